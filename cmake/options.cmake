@@ -1,0 +1,26 @@
+# What a build can be told, and the flags that follow from it.
+option(TUTTI_TESTS "Build the tests" ON)
+option(TUTTI_WERROR "Warnings are errors" OFF)
+set(TUTTI_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them: address,undefined or thread")
+
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wcast-align
+  -Woverloaded-virtual -Wnull-dereference -Wimplicit-fallthrough)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>)
+endif()
+if(TUTTI_WERROR)
+  add_compile_options(-Werror)
+endif()
+if(TUTTI_SANITIZE)
+  add_compile_options(-fsanitize=${TUTTI_SANITIZE} -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=${TUTTI_SANITIZE})
+  if(TUTTI_SANITIZE MATCHES "undefined")
+    add_compile_options(-fno-sanitize-recover=undefined)
+  endif()
+endif()
+
+find_program(TUTTI_CCACHE ccache)
+if(TUTTI_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${TUTTI_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${TUTTI_CCACHE})
+endif()

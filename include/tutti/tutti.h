@@ -1,0 +1,413 @@
+// Tutti: collective communication on host and device memory. The C face, with a stable ABI.
+//
+// Verbs, argument order and the values of types, operators and statuses are NCCL's where it has them. Every struct
+// starts with `size`, which the caller sets to sizeof (the *_INIT macros do): a library newer than its caller reads no
+// field that the caller does not have, and every field has an "unset" value, always 0 or NULL unless said otherwise.
+//
+// No function aborts the process, prints to stdout, or lets a C++ exception through. Every wait has a deadline.
+// "Collective over comm" means: every rank of the communicator calls it, in the same order.
+#ifndef TUTTI_TUTTI_H_
+#define TUTTI_TUTTI_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define TUTTI_API __attribute__((visibility("default")))
+#else
+#define TUTTI_API
+#endif
+
+#define TUTTI_VERSION_MAJOR 0
+#define TUTTI_VERSION_MINOR 1
+#define TUTTI_VERSION_PATCH 0
+/// major * 10000 + minor * 100 + patch, what tutti_version returns.
+#define TUTTI_VERSION 100
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// What a call came to. 0 to 8 are NCCL's values. tutti_error_get gives the sentence behind any but the first.
+typedef enum tutti_status {
+  TUTTI_SUCCESS = 0,
+  TUTTI_UNHANDLED_CUDA_ERROR = 1,
+  TUTTI_SYSTEM_ERROR = 2,      ///< the operating system refused: memory, descriptors, sockets
+  TUTTI_INTERNAL_ERROR = 3,    ///< a defect of this library
+  TUTTI_INVALID_ARGUMENT = 4,  ///< a value that no call can take; nothing was sent
+  TUTTI_INVALID_USAGE = 5,     ///< a legal value at the wrong time; nothing was sent
+  TUTTI_REMOTE_ERROR = 6,      ///< a peer died, left or failed; the error names it
+  TUTTI_IN_PROGRESS = 7,       ///< not an error: a non-blocking call has not finished
+  TUTTI_TIMEOUT = 8,           ///< a deadline passed
+  TUTTI_MISMATCH = 64,         ///< ranks called different operations, or the same one with different arguments
+  TUTTI_ABORTED = 65,          ///< tutti_comm_abort was called, here or on a peer
+  TUTTI_UNSUPPORTED = 66,      ///< a feature that this build or machine does not have; the sentence says which
+} tutti_status;
+
+/// Element types. 0 to 11 are NCCL's values.
+typedef enum tutti_type {
+  TUTTI_INT8 = 0,
+  TUTTI_UINT8 = 1,
+  TUTTI_INT32 = 2,
+  TUTTI_UINT32 = 3,
+  TUTTI_INT64 = 4,
+  TUTTI_UINT64 = 5,
+  TUTTI_FLOAT16 = 6,
+  TUTTI_FLOAT32 = 7,
+  TUTTI_FLOAT64 = 8,
+  TUTTI_BFLOAT16 = 9,
+  TUTTI_FLOAT8_E4M3 = 10,  ///< not there yet
+  TUTTI_FLOAT8_E5M2 = 11,  ///< not there yet
+  TUTTI_BOOL = 64,         ///< not there yet, nor are those below
+  TUTTI_INT16 = 65,
+  TUTTI_UINT16 = 66,
+  TUTTI_COMPLEX64 = 67,
+  TUTTI_COMPLEX128 = 68,
+  TUTTI_OPAQUE = 128,  ///< TUTTI_OPAQUE + n is an element of n bytes that no operator touches
+} tutti_type;
+
+/// Reduction operators. 0 to 4 are NCCL's values. Integers wrap; min and max give NaN where an operand is NaN; avg is
+/// the sum divided by the number of ranks (integers: rounded towards zero).
+typedef enum tutti_op {
+  TUTTI_SUM = 0,
+  TUTTI_PROD = 1,
+  TUTTI_MAX = 2,
+  TUTTI_MIN = 3,
+  TUTTI_AVG = 4,
+  TUTTI_BITWISE_AND = 64,  ///< not there yet, nor are those below
+  TUTTI_BITWISE_OR = 65,
+  TUTTI_BITWISE_XOR = 66,
+  TUTTI_LOGICAL_AND = 67,
+  TUTTI_LOGICAL_OR = 68,
+  TUTTI_LOGICAL_XOR = 69,
+} tutti_op;
+
+typedef struct tutti_comm tutti_comm;    ///< one rank's membership of a group of ranks
+typedef struct tutti_work tutti_work;    ///< an operation under way
+typedef struct tutti_queue tutti_queue;  ///< runs operations in order, on a thread of the library's
+
+/// Where an operation runs. Passed by value; zero-initialised it is BLOCKING.
+typedef enum tutti_stream_kind {
+  TUTTI_STREAM_BLOCKING = 0,  ///< runs now, in the calling thread, and returns when done
+  TUTTI_STREAM_QUEUE = 1,     ///< handle is a tutti_queue*: returns once enqueued
+  TUTTI_STREAM_CUDA = 2,      ///< handle is a cudaStream_t (NULL is the null stream); not there yet
+} tutti_stream_kind;
+typedef struct tutti_stream {
+  tutti_stream_kind kind;
+  void* handle;
+} tutti_stream;
+
+/// Options of one call; NULL means all unset.
+typedef struct tutti_call {
+  size_t size;            ///< sizeof(tutti_call)
+  uint64_t timeout_ns;    ///< deadline counted from when the operation is ready on its stream; 0: the communicator's
+  uint64_t tag;           ///< point to point: messages match by (communicator, source, tag)
+  int32_t priority;       ///< larger is more urgent; a hint, equal on all ranks
+  const char* name;       ///< for errors and recordings, copied; NULL: none
+  const char* algorithm;  ///< overrides selection, equal on all ranks; NULL: the library chooses
+  tutti_type accumulate;  ///< TUTTI_FLOAT32 widens 8- and 16-bit floats on the wire and rounds once; TUTTI_INT8 (0): unset
+  tutti_work** work;      ///< if not NULL, receives a handle that the caller must release
+} tutti_call;
+#define TUTTI_CALL_INIT {sizeof(tutti_call), 0, 0, 0, NULL, NULL, TUTTI_INT8, NULL}
+
+/// A source that matches any rank, for tutti_recv.
+#define TUTTI_ANY_SOURCE (-1)
+
+/// 128 opaque bytes that let ranks find and trust each other: a key and the maker's addresses. Whoever has it can join,
+/// so treat it as a secret. Any process may make one.
+typedef struct tutti_unique_id {
+  unsigned char bytes[128];
+} tutti_unique_id;
+/// Length of the printable form, its terminating NUL included.
+#define TUTTI_UNIQUE_ID_TEXT 264
+
+/// How ranks exchange bytes before there is a communicator: gathers `n` bytes of every rank into out[rank * n]. Called
+/// on a thread of the caller of tutti_comm_create_bootstrap, during that call only. Returns 0, or non-zero on failure.
+typedef struct tutti_bootstrap {
+  size_t size;  ///< sizeof(tutti_bootstrap)
+  void* ctx;
+  int (*allgather)(void* ctx, const void* in, size_t n, void* out, uint64_t timeout_ns);
+} tutti_bootstrap;
+
+/// What a communicator is created with; NULL means all unset. An explicit environment variable wins over a field, a
+/// field over the default; `tutti-doctor --settings` lists them.
+typedef struct tutti_config {
+  size_t size;                    ///< sizeof(tutti_config)
+  int32_t non_blocking;           ///< 1: creation returns TUTTI_IN_PROGRESS at once, see tutti_comm_state
+  const char* name;               ///< for errors and logs; NULL: "world", or "world/color" after a split
+  const char* transports;         ///< TUTTI_TRANSPORTS: comma-separated names, best first; NULL: all that are viable
+  const char* algorithm;          ///< TUTTI_ALGORITHM: the same syntax as the variable; NULL: the library chooses
+  const char* interface;          ///< TUTTI_INTERFACE: comma-separated network interfaces; NULL: all that are up
+  const char* secret;             ///< TUTTI_SECRET: the key for env:// and tcp://
+  int32_t lanes;                  ///< TUTTI_LANES; 0: the library chooses
+  uint64_t connect_timeout_ns;    ///< TUTTI_CONNECT_TIMEOUT; 0: 60 s. Creation, and opening any one link
+  uint64_t operation_timeout_ns;  ///< TUTTI_OPERATION_TIMEOUT; 0: 300 s. Any one operation
+  uint64_t idle_timeout_ns;       ///< TUTTI_IDLE_TIMEOUT; 0: 10 s. A peer that is silent this long is lost
+  int (*poll)(void* ctx);         ///< called at least every millisecond within every wait; non-zero aborts the wait
+  void* poll_ctx;
+  int32_t spin;                   ///< TUTTI_SPIN: 0 adapt, 1 always spin, -1 never
+  uint32_t min_blocks;            ///< CUDA: fewest thread blocks a collective takes
+  uint32_t max_blocks;            ///< CUDA: most
+  uint32_t traffic_class;         ///< network traffic class (DSCP), 0: the system's
+  int32_t device;                 ///< CUDA device + 1; 0: the current one
+  int32_t priority;               ///< default of tutti_call.priority
+  int32_t memory;                 ///< tutti_memory_kind of the buffers that will be passed; unset: auto
+} tutti_config;
+#define TUTTI_CONFIG_INIT \
+  {sizeof(tutti_config), 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0}
+
+typedef enum tutti_memory_kind {
+  TUTTI_MEMORY_AUTO = 0,
+  TUTTI_MEMORY_HOST = 1,
+  TUTTI_MEMORY_CUDA = 2,  ///< not there yet
+} tutti_memory_kind;
+
+typedef enum tutti_comm_state_kind {
+  TUTTI_COMM_CREATING = 0,  ///< non-blocking creation under way
+  TUTTI_COMM_READY = 1,
+  TUTTI_COMM_FAILED = 2,     ///< every verb returns the first error at once; abort and destroy are legal
+  TUTTI_COMM_FINALIZED = 3,  ///< tutti_comm_finalize has completed
+} tutti_comm_state_kind;
+
+/// One rank that is to blame for an error.
+typedef struct tutti_guilty {
+  int32_t rank;
+  int32_t pid;
+  char host[64];
+  uint64_t last_operation;      ///< number of its last completed operation, UINT64_MAX where nobody knows
+  char last_operation_kind[24];  ///< "all_reduce", …; empty where nobody knows
+} tutti_guilty;
+
+/// A copy of the first error of a communicator, or of this thread's last failed call without one.
+typedef struct tutti_error {
+  size_t size;  ///< sizeof(tutti_error), set by the caller
+  tutti_status status;
+  int32_t system_error;  ///< errno, or 0
+  char message[768];     ///< one sentence: who, what, limit
+  char remedy[256];      ///< what to do about it; may be empty
+  uint64_t operation;    ///< its number in the communicator, UINT64_MAX if none
+  char operation_kind[24];
+  uint64_t limit_ns;      ///< the deadline that passed, or 0
+  uint32_t guilty_count;  ///< how many ranks are to blame, also where more than fit below
+  tutti_guilty guilty[8];
+} tutti_error;
+
+/// The library's version, major * 10000 + minor * 100 + patch. Thread safe, never fails.
+TUTTI_API int tutti_version(void);
+
+/// A short English name of a status, never NULL, static. Thread safe.
+TUTTI_API const char* tutti_status_string(tutti_status status);
+
+/// Bytes of one element, 0 for a type that does not exist. Thread safe.
+TUTTI_API size_t tutti_type_size(tutti_type type);
+
+/// Copies the first error of `comm`, or with NULL this thread's last failed call, into `error` (its size set).
+/// Returns TUTTI_SUCCESS, also where there is no error (its status is then TUTTI_SUCCESS); TUTTI_INVALID_ARGUMENT for
+/// a NULL or unsized `error`. Thread safe; legal in every state of the communicator.
+TUTTI_API tutti_status tutti_error_get(const tutti_comm* comm, tutti_error* error);
+
+// ---- Identity and life -----------------------------------------------------------------------------------------------
+
+/// Makes an identity: opens a listening socket of this process, which lives until a communicator has been created with
+/// it or the process ends. Errors: TUTTI_SYSTEM_ERROR (no usable interface, no free port in TUTTI_PORT_RANGE).
+TUTTI_API tutti_status tutti_get_unique_id(tutti_unique_id* id);
+
+/// The printable form, and back. `text` holds TUTTI_UNIQUE_ID_TEXT bytes. Errors: TUTTI_INVALID_ARGUMENT for text that
+/// is no id (truncated, altered).
+TUTTI_API tutti_status tutti_unique_id_to_text(const tutti_unique_id* id, char* text);
+TUTTI_API tutti_status tutti_unique_id_from_text(const char* text, tutti_unique_id* id);
+
+/// Joins as `rank` of `ranks`, with an id that one process made and the caller handed to all. Collective over the ranks.
+///
+/// comm    receives the handle; the caller destroys it. On failure it receives NULL. With config.non_blocking it is
+///         there at once, and may be aborted.
+/// config  may be NULL; copied.
+/// Errors: TUTTI_INVALID_ARGUMENT (rank outside the size, two ranks with the same number, differing sizes, all of them
+/// named), TUTTI_TIMEOUT (the ranks missing are named), TUTTI_REMOTE_ERROR, TUTTI_SYSTEM_ERROR.
+TUTTI_API tutti_status tutti_comm_create(tutti_comm** comm, int ranks, const tutti_unique_id* id, int rank,
+                                         const tutti_config* config);
+
+/// Joins at an address that says where the others are:
+///   tcp://host:port     rank 0 listens there (needs TUTTI_SECRET, TUTTI_SECRET_FILE or config.secret)
+///   file:///path        a path that all ranks share; rank 0 writes the id there, and it is removed once all have joined
+///   env://              what the launcher set: TUTTI_RANK, TUTTI_RANKS, TUTTI_COMM_ID; Open MPI's; PMI's; torchrun's; Slurm's
+///   id:TEXT             a printed unique id
+/// ranks, rank   -1 takes them from the launcher's environment. Otherwise as tutti_comm_create.
+TUTTI_API tutti_status tutti_comm_create_address(tutti_comm** comm, const char* address, int ranks, int rank,
+                                                 const tutti_config* config);
+
+/// Joins through a bootstrap of the caller's (MPI, PyTorch's store, …). Otherwise as tutti_comm_create.
+TUTTI_API tutti_status tutti_comm_create_bootstrap(tutti_comm** comm, int ranks, int rank, const tutti_bootstrap* bootstrap,
+                                                   const tutti_config* config);
+
+/// Makes `ranks` communicators of one group in this process, comms[r] being rank r, each for a thread of its own.
+/// All or none: on failure every comms[r] is NULL.
+TUTTI_API tutti_status tutti_comm_create_all(tutti_comm** comms, int ranks, const tutti_config* config);
+
+/// Splits `comm` into groups of equal `color`, ordered by (key, rank). Collective over comm. A negative color belongs to
+/// no group and receives NULL. config may be NULL: the parent's.
+TUTTI_API tutti_status tutti_comm_split(tutti_comm* comm, int color, int key, tutti_comm** out, const tutti_config* config);
+
+/// Completes everything that was enqueued, then takes leave of the peers. Collective over comm. Afterwards only
+/// tutti_comm_destroy (and queries) are legal.
+TUTTI_API tutti_status tutti_comm_finalize(tutti_comm* comm);
+
+/// Frees the handle; operations under way are completed first, within the operation timeout. Not collective: peers
+/// read that this rank left. NULL is allowed. No other call on `comm` may be under way or follow.
+TUTTI_API tutti_status tutti_comm_destroy(tutti_comm* comm);
+
+/// Ends whatever runs on `comm`, here and on its peers, which return TUTTI_ABORTED naming this rank. Returns within a
+/// second, with a dead peer too. The handle stays until tutti_comm_destroy. Legal from any thread at any time.
+TUTTI_API tutti_status tutti_comm_abort(tutti_comm* comm);
+
+/// Size of the group, own rank in it, and where it stands. Thread safe. TUTTI_INVALID_ARGUMENT for NULL; rank and size
+/// are known from the start of a non-blocking creation.
+TUTTI_API tutti_status tutti_comm_size(const tutti_comm* comm, int* ranks);
+TUTTI_API tutti_status tutti_comm_rank(const tutti_comm* comm, int* rank);
+TUTTI_API tutti_status tutti_comm_state(const tutti_comm* comm, tutti_comm_state_kind* state);
+
+/// What operations on `comm` wait at most, from now on. 0 restores the configured value. Thread safe.
+TUTTI_API tutti_status tutti_comm_set_timeout(tutti_comm* comm, uint64_t timeout_ns);
+
+/// Number of the next collective operation. Thread safe.
+TUTTI_API tutti_status tutti_comm_sequence(const tutti_comm* comm, uint64_t* sequence);
+
+/// What carried the last collective and by which algorithm, for reports: the names are static or live as long as comm.
+typedef struct tutti_comm_choice {
+  size_t size;  ///< sizeof(tutti_comm_choice), set by the caller
+  const char* algorithm;
+  const char* transport;  ///< "shm", "tcp", "shm+tcp", …; "none" for a group of one
+} tutti_comm_choice;
+TUTTI_API tutti_status tutti_comm_last_choice(const tutti_comm* comm, tutti_comm_choice* choice);
+
+/// Nanoseconds of this communicator's life spent inside operations, by any thread: what the trainer reports.
+TUTTI_API tutti_status tutti_comm_busy_ns(const tutti_comm* comm, uint64_t* nanoseconds);
+
+// ---- Collectives -----------------------------------------------------------------------------------------------------
+//
+// Common to all: `send` and `recv` are host memory and belong to the operation until it has completed. Counts are in
+// elements, may be 0, may exceed 2^31, and are equal on all ranks, else TUTTI_MISMATCH on all of them. `stream` and `call`
+// as above; call may be NULL. Thread safe: calls from several threads on one communicator are ordered by entry.
+// Returns TUTTI_SUCCESS; TUTTI_INVALID_ARGUMENT or TUTTI_UNSUPPORTED (nothing was sent); TUTTI_TIMEOUT, TUTTI_REMOTE_ERROR,
+// TUTTI_MISMATCH, TUTTI_ABORTED (`send` is intact unless in place, `recv` is undefined; the communicator has failed, and
+// tutti_error_get says who and why). Buffers may not overlap except as "in place" says.
+
+/// Folds every rank's `send` with `op` into every rank's `recv`. count elements each. In place: recv == send.
+TUTTI_API tutti_status tutti_all_reduce(const void* send, void* recv, size_t count, tutti_type type, tutti_op op,
+                                        tutti_comm* comm, tutti_stream stream, const tutti_call* call);
+
+/// Folds every rank's `send` with `op` into root's `recv`; recv is ignored elsewhere. In place: recv == send.
+TUTTI_API tutti_status tutti_reduce(const void* send, void* recv, size_t count, tutti_type type, tutti_op op, int root,
+                                    tutti_comm* comm, tutti_stream stream, const tutti_call* call);
+
+/// Copies root's `send` into every rank's `recv`; send is ignored elsewhere. In place: recv == send.
+TUTTI_API tutti_status tutti_broadcast(const void* send, void* recv, size_t count, tutti_type type, int root, tutti_comm* comm,
+                                       tutti_stream stream, const tutti_call* call);
+
+/// Puts rank r's `send` (send_count elements) at recv + r * send_count, on every rank. In place: send is that very place.
+TUTTI_API tutti_status tutti_all_gather(const void* send, void* recv, size_t send_count, tutti_type type, tutti_comm* comm,
+                                        tutti_stream stream, const tutti_call* call);
+
+/// Folds block r (recv_count elements at send + r * recv_count) of every rank into rank r's `recv`. In place: recv is
+/// the own block of send.
+TUTTI_API tutti_status tutti_reduce_scatter(const void* send, void* recv, size_t recv_count, tutti_type type, tutti_op op,
+                                            tutti_comm* comm, tutti_stream stream, const tutti_call* call);
+
+/// Sends block j of `send` to rank j, which puts it into block i of its `recv`, i being the sender. count elements a
+/// block. In place: recv == send.
+TUTTI_API tutti_status tutti_all_to_all(const void* send, void* recv, size_t count, tutti_type type, tutti_comm* comm,
+                                        tutti_stream stream, const tutti_call* call);
+
+/// Puts rank r's `send` at root's recv + r * send_count; recv is ignored elsewhere. In place: root's send is that place.
+TUTTI_API tutti_status tutti_gather(const void* send, void* recv, size_t send_count, tutti_type type, int root, tutti_comm* comm,
+                                    tutti_stream stream, const tutti_call* call);
+
+/// Puts root's send + r * recv_count into rank r's `recv`; send is ignored elsewhere. In place: root's recv is its block.
+TUTTI_API tutti_status tutti_scatter(const void* send, void* recv, size_t recv_count, tutti_type type, int root,
+                                     tutti_comm* comm, tutti_stream stream, const tutti_call* call);
+
+/// Returns (or completes) on no rank before every rank has entered.
+TUTTI_API tutti_status tutti_barrier(tutti_comm* comm, tutti_stream stream, const tutti_call* call);
+
+/// One rank's share in a v-variant: displacements and lists of tensors are one form.
+typedef struct tutti_block {
+  void* ptr;
+  uint64_t count;  ///< elements
+} tutti_block;
+
+/// As the verbs without _v, with a block of its own for each rank; recv_blocks and send_blocks hold one per rank, in
+/// rank order. all_gather_v: blocks[r].count is equal on every rank. reduce_scatter_v likewise. all_to_all_v: my
+/// send_blocks[j].count equals j's recv_blocks[i].count. gather_v, scatter_v: blocks are read on the root alone.
+/// Not there yet: TUTTI_UNSUPPORTED.
+TUTTI_API tutti_status tutti_all_gather_v(const void* send, size_t send_count, const tutti_block* recv_blocks, tutti_type type,
+                                          tutti_comm* comm, tutti_stream stream, const tutti_call* call);
+TUTTI_API tutti_status tutti_reduce_scatter_v(const tutti_block* send_blocks, void* recv, size_t recv_count, tutti_type type,
+                                              tutti_op op, tutti_comm* comm, tutti_stream stream, const tutti_call* call);
+TUTTI_API tutti_status tutti_all_to_all_v(const tutti_block* send_blocks, const tutti_block* recv_blocks, tutti_type type,
+                                          tutti_comm* comm, tutti_stream stream, const tutti_call* call);
+TUTTI_API tutti_status tutti_gather_v(const void* send, size_t send_count, const tutti_block* recv_blocks, tutti_type type,
+                                      int root, tutti_comm* comm, tutti_stream stream, const tutti_call* call);
+TUTTI_API tutti_status tutti_scatter_v(const tutti_block* send_blocks, void* recv, size_t recv_count, tutti_type type, int root,
+                                       tutti_comm* comm, tutti_stream stream, const tutti_call* call);
+
+// ---- Point to point --------------------------------------------------------------------------------------------------
+
+/// Sends `count` elements to `peer`; matches the receive of (this rank, call.tag) there, in order among equals. Returns
+/// when `send` may be used again. Progresses independently of collectives and queues. Errors as the collectives', and
+/// TUTTI_INVALID_ARGUMENT for a peer outside the group. A rank may send to itself where the receive is posted already.
+TUTTI_API tutti_status tutti_send(const void* send, size_t count, tutti_type type, int peer, tutti_comm* comm,
+                                  tutti_stream stream, const tutti_call* call);
+
+/// Receives at most `count` elements from `peer` (or TUTTI_ANY_SOURCE) with call.tag. A longer message is
+/// TUTTI_MISMATCH; tutti_work_info tells the source and the count of a shorter one.
+TUTTI_API tutti_status tutti_recv(void* recv, size_t count, tutti_type type, int peer, tutti_comm* comm, tutti_stream stream,
+                                  const tutti_call* call);
+
+// ---- Groups, queues, work --------------------------------------------------------------------------------------------
+
+/// Calls between start and end, on this thread, are issued together by the end: sends and receives among them progress
+/// at once. Nests; the outermost end issues. `call` of the end may hold a timeout and one work for the whole group.
+/// The end returns the first error of the group.
+TUTTI_API tutti_status tutti_group_start(void);
+TUTTI_API tutti_status tutti_group_end(const tutti_call* call);
+
+/// A queue with a thread of its own that runs operations behind the caller's back, in order for collectives. Destroy
+/// completes what was enqueued. Thread safe.
+TUTTI_API tutti_status tutti_queue_create(tutti_queue** queue);
+TUTTI_API tutti_status tutti_queue_destroy(tutti_queue* queue);
+/// Returns when all that was enqueued before has completed, with the first error among it; timeout_ns 0: no limit but
+/// the operations' own.
+TUTTI_API tutti_status tutti_queue_wait(tutti_queue* queue, uint64_t timeout_ns);
+
+/// What is known of an operation.
+typedef struct tutti_work_info_t {
+  size_t size;  ///< sizeof(tutti_work_info_t), set by the caller
+  tutti_status status;
+  uint64_t sequence;        ///< number in the communicator's class
+  int32_t source;           ///< rank that a receive matched, -1 otherwise
+  uint64_t received_count;  ///< elements
+  uint64_t start_ns;        ///< CLOCK_MONOTONIC; 0 if not started
+  uint64_t end_ns;          ///< 0 if not completed
+} tutti_work_info_t;
+
+/// TUTTI_IN_PROGRESS, or what the operation came to. Never blocks. Thread safe, as all on works.
+TUTTI_API tutti_status tutti_work_test(tutti_work* work);
+/// Waits for completion; TUTTI_IN_PROGRESS after timeout_ns leaves the operation running. 0: the operation's deadline.
+TUTTI_API tutti_status tutti_work_wait(tutti_work* work, uint64_t timeout_ns);
+TUTTI_API tutti_status tutti_work_info(const tutti_work* work, tutti_work_info_t* info);
+/// `fn` is called exactly once, on a thread of the library's, with no lock held, never inside this or the posting call.
+TUTTI_API tutti_status tutti_work_on_complete(tutti_work* work, void (*fn)(void* ctx, tutti_status status), void* ctx);
+/// Gives the handle back; the operation goes on. NULL is allowed.
+TUTTI_API void tutti_work_release(tutti_work* work);
+
+// ---- Memory ----------------------------------------------------------------------------------------------------------
+
+/// Host memory that transports can hand to peers without a copy: page-aligned, shareable, zeroed. Freed by
+/// tutti_memory_free alone. Errors: TUTTI_SYSTEM_ERROR. Thread safe.
+TUTTI_API tutti_status tutti_memory_alloc(void** ptr, size_t bytes);
+TUTTI_API tutti_status tutti_memory_free(void* ptr);
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // TUTTI_TUTTI_H_
