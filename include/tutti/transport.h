@@ -1,0 +1,185 @@
+// The one transport interface: what the library's own transports implement, and outsiders' plugins too.
+//
+// A plugin is a shared object in TUTTI_PLUGIN_PATH that exports one symbol, `tutti_transport_plugin`, of type
+// tutti_transport. Structs start with their size: what lies beyond the plugin's size is read as NULL, so a plugin that
+// was built against an older header keeps working. Optional operations are NULL, never functions that fail.
+//
+// Objects. An *endpoint* is one rank's end of one transport, for one communicator and one class of traffic. A *link* is
+// one ordered direction between two ranks, (peer, channel): messages arrive in the order they were sent, and nothing is
+// put on a wire without room at its end, so that no message blocks another link's. Links are opened lazily, by both
+// sides, each naming the same channel.
+//
+// Threads. One thread at a time uses an endpoint and its links; different endpoints are independent. Nothing here blocks,
+// `close` excepted, which is bounded: what cannot be done now answers "not yet", and the caller waits, calling `progress`,
+// with a deadline of its own.
+//
+// Messages. Each is at most `slot_bytes` long (as agreed when the link was opened) where it travels by slot, and may be
+// longer where it is offered. How it travels, by slot, by pull (the receiver reads the sender's offered memory) or by put
+// (the bytes land in memory that the receiver granted), is decided per message by the pair of links.
+//
+// Completion. Two monotonic counts of messages, each a 64-bit word that the agent polls with acquire loads, and that
+// advances only when the data is visible to that agent: `arrived` at the receiver, `reusable` at the sender (the source
+// of an offer may be overwritten; a slot is always reusable at once from the caller's point of view).
+#ifndef TUTTI_TRANSPORT_H_
+#define TUTTI_TRANSPORT_H_
+
+#include "tutti.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TUTTI_TRANSPORT_ABI 1
+/// Longest descriptor that `describe` may give.
+#define TUTTI_DESCRIPTOR_MAX 2048
+
+typedef struct tutti_endpoint tutti_endpoint;  ///< defined by the transport
+typedef struct tutti_link tutti_link;          ///< defined by the transport
+
+/// What an operation of a link came to.
+typedef enum tutti_link_result {
+  TUTTI_LINK_OK = 0,
+  TUTTI_LINK_NOT_YET = 1,  ///< no credit, no message, not open yet: progress and try again
+  TUTTI_LINK_BROKEN = 2,   ///< the peer died or closed, or the system failed: see `failure`
+} tutti_link_result;
+
+/// What a pair of links can do beyond slots; flags of tutti_reach.capabilities and of tutti_link_state.
+enum {
+  TUTTI_CAN_OFFER_ANY = 1,         ///< any host memory may be offered
+  TUTTI_CAN_OFFER_REGISTERED = 2,  ///< memory of a region of this endpoint may be offered
+  TUTTI_CAN_GRANT_ANY = 4,         ///< any host memory may be granted
+  TUTTI_CAN_GRANT_REGISTERED = 8,  ///< memory of a region of this endpoint may be granted
+  TUTTI_READS_PEER = 16,           ///< `view` shows the sender's own memory: a source operand may be the peer's memory
+  TUTTI_NEEDS_PROGRESS = 32,       ///< bytes move, and the words advance, only while `progress` is called
+};
+
+/// How a peer can be reached: data, so that the choice between transports is made by numbers, per pair.
+typedef struct tutti_reach {
+  size_t size;
+  double bandwidth;  ///< bytes per second one way, estimated
+  double latency;    ///< seconds one way, estimated
+  uint32_t capabilities;
+  uint32_t preference;  ///< breaks ties, larger wins
+} tutti_reach;
+
+/// What an endpoint is opened with. Pointers are valid for the life of the endpoint.
+typedef struct tutti_endpoint_config {
+  size_t size;
+  int32_t rank;
+  int32_t ranks;
+  uint32_t traffic_class_index;  ///< 0 collective, 1 point to point
+  const unsigned char* key;      ///< 32 bytes, the communicator's: every connection proves that it knows it
+  const char* interfaces;        ///< comma-separated names, "" for all that are up
+  uint32_t port_low, port_high;  ///< 0, 0: the system's choice
+  uint64_t connect_timeout_ns;   ///< for opening one link
+  uint32_t traffic_class;        ///< DSCP, 0: the system's
+  int32_t sockets_per_peer;      ///< 0: the transport's choice
+  void (*log)(int level, const char* text);  ///< 0 error .. 4 trace; thread safe; may be NULL
+} tutti_endpoint_config;
+
+/// One message that has arrived.
+typedef struct tutti_message {
+  const void* data;  ///< valid until `release`; equals the granted address where it travelled by put
+  uint64_t bytes;
+  uint64_t fingerprint;  ///< as its sender gave it
+} tutti_message;
+
+/// Memory registered with an endpoint; `handle` is the transport's.
+typedef struct tutti_region {
+  size_t size;
+  void* base;
+  uint64_t bytes;
+  void* handle;
+} tutti_region;
+
+/// What is polled, and what a link can do; filled by the transport when the link opens, constant afterwards.
+typedef struct tutti_link_state {
+  size_t size;
+  uint32_t capabilities;
+  uint32_t slots;       ///< messages that may be under way: the link's credit
+  uint64_t slot_bytes;  ///< longest message that travels by slot
+  /// Receiver: message n (from 0) has arrived when the word at arrived + (n % arrived_count) * arrived_stride is >= n + 1.
+  const unsigned char* arrived;
+  uint64_t arrived_stride;
+  uint32_t arrived_count;
+  /// Sender: messages whose source may be overwritten.
+  const uint64_t* reusable;
+} tutti_link_state;
+
+/// What became of granted memory when a link is given up.
+typedef enum tutti_quiesced {
+  TUTTI_QUIESCED = 0,     ///< nobody will write it any more: the peer agreed, or nothing was granted
+  TUTTI_FENCED = 1,       ///< nobody can write it any more: socket closed, queue pair in error, process dead
+  TUTTI_QUARANTINED = 2,  ///< somebody may still write it: it may not be reused
+} tutti_quiesced;
+
+typedef struct tutti_transport {
+  size_t size;   ///< sizeof(tutti_transport)
+  uint32_t abi;  ///< TUTTI_TRANSPORT_ABI
+  const char* name;
+
+  /// Whether this machine and process can use the transport; writes a sentence to `why` (at most n bytes) either way.
+  int (*viable)(char* why, size_t n);
+
+  /// Opens this rank's end. Returns TUTTI_SUCCESS or a status, with a sentence in `why`.
+  tutti_status (*open)(const tutti_endpoint_config* config, tutti_endpoint** endpoint, char* why, size_t n);
+  /// Frees the endpoint and all that it opened. Bounded: drops what peers have not taken.
+  void (*close)(tutti_endpoint*);
+  /// Writes a descriptor of at most TUTTI_DESCRIPTOR_MAX bytes, which peers get; returns its length.
+  size_t (*describe)(tutti_endpoint*, void* descriptor);
+  /// Whether and how well the rank behind `descriptor` can be reached: 1 and *reach filled, or 0 with a sentence in why.
+  int (*reach)(tutti_endpoint*, int peer, const void* descriptor, size_t length, tutti_reach* reach, char* why, size_t n);
+
+  /// Moves bytes, accepts connections, updates words. Cheap when there is nothing to do. TUTTI_LINK_OK if something
+  /// moved, else TUTTI_LINK_NOT_YET; links break, endpoints do not.
+  tutti_link_result (*progress)(tutti_endpoint*);
+  /// A descriptor that polls readable when there is something for `progress`, or -1. `arm` (1: about to sleep, 0: awake)
+  /// asks peers to wake it. A wake-up may be lost in a race; the caller's naps are bounded for that reason.
+  int (*event_fd)(tutti_endpoint*);
+  void (*arm)(tutti_endpoint*, int sleeping);
+
+  /// Begins to open the sending or receiving end of a link: non-blocking, one call per (peer, channel, direction).
+  /// descriptor: the peer's, as `describe` gave it there. slots and slot_bytes: at least these, equal on both sides.
+  tutti_status (*open_sender)(tutti_endpoint*, int peer, const void* descriptor, size_t length, uint32_t channel, uint32_t slots,
+                              uint64_t slot_bytes, tutti_link** link);
+  tutti_status (*open_receiver)(tutti_endpoint*, int peer, const void* descriptor, size_t length, uint32_t channel,
+                                uint32_t slots, uint64_t slot_bytes, tutti_link** link);
+  /// OK and *state filled once it is open, NOT_YET, or BROKEN.
+  tutti_link_result (*link_state)(tutti_link*, tutti_link_state* state);
+  /// OK while the link is sound, BROKEN with a sentence in `why` once it is not. Cheap; needs progress to notice.
+  tutti_link_result (*failure)(tutti_link*, char* why, size_t n);
+  /// Gives the link up, after what was committed has been handed over as far as the peer takes it without waiting.
+  tutti_quiesced (*close_link)(tutti_link*);
+
+  // ---- Sender.
+  /// Room for a message of `bytes`, <= slot_bytes, aligned to 64 bytes where it is longer than that; NULL: no credit now,
+  /// or broken. One reservation at a time; asking again before `commit` gives the same room. Where the receiver granted
+  /// memory that this side can write, that very memory.
+  void* (*reserve)(tutti_link*, uint64_t bytes);
+  /// Sends what was reserved; `bytes` as reserved. Never fails for want of credit.
+  tutti_link_result (*commit)(tutti_link*, uint64_t bytes, uint64_t fingerprint);
+  /// Sends from the caller's memory, which may not change until `reusable` has counted this message. region: NULL where
+  /// the link can offer any memory. NOT_YET: no credit now.
+  tutti_link_result (*offer)(tutti_link*, const tutti_region* region, const void* source, uint64_t bytes, uint64_t fingerprint);
+  /// NOT_YET while the transport still holds bytes (or returned credit) that the peer can only get by `progress`.
+  tutti_link_result (*flushed)(tutti_link*);
+
+  // ---- Receiver.
+  /// The oldest message not yet released: OK, NOT_YET or BROKEN.
+  tutti_link_result (*view)(tutti_link*, tutti_message* message);
+  /// Gives back the viewed message's room (credit).
+  void (*release)(tutti_link*);
+  /// Announces where the next not yet granted message shall land, `bytes` being its exact length; a hint that the link
+  /// may ignore. At most one ahead of the viewed message. NOT_YET: it has come already, or cannot be used.
+  tutti_link_result (*grant)(tutti_link*, const tutti_region* region, void* target, uint64_t bytes);
+
+  // ---- Regions, optional.
+  /// Registers memory. fd >= 0: it is `bytes` at fd_offset of that file, which peers may map.
+  tutti_status (*register_region)(tutti_endpoint*, void* base, uint64_t bytes, int fd, uint64_t fd_offset, tutti_region* region);
+  void (*unregister_region)(tutti_endpoint*, tutti_region*);
+} tutti_transport;
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // TUTTI_TRANSPORT_H_
