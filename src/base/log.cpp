@@ -1,0 +1,127 @@
+#include "src/base/log.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <mutex>
+
+#include "src/base/descriptor.h"
+
+namespace tutti {
+namespace {
+
+struct Sink {
+  std::mutex mutex;
+  Descriptor file;  ///< none: stderr
+  bool was_read = false;
+};
+
+/// Never destroyed: threads may log while the process exits.
+Sink& sink() {
+  static Sink* const the_sink = new Sink;
+  return *the_sink;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0) return "?";
+  return name.data();
+}
+
+/// %p becomes the process's number, %h the host's name.
+std::string expanded(std::string_view pattern) {
+  std::string path;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    const char next = pattern[i] == '%' && i + 1 < pattern.size() ? pattern[i + 1] : '\0';
+    if (next == 'p') path += std::to_string(getpid());
+    if (next == 'h') path += host_name();
+    if (next == 'p' || next == 'h') {
+      ++i;
+    } else {
+      path += pattern[i];
+    }
+  }
+  return path;
+}
+
+Status open_sink(const std::string& pattern, Descriptor& out) {
+  if (pattern.empty()) return out.reset(), Status();
+  const std::string path = expanded(pattern);
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
+  if (!file)
+    return system_error(fmt::format("cannot append the log to {}", path), errno,
+                        "Set TUTTI_LOG_FILE to a file that can be written");
+  out = std::move(file);
+  return Status();
+}
+
+std::string time_of_day() {
+  timeval now{};
+  gettimeofday(&now, nullptr);
+  tm parts{};
+  localtime_r(&now.tv_sec, &parts);
+  return fmt::format("{:02}:{:02}:{:02}.{:06}", parts.tm_hour, parts.tm_min, parts.tm_sec, now.tv_usec);
+}
+
+const char* level_name(Level level) {
+  static constexpr std::array<const char*, 5> names = {"error", "warn", "info", "debug", "trace"};
+  return names[static_cast<std::size_t>(level)];
+}
+
+std::string line_of(Level level, std::string_view text) {
+  static const std::string host = host_name();
+  std::string line = fmt::format("tutti {} {}:{} {}: {}", time_of_day(), host, getpid(), level_name(level), text);
+  for (char& c : line) {
+    if (c == '\n' || c == '\r') c = ' ';
+  }
+  return line += '\n';
+}
+
+void write_line(const Sink& to, const std::string& line) {
+  const int fd = to.file ? to.file.get() : STDERR_FILENO;
+  // One write, so that lines of several processes do not mix; a log that cannot be written must not stop the program.
+  while (::write(fd, line.data(), line.size()) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace
+
+int detail::read_log_settings() {
+  Sink& s = sink();
+  std::lock_guard lock(s.mutex);
+  if (s.was_read) return log_threshold.load(std::memory_order_relaxed);
+  s.was_read = true;
+  const Settings settings = tolerant_settings(nullptr);
+  const Level level = settings.log;
+  const Status opened = open_sink(settings.log_file, s.file);
+  // Relaxed: the sink's mutex orders everything but the level itself, which stands alone.
+  log_threshold.store(static_cast<int>(level), std::memory_order_relaxed);
+  if (!opened.ok()) write_line(s, line_of(Level::warn, opened.text()));
+  return static_cast<int>(level);
+}
+
+void log(Level level, std::string_view text) {
+  if (!log_enabled(level)) return;
+  const std::string line = line_of(level, text);
+  Sink& s = sink();
+  std::lock_guard lock(s.mutex);
+  write_line(s, line);
+}
+
+Status set_log(Level level, const std::string& file) {
+  Sink& s = sink();
+  std::lock_guard lock(s.mutex);
+  if (Status status = open_sink(file, s.file); !status.ok()) return status;
+  s.was_read = true;
+  // Relaxed: as in read_log_settings.
+  detail::log_threshold.store(static_cast<int>(level), std::memory_order_relaxed);
+  return Status();
+}
+
+}  // namespace tutti

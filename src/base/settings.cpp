@@ -1,0 +1,446 @@
+#include "src/base/settings.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <cstdlib>
+#include <optional>
+#include <string_view>
+
+#include "src/base/log.h"
+
+extern char** environ;
+
+namespace tutti {
+namespace {
+
+constexpr std::string_view kPrefix = "TUTTI_";
+// Read by the tests alone, to find the sample data.
+constexpr std::array<std::string_view, 1> kNoSettings = {"TUTTI_SHARED"};
+
+std::string_view trimmed(std::string_view text) {
+  const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
+  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+template <typename T>
+bool whole_number(std::string_view text, T& out) {
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, out);
+  return error == std::errc() && stop == end && !text.empty();
+}
+
+struct Unit {
+  std::string_view name;
+  double scale;
+};
+
+/// A decimal number with one of `units` (the first is the one without a name) into a whole number of the smallest unit.
+template <std::size_t N>
+bool scaled_number(std::string_view text, const std::array<Unit, N>& units, std::uint64_t& out) {
+  double number = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
+  if (error != std::errc() || !std::isfinite(number)) return false;
+  const std::string_view rest = trimmed(std::string_view(stop, static_cast<std::size_t>(end - stop)));
+  const auto unit = std::find_if(units.begin(), units.end(), [&](const Unit& u) { return u.name == rest; });
+  if (unit == units.end()) return false;
+  const double value = std::round(number * unit->scale);
+  // 2^62 keeps sums of two times, or of a time and a deadline, within 64 bits.
+  if (!(value >= 1) || value > 0x1p62) return false;
+  out = static_cast<std::uint64_t>(value);
+  return true;
+}
+
+// ---- Types: how a value is read and printed --------------------------------------------------------------------------
+
+struct Text {
+  static constexpr const char* name = "text";
+  static constexpr const char* form = "any text";
+  static bool parse(std::string_view text, std::string& out) {
+    out = text;
+    return true;
+  }
+  static std::string print(const std::string& value) { return value; }
+};
+
+struct Secret : Text {
+  static constexpr const char* name = "secret";
+  static std::string print(const std::string& value) { return value.empty() ? "" : "(set)"; }
+};
+
+struct List {
+  static constexpr const char* name = "list";
+  static constexpr const char* form = "names separated by commas";
+  static bool parse(std::string_view text, std::vector<std::string>& out) {
+    out.clear();
+    while (!text.empty()) {
+      const std::size_t comma = text.find(',');
+      const std::string_view item = trimmed(text.substr(0, comma));
+      if (item.empty()) return false;
+      out.emplace_back(item);
+      if (comma == std::string_view::npos) return true;
+      text.remove_prefix(comma + 1);
+    }
+    return out.empty();
+  }
+  static std::string print(const std::vector<std::string>& value) { return fmt::format("{}", fmt::join(value, ",")); }
+};
+
+template <int Low, int High>
+struct Integer {
+  static constexpr const char* name = "integer";
+  static bool parse(std::string_view text, int& out) { return whole_number(text, out) && out >= Low && out <= High; }
+  static std::string print(int value) { return std::to_string(value); }
+};
+struct Lanes : Integer<0, 64> {
+  static constexpr const char* form = "a whole number from 1 to 64, or 0 to let the library choose";
+};
+struct RankNumber : Integer<0, INT32_MAX> {
+  static constexpr const char* form = "a whole number from 0 to one less than TUTTI_RANKS";
+  static bool parse(std::string_view text, int& out) { return text.empty() ? (out = -1, true) : Integer::parse(text, out); }
+  static std::string print(int value) { return value < 0 ? "" : std::to_string(value); }
+};
+struct RankCount : RankNumber {
+  static constexpr const char* form = "a whole number of at least 1";
+  static bool parse(std::string_view text, int& out) { return RankNumber::parse(text, out) && out != 0; }
+};
+
+struct Duration {
+  static constexpr const char* name = "duration";
+  static constexpr const char* form =
+      "a number above 0 with ns, us, ms, s (meant where nothing stands), m or h, as 30, 500ms or 2m";
+  static bool parse(std::string_view text, std::uint64_t& out) {
+    static constexpr std::array<Unit, 7> units = {
+        {{"", 1e9}, {"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}}};
+    return scaled_number(text, units, out);
+  }
+  static std::string print(std::uint64_t ns) {
+    if (ns % 1'000'000'000 == 0) return fmt::format("{}s", ns / 1'000'000'000);
+    if (ns % 1'000'000 == 0) return fmt::format("{}ms", ns / 1'000'000);
+    if (ns % 1'000 == 0) return fmt::format("{}us", ns / 1'000);
+    return fmt::format("{}ns", ns);
+  }
+};
+
+struct Bytes {
+  static constexpr const char* name = "bytes";
+  static constexpr const char* form =
+      "a number above 0 with K, M or G (1024 and its powers), or of bytes where nothing stands, as 4M";
+  static bool parse(std::string_view text, std::uint64_t& out) {
+    static constexpr std::array<Unit, 4> units = {{{"", 1}, {"K", 0x1p10}, {"M", 0x1p20}, {"G", 0x1p30}}};
+    return scaled_number(text, units, out);
+  }
+  static std::string print(std::uint64_t bytes) {
+    if (bytes % (1u << 30) == 0) return fmt::format("{}G", bytes >> 30);
+    if (bytes % (1u << 20) == 0) return fmt::format("{}M", bytes >> 20);
+    if (bytes % (1u << 10) == 0) return fmt::format("{}K", bytes >> 10);
+    return std::to_string(bytes);
+  }
+};
+
+struct Boolean {
+  static constexpr const char* name = "boolean";
+  static constexpr const char* form = "1, on, true or yes, or 0, off, false or no";
+  static bool parse(std::string_view text, bool& out) {
+    static constexpr std::array<std::string_view, 4> yes = {"1", "on", "true", "yes"};
+    static constexpr std::array<std::string_view, 4> no = {"0", "off", "false", "no"};
+    out = std::find(yes.begin(), yes.end(), text) != yes.end();
+    return out || std::find(no.begin(), no.end(), text) != no.end();
+  }
+  static std::string print(bool value) { return value ? "on" : "off"; }
+};
+
+struct PortPair {
+  static constexpr const char* name = "ports";
+  static constexpr const char* form = "LOW-HIGH or one port, from 1 to 65535, or any";
+  static bool parse(std::string_view text, PortRange& out) {
+    if (text == "any") return out = {0, 0}, true;
+    const std::size_t dash = text.find('-');
+    if (!whole_number(text.substr(0, dash), out.low)) return false;
+    out.high = out.low;
+    if (dash != std::string_view::npos && !whole_number(text.substr(dash + 1), out.high)) return false;
+    return out.low >= 1 && out.low <= out.high;
+  }
+  static std::string print(PortRange value) { return value.low == 0 ? "any" : fmt::format("{}-{}", value.low, value.high); }
+};
+
+/// One of a few words.
+template <typename Enum, typename Words>
+struct Choice {
+  static constexpr const char* name = "choice";
+  static bool parse(std::string_view text, Enum& out) {
+    for (const auto& [word, value] : Words::words) {
+      if (text == word) return out = value, true;
+    }
+    return false;
+  }
+  static std::string print(Enum value) {
+    for (const auto& [word, of_word] : Words::words) {
+      if (of_word == value) return std::string(word);
+    }
+    return {};
+  }
+};
+struct SpinWords {
+  static constexpr std::array<std::pair<std::string_view, Spin>, 3> words = {
+      {{"adapt", Spin::adapt}, {"always", Spin::always}, {"never", Spin::never}}};
+};
+struct SpinChoice : Choice<Spin, SpinWords> {
+  static constexpr const char* form = "adapt, always or never";
+};
+struct LevelWords {
+  static constexpr std::array<std::pair<std::string_view, Level>, 5> words = {{{"error", Level::error},
+                                                                               {"warn", Level::warn},
+                                                                               {"info", Level::info},
+                                                                               {"debug", Level::debug},
+                                                                               {"trace", Level::trace}}};
+};
+struct LevelChoice : Choice<Level, LevelWords> {
+  static constexpr const char* form = "error, warn, info, debug or trace";
+};
+
+// ---- Fields of tutti_config, as text ---------------------------------------------------------------------------------
+
+using FromConfig = std::optional<std::string> (*)(const tutti_config&);
+
+/// The field if the caller's struct, whose size may be an older version's, has it.
+template <auto Member>
+auto field(const tutti_config& config) {
+  const auto* where = reinterpret_cast<const char*>(&(config.*Member));
+  const auto end = static_cast<std::size_t>(where - reinterpret_cast<const char*>(&config)) + sizeof(config.*Member);
+  using Value = std::remove_cvref_t<decltype(config.*Member)>;
+  return end <= config.size ? config.*Member : Value{};
+}
+
+template <auto Member>
+std::optional<std::string> text_field(const tutti_config& config) {
+  const char* text = field<Member>(config);
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  return text;
+}
+
+template <auto Member>
+std::optional<std::string> number_field(const tutti_config& config) {
+  const auto value = field<Member>(config);
+  if (value == 0) return std::nullopt;
+  return std::to_string(value);
+}
+
+template <auto Member>
+std::optional<std::string> nanoseconds_field(const tutti_config& config) {
+  const auto text = number_field<Member>(config);
+  return text ? std::optional(*text + "ns") : std::nullopt;
+}
+
+std::optional<std::string> spin_field(const tutti_config& config) {
+  const int value = field<&tutti_config::spin>(config);
+  if (value == 0) return std::nullopt;
+  const std::string word = SpinChoice::print(static_cast<Spin>(value));
+  return word.empty() ? std::to_string(value) : word;
+}
+
+// ---- The table -------------------------------------------------------------------------------------------------------
+
+struct Setting {
+  const char* name;
+  const char* type;
+  const char* form;
+  const char* fallback;
+  const char* help;
+  bool (*parse)(std::string_view, Settings&);
+  std::string (*print)(const Settings&);
+  const char* config_name;
+  FromConfig from_config;
+};
+
+template <typename Type, auto Member>
+constexpr Setting setting(const char* name, const char* fallback, const char* help, const char* config_name = nullptr,
+                          FromConfig from_config = nullptr) {
+  return {name,
+          Type::name,
+          Type::form,
+          fallback,
+          help,
+          [](std::string_view text, Settings& out) { return Type::parse(text, out.*Member); },
+          [](const Settings& from) { return Type::print(from.*Member); },
+          config_name,
+          from_config};
+}
+
+using S = Settings;
+using C = tutti_config;
+constexpr std::array kTable = {
+    setting<Text, &S::comm_id>("TUTTI_COMM_ID", "", "Printed unique id, or an address, that env:// joins at."),
+    setting<RankNumber, &S::rank>("TUTTI_RANK", "", "This process's rank, for env://."),
+    setting<RankCount, &S::ranks>("TUTTI_RANKS", "", "How many ranks there are, for env://."),
+    setting<List, &S::interfaces>("TUTTI_INTERFACE", "", "Network interfaces to use; all that are up where empty.",
+                                  "config.interface", text_field<&C::interface>),
+    setting<PortPair, &S::port_range>("TUTTI_PORT_RANGE", "any", "TCP ports to listen on."),
+    setting<List, &S::transports>("TUTTI_TRANSPORTS", "", "Transports to use, best first; all that are viable where empty.",
+                                  "config.transports", text_field<&C::transports>),
+    setting<Text, &S::algorithm>("TUTTI_ALGORITHM", "", "Algorithm to use instead of the library's choice.",
+                                 "config.algorithm", text_field<&C::algorithm>),
+    setting<Lanes, &S::lanes>("TUTTI_LANES", "0", "Lanes of a schedule; 0 lets the library choose.", "config.lanes",
+                              number_field<&C::lanes>),
+    setting<Duration, &S::connect_timeout_ns>("TUTTI_CONNECT_TIMEOUT", "60s",
+                                              "Longest time to create a communicator, or to open one link.",
+                                              "config.connect_timeout_ns", nanoseconds_field<&C::connect_timeout_ns>),
+    setting<Duration, &S::operation_timeout_ns>("TUTTI_OPERATION_TIMEOUT", "300s", "Longest time of one operation.",
+                                                "config.operation_timeout_ns", nanoseconds_field<&C::operation_timeout_ns>),
+    setting<Duration, &S::idle_timeout_ns>("TUTTI_IDLE_TIMEOUT", "10s", "A peer that is silent this long is lost.",
+                                           "config.idle_timeout_ns", nanoseconds_field<&C::idle_timeout_ns>),
+    setting<SpinChoice, &S::spin>("TUTTI_SPIN", "adapt",
+                                  "Whether waiting keeps the core: adapt does so while every rank has one.", "config.spin",
+                                  spin_field),
+    setting<LevelChoice, &S::log>("TUTTI_LOG", "warn", "How much is logged."),
+    setting<Text, &S::log_file>(
+        "TUTTI_LOG_FILE", "",
+        "File that the log is appended to, %p being the process and %h the host; stderr where empty."),
+    setting<Boolean, &S::record>("TUTTI_RECORD", "on",
+                                 "Keep a flight recording, which is written out when an operation fails."),
+    setting<Text, &S::record_dir>("TUTTI_RECORD_DIR", "",
+                                  "Folder of recordings; tutti-UID in TMPDIR, else in /tmp, where empty."),
+    setting<Bytes, &S::record_bytes>("TUTTI_RECORD_BYTES", "4M", "Most that one rank's recording takes."),
+    setting<Text, &S::plugin_path>("TUTTI_PLUGIN_PATH", "", "Folders with transport plugins, separated by colons."),
+    setting<Secret, &S::secret>("TUTTI_SECRET", "", "The key that ranks prove to each other under env:// and tcp://.",
+                                "config.secret", text_field<&C::secret>),
+    setting<Text, &S::secret_file>("TUTTI_SECRET_FILE", "",
+                                   "File that holds the key, for where TUTTI_SECRET would be seen."),
+};
+
+/// A setting's text, where it comes from, and by which name people know that place.
+struct Given {
+  std::string text;
+  Origin origin = Origin::by_default;
+  const char* place = nullptr;
+};
+
+Given given(const Setting& row, const tutti_config* config) {
+  const char* in_environment = std::getenv(row.name);
+  if (in_environment != nullptr && !trimmed(in_environment).empty()) {
+    return {std::string(trimmed(in_environment)), Origin::by_environment, row.name};
+  }
+  if (config != nullptr && row.from_config != nullptr) {
+    if (auto text = row.from_config(*config)) return {std::move(*text), Origin::by_config, row.config_name};
+  }
+  return {row.fallback, Origin::by_default, row.name};
+}
+
+Status refusal(const Setting& row, const Given& value) {
+  const bool is_secret = std::string_view(row.type) == Secret::name;
+  return Status(TUTTI_INVALID_ARGUMENT,
+                fmt::format("{} is \"{}\", which is no {}", value.place, is_secret ? "(set)" : value.text, row.type),
+                fmt::format("Give {}", row.form));
+}
+
+Status apply(const Setting& row, const Given& value, Settings& out) {
+  return row.parse(value.text, out) ? Status() : refusal(row, value);
+}
+
+/// Defaults that depend on the machine or the user, which a constant cannot say.
+void resolve(Settings& settings) {
+  if (!settings.record_dir.empty()) return;
+  const char* temporary = std::getenv("TMPDIR");
+  settings.record_dir =
+      fmt::format("{}/tutti-{}", temporary != nullptr && *temporary != '\0' ? temporary : "/tmp", getuid());
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+    }
+  }
+  return row[b.size()];
+}
+
+std::string nearest_setting(std::string_view name) {
+  const auto nearest = std::min_element(kTable.begin(), kTable.end(), [&](const Setting& a, const Setting& b) {
+    return edit_distance(name, a.name) < edit_distance(name, b.name);
+  });
+  return nearest->name;
+}
+
+const char* origin_name(Origin origin) {
+  static constexpr std::array<const char*, 3> names = {"default", "config", "environment"};
+  return names[static_cast<std::size_t>(origin)];
+}
+
+}  // namespace
+
+Result<Settings> effective_settings(const tutti_config* config) {
+  Settings settings;
+  for (const Setting& row : kTable) {
+    if (Status status = apply(row, given(row, config), settings); !status.ok()) return status;
+  }
+  resolve(settings);
+  return settings;
+}
+
+Settings tolerant_settings(const tutti_config* config) {
+  Settings settings;
+  for (const Setting& row : kTable) {
+    if (apply(row, given(row, config), settings).ok()) continue;
+    // The default is well-formed: settings_test reads the table without an environment.
+    [[maybe_unused]] const Status status = apply(row, {row.fallback, Origin::by_default, row.name}, settings);
+  }
+  resolve(settings);
+  return settings;
+}
+
+std::vector<SettingRow> describe_settings(const tutti_config* config) {
+  std::vector<SettingRow> rows;
+  std::vector<Given> values;
+  Settings settings;
+  for (const Setting& row : kTable) {
+    values.push_back(given(row, config));
+    const Status status = apply(row, values.back(), settings);
+    rows.push_back({row.name, row.type, row.form, row.fallback, status.ok() ? "" : values.back().text,
+                    origin_name(values.back().origin), row.help, status.ok() ? "" : status.text()});
+  }
+  resolve(settings);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].problem.empty()) rows[i].value = kTable[i].print(settings);
+  }
+  return rows;
+}
+
+std::vector<std::string> unknown_settings() {
+  std::vector<std::string> sentences;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view name = std::string_view(*entry).substr(0, std::string_view(*entry).find('='));
+    if (!name.starts_with(kPrefix)) continue;
+    const auto is_name = [&](const auto& known) { return name == known; };
+    if (std::any_of(kTable.begin(), kTable.end(), [&](const Setting& row) { return is_name(row.name); })) continue;
+    if (std::any_of(kNoSettings.begin(), kNoSettings.end(), is_name)) continue;
+    sentences.push_back(
+        fmt::format("{} is no setting and has no effect. Did you mean {}? tutti-doctor --settings lists them", name,
+                    nearest_setting(name)));
+  }
+  std::sort(sentences.begin(), sentences.end());
+  return sentences;
+}
+
+void warn_of_unknown_settings() {
+  static std::atomic<bool> done{false};
+  // Relaxed: only one caller may see false; nothing else is published by the flag.
+  if (done.exchange(true, std::memory_order_relaxed)) return;
+  for (const std::string& sentence : unknown_settings()) log(Level::warn, sentence);
+}
+
+}  // namespace tutti
