@@ -1,0 +1,69 @@
+#include "src/program/exit_code.h"
+
+#include <cctype>
+
+namespace tutti::program {
+namespace {
+
+int weight(int code) {
+  switch (code) {
+    case kGood:
+      return 0;
+    case kPeerLost:
+      return 1;
+    case kWrongUse:
+      return 3;
+    case kWrongData:
+      return 4;
+    default:
+      return 2;
+  }
+}
+
+// "Raise X" continues a sentence as "raise X"; "TUTTI_X" and "I/O" stay as they are.
+std::string continued(std::string text) {
+  const auto letter = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  if (text.size() > 1 && std::isupper(letter(0)) && std::islower(letter(1))) {
+    text[0] = static_cast<char>(std::tolower(letter(0)));
+  }
+  return text;
+}
+
+std::string without_stop(std::string text) {
+  while (!text.empty() && (text.back() == '.' || text.back() == ' ' || text.back() == '\n')) text.pop_back();
+  return text;
+}
+
+}  // namespace
+
+ExitCode exit_code(tutti_status status) {
+  switch (status) {
+    case TUTTI_SUCCESS:
+      return kGood;
+    case TUTTI_INVALID_ARGUMENT:
+    case TUTTI_MISMATCH:
+    case TUTTI_UNSUPPORTED:
+      return kWrongUse;
+    case TUTTI_REMOTE_ERROR:
+    case TUTTI_TIMEOUT:
+    case TUTTI_ABORTED:
+      return kPeerLost;
+    default:
+      return kFailed;
+  }
+}
+
+int worse(int a, int b) { return weight(b) > weight(a) ? b : a; }
+
+std::string error_sentence(const tutti_comm* comm, tutti_status status) {
+  tutti_error error = {};
+  error.size = sizeof(error);
+  const bool known = tutti_error_get(comm, &error) == TUTTI_SUCCESS && error.status == status && error.message[0] != 0;
+  if (!known) return tutti_status_string(status);
+  std::string sentence = without_stop(error.message);
+  const std::string remedy = without_stop(error.remedy);
+  if (!remedy.empty()) sentence += "; " + continued(remedy);
+  return sentence;
+}
+
+}  // namespace tutti::program

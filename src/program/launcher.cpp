@@ -1,0 +1,244 @@
+#include "src/program/launcher.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace tutti::program {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kGrace = std::chrono::seconds(7);        // the library promises that peers are told within 5 s
+constexpr auto kInterrupted = std::chrono::seconds(2);  // what ranks get after a signal from outside
+constexpr auto kLast = std::chrono::seconds(1);         // between SIGTERM and SIGKILL
+
+sigset_t watched_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
+  return set;
+}
+
+std::vector<std::string> child_environment(int rank, int ranks, const char* id, int pipe) {
+  std::vector<std::string> variables = {fmt::format("TUTTI_RANK={}", rank), fmt::format("TUTTI_RANKS={}", ranks),
+                                        fmt::format("TUTTI_LOCAL_RANK={}", rank), fmt::format("TUTTI_COMM_ID={}", id),
+                                        fmt::format("{}={}", kLauncherPipe, pipe)};
+  const size_t own = variables.size();
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view name(*entry, static_cast<size_t>(std::strcspn(*entry, "=")));
+    bool replaced = false;
+    for (size_t i = 0; i < own; ++i) replaced = replaced || variables[i].compare(0, variables[i].find('='), name) == 0;
+    if (!replaced) variables.emplace_back(*entry);
+  }
+  return variables;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  for (std::string& text : texts) result.push_back(text.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+// Between fork and exec only what is safe in a signal handler: the parent has threads of the library's.
+[[noreturn]] void become_rank(pid_t parent, int pipe, const sigset_t& mask, char** argv, char** environment) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(kPeerLost);  // it died before the line above
+  fcntl(pipe, F_SETFD, 0);
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
+  execve("/proc/self/exe", argv, environment);
+  _exit(127);
+}
+
+class Family {
+ public:
+  Family(int ranks, Output& output) : output_(output), pids_(static_cast<size_t>(ranks), 0) {}
+  ~Family() {
+    signal_all(SIGKILL);
+    for (const pid_t pid : pids_) {
+      if (pid > 0) waitpid(pid, nullptr, 0);
+    }
+    for (const int fd : pipe_) {
+      if (fd >= 0) close(fd);
+    }
+  }
+  Family(const Family&) = delete;
+  Family& operator=(const Family&) = delete;
+
+  int start(char** argv, const char* id, const sigset_t& mask);
+  int watch(const sigset_t& watched);
+  int interrupted() const { return interrupted_; }
+
+ private:
+  bool any_alive() const;
+  void signal_all(int signal) const;
+  void end_by(Clock::time_point deadline) { deadline_ = std::min(deadline_, deadline); }
+  void reap();
+  void ended(int rank, int status);
+  void enforce();
+  void drain();
+  void take_report(std::string_view line);
+
+  Output& output_;
+  std::vector<pid_t> pids_;  // 0 once it has ended
+  int pipe_[2] = {-1, -1};
+  std::string pending_;
+  int code_ = kGood;
+  int interrupted_ = 0;
+  bool terminated_ = false;
+  Clock::time_point deadline_ = Clock::time_point::max();
+};
+
+int Family::start(char** argv, const char* id, const sigset_t& mask) {
+  if (pipe2(pipe_, O_CLOEXEC | O_NONBLOCK) != 0) {
+    return output_.fail(kFailed,
+                        fmt::format("no pipe for {} ranks: {}; raise `ulimit -n`", pids_.size(), std::strerror(errno)));
+  }
+  const pid_t parent = getpid();
+  for (size_t rank = 0; rank < pids_.size(); ++rank) {
+    std::vector<std::string> variables =
+        child_environment(static_cast<int>(rank), static_cast<int>(pids_.size()), id, pipe_[1]);
+    const std::vector<char*> environment = pointers(variables);
+    const pid_t pid = fork();
+    if (pid == 0) become_rank(parent, pipe_[1], mask, argv, const_cast<char**>(environment.data()));
+    if (pid < 0) {
+      return output_.fail(
+          kFailed, fmt::format("rank {} of {} could not be started: {}; ask for fewer ranks or raise `ulimit -u`", rank,
+                               pids_.size(), std::strerror(errno)));
+    }
+    pids_[rank] = pid;
+  }
+  close(pipe_[1]);
+  pipe_[1] = -1;
+  return kGood;
+}
+
+bool Family::any_alive() const {
+  for (const pid_t pid : pids_) {
+    if (pid > 0) return true;
+  }
+  return false;
+}
+
+void Family::signal_all(int signal) const {
+  for (const pid_t pid : pids_) {
+    if (pid > 0) kill(pid, signal);
+  }
+}
+
+void Family::ended(int rank, int status) {
+  const pid_t pid = pids_[static_cast<size_t>(rank)];
+  pids_[static_cast<size_t>(rank)] = 0;
+  if (WIFEXITED(status)) {
+    const int code = WEXITSTATUS(status);
+    if (code == kGood) return;
+    code_ = worse(code_, code == 127 ? static_cast<int>(kFailed) : code);
+  } else {
+    const int signal = WTERMSIG(status);
+    const bool ours = terminated_ || interrupted_ != 0;
+    code_ = worse(code_, kPeerLost);
+    if (!ours) {
+      output_.collected(kPeerLost, rank,
+                        fmt::format("rank {} (pid {}) was ended by signal {} ({}), and the job with it; run it again once "
+                                    "the cause is gone",
+                                    rank, pid, signal, strsignal(signal)));
+    }
+  }
+  end_by(Clock::now() + kGrace);
+}
+
+void Family::reap() {
+  for (size_t rank = 0; rank < pids_.size(); ++rank) {
+    int status = 0;
+    if (pids_[rank] > 0 && waitpid(pids_[rank], &status, WNOHANG) == pids_[rank]) ended(static_cast<int>(rank), status);
+  }
+}
+
+void Family::enforce() {
+  if (Clock::now() < deadline_ || !any_alive()) return;
+  signal_all(terminated_ ? SIGKILL : SIGTERM);
+  terminated_ = true;
+  deadline_ = Clock::now() + kLast;
+}
+
+void Family::take_report(std::string_view line) {
+  const size_t first = line.find('\t');
+  const size_t second = line.find('\t', first + 1);
+  if (first == std::string_view::npos || second == std::string_view::npos) return;
+  int code = kFailed;
+  int rank = 0;
+  std::from_chars(line.data(), line.data() + first, code);
+  std::from_chars(line.data() + first + 1, line.data() + second, rank);
+  output_.collected(code, rank, std::string(line.substr(second + 1)));
+}
+
+void Family::drain() {
+  char bytes[4096];
+  ssize_t n = 0;
+  while ((n = read(pipe_[0], bytes, sizeof(bytes))) > 0) pending_.append(bytes, static_cast<size_t>(n));
+  size_t end = 0;
+  while ((end = pending_.find('\n')) != std::string::npos) {
+    take_report(std::string_view(pending_).substr(0, end));
+    pending_.erase(0, end + 1);
+  }
+}
+
+int Family::watch(const sigset_t& watched) {
+  while (any_alive()) {
+    // Woken by SIGCHLD; the period is for the deadlines alone.
+    const timespec period = {0, 100'000'000};
+    const int signal = sigtimedwait(&watched, nullptr, &period);
+    if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
+      interrupted_ = signal;
+      signal_all(signal);
+      end_by(Clock::now() + kInterrupted);
+    }
+    drain();
+    reap();
+    enforce();
+  }
+  drain();
+  return code_;
+}
+
+}  // namespace
+
+int launch_local(int ranks, char** argv, Output& output) {
+  const sigset_t watched = watched_signals();
+  sigset_t mask;
+  // Blocked before the library makes its threads, which inherit it: the signals are for the loop in watch alone.
+  sigprocmask(SIG_BLOCK, &watched, &mask);
+  tutti_unique_id id;
+  char text[TUTTI_UNIQUE_ID_TEXT];
+  tutti_status status = tutti_get_unique_id(&id);
+  if (status == TUTTI_SUCCESS) status = tutti_unique_id_to_text(&id, text);
+  if (status != TUTTI_SUCCESS) return output.fail(nullptr, status);
+
+  output.collect();
+  Family family(ranks, output);
+  int code = family.start(argv, text, mask);
+  if (code == kGood) code = family.watch(watched);
+  output.tell_worst();
+  if (family.interrupted() != 0) {
+    // Whoever started us sees that a signal ended it, as if we had not been between.
+    signal(family.interrupted(), SIG_DFL);
+    sigset_t none;
+    sigemptyset(&none);
+    raise(family.interrupted());
+    sigprocmask(SIG_SETMASK, &none, nullptr);
+  }
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
+  return code;
+}
+
+}  // namespace tutti::program

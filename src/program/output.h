@@ -1,0 +1,84 @@
+// Where a program's lines go: the human table or JSON lines on stdout or in a file, errors on stderr, each of them once
+// however many ranks there are.
+#pragma once
+
+#include <cstdio>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/program/exit_code.h"
+#include "src/program/json.h"
+
+namespace tutti::program {
+
+/// A program's way out. One per process, made first of all. Thread safe.
+class Output {
+ public:
+  /// `program` is the name that errors begin with. Picks up the launcher's error pipe where a launcher of ours started
+  /// this process (and takes it out of the environment).
+  explicit Output(std::string program);
+  ~Output();
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  /// What --json[=FILE] and --quiet said; `json_file` is "-" for stdout. The file is opened at the first record.
+  void configure(bool json, std::string json_file, bool quiet);
+  bool json() const { return json_; }
+  bool quiet() const { return quiet_; }
+
+  /// Says who this process is. Rank 0 alone writes lines and records. Before it is called, this process is rank 0.
+  void set_rank(int rank);
+  int rank() const { return rank_; }
+
+  /// A line of the human table (its newline is added): nothing with --json or --quiet, nor on other ranks.
+  void line(std::string_view text);
+  /// A JSON line: nothing without --json, nor on other ranks. The first error of writing is told once and makes
+  /// `result` non-zero.
+  void record(const JsonObject& object);
+
+  /// Tells an error: `sentence` without the program's name. On stderr, and as a JSON line {"error":..,"exit":..} with
+  /// --json. In a child of our launcher it goes to the parent, which tells the worst one; on other ranks under a foreign
+  /// launcher it is dropped unless `speak`. Returns `code`.
+  int fail(int code, std::string_view sentence, bool speak = false);
+  /// The same for a status of the library. The lowest rank that is not to blame speaks. Returns exit_code(status).
+  int fail(const tutti_comm* comm, tutti_status status);
+  /// The same, as `rank`, for ranks that are threads of this process.
+  int fail_as(int rank, const tutti_comm* comm, tutti_status status);
+
+  /// From now on errors are kept, not told (ranks as threads, or children that report by the launcher's pipe).
+  void collect();
+  /// Adds an error that another process reported.
+  void collected(int code, int rank, std::string sentence);
+  /// Tells the worst of the errors kept, of the lowest rank among equals; nothing where there is none.
+  void tell_worst();
+
+  /// `code`, or kFailed where the code is good but an output file could not be written.
+  int result(int code);
+
+ private:
+  struct Failure {
+    int code;
+    int rank;
+    std::string sentence;
+  };
+
+  void tell(const Failure& failure);
+  bool write_json(const std::string& text);
+  int fail_with(int code, int rank, std::string_view sentence, bool speak);
+
+  const std::string program_;
+  std::mutex mutex_;
+  bool json_ = false;
+  bool quiet_ = false;
+  std::string json_file_ = "-";
+  std::FILE* file_ = nullptr;
+  bool broken_ = false;
+  int rank_ = 0;
+  int launcher_fd_ = -1;
+  bool collecting_ = false;
+  std::vector<Failure> failures_;
+};
+
+}  // namespace tutti::program

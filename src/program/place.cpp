@@ -1,0 +1,97 @@
+#include "src/program/place.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <charconv>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <set>
+
+namespace tutti::program {
+namespace {
+
+std::optional<int64_t> number(const char* variable) {
+  const char* text = std::getenv(variable);
+  if (text == nullptr) return std::nullopt;
+  int64_t value = 0;
+  const char* end = text + std::strlen(text);
+  const auto [rest, error] = std::from_chars(text, end, value);
+  if (error != std::errc() || rest != end || rest == text) return std::nullopt;
+  return value;
+}
+
+struct Family {
+  const char* launcher;
+  const char* rank;
+  const char* ranks;
+  const char* local_rank;
+};
+
+constexpr Family kFamilies[] = {
+    {"TUTTI_RANK", "TUTTI_RANK", "TUTTI_RANKS", "TUTTI_LOCAL_RANK"},
+    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+    {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
+    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"},
+};
+
+// RANK and SLURM_PROCID alone may be left over from something else: each asks for the mark of its launcher too.
+bool meant(const Family& family) {
+  if (std::strcmp(family.launcher, "torchrun") == 0) return std::getenv("MASTER_ADDR") != nullptr;
+  if (std::strcmp(family.launcher, "srun") != 0) return true;
+  // Steps numbered from here are the batch script, interactive shells and the like, which srun did not start.
+  constexpr int64_t kFirstSpecialStep = 0xfffffff0;
+  const auto step = number("SLURM_STEP_ID");
+  return step && *step >= 0 && *step < kFirstSpecialStep;
+}
+
+// The lowest-numbered thread of the CPU's core, or the CPU itself where the system does not say.
+int first_sibling(int cpu) {
+  std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
+  int first = cpu;
+  file >> first;
+  return first;
+}
+
+}  // namespace
+
+std::optional<Place> find_place() {
+  for (const Family& family : kFamilies) {
+    const auto rank = number(family.rank);
+    const auto ranks = number(family.ranks);
+    if (!rank || !ranks || *ranks < 1 || *ranks > INT32_MAX || *rank < 0 || *rank >= *ranks || !meant(family)) continue;
+    const auto local = number(family.local_rank);
+    return Place{static_cast<int>(*rank), static_cast<int>(*ranks), static_cast<int>(local.value_or(*rank)),
+                 family.launcher};
+  }
+  return std::nullopt;
+}
+
+std::vector<int> allowed_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return {};
+  std::vector<int> first;
+  std::vector<int> second;
+  std::set<int> cores;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(static_cast<size_t>(cpu), &set)) continue;
+    (cores.insert(first_sibling(cpu)).second ? first : second).push_back(cpu);
+  }
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+bool pin_to_core(int local_rank) {
+  const std::vector<int> cpus = allowed_cpus();
+  if (cpus.empty() || local_rank < 0) return false;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<size_t>(cpus[static_cast<size_t>(local_rank) % cpus.size()]), &set);
+  return pthread_setaffinity_np(pthread_self(), sizeof(set), &set) == 0;
+}
+
+}  // namespace tutti::program

@@ -1,0 +1,29 @@
+// Who started this process: mpirun, srun, torchrun, our own launcher, or a person.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tutti::program {
+
+/// The rank that a launcher gave to this process.
+struct Place {
+  int rank;
+  int ranks;
+  int local_rank;        ///< among the ranks of this machine, as far as the launcher says; else `rank`
+  std::string launcher;  ///< "mpirun", "srun", "torchrun", "PMI", or "TUTTI_RANK" for our own variables
+};
+
+/// Reads the environment in the order that env:// does: TUTTI_*, Open MPI's, PMI's, torchrun's, Slurm's (inside a step
+/// only). Nothing where no launcher started this process.
+std::optional<Place> find_place();
+
+/// CPUs this process may run on, one of each core before the second thread of any.
+std::vector<int> allowed_cpus();
+
+/// Pins the calling thread to the core for `local_rank`; ranks beyond the cores go round. Returns false where the system
+/// refuses.
+bool pin_to_core(int local_rank);
+
+}  // namespace tutti::program

@@ -1,0 +1,97 @@
+#include "src/program/ranks.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "src/program/launcher.h"
+#include "src/program/place.h"
+
+namespace tutti::program {
+namespace {
+
+// Runs the body on a communicator that is there, and takes leave of it.
+int run_member(const Member& member, Output& output, const std::function<int(const Member&)>& body) {
+  int code = body(member);
+  if (code == kGood) {
+    const tutti_status status = tutti_comm_finalize(member.comm);
+    if (status != TUTTI_SUCCESS) code = output.fail_as(member.rank, member.comm, status);
+  } else if (code != kWrongData) {
+    // Wrong data is found by all ranks together; any other failure may be this rank's alone.
+    tutti_comm_abort(member.comm);
+  }
+  tutti_comm_destroy(member.comm);
+  return code;
+}
+
+int join(const Place& place, const RankOptions& ranks, const tutti_config* config, Output& output,
+         const std::function<int(const Member&)>& body) {
+  output.set_rank(place.rank);
+  if (ranks.bind == "core" && !pin_to_core(place.local_rank)) {
+    return output.fail(kFailed, "--bind core was refused by the system; leave it out", true);
+  }
+  tutti_comm* comm = nullptr;
+  const tutti_status status = tutti_comm_create_address(&comm, "env://", -1, -1, config);
+  if (status != TUTTI_SUCCESS) return output.fail(nullptr, status);
+  return output.result(run_member({comm, place.rank, place.ranks}, output, body));
+}
+
+int run_threads(const RankOptions& ranks, const tutti_config* config, Output& output,
+                const std::function<int(const Member&)>& body) {
+  const size_t n = static_cast<size_t>(ranks.ranks);
+  std::vector<tutti_comm*> comms(n, nullptr);
+  const tutti_status status = tutti_comm_create_all(comms.data(), static_cast<int>(n), config);
+  if (status != TUTTI_SUCCESS) return output.fail(nullptr, status);
+  output.collect();
+  std::vector<int> codes(n, kGood);
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < n; ++rank) {
+    threads.emplace_back([&, rank] {
+      const int own = static_cast<int>(rank);
+      if (ranks.bind == "core") pin_to_core(own);
+      codes[rank] = run_member({comms[rank], own, static_cast<int>(n)}, output, body);
+    });
+  }
+  int code = kGood;
+  for (size_t rank = 0; rank < n; ++rank) {
+    threads[rank].join();
+    code = worse(code, codes[rank]);
+  }
+  output.tell_worst();
+  return output.result(code);
+}
+
+}  // namespace
+
+void add_rank_options(Options& options, RankOptions& ranks) {
+  options.integer("--ranks", &ranks.ranks, 1, 4096,
+                  "Local ranks to start; under mpirun, srun or torchrun their number of ranks holds");
+  options.flag("--threads", &ranks.threads, "Local ranks are threads of this process, not processes");
+  options.choice("--bind", &ranks.bind, {"core", "none"},
+                 "Pins each rank to a core of its own, or leaves that to the system");
+}
+
+int run_ranks(const Options& options, const RankOptions& ranks, char** argv, const tutti_config* config, Output& output,
+              const std::function<int(const Member&)>& body) {
+  const std::optional<Place> place = find_place();
+  const bool local = options.given("--ranks") || ranks.threads;
+  if (place && (place->ranks > 1 || !local || place->launcher == "TUTTI_RANK")) {
+    output.set_rank(place->rank);
+    if (ranks.threads) {
+      return output.fail(kWrongUse,
+                         fmt::format("--threads was given, but {} has started {} ranks already; leave one of them out",
+                                     place->launcher, place->ranks));
+    }
+    if (options.given("--ranks") && ranks.ranks != place->ranks) {
+      return output.fail(kWrongUse, fmt::format("--ranks {} was given, but {} has started {}; leave --ranks out",
+                                                ranks.ranks, place->launcher, place->ranks));
+    }
+    return join(*place, ranks, config, output, body);
+  }
+  if (ranks.threads || ranks.ranks == 1) return run_threads(ranks, config, output, body);
+  return launch_local(static_cast<int>(ranks.ranks), argv, output);
+}
+
+}  // namespace tutti::program

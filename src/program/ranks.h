@@ -1,0 +1,44 @@
+// The ranks of a job, whoever starts them: mpirun, srun, torchrun, our launcher, or threads of this process.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "src/program/options.h"
+#include "src/program/output.h"
+
+namespace tutti::program {
+
+/// How many ranks there are and where they run. The fields are what the options of add_rank_options said.
+struct RankOptions {
+  int64_t ranks = 1;
+  bool threads = false;
+  std::string bind = "none";
+};
+
+/// Declares --ranks, --threads and --bind. `ranks.ranks` is the default for the first.
+void add_rank_options(Options& options, RankOptions& ranks);
+
+/// One rank at work: what run_ranks hands to the body. The communicator stays run_ranks'.
+struct Member {
+  tutti_comm* comm;
+  int rank;
+  int ranks;
+};
+
+/// Runs `body` once on every rank and returns the exit code of this process.
+///
+/// Where a launcher started this process, it joins the others by env://, and --ranks may only agree with the launcher (a
+/// launcher's job of one rank is free to have local ranks of its own). Otherwise with --threads, or for one rank, the
+/// ranks are threads of this process; else processes of this same program, started by launch_local, and this process
+/// only watches.
+///
+/// body     returns an exit code; on success the communicator is finalized, after a failure it is aborted, so that no
+///          peer waits. It may run on several threads at once with --threads.
+/// config   may be NULL; must outlive the call.
+/// output   tells errors; its rank is set before the body runs. Lines and records of ranks other than 0 go nowhere:
+///          with --threads, the body must itself write them on rank 0 only.
+int run_ranks(const Options& options, const RankOptions& ranks, char** argv, const tutti_config* config, Output& output,
+              const std::function<int(const Member&)>& body);
+
+}  // namespace tutti::program
