@@ -1,0 +1,44 @@
+// What an algorithm is: a pure function from a problem to a schedule, with a name and a cost. One file each, and one
+// line in registry.cpp.
+#pragma once
+
+#include <span>
+
+#include "src/schedule/builder.h"
+#include "src/schedule/ir.h"
+#include "topology/view.h"
+
+namespace tutti {
+
+/// Time = alphas * α + betas * m β + gammas * m γ, with m the bytes of one block (the API's count), α the latency of a
+/// message, β seconds per byte and link direction, γ seconds per byte reduced (ALGORITHMS.md's terms).
+struct Cost {
+  double alphas = 0;
+  double betas = 0;
+  double gammas = 0;
+};
+
+/// One row of the registry. All functions are pure, give the same on every rank (`build` for that rank's part), and accept
+/// any number of ranks from 2 on, unless `fits` says otherwise; one rank is a copy that needs no algorithm.
+struct Algorithm {
+  const char* name;
+  Collective collective;
+  const char* summary;  ///< one line for `tutti-plan`
+  bool (*fits)(const Problem&, const View&);
+  Shape (*shape)(const Problem&, const View&, const Parameters&);
+  void (*build)(Builder&, const View&, const Parameters&);
+  Cost (*cost)(const Problem&, const View&);
+};
+
+/// All algorithms, in the order of registration: the earlier wins where costs are equal.
+std::span<const Algorithm* const> all_algorithms();
+/// By collective and name; nullptr where there is none.
+const Algorithm* find_algorithm(Collective collective, const char* name);
+
+/// The plan of one algorithm for links of slot_bytes. Pure; the same on every rank.
+Plan make_plan(const Algorithm& algorithm, const Problem& problem, const View& view, const Parameters& parameters,
+               std::uint64_t slot_bytes);
+/// One rank's program of that plan, fused. For one rank: a single move from input to output.
+Program make_program(const Algorithm& algorithm, const Plan& plan, const View& view, int rank);
+
+}  // namespace tutti

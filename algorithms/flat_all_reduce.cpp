@@ -1,0 +1,38 @@
+// Flat all-reduce: everybody publishes all, everybody reduces all. One wait; for small messages and few ranks.
+//
+//     0 ⇄ 1      every rank folds x_0 + x_1 + … + x_{p−1} in rank order, so all results have the same bits
+//      ⤡ ⤢
+//     2 ⇄ 3
+//
+// Time α + (p−1)mβ + (p−1)mγ.
+#include <vector>
+
+#include "algorithms/algorithms.h"
+#include "algorithms/arithmetic.h"
+
+namespace tutti {
+namespace {
+
+Shape shape(const Problem&, const View&, const Parameters&) { return {.chunks = 1, .lanes = 1, .message_cells = 1}; }
+
+void build(Builder& builder, const View&, const Parameters&) {
+  const LaneBuilder lane = builder.lane(0);
+  std::vector<Ref> to;
+  std::vector<Ref> sources;
+  for (int i = 1; i < builder.ranks(); ++i) to.push_back(lane.to(static_cast<int>(wrap(builder.rank() + i, builder.ranks()))));
+  for (int r = 0; r < builder.ranks(); ++r) sources.push_back(r == builder.rank() ? input(0) : lane.from(r));
+  lane.move(std::vector{input(0)}, to);
+  lane.complete(sources, std::vector{output(0)});
+}
+
+Cost cost(const Problem& problem, const View&) {
+  const double others = problem.ranks - 1;
+  return {1, others, others};
+}
+
+}  // namespace
+
+const Algorithm flat_all_reduce = {"flat", Collective::all_reduce, "everybody sends all to everybody; one wait, p-1 times the bytes",
+                                   always_fits, shape, build, cost};
+
+}  // namespace tutti

@@ -1,0 +1,47 @@
+// Ring all-reduce. Chunks travel around the ring twice: first adding up, then, complete, being handed out.
+//
+//     message 0      1              p−1                     2p−2
+//     x_c at c  →  +x_{c+1}  → …  → complete at c−1 → …  → everybody has it
+//
+// Every link carries 2(p−1)/p of the buffer, the least that any algorithm can (Patarasuk & Yuan 2009).
+// Time 2(p−1)α + 2(p−1)/p·mβ + (p−1)/p·mγ. Several lanes run as many rings over a share of the chunks each.
+#include "algorithms/algorithms.h"
+#include "algorithms/arithmetic.h"
+
+namespace tutti {
+namespace {
+
+Shape shape(const Problem& problem, const View&, const Parameters& parameters) {
+  const std::uint32_t lanes = parameters.lanes != 0 ? parameters.lanes : 1;
+  return {.chunks = static_cast<std::uint32_t>(problem.ranks) * lanes, .lanes = lanes, .message_cells = 1};
+}
+
+void build_lane(const LaneBuilder& lane, int rank, int p) {
+  const std::uint32_t base = lane.index() * static_cast<std::uint32_t>(p);
+  const auto chunk = [&](int message) { return base + wrap(rank - message, p); };
+  const Ref from = lane.from(static_cast<int>(wrap(rank - 1, p)));
+  const Ref to = lane.to(static_cast<int>(wrap(rank + 1, p)));
+
+  lane.move({input(chunk(0))}, {to});
+  for (int m = 1; m < p - 1; ++m) lane.move({from, input(chunk(m))}, {to});
+  lane.complete({from, input(chunk(p - 1))}, {output(chunk(p - 1)), to});
+  for (int m = p; m < 2 * p - 2; ++m) lane.move({from}, {output(chunk(m)), to});
+  lane.move({from}, {output(chunk(2 * p - 2))});
+}
+
+void build(Builder& builder, const View&, const Parameters&) {
+  for (std::uint32_t l = 0; l < builder.shape().lanes; ++l) build_lane(builder.lane(l), builder.rank(), builder.ranks());
+}
+
+Cost cost(const Problem& problem, const View&) {
+  const double p = problem.ranks;
+  return {2 * (p - 1), 2 * (p - 1) / p, (p - 1) / p};
+}
+
+}  // namespace
+
+const Algorithm ring_all_reduce = {
+    "ring", Collective::all_reduce, "chunks travel around the ring twice; the least bytes, latency grows with the ranks",
+    always_fits, shape, build, cost};
+
+}  // namespace tutti

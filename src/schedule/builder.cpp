@@ -1,0 +1,166 @@
+#include "src/schedule/builder.h"
+
+#include <cassert>
+
+namespace tutti {
+namespace {
+
+constexpr std::uint32_t nobody = UINT32_MAX;
+
+/// Numbers the (memory, block, chunk) cells of one rank; input blocks that in place makes output blocks share theirs.
+class Cells {
+ public:
+  Cells(const Problem& problem, const Shape& shape, int rank)
+      : chunks_(shape.chunks),
+        inputs_(blocks_of(problem, Buffer::input, rank)),
+        outputs_(blocks_of(problem, Buffer::output, rank)),
+        scratch_(shape.scratch_blocks),
+        alias_(in_place_alias(problem, rank)) {}
+
+  std::size_t size() const { return (std::size_t{inputs_} + outputs_ + scratch_) * chunks_; }
+
+  template <typename Visit>
+  void each(const Operand& operand, Visit visit) const {
+    const std::uint32_t total = operand.place == Place::input ? inputs_ : operand.place == Place::output ? outputs_ : scratch_;
+    for (std::uint32_t i = 0; i < operand.range.blocks; ++i) {
+      const std::size_t first = base(operand.place, operand.range.block_at(i, total)) * chunks_;
+      for (std::uint32_t c = 0; c < operand.range.chunks; ++c) visit(first + operand.range.chunk + c);
+    }
+  }
+
+ private:
+  std::size_t base(Place place, std::uint32_t block) const {
+    if (place == Place::scratch) return std::size_t{inputs_} + outputs_ + block;
+    if (place == Place::output) return std::size_t{inputs_} + block;
+    if (alias_.any && alias_.all) return std::size_t{inputs_} + block;
+    if (alias_.any && block == alias_.input_block) return std::size_t{inputs_} + alias_.output_block;
+    return block;
+  }
+
+  std::uint32_t chunks_, inputs_, outputs_, scratch_;
+  Alias alias_;
+};
+
+/// The latest step of each other lane that a step has to wait for.
+class Waits {
+ public:
+  Waits(std::uint32_t lanes, std::uint32_t own) : latest_(lanes, nobody), own_(own) {}
+  void on(std::uint32_t lane, std::uint32_t step) {
+    if (lane == own_) return;
+    if (latest_[lane] == nobody || latest_[lane] < step) latest_[lane] = step;
+  }
+  std::vector<Dependency> list() const {
+    std::vector<Dependency> out;
+    for (std::uint32_t lane = 0; lane < latest_.size(); ++lane) {
+      if (latest_[lane] != nobody) out.push_back({lane, latest_[lane], 0});
+    }
+    return out;
+  }
+
+ private:
+  std::vector<std::uint32_t> latest_;
+  std::uint32_t own_;
+};
+
+Operand to_operand(const Ref& ref, const Ref& sizing) {
+  Operand operand;
+  operand.place = ref.place;
+  operand.link = ref.link;
+  operand.range = ref.place == Place::link ? sizing.range : ref.range;
+  operand.sizing = sizing.place == Place::output ? Buffer::output : sizing.place == Place::scratch ? Buffer::scratch : Buffer::input;
+  return operand;
+}
+
+}  // namespace
+
+LaneBuilder Builder::lane(std::uint32_t index) {
+  assert(index < shape_.lanes);
+  return {*this, index};
+}
+
+std::uint32_t Builder::link(int peer, std::uint32_t channel, bool sends) {
+  const auto [at, added] = link_index_.try_emplace({peer, channel, sends}, static_cast<std::uint32_t>(links_.size()));
+  if (added) links_.push_back({peer, channel, sends});
+  return at->second;
+}
+
+void LaneBuilder::move(std::span<const Ref> sources, std::span<const Ref> destinations, const Ref* sizing) const {
+  for (const auto list : {sources, destinations}) {
+    for (const Ref& ref : list) {
+      if (sizing == nullptr && ref.place != Place::link) sizing = &ref;
+    }
+  }
+  assert(sizing != nullptr && !sources.empty() && !destinations.empty());
+  Builder::Draft draft{index_, {}, {}, false};
+  for (const Ref& ref : sources) draft.sources.push_back(to_operand(ref, *sizing));
+  for (const Ref& ref : destinations) draft.destinations.push_back(to_operand(ref, *sizing));
+  builder_->drafts_.push_back(std::move(draft));
+}
+
+void LaneBuilder::complete(std::span<const Ref> sources, std::span<const Ref> destinations) const {
+  move(sources, destinations);
+  builder_->drafts_.back().completes = true;
+}
+
+std::vector<std::vector<Dependency>> Builder::derive_dependencies(const std::vector<std::uint32_t>& position) const {
+  const Cells cells(problem_, shape_, rank_);
+  std::vector<std::uint32_t> writer(cells.size(), nobody);
+  std::vector<std::vector<std::uint32_t>> readers(cells.size());
+  std::vector<std::vector<Dependency>> waits;
+  for (std::uint32_t d = 0; d < drafts_.size(); ++d) {
+    const Draft& draft = drafts_[d];
+    Waits mine(shape_.lanes, draft.lane);
+    const auto on = [&](std::uint32_t other) { mine.on(drafts_[other].lane, position[other]); };
+    for (const Operand& source : draft.sources) {
+      if (source.place == Place::link) continue;
+      cells.each(source, [&](std::size_t cell) {
+        if (writer[cell] != nobody) on(writer[cell]);
+        readers[cell].push_back(d);
+      });
+    }
+    for (const Operand& destination : draft.destinations) {
+      if (destination.place == Place::link) continue;
+      cells.each(destination, [&](std::size_t cell) {
+        if (writer[cell] != nobody) on(writer[cell]);
+        for (const std::uint32_t reader : readers[cell]) on(reader);
+        readers[cell].clear();
+        writer[cell] = d;
+      });
+    }
+    waits.push_back(mine.list());
+  }
+  return waits;
+}
+
+Program Builder::finish() {
+  Program program;
+  std::vector<std::uint32_t> position(drafts_.size());
+  std::vector<std::vector<std::uint32_t>> by_lane(shape_.lanes);
+  for (std::uint32_t d = 0; d < drafts_.size(); ++d) {
+    auto& lane = by_lane[drafts_[d].lane];
+    position[d] = static_cast<std::uint32_t>(lane.size());
+    lane.push_back(d);
+  }
+  const auto waits = derive_dependencies(position);
+  for (const auto& lane : by_lane) {
+    program.lanes.push_back({static_cast<std::uint32_t>(program.steps.size()), static_cast<std::uint32_t>(lane.size())});
+    for (const std::uint32_t d : lane) {
+      const Draft& draft = drafts_[d];
+      Step step;
+      step.operands = static_cast<std::uint32_t>(program.operands.size());
+      step.sources = static_cast<std::uint16_t>(draft.sources.size());
+      step.destinations = static_cast<std::uint16_t>(draft.destinations.size());
+      step.dependencies = static_cast<std::uint32_t>(program.dependencies.size());
+      step.dependency_count = static_cast<std::uint16_t>(waits[d].size());
+      step.flags = static_cast<std::uint16_t>((draft.completes ? last_touch : 0) | (draft.sources.size() > 1 ? folds : 0));
+      program.operands.insert(program.operands.end(), draft.sources.begin(), draft.sources.end());
+      program.operands.insert(program.operands.end(), draft.destinations.begin(), draft.destinations.end());
+      program.dependencies.insert(program.dependencies.end(), waits[d].begin(), waits[d].end());
+      program.steps.push_back(step);
+    }
+  }
+  program.links = std::move(links_);
+  return program;
+}
+
+}  // namespace tutti

@@ -1,0 +1,56 @@
+#include "src/schedule/ir.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "src/base/types.h"
+
+namespace tutti {
+namespace {
+
+constexpr std::uint64_t grain_bytes = 128;
+
+/// FNV-1a over what must be equal on all ranks: it only has to tell plans apart, not to resist an attacker, who is kept
+/// out by the handshake.
+class Hash {
+ public:
+  void add(std::string_view text) {
+    for (const char c : text) byte(static_cast<unsigned char>(c));
+    byte(0);
+  }
+  void add(std::uint64_t value) {
+    for (int i = 0; i < 8; ++i) byte(static_cast<unsigned char>(value >> (8 * i)));
+  }
+  std::uint64_t value() const { return state_; }
+
+ private:
+  void byte(unsigned char b) { state_ = (state_ ^ b) * 0x100000001b3u; }
+  std::uint64_t state_ = 0xcbf29ce484222325u;
+};
+
+}  // namespace
+
+std::uint64_t wire_element_bytes(const Plan& plan) {
+  return plan.wire == Format::wide ? sizeof(float) : element_bytes(plan.problem.type);
+}
+
+void finish_plan(Plan& plan, std::uint64_t slot_bytes) {
+  const std::uint64_t element = element_bytes(plan.problem.type);
+  plan.grain = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, grain_bytes / element));
+  const std::uint64_t cell = slot_bytes / wire_element_bytes(plan) / std::max<std::uint32_t>(1, plan.shape.message_cells);
+  plan.window = std::max<std::uint64_t>(1, cell / plan.grain) * plan.grain * plan.shape.chunks;
+  Hash hash;
+  const Problem& p = plan.problem;
+  for (const std::uint64_t value :
+       {static_cast<std::uint64_t>(p.collective), static_cast<std::uint64_t>(p.type), static_cast<std::uint64_t>(p.op),
+        static_cast<std::uint64_t>(p.root), static_cast<std::uint64_t>(p.ranks), p.count, static_cast<std::uint64_t>(p.accumulate),
+        std::uint64_t{plan.shape.chunks}, std::uint64_t{plan.shape.lanes}, std::uint64_t{plan.shape.depth},
+        std::uint64_t{plan.shape.credit}, std::uint64_t{plan.shape.scratch_blocks}, plan.window, std::uint64_t{plan.grain},
+        static_cast<std::uint64_t>(plan.wire)}) {
+    hash.add(value);
+  }
+  hash.add(plan.algorithm);
+  plan.hash = hash.value();
+}
+
+}  // namespace tutti

@@ -1,0 +1,157 @@
+// The schedule: plans and programs as plain data. docs/schedule.md gives the semantics, the verifier proves it.
+//
+// Four objects are kept apart: the *plan* (equal on all ranks, hashed), the *program* (one rank's lanes of steps, with
+// symbolic offsets), the *binding* (one call's addresses and counts) and the *link state* (which lives in the transport).
+//
+// Where bytes are. A buffer is blocks; pass k works on the window [k*W, (k+1)*W) elements of every block; a window is
+// divided into `chunks` chunks, rounded up to the grain. So a (buffer, block, chunk) means a memory range only together
+// with a count and a pass, and one program serves every count.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/schedule/problem.h"
+
+namespace tutti {
+
+/// Where a step's chunks are: `chunks` chunks from `chunk` on, in each of `blocks` blocks. Block i of the range is
+/// (block + (i / run) * stride + i % run) mod the buffer's number of blocks. A message over several blocks holds their
+/// pieces one after the other in this order. POD.
+struct Range {
+  std::uint32_t block = 0;
+  std::uint32_t blocks = 1;
+  std::uint32_t run = 1;
+  std::uint32_t stride = 1;
+  std::uint32_t chunk = 0;
+  std::uint32_t chunks = 1;
+
+  /// Index of block i of the range in a buffer of `total` blocks.
+  std::uint32_t block_at(std::uint32_t i, std::uint32_t total) const {
+    return static_cast<std::uint32_t>((std::uint64_t{block} + std::uint64_t{i / run} * stride + i % run) % total);
+  }
+  bool operator==(const Range&) const = default;
+};
+
+/// How elements look in an operand. User: the call's type. Wide: float32 under 8- and 16-bit floats (accumulate).
+enum class Format : std::uint8_t { user, wide };
+
+enum class Place : std::uint8_t { input, output, scratch, link };
+
+/// One source or destination of a step. For a link, `link` indexes Program::links and `range` says which chunks the
+/// message holds (their block counts give its length: `sizing` names the buffer that they are counted in). POD.
+struct Operand {
+  Place place = Place::input;
+  Format format = Format::user;
+  Buffer sizing = Buffer::input;
+  std::uint32_t link = 0;
+  Range range;
+  bool operator==(const Operand&) const = default;
+};
+
+/// A step of another lane that must have retired: step `step` of `lane`, `distance` passes ago (0: the same pass). For the
+/// first passes, where there is none so long ago, it holds by itself. POD.
+struct Dependency {
+  std::uint32_t lane = 0;
+  std::uint32_t step = 0;
+  std::uint32_t distance = 0;
+  bool operator==(const Dependency&) const = default;
+};
+
+enum StepFlags : std::uint16_t {
+  /// The last touch of these chunks of the output: an average divides here.
+  last_touch = 1,
+  /// Sources are folded by the operator; without it there is exactly one.
+  folds = 2,
+};
+
+/// move(sources -> destinations): sources are folded left to right, the result is written to every destination in one
+/// sweep. Operands and dependencies are ranges of the program's arrays: sources first, then destinations. POD.
+struct Step {
+  std::uint32_t operands = 0;
+  std::uint16_t sources = 0;
+  std::uint16_t destinations = 0;
+  std::uint32_t dependencies = 0;
+  std::uint16_t dependency_count = 0;
+  std::uint16_t flags = 0;
+};
+
+/// One ordered direction between this rank and `peer`. Each link has one sending lane there and one receiving lane here.
+struct Link {
+  std::int32_t peer = 0;
+  std::uint32_t channel = 0;
+  bool sends = false;
+  bool operator==(const Link&) const = default;
+};
+
+/// An ordered list of steps: [first, first + count) of Program::steps. Lanes run at once.
+struct Lane {
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;
+};
+
+/// One rank's share of a plan. No address, count or sequence number; shared by all calls of the plan.
+struct Program {
+  std::vector<Lane> lanes;
+  std::vector<Step> steps;
+  std::vector<Operand> operands;
+  std::vector<Dependency> dependencies;
+  std::vector<Link> links;
+};
+
+/// What is tunable in an algorithm; 0 is "the algorithm's own choice".
+struct Parameters {
+  std::uint32_t lanes = 0;
+  std::uint32_t depth = 0;
+  bool operator==(const Parameters&) const = default;
+};
+
+/// What an algorithm needs, the same on every rank.
+struct Shape {
+  std::uint32_t chunks = 1;          ///< that a block's window is divided into
+  std::uint32_t lanes = 1;
+  std::uint32_t depth = 1;           ///< passes that may be under way at once
+  std::uint32_t credit = 1;          ///< least messages that a link must take without its receiver
+  std::uint32_t scratch_blocks = 0;  ///< of a window each, per pass under way
+  std::uint32_t message_cells = 1;   ///< most (block, chunk) pairs in one message
+};
+
+/// Equal on all ranks, and agreed by its hash.
+struct Plan {
+  Problem problem;
+  std::string algorithm;
+  Parameters parameters;
+  Shape shape;
+  std::uint64_t window = 0;  ///< W, elements of a block that one pass covers; a multiple of chunks * grain
+  std::uint32_t grain = 1;   ///< elements; 128 bytes' worth
+  Format wire = Format::user;
+  std::uint64_t hash = 0;
+
+  /// Passes that `count` elements a block take.
+  std::uint64_t passes(std::uint64_t count) const { return count == 0 ? 0 : (count + window - 1) / window; }
+};
+
+/// Elements [begin, end) of a block that chunks [chunk, chunk + chunks) of pass `pass` are, for a block of `count`.
+struct Elements {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  std::uint64_t size() const { return end - begin; }
+};
+inline Elements elements_of(const Plan& plan, std::uint64_t count, std::uint64_t pass, std::uint32_t chunk, std::uint32_t chunks) {
+  const std::uint64_t start = std::min(count, pass * plan.window);
+  const std::uint64_t window = std::min(plan.window, count - start);
+  const std::uint64_t share = (window + plan.shape.chunks - 1) / plan.shape.chunks;
+  const std::uint64_t chunk_size = (share + plan.grain - 1) / plan.grain * plan.grain;
+  return {start + std::min(window, chunk * chunk_size), start + std::min(window, (std::uint64_t{chunk} + chunks) * chunk_size)};
+}
+
+/// The plan's window for links whose slots hold slot_bytes: as large as the longest message allows. Also fills grain,
+/// wire and hash. The barrier moves one scratch element of one byte.
+void finish_plan(Plan& plan, std::uint64_t slot_bytes);
+
+/// The wire's bytes per element.
+std::uint64_t wire_element_bytes(const Plan& plan);
+
+}  // namespace tutti

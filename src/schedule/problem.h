@@ -1,0 +1,60 @@
+// The problem: what must be equal on every rank for a collective to make sense, and the shape of its buffers.
+#pragma once
+
+#include <cstdint>
+
+#include "include/tutti/tutti.h"
+
+namespace tutti {
+
+enum class Collective : std::uint8_t {
+  all_reduce,
+  reduce,
+  broadcast,
+  all_gather,
+  reduce_scatter,
+  all_to_all,
+  gather,
+  scatter,
+  barrier,
+};
+inline constexpr int collective_count = 9;
+
+/// "all_reduce", …; static.
+const char* name_of(Collective collective);
+/// Whether elements are folded (all_reduce, reduce, reduce_scatter).
+bool reduces(Collective collective);
+/// Whether the problem has a root (broadcast, reduce, gather, scatter).
+bool rooted(Collective collective);
+
+/// Everything that selection and algorithms may look at. Equal on every rank, or it is a mismatch.
+struct Problem {
+  Collective collective = Collective::all_reduce;
+  tutti_type type = TUTTI_FLOAT32;
+  tutti_op op = TUTTI_SUM;
+  std::int32_t root = 0;
+  std::int32_t ranks = 1;
+  std::uint64_t count = 0;                ///< elements of one block, as the API counts
+  tutti_type accumulate = TUTTI_INT8;  ///< TUTTI_FLOAT32: wide wire; TUTTI_INT8: unset
+
+  bool operator==(const Problem&) const = default;
+};
+
+/// The three buffers that a step may touch.
+enum class Buffer : std::uint8_t { input, output, scratch };
+
+/// Blocks of the input or output of `rank`: one, or one per rank; 0 where the rank has no such buffer (a reduce's output
+/// off the root). Scratch blocks are the plan's.
+std::uint32_t blocks_of(const Problem& problem, Buffer buffer, int rank);
+
+/// In place is an alias: block `input_block` of the input is block `output_block` of the output, and, where `all` is set,
+/// every further input block b is output block b. `any` is false where the rank lacks one of the two.
+struct Alias {
+  bool any = false;
+  bool all = false;
+  std::uint32_t input_block = 0;
+  std::uint32_t output_block = 0;
+};
+Alias in_place_alias(const Problem& problem, int rank);
+
+}  // namespace tutti
