@@ -1,0 +1,298 @@
+#include "src/base/addresses.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <set>
+
+namespace tutti {
+
+namespace {
+
+// sockaddr_storage is meant to be read as the family's own struct; memcpy says so without aliasing.
+template <typename T>
+T read_as(const sockaddr_storage& storage) {
+  T value;
+  std::memcpy(&value, &storage, sizeof value);
+  return value;
+}
+
+template <typename T>
+SocketAddress made_of(const T& value) {
+  sockaddr_storage storage{};
+  std::memcpy(&storage, &value, sizeof value);
+  return {reinterpret_cast<const sockaddr*>(&storage), sizeof value};
+}
+
+}  // namespace
+
+SocketAddress::SocketAddress(const sockaddr* address, socklen_t length)
+    : length_(std::min<socklen_t>(length, sizeof storage_)) {
+  std::memcpy(&storage_, address, length_);
+}
+
+SocketAddress SocketAddress::v4(std::span<const unsigned char, 4> bytes, std::uint16_t port) {
+  sockaddr_in in{};
+  in.sin_family = AF_INET;
+  in.sin_port = htons(port);
+  std::memcpy(&in.sin_addr, bytes.data(), 4);
+  return made_of(in);
+}
+
+SocketAddress SocketAddress::v6(std::span<const unsigned char, 16> bytes, std::uint16_t port, std::uint32_t scope) {
+  sockaddr_in6 in{};
+  in.sin6_family = AF_INET6;
+  in.sin6_port = htons(port);
+  in.sin6_scope_id = scope;
+  std::memcpy(&in.sin6_addr, bytes.data(), 16);
+  return made_of(in);
+}
+
+SocketAddress SocketAddress::any(int family, std::uint16_t port) {
+  constexpr std::array<unsigned char, 16> zeros{};
+  if (family == AF_INET6) return v6(zeros, port);
+  return v4(std::span(zeros).first<4>(), port);
+}
+
+std::uint16_t SocketAddress::port() const {
+  return ntohs(family() == AF_INET6 ? read_as<sockaddr_in6>(storage_).sin6_port : read_as<sockaddr_in>(storage_).sin_port);
+}
+
+void SocketAddress::set_port(std::uint16_t port) {
+  // sin_port and sin6_port lie at the same place.
+  static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
+  auto in = read_as<sockaddr_in>(storage_);
+  in.sin_port = htons(port);
+  std::memcpy(&storage_, &in, offsetof(sockaddr_in, sin_port) + sizeof in.sin_port);
+}
+
+bool SocketAddress::loopback() const {
+  if (family() == AF_INET) return (ntohl(read_as<sockaddr_in>(storage_).sin_addr.s_addr) >> 24) == 127;
+  const auto in = read_as<sockaddr_in6>(storage_);
+  return family() == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&in.sin6_addr);
+}
+
+bool SocketAddress::link_local() const {
+  const auto in = read_as<sockaddr_in6>(storage_);
+  return family() == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&in.sin6_addr);
+}
+
+std::uint32_t SocketAddress::scope() const {
+  return family() == AF_INET6 ? read_as<sockaddr_in6>(storage_).sin6_scope_id : 0;
+}
+
+void SocketAddress::set_scope(std::uint32_t interface_index) {
+  if (family() != AF_INET6) return;
+  auto in = read_as<sockaddr_in6>(storage_);
+  in.sin6_scope_id = interface_index;
+  *this = made_of(in);
+}
+
+std::string SocketAddress::text() const {
+  char host[NI_MAXHOST] = "?";
+  if (!valid()) return "(no address)";
+  ::getnameinfo(data(), length_, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
+  const std::string port_text = ":" + std::to_string(port());
+  return family() == AF_INET6 ? "[" + std::string(host) + "]" + port_text : host + port_text;
+}
+
+bool operator==(const SocketAddress& a, const SocketAddress& b) {
+  return a.length_ == b.length_ && std::memcmp(&a.storage_, &b.storage_, a.length_) == 0;
+}
+
+void SocketAddress::pack(ByteWriter& out) const {
+  if (family() == AF_INET) {
+    const auto in = read_as<sockaddr_in>(storage_);
+    out.u8(4);
+    out.raw(std::as_bytes(std::span(&in.sin_addr, 1)));
+  } else {
+    const auto in = read_as<sockaddr_in6>(storage_);
+    out.u8(6);
+    out.raw(std::as_bytes(std::span(&in.sin6_addr, 1)));
+  }
+  out.u16(port());
+}
+
+SocketAddress SocketAddress::unpack(ByteReader& in) {
+  const auto kind = in.u8();
+  std::array<unsigned char, 16> bytes{};
+  if (kind != 4 && kind != 6) {
+    in.fail();
+    return {};
+  }
+  in.copy(std::span(bytes).first(kind == 4 ? 4 : 16));
+  const auto port = in.u16();
+  if (!in.ok()) return {};
+  return kind == 4 ? v4(std::span(bytes).first<4>(), port) : v6(bytes, port);
+}
+
+namespace {
+
+struct FreeInterfaces {
+  void operator()(ifaddrs* list) const { ::freeifaddrs(list); }
+};
+using Interfaces = std::unique_ptr<ifaddrs, FreeInterfaces>;
+
+Result<Interfaces> all_interfaces() {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return system_error("Listing this machine's network interfaces failed", errno);
+  return Interfaces(list);
+}
+
+std::vector<InterfaceAddress> addresses_that_are_up(const ifaddrs* list) {
+  std::vector<InterfaceAddress> result;
+  for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
+    if (i->ifa_addr == nullptr || (i->ifa_flags & IFF_UP) == 0) continue;
+    if (i->ifa_addr->sa_family == AF_INET) {
+      result.push_back({i->ifa_name, SocketAddress(i->ifa_addr, sizeof(sockaddr_in))});
+    } else if (i->ifa_addr->sa_family == AF_INET6) {
+      result.push_back({i->ifa_name, SocketAddress(i->ifa_addr, sizeof(sockaddr_in6))});
+    }
+  }
+  return result;
+}
+
+std::vector<std::string> split(std::string_view names) {
+  std::vector<std::string> result;
+  while (!names.empty()) {
+    const auto comma = std::min(names.find(','), names.size());
+    std::string_view name = names.substr(0, comma);
+    while (!name.empty() && name.front() == ' ') name.remove_prefix(1);
+    while (!name.empty() && name.back() == ' ') name.remove_suffix(1);
+    if (!name.empty()) result.emplace_back(name);
+    names.remove_prefix(std::min(comma + 1, names.size()));
+  }
+  return result;
+}
+
+int reach_order(const SocketAddress& address) {
+  if (address.loopback()) return 3;
+  if (address.link_local()) return 2;
+  return address.family() == AF_INET ? 0 : 1;
+}
+
+std::string names_of(const std::vector<InterfaceAddress>& all) {
+  std::set<std::string> names;
+  for (const auto& one : all) names.insert(one.interface);
+  std::string text;
+  for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text.empty() ? "none" : text;
+}
+
+}  // namespace
+
+Result<std::vector<InterfaceAddress>> local_addresses(std::string_view interfaces) {
+  auto list = all_interfaces();
+  if (!list) return list.status();
+  const auto all = addresses_that_are_up(list->get());
+  const auto wanted = split(interfaces);
+  for (const auto& name : wanted) {
+    const bool there = std::any_of(all.begin(), all.end(), [&](const auto& one) { return one.interface == name; });
+    if (there) continue;
+    return Status(TUTTI_INVALID_ARGUMENT, "Network interface \"" + name + "\" does not exist, is down or has no address",
+                  "Set TUTTI_INTERFACE to one or more of: " + names_of(all));
+  }
+  std::vector<InterfaceAddress> result;
+  std::vector<InterfaceAddress> loopback;
+  for (const auto& one : all) {
+    const bool named = std::find(wanted.begin(), wanted.end(), one.interface) != wanted.end();
+    if (named || (wanted.empty() && !one.address.loopback())) result.push_back(one);
+    if (wanted.empty() && one.address.loopback()) loopback.push_back(one);
+  }
+  // A machine that has link-local addresses only may have no way to itself but loopback.
+  const bool far = std::any_of(result.begin(), result.end(), [](const auto& one) { return reach_order(one.address) < 2; });
+  if (!far) result.insert(result.end(), loopback.begin(), loopback.end());
+  if (result.empty()) {
+    return Status(TUTTI_SYSTEM_ERROR, "This machine has no network interface that is up, not even loopback",
+                  "Bring one up, for instance with `ip link set lo up`");
+  }
+  std::vector<InterfaceAddress> ordered;
+  for (int order = 0; order <= 3; ++order) {
+    for (const auto& one : result) {
+      if (reach_order(one.address) == order) ordered.push_back(one);
+    }
+  }
+  return ordered;
+}
+
+std::vector<SocketAddress> with_scopes(const SocketAddress& address) {
+  if (!address.link_local() || address.scope() != 0) return {address};
+  std::vector<SocketAddress> result;
+  auto list = all_interfaces();
+  if (!list) return {};
+  for (const auto& one : addresses_that_are_up(list->get())) {
+    if (!one.address.link_local()) continue;
+    SocketAddress scoped = address;
+    scoped.set_scope(one.address.scope());
+    result.push_back(scoped);
+  }
+  return result;
+}
+
+Result<std::vector<SocketAddress>> resolve(std::string_view host_and_port) {
+  const std::string given(host_and_port);
+  const auto refuse = [&](const std::string& why) {
+    return Status(TUTTI_INVALID_ARGUMENT, "\"" + given + "\" is no host:port: " + why,
+                  "Write it as name:4242, 10.0.0.1:4242 or [::1]:4242");
+  };
+  const auto colon = given.rfind(':');
+  if (colon == std::string::npos || colon == 0) return refuse("it needs a host, a colon and a port");
+  std::string host = given.substr(0, colon);
+  unsigned port = 0;
+  const char* end = given.data() + given.size();
+  const auto parsed = std::from_chars(given.data() + colon + 1, end, port);
+  if (parsed.ec != std::errc() || parsed.ptr != end || port == 0 || port > 65535) return refuse("ports are 1 to 65535");
+  if (host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  } else if (host.find(':') != std::string::npos) {
+    return refuse("an IPv6 address stands in brackets");
+  }
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_family = AF_UNSPEC;
+  addrinfo* list = nullptr;
+  const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
+  if (error != 0) return refuse(std::string("the host is unknown (") + ::gai_strerror(error) + ")");
+  std::vector<SocketAddress> result;
+  for (const addrinfo* i = list; i != nullptr; i = i->ai_next) {
+    const SocketAddress address(i->ai_addr, i->ai_addrlen);
+    if (address.valid()) result.push_back(address);
+  }
+  ::freeaddrinfo(list);
+  if (result.empty()) return refuse("the host has no IP address");
+  return result;
+}
+
+std::string host_name() {
+  char name[256] = "";
+  if (::gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "localhost";
+  return std::string(name).substr(0, 63);
+}
+
+std::uint64_t machine_id() {
+  // The boot id is the kernel's, the same in every container on it; two machines never share one.
+  static const std::uint64_t id = [] {
+    std::string text;
+    std::ifstream("/proc/sys/kernel/random/boot_id") >> text;
+    if (text.empty()) text = host_name();
+    std::uint64_t hash = 1469598103934665603u;  // FNV-1a
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+    return hash;
+  }();
+  return id;
+}
+
+}  // namespace tutti

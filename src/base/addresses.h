@@ -1,0 +1,79 @@
+// Network addresses: what they are called, how they travel in messages, which ones this machine has.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/base/wire.h"
+
+namespace tutti {
+
+/// An IPv4 or IPv6 address with its port. A value.
+class SocketAddress {
+ public:
+  SocketAddress() = default;
+  SocketAddress(const sockaddr* address, socklen_t length);
+  /// 4 or 16 bytes in network order; `scope` is the interface's index for link-local v6, 0 otherwise.
+  static SocketAddress v4(std::span<const unsigned char, 4> bytes, std::uint16_t port);
+  static SocketAddress v6(std::span<const unsigned char, 16> bytes, std::uint16_t port, std::uint32_t scope = 0);
+  /// All of this machine's addresses, of one family (AF_INET or AF_INET6).
+  static SocketAddress any(int family, std::uint16_t port);
+
+  int family() const { return storage_.ss_family; }
+  bool valid() const { return family() == AF_INET || family() == AF_INET6; }
+  std::uint16_t port() const;
+  void set_port(std::uint16_t port);
+  bool loopback() const;
+  /// fe80::/10, which means nothing without an interface.
+  bool link_local() const;
+  std::uint32_t scope() const;
+  void set_scope(std::uint32_t interface_index);
+
+  const sockaddr* data() const { return reinterpret_cast<const sockaddr*>(&storage_); }
+  socklen_t length() const { return length_; }
+  /// "10.0.0.1:4242" or "[fe80::1%eth0]:4242".
+  std::string text() const;
+  friend bool operator==(const SocketAddress& a, const SocketAddress& b);
+
+  /// 7 bytes for v4, 19 for v6 (family 4 or 6, address, port); the scope stays here, as it means nothing elsewhere.
+  void pack(ByteWriter& out) const;
+  static SocketAddress unpack(ByteReader& in);
+
+ private:
+  sockaddr_storage storage_{};
+  socklen_t length_ = 0;
+};
+
+/// One address of this machine.
+struct InterfaceAddress {
+  std::string interface;
+  SocketAddress address;  ///< port 0
+};
+
+/// Addresses of the interfaces that are up, those that reach furthest first: global v4, global v6, link-local v6.
+///
+/// interfaces  comma-separated names, empty for all. A name that does not exist or has no address is an error that lists
+///             those that do.
+/// Loopback is left out, unless it was named or there is nothing else. Never empty on success.
+/// Errors: TUTTI_INVALID_ARGUMENT, TUTTI_SYSTEM_ERROR. Thread safe.
+Result<std::vector<InterfaceAddress>> local_addresses(std::string_view interfaces);
+
+/// A link-local v6 address without scope becomes one address per local interface that has one of its kind; every other
+/// address stays alone. What a peer told is tried this way.
+std::vector<SocketAddress> with_scopes(const SocketAddress& address);
+
+/// "host:port", "1.2.3.4:80", "[::1]:80": the addresses that it means, through the system's resolver (which may take as
+/// long as the system lets it). Errors: TUTTI_INVALID_ARGUMENT with the remedy.
+Result<std::vector<SocketAddress>> resolve(std::string_view host_and_port);
+
+/// This machine's name, at most 63 characters. Thread safe.
+std::string host_name();
+/// Identifies the machine and its boot: equal for two processes exactly where they share a kernel. Thread safe.
+std::uint64_t machine_id();
+
+}  // namespace tutti

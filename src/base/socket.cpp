@@ -1,0 +1,139 @@
+#include "src/base/socket.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/ip.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <string>
+
+#include "src/base/random.h"
+
+namespace tutti {
+
+namespace {
+
+Descriptor open_stream(int family) { return Descriptor(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)); }
+
+void set_option(int fd, int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof value); }
+
+Status listen_error(const SocketAddress& address, int number) {
+  const std::string what = "Listening at " + address.text() + " failed";
+  if (number == EADDRINUSE) {
+    return system_error(what, number, "Another program has the port; choose another one, or end that program");
+  }
+  if (number == EADDRNOTAVAIL) return system_error(what, number, "The address belongs to another machine");
+  return system_error(what, number);
+}
+
+// Where to start in the range is random, so that many processes that start at once do not all try the same ports.
+template <typename Try>
+Result<Descriptor> first_free_port(PortRange ports, const Try& try_port) {
+  if (ports.low == 0 && ports.high == 0) return try_port(std::uint16_t{0});
+  const std::uint32_t size = ports.high >= ports.low ? ports.high - ports.low + 1 : 1;
+  const auto start = static_cast<std::uint32_t>(random_u64() % size);
+  for (std::uint32_t i = 0; i < size; ++i) {
+    auto socket = try_port(static_cast<std::uint16_t>(ports.low + (start + i) % size));
+    if (socket || socket.status().error().system_error != EADDRINUSE) return socket;
+  }
+  return Status(TUTTI_SYSTEM_ERROR,
+                "No port of " + std::to_string(ports.low) + "-" + std::to_string(ports.high) + " is free to listen on",
+                "Widen TUTTI_PORT_RANGE, or leave it unset for the system's choice");
+}
+
+Result<Descriptor> listen_everywhere(PortRange ports, int backlog) {
+  const int family = open_stream(AF_INET6) ? AF_INET6 : AF_INET;
+  auto socket = first_free_port(
+      ports, [&](std::uint16_t port) { return listen_at(SocketAddress::any(family, port), backlog); });
+  if (socket || family == AF_INET) return socket;
+  if (socket.status().error().system_error != EADDRNOTAVAIL) return socket;  // v6 is compiled in but switched off
+  return first_free_port(ports, [&](std::uint16_t port) { return listen_at(SocketAddress::any(AF_INET, port), backlog); });
+}
+
+}  // namespace
+
+Result<Descriptor> listen_at(const SocketAddress& address, int backlog) {
+  Descriptor socket = open_stream(address.family());
+  if (!socket) return system_error("Opening a socket failed", errno);
+  set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  const bool everywhere = address == SocketAddress::any(AF_INET6, address.port());
+  if (address.family() == AF_INET6) set_option(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, everywhere ? 0 : 1);
+  if (::bind(socket.get(), address.data(), address.length()) != 0) return listen_error(address, errno);
+  if (::listen(socket.get(), backlog) != 0) return listen_error(address, errno);
+  return socket;
+}
+
+Result<Listener> listen_on(std::string_view interfaces, PortRange ports, int backlog) {
+  auto locals = local_addresses(interfaces);
+  if (!locals) return locals.status();
+  Listener listener;
+  if (interfaces.empty()) {
+    auto socket = listen_everywhere(ports, backlog);
+    if (!socket) return socket.status();
+    const SocketAddress bound = bound_address(socket->get());
+    for (const auto& local : *locals) {
+      if (bound.family() == AF_INET && local.address.family() != AF_INET) continue;
+      listener.addresses.push_back(local.address);
+      listener.addresses.back().set_port(bound.port());
+    }
+    listener.sockets.push_back(std::move(socket).value());
+    return listener;
+  }
+  for (const auto& local : *locals) {
+    auto socket = first_free_port(ports, [&](std::uint16_t port) {
+      SocketAddress address = local.address;
+      address.set_port(port);
+      return listen_at(address, backlog);
+    });
+    if (!socket) return socket.status();
+    listener.addresses.push_back(bound_address(socket->get()));
+    listener.sockets.push_back(std::move(socket).value());
+  }
+  return listener;
+}
+
+SocketAddress bound_address(int fd) {
+  sockaddr_storage storage{};
+  socklen_t length = sizeof storage;
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &length) != 0) return {};
+  return {reinterpret_cast<const sockaddr*>(&storage), length};
+}
+
+Descriptor accept_one(int listening_fd, SocketAddress* peer) {
+  sockaddr_storage storage{};
+  socklen_t length = sizeof storage;
+  const int fd = ::accept4(listening_fd, reinterpret_cast<sockaddr*>(&storage), &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (fd < 0) return {};
+  set_no_delay(fd);
+  if (peer != nullptr) *peer = SocketAddress(reinterpret_cast<const sockaddr*>(&storage), length);
+  return Descriptor(fd);
+}
+
+Result<Descriptor> connect_to(const SocketAddress& address) {
+  Descriptor socket = open_stream(address.family());
+  if (!socket) return system_error("Opening a socket failed", errno);
+  set_no_delay(socket.get());
+  if (::connect(socket.get(), address.data(), address.length()) != 0 && errno != EINPROGRESS) {
+    return system_error("Connecting to " + address.text() + " failed", errno);
+  }
+  return socket;
+}
+
+int connect_result(int fd) {
+  int error = 0;
+  socklen_t length = sizeof error;
+  if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) return errno;
+  return error;
+}
+
+void set_no_delay(int fd) { set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1); }
+
+void set_traffic_class(int fd, std::uint32_t dscp) {
+  if (dscp == 0) return;
+  const int tos = static_cast<int>((dscp & 63u) << 2);
+  set_option(fd, IPPROTO_IP, IP_TOS, tos);
+  set_option(fd, IPPROTO_IPV6, IPV6_TCLASS, tos);
+}
+
+}  // namespace tutti

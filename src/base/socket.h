@@ -1,0 +1,51 @@
+// TCP sockets as the library uses them: non-blocking, close-on-exec, no delay. Nothing here waits.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "src/base/addresses.h"
+#include "src/base/descriptor.h"
+#include "src/base/status.h"
+
+namespace tutti {
+
+/// The ports that may be listened on; 0, 0: the system's choice.
+struct PortRange {
+  std::uint32_t low = 0;
+  std::uint32_t high = 0;
+};
+
+/// Sockets that listen, and the addresses at which others reach them (ports filled in, the best first).
+struct Listener {
+  std::vector<Descriptor> sockets;
+  std::vector<SocketAddress> addresses;
+};
+
+/// A socket that listens at exactly `address` (port 0: the system's choice). A v6 wildcard takes v4 too. Errors:
+/// TUTTI_SYSTEM_ERROR, whose sentence names the address and errno (a taken port: EADDRINUSE with the remedy).
+Result<Descriptor> listen_at(const SocketAddress& address, int backlog = 4096);
+
+/// Listens on a free port of the range: on one socket for all addresses where `interfaces` is empty, else on one socket
+/// for each address of those interfaces. Errors as local_addresses and listen_at; a range without a free port says so.
+Result<Listener> listen_on(std::string_view interfaces, PortRange ports, int backlog = 4096);
+
+/// The address a socket is bound to.
+SocketAddress bound_address(int fd);
+
+/// Takes one pending connection; an empty Descriptor where there is none now. errno is left as accept4 set it.
+Descriptor accept_one(int listening_fd, SocketAddress* peer = nullptr);
+
+/// Begins to connect; the socket polls writable once it is decided, see connect_result. Errors: TUTTI_SYSTEM_ERROR.
+Result<Descriptor> connect_to(const SocketAddress& address);
+
+/// The outcome of connect_to, once the socket polls writable: 0 or an errno.
+int connect_result(int fd);
+
+/// Small messages leave at once. Harmless on sockets that are not TCP.
+void set_no_delay(int fd);
+/// DSCP (0..63) of what is sent, 0: leave the system's.
+void set_traffic_class(int fd, std::uint32_t dscp);
+
+}  // namespace tutti
