@@ -1,0 +1,246 @@
+#include "trainer/training.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
+
+#include "trainer/checkpoint.h"
+#include "trainer/exchange.h"
+#include "trainer/hash.h"
+#include "trainer/sampling.h"
+#include "trainer/stopwatch.h"
+
+namespace tutti::trainer {
+namespace {
+
+constexpr std::uint64_t kFirstEpochStream = 16;  // streams of the seed below are taken by weights and split
+constexpr std::size_t kLeastCapacity = 64;       // rows that an evaluation takes at once, however small the batches are
+
+// One rank's run.
+class Run {
+ public:
+  Run(const TrainingSettings& settings, const Dataset& data, Peers& peers, const Watcher& watcher);
+  Outcome begin();
+  Outcome train_all();
+  Fallible<FinalReport> finish();
+
+ private:
+  Outcome resume();
+  Outcome save(int epoch);
+  Checkpoint description() const;
+  Outcome train_epoch(int epoch, double& loss, double& correct);
+  Outcome step(std::span<const std::uint32_t> batch, double& loss, double& correct);
+  Outcome evaluate(const Images& images, std::span<const std::uint32_t> chosen, double& accuracy);
+  Outcome report(int epoch, double loss, double accuracy, const Stopwatch& watch, double communication, double waited);
+  Outcome replicas_agree();
+
+  const TrainingSettings& settings_;
+  const Dataset& data_;
+  Peers& peers_;
+  const Watcher& watcher_;
+  const Split split_;
+  const std::size_t batch_;     // never more than there are samples
+  const std::size_t capacity_;  // rows the network takes at once
+  Normalisation normal_;
+  Network<float> network_;
+  Optimizer<float> optimizer_;
+  GradientExchange exchange_;
+  std::vector<std::uint8_t> classes_;
+  std::uint64_t hash_ = 0;
+  int epochs_done_ = 0;
+};
+
+std::size_t capacity(std::size_t batch, const Peers& peers) {
+  return std::max(kLeastCapacity, share(batch, 0, peers.size()).size());
+}
+
+Run::Run(const TrainingSettings& settings, const Dataset& data, Peers& peers, const Watcher& watcher)
+    : settings_(settings),
+      data_(data),
+      peers_(peers),
+      watcher_(watcher),
+      split_(split(data.train.count(), settings.validation, settings.seed)),
+      batch_(std::min(settings.batch, split_.training.size())),
+      capacity_(capacity(batch_, peers)),
+      normal_(normalisation(data.train, split_.training)),
+      network_(settings.layers, settings.loss, capacity_),
+      optimizer_(network_.parameter_count()),
+      exchange_(peers, network_.gradients(), std::max<std::size_t>(1, settings.bucket_bytes / sizeof(float))),
+      classes_(capacity_) {}
+
+Outcome Run::begin() {
+  use_one_blas_thread();
+  network_.initialise(settings_.seed);
+  return settings_.resume ? resume() : Outcome{};
+}
+
+Checkpoint Run::description() const {
+  Checkpoint wanted;
+  wanted.layers = settings_.layers;
+  wanted.loss = settings_.loss;
+  wanted.seed = settings_.seed;
+  wanted.validation = settings_.validation;
+  const Images& images = data_.train;
+  wanted.data_hash = hash_bytes(images.labels.data(), images.labels.size(), hash_bytes(images.pixels.data(), images.pixels.size()));
+  wanted.parameters.resize(network_.parameter_count());
+  return wanted;
+}
+
+// Rank 0 alone reads the file, so that it needs no shared file system; the others hear how it went.
+Outcome Run::resume() {
+  Outcome failure;
+  std::array<double, 2> news = {0, 0};  // whether it worked, epochs done
+  if (peers_.rank() == 0) {
+    const Fallible<Checkpoint> saved = read_checkpoint(settings_.checkpoint);
+    failure = saved.ok() ? matches(*saved, description(), settings_.checkpoint) : Outcome{saved.failure()};
+    if (!failure) {
+      news = {1, static_cast<double>(saved->epoch)};
+      std::copy(saved->parameters.begin(), saved->parameters.end(), network_.parameters().begin());
+      std::copy(saved->velocity.begin(), saved->velocity.end(), optimizer_.velocity().begin());
+    }
+  }
+  if (Outcome lost = peers_.broadcast(news.data(), sizeof news)) return failure ? failure : lost;
+  if (failure) return failure;
+  if (news[0] != 1) return refused("rank 0 could not resume from the checkpoint \"" + settings_.checkpoint + "\", see its error");
+  epochs_done_ = static_cast<int>(news[1]);
+  if (Outcome lost = peers_.broadcast(network_.parameters().data(), network_.parameters().size_bytes())) return lost;
+  return peers_.broadcast(optimizer_.velocity().data(), optimizer_.velocity().size_bytes());
+}
+
+Outcome Run::save(int epoch) {
+  if (settings_.checkpoint.empty() || peers_.rank() != 0) return {};
+  Checkpoint checkpoint = description();
+  checkpoint.epoch = static_cast<std::uint32_t>(epoch);
+  checkpoint.parameters.assign(network_.parameters().begin(), network_.parameters().end());
+  checkpoint.velocity.assign(optimizer_.velocity().begin(), optimizer_.velocity().end());
+  return write_checkpoint(settings_.checkpoint, checkpoint);
+}
+
+Outcome Run::step(std::span<const std::uint32_t> batch, double& loss, double& correct) {
+  const Range mine = share(batch.size(), peers_.rank(), peers_.size());
+  take_batch(data_.train, batch.subspan(mine.begin, mine.size()), normal_, network_.input(), classes_);
+  const BatchResult result = network_.forward(mine.size(), classes_);
+  loss += result.loss;
+  correct += static_cast<double>(result.correct);
+  // Every rank divides by the global size: the sum over the ranks is then the mean over the batch, whatever the shares.
+  const float weight = 1.0F / static_cast<float>(batch.size());
+  const std::size_t block = settings_.bucket_bytes / sizeof(float);
+  network_.backward(weight, [this](std::size_t begin) { exchange_.ready(begin); }, block);
+  const std::span<float> gradients = network_.gradients();
+  return exchange_.finish([&](Range range) {
+    optimizer_.step(network_.parameters(), gradients, range.begin, range.end, settings_.step);
+  });
+}
+
+Outcome Run::train_epoch(int epoch, double& loss, double& correct) {
+  std::vector<std::uint32_t> order = permutation(split_.training.size(), settings_.seed, kFirstEpochStream + static_cast<std::uint64_t>(epoch));
+  for (std::uint32_t& sample : order) sample = split_.training[sample];
+  const std::size_t steps = (order.size() + batch_ - 1) / batch_;
+  for (std::size_t s = 0; s < steps; ++s) {
+    const std::size_t begin = s * batch_;
+    const std::size_t size = std::min(batch_, order.size() - begin);
+    if (Outcome failure = step(std::span(order).subspan(begin, size), loss, correct)) return failure;
+    if (watcher_.step) watcher_.step(epoch, s + 1, steps);
+  }
+  return {};
+}
+
+Outcome Run::evaluate(const Images& images, std::span<const std::uint32_t> chosen, double& accuracy) {
+  const Range mine = share(chosen.size(), peers_.rank(), peers_.size());
+  double correct = 0;
+  for (std::size_t at = mine.begin; at < mine.end; at += capacity_) {
+    const std::size_t size = std::min(capacity_, mine.end - at);
+    take_batch(images, chosen.subspan(at, size), normal_, network_.input(), classes_);
+    correct += static_cast<double>(network_.forward(size, classes_).correct);
+  }
+  if (Outcome failure = peers_.sum({&correct, 1})) return failure;
+  accuracy = correct / std::max(1.0, static_cast<double>(chosen.size()));
+  return {};
+}
+
+Outcome Run::replicas_agree() {
+  hash_ = hash_model(settings_.layers, network_.parameters());
+  std::vector<std::uint64_t> hashes(static_cast<std::size_t>(peers_.size()));
+  if (Outcome failure = peers_.gather(&hash_, sizeof hash_, hashes.data())) return failure;
+  for (std::size_t rank = 1; rank < hashes.size(); ++rank) {
+    if (hashes[rank] == hashes[0]) continue;
+    return Failure{ExitCode::wrong_data, "the replicas' weights differ: rank " + std::to_string(rank) + " has hash " +
+                                             hash_text(hashes[rank]) + ", rank 0 has " + hash_text(hashes[0]) +
+                                             "; their sums of gradients were not the same bits, which is a defect: please report it"};
+  }
+  return {};
+}
+
+Outcome Run::report(int epoch, double loss, double accuracy, const Stopwatch& watch, double communication, double waited) {
+  std::array<double, 3> mine = {watch.seconds(), peers_.communication_seconds() - communication, exchange_.waited_seconds() - waited};
+  std::vector<std::array<double, 3>> all(static_cast<std::size_t>(peers_.size()));
+  if (Outcome failure = peers_.gather(mine.data(), sizeof mine, all.data())) return failure;
+  for (const auto& other : all) {
+    for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = std::max(mine[i], other[i]);
+  }
+  if (watcher_.epoch) watcher_.epoch({epoch, loss, accuracy, mine[0], mine[1], mine[2]});
+  return {};
+}
+
+Outcome Run::train_all() {
+  for (int epoch = epochs_done_ + 1; epoch <= settings_.epochs; ++epoch) {
+    const Stopwatch watch;
+    const double communication = peers_.communication_seconds();
+    const double waited = exchange_.waited_seconds();
+    std::array<double, 2> sums = {0, 0};
+    if (Outcome failure = train_epoch(epoch, sums[0], sums[1])) return failure;
+    if (Outcome failure = peers_.sum(sums)) return failure;
+    const auto samples = static_cast<double>(split_.training.size());
+    const double loss = sums[0] / samples;
+    if (!std::isfinite(loss)) {
+      return Failure{ExitCode::failed, "the loss is no longer finite in epoch " + std::to_string(epoch) +
+                                           ": training has diverged; lower --learning-rate or --momentum"};
+    }
+    double accuracy = sums[1] / samples;
+    if (!split_.validation.empty()) {
+      if (Outcome failure = evaluate(data_.train, split_.validation, accuracy)) return failure;
+    }
+    if (Outcome failure = replicas_agree()) return failure;
+    if (Outcome failure = report(epoch, loss, accuracy, watch, communication, waited)) return failure;
+    if (Outcome failure = save(epoch)) return failure;
+  }
+  return {};
+}
+
+Fallible<FinalReport> Run::finish() {
+  FinalReport result;
+  std::vector<std::uint32_t> all(data_.test.count());
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint32_t>(i);
+  if (Outcome failure = evaluate(data_.test, all, result.test_accuracy)) return *failure;
+  if (Outcome failure = replicas_agree()) return *failure;
+  result.parameters = network_.parameter_count();
+  result.weights_hash = hash_;
+  return result;
+}
+
+}  // namespace
+
+Outcome check_settings(const TrainingSettings& settings, const Dataset& data) {
+  const auto pixels = static_cast<int>(data.train.pixels_each());
+  if (settings.layers.front() != pixels) {
+    return refused("--layers begins with " + std::to_string(settings.layers.front()) + " inputs, but the images have " +
+                   std::to_string(data.train.rows) + " x " + std::to_string(data.train.columns) + " = " +
+                   std::to_string(pixels) + " pixels; begin it with " + std::to_string(pixels));
+  }
+  const int classes = std::max(data.train.classes(), data.test.classes());
+  if (settings.layers.back() < classes) {
+    return refused("--layers ends with " + std::to_string(settings.layers.back()) + " outputs, but the labels name " +
+                   std::to_string(classes) + " classes; end it with at least " + std::to_string(classes));
+  }
+  return {};
+}
+
+Fallible<FinalReport> train(const TrainingSettings& settings, const Dataset& data, Peers& peers, const Watcher& watcher) {
+  Run run(settings, data, peers, watcher);
+  if (Outcome failure = run.begin()) return *failure;
+  if (Outcome failure = run.train_all()) return *failure;
+  return run.finish();
+}
+
+}  // namespace tutti::trainer
