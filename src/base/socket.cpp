@@ -27,9 +27,13 @@ Status listen_error(const SocketAddress& address, int number) {
   return system_error(what, number);
 }
 
+struct Ports {
+  std::uint32_t low, high;
+};
+
 // Where to start in the range is random, so that many processes that start at once do not all try the same ports.
 template <typename Try>
-Result<Descriptor> first_free_port(PortRange ports, const Try& try_port) {
+Result<Descriptor> first_free_port(Ports ports, const Try& try_port) {
   if (ports.low == 0 && ports.high == 0) return try_port(std::uint16_t{0});
   const std::uint32_t size = ports.high >= ports.low ? ports.high - ports.low + 1 : 1;
   const auto start = static_cast<std::uint32_t>(random_u64() % size);
@@ -42,7 +46,7 @@ Result<Descriptor> first_free_port(PortRange ports, const Try& try_port) {
                 "Widen TUTTI_PORT_RANGE, or leave it unset for the system's choice");
 }
 
-Result<Descriptor> listen_everywhere(PortRange ports, int backlog) {
+Result<Descriptor> listen_everywhere(Ports ports, int backlog) {
   const int family = open_stream(AF_INET6) ? AF_INET6 : AF_INET;
   auto socket = first_free_port(
       ports, [&](std::uint16_t port) { return listen_at(SocketAddress::any(family, port), backlog); });
@@ -64,7 +68,8 @@ Result<Descriptor> listen_at(const SocketAddress& address, int backlog) {
   return socket;
 }
 
-Result<Listener> listen_on(std::string_view interfaces, PortRange ports, int backlog) {
+Result<Listener> listen_on(std::string_view interfaces, std::uint32_t port_low, std::uint32_t port_high, int backlog) {
+  const Ports ports{port_low, port_high};
   auto locals = local_addresses(interfaces);
   if (!locals) return locals.status();
   Listener listener;

@@ -11,12 +11,6 @@
 
 namespace tutti {
 
-/// The ports that may be listened on; 0, 0: the system's choice.
-struct PortRange {
-  std::uint32_t low = 0;
-  std::uint32_t high = 0;
-};
-
 /// Sockets that listen, and the addresses at which others reach them (ports filled in, the best first).
 struct Listener {
   std::vector<Descriptor> sockets;
@@ -27,9 +21,11 @@ struct Listener {
 /// TUTTI_SYSTEM_ERROR, whose sentence names the address and errno (a taken port: EADDRINUSE with the remedy).
 Result<Descriptor> listen_at(const SocketAddress& address, int backlog = 4096);
 
-/// Listens on a free port of the range: on one socket for all addresses where `interfaces` is empty, else on one socket
-/// for each address of those interfaces. Errors as local_addresses and listen_at; a range without a free port says so.
-Result<Listener> listen_on(std::string_view interfaces, PortRange ports, int backlog = 4096);
+/// Listens on a free port of port_low..port_high (0, 0: the system's choice): on one socket for all addresses where
+/// `interfaces` (comma-separated names) is empty, else on one socket for each address of those interfaces. Errors as
+/// local_addresses and listen_at; a range without a free port says so.
+Result<Listener> listen_on(std::string_view interfaces, std::uint32_t port_low, std::uint32_t port_high,
+                           int backlog = 4096);
 
 /// The address a socket is bound to.
 SocketAddress bound_address(int fd);

@@ -82,14 +82,14 @@ TEST(Listen, ATakenPortIsOneSentenceWithTheAddress) {
   ASSERT_FALSE(second.ok());
   EXPECT_THAT(second.status().text(), HasSubstr(taken.text()));
   EXPECT_EQ(second.status().error().system_error, EADDRINUSE);
-  const auto range = listen_on("lo", {taken.port(), taken.port()});
+  const auto range = listen_on("lo", taken.port(), taken.port());
   ASSERT_FALSE(range.ok());
   EXPECT_THAT(range.status().text(), HasSubstr("TUTTI_PORT_RANGE"));
 }
 
 TEST(Listen, EveryAddressThatItNamesCanBeConnectedTo) {
   for (const char* interfaces : {"", "lo"}) {
-    const auto listener = listen_on(interfaces, {});
+    const auto listener = listen_on(interfaces, 0, 0);
     ASSERT_TRUE(listener.ok()) << listener.status().text();
     ASSERT_FALSE(listener->addresses.empty());
     for (const SocketAddress& address : listener->addresses) {
