@@ -1,0 +1,105 @@
+// Element types: the 16-bit floats, and which type each one is folded in. Usable in host and in device code.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#if defined(__CUDACC__)
+#define TUTTI_HOST_DEVICE __host__ __device__
+#else
+#define TUTTI_HOST_DEVICE
+#endif
+
+namespace tutti {
+
+/// IEEE 754 binary16, as bits. Arithmetic happens in float32 (widen, narrow).
+struct Float16 {
+  std::uint16_t bits;
+};
+
+/// bfloat16, the upper half of a binary32, as bits. Arithmetic happens in float32 (widen, narrow).
+struct BFloat16 {
+  std::uint16_t bits;
+};
+
+/// The bits of `from` as a To of the same size. std::bit_cast that device code may call too.
+template <typename To, typename From>
+TUTTI_HOST_DEVICE inline To bits_as(const From& from) {
+  static_assert(sizeof(To) == sizeof(From) && std::is_trivially_copyable_v<To> && std::is_trivially_copyable_v<From>);
+  To to;
+  std::memcpy(&to, &from, sizeof(to));
+  return to;
+}
+
+/// The type that elements of type T are folded in: float for the 16-bit floats, T itself for the others.
+template <typename T>
+using Wide = std::conditional_t<std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>, float, T>;
+
+/// Whether T is folded in another type than itself, so that the two element formats differ.
+template <typename T>
+inline constexpr bool kWidens = !std::is_same_v<T, Wide<T>>;
+
+/// `value`, any NaN replaced by the one that folds write: quiet, positive, without payload.
+template <typename T>
+TUTTI_HOST_DEVICE inline T canonical(T value) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return value == value ? value : std::numeric_limits<T>::quiet_NaN();
+  } else {
+    return value;
+  }
+}
+
+/// The value of `narrow` in float32, exactly; a NaN keeps its payload.
+TUTTI_HOST_DEVICE inline float widen(BFloat16 narrow) {
+  return bits_as<float>(static_cast<std::uint32_t>(narrow.bits) << 16);
+}
+
+/// The value of `narrow` in float32, exactly; a NaN keeps its payload.
+TUTTI_HOST_DEVICE inline float widen(Float16 narrow) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(narrow.bits & 0x8000u) << 16;
+  const std::uint32_t magnitude = static_cast<std::uint32_t>(narrow.bits & 0x7fffu) << 13;
+  const std::uint32_t exponent = magnitude & 0x0f800000u;
+  std::uint32_t wide = magnitude + 0x38000000u;  // from bias 15 to bias 127
+  if (exponent == 0x0f800000u) {
+    wide += 0x38000000u;  // infinity and NaN have the largest exponent of either format
+  } else if (exponent == 0) {
+    // Subnormal: as if it had an implicit one, which the subtraction takes away again and so normalises.
+    wide = bits_as<std::uint32_t>(bits_as<float>(wide + 0x00800000u) - bits_as<float>(0x38800000u));
+  }
+  return bits_as<float>(sign | wide);
+}
+
+template <typename T>
+TUTTI_HOST_DEVICE inline T widen(T value) {
+  return value;
+}
+
+/// `wide` in the element type T: rounded to nearest even, overflow to infinity, subnormals kept, NaN canonical.
+template <typename T>
+TUTTI_HOST_DEVICE inline T narrow(Wide<T> wide) {
+  if constexpr (!kWidens<T>) {
+    return wide;
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    const std::uint32_t bits = bits_as<std::uint32_t>(canonical(wide));
+    return BFloat16{static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
+  } else {
+    std::uint32_t bits = bits_as<std::uint32_t>(canonical(wide));
+    const std::uint32_t sign = bits & 0x80000000u;
+    bits ^= sign;
+    std::uint32_t rounded;
+    if (bits >= 0x47800000u) {  // 2^16 and more, infinity, NaN
+      rounded = bits > 0x7f800000u ? 0x7e00u : 0x7c00u;
+    } else if (bits < 0x38800000u) {
+      // Subnormal: adding 1/2 moves the last place that is kept to the last place of the sum, which the addition rounds.
+      rounded = bits_as<std::uint32_t>(bits_as<float>(bits) + 0.5f) - 0x3f000000u;
+    } else {
+      rounded = (bits - 0x38000000u + 0xfffu + ((bits >> 13) & 1u)) >> 13;
+    }
+    return Float16{static_cast<std::uint16_t>(rounded | (sign >> 16))};
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,27 @@
+// The folds of int8, once per instruction set (see sweep-inl.h).
+#include "src/reduction/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/reduction/fold_int8.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "src/reduction/sweep-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tutti {
+namespace HWY_NAMESPACE {
+
+const FoldTable& int8_table() { return kFolds<std::int8_t>; }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tutti
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tutti {
+
+HWY_EXPORT(int8_table);
+const FoldTable& int8_folds() { return HWY_DYNAMIC_DISPATCH(int8_table)(); }
+
+}  // namespace tutti
+#endif

@@ -1,0 +1,27 @@
+// The folds of uint64, once per instruction set (see sweep-inl.h).
+#include "src/reduction/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/reduction/fold_uint64.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "src/reduction/sweep-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tutti {
+namespace HWY_NAMESPACE {
+
+const FoldTable& uint64_table() { return kFolds<std::uint64_t>; }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tutti
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tutti {
+
+HWY_EXPORT(uint64_table);
+const FoldTable& uint64_folds() { return HWY_DYNAMIC_DISPATCH(uint64_table)(); }
+
+}  // namespace tutti
+#endif

@@ -1,0 +1,558 @@
+// The loops' unit of work on a vector instruction set: one vector, or two of float32 for the 16-bit floats. Included once
+// per instruction set by sweep-inl.h, which has the guard; never for the scalar fallback.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "hwy/highway.h"
+#include "src/reduction/elements.h"
+#include "src/reduction/operators.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tutti {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class D>
+using VectorOf = hn::Vec<D>;
+
+// ---- Memory ----------------------------------------------------------------------------------------------------------
+
+/// Vectors of any lane type are loaded and stored as bytes: no alignment is asked for, and none is promised.
+template <class D>
+HWY_INLINE VectorOf<D> load_bytes(D d, const std::uint8_t* from) {
+  return hn::BitCast(d, hn::LoadU(hn::Repartition<std::uint8_t, D>(), from));
+}
+
+template <class D, class V>
+HWY_INLINE void store_bytes(D, V value, std::uint8_t* to) {
+  const hn::Repartition<std::uint8_t, D> d8;
+  hn::StoreU(hn::BitCast(d8, value), d8, to);
+}
+
+/// A store around the caches; `to` is aligned to the vector's size.
+template <class D, class V>
+HWY_INLINE void stream_bytes(D, V value, std::uint8_t* to) {
+  const hn::Repartition<std::uint8_t, D> d8;
+  hn::Stream(hn::BitCast(d8, value), d8, to);
+}
+
+template <typename Word>
+HWY_INLINE std::uint64_t load_word(const std::uint8_t* from) {
+  Word word;
+  std::memcpy(&word, from, sizeof(word));
+  return word;
+}
+
+template <typename Word>
+HWY_INLINE void store_word(std::uint8_t* to, std::uint64_t value) {
+  const Word word = static_cast<Word>(value);
+  std::memcpy(to, &word, sizeof(word));
+}
+
+/// 1 to 8 bytes as the low bytes of a word, zeros above: two loads that may overlap, never a byte outside.
+HWY_INLINE std::uint64_t load_short(const std::uint8_t* from, std::size_t bytes) {
+  if (bytes == 8) return load_word<std::uint64_t>(from);
+  if (bytes >= 4) return load_word<std::uint32_t>(from) | (load_word<std::uint32_t>(from + bytes - 4) << (8 * (bytes - 4)));
+  if (bytes >= 2) return load_word<std::uint16_t>(from) | (load_word<std::uint16_t>(from + bytes - 2) << (8 * (bytes - 2)));
+  return *from;
+}
+
+HWY_INLINE void store_short(std::uint8_t* to, std::uint64_t value, std::size_t bytes) {
+  if (bytes == 8) {
+    store_word<std::uint64_t>(to, value);
+  } else if (bytes >= 4) {
+    store_word<std::uint32_t>(to, value);
+    store_word<std::uint32_t>(to + bytes - 4, value >> (8 * (bytes - 4)));
+  } else if (bytes >= 2) {
+    store_word<std::uint16_t>(to, value);
+    store_word<std::uint16_t>(to + bytes - 2, value >> (8 * (bytes - 2)));
+  } else {
+    *to = static_cast<std::uint8_t>(value);
+  }
+}
+
+/// 0 to 16 bytes as the first of a vector of 16; the others repeat them or are zero. D has 16 bytes.
+template <class D>
+HWY_INLINE VectorOf<D> load_some(D d, const std::uint8_t* from, std::size_t bytes) {
+  const hn::Repartition<std::uint64_t, D> d64;
+  if (bytes == 16) return load_bytes(d, from);
+  if (bytes == 0) return hn::Zero(d);
+  if (bytes <= 8) return hn::BitCast(d, hn::Set(d64, load_short(from, bytes)));
+  const auto low = hn::Set(d64, load_word<std::uint64_t>(from));
+  const auto high = hn::Set(d64, load_word<std::uint64_t>(from + bytes - 8) >> (8 * (16 - bytes)));
+  return hn::BitCast(d, hn::InterleaveLower(d64, low, high));
+}
+
+template <class D, class V>
+HWY_INLINE void store_some(D, V value, std::uint8_t* to, std::size_t bytes) {
+  const hn::Repartition<std::uint64_t, D> d64;
+  if (bytes == 16) return store_bytes(d64, hn::BitCast(d64, value), to);
+  if (bytes == 0) return;
+  const auto words = hn::BitCast(d64, value);
+  const std::uint64_t low = hn::GetLane(words);
+  if (bytes <= 8) return store_short(to, low, bytes);
+  const std::uint64_t high = hn::GetLane(hn::UpperHalf(hn::Half<decltype(d64)>(), words));
+  // The upper word first: the lower one overlaps it with the bytes that belong there.
+  store_word<std::uint64_t>(to + bytes - 8, (high << (8 * (16 - bytes))) | (low >> 8 >> (8 * (bytes - 9))));
+  store_word<std::uint64_t>(to, low);
+}
+
+// ---- Operators -------------------------------------------------------------------------------------------------------
+
+/// operators.h's functors on vectors. Max of floats is Min of negated ones, see prepare below.
+template <class V>
+HWY_INLINE V combine_vectors(Sum, V a, V b) {
+  return hn::Add(a, b);
+}
+
+/// The low 8 bits of products of bytes, of which no instruction set has an instruction: even and odd bytes apart.
+template <class V>
+HWY_INLINE V multiply_bytes(V a, V b) {
+  const hn::DFromV<V> d;
+  const hn::Repartition<std::uint16_t, decltype(d)> d16;
+  const auto a16 = hn::BitCast(d16, a);
+  const auto b16 = hn::BitCast(d16, b);
+  const auto upper = hn::Set(d16, 0xff00);
+  const auto even = hn::Mul(a16, b16);
+  const auto odd = hn::Mul(hn::ShiftRight<8>(a16), hn::And(b16, upper));
+  return hn::BitCast(d, hn::Or(hn::AndNot(upper, even), odd));
+}
+
+template <class V>
+HWY_INLINE V combine_vectors(Prod, V a, V b) {
+  if constexpr (sizeof(hn::LaneType<V>) == 1) {
+    return multiply_bytes(a, b);
+  } else {
+    return hn::Mul(a, b);
+  }
+}
+
+/// Where one operand is NaN, instructions for min give an operand that depends on the set, but at least one of the two
+/// orders gives NaN; for zeros of both signs at least one gives −0; else both give the same. "Or" picks just that.
+template <class V>
+HWY_INLINE V combine_vectors(Min, V a, V b) {
+  if constexpr (hwy::IsFloat<hn::LaneType<V>>()) {
+    return hn::Or(hn::Min(a, b), hn::Min(b, a));
+  } else {
+    return hn::Min(a, b);
+  }
+}
+
+template <class V>
+HWY_INLINE V combine_vectors(Max, V a, V b) {
+  if constexpr (hwy::IsFloat<hn::LaneType<V>>()) {
+    return combine_vectors(Min(), a, b);
+  } else {
+    return hn::Max(a, b);
+  }
+}
+
+template <class Op, class V>
+HWY_INLINE V negated_for(V value) {
+  if constexpr (hwy::IsSame<Op, Max>() && hwy::IsFloat<hn::LaneType<V>>()) {
+    return hn::Neg(value);
+  } else {
+    return value;
+  }
+}
+
+template <class V>
+HWY_INLINE V canonical_vector(V value) {
+  if constexpr (hwy::IsFloat<hn::LaneType<V>>()) {
+    const hn::DFromV<V> d;
+    return hn::IfThenElse(hn::Eq(value, value), value, hn::Set(d, std::numeric_limits<hn::LaneType<V>>::quiet_NaN()));
+  } else {
+    return value;
+  }
+}
+
+// ---- Division --------------------------------------------------------------------------------------------------------
+
+/// The upper halves of the products of lanes.
+template <class V>
+  requires(sizeof(hn::LaneType<V>) == 4)
+HWY_INLINE V multiply_high(V a, V b) {
+  const hn::DFromV<V> d;
+  const hn::RepartitionToWide<decltype(d)> d64;
+  const auto odd_of = [&](V v) HWY_ATTR { return hn::BitCast(d, hn::ShiftRight<32>(hn::BitCast(d64, v))); };
+  const auto even = hn::ShiftRight<32>(hn::MulEven(a, b));
+  const auto odd = hn::And(hn::MulEven(odd_of(a), odd_of(b)), hn::Set(d64, 0xffffffff00000000u));
+  return hn::BitCast(d, hn::Or(even, odd));
+}
+
+template <class V>
+  requires(sizeof(hn::LaneType<V>) == 8)
+HWY_INLINE V multiply_high(V a, V b) {
+  const hn::DFromV<V> d;
+  const hn::RepartitionToNarrow<decltype(d)> d32;
+  const auto low_half = hn::Set(d, 0xffffffffu);
+  const auto a_low = hn::BitCast(d32, a);
+  const auto b_low = hn::BitCast(d32, b);
+  const auto a_high = hn::BitCast(d32, hn::ShiftRight<32>(a));
+  const auto b_high = hn::BitCast(d32, hn::ShiftRight<32>(b));
+  const auto cross = hn::Add(hn::MulEven(a_high, b_low), hn::ShiftRight<32>(hn::MulEven(a_low, b_low)));
+  const auto middle = hn::Add(hn::MulEven(a_low, b_high), hn::And(cross, low_half));
+  return hn::Add(hn::Add(hn::MulEven(a_high, b_high), hn::ShiftRight<32>(cross)), hn::ShiftRight<32>(middle));
+}
+
+/// Unsigned division of lanes of 32 or 64 bits by one divisor above 1, by multiplication with its reciprocal of one bit
+/// more than the lane: Granlund & Montgomery, "Division by invariant integers using multiplication" (1994), figure 4.1.
+template <typename T>
+class UnsignedDivider {
+ public:
+  explicit UnsignedDivider(std::uint64_t by) {
+    constexpr int kBits = 8 * sizeof(T);
+    const int log = by == 1 ? 0 : 64 - __builtin_clzll(by - 1);  // 2^log is the least power that is >= by
+    if (log > kBits) return;                                    // more than any lane: multiplier 0 gives quotient 0
+    __extension__ using Product = unsigned __int128;
+    const Product power = static_cast<Product>(1) << log;
+    multiplier_ = static_cast<T>(((power - by) << kBits) / by + 1);
+    shift_ = log - 1;
+  }
+  template <class V>
+  HWY_INLINE V operator()(V value) const {
+    const V high = multiply_high(value, hn::Set(hn::DFromV<V>(), multiplier_));
+    return hn::ShiftRightSame(hn::Add(high, hn::ShiftRight<1>(hn::Sub(value, high))), shift_);
+  }
+
+ private:
+  T multiplier_ = 0;
+  int shift_ = 8 * sizeof(T) - 1;
+};
+
+/// The same for bytes, in lanes of 16 bits, where the reciprocal rounded up is exact: value · by < 2^16.
+template <>
+class UnsignedDivider<std::uint8_t> {
+ public:
+  explicit UnsignedDivider(std::uint64_t by)
+      : multiplier_(by > 255 ? std::uint16_t{0} : static_cast<std::uint16_t>((65536 + by - 1) / by)) {}
+  template <class V>
+  HWY_INLINE V operator()(V value) const {
+    const hn::DFromV<V> d;
+    const hn::Repartition<std::uint16_t, decltype(d)> d16;
+    const auto multiplier = hn::Set(d16, multiplier_);
+    const auto both = hn::BitCast(d16, value);
+    const auto even = hn::MulHigh(hn::And(both, hn::Set(d16, 0x00ff)), multiplier);
+    const auto odd = hn::MulHigh(hn::ShiftRight<8>(both), multiplier);
+    return hn::BitCast(d, hn::Or(even, hn::ShiftLeft<8>(odd)));
+  }
+
+ private:
+  std::uint16_t multiplier_;
+};
+
+/// Division of a vector of T by a number of ranks above 1: operators.h's Divide.
+template <typename T, bool kIsFloat = std::is_floating_point_v<T>>
+class VectorDivider {
+ public:
+  explicit VectorDivider(std::uint64_t by) : divide_(by) {}
+  template <class V>
+  HWY_INLINE V operator()(V value) const {
+    const hn::DFromV<V> d;
+    const hn::RebindToUnsigned<decltype(d)> du;
+    if constexpr (std::is_signed_v<T>) {
+      const V sign = hn::VecFromMask(d, hn::Lt(value, hn::Zero(d)));
+      const V magnitude = hn::Sub(hn::Xor(value, sign), sign);
+      const V quotient = hn::BitCast(d, divide_(hn::BitCast(du, magnitude)));
+      return hn::Sub(hn::Xor(quotient, sign), sign);
+    } else {
+      return divide_(value);
+    }
+  }
+
+ private:
+  UnsignedDivider<std::make_unsigned_t<T>> divide_;
+};
+
+template <typename T>
+class VectorDivider<T, true> {
+ public:
+  explicit VectorDivider(std::uint64_t by)
+      : by_(static_cast<T>(by)), exact_((by & (by - 1)) == 0), reciprocal_(T{1} / static_cast<T>(by)) {}
+  template <class V>
+  HWY_INLINE V operator()(V value) const {
+    const hn::DFromV<V> d;
+    // A power of two has an exact reciprocal: product and quotient are the same number, rounded once.
+    return exact_ ? hn::Mul(value, hn::Set(d, reciprocal_)) : hn::Div(value, hn::Set(d, by_));
+  }
+
+ private:
+  T by_;
+  bool exact_;
+  T reciprocal_;
+};
+
+// ---- Lanes of types that are folded in themselves ----------------------------------------------------------------------
+
+/// ScalarLanes' interface (scalar_lanes.h) on vectors of at most kMaxBytes.
+template <typename T, std::size_t kMaxBytes>
+struct VectorLanes {
+  using Element = T;
+  using D = hn::CappedTag<T, kMaxBytes / sizeof(T)>;
+  using Value = VectorOf<D>;
+  using Divider = VectorDivider<T>;
+  static constexpr std::size_t kCount = hn::MaxLanes(D());
+  static constexpr std::size_t kUnroll = 4;
+  static constexpr bool kPartial = kCount * sizeof(T) == 16;
+
+  static HWY_INLINE Value load(const std::uint8_t* from) { return load_bytes(D(), from); }
+  static HWY_INLINE void store(std::uint8_t* to, Value value) { store_bytes(D(), value, to); }
+  static HWY_INLINE void stream(std::uint8_t* to, Value value) { stream_bytes(D(), value, to); }
+  static HWY_INLINE Value load_wide(const std::uint8_t* from) { return load(from); }
+  static HWY_INLINE void store_wide(std::uint8_t* to, Value value) { store(to, value); }
+  static HWY_INLINE void stream_wide(std::uint8_t* to, Value value) { stream(to, value); }
+
+  /// Of vectors of 16 bytes only: the first `count` <= kCount elements; the others are unspecified numbers.
+  static HWY_INLINE Value load_first(const std::uint8_t* from, std::size_t count) {
+    return load_some(D(), from, count * sizeof(T));
+  }
+  static HWY_INLINE void store_first(std::uint8_t* to, Value value, std::size_t count) {
+    store_some(D(), value, to, count * sizeof(T));
+  }
+  static HWY_INLINE Value load_first_wide(const std::uint8_t* from, std::size_t count) { return load_first(from, count); }
+  static HWY_INLINE void store_first_wide(std::uint8_t* to, Value value, std::size_t count) {
+    store_first(to, value, count);
+  }
+
+  template <class Op>
+  static HWY_INLINE Value prepare(Value value) {
+    return negated_for<Op>(value);
+  }
+  template <class Op>
+  static HWY_INLINE Value restore(Value value) {
+    return negated_for<Op>(value);
+  }
+  template <class Op>
+  static HWY_INLINE Value combine(Value a, Value b) {
+    return combine_vectors(Op(), a, b);
+  }
+  static HWY_INLINE Value canonicalize(Value value) { return canonical_vector(value); }
+};
+
+// ---- Lanes of 16-bit floats ----------------------------------------------------------------------------------------------
+
+/// Two vectors of float32.
+template <class V>
+struct Pair {
+  V first;
+  V second;
+};
+
+/// bfloat16 <-> float32. The pair holds the even and the odd elements, so that neither way needs to cross lanes.
+template <class D32>
+struct BFloat16Format {
+  using V = VectorOf<D32>;
+  using D16 = hn::Repartition<std::uint16_t, D32>;
+  using DU32 = hn::RebindToUnsigned<D32>;
+
+  static HWY_INLINE Pair<V> widen(VectorOf<D16> narrow) {
+    const DU32 du;
+    const auto both = hn::BitCast(du, narrow);
+    return {hn::BitCast(D32(), hn::ShiftLeft<16>(both)), hn::BitCast(D32(), hn::And(both, hn::Set(du, 0xffff0000u)))};
+  }
+  /// Of canonical values only: the rounding carries into no NaN.
+  static HWY_INLINE VectorOf<D16> narrow(Pair<V> value) {
+    const DU32 du;
+    const auto even = hn::ShiftRight<16>(rounded(hn::BitCast(du, value.first)));
+    const auto odd = hn::And(rounded(hn::BitCast(du, value.second)), hn::Set(du, 0xffff0000u));
+    return hn::BitCast(D16(), hn::Or(even, odd));
+  }
+  static HWY_INLINE Pair<V> load_narrow(const std::uint8_t* from) { return widen(load_bytes(D16(), from)); }
+  static HWY_INLINE Pair<V> load_wide(const std::uint8_t* from) {
+    Pair<V> value;
+    hn::LoadInterleaved2(D32(), static_cast<const float*>(static_cast<const void*>(from)), value.first, value.second);
+    return value;
+  }
+  static HWY_INLINE void store_wide(Pair<V> value, std::uint8_t* to) {
+    hn::StoreInterleaved2(value.first, value.second, D32(), static_cast<float*>(static_cast<void*>(to)));
+  }
+  /// Between the pair and its elements in order, for vectors of 16 bytes.
+  static HWY_INLINE Pair<V> from_order(Pair<V> ordered) {
+    return {hn::ConcatEven(D32(), ordered.second, ordered.first), hn::ConcatOdd(D32(), ordered.second, ordered.first)};
+  }
+  static HWY_INLINE Pair<V> to_order(Pair<V> value) {
+    return {hn::InterleaveLower(D32(), value.first, value.second), hn::InterleaveUpper(D32(), value.first, value.second)};
+  }
+
+ private:
+  /// Rounds the upper 16 bits to nearest even; the lower are left over.
+  static HWY_INLINE VectorOf<DU32> rounded(VectorOf<DU32> bits) {
+    const DU32 du;
+    const auto last_place = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
+    return hn::Add(hn::Add(bits, hn::Set(du, 0x7fff)), last_place);
+  }
+};
+
+/// Whether the instruction set converts float16 itself: exact one way, to nearest even with subnormals the other way.
+inline constexpr bool kConvertsFloat16 = HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3;
+
+/// float16 <-> float32. The pair holds the elements in order.
+template <class D32>
+struct Float16Format {
+  using V = VectorOf<D32>;
+  using D16 = hn::Repartition<std::uint16_t, D32>;
+  using DHalf = hn::Half<D16>;
+  using DU32 = hn::RebindToUnsigned<D32>;
+
+  static HWY_INLINE Pair<V> widen(VectorOf<D16> narrow) {
+    return {widen_half(hn::LowerHalf(DHalf(), narrow)), widen_half(hn::UpperHalf(DHalf(), narrow))};
+  }
+  static HWY_INLINE VectorOf<D16> narrow(Pair<V> value) {
+    return hn::Combine(D16(), narrow_half(value.second), narrow_half(value.first));
+  }
+  static HWY_INLINE Pair<V> load_narrow(const std::uint8_t* from) {
+    // Halves of their own: conversions read memory faster than they take a vector apart.
+    return {widen_half(load_bytes(DHalf(), from)), widen_half(load_bytes(DHalf(), from + 2 * hn::MaxLanes(D32())))};
+  }
+  static HWY_INLINE Pair<V> load_wide(const std::uint8_t* from) {
+    return {load_bytes(D32(), from), load_bytes(D32(), from + 4 * hn::MaxLanes(D32()))};
+  }
+  static HWY_INLINE void store_wide(Pair<V> value, std::uint8_t* to) {
+    store_bytes(D32(), value.first, to);
+    store_bytes(D32(), value.second, to + 4 * hn::MaxLanes(D32()));
+  }
+  static HWY_INLINE Pair<V> from_order(Pair<V> ordered) { return ordered; }
+  static HWY_INLINE Pair<V> to_order(Pair<V> value) { return value; }
+
+ private:
+  static HWY_INLINE V widen_half(VectorOf<DHalf> narrow) {
+    if constexpr (kConvertsFloat16) {
+      return hn::PromoteTo(D32(), hn::BitCast(hn::Rebind<hwy::float16_t, D32>(), narrow));
+    } else {
+      return widen_by_integers(hn::PromoteTo(DU32(), narrow));
+    }
+  }
+  static HWY_INLINE VectorOf<DHalf> narrow_half(V value) {
+    if constexpr (kConvertsFloat16) {
+      return hn::BitCast(DHalf(), hn::DemoteTo(hn::Rebind<hwy::float16_t, D32>(), value));
+    } else {
+      // The value fits 16 bits as an unsigned number; the signed one of the same low half is what DemoteTo keeps whole.
+      const hn::RebindToSigned<D32> di;
+      const auto bits = hn::BitCast(di, narrow_by_integers(hn::BitCast(DU32(), value)));
+      const auto extended = hn::ShiftRight<16>(hn::ShiftLeft<16>(bits));
+      return hn::BitCast(DHalf(), hn::DemoteTo(hn::Rebind<std::int16_t, D32>(), extended));
+    }
+  }
+  /// elements.h's widen, with selections for its branches.
+  static HWY_INLINE V widen_by_integers(VectorOf<DU32> narrow) {
+    const DU32 du;
+    const auto bias = hn::Set(du, 0x38000000u);
+    const auto sign = hn::ShiftLeft<16>(hn::And(narrow, hn::Set(du, 0x8000u)));
+    const auto magnitude = hn::ShiftLeft<13>(hn::And(narrow, hn::Set(du, 0x7fffu)));
+    const auto exponent = hn::And(magnitude, hn::Set(du, 0x0f800000u));
+    const auto normal = hn::Add(magnitude, bias);
+    const auto special = hn::Add(normal, bias);
+    const auto shifted = hn::BitCast(D32(), hn::Add(normal, hn::Set(du, 0x00800000u)));
+    const auto subnormal = hn::BitCast(du, hn::Sub(shifted, hn::BitCast(D32(), hn::Set(du, 0x38800000u))));
+    const auto finite = hn::IfThenElse(hn::Eq(exponent, hn::Zero(du)), subnormal, normal);
+    const auto wide = hn::IfThenElse(hn::Eq(exponent, hn::Set(du, 0x0f800000u)), special, finite);
+    return hn::BitCast(D32(), hn::Or(sign, wide));
+  }
+  /// elements.h's narrow of canonical values, with selections for its branches.
+  static HWY_INLINE VectorOf<DU32> narrow_by_integers(VectorOf<DU32> bits) {
+    const DU32 du;
+    const hn::RebindToSigned<D32> di;  // magnitudes compare alike as signed numbers, which every set can
+    const auto sign = hn::And(bits, hn::Set(du, 0x80000000u));
+    const auto magnitude = hn::Xor(bits, sign);
+    const auto ordered = hn::BitCast(di, magnitude);
+    const auto infinite = hn::RebindMask(du, hn::Gt(ordered, hn::Set(di, 0x477fffff)));
+    const auto nan = hn::RebindMask(du, hn::Gt(ordered, hn::Set(di, 0x7f800000)));
+    const auto tiny = hn::RebindMask(du, hn::Lt(ordered, hn::Set(di, 0x38800000)));
+    const auto special = hn::IfThenElse(nan, hn::Set(du, 0x7e00u), hn::Set(du, 0x7c00u));
+    const auto half = hn::Set(D32(), 0.5f);
+    const auto subnormal = hn::Sub(hn::BitCast(du, hn::Add(hn::BitCast(D32(), magnitude), half)), hn::Set(du, 0x3f000000u));
+    const auto last_place = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 1));
+    const auto rounding = hn::Set(du, 0xfffu - 0x38000000u);  // the change of bias with it; wraps
+    const auto normal = hn::ShiftRight<13>(hn::Add(hn::Add(magnitude, rounding), last_place));
+    const auto finite = hn::IfThenElse(tiny, subnormal, normal);
+    return hn::Or(hn::IfThenElse(infinite, special, finite), hn::ShiftRight<16>(sign));
+  }
+};
+
+/// ScalarLanes' interface for a 16-bit float, in pairs of float32 vectors of at most kMaxBytes.
+template <typename T, template <class> class Format, std::size_t kMaxBytes>
+struct NarrowLanes {
+  using Element = T;
+  using D32 = hn::CappedTag<float, kMaxBytes / sizeof(float)>;
+  using F = Format<D32>;
+  using V = VectorOf<D32>;
+  using Value = Pair<V>;
+  static constexpr std::size_t kCount = 2 * hn::MaxLanes(D32());
+  static constexpr std::size_t kUnroll = 2;
+  static constexpr bool kPartial = kCount == 8;
+
+  class Divider {
+   public:
+    explicit Divider(std::uint64_t by) : divide_(by) {}
+    HWY_INLINE Value operator()(Value value) const { return {divide_(value.first), divide_(value.second)}; }
+
+   private:
+    VectorDivider<float> divide_;
+  };
+
+  static HWY_INLINE Value load(const std::uint8_t* from) { return F::load_narrow(from); }
+  static HWY_INLINE void store(std::uint8_t* to, Value value) { store_bytes(typename F::D16(), F::narrow(value), to); }
+  static HWY_INLINE void stream(std::uint8_t* to, Value value) { stream_bytes(typename F::D16(), F::narrow(value), to); }
+  static HWY_INLINE Value load_wide(const std::uint8_t* from) { return F::load_wide(from); }
+  static HWY_INLINE void store_wide(std::uint8_t* to, Value value) { F::store_wide(value, to); }
+  static HWY_INLINE void stream_wide(std::uint8_t* to, Value value) { F::store_wide(value, to); }
+
+  static HWY_INLINE Value load_first(const std::uint8_t* from, std::size_t count) {
+    return F::widen(load_some(typename F::D16(), from, 2 * count));
+  }
+  static HWY_INLINE void store_first(std::uint8_t* to, Value value, std::size_t count) {
+    store_some(typename F::D16(), F::narrow(value), to, 2 * count);
+  }
+  static HWY_INLINE Value load_first_wide(const std::uint8_t* from, std::size_t count) {
+    const std::size_t low = count < 4 ? count : 4;
+    return F::from_order({load_some(D32(), from, 4 * low), load_some(D32(), from + 4 * low, 4 * (count - low))});
+  }
+  static HWY_INLINE void store_first_wide(std::uint8_t* to, Value value, std::size_t count) {
+    const std::size_t low = count < 4 ? count : 4;
+    const Value ordered = F::to_order(value);
+    store_some(D32(), ordered.first, to, 4 * low);
+    store_some(D32(), ordered.second, to + 4 * low, 4 * (count - low));
+  }
+
+  template <class Op>
+  static HWY_INLINE Value prepare(Value value) {
+    return {negated_for<Op>(value.first), negated_for<Op>(value.second)};
+  }
+  template <class Op>
+  static HWY_INLINE Value restore(Value value) {
+    return prepare<Op>(value);
+  }
+  template <class Op>
+  static HWY_INLINE Value combine(Value a, Value b) {
+    return {combine_vectors(Op(), a.first, b.first), combine_vectors(Op(), a.second, b.second)};
+  }
+  static HWY_INLINE Value canonicalize(Value value) {
+    return {canonical_vector(value.first), canonical_vector(value.second)};
+  }
+};
+
+template <typename T, std::size_t kMaxBytes>
+struct LanesFor {
+  using Type = VectorLanes<T, kMaxBytes>;
+};
+template <std::size_t kMaxBytes>
+struct LanesFor<Float16, kMaxBytes> {
+  using Type = NarrowLanes<Float16, Float16Format, kMaxBytes>;
+};
+template <std::size_t kMaxBytes>
+struct LanesFor<BFloat16, kMaxBytes> {
+  using Type = NarrowLanes<BFloat16, BFloat16Format, kMaxBytes>;
+};
+
+/// The widest lanes of this instruction set, and those of 16 bytes for what is shorter.
+template <typename T>
+using WideLanes = typename LanesFor<T, 64>::Type;
+template <typename T>
+using ShortLanes = typename LanesFor<T, 16>::Type;
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tutti
+HWY_AFTER_NAMESPACE();

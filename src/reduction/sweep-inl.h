@@ -1,0 +1,303 @@
+// The loops: one sweep over memory that folds any number of sources into any number of destinations. Included once per
+// instruction set (HWY_TARGET), by each fold_*.cpp.
+//
+// A sweep works on Values (a vector, or a few) and keeps several of them in registers while it goes through the sources,
+// so that the operands cross memory once. What is left over at the end is one more Value that overlaps the last whole one:
+// it is folded before anything is written and stored last, so that folding in place stays right.
+
+#if defined(TUTTI_REDUCTION_SWEEP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TUTTI_REDUCTION_SWEEP_INL_H_
+#undef TUTTI_REDUCTION_SWEEP_INL_H_
+#else
+#define TUTTI_REDUCTION_SWEEP_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+#include "src/reduction/fold_tables.h"
+#include "src/reduction/reduction.h"
+#include "src/reduction/scalar_lanes.h"
+
+#if HWY_TARGET == HWY_SCALAR
+#include "src/reduction/scalar_lanes-inl.h"
+#else
+#include "src/reduction/lanes-inl.h"
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace tutti {
+namespace HWY_NAMESPACE {
+
+/// What a sum that is not divided is finished with.
+template <class Lanes>
+struct NoDivider {
+  explicit NoDivider(std::uint64_t) {}
+  HWY_INLINE typename Lanes::Value operator()(typename Lanes::Value value) const { return value; }
+};
+
+HWY_INLINE const std::uint8_t* bytes_of(const void* data) { return static_cast<const std::uint8_t*>(data); }
+HWY_INLINE std::uint8_t* bytes_of(void* data) { return static_cast<std::uint8_t*>(data); }
+
+/// The general sweep: any operands, any formats.
+template <class Lanes, class Op, class Divider>
+class Sweep {
+ public:
+  explicit Sweep(const FoldArguments& arguments) : arguments_(arguments), divide_(arguments.divide_by) {}
+
+  /// Elements [begin, end), which hold at least one whole Value. Destinations whose bit is set in `streams` (of the first
+  /// 64) are aligned, from `begin` on, for streaming stores.
+  void run(std::uint64_t begin, std::uint64_t end, std::uint64_t streams) const {
+    constexpr std::size_t kGroup = Lanes::kCount * Lanes::kUnroll;
+    const std::uint64_t left_over = (end - begin) % Lanes::kCount;
+    const Value last = left_over != 0 ? folded(end - Lanes::kCount) : Value{};
+    std::uint64_t at = begin;
+    for (; end - at >= kGroup; at += kGroup) group(at, streams, std::make_index_sequence<Lanes::kUnroll>());
+    for (; end - at >= Lanes::kCount; at += Lanes::kCount) group(at, streams, std::make_index_sequence<1>());
+    if (left_over == 0) return;
+    for (std::uint32_t d = 0; d < arguments_.destination_count; ++d) {
+      put(arguments_.destinations[d], end - Lanes::kCount, last);
+    }
+  }
+
+  /// The first `count` <= Lanes::kCount elements.
+  void run_partial(std::size_t count) const {
+    Value total = Lanes::template prepare<Op>(get_first(arguments_.sources[0], count));
+    for (std::uint32_t s = 1; s < arguments_.source_count; ++s) {
+      total = Lanes::template combine<Op>(total, Lanes::template prepare<Op>(get_first(arguments_.sources[s], count)));
+    }
+    total = finished(total);
+    for (std::uint32_t d = 0; d < arguments_.destination_count; ++d) put_first(arguments_.destinations[d], total, count);
+  }
+
+ private:
+  using Element = typename Lanes::Element;
+  using Value = typename Lanes::Value;
+  static constexpr std::size_t kBytes = sizeof(Element);
+  static constexpr std::size_t kWideBytes = sizeof(Wide<Element>);
+
+  static HWY_INLINE bool is_wide(ElementFormat format) { return kWidens<Element> && format == ElementFormat::kWide; }
+
+  static HWY_INLINE Value get(const FoldSource& source, std::uint64_t at) {
+    if (is_wide(source.format)) return Lanes::load_wide(bytes_of(source.data) + at * kWideBytes);
+    return Lanes::load(bytes_of(source.data) + at * kBytes);
+  }
+  static HWY_INLINE void put(const FoldDestination& destination, std::uint64_t at, Value value) {
+    if (is_wide(destination.format)) return Lanes::store_wide(bytes_of(destination.data) + at * kWideBytes, value);
+    Lanes::store(bytes_of(destination.data) + at * kBytes, value);
+  }
+  static HWY_INLINE void put_streaming(const FoldDestination& destination, std::uint64_t at, Value value) {
+    if (is_wide(destination.format)) return Lanes::stream_wide(bytes_of(destination.data) + at * kWideBytes, value);
+    Lanes::stream(bytes_of(destination.data) + at * kBytes, value);
+  }
+  static HWY_INLINE Value get_first(const FoldSource& source, std::size_t count) {
+    if (is_wide(source.format)) return Lanes::load_first_wide(bytes_of(source.data), count);
+    return Lanes::load_first(bytes_of(source.data), count);
+  }
+  static HWY_INLINE void put_first(const FoldDestination& destination, Value value, std::size_t count) {
+    if (is_wide(destination.format)) return Lanes::store_first_wide(bytes_of(destination.data), value, count);
+    Lanes::store_first(bytes_of(destination.data), value, count);
+  }
+
+  HWY_INLINE Value finished(Value total) const {
+    return Lanes::canonicalize(divide_(Lanes::template restore<Op>(total)));
+  }
+
+  Value folded(std::uint64_t at) const {
+    Value total = Lanes::template prepare<Op>(get(arguments_.sources[0], at));
+    for (std::uint32_t s = 1; s < arguments_.source_count; ++s) {
+      total = Lanes::template combine<Op>(total, Lanes::template prepare<Op>(get(arguments_.sources[s], at)));
+    }
+    return finished(total);
+  }
+
+  /// sizeof...(I) Values from `at` on. The indices are constants, so that the arrays live in registers.
+  template <std::size_t... I>
+  HWY_INLINE void group(std::uint64_t at, std::uint64_t streams, std::index_sequence<I...>) const {
+    Value total[] = {Lanes::template prepare<Op>(get(arguments_.sources[0], at + I * Lanes::kCount))...};
+    for (std::uint32_t s = 1; s < arguments_.source_count; ++s) {
+      const FoldSource& source = arguments_.sources[s];
+      const Value next[] = {Lanes::template prepare<Op>(get(source, at + I * Lanes::kCount))...};
+      ((total[I] = Lanes::template combine<Op>(total[I], next[I])), ...);
+    }
+    ((total[I] = finished(total[I])), ...);
+    for (std::uint32_t d = 0; d < arguments_.destination_count; ++d) {
+      const FoldDestination& destination = arguments_.destinations[d];
+      if (d < 64 && ((streams >> d) & 1) != 0) {
+        (put_streaming(destination, at + I * Lanes::kCount, total[I]), ...);
+      } else {
+        (put(destination, at + I * Lanes::kCount, total[I]), ...);
+      }
+    }
+  }
+
+  const FoldArguments& arguments_;
+  const Divider divide_;
+};
+
+/// The commonest shape: two sources and one destination, all in the user's format. At least one whole Value.
+template <class Lanes, class Op>
+class PairSweep {
+ public:
+  PairSweep(const void* a, const void* b, void* to) : a_(bytes_of(a)), b_(bytes_of(b)), to_(bytes_of(to)) {}
+
+  void run(std::uint64_t count) const {
+    constexpr std::size_t kGroup = Lanes::kCount * Lanes::kUnroll;
+    const std::uint64_t left_over = count % Lanes::kCount;
+    const Value last = left_over != 0 ? folded((count - Lanes::kCount) * kBytes) : Value{};
+    std::uint64_t at = 0;
+    for (; count - at >= kGroup; at += kGroup) group(at * kBytes, std::make_index_sequence<Lanes::kUnroll>());
+    for (; count - at >= Lanes::kCount; at += Lanes::kCount) Lanes::store(to_ + at * kBytes, folded(at * kBytes));
+    if (left_over != 0) Lanes::store(to_ + (count - Lanes::kCount) * kBytes, last);
+  }
+
+ private:
+  using Value = typename Lanes::Value;
+  static constexpr std::size_t kBytes = sizeof(typename Lanes::Element);
+
+  HWY_INLINE Value folded(std::uint64_t offset) const {
+    const Value a = Lanes::template prepare<Op>(Lanes::load(a_ + offset));
+    const Value b = Lanes::template prepare<Op>(Lanes::load(b_ + offset));
+    return Lanes::canonicalize(Lanes::template restore<Op>(Lanes::template combine<Op>(a, b)));
+  }
+  template <std::size_t... I>
+  HWY_INLINE void group(std::uint64_t offset, std::index_sequence<I...>) const {
+    const Value total[] = {folded(offset + I * Lanes::kCount * kBytes)...};
+    (Lanes::store(to_ + offset + I * Lanes::kCount * kBytes, total[I]), ...);
+  }
+
+  const std::uint8_t* const a_;
+  const std::uint8_t* const b_;
+  std::uint8_t* const to_;
+};
+
+/// Streaming stores want whole cache lines of a sweep long enough to pay for the ordering at its end.
+inline constexpr std::size_t kLine = 64;
+inline constexpr std::uint64_t kLeastStreamed = 4096;
+
+/// Elements before the first cache line of the first streaming destination. None where its elements do not meet lines.
+template <typename T>
+std::uint64_t elements_before_line(const FoldArguments& arguments) {
+  for (std::uint32_t d = 0; d < arguments.destination_count; ++d) {
+    if (!arguments.destinations[d].streaming) continue;
+    const bool wide = arguments.destinations[d].format == ElementFormat::kWide;
+    const std::size_t size = wide ? sizeof(Wide<T>) : sizeof(T);
+    const std::uintptr_t missing = (0 - reinterpret_cast<std::uintptr_t>(arguments.destinations[d].data)) % kLine;
+    return missing % size == 0 ? missing / size : 0;
+  }
+  return 0;
+}
+
+/// A bit for each of the first 64 destinations that wants streaming and whose element `begin` starts a cache line.
+template <typename T>
+std::uint64_t streaming_from(const FoldArguments& arguments, std::uint64_t begin) {
+  std::uint64_t streams = 0;
+  for (std::uint32_t d = 0; d < arguments.destination_count && d < 64; ++d) {
+    const FoldDestination& destination = arguments.destinations[d];
+    const bool wide = destination.format == ElementFormat::kWide;
+    const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(destination.data) + begin * (wide ? sizeof(Wide<T>) : sizeof(T));
+    if (destination.streaming && address % kLine == 0) streams |= std::uint64_t{1} << d;
+  }
+  return streams;
+}
+
+/// Any operands, divided or not: the lanes that fit the count.
+template <typename T, class Op, template <class> class Divider>
+void sweep_any(const FoldArguments& arguments) {
+  using Lanes = WideLanes<T>;
+  using Short = ShortLanes<T>;
+  if (arguments.count < Short::kCount) {
+    if constexpr (Short::kPartial) Sweep<Short, Op, Divider<Short>>(arguments).run_partial(arguments.count);
+    return;
+  }
+  if constexpr (Short::kCount != Lanes::kCount) {
+    if (arguments.count < Lanes::kCount) return Sweep<Short, Op, Divider<Short>>(arguments).run(0, arguments.count, 0);
+  }
+  const Sweep<Lanes, Op, Divider<Lanes>> sweep(arguments);
+  if (arguments.count * sizeof(T) < kLeastStreamed) return sweep.run(0, arguments.count, 0);
+  const std::uint64_t begin = elements_before_line<T>(arguments);
+  if (begin != 0) {
+    FoldArguments head = arguments;
+    head.count = begin;
+    sweep_any<T, Op, Divider>(head);
+  }
+  const std::uint64_t streams = streaming_from<T>(arguments, begin);
+  sweep.run(begin, arguments.count, streams);
+  if (streams != 0) hwy::FlushStream();
+}
+
+template <class Lanes>
+using DividerOf = typename Lanes::Divider;
+
+/// Below so many elements an integer's plain division costs less than the reciprocal of a vector's.
+inline constexpr std::uint64_t kLeastReciprocal = 16;
+
+/// An average's last fold. Not inlined: folds without division should not carry its code.
+template <typename T>
+HWY_NOINLINE void fold_divided(const FoldArguments& arguments) {
+  if constexpr (std::is_integral_v<T>) {
+    if (arguments.count < kLeastReciprocal) {
+      return Sweep<ScalarLanes<T>, Sum, typename ScalarLanes<T>::Divider>(arguments).run(0, arguments.count, 0);
+    }
+  }
+  sweep_any<T, Sum, DividerOf>(arguments);
+}
+
+/// Whether no operand is in another format than the user's.
+template <typename T>
+HWY_INLINE bool all_user(const FoldArguments& arguments) {
+  if constexpr (kWidens<T>) {
+    for (std::uint32_t s = 0; s < arguments.source_count; ++s) {
+      if (arguments.sources[s].format != ElementFormat::kUser) return false;
+    }
+    for (std::uint32_t d = 0; d < arguments.destination_count; ++d) {
+      if (arguments.destinations[d].format != ElementFormat::kUser) return false;
+    }
+  }
+  return true;
+}
+
+/// Whether every destination is in the format of the first source.
+template <typename T>
+HWY_INLINE bool one_format(const FoldArguments& arguments) {
+  if constexpr (kWidens<T>) {
+    for (std::uint32_t d = 0; d < arguments.destination_count; ++d) {
+      if (arguments.destinations[d].format != arguments.sources[0].format) return false;
+    }
+  }
+  return true;
+}
+
+/// The fold of reduction.h of type T by Op.
+template <typename T, class Op>
+void fold(const FoldArguments& arguments) {
+  if (arguments.count == 0) return;
+  if constexpr (std::is_same_v<Op, Sum>) {
+    if (arguments.divide_by > 1) return fold_divided<T>(arguments);
+  }
+  if (arguments.source_count == 1 && one_format<T>(arguments)) {
+    const bool wide = kWidens<T> && arguments.sources[0].format == ElementFormat::kWide;
+    return copy_bytes(arguments.sources[0].data, arguments.destinations, arguments.destination_count,
+                      arguments.count * (wide ? sizeof(Wide<T>) : sizeof(T)));
+  }
+  const bool is_pair = arguments.source_count == 2 && arguments.destination_count == 1;
+  if (is_pair && arguments.count >= WideLanes<T>::kCount && !arguments.destinations[0].streaming && all_user<T>(arguments)) {
+    return PairSweep<WideLanes<T>, Op>(arguments.sources[0].data, arguments.sources[1].data, arguments.destinations[0].data)
+        .run(arguments.count);
+  }
+  sweep_any<T, Op, NoDivider>(arguments);
+}
+
+/// The folds of one type, by operator, in the order of FoldTable.
+template <typename T>
+inline constexpr FoldTable kFolds = {&fold<T, Sum>, &fold<T, Prod>, &fold<T, Max>, &fold<T, Min>};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tutti
+HWY_AFTER_NAMESPACE();
+
+#endif  // once per instruction set

@@ -1,0 +1,480 @@
+// Every fold, on every instruction set that this processor has, against the reference: bit for bit.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "src/reduction/targets.h"
+// The instruction sets' header comes second: targets.h says which there are.
+#include "hwy/highway.h"
+#include "hwy/targets.h"
+#include "src/reduction/reduction.h"
+#include "tests/unit/reduction/reference.h"
+
+namespace tutti {
+namespace {
+
+constexpr std::array kTypes = {TUTTI_INT8,    TUTTI_UINT8,    TUTTI_INT32,   TUTTI_UINT32,  TUTTI_INT64,
+                               TUTTI_UINT64,  TUTTI_FLOAT16,  TUTTI_BFLOAT16, TUTTI_FLOAT32, TUTTI_FLOAT64};
+constexpr std::array kOps = {TUTTI_SUM, TUTTI_PROD, TUTTI_MAX, TUTTI_MIN, TUTTI_AVG};
+
+bool is_narrow(tutti_type type) { return type == TUTTI_FLOAT16 || type == TUTTI_BFLOAT16; }
+
+/// Runs the folds of one instruction set for as long as it lives.
+class OnTarget {
+ public:
+  explicit OnTarget(std::int64_t target) {
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
+  ~OnTarget() {
+    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
+  OnTarget(const OnTarget&) = delete;
+  OnTarget& operator=(const OnTarget&) = delete;
+};
+
+/// The sets that were compiled and that this processor has, the scalar fallback among them.
+std::vector<std::int64_t> all_targets() {
+  std::vector<std::int64_t> targets;
+  for (std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    if (target != HWY_SCALAR && target != HWY_EMU128) targets.push_back(target);
+  }
+  targets.push_back(HWY_SCALAR);
+  return targets;
+}
+
+/// Calls fn<T>(layout) with the type that elements are folded in; layout is nullptr for all but the 16-bit floats.
+template <typename Fn>
+auto with_wide_type(tutti_type type, Fn&& fn) {
+  switch (type) {
+    case TUTTI_INT8: return fn(std::int8_t{});
+    case TUTTI_UINT8: return fn(std::uint8_t{});
+    case TUTTI_INT32: return fn(std::int32_t{});
+    case TUTTI_UINT32: return fn(std::uint32_t{});
+    case TUTTI_INT64: return fn(std::int64_t{});
+    case TUTTI_UINT64: return fn(std::uint64_t{});
+    case TUTTI_FLOAT64: return fn(double{});
+    default: return fn(float{});
+  }
+}
+
+reference::Layout layout_of(tutti_type type) { return type == TUTTI_FLOAT16 ? reference::kFloat16 : reference::kBFloat16; }
+
+template <typename T>
+T read(tutti_type type, ElementFormat format, const std::uint8_t* from, std::size_t index) {
+  if (is_narrow(type) && format == ElementFormat::kUser) {
+    std::uint16_t bits;
+    std::memcpy(&bits, from + 2 * index, 2);
+    return static_cast<T>(reference::value_of(bits, layout_of(type)));
+  }
+  T value;
+  std::memcpy(&value, from + sizeof(T) * index, sizeof(T));
+  return value;
+}
+
+template <typename T>
+void write(tutti_type type, ElementFormat format, T value, std::uint8_t* to, std::size_t index) {
+  if (is_narrow(type) && format == ElementFormat::kUser) {
+    const std::uint16_t bits = reference::bits_of(static_cast<double>(value), layout_of(type));
+    std::memcpy(to + 2 * index, &bits, 2);
+  } else {
+    value = reference::quiet(value);
+    std::memcpy(to + sizeof(T) * index, &value, sizeof(T));
+  }
+}
+
+/// Elements that find faults: any bits, small numbers, zeros of both signs, NaNs, infinities, subnormals, extremes.
+std::vector<std::uint8_t> elements(tutti_type type, ElementFormat format, std::size_t count, std::mt19937_64& random) {
+  std::vector<std::uint8_t> bytes(count * element_size(type, format));
+  with_wide_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    using Limits = std::numeric_limits<T>;
+    const std::array<T, 8> special = {T{0}, static_cast<T>(-T{0}), Limits::max(), Limits::lowest(), Limits::min(),
+                                      Limits::infinity(), static_cast<T>(0 - Limits::infinity()), Limits::quiet_NaN()};
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint64_t dice = random();
+      if (dice % 4 == 0) {  // any bits
+        std::memcpy(&bytes[i * element_size(type, format)], &dice, 1);
+        const std::uint64_t any = random();
+        std::memcpy(&bytes[i * element_size(type, format)], &any, element_size(type, format));
+      } else if (dice % 16 == 1) {
+        write(type, format, special[(dice >> 8) % special.size()], bytes.data(), i);
+      } else if (dice % 16 == 2) {
+        write(type, format, static_cast<T>(static_cast<T>((dice >> 8) % 2000) * Limits::denorm_min()), bytes.data(), i);
+      } else {
+        write(type, format, static_cast<T>(static_cast<T>((dice >> 8) % 201) - static_cast<T>(100)), bytes.data(), i);
+      }
+    }
+  });
+  return bytes;
+}
+
+/// `bytes` at `offset` from a cache line, with nothing behind them: reading further is an error that ASan sees.
+class Placed {
+ public:
+  Placed(const std::vector<std::uint8_t>& bytes, std::size_t offset) : Placed(bytes.size(), offset) {
+    if (!bytes.empty()) std::memcpy(data(), bytes.data(), bytes.size());
+  }
+  Placed(std::size_t size, std::size_t offset)
+      : block_(static_cast<std::uint8_t*>(::operator new(size + offset, std::align_val_t{64}))), offset_(offset), size_(size) {
+    std::memset(block_.get(), kCanary, size + offset);
+  }
+  std::uint8_t* data() { return block_.get() + offset_; }
+  /// Whether nobody wrote in front of the bytes, or behind the first `used` of them.
+  bool intact(std::size_t used) const {
+    for (std::size_t i = 0; i < offset_; ++i) {
+      if (block_.get()[i] != kCanary) return false;
+    }
+    for (std::size_t i = used; i < size_; ++i) {
+      if (block_.get()[offset_ + i] != kCanary) return false;
+    }
+    return true;
+  }
+
+ private:
+  static constexpr std::uint8_t kCanary = 0xa5;
+  struct Free {
+    void operator()(std::uint8_t* block) const { ::operator delete(block, std::align_val_t{64}); }
+  };
+  std::unique_ptr<std::uint8_t, Free> block_;
+  std::size_t offset_;
+  std::size_t size_;
+};
+
+struct Case {
+  tutti_type type;
+  tutti_op op;
+  std::vector<ElementFormat> sources;
+  std::vector<ElementFormat> destinations;
+  std::size_t count;
+  std::uint64_t divide_by = 0;
+  std::uint64_t seed = 0;
+  bool streaming = false;
+  int in_place = -1;  ///< the source that destination 0 is
+};
+
+std::string text(const Case& c, std::int64_t target) {
+  std::string out = std::string(hwy::TargetName(target)) + " type " + std::to_string(c.type) + " op " + std::to_string(c.op) +
+                    " sources";
+  for (auto format : c.sources) out += format == ElementFormat::kWide ? " wide" : " user";
+  out += " destinations";
+  for (auto format : c.destinations) out += format == ElementFormat::kWide ? " wide" : " user";
+  return out + " count " + std::to_string(c.count) + " divide_by " + std::to_string(c.divide_by) +
+         (c.streaming ? " streaming" : "") + " in place " + std::to_string(c.in_place);
+}
+
+/// What `c` gives in one destination format.
+std::vector<std::uint8_t> expected(const Case& c, const std::vector<std::vector<std::uint8_t>>& sources, ElementFormat format) {
+  std::vector<std::uint8_t> out(c.count * element_size(c.type, format));
+  const bool copies = c.sources.size() == 1 && c.divide_by <= 1 &&
+                      std::all_of(c.destinations.begin(), c.destinations.end(), [&](auto f) { return f == c.sources[0]; });
+  if (copies) return {sources[0].begin(), sources[0].begin() + static_cast<std::ptrdiff_t>(out.size())};
+  with_wide_type(c.type, [&](auto zero) {
+    using T = decltype(zero);
+    for (std::size_t i = 0; i < c.count; ++i) {
+      T total = read<T>(c.type, c.sources[0], sources[0].data(), i);
+      for (std::size_t s = 1; s < sources.size(); ++s) {
+        total = reference::apply(c.op, total, read<T>(c.type, c.sources[s], sources[s].data(), i));
+      }
+      if (c.divide_by > 1) total = reference::divided(total, c.divide_by);
+      write(c.type, format, total, out.data(), i);
+    }
+  });
+  return out;
+}
+
+/// Runs `c` on one instruction set over copies of `sources` and compares every destination with what is expected.
+void check_on(std::int64_t target, const Case& c, const std::vector<std::vector<std::uint8_t>>& sources,
+              const std::vector<std::uint8_t>& user, const std::vector<std::uint8_t>& wide) {
+  std::mt19937_64 random(c.seed);
+  std::vector<Placed> from, to;
+  std::vector<FoldSource> fold_sources;
+  std::vector<FoldDestination> fold_destinations;
+  for (std::size_t s = 0; s < sources.size(); ++s) {
+    from.emplace_back(sources[s], random() % 2 == 0 ? 0 : random() % 64);
+    fold_sources.push_back({from.back().data(), c.sources[s]});
+  }
+  constexpr std::size_t kBehind = 80;
+  for (std::size_t d = 0; d < c.destinations.size(); ++d) {
+    const std::size_t bytes = c.count * element_size(c.type, c.destinations[d]);
+    to.emplace_back(bytes + (random() % 2 == 0 ? kBehind : 0), random() % 2 == 0 ? 0 : random() % 64);
+    fold_destinations.push_back({to.back().data(), c.destinations[d], c.streaming && random() % 4 != 0});
+  }
+  if (c.in_place >= 0) fold_destinations[0].data = from[static_cast<std::size_t>(c.in_place)].data();
+  FoldArguments arguments{fold_sources.data(), fold_destinations.data(), static_cast<std::uint32_t>(fold_sources.size()),
+                          static_cast<std::uint32_t>(fold_destinations.size()), c.count, c.divide_by};
+  OnTarget on(target);
+  find_fold(c.type, c.op)(arguments);
+  for (std::size_t d = 0; d < to.size(); ++d) {
+    const auto& right = c.destinations[d] == ElementFormat::kWide ? wide : user;
+    ASSERT_TRUE(right.empty() || std::memcmp(fold_destinations[d].data, right.data(), right.size()) == 0)
+        << text(c, target) << ": destination " << d << " is wrong";
+    const bool placed = c.in_place < 0 || d != 0;
+    ASSERT_TRUE(!placed || to[d].intact(right.size())) << text(c, target) << ": wrote outside destination " << d;
+  }
+}
+
+void check(const Case& c) {
+  std::mt19937_64 random(c.seed * 7919 + 17);
+  std::vector<std::vector<std::uint8_t>> sources;
+  for (auto format : c.sources) sources.push_back(elements(c.type, format, c.count, random));
+  const auto user = expected(c, sources, ElementFormat::kUser);
+  const auto wide = is_narrow(c.type) ? expected(c, sources, ElementFormat::kWide) : user;
+  static const std::vector<std::int64_t> targets = all_targets();
+  for (std::int64_t target : targets) {
+    ASSERT_NO_FATAL_FAILURE(check_on(target, c, sources, user, wide));
+  }
+}
+
+ElementFormat some_format(tutti_type type, std::uint64_t pattern, std::uint64_t dice) {
+  if (!is_narrow(type) || pattern == 0) return ElementFormat::kUser;
+  return pattern == 1 || dice % 2 == 0 ? ElementFormat::kWide : ElementFormat::kUser;
+}
+
+/// A case of every shape; what else may vary follows from `seed`.
+Case make_case(tutti_type type, tutti_op op, std::size_t sources, std::size_t destinations, std::size_t count,
+               std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  Case c{.type = type, .op = op, .sources = {}, .destinations = {}, .count = count, .seed = seed};
+  const std::uint64_t pattern = random() % 3;
+  for (std::size_t s = 0; s < sources; ++s) c.sources.push_back(some_format(type, pattern, random()));
+  for (std::size_t d = 0; d < destinations; ++d) c.destinations.push_back(some_format(type, pattern, random()));
+  if (op == TUTTI_AVG) c.divide_by = random() % 3 == 0 ? sources : 1 + random() % 1000;
+  if (random() % 3 == 0) {
+    const std::size_t source = random() % sources;
+    if (c.sources[source] == c.destinations[0]) c.in_place = static_cast<int>(source);
+  }
+  c.streaming = random() % 4 == 0;
+  return c;
+}
+
+class EveryType : public testing::TestWithParam<tutti_type> {};
+
+TEST_P(EveryType, FoldsShortMessagesOfEveryShapeAlikeOnEveryInstructionSet) {
+  std::uint64_t seed = static_cast<std::uint64_t>(GetParam()) << 32;
+  for (tutti_op op : kOps) {
+    for (std::size_t sources = 1; sources <= 9; ++sources) {
+      for (std::size_t destinations = 1; destinations <= 3; ++destinations) {
+        for (std::size_t count = 0; count <= 130; count += sources <= 3 ? 1 : 1 + seed % 7) {
+          ASSERT_NO_FATAL_FAILURE(check(make_case(GetParam(), op, sources, destinations, count, ++seed)));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(EveryType, FoldsLongMessagesAlikeOnEveryInstructionSet) {
+  std::uint64_t seed = static_cast<std::uint64_t>(GetParam()) << 40;
+  for (tutti_op op : kOps) {
+    for (std::size_t count : {1000u, 4095u, 4096u, 8193u, 20011u}) {
+      for (std::size_t sources : {1u, 2u, 3u, 5u}) {
+        for (std::size_t destinations : {1u, 2u}) {
+          ASSERT_NO_FATAL_FAILURE(check(make_case(GetParam(), op, sources, destinations, count, ++seed)));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(EveryType, FoldsManySourcesIntoMoreDestinationsThanBitsInAWord) {
+  for (tutti_op op : kOps) {
+    Case c = make_case(GetParam(), op, 33, 67, 2057, 99);
+    c.streaming = true;
+    ASSERT_NO_FATAL_FAILURE(check(c));
+  }
+}
+
+TEST_P(EveryType, StreamsToEveryAlignmentOfTheDestination) {
+  for (std::uint64_t seed = 0; seed < 64; ++seed) {
+    Case c = make_case(GetParam(), TUTTI_SUM, 1 + seed % 3, 1 + seed % 2, 4096 + seed, seed + 1000);
+    c.streaming = true;
+    ASSERT_NO_FATAL_FAILURE(check(c));
+  }
+}
+
+std::string type_name(const testing::TestParamInfo<tutti_type>& info) {
+  switch (info.param) {
+    case TUTTI_INT8: return "int8";
+    case TUTTI_UINT8: return "uint8";
+    case TUTTI_INT32: return "int32";
+    case TUTTI_UINT32: return "uint32";
+    case TUTTI_INT64: return "int64";
+    case TUTTI_UINT64: return "uint64";
+    case TUTTI_FLOAT16: return "float16";
+    case TUTTI_BFLOAT16: return "bfloat16";
+    case TUTTI_FLOAT32: return "float32";
+    default: return "float64";
+  }
+}
+INSTANTIATE_TEST_SUITE_P(All, EveryType, testing::ValuesIn(kTypes), type_name);
+
+/// Folds one source of T's through `type` on every instruction set, and gives the results one after another.
+template <typename In, typename Out>
+std::vector<Out> fold_one(tutti_type type, std::int64_t target, const std::vector<In>& in, ElementFormat from,
+                          ElementFormat to, std::uint64_t divide_by = 0) {
+  std::vector<Out> out(in.size());
+  const FoldSource source{in.data(), from};
+  const FoldDestination destination{out.data(), to};
+  OnTarget on(target);
+  find_fold(type, TUTTI_SUM)({&source, &destination, 1, 1, in.size(), divide_by});
+  return out;
+}
+
+class EveryTarget : public testing::TestWithParam<std::int64_t> {};
+
+TEST_P(EveryTarget, WidensAll65536Values) {
+  std::vector<std::uint16_t> all(65536);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
+  for (tutti_type type : {TUTTI_FLOAT16, TUTTI_BFLOAT16}) {
+    const auto wide = fold_one<std::uint16_t, float>(type, GetParam(), all, ElementFormat::kUser, ElementFormat::kWide);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const float right = reference::quiet(static_cast<float>(reference::value_of(all[i], layout_of(type))));
+      ASSERT_EQ(std::memcmp(&wide[i], &right, 4), 0) << "type " << type << " bits " << i << " became " << wide[i];
+    }
+  }
+}
+
+TEST_P(EveryTarget, NarrowsAllValuesTheirMidpointsAndTheNeighboursOfThose) {
+  for (tutti_type type : {TUTTI_FLOAT16, TUTTI_BFLOAT16}) {
+    std::vector<float> wide;
+    for (std::uint32_t i = 0; i < 65536; ++i) {
+      const auto value = static_cast<float>(reference::value_of(static_cast<std::uint16_t>(i), layout_of(type)));
+      const auto next = static_cast<float>(reference::value_of(static_cast<std::uint16_t>(i + 1), layout_of(type)));
+      const auto middle = static_cast<float>((static_cast<double>(value) + static_cast<double>(next)) / 2);
+      for (float v : {value, middle}) {
+        wide.insert(wide.end(), {v, std::nextafterf(v, INFINITY), std::nextafterf(v, -INFINITY)});
+      }
+    }
+    std::mt19937 random(5);
+    for (int i = 0; i < 100000; ++i) {
+      const auto bits = static_cast<std::uint32_t>(random());
+      float value;
+      std::memcpy(&value, &bits, 4);
+      wide.push_back(value);
+    }
+    const auto narrow = fold_one<float, std::uint16_t>(type, GetParam(), wide, ElementFormat::kWide, ElementFormat::kUser);
+    for (std::size_t i = 0; i < wide.size(); ++i) {
+      ASSERT_EQ(narrow[i], reference::bits_of(static_cast<double>(wide[i]), layout_of(type))) << "type " << type << " of " << wide[i];
+    }
+  }
+}
+
+template <typename T>
+void check_division(tutti_type type, std::int64_t target, const std::vector<T>& values, std::uint64_t by) {
+  const auto quotients = fold_one<T, T>(type, target, values, ElementFormat::kUser, ElementFormat::kUser, by);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    ASSERT_EQ(quotients[i], reference::divided(values[i], by)) << values[i] << " / " << by;
+  }
+}
+
+/// Values at which reciprocals go wrong: around multiples of the divisor, powers of two, and the extremes.
+template <typename T>
+std::vector<T> dividends(std::uint64_t by) {
+  std::mt19937_64 random(by);
+  std::vector<T> values;
+  for (int i = 0; i < 100; ++i) {
+    const std::uint64_t any = random() >> (random() % 64);
+    const std::uint64_t multiple = any / by * by;
+    for (std::uint64_t v : {any, 0 - any, multiple, multiple - 1, multiple + 1, 0 - multiple, std::uint64_t{1} << (i % 64)}) {
+      values.push_back(static_cast<T>(v));
+    }
+  }
+  values.insert(values.end(), {std::numeric_limits<T>::max(), std::numeric_limits<T>::min(), T{0}});
+  return values;
+}
+
+TEST_P(EveryTarget, DividesIntegersExactlyByAnyNumber) {
+  std::mt19937_64 random(11);
+  std::vector<std::uint64_t> divisors;
+  for (std::uint64_t by = 2; by <= 300; ++by) divisors.push_back(by);
+  for (int bit = 8; bit < 64; ++bit) {
+    for (std::uint64_t d : {0ull, 1ull, ~0ull}) divisors.push_back((std::uint64_t{1} << bit) + d);
+    divisors.push_back(random() >> (bit - 8) | 2);
+  }
+  divisors.push_back(~std::uint64_t{0});
+  for (std::uint64_t by : divisors) {
+    ASSERT_NO_FATAL_FAILURE(check_division(TUTTI_INT8, GetParam(), dividends<std::int8_t>(by), by));
+    ASSERT_NO_FATAL_FAILURE(check_division(TUTTI_UINT8, GetParam(), dividends<std::uint8_t>(by), by));
+    ASSERT_NO_FATAL_FAILURE(check_division(TUTTI_INT32, GetParam(), dividends<std::int32_t>(by), by));
+    ASSERT_NO_FATAL_FAILURE(check_division(TUTTI_UINT32, GetParam(), dividends<std::uint32_t>(by), by));
+    ASSERT_NO_FATAL_FAILURE(check_division(TUTTI_INT64, GetParam(), dividends<std::int64_t>(by), by));
+    ASSERT_NO_FATAL_FAILURE(check_division(TUTTI_UINT64, GetParam(), dividends<std::uint64_t>(by), by));
+  }
+}
+
+TEST_P(EveryTarget, GivesTheSameBitsInEitherOrderOfTwoOperands) {
+  std::mt19937_64 random(3);
+  for (tutti_type type : {TUTTI_FLOAT16, TUTTI_BFLOAT16, TUTTI_FLOAT32, TUTTI_FLOAT64}) {
+    const std::size_t count = 10000;
+    const auto a = elements(type, ElementFormat::kUser, count, random);
+    const auto b = elements(type, ElementFormat::kUser, count, random);
+    for (tutti_op op : {TUTTI_SUM, TUTTI_PROD, TUTTI_MIN, TUTTI_MAX}) {
+      std::vector<std::uint8_t> one(a.size()), other(a.size());
+      const FoldSource forth[] = {{a.data()}, {b.data()}};
+      const FoldSource back[] = {{b.data()}, {a.data()}};
+      const FoldDestination to_one{one.data()}, to_other{other.data()};
+      OnTarget on(GetParam());
+      find_fold(type, op)({forth, &to_one, 2, 1, count});
+      find_fold(type, op)({back, &to_other, 2, 1, count});
+      EXPECT_EQ(one, other) << "type " << type << " op " << op;
+    }
+  }
+}
+
+std::string target_name(const testing::TestParamInfo<std::int64_t>& info) { return hwy::TargetName(info.param); }
+INSTANTIATE_TEST_SUITE_P(All, EveryTarget, testing::ValuesIn(all_targets()), target_name);
+
+TEST(Copy, KeepsTheBitsOfNaNs) {
+  const std::array<std::uint32_t, 3> in = {0x7f800001u, 0xffc12345u, 0x7fc00000u};
+  for (std::uint32_t destinations : {1u, 2u}) {
+    std::array<std::uint32_t, 3> out[2] = {};
+    const FoldSource source{in.data()};
+    const FoldDestination to[] = {{out[0].data()}, {out[1].data()}};
+    find_fold(TUTTI_FLOAT32, TUTTI_MAX)({&source, to, 1, destinations, 3});
+    for (std::uint32_t d = 0; d < destinations; ++d) EXPECT_EQ(out[d], in);
+  }
+}
+
+TEST(Copy, CopiesBytesToEveryDestination) {
+  for (std::size_t bytes : {1u, 15u, 16u, 17u, 4099u, 70001u}) {
+    std::vector<std::uint8_t> in(bytes), out[3];
+    for (std::size_t i = 0; i < bytes; ++i) in[i] = static_cast<std::uint8_t>(i * 37);
+    for (auto& o : out) o.resize(bytes);
+    const FoldSource source{in.data()};
+    const FoldDestination to[] = {{out[0].data()}, {out[1].data(), ElementFormat::kWide}, {out[2].data(), ElementFormat::kUser, true}};
+    find_copy()({&source, to, 1, 3, bytes});
+    for (const auto& o : out) EXPECT_EQ(o, in);
+  }
+}
+
+TEST(Fold, OfNothingTouchesNothing) {
+  const FoldSource source{nullptr};
+  const FoldDestination destination{nullptr};
+  for (tutti_type type : kTypes) {
+    for (tutti_op op : kOps) find_fold(type, op)({&source, &destination, 1, 1, 0, 7});
+  }
+  find_copy()({&source, &destination, 1, 1, 0});
+}
+
+TEST(Fold, IsAbsentForTypesAndOperatorsWithoutReduction) {
+  EXPECT_EQ(find_fold(TUTTI_FLOAT8_E4M3, TUTTI_SUM), nullptr);
+  EXPECT_EQ(find_fold(static_cast<tutti_type>(TUTTI_OPAQUE + 3), TUTTI_SUM), nullptr);
+  EXPECT_EQ(find_fold(TUTTI_INT32, TUTTI_BITWISE_AND), nullptr);
+  EXPECT_EQ(element_size(TUTTI_COMPLEX64), 0u);
+}
+
+TEST(ElementSize, FollowsTheFormatForSixteenBitFloatsOnly) {
+  EXPECT_EQ(element_size(TUTTI_BFLOAT16), 2u);
+  EXPECT_EQ(element_size(TUTTI_FLOAT16, ElementFormat::kWide), 4u);
+  EXPECT_EQ(element_size(TUTTI_INT8, ElementFormat::kWide), 1u);
+  EXPECT_EQ(element_size(TUTTI_FLOAT64, ElementFormat::kWide), 8u);
+}
+
+}  // namespace
+}  // namespace tutti
