@@ -98,7 +98,7 @@ void Output::tell(const Failure& failure) {
   broken_ = !write_json(object.text());
 }
 
-int Output::fail_with(int code, int rank, std::string_view sentence, bool speak) {
+int Output::fail_as(int rank, int code, std::string_view sentence, bool speak) {
   const std::lock_guard lock(mutex_);
   if (launcher_fd_ >= 0) {
     // One write of less than PIPE_BUF bytes is atomic, so that the ranks' lines do not mix.
@@ -114,7 +114,7 @@ int Output::fail_with(int code, int rank, std::string_view sentence, bool speak)
   return code;
 }
 
-int Output::fail(int code, std::string_view sentence, bool speak) { return fail_with(code, rank_, sentence, speak); }
+int Output::fail(int code, std::string_view sentence, bool speak) { return fail_as(rank_, code, sentence, speak); }
 
 int Output::fail(const tutti_comm* comm, tutti_status status) { return fail_as(rank_, comm, status); }
 
@@ -122,7 +122,7 @@ int Output::fail_as(int rank, const tutti_comm* comm, tutti_status status) {
   const bool speak = speaks(comm, status, rank);
   const std::string sentence = error_sentence(comm, status);
   // Rank 0, where it is itself to blame, does not speak over the rank that noticed.
-  return fail_with(exit_code(status), rank, sentence, speak);
+  return fail_as(rank, exit_code(status), sentence, speak);
 }
 
 void Output::collect() {

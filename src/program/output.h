@@ -44,7 +44,8 @@ class Output {
   int fail(int code, std::string_view sentence, bool speak = false);
   /// The same for a status of the library. The lowest rank that is not to blame speaks. Returns exit_code(status).
   int fail(const tutti_comm* comm, tutti_status status);
-  /// The same, as `rank`, for ranks that are threads of this process.
+  /// The same two, as `rank`, for ranks that may be threads of this process.
+  int fail_as(int rank, int code, std::string_view sentence, bool speak = false);
   int fail_as(int rank, const tutti_comm* comm, tutti_status status);
 
   /// From now on errors are kept, not told (ranks as threads, or children that report by the launcher's pipe).
@@ -66,7 +67,6 @@ class Output {
 
   void tell(const Failure& failure);
   bool write_json(const std::string& text);
-  int fail_with(int code, int rank, std::string_view sentence, bool speak);
 
   const std::string program_;
   std::mutex mutex_;

@@ -1,0 +1,52 @@
+#include "perf/buffers.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace tutti::perf {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kGuard = 256;  // bytes that are looked at on either side
+constexpr std::byte kKnown{0x5a};
+
+}  // namespace
+
+void Buffer::Free::operator()(std::byte* memory) const {
+  if (registered) {
+    tutti_memory_free(memory);
+  } else {
+    std::free(memory);
+  }
+}
+
+Buffer Buffer::allocate(uint64_t bytes, bool registered) {
+  Buffer buffer;
+  if (bytes > SIZE_MAX - 4 * kPage) return buffer;
+  const uint64_t total = (bytes + kPage - 1) / kPage * kPage + 2 * kPage;
+  void* memory = nullptr;
+  const bool there =
+      registered ? tutti_memory_alloc(&memory, total) == TUTTI_SUCCESS : posix_memalign(&memory, kPage, total) == 0;
+  if (!there) return buffer;
+  buffer.memory_ = std::unique_ptr<std::byte[], Free>(static_cast<std::byte*>(memory), Free{registered});
+  buffer.data_ = buffer.memory_.get() + kPage;
+  buffer.bytes_ = bytes;
+  buffer.guard(bytes);
+  return buffer;
+}
+
+void Buffer::guard(uint64_t used) {
+  used_ = std::min(used, bytes_);
+  std::memset(data_ - kGuard, static_cast<int>(kKnown), kGuard);
+  std::memset(data_ + used_, static_cast<int>(kKnown), kGuard);
+}
+
+uint64_t Buffer::trespasses() const {
+  const auto touched = [](const std::byte* from) {
+    return std::count_if(from, from + kGuard, [](std::byte b) { return b != kKnown; });
+  };
+  return static_cast<uint64_t>(touched(data_ - kGuard) + touched(data_ + used_));
+}
+
+}  // namespace tutti::perf

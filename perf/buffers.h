@@ -1,0 +1,41 @@
+// The buffers of a measured operation, with guard bytes around them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "tutti/tutti.h"
+
+namespace tutti::perf {
+
+/// Page-aligned memory with a guarded page's worth of known bytes on either side. Movable. Not thread safe.
+class Buffer {
+ public:
+  /// `registered` memory comes from tutti_memory_alloc, other memory from the system. A buffer of 0 bytes has an address
+  /// too. On failure data() is NULL.
+  static Buffer allocate(uint64_t bytes, bool registered);
+
+  Buffer() = default;
+  std::byte* data() const { return data_; }
+  uint64_t bytes() const { return bytes_; }
+
+  /// Moves the upper guard: the bytes behind the first `used` become known ones.
+  void guard(uint64_t used);
+  /// Guard bytes that are no longer what they were.
+  uint64_t trespasses() const;
+
+ private:
+  struct Free {
+    bool registered;
+    void operator()(std::byte* memory) const;
+  };
+
+  std::unique_ptr<std::byte[], Free> memory_{nullptr, Free{false}};
+  std::byte* data_ = nullptr;
+  uint64_t bytes_ = 0;
+  uint64_t used_ = 0;
+};
+
+}  // namespace tutti::perf

@@ -1,0 +1,147 @@
+#include "perf/check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "perf/names.h"
+
+namespace tutti::perf {
+namespace {
+
+constexpr uint64_t kElements = 2048;
+constexpr std::byte kUntouched{0xc3};
+
+using Scratch = std::array<std::byte, kElements * 8>;
+
+void expect(const Operation& operation, const Source& source, uint64_t from, uint64_t n, std::byte* out) {
+  if (source.fold) return fill_folded(operation.pattern, source.index + from, n, out);
+  fill_input(operation.pattern, source.rank, source.index + from, n, out);
+}
+
+void add(Finding& total, const Finding& more) {
+  if (total.wrong == 0) total.sentence = more.sentence;
+  total.wrong += more.wrong;
+}
+
+Finding check_untouched(const Operation& operation, const std::byte* data, uint64_t bytes, const char* what) {
+  Finding finding;
+  for (uint64_t i = 0; i < bytes; ++i) {
+    if (data[i] == kUntouched) continue;
+    if (finding.wrong == 0) {
+      finding.sentence = fmt::format("{} wrote to byte {} of {} on rank {}, which must be left alone",
+                                     operation.collective->name, i, what, operation.rank);
+    }
+    ++finding.wrong;
+  }
+  return finding;
+}
+
+Source own_input(const Operation& operation) { return {false, operation.rank, 0}; }
+
+}  // namespace
+
+uint64_t Operation::send_bytes() const {
+  return count * tutti_type_size(pattern.type) * collective->send_blocks(pattern.ranks);
+}
+
+uint64_t Operation::recv_bytes() const {
+  return count * tutti_type_size(pattern.type) * collective->recv_blocks(pattern.ranks);
+}
+
+Places lay_out(const Operation& operation, std::byte* send, std::byte* recv) {
+  if (!operation.in_place) return {send, recv};
+  const Collective& collective = *operation.collective;
+  const bool sends = collective.sends(operation.rank, operation.root);
+  const bool receives = collective.receives(operation.rank, operation.root);
+  const uint64_t own = operation.count * tutti_type_size(operation.pattern.type) * static_cast<uint64_t>(operation.rank);
+  switch (collective.blocks) {
+    case Blocks::kRecv:  // gather's other ranks have nothing but a block to send
+      return receives ? Places{recv + own, recv} : Places{recv, nullptr};
+    case Blocks::kSend:  // scatter's other ranks have nothing but a block to receive
+      return sends ? Places{recv, recv + own} : Places{nullptr, recv};
+    default:
+      return {recv, recv};
+  }
+}
+
+void fill_send(const Operation& operation, const Places& places) {
+  const uint64_t count = operation.count * operation.collective->send_blocks(operation.pattern.ranks);
+  if (operation.collective->sends(operation.rank, operation.root)) {
+    fill_input(operation.pattern, operation.rank, 0, count, places.send);
+  } else if (!operation.in_place) {
+    std::fill_n(places.send, operation.send_bytes(), kUntouched);
+  }
+}
+
+void poison_result(const Operation& operation, const Places& places) {
+  const Collective& collective = *operation.collective;
+  if (places.recv == nullptr) return;
+  if (!collective.receives(operation.rank, operation.root)) {
+    std::fill_n(places.recv, operation.recv_bytes(), kUntouched);
+    return;
+  }
+  const uint64_t size = tutti_type_size(operation.pattern.type);
+  const uint64_t blocks = collective.recv_blocks(operation.pattern.ranks);
+  for (uint64_t block = 0; block < blocks; ++block) {
+    const Source source =
+        collective.source(operation.rank, operation.pattern.ranks, operation.root, operation.count, block);
+    std::byte* out = places.recv + block * operation.count * size;
+    expect(operation, source, 0, operation.count, out);
+    for (uint64_t i = 0; i < operation.count * size; ++i) out[i] = ~out[i];
+  }
+}
+
+Finding check_block(const Operation& operation, const Source& source, uint64_t count, const std::byte* data,
+                    const std::string& what) {
+  const tutti_type type = operation.pattern.type;
+  const uint64_t size = tutti_type_size(type);
+  alignas(64) Scratch scratch;
+  Finding finding;
+  for (uint64_t from = 0; from < count; from += kElements) {
+    const uint64_t n = std::min(kElements, count - from);
+    expect(operation, source, from, n, scratch.data());
+    const std::byte* got = data + from * size;
+    if (std::memcmp(got, scratch.data(), n * size) == 0) continue;
+    for (uint64_t k = 0; k < n; ++k) {
+      const std::byte* should = scratch.data() + k * size;
+      if (std::memcmp(got + k * size, should, size) == 0) continue;
+      if (finding.wrong == 0) {
+        finding.sentence = fmt::format("element {} of {} on rank {} is {} where {} is right ({} of {} {} elements)",
+                                       from + k, what, operation.rank, as_number(type, got + k * size),
+                                       as_number(type, should), operation.collective->name, operation.count, name_of(type));
+      }
+      ++finding.wrong;
+    }
+  }
+  return finding;
+}
+
+Finding check_result(const Operation& operation, const Places& places) {
+  const Collective& collective = *operation.collective;
+  const int ranks = operation.pattern.ranks;
+  const uint64_t size = tutti_type_size(operation.pattern.type);
+  Finding finding;
+  if (collective.receives(operation.rank, operation.root)) {
+    for (uint64_t block = 0; block < collective.recv_blocks(ranks); ++block) {
+      const Source source = collective.source(operation.rank, ranks, operation.root, operation.count, block);
+      const std::string what =
+          collective.recv_blocks(ranks) > 1 ? fmt::format("block {} of the result", block) : "the result";
+      add(finding, check_block(operation, source, operation.count, places.recv + block * operation.count * size, what));
+    }
+  } else if (!operation.in_place) {
+    add(finding, check_untouched(operation, places.recv, operation.recv_bytes(), "the ignored result"));
+  }
+  if (operation.in_place) return finding;
+  if (collective.sends(operation.rank, operation.root)) {
+    const uint64_t count = operation.count * collective.send_blocks(ranks);
+    add(finding, check_block(operation, own_input(operation), count, places.send, "the input afterwards"));
+  } else {
+    add(finding, check_untouched(operation, places.send, operation.send_bytes(), "the ignored input"));
+  }
+  return finding;
+}
+
+}  // namespace tutti::perf

@@ -1,0 +1,366 @@
+#include "perf/data.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+
+namespace tutti::perf {
+namespace {
+
+// Elements are made in blocks of 64-bit integers or float64 that stay in the first cache.
+constexpr uint64_t kBlock = 512;
+
+// A full-avalanche 32-bit mix (Wellons' "lowbias32"): 32-bit multiplications, so that compilers can use vectors.
+inline uint32_t mix(uint32_t h) {
+  h ^= h >> 16;
+  h *= 0x7feb352du;
+  h ^= h >> 15;
+  h *= 0x846ca68bu;
+  h ^= h >> 16;
+  return h;
+}
+
+// A stream of random words, one for each index.
+class Words {
+ public:
+  Words(uint32_t seed, uint32_t stream) : base_(mix(seed * 0x9e3779b9u + mix(stream + 1))) {}
+  uint32_t operator[](uint64_t index) const {
+    return mix((static_cast<uint32_t>(index) * 0x9e3779b1u) ^ (static_cast<uint32_t>(index >> 32) * 0xc2b2ae3du) ^ base_);
+  }
+
+ private:
+  uint32_t base_;
+};
+
+constexpr uint32_t kHighWords = 0x40000000u;    // the upper halves of 64-bit elements
+constexpr uint32_t kCommonWords = 0x80000000u;  // what all ranks agree on about an index
+
+struct Traits {
+  int bits;
+  bool is_float;
+  bool is_signed;
+  double exact;  // whole numbers up to here are elements of the type
+};
+
+Traits traits(tutti_type type) {
+  switch (type) {
+    case TUTTI_INT8:
+      return {8, false, true, 127};
+    case TUTTI_UINT8:
+      return {8, false, false, 255};
+    case TUTTI_INT32:
+      return {32, false, true, 2147483647.0};
+    case TUTTI_UINT32:
+      return {32, false, false, 4294967295.0};
+    case TUTTI_INT64:
+      return {64, false, true, 9007199254740992.0};
+    case TUTTI_UINT64:
+      return {64, false, false, 9007199254740992.0};
+    case TUTTI_FLOAT16:
+      return {16, true, true, 2048};
+    case TUTTI_BFLOAT16:
+      return {16, true, true, 256};
+    case TUTTI_FLOAT64:
+      return {64, true, true, 9007199254740992.0};
+    default:
+      return {32, true, true, 16777216};
+  }
+}
+
+// Values whose sum over all ranks never leaves `exact`: each rank's are within `amplitude`, and of more ranks than there
+// is room for only one in `stride` is not zero.
+struct Bound {
+  uint32_t amplitude;
+  uint32_t stride;
+};
+
+Bound sum_bound(const Traits& type, int ranks) {
+  const double each = type.exact / ranks;
+  if (each >= 1) return {static_cast<uint32_t>(std::min(each, 1073741823.0)), 1};
+  return {1, static_cast<uint32_t>(std::ceil(ranks / type.exact))};
+}
+
+// A whole number in [-amplitude, amplitude], or in [0, amplitude], by scaling a random word.
+inline int64_t bounded(uint32_t word, uint32_t amplitude, bool is_signed) {
+  const uint64_t values = is_signed ? 2 * uint64_t{amplitude} + 1 : uint64_t{amplitude} + 1;
+  const int64_t value = static_cast<int64_t>((word * values) >> 32);
+  return is_signed ? value - int64_t{amplitude} : value;
+}
+
+template <class Wide>
+void bounded_inputs(const Pattern& pattern, const Traits& type, Bound bound, int rank, uint64_t index, uint64_t n,
+                    Wide* out) {
+  const Words words(pattern.seed, static_cast<uint32_t>(rank));
+  for (uint64_t k = 0; k < n; ++k) {
+    const uint64_t i = index + k;
+    const bool zero = bound.stride > 1 && (i + static_cast<uint64_t>(rank)) % bound.stride != 0;
+    out[k] = zero ? Wide{0} : static_cast<Wide>(bounded(words[i], bound.amplitude, type.is_signed));
+  }
+}
+
+uint64_t raw_bits(const Words& low, const Words& high, int bits, uint64_t i) {
+  return bits == 64 ? (uint64_t{high[i]} << 32) | low[i] : low[i];
+}
+
+// Integers as 64-bit ones: sign- or zero-extended, so that they compare as themselves.
+void wide_inputs(const Pattern& pattern, int rank, uint64_t index, uint64_t n, uint64_t* out) {
+  const Traits type = traits(pattern.type);
+  if (pattern.op == TUTTI_AVG) {
+    bounded_inputs(pattern, type, sum_bound(type, pattern.ranks), rank, index, n, out);
+    return;
+  }
+  const Words low(pattern.seed, static_cast<uint32_t>(rank));
+  const Words high(pattern.seed, static_cast<uint32_t>(rank) | kHighWords);
+  const int shift = 64 - type.bits;
+  const uint64_t odd = pattern.op == TUTTI_PROD ? 1 : 0;
+  for (uint64_t k = 0; k < n; ++k) {
+    const uint64_t top = (raw_bits(low, high, type.bits, index + k) | odd) << shift;
+    out[k] = type.is_signed ? static_cast<uint64_t>(static_cast<int64_t>(top) >> shift) : top >> shift;
+  }
+}
+
+// Signed powers of two: of every index at most 12 ranks' have an exponent of +-1 and one rank's has a fraction of three
+// bits, so that no order of multiplying leaves float16's or bfloat16's exact range.
+void power_inputs(const Pattern& pattern, int rank, uint64_t index, uint64_t n, double* out) {
+  const Words own(pattern.seed, static_cast<uint32_t>(rank));
+  const Words common(pattern.seed, kCommonWords);
+  const uint32_t ranks = static_cast<uint32_t>(pattern.ranks);
+  const uint32_t stride = (ranks + 11) / 12;
+  constexpr double kPowers[] = {0.5, 1, 2, 1};
+  for (uint64_t k = 0; k < n; ++k) {
+    const uint32_t word = own[index + k];
+    const uint32_t shared = common[index + k];
+    double value = (shared + static_cast<uint32_t>(rank)) % stride == 0 ? kPowers[(word >> 1) & 3] : 1.0;
+    if ((shared >> 3) % ranks == static_cast<uint32_t>(rank)) value *= 1 + (shared & 7) / 8.0;
+    out[k] = (word & 1) != 0 ? -value : value;
+  }
+}
+
+void wide_inputs(const Pattern& pattern, int rank, uint64_t index, uint64_t n, double* out) {
+  const Traits type = traits(pattern.type);
+  if (pattern.op == TUTTI_PROD) {
+    power_inputs(pattern, rank, index, n, out);
+    return;
+  }
+  const bool folds_exactly = pattern.op == TUTTI_MIN || pattern.op == TUTTI_MAX;
+  const Bound widest = {static_cast<uint32_t>(std::min(type.exact, 1073741823.0)), 1};
+  bounded_inputs(pattern, type, folds_exactly ? widest : sum_bound(type, pattern.ranks), rank, index, n, out);
+}
+
+template <class Wide, class Less>
+void fold_into(tutti_op op, uint64_t n, const Wide* in, Wide* total, Less less) {
+  for (uint64_t k = 0; k < n; ++k) {
+    const Wide a = total[k];
+    const Wide b = in[k];
+    switch (op) {
+      case TUTTI_PROD:
+        total[k] = a * b;
+        break;
+      case TUTTI_MIN:
+        total[k] = less(b, a) ? b : a;
+        break;
+      case TUTTI_MAX:
+        total[k] = less(a, b) ? b : a;
+        break;
+      default:
+        total[k] = a + b;
+    }
+  }
+}
+
+void fold_into(const Pattern& pattern, uint64_t n, const uint64_t* in, uint64_t* total) {
+  if (traits(pattern.type).is_signed) {
+    fold_into(pattern.op, n, in, total,
+              [](uint64_t a, uint64_t b) { return static_cast<int64_t>(a) < static_cast<int64_t>(b); });
+  } else {
+    fold_into(pattern.op, n, in, total, [](uint64_t a, uint64_t b) { return a < b; });
+  }
+}
+
+void fold_into(const Pattern& pattern, uint64_t n, const double* in, double* total) {
+  fold_into(pattern.op, n, in, total, [](double a, double b) { return a < b; });
+}
+
+void divide(const Pattern& pattern, uint64_t n, uint64_t* total) {
+  const int64_t ranks = pattern.ranks;
+  // avg's inputs are bounded, so that unsigned sums fit a signed one too; / rounds towards zero.
+  for (uint64_t k = 0; k < n; ++k) total[k] = static_cast<uint64_t>(static_cast<int64_t>(total[k]) / ranks);
+}
+
+void divide(const Pattern& pattern, uint64_t n, double* total) {
+  for (uint64_t k = 0; k < n; ++k) total[k] /= pattern.ranks;
+}
+
+template <class Element, class Wide>
+void cast_elements(const Wide* in, uint64_t n, std::byte* out) {
+  for (uint64_t k = 0; k < n; ++k) {
+    const Element element = static_cast<Element>(in[k]);
+    std::memcpy(out + k * sizeof(Element), &element, sizeof(Element));
+  }
+}
+
+void narrow(tutti_type type, const uint64_t* in, uint64_t n, std::byte* out) {
+  switch (traits(type).bits) {
+    case 8:
+      return cast_elements<uint8_t>(in, n, out);
+    case 32:
+      return cast_elements<uint32_t>(in, n, out);
+    default:
+      return cast_elements<uint64_t>(in, n, out);
+  }
+}
+
+template <uint16_t (*kRound)(double)>
+void round_elements(const double* in, uint64_t n, std::byte* out) {
+  for (uint64_t k = 0; k < n; ++k) {
+    const uint16_t element = kRound(in[k]);
+    std::memcpy(out + k * sizeof(element), &element, sizeof(element));
+  }
+}
+
+void narrow(tutti_type type, const double* in, uint64_t n, std::byte* out) {
+  switch (type) {
+    case TUTTI_FLOAT16:
+      return round_elements<to_float16>(in, n, out);
+    case TUTTI_BFLOAT16:
+      return round_elements<to_bfloat16>(in, n, out);
+    case TUTTI_FLOAT64:
+      return cast_elements<double>(in, n, out);
+    default:
+      return cast_elements<float>(in, n, out);
+  }
+}
+
+void moved_inputs(const Pattern& pattern, int rank, uint64_t index, uint64_t n, std::byte* out) {
+  const int bits = traits(pattern.type).bits;
+  const Words low(pattern.seed, static_cast<uint32_t>(rank));
+  const Words high(pattern.seed, static_cast<uint32_t>(rank) | kHighWords);
+  uint64_t words[kBlock];
+  for (uint64_t k = 0; k < n; ++k) words[k] = raw_bits(low, high, bits, index + k);
+  if (bits == 16) return cast_elements<uint16_t>(words, n, out);
+  narrow(bits == 8 ? TUTTI_UINT8 : bits == 32 ? TUTTI_UINT32 : TUTTI_UINT64, words, n, out);
+}
+
+template <class Wide>
+void folded_inputs(const Pattern& pattern, uint64_t index, uint64_t n, std::byte* out) {
+  Wide total[kBlock];
+  Wide next[kBlock];
+  wide_inputs(pattern, 0, index, n, total);
+  for (int rank = 1; rank < pattern.ranks; ++rank) {
+    wide_inputs(pattern, rank, index, n, next);
+    fold_into(pattern, n, next, total);
+  }
+  if (pattern.op == TUTTI_AVG) divide(pattern, n, total);
+  narrow(pattern.type, total, n, out);
+}
+
+template <class Wide>
+void reduced_inputs(const Pattern& pattern, int rank, uint64_t index, uint64_t n, std::byte* out) {
+  Wide values[kBlock];
+  wide_inputs(pattern, rank, index, n, values);
+  narrow(pattern.type, values, n, out);
+}
+
+template <class Fill>
+void by_blocks(const Pattern& pattern, uint64_t index, uint64_t count, void* out, Fill fill) {
+  std::byte* bytes = static_cast<std::byte*>(out);
+  const uint64_t size = static_cast<uint64_t>(traits(pattern.type).bits) / 8;
+  for (uint64_t done = 0; done < count; done += kBlock) {
+    fill(index + done, std::min(kBlock, count - done), bytes + done * size);
+  }
+}
+
+// Rounds to a format of `kFraction` fraction bits whose exponents begin at `kLowest` and end at `kHighest`: zero, what is
+// below the normal numbers, and what is above them.
+template <int kFraction, int kLowest, int kHighest>
+uint16_t round_special(double value, uint16_t sign) {
+  constexpr uint16_t kInfinity = static_cast<uint16_t>((kHighest - kLowest + 2) << kFraction);
+  if (std::isnan(value)) return static_cast<uint16_t>(sign | kInfinity | (1 << (kFraction - 1)));
+  const double magnitude = std::fabs(value);
+  if (magnitude >= std::ldexp(1.0, kHighest + 1)) return static_cast<uint16_t>(sign | kInfinity);
+  // Units of the last place below the normal numbers; nearbyint rounds ties to even. A carry gives the least normal one.
+  return static_cast<uint16_t>(sign | static_cast<uint16_t>(std::nearbyint(std::ldexp(magnitude, kFraction - kLowest))));
+}
+
+template <int kFraction, int kLowest, int kHighest>
+uint16_t round_to(double value) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(bits));
+  const uint16_t sign = static_cast<uint16_t>((bits >> 63) << 15);
+  const int exponent = static_cast<int>((bits >> 52) & 0x7ff) - 1023;
+  if (exponent < kLowest || exponent > kHighest) return round_special<kFraction, kLowest, kHighest>(value, sign);
+  constexpr int kDropped = 52 - kFraction;
+  const uint64_t magnitude = (static_cast<uint64_t>(exponent - kLowest + 1) << 52) | (bits & ((uint64_t{1} << 52) - 1));
+  // Just under half of a unit of the last place, and the rest where that place is odd: ties go to even. A carry runs into
+  // the exponent, at the end into infinity, as it should.
+  const uint64_t half = (uint64_t{1} << (kDropped - 1)) - 1 + ((magnitude >> kDropped) & 1);
+  return static_cast<uint16_t>(sign | static_cast<uint16_t>((magnitude + half) >> kDropped));
+}
+
+double from_bits(uint16_t bits, int fraction, int lowest) {
+  const int mantissa = bits & ((1 << fraction) - 1);
+  const int exponent = (bits & 0x7fff) >> fraction;
+  const int special = (0x7fff >> fraction);
+  const double sign = (bits & 0x8000) != 0 ? -1 : 1;
+  if (exponent == special) return mantissa != 0 ? std::numeric_limits<double>::quiet_NaN() : sign * INFINITY;
+  if (exponent == 0) return sign * std::ldexp(mantissa, lowest - fraction);
+  return sign * std::ldexp(mantissa + (1 << fraction), lowest + exponent - 1 - fraction);
+}
+
+template <class Element>
+Element load(const void* element) {
+  Element value;
+  std::memcpy(&value, element, sizeof(value));
+  return value;
+}
+
+}  // namespace
+
+uint16_t to_float16(double value) { return round_to<10, -14, 15>(value); }
+uint16_t to_bfloat16(double value) { return round_to<7, -126, 127>(value); }
+
+double as_number(tutti_type type, const void* element) {
+  switch (type) {
+    case TUTTI_INT8:
+      return load<int8_t>(element);
+    case TUTTI_UINT8:
+      return load<uint8_t>(element);
+    case TUTTI_INT32:
+      return load<int32_t>(element);
+    case TUTTI_UINT32:
+      return load<uint32_t>(element);
+    case TUTTI_INT64:
+      return static_cast<double>(load<int64_t>(element));
+    case TUTTI_UINT64:
+      return static_cast<double>(load<uint64_t>(element));
+    case TUTTI_FLOAT16:
+      return from_bits(load<uint16_t>(element), 10, -14);
+    case TUTTI_BFLOAT16:
+      return from_bits(load<uint16_t>(element), 7, -126);
+    case TUTTI_FLOAT64:
+      return load<double>(element);
+    default:
+      return static_cast<double>(load<float>(element));
+  }
+}
+
+void fill_input(const Pattern& pattern, int rank, uint64_t index, uint64_t count, void* out) {
+  const bool is_float = traits(pattern.type).is_float;
+  by_blocks(pattern, index, count, out, [&](uint64_t from, uint64_t n, std::byte* bytes) {
+    if (!pattern.reduces) return moved_inputs(pattern, rank, from, n, bytes);
+    if (is_float) return reduced_inputs<double>(pattern, rank, from, n, bytes);
+    reduced_inputs<uint64_t>(pattern, rank, from, n, bytes);
+  });
+}
+
+void fill_folded(const Pattern& pattern, uint64_t index, uint64_t count, void* out) {
+  const bool is_float = traits(pattern.type).is_float;
+  by_blocks(pattern, index, count, out, [&](uint64_t from, uint64_t n, std::byte* bytes) {
+    if (is_float) return folded_inputs<double>(pattern, from, n, bytes);
+    folded_inputs<uint64_t>(pattern, from, n, bytes);
+  });
+}
+
+}  // namespace tutti::perf

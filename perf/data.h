@@ -1,0 +1,39 @@
+// The data of checked runs: every element of every rank's input follows from (seed, rank, index), so that any rank can
+// compute what any result must be. Inputs are such that every order of folding gives the same bits.
+#pragma once
+
+#include <cstdint>
+
+#include "tutti/tutti.h"
+
+namespace tutti::perf {
+
+/// What the inputs of one operation follow from.
+struct Pattern {
+  tutti_type type = TUTTI_FLOAT32;
+  tutti_op op = TUTTI_SUM;
+  bool reduces = false;  ///< without: elements are any bits at all, since they are only moved
+  int ranks = 1;
+  uint32_t seed = 0;
+};
+
+/// Writes elements [index, index + count) of `rank`'s input to `out`, which needs no alignment beyond the type's.
+///
+/// Integers: any value for sum, min and max, any odd value for prod (a product that tells every factor), a bounded one
+/// for avg. Floats: whole numbers whose sum over all ranks is exact in the type, for prod signed powers of two with a
+/// bounded exponent and one factor between 1 and 2. Thread safe.
+void fill_input(const Pattern& pattern, int rank, uint64_t index, uint64_t count, void* out);
+
+/// Writes what elements [index, index + count) of all ranks' inputs fold to: computed in 64-bit integers that wrap, or in
+/// float64, where it is exact, and rounded to the type once (avg's quotient: to nearest even; integers: towards zero).
+/// pattern.reduces must be set. Thread safe.
+void fill_folded(const Pattern& pattern, uint64_t index, uint64_t count, void* out);
+
+/// The bits of the float16 and bfloat16 nearest to `value`, ties to even, infinity where it is too large.
+uint16_t to_float16(double value);
+uint16_t to_bfloat16(double value);
+
+/// An element as a number for an error's sentence (64-bit integers lose bits there). `element` is any of the types.
+double as_number(tutti_type type, const void* element);
+
+}  // namespace tutti::perf

@@ -1,0 +1,109 @@
+#include "perf/measure.h"
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+
+namespace tutti::perf {
+namespace {
+
+constexpr double kBudget = 0.3e9;  // ns that one size takes
+constexpr double kReading = 2000;  // ns that share a clock reading, so that reading it does not show
+constexpr tutti_stream kBlocking = {TUTTI_STREAM_BLOCKING, nullptr};
+
+double percentile(const std::vector<Batch>& sorted, uint64_t iterations, double fraction) {
+  const uint64_t wanted =
+      std::max<uint64_t>(1, static_cast<uint64_t>(std::ceil(fraction * static_cast<double>(iterations))));
+  uint64_t seen = 0;
+  for (const Batch& batch : sorted) {
+    seen += batch.iterations;
+    if (seen >= wanted) return batch.nanoseconds / static_cast<double>(batch.iterations);
+  }
+  return sorted.back().nanoseconds / static_cast<double>(sorted.back().iterations);
+}
+
+}  // namespace
+
+Times summarize(std::vector<Batch> batches) {
+  uint64_t iterations = 0;
+  for (const Batch& batch : batches) iterations += batch.iterations;
+  std::sort(batches.begin(), batches.end(), [](const Batch& a, const Batch& b) {
+    return a.nanoseconds * static_cast<double>(b.iterations) < b.nanoseconds * static_cast<double>(a.iterations);
+  });
+  const auto at = [&](double fraction) { return percentile(batches, iterations, fraction) / 1e3; };
+  return {at(0), at(0.5), at(0.99), at(1)};
+}
+
+Plan plan_for(double nanoseconds, uint64_t asked) {
+  const double each = std::max(nanoseconds, 1.0);
+  const double wanted = std::clamp(kBudget / each, 3.0, 1e6);
+  const uint64_t iterations = asked != 0 ? asked : static_cast<uint64_t>(wanted);
+  const uint64_t batch = static_cast<uint64_t>(std::ceil(kReading / each));
+  return {iterations, std::clamp<uint64_t>(batch, 1, iterations)};
+}
+
+uint64_t now_ns() {
+  timespec time = {};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(time.tv_nsec);
+}
+
+tutti_status slowest_of(tutti_comm* comm, std::vector<double>& values) {
+  std::vector<double> largest(values.size());
+  const tutti_status status =
+      tutti_all_reduce(values.data(), largest.data(), values.size(), TUTTI_FLOAT64, TUTTI_MAX, comm, kBlocking, nullptr);
+  values = std::move(largest);
+  return status;
+}
+
+tutti_status total_of(tutti_comm* comm, uint64_t& value) {
+  const uint64_t own = value;
+  return tutti_all_reduce(&own, &value, 1, TUTTI_UINT64, TUTTI_SUM, comm, kBlocking, nullptr);
+}
+
+tutti_status estimate(tutti_comm* comm, const Iteration& iteration, uint64_t slots, double& nanoseconds) {
+  constexpr double kEnough = 100e3;  // ns: long beside a clock reading and a barrier's skew
+  constexpr uint64_t kMost = 4096;
+  for (uint64_t n = 1;; n *= 4) {
+    const uint64_t start = now_ns();
+    for (uint64_t i = 0; i < n; ++i) {
+      const tutti_status status = iteration(i % slots);
+      if (status != TUTTI_SUCCESS) return status;
+    }
+    std::vector<double> total = {static_cast<double>(now_ns() - start)};
+    const tutti_status status = slowest_of(comm, total);
+    if (status != TUTTI_SUCCESS) return status;
+    nanoseconds = total[0] / static_cast<double>(n);
+    if (total[0] >= kEnough || n >= kMost) return TUTTI_SUCCESS;
+  }
+}
+
+tutti_status run_plan(tutti_comm* comm, const Plan& plan, const Iteration& iteration, const std::function<void()>& before,
+                      std::vector<Batch>& batches) {
+  batches.clear();
+  for (uint64_t left = plan.iterations; left > 0; left -= batches.back().iterations) {
+    batches.push_back({std::min(left, plan.batch), 0});
+  }
+  std::vector<double> times(batches.size());
+  uint64_t start = now_ns();
+  for (size_t b = 0; b < batches.size(); ++b) {
+    if (before) {
+      before();
+      const tutti_status status = tutti_barrier(comm, kBlocking, nullptr);
+      if (status != TUTTI_SUCCESS) return status;
+      start = now_ns();
+    }
+    for (uint64_t i = 0; i < batches[b].iterations; ++i) {
+      const tutti_status status = iteration(i);
+      if (status != TUTTI_SUCCESS) return status;
+    }
+    const uint64_t end = now_ns();
+    times[b] = static_cast<double>(end - start);
+    start = end;
+  }
+  const tutti_status status = slowest_of(comm, times);
+  for (size_t b = 0; b < batches.size(); ++b) batches[b].nanoseconds = times[b];
+  return status;
+}
+
+}  // namespace tutti::perf
