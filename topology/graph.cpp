@@ -1,0 +1,192 @@
+#include "topology/graph.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+namespace tutti {
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+// ---- Rules, as data --------------------------------------------------------------------------------------------------
+
+/// What the nearest common container of two devices says of the way between them. After the legend of `nvidia-smi topo -m`;
+/// bridges are told apart by their number, see tree_path.
+struct ContainerRule {
+  NodeKind container;
+  PathType type;
+};
+constexpr std::array<ContainerRule, 6> kContainerRules = {{
+    {NodeKind::bridge, PathType::pxb},        // several PCIe bridges, but no host bridge
+    {NodeKind::host_bridge, PathType::phb},   // a PCIe host bridge
+    {NodeKind::numa, PathType::node},         // between host bridges of one NUMA node
+    {NodeKind::package, PathType::sys},       // between NUMA nodes of one package
+    {NodeKind::machine, PathType::sys},       // between packages
+    {NodeKind::nv_switch, PathType::nvlink},  // never a container of the tree
+}};
+
+/// GB/s one way between packages where nothing better is known: what NCCL assumes of Skylake's UPI (SKL_QPI_BW in its
+/// src/graph/topo.h).
+constexpr double kBetweenPackages = 10;
+
+struct Rate {
+  double transfers;  ///< GT/s of a lane
+  double code;       ///< useful part of its bits
+};
+/// PCI Express base specifications 1 to 6: 8b/10b, 128b/130b, and 242 of 256 bytes of a flit.
+constexpr std::array<Rate, 6> kPcieRates = {
+    {{2.5, .8}, {5, .8}, {8, 128. / 130}, {16, 128. / 130}, {32, 128. / 130}, {64, 242. / 256}}};
+
+constexpr std::array<const char*, 9> kPathNames = {"X", "NV", "XGMI", "PIX", "PXB", "PHB", "NODE", "SYS", "NET"};
+
+// ---- Ways ------------------------------------------------------------------------------------------------------------
+
+/// The node and all that contain it, innermost first.
+std::vector<int> containers(const Graph& graph, int node) {
+  std::vector<int> chain;
+  for (int n = node; n >= 0; n = graph.nodes[at(n)].parent) chain.push_back(n);
+  return chain;
+}
+
+double narrower(double a, double b) { return a == 0 || b == 0 ? std::max(a, b) : std::min(a, b); }
+
+int bridges_between(const Graph& graph, const std::vector<int>& chain, std::size_t end) {
+  int bridges = 0;
+  for (std::size_t i = 1; i < end; ++i) bridges += graph.nodes[at(chain[i])].kind == NodeKind::bridge ? 1 : 0;
+  return bridges;
+}
+
+PathType type_at(NodeKind container) {
+  for (const ContainerRule& rule : kContainerRules) {
+    if (rule.container == container) return rule.type;
+  }
+  return PathType::sys;
+}
+
+/// The way through the tree: up to the nearest common container, and down.
+Path tree_path(const Graph& graph, int a, int b) {
+  const std::vector<int> from = containers(graph, a);
+  const std::vector<int> to = containers(graph, b);
+  std::size_t up = from.size();
+  std::size_t down = to.size();
+  while (up > 0 && down > 0 && from[up - 1] == to[down - 1]) {
+    --up;
+    --down;
+  }
+  Path path{a, b, PathType::net, 0, 0, static_cast<int>(up + down)};
+  if (up == from.size()) return path;  // of two machines
+  const NodeKind container = graph.nodes[at(from[up])].kind;
+  path.type = type_at(container);
+  for (std::size_t i = 0; i < up; ++i) path.gbytes = narrower(path.gbytes, graph.nodes[at(from[i])].uplink_gbytes);
+  for (std::size_t i = 0; i < down; ++i) path.gbytes = narrower(path.gbytes, graph.nodes[at(to[i])].uplink_gbytes);
+  if (path.type == PathType::sys) path.gbytes = narrower(path.gbytes, kBetweenPackages);
+  // A PCIe switch shows as one bridge upwards and one downwards for each port: devices at two ports of the same switch
+  // have the upward one in common and a downward one each.
+  const bool one_switch = bridges_between(graph, from, up) <= 1 && bridges_between(graph, to, down) <= 1;
+  if (container == NodeKind::bridge && one_switch) path.type = PathType::pix;
+  return path;
+}
+
+struct Bundle {
+  int count = 0;
+  double gbytes = 0;
+};
+
+Bundle direct(const Graph& graph, LinkKind kind, int a, int b) {
+  Bundle bundle;
+  for (const GraphLink& link : graph.links) {
+    if (link.kind != kind || !((link.a == a && link.b == b) || (link.a == b && link.b == a))) continue;
+    bundle.count += link.count;
+    bundle.gbytes += link.gbytes;
+  }
+  return bundle;
+}
+
+/// All NVLinks that lead from a device to switches.
+Bundle to_switches(const Graph& graph, int device) {
+  Bundle bundle;
+  for (const GraphLink& link : graph.links) {
+    if (link.kind != LinkKind::nvlink || (link.a != device && link.b != device)) continue;
+    const int other = link.a == device ? link.b : link.a;
+    if (graph.nodes[at(other)].kind != NodeKind::nv_switch) continue;
+    bundle.count += link.count;
+    bundle.gbytes += link.gbytes;
+  }
+  return bundle;
+}
+
+}  // namespace
+
+int Graph::add(Node node) {
+  nodes.push_back(std::move(node));
+  return static_cast<int>(nodes.size()) - 1;
+}
+
+std::vector<int> Graph::of(NodeKind kind) const {
+  std::vector<int> found;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i].kind == kind) found.push_back(static_cast<int>(i));
+  }
+  std::stable_sort(found.begin(), found.end(), [&](int a, int b) { return nodes[at(a)].id < nodes[at(b)].id; });
+  return found;
+}
+
+int Graph::enclosing(int node, NodeKind kind) const {
+  while (node >= 0 && nodes[at(node)].kind != kind) node = nodes[at(node)].parent;
+  return node;
+}
+
+int Graph::numa_id(int node) const {
+  const int numa = enclosing(node, NodeKind::numa);
+  return numa < 0 ? -1 : nodes[at(numa)].id;
+}
+
+std::string Path::text() const {
+  const std::string name = kPathNames[static_cast<std::size_t>(type)];
+  return type == PathType::nvlink || type == PathType::xgmi ? name + std::to_string(links) : name;
+}
+
+Path path_between(const Graph& graph, int a, int b) {
+  if (a == b) return {a, b, PathType::self, 0, 0, 0};
+  for (const LinkKind kind : {LinkKind::nvlink, LinkKind::xgmi}) {
+    const Bundle bundle = direct(graph, kind, a, b);
+    const PathType type = kind == LinkKind::nvlink ? PathType::nvlink : PathType::xgmi;
+    if (bundle.count > 0) return {a, b, type, bundle.count, bundle.gbytes, 1};
+  }
+  const Bundle from = to_switches(graph, a);
+  const Bundle to = to_switches(graph, b);
+  if (from.count > 0 && to.count > 0) {
+    return {a, b, PathType::nvlink, std::min(from.count, to.count), narrower(from.gbytes, to.gbytes), 2};
+  }
+  return tree_path(graph, a, b);
+}
+
+std::vector<Path> device_paths(const Graph& graph) {
+  std::vector<Path> paths;
+  const std::vector<int> gpus = graph.of(NodeKind::gpu);
+  const std::vector<int> nics = graph.of(NodeKind::nic);
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    for (std::size_t j = i + 1; j < gpus.size(); ++j) paths.push_back(path_between(graph, gpus[i], gpus[j]));
+    for (const int nic : nics) paths.push_back(path_between(graph, gpus[i], nic));
+  }
+  return paths;
+}
+
+std::string node_label(const Node& node) {
+  static constexpr std::array<const char*, 8> names = {"machine", "package",  "numa", "host_bridge",
+                                                       "bridge",  "nvswitch", "gpu",  "nic"};
+  return names[static_cast<std::size_t>(node.kind)] + std::to_string(node.id);
+}
+
+double pcie_gbytes(const std::string& speed, int width) {
+  double transfers = 0;
+  const auto [stop, error] = std::from_chars(speed.data(), speed.data() + speed.size(), transfers);
+  if (error != std::errc() || width <= 0) return 0;
+  for (const Rate& rate : kPcieRates) {
+    if (transfers == rate.transfers) return transfers * rate.code * width / 8;
+  }
+  return 0;
+}
+
+}  // namespace tutti

@@ -1,0 +1,185 @@
+#include "topology/render.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+namespace tutti {
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+std::string bytes_text(std::uint64_t bytes) {
+  if (bytes >= 10ull << 30) return fmt::format("{:.0f} GiB", static_cast<double>(bytes) / 0x1p30);
+  if (bytes >= 1ull << 30) return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / 0x1p30);
+  if (bytes >= 1ull << 20) return fmt::format("{} MiB", bytes >> 20);
+  return fmt::format("{} KiB", bytes >> 10);
+}
+
+std::string joined(const std::vector<std::string>& parts) { return fmt::format("{}", fmt::join(parts, ", ")); }
+
+/// "2 x L2 512 KiB, 1 x L3 32 MiB": the data caches whose CPUs are all among `cpus`.
+std::string caches_text(const Graph& graph, const std::vector<int>& cpus) {
+  struct Kind {
+    int level;
+    std::uint64_t bytes;
+    int count;
+  };
+  std::vector<Kind> kinds;
+  for (const Cache& cache : graph.caches) {
+    if (cache.kind == CacheKind::instruction) continue;
+    if (!std::includes(cpus.begin(), cpus.end(), cache.cpus.begin(), cache.cpus.end())) continue;
+    const auto known = std::find_if(kinds.begin(), kinds.end(),
+                                    [&](const Kind& k) { return k.level == cache.level && k.bytes == cache.bytes; });
+    if (known == kinds.end()) {
+      kinds.push_back({cache.level, cache.bytes, 1});
+    } else {
+      ++known->count;
+    }
+  }
+  std::sort(kinds.begin(), kinds.end(), [](const Kind& a, const Kind& b) { return a.level < b.level; });
+  std::vector<std::string> parts;
+  for (const Kind& kind : kinds) {
+    parts.push_back(
+        fmt::format("{} x L{}{} {}", kind.count, kind.level, kind.level == 1 ? "d" : "", bytes_text(kind.bytes)));
+  }
+  return joined(parts);
+}
+
+int cores_of(const Graph& graph, int package) {
+  return static_cast<int>(
+      std::count_if(graph.cores.begin(), graph.cores.end(), [&](const Core& core) { return core.package == package; }));
+}
+
+std::string nic_text(const Node& node) {
+  std::vector<std::string> parts;
+  const bool named_by_interface = node.nic.interfaces.size() == 1 && node.nic.interfaces.front() == node.name;
+  if (!node.nic.interfaces.empty() && !named_by_interface) parts.push_back("interface " + joined(node.nic.interfaces));
+  if (node.nic.interfaces.empty() && !node.nic.verbs) parts.push_back("no interface here");
+  parts.push_back(node.nic.speed_gbps > 0 ? fmt::format("{:g} Gbit/s", node.nic.speed_gbps) : "speed unknown");
+  if (node.nic.ports > 1) parts.push_back(fmt::format("{} ports", node.nic.ports));
+  if (node.nic.verbs) parts.push_back(node.nic.gdr ? "verbs, GPU memory" : "verbs");
+  return joined(parts);
+}
+
+std::string details(const Graph& graph, const Node& node) {
+  std::vector<std::string> parts;
+  if (!node.name.empty()) parts.push_back(node.name);
+  if (!node.pci.empty() && node.pci != node.name) parts.push_back(node.pci);
+  if (!node.cpus.empty()) parts.push_back("CPUs " + cpu_list_text(node.cpus));
+  if (node.kind == NodeKind::package) {
+    if (const int cores = cores_of(graph, node.id); cores > 0) parts.push_back(fmt::format("{} cores", cores));
+    if (const std::string caches = caches_text(graph, node.cpus); !caches.empty()) parts.push_back(caches);
+  }
+  if (node.kind == NodeKind::numa) parts.push_back(bytes_text(node.memory_bytes));
+  if (node.uplink_gbytes > 0) parts.push_back(fmt::format("PCIe {:.1f} GB/s", node.uplink_gbytes));
+  if (node.sm > 0) parts.push_back(fmt::format("sm_{}", node.sm));
+  if (node.kind == NodeKind::nic) parts.push_back(nic_text(node));
+  return joined(parts);
+}
+
+void add_lines(const Graph& graph, const std::vector<std::vector<int>>& children, int index, int depth, std::string& out) {
+  const Node& node = graph.nodes[at(index)];
+  out += fmt::format("{:{}}{}: {}\n", "", 2 * depth, node_label(node), details(graph, node));
+  for (const int child : children[at(index)]) add_lines(graph, children, child, depth + 1, out);
+}
+
+std::string limits_text(const CpuLimits& limits) {
+  if (limits.allowed.empty()) return {};
+  std::string text = fmt::format("this process may use CPUs {}", cpu_list_text(limits.allowed));
+  if (!limits.quota_from.empty())
+    text += fmt::format(", {:.2f} CPUs' worth of time by {}", limits.quota, limits.quota_from);
+  return text + fmt::format(": {} in effect\n", limits.effective());
+}
+
+std::vector<int> devices_of(const Graph& graph) {
+  std::vector<int> devices = graph.of(NodeKind::gpu);
+  const std::vector<int> nics = graph.of(NodeKind::nic);
+  devices.insert(devices.end(), nics.begin(), nics.end());
+  return devices;
+}
+
+struct LegendLine {
+  PathType type;
+  const char* text;
+};
+constexpr std::array<LegendLine, 8> kLegend = {{
+    {PathType::nvlink, "NV#    a bundle of # NVLinks"},
+    {PathType::xgmi, "XGMI#  # xGMI links"},
+    {PathType::pix, "PIX    at most one PCIe switch"},
+    {PathType::pxb, "PXB    several PCIe switches, no host bridge"},
+    {PathType::phb, "PHB    a PCIe host bridge"},
+    {PathType::node, "NODE   between PCIe host bridges of one NUMA node"},
+    {PathType::sys, "SYS    between NUMA nodes"},
+    {PathType::net, "NET    between machines"},
+}};
+
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string text_tree(const Graph& graph) {
+  std::vector<std::vector<int>> children(graph.nodes.size());
+  std::string out;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (graph.nodes[i].parent >= 0) children[at(graph.nodes[i].parent)].push_back(static_cast<int>(i));
+  }
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (graph.nodes[i].parent < 0) add_lines(graph, children, static_cast<int>(i), 0, out);
+  }
+  return out + limits_text(graph.limits);
+}
+
+std::string path_matrix(const Graph& graph) {
+  const std::vector<int> devices = devices_of(graph);
+  if (devices.size() < 2) return {};
+  std::set<PathType> seen;
+  std::string out = fmt::format("{:<12}", "");
+  for (const int device : devices) out += fmt::format("{:<7}", node_label(graph.nodes[at(device)]));
+  out += "CPU affinity  NUMA\n";
+  for (const int a : devices) {
+    out += fmt::format("{:<12}", node_label(graph.nodes[at(a)]));
+    for (const int b : devices) {
+      const Path path = path_between(graph, a, b);
+      seen.insert(path.type);
+      out += fmt::format("{:<7}", path.text());
+    }
+    const int numa = graph.enclosing(a, NodeKind::numa);
+    out += numa < 0 ? "unknown\n"
+                    : fmt::format("{:<13} {}\n", cpu_list_text(graph.nodes[at(numa)].cpus), graph.nodes[at(numa)].id);
+  }
+  for (const LegendLine& line : kLegend) {
+    if (seen.contains(line.type)) out += fmt::format("  {}\n", line.text);
+  }
+  return out;
+}
+
+std::string dot_graph(const Graph& graph) {
+  std::string out = "graph machine {\n  node [shape=box];\n";
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    out += fmt::format("  n{} [label=\"{}\\n{}\"];\n", i, node_label(node), escaped(details(graph, node)));
+  }
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    const std::string speed = node.uplink_gbytes > 0 ? fmt::format(" [label=\"{:.1f} GB/s\"]", node.uplink_gbytes) : "";
+    if (node.parent >= 0) out += fmt::format("  n{} -- n{}{};\n", node.parent, i, speed);
+  }
+  for (const GraphLink& link : graph.links) {
+    const char* kind = link.kind == LinkKind::nvlink ? "NV" : link.kind == LinkKind::xgmi ? "XGMI" : "NET";
+    out += fmt::format("  n{} -- n{} [style=bold, label=\"{}{} {:.0f} GB/s\"];\n", link.a, link.b, kind, link.count,
+                       link.gbytes);
+  }
+  return out + "}\n";
+}
+
+}  // namespace tutti
