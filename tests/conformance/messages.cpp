@@ -1,0 +1,260 @@
+// What a link carries: order, content, credit, lengths.
+#include <thread>
+
+#include "src/base/clock.h"
+#include "tests/conformance/world.h"
+
+namespace tutti::conformance {
+namespace {
+
+TEST_P(Conformance, SaysWhetherItIsViableInASentence) {
+  char why[256] = "";
+  EXPECT_EQ(t().viable(why, sizeof why), 1) << why;
+  EXPECT_GT(std::string(why).size(), 10u);
+}
+
+TEST_P(Conformance, ReachesItsNeighbourAndRefusesForeignDescriptors) {
+  World world(GetParam(), 2);
+  tutti_reach reach{};
+  reach.size = sizeof reach;
+  char why[256] = "";
+  const Bytes& there = world[1].descriptor();
+  EXPECT_EQ(t().reach(world[0].get(), 1, there.data(), there.size(), &reach, why, sizeof why), 1) << why;
+  EXPECT_GT(reach.bandwidth, 0);
+  EXPECT_GT(reach.latency, 0);
+  const Bytes rubbish(there.size(), 0x5A);
+  EXPECT_EQ(t().reach(world[0].get(), 1, rubbish.data(), rubbish.size(), &reach, why, sizeof why), 0);
+  EXPECT_GT(std::string(why).size(), 5u);
+  EXPECT_EQ(t().reach(world[0].get(), 1, there.data(), there.size() / 2, &reach, why, sizeof why), 0);
+}
+
+TEST_P(Conformance, DeliversInOrderWithItsFingerprints) {
+  World world(GetParam(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 5, 4, 256);
+  std::uint64_t sent = 0;
+  std::uint64_t received = 0;
+  const auto bytes = [](std::uint64_t n) { return 1 + n * 37 % 256; };
+  EXPECT_TRUE(world.until([&] {
+    if (sent < 1000 && try_send(t(), pipe.sender, sent, bytes(sent))) ++sent;
+    if (received % 3 != 0 || sent > received)
+      received += try_receive(t(), pipe.receiver, received, bytes(received)) ? 1 : 0;
+    return received == 1000;
+  })) << "sent "
+      << sent << ", received " << received << failure_of(t(), pipe.receiver);
+}
+
+TEST_P(Conformance, CarriesEveryLengthAroundTheEdges) {
+  constexpr std::uint64_t kLargest = 9000;
+  World world(GetParam(), 2);
+  const Pipe pipe = open_pipe(world, 1, 0, 0, 2, kLargest);
+  std::uint64_t number = 0;
+  for (std::uint64_t bytes :
+       {1, 2, 3, 7, 8, 39, 40, 41, 63, 64, 65, 127, 128, 129, 1023, 1024, 1025, 4095, 4097, 8999, 9000}) {
+    bool sent = false;
+    EXPECT_TRUE(world.until([&] {
+      sent = sent || try_send(t(), pipe.sender, number, bytes);
+      return sent && try_receive(t(), pipe.receiver, number, bytes);
+    })) << bytes
+        << " bytes";
+    ++number;
+  }
+}
+
+TEST_P(Conformance, ReservesAlignedRoomAndTheSameRoomTwice) {
+  World world(GetParam(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 1, 2, 4096);
+  for (std::uint64_t number = 0; number < 4; ++number) {
+    void* room = nullptr;
+    EXPECT_TRUE(world.until([&] { return (room = t().reserve(pipe.sender, 4000)) != nullptr; }));
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(room) % 64, 0u);
+    EXPECT_EQ(t().reserve(pipe.sender, 4000), room);
+    fill(static_cast<unsigned char*>(room), number, 4000);
+    EXPECT_EQ(t().commit(pipe.sender, 4000, fingerprint_of(number)), TUTTI_LINK_OK);
+    EXPECT_TRUE(world.until([&] { return try_receive(t(), pipe.receiver, number, 4000); }));
+  }
+}
+
+TEST_P(Conformance, StopsExactlyAtItsCreditAndGoesOnAfterARelease) {
+  World world(GetParam(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 2, 3, 100);
+  ASSERT_GE(pipe.sending.slots, 3u);
+  const std::uint64_t slots = pipe.sending.slots;
+  std::uint64_t sent = 0;
+  EXPECT_TRUE(world.until([&] {
+    if (try_send(t(), pipe.sender, sent, 100)) ++sent;
+    return sent == slots;
+  }));
+  for (int i = 0; i < 2000; ++i) {
+    world.progress();
+    ASSERT_EQ(t().reserve(pipe.sender, 100), nullptr) << "credit beyond " << slots << " slots";
+  }
+  for (std::uint64_t received = 0; received < 3 * slots; ++received) {
+    ASSERT_TRUE(world.until([&] { return try_receive(t(), pipe.receiver, received, 100); }));
+    ASSERT_TRUE(world.until([&] { return try_send(t(), pipe.sender, sent, 100); })) << "after release " << received;
+    ++sent;
+    world.progress();
+    ASSERT_EQ(t().reserve(pipe.sender, 100), nullptr);
+  }
+}
+
+TEST_P(Conformance, AViewIsTheSameUntilItIsReleased) {
+  World world(GetParam(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 2, 4, 200);
+  ASSERT_TRUE(world.until([&] { return try_send(t(), pipe.sender, 0, 200); }));
+  ASSERT_TRUE(world.until([&] { return try_send(t(), pipe.sender, 1, 150); }));
+  tutti_message first{};
+  ASSERT_TRUE(world.until([&] { return t().view(pipe.receiver, &first) == TUTTI_LINK_OK; }));
+  for (int i = 0; i < 100; ++i) world.progress();
+  tutti_message again{};
+  ASSERT_EQ(t().view(pipe.receiver, &again), TUTTI_LINK_OK);
+  EXPECT_EQ(again.data, first.data);
+  EXPECT_EQ(again.bytes, 200u);
+  EXPECT_EQ(mismatch(again.data, 0, 200), 200u);
+  t().release(pipe.receiver);
+  EXPECT_TRUE(world.until([&] { return try_receive(t(), pipe.receiver, 1, 150); }));
+}
+
+TEST_P(Conformance, TheWordsCountWhatArrivedAndWhatMayBeReused) {
+  World world(GetParam(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 9, 4, 512);
+  ASSERT_NE(pipe.receiving.arrived, nullptr);
+  const auto arrived = [&](std::uint64_t n) {
+    const unsigned char* at = pipe.receiving.arrived + n % pipe.receiving.arrived_count * pipe.receiving.arrived_stride;
+    return __atomic_load_n(reinterpret_cast<const std::uint64_t*>(at), __ATOMIC_ACQUIRE) >= n + 1;
+  };
+  for (std::uint64_t n = 0; n < 20; ++n) {
+    EXPECT_FALSE(arrived(n)) << n;
+    ASSERT_TRUE(world.until([&] { return try_send(t(), pipe.sender, n, n % 2 == 0 ? 8 : 512); }));
+    EXPECT_TRUE(world.until([&] { return arrived(n); })) << "message " << n;
+    ASSERT_TRUE(try_receive(t(), pipe.receiver, n, n % 2 == 0 ? 8 : 512)) << "it has arrived, but cannot be seen: " << n;
+  }
+  if (pipe.sending.reusable != nullptr) {
+    EXPECT_TRUE(world.until([&] { return __atomic_load_n(pipe.sending.reusable, __ATOMIC_ACQUIRE) >= 20; }));
+  }
+}
+
+TEST_P(Conformance, OneSlotIsEnough) {
+  World world(GetParam(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 2, 1, 64);
+  std::uint64_t sent = 0;
+  std::uint64_t received = 0;
+  EXPECT_TRUE(world.until([&] {
+    sent += sent < 50 && try_send(t(), pipe.sender, sent, 64) ? 1 : 0;
+    received += try_receive(t(), pipe.receiver, received, 64) ? 1 : 0;
+    return received == 50;
+  }));
+}
+
+TEST_P(Conformance, BothDirectionsAndManyChannelsAtOnce) {
+  constexpr std::uint32_t kChannels = 12;
+  constexpr std::uint64_t kMessages = 100;
+  World world(GetParam(), 2);
+  std::vector<Pipe> pipes;
+  for (std::uint32_t c = 0; c < kChannels; ++c) {
+    pipes.push_back(open_pipe(world, 0, 1, c, 1 + c % 4, 64 << c % 5));
+    pipes.push_back(open_pipe(world, 1, 0, c, 1 + c % 3, 64 << c % 5));
+  }
+  std::vector<std::uint64_t> sent(pipes.size());
+  std::vector<std::uint64_t> received(pipes.size());
+  EXPECT_TRUE(world.until([&] {
+    bool done = true;
+    for (std::size_t i = 0; i < pipes.size(); ++i) {
+      const auto number = [&](std::uint64_t n) { return i * 1000 + n; };
+      const auto bytes = [&](std::uint64_t n) { return 1 + (n * 17 + i) % 64; };
+      if (sent[i] < kMessages && try_send(t(), pipes[i].sender, number(sent[i]), bytes(sent[i]))) ++sent[i];
+      if (try_receive(t(), pipes[i].receiver, number(received[i]), bytes(received[i]))) ++received[i];
+      done = done && received[i] == kMessages;
+    }
+    return done;
+  }));
+}
+
+TEST_P(Conformance, ABlockedChannelBlocksNoOther) {
+  World world(GetParam(), 2);
+  const Pipe blocked = open_pipe(world, 0, 1, 1, 2, 4096);
+  const Pipe open = open_pipe(world, 0, 1, 2, 2, 4096);
+  std::uint64_t stuck = 0;
+  for (int i = 0; i < 1000; ++i) {
+    if (try_send(t(), blocked.sender, stuck, 4096)) ++stuck;
+    world.progress();
+  }
+  std::uint64_t sent = 0;
+  std::uint64_t received = 0;
+  EXPECT_TRUE(world.until([&] {
+    sent += sent < 100 && try_send(t(), open.sender, sent, 4096) ? 1 : 0;
+    received += try_receive(t(), open.receiver, received, 4096) ? 1 : 0;
+    return received == 100;
+  })) << "nobody reads channel 1, and channel 2 stands still";
+}
+
+TEST_P(Conformance, NineRanksInAMesh) {
+  constexpr int kRanks = 9;
+  World world(GetParam(), kRanks);
+  struct Flow {
+    Pipe pipe;
+    std::uint64_t number, sent = 0, received = 0;
+  };
+  std::vector<Flow> flows;
+  for (int from = 0; from < kRanks; ++from) {
+    for (int to = 0; to < kRanks; ++to) {
+      if (from == to) continue;
+      Flow flow{{}, static_cast<std::uint64_t>(from * 100 + to)};
+      flow.pipe.sender = world[from].open_sender(to, world[to].descriptor(), 0, 2, 128);
+      flow.pipe.receiver = world[to].open_receiver(from, world[from].descriptor(), 0, 2, 128);
+      flows.push_back(flow);
+    }
+  }
+  EXPECT_TRUE(world.until([&] {
+    bool done = true;
+    for (Flow& f : flows) {
+      f.sent += f.sent < 20 && try_send(t(), f.pipe.sender, f.number + f.sent, 100) ? 1 : 0;
+      f.received += try_receive(t(), f.pipe.receiver, f.number + f.received, 100) ? 1 : 0;
+      done = done && f.received == 20;
+    }
+    return done;
+  }));
+}
+
+TEST_P(Conformance, ThousandsOfSmallMessagesBetweenThreads) {
+  constexpr std::uint64_t kMessages = 5000;
+  World world(GetParam(), 2);
+  const Pipe there = open_pipe(world, 0, 1, 0, 8, 64);
+  const Pipe back = open_pipe(world, 1, 0, 0, 8, 64);
+  const auto run = [&](int rank, tutti_link* out, tutti_link* in) {
+    std::uint64_t sent = 0;
+    std::uint64_t received = 0;
+    const Deadline deadline = Deadline::in(60 * kSecond);
+    while ((sent < kMessages || received < kMessages || t().flushed(out) == TUTTI_LINK_NOT_YET) && !deadline.passed()) {
+      const std::uint64_t before = sent + received;
+      if (sent < kMessages && try_send(t(), out, sent, 1 + sent % 64)) ++sent;
+      if (received < kMessages && try_receive(t(), in, received, 1 + received % 64)) ++received;
+      world[rank].progress();
+      if (sent + received == before) std::this_thread::yield();
+    }
+    EXPECT_EQ(sent, kMessages);
+    EXPECT_EQ(received, kMessages);
+    return t().flushed(in);
+  };
+  std::thread other([&] { run(1, back.sender, there.receiver); });
+  run(0, there.sender, back.receiver);
+  // The last credit of the other side may still need this side's progress.
+  other.join();
+}
+
+TEST_P(Conformance, LargeMessagesArriveWhole) {
+  constexpr std::uint64_t kBytes = (24u << 20) + 13;
+  World world(GetParam(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 2, kBytes);
+  std::uint64_t sent = 0;
+  std::uint64_t received = 0;
+  EXPECT_TRUE(world.until(
+      [&] {
+        if (sent < 3 && try_send(t(), pipe.sender, sent, kBytes)) ++sent;
+        if (try_receive(t(), pipe.receiver, received, kBytes)) ++received;
+        return received == 3;
+      },
+      120 * kSecond));
+}
+
+}  // namespace
+}  // namespace tutti::conformance

@@ -1,0 +1,162 @@
+#include "tests/conformance/world.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "src/base/clock.h"
+
+namespace tutti::conformance {
+
+std::vector<const tutti_transport*>& transports_under_test() {
+  static std::vector<const tutti_transport*> transports;
+  return transports;
+}
+
+TestEndpoint::TestEndpoint(const tutti_transport* transport, const EndpointOptions& options) : transport_(transport) {
+  key_.fill(options.key);
+  config_.size = sizeof config_;
+  config_.rank = options.rank;
+  config_.ranks = options.ranks;
+  config_.traffic_class_index = options.traffic_class_index;
+  config_.key = key_.data();
+  config_.interfaces = "";
+  config_.connect_timeout_ns = options.connect_timeout_ns;
+  char why[512] = "";
+  const tutti_status status = transport_->open(&config_, &endpoint_, why, sizeof why);
+  EXPECT_EQ(status, TUTTI_SUCCESS) << why;
+  if (status != TUTTI_SUCCESS) std::abort();
+  descriptor_.resize(TUTTI_DESCRIPTOR_MAX);
+  const std::size_t length = transport_->describe(endpoint_, descriptor_.data());
+  EXPECT_LE(length, descriptor_.size());
+  descriptor_.resize(length);
+}
+
+void TestEndpoint::close() {
+  if (endpoint_ != nullptr) transport_->close(endpoint_);
+  endpoint_ = nullptr;
+}
+
+tutti_link* TestEndpoint::open_sender(int peer, const Bytes& descriptor, std::uint32_t channel, std::uint32_t slots,
+                                      std::uint64_t bytes) {
+  tutti_link* link = nullptr;
+  const tutti_status status =
+      transport_->open_sender(endpoint_, peer, descriptor.data(), descriptor.size(), channel, slots, bytes, &link);
+  EXPECT_EQ(status, TUTTI_SUCCESS);
+  return link;
+}
+
+tutti_link* TestEndpoint::open_receiver(int peer, const Bytes& descriptor, std::uint32_t channel, std::uint32_t slots,
+                                        std::uint64_t bytes) {
+  tutti_link* link = nullptr;
+  const tutti_status status =
+      transport_->open_receiver(endpoint_, peer, descriptor.data(), descriptor.size(), channel, slots, bytes, &link);
+  EXPECT_EQ(status, TUTTI_SUCCESS);
+  return link;
+}
+
+World::World(const tutti_transport* transport, int ranks, EndpointOptions options) : transport_(transport) {
+  options.ranks = ranks;
+  for (options.rank = 0; options.rank < ranks; ++options.rank) {
+    endpoints_.push_back(std::make_unique<TestEndpoint>(transport, options));
+  }
+}
+
+void World::progress() {
+  for (const auto& endpoint : endpoints_) {
+    if (endpoint) endpoint->progress();
+  }
+}
+
+bool World::until(const std::function<bool()>& done, std::uint64_t limit_ns) {
+  const Deadline deadline = Deadline::in(limit_ns);
+  while (!done()) {
+    if (deadline.passed()) return false;
+    progress();
+    sched_yield();
+  }
+  return true;
+}
+
+Pipe open_pipe(World& world, int from, int to, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes) {
+  Pipe pipe;
+  pipe.sender = world[from].open_sender(to, world[to].descriptor(), channel, slots, slot_bytes);
+  pipe.receiver = world[to].open_receiver(from, world[from].descriptor(), channel, slots, slot_bytes);
+  const bool open = world.until([&] {
+    return world.t().link_state(pipe.sender, &pipe.sending) != TUTTI_LINK_NOT_YET &&
+           world.t().link_state(pipe.receiver, &pipe.receiving) != TUTTI_LINK_NOT_YET;
+  });
+  EXPECT_TRUE(open) << "channel " << channel << " from " << from << " to " << to << " did not open";
+  EXPECT_EQ(world.t().link_state(pipe.sender, &pipe.sending), TUTTI_LINK_OK) << failure_of(world.t(), pipe.sender);
+  EXPECT_EQ(world.t().link_state(pipe.receiver, &pipe.receiving), TUTTI_LINK_OK) << failure_of(world.t(), pipe.receiver);
+  return pipe;
+}
+
+namespace {
+
+unsigned char byte_of(std::uint64_t number, std::uint64_t index) {
+  return static_cast<unsigned char>(number * 131 + index * 7 + (index >> 8) * 13 + (index >> 16) * 29);
+}
+
+}  // namespace
+
+void fill(unsigned char* data, std::uint64_t number, std::uint64_t bytes) {
+  for (std::uint64_t i = 0; i < bytes; ++i) data[i] = byte_of(number, i);
+}
+
+Bytes pattern(std::uint64_t number, std::uint64_t bytes) {
+  Bytes data(bytes);
+  fill(data.data(), number, bytes);
+  return data;
+}
+
+std::uint64_t mismatch(const void* data, std::uint64_t number, std::uint64_t bytes) {
+  const auto* const p = static_cast<const unsigned char*>(data);
+  for (std::uint64_t i = 0; i < bytes; ++i) {
+    if (p[i] != byte_of(number, i)) return i;
+  }
+  return bytes;
+}
+
+bool try_send(const tutti_transport& t, tutti_link* sender, std::uint64_t number, std::uint64_t bytes) {
+  void* const room = t.reserve(sender, bytes);
+  if (room == nullptr) return false;
+  fill(static_cast<unsigned char*>(room), number, bytes);
+  EXPECT_EQ(t.commit(sender, bytes, fingerprint_of(number)), TUTTI_LINK_OK) << failure_of(t, sender);
+  return true;
+}
+
+bool try_receive(const tutti_transport& t, tutti_link* receiver, std::uint64_t number, std::uint64_t bytes) {
+  tutti_message message{};
+  if (t.view(receiver, &message) != TUTTI_LINK_OK) return false;
+  EXPECT_EQ(message.bytes, bytes) << "message " << number;
+  EXPECT_EQ(message.fingerprint, fingerprint_of(number)) << "message " << number;
+  if (message.bytes == bytes) {
+    EXPECT_EQ(mismatch(message.data, number, bytes), bytes) << "message " << number;
+  }
+  t.release(receiver);
+  return true;
+}
+
+std::string failure_of(const tutti_transport& t, tutti_link* link) {
+  char why[512] = "";
+  return t.failure(link, why, sizeof why) == TUTTI_LINK_OK ? std::string() : std::string(why);
+}
+
+FileMemory::FileMemory(std::uint64_t bytes) : bytes_(bytes), fd_(::memfd_create("tutti-test", MFD_CLOEXEC)) {
+  EXPECT_GE(fd_, 0);
+  EXPECT_EQ(::ftruncate(fd_, static_cast<off_t>(bytes)), 0);
+  void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+  EXPECT_NE(data, MAP_FAILED);
+  data_ = static_cast<unsigned char*>(data);
+}
+
+FileMemory::~FileMemory() {
+  ::munmap(data_, bytes_);
+  ::close(fd_);
+}
+
+}  // namespace tutti::conformance

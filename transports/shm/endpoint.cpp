@@ -1,0 +1,301 @@
+#include "transports/shm/endpoint.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "src/base/clock.h"
+#include "src/base/random.h"
+#include "transports/shm/link.h"
+
+namespace tutti::shm {
+namespace {
+
+// What an event is about, in the upper half of its tag; the lower half says which.
+enum : std::uint64_t { kListener = 1, kDoorbell = 2, kPeer = 3, kStranger = 4 };
+constexpr std::uint64_t tag(std::uint64_t what, std::uint64_t which) { return what << 32 | (which & UINT32_MAX); }
+
+int control(int epoll, int operation, int fd, std::uint32_t events, std::uint64_t data) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = data;
+  return ::epoll_ctl(epoll, operation, fd, &event);
+}
+
+/// What the handshake carries: who it is, and for which of a communicator's endpoints.
+struct Introduction {
+  std::int32_t rank;
+  std::int32_t ranks;
+  std::uint32_t traffic_class;
+};
+
+}  // namespace
+
+Endpoint::Endpoint(const tutti_endpoint_config& config)
+    : rank_(config.rank),
+      ranks_(config.ranks),
+      traffic_class_(config.traffic_class_index),
+      connect_timeout_ns_(config.connect_timeout_ns),
+      log_(config.log),
+      peers_(static_cast<std::size_t>(config.ranks)) {
+  std::memcpy(key_.data(), config.key, key_.size());
+}
+
+Result<std::unique_ptr<Endpoint>> Endpoint::open(const tutti_endpoint_config& config) {
+  if (config.key == nullptr || config.ranks < 1 || config.rank < 0 || config.rank >= config.ranks) {
+    return Status(TUTTI_INVALID_ARGUMENT, "shm cannot open an endpoint for rank " + std::to_string(config.rank) + " of " +
+                                              std::to_string(config.ranks) +
+                                              (config.key == nullptr ? " without a key" : ""));
+  }
+  std::unique_ptr<Endpoint> endpoint(new Endpoint(config));
+  Status status = endpoint->set_up();
+  if (!status.ok()) return status;
+  return endpoint;
+}
+
+Status Endpoint::set_up() {
+  raise_descriptor_limit();
+  Result<EndpointAddress> identity = machine_identity();
+  if (!identity.ok()) return identity.status();
+  address_ = *identity;
+  address_.rank = rank_;
+  random_bytes(address_.name);
+
+  Result<Descriptor> page = create_memory("tutti-endpoint", kPage);
+  if (!page.ok()) return page.status();
+  page_file_ = std::make_shared<const Descriptor>(std::move(*page));
+  Result<Mapping> mapping = map_memory(page_file_->get(), 0, kPage, true, true);
+  if (!mapping.ok()) return mapping.status();
+  page_mapping_ = std::move(*mapping);
+  page_ = static_cast<EndpointPage*>(page_mapping_.data());
+
+  doorbell_ = std::make_shared<const Descriptor>(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
+  if (!*doorbell_ || !epoll_) return system_error("cannot create an event descriptor", errno, "Raise ulimit -n");
+  Result<Descriptor> listener = listen_at(address_.name);
+  if (!listener.ok()) return listener.status();
+  listener_ = std::move(*listener);
+  // Edge-triggered: each ring makes one event, and nothing needs to be read back.
+  if (control(epoll_.get(), EPOLL_CTL_ADD, doorbell_->get(), EPOLLIN | EPOLLET, tag(kDoorbell, 0)) != 0 ||
+      control(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), EPOLLIN, tag(kListener, 0)) != 0) {
+    return system_error("cannot watch a socket", errno);
+  }
+  return {};
+}
+
+// Links first: their memory is unmapped before the sockets close, so that a peer who sees the end knows that nobody here
+// writes its memory any more.
+Endpoint::~Endpoint() {
+  links_.clear();
+  peers_.clear();
+}
+
+Peer& Endpoint::peer(int rank) {
+  std::unique_ptr<Peer>& peer = peers_[static_cast<std::size_t>(rank)];
+  if (!peer) peer = std::make_unique<Peer>(*this, rank);
+  return *peer;
+}
+
+void Endpoint::arm(bool sleeping) {
+  idle_calls_ = kPatience;
+  // Sequentially consistent, so that on our side at least the store is done before the caller looks at its words for a last
+  // time. The peer's half of this agreement is missing on purpose: see Link::wake.
+  shared(page_->sleeping).store(sleeping ? 1 : 0, std::memory_order_seq_cst);
+}
+
+bool Endpoint::look() {
+  idle_calls_ = 0;
+  // Relaxed: cleared before looking, so that what is sent from now on sets it again.
+  shared(page_->attention).store(0, std::memory_order_relaxed);
+  bool moved = false;
+  while (take_events(moved)) {
+  }
+  for (auto next = connecting_.begin(); next != connecting_.end();) {
+    Peer& peer = **next++;  // it may leave the list
+    moved = peer.advance() || moved;
+  }
+  return expire() || moved;
+}
+
+bool Endpoint::take_events(bool& moved) {
+  std::array<epoll_event, 64> events;
+  const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+  for (int i = 0; i < count; ++i) moved = dispatch(events[static_cast<std::size_t>(i)].data.u64) || moved;
+  return count == static_cast<int>(events.size());
+}
+
+bool Endpoint::dispatch(std::uint64_t tag) {
+  const std::uint64_t which = tag & UINT32_MAX;
+  switch (tag >> 32) {
+    case kListener:
+      return accept_some();
+    case kPeer:
+      return peer(static_cast<int>(which)).advance();
+    case kStranger: {
+      const auto found =
+          std::find_if(strangers_.begin(), strangers_.end(), [&](const Stranger& s) { return s.id == which; });
+      return found != strangers_.end() && advance_stranger(found);
+    }
+    default:
+      return true;  // the doorbell
+  }
+}
+
+bool Endpoint::accept_some() {
+  bool moved = false;
+  for (int i = 0; i < kAcceptAtOnce; ++i) {
+    Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!socket && (errno == EMFILE || errno == ENFILE) && !strangers_.empty()) {
+      strangers_.pop_front();
+      continue;
+    }
+    if (!socket) return moved;
+    moved = true;
+    // Those who have been silent for longest make room: a rank that is dropped so calls again.
+    if (strangers_.size() >= kMostStrangers) strangers_.pop_front();
+    stranger_ids_ = (stranger_ids_ + 1) & UINT32_MAX;
+    const int fd = socket.get();
+    strangers_.push_back({stranger_ids_, std::move(socket), handshake(Handshake::Role::kAcceptor), now_ns() + kStrangerNs});
+    control(epoll_.get(), EPOLL_CTL_ADD, fd, EPOLLIN, tag(kStranger, stranger_ids_));
+    advance_stranger(std::prev(strangers_.end()));
+  }
+  return moved;
+}
+
+bool Endpoint::advance_stranger(std::list<Stranger>::iterator stranger) {
+  const bool moved = tutti::advance(stranger->handshake, stranger->socket.get());
+  if (stranger->handshake.complete()) {
+    admit(*stranger);
+    strangers_.erase(stranger);
+  } else if (stranger->handshake.state() == Handshake::State::kFailed) {
+    log(4, std::string("shm: dropped a connection: ") + stranger->handshake.explain());
+    strangers_.erase(stranger);
+  }
+  return moved;
+}
+
+void Endpoint::admit(Stranger& stranger) {
+  Introduction who{};
+  const auto payload = stranger.handshake.peer_payload();
+  if (payload.size() == sizeof who) std::memcpy(&who, payload.data(), sizeof who);
+  unwatch(stranger.socket.get());
+  if (who.ranks != ranks_ || who.rank <= rank_ || who.rank >= ranks_ || who.traffic_class != traffic_class_ ||
+      !peer(who.rank).adopt(std::move(stranger.socket))) {
+    log(2, "shm: rank " + std::to_string(rank_) + " refused a connection of rank " + std::to_string(who.rank) + " of " +
+               std::to_string(who.ranks));
+  }
+}
+
+bool Endpoint::expire() {
+  if (opening_.empty() && strangers_.empty()) return false;
+  const std::uint64_t now = now_ns();
+  while (!strangers_.empty() && strangers_.front().until_ns <= now) strangers_.pop_front();
+  bool expired = false;
+  for (auto next = opening_.begin(); next != opening_.end();) {
+    Link& link = **next++;  // it may leave the list
+    if (link.deadline().at_ns > now) continue;
+    link.expire();
+    expired = true;
+  }
+  return expired;
+}
+
+void Endpoint::link_opening(Link& link) { opening_.push_back(&link); }
+void Endpoint::link_settled(Link& link) { opening_.remove(&link); }
+
+void Endpoint::connecting(Peer& peer, bool yes) {
+  connecting_.remove(&peer);
+  if (yes) connecting_.push_back(&peer);
+}
+
+void Endpoint::keep(std::unique_ptr<Link> link) {
+  Link* const key = link.get();
+  links_.emplace(key, std::move(link));
+}
+
+void Endpoint::free(Link& link) { links_.erase(&link); }
+
+void Endpoint::watch(int fd, int rank, bool output, bool known) {
+  const std::uint32_t events = output ? EPOLLIN | EPOLLOUT : EPOLLIN;
+  // Where this fails (no memory) the socket is still looked at when the peer says so in our page.
+  control(epoll_.get(), known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, events, tag(kPeer, static_cast<std::uint64_t>(rank)));
+}
+
+// Said aloud, for closing is not enough where a forked child still has the file open.
+void Endpoint::unwatch(int fd) { control(epoll_.get(), EPOLL_CTL_DEL, fd, 0, 0); }
+
+Handshake Endpoint::handshake(Handshake::Role role) const {
+  const Introduction who{rank_, ranks_, traffic_class_};
+  std::array<unsigned char, sizeof who> payload;
+  std::memcpy(payload.data(), &who, sizeof who);
+  return Handshake(role, key_, "tutti shm 1", payload);
+}
+
+Packet Endpoint::hello() const {
+  Packet packet;
+  packet.message.verb = Verb::kHello;
+  packet.message.rank = rank_;
+  packet.message.pid = static_cast<std::uint32_t>(::getpid());
+  packet.descriptors = {page_file_, doorbell_};
+  return packet;
+}
+
+void Endpoint::log(int level, const std::string& text) const {
+  if (log_ != nullptr) log_(level, text.c_str());
+}
+
+Result<OwnRegion*> Endpoint::register_region(void* base, std::uint64_t bytes, int fd, std::uint64_t fd_offset) {
+  if (base == nullptr || bytes == 0 || fd < 0) {
+    return Status(TUTTI_INVALID_ARGUMENT, "shm can only register memory that lies in a file (a memfd)",
+                  "Allocate it with tutti_memory_alloc");
+  }
+  Descriptor own(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!own) return system_error("cannot duplicate the file of the memory to register", errno);
+  // Maps it once to find out now, not at a peer, whether the file is as long as was said.
+  Result<Mapping> mapped = map_memory(own.get(), fd_offset, bytes, false, false);
+  if (!mapped.ok()) return mapped.status();
+  OwnRegion region;
+  region.id = ++region_ids_;
+  region.base = static_cast<unsigned char*>(base);
+  region.bytes = bytes;
+  region.file_offset = fd_offset;
+  region.file = std::make_shared<const Descriptor>(std::move(own));
+  region.announced.resize(static_cast<std::size_t>(ranks_));
+  regions_.push_back(std::move(region));
+  return &regions_.back();
+}
+
+void Endpoint::unregister_region(OwnRegion& region) {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (!region.announced[static_cast<std::size_t>(rank)]) continue;
+    Packet packet;
+    packet.message.verb = Verb::kForgetRegion;
+    packet.message.a = region.id;
+    peer(rank).post(std::move(packet));
+  }
+  regions_.remove_if([&](const OwnRegion& r) { return &r == &region; });
+}
+
+bool Endpoint::announce(OwnRegion& region, Peer& to) {
+  std::vector<bool>::reference announced = region.announced[static_cast<std::size_t>(to.rank())];
+  if (!announced) {
+    Packet packet;
+    packet.message.verb = Verb::kRegion;
+    packet.message.a = region.id;
+    packet.message.b = region.bytes;
+    packet.message.c = region.file_offset;
+    packet.descriptors[0] = region.file;
+    to.post(std::move(packet));
+    announced = true;
+  }
+  return to.drained();
+}
+
+}  // namespace tutti::shm

@@ -1,0 +1,129 @@
+// One rank's end of the transport: the listening socket, the peers, the doorbell and the regions.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "include/tutti/transport.h"
+#include "src/base/descriptor.h"
+#include "src/base/handshake.h"
+#include "src/base/status.h"
+#include "transports/shm/layout.h"
+#include "transports/shm/machine.h"
+#include "transports/shm/peer.h"
+#include "transports/shm/region.h"
+#include "transports/shm/socket.h"
+
+namespace tutti::shm {
+
+class Link;
+
+/// Used by one thread at a time.
+class Endpoint {
+ public:
+  static Result<std::unique_ptr<Endpoint>> open(const tutti_endpoint_config& config);
+  ~Endpoint();
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+
+  int rank() const { return rank_; }
+  int ranks() const { return ranks_; }
+  const EndpointAddress& address() const { return address_; }
+  std::uint64_t connect_timeout_ns() const { return connect_timeout_ns_; }
+  int event_fd() const { return epoll_.get(); }
+
+  bool progress() {
+    // Data and credit need no progress at all: the words advance in shared memory. What needs it are sockets, and a peer
+    // that has sent something says so in our page. Looking every time all the same costs a system call, so that is done
+    // every kPatience-th time only (for new connections and deaths), or when we have just slept, or while something is
+    // opening. Relaxed: the word is a hint; what it hints at is read through the kernel.
+    const bool asked = shared(page_->attention).load(std::memory_order_relaxed) != 0;
+    if (!asked && opening_.empty() && ++idle_calls_ < kPatience) return false;
+    return look();
+  }
+  void arm(bool sleeping);
+
+  /// Looks at the sockets now; true where something moved.
+  bool look();
+
+  /// The peer of that rank, created where needed.
+  Peer& peer(int rank);
+
+  /// The region belongs to the endpoint. fd is duplicated.
+  Result<OwnRegion*> register_region(void* base, std::uint64_t bytes, int fd, std::uint64_t fd_offset);
+  /// Tells the peers that know it, and frees it.
+  void unregister_region(OwnRegion& region);
+  /// Tells `to` about the region once. False: not sent yet, try again later.
+  bool announce(OwnRegion& region, Peer& to);
+
+  // For peers and links.
+  void link_opening(Link& link);
+  void link_settled(Link& link);
+  std::uint64_t next_serial() { return ++serial_; }
+  Handshake handshake(Handshake::Role role) const;
+  Packet hello() const;
+  /// A connection that has to be tried again belongs to no event: it is looked at whenever anything is.
+  void connecting(Peer& peer, bool yes);
+  /// Puts a peer's socket under watch, or changes for what.
+  void watch(int fd, int rank, bool output, bool known);
+  void unwatch(int fd);
+  /// Keeps a link until it is closed, or the endpoint is.
+  void keep(std::unique_ptr<Link> link);
+  void free(Link& link);
+  void log(int level, const std::string& text) const;
+  EndpointPage* page() const { return page_; }
+
+ private:
+  /// Somebody who has connected and not yet proved to be a rank.
+  struct Stranger {
+    std::uint64_t id;
+    Descriptor socket;
+    Handshake handshake;
+    std::uint64_t until_ns;
+  };
+  static constexpr std::uint32_t kPatience = 256;
+  static constexpr std::size_t kMostStrangers = 256;
+  static constexpr int kAcceptAtOnce = 64;
+  static constexpr std::uint64_t kStrangerNs = 5'000'000'000;
+
+  explicit Endpoint(const tutti_endpoint_config& config);
+  Status set_up();
+  bool take_events(bool& moved);
+  bool dispatch(std::uint64_t tag);
+  bool accept_some();
+  bool advance_stranger(std::list<Stranger>::iterator stranger);
+  void admit(Stranger& stranger);
+  bool expire();
+
+  const int rank_;
+  const int ranks_;
+  const std::uint32_t traffic_class_;
+  const std::uint64_t connect_timeout_ns_;
+  void (*const log_)(int, const char*);
+  Key key_{};
+  EndpointAddress address_;
+
+  Mapping page_mapping_;
+  EndpointPage* page_ = nullptr;
+  SharedDescriptor page_file_;
+  SharedDescriptor doorbell_;
+  Descriptor epoll_;
+  Descriptor listener_;
+
+  std::uint32_t idle_calls_ = 0;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::list<Peer*> connecting_;
+  std::list<Stranger> strangers_;
+  std::uint64_t stranger_ids_ = 0;
+  std::list<Link*> opening_;  ///< links on their way
+  std::unordered_map<Link*, std::unique_ptr<Link>> links_;
+  std::list<OwnRegion> regions_;
+  std::uint64_t region_ids_ = 0;
+  std::uint64_t serial_ = 0;
+};
+
+}  // namespace tutti::shm

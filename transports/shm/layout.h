@@ -1,0 +1,143 @@
+// What lies in shared memory, and the messages that pass over the Unix socket of a pair. Everything here may be written by
+// the peer at any time: it is read once into a local, checked, and then used.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace tutti::shm {
+
+inline constexpr std::uint64_t kLine = 64;
+/// Writers of different words keep this distance: the adjacent-line prefetcher fetches lines in pairs.
+inline constexpr std::uint64_t kPair = 128;
+inline constexpr std::uint64_t kPage = 4096;
+inline constexpr std::uint32_t kProtocol = 1;
+
+/// One per endpoint, mapped by all its peers.
+struct EndpointPage {
+  /// 1 while the owner sleeps on its event_fd. Written by the owner, cleared by whoever rings.
+  alignas(kPair) std::uint32_t sleeping;
+  /// Set by a peer that has sent something on a socket; cleared by the owner, who then looks at its sockets.
+  alignas(kPair) std::uint32_t attention;
+};
+static_assert(sizeof(EndpointPage) <= kPage);
+
+/// How a message lies in its slot.
+enum class Kind : std::uint8_t {
+  kInline = 1,  ///< in the header's own line
+  kSlot = 2,    ///< in the slot's payload
+  kPull = 3,    ///< in a region of the sender's: `reference`
+  kPut = 4,     ///< in the memory that the receiver granted for it
+};
+
+inline constexpr std::uint64_t kInlineBytes = 40;
+
+/// Where a message lies in a region.
+struct Reference {
+  std::uint64_t region;
+  std::uint64_t offset;
+};
+
+/// The first line of a slot: flag and small data travel in one cache line.
+struct alignas(kLine) SlotHeader {
+  std::uint64_t sequence;  ///< n + 1 once message n is here; the `arrived` word
+  std::uint64_t fingerprint;
+  std::uint64_t size_and_kind;  ///< bytes below, kind in the top byte
+  union {
+    unsigned char data[kInlineBytes];
+    Reference reference;
+  };
+};
+static_assert(sizeof(SlotHeader) == kLine);
+
+inline constexpr int kKindShift = 56;
+inline constexpr std::uint64_t kSizeMask = (std::uint64_t{1} << kKindShift) - 1;
+
+constexpr std::uint64_t pack(std::uint64_t bytes, Kind kind) {
+  return bytes | (static_cast<std::uint64_t>(kind) << kKindShift);
+}
+
+/// Memory that the receiver offers for one message.
+struct alignas(kLine) GrantEntry {
+  std::uint64_t state;  ///< ((message + 1) << 2) | one of the below
+  Reference target;
+  std::uint64_t bytes;
+};
+enum : std::uint64_t { kGranted = 1, kTaken = 2, kRevoked = 3 };
+constexpr std::uint64_t grant_state(std::uint64_t message, std::uint64_t what) { return ((message + 1) << 2) | what; }
+
+/// At most two grants are outstanding, the viewed message's and the next one's; four entries keep their lines apart in
+/// time.
+inline constexpr std::uint64_t kGrants = 4;
+/// Messages below this are never granted: looking for a grant would cost more than the copy.
+inline constexpr std::uint64_t kGrantFloor = 1024;
+
+/// First page of a link's memory.
+struct LinkControl {
+  alignas(kPair) std::uint64_t consumed;  ///< messages released; written by the receiver; the `reusable` word
+  alignas(kPair) GrantEntry grants[kGrants];
+};
+static_assert(sizeof(LinkControl) <= kPage);
+
+/// Where things lie in a link's memory; computed alike on both sides from what they agreed.
+struct LinkLayout {
+  std::uint32_t slots = 0;
+  std::uint64_t slot_bytes = 0;
+  std::uint64_t stride = 0;          ///< from slot to slot
+  std::uint64_t header_offset = 0;   ///< of the header within its slot
+  std::uint64_t payload_offset = 0;  ///< of the payload from the header
+  std::uint64_t total = 0;           ///< of the whole memory
+
+  /// Large payloads begin on a 128-byte boundary, with the header in the line before; a small slot is header and payload in
+  /// one go. The stride is a multiple of 128 but, for slots of a power of two, not of 4096: headers do not all fall into
+  /// one set of the cache.
+  static constexpr LinkLayout of(std::uint32_t slots, std::uint64_t slot_bytes) {
+    LinkLayout l;
+    l.slots = slots;
+    l.slot_bytes = slot_bytes;
+    l.payload_offset = kLine;
+    l.header_offset = slot_bytes >= kPage ? kLine : 0;
+    const std::uint64_t used = l.header_offset + kLine + (slot_bytes > kInlineBytes ? slot_bytes : 0);
+    l.stride = (used + kPair - 1) / kPair * kPair;
+    l.total = (kPage + l.stride * slots + kPage - 1) / kPage * kPage;
+    return l;
+  }
+  static constexpr std::uint32_t kMostSlots = 1u << 16;
+  static constexpr std::uint64_t kMostSlotBytes = std::uint64_t{1} << 36;
+  static constexpr bool sane(std::uint32_t slots, std::uint64_t slot_bytes) {
+    return slots >= 1 && slots <= kMostSlots && slot_bytes >= 1 && slot_bytes <= kMostSlotBytes;
+  }
+};
+
+/// What passes over the socket of a pair, in order.
+enum class Verb : std::uint32_t {
+  kHello = 1,      ///< fds: endpoint page, doorbell
+  kLink,           ///< sender → receiver: its end of (channel, serial); fd: the link's memory; a slots, b slot_bytes
+  kAccept,         ///< receiver → sender: mapped it
+  kRefuse,         ///< receiver → sender: other sizes: a slots, b slot_bytes are the receiver's
+  kCloseSender,    ///< nothing more will be committed
+  kCloseReceiver,  ///< nothing more will be released
+  kRegion,         ///< fd: its file; a id, b bytes, c offset in the file
+  kForgetRegion,   ///< a id
+};
+
+struct ControlMessage {
+  Verb verb;
+  std::uint32_t channel = 0;
+  std::uint64_t serial = 0;  ///< tells one opening of a channel from the next
+  std::uint64_t a = 0, b = 0, c = 0;
+  std::int32_t rank = -1;
+  std::uint32_t pid = 0;
+  std::uint32_t protocol = kProtocol;
+  std::uint32_t unused = 0;
+};
+static_assert(sizeof(ControlMessage) == 56);
+
+/// The one way in which shared words are touched.
+template <typename T>
+std::atomic_ref<T> shared(T& word) {
+  return std::atomic_ref<T>(word);
+}
+
+}  // namespace tutti::shm

@@ -1,0 +1,356 @@
+#include "transports/shm/link.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tutti::shm {
+
+namespace {
+
+// Memory of a link from which huge pages pay.
+constexpr std::uint64_t kHugeFrom = 4u << 20;
+
+std::string seconds(std::uint64_t ns) {
+  std::string text = std::to_string(static_cast<double>(ns) / 1e9);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text + " s";
+}
+
+std::string sizes(std::uint64_t slots, std::uint64_t slot_bytes) {
+  return std::to_string(slots) + " slots of " + std::to_string(slot_bytes) + " bytes";
+}
+
+Packet packet_of(Verb verb, const Link& link) {
+  Packet packet;
+  packet.message.verb = verb;
+  packet.message.channel = link.channel();
+  packet.message.serial = link.serial();
+  return packet;
+}
+
+}  // namespace
+
+Link::Link(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes)
+    : layout_(LinkLayout::of(slots, slot_bytes)),
+      endpoint_(endpoint),
+      peer_(peer),
+      channel_(channel),
+      deadline_(Deadline::in(endpoint.connect_timeout_ns() != 0 ? endpoint.connect_timeout_ns() : UINT64_MAX)) {
+  endpoint_.link_opening(*this);
+}
+
+void Link::settle(Stage stage) {
+  if (stage_ == Stage::kOpening) endpoint_.link_settled(*this);
+  stage_ = stage;
+}
+
+void Link::break_off(std::string why) {
+  if (stage_ == Stage::kBroken) return;
+  why_ = std::move(why);
+  settle(Stage::kBroken);
+  on_broken();
+}
+
+void Link::expire() {
+  std::string why = "rank " + std::to_string(peer_.rank()) + " did not open channel " + std::to_string(channel_) +
+                    " over shared memory within " + seconds(deadline_.limit_ns);
+  if (!peer_.trouble().empty()) why += " (" + peer_.trouble() + ")";
+  break_off(std::move(why));
+}
+
+void Link::attach(Mapping mapping) {
+  mapping_ = std::move(mapping);
+  if (mapping_.size() >= kHugeFrom) {
+    // Where the system does not allow it, small pages serve as well.
+    (void)::madvise(mapping_.data(), mapping_.size(), MADV_HUGEPAGE);
+  }
+  control_ = static_cast<LinkControl*>(mapping_.data());
+  peer_page_ = peer_.page();
+  slot_ = slots_begin() + layout_.header_offset;
+  slots_end_ = slots_begin() + layout_.stride * layout_.slots;
+}
+
+tutti_link_result Link::state(tutti_link_state* state) const {
+  if (stage_ == Stage::kOpening) return TUTTI_LINK_NOT_YET;
+  if (control_ == nullptr || (stage_ == Stage::kBroken && !failure().empty())) return TUTTI_LINK_BROKEN;
+  *state = {};
+  state->size = sizeof *state;
+  state->capabilities = TUTTI_CAN_OFFER_REGISTERED | TUTTI_CAN_GRANT_REGISTERED | TUTTI_READS_PEER;
+  state->slots = layout_.slots;
+  state->slot_bytes = layout_.slot_bytes;
+  state->arrived = slots_begin() + layout_.header_offset + offsetof(SlotHeader, sequence);
+  state->arrived_stride = layout_.stride;
+  state->arrived_count = layout_.slots;
+  state->reusable = reusable();
+  return TUTTI_LINK_OK;
+}
+
+// ---- Sender.
+
+SenderLink::SenderLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes)
+    : Link(endpoint, peer, channel, slots, slot_bytes) {
+  serial_ = endpoint.next_serial();
+  peer.add(*this);
+}
+
+SenderLink::~SenderLink() {
+  if (granted_ != nullptr) finish_put();
+  settle(Stage::kBroken);
+  peer_.remove(*this);
+}
+
+Status SenderLink::begin() {
+  if (peer_.stage() == Peer::Stage::kGone) {
+    break_off(peer_.why_gone());
+    return {};
+  }
+  Result<Descriptor> memory = create_memory("tutti-link", layout_.total);
+  if (!memory.ok()) return memory.status();
+  Result<Mapping> mapping = map_memory(memory->get(), 0, layout_.total, true, true);
+  if (!mapping.ok()) return mapping.status();
+  attach(std::move(*mapping));
+  Packet packet = packet_of(Verb::kLink, *this);
+  packet.message.a = layout_.slots;
+  packet.message.b = layout_.slot_bytes;
+  packet.descriptors[0] = std::make_shared<const Descriptor>(std::move(*memory));
+  peer_.post(std::move(packet));
+  return {};
+}
+
+void SenderLink::accepted() {
+  if (stage_ != Stage::kOpening) return;
+  peer_page_ = peer_.page();
+  limit_ = layout_.slots;
+  settle(Stage::kOpen);
+}
+
+void SenderLink::refused(const ControlMessage& message) {
+  break_off("rank " + std::to_string(peer_.rank()) + " opened channel " + std::to_string(channel_) + " with " +
+            sizes(message.a, message.b) + ", this rank with " + sizes(layout_.slots, layout_.slot_bytes));
+}
+
+bool SenderLink::find_credit() {
+  if (stage_ != Stage::kOpen) return false;
+  // Acquire: the receiver's reads of the slots come before our writing them again.
+  const std::uint64_t consumed = shared(control_->consumed).load(std::memory_order_acquire);
+  if (consumed > next_ || next_ - consumed > layout_.slots) {
+    break_off("rank " + std::to_string(peer_.rank()) + " counts " + std::to_string(consumed) + " messages of channel " +
+              std::to_string(channel_) + " as released, of " + std::to_string(next_) + " sent: its memory is damaged");
+    return false;
+  }
+  limit_ = consumed + layout_.slots;
+  return next_ < limit_;
+}
+
+void* SenderLink::reserve_large(std::uint64_t bytes) {
+  if (granted_ != nullptr) return granted_at_;
+  if (unsigned char* target = take_grant(bytes)) return target;
+  return stage_ == Stage::kOpen && bytes <= layout_.slot_bytes ? payload() : nullptr;
+}
+
+unsigned char* SenderLink::take_grant(std::uint64_t bytes) {
+  GrantEntry& entry = control_->grants[next_ % kGrants];
+  std::uint64_t state = grant_state(next_, kGranted);
+  // Acquire: pairs with the receiver's release behind the entry's other fields.
+  if (shared(entry.state).load(std::memory_order_acquire) != state) return nullptr;
+  const Reference target = entry.target;
+  if (entry.bytes != bytes) return nullptr;
+  PeerRegion* region = peer_.region(target.region);
+  // Its announcement may still be waiting in the socket.
+  if (region == nullptr && peer_.advance()) region = peer_.region(target.region);
+  if (region == nullptr || stage_ != Stage::kOpen) return nullptr;
+  std::string why;
+  unsigned char* const address = region->at(target.offset, bytes, true, why);
+  if (address == nullptr) {
+    endpoint_.log(3, "shm: a grant of rank " + std::to_string(peer_.rank()) + " was not used: " + why);
+    return nullptr;
+  }
+  // The receiver may take its grant back at this very moment: one of us wins. Acquire-release: whoever reads kTaken knows
+  // that we may write from here on; relaxed on failure, where nothing is done.
+  if (!shared(entry.state)
+           .compare_exchange_strong(state, grant_state(next_, kTaken), std::memory_order_acq_rel,
+                                    std::memory_order_relaxed)) {
+    return nullptr;
+  }
+  region->hold();
+  granted_ = region;
+  granted_at_ = address;
+  return address;
+}
+
+// Also where the link is given up between reserve and commit: then the receiver learns so that we write no more.
+void SenderLink::finish_put() {
+  // Release: our stores to the granted memory come before the receiver may believe that there will be no more.
+  shared(control_->grants[next_ % kGrants].state).store(grant_state(next_, kRevoked), std::memory_order_release);
+  granted_->drop();
+  if (granted_->forgotten) peer_.sweep_regions();
+  granted_ = nullptr;
+}
+
+tutti_link_result SenderLink::offer(OwnRegion* region, const void* source, std::uint64_t bytes, std::uint64_t fingerprint) {
+  if (stage_ == Stage::kBroken) return TUTTI_LINK_BROKEN;
+  if (next_ >= limit_ && !find_credit()) return stage_ == Stage::kBroken ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET;
+  if (region == nullptr || !region->holds(source, bytes)) {
+    break_off("memory was offered on channel " + std::to_string(channel_) + " that is not in a registered region");
+    return TUTTI_LINK_BROKEN;
+  }
+  // The receiver must be able to find the region when it finds the message.
+  if (!endpoint_.announce(*region, peer_)) return TUTTI_LINK_NOT_YET;
+  SlotHeader& h = header();
+  h.reference = {region->id, region->offset_of(source)};
+  publish(h, pack(bytes, Kind::kPull), fingerprint);
+  return TUTTI_LINK_OK;
+}
+
+tutti_quiesced SenderLink::give_up() {
+  if (granted_ != nullptr) finish_put();
+  peer_.post(packet_of(Verb::kCloseSender, *this));
+  return TUTTI_QUIESCED;
+}
+
+// ---- Receiver.
+
+ReceiverLink::ReceiverLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots,
+                           std::uint64_t slot_bytes)
+    : Link(endpoint, peer, channel, slots, slot_bytes) {
+  peer.add(*this);
+}
+
+ReceiverLink::~ReceiverLink() {
+  if (pulled_ != nullptr) drop_pulled();
+  settle(Stage::kBroken);
+  peer_.remove(*this);
+}
+
+Status ReceiverLink::begin() {
+  if (peer_.stage() == Peer::Stage::kGone) {
+    break_off(peer_.why_gone());
+  } else if (std::optional<OfferedLink> link = peer_.take_offered(channel_)) {
+    offered(link->message, link->memory);
+  }
+  return {};
+}
+
+void ReceiverLink::offered(const ControlMessage& message, const SharedDescriptor& memory) {
+  serial_ = message.serial;
+  if (message.a != layout_.slots || message.b != layout_.slot_bytes) {
+    Packet packet = packet_of(Verb::kRefuse, *this);
+    packet.message.a = layout_.slots;
+    packet.message.b = layout_.slot_bytes;
+    peer_.post(std::move(packet));
+    return break_off("rank " + std::to_string(peer_.rank()) + " opened channel " + std::to_string(channel_) + " with " +
+                     sizes(message.a, message.b) + ", this rank with " + sizes(layout_.slots, layout_.slot_bytes));
+  }
+  Result<Mapping> mapping = memory ? map_memory(memory->get(), 0, layout_.total, true, true)
+                                   : Result<Mapping>(Status(TUTTI_REMOTE_ERROR, "no memory was passed"));
+  if (!mapping.ok()) {
+    peer_.post(packet_of(Verb::kCloseReceiver, *this));
+    return break_off("rank " + std::to_string(peer_.rank()) + ", channel " + std::to_string(channel_) + ": " +
+                     mapping.status().error().message);
+  }
+  attach(std::move(*mapping));
+  settle(Stage::kOpen);
+  peer_.post(packet_of(Verb::kAccept, *this));
+}
+
+bool ReceiverLink::arrived(std::uint64_t message) const {
+  unsigned char* const at = slots_begin() + layout_.stride * (message % layout_.slots) + layout_.header_offset;
+  // Acquire: as in view.
+  return shared(reinterpret_cast<SlotHeader*>(at)->sequence).load(std::memory_order_acquire) == message + 1;
+}
+
+std::string ReceiverLink::failure() const {
+  if (stage_ != Stage::kBroken) return {};
+  return control_ != nullptr && !damaged_ && arrived(next_) ? std::string() : why_;
+}
+
+tutti_link_result ReceiverLink::malformed(const std::string& what) {
+  damaged_ = true;
+  break_off("message " + std::to_string(next_) + " of rank " + std::to_string(peer_.rank()) + " on channel " +
+            std::to_string(channel_) + " is damaged: " + what);
+  return TUTTI_LINK_BROKEN;
+}
+
+tutti_link_result ReceiverLink::oversized(std::uint64_t size_and_kind) {
+  return malformed("kind " + std::to_string(size_and_kind >> kKindShift) + " with " +
+                   std::to_string(size_and_kind & kSizeMask) + " bytes in slots of " + std::to_string(layout_.slot_bytes));
+}
+
+tutti_link_result ReceiverLink::view_pull(tutti_message* message) {
+  if (pulled_ == nullptr) {
+    const Reference source = header().reference;
+    PeerRegion* region = peer_.region(source.region);
+    // Its announcement was sent before the message, but may still be waiting in the socket.
+    if (region == nullptr && peer_.advance()) region = peer_.region(source.region);
+    if (region == nullptr) return peer_.stage() == Peer::Stage::kGone ? malformed("its region is unknown") : nothing();
+    std::string why;
+    const unsigned char* const data = region->at(source.offset, message->bytes, false, why);
+    if (data == nullptr) return malformed(why);
+    region->hold();
+    pulled_ = region;
+    pulled_data_ = data;
+  }
+  message->data = pulled_data_;
+  return TUTTI_LINK_OK;
+}
+
+void ReceiverLink::drop_pulled() {
+  pulled_->drop();
+  if (pulled_->forgotten) peer_.sweep_regions();
+  pulled_ = nullptr;
+}
+
+tutti_link_result ReceiverLink::view_put(tutti_message* message) {
+  const Granted& granted = granted_[next_ % kGrants];
+  if (granted.message != next_ || granted.bytes != message->bytes) return malformed("it was put where nothing was granted");
+  message->data = granted.target;
+  return TUTTI_LINK_OK;
+}
+
+// Each call is about the message after that of the call before, or about the oldest one here where that is later. A call
+// that comes to nothing counts, but for one that is too far ahead.
+tutti_link_result ReceiverLink::grant(OwnRegion* region, void* target, std::uint64_t bytes) {
+  if (stage_ != Stage::kOpen) return stage_ == Stage::kBroken ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET;
+  const std::uint64_t message = std::max(next_grant_, next_);
+  if (message > next_ + 1) return TUTTI_LINK_NOT_YET;
+  next_grant_ = message + 1;
+  if (bytes < kGrantFloor || region == nullptr || !region->holds(target, bytes) || arrived(message))
+    return TUTTI_LINK_NOT_YET;
+  if (!endpoint_.announce(*region, peer_)) return TUTTI_LINK_NOT_YET;
+  granted_[message % kGrants] = {message, target, bytes};
+  GrantEntry& entry = control_->grants[message % kGrants];
+  entry.target = {region->id, region->offset_of(target)};
+  entry.bytes = bytes;
+  // Release: the entry's fields before its state. The message that used this entry last, four before, was released long
+  // ago.
+  shared(entry.state).store(grant_state(message, kGranted), std::memory_order_release);
+  return TUTTI_LINK_OK;
+}
+
+bool ReceiverLink::take_back(const Granted& granted) {
+  GrantEntry& entry = control_->grants[granted.message % kGrants];
+  std::uint64_t state = grant_state(granted.message, kGranted);
+  // Acquire on failure: the sender's last stores into the memory come before its saying that it is done.
+  if (shared(entry.state)
+          .compare_exchange_strong(state, grant_state(granted.message, kRevoked), std::memory_order_acq_rel,
+                                   std::memory_order_acquire)) {
+    return true;
+  }
+  return state != grant_state(granted.message, kTaken);
+}
+
+tutti_quiesced ReceiverLink::give_up() {
+  tutti_quiesced result = TUTTI_QUIESCED;
+  for (const Granted& granted : granted_) {
+    if (granted.message == UINT64_MAX || granted.message < next_ || take_back(granted)) continue;
+    // The socket of a process ends after its mappings: see Endpoint's destructor, and the kernel's order of exit.
+    result = peer_.stage() == Peer::Stage::kGone ? std::max(result, TUTTI_FENCED) : TUTTI_QUARANTINED;
+  }
+  if (control_ != nullptr) peer_.post(packet_of(Verb::kCloseReceiver, *this));
+  return result;
+}
+
+}  // namespace tutti::shm

@@ -1,0 +1,230 @@
+// The two ends of a link. The functions that run for every message are here, inline, and touch the first lines of the
+// object and the slot's own lines only.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "include/tutti/transport.h"
+#include "src/base/clock.h"
+#include "src/base/descriptor.h"
+#include "transports/shm/endpoint.h"
+#include "transports/shm/layout.h"
+#include "transports/shm/peer.h"
+
+namespace tutti::shm {
+
+/// What both ends have in common. `tutti_link*` points to one.
+class Link {
+ public:
+  enum class Stage { kOpening, kOpen, kBroken };
+
+  virtual ~Link() = default;
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
+  std::uint32_t channel() const { return channel_; }
+  std::uint64_t serial() const { return serial_; }
+  Stage stage() const { return stage_; }
+  const Deadline& deadline() const { return deadline_; }
+  Peer& peer() const { return peer_; }
+  Endpoint& endpoint() const { return endpoint_; }
+
+  tutti_link_result state(tutti_link_state* state) const;
+  /// Why the link can bring nothing more; empty while it can.
+  virtual std::string failure() const = 0;
+  virtual tutti_quiesced give_up() = 0;
+
+  /// The link can carry nothing new from here on; the first sentence stays.
+  void break_off(std::string why);
+  /// Its deadline has passed while it was opening.
+  void expire();
+
+ protected:
+  Link(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes);
+  void settle(Stage stage);
+  virtual void on_broken() {}
+  /// Takes the memory over and finds the words in it.
+  void attach(Mapping mapping);
+  unsigned char* slots_begin() const { return static_cast<unsigned char*>(mapping_.data()) + kPage; }
+
+  // What every message touches.
+  unsigned char* slot_ = nullptr;  ///< header of the next message
+  std::uint64_t next_ = 0;         ///< number of the next message
+  std::uint64_t limit_ = 0;        ///< sender: first message number without credit, as known; 0 where it is not open
+  unsigned char* slots_end_ = nullptr;
+  LinkControl* control_ = nullptr;
+  EndpointPage* peer_page_ = nullptr;
+  LinkLayout layout_;
+
+  Endpoint& endpoint_;
+  Peer& peer_;
+  const std::uint32_t channel_;
+  std::uint64_t serial_ = 0;
+  Stage stage_ = Stage::kOpening;
+  Deadline deadline_;
+  std::string why_;
+  Mapping mapping_;
+  virtual const std::uint64_t* reusable() const { return nullptr; }
+
+  SlotHeader& header() const { return *reinterpret_cast<SlotHeader*>(slot_); }
+  unsigned char* payload() const { return slot_ + layout_.payload_offset; }
+  void advance_slot() {
+    slot_ += layout_.stride;
+    if (slot_ >= slots_end_) slot_ -= layout_.stride * layout_.slots;
+    ++next_;
+  }
+  void wake() const {
+    // Relaxed, and not ordered after the store before it: that store may still be in our store buffer while the peer, about
+    // to sleep, sets this word and looks at ours for a last time. Then both miss each other. A full fence on every message
+    // would cost more than what it saves; the peer's naps are bounded (a millisecond) for this reason, as transport.h says.
+    if (shared(peer_page_->sleeping).load(std::memory_order_relaxed) != 0) [[unlikely]]
+      peer_.ring();
+  }
+};
+
+/// The producer: owns the memory.
+class SenderLink final : public Link {
+ public:
+  SenderLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes);
+  ~SenderLink() override;
+  /// Creates the memory and tells the peer.
+  Status begin();
+
+  void* reserve(std::uint64_t bytes) {
+    if (next_ >= limit_ && !find_credit()) [[unlikely]]
+      return nullptr;
+    if (bytes <= kInlineBytes) return staged_;
+    if (bytes >= kGrantFloor) return reserve_large(bytes);
+    return bytes <= layout_.slot_bytes ? payload() : nullptr;
+  }
+
+  tutti_link_result commit(std::uint64_t bytes, std::uint64_t fingerprint) {
+    if (stage_ == Stage::kBroken) [[unlikely]]
+      return TUTTI_LINK_BROKEN;
+    SlotHeader& h = header();
+    Kind kind = Kind::kSlot;
+    if (bytes <= kInlineBytes) {
+      // Small data waits here until now, so that the line which the receiver polls is taken from it once, not at each
+      // store.
+      std::memcpy(h.data, staged_, kInlineBytes);
+      kind = Kind::kInline;
+    } else if (granted_ != nullptr) {
+      kind = Kind::kPut;
+      finish_put();
+    }
+    publish(h, pack(bytes, kind), fingerprint);
+    return TUTTI_LINK_OK;
+  }
+
+  tutti_link_result offer(OwnRegion* region, const void* source, std::uint64_t bytes, std::uint64_t fingerprint);
+
+  std::string failure() const override { return stage_ == Stage::kBroken ? why_ : std::string(); }
+  tutti_quiesced give_up() override;
+
+  // From the peer.
+  void accepted();
+  void refused(const ControlMessage& message);
+
+ private:
+  void on_broken() override { limit_ = 0; }
+  const std::uint64_t* reusable() const override { return control_ != nullptr ? &control_->consumed : nullptr; }
+  bool find_credit();
+  void* reserve_large(std::uint64_t bytes);
+  unsigned char* take_grant(std::uint64_t bytes);
+  void finish_put();
+
+  void publish(SlotHeader& h, std::uint64_t size_and_kind, std::uint64_t fingerprint) {
+    h.fingerprint = fingerprint;
+    h.size_and_kind = size_and_kind;
+    // Release: payload and header must be visible to whoever acquires the sequence. Only we write it.
+    shared(h.sequence).store(next_ + 1, std::memory_order_release);
+    advance_slot();
+    wake();
+  }
+
+  alignas(kLine) unsigned char staged_[kLine] = {};
+  PeerRegion* granted_ = nullptr;        ///< of the reserved message, held until it is committed
+  unsigned char* granted_at_ = nullptr;  ///< where it is written
+};
+
+/// The consumer: maps the producer's memory and reads it where it lies.
+class ReceiverLink final : public Link {
+ public:
+  ReceiverLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes);
+  ~ReceiverLink() override;
+  /// Takes the sender's announcement where it is there already.
+  Status begin();
+
+  tutti_link_result view(tutti_message* message) {
+    if (stage_ == Stage::kOpening || control_ == nullptr) [[unlikely]]
+      return nothing();
+    SlotHeader& h = header();
+    // Acquire: pairs with the sender's release of the same word, behind header and payload.
+    if (shared(h.sequence).load(std::memory_order_acquire) != next_ + 1) return nothing();
+    const std::uint64_t size_and_kind = h.size_and_kind;
+    const std::uint64_t bytes = size_and_kind & kSizeMask;
+    message->bytes = bytes;
+    message->fingerprint = h.fingerprint;
+    switch (static_cast<Kind>(size_and_kind >> kKindShift)) {
+      case Kind::kInline:
+        message->data = h.data;
+        if (bytes <= kInlineBytes) [[likely]]
+          return TUTTI_LINK_OK;
+        break;
+      case Kind::kSlot:
+        message->data = payload();
+        if (bytes <= layout_.slot_bytes) [[likely]]
+          return TUTTI_LINK_OK;
+        break;
+      case Kind::kPull:
+        return view_pull(message);
+      case Kind::kPut:
+        return view_put(message);
+    }
+    return oversized(size_and_kind);
+  }
+
+  void release() {
+    if (pulled_ != nullptr) [[unlikely]]
+      drop_pulled();
+    advance_slot();
+    // Release: our reads of the slot come before the sender may write it again. Only we write this word.
+    shared(control_->consumed).store(next_, std::memory_order_release);
+    wake();
+  }
+
+  tutti_link_result grant(OwnRegion* region, void* target, std::uint64_t bytes);
+
+  /// While messages are here that were committed before the sender ended, there is nothing to complain about.
+  std::string failure() const override;
+  tutti_quiesced give_up() override;
+
+  // From the peer.
+  void offered(const ControlMessage& message, const SharedDescriptor& memory);
+
+ private:
+  struct Granted {
+    std::uint64_t message = UINT64_MAX;
+    void* target = nullptr;
+    std::uint64_t bytes = 0;
+  };
+
+  tutti_link_result nothing() const { return stage_ == Stage::kBroken ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET; }
+  tutti_link_result malformed(const std::string& what);
+  tutti_link_result oversized(std::uint64_t size_and_kind);
+  tutti_link_result view_pull(tutti_message* message);
+  tutti_link_result view_put(tutti_message* message);
+  void drop_pulled();
+  bool arrived(std::uint64_t message) const;
+  bool take_back(const Granted& granted);
+
+  PeerRegion* pulled_ = nullptr;  ///< of the viewed message, held until it is released
+  const void* pulled_data_ = nullptr;
+  bool damaged_ = false;
+  std::uint64_t next_grant_ = 0;
+  Granted granted_[kGrants];
+};
+
+}  // namespace tutti::shm

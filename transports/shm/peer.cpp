@@ -1,0 +1,376 @@
+#include "transports/shm/peer.h"
+
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "src/base/clock.h"
+#include "transports/shm/endpoint.h"
+#include "transports/shm/link.h"
+
+namespace tutti::shm {
+namespace {
+
+constexpr std::uint64_t kFirstPauseNs = 1'000'000;
+constexpr std::uint64_t kLongestPauseNs = 100'000'000;
+// What one call takes from one socket, so that a talkative peer does not starve the others.
+constexpr int kPacketsAtOnce = 256;
+
+std::string named(int rank, std::uint32_t pid) {
+  return "rank " + std::to_string(rank) + (pid != 0 ? " (pid " + std::to_string(pid) + ")" : "");
+}
+
+}  // namespace
+
+void Peer::meet(const EndpointAddress& address) {
+  if (stage_ != Stage::kIdle) return;
+  address_ = address;
+  if (pid_ == 0) pid_ = address.pid;
+  if (rank_ == endpoint_.rank()) return connected_to_self();
+  // One of the two has to call: the higher rank does, so that there is never more than one connection.
+  if (rank_ > endpoint_.rank()) return;
+  stage_ = Stage::kConnecting;
+  endpoint_.connecting(*this, true);
+  advance();
+}
+
+void Peer::connected_to_self() {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0) {
+    return end(system_error("cannot create a Unix socket", errno).error().message);
+  }
+  socket_.reset(ends[0]);
+  to_self_.reset(ends[1]);
+  page_ = endpoint_.page();
+  endpoint_.watch(socket_.get(), rank_, false, false);
+  stage_ = Stage::kReady;
+}
+
+bool Peer::adopt(Descriptor socket) {
+  if (stage_ != Stage::kIdle && stage_ != Stage::kGreeting) return false;
+  drop_socket();
+  socket_ = std::move(socket);
+  endpoint_.watch(socket_.get(), rank_, false, false);
+  greet();
+  return true;
+}
+
+bool Peer::advance() {
+  switch (stage_) {
+    case Stage::kConnecting:
+      return connect();
+    case Stage::kHandshake:
+      return shake();
+    case Stage::kGreeting:
+    case Stage::kReady: {
+      const bool moved = flush();
+      return receive() || moved;
+    }
+    case Stage::kIdle:
+    case Stage::kGone:
+      break;
+  }
+  return false;
+}
+
+bool Peer::connect() {
+  if (retry_at_ns_ != 0 && now_ns() < retry_at_ns_) return false;
+  bool refused = false;
+  Result<Descriptor> socket = connect_to(address_.name, refused);
+  if (!socket.ok() && refused) {
+    end(named(rank_, pid_) +
+        " cannot be reached: its shared memory's socket is closed, so it has ended or given this communicator up");
+    return true;
+  }
+  if (!socket.ok() || !*socket) {
+    retry(socket.ok() ? "its queue of connections is full" : socket.status().error().message);
+    return false;
+  }
+  socket_ = std::move(*socket);
+  endpoint_.watch(socket_.get(), rank_, false, false);
+  handshake_.emplace(endpoint_.handshake(Handshake::Role::kInitiator));
+  stage_ = Stage::kHandshake;
+  shake();
+  return true;
+}
+
+bool Peer::shake() {
+  const bool moved = tutti::advance(*handshake_, socket_.get());
+  if (handshake_->complete()) {
+    settle_handshake();
+    return true;
+  }
+  if (handshake_->state() != Handshake::State::kFailed) return moved;
+  if (handshake_->failure() == Handshake::Failure::kClosed) {
+    // Most likely dropped among too many strangers: that passes.
+    retry("it closed the connection during the handshake");
+  } else {
+    end(named(rank_, pid_) + " could not be authenticated over shared memory: " + handshake_->explain());
+  }
+  return true;
+}
+
+void Peer::settle_handshake() {
+  std::int32_t who = -1;
+  const auto payload = handshake_->peer_payload();
+  if (payload.size() >= sizeof who) std::memcpy(&who, payload.data(), sizeof who);
+  handshake_.reset();
+  if (who != rank_) {
+    return end("rank " + std::to_string(who) + " answered at the shared memory's socket of rank " + std::to_string(rank_));
+  }
+  endpoint_.connecting(*this, false);
+  greet();
+}
+
+void Peer::greet() {
+  stage_ = Stage::kGreeting;
+  greeting_ = endpoint_.hello();
+  advance();
+}
+
+void Peer::drop_socket() {
+  if (socket_) endpoint_.unwatch(socket_.get());
+  socket_.reset();
+  handshake_.reset();
+  greeting_.reset();
+  incoming_ = {};
+  received_ = sent_ = 0;
+  watching_output_ = false;
+}
+
+void Peer::retry(std::string trouble) {
+  trouble_ = std::move(trouble);
+  drop_socket();
+  retry_pause_ns_ = std::clamp(retry_pause_ns_ * 2, kFirstPauseNs, kLongestPauseNs);
+  retry_at_ns_ = now_ns() + retry_pause_ns_;
+  if (stage_ != Stage::kConnecting) endpoint_.connecting(*this, true);
+  stage_ = Stage::kConnecting;
+}
+
+void Peer::end(std::string why) {
+  if (stage_ == Stage::kGone) return;
+  why_ = std::move(why);
+  endpoint_.log(2, why_);
+  endpoint_.connecting(*this, false);
+  stage_ = Stage::kGone;
+  drop_socket();
+  to_self_.reset();
+  outbox_.clear();
+  offered_.clear();
+  // Links do not leave these maps when they break, only when they are closed.
+  for (const auto& [channel, link] : senders_) link->break_off(why_);
+  for (const auto& [channel, link] : receivers_) link->break_off(why_);
+}
+
+bool Peer::lost_connection() {
+  if (stage_ == Stage::kReady) {
+    end(named(rank_, pid_) + " has closed its shared memory: it has ended, or given this communicator up");
+  } else if (endpoint_.rank() > rank_) {
+    retry("it closed the connection after the handshake");
+  } else {
+    drop_socket();
+    stage_ = Stage::kIdle;
+  }
+  return true;
+}
+
+bool Peer::receive() {
+  bool moved = false;
+  for (int i = 0; i < kPacketsAtOnce; ++i) {
+    if (stage_ != Stage::kGreeting && stage_ != Stage::kReady) return moved;
+    bool lost = false;
+    const Transfer result = receive_packet(socket_.get(), incoming_, received_, lost);
+    if (result == Transfer::kAgain) return moved;
+    moved = true;
+    if (lost) {
+      end("this process has no free file descriptor for the memory of " + named(rank_, pid_) +
+          "; raise the limit of open files (ulimit -n)");
+      return true;
+    }
+    if (result == Transfer::kEnded) return lost_connection();
+    Packet packet = std::exchange(incoming_, {});
+    received_ = 0;
+    handle(packet);
+  }
+  return moved;
+}
+
+bool Peer::send_front(const Packet& packet) {
+  const Transfer result = send_packet(output(), packet, sent_);
+  if (result == Transfer::kDone) sent_ = 0;
+  // Where the peer is gone the receiving side finds out, behind what the peer still sent.
+  if (result == Transfer::kEnded) {
+    sent_ = 0;
+    outbox_.clear();
+    greeting_.reset();
+  }
+  return result == Transfer::kDone;
+}
+
+bool Peer::flush() {
+  bool moved = false;
+  if (greeting_ && send_front(*greeting_)) {
+    greeting_.reset();
+    moved = true;
+  }
+  while (stage_ == Stage::kReady && !greeting_ && !outbox_.empty() && send_front(outbox_.front())) {
+    outbox_.pop_front();
+    moved = true;
+  }
+  // The peer looks at its sockets when it sees this, not at once each time it makes progress. Relaxed: a hint, see
+  // progress.
+  if (moved && page_ != nullptr) shared(page_->attention).store(1, std::memory_order_relaxed);
+  watch_output();
+  return moved;
+}
+
+void Peer::watch_output() {
+  const bool waiting = greeting_ || (stage_ == Stage::kReady && !outbox_.empty());
+  if (waiting == watching_output_ || to_self_ || !socket_) return;
+  watching_output_ = waiting;
+  endpoint_.watch(socket_.get(), rank_, waiting, true);
+}
+
+void Peer::post(Packet packet) {
+  if (stage_ == Stage::kGone) return;
+  outbox_.push_back(std::move(packet));
+  if (stage_ == Stage::kReady) flush();
+}
+
+void Peer::ring() const {
+  if (!doorbell_) return;
+  // Whoever clears the word rings, so that a sleeper is rung once. Relaxed: the kernel orders the wake-up itself.
+  if (shared(page_->sleeping).exchange(0, std::memory_order_relaxed) == 0) return;
+  const std::uint64_t one = 1;
+  // Cannot fail but for a full counter, which is as good as a ring.
+  [[maybe_unused]] const ssize_t n = ::write(doorbell_->get(), &one, sizeof one);
+}
+
+void Peer::handle(Packet& packet) {
+  const ControlMessage& m = packet.message;
+  if (m.protocol != kProtocol || (stage_ == Stage::kGreeting) != (m.verb == Verb::kHello)) {
+    return end(named(rank_, pid_) + " speaks another version of the shared-memory protocol");
+  }
+  switch (m.verb) {
+    case Verb::kHello:
+      return take_hello(packet);
+    case Verb::kLink:
+      return take_link(packet);
+    case Verb::kAccept:
+      if (SenderLink* link = sender_of(m)) link->accepted();
+      return;
+    case Verb::kRefuse:
+      if (SenderLink* link = sender_of(m)) link->refused(m);
+      return;
+    case Verb::kCloseReceiver:
+      if (SenderLink* link = sender_of(m)) {
+        link->break_off(named(rank_, pid_) + " has closed its end of channel " + std::to_string(m.channel));
+      }
+      return;
+    case Verb::kCloseSender:
+      return take_close_sender(m);
+    case Verb::kRegion:
+      return take_region(packet);
+    case Verb::kForgetRegion:
+      return forget_region(m.a);
+  }
+  end(named(rank_, pid_) + " sent a message of unknown kind " + std::to_string(static_cast<std::uint32_t>(m.verb)));
+}
+
+void Peer::take_hello(const Packet& packet) {
+  if (!packet.descriptors[0] || !packet.descriptors[1]) return end(named(rank_, pid_) + " passed no descriptors");
+  pid_ = packet.message.pid;
+  Result<Mapping> page = map_memory(packet.descriptors[0]->get(), 0, kPage, true, true);
+  if (!page.ok()) return end(named(rank_, pid_) + ": " + page.status().error().message);
+  page_mapping_ = std::move(*page);
+  page_ = static_cast<EndpointPage*>(page_mapping_.data());
+  doorbell_ = packet.descriptors[1];
+  stage_ = Stage::kReady;
+  flush();
+}
+
+SenderLink* Peer::sender_of(const ControlMessage& message) const {
+  const auto found = senders_.find(message.channel);
+  return found != senders_.end() && found->second->serial() == message.serial ? found->second : nullptr;
+}
+
+void Peer::take_link(const Packet& packet) {
+  const auto found = receivers_.find(packet.message.channel);
+  if (found != receivers_.end() && found->second->stage() == Link::Stage::kOpening) {
+    found->second->offered(packet.message, packet.descriptors[0]);
+  } else {
+    offered_.push_back({packet.message, packet.descriptors[0]});
+  }
+}
+
+void Peer::take_close_sender(const ControlMessage& message) {
+  const auto found = receivers_.find(message.channel);
+  if (found != receivers_.end() && found->second->serial() == message.serial) {
+    found->second->break_off(named(rank_, pid_) + " has closed its end of channel " + std::to_string(message.channel));
+    return;
+  }
+  // Nobody has accepted it, so nothing was ever committed there.
+  offered_.remove_if(
+      [&](const OfferedLink& o) { return o.message.channel == message.channel && o.message.serial == message.serial; });
+}
+
+std::optional<OfferedLink> Peer::take_offered(std::uint32_t channel) {
+  const auto found =
+      std::find_if(offered_.begin(), offered_.end(), [&](const OfferedLink& o) { return o.message.channel == channel; });
+  if (found == offered_.end()) return std::nullopt;
+  OfferedLink offered = std::move(*found);
+  offered_.erase(found);
+  return offered;
+}
+
+void Peer::take_region(const Packet& packet) {
+  const ControlMessage& m = packet.message;
+  if (!packet.descriptors[0] || m.b == 0 || m.c > UINT64_MAX - m.b - kPage) {
+    return end(named(rank_, pid_) + " announced a region without memory");
+  }
+  regions_.try_emplace(m.a, std::make_unique<PeerRegion>(packet.descriptors[0], m.b, m.c));
+}
+
+void Peer::forget_region(std::uint64_t id) {
+  const auto found = regions_.find(id);
+  if (found == regions_.end()) return;
+  found->second->forgotten = true;
+  sweep_regions();
+}
+
+void Peer::sweep_regions() {
+  std::erase_if(regions_, [](const auto& r) { return r.second->forgotten && !r.second->held(); });
+  last_region_id_ = UINT64_MAX;
+  last_region_ = nullptr;
+}
+
+PeerRegion* Peer::find_region(std::uint64_t id) {
+  const auto found = regions_.find(id);
+  if (found == regions_.end()) return nullptr;
+  last_region_id_ = id;
+  last_region_ = found->second.get();
+  return last_region_;
+}
+
+void Peer::add(SenderLink& link) { senders_[link.channel()] = &link; }
+void Peer::add(ReceiverLink& link) { receivers_[link.channel()] = &link; }
+
+void Peer::remove(SenderLink& link) {
+  const auto found = senders_.find(link.channel());
+  if (found != senders_.end() && found->second == &link) senders_.erase(found);
+}
+
+void Peer::remove(ReceiverLink& link) {
+  const auto found = receivers_.find(link.channel());
+  if (found != receivers_.end() && found->second == &link) receivers_.erase(found);
+}
+
+bool Peer::has_sender(std::uint32_t channel) const { return senders_.contains(channel); }
+bool Peer::has_receiver(std::uint32_t channel) const { return receivers_.contains(channel); }
+
+}  // namespace tutti::shm

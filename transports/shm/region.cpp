@@ -1,0 +1,38 @@
+#include "transports/shm/region.h"
+
+namespace tutti::shm {
+
+bool PeerRegion::map(std::string& why) {
+  Result<Mapping> mapped = map_memory(file_->get(), file_offset_, bytes_, true, false);
+  writable_ = mapped.ok();
+  // A file that was passed for reading only is still good for pulling.
+  if (!mapped.ok()) mapped = map_memory(file_->get(), file_offset_, bytes_, false, false);
+  if (!mapped.ok()) {
+    why = mapped.status().error().message;
+    return false;
+  }
+  mapping_ = std::move(*mapped);
+  base_ = static_cast<unsigned char*>(mapping_.data()) + file_offset_ % kPage;
+  file_.reset();
+  return true;
+}
+
+unsigned char* PeerRegion::at(std::uint64_t offset, std::uint64_t length, bool writable, std::string& why) {
+  if (forgotten) {
+    why = "it names a region that its owner has given up";
+    return nullptr;
+  }
+  if (length > bytes_ || offset > bytes_ - length) {
+    why = "it names bytes " + std::to_string(offset) + " to " + std::to_string(offset + length) + " of a region of " +
+          std::to_string(bytes_);
+    return nullptr;
+  }
+  if (base_ == nullptr && !map(why)) return nullptr;
+  if (writable && !writable_) {
+    why = "it grants memory that can only be read";
+    return nullptr;
+  }
+  return base_ + offset;
+}
+
+}  // namespace tutti::shm

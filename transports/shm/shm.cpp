@@ -1,0 +1,219 @@
+#include "transports/shm/shm.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "transports/shm/endpoint.h"
+#include "transports/shm/link.h"
+
+// The C face. `tutti_endpoint` and `tutti_link` are never defined: their pointers are those of Endpoint and Link.
+namespace tutti::shm {
+namespace {
+
+// Estimates for a pair that shares a cache or a memory controller; measured values replace them (tutti-perf).
+constexpr double kBandwidth = 10e9;
+constexpr double kLatency = 250e-9;
+constexpr std::uint32_t kPreference = 100;
+
+Endpoint& of(tutti_endpoint* endpoint) { return *reinterpret_cast<Endpoint*>(endpoint); }
+Link& of(tutti_link* link) { return *reinterpret_cast<Link*>(link); }
+SenderLink& sender(tutti_link* link) { return static_cast<SenderLink&>(of(link)); }
+ReceiverLink& receiver(tutti_link* link) { return static_cast<ReceiverLink&>(of(link)); }
+OwnRegion* of(const tutti_region* region) { return region != nullptr ? static_cast<OwnRegion*>(region->handle) : nullptr; }
+
+void say(char* why, std::size_t n, const std::string& text) {
+  if (why != nullptr && n > 0) std::snprintf(why, n, "%s", text.c_str());
+}
+
+int viable(char* why, std::size_t n) {
+  const Result<EndpointAddress> identity = machine_identity();
+  const Descriptor memory(::memfd_create("tutti-probe", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!identity.ok() || !memory) {
+    say(why, n,
+        identity.ok() ? system_error("cannot create shared memory (memfd)", errno).error().message
+                      : identity.status().text());
+    return 0;
+  }
+  say(why, n, "ranks on this machine and in this network namespace share memory");
+  return 1;
+}
+
+tutti_status open(const tutti_endpoint_config* config, tutti_endpoint** endpoint, char* why, std::size_t n) {
+  Result<std::unique_ptr<Endpoint>> opened = Endpoint::open(*config);
+  if (!opened.ok()) {
+    say(why, n, opened.status().text());
+    return opened.status().code();
+  }
+  *endpoint = reinterpret_cast<tutti_endpoint*>(opened->release());
+  return TUTTI_SUCCESS;
+}
+
+void close(tutti_endpoint* endpoint) { delete &of(endpoint); }
+
+std::size_t describe(tutti_endpoint* endpoint, void* descriptor) {
+  const EndpointAddress& address = of(endpoint).address();
+  std::memcpy(descriptor, &address, sizeof address);
+  return sizeof address;
+}
+
+int reach(tutti_endpoint* endpoint, int, const void* descriptor, std::size_t length, tutti_reach* reach, char* why,
+          std::size_t n) {
+  const Result<EndpointAddress> there = parse_address(descriptor, length);
+  const std::string obstacle = there.ok() ? unreachable(of(endpoint).address(), *there) : there.status().text();
+  if (!obstacle.empty()) {
+    say(why, n, obstacle);
+    return 0;
+  }
+  *reach = {sizeof *reach, kBandwidth, kLatency, TUTTI_CAN_OFFER_REGISTERED | TUTTI_CAN_GRANT_REGISTERED | TUTTI_READS_PEER,
+            kPreference};
+  say(why, n, "it shares this machine's memory");
+  return 1;
+}
+
+tutti_link_result progress(tutti_endpoint* endpoint) {
+  return of(endpoint).progress() ? TUTTI_LINK_OK : TUTTI_LINK_NOT_YET;
+}
+
+int event_fd(tutti_endpoint* endpoint) { return of(endpoint).event_fd(); }
+void arm(tutti_endpoint* endpoint, int sleeping) { of(endpoint).arm(sleeping != 0); }
+
+/// What both kinds of opening have in common: the peer, met and ready for a link; null with a status where it cannot be.
+Peer* prepare(Endpoint& endpoint, int rank, const void* descriptor, std::size_t length, std::uint32_t slots,
+              std::uint64_t slot_bytes, tutti_status& status) {
+  const Result<EndpointAddress> address = parse_address(descriptor, length);
+  if (!address.ok() || rank < 0 || rank >= endpoint.ranks() || !LinkLayout::sane(slots, slot_bytes)) {
+    status = TUTTI_INVALID_ARGUMENT;
+    return nullptr;
+  }
+  if (!unreachable(endpoint.address(), *address).empty()) {
+    status = TUTTI_UNSUPPORTED;
+    return nullptr;
+  }
+  Peer& peer = endpoint.peer(rank);
+  peer.meet(*address);
+  return &peer;
+}
+
+template <typename End>
+tutti_status open_end(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes,
+                      tutti_link** link) {
+  auto end = std::make_unique<End>(endpoint, peer, channel, slots, slot_bytes);
+  const Status status = end->begin();
+  if (!status.ok()) {
+    endpoint.log(0, status.text());
+    return status.code();
+  }
+  *link = reinterpret_cast<tutti_link*>(static_cast<Link*>(end.get()));
+  endpoint.keep(std::move(end));
+  return TUTTI_SUCCESS;
+}
+
+tutti_status open_sender(tutti_endpoint* endpoint, int rank, const void* descriptor, std::size_t length,
+                         std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes, tutti_link** link) {
+  tutti_status status = TUTTI_SUCCESS;
+  Peer* const peer = prepare(of(endpoint), rank, descriptor, length, slots, slot_bytes, status);
+  if (peer == nullptr) return status;
+  if (peer->has_sender(channel)) return TUTTI_INVALID_USAGE;
+  return open_end<SenderLink>(of(endpoint), *peer, channel, slots, slot_bytes, link);
+}
+
+tutti_status open_receiver(tutti_endpoint* endpoint, int rank, const void* descriptor, std::size_t length,
+                           std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes, tutti_link** link) {
+  tutti_status status = TUTTI_SUCCESS;
+  Peer* const peer = prepare(of(endpoint), rank, descriptor, length, slots, slot_bytes, status);
+  if (peer == nullptr) return status;
+  if (peer->has_receiver(channel)) return TUTTI_INVALID_USAGE;
+  return open_end<ReceiverLink>(of(endpoint), *peer, channel, slots, slot_bytes, link);
+}
+
+tutti_link_result link_state(tutti_link* link, tutti_link_state* state) { return of(link).state(state); }
+
+tutti_link_result failure(tutti_link* link, char* why, std::size_t n) {
+  if (of(link).stage() != Link::Stage::kBroken) return TUTTI_LINK_OK;
+  const std::string text = of(link).failure();
+  if (text.empty()) return TUTTI_LINK_OK;
+  say(why, n, text);
+  return TUTTI_LINK_BROKEN;
+}
+
+tutti_quiesced close_link(tutti_link* link) {
+  const tutti_quiesced result = of(link).give_up();
+  of(link).endpoint().free(of(link));
+  return result;
+}
+
+void* reserve(tutti_link* link, std::uint64_t bytes) { return sender(link).reserve(bytes); }
+
+tutti_link_result commit(tutti_link* link, std::uint64_t bytes, std::uint64_t fingerprint) {
+  return sender(link).commit(bytes, fingerprint);
+}
+
+tutti_link_result offer(tutti_link* link, const tutti_region* region, const void* source, std::uint64_t bytes,
+                        std::uint64_t fingerprint) {
+  return sender(link).offer(of(region), source, bytes, fingerprint);
+}
+
+tutti_link_result flushed(tutti_link* link) { return of(link).peer().drained() ? TUTTI_LINK_OK : TUTTI_LINK_NOT_YET; }
+
+tutti_link_result view(tutti_link* link, tutti_message* message) { return receiver(link).view(message); }
+void release(tutti_link* link) { receiver(link).release(); }
+
+tutti_link_result grant(tutti_link* link, const tutti_region* region, void* target, std::uint64_t bytes) {
+  return receiver(link).grant(of(region), target, bytes);
+}
+
+tutti_status register_region(tutti_endpoint* endpoint, void* base, std::uint64_t bytes, int fd, std::uint64_t fd_offset,
+                             tutti_region* region) {
+  const Result<OwnRegion*> own = of(endpoint).register_region(base, bytes, fd, fd_offset);
+  if (!own.ok()) {
+    of(endpoint).log(2, own.status().text());
+    return own.status().code();
+  }
+  *region = {sizeof *region, base, bytes, *own};
+  return TUTTI_SUCCESS;
+}
+
+void unregister_region(tutti_endpoint* endpoint, tutti_region* region) {
+  if (of(region) != nullptr) of(endpoint).unregister_region(*of(region));
+  region->handle = nullptr;
+}
+
+constexpr tutti_transport kTransport = {
+    sizeof(tutti_transport),
+    TUTTI_TRANSPORT_ABI,
+    "shm",
+    viable,
+    open,
+    close,
+    describe,
+    reach,
+    progress,
+    event_fd,
+    arm,
+    open_sender,
+    open_receiver,
+    link_state,
+    failure,
+    close_link,
+    reserve,
+    commit,
+    offer,
+    flushed,
+    view,
+    release,
+    grant,
+    register_region,
+    unregister_region,
+};
+
+}  // namespace
+
+const tutti_transport* transport() { return &kTransport; }
+
+}  // namespace tutti::shm

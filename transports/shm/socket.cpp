@@ -1,0 +1,178 @@
+#include "transports/shm/socket.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace tutti::shm {
+namespace {
+
+struct Address {
+  sockaddr_un text{};
+  socklen_t length = 0;
+};
+
+// An abstract name begins with a zero byte; it has no file, and vanishes with its socket.
+Address abstract_address(const SocketName& name) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  Address address;
+  address.text.sun_family = AF_UNIX;
+  std::string text = "tutti-shm-";
+  for (const unsigned char byte : name) {
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  std::memcpy(address.text.sun_path + 1, text.data(), text.size());
+  address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
+  return address;
+}
+
+Descriptor unix_socket() { return Descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)); }
+
+const char kMoreFiles[] = "Raise the limit of open files (ulimit -n)";
+
+// A queue of descriptors in flight that is full (ETOOMANYREFS) empties as the peer reads.
+bool try_later(int number) {
+  return number == EAGAIN || number == EWOULDBLOCK || number == EINTR || number == ETOOMANYREFS || number == ENOBUFS ||
+         number == ENOMEM;
+}
+
+}  // namespace
+
+Result<Descriptor> listen_at(const SocketName& name) {
+  Descriptor fd = unix_socket();
+  if (!fd) return system_error("cannot create a Unix socket", errno, kMoreFiles);
+  const Address address = abstract_address(name);
+  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address.text), address.length) != 0 ||
+      ::listen(fd.get(), SOMAXCONN) != 0) {
+    return system_error("cannot listen on an abstract Unix socket", errno);
+  }
+  return fd;
+}
+
+Result<Descriptor> connect_to(const SocketName& name, bool& refused) {
+  refused = false;
+  Descriptor fd = unix_socket();
+  if (!fd) return system_error("cannot create a Unix socket", errno, kMoreFiles);
+  const Address address = abstract_address(name);
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.text), address.length) == 0) return fd;
+  if (errno == EAGAIN || errno == EINTR) return Descriptor();
+  refused = errno == ECONNREFUSED || errno == ENOENT;
+  return system_error("cannot connect to its Unix socket", errno);
+}
+
+Result<Descriptor> create_memory(const char* label, std::uint64_t bytes) {
+  Descriptor fd(::memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) return system_error("cannot create shared memory (memfd)", errno, kMoreFiles);
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0 ||
+      ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return system_error("cannot set " + std::to_string(bytes) + " bytes as the size of shared memory", errno);
+  }
+  return fd;
+}
+
+Result<Mapping> map_memory(int fd, std::uint64_t offset, std::uint64_t bytes, bool writable, bool sealed) {
+  struct stat file{};
+  if (::fstat(fd, &file) != 0) return system_error("cannot examine passed memory", errno);
+  const auto size = static_cast<std::uint64_t>(file.st_size);
+  if (bytes == 0 || offset > size || bytes > size - offset) {
+    return Status(TUTTI_INVALID_ARGUMENT, "passed memory has " + std::to_string(size) + " bytes, not the " +
+                                              std::to_string(bytes) + " at " + std::to_string(offset) + " that were named");
+  }
+  if (sealed && (::fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK) == 0) {
+    return Status(TUTTI_INVALID_ARGUMENT, "passed memory is not sealed against shrinking");
+  }
+  const std::uint64_t within = offset % kPage;
+  const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+  void* data = ::mmap(nullptr, bytes + within, protection, MAP_SHARED, fd, static_cast<off_t>(offset - within));
+  if (data == MAP_FAILED) return system_error("cannot map " + std::to_string(bytes) + " bytes of shared memory", errno);
+  return Mapping(data, bytes + within);
+}
+
+Transfer send_packet(int fd, const Packet& packet, std::size_t& begun) {
+  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
+  std::array<int, 2> fds{};
+  std::size_t count = 0;
+  for (const SharedDescriptor& d : packet.descriptors) {
+    if (d) fds[count++] = d->get();
+  }
+  ControlMessage copy = packet.message;
+  iovec part{reinterpret_cast<char*>(&copy) + begun, sizeof copy - begun};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  // Descriptors go with the first byte; what follows a partial send is bytes only.
+  if (begun == 0 && count > 0) {
+    header.msg_control = control;
+    header.msg_controllen = CMSG_SPACE(count * sizeof(int));
+    cmsghdr* c = CMSG_FIRSTHDR(&header);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(count * sizeof(int));
+    std::memcpy(CMSG_DATA(c), fds.data(), count * sizeof(int));
+  }
+  const ssize_t n = ::sendmsg(fd, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (n < 0) return try_later(errno) ? Transfer::kAgain : Transfer::kEnded;
+  begun += static_cast<std::size_t>(n);
+  return begun == sizeof copy ? Transfer::kDone : Transfer::kAgain;
+}
+
+namespace {
+
+void take_descriptors(msghdr& header, Packet& packet, bool& lost) {
+  lost = (header.msg_flags & MSG_CTRUNC) != 0;
+  for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof fd);
+      auto owned = std::make_shared<const Descriptor>(fd);
+      for (SharedDescriptor& d : packet.descriptors) {
+        if (owned && !d) d = std::exchange(owned, nullptr);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Transfer receive_packet(int fd, Packet& packet, std::size_t& begun, bool& lost) {
+  lost = false;
+  for (;;) {
+    alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
+    iovec part{reinterpret_cast<char*>(&packet.message) + begun, sizeof packet.message - begun};
+    msghdr header{};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+    const ssize_t n = ::recvmsg(fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    // A peer that closed without having read all we sent makes the next call fail once with ECONNRESET, in front of what it
+    // sent before: that is still to be read.
+    if (n < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
+    if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? Transfer::kAgain : Transfer::kEnded;
+    if (n == 0) return Transfer::kEnded;
+    take_descriptors(header, packet, lost);
+    if (lost) return Transfer::kEnded;
+    begun += static_cast<std::size_t>(n);
+    if (begun == sizeof packet.message) return Transfer::kDone;
+  }
+}
+
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  // Where this fails the old limit stands, and a connection that meets it says so.
+  (void)::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace tutti::shm

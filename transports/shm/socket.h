@@ -1,0 +1,48 @@
+// Unix sockets in the abstract namespace, memory without a name, and descriptors passed from process to process.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "src/base/descriptor.h"
+#include "src/base/status.h"
+#include "transports/shm/layout.h"
+
+namespace tutti::shm {
+
+using SharedDescriptor = std::shared_ptr<const Descriptor>;
+using SocketName = std::array<unsigned char, 16>;
+
+/// A non-blocking listening socket of that name.
+Result<Descriptor> listen_at(const SocketName& name);
+/// A non-blocking connection to that name. `refused` is set where nobody listens there any more; an invalid descriptor
+/// without an error means that the listener's queue is full: try later.
+Result<Descriptor> connect_to(const SocketName& name, bool& refused);
+/// A new memory file of `bytes`, zero, that can neither shrink nor grow.
+Result<Descriptor> create_memory(const char* label, std::uint64_t bytes);
+/// Maps `bytes` at `offset` of `fd`, to read and write (or to read only).
+/// Errors: TUTTI_INVALID_ARGUMENT where the file is shorter; TUTTI_SYSTEM_ERROR. With `sealed`, a file that its owner could
+/// still shrink (so that reading would raise SIGBUS) is refused.
+Result<Mapping> map_memory(int fd, std::uint64_t offset, std::uint64_t bytes, bool writable, bool sealed);
+
+enum class Transfer { kDone, kAgain, kEnded };
+
+/// One control message with up to two descriptors.
+struct Packet {
+  ControlMessage message{};
+  std::array<SharedDescriptor, 2> descriptors;
+};
+
+/// Sends `packet` from byte `begun` of its message on; `begun` moves on. kEnded: the peer is gone.
+Transfer send_packet(int fd, const Packet& packet, std::size_t& begun);
+/// Receives into `packet`, of which `begun` bytes are there already. kDone: it is complete. kEnded: the peer is gone, or
+/// descriptors were lost for want of free ones (`lost` is set).
+Transfer receive_packet(int fd, Packet& packet, std::size_t& begun, bool& lost);
+
+/// Raises this process's soft limit of open files to its hard one: peers' sockets and doorbells need two for each pair.
+void raise_descriptor_limit();
+
+}  // namespace tutti::shm
