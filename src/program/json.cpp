@@ -46,6 +46,12 @@ JsonObject& JsonObject::add(std::string_view key, const JsonObject& value) {
   return *this;
 }
 
+JsonObject& JsonObject::add_json(std::string_view key, std::string_view json) {
+  nlohmann::ordered_json value = nlohmann::ordered_json::parse(json, nullptr, false);
+  body_->json[std::string(key)] = value.is_discarded() ? nlohmann::ordered_json() : std::move(value);
+  return *this;
+}
+
 JsonObject& JsonObject::measured(std::string_view key, double value, int digits) {
   char text[64];
   std::snprintf(text, sizeof(text), "%.*g", digits, value);

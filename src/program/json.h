@@ -27,6 +27,8 @@ class JsonObject {
   JsonObject& add(std::string_view key, uint64_t value);
   JsonObject& add(std::string_view key, double value);
   JsonObject& add(std::string_view key, const JsonObject& value);
+  /// A value that is written in JSON already (an array, for one); null where it is not well-formed.
+  JsonObject& add_json(std::string_view key, std::string_view json);
   /// A measured number, rounded to `digits` significant digits.
   JsonObject& measured(std::string_view key, double value, int digits = 6);
 
