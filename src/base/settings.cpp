@@ -21,8 +21,8 @@ namespace tutti {
 namespace {
 
 constexpr std::string_view kPrefix = "TUTTI_";
-// Read by the tests alone, to find the sample data.
-constexpr std::array<std::string_view, 1> kNoSettings = {"TUTTI_SHARED"};
+// Not for users to set: where the tests find sample data, and what the local launcher tells its children.
+constexpr std::array<std::string_view, 3> kNoSettings = {"TUTTI_SHARED", "TUTTI_LOCAL_RANK", "TUTTI_LAUNCHER_PIPE"};
 
 std::string_view trimmed(std::string_view text) {
   const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
