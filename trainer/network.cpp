@@ -60,7 +60,9 @@ void Network<Scalar>::initialise(std::uint64_t seed) {
   Random random(seed, 1);
   std::fill(parameters_.begin(), parameters_.end(), Scalar{0});
   for (std::size_t l = 0; l + 1 < layers_.size(); ++l) {
-    const double deviation = std::sqrt(2.0 / layers_[l]);
+    // Squared error's gradient grows with the outputs, softmax's does not: there the first outputs begin well below 1.
+    const bool small = l + 2 == layers_.size() && loss_ == LossKind::squared;
+    const double deviation = std::sqrt((small ? 0.1 : 2.0) / layers_[l]);
     for (std::size_t i = offsets_[l]; i < biases_offset(l); ++i) parameters_[i] = static_cast<Scalar>(deviation * random.normal());
   }
 }

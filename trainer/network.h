@@ -52,7 +52,8 @@ class Network {
   /// What layer l's neurons gave for the last forward pass, max_batch x outputs, row-major; after ReLU where it has one.
   std::span<const Scalar> activations(std::size_t layer) const { return activations_[layer]; }
 
-  /// He et al. 2015: weights normal with variance 2 / inputs, biases 0. The same for a seed on every rank.
+  /// He et al. 2015: weights normal with variance 2 / inputs (the last layer's, with squared error, 0.1 / inputs), biases
+  /// 0. The same for a seed on every rank.
   void initialise(std::uint64_t seed);
 
   /// Where the caller puts the next batch's inputs: max_batch x inputs, row-major.

@@ -30,7 +30,7 @@ class Run {
   Outcome save(int epoch);
   Checkpoint description() const;
   Outcome train_epoch(int epoch, double& loss, double& correct);
-  Outcome step(std::span<const std::uint32_t> batch, double& loss, double& correct);
+  Outcome step(std::span<const std::uint32_t> batch, const StepSettings& how, double& loss, double& correct);
   Outcome evaluate(const Images& images, std::span<const std::uint32_t> chosen, double& accuracy);
   Outcome report(int epoch, double loss, double accuracy, const Stopwatch& watch, double communication, double waited);
   Outcome replicas_agree();
@@ -117,7 +117,7 @@ Outcome Run::save(int epoch) {
   return write_checkpoint(settings_.checkpoint, checkpoint);
 }
 
-Outcome Run::step(std::span<const std::uint32_t> batch, double& loss, double& correct) {
+Outcome Run::step(std::span<const std::uint32_t> batch, const StepSettings& how, double& loss, double& correct) {
   const Range mine = share(batch.size(), peers_.rank(), peers_.size());
   take_batch(data_.train, batch.subspan(mine.begin, mine.size()), normal_, network_.input(), classes_);
   const BatchResult result = network_.forward(mine.size(), classes_);
@@ -129,18 +129,20 @@ Outcome Run::step(std::span<const std::uint32_t> batch, double& loss, double& co
   network_.backward(weight, [this](std::size_t begin) { exchange_.ready(begin); }, block);
   const std::span<float> gradients = network_.gradients();
   return exchange_.finish([&](Range range) {
-    optimizer_.step(network_.parameters(), gradients, range.begin, range.end, settings_.step);
+    optimizer_.step(network_.parameters(), gradients, range.begin, range.end, how);
   });
 }
 
 Outcome Run::train_epoch(int epoch, double& loss, double& correct) {
   std::vector<std::uint32_t> order = permutation(split_.training.size(), settings_.seed, kFirstEpochStream + static_cast<std::uint64_t>(epoch));
   for (std::uint32_t& sample : order) sample = split_.training[sample];
+  StepSettings how = settings_.step;
+  how.learning_rate *= std::pow(settings_.decay, epoch - 1);
   const std::size_t steps = (order.size() + batch_ - 1) / batch_;
   for (std::size_t s = 0; s < steps; ++s) {
     const std::size_t begin = s * batch_;
     const std::size_t size = std::min(batch_, order.size() - begin);
-    if (Outcome failure = step(std::span(order).subspan(begin, size), loss, correct)) return failure;
+    if (Outcome failure = step(std::span(order).subspan(begin, size), how, loss, correct)) return failure;
     if (watcher_.step) watcher_.step(epoch, s + 1, steps);
   }
   return {};

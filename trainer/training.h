@@ -20,7 +20,8 @@ struct TrainingSettings {
   LossKind loss = LossKind::cross_entropy;
   int epochs = 10;
   std::size_t batch = 64;  ///< global; shared among the ranks
-  StepSettings step;
+  StepSettings step = {0.1, 0.9, 0.002};  ///< its learning rate is the first epoch's
+  double decay = 0.8;                 ///< factor of the learning rate from epoch to epoch
   std::uint64_t seed = 1;
   double validation = 0.1;          ///< fraction of the training images that is held out
   std::size_t bucket_bytes = 1 << 20;  ///< gradients that are worth an operation of their own
@@ -35,7 +36,7 @@ struct EpochReport {
   double accuracy = 0;               ///< on the validation split; without one, on the training samples as they were met
   double seconds = 0;                ///< wall time of the slowest rank
   double communication_seconds = 0;  ///< inside collective operations, the rank with the most
-  double exposed_seconds = 0;        ///< of the gradients' exchange, what computation waited for; the rank with the most
+  double waiting_seconds = 0;        ///< of the gradients' exchange, what computation waited for; the rank with the most
 };
 
 /// What came out, the same on every rank.

@@ -1,0 +1,132 @@
+#include "trainer/command.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+#include "src/program/plot.h"
+
+namespace tutti::trainer {
+
+void declare(program::Options& options, Command& command) {
+  program::add_rank_options(options, command.ranks);
+  options.text("--data", &command.data, "DIR",
+               "folder of MNIST-style IDX files, plain or .gz (train-images-idx3-ubyte, train-labels-idx1-ubyte, "
+               "t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte); without it, embedded drawn digits of 28 x 28 pixels");
+  options.text("--layers", &command.layers, "WIDTHS", "widths of the layers: inputs, hidden ones, outputs");
+  options.integer("--epochs", &command.epochs, 1, 1'000'000, "passes over the training samples");
+  options.integer("--batch", &command.batch, 1, 1 << 30, "samples to a step, over all ranks together");
+  options.real("--learning-rate", &command.learning_rate, 0, 1e6,
+               "length of a step in the first epoch; 0 takes 0.1 with cross_entropy and 0.01 with squared");
+  options.real("--learning-rate-decay", &command.decay, 0, 1, "factor of the learning rate from each epoch to the next");
+  options.integer("--seed", &command.seed, 0, INT64_MAX, "what first weights, split and order of the samples follow from");
+  options.choice("--parallelism", &command.parallelism, {"data", "model", "pipeline", "server"},
+                 "how ranks share the work; data: each has the whole model and a share of every batch");
+  options.choice("--loss", &command.loss, {"cross_entropy", "squared"}, "softmax cross-entropy, or half the squared error");
+  options.real("--momentum", &command.momentum, 0, 0.999999, "part of a step's velocity that the next one keeps");
+  options.real("--weight-decay", &command.weight_decay, 0, 1e6, "part of each weight that is added to its gradient");
+  options.real("--validation", &command.validation, 0, 0.99,
+               "fraction of the training samples that is held out for an epoch's accuracy; with 0 that is the training "
+               "samples' own");
+  options.choice("--memory", &command.memory, {"host", "cuda"}, "where weights and gradients lie");
+  options.size("--bucket", &command.bucket, "bytes of gradients that are exchanged as soon as they are computed");
+  options.text("--checkpoint", &command.checkpoint, "FILE", "written after each epoch, whole or not at all");
+  options.flag("--resume", &command.resume,
+               "goes on from --checkpoint; layers, loss, seed, validation and data must be as they were");
+  options.text("--plot", &command.plot, "FILE", "loss and accuracy over the epochs, as .svg or .png");
+  options.example("tutti-train --ranks 2", "trains two ranks on the embedded digits");
+  options.example("tutti-train --ranks 4 --data mnist --layers 784,256,10 --json", "trains on files, reports in JSON lines");
+  options.example("mpirun -n 4 tutti-train --checkpoint run.ckpt --resume", "goes on with a run, under Open MPI");
+}
+
+Fallible<std::vector<int>> parse_layers(const std::string& text) {
+  constexpr int widest = 1'000'000;
+  const auto no = [&text](const std::string& why) {
+    return refused("--layers " + text + ": " + why + "; give comma-separated widths such as 784,128,10");
+  };
+  std::vector<int> widths;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (;;) {
+    int width = 0;
+    const auto [rest, error] = std::from_chars(at, end, width);
+    if (error != std::errc() || width < 1 || width > widest || (rest != end && *rest != ',')) {
+      const std::string item(at, std::find(at, end, ','));
+      return no("\"" + item + "\" is no whole number from 1 to 1000000");
+    }
+    widths.push_back(width);
+    if (rest == end) break;
+    at = rest + 1;
+  }
+  if (widths.size() < 2) return no("it takes at least two widths, the inputs' and the outputs'");
+  if (widths.size() > 1024) return no("it takes at most 1024 widths");
+  std::uint64_t parameters = 0;
+  for (std::size_t l = 1; l < widths.size(); ++l) {
+    parameters += (static_cast<std::uint64_t>(widths[l - 1]) + 1) * static_cast<std::uint64_t>(widths[l]);
+  }
+  if (parameters > std::uint64_t{1} << 32) return no("its " + std::to_string(parameters) + " parameters are more than 2^32");
+  return widths;
+}
+
+namespace {
+
+// A checkpoint that cannot be written is refused before the first epoch, not after it.
+Outcome check_folder(const std::string& option, const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+  struct stat info;
+  if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
+    return refused(option + " \"" + path + "\" is a folder; give the name of a file");
+  }
+  if (::access(folder.c_str(), W_OK | X_OK) == 0) return {};
+  return refused(option + " \"" + path + "\" cannot be written: the folder \"" + folder + "\": " + std::strerror(errno) +
+                 "; give a file in a folder that this user may write to");
+}
+
+Outcome not_there_yet(const Command& command) {
+  if (command.parallelism != "data") {
+    return refused("--parallelism " + command.parallelism + " is not there yet; leave it out, or give data");
+  }
+  if (command.memory != "host") {
+    return refused("--memory " + command.memory + " is not there yet; leave it out, or give host");
+  }
+  return {};
+}
+
+}  // namespace
+
+Fallible<TrainingSettings> settings_of(const Command& command) {
+  if (Outcome failure = not_there_yet(command)) return *failure;
+  Fallible<std::vector<int>> layers = parse_layers(command.layers);
+  if (!layers.ok()) return layers.failure();
+  if (command.resume && command.checkpoint.empty()) {
+    return refused("--resume needs --checkpoint FILE, the file to go on from; give both");
+  }
+  if (!command.checkpoint.empty()) {
+    if (Outcome failure = check_folder("--checkpoint", command.checkpoint)) return *failure;
+  }
+  if (!command.plot.empty()) {
+    if (const std::string sentence = program::check_plot_file(command.plot); !sentence.empty()) return refused(sentence);
+    if (Outcome failure = check_folder("--plot", command.plot)) return *failure;
+  }
+  TrainingSettings settings;
+  settings.layers = std::move(*layers);
+  settings.loss = command.loss == "squared" ? LossKind::squared : LossKind::cross_entropy;
+  settings.epochs = static_cast<int>(command.epochs);
+  settings.batch = static_cast<std::size_t>(command.batch);
+  const double usual = settings.loss == LossKind::squared ? 0.01 : 0.1;
+  settings.step = {command.learning_rate > 0 ? command.learning_rate : usual, command.momentum, command.weight_decay};
+  settings.decay = command.decay;
+  settings.seed = static_cast<std::uint64_t>(command.seed);
+  settings.validation = command.validation;
+  settings.bucket_bytes = std::max<std::size_t>(command.bucket, sizeof(float));
+  settings.checkpoint = command.checkpoint;
+  settings.resume = command.resume;
+  return settings;
+}
+
+}  // namespace tutti::trainer
