@@ -14,7 +14,7 @@ namespace HWY_NAMESPACE {
 const FoldTable& uint8_table() { return kFolds<std::uint8_t>; }
 
 /// Copies are folds of one source of bytes; the operator is never applied.
-void copy_everywhere(const FoldArguments& arguments) { sweep_any<std::uint8_t, Sum, NoDivider>(arguments); }
+void copy_everywhere(const FoldArguments& arguments) { sweep_any<MixedLanes<std::uint8_t>, ShortMixedLanes<std::uint8_t>, Sum, NoDivider>(arguments); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tutti

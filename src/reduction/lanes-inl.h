@@ -534,6 +534,70 @@ struct NarrowLanes {
   }
 };
 
+/// ScalarLanes' interface for the smaller or larger of 16-bit floats in the user's format only: on keys, integers that
+/// order as the floats do, so that nothing is widened.
+///
+/// As sign and magnitude, the bits order from -NaN over -inf, -0, +0 and +inf to +NaN, wrapping around behind it: a shift of
+/// the circle puts all NaNs at the end that wins.
+template <typename T, std::size_t kMaxBytes>
+struct KeyLanes {
+  using Element = T;
+  using D = hn::CappedTag<std::int16_t, kMaxBytes / 2>;
+  using Value = VectorOf<D>;
+  static constexpr std::size_t kCount = hn::MaxLanes(D());
+  static constexpr std::size_t kUnroll = 4;
+  static constexpr bool kPartial = kCount == 8;
+  static constexpr std::int16_t kInfinity = std::is_same_v<T, Float16> ? 0x7c00 : 0x7f80;
+  static constexpr std::int16_t kNaNs = 0x7fff - kInfinity;  ///< how many there are of each sign
+  static constexpr std::int16_t kQuiet = std::is_same_v<T, Float16> ? 0x7e00 : 0x7fc0;
+
+  static HWY_INLINE Value load(const std::uint8_t* from) { return load_bytes(D(), from); }
+  static HWY_INLINE void store(std::uint8_t* to, Value value) { store_bytes(D(), value, to); }
+  static HWY_INLINE void stream(std::uint8_t* to, Value value) { stream_bytes(D(), value, to); }
+  /// Never called: no operand is wide.
+  static HWY_INLINE Value load_wide(const std::uint8_t* from) { return load(from); }
+  static HWY_INLINE void store_wide(std::uint8_t* to, Value value) { store(to, value); }
+  static HWY_INLINE void stream_wide(std::uint8_t* to, Value value) { stream(to, value); }
+  static HWY_INLINE Value load_first(const std::uint8_t* from, std::size_t count) { return load_some(D(), from, 2 * count); }
+  static HWY_INLINE void store_first(std::uint8_t* to, Value value, std::size_t count) {
+    store_some(D(), value, to, 2 * count);
+  }
+  static HWY_INLINE Value load_first_wide(const std::uint8_t* from, std::size_t count) { return load_first(from, count); }
+  static HWY_INLINE void store_first_wide(std::uint8_t* to, Value value, std::size_t count) {
+    store_first(to, value, count);
+  }
+
+  template <class Op>
+  static HWY_INLINE Value prepare(Value bits) {
+    return hn::Add(mirrored(bits), hn::Set(D(), shift<Op>()));
+  }
+  template <class Op>
+  static HWY_INLINE Value restore(Value key) {
+    return mirrored(hn::Sub(key, hn::Set(D(), shift<Op>())));
+  }
+  template <class Op>
+  static HWY_INLINE Value combine(Value a, Value b) {
+    return combine_vectors(Op(), a, b);
+  }
+  static HWY_INLINE Value canonicalize(Value bits) {
+    const auto magnitude = hn::And(bits, hn::Set(D(), std::int16_t{0x7fff}));
+    return hn::IfThenElse(hn::Gt(magnitude, hn::Set(D(), kInfinity)), hn::Set(D(), kQuiet), bits);
+  }
+
+ private:
+  /// For the smaller one the NaNs above +inf go below everything, for the larger one those below -inf go above.
+  template <class Op>
+  static constexpr std::int16_t shift() {
+    return std::is_same_v<Op, Min> ? kNaNs : -kNaNs;
+  }
+  /// Sign and magnitude as two's complement with negative numbers one further down, and back.
+  static HWY_INLINE Value mirrored(Value bits) {
+    const hn::RebindToUnsigned<D> du;
+    const auto sign = hn::BitCast(du, hn::ShiftRight<15>(bits));
+    return hn::Xor(bits, hn::BitCast(D(), hn::ShiftRight<1>(sign)));
+  }
+};
+
 template <typename T, std::size_t kMaxBytes>
 struct LanesFor {
   using Type = VectorLanes<T, kMaxBytes>;
@@ -547,11 +611,19 @@ struct LanesFor<BFloat16, kMaxBytes> {
   using Type = NarrowLanes<BFloat16, BFloat16Format, kMaxBytes>;
 };
 
-/// The widest lanes of this instruction set, and those of 16 bytes for what is shorter.
+/// The widest lanes of this instruction set, and those of 16 bytes for what is shorter: for operands of any formats...
 template <typename T>
-using WideLanes = typename LanesFor<T, 64>::Type;
+using MixedLanes = typename LanesFor<T, 64>::Type;
 template <typename T>
-using ShortLanes = typename LanesFor<T, 16>::Type;
+using ShortMixedLanes = typename LanesFor<T, 16>::Type;
+
+/// ... and where all are in the user's, which depends on the operator.
+template <class Op>
+inline constexpr bool kCompares = std::is_same_v<Op, Min> || std::is_same_v<Op, Max>;
+template <typename T, class Op>
+using WideLanes = std::conditional_t<kWidens<T> && kCompares<Op>, KeyLanes<T, 64>, MixedLanes<T>>;
+template <typename T, class Op>
+using ShortLanes = std::conditional_t<kWidens<T> && kCompares<Op>, KeyLanes<T, 16>, ShortMixedLanes<T>>;
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tutti

@@ -7,8 +7,12 @@ namespace tutti {
 namespace HWY_NAMESPACE {
 
 template <typename T>
-using WideLanes = ScalarLanes<T>;
+using MixedLanes = ScalarLanes<T>;
 template <typename T>
+using ShortMixedLanes = ScalarLanes<T>;
+template <typename T, class Op>
+using WideLanes = ScalarLanes<T>;
+template <typename T, class Op>
 using ShortLanes = ScalarLanes<T>;
 
 }  // namespace HWY_NAMESPACE

@@ -139,40 +139,45 @@ class Sweep {
   const Divider divide_;
 };
 
-/// The commonest shape: two sources and one destination, all in the user's format. At least one whole Value.
+/// The commonest shape: two sources and one destination, all in the user's format. The pointers are passed by value, so
+/// that the compiler need not read them again after every store.
 template <class Lanes, class Op>
-class PairSweep {
- public:
-  PairSweep(const void* a, const void* b, void* to) : a_(bytes_of(a)), b_(bytes_of(b)), to_(bytes_of(to)) {}
-
-  void run(std::uint64_t count) const {
-    constexpr std::size_t kGroup = Lanes::kCount * Lanes::kUnroll;
-    const std::uint64_t left_over = count % Lanes::kCount;
-    const Value last = left_over != 0 ? folded((count - Lanes::kCount) * kBytes) : Value{};
-    std::uint64_t at = 0;
-    for (; count - at >= kGroup; at += kGroup) group(at * kBytes, std::make_index_sequence<Lanes::kUnroll>());
-    for (; count - at >= Lanes::kCount; at += Lanes::kCount) Lanes::store(to_ + at * kBytes, folded(at * kBytes));
-    if (left_over != 0) Lanes::store(to_ + (count - Lanes::kCount) * kBytes, last);
-  }
-
- private:
+struct PairSweep {
   using Value = typename Lanes::Value;
   static constexpr std::size_t kBytes = sizeof(typename Lanes::Element);
+  static constexpr std::size_t kStride = Lanes::kCount * kBytes;
 
-  HWY_INLINE Value folded(std::uint64_t offset) const {
-    const Value a = Lanes::template prepare<Op>(Lanes::load(a_ + offset));
-    const Value b = Lanes::template prepare<Op>(Lanes::load(b_ + offset));
-    return Lanes::canonicalize(Lanes::template restore<Op>(Lanes::template combine<Op>(a, b)));
+  static HWY_INLINE Value finished(Value a, Value b) {
+    const Value total = Lanes::template combine<Op>(Lanes::template prepare<Op>(a), Lanes::template prepare<Op>(b));
+    return Lanes::canonicalize(Lanes::template restore<Op>(total));
+  }
+  static HWY_INLINE Value folded(const std::uint8_t* a, const std::uint8_t* b) {
+    return finished(Lanes::load(a), Lanes::load(b));
   }
   template <std::size_t... I>
-  HWY_INLINE void group(std::uint64_t offset, std::index_sequence<I...>) const {
-    const Value total[] = {folded(offset + I * Lanes::kCount * kBytes)...};
-    (Lanes::store(to_ + offset + I * Lanes::kCount * kBytes, total[I]), ...);
+  static HWY_INLINE void group(const std::uint8_t* a, const std::uint8_t* b, std::uint8_t* to, std::index_sequence<I...>) {
+    const Value total[] = {folded(a + I * kStride, b + I * kStride)...};
+    (Lanes::store(to + I * kStride, total[I]), ...);
   }
 
-  const std::uint8_t* const a_;
-  const std::uint8_t* const b_;
-  std::uint8_t* const to_;
+  /// At least one whole Value.
+  static void run(const std::uint8_t* a, const std::uint8_t* b, std::uint8_t* to, std::uint64_t count) {
+    const std::uint64_t end = count * kBytes;
+    const std::uint64_t left_over = end % kStride;
+    const std::uint64_t behind = end - kStride;
+    const Value last = left_over != 0 ? folded(a + behind, b + behind) : Value{};
+    std::uint64_t at = 0;
+    for (; end - at >= kStride * Lanes::kUnroll; at += kStride * Lanes::kUnroll) {
+      group(a + at, b + at, to + at, std::make_index_sequence<Lanes::kUnroll>());
+    }
+    for (; end - at >= kStride; at += kStride) Lanes::store(to + at, folded(a + at, b + at));
+    if (left_over != 0) Lanes::store(to + behind, last);
+  }
+
+  /// Fewer elements than a Value's.
+  static HWY_INLINE void run_partial(const std::uint8_t* a, const std::uint8_t* b, std::uint8_t* to, std::size_t count) {
+    Lanes::store_first(to, finished(Lanes::load_first(a, count), Lanes::load_first(b, count)), count);
+  }
 };
 
 /// Streaming stores want whole cache lines of a sweep long enough to pay for the ordering at its end.
@@ -205,11 +210,10 @@ std::uint64_t streaming_from(const FoldArguments& arguments, std::uint64_t begin
   return streams;
 }
 
-/// Any operands, divided or not: the lanes that fit the count.
-template <typename T, class Op, template <class> class Divider>
+/// Any operands, divided or not, with the lanes that fit the count.
+template <class Lanes, class Short, class Op, template <class> class Divider>
 void sweep_any(const FoldArguments& arguments) {
-  using Lanes = WideLanes<T>;
-  using Short = ShortLanes<T>;
+  using T = typename Lanes::Element;
   if (arguments.count < Short::kCount) {
     if constexpr (Short::kPartial) Sweep<Short, Op, Divider<Short>>(arguments).run_partial(arguments.count);
     return;
@@ -223,7 +227,7 @@ void sweep_any(const FoldArguments& arguments) {
   if (begin != 0) {
     FoldArguments head = arguments;
     head.count = begin;
-    sweep_any<T, Op, Divider>(head);
+    sweep_any<Lanes, Short, Op, Divider>(head);
   }
   const std::uint64_t streams = streaming_from<T>(arguments, begin);
   sweep.run(begin, arguments.count, streams);
@@ -244,7 +248,7 @@ HWY_NOINLINE void fold_divided(const FoldArguments& arguments) {
       return Sweep<ScalarLanes<T>, Sum, typename ScalarLanes<T>::Divider>(arguments).run(0, arguments.count, 0);
     }
   }
-  sweep_any<T, Sum, DividerOf>(arguments);
+  sweep_any<MixedLanes<T>, ShortMixedLanes<T>, Sum, DividerOf>(arguments);
 }
 
 /// Whether no operand is in another format than the user's.
@@ -272,6 +276,20 @@ HWY_INLINE bool one_format(const FoldArguments& arguments) {
   return true;
 }
 
+/// Folds a pair with the lanes that fit the count, which is not 0.
+template <typename T, class Op>
+HWY_INLINE void fold_pair(const FoldArguments& arguments) {
+  const std::uint8_t* a = bytes_of(arguments.sources[0].data);
+  const std::uint8_t* b = bytes_of(arguments.sources[1].data);
+  std::uint8_t* to = bytes_of(arguments.destinations[0].data);
+  if (arguments.count >= WideLanes<T, Op>::kCount) return PairSweep<WideLanes<T, Op>, Op>::run(a, b, to, arguments.count);
+  using Short = ShortLanes<T, Op>;
+  if constexpr (Short::kPartial) {
+    if (arguments.count < Short::kCount) return PairSweep<Short, Op>::run_partial(a, b, to, arguments.count);
+    PairSweep<Short, Op>::run(a, b, to, arguments.count);
+  }
+}
+
 /// The fold of reduction.h of type T by Op.
 template <typename T, class Op>
 void fold(const FoldArguments& arguments) {
@@ -279,17 +297,16 @@ void fold(const FoldArguments& arguments) {
   if constexpr (std::is_same_v<Op, Sum>) {
     if (arguments.divide_by > 1) return fold_divided<T>(arguments);
   }
+  const bool plain = all_user<T>(arguments);
+  const bool pair = arguments.source_count == 2 && arguments.destination_count == 1 && !arguments.destinations[0].streaming;
+  if (pair && plain) return fold_pair<T, Op>(arguments);
   if (arguments.source_count == 1 && one_format<T>(arguments)) {
     const bool wide = kWidens<T> && arguments.sources[0].format == ElementFormat::kWide;
     return copy_bytes(arguments.sources[0].data, arguments.destinations, arguments.destination_count,
                       arguments.count * (wide ? sizeof(Wide<T>) : sizeof(T)));
   }
-  const bool is_pair = arguments.source_count == 2 && arguments.destination_count == 1;
-  if (is_pair && arguments.count >= WideLanes<T>::kCount && !arguments.destinations[0].streaming && all_user<T>(arguments)) {
-    return PairSweep<WideLanes<T>, Op>(arguments.sources[0].data, arguments.sources[1].data, arguments.destinations[0].data)
-        .run(arguments.count);
-  }
-  sweep_any<T, Op, NoDivider>(arguments);
+  if (plain) return sweep_any<WideLanes<T, Op>, ShortLanes<T, Op>, Op, NoDivider>(arguments);
+  sweep_any<MixedLanes<T>, ShortMixedLanes<T>, Op, NoDivider>(arguments);
 }
 
 /// The folds of one type, by operator, in the order of FoldTable.
