@@ -1,0 +1,262 @@
+#include "transports/tcp/endpoint.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "src/base/clock.h"
+#include "src/base/random.h"
+#include "src/base/socket.h"
+
+namespace tutti::tcp {
+
+namespace {
+
+constexpr double kLoopbackBandwidth = 3e9;
+constexpr double kLoopbackLatency = 8e-6;
+constexpr double kNetworkLatency = 25e-6;
+constexpr double kPayloadShare = .94;  // what headers of Ethernet, IP and TCP leave at an MTU of 1500
+constexpr std::uint32_t kNetworkSockets = 4;
+
+void set_option(int fd, int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof value); }
+
+}  // namespace
+
+// ---- Life.
+
+Result<std::unique_ptr<Endpoint>> Endpoint::open(const tutti_endpoint_config& config) {
+  std::unique_ptr<Endpoint> endpoint(new Endpoint);
+  const std::string interfaces = config.interfaces != nullptr ? config.interfaces : "";
+  auto locals = local_addresses(interfaces);
+  if (!locals) return locals.status();
+  auto listener = listen_on(interfaces, config.port_low, config.port_high);
+  if (!listener) return listener.status();
+  endpoint->epoll_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
+  if (!endpoint->epoll_) return system_error("Opening an epoll descriptor failed", errno);
+
+  endpoint->rank_ = config.rank;
+  endpoint->ranks_ = config.ranks;
+  std::memcpy(endpoint->key_.data(), config.key, kKeyBytes);
+  endpoint->connect_timeout_ns_ = config.connect_timeout_ns;
+  endpoint->traffic_class_ = config.traffic_class;
+  endpoint->sockets_per_peer_ = config.sockets_per_peer;
+  endpoint->log_ = config.log;
+
+  Card& card = endpoint->card_;
+  random_bytes(card.id);
+  card.rank = config.rank;
+  card.machine = machine_id();
+  card.network = network_namespace();
+  card.megabits = interface_megabits(*locals);
+  card.everywhere = interfaces.empty();
+  card.addresses = listener->addresses;
+  endpoint->gate_.open(std::move(listener->sockets));
+  return endpoint;
+}
+
+Endpoint::~Endpoint() { linger(); }
+
+// A socket that is closed with unread input resets the connection, and takes what the peer has not got yet with it. So
+// everything is first seen to have reached the peers' kernels, with a goodbye behind it.
+void Endpoint::linger() {
+  const Deadline deadline = Deadline::in(kLinger);
+  for (Stream* stream : streams_) stream->say_goodbye();
+  while (!deadline.passed()) {
+    std::vector<pollfd> waiting;
+    for (Stream* stream : streams_) {
+      stream->write();
+      stream->drain();
+      if (stream->delivered()) continue;
+      const short events = static_cast<short>(stream->idle() ? POLLIN : POLLIN | POLLOUT);
+      waiting.push_back({stream->fd(), events, 0});
+    }
+    if (waiting.empty()) return;
+    // That the peer's kernel acknowledged raises no event, so the naps are short.
+    ::poll(waiting.data(), waiting.size(), 1);
+  }
+}
+
+void Endpoint::log(int level, const std::string& text) const {
+  if (log_ != nullptr) log_(level, text.c_str());
+}
+
+void Endpoint::dress(int fd) const {
+  set_traffic_class(fd, traffic_class_);
+  // A peer whose machine vanished while both sides were idle is noticed within half a minute.
+  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 10);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 4);
+}
+
+// ---- Peers.
+
+bool Endpoint::reach(int peer, const Card& other, tutti_reach* reach, std::string* why) const {
+  if (peer == rank_ || peer < 0 || peer >= ranks_) {
+    *why = "tcp connects different ranks, and rank " + std::to_string(peer) + " is not another one";
+    return false;
+  }
+  if (ways_to(other, card_).empty()) {
+    *why = "rank " + std::to_string(peer) + " listens only at addresses that mean nothing on this machine";
+    return false;
+  }
+  const bool beside = other.beside(card_);
+  const double megabits = std::min(other.megabits, card_.megabits);
+  reach->bandwidth = beside ? kLoopbackBandwidth : megabits * 1e6 / 8 * kPayloadShare;
+  reach->latency = beside ? kLoopbackLatency : kNetworkLatency;
+  reach->capabilities = TUTTI_CAN_OFFER_ANY | TUTTI_CAN_GRANT_ANY | TUTTI_NEEDS_PROGRESS;
+  reach->preference = 10;
+  *why = beside ? "over loopback" : "over the network, at the slower side's interface speed";
+  return true;
+}
+
+std::uint32_t Endpoint::sockets_to(const Card& other) const {
+  if (sockets_per_peer_ > 0) return static_cast<std::uint32_t>(std::min(sockets_per_peer_, 64));
+  return other.machine == card_.machine ? 1 : kNetworkSockets;
+}
+
+Peer& Endpoint::peer(int rank) {
+  auto& known = peers_[rank];
+  if (!known) known = std::make_unique<Peer>(*this, rank);
+  return *known;
+}
+
+tutti_status Endpoint::open_link(int rank, const Card& card, const LinkShape& shape, bool sends, Link** link) {
+  if (rank < 0 || rank >= ranks_ || rank == rank_ || card.rank != rank) return TUTTI_INVALID_ARGUMENT;
+  Peer& other = peer(rank);
+  const tutti_status status = other.open_link(card, shape, sends, link);
+  expect(other);
+  return status;
+}
+
+void Endpoint::expect(Peer& peer) {
+  if (peer.waiting() && std::find(waiting_.begin(), waiting_.end(), &peer) == waiting_.end()) waiting_.push_back(&peer);
+}
+
+void Endpoint::attach(const Introduction& other, std::uint32_t index, std::uint32_t count, Descriptor socket,
+                      const std::string& remote) {
+  Peer& known = peer(other.rank);
+  const bool adopted = known.adopt(other.self, index, count, std::move(socket), remote);
+  expect(known);
+  if (adopted) return;
+  log(2, "a connection of rank " + std::to_string(other.rank) + " from " + remote +
+             " was dropped: it is not expected any more");
+}
+
+// ---- Watching.
+
+std::uint64_t Endpoint::watch(Watcher& watcher, int fd, std::uint32_t events) {
+  const std::uint64_t number = ++last_watch_;
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = number;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) log(0, "epoll refused a descriptor");
+  watchers_[number] = &watcher;
+  return number;
+}
+
+void Endpoint::rewatch(std::uint64_t number, int fd, std::uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = number;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event);
+}
+
+void Endpoint::unwatch(std::uint64_t number, int fd) {
+  watchers_.erase(number);
+  if (fd >= 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+}
+
+bool Endpoint::look_at_events() {
+  epoll_event events[64];
+  const int n = ::epoll_wait(epoll_.get(), events, 64, 0);
+  for (int i = 0; i < n; ++i) {
+    // Looked up by number: an earlier event of this round may have ended a later one's watcher.
+    const auto found = watchers_.find(events[i].data.u64);
+    if (found != watchers_.end()) found->second->ready(events[i].events);
+  }
+  return n > 0;
+}
+
+// ---- The turn of the wheel.
+
+void Endpoint::add(Stream& stream) {
+  stream.watch = watch(stream, stream.fd(), EPOLLIN);
+  streams_.push_back(&stream);
+}
+
+bool Endpoint::move_streams() {
+  bool moved = false;
+  const bool directly = streams_.size() <= kPolledDirectly;
+  bool ended = false;
+  for (Stream* stream : streams_) {
+    if (directly) moved = stream->read() || moved;
+    if (!stream->idle()) moved = stream->write() || moved;
+    if (stream->output_watched && stream->idle() && !stream->broken()) {
+      stream->output_watched = false;
+      rewatch(stream->watch, stream->fd(), EPOLLIN);
+    }
+    ended = ended || stream->broken();
+  }
+  if (ended) drop_broken();
+  return moved;
+}
+
+void Endpoint::drop_broken() {
+  std::erase_if(streams_, [this](Stream* stream) {
+    if (stream->broken()) unwatch(stream->watch, -1);
+    return stream->broken();
+  });
+}
+
+void Endpoint::meet_peers() {
+  const std::uint64_t now = now_ns();
+  gate_.sweep(now);
+  std::erase_if(waiting_, [now](Peer* peer) {
+    peer->dial(now);
+    return !peer->waiting();
+  });
+}
+
+bool Endpoint::progress() {
+  bool moved = move_streams();
+  const bool expecting = !waiting_.empty() || gate_.busy();
+  const bool look = streams_.size() > kPolledDirectly || look_soon_ || (expecting && !moved) || ++turns_ % kDoorsEvery == 0;
+  if (look) {
+    look_soon_ = false;
+    moved = look_at_events() || moved;
+  }
+  if (look && (expecting || gate_.busy())) meet_peers();
+  if (moved) {
+    idle_turns_ = 0;
+  } else if (++idle_turns_ >= kIdleTurns) {
+    pay_credit();
+  }
+  return moved;
+}
+
+void Endpoint::pay_credit() {
+  for (Stream* stream : streams_) {
+    if (stream->owes()) stream->announce();
+  }
+}
+
+void Endpoint::arm(bool sleeping) {
+  if (!sleeping) {
+    look_soon_ = true;
+    return;
+  }
+  pay_credit();
+  for (Stream* stream : streams_) {
+    if (stream->idle() || stream->output_watched) continue;
+    stream->output_watched = true;
+    rewatch(stream->watch, stream->fd(), EPOLLIN | EPOLLOUT);
+  }
+}
+
+}  // namespace tutti::tcp

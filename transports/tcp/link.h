@@ -1,0 +1,154 @@
+// The two ends of a link: what the transport interface's link operations come to.
+//
+// Credit. A receiving end that was asked for s slots announces a window of 2s messages, and announces returned credit in
+// lots of s: so its sender may always have s messages under way, and credit costs a system call per s messages only where
+// nothing else travels that way. Buffers are allocated when a message comes, so a window that is not used costs nothing.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "include/tutti/transport.h"
+#include "transports/tcp/buffer.h"
+#include "transports/tcp/frame.h"
+
+namespace tutti::tcp {
+
+class Peer;
+class Stream;
+
+/// What both ends of a link must agree on.
+struct LinkShape {
+  std::uint32_t channel = 0;
+  std::uint32_t window = 0;      ///< messages that may be under way
+  std::uint64_t slot_bytes = 0;  ///< longest message that is reserved; longer ones are offered
+};
+
+/// The window for a caller's wish of `slots`.
+std::uint32_t window_for(std::uint32_t slots);
+
+/// What is common to both ends. One thread at a time, as all of an endpoint.
+class Link {
+ public:
+  Link(Peer& peer, const LinkShape& shape, std::uint64_t open_by_ns)
+      : peer_(peer), shape_(shape), open_by_ns_(open_by_ns) {}
+  virtual ~Link() = default;
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
+  /// The end's kind, for the checks of the C table.
+  virtual bool sends() const = 0;
+  /// Its connection is there.
+  virtual void attach(Stream& stream) { stream_ = &stream; }
+  virtual tutti_link_result state(tutti_link_state* state) = 0;
+  virtual tutti_link_result failure() const = 0;
+  virtual tutti_link_result flushed() = 0;
+  /// Gives it up: tells the peer, and from here on no memory of the caller's is read or written.
+  virtual tutti_quiesced give_up() = 0;
+
+  /// Breaks the link; the first sentence stays. orderly: the peer said that it leaves.
+  void fail(const std::string& sentence, bool orderly = false);
+  bool broken() const { return broken_; }
+  const std::string& fault() const { return fault_; }
+  const LinkShape& shape() const { return shape_; }
+  Stream* stream() const { return stream_; }
+  Peer& peer() const { return peer_; }
+
+ protected:
+  void fill_state(tutti_link_state* state) const;
+  /// NOT_YET, or BROKEN once it has taken too long to open.
+  tutti_link_result still_opening();
+
+  Peer& peer_;
+  const LinkShape shape_;
+  Stream* stream_ = nullptr;
+  std::uint64_t open_by_ns_;
+  bool broken_ = false;
+  bool orderly_ = false;
+  std::string fault_;
+};
+
+/// The sending end.
+class Sender final : public Link {
+ public:
+  Sender(Peer& peer, const LinkShape& shape, std::uint64_t open_by_ns);
+
+  bool sends() const override { return true; }
+  tutti_link_result state(tutti_link_state* state) override;
+  tutti_link_result failure() const override { return broken_ ? TUTTI_LINK_BROKEN : TUTTI_LINK_OK; }
+  tutti_link_result flushed() override;
+  tutti_quiesced give_up() override;
+
+  void* reserve(std::uint64_t bytes);
+  tutti_link_result commit(std::uint64_t bytes, std::uint64_t fingerprint);
+  tutti_link_result offer(const void* source, std::uint64_t bytes, std::uint64_t fingerprint);
+
+  // ---- From the connection.
+  /// The receiving end is open, with this shape.
+  void opened(std::uint64_t window, std::uint64_t slot_bytes);
+  /// Messages that may have been sent in all. False where no receiver can mean that.
+  bool credit(std::uint64_t limit);
+  /// A message is with the kernel; `staging` is its room, if it had any.
+  void gone(Buffer staging);
+
+ private:
+  bool may_send() const { return !broken_ && open_ && sent_ < limit_; }
+  tutti_link_result send(const void* source, std::uint64_t bytes, std::uint64_t fingerprint, Buffer staging);
+
+  bool open_ = false;
+  std::uint64_t sent_ = 0;   ///< messages handed to the connection
+  std::uint64_t limit_ = 0;  ///< messages that the receiver has room for, in all
+  BufferPool staging_;
+  Buffer reserved_;
+  std::atomic<std::uint64_t> reusable_{0};
+};
+
+/// The receiving end.
+class Receiver final : public Link {
+ public:
+  Receiver(Peer& peer, const LinkShape& shape, std::uint64_t open_by_ns);
+
+  bool sends() const override { return false; }
+  void attach(Stream& stream) override;
+  tutti_link_result state(tutti_link_state* state) override;
+  tutti_link_result failure() const override;
+  tutti_link_result flushed() override;
+  tutti_quiesced give_up() override;
+
+  tutti_link_result view(tutti_message* message);
+  void release();
+  tutti_link_result grant(void* target, std::uint64_t bytes);
+
+  // ---- From the connection.
+  /// Where message `header` shall lie. False, with a sentence in `why`, where the sender may not send that.
+  bool begin(const FrameHeader& header, std::byte** target, std::string* why);
+  void end();
+  /// Credit that the sender does not know of yet.
+  std::uint64_t owed() const { return released_ - announced_; }
+  /// The frame that tells it all.
+  FrameHeader announce();
+
+ private:
+  struct Message {
+    std::byte* data = nullptr;
+    std::uint64_t bytes = 0;
+    std::uint64_t fingerprint = 0;
+    Buffer buffer;         ///< empty where it landed in granted memory
+    bool granted = false;  ///< data and bytes are a grant, and no message has begun here yet
+  };
+  Message& message(std::uint64_t sequence) { return messages_[sequence % messages_.size()]; }
+  std::uint64_t arrived() const;
+
+  std::vector<Message> messages_;  ///< a ring: those that came and are not released, and the grants ahead of them
+  BufferPool pool_;
+  std::uint64_t begun_ = 0;      ///< messages whose header has come
+  std::uint64_t released_ = 0;   ///< messages given back
+  std::uint64_t announced_ = 0;  ///< those of them that the sender was told of
+  std::uint64_t granted_ = 0;    ///< one past the last message that was granted
+  bool viewed_ = false;          ///< the oldest message was shown
+  std::atomic<std::uint64_t> arrived_{0};
+};
+
+}  // namespace tutti::tcp

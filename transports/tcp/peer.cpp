@@ -1,0 +1,170 @@
+#include "transports/tcp/peer.h"
+
+#include <algorithm>
+
+#include "src/base/clock.h"
+#include "transports/tcp/endpoint.h"
+
+namespace tutti::tcp {
+
+namespace {
+
+constexpr std::uint32_t kLowChannels = 256;           // found by index
+constexpr std::size_t kMostHighChannels = 64 * 1024;  // found by hash; peers can only make us remember so many
+constexpr std::uint32_t kMostSockets = 64;
+
+std::string seconds(std::uint64_t ns) {
+  const std::uint64_t tenths = ns / 100'000'000u;
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
+}
+
+}  // namespace
+
+Channel* Peer::find_channel(std::uint32_t number) {
+  if (number < kLowChannels) return number < low_channels_.size() ? low_channels_[number].get() : nullptr;
+  const auto found = high_channels_.find(number);
+  return found == high_channels_.end() ? nullptr : found->second.get();
+}
+
+Channel* Peer::channel(std::uint32_t number) {
+  if (Channel* known = find_channel(number)) return known;
+  if (number < kLowChannels) {
+    if (low_channels_.size() <= number) low_channels_.resize(number + 1);
+    low_channels_[number] = std::make_unique<Channel>();
+    return low_channels_[number].get();
+  }
+  if (high_channels_.size() >= kMostHighChannels) return nullptr;
+  return (high_channels_[number] = std::make_unique<Channel>()).get();
+}
+
+template <typename Action>
+void Peer::each_channel(const Action& action) {
+  for (std::size_t i = 0; i < low_channels_.size(); ++i) {
+    if (low_channels_[i]) action(static_cast<std::uint32_t>(i), *low_channels_[i]);
+  }
+  for (auto& [number, channel] : high_channels_) action(number, *channel);
+}
+
+Stream* Peer::stream_for(std::uint32_t channel) const {
+  return streams_.empty() ? nullptr : streams_[channel % streams_.size()].get();
+}
+
+// What the peer said of the channel before this end was there.
+void Peer::meet(Channel& channel, Link& link) {
+  const bool stopped = link.sends() ? channel.peer_stopped_receiving : channel.peer_stopped_sending;
+  if (stopped) link.fail(link.peer().why_closed(link), true);
+  if (link.sends() && channel.peer_receives) channel.sender->opened(channel.peer_window, channel.peer_slot_bytes);
+}
+
+tutti_status Peer::open_link(const Card& card, const LinkShape& shape, bool sends, Link** link) {
+  Channel* channel = this->channel(shape.channel);
+  if (channel == nullptr || (sends ? channel->had_sender : channel->had_receiver)) return TUTTI_INVALID_USAGE;
+  const std::uint64_t open_by = Deadline::in(endpoint_.connect_timeout_ns()).at_ns;
+  if (sends) {
+    channel->sender = std::make_unique<Sender>(*this, shape, open_by);
+    *link = channel->sender.get();
+  } else {
+    channel->receiver = std::make_unique<Receiver>(*this, shape, open_by);
+    *link = channel->receiver.get();
+  }
+  (sends ? channel->had_sender : channel->had_receiver) = true;
+  if (id_ && *id_ != card.id) fault_ = name() + " connected under another identity than its descriptor has";
+  id_ = card.id;
+  if (Stream* stream = stream_for(shape.channel); stream != nullptr && !stream->broken()) (*link)->attach(*stream);
+  if (!fault_.empty()) (*link)->fail(fault_);
+  meet(*channel, **link);
+  const bool connects = endpoint_.rank() < rank_;
+  if (connects && fault_.empty() && streams_.empty() && !dialer_)
+    dialer_ = std::make_unique<Dialer>(endpoint_, *this, card);
+  if (dialer_) dialer_->extend(open_by);
+  return TUTTI_SUCCESS;
+}
+
+tutti_quiesced Peer::close_link(Link& link) {
+  const tutti_quiesced result = link.give_up();
+  Channel* channel = find_channel(link.shape().channel);
+  if (link.sends()) {
+    channel->sender.reset();
+  } else {
+    channel->receiver.reset();
+  }
+  return result;
+}
+
+bool Peer::adopt(const EndpointId& id, std::uint32_t index, std::uint32_t count, Descriptor socket,
+                 const std::string& remote) {
+  if (!fault_.empty() || count == 0 || count > kMostSockets || index >= count) return false;
+  if ((id_ && *id_ != id) || (!streams_.empty() && (streams_.size() != count || streams_[index]))) return false;
+  id_ = id;
+  streams_.resize(count);
+  streams_[index] = std::make_unique<Stream>(*this, index, std::move(socket), remote);
+  endpoint_.add(*streams_[index]);
+  connect_links(*streams_[index]);
+  return true;
+}
+
+void Peer::connect_links(Stream& stream) {
+  each_channel([&](std::uint32_t number, Channel& channel) {
+    if (stream_for(number) != &stream) return;
+    if (channel.receiver) channel.receiver->attach(stream);
+    if (channel.sender) channel.sender->attach(stream);
+    // Ends that were given up before there was a connection: the peer should not wait for them.
+    OutFrame closing;
+    closing.header = control_frame(FrameKind::kClose, number);
+    if (channel.had_receiver && !channel.receiver) stream.send(std::move(closing));
+    closing = OutFrame{};
+    closing.header = control_frame(FrameKind::kClose, number);
+    closing.header.flags = kBySender;
+    if (channel.had_sender && !channel.sender) stream.send(std::move(closing));
+  });
+}
+
+void Peer::dial(std::uint64_t now) {
+  if (!dialer_) return;
+  dialer_->step(now);
+  if (dialer_->finished()) dialer_.reset();
+}
+
+bool Peer::waiting() const {
+  if (!fault_.empty()) return false;
+  if (dialer_ || streams_.empty()) return true;
+  return std::any_of(streams_.begin(), streams_.end(), [](const auto& stream) { return !stream; });
+}
+
+void Peer::unreachable(const std::string& sentence) {
+  if (fault_.empty()) fault_ = sentence;
+  each_channel([&](std::uint32_t, Channel& channel) {
+    if (channel.sender && channel.sender->stream() == nullptr) channel.sender->fail(sentence);
+    if (channel.receiver && channel.receiver->stream() == nullptr) channel.receiver->fail(sentence);
+  });
+}
+
+void Peer::stream_ended(Stream& stream, const std::string& sentence, bool orderly) {
+  endpoint_.log(orderly ? 3 : 2, sentence);
+  each_channel([&](std::uint32_t, Channel& channel) {
+    if (channel.sender && channel.sender->stream() == &stream) channel.sender->fail(sentence, orderly);
+    if (channel.receiver && channel.receiver->stream() == &stream) channel.receiver->fail(sentence, orderly);
+  });
+  unreachable(sentence);
+  if (orderly) return;  // its other connections say goodbye themselves
+  for (auto& other : streams_) {
+    if (other && !other->broken()) other->finish(sentence);
+  }
+}
+
+std::string Peer::why_not_open(const Link& link) const {
+  const std::string limit = seconds(endpoint_.connect_timeout_ns());
+  if (link.stream() != nullptr) {
+    return name() + " at " + link.stream()->remote() + " is connected but did not open channel " +
+           std::to_string(link.shape().channel) + " within " + limit;
+  }
+  if (dialer_) return name() + " could not be reached within " + limit + ": " + dialer_->tried();
+  return name() + " did not connect to " + endpoint_.where() + " within " + limit + " (the lower rank of a pair connects)";
+}
+
+std::string Peer::why_closed(const Link& link) const {
+  return name() + " closed its " + (link.sends() ? "receiving" : "sending") + " end of channel " +
+         std::to_string(link.shape().channel);
+}
+
+}  // namespace tutti::tcp

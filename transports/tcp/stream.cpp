@@ -1,0 +1,323 @@
+#include "transports/tcp/stream.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "transports/tcp/peer.h"
+
+namespace tutti::tcp {
+
+namespace {
+
+const char* error_text(int number) {
+  // The few that a connection can die of; strerror is not thread safe.
+  switch (number) {
+    case ECONNRESET:
+      return "connection reset";
+    case EPIPE:
+      return "connection closed";
+    case ETIMEDOUT:
+      return "no answer from its machine";
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+      return "its network cannot be reached any more";
+    default:
+      return "the connection failed";
+  }
+}
+
+}  // namespace
+
+Stream::Stream(Peer& peer, std::uint32_t index, Descriptor socket, std::string remote)
+    : peer_(peer), index_(index), socket_(std::move(socket)), remote_(std::move(remote)) {}
+
+void Stream::ready(std::uint32_t) {
+  read();
+  if (!idle()) write();
+}
+
+// ---- Out.
+
+void Stream::send(OutFrame frame) {
+  if (broken_) return;
+  const bool waits = !out_.empty();
+  out_.push_back(std::move(frame));
+  if (!waits) write();
+}
+
+void Stream::owe(Receiver& receiver) {
+  if (!broken_ && receiver.owed() == 1) owing_.push_back(&receiver);
+}
+
+void Stream::announce() {
+  queue_credit(true);
+  write();
+}
+
+// Credit overtakes what is queued: it must not wait behind a long message, or both directions would wait for each other.
+void Stream::queue_credit(bool all) {
+  if (owing_.empty() || broken_) return;
+  const bool begun = front_sent_ > 0;
+  OutFrame first;
+  if (begun) first = out_.pop_front();
+  std::erase_if(owing_, [&](Receiver* receiver) {
+    if (!all && receiver->owed() * 4 < receiver->shape().window) return false;
+    OutFrame frame;
+    frame.header = receiver->announce();
+    out_.push_front(std::move(frame));
+    return true;
+  });
+  if (begun) out_.push_front(std::move(first));
+}
+
+int Stream::gather(iovec* pieces, std::uint64_t* total) {
+  int n = 0;
+  *total = 0;
+  for (std::size_t i = 0; i < out_.size() && n + 2 <= kPieces; ++i) {
+    OutFrame& frame = out_[i];
+    std::uint64_t skip = i == 0 ? front_sent_ : 0;
+    if (skip < sizeof frame.header) {
+      pieces[n++] = {reinterpret_cast<std::byte*>(&frame.header) + skip, sizeof frame.header - skip};
+      skip = sizeof frame.header;
+    }
+    skip -= sizeof frame.header;
+    const std::uint64_t left = frame.header.payload() - skip;
+    // sendmsg does not write through this pointer; iovec serves both directions and is not const.
+    if (left > 0)
+      pieces[n++] = {const_cast<std::byte*>(frame.payload + (skip - frame.payload_from)), static_cast<std::size_t>(left)};
+  }
+  for (int i = 0; i < n; ++i) *total += pieces[i].iov_len;
+  return n;
+}
+
+bool Stream::write() {
+  if (broken_) return false;
+  queue_credit(false);
+  bool moved = false;
+  while (!out_.empty()) {
+    iovec pieces[kPieces];
+    std::uint64_t total = 0;
+    msghdr message{};
+    message.msg_iov = pieces;
+    message.msg_iovlen = static_cast<std::size_t>(gather(pieces, &total));
+    const ssize_t sent = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0) {
+      if (errno == EINTR) continue;
+      if (errno != EAGAIN && errno != EWOULDBLOCK && errno != ENOBUFS) output_failed(errno);
+      return moved;
+    }
+    moved = true;
+    retire(static_cast<std::uint64_t>(sent));
+    if (static_cast<std::uint64_t>(sent) < total) break;  // the socket is full: the next turn goes on
+  }
+  return moved;
+}
+
+void Stream::retire(std::uint64_t sent) {
+  front_sent_ += sent;
+  while (!out_.empty() && front_sent_ >= out_.front().size()) {
+    front_sent_ -= out_.front().size();
+    OutFrame frame = out_.pop_front();
+    if (frame.sender != nullptr) frame.sender->gone(std::move(frame.staging));
+  }
+}
+
+void Stream::output_failed(int number) { finish(peer_.name() + " at " + remote_ + " died: " + error_text(number)); }
+
+// What arrived before the peer died is still to be delivered, so the input is emptied before anybody is told.
+void Stream::finish(const std::string& sentence) {
+  bool moved = false;
+  while (!broken_ && read_once(&moved) > 0) {
+  }
+  end(sentence, false);
+}
+
+void Stream::say_goodbye() {
+  if (broken_) return;
+  queue_credit(true);
+  OutFrame frame;
+  frame.header = control_frame(FrameKind::kGoodbye, 0);
+  out_.push_back(std::move(frame));
+  write();
+}
+
+bool Stream::delivered() const {
+  if (broken_) return true;
+  int unsent = 0;
+  return out_.empty() && (::ioctl(socket_.get(), SIOCOUTQ, &unsent) != 0 || unsent == 0);
+}
+
+void Stream::drain() {
+  char sink[16 * 1024];
+  while (!broken_) {
+    const ssize_t n = ::recv(socket_.get(), sink, sizeof sink, MSG_DONTWAIT);
+    if (n > 0 || (n < 0 && errno == EINTR)) continue;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    broken_ = true;
+  }
+}
+
+// The rest of a message that has begun must follow, or the peer would lose the frames' boundaries: it is sent from a copy.
+bool Stream::rescue(OutFrame& frame) {
+  frame.sender = nullptr;
+  if (frame.staging) return true;
+  const std::uint64_t gone = front_sent_ > sizeof frame.header ? front_sent_ - sizeof frame.header : 0;
+  const std::uint64_t left = frame.header.payload() - gone;
+  if (left == 0) return true;
+  if (left > kLongestRescue) return false;
+  frame.staging = Buffer(static_cast<std::size_t>(left));
+  if (!frame.staging) return false;
+  std::memcpy(frame.staging.data(), frame.payload + gone, static_cast<std::size_t>(left));
+  frame.payload = frame.staging.data();
+  frame.payload_from = gone;
+  return true;
+}
+
+bool Stream::forget(Sender& sender) {
+  write();
+  if (broken_) return true;
+  if (!out_.empty() && front_sent_ > 0 && out_.front().sender == &sender && !rescue(out_.front())) {
+    end("this rank closed its link to " + peer_.name() + " in the middle of a message too long to be finished", false);
+    return false;
+  }
+  bool dropping = false;  // after the first message that is dropped nothing of this link may follow
+  out_.remove_if(front_sent_ > 0 ? 1 : 0, [&](OutFrame& frame) {
+    if (frame.sender != &sender) return false;
+    dropping = dropping || !frame.staging;
+    frame.sender = nullptr;
+    return dropping;
+  });
+  OutFrame frame;
+  frame.header = control_frame(FrameKind::kClose, sender.shape().channel);
+  frame.header.flags = kBySender;
+  send(std::move(frame));
+  return true;
+}
+
+void Stream::forget(Receiver& receiver) {
+  std::erase(owing_, &receiver);
+  if (broken_) return;
+  reader_.drop_current(receiver.shape().channel);
+  OutFrame frame;
+  frame.header = control_frame(FrameKind::kClose, receiver.shape().channel);
+  send(std::move(frame));
+}
+
+// ---- In.
+
+bool Stream::read() {
+  bool moved = false;
+  for (int turn = 0; turn < kTurns && !broken_; ++turn) {
+    if (read_once(&moved) <= 0) break;
+  }
+  return moved;
+}
+
+int Stream::read_once(bool* moved) {
+  iovec pieces[2];
+  const int n = reader_.spans(pieces);
+  const std::size_t room = pieces[0].iov_len + (n == 2 ? pieces[1].iov_len : 0);
+  ssize_t got = 0;
+  do {
+    got = n == 1 ? ::recv(socket_.get(), pieces[0].iov_base, pieces[0].iov_len, MSG_DONTWAIT)
+                 : ::readv(socket_.get(), pieces, n);
+  } while (got < 0 && errno == EINTR);
+  if (got > 0) {
+    *moved = true;
+    if (!reader_.consume(static_cast<std::size_t>(got)) || broken_) return -1;
+    return static_cast<std::size_t>(got) == room ? 1 : 0;
+  }
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return 0;
+  const char* how = got < 0                 ? error_text(errno)
+                    : reader_.at_boundary() ? "its end of the connection closed without a goodbye"
+                                            : "its end of the connection closed in the middle of a message";
+  *moved = true;
+  end(peer_.name() + " at " + remote_ + " died: " + how, false);
+  return -1;
+}
+
+bool Stream::violated(const FrameHeader& header, const std::string& what) {
+  end(peer_.name() + " at " + remote_ + " broke the protocol on channel " + std::to_string(header.channel) + ": " + what,
+      false);
+  return false;
+}
+
+void Stream::malformed(const FrameHeader& header, const char* what) { violated(header, std::string("it sent ") + what); }
+
+bool Stream::message_begins(const FrameHeader& header, std::byte** target) {
+  Channel* channel = peer_.find_channel(header.channel);
+  if (channel == nullptr || !channel->had_receiver) return violated(header, "it sent to a link that was never opened");
+  if (!channel->receiver) return true;  // given up here: dropped
+  if (channel->receiver->stream() != this) return violated(header, "a message came on the wrong connection");
+  if (channel->receiver->broken()) return true;
+  std::string why;
+  return channel->receiver->begin(header, target, &why) || violated(header, why);
+}
+
+bool Stream::message_ends(const FrameHeader& header) {
+  Channel* channel = peer_.find_channel(header.channel);
+  if (channel != nullptr && channel->receiver && !channel->receiver->broken()) channel->receiver->end();
+  return true;
+}
+
+bool Stream::control(const FrameHeader& header) {
+  switch (static_cast<FrameKind>(header.kind)) {
+    case FrameKind::kCredit:
+      return credit(header);
+    case FrameKind::kOpen:
+      return open(header);
+    case FrameKind::kClose:
+      return close(header);
+    case FrameKind::kGoodbye:
+      end(peer_.name() + " at " + remote_ + " left: it closed its end of this communicator", true);
+      return false;
+    default:
+      return violated(header, "it sent a frame that has no place here");
+  }
+}
+
+bool Stream::credit(const FrameHeader& header) {
+  Channel* channel = peer_.find_channel(header.channel);
+  if (channel == nullptr || !channel->had_sender)
+    return violated(header, "it gave credit for a link that was never opened");
+  if (!channel->sender || channel->sender->broken()) return true;
+  return channel->sender->credit(header.sequence) || violated(header, "it gave credit for messages that were never sent");
+}
+
+bool Stream::open(const FrameHeader& header) {
+  Channel* channel = peer_.channel(header.channel);
+  if (channel == nullptr) return violated(header, "it opened too many channels");
+  if (channel->peer_receives) return violated(header, "it opened the same link twice");
+  channel->peer_receives = true;
+  channel->peer_window = header.sequence;
+  channel->peer_slot_bytes = header.bytes;
+  if (channel->sender) channel->sender->opened(header.sequence, header.bytes);
+  return true;
+}
+
+bool Stream::close(const FrameHeader& header) {
+  Channel* channel = peer_.channel(header.channel);
+  if (channel == nullptr) return violated(header, "it closed too many channels");
+  const bool by_sender = (header.flags & kBySender) != 0;
+  (by_sender ? channel->peer_stopped_sending : channel->peer_stopped_receiving) = true;
+  Link* link = by_sender ? static_cast<Link*>(channel->receiver.get()) : channel->sender.get();
+  if (link != nullptr) link->fail(peer_.why_closed(*link), true);
+  return true;
+}
+
+void Stream::end(const std::string& sentence, bool orderly) {
+  if (broken_) return;
+  broken_ = true;
+  socket_.reset();  // from here on nobody writes into granted memory, and epoll has forgotten it
+  owing_.clear();
+  while (!out_.empty()) out_.pop_front();
+  front_sent_ = 0;
+  peer_.stream_ended(*this, sentence, orderly);
+}
+
+}  // namespace tutti::tcp
