@@ -95,7 +95,8 @@ Fallible<std::vector<std::uint8_t>> read_file(const std::string& path) {
     const int got = gzread(file.get(), bytes.data() + held, static_cast<unsigned>(step));
     bytes.resize(held + static_cast<std::size_t>(std::max(got, 0)));
     int code = Z_OK;
-    const std::string why = gzerror(file.get(), &code);
+    std::string why = gzerror(file.get(), &code);
+    if (why.starts_with(path + ": ")) why.erase(0, path.size() + 2);
     if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) {
       const std::string kind = code == Z_BUF_ERROR ? "ends in the middle of its gzip stream" : "cannot be read (" + why + ")";
       return refused("\"" + path + "\" " + kind + " after " + std::to_string(bytes.size()) +

@@ -167,7 +167,7 @@ void Network<Scalar>::layer_gradients(std::size_t layer, const Ready& ready, std
     for (std::size_t j = 0; j < outputs; ++j) bias[j] += delta[s * outputs + j];
   }
   // From the last rows to the first, as the whole array is completed from its end.
-  const std::size_t rows = block == 0 ? outputs : std::clamp<std::size_t>(block / inputs, 1, outputs);
+  const std::size_t rows = block == 0 ? outputs : std::min((block + inputs - 1) / inputs, outputs);
   for (std::size_t end = outputs; end > 0;) {
     const std::size_t begin = end > rows ? end - rows : 0;
     Scalar* weights = gradients_.data() + offsets_[layer] + begin * inputs;

@@ -69,7 +69,8 @@ class Network {
   using Ready = std::function<void(std::size_t begin)>;
 
   /// Gradients of weight · Σ loss over the samples of the last forward(), from the last layer to the first. A layer's
-  /// weights are computed in blocks of rows of about `block` parameters (0: whole layers), `ready` after each.
+  /// weights are computed in blocks of rows, all but the last of at least `block` parameters (0: whole layers); `ready`
+  /// after each.
   void backward(Scalar weight, const Ready& ready, std::size_t block = 0);
 
  private:
