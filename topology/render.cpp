@@ -163,6 +163,27 @@ std::string path_matrix(const Graph& graph) {
   return out;
 }
 
+std::vector<std::string> path_explained(const Graph& graph, const Path& path) {
+  const auto legend =
+      std::find_if(kLegend.begin(), kLegend.end(), [&](const LegendLine& l) { return l.type == path.type; });
+  const Node& from = graph.nodes[at(path.a)];
+  const Node& to = graph.nodes[at(path.b)];
+  const std::string speed = path.gbytes > 0 ? fmt::format("{:.1f} GB/s", path.gbytes) : "bandwidth unknown";
+  std::vector<std::string> lines = {
+      fmt::format("{} to {}: {}, {}, {} hops", node_label(from), node_label(to), path.text(), speed, path.hops)};
+  if (legend != kLegend.end()) lines.push_back(legend->text);
+  if (path.type == PathType::nvlink || path.type == PathType::xgmi || path.type == PathType::self) return lines;
+  for (const int end : {path.a, path.b}) {
+    std::string line = node_label(graph.nodes[at(end)]);
+    for (int n = graph.nodes[at(end)].parent; n >= 0; n = graph.nodes[at(n)].parent) {
+      line += fmt::format(" < {}", node_label(graph.nodes[at(n)]));
+      if (!graph.nodes[at(n)].pci.empty()) line += fmt::format(" ({})", graph.nodes[at(n)].pci);
+    }
+    lines.push_back(line);
+  }
+  return lines;
+}
+
 std::string dot_graph(const Graph& graph) {
   std::string out = "graph machine {\n  node [shape=box];\n";
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {

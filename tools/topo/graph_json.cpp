@@ -1,0 +1,121 @@
+#include "tools/topo/graph_json.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "topology/sysfs.h"
+
+namespace tutti::topo {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// 0 stands for "unknown" in the graph.
+Json known(double value) { return value > 0 ? Json(std::round(value * 1000) / 1000) : Json(); }
+
+Json numa_or_null(const Graph& graph, int node) {
+  const int id = graph.numa_id(node);
+  return id < 0 ? Json() : Json(id);
+}
+
+Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
+template <typename Describe>
+Json list_of(const Graph& graph, NodeKind kind, Describe describe) {
+  Json list = Json::array();
+  for (const int index : graph.of(kind)) list.push_back(describe(graph.nodes[static_cast<std::size_t>(index)], index));
+  return list;
+}
+
+Json numa_json(const Graph& graph) {
+  return list_of(graph, NodeKind::numa, [](const Node& node, int) {
+    return Json{{"id", node.id}, {"cpus", cpu_list_text(node.cpus)}, {"memory_bytes", node.memory_bytes}};
+  });
+}
+
+Json gpus_json(const Graph& graph) {
+  return list_of(graph, NodeKind::gpu, [&](const Node& node, int index) {
+    return Json{{"id", node.id},
+                {"name", node.name},
+                {"pci", node.pci},
+                {"numa", numa_or_null(graph, index)},
+                {"sm", known(node.sm)}};
+  });
+}
+
+Json nics_json(const Graph& graph) {
+  return list_of(graph, NodeKind::nic, [&](const Node& node, int index) {
+    return Json{{"id", node.id},
+                {"name", node.name},
+                {"pci", text_or_null(node.pci)},
+                {"numa", numa_or_null(graph, index)},
+                {"speed_Gbps", known(node.nic.speed_gbps)},
+                {"ports", node.nic.ports},
+                {"gdr", node.nic.gdr},
+                {"interfaces", node.nic.interfaces},
+                {"verbs", node.nic.verbs}};
+  });
+}
+
+Json paths_json(const Graph& graph) {
+  Json list = Json::array();
+  for (const Path& path : device_paths(graph)) {
+    list.push_back({{"a", node_label(graph.nodes[static_cast<std::size_t>(path.a)])},
+                    {"b", node_label(graph.nodes[static_cast<std::size_t>(path.b)])},
+                    {"type", path.text()},
+                    {"bandwidth_GBps", known(path.gbytes)},
+                    {"hops", path.hops}});
+  }
+  return list;
+}
+
+Json packages_json(const Graph& graph) {
+  return list_of(graph, NodeKind::package, [&](const Node& node, int) {
+    int cores = 0;
+    for (const Core& core : graph.cores) cores += core.package == node.id ? 1 : 0;
+    return Json{{"id", node.id}, {"name", node.name}, {"cpus", cpu_list_text(node.cpus)}, {"cores", cores}};
+  });
+}
+
+Json caches_json(const Graph& graph) {
+  Json list = Json::array();
+  for (const Cache& cache : graph.caches) {
+    const char* kind = cache.kind == CacheKind::data          ? "data"
+                       : cache.kind == CacheKind::instruction ? "instruction"
+                                                              : "unified";
+    list.push_back({{"level", cache.level}, {"kind", kind}, {"bytes", cache.bytes}, {"cpus", cpu_list_text(cache.cpus)}});
+  }
+  return list;
+}
+
+Json cpus_json(const Graph& graph) {
+  if (graph.limits.allowed.empty()) return Json();
+  const double quota = graph.limits.quota;
+  return Json{{"allowed", cpu_list_text(graph.limits.allowed)},
+              {"quota", std::isinf(quota) ? Json() : Json(quota)},
+              {"effective", graph.limits.effective()}};
+}
+
+/// Names come from files, which may hold anything.
+std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+}  // namespace
+
+program::JsonObject graph_json(const Graph& graph) {
+  program::JsonObject object;
+  object.add_json("numa", dump(numa_json(graph)));
+  object.add_json("gpus", dump(gpus_json(graph)));
+  object.add_json("nics", dump(nics_json(graph)));
+  object.add_json("paths", dump(paths_json(graph)));
+  object.add_json("rings", "[]").add_json("ring_bandwidth_GBps", "null").add_json("trees", "[]");
+  object.add("host", graph.nodes.empty() ? std::string() : graph.nodes[0].name);
+  object.add("source", graph.source);
+  object.add_json("cpus", dump(cpus_json(graph)));
+  object.add_json("packages", dump(packages_json(graph)));
+  object.add_json("caches", dump(caches_json(graph)));
+  return object;
+}
+
+}  // namespace tutti::topo

@@ -1,0 +1,112 @@
+// tutti-topo: this machine's graph as text, JSON or DOT, and the way between two of its devices.
+#include <array>
+#include <optional>
+#include <string>
+
+#include "src/program/options.h"
+#include "src/program/output.h"
+#include "tools/topo/graph_json.h"
+#include "topology/live.h"
+#include "topology/render.h"
+
+namespace {
+
+using namespace tutti;
+
+struct Request {
+  std::string hwloc_xml;
+  std::string nccl_xml;
+  std::string svg;
+  std::string explain;  // the first device, as "gpu0"
+  std::string other;    // the second
+  bool text = false;
+  bool dot = false;
+  bool rings = false;
+  bool trees = false;
+};
+
+void declare(program::Options& options, Request& request) {
+  options.flag("--text", &request.text, "The tree and the matrix of ways between devices (the default)");
+  options.flag("--dot", &request.dot, "Graphviz's language");
+  options.text("--explain", &request.explain, "A B", "Why the way between two devices is what it is");
+  options.positional("B", &request.other, "The second device of --explain", false);
+  options.text("--hwloc-xml", &request.hwloc_xml, "FILE", "A machine from hwloc's XML (not there yet)");
+  options.text("--nccl-xml", &request.nccl_xml, "FILE", "A machine from NCCL's XML (not there yet)");
+  options.text("--svg", &request.svg, "FILE", "A drawing (not there yet)");
+  options.flag("--rings", &request.rings, "Rings of greatest bandwidth (not there yet)");
+  options.flag("--trees", &request.trees, "Trees of greatest bandwidth (not there yet)");
+  options.example("tutti-topo", "this machine");
+  options.example("tutti-topo --json | jq .nics", "its network devices");
+  options.example("tutti-topo --explain gpu0 nic1", "the way between two devices");
+  options.example("tutti-topo --dot | dot -Tsvg > machine.svg", "a drawing by Graphviz");
+}
+
+/// What was asked for and is not there yet, as a sentence.
+std::optional<std::string> missing(const Request& request) {
+  const auto sentence = [](const std::string& what) {
+    return what + " is not there yet; leave it out to see this machine's graph as --text, --json or --dot";
+  };
+  if (!request.hwloc_xml.empty()) return sentence("--hwloc-xml " + request.hwloc_xml);
+  if (!request.nccl_xml.empty()) return sentence("--nccl-xml " + request.nccl_xml);
+  if (!request.svg.empty()) return sentence("--svg " + request.svg);
+  if (request.rings) return sentence("--rings");
+  if (request.trees) return sentence("--trees");
+  return std::nullopt;
+}
+
+/// The index of the GPU or NIC with this label ("gpu0") or name ("mlx5_0"), -1 where there is none.
+int device_named(const Graph& graph, const std::string& label) {
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (graph.nodes[i].kind != NodeKind::gpu && graph.nodes[i].kind != NodeKind::nic) continue;
+    if (node_label(graph.nodes[i]) == label || (!label.empty() && graph.nodes[i].name == label)) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+int explain(const Graph& graph, const Request& request, program::Output& output) {
+  const std::array<std::string, 2> names = {request.explain, request.other};
+  std::array<int, 2> ends{};
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    ends[i] = device_named(graph, names[i]);
+    if (ends[i] < 0) {
+      return output.fail(program::kWrongUse,
+                         "there is no GPU or NIC \"" + names[i] + "\" here; tutti-topo lists what there is");
+    }
+  }
+  for (const std::string& line : path_explained(graph, path_between(graph, ends[0], ends[1]))) output.line(line);
+  return program::kGood;
+}
+
+int show(const Request& request, program::Output& output) {
+  const Graph graph = read_live();
+  if (!request.explain.empty()) return explain(graph, request, output);
+  if (output.json()) {
+    output.record(topo::graph_json(graph));
+    return program::kGood;
+  }
+  std::string text = request.dot ? dot_graph(graph) : text_tree(graph);
+  const std::string matrix = request.dot ? std::string() : path_matrix(graph);
+  if (!matrix.empty()) text += '\n' + matrix;
+  text.pop_back();  // line adds the last newline
+  output.line(text);
+  return program::kGood;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  program::Output output("tutti-topo");
+  program::Options options("tutti-topo",
+                           "Shows the machine as Tutti sees it: NUMA nodes, CPUs, caches, PCIe, GPUs and NICs");
+  Request request;
+  declare(options, request);
+  if (const auto code = options.parse(argc, argv, output)) return *code;
+  if (request.text && request.dot) {
+    return output.fail(program::kWrongUse, "--text and --dot exclude each other; give one of them");
+  }
+  if (request.explain.empty() != request.other.empty()) {
+    return output.fail(program::kWrongUse, "--explain takes two devices; give them as --explain gpu0 nic1");
+  }
+  if (const auto sentence = missing(request)) return output.fail(program::kWrongUse, *sentence);
+  return output.result(show(request, output));
+}
