@@ -1,0 +1,67 @@
+// tutti-doctor: looks at this machine and says which transports it can use, and what would make it so.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "src/base/settings.h"
+#include "src/program/options.h"
+#include "src/program/output.h"
+#include "tools/doctor/checks.h"
+#include "tools/doctor/report.h"
+#include "tools/doctor/verdicts.h"
+
+namespace {
+
+using namespace tutti;
+
+struct Request {
+  std::string command;
+  std::string file;
+  bool settings = false;
+};
+
+void declare(program::Options& options, Request& request) {
+  options.positional("command", &request.command, "record: read a flight recording (not there yet)", false, {"record"});
+  options.positional("FILE", &request.file, "The recording", false);
+  options.flag("--settings", &request.settings, "Every setting with type, default, value, origin and help");
+  options.example("tutti-doctor", "is this machine well, and which transports are usable");
+  options.example("TUTTI_LANES=4 tutti-doctor --settings", "the settings in force, and where they come from");
+  options.example("tutti-doctor --json | jq .transports", "the same for scripts");
+}
+
+/// Exit 1 where a setting is malformed: a program of ours would refuse it too.
+int show_settings(program::Output& output) {
+  const std::vector<SettingRow> rows = describe_settings(nullptr);
+  output.line(doctor::settings_text(rows));
+  for (const SettingRow& row : rows) output.record(doctor::setting_json(row));
+  for (const std::string& sentence : unknown_settings()) output.line(sentence);
+  const auto refused = std::find_if(rows.begin(), rows.end(), [](const SettingRow& row) { return !row.problem.empty(); });
+  return refused == rows.end() ? program::kGood : output.fail(program::kFailed, refused->problem);
+}
+
+/// Exit 1 where no transport is usable.
+int examine(program::Output& output) {
+  const Sysfs files;
+  const std::vector<doctor::Finding> findings = doctor::look_around(files);
+  const std::vector<doctor::Verdict> verdicts = doctor::judge_transports(files, tolerant_settings(nullptr));
+  output.line(doctor::report_text(findings, verdicts));
+  output.record(doctor::report_json(findings, verdicts));
+  const bool any = std::any_of(verdicts.begin(), verdicts.end(), [](const doctor::Verdict& v) { return v.usable; });
+  return any ? program::kGood : output.fail(program::kFailed, "no transport is usable here; the report says why");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  program::Output output("tutti-doctor");
+  program::Options options("tutti-doctor",
+                           "Looks at this machine and says which transports it can use, and why not the others");
+  Request request;
+  declare(options, request);
+  if (const auto code = options.parse(argc, argv, output)) return *code;
+  if (!request.command.empty()) {
+    return output.fail(program::kWrongUse, "reading the recording " + (request.file.empty() ? "FILE" : request.file) +
+                                               " is not there yet; leave \"record\" out to have this machine looked at");
+  }
+  return output.result(request.settings ? show_settings(output) : examine(output));
+}

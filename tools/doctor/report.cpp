@@ -1,0 +1,78 @@
+#include "tools/doctor/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace tutti::doctor {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+void add_line(std::string& out, const std::string& line) {
+  if (!out.empty()) out += '\n';
+  out += line;
+}
+
+const char* shown_health(Health health) { return health == Health::good ? "" : health_name(health); }
+
+}  // namespace
+
+std::string report_text(const std::vector<Finding>& findings, const std::vector<Verdict>& verdicts) {
+  std::string out;
+  for (const Finding& finding : findings) {
+    add_line(out, fmt::format("{:<15}{:<5}{}", finding.name, shown_health(finding.health), finding.text));
+    if (!finding.remedy.empty()) add_line(out, fmt::format("{:<20}> {}", "", finding.remedy));
+  }
+  add_line(out, "");
+  add_line(out, fmt::format("{:<11}{:<9}{}", "transport", "usable", "why"));
+  for (const Verdict& verdict : verdicts) {
+    add_line(out, fmt::format("{:<11}{:<9}{}", verdict.transport, verdict.usable ? "yes" : "no", verdict.why));
+    if (!verdict.remedy.empty()) add_line(out, fmt::format("{:<20}> {}", "", verdict.remedy));
+  }
+  return out;
+}
+
+program::JsonObject report_json(const std::vector<Finding>& findings, const std::vector<Verdict>& verdicts) {
+  Json checks = Json::array();
+  for (const Finding& finding : findings) {
+    checks.push_back({{"name", finding.name},
+                      {"health", health_name(finding.health)},
+                      {"text", finding.text},
+                      {"remedy", finding.remedy}});
+  }
+  Json transports = Json::array();
+  for (const Verdict& verdict : verdicts) {
+    transports.push_back(
+        {{"name", verdict.transport}, {"usable", verdict.usable}, {"why", verdict.why}, {"remedy", verdict.remedy}});
+  }
+  program::JsonObject object;
+  object.add_json("checks", dump(checks)).add_json("transports", dump(transports));
+  return object;
+}
+
+std::string settings_text(const std::vector<SettingRow>& rows) {
+  const auto shown = [](const std::string& text) { return text.empty() ? std::string("-") : text; };
+  std::size_t widest = 5;
+  for (const SettingRow& row : rows) widest = std::max(widest, shown(row.value).size());
+  std::string out =
+      fmt::format("{:<25}{:<10}{:<9}{:<{}}{:<13}{}", "setting", "type", "default", "value", widest + 2, "origin", "help");
+  for (const SettingRow& row : rows) {
+    add_line(out, fmt::format("{:<25}{:<10}{:<9}{:<{}}{:<13}{}", row.name, row.type, shown(row.fallback), shown(row.value),
+                              widest + 2, row.origin, row.help));
+    if (!row.problem.empty()) add_line(out, fmt::format("{:<25}{}", "", row.problem));
+  }
+  return out;
+}
+
+program::JsonObject setting_json(const SettingRow& row) {
+  program::JsonObject object;
+  object.add("name", row.name).add("type", row.type).add("form", row.form).add("default", row.fallback);
+  object.add("value", row.value).add("origin", row.origin).add("help", row.help).add("problem", row.problem);
+  return object;
+}
+
+}  // namespace tutti::doctor

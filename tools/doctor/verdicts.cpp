@@ -1,0 +1,122 @@
+#include "tools/doctor/verdicts.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "topology/graph.h"
+#include "topology/read_sysfs.h"
+#include "transports/registry.h"
+
+namespace tutti::doctor {
+namespace {
+
+struct Remedy {
+  const char* transport;
+  const char* text;
+};
+constexpr std::array<Remedy, 2> kRemedies = {{
+    {"shm", "Allow memfd_create, and mount /proc where this process runs"},
+    {"tcp", "Bring an interface up, the loopback at least (ip link set lo up), and allow sockets"},
+}};
+
+Verdict judge_builtin(const tutti_transport& transport) {
+  std::array<char, 512> why{};
+  Verdict verdict{transport.name, transport.viable(why.data(), why.size()) != 0, why.data(), {}};
+  if (verdict.usable) return verdict;
+  for (const Remedy& remedy : kRemedies) {
+    if (verdict.transport == remedy.transport) verdict.remedy = remedy.text;
+  }
+  return verdict;
+}
+
+bool loads(const char* library) {
+  void* const handle = ::dlopen(library, RTLD_LAZY | RTLD_LOCAL);
+  // Drivers' libraries do not like to be unloaded: this short-lived process keeps them.
+  return handle != nullptr;
+}
+
+/// Something that a transport needs: nothing where it is there, else the verdict's words.
+struct Need {
+  std::optional<std::pair<std::string, std::string>> (*missing)(const Sysfs&);
+};
+
+std::optional<std::pair<std::string, std::string>> rdma_device_missing(const Sysfs& files) {
+  if (!files.entries("/sys/class/infiniband").empty()) return std::nullopt;
+  return {{"this machine has no RDMA device (/sys/class/infiniband is empty)",
+           "Fit a NIC with InfiniBand or RoCE and load its driver, or load rdma_rxe for one in software"}};
+}
+
+std::optional<std::pair<std::string, std::string>> uverbs_missing(const Sysfs& files) {
+  if (!files.entries("/dev/infiniband").empty()) return std::nullopt;
+  return {{"there are RDMA devices, but /dev/infiniband is empty",
+           "Load ib_uverbs, or pass /dev/infiniband into the container"}};
+}
+
+std::optional<std::pair<std::string, std::string>> libibverbs_missing(const Sysfs&) {
+  if (loads("libibverbs.so.1")) return std::nullopt;
+  return {{"libibverbs.so.1 is not installed", "Install libibverbs1 and ibverbs-providers"}};
+}
+
+std::optional<std::pair<std::string, std::string>> two_gpus_missing(const Sysfs& files) {
+  const std::size_t gpus = read_sysfs(files).of(NodeKind::gpu).size();
+  if (gpus >= 2) return std::nullopt;
+  return {{fmt::format("this machine shows {}, and NVLink joins two", gpus == 0 ? "no GPU" : "one GPU"),
+           "Run on a machine with several NVIDIA GPUs, or give this container more of them"}};
+}
+
+std::optional<std::pair<std::string, std::string>> nvidia_driver_missing(const Sysfs& files) {
+  if (files.exists("/dev/nvidiactl") && loads("libcuda.so.1")) return std::nullopt;
+  return {{"there are GPUs, but no NVIDIA driver (/dev/nvidiactl, libcuda.so.1)",
+           "Load the driver, or start the container with the NVIDIA runtime"}};
+}
+
+std::optional<std::pair<std::string, std::string>> verbs_not_built(const Sysfs&) {
+  return {{"this build has no verbs transport", "Use tcp meanwhile, which reaches the same machines"}};
+}
+
+std::optional<std::pair<std::string, std::string>> nvlink_not_built(const Sysfs&) {
+  return {{"this build has no nvlink transport", "Use host memory over shm meanwhile"}};
+}
+
+struct Device {
+  const char* transport;
+  std::array<Need, 4> needs;
+};
+constexpr std::array<Device, 2> kDevices = {{
+    {"verbs", {{{rdma_device_missing}, {uverbs_missing}, {libibverbs_missing}, {verbs_not_built}}}},
+    {"nvlink", {{{two_gpus_missing}, {nvidia_driver_missing}, {nvlink_not_built}, {nullptr}}}},
+}};
+
+Verdict judge_device(const Device& device, const Sysfs& files) {
+  for (const Need& need : device.needs) {
+    if (need.missing == nullptr) continue;
+    if (const auto words = need.missing(files)) return {device.transport, false, words->first, words->second};
+  }
+  return {device.transport, true, "all that it needs is there", {}};
+}
+
+/// TUTTI_TRANSPORTS may leave out what would work.
+void apply_choice(const Settings& settings, Verdict& verdict) {
+  const auto& chosen = settings.transports;
+  if (!verdict.usable || chosen.empty()) return;
+  if (std::find(chosen.begin(), chosen.end(), verdict.transport) != chosen.end()) return;
+  verdict.usable = false;
+  verdict.why = "TUTTI_TRANSPORTS leaves it out";
+  verdict.remedy = fmt::format("Add {} to TUTTI_TRANSPORTS, or unset it", verdict.transport);
+}
+
+}  // namespace
+
+std::vector<Verdict> judge_transports(const Sysfs& files, const Settings& settings) {
+  std::vector<Verdict> verdicts;
+  for (const tutti_transport* transport : builtin_transports()) verdicts.push_back(judge_builtin(*transport));
+  for (const Device& device : kDevices) verdicts.push_back(judge_device(device, files));
+  for (Verdict& verdict : verdicts) apply_choice(settings, verdict);
+  return verdicts;
+}
+
+}  // namespace tutti::doctor

@@ -1,0 +1,23 @@
+// For each transport: whether this machine can use it, if not why, and what would make it so.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/base/settings.h"
+#include "topology/sysfs.h"
+
+namespace tutti::doctor {
+
+struct Verdict {
+  std::string transport;
+  bool usable = false;
+  std::string why;
+  std::string remedy;  ///< empty where it is usable
+};
+
+/// shm and tcp by asking them, verbs and nvlink by what they need. A transport that TUTTI_TRANSPORTS leaves out is not
+/// usable. Thread safe.
+std::vector<Verdict> judge_transports(const Sysfs& files, const Settings& settings);
+
+}  // namespace tutti::doctor
