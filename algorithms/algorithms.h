@@ -9,6 +9,30 @@ namespace tutti {
 inline bool always_fits(const Problem&, const View&) { return true; }
 
 extern const Algorithm flat_all_reduce;
+extern const Algorithm recursive_doubling_all_reduce;
+extern const Algorithm direct_all_reduce;
+extern const Algorithm halving_doubling_all_reduce;
 extern const Algorithm ring_all_reduce;
+extern const Algorithm double_tree_all_reduce;
+extern const Algorithm tree_all_reduce;
+extern const Algorithm binomial_broadcast;
+extern const Algorithm chain_broadcast;
+extern const Algorithm scatter_all_gather_broadcast;
+extern const Algorithm binomial_reduce;
+extern const Algorithm chain_reduce;
+extern const Algorithm reduce_scatter_gather_reduce;
+extern const Algorithm direct_all_gather;
+extern const Algorithm bruck_all_gather;
+extern const Algorithm ring_all_gather;
+extern const Algorithm direct_reduce_scatter;
+extern const Algorithm bruck_reduce_scatter;
+extern const Algorithm ring_reduce_scatter;
+extern const Algorithm pairwise_all_to_all;
+extern const Algorithm bruck_all_to_all;
+extern const Algorithm direct_gather;
+extern const Algorithm binomial_gather;
+extern const Algorithm direct_scatter;
+extern const Algorithm binomial_scatter;
+extern const Algorithm dissemination_barrier;
 
 }  // namespace tutti

@@ -1,12 +1,20 @@
-// Arithmetic that several algorithms share: positions on rings and in trees. Pure.
+// Arithmetic that several algorithms share: positions on rings and in trees, and what their messages cost. Pure.
 #pragma once
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstdint>
+
+#include "src/base/types.h"
+#include "src/schedule/ir.h"
 
 namespace tutti {
 
 /// x mod p in 0 … p−1, for negative x too.
 constexpr std::uint32_t wrap(int x, int p) { return static_cast<std::uint32_t>(((x % p) + p) % p); }
+/// The same as a rank.
+constexpr int wrap_rank(int x, int p) { return static_cast<int>(wrap(x, p)); }
 
 /// ⌈log₂ p⌉, 0 for p = 1.
 constexpr int log2_ceil(int p) {
@@ -14,5 +22,32 @@ constexpr int log2_ceil(int p) {
   while ((std::int64_t{1} << h) < p) ++h;
   return h;
 }
+
+/// Largest power of two <= p, for p >= 1.
+constexpr int power_floor(int p) { return static_cast<int>(std::bit_floor(static_cast<unsigned>(p))); }
+
+/// Block `block` (wrapping around the buffer) and `blocks` in all, chunk 0.
+inline Range block_range(std::uint32_t block, std::uint32_t blocks = 1) {
+  Range range;
+  range.block = block;
+  range.blocks = blocks;
+  return range;
+}
+
+/// α of n messages to or from as many peers, under way at once: one latency, and for each further message what it takes to
+/// post it, about a quarter of that on shared memory as over TCP.
+constexpr double alphas_at_once(int n) { return n < 1 ? 0 : 1 + 0.25 * (n - 1); }
+
+/// Messages that a pipeline cuts the buffer into: `chunks` per window, and more where a window does not hold it.
+inline double pieces(const Problem& problem, std::uint32_t chunks) {
+  constexpr double message = 128 * 1024;  // what a slot commonly holds
+  constexpr double least = 128;           // the grain
+  const double bytes = static_cast<double>(problem.count) * static_cast<double>(element_bytes(problem.type));
+  const double wanted = std::max<double>(chunks, std::ceil(bytes / message));
+  return std::max(1.0, std::min(wanted, std::ceil(bytes / least)));
+}
+
+/// The parameter where it is set, else the algorithm's own choice.
+constexpr std::uint32_t or_default(std::uint32_t parameter, std::uint32_t choice) { return parameter != 0 ? parameter : choice; }
 
 }  // namespace tutti

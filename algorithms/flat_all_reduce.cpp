@@ -4,7 +4,10 @@
 //      ⤡ ⤢
 //     2 ⇄ 3
 //
-// Time α + (p−1)mβ + (p−1)mγ.
+// What is sent is kept in scratch: in place the result overwrites the input, which peers that pull may still be reading
+// while each waits for the others. An executor that copies into slots need not write that scratch, as no step reads it.
+//
+// Time α + (p−1)mβ + (p−1)mγ, and the posting of p−1 messages.
 #include <vector>
 
 #include "algorithms/algorithms.h"
@@ -13,13 +16,13 @@
 namespace tutti {
 namespace {
 
-Shape shape(const Problem&, const View&, const Parameters&) { return {.chunks = 1, .lanes = 1, .message_cells = 1}; }
+Shape shape(const Problem&, const View&, const Parameters&) { return {.chunks = 1, .lanes = 1, .scratch_blocks = 1, .message_cells = 1}; }
 
 void build(Builder& builder, const View&, const Parameters&) {
   const LaneBuilder lane = builder.lane(0);
-  std::vector<Ref> to;
+  std::vector<Ref> to{scratch(0)};
   std::vector<Ref> sources;
-  for (int i = 1; i < builder.ranks(); ++i) to.push_back(lane.to(static_cast<int>(wrap(builder.rank() + i, builder.ranks()))));
+  for (int i = 1; i < builder.ranks(); ++i) to.push_back(lane.to(wrap_rank(builder.rank() + i, builder.ranks())));
   for (int r = 0; r < builder.ranks(); ++r) sources.push_back(r == builder.rank() ? input(0) : lane.from(r));
   lane.move(std::vector{input(0)}, to);
   lane.complete(sources, std::vector{output(0)});
@@ -27,7 +30,7 @@ void build(Builder& builder, const View&, const Parameters&) {
 
 Cost cost(const Problem& problem, const View&) {
   const double others = problem.ranks - 1;
-  return {1, others, others};
+  return {alphas_at_once(problem.ranks - 1), others, others};
 }
 
 }  // namespace

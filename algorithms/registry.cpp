@@ -9,7 +9,31 @@ namespace {
 
 constexpr std::array registry = {
     &flat_all_reduce,
+    &recursive_doubling_all_reduce,
+    &direct_all_reduce,
+    &halving_doubling_all_reduce,
     &ring_all_reduce,
+    &double_tree_all_reduce,
+    &tree_all_reduce,
+    &binomial_broadcast,
+    &chain_broadcast,
+    &scatter_all_gather_broadcast,
+    &binomial_reduce,
+    &chain_reduce,
+    &reduce_scatter_gather_reduce,
+    &direct_all_gather,
+    &bruck_all_gather,
+    &ring_all_gather,
+    &direct_reduce_scatter,
+    &bruck_reduce_scatter,
+    &ring_reduce_scatter,
+    &pairwise_all_to_all,
+    &bruck_all_to_all,
+    &direct_gather,
+    &binomial_gather,
+    &direct_scatter,
+    &binomial_scatter,
+    &dissemination_barrier,
 };
 
 }  // namespace
@@ -30,6 +54,7 @@ Plan make_plan(const Algorithm& algorithm, const Problem& problem, const View& v
   plan.algorithm = algorithm.name;
   plan.parameters = parameters;
   plan.shape = problem.ranks > 1 ? algorithm.shape(problem, view, parameters) : Shape{};
+  if (problem.ranks == 1 && problem.collective == Collective::barrier) plan.shape.scratch_blocks = 1;
   finish_plan(plan, slot_bytes);
   return plan;
 }
@@ -38,8 +63,10 @@ Program make_program(const Algorithm& algorithm, const Plan& plan, const View& v
   Builder builder(plan.problem, plan.shape, rank);
   if (plan.problem.ranks > 1) {
     algorithm.build(builder, view, plan.parameters);
-  } else if (plan.problem.collective != Collective::barrier) {
+  } else if (reduces(plan.problem.collective)) {
     builder.lane(0).complete({input(0)}, {output(0)});
+  } else if (plan.problem.collective != Collective::barrier) {
+    builder.lane(0).move({input(0)}, {output(0)});
   }
   return builder.finish();
 }

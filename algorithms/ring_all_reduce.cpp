@@ -5,6 +5,7 @@
 //
 // Every link carries 2(p−1)/p of the buffer, the least that any algorithm can (Patarasuk & Yuan 2009).
 // Time 2(p−1)α + 2(p−1)/p·mβ + (p−1)/p·mγ. Several lanes run as many rings over a share of the chunks each.
+// Everybody sends before it receives, all around the ring: that takes room for two messages on each link.
 #include "algorithms/algorithms.h"
 #include "algorithms/arithmetic.h"
 
@@ -13,7 +14,7 @@ namespace {
 
 Shape shape(const Problem& problem, const View&, const Parameters& parameters) {
   const std::uint32_t lanes = parameters.lanes != 0 ? parameters.lanes : 1;
-  return {.chunks = static_cast<std::uint32_t>(problem.ranks) * lanes, .lanes = lanes, .message_cells = 1};
+  return {.chunks = static_cast<std::uint32_t>(problem.ranks) * lanes, .lanes = lanes, .credit = 2, .message_cells = 1};
 }
 
 void build_lane(const LaneBuilder& lane, int rank, int p) {

@@ -2,44 +2,12 @@
 
 #include <cassert>
 
+#include "src/schedule/cells.h"
+
 namespace tutti {
 namespace {
 
 constexpr std::uint32_t nobody = UINT32_MAX;
-
-/// Numbers the (memory, block, chunk) cells of one rank; input blocks that in place makes output blocks share theirs.
-class Cells {
- public:
-  Cells(const Problem& problem, const Shape& shape, int rank)
-      : chunks_(shape.chunks),
-        inputs_(blocks_of(problem, Buffer::input, rank)),
-        outputs_(blocks_of(problem, Buffer::output, rank)),
-        scratch_(shape.scratch_blocks),
-        alias_(in_place_alias(problem, rank)) {}
-
-  std::size_t size() const { return (std::size_t{inputs_} + outputs_ + scratch_) * chunks_; }
-
-  template <typename Visit>
-  void each(const Operand& operand, Visit visit) const {
-    const std::uint32_t total = operand.place == Place::input ? inputs_ : operand.place == Place::output ? outputs_ : scratch_;
-    for (std::uint32_t i = 0; i < operand.range.blocks; ++i) {
-      const std::size_t first = base(operand.place, operand.range.block_at(i, total)) * chunks_;
-      for (std::uint32_t c = 0; c < operand.range.chunks; ++c) visit(first + operand.range.chunk + c);
-    }
-  }
-
- private:
-  std::size_t base(Place place, std::uint32_t block) const {
-    if (place == Place::scratch) return std::size_t{inputs_} + outputs_ + block;
-    if (place == Place::output) return std::size_t{inputs_} + block;
-    if (alias_.any && alias_.all) return std::size_t{inputs_} + block;
-    if (alias_.any && block == alias_.input_block) return std::size_t{inputs_} + alias_.output_block;
-    return block;
-  }
-
-  std::uint32_t chunks_, inputs_, outputs_, scratch_;
-  Alias alias_;
-};
 
 /// The latest step of each other lane that a step has to wait for.
 class Waits {
@@ -67,7 +35,8 @@ Operand to_operand(const Ref& ref, const Ref& sizing) {
   operand.place = ref.place;
   operand.link = ref.link;
   operand.range = ref.place == Place::link ? sizing.range : ref.range;
-  operand.sizing = sizing.place == Place::output ? Buffer::output : sizing.place == Place::scratch ? Buffer::scratch : Buffer::input;
+  const Place sized_by = ref.place == Place::link ? sizing.place : ref.place;
+  operand.sizing = sized_by == Place::output ? Buffer::output : sized_by == Place::scratch ? Buffer::scratch : Buffer::input;
   return operand;
 }
 
@@ -103,7 +72,7 @@ void LaneBuilder::complete(std::span<const Ref> sources, std::span<const Ref> de
 }
 
 std::vector<std::vector<Dependency>> Builder::derive_dependencies(const std::vector<std::uint32_t>& position) const {
-  const Cells cells(problem_, shape_, rank_);
+  const Cells cells(problem_, shape_, rank_, true);
   std::vector<std::uint32_t> writer(cells.size(), nobody);
   std::vector<std::vector<std::uint32_t>> readers(cells.size());
   std::vector<std::vector<Dependency>> waits;

@@ -1,0 +1,42 @@
+// Binomial-tree broadcast: who has it hands it on, to ever nearer positions.
+//
+//              0               position 0 is the root
+//          ╱   │  ╲
+//         1    2    4          one step a rank and pass: parent → output, children (largest subtree first)
+//              │   ╱ ╲
+//              3  5   6        passes follow each other down the tree
+//                     │
+//                     7
+//
+// Time h(α + mβ), h = ⌈log₂ p⌉.
+#include <vector>
+
+#include "algorithms/algorithms.h"
+#include "algorithms/trees.h"
+
+namespace tutti {
+namespace {
+
+Shape shape(const Problem&, const View&, const Parameters&) { return {.chunks = 1, .lanes = 1, .message_cells = 1}; }
+
+void build(Builder& builder, const View&, const Parameters&) {
+  const LaneBuilder lane = builder.lane(0);
+  const Rooted tree{builder.problem().root, builder.ranks()};
+  const int position = tree.position(builder.rank());
+  const std::vector<int> children = binomial_children(position, tree.p);
+  std::vector<Ref> destinations{output(0)};
+  for (auto child = children.rbegin(); child != children.rend(); ++child) destinations.push_back(lane.to(tree.rank(*child)));
+  lane.move(std::vector{position == 0 ? input(0) : lane.from(tree.rank(binomial_parent(position)))}, destinations);
+}
+
+Cost cost(const Problem& problem, const View&) {
+  const double h = log2_ceil(problem.ranks);
+  return {h, h, 0};
+}
+
+}  // namespace
+
+const Algorithm binomial_broadcast = {"binomial", Collective::broadcast, "down a binomial tree; the fewest waits", always_fits, shape, build,
+                                      cost};
+
+}  // namespace tutti

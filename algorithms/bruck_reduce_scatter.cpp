@@ -1,0 +1,79 @@
+// Logarithmic reduce-scatter: bruck_all_gather.cpp backwards. In each round everybody sends half of the sums it has left to
+// the rank they are nearer to, and adds what it gets to the other half.
+//
+//     rank 0 has  0 1 2 3 4 5 6        sums for the blocks r + 0, r + 1, … ("offsets"), p = 7
+//     round       0 1 2 3              offsets 4 5 6 → rank 4, and 0 1 2 += what rank 3 sends
+//     round       0 1                  offsets 2 3 → rank 2
+//     round       0                    offset 1 → rank 1: block r is complete
+//
+// Any p. In the second round some sums are still the bare input, which then travels as a message of its own.
+// Time hα + (p−1)mβ + (p−1)mγ, h = ⌈log₂ p⌉; for other than powers of two one message more.
+#include <algorithm>
+
+#include "algorithms/algorithms.h"
+#include "algorithms/trees.h"
+
+namespace tutti {
+namespace {
+
+Shape shape(const Problem& problem, const View&, const Parameters&) {
+  const auto widest = static_cast<std::uint32_t>(binomial_widest(problem.ranks));
+  return {.chunks = 1, .lanes = 1, .credit = 1, .scratch_blocks = problem.ranks > 2 ? widest : 0, .message_cells = widest};
+}
+
+/// Offsets [low, high) of one rank: in scratch below `summed`, bare input from there on.
+struct Sums {
+  int rank, p, summed;
+
+  Ref at(int low, int high) const {
+    const auto blocks = static_cast<std::uint32_t>(high - low);
+    return low < summed ? scratch(block_range(static_cast<std::uint32_t>(low), blocks)) : input(block_range(wrap(rank + low, p), blocks));
+  }
+  /// Calls visit(low, high) for the parts of [low, high) below and above `border`.
+  template <typename Visit>
+  static void parts(int low, int high, int border, Visit visit) {
+    const int middle = std::clamp(border, low, high);
+    if (low < middle) visit(low, middle);
+    if (middle < high) visit(middle, high);
+  }
+};
+
+void build(Builder& builder, const View&, const Parameters&) {
+  const LaneBuilder lane = builder.lane(0);
+  const int p = builder.ranks();
+  const int rank = builder.rank();
+  Sums sums{rank, p, 0};
+  int left = p;  // offsets [0, left) are here
+  for (int distance = 1 << (log2_ceil(p) - 1); distance >= 1; distance /= 2) {
+    const Ref to = lane.to(wrap_rank(rank + distance, p));
+    const Ref from = lane.from(wrap_rank(rank - distance, p));
+    const int kept = left - distance;  // offsets that come in, and those sent were distance higher
+    // Where sums end and bare input begins cuts what is sent; the receiver's pieces are the sender's.
+    Sums::parts(distance, left, sums.summed, [&](int low, int high) { lane.move({sums.at(low, high)}, {to}); });
+    Sums::parts(0, kept, sums.summed - distance, [&](int low, int high) {
+      Sums::parts(low, high, sums.summed, [&](int begin, int end) {
+        if (distance == 1) {
+          lane.complete({from, sums.at(begin, end)}, {output(0)});
+        } else {
+          lane.move({from, sums.at(begin, end)}, {scratch(block_range(static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end - begin)))});
+        }
+      });
+    });
+    sums.summed = std::max(sums.summed, kept);
+    left = distance;
+    sums.summed = std::min(sums.summed, left);
+  }
+}
+
+Cost cost(const Problem& problem, const View&) {
+  const double others = problem.ranks - 1;
+  const bool power = power_floor(problem.ranks) == problem.ranks;
+  return {log2_ceil(problem.ranks) + (power || problem.ranks == 3 ? 0.0 : 1.0), others, others};
+}
+
+}  // namespace
+
+const Algorithm bruck_reduce_scatter = {"bruck", Collective::reduce_scatter, "half of the sums sent on each round; the fewest waits",
+                                        always_fits, shape, build, cost};
+
+}  // namespace tutti

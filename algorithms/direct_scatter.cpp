@@ -1,0 +1,32 @@
+// Direct scatter: the root sends everybody its block.
+//
+//     root's input block q  →  q          for every rank q but the root, from root + 1 on
+//
+// Time α + (p−1)mβ, and the posting of p−1 messages.
+#include "algorithms/algorithms.h"
+#include "algorithms/arithmetic.h"
+
+namespace tutti {
+namespace {
+
+Shape shape(const Problem&, const View&, const Parameters&) { return {.chunks = 1, .lanes = 1, .message_cells = 1}; }
+
+void build(Builder& builder, const View&, const Parameters&) {
+  const LaneBuilder lane = builder.lane(0);
+  const int p = builder.ranks();
+  const int root = builder.problem().root;
+  if (builder.rank() != root) {
+    lane.move({lane.from(root)}, {output(0)});
+    return;
+  }
+  for (int i = 1; i < p; ++i) lane.move({input(block_range(wrap(root + i, p)))}, {lane.to(wrap_rank(root + i, p))});
+  lane.move({input(block_range(wrap(root, p)))}, {output(0)});
+}
+
+Cost cost(const Problem& problem, const View&) { return {alphas_at_once(problem.ranks - 1), problem.ranks - 1.0, 0}; }
+
+}  // namespace
+
+const Algorithm direct_scatter = {"direct", Collective::scatter, "the root sends to everybody; one wait", always_fits, shape, build, cost};
+
+}  // namespace tutti

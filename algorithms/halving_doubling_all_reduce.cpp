@@ -1,0 +1,97 @@
+// Halving-doubling all-reduce (Rabenseifner): sums of ever smaller parts with partners ever farther away, then back.
+//
+//     chunks      0 1 2 3        member 0          member 1          member 2          member 3
+//     halving     ⇄ distance 1   sums 0 1  ─ swap ─ sums 2 3         sums 0 1  ─ swap ─ sums 2 3
+//                 ⇄ distance 2   sums 0    ───── swap with 2         sums 1    ───── swap with 0
+//     doubling    the same way back, handing out
+//
+// Near partners swap the large parts. Partners stand for neighbouring intervals of ranks and the lower is first in every
+// fold, so sums are in rank order. Other than powers of two: powers.h. Rabenseifner 2004.
+// Time 2hα + 2(p−1)/p·mβ + (p−1)/p·mγ for p = 2^h; others 2α + 2mβ + mγ more.
+#include <vector>
+
+#include "algorithms/algorithms.h"
+#include "algorithms/powers.h"
+
+namespace tutti {
+namespace {
+
+Shape shape(const Problem& problem, const View&, const Parameters&) {
+  const std::uint32_t core = static_cast<std::uint32_t>(power_floor(problem.ranks));
+  return {.chunks = core, .lanes = 1, .message_cells = core / 2};
+}
+
+/// Chunks [low, low + size).
+struct Part {
+  std::uint32_t low, size;
+  Part lower() const { return {low, size / 2}; }
+  Part upper() const { return {low + size / 2, size / 2}; }
+  Ref in() const { return input(low, size); }
+  Ref out() const { return output(low, size); }
+};
+
+void build_core(const LaneBuilder& lane, const Core& core, bool summed) {
+  Part part{0, static_cast<std::uint32_t>(core.size)};
+  std::vector<Part> others;
+  for (int distance = 1; distance < core.size; distance *= 2) {
+    const bool high = (core.member & distance) != 0;
+    const int partner = core.rank_of(core.member ^ distance);
+    const Part kept = high ? part.upper() : part.lower();
+    const Part other = high ? part.lower() : part.upper();
+    const auto mine = [&](const Part& of) { return summed ? of.out() : of.in(); };
+    lane.move({mine(other)}, {lane.to(partner)});
+    const Ref first = high ? lane.from(partner) : mine(kept);
+    const Ref second = high ? mine(kept) : lane.from(partner);
+    if (distance * 2 == core.size) {
+      lane.complete({first, second}, {kept.out()});
+    } else {
+      lane.move({first, second}, {kept.out()});
+    }
+    others.push_back(other);
+    part = kept;
+    summed = true;
+  }
+  for (int distance = core.size / 2; distance >= 1; distance /= 2) {
+    const int partner = core.rank_of(core.member ^ distance);
+    const Part other = others.back();
+    others.pop_back();
+    lane.move({part.out()}, {lane.to(partner)});
+    lane.move({lane.from(partner)}, {other.out()});
+    part = {std::min(part.low, other.low), part.size * 2};
+  }
+}
+
+void build(Builder& builder, const View&, const Parameters&) {
+  const LaneBuilder lane = builder.lane(0);
+  const int rank = builder.rank();
+  const Core core(rank, builder.ranks());
+  const Part all{0, static_cast<std::uint32_t>(core.size)};
+  if (core.extra) {
+    for (const Part& part : {all.lower(), all.upper()}) lane.move({part.in()}, {lane.to(rank + 1)});
+    for (const Part& part : {all.lower(), all.upper()}) lane.move({lane.from(rank + 1)}, {part.out()});
+    return;
+  }
+  if (core.helps) {
+    for (const Part& part : {all.lower(), all.upper()}) lane.move({lane.from(rank - 1), part.in()}, {part.out()});
+  }
+  build_core(lane, core, core.helps);
+  if (core.helps) {
+    for (const Part& part : {all.lower(), all.upper()}) lane.move({part.out()}, {lane.to(rank - 1)});
+  }
+}
+
+Cost cost(const Problem& problem, const View&) {
+  const int core = power_floor(problem.ranks);
+  const double h = log2_ceil(core);
+  const double share = (core - 1.0) / core;
+  const double around = core == problem.ranks ? 0 : 1;
+  return {2 * h + 2 * around, 2 * share + 2 * around, share + around};
+}
+
+}  // namespace
+
+const Algorithm halving_doubling_all_reduce = {"halving_doubling", Collective::all_reduce,
+                                               "halves swapped near to far and back; the least bytes in 2 log2 p waits", always_fits,
+                                               shape, build, cost};
+
+}  // namespace tutti

@@ -1,0 +1,36 @@
+// Ring all-gather: every rank hands its block round.
+//
+//     0 ─→ 1 ─→ 2 ─→ … ─→ p−1 ─→ 0        rank r sends blocks r, r−1, r−2, …
+//
+// Time (p−1)(α + mβ): the least bytes.
+#include "algorithms/algorithms.h"
+#include "algorithms/arithmetic.h"
+
+namespace tutti {
+namespace {
+
+Shape shape(const Problem&, const View&, const Parameters&) { return {.chunks = 1, .lanes = 1, .credit = 2, .message_cells = 1}; }
+
+void build(Builder& builder, const View&, const Parameters&) {
+  const LaneBuilder lane = builder.lane(0);
+  const int p = builder.ranks();
+  const int rank = builder.rank();
+  const auto block = [&](int message) { return output(block_range(wrap(rank - message, p))); };
+  const Ref from = lane.from(wrap_rank(rank - 1, p));
+  const Ref to = lane.to(wrap_rank(rank + 1, p));
+  lane.move({input(0)}, {block(0), to});
+  for (int m = 1; m < p - 1; ++m) lane.move({from}, {block(m), to});
+  lane.move({from}, {block(p - 1)});
+}
+
+Cost cost(const Problem& problem, const View&) {
+  const double others = problem.ranks - 1;
+  return {others, others, 0};
+}
+
+}  // namespace
+
+const Algorithm ring_all_gather = {"ring", Collective::all_gather, "blocks travel around the ring; one neighbour each, latency grows with the ranks",
+                                   always_fits, shape, build, cost};
+
+}  // namespace tutti

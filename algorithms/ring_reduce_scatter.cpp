@@ -1,0 +1,37 @@
+// Ring reduce-scatter: each block travels round, adding up, and is complete where it belongs.
+//
+//     r+1 ─→ r+2 ─→ … ─→ r−1 ─→ r        block r starts at r+1
+//
+// Everybody sends before it receives: room for two messages on each link. Time (p−1)(α + mβ + mγ): the least bytes.
+#include "algorithms/algorithms.h"
+#include "algorithms/arithmetic.h"
+
+namespace tutti {
+namespace {
+
+Shape shape(const Problem&, const View&, const Parameters&) { return {.chunks = 1, .lanes = 1, .credit = 2, .message_cells = 1}; }
+
+void build(Builder& builder, const View&, const Parameters&) {
+  const LaneBuilder lane = builder.lane(0);
+  const int p = builder.ranks();
+  const int rank = builder.rank();
+  const auto block = [&](int message) { return input(block_range(wrap(rank - 1 - message, p))); };
+  const Ref from = lane.from(wrap_rank(rank - 1, p));
+  const Ref to = lane.to(wrap_rank(rank + 1, p));
+  lane.move({block(0)}, {to});
+  for (int m = 1; m < p - 1; ++m) lane.move({from, block(m)}, {to});
+  lane.complete({from, block(p - 1)}, {output(0)});
+}
+
+Cost cost(const Problem& problem, const View&) {
+  const double others = problem.ranks - 1;
+  return {others, others, others};
+}
+
+}  // namespace
+
+const Algorithm ring_reduce_scatter = {"ring", Collective::reduce_scatter,
+                                       "blocks add up around the ring; one neighbour each, latency grows with the ranks", always_fits,
+                                       shape, build, cost};
+
+}  // namespace tutti

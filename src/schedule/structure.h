@@ -1,0 +1,22 @@
+// The verifier's first look: whether a program is well-formed, so that everything after it may index without asking.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "src/schedule/verifier.h"
+
+namespace tutti {
+
+/// Checks what does not depend on a rank: the problem, the shape, and that a proof is within the limits.
+Fault check_plan(const Plan& plan, std::size_t programs, const VerifyLimits& limits);
+
+/// Checks one rank's program: indices, ranges, flags, directions, one lane per link, operands of one shape, no chunk written
+/// twice by a step or read by it at another place of the message. lane_of_link receives the lane of each link of the program,
+/// UINT32_MAX where no step uses it. The plan has been checked.
+Fault check_program(const Plan& plan, int rank, const Program& program, std::vector<std::uint32_t>& lane_of_link);
+
+/// Largest pass distance of the dependencies.
+std::uint64_t largest_distance(const Program& program);
+
+}  // namespace tutti
