@@ -76,12 +76,14 @@ std::string damage(const Bytes& bytes, Header& header) {
   if (bytes.size() < sizeof header) return "is truncated within its header";
   std::memcpy(&header, bytes.data(), sizeof header);
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) return "is no checkpoint of tutti-train";
-  if (header.version != kVersion) return "is a checkpoint of version " + std::to_string(header.version) + ", not " + std::to_string(kVersion);
+  if (header.version != kVersion)
+    return "is a checkpoint of version " + std::to_string(header.version) + ", not " + std::to_string(kVersion);
   if (header.widths < 2 || header.widths > kMostWidths || header.parameters > bytes.size()) return "has a damaged header";
-  const std::size_t size = sizeof header + header.widths * sizeof(int) + 2 * header.parameters * sizeof(float) + sizeof(std::uint64_t);
+  const std::size_t size =
+      sizeof header + header.widths * sizeof(int) + 2 * header.parameters * sizeof(float) + sizeof(std::uint64_t);
   if (bytes.size() != size) {
-    return (bytes.size() < size ? "is truncated: it has " : "is too long: it has ") + std::to_string(bytes.size()) + " of " +
-           std::to_string(size) + " bytes";
+    return (bytes.size() < size ? "is truncated: it has " : "is too long: it has ") + std::to_string(bytes.size()) +
+           " of " + std::to_string(size) + " bytes";
   }
   std::uint64_t hash = 0;
   std::memcpy(&hash, bytes.data() + size - sizeof hash, sizeof hash);
@@ -138,7 +140,8 @@ Fallible<Checkpoint> read_checkpoint(const std::string& path) {
   if (!bytes.ok()) return bytes.failure();
   Header header;
   const std::string what = damage(*bytes, header);
-  if (!what.empty()) return refused("\"" + path + "\" " + what + "; give another file, or leave --resume out to start anew");
+  if (!what.empty())
+    return refused("\"" + path + "\" " + what + "; give another file, or leave --resume out to start anew");
   Checkpoint checkpoint;
   checkpoint.loss = static_cast<LossKind>(header.loss);
   checkpoint.seed = header.seed;
@@ -171,9 +174,11 @@ Outcome matches(const Checkpoint& saved, const Checkpoint& wanted, const std::st
   if (saved.validation != wanted.validation) {
     return differs("--validation", std::to_string(saved.validation), std::to_string(wanted.validation));
   }
-  if (saved.data_hash != wanted.data_hash) return differs("data of hash", hash_text(saved.data_hash), hash_text(wanted.data_hash));
+  if (saved.data_hash != wanted.data_hash)
+    return differs("data of hash", hash_text(saved.data_hash), hash_text(wanted.data_hash));
   if (saved.parameters.size() != wanted.parameters.size()) {
-    return differs("this many parameters:", std::to_string(saved.parameters.size()), std::to_string(wanted.parameters.size()));
+    return differs("this many parameters:", std::to_string(saved.parameters.size()),
+                   std::to_string(wanted.parameters.size()));
   }
   return {};
 }

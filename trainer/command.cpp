@@ -15,31 +15,32 @@ namespace tutti::trainer {
 void declare(program::Options& options, Command& command) {
   program::add_rank_options(options, command.ranks);
   options.text("--data", &command.data, "DIR",
-               "folder of MNIST-style IDX files, plain or .gz (train-images-idx3-ubyte, train-labels-idx1-ubyte, "
+               "Folder of MNIST-style IDX files, plain or .gz (train-images-idx3-ubyte, train-labels-idx1-ubyte, "
                "t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte); without it, embedded drawn digits of 28 x 28 pixels");
-  options.text("--layers", &command.layers, "WIDTHS", "widths of the layers: inputs, hidden ones, outputs");
-  options.integer("--epochs", &command.epochs, 1, 1'000'000, "passes over the training samples");
-  options.integer("--batch", &command.batch, 1, 1 << 30, "samples to a step, over all ranks together");
+  options.text("--layers", &command.layers, "WIDTHS", "Widths of the layers: inputs, hidden ones, outputs");
+  options.integer("--epochs", &command.epochs, 1, 1'000'000, "Passes over the training samples");
+  options.integer("--batch", &command.batch, 1, 1 << 30, "Samples to a step, over all ranks together");
   options.real("--learning-rate", &command.learning_rate, 0, 1e6,
-               "length of a step in the first epoch; 0 takes 0.1 with cross_entropy and 0.01 with squared");
-  options.real("--learning-rate-decay", &command.decay, 0, 1, "factor of the learning rate from each epoch to the next");
-  options.integer("--seed", &command.seed, 0, INT64_MAX, "what first weights, split and order of the samples follow from");
+               "Length of a step in the first epoch; 0 takes 0.1 with cross_entropy and 0.01 with squared");
+  options.real("--learning-rate-decay", &command.decay, 0, 1, "Factor of the learning rate from each epoch to the next");
+  options.integer("--seed", &command.seed, 0, INT64_MAX, "What first weights, split and order of the samples follow from");
   options.choice("--parallelism", &command.parallelism, {"data", "model", "pipeline", "server"},
-                 "how ranks share the work; data: each has the whole model and a share of every batch");
-  options.choice("--loss", &command.loss, {"cross_entropy", "squared"}, "softmax cross-entropy, or half the squared error");
-  options.real("--momentum", &command.momentum, 0, 0.999999, "part of a step's velocity that the next one keeps");
-  options.real("--weight-decay", &command.weight_decay, 0, 1e6, "part of each weight that is added to its gradient");
+                 "How ranks share the work; data: each has the whole model and a share of every batch");
+  options.choice("--loss", &command.loss, {"cross_entropy", "squared"}, "Softmax cross-entropy, or half the squared error");
+  options.real("--momentum", &command.momentum, 0, 0.999999, "Part of a step's velocity that the next one keeps");
+  options.real("--weight-decay", &command.weight_decay, 0, 1e6, "Part of each weight that is added to its gradient");
   options.real("--validation", &command.validation, 0, 0.99,
-               "fraction of the training samples that is held out for an epoch's accuracy; with 0 that is the training "
+               "Fraction of the training samples that is held out for an epoch's accuracy; with 0 that is the training "
                "samples' own");
-  options.choice("--memory", &command.memory, {"host", "cuda"}, "where weights and gradients lie");
-  options.size("--bucket", &command.bucket, "bytes of gradients that are exchanged as soon as they are computed");
-  options.text("--checkpoint", &command.checkpoint, "FILE", "written after each epoch, whole or not at all");
+  options.choice("--memory", &command.memory, {"host", "cuda"}, "Where weights and gradients lie");
+  options.size("--bucket", &command.bucket, "Bytes of gradients that are exchanged as soon as they are computed");
+  options.text("--checkpoint", &command.checkpoint, "FILE", "Written after each epoch, whole or not at all");
   options.flag("--resume", &command.resume,
-               "goes on from --checkpoint; layers, loss, seed, validation and data must be as they were");
-  options.text("--plot", &command.plot, "FILE", "loss and accuracy over the epochs, as .svg or .png");
+               "Goes on from --checkpoint; layers, loss, seed, validation and data must be as they were");
+  options.text("--plot", &command.plot, "FILE", "Loss and accuracy over the epochs, as .svg or .png");
   options.example("tutti-train --ranks 2", "trains two ranks on the embedded digits");
-  options.example("tutti-train --ranks 4 --data mnist --layers 784,256,10 --json", "trains on files, reports in JSON lines");
+  options.example("tutti-train --ranks 4 --data mnist --layers 784,256,10 --json",
+                  "trains on files, reports in JSON lines");
   options.example("mpirun -n 4 tutti-train --checkpoint run.ckpt --resume", "goes on with a run, under Open MPI");
 }
 
@@ -68,7 +69,8 @@ Fallible<std::vector<int>> parse_layers(const std::string& text) {
   for (std::size_t l = 1; l < widths.size(); ++l) {
     parameters += (static_cast<std::uint64_t>(widths[l - 1]) + 1) * static_cast<std::uint64_t>(widths[l]);
   }
-  if (parameters > std::uint64_t{1} << 32) return no("its " + std::to_string(parameters) + " parameters are more than 2^32");
+  if (parameters > std::uint64_t{1} << 32)
+    return no("its " + std::to_string(parameters) + " parameters are more than 2^32");
   return widths;
 }
 

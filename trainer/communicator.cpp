@@ -44,7 +44,8 @@ Outcome CommunicatorPeers::wait(std::size_t slot) {
 }
 
 Outcome CommunicatorPeers::sum(std::span<double> values) {
-  return outcome(tutti_all_reduce(values.data(), values.data(), values.size(), TUTTI_FLOAT64, TUTTI_SUM, comm_, kBlocking, nullptr));
+  return outcome(
+      tutti_all_reduce(values.data(), values.data(), values.size(), TUTTI_FLOAT64, TUTTI_SUM, comm_, kBlocking, nullptr));
 }
 
 Outcome CommunicatorPeers::gather(const void* mine, std::size_t bytes, void* all) {

@@ -98,7 +98,8 @@ Fallible<std::vector<std::uint8_t>> read_file(const std::string& path) {
     std::string why = gzerror(file.get(), &code);
     if (why.starts_with(path + ": ")) why.erase(0, path.size() + 2);
     if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) {
-      const std::string kind = code == Z_BUF_ERROR ? "ends in the middle of its gzip stream" : "cannot be read (" + why + ")";
+      const std::string kind =
+          code == Z_BUF_ERROR ? "ends in the middle of its gzip stream" : "cannot be read (" + why + ")";
       return refused("\"" + path + "\" " + kind + " after " + std::to_string(bytes.size()) +
                      " bytes of content; fetch the file again");
     }

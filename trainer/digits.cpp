@@ -16,16 +16,26 @@ using Glyph = std::array<const char*, kGlyphRows>;
 
 // Two hands draw each digit.
 constexpr std::array<std::array<Glyph, 2>, 10> kGlyphs = {{
-    {{{" ### ", "#   #", "#   #", "#   #", "#   #", "#   #", " ### "}, {"  ## ", " #  #", "#   #", "#   #", "#   #", "#  # ", " ##  "}}},
-    {{{"  #  ", " ##  ", "# #  ", "  #  ", "  #  ", "  #  ", "#####"}, {"   # ", "   # ", "  #  ", "  #  ", "  #  ", " #   ", " #   "}}},
-    {{{" ### ", "#   #", "    #", "   # ", "  #  ", " #   ", "#####"}, {"###  ", "   # ", "   # ", " ### ", "#  # ", "#  # ", " ## #"}}},
-    {{{" ### ", "#   #", "    #", "  ## ", "    #", "#   #", " ### "}, {"#####", "   # ", "  #  ", " ### ", "    #", "    #", "#### "}}},
-    {{{"   # ", "  ## ", " # # ", "#  # ", "#####", "   # ", "   # "}, {"#   #", "#   #", "#   #", "#####", "    #", "    #", "    #"}}},
-    {{{"#####", "#    ", "#### ", "    #", "    #", "#   #", " ### "}, {" ####", " #   ", " #   ", "  ## ", "    #", "    #", "#### "}}},
-    {{{" ### ", "#    ", "#    ", "#### ", "#   #", "#   #", " ### "}, {"   # ", "  #  ", " #   ", "# ## ", "##  #", "#   #", " ### "}}},
-    {{{"#####", "    #", "   # ", "  #  ", "  #  ", " #   ", " #   "}, {"#####", "#   #", "   # ", " ####", "  #  ", " #   ", " #   "}}},
-    {{{" ### ", "#   #", "#   #", " ### ", "#   #", "#   #", " ### "}, {" ### ", "#  # ", " # # ", "  #  ", " # # ", "#   #", " ### "}}},
-    {{{" ### ", "#   #", "#   #", " ####", "    #", "    #", " ### "}, {" ### ", "#  # ", "#  # ", " ### ", "   # ", "  #  ", " #   "}}},
+    {{{" ### ", "#   #", "#   #", "#   #", "#   #", "#   #", " ### "},
+      {"  ## ", " #  #", "#   #", "#   #", "#   #", "#  # ", " ##  "}}},
+    {{{"  #  ", " ##  ", "# #  ", "  #  ", "  #  ", "  #  ", "#####"},
+      {"   # ", "   # ", "  #  ", "  #  ", "  #  ", " #   ", " #   "}}},
+    {{{" ### ", "#   #", "    #", "   # ", "  #  ", " #   ", "#####"},
+      {"###  ", "   # ", "   # ", " ### ", "#  # ", "#  # ", " ## #"}}},
+    {{{" ### ", "#   #", "    #", "  ## ", "    #", "#   #", " ### "},
+      {"#####", "   # ", "  #  ", " ### ", "    #", "    #", "#### "}}},
+    {{{"   # ", "  ## ", " # # ", "#  # ", "#####", "   # ", "   # "},
+      {"#   #", "#   #", "#   #", "#####", "    #", "    #", "    #"}}},
+    {{{"#####", "#    ", "#### ", "    #", "    #", "#   #", " ### "},
+      {" ####", " #   ", " #   ", "  ## ", "    #", "    #", "#### "}}},
+    {{{" ### ", "#    ", "#    ", "#### ", "#   #", "#   #", " ### "},
+      {"   # ", "  #  ", " #   ", "# ## ", "##  #", "#   #", " ### "}}},
+    {{{"#####", "    #", "   # ", "  #  ", "  #  ", " #   ", " #   "},
+      {"#####", "#   #", "   # ", " ####", "  #  ", " #   ", " #   "}}},
+    {{{" ### ", "#   #", "#   #", " ### ", "#   #", "#   #", " ### "},
+      {" ### ", "#  # ", " # # ", "  #  ", " # # ", "#   #", " ### "}}},
+    {{{" ### ", "#   #", "#   #", " ####", "    #", "    #", " ### "},
+      {" ### ", "#  # ", "#  # ", " ### ", "   # ", "  #  ", " #   "}}},
 }};
 
 // Ink of the glyph at a point between its cells' centres, 0 to 1 (bilinear).
@@ -38,7 +48,8 @@ double ink(const Glyph& glyph, double row, double column) {
     const bool inside = y >= 0 && y < kGlyphRows && x >= 0 && x < kGlyphColumns;
     return inside && glyph[static_cast<std::size_t>(y)][x] == '#' ? 1.0 : 0.0;
   };
-  return (1 - fr) * ((1 - fc) * cell(r, c) + fc * cell(r, c + 1)) + fr * ((1 - fc) * cell(r + 1, c) + fc * cell(r + 1, c + 1));
+  return (1 - fr) * ((1 - fc) * cell(r, c) + fc * cell(r, c + 1)) +
+         fr * ((1 - fc) * cell(r + 1, c) + fc * cell(r + 1, c + 1));
 }
 
 // About normal with deviation 1: the sum of eight uniform bytes of one draw.
@@ -51,7 +62,7 @@ double cheap_normal(Random& random) {
 }
 
 void draw(const Glyph& glyph, Random& random, std::uint8_t* pixels) {
-  const double rows_each = random.uniform(2.2, 3.4);   // pixels to a cell of the glyph
+  const double rows_each = random.uniform(2.2, 3.4);  // pixels to a cell of the glyph
   const double columns_each = random.uniform(2.4, 4.2);
   const double angle = random.uniform(-0.26, 0.26);
   const double slant = random.uniform(-0.25, 0.25);
@@ -66,7 +77,8 @@ void draw(const Glyph& glyph, Random& random, std::uint8_t* pixels) {
     for (int x = 0; x < kSide; ++x) {
       const double dy = cosine * (y - down) - sine * (x - right);
       const double dx = sine * (y - down) + cosine * (x - right) + slant * dy;
-      const double covered = ink(glyph, dy / rows_each + (kGlyphRows - 1) / 2.0, dx / columns_each + (kGlyphColumns - 1) / 2.0);
+      const double covered =
+          ink(glyph, dy / rows_each + (kGlyphRows - 1) / 2.0, dx / columns_each + (kGlyphColumns - 1) / 2.0);
       const double value = brightness * std::min(1.0, weight * covered) + noise * cheap_normal(random);
       pixels[y * kSide + x] = static_cast<std::uint8_t>(std::clamp(value, 0.0, 255.0));
     }

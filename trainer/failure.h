@@ -25,8 +25,8 @@ inline Failure refused(std::string sentence) { return {ExitCode::refused, std::m
 template <typename T>
 class [[nodiscard]] Fallible {
  public:
-  Fallible(T value) : value_(std::move(value)) {}                  // NOLINT: implicit, so that `return value;` works
-  Fallible(Failure failure) : failure_(std::move(failure)) {}      // NOLINT: likewise
+  Fallible(T value) : value_(std::move(value)) {}              // NOLINT: implicit, so that `return value;` works
+  Fallible(Failure failure) : failure_(std::move(failure)) {}  // NOLINT: likewise
 
   bool ok() const { return value_.has_value(); }
   /// Only where ok().

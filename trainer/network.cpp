@@ -63,7 +63,8 @@ void Network<Scalar>::initialise(std::uint64_t seed) {
     // Squared error's gradient grows with the outputs, softmax's does not: there the first outputs begin well below 1.
     const bool small = l + 2 == layers_.size() && loss_ == LossKind::squared;
     const double deviation = std::sqrt((small ? 0.1 : 2.0) / layers_[l]);
-    for (std::size_t i = offsets_[l]; i < biases_offset(l); ++i) parameters_[i] = static_cast<Scalar>(deviation * random.normal());
+    for (std::size_t i = offsets_[l]; i < biases_offset(l); ++i)
+      parameters_[i] = static_cast<Scalar>(deviation * random.normal());
   }
 }
 
@@ -193,8 +194,8 @@ void Network<Scalar>::backward(Scalar weight, const Ready& ready, std::size_t bl
   for (std::size_t l = last + 1; l-- > 0;) {
     // The error goes on to the layer below first: it reads this layer's weights, and needs nothing of its gradients.
     if (l > 0 && samples_ > 0) {
-      multiply(deltas_[l].data(), {CblasNoTrans, layers_[l + 1]}, parameters_.data() + offsets_[l], {CblasNoTrans, layers_[l]},
-               deltas_[l - 1].data(), static_cast<int>(samples_), layers_[l], layers_[l + 1]);
+      multiply(deltas_[l].data(), {CblasNoTrans, layers_[l + 1]}, parameters_.data() + offsets_[l],
+               {CblasNoTrans, layers_[l]}, deltas_[l - 1].data(), static_cast<int>(samples_), layers_[l], layers_[l + 1]);
       const std::size_t below = samples_ * static_cast<std::size_t>(layers_[l]);
       Scalar* delta = deltas_[l - 1].data();
       const Scalar* activation = activations_[l - 1].data();

@@ -84,7 +84,7 @@ class Network {
   LossKind loss_;
   OutputKind output_;
   std::size_t samples_ = 0;
-  std::vector<std::size_t> offsets_;             ///< of each layer's weights; one more for the end
+  std::vector<std::size_t> offsets_;  ///< of each layer's weights; one more for the end
   std::vector<Scalar> parameters_, gradients_;
   std::vector<Scalar> input_;
   std::vector<std::vector<Scalar>> activations_;  ///< [layer] max_batch x outputs

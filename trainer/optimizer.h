@@ -7,7 +7,8 @@
 
 namespace tutti::trainer {
 
-/// What one step does: velocity = momentum · velocity + gradient + weight_decay · weight; weight −= learning_rate · velocity.
+/// What one step does: velocity = momentum · velocity + gradient + weight_decay · weight; weight −= learning_rate ·
+/// velocity.
 struct StepSettings {
   double learning_rate = 0.1;
   double momentum = 0;      ///< 0: plain descent

@@ -62,7 +62,10 @@ void Report::final(const FinalReport& result) {
                 result.parameters, hash_text(result.weights_hash).c_str());
   output_.line(text);
   program::JsonObject record;
-  record.add("final", true).add("test_accuracy", result.test_accuracy).add("ranks", ranks_).add("parallelism", parallelism_);
+  record.add("final", true)
+      .add("test_accuracy", result.test_accuracy)
+      .add("ranks", ranks_)
+      .add("parallelism", parallelism_);
   record.add("parameters", std::uint64_t{result.parameters}).add("weights_hash", hash_text(result.weights_hash));
   output_.record(record);
 }

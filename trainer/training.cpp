@@ -82,7 +82,8 @@ Checkpoint Run::description() const {
   wanted.seed = settings_.seed;
   wanted.validation = settings_.validation;
   const Images& images = data_.train;
-  wanted.data_hash = hash_bytes(images.labels.data(), images.labels.size(), hash_bytes(images.pixels.data(), images.pixels.size()));
+  wanted.data_hash =
+      hash_bytes(images.labels.data(), images.labels.size(), hash_bytes(images.pixels.data(), images.pixels.size()));
   wanted.parameters.resize(network_.parameter_count());
   return wanted;
 }
@@ -102,7 +103,8 @@ Outcome Run::resume() {
   }
   if (Outcome lost = peers_.broadcast(news.data(), sizeof news)) return failure ? failure : lost;
   if (failure) return failure;
-  if (news[0] != 1) return refused("rank 0 could not resume from the checkpoint \"" + settings_.checkpoint + "\", see its error");
+  if (news[0] != 1)
+    return refused("rank 0 could not resume from the checkpoint \"" + settings_.checkpoint + "\", see its error");
   epochs_done_ = static_cast<int>(news[1]);
   if (Outcome lost = peers_.broadcast(network_.parameters().data(), network_.parameters().size_bytes())) return lost;
   return peers_.broadcast(optimizer_.velocity().data(), optimizer_.velocity().size_bytes());
@@ -126,15 +128,16 @@ Outcome Run::step(std::span<const std::uint32_t> batch, const StepSettings& how,
   // Every rank divides by the global size: the sum over the ranks is then the mean over the batch, whatever the shares.
   const float weight = 1.0F / static_cast<float>(batch.size());
   const std::size_t block = settings_.bucket_bytes / sizeof(float);
-  network_.backward(weight, [this](std::size_t begin) { exchange_.ready(begin); }, block);
+  network_.backward(
+      weight, [this](std::size_t begin) { exchange_.ready(begin); }, block);
   const std::span<float> gradients = network_.gradients();
-  return exchange_.finish([&](Range range) {
-    optimizer_.step(network_.parameters(), gradients, range.begin, range.end, how);
-  });
+  return exchange_.finish(
+      [&](Range range) { optimizer_.step(network_.parameters(), gradients, range.begin, range.end, how); });
 }
 
 Outcome Run::train_epoch(int epoch, double& loss, double& correct) {
-  std::vector<std::uint32_t> order = permutation(split_.training.size(), settings_.seed, kFirstEpochStream + static_cast<std::uint64_t>(epoch));
+  std::vector<std::uint32_t> order =
+      permutation(split_.training.size(), settings_.seed, kFirstEpochStream + static_cast<std::uint64_t>(epoch));
   for (std::uint32_t& sample : order) sample = split_.training[sample];
   StepSettings how = settings_.step;
   how.learning_rate *= std::pow(settings_.decay, epoch - 1);
@@ -167,15 +170,17 @@ Outcome Run::replicas_agree() {
   if (Outcome failure = peers_.gather(&hash_, sizeof hash_, hashes.data())) return failure;
   for (std::size_t rank = 1; rank < hashes.size(); ++rank) {
     if (hashes[rank] == hashes[0]) continue;
-    return Failure{ExitCode::wrong_data, "the replicas' weights differ: rank " + std::to_string(rank) + " has hash " +
-                                             hash_text(hashes[rank]) + ", rank 0 has " + hash_text(hashes[0]) +
-                                             "; their sums of gradients were not the same bits, which is a defect: please report it"};
+    return Failure{ExitCode::wrong_data,
+                   "the replicas' weights differ: rank " + std::to_string(rank) + " has hash " + hash_text(hashes[rank]) +
+                       ", rank 0 has " + hash_text(hashes[0]) +
+                       "; their sums of gradients were not the same bits, which is a defect: please report it"};
   }
   return {};
 }
 
 Outcome Run::report(int epoch, double loss, double accuracy, const Stopwatch& watch, double communication, double waited) {
-  std::array<double, 3> mine = {watch.seconds(), peers_.communication_seconds() - communication, exchange_.waited_seconds() - waited};
+  std::array<double, 3> mine = {watch.seconds(), peers_.communication_seconds() - communication,
+                                exchange_.waited_seconds() - waited};
   std::vector<std::array<double, 3>> all(static_cast<std::size_t>(peers_.size()));
   if (Outcome failure = peers_.gather(mine.data(), sizeof mine, all.data())) return failure;
   for (const auto& other : all) {

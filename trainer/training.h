@@ -19,14 +19,14 @@ struct TrainingSettings {
   std::vector<int> layers = {784, 128, 10};
   LossKind loss = LossKind::cross_entropy;
   int epochs = 10;
-  std::size_t batch = 64;  ///< global; shared among the ranks
+  std::size_t batch = 64;                 ///< global; shared among the ranks
   StepSettings step = {0.1, 0.9, 0.002};  ///< its learning rate is the first epoch's
-  double decay = 0.8;                 ///< factor of the learning rate from epoch to epoch
+  double decay = 0.8;                     ///< factor of the learning rate from epoch to epoch
   std::uint64_t seed = 1;
-  double validation = 0.1;          ///< fraction of the training images that is held out
+  double validation = 0.1;             ///< fraction of the training images that is held out
   std::size_t bucket_bytes = 1 << 20;  ///< gradients that are worth an operation of their own
-  std::string checkpoint;           ///< written after each epoch; empty: none
-  bool resume = false;              ///< begin with the checkpoint
+  std::string checkpoint;              ///< written after each epoch; empty: none
+  bool resume = false;                 ///< begin with the checkpoint
 };
 
 /// One epoch, the same on every rank.

@@ -20,7 +20,11 @@ class Job {
  public:
   Job(const Command& command, bool layers_given, TrainingSettings settings, const program::Member& member,
       program::Output& output)
-      : command_(command), layers_given_(layers_given), settings_(std::move(settings)), member_(member), output_(output),
+      : command_(command),
+        layers_given_(layers_given),
+        settings_(std::move(settings)),
+        member_(member),
+        output_(output),
         peers_(member.comm) {}
   int run();
 
@@ -114,7 +118,8 @@ int run_program(int argc, char** argv) {
     try {
       return Job(command, layers_given, *settings, member, output).run();
     } catch (const std::bad_alloc&) {
-      return output.fail(program::kFailed, "memory ran out; give fewer or narrower --layers, a smaller --batch, or less data", true);
+      return output.fail(program::kFailed,
+                         "memory ran out; give fewer or narrower --layers, a smaller --batch, or less data", true);
     }
   });
   return output.result(code);

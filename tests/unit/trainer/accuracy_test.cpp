@@ -29,7 +29,8 @@ class MnistSubset : public testing::Test {
 };
 
 TEST_F(MnistSubset, IsLearntToNinetyFivePercentByAnyNumberOfRanks) {
-  if (!std::filesystem::exists(folder())) GTEST_SKIP() << folder() << " is not there; set TUTTI_SHARED to the folder with data/mnist10k";
+  if (!std::filesystem::exists(folder()))
+    GTEST_SKIP() << folder() << " is not there; set TUTTI_SHARED to the folder with data/mnist10k";
   const auto data = load_idx_folder(folder());
   ASSERT_TRUE(data.ok()) << data.failure().sentence;
   for (const std::uint64_t seed : {1, 2, 3}) {
@@ -41,7 +42,8 @@ TEST_F(MnistSubset, IsLearntToNinetyFivePercentByAnyNumberOfRanks) {
       const Outcomes several = train_on(ranks, settings, *data);
       EXPECT_GE(several.finals[0].test_accuracy, .95) << "seed " << seed << ", ranks " << ranks;
       EXPECT_NEAR(several.epochs[0].loss, one.epochs[0].loss, 1e-5) << "seed " << seed << ", ranks " << ranks;
-      EXPECT_NEAR(several.finals[0].test_accuracy, one.finals[0].test_accuracy, .01) << "seed " << seed << ", ranks " << ranks;
+      EXPECT_NEAR(several.finals[0].test_accuracy, one.finals[0].test_accuracy, .01)
+          << "seed " << seed << ", ranks " << ranks;
     }
   }
 }

@@ -90,7 +90,8 @@ TEST_F(IdxFolder, IsRefusedWhereAFileIsMissing) {
 
 TEST_F(IdxFolder, IsRefusedWhereAFileIsTruncated) {
   put("train-images-idx3-ubyte", idx(0x803, {12, 4, 3}, 100));
-  EXPECT_THAT(refusal(), AllOf(HasSubstr("train-images"), HasSubstr("truncated"), HasSubstr("12 x 4 x 3"), HasSubstr("100 bytes")));
+  EXPECT_THAT(refusal(),
+              AllOf(HasSubstr("train-images"), HasSubstr("truncated"), HasSubstr("12 x 4 x 3"), HasSubstr("100 bytes")));
   put("train-images-idx3-ubyte", {0, 0, 8});
   EXPECT_THAT(refusal(), AllOf(HasSubstr("truncated"), HasSubstr("3 bytes"), HasSubstr("header of 16")));
   put("train-images-idx3-ubyte", {});
@@ -143,7 +144,8 @@ TEST_F(IdxFolder, IsRefusedWhereGzipIsCutOffOrDamaged) {
   EXPECT_THAT(refusal(), AllOf(HasSubstr("train-images-idx3-ubyte.gz"), HasSubstr("middle of its gzip stream")));
   zipped[zipped.size() - 6] ^= 0x55;  // its checksum
   write_bytes(plain + ".gz", zipped);
-  EXPECT_THAT(refusal(), AllOf(HasSubstr("cannot be read"), HasSubstr("(incorrect data check)"))) << "the checksum must be looked at";
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("cannot be read"), HasSubstr("(incorrect data check)")))
+      << "the checksum must be looked at";
 }
 
 TEST_F(IdxFolder, IsRefusedWhereAFileIsAFolder) {
@@ -161,8 +163,13 @@ TEST(ParseIdx, SurvivesRandomDamage) {
     Bytes bytes = dimensions == 1 ? idx(0x801, {20}, 20) : idx(0x803, {5, 2, 3}, 30);
     for (std::uint64_t hits = random.below(4); hits > 0; --hits) {
       switch (random.below(4)) {
-        case 0: bytes.resize(random.below(bytes.size() + 1)); break;
-        case 1: bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(random.below(bytes.size() + 1)), static_cast<std::uint8_t>(random.next())); break;
+        case 0:
+          bytes.resize(random.below(bytes.size() + 1));
+          break;
+        case 1:
+          bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(random.below(bytes.size() + 1)),
+                       static_cast<std::uint8_t>(random.next()));
+          break;
         default:
           if (!bytes.empty()) bytes[random.below(bytes.size())] = static_cast<std::uint8_t>(random.next());
       }
@@ -208,7 +215,8 @@ TEST(Digits, AreTheSameForASeedAndBalanced) {
   EXPECT_EQ(a.pixels, draw_digits(200, 5).pixels);
   EXPECT_NE(a.pixels, draw_digits(200, 6).pixels);
   const Images more = draw_digits(300, 5);
-  EXPECT_TRUE(std::equal(a.pixels.begin(), a.pixels.end(), more.pixels.begin())) << "image i must follow from (seed, i) alone";
+  EXPECT_TRUE(std::equal(a.pixels.begin(), a.pixels.end(), more.pixels.begin()))
+      << "image i must follow from (seed, i) alone";
   for (std::uint8_t digit = 0; digit < 10; ++digit) EXPECT_EQ(std::count(a.labels.begin(), a.labels.end(), digit), 20);
 }
 

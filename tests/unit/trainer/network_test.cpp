@@ -88,7 +88,9 @@ TEST(ExampleA, IsExactInDoubleWhereThePrintedDigitsEnd) {
 // Example B: y = a·x + b, L = ½ Σ (y − ŷ)², a = b = 1, rate .1.
 class Line {
  public:
-  Line() : network_({1, 1}, LossKind::squared, 2), optimizer_(2) { network_.parameters()[0] = network_.parameters()[1] = 1; }
+  Line() : network_({1, 1}, LossKind::squared, 2), optimizer_(2) {
+    network_.parameters()[0] = network_.parameters()[1] = 1;
+  }
   double forward(const std::vector<float>& x, const std::vector<float>& y) {
     std::copy(x.begin(), x.end(), network_.input().begin());
     const double loss = network_.forward(x.size(), std::span<const float>(y)).loss;
@@ -185,16 +187,15 @@ TEST_P(Gradients, AgreeWithFiniteDifferences) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Shapes, Gradients,
-    testing::Values(GradientCase{{4, 3}, LossKind::cross_entropy, OutputKind::linear, 5},
-                    GradientCase{{4, 3}, LossKind::squared, OutputKind::linear, 5},
-                    GradientCase{{5, 7, 3}, LossKind::cross_entropy, OutputKind::linear, 6},
-                    GradientCase{{5, 7, 3}, LossKind::squared, OutputKind::relu, 6},
-                    GradientCase{{3, 1, 2}, LossKind::cross_entropy, OutputKind::linear, 1},
-                    GradientCase{{6, 5, 4, 3, 2}, LossKind::cross_entropy, OutputKind::linear, 9},
-                    GradientCase{{6, 5, 4, 3, 2}, LossKind::squared, OutputKind::linear, 9},
-                    GradientCase{{1, 17, 1, 5}, LossKind::squared, OutputKind::linear, 4}));
+INSTANTIATE_TEST_SUITE_P(Shapes, Gradients,
+                         testing::Values(GradientCase{{4, 3}, LossKind::cross_entropy, OutputKind::linear, 5},
+                                         GradientCase{{4, 3}, LossKind::squared, OutputKind::linear, 5},
+                                         GradientCase{{5, 7, 3}, LossKind::cross_entropy, OutputKind::linear, 6},
+                                         GradientCase{{5, 7, 3}, LossKind::squared, OutputKind::relu, 6},
+                                         GradientCase{{3, 1, 2}, LossKind::cross_entropy, OutputKind::linear, 1},
+                                         GradientCase{{6, 5, 4, 3, 2}, LossKind::cross_entropy, OutputKind::linear, 9},
+                                         GradientCase{{6, 5, 4, 3, 2}, LossKind::squared, OutputKind::linear, 9},
+                                         GradientCase{{1, 17, 1, 5}, LossKind::squared, OutputKind::linear, 4}));
 
 TEST(Network, ReportsGradientsFromTheEndToTheBeginningAndOnlyWhenTheyAreFinal) {
   Network<float> network({20, 30, 10}, LossKind::cross_entropy, 4);
@@ -209,12 +210,15 @@ TEST(Network, ReportsGradientsFromTheEndToTheBeginningAndOnlyWhenTheyAreFinal) {
   network.forward(4, classes);
   std::size_t last = network.parameter_count();
   std::size_t calls = 0;
-  network.backward(1.0F, [&](std::size_t begin) {
-    EXPECT_LT(begin, last);
-    last = begin;
-    ++calls;
-    for (std::size_t i = begin; i < whole.size(); ++i) ASSERT_NEAR(network.gradients()[i], whole[i], 1e-6F) << i;
-  }, 60);
+  network.backward(
+      1.0F,
+      [&](std::size_t begin) {
+        EXPECT_LT(begin, last);
+        last = begin;
+        ++calls;
+        for (std::size_t i = begin; i < whole.size(); ++i) ASSERT_NEAR(network.gradients()[i], whole[i], 1e-6F) << i;
+      },
+      60);
   EXPECT_EQ(last, 0U);
   EXPECT_EQ(calls, 10U + 5U);  // blocks of 3 rows of 20 weights, of 2 rows of 30
 }

@@ -44,7 +44,8 @@ inline void write_bytes(const std::string& path, std::span<const std::uint8_t> b
 inline std::vector<std::uint8_t> read_bytes(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::vector<std::uint8_t> bytes;
-  for (int c = file.get(); c != std::char_traits<char>::eof(); c = file.get()) bytes.push_back(static_cast<std::uint8_t>(c));
+  for (int c = file.get(); c != std::char_traits<char>::eof(); c = file.get())
+    bytes.push_back(static_cast<std::uint8_t>(c));
   return bytes;
 }
 

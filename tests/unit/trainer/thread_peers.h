@@ -45,7 +45,8 @@ class ThreadPeers : public Peers {
   Outcome gather(const void* mine, std::size_t bytes, void* all) override {
     world_.posted[static_cast<std::size_t>(rank_)] = mine;
     world_.meet.arrive_and_wait();
-    for (std::size_t r = 0; r < world_.posted.size(); ++r) std::memcpy(static_cast<char*>(all) + r * bytes, world_.posted[r], bytes);
+    for (std::size_t r = 0; r < world_.posted.size(); ++r)
+      std::memcpy(static_cast<char*>(all) + r * bytes, world_.posted[r], bytes);
     world_.meet.arrive_and_wait();
     return {};
   }

@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "tests/unit/trainer/temporary_folder.h"
-#include "tests/unit/trainer/train_on.h"
 #include "tests/unit/trainer/thread_peers.h"
+#include "tests/unit/trainer/train_on.h"
 #include "trainer/checkpoint.h"
 #include "trainer/digits.h"
 #include "trainer/exchange.h"
@@ -47,7 +47,8 @@ TEST(Training, DependsOnTheNumberOfRanksByRoundingOnly) {
       ASSERT_EQ(several.finals.size(), static_cast<std::size_t>(ranks));
       EXPECT_NEAR(several.epochs[0].loss, one.epochs[0].loss, 1e-5) << ranks;
       EXPECT_NEAR(several.finals[0].test_accuracy, one.finals[0].test_accuracy, 0.011) << ranks;
-      for (const FinalReport& other : several.finals) EXPECT_EQ(other.weights_hash, several.finals[0].weights_hash) << ranks;
+      for (const FinalReport& other : several.finals)
+        EXPECT_EQ(other.weights_hash, several.finals[0].weights_hash) << ranks;
     }
   }
 }
