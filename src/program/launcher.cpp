@@ -18,7 +18,6 @@ namespace tutti::program {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kGrace = std::chrono::seconds(7);        // the library promises that peers are told within 5 s
 constexpr auto kInterrupted = std::chrono::seconds(2);  // what ranks get after a signal from outside
 constexpr auto kLast = std::chrono::seconds(1);         // between SIGTERM and SIGKILL
 
@@ -62,7 +61,8 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 
 class Family {
  public:
-  Family(int ranks, Output& output) : output_(output), pids_(static_cast<size_t>(ranks), 0) {}
+  Family(int ranks, Output& output, std::chrono::milliseconds grace)
+      : output_(output), grace_(grace), pids_(static_cast<size_t>(ranks), 0) {}
   ~Family() {
     signal_all(SIGKILL);
     for (const pid_t pid : pids_) {
@@ -90,6 +90,7 @@ class Family {
   void take_report(std::string_view line);
 
   Output& output_;
+  const std::chrono::milliseconds grace_;
   std::vector<pid_t> pids_;  // 0 once it has ended
   int pipe_[2] = {-1, -1};
   std::string pending_;
@@ -154,7 +155,7 @@ void Family::ended(int rank, int status) {
                                     rank, pid, signal, strsignal(signal)));
     }
   }
-  end_by(Clock::now() + kGrace);
+  end_by(Clock::now() + grace_);
 }
 
 void Family::reap() {
@@ -213,7 +214,7 @@ int Family::watch(const sigset_t& watched) {
 
 }  // namespace
 
-int launch_local(int ranks, char** argv, Output& output) {
+int launch_local(int ranks, char** argv, Output& output, std::chrono::milliseconds grace) {
   const sigset_t watched = watched_signals();
   sigset_t mask;
   // Blocked before the library makes its threads, which inherit it: the signals are for the loop in watch alone.
@@ -225,10 +226,13 @@ int launch_local(int ranks, char** argv, Output& output) {
   if (status != TUTTI_SUCCESS) return output.fail(nullptr, status);
 
   output.collect();
-  Family family(ranks, output);
+  Family family(ranks, output, grace);
   int code = family.start(argv, text, mask);
   if (code == kGood) code = family.watch(watched);
-  output.tell_worst();
+  if (!output.tell_worst() && code != kGood && family.interrupted() == 0) {
+    output.collected(code, 0, fmt::format("a rank ended with exit code {} and did not say why", code));
+    output.tell_worst();
+  }
   if (family.interrupted() != 0) {
     // Whoever started us sees that a signal ended it, as if we had not been between.
     signal(family.interrupted(), SIG_DFL);

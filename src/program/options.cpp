@@ -204,7 +204,8 @@ void Options::choice(const std::string& names, std::string* value, std::vector<s
 
 void Options::integer(const std::string& names, int64_t* value, int64_t min, int64_t max, const std::string& help) {
   const auto read = [=](const std::string& text) { return read_integer(text, min, max, value); };
-  body_->add(names, "N", help, std::to_string(*value), read, false);
+  // A default outside the range means "unset", which the help explains in words.
+  body_->add(names, "N", help, *value < min ? "" : std::to_string(*value), read, false);
 }
 
 void Options::real(const std::string& names, double* value, double min, double max, const std::string& help) {
@@ -247,12 +248,15 @@ std::optional<int> Options::parse(int argc, const char* const* argv, Output& out
   try {
     body.app.parse(std::move(arguments));
   } catch (const CLI::ArgumentMismatch& mismatch) {
-    why = fmt::format("{}; give each option one value (`{} --help` shows them)", mismatch.what(), body.program);
+    // "--name: 1 required TYPE missing": every option takes one value, so that this is the only mismatch there is.
+    const std::string what = mismatch.what();
+    why = fmt::format("{} was given without a value; add one (`{} --help` says which)", what.substr(0, what.find(':')),
+                      body.program);
   } catch (const CLI::Error& error) {
     why = fmt::format("{}; see `{} --help`", error.what(), body.program);
   }
   if (body.help) {
-    if (!body.examples.empty()) body.app.footer("Examples:\n" + body.examples + body.notes);
+    if (!body.examples.empty() || !body.notes.empty()) body.app.footer("Examples:\n" + body.examples + body.notes);
     std::fputs(body.app.help().c_str(), stdout);
     return kGood;
   }
@@ -261,9 +265,13 @@ std::optional<int> Options::parse(int argc, const char* const* argv, Output& out
     std::printf("%s %d.%d.%d\n", body.program.c_str(), library / 10000, library / 100 % 100, library % 100);
     return kGood;
   }
-  if (why.empty() && !body.app.remaining().empty()) why = body.extra(body.app.remaining().front());
+  // An unknown option explains more than what it leaves missing; an argument too many, less.
+  const std::vector<std::string> extras = body.app.remaining();
+  const auto unknown =
+      std::find_if(extras.begin(), extras.end(), [](const std::string& e) { return e.size() > 1 && e[0] == '-'; });
+  if (why.empty() && unknown != extras.end()) why = body.extra(*unknown);
   if (why.empty()) why = body.values();
-  if (why.empty() && given("--json") && body.json.empty()) why = "--json= names no file; leave the = out for stdout";
+  if (why.empty() && !extras.empty()) why = body.extra(extras.front());
   if (!why.empty()) return output.fail(kWrongUse, why);
   output.configure(given("--json"), body.json, body.quiet);
   return std::nullopt;

@@ -30,7 +30,7 @@ class Options {
   void text(const std::string& names, std::string* value, const std::string& placeholder, const std::string& help);
   /// One of `allowed`.
   void choice(const std::string& names, std::string* value, std::vector<std::string> allowed, const std::string& help);
-  /// A whole number in [min, max].
+  /// A whole number in [min, max]; a default below min is not shown.
   void integer(const std::string& names, int64_t* value, int64_t min, int64_t max, const std::string& help);
   /// A number in [min, max].
   void real(const std::string& names, double* value, double min, double max, const std::string& help);

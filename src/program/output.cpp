@@ -58,6 +58,16 @@ void Output::configure(bool json, std::string json_file, bool quiet) {
   quiet_ = quiet;
 }
 
+int Output::open() {
+  if (!json_ || json_file_ == "-" || rank_ != 0 || launcher_fd_ >= 0) return kGood;
+  std::FILE* file = std::fopen(json_file_.c_str(), "we");
+  if (file != nullptr && std::fclose(file) == 0) return kGood;
+  const std::string sentence = fmt::format("--json was given '{}', which cannot be written: {}; name another file",
+                                           json_file_, std::strerror(errno));
+  broken_ = true;  // so that the error itself is not written there
+  return fail(kWrongUse, sentence);
+}
+
 void Output::set_rank(int rank) {
   const std::lock_guard lock(mutex_);
   rank_ = rank;
@@ -73,8 +83,8 @@ void Output::line(std::string_view text) {
 
 bool Output::write_json(const std::string& text) {
   if (file_ == nullptr && json_file_ == "-") file_ = stdout;
-  // A parent that adds its children's error must not wipe their lines.
-  if (file_ == nullptr) file_ = std::fopen(json_file_.c_str(), collecting_ ? "ae" : "we");
+  // The launcher's parent and rank 0 both write to it; open() has emptied it.
+  if (file_ == nullptr) file_ = std::fopen(json_file_.c_str(), "ae");
   if (file_ == nullptr) return false;
   return std::fprintf(file_, "%s\n", text.c_str()) >= 0 && std::fflush(file_) == 0;
 }
@@ -135,7 +145,7 @@ void Output::collected(int code, int rank, std::string sentence) {
   failures_.push_back({code, rank, std::move(sentence)});
 }
 
-void Output::tell_worst() {
+bool Output::tell_worst() {
   const std::lock_guard lock(mutex_);
   const Failure* worst = nullptr;
   for (const Failure& failure : failures_) {
@@ -145,6 +155,7 @@ void Output::tell_worst() {
     if (first || replaces || lower) worst = &failure;
   }
   if (worst != nullptr) tell(*worst);
+  return worst != nullptr;
 }
 
 int Output::result(int code) {

@@ -23,10 +23,14 @@ class Output {
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
-  /// What --json[=FILE] and --quiet said; `json_file` is "-" for stdout. The file is opened at the first record.
+  /// What --json[=FILE] and --quiet said; `json_file` is "-" for stdout.
   void configure(bool json, std::string json_file, bool quiet);
   bool json() const { return json_; }
   bool quiet() const { return quiet_; }
+
+  /// Makes sure that the file of --json can be written, and empties it; nothing for stdout, on other ranks, and in a
+  /// child of our launcher, whose parent has done it. Returns kGood, or kWrongUse, which has been told.
+  int open();
 
   /// Says who this process is. Rank 0 alone writes lines and records. Before it is called, this process is rank 0.
   void set_rank(int rank);
@@ -52,8 +56,8 @@ class Output {
   void collect();
   /// Adds an error that another process reported.
   void collected(int code, int rank, std::string sentence);
-  /// Tells the worst of the errors kept, of the lowest rank among equals; nothing where there is none.
-  void tell_worst();
+  /// Tells the worst of the errors kept, of the lowest rank among equals. Returns false where there is none.
+  bool tell_worst();
 
   /// `code`, or kFailed where the code is good but an output file could not be written.
   int result(int code);

@@ -32,6 +32,7 @@ int join(const Place& place, const RankOptions& ranks, const tutti_config* confi
   if (ranks.bind == "core" && !pin_to_core(place.local_rank)) {
     return output.fail(kFailed, "--bind core was refused by the system; leave it out", true);
   }
+  if (const int code = output.open(); code != kGood) return code;
   tutti_comm* comm = nullptr;
   const tutti_status status = tutti_comm_create_address(&comm, "env://", -1, -1, config);
   if (status != TUTTI_SUCCESS) return output.fail(nullptr, status);
@@ -90,6 +91,7 @@ int run_ranks(const Options& options, const RankOptions& ranks, char** argv, con
     }
     return join(*place, ranks, config, output, body);
   }
+  if (const int code = output.open(); code != kGood) return code;
   if (ranks.threads || ranks.ranks == 1) return run_threads(ranks, config, output, body);
   return launch_local(static_cast<int>(ranks.ranks), argv, output);
 }

@@ -1,0 +1,191 @@
+// The check of tutti-perf: right results pass, and whatever is wrong with a single element is found.
+#include "perf/check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "perf/names.h"
+
+namespace tutti::perf {
+namespace {
+
+using ::testing::HasSubstr;
+using Bytes = std::vector<std::byte>;
+
+// All ranks of one operation, their buffers filled and poisoned as tutti-perf does it.
+struct World {
+  std::vector<Operation> operations;
+  std::vector<Buffer> send;
+  std::vector<Buffer> recv;
+  std::vector<Places> places;
+  uint64_t size;
+
+  World(const char* name, tutti_type type, tutti_op op, int ranks, int root, uint64_t count, bool in_place)
+      : size(tutti_type_size(type)) {
+    const Collective* collective = find_collective(name);
+    for (int rank = 0; rank < ranks; ++rank) {
+      operations.push_back({collective, {type, op, collective->reduces, ranks, 3}, root, rank, count, in_place});
+      const Operation& operation = operations.back();
+      const uint64_t bytes = std::max(operation.send_bytes(), operation.recv_bytes());
+      send.push_back(Buffer::allocate(bytes, false));
+      recv.push_back(Buffer::allocate(bytes, false));
+      places.push_back(lay_out(operation, send.back().data(), recv.back().data()));
+      poison_result(operation, places.back());
+      fill_send(operation, places.back());
+    }
+  }
+
+  int ranks() const { return static_cast<int>(operations.size()); }
+  uint64_t block() const { return operations[0].count * size; }
+
+  Bytes sent(int rank, uint64_t block_index) const {
+    const std::byte* from = places[static_cast<size_t>(rank)].send + block_index * block();
+    return Bytes(from, from + block());
+  }
+  void receive(int rank, uint64_t block_index, const Bytes& bytes) {
+    std::copy(bytes.begin(), bytes.end(), places[static_cast<size_t>(rank)].recv + block_index * block());
+  }
+  Finding check(int rank) const {
+    return check_result(operations[static_cast<size_t>(rank)], places[static_cast<size_t>(rank)]);
+  }
+  // What all ranks' block folds to; that fill_folded is right is data_test's matter.
+  Bytes folded(uint64_t block_index) const {
+    Bytes bytes(block());
+    fill_folded(operations[0].pattern, block_index * operations[0].count, operations[0].count, bytes.data());
+    return bytes;
+  }
+};
+
+// Carries the collective out, by its definition in the API, on inputs that are read before anything is written.
+void carry_out(World& world) {
+  const std::string name = world.operations[0].collective->name;
+  const int root = world.operations[0].root;
+  const int n = world.ranks();
+  const auto u = [](int value) { return static_cast<uint64_t>(value); };
+  std::vector<std::vector<Bytes>> in(u(n));
+  for (int r = 0; r < n; ++r) {
+    const Operation& operation = world.operations[u(r)];
+    if (!operation.collective->sends(r, root)) continue;
+    for (uint64_t b = 0; b < operation.collective->send_blocks(n); ++b) in[u(r)].push_back(world.sent(r, b));
+  }
+  for (int r = 0; r < n; ++r) {
+    if (name == "all_reduce" || (name == "reduce" && r == root)) world.receive(r, 0, world.folded(0));
+    if (name == "broadcast") world.receive(r, 0, in[u(root)][0]);
+    if (name == "reduce_scatter") world.receive(r, 0, world.folded(u(r)));
+    if (name == "scatter") world.receive(r, 0, in[u(root)][u(r)]);
+    if (name == "send_recv") world.receive(r, 0, in[u((r + n - 1) % n)][0]);
+    for (int i = 0; i < n; ++i) {
+      if (name == "all_gather" || (name == "gather" && r == root)) world.receive(r, u(i), in[u(i)][0]);
+      if (name == "all_to_all") world.receive(r, u(i), in[u(i)][u(r)]);
+    }
+  }
+}
+
+TEST(Check, AcceptsEveryCollectiveCarriedOutByItsDefinition) {
+  for (const Collective& collective : collectives()) {
+    const std::string name = collective.name;
+    if (name.ends_with("_v") || name == "barrier") continue;
+    for (const bool in_place : {false, true}) {
+      if (in_place && !collective.in_place) continue;
+      for (const int root : {0, 2}) {
+        World world(collective.name, TUTTI_FLOAT32, TUTTI_SUM, 3, root, 1500, in_place);
+        carry_out(world);
+        for (int rank = 0; rank < 3; ++rank) {
+          EXPECT_EQ(world.check(rank).wrong, 0u) << name << " in place " << in_place << ": " << world.check(rank).sentence;
+          EXPECT_EQ(world.send[static_cast<size_t>(rank)].trespasses(), 0u) << name;
+          EXPECT_EQ(world.recv[static_cast<size_t>(rank)].trespasses(), 0u) << name;
+        }
+      }
+    }
+  }
+}
+
+TEST(Check, FindsASingleFlippedBitForEveryTypeAndOperator) {
+  for (const auto& type : type_names()) {
+    for (const auto& op : op_names()) {
+      World world("all_reduce", type.value, op.value, 3, 0, 1000, false);
+      carry_out(world);
+      for (const uint64_t element : {0u, 1u, 511u, 999u}) {
+        for (const uint64_t byte : {uint64_t{0}, world.size - 1}) {
+          std::byte& victim = world.places[1].recv[element * world.size + byte];
+          victim ^= std::byte{0x40};
+          const Finding finding = world.check(1);
+          EXPECT_EQ(finding.wrong, 1u) << type.name << " " << op.name;
+          EXPECT_THAT(finding.sentence, HasSubstr("element " + std::to_string(element) + " of the result on rank 1"));
+          victim ^= std::byte{0x40};
+        }
+      }
+      EXPECT_EQ(world.check(1).wrong, 0u);
+    }
+  }
+}
+
+TEST(Check, CountsEveryElementOfAResultThatWasNeverWritten) {
+  for (const auto& type : type_names()) {
+    for (const char* name :
+         {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "scatter", "send_recv"}) {
+      const World world(name, type.value, TUTTI_SUM, 3, 0, 700, false);
+      const uint64_t blocks = find_collective(name)->recv_blocks(3);
+      EXPECT_EQ(world.check(1).wrong, 700 * blocks) << name << " " << type.name;
+    }
+  }
+}
+
+TEST(Check, FindsInPlaceResultsThatNobodyWrote) {
+  for (const char* name : {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "scatter"}) {
+    const World world(name, TUTTI_INT64, TUTTI_SUM, 3, 0, 700, true);
+    EXPECT_GT(world.check(1).wrong, 690u) << name;
+  }
+}
+
+TEST(Check, FindsBlocksThatWereExchanged) {
+  World world("all_to_all", TUTTI_INT32, TUTTI_SUM, 3, 0, 100, false);
+  carry_out(world);
+  world.receive(2, 0, world.sent(1, 2));
+  EXPECT_EQ(world.check(2).wrong, 100u);
+  EXPECT_THAT(world.check(2).sentence, HasSubstr("block 0 of the result"));
+}
+
+TEST(Check, FindsAnInputThatChanged) {
+  World world("all_reduce", TUTTI_FLOAT64, TUTTI_MAX, 2, 0, 1000, false);
+  carry_out(world);
+  world.places[0].send[8 * 999] ^= std::byte{1};
+  EXPECT_EQ(world.check(0).wrong, 1u);
+  EXPECT_THAT(world.check(0).sentence, HasSubstr("element 999 of the input afterwards"));
+}
+
+TEST(Check, FindsWritesToIgnoredBuffers) {
+  World reduce("reduce", TUTTI_FLOAT32, TUTTI_SUM, 2, 1, 10, false);
+  carry_out(reduce);
+  EXPECT_EQ(reduce.check(0).wrong, 0u);
+  reduce.places[0].recv[7] ^= std::byte{1};
+  EXPECT_EQ(reduce.check(0).wrong, 1u);
+  World broadcast("broadcast", TUTTI_FLOAT32, TUTTI_SUM, 2, 1, 10, false);
+  carry_out(broadcast);
+  broadcast.places[0].send[0] ^= std::byte{1};
+  EXPECT_THAT(broadcast.check(0).sentence, HasSubstr("the ignored input"));
+}
+
+TEST(Buffer, NoticesWritesBesideIt) {
+  Buffer buffer = Buffer::allocate(1000, false);
+  EXPECT_EQ(buffer.trespasses(), 0u);
+  buffer.data()[-1] = std::byte{0};
+  EXPECT_EQ(buffer.trespasses(), 1u);
+  buffer.data()[1000] = std::byte{0};
+  EXPECT_EQ(buffer.trespasses(), 2u);
+  buffer.guard(100);
+  EXPECT_EQ(buffer.trespasses(), 0u);
+  buffer.data()[100] = std::byte{0};
+  EXPECT_EQ(buffer.trespasses(), 1u);
+}
+
+TEST(Buffer, HasAnAddressWithoutBytesAndNoneForTooMany) {
+  EXPECT_NE(Buffer::allocate(0, false).data(), nullptr);
+  EXPECT_EQ(Buffer::allocate(UINT64_MAX, false).data(), nullptr);
+}
+
+}  // namespace
+}  // namespace tutti::perf

@@ -1,0 +1,255 @@
+// Local ranks: who starts them, what becomes of their errors, and that none of them is left behind.
+#include "src/program/launcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <thread>
+
+#include "src/program/place.h"
+
+namespace tutti::program {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+// What the children do: this test program starts itself, with a filter for the bodies below.
+constexpr char kAction[] = "PROGRAM_TEST_ACTION";
+constexpr char kFolder[] = "PROGRAM_TEST_FOLDER";
+
+std::string variable(const char* name) { return std::getenv(name) != nullptr ? std::getenv(name) : ""; }
+
+// A rank of ours: never returns to the test.
+TEST(LauncherBody, Child) {
+  const auto place = find_place();
+  if (variable(kAction).empty() || !place || place->launcher != "TUTTI_RANK") GTEST_SKIP() << "a body for the tests below";
+  const std::string action = variable(kAction);
+  std::ofstream(fs::path(variable(kFolder)) / std::to_string(place->rank)) << getpid() << ' ' << place->ranks << std::endl;
+  Output output("child");
+  output.set_rank(place->rank);
+  if (action == "good") _exit(kGood);
+  if (action == "silent") _exit(place->rank == 1 ? kFailed : kGood);
+  if (action == "wrong")
+    _exit(output.fail(place->rank == 1 ? kWrongData : kPeerLost, "sentence of " + std::to_string(place->rank)));
+  if (action == "killed" && place->rank == 1) raise(SIGKILL);
+  if (action == "one fails" && place->rank == 1) _exit(output.fail(kWrongUse, "rank 1 had enough"));
+  std::this_thread::sleep_for(std::chrono::seconds(60));
+  _exit(kGood);
+}
+
+struct Launched {
+  int code;
+  std::string err;
+};
+
+class LauncherTest : public testing::Test {
+ protected:
+  LauncherTest() : folder_(fs::temp_directory_path() / ("launcher_test_" + std::to_string(getpid()))) {
+    fs::create_directories(folder_);
+    setenv(kFolder, folder_.c_str(), 1);
+  }
+  ~LauncherTest() override {
+    fs::remove_all(folder_);
+    unsetenv(kAction);
+    unsetenv(kFolder);
+  }
+
+  Launched launch(int ranks, const char* action) {
+    setenv(kAction, action, 1);
+    Output output("parent");
+    testing::internal::CaptureStderr();
+    const int code = launch_local(ranks, child_arguments().data(), output, std::chrono::milliseconds(300));
+    return {code, testing::internal::GetCapturedStderr()};
+  }
+
+  static std::vector<char*> child_arguments() {
+    static std::string name = "program_test";
+    static std::string filter = "--gtest_filter=LauncherBody.Child";
+    static std::string quiet = "--gtest_brief=1";
+    return {name.data(), filter.data(), quiet.data(), nullptr};
+  }
+
+  // Pids that the children wrote, waiting until there are `n`.
+  std::set<pid_t> pids(size_t n) const {
+    std::set<pid_t> found;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (found.size() < n && std::chrono::steady_clock::now() < deadline) {
+      for (size_t rank = 0; rank < n; ++rank) {
+        pid_t pid = 0;
+        if (std::ifstream(folder_ / std::to_string(rank)) >> pid) found.insert(pid);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    EXPECT_EQ(found.size(), n);
+    return found;
+  }
+
+  static bool gone_within(const std::set<pid_t>& pids, std::chrono::seconds limit) {
+    const auto deadline = std::chrono::steady_clock::now() + limit;
+    while (std::chrono::steady_clock::now() < deadline) {
+      bool any = false;
+      for (const pid_t pid : pids) any = any || kill(pid, 0) == 0;
+      if (!any) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  }
+
+  // A process of its own that launches, since a signal is to end it.
+  pid_t spawn_parent() const {
+    setenv(kAction, "sleep", 1);
+    char name[] = "program_test";
+    char filter[] = "--gtest_filter=LauncherBody.Parent";
+    char* arguments[] = {name, filter, nullptr};
+    pid_t pid = 0;
+    EXPECT_EQ(posix_spawn(&pid, "/proc/self/exe", nullptr, nullptr, arguments, environ), 0);
+    return pid;
+  }
+
+  fs::path folder_;
+};
+
+TEST(LauncherBody, Parent) {
+  if (variable(kAction) != "sleep" || find_place()) GTEST_SKIP() << "a body for the tests below";
+  static char name[] = "program_test";
+  static char filter[] = "--gtest_filter=LauncherBody.Child";
+  char* arguments[] = {name, filter, nullptr};
+  Output output("parent");
+  _exit(launch_local(3, arguments, output));
+}
+
+TEST_F(LauncherTest, GivesEachRankItsPlaceAndReportsSuccess) {
+  const Launched launched = launch(3, "good");
+  EXPECT_EQ(launched.code, kGood) << launched.err;
+  EXPECT_EQ(launched.err, "");
+  EXPECT_EQ(pids(3).size(), 3u);
+}
+
+TEST_F(LauncherTest, TellsTheWorstErrorOnce) {
+  const Launched launched = launch(3, "wrong");
+  EXPECT_EQ(launched.code, kWrongData);
+  EXPECT_EQ(launched.err, "parent: sentence of 1\n");
+}
+
+TEST_F(LauncherTest, NamesTheRankThatWasKilledAndEndsTheOthers) {
+  const Launched launched = launch(3, "killed");
+  EXPECT_EQ(launched.code, kPeerLost);
+  EXPECT_THAT(launched.err, AllOf(HasSubstr("rank 1 (pid "), HasSubstr("signal 9")));
+  EXPECT_TRUE(gone_within(pids(3), std::chrono::seconds(1)));
+}
+
+TEST_F(LauncherTest, EndsRanksThatSleepWhenOneHasFailed) {
+  const Launched launched = launch(3, "one fails");
+  EXPECT_EQ(launched.code, kWrongUse);
+  EXPECT_EQ(launched.err, "parent: rank 1 had enough\n");
+  EXPECT_TRUE(gone_within(pids(3), std::chrono::seconds(1)));
+}
+
+TEST_F(LauncherTest, SaysSomethingWhereTheRanksSayNothing) {
+  const Launched launched = launch(2, "silent");
+  EXPECT_EQ(launched.code, kFailed);
+  EXPECT_THAT(launched.err, HasSubstr("exit code 1"));
+}
+
+TEST_F(LauncherTest, ASignalEndsAllRanksAndThisProcessBySignal) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    for (int rank = 0; rank < 3; ++rank) fs::remove(folder_ / std::to_string(rank));
+    const pid_t parent = spawn_parent();
+    const std::set<pid_t> children = pids(3);
+    kill(parent, signal);
+    int status = 0;
+    ASSERT_EQ(waitpid(parent, &status, 0), parent);
+    ASSERT_TRUE(WIFSIGNALED(status)) << status;
+    EXPECT_EQ(WTERMSIG(status), signal);
+    EXPECT_TRUE(gone_within(children, std::chrono::seconds(1)));
+  }
+}
+
+TEST_F(LauncherTest, NoRankSurvivesTheParentsSuddenDeath) {
+  const pid_t parent = spawn_parent();
+  const std::set<pid_t> children = pids(3);
+  kill(parent, SIGKILL);
+  int status = 0;
+  ASSERT_EQ(waitpid(parent, &status, 0), parent);
+  EXPECT_TRUE(gone_within(children, std::chrono::seconds(10)));
+}
+
+// Sets variables for one test and clears all that launchers use.
+class PlaceTest : public testing::Test {
+ protected:
+  PlaceTest() { clear(); }
+  ~PlaceTest() override { clear(); }
+  static void clear() {
+    for (const char* name :
+         {"TUTTI_RANK", "TUTTI_RANKS", "TUTTI_LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+          "OMPI_COMM_WORLD_LOCAL_RANK", "PMI_RANK", "PMI_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR",
+          "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID", "SLURM_LOCALID"}) {
+      unsetenv(name);
+    }
+  }
+  static void set(const char* name, const char* value) { setenv(name, value, 1); }
+};
+
+TEST_F(PlaceTest, IsNothingWithoutALauncher) { EXPECT_FALSE(find_place()); }
+
+TEST_F(PlaceTest, ReadsOpenMpi) {
+  set("OMPI_COMM_WORLD_RANK", "5");
+  set("OMPI_COMM_WORLD_SIZE", "8");
+  set("OMPI_COMM_WORLD_LOCAL_RANK", "1");
+  const auto place = find_place();
+  ASSERT_TRUE(place);
+  EXPECT_EQ(place->rank, 5);
+  EXPECT_EQ(place->ranks, 8);
+  EXPECT_EQ(place->local_rank, 1);
+  EXPECT_EQ(place->launcher, "mpirun");
+}
+
+TEST_F(PlaceTest, OurOwnVariablesComeFirst) {
+  set("OMPI_COMM_WORLD_RANK", "5");
+  set("OMPI_COMM_WORLD_SIZE", "8");
+  set("TUTTI_RANK", "0");
+  set("TUTTI_RANKS", "2");
+  EXPECT_EQ(find_place()->ranks, 2);
+}
+
+TEST_F(PlaceTest, RankAloneIsNotTorchrun) {
+  set("RANK", "1");
+  set("WORLD_SIZE", "2");
+  EXPECT_FALSE(find_place());
+  set("MASTER_ADDR", "localhost");
+  ASSERT_TRUE(find_place());
+  EXPECT_EQ(find_place()->launcher, "torchrun");
+}
+
+TEST_F(PlaceTest, SlurmCountsInsideAStepOnly) {
+  set("SLURM_PROCID", "1");
+  set("SLURM_STEP_NUM_TASKS", "4");
+  EXPECT_FALSE(find_place());
+  set("SLURM_STEP_ID", "4294967291");  // the batch script
+  EXPECT_FALSE(find_place());
+  set("SLURM_STEP_ID", "0");
+  ASSERT_TRUE(find_place());
+  EXPECT_EQ(find_place()->launcher, "srun");
+}
+
+TEST_F(PlaceTest, IgnoresNumbersThatMakeNoSense) {
+  set("PMI_SIZE", "2");
+  for (const char* rank : {"2", "-1", "x", "", "1x"}) {
+    set("PMI_RANK", rank);
+    EXPECT_FALSE(find_place()) << rank;
+  }
+}
+
+}  // namespace
+}  // namespace tutti::program

@@ -1,0 +1,132 @@
+// Sizes, JSON lines, exit codes, plots: what our programs read and write as text.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "src/program/exit_code.h"
+#include "src/program/json.h"
+#include "src/program/plot.h"
+#include "src/program/sizes.h"
+
+namespace tutti::program {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(ParseSize, ReadsUnitsAsPowersOf1024) {
+  EXPECT_EQ(parse_size("0").value, 0u);
+  EXPECT_EQ(parse_size("17").value, 17u);
+  EXPECT_EQ(parse_size("4K").value, 4096u);
+  EXPECT_EQ(parse_size("3m").value, 3u << 20);
+  EXPECT_EQ(parse_size("2G").value, uint64_t{2} << 30);
+  EXPECT_EQ(parse_size("18446744073709551615").value, UINT64_MAX);
+}
+
+TEST(ParseSize, RefusesWhatIsNoWholeSize) {
+  for (const char* text :
+       {"", "K", "-1", "+1", " 1", "1.5M", "1e3", "4KB", "4KiB", "4 K", "18446744073709551616", "17179869184G"}) {
+    const auto size = parse_size(text);
+    EXPECT_FALSE(size.value) << text;
+    EXPECT_NE(size.why, "") << text;
+  }
+  EXPECT_THAT(parse_size("1.5M").why, HasSubstr("fractions"));
+  EXPECT_THAT(parse_size("17179869184G").why, HasSubstr("2^64"));
+}
+
+TEST(ParseSize, ReadsBackWhatSizeTextWrites) {
+  for (const uint64_t size : {uint64_t{0}, uint64_t{1}, uint64_t{1000}, uint64_t{1024}, uint64_t{1536}, uint64_t{3} << 20,
+                              uint64_t{5} << 30, UINT64_MAX}) {
+    EXPECT_EQ(parse_size(size_text(size)).value, size);
+  }
+  EXPECT_EQ(size_text(1536), "1536");
+  EXPECT_EQ(size_text(128u << 20), "128M");
+}
+
+TEST(ParseSizeList, SplitsAtCommasAndNamesTheItemAtFault) {
+  EXPECT_THAT(*parse_size_list("0,1,17,1M").value, ElementsAre(0u, 1u, 17u, 1u << 20));
+  EXPECT_FALSE(parse_size_list("").value);
+  EXPECT_FALSE(parse_size_list("1,").value);
+  EXPECT_THAT(parse_size_list("1,x7,2").why, HasSubstr("'x7'"));
+}
+
+TEST(JsonObject, KeepsTheOrderOfItsFieldsAndEscapesText) {
+  JsonObject inner;
+  inner.measured("min", 1.23456789).add("gone", std::nan(""));
+  JsonObject object;
+  object.add("z", 1).add("a", "quote\" and \n").add("yes", true).add("big", UINT64_MAX).add("time", inner);
+  EXPECT_EQ(object.text(),
+            R"({"z":1,"a":"quote\" and \n","yes":true,"big":18446744073709551615,"time":{"min":1.23457,"gone":null}})");
+}
+
+TEST(JsonObject, WritesTextThatIsNotUtf8) {
+  JsonObject object;
+  object.add("name", "a\xff");
+  EXPECT_THAT(object.text(), HasSubstr("a\xef\xbf\xbd"));
+}
+
+TEST(ExitCode, FollowsTheContract) {
+  EXPECT_EQ(exit_code(TUTTI_SUCCESS), 0);
+  EXPECT_EQ(exit_code(TUTTI_SYSTEM_ERROR), 1);
+  EXPECT_EQ(exit_code(TUTTI_INTERNAL_ERROR), 1);
+  EXPECT_EQ(exit_code(TUTTI_UNSUPPORTED), 2);
+  EXPECT_EQ(exit_code(TUTTI_INVALID_ARGUMENT), 2);
+  EXPECT_EQ(exit_code(TUTTI_REMOTE_ERROR), 4);
+  EXPECT_EQ(exit_code(TUTTI_TIMEOUT), 4);
+}
+
+TEST(ExitCode, WrongDataOutweighsThePeersThatWereLostByIt) {
+  EXPECT_EQ(worse(kPeerLost, kWrongData), kWrongData);
+  EXPECT_EQ(worse(kWrongData, kWrongUse), kWrongData);
+  EXPECT_EQ(worse(kPeerLost, kFailed), kFailed);
+  EXPECT_EQ(worse(kGood, kPeerLost), kPeerLost);
+  EXPECT_EQ(worse(77, kPeerLost), 77);
+}
+
+Plot small_plot() {
+  Plot plot;
+  plot.title = "it's $HOME `id`";
+  plot.x_label = "size";
+  plot.y_label = "GB/s";
+  plot.log_x = plot.log_y = true;
+  plot.series = {{"one_two", {8, 1024, 1048576}, {0.1, 2, 10}}, {"gap", {8, 1024}, {0, std::nan("")}}};
+  return plot;
+}
+
+TEST(Plot, IsDrawnAsSvgAndPng) {
+  if (std::system("gnuplot --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "gnuplot is not installed here";
+  const auto folder = std::filesystem::temp_directory_path();
+  const std::string svg = folder / ("program_test_" + std::to_string(getpid()) + ".svg");
+  const std::string png = folder / ("program_test_" + std::to_string(getpid()) + ".png");
+  EXPECT_EQ(draw_plot(small_plot(), svg), "");
+  EXPECT_EQ(draw_plot(small_plot(), png), "");
+  std::stringstream text;
+  text << std::ifstream(svg).rdbuf();
+  const std::string drawn = text.str();
+  EXPECT_THAT(drawn, HasSubstr("one_two"));
+  EXPECT_THAT(drawn, HasSubstr("$HOME"));
+  EXPECT_GT(std::filesystem::file_size(png), 1000u);
+  std::filesystem::remove(svg);
+  std::filesystem::remove(png);
+}
+
+TEST(Plot, SaysWhatIsMissing) {
+  const std::string path = std::getenv("PATH") != nullptr ? std::getenv("PATH") : "";
+  setenv("PATH", "/nowhere", 1);
+  EXPECT_THAT(draw_plot(small_plot(), "x.svg"), HasSubstr("gnuplot"));
+  setenv("PATH", path.c_str(), 1);
+  EXPECT_THAT(check_plot_file("x.gif"), HasSubstr("'x.gif'"));
+  EXPECT_EQ(check_plot_file("x.svg"), "");
+  if (std::system("gnuplot --version >/dev/null 2>&1") != 0) return;
+  EXPECT_THAT(draw_plot(small_plot(), "/nowhere/x.svg"), HasSubstr("/nowhere/x.svg"));
+}
+
+}  // namespace
+}  // namespace tutti::program
