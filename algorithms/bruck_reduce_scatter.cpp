@@ -18,7 +18,7 @@ namespace {
 
 Shape shape(const Problem& problem, const View&, const Parameters&) {
   const auto widest = static_cast<std::uint32_t>(binomial_widest(problem.ranks));
-  return {.chunks = 1, .lanes = 1, .credit = 1, .scratch_blocks = problem.ranks > 2 ? widest : 0, .message_cells = widest};
+  return {.chunks = 1, .lanes = 1, .credit = 2, .scratch_blocks = problem.ranks > 2 ? widest : 0, .message_cells = widest};
 }
 
 /// Offsets [low, high) of one rank: in scratch below `summed`, bare input from there on.
@@ -38,6 +38,15 @@ struct Sums {
   }
 };
 
+/// Adds what comes to the sums from offset `low` on.
+void fold(const LaneBuilder& lane, const Ref& from, const Ref& own, int low, bool last) {
+  if (last) {
+    lane.complete({from, own}, {output(0)});
+  } else {
+    lane.move({from, own}, {scratch(block_range(static_cast<std::uint32_t>(low), own.range.blocks))});
+  }
+}
+
 void build(Builder& builder, const View&, const Parameters&) {
   const LaneBuilder lane = builder.lane(0);
   const int p = builder.ranks();
@@ -48,20 +57,15 @@ void build(Builder& builder, const View&, const Parameters&) {
     const Ref to = lane.to(wrap_rank(rank + distance, p));
     const Ref from = lane.from(wrap_rank(rank - distance, p));
     const int kept = left - distance;  // offsets that come in, and those sent were distance higher
-    // Where sums end and bare input begins cuts what is sent; the receiver's pieces are the sender's.
-    Sums::parts(distance, left, sums.summed, [&](int low, int high) { lane.move({sums.at(low, high)}, {to}); });
-    Sums::parts(0, kept, sums.summed - distance, [&](int low, int high) {
-      Sums::parts(low, high, sums.summed, [&](int begin, int end) {
-        if (distance == 1) {
-          lane.complete({from, sums.at(begin, end)}, {output(0)});
-        } else {
-          lane.move({from, sums.at(begin, end)}, {scratch(block_range(static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end - begin)))});
-        }
-      });
+    // A message ends where sums end and bare input begins, at the sender or at the receiver.
+    Sums::parts(distance, left, sums.summed, [&](int low, int high) {
+      Sums::parts(low, high, sums.summed + distance, [&](int begin, int end) { lane.move({sums.at(begin, end)}, {to}); });
     });
-    sums.summed = std::max(sums.summed, kept);
+    Sums::parts(0, kept, sums.summed - distance, [&](int low, int high) {
+      Sums::parts(low, high, sums.summed, [&](int begin, int end) { fold(lane, from, sums.at(begin, end), begin, distance == 1); });
+    });
     left = distance;
-    sums.summed = std::min(sums.summed, left);
+    sums.summed = std::min(std::max(sums.summed, kept), left);
   }
 }
 

@@ -709,7 +709,7 @@ Verdict verify(const Plan& plan, std::span<const Program> programs, const Verify
   if (verdict.fault.any()) return verdict;
   verdict.proof.messages = run.messages();
   verdict.proof.association = reduces(plan.problem.collective) ? run.promise().association() : 0;
-  verdict.proof.rank_order = run.promise().rank_order();
+  verdict.proof.rank_order = reduces(plan.problem.collective) && run.promise().rank_order();
   return verdict;
 }
 
