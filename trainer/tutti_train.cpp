@@ -1,4 +1,6 @@
 // tutti-train: trains a fully connected network on several ranks, the reference consumer of Tutti's public face.
+#include <algorithm>
+#include <cstdlib>
 #include <new>
 #include <optional>
 
@@ -106,6 +108,8 @@ int Job::run() {
 }
 
 int run_program(int argc, char** argv) {
+  // Read when OpenBLAS is loaded: spares the ranks that this process starts a pool of threads that only wait.
+  ::setenv("OPENBLAS_NUM_THREADS", "1", 0);
   program::Output output("tutti-train");
   program::Options options("tutti-train", "Trains a fully connected network on labelled images, on several ranks.");
   Command command;
