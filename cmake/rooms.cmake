@@ -36,7 +36,13 @@ function(tutti_test name)
     set(TEST_TIMEOUT 300)
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${TEST_LABELS}" TIMEOUT ${TEST_TIMEOUT})
+  if("core" IN_LIST TEST_LABELS)
+    add_dependencies(tutti_core_tests ${name})
+  endif()
   if(TEST_SERIAL)
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
   endif()
 endfunction()
+
+# What the sanitizers' builds make: the tests that carry the label `core`.
+add_custom_target(tutti_core_tests)

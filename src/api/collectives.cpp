@@ -1,0 +1,178 @@
+// The collective verbs: argument checks, then one path for all of them.
+#include <fmt/format.h>
+
+#include "src/api/handles.h"
+#include "src/base/types.h"
+
+namespace tutti {
+namespace {
+
+Status check_type(tutti_type type) {
+  if (element_bytes(type) == 0) {
+    return invalid(fmt::format("element type {} does not exist", static_cast<int>(type)), "See tutti_type.");
+  }
+  const bool there = type <= TUTTI_BFLOAT16;
+  return there ? Status()
+               : Status(TUTTI_UNSUPPORTED, fmt::format("element type {} is not there yet", static_cast<int>(type)),
+                        "Use one of int8, uint8, int32, uint32, int64, uint64, float16, bfloat16, float32 and float64.");
+}
+
+Status check_op(tutti_op op) {
+  if (op >= TUTTI_SUM && op <= TUTTI_AVG) return {};
+  if (op >= TUTTI_BITWISE_AND && op <= TUTTI_LOGICAL_XOR) {
+    return Status(TUTTI_UNSUPPORTED, fmt::format("operator {} is not there yet", static_cast<int>(op)),
+                  "Use sum, prod, max, min or avg.");
+  }
+  return invalid(fmt::format("operator {} does not exist", static_cast<int>(op)), "See tutti_op.");
+}
+
+/// Whether this rank uses the buffer at all: a reduce's recv matters on the root alone.
+bool uses(const CollectiveCall& call, Buffer buffer, const Communicator& comm) {
+  Problem problem;
+  problem.collective = call.collective;
+  problem.root = call.root;
+  problem.ranks = comm.ranks();
+  return call.count != 0 && blocks_of(problem, buffer, comm.rank()) != 0;
+}
+
+Status check(const CollectiveCall& call, const Communicator& comm) {
+  if (Status status = check_type(call.type); !status.ok()) return status;
+  if (reduces(call.collective)) {
+    if (Status status = check_op(call.op); !status.ok()) return status;
+  }
+  if (rooted(call.collective) && (call.root < 0 || call.root >= comm.ranks())) {
+    return invalid(fmt::format("root {} is outside \"{}\", which has {} ranks", call.root, comm.name(), comm.ranks()),
+                   fmt::format("Pass a root from 0 to {}.", comm.ranks() - 1));
+  }
+  const std::uint64_t most = UINT64_MAX / 2 / element_bytes(call.type) / static_cast<std::uint64_t>(comm.ranks());
+  if (call.count > most) return invalid(fmt::format("a count of {} elements is more than memory can hold", call.count));
+  if (call.send == nullptr && uses(call, Buffer::input, comm)) {
+    return invalid(fmt::format("{} of {} elements has a NULL send buffer", name_of(call.collective), call.count),
+                   "Pass the memory that holds them.");
+  }
+  if (call.recv == nullptr && uses(call, Buffer::output, comm)) {
+    return invalid(fmt::format("{} of {} elements has a NULL receive buffer", name_of(call.collective), call.count),
+                   "Pass memory for the result.");
+  }
+  return {};
+}
+
+Status take_options(CollectiveCall& out, const tutti_call* given) {
+  if (given == nullptr) return {};
+  const auto call = read_call(given);
+  if (!call.ok()) return call.status();
+  out.timeout_ns = call->timeout_ns;
+  if (call->name != nullptr) out.name = call->name;
+  if (call->algorithm != nullptr) out.algorithm = call->algorithm;
+  if (call->accumulate != TUTTI_INT8) {
+    return Status(TUTTI_UNSUPPORTED, "the call option accumulate is not there yet", "Leave it unset.");
+  }
+  return {};
+}
+
+Status start(CollectiveCall call, tutti_comm* handle, tutti_stream stream, const tutti_call* options) {
+  auto comm = usable(handle);
+  if (!comm.ok()) return comm.status();
+  Communicator& communicator = **comm;
+  if (Status status = check(call, communicator); !status.ok()) return status;
+  if (Status status = take_options(call, options); !status.ok()) return status;
+  if (runs_now(stream, options)) return communicator.run(call);
+  Operation operation;
+  operation.communicator = &communicator;
+  operation.run = [&communicator, call = std::move(call)](Work& work) {
+    work.start(communicator.sequence());
+    return communicator.run(call);
+  };
+  return dispatch(std::move(operation), stream, options);
+}
+
+tutti_status verb(Collective collective, const void* send, void* recv, std::size_t count, tutti_type type, tutti_op op, int root,
+                  tutti_comm* comm, tutti_stream stream, const tutti_call* call) {
+  return guarded([&] {
+    CollectiveCall c;
+    c.collective = collective;
+    c.send = send;
+    c.recv = recv;
+    c.count = count;
+    c.type = type;
+    c.op = op;
+    c.root = root;
+    return start(std::move(c), comm, stream, call);
+  });
+}
+
+tutti_status missing(const char* name) {
+  return answer(Status(TUTTI_UNSUPPORTED, fmt::format("{} is not there yet", name), "Use the verb with equal counts, or sends and receives in a group."));
+}
+
+}  // namespace
+}  // namespace tutti
+
+using tutti::Collective;
+
+tutti_status tutti_all_reduce(const void* send, void* recv, size_t count, tutti_type type, tutti_op op, tutti_comm* comm,
+                              tutti_stream stream, const tutti_call* call) {
+  return tutti::verb(Collective::all_reduce, send, recv, count, type, op, 0, comm, stream, call);
+}
+
+tutti_status tutti_reduce(const void* send, void* recv, size_t count, tutti_type type, tutti_op op, int root, tutti_comm* comm,
+                          tutti_stream stream, const tutti_call* call) {
+  return tutti::verb(Collective::reduce, send, recv, count, type, op, root, comm, stream, call);
+}
+
+tutti_status tutti_broadcast(const void* send, void* recv, size_t count, tutti_type type, int root, tutti_comm* comm,
+                             tutti_stream stream, const tutti_call* call) {
+  return tutti::verb(Collective::broadcast, send, recv, count, type, TUTTI_SUM, root, comm, stream, call);
+}
+
+tutti_status tutti_all_gather(const void* send, void* recv, size_t send_count, tutti_type type, tutti_comm* comm,
+                              tutti_stream stream, const tutti_call* call) {
+  return tutti::verb(Collective::all_gather, send, recv, send_count, type, TUTTI_SUM, 0, comm, stream, call);
+}
+
+tutti_status tutti_reduce_scatter(const void* send, void* recv, size_t recv_count, tutti_type type, tutti_op op,
+                                  tutti_comm* comm, tutti_stream stream, const tutti_call* call) {
+  return tutti::verb(Collective::reduce_scatter, send, recv, recv_count, type, op, 0, comm, stream, call);
+}
+
+tutti_status tutti_all_to_all(const void* send, void* recv, size_t count, tutti_type type, tutti_comm* comm,
+                              tutti_stream stream, const tutti_call* call) {
+  return tutti::verb(Collective::all_to_all, send, recv, count, type, TUTTI_SUM, 0, comm, stream, call);
+}
+
+tutti_status tutti_gather(const void* send, void* recv, size_t send_count, tutti_type type, int root, tutti_comm* comm,
+                          tutti_stream stream, const tutti_call* call) {
+  return tutti::verb(Collective::gather, send, recv, send_count, type, TUTTI_SUM, root, comm, stream, call);
+}
+
+tutti_status tutti_scatter(const void* send, void* recv, size_t recv_count, tutti_type type, int root, tutti_comm* comm,
+                           tutti_stream stream, const tutti_call* call) {
+  return tutti::verb(Collective::scatter, send, recv, recv_count, type, TUTTI_SUM, root, comm, stream, call);
+}
+
+tutti_status tutti_barrier(tutti_comm* comm, tutti_stream stream, const tutti_call* call) {
+  // One scratch element moves, so that there is something to wait for.
+  return tutti::verb(Collective::barrier, nullptr, nullptr, 1, TUTTI_UINT8, TUTTI_MAX, 0, comm, stream, call);
+}
+
+tutti_status tutti_all_gather_v(const void*, size_t, const tutti_block*, tutti_type, tutti_comm*, tutti_stream, const tutti_call*) {
+  return tutti::missing("all_gather_v");
+}
+
+tutti_status tutti_reduce_scatter_v(const tutti_block*, void*, size_t, tutti_type, tutti_op, tutti_comm*, tutti_stream,
+                                    const tutti_call*) {
+  return tutti::missing("reduce_scatter_v");
+}
+
+tutti_status tutti_all_to_all_v(const tutti_block*, const tutti_block*, tutti_type, tutti_comm*, tutti_stream, const tutti_call*) {
+  return tutti::missing("all_to_all_v");
+}
+
+tutti_status tutti_gather_v(const void*, size_t, const tutti_block*, tutti_type, int, tutti_comm*, tutti_stream,
+                            const tutti_call*) {
+  return tutti::missing("gather_v");
+}
+
+tutti_status tutti_scatter_v(const tutti_block*, void*, size_t, tutti_type, int, tutti_comm*, tutti_stream, const tutti_call*) {
+  return tutti::missing("scatter_v");
+}

@@ -1,0 +1,104 @@
+#include "src/api/handles.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace tutti {
+namespace {
+
+Status& last_failure() {
+  thread_local Status status;
+  return status;
+}
+
+template <std::size_t N>
+void copy_text(char (&to)[N], const std::string& from) {
+  const std::size_t n = std::min(from.size(), N - 1);
+  std::memcpy(to, from.data(), n);
+  to[n] = 0;
+}
+
+tutti_guilty copy_guilty(const Guilty& from) {
+  tutti_guilty to{};
+  to.rank = from.rank;
+  to.pid = from.pid;
+  copy_text(to.host, from.host);
+  to.last_operation = from.last_operation;
+  copy_text(to.last_operation_kind, from.last_operation_kind);
+  return to;
+}
+
+tutti_error copy_error(const Status& status) {
+  tutti_error to{};
+  to.operation = UINT64_MAX;
+  if (status.ok()) return to;
+  const Error& from = status.error();
+  to.status = from.status;
+  to.system_error = from.system_error;
+  copy_text(to.message, from.message);
+  copy_text(to.remedy, from.remedy);
+  to.operation = from.operation;
+  copy_text(to.operation_kind, from.operation_kind);
+  to.limit_ns = from.limit_ns;
+  to.guilty_count = static_cast<std::uint32_t>(from.guilty.size());
+  for (std::size_t i = 0; i < std::min(from.guilty.size(), std::size(to.guilty)); ++i) to.guilty[i] = copy_guilty(from.guilty[i]);
+  return to;
+}
+
+}  // namespace
+
+tutti_status answer(const Status& status) {
+  if (!status.ok()) last_failure() = status;
+  return status.code();
+}
+
+Status invalid(std::string message, std::string remedy) {
+  return Status(TUTTI_INVALID_ARGUMENT, std::move(message), std::move(remedy));
+}
+
+Result<Communicator*> usable(tutti_comm* comm) {
+  if (comm == nullptr) return invalid("the communicator is NULL", "Create one with tutti_comm_create first.");
+  // Acquire: pairs with the release in creation; the pointer and the error were written before.
+  if (!comm->settled.load(std::memory_order_acquire)) {
+    return Status(TUTTI_IN_PROGRESS, "the communicator is still being created", "Poll tutti_comm_state until it is ready.");
+  }
+  if (!comm->creation_error.ok()) return comm->creation_error;
+  if (comm->pid != getpid()) {
+    return Status(TUTTI_INVALID_USAGE, fmt::format("this communicator belongs to process {}, which forked this one", comm->pid),
+                  "Create communicators after forking.");
+  }
+  return comm->communicator.get();
+}
+
+Result<tutti_call> read_call(const tutti_call* call) {
+  tutti_call out = TUTTI_CALL_INIT;
+  if (call == nullptr) return out;
+  if (call->size < sizeof(size_t) || call->size > 4096) {
+    return invalid(fmt::format("tutti_call.size is {}", call->size), "Initialise it with TUTTI_CALL_INIT.");
+  }
+  std::memcpy(&out, call, std::min(call->size, sizeof out));
+  out.size = sizeof out;
+  return out;
+}
+
+}  // namespace tutti
+
+tutti_status tutti_error_get(const tutti_comm* comm, tutti_error* error) {
+  if (error == nullptr || error->size < sizeof(size_t)) {
+    return tutti::answer(tutti::invalid("tutti_error_get needs an error whose size is set", "Set error.size = sizeof error."));
+  }
+  const std::size_t size = error->size;
+  tutti::Status status;
+  if (comm == nullptr) {
+    status = tutti::last_failure();
+  } else if (comm->settled.load(std::memory_order_acquire)) {  // acquire: as in usable
+    status = comm->communicator != nullptr ? comm->communicator->first_error() : comm->creation_error;
+  }
+  const tutti_error copy = tutti::copy_error(status);
+  std::memcpy(error, &copy, std::min(size, sizeof copy));
+  error->size = size;
+  return TUTTI_SUCCESS;
+}

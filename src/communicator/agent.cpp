@@ -1,0 +1,101 @@
+#include "src/communicator/agent.h"
+
+#include <poll.h>
+#include <sched.h>
+
+#include <array>
+#include <utility>
+
+#include "src/base/pause.h"
+
+namespace tutti {
+namespace {
+
+constexpr std::uint64_t microsecond = 1'000;
+constexpr std::uint64_t millisecond = 1'000'000;
+/// Rounds of spinning between two looks at the clock, the failure flag and the endpoints.
+constexpr std::uint32_t rounds_per_look = 64;
+/// A rank with a core of its own spins this long for a peer, then yields; one without yields from the start.
+constexpr std::uint64_t spin_for = 2 * millisecond;
+/// A rank that shares its core naps after this: by then whoever it waits for is computing, not passing messages.
+constexpr std::uint64_t yield_for = 100 * microsecond;
+constexpr std::uint64_t yield_with_core_for = 4 * millisecond;
+constexpr std::uint64_t compare_after = 100 * millisecond;
+
+}  // namespace
+
+void WaitingAgent::begin(std::uint64_t timeout_ns, Concern* concern) {
+  timeout_ns_ = timeout_ns;
+  concern_ = concern;
+  begun_ns_ = idle_since_ns_ = 0;
+  gave_up_ = GaveUp::not_yet;
+  arm(false);
+}
+
+void WaitingAgent::progress() {
+  for (Endpoint& endpoint : endpoints_) static_cast<void>(endpoint.transport()->progress(endpoint.handle()));
+}
+
+bool WaitingAgent::idle(std::uint32_t rounds) {
+  if (policy_.spins && rounds % rounds_per_look != 0) {
+    pause_core();
+    return true;
+  }
+  const std::uint64_t now = now_ns();
+  if (begun_ns_ == 0) begun_ns_ = now;
+  // A round counter that starts anew says that something moved meanwhile.
+  if (idle_since_ns_ == 0 || rounds <= rounds_per_look) idle_since_ns_ = now;
+  if (!may_go_on(now)) return false;
+  progress();
+  const std::uint64_t idle_for = now - idle_since_ns_;
+  const std::uint64_t spin = policy_.spins ? spin_for : 0;
+  if (idle_for < spin) {
+    arm(false);
+    pause_core();
+  } else if (idle_for < spin + (policy_.spins ? yield_with_core_for : yield_for)) {
+    sched_yield();
+  } else {
+    nap();
+  }
+  return true;
+}
+
+bool WaitingAgent::may_go_on(std::uint64_t now) {
+  // Acquire: whoever set the flag wrote the error first, and the caller reads it next.
+  if (policy_.failed != nullptr && policy_.failed->load(std::memory_order_acquire)) {
+    gave_up_ = GaveUp::failed;
+  } else if (now - begun_ns_ >= timeout_ns_) {
+    gave_up_ = GaveUp::deadline;
+  } else if (policy_.poll != nullptr && now >= next_poll_ns_) {
+    next_poll_ns_ = now + millisecond / 2;
+    if (policy_.poll(policy_.poll_ctx) != 0) gave_up_ = GaveUp::hook;
+  }
+  if (gave_up_ == GaveUp::not_yet && concern_ != nullptr && now - begun_ns_ >= compare_after) {
+    if (!std::exchange(concern_, nullptr)->still_waiting()) gave_up_ = GaveUp::failed;
+  }
+  return gave_up_ == GaveUp::not_yet;
+}
+
+void WaitingAgent::arm(bool sleeping) {
+  if (armed_ == sleeping) return;
+  armed_ = sleeping;
+  for (Endpoint& endpoint : endpoints_) endpoint.transport()->arm(endpoint.handle(), sleeping ? 1 : 0);
+}
+
+void WaitingAgent::nap() {
+  // Peers are asked to wake us one round before the nap, so that the caller looks once more in between: what came
+  // before the asking shows there. What still slips through costs the nap's bound.
+  if (!armed_) return arm(true);
+  std::array<pollfd, 8> events;
+  nfds_t count = 0;
+  for (Endpoint& endpoint : endpoints_) {
+    const int fd = endpoint.transport()->event_fd(endpoint.handle());
+    if (fd >= 0 && count < events.size()) events[count++] = {fd, POLLIN, 0};
+  }
+  constexpr int longest_ms = 1;
+  static_cast<void>(::poll(events.data(), count, longest_ms));
+  arm(false);
+  progress();
+}
+
+}  // namespace tutti

@@ -1,0 +1,87 @@
+// How a rank waits: the Agent that executors and link opening ask when nothing moves.
+//
+//     spin (a core for every rank)  →  yield  →  nap on the endpoints' events, at most a millisecond at a time
+//
+// Naps are bounded because a wake-up may be lost (transport.h) and because failure, deadline and the user's poll hook
+// are looked at between them; so every wait ends by itself, whatever the peers do.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "include/tutti/transport.h"
+#include "src/base/clock.h"
+#include "src/base/settings.h"
+#include "src/executors/host/executor.h"
+
+namespace tutti {
+
+/// One end of a transport, opened. Closed with the object.
+class Endpoint {
+ public:
+  Endpoint(const tutti_transport* transport, tutti_endpoint* handle) : transport_(transport), handle_(handle) {}
+  Endpoint(Endpoint&& other) noexcept : transport_(other.transport_), handle_(std::exchange(other.handle_, nullptr)) {}
+  Endpoint& operator=(Endpoint&&) = delete;
+  ~Endpoint() {
+    if (handle_ != nullptr) transport_->close(handle_);
+  }
+  const tutti_transport* transport() const { return transport_; }
+  tutti_endpoint* handle() const { return handle_; }
+
+ private:
+  const tutti_transport* transport_;
+  tutti_endpoint* handle_;
+};
+
+/// Why an agent gave up.
+enum class GaveUp { not_yet, failed, deadline, hook };
+
+/// What bounds a wait, besides its deadline. Shared by the agents of a communicator.
+struct WaitPolicy {
+  bool spins = true;                      ///< every rank of this machine has a core
+  const std::atomic<bool>* failed = nullptr;  ///< set by another thread: the communicator has failed or was aborted
+  int (*poll)(void*) = nullptr;           ///< the user's hook, called at least each millisecond
+  void* poll_ctx = nullptr;
+};
+
+/// Somebody who wants to know of waits that last.
+class Concern {
+ public:
+  virtual ~Concern() = default;
+  /// 100 ms have passed. False: give up as `failed`.
+  virtual bool still_waiting() = 0;
+};
+
+/// Waits for one operation at a time on a set of endpoints. Used by one thread at a time.
+class WaitingAgent : public Agent {
+ public:
+  WaitingAgent(std::span<Endpoint> endpoints, const WaitPolicy& policy) : endpoints_(endpoints), policy_(policy) {}
+
+  /// Starts a wait of at most timeout_ns, counted from its first idle round: a call that never waits reads no clock.
+  /// concern, where given, is asked once when 100 ms have passed; it must live until the wait is over.
+  void begin(std::uint64_t timeout_ns, Concern* concern = nullptr);
+  void progress() override;
+  bool idle(std::uint32_t rounds) override;
+  GaveUp gave_up() const { return gave_up_; }
+  /// Nanoseconds that the wait has been going on, 0 before its first clock reading.
+  std::uint64_t waited_ns() const { return begun_ns_ == 0 ? 0 : now_ns() - begun_ns_; }
+
+ private:
+  bool may_go_on(std::uint64_t now);
+  void nap();
+  void arm(bool sleeping);
+
+  std::span<Endpoint> endpoints_;
+  const WaitPolicy& policy_;
+  Concern* concern_ = nullptr;
+  std::uint64_t timeout_ns_ = 0;
+  std::uint64_t begun_ns_ = 0;
+  std::uint64_t idle_since_ns_ = 0;
+  std::uint64_t next_poll_ns_ = 0;
+  bool armed_ = false;  ///< peers were asked to wake us
+  GaveUp gave_up_ = GaveUp::not_yet;
+};
+
+}  // namespace tutti

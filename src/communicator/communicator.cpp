@@ -1,0 +1,503 @@
+#include "src/communicator/communicator.h"
+
+#include <fmt/format.h>
+
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "algorithms/algorithm.h"
+#include "src/base/log.h"
+#include "src/base/wire.h"
+#include "src/communicator/point_to_point.h"
+#include "src/reduction/reduction.h"
+#include "topology/caches.h"
+#include "topology/cpus.h"
+
+namespace tutti {
+namespace {
+
+/// How long a failed call looks for the culprit: the control plane hears of a death at about the same time as the links.
+constexpr std::uint64_t culprit_ns = 300'000'000;
+/// How long ranks are asked what they do, for an error's sentence.
+constexpr std::uint64_t survey_ns = 500'000'000;
+
+/// Names the operation: equal on all ranks that called the same thing at the same place, different otherwise.
+std::uint64_t fingerprint_of(std::uint64_t sequence, std::uint64_t plan_hash) {
+  // splitmix64's finaliser: every bit of both counts in every bit of the result.
+  std::uint64_t x = plan_hash + 0x9e3779b97f4a7c15u * (sequence + 1);
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+/// A call as the activity board tells it to other ranks, and back as words.
+std::array<std::uint64_t, 4> pack_call(const CollectiveCall& call) {
+  return {static_cast<std::uint64_t>(call.collective), static_cast<std::uint64_t>(call.type) << 32 | static_cast<std::uint32_t>(call.op),
+          static_cast<std::uint64_t>(call.root), call.count};
+}
+
+const char* type_name(std::uint64_t type) {
+  constexpr std::array names = {"int8",    "uint8",   "int32",   "uint32",  "int64",
+                                "uint64", "float16", "float32", "float64", "bfloat16"};
+  return type < names.size() ? names[type] : "opaque";
+}
+
+const char* op_name(std::uint64_t op) {
+  constexpr std::array names = {"sum", "prod", "max", "min", "avg"};
+  return op < names.size() ? names[op] : "an operator";
+}
+
+std::string words_of(const Activity& activity) {
+  const auto& d = activity.detail;
+  const Collective collective = static_cast<Collective>(d[0]);
+  if (d[0] >= collective_count) return "something else";
+  std::string text = fmt::format("{} of {} {}", name_of(collective), d[3], type_name(d[1] >> 32));
+  if (reduces(collective)) text += fmt::format(" ({})", op_name(d[1] & 0xffffffffu));
+  if (rooted(collective)) text += fmt::format(" with root {}", d[2]);
+  return text;
+}
+
+std::string operation_words(std::uint64_t number, const KindName& kind) {
+  return number == UINT64_MAX ? std::string("none") : fmt::format("#{} {}", number, kind.text());
+}
+
+/// Results larger than this are not read again before the caches have seen much else.
+std::uint64_t stream_from() { return std::max(4 * cache_sizes().l2, cache_sizes().l3 / 8); }
+
+/// Where a rank runs, as it tells the others.
+struct Residence {
+  int numa = -1;
+  CpuLimits cpus;
+};
+
+void pack_place(ByteWriter& out) {
+  unsigned cpu = 0;
+  unsigned node = 0;
+  const bool known = getcpu(&cpu, &node) == 0;
+  const CpuLimits limits = cpu_limits();
+  out.i32(known ? static_cast<std::int32_t>(node) : -1);
+  out.u64(std::bit_cast<std::uint64_t>(limits.quota));
+  out.u32(static_cast<std::uint32_t>(limits.allowed.size()));
+  for (const int allowed : limits.allowed) out.i32(allowed);
+}
+
+Residence unpack_place(ByteReader& in) {
+  Residence place;
+  place.numa = in.i32();
+  place.cpus.quota = std::bit_cast<double>(in.u64());
+  for (std::uint32_t n = in.u32(); n != 0 && in.ok(); --n) place.cpus.allowed.push_back(in.i32());
+  return place;
+}
+
+View view_of(const std::vector<Member>& members, const std::vector<Residence>& places) {
+  View view = flat_view(static_cast<int>(members.size()));
+  std::vector<std::uint64_t> machines;
+  for (std::size_t r = 0; r < members.size(); ++r) {
+    const auto found = std::find(machines.begin(), machines.end(), members[r].machine);
+    view.machine[r] = static_cast<std::int32_t>(found - machines.begin());
+    if (found == machines.end()) machines.push_back(members[r].machine);
+    view.numa[r] = places[r].numa;
+  }
+  return view;
+}
+
+/// Whether the ranks of this rank's machine have a core each.
+bool core_each(const View& view, const std::vector<Residence>& places, int rank) {
+  std::vector<CpuLimits> here;
+  for (std::size_t r = 0; r < places.size(); ++r) {
+    if (view.same_machine(rank, static_cast<int>(r))) here.push_back(places[r].cpus);
+  }
+  return static_cast<int>(here.size()) <= effective_cpus(here);
+}
+
+}  // namespace
+
+std::size_t Communicator::ProblemHash::operator()(const Problem& problem) const {
+  const std::uint64_t shape = static_cast<std::uint64_t>(problem.collective) | static_cast<std::uint64_t>(problem.type) << 8 |
+                              static_cast<std::uint64_t>(problem.op) << 24 | static_cast<std::uint64_t>(problem.root) << 40;
+  return fingerprint_of(problem.count, shape);
+}
+
+/// Opens the transports once the key is known, and makes what this rank tells the others: its place, then its transports.
+MakeBlob Communicator::open_transports(const Settings& settings, std::unique_ptr<Transports>& transports) {
+  return [&settings, &transports](std::span<const unsigned char, kKeyBytes> key, int rank,
+                                  int ranks) -> Result<std::vector<std::byte>> {
+    auto opened = Transports::open(settings, key, rank, ranks);
+    if (!opened.ok()) return opened.status();
+    transports = std::move(*opened);
+    ByteWriter out;
+    pack_place(out);
+    out.blob(transports->describe());
+    return out.take();
+  };
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::create(JoinRequest request, const tutti_config* config) {
+  std::unique_ptr<Transports> transports;
+  request.blob = open_transports(request.settings, transports);
+  auto membership = join(request);
+  if (!membership.ok()) return membership.status();
+  std::unique_ptr<Communicator> self(new Communicator(std::make_unique<Membership>(std::move(*membership)), std::move(transports),
+                                                      request.settings, request.name, config));
+  if (Status status = self->set_up(request.patience); !status.ok()) return status;
+  return self;
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key, const tutti_config* config) {
+  SplitRequest request;
+  request.color = color;
+  request.key = key;
+  request.settings = settings_;
+  if (config != nullptr) {
+    auto settings = effective_settings(config);
+    if (!settings.ok()) return settings.status();
+    request.settings = std::move(*settings);
+  }
+  request.name = config != nullptr && config->name != nullptr ? config->name : fmt::format("{}/{}", name_, color);
+  request.patience = {Deadline::in(request.settings.connect_timeout_ns), policy_.failed, policy_.poll, policy_.poll_ctx};
+  std::unique_ptr<Transports> transports;
+  request.blob = open_transports(request.settings, transports);
+  const std::lock_guard lock(collective_);
+  auto membership = tutti::split(*membership_->control, membership_->key, request);
+  if (!membership.ok()) return membership.status();
+  if (*membership == nullptr) return std::unique_ptr<Communicator>();
+  std::unique_ptr<Communicator> child(
+      new Communicator(std::move(*membership), std::move(transports), request.settings, request.name, config));
+  child->policy_.poll = policy_.poll;
+  child->policy_.poll_ctx = policy_.poll_ctx;
+  if (Status status = child->set_up(request.patience); !status.ok()) return status;
+  return child;
+}
+
+Communicator::Communicator(std::unique_ptr<Membership> membership, std::unique_ptr<Transports> transports,
+                           const Settings& settings, std::string name, const tutti_config* config)
+    : membership_(std::move(membership)),
+      transports_(std::move(transports)),
+      settings_(settings),
+      name_(std::move(name)),
+      timeout_ns_(settings.operation_timeout_ns),
+      executor_(stream_from()) {
+  policy_.failed = &membership_->control->failed();
+  if (config != nullptr) {
+    policy_.poll = config->poll;
+    policy_.poll_ctx = config->poll_ctx;
+  }
+}
+
+Communicator::~Communicator() {
+  point_to_point_.reset();
+  // What was committed leaves with the links; peers then read that this rank left, and did not die.
+  transports_->close_links(TrafficClass::collective);
+  transports_->close_links(TrafficClass::point_to_point);
+  membership_->control->leave();
+}
+
+Status Communicator::set_up(const Patience& patience) {
+  auto overrides = Overrides::parse(settings_.algorithm);
+  if (!overrides.ok()) return overrides.status();
+  overrides_ = std::move(*overrides);
+  std::vector<Residence> places;
+  std::vector<std::vector<std::byte>> descriptions;
+  for (const Member& member : membership_->members) {
+    ByteReader reader(member.blob);
+    places.push_back(unpack_place(reader));
+    const auto description = reader.blob();
+    descriptions.emplace_back(description.begin(), description.end());
+  }
+  view_ = view_of(membership_->members, places);
+  if (ranks() > 1) {
+    auto reaches = membership_->control->allgather(transports_->reach(descriptions), patience);
+    if (!reaches.ok()) return reaches.status();
+    if (Status status = transports_->settle(*reaches, view_); !status.ok()) return status;
+  }
+  policy_.spins = settings_.spin == Spin::always || (settings_.spin == Spin::adapt && core_each(view_, places, rank()));
+  agent_ = std::make_unique<WaitingAgent>(transports_->endpoints(TrafficClass::collective), policy_);
+  point_to_point_ = std::make_unique<PointToPoint>(*this);
+  return {};
+}
+
+CommState Communicator::state() const {
+  if (!first_error().ok()) return CommState::failed;
+  // Relaxed: a state, no data behind it.
+  return finalized_.load(std::memory_order_relaxed) ? CommState::finalized : CommState::ready;
+}
+
+Status Communicator::first_error() const {
+  return policy_.failed->load(std::memory_order_acquire) ? membership_->control->first_error() : Status();
+}
+
+Status Communicator::fail(Error error) {
+  membership_->control->report(std::move(error));
+  return membership_->control->first_error();
+}
+
+Guilty Communicator::guilty(int rank) const { return membership_->control->member(rank).guilty(); }
+
+void Communicator::set_timeout(std::uint64_t ns) {
+  // Relaxed, here and below: single values that order nothing.
+  timeout_ns_.store(ns != 0 ? ns : settings_.operation_timeout_ns, std::memory_order_relaxed);
+}
+std::uint64_t Communicator::timeout_ns() const { return timeout_ns_.load(std::memory_order_relaxed); }
+std::uint64_t Communicator::sequence() const { return sequence_.load(std::memory_order_relaxed); }
+const char* Communicator::last_algorithm() const {
+  const Algorithm* last = last_algorithm_.load(std::memory_order_relaxed);
+  return ranks() == 1 || last == nullptr ? "none" : last->name;
+}
+
+Status Communicator::run(const CollectiveCall& call) {
+  const std::lock_guard lock(collective_);
+  if (Status failed = first_error(); !failed.ok()) return failed;
+  if (finalized_.load(std::memory_order_relaxed)) {  // relaxed: finalize takes the lock, too
+    return Status(TUTTI_INVALID_USAGE, fmt::format("\"{}\" has been finalized", name_), "Only tutti_comm_destroy may follow.");
+  }
+  Problem problem;
+  problem.collective = call.collective;
+  problem.type = call.type;
+  problem.op = reduces(call.collective) || call.collective == Collective::barrier ? call.op : TUTTI_SUM;
+  problem.root = rooted(call.collective) ? call.root : 0;
+  problem.ranks = ranks();
+  problem.count = call.count;
+  return run_locked(call, problem);
+}
+
+/// Compares with the peers that a lasting wait is for.
+class Communicator::Comparison final : public Concern {
+ public:
+  Comparison(Communicator& comm, const CollectiveCall& call, std::uint64_t sequence)
+      : comm_(comm), call_(call), sequence_(sequence) {}
+  bool still_waiting() override { return comm_.agrees_with_peers(call_, sequence_); }
+
+ private:
+  Communicator& comm_;
+  const CollectiveCall& call_;
+  std::uint64_t sequence_;
+};
+
+Status Communicator::run_locked(const CollectiveCall& call, const Problem& problem) {
+  auto prepared = prepare(problem, call.algorithm);
+  if (!prepared.ok()) return prepared.status();
+  const Prepared& plan = **prepared;
+  const std::uint64_t sequence = sequence_.load(std::memory_order_relaxed);  // only changed under the lock
+  sequence_.store(sequence + 1, std::memory_order_relaxed);
+  last_algorithm_.store(plan.algorithm, std::memory_order_relaxed);
+  const std::uint64_t fingerprint = fingerprint_of(sequence, plan.plan.hash);
+  const KindName kind{std::string_view(name_of(call.collective))};
+  ActivityBoard& board = membership_->control->board();
+  board.start(sequence, kind, fingerprint, pack_call(call), 0);
+  if (call.count != 0) {
+    Comparison comparison(*this, call, sequence);
+    agent_->begin(call.timeout_ns != 0 ? call.timeout_ns : timeout_ns(), &comparison);
+    if (!plan.linked->open) {
+      if (Status status = open_links(*plan.linked, *agent_); !status.ok()) {
+        return status.code() == TUTTI_IN_PROGRESS ? explain_gave_up(call, sequence, plan.linked->waiting) : status;
+      }
+    }
+    if (scratch_.size() < plan.scratch) scratch_.resize(plan.scratch);
+    Binding binding;
+    binding.input = static_cast<const std::byte*>(call.send);
+    binding.output = static_cast<std::byte*>(call.recv);
+    binding.scratch = scratch_.data();
+    binding.count = call.count;
+    binding.fingerprint = fingerprint;
+    const Outcome outcome = executor_.run(plan.plan, plan.linked->program, binding, plan.fold, plan.linked->links, *agent_, rank());
+    if (outcome.kind != Outcome::Kind::completed) {
+      Status status = explain(outcome, call, sequence);
+      // Whatever peers could still write into the caller's memory is cut off before the call returns.
+      transports_->close_links(TrafficClass::collective);
+      linked_.clear();
+      plans_.clear();
+      last_ = nullptr;
+      return status;
+    }
+  }
+  board.complete(sequence, kind);
+  return {};
+}
+
+Result<const Communicator::Prepared*> Communicator::prepare(const Problem& problem, const std::string& wish) {
+  if (last_ != nullptr && last_->plan.problem == problem && last_wish_ == wish) return last_;
+  if (wish != last_wish_) plans_.clear();
+  last_ = nullptr;
+  const auto found = plans_.find(problem);
+  if (found == plans_.end()) {
+    auto choice = select(problem, view_, overrides_, wish, static_cast<std::uint32_t>(settings_.lanes));
+    if (!choice.ok()) return choice.status();
+    Prepared made;
+    made.algorithm = choice->algorithm;
+    made.plan = make_plan(*choice->algorithm, problem, view_, choice->parameters, link_slot_bytes);
+    made.fold = reduces(problem.collective) || problem.collective == Collective::barrier ? find_fold(problem.type, problem.op)
+                                                                                         : find_copy();
+    made.scratch = scratch_bytes(made.plan);
+    auto& linked = linked_[fmt::format("{} {} {} {}", name_of(problem.collective), choice->algorithm->name, problem.root,
+                                       made.plan.shape.chunks)];
+    if (linked == nullptr) {
+      linked = std::make_shared<Linked>();
+      linked->program = make_program(*choice->algorithm, made.plan, view_, rank());
+    }
+    made.linked = linked;
+    constexpr std::size_t most_plans = 4096;
+    if (plans_.size() >= most_plans) plans_.clear();
+    last_ = &plans_.emplace(problem, std::move(made)).first->second;
+  } else {
+    last_ = &found->second;
+  }
+  last_wish_ = wish;
+  return last_;
+}
+
+Status Communicator::open_links(Linked& linked, WaitingAgent& agent) {
+  linked.links.clear();
+  for (const Link& link : linked.program.links) {
+    auto opened = transports_->link(TrafficClass::collective, link.peer, link.channel, link.sends);
+    if (!opened.ok()) return fail(opened.status().error());
+    linked.links.push_back(*opened);
+  }
+  for (std::uint32_t rounds = 1;; ++rounds) {
+    linked.waiting.clear();
+    for (HostLink* link : linked.links) {
+      const tutti_link_result result = transports_->ready(*link);
+      if (result == TUTTI_LINK_BROKEN) {
+        char why[256] = "";
+        static_cast<void>(link->transport->failure(link->link, why, sizeof why));
+        return lost(link->peer, why);
+      }
+      if (result == TUTTI_LINK_NOT_YET) linked.waiting.push_back(link->peer);
+    }
+    linked.open = linked.waiting.empty();
+    if (linked.open) return {};
+    if (!agent.idle(rounds)) return Status(TUTTI_IN_PROGRESS, "links are not open yet");
+  }
+}
+
+std::string Communicator::label(const CollectiveCall& call, std::uint64_t sequence) const {
+  const std::string named = call.name.empty() ? "" : fmt::format(" ({})", call.name);
+  return fmt::format("{} #{}{} of \"{}\"", name_of(call.collective), sequence, named, name_);
+}
+
+Error Communicator::error_of(tutti_status status, const CollectiveCall& call, std::uint64_t sequence) const {
+  Error error;
+  error.status = status;
+  error.operation = sequence;
+  error.operation_kind = name_of(call.collective);
+  return error;
+}
+
+/// A peer's link broke. The control plane usually knows more; it is given a moment to say so.
+Status Communicator::lost(int peer, const std::string& why) {
+  const Deadline moment = Deadline::in(culprit_ns);
+  while (first_error().ok() && !moment.passed()) {
+    timespec nap{0, 1'000'000};
+    nanosleep(&nap, nullptr);
+  }
+  if (Status first = first_error(); !first.ok()) return first;
+  return fail(membership_->control->loss_of(peer, why));
+}
+
+Status Communicator::explain(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence) {
+  switch (outcome.kind) {
+    case Outcome::Kind::completed: return {};
+    case Outcome::Kind::broken: return lost(outcome.peer, outcome.why);
+    case Outcome::Kind::mismatch: return explain_mismatch(outcome.peer, call, sequence);
+    case Outcome::Kind::interrupted: return explain_gave_up(call, sequence, executor_.waiting_for());
+  }
+  return Status(TUTTI_INTERNAL_ERROR, "an operation ended for no known reason");
+}
+
+Status Communicator::explain_gave_up(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting) {
+  switch (agent_->gave_up()) {
+    case GaveUp::deadline: return explain_deadline(call, sequence, waiting);
+    case GaveUp::hook: {
+      Error error = error_of(TUTTI_ABORTED, call, sequence);
+      error.message = label(call, sequence) + fmt::format(": the poll hook of rank {} ended the wait", rank());
+      return fail(std::move(error));
+    }
+    default: return membership_->control->first_error();
+  }
+}
+
+Status Communicator::explain_deadline(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting) {
+  Error error = error_of(TUTTI_TIMEOUT, call, sequence);
+  error.limit_ns = call.timeout_ns != 0 ? call.timeout_ns : timeout_ns();
+  std::vector<int> all(static_cast<std::size_t>(ranks()));
+  for (int r = 0; r < ranks(); ++r) all[static_cast<std::size_t>(r)] = r;
+  std::string missing;
+  std::vector<int> waiters;
+  for (const PeerReport& report : membership_->control->survey(all, Deadline::in(survey_ns))) {
+    const Activity& a = report.activity;
+    if (report.rank == rank() || (a.started != UINT64_MAX && a.started >= sequence && report.state == PeerReport::State::kAlive)) {
+      if (a.started == sequence && a.busy()) waiters.push_back(report.rank);
+      continue;
+    }
+    Guilty guilty = this->guilty(report.rank);
+    guilty.last_operation = a.completed;
+    guilty.last_operation_kind = a.completed_kind.text();
+    missing += fmt::format("{}{} did not arrive within {}; its last completed operation is {}", missing.empty() ? "" : "; ",
+                           membership_->control->member(report.rank).text(), duration_text(error.limit_ns),
+                           operation_words(a.completed, a.completed_kind));
+    error.guilty.push_back(std::move(guilty));
+  }
+  if (missing.empty()) {
+    for (const int peer : waiting) error.guilty.push_back(guilty(peer));
+    missing = fmt::format("all ranks arrived, but it did not end within {}; rank {} waits for {}", duration_text(error.limit_ns),
+                          rank(), waiting.empty() ? "its own sends" : rank_list(waiting));
+  } else if (!waiters.empty()) {
+    missing += fmt::format("; {} {}", rank_list(waiters), waiters.size() == 1 ? "waits" : "wait");
+  }
+  error.message = label(call, sequence) + ": " + missing;
+  error.remedy = "Raise TUTTI_OPERATION_TIMEOUT if it is only slow.";
+  return fail(std::move(error));
+}
+
+Status Communicator::explain_mismatch(int peer, const CollectiveCall& call, std::uint64_t sequence) {
+  if (Status first = first_error(); !first.ok()) return first;
+  const PeerReport report = membership_->control->query(peer, Deadline::in(survey_ns));
+  Error error = error_of(TUTTI_MISMATCH, call, sequence);
+  error.guilty = {guilty(rank()), guilty(peer)};
+  Activity own;
+  own.detail = pack_call(call);
+  const bool known = report.state != PeerReport::State::kUnknown && report.activity.started != UINT64_MAX;
+  error.message = fmt::format("{}: {} called {} as #{}, {} called {}", label(call, sequence), membership_->control->member(rank()).text(),
+                              words_of(own), sequence, membership_->control->member(peer).text(),
+                              known ? fmt::format("{} as #{}", words_of(report.activity), report.activity.started)
+                                    : "something else");
+  error.remedy = "Make all ranks call the same operations, in the same order, with the same arguments.";
+  return fail(std::move(error));
+}
+
+/// Asked once a wait has lasted 100 ms: a rank that called something else may never send anything that shows it.
+bool Communicator::agrees_with_peers(const CollectiveCall& call, std::uint64_t sequence) {
+  const std::vector<int> waiting = executor_.waiting_for();
+  const std::uint64_t mine = membership_->control->board().read().fingerprint;
+  for (const PeerReport& report : membership_->control->survey(waiting, Deadline::in(survey_ns))) {
+    if (report.activity.started != sequence || report.activity.fingerprint == mine) continue;
+    static_cast<void>(explain_mismatch(report.rank, call, sequence));
+    return false;
+  }
+  return true;
+}
+
+void Communicator::abort() {
+  Error error;
+  error.status = TUTTI_ABORTED;
+  error.guilty = {guilty(rank())};
+  error.message = fmt::format("\"{}\" was aborted by {}", name_, membership_->control->member(rank()).text());
+  membership_->control->report(std::move(error));
+}
+
+Status Communicator::finalize() {
+  CollectiveCall last;
+  last.collective = Collective::barrier;
+  last.type = TUTTI_UINT8;
+  last.op = TUTTI_MAX;
+  last.count = 1;
+  if (Status status = run(last); !status.ok()) return status;
+  const std::lock_guard lock(collective_);
+  finalized_.store(true, std::memory_order_relaxed);  // relaxed: see state and run
+  return {};
+}
+
+}  // namespace tutti

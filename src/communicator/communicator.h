@@ -1,0 +1,147 @@
+// A communicator: one rank's membership, the plans it has made, the links it has opened, and how it fails.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "src/base/settings.h"
+#include "src/base/status.h"
+#include "src/communicator/agent.h"
+#include "src/communicator/control.h"
+#include "src/communicator/rendezvous.h"
+#include "src/communicator/transports.h"
+#include "src/executors/host/executor.h"
+#include "src/selection/select.h"
+
+namespace tutti {
+
+class PointToPoint;
+
+/// One collective, as a verb asks for it.
+struct CollectiveCall {
+  Collective collective = Collective::all_reduce;
+  const void* send = nullptr;
+  void* recv = nullptr;
+  std::uint64_t count = 0;
+  tutti_type type = TUTTI_FLOAT32;
+  tutti_op op = TUTTI_SUM;
+  int root = 0;
+  std::uint64_t timeout_ns = 0;  ///< 0: the communicator's
+  std::string name;
+  std::string algorithm;
+};
+
+/// Where a communicator stands; tutti_comm_state_kind's values.
+enum class CommState : int { creating = 0, ready = 1, failed = 2, finalized = 3 };
+
+/// Thread safe: collectives are ordered by entry, point to point is not held up by them.
+class Communicator {
+ public:
+  /// Joins; blocking, bounded by the request's patience. request.blob is set here. config: as given by the caller, for its
+  /// poll hook; may be NULL.
+  static Result<std::unique_ptr<Communicator>> create(JoinRequest request, const tutti_config* config);
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const { return membership_->rank; }
+  int ranks() const { return membership_->ranks; }
+  const std::string& name() const { return name_; }
+  const Settings& settings() const { return settings_; }
+  CommState state() const;
+
+  /// Runs a collective now, in this thread.
+  Status run(const CollectiveCall& call);
+  /// Splits off the group of `color` (>= 0), or nothing (< 0). Collective.
+  Result<std::unique_ptr<Communicator>> split(int color, int key, const tutti_config* config);
+  PointToPoint& point_to_point() { return *point_to_point_; }
+
+  /// Fails the communicator here and on its peers; returns at once.
+  void abort();
+  Status finalize();
+  /// The first error, success if there is none.
+  Status first_error() const;
+  /// Records an error as the communicator's, tells the peers, and gives the first error there was.
+  Status fail(Error error);
+
+  void set_timeout(std::uint64_t ns);
+  std::uint64_t timeout_ns() const;
+  std::uint64_t sequence() const;
+  const char* last_algorithm() const;
+  const char* transport_names() const { return transports_->names().c_str(); }
+
+  /// An error that names this communicator, an operation of it and a member, as far as it is known.
+  Guilty guilty(int rank) const;
+  Transports& transports() { return *transports_; }
+  const WaitPolicy& wait_policy() const { return policy_; }
+
+ private:
+  /// A program and its links: what calls of one (collective, root, algorithm, parameters) share, whatever their count.
+  struct Linked {
+    Program program;
+    std::vector<HostLink*> links;
+    bool open = false;
+    std::vector<int> waiting;  ///< peers whose links are not open yet
+  };
+  /// A plan ready to run.
+  struct Prepared {
+    Plan plan;
+    FoldFunction fold = nullptr;
+    std::shared_ptr<Linked> linked;
+    std::uint64_t scratch = 0;
+    const Algorithm* algorithm = nullptr;
+  };
+  class Comparison;
+  struct ProblemHash {
+    std::size_t operator()(const Problem& problem) const;
+  };
+
+  Communicator(std::unique_ptr<Membership> membership, std::unique_ptr<Transports> transports, const Settings& settings,
+               std::string name, const tutti_config* config);
+  static MakeBlob open_transports(const Settings& settings, std::unique_ptr<Transports>& transports);
+  Status set_up(const Patience& patience);
+  Result<const Prepared*> prepare(const Problem& problem, const std::string& wish);
+  Status open_links(Linked& linked, WaitingAgent& agent);
+  Status run_locked(const CollectiveCall& call, const Problem& problem);
+  Status explain(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence);
+  Status explain_gave_up(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting);
+  Status explain_deadline(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting);
+  Status lost(int peer, const std::string& why);
+  Status explain_mismatch(int peer, const CollectiveCall& call, std::uint64_t sequence);
+  Error error_of(tutti_status status, const CollectiveCall& call, std::uint64_t sequence) const;
+  bool agrees_with_peers(const CollectiveCall& call, std::uint64_t sequence);
+  std::string label(const CollectiveCall& call, std::uint64_t sequence) const;
+
+  std::unique_ptr<Membership> membership_;
+  std::unique_ptr<Transports> transports_;
+  Settings settings_;
+  std::string name_;
+  View view_;
+  Overrides overrides_;
+  WaitPolicy policy_;
+  std::unique_ptr<PointToPoint> point_to_point_;
+  std::atomic<std::uint64_t> timeout_ns_;
+  std::atomic<bool> finalized_{false};
+
+  /// Held by the collective under way: the order of entry is the order of the operations.
+  std::mutex collective_;
+  std::atomic<std::uint64_t> sequence_{0};
+  std::atomic<const Algorithm*> last_algorithm_{nullptr};
+  HostExecutor executor_;
+  std::unique_ptr<WaitingAgent> agent_;
+  std::vector<std::byte> scratch_;
+  std::unordered_map<Problem, Prepared, ProblemHash> plans_;
+  std::map<std::string, std::shared_ptr<Linked>> linked_;
+  std::string last_wish_;
+  const Prepared* last_ = nullptr;  ///< the plan of the last call: a repeated shape costs one comparison
+};
+
+}  // namespace tutti

@@ -1,0 +1,479 @@
+// Messages travel in the slots of one link per direction and pair, each with a header:
+//
+//     eager    short: header and bytes at once, kept at the receiver until a receive matches
+//     request  long: (tag, bytes) alone; the receiver answers `clear` once a receive matches; then `data` slots follow
+//     taken    tells the sender how many eager bytes were consumed, which bounds what a receiver may have to keep
+//
+// Only cleared data and bounded eager bytes are ever on their way, so the receiver always empties its slots, and no
+// message can block another's: transfers with crossed tags finish in any order.
+#include "src/communicator/point_to_point.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <list>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "src/base/clock.h"
+#include "src/communicator/agent.h"
+#include "src/communicator/communicator.h"
+#include "src/communicator/transports.h"
+
+namespace tutti {
+namespace {
+
+enum class Kind : std::uint64_t { eager, request, clear, data, taken };
+
+struct Header {
+  Kind kind;
+  std::uint64_t id;  ///< the sender's number of the transfer
+  std::uint64_t tag;
+  std::uint64_t bytes;  ///< of the whole transfer
+};
+static_assert(sizeof(Header) == 32);
+
+constexpr std::uint64_t longest_eager = 16 * 1024;
+/// Eager bytes that one sender may have unconsumed at one receiver.
+constexpr std::uint64_t eager_bound = 4 * 1024 * 1024;
+constexpr std::uint64_t longest_data = link_slot_bytes - sizeof(Header);
+
+/// A transfer under way.
+struct Active {
+  Transfer transfer;
+  std::shared_ptr<Work> work;
+  Deadline deadline;
+  std::uint64_t id = 0;
+  std::uint64_t done = 0;   ///< bytes sent or received so far
+  std::uint64_t total = 0;  ///< receiving: bytes that the sender announced
+};
+using ActivePtr = std::shared_ptr<Active>;
+
+/// A message that came before its receive was posted.
+struct Unexpected {
+  int source;
+  Header header;
+  std::vector<std::byte> data;
+};
+
+struct Peer {
+  HostLink* to = nullptr;
+  HostLink* from = nullptr;
+  std::deque<Header> outbox;               ///< headers without bytes, to be sent first
+  std::deque<ActivePtr> sends;             ///< not announced yet, in order
+  std::map<std::uint64_t, ActivePtr> announced;  ///< waiting to be cleared, by id
+  std::deque<ActivePtr> cleared;           ///< sending data, in turn
+  std::map<std::uint64_t, ActivePtr> receiving;  ///< by the sender's id
+  std::uint64_t eager_under_way = 0;
+};
+
+}  // namespace
+
+class PointToPoint::Engine {
+ public:
+  explicit Engine(Communicator& comm)
+      : comm_(comm),
+        agent_(comm.transports().endpoints(TrafficClass::point_to_point), comm.wait_policy()),
+        peers_(static_cast<std::size_t>(comm.ranks())) {}
+
+  ~Engine() {
+    {
+      const std::lock_guard lock(inbox_mutex_);
+      closing_ = true;
+    }
+    posted_.notify_all();
+    if (thread_.joinable()) thread_.join();
+    const std::lock_guard lock(mutex_);
+    take_inbox();
+    fail_all(Status(TUTTI_INVALID_USAGE, "the communicator was destroyed with transfers under way", "Wait for them first."));
+  }
+
+  void post(const Transfer& transfer, std::shared_ptr<Work> work, bool background) {
+    auto active = std::make_shared<Active>();
+    active->transfer = transfer;
+    active->work = std::move(work);
+    active->deadline = Deadline::in(transfer.timeout_ns != 0 ? transfer.timeout_ns : comm_.timeout_ns());
+    active->work->start(0);
+    const std::lock_guard lock(inbox_mutex_);
+    inbox_.push_back(std::move(active));
+    // Relaxed: a hint that the mutex publishes anyway.
+    pending_.fetch_add(1, std::memory_order_relaxed);
+    if (!background) return;
+    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+    posted_.notify_all();
+  }
+
+  Status wait(const Work& work) {
+    for (std::uint32_t rounds = 0;; ++rounds) {
+      if (auto status = work.test()) return *status;
+      if (turn(rounds)) rounds = 0;
+    }
+  }
+
+ private:
+  /// One look at everything, by whoever gets the lock; true where something moved.
+  bool turn(std::uint32_t rounds) {
+    std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock()) {
+      sched_yield();
+      return false;
+    }
+    take_inbox();
+    const bool moved = progress();
+    if (!moved && !agent_.idle(rounds + 1)) fail_all(ended());
+    return moved;
+  }
+
+  void run() {
+    std::unique_lock lock(inbox_mutex_);
+    while (!closing_) {
+      // Relaxed: the mutex orders it with the posts; completions only make it smaller.
+      if (pending_.load(std::memory_order_relaxed) == 0) {
+        posted_.wait(lock);
+        continue;
+      }
+      lock.unlock();
+      for (std::uint32_t rounds = 0; pending_.load(std::memory_order_relaxed) != 0 && rounds < 4096; ++rounds) {
+        if (turn(rounds)) rounds = 0;
+      }
+      lock.lock();
+    }
+  }
+
+  Status ended() {
+    if (agent_.gave_up() != GaveUp::hook) return comm_.first_error();
+    agent_.begin(UINT64_MAX);
+    return Status(TUTTI_ABORTED, "the caller's poll hook ended the wait");
+  }
+
+  void take_inbox() {
+    std::vector<ActivePtr> posted;
+    {
+      const std::lock_guard lock(inbox_mutex_);
+      posted.swap(inbox_);
+    }
+    if (posted.empty()) return;
+    if (!begun_) agent_.begin(UINT64_MAX);
+    begun_ = true;
+    for (ActivePtr& active : posted) begin(std::move(active));
+  }
+
+  void begin(ActivePtr active) {
+    const Transfer& transfer = active->transfer;
+    all_.push_back(active);
+    if (transfer.sends) {
+      active->id = next_id_++;
+      if (transfer.peer == comm_.rank()) {
+        to_self_.push_back(std::move(active));
+        match_self();
+        return;
+      }
+      open(transfer.peer);
+      peer(transfer.peer).sends.push_back(std::move(active));
+      return;
+    }
+    for (int p = 0; p < comm_.ranks(); ++p) {
+      if (p != comm_.rank() && (transfer.peer == p || transfer.peer == TUTTI_ANY_SOURCE)) open(p);
+    }
+    if (!take_unexpected(active)) receives_.push_back(std::move(active));
+    match_self();
+  }
+
+  Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
+
+  void open(int rank) {
+    Peer& p = peer(rank);
+    for (const bool sends : {true, false}) {
+      HostLink*& link = sends ? p.to : p.from;
+      if (link != nullptr) continue;
+      auto opened = comm_.transports().link(TrafficClass::point_to_point, rank, 0, sends);
+      if (!opened.ok()) {
+        fail_all(comm_.fail(opened.status().error()));
+        return;
+      }
+      link = *opened;
+    }
+  }
+
+  bool progress() {
+    bool moved = false;
+    for (int rank = 0; rank < comm_.ranks(); ++rank) {
+      Peer& p = peer(rank);
+      if (p.to != nullptr && ready(*p.to, rank)) moved |= send_some(p);
+      if (p.from != nullptr && ready(*p.from, rank)) moved |= receive_some(p, rank);
+    }
+    for (const ActivePtr& active : all_) {
+      if (active->deadline.passed() && !active->work->test()) {
+        late(*active);
+        break;
+      }
+    }
+    return moved;
+  }
+
+  bool ready(HostLink& link, int rank) {
+    const tutti_link_result result = comm_.transports().ready(link);
+    if (result == TUTTI_LINK_BROKEN) broken(link, rank);
+    return result == TUTTI_LINK_OK;
+  }
+
+  void broken(const HostLink& link, int rank) {
+    if (all_.empty()) return;
+    char why[256] = "";
+    static_cast<void>(link.transport->failure(link.link, why, sizeof why));
+    Error error;
+    error.status = TUTTI_REMOTE_ERROR;
+    error.guilty = {comm_.guilty(rank)};
+    error.operation_kind = "send_recv";
+    error.message = fmt::format("transfers of \"{}\": rank {} was lost: {}", comm_.name(), rank, why);
+    fail_all(comm_.fail(std::move(error)));
+  }
+
+  void late(const Active& active) {
+    Error error;
+    error.status = TUTTI_TIMEOUT;
+    error.limit_ns = active.deadline.limit_ns;
+    error.operation_kind = active.transfer.sends ? "send" : "recv";
+    if (active.transfer.peer >= 0) error.guilty = {comm_.guilty(active.transfer.peer)};
+    error.message = fmt::format("{} of {} bytes {} {} with tag {} in \"{}\" found no match within {}", error.operation_kind,
+                                active.transfer.bytes, active.transfer.sends ? "to" : "from",
+                                active.transfer.peer < 0 ? "any rank" : fmt::format("rank {}", active.transfer.peer),
+                                active.transfer.tag, comm_.name(), duration_text(active.deadline.limit_ns));
+    error.remedy = "Check source and tag on both sides; raise TUTTI_OPERATION_TIMEOUT if it is only slow.";
+    fail_all(comm_.fail(std::move(error)));
+  }
+
+  /// A slot of the peer's with the header in front; nullptr: no credit now.
+  std::byte* slot(HostLink& link, const Header& header, std::uint64_t payload) {
+    void* room = link.transport->reserve(link.link, sizeof header + payload);
+    if (room != nullptr) std::memcpy(room, &header, sizeof header);
+    return room == nullptr ? nullptr : static_cast<std::byte*>(room) + sizeof header;
+  }
+  void commit(HostLink& link, std::uint64_t payload) {
+    // A link that breaks here shows so at its next use.
+    static_cast<void>(link.transport->commit(link.link, sizeof(Header) + payload, 0));
+  }
+
+  bool send_some(Peer& p) {
+    bool moved = false;
+    for (; !p.outbox.empty(); p.outbox.pop_front(), moved = true) {
+      if (slot(*p.to, p.outbox.front(), 0) == nullptr) return moved;
+      commit(*p.to, 0);
+    }
+    for (; !p.sends.empty(); p.sends.pop_front(), moved = true) {
+      if (!announce(p, p.sends.front())) return moved;
+    }
+    while (!p.cleared.empty()) {
+      ActivePtr active = p.cleared.front();
+      const std::uint64_t part = std::min(longest_data, active->transfer.bytes - active->done);
+      std::byte* room = slot(*p.to, {Kind::data, active->id, active->transfer.tag, active->transfer.bytes}, part);
+      if (room == nullptr) return moved;
+      std::memcpy(room, active->transfer.memory + active->done, part);
+      commit(*p.to, part);
+      moved = true;
+      active->done += part;
+      p.cleared.pop_front();
+      if (active->done < active->transfer.bytes) {
+        p.cleared.push_back(std::move(active));
+      } else {
+        complete(*active, {});
+      }
+    }
+    return moved;
+  }
+
+  /// Sends a short message whole, or asks for a long one; false: no credit now.
+  bool announce(Peer& p, const ActivePtr& active) {
+    const Transfer& transfer = active->transfer;
+    Header header{Kind::eager, active->id, transfer.tag, transfer.bytes};
+    const bool eager = transfer.bytes <= longest_eager && p.eager_under_way + transfer.bytes <= eager_bound;
+    if (!eager) header.kind = Kind::request;
+    std::byte* room = slot(*p.to, header, eager ? transfer.bytes : 0);
+    if (room == nullptr) return false;
+    if (eager && transfer.bytes != 0) std::memcpy(room, transfer.memory, transfer.bytes);
+    commit(*p.to, eager ? transfer.bytes : 0);
+    if (eager) {
+      p.eager_under_way += transfer.bytes;
+      complete(*active, {});
+    } else {
+      p.announced.emplace(active->id, active);
+    }
+    return true;
+  }
+
+  bool receive_some(Peer& p, int rank) {
+    bool moved = false;
+    tutti_message message;
+    for (;;) {
+      const tutti_link_result result = p.from->transport->view(p.from->link, &message);
+      if (result == TUTTI_LINK_BROKEN) broken(*p.from, rank);
+      if (result != TUTTI_LINK_OK) return moved;
+      Header header{};
+      if (message.bytes >= sizeof header) {
+        std::memcpy(&header, message.data, sizeof header);
+        take(p, rank, header, {static_cast<const std::byte*>(message.data) + sizeof header, message.bytes - sizeof header});
+      }
+      p.from->transport->release(p.from->link);
+      moved = true;
+    }
+  }
+
+  void take(Peer& p, int rank, const Header& header, std::span<const std::byte> payload) {
+    switch (header.kind) {
+      case Kind::eager:
+      case Kind::request: return arrived(rank, header, payload);
+      case Kind::taken: p.eager_under_way -= std::min(p.eager_under_way, header.bytes); return;
+      case Kind::clear: {
+        const auto found = p.announced.find(header.id);
+        if (found == p.announced.end()) return;
+        p.cleared.push_back(found->second);
+        p.announced.erase(found);
+        return;
+      }
+      case Kind::data: {
+        const auto found = p.receiving.find(header.id);
+        if (found == p.receiving.end()) return;
+        const ActivePtr active = found->second;
+        const std::uint64_t part = std::min<std::uint64_t>(payload.size(), active->total - active->done);
+        std::memcpy(active->transfer.memory + active->done, payload.data(), part);
+        active->done += part;
+        if (active->done < active->total) return;
+        p.receiving.erase(found);
+        complete(*active, {});
+        return;
+      }
+    }
+  }
+
+  static bool matches(const Transfer& receive, int source, std::uint64_t tag) {
+    return receive.tag == tag && (receive.peer == source || receive.peer == TUTTI_ANY_SOURCE);
+  }
+
+  void arrived(int source, const Header& header, std::span<const std::byte> payload) {
+    const auto found = std::find_if(receives_.begin(), receives_.end(),
+                                    [&](const ActivePtr& r) { return matches(r->transfer, source, header.tag); });
+    if (found == receives_.end()) {
+      unexpected_.push_back({source, header, {payload.begin(), payload.end()}});
+      return;
+    }
+    const ActivePtr active = *found;
+    receives_.erase(found);
+    receive(active, source, header, payload);
+  }
+
+  bool take_unexpected(const ActivePtr& active) {
+    const auto found = std::find_if(unexpected_.begin(), unexpected_.end(), [&](const Unexpected& u) {
+      return matches(active->transfer, u.source, u.header.tag);
+    });
+    if (found == unexpected_.end()) return false;
+    const Unexpected message = std::move(*found);
+    unexpected_.erase(found);
+    receive(active, message.source, message.header, message.data);
+    return true;
+  }
+
+  /// A receive has met its message.
+  void receive(const ActivePtr& active, int source, const Header& header, std::span<const std::byte> payload) {
+    active->work->set_received(source, header.bytes / active->transfer.element);
+    if (header.bytes > active->transfer.bytes) return too_long(*active, source, header);
+    Peer& p = peer(source);
+    if (header.kind == Kind::eager) {
+      if (!payload.empty()) std::memcpy(active->transfer.memory, payload.data(), payload.size());
+      if (!payload.empty()) p.outbox.push_back({Kind::taken, header.id, 0, header.bytes});
+      complete(*active, {});
+      return;
+    }
+    active->total = header.bytes;
+    p.receiving.emplace(header.id, active);
+    p.outbox.push_back({Kind::clear, header.id, header.tag, header.bytes});
+  }
+
+  void too_long(const Active& active, int source, const Header& header) {
+    Error error;
+    error.status = TUTTI_MISMATCH;
+    error.operation_kind = "recv";
+    error.guilty = {comm_.guilty(source)};
+    error.message = fmt::format("rank {} of \"{}\" sent {} bytes with tag {}, rank {} has posted a receive of {} bytes", source,
+                                comm_.name(), header.bytes, header.tag, comm_.rank(), active.transfer.bytes);
+    error.remedy = "Post a receive at least as long as the send.";
+    fail_all(comm_.fail(std::move(error)));
+  }
+
+  void match_self() {
+    for (auto send = to_self_.begin(); send != to_self_.end();) {
+      const auto found = std::find_if(receives_.begin(), receives_.end(), [&](const ActivePtr& r) {
+        return matches(r->transfer, comm_.rank(), (*send)->transfer.tag);
+      });
+      if (found == receives_.end()) {
+        ++send;
+        continue;
+      }
+      const Transfer& from = (*send)->transfer;
+      const ActivePtr to = *found;
+      receives_.erase(found);
+      const ActivePtr sent = *send;
+      send = to_self_.erase(send);
+      if (from.bytes > to->transfer.bytes) return too_long(*to, comm_.rank(), {Kind::eager, 0, from.tag, from.bytes});
+      if (from.bytes != 0) std::memmove(to->transfer.memory, from.memory, from.bytes);
+      to->work->set_received(comm_.rank(), from.bytes / to->transfer.element);
+      complete(*sent, {});
+      complete(*to, {});
+    }
+  }
+
+  void complete(Active& active, const Status& status) {
+    if (active.work->test()) return;
+    active.work->complete(status);
+    std::erase_if(all_, [&](const ActivePtr& a) { return a.get() == &active; });
+    // Relaxed: see run.
+    pending_.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+  void fail_all(const Status& status) {
+    const Status why = status.ok() ? Status(TUTTI_ABORTED, "the communicator was aborted") : status;
+    for (const ActivePtr& active : std::vector(all_.begin(), all_.end())) complete(*active, why);
+    receives_.clear();
+    to_self_.clear();
+    for (Peer& p : peers_) {
+      p.sends.clear();
+      p.announced.clear();
+      p.cleared.clear();
+      p.receiving.clear();
+      p.outbox.clear();
+    }
+  }
+
+  Communicator& comm_;
+  std::mutex inbox_mutex_;  ///< guards inbox_, closing_ and thread_
+  std::condition_variable posted_;
+  std::vector<ActivePtr> inbox_;
+  std::atomic<std::uint64_t> pending_{0};
+  bool closing_ = false;
+  std::thread thread_;
+
+  std::mutex mutex_;  ///< guards what follows; whoever holds it makes progress for all
+  WaitingAgent agent_;
+  bool begun_ = false;
+  std::uint64_t next_id_ = 1;
+  std::vector<Peer> peers_;
+  std::list<ActivePtr> all_;
+  std::list<ActivePtr> receives_;
+  std::list<ActivePtr> to_self_;
+  std::list<Unexpected> unexpected_;
+};
+
+PointToPoint::PointToPoint(Communicator& communicator) : engine_(std::make_unique<Engine>(communicator)) {}
+PointToPoint::~PointToPoint() = default;
+void PointToPoint::post(const Transfer& transfer, std::shared_ptr<Work> work, bool background) {
+  engine_->post(transfer, std::move(work), background);
+}
+Status PointToPoint::wait(const Work& work) { return engine_->wait(work); }
+
+}  // namespace tutti

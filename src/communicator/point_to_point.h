@@ -1,0 +1,44 @@
+// Point to point: sends and receives that match by (source, tag), progress together and may complete out of order.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "src/base/status.h"
+#include "src/communicator/work.h"
+
+namespace tutti {
+
+class Communicator;
+
+/// A send or a receive, as a verb asks for it. The memory belongs to it until its work has completed.
+struct Transfer {
+  bool sends = false;
+  std::byte* memory = nullptr;  ///< only read where it sends
+  std::uint64_t bytes = 0;
+  std::uint64_t element = 1;  ///< bytes of one element, for counts in reports
+  int peer = -1;              ///< TUTTI_ANY_SOURCE for a receive from anybody
+  std::uint64_t tag = 0;
+  std::uint64_t timeout_ns = 0;
+};
+
+/// The engine of one communicator. Thread safe.
+class PointToPoint {
+ public:
+  explicit PointToPoint(Communicator& communicator);
+  ~PointToPoint();
+  PointToPoint(const PointToPoint&) = delete;
+  PointToPoint& operator=(const PointToPoint&) = delete;
+
+  /// Posts a transfer; `work` completes with it. It progresses while some thread is in `wait`, and with `background` on a
+  /// thread of the engine's too.
+  void post(const Transfer& transfer, std::shared_ptr<Work> work, bool background);
+  /// Helps until `work` has completed.
+  Status wait(const Work& work);
+
+ private:
+  class Engine;
+  std::unique_ptr<Engine> engine_;
+};
+
+}  // namespace tutti

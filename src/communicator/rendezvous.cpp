@@ -1,0 +1,266 @@
+#include "src/communicator/rendezvous.h"
+
+#include <algorithm>
+
+#include "src/communicator/meeting_places.h"
+
+namespace tutti {
+
+namespace {
+
+constexpr int kMostRanks = 1 << 20;
+
+ControlPlane::Options control_options(const std::string& name, const Settings& settings, int rank, int ranks) {
+  ControlPlane::Options options;
+  options.rank = rank;
+  options.ranks = ranks;
+  options.name = name;
+  if (settings.idle_timeout_ns != 0) options.idle_timeout_ns = settings.idle_timeout_ns;
+  return options;
+}
+
+// What becomes a membership, on its way there.
+struct Formation {
+  std::unique_ptr<ControlPlane> control;
+  Introduction self;
+  Key key{};
+  std::vector<Introduction> neighbours;
+  Channel root;  // closed where there is none
+};
+
+Result<Listener> open_formation(Formation& forming, const ControlPlane::Options& options, const Settings& settings) {
+  auto control = ControlPlane::make(options);
+  if (!control) return control.status();
+  forming.control = std::move(control).value();
+  forming.self.member = this_member(options.rank);
+  forming.self.member.activity_fd = forming.control->board().fd();
+  if (options.ranks == 1) return Listener{};
+  auto listener = listen_on(interface_list(settings), settings.port_range.low, settings.port_range.high);
+  if (listener) forming.self.addresses = listener->addresses;
+  return listener;
+}
+
+// The error as others read it: an abort of ours is news to them.
+Error for_others(const Status& status, const Member& self) {
+  Error error = status.error();
+  if (error.status != TUTTI_ABORTED) return error;
+  error.message = self.text() + " gave up while the communicator was being created";
+  error.guilty = {self.guilty()};
+  return error;
+}
+
+Status give_up(Formation& forming, const Status& status) {
+  const Error error = for_others(status, forming.self.member);
+  if (forming.root.open()) {
+    ByteWriter out;
+    pack_error(out, error);
+    forming.root.send(kCreationFailed, out.bytes());
+  }
+  forming.control->report(error);
+  return status;
+}
+
+Result<std::vector<Member>> exchange_members(Formation& forming, const MakeBlob& make_blob, const Patience& patience) {
+  Member& self = forming.self.member;
+  if (make_blob) {
+    auto blob = make_blob(forming.key, forming.control->rank(), forming.control->ranks());
+    if (!blob) return blob.status();
+    self.blob = std::move(blob).value();
+  }
+  ByteWriter out;
+  pack_member(out, self);
+  auto all = forming.control->allgather(out.bytes(), patience);
+  if (!all) return all.status();
+  std::vector<Member> members;
+  for (const auto& bytes : *all) {
+    ByteReader in(bytes);
+    members.push_back(unpack_member(in));
+    if (in.complete() && members.back().rank == static_cast<int>(members.size()) - 1) continue;
+    return Status(TUTTI_INTERNAL_ERROR, "rank " + std::to_string(members.size() - 1) + " described itself in another format",
+                  "Use the same version of Tutti on all ranks");
+  }
+  return members;
+}
+
+// From introductions to a membership: connects, says "ready" to the root, exchanges what all shall know.
+Result<Membership> form(Formation forming, Listener listener, const MakeBlob& make_blob, const Patience& patience) {
+  ControlPlane& control = *forming.control;
+  {
+    Door door = control_door(std::move(listener), forming.key, control.rank());
+    Status connected = connect_neighbours(control, door, forming.neighbours, forming.key, forming.root, patience);
+    if (!connected) return give_up(forming, connected);
+  }
+  if (forming.root.open()) {
+    forming.root.send(kReady, {});
+    forming.root.close();
+  }
+  auto members = exchange_members(forming, make_blob, patience);
+  if (!members) return give_up(forming, members.status());
+  control.set_members(*members);
+  Membership membership;
+  membership.rank = control.rank();
+  membership.ranks = control.ranks();
+  membership.key = forming.key;
+  membership.members = std::move(members).value();
+  membership.control = std::move(forming.control);
+  return membership;
+}
+
+Result<Membership> join_alone(const JoinRequest& request) {
+  if (request.id != nullptr) {
+    const auto identity = unpack_identity(*request.id);
+    if (!identity) return identity.status();
+    stop_root(identity->key);
+  }
+  Formation forming;
+  auto listener = open_formation(forming, control_options(request.name, request.settings, 0, 1), request.settings);
+  if (!listener) return listener.status();
+  forming.key = random_key();
+  return form(std::move(forming), {}, request.blob, request.patience);
+}
+
+Key communicator_key(const Key& meeting, std::span<const unsigned char> nonce) {
+  return derive_key(meeting, "communicator " + std::string(nonce.begin(), nonce.end()));
+}
+
+Result<Membership> join_meeting(const JoinRequest& request, const RankAndSize& place, const Meeting& meeting) {
+  Formation forming;
+  auto listener =
+      open_formation(forming, control_options(request.name, request.settings, place.rank, place.ranks), request.settings);
+  if (!listener) return listener.status();
+  auto introduced = introduce(meeting, forming.self, place.ranks, request.patience);
+  if (!introduced) return introduced.status();
+  forming.key = communicator_key(introduced->key, introduced->nonce);
+  forming.neighbours = std::move(introduced->neighbours);
+  forming.root = std::move(introduced->root);
+  return form(std::move(forming), std::move(listener).value(), request.blob, request.patience);
+}
+
+}  // namespace
+
+Result<RankAndSize> place_of(const JoinRequest& request) {
+  RankAndSize place{request.rank, request.ranks};
+  const bool ask = !request.address.empty() && (place.rank == -1 || place.ranks == -1);
+  if (ask) {
+    auto launched =
+        read_launcher(request.environment, request.settings.port_range.low, request.settings.port_range.high);
+    if (!launched) return launched.status();
+    if (place.rank == -1) place.rank = launched->rank;
+    if (place.ranks == -1) place.ranks = launched->ranks;
+  }
+  if (place.ranks < 1 || place.ranks > kMostRanks) {
+    return Status(TUTTI_INVALID_ARGUMENT, "A group of " + std::to_string(place.ranks) + " ranks cannot be",
+                  "The number of ranks is 1 to " + std::to_string(kMostRanks));
+  }
+  if (place.rank < 0 || place.rank >= place.ranks) {
+    return Status(TUTTI_INVALID_ARGUMENT,
+                  "Rank " + std::to_string(place.rank) + " is outside a group of " + std::to_string(place.ranks) + " ranks",
+                  "Ranks count from 0 to the number of ranks less 1");
+  }
+  return place;
+}
+
+Result<Membership> join(const JoinRequest& request) {
+  auto place = place_of(request);
+  if (!place) return place.status();
+  if (place->ranks == 1) return join_alone(request);
+  auto meeting = open_meeting(request, *place);
+  if (!meeting) return meeting.status();
+  auto membership = join_meeting(request, *place, *meeting);
+  if (!membership && meeting->abandon) meeting->abandon();
+  return membership;
+}
+
+// ---- Split.
+
+namespace {
+
+// What each rank of the parent tells all others.
+struct Half {
+  Status failure;  // it cannot take part
+  int color = 0;
+  int key = 0;
+  std::array<unsigned char, kNonceBytes> nonce{};
+  Introduction self;  // rank: the parent's
+};
+
+std::vector<std::byte> pack_half(const Half& half) {
+  ByteWriter out;
+  out.u8(half.failure.ok() ? 1 : 0);
+  if (!half.failure.ok()) pack_error(out, half.failure.error());
+  out.i32(half.color);
+  out.i32(half.key);
+  out.raw(std::span<const unsigned char>(half.nonce));
+  pack_introduction(out, half.self);
+  return out.take();
+}
+
+Result<Half> unpack_half(std::span<const std::byte> bytes) {
+  ByteReader in(bytes);
+  Half half;
+  if (in.u8() == 0) half.failure = Status(unpack_error(in));
+  half.color = in.i32();
+  half.key = in.i32();
+  in.copy(half.nonce);
+  half.self = unpack_introduction(in);
+  if (!in.complete()) return Status(TUTTI_INTERNAL_ERROR, "A rank sent a malformed split");
+  return half;
+}
+
+// The members of one color, in their new order.
+Result<std::vector<Half>> group_of(int color, const std::vector<std::vector<std::byte>>& all) {
+  std::vector<Half> group;
+  for (const auto& bytes : all) {
+    auto half = unpack_half(bytes);
+    if (!half) return half.status();
+    if (!half->failure.ok()) return half->failure;
+    if (half->color == color) group.push_back(std::move(half).value());
+  }
+  std::sort(group.begin(), group.end(), [](const Half& a, const Half& b) {
+    return std::pair(a.key, a.self.member.rank) < std::pair(b.key, b.self.member.rank);
+  });
+  return group;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Membership>> split(ControlPlane& parent, const Key& parent_key, const SplitRequest& request) {
+  Half mine;
+  mine.color = request.color;
+  mine.key = request.key;
+  mine.nonce = random_key();
+  mine.self.member = this_member(parent.rank());
+  Listener listener;
+  if (request.color >= 0) {
+    auto opened = listen_on(interface_list(request.settings), request.settings.port_range.low, request.settings.port_range.high);
+    mine.failure = opened.status();
+    if (opened) listener = std::move(opened).value();
+    mine.self.addresses = listener.addresses;
+  }
+  auto all = parent.allgather(pack_half(mine), request.patience);
+  if (!all) return all.status();
+  auto group = group_of(request.color, *all);
+  if (!group) return group.status();
+  if (request.color < 0) return std::unique_ptr<Membership>();
+
+  const int ranks = static_cast<int>(group->size());
+  const auto own = std::find_if(group->begin(), group->end(),
+                                [&](const Half& half) { return half.self.member.rank == parent.rank(); });
+  const int rank = static_cast<int>(own - group->begin());
+  auto control = ControlPlane::make(control_options(request.name, request.settings, rank, ranks));
+  if (!control) return control.status();
+  Formation forming;
+  forming.control = std::move(control).value();
+  forming.self.member = this_member(rank);
+  const auto& nonce = group->front().nonce;
+  forming.key = derive_key(parent_key, "split " + std::string(nonce.begin(), nonce.end()));
+  for (const int near : neighbours(rank, ranks)) {
+    forming.neighbours.push_back((*group)[static_cast<std::size_t>(near)].self);
+    forming.neighbours.back().member.rank = near;
+  }
+  auto membership = form(std::move(forming), std::move(listener), request.blob, request.patience);
+  if (!membership) return membership.status();
+  return std::make_unique<Membership>(std::move(membership).value());
+}
+
+}  // namespace tutti

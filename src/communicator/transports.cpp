@@ -1,0 +1,316 @@
+#include "src/communicator/transports.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <filesystem>
+#include <limits>
+
+#include "src/base/log.h"
+#include "src/base/wire.h"
+#include "transports/registry.h"
+
+namespace tutti {
+namespace {
+
+/// The message by which transports are compared.
+constexpr double compared_bytes = 64 * 1024;
+
+void log_line(int level, const char* text) { log(static_cast<Level>(level), text); }
+
+/// Every transport in the plugin folders; what cannot be used is said in the log and passed over.
+void add_plugins(const std::string& path, std::vector<const tutti_transport*>& out) {
+  for (std::size_t at = 0; at < path.size();) {
+    const std::size_t end = std::min(path.find(':', at), path.size());
+    std::error_code ignored;
+    for (const auto& file : std::filesystem::directory_iterator(path.substr(at, end - at), ignored)) {
+      if (file.path().extension() != ".so") continue;
+      void* library = dlopen(file.path().c_str(), RTLD_NOW | RTLD_LOCAL);  // stays for the process: links point into it
+      const void* symbol = library == nullptr ? nullptr : dlsym(library, "tutti_transport_plugin");
+      const auto* plugin = static_cast<const tutti_transport*>(symbol);
+      if (plugin != nullptr && plugin->abi == TUTTI_TRANSPORT_ABI && plugin->size >= sizeof(tutti_transport)) {
+        out.push_back(plugin);
+      } else {
+        const char* why = library == nullptr ? dlerror() : "it exports no transport of this ABI";
+        log(Level::warn, fmt::format("plugin {} is passed over: {}", file.path().string(), why));
+      }
+    }
+    at = end + 1;
+  }
+}
+
+std::string list_names(std::span<const tutti_transport* const> transports) {
+  std::string names;
+  for (const tutti_transport* t : transports) names += (names.empty() ? "" : ", ") + std::string(t->name);
+  return names;
+}
+
+/// The transports that settings ask for, in their order; all where they ask for none.
+Result<std::vector<const tutti_transport*>> wanted(const Settings& settings) {
+  std::vector<const tutti_transport*> all(builtin_transports().begin(), builtin_transports().end());
+  add_plugins(settings.plugin_path, all);
+  if (settings.transports.empty()) return all;
+  std::vector<const tutti_transport*> out;
+  for (const std::string& name : settings.transports) {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const tutti_transport* t) { return name == t->name; });
+    if (found == all.end()) {
+      return Status(TUTTI_INVALID_ARGUMENT, fmt::format("there is no transport \"{}\"", name),
+                    fmt::format("Choose from {} in TUTTI_TRANSPORTS.", list_names(all)));
+    }
+    out.push_back(*found);
+  }
+  return out;
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ",") + name;
+  return out;
+}
+
+float bits_to_float(std::uint32_t bits) { return std::bit_cast<float>(bits); }
+
+/// One rank's reach of one peer by one transport; alpha < 0: none.
+struct Reach {
+  float alpha = -1;
+  float beta = 0;
+};
+
+/// All ranks' reaches: by (rank, transport, peer).
+class ReachTable {
+ public:
+  ReachTable(std::span<const std::vector<std::byte>> rows, std::size_t transports) : ranks_(rows.size()), transports_(transports) {
+    cells_.resize(ranks_ * transports_ * ranks_);
+    for (std::size_t r = 0; r < ranks_; ++r) {
+      ByteReader reader(rows[r]);
+      for (std::size_t i = 0; i < transports_ * ranks_; ++i) {
+        const float alpha = bits_to_float(reader.u32());
+        cells_[r * transports_ * ranks_ + i] = {reader.ok() ? alpha : -1.0F, bits_to_float(reader.u32())};
+      }
+    }
+  }
+  const Reach& at(std::size_t rank, std::size_t transport, std::size_t peer) const {
+    return cells_[(rank * transports_ + transport) * ranks_ + peer];
+  }
+  /// The transport of the pair, -1 for none: the quickest by the lower rank's numbers among those that reach both ways.
+  int best(std::size_t a, std::size_t b) const {
+    const std::size_t low = std::min(a, b);
+    const std::size_t high = std::max(a, b);
+    int best = -1;
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t t = 0; t < transports_; ++t) {
+      const Reach& there = at(low, t, high);
+      if (there.alpha < 0 || at(high, t, low).alpha < 0) continue;
+      const double seconds = there.alpha + compared_bytes * there.beta;
+      if (seconds < least) {
+        least = seconds;
+        best = static_cast<int>(t);
+      }
+    }
+    return best;
+  }
+
+ private:
+  std::size_t ranks_, transports_;
+  std::vector<Reach> cells_;
+};
+
+}  // namespace
+
+Transports::Transports(std::span<const unsigned char, 32> key, int rank, int ranks) : rank_(rank), ranks_(ranks) {
+  std::copy(key.begin(), key.end(), key_.begin());
+}
+
+Transports::~Transports() {
+  for (const TrafficClass traffic : {TrafficClass::collective, TrafficClass::point_to_point}) close_links(traffic);
+}
+
+Result<std::unique_ptr<Transports>> Transports::open(const Settings& settings, std::span<const unsigned char, 32> key, int rank,
+                                                     int ranks) {
+  std::unique_ptr<Transports> self(new Transports(key, rank, ranks));
+  auto transports = wanted(settings);
+  if (!transports.ok()) return transports.status();
+  if (ranks == 1) return self;
+  self->interfaces_ = joined(settings.interfaces);
+  std::string reasons;
+  for (const tutti_transport* transport : *transports) {
+    char why[256] = "";
+    Status opened;
+    if (transport->viable(why, sizeof why) == 0) {
+      reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", transport->name, why);
+      continue;
+    }
+    opened = self->open_endpoints(*transport, settings);
+    if (!opened.ok()) reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", transport->name, opened.text());
+  }
+  if (self->transports_.empty()) {
+    return Status(TUTTI_UNSUPPORTED, "no transport can be used here: " + reasons, "See tutti-doctor for what would make one usable.");
+  }
+  return self;
+}
+
+Status Transports::open_endpoints(const tutti_transport& transport, const Settings& settings) {
+  PerTransport mine{&transport, {}, {}};
+  std::vector<Endpoint> opened;
+  for (std::uint32_t traffic = 0; traffic < traffic_classes; ++traffic) {
+    tutti_endpoint_config config{};
+    config.size = sizeof config;
+    config.rank = rank_;
+    config.ranks = ranks_;
+    config.traffic_class_index = traffic;
+    config.key = key_.data();
+    config.interfaces = interfaces_.c_str();
+    config.port_low = settings.port_range.low;
+    config.port_high = settings.port_range.high;
+    config.connect_timeout_ns = settings.connect_timeout_ns;
+    config.log = log_line;
+    tutti_endpoint* handle = nullptr;
+    char why[256] = "";
+    const tutti_status status = transport.open(&config, &handle, why, sizeof why);
+    if (status != TUTTI_SUCCESS) return Status(status, why);
+    opened.emplace_back(&transport, handle);
+    mine.own[traffic].resize(TUTTI_DESCRIPTOR_MAX);
+    mine.own[traffic].resize(transport.describe(handle, mine.own[traffic].data()));
+  }
+  for (std::size_t traffic = 0; traffic < traffic_classes; ++traffic) endpoints_[traffic].push_back(std::move(opened[traffic]));
+  transports_.push_back(std::move(mine));
+  return {};
+}
+
+std::vector<std::byte> Transports::describe() const {
+  ByteWriter out;
+  out.u32(static_cast<std::uint32_t>(transports_.size()));
+  for (const PerTransport& mine : transports_) {
+    out.text(mine.transport->name);
+    for (const auto& descriptor : mine.own) out.blob(descriptor);
+  }
+  return out.take();
+}
+
+void Transports::read_descriptions(std::span<const std::vector<std::byte>> descriptions) {
+  for (PerTransport& mine : transports_) {
+    for (auto& peers : mine.peers) peers.assign(static_cast<std::size_t>(ranks_), {});
+  }
+  for (std::size_t r = 0; r < descriptions.size(); ++r) {
+    ByteReader reader(descriptions[r]);
+    for (std::uint32_t n = reader.u32(); n != 0 && reader.ok(); --n) {
+      const int mine = index_of(reader.text());
+      if (r == 0) common_.push_back(mine);
+      for (std::size_t traffic = 0; traffic < traffic_classes; ++traffic) {
+        const auto descriptor = reader.blob();
+        if (mine >= 0) transports_[static_cast<std::size_t>(mine)].peers[traffic][r].assign(descriptor.begin(), descriptor.end());
+      }
+    }
+  }
+}
+
+int Transports::index_of(const std::string& name) const {
+  for (std::size_t t = 0; t < transports_.size(); ++t) {
+    if (name == transports_[t].transport->name) return static_cast<int>(t);
+  }
+  return -1;
+}
+
+std::vector<std::byte> Transports::reach(std::span<const std::vector<std::byte>> descriptions) {
+  read_descriptions(descriptions);
+  ByteWriter out;
+  for (const int mine : common_) {
+    for (int peer = 0; peer < ranks_; ++peer) {
+      tutti_reach there{};
+      there.size = sizeof there;
+      const bool has = mine >= 0 && peer != rank_ && reaches(static_cast<std::size_t>(mine), peer, there);
+      out.u32(std::bit_cast<std::uint32_t>(has ? static_cast<float>(there.latency) : -1.0F));
+      out.u32(std::bit_cast<std::uint32_t>(has ? static_cast<float>(1 / there.bandwidth) : 0.0F));
+    }
+  }
+  return out.take();
+}
+
+bool Transports::reaches(std::size_t mine, int peer, tutti_reach& there) {
+  const PerTransport& per = transports_[mine];
+  const std::vector<std::byte>& descriptor = per.peers[0][static_cast<std::size_t>(peer)];
+  if (descriptor.empty()) return false;
+  char why[256] = "";
+  if (per.transport->reach(endpoints_[0][mine].handle(), peer, descriptor.data(), descriptor.size(), &there, why, sizeof why) != 0) {
+    return true;
+  }
+  log(Level::debug, fmt::format("rank {} does not reach rank {} by {}: {}", rank_, peer, per.transport->name, why));
+  return false;
+}
+
+Status Transports::settle(std::span<const std::vector<std::byte>> rows, View& view) {
+  const ReachTable table(rows, common_.size());
+  std::vector<bool> used(common_.size());
+  std::array<LinkEstimate, kLinkClasses> dearest{};
+  chosen_.assign(static_cast<std::size_t>(ranks_), -1);
+  for (std::size_t a = 0; a < rows.size(); ++a) {
+    for (std::size_t b = a + 1; b < rows.size(); ++b) {
+      const int best = table.best(a, b);
+      if (best < 0) {
+        return Status(TUTTI_UNSUPPORTED, fmt::format("no transport connects rank {} and rank {}", a, b),
+                      "tutti-doctor on both machines says why; TUTTI_LOG=debug here shows each transport's reason.");
+      }
+      const std::size_t t = static_cast<std::size_t>(best);
+      used[t] = true;
+      const Reach& reach = table.at(a, t, b);
+      LinkEstimate& worst = dearest[static_cast<std::size_t>(view.link_class(static_cast<int>(a), static_cast<int>(b)))];
+      worst.alpha = std::max(worst.alpha, static_cast<double>(reach.alpha));
+      worst.beta = std::max(worst.beta, static_cast<double>(reach.beta));
+      if (static_cast<int>(a) == rank_) chosen_[b] = common_[t];
+      if (static_cast<int>(b) == rank_) chosen_[a] = common_[t];
+    }
+  }
+  for (std::size_t c = 0; c < kLinkClasses; ++c) {
+    if (dearest[c].beta > 0) view.links[c] = dearest[c];
+  }
+  names_.clear();
+  for (std::size_t t = 0; t < used.size(); ++t) {
+    if (used[t] && common_[t] >= 0) {
+      names_ += (names_.empty() ? "" : "+") + std::string(transports_[static_cast<std::size_t>(common_[t])].transport->name);
+    }
+  }
+  if (names_.empty()) names_ = "none";
+  return {};
+}
+
+std::span<Endpoint> Transports::endpoints(TrafficClass traffic) { return endpoints_[static_cast<std::size_t>(traffic)]; }
+
+Result<HostLink*> Transports::link(TrafficClass traffic, int peer, std::uint32_t channel, bool sends) {
+  auto& links = links_[static_cast<std::size_t>(traffic)];
+  const std::uint64_t key = (static_cast<std::uint64_t>(peer) << 32) | (std::uint64_t{channel} << 1) | (sends ? 1 : 0);
+  const auto found = links.find(key);
+  if (found != links.end()) return found->second.get();
+  const std::size_t t = static_cast<std::size_t>(chosen_[static_cast<std::size_t>(peer)]);
+  const PerTransport& per = transports_[t];
+  const auto& descriptor = per.peers[static_cast<std::size_t>(traffic)][static_cast<std::size_t>(peer)];
+  auto link = std::make_unique<HostLink>();
+  link->transport = per.transport;
+  link->peer = peer;
+  const auto open = sends ? per.transport->open_sender : per.transport->open_receiver;
+  const tutti_status status = open(endpoints_[static_cast<std::size_t>(traffic)][t].handle(), peer, descriptor.data(),
+                                   descriptor.size(), channel, link_slots, link_slot_bytes, &link->link);
+  if (status != TUTTI_SUCCESS) {
+    return Status(status, fmt::format("the {} link {} rank {} could not be opened", per.transport->name, sends ? "to" : "from", peer),
+                  "TUTTI_LOG=debug shows the transport's reason.");
+  }
+  return links.emplace(key, std::move(link)).first->second.get();
+}
+
+tutti_link_result Transports::ready(HostLink& link) {
+  if (link.state.size != 0) return TUTTI_LINK_OK;
+  tutti_link_state state{};
+  state.size = sizeof state;
+  const tutti_link_result result = link.transport->link_state(link.link, &state);
+  if (result == TUTTI_LINK_OK) link.state = state;
+  return result;
+}
+
+void Transports::close_links(TrafficClass traffic) {
+  auto& links = links_[static_cast<std::size_t>(traffic)];
+  for (auto& [key, link] : links) static_cast<void>(link->transport->close_link(link->link));
+  links.clear();
+}
+
+}  // namespace tutti

@@ -1,0 +1,85 @@
+// The transports of one communicator: which of them this rank has, how it reaches each peer, and the links opened so far.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "src/base/settings.h"
+#include "src/base/status.h"
+#include "src/communicator/agent.h"
+#include "topology/view.h"
+
+namespace tutti {
+
+/// Endpoints of a class are used by one thread at a time, so collectives and point to point never wait for each other.
+enum class TrafficClass : std::uint32_t { collective = 0, point_to_point = 1 };
+inline constexpr std::size_t traffic_classes = 2;
+
+/// Credit and message size of every link; equal on all ranks. Four messages of 256 KiB keep both ends busy and fit the
+/// second-level cache; plans need no more credit (make_plan's windows come from slot_bytes).
+inline constexpr std::uint32_t link_slots = 4;
+inline constexpr std::uint64_t link_slot_bytes = 256 * 1024;
+
+/// A rank's endpoints of every viable transport, and what they say of each peer.
+class Transports {
+ public:
+  /// Opens an endpoint per class of each transport that settings allow and this machine has. key: the communicator's;
+  /// copied. Errors: TUTTI_INVALID_ARGUMENT (an unknown transport: its name, and those there are), TUTTI_UNSUPPORTED (none
+  /// of them viable, each with its reason).
+  static Result<std::unique_ptr<Transports>> open(const Settings& settings, std::span<const unsigned char, 32> key, int rank,
+                                                  int ranks);
+  ~Transports();
+  Transports(const Transports&) = delete;
+  Transports& operator=(const Transports&) = delete;
+
+  /// What peers must know of this rank, as bytes for the rendezvous.
+  std::vector<std::byte> describe() const;
+  /// How this rank reaches each peer, as bytes to be gathered, from all ranks' descriptions (rank order).
+  std::vector<std::byte> reach(std::span<const std::vector<std::byte>> descriptions);
+  /// Settles which transport each pair uses, from all ranks' reaches (rank order): the quickest for 64 KiB that reaches
+  /// in both directions, by the lower rank's numbers. Fills view.links with the dearest pair of each class (equal on
+  /// all ranks). Errors: TUTTI_UNSUPPORTED naming a pair that nothing connects.
+  Status settle(std::span<const std::vector<std::byte>> reaches, View& view);
+
+  /// "shm", "tcp" or "shm+tcp": what carries this communicator. "none" for one rank.
+  const std::string& names() const { return names_; }
+
+  std::span<Endpoint> endpoints(TrafficClass traffic);
+  /// The link to or from a peer: opened on first use, not yet necessarily open (see ready). Owned here.
+  Result<HostLink*> link(TrafficClass traffic, int peer, std::uint32_t channel, bool sends);
+  /// OK once it is open; NOT_YET; BROKEN.
+  tutti_link_result ready(HostLink& link);
+  /// Closes every link of the class: nobody writes this process's memory through them afterwards.
+  void close_links(TrafficClass traffic);
+
+ private:
+  struct PerTransport {
+    const tutti_transport* transport;
+    std::array<std::vector<std::byte>, traffic_classes> own;                 ///< descriptors
+    std::array<std::vector<std::vector<std::byte>>, traffic_classes> peers;  ///< per rank; empty: it lacks the transport
+  };
+  Transports(std::span<const unsigned char, 32> key, int rank, int ranks);
+  Status open_endpoints(const tutti_transport& transport, const Settings& settings);
+
+  void read_descriptions(std::span<const std::vector<std::byte>> descriptions);
+  bool reaches(std::size_t mine, int peer, tutti_reach& there);
+  int index_of(const std::string& name) const;
+
+  std::array<unsigned char, 32> key_;
+  std::string interfaces_;
+  int rank_;
+  int ranks_;
+  std::string names_ = "none";
+  std::vector<PerTransport> transports_;
+  std::array<std::vector<Endpoint>, traffic_classes> endpoints_;  ///< in the order of transports_
+  std::vector<int> common_;  ///< rank 0's transports, which all count alike: index into transports_, -1 where not had here
+  std::vector<int> chosen_;                                       ///< per peer: index into transports_, -1 itself
+  std::array<std::unordered_map<std::uint64_t, std::unique_ptr<HostLink>>, traffic_classes> links_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,131 @@
+#include "src/selection/select.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "src/base/types.h"
+
+namespace tutti {
+namespace {
+
+std::optional<Collective> collective_named(std::string_view name) {
+  for (int c = 0; c < collective_count; ++c) {
+    if (name == name_of(static_cast<Collective>(c))) return static_cast<Collective>(c);
+  }
+  return std::nullopt;
+}
+
+std::string names_for(std::optional<Collective> collective) {
+  std::string names;
+  for (const Algorithm* algorithm : all_algorithms()) {
+    if (collective && algorithm->collective != *collective) continue;
+    if (!names.empty() && (", " + names + ",").find(fmt::format(", {},", algorithm->name)) != std::string::npos) continue;
+    names += (names.empty() ? "" : ", ") + std::string(algorithm->name);
+  }
+  return names;
+}
+
+/// "64K" and the like; nothing where it is malformed.
+std::optional<std::uint64_t> parse_bytes(std::string_view text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{}) return std::nullopt;
+  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  if (unit.empty()) return value;
+  const auto at = std::string_view("KMG").find(static_cast<char>(unit[0] & ~0x20));
+  if (unit.size() != 1 || at == std::string_view::npos) return std::nullopt;
+  return value << (10 * (at + 1));
+}
+
+Status refused(std::string_view rule, const std::string& why, std::optional<Collective> collective) {
+  return Status(TUTTI_INVALID_ARGUMENT, fmt::format("algorithm rule \"{}\" {}", rule, why),
+                fmt::format("Write NAME, COLLECTIVE:NAME or COLLECTIVE:FROM-TO:NAME; names are {}.", names_for(collective)));
+}
+
+}  // namespace
+
+Result<Overrides> Overrides::parse(std::string_view text) {
+  Overrides out;
+  while (!text.empty()) {
+    const std::string_view rule = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), rule.size() + 1));
+    if (rule.empty()) continue;
+    Rule parsed;
+    std::string_view rest = rule;
+    std::optional<Collective> collective;
+    if (const auto colon = rest.find(':'); colon != std::string_view::npos) {
+      collective = collective_named(rest.substr(0, colon));
+      if (!collective) return refused(rule, "names a collective that does not exist", std::nullopt);
+      parsed.any = false;
+      parsed.collective = *collective;
+      rest.remove_prefix(colon + 1);
+    }
+    if (const auto colon = rest.find(':'); colon != std::string_view::npos) {
+      const std::string_view range = rest.substr(0, colon);
+      const auto dash = range.find('-');
+      const auto from = dash == 0 ? std::uint64_t{0} : parse_bytes(range.substr(0, dash));
+      const bool open = dash != std::string_view::npos && dash + 1 == range.size();
+      const auto to = dash == std::string_view::npos ? std::nullopt : open ? UINT64_MAX : parse_bytes(range.substr(dash + 1));
+      if (!from || !to || *from > *to) return refused(rule, "has a malformed range", collective);
+      parsed.from = *from;
+      parsed.to = *to;
+      rest.remove_prefix(colon + 1);
+    }
+    parsed.name = rest;
+    const auto known = [&](const Algorithm* a) { return rest == a->name && (!collective || a->collective == *collective); };
+    const auto all = all_algorithms();
+    if (std::none_of(all.begin(), all.end(), known)) return refused(rule, "names an algorithm that does not exist", collective);
+    out.rules_.push_back(std::move(parsed));
+  }
+  return out;
+}
+
+std::string_view Overrides::find(Collective collective, std::uint64_t bytes) const {
+  for (const Rule& rule : rules_) {
+    const bool fits = rule.any ? find_algorithm(collective, rule.name.c_str()) != nullptr : rule.collective == collective;
+    if (fits && bytes >= rule.from && bytes <= rule.to) return rule.name;
+  }
+  return {};
+}
+
+Terms terms_of(const View& view) {
+  LinkClass dearest = view.machines() > 1 ? LinkClass::other_machine : LinkClass::same_numa;
+  for (int r = 1; dearest == LinkClass::same_numa && r < view.ranks(); ++r) dearest = std::max(dearest, view.link_class(0, r));
+  const LinkEstimate& link = view.link(dearest);
+  return {link.alpha, link.beta, view.gamma};
+}
+
+std::vector<Candidate> rank_algorithms(const Problem& problem, const View& view, std::uint32_t lanes) {
+  const Terms terms = terms_of(view);
+  const double bytes = static_cast<double>(problem.count) * static_cast<double>(element_bytes(problem.type));
+  std::vector<Candidate> out;
+  for (const Algorithm* algorithm : all_algorithms()) {
+    if (algorithm->collective != problem.collective || !algorithm->fits(problem, view)) continue;
+    Candidate candidate{algorithm, {.lanes = lanes, .depth = 0}, algorithm->cost(problem, view), 0, 0, 0, 0};
+    candidate.latency_seconds = candidate.cost.alphas * terms.alpha;
+    candidate.transfer_seconds = candidate.cost.betas * bytes * terms.beta;
+    candidate.reduction_seconds = candidate.cost.gammas * bytes * terms.gamma;
+    candidate.seconds = candidate.latency_seconds + candidate.transfer_seconds + candidate.reduction_seconds;
+    out.push_back(candidate);
+  }
+  std::stable_sort(out.begin(), out.end(), [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
+  return out;
+}
+
+Result<Candidate> select(const Problem& problem, const View& view, const Overrides& overrides, std::string_view wish,
+                         std::uint32_t lanes) {
+  const std::uint64_t bytes = problem.count * element_bytes(problem.type);
+  const std::string_view name = wish.empty() ? overrides.find(problem.collective, bytes) : wish;
+  const std::vector<Candidate> ranked = rank_algorithms(problem, view, lanes);
+  for (const Candidate& candidate : ranked) {
+    if (name.empty() || name == candidate.algorithm->name) return candidate;
+  }
+  return Status(TUTTI_INVALID_ARGUMENT,
+                fmt::format("{} over {} ranks has no algorithm \"{}\"", name_of(problem.collective), problem.ranks, name),
+                fmt::format("Choose from {}, or leave it unset.", names_for(problem.collective)));
+}
+
+}  // namespace tutti
