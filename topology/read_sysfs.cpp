@@ -1,5 +1,7 @@
 #include "topology/read_sysfs.h"
 
+#include <net/if.h>
+
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -51,7 +53,6 @@ class SysfsReader {
     add_packages();
     add_numa_nodes();
     for (const std::string& address : files_.entries("/sys/bus/pci/devices")) read_pci(address);
-    add_other_nics();
     number_devices(graph_);
     return std::move(graph_);
   }
@@ -204,22 +205,6 @@ class SysfsReader {
     return numa_index_.size() == 1 ? numa_index_.begin()->second : 0;
   }
 
-  /// Interfaces of hardware that is not on PCI: paravirtual buses, USB, systems on a chip.
-  void add_other_nics() {
-    for (const std::string& name : files_.entries("/sys/class/net")) {
-      const std::string device = files_.resolved("/sys/class/net/" + name + "/device");
-      if (device.empty() || on_pci(device)) continue;
-      Node node;
-      node.kind = NodeKind::nic;
-      node.name = name;
-      node.parent = numa_index_.size() == 1 ? numa_index_.begin()->second : 0;
-      node.nic.interfaces = {name};
-      graph_.add(std::move(node));
-    }
-  }
-
-  static bool on_pci(const std::string& path) { return path.find("/pci") != std::string::npos; }
-
   const Sysfs& files_;
   Graph graph_;
   std::map<int, std::vector<int>> packages_;
@@ -238,16 +223,31 @@ std::string pci_of(const Sysfs& files, const std::string& device_link) {
   return last;
 }
 
+/// Interfaces that hardware stands behind, in this process's network namespace: /sys may have been mounted in another.
+std::vector<std::string> hardware_interfaces(const Sysfs& files) {
+  std::vector<std::string> names = files.entries("/sys/class/net");
+  std::erase_if(names, [&](const std::string& name) {
+    const bool elsewhere = files.root().empty() && if_nametoindex(name.c_str()) == 0;
+    return elsewhere || !files.exists("/sys/class/net/" + name + "/device");
+  });
+  return names;
+}
+
+/// Gbit/s, 0 where the driver does not tell.
+double interface_speed(const Sysfs& files, const std::string& name) {
+  const std::int64_t mbits = files.number("/sys/class/net/" + name + "/speed").value_or(0);
+  return mbits > 0 ? static_cast<double>(mbits) / 1000 : 0;
+}
+
 /// What /sys/class says of each PCI function's network side.
 std::map<std::string, NicFacts> interfaces_by_pci(const Sysfs& files) {
   std::map<std::string, NicFacts> found;
-  for (const std::string& name : files.entries("/sys/class/net")) {
+  for (const std::string& name : hardware_interfaces(files)) {
     const std::string pci = pci_of(files, "/sys/class/net/" + name + "/device");
     if (pci.empty()) continue;
     NicFacts& facts = found[pci];
     facts.interfaces.push_back(name);
-    const std::int64_t mbits = files.number("/sys/class/net/" + name + "/speed").value_or(0);
-    if (mbits > 0) facts.speed_gbps = std::max(facts.speed_gbps, static_cast<double>(mbits) / 1000);
+    facts.speed_gbps = std::max(facts.speed_gbps, interface_speed(files, name));
   }
   return found;
 }
@@ -303,11 +303,8 @@ bool gpu_memory_registers(const Sysfs& files) {
 }
 
 void complete_nic(Node& node, const NicFacts* facts, const VerbsDevice* verbs, bool gdr) {
-  if (facts != nullptr) {
-    node.nic.interfaces = facts->interfaces;
-    node.nic.speed_gbps = facts->speed_gbps;
-    node.name = facts->interfaces.front();
-  }
+  node.nic = facts != nullptr ? *facts : NicFacts();
+  node.name = facts != nullptr ? facts->interfaces.front() : node.pci;
   node.nic.ports = std::max<int>(1, static_cast<int>(node.nic.interfaces.size()));
   if (verbs != nullptr) {
     node.name = verbs->name;
@@ -315,6 +312,22 @@ void complete_nic(Node& node, const NicFacts* facts, const VerbsDevice* verbs, b
     node.nic.gdr = gdr;
     node.nic.ports = std::max(node.nic.ports, verbs->ports);
     node.nic.speed_gbps = std::max(node.nic.speed_gbps, verbs->speed_gbps);
+  }
+}
+
+/// Network devices that are not on PCI: on paravirtual buses, USB, within a system on a chip.
+void add_other_nics(const Sysfs& files, Graph& graph) {
+  const std::vector<int> numa_nodes = graph.of(NodeKind::numa);
+  for (const std::string& name : hardware_interfaces(files)) {
+    if (!pci_of(files, "/sys/class/net/" + name + "/device").empty()) continue;
+    Node node;
+    node.kind = NodeKind::nic;
+    node.name = name;
+    node.parent = numa_nodes.size() == 1 ? numa_nodes.front() : 0;
+    node.nic.interfaces = {name};
+    node.nic.ports = 1;
+    node.nic.speed_gbps = interface_speed(files, name);
+    graph.add(std::move(node));
   }
 }
 
@@ -338,9 +351,10 @@ void complete_from_sysfs(const Sysfs& files, Graph& graph) {
       if (const std::string model = nvidia_model(files, node.pci); !model.empty()) node.name = model;
     }
     if (node.kind != NodeKind::nic) continue;
-    if (!node.pci.empty()) complete_nic(node, found_in(interfaces, node.pci), found_in(verbs, node.pci), gdr);
-    if (node.name.empty()) node.name = node.pci;
+    complete_nic(node, found_in(interfaces, node.pci), found_in(verbs, node.pci), gdr);
   }
+  add_other_nics(files, graph);
+  number_devices(graph);
 }
 
 }  // namespace tutti
