@@ -1,6 +1,6 @@
 #include "trainer/checkpoint.h"
 
-#include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -66,6 +66,24 @@ struct FileCloser {
 };
 using File = std::unique_ptr<std::FILE, FileCloser>;
 
+// Ctrl-C between draft and rename would leave the draft behind: it waits until the file has its name. The library's own
+// threads block all signals, so that none of them is hit instead.
+class SignalsHeld {
+ public:
+  SignalsHeld() {
+    sigset_t held;
+    ::sigemptyset(&held);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&held, signal);
+    ::pthread_sigmask(SIG_BLOCK, &held, &before_);
+  }
+  ~SignalsHeld() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsHeld(const SignalsHeld&) = delete;
+  SignalsHeld& operator=(const SignalsHeld&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
 Failure cannot(const std::string& what, const std::string& path, int error) {
   return {ExitCode::failed, "cannot " + what + " the checkpoint \"" + path + "\": " + std::strerror(error) +
                                 "; give --checkpoint a file in a folder with room that this user may write to"};
@@ -119,6 +137,7 @@ std::string widths_text(const std::vector<int>& layers) {
 
 Outcome write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
   const Bytes bytes = encode(checkpoint);
+  const SignalsHeld held;
   const std::string draft = path + ".part-" + std::to_string(::getpid());
   int error = 0;
   {
