@@ -295,7 +295,6 @@ struct VectorLanes {
   using Value = VectorOf<D>;
   using Divider = VectorDivider<T>;
   static constexpr std::size_t kCount = hn::MaxLanes(D());
-  static constexpr std::size_t kUnroll = 4;
   static constexpr bool kPartial = kCount * sizeof(T) == 16;
 
   static HWY_INLINE Value load(const std::uint8_t* from) { return load_bytes(D(), from); }
@@ -481,7 +480,6 @@ struct NarrowLanes {
   using V = VectorOf<D32>;
   using Value = Pair<V>;
   static constexpr std::size_t kCount = 2 * hn::MaxLanes(D32());
-  static constexpr std::size_t kUnroll = 2;
   static constexpr bool kPartial = kCount == 8;
 
   class Divider {
@@ -545,7 +543,6 @@ struct KeyLanes {
   using D = hn::CappedTag<std::int16_t, kMaxBytes / 2>;
   using Value = VectorOf<D>;
   static constexpr std::size_t kCount = hn::MaxLanes(D());
-  static constexpr std::size_t kUnroll = 4;
   static constexpr bool kPartial = kCount == 8;
   static constexpr std::int16_t kInfinity = std::is_same_v<T, Float16> ? 0x7c00 : 0x7f80;
   static constexpr std::int16_t kNaNs = 0x7fff - kInfinity;  ///< how many there are of each sign

@@ -16,9 +16,8 @@ template <typename T>
 struct ScalarLanes {
   using Element = T;
   using Value = Wide<T>;
-  static constexpr std::size_t kCount = 1;   ///< elements of a Value
-  static constexpr std::size_t kUnroll = 4;  ///< Values that a sweep keeps in registers
-  static constexpr bool kPartial = false;    ///< whether fewer elements than kCount can be loaded and stored
+  static constexpr std::size_t kCount = 1;  ///< elements of a Value
+  static constexpr bool kPartial = false;   ///< whether fewer elements than kCount can be loaded and stored
 
   static Value load(const std::uint8_t* from) {
     T value;
