@@ -1,8 +1,6 @@
 #include "src/schedule/structure.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
 #include <tuple>
 
 #include "src/schedule/cells.h"
@@ -44,13 +42,18 @@ class Structure {
 
   bool links() {
     lane_of_link_.assign(program_.links.size(), unused);
-    std::set<std::tuple<int, std::uint32_t, bool>> seen;
     for (const Link& link : program_.links) {
-      const std::string name = "link to rank " + std::to_string(link.peer);
-      if (link.peer < 0 || link.peer >= plan_.problem.ranks) return refuse("has a " + name + ", which does not exist");
+      if (link.peer < 0 || link.peer >= plan_.problem.ranks) {
+        return refuse("has a link to rank " + std::to_string(link.peer) + ", which does not exist");
+      }
       if (link.peer == fault_.rank) return refuse("has a link to itself");
-      if (!seen.insert({link.peer, link.channel, link.sends}).second) return refuse("lists its " + name + " twice");
     }
+    std::vector<Link> sorted = program_.links;
+    std::sort(sorted.begin(), sorted.end(), [](const Link& a, const Link& b) {
+      return std::tie(a.peer, a.channel, a.sends) < std::tie(b.peer, b.channel, b.sends);
+    });
+    const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+    if (twice != sorted.end()) return refuse("lists a link to rank " + std::to_string(twice->peer) + " twice");
     return true;
   }
 

@@ -278,28 +278,40 @@ class Run {
     return fault;
   }
 
-  /// Numbers the wires, and finds each program's.
+  /// Numbers the wires, those of one sender together and in order, and finds each program's.
   void connect(const std::vector<std::vector<std::uint32_t>>& lane_of_link) {
-    const auto each = [&](auto visit) {
-      for (int rank = 0; rank < plan_.problem.ranks; ++rank) {
-        const Program& program = programs_[static_cast<std::size_t>(rank)];
-        for (std::uint32_t l = 0; l < program.links.size(); ++l) {
-          const Link& link = program.links[l];
-          const Wire wire{link.sends ? rank : link.peer, link.sends ? link.peer : rank, link.channel};
-          visit(rank, l, link, wire, lane_of_link[static_cast<std::size_t>(rank)][l]);
-        }
-      }
-    };
-    each([&](int, std::uint32_t, const Link&, const Wire& wire, std::uint32_t) { wires_.push_back(wire); });
-    std::sort(wires_.begin(), wires_.end());
-    const auto same = [](const Wire& a, const Wire& b) { return !(a < b) && !(b < a); };
-    wires_.erase(std::unique(wires_.begin(), wires_.end(), same), wires_.end());
-    wire_of_link_.resize(ranks());
-    each([&](int rank, std::uint32_t, const Link& link, const Wire& wire, std::uint32_t lane) {
-      const auto found = std::lower_bound(wires_.begin(), wires_.end(), wire);
-      wire_of_link_[static_cast<std::size_t>(rank)].push_back(static_cast<std::uint32_t>(found - wires_.begin()));
-      (link.sends ? found->sending_lane : found->receiving_lane) = lane;
+    std::vector<std::vector<Wire>> by_sender(ranks());
+    each_link([&](std::uint32_t, std::uint32_t, const Link&, const Wire& wire) {
+      by_sender[static_cast<std::size_t>(wire.from)].push_back(wire);
     });
+    const auto same = [](const Wire& a, const Wire& b) { return !(a < b) && !(b < a); };
+    std::vector<std::ptrdiff_t> first{0};
+    for (std::vector<Wire>& wires : by_sender) {
+      std::sort(wires.begin(), wires.end());
+      wires.erase(std::unique(wires.begin(), wires.end(), same), wires.end());
+      wires_.insert(wires_.end(), wires.begin(), wires.end());
+      first.push_back(static_cast<std::ptrdiff_t>(wires_.size()));
+      wires = {};
+    }
+    wire_of_link_.resize(ranks());
+    each_link([&](std::uint32_t rank, std::uint32_t l, const Link& link, const Wire& wire) {
+      const auto from = static_cast<std::size_t>(wire.from);
+      const auto found = std::lower_bound(wires_.begin() + first[from], wires_.begin() + first[from + 1], wire);
+      wire_of_link_[rank].push_back(static_cast<std::uint32_t>(found - wires_.begin()));
+      (link.sends ? found->sending_lane : found->receiving_lane) = lane_of_link[rank][l];
+    });
+  }
+
+  template <typename Visit>
+  void each_link(Visit visit) const {
+    for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
+      const std::vector<Link>& links = programs_[rank].links;
+      for (std::uint32_t l = 0; l < links.size(); ++l) {
+        const int own = static_cast<int>(rank);
+        const int peer = links[l].peer;
+        visit(rank, l, links[l], Wire{links[l].sends ? own : peer, links[l].sends ? peer : own, links[l].channel});
+      }
+    }
   }
 
   void wake(std::uint32_t rank, std::uint32_t lane) {
@@ -424,12 +436,14 @@ class Run {
       const Message& message = messages_in_flight_[wire.head];
       const Range& sent = message.shape->range;
       const Range& taken = operand.range;
+      if (message.pass == pass && sent.blocks == taken.blocks && sent.chunk == taken.chunk && sent.chunks == taken.chunks &&
+          message.shape->format == operand.format) {
+        continue;
+      }
       const std::string from = "receives from rank " + std::to_string(wire.from) + on_channel(wire.channel);
       if (message.pass != pass) return refuse(rank, lane, from + " a message of pass " + std::to_string(message.pass));
-      if (sent.blocks != taken.blocks || sent.chunk != taken.chunk || sent.chunks != taken.chunks) {
-        return refuse(rank, lane, from + " " + describe(taken) + ", but " + describe(sent) + " were sent");
-      }
       if (message.shape->format != operand.format) return refuse(rank, lane, from + " another format than was sent");
+      return refuse(rank, lane, from + " " + describe(taken) + ", but " + describe(sent) + " were sent");
     }
     return true;
   }
@@ -491,8 +505,8 @@ class Run {
 
   Value result(std::uint32_t rank, std::uint32_t lane, const Step& step, const std::vector<Value>& operands, const char* where) {
     const bool completes = (step.flags & last_touch) != 0;
-    const auto wrong = [&](std::string what) {
-      refuse(rank, lane, std::move(what) + where);
+    const auto wrong = [&](const std::string& what) {
+      refuse(rank, lane, what + where);
       return unwritten;
     };
     if (std::find(operands.begin(), operands.end(), unwritten) != operands.end()) return wrong("reads memory that nobody wrote");
