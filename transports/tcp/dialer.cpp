@@ -70,7 +70,8 @@ Descriptor Attempt::take_socket() {
 }
 
 std::string Attempt::text() const {
-  static constexpr const char* kDoing[] = {"not tried", "no answer", "no proof of the key yet", "connected"};
+  static constexpr const char* kDoing[] = {
+      "not tried", "no answer", "no proof of the key yet", "connected", "connected, but not taken yet", "connected"};
   return way_.text() + " (" + (last_.empty() ? kDoing[static_cast<int>(phase_)] : last_) + ")";
 }
 
@@ -104,6 +105,7 @@ void Attempt::ready(std::uint32_t) {
     endpoint_.rewatch(watch_, socket_.get(), EPOLLIN);
   }
   if (phase_ == Phase::kShaking) shake();
+  if (phase_ == Phase::kAttaching) take_answer();
 }
 
 void Attempt::shake() {
@@ -114,6 +116,27 @@ void Attempt::shake() {
   // Behind a private address another rank of the same communicator may answer: it knows the key, but is not the one.
   if (!other || other->self != wanted_) return failed("another rank answers there", true);
   phase_ = Phase::kProved;
+}
+
+void Attempt::attach(std::uint32_t sockets) {
+  const FrameHeader attach = control_frame(FrameKind::kAttach, index_, sockets);
+  // A connection that has carried only a handshake takes 32 bytes at once, or it is dead.
+  const auto sent = ::send(socket_.get(), &attach, sizeof attach, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent != static_cast<ssize_t>(sizeof attach)) return failed("it closed the connection", false);
+  answer_bytes_ = 0;
+  phase_ = Phase::kAttaching;
+}
+
+void Attempt::take_answer() {
+  auto* const bytes = reinterpret_cast<std::byte*>(&answer_);
+  const ssize_t n = ::recv(socket_.get(), bytes + answer_bytes_, sizeof answer_ - answer_bytes_, MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
+  if (n <= 0) return failed("it does not take this connection now", false);
+  answer_bytes_ += static_cast<std::size_t>(n);
+  if (answer_bytes_ < sizeof answer_) return;
+  if (header_fault(answer_) != nullptr || !answer_.is(FrameKind::kAttach))
+    return failed("its answer makes no sense", false);
+  phase_ = Phase::kAttached;
 }
 
 void Attempt::failed(const std::string& why, bool refused) {
@@ -140,46 +163,48 @@ std::string Dialer::tried() const {
   return text.empty() ? "it has no address that can be reached from here" : text;
 }
 
-bool Dialer::hand_over(Attempt& attempt) {
-  const FrameHeader attach = control_frame(FrameKind::kAttach, attempt.index(), sockets_);
-  const std::string remote = attempt.way().text();
-  Descriptor socket = attempt.take_socket();
-  // A connection that has carried only a handshake takes 32 bytes at once, or it is dead.
-  const auto sent = ::send(socket.get(), &attach, sizeof attach, MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent != static_cast<ssize_t>(sizeof attach)) return false;
-  return peer_.adopt(card_.id, attempt.index(), sockets_, std::move(socket), remote);
+bool Dialer::promising() const {
+  return chosen_ || std::any_of(attempts_.begin(), attempts_.end(),
+                                [](const auto& attempt) { return attempt->phase() >= Attempt::Phase::kShaking; });
 }
 
-// The first way that proved itself is taken for all sockets; the others are closed before they are attached.
-void Dialer::settle_first() {
-  const auto winner =
-      std::find_if(attempts_.begin(), attempts_.end(), [](const auto& attempt) { return attempt->proved(); });
+// The first way that proved itself is taken for all sockets; connections over the others are closed, never attached.
+void Dialer::choose_way() {
+  const auto winner = std::find_if(attempts_.begin(), attempts_.end(),
+                                   [](const auto& attempt) { return attempt->phase() == Attempt::Phase::kProved; });
   if (winner == attempts_.end()) return;
-  const std::unique_ptr<Attempt> first = std::move(*winner);
+  std::unique_ptr<Attempt> first = std::move(*winner);
   attempts_.clear();
-  first_settled_ = true;
-  if (!hand_over(*first)) peer_.unreachable(peer_.name() + " at " + first->way().text() + " closed the connection at once");
-  for (std::uint32_t i = 1; i < sockets_; ++i)
-    attempts_.push_back(std::make_unique<Attempt>(endpoint_, first->way(), i, 0));
+  chosen_ = true;
+  const SocketAddress way = first->way();
+  attempts_.push_back(std::move(first));
+  for (std::uint32_t i = 1; i < sockets_; ++i) attempts_.push_back(std::make_unique<Attempt>(endpoint_, way, i, 0));
+}
+
+// The first socket is attached before the others, so that it alone decides whose connections stay.
+void Dialer::take_attached() {
+  for (auto& attempt : attempts_) {
+    const bool may_attach = attempt->index() == 0 || first_taken_;
+    if (may_attach && attempt->phase() == Attempt::Phase::kProved) attempt->attach(sockets_);
+    if (attempt->phase() != Attempt::Phase::kAttached) continue;
+    first_taken_ = true;
+    const std::uint32_t index = attempt->index();
+    const std::string remote = attempt->way().text();
+    Descriptor socket = attempt->take_socket();
+    attempt.reset();
+    peer_.adopt(index, sockets_, std::move(socket), remote);
+  }
+  std::erase(attempts_, nullptr);
 }
 
 void Dialer::step(std::uint64_t now) {
   const Key key = endpoint_.key();
   for (auto& attempt : attempts_) attempt->step(now, card_, key);
-  if (!first_settled_) {
-    settle_first();
-  } else {
-    for (auto& attempt : attempts_) {
-      if (!attempt->proved()) continue;
-      if (!hand_over(*attempt))
-        peer_.unreachable(peer_.name() + " at " + attempt->way().text() + " refused a further connection");
-      attempt.reset();
-    }
-    std::erase(attempts_, nullptr);
-  }
+  if (!chosen_) choose_way();
+  if (chosen_) take_attached();
   const bool hopeless =
       std::all_of(attempts_.begin(), attempts_.end(), [](const auto& attempt) { return attempt->hopeless(); });
-  const bool all_there = first_settled_ && attempts_.empty();
+  const bool all_there = chosen_ && attempts_.empty();
   if (!all_there && hopeless) {
     peer_.unreachable(peer_.name() + " cannot be reached: " + tried() + "; its process is gone, or a firewall is between");
   }

@@ -11,6 +11,7 @@
 #include "src/base/descriptor.h"
 #include "src/base/handshake.h"
 #include "transports/tcp/card.h"
+#include "transports/tcp/frame.h"
 #include "transports/tcp/watcher.h"
 
 namespace tutti::tcp {
@@ -34,7 +35,7 @@ inline constexpr const char* kPurpose = "tutti tcp 1";
 /// One try to connect to one address, begun again after failures.
 class Attempt final : public Watcher {
  public:
-  enum class Phase { kWaiting, kConnecting, kShaking, kProved };
+  enum class Phase { kWaiting, kConnecting, kShaking, kProved, kAttaching, kAttached };
 
   Attempt(Endpoint& endpoint, const SocketAddress& way, std::uint32_t index, std::uint64_t start_ns)
       : endpoint_(endpoint), way_(way), index_(index), retry_ns_(start_ns) {}
@@ -44,7 +45,9 @@ class Attempt final : public Watcher {
   void step(std::uint64_t now, const Card& card, Key key);
   void ready(std::uint32_t events) override;
 
-  bool proved() const { return phase_ == Phase::kProved; }
+  /// Asks the peer to take this connection; only where it has proved itself.
+  void attach(std::uint32_t sockets);
+  Phase phase() const { return phase_; }
   /// Nobody listens there: it was refused again and again.
   bool hopeless() const { return refusals_ >= kRefusals; }
   std::uint32_t index() const { return index_; }
@@ -57,6 +60,7 @@ class Attempt final : public Watcher {
   static constexpr int kRefusals = 5;
   void begin(const Card& card, Key key);
   void shake();
+  void take_answer();
   void failed(const std::string& why, bool refused);
 
   Endpoint& endpoint_;
@@ -70,6 +74,8 @@ class Attempt final : public Watcher {
   std::uint64_t watch_ = 0;
   EndpointId wanted_{};
   std::optional<Handshake> handshake_;
+  FrameHeader answer_;
+  std::size_t answer_bytes_ = 0;
   std::string last_;
 };
 
@@ -82,19 +88,22 @@ class Dialer {
   void extend(std::uint64_t until_ns) { until_ns_ = until_ns > until_ns_ ? until_ns : until_ns_; }
   void step(std::uint64_t now);
   bool finished() const { return finished_; }
+  /// Somebody answers: it is worth waiting for.
+  bool promising() const;
   /// The addresses that were tried, and what came of it.
   std::string tried() const;
 
  private:
-  void settle_first();
-  bool hand_over(Attempt& attempt);
+  void choose_way();
+  void take_attached();
 
   Endpoint& endpoint_;
   Peer& peer_;
   Card card_;
   std::uint32_t sockets_;
   std::uint64_t until_ns_ = 0;
-  bool first_settled_ = false;
+  bool chosen_ = false;  ///< the way is settled, and so are the attempts: one for each socket
+  bool first_taken_ = false;
   bool finished_ = false;
   std::vector<std::unique_ptr<Attempt>> attempts_;
 };

@@ -97,7 +97,7 @@ void Endpoint::dress(int fd) const {
 // ---- Peers.
 
 bool Endpoint::reach(int peer, const Card& other, tutti_reach* reach, std::string* why) const {
-  if (peer == rank_ || peer < 0 || peer >= ranks_) {
+  if (!is_peer(peer)) {
     *why = "tcp connects different ranks, and rank " + std::to_string(peer) + " is not another one";
     return false;
   }
@@ -127,7 +127,7 @@ Peer& Endpoint::peer(int rank) {
 }
 
 tutti_status Endpoint::open_link(int rank, const Card& card, const LinkShape& shape, bool sends, Link** link) {
-  if (rank < 0 || rank >= ranks_ || rank == rank_ || card.rank != rank) return TUTTI_INVALID_ARGUMENT;
+  if (!is_peer(rank) || card.rank != rank) return TUTTI_INVALID_ARGUMENT;
   Peer& other = peer(rank);
   const tutti_status status = other.open_link(card, shape, sends, link);
   expect(other);
@@ -141,11 +141,10 @@ void Endpoint::expect(Peer& peer) {
 void Endpoint::attach(const Introduction& other, std::uint32_t index, std::uint32_t count, Descriptor socket,
                       const std::string& remote) {
   Peer& known = peer(other.rank);
-  const bool adopted = known.adopt(other.self, index, count, std::move(socket), remote);
+  const bool accepted = known.accept(other.self, index, count, std::move(socket), remote);
   expect(known);
-  if (adopted) return;
-  log(2, "a connection of rank " + std::to_string(other.rank) + " from " + remote +
-             " was dropped: it is not expected any more");
+  if (accepted) return;
+  log(3, "a connection of rank " + std::to_string(other.rank) + " from " + remote + " was turned away");
 }
 
 // ---- Watching.

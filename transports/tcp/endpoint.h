@@ -30,6 +30,8 @@ class Endpoint {
   Endpoint& operator=(const Endpoint&) = delete;
 
   int rank() const { return rank_; }
+  /// Whether that is another rank of this communicator.
+  bool is_peer(int rank) const { return rank >= 0 && rank < ranks_ && rank != rank_; }
   const Key& key() const { return key_; }
   const Card& card() const { return card_; }
   std::uint64_t connect_timeout_ns() const { return connect_timeout_ns_; }

@@ -11,7 +11,8 @@ const char* header_fault(const FrameHeader& header) {
       header.kind > static_cast<std::uint8_t>(FrameKind::kAttach)) {
     return "a frame of an unknown kind";
   }
-  if (header.flags > kBySender || (header.flags != 0 && !header.is(FrameKind::kClose))) return "a frame with unknown flags";
+  const bool has_ends = header.is(FrameKind::kOpen) || header.is(FrameKind::kClose);
+  if (header.flags > (has_ends ? kBySender : 0)) return "a frame with unknown flags";
   if (header.bytes > kMaxMessage) return "a message longer than a message may be";
   return nullptr;
 }

@@ -5,10 +5,10 @@
 //     kind      sequence                   bytes              sent by
 //     data      number of the message      payload's length   the sending end of a link
 //     credit    messages that may be sent  -                  the receiving end: cumulative, so that none is ever lost
-//     open      messages that may be sent  longest by slot    the receiving end, once
-//     close     -                          -                  either end (flag: by the sender) that is given up
+//     open      messages that may be sent  longest by slot    either end (flag: by the sender), when it opens
+//     close     -                          -                  either end (flag: by the sender), when it is given up
 //     goodbye   -                          -                  an endpoint that closes: its silence is not a death
-//     attach    sockets of this pair       -                  the connecting side, first: `channel` is the socket's index
+//     attach    sockets of this pair       -                  first, both ways: `channel` is the socket's index
 //
 // Little endian throughout. docs/ has the whole protocol; a frame that breaks it breaks the connection, with a sentence.
 #pragma once
@@ -26,7 +26,7 @@ namespace tutti::tcp {
 enum class FrameKind : std::uint8_t { kData = 1, kCredit = 2, kOpen = 3, kClose = 4, kGoodbye = 5, kAttach = 6 };
 
 inline constexpr std::uint16_t kFrameMark = 0x7475;  ///< in every header, so that a lost boundary is noticed at once
-inline constexpr std::uint8_t kBySender = 1;         ///< flag of close: the end that is given up is the sending one
+inline constexpr std::uint8_t kBySender = 1;         ///< flag of open and close: of the sending end
 inline constexpr std::uint64_t kMaxMessage = std::uint64_t{1} << 40;  ///< longest message, bytes
 
 /// One header as it lies on the wire.

@@ -49,8 +49,7 @@ void Guest::shake() {
   if (!handshake_.complete()) return;
   const auto other = Introduction::unpack(handshake_.peer_payload());
   if (!other || other->other != endpoint_.card().id) return refuse("it looked for somebody else");
-  if (other->rank < 0 || other->rank >= endpoint_.rank())
-    return refuse("it claims a rank that does not connect to this one");
+  if (!endpoint_.is_peer(other->rank)) return refuse("it claims a rank that cannot be its own");
   other_ = *other;
   proved_ = true;
   until_ns_ = UINT64_MAX;  // a peer; the connection's end will tell if it goes another way

@@ -40,34 +40,47 @@ void Link::fill_state(tutti_link_state* state) const {
   *state = full;
 }
 
-tutti_link_result Link::still_opening() {
-  if (now_ns() >= open_by_ns_) fail(peer_.why_not_open(*this));
-  return broken_ ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET;
+void Link::attach(Stream& stream) {
+  stream_ = &stream;
+  OutFrame frame;
+  frame.header = control_frame(FrameKind::kOpen, shape_.channel, shape_.window, shape_.slot_bytes);
+  frame.header.flags = sends() ? kBySender : 0;
+  stream.send(std::move(frame));
 }
 
-// ---- Sender.
-
-Sender::Sender(Peer& peer, const LinkShape& shape, std::uint64_t open_by_ns)
-    : Link(peer, shape, open_by_ns), staging_(shape.slot_bytes, kept_buffers(shape)) {}
-
-tutti_link_result Sender::state(tutti_link_state* state) {
-  if (broken_) return TUTTI_LINK_BROKEN;
-  if (!open_) return still_opening();
-  fill_state(state);
-  state->reusable = reinterpret_cast<const std::uint64_t*>(&reusable_);
-  return TUTTI_LINK_OK;
-}
-
-void Sender::opened(std::uint64_t window, std::uint64_t slot_bytes) {
-  if (open_) return;
+void Link::opened(std::uint64_t window, std::uint64_t slot_bytes) {
   if (window != shape_.window || slot_bytes != shape_.slot_bytes) {
     fail(peer_.name() + " opened channel " + std::to_string(shape_.channel) + " with " + std::to_string(window / 2) +
          " slots of " + std::to_string(slot_bytes) + " bytes, this rank with " + std::to_string(shape_.window / 2) +
          " of " + std::to_string(shape_.slot_bytes));
     return;
   }
-  limit_ = window;
   open_ = true;
+}
+
+// A peer that said goodbye did so after its last message: those that wait to be viewed are as good as ever.
+tutti_link_result Link::failure() {
+  if (!open_ && !broken_ && still_opening() != TUTTI_LINK_BROKEN) return TUTTI_LINK_OK;
+  return !broken_ || (orderly_ && still_of_use()) ? TUTTI_LINK_OK : TUTTI_LINK_BROKEN;
+}
+
+// A peer that is connected may be late with its end of the link: how long that is borne is the caller's to say.
+tutti_link_result Link::still_opening() {
+  if (stream_ == nullptr && now_ns() >= open_by_ns_) fail(peer_.why_not_connected());
+  return broken_ ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET;
+}
+
+// ---- Sender.
+
+Sender::Sender(Peer& peer, const LinkShape& shape, std::uint64_t open_by_ns)
+    : Link(peer, shape, open_by_ns), limit_(shape.window), staging_(shape.slot_bytes, kept_buffers(shape)) {}
+
+tutti_link_result Sender::state(tutti_link_state* state) {
+  if (failure() == TUTTI_LINK_BROKEN) return TUTTI_LINK_BROKEN;
+  if (!open_) return TUTTI_LINK_NOT_YET;
+  fill_state(state);
+  state->reusable = reinterpret_cast<const std::uint64_t*>(&reusable_);
+  return TUTTI_LINK_OK;
 }
 
 bool Sender::credit(std::uint64_t limit) {
@@ -136,16 +149,9 @@ tutti_quiesced Sender::give_up() {
 Receiver::Receiver(Peer& peer, const LinkShape& shape, std::uint64_t open_by_ns)
     : Link(peer, shape, open_by_ns), messages_(shape.window + 2), pool_(shape.slot_bytes, kept_buffers(shape)) {}
 
-void Receiver::attach(Stream& stream) {
-  Link::attach(stream);
-  OutFrame frame;
-  frame.header = control_frame(FrameKind::kOpen, shape_.channel, shape_.window, shape_.slot_bytes);
-  stream.send(std::move(frame));
-}
-
 tutti_link_result Receiver::state(tutti_link_state* state) {
-  if (stream_ == nullptr) return broken_ ? TUTTI_LINK_BROKEN : still_opening();
   if (failure() == TUTTI_LINK_BROKEN) return TUTTI_LINK_BROKEN;
+  if (!open_) return TUTTI_LINK_NOT_YET;
   fill_state(state);
   state->arrived = reinterpret_cast<const unsigned char*>(&arrived_);
   return TUTTI_LINK_OK;
@@ -154,12 +160,6 @@ tutti_link_result Receiver::state(tutti_link_state* state) {
 std::uint64_t Receiver::arrived() const {
   // Relaxed: this thread's own word.
   return arrived_.load(std::memory_order_relaxed);
-}
-
-// A peer that said goodbye did so after its last message: those that wait to be viewed are as good as ever.
-tutti_link_result Receiver::failure() const {
-  if (!broken_ || (orderly_ && released_ < arrived())) return TUTTI_LINK_OK;
-  return TUTTI_LINK_BROKEN;
 }
 
 bool Receiver::begin(const FrameHeader& header, std::byte** target, std::string* why) {

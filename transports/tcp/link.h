@@ -40,10 +40,13 @@ class Link {
 
   /// The end's kind, for the checks of the C table.
   virtual bool sends() const = 0;
-  /// Its connection is there.
-  virtual void attach(Stream& stream) { stream_ = &stream; }
+  /// Its connection is there: tells the peer that this end is open.
+  void attach(Stream& stream);
+  /// The other end is open, with this shape.
+  void opened(std::uint64_t window, std::uint64_t slot_bytes);
   virtual tutti_link_result state(tutti_link_state* state) = 0;
-  virtual tutti_link_result failure() const = 0;
+  /// Also notices that reaching the peer has taken too long.
+  tutti_link_result failure();
   virtual tutti_link_result flushed() = 0;
   /// Gives it up: tells the peer, and from here on no memory of the caller's is read or written.
   virtual tutti_quiesced give_up() = 0;
@@ -51,6 +54,7 @@ class Link {
   /// Breaks the link; the first sentence stays. orderly: the peer said that it leaves.
   void fail(const std::string& sentence, bool orderly = false);
   bool broken() const { return broken_; }
+  bool open() const { return open_; }
   const std::string& fault() const { return fault_; }
   const LinkShape& shape() const { return shape_; }
   Stream* stream() const { return stream_; }
@@ -58,13 +62,16 @@ class Link {
 
  protected:
   void fill_state(tutti_link_state* state) const;
-  /// NOT_YET, or BROKEN once it has taken too long to open.
+  /// NOT_YET, or BROKEN once it has taken too long to reach the peer.
   tutti_link_result still_opening();
+  /// Messages of a peer that left in order still wait to be viewed.
+  virtual bool still_of_use() const { return false; }
 
   Peer& peer_;
   const LinkShape shape_;
   Stream* stream_ = nullptr;
   std::uint64_t open_by_ns_;
+  bool open_ = false;
   bool broken_ = false;
   bool orderly_ = false;
   std::string fault_;
@@ -77,7 +84,6 @@ class Sender final : public Link {
 
   bool sends() const override { return true; }
   tutti_link_result state(tutti_link_state* state) override;
-  tutti_link_result failure() const override { return broken_ ? TUTTI_LINK_BROKEN : TUTTI_LINK_OK; }
   tutti_link_result flushed() override;
   tutti_quiesced give_up() override;
 
@@ -86,8 +92,6 @@ class Sender final : public Link {
   tutti_link_result offer(const void* source, std::uint64_t bytes, std::uint64_t fingerprint);
 
   // ---- From the connection.
-  /// The receiving end is open, with this shape.
-  void opened(std::uint64_t window, std::uint64_t slot_bytes);
   /// Messages that may have been sent in all. False where no receiver can mean that.
   bool credit(std::uint64_t limit);
   /// A message is with the kernel; `staging` is its room, if it had any.
@@ -97,9 +101,8 @@ class Sender final : public Link {
   bool may_send() const { return !broken_ && open_ && sent_ < limit_; }
   tutti_link_result send(const void* source, std::uint64_t bytes, std::uint64_t fingerprint, Buffer staging);
 
-  bool open_ = false;
-  std::uint64_t sent_ = 0;   ///< messages handed to the connection
-  std::uint64_t limit_ = 0;  ///< messages that the receiver has room for, in all
+  std::uint64_t sent_ = 0;  ///< messages handed to the connection
+  std::uint64_t limit_;     ///< messages that the receiver has room for, in all
   BufferPool staging_;
   Buffer reserved_;
   std::atomic<std::uint64_t> reusable_{0};
@@ -111,9 +114,7 @@ class Receiver final : public Link {
   Receiver(Peer& peer, const LinkShape& shape, std::uint64_t open_by_ns);
 
   bool sends() const override { return false; }
-  void attach(Stream& stream) override;
   tutti_link_result state(tutti_link_state* state) override;
-  tutti_link_result failure() const override;
   tutti_link_result flushed() override;
   tutti_quiesced give_up() override;
 
@@ -140,6 +141,7 @@ class Receiver final : public Link {
   };
   Message& message(std::uint64_t sequence) { return messages_[sequence % messages_.size()]; }
   std::uint64_t arrived() const;
+  bool still_of_use() const override { return released_ < arrived(); }
 
   std::vector<Message> messages_;  ///< a ring: those that came and are not released, and the grants ahead of them
   BufferPool pool_;

@@ -49,30 +49,30 @@ Stream* Peer::stream_for(std::uint32_t channel) const {
   return streams_.empty() ? nullptr : streams_[channel % streams_.size()].get();
 }
 
-// What the peer said of the channel before this end was there.
-void Peer::meet(Channel& channel, Link& link) {
-  const bool stopped = link.sends() ? channel.peer_stopped_receiving : channel.peer_stopped_sending;
-  if (stopped) link.fail(link.peer().why_closed(link), true);
-  if (link.sends() && channel.peer_receives) channel.sender->opened(channel.peer_window, channel.peer_slot_bytes);
+void Peer::meet(Channel& channel, bool sends) {
+  Link* link = channel.link(sends);
+  const Direction& direction = channel.direction(sends);
+  if (link == nullptr) return;
+  if (direction.closed_by_peer()) link->fail(why_closed(*link), true);
+  if (direction.met() && !link->open()) link->opened(direction.peer_window, direction.peer_slot_bytes);
 }
 
 tutti_status Peer::open_link(const Card& card, const LinkShape& shape, bool sends, Link** link) {
   Channel* channel = this->channel(shape.channel);
-  if (channel == nullptr || (sends ? channel->had_sender : channel->had_receiver)) return TUTTI_INVALID_USAGE;
+  if (channel == nullptr || channel->link(sends) != nullptr) return TUTTI_INVALID_USAGE;
   const std::uint64_t open_by = Deadline::in(endpoint_.connect_timeout_ns()).at_ns;
   if (sends) {
     channel->sender = std::make_unique<Sender>(*this, shape, open_by);
-    *link = channel->sender.get();
   } else {
     channel->receiver = std::make_unique<Receiver>(*this, shape, open_by);
-    *link = channel->receiver.get();
   }
-  (sends ? channel->had_sender : channel->had_receiver) = true;
+  *link = channel->link(sends);
   if (id_ && *id_ != card.id) fault_ = name() + " connected under another identity than its descriptor has";
   id_ = card.id;
-  if (Stream* stream = stream_for(shape.channel); stream != nullptr && !stream->broken()) (*link)->attach(*stream);
+  Stream* stream = stream_for(shape.channel);
+  if (stream != nullptr && !stream->broken()) (*link)->attach(*stream);
   if (!fault_.empty()) (*link)->fail(fault_);
-  meet(*channel, **link);
+  meet(*channel, sends);
   const bool connects = endpoint_.rank() < rank_;
   if (connects && fault_.empty() && streams_.empty() && !dialer_)
     dialer_ = std::make_unique<Dialer>(endpoint_, *this, card);
@@ -83,6 +83,7 @@ tutti_status Peer::open_link(const Card& card, const LinkShape& shape, bool send
 tutti_quiesced Peer::close_link(Link& link) {
   const tutti_quiesced result = link.give_up();
   Channel* channel = find_channel(link.shape().channel);
+  ++channel->direction(link.sends()).own_closes;
   if (link.sends()) {
     channel->sender.reset();
   } else {
@@ -91,38 +92,47 @@ tutti_quiesced Peer::close_link(Link& link) {
   return result;
 }
 
-bool Peer::adopt(const EndpointId& id, std::uint32_t index, std::uint32_t count, Descriptor socket,
-                 const std::string& remote) {
-  if (!fault_.empty() || count == 0 || count > kMostSockets || index >= count) return false;
-  if ((id_ && *id_ != id) || (!streams_.empty() && (streams_.size() != count || streams_[index]))) return false;
-  id_ = id;
+Stream& Peer::add_stream(std::uint32_t index, std::uint32_t count, Descriptor socket, const std::string& remote) {
   streams_.resize(count);
   streams_[index] = std::make_unique<Stream>(*this, index, std::move(socket), remote);
   endpoint_.add(*streams_[index]);
-  connect_links(*streams_[index]);
+  return *streams_[index];
+}
+
+void Peer::adopt(std::uint32_t index, std::uint32_t count, Descriptor socket, const std::string& remote) {
+  connect_links(add_stream(index, count, std::move(socket), remote));
+}
+
+bool Peer::accept(const EndpointId& id, std::uint32_t index, std::uint32_t count, Descriptor socket,
+                  const std::string& remote) {
+  if (!fault_.empty() || count == 0 || count > kMostSockets || index >= count || (id_ && *id_ != id)) return false;
+  if (!streams_.empty() && (dialer_ || streams_.size() != count || streams_[index])) return false;
+  if (dialer_ && endpoint_.rank() < rank_ && dialer_->promising()) return false;
+  dialer_.reset();
+  id_ = id;
+  Stream& stream = add_stream(index, count, std::move(socket), remote);
+  OutFrame answer;
+  answer.header = control_frame(FrameKind::kAttach, index, count);
+  stream.send(std::move(answer));
+  connect_links(stream);
   return true;
 }
 
 void Peer::connect_links(Stream& stream) {
   each_channel([&](std::uint32_t number, Channel& channel) {
     if (stream_for(number) != &stream) return;
-    if (channel.receiver) channel.receiver->attach(stream);
-    if (channel.sender) channel.sender->attach(stream);
-    // Ends that were given up before there was a connection: the peer should not wait for them.
-    OutFrame closing;
-    closing.header = control_frame(FrameKind::kClose, number);
-    if (channel.had_receiver && !channel.receiver) stream.send(std::move(closing));
-    closing = OutFrame{};
-    closing.header = control_frame(FrameKind::kClose, number);
-    closing.header.flags = kBySender;
-    if (channel.had_sender && !channel.sender) stream.send(std::move(closing));
+    for (const bool sends : {true, false}) {
+      // Ends that were given up before there was a connection: the peer counts them too.
+      for (std::uint64_t i = 0; i < channel.direction(sends).own_closes; ++i) stream.say_closed(number, sends);
+      if (Link* link = channel.link(sends); link != nullptr && !link->broken()) link->attach(stream);
+    }
   });
 }
 
 void Peer::dial(std::uint64_t now) {
   if (!dialer_) return;
   dialer_->step(now);
-  if (dialer_->finished()) dialer_.reset();
+  if (dialer_->finished() || !fault_.empty()) dialer_.reset();
 }
 
 bool Peer::waiting() const {
@@ -152,14 +162,9 @@ void Peer::stream_ended(Stream& stream, const std::string& sentence, bool orderl
   }
 }
 
-std::string Peer::why_not_open(const Link& link) const {
-  const std::string limit = seconds(endpoint_.connect_timeout_ns());
-  if (link.stream() != nullptr) {
-    return name() + " at " + link.stream()->remote() + " is connected but did not open channel " +
-           std::to_string(link.shape().channel) + " within " + limit;
-  }
-  if (dialer_) return name() + " could not be reached within " + limit + ": " + dialer_->tried();
-  return name() + " did not connect to " + endpoint_.where() + " within " + limit + " (the lower rank of a pair connects)";
+std::string Peer::why_not_connected() const {
+  return name() + " could not be reached within " + seconds(endpoint_.connect_timeout_ns()) +
+         (dialer_ ? ": " + dialer_->tried() : ", after it had connected to " + endpoint_.where() + " only in part");
 }
 
 std::string Peer::why_closed(const Link& link) const {

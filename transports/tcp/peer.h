@@ -18,23 +18,39 @@ namespace tutti::tcp {
 
 class Endpoint;
 
+/// One direction of a channel over time. A direction may be opened again once its end was given up: its lives are told
+/// apart by counting the closes of both ends, which the connection keeps in order with everything else.
+struct Direction {
+  std::uint64_t own_closes = 0;   ///< times that this side gave its end up
+  std::uint64_t peer_closes = 0;  ///< times that the peer did
+  bool peer_open = false;         ///< the peer has its end open, in its current life, with these:
+  std::uint64_t peer_window = 0;
+  std::uint64_t peer_slot_bytes = 0;
+
+  /// The peer's frames belong to a life that has ended here.
+  bool stale() const { return peer_closes < own_closes; }
+  /// The peer gave up its end of the life that is current here.
+  bool closed_by_peer() const { return peer_closes > own_closes; }
+  /// Both ends are in the same life, and the peer's is open.
+  bool met() const { return peer_closes == own_closes && peer_open; }
+};
+
 /// Both directions of one channel with one peer, and what the peer said of it, perhaps before this side opened it.
 struct Channel {
   std::unique_ptr<Sender> sender;
   std::unique_ptr<Receiver> receiver;
-  bool had_sender = false;  ///< opened once; an end that was given up is not opened again
-  bool had_receiver = false;
-  bool peer_receives = false;  ///< its open frame came, with these:
-  std::uint64_t peer_window = 0;
-  std::uint64_t peer_slot_bytes = 0;
-  bool peer_stopped_sending = false;
-  bool peer_stopped_receiving = false;
+  Direction sending;
+  Direction receiving;
+
+  Direction& direction(bool of_sender) { return of_sender ? sending : receiving; }
+  Link* link(bool sends) const { return sends ? static_cast<Link*>(sender.get()) : receiver.get(); }
 };
 
 /// A peer. Links are spread over its connections by channel: channel c travels on socket c mod n.
 ///
-/// Of two ranks the lower one connects, when its first link to the other opens, and says how many sockets there shall be;
-/// links of both directions, whoever opened them, use those. So no two connections ever cross.
+/// Whoever opens the first link connects, and says how many sockets there shall be; links of both directions, whoever
+/// opened them, use those. Where both connect at once, the lower rank's connections stay: it turns the other's away while
+/// its own get on, and the other, which waits for the answer to its attach frame before it uses a connection, takes them.
 class Peer {
  public:
   Peer(Endpoint& endpoint, int rank) : endpoint_(endpoint), rank_(rank) {}
@@ -48,13 +64,15 @@ class Peer {
   Channel* find_channel(std::uint32_t number);
 
   /// Opens one end of a link and begins to connect where that is to be done. card: what the peer told of itself.
-  /// Errors: TUTTI_INVALID_USAGE where that end was opened before.
+  /// Errors: TUTTI_INVALID_USAGE where that end is open already.
   tutti_status open_link(const Card& card, const LinkShape& shape, bool sends, Link** link);
   /// Gives an end up and frees it.
   tutti_quiesced close_link(Link& link);
 
-  /// Takes an authenticated connection as socket `index` of `count`. False where that is none of this peer's.
-  bool adopt(const EndpointId& id, std::uint32_t index, std::uint32_t count, Descriptor socket, const std::string& remote);
+  /// Takes a connection that this side made, and that the peer has taken, as socket `index` of `count`.
+  void adopt(std::uint32_t index, std::uint32_t count, Descriptor socket, const std::string& remote);
+  /// Takes one that the peer made, and tells it so. False where it is not wanted.
+  bool accept(const EndpointId& id, std::uint32_t index, std::uint32_t count, Descriptor socket, const std::string& remote);
   /// Goes on connecting.
   void dial(std::uint64_t now);
   /// It is known that nobody can be reached there.
@@ -66,17 +84,19 @@ class Peer {
   const std::vector<std::unique_ptr<Stream>>& streams() const { return streams_; }
 
   // ---- From its connections and links.
+  /// Tells a link what the peer has said of its channel.
+  void meet(Channel& channel, bool sends);
   void stream_ended(Stream& stream, const std::string& sentence, bool orderly);
-  /// Why a link is not open in time, or was closed by the peer: one sentence.
-  std::string why_not_open(const Link& link) const;
+  /// Why a link has no connection in time, or was closed by the peer: one sentence.
+  std::string why_not_connected() const;
   std::string why_closed(const Link& link) const;
 
  private:
   template <typename Action>
   void each_channel(const Action& action);
   Stream* stream_for(std::uint32_t channel) const;
+  Stream& add_stream(std::uint32_t index, std::uint32_t count, Descriptor socket, const std::string& remote);
   void connect_links(Stream& stream);
-  static void meet(Channel& channel, Link& link);
 
   Endpoint& endpoint_;
   int rank_;

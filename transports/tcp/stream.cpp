@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/base/addresses.h"
+#include "src/base/socket.h"
 #include "transports/tcp/peer.h"
 
 namespace tutti::tcp {
@@ -31,10 +33,26 @@ const char* error_text(int number) {
   }
 }
 
+/// Both ends have the same address.
+bool is_nearby(int fd) {
+  sockaddr_storage storage{};
+  socklen_t length = sizeof storage;
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &length) != 0) return false;
+  SocketAddress peer(reinterpret_cast<const sockaddr*>(&storage), length);
+  SocketAddress own = bound_address(fd);
+  peer.set_port(0);
+  own.set_port(0);
+  return peer == own;
+}
+
 }  // namespace
 
 Stream::Stream(Peer& peer, std::uint32_t index, Descriptor socket, std::string remote)
-    : peer_(peer), index_(index), socket_(std::move(socket)), remote_(std::move(remote)) {}
+    : peer_(peer),
+      index_(index),
+      socket_(std::move(socket)),
+      remote_(std::move(remote)),
+      nearby_(is_nearby(socket_.get())) {}
 
 void Stream::ready(std::uint32_t) {
   read();
@@ -148,8 +166,9 @@ void Stream::say_goodbye() {
 
 bool Stream::delivered() const {
   if (broken_) return true;
+  // Over loopback sending is delivering; the acknowledgement would come 40 ms later, when the peer has nothing to say.
   int unsent = 0;
-  return out_.empty() && (::ioctl(socket_.get(), SIOCOUTQ, &unsent) != 0 || unsent == 0);
+  return out_.empty() && (::ioctl(socket_.get(), nearby_ ? SIOCOUTQNSD : SIOCOUTQ, &unsent) != 0 || unsent == 0);
 }
 
 void Stream::drain() {
@@ -192,10 +211,7 @@ bool Stream::forget(Sender& sender) {
     frame.sender = nullptr;
     return dropping;
   });
-  OutFrame frame;
-  frame.header = control_frame(FrameKind::kClose, sender.shape().channel);
-  frame.header.flags = kBySender;
-  send(std::move(frame));
+  say_closed(sender.shape().channel, true);
   return true;
 }
 
@@ -203,8 +219,13 @@ void Stream::forget(Receiver& receiver) {
   std::erase(owing_, &receiver);
   if (broken_) return;
   reader_.drop_current(receiver.shape().channel);
+  say_closed(receiver.shape().channel, false);
+}
+
+void Stream::say_closed(std::uint32_t channel, bool by_sender) {
   OutFrame frame;
-  frame.header = control_frame(FrameKind::kClose, receiver.shape().channel);
+  frame.header = control_frame(FrameKind::kClose, channel);
+  frame.header.flags = by_sender ? kBySender : 0;
   send(std::move(frame));
 }
 
@@ -251,17 +272,18 @@ void Stream::malformed(const FrameHeader& header, const char* what) { violated(h
 
 bool Stream::message_begins(const FrameHeader& header, std::byte** target) {
   Channel* channel = peer_.find_channel(header.channel);
-  if (channel == nullptr || !channel->had_receiver) return violated(header, "it sent to a link that was never opened");
-  if (!channel->receiver) return true;  // given up here: dropped
-  if (channel->receiver->stream() != this) return violated(header, "a message came on the wrong connection");
-  if (channel->receiver->broken()) return true;
+  if (channel != nullptr && channel->receiving.stale()) return true;  // for an end that was given up: dropped
+  Receiver* receiver = channel != nullptr ? channel->receiver.get() : nullptr;
+  if (receiver == nullptr || !channel->receiving.met()) return violated(header, "it sent to a link that is not open");
+  if (receiver->stream() != this) return violated(header, "a message came on the wrong connection");
+  if (receiver->broken()) return true;
   std::string why;
-  return channel->receiver->begin(header, target, &why) || violated(header, why);
+  return receiver->begin(header, target, &why) || violated(header, why);
 }
 
 bool Stream::message_ends(const FrameHeader& header) {
   Channel* channel = peer_.find_channel(header.channel);
-  if (channel != nullptr && channel->receiver && !channel->receiver->broken()) channel->receiver->end();
+  if (channel->receiver && !channel->receiving.stale() && !channel->receiver->broken()) channel->receiver->end();
   return true;
 }
 
@@ -283,30 +305,35 @@ bool Stream::control(const FrameHeader& header) {
 
 bool Stream::credit(const FrameHeader& header) {
   Channel* channel = peer_.find_channel(header.channel);
-  if (channel == nullptr || !channel->had_sender)
-    return violated(header, "it gave credit for a link that was never opened");
-  if (!channel->sender || channel->sender->broken()) return true;
+  if (channel != nullptr && channel->sending.stale()) return true;
+  if (channel == nullptr || !channel->sender || !channel->sending.met()) {
+    return violated(header, "it gave credit for a link that is not open");
+  }
+  if (channel->sender->broken()) return true;
   return channel->sender->credit(header.sequence) || violated(header, "it gave credit for messages that were never sent");
 }
 
 bool Stream::open(const FrameHeader& header) {
   Channel* channel = peer_.channel(header.channel);
   if (channel == nullptr) return violated(header, "it opened too many channels");
-  if (channel->peer_receives) return violated(header, "it opened the same link twice");
-  channel->peer_receives = true;
-  channel->peer_window = header.sequence;
-  channel->peer_slot_bytes = header.bytes;
-  if (channel->sender) channel->sender->opened(header.sequence, header.bytes);
+  const bool of_sender = (header.flags & kBySender) == 0;  // of our sender, if their end receives
+  Direction& direction = channel->direction(of_sender);
+  if (direction.peer_open) return violated(header, "it opened the same end twice");
+  direction.peer_open = true;
+  direction.peer_window = header.sequence;
+  direction.peer_slot_bytes = header.bytes;
+  peer_.meet(*channel, of_sender);
   return true;
 }
 
 bool Stream::close(const FrameHeader& header) {
   Channel* channel = peer_.channel(header.channel);
   if (channel == nullptr) return violated(header, "it closed too many channels");
-  const bool by_sender = (header.flags & kBySender) != 0;
-  (by_sender ? channel->peer_stopped_sending : channel->peer_stopped_receiving) = true;
-  Link* link = by_sender ? static_cast<Link*>(channel->receiver.get()) : channel->sender.get();
-  if (link != nullptr) link->fail(peer_.why_closed(*link), true);
+  const bool of_sender = (header.flags & kBySender) == 0;
+  Direction& direction = channel->direction(of_sender);
+  ++direction.peer_closes;
+  direction.peer_open = false;
+  peer_.meet(*channel, of_sender);
   return true;
 }
 

@@ -53,6 +53,8 @@ class Stream final : public Watcher, private FrameSink {
   void forget(Receiver& receiver);
   /// The peer is known to be gone: takes what has arrived, then breaks.
   void finish(const std::string& sentence);
+  /// Says that an end of a link is given up.
+  void say_closed(std::uint32_t channel, bool by_sender);
   /// Says that this endpoint leaves.
   void say_goodbye();
   /// Everything is with the kernel.
@@ -101,6 +103,7 @@ class Stream final : public Watcher, private FrameSink {
   std::uint64_t front_sent_ = 0;  ///< bytes of the first queued frame that are gone
   std::vector<Receiver*> owing_;
   bool broken_ = false;
+  bool nearby_ = false;  ///< both ends are on this machine: what the kernel has sent is with the peer
 };
 
 }  // namespace tutti::tcp
