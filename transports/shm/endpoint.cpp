@@ -194,11 +194,11 @@ void Endpoint::admit(Stranger& stranger) {
 }
 
 bool Endpoint::expire() {
-  if (opening_.empty() && strangers_.empty()) return false;
+  if (waiting_.empty() && strangers_.empty()) return false;
   const std::uint64_t now = now_ns();
   while (!strangers_.empty() && strangers_.front().until_ns <= now) strangers_.pop_front();
   bool expired = false;
-  for (auto next = opening_.begin(); next != opening_.end();) {
+  for (auto next = waiting_.begin(); next != waiting_.end();) {
     Link& link = **next++;  // it may leave the list
     if (link.deadline().at_ns > now) continue;
     link.expire();
@@ -207,8 +207,8 @@ bool Endpoint::expire() {
   return expired;
 }
 
-void Endpoint::link_opening(Link& link) { opening_.push_back(&link); }
-void Endpoint::link_settled(Link& link) { opening_.remove(&link); }
+void Endpoint::link_waiting(Link& link) { waiting_.push_back(&link); }
+void Endpoint::link_met(Link& link) { waiting_.remove(&link); }
 
 void Endpoint::connecting(Peer& peer, bool yes) {
   connecting_.remove(&peer);

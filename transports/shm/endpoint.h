@@ -42,7 +42,7 @@ class Endpoint {
     // every kPatience-th time only (for new connections and deaths), or when we have just slept, or while something is
     // opening. Relaxed: the word is a hint; what it hints at is read through the kernel.
     const bool asked = shared(page_->attention).load(std::memory_order_relaxed) != 0;
-    if (!asked && opening_.empty() && ++idle_calls_ < kPatience) return false;
+    if (!asked && waiting_.empty() && ++idle_calls_ < kPatience) return false;
     return look();
   }
   void arm(bool sleeping);
@@ -61,8 +61,10 @@ class Endpoint {
   bool announce(OwnRegion& region, Peer& to);
 
   // For peers and links.
-  void link_opening(Link& link);
-  void link_settled(Link& link);
+  /// A link waits to meet its peer, within its deadline.
+  void link_waiting(Link& link);
+  /// It has met it, or given up.
+  void link_met(Link& link);
   std::uint64_t next_serial() { return ++serial_; }
   Handshake handshake(Handshake::Role role) const;
   Packet hello() const;
@@ -119,7 +121,7 @@ class Endpoint {
   std::list<Peer*> connecting_;
   std::list<Stranger> strangers_;
   std::uint64_t stranger_ids_ = 0;
-  std::list<Link*> opening_;  ///< links on their way
+  std::list<Link*> waiting_;  ///< links whose peer has not answered yet
   std::unordered_map<Link*, std::unique_ptr<Link>> links_;
   std::list<OwnRegion> regions_;
   std::uint64_t region_ids_ = 0;

@@ -39,11 +39,11 @@ Link::Link(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t 
       peer_(peer),
       channel_(channel),
       deadline_(Deadline::in(endpoint.connect_timeout_ns() != 0 ? endpoint.connect_timeout_ns() : UINT64_MAX)) {
-  endpoint_.link_opening(*this);
+  if (peer_.stage() != Peer::Stage::kReady) endpoint_.link_waiting(*this);
 }
 
 void Link::settle(Stage stage) {
-  if (stage_ == Stage::kOpening) endpoint_.link_settled(*this);
+  if (stage_ == Stage::kOpening) endpoint_.link_met(*this);
   stage_ = stage;
 }
 
@@ -55,8 +55,8 @@ void Link::break_off(std::string why) {
 }
 
 void Link::expire() {
-  std::string why = "rank " + std::to_string(peer_.rank()) + " did not open channel " + std::to_string(channel_) +
-                    " over shared memory within " + seconds(deadline_.limit_ns);
+  std::string why =
+      "rank " + std::to_string(peer_.rank()) + " did not answer over shared memory within " + seconds(deadline_.limit_ns);
   if (!peer_.trouble().empty()) why += " (" + peer_.trouble() + ")";
   break_off(std::move(why));
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -21,6 +22,9 @@ constexpr std::uint64_t kLongestPauseNs = 100'000'000;
 // What one call takes from one socket, so that a talkative peer does not starve the others.
 constexpr int kPacketsAtOnce = 256;
 
+const char kNobodyThere[] =
+    " cannot be reached: the socket of its shared memory is closed, so it has ended, or given this communicator up";
+
 std::string named(int rank, std::uint32_t pid) {
   return "rank " + std::to_string(rank) + (pid != 0 ? " (pid " + std::to_string(pid) + ")" : "");
 }
@@ -28,13 +32,13 @@ std::string named(int rank, std::uint32_t pid) {
 }  // namespace
 
 void Peer::meet(const EndpointAddress& address) {
-  if (stage_ != Stage::kIdle) return;
+  if (stage_ != Stage::kIdle || met_) return;
+  met_ = true;
   address_ = address;
   if (pid_ == 0) pid_ = address.pid;
   if (rank_ == endpoint_.rank()) return connected_to_self();
   // One of the two has to call: the higher rank does, so that there is never more than one connection.
-  if (rank_ > endpoint_.rank()) return;
-  stage_ = Stage::kConnecting;
+  if (rank_ < endpoint_.rank()) stage_ = Stage::kConnecting;
   endpoint_.connecting(*this, true);
   advance();
 }
@@ -54,6 +58,7 @@ void Peer::connected_to_self() {
 bool Peer::adopt(Descriptor socket) {
   if (stage_ != Stage::kIdle && stage_ != Stage::kGreeting) return false;
   drop_socket();
+  endpoint_.connecting(*this, false);
   socket_ = std::move(socket);
   endpoint_.watch(socket_.get(), rank_, false, false);
   greet();
@@ -72,10 +77,41 @@ bool Peer::advance() {
       return receive() || moved;
     }
     case Stage::kIdle:
+      return met_ && probe();
     case Stage::kGone:
       break;
   }
   return false;
+}
+
+// Who waits to be called would not learn that the caller has died before. So it holds a connection to the other's listening
+// socket on which it says nothing: the kernel ends it when that socket closes, and then nobody answers there any more.
+bool Peer::probe() {
+  char unread[128];
+  while (probe_) {
+    const ssize_t n = ::recv(probe_.get(), unread, sizeof unread, MSG_DONTWAIT);
+    if (n < 0 && errno == EAGAIN) return false;
+    if (n > 0) continue;
+    endpoint_.unwatch(probe_.get());
+    probe_.reset();
+  }
+  if (now_ns() < retry_at_ns_) return false;
+  bool refused = false;
+  Result<Descriptor> socket = connect_to(address_.name, refused);
+  if (!socket.ok() && refused) {
+    end(named(rank_, pid_) + kNobodyThere);
+    return true;
+  }
+  pause();
+  if (!socket.ok() || !*socket) return false;
+  probe_ = std::move(*socket);
+  endpoint_.watch(probe_.get(), rank_, false, false);
+  return false;
+}
+
+void Peer::pause() {
+  retry_pause_ns_ = std::clamp(retry_pause_ns_ * 2, kFirstPauseNs, kLongestPauseNs);
+  retry_at_ns_ = now_ns() + retry_pause_ns_;
 }
 
 bool Peer::connect() {
@@ -83,8 +119,7 @@ bool Peer::connect() {
   bool refused = false;
   Result<Descriptor> socket = connect_to(address_.name, refused);
   if (!socket.ok() && refused) {
-    end(named(rank_, pid_) +
-        " cannot be reached: its shared memory's socket is closed, so it has ended or given this communicator up");
+    end(named(rank_, pid_) + kNobodyThere);
     return true;
   }
   if (!socket.ok() || !*socket) {
@@ -136,6 +171,8 @@ void Peer::greet() {
 void Peer::drop_socket() {
   if (socket_) endpoint_.unwatch(socket_.get());
   socket_.reset();
+  if (probe_) endpoint_.unwatch(probe_.get());
+  probe_.reset();
   handshake_.reset();
   greeting_.reset();
   incoming_ = {};
@@ -146,8 +183,7 @@ void Peer::drop_socket() {
 void Peer::retry(std::string trouble) {
   trouble_ = std::move(trouble);
   drop_socket();
-  retry_pause_ns_ = std::clamp(retry_pause_ns_ * 2, kFirstPauseNs, kLongestPauseNs);
-  retry_at_ns_ = now_ns() + retry_pause_ns_;
+  pause();
   if (stage_ != Stage::kConnecting) endpoint_.connecting(*this, true);
   stage_ = Stage::kConnecting;
 }
@@ -175,6 +211,7 @@ bool Peer::lost_connection() {
   } else {
     drop_socket();
     stage_ = Stage::kIdle;
+    endpoint_.connecting(*this, met_);
   }
   return true;
 }
@@ -291,6 +328,9 @@ void Peer::take_hello(const Packet& packet) {
   page_ = static_cast<EndpointPage*>(page_mapping_.data());
   doorbell_ = packet.descriptors[1];
   stage_ = Stage::kReady;
+  // It is alive from now on until its socket says otherwise: it may come as late as it likes with its ends of the links.
+  for (const auto& [channel, link] : senders_) endpoint_.link_met(*link);
+  for (const auto& [channel, link] : receivers_) endpoint_.link_met(*link);
   flush();
 }
 

@@ -78,6 +78,8 @@ class Peer {
 
  private:
   bool connect();
+  bool probe();
+  void pause();
   bool shake();
   bool receive();
   bool flush();
@@ -108,7 +110,9 @@ class Peer {
   std::uint32_t pid_ = 0;
 
   EndpointAddress address_;
+  bool met_ = false;  ///< address_ is known
   Descriptor socket_;
+  Descriptor probe_;    ///< see `probe`
   Descriptor to_self_;  ///< a rank's connection to itself has both ends here
   std::optional<Handshake> handshake_;
   std::uint64_t retry_at_ns_ = 0;

@@ -1,0 +1,336 @@
+// Opening, closing and being woken, in every state.
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "src/base/clock.h"
+#include "tests/conformance/world.h"
+
+namespace tutti::conformance {
+namespace {
+
+constexpr std::uint64_t kMillisecond = 1'000'000;
+
+bool broken(const tutti_transport& t, tutti_link* link) { return t.failure(link, nullptr, 0) == TUTTI_LINK_BROKEN; }
+
+TEST_P(Conformance, ALinkIsNotOpenBeforeThePeerOpensIt) {
+  World world(GetParam(), 2);
+  for (const int early : {0, 1}) {
+    const int late = 1 - early;
+    const auto channel = static_cast<std::uint32_t>(early);
+    tutti_link* const sender = world[early].open_sender(late, world[late].descriptor(), channel, 2, 64);
+    tutti_link_state state{};
+    for (int i = 0; i < 300; ++i) {
+      world.progress();
+      ASSERT_EQ(t().link_state(sender, &state), TUTTI_LINK_NOT_YET);
+      ASSERT_EQ(t().reserve(sender, 8), nullptr);
+    }
+    tutti_link* const receiver = world[late].open_receiver(early, world[early].descriptor(), channel, 2, 64);
+    EXPECT_TRUE(world.until([&] { return t().link_state(sender, &state) == TUTTI_LINK_OK; }));
+    EXPECT_TRUE(world.until([&] { return try_send(t(), sender, 0, 8); }));
+    EXPECT_TRUE(world.until([&] { return try_receive(t(), receiver, 0, 8); }));
+  }
+}
+
+TEST_P(Conformance, AReceiverMayWaitForItsSenderToo) {
+  World world(GetParam(), 2);
+  for (const int early : {0, 1}) {
+    const int late = 1 - early;
+    tutti_link* const receiver = world[early].open_receiver(late, world[late].descriptor(), 4, 2, 64);
+    tutti_message message{};
+    for (int i = 0; i < 300; ++i) {
+      world.progress();
+      ASSERT_EQ(t().view(receiver, &message), TUTTI_LINK_NOT_YET);
+    }
+    tutti_link* const sender = world[late].open_sender(early, world[early].descriptor(), 4, 2, 64);
+    EXPECT_TRUE(world.until([&] { return try_send(t(), sender, 0, 64); }));
+    EXPECT_TRUE(world.until([&] { return try_receive(t(), receiver, 0, 64); }));
+  }
+}
+
+TEST_P(Conformance, OpeningGivesUpAtItsDeadlineWhereThePeerDoesNotAnswer) {
+  EndpointOptions options;
+  options.connect_timeout_ns = 200 * kMillisecond;
+  for (const int rank : {0, 1}) {
+    World world(GetParam(), 2, options);
+    tutti_link* const link = world[rank].open_sender(1 - rank, world[1 - rank].descriptor(), 0, 2, 64);
+    const Deadline deadline = Deadline::in(10 * kSecond);
+    while (!broken(t(), link) && !deadline.passed()) world[rank].progress();
+    EXPECT_FALSE(deadline.passed()) << "rank " << rank << " still waits";
+    EXPECT_NE(failure_of(t(), link).find("rank " + std::to_string(1 - rank)), std::string::npos) << failure_of(t(), link);
+    tutti_link_state state{};
+    EXPECT_EQ(t().link_state(link, &state), TUTTI_LINK_BROKEN);
+  }
+}
+
+TEST_P(Conformance, APeerThatIsThereMayBeLateWithItsEnd) {
+  EndpointOptions options;
+  options.connect_timeout_ns = 300 * kMillisecond;
+  World world(GetParam(), 2, options);
+  open_pipe(world, 0, 1, 0, 2, 64);
+  tutti_link* const sender = world[0].open_sender(1, world[1].descriptor(), 1, 2, 64);
+  tutti_link* const early = world[0].open_receiver(1, world[1].descriptor(), 1, 2, 64);
+  EXPECT_FALSE(world.until([&] { return broken(t(), sender) || broken(t(), early); }, 600 * kMillisecond));
+  tutti_link* const receiver = world[1].open_receiver(0, world[0].descriptor(), 1, 2, 64);
+  EXPECT_TRUE(world.until([&] { return try_send(t(), sender, 0, 64); })) << failure_of(t(), sender);
+  EXPECT_TRUE(world.until([&] { return try_receive(t(), receiver, 0, 64); })) << failure_of(t(), receiver);
+}
+
+TEST_P(Conformance, AClosedReceiverBreaksItsSenderOnly) {
+  World world(GetParam(), 2);
+  const Pipe closed = open_pipe(world, 0, 1, 0, 2, 64);
+  const Pipe other = open_pipe(world, 0, 1, 1, 2, 64);
+  t().close_link(closed.receiver);
+  EXPECT_TRUE(world.until([&] { return broken(t(), closed.sender); }));
+  EXPECT_EQ(t().reserve(closed.sender, 8), nullptr);
+  EXPECT_GT(failure_of(t(), closed.sender).size(), 10u);
+  EXPECT_TRUE(world.until([&] { return try_send(t(), other.sender, 0, 64); }));
+  EXPECT_TRUE(world.until([&] { return try_receive(t(), other.receiver, 0, 64); }));
+  t().close_link(closed.sender);
+}
+
+TEST_P(Conformance, WhatWasSentBeforeClosingIsDeliveredFirst) {
+  for (const bool whole_endpoint : {false, true}) {
+    World world(GetParam(), 2);
+    const Pipe pipe = open_pipe(world, 0, 1, 0, 4, 2000);
+    for (std::uint64_t n = 0; n < 3; ++n) {
+      ASSERT_TRUE(world.until([&] { return try_send(t(), pipe.sender, n, n == 1 ? 2000 : 16); }));
+    }
+    ASSERT_TRUE(world.until([&] { return t().flushed(pipe.sender) == TUTTI_LINK_OK; }));
+    if (whole_endpoint) {
+      world.drop(0);
+    } else {
+      t().close_link(pipe.sender);
+    }
+    for (int i = 0; i < 1000; ++i) world.progress();
+    for (std::uint64_t n = 0; n < 3; ++n) {
+      ASSERT_TRUE(world.until([&] { return try_receive(t(), pipe.receiver, n, n == 1 ? 2000 : 16); }))
+          << "message " << n << ": " << failure_of(t(), pipe.receiver);
+    }
+    tutti_message message{};
+    EXPECT_TRUE(world.until([&] { return t().view(pipe.receiver, &message) == TUTTI_LINK_BROKEN; }));
+    EXPECT_TRUE(broken(t(), pipe.receiver));
+  }
+}
+
+TEST_P(Conformance, AnEndpointThatClosesBreaksItsPeersWithASentence) {
+  World world(GetParam(), 3);
+  const Pipe there = open_pipe(world, 0, 1, 0, 2, 64);
+  const Pipe back = open_pipe(world, 1, 0, 0, 2, 64);
+  const Pipe other = open_pipe(world, 0, 2, 0, 2, 64);
+  world.drop(1);
+  EXPECT_TRUE(world.until([&] { return broken(t(), there.sender) && broken(t(), back.receiver); }, 5 * kSecond));
+  EXPECT_NE(failure_of(t(), there.sender).find("rank 1"), std::string::npos) << failure_of(t(), there.sender);
+  EXPECT_TRUE(world.until([&] { return try_send(t(), other.sender, 0, 64); }));
+  EXPECT_TRUE(world.until([&] { return try_receive(t(), other.receiver, 0, 64); }));
+}
+
+TEST_P(Conformance, ClosesInTheMiddleOfEverything) {
+  for (int state = 0; state < 7; ++state) {
+    World world(GetParam(), 2);
+    Pipe pipe;
+    if (state == 0) {
+      world[0].open_sender(1, world[1].descriptor(), 0, 2, 5000);
+      world[1].open_sender(0, world[0].descriptor(), 1, 2, 5000);
+      world.progress();
+    } else {
+      pipe = open_pipe(world, 0, 1, 0, 2, 5000);
+    }
+    void* const room = state >= 2 ? t().reserve(pipe.sender, 5000) : nullptr;
+    EXPECT_EQ(room != nullptr, state >= 2);
+    if (state >= 3) fill(static_cast<unsigned char*>(room), 1, 5000);
+    EXPECT_EQ(state >= 3 ? t().commit(pipe.sender, 5000, 1) : TUTTI_LINK_OK, TUTTI_LINK_OK);
+    tutti_message message{};
+    EXPECT_TRUE(state < 4 || world.until([&] { return t().view(pipe.receiver, &message) == TUTTI_LINK_OK; }));
+    EXPECT_EQ(message.bytes, state < 4 ? 0u : 5000u);
+    if (state == 5) t().close_link(pipe.receiver);
+    if (state == 6) t().close_link(pipe.sender);
+    world.drop(state % 2);
+    for (int i = 0; i < 100; ++i) world.progress();
+  }
+}
+
+TEST_P(Conformance, AChannelOpensAgainAfterBothEndsClosed) {
+  World world(GetParam(), 2);
+  for (std::uint64_t round = 0; round < 5; ++round) {
+    Pipe pipe;
+    const Bytes& there = world[1].descriptor();
+    const tutti_status status =
+        t().open_sender(world[0].get(), 1, there.data(), there.size(), 7, 2, 64 + round, &pipe.sender);
+    if (round > 0 && status == TUTTI_INVALID_USAGE) GTEST_SKIP() << t().name << " opens a channel once";
+    ASSERT_EQ(status, TUTTI_SUCCESS);
+    pipe.receiver = world[1].open_receiver(0, world[0].descriptor(), 7, 2, 64 + round);
+    ASSERT_TRUE(world.until([&] { return try_send(t(), pipe.sender, round, 60); }));
+    ASSERT_TRUE(world.until([&] { return try_receive(t(), pipe.receiver, round, 60); }));
+    if (round % 2 == 0) {
+      t().close_link(pipe.sender);
+      (void)world.until([&] { return broken(t(), pipe.receiver); });
+      t().close_link(pipe.receiver);
+    } else {
+      t().close_link(pipe.receiver);
+      (void)world.until([&] { return broken(t(), pipe.sender); });
+      t().close_link(pipe.sender);
+    }
+  }
+}
+
+TEST_P(Conformance, WhoDoesNotKnowTheKeyGetsNowhereAndDisturbsNobody) {
+  World world(GetParam(), 3);
+  EndpointOptions options;
+  options.ranks = 3;
+  options.rank = 2;
+  options.key = 8;
+  options.connect_timeout_ns = 500 * kMillisecond;
+  TestEndpoint impostor(GetParam(), options);
+  tutti_link* const out = impostor.open_sender(0, world[0].descriptor(), 0, 2, 64);
+  tutti_link* const in = impostor.open_receiver(0, world[0].descriptor(), 0, 2, 64);
+  tutti_link_state state{};
+  EXPECT_TRUE(world.until([&] {
+    impostor.progress();
+    EXPECT_NE(t().link_state(out, &state), TUTTI_LINK_OK);
+    EXPECT_NE(t().link_state(in, &state), TUTTI_LINK_OK);
+    return broken(t(), out) && broken(t(), in);
+  }));
+  const Pipe pipe = open_pipe(world, 2, 0, 0, 2, 64);
+  EXPECT_TRUE(world.until([&] { return try_send(t(), pipe.sender, 0, 64); }));
+  EXPECT_TRUE(world.until([&] { return try_receive(t(), pipe.receiver, 0, 64); }));
+}
+
+/// Connections to every socket that this process listens on, whatever its family.
+std::vector<int> strangers() {
+  std::vector<int> connected;
+  for (int fd = 0; fd < 4096; ++fd) {
+    int listening = 0;
+    socklen_t length = sizeof listening;
+    if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &length) != 0 || listening == 0) continue;
+    sockaddr_storage address{};
+    length = sizeof address;
+    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) continue;
+    const int stranger = ::socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (stranger < 0) continue;
+    (void)::connect(stranger, reinterpret_cast<const sockaddr*>(&address), length);
+    connected.push_back(stranger);
+  }
+  return connected;
+}
+
+TEST_P(Conformance, StrangersAreDroppedAndKeepNobodyOut) {
+  World world(GetParam(), 4);
+  std::vector<int> open;
+  std::uint64_t noise = 1;
+  for (int round = 0; round < 80; ++round) {
+    for (const int fd : strangers()) {
+      Bytes bytes(round % 4 == 0 ? 0 : 1 + noise % 200);
+      for (unsigned char& b : bytes) b = static_cast<unsigned char>((noise = noise * 6364136223846793005u + 1) >> 56);
+      if (!bytes.empty()) (void)::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (round % 3 == 0) {
+        ::close(fd);
+      } else {
+        open.push_back(fd);
+      }
+    }
+    world.progress();
+  }
+  for (int from = 0; from < 4; ++from) {
+    const Pipe pipe = open_pipe(world, from, (from + 1) % 4, 0, 2, 64);
+    EXPECT_TRUE(world.until([&] { return try_send(t(), pipe.sender, 0, 64); }));
+    EXPECT_TRUE(world.until([&] { return try_receive(t(), pipe.receiver, 0, 64); }));
+  }
+  for (const int fd : open) ::close(fd);
+}
+
+/// What a thread does that sleeps until its link has something: false at a wake-up that did not come by itself.
+class Sleeper {
+ public:
+  Sleeper(const tutti_transport& t, TestEndpoint& endpoint) : t_(t), endpoint_(endpoint) {}
+  template <typename Condition>
+  bool until(Condition done) {
+    const Deadline deadline = Deadline::in(60 * kSecond);
+    while (!deadline.passed()) {
+      endpoint_.progress();
+      if (done()) return true;
+      t_.arm(endpoint_.get(), 1);
+      if (!done_after_arming(done)) {
+        pollfd wait{t_.event_fd(endpoint_.get()), POLLIN, 0};
+        if (::poll(&wait, 1, 1000) == 0) ++missed;
+      } else {
+        t_.arm(endpoint_.get(), 0);
+        return true;
+      }
+      t_.arm(endpoint_.get(), 0);
+    }
+    return false;
+  }
+  int missed = 0;
+
+ private:
+  template <typename Condition>
+  bool done_after_arming(Condition done) {
+    return done();
+  }
+  const tutti_transport& t_;
+  TestEndpoint& endpoint_;
+};
+
+TEST_P(Conformance, ASleeperIsWokenByMessagesAndByCredit) {
+  if (t().event_fd == nullptr || t().arm == nullptr) GTEST_SKIP() << t().name << " wakes nobody";
+  constexpr std::uint64_t kMessages = 60;
+  World world(GetParam(), 2);
+  if (t().event_fd(world[0].get()) < 0) GTEST_SKIP() << t().name << " has no event descriptor";
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 2, 64);
+  int receiver_missed = 0;
+  std::thread receiver([&] {
+    Sleeper sleeper(t(), world[1]);
+    for (std::uint64_t n = 0; n < kMessages; ++n) {
+      EXPECT_TRUE(sleeper.until([&] { return try_receive(t(), pipe.receiver, n, 64); })) << "message " << n;
+      if (n > kMessages / 2) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    }
+    EXPECT_TRUE(sleeper.until([&] { return t().flushed(pipe.receiver) == TUTTI_LINK_OK; }));
+    receiver_missed = sleeper.missed;
+  });
+  Sleeper sleeper(t(), world[0]);
+  for (std::uint64_t n = 0; n < kMessages; ++n) {
+    if (n < kMessages / 2) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    EXPECT_TRUE(sleeper.until([&] { return try_send(t(), pipe.sender, n, 64); })) << "credit for message " << n;
+  }
+  EXPECT_TRUE(sleeper.until([&] { return t().flushed(pipe.sender) == TUTTI_LINK_OK; }));
+  receiver.join();
+  // A wake-up may be lost in a race, rarely; one that never comes would be missed every time.
+  EXPECT_LE(sleeper.missed + receiver_missed, 5);
+}
+
+TEST_P(Conformance, ASleeperIsWokenByAPeerThatOpensAndByOneThatCloses) {
+  if (t().event_fd == nullptr || t().arm == nullptr) GTEST_SKIP() << t().name << " wakes nobody";
+  World world(GetParam(), 2);
+  if (t().event_fd(world[0].get()) < 0) GTEST_SKIP() << t().name << " has no event descriptor";
+  std::atomic<bool> opened{false};
+  std::thread late([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    tutti_link* const link = world[1].open_receiver(0, world[0].descriptor(), 0, 2, 64);
+    tutti_link_state state{};
+    const Deadline deadline = Deadline::in(30 * kSecond);
+    while (t().link_state(link, &state) == TUTTI_LINK_NOT_YET && !deadline.passed()) world[1].progress();
+    while (!opened.load() && !deadline.passed()) {
+      world[1].progress();
+      std::this_thread::yield();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    world.drop(1);
+  });
+  Sleeper sleeper(t(), world[0]);
+  tutti_link* const link = world[0].open_sender(1, world[1].descriptor(), 0, 2, 64);
+  tutti_link_state state{};
+  EXPECT_TRUE(sleeper.until([&] { return t().link_state(link, &state) == TUTTI_LINK_OK; })) << failure_of(t(), link);
+  opened.store(true);
+  EXPECT_TRUE(sleeper.until([&] { return broken(t(), link); }));
+  late.join();
+  EXPECT_LE(sleeper.missed, 2);
+}
+
+}  // namespace
+}  // namespace tutti::conformance

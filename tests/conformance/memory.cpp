@@ -1,0 +1,198 @@
+// Messages that travel without a slot: offered by the sender, or put where the receiver granted.
+#include <cstring>
+#include <optional>
+
+#include "tests/conformance/world.h"
+
+namespace tutti::conformance {
+namespace {
+
+/// Memory registered with an endpoint, for as long as this lives.
+class Registered {
+ public:
+  Registered(const tutti_transport& t, TestEndpoint& endpoint, std::uint64_t bytes)
+      : t_(t), endpoint_(endpoint), memory_(bytes) {
+    EXPECT_EQ(t.register_region(endpoint.get(), memory_.data(), bytes, memory_.fd(), 0, &region_), TUTTI_SUCCESS);
+  }
+  ~Registered() { unregister(); }
+  Registered(const Registered&) = delete;
+  Registered& operator=(const Registered&) = delete;
+  void unregister() {
+    if (region_.handle != nullptr) t_.unregister_region(endpoint_.get(), &region_);
+    region_.handle = nullptr;
+  }
+  unsigned char* data() const { return memory_.data(); }
+  const tutti_region* region() const { return &region_; }
+
+ private:
+  const tutti_transport& t_;
+  TestEndpoint& endpoint_;
+  FileMemory memory_;
+  tutti_region region_{};
+};
+
+bool can_register(const tutti_transport& t) { return t.register_region != nullptr && t.unregister_region != nullptr; }
+
+bool offers_registered(const tutti_transport& t, const Pipe& pipe) {
+  return can_register(t) && t.offer != nullptr && (pipe.sending.capabilities & TUTTI_CAN_OFFER_REGISTERED) != 0;
+}
+
+bool grants_registered(const tutti_transport& t, const Pipe& pipe) {
+  return can_register(t) && t.grant != nullptr && (pipe.receiving.capabilities & TUTTI_CAN_GRANT_REGISTERED) != 0;
+}
+
+std::uint64_t load(const std::uint64_t* word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
+
+TEST_P(Conformance, OffersRegisteredMemoryOfAnyLength) {
+  World world(GetParam(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 3, 128);
+  if (!offers_registered(t(), pipe)) GTEST_SKIP() << t().name << " cannot offer registered memory";
+  Registered memory(t(), world[0], 1 << 20);
+  std::uint64_t number = 0;
+  for (std::uint64_t bytes : {1u, 64u, 100u, 129u, 4096u, 300'001u, (1u << 20) - 77}) {
+    unsigned char* const source = memory.data() + number * 11;
+    fill(source, number, bytes);
+    ASSERT_TRUE(world.until([&] {
+      return t().offer(pipe.sender, memory.region(), source, bytes, fingerprint_of(number)) == TUTTI_LINK_OK;
+    })) << failure_of(t(), pipe.sender);
+    EXPECT_LE(load(pipe.sending.reusable), number) << "nobody can have read message " << number << " yet";
+    ASSERT_TRUE(world.until([&] { return try_receive(t(), pipe.receiver, number, bytes); }))
+        << failure_of(t(), pipe.receiver);
+    ++number;
+    ASSERT_TRUE(world.until([&] { return load(pipe.sending.reusable) >= number; })) << "message " << number - 1;
+  }
+}
+
+TEST_P(Conformance, OffersAndSlotsKeepTheirOrderAndShareCredit) {
+  World world(GetParam(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 3, 4, 256);
+  if (!offers_registered(t(), pipe)) GTEST_SKIP() << t().name << " cannot offer registered memory";
+  constexpr std::uint64_t kMessages = 200;
+  constexpr std::uint64_t kBytes = 3000;
+  Registered memory(t(), world[0], kMessages * kBytes);
+  std::uint64_t sent = 0;
+  std::uint64_t received = 0;
+  const auto offered = [](std::uint64_t n) { return n % 3 != 1; };
+  const auto bytes = [&](std::uint64_t n) { return offered(n) ? kBytes - n : n + 1; };
+  const auto send = [&](std::uint64_t n) {
+    if (!offered(n)) return try_send(t(), pipe.sender, n, bytes(n));
+    unsigned char* const source = memory.data() + n * kBytes;
+    fill(source, n, bytes(n));
+    return t().offer(pipe.sender, memory.region(), source, bytes(n), fingerprint_of(n)) == TUTTI_LINK_OK;
+  };
+  for (int i = 0; i < 500; ++i) {
+    if (send(sent)) ++sent;
+    world.progress();
+  }
+  EXPECT_EQ(sent, pipe.sending.slots) << "offers need credit as slots do";
+  EXPECT_TRUE(world.until([&] {
+    if (sent < kMessages && send(sent)) ++sent;
+    if (try_receive(t(), pipe.receiver, received, bytes(received))) ++received;
+    return received == kMessages;
+  })) << failure_of(t(), pipe.receiver);
+}
+
+TEST_P(Conformance, OffersAnyMemoryWhereItSaysSo) {
+  World world(GetParam(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 2, 128);
+  if ((pipe.sending.capabilities & TUTTI_CAN_OFFER_ANY) == 0 || t().offer == nullptr) {
+    GTEST_SKIP() << t().name << " offers registered memory only, if any";
+  }
+  for (std::uint64_t number = 0; number < 10; ++number) {
+    const Bytes source = pattern(number, 100'000 + number);
+    ASSERT_TRUE(world.until([&] {
+      return t().offer(pipe.sender, nullptr, source.data(), source.size(), fingerprint_of(number)) == TUTTI_LINK_OK;
+    }));
+    ASSERT_TRUE(world.until([&] { return try_receive(t(), pipe.receiver, number, source.size()); }));
+    ASSERT_TRUE(world.until([&] { return load(pipe.sending.reusable) > number; }));
+  }
+}
+
+TEST_P(Conformance, ARegionMayGoOnceItsMessagesAreReusable) {
+  World world(GetParam(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 2, 128);
+  if (!offers_registered(t(), pipe)) GTEST_SKIP() << t().name << " cannot offer registered memory";
+  for (std::uint64_t number = 0; number < 30; ++number) {
+    Registered memory(t(), world[0], 10'000);
+    fill(memory.data(), number, 10'000);
+    ASSERT_TRUE(world.until([&] {
+      return t().offer(pipe.sender, memory.region(), memory.data(), 10'000, fingerprint_of(number)) == TUTTI_LINK_OK;
+    }));
+    ASSERT_TRUE(world.until([&] { return try_receive(t(), pipe.receiver, number, 10'000); }))
+        << failure_of(t(), pipe.receiver);
+    ASSERT_TRUE(world.until([&] { return load(pipe.sending.reusable) > number; }));
+  }
+}
+
+TEST_P(Conformance, GrantedMemoryReceivesTheMessage) {
+  constexpr std::uint64_t kBytes = 50'000;
+  constexpr std::uint64_t kMessages = 40;
+  World world(GetParam(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 4, kBytes);
+  if (!grants_registered(t(), pipe)) GTEST_SKIP() << t().name << " cannot grant registered memory";
+  Registered memory(t(), world[1], kBytes * kMessages);
+  std::uint64_t direct = 0;
+  for (std::uint64_t n = 0; n < kMessages; ++n) {
+    unsigned char* const target = memory.data() + n * kBytes;
+    const tutti_link_result granted = t().grant(pipe.receiver, memory.region(), target, kBytes);
+    ASSERT_NE(granted, TUTTI_LINK_BROKEN) << failure_of(t(), pipe.receiver);
+    for (int i = 0; i < 20; ++i) world.progress();
+    ASSERT_TRUE(world.until([&] { return try_send(t(), pipe.sender, n, kBytes); }));
+    tutti_message message{};
+    ASSERT_TRUE(world.until([&] { return t().view(pipe.receiver, &message) == TUTTI_LINK_OK; }))
+        << failure_of(t(), pipe.receiver);
+    EXPECT_EQ(message.bytes, kBytes);
+    EXPECT_EQ(message.fingerprint, fingerprint_of(n));
+    EXPECT_EQ(mismatch(message.data, n, kBytes), kBytes);
+    direct += message.data == target ? 1 : 0;
+    t().release(pipe.receiver);
+  }
+  EXPECT_GE(direct, kMessages / 2) << "it says that it can put, and hardly does";
+}
+
+TEST_P(Conformance, AGrantThatComesTooLateOrDoesNotFitIsLeftAlone) {
+  constexpr std::uint64_t kBytes = 20'000;
+  World world(GetParam(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 4, kBytes);
+  if (!grants_registered(t(), pipe)) GTEST_SKIP() << t().name << " cannot grant registered memory";
+  Registered memory(t(), world[1], kBytes);
+  ASSERT_TRUE(world.until([&] { return try_send(t(), pipe.sender, 0, kBytes); }));
+  tutti_message message{};
+  ASSERT_TRUE(world.until([&] { return t().view(pipe.receiver, &message) == TUTTI_LINK_OK; }));
+  std::memset(memory.data(), 0xEE, kBytes);
+  EXPECT_EQ(t().grant(pipe.receiver, memory.region(), memory.data(), kBytes), TUTTI_LINK_NOT_YET);
+  EXPECT_EQ(mismatch(message.data, 0, kBytes), kBytes);
+  EXPECT_EQ(memory.data()[0], 0xEE);
+  t().release(pipe.receiver);
+  // A grant of another length than the message has is of no use, and no harm.
+  EXPECT_NE(t().grant(pipe.receiver, memory.region(), memory.data(), kBytes / 2), TUTTI_LINK_BROKEN);
+  for (int i = 0; i < 20; ++i) world.progress();
+  ASSERT_TRUE(world.until([&] { return try_send(t(), pipe.sender, 1, kBytes - 1); }));
+  ASSERT_TRUE(world.until([&] { return t().view(pipe.receiver, &message) == TUTTI_LINK_OK; }))
+      << failure_of(t(), pipe.receiver);
+  EXPECT_EQ(mismatch(message.data, 1, kBytes - 1), kBytes - 1);
+  EXPECT_EQ(memory.data()[kBytes / 2], 0xEE) << "memory beyond the grant was written";
+}
+
+TEST_P(Conformance, AGrantThatIsGivenUpIsNotWrittenAnyMore) {
+  constexpr std::uint64_t kBytes = 20'000;
+  World world(GetParam(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 4, kBytes);
+  if (!grants_registered(t(), pipe)) GTEST_SKIP() << t().name << " cannot grant registered memory";
+  Registered memory(t(), world[1], kBytes);
+  std::memset(memory.data(), 0xEE, kBytes);
+  ASSERT_NE(t().grant(pipe.receiver, memory.region(), memory.data(), kBytes), TUTTI_LINK_BROKEN);
+  for (int i = 0; i < 20; ++i) world.progress();
+  EXPECT_NE(t().close_link(pipe.receiver), TUTTI_QUARANTINED);
+  (void)world.until([&] { return t().failure(pipe.sender, nullptr, 0) == TUTTI_LINK_BROKEN; });
+  if (void* const room = t().reserve(pipe.sender, kBytes)) {
+    std::memset(room, 0x11, kBytes);
+    (void)t().commit(pipe.sender, kBytes, 1);
+  }
+  for (int i = 0; i < 200; ++i) world.progress();
+  EXPECT_EQ(memory.data()[0], 0xEE);
+  EXPECT_EQ(memory.data()[kBytes - 1], 0xEE);
+}
+
+}  // namespace
+}  // namespace tutti::conformance
