@@ -18,7 +18,7 @@ namespace {
 
 Shape shape(const Problem& problem, const View&, const Parameters&) {
   const std::uint32_t core = static_cast<std::uint32_t>(power_floor(problem.ranks));
-  return {.chunks = core, .lanes = 1, .message_cells = core / 2};
+  return {.chunks = core, .lanes = 1, .credit = 2, .message_cells = core / 2};
 }
 
 /// Chunks [low, low + size).

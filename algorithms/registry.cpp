@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "algorithms/algorithms.h"
+#include "src/schedule/fusion.h"
 
 namespace tutti {
 namespace {
@@ -68,7 +69,7 @@ Program make_program(const Algorithm& algorithm, const Plan& plan, const View& v
   } else if (plan.problem.collective != Collective::barrier) {
     builder.lane(0).move({input(0)}, {output(0)});
   }
-  return builder.finish();
+  return fuse(plan, rank, builder.finish());
 }
 
 }  // namespace tutti

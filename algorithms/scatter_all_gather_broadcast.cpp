@@ -13,7 +13,7 @@ namespace tutti {
 namespace {
 
 Shape shape(const Problem& problem, const View&, const Parameters&) {
-  return {.chunks = static_cast<std::uint32_t>(problem.ranks), .lanes = 1, .credit = 2,
+  return {.chunks = static_cast<std::uint32_t>(problem.ranks), .lanes = 1,
           .message_cells = static_cast<std::uint32_t>(binomial_widest(problem.ranks))};
 }
 

@@ -1,0 +1,50 @@
+// Building and proving schedules in tests.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "algorithms/algorithm.h"
+#include "src/schedule/verifier.h"
+#include "topology/view.h"
+
+namespace tutti::testing {
+
+/// A plan with the programs of all its ranks.
+struct Schedule {
+  Plan plan;
+  std::vector<Program> programs;
+};
+
+/// The schedule of an algorithm. count: elements of a block.
+inline Schedule make_schedule(const Algorithm& algorithm, int ranks, int root, std::uint64_t count = 1000,
+                              std::uint64_t slot_bytes = 1 << 16, const Parameters& parameters = {}) {
+  Problem problem;
+  problem.collective = algorithm.collective;
+  problem.ranks = ranks;
+  problem.root = root;
+  problem.count = count;
+  const View view = flat_view(ranks);
+  Schedule schedule{make_plan(algorithm, problem, view, parameters, slot_bytes), {}};
+  for (int rank = 0; rank < ranks; ++rank) schedule.programs.push_back(make_program(algorithm, schedule.plan, view, rank));
+  return schedule;
+}
+
+/// "all_reduce ring, 5 ranks, root 0".
+inline std::string describe(const Algorithm& algorithm, int ranks, int root) {
+  return std::string(name_of(algorithm.collective)) + " " + algorithm.name + ", " + std::to_string(ranks) + " ranks, root " +
+         std::to_string(root);
+}
+
+/// Roots that the algorithm's collective may have.
+inline int roots_of(const Algorithm& algorithm, int ranks) { return rooted(algorithm.collective) ? ranks : 1; }
+
+/// Empty where the schedule is proved, else the verifier's sentence after the schedule's name.
+inline std::string unproved(const Algorithm& algorithm, int ranks, int root, const Parameters& parameters = {}) {
+  const Schedule schedule = make_schedule(algorithm, ranks, root, 1000, 1 << 16, parameters);
+  const Verdict verdict = verify(schedule.plan, schedule.programs);
+  return verdict.proved() ? std::string{} : describe(algorithm, ranks, root) + ": " + verdict.fault.text();
+}
+
+}  // namespace tutti::testing

@@ -1,0 +1,101 @@
+// Every algorithm is proved by the verifier; all_proofs.cpp does it for more ranks.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "algorithms/algorithms.h"
+#include "tests/support/schedules.h"
+
+namespace tutti::testing {
+namespace {
+
+TEST(Proofs, HoldForEveryAlgorithmAndRootUpTo17Ranks) {
+  int plans = 0;
+  for (const Algorithm* algorithm : all_algorithms()) {
+    for (int ranks = 1; ranks <= 17; ++ranks) {
+      for (int root = 0; root < roots_of(*algorithm, ranks); ++root, ++plans) {
+        ASSERT_EQ(unproved(*algorithm, ranks, root), "");
+      }
+    }
+  }
+  std::printf("%d plans proved\n", plans);
+}
+
+TEST(Proofs, HoldForOtherLanesAndDepths) {
+  for (const Algorithm* algorithm : all_algorithms()) {
+    for (const Parameters& parameters : {Parameters{2, 1}, Parameters{3, 2}, Parameters{4, 5}}) {
+      for (int ranks = 2; ranks <= 6; ++ranks) ASSERT_EQ(unproved(*algorithm, ranks, ranks - 1, parameters), "");
+    }
+  }
+}
+
+// At less credit than a plan states it may do without, but where a plan states more than one it is because some number of
+// ranks needs it.
+TEST(Proofs, NeedTheCreditThatPlansState) {
+  for (const Algorithm* algorithm : all_algorithms()) {
+    std::uint32_t needed = 0;
+    std::uint32_t stated = 0;
+    for (int ranks = 2; ranks <= 9; ++ranks) {
+      const Schedule schedule = make_schedule(*algorithm, ranks, 0);
+      needed = std::max(needed, least_credit(schedule.plan, schedule.programs, 4));
+      stated = std::max(stated, schedule.plan.shape.credit);
+    }
+    EXPECT_EQ(needed, stated) << describe(*algorithm, 9, 0);
+  }
+}
+
+// Where every fold is in rank order the schedule suits operators that do not commute.
+TEST(Proofs, FindWhichAllReducesFoldInRankOrder) {
+  std::set<std::string> ordered;
+  for (const Algorithm* algorithm : all_algorithms()) {
+    if (algorithm->collective != Collective::all_reduce) continue;
+    bool all = true;
+    for (int ranks = 2; ranks <= 9; ++ranks) {
+      const Schedule schedule = make_schedule(*algorithm, ranks, 0);
+      all = all && verify(schedule.plan, schedule.programs).proof.rank_order;
+    }
+    if (all) ordered.insert(algorithm->name);
+  }
+  EXPECT_EQ(ordered, (std::set<std::string>{"flat", "direct", "recursive_doubling", "halving_doubling", "tree"}));
+}
+
+// Flat and direct fold all ranks' shares at once, in rank order: the same bits, so the same hash, whatever the windows.
+TEST(Proofs, GiveOneAssociationToSchedulesThatFoldAlike) {
+  const Schedule flat = make_schedule(flat_all_reduce, 6, 0);
+  const Schedule direct = make_schedule(direct_all_reduce, 6, 0);
+  const Schedule ring = make_schedule(ring_all_reduce, 6, 0);
+  const std::uint64_t hash = verify(flat.plan, flat.programs).proof.association;
+  EXPECT_NE(hash, 0u);
+  EXPECT_EQ(hash, verify(direct.plan, direct.programs).proof.association);
+  EXPECT_NE(hash, verify(ring.plan, ring.programs).proof.association);
+}
+
+TEST(Algorithms, HaveUniqueNamesCostsAndSummaries) {
+  std::set<std::string> names;
+  for (const Algorithm* algorithm : all_algorithms()) {
+    EXPECT_TRUE(names.insert(std::string(name_of(algorithm->collective)) + algorithm->name).second) << algorithm->name;
+    EXPECT_EQ(find_algorithm(algorithm->collective, algorithm->name), algorithm);
+    EXPECT_FALSE(std::string(algorithm->summary).empty());
+    Problem problem;
+    problem.collective = algorithm->collective;
+    problem.count = 1 << 20;
+    for (const int ranks : {2, 3, 8, 64, 1000}) {
+      problem.ranks = ranks;
+      const Cost cost = algorithm->cost(problem, flat_view(ranks));
+      EXPECT_GE(cost.alphas, 1) << algorithm->name;
+      EXPECT_EQ(cost.gammas > 0, reduces(algorithm->collective)) << algorithm->name;
+    }
+  }
+  EXPECT_EQ(find_algorithm(Collective::all_reduce, "none of them"), nullptr);
+}
+
+TEST(Algorithms, CoverEveryCollective) {
+  for (int c = 0; c < collective_count; ++c) {
+    const auto all = all_algorithms();
+    EXPECT_TRUE(std::any_of(all.begin(), all.end(), [&](const Algorithm* a) { return a->collective == static_cast<Collective>(c); }))
+        << name_of(static_cast<Collective>(c));
+  }
+}
+
+}  // namespace
+}  // namespace tutti::testing
