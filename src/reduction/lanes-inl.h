@@ -436,7 +436,7 @@ struct Float16Format {
     }
   }
   /// elements.h's widen, with selections for its branches.
-  static HWY_INLINE V widen_by_integers(VectorOf<DU32> narrow) {
+  static V widen_by_integers(VectorOf<DU32> narrow) {
     const DU32 du;
     const auto bias = hn::Set(du, 0x38000000u);
     const auto sign = hn::ShiftLeft<16>(hn::And(narrow, hn::Set(du, 0x8000u)));
@@ -451,7 +451,7 @@ struct Float16Format {
     return hn::BitCast(D32(), hn::Or(sign, wide));
   }
   /// elements.h's narrow of canonical values, with selections for its branches.
-  static HWY_INLINE VectorOf<DU32> narrow_by_integers(VectorOf<DU32> bits) {
+  static VectorOf<DU32> narrow_by_integers(VectorOf<DU32> bits) {
     const DU32 du;
     const hn::RebindToSigned<D32> di;  // magnitudes compare alike as signed numbers, which every set can
     const auto sign = hn::And(bits, hn::Set(du, 0x80000000u));

@@ -39,7 +39,8 @@ inline constexpr std::size_t kLine = 64;
 /// Values that a sweep takes through the operands at once: a cache line of each. More at once writes several lines of one
 /// destination before it comes to the next, which costs a third of the speed with two destinations (measured on Zen 3).
 template <class Lanes>
-inline constexpr std::size_t kGroup = std::max<std::size_t>(1, kLine / (Lanes::kCount * sizeof(typename Lanes::Element)));
+inline constexpr std::size_t kGroup =
+    Lanes::kCount == 1 ? 4 : std::max<std::size_t>(1, kLine / (Lanes::kCount * sizeof(typename Lanes::Element)));
 
 /// What a sum that is not divided is finished with.
 template <class Lanes>
@@ -65,20 +66,27 @@ class Sweep {
   void run(std::uint64_t begin, std::uint64_t end, std::uint64_t streams) const {
     Operands operands = operands_;
     operands.streams = streams;
-    const Divider divide = divide_;
     const std::uint64_t left_over = (end - begin) % Lanes::kCount;
     const std::uint64_t behind = end - Lanes::kCount;
-    const Value last = left_over != 0 ? folded(operands, divide, behind) : Value{};
+    const Value last = left_over != 0 ? folded(operands, divide_, behind) : Value{};
     std::uint64_t at = begin;
-    if (operands.destination_count == 1) {
-      at = lines<1>(operands, divide, at, end);
-    } else if (operands.destination_count == 2) {
-      at = lines<2>(operands, divide, at, end);
+    if (kSpecial && operands.destination_count == 1) {
+      at = lines<kSpecial ? 1 : 0>(operands, divide_, at, end);
+    } else if (kSpecial && operands.destination_count == 2) {
+      at = lines<kSpecial ? 2 : 0>(operands, divide_, at, end);
     } else {
-      at = lines<0>(operands, divide, at, end);
+      at = lines<0>(operands, divide_, at, end);
     }
-    for (; end - at >= Lanes::kCount; at += Lanes::kCount) put_everywhere(operands, at, folded(operands, divide, at));
+    run_values(operands, at, end);
     if (left_over != 0) put_everywhere(operands, behind, last);
+  }
+
+  /// All of `count` elements, at least one whole Value: without the effort that only long sweeps repay.
+  void run_short(std::uint64_t count) const {
+    const std::uint64_t behind = count - Lanes::kCount;
+    const Value last = folded(operands_, divide_, behind);
+    run_values(operands_, 0, count);
+    put_everywhere(operands_, behind, last);
   }
 
   /// The first `count` <= Lanes::kCount elements.
@@ -105,6 +113,11 @@ class Sweep {
     std::uint64_t streams;
   };
 
+  /// Whether loops of their own for one and for two destinations are worth their code: not where division dominates, nor
+  /// for comparisons of 16-bit floats in mixed formats, nor without vectors.
+  static constexpr bool kSpecial = std::is_same_v<Divider, NoDivider<Lanes>> && std::is_same_v<Lanes, WideLanes<Element, Op>> &&
+                                   !std::is_same_v<Lanes, ScalarLanes<Element>>;
+
   static HWY_INLINE bool is_wide(ElementFormat format) { return kWidens<Element> && format == ElementFormat::kWide; }
 
   static HWY_INLINE Value get(const FoldSource& source, std::uint64_t at) {
@@ -129,6 +142,12 @@ class Sweep {
   }
   static HWY_INLINE void put_everywhere(Operands operands, std::uint64_t at, Value value) {
     for (std::uint32_t d = 0; d < operands.destination_count; ++d) put(operands.destinations[d], at, value);
+  }
+
+  /// Value by Value, as many as are whole.
+  HWY_INLINE void run_values(Operands operands, std::uint64_t at, std::uint64_t end) const {
+    const Divider divide = divide_;
+    for (; end - at >= Lanes::kCount; at += Lanes::kCount) put_everywhere(operands, at, folded(operands, divide, at));
   }
 
   static HWY_INLINE Value finished(Divider divide, Value total) {
@@ -271,7 +290,7 @@ void sweep_any(const FoldArguments& arguments) {
     return;
   }
   if constexpr (Short::kCount != Lanes::kCount) {
-    if (arguments.count < Lanes::kCount) return Sweep<Short, Op, Divider<Short>>(arguments).run(0, arguments.count, 0);
+    if (arguments.count < Lanes::kCount) return Sweep<Short, Op, Divider<Short>>(arguments).run_short(arguments.count);
   }
   const Sweep<Lanes, Op, Divider<Lanes>> sweep(arguments);
   if (arguments.count * sizeof(T) < kLeastStreamed) return sweep.run(0, arguments.count, 0);
@@ -297,7 +316,7 @@ template <typename T>
 HWY_NOINLINE void fold_divided(const FoldArguments& arguments) {
   if constexpr (std::is_integral_v<T>) {
     if (arguments.count < kLeastReciprocal) {
-      return Sweep<ScalarLanes<T>, Sum, typename ScalarLanes<T>::Divider>(arguments).run(0, arguments.count, 0);
+      return Sweep<ScalarLanes<T>, Sum, typename ScalarLanes<T>::Divider>(arguments).run_short(arguments.count);
     }
   }
   sweep_any<MixedLanes<T>, ShortMixedLanes<T>, Sum, DividerOf>(arguments);

@@ -261,7 +261,7 @@ TEST_P(EveryType, FoldsShortMessagesOfEveryShapeAlikeOnEveryInstructionSet) {
   for (tutti_op op : kOps) {
     for (std::size_t sources = 1; sources <= 9; ++sources) {
       for (std::size_t destinations = 1; destinations <= 3; ++destinations) {
-        for (std::size_t count = 0; count <= 130; count += sources <= 3 ? 1 : 1 + seed % 7) {
+        for (std::size_t count = 0; count <= 130; count += sources <= 2 ? 1 : 1 + seed % 13) {
           ASSERT_NO_FATAL_FAILURE(check(make_case(GetParam(), op, sources, destinations, count, ++seed)));
         }
       }
