@@ -27,6 +27,9 @@ constexpr std::array<GpuRule, 9> kGpuRules = {{{0x0300, kNvidia},
                                                {0x0302, kIntel},
                                                {0x0380, kIntel}}};
 
+/// AMD's VGA controllers that are servers' consoles: Rage XL, ES1000 (two of them).
+constexpr std::array<std::uint16_t, 3> kAmdConsoles = {0x4752, 0x515e, 0x5969};
+
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 std::string info_of(const HwObject& object, std::string_view key) {
@@ -125,10 +128,15 @@ class GraphMaker {
 
   static bool leads_to_device(const HwObject& object) {
     if (object.kind == ObjectKind::pci) {
-      return is_gpu(object.pci_class, object.vendor) || is_network(object.pci_class) ||
-             is_nv_switch(object.pci_class, object.vendor) || has_network(object);
+      return is_gpu(object.pci_class, object.vendor, object.device) || is_network(object.pci_class) ||
+             switches_nvlinks(object) || has_network(object);
     }
     return std::any_of(object.children.begin(), object.children.end(), leads_to_device);
+  }
+
+  /// hwloc knows some switches by NVML alone, which tells no class.
+  static bool switches_nvlinks(const HwObject& pci) {
+    return is_nv_switch(pci.pci_class, pci.vendor) || pci.subtype == "NVSwitch";
   }
 
   static bool has_network(const HwObject& pci) {
@@ -159,10 +167,10 @@ class GraphMaker {
       node.kind = NodeKind::host_bridge;
     } else if (object.kind == ObjectKind::bridge) {
       node.kind = NodeKind::bridge;
-    } else if (is_gpu(object.pci_class, object.vendor)) {
+    } else if (is_gpu(object.pci_class, object.vendor, object.device)) {
       node.kind = NodeKind::gpu;
       node.name = gpu_name(object);
-    } else if (is_nv_switch(object.pci_class, object.vendor)) {
+    } else if (switches_nvlinks(object)) {
       node.kind = NodeKind::nv_switch;
     } else {
       node.kind = NodeKind::nic;
@@ -223,7 +231,9 @@ Result<Graph> graph_of(const HwObject& root) {
   return GraphMaker(root).take();
 }
 
-bool is_gpu(std::uint32_t pci_class, std::uint16_t vendor) {
+bool is_gpu(std::uint32_t pci_class, std::uint16_t vendor, std::uint16_t device) {
+  const bool console = vendor == kAmd && std::find(kAmdConsoles.begin(), kAmdConsoles.end(), device) != kAmdConsoles.end();
+  if (console) return false;
   return std::any_of(kGpuRules.begin(), kGpuRules.end(),
                      [&](const GpuRule& rule) { return rule.pci_class == pci_class && rule.vendor == vendor; });
 }

@@ -52,7 +52,7 @@ struct HwObject {
 Result<Graph> graph_of(const HwObject& root);
 
 /// Whether a PCI function is a GPU worth the name (not a server's console), an NVSwitch, or a network device.
-bool is_gpu(std::uint32_t pci_class, std::uint16_t vendor);
+bool is_gpu(std::uint32_t pci_class, std::uint16_t vendor, std::uint16_t device);
 bool is_nv_switch(std::uint32_t pci_class, std::uint16_t vendor);
 bool is_network(std::uint32_t pci_class);
 

@@ -152,8 +152,9 @@ class SysfsReader {
     const std::string folder = kPci + address;
     const auto pci_class = static_cast<std::uint32_t>(files_.number(folder + "/class").value_or(0) >> 8);
     const auto vendor = static_cast<std::uint16_t>(files_.number(folder + "/vendor").value_or(0));
+    const auto device = static_cast<std::uint16_t>(files_.number(folder + "/device").value_or(0));
     Node node;
-    if (is_gpu(pci_class, vendor)) {
+    if (is_gpu(pci_class, vendor, device)) {
       node.kind = NodeKind::gpu;
     } else if (is_nv_switch(pci_class, vendor)) {
       node.kind = NodeKind::nv_switch;
@@ -166,7 +167,7 @@ class SysfsReader {
     node.pci = address;
     node.pci_class = pci_class;
     node.vendor = vendor;
-    node.device = static_cast<std::uint16_t>(files_.number(folder + "/device").value_or(0));
+    node.device = device;
     graph_.add(std::move(node));
   }
 

@@ -6,6 +6,7 @@
 #include "src/program/options.h"
 #include "src/program/output.h"
 #include "tools/topo/graph_json.h"
+#include "topology/hwloc_xml.h"
 #include "topology/live.h"
 #include "topology/render.h"
 
@@ -30,7 +31,8 @@ void declare(program::Options& options, Request& request) {
   options.flag("--dot", &request.dot, "Graphviz's language");
   options.text("--explain", &request.explain, "A B", "Why the way between two devices is what it is");
   options.positional("B", &request.other, "The second device of --explain", false);
-  options.text("--hwloc-xml", &request.hwloc_xml, "FILE", "A machine from hwloc's XML (not there yet)");
+  options.text("--hwloc-xml", &request.hwloc_xml, "FILE",
+               "A machine from hwloc's XML (versions 1 to 3) instead of this one");
   options.text("--nccl-xml", &request.nccl_xml, "FILE", "A machine from NCCL's XML (not there yet)");
   options.text("--svg", &request.svg, "FILE", "A drawing (not there yet)");
   options.flag("--rings", &request.rings, "Rings of greatest bandwidth (not there yet)");
@@ -38,15 +40,15 @@ void declare(program::Options& options, Request& request) {
   options.example("tutti-topo", "this machine");
   options.example("tutti-topo --json | jq .nics", "its network devices");
   options.example("tutti-topo --explain gpu0 nic1", "the way between two devices");
+  options.example("tutti-topo --hwloc-xml machine.xml", "a machine that lstopo has written down");
   options.example("tutti-topo --dot | dot -Tsvg > machine.svg", "a drawing by Graphviz");
 }
 
 /// What was asked for and is not there yet, as a sentence.
 std::optional<std::string> missing(const Request& request) {
   const auto sentence = [](const std::string& what) {
-    return what + " is not there yet; leave it out to see this machine's graph as --text, --json or --dot";
+    return what + " is not there yet; leave it out to see the graph as --text, --json or --dot";
   };
-  if (!request.hwloc_xml.empty()) return sentence("--hwloc-xml " + request.hwloc_xml);
   if (!request.nccl_xml.empty()) return sentence("--nccl-xml " + request.nccl_xml);
   if (!request.svg.empty()) return sentence("--svg " + request.svg);
   if (request.rings) return sentence("--rings");
@@ -78,7 +80,9 @@ int explain(const Graph& graph, const Request& request, program::Output& output)
 }
 
 int show(const Request& request, program::Output& output) {
-  const Graph graph = read_live();
+  Result<Graph> read = request.hwloc_xml.empty() ? read_live() : read_hwloc_xml(request.hwloc_xml);
+  if (!read.ok()) return output.fail(program::kWrongUse, read.status().text());
+  const Graph& graph = *read;
   if (!request.explain.empty()) return explain(graph, request, output);
   if (output.json()) {
     output.record(topo::graph_json(graph));

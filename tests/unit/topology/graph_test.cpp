@@ -153,13 +153,14 @@ TEST(PcieSpeed, CountsLanesAndTheLineCode) {
 }
 
 TEST(Gpus, AreToldFromConsoles) {
-  EXPECT_TRUE(is_gpu(0x0302, 0x10de));
-  EXPECT_TRUE(is_gpu(0x0300, 0x10de));
-  EXPECT_TRUE(is_gpu(0x1200, 0x1002));
-  EXPECT_FALSE(is_gpu(0x0300, 0x8086)) << "a processor's display";
-  EXPECT_FALSE(is_gpu(0x0300, 0x1a03)) << "a server's console";
-  EXPECT_FALSE(is_gpu(0x0300, 0x1234)) << "QEMU's";
-  EXPECT_FALSE(is_gpu(0x0403, 0x10de)) << "a GPU's sound";
+  EXPECT_TRUE(is_gpu(0x0302, 0x10de, 0x2330));
+  EXPECT_TRUE(is_gpu(0x0300, 0x10de, 0x2330));
+  EXPECT_TRUE(is_gpu(0x1200, 0x1002, 0x2330));
+  EXPECT_FALSE(is_gpu(0x0300, 0x8086, 0x2330)) << "a processor's display";
+  EXPECT_FALSE(is_gpu(0x0300, 0x1a03, 0x2330)) << "a server's console";
+  EXPECT_FALSE(is_gpu(0x0300, 0x1234, 0x2330)) << "QEMU's";
+  EXPECT_FALSE(is_gpu(0x0403, 0x10de, 0x2330)) << "a GPU's sound";
+  EXPECT_FALSE(is_gpu(0x0300, 0x1002, 0x515e)) << "AMD's console";
   EXPECT_TRUE(is_nv_switch(0x0680, 0x10de));
   EXPECT_TRUE(is_network(0x0207));
   EXPECT_FALSE(is_network(0x0302));

@@ -1,0 +1,233 @@
+// tutti-topo and tutti-doctor, as scripts and people use them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "tests/unit/topology/fake_files.h"
+#include "tools/doctor/checks.h"
+#include "tools/doctor/verdicts.h"
+#include "tools/topo/graph_json.h"
+#include "topology/cpus.h"
+
+namespace tutti {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using Json = nlohmann::json;
+
+struct Outcome {
+  int code = -1;
+  std::string out;
+  std::string err;
+};
+
+std::string content(const std::string& path) {
+  std::ostringstream all;
+  all << std::ifstream(path).rdbuf();
+  return all.str();
+}
+
+/// Runs a command line of the shell.
+Outcome run(const std::string& command) {
+  const std::string stem = testing::TempDir() + "/tutti_tools_" + std::to_string(getpid());
+  const int status = ::system((command + " >" + stem + ".out 2>" + stem + ".err").c_str());
+  Outcome result{WIFEXITED(status) ? WEXITSTATUS(status) : -1, content(stem + ".out"), content(stem + ".err")};
+  unlink((stem + ".out").c_str());
+  unlink((stem + ".err").c_str());
+  return result;
+}
+
+const std::string kTopo = TUTTI_TOPO;
+const std::string kDoctor = TUTTI_DOCTOR;
+
+TEST(Topo, PrintsATreeByDefaultAndOnDemand) {
+  const Outcome plain = run(kTopo);
+  EXPECT_EQ(plain.code, 0) << plain.err;
+  EXPECT_THAT(plain.out, HasSubstr("machine0: "));
+  EXPECT_THAT(plain.out, HasSubstr("numa0: "));
+  EXPECT_THAT(plain.err, IsEmpty());
+  EXPECT_EQ(run(kTopo + " --text").out.substr(0, 9), "machine0:");
+}
+
+TEST(Topo, JsonHasTheContractsShape) {
+  const Outcome result = run(kTopo + " --json");
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Json json = Json::parse(result.out, nullptr, false);
+  ASSERT_FALSE(json.is_discarded()) << result.out;
+  for (const char* key : {"numa", "gpus", "nics", "paths", "rings", "trees"}) {
+    EXPECT_TRUE(json[key].is_array()) << key;
+  }
+  ASSERT_TRUE(json.contains("ring_bandwidth_GBps"));
+  ASSERT_GE(json["numa"].size(), 1u);
+  EXPECT_TRUE(json["numa"][0]["cpus"].is_string());
+  EXPECT_GT(json["numa"][0]["memory_bytes"].get<std::uint64_t>(), 0u);
+  EXPECT_EQ(json["cpus"]["effective"], effective_cpus());
+}
+
+TEST(Topo, JsonOfDevicesHasTheContractsFields) {
+  Graph graph;
+  graph.add({});
+  Node numa;
+  numa.kind = NodeKind::numa;
+  numa.id = 1;
+  numa.parent = 0;
+  Node gpu;
+  gpu.kind = NodeKind::gpu;
+  gpu.parent = graph.add(numa);
+  gpu.name = "NVIDIA \xff";
+  gpu.pci = "0000:07:00.0";
+  gpu.sm = 90;
+  graph.add(gpu);
+  Node nic;
+  nic.kind = NodeKind::nic;
+  nic.parent = 1;
+  nic.name = "mlx5_0";
+  nic.nic = {{"ib0"}, 200, 1, true, true};
+  graph.add(nic);
+  const Json json = Json::parse(topo::graph_json(graph).text(), nullptr, false);
+  ASSERT_FALSE(json.is_discarded());
+  const Json& first = json["gpus"][0];
+  EXPECT_EQ(first["id"], 0);
+  EXPECT_EQ(first["pci"], "0000:07:00.0");
+  EXPECT_EQ(first["numa"], 1);
+  EXPECT_EQ(first["sm"], 90);
+  EXPECT_EQ(json["nics"][0]["name"], "mlx5_0");
+  EXPECT_EQ(json["nics"][0]["speed_Gbps"], 200);
+  EXPECT_EQ(json["nics"][0]["gdr"], true);
+  EXPECT_EQ(json["nics"][0]["ports"], 1);
+  ASSERT_EQ(json["paths"].size(), 1u);
+  EXPECT_EQ(json["paths"][0]["a"], "gpu0");
+  EXPECT_EQ(json["paths"][0]["b"], "nic0");
+  EXPECT_EQ(json["paths"][0]["type"], "NODE");
+  EXPECT_TRUE(json["paths"][0]["bandwidth_GBps"].is_null()) << "nobody knows it";
+  EXPECT_EQ(json["paths"][0]["hops"], 2);
+}
+
+TEST(Topo, AFileOfHwlocsIsShownInsteadOfThisMachine) {
+  const std::string path = testing::TempDir() + "/tutti_topo_" + std::to_string(getpid()) + ".xml";
+  std::ofstream(path) << R"(<topology version="2.0"><object type="Machine" os_index="0" cpuset="0x3" nodeset="0x1">
+      <object type="NUMANode" os_index="0" cpuset="0x3" nodeset="0x1" local_memory="4096"/></object></topology>)";
+  const Outcome result = run(kTopo + " --json --hwloc-xml " + path);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("\"numa\":[{\"id\":0,\"cpus\":\"0-1\",\"memory_bytes\":4096}]"));
+  std::ofstream(path) << "<topology version='7'/>";
+  const Outcome refused = run(kTopo + " --hwloc-xml " + path);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr(path));
+  unlink(path.c_str());
+}
+
+TEST(Topo, DotIsAGraph) {
+  const Outcome result = run(kTopo + " --dot");
+  EXPECT_EQ(result.code, 0);
+  EXPECT_EQ(result.out.substr(0, 7), "graph m");
+  if (run("dot -V").code != 0) GTEST_SKIP() << "Graphviz is not installed; the text alone was looked at";
+  EXPECT_EQ(run(kTopo + " --dot | dot -Tsvg").code, 0);
+}
+
+TEST(Topo, WhatIsWrongOrNotThereYetIsRefusedInOneSentence) {
+  for (const char* options : {"--rings", "--trees", "--svg x.svg", "--nccl-xml /tmp/x", "--hwloc-xml /no/such/file",
+                              "--explain gpu7 gpu8", "--explain gpu0", "--text --dot", "--bogus", "extra"}) {
+    const Outcome result = run(kTopo + " " + options);
+    EXPECT_EQ(result.code, 2) << options;
+    EXPECT_THAT(result.err, HasSubstr("tutti-topo: ")) << options;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << options << ": " << result.err;
+    EXPECT_THAT(result.out, IsEmpty()) << options;
+  }
+}
+
+TEST(Doctor, SaysForEachTransportWhetherItIsUsableAndIfNotWhatWouldMakeItSo) {
+  const Outcome result = run(kDoctor + " --json");
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Json json = Json::parse(result.out, nullptr, false);
+  ASSERT_FALSE(json.is_discarded()) << result.out;
+  std::vector<std::string> names;
+  for (const Json& transport : json["transports"]) {
+    names.push_back(transport["name"]);
+    EXPECT_FALSE(transport["why"].get<std::string>().empty()) << transport;
+    EXPECT_NE(transport["usable"].get<bool>(), !transport["remedy"].get<std::string>().empty()) << transport;
+  }
+  EXPECT_THAT(names, testing::UnorderedElementsAre("shm", "tcp", "verbs", "nvlink"));
+  EXPECT_GE(json["checks"].size(), 8u);
+}
+
+TEST(Doctor, ATransportThatTheSettingLeavesOutIsNotUsable) {
+  Settings settings = tolerant_settings(nullptr);
+  settings.transports = {"tcp"};
+  for (const doctor::Verdict& verdict : doctor::judge_transports(Sysfs(), settings)) {
+    if (verdict.transport != "shm") continue;
+    EXPECT_FALSE(verdict.usable);
+    EXPECT_THAT(verdict.why + verdict.remedy, HasSubstr("TUTTI_TRANSPORTS"));
+  }
+}
+
+std::string why_not(const FakeFiles& fake, const std::string& transport) {
+  for (const doctor::Verdict& verdict : doctor::judge_transports(fake.files(), tolerant_settings(nullptr))) {
+    if (verdict.transport == transport) return verdict.usable ? "usable" : verdict.why;
+  }
+  return "absent";
+}
+
+TEST(Doctor, NamesTheFirstThingThatADeviceTransportLacks) {
+  FakeFiles fake;
+  EXPECT_THAT(why_not(fake, "verbs"), HasSubstr("no RDMA device"));
+  fake.folder("/sys/class/infiniband/mlx5_0");
+  EXPECT_THAT(why_not(fake, "verbs"), HasSubstr("/dev/infiniband is empty"));
+  fake.file("/dev/infiniband/uverbs0", "");
+  EXPECT_THAT(why_not(fake, "verbs"), Not(HasSubstr("/dev/infiniband is empty")));
+
+  EXPECT_THAT(why_not(fake, "nvlink"), HasSubstr("no GPU"));
+  for (const char* address : {"0000:07:00.0", "0000:08:00.0"}) {
+    const std::string folder = std::string("/sys/bus/pci/devices/") + address;
+    fake.file(folder + "/class", "0x030200").file(folder + "/vendor", "0x10de");
+  }
+  EXPECT_THAT(why_not(fake, "nvlink"), HasSubstr("no NVIDIA driver"));
+}
+
+TEST(Doctor, NotesAQuotaBelowTheCpus) {
+  FakeFiles fake;
+  fake.file("/proc/self/cgroup", "0::/").file("/proc/self/mountinfo", "1 1 0:1 / /cg rw - cgroup2 cgroup2 rw");
+  fake.file("/cg/cpu.max", "50000 100000");
+  const doctor::Finding cpus = doctor::look_around(fake.files()).front();
+  EXPECT_EQ(cpus.health, doctor::Health::note);
+  EXPECT_THAT(cpus.text, HasSubstr("0.50 CPUs by /cg/cpu.max"));
+  EXPECT_THAT(cpus.remedy, Not(IsEmpty()));
+}
+
+TEST(Doctor, PrintsEverySettingWithItsOrigin) {
+  const Outcome result = run("TUTTI_LANES=4 TUTTI_SECRET=swordfish TUTTI_LAENS=3 " + kDoctor + " --settings");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, testing::ContainsRegex("TUTTI_LANES +integer +0 +4 +environment"));
+  EXPECT_THAT(result.out, testing::ContainsRegex("TUTTI_CONNECT_TIMEOUT +duration +60s +60s +default"));
+  EXPECT_THAT(result.out, HasSubstr("TUTTI_LAENS is no setting"));
+  EXPECT_THAT(result.out, Not(HasSubstr("swordfish")));
+  EXPECT_THAT(result.out, HasSubstr("(set)"));
+}
+
+TEST(Doctor, AMalformedSettingIsShownAndFails) {
+  const Outcome result = run("TUTTI_LANES=many " + kDoctor + " --settings --json");
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, HasSubstr("TUTTI_LANES is \"many\""));
+  EXPECT_THAT(result.out, HasSubstr("\"name\":\"TUTTI_SECRET_FILE\""));
+}
+
+TEST(Doctor, RecordIsRefusedUntilItIsThere) {
+  const Outcome result = run(kDoctor + " record some.file");
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, HasSubstr("some.file"));
+  EXPECT_EQ(run(kDoctor + " rekord").code, 2);
+}
+
+}  // namespace
+}  // namespace tutti
