@@ -100,7 +100,7 @@ Status create_all(tutti_comm** comms, int ranks, const tutti_config* config) {
   if (ranks < 1) return invalid(fmt::format("a group of {} ranks cannot be", ranks), "Pass at least 1.");
   std::fill(comms, comms + ranks, nullptr);
   tutti_unique_id id;
-  if (ranks > 1 && tutti_get_unique_id(&id) != TUTTI_SUCCESS) {
+  if (tutti_get_unique_id(&id) != TUTTI_SUCCESS) {
     return Status(TUTTI_SYSTEM_ERROR, "no identity could be made for the group", "tutti_error_get(NULL, …) has told why.");
   }
   std::vector<Status> results(static_cast<std::size_t>(ranks));

@@ -130,9 +130,9 @@ TEST_P(Collectives, TransfersWithCrossedTagsFinish) {
 INSTANTIATE_TEST_SUITE_P(Ranks, Collectives,
                          testing::Values(Case{1, ""}, Case{2, "shm"}, Case{3, "shm"}, Case{4, "shm"}, Case{7, "shm"}, Case{9, ""},
                                          Case{2, "tcp"}, Case{3, "tcp"}, Case{8, "tcp"}),
-                         [](const auto& info) {
-                           const std::string name = info.param.transports;
-                           return (name.empty() ? "any" : name) + std::to_string(info.param.ranks);
+                         [](const testing::TestParamInfo<Case>& at) {
+                           const std::string name = at.param.transports;
+                           return (name.empty() ? "any" : name) + std::to_string(at.param.ranks);
                          });
 
 }  // namespace
