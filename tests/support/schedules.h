@@ -6,16 +6,12 @@
 #include <vector>
 
 #include "algorithms/algorithm.h"
+#include "src/schedule/text.h"
 #include "src/schedule/verifier.h"
 #include "topology/view.h"
 
 namespace tutti::testing {
 
-/// A plan with the programs of all its ranks.
-struct Schedule {
-  Plan plan;
-  std::vector<Program> programs;
-};
 
 /// The schedule of an algorithm. count: elements of a block.
 inline Schedule make_schedule(const Algorithm& algorithm, int ranks, int root, std::uint64_t count = 1000,

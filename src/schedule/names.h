@@ -1,0 +1,21 @@
+// Names of a problem's parts in the text form.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "src/schedule/problem.h"
+
+namespace tutti {
+
+/// "float32", "opaque12", …; "type99" for a value that no type has.
+std::string text_of(tutti_type type);
+/// "sum", …; "op99" for a value that no operator has.
+std::string text_of(tutti_op op);
+/// And back; nothing where there is no such name.
+std::optional<tutti_type> type_of(std::string_view name);
+std::optional<tutti_op> op_of(std::string_view name);
+std::optional<Collective> collective_of(std::string_view name);
+
+}  // namespace tutti
