@@ -310,16 +310,16 @@ tutti_link_result ReceiverLink::view_put(tutti_message* message) {
   return TUTTI_LINK_OK;
 }
 
-// Each call is about the message after that of the call before, or about the oldest one here where that is later. A call
-// that comes to nothing counts, but for one that is too far ahead.
+// The caller does not know what has come since it looked last, so a grant is for the first message that it has neither seen
+// nor granted, even where that has come meanwhile: then the grant is refused, and never slips on to the next message.
 tutti_link_result ReceiverLink::grant(OwnRegion* region, void* target, std::uint64_t bytes) {
   if (stage_ != Stage::kOpen) return stage_ == Stage::kBroken ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET;
-  const std::uint64_t message = std::max(next_grant_, next_);
-  if (message > next_ + 1) return TUTTI_LINK_NOT_YET;
-  next_grant_ = message + 1;
-  if (bytes < kGrantFloor || region == nullptr || !region->holds(target, bytes) || arrived(message))
+  const std::uint64_t message = std::max({next_grant_, next_, viewed_});
+  if (message > next_ + 1 || bytes < kGrantFloor || region == nullptr || !region->holds(target, bytes) ||
+      arrived(message) || !endpoint_.announce(*region, peer_)) {
     return TUTTI_LINK_NOT_YET;
-  if (!endpoint_.announce(*region, peer_)) return TUTTI_LINK_NOT_YET;
+  }
+  next_grant_ = message + 1;
   granted_[message % kGrants] = {message, target, bytes};
   GrantEntry& entry = control_->grants[message % kGrants];
   entry.target = {region->id, region->offset_of(target)};

@@ -163,6 +163,7 @@ class ReceiverLink final : public Link {
     SlotHeader& h = header();
     // Acquire: pairs with the sender's release of the same word, behind header and payload.
     if (shared(h.sequence).load(std::memory_order_acquire) != next_ + 1) return nothing();
+    viewed_ = next_ + 1;
     const std::uint64_t size_and_kind = h.size_and_kind;
     const std::uint64_t bytes = size_and_kind & kSizeMask;
     message->bytes = bytes;
@@ -223,6 +224,7 @@ class ReceiverLink final : public Link {
   PeerRegion* pulled_ = nullptr;  ///< of the viewed message, held until it is released
   const void* pulled_data_ = nullptr;
   bool damaged_ = false;
+  std::uint64_t viewed_ = 0;  ///< messages that the caller has seen: a grant is for a later one
   std::uint64_t next_grant_ = 0;
   Granted granted_[kGrants];
 };
