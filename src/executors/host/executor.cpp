@@ -173,7 +173,7 @@ void HostExecutor::begin_step(LaneState& lane, const Step& step) {
   for (std::uint32_t i = 0; i < any.range.blocks; ++i) lane.bytes += piece(lane, any, i).size() * element_;
   lane.ready = 0;
   lane.begun = true;
-  lane.folded = false;
+  lane.folded = lane.granted = false;
 }
 
 HostExecutor::Turn HostExecutor::take_operands(LaneState& lane, const Step& step) {
@@ -195,12 +195,7 @@ HostExecutor::Turn HostExecutor::take_source(LaneState& lane, const Operand& ope
   tutti_message message;
   const tutti_link_result result = link.transport->view(link.link, &message);
   if (result == TUTTI_LINK_NOT_YET) {
-    // Alone, and bound for one piece of memory: let it land there. A hint, so its answer does not matter.
-    const Operand& target = program_->operands[step.operands + step.sources];
-    if (step.sources == 1 && (link.state.capabilities & TUTTI_CAN_GRANT_ANY) != 0 && target.place != Place::link &&
-        contiguous(target) && lane.bytes >= least_offer && !held(address(lane, target, 0), lane.bytes)) {
-      static_cast<void>(link.transport->grant(link.link, nullptr, address(lane, target, 0), lane.bytes));
-    }
+    if (!lane.granted) grant(lane, link, step);
     return Turn::blocked;
   }
   if (result == TUTTI_LINK_BROKEN) return broken(link);
@@ -212,6 +207,18 @@ HostExecutor::Turn HostExecutor::take_source(LaneState& lane, const Operand& ope
   // Sources are only read; see `address`.
   lane.at[lane.ready] = const_cast<std::byte*>(static_cast<const std::byte*>(message.data));
   return Turn::moved;
+}
+
+/// A message that is alone and bound for one piece of memory may land there. Once a step: another grant would be for the
+/// message after it. A hint, so its answer does not matter.
+void HostExecutor::grant(LaneState& lane, HostLink& link, const Step& step) {
+  const Operand& target = program_->operands[step.operands + step.sources];
+  if (step.sources != 1 || (link.state.capabilities & TUTTI_CAN_GRANT_ANY) == 0 || target.place == Place::link ||
+      !contiguous(target) || lane.bytes < least_offer || held(address(lane, target, 0), lane.bytes)) {
+    return;
+  }
+  lane.granted = true;
+  static_cast<void>(link.transport->grant(link.link, nullptr, address(lane, target, 0), lane.bytes));
 }
 
 HostExecutor::Turn HostExecutor::take_destination(LaneState& lane, const Operand& operand, const Step& step) {

@@ -100,6 +100,7 @@ class HostExecutor {
     std::uint32_t step = 0;
     std::uint32_t ready = 0;     ///< operands of the step that are in hand
     bool begun = false;          ///< the step's length is known
+    bool granted = false;        ///< the link was told where its message shall land
     bool folded = false;         ///< the sweep is done, offers remain
     bool finished = false;
     std::uint64_t bytes = 0;     ///< of the step's message
@@ -123,6 +124,7 @@ class HostExecutor {
   void begin_step(LaneState& lane, const Step& step);
   Turn take_operands(LaneState& lane, const Step& step);
   Turn take_source(LaneState& lane, const Operand& operand, const Step& step);
+  void grant(LaneState& lane, HostLink& link, const Step& step);
   Turn take_destination(LaneState& lane, const Operand& operand, const Step& step);
   void sweep(LaneState& lane, const Step& step);
   Turn hand_over(LaneState& lane, const Step& step);
