@@ -38,6 +38,9 @@ Outcome CommunicatorPeers::start_sum(std::size_t slot, std::span<float> data) {
 
 Outcome CommunicatorPeers::wait(std::size_t slot) {
   const tutti_status status = tutti_work_wait(works_[slot], 0);
+  tutti_work_info_t info{};
+  info.size = sizeof info;
+  if (tutti_work_info(works_[slot], &info) == TUTTI_SUCCESS) busy_ns_ += info.end_ns - info.start_ns;
   tutti_work_release(works_[slot]);
   works_[slot] = nullptr;
   return outcome(status);
@@ -56,10 +59,6 @@ Outcome CommunicatorPeers::broadcast(void* data, std::size_t bytes) {
   return outcome(tutti_broadcast(data, data, bytes, TUTTI_UINT8, 0, comm_, kBlocking, nullptr));
 }
 
-double CommunicatorPeers::communication_seconds() const {
-  std::uint64_t nanoseconds = 0;
-  tutti_comm_busy_ns(comm_, &nanoseconds);
-  return static_cast<double>(nanoseconds) * 1e-9;
-}
+double CommunicatorPeers::communication_seconds() const { return static_cast<double>(busy_ns_) * 1e-9; }
 
 }  // namespace tutti::trainer

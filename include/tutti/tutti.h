@@ -280,9 +280,6 @@ typedef struct tutti_comm_choice {
 } tutti_comm_choice;
 TUTTI_API tutti_status tutti_comm_last_choice(const tutti_comm* comm, tutti_comm_choice* choice);
 
-/// Nanoseconds of this communicator's life spent inside operations, by any thread: what the trainer reports.
-TUTTI_API tutti_status tutti_comm_busy_ns(const tutti_comm* comm, uint64_t* nanoseconds);
-
 // ---- Collectives -----------------------------------------------------------------------------------------------------
 //
 // Common to all: `send` and `recv` are host memory and belong to the operation until it has completed. Counts are in
