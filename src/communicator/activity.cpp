@@ -1,0 +1,128 @@
+#include "src/communicator/activity.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <new>
+
+namespace tutti {
+
+namespace {
+enum Word : std::size_t { kStarted = 0, kCompleted, kFingerprint, kStartedNs, kDetail, kStartedKind = 8, kCompletedKind = 11 };
+constexpr std::size_t kPageBytes = 4096;
+}  // namespace
+
+void pack_activity(ByteWriter& out, const Activity& activity) {
+  out.u64(activity.started);
+  out.u64(activity.completed);
+  out.u64(activity.fingerprint);
+  out.u64(activity.started_ns);
+  for (const auto word : activity.detail) out.u64(word);
+  for (const auto word : activity.started_kind.words) out.u64(word);
+  for (const auto word : activity.completed_kind.words) out.u64(word);
+  out.u64(activity.exchanges);
+}
+
+Activity unpack_activity(ByteReader& in) {
+  Activity activity;
+  activity.started = in.u64();
+  activity.completed = in.u64();
+  activity.fingerprint = in.u64();
+  activity.started_ns = in.u64();
+  for (auto& word : activity.detail) word = in.u64();
+  for (auto& word : activity.started_kind.words) word = in.u64();
+  for (auto& word : activity.completed_kind.words) word = in.u64();
+  activity.exchanges = in.u64();
+  return activity;
+}
+
+ActivityBoard::ActivityBoard() : fd_(::memfd_create("tutti activity", MFD_CLOEXEC)), own_(true) {
+  void* memory = MAP_FAILED;
+  if (fd_ && ::ftruncate(fd_.get(), kPageBytes) == 0) {
+    memory = ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
+  }
+  if (memory == MAP_FAILED) {
+    fd_.reset();
+    memory = ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  }
+  if (memory == MAP_FAILED) return;  // valid() says so, and writes go nowhere
+  mapping_ = Mapping(memory, kPageBytes);
+  page_ = new (memory) Page;
+  begin();
+  put(kStarted, UINT64_MAX);
+  put(kCompleted, UINT64_MAX);
+  end();
+}
+
+ActivityBoard::ActivityBoard(int pid, int fd) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(fd);
+  fd_.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd_ || ::lseek(fd_.get(), 0, SEEK_END) != static_cast<off_t>(kPageBytes)) return;
+  void* memory = ::mmap(nullptr, kPageBytes, PROT_READ, MAP_SHARED, fd_.get(), 0);
+  fd_.reset();
+  if (memory == MAP_FAILED) return;
+  mapping_ = Mapping(memory, kPageBytes);
+  page_ = static_cast<Page*>(memory);
+}
+
+ActivityBoard::~ActivityBoard() = default;
+
+// The version is odd while the words change. Each word is stored with release and loaded with acquire, which on x86 costs
+// nothing and keeps them from moving out between the two stores, or loads, of the version.
+void ActivityBoard::begin() {
+  // Relaxed load: only this writer changes it. The odd version cannot sink below the first word's release store.
+  page_->version.store(page_->version.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+void ActivityBoard::end() {
+  // Release: whoever sees the even version sees the words of it.
+  page_->version.store(page_->version.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
+void ActivityBoard::put(std::size_t word, std::uint64_t value) {
+  // Release: keeps the odd version above, so that a reader that sees this word also sees that it is in the making.
+  page_->words[word].store(value, std::memory_order_release);
+}
+
+void ActivityBoard::start(std::uint64_t sequence, const KindName& kind, std::uint64_t fingerprint,
+                          const std::array<std::uint64_t, 4>& detail, std::uint64_t when_ns) {
+  if (!own_ || page_ == nullptr) return;
+  begin();
+  put(kStarted, sequence);
+  put(kFingerprint, fingerprint);
+  put(kStartedNs, when_ns);
+  for (std::size_t i = 0; i < detail.size(); ++i) put(kDetail + i, detail[i]);
+  for (std::size_t i = 0; i < kind.words.size(); ++i) put(kStartedKind + i, kind.words[i]);
+  end();
+}
+
+void ActivityBoard::complete(std::uint64_t sequence, const KindName& kind) {
+  if (!own_ || page_ == nullptr) return;
+  begin();
+  put(kCompleted, sequence);
+  for (std::size_t i = 0; i < kind.words.size(); ++i) put(kCompletedKind + i, kind.words[i]);
+  end();
+}
+
+Activity ActivityBoard::read() const {
+  Activity activity;
+  if (page_ == nullptr) return activity;
+  std::array<std::uint64_t, kWords> words{};
+  for (int attempt = 0; attempt < 1000; ++attempt) {
+    // Acquire: the words are read after the version.
+    const std::uint64_t before = page_->version.load(std::memory_order_acquire);
+    // Acquire on each word: the second look at the version comes after them.
+    for (std::size_t i = 0; i < kWords; ++i) words[i] = page_->words[i].load(std::memory_order_acquire);
+    if (before % 2 == 0 && page_->version.load(std::memory_order_relaxed) == before) break;
+  }
+  activity.started = words[kStarted];
+  activity.completed = words[kCompleted];
+  activity.fingerprint = words[kFingerprint];
+  activity.started_ns = words[kStartedNs];
+  for (std::size_t i = 0; i < activity.detail.size(); ++i) activity.detail[i] = words[kDetail + i];
+  for (std::size_t i = 0; i < 3; ++i) activity.started_kind.words[i] = words[kStartedKind + i];
+  for (std::size_t i = 0; i < 3; ++i) activity.completed_kind.words[i] = words[kCompletedKind + i];
+  return activity;
+}
+
+}  // namespace tutti

@@ -1,0 +1,94 @@
+// What a rank is doing: its current and its last completed operation, written on the hot path, read by anybody.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "src/base/descriptor.h"
+#include "src/base/wire.h"
+
+namespace tutti {
+
+/// A short name as words, so that publishing it costs three stores. Longer names are cut at 24 characters.
+struct KindName {
+  std::array<std::uint64_t, 3> words{};
+
+  KindName() = default;
+  constexpr explicit KindName(std::string_view name) {
+    for (std::size_t i = 0; i < name.size() && i < 24; ++i) {
+      words[i / 8] |= static_cast<std::uint64_t>(static_cast<unsigned char>(name[i])) << (8 * (i % 8));
+    }
+  }
+  std::string text() const {
+    std::string result;
+    for (std::size_t i = 0; i < 24; ++i) {
+      const char c = static_cast<char>(words[i / 8] >> (8 * (i % 8)));
+      if (c == '\0') break;
+      result += c;
+    }
+    return result;
+  }
+};
+
+/// A snapshot of what a rank is doing.
+struct Activity {
+  std::uint64_t started = UINT64_MAX;    ///< number of the operation it is in or was in last; UINT64_MAX: none yet
+  std::uint64_t completed = UINT64_MAX;  ///< number of its last completed one; UINT64_MAX: none yet
+  std::uint64_t fingerprint = 0;         ///< of the started one, the caller's
+  std::uint64_t started_ns = 0;          ///< CLOCK_MONOTONIC of its machine
+  std::array<std::uint64_t, 4> detail{};  ///< of the started one, the caller's (type, op, root, count …)
+  KindName started_kind;
+  KindName completed_kind;
+  std::uint64_t exchanges = 0;  ///< out-of-band exchanges begun; the control plane's own count
+
+  /// Within an operation now.
+  bool busy() const { return started != UINT64_MAX && started != completed; }
+};
+
+void pack_activity(ByteWriter& out, const Activity& activity);
+Activity unpack_activity(ByteReader& in);
+
+/// One page that holds a rank's activity. Its memory is a memfd, so that neighbours on the same machine can map it and
+/// still read it when the rank has been killed. One writer at a time; any number of readers, in any process.
+class ActivityBoard {
+ public:
+  /// A board of this process; falls back to plain memory where the system refuses a memfd.
+  ActivityBoard();
+  /// A read-only view of the board behind descriptor `fd` of process `pid` on this machine; see valid().
+  ActivityBoard(int pid, int fd);
+  ~ActivityBoard();
+  ActivityBoard(const ActivityBoard&) = delete;
+  ActivityBoard& operator=(const ActivityBoard&) = delete;
+
+  bool valid() const { return page_ != nullptr; }
+  int fd() const { return fd_.get(); }
+
+  /// About 16 plain stores; the caller is this rank's only writer at this time.
+  void start(std::uint64_t sequence, const KindName& kind, std::uint64_t fingerprint, const std::array<std::uint64_t, 4>& detail,
+             std::uint64_t when_ns);
+  void complete(std::uint64_t sequence, const KindName& kind);
+  /// A consistent snapshot; where the writer never rests, the last one tried.
+  Activity read() const;
+
+ private:
+  static constexpr std::size_t kWords = 16;
+  struct Page {
+    std::atomic<std::uint64_t> version;
+    std::array<std::atomic<std::uint64_t>, kWords> words;
+  };
+  static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+  void begin();
+  void end();
+  void put(std::size_t word, std::uint64_t value);
+
+  Descriptor fd_;
+  Mapping mapping_;
+  Page* page_ = nullptr;
+  bool own_ = false;
+};
+
+}  // namespace tutti

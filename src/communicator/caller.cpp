@@ -1,0 +1,136 @@
+#include "src/communicator/caller.h"
+
+#include <errno.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "src/base/clock.h"
+
+namespace tutti {
+
+namespace {
+constexpr std::uint64_t kMs = 1'000'000;
+constexpr std::uint64_t kStagger = 100 * kMs;
+constexpr std::uint64_t kFirstBackoff = 5 * kMs;
+constexpr std::uint64_t kMostBackoff = 200 * kMs;
+constexpr std::uint64_t kAttemptNs = 5'000 * kMs;
+}  // namespace
+
+Caller::Caller(std::vector<SocketAddress> addresses, const Key& key, std::string purpose,
+               std::vector<unsigned char> payload)
+    : key_(key), purpose_(std::move(purpose)), payload_(std::move(payload)), backoff_ns_(kFirstBackoff) {
+  for (const SocketAddress& address : addresses) {
+    for (const SocketAddress& scoped : with_scopes(address)) addresses_.push_back(scoped);
+  }
+  answers_.resize(addresses_.size());
+  if (addresses_.empty()) next_start_ns_ = UINT64_MAX;
+}
+
+std::uint64_t Caller::next_ns() const {
+  std::uint64_t next = next_start_ns_;
+  for (const Attempt& attempt : attempts_) next = std::min(next, attempt.until_ns);
+  return next;
+}
+
+bool Caller::step() {
+  for (const Poller::Event& event : poller_.wait(0)) {
+    if (advance_attempt(event.tag)) return true;
+  }
+  const std::uint64_t now = now_ns();
+  for (auto i = attempts_.begin(); i != attempts_.end();) {
+    const Attempt& attempt = *i++;
+    if (now >= attempt.until_ns) fail(attempt.id, "no answer within 5 s", false, false);
+  }
+  // A start may fail at once, and then the next address has its turn at once.
+  while (now >= next_start_ns_ && next_address_ < addresses_.size()) start_next();
+  if (next_address_ == addresses_.size() && attempts_.empty()) {
+    if (now >= next_start_ns_) next_address_ = 0;
+    while (now >= next_start_ns_ && next_address_ < addresses_.size()) start_next();
+  }
+  return false;
+}
+
+void Caller::start_next() {
+  if (next_address_ == 0) {
+    round_refused_by_system_ = true;
+    round_refused_key_ = false;
+  }
+  const std::size_t address = next_address_++;
+  const std::uint64_t id = next_id_++;
+  const std::uint64_t now = now_ns();
+  next_start_ns_ = next_address_ < addresses_.size() ? now + kStagger : UINT64_MAX;
+  auto socket = connect_to(addresses_[address]);
+  Attempt attempt{address, id, {}, false, Handshake(Handshake::Role::kInitiator, key_, purpose_, payload_), now + kAttemptNs};
+  if (socket) attempt.fd = std::move(socket).value();
+  attempts_.push_back(std::move(attempt));
+  if (!socket) {
+    const int number = socket.status().error().system_error;
+    return fail(id, std::generic_category().message(number), number == ECONNREFUSED, false);
+  }
+  if (!poller_.watch(attempts_.back().fd.get(), id, false, true)) {
+    fail(id, "no descriptor left to wait for it", false, false);
+  }
+}
+
+bool Caller::advance_attempt(std::uint64_t id) {
+  const auto place = std::find_if(attempts_.begin(), attempts_.end(), [id](const Attempt& a) { return a.id == id; });
+  if (place == attempts_.end()) return false;
+  Attempt& attempt = *place;
+  if (!attempt.connected) {
+    const int error = connect_result(attempt.fd.get());
+    if (error != 0) {
+      fail(id, std::generic_category().message(error), error == ECONNREFUSED, false);
+      return false;
+    }
+    attempt.connected = true;
+    poller_.watch(attempt.fd.get(), id, true, false);
+  }
+  advance(attempt.handshake, attempt.fd.get());
+  if (attempt.handshake.state() == Handshake::State::kFailed) {
+    fail(id, attempt.handshake.explain(), false, attempt.handshake.failure() == Handshake::Failure::kRefused);
+    return false;
+  }
+  if (!attempt.handshake.complete()) return false;
+  poller_.forget(attempt.fd.get());
+  const auto payload = attempt.handshake.peer_payload();
+  connected_ = {std::move(attempt.fd), {payload.begin(), payload.end()}};
+  attempts_.clear();
+  next_address_ = addresses_.size();  // should the owner want another one
+  next_start_ns_ = now_ns() + backoff_ns_;
+  return true;
+}
+
+void Caller::fail(std::uint64_t id, std::string why, bool refused_by_system, bool refused_our_key) {
+  const auto place = std::find_if(attempts_.begin(), attempts_.end(), [id](const Attempt& a) { return a.id == id; });
+  answers_[place->address] = std::move(why);
+  attempts_.erase(place);
+  round_refused_by_system_ = round_refused_by_system_ && refused_by_system;
+  round_refused_key_ = round_refused_key_ || refused_our_key;
+  if (next_address_ < addresses_.size()) {
+    next_start_ns_ = now_ns();
+  } else if (attempts_.empty()) {
+    end_round();
+  }
+}
+
+void Caller::end_round() {
+  const std::uint64_t now = now_ns();
+  key_refused_ = round_refused_key_;
+  if (!round_refused_by_system_) refused_since_ns_ = UINT64_MAX;
+  if (round_refused_by_system_ && refused_since_ns_ == UINT64_MAX) refused_since_ns_ = now;
+  next_start_ns_ = now + backoff_ns_;
+  backoff_ns_ = std::min(backoff_ns_ * 2, kMostBackoff);
+}
+
+std::string Caller::explain() const {
+  if (addresses_.empty()) return "it has no address";
+  std::string text;
+  for (std::size_t i = 0; i < addresses_.size(); ++i) {
+    if (answers_[i].empty()) continue;
+    text += (text.empty() ? "" : "; ") + addresses_[i].text() + ": " + answers_[i];
+  }
+  return text.empty() ? "no answer from " + addresses_.front().text() : text;
+}
+
+}  // namespace tutti

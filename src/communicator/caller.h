@@ -1,0 +1,74 @@
+// Reaches a peer at one of several addresses and proves the key there. Tries again until told to stop.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <string>
+#include <vector>
+
+#include "src/base/handshake.h"
+#include "src/base/poller.h"
+#include "src/base/socket.h"
+#include "src/communicator/door.h"
+
+namespace tutti {
+
+/// An outgoing connection in the making. Addresses are tried in order, each started when the one before failed or has
+/// not answered for 100 ms; the first that completes the handshake wins. After a round without success it waits (5 ms,
+/// doubling up to 200 ms) and starts again. Not thread safe, never blocks.
+class Caller {
+ public:
+  /// addresses: as the peer told them; link-local ones are tried on each local interface.
+  Caller(std::vector<SocketAddress> addresses, const Key& key, std::string purpose, std::vector<unsigned char> payload);
+
+  /// Polls readable when `step` has something to do.
+  int fd() const { return poller_.fd(); }
+  /// When `step` wants to be called even if fd() is quiet. CLOCK_MONOTONIC.
+  std::uint64_t next_ns() const;
+  /// Moves everything along. True once connected.
+  bool step();
+  /// The connection; once, after step() returned true.
+  Arrival take() { return std::move(connected_); }
+
+  /// The last round ended with an explicit refusal of our key at one address, and without success at any other.
+  bool key_refused() const { return key_refused_; }
+  /// Since when every address has answered "connection refused", round after round; UINT64_MAX: not so. A peer that was
+  /// listening before and is refused for a while is dead.
+  std::uint64_t refused_since_ns() const { return refused_since_ns_; }
+  /// What the addresses answered last, such as "10.0.0.1:4242: Connection refused". One clause.
+  std::string explain() const;
+
+ private:
+  struct Attempt {
+    std::size_t address;
+    std::uint64_t id;
+    Descriptor fd;
+    bool connected = false;
+    Handshake handshake;
+    std::uint64_t until_ns;
+  };
+
+  void start_next();
+  void end_round();
+  bool advance_attempt(std::uint64_t id);
+  void fail(std::uint64_t id, std::string why, bool refused_by_system, bool refused_our_key);
+
+  std::vector<SocketAddress> addresses_;
+  std::vector<std::string> answers_;
+  Key key_;
+  std::string purpose_;
+  std::vector<unsigned char> payload_;
+  Poller poller_;
+  std::list<Attempt> attempts_;
+  std::size_t next_address_ = 0;
+  std::uint64_t next_id_ = 0;
+  std::uint64_t next_start_ns_ = 0;
+  std::uint64_t backoff_ns_;
+  bool round_refused_by_system_ = true;
+  bool round_refused_key_ = false;
+  bool key_refused_ = false;
+  std::uint64_t refused_since_ns_ = UINT64_MAX;
+  Arrival connected_;
+};
+
+}  // namespace tutti

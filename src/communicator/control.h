@@ -1,0 +1,115 @@
+// The control plane of one rank: who is alive, the first error on every rank, out-of-band exchange, who does what.
+//
+// Ranks are joined by a graph: authenticated connections to the ranks at distance ±2^k, so that anything reaches anybody
+// in log2(n) hops and a few deaths leave it in one piece. One thread, the watcher, sleeps on all of them. It
+//   - notices a neighbour's death: its connections close without a goodbye, its process ends, or it is silent too long;
+//   - floods the first error of the communicator to every rank, each passing on only the first one that it hears;
+//   - answers questions about what this rank is doing, and passes on those for others.
+// With one rank there is no thread and no connection.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/base/descriptor.h"
+#include "src/base/status.h"
+#include "src/communicator/activity.h"
+#include "src/communicator/members.h"
+#include "src/communicator/patience.h"
+
+namespace tutti {
+
+/// What is known of a rank when one asks.
+struct PeerReport {
+  enum class State {
+    kUnknown,  ///< no answer within the time: stopped, or cut off
+    kAlive,    ///< it answered
+    kLeft,     ///< it took leave
+    kDead,     ///< a neighbour saw it die
+  };
+  int rank = -1;
+  State state = State::kUnknown;
+  Activity activity;  ///< as it answered, or for one that left or died, as its neighbour last knew
+};
+
+/// See the head of this file. Thread safe throughout; made, used and destroyed in one process: in a forked child every
+/// call fails with TUTTI_INVALID_USAGE, and destruction does nothing to the parent.
+class ControlPlane {
+ public:
+  struct Options {
+    int rank = 0;
+    int ranks = 1;
+    std::string name = "world";                      ///< the communicator's, for sentences
+    std::uint64_t idle_timeout_ns = 10'000'000'000;  ///< a neighbour that is silent this long is lost
+  };
+  /// Called once, on the watcher thread and with no lock held, when the first error is known. Must not block, destroy
+  /// this object or call on_failure.
+  using OnFailure = std::function<void(const Status& first)>;
+
+  /// A rank without links yet. Errors: TUTTI_SYSTEM_ERROR (no descriptor or thread left).
+  static Result<std::unique_ptr<ControlPlane>> make(const Options& options);
+  /// Leaves, if that was not done.
+  ~ControlPlane();
+  ControlPlane(const ControlPlane&) = delete;
+  ControlPlane& operator=(const ControlPlane&) = delete;
+
+  int rank() const;
+  int ranks() const;
+
+  // ---- Failure.
+  /// True from the moment the communicator has failed, here or anywhere; never becomes false again. An acquire load shows
+  /// first_error(). For waits to poll.
+  const std::atomic<bool>& failed() const;
+  /// The first error that this rank heard of; success while there is none.
+  Status first_error() const;
+  /// Makes `error` the communicator's, unless it has one already, and floods it to all ranks. Never blocks.
+  void report(Error error);
+  /// Replaces the callback; an empty one removes it, after which it is not running any more. A failure that came before
+  /// is told at once (on the watcher thread; with one rank on the caller's).
+  void on_failure(OnFailure callback);
+  /// TUTTI_REMOTE_ERROR's sentence for a lost peer, with what is known of its last operation; for links of transports
+  /// that broke before the control plane knew more. `how`: such as "its shm connection closed".
+  Error loss_of(int peer, const std::string& how) const;
+
+  // ---- What ranks do.
+  /// This rank's board; its executor writes it.
+  ActivityBoard& board();
+  /// Asks the given ranks what they do, all at once; answers in the same order. Takes at most until the deadline, and
+  /// less if all answer. Works in a failed communicator, too. Own rank allowed.
+  std::vector<PeerReport> survey(std::span<const int> ranks, Deadline deadline);
+  PeerReport query(int rank, Deadline deadline);
+
+  // ---- Members.
+  /// Who takes part; member r at index r. Complete once rendezvous is done.
+  void set_members(std::vector<Member> members);
+  std::vector<Member> members() const;
+  /// As far as it is known; otherwise a Member of which only the rank is set.
+  Member member(int rank) const;
+
+  // ---- Exchange.
+  /// Everybody's bytes, by rank, in ceil(log2(n)) rounds. Collective, in the same order on all ranks; calls of several
+  /// threads take turns. Fails with the communicator's first error, TUTTI_TIMEOUT (naming the ranks that have not
+  /// called), TUTTI_ABORTED by `patience`; a failure other than by abort is reported to all. For a few KiB each.
+  Result<std::vector<std::vector<std::byte>>> allgather(std::span<const std::byte> mine, const Patience& patience);
+
+  // ---- Life.
+  /// Hands over an authenticated connection to neighbour `about.rank`, non-blocking.
+  void add_link(Descriptor fd, const Member& about);
+  /// Takes leave of the neighbours, who read "left" and not "died", and stops the watcher. Returns within about 100 ms
+  /// whatever the peers do. Only failed(), first_error() and members remain usable. Idempotent.
+  void leave();
+
+  class Impl;
+
+ private:
+  explicit ControlPlane(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tutti

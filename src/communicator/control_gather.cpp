@@ -1,0 +1,113 @@
+// The out-of-band all-gather: Bruck's, over the control graph.
+//
+//     round k: send the first min(2^k, n - 2^k) blobs that I hold to rank r - 2^k, get as many from rank r + 2^k
+//
+// so that after round k a rank holds the blobs of itself and the 2^(k+1) - 1 ranks that follow.
+#include <algorithm>
+
+#include "src/communicator/control_impl.h"
+
+namespace tutti {
+
+Result<std::vector<std::vector<std::byte>>> ControlPlane::Impl::allgather(std::span<const std::byte> mine,
+                                                                          const Patience& patience) {
+  std::unique_lock lock(mutex_);
+  while (gathering_) {  // another thread's turn
+    if (Status status = patience.check(); !status) return status;
+    if (patience.deadline.passed()) return Status(TUTTI_TIMEOUT, "Another thread's exchange did not end in time");
+    changed_.wait_for(lock, std::chrono::milliseconds(patience.slice_ms()));
+  }
+  gathering_ = true;
+  ++gathers_;
+  auto result = gather_rounds(lock, mine, patience);
+  gathering_ = false;
+  changed_.notify_all();
+  if (result || result.status().code() == TUTTI_ABORTED) return result;
+  lock.unlock();
+  report(result.status().error());
+  return result;
+}
+
+Result<std::vector<std::vector<std::byte>>> ControlPlane::Impl::gather_rounds(std::unique_lock<std::mutex>& lock,
+                                                                              std::span<const std::byte> mine,
+                                                                              const Patience& patience) {
+  const int n = options_.ranks;
+  const int rank = options_.rank;
+  const std::uint64_t sequence = gathers_;
+  std::vector<std::vector<std::byte>> held;
+  held.emplace_back(mine.begin(), mine.end());
+  std::uint32_t round = 0;
+  for (int distance = 1; distance < n; distance *= 2, ++round) {
+    const int count = std::min(distance, n - distance);
+    ByteWriter out;
+    out.u64(sequence);
+    out.u32(round);
+    for (int i = 0; i < count; ++i) out.blob(held[static_cast<std::size_t>(i)]);
+    const auto to = links_.find((rank - distance + n) % n);
+    if (to != links_.end()) send(to->second, kGather, out.bytes());
+
+    const int from = (rank + distance) % n;
+    if (Status status = await_round(lock, from, {sequence, round}, patience); !status) return status;
+    const auto arrived = rounds_.extract({sequence, round});
+    ByteReader in(arrived.mapped());
+    for (int i = 0; i < count; ++i) {
+      const auto blob = in.blob();
+      held.emplace_back(blob.begin(), blob.end());
+    }
+    if (in.complete()) continue;
+    return Status(TUTTI_INTERNAL_ERROR, member_locked(from).text() + " sent a malformed exchange");
+  }
+  std::vector<std::vector<std::byte>> by_rank(static_cast<std::size_t>(n));
+  for (int i = 0; i < n; ++i) by_rank[static_cast<std::size_t>((rank + i) % n)] = std::move(held[static_cast<std::size_t>(i)]);
+  return by_rank;
+}
+
+Status ControlPlane::Impl::await_round(std::unique_lock<std::mutex>& lock, int peer,
+                                       std::pair<std::uint64_t, std::uint32_t> round, const Patience& patience) {
+  while (rounds_.count(round) == 0) {
+    if (!first_error_.ok()) return first_error_;
+    if (left_) return Status(TUTTI_INVALID_USAGE, "This rank has left \"" + options_.name + "\"");
+    const auto link = links_.find(peer);
+    if (link == links_.end() || !link->second.open()) {
+      Error error;
+      error.status = TUTTI_REMOTE_ERROR;
+      error.message = member_locked(peer).text() + " of \"" + options_.name + "\" left while this rank waited for it";
+      error.guilty.push_back(member_locked(peer).guilty());
+      return Status(std::move(error));
+    }
+    lock.unlock();  // the caller's hook runs without our lock
+    const Status status = patience.check();
+    lock.lock();
+    if (!status) return status;
+    if (patience.deadline.passed()) return Status(gather_timeout(lock, patience));
+    if (rounds_.count(round) == 0) changed_.wait_for(lock, std::chrono::milliseconds(patience.slice_ms()));
+  }
+  return {};
+}
+
+// Names the ranks that do not answer; those that do are waiting, or are busy with something else.
+Error ControlPlane::Impl::gather_timeout(std::unique_lock<std::mutex>& lock, const Patience& patience) {
+  std::vector<int> all;
+  for (int r = 0; r < std::min(options_.ranks, 1024); ++r) all.push_back(r);
+  lock.unlock();
+  const auto reports = survey(all, Deadline::in(500'000'000));
+  lock.lock();
+  Error error;
+  error.status = TUTTI_TIMEOUT;
+  error.limit_ns = patience.deadline.limit_ns;
+  std::vector<int> late;
+  for (const PeerReport& report : reports) {
+    if (report.state == PeerReport::State::kAlive && report.activity.exchanges >= gathers_) continue;
+    late.push_back(report.rank);
+    error.guilty.push_back(member_locked(report.rank).guilty());
+  }
+  error.message = rank_list(late) + " of \"" + options_.name + "\" did not take part in an exchange within " +
+                  duration_text(patience.deadline.limit_ns);
+  if (late.size() == 1) {
+    error.message = member_locked(late.front()).text() + " of \"" + options_.name + "\" did not take part in an exchange within " +
+                    duration_text(patience.deadline.limit_ns);
+  }
+  return error;
+}
+
+}  // namespace tutti

@@ -1,0 +1,129 @@
+// Inside the control plane: its state and the watcher. Included by control*.cpp only.
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "src/base/poller.h"
+#include "src/communicator/channel.h"
+#include "src/communicator/control.h"
+
+namespace tutti {
+
+class ControlPlane::Impl {
+ public:
+  enum Frame : std::uint8_t { kGoodbye = 1, kHeartbeat, kFailure, kGather, kQuery, kReply };
+  enum class LinkState { kOpen, kLeft, kDead };
+
+  /// One neighbour.
+  struct Link {
+    Channel channel;
+    Member about;
+    LinkState state = LinkState::kOpen;
+    std::uint64_t heard_ns = 0;
+    Activity last;                         ///< as its last heartbeat told
+    std::unique_ptr<ActivityBoard> board;  ///< its page, where it is on this machine
+    Descriptor process;                    ///< pidfd, where pids mean the same here and there
+    std::uint64_t ended_ns = 0;            ///< when its process was seen to have ended; 0: runs
+
+    bool open() const { return state == LinkState::kOpen; }
+    Activity activity() const { return board && board->valid() ? board->read() : last; }
+  };
+
+  /// Questions under way of one survey call; lives on its stack.
+  struct Survey {
+    std::vector<PeerReport> reports;
+    std::size_t open = 0;
+  };
+
+  explicit Impl(const Options& options);
+  /// Starts the watcher. Errors: TUTTI_SYSTEM_ERROR.
+  Status start();
+  bool in_child() const;
+  Status child_error() const;
+
+  void add_link(Descriptor fd, const Member& about);
+  void report(Error error);
+  void set_callback(OnFailure callback);
+  void leave();
+  /// At exit: a last goodbye, without waiting for anything.
+  void farewell();
+
+  std::vector<PeerReport> survey(std::span<const int> ranks, Deadline deadline);
+  Result<std::vector<std::vector<std::byte>>> allgather(std::span<const std::byte> mine, const Patience& patience);
+  Error loss_of(int peer, const std::string& how) const;
+  Member member_locked(int rank) const;
+
+  const Options options_;
+  const int pid_;
+  ActivityBoard board_;
+  std::atomic<bool> failed_{false};
+  mutable std::mutex mutex_;  // guards everything below, except where said
+  std::condition_variable changed_;
+  Status first_error_;
+  std::vector<Member> members_;
+
+ private:
+  // control_watcher.cpp: the thread.
+  void run();
+  int timeout_ms();
+  void handle(const Poller::Event& event);
+  void read_from(Link& link);
+  bool take(Link& link, std::uint8_t type, std::span<const std::byte> payload);
+  void ended(Link& link);
+  void lost(Link& link, const std::string& how);
+  void close(Link& link);
+  void tick();
+  void beat();
+  Activity own_activity() const;
+  void tell_failure();
+  void farewell_locked();
+  void send(Link& link, Frame type, std::span<const std::byte> payload);
+  void fail(Error error, int from);
+  Error loss(const Link& link, const std::string& how) const;
+
+  // control_survey.cpp: questions and answers.
+  void ask(std::uint64_t id, int target, bool everybody);
+  void take_query(int from, std::span<const std::byte> payload);
+  void take_reply(int from, std::span<const std::byte> payload);
+  void route_query(std::uint64_t id, int origin, int target, int ttl, int from);
+  void reply(std::uint64_t id, int origin, const PeerReport& report, int ttl, int from);
+  void answered(std::uint64_t id, const PeerReport& report);
+  std::optional<PeerReport> known_here(int target);
+  Link* towards(int target, int from);
+  int first_ttl() const;
+
+  // control_gather.cpp: the exchange.
+  Result<std::vector<std::vector<std::byte>>> gather_rounds(std::unique_lock<std::mutex>& lock,
+                                                            std::span<const std::byte> mine, const Patience& patience);
+  Status await_round(std::unique_lock<std::mutex>& lock, int peer, std::pair<std::uint64_t, std::uint32_t> round,
+                     const Patience& patience);
+  Error gather_timeout(std::unique_lock<std::mutex>& lock, const Patience& patience);
+
+  Poller poller_;
+  WakeUp wake_;
+  std::thread watcher_;
+  std::map<int, Link> links_;
+  bool leaving_ = false;
+  bool stopping_ = false;
+  bool left_ = false;
+  std::uint64_t next_beat_ns_ = 0;
+  std::uint64_t last_tick_ns_ = 0;
+
+  OnFailure callback_;
+  bool callback_due_ = false;
+  std::mutex calling_;  // held while the callback runs, so that its removal can wait for that
+
+  std::uint64_t next_question_ = 1;
+  std::map<std::uint64_t, std::pair<Survey*, std::size_t>> questions_;
+
+  bool gathering_ = false;
+  std::uint64_t gathers_ = 0;  // exchanges that this rank has begun
+  std::map<std::pair<std::uint64_t, std::uint32_t>, std::vector<std::byte>> rounds_;
+};
+
+}  // namespace tutti

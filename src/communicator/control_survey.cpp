@@ -1,0 +1,137 @@
+// Questions about what ranks do. A question goes from neighbour to neighbour, each time to the one nearest the target; the
+// answer comes back the same way. Where a link on the way is gone, the next best serves; a hop count ends what would go
+// round. Whoever is a neighbour of a target that left or died answers for it.
+#include <algorithm>
+#include <bit>
+
+#include "src/communicator/control_impl.h"
+
+namespace tutti {
+
+int ControlPlane::Impl::first_ttl() const {
+  return 2 * std::bit_width(static_cast<unsigned>(options_.ranks)) + 8;
+}
+
+ControlPlane::Impl::Link* ControlPlane::Impl::towards(int target, int from) {
+  Link* best = nullptr;
+  for (auto& [rank, link] : links_) {
+    if (!link.open() || rank == from) continue;
+    if (best != nullptr && ring_distance(rank, target, options_.ranks) >=
+                               ring_distance(best->about.rank, target, options_.ranks)) {
+      continue;
+    }
+    best = &link;
+  }
+  return best;
+}
+
+std::optional<PeerReport> ControlPlane::Impl::known_here(int target) {
+  PeerReport report;
+  report.rank = target;
+  if (target == options_.rank) {
+    report.state = PeerReport::State::kAlive;
+    report.activity = own_activity();
+    return report;
+  }
+  const auto place = links_.find(target);
+  if (place == links_.end() || place->second.open()) return std::nullopt;
+  report.state = place->second.state == LinkState::kLeft ? PeerReport::State::kLeft : PeerReport::State::kDead;
+  report.activity = place->second.activity();
+  return report;
+}
+
+void ControlPlane::Impl::ask(std::uint64_t id, int target, bool everybody) {
+  if (const auto known = known_here(target)) return answered(id, *known);
+  if (!everybody) return route_query(id, options_.rank, target, first_ttl(), -1);
+  ByteWriter out;
+  out.u64(id);
+  out.i32(options_.rank);
+  out.i32(target);
+  out.u8(static_cast<std::uint8_t>(first_ttl()));
+  for (auto& [rank, link] : links_) send(link, kQuery, out.bytes());
+}
+
+void ControlPlane::Impl::route_query(std::uint64_t id, int origin, int target, int ttl, int from) {
+  Link* const next = ttl > 0 ? towards(target, from) : nullptr;
+  if (next == nullptr) return;
+  ByteWriter out;
+  out.u64(id);
+  out.i32(origin);
+  out.i32(target);
+  out.u8(static_cast<std::uint8_t>(ttl - 1));
+  send(*next, kQuery, out.bytes());
+}
+
+void ControlPlane::Impl::take_query(int from, std::span<const std::byte> payload) {
+  ByteReader in(payload);
+  const std::uint64_t id = in.u64();
+  const int origin = in.i32();
+  const int target = in.i32();
+  const int ttl = in.u8();
+  if (!in.complete() || origin == options_.rank) return;
+  if (const auto known = known_here(target)) return reply(id, origin, *known, first_ttl(), -1);
+  route_query(id, origin, target, ttl, from);
+}
+
+void ControlPlane::Impl::reply(std::uint64_t id, int origin, const PeerReport& report, int ttl, int from) {
+  Link* const next = ttl > 0 ? towards(origin, from) : nullptr;
+  if (next == nullptr) return;
+  ByteWriter out;
+  out.u64(id);
+  out.i32(origin);
+  out.u8(static_cast<std::uint8_t>(ttl - 1));
+  out.i32(report.rank);
+  out.u8(static_cast<std::uint8_t>(report.state));
+  pack_activity(out, report.activity);
+  send(*next, kReply, out.bytes());
+}
+
+void ControlPlane::Impl::take_reply(int from, std::span<const std::byte> payload) {
+  ByteReader in(payload);
+  const std::uint64_t id = in.u64();
+  const int origin = in.i32();
+  const int ttl = in.u8();
+  PeerReport report;
+  report.rank = in.i32();
+  report.state = static_cast<PeerReport::State>(in.u8());
+  report.activity = unpack_activity(in);
+  if (!in.complete()) return;
+  origin == options_.rank ? answered(id, report) : reply(id, origin, report, ttl, from);
+}
+
+void ControlPlane::Impl::answered(std::uint64_t id, const PeerReport& report) {
+  const auto place = questions_.find(id);
+  if (place == questions_.end()) return;  // answered before, or nobody waits any more
+  const auto [asker, index] = place->second;
+  asker->reports[index] = report;
+  --asker->open;
+  questions_.erase(place);
+  changed_.notify_all();
+}
+
+std::vector<PeerReport> ControlPlane::Impl::survey(std::span<const int> ranks, Deadline deadline) {
+  Survey asked;
+  asked.reports.resize(ranks.size());
+  asked.open = ranks.size();
+  std::unique_lock lock(mutex_);
+  const std::uint64_t first = next_question_;
+  next_question_ += ranks.size();
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    asked.reports[i].rank = ranks[i];
+    questions_[first + i] = {&asked, i};
+    ask(first + i, ranks[i], false);
+  }
+  // What has no answer after half of the time is asked again by all ways at once: somebody on the way may be stopped.
+  const std::uint64_t left = std::min<std::uint64_t>(deadline.left_ns(), 60'000'000'000);
+  const auto answered_all = [&] { return asked.open == 0 || left_; };
+  if (!changed_.wait_for(lock, std::chrono::nanoseconds(left / 2), answered_all)) {
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      if (questions_.count(first + i) != 0) ask(first + i, ranks[i], true);
+    }
+    changed_.wait_for(lock, std::chrono::nanoseconds(left - left / 2), answered_all);
+  }
+  for (std::size_t i = 0; i < ranks.size(); ++i) questions_.erase(first + i);
+  return asked.reports;
+}
+
+}  // namespace tutti

@@ -1,0 +1,339 @@
+// The watcher thread: reads links, notices deaths, floods the first error, sends heartbeats.
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "src/base/background_thread.h"
+#include "src/communicator/control_impl.h"
+
+namespace tutti {
+
+namespace {
+
+constexpr std::uint64_t kMs = 1'000'000;
+constexpr std::uint64_t kMostBeat = 1'000 * kMs;
+constexpr std::uint64_t kLeaveNs = 50 * kMs;
+// A process may end with its goodbye still in our socket: what is in there has this long to be read.
+constexpr std::uint64_t kLastWordsNs = 100 * kMs;
+constexpr std::uint64_t kWakeTag = UINT64_MAX;
+
+std::uint64_t link_tag(int rank) { return static_cast<std::uint64_t>(rank) * 2; }
+std::uint64_t process_tag(int rank) { return link_tag(rank) + 1; }
+
+// pidfd_open has this number on every architecture; older C libraries do not name it. An older kernel refuses it, and
+// then connections and heartbeats alone tell.
+Descriptor open_process(int pid) {
+  constexpr long kPidfdOpen = 434;
+  return Descriptor(static_cast<int>(::syscall(kPidfdOpen, pid, 0)));
+}
+
+}  // namespace
+
+ControlPlane::Impl::Impl(const Options& options) : options_(options), pid_(::getpid()) {
+  last_tick_ns_ = now_ns();
+  next_beat_ns_ = last_tick_ns_;
+}
+
+Status ControlPlane::Impl::start() {
+  if (options_.ranks == 1) return {};
+  if (!poller_ || !wake_ || !poller_.watch(wake_.fd(), kWakeTag, true, false)) {
+    return system_error("Opening the control plane's descriptors failed", errno, "Raise the limit of `ulimit -n`");
+  }
+  auto thread = background_thread("tutti-control", [this] { run(); });
+  if (!thread) return thread.status();
+  watcher_ = std::move(thread).value();
+  return {};
+}
+
+void ControlPlane::Impl::run() {
+  for (;;) {
+    int timeout;
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_) return;
+      timeout = timeout_ms();
+    }
+    const auto events = poller_.wait(timeout);
+    {
+      const std::lock_guard lock(mutex_);
+      for (const Poller::Event& event : events) handle(event);
+      tick();
+    }
+    tell_failure();
+  }
+}
+
+int ControlPlane::Impl::timeout_ms() {
+  std::uint64_t next = next_beat_ns_;
+  for (const auto& [rank, link] : links_) {
+    if (link.open() && link.ended_ns != 0) next = std::min(next, link.ended_ns + kLastWordsNs);
+  }
+  const std::uint64_t now = now_ns();
+  return next <= now ? 0 : static_cast<int>((next - now) / kMs) + 1;
+}
+
+void ControlPlane::Impl::handle(const Poller::Event& event) {
+  if (event.tag == kWakeTag) return wake_.clear();
+  const auto place = links_.find(static_cast<int>(event.tag / 2));
+  if (place == links_.end() || !place->second.open()) return;
+  Link& link = place->second;
+  if (event.tag % 2 == 1) {
+    link.ended_ns = now_ns();
+    poller_.forget(link.process.get());
+    return;
+  }
+  if (event.writable) {
+    link.channel.flush();
+    if (!link.channel.pending()) {
+      poller_.watch(link.channel.fd(), event.tag, true, false);
+      if (leaving_) link.channel.finish();
+    }
+  }
+  if (event.readable) read_from(link);
+}
+
+void ControlPlane::Impl::read_from(Link& link) {
+  const bool goes_on = link.channel.receive(
+      [&](std::uint8_t type, std::span<const std::byte> payload) { return take(link, type, payload); });
+  if (!goes_on) ended(link);
+}
+
+bool ControlPlane::Impl::take(Link& link, std::uint8_t type, std::span<const std::byte> payload) {
+  link.heard_ns = now_ns();
+  ByteReader in(payload);
+  switch (type) {
+    case kGoodbye: {
+      link.last = unpack_activity(in);
+      link.state = LinkState::kLeft;
+      return false;
+    }
+    case kHeartbeat: {
+      link.last = unpack_activity(in);
+      return true;
+    }
+    case kFailure: {
+      Error error = unpack_error(in);
+      if (in.ok()) fail(std::move(error), link.about.rank);
+      return true;
+    }
+    case kGather: {
+      const std::uint64_t sequence = in.u64();
+      const std::uint32_t round = in.u32();
+      const auto blobs = in.raw(in.left());
+      rounds_[{sequence, round}].assign(blobs.begin(), blobs.end());
+      changed_.notify_all();
+      return true;
+    }
+    case kQuery: take_query(link.about.rank, payload); return true;
+    case kReply: take_reply(link.about.rank, payload); return true;
+    default: return true;  // a newer peer's; it does without us
+  }
+}
+
+void ControlPlane::Impl::ended(Link& link) {
+  if (link.state == LinkState::kLeft || leaving_) return close(link);
+  lost(link, "its control connection closed without a goodbye");
+}
+
+void ControlPlane::Impl::lost(Link& link, const std::string& how) {
+  Error error = loss(link, how);
+  link.state = LinkState::kDead;
+  close(link);
+  fail(std::move(error), link.about.rank);
+}
+
+// Keeps the link's entry, which remembers how it ended and what its rank did last.
+void ControlPlane::Impl::close(Link& link) {
+  if (link.open()) link.state = LinkState::kLeft;
+  if (link.channel.open()) poller_.forget(link.channel.fd());
+  if (link.process) poller_.forget(link.process.get());
+  link.channel.close();
+  link.process.reset();
+  changed_.notify_all();
+}
+
+void ControlPlane::Impl::tick() {
+  const std::uint64_t now = now_ns();
+  const std::uint64_t beat_ns = std::min(kMostBeat, options_.idle_timeout_ns / 4);
+  // Where this process itself was stopped for a while, the peers' silence means nothing.
+  const bool was_away = now - last_tick_ns_ > options_.idle_timeout_ns / 2;
+  last_tick_ns_ = now;
+  for (auto& [rank, link] : links_) {
+    if (!link.open()) continue;
+    if (was_away) link.heard_ns = now;
+    if (link.ended_ns != 0 && now >= link.ended_ns + kLastWordsNs) {
+      leaving_ ? close(link) : lost(link, "its process ended without a goodbye");
+    } else if (now - link.heard_ns > options_.idle_timeout_ns && !leaving_) {
+      lost(link, "it was silent for " + duration_text(options_.idle_timeout_ns));
+    }
+  }
+  if (now < next_beat_ns_) return;
+  next_beat_ns_ = now + std::max(beat_ns, kMs);
+  beat();
+}
+
+void ControlPlane::Impl::beat() {
+  ByteWriter out;
+  pack_activity(out, own_activity());
+  for (auto& [rank, link] : links_) send(link, kHeartbeat, out.bytes());
+}
+
+Activity ControlPlane::Impl::own_activity() const {
+  Activity activity = board_.read();
+  activity.exchanges = gathers_;
+  return activity;
+}
+
+void ControlPlane::Impl::tell_failure() {
+  const std::lock_guard calling(calling_);
+  OnFailure callback;
+  Status first;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!callback_due_ || !callback_) return;
+    callback_due_ = false;
+    callback = callback_;
+    first = first_error_;
+  }
+  callback(first);
+}
+
+void ControlPlane::Impl::send(Link& link, Frame type, std::span<const std::byte> payload) {
+  if (!link.open() || leaving_) return;
+  link.channel.send(type, payload);
+  if (link.channel.pending()) poller_.watch(link.channel.fd(), link_tag(link.about.rank), true, true);
+}
+
+// The first error wins: it is kept, waits are woken, and it goes on to everybody but its sender. Later ones stop here,
+// which is what ends the flood.
+void ControlPlane::Impl::fail(Error error, int from) {
+  if (!first_error_.ok() || leaving_) return;
+  first_error_ = Status(std::move(error));
+  // Release: whoever sees the flag by an acquire load may read first_error_ (which the mutex guards anyway).
+  failed_.store(true, std::memory_order_release);
+  callback_due_ = true;
+  changed_.notify_all();
+  ByteWriter out;
+  pack_error(out, first_error_.error());
+  for (auto& [rank, link] : links_) {
+    if (rank != from) send(link, kFailure, out.bytes());
+  }
+}
+
+Error ControlPlane::Impl::loss(const Link& link, const std::string& how) const {
+  Error error;
+  error.status = TUTTI_REMOTE_ERROR;
+  Guilty guilty = link.about.guilty();
+  const Activity activity = link.activity();
+  guilty.last_operation = activity.completed;
+  guilty.last_operation_kind = activity.completed_kind.text();
+  error.message = link.about.text() + " of \"" + options_.name + "\" died: " + how;
+  if (activity.completed != UINT64_MAX) {
+    error.message +=
+        "; its last completed operation is #" + std::to_string(activity.completed) + " " + guilty.last_operation_kind;
+  }
+  error.remedy = "Look at that process's own output, and for the kernel's out-of-memory killer";
+  error.guilty.push_back(std::move(guilty));
+  return error;
+}
+
+Error ControlPlane::Impl::loss_of(int peer, const std::string& how) const {
+  if (in_child()) return child_error().error();
+  const std::lock_guard lock(mutex_);
+  const auto place = links_.find(peer);
+  if (place != links_.end()) return loss(place->second, how);
+  Link unlinked;
+  unlinked.about = member_locked(peer);
+  return loss(unlinked, how);
+}
+
+Member ControlPlane::Impl::member_locked(int rank) const {
+  if (rank >= 0 && static_cast<std::size_t>(rank) < members_.size()) return members_[static_cast<std::size_t>(rank)];
+  const auto place = links_.find(rank);
+  if (place != links_.end()) return place->second.about;
+  Member unknown;
+  unknown.rank = rank;
+  return unknown;
+}
+
+void ControlPlane::Impl::add_link(Descriptor fd, const Member& about) {
+  const Member self = this_member(options_.rank);
+  const bool pids_known = about.same_pids(self);
+  Link link;
+  link.channel = Channel(std::move(fd));
+  link.about = about;
+  link.heard_ns = now_ns();
+  if (pids_known && about.activity_fd >= 0) link.board = std::make_unique<ActivityBoard>(about.pid, about.activity_fd);
+  if (pids_known && about.pid != pid_) link.process = open_process(about.pid);
+  const std::lock_guard lock(mutex_);
+  const auto [place, inserted] = links_.insert_or_assign(about.rank, std::move(link));
+  Link& kept = place->second;
+  poller_.watch(kept.channel.fd(), link_tag(about.rank), true, false);
+  if (kept.process) poller_.watch(kept.process.get(), process_tag(about.rank), true, false);
+  if (first_error_.ok()) return;
+  ByteWriter out;  // the flood has passed already
+  pack_error(out, first_error_.error());
+  send(kept, kFailure, out.bytes());
+}
+
+void ControlPlane::Impl::report(Error error) {
+  {
+    const std::lock_guard lock(mutex_);
+    fail(std::move(error), -1);
+  }
+  options_.ranks == 1 ? tell_failure() : wake_.raise();
+}
+
+void ControlPlane::Impl::set_callback(OnFailure callback) {
+  {
+    const std::lock_guard calling(calling_);
+    const std::lock_guard lock(mutex_);
+    callback_ = std::move(callback);
+    callback_due_ = callback_ && !first_error_.ok();
+  }
+  options_.ranks == 1 ? tell_failure() : wake_.raise();
+}
+
+void ControlPlane::Impl::leave() {
+  {
+    std::unique_lock lock(mutex_);
+    if (left_) return;
+    left_ = true;
+    if (options_.ranks == 1) return;
+    farewell_locked();
+    const auto all_closed = [this] {
+      return std::none_of(links_.begin(), links_.end(), [](const auto& entry) { return entry.second.channel.open(); });
+    };
+    changed_.wait_for(lock, std::chrono::nanoseconds(kLeaveNs), all_closed);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  wake_.raise();
+  watcher_.join();
+  const std::lock_guard lock(mutex_);
+  for (auto& [rank, link] : links_) close(link);
+}
+
+void ControlPlane::Impl::farewell_locked() {
+  ByteWriter out;
+  pack_activity(out, own_activity());
+  for (auto& [rank, link] : links_) {
+    send(link, kGoodbye, out.bytes());
+    if (link.open() && !link.channel.pending()) link.channel.finish();
+  }
+  leaving_ = true;
+}
+
+void ControlPlane::Impl::farewell() {
+  if (in_child()) return;
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (lock) {
+      if (!leaving_) farewell_locked();
+      return;
+    }
+    ::usleep(1000);
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,112 @@
+#include "src/communicator/door.h"
+
+#include <errno.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+
+#include "src/base/clock.h"
+
+namespace tutti {
+
+namespace {
+constexpr int kAcceptsPerStep = 64;
+constexpr std::uint64_t kPauseNs = 10'000'000;
+
+std::size_t most_pending() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 64;
+  return static_cast<std::size_t>(std::clamp<rlim_t>(limit.rlim_cur / 4, 64, 1024));
+}
+}  // namespace
+
+Door::Door(Listener listener, const Key& key, std::string purpose, std::vector<unsigned char> payload)
+    : listener_(std::move(listener)),
+      key_(key),
+      purpose_(std::move(purpose)),
+      payload_(std::move(payload)),
+      most_pending_(most_pending()),
+      next_id_(listener_.sockets.size()) {
+  resume();
+}
+
+std::uint64_t Door::next_ns() const {
+  std::uint64_t next = paused_until_ns_ != 0 ? paused_until_ns_ : UINT64_MAX;
+  if (!pending_.empty()) next = std::min(next, pending_.begin()->second.until_ns);
+  return next;
+}
+
+void Door::resume() {
+  paused_until_ns_ = 0;
+  for (std::size_t i = 0; i < listener_.sockets.size(); ++i) poller_.watch(listener_.sockets[i].get(), i, true, false);
+}
+
+std::vector<Arrival> Door::step() {
+  std::vector<Arrival> arrivals;
+  if (paused_until_ns_ != 0 && now_ns() >= paused_until_ns_) resume();
+  for (const Poller::Event& event : poller_.wait(0)) {
+    if (event.tag < listener_.sockets.size()) {
+      accept_from(static_cast<std::size_t>(event.tag));
+    } else {
+      advance_pending(event.tag, arrivals);
+    }
+  }
+  while (!pending_.empty() && now_ns() >= pending_.begin()->second.until_ns) drop(pending_.begin()->first);
+  return arrivals;
+}
+
+void Door::accept_from(std::size_t index) {
+  const int listening = listener_.sockets[index].get();
+  for (int i = 0; i < kAcceptsPerStep; ++i) {
+    Descriptor fd = accept_one(listening);
+    if (fd) {
+      admit(std::move(fd));
+      continue;
+    }
+    if (errno == ECONNABORTED || errno == EINTR) continue;
+    const bool exhausted = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+    if (!exhausted) return;
+    if (make_room()) continue;
+    // Nothing to drop: the process has no descriptor for us now. Look again in a while rather than spin.
+    for (const Descriptor& socket : listener_.sockets) poller_.forget(socket.get());
+    paused_until_ns_ = now_ns() + kPauseNs;
+    return;
+  }
+}
+
+bool Door::make_room() {
+  if (pending_.empty()) return false;
+  drop(pending_.begin()->first);
+  return true;
+}
+
+void Door::admit(Descriptor fd) {
+  if (pending_.size() >= most_pending_) make_room();
+  const std::uint64_t id = next_id_++;
+  if (!poller_.watch(fd.get(), id, true, false)) return;
+  const auto [place, inserted] = pending_.try_emplace(
+      id, Pending{std::move(fd), Handshake(Handshake::Role::kAcceptor, key_, purpose_, payload_), now_ns() + kHandshakeNs});
+  advance(place->second.handshake, place->second.fd.get());
+}
+
+void Door::advance_pending(std::uint64_t id, std::vector<Arrival>& arrivals) {
+  const auto place = pending_.find(id);
+  if (place == pending_.end()) return;  // dropped a moment ago, to make room
+  Pending& pending = place->second;
+  advance(pending.handshake, pending.fd.get());
+  if (pending.handshake.state() == Handshake::State::kFailed) return drop(id);
+  if (!pending.handshake.complete()) return;
+  poller_.forget(pending.fd.get());
+  const auto payload = pending.handshake.peer_payload();
+  arrivals.push_back({std::move(pending.fd), {payload.begin(), payload.end()}});
+  pending_.erase(place);
+}
+
+void Door::drop(std::uint64_t id) {
+  const auto place = pending_.find(id);
+  ++strangers_;
+  wrong_keys_ += place->second.handshake.failure() == Handshake::Failure::kWrongKey ? 1 : 0;
+  pending_.erase(place);
+}
+
+}  // namespace tutti

@@ -1,0 +1,71 @@
+// Where connections of peers and strangers come in: accepts, lets them prove the key, hands over those that did.
+//
+// Strangers cost little: a bounded number of handshakes is under way, each for at most kHandshakeNs; where more come, the
+// oldest is dropped, as a peer that knows the key is through in one round trip. Nothing here is ever fatal.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/base/handshake.h"
+#include "src/base/poller.h"
+#include "src/base/socket.h"
+
+namespace tutti {
+
+/// A connection whose other side has proved to know the key.
+struct Arrival {
+  Descriptor fd;
+  std::vector<unsigned char> payload;  ///< what the other side said within the handshake
+};
+
+/// Accepts on some listening sockets. Not thread safe.
+class Door {
+ public:
+  static constexpr std::uint64_t kHandshakeNs = 5'000'000'000;
+
+  /// payload: what this side says within each handshake, at most Handshake::kMaxPayload bytes.
+  Door(Listener listener, const Key& key, std::string purpose, std::vector<unsigned char> payload);
+
+  const std::vector<SocketAddress>& addresses() const { return listener_.addresses; }
+  /// Polls readable when `step` has something to do.
+  int fd() const { return poller_.fd(); }
+  /// When `step` wants to be called even if fd() is quiet; UINT64_MAX: never. CLOCK_MONOTONIC.
+  std::uint64_t next_ns() const;
+  /// Accepts and moves handshakes; never waits. Returns who got through.
+  std::vector<Arrival> step();
+  /// Connections that were dropped without having proved the key.
+  std::uint64_t strangers() const { return strangers_; }
+  /// Those among them that spoke the protocol but had another key: most likely a peer with a wrong secret.
+  std::uint64_t wrong_keys() const { return wrong_keys_; }
+
+ private:
+  struct Pending {
+    Descriptor fd;
+    Handshake handshake;
+    std::uint64_t until_ns;
+  };
+
+  void accept_from(std::size_t index);
+  void admit(Descriptor fd);
+  bool make_room();
+  void drop(std::uint64_t id);
+  void resume();
+  void advance_pending(std::uint64_t id, std::vector<Arrival>& arrivals);
+
+  Listener listener_;
+  Key key_;
+  std::string purpose_;
+  std::vector<unsigned char> payload_;
+  Poller poller_;
+  std::size_t most_pending_;           // a quarter of the descriptors that this process may have, 64 to 1024
+  std::map<std::uint64_t, Pending> pending_;  // by number of arrival: the oldest first
+  std::uint64_t next_id_;
+  std::uint64_t paused_until_ns_ = 0;  // not 0: out of descriptors, the listening sockets are not watched
+  std::uint64_t strangers_ = 0;
+  std::uint64_t wrong_keys_ = 0;
+};
+
+}  // namespace tutti

@@ -1,0 +1,319 @@
+#include "src/communicator/graph.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <map>
+
+#include "src/base/clock.h"
+#include "src/communicator/caller.h"
+
+namespace tutti {
+
+namespace {
+
+constexpr std::uint64_t kMs = 1'000'000;
+constexpr std::uint64_t kRefreshNs = 20 * kMs;
+constexpr std::uint64_t kVerdictNs = 500 * kMs;   // beyond the deadline, for the root to say who is missing
+constexpr std::uint64_t kDeadNs = 1'500 * kMs;    // a peer that listened and now refuses for this long is gone
+
+std::vector<unsigned char> as_payload(const ByteWriter& out) {
+  const auto* first = reinterpret_cast<const unsigned char*>(out.bytes().data());
+  return {first, first + out.size()};
+}
+
+std::vector<unsigned char> ranks_payload(int from, int to) {
+  ByteWriter out;
+  out.i32(from);
+  out.i32(to);
+  return as_payload(out);
+}
+
+std::pair<int, int> read_ranks(std::span<const unsigned char> payload) {
+  ByteReader in(std::as_bytes(payload));
+  const int from = in.i32();
+  const int to = in.i32();
+  return in.complete() ? std::pair(from, to) : std::pair(-1, -1);
+}
+
+void nap(int fd, std::uint64_t until_ns, const Patience& patience) {
+  const std::uint64_t now = now_ns();
+  const std::uint64_t wanted_ms = until_ns <= now ? 0 : (until_ns - now) / kMs + 1;
+  const int ms = static_cast<int>(std::min<std::uint64_t>(wanted_ms, static_cast<std::uint64_t>(patience.slice_ms())));
+  pollfd wait{fd, POLLIN, 0};
+  ::poll(&wait, 1, ms);
+}
+
+std::string root_text(std::span<const unsigned char> payload) {
+  ByteReader in(std::as_bytes(payload));
+  const int pid = in.i32();
+  const std::string host = in.text();
+  return in.complete() ? host + ", pid " + std::to_string(pid) : "unknown process";
+}
+
+// One visit to the root.
+class Visit {
+ public:
+  Visit(const Meeting& meeting, const Introduction& self, int ranks, const Patience& patience)
+      : meeting_(meeting), self_(self), ranks_(ranks), patience_(patience) {}
+
+  Result<Introduced> run() {
+    for (;;) {
+      auto arrival = reach();
+      if (!arrival) return arrival.status();
+      const std::string root = root_text(arrival->payload);
+      Channel channel(std::move(arrival->fd));
+      say_who(channel);
+      auto result = listen(std::move(channel), root);
+      if (!result) return result;
+      result->key = identity_->key;
+      if (result->root.open()) return result;
+    }
+  }
+
+ private:
+  Result<Arrival> reach();
+  Status look_again();
+  Status unreachable() const;
+  void say_who(Channel& channel) const;
+  // A closed channel in the result: too late for this meeting, there will be another.
+  Result<Introduced> listen(Channel channel, const std::string& root) const;
+
+  const Meeting& meeting_;
+  const Introduction& self_;
+  const int ranks_;
+  const Patience& patience_;
+  std::optional<Identity> identity_;
+  std::optional<Caller> caller_;
+  std::uint64_t next_look_ns_ = 0;
+};
+
+Status Visit::look_again() {
+  const std::uint64_t now = now_ns();
+  if (now < next_look_ns_) return {};
+  next_look_ns_ = now + kRefreshNs;
+  auto found = meeting_.find();
+  if (!found) return found.status();
+  if (!*found) return {};
+  const bool same = identity_ && identity_->key == (*found)->key && identity_->addresses == (*found)->addresses;
+  if (same && caller_) return {};
+  identity_ = std::move(*found);
+  caller_.emplace(identity_->addresses, identity_->key, kRootPurpose, std::vector<unsigned char>{});
+  return {};
+}
+
+Result<Arrival> Visit::reach() {
+  caller_.reset();
+  next_look_ns_ = 0;
+  for (;;) {
+    if (Status status = look_again(); !status) return status;
+    if (caller_ && caller_->step()) return caller_->take();
+    if (caller_ && caller_->key_refused()) {
+      return Status(TUTTI_INVALID_ARGUMENT,
+                    "The rendezvous at " + meeting_.where + " refused this rank: it has another key (" + caller_->explain() + ")",
+                    "Give all ranks the same unique id, TUTTI_SECRET or TUTTI_SECRET_FILE");
+    }
+    if (Status status = patience_.check(); !status) return status;
+    if (patience_.deadline.passed()) return unreachable();
+    nap(caller_ ? caller_->fd() : -1, caller_ ? std::min(caller_->next_ns(), next_look_ns_) : next_look_ns_, patience_);
+  }
+}
+
+Status Visit::unreachable() const {
+  Error error;
+  error.status = TUTTI_TIMEOUT;
+  error.limit_ns = patience_.deadline.limit_ns;
+  error.message = "rank " + std::to_string(self_.member.rank) + " did not reach the rendezvous at " + meeting_.where +
+                  " within " + duration_text(patience_.deadline.limit_ns) + ": " +
+                  (caller_ ? caller_->explain() : "rank 0 has not announced it");
+  error.remedy = "See that rank 0 runs and its address can be reached from here; TUTTI_CONNECT_TIMEOUT gives it more time";
+  return Status(std::move(error));
+}
+
+void Visit::say_who(Channel& channel) const {
+  JoinMessage join;
+  join.ranks = ranks_;
+  join.left_ns = patience_.deadline.left_ns();
+  join.limit_ns = patience_.deadline.limit_ns;
+  join.self = self_;
+  ByteWriter out;
+  pack_join(out, join);
+  channel.send(kJoin, out.bytes());
+}
+
+Result<Introduced> Visit::listen(Channel channel, const std::string& root) const {
+  Introduced result;
+  Status status;
+  bool over = false;
+  bool good = false;
+  const auto take = [&](std::uint8_t type, std::span<const std::byte> payload) {
+    ByteReader in(payload);
+    over = true;
+    if (type == kIntroduced) {
+      in.copy(result.nonce);
+      const std::uint32_t count = in.u32();
+      for (std::uint32_t i = 0; i < count && in.ok(); ++i) result.neighbours.push_back(unpack_introduction(in));
+      good = in.complete();
+    } else if (type == kCreationFailed) {
+      status = Status(unpack_error(in));
+    }
+    return false;
+  };
+  const std::uint64_t until = patience_.deadline.at_ns > UINT64_MAX - kVerdictNs ? UINT64_MAX : patience_.deadline.at_ns + kVerdictNs;
+  for (;;) {
+    channel.flush();
+    const bool goes_on = channel.receive(take);
+    if (good) result.root = std::move(channel);
+    if (over && status) return result;
+    if (over) return status;
+    if (!goes_on) {
+      return Status(TUTTI_REMOTE_ERROR, "The process that holds the rendezvous at " + meeting_.where + " (" + root +
+                                            ") died while ranks were joining", "Look at that process's own output");
+    }
+    if (Status check = patience_.check(); !check) return check;
+    if (now_ns() >= until) return unreachable();
+    nap(channel.fd(), until, patience_);
+  }
+}
+
+// Connecting with the neighbours, one object for the duration.
+class Assembly {
+ public:
+  Assembly(ControlPlane& control, Door& door, const std::vector<Introduction>& peers, const Key& key, Channel& root,
+           const Patience& patience)
+      : control_(control), door_(door), root_(root), patience_(patience) {
+    for (const Introduction& peer : peers) {
+      const int rank = peer.member.rank;
+      missing_.emplace(rank, &peer);
+      if (rank < control.rank()) continue;
+      const auto [place, inserted] =
+          callers_.try_emplace(rank, peer.addresses, key, kControlPurpose, ranks_payload(control.rank(), rank));
+      poller_.watch(place->second.fd(), 0, true, false);
+    }
+    poller_.watch(door_.fd(), 0, true, false);
+    if (root_.open()) poller_.watch(root_.fd(), 0, true, false);
+  }
+
+  Status run() {
+    for (;;) {
+      step_callers();
+      for (Arrival& arrival : door_.step()) admit(std::move(arrival));
+      if (missing_.empty()) return {};
+      if (Status status = trouble(); !status) return status;
+      nap(poller_.fd(), next_ns(), patience_);
+    }
+  }
+
+ private:
+  void link(int rank, Descriptor fd) {
+    control_.add_link(std::move(fd), missing_.at(rank)->member);
+    missing_.erase(rank);
+  }
+  void step_callers();
+  void admit(Arrival arrival);
+  Status trouble();
+  Status hear_root();
+  Status deadline_error() const;
+  std::uint64_t next_ns() const;
+
+  ControlPlane& control_;
+  Door& door_;
+  Channel& root_;
+  const Patience& patience_;
+  Poller poller_;
+  std::map<int, const Introduction*> missing_;
+  std::map<int, Caller> callers_;
+};
+
+void Assembly::step_callers() {
+  for (auto i = callers_.begin(); i != callers_.end();) {
+    const auto here = i++;
+    if (!here->second.step()) continue;
+    Arrival arrival = here->second.take();
+    const int rank = here->first;
+    if (read_ranks(arrival.payload).first != rank) continue;  // somebody else has that address: try on
+    callers_.erase(here);
+    link(rank, std::move(arrival.fd));
+  }
+}
+
+void Assembly::admit(Arrival arrival) {
+  const auto [from, to] = read_ranks(arrival.payload);
+  const bool expected = to == control_.rank() && from < to && missing_.count(from) != 0;
+  if (expected) link(from, std::move(arrival.fd));
+}
+
+Status Assembly::trouble() {
+  // Acquire: first_error() belongs to it.
+  if (control_.failed().load(std::memory_order_acquire)) return control_.first_error();
+  if (Status status = hear_root(); !status) return status;
+  if (Status status = patience_.check(); !status) return status;
+  const std::uint64_t now = now_ns();
+  for (const auto& [rank, caller] : callers_) {
+    if (caller.refused_since_ns() == UINT64_MAX || now < caller.refused_since_ns() + kDeadNs) continue;
+    const Member& peer = missing_.at(rank)->member;
+    Error error;
+    error.status = TUTTI_REMOTE_ERROR;
+    error.message = peer.text() + " died while the communicator was being created: it listens no more (" + caller.explain() + ")";
+    error.remedy = "Look at that process's own output";
+    error.guilty = {peer.guilty()};
+    return Status(std::move(error));
+  }
+  return patience_.deadline.passed() ? deadline_error() : Status();
+}
+
+Status Assembly::hear_root() {
+  if (!root_.open()) return {};
+  Status status;
+  const bool goes_on = root_.receive([&](std::uint8_t type, std::span<const std::byte> payload) {
+    ByteReader in(payload);
+    if (type == kCreationFailed) status = Status(unpack_error(in));
+    return status.ok();
+  });
+  if (!goes_on && status) {
+    root_.close();
+    return Status(TUTTI_REMOTE_ERROR, "The process that holds the rendezvous died while ranks were joining",
+                  "Look at that process's own output");
+  }
+  return status;
+}
+
+Status Assembly::deadline_error() const {
+  Error error;
+  error.status = TUTTI_TIMEOUT;
+  error.limit_ns = patience_.deadline.limit_ns;
+  std::string peers;
+  for (const auto& [rank, peer] : missing_) {
+    error.guilty.push_back(peer->member.guilty());
+    peers += (peers.empty() ? "" : ", ") + peer->member.text();
+    const auto caller = callers_.find(rank);
+    if (caller != callers_.end()) peers += " [" + caller->second.explain() + "]";
+  }
+  error.message = "rank " + std::to_string(control_.rank()) + " has no connection with " + peers + " after " +
+                  duration_text(patience_.deadline.limit_ns);
+  error.remedy = "See that the ranks' machines reach each other; TUTTI_INTERFACE chooses the network, TUTTI_PORT_RANGE the ports";
+  return Status(std::move(error));
+}
+
+std::uint64_t Assembly::next_ns() const {
+  std::uint64_t next = std::min(door_.next_ns(), now_ns() + 50 * kMs);  // failures elsewhere are looked for this often
+  for (const auto& [rank, caller] : callers_) next = std::min(next, caller.next_ns());
+  return next;
+}
+
+}  // namespace
+
+Result<Introduced> introduce(const Meeting& meeting, const Introduction& self, int ranks, const Patience& patience) {
+  return Visit(meeting, self, ranks, patience).run();
+}
+
+Status connect_neighbours(ControlPlane& control, Door& door, const std::vector<Introduction>& peers, const Key& key,
+                          Channel& root, const Patience& patience) {
+  return Assembly(control, door, peers, key, root, patience).run();
+}
+
+Door control_door(Listener listener, const Key& key, int rank) {
+  return Door(std::move(listener), key, kControlPurpose, ranks_payload(rank, rank));
+}
+
+}  // namespace tutti

@@ -1,0 +1,156 @@
+#include "src/communicator/id_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "src/base/descriptor.h"
+#include "src/base/random.h"
+#include "src/communicator/members.h"
+
+namespace tutti {
+
+namespace {
+
+constexpr std::string_view kFirstLine = "tutti-rendezvous 1";
+constexpr std::size_t kMostBytes = 4096;
+
+// Clock ticks after boot at which the process started: field 22 of its stat, the 20th after the name, which may hold
+// spaces and ends at the last parenthesis.
+std::uint64_t start_time_of(int pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const auto end = text.rfind(')');
+  if (end == std::string::npos) return 0;
+  std::istringstream fields(text.substr(end + 1));
+  std::string field;
+  for (int i = 0; i < 20 && fields; ++i) fields >> field;
+  return fields ? std::strtoull(field.c_str(), nullptr, 10) : 0;
+}
+
+std::string file_text(const Identity& identity) {
+  const Member self = this_member(0);
+  std::ostringstream out;
+  out << kFirstLine << "\nid " << id_to_text(pack_identity(identity)) << "\npid " << self.pid << "\nstart "
+      << start_time_of(self.pid) << "\nmachine " << self.machine << "\nnamespace " << self.pid_namespace << "\nhost " << self.host
+      << "\n";
+  return out.str();
+}
+
+std::optional<IdRecord> parse(const std::string& text) {
+  std::istringstream in(text);
+  std::string line;
+  if (!std::getline(in, line) || line != kFirstLine) return std::nullopt;
+  IdRecord record;
+  record.text = text;
+  std::string word;
+  std::string id;
+  in >> word >> id >> word >> record.pid >> word >> record.start_time >> word >> record.machine >> word >>
+      record.pid_namespace >> word >> record.host;
+  if (!in) return std::nullopt;
+  const auto bytes = id_from_text(id);
+  if (!bytes) return std::nullopt;
+  auto identity = unpack_identity(*bytes);
+  if (!identity) return std::nullopt;
+  record.identity = std::move(identity).value();
+  return record;
+}
+
+bool write_all(int fd, const std::string& text) {
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    done += static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+}  // namespace
+
+bool IdRecord::stale() const {
+  const Member self = this_member(0);
+  if (machine != self.machine || pid_namespace != self.pid_namespace) return false;
+  if (::kill(pid, 0) != 0 && errno == ESRCH) return true;
+  return start_time_of(pid) != start_time;
+}
+
+Result<std::string> write_id_file(const std::string& path, const Identity& identity) {
+  auto there = read_id_file(path);
+  if (there && *there && !(*there)->stale() && (*there)->machine == machine_id()) {
+    return Status(TUTTI_INVALID_USAGE, path + " is in use by another creation (" + (*there)->writer() + ")",
+                  "Give each job a path of its own; remove the file if that process has nothing to do with it");
+  }
+  const std::string text = file_text(identity);
+  const std::string temporary = path + "." + std::to_string(random_u64()) + ".tmp";
+  const Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file) return system_error("Writing " + path + " failed", errno, "Choose a path in a folder that all ranks can write");
+  if (!write_all(file.get(), text) || ::rename(temporary.c_str(), path.c_str()) != 0) {
+    const int number = errno;
+    ::unlink(temporary.c_str());
+    return system_error("Writing " + path + " failed", number, "Choose a path in a folder that all ranks can write");
+  }
+  return text;
+}
+
+Result<std::optional<IdRecord>> read_id_file(const std::string& path) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!file && errno == ENOENT) return std::optional<IdRecord>();
+  if (!file) return system_error("Reading " + path + " failed", errno);
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) return system_error("Reading " + path + " failed", errno);
+  const auto refuse = [&](const std::string& why) {
+    return Status(TUTTI_INVALID_ARGUMENT, path + " " + why, "Remove it, or choose another path");
+  };
+  if (!S_ISREG(info.st_mode)) return refuse("is no file");
+  if (info.st_uid != ::geteuid()) return refuse("belongs to another user (uid " + std::to_string(info.st_uid) + ")");
+  if ((info.st_mode & 077) != 0) return refuse("can be read or written by other users, so its key is no secret");
+  std::string text(kMostBytes, '\0');
+  const ssize_t n = ::read(file.get(), text.data(), text.size());
+  if (n < 0) return system_error("Reading " + path + " failed", errno);
+  text.resize(static_cast<std::size_t>(n));
+  if (auto record = parse(text)) return record;
+  return refuse("is no rendezvous file of Tutti");
+}
+
+void remove_id_file(const std::string& path, const std::string& text) {
+  const auto there = read_id_file(path);
+  if (there && *there && (*there)->text == text) ::unlink(path.c_str());
+}
+
+Result<std::string> private_folder() {
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  const char* temporary = std::getenv("TMPDIR");
+  std::string folder = temporary != nullptr && *temporary != '\0' ? temporary : "/tmp";
+  struct stat info {};
+  const bool has_runtime = runtime != nullptr && *runtime != '\0' && ::stat(runtime, &info) == 0 && info.st_uid == ::geteuid() &&
+                           ::access(runtime, W_OK) == 0;
+  folder = has_runtime ? std::string(runtime) + "/tutti" : folder + "/tutti-" + std::to_string(::geteuid());
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return system_error("Making the folder " + folder + " failed", errno);
+  if (::lstat(folder.c_str(), &info) != 0) return system_error("Looking at the folder " + folder + " failed", errno);
+  if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || (info.st_mode & 077) != 0) {
+    return Status(TUTTI_SYSTEM_ERROR, folder + " is not a folder of this user's alone (mode 700)",
+                  "Remove it or correct its mode, or set XDG_RUNTIME_DIR, TUTTI_SECRET or TUTTI_COMM_ID");
+  }
+  return folder;
+}
+
+Result<std::string> private_path(std::string_view job) {
+  auto folder = private_folder();
+  if (!folder) return folder;
+  const Key name = key_from_secret(std::string("rendezvous file of ") + std::string(job));
+  char digits[33];
+  for (std::size_t i = 0; i < 16; ++i) std::snprintf(digits + 2 * i, 3, "%02x", name[i]);
+  return *folder + "/" + digits;
+}
+
+}  // namespace tutti

@@ -1,0 +1,386 @@
+#include "src/communicator/root.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <utility>
+
+#include "src/base/background_thread.h"
+#include "src/base/clock.h"
+#include "src/base/random.h"
+#include "src/communicator/patience.h"
+
+namespace tutti {
+
+namespace {
+
+constexpr std::uint64_t kSecond = 1'000'000'000;
+constexpr std::uint64_t kJoinNs = 5 * kSecond;     // an authenticated guest says within this time who it is
+constexpr std::uint64_t kLingerNs = 10 * kSecond;  // after a failure, to tell late ranks why
+constexpr std::uint64_t kDoorTag = 0;
+constexpr std::uint64_t kWakeTag = 1;
+constexpr std::uint64_t kFirstGuest = 2;
+constexpr int kMostRanks = 1 << 20;
+
+std::vector<unsigned char> root_payload() {
+  ByteWriter out;
+  out.i32(::getpid());
+  out.text(host_name().substr(0, 48));
+  const auto bytes = out.bytes();
+  const auto* first = reinterpret_cast<const unsigned char*>(bytes.data());
+  return {first, first + bytes.size()};
+}
+
+Error error_of(tutti_status status, std::string message, std::string remedy) {
+  Error error;
+  error.status = status;
+  error.message = std::move(message);
+  error.remedy = std::move(remedy);
+  return error;
+}
+
+}  // namespace
+
+void pack_join(ByteWriter& out, const JoinMessage& message) {
+  out.i32(message.ranks);
+  out.u64(message.left_ns);
+  out.u64(message.limit_ns);
+  pack_introduction(out, message.self);
+}
+
+JoinMessage unpack_join(ByteReader& in) {
+  JoinMessage message;
+  message.ranks = in.i32();
+  message.left_ns = in.u64();
+  message.limit_ns = in.u64();
+  message.self = unpack_introduction(in);
+  return message;
+}
+
+Root::Root(Listener listener, const Key& key, std::function<void()> concluded)
+    : on_conclusion_(std::move(concluded)), next_id_(kFirstGuest) {
+  door_.emplace(std::move(listener), key, kRootPurpose, root_payload());
+}
+
+void Root::conclude() {
+  if (const auto conclusion = std::exchange(on_conclusion_, {})) conclusion();
+}
+
+void Root::serve(const WakeUp& wake, const std::atomic<bool>& stop) {
+  poller_.watch(wake.fd(), kWakeTag, true, false);
+  poller_.watch(door_->fd(), kDoorTag, true, false);
+  // Acquire pairs with the release of whoever stops us; the wake-up comes after it.
+  while (!stop.load(std::memory_order_acquire) && !done()) {
+    for (const Poller::Event& event : poller_.wait(timeout_ms())) handle(event);
+    const std::uint64_t now = now_ns();
+    std::vector<std::uint64_t> silent;
+    for (const auto& [id, guest] : guests_) {
+      if (now >= guest.until_ns) silent.push_back(id);
+    }
+    for (const std::uint64_t id : silent) guests_.erase(id);
+    if (door_) {
+      for (Arrival& arrival : door_->step()) welcome(std::move(arrival));
+    }
+    if (!introduced_ && !failure_ && now >= deadline_ns()) fail(deadline_error());
+  }
+}
+
+bool Root::done() const {
+  if (failure_) return now_ns() >= failed_ns_ + kLingerNs;
+  if (!introduced_) return false;
+  return std::all_of(guests_.begin(), guests_.end(), [](const auto& entry) { return entry.second.ready; });
+}
+
+int Root::timeout_ms() const {
+  std::uint64_t next = std::min(door_ ? door_->next_ns() : UINT64_MAX, failure_ ? failed_ns_ + kLingerNs : deadline_ns());
+  for (const auto& [id, guest] : guests_) next = std::min(next, guest.until_ns);
+  if (next == UINT64_MAX) return 60'000;
+  const std::uint64_t now = now_ns();
+  return next <= now ? 0 : static_cast<int>(std::min<std::uint64_t>((next - now) / 1'000'000, 60'000)) + 1;
+}
+
+std::uint64_t Root::deadline_ns() const {
+  std::uint64_t deadline = UINT64_MAX;
+  if (introduced_) return deadline;
+  for (const auto& [id, guest] : guests_) {
+    if (guest.join) deadline = std::min(deadline, guest.join->left_ns);  // made absolute when it came
+  }
+  return deadline;
+}
+
+void Root::handle(const Poller::Event& event) {
+  const auto place = guests_.find(event.tag);
+  if (place == guests_.end()) return;  // the door or the wake-up, which serve() looks at anyway
+  if (event.writable && place->second.channel.flush() && !place->second.channel.pending()) {
+    poller_.watch(place->second.channel.fd(), event.tag, true, false);
+  }
+  if (event.readable) read_from(event.tag);
+}
+
+void Root::welcome(Arrival arrival) {
+  const std::uint64_t id = next_id_++;
+  Guest guest;
+  guest.channel = Channel(std::move(arrival.fd));
+  guest.until_ns = now_ns() + kJoinNs;
+  poller_.watch(guest.channel.fd(), id, true, false);
+  guests_.emplace(id, std::move(guest));
+  read_from(id);
+}
+
+void Root::read_from(std::uint64_t id) {
+  const auto place = guests_.find(id);
+  Guest& guest = place->second;
+  const bool goes_on = guest.channel.receive(
+      [&](std::uint8_t type, std::span<const std::byte> payload) { return take(guest, type, payload); });
+  if (!goes_on) gone(id);
+}
+
+bool Root::take(Guest& guest, std::uint8_t type, std::span<const std::byte> payload) {
+  ByteReader in(payload);
+  switch (type) {
+    case kJoin: take_join(guest, payload); return true;
+    case kReady: guest.ready = true; return true;
+    case kCreationFailed: {
+      Error error = unpack_error(in);
+      if (!in.complete()) return false;
+      fail(std::move(error));
+      return true;
+    }
+    default: return false;
+  }
+}
+
+void Root::take_join(Guest& guest, std::span<const std::byte> payload) {
+  ByteReader in(payload);
+  JoinMessage join = unpack_join(in);
+  if (!in.complete() || guest.join || introduced_) return;
+  guest.until_ns = UINT64_MAX;
+  auto error = failure_ ? failure_ : objection(join);
+  if (ranks_ == 0) ranks_ = join.ranks;
+  const std::uint64_t now = now_ns();
+  join.left_ns = join.left_ns > UINT64_MAX - now ? UINT64_MAX : now + join.left_ns;
+  guest.join = std::move(join);
+  if (error) {
+    fail(std::move(*error));
+    return;
+  }
+  if (++joined_ == static_cast<std::size_t>(ranks_)) introduce_all();
+}
+
+std::optional<Error> Root::objection(const JoinMessage& join) const {
+  const Member& member = join.self.member;
+  if (join.ranks < 1 || join.ranks > kMostRanks || member.rank < 0 || member.rank >= join.ranks) {
+    Error error = error_of(TUTTI_INVALID_ARGUMENT, member.text() + " is outside a group of " + std::to_string(join.ranks),
+                           "Ranks count from 0 to the number of ranks less 1");
+    error.guilty.push_back(member.guilty());
+    return error;
+  }
+  for (const auto& [id, guest] : guests_) {
+    if (!guest.join) continue;
+    const Member& other = guest.join->self.member;
+    if (guest.join->ranks != join.ranks) {
+      Error error = error_of(TUTTI_INVALID_ARGUMENT,
+                             other.text() + " joins a group of " + std::to_string(guest.join->ranks) + " ranks, " +
+                                 member.text() + " one of " + std::to_string(join.ranks),
+                             "Give every rank the same number of ranks");
+      error.guilty = {other.guilty(), member.guilty()};
+      return error;
+    }
+    if (other.rank == member.rank) {
+      Error error = error_of(TUTTI_INVALID_ARGUMENT, "Two processes join as the same rank: " + other.text() + " and " + member.text(),
+                             "Give every process a rank of its own; two jobs with one secret need different addresses");
+      error.guilty = {other.guilty(), member.guilty()};
+      return error;
+    }
+  }
+  return std::nullopt;
+}
+
+void Root::gone(std::uint64_t id) {
+  auto guest = guests_.extract(id);
+  const auto& join = guest.mapped().join;
+  if (!join || guest.mapped().ready || failure_) return;
+  const Member& member = join->self.member;
+  Error error = error_of(TUTTI_REMOTE_ERROR, member.text() + " died or gave up while the communicator was being created",
+                         "Look at that process's own output");
+  error.guilty.push_back(member.guilty());
+  fail(std::move(error));
+}
+
+void Root::introduce_all() {
+  std::vector<const Introduction*> by_rank(static_cast<std::size_t>(ranks_));
+  for (const auto& [id, guest] : guests_) {
+    if (guest.join) by_rank[static_cast<std::size_t>(guest.join->self.member.rank)] = &guest.join->self;
+  }
+  introduced_ = true;
+  // Before anybody is told: a fast rank may come back at once, to create its next communicator at the same place, and
+  // must find neither this door nor the file.
+  poller_.forget(door_->fd());
+  door_.reset();
+  conclude();
+  std::array<unsigned char, kNonceBytes> nonce;
+  random_bytes(nonce);
+  for (auto& [id, guest] : guests_) introduce(id, guest, nonce, by_rank);
+}
+
+void Root::introduce(std::uint64_t id, Guest& guest, std::span<const unsigned char> nonce,
+                     std::span<const Introduction* const> by_rank) {
+  if (!guest.join) {
+    guest.ready = true;
+    return send(id, guest, kTooLate, {});
+  }
+  const auto near = neighbours(guest.join->self.member.rank, ranks_);
+  ByteWriter out;
+  out.raw(nonce);
+  out.u32(static_cast<std::uint32_t>(near.size()));
+  for (const int rank : near) pack_introduction(out, *by_rank[static_cast<std::size_t>(rank)]);
+  send(id, guest, kIntroduced, out.bytes());
+}
+
+void Root::fail(Error error) {
+  if (!failure_) {
+    failure_ = std::move(error);
+    failed_ns_ = now_ns();
+    conclude();
+  }
+  ByteWriter out;
+  pack_error(out, *failure_);
+  for (auto& [id, guest] : guests_) {
+    if (!guest.join || guest.ready) continue;
+    send(id, guest, kCreationFailed, out.bytes());
+    guest.ready = true;  // it has its answer, and its going away is no news
+  }
+}
+
+void Root::send(std::uint64_t id, Guest& guest, RootFrame type, std::span<const std::byte> payload) {
+  guest.channel.send(type, payload);
+  if (guest.channel.pending()) poller_.watch(guest.channel.fd(), id, true, true);
+}
+
+Error Root::deadline_error() const {
+  std::vector<bool> there(static_cast<std::size_t>(ranks_), false);
+  std::uint64_t limit = 0;
+  std::uint64_t first = UINT64_MAX;
+  for (const auto& [id, guest] : guests_) {
+    if (!guest.join) continue;
+    there[static_cast<std::size_t>(guest.join->self.member.rank)] = true;
+    if (guest.join->left_ns < first) limit = guest.join->limit_ns;
+    first = std::min(first, guest.join->left_ns);
+  }
+  std::vector<int> missing;
+  Error error;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (there[static_cast<std::size_t>(rank)]) continue;
+    missing.push_back(rank);
+    Guilty guilty;
+    guilty.rank = rank;
+    error.guilty.push_back(std::move(guilty));
+  }
+  error.status = TUTTI_TIMEOUT;
+  error.limit_ns = limit;
+  error.message = rank_list(missing) + " of " + std::to_string(ranks_) + " did not join within " + duration_text(limit);
+  if (const auto wrong = door_->wrong_keys(); wrong != 0) {
+    error.message += ", and " + std::to_string(wrong) + " connections were refused as they have another key";
+  }
+  error.remedy = "Raise TUTTI_CONNECT_TIMEOUT if they are only slow to start";
+  return error;
+}
+
+namespace {
+
+// The roots of this process. A root's thread ends when its creation has succeeded, and is joined when the next one is
+// started or the process ends.
+class Roots {
+ public:
+  Result<std::vector<SocketAddress>> start(Listener listener, const Key& key, std::function<void()> concluded);
+  void stop(const Key& key);
+  ~Roots();
+
+ private:
+  struct Running {
+    Running(Listener listener, const Key& its_key, std::function<void()> concluded)
+        : key(its_key), root(std::move(listener), its_key, std::move(concluded)) {}
+    Key key;
+    Root root;
+    WakeUp wake;
+    std::atomic<bool> stop{false};
+    std::atomic<bool> ended{false};
+    std::thread thread;
+  };
+  using List = std::list<std::unique_ptr<Running>>;
+  static void end(List& list);
+
+  std::mutex mutex_;
+  List running_;
+  const int pid_ = ::getpid();
+};
+
+Result<std::vector<SocketAddress>> Roots::start(Listener listener, const Key& key, std::function<void()> concluded) {
+  auto running = std::make_unique<Running>(std::move(listener), key, std::move(concluded));
+  auto addresses = running->root.addresses();
+  Running* const self = running.get();
+  List ended;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto i = running_.begin(); i != running_.end();) {
+      const auto here = i++;
+      // Acquire: what the thread did is done before it is joined.
+      if ((*here)->ended.load(std::memory_order_acquire)) ended.splice(ended.end(), running_, here);
+    }
+    auto thread = background_thread("tutti-meeting", [self] {
+      self->root.serve(self->wake, self->stop);
+      self->ended.store(true, std::memory_order_release);  // release: pairs with the acquire above
+    });
+    if (!thread) return thread.status();
+    running->thread = std::move(thread).value();
+    running_.push_back(std::move(running));
+  }
+  end(ended);
+  return addresses;
+}
+
+void Roots::stop(const Key& key) {
+  List ended;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto i = running_.begin(); i != running_.end();) {
+      const auto here = i++;
+      if ((*here)->key == key) ended.splice(ended.end(), running_, here);
+    }
+  }
+  end(ended);
+}
+
+void Roots::end(List& list) {
+  for (const auto& running : list) {
+    running->stop.store(true, std::memory_order_release);  // release: seen by whoever the wake-up wakes
+    running->wake.raise();
+  }
+  for (const auto& running : list) running->thread.join();
+}
+
+Roots::~Roots() {
+  // In a forked child the threads do not exist.
+  if (::getpid() == pid_) {
+    end(running_);
+  } else {
+    for (auto& running : running_) static_cast<void>(running.release());
+  }
+}
+
+Roots& roots() {
+  static Roots instance;
+  return instance;
+}
+
+}  // namespace
+
+Result<std::vector<SocketAddress>> start_root(Listener listener, const Key& key, std::function<void()> concluded) {
+  return roots().start(std::move(listener), key, std::move(concluded));
+}
+
+void stop_root(const Key& key) { roots().stop(key); }
+
+}  // namespace tutti

@@ -1,0 +1,104 @@
+// The place where ranks meet: introduces each to the few peers that it needs, then is done.
+//
+//     rank → root   join: who I am, how many we are, where I listen, how long I can wait
+//     root → rank   introduction: a fresh nonce for the communicator's key, the neighbours' addresses
+//     rank → root   ready: my connections stand (or: failed, with the error)
+//     root → rank   failed, at any time before ready: the first error of this creation
+//
+// A root serves one communicator; once it has introduced all, it listens no longer. It fails the creation, telling everybody that is there and whoever comes later, when two
+// ranks have the same number, sizes differ, a rank dies, or the first deadline passes.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/communicator/channel.h"
+#include "src/communicator/door.h"
+#include "src/communicator/members.h"
+
+namespace tutti {
+
+/// Purpose of handshakes with a root.
+inline constexpr const char* kRootPurpose = "tutti rendezvous 1";
+/// Frames between ranks and root. kTooLate: this meeting is over, try again with the next one.
+enum RootFrame : std::uint8_t { kJoin = 1, kIntroduced, kReady, kCreationFailed, kTooLate };
+/// Bytes of the nonce that makes one communicator's key differ from another's with the same id.
+inline constexpr std::size_t kNonceBytes = 32;
+
+/// What a rank tells the root.
+struct JoinMessage {
+  int ranks = 0;
+  std::uint64_t left_ns = 0;  ///< how long it can wait from now
+  std::uint64_t limit_ns = 0;  ///< its whole deadline, for the error's text
+  Introduction self;
+};
+void pack_join(ByteWriter& out, const JoinMessage& message);
+JoinMessage unpack_join(ByteReader& in);
+
+/// The meeting's state, driven by one thread. Not thread safe.
+class Root {
+ public:
+  /// concluded: called once, when all are there and before anybody is told, or when it has failed, or at its end (removes
+  /// the file that led here). May be empty.
+  Root(Listener listener, const Key& key, std::function<void()> concluded);
+  ~Root() { conclude(); }
+
+  const std::vector<SocketAddress>& addresses() const { return door_->addresses(); }
+  /// Serves until the creation has succeeded or failed and `linger_ns` after a failure, or `wake` is raised and
+  /// `stop` set.
+  void serve(const WakeUp& wake, const std::atomic<bool>& stop);
+
+ private:
+  struct Guest {
+    Channel channel;
+    std::optional<JoinMessage> join;
+    bool ready = false;
+    std::uint64_t until_ns = UINT64_MAX;  // of one that has not said yet who it is
+  };
+
+  int timeout_ms() const;
+  void handle(const Poller::Event& event);
+  void welcome(Arrival arrival);
+  void read_from(std::uint64_t id);
+  bool take(Guest& guest, std::uint8_t type, std::span<const std::byte> payload);
+  void take_join(Guest& guest, std::span<const std::byte> payload);
+  std::optional<Error> objection(const JoinMessage& join) const;
+  void gone(std::uint64_t id);
+  void introduce_all();
+  void introduce(std::uint64_t id, Guest& guest, std::span<const unsigned char> nonce,
+                 std::span<const Introduction* const> by_rank);
+  void conclude();
+  void fail(Error error);
+  void send(std::uint64_t id, Guest& guest, RootFrame type, std::span<const std::byte> payload);
+  Error deadline_error() const;
+  std::uint64_t deadline_ns() const;
+  bool done() const;
+
+  Poller poller_;
+  std::optional<Door> door_;  // until all are introduced
+  std::function<void()> on_conclusion_;
+  std::map<std::uint64_t, Guest> guests_;
+  std::uint64_t next_id_;
+  int ranks_ = 0;            // as the first guest said; 0: nobody has yet
+  std::size_t joined_ = 0;   // guests that have said who they are
+  bool introduced_ = false;
+  std::optional<Error> failure_;
+  std::uint64_t failed_ns_ = 0;
+};
+
+/// Starts a root of `key` on a background thread; it ends by itself when it is done, at stop_root, or with the process.
+/// Returns the addresses at which it is found. Errors: TUTTI_SYSTEM_ERROR.
+Result<std::vector<SocketAddress>> start_root(Listener listener, const Key& key, std::function<void()> concluded);
+
+/// Ends the root of `key`, if this process has one. Thread safe; waits for its thread.
+void stop_root(const Key& key);
+
+}  // namespace tutti
