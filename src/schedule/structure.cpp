@@ -8,7 +8,6 @@
 namespace tutti {
 namespace {
 
-constexpr std::uint32_t unused = UINT32_MAX;
 constexpr std::int32_t most_ranks = 65536;
 
 Fault of_plan(std::string what) {
@@ -28,9 +27,9 @@ class Structure {
     fault_.rank = rank;
   }
 
-  Fault check(std::vector<std::uint32_t>& lane_of_link) {
+  Fault check(std::vector<LinkUse>& uses) {
     links() && lanes() && steps();
-    lane_of_link = std::move(lane_of_link_);
+    uses = std::move(uses_);
     return fault_;
   }
 
@@ -41,7 +40,8 @@ class Structure {
   }
 
   bool links() {
-    lane_of_link_.assign(program_.links.size(), unused);
+    uses_.assign(program_.links.size(), {});
+    last_use_.resize(program_.links.size());
     for (const Link& link : program_.links) {
       if (link.peer < 0 || link.peer >= plan_.problem.ranks) {
         return refuse("has a link to rank " + std::to_string(link.peer) + ", which does not exist");
@@ -155,12 +155,9 @@ class Structure {
       return refuse("has a message of " + std::to_string(cells) + " cells, the plan allows " +
                     std::to_string(plan_.shape.message_cells));
     }
-    std::uint32_t& lane = lane_of_link_[operand.link];
-    if (lane == unused) {
-      lane = static_cast<std::uint32_t>(fault_.lane);
-      last_use_.resize(program_.links.size());
-    }
-    if (lane != fault_.lane) return refuse("uses a link of lane " + std::to_string(lane));
+    LinkUse& use = uses_[operand.link];
+    if (use.messages++ == 0) use.lane = static_cast<std::uint32_t>(fault_.lane);
+    if (use.lane != fault_.lane) return refuse("uses a link of lane " + std::to_string(use.lane));
     if (last_use_[operand.link] == stamp_) return refuse("uses a link twice");
     last_use_[operand.link] = stamp_;
     return true;
@@ -200,7 +197,7 @@ class Structure {
   Cells cells_;
   bool folds_allowed_;
   Fault fault_;
-  std::vector<std::uint32_t> lane_of_link_;
+  std::vector<LinkUse> uses_;
   std::vector<std::uint64_t> last_use_;  ///< per link, stamp of the step
   std::vector<Mark> marks_;              ///< per cell, where the step of that stamp writes it
   std::uint64_t stamp_ = 0;
@@ -239,8 +236,8 @@ Fault check_plan(const Plan& plan, std::size_t programs, const VerifyLimits& lim
   return {};
 }
 
-Fault check_program(const Plan& plan, int rank, const Program& program, std::vector<std::uint32_t>& lane_of_link) {
-  return Structure(plan, rank, program).check(lane_of_link);
+Fault check_program(const Plan& plan, int rank, const Program& program, std::vector<LinkUse>& uses) {
+  return Structure(plan, rank, program).check(uses);
 }
 
 std::uint64_t largest_distance(const Program& program) {

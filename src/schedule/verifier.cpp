@@ -210,8 +210,8 @@ class Run {
   Run(const Plan& plan, std::span<const Program> programs, std::uint64_t passes)
       : plan_(plan), programs_(programs), passes_(passes), expressions_(ranks(), leaf_blocks(plan.problem)), promise_(plan, expressions_) {}
 
-  Fault prepare(const std::vector<std::vector<std::uint32_t>>& lane_of_link) {
-    connect(lane_of_link);
+  Fault prepare(const std::vector<std::vector<LinkUse>>& uses) {
+    connect(uses);
     for (const Wire& wire : wires_) {
       if (wire.sending_lane == none && wire.receiving_lane != none) {
         return at(wire.to, wire.receiving_lane, "receives from rank " + std::to_string(wire.from) + on_channel(wire.channel) +
@@ -279,7 +279,7 @@ class Run {
   }
 
   /// Numbers the wires, those of one sender together and in order, and finds each program's.
-  void connect(const std::vector<std::vector<std::uint32_t>>& lane_of_link) {
+  void connect(const std::vector<std::vector<LinkUse>>& uses) {
     std::vector<std::vector<Wire>> by_sender(ranks());
     each_link([&](std::uint32_t, std::uint32_t, const Link&, const Wire& wire) {
       by_sender[static_cast<std::size_t>(wire.from)].push_back(wire);
@@ -298,7 +298,7 @@ class Run {
       const auto from = static_cast<std::size_t>(wire.from);
       const auto found = std::lower_bound(wires_.begin() + first[from], wires_.begin() + first[from + 1], wire);
       wire_of_link_[rank].push_back(static_cast<std::uint32_t>(found - wires_.begin()));
-      (link.sends ? found->sending_lane : found->receiving_lane) = lane_of_link[rank][l];
+      (link.sends ? found->sending_lane : found->receiving_lane) = uses[rank][l].lane;
     });
   }
 
@@ -702,23 +702,27 @@ Verdict verify(const Plan& plan, std::span<const Program> programs, const Verify
   Verdict verdict;
   verdict.fault = check_plan(plan, programs.size(), limits);
   if (verdict.fault.any()) return verdict;
-  std::vector<std::vector<std::uint32_t>> lane_of_link(programs.size());
-  std::uint64_t distance = 0;
+  std::vector<std::vector<LinkUse>> uses(programs.size());
+  std::uint64_t back = plan.shape.depth;  // passes that the longest reach back covers
   for (std::size_t rank = 0; rank < programs.size(); ++rank) {
-    verdict.fault = check_program(plan, static_cast<int>(rank), programs[rank], lane_of_link[rank]);
+    verdict.fault = check_program(plan, static_cast<int>(rank), programs[rank], uses[rank]);
     if (verdict.fault.any()) return verdict;
     verdict.fault = check_races(plan, static_cast<int>(rank), programs[rank], limits);
     if (verdict.fault.any()) return verdict;
-    distance = std::max(distance, largest_distance(programs[rank]));
     verdict.proof.steps += programs[rank].steps.size();
+    back = std::max(back, largest_distance(programs[rank]));
+    for (const LinkUse& use : uses[rank]) {
+      // A message waits for room until the one `credit` before it is taken, which may be passes ago.
+      if (use.messages != 0) back = std::max<std::uint64_t>(back, (plan.shape.credit + use.messages - 1) / use.messages);
+    }
   }
-  if (distance >= limits.passes) {
+  if (back >= limits.passes) {
     verdict.fault.what = "a dependency reaches back over too many passes to be proved";
     return verdict;
   }
-  verdict.proof.passes = std::max<std::uint64_t>({plan.shape.depth, plan.shape.credit, distance}) + 1;
+  verdict.proof.passes = back + 1;
   Run run(plan, programs, verdict.proof.passes);
-  verdict.fault = run.prepare(lane_of_link);
+  verdict.fault = run.prepare(uses);
   if (!verdict.fault.any()) verdict.fault = run.go();
   if (verdict.fault.any()) return verdict;
   verdict.proof.messages = run.messages();

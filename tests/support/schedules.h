@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,13 @@ inline Schedule make_schedule(const Algorithm& algorithm, int ranks, int root, s
   Schedule schedule{make_plan(algorithm, problem, view, parameters, slot_bytes), {}};
   for (int rank = 0; rank < ranks; ++rank) schedule.programs.push_back(make_program(algorithm, schedule.plan, view, rank));
   return schedule;
+}
+
+/// A schedule with the smallest windows there are, and a count that takes a few passes, the last one short.
+inline Schedule make_small_schedule(const Algorithm& algorithm, int ranks, int root, std::mt19937_64& random) {
+  const std::uint64_t window = make_schedule(algorithm, ranks, root, 1, 1).plan.window;
+  const std::uint64_t passes = random() % 4;
+  return make_schedule(algorithm, ranks, root, passes * window + 1 + random() % window, 1);
 }
 
 /// "all_reduce ring, 5 ranks, root 0".
