@@ -1,8 +1,10 @@
 // Every fold, on every instruction set that this processor has, against the reference: bit for bit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -100,7 +102,6 @@ std::vector<std::uint8_t> elements(tutti_type type, ElementFormat format, std::s
     for (std::size_t i = 0; i < count; ++i) {
       const std::uint64_t dice = random();
       if (dice % 4 == 0) {  // any bits
-        std::memcpy(&bytes[i * element_size(type, format)], &dice, 1);
         const std::uint64_t any = random();
         std::memcpy(&bytes[i * element_size(type, format)], &any, element_size(type, format));
       } else if (dice % 16 == 1) {
@@ -174,7 +175,7 @@ std::vector<std::uint8_t> expected(const Case& c, const std::vector<std::vector<
   std::vector<std::uint8_t> out(c.count * element_size(c.type, format));
   const bool copies = c.sources.size() == 1 && c.divide_by <= 1 &&
                       std::all_of(c.destinations.begin(), c.destinations.end(), [&](auto f) { return f == c.sources[0]; });
-  if (copies) return {sources[0].begin(), sources[0].begin() + static_cast<std::ptrdiff_t>(out.size())};
+  if (copies) return format == c.sources[0] ? sources[0] : std::vector<std::uint8_t>{};
   with_wide_type(c.type, [&](auto zero) {
     using T = decltype(zero);
     for (std::size_t i = 0; i < c.count; ++i) {

@@ -1,6 +1,7 @@
 // What folds must give, computed the slow way: one element at a time, 16-bit floats by arithmetic on doubles.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
