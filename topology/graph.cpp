@@ -128,7 +128,8 @@ std::vector<int> Graph::of(NodeKind kind) const {
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     if (nodes[i].kind == kind) found.push_back(static_cast<int>(i));
   }
-  std::stable_sort(found.begin(), found.end(), [&](int a, int b) { return nodes[at(a)].id < nodes[at(b)].id; });
+  std::sort(found.begin(), found.end(),
+            [&](int a, int b) { return std::pair(nodes[at(a)].id, a) < std::pair(nodes[at(b)].id, b); });
   return found;
 }
 

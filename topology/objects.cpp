@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <tuple>
 
 namespace tutti {
 namespace {
@@ -245,11 +246,11 @@ bool is_network(std::uint32_t pci_class) { return pci_class >> 8 == 0x02; }
 void number_devices(Graph& graph) {
   for (const NodeKind kind : {NodeKind::gpu, NodeKind::nic, NodeKind::nv_switch, NodeKind::host_bridge, NodeKind::bridge}) {
     std::vector<int> found = graph.of(kind);
-    std::stable_sort(found.begin(), found.end(), [&](int a, int b) {
+    std::sort(found.begin(), found.end(), [&](int a, int b) {
       const Node& left = graph.nodes[at(a)];
       const Node& right = graph.nodes[at(b)];
       if (left.pci.empty() != right.pci.empty()) return right.pci.empty();
-      return std::pair(left.pci, left.name) < std::pair(right.pci, right.name);
+      return std::tie(left.pci, left.name, a) < std::tie(right.pci, right.name, b);
     });
     for (std::size_t i = 0; i < found.size(); ++i) graph.nodes[at(found[i])].id = static_cast<int>(i);
   }
