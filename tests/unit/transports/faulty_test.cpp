@@ -1,0 +1,71 @@
+#include "transports/faulty/faulty.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "tests/conformance/world.h"
+#include "transports/registry.h"
+
+namespace tutti::faulty {
+namespace {
+
+using namespace conformance;
+
+const tutti_transport* shm() { return builtin_transports()[0]; }
+
+TEST(Faulty, ReadsItsOrdersAndNamesWhatItDoesNotUnderstand) {
+  const auto faults = parse_faults("rank=1,point=commit,after=40,action=kill;point=view,action=delay,ms=20");
+  ASSERT_TRUE(faults.ok()) << faults.status().text();
+  ASSERT_EQ(faults->size(), 2u);
+  EXPECT_EQ((*faults)[0].rank, 1);
+  EXPECT_EQ((*faults)[0].after, 40u);
+  EXPECT_EQ((*faults)[0].action, Action::kKill);
+  EXPECT_EQ((*faults)[1].rank, -1);
+  EXPECT_EQ((*faults)[1].delay_ns, 20'000'000u);
+  const auto wrong = parse_faults("rank=1,point=teatime");
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_NE(wrong.status().text().find("point=teatime"), std::string::npos);
+}
+
+TEST(Faulty, BreaksALinkAtTheChosenCallForBothSides) {
+  configure(shm(), {{0, Point::kCommit, 3, Action::kBreak, 0}});
+  World world(transport(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 8, 64);
+  const tutti_transport& t = *transport();
+  for (std::uint64_t n = 0; n < 3; ++n) ASSERT_TRUE(try_send(t, pipe.sender, n, 64));
+  ASSERT_NE(t.reserve(pipe.sender, 64), nullptr);
+  EXPECT_EQ(t.commit(pipe.sender, 64, 0), TUTTI_LINK_BROKEN);
+  EXPECT_NE(failure_of(t, pipe.sender).find("on purpose"), std::string::npos);
+  for (std::uint64_t n = 0; n < 3; ++n) EXPECT_TRUE(world.until([&] { return try_receive(t, pipe.receiver, n, 64); }));
+  tutti_message message{};
+  EXPECT_TRUE(world.until([&] { return t.view(pipe.receiver, &message) == TUTTI_LINK_BROKEN; }));
+}
+
+TEST(Faulty, DelaysWithoutBlocking) {
+  configure(shm(), {{1, Point::kView, 0, Action::kDelay, 30'000'000}});
+  World world(transport(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 8, 64);
+  ASSERT_TRUE(try_send(*transport(), pipe.sender, 0, 64));
+  const std::uint64_t begun = now_ns();
+  EXPECT_TRUE(world.until([&] { return try_receive(*transport(), pipe.receiver, 0, 64); }));
+  EXPECT_GE(now_ns() - begun, 30'000'000u);
+}
+
+TEST(Faulty, KillsTheProcess) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    configure(shm(), {{-1, Point::kReserve, 2, Action::kKill, 0}});
+    World world(transport(), 2);
+    const Pipe pipe = open_pipe(world, 0, 1, 0, 8, 64);
+    for (int i = 0; i < 3; ++i) (void)transport()->reserve(pipe.sender, 8);
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
+}
+
+}  // namespace
+}  // namespace tutti::faulty
