@@ -132,8 +132,10 @@ void power_inputs(const Pattern& pattern, int rank, uint64_t index, uint64_t n, 
   for (uint64_t k = 0; k < n; ++k) {
     const uint32_t word = own[index + k];
     const uint32_t shared = common[index + k];
-    double value = (shared + static_cast<uint32_t>(rank)) % stride == 0 ? kPowers[(word >> 1) & 3] : 1.0;
-    if ((shared >> 3) % ranks == static_cast<uint32_t>(rank)) value *= 1 + (shared & 7) / 8.0;
+    const bool scaled = stride == 1 || (shared + static_cast<uint32_t>(rank)) % stride == 0;
+    double value = scaled ? kPowers[(word >> 1) & 3] : 1.0;
+    // Scaling a random word picks the rank without a division.
+    if ((uint64_t{shared} * ranks) >> 32 == static_cast<uint32_t>(rank)) value *= 1 + (shared & 7) / 8.0;
     out[k] = (word & 1) != 0 ? -value : value;
   }
 }
