@@ -77,20 +77,31 @@ void Stream::announce() {
   write();
 }
 
+// A credit frame that still waits is brought up to date; a second one before it would reach the peer in the wrong order.
+bool Stream::renew_credit(const FrameHeader& credit) {
+  for (std::size_t i = front_sent_ > 0 ? 1 : 0; i < out_.size() && out_[i].header.is(FrameKind::kCredit); ++i) {
+    if (out_[i].header.channel != credit.channel) continue;
+    out_[i].header = credit;
+    return true;
+  }
+  return false;
+}
+
 // Credit overtakes what is queued: it must not wait behind a long message, or both directions would wait for each other.
 void Stream::queue_credit(bool all) {
   if (owing_.empty() || broken_) return;
-  const bool begun = front_sent_ > 0;
-  OutFrame first;
-  if (begun) first = out_.pop_front();
   std::erase_if(owing_, [&](Receiver* receiver) {
     if (!all && receiver->owed() * 4 < receiver->shape().window) return false;
     OutFrame frame;
     frame.header = receiver->announce();
+    if (renew_credit(frame.header)) return true;
+    const bool begun = front_sent_ > 0;
+    OutFrame first;
+    if (begun) first = out_.pop_front();
     out_.push_front(std::move(frame));
+    if (begun) out_.push_front(std::move(first));
     return true;
   });
-  if (begun) out_.push_front(std::move(first));
 }
 
 int Stream::gather(iovec* pieces, std::uint64_t* total) {

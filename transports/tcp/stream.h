@@ -83,6 +83,7 @@ class Stream final : public Watcher, private FrameSink {
 
   /// Reads once. 1: something came, and there may be more; 0: nothing more now; -1: broken.
   int read_once(bool* moved);
+  bool renew_credit(const FrameHeader& credit);
   void queue_credit(bool all);
   int gather(iovec* pieces, std::uint64_t* total);
   void retire(std::uint64_t sent);

@@ -93,6 +93,34 @@ TEST(TcpLink, OneLinkWithoutCreditDoesNotHoldUpAnother) {
   }
 }
 
+// Credit waits behind a socket that is full again and again, and newer credit for the same link comes while it waits.
+TEST(TcpLink, CreditKeepsItsOrderWhileBothDirectionsAreFull) {
+  Pair pair(2, 4096, 1);
+  tutti_link* back = pair.b.sender(0, pair.a.descriptor, 0, 2, 4096);
+  tutti_link* home = pair.a.receiver(1, pair.b.descriptor, 0, 2, 4096);
+  ASSERT_TRUE(pair.turn_until([&] { return open_now(back) && open_now(home); }));
+  const auto large = pattern(6'000'000, 1);
+  const auto small = pattern(100, 2);
+  std::uint64_t sent[2] = {0, 0}, received[2] = {0, 0};
+  tutti_link* const out[2] = {pair.to, back};
+  tutti_link* const in[2] = {pair.from, home};
+  const auto done = [&] { return received[0] >= 200 && received[1] >= 200; };
+  ASSERT_TRUE(pair.turn_until([&] {
+    for (int i = 0; i < 2; ++i) {
+      const auto& source = sent[i] % 8 == 0 ? large : small;
+      if (pair.t.offer(out[i], nullptr, source.data(), source.size(), sent[i]) == TUTTI_LINK_OK) ++sent[i];
+      tutti_message message{};
+      if (pair.t.view(in[i], &message) != TUTTI_LINK_OK) continue;
+      const auto& expected = received[i] % 8 == 0 ? large : small;
+      EXPECT_TRUE(message.bytes == expected.size() && std::memcmp(message.data, expected.data(), expected.size()) == 0);
+      ++received[i];
+      pair.t.release(in[i]);
+    }
+    return done() || broken_now(pair.from) || broken_now(home);
+  }));
+  EXPECT_TRUE(done()) << received[0] << " and " << received[1] << " of 200 came: " << fault(pair.from) << fault(home);
+}
+
 TEST(TcpLink, SpreadsChannelsOverSeveralSockets) {
   Pair pair(2, 4096, 3);
   std::vector<tutti_link*> to, from;
