@@ -73,9 +73,9 @@ tutti_status Peer::open_link(const Card& card, const LinkShape& shape, bool send
   if (stream != nullptr && !stream->broken()) (*link)->attach(*stream);
   if (!fault_.empty()) (*link)->fail(fault_);
   meet(*channel, sends);
-  const bool connects = endpoint_.rank() < rank_;
-  if (connects && fault_.empty() && streams_.empty() && !dialer_)
+  if (fault_.empty() && streams_.empty() && !dialer_) {
     dialer_ = std::make_unique<Dialer>(endpoint_, *this, card);
+  }
   if (dialer_) dialer_->extend(open_by);
   return TUTTI_SUCCESS;
 }
