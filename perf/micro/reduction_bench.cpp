@@ -23,11 +23,12 @@ struct Named {
   const char* name;
   int value;
 };
-constexpr Named kTypes[] = {{"int8", TUTTI_INT8},         {"uint8", TUTTI_UINT8},     {"int32", TUTTI_INT32},
-                            {"uint32", TUTTI_UINT32},     {"int64", TUTTI_INT64},     {"uint64", TUTTI_UINT64},
-                            {"float16", TUTTI_FLOAT16},   {"bfloat16", TUTTI_BFLOAT16}, {"float32", TUTTI_FLOAT32},
+constexpr Named kTypes[] = {{"int8", TUTTI_INT8},       {"uint8", TUTTI_UINT8},       {"int32", TUTTI_INT32},
+                            {"uint32", TUTTI_UINT32},   {"int64", TUTTI_INT64},       {"uint64", TUTTI_UINT64},
+                            {"float16", TUTTI_FLOAT16}, {"bfloat16", TUTTI_BFLOAT16}, {"float32", TUTTI_FLOAT32},
                             {"float64", TUTTI_FLOAT64}};
-constexpr Named kOps[] = {{"sum", TUTTI_SUM}, {"prod", TUTTI_PROD}, {"min", TUTTI_MIN}, {"max", TUTTI_MAX}, {"avg", TUTTI_AVG}};
+constexpr Named kOps[] = {
+    {"sum", TUTTI_SUM}, {"prod", TUTTI_PROD}, {"min", TUTTI_MIN}, {"max", TUTTI_MAX}, {"avg", TUTTI_AVG}};
 
 struct Free {
   void operator()(std::uint8_t* block) const { std::free(block); }
@@ -71,8 +72,9 @@ void run_fold(benchmark::State& state, tutti_type type, tutti_op op, Shape shape
     destinations.push_back({blocks[d].get(), ElementFormat::kUser, shape.streaming});
   }
   const FoldFunction fold = find_fold(type, op);
-  const FoldArguments arguments{sources.data(), destinations.data(), shape.sources, shape.destinations,
-                                shape.bytes / element_size(type), op == TUTTI_AVG ? 3u : 0u};
+  const FoldArguments arguments{
+      sources.data(),           destinations.data(), shape.sources, shape.destinations, shape.bytes / element_size(type),
+      op == TUTTI_AVG ? 3u : 0u};
   const std::size_t copied = shape.bytes * operands / 2;
   const Block from = make_block(copied, 1), to = make_block(copied, 2);
   const int batch = static_cast<int>(std::max<std::size_t>(1, (std::size_t{4} << 20) / shape.bytes));
@@ -91,7 +93,8 @@ void run_fold(benchmark::State& state, tutti_type type, tutti_op op, Shape shape
     state.SetIterationTime(folds.back());
   }
   const double traffic = static_cast<double>(shape.bytes) * operands * batch;
-  state.counters["traffic"] = benchmark::Counter(traffic / median(folds), benchmark::Counter::kDefaults, benchmark::Counter::kIs1000);
+  state.counters["traffic"] =
+      benchmark::Counter(traffic / median(folds), benchmark::Counter::kDefaults, benchmark::Counter::kIs1000);
   state.counters["of_copy"] = median(copies) / median(folds);
 }
 
@@ -114,9 +117,13 @@ void register_place(const std::string& place, Shape shape) {
       const std::string name = "fold" + std::string(shape.streaming ? "_streaming" : "") + "/" + place + "/" +
                                std::to_string(shape.sources) + "to" + std::to_string(shape.destinations) + "/" + type.name +
                                "/" + op.name;
-      benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
-        run_fold(state, static_cast<tutti_type>(type.value), static_cast<tutti_op>(op.value), shape);
-      })->UseManualTime()->Unit(benchmark::kMicrosecond);
+      benchmark::RegisterBenchmark(name.c_str(),
+                                   [=](benchmark::State& state) {
+                                     run_fold(state, static_cast<tutti_type>(type.value), static_cast<tutti_op>(op.value),
+                                              shape);
+                                   })
+          ->UseManualTime()
+          ->Unit(benchmark::kMicrosecond);
     }
   }
 }

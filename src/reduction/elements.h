@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <type_traits>
 
 #if defined(__CUDACC__)
@@ -42,11 +41,22 @@ using Wide = std::conditional_t<std::is_same_v<T, Float16> || std::is_same_v<T, 
 template <typename T>
 inline constexpr bool kWidens = !std::is_same_v<T, Wide<T>>;
 
+/// The NaN that folds write: quiet, positive, without payload. From its bits, since device code has no numeric_limits.
+template <typename T>
+TUTTI_HOST_DEVICE inline T quiet_nan() {
+  static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>);
+  if constexpr (sizeof(T) == 4) {
+    return bits_as<T>(std::uint32_t{0x7fc00000u});
+  } else {
+    return bits_as<T>(std::uint64_t{0x7ff8000000000000u});
+  }
+}
+
 /// `value`, any NaN replaced by the one that folds write: quiet, positive, without payload.
 template <typename T>
 TUTTI_HOST_DEVICE inline T canonical(T value) {
   if constexpr (std::is_floating_point_v<T>) {
-    return value == value ? value : std::numeric_limits<T>::quiet_NaN();
+    return value == value ? value : quiet_nan<T>();
   } else {
     return value;
   }

@@ -28,6 +28,7 @@ const FoldTable& float32_folds();
 const FoldTable& float64_folds();
 
 /// Copies `bytes` bytes to every destination, which may be `from` itself but not overlap it otherwise. Thread safe.
-void copy_bytes(const void* from, const FoldDestination* destinations, std::uint32_t destination_count, std::uint64_t bytes);
+void copy_bytes(const void* from, const FoldDestination* destinations, std::uint32_t destination_count,
+                std::uint64_t bytes);
 
 }  // namespace tutti

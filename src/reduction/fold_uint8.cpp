@@ -14,7 +14,9 @@ namespace HWY_NAMESPACE {
 const FoldTable& uint8_table() { return kFolds<std::uint8_t>; }
 
 /// Copies are folds of one source of bytes; the operator is never applied.
-void copy_everywhere(const FoldArguments& arguments) { sweep_any<MixedLanes<std::uint8_t>, ShortMixedLanes<std::uint8_t>, Sum, NoDivider>(arguments); }
+void copy_everywhere(const FoldArguments& arguments) {
+  sweep_any<MixedLanes<std::uint8_t>, ShortMixedLanes<std::uint8_t>, Sum, NoDivider>(arguments);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tutti
@@ -27,7 +29,8 @@ HWY_EXPORT(uint8_table);
 const FoldTable& uint8_folds() { return HWY_DYNAMIC_DISPATCH(uint8_table)(); }
 
 HWY_EXPORT(copy_everywhere);
-void copy_bytes(const void* from, const FoldDestination* destinations, std::uint32_t destination_count, std::uint64_t bytes) {
+void copy_bytes(const void* from, const FoldDestination* destinations, std::uint32_t destination_count,
+                std::uint64_t bytes) {
   if (destination_count == 1 && !destinations[0].streaming) {
     if (destinations[0].data != from) std::memcpy(destinations[0].data, from, bytes);
     return;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "hwy/highway.h"
 #include "src/reduction/elements.h"
@@ -95,8 +96,8 @@ HWY_INLINE void store_some(D, V value, std::uint8_t* to, std::size_t bytes) {
   const std::uint64_t low = hn::GetLane(words);
   if (bytes <= 8) return store_short(to, low, bytes);
   const std::uint64_t high = hn::GetLane(hn::UpperHalf(hn::Half<decltype(d64)>(), words));
-  // The upper word first: the lower one overlaps it with the bytes that belong there.
-  store_word<std::uint64_t>(to + bytes - 8, (high << (8 * (16 - bytes))) | (low >> 8 >> (8 * (bytes - 9))));
+  // The upper word first: where they overlap, the lower one then writes what belongs there.
+  store_word<std::uint64_t>(to + bytes - 8, high << (8 * (16 - bytes)));
   store_word<std::uint64_t>(to, low);
 }
 
@@ -163,7 +164,7 @@ template <class V>
 HWY_INLINE V canonical_vector(V value) {
   if constexpr (hwy::IsFloat<hn::LaneType<V>>()) {
     const hn::DFromV<V> d;
-    return hn::IfThenElse(hn::Eq(value, value), value, hn::Set(d, std::numeric_limits<hn::LaneType<V>>::quiet_NaN()));
+    return hn::IfThenElse(hn::Eq(value, value), value, hn::Set(d, quiet_nan<hn::LaneType<V>>()));
   } else {
     return value;
   }
@@ -206,7 +207,7 @@ class UnsignedDivider {
   explicit UnsignedDivider(std::uint64_t by) {
     constexpr int kBits = 8 * sizeof(T);
     const int log = by == 1 ? 0 : 64 - __builtin_clzll(by - 1);  // 2^log is the least power that is >= by
-    if (log > kBits) return;                                    // more than any lane: multiplier 0 gives quotient 0
+    if (log > kBits) return;                                     // more than any lane: multiplier 0 gives quotient 0
     __extension__ using Product = unsigned __int128;
     const Product power = static_cast<Product>(1) << log;
     multiplier_ = static_cast<T>(((power - by) << kBits) / by + 1);
@@ -331,7 +332,8 @@ struct VectorLanes {
   static HWY_INLINE Value canonicalize(Value value) { return canonical_vector(value); }
 };
 
-// ---- Lanes of 16-bit floats ----------------------------------------------------------------------------------------------
+// ---- Lanes of 16-bit floats
+// ----------------------------------------------------------------------------------------------
 
 /// Two vectors of float32.
 template <class V>
@@ -535,8 +537,8 @@ struct NarrowLanes {
 /// ScalarLanes' interface for the smaller or larger of 16-bit floats in the user's format only: on keys, integers that
 /// order as the floats do, so that nothing is widened.
 ///
-/// As sign and magnitude, the bits order from -NaN over -inf, -0, +0 and +inf to +NaN, wrapping around behind it: a shift of
-/// the circle puts all NaNs at the end that wins.
+/// As sign and magnitude, the bits order from -NaN over -inf, -0, +0 and +inf to +NaN, wrapping around behind it: a shift
+/// of the circle puts all NaNs at the end that wins.
 template <typename T, std::size_t kMaxBytes>
 struct KeyLanes {
   using Element = T;
@@ -555,7 +557,9 @@ struct KeyLanes {
   static HWY_INLINE Value load_wide(const std::uint8_t* from) { return load(from); }
   static HWY_INLINE void store_wide(std::uint8_t* to, Value value) { store(to, value); }
   static HWY_INLINE void stream_wide(std::uint8_t* to, Value value) { stream(to, value); }
-  static HWY_INLINE Value load_first(const std::uint8_t* from, std::size_t count) { return load_some(D(), from, 2 * count); }
+  static HWY_INLINE Value load_first(const std::uint8_t* from, std::size_t count) {
+    return load_some(D(), from, 2 * count);
+  }
   static HWY_INLINE void store_first(std::uint8_t* to, Value value, std::size_t count) {
     store_some(D(), value, to, 2 * count);
   }

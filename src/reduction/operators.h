@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <type_traits>
 
 #include "src/reduction/elements.h"
@@ -40,7 +39,7 @@ struct Min {
   template <typename T>
   TUTTI_HOST_DEVICE T operator()(T a, T b) const {
     if constexpr (std::is_floating_point_v<T>) {
-      if (a != a || b != b) return std::numeric_limits<T>::quiet_NaN();
+      if (a != a || b != b) return quiet_nan<T>();
       if (a == b) {  // either, except for zeros: the negative one, if there is one
         using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
         return bits_as<T>(static_cast<Bits>(bits_as<Bits>(a) | bits_as<Bits>(b)));

@@ -115,7 +115,8 @@ class Sweep {
 
   /// Whether loops of their own for one and for two destinations are worth their code: not where division dominates, nor
   /// for comparisons of 16-bit floats in mixed formats, nor without vectors.
-  static constexpr bool kSpecial = std::is_same_v<Divider, NoDivider<Lanes>> && std::is_same_v<Lanes, WideLanes<Element, Op>> &&
+  static constexpr bool kSpecial = std::is_same_v<Divider, NoDivider<Lanes>> &&
+                                   std::is_same_v<Lanes, WideLanes<Element, Op>> &&
                                    !std::is_same_v<Lanes, ScalarLanes<Element>>;
 
   static HWY_INLINE bool is_wide(ElementFormat format) { return kWidens<Element> && format == ElementFormat::kWide; }
@@ -187,7 +188,8 @@ class Sweep {
     ((total[I] = finished(divide, total[I])), ...);
     if constexpr (kDestinations == 0) {
       for (std::uint32_t d = 0; d < operands.destination_count; ++d) {
-        put_line(operands.destinations[d], d < 64 && ((operands.streams >> d) & 1) != 0, at, total, std::index_sequence<I...>());
+        put_line(operands.destinations[d], d < 64 && ((operands.streams >> d) & 1) != 0, at, total,
+                 std::index_sequence<I...>());
       }
     } else {
       put_line(first, (operands.streams & 1) != 0, at, total, std::index_sequence<I...>());
@@ -275,7 +277,8 @@ std::uint64_t streaming_from(const FoldArguments& arguments, std::uint64_t begin
   for (std::uint32_t d = 0; d < arguments.destination_count && d < 64; ++d) {
     const FoldDestination& destination = arguments.destinations[d];
     const bool wide = destination.format == ElementFormat::kWide;
-    const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(destination.data) + begin * (wide ? sizeof(Wide<T>) : sizeof(T));
+    const std::uintptr_t address =
+        reinterpret_cast<std::uintptr_t>(destination.data) + begin * (wide ? sizeof(Wide<T>) : sizeof(T));
     if (destination.streaming && address % kLine == 0) streams |= std::uint64_t{1} << d;
   }
   return streams;

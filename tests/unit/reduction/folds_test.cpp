@@ -20,8 +20,8 @@
 namespace tutti {
 namespace {
 
-constexpr std::array kTypes = {TUTTI_INT8,    TUTTI_UINT8,    TUTTI_INT32,   TUTTI_UINT32,  TUTTI_INT64,
-                               TUTTI_UINT64,  TUTTI_FLOAT16,  TUTTI_BFLOAT16, TUTTI_FLOAT32, TUTTI_FLOAT64};
+constexpr std::array kTypes = {TUTTI_INT8,   TUTTI_UINT8,   TUTTI_INT32,    TUTTI_UINT32,  TUTTI_INT64,
+                               TUTTI_UINT64, TUTTI_FLOAT16, TUTTI_BFLOAT16, TUTTI_FLOAT32, TUTTI_FLOAT64};
 constexpr std::array kOps = {TUTTI_SUM, TUTTI_PROD, TUTTI_MAX, TUTTI_MIN, TUTTI_AVG};
 
 bool is_narrow(tutti_type type) { return type == TUTTI_FLOAT16 || type == TUTTI_BFLOAT16; }
@@ -55,14 +55,22 @@ std::vector<std::int64_t> all_targets() {
 template <typename Fn>
 auto with_wide_type(tutti_type type, Fn&& fn) {
   switch (type) {
-    case TUTTI_INT8: return fn(std::int8_t{});
-    case TUTTI_UINT8: return fn(std::uint8_t{});
-    case TUTTI_INT32: return fn(std::int32_t{});
-    case TUTTI_UINT32: return fn(std::uint32_t{});
-    case TUTTI_INT64: return fn(std::int64_t{});
-    case TUTTI_UINT64: return fn(std::uint64_t{});
-    case TUTTI_FLOAT64: return fn(double{});
-    default: return fn(float{});
+    case TUTTI_INT8:
+      return fn(std::int8_t{});
+    case TUTTI_UINT8:
+      return fn(std::uint8_t{});
+    case TUTTI_INT32:
+      return fn(std::int32_t{});
+    case TUTTI_UINT32:
+      return fn(std::uint32_t{});
+    case TUTTI_INT64:
+      return fn(std::int64_t{});
+    case TUTTI_UINT64:
+      return fn(std::uint64_t{});
+    case TUTTI_FLOAT64:
+      return fn(double{});
+    default:
+      return fn(float{});
   }
 }
 
@@ -97,8 +105,14 @@ std::vector<std::uint8_t> elements(tutti_type type, ElementFormat format, std::s
   with_wide_type(type, [&](auto zero) {
     using T = decltype(zero);
     using Limits = std::numeric_limits<T>;
-    const std::array<T, 8> special = {T{0}, static_cast<T>(-T{0}), Limits::max(), Limits::lowest(), Limits::min(),
-                                      Limits::infinity(), static_cast<T>(0 - Limits::infinity()), Limits::quiet_NaN()};
+    const std::array<T, 8> special = {T{0},
+                                      static_cast<T>(-T{0}),
+                                      Limits::max(),
+                                      Limits::lowest(),
+                                      Limits::min(),
+                                      Limits::infinity(),
+                                      static_cast<T>(0 - Limits::infinity()),
+                                      Limits::quiet_NaN()};
     for (std::size_t i = 0; i < count; ++i) {
       const std::uint64_t dice = random();
       if (dice % 4 == 0) {  // any bits
@@ -123,7 +137,9 @@ class Placed {
     if (!bytes.empty()) std::memcpy(data(), bytes.data(), bytes.size());
   }
   Placed(std::size_t size, std::size_t offset)
-      : block_(static_cast<std::uint8_t*>(::operator new(size + offset, std::align_val_t{64}))), offset_(offset), size_(size) {
+      : block_(static_cast<std::uint8_t*>(::operator new(size + offset, std::align_val_t{64}))),
+        offset_(offset),
+        size_(size) {
     std::memset(block_.get(), kCanary, size + offset);
   }
   std::uint8_t* data() { return block_.get() + offset_; }
@@ -161,8 +177,8 @@ struct Case {
 };
 
 std::string text(const Case& c, std::int64_t target) {
-  std::string out = std::string(hwy::TargetName(target)) + " type " + std::to_string(c.type) + " op " + std::to_string(c.op) +
-                    " sources";
+  std::string out =
+      std::string(hwy::TargetName(target)) + " type " + std::to_string(c.type) + " op " + std::to_string(c.op) + " sources";
   for (auto format : c.sources) out += format == ElementFormat::kWide ? " wide" : " user";
   out += " destinations";
   for (auto format : c.destinations) out += format == ElementFormat::kWide ? " wide" : " user";
@@ -171,7 +187,8 @@ std::string text(const Case& c, std::int64_t target) {
 }
 
 /// What `c` gives in one destination format.
-std::vector<std::uint8_t> expected(const Case& c, const std::vector<std::vector<std::uint8_t>>& sources, ElementFormat format) {
+std::vector<std::uint8_t> expected(const Case& c, const std::vector<std::vector<std::uint8_t>>& sources,
+                                   ElementFormat format) {
   std::vector<std::uint8_t> out(c.count * element_size(c.type, format));
   const bool copies = c.sources.size() == 1 && c.divide_by <= 1 &&
                       std::all_of(c.destinations.begin(), c.destinations.end(), [&](auto f) { return f == c.sources[0]; });
@@ -208,8 +225,12 @@ void check_on(std::int64_t target, const Case& c, const std::vector<std::vector<
     fold_destinations.push_back({to.back().data(), c.destinations[d], c.streaming && random() % 4 != 0});
   }
   if (c.in_place >= 0) fold_destinations[0].data = from[static_cast<std::size_t>(c.in_place)].data();
-  FoldArguments arguments{fold_sources.data(), fold_destinations.data(), static_cast<std::uint32_t>(fold_sources.size()),
-                          static_cast<std::uint32_t>(fold_destinations.size()), c.count, c.divide_by};
+  FoldArguments arguments{fold_sources.data(),
+                          fold_destinations.data(),
+                          static_cast<std::uint32_t>(fold_sources.size()),
+                          static_cast<std::uint32_t>(fold_destinations.size()),
+                          c.count,
+                          c.divide_by};
   OnTarget on(target);
   find_fold(c.type, c.op)(arguments);
   for (std::size_t d = 0; d < to.size(); ++d) {
@@ -301,16 +322,26 @@ TEST_P(EveryType, StreamsToEveryAlignmentOfTheDestination) {
 
 std::string type_name(const testing::TestParamInfo<tutti_type>& info) {
   switch (info.param) {
-    case TUTTI_INT8: return "int8";
-    case TUTTI_UINT8: return "uint8";
-    case TUTTI_INT32: return "int32";
-    case TUTTI_UINT32: return "uint32";
-    case TUTTI_INT64: return "int64";
-    case TUTTI_UINT64: return "uint64";
-    case TUTTI_FLOAT16: return "float16";
-    case TUTTI_BFLOAT16: return "bfloat16";
-    case TUTTI_FLOAT32: return "float32";
-    default: return "float64";
+    case TUTTI_INT8:
+      return "int8";
+    case TUTTI_UINT8:
+      return "uint8";
+    case TUTTI_INT32:
+      return "int32";
+    case TUTTI_UINT32:
+      return "uint32";
+    case TUTTI_INT64:
+      return "int64";
+    case TUTTI_UINT64:
+      return "uint64";
+    case TUTTI_FLOAT16:
+      return "float16";
+    case TUTTI_BFLOAT16:
+      return "bfloat16";
+    case TUTTI_FLOAT32:
+      return "float32";
+    default:
+      return "float64";
   }
 }
 INSTANTIATE_TEST_SUITE_P(All, EveryType, testing::ValuesIn(kTypes), type_name);
@@ -361,7 +392,8 @@ TEST_P(EveryTarget, NarrowsAllValuesTheirMidpointsAndTheNeighboursOfThose) {
     }
     const auto narrow = fold_one<float, std::uint16_t>(type, GetParam(), wide, ElementFormat::kWide, ElementFormat::kUser);
     for (std::size_t i = 0; i < wide.size(); ++i) {
-      ASSERT_EQ(narrow[i], reference::bits_of(static_cast<double>(wide[i]), layout_of(type))) << "type " << type << " of " << wide[i];
+      ASSERT_EQ(narrow[i], reference::bits_of(static_cast<double>(wide[i]), layout_of(type)))
+          << "type " << type << " of " << wide[i];
     }
   }
 }
@@ -382,7 +414,8 @@ std::vector<T> dividends(std::uint64_t by) {
   for (int i = 0; i < 100; ++i) {
     const std::uint64_t any = random() >> (random() % 64);
     const std::uint64_t multiple = any / by * by;
-    for (std::uint64_t v : {any, 0 - any, multiple, multiple - 1, multiple + 1, 0 - multiple, std::uint64_t{1} << (i % 64)}) {
+    for (std::uint64_t v :
+         {any, 0 - any, multiple, multiple - 1, multiple + 1, 0 - multiple, std::uint64_t{1} << (i % 64)}) {
       values.push_back(static_cast<T>(v));
     }
   }
@@ -448,7 +481,8 @@ TEST(Copy, CopiesBytesToEveryDestination) {
     for (std::size_t i = 0; i < bytes; ++i) in[i] = static_cast<std::uint8_t>(i * 37);
     for (auto& o : out) o.resize(bytes);
     const FoldSource source{in.data()};
-    const FoldDestination to[] = {{out[0].data()}, {out[1].data(), ElementFormat::kWide}, {out[2].data(), ElementFormat::kUser, true}};
+    const FoldDestination to[] = {
+        {out[0].data()}, {out[1].data(), ElementFormat::kWide}, {out[2].data(), ElementFormat::kUser, true}};
     find_copy()({&source, to, 1, 3, bytes});
     for (const auto& o : out) EXPECT_EQ(o, in);
   }

@@ -38,7 +38,8 @@ inline double value_of(std::uint16_t bits, Layout layout) {
 inline std::uint16_t bits_of(double value, Layout layout) {
   const int exponent_bits = 15 - layout.fraction_bits;
   const int largest = (1 << exponent_bits) - 1;
-  if (std::isnan(value)) return static_cast<std::uint16_t>((largest << layout.fraction_bits) | (1 << (layout.fraction_bits - 1)));
+  if (std::isnan(value))
+    return static_cast<std::uint16_t>((largest << layout.fraction_bits) | (1 << (layout.fraction_bits - 1)));
   const std::uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   const double magnitude = std::fabs(value);
   if (magnitude == 0) return sign;
