@@ -15,8 +15,9 @@ constexpr std::uint64_t microsecond = 1'000;
 constexpr std::uint64_t millisecond = 1'000'000;
 /// Rounds of spinning between two looks at the clock, the failure flag and the endpoints.
 constexpr std::uint32_t rounds_per_look = 64;
-/// A rank with a core of its own spins this long for a peer, then yields; one without yields from the start.
-constexpr std::uint64_t spin_for = 2 * millisecond;
+/// A rank with a core of its own spins this long for a peer, then yields, which costs little where the core is free and
+/// saves a time slice where somebody else wants it; one without a core yields from the start.
+constexpr std::uint64_t spin_for = 50 * microsecond;
 /// A rank that shares its core naps after this: by then whoever it waits for is computing, not passing messages.
 constexpr std::uint64_t yield_for = 100 * microsecond;
 constexpr std::uint64_t yield_with_core_for = 4 * millisecond;
