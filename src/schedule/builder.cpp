@@ -60,10 +60,11 @@ void LaneBuilder::move(std::span<const Ref> sources, std::span<const Ref> destin
     }
   }
   assert(sizing != nullptr && !sources.empty() && !destinations.empty());
-  Builder::Draft draft{index_, {}, {}, false};
-  for (const Ref& ref : sources) draft.sources.push_back(to_operand(ref, *sizing));
-  for (const Ref& ref : destinations) draft.destinations.push_back(to_operand(ref, *sizing));
-  builder_->drafts_.push_back(std::move(draft));
+  Builder& builder = *builder_;
+  builder.drafts_.push_back({index_, static_cast<std::uint32_t>(builder.operands_.size()), static_cast<std::uint16_t>(sources.size()),
+                             static_cast<std::uint16_t>(destinations.size()), false});
+  for (const Ref& ref : sources) builder.operands_.push_back(to_operand(ref, *sizing));
+  for (const Ref& ref : destinations) builder.operands_.push_back(to_operand(ref, *sizing));
 }
 
 void LaneBuilder::complete(std::span<const Ref> sources, std::span<const Ref> destinations) const {
@@ -72,6 +73,7 @@ void LaneBuilder::complete(std::span<const Ref> sources, std::span<const Ref> de
 }
 
 std::vector<std::vector<Dependency>> Builder::derive_dependencies(const std::vector<std::uint32_t>& position) const {
+  if (shape_.lanes == 1) return std::vector<std::vector<Dependency>>(drafts_.size());  // one lane is in order
   const Cells cells(problem_, shape_, rank_, true);
   std::vector<std::uint32_t> writer(cells.size(), nobody);
   std::vector<std::vector<std::uint32_t>> readers(cells.size());
@@ -80,14 +82,15 @@ std::vector<std::vector<Dependency>> Builder::derive_dependencies(const std::vec
     const Draft& draft = drafts_[d];
     Waits mine(shape_.lanes, draft.lane);
     const auto on = [&](std::uint32_t other) { mine.on(drafts_[other].lane, position[other]); };
-    for (const Operand& source : draft.sources) {
+    const std::span<const Operand> operands = std::span(operands_).subspan(draft.first, std::size_t{draft.sources} + draft.destinations);
+    for (const Operand& source : operands.first(draft.sources)) {
       if (source.place == Place::link) continue;
       cells.each(source, [&](std::size_t cell) {
         if (writer[cell] != nobody) on(writer[cell]);
         readers[cell].push_back(d);
       });
     }
-    for (const Operand& destination : draft.destinations) {
+    for (const Operand& destination : operands.subspan(draft.sources)) {
       if (destination.place == Place::link) continue;
       cells.each(destination, [&](std::size_t cell) {
         if (writer[cell] != nobody) on(writer[cell]);
@@ -111,19 +114,21 @@ Program Builder::finish() {
     lane.push_back(d);
   }
   const auto waits = derive_dependencies(position);
+  program.steps.reserve(drafts_.size());
+  program.operands.reserve(operands_.size());
   for (const auto& lane : by_lane) {
     program.lanes.push_back({static_cast<std::uint32_t>(program.steps.size()), static_cast<std::uint32_t>(lane.size())});
     for (const std::uint32_t d : lane) {
       const Draft& draft = drafts_[d];
       Step step;
       step.operands = static_cast<std::uint32_t>(program.operands.size());
-      step.sources = static_cast<std::uint16_t>(draft.sources.size());
-      step.destinations = static_cast<std::uint16_t>(draft.destinations.size());
+      step.sources = draft.sources;
+      step.destinations = draft.destinations;
       step.dependencies = static_cast<std::uint32_t>(program.dependencies.size());
       step.dependency_count = static_cast<std::uint16_t>(waits[d].size());
-      step.flags = static_cast<std::uint16_t>((draft.completes ? last_touch : 0) | (draft.sources.size() > 1 ? folds : 0));
-      program.operands.insert(program.operands.end(), draft.sources.begin(), draft.sources.end());
-      program.operands.insert(program.operands.end(), draft.destinations.begin(), draft.destinations.end());
+      step.flags = static_cast<std::uint16_t>((draft.completes ? last_touch : 0) | (draft.sources > 1 ? folds : 0));
+      const auto operands = operands_.begin() + draft.first;
+      program.operands.insert(program.operands.end(), operands, operands + draft.sources + draft.destinations);
       program.dependencies.insert(program.dependencies.end(), waits[d].begin(), waits[d].end());
       program.steps.push_back(step);
     }

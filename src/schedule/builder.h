@@ -50,10 +50,12 @@ class Builder {
 
  private:
   friend class LaneBuilder;
+  /// Operands are operands_[first …), sources first.
   struct Draft {
-    std::uint32_t lane;
-    std::vector<Operand> sources;
-    std::vector<Operand> destinations;
+    std::uint32_t lane = 0;
+    std::uint32_t first = 0;
+    std::uint16_t sources = 0;
+    std::uint16_t destinations = 0;
     bool completes = false;
   };
   std::uint32_t link(int peer, std::uint32_t channel, bool sends);
@@ -63,6 +65,7 @@ class Builder {
   Shape shape_;
   int rank_;
   std::vector<Draft> drafts_;
+  std::vector<Operand> operands_;
   std::vector<Link> links_;
   std::map<std::tuple<int, std::uint32_t, bool>, std::uint32_t> link_index_;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
 #include "src/schedule/cells.h"
 
@@ -17,11 +18,27 @@ struct Draft {
   std::vector<std::uint32_t> parts;
 };
 
+/// A step's parts, wherever they are.
+struct StepView {
+  std::span<const Operand> sources;
+  std::span<const Operand> destinations;
+  std::span<const Dependency> dependencies;
+  std::uint16_t flags;
+
+  StepView(const Draft& draft)  // NOLINT: implicit, as for a span
+      : sources(draft.sources), destinations(draft.destinations), dependencies(draft.dependencies), flags(draft.flags) {}
+  StepView(const Program& program, const Step& step)
+      : sources(std::span(program.operands).subspan(step.operands, step.sources)),
+        destinations(std::span(program.operands).subspan(std::size_t{step.operands} + step.sources, step.destinations)),
+        dependencies(std::span(program.dependencies).subspan(step.dependencies, step.dependency_count)),
+        flags(step.flags) {}
+};
+
 bool same_memory(const Operand& a, const Operand& b) {
   return a.place == b.place && a.place != Place::link && a.format == b.format && a.range == b.range;
 }
 
-bool shares_link(const std::vector<Operand>& a, const std::vector<Operand>& b) {
+bool shares_link(std::span<const Operand> a, std::span<const Operand> b) {
   return std::any_of(a.begin(), a.end(), [&](const Operand& x) {
     return x.place == Place::link &&
            std::any_of(b.begin(), b.end(), [&](const Operand& y) { return y.place == Place::link && x.link == y.link; });
@@ -33,6 +50,18 @@ class Fusion {
   Fusion(const Plan& plan, int rank, const Program& program)
       : program_(program), cells_(plan.problem, plan.shape, rank, true), readers_(cells_.size()), writers_(cells_.size()) {
     for (const Step& step : program.steps) count(step);
+  }
+
+  /// Whether there is anything to do.
+  bool any() const {
+    for (const Lane& lane : program_.lanes) {
+      for (std::uint32_t s = lane.first; s + 1 < lane.first + lane.count; ++s) {
+        const StepView first(program_, program_.steps[s]);
+        const StepView second(program_, program_.steps[s + 1]);
+        if (forwards(first, second) || only_reader(first, second)) return true;
+      }
+    }
+    return false;
   }
 
   Program run() {
@@ -66,11 +95,10 @@ class Fusion {
   }
 
   Draft draft(const Step& step, std::uint32_t index) const {
-    const auto operands = program_.operands.begin() + step.operands;
-    const auto dependencies = program_.dependencies.begin() + step.dependencies;
-    return {{operands, operands + step.sources},
-            {operands + step.sources, operands + step.sources + step.destinations},
-            {dependencies, dependencies + step.dependency_count},
+    const StepView view(program_, step);
+    return {{view.sources.begin(), view.sources.end()},
+            {view.destinations.begin(), view.destinations.end()},
+            {view.dependencies.begin(), view.dependencies.end()},
             step.flags,
             {index}};
   }
@@ -82,7 +110,7 @@ class Fusion {
   }
 
   /// Whether `second` is a plain move of memory that `first` wrote, waits for nothing of its own, and writes nothing twice.
-  bool forwards(const Draft& first, const Draft& second) const {
+  static bool forwards(const StepView& first, const StepView& second) {
     if (second.sources.size() != 1 || second.flags != 0 || !second.dependencies.empty()) return false;
     if (shares_link(first.destinations, second.destinations)) return false;
     const Operand& handed = second.sources[0];
@@ -101,7 +129,7 @@ class Fusion {
   }
 
   /// The source of `second` that only it reads, and that `first` merely receives.
-  std::optional<std::size_t> only_reader(const Draft& first, const Draft& second) const {
+  std::optional<std::size_t> only_reader(const StepView& first, const StepView& second) const {
     if (first.sources.size() != 1 || first.sources[0].place != Place::link || first.flags != 0) return std::nullopt;
     if (first.destinations.size() != 1 || first.destinations[0].place != Place::scratch) return std::nullopt;
     if (shares_link(first.sources, second.sources)) return std::nullopt;
@@ -170,6 +198,9 @@ class Fusion {
 
 }  // namespace
 
-Program fuse(const Plan& plan, int rank, const Program& program) { return Fusion(plan, rank, program).run(); }
+Program fuse(const Plan& plan, int rank, Program program) {
+  if (Fusion fusion(plan, rank, program); fusion.any()) return fusion.run();
+  return program;
+}
 
 }  // namespace tutti

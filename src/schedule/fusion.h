@@ -11,6 +11,6 @@ namespace tutti {
 ///   - a receive into scratch, and the step that is the only one to read it, and once: that one takes the message itself.
 /// Dependencies are renumbered. What a fused program computes is the same, but a step then waits for all that its parts
 /// waited for, so it may need more credit: it is the fused program that is verified. The program is well-formed. Pure.
-Program fuse(const Plan& plan, int rank, const Program& program);
+Program fuse(const Plan& plan, int rank, Program program);
 
 }  // namespace tutti

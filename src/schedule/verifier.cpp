@@ -176,7 +176,8 @@ class Promise {
 
 /// A message under way. Its values are the same in place and out of place: that is checked when it is sent.
 struct Message {
-  const Operand* shape = nullptr;
+  Range range;
+  Format format = Format::user;
   const Operand* held = nullptr;  ///< memory of the sender that may be read until it is consumed
   std::uint32_t next = none;
   std::uint64_t pass = 0;
@@ -236,6 +237,7 @@ class Run {
     while (!queue_.empty() && !fault_.any()) {
       const auto [rank, lane] = queue_.front();
       queue_.pop_front();
+      look_ahead();
       ranks_[rank].lanes[lane].queued = false;
       while (!fault_.any() && advance(rank, lane)) {
       }
@@ -333,6 +335,28 @@ class Run {
   }
 
   std::uint32_t wire_of(std::uint32_t rank, const Operand& operand) const { return wire_of_link_[rank][operand.link]; }
+
+  /// Asks for the steps that are looked at soon: with many ranks each is in another corner of memory, and fetching them is
+  /// most of the work.
+  void look_ahead() const {
+    constexpr std::size_t far = 16;
+    constexpr std::size_t near = 8;
+    if (queue_.size() > far) {
+      if (const Step* step = next_step(queue_[far])) __builtin_prefetch(step);
+    }
+    if (queue_.size() > near) {
+      const Step* step = next_step(queue_[near]);
+      if (step == nullptr) return;
+      const Operand* operands = &programs_[queue_[near].first].operands[step->operands];
+      __builtin_prefetch(operands);
+      __builtin_prefetch(operands + 2);
+    }
+  }
+
+  const Step* next_step(const std::pair<std::uint32_t, std::uint32_t>& at) const {
+    const Lane& lane = programs_[at.first].lanes[at.second];
+    return lane.count == 0 ? nullptr : &programs_[at.first].steps[lane.first + ranks_[at.first].lanes[at.second].step];
+  }
 
   /// Takes one step of a lane, or says why not by its `wait`.
   bool advance(std::uint32_t rank, std::uint32_t lane) {
@@ -434,15 +458,15 @@ class Run {
       if (operand.place != Place::link) continue;
       const Wire& wire = wires_[wire_of(rank, operand)];
       const Message& message = messages_in_flight_[wire.head];
-      const Range& sent = message.shape->range;
+      const Range& sent = message.range;
       const Range& taken = operand.range;
       if (message.pass == pass && sent.blocks == taken.blocks && sent.chunk == taken.chunk && sent.chunks == taken.chunks &&
-          message.shape->format == operand.format) {
+          message.format == operand.format) {
         continue;
       }
       const std::string from = "receives from rank " + std::to_string(wire.from) + on_channel(wire.channel);
       if (message.pass != pass) return refuse(rank, lane, from + " a message of pass " + std::to_string(message.pass));
-      if (message.shape->format != operand.format) return refuse(rank, lane, from + " another format than was sent");
+      if (message.format != operand.format) return refuse(rank, lane, from + " another format than was sent");
       return refuse(rank, lane, from + " " + describe(taken) + ", but " + describe(sent) + " were sent");
     }
     return true;
@@ -552,7 +576,8 @@ class Run {
     const std::uint32_t number = free_messages_.back();
     free_messages_.pop_back();
     Message& message = messages_in_flight_[number];
-    message.shape = &operand;
+    message.range = operand.range;
+    message.format = operand.format;
     message.held = held;
     message.next = none;
     message.pass = pass;
