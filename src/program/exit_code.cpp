@@ -1,6 +1,8 @@
 #include "src/program/exit_code.h"
 
+#include <algorithm>
 #include <cctype>
+#include <iterator>
 
 namespace tutti::program {
 namespace {
@@ -58,7 +60,11 @@ int worse(int a, int b) { return weight(b) > weight(a) ? b : a; }
 std::string error_sentence(const tutti_comm* comm, tutti_status status) {
   tutti_error error = {};
   error.size = sizeof(error);
-  const bool known = tutti_error_get(comm, &error) == TUTTI_SUCCESS && error.status == status && error.message[0] != 0;
+  // A refused call leaves the communicator well, and its sentence with this thread.
+  const tutti_comm* const places[] = {comm, nullptr};
+  const bool known = std::any_of(std::begin(places), std::end(places), [&](const tutti_comm* place) {
+    return tutti_error_get(place, &error) == TUTTI_SUCCESS && error.status == status && error.message[0] != 0;
+  });
   if (!known) return tutti_status_string(status);
   std::string sentence = without_stop(error.message);
   const std::string remedy = without_stop(error.remedy);

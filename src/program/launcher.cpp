@@ -49,12 +49,22 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
+// The file of this program, or an empty string.
+std::string own_path() {
+  char path[4096];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof(path));
+  return length > 0 && length < static_cast<ssize_t>(sizeof(path)) ? std::string(path, static_cast<size_t>(length)) : "";
+}
+
 // Between fork and exec only what is safe in a signal handler: the parent has threads of the library's.
-[[noreturn]] void become_rank(pid_t parent, int pipe, const sigset_t& mask, char** argv, char** environment) {
+[[noreturn]] void become_rank(pid_t parent, int pipe, const sigset_t& mask, const char* program, char** argv,
+                              char** environment) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(kPeerLost);  // it died before the line above
   fcntl(pipe, F_SETFD, 0);
   sigprocmask(SIG_SETMASK, &mask, nullptr);
+  // By its own name, which tools like ps and pkill then show; by the link where the file has been replaced meanwhile.
+  execve(program, argv, environment);
   execve("/proc/self/exe", argv, environment);
   _exit(127);
 }
@@ -106,12 +116,13 @@ int Family::start(char** argv, const char* id, const sigset_t& mask) {
                         fmt::format("no pipe for {} ranks: {}; raise `ulimit -n`", pids_.size(), std::strerror(errno)));
   }
   const pid_t parent = getpid();
+  const std::string program = own_path();
   for (size_t rank = 0; rank < pids_.size(); ++rank) {
     std::vector<std::string> variables =
         child_environment(static_cast<int>(rank), static_cast<int>(pids_.size()), id, pipe_[1]);
     const std::vector<char*> environment = pointers(variables);
     const pid_t pid = fork();
-    if (pid == 0) become_rank(parent, pipe_[1], mask, argv, const_cast<char**>(environment.data()));
+    if (pid == 0) become_rank(parent, pipe_[1], mask, program.c_str(), argv, const_cast<char**>(environment.data()));
     if (pid < 0) {
       return output_.fail(
           kFailed, fmt::format("rank {} of {} could not be started: {}; ask for fewer ranks or raise `ulimit -u`", rank,

@@ -12,6 +12,16 @@
 namespace tutti::program {
 namespace {
 
+// A refused call leaves the communicator well, and the other ranks are about to be refused too: whoever left or aborted
+// at once would replace their error by a lost peer.
+void let_others_be_refused(tutti_comm* comm) {
+  tutti_comm_state_kind state = TUTTI_COMM_FAILED;
+  if (tutti_comm_state(comm, &state) != TUTTI_SUCCESS || state != TUTTI_COMM_READY) return;
+  tutti_call call = TUTTI_CALL_INIT;
+  call.timeout_ns = 2'000'000'000;
+  tutti_barrier(comm, {TUTTI_STREAM_BLOCKING, nullptr}, &call);
+}
+
 // Runs the body on a communicator that is there, and takes leave of it.
 int run_member(const Member& member, Output& output, const std::function<int(const Member&)>& body) {
   int code = body(member);
@@ -19,6 +29,7 @@ int run_member(const Member& member, Output& output, const std::function<int(con
     const tutti_status status = tutti_comm_finalize(member.comm);
     if (status != TUTTI_SUCCESS) code = output.fail_as(member.rank, member.comm, status);
   } else if (code != kWrongData) {
+    if (code == kWrongUse) let_others_be_refused(member.comm);
     // Wrong data is found by all ranks together; any other failure may be this rank's alone.
     tutti_comm_abort(member.comm);
   }

@@ -71,6 +71,7 @@ TEST(Measure, PlansBatchesOfTwoMicrosecondsAndAThirdOfASecond) {
   EXPECT_EQ(plan_for(0, 0).iterations, 1'000'000u);
   EXPECT_EQ(plan_for(300, 3).iterations, 3u);
   EXPECT_EQ(plan_for(300, 3).batch, 3u);
+  EXPECT_EQ(plan_for(5e6, 1'000'000'000).batch, 1000u) << "a billion iterations keep a million times";
 }
 
 // What a command line came to.
