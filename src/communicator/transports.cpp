@@ -164,7 +164,8 @@ Status Transports::open_endpoints(const tutti_transport& transport, const Settin
     config.interfaces = interfaces_.c_str();
     config.port_low = settings.port_range.low;
     config.port_high = settings.port_range.high;
-    config.connect_timeout_ns = settings.connect_timeout_ns;
+    // A peer may be as late for the first operation as for any other.
+    config.connect_timeout_ns = std::max(settings.connect_timeout_ns, settings.operation_timeout_ns);
     config.log = log_line;
     tutti_endpoint* handle = nullptr;
     char why[256] = "";
