@@ -73,7 +73,7 @@ void Stream::owe(Receiver& receiver) {
 }
 
 void Stream::announce() {
-  queue_credit(true);
+  queue_credit();
   write();
 }
 
@@ -88,20 +88,19 @@ bool Stream::renew_credit(const FrameHeader& credit) {
 }
 
 // Credit overtakes what is queued: it must not wait behind a long message, or both directions would wait for each other.
-void Stream::queue_credit(bool all) {
-  if (owing_.empty() || broken_) return;
-  std::erase_if(owing_, [&](Receiver* receiver) {
-    if (!all && receiver->owed() * 4 < receiver->shape().window) return false;
+void Stream::queue_credit() {
+  if (broken_) return;
+  for (Receiver* receiver : owing_) {
     OutFrame frame;
     frame.header = receiver->announce();
-    if (renew_credit(frame.header)) return true;
+    if (renew_credit(frame.header)) continue;
     const bool begun = front_sent_ > 0;
     OutFrame first;
     if (begun) first = out_.pop_front();
     out_.push_front(std::move(frame));
     if (begun) out_.push_front(std::move(first));
-    return true;
-  });
+  }
+  owing_.clear();
 }
 
 int Stream::gather(iovec* pieces, std::uint64_t* total) {
@@ -126,7 +125,7 @@ int Stream::gather(iovec* pieces, std::uint64_t* total) {
 
 bool Stream::write() {
   if (broken_) return false;
-  queue_credit(false);
+  if (!out_.empty()) queue_credit();  // 32 bytes more in a call that is made anyway
   bool moved = false;
   while (!out_.empty()) {
     iovec pieces[kPieces];
@@ -168,7 +167,7 @@ void Stream::finish(const std::string& sentence) {
 
 void Stream::say_goodbye() {
   if (broken_) return;
-  queue_credit(true);
+  queue_credit();
   OutFrame frame;
   frame.header = control_frame(FrameKind::kGoodbye, 0);
   out_.push_back(std::move(frame));

@@ -36,7 +36,7 @@ class Stream final : public Watcher, private FrameSink {
   void ready(std::uint32_t events) override;
   /// Takes what has arrived, as far as one turn goes; returns whether there was anything.
   bool read();
-  /// Sends what is queued, as far as the kernel takes it, and the credit that is worth telling; whether any byte went.
+  /// Sends what is queued, as far as the kernel takes it, and all credit with it; whether any byte went.
   bool write();
   /// Queues a frame, and sends it at once where nothing waits before it.
   void send(OutFrame frame);
@@ -84,7 +84,7 @@ class Stream final : public Watcher, private FrameSink {
   /// Reads once. 1: something came, and there may be more; 0: nothing more now; -1: broken.
   int read_once(bool* moved);
   bool renew_credit(const FrameHeader& credit);
-  void queue_credit(bool all);
+  void queue_credit();
   int gather(iovec* pieces, std::uint64_t* total);
   void retire(std::uint64_t sent);
   void output_failed(int number);
