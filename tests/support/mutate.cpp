@@ -57,7 +57,7 @@ Program close(const Lanes& lanes, const std::vector<Link>& links) {
       program.operands.insert(program.operands.end(), draft.sources.begin(), draft.sources.end());
       program.operands.insert(program.operands.end(), draft.destinations.begin(), draft.destinations.end());
       for (const auto& [id, distance] : draft.after) {
-        const auto found = std::find_if(places.begin(), places.end(), [id = id](const auto& place) { return place.first == id; });
+        const auto found = std::find_if(places.begin(), places.end(), [wanted = id](const auto& place) { return place.first == wanted; });
         if (found == places.end()) continue;
         program.dependencies.push_back({found->second.lane, found->second.step, distance});
         ++step.dependency_count;
