@@ -130,13 +130,13 @@ void Sender::gone(Buffer staging) {
   reusable_.store(reusable_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 
+// What the peer took before it left is flushed, so a broken link is no error by itself.
 tutti_link_result Sender::flushed() {
-  if (broken_) return TUTTI_LINK_BROKEN;
   // Relaxed: this thread's own word.
-  if (reusable_.load(std::memory_order_relaxed) == sent_) return TUTTI_LINK_OK;
-  stream_->write();
-  if (broken_) return TUTTI_LINK_BROKEN;
-  return reusable_.load(std::memory_order_relaxed) == sent_ ? TUTTI_LINK_OK : TUTTI_LINK_NOT_YET;
+  const auto all_gone = [this] { return reusable_.load(std::memory_order_relaxed) == sent_; };
+  if (!all_gone() && !broken_) stream_->write();
+  if (all_gone()) return TUTTI_LINK_OK;
+  return broken_ ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET;
 }
 
 tutti_quiesced Sender::give_up() {
@@ -234,7 +234,7 @@ FrameHeader Receiver::announce() {
 }
 
 tutti_link_result Receiver::flushed() {
-  if (broken_) return TUTTI_LINK_BROKEN;
+  if (broken_) return orderly_ ? TUTTI_LINK_OK : TUTTI_LINK_BROKEN;  // who left needs no credit
   if (stream_ == nullptr) return TUTTI_LINK_OK;
   if (owed() > 0) stream_->announce();
   if (stream_->idle()) return TUTTI_LINK_OK;

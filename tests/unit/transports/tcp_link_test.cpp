@@ -261,6 +261,15 @@ TEST(TcpLink, WhatCameBeforeAGoodbyeIsStillDelivered) {
   EXPECT_EQ(pair.t.view(pair.from, &message), TUTTI_LINK_BROKEN);
 }
 
+TEST(TcpLink, WhatAPeerTookBeforeItLeftIsFlushed) {
+  Pair pair;
+  ASSERT_TRUE(pair.send_text("taken"));
+  EXPECT_EQ(pair.receive_text(), "taken");
+  pair.b.close();
+  ASSERT_TRUE(pair.turn_until([&] { return broken_now(pair.to); }));
+  EXPECT_EQ(pair.t.flushed(pair.to), TUTTI_LINK_OK);
+}
+
 TEST(TcpLink, DifferentShapesAreOneSentenceNotAHang) {
   Rank a(config(0, 2)), b(config(1, 2));
   tutti_link* to = a.sender(1, b.descriptor, 0, 4, 4096);
