@@ -40,7 +40,7 @@ constexpr double alphas_at_once(int n) { return n < 1 ? 0 : 1 + 0.25 * (n - 1); 
 
 /// Messages that a pipeline cuts the buffer into: `chunks` per window, and more where a window does not hold it.
 inline double pieces(const Problem& problem, std::uint32_t chunks) {
-  constexpr double message = 128 * 1024;  // what a slot commonly holds
+  constexpr double message = 256 * 1024;  // what a slot commonly holds
   constexpr double least = 128;           // the grain
   const double bytes = static_cast<double>(problem.count) * static_cast<double>(element_bytes(problem.type));
   const double wanted = std::max<double>(chunks, std::ceil(bytes / message));
@@ -48,6 +48,8 @@ inline double pieces(const Problem& problem, std::uint32_t chunks) {
 }
 
 /// The parameter where it is set, else the algorithm's own choice.
-constexpr std::uint32_t or_default(std::uint32_t parameter, std::uint32_t choice) { return parameter != 0 ? parameter : choice; }
+constexpr std::uint32_t or_default(std::uint32_t parameter, std::uint32_t choice) {
+  return parameter != 0 ? parameter : choice;
+}
 
 }  // namespace tutti

@@ -25,7 +25,8 @@ void build(Builder& builder, const View&, const Parameters&) {
   const int position = tree.position(builder.rank());
   const std::vector<int> children = binomial_children(position, tree.p);
   std::vector<Ref> destinations{output(0)};
-  for (auto child = children.rbegin(); child != children.rend(); ++child) destinations.push_back(lane.to(tree.rank(*child)));
+  for (auto child = children.rbegin(); child != children.rend(); ++child)
+    destinations.push_back(lane.to(tree.rank(*child)));
   lane.move(std::vector{position == 0 ? input(0) : lane.from(tree.rank(binomial_parent(position)))}, destinations);
 }
 
@@ -36,7 +37,7 @@ Cost cost(const Problem& problem, const View&) {
 
 }  // namespace
 
-const Algorithm binomial_broadcast = {"binomial", Collective::broadcast, "down a binomial tree; the fewest waits", always_fits, shape, build,
-                                      cost};
+const Algorithm binomial_broadcast = {
+    "binomial", Collective::broadcast, "down a binomial tree; the fewest waits", always_fits, shape, build, cost};
 
 }  // namespace tutti

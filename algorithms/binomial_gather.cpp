@@ -29,7 +29,8 @@ void build(Builder& builder, const View&, const Parameters&) {
   if (v == 0) {
     lane.move({input(0)}, {output(block_range(wrap(tree.root, tree.p)))});
     for (const int child : children) {
-      lane.move({lane.from(tree.rank(child))}, {output(block_range(static_cast<std::uint32_t>(tree.rank(child)), size(child)))});
+      lane.move({lane.from(tree.rank(child))},
+                {output(block_range(static_cast<std::uint32_t>(tree.rank(child)), size(child)))});
     }
     return;
   }
@@ -51,6 +52,7 @@ Cost cost(const Problem& problem, const View&) {
 
 }  // namespace
 
-const Algorithm binomial_gather = {"binomial", Collective::gather, "up a binomial tree; the fewest waits", always_fits, shape, build, cost};
+const Algorithm binomial_gather = {
+    "binomial", Collective::gather, "up a binomial tree; the fewest waits", always_fits, shape, build, cost};
 
 }  // namespace tutti

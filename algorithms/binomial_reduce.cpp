@@ -40,6 +40,7 @@ Cost cost(const Problem& problem, const View&) {
 
 }  // namespace
 
-const Algorithm binomial_reduce = {"binomial", Collective::reduce, "up a binomial tree; the fewest waits", always_fits, shape, build, cost};
+const Algorithm binomial_reduce = {
+    "binomial", Collective::reduce, "up a binomial tree; the fewest waits", always_fits, shape, build, cost};
 
 }  // namespace tutti

@@ -35,7 +35,8 @@ void build(Builder& builder, const View&, const Parameters&) {
     return;
   }
   if (v != 0) lane.move({lane.from(tree.rank(binomial_parent(v)))}, {blocks(v)});
-  for (auto child = children.rbegin(); child != children.rend(); ++child) lane.move({blocks(*child)}, {lane.to(tree.rank(*child))});
+  for (auto child = children.rbegin(); child != children.rend(); ++child)
+    lane.move({blocks(*child)}, {lane.to(tree.rank(*child))});
   lane.move({v == 0 ? input(block_range(static_cast<std::uint32_t>(tree.root))) : scratch(0)}, {output(0)});
 }
 
@@ -45,6 +46,7 @@ Cost cost(const Problem& problem, const View&) {
 
 }  // namespace
 
-const Algorithm binomial_scatter = {"binomial", Collective::scatter, "down a binomial tree; the fewest waits", always_fits, shape, build, cost};
+const Algorithm binomial_scatter = {
+    "binomial", Collective::scatter, "down a binomial tree; the fewest waits", always_fits, shape, build, cost};
 
 }  // namespace tutti

@@ -16,7 +16,8 @@ namespace tutti {
 namespace {
 
 Shape shape(const Problem& problem, const View&, const Parameters&) {
-  return {.chunks = 1, .lanes = 1, .credit = 1, .message_cells = static_cast<std::uint32_t>(binomial_widest(problem.ranks))};
+  return {
+      .chunks = 1, .lanes = 1, .credit = 1, .message_cells = static_cast<std::uint32_t>(binomial_widest(problem.ranks))};
 }
 
 void build(Builder& builder, const View&, const Parameters&) {
@@ -37,7 +38,7 @@ Cost cost(const Problem& problem, const View&) {
 
 }  // namespace
 
-const Algorithm bruck_all_gather = {"bruck", Collective::all_gather, "twice as many blocks each round; the fewest waits", always_fits, shape,
-                                    build, cost};
+const Algorithm bruck_all_gather = {
+    "bruck", Collective::all_gather, "twice as many blocks each round; the fewest waits", always_fits, shape, build, cost};
 
 }  // namespace tutti

@@ -31,7 +31,8 @@ std::uint32_t widest(int p) {
 /// Slots 1 … p−1 are scratch blocks 0 … p−2; the packed messages of even and odd rounds follow.
 Shape shape(const Problem& problem, const View&, const Parameters&) {
   const std::uint32_t slots = static_cast<std::uint32_t>(problem.ranks) - 1;
-  return {.chunks = 1, .lanes = 1, .scratch_blocks = slots + 2 * widest(problem.ranks), .message_cells = widest(problem.ranks)};
+  return {
+      .chunks = 1, .lanes = 1, .scratch_blocks = slots + 2 * widest(problem.ranks), .message_cells = widest(problem.ranks)};
 }
 
 /// Scratch blocks of the slots with this bit: runs of `bit` slots, every other one.
@@ -68,7 +69,12 @@ Cost cost(const Problem& problem, const View&) {
 
 }  // namespace
 
-const Algorithm bruck_all_to_all = {"bruck", Collective::all_to_all, "blocks travel by their binary digits; the fewest waits, more bytes",
-                                    always_fits, shape, build, cost};
+const Algorithm bruck_all_to_all = {"bruck",
+                                    Collective::all_to_all,
+                                    "blocks travel by their binary digits; the fewest waits, more bytes",
+                                    always_fits,
+                                    shape,
+                                    build,
+                                    cost};
 
 }  // namespace tutti

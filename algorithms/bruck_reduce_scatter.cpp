@@ -27,7 +27,8 @@ struct Sums {
 
   Ref at(int low, int high) const {
     const auto blocks = static_cast<std::uint32_t>(high - low);
-    return low < summed ? scratch(block_range(static_cast<std::uint32_t>(low), blocks)) : input(block_range(wrap(rank + low, p), blocks));
+    return low < summed ? scratch(block_range(static_cast<std::uint32_t>(low), blocks))
+                        : input(block_range(wrap(rank + low, p), blocks));
   }
   /// Calls visit(low, high) for the parts of [low, high) below and above `border`.
   template <typename Visit>
@@ -62,7 +63,8 @@ void build(Builder& builder, const View&, const Parameters&) {
       Sums::parts(low, high, sums.summed + distance, [&](int begin, int end) { lane.move({sums.at(begin, end)}, {to}); });
     });
     Sums::parts(0, kept, sums.summed - distance, [&](int low, int high) {
-      Sums::parts(low, high, sums.summed, [&](int begin, int end) { fold(lane, from, sums.at(begin, end), begin, distance == 1); });
+      Sums::parts(low, high, sums.summed,
+                  [&](int begin, int end) { fold(lane, from, sums.at(begin, end), begin, distance == 1); });
     });
     left = distance;
     sums.summed = std::min(std::max(sums.summed, kept), left);
@@ -77,7 +79,8 @@ Cost cost(const Problem& problem, const View&) {
 
 }  // namespace
 
-const Algorithm bruck_reduce_scatter = {"bruck", Collective::reduce_scatter, "half of the sums sent on each round; the fewest waits",
-                                        always_fits, shape, build, cost};
+const Algorithm bruck_reduce_scatter = {
+    "bruck", Collective::reduce_scatter, "half of the sums sent on each round; the fewest waits", always_fits, shape, build,
+    cost};
 
 }  // namespace tutti

@@ -36,7 +36,8 @@ Cost cost(const Problem& problem, const View&) {
 
 }  // namespace
 
-const Algorithm chain_broadcast = {"chain", Collective::broadcast, "handed on from rank to rank in a pipeline; the least bytes", always_fits,
-                                   shape, build, cost};
+const Algorithm chain_broadcast = {
+    "chain", Collective::broadcast, "handed on from rank to rank in a pipeline; the least bytes", always_fits, shape, build,
+    cost};
 
 }  // namespace tutti

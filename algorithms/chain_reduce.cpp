@@ -40,7 +40,8 @@ Cost cost(const Problem& problem, const View&) {
 
 }  // namespace
 
-const Algorithm chain_reduce = {"chain", Collective::reduce, "summed from rank to rank in a pipeline; the least bytes", always_fits, shape,
-                                build, cost};
+const Algorithm chain_reduce = {
+    "chain", Collective::reduce, "summed from rank to rank in a pipeline; the least bytes", always_fits, shape, build,
+    cost};
 
 }  // namespace tutti

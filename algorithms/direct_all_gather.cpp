@@ -34,7 +34,7 @@ Cost cost(const Problem& problem, const View&) { return {alphas_at_once(problem.
 
 }  // namespace
 
-const Algorithm direct_all_gather = {"direct", Collective::all_gather, "everybody sends its block to everybody; one wait", always_fits, shape,
-                                     build, cost};
+const Algorithm direct_all_gather = {
+    "direct", Collective::all_gather, "everybody sends its block to everybody; one wait", always_fits, shape, build, cost};
 
 }  // namespace tutti

@@ -15,7 +15,10 @@ namespace tutti {
 namespace {
 
 Shape shape(const Problem& problem, const View&, const Parameters& parameters) {
-  return {.chunks = static_cast<std::uint32_t>(problem.ranks), .lanes = 3, .depth = or_default(parameters.depth, 2), .message_cells = 1};
+  return {.chunks = static_cast<std::uint32_t>(problem.ranks),
+          .lanes = 3,
+          .depth = or_default(parameters.depth, 2),
+          .message_cells = 1};
 }
 
 void build(Builder& builder, const View&, const Parameters&) {
@@ -47,7 +50,12 @@ Cost cost(const Problem& problem, const View&) {
 
 }  // namespace
 
-const Algorithm direct_all_reduce = {"direct", Collective::all_reduce, "two exchanges with everybody; the least bytes in two waits",
-                                     always_fits, shape, build, cost};
+const Algorithm direct_all_reduce = {"direct",
+                                     Collective::all_reduce,
+                                     "two exchanges with everybody; the least bytes in two waits",
+                                     always_fits,
+                                     shape,
+                                     build,
+                                     cost};
 
 }  // namespace tutti

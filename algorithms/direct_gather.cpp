@@ -27,6 +27,7 @@ Cost cost(const Problem& problem, const View&) { return {alphas_at_once(problem.
 
 }  // namespace
 
-const Algorithm direct_gather = {"direct", Collective::gather, "everybody sends to the root; one wait", always_fits, shape, build, cost};
+const Algorithm direct_gather = {
+    "direct", Collective::gather, "everybody sends to the root; one wait", always_fits, shape, build, cost};
 
 }  // namespace tutti

@@ -38,7 +38,7 @@ Cost cost(const Problem& problem, const View&) {
 
 }  // namespace
 
-const Algorithm direct_reduce_scatter = {"direct", Collective::reduce_scatter, "everybody sends everybody its share; one wait", always_fits,
-                                         shape, build, cost};
+const Algorithm direct_reduce_scatter = {
+    "direct", Collective::reduce_scatter, "everybody sends everybody its share; one wait", always_fits, shape, build, cost};
 
 }  // namespace tutti

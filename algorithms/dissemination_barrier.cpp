@@ -12,7 +12,9 @@
 namespace tutti {
 namespace {
 
-Shape shape(const Problem&, const View&, const Parameters&) { return {.chunks = 1, .lanes = 1, .scratch_blocks = 3, .message_cells = 1}; }
+Shape shape(const Problem&, const View&, const Parameters&) {
+  return {.chunks = 1, .lanes = 1, .scratch_blocks = 3, .message_cells = 1};
+}
 
 void build(Builder& builder, const View&, const Parameters&) {
   const LaneBuilder lane = builder.lane(0);
@@ -30,7 +32,12 @@ Cost cost(const Problem& problem, const View&) { return {static_cast<double>(log
 
 }  // namespace
 
-const Algorithm dissemination_barrier = {"dissemination", Collective::barrier, "hearsay, twice as far each round; the fewest waits",
-                                         always_fits, shape, build, cost};
+const Algorithm dissemination_barrier = {"dissemination",
+                                         Collective::barrier,
+                                         "hearsay, twice as far each round; the fewest waits",
+                                         always_fits,
+                                         shape,
+                                         build,
+                                         cost};
 
 }  // namespace tutti

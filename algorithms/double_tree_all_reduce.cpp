@@ -27,8 +27,12 @@ Shape shape(const Problem& problem, const View&, const Parameters& parameters) {
 }
 
 /// Positions in the second tree, and back.
-int position_of(int rank, int p, bool second) { return !second ? rank : p % 2 == 0 ? p - 1 - rank : wrap_rank(rank - 1, p); }
-int rank_at(int position, int p, bool second) { return !second ? position : p % 2 == 0 ? p - 1 - position : wrap_rank(position + 1, p); }
+int position_of(int rank, int p, bool second) {
+  return !second ? rank : p % 2 == 0 ? p - 1 - rank : wrap_rank(rank - 1, p);
+}
+int rank_at(int position, int p, bool second) {
+  return !second ? position : p % 2 == 0 ? p - 1 - position : wrap_rank(position + 1, p);
+}
 
 void build_tree(Builder& builder, bool second) {
   const int p = builder.ranks();
@@ -71,8 +75,12 @@ Cost cost(const Problem& problem, const View&) {
 
 }  // namespace
 
-const Algorithm double_tree_all_reduce = {"double_tree", Collective::all_reduce,
-                                          "two trees in a pipeline, each for half; few waits and twice the bytes", always_fits, shape,
-                                          build, cost};
+const Algorithm double_tree_all_reduce = {"double_tree",
+                                          Collective::all_reduce,
+                                          "two trees in a pipeline, each for half; few waits and twice the bytes",
+                                          always_fits,
+                                          shape,
+                                          build,
+                                          cost};
 
 }  // namespace tutti

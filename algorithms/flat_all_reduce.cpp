@@ -16,7 +16,9 @@
 namespace tutti {
 namespace {
 
-Shape shape(const Problem&, const View&, const Parameters&) { return {.chunks = 1, .lanes = 1, .scratch_blocks = 1, .message_cells = 1}; }
+Shape shape(const Problem&, const View&, const Parameters&) {
+  return {.chunks = 1, .lanes = 1, .scratch_blocks = 1, .message_cells = 1};
+}
 
 void build(Builder& builder, const View&, const Parameters&) {
   const LaneBuilder lane = builder.lane(0);
@@ -35,7 +37,12 @@ Cost cost(const Problem& problem, const View&) {
 
 }  // namespace
 
-const Algorithm flat_all_reduce = {"flat", Collective::all_reduce, "everybody sends all to everybody; one wait, p-1 times the bytes",
-                                   always_fits, shape, build, cost};
+const Algorithm flat_all_reduce = {"flat",
+                                   Collective::all_reduce,
+                                   "everybody sends all to everybody; one wait, p-1 times the bytes",
+                                   always_fits,
+                                   shape,
+                                   build,
+                                   cost};
 
 }  // namespace tutti

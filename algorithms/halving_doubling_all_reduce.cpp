@@ -90,8 +90,12 @@ Cost cost(const Problem& problem, const View&) {
 
 }  // namespace
 
-const Algorithm halving_doubling_all_reduce = {"halving_doubling", Collective::all_reduce,
-                                               "halves swapped near to far and back; the least bytes in 2 log2 p waits", always_fits,
-                                               shape, build, cost};
+const Algorithm halving_doubling_all_reduce = {"halving_doubling",
+                                               Collective::all_reduce,
+                                               "halves swapped near to far and back; the least bytes in 2 log2 p waits",
+                                               always_fits,
+                                               shape,
+                                               build,
+                                               cost};
 
 }  // namespace tutti

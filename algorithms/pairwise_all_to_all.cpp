@@ -46,7 +46,7 @@ Cost cost(const Problem& problem, const View&) {
 
 }  // namespace
 
-const Algorithm pairwise_all_to_all = {"pairwise", Collective::all_to_all, "one permutation a round; the least bytes", always_fits, shape,
-                                       build, cost};
+const Algorithm pairwise_all_to_all = {
+    "pairwise", Collective::all_to_all, "one permutation a round; the least bytes", always_fits, shape, build, cost};
 
 }  // namespace tutti

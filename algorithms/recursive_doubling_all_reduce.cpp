@@ -14,7 +14,9 @@
 namespace tutti {
 namespace {
 
-Shape shape(const Problem&, const View&, const Parameters&) { return {.chunks = 1, .lanes = 1, .scratch_blocks = 2, .message_cells = 1}; }
+Shape shape(const Problem&, const View&, const Parameters&) {
+  return {.chunks = 1, .lanes = 1, .scratch_blocks = 3, .message_cells = 1};
+}
 
 Ref half(int round) { return scratch(block_range(static_cast<std::uint32_t>(round % 2))); }
 
@@ -37,7 +39,7 @@ void build(Builder& builder, const View&, const Parameters&) {
     const int partner = core.rank_of(member);
     if (sum.place == Place::input) {
       // In place the result overwrites the input: what peers may pull is a copy.
-      lane.move({sum}, {half(1), lane.to(partner)});
+      lane.move({sum}, {scratch(block_range(2)), lane.to(partner)});
     } else {
       lane.move({sum}, {lane.to(partner)});
     }
@@ -62,8 +64,12 @@ Cost cost(const Problem& problem, const View&) {
 
 }  // namespace
 
-const Algorithm recursive_doubling_all_reduce = {"recursive_doubling", Collective::all_reduce,
-                                                 "everybody swaps all it has, log2 p times; the fewest waits", always_fits, shape, build,
+const Algorithm recursive_doubling_all_reduce = {"recursive_doubling",
+                                                 Collective::all_reduce,
+                                                 "everybody swaps all it has, log2 p times; the fewest waits",
+                                                 always_fits,
+                                                 shape,
+                                                 build,
                                                  cost};
 
 }  // namespace tutti

@@ -13,7 +13,10 @@ namespace tutti {
 namespace {
 
 Shape shape(const Problem& problem, const View&, const Parameters&) {
-  return {.chunks = static_cast<std::uint32_t>(problem.ranks), .lanes = 1, .credit = 2, .scratch_blocks = 1,
+  return {.chunks = static_cast<std::uint32_t>(problem.ranks),
+          .lanes = 1,
+          .credit = 2,
+          .scratch_blocks = 1,
           .message_cells = static_cast<std::uint32_t>(binomial_widest(problem.ranks))};
 }
 
@@ -32,7 +35,8 @@ void build(Builder& builder, const View&, const Parameters&) {
     return v == 0 ? output(low, static_cast<std::uint32_t>(chunks)) : scratch(low, static_cast<std::uint32_t>(chunks));
   };
   lane.complete({previous, input(wrap(v, p))}, {part(v, 1)});
-  for (const int child : binomial_children(v, p)) lane.move({lane.from(tree.rank(child))}, {part(child, binomial_size(child, p))});
+  for (const int child : binomial_children(v, p))
+    lane.move({lane.from(tree.rank(child))}, {part(child, binomial_size(child, p))});
   if (v != 0) lane.move({part(v, binomial_size(v, p))}, {lane.to(tree.rank(binomial_parent(v)))});
 }
 
@@ -43,8 +47,13 @@ Cost cost(const Problem& problem, const View&) {
 
 }  // namespace
 
-const Algorithm reduce_scatter_gather_reduce = {"reduce_scatter_gather", Collective::reduce,
-                                                "summed round a ring, then gathered up a tree; twice the bytes, no pipeline to fill",
-                                                always_fits, shape, build, cost};
+const Algorithm reduce_scatter_gather_reduce = {
+    "reduce_scatter_gather",
+    Collective::reduce,
+    "summed round a ring, then gathered up a tree; twice the bytes, no pipeline to fill",
+    always_fits,
+    shape,
+    build,
+    cost};
 
 }  // namespace tutti

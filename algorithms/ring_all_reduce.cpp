@@ -41,8 +41,12 @@ Cost cost(const Problem& problem, const View&) {
 
 }  // namespace
 
-const Algorithm ring_all_reduce = {
-    "ring", Collective::all_reduce, "chunks travel around the ring twice; the least bytes, latency grows with the ranks",
-    always_fits, shape, build, cost};
+const Algorithm ring_all_reduce = {"ring",
+                                   Collective::all_reduce,
+                                   "chunks travel around the ring twice; the least bytes, latency grows with the ranks",
+                                   always_fits,
+                                   shape,
+                                   build,
+                                   cost};
 
 }  // namespace tutti

@@ -9,7 +9,9 @@
 namespace tutti {
 namespace {
 
-Shape shape(const Problem&, const View&, const Parameters&) { return {.chunks = 1, .lanes = 1, .credit = 2, .message_cells = 1}; }
+Shape shape(const Problem&, const View&, const Parameters&) {
+  return {.chunks = 1, .lanes = 1, .credit = 2, .message_cells = 1};
+}
 
 void build(Builder& builder, const View&, const Parameters&) {
   const LaneBuilder lane = builder.lane(0);
@@ -30,8 +32,12 @@ Cost cost(const Problem& problem, const View&) {
 
 }  // namespace
 
-const Algorithm ring_reduce_scatter = {"ring", Collective::reduce_scatter,
-                                       "blocks add up around the ring; one neighbour each, latency grows with the ranks", always_fits,
-                                       shape, build, cost};
+const Algorithm ring_reduce_scatter = {"ring",
+                                       Collective::reduce_scatter,
+                                       "blocks add up around the ring; one neighbour each, latency grows with the ranks",
+                                       always_fits,
+                                       shape,
+                                       build,
+                                       cost};
 
 }  // namespace tutti

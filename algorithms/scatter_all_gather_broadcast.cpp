@@ -13,7 +13,8 @@ namespace tutti {
 namespace {
 
 Shape shape(const Problem& problem, const View&, const Parameters&) {
-  return {.chunks = static_cast<std::uint32_t>(problem.ranks), .lanes = 1,
+  return {.chunks = static_cast<std::uint32_t>(problem.ranks),
+          .lanes = 1,
           .message_cells = static_cast<std::uint32_t>(binomial_widest(problem.ranks))};
 }
 
@@ -32,7 +33,8 @@ void build(Builder& builder, const View&, const Parameters&) {
     lane.move({lane.from(tree.rank(binomial_parent(v)))}, {part(v, p)});
   }
   const std::vector<int> children = binomial_children(v, p);
-  for (auto child = children.rbegin(); child != children.rend(); ++child) lane.move({part(*child, p)}, {lane.to(tree.rank(*child))});
+  for (auto child = children.rbegin(); child != children.rend(); ++child)
+    lane.move({part(*child, p)}, {lane.to(tree.rank(*child))});
   for (int m = 0; m < p - 1; ++m) {
     if (v + 1 < p) lane.move({output(wrap(v - m, p))}, {lane.to(tree.rank(v + 1))});
     if (v > 0) lane.move({lane.from(tree.rank(v - 1))}, {output(wrap(v - 1 - m, p))});
@@ -46,8 +48,13 @@ Cost cost(const Problem& problem, const View&) {
 
 }  // namespace
 
-const Algorithm scatter_all_gather_broadcast = {"scatter_all_gather", Collective::broadcast,
-                                                "scattered down a tree, then handed round a ring; twice the bytes, no pipeline to fill",
-                                                always_fits, shape, build, cost};
+const Algorithm scatter_all_gather_broadcast = {
+    "scatter_all_gather",
+    Collective::broadcast,
+    "scattered down a tree, then handed round a ring; twice the bytes, no pipeline to fill",
+    always_fits,
+    shape,
+    build,
+    cost};
 
 }  // namespace tutti

@@ -60,7 +60,12 @@ Cost cost(const Problem& problem, const View&) {
 
 }  // namespace
 
-const Algorithm tree_all_reduce = {"tree", Collective::all_reduce, "up and down a binary tree in a pipeline; few waits, three times the bytes",
-                                   always_fits, shape, build, cost};
+const Algorithm tree_all_reduce = {"tree",
+                                   Collective::all_reduce,
+                                   "up and down a binary tree in a pipeline; few waits, three times the bytes",
+                                   always_fits,
+                                   shape,
+                                   build,
+                                   cost};
 
 }  // namespace tutti

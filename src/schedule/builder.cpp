@@ -36,7 +36,9 @@ Operand to_operand(const Ref& ref, const Ref& sizing) {
   operand.link = ref.link;
   operand.range = ref.place == Place::link ? sizing.range : ref.range;
   const Place sized_by = ref.place == Place::link ? sizing.place : ref.place;
-  operand.sizing = sized_by == Place::output ? Buffer::output : sized_by == Place::scratch ? Buffer::scratch : Buffer::input;
+  operand.sizing = sized_by == Place::output    ? Buffer::output
+                   : sized_by == Place::scratch ? Buffer::scratch
+                                                : Buffer::input;
   return operand;
 }
 
@@ -61,8 +63,9 @@ void LaneBuilder::move(std::span<const Ref> sources, std::span<const Ref> destin
   }
   assert(sizing != nullptr && !sources.empty() && !destinations.empty());
   Builder& builder = *builder_;
-  builder.drafts_.push_back({index_, static_cast<std::uint32_t>(builder.operands_.size()), static_cast<std::uint16_t>(sources.size()),
-                             static_cast<std::uint16_t>(destinations.size()), false});
+  builder.drafts_.push_back({index_, static_cast<std::uint32_t>(builder.operands_.size()),
+                             static_cast<std::uint16_t>(sources.size()), static_cast<std::uint16_t>(destinations.size()),
+                             false});
   for (const Ref& ref : sources) builder.operands_.push_back(to_operand(ref, *sizing));
   for (const Ref& ref : destinations) builder.operands_.push_back(to_operand(ref, *sizing));
 }
@@ -82,7 +85,8 @@ std::vector<std::vector<Dependency>> Builder::derive_dependencies(const std::vec
     const Draft& draft = drafts_[d];
     Waits mine(shape_.lanes, draft.lane);
     const auto on = [&](std::uint32_t other) { mine.on(drafts_[other].lane, position[other]); };
-    const std::span<const Operand> operands = std::span(operands_).subspan(draft.first, std::size_t{draft.sources} + draft.destinations);
+    const std::span<const Operand> operands =
+        std::span(operands_).subspan(draft.first, std::size_t{draft.sources} + draft.destinations);
     for (const Operand& source : operands.first(draft.sources)) {
       if (source.place == Place::link) continue;
       cells.each(source, [&](std::size_t cell) {

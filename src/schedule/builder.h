@@ -25,9 +25,15 @@ struct Ref {
 };
 
 /// Chunks of block 0, or of a range of blocks.
-inline Ref input(std::uint32_t chunk, std::uint32_t chunks = 1) { return {Place::input, {.chunk = chunk, .chunks = chunks}, 0}; }
-inline Ref output(std::uint32_t chunk, std::uint32_t chunks = 1) { return {Place::output, {.chunk = chunk, .chunks = chunks}, 0}; }
-inline Ref scratch(std::uint32_t chunk, std::uint32_t chunks = 1) { return {Place::scratch, {.chunk = chunk, .chunks = chunks}, 0}; }
+inline Ref input(std::uint32_t chunk, std::uint32_t chunks = 1) {
+  return {Place::input, {.chunk = chunk, .chunks = chunks}, 0};
+}
+inline Ref output(std::uint32_t chunk, std::uint32_t chunks = 1) {
+  return {Place::output, {.chunk = chunk, .chunks = chunks}, 0};
+}
+inline Ref scratch(std::uint32_t chunk, std::uint32_t chunks = 1) {
+  return {Place::scratch, {.chunk = chunk, .chunks = chunks}, 0};
+}
 inline Ref input(const Range& range) { return {Place::input, range, 0}; }
 inline Ref output(const Range& range) { return {Place::output, range, 0}; }
 inline Ref scratch(const Range& range) { return {Place::scratch, range, 0}; }

@@ -8,8 +8,9 @@
 
 namespace tutti {
 
-/// The memory of one rank that a program may touch, as cells of one (block, chunk) each: inputs, then outputs, then scratch.
-/// In place, an input block that is also an output block has that block's cells, and its own stay unused. Plain data.
+/// The memory of one rank that a program may touch, as cells of one (block, chunk) each: inputs, then outputs, then
+/// scratch. In place, an input block that is also an output block has that block's cells, and its own stay unused. Plain
+/// data.
 class Cells {
  public:
   /// in_place: whether the input blocks of in_place_alias count as output blocks.
@@ -31,10 +32,14 @@ class Cells {
   /// Blocks of a buffer; 0 for links.
   std::uint32_t blocks(Place place) const {
     switch (place) {
-      case Place::input: return inputs_;
-      case Place::output: return outputs_;
-      case Place::scratch: return scratch_;
-      case Place::link: return 0;
+      case Place::input:
+        return inputs_;
+      case Place::output:
+        return outputs_;
+      case Place::scratch:
+        return scratch_;
+      case Place::link:
+        return 0;
     }
     return 0;
   }

@@ -106,7 +106,8 @@ std::uint64_t Expressions::association(Value value) const {
 }
 
 std::string Expressions::shares_fault(Value value) {
-  if (shares(value) > ranks_) return "has " + std::to_string(shares(value)) + " shares of " + std::to_string(ranks_) + " ranks";
+  if (shares(value) > ranks_)
+    return "has " + std::to_string(shares(value)) + " shares of " + std::to_string(ranks_) + " ranks";
   ++walk_;
   std::vector<Value> left{value};
   while (!left.empty()) {

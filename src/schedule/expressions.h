@@ -73,8 +73,8 @@ class Expressions {
   std::vector<Node> nodes_;
   std::vector<std::uint64_t> hashes_;  ///< of the operand lists, per node
   std::vector<Value> operands_;
-  std::vector<std::uint32_t> table_;  ///< open addressing: node + 1, 0 is free
-  std::vector<std::uint32_t> seen_;   ///< per rank, by walk number
+  std::vector<std::uint32_t> table_;   ///< open addressing: node + 1, 0 is free
+  std::vector<std::uint32_t> seen_;    ///< per rank, by walk number
   std::vector<std::uint32_t> walked_;  ///< per node, by walk number
   std::uint32_t walk_ = 0;
 };

@@ -110,7 +110,7 @@ struct Parameters {
 
 /// What an algorithm needs, the same on every rank.
 struct Shape {
-  std::uint32_t chunks = 1;          ///< that a block's window is divided into
+  std::uint32_t chunks = 1;  ///< that a block's window is divided into
   std::uint32_t lanes = 1;
   std::uint32_t depth = 1;           ///< passes that may be under way at once
   std::uint32_t credit = 1;          ///< least messages that a link must take without its receiver
@@ -139,12 +139,14 @@ struct Elements {
   std::uint64_t end = 0;
   std::uint64_t size() const { return end - begin; }
 };
-inline Elements elements_of(const Plan& plan, std::uint64_t count, std::uint64_t pass, std::uint32_t chunk, std::uint32_t chunks) {
+inline Elements elements_of(const Plan& plan, std::uint64_t count, std::uint64_t pass, std::uint32_t chunk,
+                            std::uint32_t chunks) {
   const std::uint64_t start = std::min(count, pass * plan.window);
   const std::uint64_t window = std::min(plan.window, count - start);
   const std::uint64_t share = (window + plan.shape.chunks - 1) / plan.shape.chunks;
   const std::uint64_t chunk_size = (share + plan.grain - 1) / plan.grain * plan.grain;
-  return {start + std::min(window, chunk * chunk_size), start + std::min(window, (std::uint64_t{chunk} + chunks) * chunk_size)};
+  return {start + std::min(window, chunk * chunk_size),
+          start + std::min(window, (std::uint64_t{chunk} + chunks) * chunk_size)};
 }
 
 /// The plan's window for links whose slots hold slot_bytes: as large as the longest message allows. Also fills grain,

@@ -33,15 +33,24 @@ std::uint32_t blocks_of(const Problem& problem, Buffer buffer, int rank) {
   const bool in = buffer == Buffer::input;
   const bool root = rank == problem.root;
   switch (problem.collective) {
-    case Collective::all_reduce: return 1;
-    case Collective::reduce: return in || root ? 1 : 0;
-    case Collective::broadcast: return !in || root ? 1 : 0;
-    case Collective::all_gather: return in ? 1 : all;
-    case Collective::reduce_scatter: return in ? all : 1;
-    case Collective::all_to_all: return all;
-    case Collective::gather: return in ? 1 : root ? all : 0;
-    case Collective::scatter: return !in ? 1 : root ? all : 0;
-    case Collective::barrier: return 0;
+    case Collective::all_reduce:
+      return 1;
+    case Collective::reduce:
+      return in || root ? 1 : 0;
+    case Collective::broadcast:
+      return !in || root ? 1 : 0;
+    case Collective::all_gather:
+      return in ? 1 : all;
+    case Collective::reduce_scatter:
+      return in ? all : 1;
+    case Collective::all_to_all:
+      return all;
+    case Collective::gather:
+      return in ? 1 : root ? all : 0;
+    case Collective::scatter:
+      return !in ? 1 : root ? all : 0;
+    case Collective::barrier:
+      return 0;
   }
   return 0;
 }
@@ -50,15 +59,24 @@ Alias in_place_alias(const Problem& problem, int rank) {
   const std::uint32_t own = static_cast<std::uint32_t>(rank);
   const bool root = rank == problem.root;
   switch (problem.collective) {
-    case Collective::all_reduce: return {true, false, 0, 0};
-    case Collective::reduce: return {root, false, 0, 0};
-    case Collective::broadcast: return {root, false, 0, 0};
-    case Collective::all_gather: return {true, false, 0, own};
-    case Collective::reduce_scatter: return {true, false, own, 0};
-    case Collective::all_to_all: return {true, true, 0, 0};
-    case Collective::gather: return {root, false, 0, own};
-    case Collective::scatter: return {root, false, own, 0};
-    case Collective::barrier: return {};
+    case Collective::all_reduce:
+      return {true, false, 0, 0};
+    case Collective::reduce:
+      return {root, false, 0, 0};
+    case Collective::broadcast:
+      return {root, false, 0, 0};
+    case Collective::all_gather:
+      return {true, false, 0, own};
+    case Collective::reduce_scatter:
+      return {true, false, own, 0};
+    case Collective::all_to_all:
+      return {true, true, 0, 0};
+    case Collective::gather:
+      return {root, false, 0, own};
+    case Collective::scatter:
+      return {root, false, own, 0};
+    case Collective::barrier:
+      return {};
   }
   return {};
 }

@@ -34,7 +34,7 @@ struct Problem {
   tutti_op op = TUTTI_SUM;
   std::int32_t root = 0;
   std::int32_t ranks = 1;
-  std::uint64_t count = 0;                ///< elements of one block, as the API counts
+  std::uint64_t count = 0;             ///< elements of one block, as the API counts
   tutti_type accumulate = TUTTI_INT8;  ///< TUTTI_FLOAT32: wide wire; TUTTI_INT8: unset
 
   bool operator==(const Problem&) const = default;

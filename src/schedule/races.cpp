@@ -54,8 +54,12 @@ class Races {
   }
 
  private:
-  const Step& step(std::uint32_t lane, std::uint32_t index) const { return program_.steps[program_.lanes[lane].first + index]; }
-  std::uint32_t* clock(std::uint32_t lane, std::uint32_t index) { return &clocks_[(program_.lanes[lane].first + index) * lanes_]; }
+  const Step& step(std::uint32_t lane, std::uint32_t index) const {
+    return program_.steps[program_.lanes[lane].first + index];
+  }
+  std::uint32_t* clock(std::uint32_t lane, std::uint32_t index) {
+    return &clocks_[(program_.lanes[lane].first + index) * lanes_];
+  }
 
   template <typename Visit>
   void each_dependency(const Step& step, Visit visit) const {

@@ -59,7 +59,8 @@ class Structure {
 
   bool lanes() {
     if (program_.lanes.size() != plan_.shape.lanes) {
-      return refuse("has " + std::to_string(program_.lanes.size()) + " lanes, the plan " + std::to_string(plan_.shape.lanes));
+      return refuse("has " + std::to_string(program_.lanes.size()) + " lanes, the plan " +
+                    std::to_string(plan_.shape.lanes));
     }
     std::uint64_t next = 0;
     for (const Lane& lane : program_.lanes) {
@@ -113,7 +114,8 @@ class Structure {
     for (std::uint32_t d = step.dependencies; d < step.dependencies + step.dependency_count; ++d) {
       const Dependency& on = program_.dependencies[d];
       if (on.lane >= program_.lanes.size() || on.step >= program_.lanes[on.lane].count) {
-        return refuse("depends on lane " + std::to_string(on.lane) + ", step " + std::to_string(on.step) + ", which does not exist");
+        return refuse("depends on lane " + std::to_string(on.lane) + ", step " + std::to_string(on.step) +
+                      ", which does not exist");
       }
     }
     return true;
@@ -232,7 +234,8 @@ Fault check_plan(const Plan& plan, std::size_t programs, const VerifyLimits& lim
     if (blocks != 0 && shape.chunks > room / blocks / shape.depth) return of_plan("it has too many chunks to be proved");
     cells += blocks * shape.chunks * shape.depth;
   }
-  if (most_inputs * static_cast<std::uint64_t>(problem.ranks) >= (1u << 30)) return of_plan("it has too many blocks to be proved");
+  if (most_inputs * static_cast<std::uint64_t>(problem.ranks) >= (1u << 30))
+    return of_plan("it has too many blocks to be proved");
   return {};
 }
 

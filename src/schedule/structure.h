@@ -17,9 +17,9 @@ struct LinkUse {
   std::uint32_t messages = 0;       ///< in a pass
 };
 
-/// Checks one rank's program: indices, ranges, flags, directions, one lane per link, operands of one shape, no chunk written
-/// twice by a step or read by it at another place of the message. uses receives one entry per link of the program. The plan
-/// has been checked.
+/// Checks one rank's program: indices, ranges, flags, directions, one lane per link, operands of one shape, no chunk
+/// written twice by a step or read by it at another place of the message. uses receives one entry per link of the program.
+/// The plan has been checked.
 Fault check_program(const Plan& plan, int rank, const Program& program, std::vector<LinkUse>& uses);
 
 /// Largest pass distance of the dependencies.

@@ -44,7 +44,8 @@ std::string text_of(const Program& program, const Operand& operand) {
     out = places[static_cast<std::size_t>(operand.place)];
   }
   out += text_of(operand.range);
-  if (operand.sizing != usual_sizing(operand.place)) out += "@" + std::string(places[static_cast<std::size_t>(operand.sizing)]);
+  if (operand.sizing != usual_sizing(operand.place))
+    out += "@" + std::string(places[static_cast<std::size_t>(operand.sizing)]);
   if (operand.format == Format::wide) out += "~wide";
   return out;
 }
@@ -207,11 +208,13 @@ class Parser {
   void read_rank() {
     if (schedule_.programs.empty()) {
       for (const char* needed : {"ranks", "count", "type", "op", "lanes", "depth", "credit", "chunks", "window"}) {
-        if (settings_.count(std::string_view(needed)) == 0) return void(refuse("'" + std::string(needed) + "' is missing above"));
+        if (settings_.count(std::string_view(needed)) == 0)
+          return void(refuse("'" + std::string(needed) + "' is missing above"));
       }
     }
     const std::uint64_t next = schedule_.programs.size();
-    if (words_.size() != 2 || words_[1] != std::to_string(next)) return void(refuse("expected 'rank " + std::to_string(next) + "'"));
+    if (words_.size() != 2 || words_[1] != std::to_string(next))
+      return void(refuse("expected 'rank " + std::to_string(next) + "'"));
     if (next >= most_ranks) return void(refuse("there are more than " + std::to_string(most_ranks) + " ranks"));
     schedule_.programs.emplace_back();
     links_.clear();
@@ -220,11 +223,13 @@ class Parser {
   Program& program() { return schedule_.programs.back(); }
 
   void read_links() {
-    if (!program().links.empty() || !program().lanes.empty()) return void(refuse("links stand once, at a rank's beginning"));
+    if (!program().links.empty() || !program().lanes.empty())
+      return void(refuse("links stand once, at a rank's beginning"));
     for (std::size_t w = 1; w < words_.size(); ++w) {
       Word word(words_[w]);
       Link link;
-      if (!read_link(word, link) || !word.empty()) return void(refuse(quoted(words_[w]) + " is no link, as in to:3.0 or from:3.0"));
+      if (!read_link(word, link) || !word.empty())
+        return void(refuse(quoted(words_[w]) + " is no link, as in to:3.0 or from:3.0"));
       const auto number = static_cast<std::uint32_t>(program().links.size());
       if (!links_.emplace(std::tuple(link.peer, link.channel, link.sends), number).second) {
         return void(refuse("link " + quoted(words_[w]) + " is there twice"));
@@ -249,7 +254,8 @@ class Parser {
   void read_step() {
     if (program().lanes.empty()) return void(refuse("expected 'lane 0', not " + quoted(words_[0])));
     Lane& lane = program().lanes.back();
-    if (words_[0] != std::to_string(lane.count)) return void(refuse("expected step " + std::to_string(lane.count) + " or a lane or rank"));
+    if (words_[0] != std::to_string(lane.count))
+      return void(refuse("expected step " + std::to_string(lane.count) + " or a lane or rank"));
     Step step;
     step.operands = static_cast<std::uint32_t>(program().operands.size());
     step.dependencies = static_cast<std::uint32_t>(program().dependencies.size());
@@ -266,7 +272,8 @@ class Parser {
     if (!read_dependencies(w, step.dependency_count)) return;
     if (step.sources == 0 || step.destinations == 0) return void(refuse("a step has sources and destinations"));
     const char* meant = spelling(program(), step);
-    if (words_[1] != "move" && words_[1] != meant) return void(refuse(quoted(words_[1]) + " is a '" + meant + "' by its operands"));
+    if (words_[1] != "move" && words_[1] != meant)
+      return void(refuse(quoted(words_[1]) + " is a '" + meant + "' by its operands"));
     program().steps.push_back(step);
     ++lane.count;
   }
@@ -275,7 +282,8 @@ class Parser {
   bool read_operands(std::size_t& w, std::string_view end, std::uint16_t& count) {
     for (; w < words_.size() && words_[w] != end && words_[w] != "after"; ++w) {
       Operand operand;
-      if (!read_operand(words_[w], operand)) return refuse(quoted(words_[w]) + " is no operand, as in input[0;3] or to:1.0[0;3]");
+      if (!read_operand(words_[w], operand))
+        return refuse(quoted(words_[w]) + " is no operand, as in input[0;3] or to:1.0[0;3]");
       if (count == UINT16_MAX) return refuse("the step has too many operands");
       ++count;
       program().operands.push_back(operand);
@@ -381,13 +389,13 @@ std::string print_schedule(const Plan& plan, const std::vector<Program>& program
   const Shape& shape = plan.shape;
   const auto pair = [](const char* name, std::uint64_t value) { return std::string(name) + " " + std::to_string(value); };
   std::string out = "schedule " + std::string(name_of(problem.collective)) + " " + plan.algorithm + "\n";
-  out += "ranks " + std::to_string(problem.ranks) + " root " + std::to_string(problem.root) + pair(" count", problem.count) + " type " +
-         text_of(problem.type) + " op " + text_of(problem.op);
+  out += "ranks " + std::to_string(problem.ranks) + " root " + std::to_string(problem.root) +
+         pair(" count", problem.count) + " type " + text_of(problem.type) + " op " + text_of(problem.op);
   if (problem.accumulate != TUTTI_INT8) out += " accumulate " + text_of(problem.accumulate);
-  out += pair("\nlanes", shape.lanes) + pair(" depth", shape.depth) + pair(" credit", shape.credit) + pair(" chunks", shape.chunks) +
-         pair(" scratch", shape.scratch_blocks) + pair(" message", shape.message_cells);
-  out += pair("\nwindow", plan.window) + pair(" grain", plan.grain) + " wire " + (plan.wire == Format::wide ? "wide" : "user") + " hash " +
-         hex(plan.hash) + "\n";
+  out += pair("\nlanes", shape.lanes) + pair(" depth", shape.depth) + pair(" credit", shape.credit) +
+         pair(" chunks", shape.chunks) + pair(" scratch", shape.scratch_blocks) + pair(" message", shape.message_cells);
+  out += pair("\nwindow", plan.window) + pair(" grain", plan.grain) + " wire " +
+         (plan.wire == Format::wide ? "wide" : "user") + " hash " + hex(plan.hash) + "\n";
   if (plan.parameters.lanes != 0 || plan.parameters.depth != 0) {
     out += pair("lanes_wanted", plan.parameters.lanes) + pair(" depth_wanted", plan.parameters.depth) + "\n";
   }

@@ -158,10 +158,14 @@ class Promise {
   Value promised_leaf(std::uint32_t rank, std::uint32_t block) const {
     const std::uint32_t root = static_cast<std::uint32_t>(plan_.problem.root);
     switch (plan_.problem.collective) {
-      case Collective::broadcast: return expressions_.leaf(root, 0);
-      case Collective::scatter: return expressions_.leaf(root, rank);
-      case Collective::all_to_all: return expressions_.leaf(block, rank);
-      default: return expressions_.leaf(block, 0);
+      case Collective::broadcast:
+        return expressions_.leaf(root, 0);
+      case Collective::scatter:
+        return expressions_.leaf(root, rank);
+      case Collective::all_to_all:
+        return expressions_.leaf(block, rank);
+      default:
+        return expressions_.leaf(block, 0);
     }
   }
 
@@ -209,18 +213,23 @@ struct Wire {
 class Run {
  public:
   Run(const Plan& plan, std::span<const Program> programs, std::uint64_t passes)
-      : plan_(plan), programs_(programs), passes_(passes), expressions_(ranks(), leaf_blocks(plan.problem)), promise_(plan, expressions_) {}
+      : plan_(plan),
+        programs_(programs),
+        passes_(passes),
+        expressions_(ranks(), leaf_blocks(plan.problem)),
+        promise_(plan, expressions_) {}
 
   Fault prepare(const std::vector<std::vector<LinkUse>>& uses) {
     connect(uses);
     for (const Wire& wire : wires_) {
       if (wire.sending_lane == none && wire.receiving_lane != none) {
-        return at(wire.to, wire.receiving_lane, "receives from rank " + std::to_string(wire.from) + on_channel(wire.channel) +
-                                                    ", which sends nothing there");
+        return at(
+            wire.to, wire.receiving_lane,
+            "receives from rank " + std::to_string(wire.from) + on_channel(wire.channel) + ", which sends nothing there");
       }
       if (wire.receiving_lane == none && wire.sending_lane != none) {
-        return at(wire.from, wire.sending_lane, "sends to rank " + std::to_string(wire.to) + on_channel(wire.channel) +
-                                                    ", which receives nothing there");
+        return at(wire.from, wire.sending_lane,
+                  "sends to rank " + std::to_string(wire.to) + on_channel(wire.channel) + ", which receives nothing there");
       }
     }
     memory_.reserve(ranks());
@@ -527,21 +536,25 @@ class Run {
     }
   }
 
-  Value result(std::uint32_t rank, std::uint32_t lane, const Step& step, const std::vector<Value>& operands, const char* where) {
+  Value result(std::uint32_t rank, std::uint32_t lane, const Step& step, const std::vector<Value>& operands,
+               const char* where) {
     const bool completes = (step.flags & last_touch) != 0;
     const auto wrong = [&](const std::string& what) {
       refuse(rank, lane, what + where);
       return unwritten;
     };
-    if (std::find(operands.begin(), operands.end(), unwritten) != operands.end()) return wrong("reads memory that nobody wrote");
+    if (std::find(operands.begin(), operands.end(), unwritten) != operands.end())
+      return wrong("reads memory that nobody wrote");
     if (operands.size() == 1 && !completes) return operands[0];
     for (const Value operand : operands) {
-      if (expressions_.complete(operand)) return wrong("folds " + expressions_.text(operand) + ", which is complete already");
+      if (expressions_.complete(operand))
+        return wrong("folds " + expressions_.text(operand) + ", which is complete already");
     }
     const Value value = expressions_.fold(operands, completes);
     if (!completes) {
       const bool counts = reduces(plan_.problem.collective);
-      if (counts && expressions_.shares(value) > ranks()) return wrong("folds a rank's share twice, as " + expressions_.text(value));
+      if (counts && expressions_.shares(value) > ranks())
+        return wrong("folds a rank's share twice, as " + expressions_.text(value));
       return value;
     }
     if (value <= proved_) return value;
@@ -621,9 +634,10 @@ class Run {
           const Value value = memory.read(place, block, chunk, copy_of(pass), plane);
           const std::string what = barrier ? expressions_.missing_fault(value) : promise_.fault(rank, block, chunk, value);
           if (!what.empty()) {
-            return wrong_output(rank, pass, "ends with " + std::string(barrier ? "scratch" : "output") + " block " +
-                                                std::to_string(block) + ", chunk " + std::to_string(chunk) + " wrong" +
-                                                (plane == 0 ? "" : " in place") + ": it " + what);
+            return wrong_output(rank, pass,
+                                "ends with " + std::string(barrier ? "scratch" : "output") + " block " +
+                                    std::to_string(block) + ", chunk " + std::to_string(chunk) + " wrong" +
+                                    (plane == 0 ? "" : " in place") + ": it " + what);
           }
           if (plane == 0 && pass == 0 && reduces(plan_.problem.collective)) promise_.associate(rank, block, chunk, value);
         }
@@ -655,8 +669,8 @@ class Run {
     }
     for (const Wire& wire : wires_) {
       if (wire.count == 0) continue;
-      fault_ = at(wire.to, wire.receiving_lane, "does not receive the last message from rank " + std::to_string(wire.from) +
-                                                    on_channel(wire.channel));
+      fault_ = at(wire.to, wire.receiving_lane,
+                  "does not receive the last message from rank " + std::to_string(wire.from) + on_channel(wire.channel));
       return;
     }
   }
@@ -680,10 +694,14 @@ class Run {
         return "waits for ever for room on the link to rank " + std::to_string(wire.to) + on_channel(wire.channel) + " (" +
                where(wire.to, wire.receiving_lane) + ")" + at_credit;
       }
-      case Wait::dependency: return "waits for ever for a step of another lane that it depends on" + at_credit;
-      case Wait::hold: return "waits for ever to overwrite memory that a message it offered is still read from" + at_credit;
-      case Wait::depth: return "waits for ever for the lanes of its rank to finish an earlier pass" + at_credit;
-      case Wait::nothing: break;
+      case Wait::dependency:
+        return "waits for ever for a step of another lane that it depends on" + at_credit;
+      case Wait::hold:
+        return "waits for ever to overwrite memory that a message it offered is still read from" + at_credit;
+      case Wait::depth:
+        return "waits for ever for the lanes of its rank to finish an earlier pass" + at_credit;
+      case Wait::nothing:
+        break;
     }
     return "stops" + at_credit;
   }

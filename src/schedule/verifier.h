@@ -55,7 +55,8 @@ struct VerifyLimits {
 /// the plan's credit and any greater, for every count. Pure; time about proportional to the chunks moved.
 Verdict verify(const Plan& plan, std::span<const Program> programs, const VerifyLimits& limits = {});
 
-/// The least credit up to `limit` at which the programs are proved; 0 where there is none. For readers of foreign schedules.
+/// The least credit up to `limit` at which the programs are proved; 0 where there is none. For readers of foreign
+/// schedules.
 std::uint32_t least_credit(Plan plan, std::span<const Program> programs, std::uint32_t limit);
 
 }  // namespace tutti

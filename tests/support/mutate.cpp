@@ -25,8 +25,11 @@ Lanes open(const Program& program) {
     for (std::uint32_t s = lane.first; s < lane.first + lane.count; ++s) {
       const Step& step = program.steps[s];
       const auto operands = program.operands.begin() + step.operands;
-      Draft draft{s, {operands, operands + step.sources}, {operands + step.sources, operands + step.sources + step.destinations},
-                  {}, (step.flags & last_touch) != 0};
+      Draft draft{s,
+                  {operands, operands + step.sources},
+                  {operands + step.sources, operands + step.sources + step.destinations},
+                  {},
+                  (step.flags & last_touch) != 0};
       for (std::uint32_t d = step.dependencies; d < step.dependencies + step.dependency_count; ++d) {
         const Dependency& on = program.dependencies[d];
         draft.after.emplace_back(program.lanes[on.lane].first + on.step, on.distance);
@@ -57,7 +60,8 @@ Program close(const Lanes& lanes, const std::vector<Link>& links) {
       program.operands.insert(program.operands.end(), draft.sources.begin(), draft.sources.end());
       program.operands.insert(program.operands.end(), draft.destinations.begin(), draft.destinations.end());
       for (const auto& [id, distance] : draft.after) {
-        const auto found = std::find_if(places.begin(), places.end(), [wanted = id](const auto& place) { return place.first == wanted; });
+        const auto found =
+            std::find_if(places.begin(), places.end(), [wanted = id](const auto& place) { return place.first == wanted; });
         if (found == places.end()) continue;
         program.dependencies.push_back({found->second.lane, found->second.step, distance});
         ++step.dependency_count;
@@ -83,7 +87,8 @@ class Mutation {
       lane_ = below(lanes_.size());
     } while (lanes_[lane_].empty());
     step_ = below(lanes_[lane_].size());
-    const std::string where = "rank " + std::to_string(rank_) + ", lane " + std::to_string(lane_) + ", step " + std::to_string(step_);
+    const std::string where =
+        "rank " + std::to_string(rank_) + ", lane " + std::to_string(lane_) + ", step " + std::to_string(step_);
     const char* what = change(below(16));
     if (what == nullptr) return {};
     program = close(lanes_, links_);
@@ -98,22 +103,38 @@ class Mutation {
 
   const char* change(std::size_t kind) {
     switch (kind) {
-      case 0: return drop();
-      case 1: return twice();
-      case 2: return shift(below(lane().size()));
-      case 3: return shift(std::min(step_ + 1, lane().size() - 1));
-      case 4: return other_lane();
-      case 5: return chunk(true);
-      case 6: return chunk(false);
-      case 7: return block();
-      case 8: return peer();
-      case 9: return link();
-      case 10: return buffer();
-      case 11: return drop_operand(draft().sources, "a source dropped");
-      case 12: return drop_operand(draft().destinations, "a destination dropped");
-      case 13: return swap_sources();
-      case 14: return draft().completes = !draft().completes, "last touch toggled";
-      default: return dependency();
+      case 0:
+        return drop();
+      case 1:
+        return twice();
+      case 2:
+        return shift(below(lane().size()));
+      case 3:
+        return shift(std::min(step_ + 1, lane().size() - 1));
+      case 4:
+        return other_lane();
+      case 5:
+        return chunk(true);
+      case 6:
+        return chunk(false);
+      case 7:
+        return block();
+      case 8:
+        return peer();
+      case 9:
+        return link();
+      case 10:
+        return buffer();
+      case 11:
+        return drop_operand(draft().sources, "a source dropped");
+      case 12:
+        return drop_operand(draft().destinations, "a destination dropped");
+      case 13:
+        return swap_sources();
+      case 14:
+        return draft().completes = !draft().completes, "last touch toggled";
+      default:
+        return dependency();
     }
   }
 
@@ -161,7 +182,8 @@ class Mutation {
   }
   const char* block() {
     Operand& operand = any_operand();
-    const std::uint32_t blocks = static_cast<std::uint32_t>(schedule_.plan.problem.ranks) + schedule_.plan.shape.scratch_blocks;
+    const std::uint32_t blocks =
+        static_cast<std::uint32_t>(schedule_.plan.problem.ranks) + schedule_.plan.shape.scratch_blocks;
     const std::uint32_t first = small(blocks);
     if (operand.place == Place::link || first == operand.range.block) return nullptr;
     return operand.range.block = first, "another block";

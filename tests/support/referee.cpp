@@ -17,9 +17,9 @@ constexpr Number poison = 0xdeadbeefdeadbeefu;
 using Addresses = std::vector<Number*>;
 
 struct Message {
-  std::vector<Number> values;      ///< where the message was copied
-  Addresses pulled;                ///< else where it is
-  bool delivered = false;          ///< put: it is already where the receiver wants it
+  std::vector<Number> values;  ///< where the message was copied
+  Addresses pulled;            ///< else where it is
+  bool delivered = false;      ///< put: it is already where the receiver wants it
   std::map<Number*, int>* holds = nullptr;
 };
 
@@ -30,7 +30,7 @@ struct Wire {
 struct LaneRun {
   std::uint64_t pass = 0;
   std::uint32_t step = 0;
-  bool reading = false;             ///< has read, has to write
+  bool reading = false;  ///< has read, has to write
   std::vector<Number> result;
 };
 
@@ -111,8 +111,8 @@ class Field {
 
   bool fail(std::size_t rank, std::size_t lane, const std::string& what) {
     const LaneRun& run = ranks_[rank].lanes[lane];
-    error_ = "rank " + std::to_string(rank) + ", lane " + std::to_string(lane) + ", step " + std::to_string(run.step) + ", pass " +
-             std::to_string(run.pass) + " " + what;
+    error_ = "rank " + std::to_string(rank) + ", lane " + std::to_string(lane) + ", step " + std::to_string(run.step) +
+             ", pass " + std::to_string(run.pass) + " " + what;
     return false;
   }
 
@@ -176,14 +176,16 @@ class Field {
 
   bool begins(std::size_t rank, const LaneRun& run) const {
     const auto& lanes = ranks_[rank].lanes;
-    return std::all_of(lanes.begin(), lanes.end(), [&](const LaneRun& other) { return other.pass + plan_.shape.depth > run.pass; });
+    return std::all_of(lanes.begin(), lanes.end(),
+                       [&](const LaneRun& other) { return other.pass + plan_.shape.depth > run.pass; });
   }
 
   bool waited(std::size_t rank, const LaneRun& run, const Step& step) const {
     for (std::uint32_t d = step.dependencies; d < step.dependencies + step.dependency_count; ++d) {
       const Dependency& on = schedule_.programs[rank].dependencies[d];
       const LaneRun& other = ranks_[rank].lanes[on.lane];
-      const bool done = other.pass + on.distance > run.pass || (other.pass + on.distance == run.pass && other.step > on.step);
+      const bool done =
+          other.pass + on.distance > run.pass || (other.pass + on.distance == run.pass && other.step > on.step);
       if (!done) return false;
     }
     return true;
@@ -228,7 +230,8 @@ class Field {
         continue;
       }
       if (values->size() != result.size()) return fail(rank, lane, "folds different lengths");
-      for (std::size_t i = 0; i < result.size(); ++i) result[i] = barrier_ ? result[i] | (*values)[i] : result[i] + (*values)[i];
+      for (std::size_t i = 0; i < result.size(); ++i)
+        result[i] = barrier_ ? result[i] | (*values)[i] : result[i] + (*values)[i];
     }
     if ((step.flags & last_touch) != 0) {
       for (Number& number : result) number = 3 * number + 1;
@@ -263,7 +266,8 @@ class Field {
       values.push_back(*address);
       if (--(*message.holds)[address] == 0) message.holds->erase(address);
     }
-    if (values.size() != length(rank, lane, operand)) return fail(rank, lane, "got another length than it takes"), std::nullopt;
+    if (values.size() != length(rank, lane, operand))
+      return fail(rank, lane, "got another length than it takes"), std::nullopt;
     return values;
   }
 
@@ -287,7 +291,8 @@ class Field {
     return retire(rank, lane);
   }
 
-  void send(std::size_t rank, const Operand& operand, const std::optional<Addresses>& kept, const std::vector<Number>& values) {
+  void send(std::size_t rank, const Operand& operand, const std::optional<Addresses>& kept,
+            const std::vector<Number>& values) {
     Message message;
     Wire& to = wire(rank, operand);
     const auto waiting = to.queue.empty() && chance(match_.put) ? granted(rank, operand, values.size()) : std::nullopt;
@@ -305,7 +310,8 @@ class Field {
     to.queue.push_back(std::move(message));
   }
 
-  /// Where the receiver waits for just this message, if it does: its lane stands at a plain receive, and nobody reads there.
+  /// Where the receiver waits for just this message, if it does: its lane stands at a plain receive, and nobody reads
+  /// there.
   std::optional<Addresses> granted(std::size_t sender, const Operand& operand, std::size_t size) {
     const Link& link = schedule_.programs[sender].links[operand.link];
     const auto rank = static_cast<std::size_t>(link.peer);
@@ -323,7 +329,8 @@ class Field {
       if ((run.step == 0 && !begins(rank, run)) || !waited(rank, run, step)) continue;
       auto at = addresses(rank, lane, target);
       if (!at) return std::nullopt;
-      const bool held = std::any_of(at->begin(), at->end(), [&](Number* address) { return ranks_[rank].holds.count(address) != 0; });
+      const bool held =
+          std::any_of(at->begin(), at->end(), [&](Number* address) { return ranks_[rank].holds.count(address) != 0; });
       if (!held && at->size() == size) return at;
     }
     return std::nullopt;
@@ -360,27 +367,34 @@ class Field {
     for (std::uint32_t b = 0; b < blocks(rank, Place::output); ++b) {
       for (std::uint64_t e = 0; e < count_; ++e) {
         if (run.output[b * count_ + e] == expected(rank, b, e)) continue;
-        error_ = "rank " + std::to_string(rank) + " ends with element " + std::to_string(e) + " of block " + std::to_string(b) +
-                 " wrong" + (run.in_place ? " in place" : "");
+        error_ = "rank " + std::to_string(rank) + " ends with element " + std::to_string(e) + " of block " +
+                 std::to_string(b) + " wrong" + (run.in_place ? " in place" : "");
         return;
       }
     }
   }
 
   Number expected(int rank, std::uint32_t block, std::uint64_t element) const {
-    const auto of = [&](int from, std::uint32_t b) { return inputs_[static_cast<std::size_t>(from)][b * count_ + element]; };
+    const auto of = [&](int from, std::uint32_t b) {
+      return inputs_[static_cast<std::size_t>(from)][b * count_ + element];
+    };
     const auto own = static_cast<std::uint32_t>(rank);
     const int from = static_cast<int>(block);
     if (reduces(problem().collective)) {
       Number sum = 0;
-      for (int r = 0; r < plan_.problem.ranks; ++r) sum += of(r, problem().collective == Collective::reduce_scatter ? own : 0);
+      for (int r = 0; r < plan_.problem.ranks; ++r)
+        sum += of(r, problem().collective == Collective::reduce_scatter ? own : 0);
       return 3 * sum + 1;
     }
     switch (problem().collective) {
-      case Collective::broadcast: return of(plan_.problem.root, 0);
-      case Collective::scatter: return of(plan_.problem.root, own);
-      case Collective::all_to_all: return of(from, own);
-      default: return of(from, 0);
+      case Collective::broadcast:
+        return of(plan_.problem.root, 0);
+      case Collective::scatter:
+        return of(plan_.problem.root, own);
+      case Collective::all_to_all:
+        return of(from, own);
+      default:
+        return of(from, 0);
     }
   }
 

@@ -12,11 +12,11 @@ namespace tutti::testing {
 
 /// What varies between runs.
 struct Match {
-  std::uint64_t count = 1;       ///< elements of a block
-  std::uint32_t credit = 1;      ///< messages that a link takes
-  double in_place = 0;           ///< share of the ranks that are called in place
-  double pulled = 0;             ///< share of the messages that stay in the sender's memory until they are taken
-  double put = 0;                ///< share of the messages that are written where the receiver waits for them
+  std::uint64_t count = 1;   ///< elements of a block
+  std::uint32_t credit = 1;  ///< messages that a link takes
+  double in_place = 0;       ///< share of the ranks that are called in place
+  double pulled = 0;         ///< share of the messages that stay in the sender's memory until they are taken
+  double put = 0;            ///< share of the messages that are written where the receiver waits for them
 };
 
 /// Runs a schedule once. Lanes take turns at random; a step reads, and writes at a later turn, so lanes that race get wrong

@@ -13,7 +13,6 @@
 
 namespace tutti::testing {
 
-
 /// The schedule of an algorithm. count: elements of a block.
 inline Schedule make_schedule(const Algorithm& algorithm, int ranks, int root, std::uint64_t count = 1000,
                               std::uint64_t slot_bytes = 1 << 16, const Parameters& parameters = {}) {
@@ -37,8 +36,8 @@ inline Schedule make_small_schedule(const Algorithm& algorithm, int ranks, int r
 
 /// "all_reduce ring, 5 ranks, root 0".
 inline std::string describe(const Algorithm& algorithm, int ranks, int root) {
-  return std::string(name_of(algorithm.collective)) + " " + algorithm.name + ", " + std::to_string(ranks) + " ranks, root " +
-         std::to_string(root);
+  return std::string(name_of(algorithm.collective)) + " " + algorithm.name + ", " + std::to_string(ranks) +
+         " ranks, root " + std::to_string(root);
 }
 
 /// Roots that the algorithm's collective may have.

@@ -48,9 +48,15 @@ class Fuzzer {
   void damage(std::string& text) {
     if (text.size() < 2) return;
     switch (below(7)) {
-      case 0: text[below(text.size())] = static_cast<char>(below(256)); break;
-      case 1: text.erase(below(text.size()), 1 + below(8)); break;
-      case 2: number(text); break;
+      case 0:
+        text[below(text.size())] = static_cast<char>(below(256));
+        break;
+      case 1:
+        text.erase(below(text.size()), 1 + below(8));
+        break;
+      case 2:
+        number(text);
+        break;
       case 3: {
         const auto [begin, end] = word(text);
         const auto& other = texts_[below(texts_.size())];
@@ -68,7 +74,8 @@ class Fuzzer {
         text.erase(begin, end - begin);
         break;
       }
-      default: text.resize(below(text.size()));
+      default:
+        text.resize(below(text.size()));
     }
   }
 
@@ -77,7 +84,8 @@ class Fuzzer {
     const std::size_t at = text.find_first_of("0123456789", below(text.size()));
     if (at == std::string::npos) return;
     const std::size_t end = text.find_first_not_of("0123456789", at);
-    const char* numbers[] = {"0", "1", "2", "3", "5", "255", "65535", "65536", "2147483647", "4294967295", "18446744073709551615", "-1"};
+    const char* numbers[] = {
+        "0", "1", "2", "3", "5", "255", "65535", "65536", "2147483647", "4294967295", "18446744073709551615", "-1"};
     text.replace(at, (end == std::string::npos ? text.size() : end) - at, numbers[below(std::size(numbers))]);
   }
 

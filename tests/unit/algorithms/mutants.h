@@ -14,10 +14,10 @@ namespace tutti::testing {
 
 /// How many mutants ended how.
 struct MutantCounts {
-  int rejected = 0;         ///< by the verifier
-  int shown_wrong = 0;      ///< of these, the referee's first runs saw wrong data, a deadlock or an overrun
-  int equivalent = 0;       ///< accepted, and right in all runs of the referee
-  int accepted_wrong = 0;   ///< must be 0
+  int rejected = 0;        ///< by the verifier
+  int shown_wrong = 0;     ///< of these, the referee's first runs saw wrong data, a deadlock or an overrun
+  int equivalent = 0;      ///< accepted, and right in all runs of the referee
+  int accepted_wrong = 0;  ///< must be 0
 
   void add(const MutantCounts& other) {
     rejected += other.rejected;
@@ -26,8 +26,8 @@ struct MutantCounts {
     accepted_wrong += other.accepted_wrong;
   }
   void print(const char* name) const {
-    std::printf("%-36s %7d rejected (%d seen to go wrong), %5d accepted and equivalent, %d accepted and wrong\n", name, rejected,
-                shown_wrong, equivalent, accepted_wrong);
+    std::printf("%-36s %7d rejected (%d seen to go wrong), %5d accepted and equivalent, %d accepted and wrong\n", name,
+                rejected, shown_wrong, equivalent, accepted_wrong);
   }
 };
 
@@ -37,7 +37,8 @@ inline std::string play(const Schedule& schedule, int run, std::mt19937_64& rand
   const double pulled[] = {1, 0, 0.5, 1};
   const double put[] = {0, 1, 0.5, 0};
   const std::uint32_t credit = schedule.plan.shape.credit + (run % 5 == 4 ? 2 : 0);
-  return referee(schedule, {schedule.plan.problem.count, credit, in_place[run % 3], pulled[run % 4], put[run / 2 % 4]}, random);
+  return referee(schedule, {schedule.plan.problem.count, credit, in_place[run % 3], pulled[run % 4], put[run / 2 % 4]},
+                 random);
 }
 
 /// Makes `mutants` mutants of one schedule. runs: of the referee for each that is accepted; those rejected get two.
@@ -57,8 +58,8 @@ inline MutantCounts try_mutants(const Algorithm& algorithm, int ranks, int mutan
     std::string wrong;
     for (int run = 0; run < runs && wrong.empty(); ++run) wrong = play(mutant, run, random);
     ++(wrong.empty() ? counts.equivalent : counts.accepted_wrong);
-    EXPECT_EQ(wrong, "") << describe(algorithm, ranks, root) << ", count " << mutant.plan.problem.count << ", mutant " << m << " ("
-                         << what << ") was proved";
+    EXPECT_EQ(wrong, "") << describe(algorithm, ranks, root) << ", count " << mutant.plan.problem.count << ", mutant " << m
+                         << " (" << what << ") was proved";
   }
   return counts;
 }

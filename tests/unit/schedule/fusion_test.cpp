@@ -19,7 +19,8 @@ Plan plan_of(Shape shape, int ranks) {
 std::string steps_of(const Program& program) {
   std::string out;
   for (const Lane& lane : program.lanes) {
-    for (std::uint32_t s = lane.first; s < lane.first + lane.count; ++s) out += print_step(program, program.steps[s]) + "\n";
+    for (std::uint32_t s = lane.first; s < lane.first + lane.count; ++s)
+      out += print_step(program, program.steps[s]) + "\n";
   }
   return out;
 }

@@ -37,7 +37,8 @@ TEST(Text, ReadsBackWhatItPrinted) {
       EXPECT_EQ(read->plan.window, schedule.plan.window);
       EXPECT_EQ(read->plan.hash, schedule.plan.hash);
       ASSERT_EQ(read->programs.size(), schedule.programs.size());
-      for (std::size_t r = 0; r < read->programs.size(); ++r) EXPECT_TRUE(same(read->programs[r], schedule.programs[r])) << text;
+      for (std::size_t r = 0; r < read->programs.size(); ++r)
+        EXPECT_TRUE(same(read->programs[r], schedule.programs[r])) << text;
       EXPECT_EQ(print_schedule(read->plan, read->programs), text);
     }
   }
@@ -103,14 +104,17 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Bad{"schedule broadcast", "shedule broadcast", "1: a schedule begins with the word 'schedule'"},
                       Bad{"broadcast", "broadcats", "1: there is no collective 'broadcats'"},
                       Bad{" mine", "", "1: expected 'schedule COLLECTIVE ALGORITHM'"},
-                      Bad{"int32", "int33", "2: there is no type 'int33'"}, Bad{"op sum", "op add", "2: there is no operator 'add'"},
-                      Bad{"op sum", "op", "2: 'op' has no value"}, Bad{"root 0", "root x", "2: there is no setting 'root' of this value: 'x'"},
+                      Bad{"int32", "int33", "2: there is no type 'int33'"},
+                      Bad{"op sum", "op add", "2: there is no operator 'add'"}, Bad{"op sum", "op", "2: 'op' has no value"},
+                      Bad{"root 0", "root x", "2: there is no setting 'root' of this value: 'x'"},
                       Bad{"depth 1", "depht 1", "3: there is no setting 'depht' of this value: '1'"},
-                      Bad{"depth 1", "lanes 1", "3: 'lanes' is there twice"}, Bad{" credit 1", "", "4: 'credit' is missing above"},
-                      Bad{"rank 0", "rank 1", "4: expected 'rank 0'"}, Bad{"ranks 2", "ranks 3", "11: it ends after 2 of 3 ranks"},
+                      Bad{"depth 1", "lanes 1", "3: 'lanes' is there twice"},
+                      Bad{" credit 1", "", "4: 'credit' is missing above"}, Bad{"rank 0", "rank 1", "4: expected 'rank 0'"},
+                      Bad{"ranks 2", "ranks 3", "11: it ends after 2 of 3 ranks"},
                       Bad{"links to:1.0", "links up:1.0", "5: 'up:1.0' is no link, as in to:3.0 or from:3.0"},
                       Bad{"links to:1.0", "links to:1.0 to:1.0", "5: link 'to:1.0' is there twice"},
-                      Bad{"lane 0", "lane 1", "6: expected 'lane 0'"}, Bad{"  0 move", "  1 move", "7: expected step 0 or a lane or rank"},
+                      Bad{"lane 0", "lane 1", "6: expected 'lane 0'"},
+                      Bad{"  0 move", "  1 move", "7: expected step 0 or a lane or rank"},
                       Bad{"  0 move", "  0 recv", "7: 'recv' is a 'send' by its operands"},
                       Bad{"input[0;0]", "input[0,0]", "7: 'input[0,0]' is no operand, as in input[0;3] or to:1.0[0;3]"},
                       Bad{"to:1.0[0;0]", "to:1.1[0;0]", "7: 'to:1.1[0;0]' is no operand, as in input[0;3] or to:1.0[0;3]"},

@@ -12,8 +12,8 @@ namespace {
 /// The verdict on a schedule of two ranks, one pass of one chunk unless `shape` says otherwise.
 std::string verdict(const std::string& collective, const std::string& rank0, const std::string& rank1,
                     const std::string& shape = "lanes 1 depth 1 credit 1 chunks 1 scratch 1 message 1") {
-  const std::string text = "schedule " + collective + " mine\nranks 2 root 0 count 100 type int32 op sum window 32\n" + shape +
-                           "\nrank 0\n" + rank0 + "\nrank 1\n" + rank1 + "\n";
+  const std::string text = "schedule " + collective + " mine\nranks 2 root 0 count 100 type int32 op sum window 32\n" +
+                           shape + "\nrank 0\n" + rank0 + "\nrank 1\n" + rank1 + "\n";
   const Result<Schedule> read = parse_schedule(text);
   if (!read.ok()) return read.status().text();
   return verify(read->plan, read->programs).fault.text();
@@ -35,27 +35,30 @@ TEST(Verifier, NamesAMessageThatNobodySends) {
 }
 
 TEST(Verifier, NamesADeadlock) {
-  const std::string swap = "lane 0\n0 recv from:%.0[0;0] -> scratch[0;0]\n1 send input[0;0] -> to:%.0[0;0]\n"
-                           "2 reduce input[0;0] scratch[0;0] -> output[0;0] complete";
+  const std::string swap =
+      "lane 0\n0 recv from:%.0[0;0] -> scratch[0;0]\n1 send input[0;0] -> to:%.0[0;0]\n"
+      "2 reduce input[0;0] scratch[0;0] -> output[0;0] complete";
   const auto of = [&](const std::string& peer) {
     std::string text = "links from:%.0 to:%.0\n" + swap;
     for (std::size_t at = 0; (at = text.find('%', at)) != std::string::npos;) text.replace(at, 1, peer);
     return text;
   };
   EXPECT_EQ(verdict("all_reduce", of("1"), of("0")),
-            "rank 0, lane 0, step 0, pass 0 waits for ever for a message from rank 1 on channel 0 (its lane 0 stands at step 0 of "
+            "rank 0, lane 0, step 0, pass 0 waits for ever for a message from rank 1 on channel 0 (its lane 0 stands at "
+            "step 0 of "
             "pass 0) at credit 1");
 }
 
 // Both fold into their output, which in place is the input that the other may still be pulling.
 TEST(Verifier, FindsTheDeadlockOfPulledMessagesInPlace) {
   const auto of = [](const std::string& peer, const std::string& fold) {
-    return "links from:" + peer + ".0 to:" + peer + ".0\nlane 0\n0 send input[0;0] -> to:" + peer + ".0[0;0]\n1 move " + fold +
-           " -> output[0;0] complete";
+    return "links from:" + peer + ".0 to:" + peer + ".0\nlane 0\n0 send input[0;0] -> to:" + peer + ".0[0;0]\n1 move " +
+           fold + " -> output[0;0] complete";
   };
-  EXPECT_EQ(verdict("all_reduce", of("1", "input[0;0] from:1.0[0;0]"), of("0", "from:0.0[0;0] input[0;0]")),
-            "rank 0, lane 0, step 1, pass 0 waits for ever to overwrite memory that a message it offered is still read from at "
-            "credit 1");
+  EXPECT_EQ(
+      verdict("all_reduce", of("1", "input[0;0] from:1.0[0;0]"), of("0", "from:0.0[0;0] input[0;0]")),
+      "rank 0, lane 0, step 1, pass 0 waits for ever to overwrite memory that a message it offered is still read from at "
+      "credit 1");
 }
 
 TEST(Verifier, RefusesResultsWhoseBitsDifferBetweenRanks) {
@@ -64,7 +67,8 @@ TEST(Verifier, RefusesResultsWhoseBitsDifferBetweenRanks) {
            ".0[0;0]\n1 move input[0;0] from:" + peer + ".0[0;0] -> output[0;0] complete";
   };
   EXPECT_EQ(verdict("all_reduce", of("1"), of("0")),
-            "rank 0, pass 0 ends with output block 0, chunk 0 wrong: it is folded as complete(x0 + x1), elsewhere as complete(x1 + "
+            "rank 0, pass 0 ends with output block 0, chunk 0 wrong: it is folded as complete(x0 + x1), elsewhere as "
+            "complete(x1 + "
             "x0), so that ranks get different bits");
 }
 
@@ -80,16 +84,19 @@ TEST(Verifier, RefusesAFoldThatIsNotCompleted) {
 }
 
 TEST(Verifier, RefusesMessagesOfDifferentShape) {
-  EXPECT_EQ(verdict("broadcast", "links to:1.0\nlane 0\n0 move input[0;0] -> output[0;0] to:1.0[0;0]\n"
-                                 "1 move input[0;1] -> output[0;1] to:1.0[0;1]",
+  EXPECT_EQ(verdict("broadcast",
+                    "links to:1.0\nlane 0\n0 move input[0;0] -> output[0;0] to:1.0[0;0]\n"
+                    "1 move input[0;1] -> output[0;1] to:1.0[0;1]",
                     "links from:0.0\nlane 0\n0 move from:0.0[0;1] -> output[0;1]\n1 move from:0.0[0;0] -> output[0;0]",
                     "lanes 1 depth 1 credit 1 chunks 2 scratch 0 message 1"),
-            "rank 1, lane 0, step 0, pass 0 receives from rank 0 on channel 0 chunk 1 of 1 block, but chunk 0 of 1 block were sent");
+            "rank 1, lane 0, step 0, pass 0 receives from rank 0 on channel 0 chunk 1 of 1 block, but chunk 0 of 1 block "
+            "were sent");
 }
 
 TEST(Verifier, RefusesLanesThatRace) {
   const std::string two = "lanes 2 depth 1 credit 1 chunks 1 scratch 1 message 1";
-  const std::string take = "links from:0.0\nlane 0\n0 recv from:0.0[0;0] -> scratch[0;0]\nlane 1\n0 copy scratch[0;0] -> output[0;0]";
+  const std::string take =
+      "links from:0.0\nlane 0\n0 recv from:0.0[0;0] -> scratch[0;0]\nlane 1\n0 copy scratch[0;0] -> output[0;0]";
   EXPECT_EQ(verdict("broadcast", std::string(kSend) + "\nlane 1", take, two),
             "rank 1, lane 1, step 0, pass 0 reads a chunk that lane 0, step 0 writes, and does not wait for it");
   EXPECT_EQ(verdict("broadcast", std::string(kSend) + "\nlane 1", take + " after 0.0", two), "");
@@ -125,7 +132,8 @@ TEST(Verifier, RefusesMalformedSteps) {
   const std::string one = "links to:1.0\nlane 0\n0 move ";
   const auto rank0 = [&](const std::string& step) { return verdict("broadcast", one + step, kTake); };
   EXPECT_EQ(rank0("input[0;0] -> input[0;0] to:1.0[0;0]"), "rank 0, lane 0, step 0 writes the input");
-  EXPECT_EQ(rank0("input[1;0] -> output[0;0] to:1.0[0;0]"), "rank 0, lane 0, step 0 touches block 1 of the input, which has 1");
+  EXPECT_EQ(rank0("input[1;0] -> output[0;0] to:1.0[0;0]"),
+            "rank 0, lane 0, step 0 touches block 1 of the input, which has 1");
   EXPECT_EQ(rank0("input[0;1] -> output[0;1] to:1.0[0;1]"), "rank 0, lane 0, step 0 touches chunk 1 of 1");
   EXPECT_EQ(rank0("input[0;0] -> output[0;0] output[0;0] to:1.0[0;0]"), "rank 0, lane 0, step 0 writes a chunk twice");
   EXPECT_EQ(rank0("input[0;0] -> output[0;0] to:1.0[0;0] to:1.0[0;0]"), "rank 0, lane 0, step 0 uses a link twice");
@@ -143,10 +151,12 @@ TEST(Verifier, RefusesMalformedSteps) {
 }
 
 TEST(Verifier, RefusesALinkThatTwoLanesUse) {
-  EXPECT_EQ(verdict("broadcast",
-                    "links to:1.0\nlane 0\n0 move input[0;0] -> output[0;0] to:1.0[0;0]\nlane 1\n0 send input[0;0] -> to:1.0[0;0]",
-                    std::string(kTake) + "\nlane 1", "lanes 2 depth 1 credit 1 chunks 1 scratch 1 message 1"),
-            "rank 0, lane 1, step 0 uses a link of lane 0");
+  EXPECT_EQ(
+      verdict(
+          "broadcast",
+          "links to:1.0\nlane 0\n0 move input[0;0] -> output[0;0] to:1.0[0;0]\nlane 1\n0 send input[0;0] -> to:1.0[0;0]",
+          std::string(kTake) + "\nlane 1", "lanes 2 depth 1 credit 1 chunks 1 scratch 1 message 1"),
+      "rank 0, lane 1, step 0 uses a link of lane 0");
 }
 
 TEST(Verifier, RefusesMessagesLargerThanThePlanSays) {
