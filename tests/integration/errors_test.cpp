@@ -1,0 +1,229 @@
+// What users meet when something is wrong: one sentence that names it, on every rank, and no rank hangs.
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+
+#include "tests/support/ranks.h"
+
+namespace tutti::test {
+namespace {
+
+using testing::HasSubstr;
+
+tutti_error error_of(const tutti_comm* comm) {
+  tutti_error error{};
+  error.size = sizeof error;
+  EXPECT_EQ(tutti_error_get(comm, &error), TUTTI_SUCCESS);
+  return error;
+}
+
+TEST(Errors, BadArgumentsAreRefusedBeforeAnythingIsSent) {
+  const Ranks ranks(1);
+  tutti_comm* comm = ranks[0];
+  float x = 1;
+  EXPECT_EQ(tutti_all_reduce(nullptr, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, comm, {}, nullptr), TUTTI_INVALID_ARGUMENT);
+  EXPECT_THAT(last_error(), HasSubstr("NULL send buffer"));
+  EXPECT_EQ(tutti_all_reduce(&x, &x, 1, static_cast<tutti_type>(99), TUTTI_SUM, comm, {}, nullptr), TUTTI_INVALID_ARGUMENT);
+  EXPECT_THAT(last_error(), HasSubstr("element type 99"));
+  EXPECT_EQ(tutti_all_reduce(&x, &x, 1, TUTTI_FLOAT32, static_cast<tutti_op>(17), comm, {}, nullptr), TUTTI_INVALID_ARGUMENT);
+  EXPECT_EQ(tutti_broadcast(&x, &x, 1, TUTTI_FLOAT32, 3, comm, {}, nullptr), TUTTI_INVALID_ARGUMENT);
+  EXPECT_THAT(last_error(), HasSubstr("root 3 is outside"));
+  EXPECT_EQ(tutti_send(&x, 1, TUTTI_FLOAT32, 1, comm, {}, nullptr), TUTTI_INVALID_ARGUMENT);
+  EXPECT_EQ(tutti_all_reduce(&x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, nullptr, {}, nullptr), TUTTI_INVALID_ARGUMENT);
+  EXPECT_EQ(tutti_all_reduce(&x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, comm, {TUTTI_STREAM_CUDA, nullptr}, nullptr), TUTTI_UNSUPPORTED);
+}
+
+TEST(Errors, WhatIsNotThereYetIsUnsupportedWithASentence) {
+  const Ranks ranks(1);
+  std::uint16_t x = 0;
+  EXPECT_EQ(tutti_all_reduce(&x, &x, 1, TUTTI_UINT16, TUTTI_SUM, ranks[0], {}, nullptr), TUTTI_UNSUPPORTED);
+  EXPECT_EQ(tutti_all_to_all_v(nullptr, nullptr, TUTTI_INT8, ranks[0], {}, nullptr), TUTTI_UNSUPPORTED);
+  EXPECT_THAT(last_error(), HasSubstr("all_to_all_v is not there yet"));
+  tutti_call call = TUTTI_CALL_INIT;
+  call.accumulate = TUTTI_FLOAT32;
+  EXPECT_EQ(tutti_all_reduce(&x, &x, 1, TUTTI_FLOAT16, TUTTI_SUM, ranks[0], {}, &call), TUTTI_UNSUPPORTED);
+}
+
+TEST(Errors, CreationRefusesBadRanksTransportsAndAlgorithms) {
+  tutti_unique_id id;
+  ASSERT_EQ(tutti_get_unique_id(&id), TUTTI_SUCCESS);
+  tutti_comm* comm = nullptr;
+  EXPECT_EQ(tutti_comm_create(&comm, 2, &id, 2, nullptr), TUTTI_INVALID_ARGUMENT);
+  EXPECT_THAT(last_error(), HasSubstr("rank 2 is outside the size 2"));
+  EXPECT_EQ(comm, nullptr);
+  std::array<tutti_comm*, 2> comms{};
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.transports = "carrier-pigeon";
+  EXPECT_EQ(tutti_comm_create_all(comms.data(), 2, &config), TUTTI_INVALID_ARGUMENT);
+  config.transports = nullptr;
+  config.algorithm = "telepathy";
+  EXPECT_EQ(tutti_comm_create_all(comms.data(), 2, &config), TUTTI_INVALID_ARGUMENT);
+  EXPECT_EQ(comms[0], nullptr);
+  tutti_unique_id altered = id;
+  altered.bytes[20] ^= 1;
+  EXPECT_EQ(tutti_comm_create(&comm, 1, &altered, 0, nullptr), TUTTI_INVALID_ARGUMENT);
+}
+
+TEST(Errors, AMismatchedCallFailsOnAllRanksNamingBothSides) {
+  const Ranks ranks(3);
+  ranks.run([](int rank, tutti_comm* comm) {
+    std::vector<float> data(1000, 1);
+    const std::size_t count = rank == 1 ? 999 : 1000;
+    EXPECT_EQ(tutti_all_reduce(data.data(), data.data(), count, TUTTI_FLOAT32, TUTTI_SUM, comm, {}, nullptr), TUTTI_MISMATCH);
+    const std::string message = error_of(comm).message;
+    EXPECT_THAT(message, HasSubstr("999"));
+    EXPECT_THAT(message, HasSubstr("1000"));
+    EXPECT_THAT(message, HasSubstr("rank 1"));
+    EXPECT_EQ(tutti_barrier(comm, {}, nullptr), TUTTI_MISMATCH) << "a failed communicator returns its first error";
+  });
+}
+
+TEST(Errors, AnEmptyCallAgainstAFullOneIsAMismatchNotAHang) {
+  const Ranks ranks(2);
+  ranks.run([](int rank, tutti_comm* comm) {
+    std::vector<float> data(10, 1);
+    const std::size_t count = rank == 0 ? 0 : 10;
+    tutti_status status = tutti_all_reduce(data.data(), data.data(), count, TUTTI_FLOAT32, TUTTI_SUM, comm, {}, nullptr);
+    if (rank == 0) status = tutti_barrier(comm, {}, nullptr);  // rank 0 had nothing to wait for until now
+    EXPECT_EQ(status, TUTTI_MISMATCH) << error_of(comm).message;
+  });
+}
+
+TEST(Errors, ALateRankIsNamedWhenTheDeadlinePasses) {
+  const Ranks ranks(3, "", 700'000'000);
+  std::atomic<int> timed_out{0};
+  ranks.run([&](int rank, tutti_comm* comm) {
+    float x = 1;
+    EXPECT_EQ(tutti_all_reduce(&x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, comm, {}, nullptr), TUTTI_SUCCESS);
+    if (rank == 2) return;
+    EXPECT_EQ(tutti_all_reduce(&x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, comm, {}, nullptr), TUTTI_TIMEOUT);
+    const tutti_error error = error_of(comm);
+    EXPECT_THAT(error.message, HasSubstr("rank 2"));
+    EXPECT_THAT(error.message, HasSubstr("did not arrive within 700 ms"));
+    EXPECT_THAT(error.message, HasSubstr("#0 all_reduce"));
+    ASSERT_EQ(error.guilty_count, 1u);
+    EXPECT_EQ(error.guilty[0].rank, 2);
+    EXPECT_EQ(error.guilty[0].pid, getpid());
+    ++timed_out;
+  });
+  EXPECT_EQ(timed_out, 2);
+}
+
+TEST(Errors, AbortEndsEverybodysWait) {
+  const Ranks ranks(3);
+  const auto begin = std::chrono::steady_clock::now();
+  ranks.run([](int rank, tutti_comm* comm) {
+    if (rank == 0) {
+      usleep(200'000);
+      EXPECT_EQ(tutti_comm_abort(comm), TUTTI_SUCCESS);
+      return;
+    }
+    EXPECT_EQ(tutti_barrier(comm, {}, nullptr), TUTTI_ABORTED);
+    EXPECT_THAT(error_of(comm).message, HasSubstr("rank 0"));
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+}
+
+TEST(Errors, AForkedChildGetsAnErrorAndTheParentIsUnharmed) {
+  const Ranks ranks(2);
+  const pid_t child = fork();
+  if (child == 0) {
+    const tutti_status status = tutti_barrier(ranks[0], {}, nullptr);
+    _exit(status == TUTTI_INVALID_USAGE ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  ranks.run([](int, tutti_comm* comm) { EXPECT_EQ(tutti_barrier(comm, {}, nullptr), TUTTI_SUCCESS) << last_error(); });
+}
+
+TEST(Life, SplitMakesWorkingGroupsAndNegativeColorsNone) {
+  const Ranks ranks(5);
+  ranks.run([](int rank, tutti_comm* comm) {
+    tutti_comm* part = nullptr;
+    const int color = rank == 4 ? -1 : rank % 2;
+    ASSERT_EQ(tutti_comm_split(comm, color, -rank, &part, nullptr), TUTTI_SUCCESS) << last_error();
+    if (rank == 4) {
+      EXPECT_EQ(part, nullptr);
+      return;
+    }
+    int part_rank = -1;
+    int part_size = 0;
+    tutti_comm_rank(part, &part_rank);
+    tutti_comm_size(part, &part_size);
+    EXPECT_EQ(part_size, 2);
+    EXPECT_EQ(part_rank, rank < 2 ? 1 : 0) << "ordered by key";
+    int sum = rank;
+    EXPECT_EQ(tutti_all_reduce(&sum, &sum, 1, TUTTI_INT32, TUTTI_SUM, part, {}, nullptr), TUTTI_SUCCESS) << last_error();
+    EXPECT_EQ(sum, color == 0 ? 2 : 4);
+    EXPECT_EQ(tutti_comm_destroy(part), TUTTI_SUCCESS);
+  });
+}
+
+TEST(Life, ANonBlockingCreationIsThereAtOnceAndCanBeAborted) {
+  tutti_unique_id id;
+  ASSERT_EQ(tutti_get_unique_id(&id), TUTTI_SUCCESS);
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.non_blocking = 1;
+  tutti_comm* comm = nullptr;
+  ASSERT_EQ(tutti_comm_create(&comm, 2, &id, 0, &config), TUTTI_IN_PROGRESS);
+  ASSERT_NE(comm, nullptr);
+  tutti_comm_state_kind state;
+  EXPECT_EQ(tutti_comm_state(comm, &state), TUTTI_SUCCESS);
+  EXPECT_EQ(state, TUTTI_COMM_CREATING);
+  EXPECT_EQ(tutti_comm_abort(comm), TUTTI_SUCCESS);
+  for (int i = 0; i < 500 && state == TUTTI_COMM_CREATING; ++i) {
+    usleep(10'000);
+    tutti_comm_state(comm, &state);
+  }
+  EXPECT_EQ(state, TUTTI_COMM_FAILED);
+  EXPECT_EQ(tutti_comm_destroy(comm), TUTTI_SUCCESS);
+}
+
+TEST(Works, CompleteOnAQueueInOrderAndCallBackOnce) {
+  const Ranks ranks(2);
+  ranks.run([](int, tutti_comm* comm) {
+    tutti_queue* queue = nullptr;
+    ASSERT_EQ(tutti_queue_create(&queue), TUTTI_SUCCESS);
+    std::atomic<int> called{0};
+    std::vector<int> data(50, 1);
+    tutti_work* last = nullptr;
+    for (int i = 0; i < 50; ++i) {
+      tutti_call call = TUTTI_CALL_INIT;
+      call.work = &last;
+      int* at = &data[static_cast<std::size_t>(i)];
+      ASSERT_EQ(tutti_all_reduce(at, at, 1, TUTTI_INT32, TUTTI_SUM, comm, {TUTTI_STREAM_QUEUE, queue}, &call), TUTTI_SUCCESS);
+      ASSERT_EQ(tutti_work_on_complete(last, [](void* ctx, tutti_status) { ++*static_cast<std::atomic<int>*>(ctx); }, &called),
+                TUTTI_SUCCESS);
+      if (i < 49) tutti_work_release(last);
+    }
+    EXPECT_EQ(tutti_work_wait(last, 0), TUTTI_SUCCESS);
+    EXPECT_EQ(tutti_queue_wait(queue, 0), TUTTI_SUCCESS);
+    EXPECT_EQ(data, std::vector<int>(50, 2));
+    for (int i = 0; i < 500 && called != 50; ++i) usleep(10'000);
+    EXPECT_EQ(called, 50);
+    tutti_work_release(last);
+    EXPECT_EQ(tutti_queue_destroy(queue), TUTTI_SUCCESS);
+  });
+}
+
+TEST(Groups, OneThreadMayHoldSeveralRanks) {
+  const Ranks ranks(3);
+  std::array<int, 3> data = {1, 2, 4};
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  for (int r = 0; r < 3; ++r) {
+    int* at = &data[static_cast<std::size_t>(r)];
+    ASSERT_EQ(tutti_all_reduce(at, at, 1, TUTTI_INT32, TUTTI_SUM, ranks[r], {}, nullptr), TUTTI_SUCCESS);
+  }
+  ASSERT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(data, (std::array<int, 3>{7, 7, 7}));
+  EXPECT_EQ(tutti_group_end(nullptr), TUTTI_INVALID_USAGE);
+}
+
+}  // namespace
+}  // namespace tutti::test
