@@ -44,6 +44,18 @@ void declare(program::Options& options, Command& command) {
   options.example("mpirun -n 4 tutti-train --checkpoint run.ckpt --resume", "goes on with a run, under Open MPI");
 }
 
+namespace {
+
+std::uint64_t parameters_of(const std::vector<int>& widths) {
+  std::uint64_t parameters = 0;
+  for (std::size_t l = 1; l < widths.size(); ++l) {
+    parameters += (static_cast<std::uint64_t>(widths[l - 1]) + 1) * static_cast<std::uint64_t>(widths[l]);
+  }
+  return parameters;
+}
+
+}  // namespace
+
 Fallible<std::vector<int>> parse_layers(const std::string& text) {
   constexpr int widest = 1'000'000;
   const auto no = [&text](const std::string& why) {
@@ -65,10 +77,7 @@ Fallible<std::vector<int>> parse_layers(const std::string& text) {
   }
   if (widths.size() < 2) return no("it takes at least two widths, the inputs' and the outputs'");
   if (widths.size() > 1024) return no("it takes at most 1024 widths");
-  std::uint64_t parameters = 0;
-  for (std::size_t l = 1; l < widths.size(); ++l) {
-    parameters += (static_cast<std::uint64_t>(widths[l - 1]) + 1) * static_cast<std::uint64_t>(widths[l]);
-  }
+  const std::uint64_t parameters = parameters_of(widths);
   if (parameters > std::uint64_t{1} << 32)
     return no("its " + std::to_string(parameters) + " parameters are more than 2^32");
   return widths;
@@ -129,6 +138,13 @@ Fallible<TrainingSettings> settings_of(const Command& command) {
   settings.checkpoint = command.checkpoint;
   settings.resume = command.resume;
   return settings;
+}
+
+int spin_of(const TrainingSettings& settings, int ranks, int cpus) {
+  constexpr int adapt = 0;
+  constexpr int never = -1;
+  const bool several_buckets = parameters_of(settings.layers) * sizeof(float) > settings.bucket_bytes;
+  return several_buckets && 2 * ranks > cpus ? never : adapt;
 }
 
 }  // namespace tutti::trainer

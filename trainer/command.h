@@ -44,4 +44,9 @@ Fallible<std::vector<int>> parse_layers(const std::string& text);
 /// What training is to do. Refuses (exit code 2) what is not there yet and what contradicts itself.
 Fallible<TrainingSettings> settings_of(const Command& command);
 
+/// How `ranks` ranks on a machine of `cpus` CPUs should wait, as tutti_config.spin has it. A rank that exchanges several
+/// buckets computes meanwhile: where CPUs are too few for both its threads, one that spins takes them from one that
+/// computes.
+int spin_of(const TrainingSettings& settings, int ranks, int cpus);
+
 }  // namespace tutti::trainer

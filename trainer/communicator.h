@@ -41,7 +41,7 @@ class CommunicatorPeers : public Peers {
   int rank_ = 0;
   int size_ = 1;
   tutti_status status_ = TUTTI_SUCCESS;
-  std::uint64_t busy_ns_ = 0;  ///< that the gradients' all-reduces have taken, hidden or not
+  std::uint64_t busy_ns_ = 0;       ///< that the gradients' all-reduces have taken, hidden or not
   std::vector<tutti_work*> works_;  ///< [slot], null where nothing is under way
 };
 

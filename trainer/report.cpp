@@ -38,13 +38,21 @@ Report::Report(program::Output& output, const TrainingSettings& settings, int ra
     if (!layers.empty()) layers += '-';
     layers += std::to_string(width);
   }
-  output_.line(layers + " on " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") + ", batch " +
-               std::to_string(settings.batch) + ", seed " + std::to_string(settings.seed));
+  heading_ = layers + " on " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") + ", batch " +
+             std::to_string(settings.batch) + ", seed " + std::to_string(settings.seed);
+}
+
+// Told with the first result, so that a run that is refused on the way says nothing but why.
+void Report::heading() {
+  if (heading_.empty()) return;
+  output_.line(heading_);
   output_.line("epoch        loss   accuracy   seconds   communication   waited for");
+  heading_.clear();
 }
 
 void Report::epoch(const EpochReport& epoch) {
   epochs_.push_back(epoch);
+  heading();
   char text[160];
   std::snprintf(text, sizeof text, "%5d  %10.6f  %7.2f %%  %6.2f s      %6.2f s     %6.2f s", epoch.epoch, epoch.loss,
                 100 * epoch.accuracy, epoch.seconds, epoch.communication_seconds, epoch.waiting_seconds);
@@ -57,6 +65,7 @@ void Report::epoch(const EpochReport& epoch) {
 }
 
 void Report::final(const FinalReport& result) {
+  heading();
   char text[160];
   std::snprintf(text, sizeof text, "test accuracy %.2f %%, %zu parameters, weights %s", 100 * result.test_accuracy,
                 result.parameters, hash_text(result.weights_hash).c_str());

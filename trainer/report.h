@@ -37,9 +37,12 @@ class Report {
   std::string plot(const std::string& file) const;
 
  private:
+  void heading();
+
   program::Output& output_;
   const int ranks_;
   const std::string parallelism_;
+  std::string heading_;  ///< empty once told
   std::vector<EpochReport> epochs_;
 };
 

@@ -6,6 +6,7 @@
 
 #include "src/program/options.h"
 #include "src/program/output.h"
+#include "src/program/place.h"
 #include "src/program/ranks.h"
 #include "trainer/command.h"
 #include "trainer/communicator.h"
@@ -118,7 +119,11 @@ int run_program(int argc, char** argv) {
   const Fallible<TrainingSettings> settings = settings_of(command);
   if (!settings.ok()) return output.fail(static_cast<int>(settings.failure().code), settings.failure().sentence);
   const bool layers_given = options.given("--layers");
-  const int code = program::run_ranks(options, command.ranks, argv, nullptr, output, [&](const program::Member& member) {
+  const std::optional<program::Place> place = program::find_place();
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.spin = spin_of(*settings, place ? place->ranks : static_cast<int>(command.ranks.ranks),
+                        static_cast<int>(program::allowed_cpus().size()));
+  const int code = program::run_ranks(options, command.ranks, argv, &config, output, [&](const program::Member& member) {
     try {
       return Job(command, layers_given, *settings, member, output).run();
     } catch (const std::bad_alloc&) {

@@ -62,6 +62,15 @@ TEST(Command, HasTheSameDefaultsAsTheSettings) {
   EXPECT_EQ(settings->bucket_bytes, defaults.bucket_bytes);
 }
 
+TEST(Command, LetsRanksThatComputeMeanwhileSleepWhereCpusAreFew) {
+  TrainingSettings settings;
+  settings.layers = {784, 1024, 1024, 10};
+  EXPECT_EQ(spin_of(settings, 2, 2), -1);
+  EXPECT_EQ(spin_of(settings, 2, 4), 0);
+  settings.layers = {784, 128, 10};  // one bucket: nothing to compute meanwhile
+  EXPECT_EQ(spin_of(settings, 2, 2), 0);
+}
+
 TEST(Command, RefusesWhatIsNotThereYet) {
   for (const char* parallelism : {"model", "pipeline", "server"}) {
     Command command;
