@@ -7,8 +7,9 @@
 //     round       0                    offset 1 → rank 1: block r is complete
 //
 // Any p. In the second round some sums are still the bare input, which then travels as a message of its own.
-// Time hα + (p−1)mβ + (p−1)mγ, h = ⌈log₂ p⌉; for other than powers of two one message more.
+// Time hα + (p−1)mβ + (p−1)mγ, h = ⌈log₂ p⌉; one message more for p other than 2^h and 3·2^(h−2).
 #include <algorithm>
+#include <bit>
 
 #include "algorithms/algorithms.h"
 #include "algorithms/trees.h"
@@ -73,8 +74,10 @@ void build(Builder& builder, const View&, const Parameters&) {
 
 Cost cost(const Problem& problem, const View&) {
   const double others = problem.ranks - 1;
-  const bool power = power_floor(problem.ranks) == problem.ranks;
-  return {log2_ceil(problem.ranks) + (power || problem.ranks == 3 ? 0.0 : 1.0), others, others};
+  // The second round sends two messages unless the first one's sums end where the second's halves meet.
+  const int summed = problem.ranks - (1 << (log2_ceil(problem.ranks) - 1));
+  const bool cut = !std::has_single_bit(static_cast<unsigned>(summed)) || summed < power_floor(problem.ranks) / 2;
+  return {log2_ceil(problem.ranks) + (cut && problem.ranks > 2 ? 1.0 : 0.0), others, others};
 }
 
 }  // namespace
