@@ -203,8 +203,9 @@ struct Wire {
   std::uint32_t tail = none;
   std::uint32_t count = 0;
 
+  /// By receiver first: who folds from many looks at all of them, time and again.
   bool operator<(const Wire& other) const {
-    return std::tie(from, to, channel) < std::tie(other.from, other.to, other.channel);
+    return std::tie(to, from, channel) < std::tie(other.to, other.from, other.channel);
   }
 };
 
@@ -289,15 +290,15 @@ class Run {
     return fault;
   }
 
-  /// Numbers the wires, those of one sender together and in order, and finds each program's.
+  /// Numbers the wires, those of one receiver together and in order, and finds each program's.
   void connect(const std::vector<std::vector<LinkUse>>& uses) {
-    std::vector<std::vector<Wire>> by_sender(ranks());
+    std::vector<std::vector<Wire>> by_receiver(ranks());
     each_link([&](std::uint32_t, std::uint32_t, const Link&, const Wire& wire) {
-      by_sender[static_cast<std::size_t>(wire.from)].push_back(wire);
+      by_receiver[static_cast<std::size_t>(wire.to)].push_back(wire);
     });
     const auto same = [](const Wire& a, const Wire& b) { return !(a < b) && !(b < a); };
     std::vector<std::ptrdiff_t> first{0};
-    for (std::vector<Wire>& wires : by_sender) {
+    for (std::vector<Wire>& wires : by_receiver) {
       std::sort(wires.begin(), wires.end());
       wires.erase(std::unique(wires.begin(), wires.end(), same), wires.end());
       wires_.insert(wires_.end(), wires.begin(), wires.end());
@@ -306,8 +307,8 @@ class Run {
     }
     wire_of_link_.resize(ranks());
     each_link([&](std::uint32_t rank, std::uint32_t l, const Link& link, const Wire& wire) {
-      const auto from = static_cast<std::size_t>(wire.from);
-      const auto found = std::lower_bound(wires_.begin() + first[from], wires_.begin() + first[from + 1], wire);
+      const auto to = static_cast<std::size_t>(wire.to);
+      const auto found = std::lower_bound(wires_.begin() + first[to], wires_.begin() + first[to + 1], wire);
       wire_of_link_[rank].push_back(static_cast<std::uint32_t>(found - wires_.begin()));
       (link.sends ? found->sending_lane : found->receiving_lane) = uses[rank][l].lane;
     });
