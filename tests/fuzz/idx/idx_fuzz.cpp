@@ -94,7 +94,7 @@ TEST(IdxFuzz, EveryDamagedFolderIsTakenOrRefusedWithASentence) {
   ASSERT_TRUE(load_idx_folder(folder.path()).ok());
   Random random(20260103);
   std::size_t taken = 0, refusals = 0;
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < 1000; ++round) {
     const auto& [name, whole] = parts[random.below(parts.size())];
     const std::string ending = random.below(2) == 0 ? "" : ".gz";  // a plain file goes before the zipped one beside it
     Bytes bytes = ending.empty() ? whole : gzipped(whole);
@@ -115,8 +115,8 @@ TEST(IdxFuzz, EveryDamagedFolderIsTakenOrRefusedWithASentence) {
     write_bytes(folder.file(name + ".gz"), gzipped(whole));
   }
   // Both must happen often, else the damage is of the wrong kind.
-  EXPECT_GT(taken, 150U);
-  EXPECT_GT(refusals, 1500U);
+  EXPECT_GT(taken, 50U);
+  EXPECT_GT(refusals, 500U);
 }
 
 TEST(IdxFuzz, EveryDamagedArrayIsTakenOrRefusedWithASentence) {
