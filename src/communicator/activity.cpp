@@ -1,6 +1,7 @@
 #include "src/communicator/activity.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/mman.h>
 
 #include <new>
@@ -114,6 +115,7 @@ Activity ActivityBoard::read() const {
     // Acquire on each word: the second look at the version comes after them.
     for (std::size_t i = 0; i < kWords; ++i) words[i] = page_->words[i].load(std::memory_order_acquire);
     if (before % 2 == 0 && page_->version.load(std::memory_order_relaxed) == before) break;
+    if (attempt >= 100) ::sched_yield();  // the writer may wait for this very core; or it died in the middle
   }
   activity.started = words[kStarted];
   activity.completed = words[kCompleted];

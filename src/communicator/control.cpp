@@ -90,10 +90,7 @@ std::vector<PeerReport> ControlPlane::survey(std::span<const int> ranks, Deadlin
 
 PeerReport ControlPlane::query(int rank, Deadline deadline) { return survey(std::span(&rank, 1), deadline).front(); }
 
-void ControlPlane::set_members(std::vector<Member> members) {
-  const std::lock_guard lock(impl_->mutex_);
-  impl_->members_ = std::move(members);
-}
+void ControlPlane::set_members(std::vector<Member> members) { impl_->set_members(std::move(members)); }
 
 std::vector<Member> ControlPlane::members() const {
   const std::lock_guard lock(impl_->mutex_);

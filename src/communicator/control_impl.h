@@ -47,6 +47,7 @@ class ControlPlane::Impl {
   Status child_error() const;
 
   void add_link(Descriptor fd, const Member& about);
+  void set_members(std::vector<Member> members);
   void report(Error error);
   void set_callback(OnFailure callback);
   void leave();

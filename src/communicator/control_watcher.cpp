@@ -263,7 +263,6 @@ void ControlPlane::Impl::add_link(Descriptor fd, const Member& about) {
   link.channel = Channel(std::move(fd));
   link.about = about;
   link.heard_ns = now_ns();
-  if (pids_known && about.activity_fd >= 0) link.board = std::make_unique<ActivityBoard>(about.pid, about.activity_fd);
   if (pids_known && about.pid != pid_) link.process = open_process(about.pid);
   const std::lock_guard lock(mutex_);
   const auto [place, inserted] = links_.insert_or_assign(about.rank, std::move(link));
@@ -274,6 +273,22 @@ void ControlPlane::Impl::add_link(Descriptor fd, const Member& about) {
   ByteWriter out;  // the flood has passed already
   pack_error(out, first_error_.error());
   send(kept, kFailure, out.bytes());
+}
+
+void ControlPlane::Impl::set_members(std::vector<Member> members) {
+  const Member self = this_member(options_.rank);
+  std::map<int, std::unique_ptr<ActivityBoard>> boards;  // opened before the lock is taken
+  for (const int near : neighbours(options_.rank, options_.ranks)) {
+    const Member& member = members[static_cast<std::size_t>(near)];
+    if (!member.same_pids(self) || member.activity_fd < 0) continue;
+    boards[near] = std::make_unique<ActivityBoard>(member.pid, member.activity_fd);
+  }
+  const std::lock_guard lock(mutex_);
+  members_ = std::move(members);
+  for (auto& [rank, board] : boards) {
+    const auto link = links_.find(rank);
+    if (link != links_.end()) link->second.board = std::move(board);
+  }
 }
 
 void ControlPlane::Impl::report(Error error) {

@@ -33,7 +33,6 @@ Result<Listener> open_formation(Formation& forming, const ControlPlane::Options&
   if (!control) return control.status();
   forming.control = std::move(control).value();
   forming.self.member = this_member(options.rank);
-  forming.self.member.activity_fd = forming.control->board().fd();
   if (options.ranks == 1) return Listener{};
   auto listener = listen_on(interface_list(settings), settings.port_range.low, settings.port_range.high);
   if (listener) forming.self.addresses = listener->addresses;
@@ -62,6 +61,7 @@ Status give_up(Formation& forming, const Status& status) {
 
 Result<std::vector<Member>> exchange_members(Formation& forming, const MakeBlob& make_blob, const Patience& patience) {
   Member& self = forming.self.member;
+  self.activity_fd = forming.control->board().fd();
   if (make_blob) {
     auto blob = make_blob(forming.key, forming.control->rank(), forming.control->ranks());
     if (!blob) return blob.status();

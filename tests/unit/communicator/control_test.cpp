@@ -1,0 +1,216 @@
+#include "src/communicator/control.h"
+
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <set>
+
+#include "tests/unit/communicator/world.h"
+
+namespace tutti::test {
+namespace {
+
+TEST(Graph, NeighboursAreMutualFewAndLeadEverywhere) {
+  for (const int n : {1, 2, 3, 5, 8, 13, 64, 100, 1000}) {
+    for (int rank = 0; rank < n; ++rank) {
+      const auto near = neighbours(rank, n);
+      EXPECT_LE(near.size(), 20u);
+      for (const int other : near) {
+        ASSERT_NE(other, rank);
+        const auto back = neighbours(other, n);
+        ASSERT_TRUE(std::find(back.begin(), back.end(), rank) != back.end()) << n << ": " << rank << " and " << other;
+      }
+    }
+  }
+}
+
+TEST(Graph, AskingTheNearestAlwaysArrives) {
+  for (const int n : {2, 3, 7, 12, 64, 100}) {
+    for (int from = 0; from < n; ++from) {
+      for (int to = 0; to < n; ++to) {
+        int at = from;
+        for (int hops = 0; at != to; ++hops) {
+          ASSERT_LT(hops, 10) << n << ": " << from << " to " << to;
+          const auto near = neighbours(at, n);
+          at = *std::min_element(near.begin(), near.end(),
+                                 [&](int a, int b) { return ring_distance(a, to, n) < ring_distance(b, to, n); });
+        }
+      }
+    }
+  }
+}
+
+TEST(RankList, IsShort) {
+  EXPECT_EQ(rank_list(std::vector<int>{7}), "rank 7");
+  EXPECT_EQ(rank_list(std::vector<int>{0, 3, 4, 5, 9, 10}), "ranks 0, 3-5, 9, 10");
+}
+
+class Groups : public testing::TestWithParam<int> {};
+
+TEST_P(Groups, AllgatherGivesEverybodysBytesInRankOrderAgainAndAgain) {
+  auto world = world_of(GetParam());
+  on_each(world, [&](Membership& member) {
+    for (int i = 0; i < 20; ++i) {
+      const std::vector<std::byte> mine(static_cast<std::size_t>(member.rank * 37 + i), static_cast<std::byte>(member.rank));
+      const auto all = member.control->allgather(mine, patience_of(20));
+      ASSERT_TRUE(all.ok()) << all.status().text();
+      for (int r = 0; r < member.ranks; ++r) {
+        const auto& blob = (*all)[static_cast<std::size_t>(r)];
+        ASSERT_EQ(blob.size(), static_cast<std::size_t>(r * 37 + i));
+        const std::vector<std::byte> expected(blob.size(), static_cast<std::byte>(r));
+        ASSERT_EQ(blob, expected);
+      }
+    }
+  });
+}
+
+TEST_P(Groups, TheFirstErrorReachesEveryRankOnceAndWakesItsWaits) {
+  auto world = world_of(GetParam());
+  std::mutex mutex;
+  std::multiset<int> told;
+  for (Membership& member : world) {
+    member.control->on_failure([&mutex, &told, rank = member.rank](const Status& first) {
+      EXPECT_EQ(first.code(), TUTTI_MISMATCH);
+      const std::lock_guard lock(mutex);
+      told.insert(rank);
+    });
+  }
+  const int culprit = GetParam() / 2;
+  on_each(world, [&](Membership& member) {
+    if (member.rank == culprit) {
+      Error error;
+      error.status = TUTTI_MISMATCH;
+      error.message = "different calls";
+      error.operation = 12;
+      error.guilty.push_back(member.members[0].guilty());
+      member.control->report(error);
+      error.message = "a later one";
+      member.control->report(error);
+      return;
+    }
+    const auto all = member.control->allgather({}, patience_of(20));
+    ASSERT_FALSE(all.ok());
+    EXPECT_EQ(all.status().error().message, "different calls");
+    EXPECT_EQ(all.status().error().operation, 12u);
+    EXPECT_TRUE(member.control->failed().load());
+  });
+  EXPECT_TRUE(eventually([&] {
+    const std::lock_guard lock(mutex);
+    return static_cast<int>(told.size()) == GetParam();
+  }));
+  for (Membership& member : world) {
+    EXPECT_EQ(member.control->first_error().error().message, "different calls");
+    member.control->on_failure({});
+  }
+  EXPECT_EQ(std::set<int>(told.begin(), told.end()).size(), told.size());
+}
+
+TEST_P(Groups, EverybodyCanAskWhatEverybodyDoes) {
+  auto world = world_of(GetParam());
+  std::vector<int> all;
+  for (Membership& member : world) {
+    all.push_back(member.rank);
+    member.control->board().complete(static_cast<std::uint64_t>(member.rank), KindName("barrier"));
+    member.control->board().start(static_cast<std::uint64_t>(member.rank) + 1, KindName("broadcast"), 5, {}, 1);
+  }
+  on_each(world, [&](Membership& member) {
+    const auto reports = member.control->survey(all, Deadline::in(10'000'000'000));
+    for (int r = 0; r < member.ranks; ++r) {
+      const PeerReport& report = reports[static_cast<std::size_t>(r)];
+      EXPECT_EQ(report.state, PeerReport::State::kAlive) << r;
+      EXPECT_EQ(report.rank, r);
+      EXPECT_EQ(report.activity.completed, static_cast<std::uint64_t>(r));
+      EXPECT_EQ(report.activity.started_kind.text(), "broadcast");
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Groups, testing::Values(1, 2, 3, 5, 8, 9));
+
+TEST(Leaving, IsNoFailureAndIsKnownToWhoAsks) {
+  auto world = world_of(7);
+  for (const std::size_t leaver : {6u, 1u}) {
+    world[leaver].control->board().complete(41, KindName("all_reduce"));
+    world[leaver].control->leave();
+  }
+  const PeerReport report = world[3].control->query(1, Deadline::in(5'000'000'000));
+  EXPECT_EQ(report.state, PeerReport::State::kLeft);
+  EXPECT_EQ(report.activity.completed, 41u);
+  for (const std::size_t rank : {0u, 2u, 3u, 4u, 5u}) EXPECT_FALSE(world[rank].control->failed().load());
+}
+
+TEST(Leaving, EndsTheWaitOfThoseWhoNeededTheRank) {
+  auto world = world_of(3);
+  world[1].control->leave();
+  on_each(world, [](Membership& member) {
+    if (member.rank == 1) return;
+    const auto all = member.control->allgather({}, patience_of(20));
+    EXPECT_EQ(all.status().code(), TUTTI_REMOTE_ERROR);
+    EXPECT_THAT(all.status().text(), HasSubstr("rank 1 ("));
+    EXPECT_THAT(all.status().text(), HasSubstr("left"));
+  });
+}
+
+TEST(Exchange, ATimeoutNamesTheRankThatDidNotCall) {
+  auto world = world_of(5);
+  on_each(world, [](Membership& member) {
+    if (member.rank == 3) {
+      EXPECT_TRUE(eventually([&] { return member.control->failed().load(); }));
+      EXPECT_THAT(member.control->first_error().text(), HasSubstr("rank 3 ("));
+      return;
+    }
+    const auto all = member.control->allgather({}, patience_of(0.3));
+    EXPECT_EQ(all.status().code(), TUTTI_TIMEOUT) << all.status().text();
+    EXPECT_THAT(all.status().text(), HasSubstr("rank 3 ("));
+    EXPECT_THAT(all.status().text(), HasSubstr("300 ms"));
+    ASSERT_EQ(all.status().error().guilty.size(), 1u);
+    EXPECT_EQ(all.status().error().guilty[0].rank, 3);
+  });
+}
+
+TEST(Callback, ToldOfAFailureThatCameBefore) {
+  auto world = world_of(2);
+  Error error;
+  error.status = TUTTI_ABORTED;
+  error.message = "enough";
+  world[0].control->report(error);
+  std::atomic<int> calls{0};
+  world[0].control->on_failure([&](const Status&) { ++calls; });
+  EXPECT_TRUE(eventually([&] { return calls == 1; }));
+  world[0].control->on_failure({});
+}
+
+TEST(Split, GroupsByColorInTheOrderOfTheKey) {
+  auto world = world_of(7);
+  on_each(world, [](Membership& member) {
+    SplitRequest request;
+    request.color = member.rank == 5 ? -1 : member.rank % 2;
+    request.key = -member.rank;
+    request.name = "half";
+    request.settings = settings_of_test();
+    request.patience = patience_of(20);
+    auto child = split(*member.control, member.key, request);
+    ASSERT_TRUE(child.ok()) << child.status().text();
+    if (member.rank == 5) {
+      EXPECT_EQ(*child, nullptr);
+      return;
+    }
+    const Membership& half = **child;
+    EXPECT_EQ(half.ranks, member.rank % 2 == 0 ? 4 : 2);
+    EXPECT_EQ(half.rank, member.rank % 2 == 0 ? (6 - member.rank) / 2 : (3 - member.rank) / 2);
+    EXPECT_NE(half.key, member.key);
+    const auto all = half.control->allgather(std::as_bytes(std::span(&member.rank, 1)), patience_of(20));
+    ASSERT_TRUE(all.ok()) << all.status().text();
+    for (std::size_t i = 0; i < all->size(); ++i) {
+      int parent_rank = -1;
+      std::memcpy(&parent_rank, (*all)[i].data(), sizeof parent_rank);
+      EXPECT_EQ(parent_rank % 2, member.rank % 2);
+      EXPECT_EQ(half.members[i].rank, static_cast<int>(i));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,416 @@
+#include "src/communicator/rendezvous.h"
+
+#include <sys/stat.h>
+
+#include <barrier>
+#include <cstring>
+#include <fstream>
+#include <map>
+
+#include "src/base/random.h"
+#include "src/base/socket.h"
+#include "src/communicator/id_file.h"
+#include "src/communicator/identity.h"
+#include "tests/unit/communicator/world.h"
+
+namespace tutti::test {
+namespace {
+
+std::vector<std::byte> bytes_of(const std::string& text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+void expect_all_fail(const std::vector<Result<Membership>>& results, tutti_status code, const std::vector<std::string>& parts) {
+  for (const auto& result : results) {
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.status().code(), code) << result.status().text();
+    for (const std::string& part : parts) EXPECT_THAT(result.status().text(), HasSubstr(part));
+  }
+}
+
+std::uint16_t free_port() {
+  const auto listener = listen_on("lo", 0, 0);
+  return listener->addresses.front().port();
+}
+
+class Sizes : public testing::TestWithParam<int> {};
+
+TEST_P(Sizes, EverybodyKnowsEverybodyAndTheKey) {
+  const int n = GetParam();
+  const tutti_unique_id id = id_of_test();
+  const auto results = join_all(n, [&](int rank, JoinRequest& request) {
+    request.id = &id;
+    request.blob = [rank](std::span<const unsigned char, kKeyBytes> key, int, int) -> Result<std::vector<std::byte>> {
+      return bytes_of("blob " + std::to_string(rank) + " " + std::to_string(key[0]));
+    };
+  });
+  for (int rank = 0; rank < n; ++rank) {
+    const auto& result = results[static_cast<std::size_t>(rank)];
+    ASSERT_TRUE(result.ok()) << result.status().text();
+    EXPECT_EQ(result->rank, rank);
+    EXPECT_EQ(result->key, results[0]->key);
+    ASSERT_EQ(result->members.size(), static_cast<std::size_t>(n));
+    for (int r = 0; r < n; ++r) {
+      const Member& member = result->members[static_cast<std::size_t>(r)];
+      EXPECT_EQ(member.rank, r);
+      EXPECT_EQ(member.pid, ::getpid());
+      EXPECT_EQ(member.blob, bytes_of("blob " + std::to_string(r) + " " + std::to_string(result->key[0])));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Sizes, testing::Values(1, 2, 3, 4, 5, 7, 8, 9));
+
+TEST(Join, TwoCommunicatorsOfOneSecretHaveDifferentKeys) {
+  const std::string address = "tcp://127.0.0.1:" + std::to_string(free_port());
+  std::vector<Key> keys;
+  for (int i = 0; i < 3; ++i) {
+    const auto results = join_all(3, [&](int, JoinRequest& request) {
+      request.address = address;
+      request.settings.secret = "same";
+    });
+    for (const auto& result : results) ASSERT_TRUE(result.ok()) << result.status().text();
+    keys.push_back(results[0]->key);
+  }
+  EXPECT_NE(keys[0], keys[1]);
+  EXPECT_NE(keys[1], keys[2]);
+}
+
+TEST(Join, ARankOutsideTheSizeIsRefusedAtOnce) {
+  const tutti_unique_id id = id_of_test();
+  JoinRequest request = request_of(4, 4);
+  request.id = &id;
+  const auto result = join(request);
+  EXPECT_EQ(result.status().code(), TUTTI_INVALID_ARGUMENT);
+  EXPECT_THAT(result.status().text(), HasSubstr("Rank 4 is outside a group of 4 ranks"));
+  request.ranks = 0;
+  EXPECT_THAT(join(request).status().text(), HasSubstr("group of 0 ranks"));
+}
+
+TEST(Join, TwoProcessesWithTheSameRankAreBothNamedToAll) {
+  const tutti_unique_id id = id_of_test();
+  const auto results = join_all(3, [&](int thread, JoinRequest& request) {
+    request.id = &id;
+    request.rank = thread == 2 ? 1 : thread;
+  });
+  expect_all_fail(results, TUTTI_INVALID_ARGUMENT, {"same rank", "rank 1 (", std::to_string(::getpid())});
+  EXPECT_EQ(results[0].status().error().guilty.size(), 2u);
+}
+
+TEST(Join, DifferingSizesAreNamedToAll) {
+  const tutti_unique_id id = id_of_test();
+  const auto results = join_all(3, [&](int thread, JoinRequest& request) {
+    request.id = &id;
+    request.ranks = thread == 2 ? 4 : 3;
+  });
+  expect_all_fail(results, TUTTI_INVALID_ARGUMENT, {"4", "3 ranks"});
+}
+
+TEST(Join, MissingRanksAreNamedToThoseThatWaited) {
+  const tutti_unique_id id = id_of_test();
+  const auto results = join_all(
+      3,
+      [&](int thread, JoinRequest& request) {
+        request.id = &id;
+        request.ranks = 7;
+        request.rank = thread == 2 ? 5 : thread;
+      },
+      0.5);
+  expect_all_fail(results, TUTTI_TIMEOUT, {"ranks 2-4, 6 of 7 did not join within 500 ms"});
+  EXPECT_EQ(results[0].status().error().guilty.size(), 4u);
+  EXPECT_EQ(results[0].status().error().limit_ns, 500'000'000u);
+}
+
+TEST(Join, ALateRankLearnsWhyTheCreationFailed) {
+  const tutti_unique_id id = id_of_test();
+  join_all(2, [&](int, JoinRequest& request) {
+    request.id = &id;
+    request.rank = 0;
+    request.ranks = 3;
+  });
+  JoinRequest late = request_of(2, 3, 5);
+  late.id = &id;
+  EXPECT_THAT(join(late).status().text(), HasSubstr("same rank"));
+}
+
+TEST(Join, AWrongSecretIsASentenceAndDoesNotDisturbTheOthers) {
+  const std::string address = "tcp://127.0.0.1:" + std::to_string(free_port());
+  const auto results = join_all(3, [&](int thread, JoinRequest& request) {
+    request.address = address;
+    request.settings.secret = thread == 2 ? "wrong" : "right";
+    request.rank = thread % 2;
+    request.ranks = 2;
+    if (thread == 2) request.rank = 1;
+  });
+  EXPECT_TRUE(results[0].ok()) << results[0].status().text();
+  EXPECT_TRUE(results[1].ok()) << results[1].status().text();
+  ASSERT_FALSE(results[2].ok());
+  // It came in time to be refused, or the others had met already and nobody listens there any more.
+  const bool came_in_time = results[2].status().code() != TUTTI_TIMEOUT;
+  EXPECT_THAT(results[2].status().text(), HasSubstr(came_in_time ? "has another key" : "did not reach"));
+}
+
+TEST(Join, AWrongSecretOfAMissingRankIsToldToBothSides) {
+  const std::string address = "tcp://127.0.0.1:" + std::to_string(free_port());
+  const auto results = join_all(
+      2,
+      [&](int thread, JoinRequest& request) {
+        request.address = address;
+        request.settings.secret = thread == 1 ? "wrong" : "right";
+      },
+      1);
+  EXPECT_THAT(results[0].status().text(), HasSubstr("rank 1 of 2 did not join"));
+  EXPECT_THAT(results[0].status().text(), HasSubstr("another key"));
+  EXPECT_EQ(results[1].status().code(), TUTTI_INVALID_ARGUMENT);
+  EXPECT_THAT(results[1].status().text(), HasSubstr("TUTTI_SECRET"));
+}
+
+TEST(Join, ATakenPortIsNamed) {
+  const auto holder = listen_on("lo", 0, 0);
+  const std::string address = "tcp://127.0.0.1:" + std::to_string(holder->addresses.front().port());
+  JoinRequest request = request_of(0, 2, 2);
+  request.address = address;
+  request.settings.secret = "s";
+  const auto result = join(request);
+  EXPECT_EQ(result.status().code(), TUTTI_SYSTEM_ERROR);
+  EXPECT_THAT(result.status().text(), HasSubstr(address.substr(6)));
+  EXPECT_THAT(result.status().text(), HasSubstr("Address already in use"));
+}
+
+TEST(Join, AnAddressOfAnotherMachineNeedsASecret) {
+  JoinRequest request = request_of(1, 2, 2);
+  request.address = "tcp://192.0.2.1:4242";
+  const auto result = join(request);
+  EXPECT_EQ(result.status().code(), TUTTI_INVALID_ARGUMENT);
+  EXPECT_THAT(result.status().error().remedy, HasSubstr("TUTTI_SECRET"));
+}
+
+TEST(Join, ASecretFileIsReadAndAMissingOneNamed) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.path() + "/secret") << "shh\n";
+  const std::string address = "tcp://127.0.0.1:" + std::to_string(free_port());
+  const auto results = join_all(2, [&](int rank, JoinRequest& request) {
+    request.address = address;
+    if (rank == 0) request.settings.secret_file = folder.path() + "/secret";
+    if (rank == 1) request.settings.secret = "shh";
+  });
+  for (const auto& result : results) EXPECT_TRUE(result.ok()) << result.status().text();
+  JoinRequest request = request_of(1, 2, 2);
+  request.address = address;
+  request.settings.secret_file = folder.path() + "/none";
+  EXPECT_THAT(join(request).status().text(), HasSubstr(folder.path() + "/none"));
+}
+
+TEST(Join, NonsenseAddressesAreRefusedWithTheForms) {
+  for (const char* address : {"udp://x", "tcp://nowhere", "file://relative", "id:12", "tutti"}) {
+    JoinRequest request = request_of(1, 2, 2);
+    request.address = address;
+    const auto result = join(request);
+    EXPECT_EQ(result.status().code(), TUTTI_INVALID_ARGUMENT) << address;
+    EXPECT_FALSE(result.status().error().remedy.empty()) << address;
+  }
+}
+
+TEST(Join, ThePrintedIdIsAnAddress) {
+  const std::string text = id_to_text(id_of_test());
+  const auto results =
+      join_all(2, [&](int rank, JoinRequest& request) { request.address = rank == 0 ? "id:" + text : text; });
+  for (const auto& result : results) EXPECT_TRUE(result.ok()) << result.status().text();
+}
+
+TEST(Join, AFileServesOneGroupAfterAnotherAndIsGoneAfterwards) {
+  const TemporaryFolder folder;
+  for (int i = 0; i < 4; ++i) {
+    const auto results = join_all(3, [&](int, JoinRequest& request) { request.address = "file://" + folder.path() + "/meet"; });
+    for (const auto& result : results) EXPECT_TRUE(result.ok()) << result.status().text();
+    EXPECT_TRUE(folder.empty());
+  }
+}
+
+TEST(Join, GroupsInQuickSuccessionAtOneFileDoNotMixUp) {
+  const TemporaryFolder folder;
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks.emplace_back([&, rank] {
+      for (int i = 0; i < 10; ++i) {
+        JoinRequest request = request_of(rank, 3);
+        request.address = "file://" + folder.path() + "/meet";
+        const auto result = join(request);
+        ASSERT_TRUE(result.ok()) << i << ": " << result.status().text();
+      }
+    });
+  }
+  for (std::thread& thread : ranks) thread.join();
+  EXPECT_TRUE(folder.empty());
+}
+
+TEST(Join, AFileThatADeadProcessLeftIsReplaced) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/meet";
+  Identity old;
+  old.key = random_key();
+  old.addresses.push_back(SocketAddress::v4(std::array<unsigned char, 4>{127, 0, 0, 1}, 1));
+  const auto text = write_id_file(path, old);
+  ASSERT_TRUE(text.ok()) << text.status().text();
+  std::string dead = *text;
+  dead.replace(dead.find("pid "), dead.find("\nstart") - dead.find("pid "), "pid 4194000");
+  std::ofstream(path) << dead;
+  const auto results = join_all(2, [&](int, JoinRequest& request) { request.address = "file://" + path; });
+  for (const auto& result : results) EXPECT_TRUE(result.ok()) << result.status().text();
+  EXPECT_TRUE(folder.empty());
+}
+
+TEST(Join, AFileThatOthersCanReadIsRefused) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/meet";
+  std::ofstream(path) << "anything";
+  ::chmod(path.c_str(), 0644);
+  JoinRequest request = request_of(1, 2, 2);
+  request.address = "file://" + path;
+  const auto result = join(request);
+  EXPECT_EQ(result.status().code(), TUTTI_INVALID_ARGUMENT);
+  EXPECT_THAT(result.status().text(), HasSubstr(path));
+  EXPECT_THAT(result.status().text(), HasSubstr("no secret"));
+}
+
+TEST(Join, AFolderThatDoesNotExistIsNamed) {
+  JoinRequest request = request_of(0, 2, 2);
+  request.address = "file:///nosuchfolder/meet";
+  EXPECT_THAT(join(request).status().text(), HasSubstr("/nosuchfolder/meet"));
+}
+
+TEST(Join, OnOneMachineNeitherTcpNorALauncherNeedsASecret) {
+  const std::string tcp = "tcp://127.0.0.1:" + std::to_string(free_port());
+  const auto by_tcp = join_all(3, [&](int, JoinRequest& request) { request.address = tcp; });
+  for (const auto& result : by_tcp) EXPECT_TRUE(result.ok()) << result.status().text();
+
+  const std::string job = "test" + std::to_string(random_u64());
+  const std::string master = std::to_string(free_port());
+  using Variables = std::map<std::string, std::string>;
+  const auto launched = [&](const std::function<Variables(std::string)>& variables) {
+    const auto results = join_all(3, [&](int rank, JoinRequest& request) {
+      request.address = "env://";
+      request.rank = request.ranks = -1;
+      request.environment = [values = variables(std::to_string(rank))](const char* name) -> const char* {
+        const auto place = values.find(name);
+        return place == values.end() ? nullptr : place->second.c_str();
+      };
+    });
+    for (const auto& result : results) EXPECT_TRUE(result.ok()) << result.status().text();
+  };
+  launched([&](const std::string& rank) {
+    return Variables{{"OMPI_COMM_WORLD_RANK", rank}, {"OMPI_COMM_WORLD_SIZE", "3"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"},
+                     {"PMIX_NAMESPACE", job}};
+  });
+  launched([&](const std::string& rank) {
+    return Variables{{"RANK", rank}, {"WORLD_SIZE", "3"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", master}};
+  });
+  launched([&](const std::string& rank) {
+    return Variables{{"SLURM_PROCID", rank}, {"SLURM_STEP_ID", "0"}, {"SLURM_JOB_ID", job}, {"SLURM_NTASKS", "3"},
+                     {"SLURM_NNODES", "1"}};
+  });
+}
+
+TEST(Join, TorchrunsAgentMayHoldThePort) {
+  const auto agent = listen_on("lo", 0, 0);
+  const auto results = join_all(2, [&](int rank, JoinRequest& request) {
+    request.address = "env://";
+    request.rank = request.ranks = -1;
+    request.settings.secret = "s";
+    request.environment = [rank, port = std::to_string(agent->addresses.front().port())](const char* name) -> const char* {
+      const std::string_view asked = name;
+      if (asked == "RANK") return rank == 0 ? "0" : "1";
+      if (asked == "WORLD_SIZE") return "2";
+      if (asked == "MASTER_ADDR") return "127.0.0.1";
+      if (asked == "MASTER_PORT") return port.c_str();
+      return nullptr;
+    };
+  });
+  for (const auto& result : results) EXPECT_TRUE(result.ok()) << result.status().text();
+}
+
+// An allgather among threads of one process.
+struct Exchange {
+  explicit Exchange(int n) : arrive(n) {}
+  std::barrier<> arrive;
+  std::vector<unsigned char> all;
+};
+struct Party {
+  Exchange* exchange;
+  int rank;
+};
+int exchange_bytes(void* ctx, const void* in, std::size_t n, void* out, std::uint64_t) {
+  const auto* party = static_cast<const Party*>(ctx);
+  Exchange& exchange = *party->exchange;
+  std::memcpy(exchange.all.data() + static_cast<std::size_t>(party->rank) * n, in, n);
+  exchange.arrive.arrive_and_wait();
+  std::memcpy(out, exchange.all.data(), 4 * n);
+  return 0;
+}
+
+TEST(Join, ThroughACallersBootstrap) {
+  Exchange exchange(4);
+  exchange.all.resize(4 * 4096);
+  const auto results = join_all(4, [&](int rank, JoinRequest& request) {
+    auto* const party = new Party{&exchange, rank};
+    request.bootstrap = new tutti_bootstrap{sizeof(tutti_bootstrap), party, exchange_bytes};
+    request.blob = [bootstrap = std::shared_ptr<const tutti_bootstrap>(request.bootstrap),
+                    kept = std::shared_ptr<Party>(party)](auto, int, int) -> Result<std::vector<std::byte>> {
+      return std::vector<std::byte>(1);
+    };
+  });
+  for (const auto& result : results) EXPECT_TRUE(result.ok()) << result.status().text();
+}
+
+TEST(Join, ABootstrapThatFailsIsNamed) {
+  const tutti_bootstrap broken{sizeof(tutti_bootstrap), nullptr,
+                               [](void*, const void*, std::size_t, void*, std::uint64_t) { return 7; }};
+  JoinRequest request = request_of(1, 2, 2);
+  request.bootstrap = &broken;
+  EXPECT_THAT(join(request).status().text(), HasSubstr("code 7"));
+}
+
+TEST(Join, AnAbortEndsTheWaitAndIsToldToTheOthers) {
+  const tutti_unique_id id = id_of_test();
+  std::atomic<bool> interrupted{false};
+  std::thread later([&] {
+    ::usleep(200'000);
+    interrupted = true;
+  });
+  const auto results = join_all(2, [&](int rank, JoinRequest& request) {
+    request.id = &id;
+    request.ranks = 3;
+    if (rank == 0) request.patience.interrupted = &interrupted;
+  });
+  later.join();
+  EXPECT_EQ(results[0].status().code(), TUTTI_ABORTED);
+  EXPECT_EQ(results[1].status().code(), TUTTI_REMOTE_ERROR);
+  EXPECT_THAT(results[1].status().text(), HasSubstr("rank 0 ("));
+}
+
+TEST(Join, TheCallersHookIsCalledAllTheTimeAndCanEndTheWait) {
+  const tutti_unique_id id = id_of_test();
+  JoinRequest request = request_of(0, 2);
+  request.id = &id;
+  int calls = 0;
+  request.patience.poll = [](void* ctx) { return ++*static_cast<int*>(ctx) == 50 ? 1 : 0; };
+  request.patience.poll_ctx = &calls;
+  EXPECT_EQ(join(request).status().code(), TUTTI_ABORTED);
+  EXPECT_EQ(calls, 50);
+}
+
+TEST(Join, AFailureWhileDescribingOneselfReachesAll) {
+  const tutti_unique_id id = id_of_test();
+  const auto results = join_all(4, [&](int rank, JoinRequest& request) {
+    request.id = &id;
+    request.blob = [rank](auto, int, int) -> Result<std::vector<std::byte>> {
+      if (rank == 2) return Status(TUTTI_SYSTEM_ERROR, "rank 2 has no transport");
+      return std::vector<std::byte>{};
+    };
+  });
+  expect_all_fail(results, TUTTI_SYSTEM_ERROR, {"rank 2 has no transport"});
+}
+
+}  // namespace
+}  // namespace tutti::test

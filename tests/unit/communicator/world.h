@@ -1,0 +1,114 @@
+// Ranks as threads that join by whatever each test gives them.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "src/communicator/rendezvous.h"
+
+namespace tutti::test {
+
+using testing::HasSubstr;
+
+inline Settings settings_of_test() {
+  auto settings = effective_settings(nullptr);
+  EXPECT_TRUE(settings.ok()) << settings.status().text();
+  settings->interfaces = {"lo"};
+  return *settings;
+}
+
+inline JoinRequest request_of(int rank, int ranks, double seconds = 20) {
+  JoinRequest request;
+  request.rank = rank;
+  request.ranks = ranks;
+  request.settings = settings_of_test();
+  request.patience.deadline = Deadline::in(static_cast<std::uint64_t>(seconds * 1e9));
+  return request;
+}
+
+using Prepare = std::function<void(int thread, JoinRequest& request)>;
+
+/// `threads` calls of join at once; thread t is rank t of `threads` unless `prepare` says otherwise.
+inline std::vector<Result<Membership>> join_all(int threads, const Prepare& prepare, double seconds = 20) {
+  std::vector<std::unique_ptr<Result<Membership>>> results(static_cast<std::size_t>(threads));
+  std::vector<std::thread> running;
+  for (int t = 0; t < threads; ++t) {
+    running.emplace_back([&, t] {
+      JoinRequest request = request_of(t, threads, seconds);
+      prepare(t, request);
+      results[static_cast<std::size_t>(t)] = std::make_unique<Result<Membership>>(join(request));
+    });
+  }
+  for (std::thread& thread : running) thread.join();
+  std::vector<Result<Membership>> all;
+  for (auto& result : results) all.push_back(std::move(*result));
+  return all;
+}
+
+inline tutti_unique_id id_of_test() {
+  const auto id = make_unique_id(settings_of_test());
+  EXPECT_TRUE(id.ok()) << id.status().text();
+  return *id;
+}
+
+/// n members that met by a unique id.
+inline std::vector<Membership> world_of(int n) {
+  const tutti_unique_id id = id_of_test();
+  auto results = join_all(n, [&](int, JoinRequest& request) { request.id = &id; });
+  std::vector<Membership> members;
+  for (auto& result : results) {
+    EXPECT_TRUE(result.ok()) << result.status().text();
+    if (result) members.push_back(std::move(result).value());
+  }
+  return members;
+}
+
+/// Runs body(member) on a thread for each.
+template <typename Body>
+void on_each(std::vector<Membership>& members, const Body& body) {
+  std::vector<std::thread> running;
+  for (Membership& member : members) running.emplace_back([&] { body(member); });
+  for (std::thread& thread : running) thread.join();
+}
+
+/// Waits until `condition`, at most 5 s.
+inline bool eventually(const std::function<bool()>& condition) {
+  const Deadline deadline = Deadline::in(5'000'000'000);
+  while (!condition()) {
+    if (deadline.passed()) return false;
+    ::usleep(1000);
+  }
+  return true;
+}
+
+/// A folder that is gone at the end.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    char name[] = "/tmp/tutti-test-XXXXXX";
+    path_ = ::mkdtemp(name);
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  const std::string& path() const { return path_; }
+  bool empty() const { return std::filesystem::is_empty(path_); }
+
+ private:
+  std::string path_;
+};
+
+inline Patience patience_of(double seconds) {
+  Patience patience;
+  patience.deadline = Deadline::in(static_cast<std::uint64_t>(seconds * 1e9));
+  return patience;
+}
+
+}  // namespace tutti::test
