@@ -1,0 +1,249 @@
+// tutti-plan: shows, proves and costs schedules.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "algorithms/algorithm.h"
+#include "src/base/types.h"
+#include "src/program/options.h"
+#include "src/program/output.h"
+#include "src/schedule/names.h"
+#include "src/schedule/text.h"
+#include "src/schedule/verifier.h"
+#include "src/selection/select.h"
+
+namespace {
+
+using namespace tutti;
+
+/// What the library's links take; windows are as large as in a real run.
+constexpr std::uint64_t slot_bytes = 256 * 1024;
+
+struct Request {
+  std::string command;
+  std::string collective = "all_reduce";
+  std::string algorithm;
+  std::string type = "float32";
+  std::string op = "sum";
+  std::string schedule;
+  std::string topology;
+  std::string msccl;
+  std::string svg;
+  std::string trace;
+  std::int64_t ranks = 4;
+  std::int64_t root = 0;
+  std::int64_t rank = -1;
+  std::int64_t lanes = 0;
+  std::uint64_t bytes = std::uint64_t{1} << 20;
+};
+
+void declare(program::Options& options, Request& request) {
+  options.positional("COMMAND", &request.command, "what to do", true, {"show", "verify", "cost", "simulate"});
+  options.text("--collective", &request.collective, "NAME", "all_reduce, broadcast, …");
+  options.text("--algorithm", &request.algorithm, "NAME", "the algorithm; without it, the one that selection chooses");
+  options.integer("--ranks", &request.ranks, 1, 65536, "number of ranks");
+  options.integer("--root", &request.root, 0, 65535, "root of a broadcast, reduce, gather or scatter");
+  options.integer("--rank", &request.rank, 0, 65535, "show: this rank's program alone");
+  options.integer("--lanes", &request.lanes, 0, 64, "lanes; 0 leaves the choice to the algorithm");
+  options.size("--bytes", &request.bytes, "bytes of one block, as the API counts");
+  options.text("--type", &request.type, "NAME", "element type");
+  options.text("--op", &request.op, "NAME", "operator");
+  options.text("--schedule", &request.schedule, "FILE", "verify: a schedule as `show` prints it, instead of an algorithm");
+  options.text("--topology", &request.topology, "FILE", "not there yet");
+  options.text("--msccl", &request.msccl, "FILE", "not there yet");
+  options.text("--svg", &request.svg, "FILE", "not there yet");
+  options.text("--trace", &request.trace, "FILE", "not there yet");
+  options.example("tutti-plan show --collective all_reduce --algorithm ring --ranks 4", "every rank's lanes of moves");
+  options.example("tutti-plan verify --collective broadcast --algorithm chain --ranks 9 --root 3", "the proof, or what is wrong");
+  options.example("tutti-plan cost --collective all_reduce --ranks 8 --bytes 1M", "all algorithms, quickest first, and why");
+}
+
+int refuse(program::Output& output, const std::string& sentence) {
+  return output.fail(static_cast<int>(program::kWrongUse), sentence);
+}
+
+/// Options that are named in the contract and come later.
+std::optional<std::string> missing(const Request& request) {
+  if (request.command == "simulate" || !request.trace.empty()) return "simulation is not there yet; `verify` proves, `cost` estimates";
+  if (!request.topology.empty()) return "--topology is not there yet; leave it out for ranks on one machine";
+  if (!request.msccl.empty()) return "--msccl is not there yet; leave it out";
+  if (!request.svg.empty()) return "--svg is not there yet; `show` prints the schedule as text";
+  return std::nullopt;
+}
+
+Result<Problem> problem_of(const Request& request) {
+  const auto collective = collective_of(request.collective);
+  if (!collective) {
+    std::vector<std::string> names;
+    for (int c = 0; c < collective_count; ++c) names.emplace_back(name_of(static_cast<Collective>(c)));
+    return Status(TUTTI_INVALID_ARGUMENT, fmt::format("there is no collective \"{}\"; choose from {}", request.collective,
+                                                      program::listing(names)));
+  }
+  const auto type = type_of(request.type);
+  const auto op = op_of(request.op);
+  if (!type || element_bytes(*type) == 0) {
+    return Status(TUTTI_INVALID_ARGUMENT, fmt::format("there is no element type \"{}\"; float32 is one", request.type));
+  }
+  if (!op) return Status(TUTTI_INVALID_ARGUMENT, fmt::format("there is no operator \"{}\"; sum is one", request.op));
+  if (request.root >= request.ranks) {
+    return Status(TUTTI_INVALID_ARGUMENT, fmt::format("root {} is outside {} ranks; choose 0 to {}", request.root, request.ranks,
+                                                      request.ranks - 1));
+  }
+  Problem problem;
+  problem.collective = *collective;
+  problem.type = *type;
+  problem.op = reduces(*collective) ? *op : TUTTI_SUM;
+  problem.root = rooted(*collective) ? static_cast<std::int32_t>(request.root) : 0;
+  problem.ranks = static_cast<std::int32_t>(request.ranks);
+  problem.count = request.bytes / element_bytes(*type);
+  if (*collective == Collective::barrier) {
+    problem.type = TUTTI_UINT8;
+    problem.op = TUTTI_MAX;
+    problem.count = 1;
+  }
+  return problem;
+}
+
+Result<Candidate> choose(const Request& request, const Problem& problem, const View& view) {
+  return select(problem, view, Overrides(), request.algorithm, static_cast<std::uint32_t>(request.lanes));
+}
+
+Schedule make_schedule(const Candidate& choice, const Problem& problem, const View& view) {
+  Schedule schedule;
+  schedule.plan = make_plan(*choice.algorithm, problem, view, choice.parameters, slot_bytes);
+  for (int r = 0; r < problem.ranks; ++r) schedule.programs.push_back(make_program(*choice.algorithm, schedule.plan, view, r));
+  return schedule;
+}
+
+Result<Schedule> read_schedule(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return Status(TUTTI_INVALID_ARGUMENT, fmt::format("{} cannot be read; give the path of a schedule", path));
+  std::stringstream text;
+  text << file.rdbuf();
+  auto schedule = parse_schedule(text.str());
+  if (schedule.ok()) return schedule;
+  return Status(TUTTI_INVALID_ARGUMENT, fmt::format("{} is refused: {}", path, schedule.status().text()));
+}
+
+/// Bytes that all links carry for the plan's whole count.
+double bytes_sent(const Schedule& schedule) {
+  const Plan& plan = schedule.plan;
+  const std::uint64_t passes = plan.passes(plan.problem.count);
+  double elements = 0;
+  for (const Program& program : schedule.programs) {
+    for (const Step& step : program.steps) {
+      for (std::uint32_t o = step.operands + step.sources; o < step.operands + step.sources + step.destinations; ++o) {
+        const Operand& operand = program.operands[o];
+        if (operand.place != Place::link || passes == 0) continue;
+        const auto size = [&](std::uint64_t pass) {
+          return static_cast<double>(operand.range.blocks) *
+                 static_cast<double>(elements_of(plan, plan.problem.count, pass, operand.range.chunk, operand.range.chunks).size());
+        };
+        // All windows but the last are full.
+        elements += size(0) * static_cast<double>(passes - 1) + size(passes - 1);
+      }
+    }
+  }
+  return elements * static_cast<double>(wire_element_bytes(plan));
+}
+
+int show(const Request& request, const Schedule& schedule, program::Output& output) {
+  if (request.rank >= schedule.plan.problem.ranks) {
+    return refuse(output, fmt::format("--rank {} is outside {} ranks; choose 0 to {}", request.rank, schedule.plan.problem.ranks,
+                                      schedule.plan.problem.ranks - 1));
+  }
+  const std::string text = request.rank < 0
+                               ? print_schedule(schedule.plan, schedule.programs)
+                               : print_program(schedule.programs[static_cast<std::size_t>(request.rank)], static_cast<int>(request.rank));
+  output.line(text);
+  program::JsonObject record;
+  record.add("schedule", text);
+  output.record(record);
+  return output.result(static_cast<int>(program::kGood));
+}
+
+int prove(const Schedule& schedule, double seconds, program::Output& output) {
+  const Plan& plan = schedule.plan;
+  const Verdict verdict = verify(plan, schedule.programs);
+  if (!verdict.proved()) return output.fail(static_cast<int>(program::kWrongData), "not proved: " + verdict.fault.text());
+  const double per_rank = bytes_sent(schedule) / plan.problem.ranks;
+  output.line(fmt::format("proved: {} by {} on {} ranks", name_of(plan.problem.collective), plan.algorithm, plan.problem.ranks));
+  output.line(fmt::format("  every output element is the promised combination, out of place and in place, for every count;"));
+  output.line(fmt::format("  messages pair up, nothing is overwritten that may still be read, no deadlock at a credit of {}",
+                          plan.shape.credit));
+  output.line(fmt::format("  {} lanes, {} steps, {} messages a pass, {} passes run symbolically", plan.shape.lanes,
+                          verdict.proof.steps, verdict.proof.messages, verdict.proof.passes));
+  if (reduces(plan.problem.collective)) {
+    output.line(fmt::format("  association {:016x}{}", verdict.proof.association,
+                            verdict.proof.rank_order ? ", folded in rank order" : ""));
+  }
+  program::JsonObject record;
+  record.add("verdict", std::string("proved")).add("collective", std::string(name_of(plan.problem.collective)));
+  record.add("algorithm", plan.algorithm).add("ranks", std::int64_t{plan.problem.ranks});
+  record.add("lanes", static_cast<std::int64_t>(plan.shape.lanes)).add("steps", static_cast<std::int64_t>(verdict.proof.steps));
+  record.add("messages", static_cast<std::int64_t>(verdict.proof.messages));
+  record.add("bytes_per_rank", per_rank).add("seconds", seconds);
+  output.record(record);
+  return output.result(static_cast<int>(program::kGood));
+}
+
+int cost(const Problem& problem, const View& view, std::uint32_t lanes, program::Output& output) {
+  const Terms terms = terms_of(view);
+  const std::vector<Candidate> ranked = rank_algorithms(problem, view, lanes);
+  output.line(fmt::format("{} of {} bytes a block on {} ranks; latency {:.2f} us, {:.2f} GB/s a link, {:.2f} GB/s reduced",
+                          name_of(problem.collective), problem.count * element_bytes(problem.type), problem.ranks, terms.alpha * 1e6,
+                          1e-9 / terms.beta, 1e-9 / terms.gamma));
+  output.line(fmt::format("{:<22} {:>12} {:>12} {:>12} {:>12}", "algorithm", "total us", "latency", "transfer", "reduction"));
+  for (const Candidate& c : ranked) {
+    output.line(fmt::format("{:<22} {:>12.2f} {:>12.2f} {:>12.2f} {:>12.2f}", c.algorithm->name, c.seconds * 1e6,
+                            c.latency_seconds * 1e6, c.transfer_seconds * 1e6, c.reduction_seconds * 1e6));
+    program::JsonObject record;
+    record.add("collective", std::string(name_of(problem.collective))).add("algorithm", std::string(c.algorithm->name));
+    record.add("ranks", std::int64_t{problem.ranks}).add("seconds", c.seconds).add("latency_seconds", c.latency_seconds);
+    record.add("transfer_seconds", c.transfer_seconds).add("reduction_seconds", c.reduction_seconds);
+    output.record(record);
+  }
+  if (ranked.size() > 1) {
+    const Candidate& best = ranked[0];
+    const Candidate& next = ranked[1];
+    const auto gain = [&](double ours, double theirs) { return (theirs - ours) * 1e6; };
+    output.line(fmt::format("{} is chosen: beside {} it saves {:.2f} us of latency, {:.2f} of transfer, {:.2f} of reduction",
+                            best.algorithm->name, next.algorithm->name, gain(best.latency_seconds, next.latency_seconds),
+                            gain(best.transfer_seconds, next.transfer_seconds), gain(best.reduction_seconds, next.reduction_seconds)));
+  }
+  return output.result(static_cast<int>(program::kGood));
+}
+
+int run(const Request& request, program::Output& output) {
+  if (const auto sentence = missing(request)) return refuse(output, *sentence);
+  if (!request.schedule.empty()) {
+    const auto schedule = read_schedule(request.schedule);
+    if (!schedule.ok()) return refuse(output, schedule.status().text());
+    return request.command == "show" ? show(request, *schedule, output) : prove(*schedule, 0, output);
+  }
+  const auto problem = problem_of(request);
+  if (!problem.ok()) return refuse(output, problem.status().text());
+  const View view = flat_view(problem->ranks);
+  if (request.command == "cost") return cost(*problem, view, static_cast<std::uint32_t>(request.lanes), output);
+  const auto choice = choose(request, *problem, view);
+  if (!choice.ok()) return refuse(output, choice.status().text());
+  const Schedule schedule = make_schedule(*choice, *problem, view);
+  return request.command == "show" ? show(request, schedule, output) : prove(schedule, choice->seconds, output);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  program::Output output("tutti-plan");
+  program::Options options("tutti-plan", "Shows, proves and costs schedules.");
+  Request request;
+  declare(options, request);
+  if (const auto code = options.parse(argc, argv, output)) return *code;
+  if (const int code = output.open(); code != 0) return code;
+  return run(request, output);
+}
