@@ -104,7 +104,7 @@ TEST(Join, DifferingSizesAreNamedToAll) {
     request.id = &id;
     request.ranks = thread == 2 ? 4 : 3;
   });
-  expect_all_fail(results, TUTTI_INVALID_ARGUMENT, {"4", "3 ranks"});
+  expect_all_fail(results, TUTTI_INVALID_ARGUMENT, {"of 3", "of 4"});
 }
 
 TEST(Join, MissingRanksAreNamedToThoseThatWaited) {
