@@ -104,7 +104,9 @@ std::vector<Candidate> rank_algorithms(const Problem& problem, const View& view,
   std::vector<Candidate> out;
   for (const Algorithm* algorithm : all_algorithms()) {
     if (algorithm->collective != problem.collective || !algorithm->fits(problem, view)) continue;
-    Candidate candidate{algorithm, {.lanes = lanes, .depth = 0}, algorithm->cost(problem, view), 0, 0, 0, 0};
+    // One rank is a copy: algorithms, and their costs, begin at two.
+    const Cost cost = problem.ranks > 1 ? algorithm->cost(problem, view) : Cost{};
+    Candidate candidate{algorithm, {.lanes = lanes, .depth = 0}, cost, 0, 0, 0, 0};
     candidate.latency_seconds = candidate.cost.alphas * terms.alpha;
     candidate.transfer_seconds = candidate.cost.betas * bytes * terms.beta;
     candidate.reduction_seconds = candidate.cost.gammas * bytes * terms.gamma;
