@@ -232,7 +232,7 @@ tutti_link_result failure(tutti_link* link, char* why, std::size_t n) {
   return TUTTI_LINK_BROKEN;
 }
 
-void* reserve(tutti_link* handle, std::uint64_t bytes) {
+void* reserve(tutti_link* handle, std::uint64_t bytes, std::uint64_t) {
   Link& link = of(handle);
   if (!is_open(link) || bytes > link.slot_bytes) return nullptr;
   {

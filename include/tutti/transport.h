@@ -67,13 +67,13 @@ typedef struct tutti_endpoint_config {
   size_t size;
   int32_t rank;
   int32_t ranks;
-  uint32_t traffic_class_index;  ///< 0 collective, 1 point to point
-  const unsigned char* key;      ///< 32 bytes, the communicator's: every connection proves that it knows it
-  const char* interfaces;        ///< comma-separated names, "" for all that are up
-  uint32_t port_low, port_high;  ///< 0, 0: the system's choice
-  uint64_t connect_timeout_ns;   ///< for opening one link
-  uint32_t traffic_class;        ///< DSCP, 0: the system's
-  int32_t sockets_per_peer;      ///< 0: the transport's choice
+  uint32_t traffic_class_index;              ///< 0 collective, 1 point to point
+  const unsigned char* key;                  ///< 32 bytes, the communicator's: every connection proves that it knows it
+  const char* interfaces;                    ///< comma-separated names, "" for all that are up
+  uint32_t port_low, port_high;              ///< 0, 0: the system's choice
+  uint64_t connect_timeout_ns;               ///< for opening one link, until the peer has answered once
+  uint32_t traffic_class;                    ///< DSCP, 0: the system's
+  int32_t sockets_per_peer;                  ///< 0: the transport's choice
   void (*log)(int level, const char* text);  ///< 0 error .. 4 trace; thread safe; may be NULL
 } tutti_endpoint_config;
 
@@ -102,7 +102,8 @@ typedef struct tutti_link_state {
   const unsigned char* arrived;
   uint64_t arrived_stride;
   uint32_t arrived_count;
-  /// Sender: messages whose source may be overwritten.
+  /// Sender: messages, of those offered or committed, whose source may be overwritten. For a slot's message, which needs
+  /// no such word, it may advance as late as the receiver's release.
   const uint64_t* reusable;
 } tutti_link_state;
 
@@ -140,13 +141,14 @@ typedef struct tutti_transport {
 
   /// Begins to open the sending or receiving end of a link: non-blocking, one call per (peer, channel, direction).
   /// descriptor: the peer's, as `describe` gave it there. slots and slot_bytes: at least these, equal on both sides.
-  tutti_status (*open_sender)(tutti_endpoint*, int peer, const void* descriptor, size_t length, uint32_t channel, uint32_t slots,
-                              uint64_t slot_bytes, tutti_link** link);
+  tutti_status (*open_sender)(tutti_endpoint*, int peer, const void* descriptor, size_t length, uint32_t channel,
+                              uint32_t slots, uint64_t slot_bytes, tutti_link** link);
   tutti_status (*open_receiver)(tutti_endpoint*, int peer, const void* descriptor, size_t length, uint32_t channel,
                                 uint32_t slots, uint64_t slot_bytes, tutti_link** link);
   /// OK and *state filled once it is open, NOT_YET, or BROKEN.
   tutti_link_result (*link_state)(tutti_link*, tutti_link_state* state);
-  /// OK while the link is sound, BROKEN with a sentence in `why` once it is not. Cheap; needs progress to notice.
+  /// OK while the link is sound, BROKEN with a sentence in `why` once it is not. Cheap; needs progress to notice. A
+  /// receiving link whose peer left in order is sound until the messages that have come are released.
   tutti_link_result (*failure)(tutti_link*, char* why, size_t n);
   /// Gives the link up, after what was committed has been handed over as far as the peer takes it without waiting.
   tutti_quiesced (*close_link)(tutti_link*);
@@ -154,13 +156,14 @@ typedef struct tutti_transport {
   // ---- Sender.
   /// Room for a message of `bytes`, <= slot_bytes, aligned to 64 bytes where it is longer than that; NULL: no credit now,
   /// or broken. One reservation at a time; asking again before `commit` gives the same room. Where the receiver granted
-  /// memory that this side can write, that very memory.
-  void* (*reserve)(tutti_link*, uint64_t bytes);
-  /// Sends what was reserved; `bytes` as reserved. Never fails for want of credit.
+  /// memory that this side can write, for this length and fingerprint, that very memory.
+  void* (*reserve)(tutti_link*, uint64_t bytes, uint64_t fingerprint);
+  /// Sends what was reserved; `bytes` and `fingerprint` as reserved. Never fails for want of credit.
   tutti_link_result (*commit)(tutti_link*, uint64_t bytes, uint64_t fingerprint);
   /// Sends from the caller's memory, which may not change until `reusable` has counted this message. region: NULL where
   /// the link can offer any memory. NOT_YET: no credit now.
-  tutti_link_result (*offer)(tutti_link*, const tutti_region* region, const void* source, uint64_t bytes, uint64_t fingerprint);
+  tutti_link_result (*offer)(tutti_link*, const tutti_region* region, const void* source, uint64_t bytes,
+                             uint64_t fingerprint);
   /// NOT_YET while the transport still holds bytes (or returned credit) that the peer can only get by `progress`.
   tutti_link_result (*flushed)(tutti_link*);
 
@@ -169,13 +172,16 @@ typedef struct tutti_transport {
   tutti_link_result (*view)(tutti_link*, tutti_message* message);
   /// Gives back the viewed message's room (credit).
   void (*release)(tutti_link*);
-  /// Announces where the next not yet granted message shall land, `bytes` being its exact length; a hint that the link
-  /// may ignore. At most one ahead of the viewed message. NOT_YET: it has come already, or cannot be used.
-  tutti_link_result (*grant)(tutti_link*, const tutti_region* region, void* target, uint64_t bytes);
+  /// Announces where the first message that was neither viewed nor granted shall land if it has exactly this length and
+  /// fingerprint; any other travels as if there were no grant, so nothing of another operation is ever put into the
+  /// caller's memory. A hint that the link may ignore. At most one ahead of the viewed message; only OK makes a grant,
+  /// which stands until its message is released or the link is given up. NOT_YET: it has come already, or cannot be used.
+  tutti_link_result (*grant)(tutti_link*, const tutti_region* region, void* target, uint64_t bytes, uint64_t fingerprint);
 
   // ---- Regions, optional.
   /// Registers memory. fd >= 0: it is `bytes` at fd_offset of that file, which peers may map.
-  tutti_status (*register_region)(tutti_endpoint*, void* base, uint64_t bytes, int fd, uint64_t fd_offset, tutti_region* region);
+  tutti_status (*register_region)(tutti_endpoint*, void* base, uint64_t bytes, int fd, uint64_t fd_offset,
+                                  tutti_region* region);
   void (*unregister_region)(tutti_endpoint*, tutti_region*);
 } tutti_transport;
 

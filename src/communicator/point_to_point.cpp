@@ -66,10 +66,10 @@ struct Unexpected {
 struct Peer {
   HostLink* to = nullptr;
   HostLink* from = nullptr;
-  std::deque<Header> outbox;               ///< headers without bytes, to be sent first
-  std::deque<ActivePtr> sends;             ///< not announced yet, in order
+  std::deque<Header> outbox;                     ///< headers without bytes, to be sent first
+  std::deque<ActivePtr> sends;                   ///< not announced yet, in order
   std::map<std::uint64_t, ActivePtr> announced;  ///< waiting to be cleared, by id
-  std::deque<ActivePtr> cleared;           ///< sending data, in turn
+  std::deque<ActivePtr> cleared;                 ///< sending data, in turn
   std::map<std::uint64_t, ActivePtr> receiving;  ///< by the sender's id
   std::uint64_t eager_under_way = 0;
 };
@@ -92,7 +92,8 @@ class PointToPoint::Engine {
     if (thread_.joinable()) thread_.join();
     const std::lock_guard lock(mutex_);
     take_inbox();
-    fail_all(Status(TUTTI_INVALID_USAGE, "the communicator was destroyed with transfers under way", "Wait for them first."));
+    fail_all(
+        Status(TUTTI_INVALID_USAGE, "the communicator was destroyed with transfers under way", "Wait for them first."));
   }
 
   void post(const Transfer& transfer, std::shared_ptr<Work> work, bool background) {
@@ -252,7 +253,7 @@ class PointToPoint::Engine {
 
   /// A slot of the peer's with the header in front; nullptr: no credit now.
   std::byte* slot(HostLink& link, const Header& header, std::uint64_t payload) {
-    void* room = link.transport->reserve(link.link, sizeof header + payload);
+    void* room = link.transport->reserve(link.link, sizeof header + payload, 0);
     if (room != nullptr) std::memcpy(room, &header, sizeof header);
     return room == nullptr ? nullptr : static_cast<std::byte*>(room) + sizeof header;
   }
@@ -328,8 +329,11 @@ class PointToPoint::Engine {
   void take(Peer& p, int rank, const Header& header, std::span<const std::byte> payload) {
     switch (header.kind) {
       case Kind::eager:
-      case Kind::request: return arrived(rank, header, payload);
-      case Kind::taken: p.eager_under_way -= std::min(p.eager_under_way, header.bytes); return;
+      case Kind::request:
+        return arrived(rank, header, payload);
+      case Kind::taken:
+        p.eager_under_way -= std::min(p.eager_under_way, header.bytes);
+        return;
       case Kind::clear: {
         const auto found = p.announced.find(header.id);
         if (found == p.announced.end()) return;
@@ -369,9 +373,8 @@ class PointToPoint::Engine {
   }
 
   bool take_unexpected(const ActivePtr& active) {
-    const auto found = std::find_if(unexpected_.begin(), unexpected_.end(), [&](const Unexpected& u) {
-      return matches(active->transfer, u.source, u.header.tag);
-    });
+    const auto found = std::find_if(unexpected_.begin(), unexpected_.end(),
+                                    [&](const Unexpected& u) { return matches(active->transfer, u.source, u.header.tag); });
     if (found == unexpected_.end()) return false;
     const Unexpected message = std::move(*found);
     unexpected_.erase(found);
@@ -400,8 +403,8 @@ class PointToPoint::Engine {
     error.status = TUTTI_MISMATCH;
     error.operation_kind = "recv";
     error.guilty = {comm_.guilty(source)};
-    error.message = fmt::format("rank {} of \"{}\" sent {} bytes with tag {}, rank {} has posted a receive of {} bytes", source,
-                                comm_.name(), header.bytes, header.tag, comm_.rank(), active.transfer.bytes);
+    error.message = fmt::format("rank {} of \"{}\" sent {} bytes with tag {}, rank {} has posted a receive of {} bytes",
+                                source, comm_.name(), header.bytes, header.tag, comm_.rank(), active.transfer.bytes);
     error.remedy = "Post a receive at least as long as the send.";
     fail_all(comm_.fail(std::move(error)));
   }

@@ -28,7 +28,7 @@ TEST_P(Conformance, ALinkIsNotOpenBeforeThePeerOpensIt) {
     for (int i = 0; i < 300; ++i) {
       world.progress();
       ASSERT_EQ(t().link_state(sender, &state), TUTTI_LINK_NOT_YET);
-      ASSERT_EQ(t().reserve(sender, 8), nullptr);
+      ASSERT_EQ(t().reserve(sender, 8, 0), nullptr);
     }
     tutti_link* const receiver = world[late].open_receiver(early, world[early].descriptor(), channel, 2, 64);
     EXPECT_TRUE(world.until([&] { return t().link_state(sender, &state) == TUTTI_LINK_OK; }));
@@ -87,7 +87,7 @@ TEST_P(Conformance, AClosedReceiverBreaksItsSenderOnly) {
   const Pipe other = open_pipe(world, 0, 1, 1, 2, 64);
   t().close_link(closed.receiver);
   EXPECT_TRUE(world.until([&] { return broken(t(), closed.sender); }));
-  EXPECT_EQ(t().reserve(closed.sender, 8), nullptr);
+  EXPECT_EQ(t().reserve(closed.sender, 8, 0), nullptr);
   EXPECT_GT(failure_of(t(), closed.sender).size(), 10u);
   EXPECT_TRUE(world.until([&] { return try_send(t(), other.sender, 0, 64); }));
   EXPECT_TRUE(world.until([&] { return try_receive(t(), other.receiver, 0, 64); }));
@@ -141,7 +141,7 @@ TEST_P(Conformance, ClosesInTheMiddleOfEverything) {
     } else {
       pipe = open_pipe(world, 0, 1, 0, 2, 5000);
     }
-    void* const room = state >= 2 ? t().reserve(pipe.sender, 5000) : nullptr;
+    void* const room = state >= 2 ? t().reserve(pipe.sender, 5000, 1) : nullptr;
     EXPECT_EQ(room != nullptr, state >= 2);
     if (state >= 3) fill(static_cast<unsigned char*>(room), 1, 5000);
     EXPECT_EQ(state >= 3 ? t().commit(pipe.sender, 5000, 1) : TUTTI_LINK_OK, TUTTI_LINK_OK);

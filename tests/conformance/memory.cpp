@@ -1,4 +1,5 @@
 // Messages that travel without a slot: offered by the sender, or put where the receiver granted.
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -136,7 +137,7 @@ TEST_P(Conformance, GrantedMemoryReceivesTheMessage) {
   std::uint64_t direct = 0;
   for (std::uint64_t n = 0; n < kMessages; ++n) {
     unsigned char* const target = memory.data() + n * kBytes;
-    const tutti_link_result granted = t().grant(pipe.receiver, memory.region(), target, kBytes);
+    const tutti_link_result granted = t().grant(pipe.receiver, memory.region(), target, kBytes, fingerprint_of(n));
     ASSERT_NE(granted, TUTTI_LINK_BROKEN) << failure_of(t(), pipe.receiver);
     for (int i = 0; i < 20; ++i) world.progress();
     ASSERT_TRUE(world.until([&] { return try_send(t(), pipe.sender, n, kBytes); }));
@@ -162,20 +163,41 @@ TEST_P(Conformance, AGrantThatComesTooLateOrDoesNotFitIsLeftAlone) {
   const auto* const word = reinterpret_cast<const std::uint64_t*>(pipe.receiving.arrived);
   ASSERT_TRUE(world.until([&] { return load(word) >= 1; }));
   std::memset(memory.data(), 0xEE, kBytes);
-  EXPECT_EQ(t().grant(pipe.receiver, memory.region(), memory.data(), kBytes), TUTTI_LINK_NOT_YET);
+  EXPECT_EQ(t().grant(pipe.receiver, memory.region(), memory.data(), kBytes, fingerprint_of(0)), TUTTI_LINK_NOT_YET);
   tutti_message message{};
   ASSERT_TRUE(world.until([&] { return t().view(pipe.receiver, &message) == TUTTI_LINK_OK; }));
   EXPECT_EQ(mismatch(message.data, 0, kBytes), kBytes);
   EXPECT_EQ(memory.data()[0], 0xEE);
   t().release(pipe.receiver);
   // A grant of another length than the message has is of no use, and no harm.
-  EXPECT_NE(t().grant(pipe.receiver, memory.region(), memory.data(), kBytes / 2), TUTTI_LINK_BROKEN);
+  EXPECT_NE(t().grant(pipe.receiver, memory.region(), memory.data(), kBytes / 2, fingerprint_of(1)), TUTTI_LINK_BROKEN);
   for (int i = 0; i < 20; ++i) world.progress();
   ASSERT_TRUE(world.until([&] { return try_send(t(), pipe.sender, 1, kBytes - 1); }));
   ASSERT_TRUE(world.until([&] { return t().view(pipe.receiver, &message) == TUTTI_LINK_OK; }))
       << failure_of(t(), pipe.receiver);
   EXPECT_EQ(mismatch(message.data, 1, kBytes - 1), kBytes - 1);
   EXPECT_EQ(memory.data()[kBytes / 2], 0xEE) << "memory beyond the grant was written";
+}
+
+// A rank that is in another operation than its peer must not write into that one's memory, be the length the same.
+TEST_P(Conformance, AMessageOfAnotherOperationDoesNotLandInGrantedMemory) {
+  constexpr std::uint64_t kBytes = 20'000;
+  World world(GetParam(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 4, kBytes);
+  if (!grants(t(), pipe)) GTEST_SKIP() << t().name << " cannot grant memory";
+  Registered memory(t(), world[1], kBytes);
+  std::memset(memory.data(), 0xEE, kBytes);
+  ASSERT_NE(t().grant(pipe.receiver, memory.region(), memory.data(), kBytes, fingerprint_of(7)), TUTTI_LINK_BROKEN);
+  for (int i = 0; i < 20; ++i) world.progress();
+  ASSERT_TRUE(world.until([&] { return try_send(t(), pipe.sender, 0, kBytes); }));
+  tutti_message message{};
+  ASSERT_TRUE(world.until([&] { return t().view(pipe.receiver, &message) == TUTTI_LINK_OK; }))
+      << failure_of(t(), pipe.receiver);
+  EXPECT_EQ(message.fingerprint, fingerprint_of(0));
+  EXPECT_EQ(mismatch(message.data, 0, kBytes), kBytes);
+  EXPECT_NE(message.data, memory.data());
+  EXPECT_EQ(std::count(memory.data(), memory.data() + kBytes, 0xEE), static_cast<std::ptrdiff_t>(kBytes))
+      << "bytes of another operation were written into the caller's memory";
 }
 
 TEST_P(Conformance, AGrantBesideAViewedMessageIsForTheNextOne) {
@@ -188,7 +210,7 @@ TEST_P(Conformance, AGrantBesideAViewedMessageIsForTheNextOne) {
   ASSERT_TRUE(world.until([&] { return try_send(t(), pipe.sender, 0, kBytes); }));
   tutti_message message{};
   ASSERT_TRUE(world.until([&] { return t().view(pipe.receiver, &message) == TUTTI_LINK_OK; }));
-  EXPECT_EQ(t().grant(pipe.receiver, memory.region(), memory.data(), kBytes), TUTTI_LINK_OK);
+  EXPECT_EQ(t().grant(pipe.receiver, memory.region(), memory.data(), kBytes, fingerprint_of(1)), TUTTI_LINK_OK);
   for (int i = 0; i < 20; ++i) world.progress();
   ASSERT_TRUE(world.until([&] { return try_send(t(), pipe.sender, 1, kBytes); }));
   for (int i = 0; i < 100; ++i) world.progress();
@@ -207,11 +229,11 @@ TEST_P(Conformance, AGrantThatIsGivenUpIsNotWrittenAnyMore) {
   if (!grants(t(), pipe)) GTEST_SKIP() << t().name << " cannot grant memory";
   Registered memory(t(), world[1], kBytes);
   std::memset(memory.data(), 0xEE, kBytes);
-  ASSERT_NE(t().grant(pipe.receiver, memory.region(), memory.data(), kBytes), TUTTI_LINK_BROKEN);
+  ASSERT_NE(t().grant(pipe.receiver, memory.region(), memory.data(), kBytes, 1), TUTTI_LINK_BROKEN);
   for (int i = 0; i < 20; ++i) world.progress();
   EXPECT_NE(t().close_link(pipe.receiver), TUTTI_QUARANTINED);
   (void)world.until([&] { return t().failure(pipe.sender, nullptr, 0) == TUTTI_LINK_BROKEN; });
-  if (void* const room = t().reserve(pipe.sender, kBytes)) {
+  if (void* const room = t().reserve(pipe.sender, kBytes, 1)) {
     std::memset(room, 0x11, kBytes);
     (void)t().commit(pipe.sender, kBytes, 1);
   }

@@ -66,9 +66,9 @@ TEST_P(Conformance, ReservesAlignedRoomAndTheSameRoomTwice) {
   const Pipe pipe = open_pipe(world, 0, 1, 1, 2, 4096);
   for (std::uint64_t number = 0; number < 4; ++number) {
     void* room = nullptr;
-    EXPECT_TRUE(world.until([&] { return (room = t().reserve(pipe.sender, 4000)) != nullptr; }));
+    EXPECT_TRUE(world.until([&] { return (room = t().reserve(pipe.sender, 4000, fingerprint_of(number))) != nullptr; }));
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(room) % 64, 0u);
-    EXPECT_EQ(t().reserve(pipe.sender, 4000), room);
+    EXPECT_EQ(t().reserve(pipe.sender, 4000, fingerprint_of(number)), room);
     fill(static_cast<unsigned char*>(room), number, 4000);
     EXPECT_EQ(t().commit(pipe.sender, 4000, fingerprint_of(number)), TUTTI_LINK_OK);
     EXPECT_TRUE(world.until([&] { return try_receive(t(), pipe.receiver, number, 4000); }));
@@ -87,14 +87,14 @@ TEST_P(Conformance, StopsExactlyAtItsCreditAndGoesOnAfterARelease) {
   }));
   for (int i = 0; i < 2000; ++i) {
     world.progress();
-    ASSERT_EQ(t().reserve(pipe.sender, 100), nullptr) << "credit beyond " << slots << " slots";
+    ASSERT_EQ(t().reserve(pipe.sender, 100, 0), nullptr) << "credit beyond " << slots << " slots";
   }
   for (std::uint64_t received = 0; received < 3 * slots; ++received) {
     ASSERT_TRUE(world.until([&] { return try_receive(t(), pipe.receiver, received, 100); }));
     ASSERT_TRUE(world.until([&] { return try_send(t(), pipe.sender, sent, 100); })) << "after release " << received;
     ++sent;
     world.progress();
-    ASSERT_EQ(t().reserve(pipe.sender, 100), nullptr);
+    ASSERT_EQ(t().reserve(pipe.sender, 100, 0), nullptr);
   }
 }
 

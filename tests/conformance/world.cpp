@@ -122,7 +122,7 @@ std::uint64_t mismatch(const void* data, std::uint64_t number, std::uint64_t byt
 }
 
 bool try_send(const tutti_transport& t, tutti_link* sender, std::uint64_t number, std::uint64_t bytes) {
-  void* const room = t.reserve(sender, bytes);
+  void* const room = t.reserve(sender, bytes, fingerprint_of(number));
   if (room == nullptr) return false;
   fill(static_cast<unsigned char*>(room), number, bytes);
   EXPECT_EQ(t.commit(sender, bytes, fingerprint_of(number)), TUTTI_LINK_OK) << failure_of(t, sender);

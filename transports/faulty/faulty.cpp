@@ -186,8 +186,8 @@ tutti_quiesced close_link(tutti_link* l) {
   return result;
 }
 
-void* reserve(tutti_link* l, std::uint64_t bytes) {
-  return sound(of(l), Point::kReserve) ? inner(of(l)).reserve(of(l).link, bytes) : nullptr;
+void* reserve(tutti_link* l, std::uint64_t bytes, std::uint64_t fingerprint) {
+  return sound(of(l), Point::kReserve) ? inner(of(l)).reserve(of(l).link, bytes, fingerprint) : nullptr;
 }
 tutti_link_result commit(tutti_link* l, std::uint64_t bytes, std::uint64_t fingerprint) {
   if (of(l).link != nullptr) (void)pass(*of(l).owner, Point::kCommit, &of(l));
@@ -211,10 +211,11 @@ void release(tutti_link* l) {
   if (of(l).link != nullptr) (void)pass(*of(l).owner, Point::kRelease, &of(l));
   if (of(l).link != nullptr) inner(of(l)).release(of(l).link);
 }
-tutti_link_result grant(tutti_link* l, const tutti_region* region, void* target, std::uint64_t bytes) {
+tutti_link_result grant(tutti_link* l, const tutti_region* region, void* target, std::uint64_t bytes,
+                        std::uint64_t fingerprint) {
   if (of(l).link == nullptr) return TUTTI_LINK_BROKEN;
   if (inner(of(l)).grant == nullptr) return TUTTI_LINK_NOT_YET;
-  return inner(of(l)).grant(of(l).link, region, target, bytes);
+  return inner(of(l)).grant(of(l).link, region, target, bytes, fingerprint);
 }
 
 tutti_status register_region(tutti_endpoint* e, void* base, std::uint64_t bytes, int fd, std::uint64_t fd_offset,

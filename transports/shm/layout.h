@@ -63,6 +63,7 @@ struct alignas(kLine) GrantEntry {
   std::uint64_t state;  ///< ((message + 1) << 2) | one of the below
   Reference target;
   std::uint64_t bytes;
+  std::uint64_t fingerprint;  ///< of the operation whose message may land there
 };
 enum : std::uint64_t { kGranted = 1, kTaken = 2, kRevoked = 3 };
 constexpr std::uint64_t grant_state(std::uint64_t message, std::uint64_t what) { return ((message + 1) << 2) | what; }

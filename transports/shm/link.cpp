@@ -145,19 +145,19 @@ bool SenderLink::find_credit() {
   return next_ < limit_;
 }
 
-void* SenderLink::reserve_large(std::uint64_t bytes) {
+void* SenderLink::reserve_large(std::uint64_t bytes, std::uint64_t fingerprint) {
   if (granted_ != nullptr) return granted_at_;
-  if (unsigned char* target = take_grant(bytes)) return target;
+  if (unsigned char* target = take_grant(bytes, fingerprint)) return target;
   return stage_ == Stage::kOpen && bytes <= layout_.slot_bytes ? payload() : nullptr;
 }
 
-unsigned char* SenderLink::take_grant(std::uint64_t bytes) {
+unsigned char* SenderLink::take_grant(std::uint64_t bytes, std::uint64_t fingerprint) {
   GrantEntry& entry = control_->grants[next_ % kGrants];
   std::uint64_t state = grant_state(next_, kGranted);
   // Acquire: pairs with the receiver's release behind the entry's other fields.
   if (shared(entry.state).load(std::memory_order_acquire) != state) return nullptr;
   const Reference target = entry.target;
-  if (entry.bytes != bytes) return nullptr;
+  if (entry.bytes != bytes || entry.fingerprint != fingerprint) return nullptr;
   PeerRegion* region = peer_.region(target.region);
   // Its announcement may still be waiting in the socket.
   if (region == nullptr && peer_.advance()) region = peer_.region(target.region);
@@ -312,7 +312,7 @@ tutti_link_result ReceiverLink::view_put(tutti_message* message) {
 
 // The caller does not know what has come since it looked last, so a grant is for the first message that it has neither seen
 // nor granted, even where that has come meanwhile: then the grant is refused, and never slips on to the next message.
-tutti_link_result ReceiverLink::grant(OwnRegion* region, void* target, std::uint64_t bytes) {
+tutti_link_result ReceiverLink::grant(OwnRegion* region, void* target, std::uint64_t bytes, std::uint64_t fingerprint) {
   if (stage_ != Stage::kOpen) return stage_ == Stage::kBroken ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET;
   const std::uint64_t message = std::max({next_grant_, next_, viewed_});
   if (message > next_ + 1 || bytes < kGrantFloor || region == nullptr || !region->holds(target, bytes) ||
@@ -324,6 +324,7 @@ tutti_link_result ReceiverLink::grant(OwnRegion* region, void* target, std::uint
   GrantEntry& entry = control_->grants[message % kGrants];
   entry.target = {region->id, region->offset_of(target)};
   entry.bytes = bytes;
+  entry.fingerprint = fingerprint;
   // Release: the entry's fields before its state. The message that used this entry last, four before, was released long
   // ago.
   shared(entry.state).store(grant_state(message, kGranted), std::memory_order_release);

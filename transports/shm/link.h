@@ -92,11 +92,11 @@ class SenderLink final : public Link {
   /// Creates the memory and tells the peer.
   Status begin();
 
-  void* reserve(std::uint64_t bytes) {
+  void* reserve(std::uint64_t bytes, std::uint64_t fingerprint) {
     if (next_ >= limit_ && !find_credit()) [[unlikely]]
       return nullptr;
     if (bytes <= kInlineBytes) return staged_;
-    if (bytes >= kGrantFloor) return reserve_large(bytes);
+    if (bytes >= kGrantFloor) return reserve_large(bytes, fingerprint);
     return bytes <= layout_.slot_bytes ? payload() : nullptr;
   }
 
@@ -131,8 +131,8 @@ class SenderLink final : public Link {
   void on_broken() override { limit_ = 0; }
   const std::uint64_t* reusable() const override { return control_ != nullptr ? &control_->consumed : nullptr; }
   bool find_credit();
-  void* reserve_large(std::uint64_t bytes);
-  unsigned char* take_grant(std::uint64_t bytes);
+  void* reserve_large(std::uint64_t bytes, std::uint64_t fingerprint);
+  unsigned char* take_grant(std::uint64_t bytes, std::uint64_t fingerprint);
   void finish_put();
 
   void publish(SlotHeader& h, std::uint64_t size_and_kind, std::uint64_t fingerprint) {
@@ -196,7 +196,7 @@ class ReceiverLink final : public Link {
     wake();
   }
 
-  tutti_link_result grant(OwnRegion* region, void* target, std::uint64_t bytes);
+  tutti_link_result grant(OwnRegion* region, void* target, std::uint64_t bytes, std::uint64_t fingerprint);
 
   /// While messages are here that were committed before the sender ended, there is nothing to complain about.
   std::string failure() const override;

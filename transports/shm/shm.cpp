@@ -148,7 +148,9 @@ tutti_quiesced close_link(tutti_link* link) {
   return result;
 }
 
-void* reserve(tutti_link* link, std::uint64_t bytes) { return sender(link).reserve(bytes); }
+void* reserve(tutti_link* link, std::uint64_t bytes, std::uint64_t fingerprint) {
+  return sender(link).reserve(bytes, fingerprint);
+}
 
 tutti_link_result commit(tutti_link* link, std::uint64_t bytes, std::uint64_t fingerprint) {
   return sender(link).commit(bytes, fingerprint);
@@ -164,8 +166,9 @@ tutti_link_result flushed(tutti_link* link) { return of(link).peer().drained() ?
 tutti_link_result view(tutti_link* link, tutti_message* message) { return receiver(link).view(message); }
 void release(tutti_link* link) { receiver(link).release(); }
 
-tutti_link_result grant(tutti_link* link, const tutti_region* region, void* target, std::uint64_t bytes) {
-  return receiver(link).grant(of(region), target, bytes);
+tutti_link_result grant(tutti_link* link, const tutti_region* region, void* target, std::uint64_t bytes,
+                        std::uint64_t fingerprint) {
+  return receiver(link).grant(of(region), target, bytes, fingerprint);
 }
 
 tutti_status register_region(tutti_endpoint* endpoint, void* base, std::uint64_t bytes, int fd, std::uint64_t fd_offset,

@@ -172,7 +172,7 @@ bool Receiver::begin(const FrameHeader& header, std::byte** target, std::string*
     return false;
   }
   Message& slot = message(begun_);
-  const bool put = slot.granted && slot.bytes == header.bytes;
+  const bool put = slot.granted && slot.bytes == header.bytes && slot.fingerprint == header.fingerprint;
   slot.granted = false;
   slot.bytes = header.bytes;
   slot.fingerprint = header.fingerprint;
@@ -216,13 +216,14 @@ void Receiver::release() {
   if (owed() >= shape_.window / 2) stream_->announce();
 }
 
-tutti_link_result Receiver::grant(void* target, std::uint64_t bytes) {
+tutti_link_result Receiver::grant(void* target, std::uint64_t bytes, std::uint64_t fingerprint) {
   if (broken_) return TUTTI_LINK_BROKEN;
   const std::uint64_t next = std::max(released_ + (viewed_ ? 1 : 0), granted_);
   if (next > released_ + 1 || next < begun_) return TUTTI_LINK_NOT_YET;
   Message& ahead = message(next);
   ahead.data = static_cast<std::byte*>(target);
   ahead.bytes = bytes;
+  ahead.fingerprint = fingerprint;
   ahead.granted = true;
   granted_ = next + 1;
   return TUTTI_LINK_OK;

@@ -120,7 +120,7 @@ class Receiver final : public Link {
 
   tutti_link_result view(tutti_message* message);
   void release();
-  tutti_link_result grant(void* target, std::uint64_t bytes);
+  tutti_link_result grant(void* target, std::uint64_t bytes, std::uint64_t fingerprint);
 
   // ---- From the connection.
   /// Where message `header` shall lie. False, with a sentence in `why`, where the sender may not send that.
@@ -137,7 +137,7 @@ class Receiver final : public Link {
     std::uint64_t bytes = 0;
     std::uint64_t fingerprint = 0;
     Buffer buffer;         ///< empty where it landed in granted memory
-    bool granted = false;  ///< data and bytes are a grant, and no message has begun here yet
+    bool granted = false;  ///< data, bytes and fingerprint are a grant, and no message has begun here yet
   };
   Message& message(std::uint64_t sequence) { return messages_[sequence % messages_.size()]; }
   std::uint64_t arrived() const;

@@ -127,7 +127,7 @@ tutti_quiesced close_link(tutti_link* link) { return of(link)->peer().close_link
 
 // An operation of the other direction's end finds a link that can never do it.
 
-void* reserve(tutti_link* link, std::uint64_t bytes) {
+void* reserve(tutti_link* link, std::uint64_t bytes, std::uint64_t) {
   Sender* sender = sender_of(link);
   return sender != nullptr ? sender->reserve(bytes) : nullptr;
 }
@@ -154,9 +154,10 @@ void release(tutti_link* link) {
   if (Receiver* receiver = receiver_of(link)) receiver->release();
 }
 
-tutti_link_result grant(tutti_link* link, const tutti_region*, void* target, std::uint64_t bytes) {
+tutti_link_result grant(tutti_link* link, const tutti_region*, void* target, std::uint64_t bytes,
+                        std::uint64_t fingerprint) {
   Receiver* receiver = receiver_of(link);
-  return receiver != nullptr ? receiver->grant(target, bytes) : TUTTI_LINK_BROKEN;
+  return receiver != nullptr ? receiver->grant(target, bytes, fingerprint) : TUTTI_LINK_BROKEN;
 }
 
 tutti_transport make_table() {

@@ -68,12 +68,14 @@ void HostExecutor::prepare() {
   outcome_ = {};
   element_ = element_bytes(problem.type);
   divide_by_ = problem.op == TUTTI_AVG && reduces(problem.collective) ? static_cast<std::uint64_t>(problem.ranks) : 0;
-  blocks_ = {blocks_of(problem, Buffer::input, rank_), blocks_of(problem, Buffer::output, rank_), plan_->shape.scratch_blocks};
+  blocks_ = {blocks_of(problem, Buffer::input, rank_), blocks_of(problem, Buffer::output, rank_),
+             plan_->shape.scratch_blocks};
   unit_ = reduces(problem.collective) || problem.collective == Collective::barrier ? 1 : element_;
   passes_ = plan_->passes(binding_.count);
   streams_ = stream_from_ != 0 && binding_.count * element_ * std::max(1u, blocks_[1]) >= stream_from_;
-  needs_progress_ = std::any_of(links_.begin(), links_.end(),
-                                [](const HostLink* link) { return (link->state.capabilities & TUTTI_NEEDS_PROGRESS) != 0; });
+  needs_progress_ = std::any_of(links_.begin(), links_.end(), [](const HostLink* link) {
+    return (link->state.capabilities & TUTTI_NEEDS_PROGRESS) != 0;
+  });
   holds_.clear();
   lanes_.resize(program_->lanes.size());
   for (std::size_t l = 0; l < lanes_.size(); ++l) {
@@ -146,9 +148,9 @@ HostExecutor::Turn HostExecutor::advance(LaneState& lane, std::uint32_t index) {
 
 bool HostExecutor::may_begin_pass(const LaneState& lane) const {
   const std::uint64_t depth = plan_->shape.depth;
-  return lane.pass < depth || std::all_of(lanes_.begin(), lanes_.end(), [&](const LaneState& other) {
-           return other.finished || other.pass > lane.pass - depth;
-         });
+  return lane.pass < depth || std::all_of(
+                                  lanes_.begin(), lanes_.end(),
+                                  [&](const LaneState& other) { return other.finished || other.pass > lane.pass - depth; });
 }
 
 bool HostExecutor::dependencies_hold(const LaneState& lane, const Step& step) const {
@@ -200,8 +202,12 @@ HostExecutor::Turn HostExecutor::take_source(LaneState& lane, const Operand& ope
   }
   if (result == TUTTI_LINK_BROKEN) return broken(link);
   if (message.fingerprint != binding_.fingerprint || message.bytes != lane.bytes) {
-    outcome_ = {.kind = Outcome::Kind::mismatch, .peer = link.peer, .fingerprint = message.fingerprint, .bytes = message.bytes,
-                .expected = lane.bytes, .why = {}};
+    outcome_ = {.kind = Outcome::Kind::mismatch,
+                .peer = link.peer,
+                .fingerprint = message.fingerprint,
+                .bytes = message.bytes,
+                .expected = lane.bytes,
+                .why = {}};
     return Turn::failed;
   }
   // Sources are only read; see `address`.
@@ -218,7 +224,7 @@ void HostExecutor::grant(LaneState& lane, HostLink& link, const Step& step) {
     return;
   }
   lane.granted = true;
-  static_cast<void>(link.transport->grant(link.link, nullptr, address(lane, target, 0), lane.bytes));
+  static_cast<void>(link.transport->grant(link.link, nullptr, address(lane, target, 0), lane.bytes, binding_.fingerprint));
 }
 
 HostExecutor::Turn HostExecutor::take_destination(LaneState& lane, const Operand& operand, const Step& step) {
@@ -231,12 +237,14 @@ HostExecutor::Turn HostExecutor::take_destination(LaneState& lane, const Operand
     return Turn::moved;
   }
   HostLink& link = *links_[operand.link];
-  if ((link.state.capabilities & TUTTI_CAN_OFFER_ANY) != 0 && lane.bytes >= least_offer && offer_source(lane, step) != nullptr) {
+  if ((link.state.capabilities & TUTTI_CAN_OFFER_ANY) != 0 && lane.bytes >= least_offer &&
+      offer_source(lane, step) != nullptr) {
     lane.offers[lane.ready] = 1;
     return Turn::moved;
   }
-  void* room = link.transport->reserve(link.link, lane.bytes);
-  if (room == nullptr) return link.transport->failure(link.link, nullptr, 0) == TUTTI_LINK_BROKEN ? broken(link) : Turn::blocked;
+  void* room = link.transport->reserve(link.link, lane.bytes, binding_.fingerprint);
+  if (room == nullptr)
+    return link.transport->failure(link.link, nullptr, 0) == TUTTI_LINK_BROKEN ? broken(link) : Turn::blocked;
   lane.at[lane.ready] = static_cast<std::byte*>(room);
   return Turn::moved;
 }
@@ -267,13 +275,15 @@ void HostExecutor::sweep(LaneState& lane, const Step& step) {
     for (std::uint32_t o = step.sources; o < static_cast<std::uint32_t>(step.sources) + step.destinations; ++o) {
       if (lane.offers[o] != 0) continue;
       std::byte* target = at(o);
-      if (step.sources == 1 && target == fold_sources_[0].data && (divide_by_ <= 1 || (step.flags & last_touch) == 0)) continue;
+      if (step.sources == 1 && target == fold_sources_[0].data && (divide_by_ <= 1 || (step.flags & last_touch) == 0))
+        continue;
       fold_destinations_.push_back({target, ElementFormat::kUser, streams_ && operands[o].place == Place::output});
     }
     done += elements * element_;
     if (fold_destinations_.empty()) continue;
     fold_({fold_sources_.data(), fold_destinations_.data(), static_cast<std::uint32_t>(fold_sources_.size()),
-           static_cast<std::uint32_t>(fold_destinations_.size()), elements * unit_, (step.flags & last_touch) != 0 ? divide_by_ : 0});
+           static_cast<std::uint32_t>(fold_destinations_.size()), elements * unit_,
+           (step.flags & last_touch) != 0 ? divide_by_ : 0});
   }
   for (std::uint32_t o = 0; o < step.sources; ++o) {
     if (operands[o].place == Place::link) links_[operands[o].link]->transport->release(links_[operands[o].link]->link);
@@ -328,7 +338,8 @@ HostExecutor::Turn HostExecutor::drain() {
   }
   for (const Hold& hold : holds_) {
     if (reusable(*hold.link) >= hold.number) continue;
-    return hold.link->transport->failure(hold.link->link, nullptr, 0) == TUTTI_LINK_BROKEN ? broken(*hold.link) : Turn::blocked;
+    return hold.link->transport->failure(hold.link->link, nullptr, 0) == TUTTI_LINK_BROKEN ? broken(*hold.link)
+                                                                                           : Turn::blocked;
   }
   return Turn::moved;
 }

@@ -35,7 +35,7 @@ TEST(Faulty, BreaksALinkAtTheChosenCallForBothSides) {
   const Pipe pipe = open_pipe(world, 0, 1, 0, 8, 64);
   const tutti_transport& t = *transport();
   for (std::uint64_t n = 0; n < 3; ++n) ASSERT_TRUE(try_send(t, pipe.sender, n, 64));
-  ASSERT_NE(t.reserve(pipe.sender, 64), nullptr);
+  ASSERT_NE(t.reserve(pipe.sender, 64, 0), nullptr);
   EXPECT_EQ(t.commit(pipe.sender, 64, 0), TUTTI_LINK_BROKEN);
   EXPECT_NE(failure_of(t, pipe.sender).find("on purpose"), std::string::npos);
   for (std::uint64_t n = 0; n < 3; ++n) EXPECT_TRUE(world.until([&] { return try_receive(t, pipe.receiver, n, 64); }));
@@ -59,7 +59,7 @@ TEST(Faulty, KillsTheProcess) {
     configure(shm(), {{-1, Point::kReserve, 2, Action::kKill, 0}});
     World world(transport(), 2);
     const Pipe pipe = open_pipe(world, 0, 1, 0, 8, 64);
-    for (int i = 0; i < 3; ++i) (void)transport()->reserve(pipe.sender, 8);
+    for (int i = 0; i < 3; ++i) (void)transport()->reserve(pipe.sender, 8, 0);
     ::_exit(0);
   }
   int status = 0;

@@ -130,7 +130,7 @@ TEST(ShmLink, BreaksWhereTheReceiverCountsNonsense) {
   ASSERT_TRUE(try_send(t(), pipe.sender, 0, 64));
   ASSERT_TRUE(try_send(t(), pipe.sender, 1, 64));
   *const_cast<std::uint64_t*>(pipe.sending.reusable) = 1000;
-  EXPECT_EQ(t().reserve(pipe.sender, 64), nullptr);
+  EXPECT_EQ(t().reserve(pipe.sender, 64, 0), nullptr);
   EXPECT_NE(failure_of(t(), pipe.sender).find("counts 1000"), std::string::npos) << failure_of(t(), pipe.sender);
 }
 

@@ -35,7 +35,7 @@ TEST(TcpLink, CarriesSmallMessagesBothWaysBetweenTheSameRanks) {
     ASSERT_TRUE(pair.send_text(std::to_string(i)));
     const std::string text = pair.receive_text();
     void* room = nullptr;
-    ASSERT_TRUE(pair.turn_until([&] { return (room = pair.t.reserve(back, text.size())) != nullptr; }));
+    ASSERT_TRUE(pair.turn_until([&] { return (room = pair.t.reserve(back, text.size(), 0)) != nullptr; }));
     std::memcpy(room, text.data(), text.size());
     ASSERT_EQ(pair.t.commit(back, text.size(), 0), TUTTI_LINK_OK);
     tutti_message message{};
@@ -51,7 +51,7 @@ TEST(TcpLink, StopsTheSenderAtItsCreditAndGoesOnAfterEachRelease) {
   ASSERT_EQ(pair.t.link_state(pair.to, &state), TUTTI_LINK_OK);
   ASSERT_GE(state.slots, 3u);
   std::uint32_t sent = 0;
-  while (pair.t.reserve(pair.to, 8) != nullptr) {
+  while (pair.t.reserve(pair.to, 8, sent) != nullptr) {
     ASSERT_EQ(pair.t.commit(pair.to, 8, sent), TUTTI_LINK_OK);
     ASSERT_LE(++sent, state.slots);
   }
@@ -60,16 +60,16 @@ TEST(TcpLink, StopsTheSenderAtItsCreditAndGoesOnAfterEachRelease) {
     pair.a.progress();
     pair.b.progress();
   }
-  EXPECT_EQ(pair.t.reserve(pair.to, 8), nullptr);
+  EXPECT_EQ(pair.t.reserve(pair.to, 8, sent), nullptr);
   EXPECT_EQ(pair.t.offer(pair.to, nullptr, &sent, 4, 0), TUTTI_LINK_NOT_YET);
   for (std::uint64_t i = 0; i < 20; ++i) {
     tutti_message message{};
     ASSERT_TRUE(pair.turn_until([&] { return pair.t.view(pair.from, &message) == TUTTI_LINK_OK; }));
     EXPECT_EQ(message.fingerprint, i);
     pair.t.release(pair.from);
-    ASSERT_TRUE(pair.turn_until([&] { return pair.t.reserve(pair.to, 8) != nullptr; })) << "after release " << i;
+    ASSERT_TRUE(pair.turn_until([&] { return pair.t.reserve(pair.to, 8, sent) != nullptr; })) << "after release " << i;
     ASSERT_EQ(pair.t.commit(pair.to, 8, sent++), TUTTI_LINK_OK);
-    EXPECT_EQ(pair.t.reserve(pair.to, 8), nullptr);
+    EXPECT_EQ(pair.t.reserve(pair.to, 8, sent), nullptr);
   }
 }
 
@@ -83,7 +83,7 @@ TEST(TcpLink, OneLinkWithoutCreditDoesNotHoldUpAnother) {
   }
   for (int i = 0; i < 100; ++i) {
     void* room = nullptr;
-    ASSERT_TRUE(pair.turn_until([&] { return (room = pair.t.reserve(other, 4)) != nullptr; }));
+    ASSERT_TRUE(pair.turn_until([&] { return (room = pair.t.reserve(other, 4, 0)) != nullptr; }));
     std::memcpy(room, &i, 4);
     ASSERT_EQ(pair.t.commit(other, 4, 0), TUTTI_LINK_OK);
     tutti_message message{};
@@ -134,7 +134,7 @@ TEST(TcpLink, SpreadsChannelsOverSeveralSockets) {
   for (std::uint64_t round = 0; round < 50; ++round) {
     for (std::size_t i = 0; i < to.size(); ++i) {
       void* room = nullptr;
-      ASSERT_TRUE(pair.turn_until([&] { return (room = pair.t.reserve(to[i], 8)) != nullptr; }));
+      ASSERT_TRUE(pair.turn_until([&] { return (room = pair.t.reserve(to[i], 8, i)) != nullptr; }));
       std::memcpy(room, &round, 8);
       ASSERT_EQ(pair.t.commit(to[i], 8, i), TUTTI_LINK_OK);
     }
@@ -152,7 +152,7 @@ TEST(TcpLink, PutsALargeMessageIntoGrantedMemory) {
   Pair pair(2, 4096);
   const auto source = pattern(40'000'000, 3);
   std::vector<unsigned char> target(source.size());
-  ASSERT_EQ(pair.t.grant(pair.from, nullptr, target.data(), target.size()), TUTTI_LINK_OK);
+  ASSERT_EQ(pair.t.grant(pair.from, nullptr, target.data(), target.size(), 9), TUTTI_LINK_OK);
   ASSERT_EQ(pair.t.offer(pair.to, nullptr, source.data(), source.size(), 9), TUTTI_LINK_OK);
   tutti_link_state state{};
   ASSERT_EQ(pair.t.link_state(pair.to, &state), TUTTI_LINK_OK);
@@ -168,10 +168,10 @@ TEST(TcpLink, PutsALargeMessageIntoGrantedMemory) {
 TEST(TcpLink, IgnoresAGrantOfAnotherLengthAndTakesTheNext) {
   Pair pair;
   std::vector<char> first(10), second(10);
-  ASSERT_EQ(pair.t.grant(pair.from, nullptr, first.data(), 7), TUTTI_LINK_OK);
-  ASSERT_EQ(pair.t.grant(pair.from, nullptr, second.data(), 5), TUTTI_LINK_OK);
+  ASSERT_EQ(pair.t.grant(pair.from, nullptr, first.data(), 7, 0), TUTTI_LINK_OK);
+  ASSERT_EQ(pair.t.grant(pair.from, nullptr, second.data(), 5, 0), TUTTI_LINK_OK);
   std::vector<char> third(10);
-  EXPECT_EQ(pair.t.grant(pair.from, nullptr, third.data(), 5), TUTTI_LINK_NOT_YET) << "more than one ahead";
+  EXPECT_EQ(pair.t.grant(pair.from, nullptr, third.data(), 5, 0), TUTTI_LINK_NOT_YET) << "more than one ahead";
   ASSERT_TRUE(pair.send_text("12345"));
   ASSERT_TRUE(pair.send_text("67890"));
   tutti_message message{};
@@ -194,9 +194,9 @@ TEST(TcpLink, AGrantForAMessageThatCameAlreadyIsNotYet) {
            __atomic_load_n(reinterpret_cast<const std::uint64_t*>(state.arrived), __ATOMIC_ACQUIRE) == 1;
   }));
   char late[5] = {0, 0, 0, 0, 0};
-  EXPECT_EQ(pair.t.grant(pair.from, nullptr, late, 5), TUTTI_LINK_NOT_YET);
+  EXPECT_EQ(pair.t.grant(pair.from, nullptr, late, 5, 0), TUTTI_LINK_NOT_YET);
   ASSERT_EQ(pair.t.view(pair.from, &message), TUTTI_LINK_OK);
-  EXPECT_EQ(pair.t.grant(pair.from, nullptr, late, 3), TUTTI_LINK_OK) << "once viewed, a grant is for the one after it";
+  EXPECT_EQ(pair.t.grant(pair.from, nullptr, late, 3, 0), TUTTI_LINK_OK) << "once viewed, a grant is for the one after it";
   ASSERT_TRUE(pair.send_text("abc"));
   pair.t.release(pair.from);
   ASSERT_TRUE(pair.turn_until([&] { return pair.t.view(pair.from, &message) == TUTTI_LINK_OK; }));
@@ -207,7 +207,7 @@ TEST(TcpLink, ClosingInTheMiddleOfAPutLeavesTheMemoryAlone) {
   Pair pair(2, 4096);
   const std::vector<unsigned char> source(60'000'000, 0x5a);
   std::vector<unsigned char> target(source.size(), 0);
-  ASSERT_EQ(pair.t.grant(pair.from, nullptr, target.data(), target.size()), TUTTI_LINK_OK);
+  ASSERT_EQ(pair.t.grant(pair.from, nullptr, target.data(), target.size(), 0), TUTTI_LINK_OK);
   ASSERT_EQ(pair.t.offer(pair.to, nullptr, source.data(), source.size(), 0), TUTTI_LINK_OK);
   ASSERT_TRUE(pair.turn_until([&] { return target[0] == 0x5a; }));
   ASSERT_EQ(target.back(), 0) << "the message came whole, too fast for this test";
@@ -231,7 +231,7 @@ TEST(TcpLink, ClosingTheSenderInTheMiddleOfAnOfferKeepsOtherLinksWhole) {
   EXPECT_EQ(pair.t.close_link(pair.to), TUTTI_QUIESCED);
   const auto whole = source;
   std::fill(source.begin(), source.end(), static_cast<unsigned char>(0));
-  void* room = pair.t.reserve(other, 5);
+  void* room = pair.t.reserve(other, 5, 0);
   ASSERT_NE(room, nullptr);
   std::memcpy(room, "still", 5);
   ASSERT_EQ(pair.t.commit(other, 5, 0), TUTTI_LINK_OK);
@@ -287,7 +287,7 @@ TEST(TcpLink, AMessageWakesWhoSleepsOnTheEventDescriptor) {
   for (int i = 0; i < 300; ++i) pair.a.progress(), pair.b.progress();
   pair.t.arm(pair.b.endpoint, 1);
   EXPECT_FALSE(readable(0));
-  void* room = pair.t.reserve(pair.to, 4);
+  void* room = pair.t.reserve(pair.to, 4, 0);
   ASSERT_NE(room, nullptr);
   std::memcpy(room, "wake", 4);
   ASSERT_EQ(pair.t.commit(pair.to, 4, 0), TUTTI_LINK_OK);

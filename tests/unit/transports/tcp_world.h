@@ -107,7 +107,8 @@ struct Pair {
   bool turn_until(const std::function<bool()>& done) { return until({&a, &b}, done); }
   bool send_text(const std::string& text, std::uint64_t fingerprint = 0) {
     void* room = nullptr;
-    if (!turn_until([&] { return (room = t.reserve(to, text.size())) != nullptr || broken_now(to); }) || room == nullptr)
+    if (!turn_until([&] { return (room = t.reserve(to, text.size(), fingerprint)) != nullptr || broken_now(to); }) ||
+        room == nullptr)
       return false;
     std::memcpy(room, text.data(), text.size());
     return t.commit(to, text.size(), fingerprint) == TUTTI_LINK_OK;
