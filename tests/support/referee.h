@@ -1,5 +1,5 @@
-// A second opinion on schedules: runs all ranks on real numbers, in a random order, and looks at what comes out. It shares
-// no code with the verifier, nor with any executor.
+// A second opinion on schedules: all ranks on real numbers in the simulator, disturbed at random, and a look at what comes
+// out. It shares no judgement with the verifier.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ struct Match {
   double put = 0;            ///< share of the messages that are written where the receiver waits for them
 };
 
-/// Runs a schedule once. Lanes take turns at random; a step reads, and writes at a later turn, so lanes that race get wrong
-/// numbers in some runs. Numbers are 64-bit and random; folding adds, and the last touch of a fold is x → 3x + 1, so that
-/// it shows where it is missing or twice.
+/// Simulates a schedule once. Steps read at one time and write at a later one, and pauses make lanes overtake each other,
+/// so lanes that race get wrong numbers in some runs. Numbers are 64-bit and random; folding adds, and the last touch of a
+/// fold is x → 3x + 1, so that it shows where it is missing or twice.
 /// Returns empty where every output element is right, else what went wrong.
 std::string referee(const Schedule& schedule, const Match& match, std::mt19937_64& random);
 

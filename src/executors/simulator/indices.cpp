@@ -1,0 +1,83 @@
+#include "src/executors/simulator/indices.h"
+
+#include <algorithm>
+
+#include "src/base/types.h"
+
+namespace tutti::simulator {
+namespace {
+
+/// Why a step cannot be looked at; nullptr where it can.
+const char* wrong_with(const Program& program, const Step& step) {
+  if (step.sources == 0 || step.destinations == 0) return "has no source or no destination";
+  const std::uint64_t end = std::uint64_t{step.operands} + step.sources + step.destinations;
+  if (end > program.operands.size()) return "has operands beyond the program's";
+  for (std::uint64_t o = step.operands; o < end; ++o) {
+    const Operand& operand = program.operands[o];
+    if (operand.place > Place::link || operand.format != Format::user) return "has an operand of an unknown kind";
+    if (operand.place != Place::link) continue;
+    if (operand.link >= program.links.size()) return "uses a link beyond the program's";
+    if (program.links[operand.link].sends != (o >= std::uint64_t{step.operands} + step.sources)) {
+      return "uses a link against its direction";
+    }
+  }
+  if (std::uint64_t{step.dependencies} + step.dependency_count > program.dependencies.size()) {
+    return "has dependencies beyond the program's";
+  }
+  const auto first = program.dependencies.begin() + step.dependencies;
+  const bool known = std::all_of(first, first + step.dependency_count, [&](const Dependency& on) {
+    return on.lane < program.lanes.size() && on.step < program.lanes[on.lane].count;
+  });
+  return known ? nullptr : "depends on a step that does not exist";
+}
+
+Fault check_program(int ranks, int rank, const Program& program) {
+  Fault fault;
+  fault.rank = rank;
+  for (const Link& link : program.links) {
+    if (link.peer >= 0 && link.peer < ranks) continue;
+    fault.what = "has a link to rank " + std::to_string(link.peer) + ", which does not exist";
+    return fault;
+  }
+  for (std::size_t l = 0; l < program.lanes.size(); ++l) {
+    const Lane& lane = program.lanes[l];
+    fault.lane = static_cast<std::int64_t>(l);
+    if (std::uint64_t{lane.first} + lane.count > program.steps.size()) {
+      fault.what = "has steps beyond the program's";
+      return fault;
+    }
+    for (std::uint32_t s = 0; s < lane.count; ++s) {
+      const char* wrong = wrong_with(program, program.steps[lane.first + s]);
+      if (wrong == nullptr) continue;
+      fault.step = s;
+      fault.what = wrong;
+      return fault;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Fault check_indices(const Plan& plan, std::span<const Program> programs, const SimulatorConfig& config) {
+  Fault fault;
+  const Problem& problem = plan.problem;
+  const auto ranks = static_cast<std::size_t>(std::max(0, problem.ranks));
+  if (ranks == 0 || programs.size() != ranks || config.view.machine.size() != ranks || config.view.numa.size() != ranks ||
+      (!config.memory.empty() && config.memory.size() != ranks)) {
+    fault.what = "the plan's " + std::to_string(problem.ranks) + " ranks need a program, a place and memory each, but there are " +
+                 std::to_string(programs.size()) + ", " + std::to_string(config.view.machine.size()) + " and " +
+                 std::to_string(config.memory.size());
+  } else if (problem.root < 0 || problem.root >= problem.ranks) {
+    fault.what = "the root is no rank";
+  } else if (element_bytes(problem.type) == 0 || plan.window == 0 || plan.grain == 0 || plan.shape.chunks == 0 ||
+             plan.shape.depth == 0) {
+    fault.what = "the plan has no element type, or nothing as its window, grain, chunks or depth";
+  }
+  for (std::size_t r = 0; r < programs.size() && !fault.any(); ++r) {
+    fault = check_program(problem.ranks, static_cast<int>(r), programs[r]);
+  }
+  return fault;
+}
+
+}  // namespace tutti::simulator

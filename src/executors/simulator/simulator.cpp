@@ -1,0 +1,541 @@
+#include "src/executors/simulator/simulator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "src/base/types.h"
+#include "src/executors/simulator/events.h"
+#include "src/executors/simulator/indices.h"
+#include "src/executors/simulator/memory.h"
+#include "src/executors/simulator/network.h"
+
+namespace tutti {
+namespace {
+
+using namespace simulator;
+
+/// What a lane waits for.
+enum class Wait { nothing, earlier_passes, dependency, message, room, readers };
+
+/// A message that a step is reading.
+struct Taken {
+  std::uint32_t wire = 0;
+  Message message;
+};
+
+/// One lane of one rank.
+struct LaneRun {
+  int rank = 0;
+  std::uint32_t lane = 0;
+  std::uint64_t pass = 0;
+  std::uint32_t step = 0;
+  bool finished = false;
+  Wait wait = Wait::nothing;
+  std::uint32_t waits_on = 0;  ///< wire: a message, room
+  double arrived = 0;          ///< as in SimulatedStep
+  double begin = 0;
+  std::uint64_t bytes = 0;        ///< of the step's message
+  std::vector<std::byte> result;  ///< of the step that runs; where there is data
+  std::vector<Taken> taken;       ///< by it
+};
+
+/// What the lanes of a rank share.
+struct RankRun {
+  Memory memory;
+  std::uint32_t first_lane = 0;
+  std::uint32_t lanes = 0;
+  Server processor;
+  double busy = 0;                     ///< seconds of the processor
+  std::vector<std::uint32_t> waiting;  ///< lanes that look again when a step retires or a hold ends
+};
+
+/// One run. The indices of all arguments have been checked.
+class Run {
+ public:
+  Run(const Plan& plan, std::span<const Program> programs, const SimulatorConfig& config);
+  SimulatorReport run();
+
+ private:
+  using LaneId = std::uint32_t;
+
+  // When things happen.
+  void handle(const Event& event);
+  void wake(std::vector<LaneId>& lanes);
+  void advance(LaneId id);
+  bool passed_by_others(const LaneRun& lane) const;
+  bool dependencies_hold(const LaneRun& lane, const Step& step) const;
+  bool blocked(LaneId id, const Step& step);
+  Wait operands_wait(LaneRun& lane, const Step& step);
+  bool operand_sound(const LaneRun& lane, const Operand& operand, std::uint64_t bytes);
+  double work(const LaneRun& lane, const Step& step) const;
+  double pause();
+  bool chance(double share) { return share > 0 && std::uniform_real_distribution(0.0, 1.0)(random_) < share; }
+
+  // What happens.
+  bool begin(LaneId id, const Step& step);
+  void take(LaneRun& lane, const Operand& operand);
+  void compute(LaneRun& lane, const Step& step);
+  void finish(LaneId id);
+  void send(const LaneRun& lane, const Operand& operand, const Pieces& kept);
+  bool put(Wire& wire, const LaneRun& sender);
+  void let_go(LaneRun& lane);
+  void retire(LaneId id);
+
+  // How it ends.
+  void fail(const LaneRun& lane, std::string what);
+  SimulatorReport report();
+  void find_stuck(SimulatorReport& report) const;
+  void find_left_over(SimulatorReport& report) const;
+  std::string reason(const LaneRun& lane) const;
+
+  const Program& program_of(const LaneRun& lane) const { return programs_[static_cast<std::size_t>(lane.rank)]; }
+  RankRun& rank_of(const LaneRun& lane) { return ranks_[static_cast<std::size_t>(lane.rank)]; }
+  const Step& step_of(const LaneRun& lane) const {
+    const Program& program = program_of(lane);
+    return program.steps[program.lanes[lane.lane].first + lane.step];
+  }
+  std::span<const Operand> operands_of(const LaneRun& lane, const Step& step) const {
+    return {program_of(lane).operands.data() + step.operands, std::size_t{step.sources} + step.destinations};
+  }
+  Pieces pieces_of(const LaneRun& lane, const Operand& operand) {
+    return rank_of(lane).memory.pieces(operand, lane.pass);
+  }
+
+  const Plan& plan_;
+  std::span<const Program> programs_;
+  const SimulatorConfig& config_;
+  std::uint64_t passes_;
+  std::uint64_t credit_;
+  std::uint64_t longest_;    ///< bytes that a message may have
+  std::uint64_t unit_;       ///< bytes of what `fold_` counts
+  std::uint64_t divide_by_;  ///< on the last touch
+  FoldFunction fold_;
+  Network network_;
+  std::vector<RankRun> ranks_;
+  std::vector<LaneRun> lanes_;
+  Events events_;
+  std::deque<LaneId> ready_;
+  std::mt19937_64 random_;
+  double last_retired_ = 0;
+  Fault fault_;
+  SimulatorReport report_;
+};
+
+Run::Run(const Plan& plan, std::span<const Program> programs, const SimulatorConfig& config)
+    : plan_(plan),
+      programs_(programs),
+      config_(config),
+      passes_(plan.passes(plan.problem.count)),
+      credit_(std::max(1u, config.credit != 0 ? config.credit : plan.shape.credit)),
+      network_(programs, config),
+      random_(config.disturbance.seed) {
+  const Problem& problem = plan.problem;
+  const std::uint64_t element = element_bytes(problem.type);
+  const bool folding = reduces(problem.collective) || problem.collective == Collective::barrier;
+  longest_ = std::max<std::uint64_t>(1, plan.window / plan.shape.chunks) * plan.shape.message_cells * element;
+  unit_ = folding || config.fold != nullptr ? element : 1;
+  divide_by_ = problem.op == TUTTI_AVG ? static_cast<std::uint64_t>(problem.ranks) : 0;
+  fold_ = config.fold != nullptr ? config.fold : folding ? find_fold(problem.type, problem.op) : find_copy();
+  for (std::size_t r = 0; r < programs.size(); ++r) {
+    const RankMemory* real = config.memory.empty() ? nullptr : &config.memory[r];
+    const auto first = static_cast<std::uint32_t>(lanes_.size());
+    const auto count = static_cast<std::uint32_t>(programs[r].lanes.size());
+    ranks_.push_back({Memory(plan, static_cast<int>(r), real), first, count, {}, 0, {}});
+    for (std::uint32_t l = 0; l < count; ++l) {
+      LaneRun& lane = lanes_.emplace_back();
+      lane.rank = static_cast<int>(r);
+      lane.lane = l;
+      lane.finished = passes_ == 0 || programs[r].lanes[l].count == 0;
+    }
+  }
+}
+
+SimulatorReport Run::run() {
+  std::vector<LaneId> all;
+  for (LaneId id = 0; id < lanes_.size(); ++id) all.push_back(id);
+  wake(all);
+  while (!fault_.any()) {
+    if (!ready_.empty()) {
+      const LaneId id = ready_.front();
+      ready_.pop_front();
+      advance(id);
+    } else if (!events_.empty()) {
+      handle(events_.next());
+    } else {
+      break;
+    }
+  }
+  return report();
+}
+
+void Run::handle(const Event& event) {
+  switch (event.kind) {
+    case Event::Kind::lane_awake:
+      ready_.push_back(event.index);
+      return;
+    case Event::Kind::step_ends:
+      finish(event.index);
+      ready_.push_back(event.index);
+      return;
+    case Event::Kind::message_heads: {
+      const double there = network_.land(network_[event.index], event.bytes, event.time);
+      events_.plan(there, Event::Kind::message_there, event.index);
+      return;
+    }
+    case Event::Kind::message_there: {
+      Wire& wire = network_[event.index];
+      const auto message = std::next(wire.queue.begin(), static_cast<std::ptrdiff_t>(wire.arrived++));
+      if (config_.timeline) {
+        report_.flights.push_back({event.index, message->bytes, message->begin, message->left, event.time});
+      }
+      return wake(wire.waiting);
+    }
+    case Event::Kind::room_back: {
+      Wire& wire = network_[event.index];
+      --wire.under_way;
+      return wake(wire.waiting);
+    }
+  }
+}
+
+void Run::wake(std::vector<LaneId>& lanes) {
+  for (const LaneId id : lanes) {
+    if (config_.disturbance.pause > 0) {
+      events_.plan(events_.now() + pause(), Event::Kind::lane_awake, id);
+    } else {
+      ready_.push_back(id);
+    }
+  }
+  lanes.clear();
+}
+
+/// Takes a lane, which is not running a step, as far as it gets now.
+void Run::advance(LaneId id) {
+  while (!lanes_[id].finished && !fault_.any()) {
+    const Step& step = step_of(lanes_[id]);
+    if (blocked(id, step)) return;
+    if (lanes_[id].bytes == 0) {
+      retire(id);
+    } else if (!begin(id, step)) {
+      return;
+    }
+  }
+}
+
+bool Run::passed_by_others(const LaneRun& lane) const {
+  const std::uint64_t depth = plan_.shape.depth;
+  if (lane.pass < depth) return true;
+  const RankRun& rank = ranks_[static_cast<std::size_t>(lane.rank)];
+  const auto first = lanes_.begin() + rank.first_lane;
+  return std::all_of(first, first + rank.lanes,
+                     [&](const LaneRun& other) { return other.finished || other.pass > lane.pass - depth; });
+}
+
+bool Run::dependencies_hold(const LaneRun& lane, const Step& step) const {
+  const RankRun& rank = ranks_[static_cast<std::size_t>(lane.rank)];
+  const auto first = program_of(lane).dependencies.begin() + step.dependencies;
+  return std::all_of(first, first + step.dependency_count, [&](const Dependency& on) {
+    if (lane.pass < on.distance) return true;
+    const LaneRun& other = lanes_[rank.first_lane + on.lane];
+    const std::uint64_t pass = lane.pass - on.distance;
+    return other.finished || other.pass > pass || (other.pass == pass && other.step > on.step);
+  });
+}
+
+/// Whether a lane has to wait, or a fault was found. Where it waits it is listed with what will wake it. Sets its bytes.
+bool Run::blocked(LaneId id, const Step& step) {
+  LaneRun& lane = lanes_[id];
+  RankRun& rank = rank_of(lane);
+  lane.wait = Wait::nothing;
+  if (lane.step == 0 && !passed_by_others(lane)) {
+    lane.wait = Wait::earlier_passes;
+  } else if (!dependencies_hold(lane, step)) {
+    lane.wait = Wait::dependency;
+  } else {
+    lane.bytes = rank.memory.bytes(operands_of(lane, step)[0].range, lane.pass);
+    if (lane.bytes != 0) lane.wait = operands_wait(lane, step);
+  }
+  if (lane.wait == Wait::nothing) return fault_.any();
+  const bool at_wire = lane.wait == Wait::message || lane.wait == Wait::room;
+  (at_wire ? network_[lane.waits_on].waiting : rank.waiting).push_back(id);
+  return true;
+}
+
+Wait Run::operands_wait(LaneRun& lane, const Step& step) {
+  const Memory& memory = rank_of(lane).memory;
+  const auto operands = operands_of(lane, step);
+  for (std::size_t o = 0; o < operands.size(); ++o) {
+    const Operand& operand = operands[o];
+    const bool source = o < step.sources;
+    if (!operand_sound(lane, operand, lane.bytes)) return Wait::nothing;
+    if (operand.place == Place::link) {
+      lane.waits_on = network_.wire_of(lane.rank, operand.link);
+      const Wire& wire = network_[lane.waits_on];
+      if (source && wire.arrived == 0) return Wait::message;
+      if (!source && wire.under_way >= credit_) return Wait::room;
+      if (!source && lane.bytes > longest_) fail(lane, "overruns a message: it has " + std::to_string(lane.bytes) + " bytes");
+    } else if (!source) {
+      if (operand.place == Place::input) fail(lane, "writes the input");
+      if (memory.anything_held() && memory.held(memory.pieces(operand, lane.pass))) return Wait::readers;
+    }
+  }
+  return Wait::nothing;
+}
+
+bool Run::operand_sound(const LaneRun& lane, const Operand& operand, std::uint64_t bytes) {
+  const Memory& memory = ranks_[static_cast<std::size_t>(lane.rank)].memory;
+  if (const char* wrong = memory.fault(operand); wrong != nullptr) {
+    fail(lane, wrong);
+  } else if (memory.bytes(operand.range, lane.pass) != bytes) {
+    fail(lane, "has operands of different lengths");
+  }
+  return !fault_.any();
+}
+
+/// Seconds of its rank's processor that a step takes.
+double Run::work(const LaneRun& lane, const Step& step) const {
+  const auto bytes = static_cast<double>(lane.bytes);
+  if (step.sources > 1) return config_.view.gamma * bytes * (step.sources - 1);
+  const auto operands = operands_of(lane, step);
+  const bool linked =
+      std::any_of(operands.begin(), operands.end(), [](const Operand& operand) { return operand.place == Place::link; });
+  return linked ? 0 : config_.view.link(LinkClass::self).beta * bytes;
+}
+
+/// Mostly short and now and then long, so that lanes overtake each other now by a step, now by many.
+double Run::pause() {
+  const double most = config_.disturbance.pause;
+  return most > 0 ? most * std::exp2(-static_cast<double>(random_() % 12)) : 0;
+}
+
+/// Reads and computes. True where the step has ended already.
+bool Run::begin(LaneId id, const Step& step) {
+  LaneRun& lane = lanes_[id];
+  for (const Operand& operand : operands_of(lane, step).first(step.sources)) {
+    if (operand.place == Place::link) take(lane, operand);
+  }
+  if (fault_.any()) return false;
+  if (!config_.memory.empty()) compute(lane, step);
+  const double seconds = work(lane, step);
+  RankRun& rank = rank_of(lane);
+  rank.busy += seconds;
+  const double now = events_.now();
+  lane.begin = config_.shared_processor && seconds > 0 ? rank.processor.serve(now, seconds) : now;
+  const double end = lane.begin + seconds + pause();
+  if (end > now) {
+    events_.plan(end, Event::Kind::step_ends, id);
+    return false;
+  }
+  finish(id);
+  return true;
+}
+
+void Run::take(LaneRun& lane, const Operand& operand) {
+  const std::uint32_t index = network_.wire_of(lane.rank, operand.link);
+  Wire& wire = network_[index];
+  if (wire.arrived == 0) return fail(lane, "takes two messages where there is one");
+  lane.taken.push_back({index, std::move(wire.queue.front())});
+  wire.queue.pop_front();
+  --wire.arrived;
+  const std::uint64_t bytes = lane.taken.back().message.bytes;
+  if (bytes == lane.bytes) return;
+  fail(lane, "takes " + std::to_string(lane.bytes) + " bytes where rank " + std::to_string(wire.traffic.from) + " sent " +
+                 std::to_string(bytes));
+}
+
+/// Folds the step's sources into its lane's result.
+void Run::compute(LaneRun& lane, const Step& step) {
+  std::vector<std::vector<std::byte>> loaded(step.sources);
+  std::vector<FoldSource> sources;
+  std::size_t message = 0;
+  const auto operands = operands_of(lane, step);
+  for (std::size_t o = 0; o < step.sources; ++o) {
+    const bool linked = operands[o].place == Place::link;
+    const Message* from = linked ? &lane.taken[message++].message : nullptr;
+    if (from != nullptr && !from->put && from->pulled.empty()) {
+      sources.push_back({from->copied.data()});
+      continue;
+    }
+    // What was put is where the step would write it.
+    const Pieces pieces = from == nullptr ? pieces_of(lane, operands[o])
+                          : from->put     ? pieces_of(lane, operands[step.sources])
+                                          : from->pulled;
+    loaded[o].resize(lane.bytes);
+    load(pieces, loaded[o].data());
+    sources.push_back({loaded[o].data()});
+  }
+  lane.result.resize(lane.bytes);
+  const FoldDestination destination{lane.result.data()};
+  fold_({sources.data(), &destination, static_cast<std::uint32_t>(sources.size()), 1, lane.bytes / unit_,
+         (step.flags & last_touch) != 0 ? divide_by_ : 0});
+}
+
+/// Writes, sends and retires.
+void Run::finish(LaneId id) {
+  LaneRun& lane = lanes_[id];
+  const Step& step = step_of(lane);
+  const auto operands = operands_of(lane, step);
+  // What a message may be pulled from: the first destination in memory, or else an only source there.
+  Pieces kept;
+  for (const Operand& operand : operands.subspan(step.sources)) {
+    if (operand.place == Place::link) continue;
+    const Pieces pieces = pieces_of(lane, operand);
+    if (!config_.memory.empty()) store(lane.result.data(), pieces);
+    if (kept.empty()) kept = pieces;
+  }
+  if (kept.empty() && step.sources == 1 && operands[0].place != Place::link) kept = pieces_of(lane, operands[0]);
+  for (const Operand& operand : operands.subspan(step.sources)) {
+    if (operand.place == Place::link) send(lane, operand, kept);
+  }
+  let_go(lane);
+  if (config_.timeline) {
+    report_.steps.push_back(
+        {lane.rank, lane.lane, lane.step, lane.pass, lane.arrived, lane.begin, events_.now(), lane.bytes});
+  }
+  retire(id);
+}
+
+void Run::send(const LaneRun& lane, const Operand& operand, const Pieces& kept) {
+  const std::uint32_t index = network_.wire_of(lane.rank, operand.link);
+  Wire& wire = network_[index];
+  Message message;
+  message.bytes = lane.bytes;
+  if (wire.queue.empty() && chance(config_.disturbance.put) && put(wire, lane)) {
+    message.put = true;
+  } else if (!kept.empty() && chance(config_.disturbance.pulled)) {
+    message.pulled = kept;
+    rank_of(lane).memory.hold(kept);
+  } else {
+    message.copied = lane.result;
+  }
+  const double there = network_.depart(wire, message, events_.now(), pause());
+  events_.plan(there, Event::Kind::message_heads, index, message.bytes);
+  wire.queue.push_back(std::move(message));
+}
+
+/// Writes a message straight to its destination, where the receiver waits for just this one and nobody reads there.
+bool Run::put(Wire& wire, const LaneRun& sender) {
+  for (const LaneId id : wire.waiting) {
+    const LaneRun& lane = lanes_[id];
+    if (lane.wait != Wait::message || lane.rank != wire.traffic.to || lane.bytes != sender.bytes) continue;
+    const Step& step = step_of(lane);
+    const Operand& target = operands_of(lane, step)[step.sources];
+    const Memory& memory = rank_of(lane).memory;
+    if (step.sources != 1 || target.place == Place::link || target.place == Place::input || memory.fault(target) != nullptr) {
+      return false;
+    }
+    const Pieces pieces = memory.pieces(target, lane.pass);
+    if (bytes_of(pieces) != sender.bytes || memory.held(pieces)) return false;
+    if (!config_.memory.empty()) store(sender.result.data(), pieces);
+    return true;
+  }
+  return false;
+}
+
+/// Gives back the room and the memory of the messages that a step took.
+void Run::let_go(LaneRun& lane) {
+  for (const Taken& taken : lane.taken) {
+    const Wire& wire = network_[taken.wire];
+    events_.plan(events_.now() + wire.estimate.alpha, Event::Kind::room_back, taken.wire);
+    if (taken.message.pulled.empty()) continue;
+    RankRun& sender = ranks_[static_cast<std::size_t>(wire.traffic.from)];
+    sender.memory.release(taken.message.pulled);
+    wake(sender.waiting);
+  }
+  lane.taken.clear();
+}
+
+void Run::retire(LaneId id) {
+  LaneRun& lane = lanes_[id];
+  last_retired_ = events_.now();
+  lane.arrived = last_retired_;
+  if (++lane.step == program_of(lane).lanes[lane.lane].count) {
+    lane.step = 0;
+    lane.finished = ++lane.pass == passes_;
+  }
+  wake(rank_of(lane).waiting);
+}
+
+void Run::fail(const LaneRun& lane, std::string what) {
+  if (fault_.any()) return;
+  fault_ = {lane.rank, lane.lane, lane.step, static_cast<std::int64_t>(lane.pass), std::move(what)};
+}
+
+SimulatorReport Run::report() {
+  SimulatorReport report = std::move(report_);
+  report.seconds = last_retired_;
+  for (std::uint32_t w = 0; w < network_.size(); ++w) {
+    report.links.push_back(network_[w].traffic);
+    report.messages += network_[w].traffic.messages;
+    report.bytes += network_[w].traffic.bytes;
+  }
+  report.ranks = network_.use();
+  for (std::size_t r = 0; r < ranks_.size(); ++r) report.ranks[r].processor = ranks_[r].busy;
+  if (fault_.any()) {
+    report.verdict = SimulatorReport::Verdict::overrun;
+    report.why = fault_.text();
+    return report;
+  }
+  find_stuck(report);
+  if (report.stuck.empty()) find_left_over(report);
+  return report;
+}
+
+void Run::find_stuck(SimulatorReport& report) const {
+  for (const LaneRun& lane : lanes_) {
+    if (lane.finished) continue;
+    report.stuck.push_back({lane.rank, lane.lane, lane.step, static_cast<std::int64_t>(lane.pass), reason(lane)});
+  }
+  if (report.stuck.empty()) return;
+  constexpr std::size_t told = 4;
+  report.verdict = SimulatorReport::Verdict::deadlock;
+  for (std::size_t s = 0; s < std::min(told, report.stuck.size()); ++s) {
+    report.why += (s == 0 ? "deadlock: " : "; ") + report.stuck[s].text();
+  }
+  if (report.stuck.size() > told) report.why += "; and " + std::to_string(report.stuck.size() - told) + " lanes more";
+}
+
+std::string Run::reason(const LaneRun& lane) const {
+  switch (lane.wait) {
+    case Wait::earlier_passes:
+      return "waits for earlier passes of other lanes";
+    case Wait::dependency:
+      return "waits for a step of another lane";
+    case Wait::message:
+      return "waits for a message from rank " + std::to_string(network_[lane.waits_on].traffic.from);
+    case Wait::room:
+      return "waits for room on the link to rank " + std::to_string(network_[lane.waits_on].traffic.to);
+    default:
+      return "waits for a peer to read what it is to overwrite";
+  }
+}
+
+void Run::find_left_over(SimulatorReport& report) const {
+  for (std::uint32_t w = 0; w < network_.size(); ++w) {
+    const Wire& wire = network_[w];
+    if (wire.queue.empty()) continue;
+    report.verdict = SimulatorReport::Verdict::overrun;
+    const std::size_t left = wire.queue.size();
+    report.why = "rank " + std::to_string(wire.traffic.from) + " sent " + std::to_string(left) +
+                 (left == 1 ? " message" : " messages") + " too many to rank " + std::to_string(wire.traffic.to) +
+                 " on channel " + std::to_string(wire.traffic.channel);
+    return;
+  }
+}
+
+}  // namespace
+
+SimulatorReport simulate(const Plan& plan, std::span<const Program> programs, const SimulatorConfig& config) {
+  const Fault fault = check_indices(plan, programs, config);
+  if (!fault.any()) return Run(plan, programs, config).run();
+  SimulatorReport report;
+  report.verdict = SimulatorReport::Verdict::overrun;
+  report.why = fault.text();
+  return report;
+}
+
+}  // namespace tutti
