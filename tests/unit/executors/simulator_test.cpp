@@ -69,7 +69,7 @@ TEST(Simulator, GivesARingItsClosedForm) {
     const double bytes = 4 * part;
     EXPECT_NEAR(report.seconds, 2 * (ranks - 1) * (alpha + bytes * beta) + (ranks - 1) * bytes * gamma_, 1e-12) << ranks;
     EXPECT_EQ(report.messages, static_cast<std::uint64_t>(2 * (ranks - 1) * ranks));
-    for (const LinkTraffic& link : report.links) EXPECT_EQ(link.bytes, 2 * (ranks - 1) * 4 * part);
+    for (const LinkTraffic& link : report.links) EXPECT_EQ(link.bytes, 8 * part * static_cast<std::uint64_t>(ranks - 1));
     for (const RankUse& use : report.ranks) EXPECT_NEAR(use.processor, (ranks - 1) * bytes * gamma_, 1e-12);
   }
 }

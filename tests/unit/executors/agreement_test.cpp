@@ -1,0 +1,245 @@
+// The host executor, with ranks as processes and as threads, and the simulator give the same bits in all of a rank's memory:
+// integers and floats alike, for it is the same program with the same folds in the same order. Reduced is for every day;
+// Whole is every schedule with up to 16 ranks.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <span>
+#include <utility>
+
+#include "algorithms/algorithms.h"
+#include "tests/support/ranks.h"
+#include "tests/unit/executors/agreement.h"
+
+namespace tutti::testing {
+namespace {
+
+/// Which cases are tried.
+struct Extent {
+  std::vector<int> ranks;
+  std::vector<std::uint64_t> counts;
+  bool whole = false;  ///< each in place and out, from every root, and counts of three passes, too
+};
+
+Extent reduced(std::vector<int> ranks) { return {std::move(ranks), {0, 1, 17, 1000}, false}; }
+
+Extent whole(int first) {
+  Extent extent{{}, {0, 1, 17, 1000}, true};
+  for (int ranks = first; ranks <= 16; ++ranks) extent.ranks.push_back(ranks);
+  return extent;
+}
+
+/// The cases of one algorithm on some ranks. Where not all are asked for, in place and out take turns.
+std::vector<Case> cases_of(const Algorithm& algorithm, int ranks, const Extent& extent) {
+  if (algorithm.collective == Collective::barrier) return {{&algorithm, ranks, 0, 1, TUTTI_UINT8, TUTTI_MAX, false}};
+  std::vector<std::pair<tutti_type, tutti_op>> kinds = {{TUTTI_INT32, TUTTI_SUM}, {TUTTI_UINT8, TUTTI_SUM}};
+  if (reduces(algorithm.collective)) {
+    kinds = {{TUTTI_INT32, TUTTI_SUM}, {TUTTI_UINT8, TUTTI_AVG}, {TUTTI_FLOAT32, TUTTI_AVG}, {TUTTI_BFLOAT16, TUTTI_SUM}};
+  }
+  const int last = rooted(algorithm.collective) ? ranks - 1 : 0;
+  std::vector<Case> cases;
+  for (const auto& [type, op] : kinds) {
+    for (const std::uint64_t count : extent.counts) {
+      const bool in_place = cases.size() % 2 != 0;
+      cases.push_back({&algorithm, ranks, last, count, type, op, in_place});
+      if (extent.whole) cases.push_back({&algorithm, ranks, last, count, type, op, !in_place});
+    }
+  }
+  if (!extent.whole) return cases;
+  for (int root = 0; root < last; ++root) {
+    cases.push_back({&algorithm, ranks, root, 1000, TUTTI_INT32, TUTTI_SUM, root % 2 == 0});
+  }
+  for (const auto& [type, op] : std::span(kinds).first(ranks <= 4 ? kinds.size() : 1)) {
+    Case large{&algorithm, ranks, last, 0, type, op, ranks % 2 == 0};
+    large.count = count_of_three_passes(large);
+    cases.push_back(large);
+  }
+  return cases;
+}
+
+std::vector<const std::byte*> pointers(const std::vector<std::vector<std::byte>>& memory) {
+  std::vector<const std::byte*> out;
+  for (const auto& of_rank : memory) out.push_back(of_rank.data());
+  return out;
+}
+
+/// Where `host` differs from what the simulator gives; empty where it does not.
+std::string difference(const Case& at, const std::vector<const std::byte*>& host) {
+  std::string why;
+  const auto simulated = run_in_simulator(at, &why);
+  if (simulated.empty()) return at.text() + ": the simulator says " + why;
+  for (int r = 0; r < at.ranks; ++r) {
+    const auto& expected = simulated[static_cast<std::size_t>(r)];
+    const std::byte* got = host[static_cast<std::size_t>(r)];
+    const auto [theirs, ours] = std::mismatch(expected.begin(), expected.end(), got);
+    if (theirs == expected.end()) continue;
+    const auto byte = static_cast<std::size_t>(theirs - expected.begin());
+    return at.text() + ": rank " + std::to_string(r) + " differs at byte " + std::to_string(byte) + " (its output begins at " +
+           std::to_string(layout_of(at, r).output) + "): host " + std::to_string(std::to_integer<int>(*ours)) + ", simulator " +
+           std::to_string(std::to_integer<int>(*theirs));
+  }
+  return {};
+}
+
+/// Memory that parent and children share; zero.
+class Shared {
+ public:
+  explicit Shared(std::size_t bytes)
+      : bytes_(std::max<std::size_t>(1, bytes)),
+        at_(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {}
+  ~Shared() { munmap(at_, bytes_); }
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
+  bool ok() const { return at_ != MAP_FAILED; }
+  std::byte* data() const { return static_cast<std::byte*>(at_); }
+
+ private:
+  std::size_t bytes_;
+  void* at_;
+};
+
+/// A child's life: joins, runs all cases in its part of the shared memory, and says by its exit status how it went.
+[[noreturn]] void live(const std::string& address, int rank, const std::vector<Case>& cases,
+                       const std::vector<std::vector<std::byte*>>& memory) {
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.transports = "shm";
+  config.operation_timeout_ns = 60'000'000'000;
+  tutti_comm* comm = nullptr;
+  tutti_status status = tutti_comm_create_address(&comm, address.c_str(), cases[0].ranks, rank, &config);
+  for (std::size_t c = 0; c < cases.size() && status == TUTTI_SUCCESS; ++c) {
+    status = run_on_host(cases[c], rank, comm, memory[c][static_cast<std::size_t>(rank)]);
+    if (status != TUTTI_SUCCESS) std::fprintf(stderr, "%s: ", cases[c].text().c_str());
+  }
+  if (status != TUTTI_SUCCESS) std::fprintf(stderr, "rank %d: %s\n", rank, test::last_error().c_str());
+  tutti_comm_destroy(comm);
+  _exit(status == TUTTI_SUCCESS ? 0 : 1);
+}
+
+std::size_t bytes_of(const Case& at) {
+  std::size_t bytes = 0;
+  for (int r = 0; r < at.ranks; ++r) bytes += layout_of(at, r).bytes;
+  return bytes;
+}
+
+/// Runs cases of one number of ranks on as many processes.
+void run_on_processes(const std::string& address, const std::vector<Case>& cases) {
+  const int ranks = cases[0].ranks;
+  std::size_t bytes = 0;
+  for (const Case& at : cases) bytes += bytes_of(at);
+  const Shared shared(bytes);
+  ASSERT_TRUE(shared.ok()) << bytes << " bytes of shared memory are not to be had";
+  std::vector<std::vector<std::byte*>> memory;
+  std::byte* next = shared.data();
+  for (const Case& at : cases) {
+    auto& of_case = memory.emplace_back();
+    for (int r = 0; r < ranks; ++r) {
+      of_case.push_back(next);
+      fill(at, r, next);
+      next += layout_of(at, r).bytes;
+    }
+  }
+  std::vector<pid_t> children;
+  for (int r = 0; r < ranks; ++r) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0) << "rank " << r << " cannot be started";
+    if (child == 0) live(address, r, cases, memory);
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    waitpid(child, &status, 0);
+    ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "a rank of " << cases[0].text() << " failed";
+  }
+  for (std::size_t c = 0; c < cases.size(); ++c) {
+    ASSERT_EQ(difference(cases[c], {memory[c].begin(), memory[c].end()}), "");
+  }
+}
+
+/// Runs cases of one number of ranks on as many threads. Returns the ranks' memory by case.
+std::vector<std::vector<std::vector<std::byte>>> run_on_threads(const std::vector<Case>& cases) {
+  const test::Ranks ranks(cases[0].ranks, "shm");
+  std::vector<std::vector<std::vector<std::byte>>> memory;
+  for (const Case& at : cases) {
+    auto& of_case = memory.emplace_back();
+    for (int r = 0; r < at.ranks; ++r) fill(at, r, of_case.emplace_back(layout_of(at, r).bytes).data());
+  }
+  ranks.run([&](int rank, tutti_comm* comm) {
+    for (std::size_t c = 0; c < cases.size(); ++c) {
+      ASSERT_EQ(run_on_host(cases[c], rank, comm, memory[c][static_cast<std::size_t>(rank)].data()), TUTTI_SUCCESS)
+          << cases[c].text() << ": " << test::last_error();
+    }
+  });
+  return memory;
+}
+
+/// Calls run(cases) for all cases of the extent: of one number of ranks at a time, and as many as fit in memory. Returns how
+/// many.
+template <typename Run>
+std::size_t try_all(const Extent& extent, Run run) {
+  constexpr std::size_t most_bytes = std::size_t{512} << 20;
+  std::size_t cases = 0;
+  for (const int ranks : extent.ranks) {
+    std::vector<Case> batch;
+    std::size_t bytes = 0;
+    const auto run_batch = [&] {
+      if (!batch.empty() && !::testing::Test::HasFailure()) run(batch);
+      cases += std::exchange(batch, {}).size();
+      bytes = 0;
+    };
+    for (const Algorithm* algorithm : all_algorithms()) {
+      for (const Case& at : cases_of(*algorithm, ranks, extent)) {
+        if (bytes + bytes_of(at) > most_bytes) run_batch();
+        batch.push_back(at);
+        bytes += bytes_of(at);
+      }
+    }
+    run_batch();
+  }
+  return cases;
+}
+
+void try_processes(const Extent& extent) {
+  const auto folder = std::filesystem::temp_directory_path() / ("tutti-agreement-" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  const std::string address = "file://" + (folder / "id").string();
+  const std::size_t cases = try_all(extent, [&](const auto& batch) { run_on_processes(address, batch); });
+  std::filesystem::remove_all(folder);
+  std::printf("processes: %zu calls agree with the simulator\n", cases);
+}
+
+void try_threads(const Extent& extent) {
+  const std::size_t cases = try_all(extent, [](const std::vector<Case>& batch) {
+    auto memory = run_on_threads(batch);
+    for (std::size_t c = 0; c < batch.size(); ++c) ASSERT_EQ(difference(batch[c], pointers(memory[c])), "");
+  });
+  std::printf("threads: %zu calls agree with the simulator\n", cases);
+}
+
+// Processes come first: they are forked while this process has one thread.
+TEST(ReducedAgreement, OfProcesses) { try_processes(reduced({2, 3, 5})); }
+TEST(WholeAgreement, OfProcesses) { try_processes(whole(2)); }
+TEST(ReducedAgreement, OfThreads) { try_threads(reduced({1, 2, 3, 5, 8})); }
+TEST(WholeAgreement, OfThreads) { try_threads(whole(1)); }
+
+// The comparison is worth something: another algorithm folds floats in another order, and that shows.
+TEST(ReducedAgreement, WouldNoticeAnotherOrderOfFolding) {
+  const Case floats{&ring_all_reduce, 5, 0, 1000, TUTTI_FLOAT32, TUTTI_SUM, false};
+  Case integers = floats;
+  integers.type = TUTTI_INT32;
+  const auto by_ring = run_on_threads({floats, integers});
+  EXPECT_EQ(difference(floats, pointers(by_ring[0])), "");
+  Case by_tree = floats;
+  by_tree.algorithm = &tree_all_reduce;
+  EXPECT_NE(difference(by_tree, pointers(by_ring[0])), "");
+  by_tree.type = TUTTI_INT32;
+  EXPECT_EQ(difference(by_tree, pointers(by_ring[1])), "");
+}
+
+}  // namespace
+}  // namespace tutti::testing
