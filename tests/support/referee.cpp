@@ -17,7 +17,8 @@ template <typename Combine>
 void fold_with(const FoldArguments& fold, Combine combine) {
   for (std::uint64_t i = 0; i < fold.count; ++i) {
     Number all = 0;
-    for (std::uint32_t s = 0; s < fold.source_count; ++s) all = combine(all, static_cast<const Number*>(fold.sources[s].data)[i]);
+    for (std::uint32_t s = 0; s < fold.source_count; ++s)
+      all = combine(all, static_cast<const Number*>(fold.sources[s].data)[i]);
     if (fold.divide_by != 0) all = 3 * all + 1;
     for (std::uint32_t d = 0; d < fold.destination_count; ++d) static_cast<Number*>(fold.destinations[d].data)[i] = all;
   }

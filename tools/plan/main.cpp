@@ -1,4 +1,4 @@
-// tutti-plan: shows, proves and costs schedules.
+// tutti-plan: shows, proves, costs and simulates schedules.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,6 +16,7 @@
 #include "src/schedule/text.h"
 #include "src/schedule/verifier.h"
 #include "src/selection/select.h"
+#include "tools/plan/simulate.h"
 
 namespace {
 
@@ -53,23 +54,24 @@ void declare(program::Options& options, Request& request) {
   options.size("--bytes", &request.bytes, "bytes of one block, as the API counts");
   options.text("--type", &request.type, "NAME", "element type");
   options.text("--op", &request.op, "NAME", "operator");
-  options.text("--schedule", &request.schedule, "FILE", "verify: a schedule as `show` prints it, instead of an algorithm");
+  options.text("--schedule", &request.schedule, "FILE", "verify, simulate: a schedule as `show` prints it, instead of an algorithm");
   options.text("--topology", &request.topology, "FILE", "not there yet");
   options.text("--msccl", &request.msccl, "FILE", "not there yet");
   options.text("--svg", &request.svg, "FILE", "not there yet");
-  options.text("--trace", &request.trace, "FILE", "not there yet");
+  options.text("--trace", &request.trace, "FILE", "simulate: writes a timeline in the Chrome trace format");
   options.example("tutti-plan show --collective all_reduce --algorithm ring --ranks 4", "every rank's lanes of moves");
   options.example("tutti-plan verify --collective broadcast --algorithm chain --ranks 9 --root 3", "the proof, or what is wrong");
   options.example("tutti-plan cost --collective all_reduce --ranks 8 --bytes 1M", "all algorithms, quickest first, and why");
+  options.example("tutti-plan simulate --algorithm ring --ranks 8 --trace ring.json", "its time and traffic, and a timeline");
 }
 
 int refuse(program::Output& output, const std::string& sentence) {
   return output.fail(static_cast<int>(program::kWrongUse), sentence);
 }
 
-/// Options that are named in the contract and come later.
-std::optional<std::string> missing(const Request& request) {
-  if (request.command == "simulate" || !request.trace.empty()) return "simulation is not there yet; `verify` proves, `cost` estimates";
+/// What is wrong with the options: they belong to another command, or are named in the contract and come later.
+std::optional<std::string> wrong_with(const Request& request) {
+  if (request.command != "simulate" && !request.trace.empty()) return "--trace belongs to `simulate`; leave it out";
   if (!request.topology.empty()) return "--topology is not there yet; leave it out for ranks on one machine";
   if (!request.msccl.empty()) return "--msccl is not there yet; leave it out";
   if (!request.svg.empty()) return "--svg is not there yet; `show` prints the schedule as text";
@@ -219,12 +221,19 @@ int cost(const Problem& problem, const View& view, std::uint32_t lanes, program:
   return output.result(static_cast<int>(program::kGood));
 }
 
+/// `show`, `verify` or `simulate`. seconds: what selection expects, 0 where it was not asked.
+int tell(const Request& request, const Schedule& schedule, double seconds, program::Output& output) {
+  if (request.command == "show") return show(request, schedule, output);
+  if (request.command == "verify") return prove(schedule, seconds, output);
+  return plan_tool::simulate_schedule(schedule, flat_view(schedule.plan.problem.ranks), request.trace, output);
+}
+
 int run(const Request& request, program::Output& output) {
-  if (const auto sentence = missing(request)) return refuse(output, *sentence);
+  if (const auto sentence = wrong_with(request)) return refuse(output, *sentence);
   if (!request.schedule.empty()) {
     const auto schedule = read_schedule(request.schedule);
     if (!schedule.ok()) return refuse(output, schedule.status().text());
-    return request.command == "show" ? show(request, *schedule, output) : prove(*schedule, 0, output);
+    return tell(request, *schedule, 0, output);
   }
   const auto problem = problem_of(request);
   if (!problem.ok()) return refuse(output, problem.status().text());
@@ -232,15 +241,14 @@ int run(const Request& request, program::Output& output) {
   if (request.command == "cost") return cost(*problem, view, static_cast<std::uint32_t>(request.lanes), output);
   const auto choice = choose(request, *problem, view);
   if (!choice.ok()) return refuse(output, choice.status().text());
-  const Schedule schedule = make_schedule(*choice, *problem, view);
-  return request.command == "show" ? show(request, schedule, output) : prove(schedule, choice->seconds, output);
+  return tell(request, make_schedule(*choice, *problem, view), choice->seconds, output);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   program::Output output("tutti-plan");
-  program::Options options("tutti-plan", "Shows, proves and costs schedules.");
+  program::Options options("tutti-plan", "Shows, proves, costs and simulates schedules.");
   Request request;
   declare(options, request);
   if (const auto code = options.parse(argc, argv, output)) return *code;

@@ -10,11 +10,11 @@ namespace tutti::simulator {
 /// Something that will happen to a lane or a wire.
 struct Event {
   enum class Kind : std::uint8_t {
-    lane_awake,    ///< a lane looks again at its step
-    step_ends,     ///< a lane's step writes and retires
-    message_heads, ///< the first byte of a message has crossed a wire
-    message_there, ///< its last byte, too
-    room_back,     ///< a wire takes another message
+    lane_awake,     ///< a lane looks again at its step
+    step_ends,      ///< a lane's step writes and retires
+    message_heads,  ///< the first byte of a message has crossed a wire
+    message_there,  ///< its last byte, too
+    room_back,      ///< a wire takes another message
   };
   double time = 0;
   std::uint64_t order = 0;

@@ -1,11 +1,14 @@
 #include "src/executors/simulator/indices.h"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "src/base/types.h"
 
 namespace tutti::simulator {
 namespace {
+
+constexpr std::size_t most_ranks = 65536;
 
 /// Why a step cannot be looked at; nullptr where it can.
 const char* wrong_with(const Program& program, const Step& step) {
@@ -65,9 +68,11 @@ Fault check_indices(const Plan& plan, std::span<const Program> programs, const S
   const auto ranks = static_cast<std::size_t>(std::max(0, problem.ranks));
   if (ranks == 0 || programs.size() != ranks || config.view.machine.size() != ranks || config.view.numa.size() != ranks ||
       (!config.memory.empty() && config.memory.size() != ranks)) {
-    fault.what = "the plan's " + std::to_string(problem.ranks) + " ranks need a program, a place and memory each, but there are " +
-                 std::to_string(programs.size()) + ", " + std::to_string(config.view.machine.size()) + " and " +
-                 std::to_string(config.memory.size());
+    fault.what = "the plan's " + std::to_string(problem.ranks) +
+                 " ranks need a program, a place and memory each, but there are " + std::to_string(programs.size()) + ", " +
+                 std::to_string(config.view.machine.size()) + " and " + std::to_string(config.memory.size());
+  } else if (ranks > most_ranks) {
+    fault.what = "the simulator takes " + std::to_string(most_ranks) + " ranks at most";
   } else if (problem.root < 0 || problem.root >= problem.ranks) {
     fault.what = "the root is no rank";
   } else if (element_bytes(problem.type) == 0 || plan.window == 0 || plan.grain == 0 || plan.shape.chunks == 0 ||

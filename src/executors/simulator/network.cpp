@@ -1,8 +1,7 @@
 #include "src/executors/simulator/network.h"
 
 #include <algorithm>
-#include <map>
-#include <tuple>
+#include <unordered_map>
 
 namespace tutti::simulator {
 
@@ -13,15 +12,22 @@ double Server::serve(double now, double seconds) {
 }
 
 Network::Network(std::span<const Program> programs, const SimulatorConfig& config)
-    : shared_ports_(config.shared_ports), wires_of_(programs.size()), egress_(programs.size()), ingress_(programs.size()),
+    : shared_ports_(config.shared_ports),
+      wires_of_(programs.size()),
+      egress_(programs.size()),
+      ingress_(programs.size()),
       use_(programs.size()) {
-  std::map<std::tuple<int, int, std::uint32_t>, std::uint32_t> known;
+  // Ranks have 16 bits, see check_indices.
+  const auto key = [](int from, int to, std::uint32_t channel) {
+    return static_cast<std::uint64_t>(from) << 48 | static_cast<std::uint64_t>(to) << 32 | channel;
+  };
+  std::unordered_map<std::uint64_t, std::uint32_t> known;
   for (std::size_t r = 0; r < programs.size(); ++r) {
     const int own = static_cast<int>(r);
     for (const Link& link : programs[r].links) {
       const int from = link.sends ? own : link.peer;
       const int to = link.sends ? link.peer : own;
-      const auto [entry, added] = known.try_emplace({from, to, link.channel}, size());
+      const auto [entry, added] = known.try_emplace(key(from, to, link.channel), size());
       if (added) {
         Wire& wire = wires_.emplace_back();
         wire.traffic = {from, to, link.channel, 0, 0};

@@ -36,6 +36,7 @@ struct LaneRun {
   bool finished = false;
   Wait wait = Wait::nothing;
   std::uint32_t waits_on = 0;  ///< wire: a message, room
+  std::uint32_t ready = 0;     ///< operands of the step that need not be looked at again
   double arrived = 0;          ///< as in SimulatedStep
   double begin = 0;
   std::uint64_t bytes = 0;        ///< of the step's message
@@ -79,6 +80,7 @@ class Run {
   bool begin(LaneId id, const Step& step);
   void take(LaneRun& lane, const Operand& operand);
   void compute(LaneRun& lane, const Step& step);
+  Pieces write(const LaneRun& lane, const Step& step);
   void finish(LaneId id);
   void send(const LaneRun& lane, const Operand& operand, const Pieces& kept);
   bool put(Wire& wire, const LaneRun& sender);
@@ -101,13 +103,12 @@ class Run {
   std::span<const Operand> operands_of(const LaneRun& lane, const Step& step) const {
     return {program_of(lane).operands.data() + step.operands, std::size_t{step.sources} + step.destinations};
   }
-  Pieces pieces_of(const LaneRun& lane, const Operand& operand) {
-    return rank_of(lane).memory.pieces(operand, lane.pass);
-  }
+  Pieces pieces_of(const LaneRun& lane, const Operand& operand) { return rank_of(lane).memory.pieces(operand, lane.pass); }
 
   const Plan& plan_;
   std::span<const Program> programs_;
   const SimulatorConfig& config_;
+  bool looks_at_memory_;  ///< there is data, or messages are pulled
   std::uint64_t passes_;
   std::uint64_t credit_;
   std::uint64_t longest_;    ///< bytes that a message may have
@@ -129,6 +130,7 @@ Run::Run(const Plan& plan, std::span<const Program> programs, const SimulatorCon
     : plan_(plan),
       programs_(programs),
       config_(config),
+      looks_at_memory_(!config.memory.empty() || config.disturbance.pulled > 0),
       passes_(plan.passes(plan.problem.count)),
       credit_(std::max(1u, config.credit != 0 ? config.credit : plan.shape.credit)),
       network_(programs, config),
@@ -268,16 +270,17 @@ bool Run::blocked(LaneId id, const Step& step) {
 Wait Run::operands_wait(LaneRun& lane, const Step& step) {
   const Memory& memory = rank_of(lane).memory;
   const auto operands = operands_of(lane, step);
-  for (std::size_t o = 0; o < operands.size(); ++o) {
-    const Operand& operand = operands[o];
-    const bool source = o < step.sources;
+  for (; lane.ready < operands.size(); ++lane.ready) {
+    const Operand& operand = operands[lane.ready];
+    const bool source = lane.ready < step.sources;
     if (!operand_sound(lane, operand, lane.bytes)) return Wait::nothing;
     if (operand.place == Place::link) {
       lane.waits_on = network_.wire_of(lane.rank, operand.link);
       const Wire& wire = network_[lane.waits_on];
       if (source && wire.arrived == 0) return Wait::message;
       if (!source && wire.under_way >= credit_) return Wait::room;
-      if (!source && lane.bytes > longest_) fail(lane, "overruns a message: it has " + std::to_string(lane.bytes) + " bytes");
+      if (!source && lane.bytes > longest_)
+        fail(lane, "overruns a message: it has " + std::to_string(lane.bytes) + " bytes");
     } else if (!source) {
       if (operand.place == Place::input) fail(lane, "writes the input");
       if (memory.anything_held() && memory.held(memory.pieces(operand, lane.pass))) return Wait::readers;
@@ -374,12 +377,10 @@ void Run::compute(LaneRun& lane, const Step& step) {
          (step.flags & last_touch) != 0 ? divide_by_ : 0});
 }
 
-/// Writes, sends and retires.
-void Run::finish(LaneId id) {
-  LaneRun& lane = lanes_[id];
-  const Step& step = step_of(lane);
+/// Writes a step's result to memory. Returns what its messages may be pulled from: the first destination in memory, or
+/// else an only source there.
+Pieces Run::write(const LaneRun& lane, const Step& step) {
   const auto operands = operands_of(lane, step);
-  // What a message may be pulled from: the first destination in memory, or else an only source there.
   Pieces kept;
   for (const Operand& operand : operands.subspan(step.sources)) {
     if (operand.place == Place::link) continue;
@@ -388,6 +389,15 @@ void Run::finish(LaneId id) {
     if (kept.empty()) kept = pieces;
   }
   if (kept.empty() && step.sources == 1 && operands[0].place != Place::link) kept = pieces_of(lane, operands[0]);
+  return kept;
+}
+
+/// Writes, sends and retires.
+void Run::finish(LaneId id) {
+  LaneRun& lane = lanes_[id];
+  const Step& step = step_of(lane);
+  const auto operands = operands_of(lane, step);
+  const Pieces kept = looks_at_memory_ ? write(lane, step) : Pieces{};
   for (const Operand& operand : operands.subspan(step.sources)) {
     if (operand.place == Place::link) send(lane, operand, kept);
   }
@@ -425,7 +435,8 @@ bool Run::put(Wire& wire, const LaneRun& sender) {
     const Step& step = step_of(lane);
     const Operand& target = operands_of(lane, step)[step.sources];
     const Memory& memory = rank_of(lane).memory;
-    if (step.sources != 1 || target.place == Place::link || target.place == Place::input || memory.fault(target) != nullptr) {
+    if (step.sources != 1 || target.place == Place::link || target.place == Place::input ||
+        memory.fault(target) != nullptr) {
       return false;
     }
     const Pieces pieces = memory.pieces(target, lane.pass);
@@ -453,6 +464,7 @@ void Run::retire(LaneId id) {
   LaneRun& lane = lanes_[id];
   last_retired_ = events_.now();
   lane.arrived = last_retired_;
+  lane.ready = 0;
   if (++lane.step == program_of(lane).lanes[lane.lane].count) {
     lane.step = 0;
     lane.finished = ++lane.pass == passes_;

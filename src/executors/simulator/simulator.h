@@ -3,11 +3,11 @@
 //     step ──► egress port ──────► α ──────► ingress port ──► message is there ──► taken ──► room is back
 //     γ a byte   β a byte                      β a byte                                       after α
 //
-// It is a discrete-event executor with the semantics of docs/schedule.md. Given memory it moves real data with the reducer's
-// folds, so that its results are the host executor's to the bit; without, it only keeps time, and a thousand ranks take
-// seconds. Given a seed it disturbs all times and mixes the ways in which messages travel: what is right only by luck then
-// shows. It trusts the programs no more than the verifier does, and shares no judgement with it: whatever leaves its
-// memory, pairs up wrongly or waits for ever ends the run with a sentence.
+// It is a discrete-event executor with the semantics of docs/schedule.md. Given memory it moves real data with the
+// reducer's folds, so that its results are the host executor's to the bit; without, it only keeps time, and a thousand
+// ranks take seconds. Given a seed it disturbs all times and mixes the ways in which messages travel: what is right only by
+// luck then shows. It trusts the programs no more than the verifier does, and shares no judgement with it: whatever leaves
+// its memory, pairs up wrongly or waits for ever ends the run with a sentence.
 //
 // The model. One message alone takes α + mβ. A rank has one egress and one ingress port, which its links share and which
 // pass one message at a time, in the order of asking, bytes going through both at once (cut-through). A rank has one

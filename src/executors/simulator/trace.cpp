@@ -37,8 +37,8 @@ std::string chrome_trace(std::span<const Program> programs, const SimulatorRepor
     comma = ",\n";
     for (std::size_t l = 0; l <= egress_of(programs[r]); ++l) {
       const std::string name = l == egress_of(programs[r]) ? "egress" : "lane " + std::to_string(l);
-      append(out, "%s{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%zu,\"tid\":%zu,\"args\":{\"name\":\"%s\"}}", comma, r, l,
-             name.c_str());
+      append(out, "%s{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%zu,\"tid\":%zu,\"args\":{\"name\":\"%s\"}}", comma, r,
+             l, name.c_str());
     }
   }
   for (const SimulatedStep& step : report.steps) {
@@ -51,8 +51,8 @@ std::string chrome_trace(std::span<const Program> programs, const SimulatorRepor
   }
   for (const SimulatedFlight& flight : report.flights) {
     const LinkTraffic& link = report.links[flight.link];
-    append(out, ",\n{\"ph\":\"X\",\"name\":\"to rank %d, channel %u\",\"pid\":%d,\"tid\":%zu,\"ts\":%.6f,\"dur\":%.6f,", link.to,
-           link.channel, link.from, egress_of(programs[static_cast<std::size_t>(link.from)]), flight.begin * 1e6,
+    append(out, ",\n{\"ph\":\"X\",\"name\":\"to rank %d, channel %u\",\"pid\":%d,\"tid\":%zu,\"ts\":%.6f,\"dur\":%.6f,",
+           link.to, link.channel, link.from, egress_of(programs[static_cast<std::size_t>(link.from)]), flight.begin * 1e6,
            (flight.left - flight.begin) * 1e6);
     append(out, "\"args\":{\"bytes\":%llu,\"delivered_us\":%.6f}}", static_cast<unsigned long long>(flight.bytes),
            flight.delivered * 1e6);

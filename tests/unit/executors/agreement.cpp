@@ -59,8 +59,8 @@ Problem Case::problem() const {
 }
 
 std::string Case::text() const {
-  return std::string(name_of(algorithm->collective)) + " " + algorithm->name + ", " + std::to_string(ranks) + " ranks, root " +
-         std::to_string(root) + ", " + std::to_string(count) + " " + text_of(type) + ", " + text_of(op) +
+  return std::string(name_of(algorithm->collective)) + " " + algorithm->name + ", " + std::to_string(ranks) +
+         " ranks, root " + std::to_string(root) + ", " + std::to_string(count) + " " + text_of(type) + ", " + text_of(op) +
          (in_place ? ", in place" : "");
 }
 
@@ -83,7 +83,8 @@ void fill(const Case& at, int rank, std::byte* memory) {
   const std::size_t element = element_bytes(problem.type);
   const std::uint64_t elements = blocks_of(problem, Buffer::input, rank) * problem.count;
   for (std::uint64_t i = 0; i < elements; ++i) {
-    write_element(problem.type, scramble((static_cast<std::uint64_t>(rank) << 40) + i + 1), memory + layout.input + i * element);
+    write_element(problem.type, scramble((static_cast<std::uint64_t>(rank) << 40) + i + 1),
+                  memory + layout.input + i * element);
   }
 }
 
@@ -95,15 +96,24 @@ tutti_status run_on_host(const Case& at, int rank, tutti_comm* comm, std::byte* 
   call.algorithm = at.algorithm->name;
   const auto run = [&] {
     switch (at.algorithm->collective) {
-      case Collective::all_reduce: return tutti_all_reduce(send, recv, at.count, at.type, at.op, comm, {}, &call);
-      case Collective::reduce: return tutti_reduce(send, recv, at.count, at.type, at.op, at.root, comm, {}, &call);
-      case Collective::broadcast: return tutti_broadcast(send, recv, at.count, at.type, at.root, comm, {}, &call);
-      case Collective::all_gather: return tutti_all_gather(send, recv, at.count, at.type, comm, {}, &call);
-      case Collective::reduce_scatter: return tutti_reduce_scatter(send, recv, at.count, at.type, at.op, comm, {}, &call);
-      case Collective::all_to_all: return tutti_all_to_all(send, recv, at.count, at.type, comm, {}, &call);
-      case Collective::gather: return tutti_gather(send, recv, at.count, at.type, at.root, comm, {}, &call);
-      case Collective::scatter: return tutti_scatter(send, recv, at.count, at.type, at.root, comm, {}, &call);
-      case Collective::barrier: return tutti_barrier(comm, {}, &call);
+      case Collective::all_reduce:
+        return tutti_all_reduce(send, recv, at.count, at.type, at.op, comm, {}, &call);
+      case Collective::reduce:
+        return tutti_reduce(send, recv, at.count, at.type, at.op, at.root, comm, {}, &call);
+      case Collective::broadcast:
+        return tutti_broadcast(send, recv, at.count, at.type, at.root, comm, {}, &call);
+      case Collective::all_gather:
+        return tutti_all_gather(send, recv, at.count, at.type, comm, {}, &call);
+      case Collective::reduce_scatter:
+        return tutti_reduce_scatter(send, recv, at.count, at.type, at.op, comm, {}, &call);
+      case Collective::all_to_all:
+        return tutti_all_to_all(send, recv, at.count, at.type, comm, {}, &call);
+      case Collective::gather:
+        return tutti_gather(send, recv, at.count, at.type, at.root, comm, {}, &call);
+      case Collective::scatter:
+        return tutti_scatter(send, recv, at.count, at.type, at.root, comm, {}, &call);
+      case Collective::barrier:
+        return tutti_barrier(comm, {}, &call);
     }
     return TUTTI_INVALID_ARGUMENT;
   };

@@ -1,6 +1,8 @@
-// The host executor, with ranks as processes and as threads, and the simulator give the same bits in all of a rank's memory:
-// integers and floats alike, for it is the same program with the same folds in the same order. Reduced is for every day;
-// Whole is every schedule with up to 16 ranks.
+// The host executor, with ranks as processes and as threads, and the simulator give the same bits in all of a rank's
+// memory: integers and floats alike, for it is the same program with the same folds in the same order. Reduced is for every
+// day; Whole is every schedule with up to 16 ranks.
+#include "tests/unit/executors/agreement.h"
+
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -15,7 +17,6 @@
 
 #include "algorithms/algorithms.h"
 #include "tests/support/ranks.h"
-#include "tests/unit/executors/agreement.h"
 
 namespace tutti::testing {
 namespace {
@@ -80,9 +81,9 @@ std::string difference(const Case& at, const std::vector<const std::byte*>& host
     const auto [theirs, ours] = std::mismatch(expected.begin(), expected.end(), got);
     if (theirs == expected.end()) continue;
     const auto byte = static_cast<std::size_t>(theirs - expected.begin());
-    return at.text() + ": rank " + std::to_string(r) + " differs at byte " + std::to_string(byte) + " (its output begins at " +
-           std::to_string(layout_of(at, r).output) + "): host " + std::to_string(std::to_integer<int>(*ours)) + ", simulator " +
-           std::to_string(std::to_integer<int>(*theirs));
+    return at.text() + ": rank " + std::to_string(r) + " differs at byte " + std::to_string(byte) +
+           " (its output begins at " + std::to_string(layout_of(at, r).output) + "): host " +
+           std::to_string(std::to_integer<int>(*ours)) + ", simulator " + std::to_string(std::to_integer<int>(*theirs));
   }
   return {};
 }
@@ -178,8 +179,8 @@ std::vector<std::vector<std::vector<std::byte>>> run_on_threads(const std::vecto
   return memory;
 }
 
-/// Calls run(cases) for all cases of the extent: of one number of ranks at a time, and as many as fit in memory. Returns how
-/// many.
+/// Calls run(cases) for all cases of the extent: of one number of ranks at a time, and as many as fit in memory. Returns
+/// how many.
 template <typename Run>
 std::size_t try_all(const Extent& extent, Run run) {
   constexpr std::size_t most_bytes = std::size_t{512} << 20;

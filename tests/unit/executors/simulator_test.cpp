@@ -63,7 +63,8 @@ TEST(Simulator, GivesOneMessageAlphaAndBetaForEachByte) {
 TEST(Simulator, GivesARingItsClosedForm) {
   for (const int ranks : {2, 4, 7}) {
     const std::uint64_t part = 32000;
-    Schedule schedule = make_schedule(ring_all_reduce, ranks, 0, part * static_cast<std::uint64_t>(ranks), huge_slots, {1, 1});
+    Schedule schedule =
+        make_schedule(ring_all_reduce, ranks, 0, part * static_cast<std::uint64_t>(ranks), huge_slots, {1, 1});
     const SimulatorReport report = simulate(schedule.plan, schedule.programs, config_of(ranks));
     ASSERT_EQ(report.verdict, Verdict::completed) << report.why;
     const double bytes = 4 * part;
@@ -76,10 +77,11 @@ TEST(Simulator, GivesARingItsClosedForm) {
 
 // The root sends to two at once: through one port one after the other, through ports of their own side by side.
 TEST(Simulator, LetsLinksShareTheirRanksPort) {
-  const Schedule schedule = parse(header("lanes 1 depth 1 credit 1 chunks 1 scratch 0 message 1", 1000, 3) +
-                                  "rank 0\nlinks to:1.0 to:2.0\nlane 0\n0 move input[0;0] -> to:1.0[0;0]@output to:2.0[0;0]@output\n"
-                                  "rank 1\nlinks from:0.0\nlane 0\n0 move from:0.0[0;0]@output -> output[0;0]\n"
-                                  "rank 2\nlinks from:0.0\nlane 0\n0 move from:0.0[0;0]@output -> output[0;0]\n");
+  const Schedule schedule =
+      parse(header("lanes 1 depth 1 credit 1 chunks 1 scratch 0 message 1", 1000, 3) +
+            "rank 0\nlinks to:1.0 to:2.0\nlane 0\n0 move input[0;0] -> to:1.0[0;0]@output to:2.0[0;0]@output\n"
+            "rank 1\nlinks from:0.0\nlane 0\n0 move from:0.0[0;0]@output -> output[0;0]\n"
+            "rank 2\nlinks from:0.0\nlane 0\n0 move from:0.0[0;0]@output -> output[0;0]\n");
   SimulatorConfig config = config_of(3);
   EXPECT_DOUBLE_EQ(simulate(schedule.plan, schedule.programs, config).seconds, 2 * 4000 * beta + alpha);
   config.shared_ports = false;
@@ -123,9 +125,11 @@ TEST(Simulator, NamesASenderWithoutRoom) {
 
 TEST(Simulator, NamesWhatIsLeftInALinkAndWhatLeavesItsMemory) {
   const std::string shape = header("lanes 1 depth 1 credit 1 chunks 2 scratch 0 message 1");
-  const Schedule left = parse(shape + "rank 0\nlinks to:1.0\nlane 0\n0 move input[0;0] -> to:1.0[0;0]@output\n"
-                                      "rank 1\nlinks\nlane 0\n");
-  EXPECT_THAT(simulate(left.plan, left.programs, config_of(2)).why, HasSubstr("rank 0 sent 1 message too many to rank 1 on channel 0"));
+  const Schedule left = parse(shape +
+                              "rank 0\nlinks to:1.0\nlane 0\n0 move input[0;0] -> to:1.0[0;0]@output\n"
+                              "rank 1\nlinks\nlane 0\n");
+  EXPECT_THAT(simulate(left.plan, left.programs, config_of(2)).why,
+              HasSubstr("rank 0 sent 1 message too many to rank 1 on channel 0"));
   Schedule beyond = left;
   beyond.programs[0].operands[0].range.block = 1;
   SimulatorReport report = simulate(beyond.plan, beyond.programs, config_of(2));
@@ -133,8 +137,9 @@ TEST(Simulator, NamesWhatIsLeftInALinkAndWhatLeavesItsMemory) {
   EXPECT_EQ(report.why, "rank 0, lane 0, step 0, pass 0 leaves its memory: there is no such block");
   beyond.programs[0].operands[0].link = beyond.programs[0].operands[1].link = 9;
   EXPECT_THAT(simulate(beyond.plan, beyond.programs, config_of(2)).why, HasSubstr("uses a link beyond the program's"));
-  const Schedule differs = parse(shape + "rank 0\nlinks to:1.0\nlane 0\n0 move input[0;0] -> to:1.0[0;0]@output\n"
-                                         "rank 1\nlinks from:0.0\nlane 0\n0 move from:0.0[0;0+2]@output -> output[0;0+2]\n");
+  const Schedule differs = parse(shape +
+                                 "rank 0\nlinks to:1.0\nlane 0\n0 move input[0;0] -> to:1.0[0;0]@output\n"
+                                 "rank 1\nlinks from:0.0\nlane 0\n0 move from:0.0[0;0+2]@output -> output[0;0+2]\n");
   report = simulate(differs.plan, differs.programs, config_of(2));
   EXPECT_EQ(report.verdict, Verdict::overrun);
   EXPECT_THAT(report.why, HasSubstr("rank 1, lane 0, step 0, pass 0 takes 4000 bytes where rank 0 sent 2000"));
@@ -150,7 +155,8 @@ TEST(Simulator, ShowsARaceAsWrongDataUnderSomeSeed) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     std::vector<float> input(1000, 7), output(1000, -1), scratch(1000, -2), other(1000, -1), none(1000);
     const auto bytes = [](std::vector<float>& v) { return reinterpret_cast<std::byte*>(v.data()); };
-    const std::vector<RankMemory> memory = {{bytes(input), bytes(output), bytes(scratch)}, {nullptr, bytes(other), bytes(none)}};
+    const std::vector<RankMemory> memory = {{bytes(input), bytes(output), bytes(scratch)},
+                                            {nullptr, bytes(other), bytes(none)}};
     SimulatorConfig config = config_of(2);
     config.shared_processor = false;
     config.memory = memory;
@@ -166,7 +172,8 @@ TEST(Simulator, ShowsARaceAsWrongDataUnderSomeSeed) {
 TEST(Simulator, IsDeterministic) {
   const Schedule schedule = make_schedule(double_tree_all_reduce, 9, 0, 100000);
   SimulatorConfig config = config_of(9);
-  EXPECT_EQ(simulate(schedule.plan, schedule.programs, config).seconds, simulate(schedule.plan, schedule.programs, config).seconds);
+  EXPECT_EQ(simulate(schedule.plan, schedule.programs, config).seconds,
+            simulate(schedule.plan, schedule.programs, config).seconds);
   config.disturbance = {3, 1e-5, 0.5, 0.5};
   const double disturbed = simulate(schedule.plan, schedule.programs, config).seconds;
   EXPECT_EQ(simulate(schedule.plan, schedule.programs, config).seconds, disturbed);
@@ -177,7 +184,8 @@ TEST(Simulator, IsDeterministic) {
 TEST(Simulator, FinishesEveryAlgorithmAtThePlansCredit) {
   for (const Algorithm* algorithm : all_algorithms()) {
     for (int ranks = 1; ranks <= 9; ++ranks) {
-      const Schedule schedule = make_schedule(*algorithm, ranks, 0, algorithm->collective == Collective::barrier ? 1 : 3000, 1024);
+      const Schedule schedule =
+          make_schedule(*algorithm, ranks, 0, algorithm->collective == Collective::barrier ? 1 : 3000, 1024);
       const SimulatorReport report = simulate(schedule.plan, schedule.programs, config_of(ranks));
       ASSERT_EQ(report.verdict, Verdict::completed) << describe(*algorithm, ranks, 0) << ": " << report.why;
     }

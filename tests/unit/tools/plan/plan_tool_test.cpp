@@ -1,0 +1,85 @@
+// tutti-plan simulate, as scripts and people use it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+namespace tutti {
+namespace {
+
+using testing::HasSubstr;
+using Json = nlohmann::json;
+
+class PlanTool : public testing::Test {
+ protected:
+  PlanTool() { std::filesystem::create_directory(folder_); }
+  ~PlanTool() override { std::filesystem::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string content(const std::string& name) const {
+    std::ostringstream all;
+    all << std::ifstream(path(name)).rdbuf();
+    return all.str();
+  }
+  /// Runs tutti-plan; what it wrote is in the files `out` and `err`.
+  int run(const std::string& arguments) const {
+    const std::string command = std::string(TUTTI_PLAN) + " " + arguments + " >" + path("out") + " 2>" + path("err");
+    const int status = ::system(command.c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+ private:
+  std::filesystem::path folder_ = std::filesystem::temp_directory_path() / ("tutti-plan-test-" + std::to_string(getpid()));
+};
+
+TEST_F(PlanTool, SimulatesAnAlgorithmAndTellsSecondsAndBytesByLink) {
+  ASSERT_EQ(run("simulate --algorithm ring --ranks 4 --bytes 64K --json"), 0) << content("err");
+  const Json line = Json::parse(content("out"));
+  EXPECT_EQ(line["verdict"], "completed");
+  EXPECT_EQ(line["collective"], "all_reduce");
+  EXPECT_EQ(line["ranks"], 4);
+  EXPECT_EQ(line["messages"], 24);
+  EXPECT_EQ(line["bytes_per_rank"], 6 * 16384);
+  EXPECT_GT(line["seconds"], 0.0);
+  ASSERT_EQ(line["links"].size(), 4u);
+  for (const Json& link : line["links"]) {
+    EXPECT_EQ(link["bytes"], 6 * 16384);
+    EXPECT_EQ((link["from"].get<int>() + 1) % 4, link["to"]);
+  }
+  ASSERT_EQ(run("simulate --algorithm ring --ranks 4 --bytes 64K"), 0);
+  EXPECT_THAT(content("out"), HasSubstr("all_reduce by ring on 4 ranks, 65536 bytes a block: "));
+}
+
+TEST_F(PlanTool, WritesATimelineWhereAsked) {
+  ASSERT_EQ(run("simulate --algorithm ring --ranks 3 --trace " + path("trace.json")), 0) << content("err");
+  const Json trace = Json::parse(content("trace.json"));
+  EXPECT_GT(trace["traceEvents"].size(), 20u);
+  EXPECT_EQ(run("simulate --trace " + path("none/trace.json")), 2);
+  EXPECT_THAT(content("err"), HasSubstr("none/trace.json cannot be written"));
+  EXPECT_EQ(run("verify --trace " + path("trace.json")), 2);
+  EXPECT_THAT(content("err"), HasSubstr("--trace belongs to `simulate`"));
+}
+
+TEST_F(PlanTool, SaysWhoWaitsForEverInAScheduleFromAFile) {
+  ASSERT_EQ(run("show --collective broadcast --algorithm binomial --ranks 2"), 0);
+  std::string text = content("out");
+  std::ofstream(path("good")) << text;
+  EXPECT_EQ(run("simulate --schedule " + path("good")), 0) << content("err");
+  // Without its one step, the root sends nothing.
+  const std::size_t step = text.find("  0 ");
+  ASSERT_NE(step, std::string::npos);
+  text.erase(step, text.find('\n', step) - step);
+  std::ofstream(path("bad")) << text;
+  EXPECT_EQ(run("simulate --schedule " + path("bad")), 3);
+  EXPECT_THAT(content("err"), HasSubstr("rank 1, lane 0, step 0, pass 0 waits for a message from rank 0"));
+}
+
+}  // namespace
+}  // namespace tutti
