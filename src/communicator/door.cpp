@@ -46,7 +46,7 @@ std::vector<Arrival> Door::step() {
   if (paused_until_ns_ != 0 && now_ns() >= paused_until_ns_) resume();
   for (const Poller::Event& event : poller_.wait(0)) {
     if (event.tag < listener_.sockets.size()) {
-      accept_from(static_cast<std::size_t>(event.tag));
+      accept_from(static_cast<std::size_t>(event.tag), arrivals);
     } else {
       advance_pending(event.tag, arrivals);
     }
@@ -55,12 +55,12 @@ std::vector<Arrival> Door::step() {
   return arrivals;
 }
 
-void Door::accept_from(std::size_t index) {
+void Door::accept_from(std::size_t index, std::vector<Arrival>& arrivals) {
   const int listening = listener_.sockets[index].get();
   for (int i = 0; i < kAcceptsPerStep; ++i) {
     Descriptor fd = accept_one(listening);
     if (fd) {
-      admit(std::move(fd));
+      admit(std::move(fd), arrivals);
       continue;
     }
     if (errno == ECONNABORTED || errno == EINTR) continue;
@@ -80,13 +80,14 @@ bool Door::make_room() {
   return true;
 }
 
-void Door::admit(Descriptor fd) {
+void Door::admit(Descriptor fd, std::vector<Arrival>& arrivals) {
   if (pending_.size() >= most_pending_) make_room();
   const std::uint64_t id = next_id_++;
   if (!poller_.watch(fd.get(), id, true, false)) return;
-  const auto [place, inserted] = pending_.try_emplace(
+  pending_.try_emplace(
       id, Pending{std::move(fd), Handshake(Handshake::Role::kAcceptor, key_, purpose_, payload_), now_ns() + kHandshakeNs});
-  advance(place->second.handshake, place->second.fd.get());
+  // A peer on another core may be through with it right here, and then nothing more would come to tell us.
+  advance_pending(id, arrivals);
 }
 
 void Door::advance_pending(std::uint64_t id, std::vector<Arrival>& arrivals) {

@@ -48,8 +48,8 @@ class Door {
     std::uint64_t until_ns;
   };
 
-  void accept_from(std::size_t index);
-  void admit(Descriptor fd);
+  void accept_from(std::size_t index, std::vector<Arrival>& arrivals);
+  void admit(Descriptor fd, std::vector<Arrival>& arrivals);
   bool make_room();
   void drop(std::uint64_t id);
   void resume();

@@ -1,8 +1,11 @@
 #include "src/communicator/graph.h"
 
+#include <errno.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <list>
 #include <map>
 
 #include "src/base/clock.h"
@@ -28,6 +31,9 @@ std::vector<unsigned char> ranks_payload(int from, int to) {
   out.i32(to);
   return as_payload(out);
 }
+
+// What a caller sends once it has settled for one of its connections, see Assembly.
+constexpr unsigned char kSettled = 'S';
 
 std::pair<int, int> read_ranks(std::span<const unsigned char> payload) {
   ByteReader in(std::as_bytes(payload));
@@ -177,6 +183,9 @@ Result<Introduced> Visit::listen(Channel channel, const std::string& root) const
 }
 
 // Connecting with the neighbours, one object for the duration.
+//
+// A caller may have several connections under way, one for each address, and only it knows which it takes: the door's side
+// may see another one of them proved first. So it sends one byte on the one it takes, and the door's side waits for that.
 class Assembly {
  public:
   Assembly(ControlPlane& control, Door& door, const std::vector<Introduction>& peers, const Key& key, Channel& root,
@@ -198,6 +207,7 @@ class Assembly {
     for (;;) {
       step_callers();
       for (Arrival& arrival : door_.step()) admit(std::move(arrival));
+      hear_candidates();
       if (missing_.empty()) return {};
       if (Status status = trouble(); !status) return status;
       nap(poller_.fd(), next_ns(), patience_);
@@ -211,10 +221,16 @@ class Assembly {
   }
   void step_callers();
   void admit(Arrival arrival);
+  void hear_candidates();
   Status trouble();
   Status hear_root();
   Status deadline_error() const;
   std::uint64_t next_ns() const;
+
+  struct Candidate {
+    int rank;
+    Descriptor fd;
+  };
 
   ControlPlane& control_;
   Door& door_;
@@ -223,6 +239,7 @@ class Assembly {
   Poller poller_;
   std::map<int, const Introduction*> missing_;
   std::map<int, Caller> callers_;
+  std::list<Candidate> candidates_;  // proved to know the key, not settled for yet
 };
 
 void Assembly::step_callers() {
@@ -233,6 +250,8 @@ void Assembly::step_callers() {
     const int rank = here->first;
     if (read_ranks(arrival.payload).first != rank) continue;  // somebody else has that address: try on
     callers_.erase(here);
+    // A fresh connection has room for a byte; where it is broken already, its reader will see that.
+    static_cast<void>(::send(arrival.fd.get(), &kSettled, 1, MSG_NOSIGNAL | MSG_DONTWAIT));
     link(rank, std::move(arrival.fd));
   }
 }
@@ -240,7 +259,20 @@ void Assembly::step_callers() {
 void Assembly::admit(Arrival arrival) {
   const auto [from, to] = read_ranks(arrival.payload);
   const bool expected = to == control_.rank() && from < to && missing_.count(from) != 0;
-  if (expected) link(from, std::move(arrival.fd));
+  if (!expected || !poller_.watch(arrival.fd.get(), 0, true, false)) return;
+  candidates_.push_back({from, std::move(arrival.fd)});
+}
+
+void Assembly::hear_candidates() {
+  for (auto i = candidates_.begin(); i != candidates_.end();) {
+    const auto here = i++;
+    unsigned char said = 0;
+    const ssize_t n = ::recv(here->fd.get(), &said, 1, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) continue;
+    poller_.forget(here->fd.get());
+    if (n == 1 && said == kSettled && missing_.count(here->rank) != 0) link(here->rank, std::move(here->fd));
+    candidates_.erase(here);
+  }
 }
 
 Status Assembly::trouble() {
