@@ -20,13 +20,15 @@ std::size_t most_pending() {
 }
 }  // namespace
 
-Door::Door(Listener listener, const Key& key, std::string purpose, std::vector<unsigned char> payload)
+Door::Door(Listener listener, const Key& key, std::string purpose, std::vector<unsigned char> payload,
+           std::deque<Descriptor> early)
     : listener_(std::move(listener)),
       key_(key),
       purpose_(std::move(purpose)),
       payload_(std::move(payload)),
       most_pending_(most_pending()),
-      next_id_(listener_.sockets.size()) {
+      next_id_(listener_.sockets.size()),
+      early_(std::move(early)) {
   resume();
 }
 
@@ -44,6 +46,7 @@ void Door::resume() {
 std::vector<Arrival> Door::step() {
   std::vector<Arrival> arrivals;
   if (paused_until_ns_ != 0 && now_ns() >= paused_until_ns_) resume();
+  for (; !early_.empty(); early_.pop_front()) admit(std::move(early_.front()), arrivals);
   for (const Poller::Event& event : poller_.wait(0)) {
     if (event.tag < listener_.sockets.size()) {
       accept_from(static_cast<std::size_t>(event.tag), arrivals);

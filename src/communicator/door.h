@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <string>
 #include <vector>
@@ -26,8 +27,10 @@ class Door {
  public:
   static constexpr std::uint64_t kHandshakeNs = 5'000'000'000;
 
-  /// payload: what this side says within each handshake, at most Handshake::kMaxPayload bytes.
-  Door(Listener listener, const Key& key, std::string purpose, std::vector<unsigned char> payload);
+  /// payload: what this side says within each handshake, at most Handshake::kMaxPayload bytes. early: connections that were
+  /// accepted before there was a door.
+  Door(Listener listener, const Key& key, std::string purpose, std::vector<unsigned char> payload,
+       std::deque<Descriptor> early = {});
 
   const std::vector<SocketAddress>& addresses() const { return listener_.addresses; }
   /// Polls readable when `step` has something to do.
@@ -63,6 +66,7 @@ class Door {
   std::size_t most_pending_;           // a quarter of the descriptors that this process may have, 64 to 1024
   std::map<std::uint64_t, Pending> pending_;  // by number of arrival: the oldest first
   std::uint64_t next_id_;
+  std::deque<Descriptor> early_;
   std::uint64_t paused_until_ns_ = 0;  // not 0: out of descriptors, the listening sockets are not watched
   std::uint64_t strangers_ = 0;
   std::uint64_t wrong_keys_ = 0;

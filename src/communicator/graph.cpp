@@ -5,6 +5,8 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
+#include <initializer_list>
 #include <list>
 #include <map>
 
@@ -42,12 +44,14 @@ std::pair<int, int> read_ranks(std::span<const unsigned char> payload) {
   return in.complete() ? std::pair(from, to) : std::pair(-1, -1);
 }
 
-void nap(int fd, std::uint64_t until_ns, const Patience& patience) {
+void nap(std::initializer_list<int> fds, std::uint64_t until_ns, const Patience& patience) {
   const std::uint64_t now = now_ns();
   const std::uint64_t wanted_ms = until_ns <= now ? 0 : (until_ns - now) / kMs + 1;
   const int ms = static_cast<int>(std::min<std::uint64_t>(wanted_ms, static_cast<std::uint64_t>(patience.slice_ms())));
-  pollfd wait{fd, POLLIN, 0};
-  ::poll(&wait, 1, ms);
+  std::array<pollfd, 2> waits;
+  std::size_t n = 0;
+  for (const int fd : fds) waits[n++] = {fd, POLLIN, 0};
+  ::poll(waits.data(), n, ms);
 }
 
 std::string root_text(std::span<const unsigned char> payload) {
@@ -60,8 +64,8 @@ std::string root_text(std::span<const unsigned char> payload) {
 // One visit to the root.
 class Visit {
  public:
-  Visit(const Meeting& meeting, const Introduction& self, int ranks, const Patience& patience)
-      : meeting_(meeting), self_(self), ranks_(ranks), patience_(patience) {}
+  Visit(const Meeting& meeting, const Introduction& self, int ranks, Anteroom& anteroom, const Patience& patience)
+      : meeting_(meeting), self_(self), ranks_(ranks), anteroom_(anteroom), patience_(patience) {}
 
   Result<Introduced> run() {
     for (;;) {
@@ -84,15 +88,22 @@ class Visit {
   void say_who(Channel& channel) const;
   // A closed channel in the result: too late for this meeting, there will be another.
   Result<Introduced> listen(Channel channel, const std::string& root) const;
+  void wait_for(int fd, std::uint64_t until_ns) const;
 
   const Meeting& meeting_;
   const Introduction& self_;
   const int ranks_;
+  Anteroom& anteroom_;
   const Patience& patience_;
   std::optional<Identity> identity_;
   std::optional<Caller> caller_;
   std::uint64_t next_look_ns_ = 0;
 };
+
+void Visit::wait_for(int fd, std::uint64_t until_ns) const {
+  nap({fd, anteroom_.fd()}, std::min(until_ns, anteroom_.next_ns()), patience_);
+  anteroom_.step();
+}
 
 Status Visit::look_again() {
   const std::uint64_t now = now_ns();
@@ -121,7 +132,7 @@ Result<Arrival> Visit::reach() {
     }
     if (Status status = patience_.check(); !status) return status;
     if (patience_.deadline.passed()) return unreachable();
-    nap(caller_ ? caller_->fd() : -1, caller_ ? std::min(caller_->next_ns(), next_look_ns_) : next_look_ns_, patience_);
+    wait_for(caller_ ? caller_->fd() : -1, caller_ ? std::min(caller_->next_ns(), next_look_ns_) : next_look_ns_);
   }
 }
 
@@ -178,7 +189,7 @@ Result<Introduced> Visit::listen(Channel channel, const std::string& root) const
     }
     if (Status check = patience_.check(); !check) return check;
     if (now_ns() >= until) return unreachable();
-    nap(channel.fd(), until, patience_);
+    wait_for(channel.fd(), until);
   }
 }
 
@@ -210,7 +221,7 @@ class Assembly {
       hear_candidates();
       if (missing_.empty()) return {};
       if (Status status = trouble(); !status) return status;
-      nap(poller_.fd(), next_ns(), patience_);
+      nap({poller_.fd()}, next_ns(), patience_);
     }
   }
 
@@ -335,8 +346,9 @@ std::uint64_t Assembly::next_ns() const {
 
 }  // namespace
 
-Result<Introduced> introduce(const Meeting& meeting, const Introduction& self, int ranks, const Patience& patience) {
-  return Visit(meeting, self, ranks, patience).run();
+Result<Introduced> introduce(const Meeting& meeting, const Introduction& self, int ranks, Anteroom& anteroom,
+                             const Patience& patience) {
+  return Visit(meeting, self, ranks, anteroom, patience).run();
 }
 
 Status connect_neighbours(ControlPlane& control, Door& door, const std::vector<Introduction>& peers, const Key& key,
@@ -344,8 +356,8 @@ Status connect_neighbours(ControlPlane& control, Door& door, const std::vector<I
   return Assembly(control, door, peers, key, root, patience).run();
 }
 
-Door control_door(Listener listener, const Key& key, int rank) {
-  return Door(std::move(listener), key, kControlPurpose, ranks_payload(rank, rank));
+Door control_door(Anteroom::Contents contents, const Key& key, int rank) {
+  return Door(std::move(contents.listener), key, kControlPurpose, ranks_payload(rank, rank), std::move(contents.guests));
 }
 
 }  // namespace tutti

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/communicator/anteroom.h"
 #include "src/communicator/control.h"
 #include "src/communicator/door.h"
 #include "src/communicator/identity.h"
@@ -35,9 +36,11 @@ struct Introduced {
   Channel root;
 };
 
-/// Reaches the root, says who this rank is, waits for the introduction. Errors: TUTTI_INVALID_ARGUMENT (wrong key, and what
-/// the root objects to), TUTTI_TIMEOUT, TUTTI_REMOTE_ERROR, TUTTI_ABORTED by `patience`.
-Result<Introduced> introduce(const Meeting& meeting, const Introduction& self, int ranks, const Patience& patience);
+/// Reaches the root, says who this rank is, waits for the introduction, and meanwhile keeps the anteroom clear. Errors:
+/// TUTTI_INVALID_ARGUMENT (wrong key, and what the root objects to), TUTTI_TIMEOUT, TUTTI_REMOTE_ERROR, TUTTI_ABORTED by
+/// `patience`.
+Result<Introduced> introduce(const Meeting& meeting, const Introduction& self, int ranks, Anteroom& anteroom,
+                             const Patience& patience);
 
 /// Connects with all neighbours: the lower rank of two calls, the higher one answers at its door. `root` may be a closed
 /// channel; otherwise what it tells of others' failures ends the wait. Returns once every neighbour is linked to
@@ -46,6 +49,6 @@ Status connect_neighbours(ControlPlane& control, Door& door, const std::vector<I
                           Channel& root, const Patience& patience);
 
 /// The door at which a rank's lower neighbours knock.
-Door control_door(Listener listener, const Key& key, int rank);
+Door control_door(Anteroom::Contents contents, const Key& key, int rank);
 
 }  // namespace tutti

@@ -83,10 +83,10 @@ Result<std::vector<Member>> exchange_members(Formation& forming, const MakeBlob&
 }
 
 // From introductions to a membership: connects, says "ready" to the root, exchanges what all shall know.
-Result<Membership> form(Formation forming, Listener listener, const MakeBlob& make_blob, const Patience& patience) {
+Result<Membership> form(Formation forming, Anteroom::Contents entrance, const MakeBlob& make_blob, const Patience& patience) {
   ControlPlane& control = *forming.control;
   {
-    Door door = control_door(std::move(listener), forming.key, control.rank());
+    Door door = control_door(std::move(entrance), forming.key, control.rank());
     Status connected = connect_neighbours(control, door, forming.neighbours, forming.key, forming.root, patience);
     if (!connected) return give_up(forming, connected);
   }
@@ -128,12 +128,13 @@ Result<Membership> join_meeting(const JoinRequest& request, const RankAndSize& p
   auto listener =
       open_formation(forming, control_options(request.name, request.settings, place.rank, place.ranks), request.settings);
   if (!listener) return listener.status();
-  auto introduced = introduce(meeting, forming.self, place.ranks, request.patience);
+  Anteroom anteroom(std::move(listener).value());
+  auto introduced = introduce(meeting, forming.self, place.ranks, anteroom, request.patience);
   if (!introduced) return introduced.status();
   forming.key = communicator_key(introduced->key, introduced->nonce);
   forming.neighbours = std::move(introduced->neighbours);
   forming.root = std::move(introduced->root);
-  return form(std::move(forming), std::move(listener).value(), request.blob, request.patience);
+  return form(std::move(forming), anteroom.take(), request.blob, request.patience);
 }
 
 }  // namespace
@@ -258,7 +259,7 @@ Result<std::unique_ptr<Membership>> split(ControlPlane& parent, const Key& paren
     forming.neighbours.push_back((*group)[static_cast<std::size_t>(near)].self);
     forming.neighbours.back().member.rank = near;
   }
-  auto membership = form(std::move(forming), std::move(listener), request.blob, request.patience);
+  auto membership = form(std::move(forming), {std::move(listener), {}}, request.blob, request.patience);
   if (!membership) return membership.status();
   return std::make_unique<Membership>(std::move(membership).value());
 }

@@ -74,11 +74,11 @@ TEST(TcpLink, StopsTheSenderAtItsCreditAndGoesOnAfterEachRelease) {
 }
 
 TEST(TcpLink, OneLinkWithoutCreditDoesNotHoldUpAnother) {
+  const auto big = pattern(1 << 20, 1);
   Pair pair(2, 1 << 20, 1);
   tutti_link* other = pair.a.sender(1, pair.b.descriptor, 1);
   tutti_link* other_end = pair.b.receiver(0, pair.a.descriptor, 1);
   ASSERT_TRUE(pair.turn_until([&] { return open_now(other) && open_now(other_end); }));
-  const auto big = pattern(1 << 20, 1);
   while (pair.t.offer(pair.to, nullptr, big.data(), big.size(), 0) == TUTTI_LINK_OK) {
   }
   for (int i = 0; i < 100; ++i) {
@@ -95,12 +95,12 @@ TEST(TcpLink, OneLinkWithoutCreditDoesNotHoldUpAnother) {
 
 // Credit waits behind a socket that is full again and again, and newer credit for the same link comes while it waits.
 TEST(TcpLink, CreditKeepsItsOrderWhileBothDirectionsAreFull) {
+  const auto large = pattern(6'000'000, 1);
+  const auto small = pattern(100, 2);
   Pair pair(2, 4096, 1);
   tutti_link* back = pair.b.sender(0, pair.a.descriptor, 0, 2, 4096);
   tutti_link* home = pair.a.receiver(1, pair.b.descriptor, 0, 2, 4096);
   ASSERT_TRUE(pair.turn_until([&] { return open_now(back) && open_now(home); }));
-  const auto large = pattern(6'000'000, 1);
-  const auto small = pattern(100, 2);
   std::uint64_t sent[2] = {0, 0}, received[2] = {0, 0};
   tutti_link* const out[2] = {pair.to, back};
   tutti_link* const in[2] = {pair.from, home};
@@ -149,8 +149,8 @@ TEST(TcpLink, SpreadsChannelsOverSeveralSockets) {
 }
 
 TEST(TcpLink, PutsALargeMessageIntoGrantedMemory) {
-  Pair pair(2, 4096);
   const auto source = pattern(40'000'000, 3);
+  Pair pair(2, 4096);
   std::vector<unsigned char> target(source.size());
   ASSERT_EQ(pair.t.grant(pair.from, nullptr, target.data(), target.size(), 9), TUTTI_LINK_OK);
   ASSERT_EQ(pair.t.offer(pair.to, nullptr, source.data(), source.size(), 9), TUTTI_LINK_OK);
@@ -299,8 +299,8 @@ TEST(TcpLink, AMessageWakesWhoSleepsOnTheEventDescriptor) {
 }
 
 TEST(TcpLink, RoomInAFullSocketWakesWhoSleepsWithOutput) {
-  Pair pair(2, 4096);
   const auto source = pattern(50'000'000, 5);
+  Pair pair(2, 4096);
   ASSERT_EQ(pair.t.offer(pair.to, nullptr, source.data(), source.size(), 0), TUTTI_LINK_OK);
   tutti_message message{};
   // The sender moves only when its descriptor says so.
