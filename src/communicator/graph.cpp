@@ -54,11 +54,16 @@ void nap(std::initializer_list<int> fds, std::uint64_t until_ns, const Patience&
   ::poll(waits.data(), n, ms);
 }
 
-std::string root_text(std::span<const unsigned char> payload) {
+Guilty holder_of(int rank, std::span<const unsigned char> payload) {
   ByteReader in(std::as_bytes(payload));
+  Guilty holder;
   const int pid = in.i32();
   const std::string host = in.text();
-  return in.complete() ? host + ", pid " + std::to_string(pid) : "unknown process";
+  if (!in.complete()) return holder;
+  holder.rank = rank;
+  holder.pid = pid;
+  holder.host = host;
+  return holder;
 }
 
 // One visit to the root.
@@ -71,13 +76,12 @@ class Visit {
     for (;;) {
       auto arrival = reach();
       if (!arrival) return arrival.status();
-      const std::string root = root_text(arrival->payload);
-      Channel channel(std::move(arrival->fd));
-      say_who(channel);
-      auto result = listen(std::move(channel), root);
+      RootLink root{Channel(std::move(arrival->fd)), holder_of(meeting_.holder, arrival->payload)};
+      say_who(root.channel);
+      auto result = listen(std::move(root));
       if (!result) return result;
       result->key = identity_->key;
-      if (result->root.open()) return result;
+      if (result->root.channel.open()) return result;
     }
   }
 
@@ -87,7 +91,7 @@ class Visit {
   Status unreachable() const;
   void say_who(Channel& channel) const;
   // A closed channel in the result: too late for this meeting, there will be another.
-  Result<Introduced> listen(Channel channel, const std::string& root) const;
+  Result<Introduced> listen(RootLink root) const;
   void wait_for(int fd, std::uint64_t until_ns) const;
 
   const Meeting& meeting_;
@@ -143,6 +147,7 @@ Status Visit::unreachable() const {
   error.message = "rank " + std::to_string(self_.member.rank) + " did not reach the rendezvous at " + meeting_.where +
                   " within " + duration_text(patience_.deadline.limit_ns) + ": " +
                   (caller_ ? caller_->explain() : "rank 0 has not announced it");
+  if (meeting_.holder >= 0) error.guilty.emplace_back().rank = meeting_.holder;
   error.remedy = "See that rank 0 runs and its address can be reached from here; TUTTI_CONNECT_TIMEOUT gives it more time";
   return Status(std::move(error));
 }
@@ -158,7 +163,7 @@ void Visit::say_who(Channel& channel) const {
   channel.send(kJoin, out.bytes());
 }
 
-Result<Introduced> Visit::listen(Channel channel, const std::string& root) const {
+Result<Introduced> Visit::listen(RootLink root) const {
   Introduced result;
   Status status;
   bool over = false;
@@ -178,18 +183,15 @@ Result<Introduced> Visit::listen(Channel channel, const std::string& root) const
   };
   const std::uint64_t until = patience_.deadline.at_ns > UINT64_MAX - kVerdictNs ? UINT64_MAX : patience_.deadline.at_ns + kVerdictNs;
   for (;;) {
-    channel.flush();
-    const bool goes_on = channel.receive(take);
-    if (good) result.root = std::move(channel);
+    root.channel.flush();
+    const bool goes_on = root.channel.receive(take);
+    if (good) result.root = std::move(root);
     if (over && status) return result;
     if (over) return status;
-    if (!goes_on) {
-      return Status(TUTTI_REMOTE_ERROR, "The process that holds the rendezvous at " + meeting_.where + " (" + root +
-                                            ") died while ranks were joining", "Look at that process's own output");
-    }
+    if (!goes_on) return root.dead(" at " + meeting_.where);
     if (Status check = patience_.check(); !check) return check;
     if (now_ns() >= until) return unreachable();
-    wait_for(channel.fd(), until);
+    wait_for(root.channel.fd(), until);
   }
 }
 
@@ -199,7 +201,7 @@ Result<Introduced> Visit::listen(Channel channel, const std::string& root) const
 // may see another one of them proved first. So it sends one byte on the one it takes, and the door's side waits for that.
 class Assembly {
  public:
-  Assembly(ControlPlane& control, Door& door, const std::vector<Introduction>& peers, const Key& key, Channel& root,
+  Assembly(ControlPlane& control, Door& door, const std::vector<Introduction>& peers, const Key& key, RootLink& root,
            const Patience& patience)
       : control_(control), door_(door), root_(root), patience_(patience) {
     for (const Introduction& peer : peers) {
@@ -211,7 +213,7 @@ class Assembly {
       poller_.watch(place->second.fd(), 0, true, false);
     }
     poller_.watch(door_.fd(), 0, true, false);
-    if (root_.open()) poller_.watch(root_.fd(), 0, true, false);
+    if (root_.channel.open()) poller_.watch(root_.channel.fd(), 0, true, false);
   }
 
   Status run() {
@@ -245,7 +247,7 @@ class Assembly {
 
   ControlPlane& control_;
   Door& door_;
-  Channel& root_;
+  RootLink& root_;
   const Patience& patience_;
   Poller poller_;
   std::map<int, const Introduction*> missing_;
@@ -306,17 +308,16 @@ Status Assembly::trouble() {
 }
 
 Status Assembly::hear_root() {
-  if (!root_.open()) return {};
+  if (!root_.channel.open()) return {};
   Status status;
-  const bool goes_on = root_.receive([&](std::uint8_t type, std::span<const std::byte> payload) {
+  const bool goes_on = root_.channel.receive([&](std::uint8_t type, std::span<const std::byte> payload) {
     ByteReader in(payload);
     if (type == kCreationFailed) status = Status(unpack_error(in));
     return status.ok();
   });
   if (!goes_on && status) {
-    root_.close();
-    return Status(TUTTI_REMOTE_ERROR, "The process that holds the rendezvous died while ranks were joining",
-                  "Look at that process's own output");
+    root_.channel.close();
+    return root_.dead("");
   }
   return status;
 }
@@ -346,13 +347,24 @@ std::uint64_t Assembly::next_ns() const {
 
 }  // namespace
 
+Status RootLink::dead(const std::string& where) const {
+  Error error;
+  error.status = TUTTI_REMOTE_ERROR;
+  error.message = "The process that holds the rendezvous" + where;
+  if (holder.pid != 0) error.message += " (" + holder.host + ", pid " + std::to_string(holder.pid) + ")";
+  error.message += " died while ranks were joining";
+  error.remedy = "Look at that process's own output";
+  if (holder.rank >= 0) error.guilty = {holder};
+  return Status(std::move(error));
+}
+
 Result<Introduced> introduce(const Meeting& meeting, const Introduction& self, int ranks, Anteroom& anteroom,
                              const Patience& patience) {
   return Visit(meeting, self, ranks, anteroom, patience).run();
 }
 
 Status connect_neighbours(ControlPlane& control, Door& door, const std::vector<Introduction>& peers, const Key& key,
-                          Channel& root, const Patience& patience) {
+                          RootLink& root, const Patience& patience) {
   return Assembly(control, door, peers, key, root, patience).run();
 }
 

@@ -25,7 +25,17 @@ struct Meeting {
   /// an earlier job left behind is replaced). Errors end the wait.
   std::function<Result<std::optional<Identity>>()> find;
   std::string where;               ///< "tcp://host:4242", for sentences
+  int holder = 0;                  ///< the rank whose process holds the root, -1: unknown
   std::function<void()> abandon;   ///< called where the creation failed: removes what a dead root left; may be empty
+};
+
+/// The connection to the root, and whose process that is in.
+struct RootLink {
+  Channel channel;  ///< closed where there is no root
+  Guilty holder;    ///< rank -1: unknown
+
+  /// That this process died.
+  Status dead(const std::string& where) const;
 };
 
 /// What the root told, and the connection to it, which stays until this rank is ready.
@@ -33,7 +43,7 @@ struct Introduced {
   Key key{};  ///< the meeting's
   std::array<unsigned char, kNonceBytes> nonce{};
   std::vector<Introduction> neighbours;
-  Channel root;
+  RootLink root;
 };
 
 /// Reaches the root, says who this rank is, waits for the introduction, and meanwhile keeps the anteroom clear. Errors:
@@ -42,11 +52,11 @@ struct Introduced {
 Result<Introduced> introduce(const Meeting& meeting, const Introduction& self, int ranks, Anteroom& anteroom,
                              const Patience& patience);
 
-/// Connects with all neighbours: the lower rank of two calls, the higher one answers at its door. `root` may be a closed
-/// channel; otherwise what it tells of others' failures ends the wait. Returns once every neighbour is linked to
+/// Connects with all neighbours: the lower rank of two calls, the higher one answers at its door. `root` may be
+/// closed; otherwise what it tells of others' failures ends the wait. Returns once every neighbour is linked to
 /// `control`. On failure the caller reports it. Errors: as introduce.
 Status connect_neighbours(ControlPlane& control, Door& door, const std::vector<Introduction>& peers, const Key& key,
-                          Channel& root, const Patience& patience);
+                          RootLink& root, const Patience& patience);
 
 /// The door at which a rank's lower neighbours knock.
 Door control_door(Anteroom::Contents contents, const Key& key, int rank);

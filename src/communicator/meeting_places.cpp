@@ -40,7 +40,9 @@ Result<Meeting> by_id(const tutti_unique_id& id) {
   auto identity = unpack_identity(id);
   if (!identity) return identity.status();
   const std::string where = "the unique id's maker (" + identity->addresses.front().text() + ")";
-  return known(std::move(identity).value(), where);
+  Meeting meeting = known(std::move(identity).value(), where);
+  meeting.holder = -1;
+  return meeting;
 }
 
 // ---- A file that rank 0 writes.
@@ -273,7 +275,9 @@ Result<Meeting> by_bootstrap(const JoinRequest& request, const RankAndSize& plac
   }
   tutti_unique_id id;
   std::copy_n(all.begin() + 1, sizeof id.bytes, id.bytes);
-  return by_id(id);
+  auto meeting = by_id(id);
+  if (meeting) meeting->holder = 0;
+  return meeting;
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ struct Formation {
   Introduction self;
   Key key{};
   std::vector<Introduction> neighbours;
-  Channel root;  // closed where there is none
+  RootLink root;
 };
 
 Result<Listener> open_formation(Formation& forming, const ControlPlane::Options& options, const Settings& settings) {
@@ -50,10 +50,10 @@ Error for_others(const Status& status, const Member& self) {
 
 Status give_up(Formation& forming, const Status& status) {
   const Error error = for_others(status, forming.self.member);
-  if (forming.root.open()) {
+  if (forming.root.channel.open()) {
     ByteWriter out;
     pack_error(out, error);
-    forming.root.send(kCreationFailed, out.bytes());
+    forming.root.channel.send(kCreationFailed, out.bytes());
   }
   forming.control->report(error);
   return status;
@@ -90,9 +90,9 @@ Result<Membership> form(Formation forming, Anteroom::Contents entrance, const Ma
     Status connected = connect_neighbours(control, door, forming.neighbours, forming.key, forming.root, patience);
     if (!connected) return give_up(forming, connected);
   }
-  if (forming.root.open()) {
-    forming.root.send(kReady, {});
-    forming.root.close();
+  if (forming.root.channel.open()) {
+    forming.root.channel.send(kReady, {});
+    forming.root.channel.close();
   }
   auto members = exchange_members(forming, make_blob, patience);
   if (!members) return give_up(forming, members.status());

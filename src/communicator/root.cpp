@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::uint64_t kSecond = 1'000'000'000;
 constexpr std::uint64_t kJoinNs = 5 * kSecond;     // an authenticated guest says within this time who it is
+constexpr std::uint64_t kTellNs = kSecond;         // after a failure, for ranks on their way to come and hear why
 constexpr std::uint64_t kLingerNs = 10 * kSecond;  // after a failure, to tell late ranks why
 constexpr std::uint64_t kDoorTag = 0;
 constexpr std::uint64_t kWakeTag = 1;
@@ -83,7 +84,15 @@ void Root::serve(const WakeUp& wake, const std::atomic<bool>& stop) {
     if (door_) {
       for (Arrival& arrival : door_->step()) welcome(std::move(arrival));
     }
-    if (!introduced_ && !failure_ && now >= deadline_ns()) fail(deadline_error());
+    if (!introduced_ && !failure_ && now >= deadline_ns()) {
+      fail(deadline_error());
+      own_told_ns_ = now;  // who is missing now has had all the time there was
+    }
+    if (failure_ && own_told_ns_ != 0 && (now >= own_told_ns_ || all_heard())) {
+      own_told_ns_ = 0;
+      conclude();
+      tell(true);
+    }
   }
 }
 
@@ -96,6 +105,7 @@ bool Root::done() const {
 int Root::timeout_ms() const {
   std::uint64_t next = std::min(door_ ? door_->next_ns() : UINT64_MAX, failure_ ? failed_ns_ + kLingerNs : deadline_ns());
   for (const auto& [id, guest] : guests_) next = std::min(next, guest.until_ns);
+  if (failure_ && own_told_ns_ != 0) next = std::min(next, own_told_ns_);
   if (next == UINT64_MAX) return 60'000;
   const std::uint64_t now = now_ns();
   return next <= now ? 0 : static_cast<int>(std::min<std::uint64_t>((next - now) / 1'000'000, 60'000)) + 1;
@@ -161,12 +171,13 @@ void Root::take_join(Guest& guest, std::span<const std::byte> payload) {
   if (ranks_ == 0) ranks_ = join.ranks;
   const std::uint64_t now = now_ns();
   join.left_ns = join.left_ns > UINT64_MAX - now ? UINT64_MAX : now + join.left_ns;
+  heard_.insert(join.self.member.rank);
   guest.join = std::move(join);
   if (error) {
     fail(std::move(*error));
     return;
   }
-  if (++joined_ == static_cast<std::size_t>(ranks_)) introduce_all();
+  if (all_heard()) introduce_all();
 }
 
 std::optional<Error> Root::objection(const JoinMessage& join) const {
@@ -243,12 +254,22 @@ void Root::fail(Error error) {
   if (!failure_) {
     failure_ = std::move(error);
     failed_ns_ = now_ns();
-    conclude();
+    own_told_ns_ = failed_ns_ + kTellNs;
   }
+  tell(false);
+}
+
+bool Root::is_own(const Guest& guest) const {
+  const Member& member = guest.join->self.member;
+  return member.pid == self_.pid && member.same_pids(self_);
+}
+
+// Tells those who have not been told: the others, or this process's own guests too.
+void Root::tell(bool own) {
   ByteWriter out;
   pack_error(out, *failure_);
   for (auto& [id, guest] : guests_) {
-    if (!guest.join || guest.ready) continue;
+    if (!guest.join || guest.ready || (is_own(guest) && !own && own_told_ns_ != 0)) continue;
     send(id, guest, kCreationFailed, out.bytes());
     guest.ready = true;  // it has its answer, and its going away is no news
   }

@@ -5,8 +5,10 @@
 //     rank → root   ready: my connections stand (or: failed, with the error)
 //     root → rank   failed, at any time before ready: the first error of this creation
 //
-// A root serves one communicator; once it has introduced all, it listens no longer. It fails the creation, telling everybody that is there and whoever comes later, when two
-// ranks have the same number, sizes differ, a rank dies, or the first deadline passes.
+// A root serves one communicator; once it has introduced all, it listens no longer. It fails the creation, telling
+// everybody that is there and whoever comes later, when two ranks have the same number, sizes differ, a rank dies, or the
+// first deadline passes. Ranks of the root's own process hear of it last, when all others have come and been told, or a
+// second later: their process may end then, and the root with it.
 #pragma once
 
 #include <atomic>
@@ -15,6 +17,7 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -46,8 +49,8 @@ JoinMessage unpack_join(ByteReader& in);
 /// The meeting's state, driven by one thread. Not thread safe.
 class Root {
  public:
-  /// concluded: called once, when all are there and before anybody is told, or when it has failed, or at its end (removes
-  /// the file that led here). May be empty.
+  /// concluded: called once, when all are there and before anybody is told, or when it has failed and its own process is
+  /// about to be told, or at its end (removes the file that led here). May be empty.
   Root(Listener listener, const Key& key, std::function<void()> concluded);
   ~Root() { conclude(); }
 
@@ -77,6 +80,9 @@ class Root {
                  std::span<const Introduction* const> by_rank);
   void conclude();
   void fail(Error error);
+  void tell(bool own);
+  bool is_own(const Guest& guest) const;
+  bool all_heard() const { return ranks_ != 0 && heard_.size() == static_cast<std::size_t>(ranks_); }
   void send(std::uint64_t id, Guest& guest, RootFrame type, std::span<const std::byte> payload);
   Error deadline_error() const;
   std::uint64_t deadline_ns() const;
@@ -87,11 +93,13 @@ class Root {
   std::function<void()> on_conclusion_;
   std::map<std::uint64_t, Guest> guests_;
   std::uint64_t next_id_;
+  const Member self_ = this_member(-1);
   int ranks_ = 0;            // as the first guest said; 0: nobody has yet
-  std::size_t joined_ = 0;   // guests that have said who they are
+  std::set<int> heard_;      // ranks that have said who they are
   bool introduced_ = false;
   std::optional<Error> failure_;
   std::uint64_t failed_ns_ = 0;
+  std::uint64_t own_told_ns_ = UINT64_MAX;  // when this process's own guests are told of the failure at the latest; 0: told
 };
 
 /// Starts a root of `key` on a background thread; it ends by itself when it is done, at stop_root, or with the process.

@@ -153,7 +153,7 @@ class Kill : public testing::TestWithParam<Case> {
   };
   enum class From { kStart, kCreated };
   Trial perform(const Plan& plan, From from, std::uint64_t kill_ns);
-  void judge_survivor(const Learnt& learnt, int rank, const Plan& plan, From from, std::uint64_t killed_ns, const std::string& moment);
+  void judge_survivor(const Learnt& learnt, int rank, From from, std::uint64_t killed_ns, const std::string& moment);
   void expect_nothing_left(const std::set<std::string>& sockets, const std::set<std::string>& shared_before, const std::string& moment);
 
   std::filesystem::path folder_;
@@ -225,7 +225,7 @@ Kill::Trial Kill::perform(const Plan& plan, From from, std::uint64_t kill_ns) {
     if (r == plan.victim) continue;
     const int status = statuses[static_cast<std::size_t>(r)];
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "rank " << r << " ended with " << status << ": " << moment;
-    judge_survivor(stage[r], r, plan, from, killed_ns, moment);
+    judge_survivor(stage[r], r, from, killed_ns, moment);
     if (stage[r].returned_ns > killed_ns) {
       trial.slowest_ms = std::max(trial.slowest_ms, static_cast<double>(stage[r].returned_ns - killed_ns) / static_cast<double>(kMs));
     }
@@ -234,11 +234,8 @@ Kill::Trial Kill::perform(const Plan& plan, From from, std::uint64_t kill_ns) {
   return trial;
 }
 
-void Kill::judge_survivor(const Learnt& learnt, int rank, const Plan& plan, From from, std::uint64_t killed_ns,
-                          const std::string& moment) {
-  // Who has not heard of the victim yet, and finds no rendezvous, cannot know whom it lacks.
-  const bool may_not_know = from == From::kStart && plan.victim == 0 && learnt.outcome == kNamesNobody;
-  EXPECT_TRUE(learnt.outcome == kNamesVictim || may_not_know)
+void Kill::judge_survivor(const Learnt& learnt, int rank, From from, std::uint64_t killed_ns, const std::string& moment) {
+  EXPECT_EQ(learnt.outcome, kNamesVictim)
       << "rank " << rank << " says \"" << learnt.message << "\": " << moment;
   EXPECT_GE(learnt.returned_ns, killed_ns) << "rank " << rank << " had an error before: " << learnt.message << ": " << moment;
   EXPECT_LT(learnt.returned_ns, killed_ns + kBoundNs) << "rank " << rank << " was slow: " << moment;
