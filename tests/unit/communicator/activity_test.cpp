@@ -39,16 +39,18 @@ TEST(ActivityBoard, ReadersNeverSeeHalfAnOperation) {
   ActivityBoard board;
   std::atomic<bool> stop{false};
   std::thread writer([&] {
-    for (std::uint64_t i = 0; !stop.load(); ++i) board.start(i, kAllReduce, i * 3, {i, i, i, i}, i);
+    // It rests between operations, as ranks do: read() gives up on a writer that never does.
+    for (std::uint64_t i = 0; !stop.load(); ++i, std::this_thread::yield()) board.start(i, kAllReduce, i * 3, {i, i, i, i}, i);
   });
+  int torn = 0;
   for (int i = 0; i < 20000; ++i) {
     const Activity activity = board.read();
     if (activity.started == UINT64_MAX) continue;
-    ASSERT_EQ(activity.fingerprint, activity.started * 3);
-    ASSERT_EQ(activity.detail[2], activity.started);
+    torn += activity.fingerprint != activity.started * 3 || activity.detail[2] != activity.started ? 1 : 0;
   }
   stop = true;
   writer.join();
+  EXPECT_EQ(torn, 0);
 }
 
 TEST(Activity, SurvivesPacking) {
