@@ -7,16 +7,6 @@
 namespace tutti {
 namespace {
 
-Status check_type(tutti_type type) {
-  if (element_bytes(type) == 0) {
-    return invalid(fmt::format("element type {} does not exist", static_cast<int>(type)), "See tutti_type.");
-  }
-  const bool there = type <= TUTTI_BFLOAT16;
-  return there ? Status()
-               : Status(TUTTI_UNSUPPORTED, fmt::format("element type {} is not there yet", static_cast<int>(type)),
-                        "Use one of int8, uint8, int32, uint32, int64, uint64, float16, bfloat16, float32 and float64.");
-}
-
 Status check_op(tutti_op op) {
   if (op >= TUTTI_SUM && op <= TUTTI_AVG) return {};
   if (op >= TUTTI_BITWISE_AND && op <= TUTTI_LOGICAL_XOR) {
@@ -57,38 +47,29 @@ Status check(const CollectiveCall& call, const Communicator& comm) {
   return {};
 }
 
-Status take_options(CollectiveCall& out, const tutti_call* given) {
-  if (given == nullptr) return {};
-  const auto call = read_call(given);
-  if (!call.ok()) return call.status();
-  out.timeout_ns = call->timeout_ns;
-  if (call->name != nullptr) out.name = call->name;
-  if (call->algorithm != nullptr) out.algorithm = call->algorithm;
-  if (call->accumulate != TUTTI_INT8) {
-    return Status(TUTTI_UNSUPPORTED, "the call option accumulate is not there yet", "Leave it unset.");
-  }
-  return {};
+Status take_options(CollectiveCall& out, const tutti_call& call) {
+  out.timeout_ns = call.timeout_ns;
+  if (call.name != nullptr) out.name = call.name;
+  if (call.algorithm != nullptr) out.algorithm = call.algorithm;
+  if (call.accumulate == TUTTI_INT8) return {};
+  return Status(TUTTI_UNSUPPORTED, "the call option accumulate is not there yet", "Leave it unset.");
 }
 
-Status start(CollectiveCall call, tutti_comm* handle, tutti_stream stream, const tutti_call* options) {
+Status start(CollectiveCall& call, tutti_comm* handle, tutti_stream stream, const tutti_call* given) {
+  const auto options = read_call(given);
+  if (!options.ok()) return options.status();
   auto comm = usable(handle);
   if (!comm.ok()) return comm.status();
   Communicator& communicator = **comm;
   if (Status status = check(call, communicator); !status.ok()) return status;
-  if (Status status = take_options(call, options); !status.ok()) return status;
-  if (runs_now(stream, options)) return communicator.run(call);
-  Operation operation;
-  operation.communicator = &communicator;
-  operation.run = [&communicator, call = std::move(call)](Work& work) {
-    work.start(communicator.sequence());
-    return communicator.run(call);
-  };
-  return dispatch(std::move(operation), stream, options);
+  if (Status status = take_options(call, *options); !status.ok()) return status;
+  if (runs_now(stream, *options)) return communicator.run(call);
+  return dispatch({&communicator, std::move(call)}, stream, *options);
 }
 
 tutti_status verb(Collective collective, const void* send, void* recv, std::size_t count, tutti_type type, tutti_op op, int root,
                   tutti_comm* comm, tutti_stream stream, const tutti_call* call) {
-  return guarded([&] {
+  return guarded_operation([&] {
     CollectiveCall c;
     c.collective = collective;
     c.send = send;
@@ -97,12 +78,17 @@ tutti_status verb(Collective collective, const void* send, void* recv, std::size
     c.type = type;
     c.op = op;
     c.root = root;
-    return start(std::move(c), comm, stream, call);
+    return start(c, comm, stream, call);
   });
 }
 
-tutti_status missing(const char* name) {
-  return answer(Status(TUTTI_UNSUPPORTED, fmt::format("{} is not there yet", name), "Use the verb with equal counts, or sends and receives in a group."));
+tutti_status missing(const char* name, const tutti_call* given) {
+  return guarded_operation([&]() -> Status {
+    const auto call = read_call(given);
+    if (!call.ok()) return call.status();
+    return Status(TUTTI_UNSUPPORTED, fmt::format("{} is not there yet", name),
+                  "Use the verb with equal counts, or sends and receives in a group.");
+  });
 }
 
 }  // namespace
@@ -155,24 +141,24 @@ tutti_status tutti_barrier(tutti_comm* comm, tutti_stream stream, const tutti_ca
   return tutti::verb(Collective::barrier, nullptr, nullptr, 1, TUTTI_UINT8, TUTTI_MAX, 0, comm, stream, call);
 }
 
-tutti_status tutti_all_gather_v(const void*, size_t, const tutti_block*, tutti_type, tutti_comm*, tutti_stream, const tutti_call*) {
-  return tutti::missing("all_gather_v");
+tutti_status tutti_all_gather_v(const void*, size_t, const tutti_block*, tutti_type, tutti_comm*, tutti_stream, const tutti_call* call) {
+  return tutti::missing("all_gather_v", call);
 }
 
 tutti_status tutti_reduce_scatter_v(const tutti_block*, void*, size_t, tutti_type, tutti_op, tutti_comm*, tutti_stream,
-                                    const tutti_call*) {
-  return tutti::missing("reduce_scatter_v");
+                                    const tutti_call* call) {
+  return tutti::missing("reduce_scatter_v", call);
 }
 
-tutti_status tutti_all_to_all_v(const tutti_block*, const tutti_block*, tutti_type, tutti_comm*, tutti_stream, const tutti_call*) {
-  return tutti::missing("all_to_all_v");
+tutti_status tutti_all_to_all_v(const tutti_block*, const tutti_block*, tutti_type, tutti_comm*, tutti_stream, const tutti_call* call) {
+  return tutti::missing("all_to_all_v", call);
 }
 
 tutti_status tutti_gather_v(const void*, size_t, const tutti_block*, tutti_type, int, tutti_comm*, tutti_stream,
-                            const tutti_call*) {
-  return tutti::missing("gather_v");
+                            const tutti_call* call) {
+  return tutti::missing("gather_v", call);
 }
 
-tutti_status tutti_scatter_v(const tutti_block*, void*, size_t, tutti_type, int, tutti_comm*, tutti_stream, const tutti_call*) {
-  return tutti::missing("scatter_v");
+tutti_status tutti_scatter_v(const tutti_block*, void*, size_t, tutti_type, int, tutti_comm*, tutti_stream, const tutti_call* call) {
+  return tutti::missing("scatter_v", call);
 }

@@ -5,89 +5,146 @@
 #include <vector>
 
 #include "src/api/handles.h"
-#include "src/communicator/point_to_point.h"
+#include "src/base/background_thread.h"
 
 namespace tutti {
 namespace {
 
-/// An operation that a group holds back, and its own work where one was asked for.
-struct Deferred {
+/// An operation on its way, and its work.
+struct Task {
   Operation operation;
   tutti_stream stream;
   std::shared_ptr<Work> work;
-};
+  std::uint64_t ticket = 0;  ///< a collective's place in the order of entry
+  bool issued = false;       ///< somebody else completes the work from now on
 
+  Communicator& communicator() const { return *operation.communicator; }
+  const CollectiveCall* collective() const { return std::get_if<CollectiveCall>(&operation.what); }
+  const Transfer* transfer() const { return std::get_if<Transfer>(&operation.what); }
+  Queue* queue() const {
+    return stream.kind == TUTTI_STREAM_QUEUE ? static_cast<tutti_queue*>(stream.handle)->queue.get() : nullptr;
+  }
+  std::uint64_t& timeout_ns() {
+    return std::visit([](auto& what) -> std::uint64_t& { return what.timeout_ns; }, operation.what);
+  }
+};
+using Tasks = std::vector<std::shared_ptr<Task>>;
+/// Of a group, the tasks of each communicator that are run within the call.
+using Shares = std::map<Communicator*, std::vector<Task*>>;
+
+/// The group that is open on a thread.
 struct Group {
   int depth = 0;
-  std::vector<Deferred> operations;
+  Tasks tasks;
+  Status first;  ///< the first of its calls that failed
+
+  ~Group() {
+    if (tasks.empty()) return;
+    const Status left(TUTTI_INVALID_USAGE, "the thread ended with a group open", "Pair tutti_group_start and tutti_group_end.");
+    for (const auto& task : tasks) task->work->complete(left);
+  }
 };
 Group& group() {
   thread_local Group group;
   return group;
 }
 
-Status run_to_end(const Operation& operation, const std::shared_ptr<Work>& work) {
-  if (operation.post != nullptr) {
-    operation.post(work, false);
-    return operation.communicator->point_to_point().wait(*work);
+/// The works of a group and the one for the whole of it, which completes when nobody holds this any more.
+struct Parts {
+  std::vector<std::shared_ptr<Work>> works;
+  std::shared_ptr<Work> whole;
+
+  ~Parts() {
+    Status first;
+    for (const auto& work : works) {
+      const auto status = work->test();
+      if (status && !status->ok() && first.ok()) first = *status;
+    }
+    whole->complete(first);
   }
-  Status status = operation.run(*work);
-  work->complete(status);
+};
+
+Status run_collective(const Task& task) {
+  Status status = attempt([&] { return task.communicator().run(*task.collective(), task.ticket, task.work.get()); });
+  task.work->complete(status);
   return status;
 }
 
-/// All of one communicator's share of a group: transfers begin together, collectives run in order meanwhile.
-Status run_share(const std::vector<Deferred*>& share) {
+Status wait_for_transfer(const Task& task) {
+  Status status = attempt([&] { return task.communicator().point_to_point().wait(*task.work); });
+  if (!status.ok()) task.work->complete(status);
+  return status;
+}
+
+/// Makes the communicator count it, until its work has completed. Nothing has happened where that fails.
+Status admit(Task& task, const std::shared_ptr<Parts>& parts) {
+  auto admission = task.communicator().admit();
+  if (!admission.ok()) return admission.status();
+  using Both = std::pair<std::shared_ptr<void>, std::shared_ptr<Parts>>;
+  std::shared_ptr<void> hold = parts == nullptr ? std::move(*admission) : std::make_shared<Both>(std::move(*admission), parts);
+  task.work->issue(task.timeout_ns() != 0 ? task.timeout_ns() : task.communicator().timeout_ns(), std::move(hold));
+  return {};
+}
+
+/// Puts it onto its stream. A blocking collective gets its place in the order alone.
+void issue(const std::shared_ptr<Task>& task, bool background) {
+  Communicator& communicator = task->communicator();
+  Queue* queue = task->queue();
+  if (const Transfer* transfer = task->transfer()) {
+    // Begins at once, whatever the queue does before; the queue's wait covers it.
+    if (queue != nullptr) queue->track(task->work);
+    communicator.point_to_point().post(*transfer, task->work, background || queue != nullptr);
+    task->issued = true;
+  } else if (queue != nullptr) {
+    queue->post([task] { static_cast<void>(run_collective(*task)); }, task->work, [&task, &communicator] {
+      task->ticket = communicator.enter();
+      task->issued = true;
+    });
+  } else {
+    task->ticket = communicator.enter();
+    task->issued = true;
+  }
+}
+
+/// All of one communicator's blocking tasks: its transfers have begun together, collectives run in order meanwhile.
+Status run_share(const std::vector<Task*>& share) {
   Status first;
-  const auto note = [&](Status status) {
-    if (first.ok() && !status.ok()) first = std::move(status);
-  };
-  for (Deferred* d : share) {
-    if (d->operation.post != nullptr) d->operation.post(d->work, false);
-  }
-  for (Deferred* d : share) {
-    if (d->operation.run != nullptr) note(run_to_end(d->operation, d->work));
-  }
-  for (Deferred* d : share) {
-    if (d->operation.post != nullptr) note(d->operation.communicator->point_to_point().wait(*d->work));
+  for (const bool transfers : {false, true}) {
+    for (const Task* task : share) {
+      if ((task->transfer() != nullptr) != transfers) continue;
+      Status status = transfers ? wait_for_transfer(*task) : run_collective(*task);
+      if (first.ok()) first = std::move(status);
+    }
   }
   return first;
 }
 
-/// The blocking operations of a group, each communicator's on a thread of its own: one thread may hold several ranks.
-Status run_blocking(std::vector<Deferred>& operations) {
-  std::map<Communicator*, std::vector<Deferred*>> shares;
-  for (Deferred& d : operations) {
-    if (d.stream.kind == TUTTI_STREAM_BLOCKING) shares[d.operation.communicator].push_back(&d);
-  }
-  if (shares.size() == 1) return run_share(shares.begin()->second);
+/// Each communicator's share on a thread of its own, since one caller may hold several ranks; one of them on this.
+Status run_shares(const Shares& shares) {
   std::vector<Status> results(shares.size());
-  std::vector<std::thread> threads;
-  for (auto& [communicator, share] : shares) {
-    threads.emplace_back([&share = share, &result = results[threads.size()]] { result = run_share(share); });
+  std::vector<std::thread> threads(shares.size());
+  std::vector<bool> here(shares.size(), false);
+  std::size_t i = 0;
+  for (const auto& [communicator, share] : shares) {
+    here[i] = i == 0;
+    if (!here[i]) {
+      const Status started = start_thread(threads[i], "tutti group", [&share, &result = results[i]] { result = run_share(share); });
+      // Its peers wait for what cannot run; failed, it ends at once on this thread, too.
+      if (!started.ok()) static_cast<void>(communicator->fail(started.error()));
+      here[i] = !started.ok();
+    }
+    ++i;
   }
-  for (std::thread& thread : threads) thread.join();
-  for (Status& result : results) {
-    if (!result.ok()) return result;
+  i = 0;
+  for (const auto& [communicator, share] : shares) {
+    if (here[i]) results[i] = run_share(share);
+    ++i;
   }
-  return {};
-}
-
-void hand_out(tutti_work** to, std::shared_ptr<Work> work) {
-  if (to != nullptr) *to = new tutti_work{std::move(work)};
-}
-
-Status enqueue(Operation operation, tutti_stream stream, std::shared_ptr<Work> work) {
-  auto* queue = static_cast<tutti_queue*>(stream.handle);
-  queue->queue.post([operation = std::move(operation), work = std::move(work)] { return run_to_end(operation, work); });
-  return {};
-}
-
-/// Point to point on a queue: begins at once, whatever the queue does before; the queue's wait covers it.
-Status post_on(const Operation& operation, tutti_stream stream, const std::shared_ptr<Work>& work) {
-  static_cast<tutti_queue*>(stream.handle)->queue.track(work);
-  operation.post(work, true);
-  return {};
+  for (std::thread& thread : threads) {
+    if (thread.joinable()) thread.join();
+  }
+  const auto failed = std::find_if(results.begin(), results.end(), [](const Status& result) { return !result.ok(); });
+  return failed == results.end() ? Status() : *failed;
 }
 
 Status check_stream(tutti_stream stream) {
@@ -101,72 +158,122 @@ Status check_stream(tutti_stream stream) {
   return invalid("the stream's kind " + std::to_string(stream.kind) + " does not exist", "See tutti_stream_kind.");
 }
 
-/// Completes `whole` when all of the works have, with the first error among them.
-void complete_after(std::vector<std::shared_ptr<Work>> works, std::shared_ptr<Work> whole) {
-  struct Join {
-    std::mutex mutex;
-    std::size_t left;
-  };
-  auto join = std::make_shared<Join>();
-  join->left = works.size();
-  if (works.empty()) whole->complete({});
-  for (const auto& work : works) {
-    work->on_complete([join, works, whole](tutti_status) {
-      const std::lock_guard lock(join->mutex);
-      if (--join->left != 0) return;
-      Status first;
-      for (const auto& w : works) {
-        const auto status = w->test();
-        if (status && !status->ok() && first.ok()) first = *status;
+/// Admits and issues all of them, in order; on failure those that nobody runs have that outcome.
+Status issue_all(const Tasks& tasks, const Shares& shares, const std::shared_ptr<Parts>& parts) {
+  Status status = attempt([&]() -> Status {
+    for (const auto& task : tasks) {
+      if (Status refused = admit(*task, parts); !refused.ok()) return refused;
+    }
+    return {};
+  });
+  const bool admitted = status.ok();
+  if (admitted) {
+    status = attempt([&]() -> Status {
+      for (const auto& task : tasks) {
+        const auto share = shares.find(&task->communicator());
+        // Whoever runs its share's collectives makes no progress for its transfers meanwhile.
+        const bool background = share != shares.end() && std::any_of(share->second.begin(), share->second.end(), [](const Task* t) {
+                                  return t->collective() != nullptr;
+                                });
+        issue(task, background);
       }
-      whole->complete(first);
+      return {};
     });
   }
+  if (status.ok()) return {};
+  for (const auto& task : tasks) {
+    // Peers would wait in vain for those that were not issued, and for blocking ones, which will not run.
+    if (admitted) static_cast<void>(attempt([&] { return task->communicator().fail(status.error()); }));
+    if (!task->issued || (task->queue() == nullptr && task->collective() != nullptr)) {
+      task->work->complete(status);
+    } else if (task->queue() == nullptr) {
+      static_cast<void>(wait_for_transfer(*task));
+    }
+  }
+  return status;
 }
 
-}  // namespace
-
-bool runs_now(tutti_stream stream, const tutti_call* call) {
-  const bool plain = call == nullptr || call->size <= offsetof(tutti_call, work) || call->work == nullptr;
-  return stream.kind == TUTTI_STREAM_BLOCKING && plain && group().depth == 0;
-}
-
-Status dispatch(Operation operation, tutti_stream stream, const tutti_call* call) {
-  if (Status status = check_stream(stream); !status.ok()) return status;
-  auto work = std::make_shared<Work>();
-  hand_out(call != nullptr ? call->work : nullptr, work);
-  if (group().depth > 0) {
-    group().operations.push_back({std::move(operation), stream, std::move(work)});
-    return {};
+Status run_group(const Tasks& tasks, const tutti_call& call) {
+  Shares shares;
+  for (const auto& task : tasks) {
+    if (task->timeout_ns() == 0) task->timeout_ns() = call.timeout_ns;
+    if (task->queue() == nullptr) shares[&task->communicator()].push_back(task.get());
   }
-  if (stream.kind == TUTTI_STREAM_QUEUE) {
-    if (operation.post != nullptr) return post_on(operation, stream, work);
-    return enqueue(std::move(operation), stream, std::move(work));
+  std::shared_ptr<Parts> parts;
+  std::unique_ptr<tutti_work> handle;
+  if (call.work != nullptr) {
+    parts = std::make_shared<Parts>();
+    parts->whole = std::make_shared<Work>(tasks.empty() ? Hook() : tasks[0]->work->hook());
+    parts->whole->issue(0, nullptr);
+    for (const auto& task : tasks) parts->works.push_back(task->work);
+    handle.reset(new tutti_work{parts->whole});
   }
-  return run_to_end(operation, work);
+  if (Status status = issue_all(tasks, shares, parts); !status.ok()) return status;
+  if (call.work != nullptr) *call.work = handle.release();
+  parts.reset();
+  return run_shares(shares);
 }
 
 Status end_group(const tutti_call* given) {
   Group& open = group();
   if (open.depth == 0) return Status(TUTTI_INVALID_USAGE, "tutti_group_end without tutti_group_start", "Pair them.");
-  if (--open.depth > 0) return {};
-  std::vector<Deferred> operations = std::exchange(open.operations, {});
-  auto call = read_call(given);
-  if (!call.ok()) return call.status();
-  std::vector<std::shared_ptr<Work>> works;
-  for (const Deferred& d : operations) works.push_back(d.work);
-  if (call->work != nullptr) {
-    auto whole = std::make_shared<Work>();
-    hand_out(call->work, whole);
-    complete_after(works, whole);
+  const auto call = read_call(given);
+  Status refused = call.status();
+  if (call.ok() && call->work != nullptr && open.depth > 1) {
+    refused = Status(TUTTI_INVALID_USAGE, "an inner tutti_group_end was asked for a work", "Ask the outermost one: it issues the group.");
   }
-  for (Deferred& d : operations) {
-    if (d.stream.kind != TUTTI_STREAM_QUEUE) continue;
-    Status status = d.operation.post != nullptr ? post_on(d.operation, d.stream, d.work)
-                                                : enqueue(std::move(d.operation), d.stream, d.work);
-    if (!status.ok()) return status;
+  if (open.first.ok()) open.first = refused;
+  if (--open.depth > 0) return refused;
+  const Tasks tasks = std::exchange(open.tasks, {});
+  Status first = std::exchange(open.first, {});
+  if (first.ok()) first = attempt([&] { return run_group(tasks, *call); });
+  if (first.ok()) return first;
+  for (const auto& task : tasks) {
+    if (!task->issued) task->work->complete(first);
   }
-  return run_blocking(operations);
+  return first;
+}
+
+}  // namespace
+
+bool runs_now(tutti_stream stream, const tutti_call& call) {
+  return stream.kind == TUTTI_STREAM_BLOCKING && call.work == nullptr && group().depth == 0;
+}
+
+Status dispatch(Operation operation, tutti_stream stream, const tutti_call& call) {
+  if (Status status = check_stream(stream); !status.ok()) return status;
+  if (Status status = operation.communicator->legal(); !status.ok()) return status;
+  auto task = std::make_shared<Task>(Task{std::move(operation), stream, nullptr});
+  task->work = std::make_shared<Work>(task->communicator().hook());
+  std::unique_ptr<tutti_work> handle(call.work != nullptr ? new tutti_work{task->work} : nullptr);
+  const bool held_back = group_is_open();
+  if (held_back) {
+    group().tasks.push_back(task);
+  } else {
+    if (Status status = admit(*task, nullptr); !status.ok()) return status;
+    issue(task, false);
+  }
+  if (handle != nullptr) *call.work = handle.release();
+  if (held_back || task->queue() != nullptr) return {};
+  return task->transfer() != nullptr ? wait_for_transfer(*task) : run_collective(*task);
+}
+
+bool group_is_open() { return group().depth > 0; }
+
+bool group_holds(const Communicator* communicator) {
+  const Tasks& tasks = group().tasks;
+  return std::any_of(tasks.begin(), tasks.end(), [&](const auto& task) { return task->operation.communicator == communicator; });
+}
+
+Status refuse_in_group(const char* verb) {
+  if (!group_is_open()) return {};
+  return Status(TUTTI_INVALID_USAGE, std::string(verb) + " was called between tutti_group_start and tutti_group_end",
+                "End the group first: only operations can be held back.");
+}
+
+void spoil_group() {
+  Group& open = group();
+  if (open.depth > 0 && open.first.ok()) open.first = last_failure();
 }
 
 void start_group() { ++group().depth; }

@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/base/background_thread.h"
+#include "src/base/types.h"
+
 namespace tutti {
 namespace {
 
-Status& last_failure() {
+Status& failure() {
   thread_local Status status;
   return status;
 }
@@ -51,8 +54,18 @@ tutti_error copy_error(const Status& status) {
 }  // namespace
 
 tutti_status answer(const Status& status) {
-  if (!status.ok()) last_failure() = status;
+  if (!status.ok()) failure() = status;
   return status.code();
+}
+
+const Status& last_failure() { return failure(); }
+
+Status start_thread(std::thread& thread, const char* name, std::function<void()> body) {
+  return attempt([&] {
+    auto started = background_thread(name, std::move(body));
+    if (started.ok()) thread = std::move(started).value();
+    return started.status();
+  });
 }
 
 Status invalid(std::string message, std::string remedy) {
@@ -61,7 +74,7 @@ Status invalid(std::string message, std::string remedy) {
 
 Result<Communicator*> usable(tutti_comm* comm) {
   if (comm == nullptr) return invalid("the communicator is NULL", "Create one with tutti_comm_create first.");
-  // Acquire: pairs with the release in creation; the pointer and the error were written before.
+  // Acquire: pairs with the store that ends creation; the pointer and the error were written before.
   if (!comm->settled.load(std::memory_order_acquire)) {
     return Status(TUTTI_IN_PROGRESS, "the communicator is still being created", "Poll tutti_comm_state until it is ready.");
   }
@@ -81,24 +94,35 @@ Result<tutti_call> read_call(const tutti_call* call) {
   }
   std::memcpy(&out, call, std::min(call->size, sizeof out));
   out.size = sizeof out;
+  if (out.work != nullptr) *out.work = nullptr;
   return out;
+}
+
+Status check_type(tutti_type type) {
+  const int number = static_cast<int>(type);
+  if (element_bytes(type) == 0) return invalid(fmt::format("element type {} does not exist", number), "See tutti_type.");
+  if (type <= TUTTI_BFLOAT16) return {};
+  return Status(TUTTI_UNSUPPORTED, fmt::format("element type {} is not there yet", number),
+                "Use one of int8, uint8, int32, uint32, int64, uint64, float16, bfloat16, float32 and float64.");
 }
 
 }  // namespace tutti
 
 tutti_status tutti_error_get(const tutti_comm* comm, tutti_error* error) {
-  if (error == nullptr || error->size < sizeof(size_t)) {
-    return tutti::answer(tutti::invalid("tutti_error_get needs an error whose size is set", "Set error.size = sizeof error."));
-  }
-  const std::size_t size = error->size;
-  tutti::Status status;
-  if (comm == nullptr) {
-    status = tutti::last_failure();
-  } else if (comm->settled.load(std::memory_order_acquire)) {  // acquire: as in usable
-    status = comm->communicator != nullptr ? comm->communicator->first_error() : comm->creation_error;
-  }
-  const tutti_error copy = tutti::copy_error(status);
-  std::memcpy(error, &copy, std::min(size, sizeof copy));
-  error->size = size;
-  return TUTTI_SUCCESS;
+  return tutti::guarded([&]() -> tutti::Status {
+    if (error == nullptr || error->size < sizeof(size_t)) {
+      return tutti::invalid("tutti_error_get needs an error whose size is set", "Set error.size = sizeof error.");
+    }
+    const std::size_t size = error->size;
+    tutti::Status status;
+    if (comm == nullptr) {
+      status = tutti::last_failure();
+    } else if (comm->settled.load(std::memory_order_acquire)) {  // acquire: as in usable
+      status = comm->communicator != nullptr ? comm->communicator->first_error() : comm->creation_error;
+    }
+    const tutti_error copy = tutti::copy_error(status);
+    std::memcpy(error, &copy, std::min(size, sizeof copy));
+    error->size = size;
+    return {};
+  });
 }

@@ -6,21 +6,23 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <new>
 #include <string>
 #include <thread>
+#include <variant>
 
+#include "src/communicator/caught.h"
 #include "src/communicator/communicator.h"
+#include "src/communicator/point_to_point.h"
 #include "src/communicator/queue.h"
 #include "src/communicator/work.h"
 
 struct tutti_comm {
-  int rank = -1;
+  int rank = -1;  ///< this and the next are set before the handle is given out, and never again
   int ranks = 0;
   pid_t pid = 0;  ///< a forked child may not use what its parent made
-  std::atomic<bool> interrupted{false};
-  /// Set once creation is over, with release, after communicator or error.
+  std::atomic<bool> interrupted{false};  ///< creation is to end: by an abort or by destruction
+  std::atomic<bool> aborted{false};
+  /// Set once creation is over, after communicator or creation_error.
   std::atomic<bool> settled{false};
   std::unique_ptr<tutti::Communicator> communicator;
   tutti::Status creation_error;
@@ -28,7 +30,8 @@ struct tutti_comm {
 };
 
 struct tutti_queue {
-  tutti::Queue queue;
+  std::unique_ptr<tutti::Queue> queue;
+  pid_t pid = 0;  ///< a forked child has no thread for it
 };
 
 struct tutti_work {
@@ -37,42 +40,58 @@ struct tutti_work {
 
 namespace tutti {
 
-/// Remembers `status` as this thread's last failure (tutti_error_get(NULL)) and gives its code.
+/// Remembers `status` as this thread's last failure (tutti_error_get(NULL)) and gives its code. Needs no memory.
 tutti_status answer(const Status& status);
+const Status& last_failure();
 
 /// Runs the body of an entry point: no exception leaves it.
 template <typename Body>
-tutti_status guarded(Body body) {
-  try {
-    return answer(body());
-  } catch (const std::bad_alloc&) {
-    return answer(Status(TUTTI_SYSTEM_ERROR, "out of memory", "Free memory or use fewer ranks."));
-  } catch (const std::exception& e) {
-    return answer(Status(TUTTI_INTERNAL_ERROR, std::string("unexpected failure: ") + e.what(), "Please report this."));
-  }
+tutti_status guarded(Body&& body) {
+  return answer(attempt(std::forward<Body>(body)));
 }
 
 /// The communicator behind a handle that may be used now. Errors: TUTTI_INVALID_ARGUMENT (NULL), TUTTI_INVALID_USAGE (a
 /// forked child), TUTTI_IN_PROGRESS (creation under way), or the error that creation ended with.
 Result<Communicator*> usable(tutti_comm* comm);
 
+/// Starts a thread of the library's. Throws nothing. Errors: TUTTI_SYSTEM_ERROR, and `thread` is as before.
+Status start_thread(std::thread& thread, const char* name, std::function<void()> body);
+
 /// A refusal of argument `what`.
 Status invalid(std::string message, std::string remedy = {});
+
+/// Whether elements of `type` can be sent and reduced. Errors: TUTTI_INVALID_ARGUMENT, TUTTI_UNSUPPORTED.
+Status check_type(tutti_type type);
+
+/// Reads the sized struct: fields beyond its size are unset. Where it can be read, *call->work is set to NULL, so that a
+/// call that is refused afterwards leaves no handle. Errors: TUTTI_INVALID_ARGUMENT.
+Result<tutti_call> read_call(const tutti_call* call);
 
 /// One call as it will be run: on this thread, on a queue, or at the end of a group.
 struct Operation {
   Communicator* communicator = nullptr;
-  std::function<Status(Work&)> run;           ///< collectives: runs to the end
-  /// Point to point: begins; `work` completes while somebody waits, or in the background.
-  std::function<void(std::shared_ptr<Work> work, bool background)> post;
+  std::variant<CollectiveCall, Transfer> what;
 };
 
 /// Runs or defers an operation as `stream`, `call` and an open group say.
-Status dispatch(Operation operation, tutti_stream stream, const tutti_call* call);
+Status dispatch(Operation operation, tutti_stream stream, const tutti_call& call);
 /// Whether a blocking call may run at once: no group is open, no work was asked for.
-bool runs_now(tutti_stream stream, const tutti_call* call);
+bool runs_now(tutti_stream stream, const tutti_call& call);
 
-/// Reads the sized struct: fields beyond its size are unset.
-Result<tutti_call> read_call(const tutti_call* call);
+/// Whether a group is open on this thread, and whether it holds operations of `communicator`.
+bool group_is_open();
+bool group_holds(const Communicator* communicator);
+/// Success outside of groups, else a TUTTI_INVALID_USAGE: `verb` cannot be held back until the group's end.
+Status refuse_in_group(const char* verb);
+/// Notes that a call inside an open group failed, as this thread's last failure says: the group will not run.
+void spoil_group();
+
+/// As guarded, for the verbs that a group may hold.
+template <typename Body>
+tutti_status guarded_operation(Body&& body) {
+  const tutti_status status = guarded(std::forward<Body>(body));
+  if (status != TUTTI_SUCCESS) spoil_group();
+  return status;
+}
 
 }  // namespace tutti

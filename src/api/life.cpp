@@ -3,8 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
+#include <mutex>
 #include <optional>
+#include <string_view>
+#include <vector>
 
 #include "src/api/handles.h"
 #include "src/base/log.h"
@@ -26,6 +30,49 @@ Result<tutti_config> read_config(const tutti_config* config) {
   return out;
 }
 
+/// Refuses what the fields ask for and this build cannot do: better than not doing it silently.
+Status check_config(const tutti_config& config) {
+  if (config.memory == TUTTI_MEMORY_CUDA) {
+    return Status(TUTTI_UNSUPPORTED, "tutti_config.memory asks for CUDA memory, which is not there yet",
+                  "Use TUTTI_MEMORY_AUTO or TUTTI_MEMORY_HOST.");
+  }
+  if (config.memory != TUTTI_MEMORY_AUTO && config.memory != TUTTI_MEMORY_HOST) {
+    return invalid(fmt::format("tutti_config.memory is {}, which does not exist", config.memory), "See tutti_memory_kind.");
+  }
+  constexpr std::uint32_t classes = 64;  // DSCP has six bits (RFC 2474)
+  if (config.traffic_class >= classes) {
+    return invalid(fmt::format("tutti_config.traffic_class is {}", config.traffic_class), "A DSCP value is 0 to 63.");
+  }
+  if (config.traffic_class != 0) {
+    return Status(TUTTI_UNSUPPORTED, fmt::format("tutti_config.traffic_class is {}, but traffic classes are not there yet", config.traffic_class),
+                  "Leave it 0.");
+  }
+  return {};
+}
+
+/// The form of an address that nobody will meet at: a group of one is refused what would be refused to more.
+Status check_address(std::string_view address) {
+  const auto bad = [&](const char* remedy) {
+    return invalid(fmt::format("\"{}\" is no address at which ranks can meet", address), remedy);
+  };
+  if (address.starts_with("env://")) return {};
+  if (address.starts_with("file://")) return address.starts_with("file:///") ? Status() : bad("Write file:///path/of/a/file.");
+  if (address.starts_with("tcp://")) {
+    const std::string_view place = address.substr(6);
+    const std::size_t colon = place.rfind(':');
+    unsigned port = 0;
+    if (colon != std::string_view::npos && colon != 0) {
+      const char* const end = place.data() + place.size();
+      const auto read = std::from_chars(place.data() + colon + 1, end, port);
+      if (read.ec != std::errc() || read.ptr != end) port = 0;
+    }
+    return port >= 1 && port <= 65535 ? Status() : bad("Write tcp://HOST:PORT with a port from 1 to 65535.");
+  }
+  if (address.starts_with("id:")) address.remove_prefix(3);
+  if (address.starts_with("tutti1:")) return id_from_text(address).status();
+  return bad("Use tcp://HOST:PORT, file:///PATH, env:// or id:TEXT.");
+}
+
 /// What a creation needs, owned: a non-blocking one outlives the call.
 struct Creation {
   JoinRequest request;
@@ -39,43 +86,53 @@ struct Creation {
   }
 };
 
-void settle(tutti_comm& comm, Result<std::unique_ptr<Communicator>> made) {
-  if (made.ok()) {
-    comm.communicator = std::move(*made);
-    comm.rank = comm.communicator->rank();
-    comm.ranks = comm.communicator->ranks();
-  } else {
-    comm.creation_error = made.status();
-  }
-  // Release: whoever sees it settled reads the fields above.
-  comm.settled.store(true, std::memory_order_release);
+/// Creates, and leaves the outcome in the handle. Throws nothing.
+void settle(tutti_comm& comm, Creation& creation, const std::atomic<bool>& interrupted) {
+  comm.creation_error = attempt([&] {
+    auto made = creation.run(interrupted);
+    if (made.ok()) comm.communicator = std::move(*made);
+    return made.status();
+  });
+  // Sequentially consistent, with the two accesses in tutti_comm_abort: this is written before `aborted` is read, there
+  // `aborted` is written before this is read, so one of the two sees the other and aborts; both may. It also releases the
+  // fields above to whoever sees it settled.
+  comm.settled.store(true, std::memory_order_seq_cst);
+  if (comm.aborted.load(std::memory_order_seq_cst) && comm.communicator != nullptr) comm.communicator->abort();
 }
 
-Status create(tutti_comm** out, Creation creation) {
+/// interrupted: ends a blocking creation early; NULL: the handle's own.
+Status create(tutti_comm** out, Creation creation, const std::atomic<bool>* interrupted = nullptr) {
   auto comm = std::make_unique<tutti_comm>();
   comm->pid = getpid();
   const auto place = place_of(creation.request);
   if (!place.ok()) return place.status();
   comm->rank = place->rank;
   comm->ranks = place->ranks;
-  if (creation.config.non_blocking != 0) {
-    tutti_comm* handle = comm.release();
-    *out = handle;
-    handle->creation = std::thread([handle, creation = std::move(creation)]() mutable {
-      settle(*handle, creation.run(handle->interrupted));
-    });
-    return Status(TUTTI_IN_PROGRESS, "the communicator is being created");
+  if (place->ranks == 1 && !creation.request.address.empty()) {
+    if (Status status = check_address(creation.request.address); !status.ok()) return status;
   }
-  settle(*comm, creation.run(comm->interrupted));
-  if (!comm->creation_error.ok()) return comm->creation_error;
+  if (creation.config.non_blocking == 0) {
+    settle(*comm, creation, interrupted != nullptr ? *interrupted : comm->interrupted);
+    if (!comm->creation_error.ok()) return comm->creation_error;
+    *out = comm.release();
+    return {};
+  }
+  auto shared = std::make_shared<Creation>(std::move(creation));
+  tutti_comm* handle = comm.get();
+  const Status begun(TUTTI_IN_PROGRESS, "the communicator is being created");
+  if (Status started = start_thread(handle->creation, "tutti creation", [handle, shared] { settle(*handle, *shared, handle->interrupted); });
+      !started.ok()) {
+    return started;
+  }
   *out = comm.release();
-  return {};
+  return begun;
 }
 
 /// Checks and gathers what all forms of creation have in common.
 Result<Creation> prepare(tutti_comm** out, int ranks, int rank, bool from_launcher, const tutti_config* config) {
   if (out == nullptr) return invalid("creation needs a place for the communicator");
   *out = nullptr;
+  if (Status status = refuse_in_group("the creation of a communicator"); !status.ok()) return status;
   const bool unset = from_launcher && ranks == -1 && rank == -1;
   if (!unset && ranks < 1) return invalid(fmt::format("a communicator of {} ranks cannot be", ranks), "Pass at least 1.");
   if (!unset && (rank < 0 || rank >= ranks)) {
@@ -83,6 +140,7 @@ Result<Creation> prepare(tutti_comm** out, int ranks, int rank, bool from_launch
   }
   const auto given = read_config(config);
   if (!given.ok()) return given.status();
+  if (Status status = check_config(*given); !status.ok()) return status;
   auto settings = effective_settings(&*given);
   if (!settings.ok()) return settings.status();
   warn_of_unknown_settings();
@@ -95,38 +153,104 @@ Result<Creation> prepare(tutti_comm** out, int ranks, int rank, bool from_launch
   return creation;
 }
 
+/// The ranks of one process, created each on a thread of its own. The first that fails ends the others' waits.
+class TogetherCreated {
+ public:
+  TogetherCreated(tutti_comm** comms, int ranks, const tutti_config* config)
+      : comms_(comms), ranks_(ranks), config_(config), threads_(static_cast<std::size_t>(ranks)) {}
+
+  Status run(const tutti_unique_id& id) {
+    for (int r = 0; r < ranks_; ++r) {
+      std::thread& thread = threads_[static_cast<std::size_t>(r)];
+      const Status started = start_thread(thread, "tutti creation", [this, r, &id] { note(attempt([&] { return create_one(r, id); })); });
+      if (started.ok()) continue;
+      note(started);
+      break;
+    }
+    for (std::thread& thread : threads_) {
+      if (thread.joinable()) thread.join();
+    }
+    return first_;
+  }
+
+ private:
+  Status create_one(int rank, const tutti_unique_id& id) {
+    auto creation = prepare(&comms_[rank], ranks_, rank, false, config_);
+    if (!creation.ok()) return creation.status();
+    creation->config.non_blocking = 0;  // all at once, and the call is there to wait for them
+    creation->id = id;
+    return create(&comms_[rank], std::move(*creation), &given_up_);
+  }
+  void note(const Status& status) {
+    if (status.ok()) return;
+    const std::lock_guard lock(mutex_);
+    if (first_.ok()) first_ = status;
+    given_up_.store(true, std::memory_order_relaxed);  // relaxed: carries no data
+  }
+
+  tutti_comm** comms_;
+  int ranks_;
+  const tutti_config* config_;
+  std::vector<std::thread> threads_;
+  std::mutex mutex_;  ///< guards first_
+  Status first_;
+  std::atomic<bool> given_up_{false};
+};
+
 Status create_all(tutti_comm** comms, int ranks, const tutti_config* config) {
   if (comms == nullptr) return invalid("tutti_comm_create_all needs room for the communicators");
   if (ranks < 1) return invalid(fmt::format("a group of {} ranks cannot be", ranks), "Pass at least 1.");
   std::fill(comms, comms + ranks, nullptr);
+  if (Status status = refuse_in_group("tutti_comm_create_all"); !status.ok()) return status;
   tutti_unique_id id;
-  if (tutti_get_unique_id(&id) != TUTTI_SUCCESS) {
-    return Status(TUTTI_SYSTEM_ERROR, "no identity could be made for the group", "tutti_error_get(NULL, …) has told why.");
+  if (tutti_get_unique_id(&id) != TUTTI_SUCCESS) return last_failure();
+  Status status = TogetherCreated(comms, ranks, config).run(id);
+  for (int r = 0; r < ranks && !status.ok(); ++r) {
+    static_cast<void>(tutti_comm_destroy(comms[r]));
+    comms[r] = nullptr;
   }
-  std::vector<Status> results(static_cast<std::size_t>(ranks));
-  std::vector<std::thread> threads;
-  for (int r = 0; r < ranks; ++r) {
-    threads.emplace_back([&, r] {
-      auto creation = prepare(&comms[r], ranks, r, false, config);
-      Status& result = results[static_cast<std::size_t>(r)];
-      if (!creation.ok()) {
-        result = creation.status();
-        return;
-      }
-      creation->config.non_blocking = 0;  // all at once, and this call is there to wait for them
-      creation->id = id;
-      result = create(&comms[r], std::move(*creation));
-    });
+  return status;
+}
+
+Status split_handle(tutti_comm* comm, int color, int key, tutti_comm** out, const tutti_config* config) {
+  if (out == nullptr) return invalid("tutti_comm_split needs a place for the communicator");
+  *out = nullptr;
+  if (Status status = refuse_in_group("tutti_comm_split"); !status.ok()) return status;
+  auto parent = usable(comm);
+  if (!parent.ok()) return parent.status();
+  const auto given = read_config(config);
+  if (!given.ok()) return given.status();
+  if (Status status = check_config(*given); !status.ok()) return status;
+  auto handle = std::make_unique<tutti_comm>();
+  auto child = (*parent)->split(color, key, config != nullptr ? &*given : nullptr);
+  if (!child.ok()) return child.status();
+  if (*child == nullptr) return {};
+  handle->pid = getpid();
+  handle->rank = (*child)->rank();
+  handle->ranks = (*child)->ranks();
+  handle->communicator = std::move(*child);
+  handle->settled.store(true, std::memory_order_release);  // release: pairs with usable, whatever way the handle goes
+  *out = handle.release();
+  return {};
+}
+
+Status destroy_handle(tutti_comm* comm) {
+  if (comm == nullptr) return {};
+  // A forked child lets go of its copy without a word to the parent's peers, and has no thread to wait for.
+  if (comm->pid != getpid()) {
+    static_cast<void>(comm->communicator.release());
+    if (comm->creation.joinable()) new std::thread(std::move(comm->creation));
+    delete comm;
+    return {};
   }
-  for (std::thread& thread : threads) thread.join();
-  for (const Status& result : results) {
-    if (result.ok()) continue;
-    for (int r = 0; r < ranks; ++r) {
-      static_cast<void>(tutti_comm_destroy(comms[r]));
-      comms[r] = nullptr;
-    }
-    return result;
+  // Acquire: as in usable.
+  if (comm->settled.load(std::memory_order_acquire) && group_holds(comm->communicator.get())) {
+    return Status(TUTTI_INVALID_USAGE, "tutti_comm_destroy was called while an open group holds operations of the communicator",
+                  "Call tutti_group_end first.");
   }
+  comm->interrupted.store(true, std::memory_order_relaxed);  // relaxed: carries no data
+  if (comm->creation.joinable()) comm->creation.join();
+  delete comm;
   return {};
 }
 
@@ -179,7 +303,7 @@ tutti_status tutti_comm_create_address(tutti_comm** comm, const char* address, i
   return tutti::guarded([&]() -> Status {
     auto creation = tutti::prepare(comm, ranks, rank, true, config);
     if (!creation.ok()) return creation.status();
-    if (address == nullptr) return tutti::invalid("tutti_comm_create_address needs an address", "Pass env:// for example.");
+    if (address == nullptr || *address == 0) return tutti::invalid("tutti_comm_create_address needs an address", "Pass env:// for example.");
     creation->request.address = address;
     return tutti::create(comm, std::move(*creation));
   });
@@ -204,72 +328,60 @@ tutti_status tutti_comm_create_all(tutti_comm** comms, int ranks, const tutti_co
 }
 
 tutti_status tutti_comm_split(tutti_comm* comm, int color, int key, tutti_comm** out, const tutti_config* config) {
-  return tutti::guarded([&]() -> Status {
-    if (out == nullptr) return tutti::invalid("tutti_comm_split needs a place for the communicator");
-    *out = nullptr;
-    auto parent = tutti::usable(comm);
-    if (!parent.ok()) return parent.status();
-    const auto given = tutti::read_config(config);
-    if (!given.ok()) return given.status();
-    auto child = (*parent)->split(color, key, config != nullptr ? &*given : nullptr);
-    if (!child.ok()) return child.status();
-    if (*child == nullptr) return {};
-    auto handle = std::make_unique<tutti_comm>();
-    handle->pid = getpid();
-    tutti::settle(*handle, std::move(child));
-    *out = handle.release();
-    return {};
-  });
+  return tutti::guarded([&] { return tutti::split_handle(comm, color, key, out, config); });
 }
 
 tutti_status tutti_comm_finalize(tutti_comm* comm) {
   return tutti::guarded([&]() -> Status {
+    if (Status status = tutti::refuse_in_group("tutti_comm_finalize"); !status.ok()) return status;
     auto usable = tutti::usable(comm);
     return usable.ok() ? (*usable)->finalize() : usable.status();
   });
 }
 
 tutti_status tutti_comm_destroy(tutti_comm* comm) {
-  return tutti::guarded([&] {
-    if (comm == nullptr) return Status();
-    comm->interrupted.store(true, std::memory_order_relaxed);  // relaxed: carries no data
-    if (comm->creation.joinable()) comm->creation.join();
-    // A forked child lets go of its copy without a word to the parent's peers.
-    if (comm->pid != getpid()) static_cast<void>(comm->communicator.release());
-    delete comm;
-    return Status();
-  });
+  return tutti::guarded([&] { return tutti::destroy_handle(comm); });
 }
 
 tutti_status tutti_comm_abort(tutti_comm* comm) {
   return tutti::guarded([&]() -> Status {
     if (comm == nullptr) return tutti::invalid("the communicator is NULL");
+    if (comm->pid != getpid()) {
+      return Status(TUTTI_INVALID_USAGE, "a forked child cannot abort its parent's communicator", "Only destroy it there.");
+    }
     comm->interrupted.store(true, std::memory_order_relaxed);  // relaxed: carries no data
-    // Acquire: as in usable.
-    if (comm->settled.load(std::memory_order_acquire) && comm->communicator != nullptr) comm->communicator->abort();
+    // Sequentially consistent: see settle. The load also acquires the communicator.
+    comm->aborted.store(true, std::memory_order_seq_cst);
+    if (comm->settled.load(std::memory_order_seq_cst) && comm->communicator != nullptr) comm->communicator->abort();
     return {};
   });
 }
 
 tutti_status tutti_comm_size(const tutti_comm* comm, int* ranks) {
-  if (comm == nullptr || ranks == nullptr) return tutti::answer(tutti::invalid("tutti_comm_size needs a communicator and a place"));
-  *ranks = comm->ranks;
-  return TUTTI_SUCCESS;
+  return tutti::guarded([&]() -> Status {
+    if (comm == nullptr || ranks == nullptr) return tutti::invalid("tutti_comm_size needs a communicator and a place");
+    *ranks = comm->ranks;
+    return {};
+  });
 }
 
 tutti_status tutti_comm_rank(const tutti_comm* comm, int* rank) {
-  if (comm == nullptr || rank == nullptr) return tutti::answer(tutti::invalid("tutti_comm_rank needs a communicator and a place"));
-  *rank = comm->rank;
-  return TUTTI_SUCCESS;
+  return tutti::guarded([&]() -> Status {
+    if (comm == nullptr || rank == nullptr) return tutti::invalid("tutti_comm_rank needs a communicator and a place");
+    *rank = comm->rank;
+    return {};
+  });
 }
 
 tutti_status tutti_comm_state(const tutti_comm* comm, tutti_comm_state_kind* state) {
-  if (comm == nullptr || state == nullptr) return tutti::answer(tutti::invalid("tutti_comm_state needs a communicator and a place"));
-  const bool settled = comm->settled.load(std::memory_order_acquire);  // acquire: as in usable
-  *state = !settled                       ? TUTTI_COMM_CREATING
-           : comm->communicator == nullptr ? TUTTI_COMM_FAILED
-                                           : static_cast<tutti_comm_state_kind>(comm->communicator->state());
-  return TUTTI_SUCCESS;
+  return tutti::guarded([&]() -> Status {
+    if (comm == nullptr || state == nullptr) return tutti::invalid("tutti_comm_state needs a communicator and a place");
+    const bool settled = comm->settled.load(std::memory_order_acquire);  // acquire: as in usable
+    *state = !settled                       ? TUTTI_COMM_CREATING
+             : comm->communicator == nullptr ? TUTTI_COMM_FAILED
+                                             : static_cast<tutti_comm_state_kind>(comm->communicator->state());
+    return {};
+  });
 }
 
 tutti_status tutti_comm_set_timeout(tutti_comm* comm, uint64_t timeout_ns) {

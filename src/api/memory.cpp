@@ -1,16 +1,19 @@
-// Versions, sizes, names, and memory that peers may map.
+// Versions, sizes, names, and memory.
 #include <sys/mman.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <map>
+#include <mutex>
 
 #include "src/api/handles.h"
+#include "src/base/descriptor.h"
 #include "src/base/types.h"
 
 namespace tutti {
 namespace {
 
-/// What tutti_memory_alloc gave out: the file behind each range, for transports that register it.
+/// What tutti_memory_alloc gave out: pages that forked children share, and that nothing else knows of. Transports that
+/// register memory with their peers will find the ranges here; until one does, it is memory like any other.
 class Shareable {
  public:
   static Shareable& instance() {
@@ -18,19 +21,14 @@ class Shareable {
     return *self;
   }
   Result<void*> allocate(std::size_t bytes) {
-    const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-    const std::size_t size = (std::max<std::size_t>(bytes, 1) + page - 1) / page * page;
-    Descriptor file(memfd_create("tutti", MFD_CLOEXEC));
-    if (!file) return system_error("memory that peers can map could not be made", errno, "See tutti-doctor.");
-    if (ftruncate(file.get(), static_cast<off_t>(size)) != 0) {
-      return system_error("memory of " + std::to_string(bytes) + " bytes could not be had", errno, "Free memory.");
-    }
-    void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    const std::size_t size = std::max<std::size_t>(bytes, 1);
+    void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) {
       return system_error("memory of " + std::to_string(bytes) + " bytes could not be mapped", errno, "Free memory.");
     }
+    Mapping mapping(data, size);
     const std::lock_guard lock(mutex_);
-    ranges_.emplace(data, Range{Mapping(data, size), std::move(file)});
+    ranges_.emplace(data, std::move(mapping));
     return data;
   }
   Status free(void* data) {
@@ -40,12 +38,8 @@ class Shareable {
   }
 
  private:
-  struct Range {
-    Mapping mapping;
-    Descriptor file;
-  };
   std::mutex mutex_;
-  std::map<void*, Range> ranges_;
+  std::map<void*, Mapping> ranges_;
 };
 
 }  // namespace

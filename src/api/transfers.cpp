@@ -3,15 +3,12 @@
 
 #include "src/api/handles.h"
 #include "src/base/types.h"
-#include "src/communicator/point_to_point.h"
 
 namespace tutti {
 namespace {
 
 Status check(const Transfer& transfer, std::uint64_t count, tutti_type type, const Communicator& comm) {
-  if (transfer.element == 0 || type > TUTTI_BFLOAT16) {
-    return invalid(fmt::format("element type {} does not exist or is not there yet", static_cast<int>(type)), "See tutti_type.");
-  }
+  if (Status status = check_type(type); !status.ok()) return status;
   const bool any = !transfer.sends && transfer.peer == TUTTI_ANY_SOURCE;
   if (!any && (transfer.peer < 0 || transfer.peer >= comm.ranks())) {
     return invalid(fmt::format("peer {} is outside \"{}\", which has {} ranks", transfer.peer, comm.name(), comm.ranks()),
@@ -26,11 +23,11 @@ Status check(const Transfer& transfer, std::uint64_t count, tutti_type type, con
 
 tutti_status verb(bool sends, void* memory, std::size_t count, tutti_type type, int peer, tutti_comm* handle, tutti_stream stream,
                   const tutti_call* given) {
-  return guarded([&]() -> Status {
-    auto comm = usable(handle);
-    if (!comm.ok()) return comm.status();
+  return guarded_operation([&]() -> Status {
     const auto call = read_call(given);
     if (!call.ok()) return call.status();
+    auto comm = usable(handle);
+    if (!comm.ok()) return comm.status();
     Transfer transfer;
     transfer.sends = sends;
     transfer.memory = static_cast<std::byte*>(memory);
@@ -40,13 +37,7 @@ tutti_status verb(bool sends, void* memory, std::size_t count, tutti_type type, 
     transfer.tag = call->tag;
     transfer.timeout_ns = call->timeout_ns;
     if (Status status = check(transfer, count, type, **comm); !status.ok()) return status;
-    Communicator& communicator = **comm;
-    Operation operation;
-    operation.communicator = &communicator;
-    operation.post = [&communicator, transfer](std::shared_ptr<Work> work, bool background) {
-      communicator.point_to_point().post(transfer, std::move(work), background);
-    };
-    return dispatch(std::move(operation), stream, given);
+    return dispatch({*comm, transfer}, stream, *call);
   });
 }
 

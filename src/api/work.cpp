@@ -1,74 +1,109 @@
 // Queues and works.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "src/api/handles.h"
 
-namespace tutti {
+using tutti::guarded;
+using tutti::invalid;
+using tutti::Status;
+
 namespace {
 
-/// A work's wait without a limit: the operation's own deadline ends it.
-constexpr std::uint64_t no_limit = UINT64_MAX;
+/// What `ask` knows of a work. Being under way is no failure: it is not remembered as one.
+template <typename Ask>
+tutti_status outcome(const tutti_work* work, Ask ask) {
+  bool under_way = false;
+  const tutti_status status = guarded([&]() -> Status {
+    if (work == nullptr) return invalid("the work is NULL");
+    const std::optional<Status> known = ask(*work->work);
+    under_way = !known;
+    return known.value_or(Status());
+  });
+  return under_way ? TUTTI_IN_PROGRESS : status;
+}
 
-tutti_status outcome(const std::optional<Status>& status) {
-  if (!status) return TUTTI_IN_PROGRESS;
-  return answer(*status);
+Status check(const tutti_queue* queue) {
+  if (queue == nullptr) return invalid("the queue is NULL");
+  if (queue->pid == getpid()) return {};
+  return Status(TUTTI_INVALID_USAGE, fmt::format("this queue belongs to process {}, which forked this one", queue->pid),
+                "Create queues after forking.");
 }
 
 }  // namespace
-}  // namespace tutti
 
 tutti_status tutti_queue_create(tutti_queue** queue) {
-  return tutti::guarded([&] {
-    if (queue == nullptr) return tutti::invalid("tutti_queue_create needs a place for the queue");
-    *queue = new tutti_queue;
-    return tutti::Status();
+  return guarded([&]() -> Status {
+    if (queue == nullptr) return invalid("tutti_queue_create needs a place for the queue");
+    *queue = nullptr;
+    auto handle = std::make_unique<tutti_queue>();
+    auto made = tutti::Queue::make();
+    if (!made.ok()) return made.status();
+    handle->queue = std::move(*made);
+    handle->pid = getpid();
+    *queue = handle.release();
+    return {};
   });
 }
 
 tutti_status tutti_queue_destroy(tutti_queue* queue) {
-  return tutti::guarded([&] {
-    delete queue;
-    return tutti::Status();
+  return guarded([&]() -> Status {
+    if (queue == nullptr) return {};
+    const std::unique_ptr<tutti_queue> handle(queue);
+    // A forked child lets go of its copy: the thread is the parent's.
+    if (!check(queue).ok()) {
+      static_cast<void>(handle->queue.release());
+      return {};
+    }
+    // Waits once with the callers' hooks; where they end that, the rest is waited for all the same.
+    static_cast<void>(queue->queue->wait(0));
+    return {};
   });
 }
 
 tutti_status tutti_queue_wait(tutti_queue* queue, uint64_t timeout_ns) {
-  return tutti::guarded([&] { return queue == nullptr ? tutti::invalid("the queue is NULL") : queue->queue.wait(timeout_ns); });
+  return guarded([&] {
+    Status status = check(queue);
+    return status.ok() ? queue->queue->wait(timeout_ns) : status;
+  });
 }
 
 tutti_status tutti_work_test(tutti_work* work) {
-  if (work == nullptr) return tutti::answer(tutti::invalid("the work is NULL"));
-  return tutti::outcome(work->work->test());
+  return outcome(work, [](const tutti::Work& asked) { return asked.test(); });
 }
 
 tutti_status tutti_work_wait(tutti_work* work, uint64_t timeout_ns) {
-  if (work == nullptr) return tutti::answer(tutti::invalid("the work is NULL"));
-  return tutti::outcome(work->work->wait(timeout_ns == 0 ? tutti::no_limit : timeout_ns));
+  return outcome(work, [timeout_ns](const tutti::Work& asked) { return asked.wait(timeout_ns); });
 }
 
 tutti_status tutti_work_info(const tutti_work* work, tutti_work_info_t* info) {
-  if (work == nullptr || info == nullptr || info->size < sizeof(size_t)) {
-    return tutti::answer(tutti::invalid("tutti_work_info needs a work, and an info whose size is set"));
-  }
-  const tutti::Work::Info known = work->work->info();
-  const auto status = work->work->test();
-  tutti_work_info_t copy{};
-  copy.size = info->size;
-  copy.status = status ? status->code() : TUTTI_IN_PROGRESS;
-  copy.sequence = known.sequence;
-  copy.source = known.source;
-  copy.received_count = known.received_count;
-  copy.start_ns = known.start_ns;
-  copy.end_ns = known.end_ns;
-  std::memcpy(info, &copy, std::min(info->size, sizeof copy));
-  return TUTTI_SUCCESS;
+  return guarded([&]() -> Status {
+    if (work == nullptr || info == nullptr || info->size < sizeof(size_t)) {
+      return invalid("tutti_work_info needs a work, and an info whose size is set");
+    }
+    const tutti::Work::Info known = work->work->info();
+    const auto status = work->work->test();
+    tutti_work_info_t copy{};
+    copy.size = info->size;
+    copy.status = status ? status->code() : TUTTI_IN_PROGRESS;
+    copy.sequence = known.sequence;
+    copy.source = known.source;
+    copy.received_count = known.received_count;
+    copy.start_ns = known.start_ns;
+    copy.end_ns = known.end_ns;
+    std::memcpy(info, &copy, std::min(info->size, sizeof copy));
+    return {};
+  });
 }
 
 tutti_status tutti_work_on_complete(tutti_work* work, void (*fn)(void*, tutti_status), void* ctx) {
-  return tutti::guarded([&] {
-    if (work == nullptr || fn == nullptr) return tutti::invalid("tutti_work_on_complete needs a work and a function");
-    work->work->on_complete([fn, ctx](tutti_status status) { fn(ctx, status); });
-    return tutti::Status();
+  return guarded([&] {
+    if (work == nullptr || fn == nullptr) return invalid("tutti_work_on_complete needs a work and a function");
+    return work->work->on_complete([fn, ctx](tutti_status status) { fn(ctx, status); });
   });
 }
 

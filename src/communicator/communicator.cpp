@@ -12,7 +12,9 @@
 #include "algorithms/algorithm.h"
 #include "src/base/log.h"
 #include "src/base/wire.h"
+#include "src/communicator/caught.h"
 #include "src/communicator/point_to_point.h"
+#include "src/communicator/work.h"
 #include "src/reduction/reduction.h"
 #include "topology/caches.h"
 #include "topology/cpus.h"
@@ -24,6 +26,8 @@ namespace {
 constexpr std::uint64_t culprit_ns = 300'000'000;
 /// How long ranks are asked what they do, for an error's sentence.
 constexpr std::uint64_t survey_ns = 500'000'000;
+/// How long a wait for other threads sleeps before it looks at failure again; a hook makes it a millisecond.
+constexpr std::uint64_t longest_sleep_ns = 10'000'000;
 
 /// Names the operation: equal on all ranks that called the same thing at the same place, different otherwise.
 std::uint64_t fingerprint_of(std::uint64_t sequence, std::uint64_t plan_hash) {
@@ -161,7 +165,10 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key, co
   request.patience = {Deadline::in(request.settings.connect_timeout_ns), policy_.failed, policy_.poll, policy_.poll_ctx};
   std::unique_ptr<Transports> transports;
   request.blob = open_transports(request.settings, transports);
-  const std::lock_guard lock(collective_);
+  const std::uint64_t ticket = enter();
+  if (Status waited = await_turn(ticket); !waited.ok()) return waited;
+  const Turn turn(turns_);
+  if (Status status = legal(); !status.ok()) return status;
   auto membership = tutti::split(*membership_->control, membership_->key, request);
   if (!membership.ok()) return membership.status();
   if (*membership == nullptr) return std::unique_ptr<Communicator>();
@@ -189,10 +196,34 @@ Communicator::Communicator(std::unique_ptr<Membership> membership, std::unique_p
 }
 
 Communicator::~Communicator() {
+  outstanding_.close();
+  drain();
+  take_leave();
+}
+
+/// Waits for what was admitted: peers may count on it, and it would run on freed memory.
+void Communicator::drain() {
+  const Deadline deadline = Deadline::in(timeout_ns());
+  bool aborted = false;
+  while (!outstanding_.wait(hook().slice_ns(longest_sleep_ns))) {
+    if (aborted || !(deadline.passed() || hook().ends_wait())) continue;
+    // Ends every operation at once; only the time that takes is waited for from here on.
+    aborted = attempt([this]() -> Status {
+                abort();
+                return {};
+              }).ok();
+  }
+}
+
+/// Nothing is under way any more, nor will be.
+void Communicator::take_leave() {
   point_to_point_.reset();
   // What was committed leaves with the links; peers then read that this rank left, and did not die.
   transports_->close_links(TrafficClass::collective);
   transports_->close_links(TrafficClass::point_to_point);
+  linked_.clear();
+  plans_.clear();
+  last_ = nullptr;
   membership_->control->leave();
 }
 
@@ -248,20 +279,51 @@ const char* Communicator::last_algorithm() const {
   return ranks() == 1 || last == nullptr ? "none" : last->name;
 }
 
-Status Communicator::run(const CollectiveCall& call) {
-  const std::lock_guard lock(collective_);
+Status Communicator::legal() const {
   if (Status failed = first_error(); !failed.ok()) return failed;
-  if (finalized_.load(std::memory_order_relaxed)) {  // relaxed: finalize takes the lock, too
-    return Status(TUTTI_INVALID_USAGE, fmt::format("\"{}\" has been finalized", name_), "Only tutti_comm_destroy may follow.");
+  // Relaxed: who calls while finalize begins may be told either; admit and the turn decide.
+  if (!finalizing_.load(std::memory_order_relaxed)) return {};
+  return Status(TUTTI_INVALID_USAGE, fmt::format("\"{}\" has been finalized", name_), "Only tutti_comm_destroy may follow.");
+}
+
+Result<std::shared_ptr<void>> Communicator::admit() {
+  if (Status status = legal(); !status.ok()) return status;
+  auto hold = outstanding_.hold();
+  if (hold == nullptr) return legal();  // closed by finalize, after the flag: not a success any more
+  return hold;
+}
+
+Status Communicator::ended_by_hook(const char* during) {
+  Error error;
+  error.status = TUTTI_ABORTED;
+  error.guilty = {guilty(rank())};
+  error.message = fmt::format("\"{}\": the poll hook of rank {} ended the wait {}", name_, rank(), during);
+  return fail(std::move(error));
+}
+
+/// Those before have deadlines of their own, which count from their turns; so this ends without one.
+Status Communicator::await_turn(std::uint64_t ticket) {
+  if (turns_.reached(ticket)) return {};
+  for (;;) {
+    // Nobody's turn comes any more in a failed communicator: the operation under way may leave without passing it on.
+    if (Status failed = first_error(); !failed.ok()) return failed;
+    if (turns_.wait(ticket, hook().slice_ns(longest_sleep_ns))) return {};
+    if (hook().ends_wait()) return ended_by_hook("for earlier operations");
   }
-  Problem problem;
-  problem.collective = call.collective;
-  problem.type = call.type;
-  problem.op = reduces(call.collective) || call.collective == Collective::barrier ? call.op : TUTTI_SUM;
-  problem.root = rooted(call.collective) ? call.root : 0;
-  problem.ranks = ranks();
-  problem.count = call.count;
-  return run_locked(call, problem);
+}
+
+Status Communicator::run(const CollectiveCall& call, std::uint64_t ticket, Work* work) {
+  if (Status waited = await_turn(ticket); !waited.ok()) return waited;
+  const Turn turn(turns_);
+  if (Status failed = first_error(); !failed.ok()) return failed;
+  if (finalized_.load(std::memory_order_relaxed)) return legal();  // relaxed: written in a turn
+  if (work != nullptr) work->start(sequence());
+  Status status = attempt([&] { return run_in_turn(call); });
+  // What was refused for its arguments never began; what an exception ended (no memory) leaves peers waiting, and data in
+  // the links that the next operation would take for its own.
+  const bool torn = status.code() == TUTTI_SYSTEM_ERROR || status.code() == TUTTI_INTERNAL_ERROR;
+  if (torn && first_error().ok()) return fail(status.error());
+  return status;
 }
 
 /// Compares with the peers that a lasting wait is for.
@@ -277,11 +339,18 @@ class Communicator::Comparison final : public Concern {
   std::uint64_t sequence_;
 };
 
-Status Communicator::run_locked(const CollectiveCall& call, const Problem& problem) {
+Status Communicator::run_in_turn(const CollectiveCall& call) {
+  Problem problem;
+  problem.collective = call.collective;
+  problem.type = call.type;
+  problem.op = reduces(call.collective) || call.collective == Collective::barrier ? call.op : TUTTI_SUM;
+  problem.root = rooted(call.collective) ? call.root : 0;
+  problem.ranks = ranks();
+  problem.count = call.count;
   auto prepared = prepare(problem, call.algorithm);
   if (!prepared.ok()) return prepared.status();
   const Prepared& plan = **prepared;
-  const std::uint64_t sequence = sequence_.load(std::memory_order_relaxed);  // only changed under the lock
+  const std::uint64_t sequence = sequence_.load(std::memory_order_relaxed);  // only changed in a turn
   sequence_.store(sequence + 1, std::memory_order_relaxed);
   last_algorithm_.store(plan.algorithm, std::memory_order_relaxed);
   const std::uint64_t fingerprint = fingerprint_of(sequence, plan.plan.hash);
@@ -481,6 +550,7 @@ bool Communicator::agrees_with_peers(const CollectiveCall& call, std::uint64_t s
 }
 
 void Communicator::abort() {
+  if (finalized_.load(std::memory_order_relaxed)) return;  // relaxed: nothing is left to end, whoever sees it when
   Error error;
   error.status = TUTTI_ABORTED;
   error.guilty = {guilty(rank())};
@@ -489,14 +559,25 @@ void Communicator::abort() {
 }
 
 Status Communicator::finalize() {
+  if (Status status = legal(); !status.ok()) return status;
+  // Relaxed: what is admitted or has its turn meanwhile is waited for below; see legal.
+  if (finalizing_.exchange(true, std::memory_order_relaxed)) return legal();
+  outstanding_.close();
+  while (!outstanding_.wait(hook().slice_ns(longest_sleep_ns))) {
+    if (Status failed = first_error(); !failed.ok()) return failed;
+    if (hook().ends_wait()) return ended_by_hook("for what was enqueued");
+  }
   CollectiveCall last;
   last.collective = Collective::barrier;
   last.type = TUTTI_UINT8;
   last.op = TUTTI_MAX;
   last.count = 1;
-  if (Status status = run(last); !status.ok()) return status;
-  const std::lock_guard lock(collective_);
-  finalized_.store(true, std::memory_order_relaxed);  // relaxed: see state and run
+  if (Status waited = await_turn(enter()); !waited.ok()) return waited;
+  const Turn turn(turns_);
+  if (Status failed = first_error(); !failed.ok()) return failed;
+  if (Status status = attempt([&] { return run_in_turn(last); }); !status.ok()) return status;
+  finalized_.store(true, std::memory_order_relaxed);  // relaxed: see state; operations read it in their turns
+  take_leave();
   return {};
 }
 

@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -16,14 +15,18 @@
 #include "src/base/status.h"
 #include "src/communicator/agent.h"
 #include "src/communicator/control.h"
+#include "src/communicator/hook.h"
+#include "src/communicator/outstanding.h"
 #include "src/communicator/rendezvous.h"
 #include "src/communicator/transports.h"
+#include "src/communicator/turns.h"
 #include "src/executors/host/executor.h"
 #include "src/selection/select.h"
 
 namespace tutti {
 
 class PointToPoint;
+class Work;
 
 /// One collective, as a verb asks for it.
 struct CollectiveCall {
@@ -42,7 +45,8 @@ struct CollectiveCall {
 /// Where a communicator stands; tutti_comm_state_kind's values.
 enum class CommState : int { creating = 0, ready = 1, failed = 2, finalized = 3 };
 
-/// Thread safe: collectives are ordered by entry, point to point is not held up by them.
+/// Thread safe: collectives are ordered by entry, point to point is not held up by them. Destruction completes what was
+/// admitted, within the operation timeout; what then still runs is aborted and waited for.
 class Communicator {
  public:
   /// Joins; blocking, bounded by the request's patience. request.blob is set here. config: as given by the caller, for its
@@ -58,14 +62,22 @@ class Communicator {
   const Settings& settings() const { return settings_; }
   CommState state() const;
 
-  /// Runs a collective now, in this thread.
-  Status run(const CollectiveCall& call);
+  /// Runs a collective now, in this thread, once those entered before have ended. `work`, where given, is started with it.
+  Status run(const CollectiveCall& call) { return run(call, enter(), nullptr); }
+  Status run(const CollectiveCall& call, std::uint64_t ticket, Work* work);
+  /// A place in the order of entry. Each is redeemed by one `run`, unless the communicator has failed.
+  std::uint64_t enter() noexcept { return turns_.take(); }
+  /// Success while operations may begin; the first error of a failed communicator, TUTTI_INVALID_USAGE once finalize has.
+  Status legal() const;
+  /// As legal, and counts one operation as under way until the result is let go of: finalize and destruction wait for it.
+  Result<std::shared_ptr<void>> admit();
   /// Splits off the group of `color` (>= 0), or nothing (< 0). Collective.
   Result<std::unique_ptr<Communicator>> split(int color, int key, const tutti_config* config);
   PointToPoint& point_to_point() { return *point_to_point_; }
 
   /// Fails the communicator here and on its peers; returns at once.
   void abort();
+  /// Completes what was admitted or entered before, meets the others, and takes leave of them. Collective.
   Status finalize();
   /// The first error, success if there is none.
   Status first_error() const;
@@ -82,6 +94,7 @@ class Communicator {
   Guilty guilty(int rank) const;
   Transports& transports() { return *transports_; }
   const WaitPolicy& wait_policy() const { return policy_; }
+  Hook hook() const { return {policy_.poll, policy_.poll_ctx}; }
 
  private:
   /// A program and its links: what calls of one (collective, root, algorithm, parameters) share, whatever their count.
@@ -110,7 +123,11 @@ class Communicator {
   Status set_up(const Patience& patience);
   Result<const Prepared*> prepare(const Problem& problem, const std::string& wish);
   Status open_links(Linked& linked, WaitingAgent& agent);
-  Status run_locked(const CollectiveCall& call, const Problem& problem);
+  Status await_turn(std::uint64_t ticket);
+  Status run_in_turn(const CollectiveCall& call);
+  Status ended_by_hook(const char* during);
+  void drain();
+  void take_leave();
   Status explain(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence);
   Status explain_gave_up(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting);
   Status explain_deadline(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting);
@@ -129,10 +146,11 @@ class Communicator {
   WaitPolicy policy_;
   std::unique_ptr<PointToPoint> point_to_point_;
   std::atomic<std::uint64_t> timeout_ns_;
+  std::atomic<bool> finalizing_{false};
   std::atomic<bool> finalized_{false};
+  Outstanding outstanding_;
 
-  /// Held by the collective under way: the order of entry is the order of the operations.
-  std::mutex collective_;
+  Turns turns_;  ///< whoever's turn it is owns what follows; others read the atomics
   std::atomic<std::uint64_t> sequence_{0};
   std::atomic<const Algorithm*> last_algorithm_{nullptr};
   HostExecutor executor_;

@@ -1,12 +1,20 @@
 #include "src/communicator/queue.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
+
+#include "src/base/background_thread.h"
+#include "src/base/clock.h"
 
 namespace tutti {
 
-Queue::Queue() : thread_([this] { run(); }) {}
+Result<std::unique_ptr<Queue>> Queue::make() {
+  std::unique_ptr<Queue> self(new Queue);
+  auto thread = background_thread("tutti queue", [queue = self.get()] { queue->run(); });
+  if (!thread.ok()) return thread.status();
+  self->thread_ = std::move(thread).value();
+  return self;
+}
 
 Queue::~Queue() {
   {
@@ -14,61 +22,79 @@ Queue::~Queue() {
     closing_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
+  // What is left are transfers, which end by their own deadlines.
+  constexpr std::uint64_t second = 1'000'000'000;
+  for (const Item& item : items_) {
+    while (!item.work->sleep(second)) {
+    }
+  }
 }
 
-void Queue::post(std::function<Status()> operation) {
-  {
-    const std::lock_guard lock(mutex_);
-    waiting_.push_back(std::move(operation));
-    ++posted_;
-  }
+/// Under the lock.
+void Queue::append(Item item) {
+  const auto succeeded = [](const Item& old) {
+    const auto status = old.work->test();
+    return status && status->ok();
+  };
+  for (; first_ < next_ && succeeded(items_.front()); ++first_) items_.pop_front();
+  items_.push_back(std::move(item));
+}
+
+void Queue::post(std::function<void()> operation, std::shared_ptr<const Work> work, const std::function<void()>& enter) {
+  const std::lock_guard lock(mutex_);
+  append({std::move(work), std::move(operation)});
+  enter();
+  changed_.notify_all();
+}
+
+void Queue::track(std::shared_ptr<const Work> work) {
+  const std::lock_guard lock(mutex_);
+  append({std::move(work), nullptr});
   changed_.notify_all();
 }
 
 Status Queue::wait(std::uint64_t timeout_ns) {
-  std::unique_lock lock(mutex_);
-  const std::uint64_t until = posted_;
-  const auto reached = [&] { return done_ >= until; };
-  constexpr std::uint64_t longest_ns = std::uint64_t{1} << 60;  // keeps the addition within the clock's range
-  const std::uint64_t limit = timeout_ns == 0 ? longest_ns : std::min(timeout_ns, longest_ns);
-  if (!changed_.wait_for(lock, std::chrono::nanoseconds(limit), reached)) {
-    return Status(TUTTI_IN_PROGRESS, "the queue still has operations under way");
+  const Deadline deadline = timeout_ns == 0 ? Deadline() : Deadline::in(timeout_ns);
+  std::vector<std::shared_ptr<const Work>> works;
+  std::vector<Hook> hooks;
+  std::uint64_t until = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Item& item : items_) {
+      works.push_back(item.work);
+      const Hook& hook = item.work->hook();
+      if (hook.poll != nullptr && std::find(hooks.begin(), hooks.end(), hook) == hooks.end()) hooks.push_back(hook);
+    }
+    until = first_ + items_.size();
   }
-  Status first = std::exchange(first_error_, {});
-  const std::vector<std::shared_ptr<Work>> tracked = std::exchange(tracked_, {});
-  lock.unlock();
-  for (const auto& work : tracked) {
-    const auto status = work->wait(limit);
-    if (!status) return Status(TUTTI_IN_PROGRESS, "the queue still has transfers under way");
+  Status first;
+  for (const auto& work : works) {
+    std::optional<Status> status;
+    while (!(status = work->sleep(hooks.empty() ? deadline.left_ns() : hooks[0].slice_ns(deadline.left_ns())))) {
+      if (deadline.passed()) return Status(TUTTI_IN_PROGRESS, "the queue still has operations under way");
+      if (std::any_of(hooks.begin(), hooks.end(), [](const Hook& hook) { return hook.ends_wait(); })) return ended_by_hook();
+    }
     if (first.ok()) first = *status;
   }
-  return first;
-}
-
-void Queue::track(std::shared_ptr<Work> work) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(tracked_, [](const std::shared_ptr<Work>& w) {
-    const auto status = w->test();
-    return status && status->ok();
-  });
-  tracked_.push_back(std::move(work));
+  for (; first_ < until && !items_.empty(); ++first_) items_.pop_front();
+  next_ = std::max(next_, first_);  // the thread need not look at transfers that have ended
+  return first;
 }
 
 void Queue::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return closing_ || !waiting_.empty(); });
-    if (waiting_.empty()) return;
-    std::function<Status()> operation = std::move(waiting_.front());
-    waiting_.pop_front();
+    changed_.wait(lock, [this] { return closing_ || next_ < first_ + items_.size(); });
+    if (next_ == first_ + items_.size()) return;
+    std::function<void()> operation = std::move(items_[next_ - first_].operation);
+    ++next_;
+    if (operation == nullptr) continue;  // tracked
     lock.unlock();
-    Status status = operation();
+    operation();
     operation = nullptr;
     lock.lock();
-    if (!status.ok() && first_error_.ok()) first_error_ = std::move(status);
-    ++done_;
-    changed_.notify_all();
   }
 }
 

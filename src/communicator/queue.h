@@ -15,32 +15,42 @@
 
 namespace tutti {
 
-/// Runs what is posted, one after the other. Thread safe. Destruction completes what was posted: each operation has a
-/// deadline of its own, so that is bounded.
+/// Runs what is posted, one after the other. Thread safe. Destruction completes what was posted and tracked: each operation
+/// has a deadline of its own, so that is bounded.
 class Queue {
  public:
-  Queue();
+  /// Errors: TUTTI_SYSTEM_ERROR where the system has no thread left.
+  static Result<std::unique_ptr<Queue>> make();
   ~Queue();
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
 
-  void post(std::function<Status()> operation);
+  /// Appends `operation`, whose outcome `work` has afterwards. `enter` is called in one step with that, once nothing can
+  /// fail any more: it takes the operation's place in orders other than this queue's. It must not throw or block.
+  void post(std::function<void()> operation, std::shared_ptr<const Work> work, const std::function<void()>& enter);
   /// Makes `wait` cover an operation that runs elsewhere.
-  void track(std::shared_ptr<Work> work);
-  /// Waits until what was posted before has run; its first error since the last wait. TUTTI_IN_PROGRESS after timeout_ns
-  /// (0: no limit of its own).
+  void track(std::shared_ptr<const Work> work);
+  /// Waits until what was posted and tracked before has ended; its first error since the last wait that saw it. After
+  /// timeout_ns (0: no limit of its own) TUTTI_IN_PROGRESS, TUTTI_ABORTED where a hook of theirs ended the wait; neither
+  /// forgets anything.
   Status wait(std::uint64_t timeout_ns);
 
  private:
-  void run();
+  /// Posted, or tracked: without an operation.
+  struct Item {
+    std::shared_ptr<const Work> work;
+    std::function<void()> operation;
+  };
 
-  std::mutex mutex_;
+  Queue() = default;
+  void run();
+  void append(Item item);
+
+  std::mutex mutex_;  ///< guards what follows
   std::condition_variable changed_;
-  std::deque<std::function<Status()>> waiting_;
-  std::uint64_t posted_ = 0;
-  std::uint64_t done_ = 0;
-  Status first_error_;
-  std::vector<std::shared_ptr<Work>> tracked_;
+  std::deque<Item> items_;   ///< that no wait has seen the end of, in order; successes at its front are dropped
+  std::uint64_t first_ = 0;  ///< number of items_.front()
+  std::uint64_t next_ = 0;   ///< number of the first that the thread has not come to
   bool closing_ = false;
   std::thread thread_;
 };

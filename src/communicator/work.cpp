@@ -1,12 +1,15 @@
 #include "src/communicator/work.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <chrono>
-#include <deque>
-#include <thread>
 #include <utility>
 
+#include "src/base/background_thread.h"
 #include "src/base/clock.h"
+#include "src/communicator/caught.h"
 
 namespace tutti {
 namespace {
@@ -14,41 +17,70 @@ namespace {
 /// One thread for all callbacks of the process: users' functions never run inside a call, nor with a lock held.
 class Notifier {
  public:
-  static Notifier& instance() {
-    // Never destroyed: a callback may be under way while the process exits.
-    static Notifier* const notifier = new Notifier;
-    return *notifier;
+  /// This process's: a forked child has the parent's object, but not its thread. Never destroyed, since a callback may be
+  /// under way while the process exits. Errors: TUTTI_SYSTEM_ERROR where its thread cannot start; the next call tries again.
+  static Result<Notifier*> instance() {
+    static std::atomic<Notifier*> current{nullptr};
+    // Acquire: pairs with the exchange below, which publishes a finished object.
+    Notifier* known = current.load(std::memory_order_acquire);
+    while (known == nullptr || known->pid_ != getpid()) {
+      auto fresh = std::make_unique<Notifier>();
+      // Release: publishes the object. Acquire on failure: another thread's is taken instead.
+      if (current.compare_exchange_strong(known, fresh.get(), std::memory_order_release, std::memory_order_acquire)) {
+        known = fresh.release();
+      }
+    }
+    if (Status status = known->start(); !status.ok()) return status;
+    return known;
   }
-  void post(std::function<void()> fn) {
+  void post(std::list<Work::Call> calls) noexcept {
     {
       const std::lock_guard lock(mutex_);
-      waiting_.push_back(std::move(fn));
+      waiting_.splice(waiting_.end(), calls);
     }
     posted_.notify_one();
   }
 
  private:
-  Notifier() {
-    std::thread([this] { run(); }).detach();
+  Status start() {
+    const std::lock_guard lock(mutex_);
+    if (running_) return {};
+    auto thread = background_thread("tutti callbacks", [this] { run(); });
+    if (!thread.ok()) return thread.status();
+    thread->detach();
+    running_ = true;
+    return {};
   }
   void run() {
     for (;;) {
-      std::function<void()> fn;
+      std::list<Work::Call> next;
       {
         std::unique_lock lock(mutex_);
         posted_.wait(lock, [this] { return !waiting_.empty(); });
-        fn = std::move(waiting_.front());
-        waiting_.pop_front();
+        next.splice(next.end(), waiting_, waiting_.begin());
       }
-      fn();
+      // What a user's function throws ends here: it must not end the process, nor the callbacks after it.
+      static_cast<void>(attempt([&call = next.front()]() -> Status {
+        call.fn(call.code);
+        return {};
+      }));
     }
   }
+  const pid_t pid_ = getpid();
   std::mutex mutex_;
   std::condition_variable posted_;
-  std::deque<std::function<void()>> waiting_;
+  std::list<Work::Call> waiting_;
+  bool running_ = false;
 };
 
 }  // namespace
+
+void Work::issue(std::uint64_t limit_ns, std::shared_ptr<void> hold) {
+  const std::lock_guard lock(mutex_);
+  limit_ns_ = limit_ns;
+  issued_ = true;
+  hold_ = std::move(hold);
+}
 
 void Work::start(std::uint64_t sequence) {
   const std::lock_guard lock(mutex_);
@@ -57,7 +89,8 @@ void Work::start(std::uint64_t sequence) {
 }
 
 void Work::complete(Status status) {
-  std::vector<Callback> callbacks;
+  std::list<Call> callbacks;
+  std::shared_ptr<void> hold;  // let go of last: whoever waits for that may free what the callbacks' owner sees
   const tutti_status code = status.code();
   {
     const std::lock_guard lock(mutex_);
@@ -65,9 +98,15 @@ void Work::complete(Status status) {
     status_ = std::move(status);
     info_.end_ns = now_ns();
     callbacks.swap(callbacks_);
+    hold.swap(hold_);
   }
   ended_.notify_all();
-  for (Callback& fn : callbacks) Notifier::instance().post([fn = std::move(fn), code] { fn(code); });
+  if (callbacks.empty()) return;
+  // Its thread runs since on_complete; only a forked child would have to start another, and has no works of the parent's.
+  const auto notifier = Notifier::instance();
+  if (!notifier.ok()) return;
+  for (Call& call : callbacks) call.code = code;
+  (*notifier)->post(std::move(callbacks));
 }
 
 void Work::set_received(std::int32_t source, std::uint64_t count) {
@@ -81,11 +120,33 @@ std::optional<Status> Work::test() const {
   return status_;
 }
 
-std::optional<Status> Work::wait(std::uint64_t timeout_ns) const {
+/// How much longer a wait since called_ns may last.
+std::uint64_t Work::left_ns(std::uint64_t timeout_ns, std::uint64_t called_ns) const {
+  const std::lock_guard lock(mutex_);
+  if (timeout_ns == 0 && issued_ && info_.start_ns == 0) return UINT64_MAX;
+  const std::uint64_t from = timeout_ns == 0 && info_.start_ns != 0 ? info_.start_ns : called_ns;
+  const std::uint64_t limit = timeout_ns != 0 ? timeout_ns : std::min(limit_ns_, UINT64_MAX - grace_ns) + grace_ns;
+  const std::uint64_t waited = now_ns() - from;
+  return waited >= limit ? 0 : limit - waited;
+}
+
+std::optional<Status> Work::sleep(std::uint64_t ns) const {
+  constexpr std::uint64_t longest_ns = std::uint64_t{1} << 60;  // keeps the addition below within the clock's range
   std::unique_lock lock(mutex_);
-  constexpr std::uint64_t longest_ns = std::uint64_t{1} << 60;  // keeps the addition below within range
-  ended_.wait_for(lock, std::chrono::nanoseconds(std::min(timeout_ns, longest_ns)), [this] { return status_.has_value(); });
+  ended_.wait_for(lock, std::chrono::nanoseconds(std::min(ns, longest_ns)), [this] { return status_.has_value(); });
   return status_;
+}
+
+std::optional<Status> Work::wait(std::uint64_t timeout_ns) const {
+  constexpr std::uint64_t look_again_ns = 1'000'000'000;  // a start meanwhile moves the deadline
+  const std::uint64_t called_ns = now_ns();
+  for (;;) {
+    if (auto status = test()) return status;
+    const std::uint64_t left = left_ns(timeout_ns, called_ns);
+    if (left == 0) return std::nullopt;
+    if (auto status = sleep(hook_.slice_ns(std::min(left, look_again_ns)))) return status;
+    if (hook_.ends_wait()) return ended_by_hook();
+  }
 }
 
 Work::Info Work::info() const {
@@ -93,17 +154,21 @@ Work::Info Work::info() const {
   return info_;
 }
 
-void Work::on_complete(Callback fn) {
-  tutti_status code;
+Status Work::on_complete(Callback fn) {
+  const auto notifier = Notifier::instance();
+  if (!notifier.ok()) return notifier.status();
+  std::list<Call> call;
+  call.push_back({std::move(fn)});
   {
     const std::lock_guard lock(mutex_);
     if (!status_) {
-      callbacks_.push_back(std::move(fn));
-      return;
+      callbacks_.splice(callbacks_.end(), call);
+      return {};
     }
-    code = status_->code();
+    call.front().code = status_->code();
   }
-  Notifier::instance().post([fn = std::move(fn), code] { fn(code); });
+  (*notifier)->post(std::move(call));
+  return {};
 }
 
 }  // namespace tutti

@@ -4,12 +4,13 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <vector>
 
 #include "src/base/status.h"
+#include "src/communicator/hook.h"
 
 namespace tutti {
 
@@ -24,7 +25,19 @@ class Work {
     std::uint64_t end_ns = 0;
   };
   using Callback = std::function<void(tutti_status)>;
+  /// A callback and what it will be told; in a list, so that handing it on when an operation ends needs no memory.
+  struct Call {
+    Callback fn;
+    tutti_status code = TUTTI_IN_PROGRESS;
+  };
+  /// How long `wait` lasts beyond an operation's own deadline: it ends itself, and needs a moment to find out why.
+  static constexpr std::uint64_t grace_ns = 5'000'000'000;
 
+  /// hook: called within waits for this work.
+  explicit Work(Hook hook = {}) : hook_(hook) {}
+
+  /// It is on its stream from now on, and may take limit_ns once it is ready. `hold` is let go of when it ends.
+  void issue(std::uint64_t limit_ns, std::shared_ptr<void> hold);
   void start(std::uint64_t sequence);
   /// Ends the operation, once; callbacks go to the notifier's thread.
   void complete(Status status);
@@ -32,18 +45,30 @@ class Work {
 
   /// The outcome, or nothing while it runs.
   std::optional<Status> test() const;
-  /// Waits at most timeout_ns; nothing where the operation runs on.
+  /// Waits at most timeout_ns; nothing where the operation runs on, TUTTI_ABORTED where the hook ended the wait. With 0
+  /// until its deadline and grace_ns have passed: a started one's count from its start; one that is behind others on its
+  /// stream has as long as those, which their deadlines bound; one that is not issued yet (an open group) counts from now.
   std::optional<Status> wait(std::uint64_t timeout_ns) const;
+  /// Waits at most ns, without a word to the hook; nothing where the operation runs on.
+  std::optional<Status> sleep(std::uint64_t ns) const;
   Info info() const;
-  /// `fn` is called exactly once, on the notifier's thread, also where the operation has ended already.
-  void on_complete(Callback fn);
+  const Hook& hook() const { return hook_; }
+  /// `fn` is called exactly once, on the notifier's thread, also where the operation has ended already. Errors, and `fn`
+  /// is not called: TUTTI_SYSTEM_ERROR where the system has no thread for the notifier.
+  Status on_complete(Callback fn);
 
  private:
-  mutable std::mutex mutex_;
+  std::uint64_t left_ns(std::uint64_t timeout_ns, std::uint64_t called_ns) const;
+
+  const Hook hook_;
+  mutable std::mutex mutex_;  ///< guards what follows
   mutable std::condition_variable ended_;
   std::optional<Status> status_;
   Info info_;
-  std::vector<Callback> callbacks_;
+  std::list<Call> callbacks_;
+  std::uint64_t limit_ns_ = 0;
+  bool issued_ = false;
+  std::shared_ptr<void> hold_;
 };
 
 }  // namespace tutti

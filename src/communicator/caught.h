@@ -1,0 +1,28 @@
+// Where exceptions end: at the library's entry points and at the outermost function of each of its threads.
+#pragma once
+
+#include <cxxabi.h>
+
+#include <utility>
+
+#include "src/base/status.h"
+
+namespace tutti {
+
+/// Inside a catch block: what the exception under way means as a Status. TUTTI_SYSTEM_ERROR for std::bad_alloc,
+/// TUTTI_INTERNAL_ERROR with its words for any other. Neither throws nor needs memory for the first. Thread safe.
+Status caught() noexcept;
+
+/// Runs `body`, which answers a Status; one that throws answers `caught`. Only the cancellation of a thread goes on.
+template <typename Body>
+Status attempt(Body&& body) {
+  try {
+    return std::forward<Body>(body)();
+  } catch (const abi::__forced_unwind&) {
+    throw;
+  } catch (...) {
+    return caught();
+  }
+}
+
+}  // namespace tutti
