@@ -343,6 +343,7 @@ Result<std::vector<SocketAddress>> Roots::start(Listener listener, const Key& ke
   auto addresses = running->root.addresses();
   Running* const self = running.get();
   List ended;
+  Status started;
   {
     const std::lock_guard lock(mutex_);
     for (auto i = running_.begin(); i != running_.end();) {
@@ -354,11 +355,14 @@ Result<std::vector<SocketAddress>> Roots::start(Listener listener, const Key& ke
       self->root.serve(self->wake, self->stop);
       self->ended.store(true, std::memory_order_release);  // release: pairs with the acquire above
     });
-    if (!thread) return thread.status();
-    running->thread = std::move(thread).value();
-    running_.push_back(std::move(running));
+    started = thread.status();
+    if (thread) {
+      running->thread = std::move(thread).value();
+      running_.push_back(std::move(running));
+    }
   }
   end(ended);
+  if (!started.ok()) return started;
   return addresses;
 }
 

@@ -1,0 +1,170 @@
+// Groups: together or not at all, with one deadline, and every work ends.
+#include <gmock/gmock.h>
+
+#include <unistd.h>
+
+#include <array>
+#include <cstddef>
+#include <cstring>
+
+#include "tests/support/ranks.h"
+
+namespace tutti::test {
+namespace {
+
+using testing::HasSubstr;
+constexpr std::uint64_t ms = 1'000'000;
+
+tutti_status add(int& x, tutti_comm* comm, const tutti_call* call = nullptr, tutti_stream stream = {}) {
+  return tutti_all_reduce(&x, &x, 1, TUTTI_INT32, TUTTI_SUM, comm, stream, call);
+}
+
+TEST(Groups, TransfersProgressWhileACollectiveOfTheirGroupRuns) {
+  const Ranks ranks(2, "", 5'000 * ms);
+  ranks.run([](int rank, tutti_comm* comm) {
+    std::vector<int> data(300'000, rank);  // too long to be sent before its receive is there
+    int x = 1;
+    if (rank == 0) {
+      ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+      EXPECT_EQ(tutti_send(data.data(), data.size(), TUTTI_INT32, 1, comm, {}, nullptr), TUTTI_SUCCESS);
+    } else {
+      EXPECT_EQ(tutti_recv(data.data(), data.size(), TUTTI_INT32, 0, comm, {}, nullptr), TUTTI_SUCCESS) << last_error();
+    }
+    EXPECT_EQ(add(x, comm), TUTTI_SUCCESS) << last_error();
+    EXPECT_EQ(rank == 0 ? tutti_group_end(nullptr) : TUTTI_SUCCESS, TUTTI_SUCCESS) << last_error();
+    EXPECT_EQ(x, 2);
+    EXPECT_EQ(data, std::vector<int>(300'000, 0));
+  });
+}
+
+TEST(Groups, AFailedCallFailsTheEndAndNothingRuns) {
+  const Ranks ranks(2);
+  int x = 1;
+  tutti_work* work = nullptr;
+  tutti_work* whole = nullptr;
+  tutti_call call = TUTTI_CALL_INIT;
+  call.work = &work;
+  tutti_call end = TUTTI_CALL_INIT;
+  end.work = &whole;
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  EXPECT_EQ(add(x, ranks[0], &call), TUTTI_SUCCESS);
+  ASSERT_NE(work, nullptr);
+  EXPECT_EQ(tutti_send(&x, 1, TUTTI_INT32, 7, ranks[0], {}, nullptr), TUTTI_INVALID_ARGUMENT);
+  EXPECT_EQ(tutti_all_to_all_v(nullptr, nullptr, TUTTI_INT8, ranks[0], {}, nullptr), TUTTI_UNSUPPORTED);
+  EXPECT_EQ(tutti_group_end(&end), TUTTI_INVALID_ARGUMENT);
+  EXPECT_THAT(last_error(), HasSubstr("peer 7"));
+  EXPECT_EQ(whole, nullptr);
+  EXPECT_EQ(tutti_work_wait(work, 1000 * ms), TUTTI_INVALID_ARGUMENT) << "its work ends with the group";
+  tutti_work_release(work);
+  EXPECT_EQ(x, 1);
+  ranks.run([](int, tutti_comm* comm) {
+    int y = 1;
+    EXPECT_EQ(add(y, comm), TUTTI_SUCCESS) << "nothing was sent: " << last_error();
+    EXPECT_EQ(y, 2);
+  });
+}
+
+TEST(Groups, AnEndThatIsRefusedCompletesTheWorks) {
+  const Ranks ranks(1);
+  int x = 1;
+  tutti_work* work = nullptr;
+  tutti_call call = TUTTI_CALL_INIT;
+  call.work = &work;
+  tutti_call bad = TUTTI_CALL_INIT;
+  bad.size = 1;
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  EXPECT_EQ(add(x, ranks[0], &call), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_group_end(&bad), TUTTI_INVALID_ARGUMENT);
+  EXPECT_EQ(tutti_work_wait(work, 1000 * ms), TUTTI_INVALID_ARGUMENT);
+  tutti_work_release(work);
+  EXPECT_EQ(tutti_group_end(nullptr), TUTTI_INVALID_USAGE) << "the group is closed";
+}
+
+TEST(Groups, TheEndsTimeoutIsThatOfOperationsWithoutTheirOwn) {
+  const Ranks ranks(2);
+  int x = 1;
+  tutti_call end = TUTTI_CALL_INIT;
+  end.timeout_ns = 300 * ms;
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  EXPECT_EQ(add(x, ranks[0]), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_group_end(&end), TUTTI_TIMEOUT);
+  EXPECT_THAT(last_error(), HasSubstr("within 300 ms"));
+}
+
+TEST(Groups, OneWorkStandsForTheWholeGroup) {
+  const Ranks ranks(2);
+  tutti_queue* queue = nullptr;
+  ASSERT_EQ(tutti_queue_create(&queue), TUTTI_SUCCESS);
+  const tutti_stream stream = {TUTTI_STREAM_QUEUE, queue};
+  std::array<int, 2> first = {1, 2};
+  std::array<int, 2> second = {3, 4};
+  tutti_work* whole = nullptr;
+  tutti_call end = TUTTI_CALL_INIT;
+  end.work = &whole;
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  EXPECT_EQ(add(first[0], ranks[0], nullptr, stream), TUTTI_SUCCESS);
+  EXPECT_EQ(add(second[0], ranks[0], nullptr, stream), TUTTI_SUCCESS);
+  ASSERT_EQ(tutti_group_end(&end), TUTTI_SUCCESS) << last_error();
+  ASSERT_NE(whole, nullptr);
+  EXPECT_EQ(tutti_work_test(whole), TUTTI_IN_PROGRESS);
+  EXPECT_EQ(add(first[1], ranks[1]), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(add(second[1], ranks[1]), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(tutti_work_wait(whole, 0), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(first[0] + second[0], 10);
+  tutti_work_release(whole);
+  EXPECT_EQ(tutti_queue_destroy(queue), TUTTI_SUCCESS);
+}
+
+TEST(Groups, WhatCannotBeHeldBackIsRefusedInside) {
+  const Ranks ranks(1);
+  tutti_unique_id id;
+  ASSERT_EQ(tutti_get_unique_id(&id), TUTTI_SUCCESS);
+  int x = 1;
+  tutti_comm* other = nullptr;
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  EXPECT_EQ(add(x, ranks[0]), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_comm_finalize(ranks[0]), TUTTI_INVALID_USAGE);
+  EXPECT_THAT(last_error(), HasSubstr("tutti_comm_finalize was called between"));
+  EXPECT_EQ(tutti_comm_split(ranks[0], 0, 0, &other, nullptr), TUTTI_INVALID_USAGE);
+  EXPECT_EQ(tutti_comm_create(&other, 1, &id, 0, nullptr), TUTTI_INVALID_USAGE);
+  EXPECT_EQ(tutti_comm_create_all(&other, 1, nullptr), TUTTI_INVALID_USAGE);
+  EXPECT_EQ(tutti_comm_destroy(ranks[0]), TUTTI_INVALID_USAGE) << "the group holds an operation of it";
+  EXPECT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+}
+
+TEST(Calls, FieldsBeyondTheirSizeAreNotRead) {
+  const Ranks ranks(1);
+  tutti_work* mark = nullptr;
+  tutti_call call = TUTTI_CALL_INIT;
+  call.size = offsetof(tutti_call, work);
+  call.work = &mark;
+  int x = 1;
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  EXPECT_EQ(add(x, ranks[0], &call), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(tutti_send(&x, 1, TUTTI_INT32, 3, ranks[0], {}, &call), TUTTI_INVALID_ARGUMENT);
+  EXPECT_EQ(mark, nullptr);
+}
+
+TEST(Calls, ThatAreRefusedLeaveNoWork) {
+  const Ranks ranks(1);
+  int x = 1;
+  tutti_work* const garbage = reinterpret_cast<tutti_work*>(&x);
+  tutti_work* work = garbage;
+  tutti_call call = TUTTI_CALL_INIT;
+  call.work = &work;
+  EXPECT_EQ(tutti_broadcast(&x, &x, 1, TUTTI_INT32, 3, ranks[0], {}, &call), TUTTI_INVALID_ARGUMENT);
+  EXPECT_EQ(work, nullptr);
+  work = garbage;
+  EXPECT_EQ(tutti_send(&x, 1, TUTTI_INT32, 3, ranks[0], {}, &call), TUTTI_INVALID_ARGUMENT);
+  EXPECT_EQ(work, nullptr);
+  work = garbage;
+  EXPECT_EQ(tutti_barrier(nullptr, {}, &call), TUTTI_INVALID_ARGUMENT);
+  EXPECT_EQ(work, nullptr);
+  work = garbage;
+  EXPECT_EQ(tutti_gather_v(nullptr, 0, nullptr, TUTTI_INT8, 0, ranks[0], {}, &call), TUTTI_UNSUPPORTED);
+  EXPECT_EQ(work, nullptr);
+}
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,205 @@
+// Creation and what it refuses; forked children; systems without a thread left.
+#include <gmock/gmock.h>
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <string>
+
+#include "tests/support/ranks.h"
+
+namespace tutti::test {
+namespace {
+
+using testing::HasSubstr;
+
+#if defined(__SANITIZE_THREAD__)
+constexpr bool under_tsan = true;
+#elif defined(__has_feature)
+constexpr bool under_tsan = __has_feature(thread_sanitizer);
+#else
+constexpr bool under_tsan = false;
+#endif
+
+/// While it lives no thread can start: none has room for its stack.
+class NoThreads {
+ public:
+  NoThreads() {
+    pthread_attr_t huge;
+    pthread_getattr_default_np(&before_);
+    pthread_getattr_default_np(&huge);
+    EXPECT_EQ(pthread_attr_setstacksize(&huge, std::size_t{1} << 48), 0);
+    EXPECT_EQ(pthread_setattr_default_np(&huge), 0);
+    pthread_attr_destroy(&huge);
+  }
+  ~NoThreads() {
+    EXPECT_EQ(pthread_setattr_default_np(&before_), 0);
+    pthread_attr_destroy(&before_);
+  }
+  NoThreads(const NoThreads&) = delete;
+  NoThreads& operator=(const NoThreads&) = delete;
+
+ private:
+  pthread_attr_t before_;
+};
+
+TEST(Creation, RefusesWhatItCannotDo) {
+  std::array<tutti_comm*, 1> comm{};
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.memory = TUTTI_MEMORY_CUDA;
+  EXPECT_EQ(tutti_comm_create_all(comm.data(), 1, &config), TUTTI_UNSUPPORTED);
+  EXPECT_THAT(last_error(), HasSubstr("CUDA memory"));
+  config.memory = 77;
+  EXPECT_EQ(tutti_comm_create_all(comm.data(), 1, &config), TUTTI_INVALID_ARGUMENT);
+  EXPECT_THAT(last_error(), HasSubstr("77"));
+  config.memory = TUTTI_MEMORY_HOST;
+  config.traffic_class = 999;
+  EXPECT_EQ(tutti_comm_create_all(comm.data(), 1, &config), TUTTI_INVALID_ARGUMENT);
+  EXPECT_THAT(last_error(), HasSubstr("999"));
+  config.traffic_class = 46;
+  EXPECT_EQ(tutti_comm_create_all(comm.data(), 1, &config), TUTTI_UNSUPPORTED);
+  config.traffic_class = 0;
+  EXPECT_EQ(tutti_comm_create_all(comm.data(), 1, &config), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(tutti_comm_destroy(comm[0]), TUTTI_SUCCESS);
+}
+
+TEST(Creation, OfOneRankReadsItsAddressToo) {
+  tutti_comm* comm = nullptr;
+  for (const char* bad : {"carrier://pigeon", "tcp://", "tcp://host", "tcp://host:0", "tcp://host:70000", "tcp://host:1x",
+                          "file://relative", "id:nonsense", "tutti1:zz", ""}) {
+    EXPECT_EQ(tutti_comm_create_address(&comm, bad, 1, 0, nullptr), TUTTI_INVALID_ARGUMENT) << bad;
+    EXPECT_EQ(comm, nullptr);
+  }
+  for (const char* good : {"tcp://127.0.0.1:4711", "tcp://[::1]:4711", "file:///nowhere/at/all"}) {
+    EXPECT_EQ(tutti_comm_create_address(&comm, good, 1, 0, nullptr), TUTTI_SUCCESS) << good << ": " << last_error();
+    EXPECT_EQ(tutti_comm_destroy(comm), TUTTI_SUCCESS);
+  }
+}
+
+TEST(Creation, AnAbortIsNotLostWhereverItMeetsTheEndOfCreation) {
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.non_blocking = 1;
+  for (int i = 0; i < 20; ++i) {
+    tutti_comm* comm = nullptr;
+    ASSERT_EQ(tutti_comm_create_address(&comm, "tcp://127.0.0.1:4711", 1, 0, &config), TUTTI_IN_PROGRESS);
+    int rank = -1;
+    EXPECT_EQ(tutti_comm_rank(comm, &rank), TUTTI_SUCCESS);
+    EXPECT_EQ(rank, 0);
+    usleep(static_cast<useconds_t>(i) * 50);
+    EXPECT_EQ(tutti_comm_abort(comm), TUTTI_SUCCESS);
+    tutti_comm_state_kind state = TUTTI_COMM_CREATING;
+    for (int wait = 0; wait < 5000 && state == TUTTI_COMM_CREATING; ++wait) {
+      usleep(1000);
+      EXPECT_EQ(tutti_comm_state(comm, &state), TUTTI_SUCCESS);
+    }
+    usleep(1000);
+    EXPECT_EQ(tutti_comm_state(comm, &state), TUTTI_SUCCESS);
+    EXPECT_EQ(state, TUTTI_COMM_FAILED) << "aborted " << i * 50 << " us after the beginning";
+    EXPECT_EQ(tutti_barrier(comm, {}, nullptr), TUTTI_ABORTED);
+    EXPECT_EQ(tutti_comm_destroy(comm), TUTTI_SUCCESS);
+  }
+}
+
+TEST(Creation, WithoutThreadsIsAnErrorAndLeavesNoHandle) {
+  const Ranks two(2);
+  std::array<tutti_comm*, 2> comms{};
+  tutti_comm* comm = nullptr;
+  tutti_queue* queue = nullptr;
+  std::array<int, 2> data = {1, 1};
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.non_blocking = 1;
+  {
+    const NoThreads none;
+    EXPECT_EQ(tutti_comm_create_all(comms.data(), 2, nullptr), TUTTI_SYSTEM_ERROR);
+    EXPECT_THAT(last_error(), HasSubstr("thread"));
+    EXPECT_EQ(comms[0], nullptr);
+    EXPECT_EQ(tutti_comm_create_address(&comm, "tcp://127.0.0.1:4711", 1, 0, &config), TUTTI_SYSTEM_ERROR);
+    EXPECT_EQ(comm, nullptr);
+    EXPECT_EQ(tutti_queue_create(&queue), TUTTI_SYSTEM_ERROR);
+    EXPECT_EQ(queue, nullptr);
+    ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+    for (std::size_t r = 0; r < 2; ++r) {
+      EXPECT_EQ(tutti_all_reduce(&data[r], &data[r], 1, TUTTI_INT32, TUTTI_SUM, two[static_cast<int>(r)], {}, nullptr), TUTTI_SUCCESS);
+    }
+    EXPECT_EQ(tutti_group_end(nullptr), TUTTI_SYSTEM_ERROR);
+    EXPECT_THAT(last_error(), HasSubstr("thread"));
+  }
+  ASSERT_EQ(tutti_comm_create_all(comms.data(), 2, nullptr), TUTTI_SUCCESS) << last_error();
+  for (tutti_comm* one : comms) EXPECT_EQ(tutti_comm_destroy(one), TUTTI_SUCCESS);
+}
+
+TEST(Creation, TurnsWhatACallersFunctionThrowsIntoAStatus) {
+  tutti_bootstrap bootstrap{};
+  bootstrap.size = sizeof bootstrap;
+  tutti_comm* comm = nullptr;
+  bootstrap.allgather = [](void*, const void*, std::size_t, void*, std::uint64_t) -> int { throw 42; };
+  EXPECT_EQ(tutti_comm_create_bootstrap(&comm, 2, 0, &bootstrap, nullptr), TUTTI_INTERNAL_ERROR);
+  EXPECT_THAT(last_error(), HasSubstr("unknown type"));
+  bootstrap.allgather = [](void*, const void*, std::size_t, void*, std::uint64_t) -> int { throw std::bad_alloc(); };
+  EXPECT_EQ(tutti_comm_create_bootstrap(&comm, 2, 0, &bootstrap, nullptr), TUTTI_SYSTEM_ERROR);
+  EXPECT_THAT(last_error(), HasSubstr("out of memory"));
+  EXPECT_EQ(comm, nullptr);
+}
+
+/// Whether a callback on a queue's work of a communicator of one comes.
+bool callback_comes() {
+  std::atomic<bool> called{false};
+  tutti_comm* comm = nullptr;
+  tutti_queue* queue = nullptr;
+  tutti_work* work = nullptr;
+  tutti_call call = TUTTI_CALL_INIT;
+  call.work = &work;
+  bool done = tutti_comm_create_all(&comm, 1, nullptr) == TUTTI_SUCCESS && tutti_queue_create(&queue) == TUTTI_SUCCESS &&
+              tutti_barrier(comm, {TUTTI_STREAM_QUEUE, queue}, &call) == TUTTI_SUCCESS &&
+              tutti_work_on_complete(work, [](void* ctx, tutti_status) { *static_cast<std::atomic<bool>*>(ctx) = true; }, &called) ==
+                  TUTTI_SUCCESS &&
+              tutti_work_wait(work, 0) == TUTTI_SUCCESS;
+  for (int i = 0; i < 500 && !called; ++i) usleep(10'000);
+  tutti_work_release(work);
+  done = tutti_queue_destroy(queue) == TUTTI_SUCCESS && tutti_comm_destroy(comm) == TUTTI_SUCCESS && done;
+  return done && called;
+}
+
+TEST(Forks, AChildHasCallbacksOfItsOwnAndKeepsOffItsParentsObjects) {
+  if (under_tsan) GTEST_SKIP() << "the thread sanitizer lets no forked child start threads";
+  ASSERT_TRUE(callback_comes());
+  tutti_queue* queue = nullptr;
+  ASSERT_EQ(tutti_queue_create(&queue), TUTTI_SUCCESS);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);  // a child that hangs is a failure, not a hanging test
+    const bool refused = tutti_queue_wait(queue, 0) == TUTTI_INVALID_USAGE && tutti_queue_destroy(queue) == TUTTI_SUCCESS;
+    _exit(!refused ? 1 : callback_comes() ? 0 : 2);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(tutti_queue_destroy(queue), TUTTI_SUCCESS);
+}
+
+TEST(Types, ThatAreNotThereYetAreUnsupportedInTransfersToo) {
+  const Ranks ranks(1);
+  std::uint64_t x = 0;
+  for (const tutti_type type : {TUTTI_BOOL, TUTTI_FLOAT8_E4M3, TUTTI_COMPLEX64, static_cast<tutti_type>(TUTTI_OPAQUE + 5)}) {
+    EXPECT_EQ(tutti_send(&x, 1, type, 0, ranks[0], {}, nullptr), TUTTI_UNSUPPORTED) << type;
+    EXPECT_THAT(last_error(), HasSubstr("not there yet"));
+  }
+  EXPECT_EQ(tutti_recv(&x, 1, static_cast<tutti_type>(99), 0, ranks[0], {}, nullptr), TUTTI_INVALID_ARGUMENT);
+  EXPECT_THAT(last_error(), HasSubstr("99 does not exist"));
+}
+
+TEST(Memory, IsZeroedPageAlignedAndFreedOnce) {
+  void* memory = nullptr;
+  ASSERT_EQ(tutti_memory_alloc(&memory, 5000), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE)), 0u);
+  EXPECT_EQ(std::string(static_cast<const char*>(memory), 5000), std::string(5000, '\0'));
+  EXPECT_EQ(tutti_memory_free(memory), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_memory_free(memory), TUTTI_INVALID_ARGUMENT);
+  EXPECT_EQ(tutti_memory_free(nullptr), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_memory_alloc(&memory, SIZE_MAX), TUTTI_SYSTEM_ERROR);
+}
+
+}  // namespace
+}  // namespace tutti::test
