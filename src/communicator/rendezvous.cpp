@@ -134,7 +134,9 @@ Result<Membership> join_meeting(const JoinRequest& request, const RankAndSize& p
   forming.key = communicator_key(introduced->key, introduced->nonce);
   forming.neighbours = std::move(introduced->neighbours);
   forming.root = std::move(introduced->root);
-  return form(std::move(forming), anteroom.take(), request.blob, request.patience);
+  auto membership = form(std::move(forming), anteroom.take(), request.blob, request.patience);
+  if (membership) finish_root(introduced->key);
+  return membership;
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <condition_variable>
 #include <mutex>
 #include <utility>
 
@@ -20,6 +22,7 @@ constexpr std::uint64_t kSecond = 1'000'000'000;
 constexpr std::uint64_t kJoinNs = 5 * kSecond;     // an authenticated guest says within this time who it is
 constexpr std::uint64_t kTellNs = kSecond;         // after a failure, for ranks on their way to come and hear why
 constexpr std::uint64_t kLingerNs = 10 * kSecond;  // after a failure, to tell late ranks why
+constexpr std::uint64_t kFinishNs = kSecond;        // the last words of a creation that has succeeded take far less
 constexpr std::uint64_t kDoorTag = 0;
 constexpr std::uint64_t kWakeTag = 1;
 constexpr std::uint64_t kFirstGuest = 2;
@@ -311,12 +314,13 @@ Error Root::deadline_error() const {
 
 namespace {
 
-// The roots of this process. A root's thread ends when its creation has succeeded, and is joined when the next one is
-// started or the process ends.
+// The roots of this process. A root's thread ends when its creation has succeeded, and is joined by the ranks of this
+// process then, or else when the next root is started or the process ends.
 class Roots {
  public:
   Result<std::vector<SocketAddress>> start(Listener listener, const Key& key, std::function<void()> concluded);
   void stop(const Key& key);
+  void finish(const Key& key);
   ~Roots();
 
  private:
@@ -327,13 +331,15 @@ class Roots {
     Root root;
     WakeUp wake;
     std::atomic<bool> stop{false};
-    std::atomic<bool> ended{false};
+    bool ended = false;  // under Roots::mutex_
     std::thread thread;
   };
   using List = std::list<std::unique_ptr<Running>>;
+  List take(const std::function<bool(const Running&)>& wanted);
   static void end(List& list);
 
   std::mutex mutex_;
+  std::condition_variable one_ended_;
   List running_;
   const int pid_ = ::getpid();
 };
@@ -346,14 +352,12 @@ Result<std::vector<SocketAddress>> Roots::start(Listener listener, const Key& ke
   Status started;
   {
     const std::lock_guard lock(mutex_);
-    for (auto i = running_.begin(); i != running_.end();) {
-      const auto here = i++;
-      // Acquire: what the thread did is done before it is joined.
-      if ((*here)->ended.load(std::memory_order_acquire)) ended.splice(ended.end(), running_, here);
-    }
-    auto thread = background_thread("tutti-meeting", [self] {
+    ended = take([](const Running& r) { return r.ended; });
+    auto thread = background_thread("tutti-meeting", [this, self] {
       self->root.serve(self->wake, self->stop);
-      self->ended.store(true, std::memory_order_release);  // release: pairs with the acquire above
+      const std::lock_guard ending(mutex_);
+      self->ended = true;
+      one_ended_.notify_all();
     });
     started = thread.status();
     if (thread) {
@@ -370,12 +374,32 @@ void Roots::stop(const Key& key) {
   List ended;
   {
     const std::lock_guard lock(mutex_);
-    for (auto i = running_.begin(); i != running_.end();) {
-      const auto here = i++;
-      if ((*here)->key == key) ended.splice(ended.end(), running_, here);
-    }
+    ended = take([&](const Running& r) { return r.key == key; });
   }
   end(ended);
+}
+
+void Roots::finish(const Key& key) {
+  const auto of_key = [&](const Running& r) { return r.key == key; };
+  List ended;
+  {
+    std::unique_lock lock(mutex_);
+    one_ended_.wait_for(lock, std::chrono::nanoseconds(kFinishNs), [&] {
+      return std::all_of(running_.begin(), running_.end(), [&](const auto& r) { return r->ended || !of_key(*r); });
+    });
+    ended = take([&](const Running& r) { return r.ended && of_key(r); });
+  }
+  end(ended);
+}
+
+// Removes those from the running ones. With the lock held.
+Roots::List Roots::take(const std::function<bool(const Running&)>& wanted) {
+  List taken;
+  for (auto i = running_.begin(); i != running_.end();) {
+    const auto here = i++;
+    if (wanted(**here)) taken.splice(taken.end(), running_, here);
+  }
+  return taken;
 }
 
 void Roots::end(List& list) {
@@ -407,5 +431,7 @@ Result<std::vector<SocketAddress>> start_root(Listener listener, const Key& key,
 }
 
 void stop_root(const Key& key) { roots().stop(key); }
+
+void finish_root(const Key& key) { roots().finish(key); }
 
 }  // namespace tutti

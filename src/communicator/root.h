@@ -109,4 +109,8 @@ Result<std::vector<SocketAddress>> start_root(Listener listener, const Key& key,
 /// Ends the root of `key`, if this process has one. Thread safe; waits for its thread.
 void stop_root(const Key& key);
 
+/// Waits until the root of `key`, if this process has one, has come to its end, for a second at most, and frees it. For a
+/// rank whose creation has succeeded: all others have said then that they are ready. Thread safe.
+void finish_root(const Key& key);
+
 }  // namespace tutti
