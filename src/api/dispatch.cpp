@@ -29,8 +29,14 @@ struct Task {
   }
 };
 using Tasks = std::vector<std::shared_ptr<Task>>;
-/// Of a group, the tasks of each communicator that are run within the call.
-using Shares = std::map<Communicator*, std::vector<Task*>>;
+/// Of a group, the tasks of one communicator that are run within the call, and how that went.
+struct Share {
+  std::vector<Task*> tasks;
+  bool collectives = false;  ///< some of them are
+  Status result;
+  std::thread thread;
+};
+using Shares = std::map<Communicator*, Share>;
 
 /// The group that is open on a thread.
 struct Group {
@@ -52,8 +58,9 @@ Group& group() {
 /// The works of a group and the one for the whole of it, which completes when nobody holds this any more.
 struct Parts {
   std::vector<std::shared_ptr<Work>> works;
-  std::shared_ptr<Work> whole;
+  const std::shared_ptr<Work> whole;
 
+  explicit Parts(const Hook& hook) : whole(std::make_shared<Work>(hook)) { whole->issue(0, nullptr); }
   ~Parts() {
     Status first;
     for (const auto& work : works) {
@@ -106,45 +113,35 @@ void issue(const std::shared_ptr<Task>& task, bool background) {
   }
 }
 
-/// All of one communicator's blocking tasks: its transfers have begun together, collectives run in order meanwhile.
-Status run_share(const std::vector<Task*>& share) {
-  Status first;
+/// A share's transfers have begun together; its collectives run in order meanwhile. Throws nothing.
+void run_share(Share& share) {
   for (const bool transfers : {false, true}) {
-    for (const Task* task : share) {
+    for (const Task* task : share.tasks) {
       if ((task->transfer() != nullptr) != transfers) continue;
       Status status = transfers ? wait_for_transfer(*task) : run_collective(*task);
-      if (first.ok()) first = std::move(status);
+      if (share.result.ok()) share.result = std::move(status);
     }
   }
-  return first;
 }
 
-/// Each communicator's share on a thread of its own, since one caller may hold several ranks; one of them on this.
-Status run_shares(const Shares& shares) {
-  std::vector<Status> results(shares.size());
-  std::vector<std::thread> threads(shares.size());
-  std::vector<bool> here(shares.size(), false);
-  std::size_t i = 0;
-  for (const auto& [communicator, share] : shares) {
-    here[i] = i == 0;
-    if (!here[i]) {
-      const Status started = start_thread(threads[i], "tutti group", [&share, &result = results[i]] { result = run_share(share); });
-      // Its peers wait for what cannot run; failed, it ends at once on this thread, too.
-      if (!started.ok()) static_cast<void>(communicator->fail(started.error()));
-      here[i] = !started.ok();
-    }
-    ++i;
+/// Each share on a thread of its own, since one caller may hold several ranks; one of them on this. Throws nothing.
+Status run_shares(Shares& shares) {
+  for (auto& [communicator, share] : shares) {
+    if (&share == &shares.begin()->second) continue;
+    const Status started = start_thread(share.thread, "tutti group", [&share = share] { run_share(share); });
+    if (started.ok()) continue;
+    // Its peers wait for what cannot run; failed, it ends at once on this thread, too.
+    static_cast<void>(attempt([&, comm = communicator] { return comm->fail(started.error()); }));
   }
-  i = 0;
-  for (const auto& [communicator, share] : shares) {
-    if (here[i]) results[i] = run_share(share);
-    ++i;
+  for (auto& [communicator, share] : shares) {
+    if (!share.thread.joinable()) run_share(share);
   }
-  for (std::thread& thread : threads) {
-    if (thread.joinable()) thread.join();
+  Status first;
+  for (auto& [communicator, share] : shares) {
+    if (share.thread.joinable()) share.thread.join();
+    if (first.ok()) first = share.result;
   }
-  const auto failed = std::find_if(results.begin(), results.end(), [](const Status& result) { return !result.ok(); });
-  return failed == results.end() ? Status() : *failed;
+  return first;
 }
 
 Status check_stream(tutti_stream stream) {
@@ -170,11 +167,9 @@ Status issue_all(const Tasks& tasks, const Shares& shares, const std::shared_ptr
   if (admitted) {
     status = attempt([&]() -> Status {
       for (const auto& task : tasks) {
-        const auto share = shares.find(&task->communicator());
         // Whoever runs its share's collectives makes no progress for its transfers meanwhile.
-        const bool background = share != shares.end() && std::any_of(share->second.begin(), share->second.end(), [](const Task* t) {
-                                  return t->collective() != nullptr;
-                                });
+        const auto share = shares.find(&task->communicator());
+        const bool background = share != shares.end() && share->second.collectives;
         issue(task, background);
       }
       return {};
@@ -197,14 +192,15 @@ Status run_group(const Tasks& tasks, const tutti_call& call) {
   Shares shares;
   for (const auto& task : tasks) {
     if (task->timeout_ns() == 0) task->timeout_ns() = call.timeout_ns;
-    if (task->queue() == nullptr) shares[&task->communicator()].push_back(task.get());
+    if (task->queue() != nullptr) continue;
+    Share& share = shares[&task->communicator()];
+    share.tasks.push_back(task.get());
+    share.collectives = share.collectives || task->collective() != nullptr;
   }
   std::shared_ptr<Parts> parts;
   std::unique_ptr<tutti_work> handle;
   if (call.work != nullptr) {
-    parts = std::make_shared<Parts>();
-    parts->whole = std::make_shared<Work>(tasks.empty() ? Hook() : tasks[0]->work->hook());
-    parts->whole->issue(0, nullptr);
+    parts = std::make_shared<Parts>(tasks.empty() ? Hook() : tasks[0]->work->hook());
     for (const auto& task : tasks) parts->works.push_back(task->work);
     handle.reset(new tutti_work{parts->whole});
   }

@@ -1,0 +1,124 @@
+// A system without memory: every call answers TUTTI_SYSTEM_ERROR, wherever it runs out, and nothing is lost or torn.
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <new>
+
+#include "tests/support/ranks.h"
+
+namespace {
+
+/// Allocations of this thread until one fails; negative: none does. The library's go through the operator below, too.
+thread_local int allocations_left = -1;
+
+}  // namespace
+
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  if (allocations_left >= 0 && allocations_left-- == 0) {
+    allocations_left = 0;  // and every further one
+    throw std::bad_alloc();
+  }
+  void* memory = std::malloc(bytes != 0 ? bytes : 1);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace tutti::test {
+namespace {
+
+/// Calls `verb` on a fresh world again and again, running out of memory one allocation later each time, until it succeeds.
+/// The number of failures.
+template <typename World, typename Verb>
+int starve(Verb verb) {
+  for (int n = 0; n < 500; ++n) {
+    World world;
+    allocations_left = n;
+    const tutti_status status = verb(world);
+    allocations_left = -1;
+    if (status == TUTTI_SUCCESS) return n;
+    EXPECT_EQ(status, TUTTI_SYSTEM_ERROR) << "allocation " << n << ": " << last_error();
+    EXPECT_THAT(last_error(), testing::HasSubstr("out of memory")) << "allocation " << n;
+  }
+  ADD_FAILURE() << "never succeeded";
+  return 0;
+}
+
+struct World {
+  World() {
+    EXPECT_EQ(tutti_comm_create_all(&comm, 1, nullptr), TUTTI_SUCCESS) << last_error();
+    EXPECT_EQ(tutti_queue_create(&queue), TUTTI_SUCCESS);
+    call.work = &work;
+  }
+  ~World() {
+    if (work != nullptr) {
+      EXPECT_NE(tutti_work_wait(work, 0), TUTTI_IN_PROGRESS) << "a work that was given out ends";
+    }
+    tutti_work_release(work);
+    tutti_queue_destroy(queue);
+    tutti_comm_destroy(comm);
+  }
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+  tutti_stream stream() const { return {TUTTI_STREAM_QUEUE, queue}; }
+
+  tutti_comm* comm = nullptr;
+  tutti_queue* queue = nullptr;
+  tutti_work* work = nullptr;
+  tutti_call call = TUTTI_CALL_INIT;
+  int x = 1;
+  int y = 2;
+};
+
+TEST(NoMemory, ADirectCallFails) {
+  EXPECT_GT(starve<World>([](World& w) {
+              return tutti_all_reduce(&w.x, &w.y, 1, TUTTI_INT32, TUTTI_SUM, w.comm, {}, &w.call);
+            }),
+            2);
+}
+
+TEST(NoMemory, PostingOnAQueueFails) {
+  EXPECT_GT(starve<World>([](World& w) {
+              return tutti_all_reduce(&w.x, &w.y, 1, TUTTI_INT32, TUTTI_SUM, w.comm, w.stream(), &w.call);
+            }),
+            2);
+}
+
+TEST(NoMemory, AGroupFailsAndItsWorksEnd) {
+  EXPECT_GT(starve<World>([](World& w) {
+              tutti_work* whole = nullptr;
+              tutti_call end = TUTTI_CALL_INIT;
+              end.work = &whole;
+              EXPECT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+              tutti_all_reduce(&w.x, &w.y, 1, TUTTI_INT32, TUTTI_SUM, w.comm, w.stream(), &w.call);
+              tutti_all_reduce(&w.x, &w.y, 1, TUTTI_INT32, TUTTI_SUM, w.comm, {}, nullptr);
+              const tutti_status status = tutti_group_end(&end);
+              allocations_left = -1;
+              if (whole != nullptr) {
+                EXPECT_NE(tutti_work_wait(whole, 0), TUTTI_IN_PROGRESS);
+              }
+              tutti_work_release(whole);
+              return status;
+            }),
+            5);
+}
+
+TEST(NoMemory, QueuesAndCallbacksFail) {
+  EXPECT_GT(starve<World>([](World&) {
+              tutti_queue* queue = nullptr;
+              const tutti_status status = tutti_queue_create(&queue);
+              tutti_queue_destroy(queue);
+              return status;
+            }),
+            2);
+  EXPECT_GT(starve<World>([](World& w) {
+              const tutti_status status = tutti_barrier(w.comm, {}, &w.call);
+              if (status != TUTTI_SUCCESS) return status;
+              return tutti_work_on_complete(w.work, [](void*, tutti_status) {}, nullptr);
+            }),
+            2);
+}
+
+}  // namespace
+}  // namespace tutti::test
