@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "perf/memory.h"
 #include "perf/names.h"
 #include "src/program/sizes.h"
 
@@ -20,16 +21,17 @@ uint64_t larger_buffer(const Operation& operation) { return std::max(operation.s
 }  // namespace
 
 Bench::Bench(const Request& request, const program::Member& member, program::Output& output)
-    : request_(request), member_(member), output_(output), report_(request, output) {
+    : request_(request),
+      member_(member),
+      output_(output),
+      report_(request, output),
+      types_(request.collective->senders != Role::kNobody ? request.types : std::vector<tutti_type>{TUTTI_INT8}) {
   if (!request.algorithm.empty()) call_.algorithm = request.algorithm.c_str();
 }
 
 int Bench::fail(tutti_status status) { return output_.fail_as(member_.rank, member_.comm, status); }
 
-int Bench::fail(int code, const std::string& sentence) {
-  // Wrong data is what one rank saw: it says so, whichever rank it is.
-  return output_.fail_as(member_.rank, code, sentence, code == program::kWrongData);
-}
+int Bench::fail(int code, const std::string& sentence) { return output_.fail_as(member_.rank, code, sentence); }
 
 tutti_status Bench::call(const Operation& operation, const Places& places) const {
   const Pattern& pattern = operation.pattern;
@@ -109,8 +111,8 @@ int Bench::check(Operation operation, Measured& measured) {
     }
     wrong += finding.wrong + trespasses;
     // Only the first finding is told; the table counts all.
-    if (!finding.sentence.empty() && !wrong_) {
-      wrong_ = true;
+    if (!finding.sentence.empty() && !told_) {
+      wrong_ = told_ = true;
       fail(program::kWrongData, finding.sentence + "; this is a defect of the library, please report it");
     }
   }
@@ -122,16 +124,36 @@ int Bench::check(Operation operation, Measured& measured) {
   return program::kGood;
 }
 
-int Bench::reserve(tutti_type type, const std::vector<uint64_t>& counts) {
+// Of each of the two buffers.
+uint64_t Bench::buffer_bytes(tutti_type type) const {
   uint64_t bytes = 0;
-  for (const uint64_t count : counts) bytes = std::max(bytes, bytes_for(*request_.collective, count, type, member_.ranks));
-  bytes = whole_lines(bytes) + (request_.fresh ? kFreshRoom : 0);
+  for (const uint64_t count : counts_of(request_, type, member_.ranks)) {
+    bytes = std::max(bytes, bytes_for(*request_.collective, count, type, member_.ranks));
+  }
+  return whole_lines(bytes) + (request_.fresh ? kFreshRoom : 0);
+}
+
+// Memory is had when it is first written to: without a look beforehand, the system would kill a rank in the middle.
+int Bench::make_sure_of_memory() {
+  uint64_t bytes = 0;
+  for (const tutti_type type : types_) bytes = std::max(bytes, buffer_bytes(type));
+  const Rooms mine = read_rooms();
+  std::vector<Rooms> all(static_cast<size_t>(member_.ranks));
+  const tutti_status status = tutti_all_gather(&mine, all.data(), sizeof(mine), TUTTI_UINT8, member_.comm,
+                                               {TUTTI_STREAM_BLOCKING, nullptr}, nullptr);
+  if (status != TUTTI_SUCCESS) return fail(status);
+  const std::string sentence = check_rooms(all, bytes > UINT64_MAX / 2 ? UINT64_MAX : 2 * bytes);
+  return sentence.empty() ? static_cast<int>(program::kGood) : fail(program::kWrongUse, sentence);
+}
+
+int Bench::reserve(tutti_type type) {
+  const uint64_t bytes = buffer_bytes(type);
   const bool both = !request_.in_place || request_.collective->in_place;
   if (both && send_.bytes() >= bytes && send_.data() != nullptr) return program::kGood;
   send_ = Buffer();
   recv_ = Buffer();
-  send_ = Buffer::allocate(bytes, request_.registered);
-  recv_ = Buffer::allocate(bytes, request_.registered);
+  send_ = Buffer::allocate(bytes);
+  recv_ = Buffer::allocate(bytes);
   if (send_.data() != nullptr && recv_.data() != nullptr) return program::kGood;
   return fail(program::kFailed,
               fmt::format("two buffers of {} bytes on each rank are more than this machine gives; lower -e or --elements",
@@ -164,7 +186,7 @@ int Bench::run_counts(tutti_type type, tutti_op op, int root, const std::vector<
 
 int Bench::run_type(tutti_type type) {
   const std::vector<uint64_t> counts = counts_of(request_, type, member_.ranks);
-  if (const int code = reserve(type, counts); code != program::kGood) return code;
+  if (const int code = reserve(type); code != program::kGood) return code;
   const std::vector<tutti_op> ops = request_.collective->reduces ? request_.ops : std::vector<tutti_op>{TUTTI_SUM};
   const bool all_roots = request_.collective->rooted() && !request_.root;
   const int first = request_.root.value_or(0);
@@ -182,12 +204,14 @@ int Bench::run() {
     return fail(program::kWrongUse, fmt::format("--root was given {}, but there are {} ranks; give 0 to {}, or all",
                                                 *request_.root, member_.ranks, member_.ranks - 1));
   }
-  if (member_.rank == 0) report_.begin(member_.ranks);
-  const bool typed = request_.collective->senders != Role::kNobody;
-  for (const tutti_type type : typed ? request_.types : std::vector<tutti_type>{TUTTI_INT8}) {
+  if (const int code = make_sure_of_memory(); code != program::kGood) return code;
+  for (const tutti_type type : types_) {
     if (const int code = run_type(type); code != program::kGood) return code;
   }
-  const std::string sentence = member_.rank == 0 ? report_.end() : "";
+  const std::string sentence = member_.rank == 0 ? report_.end(member_.ranks) : "";
+  if (wrong_ && !told_) {
+    output_.echo_as(member_.rank, program::kWrongData, "other ranks got wrong data, see their errors; please report it");
+  }
   if (wrong_) return program::kWrongData;
   return sentence.empty() ? static_cast<int>(program::kGood) : fail(program::kFailed, sentence);
 }

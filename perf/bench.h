@@ -25,7 +25,9 @@ class Bench {
  private:
   int run_type(tutti_type type);
   int run_counts(tutti_type type, tutti_op op, int root, const std::vector<uint64_t>& counts);
-  int reserve(tutti_type type, const std::vector<uint64_t>& counts);
+  int make_sure_of_memory();
+  uint64_t buffer_bytes(tutti_type type) const;
+  int reserve(tutti_type type);
   int measure(const Operation& operation, Measured& measured);
   int check(Operation operation, Measured& measured);
   tutti_status call(const Operation& operation, const Places& places) const;
@@ -40,11 +42,13 @@ class Bench {
   const program::Member& member_;
   program::Output& output_;
   Report report_;
+  const std::vector<tutti_type> types_;  ///< a barrier has none of its own, and one counts
   tutti_call call_ = TUTTI_CALL_INIT;
   Buffer send_;
   Buffer recv_;
   uint32_t seed_ = 1;
-  bool wrong_ = false;
+  bool wrong_ = false;  ///< on any rank
+  bool told_ = false;   ///< by this one
 };
 
 }  // namespace tutti::perf

@@ -13,23 +13,13 @@ constexpr std::byte kKnown{0x5a};
 
 }  // namespace
 
-void Buffer::Free::operator()(std::byte* memory) const {
-  if (registered) {
-    tutti_memory_free(memory);
-  } else {
-    std::free(memory);
-  }
-}
-
-Buffer Buffer::allocate(uint64_t bytes, bool registered) {
+Buffer Buffer::allocate(uint64_t bytes) {
   Buffer buffer;
   if (bytes > SIZE_MAX - 4 * kPage) return buffer;
   const uint64_t total = (bytes + kPage - 1) / kPage * kPage + 2 * kPage;
   void* memory = nullptr;
-  const bool there =
-      registered ? tutti_memory_alloc(&memory, total) == TUTTI_SUCCESS : posix_memalign(&memory, kPage, total) == 0;
-  if (!there) return buffer;
-  buffer.memory_ = std::unique_ptr<std::byte[], Free>(static_cast<std::byte*>(memory), Free{registered});
+  if (posix_memalign(&memory, kPage, total) != 0) return buffer;
+  buffer.memory_.reset(static_cast<std::byte*>(memory));
   buffer.data_ = buffer.memory_.get() + kPage;
   buffer.bytes_ = bytes;
   buffer.guard(bytes);

@@ -3,19 +3,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <string>
-
-#include "tutti/tutti.h"
 
 namespace tutti::perf {
 
 /// Page-aligned memory with a guarded page's worth of known bytes on either side. Movable. Not thread safe.
 class Buffer {
  public:
-  /// `registered` memory comes from tutti_memory_alloc, other memory from the system. A buffer of 0 bytes has an address
-  /// too. On failure data() is NULL.
-  static Buffer allocate(uint64_t bytes, bool registered);
+  /// A buffer of 0 bytes has an address too. On failure data() is NULL.
+  static Buffer allocate(uint64_t bytes);
 
   Buffer() = default;
   std::byte* data() const { return data_; }
@@ -28,11 +26,10 @@ class Buffer {
 
  private:
   struct Free {
-    bool registered;
-    void operator()(std::byte* memory) const;
+    void operator()(std::byte* memory) const { std::free(memory); }
   };
 
-  std::unique_ptr<std::byte[], Free> memory_{nullptr, Free{false}};
+  std::unique_ptr<std::byte[], Free> memory_;
   std::byte* data_ = nullptr;
   uint64_t bytes_ = 0;
   uint64_t used_ = 0;

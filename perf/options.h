@@ -28,7 +28,6 @@ struct Request {
   std::optional<int> root = 0;  ///< nothing: all
   bool in_place = false;
   bool fresh = false;
-  bool registered = false;
   std::string algorithm;   ///< empty: the library chooses
   std::string transports;  ///< empty: the library chooses
   std::string plot;        ///< empty: none

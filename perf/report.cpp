@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "perf/names.h"
 
 namespace tutti::perf {
@@ -34,9 +36,7 @@ program::JsonObject json_of(const Measured& measured, const Request& request) {
   program::JsonObject line;
   line.add("collective", measured.collective->name).add("bytes", measured.bytes()).add("count", measured.count);
   line.add("type", name_of(measured.type)).add("op", measured.collective->reduces ? name_of(measured.op) : "none");
-  line.add("ranks", measured.ranks)
-      .add("in_place", measured.in_place)
-      .add("memory", request.registered ? "registered" : "host");
+  line.add("ranks", measured.ranks).add("in_place", measured.in_place).add("memory", "host");
   line.add("algorithm", measured.algorithm).add("transport", measured.transport).add("iterations", measured.iterations);
   line.add("time_us", time).measured("algbw_GBps", measured.algbw_GBps()).measured("busbw_GBps", measured.busbw_GBps());
   if (measured.wrong) line.add("wrong", *measured.wrong);
@@ -44,10 +44,11 @@ program::JsonObject json_of(const Measured& measured, const Request& request) {
   return line;
 }
 
-void Report::begin(int ranks) {
+void Report::heading(int ranks) {
+  if (std::exchange(begun_, true)) return;
   const int library = tutti_version();
-  output_.line(fmt::format("# tutti-perf {}.{}.{}: {}, {} ranks, {} memory{}", library / 10000, library / 100 % 100,
-                           library % 100, request_.collective->name, ranks, request_.registered ? "registered" : "host",
+  output_.line(fmt::format("# tutti-perf {}.{}.{}: {}, {} ranks, host memory{}", library / 10000, library / 100 % 100,
+                           library % 100, request_.collective->name, ranks,
                            request_.fresh ? ", inputs rewritten between operations" : ""));
   output_.line("# time: median over iterations of the slowest rank");
   output_.line("#");
@@ -86,6 +87,7 @@ void Report::add(const Measured& out_of_place, const std::optional<Measured>& in
     if (in_place) record(*in_place);
     return;
   }
+  heading(out_of_place.ranks);
   const std::string line =
       fmt::format("{:>12}  {:>12}  {:>8}  {:>6}  {:>6}", out_of_place.bytes(), out_of_place.count,
                   name_of(out_of_place.type), out_of_place.collective->reduces ? name_of(out_of_place.op) : "none",
@@ -93,7 +95,8 @@ void Report::add(const Measured& out_of_place, const std::optional<Measured>& in
   output_.line(line + columns(out_of_place) + columns(in_place));
 }
 
-std::string Report::end() {
+std::string Report::end(int ranks) {
+  heading(ranks);
   output_.line(fmt::format("# Out of bounds values : {} {}", wrong_, wrong_ == 0 ? "OK" : "FAILED"));
   const double average = measurements_ > 0 ? bus_total_ / static_cast<double>(measurements_) : 0;
   output_.line(fmt::format("# Avg bus bandwidth    : {:g} ", average));

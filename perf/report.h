@@ -38,19 +38,20 @@ class Report {
  public:
   Report(const Request& request, program::Output& output) : request_(request), output_(output) {}
 
-  /// The lines above the table.
-  void begin(int ranks);
-  /// A line of the table, or one or two JSON lines. `in_place` may be missing.
+  /// A line of the table, the first below its heading: a run that is refused prints nothing but why. Or one or two JSON
+  /// lines. `in_place` may be missing.
   void add(const Measured& out_of_place, const std::optional<Measured>& in_place);
   /// The lines below the table, and the plot. Returns an empty string or the sentence why there is no plot.
-  std::string end();
+  std::string end(int ranks);
 
  private:
+  void heading(int ranks);
   void count(const Measured& measured);
   void record(const Measured& measured);
 
   const Request& request_;
   program::Output& output_;
+  bool begun_ = false;
   double bus_total_ = 0;
   uint64_t measurements_ = 0;
   uint64_t wrong_ = 0;

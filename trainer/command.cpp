@@ -1,13 +1,9 @@
 #include "trainer/command.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 
+#include "src/program/files.h"
 #include "src/program/plot.h"
 
 namespace tutti::trainer {
@@ -33,7 +29,9 @@ void declare(program::Options& options, Command& command) {
                "Fraction of the training samples that is held out for an epoch's accuracy; with 0 that is the training "
                "samples' own");
   options.choice("--memory", &command.memory, {"host", "cuda"}, "Where weights and gradients lie");
-  options.size("--bucket", &command.bucket, "Bytes of gradients that are exchanged as soon as they are computed");
+  options.size("--bucket", &command.bucket,
+               "Bytes of gradients that are exchanged as soon as they are computed; it decides in which order floats are "
+               "added up, and with that the last bits of the weights");
   options.text("--checkpoint", &command.checkpoint, "FILE", "Written after each epoch, whole or not at all");
   options.flag("--resume", &command.resume,
                "Goes on from --checkpoint; layers, loss, seed, validation and data must be as they were");
@@ -41,6 +39,10 @@ void declare(program::Options& options, Command& command) {
   options.example("tutti-train --ranks 2", "trains two ranks on the embedded digits");
   options.example("tutti-train --ranks 4 --data mnist --layers 784,256,10 --json",
                   "trains on files, reports in JSON lines");
+  options.note(
+      "weights_hash is the same from run to run for the same seed, ranks, --batch, --bucket and algorithm: any of them\n"
+      "changes the order in which floats are added up, and with that the last bits. Training whose loss is no longer\n"
+      "finite, or more than a million times the first step's, has diverged: exit code 1.");
   options.example("mpirun -n 4 tutti-train --checkpoint run.ckpt --resume", "goes on with a run, under Open MPI");
 }
 
@@ -85,17 +87,12 @@ Fallible<std::vector<int>> parse_layers(const std::string& text) {
 
 namespace {
 
-// A checkpoint that cannot be written is refused before the first epoch, not after it.
-Outcome check_folder(const std::string& option, const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
-  struct stat info;
-  if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
-    return refused(option + " \"" + path + "\" is a folder; give the name of a file");
-  }
-  if (::access(folder.c_str(), W_OK | X_OK) == 0) return {};
-  return refused(option + " \"" + path + "\" cannot be written: the folder \"" + folder + "\": " + std::strerror(errno) +
-                 "; give a file in a folder that this user may write to");
+// What cannot be written is refused before the first epoch, not after it.
+Outcome check_files(const Command& command) {
+  std::string sentence;
+  if (!command.checkpoint.empty()) sentence = program::check_writable("--checkpoint", command.checkpoint);
+  if (sentence.empty() && !command.plot.empty()) sentence = program::check_plot_file(command.plot);
+  return sentence.empty() ? Outcome{} : refused(sentence);
 }
 
 Outcome not_there_yet(const Command& command) {
@@ -117,13 +114,7 @@ Fallible<TrainingSettings> settings_of(const Command& command) {
   if (command.resume && command.checkpoint.empty()) {
     return refused("--resume needs --checkpoint FILE, the file to go on from; give both");
   }
-  if (!command.checkpoint.empty()) {
-    if (Outcome failure = check_folder("--checkpoint", command.checkpoint)) return *failure;
-  }
-  if (!command.plot.empty()) {
-    if (const std::string sentence = program::check_plot_file(command.plot); !sentence.empty()) return refused(sentence);
-    if (Outcome failure = check_folder("--plot", command.plot)) return *failure;
-  }
+  if (Outcome failure = check_files(command)) return *failure;
   TrainingSettings settings;
   settings.layers = std::move(*layers);
   settings.loss = command.loss == "squared" ? LossKind::squared : LossKind::cross_entropy;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 
 #include "src/program/plot.h"
@@ -31,6 +32,22 @@ void ProgressBar::wipe() {
   drawn_ = false;
 }
 
+std::string time_text(double seconds) {
+  struct Unit {
+    const char* name;
+    double seconds;
+  };
+  constexpr std::array<Unit, 3> units = {{{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}}};
+  if (seconds <= 0) return "0 s";
+  std::size_t u = 0;
+  // 0.9995 of a unit would be rounded up to 1.00 of it.
+  while (u + 1 < units.size() && seconds < 0.9995 * units[u].seconds) ++u;
+  const double value = seconds / units[u].seconds;
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.*f %s", value < 99.95 ? 2 : 0, value, units[u].name);
+  return text.data();
+}
+
 Report::Report(program::Output& output, const TrainingSettings& settings, int ranks, std::string parallelism)
     : output_(output), ranks_(ranks), parallelism_(std::move(parallelism)) {
   std::string layers;
@@ -46,7 +63,7 @@ Report::Report(program::Output& output, const TrainingSettings& settings, int ra
 void Report::heading() {
   if (heading_.empty()) return;
   output_.line(heading_);
-  output_.line("epoch        loss   accuracy   seconds   communication   waited for");
+  output_.line("epoch        loss   accuracy        time   communication   waited for");
   heading_.clear();
 }
 
@@ -54,8 +71,9 @@ void Report::epoch(const EpochReport& epoch) {
   epochs_.push_back(epoch);
   heading();
   char text[160];
-  std::snprintf(text, sizeof text, "%5d  %10.6f  %7.2f %%  %6.2f s      %6.2f s     %6.2f s", epoch.epoch, epoch.loss,
-                100 * epoch.accuracy, epoch.seconds, epoch.communication_seconds, epoch.waiting_seconds);
+  std::snprintf(text, sizeof text, "%5d  %10.6f  %7.2f %%  %10s      %10s   %10s", epoch.epoch, epoch.loss,
+                100 * epoch.accuracy, time_text(epoch.seconds).c_str(), time_text(epoch.communication_seconds).c_str(),
+                time_text(epoch.waiting_seconds).c_str());
   output_.line(text);
   program::JsonObject record;
   record.add("epoch", epoch.epoch).add("loss", epoch.loss).add("accuracy", epoch.accuracy);

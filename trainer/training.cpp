@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
 #include <span>
 
 #include "trainer/checkpoint.h"
@@ -15,6 +16,7 @@ namespace tutti::trainer {
 namespace {
 
 constexpr std::uint64_t kFirstEpochStream = 16;  // streams of the seed below are taken by weights and split
+constexpr double kDiverged = 1e6;                // times the first step's loss: no training comes back from there
 constexpr std::size_t kLeastCapacity = 64;       // rows that an evaluation takes at once, however small the batches are
 
 // One rank's run.
@@ -30,6 +32,7 @@ class Run {
   Outcome save(int epoch);
   Checkpoint description() const;
   Outcome train_epoch(int epoch, double& loss, double& correct);
+  Outcome judge(int epoch, double loss) const;
   Outcome step(std::span<const std::uint32_t> batch, const StepSettings& how, double& loss, double& correct);
   Outcome evaluate(const Images& images, std::span<const std::uint32_t> chosen, double& accuracy);
   Outcome report(int epoch, double loss, double accuracy, const Stopwatch& watch, double communication, double waited);
@@ -48,6 +51,7 @@ class Run {
   GradientExchange exchange_;
   std::vector<std::uint8_t> classes_;
   std::uint64_t hash_ = 0;
+  double first_loss_ = -1;  // mean over the first step's samples; before the epoch's sum, this rank's part of it
   int epochs_done_ = 0;
 };
 
@@ -146,6 +150,7 @@ Outcome Run::train_epoch(int epoch, double& loss, double& correct) {
     const std::size_t begin = s * batch_;
     const std::size_t size = std::min(batch_, order.size() - begin);
     if (Outcome failure = step(std::span(order).subspan(begin, size), how, loss, correct)) return failure;
+    if (first_loss_ < 0) first_loss_ = loss / static_cast<double>(size);
     if (watcher_.step) watcher_.step(epoch, s + 1, steps);
   }
   return {};
@@ -190,20 +195,31 @@ Outcome Run::report(int epoch, double loss, double accuracy, const Stopwatch& wa
   return {};
 }
 
+// Told with the epoch's sums, which are the same on every rank.
+Outcome Run::judge(int epoch, double loss) const {
+  // Below 1, as after a good run that is resumed, the first loss is no scale.
+  const double most = kDiverged * std::max(1.0, first_loss_);
+  if (std::isfinite(loss) && loss <= most) return {};
+  std::array<char, 160> text{};
+  std::snprintf(text.data(), text.size(), "the loss is %g in epoch %d, after %g at first: training has diverged; ", loss,
+                epoch, first_loss_);
+  return Failure{ExitCode::failed, text.data() + std::string("lower --learning-rate or --momentum")};
+}
+
 Outcome Run::train_all() {
   for (int epoch = epochs_done_ + 1; epoch <= settings_.epochs; ++epoch) {
     const Stopwatch watch;
     const double communication = peers_.communication_seconds();
     const double waited = exchange_.waited_seconds();
-    std::array<double, 2> sums = {0, 0};
+    std::array<double, 3> sums = {0, 0, 0};
+    const bool first = epoch == epochs_done_ + 1;
     if (Outcome failure = train_epoch(epoch, sums[0], sums[1])) return failure;
+    sums[2] = first_loss_;
     if (Outcome failure = peers_.sum(sums)) return failure;
+    if (first) first_loss_ = sums[2];
     const auto samples = static_cast<double>(split_.training.size());
     const double loss = sums[0] / samples;
-    if (!std::isfinite(loss)) {
-      return Failure{ExitCode::failed, "the loss is no longer finite in epoch " + std::to_string(epoch) +
-                                           ": training has diverged; lower --learning-rate or --momentum"};
-    }
+    if (Outcome failure = judge(epoch, loss)) return failure;
     double accuracy = sums[1] / samples;
     if (!split_.validation.empty()) {
       if (Outcome failure = evaluate(data_.train, split_.validation, accuracy)) return failure;

@@ -33,7 +33,7 @@ class Job {
 
  private:
   Outcome prepare();
-  int tell(const Failure& failure, bool speak = false);
+  int tell(const Failure& failure);
   int tell_together(const Outcome& mine);
   int train_and_report();
 
@@ -46,9 +46,9 @@ class Job {
   Dataset data_;
 };
 
-int Job::tell(const Failure& failure, bool speak) {
+int Job::tell(const Failure& failure) {
   if (peers_.status() != TUTTI_SUCCESS) return output_.fail_as(member_.rank, member_.comm, peers_.status());
-  return output_.fail(static_cast<int>(failure.code), failure.sentence, speak);
+  return output_.fail_as(member_.rank, static_cast<int>(failure.code), failure.sentence);
 }
 
 // Loads what is trained on, and checks the settings against it.
@@ -67,14 +67,15 @@ Outcome Job::prepare() {
   return check_settings(settings_, data_);
 }
 
-// The ranks compare how preparing went: if it failed anywhere, the lowest rank where it did tells why, and all end.
+// The ranks compare how preparing went: if it failed anywhere, all end.
 int Job::tell_together(const Outcome& mine) {
   const int code = mine ? static_cast<int>(mine->code) : program::kGood;
   std::vector<int> codes(static_cast<std::size_t>(member_.ranks));
   if (Outcome lost = peers_.gather(&code, sizeof code, codes.data())) return tell(mine ? *mine : *lost);
+  if (mine) return tell(*mine);
   for (std::size_t rank = 0; rank < codes.size(); ++rank) {
     if (codes[rank] == program::kGood) continue;
-    return static_cast<int>(rank) == member_.rank ? tell(*mine, true) : codes[rank];
+    return output_.echo_as(member_.rank, codes[rank], "rank " + std::to_string(rank) + " could not begin, see its error");
   }
   return program::kGood;
 }
@@ -119,7 +120,7 @@ int run_program(int argc, char** argv) {
   const Fallible<TrainingSettings> settings = settings_of(command);
   if (!settings.ok()) return output.fail(static_cast<int>(settings.failure().code), settings.failure().sentence);
   const bool layers_given = options.given("--layers");
-  const std::optional<program::Place> place = program::find_place();
+  const std::optional<program::Place> place = program::find_place().place;
   tutti_config config = TUTTI_CONFIG_INIT;
   config.spin = spin_of(*settings, place ? place->ranks : static_cast<int>(command.ranks.ranks),
                         static_cast<int>(program::allowed_cpus().size()));
@@ -127,8 +128,8 @@ int run_program(int argc, char** argv) {
     try {
       return Job(command, layers_given, *settings, member, output).run();
     } catch (const std::bad_alloc&) {
-      return output.fail(program::kFailed,
-                         "memory ran out; give fewer or narrower --layers, a smaller --batch, or less data", true);
+      return output.fail_as(member.rank, program::kFailed,
+                            "memory ran out; give fewer or narrower --layers, a smaller --batch, or less data");
     }
   });
   return output.result(code);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -67,6 +68,12 @@ std::string own_path() {
   execve(program, argv, environment);
   execve("/proc/self/exe", argv, environment);
   _exit(127);
+}
+
+// Whether whoever read our stdout has closed the pipe.
+bool reader_is_gone() {
+  pollfd out = {STDOUT_FILENO, 0, 0};
+  return poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
 }
 
 class Family {
@@ -159,7 +166,11 @@ void Family::ended(int rank, int status) {
     const int signal = WTERMSIG(status);
     const bool ours = terminated_ || interrupted_ != 0;
     code_ = worse(code_, kPeerLost);
-    if (!ours) {
+    if (!ours && signal == SIGPIPE && reader_is_gone()) {
+      // It wrote for all of us: we end as it did, and quietly.
+      interrupted_ = SIGPIPE;
+      signal_all(SIGTERM);
+    } else if (!ours) {
       output_.collected(kPeerLost, rank,
                         fmt::format("rank {} (pid {}) was ended by signal {} ({}), and the job with it; run it again once "
                                     "the cause is gone",
@@ -240,7 +251,8 @@ int launch_local(int ranks, char** argv, Output& output, std::chrono::millisecon
   Family family(ranks, output, grace);
   int code = family.start(argv, text, mask);
   if (code == kGood) code = family.watch(watched);
-  if (!output.tell_worst() && code != kGood && family.interrupted() == 0) {
+  // Where the reader of stdout has gone, that its writer is lost is no news.
+  if (family.interrupted() != SIGPIPE && !output.tell_worst() && code != kGood && family.interrupted() == 0) {
     output.collected(code, 0, fmt::format("a rank ended with exit code {} and did not say why", code));
     output.tell_worst();
   }

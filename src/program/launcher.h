@@ -18,7 +18,8 @@ inline constexpr char kLauncherPipe[] = "TUTTI_LAUNCHER_PIPE";
 ///
 /// Call it from the main thread of a process that has made no communicator. `output` tells the worst error that the
 /// children report. Returns the worst exit code of the children (see worse()); a child ended by a signal counts as a
-/// lost peer. Where a signal ended it all, this process ends by the same signal and the call does not return.
+/// lost peer. Where a signal ended it all, this process ends by the same signal and the call does not return; SIGPIPE of
+/// a child, where the reader of our common stdout has gone, is such a signal.
 int launch_local(int ranks, char** argv, Output& output, std::chrono::milliseconds grace = std::chrono::seconds(7));
 
 }  // namespace tutti::program

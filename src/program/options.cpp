@@ -257,13 +257,13 @@ std::optional<int> Options::parse(int argc, const char* const* argv, Output& out
   }
   if (body.help) {
     if (!body.examples.empty() || !body.notes.empty()) body.app.footer("Examples:\n" + body.examples + body.notes);
-    std::fputs(body.app.help().c_str(), stdout);
-    return kGood;
+    output.print(body.app.help());
+    return output.result(kGood);
   }
   if (body.version) {
     const int library = tutti_version();
-    std::printf("%s %d.%d.%d\n", body.program.c_str(), library / 10000, library / 100 % 100, library % 100);
-    return kGood;
+    output.print(fmt::format("{} {}.{}.{}\n", body.program, library / 10000, library / 100 % 100, library % 100));
+    return output.result(kGood);
   }
   // An unknown option explains more than what it leaves missing; an argument too many, less.
   const std::vector<std::string> extras = body.app.remaining();

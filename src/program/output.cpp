@@ -23,28 +23,20 @@ int take_launcher_pipe() {
   return fd;
 }
 
-bool guilty(const tutti_error& error, int rank) {
-  const uint32_t kept = std::min<uint32_t>(error.guilty_count, std::size(error.guilty));
-  for (uint32_t i = 0; i < kept; ++i) {
-    if (error.guilty[i].rank == rank) return true;
+// Where stdout was closed, the next file or socket would become it. This one refuses to be written to.
+void take_closed_descriptors() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) >= 0) continue;
+    // The lowest free descriptor is fd: those below are taken. Without /dev/null it stays closed.
+    if (::open("/dev/null", O_RDONLY) < 0) return;
   }
-  return false;
-}
-
-// Errors that ranks share are told by the lowest one that is not to blame; an error of this rank alone, by itself.
-bool speaks(const tutti_comm* comm, tutti_status status, int rank) {
-  if (status == TUTTI_SYSTEM_ERROR || status == TUTTI_INTERNAL_ERROR) return true;
-  tutti_error error = {};
-  error.size = sizeof(error);
-  if (tutti_error_get(comm, &error) != TUTTI_SUCCESS) return rank == 0;
-  int lowest = 0;
-  while (lowest < rank && guilty(error, lowest)) ++lowest;
-  return lowest == rank;
 }
 
 }  // namespace
 
-Output::Output(std::string program) : program_(std::move(program)), launcher_fd_(take_launcher_pipe()) {}
+Output::Output(std::string program) : program_(std::move(program)), launcher_fd_(take_launcher_pipe()) {
+  take_closed_descriptors();
+}
 
 Output::~Output() {
   if (file_ != nullptr && file_ != stdout) std::fclose(file_);
@@ -76,9 +68,30 @@ void Output::set_rank(int rank) {
 void Output::line(std::string_view text) {
   const std::lock_guard lock(mutex_);
   if (json_ || quiet_ || rank_ != 0) return;
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fputc('\n', stdout);
-  if (std::fflush(stdout) != 0) broken_ = true;
+  write_out(std::string(text) + '\n');
+}
+
+void Output::print(std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  write_out(text);
+}
+
+void Output::write_out(std::string_view text) {
+  if (broken_) return;
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  if (written) return;
+  tell_broken(fmt::format("stdout cannot be written: {}; free space there, or send it elsewhere", std::strerror(errno)));
+}
+
+void Output::tell_broken(const std::string& sentence) {
+  if (broken_) return;
+  broken_ = true;  // first, so that the error itself is not written there
+  fail_locked(rank_, kFailed, sentence);
+}
+
+std::string Output::json_refused() const {
+  return fmt::format("the JSON lines cannot be written to {}: {}; name a file that can be written",
+                     json_file_ == "-" ? "stdout" : "'" + json_file_ + "'", std::strerror(errno));
 }
 
 bool Output::write_json(const std::string& text) {
@@ -92,24 +105,19 @@ bool Output::write_json(const std::string& text) {
 void Output::record(const JsonObject& object) {
   const std::lock_guard lock(mutex_);
   if (!json_ || rank_ != 0 || broken_) return;
-  if (write_json(object.text())) return;
-  broken_ = true;
-  const std::string sentence = fmt::format("the JSON lines cannot be written to '{}': {}; name a file that can be written",
-                                           json_file_, std::strerror(errno));
-  std::fprintf(stderr, "%s: %s\n", program_.c_str(), sentence.c_str());
+  if (!write_json(object.text())) tell_broken(json_refused());
 }
 
 void Output::tell(const Failure& failure) {
   std::fprintf(stderr, "%s: %s\n", program_.c_str(), failure.sentence.c_str());
   std::fflush(stderr);
-  if (!json_ || broken_) return;
+  if (!json_ || broken_ || (json_file_ != "-" && rank_ != 0)) return;
   JsonObject object;
   object.add("error", failure.sentence).add("exit", failure.code);
   broken_ = !write_json(object.text());
 }
 
-int Output::fail_as(int rank, int code, std::string_view sentence, bool speak) {
-  const std::lock_guard lock(mutex_);
+int Output::fail_locked(int rank, int code, std::string_view sentence) {
   if (launcher_fd_ >= 0) {
     // One write of less than PIPE_BUF bytes is atomic, so that the ranks' lines do not mix.
     const std::string report = fmt::format("{}\t{}\t{}", code, rank, sentence).substr(0, 4000) + "\n";
@@ -118,21 +126,28 @@ int Output::fail_as(int rank, int code, std::string_view sentence, bool speak) {
   }
   if (collecting_) {
     failures_.push_back({code, rank, std::string(sentence)});
-  } else if (rank == 0 || speak) {
+  } else {
     tell({code, rank, std::string(sentence)});
   }
   return code;
 }
 
-int Output::fail(int code, std::string_view sentence, bool speak) { return fail_as(rank_, code, sentence, speak); }
+int Output::fail_as(int rank, int code, std::string_view sentence) {
+  const std::lock_guard lock(mutex_);
+  return fail_locked(rank, code, sentence);
+}
+
+int Output::echo_as(int rank, int code, std::string_view sentence) {
+  const std::lock_guard lock(mutex_);
+  return collecting_ || launcher_fd_ >= 0 ? code : fail_locked(rank, code, sentence);
+}
+
+int Output::fail(int code, std::string_view sentence) { return fail_as(rank_, code, sentence); }
 
 int Output::fail(const tutti_comm* comm, tutti_status status) { return fail_as(rank_, comm, status); }
 
 int Output::fail_as(int rank, const tutti_comm* comm, tutti_status status) {
-  const bool speak = speaks(comm, status, rank);
-  const std::string sentence = error_sentence(comm, status);
-  // Rank 0, where it is itself to blame, does not speak over the rank that noticed.
-  return fail_as(rank, exit_code(status), sentence, speak);
+  return fail_as(rank, exit_code(status), error_sentence(comm, status));
 }
 
 void Output::collect() {
@@ -160,7 +175,7 @@ bool Output::tell_worst() {
 
 int Output::result(int code) {
   const std::lock_guard lock(mutex_);
-  if (file_ != nullptr && file_ != stdout && std::fclose(file_) != 0) broken_ = true;
+  if (file_ != nullptr && file_ != stdout && std::fclose(file_) != 0) tell_broken(json_refused());
   file_ = file_ == stdout ? stdout : nullptr;
   return code == kGood && broken_ ? static_cast<int>(kFailed) : code;
 }

@@ -14,10 +14,14 @@
 namespace tutti::program {
 
 /// A program's way out. One per process, made first of all. Thread safe.
+///
+/// A stdout that takes no more (a full disk, a closed descriptor) is one sentence and exit code 1. A pipe whose reader
+/// has gone ends the program at once by SIGPIPE without a word, as it ends cat or grep.
 class Output {
  public:
   /// `program` is the name that errors begin with. Picks up the launcher's error pipe where a launcher of ours started
-  /// this process (and takes it out of the environment).
+  /// this process (and takes it out of the environment). Descriptors 0 to 2 that are closed are taken, so that no file or
+  /// socket of the program becomes its stdout.
   explicit Output(std::string program);
   ~Output();
   Output(const Output&) = delete;
@@ -36,21 +40,26 @@ class Output {
   void set_rank(int rank);
   int rank() const { return rank_; }
 
+  /// Text for stdout as it is, whatever was configured: --help and --version. The first error of writing, of this and of
+  /// the two below, is told once and makes `result` non-zero.
+  void print(std::string_view text);
   /// A line of the human table (its newline is added): nothing with --json or --quiet, nor on other ranks.
   void line(std::string_view text);
-  /// A JSON line: nothing without --json, nor on other ranks. The first error of writing is told once and makes
-  /// `result` non-zero.
+  /// A JSON line: nothing without --json, nor on other ranks.
   void record(const JsonObject& object);
 
   /// Tells an error: `sentence` without the program's name. On stderr, and as a JSON line {"error":..,"exit":..} with
-  /// --json. In a child of our launcher it goes to the parent, which tells the worst one; on other ranks under a foreign
-  /// launcher it is dropped unless `speak`. Returns `code`.
-  int fail(int code, std::string_view sentence, bool speak = false);
-  /// The same for a status of the library. The lowest rank that is not to blame speaks. Returns exit_code(status).
+  /// --json (into a file by rank 0 alone, whose file it is). In a child of our launcher it goes to the parent, which
+  /// tells the worst one; under a foreign launcher every rank that fails tells its own. Returns `code`.
+  int fail(int code, std::string_view sentence);
+  /// The same for a status of the library. Returns exit_code(status).
   int fail(const tutti_comm* comm, tutti_status status);
   /// The same two, as `rank`, for ranks that may be threads of this process.
-  int fail_as(int rank, int code, std::string_view sentence, bool speak = false);
+  int fail_as(int rank, int code, std::string_view sentence);
   int fail_as(int rank, const tutti_comm* comm, tutti_status status);
+  /// As fail_as, for a rank that failed since another one did and knows no more than that: left out where the errors of
+  /// all ranks are collected, the other's among them.
+  int echo_as(int rank, int code, std::string_view sentence);
 
   /// From now on errors are kept, not told (ranks as threads, or children that report by the launcher's pipe).
   void collect();
@@ -69,8 +78,13 @@ class Output {
     std::string sentence;
   };
 
+  // All of these with mutex_ held.
+  int fail_locked(int rank, int code, std::string_view sentence);
   void tell(const Failure& failure);
   bool write_json(const std::string& text);
+  void write_out(std::string_view text);
+  void tell_broken(const std::string& sentence);
+  std::string json_refused() const;  // by errno
 
   const std::string program_;
   std::mutex mutex_;

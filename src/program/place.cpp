@@ -1,5 +1,6 @@
 #include "src/program/place.h"
 
+#include <fmt/format.h>
 #include <pthread.h>
 #include <sched.h>
 
@@ -9,17 +10,22 @@
 #include <cstring>
 #include <fstream>
 #include <set>
+#include <string_view>
 
 namespace tutti::program {
 namespace {
 
-std::optional<int64_t> number(const char* variable) {
+// As env:// reads it: a variable without a value is none.
+std::string_view text_of(const char* variable) {
   const char* text = std::getenv(variable);
-  if (text == nullptr) return std::nullopt;
+  return text != nullptr ? text : "";
+}
+
+std::optional<int64_t> number(const char* variable) {
+  const std::string_view text = text_of(variable);
   int64_t value = 0;
-  const char* end = text + std::strlen(text);
-  const auto [rest, error] = std::from_chars(text, end, value);
-  if (error != std::errc() || rest != end || rest == text) return std::nullopt;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || rest != text.data() + text.size()) return std::nullopt;
   return value;
 }
 
@@ -40,12 +46,33 @@ constexpr Family kFamilies[] = {
 
 // RANK and SLURM_PROCID alone may be left over from something else: each asks for the mark of its launcher too.
 bool meant(const Family& family) {
-  if (std::strcmp(family.launcher, "torchrun") == 0) return std::getenv("MASTER_ADDR") != nullptr;
+  if (std::strcmp(family.launcher, "torchrun") == 0) return !text_of("MASTER_ADDR").empty();
   if (std::strcmp(family.launcher, "srun") != 0) return true;
   // Steps numbered from here are the batch script, interactive shells and the like, which srun did not start.
   constexpr int64_t kFirstSpecialStep = 0xfffffff0;
   const auto step = number("SLURM_STEP_ID");
   return step && *step >= 0 && *step < kFirstSpecialStep;
+}
+
+// Why the family's variables name no place; empty where they do.
+std::string refusal(const Family& family) {
+  const char* const names[] = {family.rank, family.ranks};
+  for (const char* const name : names) {
+    if (!text_of(name).empty()) continue;
+    const char* const other = name == family.rank ? family.ranks : family.rank;
+    return fmt::format("{}={} is set, but {} is not; set both, or neither where no launcher is meant", other,
+                       text_of(other), name);
+  }
+  for (const char* const name : names) {
+    const auto value = number(name);
+    const int64_t least = name == family.ranks ? 1 : 0;
+    if (value && *value >= least && *value <= INT32_MAX) continue;
+    return fmt::format("{} is '{}', but a launcher gives a whole number from {}; correct it, or unset {} and {}", name,
+                       text_of(name), least, family.rank, family.ranks);
+  }
+  if (*number(family.rank) < *number(family.ranks)) return "";
+  return fmt::format("{}={} is outside {}={}: ranks are 0 to {}; correct it, or unset both", family.rank,
+                     text_of(family.rank), family.ranks, text_of(family.ranks), *number(family.ranks) - 1);
 }
 
 // The lowest-numbered thread of the CPU's core, or the CPU itself where the system does not say.
@@ -58,16 +85,16 @@ int first_sibling(int cpu) {
 
 }  // namespace
 
-std::optional<Place> find_place() {
+Placement find_place() {
   for (const Family& family : kFamilies) {
-    const auto rank = number(family.rank);
-    const auto ranks = number(family.ranks);
-    if (!rank || !ranks || *ranks < 1 || *ranks > INT32_MAX || *rank < 0 || *rank >= *ranks || !meant(family)) continue;
+    if ((text_of(family.rank).empty() && text_of(family.ranks).empty()) || !meant(family)) continue;
+    if (std::string why = refusal(family); !why.empty()) return {std::nullopt, std::move(why)};
+    const int rank = static_cast<int>(*number(family.rank));
     const auto local = number(family.local_rank);
-    return Place{static_cast<int>(*rank), static_cast<int>(*ranks), static_cast<int>(local.value_or(*rank)),
-                 family.launcher};
+    return {Place{rank, static_cast<int>(*number(family.ranks)), static_cast<int>(local.value_or(rank)), family.launcher},
+            ""};
   }
-  return std::nullopt;
+  return {};
 }
 
 std::vector<int> allowed_cpus() {

@@ -15,9 +15,17 @@ struct Place {
   std::string launcher;  ///< "mpirun", "srun", "torchrun", "PMI", or "TUTTI_RANK" for our own variables
 };
 
+/// What the environment says of this process: a place, or why what it says is none (a sentence for kWrongUse), or
+/// neither, where no launcher started it.
+struct Placement {
+  std::optional<Place> place;
+  std::string refusal;
+};
+
 /// Reads the environment in the order that env:// does: TUTTI_*, Open MPI's, PMI's, torchrun's, Slurm's (inside a step
-/// only). Nothing where no launcher started this process.
-std::optional<Place> find_place();
+/// only). The first launcher that left a variable is asked: half of its variables, a text that is no number and a rank
+/// outside the size are refused, since a rank that ran a job of its own instead would leave the others waiting.
+Placement find_place();
 
 /// CPUs this process may run on, one of each core before the second thread of any.
 std::vector<int> allowed_cpus();

@@ -16,6 +16,7 @@
 #include <limits>
 #include <thread>
 
+#include "src/program/files.h"
 #include "src/program/sizes.h"
 
 namespace tutti::program {
@@ -119,7 +120,7 @@ int script_file(const std::string& text) {
 }  // namespace
 
 std::string check_plot_file(const std::string& file) {
-  if (file.ends_with(".svg") || file.ends_with(".png")) return "";
+  if (file.ends_with(".svg") || file.ends_with(".png")) return check_writable("--plot", file);
   return fmt::format("--plot was given '{}', but a plot is an SVG or a PNG; name a file that ends with .svg or .png", file);
 }
 

@@ -21,7 +21,7 @@ struct Plot {
   std::vector<Series> series;
 };
 
-/// Whether `file` ends with .svg or .png. Returns an empty string, or a sentence for kWrongUse.
+/// Whether `file` ends with .svg or .png and can be written. Returns an empty string, or a sentence for kWrongUse.
 std::string check_plot_file(const std::string& file);
 
 /// Draws `plot` into `file` (.svg or .png). Returns an empty string, or the sentence that says why it could not: no

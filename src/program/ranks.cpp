@@ -41,7 +41,7 @@ int join(const Place& place, const RankOptions& ranks, const tutti_config* confi
          const std::function<int(const Member&)>& body) {
   output.set_rank(place.rank);
   if (ranks.bind == "core" && !pin_to_core(place.local_rank)) {
-    return output.fail(kFailed, "--bind core was refused by the system; leave it out", true);
+    return output.fail(kFailed, "--bind core was refused by the system; leave it out");
   }
   if (const int code = output.open(); code != kGood) return code;
   tutti_comm* comm = nullptr;
@@ -71,8 +71,9 @@ int run_threads(const RankOptions& ranks, const tutti_config* config, Output& ou
     threads[rank].join();
     code = worse(code, codes[rank]);
   }
+  code = output.result(code);
   output.tell_worst();
-  return output.result(code);
+  return code;
 }
 
 }  // namespace
@@ -87,7 +88,8 @@ void add_rank_options(Options& options, RankOptions& ranks) {
 
 int run_ranks(const Options& options, const RankOptions& ranks, char** argv, const tutti_config* config, Output& output,
               const std::function<int(const Member&)>& body) {
-  const std::optional<Place> place = find_place();
+  const auto [place, refusal] = find_place();
+  if (!refusal.empty()) return output.fail(kWrongUse, refusal);
   const bool local = options.given("--ranks") || ranks.threads;
   if (place && (place->ranks > 1 || !local || place->launcher == "TUTTI_RANK")) {
     output.set_rank(place->rank);

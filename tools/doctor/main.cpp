@@ -29,14 +29,18 @@ void declare(program::Options& options, Request& request) {
   options.example("tutti-doctor --json | jq .transports", "the same for scripts");
 }
 
-/// Exit 1 where a setting is malformed: a program of ours would refuse it too.
+/// Exit 2 where a setting is malformed, as every program of ours does, which refuses to start with it.
+int refuse_malformed(const std::vector<SettingRow>& rows, program::Output& output) {
+  const auto refused = std::find_if(rows.begin(), rows.end(), [](const SettingRow& row) { return !row.problem.empty(); });
+  return refused == rows.end() ? program::kGood : output.fail(program::kWrongUse, refused->problem);
+}
+
 int show_settings(program::Output& output) {
   const std::vector<SettingRow> rows = describe_settings(nullptr);
   output.line(doctor::settings_text(rows));
   for (const SettingRow& row : rows) output.record(doctor::setting_json(row));
   for (const std::string& sentence : unknown_settings()) output.line(sentence);
-  const auto refused = std::find_if(rows.begin(), rows.end(), [](const SettingRow& row) { return !row.problem.empty(); });
-  return refused == rows.end() ? program::kGood : output.fail(program::kFailed, refused->problem);
+  return refuse_malformed(rows, output);
 }
 
 /// Exit 1 where no transport is usable.
@@ -47,6 +51,7 @@ int examine(program::Output& output) {
   output.line(doctor::report_text(findings, verdicts));
   output.record(doctor::report_json(findings, verdicts));
   const bool any = std::any_of(verdicts.begin(), verdicts.end(), [](const doctor::Verdict& v) { return v.usable; });
+  if (const int code = refuse_malformed(describe_settings(nullptr), output); code != program::kGood) return code;
   return any ? program::kGood : output.fail(program::kFailed, "no transport is usable here; the report says why");
 }
 
@@ -63,5 +68,6 @@ int main(int argc, char** argv) {
     return output.fail(program::kWrongUse, "reading the recording " + (request.file.empty() ? "FILE" : request.file) +
                                                " is not there yet; leave \"record\" out to have this machine looked at");
   }
+  if (const int code = output.open(); code != program::kGood) return code;
   return output.result(request.settings ? show_settings(output) : examine(output));
 }

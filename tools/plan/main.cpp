@@ -54,15 +54,19 @@ void declare(program::Options& options, Request& request) {
   options.size("--bytes", &request.bytes, "bytes of one block, as the API counts");
   options.text("--type", &request.type, "NAME", "element type");
   options.text("--op", &request.op, "NAME", "operator");
-  options.text("--schedule", &request.schedule, "FILE", "verify, simulate: a schedule as `show` prints it, instead of an algorithm");
+  options.text("--schedule", &request.schedule, "FILE",
+               "verify, simulate: a schedule as `show` prints it, instead of an algorithm");
   options.text("--topology", &request.topology, "FILE", "not there yet");
   options.text("--msccl", &request.msccl, "FILE", "not there yet");
   options.text("--svg", &request.svg, "FILE", "not there yet");
   options.text("--trace", &request.trace, "FILE", "simulate: writes a timeline in the Chrome trace format");
   options.example("tutti-plan show --collective all_reduce --algorithm ring --ranks 4", "every rank's lanes of moves");
-  options.example("tutti-plan verify --collective broadcast --algorithm chain --ranks 9 --root 3", "the proof, or what is wrong");
-  options.example("tutti-plan cost --collective all_reduce --ranks 8 --bytes 1M", "all algorithms, quickest first, and why");
-  options.example("tutti-plan simulate --algorithm ring --ranks 8 --trace ring.json", "its time and traffic, and a timeline");
+  options.example("tutti-plan verify --collective broadcast --algorithm chain --ranks 9 --root 3",
+                  "the proof, or what is wrong");
+  options.example("tutti-plan cost --collective all_reduce --ranks 8 --bytes 1M",
+                  "all algorithms, quickest first, and why");
+  options.example("tutti-plan simulate --algorithm ring --ranks 8 --trace ring.json",
+                  "its time and traffic, and a timeline");
 }
 
 int refuse(program::Output& output, const std::string& sentence) {
@@ -93,8 +97,8 @@ Result<Problem> problem_of(const Request& request) {
   }
   if (!op) return Status(TUTTI_INVALID_ARGUMENT, fmt::format("there is no operator \"{}\"; sum is one", request.op));
   if (request.root >= request.ranks) {
-    return Status(TUTTI_INVALID_ARGUMENT, fmt::format("root {} is outside {} ranks; choose 0 to {}", request.root, request.ranks,
-                                                      request.ranks - 1));
+    return Status(TUTTI_INVALID_ARGUMENT, fmt::format("root {} is outside {} ranks; choose 0 to {}", request.root,
+                                                      request.ranks, request.ranks - 1));
   }
   Problem problem;
   problem.collective = *collective;
@@ -118,7 +122,8 @@ Result<Candidate> choose(const Request& request, const Problem& problem, const V
 Schedule make_schedule(const Candidate& choice, const Problem& problem, const View& view) {
   Schedule schedule;
   schedule.plan = make_plan(*choice.algorithm, problem, view, choice.parameters, slot_bytes);
-  for (int r = 0; r < problem.ranks; ++r) schedule.programs.push_back(make_program(*choice.algorithm, schedule.plan, view, r));
+  for (int r = 0; r < problem.ranks; ++r)
+    schedule.programs.push_back(make_program(*choice.algorithm, schedule.plan, view, r));
   return schedule;
 }
 
@@ -127,6 +132,12 @@ Result<Schedule> read_schedule(const std::string& path) {
   if (!file) return Status(TUTTI_INVALID_ARGUMENT, fmt::format("{} cannot be read; give the path of a schedule", path));
   std::stringstream text;
   text << file.rdbuf();
+  // A folder opens, and then reads as nothing.
+  if (file.bad() || text.fail()) {
+    return Status(TUTTI_INVALID_ARGUMENT, fmt::format("{} has no text that can be read; give a file that `tutti-plan show` "
+                                                      "has written",
+                                                      path));
+  }
   auto schedule = parse_schedule(text.str());
   if (schedule.ok()) return schedule;
   return Status(TUTTI_INVALID_ARGUMENT, fmt::format("{} is refused: {}", path, schedule.status().text()));
@@ -144,7 +155,8 @@ double bytes_sent(const Schedule& schedule) {
         if (operand.place != Place::link || passes == 0) continue;
         const auto size = [&](std::uint64_t pass) {
           return static_cast<double>(operand.range.blocks) *
-                 static_cast<double>(elements_of(plan, plan.problem.count, pass, operand.range.chunk, operand.range.chunks).size());
+                 static_cast<double>(
+                     elements_of(plan, plan.problem.count, pass, operand.range.chunk, operand.range.chunks).size());
         };
         // All windows but the last are full.
         elements += size(0) * static_cast<double>(passes - 1) + size(passes - 1);
@@ -156,12 +168,12 @@ double bytes_sent(const Schedule& schedule) {
 
 int show(const Request& request, const Schedule& schedule, program::Output& output) {
   if (request.rank >= schedule.plan.problem.ranks) {
-    return refuse(output, fmt::format("--rank {} is outside {} ranks; choose 0 to {}", request.rank, schedule.plan.problem.ranks,
-                                      schedule.plan.problem.ranks - 1));
+    return refuse(output, fmt::format("--rank {} is outside {} ranks; choose 0 to {}", request.rank,
+                                      schedule.plan.problem.ranks, schedule.plan.problem.ranks - 1));
   }
-  const std::string text = request.rank < 0
-                               ? print_schedule(schedule.plan, schedule.programs)
-                               : print_program(schedule.programs[static_cast<std::size_t>(request.rank)], static_cast<int>(request.rank));
+  const std::string text = request.rank < 0 ? print_schedule(schedule.plan, schedule.programs)
+                                            : print_program(schedule.programs[static_cast<std::size_t>(request.rank)],
+                                                            static_cast<int>(request.rank));
   output.line(text);
   program::JsonObject record;
   record.add("schedule", text);
@@ -174,10 +186,13 @@ int prove(const Schedule& schedule, double seconds, program::Output& output) {
   const Verdict verdict = verify(plan, schedule.programs);
   if (!verdict.proved()) return output.fail(static_cast<int>(program::kWrongData), "not proved: " + verdict.fault.text());
   const double per_rank = bytes_sent(schedule) / plan.problem.ranks;
-  output.line(fmt::format("proved: {} by {} on {} ranks", name_of(plan.problem.collective), plan.algorithm, plan.problem.ranks));
-  output.line(fmt::format("  every output element is the promised combination, out of place and in place, for every count;"));
-  output.line(fmt::format("  messages pair up, nothing is overwritten that may still be read, no deadlock at a credit of {}",
-                          plan.shape.credit));
+  output.line(
+      fmt::format("proved: {} by {} on {} ranks", name_of(plan.problem.collective), plan.algorithm, plan.problem.ranks));
+  output.line(
+      fmt::format("  every output element is the promised combination, out of place and in place, for every count;"));
+  output.line(
+      fmt::format("  messages pair up, nothing is overwritten that may still be read, no deadlock at a credit of {}",
+                  plan.shape.credit));
   output.line(fmt::format("  {} lanes, {} steps, {} messages a pass, {} passes run symbolically", plan.shape.lanes,
                           verdict.proof.steps, verdict.proof.messages, verdict.proof.passes));
   if (reduces(plan.problem.collective)) {
@@ -187,7 +202,8 @@ int prove(const Schedule& schedule, double seconds, program::Output& output) {
   program::JsonObject record;
   record.add("verdict", std::string("proved")).add("collective", std::string(name_of(plan.problem.collective)));
   record.add("algorithm", plan.algorithm).add("ranks", std::int64_t{plan.problem.ranks});
-  record.add("lanes", static_cast<std::int64_t>(plan.shape.lanes)).add("steps", static_cast<std::int64_t>(verdict.proof.steps));
+  record.add("lanes", static_cast<std::int64_t>(plan.shape.lanes))
+      .add("steps", static_cast<std::int64_t>(verdict.proof.steps));
   record.add("messages", static_cast<std::int64_t>(verdict.proof.messages));
   record.add("bytes_per_rank", per_rank).add("seconds", seconds);
   output.record(record);
@@ -198,9 +214,10 @@ int cost(const Problem& problem, const View& view, std::uint32_t lanes, program:
   const Terms terms = terms_of(view);
   const std::vector<Candidate> ranked = rank_algorithms(problem, view, lanes);
   output.line(fmt::format("{} of {} bytes a block on {} ranks; latency {:.2f} us, {:.2f} GB/s a link, {:.2f} GB/s reduced",
-                          name_of(problem.collective), problem.count * element_bytes(problem.type), problem.ranks, terms.alpha * 1e6,
-                          1e-9 / terms.beta, 1e-9 / terms.gamma));
-  output.line(fmt::format("{:<22} {:>12} {:>12} {:>12} {:>12}", "algorithm", "total us", "latency", "transfer", "reduction"));
+                          name_of(problem.collective), problem.count * element_bytes(problem.type), problem.ranks,
+                          terms.alpha * 1e6, 1e-9 / terms.beta, 1e-9 / terms.gamma));
+  output.line(
+      fmt::format("{:<22} {:>12} {:>12} {:>12} {:>12}", "algorithm", "total us", "latency", "transfer", "reduction"));
   for (const Candidate& c : ranked) {
     output.line(fmt::format("{:<22} {:>12.2f} {:>12.2f} {:>12.2f} {:>12.2f}", c.algorithm->name, c.seconds * 1e6,
                             c.latency_seconds * 1e6, c.transfer_seconds * 1e6, c.reduction_seconds * 1e6));
@@ -214,9 +231,10 @@ int cost(const Problem& problem, const View& view, std::uint32_t lanes, program:
     const Candidate& best = ranked[0];
     const Candidate& next = ranked[1];
     const auto gain = [&](double ours, double theirs) { return (theirs - ours) * 1e6; };
-    output.line(fmt::format("{} is chosen: beside {} it saves {:.2f} us of latency, {:.2f} of transfer, {:.2f} of reduction",
-                            best.algorithm->name, next.algorithm->name, gain(best.latency_seconds, next.latency_seconds),
-                            gain(best.transfer_seconds, next.transfer_seconds), gain(best.reduction_seconds, next.reduction_seconds)));
+    output.line(fmt::format(
+        "{} is chosen: beside {} it saves {:.2f} us of latency, {:.2f} of transfer, {:.2f} of reduction",
+        best.algorithm->name, next.algorithm->name, gain(best.latency_seconds, next.latency_seconds),
+        gain(best.transfer_seconds, next.transfer_seconds), gain(best.reduction_seconds, next.reduction_seconds)));
   }
   return output.result(static_cast<int>(program::kGood));
 }

@@ -108,9 +108,15 @@ int main(int argc, char** argv) {
   if (request.text && request.dot) {
     return output.fail(program::kWrongUse, "--text and --dot exclude each other; give one of them");
   }
+  if (request.explain.empty() && !request.other.empty()) {
+    return output.fail(program::kWrongUse, "'" + request.other +
+                                               "' was given, but only --explain takes devices; leave it out, or name two "
+                                               "as --explain gpu0 nic1 (`tutti-topo --help` lists the options)");
+  }
   if (request.explain.empty() != request.other.empty()) {
     return output.fail(program::kWrongUse, "--explain takes two devices; give them as --explain gpu0 nic1");
   }
   if (const auto sentence = missing(request)) return output.fail(program::kWrongUse, *sentence);
+  if (const int code = output.open(); code != program::kGood) return code;
   return output.result(show(request, output));
 }

@@ -30,8 +30,8 @@ struct World {
       operations.push_back({collective, {type, op, collective->reduces, ranks, 3}, root, rank, count, in_place});
       const Operation& operation = operations.back();
       const uint64_t bytes = std::max(operation.send_bytes(), operation.recv_bytes());
-      send.push_back(Buffer::allocate(bytes, false));
-      recv.push_back(Buffer::allocate(bytes, false));
+      send.push_back(Buffer::allocate(bytes));
+      recv.push_back(Buffer::allocate(bytes));
       places.push_back(lay_out(operation, send.back().data(), recv.back().data()));
       poison_result(operation, places.back());
       fill_send(operation, places.back());
@@ -170,7 +170,7 @@ TEST(Check, FindsWritesToIgnoredBuffers) {
 }
 
 TEST(Buffer, NoticesWritesBesideIt) {
-  Buffer buffer = Buffer::allocate(1000, false);
+  Buffer buffer = Buffer::allocate(1000);
   EXPECT_EQ(buffer.trespasses(), 0u);
   buffer.data()[-1] = std::byte{0};
   EXPECT_EQ(buffer.trespasses(), 1u);
@@ -183,8 +183,8 @@ TEST(Buffer, NoticesWritesBesideIt) {
 }
 
 TEST(Buffer, HasAnAddressWithoutBytesAndNoneForTooMany) {
-  EXPECT_NE(Buffer::allocate(0, false).data(), nullptr);
-  EXPECT_EQ(Buffer::allocate(UINT64_MAX, false).data(), nullptr);
+  EXPECT_NE(Buffer::allocate(0).data(), nullptr);
+  EXPECT_EQ(Buffer::allocate(UINT64_MAX).data(), nullptr);
 }
 
 }  // namespace

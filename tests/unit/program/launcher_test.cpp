@@ -1,6 +1,7 @@
 // Local ranks: who starts them, what becomes of their errors, and that none of them is left behind.
 #include "src/program/launcher.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -32,7 +33,7 @@ std::string variable(const char* name) { return std::getenv(name) != nullptr ? s
 
 // A rank of ours: never returns to the test.
 TEST(LauncherBody, Child) {
-  const auto place = find_place();
+  const auto place = find_place().place;
   if (variable(kAction).empty() || !place || place->launcher != "TUTTI_RANK") GTEST_SKIP() << "a body for the tests below";
   const std::string action = variable(kAction);
   std::ofstream(fs::path(variable(kFolder)) / std::to_string(place->rank)) << getpid() << ' ' << place->ranks << std::endl;
@@ -43,6 +44,7 @@ TEST(LauncherBody, Child) {
   if (action == "wrong")
     _exit(output.fail(place->rank == 1 ? kWrongData : kPeerLost, "sentence of " + std::to_string(place->rank)));
   if (action == "killed" && place->rank == 1) raise(SIGKILL);
+  if (action == "piped" && place->rank == 0) raise(SIGPIPE);
   if (action == "one fails" && place->rank == 1) _exit(output.fail(kWrongUse, "rank 1 had enough"));
   std::this_thread::sleep_for(std::chrono::seconds(60));
   _exit(kGood);
@@ -121,12 +123,13 @@ class LauncherTest : public testing::Test {
 };
 
 TEST(LauncherBody, Parent) {
-  if (variable(kAction) != "sleep" || find_place()) GTEST_SKIP() << "a body for the tests below";
+  const std::string action = variable(kAction);
+  if ((action != "sleep" && action != "piped") || find_place().place) GTEST_SKIP() << "a body for the tests below";
   static char name[] = "program_test";
   static char filter[] = "--gtest_filter=LauncherBody.Child";
   char* arguments[] = {name, filter, nullptr};
   Output output("parent");
-  _exit(launch_local(3, arguments, output));
+  _exit(launch_local(3, arguments, output, std::chrono::milliseconds(300)));
 }
 
 TEST_F(LauncherTest, GivesEachRankItsPlaceAndReportsSuccess) {
@@ -147,6 +150,47 @@ TEST_F(LauncherTest, NamesTheRankThatWasKilledAndEndsTheOthers) {
   EXPECT_EQ(launched.code, kPeerLost);
   EXPECT_THAT(launched.err, AllOf(HasSubstr("rank 1 (pid "), HasSubstr("signal 9")));
   EXPECT_TRUE(gone_within(pids(3), std::chrono::seconds(1)));
+}
+
+// Runs Parent in a process of its own, whose stdout is `out`; its wait status, and what it said on stderr.
+int piped_parent(int out, std::string* err) {
+  int errors[2];
+  EXPECT_EQ(pipe2(errors, O_CLOEXEC), 0);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, errors[1], STDERR_FILENO);
+  char name[] = "program_test";
+  char filter[] = "--gtest_filter=LauncherBody.Parent";
+  char* arguments[] = {name, filter, nullptr};
+  pid_t pid = 0;
+  EXPECT_EQ(posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, arguments, environ), 0);
+  posix_spawn_file_actions_destroy(&actions);
+  close(errors[1]);
+  char bytes[512];
+  for (ssize_t n = 0; (n = read(errors[0], bytes, sizeof bytes)) > 0;) err->append(bytes, static_cast<size_t>(n));
+  close(errors[0]);
+  int status = 0;
+  EXPECT_EQ(waitpid(pid, &status, 0), pid);
+  return status;
+}
+
+TEST_F(LauncherTest, EndsQuietlyBySigpipeOnlyWhereTheReaderOfStdoutHasGone) {
+  setenv(kAction, "piped", 1);
+  int out[2];
+  ASSERT_EQ(pipe2(out, O_CLOEXEC), 0);
+  std::string err;
+  int status = piped_parent(out[1], &err);
+  ASSERT_TRUE(WIFEXITED(status)) << status;
+  EXPECT_EQ(WEXITSTATUS(status), kPeerLost);
+  EXPECT_THAT(err, HasSubstr("signal 13"));
+  close(out[0]);
+  err.clear();
+  status = piped_parent(out[1], &err);
+  close(out[1]);
+  ASSERT_TRUE(WIFSIGNALED(status)) << status;
+  EXPECT_EQ(WTERMSIG(status), SIGPIPE);
+  EXPECT_EQ(err, "");
 }
 
 TEST_F(LauncherTest, EndsRanksThatSleepWhenOneHasFailed) {
@@ -201,13 +245,16 @@ class PlaceTest : public testing::Test {
   static void set(const char* name, const char* value) { setenv(name, value, 1); }
 };
 
-TEST_F(PlaceTest, IsNothingWithoutALauncher) { EXPECT_FALSE(find_place()); }
+TEST_F(PlaceTest, IsNothingWithoutALauncher) {
+  EXPECT_FALSE(find_place().place);
+  EXPECT_EQ(find_place().refusal, "");
+}
 
 TEST_F(PlaceTest, ReadsOpenMpi) {
   set("OMPI_COMM_WORLD_RANK", "5");
   set("OMPI_COMM_WORLD_SIZE", "8");
   set("OMPI_COMM_WORLD_LOCAL_RANK", "1");
-  const auto place = find_place();
+  const auto place = find_place().place;
   ASSERT_TRUE(place);
   EXPECT_EQ(place->rank, 5);
   EXPECT_EQ(place->ranks, 8);
@@ -220,35 +267,57 @@ TEST_F(PlaceTest, OurOwnVariablesComeFirst) {
   set("OMPI_COMM_WORLD_SIZE", "8");
   set("TUTTI_RANK", "0");
   set("TUTTI_RANKS", "2");
-  EXPECT_EQ(find_place()->ranks, 2);
+  EXPECT_EQ(find_place().place->ranks, 2);
 }
 
 TEST_F(PlaceTest, RankAloneIsNotTorchrun) {
   set("RANK", "1");
   set("WORLD_SIZE", "2");
-  EXPECT_FALSE(find_place());
+  EXPECT_FALSE(find_place().place);
   set("MASTER_ADDR", "localhost");
-  ASSERT_TRUE(find_place());
-  EXPECT_EQ(find_place()->launcher, "torchrun");
+  ASSERT_TRUE(find_place().place);
+  EXPECT_EQ(find_place().place->launcher, "torchrun");
 }
 
 TEST_F(PlaceTest, SlurmCountsInsideAStepOnly) {
   set("SLURM_PROCID", "1");
   set("SLURM_STEP_NUM_TASKS", "4");
-  EXPECT_FALSE(find_place());
+  EXPECT_FALSE(find_place().place);
   set("SLURM_STEP_ID", "4294967291");  // the batch script
-  EXPECT_FALSE(find_place());
+  EXPECT_FALSE(find_place().place);
   set("SLURM_STEP_ID", "0");
-  ASSERT_TRUE(find_place());
-  EXPECT_EQ(find_place()->launcher, "srun");
+  ASSERT_TRUE(find_place().place);
+  EXPECT_EQ(find_place().place->launcher, "srun");
 }
 
-TEST_F(PlaceTest, IgnoresNumbersThatMakeNoSense) {
+TEST_F(PlaceTest, RefusesWhatNoLauncherWouldSay) {
   set("PMI_SIZE", "2");
-  for (const char* rank : {"2", "-1", "x", "", "1x"}) {
+  for (const char* rank : {"2", "-1", "x", "", "1x", "99999999999"}) {
     set("PMI_RANK", rank);
-    EXPECT_FALSE(find_place()) << rank;
+    EXPECT_FALSE(find_place().place) << rank;
+    EXPECT_THAT(find_place().refusal, AllOf(HasSubstr("PMI_RANK"), HasSubstr(rank))) << rank;
   }
+  set("PMI_RANK", "0");
+  set("PMI_SIZE", "0");
+  EXPECT_THAT(find_place().refusal, HasSubstr("PMI_SIZE is '0'"));
+}
+
+TEST_F(PlaceTest, RefusesHalfOfALaunchersVariables) {
+  set("OMPI_COMM_WORLD_RANK", "0");
+  EXPECT_THAT(find_place().refusal, AllOf(HasSubstr("OMPI_COMM_WORLD_RANK=0"), HasSubstr("OMPI_COMM_WORLD_SIZE is not")));
+  clear();
+  set("TUTTI_RANKS", "2");
+  EXPECT_THAT(find_place().refusal, HasSubstr("TUTTI_RANK is not"));
+  set("OMPI_COMM_WORLD_RANK", "0");  // a later launcher does not hide it
+  set("OMPI_COMM_WORLD_SIZE", "2");
+  EXPECT_FALSE(find_place().place);
+}
+
+TEST_F(PlaceTest, LeftoversWithoutTheirLaunchersMarkAreNoError) {
+  set("RANK", "seven");
+  set("SLURM_PROCID", "x");
+  EXPECT_FALSE(find_place().place);
+  EXPECT_EQ(find_place().refusal, "");
 }
 
 }  // namespace

@@ -124,6 +124,8 @@ TEST(Plot, SaysWhatIsMissing) {
   setenv("PATH", path.c_str(), 1);
   EXPECT_THAT(check_plot_file("x.gif"), HasSubstr("'x.gif'"));
   EXPECT_EQ(check_plot_file("x.svg"), "");
+  EXPECT_THAT(check_plot_file("/nowhere/x.svg"), HasSubstr("'/nowhere/'"));
+  EXPECT_THAT(check_plot_file("/proc/x.svg"), HasSubstr("cannot be written"));  // root may, until it does
   if (std::system("gnuplot --version >/dev/null 2>&1") != 0) return;
   EXPECT_THAT(draw_plot(small_plot(), "/nowhere/x.svg"), HasSubstr("/nowhere/x.svg"));
 }

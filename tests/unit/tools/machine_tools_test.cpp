@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -58,6 +59,35 @@ TEST(Topo, PrintsATreeByDefaultAndOnDemand) {
   EXPECT_THAT(plain.out, HasSubstr("numa0: "));
   EXPECT_THAT(plain.err, IsEmpty());
   EXPECT_EQ(run(kTopo + " --text").out.substr(0, 9), "machine0:");
+}
+
+// A stdout that takes nothing more: one sentence and exit code 1, whatever was to be written.
+TEST(Tools, SayOnceThatStdoutCannotBeWritten) {
+  for (const std::string& program : {kTopo, kDoctor}) {
+    for (const char* arguments : {"", " --help", " --version", " --json"}) {
+      for (const char* out : {" >/dev/full", " >&-"}) {
+        const Outcome result = run("{ " + program + arguments + out + "; }");
+        EXPECT_EQ(result.code, 1) << program << arguments << out;
+        EXPECT_THAT(result.err, HasSubstr("stdout")) << program << arguments << out;
+        EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+      }
+    }
+  }
+}
+
+TEST(Tools, RefuseAJsonFileThatCannotBeWrittenAndEmptyOneThatCan) {
+  EXPECT_EQ(run(kTopo + " --json=/nowhere/x").code, 2);
+  EXPECT_EQ(run(kDoctor + " --json=/nowhere/x").code, 2);
+  const std::string file = testing::TempDir() + "/tutti_tools_json_" + std::to_string(getpid());
+  for (int twice = 0; twice < 2; ++twice) EXPECT_EQ(run(kTopo + " --json=" + file).code, 0);
+  EXPECT_FALSE(Json::parse(content(file), nullptr, false).is_discarded());
+  unlink(file.c_str());
+}
+
+TEST(Topo, TakesNoArgumentWithoutExplain) {
+  const Outcome result = run(kTopo + " foo");
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, HasSubstr("'foo' was given"));
 }
 
 TEST(Topo, JsonHasTheContractsShape) {
@@ -216,8 +246,9 @@ TEST(Doctor, PrintsEverySettingWithItsOrigin) {
 }
 
 TEST(Doctor, AMalformedSettingIsShownAndFails) {
+  EXPECT_EQ(run("TUTTI_LANES=many " + kDoctor).code, 2);
   const Outcome result = run("TUTTI_LANES=many " + kDoctor + " --settings --json");
-  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(result.code, 2);
   EXPECT_THAT(result.err, HasSubstr("TUTTI_LANES is \"many\""));
   EXPECT_THAT(result.out, HasSubstr("\"name\":\"TUTTI_SECRET_FILE\""));
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/trainer/temporary_folder.h"
+#include "trainer/report.h"
 
 namespace tutti::trainer {
 namespace {
@@ -34,6 +35,15 @@ TEST(Layers, AreRefusedWithTheItemAtFault) {
   }
   EXPECT_THAT(parse_layers("784,x7,10").failure().sentence, HasSubstr("\"x7\""));
   EXPECT_THAT(parse_layers("1000000,1000000").failure().sentence, HasSubstr("2^32"));
+}
+
+TEST(Report, GivesTimesInTheUnitThatTheyFill) {
+  EXPECT_EQ(time_text(12.341), "12.34 s");
+  EXPECT_EQ(time_text(0.9999), "1.00 s");
+  EXPECT_EQ(time_text(0.00123), "1.23 ms");
+  EXPECT_EQ(time_text(0.345), "345 ms");
+  EXPECT_EQ(time_text(4.56e-5), "45.60 us");
+  EXPECT_EQ(time_text(0), "0 s");
 }
 
 TEST(Command, BecomesSettings) {

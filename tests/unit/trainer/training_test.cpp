@@ -102,6 +102,18 @@ TEST(Training, SaysThatItDivergedInsteadOfReportingNonsense) {
   EXPECT_THAT(outcomes.failures[0].sentence, AllOf(HasSubstr("diverged"), HasSubstr("--learning-rate")));
 }
 
+TEST(Training, SaysThatItDivergedWhereTheLossIsAbsurdThoughFinite) {
+  TrainingSettings settings = small_settings();
+  settings.loss = LossKind::squared;
+  settings.epochs = 1;
+  settings.layers = {784, 10};
+  settings.step = {1, 0, 0};
+  const Outcomes outcomes = train_on(2, settings, small_data());
+  ASSERT_EQ(outcomes.failures.size(), 2U) << outcomes.finals[0].test_accuracy;
+  EXPECT_EQ(outcomes.failures[0].code, ExitCode::failed);
+  EXPECT_THAT(outcomes.failures[0].sentence, AllOf(HasSubstr("diverged"), HasSubstr("e+")));
+}
+
 TEST(Training, RefusesLayersThatDoNotFitTheData) {
   TrainingSettings settings = small_settings();
   EXPECT_FALSE(check_settings(settings, small_data()));

@@ -57,6 +57,11 @@ TEST_F(PlanTool, SimulatesAnAlgorithmAndTellsSecondsAndBytesByLink) {
   EXPECT_THAT(content("out"), HasSubstr("all_reduce by ring on 4 ranks, 65536 bytes a block: "));
 }
 
+TEST_F(PlanTool, RefusesAFolderAsAScheduleByItsName) {
+  EXPECT_EQ(run("verify --schedule /tmp"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("/tmp has no text"));
+}
+
 TEST_F(PlanTool, WritesATimelineWhereAsked) {
   ASSERT_EQ(run("simulate --algorithm ring --ranks 3 --trace " + path("trace.json")), 0) << content("err");
   const Json trace = Json::parse(content("trace.json"));

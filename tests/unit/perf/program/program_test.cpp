@@ -1,0 +1,78 @@
+// tutti-perf as scripts meet it where something is wrong: exit codes, one sentence, nothing else.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+namespace {
+
+using testing::HasSubstr;
+
+struct Finished {
+  int code = -1;
+  std::string text;
+};
+
+// A command line of the shell, stdout and stderr together where they are not sent elsewhere.
+Finished run(const std::string& command) {
+  Finished finished;
+  std::FILE* pipe = ::popen(("{ " + command + "; } 2>&1").c_str(), "r");
+  if (pipe == nullptr) return finished;
+  char buffer[4096];
+  while (const std::size_t got = std::fread(buffer, 1, sizeof buffer, pipe)) finished.text.append(buffer, got);
+  const int status = ::pclose(pipe);
+  finished.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return finished;
+}
+
+const std::string kPerf = "timeout 60 " TUTTI_PERF " ";
+constexpr char kSmall[] = "all_reduce --elements 100 -n 3 ";
+
+void expect_one_sentence(const std::string& command, int code, const std::string& part) {
+  const Finished finished = run(command);
+  EXPECT_EQ(finished.code, code) << command << "\n" << finished.text;
+  EXPECT_THAT(finished.text, HasSubstr(part)) << command;
+  EXPECT_EQ(std::count(finished.text.begin(), finished.text.end(), '\n'), 1) << command << "\n" << finished.text;
+}
+
+TEST(TuttiPerf, RefusesARankThatNoJobHasInsteadOfRunningAJobOfItsOwn) {
+  expect_one_sentence("TUTTI_RANK=abc TUTTI_RANKS=2 " + kPerf + kSmall, 2, "TUTTI_RANK is 'abc'");
+  expect_one_sentence("TUTTI_RANK=2 TUTTI_RANKS=2 " + kPerf + kSmall, 2, "ranks are 0 to 1");
+  expect_one_sentence("OMPI_COMM_WORLD_RANK=0 " + kPerf + kSmall, 2, "OMPI_COMM_WORLD_SIZE is not");
+  expect_one_sentence("PMI_RANK=0 PMI_SIZE=two " + kPerf + kSmall + "--ranks 2", 2, "PMI_SIZE is 'two'");
+}
+
+TEST(TuttiPerf, SaysWhyOnEveryRankThatALauncherStarted) {
+  expect_one_sentence("TUTTI_RANK=1 TUTTI_RANKS=2 TUTTI_COMM_ID=garbage " + kPerf + kSmall, 2, "garbage");
+  const std::string job = "RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=none ";
+  expect_one_sentence(job + kPerf + kSmall, 2, "MASTER_PORT");
+}
+
+TEST(TuttiPerf, SaysOnceThatStdoutTakesNoMore) {
+  for (const char* ranks : {"--ranks 1", "--ranks 2", "--ranks 2 --threads", "--ranks 2 --json", "--help"}) {
+    expect_one_sentence(kPerf + kSmall + ranks + " 2>&1 >/dev/full", 1, "stdout");
+    expect_one_sentence(kPerf + kSmall + ranks + " 2>&1 >&-", 1, "stdout");
+  }
+}
+
+TEST(TuttiPerf, EndsQuietlyWhereTheReaderHasSeenEnough) {
+  const Finished finished = run("bash -c 'set -o pipefail; " + kPerf + "all_reduce -n 20 | head -1'");
+  EXPECT_EQ(finished.code, 128 + SIGPIPE);
+  EXPECT_EQ(finished.text.rfind("# tutti-perf", 0), 0u) << finished.text;
+  EXPECT_EQ(std::count(finished.text.begin(), finished.text.end(), '\n'), 1) << finished.text;
+}
+
+TEST(TuttiPerf, RefusesBeforeItPrintsOrMeasures) {
+  expect_one_sentence(kPerf + kSmall + "--algorithm nope", 2, "nope");
+  expect_one_sentence(kPerf + "all_gather_v --elements 100", 2, "not there yet");
+  expect_one_sentence(kPerf + kSmall + "--plot /nowhere/x.svg", 2, "/nowhere");
+  expect_one_sentence(kPerf + kSmall + "--memory registered", 2, "registered");
+  // 2 x 256 GiB x 64 ranks: where that fits, there is nothing to refuse.
+  expect_one_sentence(kPerf + "all_reduce -b 256G -e 256G --ranks 64 --threads", 2, "64 ranks");
+}
+
+}  // namespace
