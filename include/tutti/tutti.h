@@ -106,7 +106,7 @@ typedef struct tutti_call {
   const char* name;       ///< for errors and recordings, copied; NULL: none
   const char* algorithm;  ///< overrides selection, equal on all ranks; NULL: the library chooses
   tutti_type accumulate;  ///< TUTTI_FLOAT32 widens 8- and 16-bit floats on the wire and rounds once; TUTTI_INT8 (0): unset
-  tutti_work** work;      ///< if not NULL, receives a handle that the caller must release
+  tutti_work** work;      ///< if not NULL, receives a handle that the caller must release; NULL where the call was refused
 } tutti_call;
 #define TUTTI_CALL_INIT {sizeof(tutti_call), 0, 0, 0, NULL, NULL, TUTTI_INT8, NULL}
 
@@ -143,12 +143,13 @@ typedef struct tutti_config {
   uint64_t connect_timeout_ns;    ///< TUTTI_CONNECT_TIMEOUT; 0: 60 s. Creation, and opening any one link
   uint64_t operation_timeout_ns;  ///< TUTTI_OPERATION_TIMEOUT; 0: 300 s. Any one operation
   uint64_t idle_timeout_ns;       ///< TUTTI_IDLE_TIMEOUT; 0: 10 s. A peer that is silent this long is lost
-  int (*poll)(void* ctx);         ///< called at least every millisecond within every wait; non-zero aborts the wait
+  int (*poll)(void* ctx);         ///< called at least every millisecond within every wait; non-zero aborts the wait. No C++
+                                  ///< exception may leave it
   void* poll_ctx;
   int32_t spin;                   ///< TUTTI_SPIN: 0 adapt, 1 always spin, -1 never
   uint32_t min_blocks;            ///< CUDA: fewest thread blocks a collective takes
   uint32_t max_blocks;            ///< CUDA: most
-  uint32_t traffic_class;         ///< network traffic class (DSCP), 0: the system's
+  uint32_t traffic_class;         ///< network traffic class (DSCP), 0: the system's; others are not there yet
   int32_t device;                 ///< CUDA device + 1; 0: the current one
   int32_t priority;               ///< default of tutti_call.priority
   int32_t memory;                 ///< tutti_memory_kind of the buffers that will be passed; unset: auto
@@ -249,11 +250,12 @@ TUTTI_API tutti_status tutti_comm_create_all(tutti_comm** comms, int ranks, cons
 TUTTI_API tutti_status tutti_comm_split(tutti_comm* comm, int color, int key, tutti_comm** out, const tutti_config* config);
 
 /// Completes everything that was enqueued, then takes leave of the peers. Collective over comm. Afterwards only
-/// tutti_comm_destroy (and queries) are legal.
+/// tutti_comm_destroy (and queries) are legal: other calls are TUTTI_INVALID_USAGE, as is this one in an open group.
 TUTTI_API tutti_status tutti_comm_finalize(tutti_comm* comm);
 
-/// Frees the handle; operations under way are completed first, within the operation timeout. Not collective: peers
-/// read that this rank left. NULL is allowed. No other call on `comm` may be under way or follow.
+/// Frees the handle; operations under way are completed first, within the operation timeout, and those that outlast it are
+/// aborted. Not collective: peers read that this rank left. NULL is allowed. No other call on `comm` may be under way or
+/// follow. TUTTI_INVALID_USAGE, and nothing happens, while this thread's open group holds operations of it.
 TUTTI_API tutti_status tutti_comm_destroy(tutti_comm* comm);
 
 /// Ends whatever runs on `comm`, here and on its peers, which return TUTTI_ABORTED naming this rank. Returns within a
@@ -363,8 +365,10 @@ TUTTI_API tutti_status tutti_recv(void* recv, size_t count, tutti_type type, int
 // ---- Groups, queues, work --------------------------------------------------------------------------------------------
 
 /// Calls between start and end, on this thread, are issued together by the end: sends and receives among them progress
-/// at once. Nests; the outermost end issues. `call` of the end may hold a timeout and one work for the whole group.
-/// The end returns the first error of the group.
+/// at once. Nests; the outermost end issues. Its `call` may hold one work for the whole group (an inner end's may not:
+/// TUTTI_INVALID_USAGE) and a timeout, for operations without one of their own. It returns the first error of the group; a
+/// call inside that failed, or an end that is refused, makes none of the group's operations run, and their works complete
+/// with that error. Creation, split and finalize cannot be held back: inside a group they are TUTTI_INVALID_USAGE.
 TUTTI_API tutti_status tutti_group_start(void);
 TUTTI_API tutti_status tutti_group_end(const tutti_call* call);
 
@@ -372,8 +376,9 @@ TUTTI_API tutti_status tutti_group_end(const tutti_call* call);
 /// completes what was enqueued. Thread safe.
 TUTTI_API tutti_status tutti_queue_create(tutti_queue** queue);
 TUTTI_API tutti_status tutti_queue_destroy(tutti_queue* queue);
-/// Returns when all that was enqueued before has completed, with the first error among it; timeout_ns 0: no limit but
-/// the operations' own.
+/// Returns when all that was enqueued before (transfers included) has completed, with the first error among it that no
+/// earlier wait returned; TUTTI_IN_PROGRESS after timeout_ns, 0: no limit but the operations' own; TUTTI_ABORTED where a
+/// communicator's poll hook ended the wait. The last two leave everything running, for a later wait.
 TUTTI_API tutti_status tutti_queue_wait(tutti_queue* queue, uint64_t timeout_ns);
 
 /// What is known of an operation.
@@ -389,7 +394,9 @@ typedef struct tutti_work_info_t {
 
 /// TUTTI_IN_PROGRESS, or what the operation came to. Never blocks. Thread safe, as all on works.
 TUTTI_API tutti_status tutti_work_test(tutti_work* work);
-/// Waits for completion; TUTTI_IN_PROGRESS after timeout_ns leaves the operation running. 0: the operation's deadline.
+/// Waits for completion; TUTTI_IN_PROGRESS after timeout_ns leaves the operation running, and so does TUTTI_ABORTED where
+/// the communicator's poll hook ended the wait. 0: the operation's deadline and a few seconds, counted from its start; one
+/// that is behind others on its stream is waited for as long as these take, by their deadlines.
 TUTTI_API tutti_status tutti_work_wait(tutti_work* work, uint64_t timeout_ns);
 TUTTI_API tutti_status tutti_work_info(const tutti_work* work, tutti_work_info_t* info);
 /// `fn` is called exactly once, on a thread of the library's, with no lock held, never inside this or the posting call.
@@ -399,7 +406,8 @@ TUTTI_API void tutti_work_release(tutti_work* work);
 
 // ---- Memory ----------------------------------------------------------------------------------------------------------
 
-/// Host memory that transports can hand to peers without a copy: page-aligned, shareable, zeroed. Freed by
+/// Host memory: page-aligned, zeroed, shared with children that are forked later. Today it is used like any other memory;
+/// transports that register memory with their peers, to move it without a copy, will look for it here. Freed by
 /// tutti_memory_free alone. Errors: TUTTI_SYSTEM_ERROR. Thread safe.
 TUTTI_API tutti_status tutti_memory_alloc(void** ptr, size_t bytes);
 TUTTI_API tutti_status tutti_memory_free(void* ptr);
