@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <sched.h>
-#include <time.h>
 
 #include <algorithm>
 #include <bit>
@@ -13,6 +12,7 @@
 #include "src/base/log.h"
 #include "src/base/wire.h"
 #include "src/communicator/caught.h"
+#include "src/communicator/explain.h"
 #include "src/communicator/point_to_point.h"
 #include "src/communicator/work.h"
 #include "src/reduction/reduction.h"
@@ -22,10 +22,6 @@
 namespace tutti {
 namespace {
 
-/// How long a failed call looks for the culprit: the control plane hears of a death at about the same time as the links.
-constexpr std::uint64_t culprit_ns = 300'000'000;
-/// How long ranks are asked what they do, for an error's sentence.
-constexpr std::uint64_t survey_ns = 500'000'000;
 /// How long a wait for other threads sleeps before it looks at failure again; a hook makes it a millisecond.
 constexpr std::uint64_t longest_sleep_ns = 10'000'000;
 
@@ -36,37 +32,6 @@ std::uint64_t fingerprint_of(std::uint64_t sequence, std::uint64_t plan_hash) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   return x ^ (x >> 31);
-}
-
-/// A call as the activity board tells it to other ranks, and back as words.
-std::array<std::uint64_t, 4> pack_call(const CollectiveCall& call) {
-  return {static_cast<std::uint64_t>(call.collective), static_cast<std::uint64_t>(call.type) << 32 | static_cast<std::uint32_t>(call.op),
-          static_cast<std::uint64_t>(call.root), call.count};
-}
-
-const char* type_name(std::uint64_t type) {
-  constexpr std::array names = {"int8",    "uint8",   "int32",   "uint32",  "int64",
-                                "uint64", "float16", "float32", "float64", "bfloat16"};
-  return type < names.size() ? names[type] : "opaque";
-}
-
-const char* op_name(std::uint64_t op) {
-  constexpr std::array names = {"sum", "prod", "max", "min", "avg"};
-  return op < names.size() ? names[op] : "an operator";
-}
-
-std::string words_of(const Activity& activity) {
-  const auto& d = activity.detail;
-  const Collective collective = static_cast<Collective>(d[0]);
-  if (d[0] >= collective_count) return "something else";
-  std::string text = fmt::format("{} of {} {}", name_of(collective), d[3], type_name(d[1] >> 32));
-  if (reduces(collective)) text += fmt::format(" ({})", op_name(d[1] & 0xffffffffu));
-  if (rooted(collective)) text += fmt::format(" with root {}", d[2]);
-  return text;
-}
-
-std::string operation_words(std::uint64_t number, const KindName& kind) {
-  return number == UINT64_MAX ? std::string("none") : fmt::format("#{} {}", number, kind.text());
 }
 
 /// Results larger than this are not read again before the caches have seen much else.
@@ -329,14 +294,17 @@ Status Communicator::run(const CollectiveCall& call, std::uint64_t ticket, Work*
 /// Compares with the peers that a lasting wait is for.
 class Communicator::Comparison final : public Concern {
  public:
-  Comparison(Communicator& comm, const CollectiveCall& call, std::uint64_t sequence)
-      : comm_(comm), call_(call), sequence_(sequence) {}
-  bool still_waiting() override { return comm_.agrees_with_peers(call_, sequence_); }
+  Comparison(Communicator& comm, const CollectiveCall& call, std::uint64_t sequence, const Linked& linked)
+      : comm_(comm), call_(call), sequence_(sequence), linked_(linked) {}
+  bool still_waiting() override {
+    return comm_.agrees_with_peers(call_, sequence_, linked_.open ? comm_.executor_.waiting_for() : linked_.waiting);
+  }
 
  private:
   Communicator& comm_;
   const CollectiveCall& call_;
   std::uint64_t sequence_;
+  const Linked& linked_;
 };
 
 Status Communicator::run_in_turn(const CollectiveCall& call) {
@@ -356,9 +324,9 @@ Status Communicator::run_in_turn(const CollectiveCall& call) {
   const std::uint64_t fingerprint = fingerprint_of(sequence, plan.plan.hash);
   const KindName kind{std::string_view(name_of(call.collective))};
   ActivityBoard& board = membership_->control->board();
-  board.start(sequence, kind, fingerprint, pack_call(call), 0);
+  board.start({sequence, fingerprint, pack_call(call), plan.algorithm_name});
   if (call.count != 0) {
-    Comparison comparison(*this, call, sequence);
+    Comparison comparison(*this, call, sequence, *plan.linked);
     agent_->begin(call.timeout_ns != 0 ? call.timeout_ns : timeout_ns(), &comparison);
     if (!plan.linked->open) {
       if (Status status = open_links(*plan.linked, *agent_); !status.ok()) {
@@ -397,6 +365,7 @@ Result<const Communicator::Prepared*> Communicator::prepare(const Problem& probl
     if (!choice.ok()) return choice.status();
     Prepared made;
     made.algorithm = choice->algorithm;
+    made.algorithm_name = KindName(choice->algorithm->name);
     made.plan = make_plan(*choice->algorithm, problem, view_, choice->parameters, link_slot_bytes);
     made.fold = reduces(problem.collective) || problem.collective == Collective::barrier ? find_fold(problem.type, problem.op)
                                                                                          : find_copy();
@@ -434,119 +403,13 @@ Status Communicator::open_links(Linked& linked, WaitingAgent& agent) {
         static_cast<void>(link->transport->failure(link->link, why, sizeof why));
         return lost(link->peer, why);
       }
-      if (result == TUTTI_LINK_NOT_YET) linked.waiting.push_back(link->peer);
+      const bool noted = std::find(linked.waiting.begin(), linked.waiting.end(), link->peer) != linked.waiting.end();
+      if (result == TUTTI_LINK_NOT_YET && !noted) linked.waiting.push_back(link->peer);
     }
     linked.open = linked.waiting.empty();
     if (linked.open) return {};
     if (!agent.idle(rounds)) return Status(TUTTI_IN_PROGRESS, "links are not open yet");
   }
-}
-
-std::string Communicator::label(const CollectiveCall& call, std::uint64_t sequence) const {
-  const std::string named = call.name.empty() ? "" : fmt::format(" ({})", call.name);
-  return fmt::format("{} #{}{} of \"{}\"", name_of(call.collective), sequence, named, name_);
-}
-
-Error Communicator::error_of(tutti_status status, const CollectiveCall& call, std::uint64_t sequence) const {
-  Error error;
-  error.status = status;
-  error.operation = sequence;
-  error.operation_kind = name_of(call.collective);
-  return error;
-}
-
-/// A peer's link broke. The control plane usually knows more; it is given a moment to say so.
-Status Communicator::lost(int peer, const std::string& why) {
-  const Deadline moment = Deadline::in(culprit_ns);
-  while (first_error().ok() && !moment.passed()) {
-    timespec nap{0, 1'000'000};
-    nanosleep(&nap, nullptr);
-  }
-  if (Status first = first_error(); !first.ok()) return first;
-  return fail(membership_->control->loss_of(peer, why));
-}
-
-Status Communicator::explain(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence) {
-  switch (outcome.kind) {
-    case Outcome::Kind::completed: return {};
-    case Outcome::Kind::broken: return lost(outcome.peer, outcome.why);
-    case Outcome::Kind::mismatch: return explain_mismatch(outcome.peer, call, sequence);
-    case Outcome::Kind::interrupted: return explain_gave_up(call, sequence, executor_.waiting_for());
-  }
-  return Status(TUTTI_INTERNAL_ERROR, "an operation ended for no known reason");
-}
-
-Status Communicator::explain_gave_up(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting) {
-  switch (agent_->gave_up()) {
-    case GaveUp::deadline: return explain_deadline(call, sequence, waiting);
-    case GaveUp::hook: {
-      Error error = error_of(TUTTI_ABORTED, call, sequence);
-      error.message = label(call, sequence) + fmt::format(": the poll hook of rank {} ended the wait", rank());
-      return fail(std::move(error));
-    }
-    default: return membership_->control->first_error();
-  }
-}
-
-Status Communicator::explain_deadline(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting) {
-  Error error = error_of(TUTTI_TIMEOUT, call, sequence);
-  error.limit_ns = call.timeout_ns != 0 ? call.timeout_ns : timeout_ns();
-  std::vector<int> all(static_cast<std::size_t>(ranks()));
-  for (int r = 0; r < ranks(); ++r) all[static_cast<std::size_t>(r)] = r;
-  std::string missing;
-  std::vector<int> waiters;
-  for (const PeerReport& report : membership_->control->survey(all, Deadline::in(survey_ns))) {
-    const Activity& a = report.activity;
-    if (report.rank == rank() || (a.started != UINT64_MAX && a.started >= sequence && report.state == PeerReport::State::kAlive)) {
-      if (a.started == sequence && a.busy()) waiters.push_back(report.rank);
-      continue;
-    }
-    Guilty guilty = this->guilty(report.rank);
-    guilty.last_operation = a.completed;
-    guilty.last_operation_kind = a.completed_kind.text();
-    missing += fmt::format("{}{} did not arrive within {}; its last completed operation is {}", missing.empty() ? "" : "; ",
-                           membership_->control->member(report.rank).text(), duration_text(error.limit_ns),
-                           operation_words(a.completed, a.completed_kind));
-    error.guilty.push_back(std::move(guilty));
-  }
-  if (missing.empty()) {
-    for (const int peer : waiting) error.guilty.push_back(guilty(peer));
-    missing = fmt::format("all ranks arrived, but it did not end within {}; rank {} waits for {}", duration_text(error.limit_ns),
-                          rank(), waiting.empty() ? "its own sends" : rank_list(waiting));
-  } else if (!waiters.empty()) {
-    missing += fmt::format("; {} {}", rank_list(waiters), waiters.size() == 1 ? "waits" : "wait");
-  }
-  error.message = label(call, sequence) + ": " + missing;
-  error.remedy = "Raise TUTTI_OPERATION_TIMEOUT if it is only slow.";
-  return fail(std::move(error));
-}
-
-Status Communicator::explain_mismatch(int peer, const CollectiveCall& call, std::uint64_t sequence) {
-  if (Status first = first_error(); !first.ok()) return first;
-  const PeerReport report = membership_->control->query(peer, Deadline::in(survey_ns));
-  Error error = error_of(TUTTI_MISMATCH, call, sequence);
-  error.guilty = {guilty(rank()), guilty(peer)};
-  Activity own;
-  own.detail = pack_call(call);
-  const bool known = report.state != PeerReport::State::kUnknown && report.activity.started != UINT64_MAX;
-  error.message = fmt::format("{}: {} called {} as #{}, {} called {}", label(call, sequence), membership_->control->member(rank()).text(),
-                              words_of(own), sequence, membership_->control->member(peer).text(),
-                              known ? fmt::format("{} as #{}", words_of(report.activity), report.activity.started)
-                                    : "something else");
-  error.remedy = "Make all ranks call the same operations, in the same order, with the same arguments.";
-  return fail(std::move(error));
-}
-
-/// Asked once a wait has lasted 100 ms: a rank that called something else may never send anything that shows it.
-bool Communicator::agrees_with_peers(const CollectiveCall& call, std::uint64_t sequence) {
-  const std::vector<int> waiting = executor_.waiting_for();
-  const std::uint64_t mine = membership_->control->board().read().fingerprint;
-  for (const PeerReport& report : membership_->control->survey(waiting, Deadline::in(survey_ns))) {
-    if (report.activity.started != sequence || report.activity.fingerprint == mine) continue;
-    static_cast<void>(explain_mismatch(report.rank, call, sequence));
-    return false;
-  }
-  return true;
 }
 
 void Communicator::abort() {

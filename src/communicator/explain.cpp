@@ -1,0 +1,169 @@
+// Why a call failed: one sentence that names the operation, the ranks at fault and what to do.
+#include "src/communicator/explain.h"
+
+#include <fmt/format.h>
+#include <time.h>
+
+#include <utility>
+
+namespace tutti {
+namespace {
+
+/// How long a failed call looks for the culprit: the control plane hears of a death at about the same time as the links.
+constexpr std::uint64_t culprit_ns = 300'000'000;
+/// How long ranks are asked what they do, for an error's sentence.
+constexpr std::uint64_t survey_ns = 500'000'000;
+
+const char* type_name(std::uint64_t type) {
+  constexpr std::array names = {"int8",    "uint8",   "int32",   "uint32",  "int64",
+                                "uint64", "float16", "float32", "float64", "bfloat16"};
+  return type < names.size() ? names[type] : "opaque";
+}
+
+const char* op_name(std::uint64_t op) {
+  constexpr std::array names = {"sum", "prod", "max", "min", "avg"};
+  return op < names.size() ? names[op] : "an operator";
+}
+
+std::string words_of(const Called& called) {
+  const auto& d = called.detail;
+  const Collective collective = static_cast<Collective>(d[0]);
+  if (d[0] >= collective_count) return "something else";
+  std::string text = fmt::format("{} of {} {}", name_of(collective), d[3], type_name(d[1] >> 32));
+  if (reduces(collective)) text += fmt::format(" ({})", op_name(d[1] & 0xffffffffu));
+  if (rooted(collective)) text += fmt::format(" with root {}", d[2]);
+  return text;
+}
+
+std::string operation_words(std::uint64_t number, const KindName& kind) {
+  return number == UINT64_MAX ? std::string("none") : fmt::format("#{} {}", number, kind.text());
+}
+
+}  // namespace
+
+std::array<std::uint64_t, 4> pack_call(const CollectiveCall& call) {
+  return {static_cast<std::uint64_t>(call.collective), static_cast<std::uint64_t>(call.type) << 32 | static_cast<std::uint32_t>(call.op),
+          static_cast<std::uint64_t>(call.root), call.count};
+}
+
+std::string Communicator::label(const CollectiveCall& call, std::uint64_t sequence) const {
+  const std::string named = call.name.empty() ? "" : fmt::format(" ({})", call.name);
+  return fmt::format("{} #{}{} of \"{}\"", name_of(call.collective), sequence, named, name_);
+}
+
+Error Communicator::error_of(tutti_status status, const CollectiveCall& call, std::uint64_t sequence) const {
+  Error error;
+  error.status = status;
+  error.operation = sequence;
+  error.operation_kind = name_of(call.collective);
+  return error;
+}
+
+/// A peer's link broke. The control plane usually knows more; it is given a moment to say so.
+Status Communicator::lost(int peer, const std::string& why) {
+  const Deadline moment = Deadline::in(culprit_ns);
+  while (first_error().ok() && !moment.passed()) {
+    timespec nap{0, 1'000'000};
+    nanosleep(&nap, nullptr);
+  }
+  if (Status first = first_error(); !first.ok()) return first;
+  return fail(membership_->control->loss_of(peer, why));
+}
+
+Status Communicator::explain(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence) {
+  switch (outcome.kind) {
+    case Outcome::Kind::completed: return {};
+    case Outcome::Kind::broken: return lost(outcome.peer, outcome.why);
+    case Outcome::Kind::mismatch: return explain_mismatch(outcome.peer, call, sequence);
+    case Outcome::Kind::interrupted: return explain_gave_up(call, sequence, executor_.waiting_for());
+  }
+  return Status(TUTTI_INTERNAL_ERROR, "an operation ended for no known reason");
+}
+
+Status Communicator::explain_gave_up(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting) {
+  switch (agent_->gave_up()) {
+    case GaveUp::deadline: return explain_deadline(call, sequence, waiting);
+    case GaveUp::hook: {
+      Error error = error_of(TUTTI_ABORTED, call, sequence);
+      error.message = label(call, sequence) + fmt::format(": the poll hook of rank {} ended the wait", rank());
+      return fail(std::move(error));
+    }
+    default: return membership_->control->first_error();
+  }
+}
+
+Status Communicator::explain_deadline(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting) {
+  Error error = error_of(TUTTI_TIMEOUT, call, sequence);
+  error.limit_ns = call.timeout_ns != 0 ? call.timeout_ns : timeout_ns();
+  std::vector<int> all(static_cast<std::size_t>(ranks()));
+  for (int r = 0; r < ranks(); ++r) all[static_cast<std::size_t>(r)] = r;
+  std::string missing;
+  std::vector<int> waiters;
+  for (const PeerReport& report : membership_->control->survey(all, Deadline::in(survey_ns))) {
+    const Activity& a = report.activity;
+    if (report.rank == rank() || (a.started != UINT64_MAX && a.started >= sequence && report.state == PeerReport::State::kAlive)) {
+      if (a.started == sequence && a.busy()) waiters.push_back(report.rank);
+      continue;
+    }
+    Guilty guilty = this->guilty(report.rank);
+    guilty.last_operation = a.completed;
+    guilty.last_operation_kind = a.completed_kind.text();
+    missing += fmt::format("{}{} did not arrive within {}; its last completed operation is {}", missing.empty() ? "" : "; ",
+                           membership_->control->member(report.rank).text(), duration_text(error.limit_ns),
+                           operation_words(a.completed, a.completed_kind));
+    error.guilty.push_back(std::move(guilty));
+  }
+  if (missing.empty()) {
+    for (const int peer : waiting) error.guilty.push_back(guilty(peer));
+    missing = fmt::format("all ranks arrived, but it did not end within {}; rank {} waits for {}", duration_text(error.limit_ns),
+                          rank(), waiting.empty() ? "its own sends" : rank_list(waiting));
+  } else if (!waiters.empty()) {
+    missing += fmt::format("; {} {}", rank_list(waiters), waiters.size() == 1 ? "waits" : "wait");
+  }
+  error.message = label(call, sequence) + ": " + missing;
+  error.remedy = "Raise TUTTI_OPERATION_TIMEOUT if it is only slow.";
+  return fail(std::move(error));
+}
+
+Status Communicator::explain_mismatch(int peer, const CollectiveCall& call, std::uint64_t sequence) {
+  if (Status first = first_error(); !first.ok()) return first;
+  return explain_mismatch(membership_->control->query(peer, Deadline::in(survey_ns)), call, sequence);
+}
+
+Status Communicator::explain_mismatch(const PeerReport& peer, const CollectiveCall& call, std::uint64_t sequence) {
+  const Activity own = membership_->control->board().read();
+  const Called* mine = own.called(sequence);
+  // The peer's call of that number, or, where it has not come so far or is far ahead, its latest one.
+  const Called* its = peer.activity.called(sequence);
+  if (its == nullptr) its = peer.activity.called(peer.activity.started);
+  std::string my_words = mine != nullptr ? words_of(*mine) : name_of(call.collective);
+  std::string its_words = its != nullptr ? words_of(*its) : "something else";
+  if (mine != nullptr && its != nullptr && my_words == its_words) {
+    my_words += fmt::format(" by the algorithm {}", mine->algorithm.text());
+    its_words += fmt::format(" by the algorithm {}", its->algorithm.text());
+  }
+  Error error = error_of(TUTTI_MISMATCH, call, sequence);
+  error.guilty = {guilty(rank()), guilty(peer.rank)};
+  error.message = fmt::format("{}: {} called {} as #{}, {} called {}", label(call, sequence), membership_->control->member(rank()).text(),
+                              my_words, sequence, membership_->control->member(peer.rank).text(), its_words);
+  if (its != nullptr) error.message += fmt::format(" as #{}", its->sequence);
+  error.remedy = "Make all ranks call the same operations, in the same order, with the same arguments.";
+  return fail(std::move(error));
+}
+
+/// Asked from time to time in a wait that lasts: a peer that called something else may never send anything that shows it,
+/// and may be through with it by now.
+bool Communicator::agrees_with_peers(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting) {
+  const Activity own = membership_->control->board().read();
+  const Called* mine = own.called(sequence);
+  if (mine == nullptr) return true;
+  for (const PeerReport& report : membership_->control->survey(waiting, Deadline::in(survey_ns))) {
+    const Called* its = report.activity.called(sequence);
+    if (its == nullptr || its->fingerprint == mine->fingerprint) continue;
+    static_cast<void>(explain_mismatch(report, call, sequence));
+    return false;
+  }
+  return true;
+}
+
+}  // namespace tutti
