@@ -9,18 +9,21 @@
 namespace tutti {
 
 namespace {
-enum Word : std::size_t { kStarted = 0, kCompleted, kFingerprint, kStartedNs, kDetail, kStartedKind = 8, kCompletedKind = 11 };
+enum Word : std::size_t { kStarted = 0, kCompleted, kCompletedKind };
+enum CalledWord : std::size_t { kSequence = 0, kFingerprint, kDetail, kAlgorithm = 6 };
 constexpr std::size_t kPageBytes = 4096;
 }  // namespace
 
 void pack_activity(ByteWriter& out, const Activity& activity) {
   out.u64(activity.started);
   out.u64(activity.completed);
-  out.u64(activity.fingerprint);
-  out.u64(activity.started_ns);
-  for (const auto word : activity.detail) out.u64(word);
-  for (const auto word : activity.started_kind.words) out.u64(word);
   for (const auto word : activity.completed_kind.words) out.u64(word);
+  for (const Called& called : activity.recent) {
+    out.u64(called.sequence);
+    out.u64(called.fingerprint);
+    for (const auto word : called.detail) out.u64(word);
+    for (const auto word : called.algorithm.words) out.u64(word);
+  }
   out.u64(activity.exchanges);
 }
 
@@ -28,11 +31,13 @@ Activity unpack_activity(ByteReader& in) {
   Activity activity;
   activity.started = in.u64();
   activity.completed = in.u64();
-  activity.fingerprint = in.u64();
-  activity.started_ns = in.u64();
-  for (auto& word : activity.detail) word = in.u64();
-  for (auto& word : activity.started_kind.words) word = in.u64();
   for (auto& word : activity.completed_kind.words) word = in.u64();
+  for (Called& called : activity.recent) {
+    called.sequence = in.u64();
+    called.fingerprint = in.u64();
+    for (auto& word : called.detail) word = in.u64();
+    for (auto& word : called.algorithm.words) word = in.u64();
+  }
   activity.exchanges = in.u64();
   return activity;
 }
@@ -52,6 +57,7 @@ ActivityBoard::ActivityBoard() : fd_(::memfd_create("tutti activity", MFD_CLOEXE
   begin();
   put(kStarted, UINT64_MAX);
   put(kCompleted, UINT64_MAX);
+  for (std::size_t i = 0; i < Activity::kRecent; ++i) put(kRecentFrom + i * kCalledWords + kSequence, UINT64_MAX);
   end();
 }
 
@@ -85,15 +91,15 @@ void ActivityBoard::put(std::size_t word, std::uint64_t value) {
   page_->words[word].store(value, std::memory_order_release);
 }
 
-void ActivityBoard::start(std::uint64_t sequence, const KindName& kind, std::uint64_t fingerprint,
-                          const std::array<std::uint64_t, 4>& detail, std::uint64_t when_ns) {
+void ActivityBoard::start(const Called& operation) {
   if (!own_ || page_ == nullptr) return;
+  const std::size_t at = kRecentFrom + operation.sequence % Activity::kRecent * kCalledWords;
   begin();
-  put(kStarted, sequence);
-  put(kFingerprint, fingerprint);
-  put(kStartedNs, when_ns);
-  for (std::size_t i = 0; i < detail.size(); ++i) put(kDetail + i, detail[i]);
-  for (std::size_t i = 0; i < kind.words.size(); ++i) put(kStartedKind + i, kind.words[i]);
+  put(kStarted, operation.sequence);
+  put(at + kSequence, operation.sequence);
+  put(at + kFingerprint, operation.fingerprint);
+  for (std::size_t i = 0; i < operation.detail.size(); ++i) put(at + kDetail + i, operation.detail[i]);
+  for (std::size_t i = 0; i < operation.algorithm.words.size(); ++i) put(at + kAlgorithm + i, operation.algorithm.words[i]);
   end();
 }
 
@@ -119,11 +125,15 @@ Activity ActivityBoard::read() const {
   }
   activity.started = words[kStarted];
   activity.completed = words[kCompleted];
-  activity.fingerprint = words[kFingerprint];
-  activity.started_ns = words[kStartedNs];
-  for (std::size_t i = 0; i < activity.detail.size(); ++i) activity.detail[i] = words[kDetail + i];
-  for (std::size_t i = 0; i < 3; ++i) activity.started_kind.words[i] = words[kStartedKind + i];
   for (std::size_t i = 0; i < 3; ++i) activity.completed_kind.words[i] = words[kCompletedKind + i];
+  for (std::size_t n = 0; n < Activity::kRecent; ++n) {
+    const std::uint64_t* const from = &words[kRecentFrom + n * kCalledWords];
+    Called& called = activity.recent[n];
+    called.sequence = from[kSequence];
+    called.fingerprint = from[kFingerprint];
+    for (std::size_t i = 0; i < called.detail.size(); ++i) called.detail[i] = from[kDetail + i];
+    for (std::size_t i = 0; i < called.algorithm.words.size(); ++i) called.algorithm.words[i] = from[kAlgorithm + i];
+  }
   return activity;
 }
 

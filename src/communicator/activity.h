@@ -33,16 +33,29 @@ struct KindName {
   }
 };
 
+/// An operation as a rank called it.
+struct Called {
+  std::uint64_t sequence = UINT64_MAX;    ///< its number; UINT64_MAX: none
+  std::uint64_t fingerprint = 0;          ///< equal on all ranks that called the same
+  std::array<std::uint64_t, 4> detail{};  ///< the caller's (type, op, root, count …)
+  KindName algorithm;
+};
+
 /// A snapshot of what a rank is doing.
 struct Activity {
+  static constexpr std::size_t kRecent = 8;
+
   std::uint64_t started = UINT64_MAX;    ///< number of the operation it is in or was in last; UINT64_MAX: none yet
   std::uint64_t completed = UINT64_MAX;  ///< number of its last completed one; UINT64_MAX: none yet
-  std::uint64_t fingerprint = 0;         ///< of the started one, the caller's
-  std::uint64_t started_ns = 0;          ///< CLOCK_MONOTONIC of its machine
-  std::array<std::uint64_t, 4> detail{};  ///< of the started one, the caller's (type, op, root, count …)
-  KindName started_kind;
   KindName completed_kind;
-  std::uint64_t exchanges = 0;  ///< out-of-band exchanges begun; the control plane's own count
+  std::array<Called, kRecent> recent;  ///< the last ones that were started, number n at n % kRecent
+  std::uint64_t exchanges = 0;         ///< out-of-band exchanges begun; the control plane's own count
+
+  /// Operation `sequence`, nullptr where it was not called yet or is too long ago.
+  const Called* called(std::uint64_t sequence) const {
+    const Called& there = recent[sequence % kRecent];
+    return sequence != UINT64_MAX && there.sequence == sequence ? &there : nullptr;
+  }
 
   /// Within an operation now.
   bool busy() const { return started != UINT64_MAX && started != completed; }
@@ -66,20 +79,21 @@ class ActivityBoard {
   bool valid() const { return page_ != nullptr; }
   int fd() const { return fd_.get(); }
 
-  /// About 16 plain stores; the caller is this rank's only writer at this time.
-  void start(std::uint64_t sequence, const KindName& kind, std::uint64_t fingerprint, const std::array<std::uint64_t, 4>& detail,
-             std::uint64_t when_ns);
+  /// About 12 plain stores; the caller is this rank's only writer at this time.
+  void start(const Called& operation);
   void complete(std::uint64_t sequence, const KindName& kind);
   /// A consistent snapshot; where the writer never rests, the last one tried.
   Activity read() const;
 
  private:
-  static constexpr std::size_t kWords = 16;
+  static constexpr std::size_t kCalledWords = 9;
+  static constexpr std::size_t kRecentFrom = 8;
+  static constexpr std::size_t kWords = kRecentFrom + kCalledWords * Activity::kRecent;
   struct Page {
     std::atomic<std::uint64_t> version;
     std::array<std::atomic<std::uint64_t>, kWords> words;
   };
-  static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+  static_assert(std::atomic<std::uint64_t>::is_always_lock_free && sizeof(Page) <= 4096);
 
   void begin();
   void end();

@@ -4,7 +4,6 @@
 #include <sched.h>
 
 #include <array>
-#include <utility>
 
 #include "src/base/pause.h"
 
@@ -21,13 +20,15 @@ constexpr std::uint64_t spin_for = 50 * microsecond;
 /// A rank that shares its core naps after this: by then whoever it waits for is computing, not passing messages.
 constexpr std::uint64_t yield_for = 100 * microsecond;
 constexpr std::uint64_t yield_with_core_for = 4 * millisecond;
-constexpr std::uint64_t compare_after = 100 * millisecond;
+constexpr std::uint64_t concern_after = 100 * millisecond;
+constexpr std::uint64_t concern_growth = 4;
 
 }  // namespace
 
 void WaitingAgent::begin(std::uint64_t timeout_ns, Concern* concern) {
   timeout_ns_ = timeout_ns;
   concern_ = concern;
+  concern_after_ns_ = concern_after;
   begun_ns_ = idle_since_ns_ = 0;
   gave_up_ = GaveUp::not_yet;
   arm(false);
@@ -71,8 +72,9 @@ bool WaitingAgent::may_go_on(std::uint64_t now) {
     next_poll_ns_ = now + millisecond / 2;
     if (policy_.poll(policy_.poll_ctx) != 0) gave_up_ = GaveUp::hook;
   }
-  if (gave_up_ == GaveUp::not_yet && concern_ != nullptr && now - begun_ns_ >= compare_after) {
-    if (!std::exchange(concern_, nullptr)->still_waiting()) gave_up_ = GaveUp::failed;
+  if (gave_up_ == GaveUp::not_yet && concern_ != nullptr && now - begun_ns_ >= concern_after_ns_) {
+    concern_after_ns_ *= concern_growth;
+    if (!concern_->still_waiting()) gave_up_ = GaveUp::failed;
   }
   return gave_up_ == GaveUp::not_yet;
 }

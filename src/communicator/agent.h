@@ -50,7 +50,7 @@ struct WaitPolicy {
 class Concern {
  public:
   virtual ~Concern() = default;
-  /// 100 ms have passed. False: give up as `failed`.
+  /// 100 ms have passed, or four times as long as before. False: give up as `failed`.
   virtual bool still_waiting() = 0;
 };
 
@@ -60,7 +60,7 @@ class WaitingAgent : public Agent {
   WaitingAgent(std::span<Endpoint> endpoints, const WaitPolicy& policy) : endpoints_(endpoints), policy_(policy) {}
 
   /// Starts a wait of at most timeout_ns, counted from its first idle round: a call that never waits reads no clock.
-  /// concern, where given, is asked once when 100 ms have passed; it must live until the wait is over.
+  /// concern, where given, is asked when 100 ms have passed, 400 ms, 1.6 s and so on; it must live until the wait is over.
   void begin(std::uint64_t timeout_ns, Concern* concern = nullptr);
   void progress() override;
   bool idle(std::uint32_t rounds) override;
@@ -80,6 +80,7 @@ class WaitingAgent : public Agent {
   std::uint64_t begun_ns_ = 0;
   std::uint64_t idle_since_ns_ = 0;
   std::uint64_t next_poll_ns_ = 0;
+  std::uint64_t concern_after_ns_ = 0;
   bool armed_ = false;  ///< peers were asked to wake us
   GaveUp gave_up_ = GaveUp::not_yet;
 };

@@ -102,7 +102,7 @@ class Communicator {
     Program program;
     std::vector<HostLink*> links;
     bool open = false;
-    std::vector<int> waiting;  ///< peers whose links are not open yet
+    std::vector<int> waiting;  ///< peers whose links are not open yet, each once
   };
   /// A plan ready to run.
   struct Prepared {
@@ -111,6 +111,7 @@ class Communicator {
     std::shared_ptr<Linked> linked;
     std::uint64_t scratch = 0;
     const Algorithm* algorithm = nullptr;
+    KindName algorithm_name;
   };
   class Comparison;
   struct ProblemHash {
@@ -134,7 +135,8 @@ class Communicator {
   Status lost(int peer, const std::string& why);
   Status explain_mismatch(int peer, const CollectiveCall& call, std::uint64_t sequence);
   Error error_of(tutti_status status, const CollectiveCall& call, std::uint64_t sequence) const;
-  bool agrees_with_peers(const CollectiveCall& call, std::uint64_t sequence);
+  Status explain_mismatch(const PeerReport& peer, const CollectiveCall& call, std::uint64_t sequence);
+  bool agrees_with_peers(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting);
   std::string label(const CollectiveCall& call, std::uint64_t sequence) const;
 
   std::unique_ptr<Membership> membership_;

@@ -9,21 +9,36 @@ namespace tutti {
 namespace {
 
 constexpr KindName kAllReduce("all_reduce");
+constexpr KindName kRing("ring");
 
 TEST(ActivityBoard, ShowsTheCurrentAndTheLastOperation) {
   ActivityBoard board;
   ASSERT_TRUE(board.valid());
   EXPECT_EQ(board.read().started, UINT64_MAX);
   EXPECT_FALSE(board.read().busy());
-  board.start(7, kAllReduce, 99, {1, 2, 3, 4}, 1000);
+  board.start({7, 99, {1, 2, 3, 4}, kRing});
   EXPECT_TRUE(board.read().busy());
   board.complete(7, kAllReduce);
   const Activity activity = board.read();
   EXPECT_FALSE(activity.busy());
   EXPECT_EQ(activity.completed, 7u);
-  EXPECT_EQ(activity.fingerprint, 99u);
-  EXPECT_EQ(activity.detail[3], 4u);
+  const Called* called = activity.called(7);
+  ASSERT_NE(called, nullptr);
+  EXPECT_EQ(called->fingerprint, 99u);
+  EXPECT_EQ(called->detail[3], 4u);
   EXPECT_EQ(activity.completed_kind.text(), "all_reduce");
+}
+
+TEST(ActivityBoard, RemembersTheLastFewOperations) {
+  ActivityBoard board;
+  for (std::uint64_t n = 0; n < 20; ++n) board.start({n, n * 2, {}, kRing});
+  const Activity activity = board.read();
+  for (std::uint64_t n = 20 - Activity::kRecent; n < 20; ++n) {
+    ASSERT_NE(activity.called(n), nullptr) << n;
+    EXPECT_EQ(activity.called(n)->fingerprint, n * 2);
+  }
+  EXPECT_EQ(activity.called(20 - Activity::kRecent - 1), nullptr);
+  EXPECT_EQ(activity.called(20), nullptr);
 }
 
 TEST(ActivityBoard, OutlivesItsWriterInAnothersMapping) {
@@ -40,13 +55,14 @@ TEST(ActivityBoard, ReadersNeverSeeHalfAnOperation) {
   std::atomic<bool> stop{false};
   std::thread writer([&] {
     // It rests between operations, as ranks do: read() gives up on a writer that never does.
-    for (std::uint64_t i = 0; !stop.load(); ++i, std::this_thread::yield()) board.start(i, kAllReduce, i * 3, {i, i, i, i}, i);
+    for (std::uint64_t i = 0; !stop.load(); ++i, std::this_thread::yield()) board.start({i, i * 3, {i, i, i, i}, kRing});
   });
   int torn = 0;
   for (int i = 0; i < 20000; ++i) {
     const Activity activity = board.read();
     if (activity.started == UINT64_MAX) continue;
-    torn += activity.fingerprint != activity.started * 3 || activity.detail[2] != activity.started ? 1 : 0;
+    const Called* called = activity.called(activity.started);
+    torn += called == nullptr || called->fingerprint != activity.started * 3 || called->detail[2] != activity.started ? 1 : 0;
   }
   stop = true;
   writer.join();
@@ -57,8 +73,7 @@ TEST(Activity, SurvivesPacking) {
   Activity activity;
   activity.started = 5;
   activity.completed = 4;
-  activity.detail = {1, 2, 3, 4};
-  activity.started_kind = KindName("barrier");
+  activity.recent[5] = {5, 77, {1, 2, 3, 4}, KindName("ring")};
   activity.exchanges = 6;
   ByteWriter out;
   pack_activity(out, activity);
@@ -66,8 +81,11 @@ TEST(Activity, SurvivesPacking) {
   const Activity back = unpack_activity(in);
   EXPECT_TRUE(in.complete());
   EXPECT_EQ(back.started, 5u);
-  EXPECT_EQ(back.detail, activity.detail);
-  EXPECT_EQ(back.started_kind.text(), "barrier");
+  ASSERT_NE(back.called(5), nullptr);
+  EXPECT_EQ(back.called(5)->fingerprint, 77u);
+  EXPECT_EQ(back.called(5)->detail, activity.recent[5].detail);
+  EXPECT_EQ(back.called(5)->algorithm.text(), "ring");
+  EXPECT_EQ(back.called(4), nullptr);
   EXPECT_EQ(back.exchanges, 6u);
 }
 

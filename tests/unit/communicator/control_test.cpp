@@ -113,7 +113,7 @@ TEST_P(Groups, EverybodyCanAskWhatEverybodyDoes) {
   for (Membership& member : world) {
     all.push_back(member.rank);
     member.control->board().complete(static_cast<std::uint64_t>(member.rank), KindName("barrier"));
-    member.control->board().start(static_cast<std::uint64_t>(member.rank) + 1, KindName("broadcast"), 5, {}, 1);
+    member.control->board().start({static_cast<std::uint64_t>(member.rank) + 1, 5, {}, KindName("binomial")});
   }
   on_each(world, [&](Membership& member) {
     const auto reports = member.control->survey(all, Deadline::in(10'000'000'000));
@@ -122,7 +122,9 @@ TEST_P(Groups, EverybodyCanAskWhatEverybodyDoes) {
       EXPECT_EQ(report.state, PeerReport::State::kAlive) << r;
       EXPECT_EQ(report.rank, r);
       EXPECT_EQ(report.activity.completed, static_cast<std::uint64_t>(r));
-      EXPECT_EQ(report.activity.started_kind.text(), "broadcast");
+      const Called* called = report.activity.called(report.activity.started);
+      ASSERT_NE(called, nullptr);
+      EXPECT_EQ(called->algorithm.text(), "binomial");
     }
   });
 }
