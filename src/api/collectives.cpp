@@ -67,8 +67,8 @@ Status start(CollectiveCall& call, tutti_comm* handle, tutti_stream stream, cons
   return dispatch({&communicator, std::move(call)}, stream, *options);
 }
 
-tutti_status verb(Collective collective, const void* send, void* recv, std::size_t count, tutti_type type, tutti_op op, int root,
-                  tutti_comm* comm, tutti_stream stream, const tutti_call* call) {
+tutti_status verb(Collective collective, const void* send, void* recv, std::size_t count, tutti_type type, tutti_op op,
+                  int root, tutti_comm* comm, tutti_stream stream, const tutti_call* call) {
   return guarded_operation([&] {
     CollectiveCall c;
     c.collective = collective;
@@ -101,8 +101,8 @@ tutti_status tutti_all_reduce(const void* send, void* recv, size_t count, tutti_
   return tutti::verb(Collective::all_reduce, send, recv, count, type, op, 0, comm, stream, call);
 }
 
-tutti_status tutti_reduce(const void* send, void* recv, size_t count, tutti_type type, tutti_op op, int root, tutti_comm* comm,
-                          tutti_stream stream, const tutti_call* call) {
+tutti_status tutti_reduce(const void* send, void* recv, size_t count, tutti_type type, tutti_op op, int root,
+                          tutti_comm* comm, tutti_stream stream, const tutti_call* call) {
   return tutti::verb(Collective::reduce, send, recv, count, type, op, root, comm, stream, call);
 }
 
@@ -141,7 +141,8 @@ tutti_status tutti_barrier(tutti_comm* comm, tutti_stream stream, const tutti_ca
   return tutti::verb(Collective::barrier, nullptr, nullptr, 1, TUTTI_UINT8, TUTTI_MAX, 0, comm, stream, call);
 }
 
-tutti_status tutti_all_gather_v(const void*, size_t, const tutti_block*, tutti_type, tutti_comm*, tutti_stream, const tutti_call* call) {
+tutti_status tutti_all_gather_v(const void*, size_t, const tutti_block*, tutti_type, tutti_comm*, tutti_stream,
+                                const tutti_call* call) {
   return tutti::missing("all_gather_v", call);
 }
 
@@ -150,7 +151,8 @@ tutti_status tutti_reduce_scatter_v(const tutti_block*, void*, size_t, tutti_typ
   return tutti::missing("reduce_scatter_v", call);
 }
 
-tutti_status tutti_all_to_all_v(const tutti_block*, const tutti_block*, tutti_type, tutti_comm*, tutti_stream, const tutti_call* call) {
+tutti_status tutti_all_to_all_v(const tutti_block*, const tutti_block*, tutti_type, tutti_comm*, tutti_stream,
+                                const tutti_call* call) {
   return tutti::missing("all_to_all_v", call);
 }
 
@@ -159,6 +161,7 @@ tutti_status tutti_gather_v(const void*, size_t, const tutti_block*, tutti_type,
   return tutti::missing("gather_v", call);
 }
 
-tutti_status tutti_scatter_v(const tutti_block*, void*, size_t, tutti_type, int, tutti_comm*, tutti_stream, const tutti_call* call) {
+tutti_status tutti_scatter_v(const tutti_block*, void*, size_t, tutti_type, int, tutti_comm*, tutti_stream,
+                             const tutti_call* call) {
   return tutti::missing("scatter_v", call);
 }

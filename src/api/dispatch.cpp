@@ -17,6 +17,8 @@ struct Task {
   std::shared_ptr<Work> work;
   std::uint64_t ticket = 0;  ///< a collective's place in the order of entry
   bool issued = false;       ///< somebody else completes the work from now on
+  /// Of a transfer that its caller waits for: it may be in the engine for a moment after the work has completed.
+  std::shared_ptr<void> admission;
 
   Communicator& communicator() const { return *operation.communicator; }
   const CollectiveCall* collective() const { return std::get_if<CollectiveCall>(&operation.what); }
@@ -46,7 +48,8 @@ struct Group {
 
   ~Group() {
     if (tasks.empty()) return;
-    const Status left(TUTTI_INVALID_USAGE, "the thread ended with a group open", "Pair tutti_group_start and tutti_group_end.");
+    const Status left(TUTTI_INVALID_USAGE, "the thread ended with a group open",
+                      "Pair tutti_group_start and tutti_group_end.");
     for (const auto& task : tasks) task->work->complete(left);
   }
 };
@@ -87,8 +90,10 @@ Status wait_for_transfer(const Task& task) {
 Status admit(Task& task, const std::shared_ptr<Parts>& parts) {
   auto admission = task.communicator().admit();
   if (!admission.ok()) return admission.status();
+  if (task.queue() == nullptr && task.transfer() != nullptr) task.admission = *admission;
   using Both = std::pair<std::shared_ptr<void>, std::shared_ptr<Parts>>;
-  std::shared_ptr<void> hold = parts == nullptr ? std::move(*admission) : std::make_shared<Both>(std::move(*admission), parts);
+  std::shared_ptr<void> hold =
+      parts == nullptr ? std::move(*admission) : std::make_shared<Both>(std::move(*admission), parts);
   task.work->issue(task.timeout_ns() != 0 ? task.timeout_ns() : task.communicator().timeout_ns(), std::move(hold));
   return {};
 }
@@ -103,10 +108,11 @@ void issue(const std::shared_ptr<Task>& task, bool background) {
     communicator.point_to_point().post(*transfer, task->work, background || queue != nullptr);
     task->issued = true;
   } else if (queue != nullptr) {
-    queue->post([task] { static_cast<void>(run_collective(*task)); }, task->work, [&task, &communicator] {
-      task->ticket = communicator.enter();
-      task->issued = true;
-    });
+    queue->post([task] { static_cast<void>(run_collective(*task)); }, task->work,
+                [&task, &communicator] {
+                  task->ticket = communicator.enter();
+                  task->issued = true;
+                });
   } else {
     task->ticket = communicator.enter();
     task->issued = true;
@@ -147,10 +153,12 @@ Status run_shares(Shares& shares) {
 Status check_stream(tutti_stream stream) {
   if (stream.kind == TUTTI_STREAM_BLOCKING) return {};
   if (stream.kind == TUTTI_STREAM_QUEUE) {
-    return stream.handle != nullptr ? Status() : invalid("the stream is a queue, but its handle is NULL", "Pass a tutti_queue.");
+    return stream.handle != nullptr ? Status()
+                                    : invalid("the stream is a queue, but its handle is NULL", "Pass a tutti_queue.");
   }
   if (stream.kind == TUTTI_STREAM_CUDA) {
-    return Status(TUTTI_UNSUPPORTED, "CUDA streams are not there yet", "Use a blocking call or a tutti_queue on host memory.");
+    return Status(TUTTI_UNSUPPORTED, "CUDA streams are not there yet",
+                  "Use a blocking call or a tutti_queue on host memory.");
   }
   return invalid("the stream's kind " + std::to_string(stream.kind) + " does not exist", "See tutti_stream_kind.");
 }
@@ -216,7 +224,8 @@ Status end_group(const tutti_call* given) {
   const auto call = read_call(given);
   Status refused = call.status();
   if (call.ok() && call->work != nullptr && open.depth > 1) {
-    refused = Status(TUTTI_INVALID_USAGE, "an inner tutti_group_end was asked for a work", "Ask the outermost one: it issues the group.");
+    refused = Status(TUTTI_INVALID_USAGE, "an inner tutti_group_end was asked for a work",
+                     "Ask the outermost one: it issues the group.");
   }
   if (open.first.ok()) open.first = refused;
   if (--open.depth > 0) return refused;
@@ -258,7 +267,8 @@ bool group_is_open() { return group().depth > 0; }
 
 bool group_holds(const Communicator* communicator) {
   const Tasks& tasks = group().tasks;
-  return std::any_of(tasks.begin(), tasks.end(), [&](const auto& task) { return task->operation.communicator == communicator; });
+  return std::any_of(tasks.begin(), tasks.end(),
+                     [&](const auto& task) { return task->operation.communicator == communicator; });
 }
 
 Status refuse_in_group(const char* verb) {

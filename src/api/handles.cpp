@@ -47,7 +47,8 @@ tutti_error copy_error(const Status& status) {
   copy_text(to.operation_kind, from.operation_kind);
   to.limit_ns = from.limit_ns;
   to.guilty_count = static_cast<std::uint32_t>(from.guilty.size());
-  for (std::size_t i = 0; i < std::min(from.guilty.size(), std::size(to.guilty)); ++i) to.guilty[i] = copy_guilty(from.guilty[i]);
+  for (std::size_t i = 0; i < std::min(from.guilty.size(), std::size(to.guilty)); ++i)
+    to.guilty[i] = copy_guilty(from.guilty[i]);
   return to;
 }
 
@@ -80,7 +81,8 @@ Result<Communicator*> usable(tutti_comm* comm) {
   }
   if (!comm->creation_error.ok()) return comm->creation_error;
   if (comm->pid != getpid()) {
-    return Status(TUTTI_INVALID_USAGE, fmt::format("this communicator belongs to process {}, which forked this one", comm->pid),
+    return Status(TUTTI_INVALID_USAGE,
+                  fmt::format("this communicator belongs to process {}, which forked this one", comm->pid),
                   "Create communicators after forking.");
   }
   return comm->communicator.get();

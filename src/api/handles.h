@@ -19,7 +19,7 @@
 struct tutti_comm {
   int rank = -1;  ///< this and the next are set before the handle is given out, and never again
   int ranks = 0;
-  pid_t pid = 0;  ///< a forked child may not use what its parent made
+  pid_t pid = 0;                         ///< a forked child may not use what its parent made
   std::atomic<bool> interrupted{false};  ///< creation is to end: by an abort or by destruction
   std::atomic<bool> aborted{false};
   /// Set once creation is over, after communicator or creation_error.

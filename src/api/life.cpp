@@ -44,8 +44,10 @@ Status check_config(const tutti_config& config) {
     return invalid(fmt::format("tutti_config.traffic_class is {}", config.traffic_class), "A DSCP value is 0 to 63.");
   }
   if (config.traffic_class != 0) {
-    return Status(TUTTI_UNSUPPORTED, fmt::format("tutti_config.traffic_class is {}, but traffic classes are not there yet", config.traffic_class),
-                  "Leave it 0.");
+    return Status(
+        TUTTI_UNSUPPORTED,
+        fmt::format("tutti_config.traffic_class is {}, but traffic classes are not there yet", config.traffic_class),
+        "Leave it 0.");
   }
   return {};
 }
@@ -56,7 +58,8 @@ Status check_address(std::string_view address) {
     return invalid(fmt::format("\"{}\" is no address at which ranks can meet", address), remedy);
   };
   if (address.starts_with("env://")) return {};
-  if (address.starts_with("file://")) return address.starts_with("file:///") ? Status() : bad("Write file:///path/of/a/file.");
+  if (address.starts_with("file://"))
+    return address.starts_with("file:///") ? Status() : bad("Write file:///path/of/a/file.");
   if (address.starts_with("tcp://")) {
     const std::string_view place = address.substr(6);
     const std::size_t colon = place.rfind(':');
@@ -119,8 +122,9 @@ Status create(tutti_comm** out, Creation creation, const std::atomic<bool>* inte
   }
   auto shared = std::make_shared<Creation>(std::move(creation));
   tutti_comm* handle = comm.get();
-  const Status begun(TUTTI_IN_PROGRESS, "the communicator is being created");
-  if (Status started = start_thread(handle->creation, "tutti creation", [handle, shared] { settle(*handle, *shared, handle->interrupted); });
+  const Status begun(TUTTI_IN_PROGRESS, "the communicator is being created");  // now: nothing may fail once the thread runs
+  if (Status started = start_thread(handle->creation, "tutti creation",
+                                    [handle, shared] { settle(*handle, *shared, handle->interrupted); });
       !started.ok()) {
     return started;
   }
@@ -136,7 +140,8 @@ Result<Creation> prepare(tutti_comm** out, int ranks, int rank, bool from_launch
   const bool unset = from_launcher && ranks == -1 && rank == -1;
   if (!unset && ranks < 1) return invalid(fmt::format("a communicator of {} ranks cannot be", ranks), "Pass at least 1.");
   if (!unset && (rank < 0 || rank >= ranks)) {
-    return invalid(fmt::format("rank {} is outside the size {}", rank, ranks), fmt::format("Pass a rank from 0 to {}.", ranks - 1));
+    return invalid(fmt::format("rank {} is outside the size {}", rank, ranks),
+                   fmt::format("Pass a rank from 0 to {}.", ranks - 1));
   }
   const auto given = read_config(config);
   if (!given.ok()) return given.status();
@@ -162,7 +167,8 @@ class TogetherCreated {
   Status run(const tutti_unique_id& id) {
     for (int r = 0; r < ranks_; ++r) {
       std::thread& thread = threads_[static_cast<std::size_t>(r)];
-      const Status started = start_thread(thread, "tutti creation", [this, r, &id] { note(attempt([&] { return create_one(r, id); })); });
+      const Status started =
+          start_thread(thread, "tutti creation", [this, r, &id] { note(attempt([&] { return create_one(r, id); })); });
       if (started.ok()) continue;
       note(started);
       break;
@@ -245,7 +251,8 @@ Status destroy_handle(tutti_comm* comm) {
   }
   // Acquire: as in usable.
   if (comm->settled.load(std::memory_order_acquire) && group_holds(comm->communicator.get())) {
-    return Status(TUTTI_INVALID_USAGE, "tutti_comm_destroy was called while an open group holds operations of the communicator",
+    return Status(TUTTI_INVALID_USAGE,
+                  "tutti_comm_destroy was called while an open group holds operations of the communicator",
                   "Call tutti_group_end first.");
   }
   comm->interrupted.store(true, std::memory_order_relaxed);  // relaxed: carries no data
@@ -273,7 +280,8 @@ tutti_status tutti_get_unique_id(tutti_unique_id* id) {
 
 tutti_status tutti_unique_id_to_text(const tutti_unique_id* id, char* text) {
   return tutti::guarded([&] {
-    if (id == nullptr || text == nullptr) return tutti::invalid("tutti_unique_id_to_text needs an id and room for its text");
+    if (id == nullptr || text == nullptr)
+      return tutti::invalid("tutti_unique_id_to_text needs an id and room for its text");
     const std::string printed = tutti::id_to_text(*id);
     std::memcpy(text, printed.c_str(), printed.size() + 1);
     return Status();
@@ -282,14 +290,16 @@ tutti_status tutti_unique_id_to_text(const tutti_unique_id* id, char* text) {
 
 tutti_status tutti_unique_id_from_text(const char* text, tutti_unique_id* id) {
   return tutti::guarded([&]() -> Status {
-    if (id == nullptr || text == nullptr) return tutti::invalid("tutti_unique_id_from_text needs a text and room for the id");
+    if (id == nullptr || text == nullptr)
+      return tutti::invalid("tutti_unique_id_from_text needs a text and room for the id");
     auto parsed = tutti::id_from_text(text);
     if (parsed.ok()) *id = *parsed;
     return parsed.status();
   });
 }
 
-tutti_status tutti_comm_create(tutti_comm** comm, int ranks, const tutti_unique_id* id, int rank, const tutti_config* config) {
+tutti_status tutti_comm_create(tutti_comm** comm, int ranks, const tutti_unique_id* id, int rank,
+                               const tutti_config* config) {
   return tutti::guarded([&]() -> Status {
     auto creation = tutti::prepare(comm, ranks, rank, false, config);
     if (!creation.ok()) return creation.status();
@@ -299,11 +309,13 @@ tutti_status tutti_comm_create(tutti_comm** comm, int ranks, const tutti_unique_
   });
 }
 
-tutti_status tutti_comm_create_address(tutti_comm** comm, const char* address, int ranks, int rank, const tutti_config* config) {
+tutti_status tutti_comm_create_address(tutti_comm** comm, const char* address, int ranks, int rank,
+                                       const tutti_config* config) {
   return tutti::guarded([&]() -> Status {
     auto creation = tutti::prepare(comm, ranks, rank, true, config);
     if (!creation.ok()) return creation.status();
-    if (address == nullptr || *address == 0) return tutti::invalid("tutti_comm_create_address needs an address", "Pass env:// for example.");
+    if (address == nullptr || *address == 0)
+      return tutti::invalid("tutti_comm_create_address needs an address", "Pass env:// for example.");
     creation->request.address = address;
     return tutti::create(comm, std::move(*creation));
   });
@@ -377,7 +389,7 @@ tutti_status tutti_comm_state(const tutti_comm* comm, tutti_comm_state_kind* sta
   return tutti::guarded([&]() -> Status {
     if (comm == nullptr || state == nullptr) return tutti::invalid("tutti_comm_state needs a communicator and a place");
     const bool settled = comm->settled.load(std::memory_order_acquire);  // acquire: as in usable
-    *state = !settled                       ? TUTTI_COMM_CREATING
+    *state = !settled                        ? TUTTI_COMM_CREATING
              : comm->communicator == nullptr ? TUTTI_COMM_FAILED
                                              : static_cast<tutti_comm_state_kind>(comm->communicator->state());
     return {};

@@ -14,15 +14,16 @@ Status check(const Transfer& transfer, std::uint64_t count, tutti_type type, con
     return invalid(fmt::format("peer {} is outside \"{}\", which has {} ranks", transfer.peer, comm.name(), comm.ranks()),
                    fmt::format("Pass a rank from 0 to {}.", comm.ranks() - 1));
   }
-  if (count > UINT64_MAX / 2 / transfer.element) return invalid(fmt::format("a count of {} is more than memory can hold", count));
+  if (count > UINT64_MAX / 2 / transfer.element)
+    return invalid(fmt::format("a count of {} is more than memory can hold", count));
   if (transfer.memory == nullptr && count != 0) {
     return invalid(fmt::format("a {} of {} elements has a NULL buffer", transfer.sends ? "send" : "receive", count));
   }
   return {};
 }
 
-tutti_status verb(bool sends, void* memory, std::size_t count, tutti_type type, int peer, tutti_comm* handle, tutti_stream stream,
-                  const tutti_call* given) {
+tutti_status verb(bool sends, void* memory, std::size_t count, tutti_type type, int peer, tutti_comm* handle,
+                  tutti_stream stream, const tutti_call* given) {
   return guarded_operation([&]() -> Status {
     const auto call = read_call(given);
     if (!call.ok()) return call.status();

@@ -73,7 +73,8 @@ Status Queue::wait(std::uint64_t timeout_ns) {
     std::optional<Status> status;
     while (!(status = work->sleep(hooks.empty() ? deadline.left_ns() : hooks[0].slice_ns(deadline.left_ns())))) {
       if (deadline.passed()) return Status(TUTTI_IN_PROGRESS, "the queue still has operations under way");
-      if (std::any_of(hooks.begin(), hooks.end(), [](const Hook& hook) { return hook.ends_wait(); })) return ended_by_hook();
+      if (std::any_of(hooks.begin(), hooks.end(), [](const Hook& hook) { return hook.ends_wait(); }))
+        return ended_by_hook();
     }
     if (first.ok()) first = *status;
   }

@@ -18,7 +18,8 @@ namespace {
 class Notifier {
  public:
   /// This process's: a forked child has the parent's object, but not its thread. Never destroyed, since a callback may be
-  /// under way while the process exits. Errors: TUTTI_SYSTEM_ERROR where its thread cannot start; the next call tries again.
+  /// under way while the process exits. Errors: TUTTI_SYSTEM_ERROR where its thread cannot start; the next call tries
+  /// again.
   static Result<Notifier*> instance() {
     static std::atomic<Notifier*> current{nullptr};
     // Acquire: pairs with the exchange below, which publishes a finished object.

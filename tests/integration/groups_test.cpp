@@ -1,6 +1,5 @@
 // Groups: together or not at all, with one deadline, and every work ends.
 #include <gmock/gmock.h>
-
 #include <unistd.h>
 
 #include <array>

@@ -121,7 +121,8 @@ TEST(Creation, WithoutThreadsIsAnErrorAndLeavesNoHandle) {
     EXPECT_EQ(queue, nullptr);
     ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
     for (std::size_t r = 0; r < 2; ++r) {
-      EXPECT_EQ(tutti_all_reduce(&data[r], &data[r], 1, TUTTI_INT32, TUTTI_SUM, two[static_cast<int>(r)], {}, nullptr), TUTTI_SUCCESS);
+      EXPECT_EQ(tutti_all_reduce(&data[r], &data[r], 1, TUTTI_INT32, TUTTI_SUM, two[static_cast<int>(r)], {}, nullptr),
+                TUTTI_SUCCESS);
     }
     EXPECT_EQ(tutti_group_end(nullptr), TUTTI_SYSTEM_ERROR);
     EXPECT_THAT(last_error(), HasSubstr("thread"));
@@ -151,11 +152,12 @@ bool callback_comes() {
   tutti_work* work = nullptr;
   tutti_call call = TUTTI_CALL_INIT;
   call.work = &work;
-  bool done = tutti_comm_create_all(&comm, 1, nullptr) == TUTTI_SUCCESS && tutti_queue_create(&queue) == TUTTI_SUCCESS &&
-              tutti_barrier(comm, {TUTTI_STREAM_QUEUE, queue}, &call) == TUTTI_SUCCESS &&
-              tutti_work_on_complete(work, [](void* ctx, tutti_status) { *static_cast<std::atomic<bool>*>(ctx) = true; }, &called) ==
-                  TUTTI_SUCCESS &&
-              tutti_work_wait(work, 0) == TUTTI_SUCCESS;
+  bool done =
+      tutti_comm_create_all(&comm, 1, nullptr) == TUTTI_SUCCESS && tutti_queue_create(&queue) == TUTTI_SUCCESS &&
+      tutti_barrier(comm, {TUTTI_STREAM_QUEUE, queue}, &call) == TUTTI_SUCCESS &&
+      tutti_work_on_complete(
+          work, [](void* ctx, tutti_status) { *static_cast<std::atomic<bool>*>(ctx) = true; }, &called) == TUTTI_SUCCESS &&
+      tutti_work_wait(work, 0) == TUTTI_SUCCESS;
   for (int i = 0; i < 500 && !called; ++i) usleep(10'000);
   tutti_work_release(work);
   done = tutti_queue_destroy(queue) == TUTTI_SUCCESS && tutti_comm_destroy(comm) == TUTTI_SUCCESS && done;
@@ -182,7 +184,8 @@ TEST(Forks, AChildHasCallbacksOfItsOwnAndKeepsOffItsParentsObjects) {
 TEST(Types, ThatAreNotThereYetAreUnsupportedInTransfersToo) {
   const Ranks ranks(1);
   std::uint64_t x = 0;
-  for (const tutti_type type : {TUTTI_BOOL, TUTTI_FLOAT8_E4M3, TUTTI_COMPLEX64, static_cast<tutti_type>(TUTTI_OPAQUE + 5)}) {
+  for (const tutti_type type :
+       {TUTTI_BOOL, TUTTI_FLOAT8_E4M3, TUTTI_COMPLEX64, static_cast<tutti_type>(TUTTI_OPAQUE + 5)}) {
     EXPECT_EQ(tutti_send(&x, 1, type, 0, ranks[0], {}, nullptr), TUTTI_UNSUPPORTED) << type;
     EXPECT_THAT(last_error(), HasSubstr("not there yet"));
   }

@@ -72,10 +72,9 @@ struct World {
 };
 
 TEST(NoMemory, ADirectCallFails) {
-  EXPECT_GT(starve<World>([](World& w) {
-              return tutti_all_reduce(&w.x, &w.y, 1, TUTTI_INT32, TUTTI_SUM, w.comm, {}, &w.call);
-            }),
-            2);
+  EXPECT_GT(
+      starve<World>([](World& w) { return tutti_all_reduce(&w.x, &w.y, 1, TUTTI_INT32, TUTTI_SUM, w.comm, {}, &w.call); }),
+      2);
 }
 
 TEST(NoMemory, PostingOnAQueueFails) {

@@ -93,7 +93,8 @@ TEST(Order, ManyThreadsAndQueuesOnOneCommunicatorAllGetTheirTurns) {
     std::vector<std::thread> threads;
     for (int t = 0; t < 3; ++t) {
       threads.emplace_back([&, t] {
-        for (int i = 0; i < 50; ++i) EXPECT_EQ(tutti_barrier(ranks[rank], t == 0 ? on(queue) : tutti_stream{}, nullptr), TUTTI_SUCCESS);
+        for (int i = 0; i < 50; ++i)
+          EXPECT_EQ(tutti_barrier(ranks[rank], t == 0 ? on(queue) : tutti_stream{}, nullptr), TUTTI_SUCCESS);
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -169,7 +170,8 @@ TEST(Finalize, CompletesWhatWasEnqueuedAndThenRefusesEverything) {
       usleep(late_us);
       EXPECT_EQ(sum(a, first[1]), TUTTI_SUCCESS) << last_error();
       EXPECT_EQ(sum(b, second[1]), TUTTI_SUCCESS) << last_error();
-      EXPECT_EQ(tutti_recv(received.data(), received.size(), TUTTI_INT32, 0, second[1], {}, nullptr), TUTTI_SUCCESS) << last_error();
+      EXPECT_EQ(tutti_recv(received.data(), received.size(), TUTTI_INT32, 0, second[1], {}, nullptr), TUTTI_SUCCESS)
+          << last_error();
     }
     EXPECT_EQ(tutti_comm_finalize(second[rank]), TUTTI_SUCCESS) << last_error();
     EXPECT_EQ(b, std::vector<int>(1000, 2));
