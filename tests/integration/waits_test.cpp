@@ -127,6 +127,7 @@ TEST(Queues, WaitOnceForOperationsAndTransfersTogether) {
     EXPECT_EQ(tutti_barrier(ranks[1], {}, nullptr), TUTTI_SUCCESS);
   });
   int x = 0;
+  int seven = 7;
   tutti_call call = TUTTI_CALL_INIT;
   call.timeout_ns = 20'000 * ms;
   EXPECT_EQ(tutti_barrier(ranks[0], {TUTTI_STREAM_QUEUE, queue}, nullptr), TUTTI_SUCCESS);
@@ -134,12 +135,13 @@ TEST(Queues, WaitOnceForOperationsAndTransfersTogether) {
   // 300 ms of the limit go to the barrier; were the transfer given the whole of it again, its message would be seen.
   std::thread later([&] {
     usleep(1'200'000);
-    EXPECT_EQ(tutti_send(&x, 1, TUTTI_INT32, 0, ranks[1], {}, nullptr), TUTTI_SUCCESS);
+    EXPECT_EQ(tutti_send(&seven, 1, TUTTI_INT32, 0, ranks[1], {}, nullptr), TUTTI_SUCCESS);
   });
   EXPECT_EQ(tutti_queue_wait(queue, 1'000 * ms), TUTTI_IN_PROGRESS);
   EXPECT_EQ(tutti_queue_wait(queue, 0), TUTTI_SUCCESS) << last_error();
   late.join();
   later.join();
+  EXPECT_EQ(x, 7);
   EXPECT_EQ(tutti_queue_destroy(queue), TUTTI_SUCCESS);
 }
 
