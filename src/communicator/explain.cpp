@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <time.h>
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace tutti {
@@ -37,6 +39,24 @@ std::string words_of(const Called& called) {
 
 std::string operation_words(std::uint64_t number, const KindName& kind) {
   return number == UINT64_MAX ? std::string("none") : fmt::format("#{} {}", number, kind.text());
+}
+
+/// Where two ranks parted.
+struct Difference {
+  const Called* mine = nullptr;
+  const Called* its = nullptr;
+};
+
+/// The earliest operation up to `sequence` that both remember and called differently: what shows at a later one began
+/// there. Nothing where there is none, as far as anybody knows.
+std::optional<Difference> first_difference(const Activity& own, const Activity& peer, std::uint64_t sequence) {
+  const std::uint64_t from = sequence - std::min<std::uint64_t>(sequence, Activity::kRecent - 1);
+  for (std::uint64_t n = from; n <= sequence; ++n) {
+    const Called* mine = own.called(n);
+    const Called* its = peer.called(n);
+    if (mine != nullptr && its != nullptr && mine->fingerprint != its->fingerprint) return Difference{mine, its};
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -99,8 +119,10 @@ Status Communicator::explain_deadline(const CollectiveCall& call, std::uint64_t 
   for (int r = 0; r < ranks(); ++r) all[static_cast<std::size_t>(r)] = r;
   std::string missing;
   std::vector<int> waiters;
+  const Activity own = membership_->control->board().read();
   for (const PeerReport& report : membership_->control->survey(all, Deadline::in(survey_ns))) {
     const Activity& a = report.activity;
+    if (first_difference(own, a, sequence)) return explain_mismatch(report, call, sequence);
     if (report.rank == rank() || (a.started != UINT64_MAX && a.started >= sequence && report.state == PeerReport::State::kAlive)) {
       if (a.started == sequence && a.busy()) waiters.push_back(report.rank);
       continue;
@@ -132,21 +154,21 @@ Status Communicator::explain_mismatch(int peer, const CollectiveCall& call, std:
 
 Status Communicator::explain_mismatch(const PeerReport& peer, const CollectiveCall& call, std::uint64_t sequence) {
   const Activity own = membership_->control->board().read();
-  const Called* mine = own.called(sequence);
-  // The peer's call of that number, or, where it has not come so far or is far ahead, its latest one.
-  const Called* its = peer.activity.called(sequence);
-  if (its == nullptr) its = peer.activity.called(peer.activity.started);
-  std::string my_words = mine != nullptr ? words_of(*mine) : name_of(call.collective);
-  std::string its_words = its != nullptr ? words_of(*its) : "something else";
-  if (mine != nullptr && its != nullptr && my_words == its_words) {
-    my_words += fmt::format(" by the algorithm {}", mine->algorithm.text());
-    its_words += fmt::format(" by the algorithm {}", its->algorithm.text());
+  // Where their calls agree, as far as both remember them: what the peer does now.
+  const Difference difference = first_difference(own, peer.activity, sequence)
+                                    .value_or(Difference{own.called(sequence), peer.activity.called(peer.activity.started)});
+  std::string my_words = difference.mine != nullptr ? words_of(*difference.mine) : name_of(call.collective);
+  std::string its_words = difference.its != nullptr ? words_of(*difference.its) : "something else";
+  if (difference.mine != nullptr && difference.its != nullptr && my_words == its_words) {
+    my_words += fmt::format(" by the algorithm {}", difference.mine->algorithm.text());
+    its_words += fmt::format(" by the algorithm {}", difference.its->algorithm.text());
   }
   Error error = error_of(TUTTI_MISMATCH, call, sequence);
   error.guilty = {guilty(rank()), guilty(peer.rank)};
   error.message = fmt::format("{}: {} called {} as #{}, {} called {}", label(call, sequence), membership_->control->member(rank()).text(),
-                              my_words, sequence, membership_->control->member(peer.rank).text(), its_words);
-  if (its != nullptr) error.message += fmt::format(" as #{}", its->sequence);
+                              my_words, difference.mine != nullptr ? difference.mine->sequence : sequence,
+                              membership_->control->member(peer.rank).text(), its_words);
+  if (difference.its != nullptr) error.message += fmt::format(" as #{}", difference.its->sequence);
   error.remedy = "Make all ranks call the same operations, in the same order, with the same arguments.";
   return fail(std::move(error));
 }
@@ -155,11 +177,8 @@ Status Communicator::explain_mismatch(const PeerReport& peer, const CollectiveCa
 /// and may be through with it by now.
 bool Communicator::agrees_with_peers(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting) {
   const Activity own = membership_->control->board().read();
-  const Called* mine = own.called(sequence);
-  if (mine == nullptr) return true;
   for (const PeerReport& report : membership_->control->survey(waiting, Deadline::in(survey_ns))) {
-    const Called* its = report.activity.called(sequence);
-    if (its == nullptr || its->fingerprint == mine->fingerprint) continue;
+    if (!first_difference(own, report.activity, sequence)) continue;
     static_cast<void>(explain_mismatch(report, call, sequence));
     return false;
   }

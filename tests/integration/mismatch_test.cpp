@@ -60,6 +60,33 @@ TEST(Mismatch, OfTheAlgorithmNamesBoth) {
   });
 }
 
+// Both send, neither waits, and only the next operation meets what the other sent.
+TEST(Mismatch, ThatNobodyHadToWaitForIsNamedByTheNextOperation) {
+  const Ranks ranks(2);
+  ranks.run([](int rank, tutti_comm* comm) {
+    std::vector<float> data(10, 1);
+    tutti_status status = tutti_broadcast(data.data(), data.data(), data.size(), TUTTI_FLOAT32, rank, comm, {}, nullptr);
+    for (int i = 0; i < 3 && status == TUTTI_SUCCESS; ++i) {
+      status = tutti_all_reduce(data.data(), data.data(), data.size(), TUTTI_FLOAT32, TUTTI_SUM, comm, {}, nullptr);
+    }
+    EXPECT_EQ(status, TUTTI_MISMATCH);
+    EXPECT_THAT(message_of(comm), HasSubstr("broadcast of 10 float32 with root 0 as #0"));
+    EXPECT_THAT(message_of(comm), HasSubstr("broadcast of 10 float32 with root 1 as #0"));
+  });
+}
+
+// The deadline is shorter than the time to the first comparison: the sentence is the mismatch's all the same.
+TEST(Mismatch, IsNotATimeOutWhereTheDeadlineComesFirst) {
+  const Ranks ranks(2, "", 60'000'000);
+  ranks.run([](int rank, tutti_comm* comm) {
+    std::vector<float> data(10, 1);
+    const std::size_t count = rank == 0 ? 0 : data.size();
+    tutti_status status = tutti_broadcast(data.data(), data.data(), count, TUTTI_FLOAT32, 0, comm, {}, nullptr);
+    if (rank == 0) status = tutti_barrier(comm, {}, nullptr);
+    EXPECT_EQ(status, TUTTI_MISMATCH) << message_of(comm);
+  });
+}
+
 // A rank that comes late with something else: the comparison is made again and again.
 TEST(Mismatch, OfALateRankIsSeen) {
   const Ranks ranks(2);
