@@ -2,10 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <sched.h>
-
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 #include "algorithms/algorithm.h"
@@ -14,10 +11,10 @@
 #include "src/communicator/caught.h"
 #include "src/communicator/explain.h"
 #include "src/communicator/point_to_point.h"
+#include "src/communicator/residence.h"
 #include "src/communicator/work.h"
 #include "src/reduction/reduction.h"
 #include "topology/caches.h"
-#include "topology/cpus.h"
 
 namespace tutti {
 namespace {
@@ -37,52 +34,6 @@ std::uint64_t fingerprint_of(std::uint64_t sequence, std::uint64_t plan_hash) {
 /// Results larger than this are not read again before the caches have seen much else.
 std::uint64_t stream_from() { return std::max(4 * cache_sizes().l2, cache_sizes().l3 / 8); }
 
-/// Where a rank runs, as it tells the others.
-struct Residence {
-  int numa = -1;
-  CpuLimits cpus;
-};
-
-void pack_place(ByteWriter& out) {
-  unsigned cpu = 0;
-  unsigned node = 0;
-  const bool known = getcpu(&cpu, &node) == 0;
-  const CpuLimits limits = cpu_limits();
-  out.i32(known ? static_cast<std::int32_t>(node) : -1);
-  out.u64(std::bit_cast<std::uint64_t>(limits.quota));
-  out.u32(static_cast<std::uint32_t>(limits.allowed.size()));
-  for (const int allowed : limits.allowed) out.i32(allowed);
-}
-
-Residence unpack_place(ByteReader& in) {
-  Residence place;
-  place.numa = in.i32();
-  place.cpus.quota = std::bit_cast<double>(in.u64());
-  for (std::uint32_t n = in.u32(); n != 0 && in.ok(); --n) place.cpus.allowed.push_back(in.i32());
-  return place;
-}
-
-View view_of(const std::vector<Member>& members, const std::vector<Residence>& places) {
-  View view = flat_view(static_cast<int>(members.size()));
-  std::vector<std::uint64_t> machines;
-  for (std::size_t r = 0; r < members.size(); ++r) {
-    const auto found = std::find(machines.begin(), machines.end(), members[r].machine);
-    view.machine[r] = static_cast<std::int32_t>(found - machines.begin());
-    if (found == machines.end()) machines.push_back(members[r].machine);
-    view.numa[r] = places[r].numa;
-  }
-  return view;
-}
-
-/// Whether the ranks of this rank's machine have a core each.
-bool core_each(const View& view, const std::vector<Residence>& places, int rank) {
-  std::vector<CpuLimits> here;
-  for (std::size_t r = 0; r < places.size(); ++r) {
-    if (view.same_machine(rank, static_cast<int>(r))) here.push_back(places[r].cpus);
-  }
-  return static_cast<int>(here.size()) <= effective_cpus(here);
-}
-
 }  // namespace
 
 std::size_t Communicator::ProblemHash::operator()(const Problem& problem) const {
@@ -99,7 +50,7 @@ MakeBlob Communicator::open_transports(const Settings& settings, std::unique_ptr
     if (!opened.ok()) return opened.status();
     transports = std::move(*opened);
     ByteWriter out;
-    pack_place(out);
+    pack_residence(out, residence_of(settings));
     out.blob(transports->describe());
     return out.take();
   };
@@ -193,17 +144,18 @@ void Communicator::take_leave() {
 }
 
 Status Communicator::set_up(const Patience& patience) {
-  auto overrides = Overrides::parse(settings_.algorithm);
-  if (!overrides.ok()) return overrides.status();
-  overrides_ = std::move(*overrides);
   std::vector<Residence> places;
   std::vector<std::vector<std::byte>> descriptions;
   for (const Member& member : membership_->members) {
     ByteReader reader(member.blob);
-    places.push_back(unpack_place(reader));
+    places.push_back(unpack_residence(reader));
     const auto description = reader.blob();
     descriptions.emplace_back(description.begin(), description.end());
   }
+  if (Status status = agreed(membership_->members, places); !status.ok()) return status;
+  auto overrides = Overrides::parse(settings_.algorithm);
+  if (!overrides.ok()) return overrides.status();
+  overrides_ = std::move(*overrides);
   view_ = view_of(membership_->members, places);
   if (ranks() > 1) {
     auto reaches = membership_->control->allgather(transports_->reach(descriptions), patience);

@@ -1,0 +1,39 @@
+// What a rank tells the others at creation, besides its transports: where it runs, and the settings by which it chooses.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/base/settings.h"
+#include "src/base/status.h"
+#include "src/base/wire.h"
+#include "src/communicator/members.h"
+#include "topology/cpus.h"
+#include "topology/view.h"
+
+namespace tutti {
+
+struct Residence {
+  int numa = -1;  ///< node of the core that it ran on, -1: unknown
+  CpuLimits cpus;
+  std::string algorithm;  ///< Settings::algorithm
+  int lanes = 0;          ///< Settings::lanes
+};
+
+/// This thread's.
+Residence residence_of(const Settings& settings);
+void pack_residence(ByteWriter& out, const Residence& residence);
+Residence unpack_residence(ByteReader& in);
+
+/// Whether all ranks (in order) choose by the same settings. Pure, so that every rank answers the same.
+/// Errors: TUTTI_INVALID_ARGUMENT naming the setting, two ranks that differ in it, and both values.
+Status agreed(std::span<const Member> members, std::span<const Residence> places);
+
+/// The ranks' machines and NUMA nodes, with the estimates of links that nobody has measured.
+View view_of(std::span<const Member> members, std::span<const Residence> places);
+
+/// Whether the ranks of the machine of `rank` have a core each.
+bool core_each(const View& view, std::span<const Residence> places, int rank);
+
+}  // namespace tutti
