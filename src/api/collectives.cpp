@@ -56,15 +56,15 @@ Status take_options(CollectiveCall& out, const tutti_call& call) {
 }
 
 Status start(CollectiveCall& call, tutti_comm* handle, tutti_stream stream, const tutti_call* given) {
-  const auto options = read_call(given);
-  if (!options.ok()) return options.status();
+  tutti_call options;
+  if (Status status = read_call(given, options); !status.ok()) return status;
   auto comm = usable(handle);
   if (!comm.ok()) return comm.status();
   Communicator& communicator = **comm;
   if (Status status = check(call, communicator); !status.ok()) return status;
-  if (Status status = take_options(call, *options); !status.ok()) return status;
-  if (runs_now(stream, *options)) return communicator.run(call);
-  return dispatch({&communicator, std::move(call)}, stream, *options);
+  if (Status status = take_options(call, options); !status.ok()) return status;
+  if (runs_now(stream, options)) return communicator.run(call);
+  return dispatch({&communicator, std::move(call)}, stream, options);
 }
 
 tutti_status verb(Collective collective, const void* send, void* recv, std::size_t count, tutti_type type, tutti_op op,
@@ -84,8 +84,8 @@ tutti_status verb(Collective collective, const void* send, void* recv, std::size
 
 tutti_status missing(const char* name, const tutti_call* given) {
   return guarded_operation([&]() -> Status {
-    const auto call = read_call(given);
-    if (!call.ok()) return call.status();
+    tutti_call call;
+    if (Status status = read_call(given, call); !status.ok()) return status;
     return Status(TUTTI_UNSUPPORTED, fmt::format("{} is not there yet", name),
                   "Use the verb with equal counts, or sends and receives in a group.");
   });

@@ -221,9 +221,9 @@ Status run_group(const Tasks& tasks, const tutti_call& call) {
 Status end_group(const tutti_call* given) {
   Group& open = group();
   if (open.depth == 0) return Status(TUTTI_INVALID_USAGE, "tutti_group_end without tutti_group_start", "Pair them.");
-  const auto call = read_call(given);
-  Status refused = call.status();
-  if (call.ok() && call->work != nullptr && open.depth > 1) {
+  tutti_call call;
+  Status refused = read_call(given, call);
+  if (refused.ok() && call.work != nullptr && open.depth > 1) {
     refused = Status(TUTTI_INVALID_USAGE, "an inner tutti_group_end was asked for a work",
                      "Ask the outermost one: it issues the group.");
   }
@@ -231,7 +231,7 @@ Status end_group(const tutti_call* given) {
   if (--open.depth > 0) return refused;
   const Tasks tasks = std::exchange(open.tasks, {});
   Status first = std::exchange(open.first, {});
-  if (first.ok()) first = attempt([&] { return run_group(tasks, *call); });
+  if (first.ok()) first = attempt([&] { return run_group(tasks, call); });
   if (first.ok()) return first;
   for (const auto& task : tasks) {
     if (!task->issued) task->work->complete(first);

@@ -1,6 +1,7 @@
 #include "src/api/handles.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +17,11 @@ Status& failure() {
   thread_local Status status;
   return status;
 }
+
+std::atomic<pid_t> process{getpid()};
+// Relaxed, as the load below: a single value, changed while a forked child has one thread.
+const bool told_of_forks =
+    pthread_atfork(nullptr, nullptr, [] { process.store(getpid(), std::memory_order_relaxed); }) == 0;
 
 template <std::size_t N>
 void copy_text(char (&to)[N], const std::string& from) {
@@ -54,6 +60,8 @@ tutti_error copy_error(const Status& status) {
 
 }  // namespace
 
+pid_t this_process() { return told_of_forks ? process.load(std::memory_order_relaxed) : getpid(); }
+
 tutti_status answer(const Status& status) {
   if (!status.ok()) failure() = status;
   return status.code();
@@ -80,7 +88,7 @@ Result<Communicator*> usable(tutti_comm* comm) {
     return Status(TUTTI_IN_PROGRESS, "the communicator is still being created", "Poll tutti_comm_state until it is ready.");
   }
   if (!comm->creation_error.ok()) return comm->creation_error;
-  if (comm->pid != getpid()) {
+  if (comm->pid != this_process()) {
     return Status(TUTTI_INVALID_USAGE,
                   fmt::format("this communicator belongs to process {}, which forked this one", comm->pid),
                   "Create communicators after forking.");
@@ -88,16 +96,16 @@ Result<Communicator*> usable(tutti_comm* comm) {
   return comm->communicator.get();
 }
 
-Result<tutti_call> read_call(const tutti_call* call) {
-  tutti_call out = TUTTI_CALL_INIT;
-  if (call == nullptr) return out;
+Status read_call(const tutti_call* call, tutti_call& out) {
+  out = TUTTI_CALL_INIT;
+  if (call == nullptr) return {};
   if (call->size < sizeof(size_t) || call->size > 4096) {
     return invalid(fmt::format("tutti_call.size is {}", call->size), "Initialise it with TUTTI_CALL_INIT.");
   }
   std::memcpy(&out, call, std::min(call->size, sizeof out));
   out.size = sizeof out;
   if (out.work != nullptr) *out.work = nullptr;
-  return out;
+  return {};
 }
 
 Status check_type(tutti_type type) {

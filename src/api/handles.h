@@ -50,6 +50,9 @@ tutti_status guarded(Body&& body) {
   return answer(attempt(std::forward<Body>(body)));
 }
 
+/// getpid without its system call, which would be a third of a short operation.
+pid_t this_process();
+
 /// The communicator behind a handle that may be used now. Errors: TUTTI_INVALID_ARGUMENT (NULL), TUTTI_INVALID_USAGE (a
 /// forked child), TUTTI_IN_PROGRESS (creation under way), or the error that creation ended with.
 Result<Communicator*> usable(tutti_comm* comm);
@@ -63,9 +66,9 @@ Status invalid(std::string message, std::string remedy = {});
 /// Whether elements of `type` can be sent and reduced. Errors: TUTTI_INVALID_ARGUMENT, TUTTI_UNSUPPORTED.
 Status check_type(tutti_type type);
 
-/// Reads the sized struct: fields beyond its size are unset. Where it can be read, *call->work is set to NULL, so that a
+/// Reads the sized struct into `out`: fields beyond its size are unset, all of them where it is NULL. Where it can be read, *call->work is set to NULL, so that a
 /// call that is refused afterwards leaves no handle. Errors: TUTTI_INVALID_ARGUMENT.
-Result<tutti_call> read_call(const tutti_call* call);
+Status read_call(const tutti_call* call, tutti_call& out);
 
 /// One call as it will be run: on this thread, on a queue, or at the end of a group.
 struct Operation {

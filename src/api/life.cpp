@@ -106,7 +106,7 @@ void settle(tutti_comm& comm, Creation& creation, const std::atomic<bool>& inter
 /// interrupted: ends a blocking creation early; NULL: the handle's own.
 Status create(tutti_comm** out, Creation creation, const std::atomic<bool>* interrupted = nullptr) {
   auto comm = std::make_unique<tutti_comm>();
-  comm->pid = getpid();
+  comm->pid = this_process();
   const auto place = place_of(creation.request);
   if (!place.ok()) return place.status();
   comm->rank = place->rank;
@@ -231,7 +231,7 @@ Status split_handle(tutti_comm* comm, int color, int key, tutti_comm** out, cons
   auto child = (*parent)->split(color, key, config != nullptr ? &*given : nullptr);
   if (!child.ok()) return child.status();
   if (*child == nullptr) return {};
-  handle->pid = getpid();
+  handle->pid = this_process();
   handle->rank = (*child)->rank();
   handle->ranks = (*child)->ranks();
   handle->communicator = std::move(*child);
@@ -243,7 +243,7 @@ Status split_handle(tutti_comm* comm, int color, int key, tutti_comm** out, cons
 Status destroy_handle(tutti_comm* comm) {
   if (comm == nullptr) return {};
   // A forked child lets go of its copy without a word to the parent's peers, and has no thread to wait for.
-  if (comm->pid != getpid()) {
+  if (comm->pid != this_process()) {
     static_cast<void>(comm->communicator.release());
     if (comm->creation.joinable()) new std::thread(std::move(comm->creation));
     delete comm;
@@ -358,7 +358,7 @@ tutti_status tutti_comm_destroy(tutti_comm* comm) {
 tutti_status tutti_comm_abort(tutti_comm* comm) {
   return tutti::guarded([&]() -> Status {
     if (comm == nullptr) return tutti::invalid("the communicator is NULL");
-    if (comm->pid != getpid()) {
+    if (comm->pid != tutti::this_process()) {
       return Status(TUTTI_INVALID_USAGE, "a forked child cannot abort its parent's communicator", "Only destroy it there.");
     }
     comm->interrupted.store(true, std::memory_order_relaxed);  // relaxed: carries no data

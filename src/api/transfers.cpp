@@ -25,8 +25,8 @@ Status check(const Transfer& transfer, std::uint64_t count, tutti_type type, con
 tutti_status verb(bool sends, void* memory, std::size_t count, tutti_type type, int peer, tutti_comm* handle,
                   tutti_stream stream, const tutti_call* given) {
   return guarded_operation([&]() -> Status {
-    const auto call = read_call(given);
-    if (!call.ok()) return call.status();
+    tutti_call call;
+    if (Status status = read_call(given, call); !status.ok()) return status;
     auto comm = usable(handle);
     if (!comm.ok()) return comm.status();
     Transfer transfer;
@@ -35,10 +35,10 @@ tutti_status verb(bool sends, void* memory, std::size_t count, tutti_type type, 
     transfer.element = element_bytes(type);
     transfer.bytes = count * transfer.element;
     transfer.peer = peer;
-    transfer.tag = call->tag;
-    transfer.timeout_ns = call->timeout_ns;
+    transfer.tag = call.tag;
+    transfer.timeout_ns = call.timeout_ns;
     if (Status status = check(transfer, count, type, **comm); !status.ok()) return status;
-    return dispatch({*comm, transfer}, stream, *call);
+    return dispatch({*comm, transfer}, stream, call);
   });
 }
 

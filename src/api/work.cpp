@@ -29,7 +29,7 @@ tutti_status outcome(const tutti_work* work, Ask ask) {
 
 Status check(const tutti_queue* queue) {
   if (queue == nullptr) return invalid("the queue is NULL");
-  if (queue->pid == getpid()) return {};
+  if (queue->pid == tutti::this_process()) return {};
   return Status(TUTTI_INVALID_USAGE, fmt::format("this queue belongs to process {}, which forked this one", queue->pid),
                 "Create queues after forking.");
 }
@@ -44,7 +44,7 @@ tutti_status tutti_queue_create(tutti_queue** queue) {
     auto made = tutti::Queue::make();
     if (!made.ok()) return made.status();
     handle->queue = std::move(*made);
-    handle->pid = getpid();
+    handle->pid = tutti::this_process();
     *queue = handle.release();
     return {};
   });
