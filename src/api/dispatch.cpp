@@ -18,7 +18,7 @@ struct Task {
   std::uint64_t ticket = 0;  ///< a collective's place in the order of entry
   bool issued = false;       ///< somebody else completes the work from now on
   /// Of a transfer that its caller waits for: it may be in the engine for a moment after the work has completed.
-  std::shared_ptr<void> admission;
+  std::shared_ptr<void> admission = nullptr;
 
   Communicator& communicator() const { return *operation.communicator; }
   const CollectiveCall* collective() const { return std::get_if<CollectiveCall>(&operation.what); }
@@ -134,7 +134,8 @@ void run_share(Share& share) {
 Status run_shares(Shares& shares) {
   for (auto& [communicator, share] : shares) {
     if (&share == &shares.begin()->second) continue;
-    const Status started = start_thread(share.thread, "tutti group", [&share = share] { run_share(share); });
+    auto* const its = &share;
+    const Status started = start_thread(share.thread, "tutti group", [its] { run_share(*its); });
     if (started.ok()) continue;
     // Its peers wait for what cannot run; failed, it ends at once on this thread, too.
     static_cast<void>(attempt([&, comm = communicator] { return comm->fail(started.error()); }));

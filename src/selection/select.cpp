@@ -113,7 +113,11 @@ std::vector<Candidate> rank_algorithms(const Problem& problem, const View& view,
     candidate.seconds = candidate.latency_seconds + candidate.transfer_seconds + candidate.reduction_seconds;
     out.push_back(candidate);
   }
-  std::stable_sort(out.begin(), out.end(), [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
+  // By insertion: few, and of equal ones the registry's first stays first.
+  for (auto i = out.begin(); i != out.end(); ++i) {
+    const auto slower = [&](const Candidate& other) { return i->seconds < other.seconds; };
+    std::rotate(std::find_if(out.begin(), i, slower), i, std::next(i));
+  }
   return out;
 }
 

@@ -33,8 +33,9 @@ std::vector<LinkTraffic> by_ends(const SimulatorReport& report) {
 /// The links that carried most, the busiest first.
 void tell_links(const SimulatorReport& report, program::Output& output) {
   std::vector<LinkTraffic> links = by_ends(report);
-  std::stable_sort(links.begin(), links.end(),
-                   [](const LinkTraffic& a, const LinkTraffic& b) { return a.bytes > b.bytes; });
+  std::sort(links.begin(), links.end(), [](const LinkTraffic& a, const LinkTraffic& b) {
+    return std::tie(b.bytes, a.from, a.to, a.channel) < std::tie(a.bytes, b.from, b.to, b.channel);
+  });
   output.line(fmt::format("{:>8} {:>8} {:>8} {:>12} {:>16}", "from", "to", "channel", "messages", "bytes"));
   for (std::size_t l = 0; l < std::min(shown, links.size()); ++l) {
     output.line(fmt::format("{:>8} {:>8} {:>8} {:>12} {:>16}", links[l].from, links[l].to, links[l].channel,
