@@ -35,7 +35,9 @@ void converse(Handshake& a, Handshake& b, std::size_t chunk) {
     to.feed(piece);
     return true;
   };
-  while (carry(a, b) | carry(b, a)) {
+  for (bool moved = true; moved;) {
+    moved = carry(a, b);
+    moved = carry(b, a) || moved;
   }
 }
 
