@@ -22,8 +22,10 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/background_thread.h"
 #include "src/base/clock.h"
 #include "src/communicator/agent.h"
+#include "src/communicator/caught.h"
 #include "src/communicator/communicator.h"
 #include "src/communicator/transports.h"
 
@@ -91,24 +93,33 @@ class PointToPoint::Engine {
     posted_.notify_all();
     if (thread_.joinable()) thread_.join();
     const std::lock_guard lock(mutex_);
-    take_inbox();
-    fail_all(
-        Status(TUTTI_INVALID_USAGE, "the communicator was destroyed with transfers under way", "Wait for them first."));
+    all_.splice(all_.end(), inbox_);
+    if (all_.empty()) return;
+    fail_all(attempt([] {
+      return Status(TUTTI_INVALID_USAGE, "the communicator was destroyed with transfers under way", "Wait for them first.");
+    }));
   }
 
   void post(const Transfer& transfer, std::shared_ptr<Work> work, bool background) {
-    auto active = std::make_shared<Active>();
-    active->transfer = transfer;
-    active->work = std::move(work);
-    active->deadline = Deadline::in(transfer.timeout_ns != 0 ? transfer.timeout_ns : comm_.timeout_ns());
-    active->work->start(0);
-    const std::lock_guard lock(inbox_mutex_);
-    inbox_.push_back(std::move(active));
-    // Relaxed: a hint that the mutex publishes anyway.
-    pending_.fetch_add(1, std::memory_order_relaxed);
-    if (!background) return;
-    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
-    posted_.notify_all();
+    const Status status = attempt([&]() -> Status {
+      if (background) {
+        if (Status started = start_thread(); !started.ok()) return started;
+      }
+      std::list<ActivePtr> posted(1, std::make_shared<Active>());
+      Active& active = *posted.front();
+      active.transfer = transfer;
+      active.work = work;
+      active.deadline = Deadline::in(transfer.timeout_ns != 0 ? transfer.timeout_ns : comm_.timeout_ns());
+      work->start(0);
+      const std::lock_guard lock(inbox_mutex_);
+      inbox_.splice(inbox_.end(), posted);
+      // Relaxed: a hint that the mutex publishes anyway.
+      pending_.fetch_add(1, std::memory_order_relaxed);
+      // Under the lock: once the transfer can have ended, the engine may be gone.
+      if (background) posted_.notify_all();
+      return {};
+    });
+    if (!status.ok()) work->complete(status);
   }
 
   Status wait(const Work& work) {
@@ -126,10 +137,29 @@ class PointToPoint::Engine {
       sched_yield();
       return false;
     }
-    take_inbox();
-    const bool moved = progress();
-    if (!moved && !agent_.idle(rounds + 1)) fail_all(ended());
+    bool moved = false;
+    const Status status = attempt([&]() -> Status {
+      take_inbox();
+      moved = progress();
+      if (!moved && !agent_.idle(rounds + 1)) fail_all(ended());
+      return {};
+    });
+    if (!status.ok()) torn(status);
     return moved;
+  }
+
+  /// An exception (no memory) left transfers half done, so that nothing of this communicator can be matched any more.
+  void torn(const Status& status) {
+    fail_all(status);
+    static_cast<void>(attempt([&] { return comm_.fail(status.error()); }));
+  }
+
+  Status start_thread() {
+    const std::lock_guard lock(inbox_mutex_);
+    if (thread_.joinable()) return {};
+    auto thread = background_thread("tutti transfers", [this] { run(); });
+    if (thread.ok()) thread_ = std::move(*thread);
+    return thread.status();
   }
 
   void run() {
@@ -155,20 +185,21 @@ class PointToPoint::Engine {
   }
 
   void take_inbox() {
-    std::vector<ActivePtr> posted;
-    {
-      const std::lock_guard lock(inbox_mutex_);
-      posted.swap(inbox_);
+    for (;;) {
+      {
+        const std::lock_guard lock(inbox_mutex_);
+        if (inbox_.empty()) return;
+        // Needs no memory: from here on it ends with whatever ends all.
+        all_.splice(all_.end(), inbox_, inbox_.begin());
+      }
+      if (!begun_) agent_.begin(UINT64_MAX);
+      begun_ = true;
+      begin(all_.back());
     }
-    if (posted.empty()) return;
-    if (!begun_) agent_.begin(UINT64_MAX);
-    begun_ = true;
-    for (ActivePtr& active : posted) begin(std::move(active));
   }
 
   void begin(ActivePtr active) {
     const Transfer& transfer = active->transfer;
-    all_.push_back(active);
     if (transfer.sends) {
       active->id = next_id_++;
       if (transfer.peer == comm_.rank()) {
@@ -176,12 +207,13 @@ class PointToPoint::Engine {
         match_self();
         return;
       }
-      open(transfer.peer);
+      if (!open(transfer.peer)) return;
       peer(transfer.peer).sends.push_back(std::move(active));
       return;
     }
     for (int p = 0; p < comm_.ranks(); ++p) {
-      if (p != comm_.rank() && (transfer.peer == p || transfer.peer == TUTTI_ANY_SOURCE)) open(p);
+      const bool wanted = p != comm_.rank() && (transfer.peer == p || transfer.peer == TUTTI_ANY_SOURCE);
+      if (wanted && !open(p)) return;
     }
     if (!take_unexpected(active)) receives_.push_back(std::move(active));
     match_self();
@@ -189,7 +221,8 @@ class PointToPoint::Engine {
 
   Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
 
-  void open(int rank) {
+  /// Both links with a peer; false: they cannot be had, and every transfer has ended, its caller's memory with it.
+  bool open(int rank) {
     Peer& p = peer(rank);
     for (const bool sends : {true, false}) {
       HostLink*& link = sends ? p.to : p.from;
@@ -197,10 +230,11 @@ class PointToPoint::Engine {
       auto opened = comm_.transports().link(TrafficClass::point_to_point, rank, 0, sends);
       if (!opened.ok()) {
         fail_all(comm_.fail(opened.status().error()));
-        return;
+        return false;
       }
       link = *opened;
     }
+    return true;
   }
 
   bool progress() {
@@ -388,7 +422,8 @@ class PointToPoint::Engine {
     if (header.bytes > active->transfer.bytes) return too_long(*active, source, header);
     Peer& p = peer(source);
     if (header.kind == Kind::eager) {
-      if (!payload.empty()) std::memcpy(active->transfer.memory, payload.data(), payload.size());
+      const std::uint64_t part = std::min<std::uint64_t>(payload.size(), header.bytes);
+      if (part != 0) std::memcpy(active->transfer.memory, payload.data(), part);
       if (!payload.empty()) p.outbox.push_back({Kind::taken, header.id, 0, header.bytes});
       complete(*active, {});
       return;
@@ -441,7 +476,9 @@ class PointToPoint::Engine {
 
   void fail_all(const Status& status) {
     const Status why = status.ok() ? Status(TUTTI_ABORTED, "the communicator was aborted") : status;
-    for (const ActivePtr& active : std::vector(all_.begin(), all_.end())) complete(*active, why);
+    std::list<ActivePtr> ending;  // needs no memory
+    ending.swap(all_);
+    for (const ActivePtr& active : ending) complete(*active, why);
     receives_.clear();
     to_self_.clear();
     for (Peer& p : peers_) {
@@ -456,7 +493,7 @@ class PointToPoint::Engine {
   Communicator& comm_;
   std::mutex inbox_mutex_;  ///< guards inbox_, closing_ and thread_
   std::condition_variable posted_;
-  std::vector<ActivePtr> inbox_;
+  std::list<ActivePtr> inbox_;
   std::atomic<std::uint64_t> pending_{0};
   bool closing_ = false;
   std::thread thread_;

@@ -31,7 +31,7 @@ class PointToPoint {
   PointToPoint& operator=(const PointToPoint&) = delete;
 
   /// Posts a transfer; `work` completes with it. It progresses while some thread is in `wait`, and with `background` on a
-  /// thread of the engine's too.
+  /// thread of the engine's too. Throws nothing: where it cannot begin (no memory, no thread), `work` completes with that.
   void post(const Transfer& transfer, std::shared_ptr<Work> work, bool background);
   /// Helps until `work` has completed.
   Status wait(const Work& work);

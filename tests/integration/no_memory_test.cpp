@@ -106,6 +106,17 @@ TEST(NoMemory, AGroupFailsAndItsWorksEnd) {
             5);
 }
 
+TEST(NoMemory, TransfersFailAndTheirWorksEnd) {
+  EXPECT_GT(starve<World>([](World& w) {
+              tutti_status status = tutti_recv(&w.y, 1, TUTTI_INT32, 0, w.comm, w.stream(), &w.call);
+              if (status == TUTTI_SUCCESS) status = tutti_send(&w.x, 1, TUTTI_INT32, 0, w.comm, {}, nullptr);
+              allocations_left = -1;
+              if (status != TUTTI_SUCCESS) tutti_comm_abort(w.comm);  // a receive without its send would wait for long
+              return status;
+            }),
+            5);
+}
+
 TEST(NoMemory, QueuesAndCallbacksFail) {
   EXPECT_GT(starve<World>([](World&) {
               tutti_queue* queue = nullptr;
