@@ -229,8 +229,10 @@ TUTTI_API tutti_status tutti_comm_create(tutti_comm** comm, int ranks, const tut
                                          const tutti_config* config);
 
 /// Joins at an address that says where the others are:
-///   tcp://host:port     rank 0 listens there (needs TUTTI_SECRET, TUTTI_SECRET_FILE or config.secret)
-///   file:///path        a path that all ranks share; rank 0 writes the id there, and it is removed once all have joined
+///   tcp://host:port     rank 0 listens there; needs TUTTI_SECRET, TUTTI_SECRET_FILE or config.secret, except where host is
+///                       the caller's own machine: there a key in a private file of this user's serves instead
+///   file:///path        a path that all ranks share; rank 0 writes the id there, and it is removed once all have joined. What
+///                       is there already is refused and kept, unless a process of Tutti's that has ended left it
 ///   env://              what the launcher set: TUTTI_RANK, TUTTI_RANKS, TUTTI_COMM_ID; Open MPI's; PMI's; torchrun's; Slurm's
 ///   id:TEXT             a printed unique id
 /// ranks, rank   -1 takes them from the launcher's environment. Otherwise as tutti_comm_create.

@@ -86,7 +86,8 @@ bool IdRecord::stale() const {
 
 Result<std::string> write_id_file(const std::string& path, const Identity& identity) {
   auto there = read_id_file(path);
-  if (there && *there && !(*there)->stale() && (*there)->machine == machine_id()) {
+  if (!there) return there.status();  // not ours: whatever it is, somebody may still want it
+  if (*there && !(*there)->stale() && (*there)->machine == machine_id()) {
     return Status(TUTTI_INVALID_USAGE, path + " is in use by another creation (" + (*there)->writer() + ")",
                   "Give each job a path of its own; remove the file if that process has nothing to do with it");
   }
@@ -105,6 +106,7 @@ Result<std::string> write_id_file(const std::string& path, const Identity& ident
 Result<std::optional<IdRecord>> read_id_file(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file && errno == ENOENT) return std::optional<IdRecord>();
+  if (!file && errno == ELOOP) return Status(TUTTI_INVALID_ARGUMENT, path + " is a symbolic link", "Choose another path");
   if (!file) return system_error("Reading " + path + " failed", errno);
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) return system_error("Reading " + path + " failed", errno);

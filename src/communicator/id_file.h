@@ -27,7 +27,8 @@ struct IdRecord {
 };
 
 /// Writes `identity` to `path`, replacing what a dead process left there. Returns the file's text, for remove_id_file.
-/// Errors: TUTTI_INVALID_USAGE where a living process of this machine has the file; TUTTI_SYSTEM_ERROR naming the path.
+/// Errors: TUTTI_INVALID_USAGE where a living process of this machine has the file; TUTTI_INVALID_ARGUMENT where it is none
+/// of Tutti's or this user's, and then it stays as it is; TUTTI_SYSTEM_ERROR naming the path.
 Result<std::string> write_id_file(const std::string& path, const Identity& identity);
 
 /// Nothing where there is no such file (yet). Errors: TUTTI_INVALID_ARGUMENT where the file belongs to somebody else, others

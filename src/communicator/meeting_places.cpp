@@ -1,11 +1,13 @@
 #include "src/communicator/meeting_places.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
 
-#include <fstream>
-#include <sstream>
+#include <system_error>
 
 #include "src/base/clock.h"
+#include "src/base/descriptor.h"
 #include "src/communicator/id_file.h"
 
 namespace tutti {
@@ -18,6 +20,7 @@ constexpr std::string_view kEnv = "env://";
 constexpr std::string_view kId = "id:";
 constexpr std::string_view kIdText = "tutti1:";
 constexpr std::size_t kBootstrapBytes = 512;
+constexpr std::size_t kMostSecretBytes = 64 * 1024;
 
 const char* const kSecretRemedy =
     "Set TUTTI_SECRET (any text, the same on all ranks), TUTTI_SECRET_FILE or tutti_config.secret; ranks of one machine "
@@ -89,17 +92,17 @@ Result<Meeting> by_file(const std::string& path, const std::string& where, const
 Result<std::optional<Key>> configured_key(const Settings& settings) {
   if (!settings.secret.empty()) return std::optional(key_from_secret(settings.secret));
   if (settings.secret_file.empty()) return std::optional<Key>();
-  std::ifstream file(settings.secret_file, std::ios::binary);
-  if (!file) {
-    return system_error("Reading TUTTI_SECRET_FILE=\"" + settings.secret_file + "\" failed", errno, kSecretRemedy);
-  }
-  std::ostringstream content;
-  content << file.rdbuf();
-  std::string secret = content.str();
+  const auto refuse = [&](const std::string& why) {
+    return Status(TUTTI_INVALID_ARGUMENT, "TUTTI_SECRET_FILE=\"" + settings.secret_file + "\" " + why, kSecretRemedy);
+  };
+  const Descriptor file(::open(settings.secret_file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  std::string secret(kMostSecretBytes + 1, '\0');
+  const ssize_t n = file ? ::read(file.get(), secret.data(), secret.size()) : -1;
+  if (n < 0) return refuse("cannot be read: " + std::generic_category().message(errno));
+  if (static_cast<std::size_t>(n) > kMostSecretBytes) return refuse("holds more than 64 KiB");
+  secret.resize(static_cast<std::size_t>(n));
   while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
-  if (secret.empty()) {
-    return Status(TUTTI_INVALID_ARGUMENT, "TUTTI_SECRET_FILE=\"" + settings.secret_file + "\" is empty", kSecretRemedy);
-  }
+  if (secret.empty()) return refuse("is empty");
   return std::optional(key_from_secret(secret));
 }
 

@@ -308,7 +308,8 @@ Error Root::deadline_error() const {
   if (const auto wrong = door_->wrong_keys(); wrong != 0) {
     error.message += ", and " + std::to_string(wrong) + " connections were refused as they have another key";
   }
-  error.remedy = "Raise TUTTI_CONNECT_TIMEOUT if they are only slow to start";
+  error.remedy = door_->wrong_keys() != 0 ? "Give all ranks the same unique id, TUTTI_SECRET or TUTTI_SECRET_FILE"
+                                          : "Raise TUTTI_CONNECT_TIMEOUT if they are only slow to start";
   return error;
 }
 

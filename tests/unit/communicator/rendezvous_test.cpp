@@ -162,6 +162,7 @@ TEST(Join, AWrongSecretOfAMissingRankIsToldToBothSides) {
       1);
   EXPECT_THAT(results[0].status().text(), HasSubstr("rank 1 of 2 did not join"));
   EXPECT_THAT(results[0].status().text(), HasSubstr("another key"));
+  EXPECT_THAT(results[0].status().error().remedy, HasSubstr("the same unique id, TUTTI_SECRET"));
   EXPECT_EQ(results[1].status().code(), TUTTI_INVALID_ARGUMENT);
   EXPECT_THAT(results[1].status().text(), HasSubstr("TUTTI_SECRET"));
 }
@@ -198,8 +199,13 @@ TEST(Join, ASecretFileIsReadAndAMissingOneNamed) {
   for (const auto& result : results) EXPECT_TRUE(result.ok()) << result.status().text();
   JoinRequest request = request_of(1, 2, 2);
   request.address = address;
-  request.settings.secret_file = folder.path() + "/none";
-  EXPECT_THAT(join(request).status().text(), HasSubstr(folder.path() + "/none"));
+  std::ofstream(folder.path() + "/empty") << "\n";
+  for (const char* bad : {"/none", "/", "/empty"}) {
+    request.settings.secret_file = folder.path() + bad;
+    const auto result = join(request);
+    EXPECT_EQ(result.status().code(), TUTTI_INVALID_ARGUMENT) << bad;
+    EXPECT_THAT(result.status().text(), HasSubstr("TUTTI_SECRET_FILE=\"" + request.settings.secret_file + "\"")) << bad;
+  }
 }
 
 TEST(Join, NonsenseAddressesAreRefusedWithTheForms) {
@@ -259,6 +265,31 @@ TEST(Join, AFileThatADeadProcessLeftIsReplaced) {
   const auto results = join_all(2, [&](int, JoinRequest& request) { request.address = "file://" + path; });
   for (const auto& result : results) EXPECT_TRUE(result.ok()) << result.status().text();
   EXPECT_TRUE(folder.empty());
+}
+
+TEST(Join, AFileThatIsNotOursIsRefusedAndKept) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/thesis";
+  for (const int mode : {0600, 0644}) {
+    std::ofstream(path) << "years of work";
+    ::chmod(path.c_str(), static_cast<mode_t>(mode));
+    JoinRequest request = request_of(0, 2, 2);
+    request.address = "file://" + path;
+    const auto result = join(request);
+    EXPECT_EQ(result.status().code(), TUTTI_INVALID_ARGUMENT);
+    EXPECT_THAT(result.status().text(), HasSubstr(path));
+    std::string content;
+    std::getline(std::ifstream(path), content);
+    EXPECT_EQ(content, "years of work");
+  }
+}
+
+TEST(Durations, AreNeverToldAsZero) {
+  EXPECT_EQ(duration_text(30'000'000'000), "30 s");
+  EXPECT_EQ(duration_text(1'500'000'000), "1.5 s");
+  EXPECT_EQ(duration_text(20'000'000), "20 ms");
+  EXPECT_EQ(duration_text(999'999), "999 us");
+  EXPECT_EQ(duration_text(7), "7 ns");
 }
 
 TEST(Join, AFileThatOthersCanReadIsRefused) {
