@@ -31,11 +31,19 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
+/// What reading a value came to. Types without a greatest value answer a bool.
+enum class Reading { good, malformed, too_large };
+
+Reading reading(Reading outcome) { return outcome; }
+Reading reading(bool good) { return good ? Reading::good : Reading::malformed; }
+
 template <typename T>
-bool whole_number(std::string_view text, T& out) {
+Reading whole_number(std::string_view text, T& out) {
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, out);
-  return error == std::errc() && stop == end && !text.empty();
+  if (stop != end || text.empty() || error == std::errc::invalid_argument) return Reading::malformed;
+  if (error == std::errc()) return Reading::good;
+  return text.front() == '-' ? Reading::malformed : Reading::too_large;
 }
 
 struct Unit {
@@ -45,19 +53,20 @@ struct Unit {
 
 /// A decimal number with one of `units` (the first is the one without a name) into a whole number of the smallest unit.
 template <std::size_t N>
-bool scaled_number(std::string_view text, const std::array<Unit, N>& units, std::uint64_t& out) {
+Reading scaled_number(std::string_view text, const std::array<Unit, N>& units, std::uint64_t& out) {
   double number = 0;
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
-  if (error != std::errc() || !std::isfinite(number)) return false;
+  if (error == std::errc::invalid_argument || !std::isfinite(number)) return Reading::malformed;
   const std::string_view rest = trimmed(std::string_view(stop, static_cast<std::size_t>(end - stop)));
   const auto unit = std::find_if(units.begin(), units.end(), [&](const Unit& u) { return u.name == rest; });
-  if (unit == units.end()) return false;
+  if (unit == units.end()) return Reading::malformed;
   const double value = std::round(number * unit->scale);
   // 2^62 keeps sums of two times, or of a time and a deadline, within 64 bits.
-  if (!(value >= 1) || value > 0x1p62) return false;
+  if (error == std::errc::result_out_of_range || value > 0x1p62) return Reading::too_large;
+  if (!(value >= 1)) return Reading::malformed;
   out = static_cast<std::uint64_t>(value);
-  return true;
+  return Reading::good;
 }
 
 // ---- Types: how a value is read and printed --------------------------------------------------------------------------
@@ -98,7 +107,11 @@ struct List {
 template <int Low, int High>
 struct Integer {
   static constexpr const char* name = "integer";
-  static bool parse(std::string_view text, int& out) { return whole_number(text, out) && out >= Low && out <= High; }
+  static Reading parse(std::string_view text, int& out) {
+    const Reading number = whole_number(text, out);
+    if (number != Reading::good) return number;
+    return out < Low ? Reading::malformed : out > High ? Reading::too_large : Reading::good;
+  }
   static std::string print(int value) { return std::to_string(value); }
 };
 struct Lanes : Integer<0, 64> {
@@ -106,19 +119,24 @@ struct Lanes : Integer<0, 64> {
 };
 struct RankNumber : Integer<0, INT32_MAX> {
   static constexpr const char* form = "a whole number from 0 to one less than TUTTI_RANKS";
-  static bool parse(std::string_view text, int& out) { return text.empty() ? (out = -1, true) : Integer::parse(text, out); }
+  static Reading parse(std::string_view text, int& out) {
+    return text.empty() ? (out = -1, Reading::good) : Integer::parse(text, out);
+  }
   static std::string print(int value) { return value < 0 ? "" : std::to_string(value); }
 };
 struct RankCount : RankNumber {
   static constexpr const char* form = "a whole number of at least 1";
-  static bool parse(std::string_view text, int& out) { return RankNumber::parse(text, out) && out != 0; }
+  static Reading parse(std::string_view text, int& out) {
+    const Reading number = RankNumber::parse(text, out);
+    return number == Reading::good && out == 0 ? Reading::malformed : number;
+  }
 };
 
 struct Duration {
   static constexpr const char* name = "duration";
   static constexpr const char* form =
       "a number above 0 with ns, us, ms, s (meant where nothing stands), m or h, as 30, 500ms or 2m";
-  static bool parse(std::string_view text, std::uint64_t& out) {
+  static Reading parse(std::string_view text, std::uint64_t& out) {
     static constexpr std::array<Unit, 7> units = {
         {{"", 1e9}, {"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}}};
     return scaled_number(text, units, out);
@@ -135,7 +153,7 @@ struct Bytes {
   static constexpr const char* name = "bytes";
   static constexpr const char* form =
       "a number above 0 with K, M or G (1024 and its powers), or of bytes where nothing stands, as 4M";
-  static bool parse(std::string_view text, std::uint64_t& out) {
+  static Reading parse(std::string_view text, std::uint64_t& out) {
     static constexpr std::array<Unit, 4> units = {{{"", 1}, {"K", 0x1p10}, {"M", 0x1p20}, {"G", 0x1p30}}};
     return scaled_number(text, units, out);
   }
@@ -162,13 +180,15 @@ struct Boolean {
 struct PortPair {
   static constexpr const char* name = "ports";
   static constexpr const char* form = "LOW-HIGH or one port, from 1 to 65535, or any";
-  static bool parse(std::string_view text, PortRange& out) {
-    if (text == "any") return out = {0, 0}, true;
+  static Reading parse(std::string_view text, PortRange& out) {
+    if (text == "any") return out = {0, 0}, Reading::good;
     const std::size_t dash = text.find('-');
-    if (!whole_number(text.substr(0, dash), out.low)) return false;
+    const Reading low = whole_number(text.substr(0, dash), out.low);
+    if (low != Reading::good) return low;
     out.high = out.low;
-    if (dash != std::string_view::npos && !whole_number(text.substr(dash + 1), out.high)) return false;
-    return out.low >= 1 && out.low <= out.high;
+    const Reading high = dash == std::string_view::npos ? Reading::good : whole_number(text.substr(dash + 1), out.high);
+    if (high != Reading::good) return high;
+    return reading(out.low >= 1 && out.low <= out.high);
   }
   static std::string print(PortRange value) { return value.low == 0 ? "any" : fmt::format("{}-{}", value.low, value.high); }
 };
@@ -256,7 +276,7 @@ struct Setting {
   const char* form;
   const char* fallback;
   const char* help;
-  bool (*parse)(std::string_view, Settings&);
+  Reading (*parse)(std::string_view, Settings&);
   std::string (*print)(const Settings&);
   const char* config_name;
   FromConfig from_config;
@@ -270,11 +290,14 @@ constexpr Setting setting(const char* name, const char* fallback, const char* he
           Type::form,
           fallback,
           help,
-          [](std::string_view text, Settings& out) { return Type::parse(text, out.*Member); },
+          [](std::string_view text, Settings& out) { return reading(Type::parse(text, out.*Member)); },
           [](const Settings& from) { return Type::print(from.*Member); },
           config_name,
           from_config};
 }
+
+/// Its names are checked where the transports are known; the sentence then names the place.
+constexpr const char* kTransports = "TUTTI_TRANSPORTS";
 
 using S = Settings;
 using C = tutti_config;
@@ -285,7 +308,7 @@ constexpr std::array kTable = {
     setting<List, &S::interfaces>("TUTTI_INTERFACE", "", "Network interfaces to use; all that are up where empty.",
                                   "config.interface", text_field<&C::interface>),
     setting<PortPair, &S::port_range>("TUTTI_PORT_RANGE", "any", "TCP ports to listen on."),
-    setting<List, &S::transports>("TUTTI_TRANSPORTS", "", "Transports to use, best first; all that are viable where empty.",
+    setting<List, &S::transports>(kTransports, "", "Transports to use, best first; all that are viable where empty.",
                                   "config.transports", text_field<&C::transports>),
     setting<Text, &S::algorithm>("TUTTI_ALGORITHM", "", "Algorithm to use instead of the library's choice.",
                                  "config.algorithm", text_field<&C::algorithm>),
@@ -336,15 +359,18 @@ Given given(const Setting& row, const tutti_config* config) {
   return {row.fallback, Origin::by_default, row.name};
 }
 
-Status refusal(const Setting& row, const Given& value) {
+Status refusal(const Setting& row, const Given& value, Reading outcome) {
   const bool is_secret = std::string_view(row.type) == Secret::name;
+  const std::string why = outcome == Reading::too_large ? "too large" : fmt::format("no {}", row.type);
   return Status(TUTTI_INVALID_ARGUMENT,
-                fmt::format("{} is \"{}\", which is no {}", value.place, is_secret ? "(set)" : value.text, row.type),
+                fmt::format("{} is \"{}\", which is {}", value.place, is_secret ? "(set)" : value.text, why),
                 fmt::format("Give {}", row.form));
 }
 
 Status apply(const Setting& row, const Given& value, Settings& out) {
-  return row.parse(value.text, out) ? Status() : refusal(row, value);
+  if (std::string_view(row.name) == kTransports) out.transports_place = value.place;
+  const Reading outcome = row.parse(value.text, out);
+  return outcome == Reading::good ? Status() : refusal(row, value, outcome);
 }
 
 /// Defaults that depend on the machine or the user, which a constant cannot say.
@@ -370,11 +396,15 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-std::string nearest_setting(std::string_view name) {
+/// " Did you mean NAME?" where a setting is so close that it is probably meant, else nothing.
+std::string suggestion(std::string_view name) {
   const auto nearest = std::min_element(kTable.begin(), kTable.end(), [&](const Setting& a, const Setting& b) {
     return edit_distance(name, a.name) < edit_distance(name, b.name);
   });
-  return nearest->name;
+  const std::size_t length = name.size() - kPrefix.size();
+  const std::size_t close = std::max<std::size_t>(2, length / 4);
+  const std::size_t distance = edit_distance(name, nearest->name);
+  return distance <= close && distance < length ? fmt::format(" Did you mean {}?", nearest->name) : "";
 }
 
 const char* origin_name(Origin origin) {
@@ -430,8 +460,7 @@ std::vector<std::string> unknown_settings() {
     if (std::any_of(kTable.begin(), kTable.end(), [&](const Setting& row) { return is_name(row.name); })) continue;
     if (std::any_of(kNoSettings.begin(), kNoSettings.end(), is_name)) continue;
     sentences.push_back(
-        fmt::format("{} is no setting and has no effect. Did you mean {}? tutti-doctor --settings lists them", name,
-                    nearest_setting(name)));
+        fmt::format("{} is no setting and has no effect.{} tutti-doctor --settings lists them", name, suggestion(name)));
   }
   std::sort(sentences.begin(), sentences.end());
   return sentences;

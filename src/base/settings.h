@@ -30,6 +30,7 @@ struct Settings {
   std::vector<std::string> interfaces;     ///< TUTTI_INTERFACE: network interfaces; empty: all that are up
   PortRange port_range;                    ///< TUTTI_PORT_RANGE
   std::vector<std::string> transports;     ///< TUTTI_TRANSPORTS, best first; empty: all that are viable
+  std::string transports_place;            ///< what `transports` comes from: "TUTTI_TRANSPORTS" or "config.transports"
   std::string algorithm;                   ///< TUTTI_ALGORITHM, as given; empty: the library chooses
   int lanes = 0;                           ///< TUTTI_LANES; 0: the library chooses
   std::uint64_t connect_timeout_ns = 0;    ///< TUTTI_CONNECT_TIMEOUT
@@ -74,7 +75,7 @@ Settings tolerant_settings(const tutti_config* config);
 /// Every setting in the table's order, malformed ones with their problem. As effective_settings otherwise.
 std::vector<SettingRow> describe_settings(const tutti_config* config);
 
-/// One sentence for each TUTTI_* variable of the environment that is no setting, with the nearest name that is.
+/// One sentence for each TUTTI_* variable of the environment that is no setting, with the name that was probably meant.
 std::vector<std::string> unknown_settings();
 
 /// Logs unknown_settings() as warnings, the first time that it is called in this process. Thread safe.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <thread>
@@ -63,6 +64,39 @@ TEST(SharedSettings, LanesThatDifferAreRefusedAtCreation) {
     EXPECT_EQ(mine.status, TUTTI_INVALID_ARGUMENT);
     EXPECT_THAT(mine.words, HasSubstr("TUTTI_LANES is \"1\" for rank 0"));
   }
+}
+
+TEST(Transports, ThatAreNamedTwiceAreMeantOnce) {
+  for (const char* transports : {"shm,shm", "tcp,shm,tcp"}) {
+    const Ranks ranks(2, transports, 10'000'000'000);
+    ranks.run([](int rank, tutti_comm* comm) {
+      int sum = rank + 1;
+      EXPECT_EQ(tutti_all_reduce(&sum, &sum, 1, TUTTI_INT32, TUTTI_SUM, comm, {}, nullptr), TUTTI_SUCCESS) << last_error();
+      EXPECT_EQ(sum, 3);
+    });
+  }
+}
+
+TEST(Transports, ThatDoNotExistAreNamedWithThePlaceThatNamesThem) {
+  std::array<tutti_comm*, 2> comms{};
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.transports = "shm,pigeon";
+  EXPECT_EQ(tutti_comm_create_all(comms.data(), 2, &config), TUTTI_INVALID_ARGUMENT);
+  EXPECT_THAT(last_error(), HasSubstr("config.transports names a transport \"pigeon\""));
+  ASSERT_EQ(setenv("TUTTI_TRANSPORTS", "pigeon", 1), 0);
+  EXPECT_EQ(tutti_comm_create_all(comms.data(), 2, nullptr), TUTTI_INVALID_ARGUMENT);
+  EXPECT_THAT(last_error(), HasSubstr("TUTTI_TRANSPORTS names a transport \"pigeon\""));
+  unsetenv("TUTTI_TRANSPORTS");
+}
+
+TEST(Plugins, InAFolderThatCannotBeReadAreAnErrorThatNamesIt) {
+  std::array<tutti_comm*, 2> comms{};
+  for (const char* path : {"/no/such/folder", "/proc/self/stat", "/:/no/such/folder"}) {
+    ASSERT_EQ(setenv("TUTTI_PLUGIN_PATH", path, 1), 0);
+    EXPECT_EQ(tutti_comm_create_all(comms.data(), 2, nullptr), TUTTI_INVALID_ARGUMENT) << path;
+    EXPECT_THAT(last_error(), HasSubstr("TUTTI_PLUGIN_PATH")) << path;
+  }
+  unsetenv("TUTTI_PLUGIN_PATH");
 }
 
 }  // namespace

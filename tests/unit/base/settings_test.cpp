@@ -209,6 +209,30 @@ TEST_F(SettingsTest, MalformedValuesAreRefusedByNameValueAndForm) {
   }
 }
 
+TEST_F(SettingsTest, ValuesThatAreTooLargeAreCalledThat) {
+  for (const auto& [name, value] : std::vector<std::pair<const char*, const char*>>{{"TUTTI_LANES", "65"},
+                                                                                   {"TUTTI_LANES", "99999999999999999999"},
+                                                                                   {"TUTTI_CONNECT_TIMEOUT", "99999999999999"},
+                                                                                   {"TUTTI_RECORD_BYTES", "9999999999G"},
+                                                                                   {"TUTTI_PORT_RANGE", "1-70000"},
+                                                                                   {"TUTTI_RANK", "2147483648"}}) {
+    clear();
+    setenv(name, value, 1);
+    EXPECT_THAT(effective_settings(nullptr).status().text(), HasSubstr(std::string(value) + "\", which is too large")) << name;
+  }
+  clear();
+  setenv("TUTTI_LANES", "-99999999999999999999", 1);
+  EXPECT_THAT(effective_settings(nullptr).status().text(), HasSubstr("which is no integer"));
+}
+
+TEST_F(SettingsTest, TheSourceOfTheTransportsIsKnown) {
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.transports = "pigeon";
+  EXPECT_EQ(effective_settings(&config)->transports_place, "config.transports");
+  setenv("TUTTI_TRANSPORTS", "pigeon", 1);
+  EXPECT_EQ(effective_settings(&config)->transports_place, "TUTTI_TRANSPORTS");
+}
+
 TEST_F(SettingsTest, AMalformedFieldOfTheConfigIsNamedAsSuch) {
   tutti_config config = TUTTI_CONFIG_INIT;
   config.lanes = -4;
@@ -232,6 +256,12 @@ TEST_F(SettingsTest, ASecretIsNeverPrinted) {
   EXPECT_EQ(effective_settings(nullptr)->secret, "swordfish");
   unsetenv("TUTTI_SECRET");
   EXPECT_EQ(row("TUTTI_SECRET").value, "");
+}
+
+TEST_F(SettingsTest, AnUnknownVariableThatResemblesNoneIsNamedAlone) {
+  setenv("TUTTI_BOGUS", "1", 1);
+  setenv("TUTTI_X", "1", 1);
+  for (const std::string& sentence : unknown_settings()) EXPECT_THAT(sentence, testing::Not(HasSubstr("Did you mean")));
 }
 
 TEST_F(SettingsTest, AnUnknownVariableIsNamedWithTheNearestSetting) {
