@@ -108,6 +108,7 @@ void issue(const std::shared_ptr<Task>& task, bool background) {
     communicator.point_to_point().post(*transfer, task->work, background || queue != nullptr);
     task->issued = true;
   } else if (queue != nullptr) {
+    std::get<CollectiveCall>(task->operation.what).beside = true;
     queue->post([task] { static_cast<void>(run_collective(*task)); }, task->work,
                 [&task, &communicator] {
                   task->ticket = communicator.enter();

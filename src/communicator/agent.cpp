@@ -20,12 +20,15 @@ constexpr std::uint64_t spin_for = 50 * microsecond;
 /// A rank that shares its core naps after this: by then whoever it waits for is computing, not passing messages.
 constexpr std::uint64_t yield_for = 100 * microsecond;
 constexpr std::uint64_t yield_with_core_for = 4 * millisecond;
+/// Beside computing every yield takes time from it, and may cost a time slice; a nap costs a wake-up only.
+constexpr std::uint64_t yield_beside_for = 5 * microsecond;
 constexpr std::uint64_t concern_after = 100 * millisecond;
 constexpr std::uint64_t concern_growth = 4;
 
 }  // namespace
 
-void WaitingAgent::begin(std::uint64_t timeout_ns, Concern* concern) {
+void WaitingAgent::begin(std::uint64_t timeout_ns, Concern* concern, bool beside) {
+  beside_ = beside;
   timeout_ns_ = timeout_ns;
   concern_ = concern;
   concern_after_ns_ = concern_after;
@@ -39,7 +42,8 @@ void WaitingAgent::progress() {
 }
 
 bool WaitingAgent::idle(std::uint32_t rounds) {
-  if (policy_.spins && rounds % rounds_per_look != 0) {
+  const bool spins = policy_.spins && !beside_;
+  if (spins && rounds % rounds_per_look != 0) {
     pause_core();
     return true;
   }
@@ -50,11 +54,12 @@ bool WaitingAgent::idle(std::uint32_t rounds) {
   if (!may_go_on(now)) return false;
   progress();
   const std::uint64_t idle_for = now - idle_since_ns_;
-  const std::uint64_t spin = policy_.spins ? spin_for : 0;
+  const std::uint64_t spin = spins ? spin_for : 0;
+  const std::uint64_t yield = beside_ ? yield_beside_for : spins ? yield_with_core_for : yield_for;
   if (idle_for < spin) {
     arm(false);
     pause_core();
-  } else if (idle_for < spin + (policy_.spins ? yield_with_core_for : yield_for)) {
+  } else if (idle_for < spin + yield) {
     sched_yield();
   } else {
     nap();

@@ -60,8 +60,9 @@ class WaitingAgent : public Agent {
   WaitingAgent(std::span<Endpoint> endpoints, const WaitPolicy& policy) : endpoints_(endpoints), policy_(policy) {}
 
   /// Starts a wait of at most timeout_ns, counted from its first idle round: a call that never waits reads no clock.
+  /// beside: the caller computes meanwhile, so the core is handed over almost at once, whatever the policy.
   /// concern, where given, is asked when 100 ms have passed, 400 ms, 1.6 s and so on; it must live until the wait is over.
-  void begin(std::uint64_t timeout_ns, Concern* concern = nullptr);
+  void begin(std::uint64_t timeout_ns, Concern* concern = nullptr, bool beside = false);
   void progress() override;
   bool idle(std::uint32_t rounds) override;
   GaveUp gave_up() const { return gave_up_; }
@@ -81,6 +82,7 @@ class WaitingAgent : public Agent {
   std::uint64_t idle_since_ns_ = 0;
   std::uint64_t next_poll_ns_ = 0;
   std::uint64_t concern_after_ns_ = 0;
+  bool beside_ = false;
   bool armed_ = false;  ///< peers were asked to wake us
   GaveUp gave_up_ = GaveUp::not_yet;
 };

@@ -279,7 +279,7 @@ Status Communicator::run_in_turn(const CollectiveCall& call) {
   board.start({sequence, fingerprint, pack_call(call), plan.algorithm_name});
   if (call.count != 0) {
     Comparison comparison(*this, call, sequence, *plan.linked);
-    agent_->begin(call.timeout_ns != 0 ? call.timeout_ns : timeout_ns(), &comparison);
+    agent_->begin(call.timeout_ns != 0 ? call.timeout_ns : timeout_ns(), &comparison, call.beside);
     if (!plan.linked->open) {
       if (Status status = open_links(*plan.linked, *agent_); !status.ok()) {
         return status.code() == TUTTI_IN_PROGRESS ? explain_gave_up(call, sequence, plan.linked->waiting) : status;

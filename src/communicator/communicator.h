@@ -38,6 +38,7 @@ struct CollectiveCall {
   tutti_op op = TUTTI_SUM;
   int root = 0;
   std::uint64_t timeout_ns = 0;  ///< 0: the communicator's
+  bool beside = false;           ///< runs beside its caller's computing, which may want the core
   std::string name;
   std::string algorithm;
 };
