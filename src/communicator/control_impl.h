@@ -76,7 +76,7 @@ class ControlPlane::Impl {
   void read_from(Link& link);
   bool take(Link& link, std::uint8_t type, std::span<const std::byte> payload);
   void ended(Link& link);
-  void lost(Link& link, const std::string& how);
+  void lost(Link& link, Error error);
   void close(Link& link);
   void tick();
   void beat();
@@ -85,7 +85,8 @@ class ControlPlane::Impl {
   void farewell_locked();
   void send(Link& link, Frame type, std::span<const std::byte> payload);
   void fail(Error error, int from);
-  Error loss(const Link& link, const std::string& how) const;
+  /// what: the sentence's verb and what follows, such as "died: …".
+  Error loss(const Link& link, const std::string& what) const;
 
   // control_survey.cpp: questions and answers.
   void ask(std::uint64_t id, int target, bool everybody);

@@ -66,7 +66,10 @@ void ControlPlane::Impl::run() {
 int ControlPlane::Impl::timeout_ms() {
   std::uint64_t next = next_beat_ns_;
   for (const auto& [rank, link] : links_) {
-    if (link.open() && link.ended_ns != 0) next = std::min(next, link.ended_ns + kLastWordsNs);
+    if (!link.open()) continue;
+    if (link.ended_ns != 0) next = std::min(next, link.ended_ns + kLastWordsNs);
+    // Silence is noticed when it has lasted long enough, not at the beat after that.
+    if (!leaving_) next = std::min(next, link.heard_ns + options_.idle_timeout_ns);
   }
   const std::uint64_t now = now_ns();
   return next <= now ? 0 : static_cast<int>((next - now) / kMs) + 1;
@@ -132,11 +135,10 @@ bool ControlPlane::Impl::take(Link& link, std::uint8_t type, std::span<const std
 
 void ControlPlane::Impl::ended(Link& link) {
   if (link.state == LinkState::kLeft || leaving_) return close(link);
-  lost(link, "its control connection closed without a goodbye");
+  lost(link, loss(link, "died: its control connection closed without a goodbye"));
 }
 
-void ControlPlane::Impl::lost(Link& link, const std::string& how) {
-  Error error = loss(link, how);
+void ControlPlane::Impl::lost(Link& link, Error error) {
   link.state = LinkState::kDead;
   close(link);
   fail(std::move(error), link.about.rank);
@@ -162,9 +164,11 @@ void ControlPlane::Impl::tick() {
     if (!link.open()) continue;
     if (was_away) link.heard_ns = now;
     if (link.ended_ns != 0 && now >= link.ended_ns + kLastWordsNs) {
-      leaving_ ? close(link) : lost(link, "its process ended without a goodbye");
+      leaving_ ? close(link) : lost(link, loss(link, "died: its process ended without a goodbye"));
     } else if (now - link.heard_ns > options_.idle_timeout_ns && !leaving_) {
-      lost(link, "it was silent for " + duration_text(options_.idle_timeout_ns));
+      Error error = loss(link, "was silent for " + duration_text(options_.idle_timeout_ns));
+      error.remedy = "See whether it is stopped or cut off; raise TUTTI_IDLE_TIMEOUT if its machine is only slow";
+      lost(link, std::move(error));
     }
   }
   if (now < next_beat_ns_) return;
@@ -220,14 +224,14 @@ void ControlPlane::Impl::fail(Error error, int from) {
   }
 }
 
-Error ControlPlane::Impl::loss(const Link& link, const std::string& how) const {
+Error ControlPlane::Impl::loss(const Link& link, const std::string& what) const {
   Error error;
   error.status = TUTTI_REMOTE_ERROR;
   Guilty guilty = link.about.guilty();
   const Activity activity = link.activity();
   guilty.last_operation = activity.completed;
   guilty.last_operation_kind = activity.completed_kind.text();
-  error.message = link.about.text() + " of \"" + options_.name + "\" died: " + how;
+  error.message = link.about.text() + " of \"" + options_.name + "\" " + what;
   if (activity.completed != UINT64_MAX) {
     error.message +=
         "; its last completed operation is #" + std::to_string(activity.completed) + " " + guilty.last_operation_kind;
@@ -241,10 +245,10 @@ Error ControlPlane::Impl::loss_of(int peer, const std::string& how) const {
   if (in_child()) return child_error().error();
   const std::lock_guard lock(mutex_);
   const auto place = links_.find(peer);
-  if (place != links_.end()) return loss(place->second, how);
+  if (place != links_.end()) return loss(place->second, "died: " + how);
   Link unlinked;
   unlinked.about = member_locked(peer);
-  return loss(unlinked, how);
+  return loss(unlinked, "died: " + how);
 }
 
 Member ControlPlane::Impl::member_locked(int rank) const {

@@ -1,5 +1,6 @@
 #include "src/communicator/control.h"
 
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -169,6 +170,30 @@ TEST(Exchange, ATimeoutNamesTheRankThatDidNotCall) {
     ASSERT_EQ(all.status().error().guilty.size(), 1u);
     EXPECT_EQ(all.status().error().guilty[0].rank, 3);
   });
+}
+
+TEST(Silence, EndsAfterTheIdleTimeoutAndIsNoDeath) {
+  ControlPlane::Options options;
+  options.ranks = 2;
+  options.idle_timeout_ns = 300'000'000;
+  auto control = ControlPlane::make(options);
+  ASSERT_TRUE(control.ok()) << control.status().text();
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const Descriptor stopped(ends[1]);  // open, and nobody reads or writes there
+  Member peer;
+  peer.rank = 1;
+  (*control)->add_link(Descriptor(ends[0]), peer);
+  const std::uint64_t begin = now_ns();
+  ASSERT_TRUE(eventually([&] { return (*control)->failed().load(); }));
+  EXPECT_GE(now_ns() - begin, options.idle_timeout_ns);
+  const Error error = (*control)->first_error().error();
+  EXPECT_EQ(error.status, TUTTI_REMOTE_ERROR);
+  EXPECT_THAT(error.message, HasSubstr("was silent for 300 ms"));
+  EXPECT_THAT(error.message, testing::Not(HasSubstr("died")));
+  EXPECT_THAT(error.remedy, HasSubstr("TUTTI_IDLE_TIMEOUT"));
+  ASSERT_EQ(error.guilty.size(), 1u);
+  EXPECT_EQ(error.guilty[0].rank, 1);
 }
 
 TEST(Callback, ToldOfAFailureThatCameBefore) {
