@@ -287,8 +287,9 @@ TUTTI_API tutti_status tutti_comm_last_choice(const tutti_comm* comm, tutti_comm
 // ---- Collectives -----------------------------------------------------------------------------------------------------
 //
 // Common to all: `send` and `recv` are host memory and belong to the operation until it has completed. Counts are in
-// elements, may be 0, may exceed 2^31, and are equal on all ranks, else TUTTI_MISMATCH on all of them. `stream` and `call`
-// as above; call may be NULL. Thread safe: calls from several threads on one communicator are ordered by entry.
+// elements, may be 0, may exceed 2^31, and are equal on all ranks, else TUTTI_MISMATCH on all of them; a rank whose part was
+// over before that showed (with a count of 0 it waits for nobody) returned success, and its next call returns the mismatch.
+// `stream` and `call` as above; call may be NULL. Thread safe: calls from several threads on one communicator are ordered by entry.
 // Returns TUTTI_SUCCESS; TUTTI_INVALID_ARGUMENT or TUTTI_UNSUPPORTED (nothing was sent); TUTTI_TIMEOUT, TUTTI_REMOTE_ERROR,
 // TUTTI_MISMATCH, TUTTI_ABORTED (`send` is intact unless in place, `recv` is undefined; the communicator has failed, and
 // tutti_error_get says who and why). Buffers may not overlap except as "in place" says.

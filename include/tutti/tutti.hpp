@@ -38,11 +38,14 @@ inline const std::error_category& status_category() {
 class Failure : public std::system_error {
  public:
   Failure(tutti_status status, const std::string& message, std::string remedy)
-      : std::system_error(static_cast<int>(status), status_category(), message), remedy_(std::move(remedy)) {}
+      : std::system_error(static_cast<int>(status), status_category()), message_(message), remedy_(std::move(remedy)) {}
+  /// The sentence alone; std::system_error would append the status to it.
+  const char* what() const noexcept override { return message_.empty() ? std::system_error::what() : message_.c_str(); }
   tutti_status status() const { return static_cast<tutti_status>(code().value()); }
   const std::string& remedy() const { return remedy_; }
 
  private:
+  std::string message_;
   std::string remedy_;
 };
 
