@@ -124,7 +124,8 @@ typedef struct tutti_transport {
 
   /// Opens this rank's end. Returns TUTTI_SUCCESS or a status, with a sentence in `why`.
   tutti_status (*open)(const tutti_endpoint_config* config, tutti_endpoint** endpoint, char* why, size_t n);
-  /// Frees the endpoint and all that it opened. Bounded: drops what peers have not taken.
+  /// Frees the endpoint and all that it opened. Bounded: drops what peers have not taken. Memory offered on a link that was
+  /// not closed before is read until this returns.
   void (*close)(tutti_endpoint*);
   /// Writes a descriptor of at most TUTTI_DESCRIPTOR_MAX bytes, which peers get; returns its length.
   size_t (*describe)(tutti_endpoint*, void* descriptor);

@@ -371,7 +371,9 @@ TUTTI_API tutti_status tutti_recv(void* recv, size_t count, tutti_type type, int
 /// at once. Nests; the outermost end issues. Its `call` may hold one work for the whole group (an inner end's may not:
 /// TUTTI_INVALID_USAGE) and a timeout, for operations without one of their own. It returns the first error of the group; a
 /// call inside that failed, or an end that is refused, makes none of the group's operations run, and their works complete
-/// with that error. Creation, split and finalize cannot be held back: inside a group they are TUTTI_INVALID_USAGE.
+/// with that error. Creation and split (blocking ones) inside a group begin at once, and the end waits for them, before any
+/// operation runs: one thread may so create several ranks. Their `comm` is NULL until then, and stays so where they fail; it
+/// must remain valid. Finalize cannot be held back: inside a group it is TUTTI_INVALID_USAGE.
 TUTTI_API tutti_status tutti_group_start(void);
 TUTTI_API tutti_status tutti_group_end(const tutti_call* call);
 

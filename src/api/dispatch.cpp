@@ -41,12 +41,28 @@ struct Share {
 using Shares = std::map<Communicator*, Share>;
 
 /// The group that is open on a thread.
+/// Waits for all of them, which have deadlines of their own, and gives out those that were made. Throws nothing.
+Status settle_creations(std::vector<HeldCreation>& creations, bool give_up) {
+  Status first;
+  for (HeldCreation& held : creations) {
+    const bool failed = give_up || !first.ok();
+    if (failed) held.handle->interrupted.store(true, std::memory_order_relaxed);  // relaxed: carries no data
+    if (held.handle->creation.joinable()) held.handle->creation.join();
+    if (first.ok()) first = held.handle->creation_error;
+    if (!failed && held.handle->communicator != nullptr) *held.out = held.handle.release();
+  }
+  creations.clear();
+  return first;
+}
+
 struct Group {
   int depth = 0;
   Tasks tasks;
+  std::vector<HeldCreation> creations;
   Status first;  ///< the first of its calls that failed
 
   ~Group() {
+    static_cast<void>(settle_creations(creations, true));
     if (tasks.empty()) return;
     const Status left(TUTTI_INVALID_USAGE, "the thread ended with a group open",
                       "Pair tutti_group_start and tutti_group_end.");
@@ -232,7 +248,10 @@ Status end_group(const tutti_call* given) {
   if (open.first.ok()) open.first = refused;
   if (--open.depth > 0) return refused;
   const Tasks tasks = std::exchange(open.tasks, {});
+  std::vector<HeldCreation> creations = std::exchange(open.creations, {});
   Status first = std::exchange(open.first, {});
+  Status created = settle_creations(creations, !first.ok());
+  if (first.ok()) first = std::move(created);
   if (first.ok()) first = attempt([&] { return run_group(tasks, call); });
   if (first.ok()) return first;
   for (const auto& task : tasks) {
@@ -273,10 +292,18 @@ bool group_holds(const Communicator* communicator) {
                      [&](const auto& task) { return task->operation.communicator == communicator; });
 }
 
+Status hold_creation(HeldCreation creation, const std::function<Status()>& start) {
+  std::vector<HeldCreation>& creations = group().creations;
+  creations.push_back(std::move(creation));
+  Status started = attempt(start);
+  if (!started.ok()) creations.pop_back();
+  return started;
+}
+
 Status refuse_in_group(const char* verb) {
   if (!group_is_open()) return {};
   return Status(TUTTI_INVALID_USAGE, std::string(verb) + " was called between tutti_group_start and tutti_group_end",
-                "End the group first: only operations can be held back.");
+                "End the group first.");
 }
 
 void spoil_group() {

@@ -66,8 +66,8 @@ Status invalid(std::string message, std::string remedy = {});
 /// Whether elements of `type` can be sent and reduced. Errors: TUTTI_INVALID_ARGUMENT, TUTTI_UNSUPPORTED.
 Status check_type(tutti_type type);
 
-/// Reads the sized struct into `out`: fields beyond its size are unset, all of them where it is NULL. Where it can be read, *call->work is set to NULL, so that a
-/// call that is refused afterwards leaves no handle. Errors: TUTTI_INVALID_ARGUMENT.
+/// Reads the sized struct into `out`: fields beyond its size are unset, all of them where it is NULL. Where it can be read,
+/// *call->work is set to NULL, so that a call that is refused afterwards leaves no handle. Errors: TUTTI_INVALID_ARGUMENT.
 Status read_call(const tutti_call* call, tutti_call& out);
 
 /// One call as it will be run: on this thread, on a queue, or at the end of a group.
@@ -84,16 +84,23 @@ bool runs_now(tutti_stream stream, const tutti_call& call);
 /// Whether a group is open on this thread, and whether it holds operations of `communicator`.
 bool group_is_open();
 bool group_holds(const Communicator* communicator);
+/// A communicator whose creation an open group of this thread will wait for; `*out` is set by the group's end.
+struct HeldCreation {
+  tutti_comm** out = nullptr;
+  std::unique_ptr<tutti_comm> handle;
+};
+/// Hands one over to the open group. Its thread is started by `start`, after there is room for it.
+Status hold_creation(HeldCreation creation, const std::function<Status()>& start);
 /// Success outside of groups, else a TUTTI_INVALID_USAGE: `verb` cannot be held back until the group's end.
 Status refuse_in_group(const char* verb);
 /// Notes that a call inside an open group failed, as this thread's last failure says: the group will not run.
 void spoil_group();
 
-/// As guarded, for the verbs that a group may hold.
+/// As guarded, for what a group may hold: verbs and creation.
 template <typename Body>
 tutti_status guarded_operation(Body&& body) {
   const tutti_status status = guarded(std::forward<Body>(body));
-  if (status != TUTTI_SUCCESS) spoil_group();
+  if (status != TUTTI_SUCCESS && status != TUTTI_IN_PROGRESS) spoil_group();
   return status;
 }
 

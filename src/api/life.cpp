@@ -89,10 +89,11 @@ struct Creation {
   }
 };
 
-/// Creates, and leaves the outcome in the handle. Throws nothing.
-void settle(tutti_comm& comm, Creation& creation, const std::atomic<bool>& interrupted) {
+/// Creates by make(), and leaves the outcome in the handle. Throws nothing.
+template <typename Make>
+void settle(tutti_comm& comm, const Make& make) {
   comm.creation_error = attempt([&] {
-    auto made = creation.run(interrupted);
+    auto made = make();
     if (made.ok()) comm.communicator = std::move(*made);
     return made.status();
   });
@@ -114,8 +115,9 @@ Status create(tutti_comm** out, Creation creation, const std::atomic<bool>* inte
   if (place->ranks == 1 && !creation.request.address.empty()) {
     if (Status status = check_address(creation.request.address); !status.ok()) return status;
   }
-  if (creation.config.non_blocking == 0) {
-    settle(*comm, creation, interrupted != nullptr ? *interrupted : comm->interrupted);
+  const bool held = group_is_open() && creation.request.bootstrap == nullptr;
+  if (creation.config.non_blocking == 0 && !held) {
+    settle(*comm, [&] { return creation.run(interrupted != nullptr ? *interrupted : comm->interrupted); });
     if (!comm->creation_error.ok()) return comm->creation_error;
     *out = comm.release();
     return {};
@@ -123,11 +125,13 @@ Status create(tutti_comm** out, Creation creation, const std::atomic<bool>* inte
   auto shared = std::make_shared<Creation>(std::move(creation));
   tutti_comm* handle = comm.get();
   const Status begun(TUTTI_IN_PROGRESS, "the communicator is being created");  // now: nothing may fail once the thread runs
-  if (Status started = start_thread(handle->creation, "tutti creation",
-                                    [handle, shared] { settle(*handle, *shared, handle->interrupted); });
-      !started.ok()) {
-    return started;
-  }
+  const auto start = [handle, shared] {
+    return start_thread(handle->creation, "tutti creation", [handle, shared] {
+      settle(*handle, [&] { return shared->run(handle->interrupted); });
+    });
+  };
+  if (shared->config.non_blocking == 0) return hold_creation({out, std::move(comm)}, start);
+  if (Status started = start(); !started.ok()) return started;
   *out = comm.release();
   return begun;
 }
@@ -136,7 +140,6 @@ Status create(tutti_comm** out, Creation creation, const std::atomic<bool>* inte
 Result<Creation> prepare(tutti_comm** out, int ranks, int rank, bool from_launcher, const tutti_config* config) {
   if (out == nullptr) return invalid("creation needs a place for the communicator");
   *out = nullptr;
-  if (Status status = refuse_in_group("the creation of a communicator"); !status.ok()) return status;
   const bool unset = from_launcher && ranks == -1 && rank == -1;
   if (!unset && ranks < 1) return invalid(fmt::format("a communicator of {} ranks cannot be", ranks), "Pass at least 1.");
   if (!unset && (rank < 0 || rank >= ranks)) {
@@ -207,7 +210,6 @@ Status create_all(tutti_comm** comms, int ranks, const tutti_config* config) {
   if (comms == nullptr) return invalid("tutti_comm_create_all needs room for the communicators");
   if (ranks < 1) return invalid(fmt::format("a group of {} ranks cannot be", ranks), "Pass at least 1.");
   std::fill(comms, comms + ranks, nullptr);
-  if (Status status = refuse_in_group("tutti_comm_create_all"); !status.ok()) return status;
   tutti_unique_id id;
   if (tutti_get_unique_id(&id) != TUTTI_SUCCESS) return last_failure();
   Status status = TogetherCreated(comms, ranks, config).run(id);
@@ -218,20 +220,42 @@ Status create_all(tutti_comm** comms, int ranks, const tutti_config* config) {
   return status;
 }
 
+/// In a group: splits on a thread of its own, in the order of entry, and the group's end waits for it.
+Status hold_split(Communicator& parent, SplitRequest request, std::unique_ptr<tutti_comm> handle, tutti_comm** out) {
+  auto admission = parent.admit();
+  if (!admission.ok()) return admission.status();
+  auto shared = std::make_shared<SplitRequest>(std::move(request));
+  tutti_comm* comm = handle.get();
+  return hold_creation({out, std::move(handle)}, [&] {
+    const std::uint64_t ticket = parent.enter();
+    const Status started =
+        start_thread(comm->creation, "tutti split", [comm, shared, ticket, &parent, hold = std::move(*admission)] {
+          settle(*comm, [&] { return parent.split(std::move(*shared), ticket); });
+          if (comm->communicator == nullptr) return;
+          comm->rank = comm->communicator->rank();
+          comm->ranks = comm->communicator->ranks();
+        });
+    // The ticket is never redeemed then, so nothing may wait for its turn to end.
+    return started.ok() ? started : parent.fail(started.error());
+  });
+}
+
 Status split_handle(tutti_comm* comm, int color, int key, tutti_comm** out, const tutti_config* config) {
   if (out == nullptr) return invalid("tutti_comm_split needs a place for the communicator");
   *out = nullptr;
-  if (Status status = refuse_in_group("tutti_comm_split"); !status.ok()) return status;
   auto parent = usable(comm);
   if (!parent.ok()) return parent.status();
   const auto given = read_config(config);
   if (!given.ok()) return given.status();
   if (Status status = check_config(*given); !status.ok()) return status;
+  auto request = (*parent)->split_request(color, key, config != nullptr ? &*given : nullptr);
+  if (!request.ok()) return request.status();
   auto handle = std::make_unique<tutti_comm>();
-  auto child = (*parent)->split(color, key, config != nullptr ? &*given : nullptr);
+  handle->pid = this_process();
+  if (group_is_open()) return hold_split(**parent, std::move(*request), std::move(handle), out);
+  auto child = (*parent)->split(std::move(*request), (*parent)->enter());
   if (!child.ok()) return child.status();
   if (*child == nullptr) return {};
-  handle->pid = this_process();
   handle->rank = (*child)->rank();
   handle->ranks = (*child)->ranks();
   handle->communicator = std::move(*child);
@@ -300,7 +324,7 @@ tutti_status tutti_unique_id_from_text(const char* text, tutti_unique_id* id) {
 
 tutti_status tutti_comm_create(tutti_comm** comm, int ranks, const tutti_unique_id* id, int rank,
                                const tutti_config* config) {
-  return tutti::guarded([&]() -> Status {
+  return tutti::guarded_operation([&]() -> Status {
     auto creation = tutti::prepare(comm, ranks, rank, false, config);
     if (!creation.ok()) return creation.status();
     if (id == nullptr) return tutti::invalid("tutti_comm_create needs an id", "Make one with tutti_get_unique_id.");
@@ -311,7 +335,7 @@ tutti_status tutti_comm_create(tutti_comm** comm, int ranks, const tutti_unique_
 
 tutti_status tutti_comm_create_address(tutti_comm** comm, const char* address, int ranks, int rank,
                                        const tutti_config* config) {
-  return tutti::guarded([&]() -> Status {
+  return tutti::guarded_operation([&]() -> Status {
     auto creation = tutti::prepare(comm, ranks, rank, true, config);
     if (!creation.ok()) return creation.status();
     if (address == nullptr || *address == 0)
@@ -323,7 +347,7 @@ tutti_status tutti_comm_create_address(tutti_comm** comm, const char* address, i
 
 tutti_status tutti_comm_create_bootstrap(tutti_comm** comm, int ranks, int rank, const tutti_bootstrap* bootstrap,
                                          const tutti_config* config) {
-  return tutti::guarded([&]() -> Status {
+  return tutti::guarded_operation([&]() -> Status {
     auto creation = tutti::prepare(comm, ranks, rank, false, config);
     if (!creation.ok()) return creation.status();
     if (bootstrap == nullptr || bootstrap->size < sizeof(tutti_bootstrap) || bootstrap->allgather == nullptr) {
@@ -336,11 +360,11 @@ tutti_status tutti_comm_create_bootstrap(tutti_comm** comm, int ranks, int rank,
 }
 
 tutti_status tutti_comm_create_all(tutti_comm** comms, int ranks, const tutti_config* config) {
-  return tutti::guarded([&] { return tutti::create_all(comms, ranks, config); });
+  return tutti::guarded_operation([&] { return tutti::create_all(comms, ranks, config); });
 }
 
 tutti_status tutti_comm_split(tutti_comm* comm, int color, int key, tutti_comm** out, const tutti_config* config) {
-  return tutti::guarded([&] { return tutti::split_handle(comm, color, key, out, config); });
+  return tutti::guarded_operation([&] { return tutti::split_handle(comm, color, key, out, config); });
 }
 
 tutti_status tutti_comm_finalize(tutti_comm* comm) {

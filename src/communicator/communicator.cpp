@@ -67,7 +67,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(JoinRequest request, 
   return self;
 }
 
-Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key, const tutti_config* config) {
+Result<SplitRequest> Communicator::split_request(int color, int key, const tutti_config* config) const {
   SplitRequest request;
   request.color = color;
   request.key = key;
@@ -78,10 +78,13 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key, co
     request.settings = std::move(*settings);
   }
   request.name = config != nullptr && config->name != nullptr ? config->name : fmt::format("{}/{}", name_, color);
+  return request;
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::split(SplitRequest request, std::uint64_t ticket) {
   request.patience = {Deadline::in(request.settings.connect_timeout_ns), policy_.failed, policy_.poll, policy_.poll_ctx};
   std::unique_ptr<Transports> transports;
   request.blob = open_transports(request.settings, transports);
-  const std::uint64_t ticket = enter();
   if (Status waited = await_turn(ticket); !waited.ok()) return waited;
   const Turn turn(turns_);
   if (Status status = legal(); !status.ok()) return status;
@@ -89,7 +92,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key, co
   if (!membership.ok()) return membership.status();
   if (*membership == nullptr) return std::unique_ptr<Communicator>();
   std::unique_ptr<Communicator> child(
-      new Communicator(std::move(*membership), std::move(transports), request.settings, request.name, config));
+      new Communicator(std::move(*membership), std::move(transports), request.settings, request.name, nullptr));
   child->policy_.poll = policy_.poll;
   child->policy_.poll_ctx = policy_.poll_ctx;
   if (Status status = child->set_up(request.patience); !status.ok()) return status;

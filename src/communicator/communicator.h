@@ -72,8 +72,10 @@ class Communicator {
   Status legal() const;
   /// As legal, and counts one operation as under way until the result is let go of: finalize and destruction wait for it.
   Result<std::shared_ptr<void>> admit();
-  /// Splits off the group of `color` (>= 0), or nothing (< 0). Collective.
-  Result<std::unique_ptr<Communicator>> split(int color, int key, const tutti_config* config);
+  /// A split as a call asks for it: the group of `color` (>= 0), or nothing (< 0). config: NULL means this one's settings.
+  Result<SplitRequest> split_request(int color, int key, const tutti_config* config) const;
+  /// Splits off what was asked for, once those entered before have ended. Collective.
+  Result<std::unique_ptr<Communicator>> split(SplitRequest request, std::uint64_t ticket);
   PointToPoint& point_to_point() { return *point_to_point_; }
 
   /// Fails the communicator here and on its peers; returns at once.

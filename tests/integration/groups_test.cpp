@@ -116,19 +116,61 @@ TEST(Groups, OneWorkStandsForTheWholeGroup) {
 
 TEST(Groups, WhatCannotBeHeldBackIsRefusedInside) {
   const Ranks ranks(1);
-  tutti_unique_id id;
-  ASSERT_EQ(tutti_get_unique_id(&id), TUTTI_SUCCESS);
   int x = 1;
-  tutti_comm* other = nullptr;
   ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
   EXPECT_EQ(add(x, ranks[0]), TUTTI_SUCCESS);
   EXPECT_EQ(tutti_comm_finalize(ranks[0]), TUTTI_INVALID_USAGE);
   EXPECT_THAT(last_error(), HasSubstr("tutti_comm_finalize was called between"));
-  EXPECT_EQ(tutti_comm_split(ranks[0], 0, 0, &other, nullptr), TUTTI_INVALID_USAGE);
-  EXPECT_EQ(tutti_comm_create(&other, 1, &id, 0, nullptr), TUTTI_INVALID_USAGE);
-  EXPECT_EQ(tutti_comm_create_all(&other, 1, nullptr), TUTTI_INVALID_USAGE);
   EXPECT_EQ(tutti_comm_destroy(ranks[0]), TUTTI_INVALID_USAGE) << "the group holds an operation of it";
   EXPECT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+}
+
+// As NCCL's users hold several ranks in one thread.
+TEST(Groups, OneThreadCreatesAndSplitsAllRanksInside) {
+  constexpr int kRanks = 3;
+  tutti_unique_id id;
+  ASSERT_EQ(tutti_get_unique_id(&id), TUTTI_SUCCESS);
+  std::array<tutti_comm*, kRanks> world{}, halves{};
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  for (int r = 0; r < kRanks; ++r) {
+    EXPECT_EQ(tutti_comm_create(&world[static_cast<std::size_t>(r)], kRanks, &id, r, nullptr), TUTTI_SUCCESS) << last_error();
+  }
+  EXPECT_EQ(world[0], nullptr) << "the group's end gives them out";
+  ASSERT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  for (int r = 0; r < kRanks; ++r) {
+    const auto at = static_cast<std::size_t>(r);
+    EXPECT_EQ(tutti_comm_split(world[at], r == 1 ? -1 : 0, -r, &halves[at], nullptr), TUTTI_SUCCESS) << last_error();
+  }
+  ASSERT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(halves[1], nullptr);
+  int rank = -1;
+  EXPECT_EQ(tutti_comm_rank(halves[2], &rank), TUTTI_SUCCESS);
+  EXPECT_EQ(rank, 0) << "ordered by key";
+  std::array<int, kRanks> x = {1, 10, 100};
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  for (std::size_t r = 0; r < kRanks; ++r) EXPECT_EQ(add(x[r], world[r]), TUTTI_SUCCESS);
+  ASSERT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(x, (std::array<int, kRanks>{111, 111, 111}));
+  for (tutti_comm* comm : halves) EXPECT_EQ(tutti_comm_destroy(comm), TUTTI_SUCCESS);
+  for (tutti_comm* comm : world) EXPECT_EQ(tutti_comm_destroy(comm), TUTTI_SUCCESS);
+}
+
+TEST(Groups, ACreationThatFailsLeavesNothingAndEndsTheOthers) {
+  tutti_unique_id id;
+  ASSERT_EQ(tutti_get_unique_id(&id), TUTTI_SUCCESS);
+  std::array<tutti_comm*, 2> world{};
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_comm_create(&world[0], 2, &id, 0, nullptr), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_comm_create(&world[1], 2, &id, 0, nullptr), TUTTI_SUCCESS) << "seen only when they meet";
+  EXPECT_EQ(tutti_group_end(nullptr), TUTTI_INVALID_ARGUMENT);
+  EXPECT_THAT(last_error(), HasSubstr("same rank"));
+  EXPECT_EQ(world, (std::array<tutti_comm*, 2>{}));
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_comm_create(&world[0], 2, &id, 0, nullptr), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_comm_create(&world[1], 2, &id, 7, nullptr), TUTTI_INVALID_ARGUMENT);
+  EXPECT_EQ(tutti_group_end(nullptr), TUTTI_INVALID_ARGUMENT) << "and rank 0 does not wait for the rank that will not come";
+  EXPECT_EQ(world[0], nullptr);
 }
 
 TEST(Calls, FieldsBeyondTheirSizeAreNotRead) {
