@@ -20,8 +20,6 @@ constexpr std::uint64_t spin_for = 50 * microsecond;
 /// A rank that shares its core naps after this: by then whoever it waits for is computing, not passing messages.
 constexpr std::uint64_t yield_for = 100 * microsecond;
 constexpr std::uint64_t yield_with_core_for = 4 * millisecond;
-/// Beside computing every yield takes time from it, and may cost a time slice; a nap costs a wake-up only.
-constexpr std::uint64_t yield_beside_for = 5 * microsecond;
 constexpr std::uint64_t concern_after = 100 * millisecond;
 constexpr std::uint64_t concern_growth = 4;
 
@@ -55,7 +53,9 @@ bool WaitingAgent::idle(std::uint32_t rounds) {
   progress();
   const std::uint64_t idle_for = now - idle_since_ns_;
   const std::uint64_t spin = spins ? spin_for : 0;
-  const std::uint64_t yield = beside_ ? yield_beside_for : spins ? yield_with_core_for : yield_for;
+  // Beside computing it naps at once: who wakes gets the core soon, who yields gets it back when the computing thread's time
+  // slice is over, some milliseconds later.
+  const std::uint64_t yield = beside_ ? 0 : spins ? yield_with_core_for : yield_for;
   if (idle_for < spin) {
     arm(false);
     pause_core();

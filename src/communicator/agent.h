@@ -1,6 +1,7 @@
 // How a rank waits: the Agent that executors and link opening ask when nothing moves.
 //
 //     spin (a core for every rank)  →  yield  →  nap on the endpoints' events, at most a millisecond at a time
+//     (beside computing, as a queue's operations are: nap at once)
 //
 // Naps are bounded because a wake-up may be lost (transport.h) and because failure, deadline and the user's poll hook
 // are looked at between them; so every wait ends by itself, whatever the peers do.
@@ -60,7 +61,7 @@ class WaitingAgent : public Agent {
   WaitingAgent(std::span<Endpoint> endpoints, const WaitPolicy& policy) : endpoints_(endpoints), policy_(policy) {}
 
   /// Starts a wait of at most timeout_ns, counted from its first idle round: a call that never waits reads no clock.
-  /// beside: the caller computes meanwhile, so the core is handed over almost at once, whatever the policy.
+  /// beside: the caller computes meanwhile, so it naps at once, whatever the policy.
   /// concern, where given, is asked when 100 ms have passed, 400 ms, 1.6 s and so on; it must live until the wait is over.
   void begin(std::uint64_t timeout_ns, Concern* concern = nullptr, bool beside = false);
   void progress() override;
