@@ -23,7 +23,7 @@ constexpr std::string_view kFirstLine = "tutti-rendezvous 1";
 constexpr std::size_t kMostBytes = 4096;
 
 // Clock ticks after boot at which the process started: field 22 of its stat, the 20th after the name, which may hold
-// spaces and ends at the last parenthesis.
+// spaces and ends at the last parenthesis. 0: there is none, or it has ended and only waits to be reaped.
 std::uint64_t start_time_of(int pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
@@ -32,7 +32,10 @@ std::uint64_t start_time_of(int pid) {
   if (end == std::string::npos) return 0;
   std::istringstream fields(text.substr(end + 1));
   std::string field;
-  for (int i = 0; i < 20 && fields; ++i) fields >> field;
+  for (int i = 0; i < 20 && fields; ++i) {
+    fields >> field;
+    if (i == 0 && (field == "Z" || field == "X")) return 0;
+  }
   return fields ? std::strtoull(field.c_str(), nullptr, 10) : 0;
 }
 
@@ -75,6 +78,25 @@ bool write_all(int fd, const std::string& text) {
   return true;
 }
 
+// A file without a name yet, so that nothing is left of a process that dies while it writes; where the file system has
+// none of these, one with another name. Its name is empty or that.
+Descriptor open_unnamed(const std::string& path, std::string& temporary) {
+  const auto slash = path.rfind('/');
+  const std::string folder = slash == 0 ? "/" : path.substr(0, slash);
+  Descriptor file(::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
+  if (file) return file;
+  temporary = path + "." + std::to_string(random_u64()) + ".tmp";
+  return Descriptor(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+}
+
+// Gives it its name, in place of what is there.
+bool give_name(const Descriptor& file, const std::string& temporary, const std::string& path) {
+  if (!temporary.empty()) return ::rename(temporary.c_str(), path.c_str()) == 0;
+  ::unlink(path.c_str());  // ours and stale, or absent: the caller has looked
+  const std::string opened = "/proc/self/fd/" + std::to_string(file.get());
+  return ::linkat(AT_FDCWD, opened.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0;
+}
+
 }  // namespace
 
 bool IdRecord::stale() const {
@@ -92,12 +114,12 @@ Result<std::string> write_id_file(const std::string& path, const Identity& ident
                   "Give each job a path of its own; remove the file if that process has nothing to do with it");
   }
   const std::string text = file_text(identity);
-  const std::string temporary = path + "." + std::to_string(random_u64()) + ".tmp";
-  const Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  std::string temporary;
+  const Descriptor file = open_unnamed(path, temporary);
   if (!file) return system_error("Writing " + path + " failed", errno, "Choose a path in a folder that all ranks can write");
-  if (!write_all(file.get(), text) || ::rename(temporary.c_str(), path.c_str()) != 0) {
+  if (!write_all(file.get(), text) || !give_name(file, temporary, path)) {
     const int number = errno;
-    ::unlink(temporary.c_str());
+    if (!temporary.empty()) ::unlink(temporary.c_str());
     return system_error("Writing " + path + " failed", number, "Choose a path in a folder that all ranks can write");
   }
   return text;

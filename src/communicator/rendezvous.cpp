@@ -135,7 +135,11 @@ Result<Membership> join_meeting(const JoinRequest& request, const RankAndSize& p
   forming.neighbours = std::move(introduced->neighbours);
   forming.root = std::move(introduced->root);
   auto membership = form(std::move(forming), anteroom.take(), request.blob, request.patience);
-  if (membership) finish_root(introduced->key);
+  if (membership) {
+    finish_root(introduced->key);
+  } else if (membership.status().code() != TUTTI_ABORTED) {  // whoever aborts does not wait
+    await_root_told(introduced->key);
+  }
   return membership;
 }
 

@@ -23,6 +23,7 @@ constexpr std::uint64_t kJoinNs = 5 * kSecond;     // an authenticated guest say
 constexpr std::uint64_t kTellNs = kSecond;         // after a failure, for ranks on their way to come and hear why
 constexpr std::uint64_t kLingerNs = 10 * kSecond;  // after a failure, to tell late ranks why
 constexpr std::uint64_t kFinishNs = kSecond;        // the last words of a creation that has succeeded take far less
+constexpr std::uint64_t kAwaitToldNs = 5 * kSecond / 2;  // in that time ranks notice a dead neighbour by themselves, too
 constexpr std::uint64_t kDoorTag = 0;
 constexpr std::uint64_t kWakeTag = 1;
 constexpr std::uint64_t kFirstGuest = 2;
@@ -276,6 +277,8 @@ void Root::tell(bool own) {
     send(id, guest, kCreationFailed, out.bytes());
     guest.ready = true;  // it has its answer, and its going away is no news
   }
+  // Release: the messages are with the system before anybody knows that they are.
+  if (own) told_.store(true, std::memory_order_release);
 }
 
 void Root::send(std::uint64_t id, Guest& guest, RootFrame type, std::span<const std::byte> payload) {
@@ -322,6 +325,7 @@ class Roots {
   Result<std::vector<SocketAddress>> start(Listener listener, const Key& key, std::function<void()> concluded);
   void stop(const Key& key);
   void finish(const Key& key);
+  void await_told(const Key& key);
   ~Roots();
 
  private:
@@ -393,6 +397,15 @@ void Roots::finish(const Key& key) {
   end(ended);
 }
 
+void Roots::await_told(const Key& key) {
+  const auto pending = [&](const auto& r) { return r->key == key && !r->ended && !r->root.told(); };
+  const Deadline deadline = Deadline::in(kAwaitToldNs);
+  std::unique_lock lock(mutex_);
+  while (std::any_of(running_.begin(), running_.end(), pending) && !deadline.passed()) {
+    one_ended_.wait_for(lock, std::chrono::milliseconds(1));  // that it has told raises no event
+  }
+}
+
 // Removes those from the running ones. With the lock held.
 Roots::List Roots::take(const std::function<bool(const Running&)>& wanted) {
   List taken;
@@ -434,5 +447,7 @@ Result<std::vector<SocketAddress>> start_root(Listener listener, const Key& key,
 void stop_root(const Key& key) { roots().stop(key); }
 
 void finish_root(const Key& key) { roots().finish(key); }
+
+void await_root_told(const Key& key) { roots().await_told(key); }
 
 }  // namespace tutti

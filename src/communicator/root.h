@@ -58,6 +58,8 @@ class Root {
   /// Serves until the creation has succeeded or failed and `linger_ns` after a failure, or `wake` is raised and
   /// `stop` set.
   void serve(const WakeUp& wake, const std::atomic<bool>& stop);
+  /// The creation has failed, and all who were there have been told. May be asked by any thread.
+  bool told() const { return told_.load(std::memory_order_acquire); }  // acquire: pairs with the release in tell
 
  private:
   struct Guest {
@@ -99,6 +101,7 @@ class Root {
   bool introduced_ = false;
   std::optional<Error> failure_;
   std::uint64_t failed_ns_ = 0;
+  std::atomic<bool> told_{false};
   std::uint64_t own_told_ns_ = UINT64_MAX;  // when this process's own guests are told of the failure at the latest; 0: told
 };
 
@@ -112,5 +115,9 @@ void stop_root(const Key& key);
 /// Waits until the root of `key`, if this process has one, has come to its end, for a second at most, and frees it. For a
 /// rank whose creation has succeeded: all others have said then that they are ready. Thread safe.
 void finish_root(const Key& key);
+
+/// As finish_root, after a creation that failed: waits until the root has told all others why, for 2.5 s at most. This
+/// process may end now, and the root with it.
+void await_root_told(const Key& key);
 
 }  // namespace tutti

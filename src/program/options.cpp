@@ -187,9 +187,9 @@ void Options::positional(const std::string& name, std::string* value, const std:
   body_->add(name, "", help, *value, read, required);
 }
 
-void Options::text(const std::string& names, std::string* value, const std::string& placeholder, const std::string& help) {
+void Options::text(const std::string& names, std::string* value, const std::string& shown_as, const std::string& help) {
   const auto read = [value](const std::string& text) { return read_choice(text, {}, value); };
-  body_->add(names, placeholder, help, *value, read, false);
+  body_->add(names, shown_as, help, *value, read, false);
 }
 
 void Options::choice(const std::string& names, std::string* value, std::vector<std::string> allowed,

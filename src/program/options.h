@@ -26,8 +26,8 @@ class Options {
   /// An argument without a name; `allowed`, where it is not empty, lists what it may be.
   void positional(const std::string& name, std::string* value, const std::string& help, bool required = true,
                   std::vector<std::string> allowed = {});
-  /// Any text, shown as `placeholder` in --help.
-  void text(const std::string& names, std::string* value, const std::string& placeholder, const std::string& help);
+  /// Any text, shown as `shown_as` in --help.
+  void text(const std::string& names, std::string* value, const std::string& shown_as, const std::string& help);
   /// One of `allowed`.
   void choice(const std::string& names, std::string* value, std::vector<std::string> allowed, const std::string& help);
   /// A whole number in [min, max]; a default below min is not shown.
