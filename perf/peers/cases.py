@@ -1,0 +1,66 @@
+"""What is measured: cases, and how their bytes are counted."""
+from dataclasses import dataclass
+
+TYPE_BYTES = {"int8": 1, "uint8": 1, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8, "float16": 2, "bfloat16": 2,
+              "float32": 4, "float64": 8}
+TYPE_ALIASES = {"half": "float16", "float": "float32", "double": "float64"}
+OPS = ("sum", "prod", "min", "max", "avg")
+# As tutti-perf counts: a case's bytes are those of the larger of a rank's two buffers. Whether it has a block a rank.
+COLLECTIVES = {"all_reduce": False, "all_gather": True, "reduce_scatter": True, "broadcast": False, "reduce": False,
+               "all_to_all": True, "gather": True, "scatter": True, "send_recv": False, "barrier": False}
+FRESH_ROOM = 1 << 20  # bytes that the slots of fresh inputs may take
+LINE = 64
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What contenders are started for."""
+    ranks: int
+    transport: str
+    network: str = "host"  # or a pair of network namespaces, see networks.py
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of the table."""
+    collective: str
+    bytes: int
+    type: str
+    op: str
+    inputs: str  # "usual" or "fresh"
+    in_place: bool
+
+    def blocks(self, ranks):
+        return ranks if COLLECTIVES[self.collective] else 1
+
+    def count(self, ranks):
+        """The API's count, at least 1 element; 0 for a barrier."""
+        if self.collective == "barrier":
+            return 0
+        return max(1, self.bytes // TYPE_BYTES[self.type] // self.blocks(ranks))
+
+    def real_bytes(self, ranks):
+        return self.count(ranks) * TYPE_BYTES[self.type] * self.blocks(ranks)
+
+    def slots(self, ranks):
+        """Places that fresh inputs lie in, so that operations can still share a clock reading."""
+        if self.inputs != "fresh":
+            return 1
+        stride = max(LINE, -(-self.real_bytes(ranks) // LINE) * LINE)
+        return max(1, min(4096, FRESH_ROOM // stride))
+
+    def words(self, ranks):
+        """The command that makes a rank ready for this case."""
+        # MPI's broadcast has one buffer: to compare like with like, everybody's is in place.
+        in_place = self.in_place or self.collective == "broadcast"
+        return (f"case collective={self.collective} type={self.type} op={self.op} root=0 count={self.count(ranks)} "
+                f"in_place={int(in_place)} slots={self.slots(ranks)}")
+
+
+def bus_factor(collective, ranks):
+    """What nccl-tests multiplies bytes / time by."""
+    if collective == "all_reduce":
+        return 2 * (ranks - 1) / ranks
+    if collective in ("broadcast", "reduce", "send_recv", "barrier"):
+        return 1
+    return (ranks - 1) / ranks

@@ -1,0 +1,157 @@
+// Any MPI under comparison. Built by perf/compare with each MPI's own mpicxx; the settings come with its mpirun.
+#include <mpi.h>
+
+#include <climits>
+#include <cstring>
+
+#include "perf/peers/contender.h"
+
+namespace tutti::perf {
+namespace {
+
+#ifdef MPIX_C_FLOAT16
+const MPI_Datatype kFloat16 = MPIX_C_FLOAT16;
+#else
+const MPI_Datatype kFloat16 = MPI_DATATYPE_NULL;
+#endif
+#ifdef MPIX_C_BF16
+const MPI_Datatype kBfloat16 = MPIX_C_BF16;
+#else
+const MPI_Datatype kBfloat16 = MPI_DATATYPE_NULL;
+#endif
+
+MPI_Datatype type_of(tutti_type type) {
+  switch (type) {
+    case TUTTI_INT8: return MPI_INT8_T;
+    case TUTTI_UINT8: return MPI_UINT8_T;
+    case TUTTI_INT32: return MPI_INT32_T;
+    case TUTTI_UINT32: return MPI_UINT32_T;
+    case TUTTI_INT64: return MPI_INT64_T;
+    case TUTTI_UINT64: return MPI_UINT64_T;
+    case TUTTI_FLOAT16: return kFloat16;
+    case TUTTI_BFLOAT16: return kBfloat16;
+    case TUTTI_FLOAT32: return MPI_FLOAT;
+    case TUTTI_FLOAT64: return MPI_DOUBLE;
+    default: return MPI_DATATYPE_NULL;
+  }
+}
+
+MPI_Op op_of(tutti_op op) {
+  switch (op) {
+    case TUTTI_SUM: return MPI_SUM;
+    case TUTTI_PROD: return MPI_PROD;
+    case TUTTI_MIN: return MPI_MIN;
+    case TUTTI_MAX: return MPI_MAX;
+    default: return MPI_OP_NULL;
+  }
+}
+
+struct Call {
+  const void* send;
+  void* recv;
+  int count;
+  MPI_Datatype type;
+  MPI_Op op;
+  int root;
+  int rank;
+  int ranks;
+};
+
+int all_reduce(const Call& c) { return MPI_Allreduce(c.send, c.recv, c.count, c.type, c.op, MPI_COMM_WORLD); }
+int reduce(const Call& c) { return MPI_Reduce(c.send, c.recv, c.count, c.type, c.op, c.root, MPI_COMM_WORLD); }
+int broadcast(const Call& c) { return MPI_Bcast(c.recv, c.count, c.type, c.root, MPI_COMM_WORLD); }
+int all_gather(const Call& c) {
+  return MPI_Allgather(c.send, c.count, c.type, c.recv, c.count, c.type, MPI_COMM_WORLD);
+}
+int reduce_scatter(const Call& c) {
+  return MPI_Reduce_scatter_block(c.send, c.recv, c.count, c.type, c.op, MPI_COMM_WORLD);
+}
+int all_to_all(const Call& c) { return MPI_Alltoall(c.send, c.count, c.type, c.recv, c.count, c.type, MPI_COMM_WORLD); }
+int gather(const Call& c) {
+  return MPI_Gather(c.send, c.count, c.type, c.recv, c.count, c.type, c.root, MPI_COMM_WORLD);
+}
+int scatter(const Call& c) {
+  return MPI_Scatter(c.send, c.count, c.type, c.recv, c.count, c.type, c.root, MPI_COMM_WORLD);
+}
+int send_recv(const Call& c) {
+  return MPI_Sendrecv(c.send, c.count, c.type, (c.rank + 1) % c.ranks, 0, c.recv, c.count, c.type,
+                      (c.rank + c.ranks - 1) % c.ranks, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+int barrier(const Call&) { return MPI_Barrier(MPI_COMM_WORLD); }
+
+struct Verb {
+  const char* name;
+  int (*call)(const Call& call);
+  bool in_place;  ///< MPI_IN_PLACE means the same as in place does here
+};
+constexpr Verb kVerbs[] = {
+    {"all_reduce", all_reduce, true}, {"reduce", reduce, false},         {"broadcast", broadcast, true},
+    {"all_gather", all_gather, true}, {"reduce_scatter", reduce_scatter, false},
+    {"all_to_all", all_to_all, true}, {"gather", gather, false},         {"scatter", scatter, false},
+    {"send_recv", send_recv, false},  {"barrier", barrier, false},
+};
+
+class Mpi : public Contender {
+ public:
+  ~Mpi() override {
+    int finalized = 0;
+    if (started_ && MPI_Finalized(&finalized) == MPI_SUCCESS && finalized == 0) MPI_Finalize();
+  }
+
+  std::string start(const Place& place) override {
+    place_ = place;
+    if (MPI_Init(nullptr, nullptr) != MPI_SUCCESS) return "MPI_Init failed";
+    started_ = true;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    int rank = 0;
+    int ranks = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    return rank == place.rank && ranks == place.ranks ? "" : "the launcher and MPI_Init disagree on rank or size";
+  }
+
+  std::string version() override {
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    MPI_Get_library_version(text, &length);
+    const std::string whole(text, static_cast<size_t>(length));
+    return whole.substr(0, whole.find('\n'));
+  }
+
+  std::string lacks(const Operation& operation) override {
+    verb_ = nullptr;
+    for (const Verb& verb : kVerbs) {
+      if (std::strcmp(verb.name, operation.collective->name) == 0) verb_ = &verb;
+    }
+    if (verb_ == nullptr) return "MPI has no such collective";
+    if (operation.in_place && !verb_->in_place) return "MPI's in place means something else here";
+    // MPI's broadcast has one buffer: it can only be in place.
+    if (verb_->call == broadcast && !operation.in_place) return "MPI's broadcast is in place";
+    type_ = type_of(operation.pattern.type);
+    op_ = op_of(operation.pattern.op);
+    if (type_ == MPI_DATATYPE_NULL) return "it has no such type";
+    if (operation.collective->reduces && op_ == MPI_OP_NULL) return "MPI has no such operator";
+    return operation.count > INT_MAX ? "its counts are ints" : "";
+  }
+
+  bool run(const Operation& operation, const Places& places) override {
+    const void* send = operation.in_place && verb_->call != broadcast ? MPI_IN_PLACE : places.send;
+    return verb_->call({send, places.recv, static_cast<int>(operation.count), type_, op_, operation.root, place_.rank,
+                        place_.ranks}) == MPI_SUCCESS;
+  }
+
+ private:
+  Place place_;
+  bool started_ = false;
+  const Verb* verb_ = nullptr;
+  MPI_Datatype type_ = MPI_DATATYPE_NULL;
+  MPI_Op op_ = MPI_OP_NULL;
+};
+
+}  // namespace
+}  // namespace tutti::perf
+
+int main(int argc, char** argv) {
+  tutti::perf::Mpi contender;
+  return tutti::perf::serve(contender, argc, argv);
+}

@@ -1,0 +1,220 @@
+"""A contender's ranks: started, spoken to one command at a time, ended for certain."""
+import ctypes
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import time
+
+from .words import FAILED, LOST, Refusal
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def adopt_orphans():
+    """Processes whose launcher dies become our children, so that none escapes."""
+    LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def die_with_parent():
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+class Died(Exception):
+    """A contender is gone or silent; the sentence says which and what it last said."""
+
+    def __init__(self, sentence, status=FAILED):
+        super().__init__(sentence)
+        self.status = status
+
+
+class Ranks:
+    """The ranks of one contender. Between commands each blocks in read() on its own socket."""
+
+    def __init__(self, name, commands, environment, ranks, folder, deadline):
+        """commands: one per process to start (a launcher's one for all ranks, else one a rank)."""
+        self.name, self.ranks, self.folder, self.deadline = name, ranks, folder, deadline
+        self.launched, self.lines, self.pids, self.rests = [], {}, {}, {}
+        self.log = os.path.join(folder, "log")
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listener.bind(os.path.join(folder, "control"))
+            listener.listen(ranks)
+            with open(self.log, "ab") as log:
+                for command in commands:
+                    self.launched.append(subprocess.Popen(
+                        command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder,
+                        start_new_session=True, preexec_fn=die_with_parent))
+            self._greet(listener)
+        except BaseException:
+            self.kill()
+            raise
+        finally:
+            listener.close()
+
+    def _last_words(self):
+        try:
+            with open(self.log, errors="replace") as log:
+                lines = [line.strip() for line in log if line.strip(" \n-=")]
+        except OSError:
+            lines = []
+        return f"; it said: {' / '.join(lines[-4:])[:600]}" if lines else ""
+
+    def _died(self, what, status=FAILED):
+        return Died(f"{self.name} {what}{self._last_words()}", status)
+
+    def _greet(self, listener):
+        listener.settimeout(0.2)
+        end = time.monotonic() + self.deadline
+        while len(self.lines) < self.ranks:
+            try:
+                line, _ = listener.accept()
+            except TimeoutError:
+                if any(p.poll() not in (None, 0) for p in self.launched):
+                    raise self._died("ended before its ranks had begun") from None
+                if time.monotonic() > end:
+                    raise self._died(f"did not begin within {self.deadline:g} s", LOST) from None
+                continue
+            line.settimeout(self.deadline)
+            rest = b""
+            while b"\n" not in rest:
+                more = line.recv(65536)
+                if not more:
+                    raise self._died("ended as its ranks began")
+                rest += more
+            hello = json.loads(rest)
+            self.lines[hello["rank"]], self.pids[hello["rank"]], self.rests[hello["rank"]] = line, hello["pid"], b""
+        for line in self.lines.values():
+            line.setblocking(False)
+
+    def send(self, command):
+        for line in self.lines.values():
+            try:
+                line.sendall(command.encode() + b"\n")
+            except OSError:
+                raise self._died("has gone") from None
+
+    def receive(self, deadline=None):
+        """One reply of every rank, in rank order."""
+        replies, limit = {}, deadline or self.deadline
+        end = time.monotonic() + limit
+        with selectors.DefaultSelector() as selector:
+            for rank, line in self.lines.items():
+                selector.register(line, selectors.EVENT_READ, rank)
+            while len(replies) < self.ranks:
+                ready = selector.select(max(0, end - time.monotonic()))
+                if not ready:
+                    silent = sorted(set(self.lines) - set(replies))
+                    raise self._died(f"did not answer within {limit:g} s (ranks {silent})", LOST)
+                for key, _ in ready:
+                    rank = key.data
+                    try:
+                        more = key.fileobj.recv(65536)
+                    except OSError:
+                        more = b""
+                    if not more:
+                        raise self._died(f"lost rank {rank}", LOST)
+                    self.rests[rank] += more
+                    if b"\n" in self.rests[rank]:
+                        text, self.rests[rank] = self.rests[rank].split(b"\n", 1)
+                        replies[rank] = json.loads(text)
+                        selector.unregister(key.fileobj)
+        return [replies[rank] for rank in sorted(replies)]
+
+    def ask(self, command, deadline=None):
+        """Replies of all ranks; a failing one raises Died with its sentence, a lacking one gives a string."""
+        self.send(command)
+        replies = self.receive(deadline)
+        for rank, reply in enumerate(replies):
+            if "error" in reply:
+                raise self._died(f"failed on rank {rank}: {reply['error']}")
+        for reply in replies:
+            if "lacks" in reply:
+                return reply["lacks"]
+        return replies
+
+    def quit(self, patience=5):
+        """Lets the ranks take their leave, then ends what is left."""
+        try:
+            self.send("quit")
+            end = time.monotonic() + patience
+            while any(p.poll() is None for p in self.launched) and time.monotonic() < end:
+                time.sleep(0.01)
+        except Died:
+            pass
+        self.kill()
+
+    def kill(self):
+        for launched in self.launched:
+            for how in (os.killpg, os.kill):
+                try:
+                    how(launched.pid, signal.SIGKILL)
+                except OSError:
+                    pass
+        for pid in self.pids.values():
+            if parent_of(pid) in {os.getpid(), *(p.pid for p in self.launched)}:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except OSError:
+                    pass
+        for launched in self.launched:
+            launched.wait()
+        for line in self.lines.values():
+            line.close()
+        self.lines = {}
+
+
+def parent_of(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return int(stat.read().rsplit(")", 1)[1].split()[1])
+    except OSError:
+        return None
+
+
+def descendants(of):
+    children = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            children.setdefault(parent_of(int(entry)), []).append(int(entry))
+    found, look = [], [of]
+    while look:
+        more = children.get(look.pop(), [])
+        found += more
+        look += more
+    return found
+
+
+def end_all(patience=5):
+    """No process of ours outlives us: whoever is still below this one is killed and awaited."""
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        left = descendants(os.getpid())
+        if not left:
+            return
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            pass
+        time.sleep(0.01)
+
+
+def cpu_seconds(pid):
+    """CPU time of all threads of a process, to the nanosecond where the kernel tells it."""
+    total = 0
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        try:
+            with open(f"/proc/{pid}/task/{thread}/schedstat") as stat:
+                total += int(stat.read().split()[0])
+        except (OSError, ValueError, IndexError) as error:
+            raise Refusal(f"the CPU time of process {pid} cannot be read: {error}", FAILED) from None
+    return total / 1e9

@@ -1,0 +1,53 @@
+"""Statistics over rounds, and the ratios that the goals are about."""
+import statistics
+
+from .cases import Case
+
+
+def summary(times):
+    """Microseconds of the rounds as they came: median, least, most, quartiles, and the spread between them."""
+    ordered = sorted(times)
+    low, high = (statistics.quantiles(ordered, n=4)[::2] if len(ordered) > 1 else (ordered[0], ordered[0]))
+    median = statistics.median(ordered)
+    return {"median_us": median, "min_us": ordered[0], "max_us": ordered[-1], "p25_us": low, "p75_us": high,
+            "spread": (high - low) / median if median else 0.0, "rounds": len(ordered)}
+
+
+def best_peer(contenders, peers):
+    """The name of the peer with the least median, None without peers. Peers with wrong data do not count."""
+    right = [name for name in peers if "median_us" in contenders.get(name, {}) and not contenders[name].get("wrong")]
+    return min(right, key=lambda name: contenders[name]["median_us"], default=None)
+
+
+def ratios(contenders, peers, ours):
+    """{our name: {"best_peer": name or None, "ratio": ours / best, "min_ratio": by minima}} for each of ours."""
+    best, found = best_peer(contenders, peers), {}
+    for name in ours:
+        if "median_us" not in contenders.get(name, {}):
+            continue
+        mine, other = contenders[name], contenders.get(best)
+        found[name] = {"best_peer": best, "ratio": mine["median_us"] / other["median_us"] if other else None,
+                       "min_ratio": mine["min_us"] / other["min_us"] if other else None}
+    return found
+
+
+def limit_of(limits):
+    """{"L_ns", "M_us", "stream_us"}, each where it was measured: M is the faster of the two kinds of copy."""
+    found = {}
+    if "hop" in limits:
+        found["L_ns"] = limits["hop"]["median_us"] * 1e3 / 2
+    copies = [limits[kind]["median_us"] for kind in ("copy", "copy_streaming") if kind in limits]
+    if copies:
+        found["M_us"] = min(copies)
+    if "stream" in limits:
+        found["stream_us"] = limits["stream"]["median_us"]
+    return found
+
+
+def line(setting, case, contenders, limits, peers, ours):
+    """A case's record: what it was, every contender's times, ratios, limits."""
+    assert isinstance(case, Case)
+    return {"collective": case.collective, "bytes": case.real_bytes(setting.ranks), "count": case.count(setting.ranks),
+            "type": case.type, "op": case.op, "ranks": setting.ranks, "transport": setting.transport,
+            "network": setting.network, "inputs": case.inputs, "in_place": case.in_place, "contenders": contenders,
+            "limits": limits, "limit": limit_of(limits), "ratios": ratios(contenders, peers, ours)}

@@ -1,0 +1,186 @@
+#include "perf/peers/session.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+
+#include "perf/measure.h"
+#include "perf/names.h"
+
+namespace tutti::perf {
+namespace {
+
+constexpr uint64_t kLine = 64;
+
+program::JsonObject good() {
+  program::JsonObject reply;
+  reply.add("ok", true);
+  return reply;
+}
+
+program::JsonObject said(const char* what, const std::string& sentence) {
+  program::JsonObject reply;
+  reply.add(what, sentence);
+  return reply;
+}
+
+}  // namespace
+
+std::string Command::text(const std::string& name, const std::string& otherwise) const {
+  const auto found = words.find(name);
+  return found != words.end() ? found->second : otherwise;
+}
+
+uint64_t Command::number(const std::string& name, uint64_t otherwise) const {
+  const auto found = words.find(name);
+  return found != words.end() ? std::strtoull(found->second.c_str(), nullptr, 10) : otherwise;
+}
+
+Command parse_command(const std::string& line) {
+  Command command;
+  std::istringstream words(line);
+  words >> command.verb;
+  for (std::string word; words >> word;) {
+    const size_t equals = word.find('=');
+    if (equals != std::string::npos) command.words[word.substr(0, equals)] = word.substr(equals + 1);
+  }
+  return command;
+}
+
+std::string Session::open() {
+  const bool crowded = !place_.cpus.empty() && static_cast<size_t>(place_.ranks) > place_.cpus.size();
+  return meeting_.open(place_.folder + "/meeting", place_.ranks, crowded);
+}
+
+program::JsonObject Session::obey(const Command& command) {
+  if (command.verb == "start") return start();
+  if (command.verb == "case") return take(command);
+  if (command.verb == "drop") {
+    drop();
+    return good();
+  }
+  if (send_ == nullptr) return said("error", "the command " + command.verb + " needs a case first");
+  if (command.verb == "check") return check(command);
+  if (command.verb == "time") return time(command);
+  if (command.verb == "late") return arrive_late(command);
+  return said("error", "there is no command " + command.verb);
+}
+
+program::JsonObject Session::start() {
+  if (started_ && !contender_.restart()) return said("lacks", "it can be started once in a process");
+  started_ = true;
+  if (!meeting_.come(Meeting::Wait::kKeen)) return said("error", "the other ranks did not come to begin");
+  const uint64_t begin = now_ns();
+  const std::string why = contender_.start(place_);
+  const uint64_t end = now_ns();
+  if (!why.empty()) return said("error", why);
+  program::JsonObject reply = good();
+  reply.add("ns", static_cast<double>(end - begin)).add("version", contender_.version());
+  return reply;
+}
+
+// The words: collective, type, op, root, count, in_place, slots, seed.
+program::JsonObject Session::take(const Command& command) {
+  drop();
+  const Collective* collective = contender_.find(command.text("collective"));
+  if (collective == nullptr) return said("lacks", "it has no " + command.text("collective"));
+  const std::vector<tutti_type> types = types_named(command.text("type"));
+  const std::vector<tutti_op> ops = ops_named(command.text("op", "sum"));
+  if (types.size() != 1 || ops.size() != 1) return said("error", "a case needs one type and one operator");
+  const int root = static_cast<int>(command.number("root"));
+  const Pattern pattern = {types[0], ops[0], collective->reduces, place_.ranks, 0};
+  operation_ = {collective, pattern, root, place_.rank, command.number("count"), command.number("in_place") != 0};
+  const std::string lacks = contender_.lacks(operation_);
+  if (!lacks.empty()) return said("lacks", lacks);
+  const uint64_t larger = std::max(operation_.send_bytes(), operation_.recv_bytes());
+  stride_ = std::max(kLine, (larger + kLine - 1) / kLine * kLine);
+  slots_ = std::max<uint64_t>(1, command.number("slots", 1));
+  bytes_ = stride_ * slots_;
+  send_ = contender_.allocate(bytes_);
+  recv_ = contender_.allocate(bytes_);
+  if (send_ == nullptr || recv_ == nullptr) return said("error", "two buffers of " + std::to_string(bytes_) + " bytes were refused");
+  rewrite(slots_);
+  const std::string why = contender_.prepare(operation_, places(0), slots_, stride_);
+  return why.empty() ? good() : said("error", why);
+}
+
+void Session::drop() {
+  if (send_ != nullptr && recv_ != nullptr) contender_.finish();
+  if (send_ != nullptr) contender_.release(send_, bytes_);
+  if (recv_ != nullptr) contender_.release(recv_, bytes_);
+  send_ = recv_ = nullptr;
+}
+
+Places Session::places(uint64_t slot) const { return lay_out(operation_, send_ + slot * stride_, recv_ + slot * stride_); }
+
+void Session::rewrite(uint64_t slots) {
+  for (uint64_t slot = 0; slot < slots; ++slot) fill_send(operation_, places(slot));
+}
+
+bool Session::operate(uint64_t slot) {
+  if (contender_.run(operation_, places(slot))) return true;
+  failure_ = contender_.complaint();
+  return false;
+}
+
+// Every element of the result, the input and the ignored buffers.
+program::JsonObject Session::check(const Command& command) {
+  operation_.pattern.seed = static_cast<uint32_t>(command.number("seed"));
+  const Places first = places(0);
+  poison_result(operation_, first);
+  fill_send(operation_, first);
+  if (!meeting_.come(Meeting::Wait::kQuiet)) return said("error", "the other ranks did not come to the check");
+  if (!operate(0)) return said("error", failure_);
+  const Finding finding = check_result(operation_, first);
+  program::JsonObject reply = good();
+  reply.add("wrong", finding.wrong).add("sentence", finding.sentence).add("choice", contender_.choice());
+  return reply;
+}
+
+double Session::time_batch(uint64_t batch) {
+  if (!meeting_.come(Meeting::Wait::kKeen)) {
+    failure_ = "the other ranks did not come to begin";
+    return -1;
+  }
+  const uint64_t begin = now_ns();
+  for (uint64_t i = 0; i < batch; ++i) {
+    if (!operate(slots_ == 1 ? 0 : i % slots_)) return -1;
+  }
+  const uint64_t end = now_ns();
+  if (!meeting_.come(Meeting::Wait::kQuiet)) {
+    failure_ = "the other ranks did not come to the end";
+    return -1;
+  }
+  return static_cast<double>(end - begin);
+}
+
+// The words: warm (operations before, not timed), batch, groups (of batches), fresh (inputs are rewritten before each).
+program::JsonObject Session::time(const Command& command) {
+  const uint64_t groups = std::max<uint64_t>(1, command.number("groups", 1));
+  const uint64_t batch = std::max<uint64_t>(1, command.number("batch", 1));
+  const bool fresh = command.number("fresh") != 0;
+  for (uint64_t i = 0; i < command.number("warm"); ++i) {
+    if (!operate(slots_ == 1 ? 0 : i % slots_)) return said("error", failure_);
+  }
+  std::string times;
+  for (uint64_t group = 0; group < groups; ++group) {
+    if (fresh) rewrite(std::min(batch, slots_));
+    const double ns = time_batch(batch);
+    if (ns < 0) return said("error", failure_);
+    times += (times.empty() ? "[" : ",") + std::to_string(static_cast<uint64_t>(ns));
+  }
+  program::JsonObject reply = good();
+  reply.add_json("ns", times + "]");
+  return reply;
+}
+
+// Rank 0 waits in an operation for the others, who come `milliseconds` later; the conductor looks at rank 0's CPU time.
+program::JsonObject Session::arrive_late(const Command& command) {
+  if (!meeting_.come(Meeting::Wait::kKeen)) return said("error", "the other ranks did not come to begin");
+  if (place_.rank != 0) usleep(static_cast<useconds_t>(command.number("milliseconds") * 1000));
+  return operate(0) ? good() : said("error", failure_);
+}
+
+}  // namespace tutti::perf

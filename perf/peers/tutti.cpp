@@ -1,0 +1,89 @@
+// Tutti under comparison, through its public face like any user. Options: memory=registered takes the buffers from
+// tutti_memory_alloc, algorithm=NAME overrides the library's choice, spin=1|-1 as tutti_config's.
+#include <string>
+
+#include "perf/peers/contender.h"
+#include "tutti/tutti.h"
+
+namespace tutti::perf {
+namespace {
+
+class Tutti : public Contender {
+ public:
+  ~Tutti() override { tutti_comm_destroy(comm_); }
+
+  std::string start(const Place& place) override {
+    place_ = place;
+    registered_ = place.option("memory", "host") == "registered";
+    algorithm_ = place.option("algorithm", "");
+    tutti_config config = TUTTI_CONFIG_INIT;
+    config.transports = place_.transport.c_str();
+    config.spin = std::stoi(place.option("spin", "0"));
+    const std::string meet = "file://" + place.folder + "/rendezvous";
+    if (tutti_comm_create_address(&comm_, meet.c_str(), place.ranks, place.rank, &config) != TUTTI_SUCCESS) return complaint();
+    if (!algorithm_.empty()) call_.algorithm = algorithm_.c_str();
+    return "";
+  }
+
+  bool restart() override {
+    tutti_comm_destroy(comm_);
+    comm_ = nullptr;
+    return true;
+  }
+
+  std::string version() override {
+    const int number = tutti_version();
+    return std::to_string(number / 10000) + "." + std::to_string(number / 100 % 100) + "." + std::to_string(number % 100);
+  }
+
+  std::string lacks(const Operation& operation) override {
+    return operation.in_place && !operation.collective->in_place ? "it has no in-place form" : "";
+  }
+
+  std::byte* allocate(uint64_t bytes) override {
+    if (!registered_) return Contender::allocate(bytes);
+    void* memory = nullptr;
+    return tutti_memory_alloc(&memory, bytes) == TUTTI_SUCCESS ? static_cast<std::byte*>(memory) : nullptr;
+  }
+
+  void release(std::byte* memory, uint64_t bytes) override {
+    if (!registered_) return Contender::release(memory, bytes);
+    tutti_memory_free(memory);
+  }
+
+  bool run(const Operation& operation, const Places& places) override {
+    return operation.collective->call({places.send, places.recv, operation.count, operation.pattern.type,
+                                       operation.pattern.op, operation.root, place_.rank, place_.ranks, comm_,
+                                       algorithm_.empty() ? nullptr : &call_}) == TUTTI_SUCCESS;
+  }
+
+  std::string choice() override {
+    tutti_comm_choice choice = {sizeof(tutti_comm_choice), nullptr, nullptr};
+    if (tutti_comm_last_choice(comm_, &choice) != TUTTI_SUCCESS || choice.algorithm == nullptr) return "";
+    return std::string(choice.algorithm) + " over " + choice.transport;
+  }
+
+  std::string complaint() override {
+    tutti_error error = {};
+    error.size = sizeof error;
+    if (comm_ == nullptr || tutti_error_get(comm_, &error) != TUTTI_SUCCESS || error.status == TUTTI_SUCCESS) {
+      tutti_error_get(nullptr, &error);
+    }
+    return std::string(error.message) + (error.remedy[0] != '\0' ? ". " : "") + error.remedy;
+  }
+
+ private:
+  Place place_;
+  bool registered_ = false;
+  std::string algorithm_;
+  tutti_call call_ = TUTTI_CALL_INIT;
+  tutti_comm* comm_ = nullptr;
+};
+
+}  // namespace
+}  // namespace tutti::perf
+
+int main(int argc, char** argv) {
+  tutti::perf::Tutti contender;
+  return tutti::perf::serve(contender, argc, argv);
+}
