@@ -3,6 +3,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass, field
 
 from .cases import TYPE_BYTES
@@ -206,5 +207,82 @@ class Mpich(Mpi):
         return Launch([command], environment, " ".join(f"{k}={v}" for k, v in environment.items()) or "its defaults")
 
 
+class IntelMpi(Mpi):
+    """From PyPI's impi-rt and impi-devel in a virtual environment of ours, or where I_MPI_ROOT says."""
+    name, mark = "intelmpi", "Intel"
+
+    def home(self):
+        return next((h for h in (os.path.join(self.folder, "venv"), os.environ.get("I_MPI_ROOT", ""))
+                     if h and os.path.exists(os.path.join(h, "bin", "mpiexec.hydra"))), None)
+
+    def where(self):
+        home = self.home()
+        paths = [os.path.join(home, "bin", name) for name in ("mpiexec.hydra", "mpicxx")] if home else [None, None]
+        return tuple(path if path and os.access(path, os.X_OK) else None for path in paths)
+
+    def environment(self):
+        home = self.home() or ""
+        return {"I_MPI_ROOT": home, "LD_LIBRARY_PATH": os.path.join(home, "lib"), "FI_PROVIDER_PATH": os.path.join(home, "lib"),
+                "PATH": os.path.join(home, "bin") + os.pathsep + os.environ.get("PATH", "")}
+
+    def launch(self, place):
+        set_to = {"I_MPI_FABRICS": "shm" if place.transport == "shm" else "ofi", "I_MPI_PIN": "0"}
+        if place.transport == "tcp":
+            set_to |= {"FI_PROVIDER": "tcp", "FI_TCP_IFACE": "lo"}
+        if place.crowded():
+            set_to["I_MPI_THREAD_YIELD"] = "3"
+        command = [self.where()[0], "-n", str(place.ranks), self.path, *place.arguments()]
+        return Launch([command], {**self.environment(), **set_to}, " ".join(f"{k}={v}" for k, v in set_to.items()))
+
+
+class Gloo:
+    """Gloo by itself. It has TCP alone, so it is beside shm too what its users get on one machine."""
+    peer, name = True, "gloo"
+
+    def __init__(self, build, folder):
+        self.build = build
+
+    def why_not(self):
+        return "" if os.path.exists("/usr/include/gloo/allreduce.h") else "not installed"
+
+    def lacks(self, place):
+        return "it needs two ranks" if place.ranks < 2 else ""
+
+    def prepare(self):
+        self.path = self.build.compile(self.name, [os.environ.get("CXX", "g++")], "gloo.cpp", ["-lgloo"])
+
+    def launch(self, place):
+        return Launch(one_a_rank([self.path], place), {}, "tcp, its only transport; its own choice of algorithm")
+
+
+class TorchGloo:
+    """PyTorch's Gloo, from Python."""
+    peer, name = True, "torch"
+
+    def __init__(self, build, folder):
+        self.build, self.folder = build, folder
+
+    def python(self):
+        for path in (os.path.join(self.folder, "venv", "bin", "python3"), "/usr/bin/python3", sys.executable):
+            if os.path.exists(path) and output_of(path, "-c", "import torch.distributed as d; assert d.is_gloo_available()") is not None:
+                return path
+        return None
+
+    def why_not(self):
+        self.path = self.python()
+        return "" if self.path else "not installed"
+
+    def lacks(self, place):
+        return "it needs two ranks" if place.ranks < 2 else "one interface is all it is asked to use" if place.networks else ""
+
+    def prepare(self):
+        self.library = os.path.join(self.build.folder, "perf", "libtutti_compare.so")
+
+    def launch(self, place):
+        program = [self.path, os.path.join(HERE, "torch_gloo.py"), self.library]
+        return Launch(one_a_rank(program, place), {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
+                      "torch.distributed, backend gloo, in place, one thread for computing")
+
+
 LIMITS = ("hop", "copy", "copy_streaming", "stream")
-ALL_PEERS = {"openmpi": OpenMpi, "mpich": Mpich}
+ALL_PEERS = {"openmpi": OpenMpi, "mpich": Mpich, "intelmpi": IntelMpi, "gloo": Gloo, "torch": TorchGloo}

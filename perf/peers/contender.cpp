@@ -26,4 +26,11 @@ void Contender::release(std::byte* memory, uint64_t bytes) { munmap(memory, byte
 
 std::string Contender::prepare(const Operation&, const Places&, uint64_t, uint64_t) { return ""; }
 
+bool Contender::run_batch(const Operation& operation, const std::function<Places(uint64_t)>& at, uint64_t operations) {
+  for (uint64_t i = 0; i < operations; ++i) {
+    if (!run(operation, at(i))) return false;
+  }
+  return true;
+}
+
 }  // namespace tutti::perf

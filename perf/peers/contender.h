@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,6 +57,8 @@ class Contender {
   virtual void finish() {}
   /// One operation, blocking. False on failure, which complaint() then explains.
   virtual bool run(const Operation& operation, const Places& places) = 0;
+  /// `operations` of them back to back, number i at at(i). By default run by run.
+  virtual bool run_batch(const Operation& operation, const std::function<Places(uint64_t)>& at, uint64_t operations);
   /// How the last operation was done, for the report, or "".
   virtual std::string choice() { return ""; }
   virtual std::string complaint() { return "the library reported an error"; }

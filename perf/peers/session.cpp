@@ -119,10 +119,20 @@ void Session::rewrite(uint64_t slots) {
   for (uint64_t slot = 0; slot < slots; ++slot) fill_send(operation_, places(slot));
 }
 
-bool Session::operate(uint64_t slot) {
-  if (contender_.run(operation_, places(slot))) return true;
+bool Session::operate_once() {
+  if (contender_.run(operation_, places(0))) return true;
   failure_ = contender_.complaint();
   return false;
+}
+
+bool Session::operate(uint64_t operations) {
+  const Places first = places(0);
+  const auto same = [&](uint64_t) { return first; };
+  const auto in_turn = [&](uint64_t i) { return places(i % slots_); };
+  const bool good = slots_ == 1 ? contender_.run_batch(operation_, same, operations)
+                                : contender_.run_batch(operation_, in_turn, operations);
+  if (!good) failure_ = contender_.complaint();
+  return good;
 }
 
 // Every element of the result, the input and the ignored buffers.
@@ -132,7 +142,7 @@ program::JsonObject Session::check(const Command& command) {
   poison_result(operation_, first);
   fill_send(operation_, first);
   if (!meeting_.come(Meeting::Wait::kQuiet)) return said("error", "the other ranks did not come to the check");
-  if (!operate(0)) return said("error", failure_);
+  if (!operate_once()) return said("error", failure_);
   const Finding finding = check_result(operation_, first);
   program::JsonObject reply = good();
   reply.add("wrong", finding.wrong).add("sentence", finding.sentence).add("choice", contender_.choice());
@@ -145,9 +155,7 @@ double Session::time_batch(uint64_t batch) {
     return -1;
   }
   const uint64_t begin = now_ns();
-  for (uint64_t i = 0; i < batch; ++i) {
-    if (!operate(slots_ == 1 ? 0 : i % slots_)) return -1;
-  }
+  if (!operate(batch)) return -1;
   const uint64_t end = now_ns();
   if (!meeting_.come(Meeting::Wait::kQuiet)) {
     failure_ = "the other ranks did not come to the end";
@@ -161,9 +169,7 @@ program::JsonObject Session::time(const Command& command) {
   const uint64_t groups = std::max<uint64_t>(1, command.number("groups", 1));
   const uint64_t batch = std::max<uint64_t>(1, command.number("batch", 1));
   const bool fresh = command.number("fresh") != 0;
-  for (uint64_t i = 0; i < command.number("warm"); ++i) {
-    if (!operate(slots_ == 1 ? 0 : i % slots_)) return said("error", failure_);
-  }
+  if (!operate(command.number("warm"))) return said("error", failure_);
   std::string times;
   for (uint64_t group = 0; group < groups; ++group) {
     if (fresh) rewrite(std::min(batch, slots_));
@@ -180,7 +186,7 @@ program::JsonObject Session::time(const Command& command) {
 program::JsonObject Session::arrive_late(const Command& command) {
   if (!meeting_.come(Meeting::Wait::kKeen)) return said("error", "the other ranks did not come to begin");
   if (place_.rank != 0) usleep(static_cast<useconds_t>(command.number("milliseconds") * 1000));
-  return operate(0) ? good() : said("error", failure_);
+  return operate_once() ? good() : said("error", failure_);
 }
 
 }  // namespace tutti::perf

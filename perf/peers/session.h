@@ -45,7 +45,9 @@ class Session {
   program::JsonObject arrive_late(const Command& command);
   /// One batch of `batch` operations: nanoseconds, or a negative number where an operation failed.
   double time_batch(uint64_t batch);
-  bool operate(uint64_t slot);
+  /// Operations back to back on all slots in turn; one, on the first, whose result will be looked at.
+  bool operate(uint64_t operations);
+  bool operate_once();
   Places places(uint64_t slot) const;
   void rewrite(uint64_t slots);
   void drop();
