@@ -6,22 +6,20 @@
 #include <set>
 
 #include "src/communicator/control_impl.h"
+#include "src/communicator/per_process.h"
 
 namespace tutti {
 
 namespace {
 
-// The control planes of this process that are still in use, for the goodbye at exit. Never destroyed, as threads of the
-// program may outlive static destructors.
+// The control planes of this process that are still in use, for the goodbye at exit.
 struct Live {
   std::mutex mutex;
   std::set<ControlPlane::Impl*> planes;
 };
+constinit PerProcess<Live> process_live;
 
-Live& live() {
-  static Live* const instance = new Live;
-  return *instance;
-}
+Live& live() { return process_live.get(); }
 
 void take_leave_at_exit() {
   // A thread that holds the mutex may have ended with the program's exit: try, do not wait.

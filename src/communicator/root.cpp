@@ -13,6 +13,7 @@
 #include "src/base/clock.h"
 #include "src/base/random.h"
 #include "src/communicator/patience.h"
+#include "src/communicator/per_process.h"
 
 namespace tutti {
 
@@ -318,7 +319,7 @@ Error Root::deadline_error() const {
 
 namespace {
 
-// The roots of this process. A root's thread ends when its creation has succeeded, and is joined by the ranks of this
+// The roots of this process; a fork of it has roots of its own. A root's thread ends when its creation has succeeded, and is joined by the ranks of this
 // process then, or else when the next root is started or the process ends.
 class Roots {
  public:
@@ -326,7 +327,7 @@ class Roots {
   void stop(const Key& key);
   void finish(const Key& key);
   void await_told(const Key& key);
-  ~Roots();
+  void stop_all();
 
  private:
   struct Running {
@@ -346,7 +347,6 @@ class Roots {
   std::mutex mutex_;
   std::condition_variable one_ended_;
   List running_;
-  const int pid_ = ::getpid();
 };
 
 Result<std::vector<SocketAddress>> Roots::start(Listener listener, const Key& key, std::function<void()> concluded) {
@@ -424,18 +424,25 @@ void Roots::end(List& list) {
   for (const auto& running : list) running->thread.join();
 }
 
-Roots::~Roots() {
-  // In a forked child the threads do not exist.
-  if (::getpid() == pid_) {
-    end(running_);
-  } else {
-    for (auto& running : running_) static_cast<void>(running.release());
+void Roots::stop_all() {
+  List all;
+  {
+    const std::lock_guard lock(mutex_);
+    all = take([](const Running&) { return true; });
   }
+  end(all);
 }
 
+constinit PerProcess<Roots> process_roots;
+
+// Ends the roots with the process. A forked child has none of its parent's.
+struct StopAtExit {
+  ~StopAtExit() { process_roots.get().stop_all(); }
+};
+
 Roots& roots() {
-  static Roots instance;
-  return instance;
+  static const StopAtExit at_exit;
+  return process_roots.get();
 }
 
 }  // namespace
