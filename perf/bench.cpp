@@ -152,8 +152,8 @@ int Bench::reserve(tutti_type type) {
   if (both && send_.bytes() >= bytes && send_.data() != nullptr) return program::kGood;
   send_ = Buffer();
   recv_ = Buffer();
-  send_ = Buffer::allocate(bytes);
-  recv_ = Buffer::allocate(bytes);
+  send_ = Buffer::allocate(bytes, request_.memory);
+  recv_ = Buffer::allocate(bytes, request_.memory);
   if (send_.data() != nullptr && recv_.data() != nullptr) return program::kGood;
   return fail(program::kFailed,
               fmt::format("two buffers of {} bytes on each rank are more than this machine gives; lower -e or --elements",

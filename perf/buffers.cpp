@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "tutti/tutti.h"
+
 namespace tutti::perf {
 namespace {
 
@@ -11,15 +13,20 @@ constexpr uint64_t kPage = 4096;
 constexpr uint64_t kGuard = 256;  // bytes that are looked at on either side
 constexpr std::byte kKnown{0x5a};
 
+void free_host(std::byte* memory) { std::free(memory); }
+void free_registered(std::byte* memory) { static_cast<void>(tutti_memory_free(memory)); }
+
 }  // namespace
 
-Buffer Buffer::allocate(uint64_t bytes) {
+Buffer Buffer::allocate(uint64_t bytes, MemoryKind kind) {
   Buffer buffer;
   if (bytes > SIZE_MAX - 4 * kPage) return buffer;
   const uint64_t total = (bytes + kPage - 1) / kPage * kPage + 2 * kPage;
   void* memory = nullptr;
-  if (posix_memalign(&memory, kPage, total) != 0) return buffer;
-  buffer.memory_.reset(static_cast<std::byte*>(memory));
+  const bool had = kind == MemoryKind::registered ? tutti_memory_alloc(&memory, total) == TUTTI_SUCCESS
+                                                  : posix_memalign(&memory, kPage, total) == 0;
+  if (!had) return buffer;
+  buffer.memory_ = {static_cast<std::byte*>(memory), kind == MemoryKind::registered ? free_registered : free_host};
   buffer.data_ = buffer.memory_.get() + kPage;
   buffer.bytes_ = bytes;
   buffer.guard(bytes);

@@ -9,11 +9,14 @@
 
 namespace tutti::perf {
 
+/// Where a buffer comes from: from malloc, or from tutti_memory_alloc, which peers may map.
+enum class MemoryKind { host, registered };
+
 /// Page-aligned memory with a guarded page's worth of known bytes on either side. Movable. Not thread safe.
 class Buffer {
  public:
   /// A buffer of 0 bytes has an address too. On failure data() is NULL.
-  static Buffer allocate(uint64_t bytes);
+  static Buffer allocate(uint64_t bytes, MemoryKind kind = MemoryKind::host);
 
   Buffer() = default;
   std::byte* data() const { return data_; }
@@ -25,11 +28,7 @@ class Buffer {
   uint64_t trespasses() const;
 
  private:
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-
-  std::unique_ptr<std::byte[], Free> memory_;
+  std::unique_ptr<std::byte[], void (*)(std::byte*)> memory_{nullptr, nullptr};
   std::byte* data_ = nullptr;
   uint64_t bytes_ = 0;
   uint64_t used_ = 0;

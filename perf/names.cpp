@@ -61,4 +61,6 @@ std::vector<tutti_op> ops_named(const std::string& given) { return values_in(op_
 std::vector<std::string> all_type_names() { return spellings(type_names()); }
 std::vector<std::string> all_op_names() { return spellings(op_names()); }
 
+const char* name_of(MemoryKind memory) { return memory == MemoryKind::registered ? "registered" : "host"; }
+
 }  // namespace tutti::perf

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "perf/buffers.h"
 #include "tutti/tutti.h"
 
 namespace tutti::perf {
@@ -22,6 +23,7 @@ const std::vector<Name<tutti_op>>& op_names();
 /// The name of a type or operator in reports ("float32", "sum"). Thread safe.
 const char* name_of(tutti_type type);
 const char* name_of(tutti_op op);
+const char* name_of(MemoryKind memory);
 
 /// What `given` stands for: one type or operator by either name, or all of them for "all". Empty where it is unknown.
 std::vector<tutti_type> types_named(const std::string& given);

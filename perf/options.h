@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "perf/buffers.h"
 #include "perf/collectives.h"
 #include "src/program/options.h"
 #include "src/program/ranks.h"
@@ -28,6 +29,7 @@ struct Request {
   std::optional<int> root = 0;  ///< nothing: all
   bool in_place = false;
   bool fresh = false;
+  MemoryKind memory = MemoryKind::host;
   std::string algorithm;   ///< empty: the library chooses
   std::string transports;  ///< empty: the library chooses
   std::string plot;        ///< empty: none

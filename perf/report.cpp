@@ -36,7 +36,7 @@ program::JsonObject json_of(const Measured& measured, const Request& request) {
   program::JsonObject line;
   line.add("collective", measured.collective->name).add("bytes", measured.bytes()).add("count", measured.count);
   line.add("type", name_of(measured.type)).add("op", measured.collective->reduces ? name_of(measured.op) : "none");
-  line.add("ranks", measured.ranks).add("in_place", measured.in_place).add("memory", "host");
+  line.add("ranks", measured.ranks).add("in_place", measured.in_place).add("memory", name_of(request.memory));
   line.add("algorithm", measured.algorithm).add("transport", measured.transport).add("iterations", measured.iterations);
   line.add("time_us", time).measured("algbw_GBps", measured.algbw_GBps()).measured("busbw_GBps", measured.busbw_GBps());
   if (measured.wrong) line.add("wrong", *measured.wrong);
@@ -47,8 +47,8 @@ program::JsonObject json_of(const Measured& measured, const Request& request) {
 void Report::heading(int ranks) {
   if (std::exchange(begun_, true)) return;
   const int library = tutti_version();
-  output_.line(fmt::format("# tutti-perf {}.{}.{}: {}, {} ranks, host memory{}", library / 10000, library / 100 % 100,
-                           library % 100, request_.collective->name, ranks,
+  output_.line(fmt::format("# tutti-perf {}.{}.{}: {}, {} ranks, {} memory{}", library / 10000, library / 100 % 100,
+                           library % 100, request_.collective->name, ranks, name_of(request_.memory),
                            request_.fresh ? ", inputs rewritten between operations" : ""));
   output_.line("# time: median over iterations of the slowest rank");
   output_.line("#");

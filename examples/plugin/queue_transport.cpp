@@ -304,4 +304,5 @@ extern "C" __attribute__((visibility("default"))) const tutti_transport tutti_tr
                                                                                                   release,
                                                                                                   nullptr,
                                                                                                   nullptr,
+                                                                                                  nullptr,
                                                                                                   nullptr};

@@ -179,6 +179,10 @@ typedef struct tutti_transport {
   /// which stands until its message is released or the link is given up. NOT_YET: it has come already, or cannot be used.
   tutti_link_result (*grant)(tutti_link*, const tutti_region* region, void* target, uint64_t bytes, uint64_t fingerprint);
 
+  /// Whether the room last reserved is the receiver's granted memory: then whoever fills it writes where the bytes stay, and
+  /// not what the peer is about to read. Optional.
+  int (*granted)(tutti_link*);
+
   // ---- Regions, optional.
   /// Registers memory. fd >= 0: it is `bytes` at fd_offset of that file, which peers may map.
   tutti_status (*register_region)(tutti_endpoint*, void* base, uint64_t bytes, int fd, uint64_t fd_offset,

@@ -411,9 +411,9 @@ TUTTI_API void tutti_work_release(tutti_work* work);
 
 // ---- Memory ----------------------------------------------------------------------------------------------------------
 
-/// Host memory: page-aligned, zeroed, shared with children that are forked later. Today it is used like any other memory;
-/// transports that register memory with their peers, to move it without a copy, will look for it here. Freed by
-/// tutti_memory_free alone. Errors: TUTTI_SYSTEM_ERROR. Thread safe.
+/// Host memory: page-aligned, zeroed, shared with children that are forked later. Peers on this machine may read and write
+/// it in place, so that operations on it move large messages without a copy; each rank may use such memory or any other.
+/// Freed by tutti_memory_free alone, when no operation uses it any more. Errors: TUTTI_SYSTEM_ERROR. Thread safe.
 TUTTI_API tutti_status tutti_memory_alloc(void** ptr, size_t bytes);
 TUTTI_API tutti_status tutti_memory_free(void* ptr);
 

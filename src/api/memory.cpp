@@ -1,49 +1,7 @@
 // Versions, sizes, names, and memory.
-#include <sys/mman.h>
-
-#include <algorithm>
-#include <map>
-#include <mutex>
-
 #include "src/api/handles.h"
-#include "src/base/descriptor.h"
 #include "src/base/types.h"
-
-namespace tutti {
-namespace {
-
-/// What tutti_memory_alloc gave out: pages that forked children share, and that nothing else knows of. Transports that
-/// register memory with their peers will find the ranges here; until one does, it is memory like any other.
-class Shareable {
- public:
-  static Shareable& instance() {
-    static Shareable* const self = new Shareable;  // never destroyed: memory may be freed while the process exits
-    return *self;
-  }
-  Result<void*> allocate(std::size_t bytes) {
-    const std::size_t size = std::max<std::size_t>(bytes, 1);
-    void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (data == MAP_FAILED) {
-      return system_error("memory of " + std::to_string(bytes) + " bytes could not be mapped", errno, "Free memory.");
-    }
-    Mapping mapping(data, size);
-    const std::lock_guard lock(mutex_);
-    ranges_.emplace(data, std::move(mapping));
-    return data;
-  }
-  Status free(void* data) {
-    const std::lock_guard lock(mutex_);
-    if (data == nullptr || ranges_.erase(data) != 0) return {};
-    return invalid("tutti_memory_free was given an address that tutti_memory_alloc did not give");
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<void*, Mapping> ranges_;
-};
-
-}  // namespace
-}  // namespace tutti
+#include "src/communicator/registered_memory.h"
 
 int tutti_version(void) { return TUTTI_VERSION; }
 
@@ -71,7 +29,7 @@ tutti_status tutti_memory_alloc(void** ptr, size_t bytes) {
   return tutti::guarded([&] {
     if (ptr == nullptr) return tutti::invalid("tutti_memory_alloc needs a place for the address");
     *ptr = nullptr;
-    auto memory = tutti::Shareable::instance().allocate(bytes);
+    auto memory = tutti::RegisteredMemory::instance().allocate(bytes);
     if (!memory.ok()) return memory.status();
     *ptr = *memory;
     return tutti::Status();
@@ -79,5 +37,5 @@ tutti_status tutti_memory_alloc(void** ptr, size_t bytes) {
 }
 
 tutti_status tutti_memory_free(void* ptr) {
-  return tutti::guarded([&] { return tutti::Shareable::instance().free(ptr); });
+  return tutti::guarded([&] { return tutti::RegisteredMemory::instance().free(ptr); });
 }

@@ -7,6 +7,7 @@
 
 #include "algorithms/algorithm.h"
 #include "src/base/log.h"
+#include "src/base/types.h"
 #include "src/base/wire.h"
 #include "src/communicator/caught.h"
 #include "src/communicator/explain.h"
@@ -166,6 +167,7 @@ Status Communicator::set_up(const Patience& patience) {
     if (Status status = transports_->settle(*reaches, view_); !status.ok()) return status;
   }
   policy_.spins = settings_.spin == Spin::always || (settings_.spin == Spin::adapt && core_each(view_, places, rank()));
+  registrations_ = std::make_unique<Registrations>(transports_->endpoints(TrafficClass::collective));
   agent_ = std::make_unique<WaitingAgent>(transports_->endpoints(TrafficClass::collective), policy_);
   point_to_point_ = std::make_unique<PointToPoint>(*this);
   return {};
@@ -295,7 +297,10 @@ Status Communicator::run_in_turn(const CollectiveCall& call) {
     binding.scratch = scratch_.data();
     binding.count = call.count;
     binding.fingerprint = fingerprint;
-    const Outcome outcome = executor_.run(plan.plan, plan.linked->program, binding, plan.fold, plan.linked->links, *agent_, rank());
+    const std::uint64_t block = call.count * element_bytes(call.type);
+    binding.regions = registrations_->of(call.send, block * blocks_of(problem, Buffer::input, rank()), call.recv,
+                                         block * blocks_of(problem, Buffer::output, rank()));
+    const Outcome outcome = executor_.run(plan.plan, plan.linked->lowered, binding, plan.fold, plan.linked->links, *agent_, rank());
     if (outcome.kind != Outcome::Kind::completed) {
       Status status = explain(outcome, call, sequence);
       // Whatever peers could still write into the caller's memory is cut off before the call returns.
@@ -329,7 +334,7 @@ Result<const Communicator::Prepared*> Communicator::prepare(const Problem& probl
                                        made.plan.shape.chunks)];
     if (linked == nullptr) {
       linked = std::make_shared<Linked>();
-      linked->program = make_program(*choice->algorithm, made.plan, view_, rank());
+      linked->lowered = lower(made.plan, rank(), make_program(*choice->algorithm, made.plan, view_, rank()));
     }
     made.linked = linked;
     constexpr std::size_t most_plans = 4096;
@@ -344,7 +349,7 @@ Result<const Communicator::Prepared*> Communicator::prepare(const Problem& probl
 
 Status Communicator::open_links(Linked& linked, WaitingAgent& agent) {
   linked.links.clear();
-  for (const Link& link : linked.program.links) {
+  for (const Link& link : linked.lowered.program.links) {
     auto opened = transports_->link(TrafficClass::collective, link.peer, link.channel, link.sends);
     if (!opened.ok()) return fail(opened.status().error());
     linked.links.push_back(*opened);

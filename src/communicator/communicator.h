@@ -17,6 +17,7 @@
 #include "src/communicator/control.h"
 #include "src/communicator/hook.h"
 #include "src/communicator/outstanding.h"
+#include "src/communicator/registered_memory.h"
 #include "src/communicator/rendezvous.h"
 #include "src/communicator/transports.h"
 #include "src/communicator/turns.h"
@@ -102,7 +103,7 @@ class Communicator {
  private:
   /// A program and its links: what calls of one (collective, root, algorithm, parameters) share, whatever their count.
   struct Linked {
-    Program program;
+    Lowered lowered;
     std::vector<HostLink*> links;
     bool open = false;
     std::vector<int> waiting;  ///< peers whose links are not open yet, each once
@@ -160,6 +161,7 @@ class Communicator {
   std::atomic<const Algorithm*> last_algorithm_{nullptr};
   HostExecutor executor_;
   std::unique_ptr<WaitingAgent> agent_;
+  std::unique_ptr<Registrations> registrations_;  ///< of the collectives' endpoints
   std::vector<std::byte> scratch_;
   std::unordered_map<Problem, Prepared, ProblemHash> plans_;
   std::map<std::string, std::shared_ptr<Linked>> linked_;

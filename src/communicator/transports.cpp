@@ -316,6 +316,7 @@ Result<HostLink*> Transports::link(TrafficClass traffic, int peer, std::uint32_t
   auto link = std::make_unique<HostLink>();
   link->transport = per.transport;
   link->peer = peer;
+  link->endpoint = static_cast<std::uint32_t>(t);
   const auto open = sends ? per.transport->open_sender : per.transport->open_receiver;
   const tutti_status status = open(endpoints_[static_cast<std::size_t>(traffic)][t].handle(), peer, descriptor.data(),
                                    descriptor.size(), channel, link_slots, link_slot_bytes, &link->link);

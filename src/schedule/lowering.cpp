@@ -37,4 +37,45 @@ std::vector<std::uint8_t> only_offered(const Plan& plan, int rank, const Program
   return offered;
 }
 
+namespace {
+
+/// How many operands write each cell.
+std::vector<std::uint32_t> writers(const Cells& cells, const Program& program) {
+  std::vector<std::uint32_t> count(cells.size());
+  for (const Step& step : program.steps) {
+    const std::uint32_t first = step.operands + step.sources;
+    for (std::uint32_t o = first; o < first + step.destinations; ++o) {
+      if (program.operands[o].place == Place::link) continue;
+      cells.each(program.operands[o], [&](std::size_t cell) { ++count[cell]; });
+    }
+  }
+  return count;
+}
+
+}  // namespace
+
+std::vector<std::vector<Receive>> receives(const Plan& plan, int rank, const Program& program) {
+  const Cells cells(plan.problem, plan.shape, rank, false);
+  const std::vector<std::uint32_t> written = writers(cells, program);
+  // Who reads a cell of the output reads it after its only writer; scratch is used again by a later pass, the output is not.
+  const auto only_here = [&](const Operand& target) {
+    if (target.place != Place::output) return false;
+    bool only = true;
+    cells.each(target, [&](std::size_t cell) { only = only && written[cell] == 1; });
+    return only;
+  };
+  std::vector<std::vector<Receive>> out(program.links.size());
+  for (std::uint32_t l = 0; l < program.lanes.size(); ++l) {
+    for (std::uint32_t s = 0; s < program.lanes[l].count; ++s) {
+      const Step& step = program.steps[program.lanes[l].first + s];
+      for (std::uint32_t o = step.operands; o < step.operands + step.sources; ++o) {
+        const Operand& source = program.operands[o];
+        if (source.place != Place::link) continue;
+        out[source.link].push_back({l, s, step.sources == 1 && only_here(program.operands[step.operands + 1])});
+      }
+    }
+  }
+  return out;
+}
+
 }  // namespace tutti

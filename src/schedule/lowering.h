@@ -1,4 +1,5 @@
-// What an executor may leave out of a program, because only some ways of carrying messages need it.
+// What an executor may leave out of a program, because only some ways of carrying messages need it, and what it may do
+// before its turn.
 #pragma once
 
 #include <cstdint>
@@ -13,5 +14,18 @@ namespace tutti {
 /// be written; out of place its single source may be offered instead, as the input is never overwritten. The program is
 /// well-formed. Pure; time proportional to the program.
 std::vector<std::uint8_t> only_offered(const Plan& plan, int rank, const Program& program);
+
+/// A step that takes a message from a link.
+struct Receive {
+  std::uint32_t lane = 0;
+  std::uint32_t step = 0;  ///< within the lane
+  /// Nothing but this step touches the memory that the message is bound for, in any pass, before it has: out of place it may
+  /// be granted as soon as the call begins. (In place that memory may be input, too.)
+  bool early = false;
+};
+
+/// For every link of the program the steps that take its messages, in the order of a pass; none where this rank sends. The
+/// program is well-formed. Pure; time proportional to the program.
+std::vector<std::vector<Receive>> receives(const Plan& plan, int rank, const Program& program);
 
 }  // namespace tutti

@@ -217,6 +217,9 @@ tutti_link_result grant(tutti_link* l, const tutti_region* region, void* target,
   if (inner(of(l)).grant == nullptr) return TUTTI_LINK_NOT_YET;
   return inner(of(l)).grant(of(l).link, region, target, bytes, fingerprint);
 }
+int granted(tutti_link* l) {
+  return of(l).link != nullptr && inner(of(l)).granted != nullptr ? inner(of(l)).granted(of(l).link) : 0;
+}
 
 tutti_status register_region(tutti_endpoint* e, void* base, std::uint64_t bytes, int fd, std::uint64_t fd_offset,
                              tutti_region* region) {
@@ -309,6 +312,7 @@ extern "C" __attribute__((visibility("default"))) const tutti_transport tutti_tr
     tutti::faulty::view,
     tutti::faulty::release,
     tutti::faulty::grant,
+    tutti::faulty::granted,
     tutti::faulty::register_region,
     tutti::faulty::unregister_region,
 };

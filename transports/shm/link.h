@@ -100,6 +100,9 @@ class SenderLink final : public Link {
     return bytes <= layout_.slot_bytes ? payload() : nullptr;
   }
 
+  /// Whether what is reserved is memory that the receiver granted.
+  bool has_grant() const { return granted_ != nullptr; }
+
   tutti_link_result commit(std::uint64_t bytes, std::uint64_t fingerprint) {
     if (stage_ == Stage::kBroken) [[unlikely]]
       return TUTTI_LINK_BROKEN;

@@ -152,6 +152,8 @@ void* reserve(tutti_link* link, std::uint64_t bytes, std::uint64_t fingerprint) 
   return sender(link).reserve(bytes, fingerprint);
 }
 
+int granted(tutti_link* link) { return sender(link).has_grant() ? 1 : 0; }
+
 tutti_link_result commit(tutti_link* link, std::uint64_t bytes, std::uint64_t fingerprint) {
   return sender(link).commit(bytes, fingerprint);
 }
@@ -211,6 +213,7 @@ constexpr tutti_transport kTransport = {
     view,
     release,
     grant,
+    granted,
     register_region,
     unregister_region,
 };

@@ -1,10 +1,8 @@
 #include "transports/shm/socket.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 
 #include <cerrno>
@@ -66,34 +64,6 @@ Result<Descriptor> connect_to(const SocketName& name, bool& refused) {
   if (errno == EAGAIN || errno == EINTR) return Descriptor();
   refused = errno == ECONNREFUSED || errno == ENOENT;
   return system_error("cannot connect to its Unix socket", errno);
-}
-
-Result<Descriptor> create_memory(const char* label, std::uint64_t bytes) {
-  Descriptor fd(::memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd) return system_error("cannot create shared memory (memfd)", errno, kMoreFiles);
-  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0 ||
-      ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return system_error("cannot set " + std::to_string(bytes) + " bytes as the size of shared memory", errno);
-  }
-  return fd;
-}
-
-Result<Mapping> map_memory(int fd, std::uint64_t offset, std::uint64_t bytes, bool writable, bool sealed) {
-  struct stat file{};
-  if (::fstat(fd, &file) != 0) return system_error("cannot examine passed memory", errno);
-  const auto size = static_cast<std::uint64_t>(file.st_size);
-  if (bytes == 0 || offset > size || bytes > size - offset) {
-    return Status(TUTTI_INVALID_ARGUMENT, "passed memory has " + std::to_string(size) + " bytes, not the " +
-                                              std::to_string(bytes) + " at " + std::to_string(offset) + " that were named");
-  }
-  if (sealed && (::fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK) == 0) {
-    return Status(TUTTI_INVALID_ARGUMENT, "passed memory is not sealed against shrinking");
-  }
-  const std::uint64_t within = offset % kPage;
-  const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
-  void* data = ::mmap(nullptr, bytes + within, protection, MAP_SHARED, fd, static_cast<off_t>(offset - within));
-  if (data == MAP_FAILED) return system_error("cannot map " + std::to_string(bytes) + " bytes of shared memory", errno);
-  return Mapping(data, bytes + within);
 }
 
 Transfer send_packet(int fd, const Packet& packet, std::size_t& begun) {

@@ -1,4 +1,4 @@
-// Unix sockets in the abstract namespace, memory without a name, and descriptors passed from process to process.
+// Unix sockets in the abstract namespace, and descriptors passed from process to process.
 #pragma once
 
 #include <array>
@@ -8,6 +8,7 @@
 #include <string>
 
 #include "src/base/descriptor.h"
+#include "src/base/memory_file.h"
 #include "src/base/status.h"
 #include "transports/shm/layout.h"
 
@@ -21,12 +22,6 @@ Result<Descriptor> listen_at(const SocketName& name);
 /// A non-blocking connection to that name. `refused` is set where nobody listens there any more; an invalid descriptor
 /// without an error means that the listener's queue is full: try later.
 Result<Descriptor> connect_to(const SocketName& name, bool& refused);
-/// A new memory file of `bytes`, zero, that can neither shrink nor grow.
-Result<Descriptor> create_memory(const char* label, std::uint64_t bytes);
-/// Maps `bytes` at `offset` of `fd`, to read and write (or to read only).
-/// Errors: TUTTI_INVALID_ARGUMENT where the file is shorter; TUTTI_SYSTEM_ERROR. With `sealed`, a file that its owner could
-/// still shrink (so that reading would raise SIGBUS) is refused.
-Result<Mapping> map_memory(int fd, std::uint64_t offset, std::uint64_t bytes, bool writable, bool sealed);
 
 enum class Transfer { kDone, kAgain, kEnded };
 

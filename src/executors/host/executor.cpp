@@ -10,6 +10,8 @@ namespace {
 
 /// Below this, copying into a slot is cheaper than keeping track of an offer.
 constexpr std::uint64_t least_offer = 4096;
+/// The same for registered memory, which a peer reads in its own time while this rank would wait.
+constexpr std::uint64_t least_registered = 16384;
 
 /// Messages of a link whose source may be overwritten. Acquire: the transport's reads of that memory came before.
 std::uint64_t reusable(const HostLink& link) {
@@ -22,6 +24,12 @@ Outcome interrupted() {
   return outcome;
 }
 
+bool overlap(const std::byte* a, std::uint64_t a_bytes, const std::byte* b, std::uint64_t b_bytes) {
+  const auto first = reinterpret_cast<std::uintptr_t>(a);
+  const auto second = reinterpret_cast<std::uintptr_t>(b);
+  return first < second + b_bytes && second < first + a_bytes;
+}
+
 std::size_t index_of(Place place) { return static_cast<std::size_t>(place); }
 
 }  // namespace
@@ -31,10 +39,19 @@ std::uint64_t scratch_bytes(const Plan& plan) {
   return window * plan.shape.scratch_blocks * plan.shape.depth * element_bytes(plan.problem.type);
 }
 
-Outcome HostExecutor::run(const Plan& plan, const Program& program, const Binding& binding, FoldFunction fold,
+Lowered lower(const Plan& plan, int rank, Program program) {
+  Lowered lowered;
+  lowered.only_offered = only_offered(plan, rank, program);
+  lowered.receives = receives(plan, rank, program);
+  lowered.program = std::move(program);
+  return lowered;
+}
+
+Outcome HostExecutor::run(const Plan& plan, const Lowered& lowered, const Binding& binding, FoldFunction fold,
                           std::span<HostLink* const> links, Agent& agent, int rank) {
   plan_ = &plan;
-  program_ = &program;
+  lowered_ = &lowered;
+  program_ = &lowered.program;
   binding_ = binding;
   fold_ = fold;
   links_ = links;
@@ -76,6 +93,11 @@ void HostExecutor::prepare() {
   needs_progress_ = std::any_of(links_.begin(), links_.end(), [](const HostLink* link) {
     return (link->state.capabilities & TUTTI_NEEDS_PROGRESS) != 0;
   });
+  const std::uint64_t block = binding_.count * element_;
+  in_place_ = binding_.input_blocks != nullptr || binding_.output_blocks != nullptr ||
+              overlap(binding_.input, block * blocks_[0], binding_.output, block * blocks_[1]);
+  direct_ = binding_.input_blocks != nullptr || binding_.output_blocks != nullptr ||
+            block * std::max(blocks_[0], blocks_[1]) >= least_offer;
   holds_.clear();
   lanes_.resize(program_->lanes.size());
   for (std::size_t l = 0; l < lanes_.size(); ++l) {
@@ -84,16 +106,25 @@ void HostExecutor::prepare() {
     lane.step = lane.ready = 0;
     lane.begun = lane.folded = false;
     lane.finished = program_->lanes[l].count == 0 || passes_ == 0;
-    lane.window = window_of(binding_.count, 0);
+    lane.window = window_at(0);
   }
+  if (!direct_ || passes_ == 0) return;
+  inboxes_.assign(links_.size(), {});
+  for (std::uint32_t l = 0; l < links_.size(); ++l) grant_ahead(l);
 }
 
-HostExecutor::Window HostExecutor::window_of(std::uint64_t count, std::uint64_t pass) const {
-  const Elements all = elements_of(*plan_, count, pass, 0, plan_->shape.chunks);
-  return {all.begin, all.size(), elements_of(*plan_, count, pass, 0, 1).size()};
+HostExecutor::Window HostExecutor::window_at(std::uint64_t pass) const {
+  const Elements all = elements_of(*plan_, binding_.count, pass, 0, plan_->shape.chunks);
+  return {all.begin, all.size(), elements_of(*plan_, binding_.count, pass, 0, 1).size()};
 }
 
-Elements HostExecutor::piece(const LaneState& lane, const Operand& operand, std::uint32_t index) const {
+std::uint64_t HostExecutor::bytes_of(const Window& window, std::uint64_t pass, const Operand& operand) const {
+  std::uint64_t bytes = 0;
+  for (std::uint32_t i = 0; i < operand.range.blocks; ++i) bytes += piece(window, pass, operand, i).size() * element_;
+  return bytes;
+}
+
+Elements HostExecutor::piece(const Window& window, std::uint64_t pass, const Operand& operand, std::uint32_t index) const {
   const Buffer sizing = operand.place == Place::link ? operand.sizing : static_cast<Buffer>(operand.place);
   const tutti_block* blocks = sizing == Buffer::input    ? binding_.input_blocks
                               : sizing == Buffer::output ? binding_.output_blocks
@@ -101,20 +132,20 @@ Elements HostExecutor::piece(const LaneState& lane, const Operand& operand, std:
   const Range& range = operand.range;
   if (blocks != nullptr) {
     const std::uint32_t block = range.block_at(index, blocks_[static_cast<std::size_t>(sizing)]);
-    return elements_of(*plan_, blocks[block].count, lane.pass, range.chunk, range.chunks);
+    return elements_of(*plan_, blocks[block].count, pass, range.chunk, range.chunks);
   }
-  const Window& w = lane.window;
-  return {w.start + std::min(w.size, range.chunk * w.chunk_size),
-          w.start + std::min(w.size, (std::uint64_t{range.chunk} + range.chunks) * w.chunk_size)};
+  return {window.start + std::min(window.size, range.chunk * window.chunk_size),
+          window.start + std::min(window.size, (std::uint64_t{range.chunk} + range.chunks) * window.chunk_size)};
 }
 
-std::byte* HostExecutor::address(const LaneState& lane, const Operand& operand, std::uint32_t index) const {
+std::byte* HostExecutor::address(const Window& window, std::uint64_t pass, const Operand& operand,
+                                 std::uint32_t index) const {
   const std::uint32_t block = operand.range.block_at(index, blocks_[index_of(operand.place)]);
-  const std::uint64_t begin = piece(lane, operand, index).begin;
+  const std::uint64_t begin = piece(window, pass, operand, index).begin;
   if (operand.place == Place::scratch) {
-    const std::uint64_t window = std::min(plan_->window, std::max<std::uint64_t>(1, plan_->problem.count));
-    const std::uint64_t copy = lane.pass % plan_->shape.depth * plan_->shape.scratch_blocks + block;
-    return binding_.scratch + (copy * window + begin - lane.window.start) * element_;
+    const std::uint64_t longest = std::min(plan_->window, std::max<std::uint64_t>(1, plan_->problem.count));
+    const std::uint64_t copy = pass % plan_->shape.depth * plan_->shape.scratch_blocks + block;
+    return binding_.scratch + (copy * longest + begin - window.start) * element_;
   }
   // The input is never a destination; its address loses const only to share this function.
   const bool in = operand.place == Place::input;
@@ -170,25 +201,23 @@ void HostExecutor::begin_step(LaneState& lane, const Step& step) {
     lane.at.resize(operands);
     lane.offers.resize(operands);
   }
-  const Operand& any = program_->operands[step.operands];
-  lane.bytes = 0;
-  for (std::uint32_t i = 0; i < any.range.blocks; ++i) lane.bytes += piece(lane, any, i).size() * element_;
+  lane.bytes = bytes_of(lane.window, lane.pass, program_->operands[step.operands]);
   lane.ready = 0;
   lane.begun = true;
-  lane.folded = lane.granted = false;
+  lane.folded = lane.keeps = false;
 }
 
 HostExecutor::Turn HostExecutor::take_operands(LaneState& lane, const Step& step) {
   const std::uint32_t operands = step.sources + step.destinations;
   for (; lane.ready < operands; ++lane.ready) {
     const Operand& operand = program_->operands[step.operands + lane.ready];
-    const Turn turn = lane.ready < step.sources ? take_source(lane, operand, step) : take_destination(lane, operand, step);
+    const Turn turn = lane.ready < step.sources ? take_source(lane, operand) : take_destination(lane, operand, step);
     if (turn != Turn::moved) return turn;
   }
   return Turn::moved;
 }
 
-HostExecutor::Turn HostExecutor::take_source(LaneState& lane, const Operand& operand, const Step& step) {
+HostExecutor::Turn HostExecutor::take_source(LaneState& lane, const Operand& operand) {
   if (operand.place != Place::link) {
     lane.at[lane.ready] = address(lane, operand, 0);
     return Turn::moved;
@@ -197,10 +226,11 @@ HostExecutor::Turn HostExecutor::take_source(LaneState& lane, const Operand& ope
   tutti_message message;
   const tutti_link_result result = link.transport->view(link.link, &message);
   if (result == TUTTI_LINK_NOT_YET) {
-    if (!lane.granted) grant(lane, link, step);
+    if (direct_) grant_ahead(operand.link);
     return Turn::blocked;
   }
   if (result == TUTTI_LINK_BROKEN) return broken(link);
+  if (direct_) saw(operand.link);
   if (message.fingerprint != binding_.fingerprint || message.bytes != lane.bytes) {
     outcome_ = {.kind = Outcome::Kind::mismatch,
                 .peer = link.peer,
@@ -215,20 +245,63 @@ HostExecutor::Turn HostExecutor::take_source(LaneState& lane, const Operand& ope
   return Turn::moved;
 }
 
-/// A message that is alone and bound for one piece of memory may land there. Once a step: another grant would be for the
-/// message after it. A hint, so its answer does not matter.
-void HostExecutor::grant(LaneState& lane, HostLink& link, const Step& step) {
-  const Operand& target = program_->operands[step.operands + step.sources];
-  if (step.sources != 1 || (link.state.capabilities & TUTTI_CAN_GRANT_ANY) == 0 || target.place == Place::link ||
-      !contiguous(target) || lane.bytes < least_offer || held(address(lane, target, 0), lane.bytes)) {
-    return;
+/// Tells a link where its messages shall land: the one that is taken next and the one after it, as far as their memory is
+/// known and free. A refusal costs a copy; the next attempt is for the same message, as the link counts them, too.
+void HostExecutor::grant_ahead(std::uint32_t l) {
+  const std::vector<Receive>& receives = lowered_->receives[l];
+  HostLink& link = *links_[l];
+  const std::uint32_t can = TUTTI_CAN_GRANT_ANY | TUTTI_CAN_GRANT_REGISTERED;
+  if (receives.empty() || (link.state.capabilities & can) == 0) return;
+  Inbox& inbox = inboxes_[l];
+  while (inbox.next <= inbox.released + 1 && skip_to_message(inbox, receives)) {
+    const Receive& receive = receives[inbox.receive];
+    const Step& step = program_->steps[program_->lanes[receive.lane].first + receive.step];
+    const Operand& target = program_->operands[step.operands + step.sources];
+    if (step.sources != 1 || target.place == Place::link || !contiguous(target) || !may_grant(receive, inbox.pass)) return;
+    const bool any = (link.state.capabilities & TUTTI_CAN_GRANT_ANY) != 0;
+    const tutti_region* const place = region(link, target.place);
+    if (!any && place == nullptr) return;
+    const Window window = window_at(inbox.pass);
+    const std::uint64_t bytes = bytes_of(window, inbox.pass, target);
+    std::byte* const memory = address(window, inbox.pass, target, 0);
+    if (bytes < (any ? least_offer : least_registered) || held(memory, bytes)) return;
+    if (link.transport->grant(link.link, place, memory, bytes, binding_.fingerprint) != TUTTI_LINK_OK) return;
+    ++inbox.next;
+    ++inbox.receive;
   }
-  lane.granted = true;
-  static_cast<void>(link.transport->grant(link.link, nullptr, address(lane, target, 0), lane.bytes, binding_.fingerprint));
+}
+
+/// Memory is free from the call's beginning where nothing else touches it, else when the step's turn has come.
+bool HostExecutor::may_grant(const Receive& receive, std::uint64_t pass) const {
+  if (receive.early && !in_place_) return true;
+  const LaneState& lane = lanes_[receive.lane];
+  return lane.begun && lane.pass == pass && lane.step == receive.step;
+}
+
+/// Moves an inbox on to the next message that is not empty; false: there is none in this call.
+bool HostExecutor::skip_to_message(Inbox& inbox, const std::vector<Receive>& receives) const {
+  for (; inbox.pass < passes_; ++inbox.pass, inbox.receive = 0) {
+    const Window window = window_at(inbox.pass);
+    for (; inbox.receive < receives.size(); ++inbox.receive) {
+      const Receive& receive = receives[inbox.receive];
+      const Step& step = program_->steps[program_->lanes[receive.lane].first + receive.step];
+      if (bytes_of(window, inbox.pass, program_->operands[step.operands]) != 0) return true;
+    }
+  }
+  return false;
+}
+
+/// A message was viewed: it takes no grant any more.
+void HostExecutor::saw(std::uint32_t l) {
+  Inbox& inbox = inboxes_[l];
+  inbox.seen = inbox.released + 1;
+  if (inbox.next >= inbox.seen || !skip_to_message(inbox, lowered_->receives[l])) return;
+  ++inbox.next;
+  ++inbox.receive;
 }
 
 HostExecutor::Turn HostExecutor::take_destination(LaneState& lane, const Operand& operand, const Step& step) {
-  lane.offers[lane.ready] = 0;
+  lane.offers[lane.ready] = OfferFrom::none;
   if (operand.place != Place::link) {
     for (std::uint32_t i = 0; !holds_.empty() && i < operand.range.blocks; ++i) {
       if (held(address(lane, operand, i), piece(lane, operand, i).size() * element_)) return Turn::blocked;
@@ -237,9 +310,10 @@ HostExecutor::Turn HostExecutor::take_destination(LaneState& lane, const Operand
     return Turn::moved;
   }
   HostLink& link = *links_[operand.link];
-  if ((link.state.capabilities & TUTTI_CAN_OFFER_ANY) != 0 && lane.bytes >= least_offer &&
-      offer_source(lane, step) != nullptr) {
-    lane.offers[lane.ready] = 1;
+  const OfferFrom from = offer_from(lane, step, link);
+  if (from != OfferFrom::none) {
+    lane.offers[lane.ready] = from;
+    lane.keeps = lane.keeps || from == OfferFrom::destination;
     return Turn::moved;
   }
   void* room = link.transport->reserve(link.link, lane.bytes, binding_.fingerprint);
@@ -249,15 +323,39 @@ HostExecutor::Turn HostExecutor::take_destination(LaneState& lane, const Operand
   return Turn::moved;
 }
 
-/// Memory of one piece that holds what the step sends: where its result is written, or its only source.
-const std::byte* HostExecutor::offer_source(const LaneState& lane, const Step& step) const {
+const tutti_region* HostExecutor::region(const HostLink& link, Place place) const {
+  if (link.endpoint >= binding_.regions.size()) return nullptr;
+  const Regions& regions = binding_.regions[link.endpoint];
+  return place == Place::input ? regions.input : place == Place::output ? regions.output : nullptr;
+}
+
+bool HostExecutor::may_offer(const HostLink& link, Place place) const {
+  return (link.state.capabilities & TUTTI_CAN_OFFER_ANY) != 0 || region(link, place) != nullptr;
+}
+
+/// Memory of one piece that holds what the step sends and that this link may read: the input where nothing overwrites it,
+/// or where the step's result is written, or its only source.
+HostExecutor::OfferFrom HostExecutor::offer_from(const LaneState& lane, const Step& step, const HostLink& link) const {
+  const std::uint32_t can = link.state.capabilities;
+  if ((can & (TUTTI_CAN_OFFER_ANY | TUTTI_CAN_OFFER_REGISTERED)) == 0 || !direct_) return OfferFrom::none;
+  if (lane.bytes < ((can & TUTTI_CAN_OFFER_ANY) != 0 ? least_offer : least_registered)) return OfferFrom::none;
+  const Operand& source = program_->operands[step.operands];
+  const bool divides = divide_by_ > 1 && (step.flags & last_touch) != 0;
+  const bool plain = step.sources == 1 && !divides && source.place != Place::link && contiguous(source) &&
+                     may_offer(link, source.place);
+  if (plain && source.place == Place::input && !in_place_) return OfferFrom::source;
+  const Operand* const target = kept_operand(step);
+  if (target != nullptr) return may_offer(link, target->place) ? OfferFrom::destination : OfferFrom::none;
+  return plain ? OfferFrom::source : OfferFrom::none;
+}
+
+/// The first destination in memory, if it is of one piece.
+const Operand* HostExecutor::kept_operand(const Step& step) const {
   for (std::uint32_t d = 0; d < step.destinations; ++d) {
     const Operand& operand = program_->operands[step.operands + step.sources + d];
-    if (operand.place != Place::link && contiguous(operand)) return address(lane, operand, 0);
+    if (operand.place != Place::link && contiguous(operand)) return &operand;
   }
-  const Operand& source = program_->operands[step.operands];
-  const bool plain = step.sources == 1 && source.place != Place::link && contiguous(source);
-  return plain ? address(lane, source, 0) : nullptr;
+  return nullptr;
 }
 
 void HostExecutor::sweep(LaneState& lane, const Step& step) {
@@ -273,11 +371,12 @@ void HostExecutor::sweep(LaneState& lane, const Step& step) {
     };
     for (std::uint32_t o = 0; o < step.sources; ++o) fold_sources_.push_back({at(o)});
     for (std::uint32_t o = step.sources; o < static_cast<std::uint32_t>(step.sources) + step.destinations; ++o) {
-      if (lane.offers[o] != 0) continue;
+      if (lane.offers[o] != OfferFrom::none) continue;
+      if (lowered_->only_offered[step.operands + o] != 0 && !lane.keeps) continue;
       std::byte* target = at(o);
       if (step.sources == 1 && target == fold_sources_[0].data && (divide_by_ <= 1 || (step.flags & last_touch) == 0))
         continue;
-      fold_destinations_.push_back({target, ElementFormat::kUser, streams_ && operands[o].place == Place::output});
+      fold_destinations_.push_back({target, ElementFormat::kUser, streams_ && stays(operands[o])});
     }
     done += elements * element_;
     if (fold_destinations_.empty()) continue;
@@ -286,8 +385,22 @@ void HostExecutor::sweep(LaneState& lane, const Step& step) {
            (step.flags & last_touch) != 0 ? divide_by_ : 0});
   }
   for (std::uint32_t o = 0; o < step.sources; ++o) {
-    if (operands[o].place == Place::link) links_[operands[o].link]->transport->release(links_[operands[o].link]->link);
+    if (operands[o].place == Place::link) release(operands[o].link);
   }
+}
+
+/// Whether what is written there is read next by neither this rank's executor nor its peer's.
+bool HostExecutor::stays(const Operand& destination) const {
+  if (destination.place != Place::link) return destination.place == Place::output;
+  const HostLink& link = *links_[destination.link];
+  return link.transport->granted != nullptr && link.transport->granted(link.link) != 0;
+}
+
+void HostExecutor::release(std::uint32_t l) {
+  links_[l]->transport->release(links_[l]->link);
+  if (!direct_) return;
+  ++inboxes_[l].released;
+  grant_ahead(l);
 }
 
 HostExecutor::Turn HostExecutor::hand_over(LaneState& lane, const Step& step) {
@@ -296,9 +409,11 @@ HostExecutor::Turn HostExecutor::hand_over(LaneState& lane, const Step& step) {
     const Operand& operand = program_->operands[step.operands + o];
     if (operand.place != Place::link) continue;
     HostLink& link = *links_[operand.link];
-    const std::byte* memory = lane.offers[o] != 0 ? offer_source(lane, step) : nullptr;
+    const OfferFrom from = lane.offers[o];
+    const Operand& held_in = from == OfferFrom::destination ? *kept_operand(step) : program_->operands[step.operands];
+    const std::byte* memory = from != OfferFrom::none ? address(lane, held_in, 0) : nullptr;
     const tutti_link_result result =
-        memory != nullptr ? link.transport->offer(link.link, nullptr, memory, lane.bytes, binding_.fingerprint)
+        memory != nullptr ? link.transport->offer(link.link, region(link, held_in.place), memory, lane.bytes, binding_.fingerprint)
                           : link.transport->commit(link.link, lane.bytes, binding_.fingerprint);
     if (result == TUTTI_LINK_NOT_YET) return Turn::blocked;
     if (result == TUTTI_LINK_BROKEN) return broken(link);
@@ -317,7 +432,7 @@ void HostExecutor::retire(LaneState& lane, std::uint32_t index) {
   if (++lane.pass == passes_) {
     lane.finished = true;
   } else {
-    lane.window = window_of(binding_.count, lane.pass);
+    lane.window = window_at(lane.pass);
   }
 }
 

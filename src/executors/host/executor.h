@@ -20,6 +20,7 @@
 #include "include/tutti/transport.h"
 #include "src/reduction/reduction.h"
 #include "src/schedule/ir.h"
+#include "src/schedule/lowering.h"
 
 namespace tutti {
 
@@ -29,7 +30,14 @@ struct HostLink {
   tutti_link* link = nullptr;
   tutti_link_state state{};
   int peer = -1;
+  std::uint32_t endpoint = 0;  ///< its transport's number: index of Binding::regions
   std::uint64_t offered = 0;  ///< messages sent so far on this link, by commit or offer
+};
+
+/// A call's buffers as an endpoint knows them; null: not registered there.
+struct Regions {
+  const tutti_region* input = nullptr;
+  const tutti_region* output = nullptr;
 };
 
 /// What one call adds to a program. Addresses are in the caller's memory and not owned.
@@ -39,9 +47,18 @@ struct Binding {
   std::byte* scratch = nullptr;    ///< scratch_bytes(plan) bytes
   std::uint64_t count = 0;         ///< elements of a block
   std::uint64_t fingerprint = 0;   ///< of the operation: travels with each message and is checked on arrival
+  std::span<const Regions> regions;  ///< by HostLink::endpoint; empty: nothing is registered
   const tutti_block* input_blocks = nullptr;   ///< instead of `input` and `count`, one per block: the v-variants
   const tutti_block* output_blocks = nullptr;  ///< likewise
 };
+
+/// A program as an executor runs it: what may be left out of it and what may be done early is worked out once.
+struct Lowered {
+  Program program;
+  std::vector<std::uint8_t> only_offered;       ///< per operand
+  std::vector<std::vector<Receive>> receives;   ///< per link
+};
+Lowered lower(const Plan& plan, int rank, Program program);
 
 /// Bytes of scratch that a run of the plan needs.
 std::uint64_t scratch_bytes(const Plan& plan);
@@ -79,10 +96,10 @@ class HostExecutor {
   /// stream_from: results of at least this many bytes a call are written past the caches; 0: never.
   explicit HostExecutor(std::uint64_t stream_from = 0) : stream_from_(stream_from) {}
 
-  /// Runs `program` of `plan` on `links` (one per Program::links, open). fold: of the plan's type and operator; find_copy for
+  /// Runs a program of `plan` on `links` (one per Program::links, open). fold: of the plan's type and operator; find_copy for
   /// verbs without one (a barrier folds). Returns when every step has retired, all memory of the binding may be reused, and nothing that peers
   /// need is held back here.
-  Outcome run(const Plan& plan, const Program& program, const Binding& binding, FoldFunction fold,
+  Outcome run(const Plan& plan, const Lowered& lowered, const Binding& binding, FoldFunction fold,
               std::span<HostLink* const> links, Agent& agent, int rank);
 
   /// Where the lanes stood when the last run ended, for the flight recorder and for errors: peers that lanes wait for.
@@ -95,18 +112,29 @@ class HostExecutor {
     std::uint64_t size = 0;
     std::uint64_t chunk_size = 0;
   };
+  /// Which memory a message is offered from, if any.
+  enum class OfferFrom : char { none, source, destination };
   struct LaneState {
     std::uint64_t pass = 0;
     std::uint32_t step = 0;
     std::uint32_t ready = 0;     ///< operands of the step that are in hand
     bool begun = false;          ///< the step's length is known
-    bool granted = false;        ///< the link was told where its message shall land
     bool folded = false;         ///< the sweep is done, offers remain
     bool finished = false;
     std::uint64_t bytes = 0;     ///< of the step's message
     Window window;               ///< the pass's, for blocks of the call's count
     std::vector<std::byte*> at;  ///< address of each operand in hand
-    std::vector<char> offers;    ///< destination will be offered from memory
+    std::vector<OfferFrom> offers;  ///< by destination
+    bool keeps = false;             ///< some message is offered from where the step writes it
+  };
+  /// Where the messages of a receiving link stand: the grants run ahead of what has come. A message is (pass, which of the
+  /// link's receives); empty ones do not exist.
+  struct Inbox {
+    std::uint64_t pass = 0;      ///< of the next message to grant
+    std::uint32_t receive = 0;   ///< likewise
+    std::uint64_t next = 0;      ///< its number in this call
+    std::uint64_t seen = 0;      ///< messages that were viewed
+    std::uint64_t released = 0;  ///< messages that were released
   };
   /// A message that was offered from memory and may still be read.
   struct Hold {
@@ -123,8 +151,11 @@ class HostExecutor {
   bool dependencies_hold(const LaneState& lane, const Step& step) const;
   void begin_step(LaneState& lane, const Step& step);
   Turn take_operands(LaneState& lane, const Step& step);
-  Turn take_source(LaneState& lane, const Operand& operand, const Step& step);
-  void grant(LaneState& lane, HostLink& link, const Step& step);
+  Turn take_source(LaneState& lane, const Operand& operand);
+  void grant_ahead(std::uint32_t link);
+  bool may_grant(const Receive& receive, std::uint64_t pass) const;
+  bool skip_to_message(Inbox& inbox, const std::vector<Receive>& receives) const;
+  void saw(std::uint32_t link);
   Turn take_destination(LaneState& lane, const Operand& operand, const Step& step);
   void sweep(LaneState& lane, const Step& step);
   Turn hand_over(LaneState& lane, const Step& step);
@@ -132,14 +163,27 @@ class HostExecutor {
   Turn drain();
   Turn broken(const HostLink& link);
 
-  Elements piece(const LaneState& lane, const Operand& operand, std::uint32_t index) const;
-  Window window_of(std::uint64_t count, std::uint64_t pass) const;
-  std::byte* address(const LaneState& lane, const Operand& operand, std::uint32_t index) const;
+  Elements piece(const LaneState& lane, const Operand& operand, std::uint32_t index) const {
+    return piece(lane.window, lane.pass, operand, index);
+  }
+  std::uint64_t bytes_of(const Window& window, std::uint64_t pass, const Operand& operand) const;
+  Window window_at(std::uint64_t pass) const;
+  Elements piece(const Window& window, std::uint64_t pass, const Operand& operand, std::uint32_t index) const;
+  std::byte* address(const LaneState& lane, const Operand& operand, std::uint32_t index) const {
+    return address(lane.window, lane.pass, operand, index);
+  }
+  std::byte* address(const Window& window, std::uint64_t pass, const Operand& operand, std::uint32_t index) const;
+  const tutti_region* region(const HostLink& link, Place place) const;
   bool contiguous(const Operand& operand) const { return operand.range.blocks == 1; }
   bool held(const std::byte* begin, std::uint64_t bytes);
-  const std::byte* offer_source(const LaneState& lane, const Step& step) const;
+  bool may_offer(const HostLink& link, Place place) const;
+  OfferFrom offer_from(const LaneState& lane, const Step& step, const HostLink& link) const;
+  const Operand* kept_operand(const Step& step) const;
+  bool stays(const Operand& destination) const;
+  void release(std::uint32_t link);
 
   const Plan* plan_ = nullptr;
+  const Lowered* lowered_ = nullptr;
   const Program* program_ = nullptr;
   Binding binding_;
   FoldFunction fold_ = nullptr;
@@ -151,9 +195,12 @@ class HostExecutor {
   std::uint64_t stream_from_ = 0;
   bool streams_ = false;
   bool needs_progress_ = false;
+  bool in_place_ = false;  ///< input and output overlap, or may
+  bool direct_ = false;    ///< messages may be long enough to be offered or granted
   int rank_ = 0;
   std::array<std::uint32_t, 3> blocks_{};  ///< of input, output and scratch
   std::vector<LaneState> lanes_;
+  std::vector<Inbox> inboxes_;  ///< by link; only where direct_
   std::vector<Hold> holds_;
   std::vector<FoldSource> fold_sources_;
   std::vector<FoldDestination> fold_destinations_;

@@ -27,5 +27,38 @@ TEST(OnlyOffered, FindsTheScratchThatNoStepReads) {
                                          "all_to_all bruck", "barrier dissemination", "reduce reduce_scatter_gather"}));
 }
 
+// What direct all-reduce takes of the sums nobody else touches; a ring's sums pass through the output on their way.
+TEST(Receives, AreListedInOrderAndKnowWhetherTheirMemoryIsTheirsAlone) {
+  for (const Algorithm* algorithm : all_algorithms()) {
+    const Schedule schedule = make_schedule(*algorithm, 5, 0);
+    for (int rank = 0; rank < 5; ++rank) {
+      const Program& program = schedule.programs[static_cast<std::size_t>(rank)];
+      const auto lists = receives(schedule.plan, rank, program);
+      ASSERT_EQ(lists.size(), program.links.size());
+      for (std::size_t l = 0; l < lists.size(); ++l) {
+        EXPECT_EQ(lists[l].empty(), program.links[l].sends) << algorithm->name;
+        for (std::size_t i = 1; i < lists[l].size(); ++i) {
+          EXPECT_EQ(lists[l][i].lane, lists[l][0].lane);
+          EXPECT_LT(lists[l][i - 1].step, lists[l][i].step);
+        }
+      }
+    }
+  }
+  const auto early = [](const char* name, Collective collective) {
+    std::size_t count = 0;
+    for (const Algorithm* algorithm : all_algorithms()) {
+      if (std::string(algorithm->name) != name || algorithm->collective != collective) continue;
+      const Schedule schedule = make_schedule(*algorithm, 5, 0);
+      for (const auto& list : receives(schedule.plan, 2, schedule.programs[2]))
+        count += static_cast<std::size_t>(std::count_if(list.begin(), list.end(), [](const Receive& r) { return r.early; }));
+    }
+    return count;
+  };
+  EXPECT_EQ(early("direct", Collective::all_reduce), 4u);      // the four others' sums; their shares are folded
+  EXPECT_EQ(early("direct", Collective::all_gather), 4u);
+  EXPECT_EQ(early("flat", Collective::all_reduce), 0u);        // everything is folded
+  EXPECT_EQ(early("ring", Collective::reduce_scatter), 0u);
+}
+
 }  // namespace
 }  // namespace tutti::testing

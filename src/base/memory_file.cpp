@@ -1,0 +1,41 @@
+#include "src/base/memory_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <string>
+
+namespace tutti {
+
+Result<Descriptor> create_memory(const char* label, std::uint64_t bytes) {
+  Descriptor fd(::memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) return system_error("cannot create shared memory (memfd)", errno, "Raise the limit of open files (ulimit -n)");
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0 ||
+      ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return system_error("cannot set " + std::to_string(bytes) + " bytes as the size of shared memory", errno);
+  }
+  return fd;
+}
+
+Result<Mapping> map_memory(int fd, std::uint64_t offset, std::uint64_t bytes, bool writable, bool sealed) {
+  struct stat file{};
+  if (::fstat(fd, &file) != 0) return system_error("cannot examine passed memory", errno);
+  const auto size = static_cast<std::uint64_t>(file.st_size);
+  if (bytes == 0 || offset > size || bytes > size - offset) {
+    return Status(TUTTI_INVALID_ARGUMENT, "passed memory has " + std::to_string(size) + " bytes, not the " +
+                                              std::to_string(bytes) + " at " + std::to_string(offset) + " that were named");
+  }
+  if (sealed && (::fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK) == 0) {
+    return Status(TUTTI_INVALID_ARGUMENT, "passed memory is not sealed against shrinking");
+  }
+  constexpr std::uint64_t page = 4096;
+  const std::uint64_t within = offset % page;
+  const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+  void* data = ::mmap(nullptr, bytes + within, protection, MAP_SHARED, fd, static_cast<off_t>(offset - within));
+  if (data == MAP_FAILED) return system_error("cannot map " + std::to_string(bytes) + " bytes of shared memory", errno);
+  return Mapping(data, bytes + within);
+}
+
+}  // namespace tutti

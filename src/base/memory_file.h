@@ -1,0 +1,18 @@
+// Memory that is a file without a name, so that other processes can map it.
+#pragma once
+
+#include <cstdint>
+
+#include "src/base/descriptor.h"
+#include "src/base/status.h"
+
+namespace tutti {
+
+/// A new memory file of `bytes`, zero, that can neither shrink nor grow.
+Result<Descriptor> create_memory(const char* label, std::uint64_t bytes);
+/// Maps `bytes` at `offset` of `fd`, to read and write (or to read only).
+/// Errors: TUTTI_INVALID_ARGUMENT where the file is shorter; TUTTI_SYSTEM_ERROR. With `sealed`, a file that its owner could
+/// still shrink (so that reading would raise SIGBUS) is refused.
+Result<Mapping> map_memory(int fd, std::uint64_t offset, std::uint64_t bytes, bool writable, bool sealed);
+
+}  // namespace tutti
