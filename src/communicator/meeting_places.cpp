@@ -241,9 +241,8 @@ Result<Meeting> by_address(std::string_view address, const JoinRequest& request,
     if (starts_with(path, "/")) return by_file(path, std::string(address), request.settings, rank);
     return Status(TUTTI_INVALID_ARGUMENT, "\"" + std::string(address) + "\" names no absolute path", "Write file:///path/of/a/file");
   }
-  if (starts_with(address, kId)) address.remove_prefix(kId.size());
-  if (starts_with(address, kIdText)) {
-    auto id = id_from_text(address);
+  if (starts_with(address, kId) || starts_with(address, kIdText)) {
+    auto id = id_from_text(starts_with(address, kId) ? address.substr(kId.size()) : address);
     if (!id) return id.status();
     return by_id(*id);
   }
