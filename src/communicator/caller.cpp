@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include <algorithm>
+#include <map>
 #include <system_error>
 
 #include "src/base/clock.h"
@@ -52,10 +53,7 @@ bool Caller::step() {
 }
 
 void Caller::start_next() {
-  if (next_address_ == 0) {
-    round_refused_by_system_ = true;
-    round_refused_key_ = false;
-  }
+  if (next_address_ == 0) round_refused_by_system_ = true;
   const std::size_t address = next_address_++;
   const std::uint64_t id = next_id_++;
   const std::uint64_t now = now_ns();
@@ -103,10 +101,10 @@ bool Caller::advance_attempt(std::uint64_t id) {
 
 void Caller::fail(std::uint64_t id, std::string why, bool refused_by_system, bool refused_our_key) {
   const auto place = std::find_if(attempts_.begin(), attempts_.end(), [id](const Attempt& a) { return a.id == id; });
-  answers_[place->address] = std::move(why);
+  answers_[place->address] = {std::move(why), refused_our_key};
   attempts_.erase(place);
   round_refused_by_system_ = round_refused_by_system_ && refused_by_system;
-  round_refused_key_ = round_refused_key_ || refused_our_key;
+  key_was_refused_ = key_was_refused_ || refused_our_key;
   if (next_address_ < addresses_.size()) {
     next_start_ns_ = now_ns();
   } else if (attempts_.empty()) {
@@ -116,19 +114,30 @@ void Caller::fail(std::uint64_t id, std::string why, bool refused_by_system, boo
 
 void Caller::end_round() {
   const std::uint64_t now = now_ns();
-  key_refused_ = round_refused_key_;
+  if (!every_port_refused_key()) {
+    key_refused_since_ns_ = UINT64_MAX;
+  } else if (key_refused_since_ns_ == UINT64_MAX) {
+    key_refused_since_ns_ = now;
+  }
   if (!round_refused_by_system_) refused_since_ns_ = UINT64_MAX;
   if (round_refused_by_system_ && refused_since_ns_ == UINT64_MAX) refused_since_ns_ = now;
   next_start_ns_ = now + backoff_ns_;
   backoff_ns_ = std::min(backoff_ns_ * 2, kMostBackoff);
 }
 
+// A host may have several addresses of which the peer listens at one: whoever has the port there speaks for it.
+bool Caller::every_port_refused_key() const {
+  std::map<std::uint16_t, bool> refused;
+  for (std::size_t i = 0; i < addresses_.size(); ++i) refused[addresses_[i].port()] |= answers_[i].refused_key;
+  return std::all_of(refused.begin(), refused.end(), [](const auto& port) { return port.second; });
+}
+
 std::string Caller::explain() const {
   if (addresses_.empty()) return "it has no address";
   std::string text;
   for (std::size_t i = 0; i < addresses_.size(); ++i) {
-    if (answers_[i].empty()) continue;
-    text += (text.empty() ? "" : "; ") + addresses_[i].text() + ": " + answers_[i];
+    if (answers_[i].text.empty()) continue;
+    text += (text.empty() ? "" : "; ") + addresses_[i].text() + ": " + answers_[i].text;
   }
   return text.empty() ? "no answer from " + addresses_.front().text() : text;
 }

@@ -30,8 +30,11 @@ class Caller {
   /// The connection; once, after step() returned true.
   Arrival take() { return std::move(connected_); }
 
-  /// The last round ended with an explicit refusal of our key at one address, and without success at any other.
-  bool key_refused() const { return key_refused_; }
+  /// Since when every port among the addresses has refused our key, round after round; UINT64_MAX: not so. Where the peer
+  /// may be at one of several ports, a refusal at some of them only tells that others use those.
+  std::uint64_t key_refused_since_ns() const { return key_refused_since_ns_; }
+  /// Whether any address has refused our key so far.
+  bool key_was_refused() const { return key_was_refused_; }
   /// Since when every address has answered "connection refused", round after round; UINT64_MAX: not so. A peer that was
   /// listening before and is refused for a while is dead.
   std::uint64_t refused_since_ns() const { return refused_since_ns_; }
@@ -50,11 +53,16 @@ class Caller {
 
   void start_next();
   void end_round();
+  bool every_port_refused_key() const;
   bool advance_attempt(std::uint64_t id);
   void fail(std::uint64_t id, std::string why, bool refused_by_system, bool refused_our_key);
 
   std::vector<SocketAddress> addresses_;
-  std::vector<std::string> answers_;
+  struct Answer {
+    std::string text;
+    bool refused_key = false;
+  };
+  std::vector<Answer> answers_;  // by address, the last one each
   Key key_;
   std::string purpose_;
   std::vector<unsigned char> payload_;
@@ -65,8 +73,8 @@ class Caller {
   std::uint64_t next_start_ns_ = 0;
   std::uint64_t backoff_ns_;
   bool round_refused_by_system_ = true;
-  bool round_refused_key_ = false;
-  bool key_refused_ = false;
+  bool key_was_refused_ = false;
+  std::uint64_t key_refused_since_ns_ = UINT64_MAX;
   std::uint64_t refused_since_ns_ = UINT64_MAX;
   Arrival connected_;
 };

@@ -20,7 +20,10 @@ namespace {
 constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint64_t kRefreshNs = 20 * kMs;
 constexpr std::uint64_t kVerdictNs = 500 * kMs;   // beyond the deadline, for the root to say who is missing
+constexpr std::uint64_t kKeyGraceNs = 500 * kMs;  // an earlier job may still hold the port for a moment
 constexpr std::uint64_t kDeadNs = 1'500 * kMs;    // a peer that listened and now refuses for this long is gone
+
+const char* const kKeyRemedy = "Give all ranks the same unique id, TUTTI_SECRET or TUTTI_SECRET_FILE";
 
 std::vector<unsigned char> as_payload(const ByteWriter& out) {
   const auto* first = reinterpret_cast<const unsigned char*>(out.bytes().data());
@@ -88,6 +91,7 @@ class Visit {
  private:
   Result<Arrival> reach();
   Status look_again();
+  Status wrong_key() const;
   Status unreachable() const;
   void say_who(Channel& channel) const;
   // A closed channel in the result: too late for this meeting, there will be another.
@@ -129,15 +133,19 @@ Result<Arrival> Visit::reach() {
   for (;;) {
     if (Status status = look_again(); !status) return status;
     if (caller_ && caller_->step()) return caller_->take();
-    if (caller_ && caller_->key_refused()) {
-      return Status(TUTTI_INVALID_ARGUMENT,
-                    "The rendezvous at " + meeting_.where + " refused this rank: it has another key (" + caller_->explain() + ")",
-                    "Give all ranks the same unique id, TUTTI_SECRET or TUTTI_SECRET_FILE");
-    }
     if (Status status = patience_.check(); !status) return status;
-    if (patience_.deadline.passed()) return unreachable();
+    const bool late = patience_.deadline.passed();
+    const std::uint64_t refused_since = caller_ ? caller_->key_refused_since_ns() : UINT64_MAX;
+    if (refused_since != UINT64_MAX && (late || now_ns() >= refused_since + kKeyGraceNs)) return wrong_key();
+    if (late) return unreachable();
     wait_for(caller_ ? caller_->fd() : -1, caller_ ? std::min(caller_->next_ns(), next_look_ns_) : next_look_ns_);
   }
+}
+
+Status Visit::wrong_key() const {
+  return Status(TUTTI_INVALID_ARGUMENT,
+                "The rendezvous at " + meeting_.where + " refused this rank: it has another key (" + caller_->explain() + ")",
+                kKeyRemedy);
 }
 
 Status Visit::unreachable() const {
@@ -149,6 +157,10 @@ Status Visit::unreachable() const {
                   (caller_ ? caller_->explain() : "rank 0 has not announced it");
   if (meeting_.holder >= 0) error.guilty.emplace_back().rank = meeting_.holder;
   error.remedy = "See that rank 0 runs and its address can be reached from here; TUTTI_CONNECT_TIMEOUT gives it more time";
+  if (caller_ && caller_->key_was_refused()) {
+    error.message += "; somebody there has refused this rank's key";
+    error.remedy = std::string("See that rank 0 runs. ") + kKeyRemedy;
+  }
   return Status(std::move(error));
 }
 
