@@ -1,4 +1,5 @@
 """The contenders: where each is found, how its program is built, how it is started, and with which settings."""
+import glob
 import os
 import re
 import shutil
@@ -57,15 +58,26 @@ def output_of(*command, environment=None):
     return done.stdout + done.stderr if done.returncode == 0 else None
 
 
+def content_of(path):
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return None
+
+
 class Build:
     """A build folder of Tutti: the library, the contender's program, and what the peers' programs are linked with."""
 
     def __init__(self, label, folder):
         self.label, self.folder = label, os.path.realpath(folder)
 
+    def has(self, name):
+        return os.access(os.path.join(self.folder, "perf", "compare-" + name), os.X_OK)
+
     def program(self, name):
         path = os.path.join(self.folder, "perf", "compare-" + name)
-        if not os.access(path, os.X_OK):
+        if not self.has(name):
             raise Refusal(f"{path} is not there; build it with: cmake --build {self.folder}, or name another build folder "
                           "with --build")
         return path
@@ -77,9 +89,9 @@ class Build:
         command = [*compiler, "-std=c++20", "-O2", "-I", ROOT, "-I", os.path.join(ROOT, "include"),
                    os.path.join(HERE, source), "-o", out, "-L", library, "-ltutti_compare", *flags,
                    f"-Wl,-rpath,{library}", f"-Wl,-rpath,{os.path.join(self.folder, 'lib')}"]
-        stamp, sources = out + ".command", [os.path.join(HERE, source), os.path.join(HERE, "contender.h")]
-        said = open(stamp).read() if os.path.exists(stamp) and os.path.exists(out) else None
-        if said == repr(command) and all(os.path.getmtime(s) < os.path.getmtime(out) for s in sources):
+        headers = glob.glob(os.path.join(HERE, "*.h")) + glob.glob(os.path.join(ROOT, "perf", "*.h"))
+        stamp, sources = out + ".command", [os.path.join(HERE, source), *headers]
+        if os.path.exists(out) and content_of(stamp) == repr(command) and all(os.path.getmtime(s) < os.path.getmtime(out) for s in sources):
             return out
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         if done.returncode != 0:
@@ -90,39 +102,66 @@ class Build:
         return out
 
 
-class Tutti:
-    """This library; a mode is the memory that the buffers lie in."""
-    peer = False
-
-    def __init__(self, build, mode, several, options=()):
-        self.build, self.mode, self.options = build, mode, tuple(options)
-        parts = ["tutti"] + ([build.label] if several else []) + ([mode] if mode != "host" else [])
-        self.name = " ".join(parts)
+class Contender:
+    """What all have in common; who is no peer overrides `peer`."""
+    peer = True
 
     def why_not(self):
+        """Why it cannot take part on this machine, or ""."""
         return ""
 
     def lacks(self, place):
+        """Why it cannot take part in this setting, or ""."""
         return ""
 
+    def processes(self, place):
+        return place.ranks
+
+
+class Tutti(Contender):
+    """This library; a mode is the memory that the buffers lie in."""
+    peer = False
+
+    def __init__(self, build, ours, mode, several, options=()):
+        """ours: the build whose program serves where `build`, an older one, has none."""
+        self.build, self.ours, self.mode, self.options = build, ours, mode, tuple(options)
+        self.name = " ".join(["tutti"] + ([build.label] if several else []) + ([mode] if mode != "host" else []))
+
     def prepare(self):
-        self.path = self.build.program("tutti")
+        older = not self.build.has("tutti") and os.path.exists(os.path.join(self.build.folder, "lib", "libtutti.so"))
+        self.path = (self.ours if older else self.build).program("tutti")
 
     def launch(self, place):
         options = [f"memory={self.mode}", *self.options]
         said = "its defaults" if self.mode == "host" else "buffers from tutti_memory_alloc"
-        return Launch(one_a_rank([self.path], place, options), {}, ", ".join([said, *self.options]))
+        library = os.path.join(self.build.folder, "lib")
+        return Launch(one_a_rank([self.path], place, options), {"LD_LIBRARY_PATH": library}, ", ".join([said, *self.options]))
 
 
-class Limit:
+class Threads(Contender):
+    """Tutti's ranks as threads of one process; joins alone."""
+    peer = False
+
+    def __init__(self, build):
+        self.build, self.name = build, "tutti threads"
+
+    def prepare(self):
+        self.path = self.build.program("tutti")
+
+    def processes(self, place):
+        return 1
+
+    def launch(self, place):
+        alone = Place(1, place.transport, [], place.folder)
+        return Launch(one_a_rank([self.path], alone, [f"threads={place.ranks}"]), {}, "tutti_comm_create_all, not pinned")
+
+
+class Limit(Contender):
     """One limit of the machine itself, measured as if it were a library."""
     peer = False
 
     def __init__(self, build, kind):
         self.build, self.kind, self.name = build, kind, "limit " + kind
-
-    def why_not(self):
-        return ""
 
     def lacks(self, place):
         if self.kind == "stream" and place.transport != "tcp":
@@ -148,9 +187,8 @@ class Limit:
                 f"slots={case.slots(ranks)}")
 
 
-class Mpi:
+class Mpi(Contender):
     """What the MPI libraries have in common."""
-    peer = True
     names = ()  # of mpirun, best first
     wrappers = ()
     mark = ""  # what mpirun --version says
@@ -235,9 +273,9 @@ class IntelMpi(Mpi):
         return Launch([command], {**self.environment(), **set_to}, " ".join(f"{k}={v}" for k, v in set_to.items()))
 
 
-class Gloo:
+class Gloo(Contender):
     """Gloo by itself. It has TCP alone, so it is beside shm too what its users get on one machine."""
-    peer, name = True, "gloo"
+    name = "gloo"
 
     def __init__(self, build, folder):
         self.build = build
@@ -255,9 +293,9 @@ class Gloo:
         return Launch(one_a_rank([self.path], place), {}, "tcp, its only transport; its own choice of algorithm")
 
 
-class TorchGloo:
+class TorchGloo(Contender):
     """PyTorch's Gloo, from Python."""
-    peer, name = True, "torch"
+    name = "torch"
 
     def __init__(self, build, folder):
         self.build, self.folder = build, folder

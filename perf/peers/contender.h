@@ -41,8 +41,6 @@ class Contender {
 
   /// Joins all ranks. Timed: it is the library's init.
   virtual std::string start(const Place& place) = 0;
-  /// Takes leave of what start made, so that it may be called again. False where the library can start only once.
-  virtual bool restart() { return false; }
   /// The library's version and what was set, for the report.
   virtual std::string version() = 0;
   /// The operation of that name, or nullptr. By default tutti-perf's table.

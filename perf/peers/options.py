@@ -2,7 +2,8 @@
 import argparse
 import os
 
-from . import catalogue
+from . import catalogue, networks
+from .goals import GOALS
 from .cases import COLLECTIVES, OPS, TYPE_ALIASES, TYPE_BYTES
 from .words import GOOD, Refusal, parse_size
 
@@ -11,6 +12,7 @@ EXAMPLES = """examples:
   perf/compare all_reduce -b 8 -e 1K -f 4            small messages on two ranks, beside all peers that are installed
   perf/compare all_reduce -b 1M -e 64M -f 4 --inputs usual,fresh --memory host,registered --output perf/results
   perf/compare all_reduce all_gather --ranks 2,4,8 --peers openmpi,mpich
+  perf/compare --goal small --output perf/results    one of the goals that docs/benchmarking.md lists, and whether it is met
   perf/compare --build before=../before/build --build after=build --peers none
                                                      two builds of Tutti beside each other
 
@@ -90,11 +92,14 @@ def parser():
     p.add_argument("-o", "--op", default="sum", metavar="OPS", help="operators (sum)")
     p.add_argument("--ranks", default="2", metavar="LIST", help="numbers of ranks (2)")
     p.add_argument("--transport", default="shm", metavar="LIST", help="shm, tcp (shm)")
+    p.add_argument("--network", default="host", metavar="LIST", help="for tcp: host (the loopback), veth, veth:RATE such as veth:10G, "
+                   "a pair of network namespaces, ranks on alternate sides (host)")
     p.add_argument("--inputs", default="usual", metavar="LIST",
                    help="usual: left where the last operation put them; fresh: rewritten between operations, not timed (usual)")
     p.add_argument("--in-place", action="store_true", help="in place, where a peer can")
     p.add_argument("--memory", default="host", metavar="LIST", help="Tutti's buffers: host, registered (host)")
-    p.add_argument("--peers", default="all", metavar="LIST", help=f"{', '.join(catalogue.ALL_PEERS)}, all (that are installed) or none")
+    p.add_argument("--peers", default="all", metavar="LIST", help=f"{', '.join(catalogue.ALL_PEERS)}; all or mpi: those "
+                   "that are installed; or none (all)")
     p.add_argument("--build", action="append", default=[], metavar="[LABEL=]FOLDER", help="build folder of Tutti (build); several "
                    "with labels are compared with each other")
     p.add_argument("--tutti", action="append", default=[], metavar="NAME=VALUE", help="for Tutti: algorithm=NAME, spin=1 or -1")
@@ -105,6 +110,11 @@ def parser():
     p.add_argument("-c", "--check", default="1", metavar="0|1", help="check every element before and after the turns (1)")
     p.add_argument("--bind", default="core", choices=("core", "none"), help="rank r on CPU r, round and round (core)")
     p.add_argument("--output", metavar="FOLDER", help="write table, JSON and plots there")
+    p.add_argument("--goal", metavar="LIST", help=f"run what a goal is about and judge it: {', '.join(GOALS)}, or all; other options "
+                   "still count")
+    p.add_argument("--measure", default="time", choices=("time", "idle", "init"), help="time: operations, in turns; idle: the CPU "
+                   "that a rank takes which waits for a late peer; init: how long joining takes (time)")
+    p.add_argument("--late", default="10", metavar="S", help="seconds by which the peer is late, with --measure idle (10)")
     p.add_argument("--title", default="", metavar="TEXT", help="begins the names of the files and the heading")
     p.add_argument("--json", nargs="?", const="-", metavar="FILE", help="JSON lines, to stdout instead of the table, or to FILE")
     p.add_argument("--quiet", action="store_true", help="no progress, no table")
@@ -135,12 +145,22 @@ def understand(given):
     given.ops = words_of(given.op, OPS, "--op")
     given.ranks = number_list(given.ranks, "--ranks", 1, 256)
     given.transports = words_of(given.transport, ("shm", "tcp"), "--transport")
+    given.networks = given.network.split(",")
+    for name in given.networks:
+        if not networks.valid(name):
+            raise Refusal(f"--network was given '{name}', but it takes host, veth, or veth:RATE such as veth:10G or veth:500M")
+    if given.networks != ["host"] and given.transports != ["tcp"]:
+        raise Refusal("--network is for tcp alone; add --transport tcp")
     given.inputs = words_of(given.inputs, ("usual", "fresh"), "--inputs")
     given.memory = words_of(given.memory, ("host", "registered"), "--memory")
-    given.wanted = [] if given.peers == "none" else words_of(given.peers, catalogue.ALL_PEERS, "--peers")
+    given.named = given.peers.split(",")
+    peers = ",".join("openmpi,mpich,intelmpi" if word == "mpi" else word for word in given.named)
+    given.wanted = words_of(peers, catalogue.ALL_PEERS, "--peers") if peers != "none" else []
     given.rounds = number_list(given.rounds, "--rounds", 1, 100000)[0]
     given.batch_time = real(given.batch_time, "--batch-time", 0.001, 60000)
     given.case_time = real(given.case_time, "--case-time", 0.01, 36000)
+    given.late = real(given.late, "--late", 0.2, 100)
+    given.goals = words_of(given.goal, GOALS, "--goal") if given.goal else []
     given.deadline = real(given.deadline, "--deadline", 1, 36000)
     given.check = number_list(given.check, "--check", 0, 1)[0] == 1
     for word in given.tutti:
@@ -158,4 +178,12 @@ def read(arguments):
     return given
 
 
-__all__ = ["GOOD", "read"]
+def for_goal(name, arguments):
+    """The options of a goal's run, those given on the command line before its own."""
+    given = parser().parse_args([*GOALS[name].arguments, *arguments])
+    given.title = given.title or name
+    understand(given)
+    return given
+
+
+__all__ = ["GOOD", "builds_of", "for_goal", "read"]

@@ -5,6 +5,7 @@ import os
 import platform
 import subprocess
 
+from . import plots
 from .catalogue import ROOT
 from .words import significant, size_text, time_text
 
@@ -24,13 +25,18 @@ def commit():
     return git("rev-parse", "--short=12", "HEAD") + ("+changes" if git("status", "--porcelain", "--untracked-files=no") else "")
 
 
+def content(path):
+    with open(path) as file:
+        return file.read().strip()
+
+
 def machine(cpus):
     model = first("/proc/cpuinfo", "model name") or platform.machine()
     caches = {}
     base = "/sys/devices/system/cpu/cpu0/cache"
     for index in sorted(os.listdir(base)) if os.path.isdir(base) else []:
         try:
-            read = {name: open(os.path.join(base, index, name)).read().strip() for name in ("level", "type", "size")}
+            read = {name: content(os.path.join(base, index, name)) for name in ("level", "type", "size")}
         except OSError:
             continue
         if read["type"] != "Instruction":
@@ -51,27 +57,31 @@ def heading(about):
     return "\n".join(lines)
 
 
+def cell(record):
+    """A contender's median; with "!" where its data was wrong."""
+    if "median_us" not in record:
+        return "-"
+    return time_text(record["median_us"]) + ("!" if record.get("wrong") else "")
+
+
 def rows(records, names):
-    """The table's cells, a header first."""
+    """The table's cells, a header first; columns without a value are left out."""
     shown = [n for n in names if any("median_us" in r["contenders"].get(n, {}) for r in records)]
     ours = [n for n in shown if n.startswith("tutti")]
-    table = [["size", *shown, "spread", "best peer", *(f"{n} / best" for n in ours), "M", "L ns", *(["stream"])]]
+    table = [["size", *shown, "spread", "best peer", *(f"{n}/best" for n in ours), "M", *(f"{n}/M" for n in ours), "L",
+              "stream", *(f"{n}/stream" for n in ours)]]
     for r in records:
-        cells = [size_text(r["bytes"])]
-        for n in shown:
-            c = r["contenders"].get(n, {})
-            cells.append(time_text(c["median_us"]) + ("!" if c.get("wrong") else "") if "median_us" in c else "-")
-        spreads = [c["spread"] for n, c in r["contenders"].items() if n in ours and "spread" in c]
-        best = next((v["best_peer"] for v in r["ratios"].values() if v["best_peer"]), None)
-        cells += [f"{100 * max(spreads, default=0):.0f} %", best or "-"]
-        for n in ours:
-            ratio = r["ratios"].get(n, {}).get("ratio")
-            cells.append(significant(ratio) if ratio else "-")
+        ratio = lambda n, what: r["ratios"].get(n, {}).get(what)  # noqa: E731
+        number = lambda value: significant(value) if value is not None else "-"  # noqa: E731
         limit = r["limit"]
-        cells.append(time_text(limit["M_us"]) if "M_us" in limit else "-")
-        cells.append(significant(limit["L_ns"]) if "L_ns" in limit else "-")
-        cells.append(time_text(limit["stream_us"]) if "stream_us" in limit else "-")
-        table.append(cells)
+        best = next((v["best_peer"] for v in r["ratios"].values() if v["best_peer"]), None)
+        spread = max((r["contenders"][n]["spread"] for n in ours if "spread" in r["contenders"].get(n, {})), default=None)
+        table.append([size_text(r["bytes"]), *(cell(r["contenders"].get(n, {})) for n in shown),
+                      f"{100 * spread:.0f} %" if spread is not None else "-", best or "-",
+                      *(number(ratio(n, "ratio")) for n in ours), time_text(limit["M_us"]) if "M_us" in limit else "-",
+                      *(number(ratio(n, "of_M")) for n in ours), f"{limit['L_ns']:.0f} ns" if "L_ns" in limit else "-",
+                      time_text(limit["stream_us"]) if "stream_us" in limit else "-",
+                      *(number(ratio(n, "of_stream")) for n in ours)])
     keep = [i for i in range(len(table[0])) if i == 0 or any(row[i] != "-" for row in table[1:])]
     return [[row[i] for i in keep] for row in table]
 
@@ -92,12 +102,31 @@ def group_title(key):
             + f", inputs {inputs}" + (", in place" if in_place else ""))
 
 
-def tables(records, names):
-    """A table a group of cases that differ by size alone, medians in it."""
+def groups_of(records):
+    """Records that differ by size alone, together."""
     groups = {}
     for record in records:
-        groups.setdefault(group_of(record), []).append(record)
-    return "\n\n".join(group_title(key) + "\n" + aligned(rows(group, names)) for key, group in groups.items())
+        if "ratios" in record:
+            groups.setdefault(group_of(record), []).append(record)
+    return groups
+
+
+def tables(records, names):
+    """A table a group, medians in it."""
+    return "\n\n".join(group_title(key) + "\n" + aligned(rows(group, names)) for key, group in groups_of(records).items())
+
+
+def occasion_tables(records):
+    """What waiting and joining came to, a line a contender."""
+    lines = []
+    for record in records:
+        for name, c in record["contenders"].items():
+            who = f"{name}, {record['ranks']} ranks, {record['transport']}"
+            if "core" in c:
+                lines.append(f"waiting {c['seconds']:.1f} s for a late peer: {who}: {100 * c['core']:.2f} % of a core")
+            if "median_ms" in c:
+                lines.append(f"init: {who}: {c['median_ms']:.1f} ms (from {c['min_ms']:.1f} to {c['max_ms']:.1f})")
+    return "\n".join(lines)
 
 
 def notes(records):
@@ -113,10 +142,19 @@ def notes(records):
     return list(dict.fromkeys(said))
 
 
-def save(folder, name, about, records, text):
+def save(folder, name, about, records, text, names):
+    """The table, the data, and a plot a table."""
     os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, name + ".json"), "w") as file:
-        json.dump({"about": about, "records": records}, file, indent=None, separators=(",", ":"))
+    base = os.path.join(folder, name)
+    with open(base + ".json", "w") as file:
+        json.dump({"about": about, "records": records}, file, separators=(",", ":"))
         file.write("\n")
-    with open(os.path.join(folder, name + ".txt"), "w") as file:
+    with open(base + ".txt", "w") as file:
         file.write(text + "\n")
+    subtitle = f"{about['processor']}, {about['cpus']} CPUs, {about['date'][:10]}, Tutti {about['commit']}"
+    for key, group in groups_of(records).items():
+        drawn = plots.plot(group_title(key), subtitle, group, names)
+        if drawn:
+            kind = "-".join(str(part) for part in key[:-1]) + ("-in-place" if key[-1] else "")
+            with open(f"{base}-{kind.replace(':', '-')}.svg", "w") as file:
+                file.write(drawn)

@@ -1,7 +1,7 @@
 """Statistics over rounds, and the ratios that the goals are about."""
 import statistics
 
-from .cases import Case
+from .cases import bus_factor
 
 
 def summary(times):
@@ -19,15 +19,22 @@ def best_peer(contenders, peers):
     return min(right, key=lambda name: contenders[name]["median_us"], default=None)
 
 
-def ratios(contenders, peers, ours):
-    """{our name: {"best_peer": name or None, "ratio": ours / best, "min_ratio": by minima}} for each of ours."""
-    best, found = best_peer(contenders, peers), {}
+def ratios(contenders, peers, ours, limit=None, carried=0.0):
+    """For each of ours: the best peer, our median over its median (and minima alike), over M, and our part of a stream.
+
+    carried: the bytes that each rank sends, over those that it sends in the stream beside it.
+    """
+    best, limit, found = best_peer(contenders, peers), limit or {}, {}
     for name in ours:
         if "median_us" not in contenders.get(name, {}):
             continue
         mine, other = contenders[name], contenders.get(best)
         found[name] = {"best_peer": best, "ratio": mine["median_us"] / other["median_us"] if other else None,
                        "min_ratio": mine["min_us"] / other["min_us"] if other else None}
+        if "M_us" in limit:
+            found[name]["of_M"] = mine["median_us"] / limit["M_us"]
+        if "stream_us" in limit:
+            found[name]["of_stream"] = carried * limit["stream_us"] / mine["median_us"]
     return found
 
 
@@ -46,8 +53,8 @@ def limit_of(limits):
 
 def line(setting, case, contenders, limits, peers, ours):
     """A case's record: what it was, every contender's times, ratios, limits."""
-    assert isinstance(case, Case)
+    limit, carried = limit_of(limits), bus_factor(case.collective, setting.ranks)
     return {"collective": case.collective, "bytes": case.real_bytes(setting.ranks), "count": case.count(setting.ranks),
             "type": case.type, "op": case.op, "ranks": setting.ranks, "transport": setting.transport,
             "network": setting.network, "inputs": case.inputs, "in_place": case.in_place, "contenders": contenders,
-            "limits": limits, "limit": limit_of(limits), "ratios": ratios(contenders, peers, ours)}
+            "limits": limits, "limit": limit, "ratios": ratios(contenders, peers, ours, limit, carried)}

@@ -69,8 +69,6 @@ program::JsonObject Session::obey(const Command& command) {
 }
 
 program::JsonObject Session::start() {
-  if (started_ && !contender_.restart()) return said("lacks", "it can be started once in a process");
-  started_ = true;
   if (!meeting_.come(Meeting::Wait::kKeen)) return said("error", "the other ranks did not come to begin");
   const uint64_t begin = now_ns();
   const std::string why = contender_.start(place_);

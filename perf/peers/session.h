@@ -56,7 +56,6 @@ class Session {
   const Place& place_;
   Meeting meeting_;
   Operation operation_;
-  bool started_ = false;
   uint64_t slots_ = 1;
   uint64_t stride_ = 0;
   uint64_t bytes_ = 0;

@@ -1,6 +1,8 @@
 // Tutti under comparison, through its public face like any user. Options: memory=registered takes the buffers from
-// tutti_memory_alloc, algorithm=NAME overrides the library's choice, spin=1|-1 as tutti_config's.
+// tutti_memory_alloc, algorithm=NAME overrides the library's choice, spin=1|-1 as tutti_config's; threads=N joins N ranks that
+// are threads of this process, for the time that takes.
 #include <string>
+#include <vector>
 
 #include "perf/peers/contender.h"
 #include "tutti/tutti.h"
@@ -10,7 +12,10 @@ namespace {
 
 class Tutti : public Contender {
  public:
-  ~Tutti() override { tutti_comm_destroy(comm_); }
+  ~Tutti() override {
+    for (tutti_comm* comm : threads_) tutti_comm_destroy(comm);
+    tutti_comm_destroy(comm_);
+  }
 
   std::string start(const Place& place) override {
     place_ = place;
@@ -19,16 +24,15 @@ class Tutti : public Contender {
     tutti_config config = TUTTI_CONFIG_INIT;
     config.transports = place_.transport.c_str();
     config.spin = std::stoi(place.option("spin", "0"));
+    const int threads = std::stoi(place.option("threads", "0"));
+    if (threads > 0) {
+      threads_.resize(static_cast<size_t>(threads));
+      return tutti_comm_create_all(threads_.data(), threads, &config) == TUTTI_SUCCESS ? "" : complaint();
+    }
     const std::string meet = "file://" + place.folder + "/rendezvous";
     if (tutti_comm_create_address(&comm_, meet.c_str(), place.ranks, place.rank, &config) != TUTTI_SUCCESS) return complaint();
     if (!algorithm_.empty()) call_.algorithm = algorithm_.c_str();
     return "";
-  }
-
-  bool restart() override {
-    tutti_comm_destroy(comm_);
-    comm_ = nullptr;
-    return true;
   }
 
   std::string version() override {
@@ -78,6 +82,7 @@ class Tutti : public Contender {
   std::string algorithm_;
   tutti_call call_ = TUTTI_CALL_INIT;
   tutti_comm* comm_ = nullptr;
+  std::vector<tutti_comm*> threads_;
 };
 
 }  // namespace

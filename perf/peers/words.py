@@ -39,6 +39,8 @@ def significant(value, digits=3):
 
 def time_text(us):
     """Microseconds with a unit that suits them."""
+    if us < 1:
+        return f"{us * 1e3:.0f} ns"
     if us < 1000:
         return f"{significant(us)} us"
     return f"{significant(us / 1e3)} ms" if us < 1e6 else f"{significant(us / 1e6)} s"

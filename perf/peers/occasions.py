@@ -1,0 +1,56 @@
+"""What is no matter of turns: the CPU time of a rank that waits for a late peer, and how long joining takes."""
+import os
+import statistics
+import tempfile
+import shutil
+import time
+
+from .processes import Ranks, cpu_seconds
+
+SETTLED = 0.03  # seconds after which a wait has gone over to its lasting form; the promise is about the time after 10 ms
+MARGIN = 0.05
+
+
+def wait_for_late(ranks, seconds):
+    """The part of a core that rank 0 takes while it waits `seconds` in an all-reduce for the others."""
+    ranks.ask("case collective=all_reduce type=float32 op=sum root=0 count=2 in_place=0 slots=1")
+    ranks.ask("time warm=100 batch=100")
+    ranks.send(f"late milliseconds={round(seconds * 1000)}")
+    begin = time.monotonic()
+    time.sleep(SETTLED)
+    before, first = cpu_seconds(ranks.pids[0]), time.monotonic()
+    time.sleep(max(0.01, seconds - MARGIN - (time.monotonic() - begin)))
+    after, last = cpu_seconds(ranks.pids[0]), time.monotonic()
+    for reply in ranks.receive():
+        if "error" in reply:
+            return {"failed": reply["error"]}
+    ranks.ask("drop")
+    return {"core": (after - before) / (last - first), "seconds": last - first}
+
+
+def join_once(contender, place, deadline):
+    """Milliseconds of the slowest rank from its call to its return, in processes of their own that then end."""
+    launch = contender.launch(place)
+    ranks = Ranks(contender.name, launch.commands, {**os.environ, **launch.environment}, contender.processes(place), place.folder,
+                  deadline)
+    try:
+        took = max(reply["ns"] for reply in ranks.ask("start")) / 1e6
+        ranks.quit()
+        return took
+    finally:
+        ranks.kill()
+
+
+def joins(times):
+    return {"median_ms": statistics.median(times), "min_ms": min(times), "max_ms": max(times), "times_ms": [round(t, 3) for t in times]}
+
+
+class Folder:
+    """A private folder for one start. A context manager."""
+
+    def __enter__(self):
+        self.path = tempfile.mkdtemp(prefix="tutti-compare-")
+        return self.path
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.path, ignore_errors=True)

@@ -1,0 +1,237 @@
+"""One run: who takes part, what was found, and how it ends."""
+import itertools
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+
+from . import catalogue, goals, networks, occasions, options, report, results, rounds
+from .cases import Case, Setting
+from .processes import Died, Ranks
+from .words import FAILED, GOOD, LOST, WRONG_DATA, Refusal, size_text
+
+WORSE = (GOOD, FAILED, LOST, WRONG_DATA)
+
+
+class Run:
+    def __init__(self, given, goal=None):
+        """given: options.read's; goal: what the result is judged by, a name in goals.GOALS."""
+        self.given, self.goal = given, goal
+        self.allowed = sorted(os.sched_getaffinity(0))
+        self.cpus = self.allowed if given.bind == "core" else []
+        self.effort = rounds.Effort(given.rounds, given.batch_time / 1e3, given.case_time, given.check)
+        self.about = {**report.machine(self.allowed), "command": " ".join(sys.argv[1:]), "contenders": {}}
+        self.records, self.status, self.seed = [], GOOD, 1
+        self.builds = options.builds_of(given)
+        several = len(self.builds) > 1
+        self.ours = [catalogue.Tutti(b, self.builds[0], m, several, given.tutti) for b in self.builds for m in given.memory]
+        if given.measure == "init":
+            self.ours.append(catalogue.Threads(self.builds[0]))
+        self.peers = self.find_peers()
+        self.limits = [catalogue.Limit(self.builds[0], kind) for kind in catalogue.LIMITS] if given.measure == "time" else []
+        for contender in (*self.ours, *self.peers, *self.limits):
+            contender.prepare()
+
+    def find_peers(self):
+        found = []
+        for name in self.given.wanted:
+            peer = catalogue.ALL_PEERS[name](self.builds[0], os.path.join(self.builds[0].folder, "peers"))
+            why = peer.why_not()
+            if not why:
+                found.append(peer)
+                continue
+            self.about["contenders"][name] = {"missing": why}
+            if name in self.given.named:
+                raise Refusal(f"--peers names {name}, but it is {why}; perf/compare --install-peers installs it")
+        return found
+
+    def progress(self, text):
+        if sys.stderr.isatty() and not self.given.quiet:
+            sys.stderr.write("\r\033[K" + text[:160])
+            sys.stderr.flush()
+
+    def lose(self, contender, record, death):
+        """Notes what a contender died of; ours decides on the exit status."""
+        record["failed"] = str(death)
+        self.progress("")
+        print(f"perf/compare: {death}", file=sys.stderr)
+        if contender in self.ours:
+            self.status = max(self.status, death.status, key=WORSE.index)
+
+    def about_of(self, contender):
+        return {} if contender in self.limits else self.about["contenders"].setdefault(contender.name, {})
+
+    def place(self, setting, wire, folder):
+        return catalogue.Place(setting.ranks, setting.transport, self.cpus, folder, wire.networks, wire.addresses)
+
+    def begin(self, setting, folder, wire, running):
+        """Starts everyone for a setting, into `running`; who cannot is left out, with a note."""
+        for number, contender in enumerate((*self.ours, *self.peers, *self.limits)):
+            own = os.path.join(folder, str(number))
+            os.mkdir(own, 0o700)
+            place, note = self.place(setting, wire, own), self.about_of(contender)
+            lacks = contender.lacks(place)
+            if lacks:
+                note.setdefault("settings", lacks)
+                continue
+            launch = contender.launch(place)
+            self.progress(f"starting {contender.name} with {setting.ranks} ranks")
+            try:
+                running[contender] = Ranks(contender.name, launch.commands, {**os.environ, **launch.environment}, setting.ranks,
+                                           own, self.given.deadline)
+                started = running[contender].ask("start")
+            except Died as death:
+                if contender in running:
+                    running.pop(contender).kill()
+                self.lose(contender, note, death)
+                continue
+            note.update(version=started[0]["version"])
+            note.setdefault("settings_by_setting", {})[f"{setting.ranks} ranks, {setting.transport}"] = launch.settings
+            note["settings"] = " | ".join(dict.fromkeys(note["settings_by_setting"].values()))
+
+    def ready(self, setting, case, running):
+        """Trials that are ready for a case, in order, and {trial: contender} of all."""
+        ready, known = [], {}
+        for contender, ranks in list(running.items()):
+            words = contender.words(case, setting.ranks) if contender in self.limits else case.words(setting.ranks)
+            if words is None:
+                continue
+            trial = rounds.Trial(contender.name, ranks)
+            known[trial] = contender
+            try:
+                if trial.ready(words, self.seed, self.effort, case, case.slots(setting.ranks)):
+                    ready.append(trial)
+            except Died as death:
+                self.drop(trial, known, running, death)
+        return ready, known
+
+    def drop(self, trial, known, running, death):
+        """A contender died in its turn: it is ended, and the others go on without it."""
+        self.lose(known[trial], trial.record, death)
+        running.pop(known[trial]).kill()
+
+    def measure(self, setting, case, running):
+        self.progress(f"{case.collective} {case.type} of {size_text(case.real_bytes(setting.ranks))}, {setting.ranks} ranks, "
+                      f"{setting.transport}, inputs {case.inputs}")
+        self.seed += 2
+        ready, known = self.ready(setting, case, running)
+        rounds.interleave(ready, self.effort, lambda trial, death: self.drop(trial, known, running, death))
+        for trial in ready:
+            try:
+                trial.end(self.seed + 1, self.effort)
+            except Died as death:
+                self.drop(trial, known, running, death)
+        contenders = {t.name: t.record for t, c in known.items() if c not in self.limits}
+        limits = {c.kind: t.record for t, c in known.items() if c in self.limits and "median_us" in t.record}
+        record = results.line(setting, case, contenders, limits, [p.name for p in self.peers], [o.name for o in self.ours])
+        if any(contenders.get(o.name, {}).get("wrong") for o in self.ours):
+            self.status = WRONG_DATA
+        self.add(record)
+
+    def add(self, record):
+        self.records.append(record)
+        if self.given.json == "-" and not self.given.quiet:
+            print(json.dumps(record), flush=True)
+
+    def settings(self):
+        given = self.given
+        return [Setting(*words) for words in itertools.product(given.ranks, given.transports, given.networks)]
+
+    def run(self):
+        how = {"time": self.time_all, "idle": self.wait_all, "init": self.join_all}[self.given.measure]
+        for setting in self.settings():
+            with networks.Wire(setting.network) as wire:
+                how(setting, wire)
+        self.progress("")
+
+    def with_everyone(self, setting, wire, act):
+        """Starts everyone, lets `act` use them, and ends them, whatever happens."""
+        folder, running = tempfile.mkdtemp(prefix="tutti-compare-"), {}
+        try:
+            self.begin(setting, folder, wire, running)
+            act(running)
+            for ranks in running.values():
+                ranks.quit()
+        finally:
+            for ranks in running.values():
+                ranks.kill()
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def time_all(self, setting, wire):
+        given = self.given
+
+        def act(running):
+            for c, d, o, i, b in itertools.product(given.collectives, given.types, given.ops, given.inputs, given.sizes):
+                if not any(o in running for o in self.ours):
+                    return
+                case = Case(c, b, d, o, i, given.in_place)
+                if c != "barrier" or b == given.sizes[0]:
+                    self.measure(setting, case, running)
+
+        self.with_everyone(setting, wire, act)
+
+    def wait_all(self, setting, wire):
+        def act(running):
+            contenders = {}
+            for contender, ranks in list(running.items()):
+                self.progress(f"{contender.name} waits for a late peer")
+                try:
+                    contenders[contender.name] = occasions.wait_for_late(ranks, self.given.late)
+                except Died as death:
+                    contenders[contender.name] = {}
+                    self.lose(contender, contenders[contender.name], death)
+            self.add({"measure": "idle", "ranks": setting.ranks, "transport": setting.transport, "contenders": contenders})
+
+        self.with_everyone(setting, wire, act)
+
+    def join_all(self, setting, wire):
+        times, failed = {}, {}
+        for _ in range(self.given.rounds):
+            for contender in (*self.ours, *self.peers):
+                if contender.name in failed or contender.lacks(self.place(setting, wire, "")):
+                    continue
+                self.progress(f"{contender.name} joins {setting.ranks} ranks")
+                with occasions.Folder() as folder:
+                    try:
+                        took = occasions.join_once(contender, self.place(setting, wire, folder), self.given.deadline)
+                    except Died as death:
+                        failed[contender.name] = {}
+                        self.lose(contender, failed[contender.name], death)
+                        continue
+                times.setdefault(contender.name, []).append(took)
+        contenders = {**{name: occasions.joins(taken) for name, taken in times.items()}, **failed}
+        self.add({"measure": "init", "ranks": setting.ranks, "transport": setting.transport, "contenders": contenders})
+
+    def text(self):
+        names = [c.name for c in (*self.ours, *self.peers)]
+        goal = goals.GOALS[self.goal] if self.goal else None
+        verdicts = goals.judge(goal, self.records) if goal else []
+        said = report.notes(self.records)
+        parts = [f"{self.given.title}: {goal.title}" if goal else self.given.title, report.heading(self.about),
+                 report.tables(self.records, names), report.occasion_tables(self.records),
+                 "" if self.peers else "No peer took part: Tutti beside the machine's limits alone.", "\n".join(said)]
+        if verdicts:
+            met = sum(v.met for v in verdicts)
+            parts.append("\n".join([f"Goal {self.goal}: met in {met} of {len(verdicts)}.", *(v.text() for v in verdicts if not v.met)]))
+        return "\n\n".join(part for part in parts if part)
+
+    def file_name(self):
+        words = [self.about["date"][:10], self.about["processor"], self.given.title or "compare"]
+        return re.sub(r"[^a-z0-9.-]+", "-", "-".join(words).lower()).strip("-")
+
+    def tell(self):
+        """Prints and writes what was found so far."""
+        self.progress("")
+        if not self.records:
+            return
+        text = self.text()
+        if not self.given.quiet and self.given.json != "-":
+            print(text, flush=True)
+        if self.given.json and self.given.json != "-":
+            with open(self.given.json, "a" if self.goal else "w") as file:
+                file.writelines(json.dumps(record) + "\n" for record in self.records)
+        if self.given.output:
+            names = [c.name for c in (*self.ours, *self.peers)]
+            report.save(self.given.output, self.file_name(), self.about, self.records, text, names)

@@ -1,0 +1,362 @@
+"""perf/compare: what it refuses, how it counts, who has when a turn, what it makes of the numbers, and how it ends.
+
+Usage: compare_test.py [BUILD_FOLDER]: with a build folder, a small run with Tutti alone too.
+"""
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from xml.etree import ElementTree
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
+sys.path.insert(0, os.path.join(ROOT, "perf"))
+sys.dont_write_bytecode = True
+
+from peers import cases, goals, main, networks, options, plots, processes, report, results, rounds, words  # noqa: E402
+
+BUILD = None
+KI, MI = 1 << 10, 1 << 20
+
+
+def case(**changes):
+    return cases.Case(**{**dict(collective="all_reduce", bytes=1024, type="float32", op="sum", inputs="usual", in_place=False),
+                         **changes})
+
+
+def timed(median, **more):
+    return {"median_us": median, "min_us": median * .9, "max_us": median * 2, "spread": .1, "rounds": 5, **more}
+
+
+def record(size, contenders, limits=None, **changes):
+    setting = cases.Setting(2, changes.pop("transport", "shm"))
+    peers = [n for n in contenders if not n.startswith("tutti")]
+    ours = [n for n in contenders if n.startswith("tutti")]
+    return results.line(setting, case(bytes=size, **changes), contenders, limits or {}, peers, ours)
+
+
+class Words(unittest.TestCase):
+    def test_sizes_are_read_and_written_alike(self):
+        for text, size in (("8", 8), ("4K", 4096), ("4KiB", 4096), ("1m", MI), ("2G", 2 << 30), ("17B", 17)):
+            self.assertEqual(words.parse_size(text), size)
+        for text in ("", "K", "-1", "1.5K", "4KK", "1T", "8 8"):
+            self.assertIsNone(words.parse_size(text), text)
+        self.assertEqual([words.size_text(s) for s in (8, 4096, 4100, MI, 3 << 30)], ["8 B", "4 KiB", "4100 B", "1 MiB", "3 GiB"])
+
+    def test_times_carry_a_unit_that_suits_them(self):
+        self.assertEqual([words.time_text(t) for t in (.0312, .9, 1.25, 999, 12345, 2.5e6)],
+                         ["31 ns", "900 ns", "1.25 us", "999 us", "12.3 ms", "2.5 s"])
+
+
+class Refusals(unittest.TestCase):
+    def refused(self, *arguments):
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            self.assertEqual(main.main(list(arguments)), words.WRONG_USE, arguments)
+        self.assertEqual(said.getvalue().count("\n"), 1, said.getvalue())
+        return said.getvalue()
+
+    def test_each_wrong_word_is_one_sentence_that_names_it(self):
+        for arguments, named in ((["all_redcue"], "all_redcue"), (["-b", "8Q"], "8Q"), (["-b", "2K", "-e", "1K"], "2K"),
+                                 (["-d", "float99"], "float99"), (["-o", "xor"], "xor"), (["--ranks", "0"], "'0'"),
+                                 (["--ranks", "two"], "two"), (["--transport", "ib"], "ib"), (["--peers", "nccl"], "nccl"),
+                                 (["--build", "/no/such/folder"], "/no/such/folder"), (["--rounds", "0"], "'0'"),
+                                 (["--goal", "fastest"], "fastest"), (["--network", "veth:fast"], "veth:fast"),
+                                 (["--network", "veth"], "--transport tcp"), (["--inputs", "stale"], "stale"),
+                                 (["--memory", "cuda"], "cuda"), (["--tutti", "ring"], "ring"), (["--deadline", "nan"], "nan"),
+                                 (["--frobnicate"], "--frobnicate"), (["--output", __file__], __file__)):
+            self.assertIn(named, self.refused(*arguments))
+
+    def test_a_build_folder_without_the_programs_says_how_to_make_them(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertIn("cmake --build", self.refused("--build", folder, "--peers", "none"))
+
+    def test_the_same_label_twice_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertIn("same label", self.refused("--build", "x=" + folder, "--build", "x=" + folder))
+
+    def test_the_command_line_wins_over_a_goals_own_arguments(self):
+        given = options.for_goal("small", ["-f", "4", "--rounds", "3"])
+        self.assertEqual((given.sizes, given.rounds, given.title), ([8, 32, 128, 512], 3, "small"))
+
+    def test_every_goal_can_be_run(self):
+        for name in goals.GOALS:
+            self.assertTrue(options.for_goal(name, []).title)
+
+
+class Counting(unittest.TestCase):
+    def test_bytes_are_the_larger_buffers_as_in_nccl_tests(self):
+        self.assertEqual(case().count(4), 256)
+        self.assertEqual(case(collective="all_gather").count(4), 64)
+        self.assertEqual(case(collective="all_gather").real_bytes(4), 1024)
+        self.assertEqual(case(collective="all_to_all", bytes=8).count(4), 1)  # a block has an element at least
+        self.assertEqual(case(collective="all_to_all", bytes=8).real_bytes(4), 16)
+        self.assertEqual(case(collective="barrier").count(4), 0)
+
+    def test_fresh_inputs_have_slots_of_whole_lines_within_a_mebibyte(self):
+        self.assertEqual(case(bytes=8, inputs="fresh").slots(2), 4096)
+        self.assertEqual(case(bytes=64 * KI, inputs="fresh").slots(2), 16)
+        self.assertEqual(case(bytes=64 * MI, inputs="fresh").slots(2), 1)
+        self.assertEqual(case(bytes=8).slots(2), 1)
+
+    def test_broadcast_is_in_place_for_everyone(self):
+        self.assertIn("in_place=1", case(collective="broadcast").words(2))
+        self.assertIn("in_place=0", case().words(2))
+
+
+class Numbers(unittest.TestCase):
+    def test_the_median_and_quartiles_of_the_rounds(self):
+        summary = results.summary([5, 1, 3, 2, 4])
+        self.assertEqual((summary["median_us"], summary["min_us"], summary["max_us"], summary["rounds"]), (3, 1, 5, 5))
+        self.assertAlmostEqual(summary["spread"], (4.5 - 1.5) / 3)
+        self.assertEqual(results.summary([7])["spread"], 0)
+
+    def test_the_ratio_is_to_the_best_peer_whose_data_is_right(self):
+        contenders = {"tutti": timed(2), "a": timed(4), "b": timed(5), "cheat": timed(1, wrong=3), "absent": {"lacks": "it"}}
+        found = record(1024, contenders)["ratios"]["tutti"]
+        self.assertEqual((found["best_peer"], found["ratio"]), ("a", .5))
+
+    def test_without_a_peer_there_is_no_ratio_and_no_failure(self):
+        found = record(1024, {"tutti": timed(2)})
+        self.assertIsNone(found["ratios"]["tutti"]["ratio"])
+        self.assertIn("1 KiB", report.tables([found], ["tutti"]))
+
+    def test_limits_are_half_a_round_trip_and_the_faster_copy(self):
+        limits = {"hop": timed(.4), "copy": timed(30), "copy_streaming": timed(20), "stream": timed(50)}
+        found = record(MI, {"tutti": timed(100)}, limits)
+        self.assertAlmostEqual(found["limit"]["L_ns"], 200)
+        self.assertEqual(found["limit"]["M_us"], 20)
+        self.assertEqual(found["ratios"]["tutti"]["of_M"], 5)
+        self.assertEqual(found["ratios"]["tutti"]["of_stream"], .5)  # two ranks send each byte once
+
+    def test_a_round_is_the_slowest_ranks_time_of_each_batch(self):
+        self.assertEqual(rounds.slowest([{"ns": [10, 50]}, {"ns": [30, 20]}]), 80)
+
+
+class Judging(unittest.TestCase):
+    def verdicts(self, name, records):
+        return [(v.limit, v.met) for v in goals.judge(goals.GOALS[name], records)]
+
+    def test_ratios_are_judged_by_size(self):
+        records = [record(size, {"tutti": timed(ratio), "peer": timed(1)}) for size, ratio in
+                   ((4 * KI, .6), (8 * KI, .7), (256 * KI, .9))]
+        self.assertEqual(self.verdicts("crowded", records), [(.6, True), (.75, True), (.85, False)])
+
+    def test_the_smallest_message_is_held_to_the_hop(self):
+        records = [record(8, {"tutti": timed(.36), "peer": timed(1)}, {"hop": timed(.4)})]
+        self.assertEqual(self.verdicts("small", records), [(.6, True), (350, False)])
+
+    def test_registered_memory_is_held_to_copies_above_16_mebibytes(self):
+        records = [record(size, {"tutti registered": timed(1.2), "peer": timed(3)}, {"copy": timed(1)}) for size in (16 * MI, 32 * MI)]
+        self.assertEqual(self.verdicts("registered", records), [(.5, True), (.5, True), (1.25, True)])
+
+    def test_a_wire_is_held_to_the_plain_stream(self):
+        for took, met in ((100, True), (120, False)):
+            records = [record(64 * MI, {"tutti": timed(took)}, {"stream": timed(99)}, transport="tcp")]
+            self.assertEqual(self.verdicts("wire", records), [(.95, met)])
+
+    def test_types_are_held_to_float32(self):
+        records = [record(16 * MI, {"tutti": timed(t)}, type=kind) for kind, t in (("float32", 10), ("float16", 10.5), ("int8", 12))]
+        self.assertEqual(self.verdicts("types", records), [(1.1, True), (1.1, False)])
+
+    def test_waiting_and_joining(self):
+        idle = {"measure": "idle", "ranks": 2, "transport": "shm", "contenders": {"tutti": {"core": .002, "seconds": 10}, "p": {"core": 1}}}
+        self.assertEqual(self.verdicts("idle", [idle]), [(.01, True)])
+        init = {"measure": "init", "ranks": 64, "transport": "shm", "contenders": {"tutti": {"median_ms": 1200}}}
+        self.assertEqual(self.verdicts("init", [init]), [(1000, False)])
+
+
+class Telling(unittest.TestCase):
+    def records(self):
+        return [record(size, {"tutti": timed(size ** .5), "openmpi": timed(size ** .5 * 2), "gloo": {"lacks": "it has no such type"}},
+                       {"copy": timed(size / 1e4)}) for size in (8, 64, 4096, MI)]
+
+    def test_the_table_has_a_line_a_size_and_no_empty_column(self):
+        table = report.tables(self.records(), ["tutti", "openmpi", "gloo"]).splitlines()
+        self.assertEqual(len(table), 2 + 4)
+        self.assertIn("openmpi", table[1])
+        self.assertNotIn("gloo", table[1])
+        self.assertNotIn("stream", table[1])
+        self.assertRegex(table[4], r"4 KiB +64 us +128 us +10 % +openmpi +0\.5 ")
+        self.assertEqual(report.notes(self.records()), ["gloo: all_reduce float32: it has no such type"])
+
+    def test_wrong_data_is_marked_and_told(self):
+        records = [record(8, {"tutti": timed(1), "bad": timed(1, wrong=2, sentence="element 7 is 1")})]
+        self.assertIn("1 us!", report.tables(records, ["tutti", "bad"]))
+        self.assertIn("WRONG DATA", report.notes(records)[0])
+
+    def test_the_plot_is_well_formed_and_its_curves_are_inside(self):
+        drawn = ElementTree.fromstring(plots.plot("a <title>", "here & now", self.records(), ["tutti", "openmpi", "gloo"]))
+        name = "{http://www.w3.org/2000/svg}"
+        curves = drawn.findall(name + "polyline")
+        self.assertEqual(len(curves), 4)  # two libraries, M, a ratio
+        for curve in curves:
+            for point in curve.get("points").split():
+                x, y = map(float, point.split(","))
+                self.assertTrue(0 < x < float(drawn.get("width")) and 0 < y < float(drawn.get("height")), point)
+        self.assertIn("openmpi", [text.text for text in drawn.findall(name + "text")])
+
+    def test_a_single_size_has_no_plot(self):
+        self.assertEqual(plots.plot("t", "s", self.records()[:1], ["tutti"]), "")
+
+    def test_what_is_saved_can_be_read_back(self):
+        about = {"processor": "p", "cpus": 2, "date": "2026-01-01", "commit": "c"}
+        with tempfile.TemporaryDirectory() as folder:
+            report.save(folder, "name", about, self.records(), "text", ["tutti", "openmpi"])
+            with open(os.path.join(folder, "name.json")) as file:
+                self.assertEqual(json.load(file)["records"], self.records())
+            self.assertEqual(sorted(name.rsplit(".", 1)[1] for name in os.listdir(folder)), ["json", "svg", "txt"])
+
+
+class Turns(unittest.TestCase):
+    """The conductor with ranks that pretend."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="tutti-compare-test-")
+        self.addCleanup(self.folder.cleanup)
+        self.started = []
+
+    def ranks(self, name, behaviour, deadline=20):
+        folder = os.path.join(self.folder.name, name)
+        os.mkdir(folder)
+        commands = [[sys.executable, os.path.join(HERE, "pretender.py"), behaviour, folder, str(r)] for r in range(2)]
+        ranks = processes.Ranks(name, commands, dict(os.environ), 2, folder, deadline)
+        self.started += ranks.pids.values()
+        self.addCleanup(ranks.kill)
+        return ranks
+
+    def trial(self, name, behaviour, effort, **more):
+        trial = rounds.Trial(name, self.ranks(name, behaviour, **more))
+        return trial, trial.ready(case().words(2), 1, effort, case(), 1)
+
+    def gone(self):
+        return all(processes.parent_of(pid) is None for pid in self.started)
+
+    def test_contenders_take_turns(self):
+        effort = rounds.Effort(rounds=6, batch_seconds=1e-5)
+        trials = [self.trial(name, "steady", effort)[0] for name in "abc"]
+        order = os.path.join(self.folder.name, "order")
+        os.remove(order)  # the estimates
+        rounds.interleave(trials, effort, lambda *_: self.fail("nobody dies"))
+        with open(order) as file:
+            self.assertEqual(file.read().split(), list("abc") * 6)
+        for trial in trials:
+            trial.end(2, effort)
+            self.assertAlmostEqual(trial.record["median_us"], 1.0001, 6)  # 1000 ns an operation, and rank 1's 1 ns a batch of 10
+            trial.ranks.quit()
+        self.assertTrue(self.gone())
+
+    def test_one_that_dies_is_named_with_its_last_words_and_the_others_go_on(self):
+        effort, lost = rounds.Effort(rounds=5, batch_seconds=1e-5), []
+        steady, mortal = self.trial("steady", "steady", effort)[0], self.trial("mortal", "dies", effort)[0]
+        trials = [mortal, steady]
+        rounds.interleave(trials, effort, lambda trial, death: lost.append((trial.name, str(death))))
+        self.assertEqual(lost[0][0], "mortal")
+        self.assertIn("something went badly wrong", lost[0][1])
+        self.assertEqual((len(steady.times), trials), (5, [steady]))
+
+    def test_a_silent_one_is_given_up_after_the_deadline(self):
+        effort, lost = rounds.Effort(rounds=5, batch_seconds=1e-5), []
+        silent = self.trial("mute", "silent", effort, deadline=1)[0]
+        begin = time.monotonic()
+        rounds.interleave([silent], effort, lambda trial, death: lost.append(death))
+        self.assertLess(time.monotonic() - begin, 10)
+        self.assertEqual((len(lost), lost[0].status), (1, words.LOST))
+        silent.ranks.kill()
+        self.assertTrue(self.gone())
+
+    def test_one_that_never_begins_is_given_up_and_leaves_no_process(self):
+        with self.assertRaisesRegex(processes.Died, "did not begin within 1 s"):
+            self.ranks("stubborn", "stubborn", deadline=1)
+        self.assertEqual([p for p in processes.descendants(os.getpid())], [])
+
+    def test_one_that_lacks_it_stands_aside(self):
+        trial, ready = self.trial("poor", "lacking", rounds.Effort())
+        self.assertFalse(ready)
+        self.assertEqual(trial.record, {"lacks": "it can do nothing"})
+
+    def test_wrong_elements_are_counted_over_both_checks(self):
+        effort = rounds.Effort(rounds=5, batch_seconds=1e-5)
+        trial, _ = self.trial("liar", "wrong", effort)
+        rounds.interleave([trial], effort, lambda *_: self.fail("nobody dies"))
+        trial.end(2, effort)
+        self.assertEqual((trial.record["wrong"], trial.record["sentence"]), (6, "element 7 is 1"))
+
+
+class Networks(unittest.TestCase):
+    def test_names(self):
+        for name in ("host", "veth", "veth:1G", "veth:500M"):
+            self.assertTrue(networks.valid(name), name)
+        for name in ("", "veth:", "veth:1", "eth0", "veth:1G "):
+            self.assertFalse(networks.valid(name), name)
+
+
+class Alone(unittest.TestCase):
+    """The whole command, with Tutti and the limits alone."""
+
+    def setUp(self):
+        if BUILD is None or not os.path.exists(os.path.join(BUILD, "perf", "compare-tutti")):
+            self.skipTest("no build folder with Tutti's program was given")
+        self.tool = [sys.executable, os.path.join(ROOT, "perf", "compare"), "--build", BUILD, "--peers", "none"]
+
+    def test_every_collective_is_timed_and_right(self):
+        done = subprocess.run([*self.tool, "all", "--sizes", "8,4K", "--ranks", "2,3", "--rounds", "5", "--batch-time", "0.2", "--json"],
+                              capture_output=True, text=True, timeout=200, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        records = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual(len(records), 2 * (2 * (len(cases.COLLECTIVES) - 1) + 1))
+        for r in records:
+            tutti = r["contenders"]["tutti"]
+            self.assertEqual((tutti["wrong"], tutti["rounds"]), (0, 5), r)
+            self.assertGreater(tutti["median_us"], 0)
+
+    def test_plots_and_tables_are_written_and_say_that_nobody_else_took_part(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([*self.tool, "--sizes", "8,1K,64K", "--inputs", "usual,fresh", "--rounds", "5", "--memory",
+                                   "host,registered", "--output", folder], capture_output=True, text=True, timeout=200, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("No peer took part", done.stdout)
+            self.assertEqual(sorted(name.rsplit(".", 1)[1] for name in os.listdir(folder)), ["json", "svg", "svg", "txt"])
+
+    def test_an_interrupt_leaves_no_process_and_no_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run = subprocess.Popen([*self.tool, "--sizes", "64M", "--rounds", "1000", "--case-time", "100"], stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": folder})
+            end = time.monotonic() + 60
+            while time.monotonic() < end and len(processes.descendants(run.pid)) < 4:
+                time.sleep(.05)
+            ours = processes.descendants(run.pid)
+            self.assertGreaterEqual(len(ours), 4)
+            run.send_signal(signal.SIGINT)
+            said = run.communicate(timeout=60)[1]
+            self.assertEqual(run.returncode, 130)
+            self.assertIn("interrupted", said)
+            self.assertEqual([pid for pid in ours if processes.parent_of(pid) is not None], [])
+            self.assertEqual(os.listdir(folder), [])
+
+    def test_killed_outright_it_leaves_no_process(self):
+        run = subprocess.Popen([*self.tool, "--sizes", "64M", "--rounds", "1000", "--case-time", "100"], stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL)
+        end = time.monotonic() + 60
+        while time.monotonic() < end and len(processes.descendants(run.pid)) < 8:
+            time.sleep(.05)
+        time.sleep(.5)
+        ours = processes.descendants(run.pid)
+        run.kill()
+        run.wait()
+        end = time.monotonic() + 10
+        while time.monotonic() < end and any(os.path.exists(f"/proc/{pid}/exe") for pid in ours):
+            time.sleep(.05)
+        self.assertEqual([pid for pid in ours if os.path.exists(f"/proc/{pid}/exe")], [])
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1 and os.path.isdir(sys.argv[1]):
+        BUILD = sys.argv.pop(1)
+    unittest.main()
