@@ -1,11 +1,10 @@
 // Where an operation runs: now, on a queue, or together with others at the end of a group.
 #include <algorithm>
-#include <map>
 #include <utility>
 #include <vector>
 
+#include "src/api/crew.h"
 #include "src/api/handles.h"
-#include "src/base/background_thread.h"
 
 namespace tutti {
 namespace {
@@ -15,46 +14,41 @@ struct Task {
   Operation operation;
   tutti_stream stream;
   std::shared_ptr<Work> work;
-  std::uint64_t ticket = 0;  ///< a collective's place in the order of entry
-  bool issued = false;       ///< somebody else completes the work from now on
-  /// Of a transfer that its caller waits for: it may be in the engine for a moment after the work has completed.
-  std::shared_ptr<void> admission = nullptr;
+  Ticket ticket = {};    ///< a collective's place in the order of entry
+  bool issued = false;   ///< somebody else completes the work from now on
+  /// Until its thread is through with it. A transfer may be in the engine for a moment after its work has completed.
+  std::shared_ptr<Admission> admission = nullptr;
 
   Communicator& communicator() const { return *operation.communicator; }
   const CollectiveCall* collective() const { return std::get_if<CollectiveCall>(&operation.what); }
   const Transfer* transfer() const { return std::get_if<Transfer>(&operation.what); }
-  Queue* queue() const {
-    return stream.kind == TUTTI_STREAM_QUEUE ? static_cast<tutti_queue*>(stream.handle)->queue.get() : nullptr;
+  tutti_queue* queue_handle() const {
+    return stream.kind == TUTTI_STREAM_QUEUE ? static_cast<tutti_queue*>(stream.handle) : nullptr;
   }
+  Queue* queue() const { return queue_handle() != nullptr ? queue_handle()->queue.get() : nullptr; }
   std::uint64_t& timeout_ns() {
     return std::visit([](auto& what) -> std::uint64_t& { return what.timeout_ns; }, operation.what);
   }
 };
 using Tasks = std::vector<std::shared_ptr<Task>>;
+
 /// Of a group, the tasks of one communicator that are run within the call, and how that went.
 struct Share {
-  std::vector<Task*> tasks;
+  Communicator* communicator = nullptr;
+  std::vector<Task*> tasks = {};
   bool collectives = false;  ///< some of them are
-  Status result;
-  std::thread thread;
+  Status result = {};
 };
-using Shares = std::map<Communicator*, Share>;
+/// In the order in which their first tasks were entered.
+using Shares = std::vector<Share>;
 
-/// The group that is open on a thread.
-/// Waits for all of them, which have deadlines of their own, and gives out those that were made. Throws nothing.
-Status settle_creations(std::vector<HeldCreation>& creations, bool give_up) {
-  Status first;
-  for (HeldCreation& held : creations) {
-    const bool failed = give_up || !first.ok();
-    if (failed) held.handle->interrupted.store(true, std::memory_order_relaxed);  // relaxed: carries no data
-    if (held.handle->creation.joinable()) held.handle->creation.join();
-    if (first.ok()) first = held.handle->creation_error;
-    if (!failed && held.handle->communicator != nullptr) *held.out = held.handle.release();
-  }
-  creations.clear();
-  return first;
+Share* find_share(Shares& shares, const Communicator& communicator) {
+  const auto found = std::find_if(shares.begin(), shares.end(),
+                                  [&](const Share& share) { return share.communicator == &communicator; });
+  return found == shares.end() ? nullptr : &*found;
 }
 
+/// The group that is open on a thread.
 struct Group {
   int depth = 0;
   Tasks tasks;
@@ -62,7 +56,6 @@ struct Group {
   Status first;  ///< the first of its calls that failed
 
   ~Group() {
-    static_cast<void>(settle_creations(creations, true));
     if (tasks.empty()) return;
     const Status left(TUTTI_INVALID_USAGE, "the thread ended with a group open",
                       "Pair tutti_group_start and tutti_group_end.");
@@ -90,14 +83,26 @@ struct Parts {
   }
 };
 
-Status run_collective(const Task& task) {
-  Status status = attempt([&] { return task.communicator().run(*task.collective(), task.ticket, task.work.get()); });
+/// hook: the communicator's where the caller waits in this thread, else empty.
+Status run_collective(Task& task, const Hook& hook) {
+  const std::shared_ptr<Admission> admission = std::move(task.admission);
+  if (!admission->begin()) {
+    task.ticket.redeem();
+    task.work->complete(attempt([] {
+      return Status(TUTTI_ABORTED, "the communicator was destroyed before the operation could begin",
+                    "Wait for what is on its queue first.");
+    }));
+    return {};
+  }
+  Status status =
+      attempt([&] { return task.communicator().run(*task.collective(), std::move(task.ticket), task.work.get(), hook); });
   task.work->complete(status);
   return status;
 }
 
-Status wait_for_transfer(const Task& task) {
-  Status status = attempt([&] { return task.communicator().point_to_point().wait(*task.work); });
+Status wait_for_transfer(Task& task, const Hook& hook) {
+  const std::shared_ptr<Admission> admission = std::move(task.admission);
+  Status status = attempt([&] { return task.communicator().point_to_point().wait(*task.work, hook); });
   if (!status.ok()) task.work->complete(status);
   return status;
 }
@@ -106,10 +111,12 @@ Status wait_for_transfer(const Task& task) {
 Status admit(Task& task, const std::shared_ptr<Parts>& parts) {
   auto admission = task.communicator().admit();
   if (!admission.ok()) return admission.status();
-  if (task.queue() == nullptr && task.transfer() != nullptr) task.admission = *admission;
-  using Both = std::pair<std::shared_ptr<void>, std::shared_ptr<Parts>>;
-  std::shared_ptr<void> hold =
-      parts == nullptr ? std::move(*admission) : std::make_shared<Both>(std::move(*admission), parts);
+  if (task.transfer() != nullptr) (*admission)->begin();  // in the engine, which is not behind anything
+  using Both = std::pair<std::shared_ptr<Admission>, std::shared_ptr<Parts>>;
+  std::shared_ptr<void> hold = *admission;
+  if (parts != nullptr) hold = std::make_shared<Both>(*admission, parts);
+  // A queue's transfer is the engine's alone.
+  if (task.collective() != nullptr || task.queue() == nullptr) task.admission = std::move(*admission);
   task.work->issue(task.timeout_ns() != 0 ? task.timeout_ns() : task.communicator().timeout_ns(), std::move(hold));
   return {};
 }
@@ -125,7 +132,7 @@ void issue(const std::shared_ptr<Task>& task, bool background) {
     task->issued = true;
   } else if (queue != nullptr) {
     std::get<CollectiveCall>(task->operation.what).beside = true;
-    queue->post([task] { static_cast<void>(run_collective(*task)); }, task->work,
+    queue->post([task] { static_cast<void>(run_collective(*task, {})); }, task->work,
                 [&task, &communicator] {
                   task->ticket = communicator.enter();
                   task->issued = true;
@@ -137,43 +144,50 @@ void issue(const std::shared_ptr<Task>& task, bool background) {
 }
 
 /// A share's transfers have begun together; its collectives run in order meanwhile. Throws nothing.
-void run_share(Share& share) {
+void run_share(Share& share, const Hook& hook) {
   for (const bool transfers : {false, true}) {
-    for (const Task* task : share.tasks) {
+    for (Task* task : share.tasks) {
       if ((task->transfer() != nullptr) != transfers) continue;
-      Status status = transfers ? wait_for_transfer(*task) : run_collective(*task);
+      Status status = transfers ? wait_for_transfer(*task, hook) : run_collective(*task, hook);
       if (share.result.ok()) share.result = std::move(status);
     }
   }
 }
 
-/// Each share on a thread of its own, since one caller may hold several ranks; one of them on this. Throws nothing.
-Status run_shares(Shares& shares) {
-  for (auto& [communicator, share] : shares) {
-    if (&share == &shares.begin()->second) continue;
-    auto* const its = &share;
-    const Status started = start_thread(share.thread, "tutti group", [its] { run_share(*its); });
+/// Several at once, each on a thread of its own, since one caller may hold several ranks.
+void run_at_once(Shares& shares) {
+  Crew crew;
+  std::vector<Hook> hooks;
+  for (Share& share : shares) {
+    hooks.push_back(share.communicator->hook());
+    const Status started = crew.start("tutti group", [&share] { run_share(share, {}); });
     if (started.ok()) continue;
     // Its peers wait for what cannot run; failed, it ends at once on this thread, too.
-    static_cast<void>(attempt([&, comm = communicator] { return comm->fail(started.error()); }));
+    static_cast<void>(share.communicator->fail(started));
+    run_share(share, {});
   }
-  for (auto& [communicator, share] : shares) {
-    if (!share.thread.joinable()) run_share(share);
+  crew.wait(hooks, [&shares](const Hook& hook) {
+    for (Share& share : shares) {
+      if (share.communicator->hook() == hook) static_cast<void>(share.communicator->fail_by_hook("for a group"));
+    }
+  });
+}
+
+Status run_shares(Shares& shares) {
+  if (shares.size() == 1) {
+    run_share(shares[0], shares[0].communicator->hook());
+  } else if (!shares.empty()) {
+    run_at_once(shares);
   }
-  Status first;
-  for (auto& [communicator, share] : shares) {
-    if (share.thread.joinable()) share.thread.join();
-    if (first.ok()) first = share.result;
+  for (Share& share : shares) {
+    if (!share.result.ok()) return share.result;
   }
-  return first;
+  return {};
 }
 
 Status check_stream(tutti_stream stream) {
   if (stream.kind == TUTTI_STREAM_BLOCKING) return {};
-  if (stream.kind == TUTTI_STREAM_QUEUE) {
-    return stream.handle != nullptr ? Status()
-                                    : invalid("the stream is a queue, but its handle is NULL", "Pass a tutti_queue.");
-  }
+  if (stream.kind == TUTTI_STREAM_QUEUE) return usable(static_cast<const tutti_queue*>(stream.handle));
   if (stream.kind == TUTTI_STREAM_CUDA) {
     return Status(TUTTI_UNSUPPORTED, "CUDA streams are not there yet",
                   "Use a blocking call or a tutti_queue on host memory.");
@@ -182,7 +196,7 @@ Status check_stream(tutti_stream stream) {
 }
 
 /// Admits and issues all of them, in order; on failure those that nobody runs have that outcome.
-Status issue_all(const Tasks& tasks, const Shares& shares, const std::shared_ptr<Parts>& parts) {
+Status issue_all(const Tasks& tasks, Shares& shares, const std::shared_ptr<Parts>& parts) {
   Status status = attempt([&]() -> Status {
     for (const auto& task : tasks) {
       if (Status refused = admit(*task, parts); !refused.ok()) return refused;
@@ -194,9 +208,8 @@ Status issue_all(const Tasks& tasks, const Shares& shares, const std::shared_ptr
     status = attempt([&]() -> Status {
       for (const auto& task : tasks) {
         // Whoever runs its share's collectives makes no progress for its transfers meanwhile.
-        const auto share = shares.find(&task->communicator());
-        const bool background = share != shares.end() && share->second.collectives;
-        issue(task, background);
+        const Share* const share = find_share(shares, task->communicator());
+        issue(task, share != nullptr && share->collectives);
       }
       return {};
     });
@@ -204,11 +217,13 @@ Status issue_all(const Tasks& tasks, const Shares& shares, const std::shared_ptr
   if (status.ok()) return {};
   for (const auto& task : tasks) {
     // Peers would wait in vain for those that were not issued, and for blocking ones, which will not run.
-    if (admitted) static_cast<void>(attempt([&] { return task->communicator().fail(status.error()); }));
+    if (admitted) static_cast<void>(task->communicator().fail(status));
     if (!task->issued || (task->queue() == nullptr && task->collective() != nullptr)) {
+      task->ticket.redeem();
       task->work->complete(status);
+      task->admission.reset();
     } else if (task->queue() == nullptr) {
-      static_cast<void>(wait_for_transfer(*task));
+      static_cast<void>(wait_for_transfer(*task, {}));
     }
   }
   return status;
@@ -219,9 +234,10 @@ Status run_group(const Tasks& tasks, const tutti_call& call) {
   for (const auto& task : tasks) {
     if (task->timeout_ns() == 0) task->timeout_ns() = call.timeout_ns;
     if (task->queue() != nullptr) continue;
-    Share& share = shares[&task->communicator()];
-    share.tasks.push_back(task.get());
-    share.collectives = share.collectives || task->collective() != nullptr;
+    Share* share = find_share(shares, task->communicator());
+    if (share == nullptr) share = &shares.emplace_back(Share{&task->communicator()});
+    share->tasks.push_back(task.get());
+    share->collectives = share->collectives || task->collective() != nullptr;
   }
   std::shared_ptr<Parts> parts;
   std::unique_ptr<tutti_work> handle;
@@ -250,8 +266,7 @@ Status end_group(const tutti_call* given) {
   const Tasks tasks = std::exchange(open.tasks, {});
   std::vector<HeldCreation> creations = std::exchange(open.creations, {});
   Status first = std::exchange(open.first, {});
-  Status created = settle_creations(creations, !first.ok());
-  if (first.ok()) first = std::move(created);
+  if (first.ok()) first = create_together(creations);
   if (first.ok()) first = attempt([&] { return run_group(tasks, call); });
   if (first.ok()) return first;
   for (const auto& task : tasks) {
@@ -281,24 +296,26 @@ Status dispatch(Operation operation, tutti_stream stream, const tutti_call& call
   }
   if (handle != nullptr) *call.work = handle.release();
   if (held_back || task->queue() != nullptr) return {};
-  return task->transfer() != nullptr ? wait_for_transfer(*task) : run_collective(*task);
+  const Hook& hook = task->communicator().hook();
+  return task->transfer() != nullptr ? wait_for_transfer(*task, hook) : run_collective(*task, hook);
 }
 
 bool group_is_open() { return group().depth > 0; }
 
 bool group_holds(const Communicator* communicator) {
-  const Tasks& tasks = group().tasks;
-  return std::any_of(tasks.begin(), tasks.end(),
-                     [&](const auto& task) { return task->operation.communicator == communicator; });
+  const Group& open = group();
+  return std::any_of(open.tasks.begin(), open.tasks.end(),
+                     [&](const auto& task) { return task->operation.communicator == communicator; }) ||
+         std::any_of(open.creations.begin(), open.creations.end(),
+                     [&](const HeldCreation& held) { return held.parent == communicator; });
 }
 
-Status hold_creation(HeldCreation creation, const std::function<Status()>& start) {
-  std::vector<HeldCreation>& creations = group().creations;
-  creations.push_back(std::move(creation));
-  Status started = attempt(start);
-  if (!started.ok()) creations.pop_back();
-  return started;
+bool group_holds(const tutti_queue* queue) {
+  const Tasks& tasks = group().tasks;
+  return std::any_of(tasks.begin(), tasks.end(), [&](const auto& task) { return task->queue_handle() == queue; });
 }
+
+void hold_creation(HeldCreation creation) { group().creations.push_back(std::move(creation)); }
 
 Status refuse_in_group(const char* verb) {
   if (!group_is_open()) return {};

@@ -96,6 +96,13 @@ Result<Communicator*> usable(tutti_comm* comm) {
   return comm->communicator.get();
 }
 
+Status usable(const tutti_queue* queue) {
+  if (queue == nullptr) return invalid("the queue is NULL", "Create one with tutti_queue_create.");
+  if (queue->pid == this_process()) return {};
+  return Status(TUTTI_INVALID_USAGE, fmt::format("this queue belongs to process {}, which forked this one", queue->pid),
+                "Create queues after forking.");
+}
+
 Status read_call(const tutti_call* call, tutti_call& out) {
   out = TUTTI_CALL_INIT;
   if (call == nullptr) return {};

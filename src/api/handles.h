@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 #include <variant>
+#include <vector>
 
 #include "src/communicator/caught.h"
 #include "src/communicator/communicator.h"
@@ -57,6 +58,10 @@ pid_t this_process();
 /// forked child), TUTTI_IN_PROGRESS (creation under way), or the error that creation ended with.
 Result<Communicator*> usable(tutti_comm* comm);
 
+/// Success for a queue that may be used here. Errors: TUTTI_INVALID_ARGUMENT (NULL), TUTTI_INVALID_USAGE (a forked child,
+/// which has no thread for it).
+Status usable(const tutti_queue* queue);
+
 /// Starts a thread of the library's. Throws nothing. Errors: TUTTI_SYSTEM_ERROR, and `thread` is as before.
 Status start_thread(std::thread& thread, const char* name, std::function<void()> body);
 
@@ -81,16 +86,27 @@ Status dispatch(Operation operation, tutti_stream stream, const tutti_call& call
 /// Whether a blocking call may run at once: no group is open, no work was asked for.
 bool runs_now(tutti_stream stream, const tutti_call& call);
 
-/// Whether a group is open on this thread, and whether it holds operations of `communicator`.
+/// Whether a group is open on this thread, and whether it holds operations or splits of `communicator`, or operations on
+/// `queue`.
 bool group_is_open();
 bool group_holds(const Communicator* communicator);
-/// A communicator whose creation an open group of this thread will wait for; `*out` is set by the group's end.
+bool group_holds(const tutti_queue* queue);
+/// A communicator that the open group of this thread creates when it ends; `*out` is set then.
 struct HeldCreation {
   tutti_comm** out = nullptr;
-  std::unique_ptr<tutti_comm> handle;
+  std::unique_ptr<tutti_comm> handle = nullptr;
+  const Communicator* parent = nullptr;  ///< of a split
+  Hook hook = {};                        ///< the caller's, asked by the thread that ends the group
+  /// Called in that thread right before `make`, in the order of the calls; may be empty.
+  std::function<Status()> enter = nullptr;
+  /// Makes it, and gives the handle's error. Called in a thread of the library's. given_up: set where another creation of
+  /// the group has failed. Throws nothing.
+  std::function<Status(tutti_comm& handle, const std::atomic<bool>& given_up)> make = nullptr;
 };
-/// Hands one over to the open group. Its thread is started by `start`, after there is room for it.
-Status hold_creation(HeldCreation creation, const std::function<Status()>& start);
+void hold_creation(HeldCreation creation);
+/// Makes them in this call, all or none, and sets `*out` of each. They end by the deadlines that they have. Errors: that of
+/// the first one that failed, TUTTI_ABORTED by a hook. Throws nothing.
+Status create_together(std::vector<HeldCreation>& creations);
 /// Success outside of groups, else a TUTTI_INVALID_USAGE: `verb` cannot be held back until the group's end.
 Status refuse_in_group(const char* verb);
 /// Notes that a call inside an open group failed, as this thread's last failure says: the group will not run.

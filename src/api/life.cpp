@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <mutex>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -82,9 +81,11 @@ struct Creation {
   std::optional<tutti_unique_id> id;
   tutti_config config;
 
-  Result<std::unique_ptr<Communicator>> run(const std::atomic<bool>& interrupted) {
+  Hook hook() const { return {config.poll, config.poll_ctx}; }
+  /// waits: the hook, in a thread of the caller's.
+  Result<std::unique_ptr<Communicator>> run(const std::atomic<bool>& interrupted, const Hook& waits) {
     if (id) request.id = &*id;
-    request.patience = {Deadline::in(request.settings.connect_timeout_ns), &interrupted, config.poll, config.poll_ctx};
+    request.patience = {Deadline::in(request.settings.connect_timeout_ns), &interrupted, waits};
     return Communicator::create(std::move(request), &config);
   }
 };
@@ -104,8 +105,8 @@ void settle(tutti_comm& comm, const Make& make) {
   if (comm.aborted.load(std::memory_order_seq_cst) && comm.communicator != nullptr) comm.communicator->abort();
 }
 
-/// interrupted: ends a blocking creation early; NULL: the handle's own.
-Status create(tutti_comm** out, Creation creation, const std::atomic<bool>* interrupted = nullptr) {
+/// One that is being created, with what is known of it before.
+Result<std::unique_ptr<tutti_comm>> handle_of(const Creation& creation) {
   auto comm = std::make_unique<tutti_comm>();
   comm->pid = this_process();
   const auto place = place_of(creation.request);
@@ -115,23 +116,41 @@ Status create(tutti_comm** out, Creation creation, const std::atomic<bool>* inte
   if (place->ranks == 1 && !creation.request.address.empty()) {
     if (Status status = check_address(creation.request.address); !status.ok()) return status;
   }
+  return comm;
+}
+
+HeldCreation later(tutti_comm** out, std::unique_ptr<tutti_comm> comm, Creation creation) {
+  HeldCreation held{out, std::move(comm), nullptr, creation.hook()};
+  const auto shared = std::make_shared<Creation>(std::move(creation));
+  held.make = [shared](tutti_comm& handle, const std::atomic<bool>& given_up) {
+    settle(handle, [&] { return shared->run(given_up, {}); });
+    return handle.creation_error;
+  };
+  return held;
+}
+
+/// Now, in a thread of the library's, or at the end of a group, as config and call say.
+Status create(tutti_comm** out, Creation creation) {
+  auto handle = handle_of(creation);
+  if (!handle.ok()) return handle.status();
+  std::unique_ptr<tutti_comm> comm = std::move(*handle);
   const bool held = group_is_open() && creation.request.bootstrap == nullptr;
   if (creation.config.non_blocking == 0 && !held) {
-    settle(*comm, [&] { return creation.run(interrupted != nullptr ? *interrupted : comm->interrupted); });
+    settle(*comm, [&] { return creation.run(comm->interrupted, creation.hook()); });
     if (!comm->creation_error.ok()) return comm->creation_error;
     *out = comm.release();
     return {};
   }
-  auto shared = std::make_shared<Creation>(std::move(creation));
-  tutti_comm* handle = comm.get();
+  if (creation.config.non_blocking == 0) {
+    hold_creation(later(out, std::move(comm), std::move(creation)));
+    return {};
+  }
+  const auto shared = std::make_shared<Creation>(std::move(creation));
   const Status begun(TUTTI_IN_PROGRESS, "the communicator is being created");  // now: nothing may fail once the thread runs
-  const auto start = [handle, shared] {
-    return start_thread(handle->creation, "tutti creation", [handle, shared] {
-      settle(*handle, [&] { return shared->run(handle->interrupted); });
-    });
-  };
-  if (shared->config.non_blocking == 0) return hold_creation({out, std::move(comm)}, start);
-  if (Status started = start(); !started.ok()) return started;
+  const Status started = start_thread(comm->creation, "tutti creation", [made = comm.get(), shared] {
+    settle(*made, [&] { return shared->run(made->interrupted, {}); });
+  });
+  if (!started.ok()) return started;
   *out = comm.release();
   return begun;
 }
@@ -161,83 +180,53 @@ Result<Creation> prepare(tutti_comm** out, int ranks, int rank, bool from_launch
   return creation;
 }
 
-/// The ranks of one process, created each on a thread of its own. The first that fails ends the others' waits.
-class TogetherCreated {
- public:
-  TogetherCreated(tutti_comm** comms, int ranks, const tutti_config* config)
-      : comms_(comms), ranks_(ranks), config_(config), threads_(static_cast<std::size_t>(ranks)) {}
-
-  Status run(const tutti_unique_id& id) {
-    for (int r = 0; r < ranks_; ++r) {
-      std::thread& thread = threads_[static_cast<std::size_t>(r)];
-      const Status started =
-          start_thread(thread, "tutti creation", [this, r, &id] { note(attempt([&] { return create_one(r, id); })); });
-      if (started.ok()) continue;
-      note(started);
-      break;
-    }
-    for (std::thread& thread : threads_) {
-      if (thread.joinable()) thread.join();
-    }
-    return first_;
-  }
-
- private:
-  Status create_one(int rank, const tutti_unique_id& id) {
-    auto creation = prepare(&comms_[rank], ranks_, rank, false, config_);
-    if (!creation.ok()) return creation.status();
-    creation->config.non_blocking = 0;  // all at once, and the call is there to wait for them
-    creation->id = id;
-    return create(&comms_[rank], std::move(*creation), &given_up_);
-  }
-  void note(const Status& status) {
-    if (status.ok()) return;
-    const std::lock_guard lock(mutex_);
-    if (first_.ok()) first_ = status;
-    given_up_.store(true, std::memory_order_relaxed);  // relaxed: carries no data
-  }
-
-  tutti_comm** comms_;
-  int ranks_;
-  const tutti_config* config_;
-  std::vector<std::thread> threads_;
-  std::mutex mutex_;  ///< guards first_
-  Status first_;
-  std::atomic<bool> given_up_{false};
-};
-
 Status create_all(tutti_comm** comms, int ranks, const tutti_config* config) {
   if (comms == nullptr) return invalid("tutti_comm_create_all needs room for the communicators");
   if (ranks < 1) return invalid(fmt::format("a group of {} ranks cannot be", ranks), "Pass at least 1.");
   std::fill(comms, comms + ranks, nullptr);
   tutti_unique_id id;
   if (tutti_get_unique_id(&id) != TUTTI_SUCCESS) return last_failure();
-  Status status = TogetherCreated(comms, ranks, config).run(id);
-  for (int r = 0; r < ranks && !status.ok(); ++r) {
-    static_cast<void>(tutti_comm_destroy(comms[r]));
-    comms[r] = nullptr;
+  std::vector<HeldCreation> creations;
+  for (int r = 0; r < ranks; ++r) {
+    auto creation = prepare(&comms[r], ranks, r, false, config);
+    if (!creation.ok()) return creation.status();
+    creation->config.non_blocking = 0;  // all at once, and the call is there to wait for them
+    creation->id = id;
+    auto handle = handle_of(*creation);
+    if (!handle.ok()) return handle.status();
+    creations.push_back(later(&comms[r], std::move(*handle), std::move(*creation)));
   }
-  return status;
+  return create_together(creations);
 }
 
-/// In a group: splits on a thread of its own, in the order of entry, and the group's end waits for it.
-Status hold_split(Communicator& parent, SplitRequest request, std::unique_ptr<tutti_comm> handle, tutti_comm** out) {
-  auto admission = parent.admit();
-  if (!admission.ok()) return admission.status();
-  auto shared = std::make_shared<SplitRequest>(std::move(request));
-  tutti_comm* comm = handle.get();
-  return hold_creation({out, std::move(handle)}, [&] {
-    const std::uint64_t ticket = parent.enter();
-    const Status started =
-        start_thread(comm->creation, "tutti split", [comm, shared, ticket, &parent, hold = std::move(*admission)] {
-          settle(*comm, [&] { return parent.split(std::move(*shared), ticket); });
-          if (comm->communicator == nullptr) return;
-          comm->rank = comm->communicator->rank();
-          comm->ranks = comm->communicator->ranks();
-        });
-    // The ticket is never redeemed then, so nothing may wait for its turn to end.
-    return started.ok() ? started : parent.fail(started.error());
-  });
+/// In a group: splits on a thread of its own when the group ends, in the order of entry.
+void hold_split(Communicator& parent, SplitRequest request, std::unique_ptr<tutti_comm> comm, tutti_comm** out) {
+  struct Entered {
+    SplitRequest request;
+    std::shared_ptr<Admission> admission;  // let go of after the ticket
+    Ticket ticket;
+  };
+  auto shared = std::make_shared<Entered>();
+  shared->request = std::move(request);
+  HeldCreation held{out, std::move(comm), &parent, parent.hook()};
+  held.enter = [shared, &parent]() -> Status {
+    auto admission = parent.admit();
+    if (!admission.ok()) return admission.status();
+    shared->admission = std::move(*admission);
+    shared->ticket = parent.enter();
+    return {};
+  };
+  held.make = [shared, &parent](tutti_comm& handle, const std::atomic<bool>& given_up) {
+    shared->request.patience.interrupted = &given_up;
+    shared->admission->begin();
+    settle(handle, [&] { return parent.split(std::move(shared->request), std::move(shared->ticket)); });
+    if (handle.communicator != nullptr) {
+      handle.rank = handle.communicator->rank();
+      handle.ranks = handle.communicator->ranks();
+    }
+    return handle.creation_error;
+  };
+  hold_creation(std::move(held));
 }
 
 Status split_handle(tutti_comm* comm, int color, int key, tutti_comm** out, const tutti_config* config) {
@@ -252,7 +241,12 @@ Status split_handle(tutti_comm* comm, int color, int key, tutti_comm** out, cons
   if (!request.ok()) return request.status();
   auto handle = std::make_unique<tutti_comm>();
   handle->pid = this_process();
-  if (group_is_open()) return hold_split(**parent, std::move(*request), std::move(handle), out);
+  if (group_is_open()) {
+    if (Status status = (*parent)->legal(); !status.ok()) return status;
+    hold_split(**parent, std::move(*request), std::move(handle), out);
+    return {};
+  }
+  request->patience.hook = (*parent)->hook();
   auto child = (*parent)->split(std::move(*request), (*parent)->enter());
   if (!child.ok()) return child.status();
   if (*child == nullptr) return {};
@@ -276,7 +270,7 @@ Status destroy_handle(tutti_comm* comm) {
   // Acquire: as in usable.
   if (comm->settled.load(std::memory_order_acquire) && group_holds(comm->communicator.get())) {
     return Status(TUTTI_INVALID_USAGE,
-                  "tutti_comm_destroy was called while an open group holds operations of the communicator",
+                  "tutti_comm_destroy was called while an open group holds operations or splits of the communicator",
                   "Call tutti_group_end first.");
   }
   comm->interrupted.store(true, std::memory_order_relaxed);  // relaxed: carries no data

@@ -1,7 +1,4 @@
 // Queues and works.
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -27,13 +24,6 @@ tutti_status outcome(const tutti_work* work, Ask ask) {
   return under_way ? TUTTI_IN_PROGRESS : status;
 }
 
-Status check(const tutti_queue* queue) {
-  if (queue == nullptr) return invalid("the queue is NULL");
-  if (queue->pid == tutti::this_process()) return {};
-  return Status(TUTTI_INVALID_USAGE, fmt::format("this queue belongs to process {}, which forked this one", queue->pid),
-                "Create queues after forking.");
-}
-
 }  // namespace
 
 tutti_status tutti_queue_create(tutti_queue** queue) {
@@ -53,9 +43,13 @@ tutti_status tutti_queue_create(tutti_queue** queue) {
 tutti_status tutti_queue_destroy(tutti_queue* queue) {
   return guarded([&]() -> Status {
     if (queue == nullptr) return {};
+    if (tutti::group_holds(queue)) {
+      return Status(TUTTI_INVALID_USAGE, "tutti_queue_destroy was called while an open group holds operations on the queue",
+                    "Call tutti_group_end first.");
+    }
     const std::unique_ptr<tutti_queue> handle(queue);
     // A forked child lets go of its copy: the thread is the parent's.
-    if (!check(queue).ok()) {
+    if (!tutti::usable(queue).ok()) {
       static_cast<void>(handle->queue.release());
       return {};
     }
@@ -67,7 +61,7 @@ tutti_status tutti_queue_destroy(tutti_queue* queue) {
 
 tutti_status tutti_queue_wait(tutti_queue* queue, uint64_t timeout_ns) {
   return guarded([&] {
-    Status status = check(queue);
+    Status status = tutti::usable(queue);
     return status.ok() ? queue->queue->wait(timeout_ns) : status;
   });
 }

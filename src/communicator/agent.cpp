@@ -25,8 +25,9 @@ constexpr std::uint64_t concern_growth = 4;
 
 }  // namespace
 
-void WaitingAgent::begin(std::uint64_t timeout_ns, Concern* concern, bool beside) {
+void WaitingAgent::begin(std::uint64_t timeout_ns, Concern* concern, bool beside, const Hook& hook) {
   beside_ = beside;
+  hook_ = hook;
   timeout_ns_ = timeout_ns;
   concern_ = concern;
   concern_after_ns_ = concern_after;
@@ -73,9 +74,9 @@ bool WaitingAgent::may_go_on(std::uint64_t now) {
     gave_up_ = GaveUp::failed;
   } else if (now - begun_ns_ >= timeout_ns_) {
     gave_up_ = GaveUp::deadline;
-  } else if (policy_.poll != nullptr && now >= next_poll_ns_) {
+  } else if (hook_.poll != nullptr && now >= next_poll_ns_) {
     next_poll_ns_ = now + millisecond / 2;
-    if (policy_.poll(policy_.poll_ctx) != 0) gave_up_ = GaveUp::hook;
+    if (hook_.ends_wait()) gave_up_ = GaveUp::hook;
   }
   if (gave_up_ == GaveUp::not_yet && concern_ != nullptr && now - begun_ns_ >= concern_after_ns_) {
     concern_after_ns_ *= concern_growth;

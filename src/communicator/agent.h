@@ -3,7 +3,7 @@
 //     spin (a core for every rank)  →  yield  →  nap on the endpoints' events, at most a millisecond at a time
 //     (beside computing, as a queue's operations are: nap at once)
 //
-// Naps are bounded because a wake-up may be lost (transport.h) and because failure, deadline and the user's poll hook
+// Naps are bounded because a wake-up may be lost (transport.h) and because failure, deadline and the caller's poll hook
 // are looked at between them; so every wait ends by itself, whatever the peers do.
 #pragma once
 
@@ -15,6 +15,7 @@
 #include "include/tutti/transport.h"
 #include "src/base/clock.h"
 #include "src/base/settings.h"
+#include "src/communicator/hook.h"
 #include "src/executors/host/executor.h"
 
 namespace tutti {
@@ -43,8 +44,6 @@ enum class GaveUp { not_yet, failed, deadline, hook };
 struct WaitPolicy {
   bool spins = true;                      ///< every rank of this machine has a core
   const std::atomic<bool>* failed = nullptr;  ///< set by another thread: the communicator has failed or was aborted
-  int (*poll)(void*) = nullptr;           ///< the user's hook, called at least each millisecond
-  void* poll_ctx = nullptr;
 };
 
 /// Somebody who wants to know of waits that last.
@@ -63,7 +62,8 @@ class WaitingAgent : public Agent {
   /// Starts a wait of at most timeout_ns, counted from its first idle round: a call that never waits reads no clock.
   /// beside: the caller computes meanwhile, so it naps at once, whatever the policy.
   /// concern, where given, is asked when 100 ms have passed, 400 ms, 1.6 s and so on; it must live until the wait is over.
-  void begin(std::uint64_t timeout_ns, Concern* concern = nullptr, bool beside = false);
+  /// hook: asked at least each millisecond; empty on a thread that is not the caller's.
+  void begin(std::uint64_t timeout_ns, Concern* concern = nullptr, bool beside = false, const Hook& hook = {});
   void progress() override;
   bool idle(std::uint32_t rounds) override;
   GaveUp gave_up() const { return gave_up_; }
@@ -78,6 +78,7 @@ class WaitingAgent : public Agent {
   std::span<Endpoint> endpoints_;
   const WaitPolicy& policy_;
   Concern* concern_ = nullptr;
+  Hook hook_;
   std::uint64_t timeout_ns_ = 0;
   std::uint64_t begun_ns_ = 0;
   std::uint64_t idle_since_ns_ = 0;

@@ -13,6 +13,9 @@ namespace tutti {
 /// TUTTI_INTERNAL_ERROR with its words for any other. Neither throws nor needs memory for the first. Thread safe.
 Status caught() noexcept;
 
+/// TUTTI_SYSTEM_ERROR, made in advance: there is no memory for a sentence when there is no memory.
+const Status& out_of_memory() noexcept;
+
 /// Runs `body`, which answers a Status; one that throws answers `caught`. Only the cancellation of a thread goes on.
 template <typename Body>
 Status attempt(Body&& body) {

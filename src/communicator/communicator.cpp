@@ -32,6 +32,16 @@ std::uint64_t fingerprint_of(std::uint64_t sequence, std::uint64_t plan_hash) {
   return x ^ (x >> 31);
 }
 
+/// A hook that remembers that it ended a wait: an abort by another rank reads alike.
+struct Asked {
+  Hook hook;
+  bool ended = false;
+  static int poll(void* self) {
+    Asked& asked = *static_cast<Asked*>(self);
+    return (asked.ended = asked.ended || asked.hook.ends_wait()) ? 1 : 0;
+  }
+};
+
 /// Results larger than this are not read again before the caches have seen much else.
 std::uint64_t stream_from() { return std::max(4 * cache_sizes().l2, cache_sizes().l3 / 8); }
 
@@ -63,7 +73,8 @@ Result<std::unique_ptr<Communicator>> Communicator::create(JoinRequest request, 
   auto membership = join(request);
   if (!membership.ok()) return membership.status();
   std::unique_ptr<Communicator> self(new Communicator(std::make_unique<Membership>(std::move(*membership)), std::move(transports),
-                                                      request.settings, request.name, config));
+                                                      request.settings, request.name,
+                                                      config != nullptr ? Hook{config->poll, config->poll_ctx} : Hook()));
   if (Status status = self->set_up(request.patience); !status.ok()) return status;
   return self;
 }
@@ -82,37 +93,58 @@ Result<SplitRequest> Communicator::split_request(int color, int key, const tutti
   return request;
 }
 
-Result<std::unique_ptr<Communicator>> Communicator::split(SplitRequest request, std::uint64_t ticket) {
-  request.patience = {Deadline::in(request.settings.connect_timeout_ns), policy_.failed, policy_.poll, policy_.poll_ctx};
-  std::unique_ptr<Transports> transports;
-  request.blob = open_transports(request.settings, transports);
-  if (Status waited = await_turn(ticket); !waited.ok()) return waited;
+Result<std::unique_ptr<Communicator>> Communicator::split(SplitRequest request, Ticket ticket) {
+  if (Status waited = await_turn(ticket, request.patience.hook); !waited.ok()) return waited;
   const Turn turn(turns_);
   if (Status status = legal(); !status.ok()) return status;
+  Asked asked{request.patience.hook};
+  if (asked.hook.poll != nullptr) request.patience.hook = {&Asked::poll, &asked};
+  request.patience.deadline = Deadline::in(request.settings.connect_timeout_ns);
+  request.patience.failed = policy_.failed;
+  std::unique_ptr<Communicator> child;
+  Status status;
+  const Status thrown = attempt([&]() -> Status {
+    auto made = split_in_turn(request);
+    if (made.ok()) child = std::move(*made);
+    status = made.status();
+    return {};
+  });
+  if (!thrown.ok()) return fail(thrown);
+  if (status.ok()) return child;
+  if (Status failed = first_error(); !failed.ok()) return failed;
+  // Relaxed: a flag without data; whoever sees it late has not been interrupted by it.
+  const bool interrupted =
+      request.patience.interrupted != nullptr && request.patience.interrupted->load(std::memory_order_relaxed);
+  if (!asked.ended && !interrupted) return status;
+  Error error;
+  error.status = TUTTI_ABORTED;
+  error.guilty = {guilty(rank())};
+  error.message = fmt::format("rank {} gave up splitting \"{}\"{}", rank(), name_, asked.ended ? ": its poll hook said so" : "");
+  return fail(std::move(error));
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::split_in_turn(SplitRequest& request) {
+  std::unique_ptr<Transports> transports;
+  request.blob = open_transports(request.settings, transports);
   auto membership = tutti::split(*membership_->control, membership_->key, request);
   if (!membership.ok()) return membership.status();
   if (*membership == nullptr) return std::unique_ptr<Communicator>();
   std::unique_ptr<Communicator> child(
-      new Communicator(std::move(*membership), std::move(transports), request.settings, request.name, nullptr));
-  child->policy_.poll = policy_.poll;
-  child->policy_.poll_ctx = policy_.poll_ctx;
+      new Communicator(std::move(*membership), std::move(transports), request.settings, request.name, hook_));
   if (Status status = child->set_up(request.patience); !status.ok()) return status;
   return child;
 }
 
 Communicator::Communicator(std::unique_ptr<Membership> membership, std::unique_ptr<Transports> transports,
-                           const Settings& settings, std::string name, const tutti_config* config)
+                           const Settings& settings, std::string name, const Hook& hook)
     : membership_(std::move(membership)),
       transports_(std::move(transports)),
       settings_(settings),
       name_(std::move(name)),
+      hook_(hook),
       timeout_ns_(settings.operation_timeout_ns),
       executor_(stream_from()) {
   policy_.failed = &membership_->control->failed();
-  if (config != nullptr) {
-    policy_.poll = config->poll;
-    policy_.poll_ctx = config->poll_ctx;
-  }
 }
 
 Communicator::~Communicator() {
@@ -124,14 +156,20 @@ Communicator::~Communicator() {
 /// Waits for what was admitted: peers may count on it, and it would run on freed memory.
 void Communicator::drain() {
   const Deadline deadline = Deadline::in(timeout_ns());
-  bool aborted = false;
-  while (!outstanding_.wait(hook().slice_ns(longest_sleep_ns))) {
-    if (aborted || !(deadline.passed() || hook().ends_wait())) continue;
-    // Ends every operation at once; only the time that takes is waited for from here on.
-    aborted = attempt([this]() -> Status {
-                abort();
-                return {};
-              }).ok();
+  bool ending = false;
+  while (!outstanding_.wait(hook_.slice_ns(longest_sleep_ns))) {
+    if (ending) continue;
+    if (first_error().ok()) {
+      if (!deadline.passed() && !hook_.ends_wait()) continue;
+      const Status aborted = attempt([this]() -> Status {
+        abort();
+        return {};
+      });
+      if (!aborted.ok()) static_cast<void>(fail(aborted));
+    }
+    // Every operation ends at once; only the time that takes is waited for from here on. What has not begun never will.
+    outstanding_.abandon();
+    ending = true;
   }
 }
 
@@ -183,8 +221,10 @@ Status Communicator::first_error() const {
   return policy_.failed->load(std::memory_order_acquire) ? membership_->control->first_error() : Status();
 }
 
-Status Communicator::fail(Error error) {
-  membership_->control->report(std::move(error));
+Status Communicator::fail(Error error) { return fail(Status(std::move(error))); }
+
+Status Communicator::fail(const Status& status) noexcept {
+  membership_->control->report(status);
   return membership_->control->first_error();
 }
 
@@ -208,43 +248,50 @@ Status Communicator::legal() const {
   return Status(TUTTI_INVALID_USAGE, fmt::format("\"{}\" has been finalized", name_), "Only tutti_comm_destroy may follow.");
 }
 
-Result<std::shared_ptr<void>> Communicator::admit() {
+Result<std::shared_ptr<Admission>> Communicator::admit() {
   if (Status status = legal(); !status.ok()) return status;
-  auto hold = outstanding_.hold();
-  if (hold == nullptr) return legal();  // closed by finalize, after the flag: not a success any more
-  return hold;
+  auto admission = outstanding_.admit();
+  if (admission == nullptr) return legal();  // closed by finalize, after the flag: not a success any more
+  return admission;
 }
 
-Status Communicator::ended_by_hook(const char* during) {
-  Error error;
-  error.status = TUTTI_ABORTED;
-  error.guilty = {guilty(rank())};
-  error.message = fmt::format("\"{}\": the poll hook of rank {} ended the wait {}", name_, rank(), during);
-  return fail(std::move(error));
+Status Communicator::fail_by_hook(const char* during) noexcept {
+  return fail(attempt([&] {
+    Error error;
+    error.status = TUTTI_ABORTED;
+    error.guilty = {guilty(rank())};
+    error.message = fmt::format("\"{}\": the poll hook of rank {} ended the wait {}", name_, rank(), during);
+    return Status(std::move(error));
+  }));
 }
 
 /// Those before have deadlines of their own, which count from their turns; so this ends without one.
-Status Communicator::await_turn(std::uint64_t ticket) {
-  if (turns_.reached(ticket)) return {};
-  for (;;) {
+Status Communicator::await_turn(Ticket& ticket, const Hook& hook) {
+  while (!turns_.reached(ticket.number())) {
     // Nobody's turn comes any more in a failed communicator: the operation under way may leave without passing it on.
     if (Status failed = first_error(); !failed.ok()) return failed;
-    if (turns_.wait(ticket, hook().slice_ns(longest_sleep_ns))) return {};
-    if (hook().ends_wait()) return ended_by_hook("for earlier operations");
+    if (turns_.wait(ticket.number(), hook.slice_ns(longest_sleep_ns))) break;
+    if (hook.ends_wait()) return fail_by_hook("for earlier operations");
   }
+  ticket.redeem();
+  return {};
 }
 
-Status Communicator::run(const CollectiveCall& call, std::uint64_t ticket, Work* work) {
-  if (Status waited = await_turn(ticket); !waited.ok()) return waited;
+Status Communicator::run(const CollectiveCall& call, Ticket ticket, Work* work, const Hook& hook) {
+  if (Status waited = await_turn(ticket, hook); !waited.ok()) return waited;
   const Turn turn(turns_);
   if (Status failed = first_error(); !failed.ok()) return failed;
   if (finalized_.load(std::memory_order_relaxed)) return legal();  // relaxed: written in a turn
   if (work != nullptr) work->start(sequence());
-  Status status = attempt([&] { return run_in_turn(call); });
+  return run_in_turn(call, hook);
+}
+
+Status Communicator::run_in_turn(const CollectiveCall& call, const Hook& hook) {
+  Status status = attempt([&] { return carry_out(call, hook); });
   // What was refused for its arguments never began; what an exception ended (no memory) leaves peers waiting, and data in
   // the links that the next operation would take for its own.
   const bool torn = status.code() == TUTTI_SYSTEM_ERROR || status.code() == TUTTI_INTERNAL_ERROR;
-  if (torn && first_error().ok()) return fail(status.error());
+  if (torn && first_error().ok()) return fail(status);
   return status;
 }
 
@@ -264,7 +311,7 @@ class Communicator::Comparison final : public Concern {
   const Linked& linked_;
 };
 
-Status Communicator::run_in_turn(const CollectiveCall& call) {
+Status Communicator::carry_out(const CollectiveCall& call, const Hook& hook) {
   Problem problem;
   problem.collective = call.collective;
   problem.type = call.type;
@@ -284,7 +331,7 @@ Status Communicator::run_in_turn(const CollectiveCall& call) {
   board.start({sequence, fingerprint, pack_call(call), plan.algorithm_name});
   if (call.count != 0) {
     Comparison comparison(*this, call, sequence, *plan.linked);
-    agent_->begin(call.timeout_ns != 0 ? call.timeout_ns : timeout_ns(), &comparison, call.beside);
+    agent_->begin(call.timeout_ns != 0 ? call.timeout_ns : timeout_ns(), &comparison, call.beside, hook);
     if (!plan.linked->open) {
       if (Status status = open_links(*plan.linked, *agent_); !status.ok()) {
         return status.code() == TUTTI_IN_PROGRESS ? explain_gave_up(call, sequence, plan.linked->waiting) : status;
@@ -386,19 +433,20 @@ Status Communicator::finalize() {
   // Relaxed: what is admitted or has its turn meanwhile is waited for below; see legal.
   if (finalizing_.exchange(true, std::memory_order_relaxed)) return legal();
   outstanding_.close();
-  while (!outstanding_.wait(hook().slice_ns(longest_sleep_ns))) {
+  while (!outstanding_.wait(hook_.slice_ns(longest_sleep_ns))) {
     if (Status failed = first_error(); !failed.ok()) return failed;
-    if (hook().ends_wait()) return ended_by_hook("for what was enqueued");
+    if (hook_.ends_wait()) return fail_by_hook("for what was enqueued");
   }
   CollectiveCall last;
   last.collective = Collective::barrier;
   last.type = TUTTI_UINT8;
   last.op = TUTTI_MAX;
   last.count = 1;
-  if (Status waited = await_turn(enter()); !waited.ok()) return waited;
+  Ticket ticket = enter();
+  if (Status waited = await_turn(ticket, hook_); !waited.ok()) return waited;
   const Turn turn(turns_);
   if (Status failed = first_error(); !failed.ok()) return failed;
-  if (Status status = attempt([&] { return run_in_turn(last); }); !status.ok()) return status;
+  if (Status status = run_in_turn(last, hook_); !status.ok()) return status;
   finalized_.store(true, std::memory_order_relaxed);  // relaxed: see state; operations read it in their turns
   take_leave();
   return {};

@@ -9,11 +9,13 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "src/base/settings.h"
 #include "src/base/status.h"
 #include "src/communicator/agent.h"
+#include "src/communicator/caught.h"
 #include "src/communicator/control.h"
 #include "src/communicator/hook.h"
 #include "src/communicator/outstanding.h"
@@ -26,8 +28,31 @@
 
 namespace tutti {
 
+class Communicator;
 class PointToPoint;
 class Work;
+
+/// A place in a communicator's order of entry, redeemed by one `run` or `split`. One that is lost instead fails the
+/// communicator: nobody after it would ever have a turn.
+class Ticket {
+ public:
+  Ticket() = default;
+  Ticket(Communicator& communicator, std::uint64_t number) noexcept : communicator_(&communicator), number_(number) {}
+  Ticket(Ticket&& from) noexcept : communicator_(std::exchange(from.communicator_, nullptr)), number_(from.number_) {}
+  Ticket& operator=(Ticket&& from) noexcept {
+    std::swap(communicator_, from.communicator_);
+    std::swap(number_, from.number_);
+    return *this;
+  }
+  ~Ticket();
+  std::uint64_t number() const { return number_; }
+  /// Its turn has come, or its communicator is gone.
+  void redeem() noexcept { communicator_ = nullptr; }
+
+ private:
+  Communicator* communicator_ = nullptr;
+  std::uint64_t number_ = 0;
+};
 
 /// One collective, as a verb asks for it.
 struct CollectiveCall {
@@ -65,18 +90,21 @@ class Communicator {
   CommState state() const;
 
   /// Runs a collective now, in this thread, once those entered before have ended. `work`, where given, is started with it.
-  Status run(const CollectiveCall& call) { return run(call, enter(), nullptr); }
-  Status run(const CollectiveCall& call, std::uint64_t ticket, Work* work);
-  /// A place in the order of entry. Each is redeemed by one `run`, unless the communicator has failed.
-  std::uint64_t enter() noexcept { return turns_.take(); }
+  /// hook: the communicator's in a thread of the caller's, which waits; empty in one of the library's. Where it ends the
+  /// wait the communicator fails.
+  Status run(const CollectiveCall& call) { return run(call, enter(), nullptr, hook_); }
+  Status run(const CollectiveCall& call, Ticket ticket, Work* work, const Hook& hook);
+  /// A place in the order of entry. Needs no memory.
+  Ticket enter() noexcept { return {*this, turns_.take()}; }
   /// Success while operations may begin; the first error of a failed communicator, TUTTI_INVALID_USAGE once finalize has.
   Status legal() const;
   /// As legal, and counts one operation as under way until the result is let go of: finalize and destruction wait for it.
-  Result<std::shared_ptr<void>> admit();
+  Result<std::shared_ptr<Admission>> admit();
   /// A split as a call asks for it: the group of `color` (>= 0), or nothing (< 0). config: NULL means this one's settings.
   Result<SplitRequest> split_request(int color, int key, const tutti_config* config) const;
-  /// Splits off what was asked for, once those entered before have ended. Collective.
-  Result<std::unique_ptr<Communicator>> split(SplitRequest request, std::uint64_t ticket);
+  /// Splits off what was asked for, once those entered before have ended. Collective. The request's patience says who may
+  /// end that; the exchange among all ranks is then torn, so this communicator fails. Likewise for want of memory.
+  Result<std::unique_ptr<Communicator>> split(SplitRequest request, Ticket ticket);
   PointToPoint& point_to_point() { return *point_to_point_; }
 
   /// Fails the communicator here and on its peers; returns at once.
@@ -87,6 +115,10 @@ class Communicator {
   Status first_error() const;
   /// Records an error as the communicator's, tells the peers, and gives the first error there was.
   Status fail(Error error);
+  /// As above, without memory too. Throws nothing.
+  Status fail(const Status& status) noexcept;
+  /// As above, since the caller's hook ended a wait. during: such as "for a transfer".
+  Status fail_by_hook(const char* during) noexcept;
 
   void set_timeout(std::uint64_t ns);
   std::uint64_t timeout_ns() const;
@@ -98,7 +130,8 @@ class Communicator {
   Guilty guilty(int rank) const;
   Transports& transports() { return *transports_; }
   const WaitPolicy& wait_policy() const { return policy_; }
-  Hook hook() const { return {policy_.poll, policy_.poll_ctx}; }
+  /// tutti_config.poll.
+  const Hook& hook() const { return hook_; }
 
  private:
   /// A program and its links: what calls of one (collective, root, algorithm, parameters) share, whatever their count.
@@ -123,14 +156,15 @@ class Communicator {
   };
 
   Communicator(std::unique_ptr<Membership> membership, std::unique_ptr<Transports> transports, const Settings& settings,
-               std::string name, const tutti_config* config);
+               std::string name, const Hook& hook);
   static MakeBlob open_transports(const Settings& settings, std::unique_ptr<Transports>& transports);
   Status set_up(const Patience& patience);
+  Result<std::unique_ptr<Communicator>> split_in_turn(SplitRequest& request);
   Result<const Prepared*> prepare(const Problem& problem, const std::string& wish);
   Status open_links(Linked& linked, WaitingAgent& agent);
-  Status await_turn(std::uint64_t ticket);
-  Status run_in_turn(const CollectiveCall& call);
-  Status ended_by_hook(const char* during);
+  Status await_turn(Ticket& ticket, const Hook& hook);
+  Status run_in_turn(const CollectiveCall& call, const Hook& hook);
+  Status carry_out(const CollectiveCall& call, const Hook& hook);
   void drain();
   void take_leave();
   Status explain(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence);
@@ -150,6 +184,7 @@ class Communicator {
   View view_;
   Overrides overrides_;
   WaitPolicy policy_;
+  Hook hook_;
   std::unique_ptr<PointToPoint> point_to_point_;
   std::atomic<std::uint64_t> timeout_ns_;
   std::atomic<bool> finalizing_{false};
@@ -168,5 +203,9 @@ class Communicator {
   std::string last_wish_;
   const Prepared* last_ = nullptr;  ///< the plan of the last call: a repeated shape costs one comparison
 };
+
+inline Ticket::~Ticket() {
+  if (communicator_ != nullptr) static_cast<void>(communicator_->fail(out_of_memory()));
+}
 
 }  // namespace tutti

@@ -71,8 +71,10 @@ Status ControlPlane::first_error() const {
   return impl_->first_error_;
 }
 
-void ControlPlane::report(Error error) {
-  if (!impl_->in_child()) impl_->report(std::move(error));
+void ControlPlane::report(Error error) { report(Status(std::move(error))); }
+
+void ControlPlane::report(const Status& failure) noexcept {
+  if (!impl_->in_child()) impl_->report(failure);
 }
 
 void ControlPlane::on_failure(OnFailure callback) {

@@ -70,6 +70,9 @@ class ControlPlane {
   Status first_error() const;
   /// Makes `error` the communicator's, unless it has one already, and floods it to all ranks. Never blocks.
   void report(Error error);
+  /// As above, of a failure that was made in advance where there is no memory now: the watcher tells the peers once there
+  /// is some. Throws nothing.
+  void report(const Status& failure) noexcept;
   /// Replaces the callback; an empty one removes it, after which it is not running any more. A failure that came before
   /// is told at once (on the watcher thread; with one rank on the caller's).
   void on_failure(OnFailure callback);

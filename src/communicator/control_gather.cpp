@@ -24,7 +24,7 @@ Result<std::vector<std::vector<std::byte>>> ControlPlane::Impl::allgather(std::s
   changed_.notify_all();
   if (result || result.status().code() == TUTTI_ABORTED) return result;
   lock.unlock();
-  report(result.status().error());
+  report(result.status());
   return result;
 }
 

@@ -48,7 +48,7 @@ class ControlPlane::Impl {
 
   void add_link(Descriptor fd, const Member& about);
   void set_members(std::vector<Member> members);
-  void report(Error error);
+  void report(const Status& failure) noexcept;
   void set_callback(OnFailure callback);
   void leave();
   /// At exit: a last goodbye, without waiting for anything.
@@ -84,7 +84,8 @@ class ControlPlane::Impl {
   void tell_failure();
   void farewell_locked();
   void send(Link& link, Frame type, std::span<const std::byte> payload);
-  void fail(Error error, int from);
+  void fail(const Status& failure, int from) noexcept;
+  void flood();
   /// what: the sentence's verb and what follows, such as "died: …".
   Error loss(const Link& link, const std::string& what) const;
 
@@ -113,6 +114,8 @@ class ControlPlane::Impl {
   bool leaving_ = false;
   bool stopping_ = false;
   bool left_ = false;
+  bool flood_due_ = false;  ///< the first error is not told to everybody yet
+  int flood_from_ = -1;     ///< who told it to this rank
   std::uint64_t next_beat_ns_ = 0;
   std::uint64_t last_tick_ns_ = 0;
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/base/background_thread.h"
+#include "src/communicator/caught.h"
 #include "src/communicator/control_impl.h"
 
 namespace tutti {
@@ -116,7 +117,7 @@ bool ControlPlane::Impl::take(Link& link, std::uint8_t type, std::span<const std
     }
     case kFailure: {
       Error error = unpack_error(in);
-      if (in.ok()) fail(std::move(error), link.about.rank);
+      if (in.ok()) fail(Status(std::move(error)), link.about.rank);
       return true;
     }
     case kGather: {
@@ -141,7 +142,7 @@ void ControlPlane::Impl::ended(Link& link) {
 void ControlPlane::Impl::lost(Link& link, Error error) {
   link.state = LinkState::kDead;
   close(link);
-  fail(std::move(error), link.about.rank);
+  fail(Status(std::move(error)), link.about.rank);
 }
 
 // Keeps the link's entry, which remembers how it ended and what its rank did last.
@@ -171,6 +172,7 @@ void ControlPlane::Impl::tick() {
       lost(link, std::move(error));
     }
   }
+  flood();
   if (now < next_beat_ns_) return;
   next_beat_ns_ = now + std::max(beat_ns, kMs);
   beat();
@@ -210,18 +212,30 @@ void ControlPlane::Impl::send(Link& link, Frame type, std::span<const std::byte>
 
 // The first error wins: it is kept, waits are woken, and it goes on to everybody but its sender. Later ones stop here,
 // which is what ends the flood.
-void ControlPlane::Impl::fail(Error error, int from) {
+void ControlPlane::Impl::fail(const Status& failure, int from) noexcept {
   if (!first_error_.ok() || leaving_) return;
-  first_error_ = Status(std::move(error));
+  first_error_ = failure;
   // Release: whoever sees the flag by an acquire load may read first_error_ (which the mutex guards anyway).
   failed_.store(true, std::memory_order_release);
   callback_due_ = true;
   changed_.notify_all();
-  ByteWriter out;
-  pack_error(out, first_error_.error());
-  for (auto& [rank, link] : links_) {
-    if (rank != from) send(link, kFailure, out.bytes());
-  }
+  flood_due_ = true;
+  flood_from_ = from;
+  flood();
+}
+
+// Without memory it stays due until a later tick of the watcher.
+void ControlPlane::Impl::flood() {
+  if (!flood_due_) return;
+  const Status told = attempt([this]() -> Status {
+    ByteWriter out;
+    pack_error(out, first_error_.error());
+    for (auto& [rank, link] : links_) {
+      if (rank != flood_from_) send(link, kFailure, out.bytes());
+    }
+    return {};
+  });
+  flood_due_ = !told.ok();
 }
 
 Error ControlPlane::Impl::loss(const Link& link, const std::string& what) const {
@@ -295,12 +309,16 @@ void ControlPlane::Impl::set_members(std::vector<Member> members) {
   }
 }
 
-void ControlPlane::Impl::report(Error error) {
+void ControlPlane::Impl::report(const Status& failure) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    fail(std::move(error), -1);
+    fail(failure, -1);
   }
-  options_.ranks == 1 ? tell_failure() : wake_.raise();
+  if (options_.ranks != 1) return wake_.raise();
+  static_cast<void>(attempt([this]() -> Status {
+    tell_failure();
+    return {};
+  }));
 }
 
 void ControlPlane::Impl::set_callback(OnFailure callback) {

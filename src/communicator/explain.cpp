@@ -105,6 +105,7 @@ Status Communicator::explain_gave_up(const CollectiveCall& call, std::uint64_t s
     case GaveUp::deadline: return explain_deadline(call, sequence, waiting);
     case GaveUp::hook: {
       Error error = error_of(TUTTI_ABORTED, call, sequence);
+      error.guilty = {guilty(rank())};
       error.message = label(call, sequence) + fmt::format(": the poll hook of rank {} ended the wait", rank());
       return fail(std::move(error));
     }

@@ -1,4 +1,4 @@
-// The caller's poll hook, as waits carry it.
+// The caller's poll hook. Only waits in threads of the caller's carry it: the library's threads ask nobody.
 #pragma once
 
 #include <algorithm>

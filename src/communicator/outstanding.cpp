@@ -1,20 +1,15 @@
 #include "src/communicator/outstanding.h"
 
 #include <chrono>
+#include <utility>
 
 namespace tutti {
 
-std::shared_ptr<void> Outstanding::hold() const {
-  {
-    const std::lock_guard lock(count_->mutex);
-    if (count_->closed) return nullptr;
-    ++count_->held;
-  }
-  // Where there is no memory for the pointer its deleter is called all the same, which takes the count back.
-  return std::shared_ptr<void>(count_.get(), [count = count_](void*) {
-    const std::lock_guard lock(count->mutex);
-    if (--count->held == 0) count->zero.notify_all();
-  });
+std::shared_ptr<Admission> Outstanding::admit() const {
+  auto admission = std::make_shared<Admission>(count_);
+  const std::lock_guard lock(count_->mutex);
+  if (count_->closed) return nullptr;
+  return admission;
 }
 
 void Outstanding::close() const {
@@ -22,9 +17,36 @@ void Outstanding::close() const {
   count_->closed = true;
 }
 
+void Outstanding::abandon() const {
+  const std::lock_guard lock(count_->mutex);
+  count_->closed = count_->abandoned = true;
+  count_->zero.notify_all();
+}
+
 bool Outstanding::wait(std::uint64_t ns) const {
   std::unique_lock lock(count_->mutex);
-  return count_->zero.wait_for(lock, std::chrono::nanoseconds(ns), [this] { return count_->held == 0; });
+  return count_->zero.wait_for(lock, std::chrono::nanoseconds(ns), [this] { return count_->settled(); });
+}
+
+Admission::Admission(std::shared_ptr<Outstanding::Count> count) : count_(std::move(count)) {
+  const std::lock_guard lock(count_->mutex);
+  ++count_->admitted;
+}
+
+Admission::~Admission() {
+  const std::lock_guard lock(count_->mutex);
+  --count_->admitted;
+  if (begun_) --count_->begun;
+  if (count_->settled()) count_->zero.notify_all();
+}
+
+bool Admission::begin() {
+  const std::lock_guard lock(count_->mutex);
+  if (begun_) return true;
+  if (count_->abandoned) return false;
+  ++count_->begun;
+  begun_ = true;
+  return true;
 }
 
 }  // namespace tutti

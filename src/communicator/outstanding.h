@@ -8,24 +8,49 @@
 
 namespace tutti {
 
-/// Thread safe. Outlived by its holds, so that letting go of the last one touches nothing that its waiter frees.
+class Admission;
+
+/// Thread safe. Outlived by its admissions, so that letting go of the last one touches nothing that its waiter frees.
 class Outstanding {
  public:
-  /// One operation under way, until the hold and its copies are gone; nullptr once closed. Throws std::bad_alloc.
-  std::shared_ptr<void> hold() const;
-  /// From now on there are no new holds.
+  /// One operation under way, until the admission is let go of; nullptr once closed. Throws std::bad_alloc.
+  std::shared_ptr<Admission> admit() const;
+  /// From now on there are no new admissions.
   void close() const;
-  /// Waits at most ns until nothing is held; whether that is so.
+  /// From now on nothing begins that has not begun, and nobody waits for that: it may be behind others on a queue.
+  void abandon() const;
+  /// Waits at most ns until nothing is under way; whether that is so.
   bool wait(std::uint64_t ns) const;
 
  private:
+  friend class Admission;
   struct Count {
+    bool settled() const { return admitted == 0 || (abandoned && begun == 0); }
+
     std::mutex mutex;
     std::condition_variable zero;
-    std::uint64_t held = 0;
+    std::uint64_t admitted = 0;
+    std::uint64_t begun = 0;  ///< of those
     bool closed = false;
+    bool abandoned = false;
   };
   std::shared_ptr<Count> count_ = std::make_shared<Count>();
+};
+
+/// That one operation is under way.
+class Admission {
+ public:
+  explicit Admission(std::shared_ptr<Outstanding::Count> count);
+  ~Admission();
+  Admission(const Admission&) = delete;
+  Admission& operator=(const Admission&) = delete;
+
+  /// To be called before the operation touches its communicator. False: that was destroyed, and is gone.
+  bool begin();
+
+ private:
+  const std::shared_ptr<Outstanding::Count> count_;
+  bool begun_ = false;
 };
 
 }  // namespace tutti

@@ -8,28 +8,30 @@
 
 #include "src/base/clock.h"
 #include "src/base/status.h"
+#include "src/communicator/hook.h"
 
 namespace tutti {
 
-/// A deadline, an abort flag and the caller's poll hook, which every wait of the communicator honours. A value.
+/// A deadline, two flags and the caller's poll hook, which every wait for a new communicator honours. A value.
 struct Patience {
   Deadline deadline;
-  const std::atomic<bool>* interrupted = nullptr;  ///< true: stop waiting (abort); looked at every 10 ms
-  int (*poll)(void* ctx) = nullptr;                ///< tutti_config.poll: called every millisecond, non-zero: stop waiting
-  void* poll_ctx = nullptr;
+  const std::atomic<bool>* interrupted = nullptr;  ///< true: the creation is given up; looked at every 10 ms
+  Hook hook = {};                                  ///< of the thread that waits; empty on a thread of the library's
+  const std::atomic<bool>* failed = nullptr;       ///< true: so has the communicator that is being split; see above
 
-  /// Success while the wait may go on; TUTTI_ABORTED where the caller wants it to end. Calls the hook.
+  /// Success while the wait may go on; TUTTI_ABORTED where it is to end. Calls the hook.
   Status check() const {
-    // Relaxed: the flag carries no data, and a later look sees it.
-    if (interrupted != nullptr && interrupted->load(std::memory_order_relaxed)) {
-      return Status(TUTTI_ABORTED, "The wait was ended by an abort of this communicator");
-    }
-    if (poll != nullptr && poll(poll_ctx) != 0) return Status(TUTTI_ABORTED, "The wait was ended by the caller's poll hook");
+    // Relaxed: the flags carry no data that is read here, and a later look sees them.
+    const auto set = [](const std::atomic<bool>* flag) { return flag != nullptr && flag->load(std::memory_order_relaxed); };
+    if (set(interrupted)) return Status(TUTTI_ABORTED, "The creation was given up");
+    if (set(failed)) return Status(TUTTI_ABORTED, "The communicator that is being split has failed");
+    if (hook.ends_wait()) return Status(TUTTI_ABORTED, "The creation was ended by the caller's poll hook");
     return {};
   }
   /// How long to sleep before looking at everything again, in milliseconds, at most `most`.
   int slice_ms(int most = 100) const {
-    const int slice = std::min(most, poll != nullptr ? 1 : interrupted != nullptr ? 10 : most);
+    const bool flagged = interrupted != nullptr || failed != nullptr;
+    const int slice = std::min(most, hook.poll != nullptr ? 1 : flagged ? 10 : most);
     const std::uint64_t left = deadline.left_ns();
     if (left >= static_cast<std::uint64_t>(slice) * 1'000'000u) return slice;
     return static_cast<int>(left / 1'000'000u) + 1;

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -45,6 +46,8 @@ static_assert(sizeof(Header) == 32);
 constexpr std::uint64_t longest_eager = 16 * 1024;
 /// Eager bytes that one sender may have unconsumed at one receiver.
 constexpr std::uint64_t eager_bound = 4 * 1024 * 1024;
+/// How often a wait asks its caller's hook: twice as often as promised.
+constexpr std::uint64_t poll_every_ns = 500'000;
 constexpr std::uint64_t longest_data = link_slot_bytes - sizeof(Header);
 
 /// A transfer under way.
@@ -122,36 +125,63 @@ class PointToPoint::Engine {
     if (!status.ok()) work->complete(status);
   }
 
-  Status wait(const Work& work) {
+  Status wait(const Work& work, const Hook& hook) {
+    std::uint64_t next_poll_ns = 0;
+    bool ended = false;
     for (std::uint32_t rounds = 0;; ++rounds) {
-      if (auto status = work.test()) return *status;
-      if (turn(rounds)) rounds = 0;
+      if (auto status = work.test()) {
+        wake_followers();
+        return *status;
+      }
+      if (hook.poll != nullptr && !ended && now_ns() >= next_poll_ns) {
+        next_poll_ns = now_ns() + poll_every_ns;
+        ended = hook.ends_wait();
+        // Its transfers end with the communicator, of which the engine hears as everybody does.
+        if (ended) static_cast<void>(comm_.fail_by_hook("for a transfer"));
+      }
+      const Turn turn = take_turn(rounds);
+      if (turn == Turn::taken) follow(&work);
+      if (turn == Turn::moved) rounds = 0;
     }
   }
 
  private:
-  /// One look at everything, by whoever gets the lock; true where something moved.
-  bool turn(std::uint32_t rounds) {
+  enum class Turn { taken, idle, moved };
+
+  /// One look at everything, by whoever gets the lock.
+  Turn take_turn(std::uint32_t rounds) {
     std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock.owns_lock()) {
-      sched_yield();
-      return false;
-    }
+    if (!lock.owns_lock()) return Turn::taken;
     bool moved = false;
     const Status status = attempt([&]() -> Status {
       take_inbox();
       moved = progress();
-      if (!moved && !agent_.idle(rounds + 1)) fail_all(ended());
+      if (!moved && !agent_.idle(rounds + 1)) fail_all(comm_.first_error());
       return {};
     });
     if (!status.ok()) torn(status);
-    return moved;
+    return moved ? Turn::moved : Turn::idle;
+  }
+
+  /// Sleeps while another thread makes progress for all: until it stops doing so, some transfer has ended, or a millisecond
+  /// is over, which bounds what a wake-up that is missed costs.
+  void follow(const Work* work) {
+    std::unique_lock lock(following_mutex_);
+    // Relaxed: the mutex of the work orders it with a completion; see above for all else.
+    following_.fetch_add(1, std::memory_order_relaxed);
+    if (work == nullptr || !work->test()) leader_left_.wait_for(lock, std::chrono::milliseconds(1));
+    following_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  void wake_followers() {
+    if (following_.load(std::memory_order_relaxed) == 0) return;  // relaxed: see follow
+    const std::lock_guard lock(following_mutex_);
+    leader_left_.notify_all();
   }
 
   /// An exception (no memory) left transfers half done, so that nothing of this communicator can be matched any more.
   void torn(const Status& status) {
     fail_all(status);
-    static_cast<void>(attempt([&] { return comm_.fail(status.error()); }));
+    static_cast<void>(comm_.fail(status));
   }
 
   Status start_thread() {
@@ -172,16 +202,12 @@ class PointToPoint::Engine {
       }
       lock.unlock();
       for (std::uint32_t rounds = 0; pending_.load(std::memory_order_relaxed) != 0 && rounds < 4096; ++rounds) {
-        if (turn(rounds)) rounds = 0;
+        const Turn turn = take_turn(rounds);
+        if (turn == Turn::taken) follow(nullptr);
+        if (turn == Turn::moved) rounds = 0;
       }
       lock.lock();
     }
-  }
-
-  Status ended() {
-    if (agent_.gave_up() != GaveUp::hook) return comm_.first_error();
-    agent_.begin(UINT64_MAX);
-    return Status(TUTTI_ABORTED, "the caller's poll hook ended the wait");
   }
 
   void take_inbox() {
@@ -472,6 +498,7 @@ class PointToPoint::Engine {
     std::erase_if(all_, [&](const ActivePtr& a) { return a.get() == &active; });
     // Relaxed: see run.
     pending_.fetch_sub(1, std::memory_order_relaxed);
+    wake_followers();
   }
 
   void fail_all(const Status& status) {
@@ -498,6 +525,10 @@ class PointToPoint::Engine {
   bool closing_ = false;
   std::thread thread_;
 
+  std::atomic<std::uint32_t> following_{0};
+  std::mutex following_mutex_;  ///< guards nothing but the sleep on leader_left_
+  std::condition_variable leader_left_;
+
   std::mutex mutex_;  ///< guards what follows; whoever holds it makes progress for all
   WaitingAgent agent_;
   bool begun_ = false;
@@ -514,6 +545,6 @@ PointToPoint::~PointToPoint() = default;
 void PointToPoint::post(const Transfer& transfer, std::shared_ptr<Work> work, bool background) {
   engine_->post(transfer, std::move(work), background);
 }
-Status PointToPoint::wait(const Work& work) { return engine_->wait(work); }
+Status PointToPoint::wait(const Work& work, const Hook& hook) { return engine_->wait(work, hook); }
 
 }  // namespace tutti

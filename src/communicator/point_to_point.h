@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "src/base/status.h"
+#include "src/communicator/hook.h"
 #include "src/communicator/work.h"
 
 namespace tutti {
@@ -33,8 +34,8 @@ class PointToPoint {
   /// Posts a transfer; `work` completes with it. It progresses while some thread is in `wait`, and with `background` on a
   /// thread of the engine's too. Throws nothing: where it cannot begin (no memory, no thread), `work` completes with that.
   void post(const Transfer& transfer, std::shared_ptr<Work> work, bool background);
-  /// Helps until `work` has completed.
-  Status wait(const Work& work);
+  /// Helps until `work` has completed. hook: as in Communicator::run; where it ends the wait the communicator fails.
+  Status wait(const Work& work, const Hook& hook);
 
  private:
   class Engine;

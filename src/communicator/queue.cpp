@@ -1,7 +1,9 @@
 #include "src/communicator/queue.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "src/base/background_thread.h"
 #include "src/base/clock.h"
@@ -31,13 +33,19 @@ Queue::~Queue() {
   }
 }
 
-/// Under the lock.
+/// Under the lock, as append.
+void Queue::drop_ended() {
+  for (; first_ < next_; ++first_, items_.pop_front()) {
+    const auto status = items_.front().work->test();
+    if (!status) return;
+    if (status->ok() || !failure_.ok()) continue;
+    failure_ = *status;
+    failed_ = first_;
+  }
+}
+
 void Queue::append(Item item) {
-  const auto succeeded = [](const Item& old) {
-    const auto status = old.work->test();
-    return status && status->ok();
-  };
-  for (; first_ < next_ && succeeded(items_.front()); ++first_) items_.pop_front();
+  drop_ended();
   items_.push_back(std::move(item));
 }
 
@@ -58,9 +66,12 @@ Status Queue::wait(std::uint64_t timeout_ns) {
   const Deadline deadline = timeout_ns == 0 ? Deadline() : Deadline::in(timeout_ns);
   std::vector<std::shared_ptr<const Work>> works;
   std::vector<Hook> hooks;
+  Status first;
   std::uint64_t until = 0;
   {
     const std::lock_guard lock(mutex_);
+    drop_ended();
+    first = failure_;
     for (const Item& item : items_) {
       works.push_back(item.work);
       const Hook& hook = item.work->hook();
@@ -68,7 +79,6 @@ Status Queue::wait(std::uint64_t timeout_ns) {
     }
     until = first_ + items_.size();
   }
-  Status first;
   for (const auto& work : works) {
     std::optional<Status> status;
     while (!(status = work->sleep(hooks.empty() ? deadline.left_ns() : hooks[0].slice_ns(deadline.left_ns())))) {
@@ -81,6 +91,7 @@ Status Queue::wait(std::uint64_t timeout_ns) {
   const std::lock_guard lock(mutex_);
   for (; first_ < until && !items_.empty(); ++first_) items_.pop_front();
   next_ = std::max(next_, first_);  // the thread need not look at transfers that have ended
+  if (failed_ < until) failure_ = Status();
   return first;
 }
 

@@ -1,11 +1,13 @@
 // Waits: each ends, forgets nothing, and calls the caller's hook.
 #include <gmock/gmock.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include <vector>
 
 #include "tests/support/ranks.h"
 
@@ -14,11 +16,12 @@ namespace {
 
 constexpr std::uint64_t ms = 1'000'000;
 
-/// A communicator whose hook counts its calls on the thread that made this, and ends waits when told to.
+/// Two ranks whose hook counts its calls, on this thread and on others, and ends waits when told to.
 class Hooked {
  public:
-  Hooked() {
+  explicit Hooked(std::uint64_t timeout_ns = 0) {
     tutti_config config = TUTTI_CONFIG_INIT;
+    config.operation_timeout_ns = timeout_ns;
     config.poll = [](void* self) { return static_cast<Hooked*>(self)->poll(); };
     config.poll_ctx = this;
     EXPECT_EQ(tutti_comm_create_all(comms_.data(), 2, &config), TUTTI_SUCCESS) << last_error();
@@ -31,64 +34,203 @@ class Hooked {
   Hooked(const Hooked&) = delete;
   Hooked& operator=(const Hooked&) = delete;
 
-  /// Begins an all_reduce on rank 0's queue, which rank 1 joins 200 ms later.
-  tutti_work* begin() {
+  /// Begins a barrier, or a receive, on rank 0's queue.
+  tutti_work* begin(bool transfer = false) {
     tutti_call call = TUTTI_CALL_INIT;
     tutti_work* work = nullptr;
     call.work = &work;
-    EXPECT_EQ(tutti_barrier(comms_[0], {TUTTI_STREAM_QUEUE, queue_}, &call), TUTTI_SUCCESS) << last_error();
-    late_ = std::thread([this] {
-      usleep(200'000);
-      EXPECT_EQ(tutti_barrier(comms_[1], {}, nullptr), TUTTI_SUCCESS) << last_error();
-    });
+    const tutti_stream stream = {TUTTI_STREAM_QUEUE, queue_};
+    const tutti_status posted = transfer ? tutti_recv(&received, 1, TUTTI_INT32, 1, comms_[0], stream, &call)
+                                         : tutti_barrier(comms_[0], stream, &call);
+    EXPECT_EQ(posted, TUTTI_SUCCESS) << last_error();
     return work;
   }
-  void join() { late_.join(); }
+  /// Rank 1 joins what has begun after a while, on a thread that is not this one; to be called once.
+  std::thread join_after(useconds_t us, bool transfer = false) {
+    return std::thread([this, us, transfer] {
+      usleep(us);
+      const int seven = 7;
+      const tutti_status status = transfer ? tutti_send(&seven, 1, TUTTI_INT32, 0, comms_[1], {}, nullptr)
+                                           : tutti_barrier(comms_[1], {}, nullptr);
+      EXPECT_EQ(status, TUTTI_SUCCESS) << last_error();
+    });
+  }
+  tutti_comm* operator[](std::size_t rank) const { return comms_[rank]; }
   tutti_queue* queue() const { return queue_; }
+  int received = 0;
   std::atomic<int> calls{0};
+  std::atomic<int> elsewhere{0};  ///< of those, calls on other threads
   std::atomic<bool> ends{false};
 
  private:
   int poll() {
-    if (std::this_thread::get_id() != owner_) return 0;
     ++calls;
+    if (std::this_thread::get_id() != owner_) ++elsewhere;
     return ends ? 1 : 0;
   }
   const std::thread::id owner_ = std::this_thread::get_id();
   std::array<tutti_comm*, 2> comms_{};
   tutti_queue* queue_ = nullptr;
-  std::thread late_;
 };
 
 TEST(Waits, ForWorksAndQueuesCallTheHookEveryMillisecond) {
   constexpr int few = 20;  // of the about 200 that 200 ms have room for
-  Hooked world;
-  tutti_work* work = world.begin();
-  world.calls = 0;
-  EXPECT_EQ(tutti_work_wait(work, 0), TUTTI_SUCCESS) << last_error();
-  EXPECT_GT(world.calls, few);
-  tutti_work_release(work);
-  world.join();
-  work = world.begin();
-  world.calls = 0;
-  EXPECT_EQ(tutti_queue_wait(world.queue(), 0), TUTTI_SUCCESS) << last_error();
-  EXPECT_GT(world.calls, few);
-  tutti_work_release(work);
-  world.join();
+  for (const bool transfer : {false, true}) {
+    Hooked world;
+    tutti_work* work = world.begin(transfer);
+    std::thread late = world.join_after(200'000, transfer);
+    world.calls = 0;
+    EXPECT_EQ(tutti_work_wait(work, 0), TUTTI_SUCCESS) << last_error();
+    EXPECT_GT(world.calls, few);
+    tutti_work_release(work);
+    late.join();
+    work = world.begin(transfer);
+    late = world.join_after(200'000, transfer);
+    world.calls = 0;
+    EXPECT_EQ(tutti_queue_wait(world.queue(), 0), TUTTI_SUCCESS) << last_error();
+    EXPECT_GT(world.calls, few);
+    tutti_work_release(work);
+    late.join();
+  }
 }
 
 TEST(Waits, EndWhereTheHookSaysSoAndLeaveTheOperationRunning) {
+  for (const bool transfer : {false, true}) {
+    Hooked world;
+    tutti_work* work = world.begin(transfer);
+    world.ends = true;
+    usleep(20'000);  // time enough for the library's threads to ask it, if they did
+    EXPECT_EQ(tutti_work_wait(work, 0), TUTTI_ABORTED);
+    EXPECT_THAT(last_error(), testing::HasSubstr("poll hook"));
+    EXPECT_EQ(tutti_queue_wait(world.queue(), 0), TUTTI_ABORTED);
+    EXPECT_EQ(tutti_work_test(work), TUTTI_IN_PROGRESS);
+    world.ends = false;
+    std::thread late = world.join_after(0, transfer);
+    EXPECT_EQ(tutti_work_wait(work, 0), TUTTI_SUCCESS) << last_error();
+    EXPECT_EQ(tutti_queue_wait(world.queue(), 0), TUTTI_SUCCESS) << last_error();
+    tutti_work_release(work);
+    late.join();
+  }
+}
+
+TEST(Waits, AskTheHookOnTheCallersThreadsAlone) {
   Hooked world;
-  tutti_work* work = world.begin();
+  for (const bool transfer : {false, true}) {
+    tutti_work* work = world.begin(transfer);
+    usleep(20'000);
+    const int seven = 7;
+    const tutti_status met = transfer ? tutti_send(&seven, 1, TUTTI_INT32, 0, world[1], {}, nullptr)
+                                      : tutti_barrier(world[1], {}, nullptr);
+    EXPECT_EQ(met, TUTTI_SUCCESS) << last_error();
+    EXPECT_EQ(tutti_work_wait(work, 0), TUTTI_SUCCESS) << last_error();
+    tutti_work_release(work);
+  }
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  for (std::size_t r = 0; r < 2; ++r) EXPECT_EQ(tutti_barrier(world[r], {}, nullptr), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(world.elsewhere, 0);
+}
+
+/// Rank 0 in `body`, which the hook ends; rank 1 hears of that, and does not wait for its own deadline.
+template <typename Body>
+void expect_ended(const Body& body) {
+  Hooked world(20'000 * ms);
   world.ends = true;
-  EXPECT_EQ(tutti_work_wait(work, 0), TUTTI_ABORTED);
+  EXPECT_EQ(body(world), TUTTI_ABORTED) << last_error();
   EXPECT_THAT(last_error(), testing::HasSubstr("poll hook"));
-  EXPECT_EQ(tutti_queue_wait(world.queue(), 0), TUTTI_ABORTED);
   world.ends = false;
-  EXPECT_EQ(tutti_work_wait(work, 0), TUTTI_SUCCESS) << last_error();
-  EXPECT_EQ(tutti_queue_wait(world.queue(), 0), TUTTI_SUCCESS) << last_error();
-  tutti_work_release(work);
-  world.join();
+  const auto begin = std::chrono::steady_clock::now();
+  int x = 0;
+  EXPECT_EQ(tutti_recv(&x, 1, TUTTI_INT32, 0, world[1], {}, nullptr), TUTTI_ABORTED);
+  EXPECT_THAT(last_error(), testing::HasSubstr("rank 0"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+}
+
+TEST(Waits, OfBlockingCallsThatTheHookEndsFailTheCommunicatorEverywhere) {
+  expect_ended([](Hooked& world) { return tutti_barrier(world[0], {}, nullptr); });
+  expect_ended([](Hooked& world) { return tutti_recv(&world.received, 1, TUTTI_INT32, 1, world[0], {}, nullptr); });
+  expect_ended([](Hooked& world) {
+    tutti_comm* part = nullptr;
+    return tutti_comm_split(world[0], 0, 0, &part, nullptr);
+  });
+  expect_ended([](Hooked& world) { return tutti_comm_finalize(world[0]); });
+  expect_ended([](Hooked& world) {
+    EXPECT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+    EXPECT_EQ(tutti_recv(&world.received, 1, TUTTI_INT32, 1, world[0], {}, nullptr), TUTTI_SUCCESS);
+    EXPECT_EQ(tutti_recv(&world.received, 1, TUTTI_INT32, 0, world[1], {}, nullptr), TUTTI_SUCCESS);
+    return tutti_group_end(nullptr);
+  });
+}
+
+TEST(Waits, OfCreationsAskTheHookOfTheirCallerAlone) {
+  struct Hook {
+    const std::thread::id owner = std::this_thread::get_id();
+    std::atomic<int> elsewhere{0};
+    std::atomic<bool> ends{false};
+  } hook;
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.poll = [](void* self) {
+    auto& asked = *static_cast<Hook*>(self);
+    if (std::this_thread::get_id() != asked.owner) ++asked.elsewhere;
+    return asked.ends ? 1 : 0;
+  };
+  config.poll_ctx = &hook;
+  std::array<tutti_comm*, 2> comms{};
+  EXPECT_EQ(tutti_comm_create_all(comms.data(), 2, &config), TUTTI_SUCCESS) << last_error();
+  for (tutti_comm* comm : comms) EXPECT_EQ(tutti_comm_destroy(comm), TUTTI_SUCCESS);
+  tutti_unique_id id;
+  ASSERT_EQ(tutti_get_unique_id(&id), TUTTI_SUCCESS);
+  hook.ends = true;
+  comms = {};
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_comm_create(&comms[0], 3, &id, 0, &config), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(tutti_comm_create(&comms[1], 3, &id, 1, &config), TUTTI_SUCCESS) << last_error();
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(tutti_group_end(nullptr), TUTTI_ABORTED);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  EXPECT_EQ(comms[0], nullptr);
+  EXPECT_EQ(hook.elsewhere, 0);
+}
+
+/// Cores that this process keeps busy while `count` threads wait in receives of one communicator.
+double busy_while_receiving(int count) {
+  std::array<tutti_comm*, 2> comms{};
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.spin = -1;
+  EXPECT_EQ(tutti_comm_create_all(comms.data(), 2, &config), TUTTI_SUCCESS) << last_error();
+  std::vector<std::thread> threads;
+  std::vector<int> received(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i) {
+    threads.emplace_back([&, i] {
+      tutti_call call = TUTTI_CALL_INIT;
+      call.tag = static_cast<std::uint64_t>(i);
+      int* const into = &received[static_cast<std::size_t>(i)];
+      EXPECT_EQ(tutti_recv(into, 1, TUTTI_INT32, 1, comms[0], {}, &call), TUTTI_SUCCESS) << last_error();
+    });
+  }
+  const auto seconds = [](clockid_t clock) {
+    timespec now;
+    clock_gettime(clock, &now);
+    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+  };
+  usleep(300'000);
+  const double cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
+  const double wall = seconds(CLOCK_MONOTONIC);
+  usleep(1'000'000);
+  const double busy = (seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu) / (seconds(CLOCK_MONOTONIC) - wall);
+  for (int i = count; i-- > 0;) {
+    tutti_call call = TUTTI_CALL_INIT;
+    call.tag = static_cast<std::uint64_t>(i);
+    EXPECT_EQ(tutti_send(&i, 1, TUTTI_INT32, 0, comms[1], {}, &call), TUTTI_SUCCESS) << last_error();
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int i = 0; i < count; ++i) EXPECT_EQ(received[static_cast<std::size_t>(i)], i);
+  for (tutti_comm* comm : comms) EXPECT_EQ(tutti_comm_destroy(comm), TUTTI_SUCCESS);
+  return busy;
+}
+
+TEST(Waits, OfSeveralThreadsForTransfersOfOneCommunicatorKeepNoCoreBusy) {
+  EXPECT_LT(busy_while_receiving(4), 0.5);  // they nap nearly always; one that yields without end is 1 of its own
 }
 
 TEST(Waits, ForAWorkInAnOpenGroupEnd) {
