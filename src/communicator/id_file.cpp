@@ -109,9 +109,10 @@ bool IdRecord::stale() const {
 Result<std::string> write_id_file(const std::string& path, const Identity& identity) {
   auto there = read_id_file(path);
   if (!there) return there.status();  // not ours: whatever it is, somebody may still want it
-  if (*there && !(*there)->stale() && (*there)->machine == machine_id()) {
-    return Status(TUTTI_INVALID_USAGE, path + " is in use by another creation (" + (*there)->writer() + ")",
-                  "Give each job a path of its own; remove the file if that process has nothing to do with it");
+  if (*there && !(*there)->stale()) {
+    const std::string where = (*there)->machine == machine_id() ? "" : ", another machine or before this one's last start";
+    return Status(TUTTI_INVALID_USAGE, path + " is in use by another creation (" + (*there)->writer() + where + ")",
+                  "Give each job a path of its own; remove the file if that process has ended or has nothing to do with it");
   }
   const std::string text = file_text(identity);
   std::string temporary;
@@ -171,7 +172,9 @@ Result<std::string> private_folder() {
 Result<std::string> private_path(std::string_view job) {
   auto folder = private_folder();
   if (!folder) return folder;
-  const Key name = key_from_secret(std::string("rendezvous file of ") + std::string(job));
+  // The folder may be shared with other machines, which know nothing of each other's processes.
+  const Key name =
+      key_from_secret("rendezvous file of " + std::string(job) + " on machine " + std::to_string(machine_id()));
   char digits[33];
   for (std::size_t i = 0; i < 16; ++i) std::snprintf(digits + 2 * i, 3, "%02x", name[i]);
   return *folder + "/" + digits;

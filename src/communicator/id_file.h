@@ -26,9 +26,10 @@ struct IdRecord {
   std::string writer() const { return host + ", pid " + std::to_string(pid); }
 };
 
-/// Writes `identity` to `path`, replacing what a dead process left there. Returns the file's text, for remove_id_file.
-/// Errors: TUTTI_INVALID_USAGE where a living process of this machine has the file; TUTTI_INVALID_ARGUMENT where it is none
-/// of Tutti's or this user's, and then it stays as it is; TUTTI_SYSTEM_ERROR naming the path.
+/// Writes `identity` to `path`, replacing what a dead process of this machine left there. Returns the file's text, for
+/// remove_id_file. Errors, which leave a file that is there as it is: TUTTI_INVALID_USAGE, naming the writer, where that
+/// is alive or of another machine, so that nobody here can know; TUTTI_INVALID_ARGUMENT where it is none of Tutti's or this
+/// user's; TUTTI_SYSTEM_ERROR naming the path.
 Result<std::string> write_id_file(const std::string& path, const Identity& identity);
 
 /// Nothing where there is no such file (yet). Errors: TUTTI_INVALID_ARGUMENT where the file belongs to somebody else, others
@@ -43,7 +44,7 @@ void remove_id_file(const std::string& path, const std::string& text);
 /// others.
 Result<std::string> private_folder();
 
-/// The path in the private folder that all processes derive from the same `job` text.
+/// The path in the private folder that all processes of this machine derive from the same `job` text.
 Result<std::string> private_path(std::string_view job);
 
 }  // namespace tutti

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <sstream>
 
 #include "src/base/random.h"
 #include "src/base/socket.h"
@@ -258,20 +259,41 @@ TEST(Join, GroupsInQuickSuccessionAtOneFileDoNotMixUp) {
   EXPECT_TRUE(folder.empty());
 }
 
-TEST(Join, AFileThatADeadProcessLeftIsReplaced) {
-  const TemporaryFolder folder;
-  const std::string path = folder.path() + "/meet";
+// Writes the file of a rendezvous, with the word after `field` replaced.
+std::string leave_file(const std::string& path, const std::string& field, const std::string& value) {
   Identity old;
   old.key = random_key();
   old.addresses.push_back(loopback(1));
   const auto text = write_id_file(path, old);
-  ASSERT_TRUE(text.ok()) << text.status().text();
-  std::string dead = *text;
-  dead.replace(dead.find("pid "), dead.find("\nstart") - dead.find("pid "), "pid 4194000");
-  std::ofstream(path) << dead;
+  EXPECT_TRUE(text.ok()) << text.status().text();
+  std::string changed = *text;
+  const auto begin = changed.find("\n" + field + " ") + field.size() + 2;
+  changed.replace(begin, changed.find('\n', begin) - begin, value);
+  std::ofstream(path) << changed;
+  return changed;
+}
+
+TEST(Join, AFileThatADeadProcessLeftIsReplaced) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/meet";
+  leave_file(path, "pid", "4194000");
   const auto results = join_all(2, [&](int, JoinRequest& request) { request.address = "file://" + path; });
   for (const auto& result : results) EXPECT_TRUE(result.ok()) << result.status().text();
   EXPECT_TRUE(folder.empty());
+}
+
+TEST(Join, AFileOfAnotherMachinesProcessIsRefusedAndKept) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/meet";
+  const std::string text = leave_file(path, "machine", "12345");
+  JoinRequest request = request_of(0, 2, 2);
+  request.address = "file://" + path;
+  const auto result = join(request);
+  EXPECT_EQ(result.status().code(), TUTTI_INVALID_USAGE) << result.status().text();
+  EXPECT_THAT(result.status().text(), HasSubstr("pid " + std::to_string(::getpid())));
+  std::stringstream content;
+  content << std::ifstream(path).rdbuf();
+  EXPECT_EQ(content.str(), text);
 }
 
 TEST(Join, AFileThatIsNotOursIsRefusedAndKept) {
