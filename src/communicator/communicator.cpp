@@ -7,7 +7,6 @@
 
 #include "algorithms/algorithm.h"
 #include "src/base/log.h"
-#include "src/base/types.h"
 #include "src/base/wire.h"
 #include "src/communicator/caught.h"
 #include "src/communicator/explain.h"
@@ -342,12 +341,10 @@ Status Communicator::carry_out(const CollectiveCall& call, const Hook& hook) {
     binding.input = static_cast<const std::byte*>(call.send);
     binding.output = static_cast<std::byte*>(call.recv);
     binding.scratch = scratch_.data();
-    binding.count = call.count;
     binding.fingerprint = fingerprint;
-    const std::uint64_t block = call.count * element_bytes(call.type);
-    binding.regions = registrations_->of(call.send, block * blocks_of(problem, Buffer::input, rank()), call.recv,
-                                         block * blocks_of(problem, Buffer::output, rank()));
-    const Outcome outcome = executor_.run(plan.plan, plan.linked->lowered, binding, plan.fold, plan.linked->links, *agent_, rank());
+    binding.regions = registrations_->of(call.send, plan.layouts.bytes[0], call.recv, plan.layouts.bytes[1]);
+    const Outcome& outcome =
+        executor_.run(plan.plan, plan.linked->lowered, plan.layouts, binding, plan.fold, plan.linked->links, *agent_);
     if (outcome.kind != Outcome::Kind::completed) {
       Status status = explain(outcome, call, sequence);
       // Whatever peers could still write into the caller's memory is cut off before the call returns.
@@ -384,6 +381,7 @@ Result<const Communicator::Prepared*> Communicator::prepare(const Problem& probl
       linked->lowered = lower(made.plan, rank(), make_program(*choice->algorithm, made.plan, view_, rank()));
     }
     made.linked = linked;
+    made.layouts = lay_out(made.plan, rank(), linked->lowered.program);
     constexpr std::size_t most_plans = 4096;
     if (plans_.size() >= most_plans) plans_.clear();
     last_ = &plans_.emplace(problem, std::move(made)).first->second;

@@ -146,6 +146,7 @@ class Communicator {
     Plan plan;
     FoldFunction fold = nullptr;
     std::shared_ptr<Linked> linked;
+    Layouts layouts;
     std::uint64_t scratch = 0;
     const Algorithm* algorithm = nullptr;
     KindName algorithm_name;

@@ -13,15 +13,12 @@ constexpr std::uint64_t least_offer = 4096;
 /// The same for registered memory, which a peer reads in its own time while this rank would wait.
 constexpr std::uint64_t least_registered = 16384;
 
+/// No operand of a step.
+constexpr std::uint32_t no_operand = UINT32_MAX;
+
 /// Messages of a link whose source may be overwritten. Acquire: the transport's reads of that memory came before.
 std::uint64_t reusable(const HostLink& link) {
   return std::atomic_ref<const std::uint64_t>(*link.state.reusable).load(std::memory_order_acquire);
-}
-
-Outcome interrupted() {
-  Outcome outcome;
-  outcome.kind = Outcome::Kind::interrupted;
-  return outcome;
 }
 
 bool overlap(const std::byte* a, std::uint64_t a_bytes, const std::byte* b, std::uint64_t b_bytes) {
@@ -29,8 +26,6 @@ bool overlap(const std::byte* a, std::uint64_t a_bytes, const std::byte* b, std:
   const auto second = reinterpret_cast<std::uintptr_t>(b);
   return first < second + b_bytes && second < first + a_bytes;
 }
-
-std::size_t index_of(Place place) { return static_cast<std::size_t>(place); }
 
 }  // namespace
 
@@ -47,15 +42,89 @@ Lowered lower(const Plan& plan, int rank, Program program) {
   return lowered;
 }
 
-Outcome HostExecutor::run(const Plan& plan, const Lowered& lowered, const Binding& binding, FoldFunction fold,
-                          std::span<HostLink* const> links, Agent& agent, int rank) {
+namespace {
+
+/// Lays the pieces of one pass out.
+class Arranger {
+ public:
+  Arranger(const Plan& plan, int rank, std::uint64_t pass)
+      : plan_(plan),
+        pass_(pass),
+        element_(element_bytes(plan.problem.type)),
+        blocks_{blocks_of(plan.problem, Buffer::input, rank), blocks_of(plan.problem, Buffer::output, rank),
+                plan.shape.scratch_blocks} {}
+
+  Layout arrange(const Program& program) const {
+    Layout layout;
+    layout.message_bytes.resize(program.steps.size());
+    for (const Operand& operand : program.operands) append(operand, layout);
+    layout.first_piece.push_back(static_cast<std::uint32_t>(layout.pieces.size()));
+    for (std::size_t s = 0; s < program.steps.size(); ++s) {
+      const std::uint32_t first = program.steps[s].operands;
+      for (std::uint32_t p = layout.first_piece[first]; p < layout.first_piece[first + 1]; ++p)
+        layout.message_bytes[s] += layout.pieces[p].bytes;
+    }
+    return layout;
+  }
+
+ private:
+  void append(const Operand& operand, Layout& layout) const {
+    layout.first_piece.push_back(static_cast<std::uint32_t>(layout.pieces.size()));
+    const Range& range = operand.range;
+    const std::uint64_t window_begin = pass_ * plan_.window;
+    const Elements elements = elements_of(plan_, plan_.problem.count, pass_, range.chunk, range.chunks);
+    const std::uint64_t bytes = elements.size() * element_;
+    std::uint64_t of_message = 0;
+    for (std::uint32_t i = 0; i < range.blocks; ++i, of_message += bytes) {
+      const std::uint64_t within = operand.place == Place::link ? of_message
+                                                                : begin_of(operand, i) + (elements.begin - window_begin) * element_;
+      layout.pieces.push_back({within, bytes});
+    }
+  }
+
+  /// Bytes from a buffer's beginning to its block's.
+  std::uint64_t begin_of(const Operand& operand, std::uint32_t i) const {
+    const std::uint32_t block = operand.range.block_at(i, blocks_[static_cast<std::size_t>(operand.place)]);
+    const std::uint64_t count = plan_.problem.count;
+    const std::uint64_t size = operand.place == Place::scratch ? std::min(plan_.window, std::max<std::uint64_t>(1, count)) : count;
+    return block * size * element_;
+  }
+
+  const Plan& plan_;
+  const std::uint64_t pass_;
+  const std::uint64_t element_;
+  const std::array<std::uint32_t, 3> blocks_;
+};
+
+}  // namespace
+
+Layouts lay_out(const Plan& plan, int rank, const Program& program) {
+  Layouts layouts;
+  const std::uint64_t count = plan.problem.count;
+  const std::uint64_t element = element_bytes(plan.problem.type);
+  layouts.passes = plan.passes(count);
+  if (layouts.passes == 0) return layouts;
+  layouts.copies = plan.shape.depth;
+  layouts.stride = {plan.window * element, plan.window * element, scratch_bytes(plan) / plan.shape.depth};
+  for (const Buffer buffer : {Buffer::input, Buffer::output})
+    layouts.bytes[static_cast<std::size_t>(buffer)] = count * element * blocks_of(plan.problem, buffer, rank);
+  layouts.last = Arranger(plan, rank, layouts.passes - 1).arrange(program);
+  if (layouts.passes > 1) layouts.full = Arranger(plan, rank, 0).arrange(program);
+  for (const Layout* layout : {&layouts.full, &layouts.last}) {
+    for (const std::uint64_t bytes : layout->message_bytes) layouts.longest_message = std::max(layouts.longest_message, bytes);
+  }
+  return layouts;
+}
+
+const Outcome& HostExecutor::run(const Plan& plan, const Lowered& lowered, const Layouts& layouts, const Binding& binding,
+                                 FoldFunction fold, std::span<HostLink* const> links, Agent& agent) {
   plan_ = &plan;
   lowered_ = &lowered;
   program_ = &lowered.program;
+  layouts_ = &layouts;
   binding_ = binding;
   fold_ = fold;
   links_ = links;
-  rank_ = rank;
   prepare();
   std::uint32_t rounds = 0;
   for (std::size_t left = lanes_.size(); left != 0;) {
@@ -64,7 +133,7 @@ Outcome HostExecutor::run(const Plan& plan, const Lowered& lowered, const Bindin
     for (std::uint32_t l = 0; l < lanes_.size(); ++l) {
       Turn turn = Turn::moved;
       while (!lanes_[l].finished && (turn = advance(lanes_[l], l)) == Turn::moved) moved = true;
-      if (turn == Turn::failed) return std::move(outcome_);
+      if (turn == Turn::failed) return outcome_;
       left += lanes_[l].finished ? 0 : 1;
     }
     if (needs_progress_) agent.progress();
@@ -72,87 +141,52 @@ Outcome HostExecutor::run(const Plan& plan, const Lowered& lowered, const Bindin
     if (rounds != 0 && !agent.idle(rounds)) return interrupted();
   }
   for (rounds = 0;; ++rounds) {
-    const Turn turn = drain();
-    if (turn == Turn::moved) return std::move(outcome_);
-    if (turn == Turn::failed) return std::move(outcome_);
+    if (drain() != Turn::blocked) return outcome_;
     agent.progress();
     if (rounds != 0 && !agent.idle(rounds)) return interrupted();
   }
 }
 
+const Outcome& HostExecutor::interrupted() {
+  outcome_.kind = Outcome::Kind::interrupted;
+  return outcome_;
+}
+
 void HostExecutor::prepare() {
   const Problem& problem = plan_->problem;
-  outcome_ = {};
+  if (outcome_.kind != Outcome::Kind::completed) outcome_ = {};
   element_ = element_bytes(problem.type);
   divide_by_ = problem.op == TUTTI_AVG && reduces(problem.collective) ? static_cast<std::uint64_t>(problem.ranks) : 0;
-  blocks_ = {blocks_of(problem, Buffer::input, rank_), blocks_of(problem, Buffer::output, rank_),
-             plan_->shape.scratch_blocks};
-  unit_ = reduces(problem.collective) || problem.collective == Collective::barrier ? 1 : element_;
-  passes_ = plan_->passes(binding_.count);
-  streams_ = stream_from_ != 0 && binding_.count * element_ * std::max(1u, blocks_[1]) >= stream_from_;
-  needs_progress_ = std::any_of(links_.begin(), links_.end(), [](const HostLink* link) {
-    return (link->state.capabilities & TUTTI_NEEDS_PROGRESS) != 0;
-  });
-  const std::uint64_t block = binding_.count * element_;
-  in_place_ = binding_.input_blocks != nullptr || binding_.output_blocks != nullptr ||
-              overlap(binding_.input, block * blocks_[0], binding_.output, block * blocks_[1]);
-  direct_ = binding_.input_blocks != nullptr || binding_.output_blocks != nullptr ||
-            block * std::max(blocks_[0], blocks_[1]) >= least_offer;
+  // A fold counts elements, a copy bytes.
+  unit_ = reduces(problem.collective) || problem.collective == Collective::barrier ? element_ : 1;
+  streams_ = stream_from_ != 0 && layouts_->bytes[1] >= stream_from_;
+  needs_progress_ = false;
+  for (const HostLink* link : links_) {
+    needs_progress_ = needs_progress_ || (link->state.capabilities & TUTTI_NEEDS_PROGRESS) != 0;
+  }
   holds_.clear();
-  lanes_.resize(program_->lanes.size());
+  if (lanes_.size() != program_->lanes.size()) lanes_.resize(program_->lanes.size());
+  const Window first = window_at(0);
   for (std::size_t l = 0; l < lanes_.size(); ++l) {
     LaneState& lane = lanes_[l];
     lane.pass = 0;
     lane.step = lane.ready = 0;
     lane.begun = lane.folded = false;
-    lane.finished = program_->lanes[l].count == 0 || passes_ == 0;
-    lane.window = window_at(0);
+    lane.finished = program_->lanes[l].count == 0 || layouts_->passes == 0;
+    lane.window = first;
   }
-  if (!direct_ || passes_ == 0) return;
+  direct_ = layouts_->longest_message >= least_offer;
+  if (!direct_) return;
+  in_place_ = overlap(binding_.input, layouts_->bytes[0], binding_.output, layouts_->bytes[1]);
   inboxes_.assign(links_.size(), {});
   for (std::uint32_t l = 0; l < links_.size(); ++l) grant_ahead(l);
 }
 
 HostExecutor::Window HostExecutor::window_at(std::uint64_t pass) const {
-  const Elements all = elements_of(*plan_, binding_.count, pass, 0, plan_->shape.chunks);
-  return {all.begin, all.size(), elements_of(*plan_, binding_.count, pass, 0, 1).size()};
-}
-
-std::uint64_t HostExecutor::bytes_of(const Window& window, std::uint64_t pass, const Operand& operand) const {
-  std::uint64_t bytes = 0;
-  for (std::uint32_t i = 0; i < operand.range.blocks; ++i) bytes += piece(window, pass, operand, i).size() * element_;
-  return bytes;
-}
-
-Elements HostExecutor::piece(const Window& window, std::uint64_t pass, const Operand& operand, std::uint32_t index) const {
-  const Buffer sizing = operand.place == Place::link ? operand.sizing : static_cast<Buffer>(operand.place);
-  const tutti_block* blocks = sizing == Buffer::input    ? binding_.input_blocks
-                              : sizing == Buffer::output ? binding_.output_blocks
-                                                         : nullptr;
-  const Range& range = operand.range;
-  if (blocks != nullptr) {
-    const std::uint32_t block = range.block_at(index, blocks_[static_cast<std::size_t>(sizing)]);
-    return elements_of(*plan_, blocks[block].count, pass, range.chunk, range.chunks);
-  }
-  return {window.start + std::min(window.size, range.chunk * window.chunk_size),
-          window.start + std::min(window.size, (std::uint64_t{range.chunk} + range.chunks) * window.chunk_size)};
-}
-
-std::byte* HostExecutor::address(const Window& window, std::uint64_t pass, const Operand& operand,
-                                 std::uint32_t index) const {
-  const std::uint32_t block = operand.range.block_at(index, blocks_[index_of(operand.place)]);
-  const std::uint64_t begin = piece(window, pass, operand, index).begin;
-  if (operand.place == Place::scratch) {
-    const std::uint64_t longest = std::min(plan_->window, std::max<std::uint64_t>(1, plan_->problem.count));
-    const std::uint64_t copy = pass % plan_->shape.depth * plan_->shape.scratch_blocks + block;
-    return binding_.scratch + (copy * longest + begin - window.start) * element_;
-  }
-  // The input is never a destination; its address loses const only to share this function.
-  const bool in = operand.place == Place::input;
-  const tutti_block* blocks = in ? binding_.input_blocks : binding_.output_blocks;
-  if (blocks != nullptr) return static_cast<std::byte*>(blocks[block].ptr) + begin * element_;
-  std::byte* base = in ? const_cast<std::byte*>(binding_.input) : binding_.output;
-  return base + (block * binding_.count + begin) * element_;
+  // The input is never a destination; its address loses const only to share its place with the others'.
+  return {&layout_at(pass),
+          {const_cast<std::byte*>(binding_.input) + pass * layouts_->stride[0], binding_.output + pass * layouts_->stride[1],
+           binding_.scratch + pass % layouts_->copies * layouts_->stride[2]}};
 }
 
 HostExecutor::Turn HostExecutor::advance(LaneState& lane, std::uint32_t index) {
@@ -201,7 +235,7 @@ void HostExecutor::begin_step(LaneState& lane, const Step& step) {
     lane.at.resize(operands);
     lane.offers.resize(operands);
   }
-  lane.bytes = bytes_of(lane.window, lane.pass, program_->operands[step.operands]);
+  lane.bytes = lane.window.layout->message_bytes[static_cast<std::size_t>(&step - program_->steps.data())];
   lane.ready = 0;
   lane.begun = true;
   lane.folded = lane.keeps = false;
@@ -210,16 +244,17 @@ void HostExecutor::begin_step(LaneState& lane, const Step& step) {
 HostExecutor::Turn HostExecutor::take_operands(LaneState& lane, const Step& step) {
   const std::uint32_t operands = step.sources + step.destinations;
   for (; lane.ready < operands; ++lane.ready) {
-    const Operand& operand = program_->operands[step.operands + lane.ready];
+    const std::uint32_t operand = step.operands + lane.ready;
     const Turn turn = lane.ready < step.sources ? take_source(lane, operand) : take_destination(lane, operand, step);
     if (turn != Turn::moved) return turn;
   }
   return Turn::moved;
 }
 
-HostExecutor::Turn HostExecutor::take_source(LaneState& lane, const Operand& operand) {
+HostExecutor::Turn HostExecutor::take_source(LaneState& lane, std::uint32_t index) {
+  const Operand& operand = program_->operands[index];
   if (operand.place != Place::link) {
-    lane.at[lane.ready] = address(lane, operand, 0);
+    lane.at[lane.ready] = lane.window.base[static_cast<std::size_t>(operand.place)];
     return Turn::moved;
   }
   HostLink& link = *links_[operand.link];
@@ -240,7 +275,7 @@ HostExecutor::Turn HostExecutor::take_source(LaneState& lane, const Operand& ope
                 .why = {}};
     return Turn::failed;
   }
-  // Sources are only read; see `address`.
+  // Sources are only read; see window_at.
   lane.at[lane.ready] = const_cast<std::byte*>(static_cast<const std::byte*>(message.data));
   return Turn::moved;
 }
@@ -255,15 +290,16 @@ void HostExecutor::grant_ahead(std::uint32_t l) {
   Inbox& inbox = inboxes_[l];
   while (inbox.next <= inbox.released + 1 && skip_to_message(inbox, receives)) {
     const Receive& receive = receives[inbox.receive];
-    const Step& step = program_->steps[program_->lanes[receive.lane].first + receive.step];
-    const Operand& target = program_->operands[step.operands + step.sources];
+    const Step& step = program_->steps[step_index(receive.lane, receive.step)];
+    const std::uint32_t destination = step.operands + step.sources;
+    const Operand& target = program_->operands[destination];
     if (step.sources != 1 || target.place == Place::link || !contiguous(target) || !may_grant(receive, inbox.pass)) return;
     const bool any = (link.state.capabilities & TUTTI_CAN_GRANT_ANY) != 0;
     const tutti_region* const place = region(link, target.place);
     if (!any && place == nullptr) return;
     const Window window = window_at(inbox.pass);
-    const std::uint64_t bytes = bytes_of(window, inbox.pass, target);
-    std::byte* const memory = address(window, inbox.pass, target, 0);
+    const std::uint64_t bytes = window.layout->message_bytes[step_index(receive.lane, receive.step)];
+    std::byte* const memory = address(window, destination);
     if (bytes < (any ? least_offer : least_registered) || held(memory, bytes)) return;
     if (link.transport->grant(link.link, place, memory, bytes, binding_.fingerprint) != TUTTI_LINK_OK) return;
     ++inbox.next;
@@ -280,12 +316,11 @@ bool HostExecutor::may_grant(const Receive& receive, std::uint64_t pass) const {
 
 /// Moves an inbox on to the next message that is not empty; false: there is none in this call.
 bool HostExecutor::skip_to_message(Inbox& inbox, const std::vector<Receive>& receives) const {
-  for (; inbox.pass < passes_; ++inbox.pass, inbox.receive = 0) {
-    const Window window = window_at(inbox.pass);
+  for (; inbox.pass < layouts_->passes; ++inbox.pass, inbox.receive = 0) {
+    const Layout& layout = layout_at(inbox.pass);
     for (; inbox.receive < receives.size(); ++inbox.receive) {
       const Receive& receive = receives[inbox.receive];
-      const Step& step = program_->steps[program_->lanes[receive.lane].first + receive.step];
-      if (bytes_of(window, inbox.pass, program_->operands[step.operands]) != 0) return true;
+      if (layout.message_bytes[step_index(receive.lane, receive.step)] != 0) return true;
     }
   }
   return false;
@@ -300,13 +335,16 @@ void HostExecutor::saw(std::uint32_t l) {
   ++inbox.receive;
 }
 
-HostExecutor::Turn HostExecutor::take_destination(LaneState& lane, const Operand& operand, const Step& step) {
+HostExecutor::Turn HostExecutor::take_destination(LaneState& lane, std::uint32_t index, const Step& step) {
   lane.offers[lane.ready] = OfferFrom::none;
+  const Operand& operand = program_->operands[index];
   if (operand.place != Place::link) {
-    for (std::uint32_t i = 0; !holds_.empty() && i < operand.range.blocks; ++i) {
-      if (held(address(lane, operand, i), piece(lane, operand, i).size() * element_)) return Turn::blocked;
+    std::byte* const base = lane.window.base[static_cast<std::size_t>(operand.place)];
+    const Layout& layout = *lane.window.layout;
+    for (std::uint32_t p = layout.first_piece[index]; !holds_.empty() && p < layout.first_piece[index + 1]; ++p) {
+      if (held(base + layout.pieces[p].offset, layout.pieces[p].bytes)) return Turn::blocked;
     }
-    lane.at[lane.ready] = address(lane, operand, 0);
+    lane.at[lane.ready] = base;
     return Turn::moved;
   }
   HostLink& link = *links_[operand.link];
@@ -344,49 +382,52 @@ HostExecutor::OfferFrom HostExecutor::offer_from(const LaneState& lane, const St
   const bool plain = step.sources == 1 && !divides && source.place != Place::link && contiguous(source) &&
                      may_offer(link, source.place);
   if (plain && source.place == Place::input && !in_place_) return OfferFrom::source;
-  const Operand* const target = kept_operand(step);
-  if (target != nullptr) return may_offer(link, target->place) ? OfferFrom::destination : OfferFrom::none;
+  const std::uint32_t kept = kept_operand(step);
+  if (kept != no_operand) return may_offer(link, program_->operands[kept].place) ? OfferFrom::destination : OfferFrom::none;
   return plain ? OfferFrom::source : OfferFrom::none;
 }
 
-/// The first destination in memory, if it is of one piece.
-const Operand* HostExecutor::kept_operand(const Step& step) const {
-  for (std::uint32_t d = 0; d < step.destinations; ++d) {
-    const Operand& operand = program_->operands[step.operands + step.sources + d];
-    if (operand.place != Place::link && contiguous(operand)) return &operand;
+/// The first destination in memory that is of one piece, or no_operand.
+std::uint32_t HostExecutor::kept_operand(const Step& step) const {
+  const std::uint32_t first = step.operands + step.sources;
+  for (std::uint32_t o = first; o < first + step.destinations; ++o) {
+    if (program_->operands[o].place != Place::link && contiguous(program_->operands[o])) return o;
   }
-  return nullptr;
+  return no_operand;
 }
 
 void HostExecutor::sweep(LaneState& lane, const Step& step) {
-  const Operand* operands = &program_->operands[step.operands];
-  std::uint64_t done = 0;  // bytes of the message before this piece
-  for (std::uint32_t i = 0; i < operands->range.blocks; ++i) {
-    const std::uint64_t elements = piece(lane, operands[0], i).size();
-    if (elements == 0) continue;
-    fold_sources_.clear();
-    fold_destinations_.clear();
-    const auto at = [&](std::uint32_t o) {
-      return operands[o].place == Place::link ? lane.at[o] + done : i == 0 ? lane.at[o] : address(lane, operands[o], i);
-    };
-    for (std::uint32_t o = 0; o < step.sources; ++o) fold_sources_.push_back({at(o)});
-    for (std::uint32_t o = step.sources; o < static_cast<std::uint32_t>(step.sources) + step.destinations; ++o) {
-      if (lane.offers[o] != OfferFrom::none) continue;
-      if (lowered_->only_offered[step.operands + o] != 0 && !lane.keeps) continue;
-      std::byte* target = at(o);
-      if (step.sources == 1 && target == fold_sources_[0].data && (divide_by_ <= 1 || (step.flags & last_touch) == 0))
-        continue;
-      fold_destinations_.push_back({target, ElementFormat::kUser, streams_ && stays(operands[o])});
-    }
-    done += elements * element_;
-    if (fold_destinations_.empty()) continue;
-    fold_({fold_sources_.data(), fold_destinations_.data(), static_cast<std::uint32_t>(fold_sources_.size()),
-           static_cast<std::uint32_t>(fold_destinations_.size()), elements * unit_,
-           (step.flags & last_touch) != 0 ? divide_by_ : 0});
+  const std::uint32_t pieces = program_->operands[step.operands].range.blocks;
+  for (std::uint32_t p = 0; p < pieces; ++p) fold_piece(lane, step, p);
+  for (std::uint32_t o = step.operands; o < step.operands + step.sources; ++o) {
+    if (program_->operands[o].place == Place::link) release(program_->operands[o].link);
   }
-  for (std::uint32_t o = 0; o < step.sources; ++o) {
-    if (operands[o].place == Place::link) release(operands[o].link);
+}
+
+/// Folds one piece of the step's message. lane.at has the beginnings of buffers and messages.
+void HostExecutor::fold_piece(const LaneState& lane, const Step& step, std::uint32_t piece) {
+  const Layout& layout = *lane.window.layout;
+  const auto at = [&](std::uint32_t o) {
+    return lane.at[o] + layout.pieces[layout.first_piece[step.operands + o] + piece].offset;
+  };
+  const std::uint64_t bytes = layout.pieces[layout.first_piece[step.operands] + piece].bytes;
+  if (bytes == 0) return;
+  const bool divides = divide_by_ > 1 && (step.flags & last_touch) != 0;
+  fold_sources_.clear();
+  fold_destinations_.clear();
+  for (std::uint32_t o = 0; o < step.sources; ++o) fold_sources_.push_back({at(o)});
+  for (std::uint32_t o = step.sources; o < static_cast<std::uint32_t>(step.sources) + step.destinations; ++o) {
+    if (lane.offers[o] != OfferFrom::none) continue;
+    const std::uint32_t operand = step.operands + o;
+    if (lowered_->only_offered[operand] != 0 && !lane.keeps) continue;
+    std::byte* const target = at(o);
+    // Nothing to do where the message landed in its place.
+    if (step.sources == 1 && target == fold_sources_[0].data && !divides) continue;
+    fold_destinations_.push_back({target, ElementFormat::kUser, streams_ && stays(program_->operands[operand])});
   }
+  if (fold_destinations_.empty()) return;
+  fold_({fold_sources_.data(), fold_destinations_.data(), static_cast<std::uint32_t>(fold_sources_.size()),
+         static_cast<std::uint32_t>(fold_destinations_.size()), bytes / unit_, divides ? divide_by_ : 0});
 }
 
 /// Whether what is written there is read next by neither this rank's executor nor its peer's.
@@ -410,11 +451,12 @@ HostExecutor::Turn HostExecutor::hand_over(LaneState& lane, const Step& step) {
     if (operand.place != Place::link) continue;
     HostLink& link = *links_[operand.link];
     const OfferFrom from = lane.offers[o];
-    const Operand& held_in = from == OfferFrom::destination ? *kept_operand(step) : program_->operands[step.operands];
-    const std::byte* memory = from != OfferFrom::none ? address(lane, held_in, 0) : nullptr;
+    const std::uint32_t holder = from == OfferFrom::destination ? kept_operand(step) : step.operands;
+    const std::byte* const memory = from != OfferFrom::none ? address(lane.window, holder) : nullptr;
     const tutti_link_result result =
-        memory != nullptr ? link.transport->offer(link.link, region(link, held_in.place), memory, lane.bytes, binding_.fingerprint)
-                          : link.transport->commit(link.link, lane.bytes, binding_.fingerprint);
+        memory == nullptr ? link.transport->commit(link.link, lane.bytes, binding_.fingerprint)
+                          : link.transport->offer(link.link, region(link, program_->operands[holder].place), memory,
+                                                  lane.bytes, binding_.fingerprint);
     if (result == TUTTI_LINK_NOT_YET) return Turn::blocked;
     if (result == TUTTI_LINK_BROKEN) return broken(link);
     ++link.offered;
@@ -429,7 +471,7 @@ void HostExecutor::retire(LaneState& lane, std::uint32_t index) {
   lane.begun = false;
   if (++lane.step < program_->lanes[index].count) return;
   lane.step = 0;
-  if (++lane.pass == passes_) {
+  if (++lane.pass == layouts_->passes) {
     lane.finished = true;
   } else {
     lane.window = window_at(lane.pass);

@@ -44,12 +44,9 @@ struct Regions {
 struct Binding {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
-  std::byte* scratch = nullptr;    ///< scratch_bytes(plan) bytes
-  std::uint64_t count = 0;         ///< elements of a block
-  std::uint64_t fingerprint = 0;   ///< of the operation: travels with each message and is checked on arrival
+  std::byte* scratch = nullptr;      ///< scratch_bytes(plan) bytes
+  std::uint64_t fingerprint = 0;     ///< of the operation: travels with each message and is checked on arrival
   std::span<const Regions> regions;  ///< by HostLink::endpoint; empty: nothing is registered
-  const tutti_block* input_blocks = nullptr;   ///< instead of `input` and `count`, one per block: the v-variants
-  const tutti_block* output_blocks = nullptr;  ///< likewise
 };
 
 /// A program as an executor runs it: what may be left out of it and what may be done early is worked out once.
@@ -59,6 +56,30 @@ struct Lowered {
   std::vector<std::vector<Receive>> receives;   ///< per link
 };
 Lowered lower(const Plan& plan, int rank, Program program);
+
+/// Where a program's operands lie in one window: bytes from their buffer's beginning in the first pass, or from their
+/// message's. What no call changes is worked out once, so that a step costs an addition.
+struct Layout {
+  struct Piece {
+    std::uint64_t offset = 0;
+    std::uint64_t bytes = 0;
+  };
+  std::vector<std::uint64_t> message_bytes;  ///< per step
+  std::vector<std::uint32_t> first_piece;    ///< per operand, and one past the last one's
+  std::vector<Piece> pieces;                 ///< one for each block of an operand's range, the empty ones too
+};
+
+/// The layouts of a plan for one rank's program. Plain data, shared by all calls of the plan.
+struct Layouts {
+  Layout full;  ///< of every pass but the last
+  Layout last;
+  std::uint64_t passes = 0;
+  std::array<std::uint64_t, 3> stride{};  ///< bytes from one pass to the next in input, output and scratch
+  std::uint32_t copies = 1;               ///< of the scratch: passes under way use them in turn
+  std::array<std::uint64_t, 2> bytes{};   ///< of input and output
+  std::uint64_t longest_message = 0;
+};
+Layouts lay_out(const Plan& plan, int rank, const Program& program);
 
 /// Bytes of scratch that a run of the plan needs.
 std::uint64_t scratch_bytes(const Plan& plan);
@@ -99,18 +120,18 @@ class HostExecutor {
   /// Runs a program of `plan` on `links` (one per Program::links, open). fold: of the plan's type and operator; find_copy for
   /// verbs without one (a barrier folds). Returns when every step has retired, all memory of the binding may be reused, and nothing that peers
   /// need is held back here.
-  Outcome run(const Plan& plan, const Lowered& lowered, const Binding& binding, FoldFunction fold,
-              std::span<HostLink* const> links, Agent& agent, int rank);
+  /// The outcome is this object's, valid until the next run.
+  const Outcome& run(const Plan& plan, const Lowered& lowered, const Layouts& layouts, const Binding& binding,
+                     FoldFunction fold, std::span<HostLink* const> links, Agent& agent);
 
   /// Where the lanes stood when the last run ended, for the flight recorder and for errors: peers that lanes wait for.
   std::vector<int> waiting_for() const;
 
  private:
-  /// Elements [start, start + size) of a block, in chunks of chunk_size.
+  /// What a pass adds to a layout: where its window lies in input, output and scratch.
   struct Window {
-    std::uint64_t start = 0;
-    std::uint64_t size = 0;
-    std::uint64_t chunk_size = 0;
+    const Layout* layout = nullptr;
+    std::array<std::byte*, 3> base{};
   };
   /// Which memory a message is offered from, if any.
   enum class OfferFrom : char { none, source, destination };
@@ -122,8 +143,8 @@ class HostExecutor {
     bool folded = false;         ///< the sweep is done, offers remain
     bool finished = false;
     std::uint64_t bytes = 0;     ///< of the step's message
-    Window window;               ///< the pass's, for blocks of the call's count
-    std::vector<std::byte*> at;  ///< address of each operand in hand
+    Window window;               ///< the pass's
+    std::vector<std::byte*> at;  ///< of each operand in hand, where its buffer's window or its message begins
     std::vector<OfferFrom> offers;  ///< by destination
     bool keeps = false;             ///< some message is offered from where the step writes it
   };
@@ -151,54 +172,52 @@ class HostExecutor {
   bool dependencies_hold(const LaneState& lane, const Step& step) const;
   void begin_step(LaneState& lane, const Step& step);
   Turn take_operands(LaneState& lane, const Step& step);
-  Turn take_source(LaneState& lane, const Operand& operand);
+  Turn take_source(LaneState& lane, std::uint32_t operand);
   void grant_ahead(std::uint32_t link);
   bool may_grant(const Receive& receive, std::uint64_t pass) const;
   bool skip_to_message(Inbox& inbox, const std::vector<Receive>& receives) const;
   void saw(std::uint32_t link);
-  Turn take_destination(LaneState& lane, const Operand& operand, const Step& step);
+  Turn take_destination(LaneState& lane, std::uint32_t operand, const Step& step);
   void sweep(LaneState& lane, const Step& step);
+  void fold_piece(const LaneState& lane, const Step& step, std::uint32_t piece);
   Turn hand_over(LaneState& lane, const Step& step);
   void retire(LaneState& lane, std::uint32_t index);
   Turn drain();
   Turn broken(const HostLink& link);
+  const Outcome& interrupted();
 
-  Elements piece(const LaneState& lane, const Operand& operand, std::uint32_t index) const {
-    return piece(lane.window, lane.pass, operand, index);
-  }
-  std::uint64_t bytes_of(const Window& window, std::uint64_t pass, const Operand& operand) const;
   Window window_at(std::uint64_t pass) const;
-  Elements piece(const Window& window, std::uint64_t pass, const Operand& operand, std::uint32_t index) const;
-  std::byte* address(const LaneState& lane, const Operand& operand, std::uint32_t index) const {
-    return address(lane.window, lane.pass, operand, index);
+  const Layout& layout_at(std::uint64_t pass) const { return pass + 1 == layouts_->passes ? layouts_->last : layouts_->full; }
+  std::uint32_t step_index(std::uint32_t lane, std::uint32_t step) const { return program_->lanes[lane].first + step; }
+  /// Where piece 0 of an operand in memory begins. operand: index into the program's.
+  std::byte* address(const Window& window, std::uint32_t operand) const {
+    return window.base[static_cast<std::size_t>(program_->operands[operand].place)] +
+           window.layout->pieces[window.layout->first_piece[operand]].offset;
   }
-  std::byte* address(const Window& window, std::uint64_t pass, const Operand& operand, std::uint32_t index) const;
   const tutti_region* region(const HostLink& link, Place place) const;
   bool contiguous(const Operand& operand) const { return operand.range.blocks == 1; }
   bool held(const std::byte* begin, std::uint64_t bytes);
   bool may_offer(const HostLink& link, Place place) const;
   OfferFrom offer_from(const LaneState& lane, const Step& step, const HostLink& link) const;
-  const Operand* kept_operand(const Step& step) const;
+  std::uint32_t kept_operand(const Step& step) const;
   bool stays(const Operand& destination) const;
   void release(std::uint32_t link);
 
   const Plan* plan_ = nullptr;
   const Lowered* lowered_ = nullptr;
+  const Layouts* layouts_ = nullptr;
   const Program* program_ = nullptr;
   Binding binding_;
   FoldFunction fold_ = nullptr;
   std::span<HostLink* const> links_;
-  std::uint64_t passes_ = 0;
   std::uint64_t element_ = 1;
-  std::uint64_t unit_ = 1;  ///< what `fold_` counts in: elements, or bytes where it copies
+  std::uint64_t unit_ = 1;  ///< bytes of what `fold_` counts: elements, or bytes where it copies
   std::uint64_t divide_by_ = 0;
   std::uint64_t stream_from_ = 0;
   bool streams_ = false;
   bool needs_progress_ = false;
   bool in_place_ = false;  ///< input and output overlap, or may
   bool direct_ = false;    ///< messages may be long enough to be offered or granted
-  int rank_ = 0;
-  std::array<std::uint32_t, 3> blocks_{};  ///< of input, output and scratch
   std::vector<LaneState> lanes_;
   std::vector<Inbox> inboxes_;  ///< by link; only where direct_
   std::vector<Hold> holds_;
