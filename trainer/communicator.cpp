@@ -13,6 +13,7 @@ CommunicatorPeers::~CommunicatorPeers() {
   // Destroying the queue completes what is enqueued: the gradients' memory is the caller's again afterwards.
   if (queue_ != nullptr) tutti_queue_destroy(queue_);
   for (tutti_work* work : works_) tutti_work_release(work);
+  for (void* memory : memory_) static_cast<void>(tutti_memory_free(memory));
 }
 
 Outcome CommunicatorPeers::outcome(tutti_status status) {
@@ -27,12 +28,19 @@ Outcome CommunicatorPeers::open() {
   return outcome(tutti_queue_create(&queue_));
 }
 
-Outcome CommunicatorPeers::start_sum(std::size_t slot, std::span<float> data) {
+Fallible<std::span<float>> CommunicatorPeers::memory(std::size_t count) {
+  void* memory = nullptr;
+  if (Outcome failure = outcome(tutti_memory_alloc(&memory, count * sizeof(float)))) return *failure;
+  memory_.push_back(memory);
+  return std::span(static_cast<float*>(memory), count);
+}
+
+Outcome CommunicatorPeers::start_sum(std::size_t slot, std::span<const float> data, std::span<float> sums) {
   if (slot >= works_.size()) works_.resize(slot + 1, nullptr);
   tutti_call call = TUTTI_CALL_INIT;
   call.name = "gradients";
   call.work = &works_[slot];
-  return outcome(tutti_all_reduce(data.data(), data.data(), data.size(), TUTTI_FLOAT32, TUTTI_SUM, comm_,
+  return outcome(tutti_all_reduce(data.data(), sums.data(), data.size(), TUTTI_FLOAT32, TUTTI_SUM, comm_,
                                   {TUTTI_STREAM_QUEUE, queue_}, &call));
 }
 

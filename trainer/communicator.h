@@ -23,7 +23,8 @@ class CommunicatorPeers : public Peers {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  Outcome start_sum(std::size_t slot, std::span<float> data) override;
+  Fallible<std::span<float>> memory(std::size_t count) override;
+  Outcome start_sum(std::size_t slot, std::span<const float> data, std::span<float> sums) override;
   Outcome wait(std::size_t slot) override;
   Outcome sum(std::span<double> values) override;
   Outcome gather(const void* mine, std::size_t bytes, void* all) override;
@@ -42,6 +43,7 @@ class CommunicatorPeers : public Peers {
   int size_ = 1;
   tutti_status status_ = TUTTI_SUCCESS;
   std::uint64_t busy_ns_ = 0;       ///< that the gradients' all-reduces have taken, hidden or not
+  std::vector<void*> memory_;       ///< of tutti_memory_alloc: peers read and write it in place
   std::vector<tutti_work*> works_;  ///< [slot], null where nothing is under way
 };
 

@@ -6,8 +6,9 @@
 
 namespace tutti::trainer {
 
-GradientExchange::GradientExchange(Peers& peers, std::span<float> gradients, std::size_t bucket)
-    : peers_(peers), gradients_(gradients), bucket_(bucket), posted_(gradients.size()) {
+GradientExchange::GradientExchange(Peers& peers, std::span<const float> gradients, std::span<float> sums, std::size_t bucket)
+    : peers_(peers), gradients_(gradients), sums_(sums), bucket_(bucket), posted_(gradients.size()) {
+  assert(sums.size() == gradients.size());
   assert(bucket > 0);
   under_way_.reserve(gradients.size() / bucket + 1);
 }
@@ -16,7 +17,8 @@ void GradientExchange::ready(std::size_t begin) {
   assert(begin <= posted_);
   const bool worth_it = posted_ - begin >= bucket_ || (begin == 0 && posted_ > 0);
   if (!worth_it || failure_) return;
-  failure_ = peers_.start_sum(under_way_.size(), gradients_.subspan(begin, posted_ - begin));
+  failure_ = peers_.start_sum(under_way_.size(), gradients_.subspan(begin, posted_ - begin),
+                              sums_.subspan(begin, posted_ - begin));
   if (failure_) return;
   under_way_.push_back({begin, posted_});
   posted_ = begin;

@@ -51,6 +51,13 @@ Network<Scalar>::Network(std::vector<int> layers, LossKind loss, std::size_t max
 }
 
 template <typename Scalar>
+void Network<Scalar>::put_gradients(std::span<Scalar> memory) {
+  assert(memory.size() == parameters_.size());
+  elsewhere_ = memory;
+  gradients_ = {};
+}
+
+template <typename Scalar>
 std::size_t Network<Scalar>::biases_offset(std::size_t layer) const {
   return offsets_[layer] + static_cast<std::size_t>(layers_[layer]) * static_cast<std::size_t>(layers_[layer + 1]);
 }
@@ -162,7 +169,7 @@ void Network<Scalar>::layer_gradients(std::size_t layer, const Ready& ready, std
   const auto inputs = static_cast<std::size_t>(layers_[layer]);
   const auto outputs = static_cast<std::size_t>(layers_[layer + 1]);
   const Scalar* delta = deltas_[layer].data();
-  Scalar* bias = gradients_.data() + biases_offset(layer);
+  Scalar* bias = gradients().data() + biases_offset(layer);
   std::fill(bias, bias + outputs, Scalar{0});
   for (std::size_t s = 0; s < samples_; ++s) {
     for (std::size_t j = 0; j < outputs; ++j) bias[j] += delta[s * outputs + j];
@@ -171,7 +178,7 @@ void Network<Scalar>::layer_gradients(std::size_t layer, const Ready& ready, std
   const std::size_t rows = block == 0 ? outputs : std::min((block + inputs - 1) / inputs, outputs);
   for (std::size_t end = outputs; end > 0;) {
     const std::size_t begin = end > rows ? end - rows : 0;
-    Scalar* weights = gradients_.data() + offsets_[layer] + begin * inputs;
+    Scalar* weights = gradients().data() + offsets_[layer] + begin * inputs;
     if (samples_ > 0) {
       multiply(delta + begin, {CblasTrans, static_cast<int>(outputs)}, layer_input(layer), {CblasNoTrans, layers_[layer]},
                weights, static_cast<int>(end - begin), layers_[layer], static_cast<int>(samples_));

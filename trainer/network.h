@@ -45,7 +45,10 @@ class Network {
   std::size_t parameter_count() const { return parameters_.size(); }
   std::span<Scalar> parameters() { return parameters_; }
   std::span<const Scalar> parameters() const { return parameters_; }
-  std::span<Scalar> gradients() { return gradients_; }
+  std::span<Scalar> gradients() { return elsewhere_.empty() ? std::span<Scalar>(gradients_) : elsewhere_; }
+  /// Puts the gradients into the caller's memory, parameter_count() long, instead of the network's own; copies of the
+  /// network then share it.
+  void put_gradients(std::span<Scalar> memory);
   /// Layer l (0 is the one next to the inputs): its weights [outputs x inputs], then its biases, as offsets.
   std::size_t weights_offset(std::size_t layer) const { return offsets_[layer]; }
   std::size_t biases_offset(std::size_t layer) const;
@@ -86,6 +89,7 @@ class Network {
   std::size_t samples_ = 0;
   std::vector<std::size_t> offsets_;  ///< of each layer's weights; one more for the end
   std::vector<Scalar> parameters_, gradients_;
+  std::span<Scalar> elsewhere_;  ///< instead of gradients_, where it is not empty
   std::vector<Scalar> input_;
   std::vector<std::vector<Scalar>> activations_;  ///< [layer] max_batch x outputs
   std::vector<std::vector<Scalar>> deltas_;       ///< [layer] ∂loss/∂(before ReLU), max_batch x outputs

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 #include <span>
 
 #include "trainer/checkpoint.h"
@@ -28,6 +29,7 @@ class Run {
   Fallible<FinalReport> finish();
 
  private:
+  Outcome place_gradients();
   Outcome resume();
   Outcome save(int epoch);
   Checkpoint description() const;
@@ -48,7 +50,8 @@ class Run {
   Normalisation normal_;
   Network<float> network_;
   Optimizer<float> optimizer_;
-  GradientExchange exchange_;
+  std::span<float> sums_;  ///< of the ranks' gradients
+  std::optional<GradientExchange> exchange_;  ///< once there is memory for it
   std::vector<std::uint8_t> classes_;
   std::uint64_t hash_ = 0;
   double first_loss_ = -1;  // mean over the first step's samples; before the epoch's sum, this rank's part of it
@@ -70,13 +73,29 @@ Run::Run(const TrainingSettings& settings, const Dataset& data, Peers& peers, co
       normal_(normalisation(data.train, split_.training)),
       network_(settings.layers, settings.loss, capacity_),
       optimizer_(network_.parameter_count()),
-      exchange_(peers, network_.gradients(), std::max<std::size_t>(1, settings.bucket_bytes / sizeof(float))),
       classes_(capacity_) {}
 
 Outcome Run::begin() {
   use_one_blas_thread();
+  if (Outcome failure = place_gradients()) return failure;
   network_.initialise(settings_.seed);
   return settings_.resume ? resume() : Outcome{};
+}
+
+// Gradients and sums apart, in memory that peers reach: each rank adds its share of all ranks' gradients up straight into
+// all ranks' sums. Alone, nothing moves.
+Outcome Run::place_gradients() {
+  Fallible<std::span<float>> gradients = peers_.memory(network_.parameter_count());
+  if (!gradients.ok()) return gradients.failure();
+  network_.put_gradients(*gradients);
+  sums_ = *gradients;
+  if (peers_.size() > 1) {
+    Fallible<std::span<float>> sums = peers_.memory(network_.parameter_count());
+    if (!sums.ok()) return sums.failure();
+    sums_ = *sums;
+  }
+  exchange_.emplace(peers_, *gradients, sums_, std::max<std::size_t>(1, settings_.bucket_bytes / sizeof(float)));
+  return {};
 }
 
 Checkpoint Run::description() const {
@@ -133,10 +152,9 @@ Outcome Run::step(std::span<const std::uint32_t> batch, const StepSettings& how,
   const float weight = 1.0F / static_cast<float>(batch.size());
   const std::size_t block = settings_.bucket_bytes / sizeof(float);
   network_.backward(
-      weight, [this](std::size_t begin) { exchange_.ready(begin); }, block);
-  const std::span<float> gradients = network_.gradients();
-  return exchange_.finish(
-      [&](Range range) { optimizer_.step(network_.parameters(), gradients, range.begin, range.end, how); });
+      weight, [this](std::size_t begin) { exchange_->ready(begin); }, block);
+  return exchange_->finish(
+      [&](Range range) { optimizer_.step(network_.parameters(), sums_, range.begin, range.end, how); });
 }
 
 Outcome Run::train_epoch(int epoch, double& loss, double& correct) {
@@ -185,7 +203,7 @@ Outcome Run::replicas_agree() {
 
 Outcome Run::report(int epoch, double loss, double accuracy, const Stopwatch& watch, double communication, double waited) {
   std::array<double, 3> mine = {watch.seconds(), peers_.communication_seconds() - communication,
-                                exchange_.waited_seconds() - waited};
+                                exchange_->waited_seconds() - waited};
   std::vector<std::array<double, 3>> all(static_cast<std::size_t>(peers_.size()));
   if (Outcome failure = peers_.gather(mine.data(), sizeof mine, all.data())) return failure;
   for (const auto& other : all) {
@@ -210,7 +228,7 @@ Outcome Run::train_all() {
   for (int epoch = epochs_done_ + 1; epoch <= settings_.epochs; ++epoch) {
     const Stopwatch watch;
     const double communication = peers_.communication_seconds();
-    const double waited = exchange_.waited_seconds();
+    const double waited = exchange_->waited_seconds();
     std::array<double, 3> sums = {0, 0, 0};
     const bool first = epoch == epochs_done_ + 1;
     if (Outcome failure = train_epoch(epoch, sums[0], sums[1])) return failure;

@@ -1,9 +1,11 @@
 // Ranks as threads of one process, without libtutti: what training tests run on.
 #pragma once
 
+#include <algorithm>
 #include <barrier>
 #include <cstring>
 #include <functional>
+#include <list>
 #include <span>
 #include <thread>
 #include <vector>
@@ -27,9 +29,14 @@ class ThreadPeers : public Peers {
   int rank() const override { return rank_; }
   int size() const override { return world_.size; }
 
-  Outcome start_sum(std::size_t slot, std::span<float> data) override {
+  Fallible<std::span<float>> memory(std::size_t count) override {
+    memory_.emplace_back(count);
+    return std::span(memory_.back());
+  }
+  Outcome start_sum(std::size_t slot, std::span<const float> data, std::span<float> sums) override {
     if (slot >= slots_.size()) slots_.resize(slot + 1);
-    slots_[slot] = data;
+    std::copy(data.begin(), data.end(), sums.begin());
+    slots_[slot] = sums;
     ++operations;
     elements += data.size();
     return {};
@@ -77,6 +84,7 @@ class ThreadPeers : public Peers {
 
   ThreadWorld& world_;
   int rank_;
+  std::list<std::vector<float>> memory_;
   std::vector<std::span<float>> slots_;
 };
 
