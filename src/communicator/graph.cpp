@@ -85,12 +85,14 @@ class Visit {
       if (!result) return result;
       result->key = identity_->key;
       if (result->root.channel.open()) return result;
+      if (Status status = await_next(); !status) return status;
     }
   }
 
  private:
   Result<Arrival> reach();
   Status look_again();
+  Status await_next();
   Status wrong_key() const;
   Status unreachable() const;
   void say_who(Channel& channel) const;
@@ -106,7 +108,20 @@ class Visit {
   std::optional<Identity> identity_;
   std::optional<Caller> caller_;
   std::uint64_t next_look_ns_ = 0;
+  bool came_too_late_ = false;
 };
+
+// A moment until the next meeting may have begun.
+Status Visit::await_next() {
+  came_too_late_ = true;
+  const std::uint64_t until = now_ns() + kRefreshNs;
+  while (now_ns() < until) {
+    if (Status status = patience_.check(); !status) return status;
+    if (patience_.deadline.passed()) return unreachable();
+    wait_for(-1, until);
+  }
+  return {};
+}
 
 void Visit::wait_for(int fd, std::uint64_t until_ns) const {
   nap({fd, anteroom_.fd()}, std::min(until_ns, anteroom_.next_ns()), patience_);
@@ -154,7 +169,9 @@ Status Visit::unreachable() const {
   error.limit_ns = patience_.deadline.limit_ns;
   error.message = "rank " + std::to_string(self_.member.rank) + " did not reach the rendezvous at " + meeting_.where +
                   " within " + duration_text(patience_.deadline.limit_ns) + ": " +
-                  (caller_ ? caller_->explain() : "rank 0 has not announced it");
+                  (came_too_late_ ? "the creation before this one failed, and rank 0 has not begun another"
+                   : caller_      ? caller_->explain()
+                                  : "rank 0 has not announced it");
   if (meeting_.holder >= 0) error.guilty.emplace_back().rank = meeting_.holder;
   error.remedy = "See that rank 0 runs and its address can be reached from here; TUTTI_CONNECT_TIMEOUT gives it more time";
   if (caller_ && caller_->key_was_refused()) {
@@ -274,6 +291,7 @@ void Assembly::step_callers() {
     Arrival arrival = here->second.take();
     const int rank = here->first;
     if (read_ranks(arrival.payload).first != rank) continue;  // somebody else has that address: try on
+    poller_.forget(here->second.fd());
     callers_.erase(here);
     // A fresh connection has room for a byte; where it is broken already, its reader will see that.
     static_cast<void>(::send(arrival.fd.get(), &kSettled, 1, MSG_NOSIGNAL | MSG_DONTWAIT));

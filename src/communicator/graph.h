@@ -26,7 +26,9 @@ struct Meeting {
   std::function<Result<std::optional<Identity>>()> find;
   std::string where;               ///< "tcp://host:4242", for sentences
   int holder = 0;                  ///< the rank whose process holds the root, -1: unknown
-  std::function<void()> abandon;   ///< called where the creation failed: removes what a dead root left; may be empty
+  /// Called where the creation failed, with what others may hear of it: it reaches a root of this process, and what a dead
+  /// root left is removed. May be empty.
+  std::function<void(const Error& error)> abandon;
 };
 
 /// The connection to the root, and whose process that is in.

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <system_error>
 
 #include "src/base/clock.h"
@@ -32,8 +33,18 @@ Result<Listener> listen_for(const Settings& settings) {
   return listen_on(interface_list(settings), settings.port_range.low, settings.port_range.high);
 }
 
+// What others read of an error of this rank: it may not say which rank that is.
+Error with_author(Error error, int rank) {
+  if (error.guilty.empty()) error.guilty.push_back(this_member(rank).guilty());
+  return error;
+}
+
 Meeting known(Identity identity, std::string where) {
   Meeting meeting;
+  meeting.abandon = [key = identity.key](const Error& error) {
+    abandon_root(key, error);
+    if (error.status != TUTTI_ABORTED) await_root_told(key);  // whoever aborts does not wait
+  };
   meeting.find = [identity = std::move(identity)]() -> Result<std::optional<Identity>> { return std::optional(identity); };
   meeting.where = std::move(where);
   return meeting;
@@ -51,11 +62,14 @@ Result<Meeting> by_id(const tutti_unique_id& id) {
 // ---- A file that rank 0 writes.
 
 Result<Meeting> open_by_file(const std::string& path, const std::string& where, Listener listener) {
+  if (const auto there = read_id_file(path); there && *there) {
+    stop_abandoned_roots((*there)->identity.addresses);  // which removes the file
+  }
   const Identity identity{random_key(), listener.addresses};
   auto text = write_id_file(path, identity);
   if (!text) return text.status();
   const auto remove = [path, text = *text] { remove_id_file(path, text); };
-  auto started = start_root(std::move(listener), identity.key, remove);
+  auto started = start_root(std::move(listener), identity.key, Renewal::kPossible, remove);
   if (!started) {
     remove();
     return started.status();
@@ -73,7 +87,7 @@ Result<Meeting> find_by_file(const std::string& path, const std::string& where) 
     if (!*record || (*record)->stale()) return std::optional<Identity>();
     return std::optional((*record)->identity);
   };
-  meeting.abandon = [path] {
+  meeting.abandon = [path](const Error&) {
     const auto record = read_id_file(path);
     if (record && *record && (*record)->stale()) remove_id_file(path, (*record)->text);
   };
@@ -136,6 +150,7 @@ Result<Listener> listen_at_any_of(const std::vector<SocketAddress>& addresses) {
 }
 
 Result<Listener> listen_at_first_free(const std::vector<std::vector<SocketAddress>>& candidates) {
+  for (const auto& addresses : candidates) stop_abandoned_roots(addresses);  // of creations that failed before this one
   Result<Listener> listener = Status(TUTTI_INTERNAL_ERROR, "There is no port to listen on");
   for (const auto& addresses : candidates) {
     listener = listen_at_any_of(addresses);
@@ -172,7 +187,7 @@ Result<Meeting> by_tcp(const TcpPlace& place, const Settings& settings, int rank
     auto listener = listen_at_first_free(place.candidates);
     if (!listener) return listener.status();
     identity.addresses = listener->addresses;
-    auto started = start_root(std::move(listener).value(), identity.key, {});
+    auto started = start_root(std::move(listener).value(), identity.key, Renewal::kPossible, {});
     if (!started) return started.status();
   } else {
     for (const auto& addresses : place.candidates) {
@@ -250,32 +265,58 @@ Result<Meeting> by_address(std::string_view address, const JoinRequest& request,
                 "Use tcp://HOST:PORT, file:///PATH, env:// or id:TEXT");
 }
 
-// Rank 0 makes an id and tells all; a failure of its own travels the same way, so that nobody waits for it in vain.
-Result<Meeting> by_bootstrap(const JoinRequest& request, const RankAndSize& place) {
-  std::vector<unsigned char> mine(kBootstrapBytes, 0);
-  Status own;
-  if (place.rank == 0) {
-    auto id = make_unique_id(request.settings);
-    own = id.status();
-    const std::string text = own.text().substr(0, kBootstrapBytes - sizeof(tutti_unique_id) - 2);
-    mine[0] = own.ok() ? 1 : 2;
-    if (own.ok()) std::copy_n(id->bytes, sizeof id->bytes, mine.begin() + 1);
-    if (!own.ok()) std::copy(text.begin(), text.end(), mine.begin() + 1);
+// What each rank says in the caller's all-gather: that it is ready, rank 0 with the id, or why it is not.
+enum BootstrapWord : unsigned char { kPresent = 1, kAbsent = 2 };
+
+std::vector<unsigned char> bootstrap_word(const Status& own, const tutti_unique_id& id) {
+  std::vector<unsigned char> word(kBootstrapBytes, 0);
+  word[0] = own.ok() ? kPresent : kAbsent;
+  if (own.ok()) {
+    std::copy_n(id.bytes, sizeof id.bytes, word.begin() + 1);
+  } else {
+    const std::string text = own.text().substr(0, kBootstrapBytes - 2);
+    std::copy(text.begin(), text.end(), word.begin() + 1);
   }
+  return word;
+}
+
+// Whether all are present, as far as they said it.
+Status all_present(const std::vector<unsigned char>& all, int ranks) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    const unsigned char* const word = all.data() + kBootstrapBytes * static_cast<std::size_t>(rank);
+    if (word[0] == kPresent) continue;
+    const auto* const text = reinterpret_cast<const char*>(word + 1);
+    return Status(TUTTI_REMOTE_ERROR, "rank " + std::to_string(rank) + " cannot join: " +
+                                          (word[0] == kAbsent ? std::string(text, ::strnlen(text, kBootstrapBytes - 1))
+                                                              : "the bootstrap's allgather did not bring its word"));
+  }
+  return {};
+}
+
+// Rank 0 makes an id and tells all; a failure of any rank travels the same way, so that nobody waits for it in vain.
+Result<Meeting> by_bootstrap(const JoinRequest& request, const RankAndSize& place, Status own) {
+  tutti_unique_id id{};
+  if (place.rank == 0 && own.ok()) {
+    auto made = make_unique_id(request.settings);
+    own = made.status();
+    if (made) id = *made;
+  }
+  const std::vector<unsigned char> mine = bootstrap_word(own, id);
   std::vector<unsigned char> all(kBootstrapBytes * static_cast<std::size_t>(place.ranks), 0);
   const tutti_bootstrap& bootstrap = *request.bootstrap;
   const int code =
       bootstrap.allgather(bootstrap.ctx, mine.data(), mine.size(), all.data(), request.patience.deadline.left_ns());
-  if (!own.ok()) return own;
-  if (code != 0) {
-    return Status(TUTTI_REMOTE_ERROR, "The bootstrap's allgather failed with code " + std::to_string(code),
-                  "See what the caller's bootstrap reports");
+  Status outcome = own;
+  if (outcome.ok() && code != 0) {
+    outcome = Status(TUTTI_REMOTE_ERROR, "The bootstrap's allgather failed with code " + std::to_string(code),
+                     "See what the caller's bootstrap reports");
   }
-  if (all[0] == 2) {
-    return Status(TUTTI_REMOTE_ERROR, "rank 0 could not open the rendezvous: " +
-                                          std::string(reinterpret_cast<const char*>(all.data() + 1)));
+  if (outcome.ok()) outcome = all_present(all, place.ranks);
+  if (!outcome.ok()) {
+    auto meeting = by_id(id);  // rank 0's own
+    if (place.rank == 0 && meeting) meeting->abandon(with_author(outcome.error(), 0));
+    return outcome;
   }
-  tutti_unique_id id;
   std::copy_n(all.begin() + 1, sizeof id.bytes, id.bytes);
   auto meeting = by_id(id);
   if (meeting) meeting->holder = 0;
@@ -294,15 +335,21 @@ Result<tutti_unique_id> make_unique_id(const Settings& settings) {
   auto listener = listen_for(settings);
   if (!listener) return listener.status();
   Identity identity{random_key(), {}};
-  auto addresses = start_root(std::move(listener).value(), identity.key, {});
+  auto addresses = start_root(std::move(listener).value(), identity.key, Renewal::kNever, {});
   if (!addresses) return addresses.status();
   identity.addresses = std::move(addresses).value();
   return pack_identity(identity);
 }
 
-Result<Meeting> open_meeting(const JoinRequest& request, const RankAndSize& place) {
-  if (request.id != nullptr) return by_id(*request.id);
-  if (request.bootstrap != nullptr) return by_bootstrap(request, place);
+Result<Meeting> open_meeting(const JoinRequest& request, const RankAndSize& place, const Status& so_far) {
+  if (request.bootstrap != nullptr) return by_bootstrap(request, place, so_far);
+  if (request.id != nullptr) {
+    auto meeting = by_id(*request.id);
+    if (so_far.ok() || !meeting) return meeting;
+    meeting->abandon(with_author(so_far.error(), place.rank));
+    return so_far;
+  }
+  if (!so_far.ok()) return so_far;
   return by_address(request.address, request, place.rank);
 }
 

@@ -6,9 +6,10 @@
 
 namespace tutti {
 
-/// Opens or finds the meeting that `request` names, for the rank at `place` (at least two ranks). Blocks only in the
-/// caller's bootstrap and the system's resolver. Errors: as join.
-Result<Meeting> open_meeting(const JoinRequest& request, const RankAndSize& place);
+/// Opens or finds the meeting that `request` names, for the rank at `place` (at least two ranks). so_far: what has failed on
+/// this rank already; it is returned, once those have been told who can be. Blocks in the caller's bootstrap, the system's
+/// resolver and on a secret that comes through a pipe. Errors: as join.
+Result<Meeting> open_meeting(const JoinRequest& request, const RankAndSize& place, const Status& so_far);
 
 /// Settings.interfaces as listen_on wants them.
 std::string interface_list(const Settings& settings);

@@ -123,13 +123,10 @@ Key communicator_key(const Key& meeting, std::span<const unsigned char> nonce) {
   return derive_key(meeting, "communicator " + std::string(nonce.begin(), nonce.end()));
 }
 
-Result<Membership> join_meeting(const JoinRequest& request, const RankAndSize& place, const Meeting& meeting) {
-  Formation forming;
-  auto listener =
-      open_formation(forming, control_options(request.name, request.settings, place.rank, place.ranks), request.settings);
-  if (!listener) return listener.status();
-  Anteroom anteroom(std::move(listener).value());
-  auto introduced = introduce(meeting, forming.self, place.ranks, anteroom, request.patience);
+// The root or the neighbours have heard of a failure, or `meeting` has it told to them.
+Result<Membership> join_meeting(const JoinRequest& request, Formation forming, Listener listener, const Meeting& meeting) {
+  Anteroom anteroom(std::move(listener));
+  auto introduced = introduce(meeting, forming.self, forming.control->ranks(), anteroom, request.patience);
   if (!introduced) return introduced.status();
   forming.key = communicator_key(introduced->key, introduced->nonce);
   forming.neighbours = std::move(introduced->neighbours);
@@ -171,10 +168,15 @@ Result<Membership> join(const JoinRequest& request) {
   auto place = place_of(request);
   if (!place) return place.status();
   if (place->ranks == 1) return join_alone(request);
-  auto meeting = open_meeting(request, *place);
+  Formation forming;
+  // Before the others can hear of a meeting: what fails here alone then keeps nobody waiting at one.
+  auto listener =
+      open_formation(forming, control_options(request.name, request.settings, place->rank, place->ranks), request.settings);
+  auto meeting = open_meeting(request, *place, listener.status());
   if (!meeting) return meeting.status();
-  auto membership = join_meeting(request, *place, *meeting);
-  if (!membership && meeting->abandon) meeting->abandon();
+  const Member self = forming.self.member;
+  auto membership = join_meeting(request, std::move(forming), std::move(listener).value(), *meeting);
+  if (!membership && meeting->abandon) meeting->abandon(for_others(membership.status(), self));
   return membership;
 }
 

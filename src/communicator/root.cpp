@@ -65,8 +65,8 @@ JoinMessage unpack_join(ByteReader& in) {
   return message;
 }
 
-Root::Root(Listener listener, const Key& key, std::function<void()> concluded)
-    : on_conclusion_(std::move(concluded)), next_id_(kFirstGuest) {
+Root::Root(Listener listener, const Key& key, Renewal renewal, std::function<void()> concluded)
+    : renewal_(renewal), on_conclusion_(std::move(concluded)), next_id_(kFirstGuest) {
   door_.emplace(std::move(listener), key, kRootPurpose, root_payload());
 }
 
@@ -79,13 +79,16 @@ void Root::serve(const WakeUp& wake, const std::atomic<bool>& stop) {
   poller_.watch(door_->fd(), kDoorTag, true, false);
   // Acquire pairs with the release of whoever stops us; the wake-up comes after it.
   while (!stop.load(std::memory_order_acquire) && !done()) {
-    for (const Poller::Event& event : poller_.wait(timeout_ms())) handle(event);
+    for (const Poller::Event& event : poller_.wait(timeout_ms())) {
+      event.tag == kWakeTag ? wake.clear() : handle(event);
+    }
+    hear_giving_up();
     const std::uint64_t now = now_ns();
     std::vector<std::uint64_t> silent;
     for (const auto& [id, guest] : guests_) {
       if (now >= guest.until_ns) silent.push_back(id);
     }
-    for (const std::uint64_t id : silent) guests_.erase(id);
+    for (const std::uint64_t id : silent) dismiss(id);
     if (door_) {
       for (Arrival& arrival : door_->step()) welcome(std::move(arrival));
     }
@@ -93,12 +96,24 @@ void Root::serve(const WakeUp& wake, const std::atomic<bool>& stop) {
       fail(deadline_error());
       own_told_ns_ = now;  // who is missing now has had all the time there was
     }
-    if (failure_ && own_told_ns_ != 0 && (now >= own_told_ns_ || all_heard())) {
-      own_told_ns_ = 0;
-      conclude();
-      tell(true);
-    }
+    if (failure_ && own_told_ns_ != 0 && (now >= own_told_ns_ || all_heard())) tell_last();
   }
+  hear_giving_up();
+  if (failure_ && own_told_ns_ != 0) tell_last();
+}
+
+void Root::give_up(Error error) {
+  const std::lock_guard lock(giving_up_);
+  if (!given_up_) given_up_ = std::move(error);
+}
+
+void Root::hear_giving_up() {
+  std::optional<Error> heard;
+  {
+    const std::lock_guard lock(giving_up_);
+    heard.swap(given_up_);
+  }
+  if (heard && !failure_) fail(std::move(*heard));
 }
 
 bool Root::done() const {
@@ -148,14 +163,14 @@ void Root::read_from(std::uint64_t id) {
   const auto place = guests_.find(id);
   Guest& guest = place->second;
   const bool goes_on = guest.channel.receive(
-      [&](std::uint8_t type, std::span<const std::byte> payload) { return take(guest, type, payload); });
+      [&](std::uint8_t type, std::span<const std::byte> payload) { return take(id, guest, type, payload); });
   if (!goes_on) gone(id);
 }
 
-bool Root::take(Guest& guest, std::uint8_t type, std::span<const std::byte> payload) {
+bool Root::take(std::uint64_t id, Guest& guest, std::uint8_t type, std::span<const std::byte> payload) {
   ByteReader in(payload);
   switch (type) {
-    case kJoin: take_join(guest, payload); return true;
+    case kJoin: take_join(id, guest, payload); return true;
     case kReady: guest.ready = true; return true;
     case kCreationFailed: {
       Error error = unpack_error(in);
@@ -167,10 +182,11 @@ bool Root::take(Guest& guest, std::uint8_t type, std::span<const std::byte> payl
   }
 }
 
-void Root::take_join(Guest& guest, std::span<const std::byte> payload) {
+void Root::take_join(std::uint64_t id, Guest& guest, std::span<const std::byte> payload) {
   ByteReader in(payload);
   JoinMessage join = unpack_join(in);
   if (!in.complete() || guest.join || introduced_) return;
+  if (means_the_next(join.self.member)) return send(id, guest, kTooLate, {});
   guest.until_ns = UINT64_MAX;
   auto error = failure_ ? failure_ : objection(join);
   if (ranks_ == 0) ranks_ = join.ranks;
@@ -214,10 +230,19 @@ std::optional<Error> Root::objection(const JoinMessage& join) const {
   return std::nullopt;
 }
 
+// A copy of the descriptor, in a forked child, would keep it in the poller.
+void Root::dismiss(std::uint64_t id) {
+  const auto guest = guests_.find(id);
+  poller_.forget(guest->second.channel.fd());
+  guests_.erase(guest);
+}
+
 void Root::gone(std::uint64_t id) {
-  auto guest = guests_.extract(id);
-  const auto& join = guest.mapped().join;
-  if (!join || guest.mapped().ready || failure_) return;
+  const Guest& guest = guests_.at(id);
+  const auto join = guest.join;
+  const bool expected = !join || guest.ready || failure_;
+  dismiss(id);
+  if (expected) return;
   const Member& member = join->self.member;
   Error error = error_of(TUTTI_REMOTE_ERROR, member.text() + " died or gave up while the communicator was being created",
                          "Look at that process's own output");
@@ -277,9 +302,23 @@ void Root::tell(bool own) {
     if (!guest.join || guest.ready || (is_own(guest) && !own && own_told_ns_ != 0)) continue;
     send(id, guest, kCreationFailed, out.bytes());
     guest.ready = true;  // it has its answer, and its going away is no news
+    told_members_.push_back(guest.join->self.member);
   }
   // Release: the messages are with the system before anybody knows that they are.
   if (own) told_.store(true, std::memory_order_release);
+}
+
+void Root::tell_last() {
+  own_told_ns_ = 0;
+  conclude();
+  tell(true);
+}
+
+bool Root::means_the_next(const Member& member) const {
+  return renewal_ == Renewal::kPossible &&
+         std::any_of(told_members_.begin(), told_members_.end(), [&](const Member& told) {
+           return told.rank == member.rank && told.pid == member.pid && told.same_pids(member);
+         });
 }
 
 void Root::send(std::uint64_t id, Guest& guest, RootFrame type, std::span<const std::byte> payload) {
@@ -323,21 +362,26 @@ namespace {
 // process then, or else when the next root is started or the process ends.
 class Roots {
  public:
-  Result<std::vector<SocketAddress>> start(Listener listener, const Key& key, std::function<void()> concluded);
+  Result<std::vector<SocketAddress>> start(Listener listener, const Key& key, Renewal renewal,
+                                           std::function<void()> concluded);
   void stop(const Key& key);
+  void abandon(const Key& key, const Error& error);
+  void stop_abandoned(std::span<const SocketAddress> addresses);
   void finish(const Key& key);
   void await_told(const Key& key);
   void stop_all();
 
  private:
   struct Running {
-    Running(Listener listener, const Key& its_key, std::function<void()> concluded)
-        : key(its_key), root(std::move(listener), its_key, std::move(concluded)) {}
-    Key key;
+    Running(Listener listener, const Key& its_key, Renewal renewal, std::function<void()> concluded)
+        : key(its_key), addresses(listener.addresses), root(std::move(listener), its_key, renewal, std::move(concluded)) {}
+    const Key key;
+    const std::vector<SocketAddress> addresses;
     Root root;
     WakeUp wake;
     std::atomic<bool> stop{false};
-    bool ended = false;  // under Roots::mutex_
+    bool ended = false;      // under Roots::mutex_
+    bool abandoned = false;  // likewise
     std::thread thread;
   };
   using List = std::list<std::unique_ptr<Running>>;
@@ -349,9 +393,10 @@ class Roots {
   List running_;
 };
 
-Result<std::vector<SocketAddress>> Roots::start(Listener listener, const Key& key, std::function<void()> concluded) {
-  auto running = std::make_unique<Running>(std::move(listener), key, std::move(concluded));
-  auto addresses = running->root.addresses();
+Result<std::vector<SocketAddress>> Roots::start(Listener listener, const Key& key, Renewal renewal,
+                                                std::function<void()> concluded) {
+  auto running = std::make_unique<Running>(std::move(listener), key, renewal, std::move(concluded));
+  auto addresses = running->addresses;
   Running* const self = running.get();
   List ended;
   Status started;
@@ -380,6 +425,28 @@ void Roots::stop(const Key& key) {
   {
     const std::lock_guard lock(mutex_);
     ended = take([&](const Running& r) { return r.key == key; });
+  }
+  end(ended);
+}
+
+void Roots::abandon(const Key& key, const Error& error) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& running : running_) {
+    if (running->key != key) continue;
+    running->abandoned = true;
+    running->root.give_up(error);
+    running->wake.raise();
+  }
+}
+
+void Roots::stop_abandoned(std::span<const SocketAddress> addresses) {
+  List ended;
+  {
+    const std::lock_guard lock(mutex_);
+    ended = take([&](const Running& r) {
+      return r.abandoned && std::find_first_of(r.addresses.begin(), r.addresses.end(), addresses.begin(), addresses.end()) !=
+                                r.addresses.end();
+    });
   }
   end(ended);
 }
@@ -447,11 +514,16 @@ Roots& roots() {
 
 }  // namespace
 
-Result<std::vector<SocketAddress>> start_root(Listener listener, const Key& key, std::function<void()> concluded) {
-  return roots().start(std::move(listener), key, std::move(concluded));
+Result<std::vector<SocketAddress>> start_root(Listener listener, const Key& key, Renewal renewal,
+                                              std::function<void()> concluded) {
+  return roots().start(std::move(listener), key, renewal, std::move(concluded));
 }
 
 void stop_root(const Key& key) { roots().stop(key); }
+
+void abandon_root(const Key& key, const Error& error) { roots().abandon(key, error); }
+
+void stop_abandoned_roots(std::span<const SocketAddress> addresses) { roots().stop_abandoned(addresses); }
 
 void finish_root(const Key& key) { roots().finish(key); }
 

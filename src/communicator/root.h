@@ -16,8 +16,10 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -36,6 +38,12 @@ enum RootFrame : std::uint8_t { kJoin = 1, kIntroduced, kReady, kCreationFailed,
 /// Bytes of the nonce that makes one communicator's key differ from another's with the same id.
 inline constexpr std::size_t kNonceBytes = 32;
 
+/// Whether another creation may follow at a root's place once this one has failed.
+enum class Renewal {
+  kNever,     ///< its key is for one creation
+  kPossible,  ///< a rank that has heard of the failure and comes again means the next one, and is told to wait for that
+};
+
 /// What a rank tells the root.
 struct JoinMessage {
   int ranks = 0;
@@ -51,13 +59,14 @@ class Root {
  public:
   /// concluded: called once, when all are there and before anybody is told, or when it has failed and its own process is
   /// about to be told, or at its end (removes the file that led here). May be empty.
-  Root(Listener listener, const Key& key, std::function<void()> concluded);
+  Root(Listener listener, const Key& key, Renewal renewal, std::function<void()> concluded);
   ~Root() { conclude(); }
 
-  const std::vector<SocketAddress>& addresses() const { return door_->addresses(); }
   /// Serves until the creation has succeeded or failed and `linger_ns` after a failure, or `wake` is raised and
   /// `stop` set.
   void serve(const WakeUp& wake, const std::atomic<bool>& stop);
+  /// Makes the creation fail by `error`, unless it has failed; wants serve() to be woken. May be called by any thread.
+  void give_up(Error error);
   /// The creation has failed, and all who were there have been told. May be asked by any thread.
   bool told() const { return told_.load(std::memory_order_acquire); }  // acquire: pairs with the release in tell
 
@@ -73,16 +82,20 @@ class Root {
   void handle(const Poller::Event& event);
   void welcome(Arrival arrival);
   void read_from(std::uint64_t id);
-  bool take(Guest& guest, std::uint8_t type, std::span<const std::byte> payload);
-  void take_join(Guest& guest, std::span<const std::byte> payload);
+  bool take(std::uint64_t id, Guest& guest, std::uint8_t type, std::span<const std::byte> payload);
+  void take_join(std::uint64_t id, Guest& guest, std::span<const std::byte> payload);
   std::optional<Error> objection(const JoinMessage& join) const;
+  void dismiss(std::uint64_t id);
   void gone(std::uint64_t id);
+  void hear_giving_up();
   void introduce_all();
   void introduce(std::uint64_t id, Guest& guest, std::span<const unsigned char> nonce,
                  std::span<const Introduction* const> by_rank);
   void conclude();
   void fail(Error error);
   void tell(bool own);
+  void tell_last();
+  bool means_the_next(const Member& member) const;
   bool is_own(const Guest& guest) const;
   bool all_heard() const { return ranks_ != 0 && heard_.size() == static_cast<std::size_t>(ranks_); }
   void send(std::uint64_t id, Guest& guest, RootFrame type, std::span<const std::byte> payload);
@@ -92,6 +105,7 @@ class Root {
 
   Poller poller_;
   std::optional<Door> door_;  // until all are introduced
+  const Renewal renewal_;
   std::function<void()> on_conclusion_;
   std::map<std::uint64_t, Guest> guests_;
   std::uint64_t next_id_;
@@ -101,16 +115,28 @@ class Root {
   bool introduced_ = false;
   std::optional<Error> failure_;
   std::uint64_t failed_ns_ = 0;
+  std::vector<Member> told_members_;  // that have heard of the failure
+  std::mutex giving_up_;              // guards the next
+  std::optional<Error> given_up_;
   std::atomic<bool> told_{false};
   std::uint64_t own_told_ns_ = UINT64_MAX;  // when this process's own guests are told of the failure at the latest; 0: told
 };
 
 /// Starts a root of `key` on a background thread; it ends by itself when it is done, at stop_root, or with the process.
 /// Returns the addresses at which it is found. Errors: TUTTI_SYSTEM_ERROR.
-Result<std::vector<SocketAddress>> start_root(Listener listener, const Key& key, std::function<void()> concluded);
+Result<std::vector<SocketAddress>> start_root(Listener listener, const Key& key, Renewal renewal,
+                                              std::function<void()> concluded);
 
 /// Ends the root of `key`, if this process has one. Thread safe; waits for its thread.
 void stop_root(const Key& key);
+
+/// A rank of this process has failed to join: the root of `key`, if this process has one, tells the others why, at once and
+/// for some seconds to those who come late. Thread safe; does not wait.
+void abandon_root(const Key& key, const Error& error);
+
+/// Ends those abandoned roots of this process that listen at any of the addresses, so that another one can. Thread safe;
+/// waits for their threads.
+void stop_abandoned_roots(std::span<const SocketAddress> addresses);
 
 /// Waits until the root of `key`, if this process has one, has come to its end, for a second at most, and frees it. For a
 /// rank whose creation has succeeded: all others have said then that they are ready. Thread safe.

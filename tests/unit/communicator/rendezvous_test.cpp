@@ -40,6 +40,8 @@ SocketAddress loopback(std::uint16_t port) {
   return SocketAddress::v4(std::array<unsigned char, 4>{127, 0, 0, 1}, port);
 }
 
+PortRange only(std::uint16_t port) { return {port, port}; }
+
 class Sizes : public testing::TestWithParam<int> {};
 
 TEST_P(Sizes, EverybodyKnowsEverybodyAndTheKey) {
@@ -282,6 +284,83 @@ TEST(Join, AFileThatADeadProcessLeftIsReplaced) {
   EXPECT_TRUE(folder.empty());
 }
 
+TEST(Join, WhatFailsOnRank0AloneLeavesNothingBehind) {
+  const TemporaryFolder folder;
+  JoinRequest request = request_of(0, 2, 5);
+  request.address = "file://" + folder.path() + "/meet";
+  request.settings.port_range = only(free_port());  // the rendezvous and the rank want one each
+  EXPECT_EQ(join(request).status().code(), TUTTI_SYSTEM_ERROR);
+  EXPECT_TRUE(folder.empty());
+  const auto results = join_all(2, [&](int, JoinRequest& again) { again.address = request.address; });
+  for (const auto& result : results) EXPECT_TRUE(result.ok()) << result.status().text();
+}
+
+TEST(Join, AnIdsMakerThatCannotJoinTellsTheOthers) {
+  const tutti_unique_id id = id_of_test();
+  const auto holder = listen_on("lo", 0, 0);
+  const auto results = join_all(2, [&](int rank, JoinRequest& request) {
+    request.id = &id;
+    if (rank == 0) request.settings.port_range = only(holder->addresses.front().port());
+  });
+  expect_all_fail(results, TUTTI_SYSTEM_ERROR, {"is free to listen on"});
+  ASSERT_EQ(results[1].status().error().guilty.size(), 1u);
+  EXPECT_EQ(results[1].status().error().guilty[0].rank, 0);
+}
+
+// A place at which several creations can follow one another: an address with a secret, one without, a file.
+class Again : public testing::TestWithParam<const char*> {
+ protected:
+  void at(JoinRequest& request) const {
+    const std::string place = GetParam();
+    request.address = place == "file" ? "file://" + folder_.path() + "/meet" : address_;
+    if (place == "secret") request.settings.secret = "s3cret";
+  }
+
+ private:
+  const TemporaryFolder folder_;
+  const std::string address_ = "tcp://127.0.0.1:" + std::to_string(free_port());
+};
+INSTANTIATE_TEST_SUITE_P(At, Again, testing::Values("secret", "address", "file"), [](const auto& p) { return p.param; });
+
+TEST_P(Again, ACreationThatFailedCanBeTriedAgainAtOnceWhoeverComesFirst) {
+  for (const int first : {0, 1}) {
+    const auto failed = join_all(2, [&](int rank, JoinRequest& request) {
+      at(request);
+      if (rank == 1) request.ranks = 3;
+    });
+    expect_all_fail(failed, TUTTI_INVALID_ARGUMENT, {"of 2", "of 3"});
+    const auto results = join_all(2, [&](int rank, JoinRequest& request) {
+      at(request);
+      if (rank != first) ::usleep(100'000);
+    });
+    for (const auto& result : results) EXPECT_TRUE(result.ok()) << first << " first: " << result.status().text();
+  }
+}
+
+TEST_P(Again, AnAttemptThatWasGivenUpIsNotInTheWayOfTheNext) {
+  JoinRequest request = request_of(0, 2);
+  at(request);
+  for (int i = 0; i < 3; ++i) {
+    std::atomic<bool> enough{true};
+    request.patience.interrupted = &enough;
+    EXPECT_EQ(join(request).status().code(), TUTTI_ABORTED);
+  }
+  const auto results = join_all(2, [&](int, JoinRequest& next) { at(next); });
+  for (const auto& result : results) EXPECT_TRUE(result.ok()) << result.status().text();
+}
+
+TEST_P(Again, ARankThatComesAgainAloneIsToldThatNobodyElseDid) {
+  static_cast<void>(join_all(2, [&](int rank, JoinRequest& request) {
+    at(request);
+    if (rank == 1) request.ranks = 3;
+  }));
+  JoinRequest request = request_of(1, 2, 0.3);
+  at(request);
+  const auto result = join(request);
+  EXPECT_EQ(result.status().code(), TUTTI_TIMEOUT);
+  EXPECT_THAT(result.status().text(), testing::AnyOf(HasSubstr("has not begun another"), HasSubstr("has not announced it")));
+}
+
 TEST(Join, AFileOfAnotherMachinesProcessIsRefusedAndKept) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/meet";
@@ -488,6 +567,26 @@ TEST(Join, ABootstrapThatFailsIsNamed) {
   JoinRequest request = request_of(1, 2, 2);
   request.bootstrap = &broken;
   EXPECT_THAT(join(request).status().text(), HasSubstr("code 7"));
+}
+
+TEST(Join, ABootstrapTellsAllWhichRankCannotJoin) {
+  Exchange exchange(4);
+  exchange.all.resize(4 * 4096);
+  const auto holder = listen_on("lo", 0, 0);
+  std::array<Party, 4> parties;
+  std::array<tutti_bootstrap, 4> bootstraps;
+  const auto results = join_all(4, [&](int rank, JoinRequest& request) {
+    const auto r = static_cast<std::size_t>(rank);
+    parties[r] = {&exchange, rank};
+    bootstraps[r] = {sizeof(tutti_bootstrap), &parties[r], exchange_bytes};
+    request.bootstrap = &bootstraps[r];
+    if (rank == 2) request.settings.port_range = only(holder->addresses.front().port());
+  });
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto& status = results[static_cast<std::size_t>(rank)].status();
+    EXPECT_EQ(status.code(), rank == 2 ? TUTTI_SYSTEM_ERROR : TUTTI_REMOTE_ERROR) << status.text();
+    EXPECT_THAT(status.text(), HasSubstr(rank == 2 ? "is free to listen on" : "rank 2 cannot join: "));
+  }
 }
 
 TEST(Join, AnAbortEndsTheWaitAndIsToldToTheOthers) {
