@@ -50,7 +50,7 @@ class ControlPlane::Impl {
   void set_members(std::vector<Member> members);
   void report(const Status& failure) noexcept;
   void set_callback(OnFailure callback);
-  void leave();
+  void leave() noexcept;
   /// At exit: a last goodbye, without waiting for anything.
   void farewell();
 

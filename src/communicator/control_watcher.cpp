@@ -331,13 +331,18 @@ void ControlPlane::Impl::set_callback(OnFailure callback) {
   options_.ranks == 1 ? tell_failure() : wake_.raise();
 }
 
-void ControlPlane::Impl::leave() {
+void ControlPlane::Impl::leave() noexcept {
   {
     std::unique_lock lock(mutex_);
     if (left_) return;
     left_ = true;
     if (options_.ranks == 1) return;
-    farewell_locked();
+    // Without memory for a goodbye the peers read that this rank died: it stops all the same.
+    static_cast<void>(attempt([this]() -> Status {
+      farewell_locked();
+      return {};
+    }));
+    leaving_ = true;
     const auto all_closed = [this] {
       return std::none_of(links_.begin(), links_.end(), [](const auto& entry) { return entry.second.channel.open(); });
     };

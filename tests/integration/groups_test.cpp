@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 
@@ -171,6 +172,97 @@ TEST(Groups, ACreationThatFailsLeavesNothingAndEndsTheOthers) {
   EXPECT_EQ(tutti_comm_create(&world[1], 2, &id, 7, nullptr), TUTTI_INVALID_ARGUMENT);
   EXPECT_EQ(tutti_group_end(nullptr), TUTTI_INVALID_ARGUMENT) << "and rank 0 does not wait for the rank that will not come";
   EXPECT_EQ(world[0], nullptr);
+}
+
+TEST(Groups, ThatAreSpoiledLeaveTheParentsOfTheirSplitsAsTheyWere) {
+  const Ranks ranks(2);
+  tutti_config bad = TUTTI_CONFIG_INIT;
+  bad.size = 1;
+  tutti_comm* parts[2] = {};
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_comm_split(ranks[0], 0, 0, &parts[0], nullptr), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(tutti_comm_split(ranks[1], 0, 0, &parts[1], &bad), TUTTI_INVALID_ARGUMENT);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(tutti_group_end(nullptr), TUTTI_INVALID_ARGUMENT);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  EXPECT_EQ(parts[0], nullptr);
+  ranks.run([](int, tutti_comm* comm) {
+    tutti_comm* part = nullptr;
+    EXPECT_EQ(tutti_comm_split(comm, 0, 0, &part, nullptr), TUTTI_SUCCESS) << last_error();
+    EXPECT_EQ(tutti_comm_destroy(part), TUTTI_SUCCESS);
+  });
+}
+
+TEST(Groups, ASplitThatIsGivenUpFailsItsParentEverywhereAtOnce) {
+  const Ranks ranks(2);
+  tutti_unique_id id;
+  ASSERT_EQ(tutti_get_unique_id(&id), TUTTI_SUCCESS);
+  tutti_comm* made[3] = {};
+  const auto begin = std::chrono::steady_clock::now();
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_comm_split(ranks[0], 0, 0, &made[0], nullptr), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(tutti_comm_create(&made[1], 2, &id, 0, nullptr), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_comm_create(&made[2], 2, &id, 0, nullptr), TUTTI_SUCCESS) << "the same rank: seen when they meet";
+  EXPECT_EQ(tutti_group_end(nullptr), TUTTI_INVALID_ARGUMENT);
+  EXPECT_THAT(last_error(), HasSubstr("same rank"));
+  tutti_comm* part = nullptr;
+  EXPECT_EQ(tutti_comm_split(ranks[1], 0, 0, &part, nullptr), TUTTI_ABORTED);
+  EXPECT_THAT(last_error(), HasSubstr("rank 0 gave up splitting \"world\""));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20)) << "not at the connect timeout";
+}
+
+TEST(Groups, KeepWhatTheyHoldFromBeingDestroyed) {
+  const Ranks ranks(1);
+  tutti_queue* queue = nullptr;
+  ASSERT_EQ(tutti_queue_create(&queue), TUTTI_SUCCESS);
+  tutti_comm* part = nullptr;
+  int x = 1;
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_comm_split(ranks[0], 0, 0, &part, nullptr), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(tutti_comm_destroy(ranks[0]), TUTTI_INVALID_USAGE) << "the group holds a split of it";
+  EXPECT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(tutti_comm_destroy(part), TUTTI_SUCCESS);
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  EXPECT_EQ(add(x, ranks[0], nullptr, {TUTTI_STREAM_QUEUE, queue}), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(tutti_queue_destroy(queue), TUTTI_INVALID_USAGE) << "the group holds an operation on it";
+  EXPECT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(tutti_queue_destroy(queue), TUTTI_SUCCESS);
+}
+
+TEST(Groups, CreateAllOrNone) {
+  std::array<tutti_unique_id, 3> ids;
+  for (tutti_unique_id& id : ids) ASSERT_EQ(tutti_get_unique_id(&id), TUTTI_SUCCESS);
+  std::array<tutti_comm*, 3> comms{};
+  tutti_config brief = TUTTI_CONFIG_INIT;
+  brief.connect_timeout_ns = 500 * ms;
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_comm_create(&comms[0], 1, &ids[0], 0, nullptr), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_comm_create(&comms[1], 2, &ids[1], 0, &brief), TUTTI_SUCCESS) << "nobody else will come";
+  EXPECT_EQ(tutti_comm_create(&comms[2], 1, &ids[2], 0, nullptr), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_group_end(nullptr), TUTTI_TIMEOUT);
+  EXPECT_EQ(comms, (std::array<tutti_comm*, 3>{}));
+}
+
+TEST(Groups, ReturnTheErrorOfTheOperationThatWasEnteredFirst) {
+  for (const bool turned : {false, true}) {
+    std::array<std::array<tutti_comm*, 2>, 2> comms{};
+    for (std::size_t i = 0; i < 2; ++i) {
+      tutti_config config = TUTTI_CONFIG_INIT;
+      config.name = i == 0 ? "early" : "late";
+      ASSERT_EQ(tutti_comm_create_all(comms[i].data(), 2, &config), TUTTI_SUCCESS) << last_error();
+    }
+    tutti_call call = TUTTI_CALL_INIT;
+    call.timeout_ns = 200 * ms;
+    int x = 1;
+    ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+    EXPECT_EQ(add(x, comms[turned ? 1 : 0][0], &call), TUTTI_SUCCESS);
+    EXPECT_EQ(add(x, comms[turned ? 0 : 1][0], &call), TUTTI_SUCCESS);
+    EXPECT_EQ(tutti_group_end(nullptr), TUTTI_TIMEOUT);
+    EXPECT_THAT(last_error(), HasSubstr(turned ? "\"late\"" : "\"early\""));
+    for (const auto& group : comms) {
+      for (tutti_comm* comm : group) EXPECT_EQ(tutti_comm_destroy(comm), TUTTI_SUCCESS);
+    }
+  }
 }
 
 TEST(Calls, FieldsBeyondTheirSizeAreNotRead) {

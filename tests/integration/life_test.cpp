@@ -172,7 +172,10 @@ TEST(Forks, AChildHasCallbacksOfItsOwnAndKeepsOffItsParentsObjects) {
   const pid_t child = fork();
   if (child == 0) {
     alarm(20);  // a child that hangs is a failure, not a hanging test
-    const bool refused = tutti_queue_wait(queue, 0) == TUTTI_INVALID_USAGE && tutti_queue_destroy(queue) == TUTTI_SUCCESS;
+    tutti_comm* comm = nullptr;
+    const bool refused = tutti_comm_create_all(&comm, 1, nullptr) == TUTTI_SUCCESS &&
+                         tutti_barrier(comm, {TUTTI_STREAM_QUEUE, queue}, nullptr) == TUTTI_INVALID_USAGE &&
+                         tutti_queue_wait(queue, 0) == TUTTI_INVALID_USAGE && tutti_queue_destroy(queue) == TUTTI_SUCCESS;
     _exit(!refused ? 1 : callback_comes() ? 0 : 2);
   }
   int status = -1;

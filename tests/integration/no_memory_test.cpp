@@ -1,8 +1,13 @@
 // A system without memory: every call answers TUTTI_SYSTEM_ERROR, wherever it runs out, and nothing is lost or torn.
 #include <gmock/gmock.h>
+#include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cstdlib>
 #include <new>
+#include <thread>
+#include <utility>
 
 #include "tests/support/ranks.h"
 
@@ -131,6 +136,81 @@ TEST(NoMemory, QueuesAndCallbacksFail) {
               return tutti_work_on_complete(w.work, [](void*, tutti_status) {}, nullptr);
             }),
             2);
+}
+
+/// Whether a barrier on `comm` ends, however: an operation that was lost would hold up all that are entered after it.
+void expect_turns_come(tutti_comm* comm) {
+  std::atomic<bool> over{false};
+  std::thread waiting([&] {
+    static_cast<void>(tutti_barrier(comm, {}, nullptr));
+    over = true;
+  });
+  for (int i = 0; i < 1000 && !over; ++i) usleep(10'000);
+  EXPECT_TRUE(over);
+  if (!over) tutti_comm_abort(comm);
+  waiting.join();
+}
+
+TEST(NoMemory, ASplitInAGroupFailsAndNobodyWaitsForItsTurn) {
+  EXPECT_GT(starve<World>([](World& w) {
+              tutti_comm* part = nullptr;
+              EXPECT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+              static_cast<void>(tutti_comm_split(w.comm, 0, 0, &part, nullptr));
+              const tutti_status status = tutti_group_end(nullptr);
+              allocations_left = -1;
+              expect_turns_come(w.comm);
+              tutti_comm_destroy(part);
+              return status;
+            }),
+            5);
+}
+
+/// Two ranks, of which the other one does as it is told on a thread that has memory.
+struct Pair {
+  Pair() {
+    tutti_config config = TUTTI_CONFIG_INIT;
+    config.spin = -1;
+    EXPECT_EQ(tutti_comm_create_all(comms.data(), 2, &config), TUTTI_SUCCESS) << last_error();
+  }
+  ~Pair() {
+    for (tutti_comm* comm : comms) tutti_comm_destroy(comm);
+  }
+  Pair(const Pair&) = delete;
+  Pair& operator=(const Pair&) = delete;
+  /// Rank 0 runs out of memory in `verb`; rank 1 in the same does not wait for its deadline, which is minutes away.
+  template <typename Verb>
+  tutti_status both(const Verb& verb) {
+    const int left = std::exchange(allocations_left, -1);
+    std::atomic<bool> over{false};
+    std::thread other([&] {
+      static_cast<void>(verb(comms[1]));
+      over = true;
+    });
+    allocations_left = left;
+    const tutti_status status = verb(comms[0]);
+    const int unused = std::exchange(allocations_left, -1);
+    for (int i = 0; i < 2000 && !over; ++i) usleep(10'000);
+    EXPECT_TRUE(over) << unused;
+    if (!over) tutti_comm_abort(comms[1]);
+    other.join();
+    if (status != TUTTI_SUCCESS) {
+      EXPECT_NE(verb(comms[0]), TUTTI_SUCCESS) << "what was torn stays failed";
+    }
+    return status;
+  }
+  std::array<tutti_comm*, 2> comms{};
+};
+
+TEST(NoMemory, ACollectiveFailsOnAllRanks) {
+  EXPECT_GT(starve<Pair>([](Pair& pair) {
+              return pair.both([](tutti_comm* comm) { return tutti_barrier(comm, {}, nullptr); });
+            }),
+            5);
+}
+
+TEST(NoMemory, FinalizeFailsOnAllRanks) {
+  EXPECT_GT(starve<Pair>([](Pair& pair) { return pair.both([](tutti_comm* comm) { return tutti_comm_finalize(comm); }); }),
+            5);
 }
 
 }  // namespace

@@ -156,6 +156,29 @@ TEST(Destroy, AbortsWhatOutlastsTheOperationTimeout) {
   EXPECT_EQ(tutti_comm_destroy(comms[1]), TUTTI_SUCCESS);
 }
 
+TEST(Destroy, DoesNotWaitForWhatIsBehindAnotherCommunicatorsOperation) {
+  const auto ahead = pair_of_ranks();
+  const auto behind = pair_of_ranks(300 * ms);
+  std::vector<int> a(1, 1), b(1, 1);
+  tutti_work* work = nullptr;
+  tutti_call call = TUTTI_CALL_INIT;
+  call.work = &work;
+  {
+    const QueuePtr queue = make_queue();
+    EXPECT_EQ(sum(a, ahead[0], on(queue)), TUTTI_SUCCESS);
+    EXPECT_EQ(sum(b, behind[0], on(queue), &call), TUTTI_SUCCESS);
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(tutti_comm_destroy(behind[0]), TUTTI_SUCCESS);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+    EXPECT_EQ(sum(a, ahead[1]), TUTTI_SUCCESS) << last_error();
+    EXPECT_EQ(tutti_work_wait(work, 0), TUTTI_ABORTED);
+    EXPECT_THAT(last_error(), testing::HasSubstr("destroyed before"));
+  }
+  EXPECT_EQ(b, std::vector<int>(1, 1));
+  tutti_work_release(work);
+  for (tutti_comm* comm : {ahead[0], ahead[1], behind[1]}) EXPECT_EQ(tutti_comm_destroy(comm), TUTTI_SUCCESS);
+}
+
 TEST(Finalize, CompletesWhatWasEnqueuedAndThenRefusesEverything) {
   const Ranks first(2), second(2);
   std::vector<int> sent(300'000, 7), received(300'000, 0);
