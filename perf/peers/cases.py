@@ -1,4 +1,5 @@
 """What is measured: cases, and how their bytes are counted."""
+import itertools
 from dataclasses import dataclass
 
 TYPE_BYTES = {"int8": 1, "uint8": 1, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8, "float16": 2, "bfloat16": 2,
@@ -8,6 +9,7 @@ OPS = ("sum", "prod", "min", "max", "avg")
 # As tutti-perf counts: a case's bytes are those of the larger of a rank's two buffers. Whether it has a block a rank.
 COLLECTIVES = {"all_reduce": False, "all_gather": True, "reduce_scatter": True, "broadcast": False, "reduce": False,
                "all_to_all": True, "gather": True, "scatter": True, "send_recv": False, "barrier": False}
+REDUCING = ("all_reduce", "reduce", "reduce_scatter")
 FRESH_ROOM = 1 << 20  # bytes that the slots of fresh inputs may take
 LINE = 64
 
@@ -55,6 +57,18 @@ class Case:
         in_place = self.in_place or self.collective == "broadcast"
         return (f"case collective={self.collective} type={self.type} op={self.op} root=0 count={self.count(ranks)} "
                 f"in_place={int(in_place)} slots={self.slots(ranks)}")
+
+
+def cases_of(collectives, types, ops, inputs, sizes, in_place):
+    """All combinations that differ: operators are for reductions, and a barrier has neither types nor sizes."""
+    seen = []
+    for c, d, o, i, b in itertools.product(collectives, types, ops, inputs, sizes):
+        barrier = c == "barrier"
+        case = Case(c, 0 if barrier else b, "int8" if barrier else d, o if c in REDUCING else ops[0],
+                    inputs[0] if barrier else i, in_place and not barrier)
+        if case not in seen:
+            seen.append(case)
+            yield case
 
 
 def bus_factor(collective, ranks):

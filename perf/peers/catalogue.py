@@ -230,8 +230,8 @@ class OpenMpi(Mpi):
         flags = [word for setting in set_to for word in ("--mca", *setting.split(" ", 1))]
         command = [self.where()[0], "-n", str(place.ranks), "--bind-to", "none", "--oversubscribe", *flags, self.path,
                    *place.arguments()]
-        return Launch([command], {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
-                      "; ".join(set_to))
+        return Launch([command], {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                                  "OMPI_MCA_orte_tmpdir_base": place.folder}, "; ".join(set_to))
 
 
 class Mpich(Mpi):
@@ -266,9 +266,10 @@ class IntelMpi(Mpi):
     def launch(self, place):
         set_to = {"I_MPI_FABRICS": "shm" if place.transport == "shm" else "ofi", "I_MPI_PIN": "0"}
         if place.transport == "tcp":
-            set_to |= {"FI_PROVIDER": "tcp", "FI_TCP_IFACE": "lo"}
+            # Else its collectives go through shared memory all the same, inside one machine.
+            set_to |= {"FI_PROVIDER": "tcp", "FI_TCP_IFACE": "lo", "I_MPI_COLL_INTRANODE": "pt2pt"}
         if place.crowded():
-            set_to["I_MPI_THREAD_YIELD"] = "3"
+            set_to["I_MPI_THREAD_YIELD"] = "2"
         command = [self.where()[0], "-n", str(place.ranks), self.path, *place.arguments()]
         return Launch([command], {**self.environment(), **set_to}, " ".join(f"{k}={v}" for k, v in set_to.items()))
 

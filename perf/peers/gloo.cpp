@@ -7,8 +7,6 @@
 #include <gloo/broadcast.h>
 #include <gloo/gather.h>
 #include <gloo/math.h>
-#include <gloo/reduce.h>
-#include <gloo/reduce_scatter.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/scatter.h>
@@ -70,16 +68,6 @@ Verb all_reduce(const Context& context, const Call& call) {
   if (call.algorithm == "ring") options->setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
   if (call.algorithm == "bcube") options->setAlgorithm(gloo::AllreduceOptions::Algorithm::BCUBE);
   return [options] { gloo::allreduce(*options); };
-}
-
-template <class T>
-Verb reduce(const Context& context, const Call& call) {
-  auto options = std::make_shared<gloo::ReduceOptions>(context);
-  options->setInput(as<T>(call.send), call.operation.count);
-  options->setOutput(as<T>(call.recv), call.operation.count);
-  options->setRoot(call.operation.root);
-  options->setReduceFunction(call.fold);
-  return ready(options, gloo::reduce);
 }
 
 template <class T>
@@ -153,7 +141,6 @@ Verb send_recv(const Context& context, const Call& call) {
 template <class T>
 Verb verb_of(const std::string& name, const Context& context, const Call& call) {
   if (name == "all_reduce") return all_reduce<T>(context, call);
-  if (name == "reduce") return reduce<T>(context, call);
   if (name == "broadcast") return broadcast<T>(context, call);
   if (name == "all_gather") return all_gather<T>(context, call);
   if (name == "all_to_all") return all_to_all<T>(context, call);
@@ -211,6 +198,7 @@ class Gloo : public Contender {
     const std::string name = operation.collective->name;
     if (type_ == nullptr) return "it has no such type";
     if (name == "reduce_scatter") return "its reduce_scatter is of its older interface, whose memory it keeps to itself";
+    if (name == "reduce") return "its reduce writes to the result's buffer on every rank";
     if (operation.collective->reduces && type_->fold(operation.pattern.op) == nullptr) return "it has no such operator";
     if (operation.in_place && name != "all_reduce" && name != "broadcast") return "its in place means something else";
     return "";

@@ -29,14 +29,14 @@ def wait_for_late(ranks, seconds):
 
 
 def join_once(contender, place, deadline):
-    """Milliseconds of the slowest rank from its call to its return, in processes of their own that then end."""
+    """Milliseconds of the slowest rank from its call to its return, in processes of their own that then end; and a note."""
     launch = contender.launch(place)
     ranks = Ranks(contender.name, launch.commands, {**os.environ, **launch.environment}, contender.processes(place), place.folder,
                   deadline)
     try:
-        took = max(reply["ns"] for reply in ranks.ask("start")) / 1e6
+        started = ranks.ask("start")
         ranks.quit()
-        return took
+        return max(reply["ns"] for reply in started) / 1e6, {"version": started[0]["version"], "settings": launch.settings}
     finally:
         ranks.kill()
 

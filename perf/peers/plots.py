@@ -6,7 +6,7 @@ from .words import significant, size_text, time_text
 
 COLOURS = ("#c2362b", "#e58a2e", "#2f6db5", "#3b8f5a", "#7d55a8", "#8a6d4b", "#4aa3a8", "#b04a86")
 GREY = "#8a8a8a"
-WIDTH, LEFT, RIGHT, TOP = 860, 78, 190, 56
+WIDTH, LEFT, RIGHT, TOP = 860, 78, 190, 68
 TIME_HEIGHT, RATIO_HEIGHT, GAP = 330, 190, 54
 
 
@@ -105,25 +105,39 @@ def draw_times(draw, x, records, names):
         legend += 20
 
 
-def draw_ratios(draw, x, records, names, top):
+def draw_asked(draw, x, y, sizes, asked):
+    """The goal's limit as steps over the sizes it holds for."""
+    points = [(x.at(size), y.at(limit)) for size in sizes for limit in [next(l for most, l in asked if size <= most)]
+              if y.low <= math.log10(limit) <= y.high]
+    draw.curve(points, "#2a8f2a", "5 4", 1.4, dots=False)
+    if points:
+        draw.text(x.to_pixel + 16, points[-1][1] + 4, "goal", "start", 11, "#2a8f2a")
+
+
+def draw_ratios(draw, x, records, names, top, asked):
     curves = [(i, n, [(r["bytes"], r["ratios"][n]["ratio"]) for r in records if r["ratios"].get(n, {}).get("ratio")])
               for i, n in enumerate(names)]
     curves = [c for c in curves if c[2]]
     if not curves:
         return
-    values = [v for _, _, points in curves for _, v in points] + [1.0]
+    values = [v for _, _, points in curves for _, v in points] + [1.0] + [limit for _, limit in asked]
     y = Axis(min(values) / 1.15, max(values) * 1.15, top + RATIO_HEIGHT, top)
     size_marks(draw, x, [r["bytes"] for r in records], top, top + RATIO_HEIGHT)
-    marks = [m for m in (.005, .01, .02, .05, .1, .2, .3, .5, .7, 1, 1.5, 2, 3, 5, 10) if min(values) / 1.15 <= m <= max(values) * 1.15]
+    marks = [m for m in (.001, .002, .005, .01, .02, .05, .1, .2, .3, .5, .7, 1, 1.5, 2, 3, 5, 10) if min(values) / 1.15 <= m <= max(values) * 1.15]
     frame(draw, x, y, [(m, significant(m)) for m in marks], "time / best peer's (lower is better)")
     draw.line(x.from_pixel, y.at(1), x.to_pixel, y.at(1), "#555555", 1.4)
+    if asked:
+        draw_asked(draw, x, y, [r["bytes"] for r in records], asked)
     for i, _, points in curves:
         draw.curve([(x.at(b), y.at(v)) for b, v in points], COLOURS[i % len(COLOURS)], width=2.6)
     draw.text(x.to_pixel + 16, y.at(1) + 4, "1: as the best peer", "start", 11, "#555555")
 
 
-def plot(title, subtitle, records, names):
-    """The SVG of one group of cases that differ by size alone; "" where there is nothing to draw."""
+def plot(title, subtitle, records, names, asked=()):
+    """The SVG of one group of cases that differ by size alone; "" where there is nothing to draw.
+
+    asked: a goal's limits of the ratio, (bytes at most, limit).
+    """
     records = sorted((r for r in records if r["bytes"] > 0), key=lambda r: r["bytes"])
     names = [n for n in names if any("median_us" in r["contenders"].get(n, {}) for r in records)]
     if len(records) < 2 or not names:
@@ -135,5 +149,5 @@ def plot(title, subtitle, records, names):
     draw.text(LEFT, 36, subtitle, size=11, colour="#666666")
     draw_times(draw, x, records, names)
     if ratio:
-        draw_ratios(draw, x, records, names, TOP + TIME_HEIGHT + GAP)
+        draw_ratios(draw, x, records, names, TOP + TIME_HEIGHT + GAP, asked)
     return draw.svg()

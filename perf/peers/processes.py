@@ -147,7 +147,18 @@ class Ranks:
             pass
         self.kill()
 
+    def _ask_to_end(self, patience=3):
+        """SIGTERM first: a launcher then removes what its ranks had in shared memory."""
+        for launched in self.launched:
+            if launched.poll() is None:
+                launched.terminate()
+        end = time.monotonic() + patience
+        while any(p.poll() is None for p in self.launched) and time.monotonic() < end:
+            time.sleep(0.01)
+
     def kill(self):
+        """Ends every process of this contender; does nothing a second time."""
+        self._ask_to_end()
         for launched in self.launched:
             for how in (os.killpg, os.kill):
                 try:

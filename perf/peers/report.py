@@ -25,6 +25,12 @@ def commit():
     return git("rev-parse", "--short=12", "HEAD") + ("+changes" if git("status", "--porcelain", "--untracked-files=no") else "")
 
 
+def available_memory():
+    """Bytes, or None where the system does not say."""
+    text = first("/proc/meminfo", "MemAvailable").split()
+    return int(text[0]) << 10 if text and text[0].isdigit() else None
+
+
 def content(path):
     with open(path) as file:
         return file.read().strip()
@@ -68,7 +74,7 @@ def rows(records, names):
     """The table's cells, a header first; columns without a value are left out."""
     shown = [n for n in names if any("median_us" in r["contenders"].get(n, {}) for r in records)]
     ours = [n for n in shown if n.startswith("tutti")]
-    table = [["size", *shown, "spread", "best peer", *(f"{n}/best" for n in ours), "M", *(f"{n}/M" for n in ours), "L",
+    table = [["size", *shown, "spread", "best peer", *(f"{n}/best" for n in ours), *(f"{n}/best of minima" for n in ours), "M", *(f"{n}/M" for n in ours), "L",
               "stream", *(f"{n}/stream" for n in ours)]]
     for r in records:
         ratio = lambda n, what: r["ratios"].get(n, {}).get(what)  # noqa: E731
@@ -78,7 +84,7 @@ def rows(records, names):
         spread = max((r["contenders"][n]["spread"] for n in ours if "spread" in r["contenders"].get(n, {})), default=None)
         table.append([size_text(r["bytes"]), *(cell(r["contenders"].get(n, {})) for n in shown),
                       f"{100 * spread:.0f} %" if spread is not None else "-", best or "-",
-                      *(number(ratio(n, "ratio")) for n in ours), time_text(limit["M_us"]) if "M_us" in limit else "-",
+                      *(number(ratio(n, "ratio")) for n in ours), *(number(ratio(n, "min_ratio")) for n in ours), time_text(limit["M_us"]) if "M_us" in limit else "-",
                       *(number(ratio(n, "of_M")) for n in ours), f"{limit['L_ns']:.0f} ns" if "L_ns" in limit else "-",
                       time_text(limit["stream_us"]) if "stream_us" in limit else "-",
                       *(number(ratio(n, "of_stream")) for n in ours)])
@@ -142,7 +148,7 @@ def notes(records):
     return list(dict.fromkeys(said))
 
 
-def save(folder, name, about, records, text, names):
+def save(folder, name, about, records, text, names, asked=()):
     """The table, the data, and a plot a table."""
     os.makedirs(folder, exist_ok=True)
     base = os.path.join(folder, name)
@@ -153,7 +159,7 @@ def save(folder, name, about, records, text, names):
         file.write(text + "\n")
     subtitle = f"{about['processor']}, {about['cpus']} CPUs, {about['date'][:10]}, Tutti {about['commit']}"
     for key, group in groups_of(records).items():
-        drawn = plots.plot(group_title(key), subtitle, group, names)
+        drawn = plots.plot(group_title(key), subtitle, group, names, asked)
         if drawn:
             kind = "-".join(str(part) for part in key[:-1]) + ("-in-place" if key[-1] else "")
             with open(f"{base}-{kind.replace(':', '-')}.svg", "w") as file:

@@ -13,14 +13,18 @@ def summary(times):
             "spread": (high - low) / median if median else 0.0, "rounds": len(ordered)}
 
 
+def right_peers(contenders, peers):
+    """Those that were timed and whose data was right."""
+    return [name for name in peers if "median_us" in contenders.get(name, {}) and not contenders[name].get("wrong")]
+
+
 def best_peer(contenders, peers):
-    """The name of the peer with the least median, None without peers. Peers with wrong data do not count."""
-    right = [name for name in peers if "median_us" in contenders.get(name, {}) and not contenders[name].get("wrong")]
-    return min(right, key=lambda name: contenders[name]["median_us"], default=None)
+    """The name of the peer with the least median, None without peers."""
+    return min(right_peers(contenders, peers), key=lambda name: contenders[name]["median_us"], default=None)
 
 
 def ratios(contenders, peers, ours, limit=None, carried=0.0):
-    """For each of ours: the best peer, our median over its median (and minima alike), over M, and our part of a stream.
+    """For each of ours: the best peer, our median over its median, our minimum over the peers' least, over M, and our part of a stream.
 
     carried: the bytes that each rank sends, over those that it sends in the stream beside it.
     """
@@ -29,8 +33,9 @@ def ratios(contenders, peers, ours, limit=None, carried=0.0):
         if "median_us" not in contenders.get(name, {}):
             continue
         mine, other = contenders[name], contenders.get(best)
+        least = min((contenders[n]["min_us"] for n in right_peers(contenders, peers)), default=None)
         found[name] = {"best_peer": best, "ratio": mine["median_us"] / other["median_us"] if other else None,
-                       "min_ratio": mine["min_us"] / other["min_us"] if other else None}
+                       "min_ratio": mine["min_us"] / least if least else None}
         if "M_us" in limit:
             found[name]["of_M"] = mine["median_us"] / limit["M_us"]
         if "stream_us" in limit:

@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 from . import catalogue, goals, networks, occasions, options, report, results, rounds
-from .cases import Case, Setting
+from .cases import FRESH_ROOM, Setting, cases_of
 from .processes import Died, Ranks
 from .words import FAILED, GOOD, LOST, WRONG_DATA, Refusal, size_text
 
@@ -24,6 +24,7 @@ class Run:
         self.effort = rounds.Effort(given.rounds, given.batch_time / 1e3, given.case_time, given.check)
         self.about = {**report.machine(self.allowed), "command": " ".join(sys.argv[1:]), "contenders": {}}
         self.records, self.status, self.seed = [], GOOD, 1
+        self.fallen, self.died_of = [], set()
         self.builds = options.builds_of(given)
         several = len(self.builds) > 1
         self.ours = [catalogue.Tutti(b, self.builds[0], m, several, given.tutti) for b in self.builds for m in given.memory]
@@ -31,8 +32,20 @@ class Run:
             self.ours.append(catalogue.Threads(self.builds[0]))
         self.peers = self.find_peers()
         self.limits = [catalogue.Limit(self.builds[0], kind) for kind in catalogue.LIMITS] if given.measure == "time" else []
+        if given.measure == "time":
+            self.make_sure_of_memory()
         for contender in (*self.ours, *self.peers, *self.limits):
             contender.prepare()
+
+    def make_sure_of_memory(self):
+        """Memory is had when it is first written to: without a look beforehand the system would kill a rank in the middle."""
+        given, free = self.given, report.available_memory()
+        copies = sum(1 for limit in self.limits if limit.kind != "hop")
+        each = 2 * (max(given.sizes) + (FRESH_ROOM if "fresh" in given.inputs else 0)) * max(given.ranks)
+        need = each * (len(self.ours) + len(self.peers) + copies)
+        if free is not None and need > free:
+            raise Refusal(f"buffers of {size_text(max(given.sizes))} for {max(given.ranks)} ranks of every contender take "
+                          f"{need >> 20} MiB, and {free >> 20} MiB are free; lower -e or --ranks, or name fewer --peers")
 
     def find_peers(self):
         found = []
@@ -66,30 +79,28 @@ class Run:
     def place(self, setting, wire, folder):
         return catalogue.Place(setting.ranks, setting.transport, self.cpus, folder, wire.networks, wire.addresses)
 
-    def begin(self, setting, folder, wire, running):
-        """Starts everyone for a setting, into `running`; who cannot is left out, with a note."""
-        for number, contender in enumerate((*self.ours, *self.peers, *self.limits)):
-            own = os.path.join(folder, str(number))
-            os.mkdir(own, 0o700)
-            place, note = self.place(setting, wire, own), self.about_of(contender)
-            lacks = contender.lacks(place)
-            if lacks:
-                note.setdefault("settings", lacks)
-                continue
-            launch = contender.launch(place)
-            self.progress(f"starting {contender.name} with {setting.ranks} ranks")
-            try:
-                running[contender] = Ranks(contender.name, launch.commands, {**os.environ, **launch.environment}, setting.ranks,
-                                           own, self.given.deadline)
-                started = running[contender].ask("start")
-            except Died as death:
-                if contender in running:
-                    running.pop(contender).kill()
-                self.lose(contender, note, death)
-                continue
-            note.update(version=started[0]["version"])
-            note.setdefault("settings_by_setting", {})[f"{setting.ranks} ranks, {setting.transport}"] = launch.settings
-            note["settings"] = " | ".join(dict.fromkeys(note["settings_by_setting"].values()))
+    def launch(self, contender, setting, wire, running):
+        """Starts one contender, into `running`; where it cannot, it is left out, with a note."""
+        own = tempfile.mkdtemp(dir=self.folder)
+        place, note = self.place(setting, wire, own), self.about_of(contender)
+        lacks = contender.lacks(place)
+        if lacks:
+            note.setdefault("settings", lacks)
+            return
+        launch = contender.launch(place)
+        self.progress(f"starting {contender.name} with {setting.ranks} ranks")
+        try:
+            running[contender] = Ranks(contender.name, launch.commands, {**os.environ, **launch.environment}, setting.ranks, own,
+                                       self.given.deadline)
+            started = running[contender].ask("start")
+        except Died as death:
+            if contender in running:
+                running.pop(contender).kill()
+            self.lose(contender, note, death)
+            return
+        note.update(version=started[0]["version"])
+        note.setdefault("settings_by_setting", {})[f"{setting.ranks} ranks, {setting.transport}"] = launch.settings
+        note["settings"] = " | ".join(dict.fromkeys(note["settings_by_setting"].values()))
 
     def ready(self, setting, case, running):
         """Trials that are ready for a case, in order, and {trial: contender} of all."""
@@ -100,29 +111,41 @@ class Run:
                 continue
             trial = rounds.Trial(contender.name, ranks)
             known[trial] = contender
+            if (contender, case.collective, case.type) in self.died_of:
+                trial.record["lacks"] = "it died of this before"
+                continue
             try:
                 if trial.ready(words, self.seed, self.effort, case, case.slots(setting.ranks)):
                     ready.append(trial)
             except Died as death:
-                self.drop(trial, known, running, death)
+                self.drop(trial, known, running, death, case)
         return ready, known
 
-    def drop(self, trial, known, running, death):
+    def drop(self, trial, known, running, death, case):
         """A contender died in its turn: it is ended, and the others go on without it."""
         self.lose(known[trial], trial.record, death)
         running.pop(known[trial]).kill()
+        self.fallen.append(known[trial])
+        self.died_of.add((known[trial], case.collective, case.type))
+
+    def revive(self, running, setting, wire):
+        """Peers that died are started again; they sit out what they died of (see Run.ready)."""
+        for contender in self.fallen:
+            if contender in self.peers:
+                self.launch(contender, setting, wire, running)
+        self.fallen = []
 
     def measure(self, setting, case, running):
         self.progress(f"{case.collective} {case.type} of {size_text(case.real_bytes(setting.ranks))}, {setting.ranks} ranks, "
                       f"{setting.transport}, inputs {case.inputs}")
         self.seed += 2
         ready, known = self.ready(setting, case, running)
-        rounds.interleave(ready, self.effort, lambda trial, death: self.drop(trial, known, running, death))
+        rounds.interleave(ready, self.effort, lambda trial, death: self.drop(trial, known, running, death, case))
         for trial in ready:
             try:
                 trial.end(self.seed + 1, self.effort)
             except Died as death:
-                self.drop(trial, known, running, death)
+                self.drop(trial, known, running, death, case)
         contenders = {t.name: t.record for t, c in known.items() if c not in self.limits}
         limits = {c.kind: t.record for t, c in known.items() if c in self.limits and "median_us" in t.record}
         record = results.line(setting, case, contenders, limits, [p.name for p in self.peers], [o.name for o in self.ours])
@@ -148,27 +171,27 @@ class Run:
 
     def with_everyone(self, setting, wire, act):
         """Starts everyone, lets `act` use them, and ends them, whatever happens."""
-        folder, running = tempfile.mkdtemp(prefix="tutti-compare-"), {}
+        self.folder, running = tempfile.mkdtemp(prefix="tutti-compare-"), {}
         try:
-            self.begin(setting, folder, wire, running)
+            for contender in (*self.ours, *self.peers, *self.limits):
+                self.launch(contender, setting, wire, running)
             act(running)
             for ranks in running.values():
                 ranks.quit()
         finally:
             for ranks in running.values():
                 ranks.kill()
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def time_all(self, setting, wire):
         given = self.given
 
         def act(running):
-            for c, d, o, i, b in itertools.product(given.collectives, given.types, given.ops, given.inputs, given.sizes):
+            for case in cases_of(given.collectives, given.types, given.ops, given.inputs, given.sizes, given.in_place):
                 if not any(o in running for o in self.ours):
                     return
-                case = Case(c, b, d, o, i, given.in_place)
-                if c != "barrier" or b == given.sizes[0]:
-                    self.measure(setting, case, running)
+                self.measure(setting, case, running)
+                self.revive(running, setting, wire)
 
         self.with_everyone(setting, wire, act)
 
@@ -195,11 +218,12 @@ class Run:
                 self.progress(f"{contender.name} joins {setting.ranks} ranks")
                 with occasions.Folder() as folder:
                     try:
-                        took = occasions.join_once(contender, self.place(setting, wire, folder), self.given.deadline)
+                        took, note = occasions.join_once(contender, self.place(setting, wire, folder), self.given.deadline)
                     except Died as death:
                         failed[contender.name] = {}
                         self.lose(contender, failed[contender.name], death)
                         continue
+                self.about_of(contender).update(note)
                 times.setdefault(contender.name, []).append(took)
         contenders = {**{name: occasions.joins(taken) for name, taken in times.items()}, **failed}
         self.add({"measure": "init", "ranks": setting.ranks, "transport": setting.transport, "contenders": contenders})
@@ -234,4 +258,5 @@ class Run:
                 file.writelines(json.dumps(record) + "\n" for record in self.records)
         if self.given.output:
             names = [c.name for c in (*self.ours, *self.peers)]
-            report.save(self.given.output, self.file_name(), self.about, self.records, text, names)
+            asked = goals.GOALS[self.goal].ratio if self.goal else []
+            report.save(self.given.output, self.file_name(), self.about, self.records, text, names, asked)
