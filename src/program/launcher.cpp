@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "src/program/signals.h"
+
 namespace tutti::program {
 namespace {
 
@@ -25,7 +27,8 @@ constexpr auto kLast = std::chrono::seconds(1);         // between SIGTERM and S
 sigset_t watched_signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
+  sigaddset(&set, SIGCHLD);
+  for (const int signal : kEndingSignals) sigaddset(&set, signal);
   return set;
 }
 
@@ -198,6 +201,7 @@ void Family::take_report(std::string_view line) {
   const size_t first = line.find('\t');
   const size_t second = line.find('\t', first + 1);
   if (first == std::string_view::npos || second == std::string_view::npos) return;
+  if (interrupted_ != 0) return;  // that others were ended a moment before it is no news
   int code = kFailed;
   int rank = 0;
   std::from_chars(line.data(), line.data() + first, code);
@@ -222,6 +226,7 @@ int Family::watch(const sigset_t& watched) {
     const timespec period = {0, 100'000'000};
     const int signal = sigtimedwait(&watched, nullptr, &period);
     if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
+      drain();  // what ranks saw before
       interrupted_ = signal;
       signal_all(signal);
       end_by(Clock::now() + kInterrupted);
@@ -258,11 +263,7 @@ int launch_local(int ranks, char** argv, Output& output, std::chrono::millisecon
   }
   if (family.interrupted() != 0) {
     // Whoever started us sees that a signal ended it, as if we had not been between.
-    signal(family.interrupted(), SIG_DFL);
-    sigset_t none;
-    sigemptyset(&none);
-    raise(family.interrupted());
-    sigprocmask(SIG_SETMASK, &none, nullptr);
+    end_by_signal(family.interrupted());
   }
   sigprocmask(SIG_SETMASK, &mask, nullptr);
   return code;

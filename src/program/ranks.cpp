@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/program/creation.h"
 #include "src/program/launcher.h"
 #include "src/program/place.h"
 
@@ -44,18 +45,23 @@ int join(const Place& place, const RankOptions& ranks, const tutti_config* confi
     return output.fail(kFailed, "--bind core was refused by the system; leave it out");
   }
   if (const int code = output.open(); code != kGood) return code;
-  tutti_comm* comm = nullptr;
-  const tutti_status status = tutti_comm_create_address(&comm, "env://", -1, -1, config);
-  if (status != TUTTI_SUCCESS) return output.fail(nullptr, status);
-  return output.result(run_member({comm, place.rank, place.ranks}, output, body));
+  const Created created = create(1, config, [](std::size_t, tutti_comm** comm, const tutti_config* own) {
+    return tutti_comm_create_address(comm, "env://", -1, -1, own);
+  });
+  if (created.code != kGood) return output.fail(created.code, created.sentence);
+  return output.result(run_member({created.comms.front(), place.rank, place.ranks}, output, body));
 }
 
 int run_threads(const RankOptions& ranks, const tutti_config* config, Output& output,
                 const std::function<int(const Member&)>& body) {
   const size_t n = static_cast<size_t>(ranks.ranks);
-  std::vector<tutti_comm*> comms(n, nullptr);
-  const tutti_status status = tutti_comm_create_all(comms.data(), static_cast<int>(n), config);
-  if (status != TUTTI_SUCCESS) return output.fail(nullptr, status);
+  tutti_unique_id id;
+  const Created created = create(n, config, [&](std::size_t rank, tutti_comm** comm, const tutti_config* own) {
+    const tutti_status made = rank == 0 ? tutti_get_unique_id(&id) : TUTTI_SUCCESS;
+    if (made != TUTTI_SUCCESS) return made;
+    return tutti_comm_create(comm, static_cast<int>(n), &id, static_cast<int>(rank), own);
+  });
+  if (created.code != kGood) return output.fail(created.code, created.sentence);
   output.collect();
   std::vector<int> codes(n, kGood);
   std::vector<std::thread> threads;
@@ -63,7 +69,7 @@ int run_threads(const RankOptions& ranks, const tutti_config* config, Output& ou
     threads.emplace_back([&, rank] {
       const int own = static_cast<int>(rank);
       if (ranks.bind == "core") pin_to_core(own);
-      codes[rank] = run_member({comms[rank], own, static_cast<int>(n)}, output, body);
+      codes[rank] = run_member({created.comms[rank], own, static_cast<int>(n)}, output, body);
     });
   }
   int code = kGood;
