@@ -90,7 +90,7 @@ bool Caller::advance_attempt(std::uint64_t id) {
     return false;
   }
   if (!attempt.handshake.complete()) return false;
-  poller_.forget(attempt.fd.get());
+  for (const Attempt& any : attempts_) poller_.forget(any.fd.get());
   const auto payload = attempt.handshake.peer_payload();
   connected_ = {std::move(attempt.fd), {payload.begin(), payload.end()}};
   attempts_.clear();
@@ -102,6 +102,7 @@ bool Caller::advance_attempt(std::uint64_t id) {
 void Caller::fail(std::uint64_t id, std::string why, bool refused_by_system, bool refused_our_key) {
   const auto place = std::find_if(attempts_.begin(), attempts_.end(), [id](const Attempt& a) { return a.id == id; });
   answers_[place->address] = {std::move(why), refused_our_key};
+  if (place->fd) poller_.forget(place->fd.get());  // a copy of it, in a forked child, would stay ready in there
   attempts_.erase(place);
   round_refused_by_system_ = round_refused_by_system_ && refused_by_system;
   key_was_refused_ = key_was_refused_ || refused_our_key;

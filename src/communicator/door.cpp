@@ -110,6 +110,7 @@ void Door::drop(std::uint64_t id) {
   const auto place = pending_.find(id);
   ++strangers_;
   wrong_keys_ += place->second.handshake.failure() == Handshake::Failure::kWrongKey ? 1 : 0;
+  poller_.forget(place->second.fd.get());  // a copy of it, in a forked child, would stay ready in there
   pending_.erase(place);
 }
 

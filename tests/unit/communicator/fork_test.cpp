@@ -1,6 +1,11 @@
 // An id whose maker forks: what the children do with a rendezvous that is their parent's.
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
+#include "src/communicator/caller.h"
+#include "src/communicator/door.h"
 #include "tests/unit/communicator/world.h"
 
 namespace tutti::test {
@@ -51,6 +56,100 @@ TEST(ForkOfAnIdsMaker, TheChildsOwnIdsServe) {
   EXPECT_EQ(end_of(child), 0);
   const auto results = join_all(2, [&](int, JoinRequest& request) { request.id = &parents; });
   for (const auto& result : results) EXPECT_TRUE(result.ok()) << result.status().text();
+}
+
+/// A child that has copies of all descriptors, and sleeps.
+class Forked {
+ public:
+  Forked() : child_(::fork()) {
+    if (child_ == 0) {
+      ::pause();
+      ::_exit(0);
+    }
+  }
+  ~Forked() {
+    ::kill(child_, SIGKILL);
+    ::waitpid(child_, nullptr, 0);
+  }
+  Forked(const Forked&) = delete;
+  Forked& operator=(const Forked&) = delete;
+
+ private:
+  const pid_t child_;
+};
+
+bool quiet(int fd) {
+  pollfd wait{fd, POLLIN, 0};
+  return ::poll(&wait, 1, 0) == 0;
+}
+
+Descriptor connected_to(const SocketAddress& address) {
+  auto socket = connect_to(address);
+  EXPECT_TRUE(socket.ok() && eventually([&] { return connect_result(socket->get()) == 0; }));
+  return std::move(socket).value();
+}
+
+TEST(ForkedCopies, KeepNoDoorAwake) {
+  auto listener = listen_on("lo", 0, 0);
+  ASSERT_TRUE(listener.ok());
+  Door door(std::move(*listener), random_key(), "test", {});
+  Descriptor stranger = connected_to(door.addresses().front());
+  EXPECT_TRUE(eventually([&] { return !quiet(door.fd()); }));
+  door.step();
+  const Forked child;
+  ::shutdown(stranger.get(), SHUT_RDWR);  // the child has a copy of this end, too
+  stranger.reset();
+  EXPECT_TRUE(eventually([&] {
+    door.step();
+    return door.strangers() == 1;
+  }));
+  EXPECT_TRUE(quiet(door.fd()));
+}
+
+TEST(ForkedCopies, KeepNoCallerAwake) {
+  auto listener = listen_on("lo", 0, 0);
+  ASSERT_TRUE(listener.ok());
+  Caller caller({listener->addresses.front()}, random_key(), "test", {});
+  caller.step();
+  Descriptor other;
+  EXPECT_TRUE(eventually([&] {
+    other = accept_one(listener->sockets.front().get());
+    return static_cast<bool>(other);
+  }));
+  const Forked child;
+  ::shutdown(other.get(), SHUT_RDWR);
+  other.reset();
+  const auto explained = caller.explain();
+  EXPECT_TRUE(eventually([&] {
+    caller.step();
+    return caller.explain() != explained;
+  }));
+  listener->sockets.clear();
+  EXPECT_TRUE(eventually([&] { return quiet(caller.fd()); }));
+}
+
+TEST(ForkedCopies, KeepNoRootAwake) {
+  const tutti_unique_id id = id_of_test();
+  const pid_t guest = ::fork();
+  if (guest == 0) {
+    JoinRequest request = request_of(1, 3);
+    request.id = &id;
+    static_cast<void>(join(request));
+    ::_exit(0);
+  }
+  ::usleep(200'000);  // it has joined
+  const Forked child;
+  ::kill(guest, SIGKILL);
+  ::waitpid(guest, nullptr, 0);
+  ::usleep(100'000);  // the root knows
+  const auto busy_ns = [] {
+    timespec t;
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(t.tv_nsec);
+  };
+  const std::uint64_t before = busy_ns();
+  ::usleep(500'000);
+  EXPECT_LT(busy_ns() - before, 100'000'000u);  // one that spins takes most of a core
 }
 
 }  // namespace
