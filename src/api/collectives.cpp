@@ -34,8 +34,10 @@ Status check(const CollectiveCall& call, const Communicator& comm) {
     return invalid(fmt::format("root {} is outside \"{}\", which has {} ranks", call.root, comm.name(), comm.ranks()),
                    fmt::format("Pass a root from 0 to {}.", comm.ranks() - 1));
   }
-  const std::uint64_t most = UINT64_MAX / 2 / element_bytes(call.type) / static_cast<std::uint64_t>(comm.ranks());
-  if (call.count > most) return invalid(fmt::format("a count of {} elements is more than memory can hold", call.count));
+  std::uint64_t bytes = 0;
+  const std::uint64_t each = element_bytes(call.type) * static_cast<std::uint64_t>(comm.ranks());
+  const bool endless = __builtin_mul_overflow(call.count, each, &bytes) || bytes > UINT64_MAX / 2;
+  if (endless) return invalid(fmt::format("a count of {} elements is more than memory can hold", call.count));
   if (call.send == nullptr && uses(call, Buffer::input, comm)) {
     return invalid(fmt::format("{} of {} elements has a NULL send buffer", name_of(call.collective), call.count),
                    "Pass the memory that holds them.");

@@ -325,7 +325,6 @@ Status Communicator::carry_out(const CollectiveCall& call, const Hook& hook) {
   sequence_.store(sequence + 1, std::memory_order_relaxed);
   last_algorithm_.store(plan.algorithm, std::memory_order_relaxed);
   const std::uint64_t fingerprint = fingerprint_of(sequence, plan.plan.hash);
-  const KindName kind{std::string_view(name_of(call.collective))};
   ActivityBoard& board = membership_->control->board();
   board.start({sequence, fingerprint, pack_call(call), plan.algorithm_name});
   if (call.count != 0) {
@@ -355,7 +354,7 @@ Status Communicator::carry_out(const CollectiveCall& call, const Hook& hook) {
       return status;
     }
   }
-  board.complete(sequence, kind);
+  board.complete(sequence, plan.name);
   return {};
 }
 
@@ -369,6 +368,7 @@ Result<const Communicator::Prepared*> Communicator::prepare(const Problem& probl
     if (!choice.ok()) return choice.status();
     Prepared made;
     made.algorithm = choice->algorithm;
+    made.name = KindName(name_of(problem.collective));
     made.algorithm_name = KindName(choice->algorithm->name);
     made.plan = make_plan(*choice->algorithm, problem, view_, choice->parameters, link_slot_bytes);
     made.fold = reduces(problem.collective) || problem.collective == Collective::barrier ? find_fold(problem.type, problem.op)

@@ -149,6 +149,7 @@ class Communicator {
     Layouts layouts;
     std::uint64_t scratch = 0;
     const Algorithm* algorithm = nullptr;
+    KindName name;  ///< of the collective
     KindName algorithm_name;
   };
   class Comparison;

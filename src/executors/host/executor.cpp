@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 
 #include "src/base/types.h"
 
@@ -38,6 +39,9 @@ Lowered lower(const Plan& plan, int rank, Program program) {
   Lowered lowered;
   lowered.only_offered = only_offered(plan, rank, program);
   lowered.receives = receives(plan, rank, program);
+  for (const Step& step : program.steps) {
+    lowered.most_operands = std::max(lowered.most_operands, std::uint32_t{step.sources} + step.destinations);
+  }
   lowered.program = std::move(program);
   return lowered;
 }
@@ -155,17 +159,17 @@ const Outcome& HostExecutor::interrupted() {
 void HostExecutor::prepare() {
   const Problem& problem = plan_->problem;
   if (outcome_.kind != Outcome::Kind::completed) outcome_ = {};
-  element_ = element_bytes(problem.type);
   divide_by_ = problem.op == TUTTI_AVG && reduces(problem.collective) ? static_cast<std::uint64_t>(problem.ranks) : 0;
   // A fold counts elements, a copy bytes.
-  unit_ = reduces(problem.collective) || problem.collective == Collective::barrier ? element_ : 1;
+  const bool folds = reduces(problem.collective) || problem.collective == Collective::barrier;
+  unit_shift_ = folds ? static_cast<std::uint32_t>(std::countr_zero(element_bytes(problem.type))) : 0;
   streams_ = stream_from_ != 0 && layouts_->bytes[1] >= stream_from_;
   needs_progress_ = false;
   for (const HostLink* link : links_) {
     needs_progress_ = needs_progress_ || (link->state.capabilities & TUTTI_NEEDS_PROGRESS) != 0;
   }
   holds_.clear();
-  if (lanes_.size() != program_->lanes.size()) lanes_.resize(program_->lanes.size());
+  if (lanes_.size() != program_->lanes.size() || room_ < lowered_->most_operands) make_room();
   const Window first = window_at(0);
   for (std::size_t l = 0; l < lanes_.size(); ++l) {
     LaneState& lane = lanes_[l];
@@ -180,6 +184,18 @@ void HostExecutor::prepare() {
   in_place_ = overlap(binding_.input, layouts_->bytes[0], binding_.output, layouts_->bytes[1]);
   inboxes_.assign(links_.size(), {});
   for (std::uint32_t l = 0; l < links_.size(); ++l) grant_ahead(l);
+}
+
+/// Working memory for the program; kept, so that the next run of its like allocates nothing.
+void HostExecutor::make_room() {
+  room_ = std::max(room_, lowered_->most_operands);
+  lanes_.resize(program_->lanes.size());
+  for (LaneState& lane : lanes_) {
+    lane.at.resize(room_);
+    lane.offers.resize(room_);
+  }
+  fold_sources_.resize(room_);
+  fold_destinations_.resize(room_);
 }
 
 HostExecutor::Window HostExecutor::window_at(std::uint64_t pass) const {
@@ -230,11 +246,6 @@ bool HostExecutor::dependencies_hold(const LaneState& lane, const Step& step) co
 }
 
 void HostExecutor::begin_step(LaneState& lane, const Step& step) {
-  const std::size_t operands = std::size_t{step.sources} + step.destinations;
-  if (lane.at.size() < operands) {
-    lane.at.resize(operands);
-    lane.offers.resize(operands);
-  }
   lane.bytes = lane.window.layout->message_bytes[static_cast<std::size_t>(&step - program_->steps.data())];
   lane.ready = 0;
   lane.begun = true;
@@ -407,27 +418,27 @@ void HostExecutor::sweep(LaneState& lane, const Step& step) {
 /// Folds one piece of the step's message. lane.at has the beginnings of buffers and messages.
 void HostExecutor::fold_piece(const LaneState& lane, const Step& step, std::uint32_t piece) {
   const Layout& layout = *lane.window.layout;
-  const auto at = [&](std::uint32_t o) {
-    return lane.at[o] + layout.pieces[layout.first_piece[step.operands + o] + piece].offset;
-  };
-  const std::uint64_t bytes = layout.pieces[layout.first_piece[step.operands] + piece].bytes;
+  const std::uint32_t* const first = &layout.first_piece[step.operands];
+  const auto at = [&](std::uint32_t o) { return lane.at[o] + layout.pieces[first[o] + piece].offset; };
+  const std::uint64_t bytes = layout.pieces[first[0] + piece].bytes;
   if (bytes == 0) return;
   const bool divides = divide_by_ > 1 && (step.flags & last_touch) != 0;
-  fold_sources_.clear();
-  fold_destinations_.clear();
-  for (std::uint32_t o = 0; o < step.sources; ++o) fold_sources_.push_back({at(o)});
-  for (std::uint32_t o = step.sources; o < static_cast<std::uint32_t>(step.sources) + step.destinations; ++o) {
+  const std::uint32_t sources = step.sources;
+  const std::uint32_t operands = sources + step.destinations;
+  for (std::uint32_t o = 0; o < sources; ++o) fold_sources_[o].data = at(o);
+  std::uint32_t targets = 0;
+  for (std::uint32_t o = sources; o < operands; ++o) {
     if (lane.offers[o] != OfferFrom::none) continue;
-    const std::uint32_t operand = step.operands + o;
-    if (lowered_->only_offered[operand] != 0 && !lane.keeps) continue;
+    if (lowered_->only_offered[step.operands + o] != 0 && !lane.keeps) continue;
     std::byte* const target = at(o);
     // Nothing to do where the message landed in its place.
-    if (step.sources == 1 && target == fold_sources_[0].data && !divides) continue;
-    fold_destinations_.push_back({target, ElementFormat::kUser, streams_ && stays(program_->operands[operand])});
+    if (sources == 1 && target == fold_sources_[0].data && !divides) continue;
+    FoldDestination& destination = fold_destinations_[targets++];
+    destination.data = target;
+    destination.streaming = streams_ && stays(program_->operands[step.operands + o]);
   }
-  if (fold_destinations_.empty()) return;
-  fold_({fold_sources_.data(), fold_destinations_.data(), static_cast<std::uint32_t>(fold_sources_.size()),
-         static_cast<std::uint32_t>(fold_destinations_.size()), bytes / unit_, divides ? divide_by_ : 0});
+  if (targets == 0) return;
+  fold_({fold_sources_.data(), fold_destinations_.data(), sources, targets, bytes >> unit_shift_, divides ? divide_by_ : 0});
 }
 
 /// Whether what is written there is read next by neither this rank's executor nor its peer's.

@@ -54,6 +54,7 @@ struct Lowered {
   Program program;
   std::vector<std::uint8_t> only_offered;       ///< per operand
   std::vector<std::vector<Receive>> receives;   ///< per link
+  std::uint32_t most_operands = 0;              ///< of a step
 };
 Lowered lower(const Plan& plan, int rank, Program program);
 
@@ -167,6 +168,7 @@ class HostExecutor {
   enum class Turn { moved, blocked, failed };
 
   void prepare();
+  void make_room();
   Turn advance(LaneState& lane, std::uint32_t index);
   bool may_begin_pass(const LaneState& lane) const;
   bool dependencies_hold(const LaneState& lane, const Step& step) const;
@@ -210,8 +212,7 @@ class HostExecutor {
   Binding binding_;
   FoldFunction fold_ = nullptr;
   std::span<HostLink* const> links_;
-  std::uint64_t element_ = 1;
-  std::uint64_t unit_ = 1;  ///< bytes of what `fold_` counts: elements, or bytes where it copies
+  std::uint32_t unit_shift_ = 0;  ///< log2 of the bytes of what `fold_` counts: elements, or bytes where it copies
   std::uint64_t divide_by_ = 0;
   std::uint64_t stream_from_ = 0;
   bool streams_ = false;
@@ -221,6 +222,7 @@ class HostExecutor {
   std::vector<LaneState> lanes_;
   std::vector<Inbox> inboxes_;  ///< by link; only where direct_
   std::vector<Hold> holds_;
+  std::uint32_t room_ = 0;  ///< operands of a step that the working memory has places for
   std::vector<FoldSource> fold_sources_;
   std::vector<FoldDestination> fold_destinations_;
   Outcome outcome_;
