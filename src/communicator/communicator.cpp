@@ -31,6 +31,9 @@ std::uint64_t fingerprint_of(std::uint64_t sequence, std::uint64_t plan_hash) {
   return x ^ (x >> 31);
 }
 
+/// In the place of a plan's hash in a split's fingerprint.
+constexpr std::uint64_t split_hash = 0x73706c6974;
+
 /// A hook that remembers that it ended a wait: an abort by another rank reads alike.
 struct Asked {
   Hook hook;
@@ -125,8 +128,14 @@ Result<std::unique_ptr<Communicator>> Communicator::split(SplitRequest request, 
 Result<std::unique_ptr<Communicator>> Communicator::split_in_turn(SplitRequest& request) {
   std::unique_ptr<Transports> transports;
   request.blob = open_transports(request.settings, transports);
+  // It has a number among the operations, so that who calls another meanwhile learns of the difference.
+  const std::uint64_t sequence = sequence_.load(std::memory_order_relaxed);  // only changed in a turn
+  sequence_.store(sequence + 1, std::memory_order_relaxed);
+  ActivityBoard& board = membership_->control->board();
+  board.start({sequence, fingerprint_of(sequence, split_hash), pack_split(), KindName("split")});
   auto membership = tutti::split(*membership_->control, membership_->key, request);
   if (!membership.ok()) return membership.status();
+  board.complete(sequence, KindName("split"));
   if (*membership == nullptr) return std::unique_ptr<Communicator>();
   std::unique_ptr<Communicator> child(
       new Communicator(std::move(*membership), std::move(transports), request.settings, request.name, hook_));
@@ -440,6 +449,7 @@ Status Communicator::finalize() {
   last.type = TUTTI_UINT8;
   last.op = TUTTI_MAX;
   last.count = 1;
+  last.finalizes = true;
   Ticket ticket = enter();
   if (Status waited = await_turn(ticket, hook_); !waited.ok()) return waited;
   const Turn turn(turns_);

@@ -65,6 +65,7 @@ struct CollectiveCall {
   int root = 0;
   std::uint64_t timeout_ns = 0;  ///< 0: the communicator's
   bool beside = false;           ///< runs beside its caller's computing, which may want the core
+  bool finalizes = false;        ///< the barrier of finalize, which errors call by that name
   std::string name;
   std::string algorithm;
 };

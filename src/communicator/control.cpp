@@ -83,6 +83,8 @@ void ControlPlane::on_failure(OnFailure callback) {
 
 Error ControlPlane::loss_of(int peer, const std::string& how) const { return impl_->loss_of(peer, how); }
 
+Error ControlPlane::leave_of(int peer) const { return impl_->leave_of(peer); }
+
 std::vector<PeerReport> ControlPlane::survey(std::span<const int> ranks, Deadline deadline) {
   if (impl_->in_child()) return std::vector<PeerReport>(ranks.size());
   return impl_->survey(ranks, deadline);

@@ -79,6 +79,8 @@ class ControlPlane {
   /// TUTTI_REMOTE_ERROR's sentence for a lost peer, with what is known of its last operation; for links of transports
   /// that broke before the control plane knew more. `how`: such as "its shm connection closed".
   Error loss_of(int peer, const std::string& how) const;
+  /// The same of a peer that took leave while this rank needed it.
+  Error leave_of(int peer) const;
 
   // ---- What ranks do.
   /// This rank's board; its executor writes it.

@@ -57,6 +57,7 @@ class ControlPlane::Impl {
   std::vector<PeerReport> survey(std::span<const int> ranks, Deadline deadline);
   Result<std::vector<std::vector<std::byte>>> allgather(std::span<const std::byte> mine, const Patience& patience);
   Error loss_of(int peer, const std::string& how) const;
+  Error leave_of(int peer) const;
   Member member_locked(int rank) const;
 
   const Options options_;
@@ -88,6 +89,7 @@ class ControlPlane::Impl {
   void flood();
   /// what: the sentence's verb and what follows, such as "died: …".
   Error loss(const Link& link, const std::string& what) const;
+  Error end_of(int peer, const std::string& what) const;
 
   // control_survey.cpp: questions and answers.
   void ask(std::uint64_t id, int target, bool everybody);

@@ -255,14 +255,22 @@ Error ControlPlane::Impl::loss(const Link& link, const std::string& what) const 
   return error;
 }
 
-Error ControlPlane::Impl::loss_of(int peer, const std::string& how) const {
+Error ControlPlane::Impl::loss_of(int peer, const std::string& how) const { return end_of(peer, "died: " + how); }
+
+Error ControlPlane::Impl::leave_of(int peer) const {
+  Error error = end_of(peer, "left while others still needed it");
+  error.remedy = "Let every rank end what all have begun before one of them destroys its communicator or exits";
+  return error;
+}
+
+Error ControlPlane::Impl::end_of(int peer, const std::string& what) const {
   if (in_child()) return child_error().error();
   const std::lock_guard lock(mutex_);
   const auto place = links_.find(peer);
-  if (place != links_.end()) return loss(place->second, "died: " + how);
+  if (place != links_.end()) return loss(place->second, what);
   Link unlinked;
   unlinked.about = member_locked(peer);
-  return loss(unlinked, "died: " + how);
+  return loss(unlinked, what);
 }
 
 Member ControlPlane::Impl::member_locked(int rank) const {

@@ -27,10 +27,17 @@ const char* op_name(std::uint64_t op) {
   return op < names.size() ? names[op] : "an operator";
 }
 
+/// What is called like a collective and is none, in the place of the collective's number.
+constexpr std::uint64_t finalize_call = collective_count;
+constexpr std::uint64_t split_call = collective_count + 1;
+
 std::string words_of(const Called& called) {
   const auto& d = called.detail;
+  if (d[0] == finalize_call) return "tutti_comm_finalize";
+  if (d[0] == split_call) return "tutti_comm_split";
   const Collective collective = static_cast<Collective>(d[0]);
   if (d[0] >= collective_count) return "something else";
+  if (collective == Collective::barrier) return "barrier";
   std::string text = fmt::format("{} of {} {}", name_of(collective), d[3], type_name(d[1] >> 32));
   if (reduces(collective)) text += fmt::format(" ({})", op_name(d[1] & 0xffffffffu));
   if (rooted(collective)) text += fmt::format(" with root {}", d[2]);
@@ -62,9 +69,12 @@ std::optional<Difference> first_difference(const Activity& own, const Activity& 
 }  // namespace
 
 std::array<std::uint64_t, 4> pack_call(const CollectiveCall& call) {
-  return {static_cast<std::uint64_t>(call.collective), static_cast<std::uint64_t>(call.type) << 32 | static_cast<std::uint32_t>(call.op),
+  const std::uint64_t what = call.finalizes ? finalize_call : static_cast<std::uint64_t>(call.collective);
+  return {what, static_cast<std::uint64_t>(call.type) << 32 | static_cast<std::uint32_t>(call.op),
           static_cast<std::uint64_t>(call.root), call.count};
 }
+
+std::array<std::uint64_t, 4> pack_split() { return {split_call, 0, 0, 0}; }
 
 std::string Communicator::label(const CollectiveCall& call, std::uint64_t sequence) const {
   const std::string named = call.name.empty() ? "" : fmt::format(" ({})", call.name);
@@ -82,12 +92,14 @@ Error Communicator::error_of(tutti_status status, const CollectiveCall& call, st
 /// A peer's link broke. The control plane usually knows more; it is given a moment to say so.
 Status Communicator::lost(int peer, const std::string& why) {
   const Deadline moment = Deadline::in(culprit_ns);
-  while (first_error().ok() && !moment.passed()) {
-    timespec nap{0, 1'000'000};
+  bool left = false;
+  while (first_error().ok() && !left && !moment.passed()) {
+    timespec nap{0, 2'000'000};
     nanosleep(&nap, nullptr);
+    left = membership_->control->query(peer, Deadline::in(culprit_ns / 10)).state == PeerReport::State::kLeft;
   }
   if (Status first = first_error(); !first.ok()) return first;
-  return fail(membership_->control->loss_of(peer, why));
+  return fail(left ? membership_->control->leave_of(peer) : membership_->control->loss_of(peer, why));
 }
 
 Status Communicator::explain(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence) {

@@ -10,5 +10,7 @@ namespace tutti {
 
 /// What the activity board tells of a call: `detail` of what was called.
 std::array<std::uint64_t, 4> pack_call(const CollectiveCall& call);
+/// The same of a split.
+std::array<std::uint64_t, 4> pack_split();
 
 }  // namespace tutti

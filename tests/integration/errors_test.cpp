@@ -38,6 +38,38 @@ TEST(Errors, BadArgumentsAreRefusedBeforeAnythingIsSent) {
   EXPECT_EQ(tutti_all_reduce(&x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, comm, {TUTTI_STREAM_CUDA, nullptr}, nullptr), TUTTI_UNSUPPORTED);
 }
 
+// Who destroys its communicator early has left, and nobody is sent to look for a crash.
+TEST(Errors, ARankThatLeavesIsNotSaidToHaveDied) {
+  for (const char* transport : {"shm", "tcp"}) {
+    for (const bool waits : {false, true}) {
+      std::array<tutti_comm*, 3> comms{};
+      tutti_config config = TUTTI_CONFIG_INIT;
+      config.transports = transport;
+      ASSERT_EQ(tutti_comm_create_all(comms.data(), 3, &config), TUTTI_SUCCESS) << last_error();
+      std::vector<std::thread> threads;
+      for (int rank = 0; rank < 3; ++rank) {
+        threads.emplace_back([rank, waits, comm = comms[static_cast<std::size_t>(rank)]] {
+          std::vector<float> data(100'000, 1);
+          const auto add_up = [&] {
+            return tutti_all_reduce(data.data(), data.data(), data.size(), TUTTI_FLOAT32, TUTTI_SUM, comm, {}, nullptr);
+          };
+          EXPECT_EQ(add_up(), TUTTI_SUCCESS) << last_error();
+          if (rank == 1) {
+            if (waits) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+            return tutti_comm_destroy(comm), void();
+          }
+          EXPECT_EQ(add_up(), TUTTI_REMOTE_ERROR);
+          const tutti_error error = error_of(comm);
+          EXPECT_THAT(error.message, testing::AllOf(HasSubstr("rank 1"), HasSubstr("left"), testing::Not(HasSubstr("died"))));
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+      tutti_comm_destroy(comms[0]);
+      tutti_comm_destroy(comms[2]);
+    }
+  }
+}
+
 TEST(Errors, WhatIsNotThereYetIsUnsupportedWithASentence) {
   const Ranks ranks(1);
   std::uint16_t x = 0;

@@ -48,6 +48,25 @@ TEST(Mismatch, WhileLinksAreBeingOpenedIsSeenToo) {
   });
 }
 
+// A split and the end of a communicator are calls like any other: who calls something else meanwhile learns of both.
+TEST(Mismatch, WithASplitOrTheEndNamesThem) {
+  for (const bool splits : {true, false}) {
+    const Ranks ranks(3);
+    ranks.run([splits](int rank, tutti_comm* comm) {
+      std::vector<float> data(20, 1);
+      tutti_comm* part = nullptr;
+      const tutti_status status =
+          rank != 2 ? tutti_all_reduce(data.data(), data.data(), data.size(), TUTTI_FLOAT32, TUTTI_SUM, comm, {}, nullptr)
+          : splits  ? tutti_comm_split(comm, 0, 0, &part, nullptr)
+                    : tutti_comm_finalize(comm);
+      EXPECT_EQ(status, TUTTI_MISMATCH);
+      EXPECT_EQ(part, nullptr);
+      EXPECT_THAT(message_of(comm), HasSubstr("all_reduce of 20 float32"));
+      EXPECT_THAT(message_of(comm), HasSubstr(splits ? "tutti_comm_split" : "tutti_comm_finalize"));
+    });
+  }
+}
+
 TEST(Mismatch, OfTheAlgorithmNamesBoth) {
   const Ranks ranks(2);
   ranks.run([](int rank, tutti_comm* comm) {
