@@ -154,7 +154,31 @@ std::optional<Launched> find_slurm(Reader& in, Ports) {
   return found;
 }
 
+// What torchrun sets in part, where no other launcher says who this process is: a rank that went on alone would leave the
+// others waiting. nullopt where it is not meant.
+std::optional<Result<Launched>> find_half_of_torchrun(Reader& in) {
+  if (!in.has("RANK") || !in.has("WORLD_SIZE")) return std::nullopt;
+  if (in.has("TUTTI_COMM_ID")) {  // says where to meet
+    Launched found;
+    found.launcher = "torchrun";
+    found.rank = in.number("RANK");
+    found.ranks = in.number("WORLD_SIZE");
+    found.remedy = kSeveralHosts;
+    return found;
+  }
+  const bool address = in.has("MASTER_ADDR");
+  const std::string missing = address ? "MASTER_PORT is" : in.has("MASTER_PORT") ? "MASTER_ADDR is" : "MASTER_ADDR and MASTER_PORT are";
+  return Status(TUTTI_INVALID_ARGUMENT,
+                "RANK=" + in.text("RANK") + " and WORLD_SIZE=" + in.text("WORLD_SIZE") + " are set, as by torchrun, but " + missing +
+                    " not, so that the ranks cannot meet",
+                "Set MASTER_ADDR and MASTER_PORT on all ranks to a host and a free port of rank 0's, or TUTTI_COMM_ID");
+}
+
 constexpr std::array<Find, 5> kLaunchers = {find_tutti, find_open_mpi, find_pmi, find_torchrun, find_slurm};
+
+Status refuse_number(const Reader& in) {
+  return Status(TUTTI_INVALID_ARGUMENT, in.malformed() + " is no number that a launcher would give", "Unset or correct it");
+}
 
 }  // namespace
 
@@ -169,10 +193,12 @@ Result<Launched> read_launcher(const Environment& environment, std::uint32_t por
   }
   for (const Find find : kLaunchers) {
     auto found = find(in, {port_low, port_high});
-    if (!in.malformed().empty()) {
-      return Status(TUTTI_INVALID_ARGUMENT, in.malformed() + " is no number that a launcher would give", "Unset or correct it");
-    }
+    if (!in.malformed().empty()) return refuse_number(in);
     if (found) return std::move(*found);
+  }
+  if (auto half = find_half_of_torchrun(in)) {
+    if (in.malformed().empty()) return std::move(*half);
+    return refuse_number(in);
   }
   return Status(TUTTI_INVALID_ARGUMENT, "No launcher says which rank this process is",
                 "Set TUTTI_RANK, TUTTI_RANKS and TUTTI_COMM_ID, or start it by Open MPI's mpirun, a PMI launcher, torchrun or "

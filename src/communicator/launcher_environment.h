@@ -35,8 +35,10 @@ struct Launched {
 };
 
 /// Looks for TUTTI_RANK and TUTTI_RANKS, Open MPI's, PMI's, torchrun's, Slurm's (inside a step only) variables, in this
-/// order; the first launcher that gives rank and size wins. port_low, port_high: TUTTI_PORT_RANGE, or 0, 0.
-/// Errors: TUTTI_INVALID_ARGUMENT, naming a malformed variable and its value, or the variables that were looked for.
+/// order; the first launcher that gives rank and size wins. Last, RANK and WORLD_SIZE serve without torchrun's MASTER_ADDR
+/// and MASTER_PORT where TUTTI_COMM_ID says where to meet. port_low, port_high: TUTTI_PORT_RANGE, or 0, 0.
+/// Errors: TUTTI_INVALID_ARGUMENT, naming a malformed variable and its value, what of torchrun's is missing, or the
+/// variables that were looked for.
 Result<Launched> read_launcher(const Environment& environment, std::uint32_t port_low, std::uint32_t port_high);
 
 }  // namespace tutti

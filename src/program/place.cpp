@@ -36,17 +36,18 @@ struct Family {
   const char* local_rank;
 };
 
+constexpr Family kTorchrun = {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"};
 constexpr Family kFamilies[] = {
     {"TUTTI_RANK", "TUTTI_RANK", "TUTTI_RANKS", "TUTTI_LOCAL_RANK"},
     {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
     {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
+    kTorchrun,
     {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"},
 };
 
-// RANK and SLURM_PROCID alone may be left over from something else: each asks for the mark of its launcher too.
+// RANK and SLURM_PROCID alone may be left over from something else: each asks for marks of its launcher too.
 bool meant(const Family& family) {
-  if (std::strcmp(family.launcher, "torchrun") == 0) return !text_of("MASTER_ADDR").empty();
+  if (std::strcmp(family.launcher, "torchrun") == 0) return !text_of("MASTER_ADDR").empty() && !text_of("MASTER_PORT").empty();
   if (std::strcmp(family.launcher, "srun") != 0) return true;
   // Steps numbered from here are the batch script, interactive shells and the like, which srun did not start.
   constexpr int64_t kFirstSpecialStep = 0xfffffff0;
@@ -75,6 +76,29 @@ std::string refusal(const Family& family) {
                      text_of(family.rank), family.ranks, text_of(family.ranks), *number(family.ranks) - 1);
 }
 
+Placement place_by(const Family& family) {
+  if (std::string why = refusal(family); !why.empty()) return {std::nullopt, std::move(why)};
+  const int rank = static_cast<int>(*number(family.rank));
+  const auto local = number(family.local_rank);
+  return {Place{rank, static_cast<int>(*number(family.ranks)), static_cast<int>(local.value_or(rank)), family.launcher}, ""};
+}
+
+// As the library refuses env:// then. A job of one rank meets nobody, and may be a leftover.
+Placement place_by_half_of_torchrun() {
+  if (text_of(kTorchrun.rank).empty() || text_of(kTorchrun.ranks).empty()) return {};
+  if (number(kTorchrun.ranks) == 1 && number(kTorchrun.rank) == 0) return {};
+  Placement placement = place_by(kTorchrun);
+  if (!placement.place || !text_of("TUTTI_COMM_ID").empty()) return placement;
+  const char* const missing = !text_of("MASTER_ADDR").empty()   ? "MASTER_PORT is"
+                              : !text_of("MASTER_PORT").empty() ? "MASTER_ADDR is"
+                                                                : "MASTER_ADDR and MASTER_PORT are";
+  return {std::nullopt,
+          fmt::format("RANK={} and WORLD_SIZE={} are set, as by torchrun, but {} not, so that the ranks cannot meet; set "
+                      "MASTER_ADDR and MASTER_PORT on all ranks to a host and a free port of rank 0's, or unset RANK and "
+                      "WORLD_SIZE where no launcher is meant",
+                      text_of(kTorchrun.rank), text_of(kTorchrun.ranks), missing)};
+}
+
 // The lowest-numbered thread of the CPU's core, or the CPU itself where the system does not say.
 int first_sibling(int cpu) {
   std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
@@ -88,13 +112,9 @@ int first_sibling(int cpu) {
 Placement find_place() {
   for (const Family& family : kFamilies) {
     if ((text_of(family.rank).empty() && text_of(family.ranks).empty()) || !meant(family)) continue;
-    if (std::string why = refusal(family); !why.empty()) return {std::nullopt, std::move(why)};
-    const int rank = static_cast<int>(*number(family.rank));
-    const auto local = number(family.local_rank);
-    return {Place{rank, static_cast<int>(*number(family.ranks)), static_cast<int>(local.value_or(rank)), family.launcher},
-            ""};
+    return place_by(family);
   }
-  return {};
+  return place_by_half_of_torchrun();
 }
 
 std::vector<int> allowed_cpus() {

@@ -24,7 +24,8 @@ struct Placement {
 
 /// Reads the environment in the order that env:// does: TUTTI_*, Open MPI's, PMI's, torchrun's, Slurm's (inside a step
 /// only). The first launcher that left a variable is asked: half of its variables, a text that is no number and a rank
-/// outside the size are refused, since a rank that ran a job of its own instead would leave the others waiting.
+/// outside the size are refused, since a rank that ran a job of its own instead would leave the others waiting. So are
+/// RANK and WORLD_SIZE of several ranks without MASTER_ADDR and MASTER_PORT, where TUTTI_COMM_ID is not set either.
 Placement find_place();
 
 /// CPUs this process may run on, one of each core before the second thread of any.

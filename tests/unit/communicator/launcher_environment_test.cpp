@@ -84,6 +84,26 @@ TEST(Launcher, TorchrunsPortOrOneBesideItWhereTheAgentHoldsIt) {
   EXPECT_THAT(read(agent, 4000, 4001)->ports, ElementsAre(4000, 4001, 4000, 4001, 4000, 4001, 4000, 4001));
 }
 
+TEST(Launcher, HalfOfTorchrunsVariablesAreRefusedWithWhatIsMissing) {
+  Variables half = {{"RANK", "0"}, {"WORLD_SIZE", "2"}};
+  EXPECT_THAT(read(half).status().text(), HasSubstr("MASTER_ADDR and MASTER_PORT are not"));
+  half["MASTER_ADDR"] = "localhost";
+  EXPECT_THAT(read(half).status().text(), HasSubstr("MASTER_PORT is not"));
+  half.erase("MASTER_ADDR");
+  half["MASTER_PORT"] = "29500";
+  EXPECT_THAT(read(half).status().text(), HasSubstr("MASTER_ADDR is not"));
+  half["TUTTI_COMM_ID"] = "tcp://localhost:4711";
+  const auto found = read(half);
+  ASSERT_TRUE(found.ok()) << found.status().text();
+  EXPECT_EQ(found->rank, 0);
+  EXPECT_EQ(found->ranks, 2);
+  half["RANK"] = "first";
+  EXPECT_THAT(read(half).status().text(), HasSubstr("RANK=\"first\""));
+  EXPECT_THAT(read({{"RANK", "0"}}).status().text(), HasSubstr("No launcher says"));
+  half = {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "8"}};
+  EXPECT_EQ(read(half)->launcher, "Slurm");
+}
+
 TEST(Launcher, SlurmCountsInsideAStepOnly) {
   Variables batch = {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "7"}, {"SLURM_NNODES", "1"}};
   EXPECT_FALSE(read(batch).ok());

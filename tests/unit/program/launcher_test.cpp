@@ -237,7 +237,7 @@ class PlaceTest : public testing::Test {
   static void clear() {
     for (const char* name :
          {"TUTTI_RANK", "TUTTI_RANKS", "TUTTI_LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-          "OMPI_COMM_WORLD_LOCAL_RANK", "PMI_RANK", "PMI_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR",
+          "OMPI_COMM_WORLD_LOCAL_RANK", "PMI_RANK", "PMI_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "TUTTI_COMM_ID",
           "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID", "SLURM_LOCALID"}) {
       unsetenv(name);
     }
@@ -272,11 +272,39 @@ TEST_F(PlaceTest, OurOwnVariablesComeFirst) {
 
 TEST_F(PlaceTest, RankAloneIsNotTorchrun) {
   set("RANK", "1");
-  set("WORLD_SIZE", "2");
   EXPECT_FALSE(find_place().place);
+  EXPECT_EQ(find_place().refusal, "");
+  set("WORLD_SIZE", "2");
   set("MASTER_ADDR", "localhost");
+  set("MASTER_PORT", "29500");
   ASSERT_TRUE(find_place().place);
   EXPECT_EQ(find_place().place->launcher, "torchrun");
+}
+
+TEST_F(PlaceTest, RanksOfTorchrunThatCannotMeetAreRefusedWithWhatIsMissing) {
+  set("RANK", "0");
+  set("WORLD_SIZE", "2");
+  EXPECT_FALSE(find_place().place);
+  EXPECT_THAT(find_place().refusal, AllOf(HasSubstr("RANK=0"), HasSubstr("MASTER_ADDR and MASTER_PORT are not")));
+  set("MASTER_ADDR", "localhost");
+  EXPECT_FALSE(find_place().place);
+  EXPECT_THAT(find_place().refusal, HasSubstr("MASTER_PORT is not"));
+  unsetenv("MASTER_ADDR");
+  set("MASTER_PORT", "29500");
+  EXPECT_THAT(find_place().refusal, HasSubstr("MASTER_ADDR is not"));
+  set("TUTTI_COMM_ID", "tcp://localhost:4711");
+  ASSERT_TRUE(find_place().place);
+  EXPECT_EQ(find_place().place->ranks, 2);
+  unsetenv("TUTTI_COMM_ID");
+  set("WORLD_SIZE", "1");  // nobody would wait
+  EXPECT_FALSE(find_place().place);
+  EXPECT_EQ(find_place().refusal, "");
+  set("WORLD_SIZE", "2");
+  set("SLURM_PROCID", "1");
+  set("SLURM_STEP_NUM_TASKS", "4");
+  set("SLURM_STEP_ID", "0");
+  ASSERT_TRUE(find_place().place);
+  EXPECT_EQ(find_place().place->launcher, "srun");
 }
 
 TEST_F(PlaceTest, SlurmCountsInsideAStepOnly) {
