@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <array>
 
 #include "src/base/pause.h"
@@ -20,6 +21,9 @@ constexpr std::uint64_t spin_for = 50 * microsecond;
 /// A rank that shares its core naps after this: by then whoever it waits for is computing, not passing messages.
 constexpr std::uint64_t yield_for = 100 * microsecond;
 constexpr std::uint64_t yield_with_core_for = 4 * millisecond;
+/// A nap lasts this part of the wait so far, from one millisecond to longest_nap: that late a failure may be seen.
+constexpr std::uint64_t nap_share = 32;
+constexpr std::uint64_t longest_nap = 20 * millisecond;
 constexpr std::uint64_t concern_after = 100 * millisecond;
 constexpr std::uint64_t concern_growth = 4;
 
@@ -63,7 +67,7 @@ bool WaitingAgent::idle(std::uint32_t rounds) {
   } else if (idle_for < spin + yield) {
     sched_yield();
   } else {
-    nap();
+    nap(idle_for);
   }
   return true;
 }
@@ -91,7 +95,7 @@ void WaitingAgent::arm(bool sleeping) {
   for (Endpoint& endpoint : endpoints_) endpoint.transport()->arm(endpoint.handle(), sleeping ? 1 : 0);
 }
 
-void WaitingAgent::nap() {
+void WaitingAgent::nap(std::uint64_t idle_for) {
   // Peers are asked to wake us one round before the nap, so that the caller looks once more in between: what came
   // before the asking shows there. What still slips through costs the nap's bound.
   if (!armed_) return arm(true);
@@ -101,8 +105,9 @@ void WaitingAgent::nap() {
     const int fd = endpoint.transport()->event_fd(endpoint.handle());
     if (fd >= 0 && count < events.size()) events[count++] = {fd, POLLIN, 0};
   }
-  constexpr int longest_ms = 1;
-  static_cast<void>(::poll(events.data(), count, longest_ms));
+  // A wake-up that is lost costs no more than a part of what was waited already; and who waits for minutes takes no core.
+  const std::uint64_t most = hook_.poll != nullptr ? millisecond : std::clamp(idle_for / nap_share, millisecond, longest_nap);
+  static_cast<void>(::poll(events.data(), count, static_cast<int>(most / millisecond)));
   arm(false);
   progress();
 }

@@ -1,6 +1,6 @@
 // How a rank waits: the Agent that executors and link opening ask when nothing moves.
 //
-//     spin (a core for every rank)  →  yield  →  nap on the endpoints' events, at most a millisecond at a time
+//     spin (a core for every rank)  →  yield  →  nap on the endpoints' events, from 1 to 20 ms at a time
 //     (beside computing, as a queue's operations are: nap at once)
 //
 // Naps are bounded because a wake-up may be lost (transport.h) and because failure, deadline and the caller's poll hook
@@ -72,7 +72,7 @@ class WaitingAgent : public Agent {
 
  private:
   bool may_go_on(std::uint64_t now);
-  void nap();
+  void nap(std::uint64_t idle_for);
   void arm(bool sleeping);
 
   std::span<Endpoint> endpoints_;

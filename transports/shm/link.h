@@ -78,7 +78,7 @@ class Link {
   void wake() const {
     // Relaxed, and not ordered after the store before it: that store may still be in our store buffer while the peer, about
     // to sleep, sets this word and looks at ours for a last time. Then both miss each other. A full fence on every message
-    // would cost more than what it saves; the peer's naps are bounded (a millisecond) for this reason, as transport.h says.
+    // would cost more than what it saves; the peer's naps are bounded for this reason, as transport.h says.
     if (shared(peer_page_->sleeping).load(std::memory_order_relaxed) != 0) [[unlikely]]
       peer_.ring();
   }
