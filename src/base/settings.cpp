@@ -31,8 +31,8 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-/// What reading a value came to. Types without a greatest value answer a bool.
-enum class Reading { good, malformed, too_large };
+/// What reading a value came to. Types without limits answer a bool.
+enum class Reading { good, malformed, too_small, too_large };
 
 Reading reading(Reading outcome) { return outcome; }
 Reading reading(bool good) { return good ? Reading::good : Reading::malformed; }
@@ -43,7 +43,7 @@ Reading whole_number(std::string_view text, T& out) {
   const auto [stop, error] = std::from_chars(text.data(), end, out);
   if (stop != end || text.empty() || error == std::errc::invalid_argument) return Reading::malformed;
   if (error == std::errc()) return Reading::good;
-  return text.front() == '-' ? Reading::malformed : Reading::too_large;
+  return text.front() == '-' ? Reading::too_small : Reading::too_large;
 }
 
 struct Unit {
@@ -64,7 +64,7 @@ Reading scaled_number(std::string_view text, const std::array<Unit, N>& units, s
   const double value = std::round(number * unit->scale);
   // 2^62 keeps sums of two times, or of a time and a deadline, within 64 bits.
   if (error == std::errc::result_out_of_range || value > 0x1p62) return Reading::too_large;
-  if (!(value >= 1)) return Reading::malformed;
+  if (!(value >= 1)) return Reading::too_small;
   out = static_cast<std::uint64_t>(value);
   return Reading::good;
 }
@@ -110,7 +110,7 @@ struct Integer {
   static Reading parse(std::string_view text, int& out) {
     const Reading number = whole_number(text, out);
     if (number != Reading::good) return number;
-    return out < Low ? Reading::malformed : out > High ? Reading::too_large : Reading::good;
+    return out < Low ? Reading::too_small : out > High ? Reading::too_large : Reading::good;
   }
   static std::string print(int value) { return std::to_string(value); }
 };
@@ -128,7 +128,7 @@ struct RankCount : RankNumber {
   static constexpr const char* form = "a whole number of at least 1";
   static Reading parse(std::string_view text, int& out) {
     const Reading number = RankNumber::parse(text, out);
-    return number == Reading::good && out == 0 ? Reading::malformed : number;
+    return number == Reading::good && out == 0 ? Reading::too_small : number;
   }
 };
 
@@ -188,7 +188,8 @@ struct PortPair {
     out.high = out.low;
     const Reading high = dash == std::string_view::npos ? Reading::good : whole_number(text.substr(dash + 1), out.high);
     if (high != Reading::good) return high;
-    return reading(out.low >= 1 && out.low <= out.high);
+    if (out.low < 1) return Reading::too_small;
+    return reading(out.low <= out.high);
   }
   static std::string print(PortRange value) { return value.low == 0 ? "any" : fmt::format("{}-{}", value.low, value.high); }
 };
@@ -361,7 +362,9 @@ Given given(const Setting& row, const tutti_config* config) {
 
 Status refusal(const Setting& row, const Given& value, Reading outcome) {
   const bool is_secret = std::string_view(row.type) == Secret::name;
-  const std::string why = outcome == Reading::too_large ? "too large" : fmt::format("no {}", row.type);
+  const std::string why = outcome == Reading::too_large   ? "too large"
+                          : outcome == Reading::too_small ? "too small"
+                                                          : fmt::format("no {}", row.type);
   return Status(TUTTI_INVALID_ARGUMENT,
                 fmt::format("{} is \"{}\", which is {}", value.place, is_secret ? "(set)" : value.text, why),
                 fmt::format("Give {}", row.form));

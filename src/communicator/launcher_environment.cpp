@@ -17,7 +17,7 @@ const char* const kSeveralHosts =
     "Set TUTTI_COMM_ID on all ranks to a printed unique id, file:///PATH on a file system that they share, or "
     "tcp://HOST:PORT of rank 0 together with TUTTI_SECRET";
 
-// Reads integers, remembering the first malformed one.
+// Reads integers from 0, remembering what is wrong with the first that is none.
 class Reader {
  public:
   explicit Reader(const Environment& environment) : environment_(environment) {}
@@ -32,8 +32,11 @@ class Reader {
     int result = -1;
     const char* end = value.data() + value.size();
     const auto parsed = std::from_chars(value.data(), end, result);
-    if ((parsed.ec != std::errc() || parsed.ptr != end || result < 0) && malformed_.empty()) {
-      malformed_ = std::string(name) + "=\"" + value + "\"";
+    const bool integer = !value.empty() && parsed.ptr == end && parsed.ec != std::errc::invalid_argument;
+    const bool good = integer && parsed.ec == std::errc() && result >= 0;
+    if (!good && malformed_.empty()) {
+      const char* const why = !integer ? "no integer" : value.front() == '-' ? "too small" : "too large";
+      malformed_ = std::string(name) + "=\"" + value + "\" is " + why;
     }
     return result;
   }
@@ -177,7 +180,7 @@ std::optional<Result<Launched>> find_half_of_torchrun(Reader& in) {
 constexpr std::array<Find, 5> kLaunchers = {find_tutti, find_open_mpi, find_pmi, find_torchrun, find_slurm};
 
 Status refuse_number(const Reader& in) {
-  return Status(TUTTI_INVALID_ARGUMENT, in.malformed() + " is no number that a launcher would give", "Unset or correct it");
+  return Status(TUTTI_INVALID_ARGUMENT, in.malformed(), "Unset it, or give a whole number from 0, as launchers do");
 }
 
 }  // namespace

@@ -220,9 +220,25 @@ TEST_F(SettingsTest, ValuesThatAreTooLargeAreCalledThat) {
     setenv(name, value, 1);
     EXPECT_THAT(effective_settings(nullptr).status().text(), HasSubstr(std::string(value) + "\", which is too large")) << name;
   }
+}
+
+TEST_F(SettingsTest, ValuesThatAreTooSmallAreCalledThat) {
+  for (const auto& [name, value] : std::vector<std::pair<const char*, const char*>>{{"TUTTI_LANES", "-1"},
+                                                                                   {"TUTTI_LANES", "-99999999999999999999"},
+                                                                                   {"TUTTI_RANK", "-4"},
+                                                                                   {"TUTTI_RANKS", "0"},
+                                                                                   {"TUTTI_CONNECT_TIMEOUT", "-3"},
+                                                                                   {"TUTTI_IDLE_TIMEOUT", "0"},
+                                                                                   {"TUTTI_RECORD_BYTES", "-4M"},
+                                                                                   {"TUTTI_PORT_RANGE", "0-5"}}) {
+    clear();
+    setenv(name, value, 1);
+    EXPECT_THAT(effective_settings(nullptr).status().text(), HasSubstr(std::string(value) + "\", which is too small")) << name;
+  }
   clear();
-  setenv("TUTTI_LANES", "-99999999999999999999", 1);
-  EXPECT_THAT(effective_settings(nullptr).status().text(), HasSubstr("which is no integer"));
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.lanes = -1;
+  EXPECT_THAT(effective_settings(&config).status().text(), HasSubstr("config.lanes is \"-1\", which is too small"));
 }
 
 TEST_F(SettingsTest, TheSourceOfTheTransportsIsKnown) {

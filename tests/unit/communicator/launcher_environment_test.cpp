@@ -118,6 +118,12 @@ TEST(Launcher, NamesWhatIsMalformedOrMissing) {
   EXPECT_THAT(read({{"TUTTI_RANK", "1"}}).status().text(), HasSubstr("only one is set"));
   EXPECT_THAT(read({{"TUTTI_RANK", "one"}, {"TUTTI_RANKS", "2"}}).status().text(), HasSubstr("TUTTI_RANK=\"one\""));
   EXPECT_THAT(read({}).status().text(), HasSubstr("mpirun"));
+  const std::pair<const char*, const char*> numbers[] = {
+      {"-4", "too small"}, {"-99999999999", "too small"}, {"99999999999", "too large"}, {"1.5", "no integer"}, {"-", "no integer"}};
+  for (const auto& [value, why] : numbers) {
+    EXPECT_THAT(read({{"PMI_RANK", value}, {"PMI_SIZE", "2"}}).status().text(),
+                HasSubstr(std::string("PMI_RANK=\"") + value + "\" is " + why));
+  }
 }
 
 }  // namespace
