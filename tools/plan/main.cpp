@@ -100,13 +100,21 @@ Result<Problem> problem_of(const Request& request) {
     return Status(TUTTI_INVALID_ARGUMENT, fmt::format("root {} is outside {} ranks; choose 0 to {}", request.root,
                                                       request.ranks, request.ranks - 1));
   }
+  const std::size_t element = element_bytes(*type);
+  if (*collective != Collective::barrier && request.bytes % element != 0) {
+    const std::uint64_t below = request.bytes / element * element;
+    return Status(TUTTI_INVALID_ARGUMENT,
+                  fmt::format("--bytes {} is no whole number of elements of {}, {} bytes each; give {}{}, or another --type",
+                              request.bytes, request.type, element, below == 0 ? "" : fmt::format("{} or ", below),
+                              below + element));
+  }
   Problem problem;
   problem.collective = *collective;
   problem.type = *type;
   problem.op = reduces(*collective) ? *op : TUTTI_SUM;
   problem.root = rooted(*collective) ? static_cast<std::int32_t>(request.root) : 0;
   problem.ranks = static_cast<std::int32_t>(request.ranks);
-  problem.count = request.bytes / element_bytes(*type);
+  problem.count = request.bytes / element;
   if (*collective == Collective::barrier) {
     problem.type = TUTTI_UINT8;
     problem.op = TUTTI_MAX;

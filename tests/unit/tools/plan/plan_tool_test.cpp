@@ -57,6 +57,17 @@ TEST_F(PlanTool, SimulatesAnAlgorithmAndTellsSecondsAndBytesByLink) {
   EXPECT_THAT(content("out"), HasSubstr("all_reduce by ring on 4 ranks, 65536 bytes a block: "));
 }
 
+TEST_F(PlanTool, RefusesBytesThatAreNoWholeNumberOfElements) {
+  for (const char* command : {"simulate", "cost", "verify", "show"}) {
+    EXPECT_EQ(run(std::string(command) + " --bytes 7"), 2) << command;
+    EXPECT_THAT(content("err"), HasSubstr("--bytes 7 is no whole number of elements of float32, 4 bytes each; give 4 or 8"));
+  }
+  EXPECT_EQ(run("simulate --ranks 2 --bytes 1"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("4 bytes each; give 4, or another --type"));
+  EXPECT_EQ(run("cost --bytes 7 --type uint8"), 0) << content("err");
+  EXPECT_EQ(run("verify --collective barrier --bytes 7"), 0) << content("err");
+}
+
 TEST_F(PlanTool, RefusesAFolderAsAScheduleByItsName) {
   EXPECT_EQ(run("verify --schedule /tmp"), 2);
   EXPECT_THAT(content("err"), HasSubstr("/tmp has no text"));
