@@ -129,7 +129,7 @@ TEST_F(IdxFolder, IsRefusedWhereSizesPromiseMoreThanMemoryHolds) {
   put("train-images-idx3-ubyte", idx(0x803, {0xFFFFFFFF, 65536, 65536}, 10));
   EXPECT_THAT(refusal(), HasSubstr("truncated"));
   put("train-images-idx3-ubyte", idx(0x803, {1, 0x80000000, 2}, 10));
-  EXPECT_THAT(refusal(), HasSubstr("2147483648 pixels"));
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("2147483648 pixels"), HasSubstr("; fetch the file again")));
 }
 
 TEST_F(IdxFolder, IsRefusedWhereGzipIsCutOffOrDamaged) {
