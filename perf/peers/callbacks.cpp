@@ -24,8 +24,8 @@ class Foreign : public Contender {
   }
 
   std::string lacks(const Operation& operation) override {
-    call_.lacks(operation.collective->name, name_of(operation.pattern.type), name_of(operation.pattern.op), operation.in_place,
-                operation.root, operation.count, listen());
+    call_.lacks(operation.collective->name, name_of(operation.pattern.type), name_of(operation.pattern.op),
+                operation.in_place, operation.root, operation.count, listen());
     return said();
   }
 

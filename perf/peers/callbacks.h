@@ -12,7 +12,8 @@ typedef struct compare_callbacks {
   void (*start)(int rank, int ranks, const char* folder, const char* address, char* said);
   void (*version)(char* said);
   /// Whether the library can do this operation.
-  void (*lacks)(const char* collective, const char* type, const char* op, int in_place, int root, uint64_t count, char* said);
+  void (*lacks)(const char* collective, const char* type, const char* op, int in_place, int root, uint64_t count,
+                char* said);
   /// Buffers of one slot, called for slots 0, 1, … in order, and after lacks.
   void (*slot)(void* send, void* recv, uint64_t send_bytes, uint64_t recv_bytes, char* said);
   void (*finish)(void);

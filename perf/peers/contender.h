@@ -21,7 +21,7 @@ struct Place {
   std::string folder;     ///< of this run and this contender alone, shared by its ranks: rendezvous files go there
   std::string control;    ///< path of the conductor's Unix socket
   std::vector<int> cpus;  ///< rank r is pinned to cpus[r mod size]; empty: not pinned
-  std::vector<std::string> networks;  ///< rank r enters network namespace networks[r mod size]; empty: none
+  std::vector<std::string> networks;   ///< rank r enters network namespace networks[r mod size]; empty: none
   std::vector<std::string> addresses;  ///< rank r is reached at addresses[r mod size]; empty: the loopback's
   std::vector<std::pair<std::string, std::string>> options;  ///< the contender's own, --set NAME=VALUE
 

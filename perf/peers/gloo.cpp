@@ -40,11 +40,16 @@ struct Call {
 template <class T>
 Fold fold_of(tutti_op op) {
   switch (op) {
-    case TUTTI_SUM: return static_cast<Fold>(&gloo::sum<T>);
-    case TUTTI_PROD: return static_cast<Fold>(&gloo::product<T>);
-    case TUTTI_MIN: return static_cast<Fold>(&gloo::min<T>);
-    case TUTTI_MAX: return static_cast<Fold>(&gloo::max<T>);
-    default: return nullptr;
+    case TUTTI_SUM:
+      return static_cast<Fold>(&gloo::sum<T>);
+    case TUTTI_PROD:
+      return static_cast<Fold>(&gloo::product<T>);
+    case TUTTI_MIN:
+      return static_cast<Fold>(&gloo::min<T>);
+    case TUTTI_MAX:
+      return static_cast<Fold>(&gloo::max<T>);
+    default:
+      return nullptr;
   }
 }
 
@@ -109,7 +114,8 @@ Verb scatter(const Context& context, const Call& call) {
   auto options = std::make_shared<gloo::ScatterOptions>(context);
   if (call.root()) {
     std::vector<T*> inputs;
-    for (int r = 0; r < context->size; ++r) inputs.push_back(as<T>(call.send) + static_cast<size_t>(r) * call.operation.count);
+    for (int r = 0; r < context->size; ++r)
+      inputs.push_back(as<T>(call.send) + static_cast<size_t>(r) * call.operation.count);
     options->setInputs(inputs, call.operation.count);
   }
   options->setOutput(as<T>(call.recv), call.operation.count);
@@ -161,9 +167,9 @@ constexpr Type type(tutti_type type) {
   return {type, fold_of<T>, verb_of<T>};
 }
 constexpr Type kTypes[] = {
-    type<int8_t>(TUTTI_INT8),   type<uint8_t>(TUTTI_UINT8),   type<int32_t>(TUTTI_INT32),
-    type<uint32_t>(TUTTI_UINT32), type<int64_t>(TUTTI_INT64),   type<uint64_t>(TUTTI_UINT64),
-    type<float>(TUTTI_FLOAT32), type<double>(TUTTI_FLOAT64),  type<gloo::float16>(TUTTI_FLOAT16),
+    type<int8_t>(TUTTI_INT8),     type<uint8_t>(TUTTI_UINT8),  type<int32_t>(TUTTI_INT32),
+    type<uint32_t>(TUTTI_UINT32), type<int64_t>(TUTTI_INT64),  type<uint64_t>(TUTTI_UINT64),
+    type<float>(TUTTI_FLOAT32),   type<double>(TUTTI_FLOAT64), type<gloo::float16>(TUTTI_FLOAT16),
 };
 
 class Gloo : public Contender {

@@ -66,7 +66,8 @@ class Limits : public Contender {
   std::string version() override { return ""; }
 
   const Collective* find(const std::string& name) override {
-    const auto* found = std::find_if(std::begin(kLimits), std::end(kLimits), [&](const Collective& c) { return name == c.name; });
+    const auto* found =
+        std::find_if(std::begin(kLimits), std::end(kLimits), [&](const Collective& c) { return name == c.name; });
     return found != std::end(kLimits) ? found : nullptr;
   }
 

@@ -1,4 +1,5 @@
 """perf/compare: reads what is wanted, lets everyone take turns, and tells."""
+import json
 import signal
 import sys
 
@@ -29,6 +30,14 @@ def compare(arguments):
     return max((carry_out(options.for_goal(goal, arguments), goal) for goal in given.goals), key=WORSE.index)
 
 
+def complain(arguments, sentence, status):
+    """One sentence on stderr; with --json, whose reader looks at stdout, a JSON line too."""
+    print(f"perf/compare: {sentence}", file=sys.stderr)
+    if "--json" in arguments or "--json=-" in arguments:
+        print(json.dumps({"error": sentence, "exit": status}), flush=True)
+    return status
+
+
 def stop(number, frame):
     raise KeyboardInterrupt
 
@@ -39,10 +48,8 @@ def main(arguments):
     try:
         return compare(arguments)
     except Refusal as refusal:
-        print(f"perf/compare: {refusal}", file=sys.stderr)
-        return refusal.status
+        return complain(arguments, str(refusal), refusal.status)
     except KeyboardInterrupt:
-        print("perf/compare: interrupted; every contender was ended", file=sys.stderr)
-        return 130
+        return complain(arguments, "interrupted; every contender was ended", 130)
     finally:
         end_all()

@@ -22,27 +22,43 @@ const MPI_Datatype kBfloat16 = MPI_DATATYPE_NULL;
 
 MPI_Datatype type_of(tutti_type type) {
   switch (type) {
-    case TUTTI_INT8: return MPI_INT8_T;
-    case TUTTI_UINT8: return MPI_UINT8_T;
-    case TUTTI_INT32: return MPI_INT32_T;
-    case TUTTI_UINT32: return MPI_UINT32_T;
-    case TUTTI_INT64: return MPI_INT64_T;
-    case TUTTI_UINT64: return MPI_UINT64_T;
-    case TUTTI_FLOAT16: return kFloat16;
-    case TUTTI_BFLOAT16: return kBfloat16;
-    case TUTTI_FLOAT32: return MPI_FLOAT;
-    case TUTTI_FLOAT64: return MPI_DOUBLE;
-    default: return MPI_DATATYPE_NULL;
+    case TUTTI_INT8:
+      return MPI_INT8_T;
+    case TUTTI_UINT8:
+      return MPI_UINT8_T;
+    case TUTTI_INT32:
+      return MPI_INT32_T;
+    case TUTTI_UINT32:
+      return MPI_UINT32_T;
+    case TUTTI_INT64:
+      return MPI_INT64_T;
+    case TUTTI_UINT64:
+      return MPI_UINT64_T;
+    case TUTTI_FLOAT16:
+      return kFloat16;
+    case TUTTI_BFLOAT16:
+      return kBfloat16;
+    case TUTTI_FLOAT32:
+      return MPI_FLOAT;
+    case TUTTI_FLOAT64:
+      return MPI_DOUBLE;
+    default:
+      return MPI_DATATYPE_NULL;
   }
 }
 
 MPI_Op op_of(tutti_op op) {
   switch (op) {
-    case TUTTI_SUM: return MPI_SUM;
-    case TUTTI_PROD: return MPI_PROD;
-    case TUTTI_MIN: return MPI_MIN;
-    case TUTTI_MAX: return MPI_MAX;
-    default: return MPI_OP_NULL;
+    case TUTTI_SUM:
+      return MPI_SUM;
+    case TUTTI_PROD:
+      return MPI_PROD;
+    case TUTTI_MIN:
+      return MPI_MIN;
+    case TUTTI_MAX:
+      return MPI_MAX;
+    default:
+      return MPI_OP_NULL;
   }
 }
 
@@ -60,19 +76,13 @@ struct Call {
 int all_reduce(const Call& c) { return MPI_Allreduce(c.send, c.recv, c.count, c.type, c.op, MPI_COMM_WORLD); }
 int reduce(const Call& c) { return MPI_Reduce(c.send, c.recv, c.count, c.type, c.op, c.root, MPI_COMM_WORLD); }
 int broadcast(const Call& c) { return MPI_Bcast(c.recv, c.count, c.type, c.root, MPI_COMM_WORLD); }
-int all_gather(const Call& c) {
-  return MPI_Allgather(c.send, c.count, c.type, c.recv, c.count, c.type, MPI_COMM_WORLD);
-}
+int all_gather(const Call& c) { return MPI_Allgather(c.send, c.count, c.type, c.recv, c.count, c.type, MPI_COMM_WORLD); }
 int reduce_scatter(const Call& c) {
   return MPI_Reduce_scatter_block(c.send, c.recv, c.count, c.type, c.op, MPI_COMM_WORLD);
 }
 int all_to_all(const Call& c) { return MPI_Alltoall(c.send, c.count, c.type, c.recv, c.count, c.type, MPI_COMM_WORLD); }
-int gather(const Call& c) {
-  return MPI_Gather(c.send, c.count, c.type, c.recv, c.count, c.type, c.root, MPI_COMM_WORLD);
-}
-int scatter(const Call& c) {
-  return MPI_Scatter(c.send, c.count, c.type, c.recv, c.count, c.type, c.root, MPI_COMM_WORLD);
-}
+int gather(const Call& c) { return MPI_Gather(c.send, c.count, c.type, c.recv, c.count, c.type, c.root, MPI_COMM_WORLD); }
+int scatter(const Call& c) { return MPI_Scatter(c.send, c.count, c.type, c.recv, c.count, c.type, c.root, MPI_COMM_WORLD); }
 int send_recv(const Call& c) {
   return MPI_Sendrecv(c.send, c.count, c.type, (c.rank + 1) % c.ranks, 0, c.recv, c.count, c.type,
                       (c.rank + c.ranks - 1) % c.ranks, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -85,10 +95,16 @@ struct Verb {
   bool in_place;  ///< MPI_IN_PLACE means the same as in place does here
 };
 constexpr Verb kVerbs[] = {
-    {"all_reduce", all_reduce, true}, {"reduce", reduce, false},         {"broadcast", broadcast, true},
-    {"all_gather", all_gather, true}, {"reduce_scatter", reduce_scatter, false},
-    {"all_to_all", all_to_all, true}, {"gather", gather, false},         {"scatter", scatter, false},
-    {"send_recv", send_recv, false},  {"barrier", barrier, false},
+    {"all_reduce", all_reduce, true},
+    {"reduce", reduce, false},
+    {"broadcast", broadcast, true},
+    {"all_gather", all_gather, true},
+    {"reduce_scatter", reduce_scatter, false},
+    {"all_to_all", all_to_all, true},
+    {"gather", gather, false},
+    {"scatter", scatter, false},
+    {"send_recv", send_recv, false},
+    {"barrier", barrier, false},
 };
 
 class Mpi : public Contender {

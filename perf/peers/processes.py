@@ -91,11 +91,11 @@ class Ranks:
             line.setblocking(False)
 
     def send(self, command):
-        for line in self.lines.values():
+        for rank, line in self.lines.items():
             try:
                 line.sendall(command.encode() + b"\n")
             except OSError:
-                raise self._died("has gone") from None
+                raise self._died(f"lost rank {rank}", LOST) from None
 
     def receive(self, deadline=None):
         """One reply of every rank, in rank order."""

@@ -70,21 +70,28 @@ def cell(record):
     return time_text(record["median_us"]) + ("!" if record.get("wrong") else "")
 
 
+def percent(part):
+    return "-" if part is None else f"{100 * part:.0f} %"
+
+
 def rows(records, names):
     """The table's cells, a header first; columns without a value are left out."""
     shown = [n for n in names if any("median_us" in r["contenders"].get(n, {}) for r in records)]
     ours = [n for n in shown if n.startswith("tutti")]
-    table = [["size", *shown, "spread", "best peer", *(f"{n}/best" for n in ours), *(f"{n}/best of minima" for n in ours), "M", *(f"{n}/M" for n in ours), "L",
-              "stream", *(f"{n}/stream" for n in ours)]]
+    mine = [n.removeprefix("tutti ") for n in ours]
+    table = [["size", *shown, "spread", "disturbed", "best peer", *(f"{n}/best" for n in mine), *(f"{n}/best of minima" for n in mine),
+              "M", *(f"{n}/M" for n in mine), "L", "stream", *(f"{n}/stream" for n in mine)]]
     for r in records:
         ratio = lambda n, what: r["ratios"].get(n, {}).get(what)  # noqa: E731
         number = lambda value: significant(value) if value is not None else "-"  # noqa: E731
         limit = r["limit"]
         best = next((v["best_peer"] for v in r["ratios"].values() if v["best_peer"]), None)
         spread = max((r["contenders"][n]["spread"] for n in ours if "spread" in r["contenders"].get(n, {})), default=None)
-        table.append([size_text(r["bytes"]), *(cell(r["contenders"].get(n, {})) for n in shown),
-                      f"{100 * spread:.0f} %" if spread is not None else "-", best or "-",
-                      *(number(ratio(n, "ratio")) for n in ours), *(number(ratio(n, "min_ratio")) for n in ours), time_text(limit["M_us"]) if "M_us" in limit else "-",
+        disturbed = [c["disturbed"] for c in r["contenders"].values() if "disturbed" in c]
+        table.append([size_text(r["bytes"]), *(cell(r["contenders"].get(n, {})) for n in shown), percent(spread),
+                      percent(sum(disturbed) / len(disturbed) if disturbed else None), best or "-",
+                      *(number(ratio(n, "ratio")) for n in ours), *(number(ratio(n, "min_ratio")) for n in ours),
+                      time_text(limit["M_us"]) if "M_us" in limit else "-",
                       *(number(ratio(n, "of_M")) for n in ours), f"{limit['L_ns']:.0f} ns" if "L_ns" in limit else "-",
                       time_text(limit["stream_us"]) if "stream_us" in limit else "-",
                       *(number(ratio(n, "of_stream")) for n in ours)])

@@ -109,7 +109,7 @@ class Run:
             words = contender.words(case, setting.ranks) if contender in self.limits else case.words(setting.ranks)
             if words is None:
                 continue
-            trial = rounds.Trial(contender.name, ranks)
+            trial = rounds.Trial(contender.name, ranks, checked=contender not in self.limits)
             known[trial] = contender
             if (contender, case.collective, case.type) in self.died_of:
                 trial.record["lacks"] = "it died of this before"
@@ -143,7 +143,7 @@ class Run:
         rounds.interleave(ready, self.effort, lambda trial, death: self.drop(trial, known, running, death, case))
         for trial in ready:
             try:
-                trial.end(self.seed + 1, self.effort)
+                trial.end(self.seed + 1, case)
             except Died as death:
                 self.drop(trial, known, running, death, case)
         contenders = {t.name: t.record for t, c in known.items() if c not in self.limits}

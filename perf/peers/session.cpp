@@ -1,5 +1,6 @@
 #include "perf/peers/session.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +19,13 @@ program::JsonObject good() {
   program::JsonObject reply;
   reply.add("ok", true);
   return reply;
+}
+
+// How often the system took the core away from this process.
+int64_t preemptions() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_nivcsw;
 }
 
 program::JsonObject said(const char* what, const std::string& sentence) {
@@ -79,7 +87,7 @@ program::JsonObject Session::start() {
   return reply;
 }
 
-// The words: collective, type, op, root, count, in_place, slots, seed.
+// The words: collective, type, op, root, count, in_place, slots; fill=0 where a check follows, which does that.
 program::JsonObject Session::take(const Command& command) {
   drop();
   const Collective* collective = contender_.find(command.text("collective"));
@@ -98,8 +106,9 @@ program::JsonObject Session::take(const Command& command) {
   bytes_ = stride_ * slots_;
   send_ = contender_.allocate(bytes_);
   recv_ = contender_.allocate(bytes_);
-  if (send_ == nullptr || recv_ == nullptr) return said("error", "two buffers of " + std::to_string(bytes_) + " bytes were refused");
-  rewrite(slots_);
+  if (send_ == nullptr || recv_ == nullptr)
+    return said("error", "two buffers of " + std::to_string(bytes_) + " bytes were refused");
+  if (command.number("fill", 1) != 0) fill(slots_);
   const std::string why = contender_.prepare(operation_, places(0), slots_, stride_);
   return why.empty() ? good() : said("error", why);
 }
@@ -113,8 +122,22 @@ void Session::drop() {
 
 Places Session::places(uint64_t slot) const { return lay_out(operation_, send_ + slot * stride_, recv_ + slot * stride_); }
 
-void Session::rewrite(uint64_t slots) {
+void Session::fill(uint64_t slots) {
   for (uint64_t slot = 0; slot < slots; ++slot) fill_send(operation_, places(slot));
+}
+
+// In place the input is gone and has to be made again; else storing what is there does to caches what new values would.
+void Session::rewrite(uint64_t slots) {
+  if (operation_.in_place) return fill(slots);
+  if (!operation_.collective->sends(place_.rank, operation_.root)) return;
+  for (uint64_t slot = 0; slot < slots; ++slot) {
+    std::byte* input = places(slot).send;
+    const uint64_t words = operation_.send_bytes() / sizeof(uint64_t);
+    auto* word = reinterpret_cast<volatile uint64_t*>(input);
+    for (uint64_t i = 0; i < words; ++i) word[i] = word[i];
+    auto* rest = reinterpret_cast<volatile std::byte*>(input + words * sizeof(uint64_t));
+    for (uint64_t i = 0; i < operation_.send_bytes() % sizeof(uint64_t); ++i) rest[i] = rest[i];
+  }
 }
 
 bool Session::operate_once() {
@@ -152,9 +175,11 @@ double Session::time_batch(uint64_t batch) {
     failure_ = "the other ranks did not come to begin";
     return -1;
   }
+  const int64_t before = preemptions();
   const uint64_t begin = now_ns();
   if (!operate(batch)) return -1;
   const uint64_t end = now_ns();
+  preempted_ += preemptions() - before;
   if (!meeting_.come(Meeting::Wait::kQuiet)) {
     failure_ = "the other ranks did not come to the end";
     return -1;
@@ -168,6 +193,7 @@ program::JsonObject Session::time(const Command& command) {
   const uint64_t batch = std::max<uint64_t>(1, command.number("batch", 1));
   const bool fresh = command.number("fresh") != 0;
   if (!operate(command.number("warm"))) return said("error", failure_);
+  preempted_ = 0;
   std::string times;
   for (uint64_t group = 0; group < groups; ++group) {
     if (fresh) rewrite(std::min(batch, slots_));
@@ -176,7 +202,7 @@ program::JsonObject Session::time(const Command& command) {
     times += (times.empty() ? "[" : ",") + std::to_string(static_cast<uint64_t>(ns));
   }
   program::JsonObject reply = good();
-  reply.add_json("ns", times + "]");
+  reply.add_json("ns", times + "]").add("preempted", preempted_);
   return reply;
 }
 

@@ -49,6 +49,7 @@ class Session {
   bool operate(uint64_t operations);
   bool operate_once();
   Places places(uint64_t slot) const;
+  void fill(uint64_t slots);
   void rewrite(uint64_t slots);
   void drop();
 
@@ -61,6 +62,7 @@ class Session {
   uint64_t bytes_ = 0;
   std::byte* send_ = nullptr;
   std::byte* recv_ = nullptr;
+  int64_t preempted_ = 0;  ///< in the batches of the last command
   std::string failure_;
 };
 

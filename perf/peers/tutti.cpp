@@ -1,11 +1,12 @@
 // Tutti under comparison, through its public face like any user. Options: memory=registered takes the buffers from
-// tutti_memory_alloc, algorithm=NAME overrides the library's choice, spin=1|-1 as tutti_config's; threads=N joins N ranks that
-// are threads of this process, for the time that takes.
+// tutti_memory_alloc, algorithm=NAME overrides the library's choice, spin=1|-1 as tutti_config's; threads=N joins N ranks
+// that are threads of this process, for the time that takes.
+#include "tutti/tutti.h"
+
 #include <string>
 #include <vector>
 
 #include "perf/peers/contender.h"
-#include "tutti/tutti.h"
 
 namespace tutti::perf {
 namespace {
@@ -30,7 +31,8 @@ class Tutti : public Contender {
       return tutti_comm_create_all(threads_.data(), threads, &config) == TUTTI_SUCCESS ? "" : complaint();
     }
     const std::string meet = "file://" + place.folder + "/rendezvous";
-    if (tutti_comm_create_address(&comm_, meet.c_str(), place.ranks, place.rank, &config) != TUTTI_SUCCESS) return complaint();
+    if (tutti_comm_create_address(&comm_, meet.c_str(), place.ranks, place.rank, &config) != TUTTI_SUCCESS)
+      return complaint();
     if (!algorithm_.empty()) call_.algorithm = algorithm_.c_str();
     return "";
   }

@@ -41,6 +41,14 @@ def record(size, contenders, limits=None, **changes):
     return results.line(setting, case(bytes=size, **changes), contenders, limits or {}, peers, ours)
 
 
+def command_of(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline") as file:
+            return file.read().split("\0")[0]
+    except OSError:
+        return ""
+
+
 class Words(unittest.TestCase):
     def test_sizes_are_read_and_written_alike(self):
         for text, size in (("8", 8), ("4K", 4096), ("4KiB", 4096), ("1m", MI), ("2G", 2 << 30), ("17B", 17)):
@@ -76,6 +84,16 @@ class Refusals(unittest.TestCase):
     def test_a_build_folder_without_the_programs_says_how_to_make_them(self):
         with tempfile.TemporaryDirectory() as folder:
             self.assertIn("cmake --build", self.refused("--build", folder, "--peers", "none"))
+
+    def test_with_json_the_sentence_is_a_json_line_too(self):
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            self.refused("--json", "-b", "8Q")
+        self.assertEqual(json.loads(said.getvalue())["exit"], words.WRONG_USE)
+
+    def test_more_memory_than_there_is_is_refused_before_anyone_is_started(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertIn("lower -e", self.refused("--build", folder, "--peers", "none", "--sizes", "1024G"))
 
     def test_the_same_label_twice_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -247,7 +265,7 @@ class Turns(unittest.TestCase):
         with open(order) as file:
             self.assertEqual(file.read().split(), list("abc") * 6)
         for trial in trials:
-            trial.end(2, effort)
+            trial.end(2, case())
             self.assertAlmostEqual(trial.record["median_us"], 1.0001, 6)  # 1000 ns an operation, and rank 1's 1 ns a batch of 10
             trial.ranks.quit()
         self.assertTrue(self.gone())
@@ -285,7 +303,7 @@ class Turns(unittest.TestCase):
         effort = rounds.Effort(rounds=5, batch_seconds=1e-5)
         trial, _ = self.trial("liar", "wrong", effort)
         rounds.interleave([trial], effort, lambda *_: self.fail("nobody dies"))
-        trial.end(2, effort)
+        trial.end(2, case())
         self.assertEqual((trial.record["wrong"], trial.record["sentence"]), (6, "element 7 is 1"))
 
 
@@ -339,6 +357,20 @@ class Alone(unittest.TestCase):
             self.assertIn("interrupted", said)
             self.assertEqual([pid for pid in ours if processes.parent_of(pid) is not None], [])
             self.assertEqual(os.listdir(folder), [])
+
+    def test_a_rank_of_tuttis_that_is_killed_is_named_and_exit_is_4(self):
+        run = subprocess.Popen([*self.tool, "--sizes", "1M,64K", "--rounds", "100000", "--case-time", "10"], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+        end, victims = time.monotonic() + 60, []
+        while time.monotonic() < end and len(victims) < 2:
+            time.sleep(.05)
+            victims = [pid for pid in processes.descendants(run.pid) if command_of(pid).endswith("compare-tutti")]
+        time.sleep(2)
+        os.kill(victims[1], signal.SIGKILL)
+        out, said = run.communicate(timeout=100)
+        self.assertEqual(run.returncode, words.LOST, said)
+        self.assertRegex(said, "tutti (lost rank|failed on rank)")
+        self.assertIn("tutti", report.notes([{"collective": "c", "type": "t", "contenders": {"tutti": {"failed": "it"}}}])[0])
 
     def test_killed_outright_it_leaves_no_process(self):
         folder = tempfile.TemporaryDirectory()
