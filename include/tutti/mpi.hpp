@@ -46,12 +46,12 @@ inline int mpi_allgather(void* ctx, const void* in, size_t n, void* out, uint64_
     return 1;
   }
   for (int done = 0; done == 0;) {
-    if (MPI_Test(&exchange->request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return 1;
-    if (done != 0) break;
-    if (now() - begin >= timeout_ns) {
+    const bool failed = MPI_Test(&exchange->request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS;
+    if (!failed && done != 0) break;
+    if (failed || now() - begin >= timeout_ns) {
       // A collective can be neither cancelled nor freed (MPI 3.1, 5.12): the late ranks' bytes may still come, into memory that stays.
       static_cast<void>(exchange.release());
-      return 2;
+      return failed ? 1 : 2;
     }
     const timespec nap = {0, 100000};
     nanosleep(&nap, nullptr);

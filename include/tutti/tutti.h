@@ -143,8 +143,10 @@ typedef struct tutti_config {
   uint64_t connect_timeout_ns;    ///< TUTTI_CONNECT_TIMEOUT; 0: 60 s. Creation, and opening any one link
   uint64_t operation_timeout_ns;  ///< TUTTI_OPERATION_TIMEOUT; 0: 300 s. Any one operation
   uint64_t idle_timeout_ns;       ///< TUTTI_IDLE_TIMEOUT; 0: 10 s. A peer that is silent this long is lost
-  int (*poll)(void* ctx);         ///< called at least every millisecond within every wait; non-zero aborts the wait. No C++
-                                  ///< exception may leave it
+  int (*poll)(void* ctx);         ///< called at least every millisecond within every wait, by the thread that called and
+                                  ///< waits, never by one of the library's. Non-zero ends the wait with TUTTI_ABORTED: what
+                                  ///< runs on a queue goes on; of a blocking operation, split or finalize the communicator
+                                  ///< fails, on all ranks. No C++ exception may leave it
   void* poll_ctx;
   int32_t spin;                   ///< TUTTI_SPIN: 0 adapt, 1 always spin, -1 never
   uint32_t min_blocks;            ///< CUDA: fewest thread blocks a collective takes
@@ -239,7 +241,8 @@ TUTTI_API tutti_status tutti_comm_create(tutti_comm** comm, int ranks, const tut
 TUTTI_API tutti_status tutti_comm_create_address(tutti_comm** comm, const char* address, int ranks, int rank,
                                                  const tutti_config* config);
 
-/// Joins through a bootstrap of the caller's (MPI, PyTorch's store, …). Otherwise as tutti_comm_create.
+/// Joins through a bootstrap of the caller's (MPI, PyTorch's store, …). Always blocking, in a group too, since `bootstrap` is
+/// called during this call only. Otherwise as tutti_comm_create.
 TUTTI_API tutti_status tutti_comm_create_bootstrap(tutti_comm** comm, int ranks, int rank, const tutti_bootstrap* bootstrap,
                                                    const tutti_config* config);
 
@@ -248,7 +251,8 @@ TUTTI_API tutti_status tutti_comm_create_bootstrap(tutti_comm** comm, int ranks,
 TUTTI_API tutti_status tutti_comm_create_all(tutti_comm** comms, int ranks, const tutti_config* config);
 
 /// Splits `comm` into groups of equal `color`, ordered by (key, rank). Collective over comm. A negative color belongs to
-/// no group and receives NULL. config may be NULL: the parent's.
+/// no group and receives NULL. config may be NULL: the parent's. Once it has begun, a rank that gives it up (the poll hook,
+/// no memory) makes `comm` fail on all ranks: they wait for no deadline.
 TUTTI_API tutti_status tutti_comm_split(tutti_comm* comm, int color, int key, tutti_comm** out, const tutti_config* config);
 
 /// Completes everything that was enqueued, then takes leave of the peers. Collective over comm. Afterwards only
@@ -257,7 +261,8 @@ TUTTI_API tutti_status tutti_comm_finalize(tutti_comm* comm);
 
 /// Frees the handle; operations under way are completed first, within the operation timeout, and those that outlast it are
 /// aborted. Not collective: peers read that this rank left. NULL is allowed. No other call on `comm` may be under way or
-/// follow. TUTTI_INVALID_USAGE, and nothing happens, while this thread's open group holds operations of it.
+/// follow. TUTTI_INVALID_USAGE, and nothing happens, while this thread's open group holds operations or splits of it.
+/// What is behind other operations on a queue by then has begun nowhere, and completes with TUTTI_ABORTED in its turn.
 TUTTI_API tutti_status tutti_comm_destroy(tutti_comm* comm);
 
 /// Ends whatever runs on `comm`, here and on its peers, which return TUTTI_ABORTED naming this rank. Returns within a
@@ -371,14 +376,16 @@ TUTTI_API tutti_status tutti_recv(void* recv, size_t count, tutti_type type, int
 /// at once. Nests; the outermost end issues. Its `call` may hold one work for the whole group (an inner end's may not:
 /// TUTTI_INVALID_USAGE) and a timeout, for operations without one of their own. It returns the first error of the group; a
 /// call inside that failed, or an end that is refused, makes none of the group's operations run, and their works complete
-/// with that error. Creation and split (blocking ones) inside a group begin at once, and the end waits for them, before any
-/// operation runs: one thread may so create several ranks. Their `comm` is NULL until then, and stays so where they fail; it
-/// must remain valid. Finalize cannot be held back: inside a group it is TUTTI_INVALID_USAGE.
+/// with that error. Creation and split (blocking ones; those of tutti_comm_create_all and _bootstrap run at once) are held
+/// back, too: the end makes them together, before any operation runs, so one thread may create several ranks. All or none:
+/// where one fails, each `comm` is NULL, as it is until the end; it must remain valid. A split that fails with them once it
+/// has begun makes its parent fail. Finalize cannot be held back: inside a group it is TUTTI_INVALID_USAGE.
 TUTTI_API tutti_status tutti_group_start(void);
 TUTTI_API tutti_status tutti_group_end(const tutti_call* call);
 
 /// A queue with a thread of its own that runs operations behind the caller's back, in order for collectives. Destroy
-/// completes what was enqueued. Thread safe.
+/// completes what was enqueued; TUTTI_INVALID_USAGE, and nothing happens, while this thread's open group holds operations on
+/// it. A forked child may only destroy its parent's queues: any other use is TUTTI_INVALID_USAGE. Thread safe.
 TUTTI_API tutti_status tutti_queue_create(tutti_queue** queue);
 TUTTI_API tutti_status tutti_queue_destroy(tutti_queue* queue);
 /// Returns when all that was enqueued before (transfers included) has completed, with the first error among it that no

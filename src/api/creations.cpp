@@ -22,9 +22,13 @@ class TogetherCreated {
       note(begun);
       if (!begun.ok()) break;
     }
-    crew.wait(hooks, [this](const Hook&) {
-      note(attempt([] { return Status(TUTTI_ABORTED, "the creation was ended by the caller's poll hook"); }));
-    });
+    // Without memory for waiting they end at once, before the crew is waited for.
+    note(attempt([&]() -> Status {
+      crew.wait(hooks, [this](const Hook&) {
+        note(attempt([] { return Status(TUTTI_ABORTED, "the creation was ended by the caller's poll hook"); }));
+      });
+      return {};
+    }));
     return first_;
   }
 

@@ -17,16 +17,30 @@
 namespace tutti {
 namespace {
 
+/// Whether a sized struct can be read, or written, as far as its size says.
+template <typename Struct>
+bool has_size(const Struct& sized) {
+  return sized.size >= sizeof(size_t) && sized.size <= 4096;
+}
+
 /// The caller's config, as far as its size says.
 Result<tutti_config> read_config(const tutti_config* config) {
   tutti_config out = TUTTI_CONFIG_INIT;
   if (config == nullptr) return out;
-  if (config->size < sizeof(size_t) || config->size > 4096) {
+  if (!has_size(*config)) {
     return invalid(fmt::format("tutti_config.size is {}", config->size), "Initialise it with TUTTI_CONFIG_INIT.");
   }
   std::memcpy(&out, config, std::min(config->size, sizeof out));
   out.size = sizeof out;
   return out;
+}
+
+/// Likewise; without an allgather there is nothing to join by.
+Result<tutti_bootstrap> read_bootstrap(const tutti_bootstrap* bootstrap) {
+  tutti_bootstrap out{};
+  if (bootstrap != nullptr && has_size(*bootstrap)) std::memcpy(&out, bootstrap, std::min(bootstrap->size, sizeof out));
+  if (out.allgather != nullptr) return out;
+  return invalid("tutti_comm_create_bootstrap needs a bootstrap with its size and allgather set");
 }
 
 /// Refuses what the fields ask for and this build cannot do: better than not doing it silently.
@@ -344,10 +358,9 @@ tutti_status tutti_comm_create_bootstrap(tutti_comm** comm, int ranks, int rank,
   return tutti::guarded_operation([&]() -> Status {
     auto creation = tutti::prepare(comm, ranks, rank, false, config);
     if (!creation.ok()) return creation.status();
-    if (bootstrap == nullptr || bootstrap->size < sizeof(tutti_bootstrap) || bootstrap->allgather == nullptr) {
-      return tutti::invalid("tutti_comm_create_bootstrap needs a bootstrap with its size and allgather set");
-    }
-    creation->request.bootstrap = bootstrap;
+    const auto read = tutti::read_bootstrap(bootstrap);
+    if (!read.ok()) return read.status();
+    creation->request.bootstrap = &read.value();
     creation->config.non_blocking = 0;  // the caller's function may be called during this call only
     return tutti::create(comm, std::move(*creation));
   });
@@ -436,11 +449,11 @@ tutti_status tutti_comm_last_choice(const tutti_comm* comm, tutti_comm_choice* c
   return tutti::guarded([&]() -> Status {
     auto usable = tutti::usable(const_cast<tutti_comm*>(comm));  // only read
     if (!usable.ok()) return usable.status();
-    if (choice == nullptr || choice->size < sizeof(tutti_comm_choice)) {
+    if (choice == nullptr || !tutti::has_size(*choice)) {
       return tutti::invalid("tutti_comm_last_choice needs a choice whose size is set");
     }
-    choice->algorithm = (*usable)->last_algorithm();
-    choice->transport = (*usable)->transport_names();
+    const tutti_comm_choice made = {choice->size, (*usable)->last_algorithm(), (*usable)->transport_names()};
+    std::memcpy(choice, &made, std::min(choice->size, sizeof made));
     return {};
   });
 }

@@ -134,7 +134,8 @@ TEST(Groups, OneThreadCreatesAndSplitsAllRanksInside) {
   std::array<tutti_comm*, kRanks> world{}, halves{};
   ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
   for (int r = 0; r < kRanks; ++r) {
-    EXPECT_EQ(tutti_comm_create(&world[static_cast<std::size_t>(r)], kRanks, &id, r, nullptr), TUTTI_SUCCESS) << last_error();
+    EXPECT_EQ(tutti_comm_create(&world[static_cast<std::size_t>(r)], kRanks, &id, r, nullptr), TUTTI_SUCCESS)
+        << last_error();
   }
   EXPECT_EQ(world[0], nullptr) << "the group's end gives them out";
   ASSERT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <string>
 
 #include "tests/support/ranks.h"
@@ -194,6 +195,18 @@ TEST(Types, ThatAreNotThereYetAreUnsupportedInTransfersToo) {
   }
   EXPECT_EQ(tutti_recv(&x, 1, static_cast<tutti_type>(99), 0, ranks[0], {}, nullptr), TUTTI_INVALID_ARGUMENT);
   EXPECT_THAT(last_error(), HasSubstr("99 does not exist"));
+}
+
+TEST(Choice, FieldsBeyondItsSizeAreNotWritten) {
+  const Ranks ranks(1);
+  tutti_comm_choice choice{};
+  choice.size = offsetof(tutti_comm_choice, transport);
+  EXPECT_EQ(tutti_comm_last_choice(ranks[0], &choice), TUTTI_SUCCESS) << last_error();
+  EXPECT_STREQ(choice.algorithm, "none");
+  EXPECT_EQ(choice.transport, nullptr);
+  EXPECT_EQ(choice.size, offsetof(tutti_comm_choice, transport));
+  choice.size = 1;
+  EXPECT_EQ(tutti_comm_last_choice(ranks[0], &choice), TUTTI_INVALID_ARGUMENT);
 }
 
 TEST(Memory, IsZeroedPageAlignedAndFreedOnce) {

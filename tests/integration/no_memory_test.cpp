@@ -202,10 +202,9 @@ struct Pair {
 };
 
 TEST(NoMemory, ACollectiveFailsOnAllRanks) {
-  EXPECT_GT(starve<Pair>([](Pair& pair) {
-              return pair.both([](tutti_comm* comm) { return tutti_barrier(comm, {}, nullptr); });
-            }),
-            5);
+  EXPECT_GT(
+      starve<Pair>([](Pair& pair) { return pair.both([](tutti_comm* comm) { return tutti_barrier(comm, {}, nullptr); }); }),
+      5);
 }
 
 TEST(NoMemory, FinalizeFailsOnAllRanks) {

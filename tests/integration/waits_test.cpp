@@ -50,8 +50,8 @@ class Hooked {
     return std::thread([this, us, transfer] {
       usleep(us);
       const int seven = 7;
-      const tutti_status status = transfer ? tutti_send(&seven, 1, TUTTI_INT32, 0, comms_[1], {}, nullptr)
-                                           : tutti_barrier(comms_[1], {}, nullptr);
+      const tutti_status status =
+          transfer ? tutti_send(&seven, 1, TUTTI_INT32, 0, comms_[1], {}, nullptr) : tutti_barrier(comms_[1], {}, nullptr);
       EXPECT_EQ(status, TUTTI_SUCCESS) << last_error();
     });
   }
@@ -119,8 +119,8 @@ TEST(Waits, AskTheHookOnTheCallersThreadsAlone) {
     tutti_work* work = world.begin(transfer);
     usleep(20'000);
     const int seven = 7;
-    const tutti_status met = transfer ? tutti_send(&seven, 1, TUTTI_INT32, 0, world[1], {}, nullptr)
-                                      : tutti_barrier(world[1], {}, nullptr);
+    const tutti_status met =
+        transfer ? tutti_send(&seven, 1, TUTTI_INT32, 0, world[1], {}, nullptr) : tutti_barrier(world[1], {}, nullptr);
     EXPECT_EQ(met, TUTTI_SUCCESS) << last_error();
     EXPECT_EQ(tutti_work_wait(work, 0), TUTTI_SUCCESS) << last_error();
     tutti_work_release(work);
@@ -142,7 +142,7 @@ void expect_ended(const Body& body) {
   const auto begin = std::chrono::steady_clock::now();
   int x = 0;
   EXPECT_EQ(tutti_recv(&x, 1, TUTTI_INT32, 0, world[1], {}, nullptr), TUTTI_ABORTED);
-  EXPECT_THAT(last_error(), testing::HasSubstr("rank 0"));
+  EXPECT_THAT(last_error(), testing::HasSubstr("poll hook"));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
 }
 
