@@ -2,8 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
 #include <system_error>
 
@@ -103,21 +105,49 @@ Result<Meeting> by_file(const std::string& path, const std::string& where, const
 
 // ---- An address at which rank 0 listens.
 
-Result<std::optional<Key>> configured_key(const Settings& settings) {
+// All that `file` has to say: it may be a pipe whose writer takes its time. Errors: half-sentences about it.
+Result<std::string> read_to_end(const Descriptor& file, const Patience& patience) {
+  std::string text;
+  std::array<char, 4096> part;
+  while (text.size() <= kMostSecretBytes) {
+    pollfd wait{file.get(), POLLIN, 0};
+    // A pipe that nobody has opened for writing yet would read as if it had ended; it does not poll readable.
+    if (::poll(&wait, 1, patience.slice_ms()) > 0) {
+      const ssize_t n = ::read(file.get(), part.data(), part.size());
+      if (n == 0) break;
+      if (n > 0) text.append(part.data(), static_cast<std::size_t>(n));
+      if (n < 0 && errno != EAGAIN && errno != EINTR) return system_error("cannot be read", errno);
+    }
+    if (Status status = patience.check(); !status) return status;
+    if (!patience.deadline.passed()) continue;
+    Error error;
+    error.status = TUTTI_TIMEOUT;
+    error.limit_ns = patience.deadline.limit_ns;
+    error.message = "has not been written to its end within " + duration_text(patience.deadline.limit_ns);
+    return Status(std::move(error));
+  }
+  return text;
+}
+
+Result<std::optional<Key>> configured_key(const Settings& settings, const Patience& patience) {
   if (!settings.secret.empty()) return std::optional(key_from_secret(settings.secret));
   if (settings.secret_file.empty()) return std::optional<Key>();
-  const auto refuse = [&](const std::string& why) {
-    return Status(TUTTI_INVALID_ARGUMENT, "TUTTI_SECRET_FILE=\"" + settings.secret_file + "\" " + why, kSecretRemedy);
+  const auto refuse = [&](Error error) {
+    if (error.status == TUTTI_ABORTED) return Status(std::move(error));
+    if (error.status != TUTTI_TIMEOUT) error.status = TUTTI_INVALID_ARGUMENT;
+    error.message = "TUTTI_SECRET_FILE=\"" + settings.secret_file + "\" " + error.message;
+    error.remedy = kSecretRemedy;
+    return Status(std::move(error));
   };
+  const auto because = [&](const char* why) { return refuse(Status(TUTTI_INVALID_ARGUMENT, why).error()); };
   const Descriptor file(::open(settings.secret_file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  std::string secret(kMostSecretBytes + 1, '\0');
-  const ssize_t n = file ? ::read(file.get(), secret.data(), secret.size()) : -1;
-  if (n < 0) return refuse("cannot be read: " + std::generic_category().message(errno));
-  if (static_cast<std::size_t>(n) > kMostSecretBytes) return refuse("holds more than 64 KiB");
-  secret.resize(static_cast<std::size_t>(n));
-  while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
-  if (secret.empty()) return refuse("is empty");
-  return std::optional(key_from_secret(secret));
+  if (!file) return refuse(system_error("cannot be read", errno).error());
+  auto secret = read_to_end(file, patience);
+  if (!secret) return refuse(secret.status().error());
+  if (secret->size() > kMostSecretBytes) return because("holds more than 64 KiB");
+  while (!secret->empty() && (secret->back() == '\n' || secret->back() == '\r')) secret->pop_back();
+  if (secret->empty()) return because("is empty");
+  return std::optional(key_from_secret(*secret));
 }
 
 // An address is this machine's exactly where one can listen at it.
@@ -166,9 +196,10 @@ struct TcpPlace {
   bool one_machine = false;  // all ranks are known to be on one
 };
 
-Result<Meeting> by_tcp(const TcpPlace& place, const Settings& settings, int rank) {
+Result<Meeting> by_tcp(const TcpPlace& place, const JoinRequest& request, int rank) {
+  const Settings& settings = request.settings;
   const std::string where = std::string(kTcp) + place.host_and_port;
-  auto key = configured_key(settings);
+  auto key = configured_key(settings, request.patience);
   if (!key) return key.status();
   if (!*key) {
     if (!place.one_machine && !is_here(place.candidates.front().front())) {
@@ -197,17 +228,17 @@ Result<Meeting> by_tcp(const TcpPlace& place, const Settings& settings, int rank
   return known(std::move(identity), where);
 }
 
-Result<Meeting> by_tcp_address(const std::string& host_and_port, const Settings& settings, int rank) {
+Result<Meeting> by_tcp_address(const std::string& host_and_port, const JoinRequest& request, int rank) {
   auto addresses = resolve(host_and_port);
   if (!addresses) return addresses.status();
   TcpPlace place;
   place.host_and_port = host_and_port;
   place.candidates.push_back(std::move(addresses).value());
   place.job = "tcp " + host_and_port;
-  return by_tcp(place, settings, rank);
+  return by_tcp(place, request, rank);
 }
 
-Result<Meeting> by_torchrun(const Launched& launched, const Settings& settings, int rank) {
+Result<Meeting> by_torchrun(const Launched& launched, const JoinRequest& request, int rank) {
   TcpPlace place;
   place.job = launched.job;
   place.one_machine = launched.one_machine;
@@ -219,7 +250,7 @@ Result<Meeting> by_torchrun(const Launched& launched, const Settings& settings, 
     place.candidates.push_back(std::move(addresses).value());
   }
   place.host_and_port = host + ":" + std::to_string(launched.ports.front());
-  return by_tcp(place, settings, rank);
+  return by_tcp(place, request, rank);
 }
 
 // ---- The rest.
@@ -237,7 +268,7 @@ Result<Meeting> by_launcher(const JoinRequest& request, int rank) {
   }
   auto launched = read_launcher(request.environment, settings.port_range.low, settings.port_range.high);
   if (!launched) return launched.status();
-  if (launched->meeting == Launched::Meeting::kTcp) return by_torchrun(*launched, settings, rank);
+  if (launched->meeting == Launched::Meeting::kTcp) return by_torchrun(*launched, request, rank);
   if (launched->meeting == Launched::Meeting::kPrivate) {
     auto path = private_path(launched->job);
     if (!path) return path.status();
@@ -249,7 +280,7 @@ Result<Meeting> by_launcher(const JoinRequest& request, int rank) {
 }
 
 Result<Meeting> by_address(std::string_view address, const JoinRequest& request, int rank) {
-  if (starts_with(address, kTcp)) return by_tcp_address(std::string(address.substr(kTcp.size())), request.settings, rank);
+  if (starts_with(address, kTcp)) return by_tcp_address(std::string(address.substr(kTcp.size())), request, rank);
   if (starts_with(address, kEnv)) return by_launcher(request, rank);
   if (starts_with(address, kFile)) {
     const std::string path(address.substr(kFile.size()));

@@ -1,5 +1,6 @@
 #include "src/communicator/rendezvous.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <barrier>
@@ -216,6 +217,40 @@ TEST(Join, ASecretFileIsReadAndAMissingOneNamed) {
     EXPECT_EQ(result.status().code(), TUTTI_INVALID_ARGUMENT) << bad;
     EXPECT_THAT(result.status().text(), HasSubstr("TUTTI_SECRET_FILE=\"" + request.settings.secret_file + "\"")) << bad;
   }
+}
+
+TEST(Join, ASecretMayComeThroughAPipeInParts) {
+  const TemporaryFolder folder;
+  const std::string pipe = folder.path() + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const std::string address = "tcp://127.0.0.1:" + std::to_string(free_port());
+  std::thread writer([&] {
+    Descriptor out;
+    EXPECT_TRUE(eventually([&] {  // until somebody reads
+      out = Descriptor(::open(pipe.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+      return static_cast<bool>(out);
+    }));
+    for (const std::string_view part : {"s", "h", "h\n"}) {
+      ::usleep(50'000);
+      EXPECT_EQ(::write(out.get(), part.data(), part.size()), static_cast<ssize_t>(part.size()));
+    }
+  });
+  const auto results = join_all(2, [&](int rank, JoinRequest& request) {
+    request.address = address;
+    if (rank == 0) request.settings.secret_file = pipe;
+    if (rank == 1) request.settings.secret = "shh";
+  });
+  writer.join();
+  for (const auto& result : results) EXPECT_TRUE(result.ok()) << result.status().text();
+  // Nobody writes, and then somebody who does not end.
+  JoinRequest request = request_of(0, 2, 0.2);
+  request.address = address;
+  request.settings.secret_file = pipe;
+  EXPECT_THAT(join(request).status().text(), HasSubstr("has not been written to its end within 200 ms"));
+  const Descriptor held(::open(pipe.c_str(), O_RDWR | O_CLOEXEC));
+  request.patience = patience_of(0.2);
+  const auto result = join(request);
+  EXPECT_EQ(result.status().code(), TUTTI_TIMEOUT) << result.status().text();
 }
 
 TEST(Join, NonsenseAddressesAreRefusedWithTheForms) {
