@@ -1,8 +1,10 @@
 #include "src/base/background_thread.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 
+#include <new>
 #include <system_error>
 
 namespace tutti {
@@ -18,6 +20,8 @@ Result<std::thread> background_thread(const std::string& name, std::function<voi
     thread = std::thread(std::move(body));
   } catch (const std::system_error& refused) {
     error = refused.code().value();
+  } catch (const std::bad_alloc&) {
+    error = ENOMEM;
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (error != 0) {

@@ -111,18 +111,20 @@ void ActivityBoard::complete(std::uint64_t sequence, const KindName& kind) {
   end();
 }
 
-Activity ActivityBoard::read() const {
+std::optional<Activity> ActivityBoard::try_read() const {
   Activity activity;
   if (page_ == nullptr) return activity;
   std::array<std::uint64_t, kWords> words{};
-  for (int attempt = 0; attempt < 1000; ++attempt) {
+  bool whole = false;
+  for (int tries = 0; tries < 1000 && !whole; ++tries) {
     // Acquire: the words are read after the version.
     const std::uint64_t before = page_->version.load(std::memory_order_acquire);
     // Acquire on each word: the second look at the version comes after them.
     for (std::size_t i = 0; i < kWords; ++i) words[i] = page_->words[i].load(std::memory_order_acquire);
-    if (before % 2 == 0 && page_->version.load(std::memory_order_relaxed) == before) break;
-    if (attempt >= 100) ::sched_yield();  // the writer may wait for this very core; or it died in the middle
+    whole = before % 2 == 0 && page_->version.load(std::memory_order_relaxed) == before;
+    if (!whole && tries >= 100) ::sched_yield();  // the writer may wait for this very core; or it died in the middle
   }
+  if (!whole) return std::nullopt;
   activity.started = words[kStarted];
   activity.completed = words[kCompleted];
   for (std::size_t i = 0; i < 3; ++i) activity.completed_kind.words[i] = words[kCompletedKind + i];

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -82,8 +83,10 @@ class ActivityBoard {
   /// About 12 plain stores; the caller is this rank's only writer at this time.
   void start(const Called& operation);
   void complete(std::uint64_t sequence, const KindName& kind);
-  /// A consistent snapshot; where the writer never rests, the last one tried.
-  Activity read() const;
+  /// A consistent snapshot; nothing where the writer never rests, or died in the middle of writing.
+  std::optional<Activity> try_read() const;
+  /// As try_read, an Activity of nothing instead of nothing. Enough for a writer that reads its own.
+  Activity read() const { return try_read().value_or(Activity{}); }
 
  private:
   static constexpr std::size_t kCalledWords = 9;

@@ -13,6 +13,8 @@ void Channel::send(std::uint8_t type, std::span<const std::byte> payload) {
   ByteWriter header;
   header.u32(static_cast<std::uint32_t>(payload.size() + 1));
   header.u8(type);
+  // Without memory nothing of the frame is queued: a part of it would be read together with the next one.
+  out_.reserve(out_.size() + header.bytes().size() + payload.size());
   out_.insert(out_.end(), header.bytes().begin(), header.bytes().end());
   out_.insert(out_.end(), payload.begin(), payload.end());
   flush();

@@ -26,7 +26,7 @@ class Channel {
   bool open() const { return static_cast<bool>(fd_); }
   void close() { fd_.reset(); }
 
-  /// Queues a frame and sends what the socket takes now.
+  /// Queues a frame and sends what the socket takes now. One that throws for want of memory has queued nothing.
   void send(std::uint8_t type, std::span<const std::byte> payload);
   /// Sends what the socket takes now. False where the connection is broken.
   bool flush();

@@ -43,9 +43,10 @@ void forget(ControlPlane::Impl* plane) {
 }  // namespace
 
 Result<std::unique_ptr<ControlPlane>> ControlPlane::make(const Options& options) {
-  auto impl = std::make_unique<Impl>(options);
-  if (Status status = impl->start(); !status) return status;
-  return std::unique_ptr<ControlPlane>(new ControlPlane(std::move(impl)));
+  // All that may fail for want of memory comes before the watcher, or within the care of our destructor, which ends it.
+  std::unique_ptr<ControlPlane> plane(new ControlPlane(std::make_unique<Impl>(options)));
+  if (Status status = plane->impl_->start(); !status) return status;
+  return plane;
 }
 
 ControlPlane::ControlPlane(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) { remember(impl_.get()); }

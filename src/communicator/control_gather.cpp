@@ -5,6 +5,7 @@
 // so that after round k a rank holds the blobs of itself and the 2^(k+1) - 1 ranks that follow.
 #include <algorithm>
 
+#include "src/communicator/caught.h"
 #include "src/communicator/control_impl.h"
 
 namespace tutti {
@@ -13,19 +14,41 @@ Result<std::vector<std::vector<std::byte>>> ControlPlane::Impl::allgather(std::s
                                                                           const Patience& patience) {
   std::unique_lock lock(mutex_);
   while (gathering_) {  // another thread's turn
-    if (Status status = patience.check(); !status) return status;
+    lock.unlock();      // the caller's hook runs without our lock
+    const Status status = patience.check();
+    if (!status) return status;
     if (patience.deadline.passed()) return Status(TUTTI_TIMEOUT, "Another thread's exchange did not end in time");
-    changed_.wait_for(lock, std::chrono::milliseconds(patience.slice_ms()));
+    lock.lock();
+    if (gathering_) changed_.wait_for(lock, std::chrono::milliseconds(patience.slice_ms()));
   }
-  gathering_ = true;
-  ++gathers_;
-  auto result = gather_rounds(lock, mine, patience);
-  gathering_ = false;
-  changed_.notify_all();
-  if (result || result.status().code() == TUTTI_ABORTED) return result;
-  lock.unlock();
-  report(result.status());
-  return result;
+  std::vector<std::vector<std::byte>> all;
+  const Status status = gather_in_turn(lock, mine, patience, all);
+  if (status) return all;
+  if (status.code() != TUTTI_ABORTED) report(status);
+  return status;
+}
+
+// Whatever ends it, no memory included, the next one has its turn. Returns without the lock.
+Status ControlPlane::Impl::gather_in_turn(std::unique_lock<std::mutex>& lock, std::span<const std::byte> mine,
+                                          const Patience& patience, std::vector<std::vector<std::byte>>& all) {
+  struct InTurn {
+    Impl& impl;
+    std::unique_lock<std::mutex>& lock;
+    InTurn(Impl& its, std::unique_lock<std::mutex>& its_lock) : impl(its), lock(its_lock) { impl.gathering_ = true; }
+    ~InTurn() {
+      if (!lock.owns_lock()) lock.lock();
+      impl.gathering_ = false;
+      impl.changed_.notify_all();
+      lock.unlock();
+    }
+  };
+  const InTurn turn(*this, lock);
+  return attempt([&]() -> Status {
+    ++gathers_;
+    auto gathered = gather_rounds(lock, mine, patience);
+    if (gathered) all = std::move(gathered).value();
+    return gathered.status();
+  });
 }
 
 Result<std::vector<std::vector<std::byte>>> ControlPlane::Impl::gather_rounds(std::unique_lock<std::mutex>& lock,
@@ -79,14 +102,15 @@ Status ControlPlane::Impl::await_round(std::unique_lock<std::mutex>& lock, int p
     const Status status = patience.check();
     lock.lock();
     if (!status) return status;
-    if (patience.deadline.passed()) return Status(gather_timeout(lock, patience));
+    if (patience.deadline.passed()) return Status(gather_timeout(lock, peer, patience));
     if (rounds_.count(round) == 0) changed_.wait_for(lock, std::chrono::milliseconds(patience.slice_ms()));
   }
   return {};
 }
 
 // Names the ranks that do not answer; those that do are waiting, or are busy with something else.
-Error ControlPlane::Impl::gather_timeout(std::unique_lock<std::mutex>& lock, const Patience& patience) {
+// peer: whose blobs this rank waits for.
+Error ControlPlane::Impl::gather_timeout(std::unique_lock<std::mutex>& lock, int peer, const Patience& patience) {
   std::vector<int> all;
   for (int r = 0; r < std::min(options_.ranks, 1024); ++r) all.push_back(r);
   lock.unlock();
@@ -100,6 +124,12 @@ Error ControlPlane::Impl::gather_timeout(std::unique_lock<std::mutex>& lock, con
     if (report.state == PeerReport::State::kAlive && report.activity.exchanges >= gathers_) continue;
     late.push_back(report.rank);
     error.guilty.push_back(member_locked(report.rank).guilty());
+  }
+  if (late.empty()) {  // the last of them came a moment ago, or a connection is stuck
+    error.guilty.push_back(member_locked(peer).guilty());
+    error.message = member_locked(peer).text() + " of \"" + options_.name + "\" passed nothing on in an exchange within " +
+                    duration_text(patience.deadline.limit_ns) + ", in which all ranks take part now";
+    return error;
   }
   error.message = rank_list(late) + " of \"" + options_.name + "\" did not take part in an exchange within " +
                   duration_text(patience.deadline.limit_ns);

@@ -31,7 +31,10 @@ class ControlPlane::Impl {
     std::uint64_t ended_ns = 0;            ///< when its process was seen to have ended; 0: runs
 
     bool open() const { return state == LinkState::kOpen; }
-    Activity activity() const { return board && board->valid() ? board->read() : last; }
+    Activity activity() const {
+      if (!board || !board->valid()) return last;
+      return board->try_read().value_or(last);
+    }
   };
 
   /// Questions under way of one survey call; lives on its stack.
@@ -72,6 +75,7 @@ class ControlPlane::Impl {
  private:
   // control_watcher.cpp: the thread.
   void run();
+  void watch_once();
   int timeout_ms();
   void handle(const Poller::Event& event);
   void read_from(Link& link);
@@ -103,11 +107,13 @@ class ControlPlane::Impl {
   int first_ttl() const;
 
   // control_gather.cpp: the exchange.
+  Status gather_in_turn(std::unique_lock<std::mutex>& lock, std::span<const std::byte> mine, const Patience& patience,
+                        std::vector<std::vector<std::byte>>& all);
   Result<std::vector<std::vector<std::byte>>> gather_rounds(std::unique_lock<std::mutex>& lock,
                                                             std::span<const std::byte> mine, const Patience& patience);
   Status await_round(std::unique_lock<std::mutex>& lock, int peer, std::pair<std::uint64_t, std::uint32_t> round,
                      const Patience& patience);
-  Error gather_timeout(std::unique_lock<std::mutex>& lock, const Patience& patience);
+  Error gather_timeout(std::unique_lock<std::mutex>& lock, int peer, const Patience& patience);
 
   Poller poller_;
   WakeUp wake_;

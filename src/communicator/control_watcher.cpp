@@ -16,6 +16,7 @@ constexpr std::uint64_t kMostBeat = 1'000 * kMs;
 constexpr std::uint64_t kLeaveNs = 50 * kMs;
 // A process may end with its goodbye still in our socket: what is in there has this long to be read.
 constexpr std::uint64_t kLastWordsNs = 100 * kMs;
+constexpr std::uint32_t kRecoverUs = 10'000;  // without memory
 constexpr std::uint64_t kWakeTag = UINT64_MAX;
 
 std::uint64_t link_tag(int rank) { return static_cast<std::uint64_t>(rank) * 2; }
@@ -48,24 +49,39 @@ Status ControlPlane::Impl::start() {
 
 void ControlPlane::Impl::run() {
   for (;;) {
-    int timeout;
     {
       const std::lock_guard lock(mutex_);
       if (stopping_) return;
-      timeout = timeout_ms();
     }
-    const auto events = poller_.wait(timeout);
-    {
-      const std::lock_guard lock(mutex_);
-      for (const Poller::Event& event : events) handle(event);
-      tick();
-    }
-    tell_failure();
+    const Status status = attempt([this]() -> Status {
+      watch_once();
+      return {};
+    });
+    if (status) continue;
+    // There is no memory. What was read may be lost, so the communicator fails; a nap, as what was not read is ready still.
+    report(status);
+    ::usleep(kRecoverUs);
   }
+}
+
+void ControlPlane::Impl::watch_once() {
+  int timeout;
+  {
+    const std::lock_guard lock(mutex_);
+    timeout = timeout_ms();
+  }
+  const auto events = poller_.wait(timeout);
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Poller::Event& event : events) handle(event);
+    tick();
+  }
+  tell_failure();
 }
 
 int ControlPlane::Impl::timeout_ms() {
   std::uint64_t next = next_beat_ns_;
+  if (flood_due_) next = std::min(next, now_ns() + kRecoverUs * 1000);
   for (const auto& [rank, link] : links_) {
     if (!link.open()) continue;
     if (link.ended_ns != 0) next = std::min(next, link.ended_ns + kLastWordsNs);
@@ -197,8 +213,8 @@ void ControlPlane::Impl::tell_failure() {
   {
     const std::lock_guard lock(mutex_);
     if (!callback_due_ || !callback_) return;
-    callback_due_ = false;
     callback = callback_;
+    callback_due_ = false;  // after what may throw
     first = first_error_;
   }
   callback(first);
@@ -359,7 +375,7 @@ void ControlPlane::Impl::leave() noexcept {
     changed_.notify_all();
   }
   wake_.raise();
-  watcher_.join();
+  if (watcher_.joinable()) watcher_.join();
   const std::lock_guard lock(mutex_);
   for (auto& [rank, link] : links_) close(link);
 }

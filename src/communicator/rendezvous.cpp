@@ -257,7 +257,12 @@ Result<std::unique_ptr<Membership>> split(ControlPlane& parent, const Key& paren
                                 [&](const Half& half) { return half.self.member.rank == parent.rank(); });
   const int rank = static_cast<int>(own - group->begin());
   auto control = ControlPlane::make(control_options(request.name, request.settings, rank, ranks));
-  if (!control) return control.status();
+  if (!control) {  // no peer has a connection yet over which to hear of it, except the parent's
+    Error error = for_others(control.status(), this_member(parent.rank()));
+    if (error.guilty.empty()) error.guilty.push_back(this_member(parent.rank()).guilty());
+    parent.report(std::move(error));
+    return control.status();
+  }
   Formation forming;
   forming.control = std::move(control).value();
   forming.self.member = this_member(rank);

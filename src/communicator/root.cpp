@@ -12,6 +12,7 @@
 #include "src/base/background_thread.h"
 #include "src/base/clock.h"
 #include "src/base/random.h"
+#include "src/communicator/caught.h"
 #include "src/communicator/patience.h"
 #include "src/communicator/per_process.h"
 
@@ -71,10 +72,31 @@ Root::Root(Listener listener, const Key& key, Renewal renewal, std::function<voi
 }
 
 void Root::conclude() {
-  if (const auto conclusion = std::exchange(on_conclusion_, {})) conclusion();
+  if (const auto conclusion = std::exchange(on_conclusion_, {})) {
+    static_cast<void>(attempt([&]() -> Status {
+      conclusion();
+      return {};
+    }));
+  }
 }
 
 void Root::serve(const WakeUp& wake, const std::atomic<bool>& stop) {
+  const Status served = attempt([&]() -> Status {
+    serve_all(wake, stop);
+    return {};
+  });
+  if (served) return;
+  // There is no memory. Perhaps there is enough to say so; otherwise connections that close tell.
+  static_cast<void>(attempt([&]() -> Status {
+    fail(served.error());
+    tell_last();
+    return {};
+  }));
+  guests_.clear();
+  door_.reset();
+}
+
+void Root::serve_all(const WakeUp& wake, const std::atomic<bool>& stop) {
   poller_.watch(wake.fd(), kWakeTag, true, false);
   poller_.watch(door_->fd(), kDoorTag, true, false);
   // Acquire pairs with the release of whoever stops us; the wake-up comes after it.

@@ -62,8 +62,8 @@ class Root {
   Root(Listener listener, const Key& key, Renewal renewal, std::function<void()> concluded);
   ~Root() { conclude(); }
 
-  /// Serves until the creation has succeeded or failed and `linger_ns` after a failure, or `wake` is raised and
-  /// `stop` set.
+  /// Serves until the creation has succeeded, or some seconds after it has failed, or `wake` is raised and `stop` set.
+  /// Throws nothing: without memory the creation fails, and its door and connections close.
   void serve(const WakeUp& wake, const std::atomic<bool>& stop);
   /// Makes the creation fail by `error`, unless it has failed; wants serve() to be woken. May be called by any thread.
   void give_up(Error error);
@@ -78,6 +78,7 @@ class Root {
     std::uint64_t until_ns = UINT64_MAX;  // of one that has not said yet who it is
   };
 
+  void serve_all(const WakeUp& wake, const std::atomic<bool>& stop);
   int timeout_ms() const;
   void handle(const Poller::Event& event);
   void welcome(Arrival arrival);

@@ -1,5 +1,6 @@
 #include "src/communicator/activity.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -52,6 +53,20 @@ TEST(ActivityBoard, OutlivesItsWriterInAnothersMapping) {
   board->complete(3, kAllReduce);
   board.reset();
   EXPECT_EQ(view.read().completed, 3u);
+}
+
+TEST(ActivityBoard, OfAWriterThatDiedWhileItWroteGivesNothing) {
+  ActivityBoard board;
+  board.complete(3, kAllReduce);
+  const ActivityBoard view(::getpid(), board.fd());
+  ASSERT_TRUE(view.try_read().has_value());
+  const Descriptor fd(::open(("/proc/self/fd/" + std::to_string(board.fd())).c_str(), O_RDWR | O_CLOEXEC));
+  std::uint64_t version = 0;  // the page's first word, odd while the words change
+  ASSERT_EQ(::pread(fd.get(), &version, sizeof version, 0), static_cast<ssize_t>(sizeof version));
+  ++version;
+  ASSERT_EQ(::pwrite(fd.get(), &version, sizeof version, 0), static_cast<ssize_t>(sizeof version));
+  EXPECT_FALSE(view.try_read().has_value());
+  EXPECT_EQ(view.read().completed, UINT64_MAX);
 }
 
 TEST(ActivityBoard, ReadersNeverSeeHalfAnOperation) {

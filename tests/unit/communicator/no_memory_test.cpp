@@ -1,0 +1,111 @@
+// Control planes and rendezvous of a process without memory: they fail, and end; neither the process nor a peer hangs.
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "tests/unit/communicator/world.h"
+
+namespace {
+
+/// Allocations of this thread until one fails; negative: none does.
+thread_local int allocations_left = -1;
+/// The name of the library's threads that get no memory; NULL: all do.
+std::atomic<const char*> starved{nullptr};
+
+bool refused() {
+  if (allocations_left == 0) return true;
+  if (allocations_left > 0) --allocations_left;
+  const char* const name = starved.load();
+  if (name == nullptr) return false;
+  char own[16] = "";
+  ::pthread_getname_np(::pthread_self(), own, sizeof own);
+  return std::strcmp(own, name) == 0;
+}
+
+}  // namespace
+
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  void* const memory = refused() ? nullptr : std::malloc(bytes != 0 ? bytes : 1);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return refused() ? nullptr : std::malloc(bytes != 0 ? bytes : 1);
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace tutti::test {
+namespace {
+
+TEST(NoMemory, AControlPlaneIsMadeOrNotAndEndsEitherWay) {
+  ControlPlane::Options options;
+  options.ranks = 2;
+  bool made = false;
+  int failures = 0;
+  for (; !made && failures < 100; failures += made ? 0 : 1) {
+    allocations_left = failures;
+    try {
+      const auto control = ControlPlane::make(options);
+      allocations_left = -1;
+      made = control.ok();
+    } catch (const std::bad_alloc&) {
+      allocations_left = -1;
+    }
+  }
+  EXPECT_TRUE(made);
+  EXPECT_GT(failures, 1);
+}
+
+TEST(NoMemory, AWatcherFailsTheCommunicatorAndTellsThePeersLater) {
+  auto world = world_of(2);
+  starved = "tutti-control";
+  EXPECT_TRUE(eventually([&] { return world[0].control->failed() && world[1].control->failed(); }));
+  EXPECT_EQ(world[0].control->first_error().code(), TUTTI_SYSTEM_ERROR);
+  starved = nullptr;
+  const auto all = world[0].control->allgather({}, patience_of(5));
+  EXPECT_EQ(all.status().code(), TUTTI_SYSTEM_ERROR);
+}
+
+TEST(NoMemory, AnExchangeFailsOnBothRanksAndHoldsUpNoOther) {
+  for (int n = 0;; ++n) {
+    auto world = world_of(2);
+    std::thread peer([&] {
+      const auto all = world[1].control->allgather({}, patience_of(20));
+      EXPECT_EQ(all.status().code(), all ? TUTTI_SUCCESS : TUTTI_SYSTEM_ERROR) << all.status().text();
+    });
+    Status status;
+    bool thrown = false;
+    const std::vector<std::byte> mine(100);
+    const Patience patience = patience_of(20);
+    allocations_left = n;
+    try {
+      status = world[0].control->allgather(mine, patience).status();
+    } catch (const std::bad_alloc&) {
+      thrown = true;
+    }
+    allocations_left = -1;
+    EXPECT_FALSE(thrown) << "allocation " << n;
+    peer.join();
+    if (status) {
+      EXPECT_GT(n, 1);
+      return;
+    }
+    EXPECT_EQ(status.code(), TUTTI_SYSTEM_ERROR);
+    EXPECT_EQ(world[0].control->allgather({}, patience_of(20)).status().code(), TUTTI_SYSTEM_ERROR);
+  }
+}
+
+TEST(NoMemory, ARootEndsAndTheRanksHearOfIt) {
+  const tutti_unique_id id = id_of_test();
+  starved = "tutti-meeting";
+  const auto results = join_all(2, [&](int, JoinRequest& request) { request.id = &id; }, 3);
+  starved = nullptr;
+  for (const auto& result : results) EXPECT_FALSE(result.ok());
+}
+
+}  // namespace
+}  // namespace tutti::test
