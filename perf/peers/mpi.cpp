@@ -130,7 +130,7 @@ class Mpi : public Contender {
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int length = 0;
     MPI_Get_library_version(text, &length);
-    const std::string whole(text, static_cast<size_t>(length));
+    const std::string whole(text);  // up to its NUL, which some count as well
     return whole.substr(0, whole.find('\n'));
   }
 

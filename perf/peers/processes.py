@@ -44,10 +44,12 @@ class Ranks:
             listener.bind(os.path.join(folder, "control"))
             listener.listen(ranks)
             with open(self.log, "ab") as log:
+                # A group to be killed, but no session of its own: the kernel may schedule sessions as groups, and then a
+                # rank that yields would not hand its core to one of another session.
                 for command in commands:
                     self.launched.append(subprocess.Popen(
                         command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder,
-                        start_new_session=True, preexec_fn=die_with_parent))
+                        process_group=0, preexec_fn=die_with_parent))
             self._greet(listener)
         except BaseException:
             self.kill()

@@ -270,6 +270,11 @@ class Turns(unittest.TestCase):
             trial.ranks.quit()
         self.assertTrue(self.gone())
 
+    def test_ranks_share_a_session_so_that_yielding_reaches_the_others(self):
+        ranks = self.ranks("a", "steady")
+        self.assertEqual({os.getsid(pid) for pid in ranks.pids.values()}, {os.getsid(0)})
+        self.assertNotIn(os.getpgid(0), {os.getpgid(pid) for pid in ranks.pids.values()})
+
     def test_one_that_dies_is_named_with_its_last_words_and_the_others_go_on(self):
         effort, lost = rounds.Effort(rounds=5, batch_seconds=1e-5), []
         steady, mortal = self.trial("steady", "steady", effort)[0], self.trial("mortal", "dies", effort)[0]
