@@ -16,6 +16,7 @@
 #include "src/base/addresses.h"
 #include "src/base/descriptor.h"
 #include "src/base/settings.h"
+#include "tools/doctor/values.h"
 #include "topology/caches.h"
 #include "topology/cpus.h"
 #include "topology/read_sysfs.h"
@@ -156,11 +157,11 @@ Finding look_at_recordings(const Sysfs&) {
 }
 
 Finding look_at_settings(const Sysfs&) {
-  for (const SettingRow& row : describe_settings(nullptr)) {
-    if (!row.problem.empty()) return bad(row.problem, "Every program of ours refuses to start with it");
+  for (const SettingRow& row : checked_settings()) {
+    if (!row.problem.empty()) return bad(row.problem, "Programs of ours refuse to start where they meet it");
   }
   const std::vector<std::string> unknown = unknown_settings();
-  if (unknown.empty()) return good("all well-formed; --settings lists them");
+  if (unknown.empty()) return good("all good; --settings lists them");
   return note(unknown.front(), "Unset it or correct its name");
 }
 

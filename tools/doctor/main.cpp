@@ -8,6 +8,7 @@
 #include "src/program/output.h"
 #include "tools/doctor/checks.h"
 #include "tools/doctor/report.h"
+#include "tools/doctor/values.h"
 #include "tools/doctor/verdicts.h"
 
 namespace {
@@ -29,18 +30,18 @@ void declare(program::Options& options, Request& request) {
   options.example("tutti-doctor --json | jq .transports", "the same for scripts");
 }
 
-/// Exit 2 where a setting is malformed, as every program of ours does, which refuses to start with it.
-int refuse_malformed(const std::vector<SettingRow>& rows, program::Output& output) {
+/// Exit 2 where a setting is malformed or names what is not there, as every program of ours does, which refuses to start with it.
+int refuse_bad(const std::vector<SettingRow>& rows, program::Output& output) {
   const auto refused = std::find_if(rows.begin(), rows.end(), [](const SettingRow& row) { return !row.problem.empty(); });
   return refused == rows.end() ? program::kGood : output.fail(program::kWrongUse, refused->problem);
 }
 
 int show_settings(program::Output& output) {
-  const std::vector<SettingRow> rows = describe_settings(nullptr);
+  const std::vector<SettingRow> rows = doctor::checked_settings();
   output.line(doctor::settings_text(rows));
   for (const SettingRow& row : rows) output.record(doctor::setting_json(row));
   for (const std::string& sentence : unknown_settings()) output.line(sentence);
-  return refuse_malformed(rows, output);
+  return refuse_bad(rows, output);
 }
 
 /// Exit 1 where no transport is usable.
@@ -51,7 +52,7 @@ int examine(program::Output& output) {
   output.line(doctor::report_text(findings, verdicts));
   output.record(doctor::report_json(findings, verdicts));
   const bool any = std::any_of(verdicts.begin(), verdicts.end(), [](const doctor::Verdict& v) { return v.usable; });
-  if (const int code = refuse_malformed(describe_settings(nullptr), output); code != program::kGood) return code;
+  if (const int code = refuse_bad(doctor::checked_settings(), output); code != program::kGood) return code;
   return any ? program::kGood : output.fail(program::kFailed, "no transport is usable here; the report says why");
 }
 

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <optional>
 
+#include "tools/doctor/plugins.h"
 #include "topology/graph.h"
 #include "topology/read_sysfs.h"
 #include "transports/registry.h"
@@ -31,6 +33,19 @@ Verdict judge_builtin(const tutti_transport& transport) {
     if (verdict.transport == remedy.transport) verdict.remedy = remedy.text;
   }
   return verdict;
+}
+
+/// What the plugin itself says, and which file it is.
+Verdict judge_plugin(const Plugin& plugin) {
+  if (plugin.transport == nullptr) {
+    return {std::filesystem::path(plugin.file).filename().string(), false, "passed over: " + plugin.why,
+            fmt::format("Mend {}, or take it out of the folder of TUTTI_PLUGIN_PATH", plugin.file)};
+  }
+  std::array<char, 512> why{};
+  const bool usable = plugin.transport->viable(why.data(), why.size()) != 0;
+  const std::string says = why[0] == '\0' ? "" : std::string(why.data()) + " ";
+  return {plugin.transport->name, usable, fmt::format("{}(plugin {})", says, plugin.file),
+          usable ? "" : "See what the plugin's maker says of it"};
 }
 
 bool loads(const char* library) {
@@ -115,6 +130,7 @@ std::vector<Verdict> judge_transports(const Sysfs& files, const Settings& settin
   std::vector<Verdict> verdicts;
   for (const tutti_transport* transport : builtin_transports()) verdicts.push_back(judge_builtin(*transport));
   for (const Device& device : kDevices) verdicts.push_back(judge_device(device, files));
+  for (const Plugin& plugin : load_plugins(settings.plugin_path).found) verdicts.push_back(judge_plugin(plugin));
   for (Verdict& verdict : verdicts) apply_choice(settings, verdict);
   return verdicts;
 }

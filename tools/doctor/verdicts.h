@@ -16,7 +16,8 @@ struct Verdict {
   std::string remedy;  ///< empty where it is usable
 };
 
-/// shm and tcp by asking them, verbs and nvlink by what they need. A transport that TUTTI_TRANSPORTS leaves out is not
+/// shm and tcp by asking them, verbs and nvlink by what they need, then the plugins of TUTTI_PLUGIN_PATH by asking them;
+/// one that the library passes over has its file's name. A transport that TUTTI_TRANSPORTS leaves out is not
 /// usable. Thread safe.
 std::vector<Verdict> judge_transports(const Sysfs& files, const Settings& settings);
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -252,6 +253,47 @@ TEST(Doctor, AMalformedSettingIsShownAndFails) {
   EXPECT_THAT(result.err, HasSubstr("TUTTI_LANES is \"many\""));
   EXPECT_THAT(result.out, HasSubstr("\"name\":\"TUTTI_SECRET_FILE\""));
 }
+
+TEST(Doctor, ASettingThatNamesWhatIsNotThereIsShownAndFails) {
+  const std::string folder = testing::TempDir() + "/tutti_doctor_" + std::to_string(getpid());
+  ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
+  const std::string empty = folder + "/empty";
+  std::ofstream(empty) << "\n";
+  const std::pair<std::string, std::string> cases[] = {{"TUTTI_PLUGIN_PATH=/nosuch", "\"/nosuch\", which cannot be read"},
+                                                       {"TUTTI_TRANSPORTS=tcp,pigeon", "a transport \"pigeon\", which there is not"},
+                                                       {"TUTTI_ALGORITHM=bogus", "\"bogus\" names an algorithm"},
+                                                       {"TUTTI_INTERFACE=nosuch", "interface \"nosuch\" does not exist"},
+                                                       {"TUTTI_SECRET_FILE=/nosuch", "\"/nosuch\" cannot be read"},
+                                                       {"TUTTI_SECRET_FILE=" + folder, "cannot be read"},
+                                                       {"TUTTI_SECRET_FILE=" + empty, "is empty"}};
+  for (const auto& [setting, why] : cases) {
+    const Outcome result = run(setting + " " + kDoctor);
+    EXPECT_EQ(result.code, 2) << setting;
+    EXPECT_THAT(result.err, HasSubstr(why));
+    EXPECT_THAT(result.out, HasSubstr(why));
+    EXPECT_THAT(run(setting + " " + kDoctor + " --settings").out, HasSubstr(why));
+  }
+  std::ofstream(empty) << "a key\n";
+  EXPECT_EQ(run("TUTTI_TRANSPORTS=tcp TUTTI_ALGORITHM=ring TUTTI_INTERFACE=lo TUTTI_SECRET_FILE=" + empty + " " + kDoctor).code, 0);
+  unlink(empty.c_str());
+  rmdir(folder.c_str());
+}
+
+#ifdef TUTTI_PLUGINS
+TEST(Doctor, ListsTheTransportsOfPluginsToo) {
+  const std::string plugins = TUTTI_PLUGINS;
+  const Outcome result = run("TUTTI_TRANSPORTS=queue TUTTI_PLUGIN_PATH=" + plugins + " " + kDoctor);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, testing::ContainsRegex("\nqueue +yes +.*\\(plugin " + plugins));
+  const std::string folder = testing::TempDir() + "/tutti_plugins_" + std::to_string(getpid());
+  ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
+  std::ofstream(folder + "/junk.so") << "no library";
+  EXPECT_THAT(run("TUTTI_PLUGIN_PATH=" + plugins + ":" + folder + " " + kDoctor).out,
+              testing::ContainsRegex("\njunk.so +no +passed over: "));
+  unlink((folder + "/junk.so").c_str());
+  rmdir(folder.c_str());
+}
+#endif
 
 TEST(Doctor, RecordIsRefusedUntilItIsThere) {
   const Outcome result = run(kDoctor + " record some.file");
