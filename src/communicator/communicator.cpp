@@ -31,6 +31,9 @@ std::uint64_t fingerprint_of(std::uint64_t sequence, std::uint64_t plan_hash) {
   return x ^ (x >> 31);
 }
 
+/// Up to so many ranks a program is looked at beside those of its peers: building them takes each rank time and memory.
+constexpr int most_looked_at = 32;
+
 /// In the place of a plan's hash in a split's fingerprint.
 constexpr std::uint64_t split_hash = 0x73706c6974;
 
@@ -387,7 +390,8 @@ Result<const Communicator::Prepared*> Communicator::prepare(const Problem& probl
                                        made.plan.shape.chunks)];
     if (linked == nullptr) {
       linked = std::make_shared<Linked>();
-      linked->lowered = lower(made.plan, rank(), make_program(*choice->algorithm, made.plan, view_, rank()));
+      const auto program_of = [&](int r) { return make_program(*choice->algorithm, made.plan, view_, r); };
+      linked->lowered = lower(made.plan, rank(), program_of(rank()), ranks() <= most_looked_at ? program_of : ProgramOf());
     }
     made.linked = linked;
     made.layouts = lay_out(made.plan, rank(), linked->lowered.program);

@@ -1,6 +1,8 @@
 #include "src/schedule/lowering.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 
 #include "src/schedule/cells.h"
 
@@ -39,39 +41,157 @@ std::vector<std::uint8_t> only_offered(const Plan& plan, int rank, const Program
 
 namespace {
 
-/// How many operands write each cell.
-std::vector<std::uint32_t> writers(const Cells& cells, const Program& program) {
-  std::vector<std::uint32_t> count(cells.size());
-  for (const Step& step : program.steps) {
-    const std::uint32_t first = step.operands + step.sources;
-    for (std::uint32_t o = first; o < first + step.destinations; ++o) {
-      if (program.operands[o].place == Place::link) continue;
-      cells.each(program.operands[o], [&](std::size_t cell) { ++count[cell]; });
+constexpr std::uint32_t nobody = UINT32_MAX;
+
+bool is_on(const Operand& operand, std::uint32_t link) { return operand.place == Place::link && operand.link == link; }
+
+/// The steps that send on a link (or take from it), by index, in the order of its messages: a link has one lane.
+std::vector<std::uint32_t> steps_on(const Program& program, std::uint32_t link) {
+  std::vector<std::uint32_t> steps;
+  for (std::uint32_t s = 0; s < program.steps.size(); ++s) {
+    const Step& step = program.steps[s];
+    const auto first = program.operands.begin() + step.operands;
+    const auto last = first + step.sources + step.destinations;
+    if (std::any_of(first, last, [&](const Operand& operand) { return is_on(operand, link); })) steps.push_back(s);
+  }
+  return steps;
+}
+
+std::uint32_t find_link(const Program& program, const Link& wanted) {
+  const auto found = std::find(program.links.begin(), program.links.end(), wanted);
+  return found == program.links.end() ? nobody : static_cast<std::uint32_t>(found - program.links.begin());
+}
+
+std::uint32_t position(const std::vector<std::uint32_t>& steps, std::uint32_t step) {
+  const auto found = std::find(steps.begin(), steps.end(), step);
+  return found == steps.end() ? nobody : static_cast<std::uint32_t>(found - steps.begin());
+}
+
+/// Who writes and who reads each cell.
+class Uses {
+ public:
+  Uses(const Plan& plan, int rank, const Program& program, bool in_place)
+      : cells_(plan.problem, plan.shape, rank, in_place), writers_(cells_.size()), readers_(cells_.size()), reader_(cells_.size()) {
+    for (std::uint32_t s = 0; s < program.steps.size(); ++s) {
+      const Step& step = program.steps[s];
+      for (std::uint32_t o = 0; o < std::uint32_t{step.sources} + step.destinations; ++o) {
+        const Operand& operand = program.operands[step.operands + o];
+        if (operand.place == Place::link) continue;
+        cells_.each(operand, [&](std::size_t cell) {
+          if (o >= step.sources) {
+            ++writers_[cell];
+          } else {
+            ++readers_[cell];
+            reader_[cell] = s;
+          }
+        });
+      }
     }
   }
-  return count;
-}
+
+  /// One step writes the cells of `target`, in the output, and at most one reads them.
+  bool simple(const Operand& target) const {
+    if (target.place != Place::output) return false;
+    bool simple = true;
+    cells_.each(target, [&](std::size_t cell) { simple = simple && writers_[cell] == 1 && readers_[cell] <= 1; });
+    return simple;
+  }
+  /// Only one step writes them; whoever reads them out of place does so after it.
+  bool written_once(const Operand& target) const {
+    if (target.place != Place::output) return false;
+    bool once = true;
+    cells_.each(target, [&](std::size_t cell) { once = once && writers_[cell] == 1; });
+    return once;
+  }
+  /// The same memory, piece by piece.
+  bool same(const Operand& a, const Operand& b) const {
+    std::vector<std::size_t> of_a, of_b;
+    cells_.each(a, [&](std::size_t cell) { of_a.push_back(cell); });
+    cells_.each(b, [&](std::size_t cell) { of_b.push_back(cell); });
+    return of_a == of_b;
+  }
+  /// The one step that reads any of the cells, `nobody` where none does; nothing where there are several.
+  std::optional<std::uint32_t> reader(const Operand& target) const {
+    std::uint32_t reader = nobody;
+    bool one = true;
+    cells_.each(target, [&](std::size_t cell) {
+      if (readers_[cell] == 0) return;
+      one = one && (reader == nobody || reader == reader_[cell]);
+      reader = reader_[cell];
+    });
+    return one ? std::optional(reader) : std::nullopt;
+  }
+
+ private:
+  const Cells cells_;
+  std::vector<std::uint32_t> writers_, readers_, reader_;
+};
+
+/// Whether a receive's message is its sender's answer to what one step here sends.
+class Answers {
+ public:
+  Answers(int rank, const Program& program, const ProgramOf& program_of)
+      : rank_(rank), program_(program), program_of_(program_of) {}
+
+  /// `taking` receives from link `from`; `sending` only sends, to the same peer. Then the peer must send the one in the very
+  /// step that takes the other.
+  bool holds(std::uint32_t taking, std::uint32_t from, std::uint32_t sending) {
+    const Step& step = program_.steps[sending];
+    const Operand& to = program_.operands[step.operands + 1];
+    if (!program_of_ || step.sources != 1 || step.destinations != 1 || to.place != Place::link) return false;
+    const Link& out = program_.links[to.link];
+    const Link& in = program_.links[from];
+    if (out.peer != in.peer) return false;
+    const Program& peer = of(in.peer);
+    const std::uint32_t its_in = find_link(peer, {rank_, out.channel, false});
+    const std::uint32_t its_out = find_link(peer, {rank_, in.channel, true});
+    if (its_in == nobody || its_out == nobody) return false;
+    const std::vector<std::uint32_t> takes = steps_on(peer, its_in);
+    const std::vector<std::uint32_t> sends = steps_on(peer, its_out);
+    const std::uint32_t j = position(steps_on(program_, to.link), sending);
+    const std::uint32_t k = position(steps_on(program_, from), taking);
+    return j < takes.size() && k < sends.size() && takes[j] == sends[k];
+  }
+
+ private:
+  const Program& of(int peer) {
+    const auto found = programs_.find(peer);
+    return found != programs_.end() ? found->second : programs_.emplace(peer, program_of_(peer)).first->second;
+  }
+
+  const int rank_;
+  const Program& program_;
+  const ProgramOf& program_of_;
+  std::map<int, Program> programs_;
+};
 
 }  // namespace
 
-std::vector<std::vector<Receive>> receives(const Plan& plan, int rank, const Program& program) {
-  const Cells cells(plan.problem, plan.shape, rank, false);
-  const std::vector<std::uint32_t> written = writers(cells, program);
-  // Who reads a cell of the output reads it after its only writer; scratch is used again by a later pass, the output is not.
-  const auto only_here = [&](const Operand& target) {
-    if (target.place != Place::output) return false;
-    bool only = true;
-    cells.each(target, [&](std::size_t cell) { only = only && written[cell] == 1; });
-    return only;
-  };
+std::vector<std::vector<Receive>> receives(const Plan& plan, int rank, const Program& program, const ProgramOf& program_of) {
+  const Uses apart(plan, rank, program, false);
+  const Uses in_place(plan, rank, program, true);
+  Answers answers(rank, program, program_of);
   std::vector<std::vector<Receive>> out(program.links.size());
   for (std::uint32_t l = 0; l < program.lanes.size(); ++l) {
     for (std::uint32_t s = 0; s < program.lanes[l].count; ++s) {
-      const Step& step = program.steps[program.lanes[l].first + s];
+      const std::uint32_t index = program.lanes[l].first + s;
+      const Step& step = program.steps[index];
       for (std::uint32_t o = step.operands; o < step.operands + step.sources; ++o) {
         const Operand& source = program.operands[o];
         if (source.place != Place::link) continue;
-        out[source.link].push_back({l, s, step.sources == 1 && only_here(program.operands[step.operands + 1])});
+        Receive receive{l, s};
+        const Operand& target = program.operands[step.operands + 1];
+        if (step.sources == 1) {
+          receive.early = apart.written_once(target);
+          const auto reader = in_place.simple(target) ? in_place.reader(target) : std::nullopt;
+          // What the peer reads and writes in one sweep must be the same memory, element for element.
+          const auto answered = [&] {
+            return answers.holds(index, source.link, *reader) &&
+                   in_place.same(program.operands[program.steps[*reader].operands], target);
+          };
+          receive.early_in_place = reader && (*reader == nobody || answered());
+        }
+        out[source.link].push_back(receive);
       }
     }
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "src/schedule/ir.h"
@@ -19,13 +20,20 @@ std::vector<std::uint8_t> only_offered(const Plan& plan, int rank, const Program
 struct Receive {
   std::uint32_t lane = 0;
   std::uint32_t step = 0;  ///< within the lane
-  /// Nothing but this step touches the memory that the message is bound for, in any pass, before it has: out of place it may
-  /// be granted as soon as the call begins. (In place that memory may be input, too.)
+  /// Whether the memory that the message is bound for may be granted as soon as the call begins, out of place and in place:
+  /// no other step here writes it, and what is read there before the message comes is read by its sender alone, who must
+  /// have read it to send the message (in place, a share of an all-reduce on which the sum is the answer).
   bool early = false;
+  bool early_in_place = false;
 };
 
+/// Another rank's program of the same plan.
+using ProgramOf = std::function<Program(int rank)>;
+
 /// For every link of the program the steps that take its messages, in the order of a pass; none where this rank sends. The
-/// program is well-formed. Pure; time proportional to the program.
-std::vector<std::vector<Receive>> receives(const Plan& plan, int rank, const Program& program);
+/// program is well-formed. Pure; time proportional to the program, and to those of the peers that it asks for. Without
+/// `program_of` nothing is known of peers, and less is early.
+std::vector<std::vector<Receive>> receives(const Plan& plan, int rank, const Program& program,
+                                           const ProgramOf& program_of = {});
 
 }  // namespace tutti

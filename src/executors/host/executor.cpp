@@ -35,10 +35,10 @@ std::uint64_t scratch_bytes(const Plan& plan) {
   return window * plan.shape.scratch_blocks * plan.shape.depth * element_bytes(plan.problem.type);
 }
 
-Lowered lower(const Plan& plan, int rank, Program program) {
+Lowered lower(const Plan& plan, int rank, Program program, const ProgramOf& program_of) {
   Lowered lowered;
   lowered.only_offered = only_offered(plan, rank, program);
-  lowered.receives = receives(plan, rank, program);
+  lowered.receives = receives(plan, rank, program, program_of);
   for (const Step& step : program.steps) {
     lowered.most_operands = std::max(lowered.most_operands, std::uint32_t{step.sources} + step.destinations);
   }
@@ -304,23 +304,26 @@ void HostExecutor::grant_ahead(std::uint32_t l) {
     const Step& step = program_->steps[step_index(receive.lane, receive.step)];
     const std::uint32_t destination = step.operands + step.sources;
     const Operand& target = program_->operands[destination];
-    if (step.sources != 1 || target.place == Place::link || !contiguous(target) || !may_grant(receive, inbox.pass)) return;
+    if (step.sources != 1 || target.place == Place::link || !contiguous(target) ||
+        !(is_early(receive) || its_turn(receive, inbox.pass))) {
+      return;
+    }
     const bool any = (link.state.capabilities & TUTTI_CAN_GRANT_ANY) != 0;
     const tutti_region* const place = region(link, target.place);
     if (!any && place == nullptr) return;
     const Window window = window_at(inbox.pass);
     const std::uint64_t bytes = window.layout->message_bytes[step_index(receive.lane, receive.step)];
     std::byte* const memory = address(window, destination);
-    if (bytes < (any ? least_offer : least_registered) || held(memory, bytes)) return;
+    // What is granted early only its sender may still be reading, who will have read it when it writes.
+    if (bytes < (any ? least_offer : least_registered) || (!is_early(receive) && held(memory, bytes))) return;
     if (link.transport->grant(link.link, place, memory, bytes, binding_.fingerprint) != TUTTI_LINK_OK) return;
     ++inbox.next;
     ++inbox.receive;
   }
 }
 
-/// Memory is free from the call's beginning where nothing else touches it, else when the step's turn has come.
-bool HostExecutor::may_grant(const Receive& receive, std::uint64_t pass) const {
-  if (receive.early && !in_place_) return true;
+/// The lane stands at the step: what it depends on has retired.
+bool HostExecutor::its_turn(const Receive& receive, std::uint64_t pass) const {
   const LaneState& lane = lanes_[receive.lane];
   return lane.begun && lane.pass == pass && lane.step == receive.step;
 }

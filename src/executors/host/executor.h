@@ -56,7 +56,8 @@ struct Lowered {
   std::vector<std::vector<Receive>> receives;   ///< per link
   std::uint32_t most_operands = 0;              ///< of a step
 };
-Lowered lower(const Plan& plan, int rank, Program program);
+/// program_of: the peers', see receives().
+Lowered lower(const Plan& plan, int rank, Program program, const ProgramOf& program_of);
 
 /// Where a program's operands lie in one window: bytes from their buffer's beginning in the first pass, or from their
 /// message's. What no call changes is worked out once, so that a step costs an addition.
@@ -176,7 +177,8 @@ class HostExecutor {
   Turn take_operands(LaneState& lane, const Step& step);
   Turn take_source(LaneState& lane, std::uint32_t operand);
   void grant_ahead(std::uint32_t link);
-  bool may_grant(const Receive& receive, std::uint64_t pass) const;
+  bool is_early(const Receive& receive) const { return in_place_ ? receive.early_in_place : receive.early; }
+  bool its_turn(const Receive& receive, std::uint64_t pass) const;
   bool skip_to_message(Inbox& inbox, const std::vector<Receive>& receives) const;
   void saw(std::uint32_t link);
   Turn take_destination(LaneState& lane, std::uint32_t operand, const Step& step);

@@ -44,20 +44,26 @@ TEST(Receives, AreListedInOrderAndKnowWhetherTheirMemoryIsTheirsAlone) {
       }
     }
   }
-  const auto early = [](const char* name, Collective collective) {
-    std::size_t count = 0;
+  const auto count = [](const char* name, Collective collective, bool Receive::*early) {
     for (const Algorithm* algorithm : all_algorithms()) {
       if (std::string(algorithm->name) != name || algorithm->collective != collective) continue;
       const Schedule schedule = make_schedule(*algorithm, 5, 0);
-      for (const auto& list : receives(schedule.plan, 2, schedule.programs[2]))
-        count += static_cast<std::size_t>(std::count_if(list.begin(), list.end(), [](const Receive& r) { return r.early; }));
+      const auto program_of = [&](int rank) { return schedule.programs[static_cast<std::size_t>(rank)]; };
+      std::ptrdiff_t sum = 0;
+      for (const auto& list : receives(schedule.plan, 2, schedule.programs[2], program_of))
+        sum += std::count_if(list.begin(), list.end(), [early](const Receive& r) { return r.*early; });
+      return sum;
     }
-    return count;
+    return std::ptrdiff_t{-1};
   };
-  EXPECT_EQ(early("direct", Collective::all_reduce), 4u);      // the four others' sums; their shares are folded
-  EXPECT_EQ(early("direct", Collective::all_gather), 4u);
-  EXPECT_EQ(early("flat", Collective::all_reduce), 0u);        // everything is folded
-  EXPECT_EQ(early("ring", Collective::reduce_scatter), 0u);
+  EXPECT_EQ(count("direct", Collective::all_reduce, &Receive::early), 4);  // the four others' sums; their shares are folded
+  EXPECT_EQ(count("direct", Collective::all_gather, &Receive::early), 4);
+  EXPECT_EQ(count("flat", Collective::all_reduce, &Receive::early), 0);  // everything is folded
+  EXPECT_EQ(count("ring", Collective::reduce_scatter, &Receive::early), 0);
+  // In place a sum is its sender's answer to this rank's share; what a swap brings overwrites what the peer may still read.
+  EXPECT_EQ(count("direct", Collective::all_reduce, &Receive::early_in_place), 4);
+  EXPECT_EQ(count("direct", Collective::all_gather, &Receive::early_in_place), 4);
+  EXPECT_EQ(count("pairwise", Collective::all_to_all, &Receive::early_in_place), 0);
 }
 
 }  // namespace
