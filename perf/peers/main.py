@@ -10,12 +10,29 @@ from .words import GOOD, Refusal
 
 
 def carry_out(given, goal=None):
+    """Runs and tells, whatever happens on the way. Returns the run."""
     run = Run(given, goal)
     try:
         run.run()
     finally:
         run.tell()
-    return run.status
+    return run
+
+
+def pursue(wanted, arguments):
+    """One goal after the other, and at the end a line on each. Returns the exit status."""
+    status, lines = GOOD, []
+    for goal in wanted:
+        run = carry_out(options.for_goal(goal, arguments), goal)
+        status = max(status, run.status, key=WORSE.index)
+        verdicts = run.verdicts()
+        lines.append(f"{goal}: met in {sum(v.met for v in verdicts)} of {len(verdicts)}")
+        quiet = run.given.quiet or run.given.json == "-"
+        if len(wanted) > 1 and not quiet:
+            print("\n" + ("=" * 100) + "\n", flush=True)
+    if len(wanted) > 1 and not quiet:
+        print("\n".join(lines), flush=True)
+    return status
 
 
 def compare(arguments):
@@ -26,8 +43,8 @@ def compare(arguments):
     if given.install_peers:
         return install.install(options.builds_of(given)[0])
     if not given.goals:
-        return carry_out(given)
-    return max((carry_out(options.for_goal(goal, arguments), goal) for goal in given.goals), key=WORSE.index)
+        return carry_out(given).status
+    return pursue(given.goals, arguments)
 
 
 def complain(arguments, sentence, status):

@@ -228,10 +228,12 @@ class Run:
         contenders = {**{name: occasions.joins(taken) for name, taken in times.items()}, **failed}
         self.add({"measure": "init", "ranks": setting.ranks, "transport": setting.transport, "contenders": contenders})
 
+    def verdicts(self):
+        return goals.judge(goals.GOALS[self.goal], self.records) if self.goal else []
+
     def text(self):
         names = [c.name for c in (*self.ours, *self.peers)]
-        goal = goals.GOALS[self.goal] if self.goal else None
-        verdicts = goals.judge(goal, self.records) if goal else []
+        goal, verdicts = goals.GOALS.get(self.goal), self.verdicts()
         said = report.notes(self.records)
         parts = [f"{self.given.title}: {goal.title}" if goal else self.given.title, report.heading(self.about),
                  report.tables(self.records, names), report.occasion_tables(self.records),

@@ -153,6 +153,16 @@ class Numbers(unittest.TestCase):
         self.assertEqual(found["ratios"]["tutti"]["of_M"], 5)
         self.assertEqual(found["ratios"]["tutti"]["of_stream"], .5)  # two ranks send each byte once
 
+    def test_a_core_taken_away_for_a_moment_does_not_shorten_the_batches(self):
+        class Disturbed:
+            """A thousand nanoseconds an operation, but 5 ms more the first time."""
+            asked = 0
+
+            def ask(self, command):
+                Disturbed.asked += 1
+                return [{"ns": [int(command.rsplit("=", 1)[1]) * 1000 + (5_000_000 if Disturbed.asked == 1 else 0)]}]
+        self.assertEqual(rounds.estimate(Disturbed()), 1000)
+
     def test_a_round_is_the_slowest_ranks_time_of_each_batch(self):
         self.assertEqual(rounds.slowest([{"ns": [10, 50]}, {"ns": [30, 20]}]), 80)
 
@@ -329,11 +339,11 @@ class Alone(unittest.TestCase):
         self.tool = [sys.executable, os.path.join(ROOT, "perf", "compare"), "--build", BUILD, "--peers", "none"]
 
     def test_every_collective_is_timed_and_right(self):
-        done = subprocess.run([*self.tool, "all", "--sizes", "8,4K", "--ranks", "2,3", "--rounds", "5", "--batch-time", "0.2", "--json"],
+        done = subprocess.run([*self.tool, "all", "--sizes", "1K", "--ranks", "2,3", "--rounds", "5", "--batch-time", "0.2", "--json"],
                               capture_output=True, text=True, timeout=200, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         records = [json.loads(line) for line in done.stdout.splitlines()]
-        self.assertEqual(len(records), 2 * (2 * (len(cases.COLLECTIVES) - 1) + 1))
+        self.assertEqual(len(records), 2 * len(cases.COLLECTIVES))
         for r in records:
             tutti = r["contenders"]["tutti"]
             self.assertEqual((tutti["wrong"], tutti["rounds"]), (0, 5), r)
@@ -364,7 +374,7 @@ class Alone(unittest.TestCase):
             self.assertEqual(os.listdir(folder), [])
 
     def test_a_rank_of_tuttis_that_is_killed_is_named_and_exit_is_4(self):
-        run = subprocess.Popen([*self.tool, "--sizes", "1M,64K", "--rounds", "100000", "--case-time", "10"], stdout=subprocess.PIPE,
+        run = subprocess.Popen([*self.tool, "--sizes", "1M,64K", "--rounds", "100000", "--case-time", "4"], stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)
         end, victims = time.monotonic() + 60, []
         while time.monotonic() < end and len(victims) < 2:

@@ -1,6 +1,6 @@
 """A rank that speaks perf/compare's protocol and only pretends: pretender.py BEHAVIOUR FOLDER RANK.
 
-Behaviours: steady (every operation takes 1000 ns), dies (at the eighth timing, a turn after the estimates), silent (from the eighth timing on), stubborn
+Behaviours: steady (every operation takes 1000 ns), dies (at the twelfth timing, a turn after the estimates), silent (from the twelfth timing on), stubborn
 (never says hello), lacking (can do nothing), wrong (its data is). Every timing is noted in FOLDER/../order.
 """
 import json
@@ -23,10 +23,10 @@ def answer(command, timings):
         wrong = 3 if BEHAVIOUR == "wrong" and RANK == 0 else 0
         return {"ok": True, "wrong": wrong, "sentence": "element 7 is 1" if wrong else "", "choice": ""}
     if verb == "time":
-        if timings >= 8 and BEHAVIOUR == "dies":
+        if timings >= 12 and BEHAVIOUR == "dies":
             print("something went badly wrong", flush=True)
             os._exit(7)
-        if timings >= 8 and BEHAVIOUR == "silent":
+        if timings >= 12 and BEHAVIOUR == "silent":
             time.sleep(600)
         if RANK == 0:
             with open(os.path.join(FOLDER, "..", "order"), "a") as order:
