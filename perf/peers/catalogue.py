@@ -180,7 +180,7 @@ class Limit(Contender):
         """The command for this limit beside a case; None where it tells nothing about it."""
         if self.kind == "hop" and case.real_bytes(ranks) > 4096:
             return None
-        if self.kind != "hop" and (case.collective == "barrier" or case.real_bytes(ranks) < 1024):
+        if self.kind != "hop" and (case.collective == "barrier" or case.real_bytes(ranks) < 4096):
             return None
         size = TYPE_BYTES["int32"]
         return (f"case collective={self.kind} type=int32 op=sum count={max(1, case.real_bytes(ranks) // size)} "

@@ -4,10 +4,18 @@ from xml.sax.saxutils import escape
 
 from .words import significant, size_text, time_text
 
-COLOURS = ("#c2362b", "#e58a2e", "#2f6db5", "#3b8f5a", "#7d55a8", "#8a6d4b", "#4aa3a8", "#b04a86")
+COLOURS = {"tutti": "#c2362b", "tutti registered": "#e58a2e", "openmpi": "#2f6db5", "mpich": "#3b8f5a", "intelmpi": "#7d55a8",
+           "gloo": "#8a6d4b", "torch": "#4aa3a8"}
+OTHERS = ("#b04a86", "#5b7f1f", "#c9a400", "#335577")
 GREY = "#8a8a8a"
 WIDTH, LEFT, RIGHT, TOP = 860, 78, 190, 68
 TIME_HEIGHT, RATIO_HEIGHT, GAP = 330, 190, 54
+
+
+def colour_of(name, names):
+    """The same for a contender in every plot; builds with labels take what is left, in order."""
+    others = [n for n in names if n not in COLOURS]
+    return COLOURS.get(name) or OTHERS[others.index(name) % len(OTHERS)]
 
 
 class Axis:
@@ -89,17 +97,17 @@ def draw_times(draw, x, records, names):
     size_marks(draw, x, [r["bytes"] for r in records], TOP, TOP + TIME_HEIGHT)
     frame(draw, x, y, [(m, time_text(m)) for m in steps(min(values), max(values))], "time of one operation (median, slowest rank)")
     legend = TOP + 8
-    for i, (name, points) in enumerate(curves):
+    for name, points in curves:
         if not points:
             continue
-        colour = COLOURS[i % len(COLOURS)]
+        colour = colour_of(name, names)
         draw.curve([(x.at(b), y.at(v)) for b, v in points], colour, width=3.0 if name.startswith("tutti") else 1.8)
         draw.line(x.to_pixel + 16, legend, x.to_pixel + 40, legend, colour, 3.0)
         draw.text(x.to_pixel + 46, legend + 4, name)
         legend += 20
     for i, (label, points) in enumerate(limits):
         dash = ("6 4", "2 3", "10 3")[i % 3]
-        draw.curve([(x.at(b), y.at(v)) for b, v in points], GREY, dash, 1.6, dots=False)
+        draw.curve([(x.at(b), y.at(v)) for b, v in points], GREY, dash, 1.6, dots=len(points) == 1)
         draw.line(x.to_pixel + 16, legend, x.to_pixel + 40, legend, GREY, 1.6, dash)
         draw.text(x.to_pixel + 46, legend + 4, label)
         legend += 20
@@ -111,26 +119,25 @@ def draw_asked(draw, x, y, sizes, asked):
               if y.low <= math.log10(limit) <= y.high]
     draw.curve(points, "#2a8f2a", "5 4", 1.4, dots=False)
     if points:
-        draw.text(x.to_pixel + 16, points[-1][1] + 4, "goal", "start", 11, "#2a8f2a")
+        draw.text(x.to_pixel + 16, max(points[-1][1] + 4, y.at(1) + 12), "goal", "start", 11, "#2a8f2a")
 
 
 def draw_ratios(draw, x, records, names, top, asked):
-    curves = [(i, n, [(r["bytes"], r["ratios"][n]["ratio"]) for r in records if r["ratios"].get(n, {}).get("ratio")])
-              for i, n in enumerate(names)]
-    curves = [c for c in curves if c[2]]
+    curves = [(n, [(r["bytes"], r["ratios"][n]["ratio"]) for r in records if r["ratios"].get(n, {}).get("ratio")]) for n in names]
+    curves = [c for c in curves if c[1]]
     if not curves:
         return
-    values = [v for _, _, points in curves for _, v in points] + [1.0] + [limit for _, limit in asked]
+    values = [v for _, points in curves for _, v in points] + [1.0] + [limit for _, limit in asked]
     y = Axis(min(values) / 1.15, max(values) * 1.15, top + RATIO_HEIGHT, top)
     size_marks(draw, x, [r["bytes"] for r in records], top, top + RATIO_HEIGHT)
-    marks = [m for m in (.001, .002, .005, .01, .02, .05, .1, .2, .3, .5, .7, 1, 1.5, 2, 3, 5, 10) if min(values) / 1.15 <= m <= max(values) * 1.15]
+    marks = [m for m in (.001, .002, .005, .01, .02, .05, .1, .2, .3, .5, .7, 1, 1.5, 2, 3, 5, 10, 20, 50, 100, 200, 500) if min(values) / 1.15 <= m <= max(values) * 1.15]
     frame(draw, x, y, [(m, significant(m)) for m in marks], "time / best peer's (lower is better)")
     draw.line(x.from_pixel, y.at(1), x.to_pixel, y.at(1), "#555555", 1.4)
     if asked:
         draw_asked(draw, x, y, [r["bytes"] for r in records], asked)
-    for i, _, points in curves:
-        draw.curve([(x.at(b), y.at(v)) for b, v in points], COLOURS[i % len(COLOURS)], width=2.6)
-    draw.text(x.to_pixel + 16, y.at(1) + 4, "1: as the best peer", "start", 11, "#555555")
+    for name, points in curves:
+        draw.curve([(x.at(b), y.at(v)) for b, v in points], colour_of(name, names), width=2.6)
+    draw.text(x.to_pixel + 16, y.at(1) + 1, "1: as the best peer", "start", 11, "#555555")
 
 
 def plot(title, subtitle, records, names, asked=()):
