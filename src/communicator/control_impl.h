@@ -57,7 +57,8 @@ class ControlPlane::Impl {
   /// At exit: a last goodbye, without waiting for anything.
   void farewell();
 
-  std::vector<PeerReport> survey(std::span<const int> ranks, Deadline deadline);
+  /// patience: where given, what ends it early, too.
+  std::vector<PeerReport> survey(std::span<const int> ranks, Deadline deadline, const Patience* patience = nullptr);
   Result<std::vector<std::vector<std::byte>>> allgather(std::span<const std::byte> mine, const Patience& patience);
   Error loss_of(int peer, const std::string& how) const;
   Error leave_of(int peer) const;
@@ -96,6 +97,7 @@ class ControlPlane::Impl {
   Error end_of(int peer, const std::string& what) const;
 
   // control_survey.cpp: questions and answers.
+  bool await_answers(std::unique_lock<std::mutex>& lock, const Survey& asked, Deadline deadline, const Patience* patience);
   void ask(std::uint64_t id, int target, bool everybody);
   void take_query(int from, std::span<const std::byte> payload);
   void take_reply(int from, std::span<const std::byte> payload);

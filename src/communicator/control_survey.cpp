@@ -109,13 +109,24 @@ void ControlPlane::Impl::answered(std::uint64_t id, const PeerReport& report) {
   changed_.notify_all();
 }
 
-std::vector<PeerReport> ControlPlane::Impl::survey(std::span<const int> ranks, Deadline deadline) {
+std::vector<PeerReport> ControlPlane::Impl::survey(std::span<const int> ranks, Deadline deadline, const Patience* patience) {
   Survey asked;
   asked.reports.resize(ranks.size());
   asked.open = ranks.size();
   std::unique_lock lock(mutex_);
   const std::uint64_t first = next_question_;
   next_question_ += ranks.size();
+  struct Withdrawal {  // an answer must not find a call that has ended, by an exception at that
+    Impl& impl;
+    std::unique_lock<std::mutex>& lock;
+    const std::uint64_t first;
+    const std::size_t count;
+    ~Withdrawal() {
+      if (!lock.owns_lock()) lock.lock();
+      impl.questions_.erase(impl.questions_.lower_bound(first), impl.questions_.lower_bound(first + count));
+    }
+  };
+  const Withdrawal withdrawal{*this, lock, first, ranks.size()};
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     asked.reports[i].rank = ranks[i];
     questions_[first + i] = {&asked, i};
@@ -123,15 +134,28 @@ std::vector<PeerReport> ControlPlane::Impl::survey(std::span<const int> ranks, D
   }
   // What has no answer after half of the time is asked again by all ways at once: somebody on the way may be stopped.
   const std::uint64_t left = std::min<std::uint64_t>(deadline.left_ns(), 60'000'000'000);
-  const auto answered_all = [&] { return asked.open == 0 || left_; };
-  if (!changed_.wait_for(lock, std::chrono::nanoseconds(left / 2), answered_all)) {
+  if (!await_answers(lock, asked, Deadline::in(left / 2), patience)) {
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       if (questions_.count(first + i) != 0) ask(first + i, ranks[i], true);
     }
-    changed_.wait_for(lock, std::chrono::nanoseconds(left - left / 2), answered_all);
+    await_answers(lock, asked, Deadline::in(left - left / 2), patience);
   }
-  for (std::size_t i = 0; i < ranks.size(); ++i) questions_.erase(first + i);
   return asked.reports;
+}
+
+// Whether there is nothing more to wait for.
+bool ControlPlane::Impl::await_answers(std::unique_lock<std::mutex>& lock, const Survey& asked, Deadline deadline,
+                                       const Patience* patience) {
+  while (asked.open != 0 && !left_) {
+    lock.unlock();  // the caller's hook runs without our lock
+    const bool enough = patience != nullptr && !patience->check();
+    lock.lock();
+    if (enough) return true;
+    if (deadline.passed()) return asked.open == 0 || left_;
+    const std::uint64_t most = patience == nullptr ? UINT64_MAX : patience->hook.poll != nullptr ? 1'000'000 : 10'000'000;
+    if (asked.open != 0) changed_.wait_for(lock, std::chrono::nanoseconds(std::min(most, deadline.left_ns())));
+  }
+  return true;
 }
 
 }  // namespace tutti

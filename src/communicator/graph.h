@@ -28,7 +28,7 @@ struct Meeting {
   int holder = 0;                  ///< the rank whose process holds the root, -1: unknown
   /// Called where the creation failed, with what others may hear of it: it reaches a root of this process, and what a dead
   /// root left is removed. May be empty.
-  std::function<void(const Error& error)> abandon;
+  std::function<void(const Error& error, const Patience& patience)> abandon;
 };
 
 /// The connection to the root, and whose process that is in.

@@ -43,9 +43,9 @@ Error with_author(Error error, int rank) {
 
 Meeting known(Identity identity, std::string where) {
   Meeting meeting;
-  meeting.abandon = [key = identity.key](const Error& error) {
+  meeting.abandon = [key = identity.key](const Error& error, const Patience& patience) {
     abandon_root(key, error);
-    if (error.status != TUTTI_ABORTED) await_root_told(key);  // whoever aborts does not wait
+    if (error.status != TUTTI_ABORTED) await_root_told(key, patience);  // whoever aborts does not wait
   };
   meeting.find = [identity = std::move(identity)]() -> Result<std::optional<Identity>> { return std::optional(identity); };
   meeting.where = std::move(where);
@@ -89,7 +89,7 @@ Result<Meeting> find_by_file(const std::string& path, const std::string& where) 
     if (!*record || (*record)->stale()) return std::optional<Identity>();
     return std::optional((*record)->identity);
   };
-  meeting.abandon = [path](const Error&) {
+  meeting.abandon = [path](const Error&, const Patience&) {
     const auto record = read_id_file(path);
     if (record && *record && (*record)->stale()) remove_id_file(path, (*record)->text);
   };
@@ -345,7 +345,7 @@ Result<Meeting> by_bootstrap(const JoinRequest& request, const RankAndSize& plac
   if (outcome.ok()) outcome = all_present(all, place.ranks);
   if (!outcome.ok()) {
     auto meeting = by_id(id);  // rank 0's own
-    if (place.rank == 0 && meeting) meeting->abandon(with_author(outcome.error(), 0));
+    if (place.rank == 0 && meeting) meeting->abandon(with_author(outcome.error(), 0), request.patience);
     return outcome;
   }
   std::copy_n(all.begin() + 1, sizeof id.bytes, id.bytes);
@@ -377,7 +377,7 @@ Result<Meeting> open_meeting(const JoinRequest& request, const RankAndSize& plac
   if (request.id != nullptr) {
     auto meeting = by_id(*request.id);
     if (so_far.ok() || !meeting) return meeting;
-    meeting->abandon(with_author(so_far.error(), place.rank));
+    meeting->abandon(with_author(so_far.error(), place.rank), request.patience);
     return so_far;
   }
   if (!so_far.ok()) return so_far;

@@ -133,9 +133,9 @@ Result<Membership> join_meeting(const JoinRequest& request, Formation forming, L
   forming.root = std::move(introduced->root);
   auto membership = form(std::move(forming), anteroom.take(), request.blob, request.patience);
   if (membership) {
-    finish_root(introduced->key);
+    finish_root(introduced->key, request.patience);
   } else if (membership.status().code() != TUTTI_ABORTED) {  // whoever aborts does not wait
-    await_root_told(introduced->key);
+    await_root_told(introduced->key, request.patience);
   }
   return membership;
 }
@@ -176,7 +176,7 @@ Result<Membership> join(const JoinRequest& request) {
   if (!meeting) return meeting.status();
   const Member self = forming.self.member;
   auto membership = join_meeting(request, std::move(forming), std::move(listener).value(), *meeting);
-  if (!membership && meeting->abandon) meeting->abandon(for_others(membership.status(), self));
+  if (!membership && meeting->abandon) meeting->abandon(for_others(membership.status(), self), request.patience);
   return membership;
 }
 

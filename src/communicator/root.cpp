@@ -13,7 +13,6 @@
 #include "src/base/clock.h"
 #include "src/base/random.h"
 #include "src/communicator/caught.h"
-#include "src/communicator/patience.h"
 #include "src/communicator/per_process.h"
 
 namespace tutti {
@@ -389,8 +388,8 @@ class Roots {
   void stop(const Key& key);
   void abandon(const Key& key, const Error& error);
   void stop_abandoned(std::span<const SocketAddress> addresses);
-  void finish(const Key& key);
-  void await_told(const Key& key);
+  void finish(const Key& key, const Patience& patience);
+  void await_told(const Key& key, const Patience& patience);
   void stop_all();
 
  private:
@@ -407,6 +406,7 @@ class Roots {
     std::thread thread;
   };
   using List = std::list<std::unique_ptr<Running>>;
+  void await(std::uint64_t most_ns, const Patience& patience, const std::function<bool(const Running&)>& pending);
   List take(const std::function<bool(const Running&)>& wanted);
   static void end(List& list);
 
@@ -473,25 +473,29 @@ void Roots::stop_abandoned(std::span<const SocketAddress> addresses) {
   end(ended);
 }
 
-void Roots::finish(const Key& key) {
-  const auto of_key = [&](const Running& r) { return r.key == key; };
+void Roots::finish(const Key& key, const Patience& patience) {
+  await(kFinishNs, patience, [&](const Running& r) { return r.key == key && !r.ended; });
   List ended;
   {
-    std::unique_lock lock(mutex_);
-    one_ended_.wait_for(lock, std::chrono::nanoseconds(kFinishNs), [&] {
-      return std::all_of(running_.begin(), running_.end(), [&](const auto& r) { return r->ended || !of_key(*r); });
-    });
-    ended = take([&](const Running& r) { return r.ended && of_key(r); });
+    const std::lock_guard lock(mutex_);
+    ended = take([&](const Running& r) { return r.ended && r.key == key; });
   }
   end(ended);
 }
 
-void Roots::await_told(const Key& key) {
-  const auto pending = [&](const auto& r) { return r->key == key && !r->ended && !r->root.told(); };
-  const Deadline deadline = Deadline::in(kAwaitToldNs);
+void Roots::await_told(const Key& key, const Patience& patience) {
+  await(kAwaitToldNs, patience, [&](const Running& r) { return r.key == key && !r.ended && !r.root.told(); });
+}
+
+// Until none of them is pending, or for `most_ns`, or until the caller has had enough.
+void Roots::await(std::uint64_t most_ns, const Patience& patience, const std::function<bool(const Running&)>& pending) {
+  const Deadline deadline = Deadline::in(most_ns);
   std::unique_lock lock(mutex_);
-  while (std::any_of(running_.begin(), running_.end(), pending) && !deadline.passed()) {
-    one_ended_.wait_for(lock, std::chrono::milliseconds(1));  // that it has told raises no event
+  while (std::any_of(running_.begin(), running_.end(), [&](const auto& r) { return pending(*r); }) && !deadline.passed()) {
+    lock.unlock();  // the caller's hook runs without our lock
+    if (!patience.check()) return;
+    lock.lock();
+    one_ended_.wait_for(lock, std::chrono::milliseconds(1));  // that a root has told all raises no event
   }
 }
 
@@ -547,8 +551,8 @@ void abandon_root(const Key& key, const Error& error) { roots().abandon(key, err
 
 void stop_abandoned_roots(std::span<const SocketAddress> addresses) { roots().stop_abandoned(addresses); }
 
-void finish_root(const Key& key) { roots().finish(key); }
+void finish_root(const Key& key, const Patience& patience) { roots().finish(key, patience); }
 
-void await_root_told(const Key& key) { roots().await_told(key); }
+void await_root_told(const Key& key, const Patience& patience) { roots().await_told(key, patience); }
 
 }  // namespace tutti

@@ -28,6 +28,7 @@
 #include "src/communicator/channel.h"
 #include "src/communicator/door.h"
 #include "src/communicator/members.h"
+#include "src/communicator/patience.h"
 
 namespace tutti {
 
@@ -139,12 +140,13 @@ void abandon_root(const Key& key, const Error& error);
 /// waits for their threads.
 void stop_abandoned_roots(std::span<const SocketAddress> addresses);
 
-/// Waits until the root of `key`, if this process has one, has come to its end, for a second at most, and frees it. For a
-/// rank whose creation has succeeded: all others have said then that they are ready. Thread safe.
-void finish_root(const Key& key);
+/// Waits until the root of `key`, if this process has one, has come to its end, for a second at most or until `patience`
+/// ends it, and frees it. For a rank whose creation has succeeded: all others have said then that they are ready. Thread
+/// safe.
+void finish_root(const Key& key, const Patience& patience);
 
 /// As finish_root, after a creation that failed: waits until the root has told all others why, for 2.5 s at most. This
-/// process may end now, and the root with it.
-void await_root_told(const Key& key);
+/// process may end now, and the root with it. The deadline of `patience` has passed, perhaps, and does not count here.
+void await_root_told(const Key& key, const Patience& patience);
 
 }  // namespace tutti

@@ -652,6 +652,18 @@ TEST(Join, TheCallersHookIsCalledAllTheTimeAndCanEndTheWait) {
   EXPECT_EQ(calls, 50);
 }
 
+TEST(Join, TheHookIsAskedWhileTheRootTellsTheOthers) {
+  const tutti_unique_id id = id_of_test();
+  const auto holder = listen_on("lo", 0, 0);
+  JoinRequest request = request_of(0, 2);
+  request.id = &id;
+  request.settings.port_range = only(holder->addresses.front().port());
+  int calls = 0;
+  request.patience.hook = {[](void* ctx) { return ++*static_cast<int*>(ctx) == 50 ? 1 : 0; }, &calls};
+  EXPECT_EQ(join(request).status().code(), TUTTI_SYSTEM_ERROR);
+  EXPECT_EQ(calls, 50);
+}
+
 TEST(Join, AFailureWhileDescribingOneselfReachesAll) {
   const tutti_unique_id id = id_of_test();
   const auto results = join_all(4, [&](int rank, JoinRequest& request) {
