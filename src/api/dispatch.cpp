@@ -156,10 +156,10 @@ void run_share(Share& share, const Hook& hook) {
 
 /// Several at once, each on a thread of its own, since one caller may hold several ranks.
 void run_at_once(Shares& shares) {
+  std::vector<Hook> hooks;  // before anything runs: those that run wait for the others
+  for (const Share& share : shares) hooks.push_back(share.communicator->hook());
   Crew crew;
-  std::vector<Hook> hooks;
   for (Share& share : shares) {
-    hooks.push_back(share.communicator->hook());
     const Status started = crew.start("tutti group", [&share] { run_share(share, {}); });
     if (started.ok()) continue;
     // Its peers wait for what cannot run; failed, it ends at once on this thread, too.

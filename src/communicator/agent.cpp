@@ -106,7 +106,8 @@ void WaitingAgent::nap(std::uint64_t idle_for) {
     if (fd >= 0 && count < events.size()) events[count++] = {fd, POLLIN, 0};
   }
   // A wake-up that is lost costs no more than a part of what was waited already; and who waits for minutes takes no core.
-  const std::uint64_t most = hook_.poll != nullptr ? millisecond : std::clamp(idle_for / nap_share, millisecond, longest_nap);
+  const bool brief = shared_ || hook_.poll != nullptr;
+  const std::uint64_t most = brief ? millisecond : std::clamp(idle_for / nap_share, millisecond, longest_nap);
   static_cast<void>(::poll(events.data(), count, static_cast<int>(most / millisecond)));
   arm(false);
   progress();

@@ -57,7 +57,9 @@ class Concern {
 /// Waits for one operation at a time on a set of endpoints. Used by one thread at a time.
 class WaitingAgent : public Agent {
  public:
-  WaitingAgent(std::span<Endpoint> endpoints, const WaitPolicy& policy) : endpoints_(endpoints), policy_(policy) {}
+  /// shared: other threads post to whoever waits here, so it never naps longer than a millisecond.
+  WaitingAgent(std::span<Endpoint> endpoints, const WaitPolicy& policy, bool shared = false)
+      : endpoints_(endpoints), policy_(policy), shared_(shared) {}
 
   /// Starts a wait of at most timeout_ns, counted from its first idle round: a call that never waits reads no clock.
   /// beside: the caller computes meanwhile, so it naps at once, whatever the policy.
@@ -77,6 +79,7 @@ class WaitingAgent : public Agent {
 
   std::span<Endpoint> endpoints_;
   const WaitPolicy& policy_;
+  const bool shared_;
   Concern* concern_ = nullptr;
   Hook hook_;
   std::uint64_t timeout_ns_ = 0;

@@ -85,7 +85,7 @@ class PointToPoint::Engine {
  public:
   explicit Engine(Communicator& comm)
       : comm_(comm),
-        agent_(comm.transports().endpoints(TrafficClass::point_to_point), comm.wait_policy()),
+        agent_(comm.transports().endpoints(TrafficClass::point_to_point), comm.wait_policy(), true),
         peers_(static_cast<std::size_t>(comm.ranks())) {}
 
   ~Engine() {

@@ -201,6 +201,22 @@ struct Pair {
   std::array<tutti_comm*, 2> comms{};
 };
 
+TEST(NoMemory, AGroupOfSeveralRanksFailsAndNobodyWaitsForItsTurn) {
+  EXPECT_GT(starve<Pair>([](Pair& pair) {
+              EXPECT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+              for (tutti_comm* comm : pair.comms) static_cast<void>(tutti_barrier(comm, {}, nullptr));
+              const tutti_status status = tutti_group_end(nullptr);
+              allocations_left = -1;
+              const std::string told = last_error();
+              std::thread other([&] { expect_turns_come(pair.comms[1]); });
+              expect_turns_come(pair.comms[0]);
+              other.join();
+              EXPECT_EQ(last_error(), told);
+              return status;
+            }),
+            5);
+}
+
 TEST(NoMemory, ACollectiveFailsOnAllRanks) {
   EXPECT_GT(
       starve<Pair>([](Pair& pair) { return pair.both([](tutti_comm* comm) { return tutti_barrier(comm, {}, nullptr); }); }),

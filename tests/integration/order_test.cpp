@@ -159,7 +159,7 @@ TEST(Destroy, AbortsWhatOutlastsTheOperationTimeout) {
 TEST(Destroy, DoesNotWaitForWhatIsBehindAnotherCommunicatorsOperation) {
   const auto ahead = pair_of_ranks();
   const auto behind = pair_of_ranks(300 * ms);
-  std::vector<int> a(1, 1), b(1, 1);
+  std::vector<int> a(1, 1), peers(1, 1), b(1, 1);
   tutti_work* work = nullptr;
   tutti_call call = TUTTI_CALL_INIT;
   call.work = &work;
@@ -170,7 +170,7 @@ TEST(Destroy, DoesNotWaitForWhatIsBehindAnotherCommunicatorsOperation) {
     const auto begin = std::chrono::steady_clock::now();
     EXPECT_EQ(tutti_comm_destroy(behind[0]), TUTTI_SUCCESS);
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
-    EXPECT_EQ(sum(a, ahead[1]), TUTTI_SUCCESS) << last_error();
+    EXPECT_EQ(sum(peers, ahead[1]), TUTTI_SUCCESS) << last_error();
     EXPECT_EQ(tutti_work_wait(work, 0), TUTTI_ABORTED);
     EXPECT_THAT(last_error(), testing::HasSubstr("destroyed before"));
   }

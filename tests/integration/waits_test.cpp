@@ -94,6 +94,22 @@ TEST(Waits, ForWorksAndQueuesCallTheHookEveryMillisecond) {
   }
 }
 
+TEST(Waits, ForTransfersThatLastCallTheHookEveryMillisecondToo) {
+  constexpr int few = 300;  // of the about 1500; a wait that naps longer the longer it lasts calls it 170 times
+  Hooked world;
+  int calls = 0;
+  std::thread late([&] {
+    usleep(1'500'000);
+    const int seven = 7;
+    calls = world.calls;
+    EXPECT_EQ(tutti_send(&seven, 1, TUTTI_INT32, 0, world[1], {}, nullptr), TUTTI_SUCCESS) << last_error();
+  });
+  world.calls = 0;
+  EXPECT_EQ(tutti_recv(&world.received, 1, TUTTI_INT32, 1, world[0], {}, nullptr), TUTTI_SUCCESS) << last_error();
+  late.join();
+  EXPECT_GT(calls, few);
+}
+
 TEST(Waits, EndWhereTheHookSaysSoAndLeaveTheOperationRunning) {
   for (const bool transfer : {false, true}) {
     Hooked world;
