@@ -103,7 +103,7 @@ bool IdRecord::stale() const {
   const Member self = this_member(0);
   if (machine != self.machine || pid_namespace != self.pid_namespace) return false;
   if (::kill(pid, 0) != 0 && errno == ESRCH) return true;
-  return start_time_of(pid) != start_time;
+  return start_time != 0 && start_time_of(pid) != start_time;  // 0: its writer could not read its own
 }
 
 Result<std::string> write_id_file(const std::string& path, const Identity& identity) {
