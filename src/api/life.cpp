@@ -84,7 +84,7 @@ Status check_address(std::string_view address) {
     }
     return port >= 1 && port <= 65535 ? Status() : bad("Write tcp://HOST:PORT with a port from 1 to 65535.");
   }
-  if (address.starts_with("id:")) address.remove_prefix(3);
+  if (address.starts_with("id:")) return id_from_text(address.substr(3)).status();
   if (address.starts_with("tutti1:")) return id_from_text(address).status();
   return bad("Use tcp://HOST:PORT, file:///PATH, env:// or id:TEXT.");
 }

@@ -8,6 +8,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -167,6 +168,18 @@ Result<std::string> private_folder() {
                   "Remove it or correct its mode, or set XDG_RUNTIME_DIR, TUTTI_SECRET or TUTTI_COMM_ID");
   }
   return folder;
+}
+
+void sweep_private_folder() {
+  const auto folder = private_folder();
+  if (!folder) return;
+  std::error_code refused;
+  std::filesystem::directory_iterator entry(*folder, refused);
+  for (const std::filesystem::directory_iterator end; !refused && entry != end; entry.increment(refused)) {
+    const std::string path = entry->path().string();
+    const auto record = read_id_file(path);
+    if (record && *record && (*record)->stale()) remove_id_file(path, (*record)->text);
+  }
 }
 
 Result<std::string> private_path(std::string_view job) {

@@ -44,6 +44,10 @@ void remove_id_file(const std::string& path, const std::string& text);
 /// others.
 Result<std::string> private_folder();
 
+/// Removes from the private folder what processes left that were killed while their ranks met: nobody would come back to
+/// those names, and each holds a key. Never fails; thread safe.
+void sweep_private_folder();
+
 /// The path in the private folder that all processes of this machine derive from the same `job` text.
 Result<std::string> private_path(std::string_view job);
 

@@ -67,6 +67,7 @@ Result<Meeting> open_by_file(const std::string& path, const std::string& where, 
   if (const auto there = read_id_file(path); there && *there) {
     stop_abandoned_roots((*there)->identity.addresses);  // which removes the file
   }
+  sweep_private_folder();
   const Identity identity{random_key(), listener.addresses};
   auto text = write_id_file(path, identity);
   if (!text) return text.status();

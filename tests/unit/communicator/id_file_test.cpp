@@ -1,0 +1,46 @@
+// Files by which ranks find each other: what is left of dead processes goes, what is somebody's stays.
+#include "src/communicator/id_file.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "src/base/random.h"
+
+namespace tutti::testing {
+namespace {
+
+Identity some_identity() { return Identity{random_key(), {}}; }
+
+TEST(IdFiles, OfDeadProcessesAreSweptFromThePrivateFolderAndOthersStay) {
+  const std::filesystem::path home = std::filesystem::temp_directory_path() / ("tutti-test-" + std::to_string(::getpid()));
+  std::filesystem::create_directory(home);
+  ::setenv("XDG_RUNTIME_DIR", home.c_str(), 1);
+  const auto path_of = [](const char* job) { return std::string(private_path(job).value()); };
+  const std::string dead = path_of("dead");
+  const std::string alive = path_of("alive");
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(write_id_file(dead, some_identity()).ok() ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  ASSERT_TRUE(write_id_file(alive, some_identity()).ok());
+  const std::string strange = std::filesystem::path(alive).parent_path() / "notes";
+  ASSERT_EQ(std::system(("umask 077; echo mine > " + strange).c_str()), 0);
+  ASSERT_TRUE(std::filesystem::exists(dead));
+
+  sweep_private_folder();
+  EXPECT_FALSE(std::filesystem::exists(dead));
+  EXPECT_TRUE(std::filesystem::exists(alive));
+  EXPECT_TRUE(std::filesystem::exists(strange));
+
+  ::unsetenv("XDG_RUNTIME_DIR");
+  std::filesystem::remove_all(home);
+}
+
+}  // namespace
+}  // namespace tutti::testing
