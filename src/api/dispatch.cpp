@@ -14,8 +14,8 @@ struct Task {
   Operation operation;
   tutti_stream stream;
   std::shared_ptr<Work> work;
-  Ticket ticket = {};    ///< a collective's place in the order of entry
-  bool issued = false;   ///< somebody else completes the work from now on
+  Ticket ticket = {};   ///< a collective's place in the order of entry
+  bool issued = false;  ///< somebody else completes the work from now on
   /// Until its thread is through with it. A transfer may be in the engine for a moment after its work has completed.
   std::shared_ptr<Admission> admission = nullptr;
 
@@ -43,8 +43,8 @@ struct Share {
 using Shares = std::vector<Share>;
 
 Share* find_share(Shares& shares, const Communicator& communicator) {
-  const auto found = std::find_if(shares.begin(), shares.end(),
-                                  [&](const Share& share) { return share.communicator == &communicator; });
+  const auto found =
+      std::find_if(shares.begin(), shares.end(), [&](const Share& share) { return share.communicator == &communicator; });
   return found == shares.end() ? nullptr : &*found;
 }
 

@@ -48,11 +48,11 @@ class Queue {
 
   std::mutex mutex_;  ///< guards what follows
   std::condition_variable changed_;
-  std::deque<Item> items_;   ///< that no wait has seen the end of, in order; those at its front that ended are dropped
-  std::uint64_t first_ = 0;  ///< number of items_.front()
-  Status failure_;           ///< the first of those dropped that failed, until a wait tells it
+  std::deque<Item> items_;    ///< that no wait has seen the end of, in order; those at its front that ended are dropped
+  std::uint64_t first_ = 0;   ///< number of items_.front()
+  Status failure_;            ///< the first of those dropped that failed, until a wait tells it
   std::uint64_t failed_ = 0;  ///< its number
-  std::uint64_t next_ = 0;   ///< number of the first that the thread has not come to
+  std::uint64_t next_ = 0;    ///< number of the first that the thread has not come to
   bool closing_ = false;
   std::thread thread_;
 };
