@@ -21,6 +21,7 @@ constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint64_t kRefreshNs = 20 * kMs;
 constexpr std::uint64_t kVerdictNs = 500 * kMs;   // beyond the deadline, for the root to say who is missing
 constexpr std::uint64_t kKeyGraceNs = 500 * kMs;  // an earlier job may still hold the port for a moment
+constexpr std::uint64_t kGoneNs = 300 * kMs;      // so soon a meeting that was begun anew is found
 constexpr std::uint64_t kDeadNs = 1'500 * kMs;    // a peer that listened and now refuses for this long is gone
 
 const char* const kKeyRemedy = "Give all ranks the same unique id, TUTTI_SECRET or TUTTI_SECRET_FILE";
@@ -79,10 +80,12 @@ class Visit {
     for (;;) {
       auto arrival = reach();
       if (!arrival) return arrival.status();
+      gone_ = {};
       RootLink root{Channel(std::move(arrival->fd)), holder_of(meeting_.holder, arrival->payload)};
       say_who(root.channel);
       auto result = listen(std::move(root));
       if (!result) return result;
+      if (!gone_.ok()) continue;
       result->key = identity_->key;
       if (result->root.channel.open()) return result;
       if (Status status = await_next(); !status) return status;
@@ -93,11 +96,12 @@ class Visit {
   Result<Arrival> reach();
   Status look_again();
   Status await_next();
+  bool is_dead() const;
   Status wrong_key() const;
   Status unreachable() const;
   void say_who(Channel& channel) const;
   // A closed channel in the result: too late for this meeting, there will be another.
-  Result<Introduced> listen(RootLink root) const;
+  Result<Introduced> listen(RootLink root);
   void wait_for(int fd, std::uint64_t until_ns) const;
 
   const Meeting& meeting_;
@@ -109,6 +113,10 @@ class Visit {
   std::optional<Caller> caller_;
   std::uint64_t next_look_ns_ = 0;
   bool came_too_late_ = false;
+  // A root whose connection closed without a word has ended: it died, or its process began the meeting anew, and there
+  // is another soon.
+  Status gone_;
+  std::uint64_t gone_ns_ = 0;
 };
 
 // A moment until the next meeting may have begun.
@@ -137,6 +145,7 @@ Status Visit::look_again() {
   if (!*found) return {};
   const bool same = identity_ && identity_->key == (*found)->key && identity_->addresses == (*found)->addresses;
   if (same && caller_) return {};
+  if (!same) gone_ = {};
   identity_ = std::move(*found);
   caller_.emplace(identity_->addresses, identity_->key, kRootPurpose, std::vector<unsigned char>{});
   return {};
@@ -149,12 +158,17 @@ Result<Arrival> Visit::reach() {
     if (Status status = look_again(); !status) return status;
     if (caller_ && caller_->step()) return caller_->take();
     if (Status status = patience_.check(); !status) return status;
+    if (is_dead()) return gone_;
     const bool late = patience_.deadline.passed();
     const std::uint64_t refused_since = caller_ ? caller_->key_refused_since_ns() : UINT64_MAX;
     if (refused_since != UINT64_MAX && (late || now_ns() >= refused_since + kKeyGraceNs)) return wrong_key();
-    if (late) return unreachable();
+    if (late) return gone_.ok() ? unreachable() : gone_;
     wait_for(caller_ ? caller_->fd() : -1, caller_ ? std::min(caller_->next_ns(), next_look_ns_) : next_look_ns_);
   }
+}
+
+bool Visit::is_dead() const {
+  return !gone_.ok() && now_ns() >= gone_ns_ + kGoneNs && (!caller_ || caller_->refused_since_ns() != UINT64_MAX);
 }
 
 Status Visit::wrong_key() const {
@@ -192,7 +206,7 @@ void Visit::say_who(Channel& channel) const {
   channel.send(kJoin, out.bytes());
 }
 
-Result<Introduced> Visit::listen(RootLink root) const {
+Result<Introduced> Visit::listen(RootLink root) {
   Introduced result;
   Status status;
   bool over = false;
@@ -217,7 +231,11 @@ Result<Introduced> Visit::listen(RootLink root) const {
     if (good) result.root = std::move(root);
     if (over && status) return result;
     if (over) return status;
-    if (!goes_on) return root.dead(" at " + meeting_.where);
+    if (!goes_on) {
+      gone_ = root.dead(" at " + meeting_.where);
+      gone_ns_ = now_ns();
+      return result;
+    }
     if (Status check = patience_.check(); !check) return check;
     if (now_ns() >= until) return unreachable();
     wait_for(root.channel.fd(), until);

@@ -67,7 +67,6 @@ Result<Meeting> open_by_file(const std::string& path, const std::string& where, 
   if (const auto there = read_id_file(path); there && *there) {
     stop_abandoned_roots((*there)->identity.addresses);  // which removes the file
   }
-  sweep_private_folder();
   const Identity identity{random_key(), listener.addresses};
   auto text = write_id_file(path, identity);
   if (!text) return text.status();
@@ -210,6 +209,7 @@ Result<Meeting> by_tcp(const TcpPlace& place, const JoinRequest& request, int ra
     auto path = private_path(place.job);
     if (!path) return path.status();
     if (rank != 0) return find_by_file(*path, where);
+    sweep_private_folder();
     auto listener = listen_at_first_free(place.candidates);
     if (!listener) return listener.status();
     return open_by_file(*path, where, std::move(listener).value());
@@ -273,6 +273,7 @@ Result<Meeting> by_launcher(const JoinRequest& request, int rank) {
   if (launched->meeting == Launched::Meeting::kPrivate) {
     auto path = private_path(launched->job);
     if (!path) return path.status();
+    if (rank == 0) sweep_private_folder();
     return by_file(*path, "env:// of " + launched->launcher, settings, rank);
   }
   return Status(TUTTI_INVALID_ARGUMENT,

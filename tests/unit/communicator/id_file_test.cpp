@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -14,7 +15,9 @@
 namespace tutti::testing {
 namespace {
 
-Identity some_identity() { return Identity{random_key(), {}}; }
+Identity some_identity() {
+  return Identity{random_key(), {SocketAddress::v4(std::array<unsigned char, 4>{127, 0, 0, 1}, 4242)}};
+}
 
 TEST(IdFiles, OfDeadProcessesAreSweptFromThePrivateFolderAndOthersStay) {
   const std::filesystem::path home = std::filesystem::temp_directory_path() / ("tutti-test-" + std::to_string(::getpid()));
