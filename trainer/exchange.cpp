@@ -6,36 +6,39 @@
 
 namespace tutti::trainer {
 
-GradientExchange::GradientExchange(Peers& peers, std::span<const float> gradients, std::span<float> sums, std::size_t bucket)
-    : peers_(peers), gradients_(gradients), sums_(sums), bucket_(bucket), posted_(gradients.size()) {
+GradientExchange::GradientExchange(Peers& peers, std::span<const float> gradients, std::span<float> sums,
+                                   std::size_t bucket)
+    : peers_(peers), gradients_(gradients), sums_(sums), bucket_(bucket) {
   assert(sums.size() == gradients.size());
   assert(bucket > 0);
   under_way_.reserve(gradients.size() / bucket + 1);
 }
 
-void GradientExchange::ready(std::size_t begin) {
-  assert(begin <= posted_);
-  const bool worth_it = posted_ - begin >= bucket_ || (begin == 0 && posted_ > 0);
+void GradientExchange::ready(std::size_t end) {
+  assert(end >= posted_ && end <= gradients_.size());
+  const std::size_t size = end - posted_;
+  const bool worth_it = size >= bucket_ || (end == gradients_.size() && size > 0);
   if (!worth_it || failure_) return;
-  failure_ = peers_.start_sum(under_way_.size(), gradients_.subspan(begin, posted_ - begin),
-                              sums_.subspan(begin, posted_ - begin));
+  failure_ = peers_.start_sum(under_way_.size(), gradients_.subspan(posted_, size), sums_.subspan(posted_, size));
   if (failure_) return;
-  under_way_.push_back({begin, posted_});
-  posted_ = begin;
+  under_way_.push_back({posted_, end});
+  posted_ = end;
 }
 
-Outcome GradientExchange::finish(const std::function<void(Range)>& use) {
-  for (std::size_t slot = 0; slot < under_way_.size(); ++slot) {
+Outcome GradientExchange::settle(std::size_t end, const std::function<void(Range)>& use) {
+  for (; settled_ < under_way_.size() && under_way_[settled_].begin < end; ++settled_) {
     // After a failure too: the gradients belong to what is under way until it has ended.
     const Stopwatch waiting;
-    Outcome failure = peers_.wait(slot);
+    Outcome failure = peers_.wait(settled_);
     waited_seconds_ += waiting.seconds();
     if (failure && !failure_) failure_ = std::move(failure);
-    if (!failure_) use(under_way_[slot]);
+    if (!failure_) use(under_way_[settled_]);
   }
-  assert(failure_ || posted_ == 0);
-  under_way_.clear();
-  posted_ = gradients_.size();
+  if (end == gradients_.size()) {
+    assert(failure_ || under_way_.empty() || posted_ == end);
+    under_way_.clear();
+    settled_ = posted_ = 0;
+  }
   return failure_;
 }
 

@@ -1,5 +1,7 @@
-// The exchange of gradients beside back-propagation: while earlier layers are still being computed, the buckets of the
-// later ones are already on their way (Li et al. 2020, PyTorch DDP).
+// The exchange of gradients beside computation: while the gradients of later layers are still being computed, the buckets
+// of the earlier ones are already on their way (Li et al. 2020, PyTorch DDP), and they are waited for only when the next
+// forward pass comes to read what they change (Peng et al. 2019, ByteScheduler). A rank that was held up for as long as a
+// layer takes thus holds up nobody.
 #pragma once
 
 #include <cstddef>
@@ -13,23 +15,25 @@
 
 namespace tutti::trainer {
 
-/// Adds up one array of gradients over the ranks into another, in buckets from its end to its beginning. The buckets follow from the
-/// calls of ready(), which must be the same on every rank. Not thread safe; `peers` and both arrays must outlive it.
+/// Adds up one array of gradients over the ranks into another, in buckets from its beginning to its end. The buckets follow
+/// from the calls of ready(), which must be the same on every rank. Not thread safe; `peers` and both arrays must outlive
+/// it.
 class GradientExchange {
  public:
   /// sums     as long as `gradients`, or the same memory.
   /// bucket   elements that are worth an operation of their own; at least 1.
   GradientExchange(Peers& peers, std::span<const float> gradients, std::span<float> sums, std::size_t bucket);
 
-  /// Gradients [begin, end of the array or last begin) are final from now on. Starts the sum of everything ready once it
-  /// fills a bucket, and of the rest at begin = 0.
-  void ready(std::size_t begin);
+  /// Gradients [beginning of the array or last end, end) are final from now on. Starts the sum of everything ready once
+  /// it fills a bucket, and of the rest at the array's end.
+  void ready(std::size_t end);
 
-  /// Waits for the buckets in the order they were started, hands each range of finished sums to `use`, and is ready for the next
-  /// step. The first failure of the whole exchange ends it.
-  Outcome finish(const std::function<void(Range)>& use);
+  /// Waits for the buckets under way that begin before `end`, in the order they were started, and hands each range of
+  /// finished sums to `use`, once; with the array's end it waits for all and is ready for the next step. After a
+  /// failure nothing more is started or used, and each call tells the first.
+  Outcome settle(std::size_t end, const std::function<void(Range)>& use);
 
-  /// Seconds that finish() has waited so far: communication that was not hidden behind computation.
+  /// Seconds that settle() has waited so far: communication that was not hidden behind computation.
   double waited_seconds() const { return waited_seconds_; }
 
  private:
@@ -37,8 +41,9 @@ class GradientExchange {
   std::span<const float> gradients_;
   std::span<float> sums_;
   std::size_t bucket_;
-  std::size_t posted_;  ///< [posted_, end) is under way
-  std::vector<Range> under_way_;
+  std::size_t posted_ = 0;        ///< [0, posted_) was started in this step
+  std::vector<Range> under_way_;  ///< this step's buckets, by slot
+  std::size_t settled_ = 0;       ///< buckets of these that were waited for
   Outcome failure_;
   double waited_seconds_ = 0;
 };

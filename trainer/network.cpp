@@ -98,14 +98,14 @@ template <typename Scalar>
 BatchResult Network<Scalar>::run(std::size_t samples) {
   samples_ = samples;
   const std::size_t depth = layers_.size() - 1;
-  if (samples > 0) {
-    for (std::size_t l = 0; l < depth; ++l) {
-      const int inputs = layers_[l];
-      const int outputs = layers_[l + 1];
-      multiply(layer_input(l), {CblasNoTrans, inputs}, parameters_.data() + offsets_[l], {CblasTrans, inputs},
-               activations_[l].data(), static_cast<int>(samples), outputs, inputs);
-      activate(l, l + 1 < depth || output_ == OutputKind::relu);
-    }
+  for (std::size_t l = 0; l < depth; ++l) {
+    if (reading_) reading_(offsets_[l + 1]);
+    if (samples == 0) continue;
+    const int inputs = layers_[l];
+    const int outputs = layers_[l + 1];
+    multiply(layer_input(l), {CblasNoTrans, inputs}, parameters_.data() + offsets_[l], {CblasTrans, inputs},
+             activations_[l].data(), static_cast<int>(samples), outputs, inputs);
+    activate(l, l + 1 < depth || output_ == OutputKind::relu);
   }
   return {};
 }
@@ -174,10 +174,11 @@ void Network<Scalar>::layer_gradients(std::size_t layer, const Ready& ready, std
   for (std::size_t s = 0; s < samples_; ++s) {
     for (std::size_t j = 0; j < outputs; ++j) bias[j] += delta[s * outputs + j];
   }
-  // From the last rows to the first, as the whole array is completed from its end.
-  const std::size_t rows = block == 0 ? outputs : std::min((block + inputs - 1) / inputs, outputs);
-  for (std::size_t end = outputs; end > 0;) {
-    const std::size_t begin = end > rows ? end - rows : 0;
+  const std::size_t rows = block == 0 ? outputs : (block + inputs - 1) / inputs;  // of a block, at least
+  const std::size_t blocks = std::max<std::size_t>(1, outputs / rows);
+  for (std::size_t b = 0; b < blocks; ++b) {
+    const std::size_t begin = outputs * b / blocks;
+    const std::size_t end = outputs * (b + 1) / blocks;
     Scalar* weights = gradients().data() + offsets_[layer] + begin * inputs;
     if (samples_ > 0) {
       multiply(delta + begin, {CblasTrans, static_cast<int>(outputs)}, layer_input(layer), {CblasNoTrans, layers_[layer]},
@@ -185,9 +186,21 @@ void Network<Scalar>::layer_gradients(std::size_t layer, const Ready& ready, std
     } else {
       std::fill(weights, weights + (end - begin) * inputs, Scalar{0});
     }
-    if (ready) ready(offsets_[layer] + begin * inputs);
-    end = begin;
+    if (ready) ready(end < outputs ? offsets_[layer] + end * inputs : offsets_[layer + 1]);
   }
+}
+
+// From what goes wrong before this layer's ReLU to what goes wrong before that of the layer below.
+template <typename Scalar>
+void Network<Scalar>::take_error_down(std::size_t layer) {
+  const int inputs = layers_[layer];
+  const int outputs = layers_[layer + 1];
+  Scalar* below = deltas_[layer - 1].data();
+  multiply(deltas_[layer].data(), {CblasNoTrans, outputs}, parameters_.data() + offsets_[layer], {CblasNoTrans, inputs},
+           below, static_cast<int>(samples_), inputs, outputs);
+  const Scalar* activation = activations_[layer - 1].data();
+  const std::size_t values = samples_ * static_cast<std::size_t>(inputs);
+  for (std::size_t i = 0; i < values; ++i) below[i] = activation[i] > Scalar{0} ? below[i] : Scalar{0};
 }
 
 template <typename Scalar>
@@ -198,18 +211,8 @@ void Network<Scalar>::backward(Scalar weight, const Ready& ready, std::size_t bl
     const bool passes = output_ == OutputKind::linear || activations_[last][i] > Scalar{0};
     deltas_[last][i] = passes ? deltas_[last][i] * weight : Scalar{0};
   }
-  for (std::size_t l = last + 1; l-- > 0;) {
-    // The error goes on to the layer below first: it reads this layer's weights, and needs nothing of its gradients.
-    if (l > 0 && samples_ > 0) {
-      multiply(deltas_[l].data(), {CblasNoTrans, layers_[l + 1]}, parameters_.data() + offsets_[l],
-               {CblasNoTrans, layers_[l]}, deltas_[l - 1].data(), static_cast<int>(samples_), layers_[l], layers_[l + 1]);
-      const std::size_t below = samples_ * static_cast<std::size_t>(layers_[l]);
-      Scalar* delta = deltas_[l - 1].data();
-      const Scalar* activation = activations_[l - 1].data();
-      for (std::size_t i = 0; i < below; ++i) delta[i] = activation[i] > Scalar{0} ? delta[i] : Scalar{0};
-    }
-    layer_gradients(l, ready, block);
-  }
+  for (std::size_t l = last; l > 0 && samples_ > 0; --l) take_error_down(l);
+  for (std::size_t l = 0; l <= last; ++l) layer_gradients(l, ready, block);
 }
 
 template class Network<float>;

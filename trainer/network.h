@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace tutti::trainer {
@@ -30,8 +31,9 @@ void use_one_blas_thread();
 /// Layers of any size with ReLU between them. Scalar is float (training) or double (to check the mathematics).
 ///
 /// All parameters lie in one array, layer by layer, each layer's weights [outputs x inputs] row-major and then its
-/// biases; gradients lie in an array of the same shape. Back-propagation therefore completes the gradients from the end of
-/// the array to its beginning, and any tail of it can be exchanged while the rest is still being computed.
+/// biases; gradients lie in an array of the same shape. Back-propagation takes the error down through all layers first and
+/// then completes the gradients from the beginning of the array to its end, the order in which the next forward pass
+/// needs the parameters that they change: what it needs first has the longest time to be exchanged.
 ///
 /// Owns parameters, gradients and work space for `max_batch` samples; nothing is allocated after construction. Not thread
 /// safe, but gradients that have been reported ready are not touched until the next backward().
@@ -62,24 +64,30 @@ class Network {
   /// Where the caller puts the next batch's inputs: max_batch x inputs, row-major.
   std::span<Scalar> input() { return input_; }
 
+  /// Called with `end` in each forward pass before the first of the parameters [last end or 0, end) is read.
+  using Reading = std::function<void(std::size_t end)>;
+  /// From now on; replaces the one before.
+  void before_reading(Reading reading) { reading_ = std::move(reading); }
+
   /// Computes the outputs of the first `samples` rows of input(), and compares them with `classes` (that many, each
   /// below the last layer's width).
   BatchResult forward(std::size_t samples, std::span<const std::uint8_t> classes);
   /// The same with real-valued targets, samples x outputs; squared loss only. `correct` is 0.
   BatchResult forward(std::size_t samples, std::span<const Scalar> targets);
 
-  /// Called with `begin`: gradients [begin, parameter_count()) are complete. Comes with falling `begin`, at last 0.
-  using Ready = std::function<void(std::size_t begin)>;
+  /// Called with `end`: gradients [0, end) are complete. Comes with rising `end`, at last parameter_count().
+  using Ready = std::function<void(std::size_t end)>;
 
-  /// Gradients of weight · Σ loss over the samples of the last forward(), from the last layer to the first. A layer's
-  /// weights are computed in blocks of rows, all but the last of at least `block` parameters (0: whole layers); `ready`
-  /// after each.
+  /// Gradients of weight · Σ loss over the samples of the last forward(), from the first layer to the last. A layer's
+  /// weights are computed in blocks of rows of about the same size, at least `block` parameters each where the layer has
+  /// as many (0: whole layers); `ready` after each.
   void backward(Scalar weight, const Ready& ready, std::size_t block = 0);
 
  private:
   BatchResult run(std::size_t samples);
   void activate(std::size_t layer, bool relu);
   BatchResult cross_entropy(std::span<const std::uint8_t> classes);
+  void take_error_down(std::size_t layer);
   void layer_gradients(std::size_t layer, const Ready& ready, std::size_t block);
   const Scalar* layer_input(std::size_t layer) const;
 
@@ -91,6 +99,7 @@ class Network {
   std::vector<Scalar> parameters_, gradients_;
   std::span<Scalar> elsewhere_;  ///< instead of gradients_, where it is not empty
   std::vector<Scalar> input_;
+  Reading reading_;
   std::vector<std::vector<Scalar>> activations_;  ///< [layer] max_batch x outputs
   std::vector<std::vector<Scalar>> deltas_;       ///< [layer] ∂loss/∂(before ReLU), max_batch x outputs
 };

@@ -35,7 +35,8 @@ class Run {
   Checkpoint description() const;
   Outcome train_epoch(int epoch, double& loss, double& correct);
   Outcome judge(int epoch, double loss) const;
-  Outcome step(std::span<const std::uint32_t> batch, const StepSettings& how, double& loss, double& correct);
+  Outcome step(std::span<const std::uint32_t> batch, double& loss, double& correct);
+  Outcome settle(std::size_t end);
   Outcome evaluate(const Images& images, std::span<const std::uint32_t> chosen, double& accuracy);
   Outcome report(int epoch, double loss, double accuracy, const Stopwatch& watch, double communication, double waited);
   Outcome replicas_agree();
@@ -50,8 +51,9 @@ class Run {
   Normalisation normal_;
   Network<float> network_;
   Optimizer<float> optimizer_;
-  std::span<float> sums_;  ///< of the ranks' gradients
+  std::span<float> sums_;                     ///< of the ranks' gradients
   std::optional<GradientExchange> exchange_;  ///< once there is memory for it
+  StepSettings how_;                          ///< this epoch's
   std::vector<std::uint8_t> classes_;
   std::uint64_t hash_ = 0;
   double first_loss_ = -1;  // mean over the first step's samples; before the epoch's sum, this rank's part of it
@@ -95,6 +97,7 @@ Outcome Run::place_gradients() {
     sums_ = *sums;
   }
   exchange_.emplace(peers_, *gradients, sums_, std::max<std::size_t>(1, settings_.bucket_bytes / sizeof(float)));
+  network_.before_reading([this](std::size_t end) { settle(end); });  // step() looks at how that went
   return {};
 }
 
@@ -142,36 +145,42 @@ Outcome Run::save(int epoch) {
   return write_checkpoint(settings_.checkpoint, checkpoint);
 }
 
-Outcome Run::step(std::span<const std::uint32_t> batch, const StepSettings& how, double& loss, double& correct) {
+// Changes the parameters [0, end) by the last step's sums, which it waits for.
+Outcome Run::settle(std::size_t end) {
+  return exchange_->settle(
+      end, [this](Range range) { optimizer_.step(network_.parameters(), sums_, range.begin, range.end, how_); });
+}
+
+// What it changes the parameters by may still be under way when it returns; who reads them calls settle().
+Outcome Run::step(std::span<const std::uint32_t> batch, double& loss, double& correct) {
   const Range mine = share(batch.size(), peers_.rank(), peers_.size());
   take_batch(data_.train, batch.subspan(mine.begin, mine.size()), normal_, network_.input(), classes_);
   const BatchResult result = network_.forward(mine.size(), classes_);
+  if (Outcome failure = settle(network_.parameter_count())) return failure;
   loss += result.loss;
   correct += static_cast<double>(result.correct);
   // Every rank divides by the global size: the sum over the ranks is then the mean over the batch, whatever the shares.
   const float weight = 1.0F / static_cast<float>(batch.size());
   const std::size_t block = settings_.bucket_bytes / sizeof(float);
-  network_.backward(
-      weight, [this](std::size_t begin) { exchange_->ready(begin); }, block);
-  return exchange_->finish(
-      [&](Range range) { optimizer_.step(network_.parameters(), sums_, range.begin, range.end, how); });
+  network_.backward(weight, [this](std::size_t end) { exchange_->ready(end); }, block);
+  return {};
 }
 
 Outcome Run::train_epoch(int epoch, double& loss, double& correct) {
   std::vector<std::uint32_t> order =
       permutation(split_.training.size(), settings_.seed, kFirstEpochStream + static_cast<std::uint64_t>(epoch));
   for (std::uint32_t& sample : order) sample = split_.training[sample];
-  StepSettings how = settings_.step;
-  how.learning_rate *= std::pow(settings_.decay, epoch - 1);
+  how_ = settings_.step;
+  how_.learning_rate *= std::pow(settings_.decay, epoch - 1);
   const std::size_t steps = (order.size() + batch_ - 1) / batch_;
   for (std::size_t s = 0; s < steps; ++s) {
     const std::size_t begin = s * batch_;
     const std::size_t size = std::min(batch_, order.size() - begin);
-    if (Outcome failure = step(std::span(order).subspan(begin, size), how, loss, correct)) return failure;
+    if (Outcome failure = step(std::span(order).subspan(begin, size), loss, correct)) return failure;
     if (first_loss_ < 0) first_loss_ = loss / static_cast<double>(size);
     if (watcher_.step) watcher_.step(epoch, s + 1, steps);
   }
-  return {};
+  return settle(network_.parameter_count());
 }
 
 Outcome Run::evaluate(const Images& images, std::span<const std::uint32_t> chosen, double& accuracy) {

@@ -1,16 +1,14 @@
 #include "src/communicator/transports.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
-#include <filesystem>
 #include <limits>
 
 #include "src/base/log.h"
 #include "src/base/wire.h"
-#include "transports/registry.h"
+#include "src/communicator/known_transports.h"
 
 namespace tutti {
 namespace {
@@ -20,75 +18,14 @@ constexpr double compared_bytes = 64 * 1024;
 
 void log_line(int level, const char* text) { log(static_cast<Level>(level), text); }
 
-using TransportList = std::vector<const tutti_transport*>;
-
-TransportList::const_iterator named(const TransportList& transports, std::string_view name) {
-  return std::find_if(transports.begin(), transports.end(), [&](const tutti_transport* t) { return name == t->name; });
-}
-
-/// The transport in a shared object; what cannot be used is said in the log and passed over.
-void add_plugin(const std::filesystem::path& file, TransportList& out) {
-  void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);  // stays for the process: links point into it
-  const void* symbol = library == nullptr ? nullptr : dlsym(library, "tutti_transport_plugin");
-  const auto* plugin = static_cast<const tutti_transport*>(symbol);
-  std::string why;
-  if (library == nullptr) {
-    why = dlerror();
-  } else if (plugin == nullptr || plugin->abi != TUTTI_TRANSPORT_ABI || plugin->size < sizeof(tutti_transport)) {
-    why = "it exports no transport of this ABI";
-  } else if (named(out, plugin->name) != out.end()) {
-    why = fmt::format("there is a transport \"{}\" already", plugin->name);
-  } else {
-    return out.push_back(plugin);
-  }
-  log(Level::warn, fmt::format("plugin {} is passed over: {}", file.string(), why));
-}
-
-/// Every transport in the plugin folders.
-Status add_plugins(const std::string& path, TransportList& out) {
-  for (std::size_t at = 0; at < path.size();) {
-    const std::size_t end = std::min(path.find(':', at), path.size());
-    const std::string folder = path.substr(at, end - at);
-    at = end + 1;
-    if (folder.empty()) continue;
-    std::error_code refused;
-    std::vector<std::filesystem::path> files;
-    for (std::filesystem::directory_iterator file(folder, refused), none; !refused && file != none; file.increment(refused)) {
-      if (file->path().extension() == ".so") files.push_back(file->path());
-    }
-    if (refused) {
-      return Status(TUTTI_INVALID_ARGUMENT,
-                    fmt::format("TUTTI_PLUGIN_PATH names the folder \"{}\", which cannot be read: {}", folder, refused.message()),
-                    "Give folders that hold transport plugins, separated by colons.");
-    }
-    std::sort(files.begin(), files.end());  // a folder's own order differs between machines
-    for (const auto& file : files) add_plugin(file, out);
-  }
-  return {};
-}
-
-std::string list_names(const TransportList& transports) {
-  std::string names;
-  for (const tutti_transport* t : transports) names += (names.empty() ? "" : ", ") + std::string(t->name);
-  return names;
-}
-
-/// The transports that settings ask for, in their order; all where they ask for none.
+/// The transports that settings ask for. Plugins that cannot be used are said in the log and passed over.
 Result<TransportList> wanted(const Settings& settings) {
-  TransportList all(builtin_transports().begin(), builtin_transports().end());
-  if (Status status = add_plugins(settings.plugin_path, all); !status.ok()) return status;
-  if (settings.transports.empty()) return all;
-  TransportList out;
-  for (const std::string& name : settings.transports) {
-    const auto found = named(all, name);
-    if (found == all.end()) {
-      return Status(TUTTI_INVALID_ARGUMENT, fmt::format("{} names a transport \"{}\", which there is not", settings.transports_place, name),
-                    fmt::format("Choose from {}.", list_names(all)));
-    }
-    // Named twice, it is meant once: two endpoints of one name would not know each other's peers.
-    if (named(out, name) == out.end()) out.push_back(*found);
+  const KnownTransports known = known_transports(settings.plugin_path);
+  for (const Plugin& plugin : known.plugins) {
+    if (plugin.transport == nullptr) log(Level::warn, fmt::format("plugin {} is passed over: {}", plugin.file, plugin.why));
   }
-  return out;
+  if (!known.refusal.ok()) return known.refusal;
+  return choose_transports(known.all, settings.transports, settings.transports_place);
 }
 
 std::string joined(const std::vector<std::string>& names) {

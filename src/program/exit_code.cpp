@@ -57,6 +57,11 @@ ExitCode exit_code(tutti_status status) {
 
 int worse(int a, int b) { return weight(b) > weight(a) ? b : a; }
 
+std::string one_sentence(const std::string& message, const std::string& remedy) {
+  const std::string rest = without_stop(remedy);
+  return without_stop(message) + (rest.empty() ? "" : "; " + continued(rest));
+}
+
 std::string error_sentence(const tutti_comm* comm, tutti_status status) {
   tutti_error error = {};
   error.size = sizeof(error);
@@ -66,10 +71,7 @@ std::string error_sentence(const tutti_comm* comm, tutti_status status) {
     return tutti_error_get(place, &error) == TUTTI_SUCCESS && error.status == status && error.message[0] != 0;
   });
   if (!known) return tutti_status_string(status);
-  std::string sentence = without_stop(error.message);
-  const std::string remedy = without_stop(error.remedy);
-  if (!remedy.empty()) sentence += "; " + continued(remedy);
-  return sentence;
+  return one_sentence(error.message, error.remedy);
 }
 
 }  // namespace tutti::program

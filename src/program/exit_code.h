@@ -23,6 +23,10 @@ ExitCode exit_code(tutti_status status);
 /// (others fail, and their peers then lose them) before good. A code outside the enum counts as a failure.
 int worse(int a, int b);
 
+/// "message; remedy", without final full stops: what the library says in two sentences, as programs tell it. The remedy may
+/// be empty. Thread safe.
+std::string one_sentence(const std::string& message, const std::string& remedy);
+
 /// One sentence for the first error of `comm` (NULL: of this thread's last failed call), its remedy included. Falls
 /// back to the status' name where the library holds no error. Thread safe.
 std::string error_sentence(const tutti_comm* comm, tutti_status status);

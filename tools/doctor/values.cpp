@@ -14,8 +14,9 @@
 
 #include "src/base/addresses.h"
 #include "src/base/descriptor.h"
+#include "src/communicator/known_transports.h"
+#include "src/program/exit_code.h"
 #include "src/selection/select.h"
-#include "tools/doctor/plugins.h"
 
 namespace tutti::doctor {
 namespace {
@@ -23,16 +24,15 @@ namespace {
 /// Why the value is refused; empty where it is not. The library's words.
 using Refusal = std::string (*)(const Settings&);
 
-std::string refuse_plugin_path(const Settings& settings) { return load_plugins(settings.plugin_path).refusal; }
+std::string sentence(const Status& status) {
+  return status.ok() ? "" : program::one_sentence(status.error().message, status.error().remedy);
+}
+
+std::string refuse_plugin_path(const Settings& settings) { return sentence(known_transports(settings.plugin_path).refusal); }
 
 std::string refuse_transports(const Settings& settings) {
-  const std::vector<std::string> names = transport_names(load_plugins(settings.plugin_path));
-  for (const std::string& wanted : settings.transports) {
-    if (std::find(names.begin(), names.end(), wanted) != names.end()) continue;
-    return fmt::format("TUTTI_TRANSPORTS names a transport \"{}\", which there is not; choose from {}", wanted,
-                       fmt::join(names, ", "));
-  }
-  return "";
+  const KnownTransports known = known_transports(settings.plugin_path);
+  return sentence(choose_transports(known.all, settings.transports, settings.transports_place).status());
 }
 
 std::string refuse_algorithm(const Settings& settings) {

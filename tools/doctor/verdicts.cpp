@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "tools/doctor/plugins.h"
+#include "src/communicator/known_transports.h"
 #include "topology/graph.h"
 #include "topology/read_sysfs.h"
 #include "transports/registry.h"
@@ -130,7 +130,7 @@ std::vector<Verdict> judge_transports(const Sysfs& files, const Settings& settin
   std::vector<Verdict> verdicts;
   for (const tutti_transport* transport : builtin_transports()) verdicts.push_back(judge_builtin(*transport));
   for (const Device& device : kDevices) verdicts.push_back(judge_device(device, files));
-  for (const Plugin& plugin : load_plugins(settings.plugin_path).found) verdicts.push_back(judge_plugin(plugin));
+  for (const Plugin& plugin : known_transports(settings.plugin_path).plugins) verdicts.push_back(judge_plugin(plugin));
   for (Verdict& verdict : verdicts) apply_choice(settings, verdict);
   return verdicts;
 }

@@ -197,7 +197,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Gradients,
                                          GradientCase{{6, 5, 4, 3, 2}, LossKind::squared, OutputKind::linear, 9},
                                          GradientCase{{1, 17, 1, 5}, LossKind::squared, OutputKind::linear, 4}));
 
-TEST(Network, ReportsGradientsFromTheEndToTheBeginningAndOnlyWhenTheyAreFinal) {
+TEST(Network, ReportsGradientsFromTheBeginningToTheEndAndOnlyWhenTheyAreFinal) {
   Network<float> network({20, 30, 10}, LossKind::cross_entropy, 4);
   network.initialise(1);
   Random random(3);
@@ -208,19 +208,57 @@ TEST(Network, ReportsGradientsFromTheEndToTheBeginningAndOnlyWhenTheyAreFinal) {
   const std::vector<float> whole(network.gradients().begin(), network.gradients().end());
   std::fill(network.gradients().begin(), network.gradients().end(), -1.0F);
   network.forward(4, classes);
-  std::size_t last = network.parameter_count();
+  std::size_t last = 0;
   std::size_t calls = 0;
   network.backward(
       1.0F,
-      [&](std::size_t begin) {
-        EXPECT_LT(begin, last);
-        last = begin;
+      [&](std::size_t end) {
+        EXPECT_GE(end - last, 60U);
+        last = end;
         ++calls;
-        for (std::size_t i = begin; i < whole.size(); ++i) ASSERT_NEAR(network.gradients()[i], whole[i], 1e-6F) << i;
+        for (std::size_t i = 0; i < end; ++i) ASSERT_NEAR(network.gradients()[i], whole[i], 1e-6F) << i;
       },
       60);
-  EXPECT_EQ(last, 0U);
+  EXPECT_EQ(last, network.parameter_count());
   EXPECT_EQ(calls, 10U + 5U);  // blocks of 3 rows of 20 weights, of 2 rows of 30
+}
+
+TEST(Network, SplitsLayersIntoBlocksThatAreNeverSmallerThanAsked) {
+  Network<float> network({7, 50, 11, 3}, LossKind::cross_entropy, 2);
+  const std::vector<std::uint8_t> classes = {1, 2};
+  network.forward(2, classes);
+  for (std::size_t block = 1; block < 900; ++block) {
+    std::size_t last = 0;
+    std::vector<std::size_t> ends;
+    network.backward(
+        1.0F,
+        [&](std::size_t end) {
+          const bool whole_layer = end - last == 400U || end - last == 561U || end - last == 36U;
+          EXPECT_TRUE(whole_layer || end - last >= block) << block << ": " << end - last;
+          last = end;
+          ends.push_back(end);
+        },
+        block);
+    for (const std::size_t layer : {400U, 961U, 997U})
+      EXPECT_NE(std::find(ends.begin(), ends.end(), layer), ends.end()) << block;
+  }
+}
+
+// What a layer is changed by may come as late as the moment before it is read, and makes no difference then.
+TEST(Network, AsksForEachLayersParametersBeforeItReadsThem) {
+  Network<float> network({20, 30, 10}, LossKind::cross_entropy, 4);
+  network.initialise(1);
+  std::fill(network.input().begin(), network.input().end(), 0.5F);
+  const std::vector<std::uint8_t> classes = {1, 2, 3, 4};
+  const double loss = network.forward(4, classes).loss;
+  const std::vector<float> right(network.parameters().begin(), network.parameters().end());
+  std::fill(network.parameters().begin(), network.parameters().end(), 100.0F);
+  std::size_t last = 0;
+  network.before_reading([&](std::size_t end) {
+    for (; last < end; ++last) network.parameters()[last] = right[last];
+  });
+  EXPECT_EQ(network.forward(4, classes).loss, loss);
+  EXPECT_EQ(last, network.parameter_count());
 }
 
 TEST(Network, GivesZeroGradientsForAnEmptyShare) {

@@ -274,28 +274,46 @@ TEST(GradientExchange, WaitsForWhatIsUnderWayAfterAFailureAndUsesNothing) {
   FailingPeers peers(world, 0);
   std::vector<float> gradients(30, 1.0F);
   GradientExchange exchange(peers, gradients, gradients, 10);
-  exchange.ready(20);
   exchange.ready(10);
-  exchange.ready(0);
+  exchange.ready(20);
+  exchange.ready(30);
   EXPECT_EQ(peers.operations, 1U);
   std::size_t used = 0;
-  const Outcome failure = exchange.finish([&](Range) { ++used; });
+  const Outcome failure = exchange.settle(30, [&](Range) { ++used; });
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->code, ExitCode::peer_lost);
   EXPECT_EQ(used, 0U);
 }
 
-TEST(GradientExchange, CoversTheArrayOnceInBucketsFromTheEnd) {
+TEST(GradientExchange, CoversTheArrayOnceInBuckets) {
   ThreadWorld world(1);
   ThreadPeers peers(world, 0);
   std::vector<float> gradients(100);
   GradientExchange exchange(peers, gradients, gradients, 30);
   for (int step = 0; step < 2; ++step) {
-    for (const std::size_t begin : {90, 75, 60, 20, 10, 0}) exchange.ready(begin);
+    for (const std::size_t end : {10, 25, 40, 80, 90, 100}) exchange.ready(end);
     std::vector<std::pair<std::size_t, std::size_t>> ranges;
-    EXPECT_FALSE(exchange.finish([&](Range range) { ranges.emplace_back(range.begin, range.end); }));
-    EXPECT_EQ(ranges, (std::vector<std::pair<std::size_t, std::size_t>>{{60, 100}, {20, 60}, {0, 20}}));
+    EXPECT_FALSE(exchange.settle(100, [&](Range range) { ranges.emplace_back(range.begin, range.end); }));
+    EXPECT_EQ(ranges, (std::vector<std::pair<std::size_t, std::size_t>>{{0, 40}, {40, 80}, {80, 100}}));
   }
+}
+
+TEST(GradientExchange, WaitsForNoMoreThanIsAskedFor) {
+  ThreadWorld world(1);
+  ThreadPeers peers(world, 0);
+  std::vector<float> gradients(100);
+  GradientExchange exchange(peers, gradients, gradients, 30);
+  std::vector<std::size_t> used;
+  const auto use = [&](Range range) { used.push_back(range.end); };
+  EXPECT_FALSE(exchange.settle(100, use));  // before the first step nothing is under way
+  for (const std::size_t end : {30, 60, 100}) exchange.ready(end);
+  EXPECT_FALSE(exchange.settle(30, use));
+  EXPECT_EQ(used, (std::vector<std::size_t>{30}));
+  EXPECT_FALSE(exchange.settle(31, use));  // the bucket that begins at 30 holds it
+  EXPECT_FALSE(exchange.settle(60, use));
+  EXPECT_EQ(used, (std::vector<std::size_t>{30, 60}));
+  EXPECT_FALSE(exchange.settle(100, use));
+  EXPECT_EQ(used, (std::vector<std::size_t>{30, 60, 100}));
 }
 
 }  // namespace
