@@ -45,7 +45,8 @@ struct Reach {
 /// All ranks' reaches: by (rank, transport, peer).
 class ReachTable {
  public:
-  ReachTable(std::span<const std::vector<std::byte>> rows, std::size_t transports) : ranks_(rows.size()), transports_(transports) {
+  ReachTable(std::span<const std::vector<std::byte>> rows, std::size_t transports)
+      : ranks_(rows.size()), transports_(transports) {
     cells_.resize(ranks_ * transports_ * ranks_);
     for (std::size_t r = 0; r < ranks_; ++r) {
       ByteReader reader(rows[r]);
@@ -91,8 +92,8 @@ Transports::~Transports() {
   for (const TrafficClass traffic : {TrafficClass::collective, TrafficClass::point_to_point}) close_links(traffic);
 }
 
-Result<std::unique_ptr<Transports>> Transports::open(const Settings& settings, std::span<const unsigned char, 32> key, int rank,
-                                                     int ranks) {
+Result<std::unique_ptr<Transports>> Transports::open(const Settings& settings, std::span<const unsigned char, 32> key,
+                                                     int rank, int ranks) {
   std::unique_ptr<Transports> self(new Transports(key, rank, ranks));
   auto transports = wanted(settings);
   if (!transports.ok()) return transports.status();
@@ -110,7 +111,8 @@ Result<std::unique_ptr<Transports>> Transports::open(const Settings& settings, s
     if (!opened.ok()) reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", transport->name, opened.text());
   }
   if (self->transports_.empty()) {
-    return Status(TUTTI_UNSUPPORTED, "no transport can be used here: " + reasons, "See tutti-doctor for what would make one usable.");
+    return Status(TUTTI_UNSUPPORTED, "no transport can be used here: " + reasons,
+                  "See tutti-doctor for what would make one usable.");
   }
   return self;
 }
@@ -139,7 +141,8 @@ Status Transports::open_endpoints(const tutti_transport& transport, const Settin
     mine.own[traffic].resize(TUTTI_DESCRIPTOR_MAX);
     mine.own[traffic].resize(transport.describe(handle, mine.own[traffic].data()));
   }
-  for (std::size_t traffic = 0; traffic < traffic_classes; ++traffic) endpoints_[traffic].push_back(std::move(opened[traffic]));
+  for (std::size_t traffic = 0; traffic < traffic_classes; ++traffic)
+    endpoints_[traffic].push_back(std::move(opened[traffic]));
   transports_.push_back(std::move(mine));
   return {};
 }
@@ -165,7 +168,8 @@ void Transports::read_descriptions(std::span<const std::vector<std::byte>> descr
       if (r == 0) common_.push_back(mine);
       for (std::size_t traffic = 0; traffic < traffic_classes; ++traffic) {
         const auto descriptor = reader.blob();
-        if (mine >= 0) transports_[static_cast<std::size_t>(mine)].peers[traffic][r].assign(descriptor.begin(), descriptor.end());
+        if (mine >= 0)
+          transports_[static_cast<std::size_t>(mine)].peers[traffic][r].assign(descriptor.begin(), descriptor.end());
       }
     }
   }
@@ -198,7 +202,8 @@ bool Transports::reaches(std::size_t mine, int peer, tutti_reach& there) {
   const std::vector<std::byte>& descriptor = per.peers[0][static_cast<std::size_t>(peer)];
   if (descriptor.empty()) return false;
   char why[256] = "";
-  if (per.transport->reach(endpoints_[0][mine].handle(), peer, descriptor.data(), descriptor.size(), &there, why, sizeof why) != 0) {
+  if (per.transport->reach(endpoints_[0][mine].handle(), peer, descriptor.data(), descriptor.size(), &there, why,
+                           sizeof why) != 0) {
     return true;
   }
   log(Level::debug, fmt::format("rank {} does not reach rank {} by {}: {}", rank_, peer, per.transport->name, why));
@@ -233,7 +238,8 @@ Status Transports::settle(std::span<const std::vector<std::byte>> rows, View& vi
   names_.clear();
   for (std::size_t t = 0; t < used.size(); ++t) {
     if (used[t] && common_[t] >= 0) {
-      names_ += (names_.empty() ? "" : "+") + std::string(transports_[static_cast<std::size_t>(common_[t])].transport->name);
+      names_ +=
+          (names_.empty() ? "" : "+") + std::string(transports_[static_cast<std::size_t>(common_[t])].transport->name);
     }
   }
   if (names_.empty()) names_ = "none";
@@ -258,8 +264,9 @@ Result<HostLink*> Transports::link(TrafficClass traffic, int peer, std::uint32_t
   const tutti_status status = open(endpoints_[static_cast<std::size_t>(traffic)][t].handle(), peer, descriptor.data(),
                                    descriptor.size(), channel, link_slots, link_slot_bytes, &link->link);
   if (status != TUTTI_SUCCESS) {
-    return Status(status, fmt::format("the {} link {} rank {} could not be opened", per.transport->name, sends ? "to" : "from", peer),
-                  "TUTTI_LOG=debug shows the transport's reason.");
+    return Status(
+        status, fmt::format("the {} link {} rank {} could not be opened", per.transport->name, sends ? "to" : "from", peer),
+        "TUTTI_LOG=debug shows the transport's reason.");
   }
   return links.emplace(key, std::move(link)).first->second.get();
 }

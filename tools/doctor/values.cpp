@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -28,7 +27,9 @@ std::string sentence(const Status& status) {
   return status.ok() ? "" : program::one_sentence(status.error().message, status.error().remedy);
 }
 
-std::string refuse_plugin_path(const Settings& settings) { return sentence(known_transports(settings.plugin_path).refusal); }
+std::string refuse_plugin_path(const Settings& settings) {
+  return sentence(known_transports(settings.plugin_path).refusal);
+}
 
 std::string refuse_transports(const Settings& settings) {
   const KnownTransports known = known_transports(settings.plugin_path);
@@ -53,7 +54,7 @@ std::string refuse_secret_file(const Settings& settings) {
                        settings.secret_file, why);
   };
   const Descriptor file(::open(settings.secret_file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat about {};
+  struct stat about{};
   if (!file || ::fstat(file.get(), &about) != 0) return refused(fmt::format("cannot be read: {}", std::strerror(errno)));
   if (S_ISDIR(about.st_mode)) return refused(fmt::format("cannot be read: {}", std::strerror(EISDIR)));
   // What a pipe holds is for the program that is meant.

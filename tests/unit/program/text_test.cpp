@@ -100,6 +100,12 @@ Plot small_plot() {
   return plot;
 }
 
+TEST(OneSentence, JoinsAMessageAndItsRemedyWithoutFullStops) {
+  EXPECT_EQ(one_sentence("There is no x.", "Choose from y, z."), "There is no x; choose from y, z");
+  EXPECT_EQ(one_sentence("It failed", "TUTTI_LOG=debug says more"), "It failed; TUTTI_LOG=debug says more");
+  EXPECT_EQ(one_sentence("It failed. ", ""), "It failed");
+}
+
 TEST(Plot, IsDrawnAsSvgAndPng) {
   if (std::system("gnuplot --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "gnuplot is not installed here";
   const auto folder = std::filesystem::temp_directory_path();

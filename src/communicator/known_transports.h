@@ -1,0 +1,39 @@
+// The transports that there are: those built in, and those of the plugins that TUTTI_PLUGIN_PATH leads to.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "include/tutti/transport.h"
+#include "src/base/status.h"
+
+namespace tutti {
+
+using TransportList = std::vector<const tutti_transport*>;
+
+/// One shared object of a plugin folder.
+struct Plugin {
+  std::string file;
+  const tutti_transport* transport = nullptr;  ///< the process's; NULL where the file is passed over
+  std::string why;                             ///< it is passed over; empty where it is not
+};
+
+/// What known_transports found.
+struct KnownTransports {
+  TransportList all;            ///< the built-in ones, then the plugins'; no two of one name
+  std::vector<Plugin> plugins;  ///< by folder, as the path lists them; in a folder by name
+  Status refusal;               ///< of the first folder that cannot be read, where the search ended; else OK
+};
+
+/// Loads every plugin (*.so) in the folders of `plugin_path` (separated by colons), and keeps them loaded for as long as
+/// the process lives: links point into them. Runs the plugins' own initialisers. Thread safe.
+/// Errors, in `refusal`: TUTTI_INVALID_ARGUMENT, a folder that cannot be read.
+KnownTransports known_transports(const std::string& plugin_path);
+
+/// Those of `all` that `names` ask for, in their order and each once; all of them where there are no names.
+/// place  where the names come from, for the error's sentence: "TUTTI_TRANSPORTS"
+/// Errors: TUTTI_INVALID_ARGUMENT, a name that none of them has, and those that there are. Thread safe.
+Result<TransportList> choose_transports(const TransportList& all, const std::vector<std::string>& names,
+                                        const std::string& place);
+
+}  // namespace tutti
