@@ -1,8 +1,11 @@
 // Any MPI under comparison. Built by perf/compare with each MPI's own mpicxx; the settings come with its mpirun.
 #include <mpi.h>
 
+#include <algorithm>
 #include <climits>
 #include <cstring>
+#include <iterator>
+#include <utility>
 
 #include "perf/peers/contender.h"
 
@@ -20,46 +23,23 @@ const MPI_Datatype kBfloat16 = MPIX_C_BF16;
 const MPI_Datatype kBfloat16 = MPI_DATATYPE_NULL;
 #endif
 
-MPI_Datatype type_of(tutti_type type) {
-  switch (type) {
-    case TUTTI_INT8:
-      return MPI_INT8_T;
-    case TUTTI_UINT8:
-      return MPI_UINT8_T;
-    case TUTTI_INT32:
-      return MPI_INT32_T;
-    case TUTTI_UINT32:
-      return MPI_UINT32_T;
-    case TUTTI_INT64:
-      return MPI_INT64_T;
-    case TUTTI_UINT64:
-      return MPI_UINT64_T;
-    case TUTTI_FLOAT16:
-      return kFloat16;
-    case TUTTI_BFLOAT16:
-      return kBfloat16;
-    case TUTTI_FLOAT32:
-      return MPI_FLOAT;
-    case TUTTI_FLOAT64:
-      return MPI_DOUBLE;
-    default:
-      return MPI_DATATYPE_NULL;
-  }
-}
+// What MPI calls our types and operators.
+const std::pair<tutti_type, MPI_Datatype> kTypes[] = {
+    {TUTTI_INT8, MPI_INT8_T},   {TUTTI_UINT8, MPI_UINT8_T},   {TUTTI_INT32, MPI_INT32_T}, {TUTTI_UINT32, MPI_UINT32_T},
+    {TUTTI_INT64, MPI_INT64_T}, {TUTTI_UINT64, MPI_UINT64_T}, {TUTTI_FLOAT16, kFloat16},  {TUTTI_BFLOAT16, kBfloat16},
+    {TUTTI_FLOAT32, MPI_FLOAT}, {TUTTI_FLOAT64, MPI_DOUBLE},
+};
+const std::pair<tutti_op, MPI_Op> kOps[] = {
+    {TUTTI_SUM, MPI_SUM},
+    {TUTTI_PROD, MPI_PROD},
+    {TUTTI_MIN, MPI_MIN},
+    {TUTTI_MAX, MPI_MAX},
+};
 
-MPI_Op op_of(tutti_op op) {
-  switch (op) {
-    case TUTTI_SUM:
-      return MPI_SUM;
-    case TUTTI_PROD:
-      return MPI_PROD;
-    case TUTTI_MIN:
-      return MPI_MIN;
-    case TUTTI_MAX:
-      return MPI_MAX;
-    default:
-      return MPI_OP_NULL;
-  }
+template <class Ours, class Mpis, size_t rows>
+Mpis in_mpi(const std::pair<Ours, Mpis> (&table)[rows], Ours ours, Mpis lacking) {
+  const auto* row = std::find_if(std::begin(table), std::end(table), [&](const auto& r) { return r.first == ours; });
+  return row != std::end(table) ? row->second : lacking;
 }
 
 struct Call {
@@ -143,8 +123,8 @@ class Mpi : public Contender {
     if (operation.in_place && !verb_->in_place) return "MPI's in place means something else here";
     // MPI's broadcast has one buffer: it can only be in place.
     if (verb_->call == broadcast && !operation.in_place) return "MPI's broadcast is in place";
-    type_ = type_of(operation.pattern.type);
-    op_ = op_of(operation.pattern.op);
+    type_ = in_mpi(kTypes, operation.pattern.type, MPI_DATATYPE_NULL);
+    op_ = in_mpi(kOps, operation.pattern.op, MPI_OP_NULL);
     if (type_ == MPI_DATATYPE_NULL) return "it has no such type";
     if (operation.collective->reduces && op_ == MPI_OP_NULL) return "MPI has no such operator";
     return operation.count > INT_MAX ? "its counts are ints" : "";

@@ -6,11 +6,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <sstream>
+#include <string_view>
 
 #include "perf/peers/contender.h"
 #include "perf/peers/session.h"
@@ -31,25 +35,71 @@ int refuse(const std::string& sentence) {
   return 2;
 }
 
+bool parse(const std::string& text, int& number) {
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc{} && stop == end;
+}
+
+// How a value is taken into its field; false where it is none.
+template <std::string Place::* field>
+bool text(Place& place, const std::string& value) {
+  place.*field = value;
+  return !value.empty();
+}
+
+template <int Place::* field>
+bool number(Place& place, const std::string& value) {
+  return parse(value, place.*field);
+}
+
+template <std::vector<std::string> Place::* field>
+bool names(Place& place, const std::string& value) {
+  place.*field = parts(value);
+  return !value.empty();
+}
+
+bool cpus(Place& place, const std::string& value) {
+  const std::vector<std::string> all = parts(value);
+  place.cpus.resize(all.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!parse(all[i], place.cpus[i])) return false;
+  }
+  return !all.empty();
+}
+
+bool option(Place& place, const std::string& value) {
+  const size_t equals = value.find('=');
+  if (equals == std::string::npos) return false;
+  place.options.emplace_back(value.substr(0, equals), value.substr(equals + 1));
+  return true;
+}
+
+struct Argument {
+  std::string_view name;
+  bool (*take)(Place& place, const std::string& value);
+};
+constexpr Argument kArguments[] = {
+    {"--rank", number<&Place::rank>},
+    {"--ranks", number<&Place::ranks>},
+    {"--transport", text<&Place::transport>},
+    {"--folder", text<&Place::folder>},
+    {"--control", text<&Place::control>},
+    {"--cpus", cpus},
+    {"--networks", names<&Place::networks>},
+    {"--addresses", names<&Place::addresses>},
+    {"--set", option},
+};
+
 // Returns "" or a sentence. The rank comes from the launcher where --rank is not given.
 std::string read(int argc, char** argv, Place& place) {
-  for (int i = 1; i + 1 < argc; i += 2) {
+  for (int i = 1; i < argc; i += 2) {
     const std::string name = argv[i];
-    const std::string value = argv[i + 1];
-    if (name == "--rank") place.rank = std::stoi(value);
-    if (name == "--ranks") place.ranks = std::stoi(value);
-    if (name == "--transport") place.transport = value;
-    if (name == "--folder") place.folder = value;
-    if (name == "--control") place.control = value;
-    if (name == "--networks") place.networks = parts(value);
-    if (name == "--addresses") place.addresses = parts(value);
-    if (name == "--cpus") {
-      for (const std::string& cpu : parts(value)) place.cpus.push_back(std::stoi(cpu));
-    }
-    const size_t equals = value.find('=');
-    if (name == "--set" && equals != std::string::npos) {
-      place.options.emplace_back(value.substr(0, equals), value.substr(equals + 1));
-    }
+    const std::string value = i + 1 < argc ? argv[i + 1] : "";
+    const auto* found =
+        std::find_if(std::begin(kArguments), std::end(kArguments), [&](const Argument& a) { return a.name == name; });
+    if (found == std::end(kArguments)) return name + " is no argument of a contender; docs/benchmarking.md lists them";
+    if (!found->take(place, value)) return name + " was given '" + value + "', which it does not take";
   }
   if (place.rank < 0) {
     const program::Placement launched = program::find_place();

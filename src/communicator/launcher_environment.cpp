@@ -54,31 +54,31 @@ struct Ports {
 // A launcher's own way; nothing where it did not start us.
 using Find = std::optional<Launched> (*)(Reader&, Ports);
 
-std::optional<Launched> find_tutti(Reader& in, Ports) {
-  if (!in.has("TUTTI_RANK") || !in.has("TUTTI_RANKS")) return std::nullopt;
+// Rank and size as a launcher's two variables say them, without a place to meet; nothing where one of them is unset.
+std::optional<Launched> started_by(const char* launcher, Reader& in, const char* rank, const char* ranks) {
+  if (!in.has(rank) || !in.has(ranks)) return std::nullopt;
   Launched found;
-  found.launcher = "TUTTI_*";
-  found.rank = in.number("TUTTI_RANK");
-  found.ranks = in.number("TUTTI_RANKS");
+  found.launcher = launcher;
+  found.rank = in.number(rank);
+  found.ranks = in.number(ranks);
   found.remedy = kSeveralHosts;
   return found;
 }
 
+std::optional<Launched> find_tutti(Reader& in, Ports) { return started_by("TUTTI_*", in, "TUTTI_RANK", "TUTTI_RANKS"); }
+
 void meet_on_one_machine(Launched& found, bool one_machine, std::string job) {
   found.meeting = one_machine ? Launched::Meeting::kPrivate : Launched::Meeting::kNowhere;
   found.job = found.launcher + " " + std::move(job);
-  found.remedy = kSeveralHosts;
 }
 
 std::optional<Launched> find_open_mpi(Reader& in, Ports) {
-  if (!in.has("OMPI_COMM_WORLD_RANK") || !in.has("OMPI_COMM_WORLD_SIZE")) return std::nullopt;
-  Launched found;
-  found.launcher = "Open MPI";
-  found.rank = in.number("OMPI_COMM_WORLD_RANK");
-  found.ranks = in.number("OMPI_COMM_WORLD_SIZE");
-  const bool one_machine = in.has("OMPI_COMM_WORLD_LOCAL_SIZE") && in.number("OMPI_COMM_WORLD_LOCAL_SIZE") == found.ranks;
-  meet_on_one_machine(found, one_machine, in.text("PMIX_NAMESPACE") + " " + in.text("OMPI_MCA_ess_base_jobid") + " " +
-                                              in.text("PMIX_SERVER_TMPDIR") + " " + in.text("OMPI_MCA_orte_hnp_uri"));
+  auto found = started_by("Open MPI", in, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
+  if (!found) return std::nullopt;
+  const bool one_machine = in.has("OMPI_COMM_WORLD_LOCAL_SIZE") && in.number("OMPI_COMM_WORLD_LOCAL_SIZE") == found->ranks;
+  meet_on_one_machine(*found, one_machine,
+                      in.text("PMIX_NAMESPACE") + " " + in.text("OMPI_MCA_ess_base_jobid") + " " +
+                          in.text("PMIX_SERVER_TMPDIR") + " " + in.text("OMPI_MCA_orte_hnp_uri"));
   return found;
 }
 
@@ -89,70 +89,62 @@ std::string pmi_server(Reader& in) {
     ucred peer{};
     socklen_t length = sizeof peer;
     const int fd = in.number("PMI_FD");
-    if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.pid > 0) return "server " + std::to_string(peer.pid);
+    if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.pid > 0) {
+      return "server " + std::to_string(peer.pid);
+    }
   }
   return "parent " + std::to_string(::getppid());
 }
 
 std::optional<Launched> find_pmi(Reader& in, Ports) {
-  if (!in.has("PMI_RANK") || !in.has("PMI_SIZE")) return std::nullopt;
-  Launched found;
-  found.launcher = "PMI";
-  found.rank = in.number("PMI_RANK");
-  found.ranks = in.number("PMI_SIZE");
-  bool one_machine = found.ranks == 1;
+  auto found = started_by("PMI", in, "PMI_RANK", "PMI_SIZE");
+  if (!found) return std::nullopt;
+  bool one_machine = found->ranks == 1;
   for (const char* local : {"MPI_LOCALNRANKS", "SLURM_STEP_TASKS_PER_NODE", "PMI_LOCAL_SIZE"}) {
     if (in.has(local) && in.text(local) == in.text("PMI_SIZE")) one_machine = true;
   }
   const std::string job = in.has("SLURM_STEP_ID") ? "step " + in.text("SLURM_JOB_ID") + "." + in.text("SLURM_STEP_ID")
                           : in.has("PMI_JOBID")   ? in.text("PMI_JOBID")
                                                   : pmi_server(in);
-  meet_on_one_machine(found, one_machine, job);
+  meet_on_one_machine(*found, one_machine, job);
   return found;
 }
 
 std::optional<Launched> find_torchrun(Reader& in, Ports ports) {
-  for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
-    if (!in.has(name)) return std::nullopt;
-  }
-  Launched found;
-  found.launcher = "torchrun";
-  found.rank = in.number("RANK");
-  found.ranks = in.number("WORLD_SIZE");
-  found.meeting = Launched::Meeting::kTcp;
-  found.host = in.text("MASTER_ADDR");
+  if (!in.has("MASTER_ADDR") || !in.has("MASTER_PORT")) return std::nullopt;
+  auto found = started_by("torchrun", in, "RANK", "WORLD_SIZE");
+  if (!found) return std::nullopt;
+  found->meeting = Launched::Meeting::kTcp;
+  found->host = in.text("MASTER_ADDR");
   const int master = in.number("MASTER_PORT");
   const bool taken = in.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
   // Where torchrun's agent holds the port we take one beside it; PyTorch in the same program may hold it otherwise, so
   // those beside it are candidates in any case. All ranks derive the same list.
-  if (!taken) found.ports.push_back(static_cast<std::uint16_t>(master));
+  if (!taken) found->ports.push_back(static_cast<std::uint16_t>(master));
   for (std::uint32_t i = 1; i <= 8; ++i) {
     const std::uint32_t size = ports.high >= ports.low ? ports.high - ports.low + 1 : 1;
     const std::uint32_t beside = static_cast<std::uint32_t>(master) + i;
     const std::uint32_t port = ports.low != 0 ? ports.low + beside % size : beside <= 65535 ? beside : beside - 32768;
-    found.ports.push_back(static_cast<std::uint16_t>(port));
+    found->ports.push_back(static_cast<std::uint16_t>(port));
   }
   const bool all_local = in.has("LOCAL_WORLD_SIZE") && in.text("LOCAL_WORLD_SIZE") == in.text("WORLD_SIZE");
-  const bool loopback = found.host == "localhost" || found.host.rfind("127.", 0) == 0 || found.host == "::1";
-  found.one_machine = all_local || loopback;
-  found.job = "torchrun " + found.host + " " + std::to_string(master) + " " + in.text("TORCHELASTIC_RUN_ID") + " " +
-              in.text("TORCHELASTIC_RESTART_COUNT");
+  const bool loopback = found->host == "localhost" || found->host.rfind("127.", 0) == 0 || found->host == "::1";
+  found->one_machine = all_local || loopback;
+  found->job = "torchrun " + found->host + " " + std::to_string(master) + " " + in.text("TORCHELASTIC_RUN_ID") + " " +
+               in.text("TORCHELASTIC_RESTART_COUNT");
   return found;
 }
 
 std::optional<Launched> find_slurm(Reader& in, Ports) {
   // A batch script outside of a step has most of these variables too, but is one process.
   const bool in_step = in.has("SLURM_STEP_ID") || in.has("SLURM_STEPID");
-  if (!in_step || !in.has("SLURM_PROCID")) return std::nullopt;
+  if (!in_step) return std::nullopt;
   const char* const size = in.has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
-  if (!in.has(size)) return std::nullopt;
-  Launched found;
-  found.launcher = "Slurm";
-  found.rank = in.number("SLURM_PROCID");
-  found.ranks = in.number(size);
+  auto found = started_by("Slurm", in, "SLURM_PROCID", size);
+  if (!found) return std::nullopt;
   const char* const nodes = in.has("SLURM_STEP_NUM_NODES") ? "SLURM_STEP_NUM_NODES" : "SLURM_NNODES";
   const bool one_machine = in.has(nodes) && in.number(nodes) == 1;
-  meet_on_one_machine(found, one_machine,
+  meet_on_one_machine(*found, one_machine,
                       in.text("SLURM_JOB_ID") + "." + in.text(in.has("SLURM_STEP_ID") ? "SLURM_STEP_ID" : "SLURM_STEPID"));
   return found;
 }
@@ -161,19 +153,14 @@ std::optional<Launched> find_slurm(Reader& in, Ports) {
 // others waiting. nullopt where it is not meant.
 std::optional<Result<Launched>> find_half_of_torchrun(Reader& in) {
   if (!in.has("RANK") || !in.has("WORLD_SIZE")) return std::nullopt;
-  if (in.has("TUTTI_COMM_ID")) {  // says where to meet
-    Launched found;
-    found.launcher = "torchrun";
-    found.rank = in.number("RANK");
-    found.ranks = in.number("WORLD_SIZE");
-    found.remedy = kSeveralHosts;
-    return found;
-  }
+  if (in.has("TUTTI_COMM_ID")) return *started_by("torchrun", in, "RANK", "WORLD_SIZE");  // it says where to meet
   const bool address = in.has("MASTER_ADDR");
-  const std::string missing = address ? "MASTER_PORT is" : in.has("MASTER_PORT") ? "MASTER_ADDR is" : "MASTER_ADDR and MASTER_PORT are";
+  const std::string missing = address                 ? "MASTER_PORT is"
+                              : in.has("MASTER_PORT") ? "MASTER_ADDR is"
+                                                      : "MASTER_ADDR and MASTER_PORT are";
   return Status(TUTTI_INVALID_ARGUMENT,
-                "RANK=" + in.text("RANK") + " and WORLD_SIZE=" + in.text("WORLD_SIZE") + " are set, as by torchrun, but " + missing +
-                    " not, so that the ranks cannot meet",
+                "RANK=" + in.text("RANK") + " and WORLD_SIZE=" + in.text("WORLD_SIZE") + " are set, as by torchrun, but " +
+                    missing + " not, so that the ranks cannot meet",
                 "Set MASTER_ADDR and MASTER_PORT on all ranks to a host and a free port of rank 0's, or TUTTI_COMM_ID");
 }
 
@@ -203,9 +190,10 @@ Result<Launched> read_launcher(const Environment& environment, std::uint32_t por
     if (in.malformed().empty()) return std::move(*half);
     return refuse_number(in);
   }
-  return Status(TUTTI_INVALID_ARGUMENT, "No launcher says which rank this process is",
-                "Set TUTTI_RANK, TUTTI_RANKS and TUTTI_COMM_ID, or start it by Open MPI's mpirun, a PMI launcher, torchrun or "
-                "srun (a batch script alone is no step)");
+  return Status(
+      TUTTI_INVALID_ARGUMENT, "No launcher says which rank this process is",
+      "Set TUTTI_RANK, TUTTI_RANKS and TUTTI_COMM_ID, or start it by Open MPI's mpirun, a PMI launcher, torchrun or "
+      "srun (a batch script alone is no step)");
 }
 
 }  // namespace tutti

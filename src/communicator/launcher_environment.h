@@ -31,7 +31,7 @@ struct Launched {
   std::string host;                  ///< kTcp
   std::vector<std::uint16_t> ports;  ///< kTcp: candidates
   bool one_machine = false;          ///< kTcp: known to be on one machine, so that a private file serves without a secret
-  std::string remedy;                ///< kNowhere: what to do
+  std::string remedy;                ///< what to do where there is no place to meet
 };
 
 /// Looks for TUTTI_RANK and TUTTI_RANKS, Open MPI's, PMI's, torchrun's, Slurm's (inside a step only) variables, in this

@@ -141,8 +141,9 @@ Status Transports::open_endpoints(const tutti_transport& transport, const Settin
     mine.own[traffic].resize(TUTTI_DESCRIPTOR_MAX);
     mine.own[traffic].resize(transport.describe(handle, mine.own[traffic].data()));
   }
-  for (std::size_t traffic = 0; traffic < traffic_classes; ++traffic)
+  for (std::size_t traffic = 0; traffic < traffic_classes; ++traffic) {
     endpoints_[traffic].push_back(std::move(opened[traffic]));
+  }
   transports_.push_back(std::move(mine));
   return {};
 }
@@ -168,8 +169,8 @@ void Transports::read_descriptions(std::span<const std::vector<std::byte>> descr
       if (r == 0) common_.push_back(mine);
       for (std::size_t traffic = 0; traffic < traffic_classes; ++traffic) {
         const auto descriptor = reader.blob();
-        if (mine >= 0)
-          transports_[static_cast<std::size_t>(mine)].peers[traffic][r].assign(descriptor.begin(), descriptor.end());
+        if (mine < 0) continue;
+        transports_[static_cast<std::size_t>(mine)].peers[traffic][r].assign(descriptor.begin(), descriptor.end());
       }
     }
   }

@@ -357,6 +357,16 @@ class Alone(unittest.TestCase):
             self.assertIn("No peer took part", done.stdout)
             self.assertEqual(sorted(name.rsplit(".", 1)[1] for name in os.listdir(folder)), ["json", "svg", "svg", "txt"])
 
+    def test_a_rank_program_names_the_argument_that_it_does_not_take(self):
+        program = os.path.join(BUILD, "perf", "compare-tutti")
+        good = ["--rank", "0", "--ranks", "1", "--folder", "/nosuch", "--control", "/nosuch"]
+        for bad, name in ((["--rank", "x"], "--rank"), (["--ranks", ""], "--ranks"), (["--cpus", "0,1x"], "--cpus"), (["--set", "spin"], "--set"),
+                          (["--transport"], "--transport"), (["--speed", "1"], "--speed"), ([], "cannot reach the conductor")):
+            done = subprocess.run([program, *good, *bad], capture_output=True, text=True, timeout=20, check=False)
+            self.assertEqual(done.returncode, 2, bad)
+            self.assertTrue(done.stderr.startswith(name), (bad, done.stderr))
+            self.assertEqual(done.stderr.count("\n"), 1, bad)
+
     def test_an_interrupt_leaves_no_process_and_no_file(self):
         with tempfile.TemporaryDirectory() as folder:
             run = subprocess.Popen([*self.tool, "--sizes", "64M", "--rounds", "1000", "--case-time", "100"], stdout=subprocess.DEVNULL,
