@@ -53,8 +53,9 @@ std::uint64_t stream_from() { return std::max(4 * cache_sizes().l2, cache_sizes(
 }  // namespace
 
 std::size_t Communicator::ProblemHash::operator()(const Problem& problem) const {
-  const std::uint64_t shape = static_cast<std::uint64_t>(problem.collective) | static_cast<std::uint64_t>(problem.type) << 8 |
-                              static_cast<std::uint64_t>(problem.op) << 24 | static_cast<std::uint64_t>(problem.root) << 40;
+  const std::uint64_t shape = static_cast<std::uint64_t>(problem.collective) |
+                              static_cast<std::uint64_t>(problem.type) << 8 | static_cast<std::uint64_t>(problem.op) << 24 |
+                              static_cast<std::uint64_t>(problem.root) << 40;
   return fingerprint_of(problem.count, shape);
 }
 
@@ -77,8 +78,8 @@ Result<std::unique_ptr<Communicator>> Communicator::create(JoinRequest request, 
   request.blob = open_transports(request.settings, transports);
   auto membership = join(request);
   if (!membership.ok()) return membership.status();
-  std::unique_ptr<Communicator> self(new Communicator(std::make_unique<Membership>(std::move(*membership)), std::move(transports),
-                                                      request.settings, request.name,
+  std::unique_ptr<Communicator> self(new Communicator(std::make_unique<Membership>(std::move(*membership)),
+                                                      std::move(transports), request.settings, request.name,
                                                       config != nullptr ? Hook{config->poll, config->poll_ctx} : Hook()));
   if (Status status = self->set_up(request.patience); !status.ok()) return status;
   return self;
@@ -124,7 +125,8 @@ Result<std::unique_ptr<Communicator>> Communicator::split(SplitRequest request, 
   Error error;
   error.status = TUTTI_ABORTED;
   error.guilty = {guilty(rank())};
-  error.message = fmt::format("rank {} gave up splitting \"{}\"{}", rank(), name_, asked.ended ? ": its poll hook said so" : "");
+  error.message =
+      fmt::format("rank {} gave up splitting \"{}\"{}", rank(), name_, asked.ended ? ": its poll hook said so" : "");
   return fail(std::move(error));
 }
 
@@ -256,7 +258,8 @@ Status Communicator::legal() const {
   if (Status failed = first_error(); !failed.ok()) return failed;
   // Relaxed: who calls while finalize begins may be told either; admit and the turn decide.
   if (!finalizing_.load(std::memory_order_relaxed)) return {};
-  return Status(TUTTI_INVALID_USAGE, fmt::format("\"{}\" has been finalized", name_), "Only tutti_comm_destroy may follow.");
+  return Status(TUTTI_INVALID_USAGE, fmt::format("\"{}\" has been finalized", name_),
+                "Only tutti_comm_destroy may follow.");
 }
 
 Result<std::shared_ptr<Admission>> Communicator::admit() {
@@ -322,7 +325,7 @@ class Communicator::Comparison final : public Concern {
   const Linked& linked_;
 };
 
-Status Communicator::carry_out(const CollectiveCall& call, const Hook& hook) {
+Problem Communicator::problem_of(const CollectiveCall& call) const {
   Problem problem;
   problem.collective = call.collective;
   problem.type = call.type;
@@ -330,7 +333,11 @@ Status Communicator::carry_out(const CollectiveCall& call, const Hook& hook) {
   problem.root = rooted(call.collective) ? call.root : 0;
   problem.ranks = ranks();
   problem.count = call.count;
-  auto prepared = prepare(problem, call.algorithm);
+  return problem;
+}
+
+Status Communicator::carry_out(const CollectiveCall& call, const Hook& hook) {
+  auto prepared = prepare(problem_of(call), call.algorithm);
   if (!prepared.ok()) return prepared.status();
   const Prepared& plan = **prepared;
   const std::uint64_t sequence = sequence_.load(std::memory_order_relaxed);  // only changed in a turn
@@ -340,34 +347,38 @@ Status Communicator::carry_out(const CollectiveCall& call, const Hook& hook) {
   ActivityBoard& board = membership_->control->board();
   board.start({sequence, fingerprint, pack_call(call), plan.algorithm_name});
   if (call.count != 0) {
-    Comparison comparison(*this, call, sequence, *plan.linked);
-    agent_->begin(call.timeout_ns != 0 ? call.timeout_ns : timeout_ns(), &comparison, call.beside, hook);
-    if (!plan.linked->open) {
-      if (Status status = open_links(*plan.linked, *agent_); !status.ok()) {
-        return status.code() == TUTTI_IN_PROGRESS ? explain_gave_up(call, sequence, plan.linked->waiting) : status;
-      }
-    }
-    if (scratch_.size() < plan.scratch) scratch_.resize(plan.scratch);
-    Binding binding;
-    binding.input = static_cast<const std::byte*>(call.send);
-    binding.output = static_cast<std::byte*>(call.recv);
-    binding.scratch = scratch_.data();
-    binding.fingerprint = fingerprint;
-    binding.regions = registrations_->of(call.send, plan.layouts.bytes[0], call.recv, plan.layouts.bytes[1]);
-    const Outcome& outcome =
-        executor_.run(plan.plan, plan.linked->lowered, plan.layouts, binding, plan.fold, plan.linked->links, *agent_);
-    if (outcome.kind != Outcome::Kind::completed) {
-      Status status = explain(outcome, call, sequence);
-      // Whatever peers could still write into the caller's memory is cut off before the call returns.
-      transports_->close_links(TrafficClass::collective);
-      linked_.clear();
-      plans_.clear();
-      last_ = nullptr;
-      return status;
-    }
+    if (Status status = execute(plan, call, hook, sequence, fingerprint); !status.ok()) return status;
   }
   board.complete(sequence, plan.name);
   return {};
+}
+
+Status Communicator::execute(const Prepared& plan, const CollectiveCall& call, const Hook& hook, std::uint64_t sequence,
+                             std::uint64_t fingerprint) {
+  Comparison comparison(*this, call, sequence, *plan.linked);
+  agent_->begin(call.timeout_ns != 0 ? call.timeout_ns : timeout_ns(), &comparison, call.beside, hook);
+  if (!plan.linked->open) {
+    if (Status status = open_links(*plan.linked, *agent_); !status.ok()) {
+      return status.code() == TUTTI_IN_PROGRESS ? explain_gave_up(call, sequence, plan.linked->waiting) : status;
+    }
+  }
+  if (scratch_.size() < plan.scratch) scratch_.resize(plan.scratch);
+  Binding binding;
+  binding.input = static_cast<const std::byte*>(call.send);
+  binding.output = static_cast<std::byte*>(call.recv);
+  binding.scratch = scratch_.data();
+  binding.fingerprint = fingerprint;
+  binding.regions = registrations_->of(call.send, plan.layouts.bytes[0], call.recv, plan.layouts.bytes[1]);
+  const Outcome& outcome =
+      executor_.run(plan.plan, plan.linked->lowered, plan.layouts, binding, plan.fold, plan.linked->links, *agent_);
+  if (outcome.kind == Outcome::Kind::completed) return {};
+  Status status = explain(outcome, call, sequence);
+  // Whatever peers could still write into the caller's memory is cut off before the call returns.
+  transports_->close_links(TrafficClass::collective);
+  linked_.clear();
+  plans_.clear();
+  last_ = nullptr;
+  return status;
 }
 
 Result<const Communicator::Prepared*> Communicator::prepare(const Problem& problem, const std::string& wish) {
@@ -383,8 +394,9 @@ Result<const Communicator::Prepared*> Communicator::prepare(const Problem& probl
     made.name = KindName(name_of(problem.collective));
     made.algorithm_name = KindName(choice->algorithm->name);
     made.plan = make_plan(*choice->algorithm, problem, view_, choice->parameters, link_slot_bytes);
-    made.fold = reduces(problem.collective) || problem.collective == Collective::barrier ? find_fold(problem.type, problem.op)
-                                                                                         : find_copy();
+    made.fold = reduces(problem.collective) || problem.collective == Collective::barrier
+                    ? find_fold(problem.type, problem.op)
+                    : find_copy();
     made.scratch = scratch_bytes(made.plan);
     auto& linked = linked_[fmt::format("{} {} {} {}", name_of(problem.collective), choice->algorithm->name, problem.root,
                                        made.plan.shape.chunks)];

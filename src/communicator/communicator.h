@@ -167,12 +167,17 @@ class Communicator {
   Status open_links(Linked& linked, WaitingAgent& agent);
   Status await_turn(Ticket& ticket, const Hook& hook);
   Status run_in_turn(const CollectiveCall& call, const Hook& hook);
+  Problem problem_of(const CollectiveCall& call) const;
   Status carry_out(const CollectiveCall& call, const Hook& hook);
+  Status execute(const Prepared& plan, const CollectiveCall& call, const Hook& hook, std::uint64_t sequence,
+                 std::uint64_t fingerprint);
   void drain();
   void take_leave();
   Status explain(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence);
   Status explain_gave_up(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting);
   Status explain_deadline(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting);
+  std::string absence(const PeerReport& report, std::uint64_t limit_ns) const;
+  Guilty guilty(const PeerReport& report) const;
   Status lost(int peer, const std::string& why);
   Status explain_mismatch(int peer, const CollectiveCall& call, std::uint64_t sequence);
   Error error_of(tutti_status status, const CollectiveCall& call, std::uint64_t sequence) const;

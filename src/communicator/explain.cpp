@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -17,7 +18,7 @@ constexpr std::uint64_t culprit_ns = 300'000'000;
 constexpr std::uint64_t survey_ns = 500'000'000;
 
 const char* type_name(std::uint64_t type) {
-  constexpr std::array names = {"int8",    "uint8",   "int32",   "uint32",  "int64",
+  constexpr std::array names = {"int8",   "uint8",   "int32",   "uint32",  "int64",
                                 "uint64", "float16", "float32", "float64", "bfloat16"};
   return type < names.size() ? names[type] : "opaque";
 }
@@ -46,6 +47,12 @@ std::string words_of(const Called& called) {
 
 std::string operation_words(std::uint64_t number, const KindName& kind) {
   return number == UINT64_MAX ? std::string("none") : fmt::format("#{} {}", number, kind.text());
+}
+
+/// Whether a rank lives and has begun the operation, or one after it.
+bool has_arrived(const PeerReport& report, std::uint64_t sequence) {
+  const std::uint64_t started = report.activity.started;
+  return report.state == PeerReport::State::kAlive && started != UINT64_MAX && started >= sequence;
 }
 
 /// Where two ranks parted.
@@ -104,60 +111,74 @@ Status Communicator::lost(int peer, const std::string& why) {
 
 Status Communicator::explain(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence) {
   switch (outcome.kind) {
-    case Outcome::Kind::completed: return {};
-    case Outcome::Kind::broken: return lost(outcome.peer, outcome.why);
-    case Outcome::Kind::mismatch: return explain_mismatch(outcome.peer, call, sequence);
-    case Outcome::Kind::interrupted: return explain_gave_up(call, sequence, executor_.waiting_for());
+    case Outcome::Kind::completed:
+      return {};
+    case Outcome::Kind::broken:
+      return lost(outcome.peer, outcome.why);
+    case Outcome::Kind::mismatch:
+      return explain_mismatch(outcome.peer, call, sequence);
+    case Outcome::Kind::interrupted:
+      return explain_gave_up(call, sequence, executor_.waiting_for());
   }
   return Status(TUTTI_INTERNAL_ERROR, "an operation ended for no known reason");
 }
 
 Status Communicator::explain_gave_up(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting) {
   switch (agent_->gave_up()) {
-    case GaveUp::deadline: return explain_deadline(call, sequence, waiting);
+    case GaveUp::deadline:
+      return explain_deadline(call, sequence, waiting);
     case GaveUp::hook: {
       Error error = error_of(TUTTI_ABORTED, call, sequence);
       error.guilty = {guilty(rank())};
       error.message = label(call, sequence) + fmt::format(": the poll hook of rank {} ended the wait", rank());
       return fail(std::move(error));
     }
-    default: return membership_->control->first_error();
+    default:
+      return membership_->control->first_error();
   }
 }
 
 Status Communicator::explain_deadline(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting) {
   Error error = error_of(TUTTI_TIMEOUT, call, sequence);
   error.limit_ns = call.timeout_ns != 0 ? call.timeout_ns : timeout_ns();
+  error.remedy = "Raise TUTTI_OPERATION_TIMEOUT if it is only slow.";
   std::vector<int> all(static_cast<std::size_t>(ranks()));
-  for (int r = 0; r < ranks(); ++r) all[static_cast<std::size_t>(r)] = r;
-  std::string missing;
+  std::iota(all.begin(), all.end(), 0);
+  std::vector<std::string> missing;
   std::vector<int> waiters;
   const Activity own = membership_->control->board().read();
   for (const PeerReport& report : membership_->control->survey(all, Deadline::in(survey_ns))) {
-    const Activity& a = report.activity;
-    if (first_difference(own, a, sequence)) return explain_mismatch(report, call, sequence);
-    if (report.rank == rank() || (a.started != UINT64_MAX && a.started >= sequence && report.state == PeerReport::State::kAlive)) {
-      if (a.started == sequence && a.busy()) waiters.push_back(report.rank);
-      continue;
+    if (first_difference(own, report.activity, sequence)) return explain_mismatch(report, call, sequence);
+    if (report.rank != rank() && !has_arrived(report, sequence)) {
+      missing.push_back(absence(report, error.limit_ns));
+      error.guilty.push_back(guilty(report));
+    } else if (report.activity.started == sequence && report.activity.busy()) {
+      waiters.push_back(report.rank);
     }
-    Guilty guilty = this->guilty(report.rank);
-    guilty.last_operation = a.completed;
-    guilty.last_operation_kind = a.completed_kind.text();
-    missing += fmt::format("{}{} did not arrive within {}; its last completed operation is {}", missing.empty() ? "" : "; ",
-                           membership_->control->member(report.rank).text(), duration_text(error.limit_ns),
-                           operation_words(a.completed, a.completed_kind));
-    error.guilty.push_back(std::move(guilty));
   }
+  std::string words = fmt::format("{}", fmt::join(missing, "; "));
   if (missing.empty()) {
     for (const int peer : waiting) error.guilty.push_back(guilty(peer));
-    missing = fmt::format("all ranks arrived, but it did not end within {}; rank {} waits for {}", duration_text(error.limit_ns),
-                          rank(), waiting.empty() ? "its own sends" : rank_list(waiting));
+    words = fmt::format("all ranks arrived, but it did not end within {}; rank {} waits for {}",
+                        duration_text(error.limit_ns), rank(), waiting.empty() ? "its own sends" : rank_list(waiting));
   } else if (!waiters.empty()) {
-    missing += fmt::format("; {} {}", rank_list(waiters), waiters.size() == 1 ? "waits" : "wait");
+    words += fmt::format("; {} {}", rank_list(waiters), waiters.size() == 1 ? "waits" : "wait");
   }
-  error.message = label(call, sequence) + ": " + missing;
-  error.remedy = "Raise TUTTI_OPERATION_TIMEOUT if it is only slow.";
+  error.message = label(call, sequence) + ": " + words;
   return fail(std::move(error));
+}
+
+std::string Communicator::absence(const PeerReport& report, std::uint64_t limit_ns) const {
+  return fmt::format("{} did not arrive within {}; its last completed operation is {}",
+                     membership_->control->member(report.rank).text(), duration_text(limit_ns),
+                     operation_words(report.activity.completed, report.activity.completed_kind));
+}
+
+Guilty Communicator::guilty(const PeerReport& report) const {
+  Guilty guilty = this->guilty(report.rank);
+  guilty.last_operation = report.activity.completed;
+  guilty.last_operation_kind = report.activity.completed_kind.text();
+  return guilty;
 }
 
 Status Communicator::explain_mismatch(int peer, const CollectiveCall& call, std::uint64_t sequence) {
@@ -168,8 +189,9 @@ Status Communicator::explain_mismatch(int peer, const CollectiveCall& call, std:
 Status Communicator::explain_mismatch(const PeerReport& peer, const CollectiveCall& call, std::uint64_t sequence) {
   const Activity own = membership_->control->board().read();
   // Where their calls agree, as far as both remember them: what the peer does now.
-  const Difference difference = first_difference(own, peer.activity, sequence)
-                                    .value_or(Difference{own.called(sequence), peer.activity.called(peer.activity.started)});
+  const Difference difference =
+      first_difference(own, peer.activity, sequence)
+          .value_or(Difference{own.called(sequence), peer.activity.called(peer.activity.started)});
   std::string my_words = difference.mine != nullptr ? words_of(*difference.mine) : name_of(call.collective);
   std::string its_words = difference.its != nullptr ? words_of(*difference.its) : "something else";
   if (difference.mine != nullptr && difference.its != nullptr && my_words == its_words) {
@@ -178,8 +200,9 @@ Status Communicator::explain_mismatch(const PeerReport& peer, const CollectiveCa
   }
   Error error = error_of(TUTTI_MISMATCH, call, sequence);
   error.guilty = {guilty(rank()), guilty(peer.rank)};
-  error.message = fmt::format("{}: {} called {} as #{}, {} called {}", label(call, sequence), membership_->control->member(rank()).text(),
-                              my_words, difference.mine != nullptr ? difference.mine->sequence : sequence,
+  error.message = fmt::format("{}: {} called {} as #{}, {} called {}", label(call, sequence),
+                              membership_->control->member(rank()).text(), my_words,
+                              difference.mine != nullptr ? difference.mine->sequence : sequence,
                               membership_->control->member(peer.rank).text(), its_words);
   if (difference.its != nullptr) error.message += fmt::format(" as #{}", difference.its->sequence);
   error.remedy = "Make all ranks call the same operations, in the same order, with the same arguments.";

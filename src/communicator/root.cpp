@@ -20,10 +20,10 @@ namespace tutti {
 namespace {
 
 constexpr std::uint64_t kSecond = 1'000'000'000;
-constexpr std::uint64_t kJoinNs = 5 * kSecond;     // an authenticated guest says within this time who it is
-constexpr std::uint64_t kTellNs = kSecond;         // after a failure, for ranks on their way to come and hear why
-constexpr std::uint64_t kLingerNs = 10 * kSecond;  // after a failure, to tell late ranks why
-constexpr std::uint64_t kFinishNs = kSecond;        // the last words of a creation that has succeeded take far less
+constexpr std::uint64_t kJoinNs = 5 * kSecond;           // an authenticated guest says within this time who it is
+constexpr std::uint64_t kTellNs = kSecond;               // after a failure, for ranks on their way to come and hear why
+constexpr std::uint64_t kLingerNs = 10 * kSecond;        // after a failure, to tell late ranks why
+constexpr std::uint64_t kFinishNs = kSecond;             // the last words of a creation that has succeeded take far less
 constexpr std::uint64_t kAwaitToldNs = 5 * kSecond / 2;  // in that time ranks notice a dead neighbour by themselves, too
 constexpr std::uint64_t kDoorTag = 0;
 constexpr std::uint64_t kWakeTag = 1;
@@ -104,23 +104,34 @@ void Root::serve_all(const WakeUp& wake, const std::atomic<bool>& stop) {
       event.tag == kWakeTag ? wake.clear() : handle(event);
     }
     hear_giving_up();
-    const std::uint64_t now = now_ns();
-    std::vector<std::uint64_t> silent;
-    for (const auto& [id, guest] : guests_) {
-      if (now >= guest.until_ns) silent.push_back(id);
-    }
-    for (const std::uint64_t id : silent) dismiss(id);
-    if (door_) {
-      for (Arrival& arrival : door_->step()) welcome(std::move(arrival));
-    }
-    if (!introduced_ && !failure_ && now >= deadline_ns()) {
-      fail(deadline_error());
-      own_told_ns_ = now;  // who is missing now has had all the time there was
-    }
-    if (failure_ && own_told_ns_ != 0 && (now >= own_told_ns_ || all_heard())) tell_last();
+    dismiss_silent();
+    hear_door();
+    fail_in_time();
+    if (failure_ && own_told_ns_ != 0 && (now_ns() >= own_told_ns_ || all_heard())) tell_last();
   }
   hear_giving_up();
   if (failure_ && own_told_ns_ != 0) tell_last();
+}
+
+void Root::hear_door() {
+  if (!door_) return;
+  for (Arrival& arrival : door_->step()) welcome(std::move(arrival));
+}
+
+void Root::dismiss_silent() {
+  const std::uint64_t now = now_ns();
+  std::vector<std::uint64_t> silent;
+  for (const auto& [id, guest] : guests_) {
+    if (now >= guest.until_ns) silent.push_back(id);
+  }
+  for (const std::uint64_t id : silent) dismiss(id);
+}
+
+void Root::fail_in_time() {
+  const std::uint64_t now = now_ns();
+  if (introduced_ || failure_ || now < deadline_ns()) return;
+  fail(deadline_error());
+  own_told_ns_ = now;  // who is missing now has had all the time there was
 }
 
 void Root::give_up(Error error) {
@@ -191,15 +202,20 @@ void Root::read_from(std::uint64_t id) {
 bool Root::take(std::uint64_t id, Guest& guest, std::uint8_t type, std::span<const std::byte> payload) {
   ByteReader in(payload);
   switch (type) {
-    case kJoin: take_join(id, guest, payload); return true;
-    case kReady: guest.ready = true; return true;
+    case kJoin:
+      take_join(id, guest, payload);
+      return true;
+    case kReady:
+      guest.ready = true;
+      return true;
     case kCreationFailed: {
       Error error = unpack_error(in);
       if (!in.complete()) return false;
       fail(std::move(error));
       return true;
     }
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -242,8 +258,9 @@ std::optional<Error> Root::objection(const JoinMessage& join) const {
       return error;
     }
     if (other.rank == member.rank) {
-      Error error = error_of(TUTTI_INVALID_ARGUMENT, "Two processes join as the same rank: " + other.text() + " and " + member.text(),
-                             "Give every process a rank of its own; two jobs with one secret need different addresses");
+      Error error =
+          error_of(TUTTI_INVALID_ARGUMENT, "Two processes join as the same rank: " + other.text() + " and " + member.text(),
+                   "Give every process a rank of its own; two jobs with one secret need different addresses");
       error.guilty = {other.guilty(), member.guilty()};
       return error;
     }
@@ -336,8 +353,7 @@ void Root::tell_last() {
 }
 
 bool Root::means_the_next(const Member& member) const {
-  return renewal_ == Renewal::kPossible &&
-         std::any_of(told_members_.begin(), told_members_.end(), [&](const Member& told) {
+  return renewal_ == Renewal::kPossible && std::any_of(told_members_.begin(), told_members_.end(), [&](const Member& told) {
            return told.rank == member.rank && told.pid == member.pid && told.same_pids(member);
          });
 }
@@ -379,8 +395,8 @@ Error Root::deadline_error() const {
 
 namespace {
 
-// The roots of this process; a fork of it has roots of its own. A root's thread ends when its creation has succeeded, and is joined by the ranks of this
-// process then, or else when the next root is started or the process ends.
+// The roots of this process; a fork of it has roots of its own. A root's thread ends when its creation has succeeded, and
+// is joined by the ranks of this process then, or else when the next root is started or the process ends.
 class Roots {
  public:
   Result<std::vector<SocketAddress>> start(Listener listener, const Key& key, Renewal renewal,
@@ -466,8 +482,8 @@ void Roots::stop_abandoned(std::span<const SocketAddress> addresses) {
   {
     const std::lock_guard lock(mutex_);
     ended = take([&](const Running& r) {
-      return r.abandoned && std::find_first_of(r.addresses.begin(), r.addresses.end(), addresses.begin(), addresses.end()) !=
-                                r.addresses.end();
+      return r.abandoned && std::find_first_of(r.addresses.begin(), r.addresses.end(), addresses.begin(),
+                                               addresses.end()) != r.addresses.end();
     });
   }
   end(ended);

@@ -48,7 +48,7 @@ enum class Renewal {
 /// What a rank tells the root.
 struct JoinMessage {
   int ranks = 0;
-  std::uint64_t left_ns = 0;  ///< how long it can wait from now
+  std::uint64_t left_ns = 0;   ///< how long it can wait from now
   std::uint64_t limit_ns = 0;  ///< its whole deadline, for the error's text
   Introduction self;
 };
@@ -88,6 +88,9 @@ class Root {
   void take_join(std::uint64_t id, Guest& guest, std::span<const std::byte> payload);
   std::optional<Error> objection(const JoinMessage& join) const;
   void dismiss(std::uint64_t id);
+  void dismiss_silent();
+  void hear_door();
+  void fail_in_time();
   void gone(std::uint64_t id);
   void hear_giving_up();
   void introduce_all();
@@ -112,8 +115,8 @@ class Root {
   std::map<std::uint64_t, Guest> guests_;
   std::uint64_t next_id_;
   const Member self_ = this_member(-1);
-  int ranks_ = 0;            // as the first guest said; 0: nobody has yet
-  std::set<int> heard_;      // ranks that have said who they are
+  int ranks_ = 0;        // as the first guest said; 0: nobody has yet
+  std::set<int> heard_;  // ranks that have said who they are
   bool introduced_ = false;
   std::optional<Error> failure_;
   std::uint64_t failed_ns_ = 0;

@@ -121,8 +121,11 @@ struct Options::Body {
                    const std::string& standard, Reader read, bool required);
   std::vector<std::string> long_names() const;
   std::string extra(const std::string& argument) const;
-  std::string refusal() const;
+  std::string hand_out(std::vector<std::string> arguments);
   std::string values();
+  std::string refusal();
+  std::string help_text();
+  std::string version_text() const;
 
   std::string program;
   CLI::App app;
@@ -174,6 +177,43 @@ std::string Options::Body::values() {
     if (!why.empty()) return fmt::format("{} was given '{}', but {}", value.name, value.raw, why);
   }
   return "";
+}
+
+// Hands each option its raw text. The answer is what is wrong with the way they are written, or empty.
+std::string Options::Body::hand_out(std::vector<std::string> arguments) {
+  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+  try {
+    app.parse(std::move(arguments));
+    return "";
+  } catch (const CLI::ArgumentMismatch& mismatch) {
+    // "--name: 1 required TYPE missing": every option takes one value, so that this is the only mismatch there is.
+    const std::string what = mismatch.what();
+    return fmt::format("{} was given without a value; add one (`{} --help` says which)", what.substr(0, what.find(':')),
+                       program);
+  } catch (const CLI::Error& error) {
+    return fmt::format("{}; see `{} --help`", error.what(), program);
+  }
+}
+
+// What is wrong with what was given, or empty. An unknown option explains more than what it leaves missing; an argument
+// too many, less.
+std::string Options::Body::refusal() {
+  const std::vector<std::string> extras = app.remaining();
+  const auto unknown =
+      std::find_if(extras.begin(), extras.end(), [](const std::string& e) { return e.size() > 1 && e[0] == '-'; });
+  if (unknown != extras.end()) return extra(*unknown);
+  const std::string why = values();
+  return why.empty() && !extras.empty() ? extra(extras.front()) : why;
+}
+
+std::string Options::Body::help_text() {
+  if (!examples.empty() || !notes.empty()) app.footer("Examples:\n" + examples + notes);
+  return app.help();
+}
+
+std::string Options::Body::version_text() const {
+  const int library = tutti_version();
+  return fmt::format("{} {}.{}.{}\n", program, library / 10000, library / 100 % 100, library % 100);
 }
 
 Options::Options(std::string program, std::string summary) : body_(std::make_unique<Body>(std::move(program), summary)) {}
@@ -237,41 +277,17 @@ std::optional<int> Options::parse(int argc, const char* const* argv, Output& out
   Body& body = *body_;
   // Only "=FILE" belongs to --json: a bare one must not swallow the argument after it.
   std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
-  for (std::string& argument : arguments) {
-    if (argument == "--json") argument = "--json=-";
-  }
+  std::replace(arguments.begin(), arguments.end(), std::string("--json"), std::string("--json=-"));
+  // Now, since a refusal is told as JSON too.
   for (const std::string& argument : arguments) {
     if (argument.rfind("--json=", 0) == 0) output.configure(true, argument.substr(std::strlen("--json=")), false);
   }
-  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
-  std::string why;
-  try {
-    body.app.parse(std::move(arguments));
-  } catch (const CLI::ArgumentMismatch& mismatch) {
-    // "--name: 1 required TYPE missing": every option takes one value, so that this is the only mismatch there is.
-    const std::string what = mismatch.what();
-    why = fmt::format("{} was given without a value; add one (`{} --help` says which)", what.substr(0, what.find(':')),
-                      body.program);
-  } catch (const CLI::Error& error) {
-    why = fmt::format("{}; see `{} --help`", error.what(), body.program);
-  }
-  if (body.help) {
-    if (!body.examples.empty() || !body.notes.empty()) body.app.footer("Examples:\n" + body.examples + body.notes);
-    output.print(body.app.help());
+  std::string why = body.hand_out(std::move(arguments));
+  if (body.help || body.version) {
+    output.print(body.help ? body.help_text() : body.version_text());
     return output.result(kGood);
   }
-  if (body.version) {
-    const int library = tutti_version();
-    output.print(fmt::format("{} {}.{}.{}\n", body.program, library / 10000, library / 100 % 100, library % 100));
-    return output.result(kGood);
-  }
-  // An unknown option explains more than what it leaves missing; an argument too many, less.
-  const std::vector<std::string> extras = body.app.remaining();
-  const auto unknown =
-      std::find_if(extras.begin(), extras.end(), [](const std::string& e) { return e.size() > 1 && e[0] == '-'; });
-  if (why.empty() && unknown != extras.end()) why = body.extra(*unknown);
-  if (why.empty()) why = body.values();
-  if (why.empty() && !extras.empty()) why = body.extra(extras.front());
+  if (why.empty()) why = body.refusal();
   if (!why.empty()) return output.fail(kWrongUse, why);
   output.configure(given("--json"), body.json, body.quiet);
   return std::nullopt;

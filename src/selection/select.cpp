@@ -40,12 +40,60 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text) {
   return value << (10 * (at + 1));
 }
 
+struct Range {
+  std::uint64_t from, to;
+};
+
+/// "1K-64K", "-64K", "1K-"; nothing where it is malformed.
+std::optional<Range> parse_range(std::string_view text) {
+  const auto dash = text.find('-');
+  if (dash == std::string_view::npos) return std::nullopt;
+  const auto from = dash == 0 ? std::uint64_t{0} : parse_bytes(text.substr(0, dash));
+  const auto to = dash + 1 == text.size() ? UINT64_MAX : parse_bytes(text.substr(dash + 1));
+  if (!from || !to || *from > *to) return std::nullopt;
+  return Range{*from, *to};
+}
+
+/// What stands before the next colon, which is taken off with it; nothing where there is no colon.
+std::optional<std::string_view> take_part(std::string_view& rest) {
+  const auto colon = rest.find(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  const std::string_view part = rest.substr(0, colon);
+  rest.remove_prefix(colon + 1);
+  return part;
+}
+
 Status refused(std::string_view rule, const std::string& why, std::optional<Collective> collective) {
-  return Status(TUTTI_INVALID_ARGUMENT, fmt::format("algorithm rule \"{}\" {}", rule, why),
-                fmt::format("Write NAME, COLLECTIVE:NAME or COLLECTIVE:FROM-TO:NAME; names are {}.", names_for(collective)));
+  return Status(
+      TUTTI_INVALID_ARGUMENT, fmt::format("algorithm rule \"{}\" {}", rule, why),
+      fmt::format("Write NAME, COLLECTIVE:NAME or COLLECTIVE:FROM-TO:NAME; names are {}.", names_for(collective)));
 }
 
 }  // namespace
+
+Result<Overrides::Rule> Overrides::parse_rule(std::string_view text) {
+  Rule rule;
+  std::string_view rest = text;
+  std::optional<Collective> collective;
+  if (const auto name = take_part(rest)) {
+    collective = collective_named(*name);
+    if (!collective) return refused(text, "names a collective that does not exist", std::nullopt);
+    rule.any = false;
+    rule.collective = *collective;
+  }
+  if (const auto bytes = take_part(rest)) {
+    const auto range = parse_range(*bytes);
+    if (!range) return refused(text, "has a malformed range", collective);
+    rule.from = range->from;
+    rule.to = range->to;
+  }
+  rule.name = rest;
+  const auto known = [&](const Algorithm* a) { return rest == a->name && (!collective || a->collective == *collective); };
+  const auto all = all_algorithms();
+  if (std::none_of(all.begin(), all.end(), known))
+    return refused(text, "names an algorithm that does not exist", collective);
+  return rule;
+}
 
 Result<Overrides> Overrides::parse(std::string_view text) {
   Overrides out;
@@ -53,32 +101,9 @@ Result<Overrides> Overrides::parse(std::string_view text) {
     const std::string_view rule = text.substr(0, text.find(','));
     text.remove_prefix(std::min(text.size(), rule.size() + 1));
     if (rule.empty()) continue;
-    Rule parsed;
-    std::string_view rest = rule;
-    std::optional<Collective> collective;
-    if (const auto colon = rest.find(':'); colon != std::string_view::npos) {
-      collective = collective_named(rest.substr(0, colon));
-      if (!collective) return refused(rule, "names a collective that does not exist", std::nullopt);
-      parsed.any = false;
-      parsed.collective = *collective;
-      rest.remove_prefix(colon + 1);
-    }
-    if (const auto colon = rest.find(':'); colon != std::string_view::npos) {
-      const std::string_view range = rest.substr(0, colon);
-      const auto dash = range.find('-');
-      const auto from = dash == 0 ? std::uint64_t{0} : parse_bytes(range.substr(0, dash));
-      const bool open = dash != std::string_view::npos && dash + 1 == range.size();
-      const auto to = dash == std::string_view::npos ? std::nullopt : open ? UINT64_MAX : parse_bytes(range.substr(dash + 1));
-      if (!from || !to || *from > *to) return refused(rule, "has a malformed range", collective);
-      parsed.from = *from;
-      parsed.to = *to;
-      rest.remove_prefix(colon + 1);
-    }
-    parsed.name = rest;
-    const auto known = [&](const Algorithm* a) { return rest == a->name && (!collective || a->collective == *collective); };
-    const auto all = all_algorithms();
-    if (std::none_of(all.begin(), all.end(), known)) return refused(rule, "names an algorithm that does not exist", collective);
-    out.rules_.push_back(std::move(parsed));
+    auto parsed = parse_rule(rule);
+    if (!parsed.ok()) return parsed.status();
+    out.rules_.push_back(std::move(*parsed));
   }
   return out;
 }
@@ -93,7 +118,8 @@ std::string_view Overrides::find(Collective collective, std::uint64_t bytes) con
 
 Terms terms_of(const View& view) {
   LinkClass dearest = view.machines() > 1 ? LinkClass::other_machine : LinkClass::same_numa;
-  for (int r = 1; dearest == LinkClass::same_numa && r < view.ranks(); ++r) dearest = std::max(dearest, view.link_class(0, r));
+  for (int r = 1; dearest == LinkClass::same_numa && r < view.ranks(); ++r)
+    dearest = std::max(dearest, view.link_class(0, r));
   const LinkEstimate& link = view.link(dearest);
   return {link.alpha, link.beta, view.gamma};
 }

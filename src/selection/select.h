@@ -41,6 +41,8 @@ class Overrides {
     std::uint64_t to = UINT64_MAX;
     std::string name;
   };
+  static Result<Rule> parse_rule(std::string_view text);
+
   std::vector<Rule> rules_;
 };
 
