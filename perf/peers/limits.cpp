@@ -30,6 +30,9 @@ Source own_input(int rank, int, int, uint64_t, uint64_t) { return {false, rank, 
 Source from_previous(int rank, int ranks, int, uint64_t, uint64_t) { return {false, (rank + ranks - 1) % ranks, 0}; }
 double once(int) { return 1; }
 
+enum Limit { kCopy, kCopyStreaming, kHop, kStream };
+
+// In the order of Limit.
 const Collective kLimits[] = {
     {"copy", Blocks::kNone, Role::kAll, Role::kAll, false, false, nullptr, own_input, once},
     {"copy_streaming", Blocks::kNone, Role::kAll, Role::kAll, false, false, nullptr, own_input, once},
@@ -72,24 +75,25 @@ class Limits : public Contender {
   }
 
   std::string lacks(const Operation& operation) override {
-    kind_ = operation.collective - kLimits;
-    if (kind_ == 3 && next_ < 0) return "a stream needs --transport tcp and two ranks";
-    return kind_ == 2 && place_.ranks < 2 ? "a hop needs two ranks" : "";
+    limit_ = static_cast<Limit>(operation.collective - kLimits);
+    if (limit_ == kStream && next_ < 0) return "a stream needs --transport tcp and two ranks";
+    return limit_ == kHop && place_.ranks < 2 ? "a hop needs two ranks" : "";
   }
 
   bool run(const Operation& operation, const Places& places) override {
-    switch (kind_) {
-      case 0:
+    switch (limit_) {
+      case kCopy:
         std::memcpy(places.recv, places.send, operation.send_bytes());
         return true;
-      case 1:
+      case kCopyStreaming:
         copy_streaming(places.recv, places.send, operation.send_bytes());
         return true;
-      case 2:
+      case kHop:
         return place_.rank > 1 || hop();
-      default:
+      case kStream:
         return stream(places, operation.send_bytes());
     }
+    return false;
   }
 
   std::string complaint() override { return complaint_; }
@@ -114,7 +118,7 @@ class Limits : public Contender {
   bool stream(const Places& places, uint64_t bytes);
 
   Place place_;
-  std::ptrdiff_t kind_ = 0;
+  Limit limit_ = kCopy;
   Lines* lines_ = nullptr;
   uint64_t hops_ = 0;
   int next_ = -1;      // we send here

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <charconv>
+#include <climits>
 #include <cstdlib>
 #include <optional>
 #include <string_view>
@@ -17,7 +18,7 @@ const char* const kSeveralHosts =
     "Set TUTTI_COMM_ID on all ranks to a printed unique id, file:///PATH on a file system that they share, or "
     "tcp://HOST:PORT of rank 0 together with TUTTI_SECRET";
 
-// Reads integers from 0, remembering what is wrong with the first that is none.
+// Reads integers from 0 to `most`, remembering what is wrong with the first that is none.
 class Reader {
  public:
   explicit Reader(const Environment& environment) : environment_(environment) {}
@@ -27,13 +28,13 @@ class Reader {
     return value != nullptr ? value : "";
   }
   bool has(const char* name) const { return !text(name).empty(); }
-  int number(const char* name) {
+  int number(const char* name, int most = INT_MAX) {
     const std::string value = text(name);
     int result = -1;
     const char* end = value.data() + value.size();
     const auto parsed = std::from_chars(value.data(), end, result);
     const bool integer = !value.empty() && parsed.ptr == end && parsed.ec != std::errc::invalid_argument;
-    const bool good = integer && parsed.ec == std::errc() && result >= 0;
+    const bool good = integer && parsed.ec == std::errc() && result >= 0 && result <= most;
     if (!good && malformed_.empty()) {
       const char* const why = !integer ? "no integer" : value.front() == '-' ? "too small" : "too large";
       malformed_ = std::string(name) + "=\"" + value + "\" is " + why;
@@ -110,23 +111,29 @@ std::optional<Launched> find_pmi(Reader& in, Ports) {
   return found;
 }
 
+// Where ranks may meet, given torchrun's own port. Where its agent holds that, we take one beside it; PyTorch in the same
+// program may hold it otherwise, so those beside it are candidates in any case. All ranks derive the same list.
+std::vector<std::uint16_t> ports_at(std::uint32_t master, bool taken, Ports allowed) {
+  std::vector<std::uint16_t> ports;
+  if (!taken) ports.push_back(static_cast<std::uint16_t>(master));
+  const std::uint32_t size = allowed.high >= allowed.low ? allowed.high - allowed.low + 1 : 1;
+  for (std::uint32_t i = 1; i <= 8; ++i) {
+    const std::uint32_t beside = master + i;
+    const std::uint32_t port = allowed.low != 0 ? allowed.low + beside % size : beside <= 65535 ? beside : beside - 32768;
+    ports.push_back(static_cast<std::uint16_t>(port));
+  }
+  return ports;
+}
+
 std::optional<Launched> find_torchrun(Reader& in, Ports ports) {
   if (!in.has("MASTER_ADDR") || !in.has("MASTER_PORT")) return std::nullopt;
   auto found = started_by("torchrun", in, "RANK", "WORLD_SIZE");
   if (!found) return std::nullopt;
   found->meeting = Launched::Meeting::kTcp;
   found->host = in.text("MASTER_ADDR");
-  const int master = in.number("MASTER_PORT");
+  const int master = in.number("MASTER_PORT", 65535);
   const bool taken = in.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
-  // Where torchrun's agent holds the port we take one beside it; PyTorch in the same program may hold it otherwise, so
-  // those beside it are candidates in any case. All ranks derive the same list.
-  if (!taken) found->ports.push_back(static_cast<std::uint16_t>(master));
-  for (std::uint32_t i = 1; i <= 8; ++i) {
-    const std::uint32_t size = ports.high >= ports.low ? ports.high - ports.low + 1 : 1;
-    const std::uint32_t beside = static_cast<std::uint32_t>(master) + i;
-    const std::uint32_t port = ports.low != 0 ? ports.low + beside % size : beside <= 65535 ? beside : beside - 32768;
-    found->ports.push_back(static_cast<std::uint16_t>(port));
-  }
+  found->ports = ports_at(static_cast<std::uint32_t>(master), taken, ports);
   const bool all_local = in.has("LOCAL_WORLD_SIZE") && in.text("LOCAL_WORLD_SIZE") == in.text("WORLD_SIZE");
   const bool loopback = found->host == "localhost" || found->host.rfind("127.", 0) == 0 || found->host == "::1";
   found->one_machine = all_local || loopback;

@@ -236,15 +236,17 @@ Status Transports::settle(std::span<const std::vector<std::byte>> rows, View& vi
   for (std::size_t c = 0; c < kLinkClasses; ++c) {
     if (dearest[c].beta > 0) view.links[c] = dearest[c];
   }
-  names_.clear();
-  for (std::size_t t = 0; t < used.size(); ++t) {
-    if (used[t] && common_[t] >= 0) {
-      names_ +=
-          (names_.empty() ? "" : "+") + std::string(transports_[static_cast<std::size_t>(common_[t])].transport->name);
-    }
-  }
-  if (names_.empty()) names_ = "none";
+  names_ = names_of(used);
   return {};
+}
+
+std::string Transports::names_of(const std::vector<bool>& used) const {
+  std::string names;
+  for (std::size_t t = 0; t < used.size(); ++t) {
+    if (!used[t] || common_[t] < 0) continue;
+    names += (names.empty() ? "" : "+") + std::string(transports_[static_cast<std::size_t>(common_[t])].transport->name);
+  }
+  return names.empty() ? "none" : names;
 }
 
 std::span<Endpoint> Transports::endpoints(TrafficClass traffic) { return endpoints_[static_cast<std::size_t>(traffic)]; }

@@ -31,8 +31,8 @@ class Transports {
   /// Opens an endpoint per class of each transport that settings allow and this machine has. key: the communicator's;
   /// copied. Errors: TUTTI_INVALID_ARGUMENT (an unknown transport: its name, and those there are), TUTTI_UNSUPPORTED (none
   /// of them viable, each with its reason).
-  static Result<std::unique_ptr<Transports>> open(const Settings& settings, std::span<const unsigned char, 32> key, int rank,
-                                                  int ranks);
+  static Result<std::unique_ptr<Transports>> open(const Settings& settings, std::span<const unsigned char, 32> key,
+                                                  int rank, int ranks);
   ~Transports();
   Transports(const Transports&) = delete;
   Transports& operator=(const Transports&) = delete;
@@ -69,6 +69,7 @@ class Transports {
   void read_descriptions(std::span<const std::vector<std::byte>> descriptions);
   bool reaches(std::size_t mine, int peer, tutti_reach& there);
   int index_of(const std::string& name) const;
+  std::string names_of(const std::vector<bool>& used) const;  ///< used: by index into common_
 
   std::array<unsigned char, 32> key_;
   std::string interfaces_;
@@ -78,7 +79,7 @@ class Transports {
   std::vector<PerTransport> transports_;
   std::array<std::vector<Endpoint>, traffic_classes> endpoints_;  ///< in the order of transports_
   std::vector<int> common_;  ///< rank 0's transports, which all count alike: index into transports_, -1 where not had here
-  std::vector<int> chosen_;                                       ///< per peer: index into transports_, -1 itself
+  std::vector<int> chosen_;  ///< per peer: index into transports_, -1 itself
   std::array<std::unordered_map<std::uint64_t, std::unique_ptr<HostLink>>, traffic_classes> links_;
 };
 

@@ -37,7 +37,8 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text) {
   if (unit.empty()) return value;
   const auto at = std::string_view("KMG").find(static_cast<char>(unit[0] & ~0x20));
   if (unit.size() != 1 || at == std::string_view::npos) return std::nullopt;
-  return value << (10 * (at + 1));
+  const auto shift = 10 * (at + 1);
+  return value <= UINT64_MAX >> shift ? std::optional(value << shift) : std::nullopt;
 }
 
 struct Range {

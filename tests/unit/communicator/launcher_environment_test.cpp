@@ -118,8 +118,16 @@ TEST(Launcher, NamesWhatIsMalformedOrMissing) {
   EXPECT_THAT(read({{"TUTTI_RANK", "1"}}).status().text(), HasSubstr("only one is set"));
   EXPECT_THAT(read({{"TUTTI_RANK", "one"}, {"TUTTI_RANKS", "2"}}).status().text(), HasSubstr("TUTTI_RANK=\"one\""));
   EXPECT_THAT(read({}).status().text(), HasSubstr("mpirun"));
-  const std::pair<const char*, const char*> numbers[] = {
-      {"-4", "too small"}, {"-99999999999", "too small"}, {"99999999999", "too large"}, {"1.5", "no integer"}, {"-", "no integer"}};
+  Variables far = kTorchrun;
+  far["MASTER_PORT"] = "65536";
+  EXPECT_THAT(read(far).status().text(), HasSubstr("MASTER_PORT=\"65536\" is too large"));
+  far["MASTER_PORT"] = "65535";
+  EXPECT_EQ(read(far)->ports.front(), 65535);
+  const std::pair<const char*, const char*> numbers[] = {{"-4", "too small"},
+                                                         {"-99999999999", "too small"},
+                                                         {"99999999999", "too large"},
+                                                         {"1.5", "no integer"},
+                                                         {"-", "no integer"}};
   for (const auto& [value, why] : numbers) {
     EXPECT_THAT(read({{"PMI_RANK", value}, {"PMI_SIZE", "2"}}).status().text(),
                 HasSubstr(std::string("PMI_RANK=\"") + value + "\" is " + why));

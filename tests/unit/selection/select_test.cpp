@@ -1,0 +1,109 @@
+#include "src/selection/select.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tutti {
+namespace {
+
+using testing::HasSubstr;
+
+Overrides overrides(std::string_view text) {
+  auto parsed = Overrides::parse(text);
+  EXPECT_TRUE(parsed.ok()) << text << ": " << parsed.status().text();
+  return parsed.ok() ? *parsed : Overrides();
+}
+
+std::string refusal(std::string_view text) {
+  const auto parsed = Overrides::parse(text);
+  EXPECT_EQ(parsed.status().code(), TUTTI_INVALID_ARGUMENT) << text;
+  return parsed.status().text();
+}
+
+Problem all_reduce_of(std::uint64_t floats, int ranks) {
+  Problem problem;
+  problem.collective = Collective::all_reduce;
+  problem.type = TUTTI_FLOAT32;
+  problem.op = TUTTI_SUM;
+  problem.ranks = ranks;
+  problem.count = floats;
+  return problem;
+}
+
+TEST(Overrides, ANameAloneIsForEveryCollectiveThatHasIt) {
+  const Overrides ring = overrides("ring");
+  EXPECT_EQ(ring.find(Collective::all_reduce, 8), "ring");
+  EXPECT_EQ(ring.find(Collective::all_gather, 1 << 30), "ring");
+  EXPECT_EQ(ring.find(Collective::barrier, 0), "");
+  EXPECT_EQ(overrides("").find(Collective::all_reduce, 8), "");
+}
+
+TEST(Overrides, ACollectiveAndARangeNarrowARuleAndItsEndsAreIncluded) {
+  const Overrides narrow = overrides("all_reduce:1K-64k:ring");
+  EXPECT_EQ(narrow.find(Collective::all_reduce, 1023), "");
+  EXPECT_EQ(narrow.find(Collective::all_reduce, 1024), "ring");
+  EXPECT_EQ(narrow.find(Collective::all_reduce, 65536), "ring");
+  EXPECT_EQ(narrow.find(Collective::all_reduce, 65537), "");
+  EXPECT_EQ(narrow.find(Collective::all_gather, 2048), "");
+}
+
+TEST(Overrides, AnEndOfARangeMayBeMissing) {
+  const Overrides from = overrides("all_reduce:1M-:ring");
+  EXPECT_EQ(from.find(Collective::all_reduce, (1 << 20) - 1), "");
+  EXPECT_EQ(from.find(Collective::all_reduce, UINT64_MAX), "ring");
+  const Overrides to = overrides("all_reduce:-1M:ring");
+  EXPECT_EQ(to.find(Collective::all_reduce, 0), "ring");
+  EXPECT_EQ(to.find(Collective::all_reduce, (1 << 20) + 1), "");
+}
+
+TEST(Overrides, TheFirstRuleThatFitsCounts) {
+  const Overrides rules = overrides("all_reduce:-1K:direct,,all_reduce:ring,");
+  EXPECT_EQ(rules.find(Collective::all_reduce, 1024), "direct");
+  EXPECT_EQ(rules.find(Collective::all_reduce, 1025), "ring");
+}
+
+TEST(Overrides, WhatIsWrongWithARuleIsSaidWithTheNamesThatThereAre) {
+  for (const char* range : {"1K", "", "64K-1K", "x-1K", "1K-2Q", "1K-2KB", "1-2-3", "1-17179869184G"}) {
+    const std::string rule = std::string("all_reduce:") + range + ":ring";
+    EXPECT_THAT(refusal("ring," + rule), HasSubstr("algorithm rule \"" + rule + "\" has a malformed range")) << range;
+  }
+  EXPECT_THAT(refusal("some:ring"), HasSubstr("\"some:ring\" names a collective that does not exist"));
+  EXPECT_THAT(refusal("all_reduce:circle"), HasSubstr("\"all_reduce:circle\" names an algorithm that does not exist"));
+  EXPECT_THAT(refusal("barrier:ring"), HasSubstr("names are dissemination"));
+  EXPECT_THAT(refusal("circle"), HasSubstr("ring"));
+}
+
+TEST(Select, ACallsOwnWishGoesBeforeTheOverrides) {
+  const Problem problem = all_reduce_of(1024, 4);
+  const View view = flat_view(4);
+  const auto chosen = [&](std::string_view rules, std::string_view wish) {
+    const auto candidate = select(problem, view, overrides(rules), wish, 0);
+    EXPECT_TRUE(candidate.ok()) << candidate.status().text();
+    return candidate.ok() ? std::string(candidate->algorithm->name) : std::string();
+  };
+  EXPECT_EQ(chosen("ring", ""), "ring");
+  EXPECT_EQ(chosen("ring", "direct"), "direct");
+  EXPECT_EQ(chosen("all_gather:ring", ""), rank_algorithms(problem, view, 0).front().algorithm->name);
+}
+
+TEST(Select, ANameThatTheCollectiveLacksIsRefusedWithThoseItHas) {
+  const auto candidate = select(all_reduce_of(1024, 4), flat_view(4), Overrides(), "pairwise", 0);
+  ASSERT_FALSE(candidate.ok());
+  EXPECT_EQ(candidate.status().code(), TUTTI_INVALID_ARGUMENT);
+  EXPECT_THAT(candidate.status().text(), HasSubstr("all_reduce over 4 ranks has no algorithm \"pairwise\""));
+  EXPECT_THAT(candidate.status().text(), HasSubstr("ring"));
+}
+
+TEST(RankAlgorithms, PutsTheQuickestFirstByTheSumOfItsParts) {
+  double before = 0;
+  for (const Candidate& candidate : rank_algorithms(all_reduce_of(1 << 20, 8), flat_view(8), 0)) {
+    EXPECT_GE(candidate.seconds, before) << candidate.algorithm->name;
+    EXPECT_DOUBLE_EQ(candidate.seconds,
+                     candidate.latency_seconds + candidate.transfer_seconds + candidate.reduction_seconds);
+    before = candidate.seconds;
+  }
+  EXPECT_GT(before, 0);
+}
+
+}  // namespace
+}  // namespace tutti
