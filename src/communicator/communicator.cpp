@@ -406,7 +406,7 @@ Result<const Communicator::Prepared*> Communicator::prepare(const Problem& probl
       linked->lowered = lower(made.plan, rank(), program_of(rank()), ranks() <= most_looked_at ? program_of : ProgramOf());
     }
     made.linked = linked;
-    made.layouts = lay_out(made.plan, rank(), linked->lowered.program);
+    made.layouts = lay_out(made.plan, rank(), linked->lowered);
     constexpr std::size_t most_plans = 4096;
     if (plans_.size() >= most_plans) plans_.clear();
     last_ = &plans_.emplace(problem, std::move(made)).first->second;

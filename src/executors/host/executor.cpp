@@ -80,8 +80,8 @@ class Arranger {
     const std::uint64_t bytes = elements.size() * element_;
     std::uint64_t of_message = 0;
     for (std::uint32_t i = 0; i < range.blocks; ++i, of_message += bytes) {
-      const std::uint64_t within = operand.place == Place::link ? of_message
-                                                                : begin_of(operand, i) + (elements.begin - window_begin) * element_;
+      const std::uint64_t within =
+          operand.place == Place::link ? of_message : begin_of(operand, i) + (elements.begin - window_begin) * element_;
       layout.pieces.push_back({within, bytes});
     }
   }
@@ -90,7 +90,8 @@ class Arranger {
   std::uint64_t begin_of(const Operand& operand, std::uint32_t i) const {
     const std::uint32_t block = operand.range.block_at(i, blocks_[static_cast<std::size_t>(operand.place)]);
     const std::uint64_t count = plan_.problem.count;
-    const std::uint64_t size = operand.place == Place::scratch ? std::min(plan_.window, std::max<std::uint64_t>(1, count)) : count;
+    const std::uint64_t size =
+        operand.place == Place::scratch ? std::min(plan_.window, std::max<std::uint64_t>(1, count)) : count;
     return block * size * element_;
   }
 
@@ -102,7 +103,17 @@ class Arranger {
 
 }  // namespace
 
-Layouts lay_out(const Plan& plan, int rank, const Program& program) {
+std::uint64_t divisor(const Problem& problem) {
+  return problem.op == TUTTI_AVG && reduces(problem.collective) ? static_cast<std::uint64_t>(problem.ranks) : 0;
+}
+
+std::uint32_t unit_shift(const Problem& problem) {
+  const bool folds = reduces(problem.collective) || problem.collective == Collective::barrier;
+  return folds ? static_cast<std::uint32_t>(std::countr_zero(element_bytes(problem.type))) : 0;
+}
+
+Layouts lay_out(const Plan& plan, int rank, const Lowered& lowered) {
+  const Program& program = lowered.program;
   Layouts layouts;
   const std::uint64_t count = plan.problem.count;
   const std::uint64_t element = element_bytes(plan.problem.type);
@@ -115,8 +126,11 @@ Layouts lay_out(const Plan& plan, int rank, const Program& program) {
   layouts.last = Arranger(plan, rank, layouts.passes - 1).arrange(program);
   if (layouts.passes > 1) layouts.full = Arranger(plan, rank, 0).arrange(program);
   for (const Layout* layout : {&layouts.full, &layouts.last}) {
-    for (const std::uint64_t bytes : layout->message_bytes) layouts.longest_message = std::max(layouts.longest_message, bytes);
+    for (const std::uint64_t bytes : layout->message_bytes)
+      layouts.longest_message = std::max(layouts.longest_message, bytes);
   }
+  const bool straight = program.lanes.size() == 1 && layouts.passes == 1 && layouts.longest_message < least_offer;
+  if (straight) layouts.straight = straighten(plan.problem, lowered, layouts.last);
   return layouts;
 }
 
@@ -129,6 +143,18 @@ const Outcome& HostExecutor::run(const Plan& plan, const Lowered& lowered, const
   binding_ = binding;
   fold_ = fold;
   links_ = links;
+  if (outcome_.kind != Outcome::Kind::completed) outcome_ = {};
+  if (room_ < lowered.most_operands) make_room();
+  needs_progress_ = false;
+  for (const HostLink* link : links_) {
+    needs_progress_ = needs_progress_ || (link->state.capabilities & TUTTI_NEEDS_PROGRESS) != 0;
+  }
+  awaited_ = nullptr;
+  holds_.clear();
+  return layouts.straight.moves.empty() ? run_lanes(agent) : run_straight(agent);
+}
+
+const Outcome& HostExecutor::run_lanes(Agent& agent) {
   prepare();
   std::uint32_t rounds = 0;
   for (std::size_t left = lanes_.size(); left != 0;) {
@@ -144,7 +170,11 @@ const Outcome& HostExecutor::run(const Plan& plan, const Lowered& lowered, const
     rounds = moved ? 0 : rounds + 1;
     if (rounds != 0 && !agent.idle(rounds)) return interrupted();
   }
-  for (rounds = 0;; ++rounds) {
+  return finish(agent);
+}
+
+const Outcome& HostExecutor::finish(Agent& agent) {
+  for (std::uint32_t rounds = 0;; ++rounds) {
     if (drain() != Turn::blocked) return outcome_;
     agent.progress();
     if (rounds != 0 && !agent.idle(rounds)) return interrupted();
@@ -157,19 +187,10 @@ const Outcome& HostExecutor::interrupted() {
 }
 
 void HostExecutor::prepare() {
-  const Problem& problem = plan_->problem;
-  if (outcome_.kind != Outcome::Kind::completed) outcome_ = {};
-  divide_by_ = problem.op == TUTTI_AVG && reduces(problem.collective) ? static_cast<std::uint64_t>(problem.ranks) : 0;
-  // A fold counts elements, a copy bytes.
-  const bool folds = reduces(problem.collective) || problem.collective == Collective::barrier;
-  unit_shift_ = folds ? static_cast<std::uint32_t>(std::countr_zero(element_bytes(problem.type))) : 0;
+  divide_by_ = divisor(plan_->problem);
+  unit_shift_ = unit_shift(plan_->problem);
   streams_ = stream_from_ != 0 && layouts_->bytes[1] >= stream_from_;
-  needs_progress_ = false;
-  for (const HostLink* link : links_) {
-    needs_progress_ = needs_progress_ || (link->state.capabilities & TUTTI_NEEDS_PROGRESS) != 0;
-  }
-  holds_.clear();
-  if (lanes_.size() != program_->lanes.size() || room_ < lowered_->most_operands) make_room();
+  if (lanes_.size() != program_->lanes.size()) make_room();
   const Window first = window_at(0);
   for (std::size_t l = 0; l < lanes_.size(); ++l) {
     LaneState& lane = lanes_[l];
@@ -194,6 +215,7 @@ void HostExecutor::make_room() {
     lane.at.resize(room_);
     lane.offers.resize(room_);
   }
+  at_.resize(room_);
   fold_sources_.resize(room_);
   fold_destinations_.resize(room_);
 }
@@ -201,8 +223,8 @@ void HostExecutor::make_room() {
 HostExecutor::Window HostExecutor::window_at(std::uint64_t pass) const {
   // The input is never a destination; its address loses const only to share its place with the others'.
   return {&layout_at(pass),
-          {const_cast<std::byte*>(binding_.input) + pass * layouts_->stride[0], binding_.output + pass * layouts_->stride[1],
-           binding_.scratch + pass % layouts_->copies * layouts_->stride[2]}};
+          {const_cast<std::byte*>(binding_.input) + pass * layouts_->stride[0],
+           binding_.output + pass * layouts_->stride[1], binding_.scratch + pass % layouts_->copies * layouts_->stride[2]}};
 }
 
 HostExecutor::Turn HostExecutor::advance(LaneState& lane, std::uint32_t index) {
@@ -268,26 +290,38 @@ HostExecutor::Turn HostExecutor::take_source(LaneState& lane, std::uint32_t inde
     lane.at[lane.ready] = lane.window.base[static_cast<std::size_t>(operand.place)];
     return Turn::moved;
   }
-  HostLink& link = *links_[operand.link];
+  const Turn turn = view(*links_[operand.link], lane.bytes, lane.at[lane.ready]);
+  if (direct_ && turn == Turn::blocked) grant_ahead(operand.link);
+  if (direct_ && turn == Turn::moved) saw(operand.link);
+  return turn;
+}
+
+/// The link's next message, which shall be one of this operation and so long. data: where it lies.
+HostExecutor::Turn HostExecutor::view(const HostLink& link, std::uint64_t bytes, std::byte*& data) {
   tutti_message message;
   const tutti_link_result result = link.transport->view(link.link, &message);
-  if (result == TUTTI_LINK_NOT_YET) {
-    if (direct_) grant_ahead(operand.link);
-    return Turn::blocked;
-  }
+  if (result == TUTTI_LINK_NOT_YET) return Turn::blocked;
   if (result == TUTTI_LINK_BROKEN) return broken(link);
-  if (direct_) saw(operand.link);
-  if (message.fingerprint != binding_.fingerprint || message.bytes != lane.bytes) {
+  if (message.fingerprint != binding_.fingerprint || message.bytes != bytes) {
     outcome_ = {.kind = Outcome::Kind::mismatch,
                 .peer = link.peer,
                 .fingerprint = message.fingerprint,
                 .bytes = message.bytes,
-                .expected = lane.bytes,
+                .expected = bytes,
                 .why = {}};
     return Turn::failed;
   }
   // Sources are only read; see window_at.
-  lane.at[lane.ready] = const_cast<std::byte*>(static_cast<const std::byte*>(message.data));
+  data = const_cast<std::byte*>(static_cast<const std::byte*>(message.data));
+  return Turn::moved;
+}
+
+/// Room for the link's next message of so many bytes. data: where it lies.
+HostExecutor::Turn HostExecutor::reserve(const HostLink& link, std::uint64_t bytes, std::byte*& data) {
+  void* const room = link.transport->reserve(link.link, bytes, binding_.fingerprint);
+  if (room == nullptr)
+    return link.transport->failure(link.link, nullptr, 0) == TUTTI_LINK_BROKEN ? broken(link) : Turn::blocked;
+  data = static_cast<std::byte*>(room);
   return Turn::moved;
 }
 
@@ -368,11 +402,7 @@ HostExecutor::Turn HostExecutor::take_destination(LaneState& lane, std::uint32_t
     lane.keeps = lane.keeps || from == OfferFrom::destination;
     return Turn::moved;
   }
-  void* room = link.transport->reserve(link.link, lane.bytes, binding_.fingerprint);
-  if (room == nullptr)
-    return link.transport->failure(link.link, nullptr, 0) == TUTTI_LINK_BROKEN ? broken(link) : Turn::blocked;
-  lane.at[lane.ready] = static_cast<std::byte*>(room);
-  return Turn::moved;
+  return reserve(link, lane.bytes, lane.at[lane.ready]);
 }
 
 const tutti_region* HostExecutor::region(const HostLink& link, Place place) const {
@@ -393,8 +423,8 @@ HostExecutor::OfferFrom HostExecutor::offer_from(const LaneState& lane, const St
   if (lane.bytes < ((can & TUTTI_CAN_OFFER_ANY) != 0 ? least_offer : least_registered)) return OfferFrom::none;
   const Operand& source = program_->operands[step.operands];
   const bool divides = divide_by_ > 1 && (step.flags & last_touch) != 0;
-  const bool plain = step.sources == 1 && !divides && source.place != Place::link && contiguous(source) &&
-                     may_offer(link, source.place);
+  const bool plain =
+      step.sources == 1 && !divides && source.place != Place::link && contiguous(source) && may_offer(link, source.place);
   if (plain && source.place == Place::input && !in_place_) return OfferFrom::source;
   const std::uint32_t kept = kept_operand(step);
   if (kept != no_operand) return may_offer(link, program_->operands[kept].place) ? OfferFrom::destination : OfferFrom::none;
@@ -441,7 +471,8 @@ void HostExecutor::fold_piece(const LaneState& lane, const Step& step, std::uint
     destination.streaming = streams_ && stays(program_->operands[step.operands + o]);
   }
   if (targets == 0) return;
-  fold_({fold_sources_.data(), fold_destinations_.data(), sources, targets, bytes >> unit_shift_, divides ? divide_by_ : 0});
+  fold_(
+      {fold_sources_.data(), fold_destinations_.data(), sources, targets, bytes >> unit_shift_, divides ? divide_by_ : 0});
 }
 
 /// Whether what is written there is read next by neither this rank's executor nor its peer's.
@@ -467,10 +498,10 @@ HostExecutor::Turn HostExecutor::hand_over(LaneState& lane, const Step& step) {
     const OfferFrom from = lane.offers[o];
     const std::uint32_t holder = from == OfferFrom::destination ? kept_operand(step) : step.operands;
     const std::byte* const memory = from != OfferFrom::none ? address(lane.window, holder) : nullptr;
-    const tutti_link_result result =
-        memory == nullptr ? link.transport->commit(link.link, lane.bytes, binding_.fingerprint)
-                          : link.transport->offer(link.link, region(link, program_->operands[holder].place), memory,
-                                                  lane.bytes, binding_.fingerprint);
+    const tutti_link_result result = memory == nullptr
+                                         ? link.transport->commit(link.link, lane.bytes, binding_.fingerprint)
+                                         : link.transport->offer(link.link, region(link, program_->operands[holder].place),
+                                                                 memory, lane.bytes, binding_.fingerprint);
     if (result == TUTTI_LINK_NOT_YET) return Turn::blocked;
     if (result == TUTTI_LINK_BROKEN) return broken(link);
     ++link.offered;
@@ -523,6 +554,7 @@ HostExecutor::Turn HostExecutor::broken(const HostLink& link) {
 }
 
 std::vector<int> HostExecutor::waiting_for() const {
+  if (awaited_ != nullptr) return {awaited_->peer};
   std::vector<int> peers;
   if (program_ == nullptr) return peers;
   for (std::size_t l = 0; l < lanes_.size(); ++l) {

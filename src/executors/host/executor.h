@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "include/tutti/transport.h"
+#include "src/executors/host/straight.h"
 #include "src/reduction/reduction.h"
 #include "src/schedule/ir.h"
 #include "src/schedule/lowering.h"
@@ -31,7 +32,7 @@ struct HostLink {
   tutti_link_state state{};
   int peer = -1;
   std::uint32_t endpoint = 0;  ///< its transport's number: index of Binding::regions
-  std::uint64_t offered = 0;  ///< messages sent so far on this link, by commit or offer
+  std::uint64_t offered = 0;   ///< messages sent so far on this link, by commit or offer
 };
 
 /// A call's buffers as an endpoint knows them; null: not registered there.
@@ -52,9 +53,9 @@ struct Binding {
 /// A program as an executor runs it: what may be left out of it and what may be done early is worked out once.
 struct Lowered {
   Program program;
-  std::vector<std::uint8_t> only_offered;       ///< per operand
-  std::vector<std::vector<Receive>> receives;   ///< per link
-  std::uint32_t most_operands = 0;              ///< of a step
+  std::vector<std::uint8_t> only_offered;      ///< per operand
+  std::vector<std::vector<Receive>> receives;  ///< per link
+  std::uint32_t most_operands = 0;             ///< of a step
 };
 /// program_of: the peers', see receives().
 Lowered lower(const Plan& plan, int rank, Program program, const ProgramOf& program_of);
@@ -80,8 +81,14 @@ struct Layouts {
   std::uint32_t copies = 1;               ///< of the scratch: passes under way use them in turn
   std::array<std::uint64_t, 2> bytes{};   ///< of input and output
   std::uint64_t longest_message = 0;
+  Straight straight;  ///< where the call is such a one; else without moves
 };
-Layouts lay_out(const Plan& plan, int rank, const Program& program);
+Layouts lay_out(const Plan& plan, int rank, const Lowered& lowered);
+
+/// What an average divides by, 0 for every other operator; and log2 of the bytes of what the problem's fold counts:
+/// elements, or bytes where it copies.
+std::uint64_t divisor(const Problem& problem);
+std::uint32_t unit_shift(const Problem& problem);
 
 /// Bytes of scratch that a run of the plan needs.
 std::uint64_t scratch_bytes(const Plan& plan);
@@ -119,10 +126,9 @@ class HostExecutor {
   /// stream_from: results of at least this many bytes a call are written past the caches; 0: never.
   explicit HostExecutor(std::uint64_t stream_from = 0) : stream_from_(stream_from) {}
 
-  /// Runs a program of `plan` on `links` (one per Program::links, open). fold: of the plan's type and operator; find_copy for
-  /// verbs without one (a barrier folds). Returns when every step has retired, all memory of the binding may be reused, and nothing that peers
-  /// need is held back here.
-  /// The outcome is this object's, valid until the next run.
+  /// Runs a program of `plan` on `links` (one per Program::links, open). fold: of the plan's type and operator; find_copy
+  /// for verbs without one (a barrier folds). Returns when every step has retired, all memory of the binding may be reused,
+  /// and nothing that peers need is held back here. The outcome is this object's, valid until the next run.
   const Outcome& run(const Plan& plan, const Lowered& lowered, const Layouts& layouts, const Binding& binding,
                      FoldFunction fold, std::span<HostLink* const> links, Agent& agent);
 
@@ -140,13 +146,13 @@ class HostExecutor {
   struct LaneState {
     std::uint64_t pass = 0;
     std::uint32_t step = 0;
-    std::uint32_t ready = 0;     ///< operands of the step that are in hand
-    bool begun = false;          ///< the step's length is known
-    bool folded = false;         ///< the sweep is done, offers remain
+    std::uint32_t ready = 0;  ///< operands of the step that are in hand
+    bool begun = false;       ///< the step's length is known
+    bool folded = false;      ///< the sweep is done, offers remain
     bool finished = false;
-    std::uint64_t bytes = 0;     ///< of the step's message
-    Window window;               ///< the pass's
-    std::vector<std::byte*> at;  ///< of each operand in hand, where its buffer's window or its message begins
+    std::uint64_t bytes = 0;        ///< of the step's message
+    Window window;                  ///< the pass's
+    std::vector<std::byte*> at;     ///< of each operand in hand, where its buffer's window or its message begins
     std::vector<OfferFrom> offers;  ///< by destination
     bool keeps = false;             ///< some message is offered from where the step writes it
   };
@@ -168,8 +174,34 @@ class HostExecutor {
   };
   enum class Turn { moved, blocked, failed };
 
+  // A call that is straight (straight.h).
+  const Outcome& run_straight(Agent& agent);
+  bool take_operands(const Straight::Move& move, const std::array<std::byte*, 3>& buffers, Agent& agent);
+  void fold_piece(const Straight::Move& move, std::uint32_t piece);
+  bool commit(std::uint32_t link, std::uint64_t bytes, Agent& agent);
+
+  /// Tries until it moves; false where the outcome says why not.
+  template <typename Try>
+  bool await(const HostLink& link, Agent& agent, Try&& try_it) {
+    for (std::uint32_t rounds = 1;; ++rounds) {
+      const Turn turn = try_it();
+      if (turn != Turn::blocked) return turn == Turn::moved;
+      awaited_ = &link;
+      if (needs_progress_) agent.progress();
+      if (!agent.idle(rounds)) {
+        outcome_.kind = Outcome::Kind::interrupted;
+        return false;
+      }
+    }
+  }
+
+  // Every other.
+  const Outcome& run_lanes(Agent& agent);
+  const Outcome& finish(Agent& agent);
   void prepare();
   void make_room();
+  Turn view(const HostLink& link, std::uint64_t bytes, std::byte*& data);
+  Turn reserve(const HostLink& link, std::uint64_t bytes, std::byte*& data);
   Turn advance(LaneState& lane, std::uint32_t index);
   bool may_begin_pass(const LaneState& lane) const;
   bool dependencies_hold(const LaneState& lane, const Step& step) const;
@@ -191,7 +223,9 @@ class HostExecutor {
   const Outcome& interrupted();
 
   Window window_at(std::uint64_t pass) const;
-  const Layout& layout_at(std::uint64_t pass) const { return pass + 1 == layouts_->passes ? layouts_->last : layouts_->full; }
+  const Layout& layout_at(std::uint64_t pass) const {
+    return pass + 1 == layouts_->passes ? layouts_->last : layouts_->full;
+  }
   std::uint32_t step_index(std::uint32_t lane, std::uint32_t step) const { return program_->lanes[lane].first + step; }
   /// Where piece 0 of an operand in memory begins. operand: index into the program's.
   std::byte* address(const Window& window, std::uint32_t operand) const {
@@ -219,8 +253,10 @@ class HostExecutor {
   std::uint64_t stream_from_ = 0;
   bool streams_ = false;
   bool needs_progress_ = false;
-  bool in_place_ = false;  ///< input and output overlap, or may
-  bool direct_ = false;    ///< messages may be long enough to be offered or granted
+  bool in_place_ = false;              ///< input and output overlap, or may
+  bool direct_ = false;                ///< messages may be long enough to be offered or granted
+  const HostLink* awaited_ = nullptr;  ///< in a straight call: the link that it waited for last
+  std::vector<std::byte*> at_;         ///< likewise, of the move's operands: where its buffer or its message begins
   std::vector<LaneState> lanes_;
   std::vector<Inbox> inboxes_;  ///< by link; only where direct_
   std::vector<Hold> holds_;
