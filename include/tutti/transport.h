@@ -2,7 +2,7 @@
 //
 // A plugin is a shared object in TUTTI_PLUGIN_PATH that exports one symbol, `tutti_transport_plugin`, of type
 // tutti_transport. Structs start with their size: what lies beyond the plugin's size is read as NULL, so a plugin that
-// was built against an older header keeps working. Optional operations are NULL, never functions that fail.
+// was built against an older header keeps working, and what is added to a struct is added at its end. Optional operations are NULL, never functions that fail.
 //
 // Objects. An *endpoint* is one rank's end of one transport, for one communicator and one class of traffic. A *link* is
 // one ordered direction between two ranks, (peer, channel): messages arrive in the order they were sent, and nothing is
@@ -179,15 +179,16 @@ typedef struct tutti_transport {
   /// which stands until its message is released or the link is given up. NOT_YET: it has come already, or cannot be used.
   tutti_link_result (*grant)(tutti_link*, const tutti_region* region, void* target, uint64_t bytes, uint64_t fingerprint);
 
-  /// Whether the room last reserved is the receiver's granted memory: then whoever fills it writes where the bytes stay, and
-  /// not what the peer is about to read. Optional.
-  int (*granted)(tutti_link*);
-
   // ---- Regions, optional.
   /// Registers memory. fd >= 0: it is `bytes` at fd_offset of that file, which peers may map.
   tutti_status (*register_region)(tutti_endpoint*, void* base, uint64_t bytes, int fd, uint64_t fd_offset,
                                   tutti_region* region);
   void (*unregister_region)(tutti_endpoint*, tutti_region*);
+
+  // ---- Sender, optional, not in the first header of this ABI.
+  /// Whether the room last reserved is the receiver's granted memory: then whoever fills it writes where the bytes stay, and
+  /// not what the peer is about to read.
+  int (*granted)(tutti_link*);
 } tutti_transport;
 
 #ifdef __cplusplus

@@ -4,7 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <filesystem>
+#include <map>
+#include <mutex>
 #include <string_view>
 #include <system_error>
 
@@ -31,8 +35,9 @@ Plugin load(const std::filesystem::path& file, const TransportList& known) {
     plugin.why = ::dlerror();
     return plugin;
   }
-  const auto* transport = static_cast<const tutti_transport*>(::dlsym(library, "tutti_transport_plugin"));
-  if (transport == nullptr || transport->abi != TUTTI_TRANSPORT_ABI || transport->size < sizeof(tutti_transport)) {
+  const tutti_transport* const transport =
+      whole_table(static_cast<const tutti_transport*>(::dlsym(library, "tutti_transport_plugin")));
+  if (transport == nullptr) {
     plugin.why = "it exports no transport of this ABI";
   } else if (named(known, transport->name) != known.end()) {
     plugin.why = fmt::format("there is a transport \"{}\" already", transport->name);
@@ -63,6 +68,18 @@ Status load_folder(const std::string& folder, KnownTransports& known) {
 }
 
 }  // namespace
+
+const tutti_transport* whole_table(const tutti_transport* given) {
+  constexpr std::size_t first_header = offsetof(tutti_transport, granted);
+  if (given == nullptr || given->abi != TUTTI_TRANSPORT_ABI || given->size < first_header) return nullptr;
+  if (given->size >= sizeof *given) return given;
+  static std::mutex mutex;
+  static std::map<const tutti_transport*, tutti_transport> completed;  // a map's elements stay where they are
+  const std::lock_guard lock(mutex);
+  const auto [entry, added] = completed.try_emplace(given);
+  if (added) std::memcpy(&entry->second, given, given->size);
+  return &entry->second;
+}
 
 KnownTransports known_transports(const std::string& plugin_path) {
   KnownTransports known;

@@ -18,6 +18,10 @@ struct Plugin {
   std::string why;                             ///< it is passed over; empty where it is not
 };
 
+/// The whole table of a plugin's, whose own may be an older header's: what it lacks is NULL. NULL where it is of another
+/// ABI, or shorter than this ABI's first header had it. The process's; the same for the same table. Thread safe.
+const tutti_transport* whole_table(const tutti_transport* given);
+
 /// What known_transports found.
 struct KnownTransports {
   TransportList all;            ///< the built-in ones, then the plugins'; no two of one name

@@ -312,9 +312,9 @@ extern "C" __attribute__((visibility("default"))) const tutti_transport tutti_tr
     tutti::faulty::view,
     tutti::faulty::release,
     tutti::faulty::grant,
-    tutti::faulty::granted,
     tutti::faulty::register_region,
     tutti::faulty::unregister_region,
+    tutti::faulty::granted,
 };
 
 const tutti_transport* tutti::faulty::transport() { return &tutti_transport_plugin; }

@@ -213,9 +213,9 @@ constexpr tutti_transport kTransport = {
     view,
     release,
     grant,
-    granted,
     register_region,
     unregister_region,
+    granted,
 };
 
 }  // namespace

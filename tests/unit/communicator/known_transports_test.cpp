@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstddef>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -99,6 +101,42 @@ TEST(ChooseTransports, NamesWhatThereIsNotAndWhereItWasAskedFor) {
   EXPECT_EQ(chosen.status().code(), TUTTI_INVALID_ARGUMENT);
   EXPECT_EQ(chosen.status().text(),
             "config.transports names a transport \"pigeon\", which there is not. Choose from shm, tcp.");
+}
+
+/// A plugin's table as an older header has it: what came later is not there, and the bytes behind it are somebody else's.
+TEST(WholeTable, HasNullForWhatAnOlderHeaderLacks) {
+  struct Older {
+    alignas(tutti_transport) unsigned char table[offsetof(tutti_transport, granted)];
+    unsigned char others[sizeof(tutti_transport)];
+  } older;
+  std::memset(&older, 0x5a, sizeof older);
+  tutti_transport complete{};
+  complete.size = sizeof older.table;
+  complete.abi = TUTTI_TRANSPORT_ABI;
+  complete.name = "older";
+  complete.unregister_region = [](tutti_endpoint*, tutti_region*) {};
+  std::memcpy(older.table, &complete, sizeof older.table);
+  const auto* const given = reinterpret_cast<const tutti_transport*>(older.table);
+  const tutti_transport* const whole = whole_table(given);
+  ASSERT_NE(whole, nullptr);
+  EXPECT_STREQ(whole->name, "older");
+  EXPECT_EQ(whole->unregister_region, complete.unregister_region);
+  EXPECT_EQ(whole->granted, nullptr);
+  EXPECT_EQ(whole_table(given), whole);
+  complete.size = sizeof complete;
+  EXPECT_EQ(whole_table(&complete), &complete);
+}
+
+TEST(WholeTable, IsNoneOfAnotherAbiNorOfATableThatIsTooShort) {
+  tutti_transport table{};
+  table.size = sizeof table;
+  EXPECT_EQ(whole_table(&table), nullptr);
+  table.abi = TUTTI_TRANSPORT_ABI + 1;
+  EXPECT_EQ(whole_table(&table), nullptr);
+  table.abi = TUTTI_TRANSPORT_ABI;
+  table.size = offsetof(tutti_transport, granted) - 1;
+  EXPECT_EQ(whole_table(&table), nullptr);
+  EXPECT_EQ(whole_table(nullptr), nullptr);
 }
 
 }  // namespace
