@@ -16,6 +16,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <list>
 #include <map>
 #include <mutex>
@@ -48,6 +49,7 @@ constexpr std::uint64_t longest_eager = 16 * 1024;
 constexpr std::uint64_t eager_bound = 4 * 1024 * 1024;
 /// How often a wait asks its caller's hook: twice as often as promised.
 constexpr std::uint64_t poll_every_ns = 500'000;
+constexpr std::uint64_t look_every_ns = 1'000'000;
 constexpr std::uint64_t longest_data = link_slot_bytes - sizeof(Header);
 
 /// A transfer under way.
@@ -55,17 +57,27 @@ struct Active {
   Transfer transfer;
   std::shared_ptr<Work> work;
   Deadline deadline;
-  std::uint64_t id = 0;
+  std::uint64_t id = 0;     ///< sending: its number; receiving: its place in the order of posting
   std::uint64_t done = 0;   ///< bytes sent or received so far
   std::uint64_t total = 0;  ///< receiving: bytes that the sender announced
+  std::list<std::shared_ptr<Active>>::iterator listed;  ///< where it stands in the list of all; while `is_listed`
+  bool is_listed = false;
 };
 using ActivePtr = std::shared_ptr<Active>;
 
 /// A message that came before its receive was posted.
 struct Unexpected {
-  int source;
   Header header;
   std::vector<std::byte> data;
+  ActivePtr sent;       ///< instead of data: this rank's own, which lies in its caller's memory still
+  std::uint64_t order;  ///< of arrival
+};
+
+/// What a receive and a message must have in common; of a receive from any rank, the source is TUTTI_ANY_SOURCE.
+struct Match {
+  std::uint64_t tag;
+  int source;
+  auto operator<=>(const Match&) const = default;
 };
 
 struct Peer {
@@ -110,6 +122,8 @@ class PointToPoint::Engine {
       }
       std::list<ActivePtr> posted(1, std::make_shared<Active>());
       Active& active = *posted.front();
+      active.listed = posted.begin();  // wherever the list's element is spliced to
+      active.is_listed = true;
       active.transfer = transfer;
       active.work = work;
       active.deadline = Deadline::in(transfer.timeout_ns != 0 ? transfer.timeout_ns : comm_.timeout_ns());
@@ -226,13 +240,9 @@ class PointToPoint::Engine {
 
   void begin(ActivePtr active) {
     const Transfer& transfer = active->transfer;
+    active->id = next_id_++;
     if (transfer.sends) {
-      active->id = next_id_++;
-      if (transfer.peer == comm_.rank()) {
-        to_self_.push_back(std::move(active));
-        match_self();
-        return;
-      }
+      if (transfer.peer == comm_.rank()) return send_to_self(active);
       if (!open(transfer.peer)) return;
       peer(transfer.peer).sends.push_back(std::move(active));
       return;
@@ -241,8 +251,15 @@ class PointToPoint::Engine {
       const bool wanted = p != comm_.rank() && (transfer.peer == p || transfer.peer == TUTTI_ANY_SOURCE);
       if (wanted && !open(p)) return;
     }
-    if (!take_unexpected(active)) receives_.push_back(std::move(active));
-    match_self();
+    if (take_unexpected(active)) return;
+    receives_[{transfer.tag, transfer.peer}].push_back(std::move(active));
+  }
+
+  void send_to_self(const ActivePtr& active) {
+    const Transfer& transfer = active->transfer;
+    const Header header{Kind::eager, active->id, transfer.tag, transfer.bytes};
+    if (const ActivePtr to = take_receive(comm_.rank(), transfer.tag)) return receive_own(to, active);
+    unexpected_[{transfer.tag, comm_.rank()}].push_back({header, {}, active, next_arrival_++});
   }
 
   Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
@@ -270,13 +287,18 @@ class PointToPoint::Engine {
       if (p.to != nullptr && ready(*p.to, rank)) moved |= send_some(p);
       if (p.from != nullptr && ready(*p.from, rank)) moved |= receive_some(p, rank);
     }
-    for (const ActivePtr& active : all_) {
-      if (active->deadline.passed() && !active->work->test()) {
-        late(*active);
-        break;
-      }
-    }
+    look_at_deadlines();
     return moved;
+  }
+
+  /// Not every time: there may be thousands.
+  void look_at_deadlines() {
+    const std::uint64_t now = now_ns();
+    if (now < next_look_ns_) return;
+    next_look_ns_ = now + look_every_ns;
+    const auto passed = std::find_if(all_.begin(), all_.end(),
+                                     [&](const ActivePtr& a) { return a->deadline.at_ns <= now && !a->work->test(); });
+    if (passed != all_.end()) late(**passed);
   }
 
   bool ready(HostLink& link, int rank) {
@@ -416,29 +438,49 @@ class PointToPoint::Engine {
     }
   }
 
-  static bool matches(const Transfer& receive, int source, std::uint64_t tag) {
-    return receive.tag == tag && (receive.peer == source || receive.peer == TUTTI_ANY_SOURCE);
-  }
-
   void arrived(int source, const Header& header, std::span<const std::byte> payload) {
-    const auto found = std::find_if(receives_.begin(), receives_.end(),
-                                    [&](const ActivePtr& r) { return matches(r->transfer, source, header.tag); });
-    if (found == receives_.end()) {
-      unexpected_.push_back({source, header, {payload.begin(), payload.end()}});
-      return;
-    }
-    const ActivePtr active = *found;
-    receives_.erase(found);
-    receive(active, source, header, payload);
+    if (const ActivePtr active = take_receive(source, header.tag)) return receive(active, source, header, payload);
+    unexpected_[{header.tag, source}].push_back({header, {payload.begin(), payload.end()}, nullptr, next_arrival_++});
   }
 
+  /// Takes the front of a queue out of its map, which keeps no empty ones.
+  template <typename Queues>
+  static auto take_first(Queues& queues, typename Queues::iterator queue) {
+    auto first = std::move(queue->second.front());
+    queue->second.pop_front();
+    if (queue->second.empty()) queues.erase(queue);
+    return first;
+  }
+
+  /// The first posted receive that a message matches, or nullptr.
+  ActivePtr take_receive(int source, std::uint64_t tag) {
+    const auto named = receives_.find({tag, source});
+    const auto any = receives_.find({tag, TUTTI_ANY_SOURCE});
+    if (named == receives_.end() && any == receives_.end()) return nullptr;
+    const bool takes_any =
+        named == receives_.end() || (any != receives_.end() && any->second.front()->id < named->second.front()->id);
+    return take_first(receives_, takes_any ? any : named);
+  }
+
+  /// Gives a receive the first message that came for it; false: none has.
   bool take_unexpected(const ActivePtr& active) {
-    const auto found = std::find_if(unexpected_.begin(), unexpected_.end(),
-                                    [&](const Unexpected& u) { return matches(active->transfer, u.source, u.header.tag); });
-    if (found == unexpected_.end()) return false;
-    const Unexpected message = std::move(*found);
-    unexpected_.erase(found);
-    receive(active, message.source, message.header, message.data);
+    const Transfer& transfer = active->transfer;
+    const bool any = transfer.peer == TUTTI_ANY_SOURCE;
+    auto found = unexpected_.lower_bound({transfer.tag, any ? std::numeric_limits<int>::min() : transfer.peer});
+    const auto matches = [&](auto at) {
+      return at != unexpected_.end() && at->first.tag == transfer.tag && (any || at->first.source == transfer.peer);
+    };
+    if (!matches(found)) return false;
+    for (auto other = std::next(found); matches(other); ++other) {
+      if (other->second.front().order < found->second.front().order) found = other;
+    }
+    const int source = found->first.source;
+    const Unexpected message = take_first(unexpected_, found);
+    if (message.sent != nullptr) {
+      receive_own(active, message.sent);
+    } else {
+      receive(active, source, message.header, message.data);
+    }
     return true;
   }
 
@@ -470,44 +512,38 @@ class PointToPoint::Engine {
     fail_all(comm_.fail(std::move(error)));
   }
 
-  void match_self() {
-    for (auto send = to_self_.begin(); send != to_self_.end();) {
-      const auto found = std::find_if(receives_.begin(), receives_.end(), [&](const ActivePtr& r) {
-        return matches(r->transfer, comm_.rank(), (*send)->transfer.tag);
-      });
-      if (found == receives_.end()) {
-        ++send;
-        continue;
-      }
-      const Transfer& from = (*send)->transfer;
-      const ActivePtr to = *found;
-      receives_.erase(found);
-      const ActivePtr sent = *send;
-      send = to_self_.erase(send);
-      if (from.bytes > to->transfer.bytes) return too_long(*to, comm_.rank(), {Kind::eager, 0, from.tag, from.bytes});
-      if (from.bytes != 0) std::memmove(to->transfer.memory, from.memory, from.bytes);
-      to->work->set_received(comm_.rank(), from.bytes / to->transfer.element);
-      complete(*sent, {});
-      complete(*to, {});
-    }
+  /// A receive has met a message of this rank's own.
+  void receive_own(const ActivePtr& to, const ActivePtr& sent) {
+    const Transfer& from = sent->transfer;
+    if (from.bytes > to->transfer.bytes) return too_long(*to, comm_.rank(), {Kind::eager, 0, from.tag, from.bytes});
+    if (from.bytes != 0) std::memmove(to->transfer.memory, from.memory, from.bytes);
+    to->work->set_received(comm_.rank(), from.bytes / to->transfer.element);
+    complete(*sent, {});
+    complete(*to, {});
   }
 
   void complete(Active& active, const Status& status) {
-    if (active.work->test()) return;
-    active.work->complete(status);
-    std::erase_if(all_, [&](const ActivePtr& a) { return a.get() == &active; });
+    if (!active.is_listed) return;
+    const std::list<ActivePtr> keeps = unlist(active);
+    if (!active.work->test()) active.work->complete(status);
     // Relaxed: see run.
     pending_.fetch_sub(1, std::memory_order_relaxed);
     wake_followers();
   }
 
+  /// Out of the list of all; needs no memory.
+  std::list<ActivePtr> unlist(Active& active) {
+    std::list<ActivePtr> alone;
+    alone.splice(alone.end(), all_, active.listed);
+    active.is_listed = false;
+    return alone;
+  }
+
   void fail_all(const Status& status) {
     const Status why = status.ok() ? Status(TUTTI_ABORTED, "the communicator was aborted") : status;
-    std::list<ActivePtr> ending;  // needs no memory
-    ending.swap(all_);
-    for (const ActivePtr& active : ending) complete(*active, why);
+    while (!all_.empty()) complete(*all_.front(), why);
     receives_.clear();
-    to_self_.clear();
+    unexpected_.clear();
     for (Peer& p : peers_) {
       p.sends.clear();
       p.announced.clear();
@@ -534,10 +570,11 @@ class PointToPoint::Engine {
   bool begun_ = false;
   std::uint64_t next_id_ = 1;
   std::vector<Peer> peers_;
-  std::list<ActivePtr> all_;
-  std::list<ActivePtr> receives_;
-  std::list<ActivePtr> to_self_;
-  std::list<Unexpected> unexpected_;
+  std::uint64_t next_arrival_ = 0;
+  std::uint64_t next_look_ns_ = 0;
+  std::list<ActivePtr> all_;                            ///< from post to completion
+  std::map<Match, std::deque<ActivePtr>> receives_;     ///< not met by a message yet, in the order of posting
+  std::map<Match, std::deque<Unexpected>> unexpected_;  ///< not met by a receive yet, in the order of arrival
 };
 
 PointToPoint::PointToPoint(Communicator& communicator) : engine_(std::make_unique<Engine>(communicator)) {}
