@@ -58,8 +58,11 @@ class Verdict:
     value: float
     limit: float
     met: bool
+    why_not_judged: str = ""
 
     def text(self):
+        if self.why_not_judged:
+            return f"MISSED {self.what}: {self.why_not_judged}, asked {significant(self.limit)}"
         return f"{'met   ' if self.met else 'MISSED'} {self.what}: {significant(self.value)}, asked {significant(self.limit)}"
 
 
@@ -71,13 +74,28 @@ def at_most(what, value, limit):
     return Verdict(what + " at most", value, limit, value <= limit)
 
 
+def not_judged(what, limit, why):
+    """A number that is missing is no number that was met."""
+    return Verdict(what, math.nan, limit, False, why)
+
+
+def ours_of(record):
+    return [(name, found) for name, found in record["contenders"].items() if name.startswith("tutti")]
+
+
 def judge_line(goal, record):
     """Verdicts on one line of the table."""
     said = (f"{record['collective']} {record['type']}, {record['ranks']} ranks, {record['transport']}"
             + (f" {record['network']}" if record["network"] != "host" else "") + f", {record['inputs']}, {size_text(record['bytes'])}")
-    for name, ratio in record["ratios"].items():
-        ours = record["contenders"][name]
-        if goal.ratio and ratio["ratio"] is not None:
+    for name, ours in ours_of(record):
+        ratio = record["ratios"].get(name)
+        asked = by_size(goal.ratio, record["bytes"]) if goal.ratio else goal.stream or goal.type_ratio
+        if ratio is None:
+            yield not_judged(f"{said}: {name}", asked, ours.get("failed") or ours.get("lacks") or "it was not timed")
+            continue
+        if goal.ratio and ratio["ratio"] is None:
+            yield not_judged(f"{said}: {name} / best peer", asked, "no peer was timed")
+        elif goal.ratio:
             yield at_most(f"{said}: {name} / {ratio['best_peer']}", ratio["ratio"], by_size(goal.ratio, record["bytes"]))
         if goal.hops and "L_ns" in record["limit"] and record["bytes"] <= goal.hops[0]:
             yield at_most(f"{said}: {name}, ns", ours["median_us"] * 1e3, goal.hops[1] * record["limit"]["L_ns"] + goal.hops[2])
@@ -106,8 +124,10 @@ def judge(goal, records):
     if goal.type_ratio:
         verdicts += judge_types(goal, records)
     for r in records:
-        ours = [(n, c) for n, c in r["contenders"].items() if n.startswith("tutti")]
-        for name, c in ours:
+        for name, c in ours_of(r) if "measure" in r else ():
+            if "core" not in c and "median_ms" not in c:
+                verdicts.append(not_judged(f"{r['measure']} of {r['ranks']} ranks: {name}",
+                                           goal.idle or by_size(goal.init_ms, r["ranks"]), c.get("failed", "it was not measured")))
             if goal.idle and "core" in c:
                 verdicts.append(at_most(f"waiting: {name}'s part of a core", c["core"], goal.idle))
             if goal.init_ms and "median_ms" in c:

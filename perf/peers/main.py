@@ -5,8 +5,8 @@ import sys
 
 from . import install, options, report
 from .processes import adopt_orphans, end_all
-from .run import WORSE, Run
-from .words import GOOD, Refusal
+from .run import Run
+from .words import GOOD, Refusal, worse
 
 
 def carry_out(given, goal=None):
@@ -24,7 +24,7 @@ def pursue(wanted, arguments):
     status, lines = GOOD, []
     for goal in wanted:
         run = carry_out(options.for_goal(goal, arguments), goal)
-        status = max(status, run.status, key=WORSE.index)
+        status = worse(status, run.status)
         verdicts = run.verdicts()
         lines.append(f"{goal}: met in {sum(v.met for v in verdicts)} of {len(verdicts)}")
         quiet = run.given.quiet or run.given.json == "-"

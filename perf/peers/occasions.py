@@ -1,11 +1,10 @@
 """What is no matter of turns: the CPU time of a rank that waits for a late peer, and how long joining takes."""
 import os
 import statistics
-import tempfile
 import shutil
 import time
 
-from .processes import Ranks, cpu_seconds
+from .processes import Ranks, cpu_seconds, new_folder
 
 SETTLED = 0.03  # seconds after which a wait has gone over to its lasting form; the promise is about the time after 10 ms
 MARGIN = 0.05
@@ -49,7 +48,7 @@ class Folder:
     """A private folder for one start. A context manager."""
 
     def __enter__(self):
-        self.path = tempfile.mkdtemp(prefix="tutti-compare-")
+        self.path = new_folder()
         return self.path
 
     def __exit__(self, *_):

@@ -164,10 +164,20 @@ def understand(given):
     given.deadline = real(given.deadline, "--deadline", 1, 36000)
     given.check = number_list(given.check, "--check", 0, 1)[0] == 1
     for word in given.tutti:
-        if "=" not in word:
+        name, is_there, value = word.partition("=")
+        if not is_there:
             raise Refusal(f"--tutti was given '{word}', but it takes NAME=VALUE, such as algorithm=ring")
+        if name not in ("algorithm", "spin"):
+            raise Refusal(f"--tutti was given '{word}', but its names are algorithm and spin")
+        if name == "spin" and value not in ("-1", "0", "1"):
+            raise Refusal(f"--tutti was given '{word}', but spin is 1 (always), 0 (as it finds best) or -1 (never)")
     if given.output and os.path.exists(given.output) and not os.path.isdir(given.output):
         raise Refusal(f"--output {given.output} is a file; name a folder")
+    if given.json and given.json != "-":
+        try:  # now, not when hours of results are there
+            open(given.json, "a").close()
+        except OSError as error:
+            raise Refusal(f"--json {given.json} cannot be written: {error.strerror}") from None
 
 
 def read(arguments):

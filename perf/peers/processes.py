@@ -6,6 +6,7 @@ import selectors
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 
 from .words import FAILED, LOST, Refusal
@@ -21,6 +22,12 @@ def adopt_orphans():
 
 def die_with_parent():
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+def new_folder():
+    """A folder for a contender's socket and log: in /tmp where the usual place's path is too long for a socket's name."""
+    usual = tempfile.gettempdir()
+    return tempfile.mkdtemp(prefix="tutti-compare-", dir=usual if len(os.fsencode(usual)) <= 60 else "/tmp")
 
 
 class Died(Exception):
@@ -51,6 +58,9 @@ class Ranks:
                         command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder,
                         process_group=0, preexec_fn=die_with_parent))
             self._greet(listener)
+        except OSError as error:
+            self.kill()
+            raise self._died(f"could not be started: {error}") from None
         except BaseException:
             self.kill()
             raise
@@ -75,22 +85,46 @@ class Ranks:
             try:
                 line, _ = listener.accept()
             except TimeoutError:
-                if any(p.poll() not in (None, 0) for p in self.launched):
+                ended = [p.poll() for p in self.launched]
+                if any(status not in (None, 0) for status in ended) or None not in ended:
                     raise self._died("ended before its ranks had begun") from None
                 if time.monotonic() > end:
                     raise self._died(f"did not begin within {self.deadline:g} s", LOST) from None
                 continue
-            line.settimeout(self.deadline)
-            rest = b""
+            hello = self._hello(line, end)
+            self.lines[hello["rank"]], self.pids[hello["rank"]], self.rests[hello["rank"]] = line, hello["pid"], b""
+        for line in self.lines.values():
+            line.setblocking(False)
+
+    def _hello(self, line, end):
+        """A rank's first words; the line is closed where they do not come."""
+        rest = b""
+        try:
             while b"\n" not in rest:
+                line.settimeout(max(0.001, end - time.monotonic()))
                 more = line.recv(65536)
                 if not more:
                     raise self._died("ended as its ranks began")
                 rest += more
-            hello = json.loads(rest)
-            self.lines[hello["rank"]], self.pids[hello["rank"]], self.rests[hello["rank"]] = line, hello["pid"], b""
-        for line in self.lines.values():
-            line.setblocking(False)
+            hello = self._understood(rest)
+            if not all(isinstance(hello.get(word), int) for word in ("rank", "pid")) or not 0 <= hello["rank"] < self.ranks:
+                raise self._died(f"greeted with {rest[:80]!r}, which names no rank of {self.ranks}")
+            return hello
+        except TimeoutError:
+            line.close()
+            raise self._died(f"connected and said nothing within {self.deadline:g} s", LOST) from None
+        except BaseException:
+            line.close()
+            raise
+
+    def _understood(self, text):
+        try:
+            said = json.loads(text)
+        except ValueError:
+            said = None
+        if not isinstance(said, dict):
+            raise self._died(f"said {text[:80]!r}, which is no reply")
+        return said
 
     def send(self, command):
         for rank, line in self.lines.items():
@@ -122,7 +156,7 @@ class Ranks:
                     self.rests[rank] += more
                     if b"\n" in self.rests[rank]:
                         text, self.rests[rank] = self.rests[rank].split(b"\n", 1)
-                        replies[rank] = json.loads(text)
+                        replies[rank] = self._understood(text)
                         selector.unregister(key.fileobj)
         return [replies[rank] for rank in sorted(replies)]
 

@@ -9,10 +9,8 @@ import tempfile
 
 from . import catalogue, goals, networks, occasions, options, report, results, rounds
 from .cases import FRESH_ROOM, Setting, cases_of
-from .processes import Died, Ranks
-from .words import FAILED, GOOD, LOST, WRONG_DATA, Refusal, size_text
-
-WORSE = (GOOD, FAILED, LOST, WRONG_DATA)
+from .processes import Died, Ranks, new_folder
+from .words import GOOD, WRONG_DATA, Refusal, size_text, worse
 
 
 class Run:
@@ -71,7 +69,7 @@ class Run:
         self.progress("")
         print(f"perf/compare: {death}", file=sys.stderr)
         if contender in self.ours:
-            self.status = max(self.status, death.status, key=WORSE.index)
+            self.status = worse(self.status, death.status)
 
     def about_of(self, contender):
         return {} if contender in self.limits else self.about["contenders"].setdefault(contender.name, {})
@@ -150,7 +148,7 @@ class Run:
         limits = {c.kind: t.record for t, c in known.items() if c in self.limits and "median_us" in t.record}
         record = results.line(setting, case, contenders, limits, [p.name for p in self.peers], [o.name for o in self.ours])
         if any(contenders.get(o.name, {}).get("wrong") for o in self.ours):
-            self.status = WRONG_DATA
+            self.status = worse(self.status, WRONG_DATA)
         self.add(record)
 
     def add(self, record):
@@ -171,7 +169,7 @@ class Run:
 
     def with_everyone(self, setting, wire, act):
         """Starts everyone, lets `act` use them, and ends them, whatever happens."""
-        self.folder, running = tempfile.mkdtemp(prefix="tutti-compare-"), {}
+        self.folder, running = new_folder(), {}
         try:
             for contender in (*self.ours, *self.peers, *self.limits):
                 self.launch(contender, setting, wire, running)

@@ -2,6 +2,12 @@
 import re
 
 GOOD, FAILED, WRONG_USE, WRONG_DATA, LOST = 0, 1, 2, 3, 4
+WORSE = (GOOD, LOST, FAILED, WRONG_USE, WRONG_DATA)  # as the programs have it: a lost peer says least of what went wrong
+
+
+def worse(a, b):
+    """The exit status that says more."""
+    return max(a, b, key=WORSE.index)
 
 
 class Refusal(Exception):

@@ -77,7 +77,8 @@ class Refusals(unittest.TestCase):
                                  (["--build", "/no/such/folder"], "/no/such/folder"), (["--rounds", "0"], "'0'"),
                                  (["--goal", "fastest"], "fastest"), (["--network", "veth:fast"], "veth:fast"),
                                  (["--network", "veth"], "--transport tcp"), (["--inputs", "stale"], "stale"),
-                                 (["--memory", "cuda"], "cuda"), (["--tutti", "ring"], "ring"), (["--deadline", "nan"], "nan"),
+                                 (["--memory", "cuda"], "cuda"), (["--tutti", "ring"], "ring"), (["--tutti", "spin=abc"], "spin=abc"),
+                                 (["--tutti", "lanes=3"], "lanes=3"), (["--json", "/no/such/folder/x"], "/no/such/folder/x"), (["--deadline", "nan"], "nan"),
                                  (["--frobnicate"], "--frobnicate"), (["--output", __file__], __file__)):
             self.assertIn(named, self.refused(*arguments))
 
@@ -192,6 +193,15 @@ class Judging(unittest.TestCase):
     def test_types_are_held_to_float32(self):
         records = [record(16 * MI, {"tutti": timed(t)}, type=kind) for kind, t in (("float32", 10), ("float16", 10.5), ("int8", 12))]
         self.assertEqual(self.verdicts("types", records), [(1.1, True), (1.1, False)])
+
+    def test_what_cannot_be_judged_is_missed(self):
+        dead = [record(8, {"tutti": {"failed": "tutti died"}, "peer": timed(1)}), record(8, {"tutti": timed(1), "peer": {"failed": "gone"}})]
+        self.assertEqual(self.verdicts("middle", dead), [(.85, False), (.85, False)])
+        said = [v.text() for v in goals.judge(goals.GOALS["middle"], dead)]
+        self.assertIn("tutti died", said[0])
+        self.assertIn("no peer was timed", said[1])
+        idle = {"measure": "idle", "ranks": 2, "transport": "shm", "contenders": {"tutti": {"failed": "lost"}}}
+        self.assertEqual(self.verdicts("idle", [idle]), [(.01, False)])
 
     def test_waiting_and_joining(self):
         idle = {"measure": "idle", "ranks": 2, "transport": "shm", "contenders": {"tutti": {"core": .002, "seconds": 10}, "p": {"core": 1}}}
@@ -308,6 +318,28 @@ class Turns(unittest.TestCase):
         with self.assertRaisesRegex(processes.Died, "did not begin within 1 s"):
             self.ranks("stubborn", "stubborn", deadline=1)
         self.assertEqual([p for p in processes.descendants(os.getpid())], [])
+
+    def test_one_that_begins_badly_is_named_and_leaves_no_process(self):
+        for behaviour, sentence in (("quitter", "ended before its ranks had begun"), ("mumbler", "said nothing within 1 s"),
+                                    ("babbler", "hello there")):
+            begin = time.monotonic()
+            with self.assertRaisesRegex(processes.Died, sentence):
+                self.ranks(behaviour, behaviour, deadline=1 if behaviour == "mumbler" else 60)
+            self.assertLess(time.monotonic() - begin, 30)
+            self.assertEqual(processes.descendants(os.getpid()), [])
+
+    def test_a_launcher_that_is_gone_is_named(self):
+        with self.assertRaisesRegex(processes.Died, "nowhere could not be started.*no-such-launcher"):
+            processes.Ranks("nowhere", [["no-such-launcher"]], dict(os.environ), 2, self.folder.name, 5)
+
+    def test_a_long_temporary_folder_leaves_room_for_a_sockets_name(self):
+        usual = tempfile.tempdir
+        self.addCleanup(setattr, tempfile, "tempdir", usual)
+        tempfile.tempdir = os.path.join(self.folder.name, "x" * 90)
+        os.mkdir(tempfile.tempdir)
+        folder = processes.new_folder()
+        self.addCleanup(os.rmdir, folder)
+        self.assertLess(len(os.path.join(folder, "12345678", "control")), 108)
 
     def test_one_that_lacks_it_stands_aside(self):
         trial, ready = self.trial("poor", "lacking", rounds.Effort())

@@ -1,7 +1,8 @@
 """A rank that speaks perf/compare's protocol and only pretends: pretender.py BEHAVIOUR FOLDER RANK.
 
 Behaviours: steady (every operation takes 1000 ns), dies (at the twelfth timing, a turn after the estimates), silent (from the twelfth timing on), stubborn
-(never says hello), lacking (can do nothing), wrong (its data is). Every timing is noted in FOLDER/../order.
+(never says hello), quitter (ends without a word and with status 0), mumbler (connects and says nothing), babbler (says what is no
+greeting), lacking (can do nothing), wrong (its data is). Every timing is noted in FOLDER/../order.
 """
 import json
 import os
@@ -40,7 +41,14 @@ def main():
     if BEHAVIOUR == "stubborn":
         time.sleep(600)
     line = socket.socket(socket.AF_UNIX)
+    if BEHAVIOUR == "quitter":
+        return
     line.connect(os.path.join(FOLDER, "control"))
+    if BEHAVIOUR == "mumbler":
+        time.sleep(600)
+    if BEHAVIOUR == "babbler":
+        line.sendall(b"hello there\n")
+        time.sleep(600)
     line.sendall(json.dumps({"rank": RANK, "pid": os.getpid()}).encode() + b"\n")
     timings = 0
     for command in line.makefile():
