@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "src/schedule/cells.h"
 
@@ -43,35 +44,36 @@ namespace {
 
 constexpr std::uint32_t nobody = UINT32_MAX;
 
-bool is_on(const Operand& operand, std::uint32_t link) { return operand.place == Place::link && operand.link == link; }
-
-/// The steps that send on a link (or take from it), by index, in the order of its messages: a link has one lane.
-std::vector<std::uint32_t> steps_on(const Program& program, std::uint32_t link) {
-  std::vector<std::uint32_t> steps;
-  for (std::uint32_t s = 0; s < program.steps.size(); ++s) {
-    const Step& step = program.steps[s];
-    const auto first = program.operands.begin() + step.operands;
-    const auto last = first + step.sources + step.destinations;
-    if (std::any_of(first, last, [&](const Operand& operand) { return is_on(operand, link); })) steps.push_back(s);
+/// Which steps use a program's links: a link's messages are in the order of its steps, as it has one lane.
+struct Traffic {
+  explicit Traffic(const Program& program) : steps(program.links.size()), message(program.operands.size()) {
+    for (std::uint32_t s = 0; s < program.steps.size(); ++s) {
+      const Step& step = program.steps[s];
+      for (std::uint32_t o = step.operands; o < step.operands + step.sources + step.destinations; ++o) {
+        if (program.operands[o].place != Place::link) continue;
+        std::vector<std::uint32_t>& on_link = steps[program.operands[o].link];
+        message[o] = static_cast<std::uint32_t>(on_link.size());
+        on_link.push_back(s);
+      }
+    }
   }
-  return steps;
-}
+  std::vector<std::vector<std::uint32_t>> steps;  ///< per link
+  std::vector<std::uint32_t> message;             ///< per operand on a link: which of its messages it is
+};
 
 std::uint32_t find_link(const Program& program, const Link& wanted) {
   const auto found = std::find(program.links.begin(), program.links.end(), wanted);
   return found == program.links.end() ? nobody : static_cast<std::uint32_t>(found - program.links.begin());
 }
 
-std::uint32_t position(const std::vector<std::uint32_t>& steps, std::uint32_t step) {
-  const auto found = std::find(steps.begin(), steps.end(), step);
-  return found == steps.end() ? nobody : static_cast<std::uint32_t>(found - steps.begin());
-}
-
 /// Who writes and who reads each cell.
 class Uses {
  public:
   Uses(const Plan& plan, int rank, const Program& program, bool in_place)
-      : cells_(plan.problem, plan.shape, rank, in_place), writers_(cells_.size()), readers_(cells_.size()), reader_(cells_.size()) {
+      : cells_(plan.problem, plan.shape, rank, in_place),
+        writers_(cells_.size()),
+        readers_(cells_.size()),
+        reader_(cells_.size()) {
     for (std::uint32_t s = 0; s < program.steps.size(); ++s) {
       const Step& step = program.steps[s];
       for (std::uint32_t o = 0; o < std::uint32_t{step.sources} + step.destinations; ++o) {
@@ -131,43 +133,51 @@ class Uses {
 class Answers {
  public:
   Answers(int rank, const Program& program, const ProgramOf& program_of)
-      : rank_(rank), program_(program), program_of_(program_of) {}
+      : rank_(rank), program_(program), traffic_(program), program_of_(program_of) {}
 
-  /// `taking` receives from link `from`; `sending` only sends, to the same peer. Then the peer must send the one in the very
-  /// step that takes the other.
-  bool holds(std::uint32_t taking, std::uint32_t from, std::uint32_t sending) {
+  /// `taken`, an operand, is a message; the step `sending` only sends, to the same peer. Then the peer must send the one in
+  /// the very step that takes the other.
+  bool holds(std::uint32_t taken, std::uint32_t sending) {
     const Step& step = program_.steps[sending];
-    const Operand& to = program_.operands[step.operands + 1];
+    const std::uint32_t sent = step.operands + 1;
+    const Operand& to = program_.operands[sent];
     if (!program_of_ || step.sources != 1 || step.destinations != 1 || to.place != Place::link) return false;
     const Link& out = program_.links[to.link];
-    const Link& in = program_.links[from];
+    const Link& in = program_.links[program_.operands[taken].link];
     if (out.peer != in.peer) return false;
-    const Program& peer = of(in.peer);
-    const std::uint32_t its_in = find_link(peer, {rank_, out.channel, false});
-    const std::uint32_t its_out = find_link(peer, {rank_, in.channel, true});
+    const Peer& peer = of(in.peer);
+    const std::uint32_t its_in = find_link(peer.program, {rank_, out.channel, false});
+    const std::uint32_t its_out = find_link(peer.program, {rank_, in.channel, true});
     if (its_in == nobody || its_out == nobody) return false;
-    const std::vector<std::uint32_t> takes = steps_on(peer, its_in);
-    const std::vector<std::uint32_t> sends = steps_on(peer, its_out);
-    const std::uint32_t j = position(steps_on(program_, to.link), sending);
-    const std::uint32_t k = position(steps_on(program_, from), taking);
+    const std::vector<std::uint32_t>& takes = peer.traffic.steps[its_in];
+    const std::vector<std::uint32_t>& sends = peer.traffic.steps[its_out];
+    const std::uint32_t j = traffic_.message[sent];
+    const std::uint32_t k = traffic_.message[taken];
     return j < takes.size() && k < sends.size() && takes[j] == sends[k];
   }
 
  private:
-  const Program& of(int peer) {
-    const auto found = programs_.find(peer);
-    return found != programs_.end() ? found->second : programs_.emplace(peer, program_of_(peer)).first->second;
+  struct Peer {
+    explicit Peer(Program its) : program(std::move(its)), traffic(program) {}
+    Program program;
+    Traffic traffic;
+  };
+  const Peer& of(int rank) {
+    const auto found = peers_.find(rank);
+    return found != peers_.end() ? found->second : peers_.try_emplace(rank, program_of_(rank)).first->second;
   }
 
   const int rank_;
   const Program& program_;
+  const Traffic traffic_;
   const ProgramOf& program_of_;
-  std::map<int, Program> programs_;
+  std::map<int, Peer> peers_;
 };
 
 }  // namespace
 
-std::vector<std::vector<Receive>> receives(const Plan& plan, int rank, const Program& program, const ProgramOf& program_of) {
+std::vector<std::vector<Receive>> receives(const Plan& plan, int rank, const Program& program,
+                                           const ProgramOf& program_of) {
   const Uses apart(plan, rank, program, false);
   const Uses in_place(plan, rank, program, true);
   Answers answers(rank, program, program_of);
@@ -186,8 +196,7 @@ std::vector<std::vector<Receive>> receives(const Plan& plan, int rank, const Pro
           const auto reader = in_place.simple(target) ? in_place.reader(target) : std::nullopt;
           // What the peer reads and writes in one sweep must be the same memory, element for element.
           const auto answered = [&] {
-            return answers.holds(index, source.link, *reader) &&
-                   in_place.same(program.operands[program.steps[*reader].operands], target);
+            return answers.holds(o, *reader) && in_place.same(program.operands[program.steps[*reader].operands], target);
           };
           receive.early_in_place = reader && (*reader == nobody || answered());
         }
