@@ -86,7 +86,7 @@ class ControlPlane::Impl {
   void close(Link& link);
   void tick();
   void beat();
-  Activity own_activity() const;
+  Activity own_activity();
   void tell_failure();
   void farewell_locked();
   void send(Link& link, Frame type, std::span<const std::byte> payload);
@@ -137,6 +137,7 @@ class ControlPlane::Impl {
   std::map<std::uint64_t, std::pair<Survey*, std::size_t>> questions_;
 
   bool gathering_ = false;
+  Activity own_;               // as last read from the board
   std::uint64_t gathers_ = 0;  // exchanges that this rank has begun
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::vector<std::byte>> rounds_;
 };

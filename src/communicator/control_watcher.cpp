@@ -200,10 +200,11 @@ void ControlPlane::Impl::beat() {
   for (auto& [rank, link] : links_) send(link, kHeartbeat, out.bytes());
 }
 
-Activity ControlPlane::Impl::own_activity() const {
-  Activity activity = board_.read();
-  activity.exchanges = gathers_;
-  return activity;
+Activity ControlPlane::Impl::own_activity() {
+  // Its writer is another thread, which may have lost the core between two words of it: then what it said before holds.
+  own_ = board_.try_read().value_or(own_);
+  own_.exchanges = gathers_;
+  return own_;
 }
 
 void ControlPlane::Impl::tell_failure() {
