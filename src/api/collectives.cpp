@@ -58,13 +58,15 @@ Status take_options(CollectiveCall& out, const tutti_call& call) {
 }
 
 Status start(CollectiveCall& call, tutti_comm* handle, tutti_stream stream, const tutti_call* given) {
-  tutti_call options;
-  if (Status status = read_call(given, options); !status.ok()) return status;
+  tutti_call options = TUTTI_CALL_INIT;
+  if (given != nullptr) {
+    if (Status status = read_call(given, options); !status.ok()) return status;
+    if (Status status = take_options(call, options); !status.ok()) return status;
+  }
   auto comm = usable(handle);
   if (!comm.ok()) return comm.status();
   Communicator& communicator = **comm;
   if (Status status = check(call, communicator); !status.ok()) return status;
-  if (Status status = take_options(call, options); !status.ok()) return status;
   if (runs_now(stream, options)) return communicator.run(call);
   return dispatch({&communicator, std::move(call)}, stream, options);
 }

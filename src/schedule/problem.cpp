@@ -5,28 +5,12 @@
 namespace tutti {
 namespace {
 
-struct Row {
-  const char* name;
-  bool reduces;
-  bool rooted;
-};
-constexpr std::array<Row, collective_count> table = {{
-    {"all_reduce", true, false},
-    {"reduce", true, true},
-    {"broadcast", false, true},
-    {"all_gather", false, false},
-    {"reduce_scatter", true, false},
-    {"all_to_all", false, false},
-    {"gather", false, true},
-    {"scatter", false, true},
-    {"barrier", false, false},
-}};
+constexpr std::array<const char*, collective_count> names = {
+    "all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter", "barrier"};
 
 }  // namespace
 
-const char* name_of(Collective collective) { return table[static_cast<std::size_t>(collective)].name; }
-bool reduces(Collective collective) { return table[static_cast<std::size_t>(collective)].reduces; }
-bool rooted(Collective collective) { return table[static_cast<std::size_t>(collective)].rooted; }
+const char* name_of(Collective collective) { return names[static_cast<std::size_t>(collective)]; }
 
 std::uint32_t blocks_of(const Problem& problem, Buffer buffer, int rank) {
   const std::uint32_t all = static_cast<std::uint32_t>(problem.ranks);

@@ -22,10 +22,16 @@ inline constexpr int collective_count = 9;
 
 /// "all_reduce", …; static.
 const char* name_of(Collective collective);
-/// Whether elements are folded (all_reduce, reduce, reduce_scatter).
-bool reduces(Collective collective);
-/// Whether the problem has a root (broadcast, reduce, gather, scatter).
-bool rooted(Collective collective);
+/// Whether elements are folded.
+constexpr bool reduces(Collective collective) {
+  return collective == Collective::all_reduce || collective == Collective::reduce ||
+         collective == Collective::reduce_scatter;
+}
+/// Whether the problem has a root.
+constexpr bool rooted(Collective collective) {
+  return collective == Collective::broadcast || collective == Collective::reduce || collective == Collective::gather ||
+         collective == Collective::scatter;
+}
 
 /// Everything that selection and algorithms may look at. Equal on every rank, or it is a mismatch.
 struct Problem {

@@ -66,7 +66,8 @@ Straight straighten(const Problem& problem, const Lowered& lowered, const Layout
 }
 
 const Outcome& HostExecutor::run_straight(Agent& agent) {
-  const std::array<std::byte*, 3> buffers = window_at(0).base;
+  // Only read from; see window_at.
+  const std::array<std::byte*, 3> buffers = {const_cast<std::byte*>(binding_.input), binding_.output, binding_.scratch};
   for (const Straight::Move& move : layouts_->straight.moves) {
     if (!take_operands(move, buffers, agent)) return outcome_;
     for (std::uint32_t p = 0; p < move.pieces; ++p) fold_piece(move, p);
@@ -80,7 +81,8 @@ const Outcome& HostExecutor::run_straight(Agent& agent) {
       if (operands[o].link != Straight::in_memory && !commit(operands[o].link, move.bytes, agent)) return outcome_;
     }
   }
-  return finish(agent);
+  // Nothing was offered, so only what a socket still holds is not with the peers yet.
+  return needs_progress_ ? finish(agent) : outcome_;
 }
 
 /// Finds where all operands of a move lie, as soon as they are there. False: the outcome says why not.
