@@ -12,6 +12,7 @@
 
 #include "src/base/clock.h"
 #include "src/communicator/caller.h"
+#include "src/communicator/caught.h"
 
 namespace tutti {
 
@@ -58,16 +59,20 @@ void nap(std::initializer_list<int> fds, std::uint64_t until_ns, const Patience&
   ::poll(waits.data(), n, ms);
 }
 
-Guilty holder_of(int rank, std::span<const unsigned char> payload) {
-  ByteReader in(std::as_bytes(payload));
-  Guilty holder;
+// Over a connection to the root, which said `payload` of itself; its process is that of `rank`.
+RootLink root_link(Arrival arrival, int rank) {
+  ByteReader in(std::as_bytes(std::span(arrival.payload)));
+  RootLink root;
+  root.channel = Channel(std::move(arrival.fd));
+  const RootNumber number = in.u64();
   const int pid = in.i32();
-  const std::string host = in.text();
-  if (!in.complete()) return holder;
-  holder.rank = rank;
-  holder.pid = pid;
-  holder.host = host;
-  return holder;
+  std::string host = in.text();
+  if (!in.complete()) return root;
+  root.number = number;
+  root.holder.rank = rank;
+  root.holder.pid = pid;
+  root.holder.host = std::move(host);
+  return root;
 }
 
 // One visit to the root.
@@ -81,7 +86,7 @@ class Visit {
       auto arrival = reach();
       if (!arrival) return arrival.status();
       gone_ = {};
-      RootLink root{Channel(std::move(arrival->fd)), holder_of(meeting_.holder, arrival->payload)};
+      RootLink root = root_link(std::move(arrival).value(), meeting_.holder);
       say_who(root.channel);
       auto result = listen(std::move(root));
       if (!result) return result;
@@ -394,6 +399,26 @@ std::uint64_t Assembly::next_ns() const {
 }
 
 }  // namespace
+
+Error for_others(const Status& status, const Member& self) {
+  Error error = status.error();
+  if (error.status == TUTTI_ABORTED) {
+    error.message = self.text() + " gave up while the communicator was being created";
+    error.guilty.clear();
+  }
+  if (error.guilty.empty()) error.guilty.push_back(self.guilty());
+  return error;
+}
+
+void Meeting::abandon(const Status& failure, const Member& self, const Patience& patience) const {
+  const Status told = attempt([&]() -> Status {
+    abandon_root(root, for_others(failure, self));
+    if (failure.code() != TUTTI_ABORTED) await_root_told(root, patience);
+    if (clean_up) clean_up();
+    return {};
+  });
+  if (!told) stop_root(root);
+}
 
 Status RootLink::dead(const std::string& where) const {
   Error error;

@@ -26,15 +26,22 @@ struct Meeting {
   std::function<Result<std::optional<Identity>>()> find;
   std::string where;               ///< "tcp://host:4242", for sentences
   int holder = 0;                  ///< the rank whose process holds the root, -1: unknown
-  /// Called where the creation failed, with what others may hear of it: it reaches a root of this process, and what a dead
-  /// root left is removed. May be empty.
-  std::function<void(const Error& error, const Patience& patience)> abandon;
+  RootNumber root = 0;             ///< the root, where this rank's process holds it and this rank speaks for it
+  std::function<void()> clean_up;  ///< removes what a dead root left; may be empty
+
+  /// To be called where the creation failed on this rank: the root tells the others why. Waits for that, except after an
+  /// abort. Where there is no memory for it the root ends. Throws nothing.
+  void abandon(const Status& failure, const Member& self, const Patience& patience) const;
 };
+
+/// The error of `self` as others read it: with its author, and an abort is news to them.
+Error for_others(const Status& status, const Member& self);
 
 /// The connection to the root, and whose process that is in.
 struct RootLink {
-  Channel channel;  ///< closed where there is no root
-  Guilty holder;    ///< rank -1: unknown
+  Channel channel;        ///< closed where there is no root
+  RootNumber number = 0;  ///< its own word, by which a rank of the root's process finds it
+  Guilty holder;          ///< rank -1: unknown
 
   /// That this process died.
   Status dead(const std::string& where) const;

@@ -11,6 +11,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/descriptor.h"
+#include "src/communicator/caught.h"
 #include "src/communicator/id_file.h"
 
 namespace tutti {
@@ -35,18 +36,8 @@ Result<Listener> listen_for(const Settings& settings) {
   return listen_on(interface_list(settings), settings.port_range.low, settings.port_range.high);
 }
 
-// What others read of an error of this rank: it may not say which rank that is.
-Error with_author(Error error, int rank) {
-  if (error.guilty.empty()) error.guilty.push_back(this_member(rank).guilty());
-  return error;
-}
-
 Meeting known(Identity identity, std::string where) {
   Meeting meeting;
-  meeting.abandon = [key = identity.key](const Error& error, const Patience& patience) {
-    abandon_root(key, error);
-    if (error.status != TUTTI_ABORTED) await_root_told(key, patience);  // whoever aborts does not wait
-  };
   meeting.find = [identity = std::move(identity)]() -> Result<std::optional<Identity>> { return std::optional(identity); };
   meeting.where = std::move(where);
   return meeting;
@@ -56,8 +47,10 @@ Result<Meeting> by_id(const tutti_unique_id& id) {
   auto identity = unpack_identity(id);
   if (!identity) return identity.status();
   const std::string where = "the unique id's maker (" + identity->addresses.front().text() + ")";
+  const Key key = identity->key;
   Meeting meeting = known(std::move(identity).value(), where);
   meeting.holder = -1;
+  meeting.root = root_of_id(key);
   return meeting;
 }
 
@@ -68,15 +61,18 @@ Result<Meeting> open_by_file(const std::string& path, const std::string& where, 
     stop_abandoned_roots((*there)->identity.addresses);  // which removes the file
   }
   const Identity identity{random_key(), listener.addresses};
+  Meeting meeting = known(identity, where);
   auto text = write_id_file(path, identity);
   if (!text) return text.status();
-  const auto remove = [path, text = *text] { remove_id_file(path, text); };
-  auto started = start_root(std::move(listener), identity.key, Renewal::kPossible, remove);
-  if (!started) {
-    remove();
-    return started.status();
-  }
-  return known(identity, where);
+  const Status started = attempt([&] {
+    const auto remove = [path, text = *text] { remove_id_file(path, text); };
+    auto root = start_root(std::move(listener), identity.key, Renewal::kPossible, remove);
+    if (root) meeting.root = *root;
+    return root.status();
+  });
+  if (started) return meeting;
+  remove_id_file(path, *text);
+  return started;
 }
 
 Result<Meeting> find_by_file(const std::string& path, const std::string& where) {
@@ -89,7 +85,7 @@ Result<Meeting> find_by_file(const std::string& path, const std::string& where) 
     if (!*record || (*record)->stale()) return std::optional<Identity>();
     return std::optional((*record)->identity);
   };
-  meeting.abandon = [path](const Error&, const Patience&) {
+  meeting.clean_up = [path] {
     const auto record = read_id_file(path);
     if (record && *record && (*record)->stale()) remove_id_file(path, (*record)->text);
   };
@@ -215,18 +211,20 @@ Result<Meeting> by_tcp(const TcpPlace& place, const JoinRequest& request, int ra
     return open_by_file(*path, where, std::move(listener).value());
   }
   Identity identity{**key, {}};
-  if (rank == 0) {
-    auto listener = listen_at_first_free(place.candidates);
-    if (!listener) return listener.status();
-    identity.addresses = listener->addresses;
-    auto started = start_root(std::move(listener).value(), identity.key, Renewal::kPossible, {});
-    if (!started) return started.status();
-  } else {
+  if (rank != 0) {
     for (const auto& addresses : place.candidates) {
       identity.addresses.insert(identity.addresses.end(), addresses.begin(), addresses.end());
     }
+    return known(std::move(identity), where);
   }
-  return known(std::move(identity), where);
+  auto listener = listen_at_first_free(place.candidates);
+  if (!listener) return listener.status();
+  identity.addresses = listener->addresses;
+  Meeting meeting = known(std::move(identity), where);
+  auto started = start_root(std::move(listener).value(), **key, Renewal::kPossible, {});
+  if (!started) return started.status();
+  meeting.root = *started;
+  return meeting;
 }
 
 Result<Meeting> by_tcp_address(const std::string& host_and_port, const JoinRequest& request, int rank) {
@@ -326,34 +324,48 @@ Status all_present(const std::vector<unsigned char>& all, int ranks) {
   return {};
 }
 
-// Rank 0 makes an id and tells all; a failure of any rank travels the same way, so that nobody waits for it in vain.
-Result<Meeting> by_bootstrap(const JoinRequest& request, const RankAndSize& place, Status own) {
-  tutti_unique_id id{};
-  if (place.rank == 0 && own.ok()) {
-    auto made = make_unique_id(request.settings);
-    own = made.status();
-    if (made) id = *made;
-  }
+// The caller's all-gather of what each has to say of itself. Returns the id of all; `own` where that is a failure.
+Result<tutti_unique_id> exchange_words(const JoinRequest& request, int ranks, const Status& own, tutti_unique_id id) {
   const std::vector<unsigned char> mine = bootstrap_word(own, id);
-  std::vector<unsigned char> all(kBootstrapBytes * static_cast<std::size_t>(place.ranks), 0);
+  std::vector<unsigned char> all(kBootstrapBytes * static_cast<std::size_t>(ranks), 0);
   const tutti_bootstrap& bootstrap = *request.bootstrap;
   const int code =
       bootstrap.allgather(bootstrap.ctx, mine.data(), mine.size(), all.data(), request.patience.deadline.left_ns());
-  Status outcome = own;
-  if (outcome.ok() && code != 0) {
-    outcome = Status(TUTTI_REMOTE_ERROR, "The bootstrap's allgather failed with code " + std::to_string(code),
-                     "See what the caller's bootstrap reports");
+  if (!own.ok()) return own;
+  if (code != 0) {
+    return Status(TUTTI_REMOTE_ERROR, "The bootstrap's allgather failed with code " + std::to_string(code),
+                  "See what the caller's bootstrap reports");
   }
-  if (outcome.ok()) outcome = all_present(all, place.ranks);
-  if (!outcome.ok()) {
-    auto meeting = by_id(id);  // rank 0's own
-    if (place.rank == 0 && meeting) meeting->abandon(with_author(outcome.error(), 0), request.patience);
-    return outcome;
-  }
+  if (Status present = all_present(all, ranks); !present) return present;
   std::copy_n(all.begin() + 1, sizeof id.bytes, id.bytes);
-  auto meeting = by_id(id);
-  if (meeting) meeting->holder = 0;
-  return meeting;
+  return id;
+}
+
+// Rank 0 makes an id and tells all; a failure of any rank travels the same way, so that nobody waits for it in vain.
+Result<Meeting> by_bootstrap(const JoinRequest& request, const RankAndSize& place, Status own) {
+  const Member self = this_member(place.rank);
+  std::optional<IdMeeting> mine;  // rank 0's; ends with this where something is thrown
+  if (place.rank == 0 && own.ok()) {
+    auto opened = IdMeeting::open(request.settings);
+    own = opened.status();
+    if (opened) mine.emplace(std::move(opened).value());
+  }
+  Meeting meeting;
+  const Status outcome = attempt([&]() -> Status {
+    auto id = exchange_words(request, place.ranks, own, mine ? mine->id() : tutti_unique_id{});
+    if (!id) return id.status();
+    auto known = by_id(*id);
+    if (known) meeting = std::move(known).value();
+    return known.status();
+  });
+  const RootNumber root = mine ? mine->release() : 0;
+  if (outcome.ok()) {
+    meeting.holder = 0;
+    return meeting;
+  }
+  meeting.root = root;
+  meeting.abandon(outcome, self, request.patience);
+  return outcome;
 }
 
 }  // namespace
@@ -364,14 +376,24 @@ std::string interface_list(const Settings& settings) {
   return list;
 }
 
-Result<tutti_unique_id> make_unique_id(const Settings& settings) {
+Result<IdMeeting> IdMeeting::open(const Settings& settings) {
   auto listener = listen_for(settings);
   if (!listener) return listener.status();
-  Identity identity{random_key(), {}};
-  auto addresses = start_root(std::move(listener).value(), identity.key, Renewal::kNever, {});
-  if (!addresses) return addresses.status();
-  identity.addresses = std::move(addresses).value();
-  return pack_identity(identity);
+  const Identity identity{random_key(), listener->addresses};
+  IdMeeting meeting(pack_identity(identity));
+  auto started = start_root(std::move(listener).value(), identity.key, Renewal::kNever, {});
+  if (!started) return started.status();
+  meeting.root_ = *started;
+  return meeting;
+}
+
+IdMeeting::~IdMeeting() { stop_root(root_); }
+
+Result<tutti_unique_id> make_unique_id(const Settings& settings) {
+  auto meeting = IdMeeting::open(settings);
+  if (!meeting) return meeting.status();
+  meeting->release();
+  return meeting->id();
 }
 
 Result<Meeting> open_meeting(const JoinRequest& request, const RankAndSize& place, const Status& so_far) {
@@ -379,7 +401,7 @@ Result<Meeting> open_meeting(const JoinRequest& request, const RankAndSize& plac
   if (request.id != nullptr) {
     auto meeting = by_id(*request.id);
     if (so_far.ok() || !meeting) return meeting;
-    meeting->abandon(with_author(so_far.error(), place.rank), request.patience);
+    meeting->abandon(so_far, this_member(place.rank), request.patience);
     return so_far;
   }
   if (!so_far.ok()) return so_far;

@@ -1,7 +1,9 @@
 #include "src/communicator/rendezvous.h"
 
 #include <algorithm>
+#include <optional>
 
+#include "src/communicator/caught.h"
 #include "src/communicator/meeting_places.h"
 
 namespace tutti {
@@ -37,15 +39,6 @@ Result<Listener> open_formation(Formation& forming, const ControlPlane::Options&
   auto listener = listen_on(interface_list(settings), settings.port_range.low, settings.port_range.high);
   if (listener) forming.self.addresses = listener->addresses;
   return listener;
-}
-
-// The error as others read it: an abort of ours is news to them.
-Error for_others(const Status& status, const Member& self) {
-  Error error = status.error();
-  if (error.status != TUTTI_ABORTED) return error;
-  error.message = self.text() + " gave up while the communicator was being created";
-  error.guilty = {self.guilty()};
-  return error;
 }
 
 Status give_up(Formation& forming, const Status& status) {
@@ -110,7 +103,7 @@ Result<Membership> join_alone(const JoinRequest& request) {
   if (request.id != nullptr) {
     const auto identity = unpack_identity(*request.id);
     if (!identity) return identity.status();
-    stop_root(identity->key);
+    stop_root(root_of_id(identity->key));
   }
   Formation forming;
   auto listener = open_formation(forming, control_options(request.name, request.settings, 0, 1), request.settings);
@@ -130,12 +123,13 @@ Result<Membership> join_meeting(const JoinRequest& request, Formation forming, L
   if (!introduced) return introduced.status();
   forming.key = communicator_key(introduced->key, introduced->nonce);
   forming.neighbours = std::move(introduced->neighbours);
+  const RootNumber root = introduced->root.number;
   forming.root = std::move(introduced->root);
   auto membership = form(std::move(forming), anteroom.take(), request.blob, request.patience);
   if (membership) {
-    finish_root(introduced->key, request.patience);
+    finish_root(root, request.patience);
   } else if (membership.status().code() != TUTTI_ABORTED) {  // whoever aborts does not wait
-    await_root_told(introduced->key, request.patience);
+    await_root_told(root, request.patience);
   }
   return membership;
 }
@@ -172,12 +166,18 @@ Result<Membership> join(const JoinRequest& request) {
   // Before the others can hear of a meeting: what fails here alone then keeps nobody waiting at one.
   auto listener =
       open_formation(forming, control_options(request.name, request.settings, place->rank, place->ranks), request.settings);
+  const Member self = forming.self.member;
   auto meeting = open_meeting(request, *place, listener.status());
   if (!meeting) return meeting.status();
-  const Member self = forming.self.member;
-  auto membership = join_meeting(request, std::move(forming), std::move(listener).value(), *meeting);
-  if (!membership && meeting->abandon) meeting->abandon(for_others(membership.status(), self), request.patience);
-  return membership;
+  std::optional<Membership> membership;
+  const Status joined = attempt([&] {
+    auto made = join_meeting(request, std::move(forming), std::move(listener).value(), *meeting);
+    if (made) membership = std::move(made).value();
+    return made.status();
+  });
+  if (joined) return std::move(*membership);
+  meeting->abandon(joined, self, request.patience);
+  return joined;
 }
 
 // ---- Split.
@@ -258,9 +258,7 @@ Result<std::unique_ptr<Membership>> split(ControlPlane& parent, const Key& paren
   const int rank = static_cast<int>(own - group->begin());
   auto control = ControlPlane::make(control_options(request.name, request.settings, rank, ranks));
   if (!control) {  // no peer has a connection yet over which to hear of it, except the parent's
-    Error error = for_others(control.status(), this_member(parent.rank()));
-    if (error.guilty.empty()) error.guilty.push_back(this_member(parent.rank()).guilty());
-    parent.report(std::move(error));
+    parent.report(for_others(control.status(), this_member(parent.rank())));
     return control.status();
   }
   Formation forming;

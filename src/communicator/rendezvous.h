@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "include/tutti/tutti.h"
@@ -56,8 +58,27 @@ struct RankAndSize {
 };
 Result<RankAndSize> place_of(const JoinRequest& request);
 
-/// Makes an id and starts the meeting of those who will use it, on a thread of this process, until they have met or the
-/// process ends. Errors: TUTTI_SYSTEM_ERROR, TUTTI_INVALID_ARGUMENT (interfaces).
+/// A unique id and the meeting of those who will use it, on a thread of this process. Movable.
+class IdMeeting {
+ public:
+  /// Errors: TUTTI_SYSTEM_ERROR, TUTTI_INVALID_ARGUMENT (interfaces).
+  static Result<IdMeeting> open(const Settings& settings);
+  IdMeeting(IdMeeting&& other) noexcept : id_(other.id_), root_(other.release()) {}
+  IdMeeting& operator=(IdMeeting&&) = delete;
+  /// Ends the meeting, unless it has ended or was released. Needs no memory.
+  ~IdMeeting();
+
+  const tutti_unique_id& id() const { return id_; }
+  /// From now on it goes on until all have met or the process ends.
+  std::uint64_t release() { return std::exchange(root_, 0); }
+
+ private:
+  explicit IdMeeting(const tutti_unique_id& id) : id_(id) {}
+  tutti_unique_id id_;
+  std::uint64_t root_ = 0;
+};
+
+/// The id of one that was released.
 Result<tutti_unique_id> make_unique_id(const Settings& settings);
 
 /// What a rank brings to a split.

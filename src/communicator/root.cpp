@@ -1,5 +1,6 @@
 #include "src/communicator/root.h"
 
+#include <errno.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,8 +31,9 @@ constexpr std::uint64_t kWakeTag = 1;
 constexpr std::uint64_t kFirstGuest = 2;
 constexpr int kMostRanks = 1 << 20;
 
-std::vector<unsigned char> root_payload() {
+std::vector<unsigned char> root_payload(RootNumber number) {
   ByteWriter out;
+  out.u64(number);
   out.i32(::getpid());
   out.text(host_name().substr(0, 48));
   const auto bytes = out.bytes();
@@ -65,9 +67,9 @@ JoinMessage unpack_join(ByteReader& in) {
   return message;
 }
 
-Root::Root(Listener listener, const Key& key, Renewal renewal, std::function<void()> concluded)
+Root::Root(Listener listener, const Key& key, RootNumber number, Renewal renewal, std::function<void()> concluded)
     : renewal_(renewal), on_conclusion_(std::move(concluded)), next_id_(kFirstGuest) {
-  door_.emplace(std::move(listener), key, kRootPurpose, root_payload());
+  door_.emplace(std::move(listener), key, kRootPurpose, root_payload(number));
 }
 
 void Root::conclude() {
@@ -399,20 +401,37 @@ namespace {
 // is joined by the ranks of this process then, or else when the next root is started or the process ends.
 class Roots {
  public:
-  Result<std::vector<SocketAddress>> start(Listener listener, const Key& key, Renewal renewal,
-                                           std::function<void()> concluded);
-  void stop(const Key& key);
-  void abandon(const Key& key, const Error& error);
+  Result<RootNumber> start(Listener listener, const Key& key, Renewal renewal, std::function<void()> concluded);
+  RootNumber of_id(const Key& key);
+  void stop(RootNumber number);
+  void abandon(RootNumber number, const Error& error);
   void stop_abandoned(std::span<const SocketAddress> addresses);
-  void finish(const Key& key, const Patience& patience);
-  void await_told(const Key& key, const Patience& patience);
+  void finish(RootNumber number, const Patience& patience);
+  void await_told(RootNumber number, const Patience& patience);
   void stop_all();
 
  private:
   struct Running {
-    Running(Listener listener, const Key& its_key, Renewal renewal, std::function<void()> concluded)
-        : key(its_key), addresses(listener.addresses), root(std::move(listener), its_key, renewal, std::move(concluded)) {}
+    Running(Listener listener, const Key& its_key, Renewal its_renewal, std::function<void()> concluded)
+        : key(its_key),
+          renewal(its_renewal),
+          addresses(listener.addresses),
+          root(std::move(listener), its_key, number, its_renewal, std::move(concluded)) {}
+    // Not with Roots::mutex_ held, which the thread takes at its end.
+    ~Running() {
+      end();
+      if (thread.joinable()) thread.join();
+    }
+    Running(const Running&) = delete;
+    Running& operator=(const Running&) = delete;
+    void end() {
+      stop.store(true, std::memory_order_release);  // release: seen by whoever the wake-up wakes
+      wake.raise();
+    }
+
+    const RootNumber number = random_u64() | 1;  // unlike any other's, anywhere
     const Key key;
+    const Renewal renewal;
     const std::vector<SocketAddress> addresses;
     Root root;
     WakeUp wake;
@@ -421,59 +440,66 @@ class Roots {
     bool abandoned = false;  // likewise
     std::thread thread;
   };
-  using List = std::list<std::unique_ptr<Running>>;
+  using List = std::list<Running>;
+  Status serve(Running& running);
   void await(std::uint64_t most_ns, const Patience& patience, const std::function<bool(const Running&)>& pending);
   List take(const std::function<bool(const Running&)>& wanted);
-  static void end(List& list);
+  static void end(List list);
 
   std::mutex mutex_;
   std::condition_variable one_ended_;
   List running_;
 };
 
-Result<std::vector<SocketAddress>> Roots::start(Listener listener, const Key& key, Renewal renewal,
-                                                std::function<void()> concluded) {
-  auto running = std::make_unique<Running>(std::move(listener), key, renewal, std::move(concluded));
-  auto addresses = running->addresses;
-  Running* const self = running.get();
-  List ended;
-  Status started;
-  {
-    const std::lock_guard lock(mutex_);
-    ended = take([](const Running& r) { return r.ended; });
-    auto thread = background_thread("tutti-meeting", [this, self] {
-      self->root.serve(self->wake, self->stop);
-      const std::lock_guard ending(mutex_);
-      self->ended = true;
-      one_ended_.notify_all();
-    });
-    started = thread.status();
-    if (thread) {
-      running->thread = std::move(thread).value();
-      running_.push_back(std::move(running));
-    }
+Result<RootNumber> Roots::start(Listener listener, const Key& key, Renewal renewal, std::function<void()> concluded) {
+  List fresh;  // joins those running by itself: nothing may fail between the start of the thread and that
+  Running& running = fresh.emplace_back(std::move(listener), key, renewal, std::move(concluded));
+  if (!running.root.ready() || !running.wake) {
+    return system_error("Opening the rendezvous's descriptors failed", EMFILE, "Raise the limit of `ulimit -n`");
   }
-  end(ended);
-  if (!started.ok()) return started;
-  return addresses;
-}
-
-void Roots::stop(const Key& key) {
   List ended;
-  {
-    const std::lock_guard lock(mutex_);
-    ended = take([&](const Running& r) { return r.key == key; });
-  }
-  end(ended);
-}
-
-void Roots::abandon(const Key& key, const Error& error) {
   const std::lock_guard lock(mutex_);
-  for (const auto& running : running_) {
-    if (running->key != key) continue;
-    running->abandoned = true;
-    running->root.give_up(error);
-    running->wake.raise();
+  ended = take([](const Running& r) { return r.ended; });
+  if (Status started = serve(running); !started) return started;
+  running_.splice(running_.end(), fresh);
+  return running.number;
+}
+
+Status Roots::serve(Running& running) {
+  auto thread = background_thread("tutti-meeting", [this, self = &running] {
+    self->root.serve(self->wake, self->stop);
+    const std::lock_guard ending(mutex_);
+    self->ended = true;
+    one_ended_.notify_all();
+  });
+  if (thread) running.thread = std::move(thread).value();
+  return thread.status();
+}
+
+RootNumber Roots::of_id(const Key& key) {
+  const std::lock_guard lock(mutex_);
+  for (const Running& running : running_) {
+    if (running.renewal == Renewal::kNever && running.key == key) return running.number;
+  }
+  return 0;
+}
+
+void Roots::stop(RootNumber number) {
+  List ended;
+  {
+    const std::lock_guard lock(mutex_);
+    ended = take([&](const Running& r) { return r.number == number; });
+  }
+  end(std::move(ended));
+}
+
+void Roots::abandon(RootNumber number, const Error& error) {
+  const std::lock_guard lock(mutex_);
+  for (Running& running : running_) {
+    if (running.number != number) continue;
+    running.abandoned = true;
+    running.root.give_up(error);
+    running.wake.raise();
   }
 }
 
@@ -486,28 +512,28 @@ void Roots::stop_abandoned(std::span<const SocketAddress> addresses) {
                                                addresses.end()) != r.addresses.end();
     });
   }
-  end(ended);
+  end(std::move(ended));
 }
 
-void Roots::finish(const Key& key, const Patience& patience) {
-  await(kFinishNs, patience, [&](const Running& r) { return r.key == key && !r.ended; });
+void Roots::finish(RootNumber number, const Patience& patience) {
+  await(kFinishNs, patience, [&](const Running& r) { return r.number == number && !r.ended; });
   List ended;
   {
     const std::lock_guard lock(mutex_);
-    ended = take([&](const Running& r) { return r.ended && r.key == key; });
+    ended = take([&](const Running& r) { return r.ended && r.number == number; });
   }
-  end(ended);
+  end(std::move(ended));
 }
 
-void Roots::await_told(const Key& key, const Patience& patience) {
-  await(kAwaitToldNs, patience, [&](const Running& r) { return r.key == key && !r.ended && !r.root.told(); });
+void Roots::await_told(RootNumber number, const Patience& patience) {
+  await(kAwaitToldNs, patience, [&](const Running& r) { return r.number == number && !r.ended && !r.root.told(); });
 }
 
 // Until none of them is pending, or for `most_ns`, or until the caller has had enough.
 void Roots::await(std::uint64_t most_ns, const Patience& patience, const std::function<bool(const Running&)>& pending) {
   const Deadline deadline = Deadline::in(most_ns);
   std::unique_lock lock(mutex_);
-  while (std::any_of(running_.begin(), running_.end(), [&](const auto& r) { return pending(*r); }) && !deadline.passed()) {
+  while (std::any_of(running_.begin(), running_.end(), pending) && !deadline.passed()) {
     lock.unlock();  // the caller's hook runs without our lock
     if (!patience.check()) return;
     lock.lock();
@@ -520,17 +546,14 @@ Roots::List Roots::take(const std::function<bool(const Running&)>& wanted) {
   List taken;
   for (auto i = running_.begin(); i != running_.end();) {
     const auto here = i++;
-    if (wanted(**here)) taken.splice(taken.end(), running_, here);
+    if (wanted(*here)) taken.splice(taken.end(), running_, here);
   }
   return taken;
 }
 
-void Roots::end(List& list) {
-  for (const auto& running : list) {
-    running->stop.store(true, std::memory_order_release);  // release: seen by whoever the wake-up wakes
-    running->wake.raise();
-  }
-  for (const auto& running : list) running->thread.join();
+// All at once, and then waits for each.
+void Roots::end(List list) {
+  for (Running& running : list) running.end();
 }
 
 void Roots::stop_all() {
@@ -539,7 +562,7 @@ void Roots::stop_all() {
     const std::lock_guard lock(mutex_);
     all = take([](const Running&) { return true; });
   }
-  end(all);
+  end(std::move(all));
 }
 
 constinit PerProcess<Roots> process_roots;
@@ -556,19 +579,22 @@ Roots& roots() {
 
 }  // namespace
 
-Result<std::vector<SocketAddress>> start_root(Listener listener, const Key& key, Renewal renewal,
-                                              std::function<void()> concluded) {
+Result<RootNumber> start_root(Listener listener, const Key& key, Renewal renewal, std::function<void()> concluded) {
   return roots().start(std::move(listener), key, renewal, std::move(concluded));
 }
 
-void stop_root(const Key& key) { roots().stop(key); }
+RootNumber root_of_id(const Key& key) { return roots().of_id(key); }
 
-void abandon_root(const Key& key, const Error& error) { roots().abandon(key, error); }
+void stop_root(RootNumber root) {
+  if (root != 0) roots().stop(root);  // where there is one, so is that list: no memory is needed
+}
+
+void abandon_root(RootNumber root, const Error& error) { roots().abandon(root, error); }
 
 void stop_abandoned_roots(std::span<const SocketAddress> addresses) { roots().stop_abandoned(addresses); }
 
-void finish_root(const Key& key, const Patience& patience) { roots().finish(key, patience); }
+void finish_root(RootNumber root, const Patience& patience) { roots().finish(root, patience); }
 
-void await_root_told(const Key& key, const Patience& patience) { roots().await_told(key, patience); }
+void await_root_told(RootNumber root, const Patience& patience) { roots().await_told(root, patience); }
 
 }  // namespace tutti

@@ -39,6 +39,9 @@ enum RootFrame : std::uint8_t { kJoin = 1, kIntroduced, kReady, kCreationFailed,
 /// Bytes of the nonce that makes one communicator's key differ from another's with the same id.
 inline constexpr std::size_t kNonceBytes = 32;
 
+/// Names one root among all, of all processes: two meetings may well have the same key. 0: none.
+using RootNumber = std::uint64_t;
+
 /// Whether another creation may follow at a root's place once this one has failed.
 enum class Renewal {
   kNever,     ///< its key is for one creation
@@ -58,11 +61,14 @@ JoinMessage unpack_join(ByteReader& in);
 /// The meeting's state, driven by one thread. Not thread safe.
 class Root {
  public:
-  /// concluded: called once, when all are there and before anybody is told, or when it has failed and its own process is
-  /// about to be told, or at its end (removes the file that led here). May be empty.
-  Root(Listener listener, const Key& key, Renewal renewal, std::function<void()> concluded);
+  /// number: what guests are told that it has. concluded: called once, when all are there and before anybody is told, or
+  /// when it has failed and its own process is about to be told, or at its end (removes the file that led here). May be
+  /// empty.
+  Root(Listener listener, const Key& key, RootNumber number, Renewal renewal, std::function<void()> concluded);
   ~Root() { conclude(); }
 
+  /// False where the system had no descriptor left: nobody would be heard.
+  bool ready() const { return poller_ && door_ && door_->fd() >= 0; }
   /// Serves until the creation has succeeded, or some seconds after it has failed, or `wake` is raised and `stop` set.
   /// Throws nothing: without memory the creation fails, and its door and connections close.
   void serve(const WakeUp& wake, const std::atomic<bool>& stop);
@@ -128,28 +134,29 @@ class Root {
 };
 
 /// Starts a root of `key` on a background thread; it ends by itself when it is done, at stop_root, or with the process.
-/// Returns the addresses at which it is found. Errors: TUTTI_SYSTEM_ERROR.
-Result<std::vector<SocketAddress>> start_root(Listener listener, const Key& key, Renewal renewal,
-                                              std::function<void()> concluded);
+/// Nothing runs where it fails or throws. Errors: TUTTI_SYSTEM_ERROR.
+Result<RootNumber> start_root(Listener listener, const Key& key, Renewal renewal, std::function<void()> concluded);
 
-/// Ends the root of `key`, if this process has one. Thread safe; waits for its thread.
-void stop_root(const Key& key);
+/// The root of this process that serves the unique id with that key, which no other has; 0 where it has none. Thread safe.
+RootNumber root_of_id(const Key& key);
 
-/// A rank of this process has failed to join: the root of `key`, if this process has one, tells the others why, at once and
-/// for some seconds to those who come late. Thread safe; does not wait.
-void abandon_root(const Key& key, const Error& error);
+/// Ends that root, if this process has it. Thread safe; waits for its thread. Needs no memory.
+void stop_root(RootNumber root);
+
+/// A rank of this process has failed to join: that root, if this process has it, tells the others why, at once and for some
+/// seconds to those who come late. Thread safe; does not wait.
+void abandon_root(RootNumber root, const Error& error);
 
 /// Ends those abandoned roots of this process that listen at any of the addresses, so that another one can. Thread safe;
 /// waits for their threads.
 void stop_abandoned_roots(std::span<const SocketAddress> addresses);
 
-/// Waits until the root of `key`, if this process has one, has come to its end, for a second at most or until `patience`
-/// ends it, and frees it. For a rank whose creation has succeeded: all others have said then that they are ready. Thread
-/// safe.
-void finish_root(const Key& key, const Patience& patience);
+/// Waits until that root, if this process has it, has come to its end, for a second at most or until `patience` ends it,
+/// and frees it. For a rank whose creation has succeeded: all others have said then that they are ready. Thread safe.
+void finish_root(RootNumber root, const Patience& patience);
 
 /// As finish_root, after a creation that failed: waits until the root has told all others why, for 2.5 s at most. This
 /// process may end now, and the root with it. The deadline of `patience` has passed, perhaps, and does not count here.
-void await_root_told(const Key& key, const Patience& patience);
+void await_root_told(RootNumber root, const Patience& patience);
 
 }  // namespace tutti

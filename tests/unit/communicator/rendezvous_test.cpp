@@ -6,6 +6,7 @@
 #include <barrier>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <sstream>
 
@@ -84,6 +85,79 @@ TEST(Join, TwoCommunicatorsOfOneSecretHaveDifferentKeys) {
   }
   EXPECT_NE(keys[0], keys[1]);
   EXPECT_NE(keys[1], keys[2]);
+}
+
+// Two meetings of one process that have a secret in common. Nobody comes to the first but rank 0.
+class OneSecret : public testing::Test {
+ protected:
+  static JoinRequest request_at(const std::string& address, int rank, double seconds) {
+    JoinRequest request = request_of(rank, 2, seconds);
+    request.address = address;
+    request.settings.secret = "same";
+    return request;
+  }
+  // Whether somebody listens at the first.
+  bool begun() const {
+    return eventually([&] {
+      const auto knock = connect_to(loopback(port_));
+      return knock.ok() && connect_result(knock->get()) == 0;
+    });
+  }
+  const std::uint16_t port_ = free_port();
+  const std::string first_ = "tcp://127.0.0.1:" + std::to_string(port_);
+  const std::string second_ = "tcp://127.0.0.1:" + std::to_string(free_port());
+};
+
+TEST_F(OneSecret, AMeetingThatFailsDoesNotEndAnother) {
+  std::atomic<bool> over{false};
+  std::thread alone([&] {
+    const auto result = join(request_at(first_, 0, 0.3));
+    EXPECT_EQ(result.status().code(), TUTTI_TIMEOUT) << result.status().text();
+    over = true;
+  });
+  EXPECT_TRUE(begun());
+  std::thread early([&] {
+    const auto result = join(request_at(second_, 0, 20));
+    EXPECT_TRUE(result.ok()) << result.status().text();
+  });
+  EXPECT_TRUE(eventually([&] { return over.load(); }));
+  ::usleep(100'000);
+  const auto result = join(request_at(second_, 1, 20));
+  EXPECT_TRUE(result.ok()) << result.status().text();
+  early.join();
+  alone.join();
+}
+
+TEST_F(OneSecret, AMeetingThatHasEndedDoesNotWaitForAnother) {
+  std::atomic<bool> over{false};
+  std::atomic<bool> enough{false};
+  std::thread alone([&] {
+    JoinRequest request = request_at(first_, 0, 6);
+    request.patience.interrupted = &enough;
+    EXPECT_EQ(join(request).status().code(), TUTTI_ABORTED) << "the others took longer than its deadline";
+  });
+  EXPECT_TRUE(begun());
+  for (int i = 0; i < 8; ++i) {  // a second for each would be too long
+    const auto results = join_all(2, [&](int rank, JoinRequest& request) { request = request_at(second_, rank, 20); });
+    for (const auto& result : results) EXPECT_TRUE(result.ok()) << result.status().text();
+  }
+  enough = true;
+  alone.join();
+}
+
+TEST(Join, ABootstrapThatThrowsEndsTheMeetingAndItsWordsAreTold) {
+  tutti_unique_id told{};
+  const tutti_bootstrap broken{sizeof(tutti_bootstrap), &told,
+                               [](void* ctx, const void* in, std::size_t, void*, std::uint64_t) -> int {
+                                 std::memcpy(ctx, static_cast<const unsigned char*>(in) + 1, sizeof(tutti_unique_id));
+                                 throw 42;
+                               }};
+  JoinRequest request = request_of(0, 2);
+  request.bootstrap = &broken;
+  EXPECT_EQ(join(request).status().code(), TUTTI_INTERNAL_ERROR);
+  JoinRequest late = request_of(1, 2);
+  late.id = &told;
+  EXPECT_THAT(join(late).status().text(), HasSubstr("an exception of an unknown type"));
 }
 
 TEST(Join, ARankOutsideTheSizeIsRefusedAtOnce) {
