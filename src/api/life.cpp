@@ -198,17 +198,23 @@ Status create_all(tutti_comm** comms, int ranks, const tutti_config* config) {
   if (comms == nullptr) return invalid("tutti_comm_create_all needs room for the communicators");
   if (ranks < 1) return invalid(fmt::format("a group of {} ranks cannot be", ranks), "Pass at least 1.");
   std::fill(comms, comms + ranks, nullptr);
-  tutti_unique_id id;
-  if (tutti_get_unique_id(&id) != TUTTI_SUCCESS) return last_failure();
-  std::vector<HeldCreation> creations;
+  std::vector<Creation> prepared;
   for (int r = 0; r < ranks; ++r) {
     auto creation = prepare(&comms[r], ranks, r, false, config);
     if (!creation.ok()) return creation.status();
     creation->config.non_blocking = 0;  // all at once, and the call is there to wait for them
-    creation->id = id;
-    auto handle = handle_of(*creation);
+    prepared.push_back(std::move(*creation));
+  }
+  // Ends with the call, however that ends: nobody else knows the id.
+  const auto meeting = IdMeeting::open(prepared.front().request.settings);
+  if (!meeting.ok()) return meeting.status();
+  std::vector<HeldCreation> creations;
+  for (int r = 0; r < ranks; ++r) {
+    Creation& creation = prepared[static_cast<std::size_t>(r)];
+    creation.id = meeting.value().id();
+    auto handle = handle_of(creation);
     if (!handle.ok()) return handle.status();
-    creations.push_back(later(&comms[r], std::move(*handle), std::move(*creation)));
+    creations.push_back(later(&comms[r], std::move(*handle), std::move(creation)));
   }
   return create_together(creations);
 }

@@ -7,6 +7,8 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <filesystem>
+#include <iterator>
 #include <string>
 
 #include "tests/support/ranks.h"
@@ -64,6 +66,30 @@ TEST(Creation, RefusesWhatItCannotDo) {
   config.traffic_class = 0;
   EXPECT_EQ(tutti_comm_create_all(comm.data(), 1, &config), TUTTI_SUCCESS) << last_error();
   EXPECT_EQ(tutti_comm_destroy(comm[0]), TUTTI_SUCCESS);
+}
+
+std::ptrdiff_t count_of(const char* what) {
+  return std::distance(std::filesystem::directory_iterator(std::string("/proc/self/") + what), {});
+}
+
+TEST(Creation, ThatIsRefusedLeavesNothingBehind) {
+  std::array<tutti_comm*, 2> comms{};
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.memory = TUTTI_MEMORY_CUDA;
+  const auto refuse = [&] { return tutti_comm_create_all(comms.data(), 2, &config); };
+  EXPECT_EQ(refuse(), TUTTI_UNSUPPORTED);  // what comes with the first is there now
+  const std::ptrdiff_t descriptors = count_of("fd");
+  const std::ptrdiff_t threads = count_of("task");
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(refuse(), TUTTI_UNSUPPORTED);
+  config.memory = TUTTI_MEMORY_AUTO;
+  config.transports = "carrier-pigeon";  // when they meet
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(refuse(), TUTTI_INVALID_ARGUMENT);
+  config.transports = nullptr;
+  config.poll = [](void*) { return 1; };  // and while they do
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(refuse(), TUTTI_ABORTED);
+  EXPECT_EQ(count_of("fd"), descriptors);
+  for (int i = 0; i < 500 && count_of("task") > threads; ++i) usleep(10'000);
+  EXPECT_LE(count_of("task"), threads);
 }
 
 TEST(Creation, OfOneRankReadsItsAddressToo) {

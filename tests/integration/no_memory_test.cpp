@@ -5,7 +5,10 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <filesystem>
+#include <iterator>
 #include <new>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -78,6 +81,65 @@ struct World {
   int x = 1;
   int y = 2;
 };
+
+std::ptrdiff_t count_of(const char* what) {
+  return std::distance(std::filesystem::directory_iterator(std::string("/proc/self/") + what), {});
+}
+
+/// Nothing but what was there before stays of a failure.
+struct Tidy {
+  ~Tidy() {
+    if (made) return;
+    for (int i = 0; i < 500 && count_of("task") > threads; ++i) usleep(10'000);
+    EXPECT_LE(count_of("task"), threads);
+    EXPECT_LE(count_of("fd"), descriptors);
+  }
+  bool made = false;
+  std::ptrdiff_t threads = count_of("task");
+  std::ptrdiff_t descriptors = count_of("fd");
+};
+
+TEST(NoMemory, AnIdIsMadeOrLeavesNothing) {
+  EXPECT_GT(starve<Tidy>([](Tidy& tidy) {
+              tutti_unique_id id;
+              const tutti_status status = tutti_get_unique_id(&id);
+              tidy.made = status == TUTTI_SUCCESS;
+              return status;
+            }),
+            5);
+}
+
+TEST(NoMemory, RanksAreCreatedTogetherOrLeaveNothing) {
+  EXPECT_GT(starve<Tidy>([](Tidy&) {
+              std::array<tutti_comm*, 2> comms{};
+              const tutti_status status = tutti_comm_create_all(comms.data(), 2, nullptr);
+              allocations_left = -1;
+              for (tutti_comm* comm : comms) tutti_comm_destroy(comm);
+              return status;
+            }),
+            20);
+}
+
+TEST(NoMemory, AMeetingAtAFileBeginsOrLeavesNothing) {
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.connect_timeout_ns = 1'000'000;  // nobody else will come
+  const std::string path = "/tmp/tutti-test-" + std::to_string(getpid());
+  const std::string address = "file://" + path;
+  int failures = 0;
+  for (bool met = false; !met && failures < 1000; failures += met ? 0 : 1) {
+    tutti_comm* comm = nullptr;
+    {
+      Tidy tidy;
+      allocations_left = failures;
+      const tutti_status status = tutti_comm_create_address(&comm, address.c_str(), 2, 0, &config);
+      allocations_left = -1;
+      met = tidy.made = status == TUTTI_TIMEOUT;
+      EXPECT_TRUE(met || status == TUTTI_SYSTEM_ERROR) << last_error();
+    }
+    EXPECT_FALSE(std::filesystem::exists(path)) << "allocation " << failures;
+  }
+  EXPECT_GT(failures, 20);
+}
 
 TEST(NoMemory, ADirectCallFails) {
   EXPECT_GT(
