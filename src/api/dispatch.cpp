@@ -304,6 +304,7 @@ bool group_is_open() { return group().depth > 0; }
 
 bool group_holds(const Communicator* communicator) {
   const Group& open = group();
+  if (communicator == nullptr) return false;  // a creation that failed; others in the group have no parent either
   return std::any_of(open.tasks.begin(), open.tasks.end(),
                      [&](const auto& task) { return task->operation.communicator == communicator; }) ||
          std::any_of(open.creations.begin(), open.creations.end(),

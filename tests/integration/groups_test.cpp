@@ -230,6 +230,28 @@ TEST(Groups, KeepWhatTheyHoldFromBeingDestroyed) {
   EXPECT_EQ(tutti_queue_destroy(queue), TUTTI_SUCCESS);
 }
 
+TEST(Groups, KeepNoFailedCreationFromBeingDestroyed) {
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.non_blocking = 1;
+  config.connect_timeout_ns = 100 * ms;
+  tutti_unique_id id;
+  ASSERT_EQ(tutti_get_unique_id(&id), TUTTI_SUCCESS);
+  tutti_comm* failed = nullptr;
+  ASSERT_EQ(tutti_comm_create(&failed, 2, &id, 0, &config), TUTTI_IN_PROGRESS) << "nobody else will come";
+  tutti_comm_state_kind state = TUTTI_COMM_CREATING;
+  for (int i = 0; i < 1000 && state == TUTTI_COMM_CREATING; ++i) {
+    usleep(10'000);
+    EXPECT_EQ(tutti_comm_state(failed, &state), TUTTI_SUCCESS);
+  }
+  ASSERT_EQ(state, TUTTI_COMM_FAILED);
+  tutti_comm* other = nullptr;
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_comm_create_address(&other, "tcp://127.0.0.1:4711", 1, 0, nullptr), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(tutti_comm_destroy(failed), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(tutti_comm_destroy(other), TUTTI_SUCCESS);
+}
+
 TEST(Groups, CreateAllOrNone) {
   std::array<tutti_unique_id, 3> ids;
   for (tutti_unique_id& id : ids) ASSERT_EQ(tutti_get_unique_id(&id), TUTTI_SUCCESS);
