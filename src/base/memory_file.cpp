@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -10,6 +11,13 @@
 namespace tutti {
 
 Result<Descriptor> create_memory(const char* label, std::uint64_t bytes) {
+  // Asked beforehand: the system answers a file that is too long with SIGXFSZ, which ends the process.
+  rlimit longest{};
+  if (::getrlimit(RLIMIT_FSIZE, &longest) == 0 && longest.rlim_cur != RLIM_INFINITY && bytes > longest.rlim_cur) {
+    return system_error("shared memory of " + std::to_string(bytes) + " bytes is longer than files may be (" +
+                            std::to_string(longest.rlim_cur) + " bytes)",
+                        EFBIG, "Raise the limit of file sizes (ulimit -f)");
+  }
   Descriptor fd(::memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return system_error("cannot create shared memory (memfd)", errno, "Raise the limit of open files (ulimit -n)");
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0 ||

@@ -8,7 +8,8 @@
 
 namespace tutti {
 
-/// A new memory file of `bytes`, zero, that can neither shrink nor grow.
+/// A new memory file of `bytes`, zero, that can neither shrink nor grow. Errors: TUTTI_SYSTEM_ERROR (no descriptor, no
+/// memory, longer than RLIMIT_FSIZE lets files be).
 Result<Descriptor> create_memory(const char* label, std::uint64_t bytes);
 /// Maps `bytes` at `offset` of `fd`, to read and write (or to read only).
 /// Errors: TUTTI_INVALID_ARGUMENT where the file is shorter; TUTTI_SYSTEM_ERROR. With `sealed`, a file that its owner could
