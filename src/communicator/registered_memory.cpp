@@ -1,7 +1,9 @@
 #include "src/communicator/registered_memory.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,6 +13,25 @@
 #include "src/base/memory_file.h"
 
 namespace tutti {
+namespace {
+
+/// Whether a file leaves half of the descriptors that this process may have: the system gives out the lowest free number,
+/// so that all below it are taken. Communicators need theirs, and so does the program.
+bool leaves_enough(const Descriptor& file) {
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_NOFILE, &limit) != 0 || static_cast<rlim_t>(file.get()) < limit.rlim_cur / 2;
+}
+
+/// A file for the memory; none where the memory has to do without.
+Descriptor file_of(std::size_t bytes) {
+  auto file = create_memory("tutti-memory", bytes);
+  return file.ok() && leaves_enough(*file) ? std::move(*file) : Descriptor();
+}
+
+/// Made when the library is loaded, so that no fork falls into its making.
+[[maybe_unused]] const RegisteredMemory& made_early = RegisteredMemory::instance();
+
+}  // namespace
 
 bool Allocation::holds(const void* data, std::uint64_t length) const {
   const auto address = reinterpret_cast<std::uintptr_t>(data);
@@ -19,8 +40,20 @@ bool Allocation::holds(const void* data, std::uint64_t length) const {
 }
 
 RegisteredMemory& RegisteredMemory::instance() {
-  static RegisteredMemory* const self = new RegisteredMemory;  // never destroyed: memory may be freed while the process exits
+  static RegisteredMemory* const self = create();  // never destroyed: memory may be freed while the process exits
   return *self;
+}
+
+/// A fork waits for whoever is at it, so that the child finds it whole and unlocked; and is counted, in both.
+RegisteredMemory* RegisteredMemory::create() {
+  constexpr auto before = [] { instance().mutex_.lock(); };
+  constexpr auto after = [] {
+    ++instance().forks_;
+    instance().mutex_.unlock();
+  };
+  // Refused for want of memory only; then a child has to do without what this guards.
+  static_cast<void>(::pthread_atfork(before, after, after));
+  return new RegisteredMemory;
 }
 
 /// Release: whoever sees the new number finds the change under the lock, which it takes next.
@@ -28,10 +61,9 @@ void RegisteredMemory::changed() { changes_.fetch_add(1, std::memory_order_relea
 
 Result<void*> RegisteredMemory::allocate(std::size_t bytes) {
   const std::size_t size = std::max<std::size_t>(bytes, 1);
-  auto file = create_memory("tutti-memory", size);
-  // Without a descriptor to spare it still serves as memory.
-  const int flags = file.ok() ? MAP_SHARED : MAP_SHARED | MAP_ANONYMOUS;
-  void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, flags, file.ok() ? file->get() : -1, 0);
+  Descriptor file = file_of(size);
+  const int flags = file ? MAP_SHARED : MAP_SHARED | MAP_ANONYMOUS;
+  void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, flags, file.get(), 0);
   if (data == MAP_FAILED) {
     return system_error("memory of " + std::to_string(bytes) + " bytes could not be mapped", errno, "Free memory.");
   }
@@ -41,9 +73,10 @@ Result<void*> RegisteredMemory::allocate(std::size_t bytes) {
   Allocation allocation;
   allocation.base = static_cast<std::byte*>(data);
   allocation.bytes = size;
-  if (file.ok()) allocation.file = std::make_shared<const Descriptor>(std::move(*file));
+  if (file) allocation.file = std::make_shared<const Descriptor>(std::move(file));
   const std::lock_guard lock(mutex_);
   allocation.id = ++ids_;
+  allocation.forks = forks_;
   owned_.emplace(allocation.base, Owned{std::move(allocation), std::move(mapping)});
   changed();
   return data;
@@ -57,8 +90,8 @@ Status RegisteredMemory::free(void* data) {
     return Status(TUTTI_INVALID_ARGUMENT, "tutti_memory_free was given an address that tutti_memory_alloc did not give");
   }
   const Allocation& allocation = found->second.allocation;
-  // Endpoints and peers keep the file until they hear of it; its pages go now.
-  if (allocation.file != nullptr) {
+  // Endpoints and peers keep the file until they hear of it; its pages go now, unless they may be another process's, too.
+  if (allocation.file != nullptr && allocation.forks == forks_) {
     static_cast<void>(::fallocate(allocation.file->get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
                                   static_cast<off_t>(allocation.bytes)));
   }

@@ -25,19 +25,23 @@ struct Allocation {
   std::uint64_t id = 0;
   std::byte* base = nullptr;
   std::uint64_t bytes = 0;
-  std::shared_ptr<const Descriptor> file;  ///< null where the system had no descriptor left: memory like any other
+  std::shared_ptr<const Descriptor> file;  ///< null: memory like any other
+  std::uint64_t forks = 0;                 ///< how often this process had forked by then
 
   bool holds(const void* data, std::uint64_t length) const;
 };
 
-/// All that this process has given out. Thread safe.
+/// All that this process has given out, and what it had when it was forked. Thread safe, and whole in a forked child,
+/// whatever other threads did at the fork.
 class RegisteredMemory {
  public:
   static RegisteredMemory& instance();
-  /// Page-aligned and zero. Errors: TUTTI_SYSTEM_ERROR.
+  /// Page-aligned and zero. It has a file that peers can map where the system allows one so long, and leaves half of its
+  /// descriptors for others. Errors: TUTTI_SYSTEM_ERROR.
   Result<void*> allocate(std::size_t bytes);
-  /// Gives the pages back to the system, also where a peer has them mapped. Errors: TUTTI_INVALID_ARGUMENT for an address
-  /// that was not given out. NULL is allowed.
+  /// Gives the pages back to the system, also where a peer has them mapped, but not where a process forked since may use
+  /// them: there only this process's view of them ends. Errors: TUTTI_INVALID_ARGUMENT for an address that was not given
+  /// out. NULL is allowed.
   Status free(void* data);
   /// The allocation that [data, data + bytes) lies in, if it can be mapped by others.
   std::optional<Allocation> find(const void* data, std::uint64_t bytes) const;
@@ -49,11 +53,14 @@ class RegisteredMemory {
     Allocation allocation;
     Mapping mapping;
   };
+  RegisteredMemory() = default;
+  static RegisteredMemory* create();
   void changed();
 
   mutable std::mutex mutex_;
   std::map<const std::byte*, Owned> owned_;  ///< by base
   std::uint64_t ids_ = 0;
+  std::uint64_t forks_ = 0;
   std::atomic<std::uint64_t> changes_{0};
 };
 
