@@ -180,7 +180,8 @@ typedef struct tutti_transport {
   tutti_link_result (*grant)(tutti_link*, const tutti_region* region, void* target, uint64_t bytes, uint64_t fingerprint);
 
   // ---- Regions, optional.
-  /// Registers memory. fd >= 0: it is `bytes` at fd_offset of that file, which peers may map.
+  /// Registers memory. fd >= 0: it is `bytes` at fd_offset of that file, which peers may map; it stays open until the
+  /// region is given up.
   tutti_status (*register_region)(tutti_endpoint*, void* base, uint64_t bytes, int fd, uint64_t fd_offset,
                                   tutti_region* region);
   void (*unregister_region)(tutti_endpoint*, tutti_region*);
@@ -189,6 +190,12 @@ typedef struct tutti_transport {
   /// Whether the room last reserved is the receiver's granted memory: then whoever fills it writes where the bytes stay, and
   /// not what the peer is about to read.
   int (*granted)(tutti_link*);
+
+  // ---- Both ends, optional, likewise.
+  /// Takes back what the link has granted, and gives back the room that it has reserved in the peer's granted memory;
+  /// nothing but `close_link` may follow. QUARANTINED: the peer writes at this moment, as far as can be seen: `progress`,
+  /// and ask again. NULL: `close_link` alone answers.
+  tutti_quiesced (*withdraw)(tutti_link*);
 } tutti_transport;
 
 #ifdef __cplusplus

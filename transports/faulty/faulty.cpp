@@ -186,6 +186,13 @@ tutti_quiesced close_link(tutti_link* l) {
   return result;
 }
 
+tutti_quiesced withdraw(tutti_link* l) {
+  Link& link = of(l);
+  if (link.link == nullptr) return link.quiesced;
+  // Without such an operation the closing answers.
+  return inner(link).withdraw != nullptr ? inner(link).withdraw(link.link) : TUTTI_QUIESCED;
+}
+
 void* reserve(tutti_link* l, std::uint64_t bytes, std::uint64_t fingerprint) {
   return sound(of(l), Point::kReserve) ? inner(of(l)).reserve(of(l).link, bytes, fingerprint) : nullptr;
 }
@@ -315,6 +322,7 @@ extern "C" __attribute__((visibility("default"))) const tutti_transport tutti_tr
     tutti::faulty::register_region,
     tutti::faulty::unregister_region,
     tutti::faulty::granted,
+    tutti::faulty::withdraw,
 };
 
 const tutti_transport* tutti::faulty::transport() { return &tutti_transport_plugin; }

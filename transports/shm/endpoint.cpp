@@ -1,6 +1,5 @@
 #include "transports/shm/endpoint.h"
 
-#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -17,6 +16,14 @@
 
 namespace tutti::shm {
 namespace {
+
+/// A descriptor that somebody else closes.
+SharedDescriptor borrowed(int fd) {
+  return std::shared_ptr<Descriptor>(new Descriptor(fd), [](Descriptor* d) {
+    static_cast<void>(d->release());
+    delete d;
+  });
+}
 
 // What an event is about, in the upper half of its tag; the lower half says which.
 enum : std::uint64_t { kListener = 1, kDoorbell = 2, kPeer = 3, kStranger = 4 };
@@ -256,25 +263,25 @@ Result<OwnRegion*> Endpoint::register_region(void* base, std::uint64_t bytes, in
     return Status(TUTTI_INVALID_ARGUMENT, "shm can only register memory that lies in a file (a memfd)",
                   "Allocate it with tutti_memory_alloc");
   }
-  Descriptor own(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
-  if (!own) return system_error("cannot duplicate the file of the memory to register", errno);
   // Maps it once to find out now, not at a peer, whether the file is as long as was said.
-  Result<Mapping> mapped = map_memory(own.get(), fd_offset, bytes, false, false);
+  Result<Mapping> mapped = map_memory(fd, fd_offset, bytes, false, false);
   if (!mapped.ok()) return mapped.status();
   OwnRegion region;
   region.id = ++region_ids_;
   region.base = static_cast<unsigned char*>(base);
   region.bytes = bytes;
   region.file_offset = fd_offset;
-  region.file = std::make_shared<const Descriptor>(std::move(own));
-  region.announced.resize(static_cast<std::size_t>(ranks_));
+  region.file = borrowed(fd);
+  region.told.resize(static_cast<std::size_t>(ranks_));
   regions_.push_back(std::move(region));
   return &regions_.back();
 }
 
 void Endpoint::unregister_region(OwnRegion& region) {
   for (int rank = 0; rank < ranks_; ++rank) {
-    if (!region.announced[static_cast<std::size_t>(rank)]) continue;
+    if (region.told[static_cast<std::size_t>(rank)] != Told::kAnnounced) continue;
+    // What was not sent yet must not be: the descriptor may be another file's soon.
+    if (peer(rank).unpost_region(region.id)) continue;
     Packet packet;
     packet.message.verb = Verb::kForgetRegion;
     packet.message.a = region.id;
@@ -284,8 +291,8 @@ void Endpoint::unregister_region(OwnRegion& region) {
 }
 
 bool Endpoint::announce(OwnRegion& region, Peer& to) {
-  std::vector<bool>::reference announced = region.announced[static_cast<std::size_t>(to.rank())];
-  if (!announced) {
+  Told& told = region.told[static_cast<std::size_t>(to.rank())];
+  if (told == Told::kNothing) {
     Packet packet;
     packet.message.verb = Verb::kRegion;
     packet.message.a = region.id;
@@ -293,9 +300,20 @@ bool Endpoint::announce(OwnRegion& region, Peer& to) {
     packet.message.c = region.file_offset;
     packet.descriptors[0] = region.file;
     to.post(std::move(packet));
-    announced = true;
+    told = Told::kAnnounced;
   }
   return to.drained();
+}
+
+void Endpoint::region_refused(std::uint64_t id, int rank) {
+  for (OwnRegion& region : regions_) {
+    if (region.id == id) region.told[static_cast<std::size_t>(rank)] = Told::kRefused;
+  }
+}
+
+const OwnRegion* Endpoint::own_region(std::uint64_t id) const {
+  const auto found = std::find_if(regions_.begin(), regions_.end(), [&](const OwnRegion& r) { return r.id == id; });
+  return found != regions_.end() ? &*found : nullptr;
 }
 
 }  // namespace tutti::shm

@@ -53,12 +53,16 @@ class Endpoint {
   /// The peer of that rank, created where needed.
   Peer& peer(int rank);
 
-  /// The region belongs to the endpoint. fd is duplicated.
+  /// The region belongs to the endpoint. fd stays the caller's, and open until the region is given up.
   Result<OwnRegion*> register_region(void* base, std::uint64_t bytes, int fd, std::uint64_t fd_offset);
   /// Tells the peers that know it, and frees it.
   void unregister_region(OwnRegion& region);
   /// Tells `to` about the region once. False: not sent yet, try again later.
   bool announce(OwnRegion& region, Peer& to);
+  /// The peer could not take the region of that id.
+  void region_refused(std::uint64_t id, int rank);
+  /// Null: it was given up.
+  const OwnRegion* own_region(std::uint64_t id) const;
 
   // For peers and links.
   /// A link waits to meet its peer, within its deadline.

@@ -121,6 +121,7 @@ enum class Verb : std::uint32_t {
   kCloseReceiver,  ///< nothing more will be released
   kRegion,         ///< fd: its file; a id, b bytes, c offset in the file
   kForgetRegion,   ///< a id
+  kRefuseRegion,   ///< receiver of a kRegion → its owner: a id; its file did not arrive, so nothing can lie there for it
 };
 
 struct ControlMessage {

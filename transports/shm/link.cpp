@@ -188,6 +188,7 @@ void SenderLink::finish_put() {
   granted_->drop();
   if (granted_->forgotten) peer_.sweep_regions();
   granted_ = nullptr;
+  peer_.put_ended();
 }
 
 tutti_link_result SenderLink::offer(OwnRegion* region, const void* source, std::uint64_t bytes, std::uint64_t fingerprint) {
@@ -200,13 +201,62 @@ tutti_link_result SenderLink::offer(OwnRegion* region, const void* source, std::
   // The receiver must be able to find the region when it finds the message.
   if (!endpoint_.announce(*region, peer_)) return TUTTI_LINK_NOT_YET;
   SlotHeader& h = header();
-  h.reference = {region->id, region->offset_of(source)};
-  publish(h, pack(bytes, Kind::kPull), fingerprint);
+  if (region->told[static_cast<std::size_t>(peer_.rank())] != Told::kRefused) {
+    h.reference = {region->id, region->offset_of(source)};
+    publish(h, pack(bytes, Kind::kPull), fingerprint);
+    return TUTTI_LINK_OK;
+  }
+  if (!fits(bytes)) {
+    cannot_copy(bytes);
+    return TUTTI_LINK_BROKEN;
+  }
+  std::memcpy(payload(), source, bytes);
+  publish(h, pack(bytes, Kind::kSlot), fingerprint);
   return TUTTI_LINK_OK;
 }
 
-tutti_quiesced SenderLink::give_up() {
+void SenderLink::region_refused(std::uint64_t id) {
+  if (control_ == nullptr || stage_ == Stage::kBroken) return;
+  const OwnRegion* const region = endpoint_.own_region(id);
+  // Acquire: as in find_credit. What was released needs nothing any more.
+  const std::uint64_t consumed = shared(control_->consumed).load(std::memory_order_acquire);
+  const std::uint64_t oldest = next_ - std::min<std::uint64_t>(next_, layout_.slots);
+  for (std::uint64_t n = std::max(consumed, oldest); n < next_; ++n) {
+    if (!resend(n, region, id)) return;
+  }
+  wake();
+}
+
+/// The receiver, who found no region, looks at the header again and again.
+bool SenderLink::resend(std::uint64_t message, const OwnRegion* region, std::uint64_t id) {
+  unsigned char* const slot = slots_begin() + layout_.stride * (message % layout_.slots) + layout_.header_offset;
+  SlotHeader& h = *reinterpret_cast<SlotHeader*>(slot);
+  const std::uint64_t bytes = h.size_and_kind & kSizeMask;
+  const Reference source = h.reference;
+  if (static_cast<Kind>(h.size_and_kind >> kKindShift) != Kind::kPull || source.region != id) return true;
+  if (region == nullptr || bytes > region->bytes || source.offset > region->bytes - bytes || !fits(bytes)) {
+    cannot_copy(bytes);
+    return false;
+  }
+  std::memcpy(slot + layout_.payload_offset, region->base + source.offset, bytes);
+  // Release: the payload before the word that says where it is. Nobody else writes the word.
+  shared(h.size_and_kind).store(pack(bytes, Kind::kSlot), std::memory_order_release);
+  return true;
+}
+
+void SenderLink::cannot_copy(std::uint64_t bytes) {
+  break_off("rank " + std::to_string(peer_.rank()) + " has no free file descriptor for memory of rank " +
+            std::to_string(endpoint_.rank()) + ", whose message of " + std::to_string(bytes) + " bytes on channel " +
+            std::to_string(channel_) + " is too long for slots; raise its limit of open files (ulimit -n)");
+}
+
+tutti_quiesced SenderLink::withdraw() {
   if (granted_ != nullptr) finish_put();
+  return TUTTI_QUIESCED;
+}
+
+tutti_quiesced SenderLink::give_up() {
+  static_cast<void>(withdraw());
   peer_.post(packet_of(Verb::kCloseSender, *this));
   return TUTTI_QUIESCED;
 }
@@ -245,7 +295,9 @@ void ReceiverLink::offered(const ControlMessage& message, const SharedDescriptor
                      sizes(message.a, message.b) + ", this rank with " + sizes(layout_.slots, layout_.slot_bytes));
   }
   Result<Mapping> mapping = memory ? map_memory(memory->get(), 0, layout_.total, true, true)
-                                   : Result<Mapping>(Status(TUTTI_REMOTE_ERROR, "no memory was passed"));
+                                   : Result<Mapping>(Status(TUTTI_REMOTE_ERROR,
+                                                            "its memory did not come with it, as where this process has no "
+                                                            "free file descriptor (ulimit -n)"));
   if (!mapping.ok()) {
     peer_.post(packet_of(Verb::kCloseReceiver, *this));
     return break_off("rank " + std::to_string(peer_.rank()) + ", channel " + std::to_string(channel_) + ": " +
@@ -316,7 +368,8 @@ tutti_link_result ReceiverLink::grant(OwnRegion* region, void* target, std::uint
   if (stage_ != Stage::kOpen) return stage_ == Stage::kBroken ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET;
   const std::uint64_t message = std::max({next_grant_, next_, viewed_});
   if (message > next_ + 1 || bytes < kGrantFloor || region == nullptr || !region->holds(target, bytes) ||
-      arrived(message) || !endpoint_.announce(*region, peer_)) {
+      arrived(message) || region->told[static_cast<std::size_t>(peer_.rank())] == Told::kRefused ||
+      !endpoint_.announce(*region, peer_)) {
     return TUTTI_LINK_NOT_YET;
   }
   next_grant_ = message + 1;
@@ -343,13 +396,19 @@ bool ReceiverLink::take_back(const Granted& granted) {
   return state != grant_state(granted.message, kTaken);
 }
 
-tutti_quiesced ReceiverLink::give_up() {
+tutti_quiesced ReceiverLink::withdraw() {
   tutti_quiesced result = TUTTI_QUIESCED;
   for (const Granted& granted : granted_) {
     if (granted.message == UINT64_MAX || granted.message < next_ || take_back(granted)) continue;
-    // The socket of a process ends after its mappings: see Endpoint's destructor, and the kernel's order of exit.
-    result = peer_.stage() == Peer::Stage::kGone ? std::max(result, TUTTI_FENCED) : TUTTI_QUARANTINED;
+    // Whether it has died shows here and now; what else comes is taken on the way.
+    if (!peer_.fenced()) static_cast<void>(peer_.advance());
+    result = peer_.fenced() ? std::max(result, TUTTI_FENCED) : TUTTI_QUARANTINED;
   }
+  return result;
+}
+
+tutti_quiesced ReceiverLink::give_up() {
+  const tutti_quiesced result = withdraw();
   if (control_ != nullptr) peer_.post(packet_of(Verb::kCloseReceiver, *this));
   return result;
 }

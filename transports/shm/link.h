@@ -35,6 +35,7 @@ class Link {
   tutti_link_result state(tutti_link_state* state) const;
   /// Why the link can bring nothing more; empty while it can.
   virtual std::string failure() const = 0;
+  virtual tutti_quiesced withdraw() = 0;
   virtual tutti_quiesced give_up() = 0;
 
   /// The link can carry nothing new from here on; the first sentence stays.
@@ -125,13 +126,20 @@ class SenderLink final : public Link {
   tutti_link_result offer(OwnRegion* region, const void* source, std::uint64_t bytes, std::uint64_t fingerprint);
 
   std::string failure() const override { return stage_ == Stage::kBroken ? why_ : std::string(); }
+  tutti_quiesced withdraw() override;
   tutti_quiesced give_up() override;
 
   // From the peer.
   void accepted();
   void refused(const ControlMessage& message);
+  /// It could not take that region of ours: what it shall pull from there is copied into its slots.
+  void region_refused(std::uint64_t id);
 
  private:
+  bool resend(std::uint64_t message, const OwnRegion* region, std::uint64_t id);
+  /// Whether a message that was to be pulled has room in its slot.
+  bool fits(std::uint64_t bytes) const { return bytes <= layout_.slot_bytes && layout_.slot_bytes > kInlineBytes; }
+  void cannot_copy(std::uint64_t bytes);
   void on_broken() override { limit_ = 0; }
   const std::uint64_t* reusable() const override { return control_ != nullptr ? &control_->consumed : nullptr; }
   bool find_credit();
@@ -171,7 +179,8 @@ class ReceiverLink final : public Link {
     // Acquire: pairs with the sender's release of the same word, behind header and payload.
     if (shared(h.sequence).load(std::memory_order_acquire) != next_ + 1) return nothing();
     viewed_ = next_ + 1;
-    const std::uint64_t size_and_kind = h.size_and_kind;
+    // Acquire: a message that was to be pulled may have become one in its slot, with its bytes before this word.
+    const std::uint64_t size_and_kind = shared(h.size_and_kind).load(std::memory_order_acquire);
     const std::uint64_t bytes = size_and_kind & kSizeMask;
     message->bytes = bytes;
     message->fingerprint = h.fingerprint;
@@ -207,6 +216,7 @@ class ReceiverLink final : public Link {
 
   /// While messages are here that were committed before the sender ended, there is nothing to complain about.
   std::string failure() const override;
+  tutti_quiesced withdraw() override;
   tutti_quiesced give_up() override;
 
   // From the peer.

@@ -194,6 +194,10 @@ void Peer::end(std::string why) {
   endpoint_.log(2, why_);
   endpoint_.connecting(*this, false);
   stage_ = Stage::kGone;
+  if (socket_ && writes()) {
+    endpoint_.unwatch(socket_.get());
+    parting_ = std::move(socket_);
+  }
   drop_socket();
   to_self_.reset();
   outbox_.clear();
@@ -205,6 +209,8 @@ void Peer::end(std::string why) {
 
 bool Peer::lost_connection() {
   if (stage_ == Stage::kReady) {
+    // A process's sockets end after its mappings: see Endpoint's destructor, `end`, and the kernel's order of exit.
+    fenced_ = true;
     end(named(rank_, pid_) + " has closed its shared memory: it has ended, or given this communicator up");
   } else if (endpoint_.rank() > rank_) {
     retry("it closed the connection after the handshake");
@@ -220,15 +226,9 @@ bool Peer::receive() {
   bool moved = false;
   for (int i = 0; i < kPacketsAtOnce; ++i) {
     if (stage_ != Stage::kGreeting && stage_ != Stage::kReady) return moved;
-    bool lost = false;
-    const Transfer result = receive_packet(socket_.get(), incoming_, received_, lost);
+    const Transfer result = receive_packet(socket_.get(), incoming_, received_);
     if (result == Transfer::kAgain) return moved;
     moved = true;
-    if (lost) {
-      end("this process has no free file descriptor for the memory of " + named(rank_, pid_) +
-          "; raise the limit of open files (ulimit -n)");
-      return true;
-    }
     if (result == Transfer::kEnded) return lost_connection();
     Packet packet = std::exchange(incoming_, {});
     received_ = 0;
@@ -315,11 +315,17 @@ void Peer::handle(Packet& packet) {
       return take_region(packet);
     case Verb::kForgetRegion:
       return forget_region(m.a);
+    case Verb::kRefuseRegion:
+      return region_refused(m.a);
   }
   end(named(rank_, pid_) + " sent a message of unknown kind " + std::to_string(static_cast<std::uint32_t>(m.verb)));
 }
 
 void Peer::take_hello(const Packet& packet) {
+  if (packet.lost) {
+    return end("this process has no free file descriptor for the memory of " + named(rank_, pid_) +
+               "; raise the limit of open files (ulimit -n)");
+  }
   if (!packet.descriptors[0] || !packet.descriptors[1]) return end(named(rank_, pid_) + " passed no descriptors");
   pid_ = packet.message.pid;
   Result<Mapping> page = map_memory(packet.descriptors[0]->get(), 0, kPage, true, true);
@@ -370,10 +376,45 @@ std::optional<OfferedLink> Peer::take_offered(std::uint32_t channel) {
 
 void Peer::take_region(const Packet& packet) {
   const ControlMessage& m = packet.message;
+  if (packet.lost) {
+    // What the peer wanted to pass that way travels by slot.
+    endpoint_.log(2, "shm: there was no free file descriptor for memory of " + named(rank_, pid_) +
+                         ", which is not shared therefore; raise the limit of open files (ulimit -n)");
+    Packet answer;
+    answer.message.verb = Verb::kRefuseRegion;
+    answer.message.a = m.a;
+    return post(std::move(answer));
+  }
   if (!packet.descriptors[0] || m.b == 0 || m.c > UINT64_MAX - m.b - kPage) {
     return end(named(rank_, pid_) + " announced a region without memory");
   }
-  regions_.try_emplace(m.a, std::make_unique<PeerRegion>(packet.descriptors[0], m.b, m.c));
+  const auto [at, fresh] = regions_.try_emplace(m.a, std::make_unique<PeerRegion>(packet.descriptors[0], m.b, m.c));
+  // Mapped now, so that its descriptor is free again. Where that fails, whoever uses it learns so.
+  std::string why;
+  if (fresh) static_cast<void>(at->second->at(0, m.b, false, why));
+}
+
+void Peer::region_refused(std::uint64_t id) {
+  endpoint_.region_refused(id, rank_);
+  for (const auto& [channel, link] : senders_) link->region_refused(id);
+}
+
+bool Peer::unpost_region(std::uint64_t id) {
+  const auto found = std::find_if(outbox_.begin(), outbox_.end(), [&](const Packet& packet) {
+    return packet.message.verb == Verb::kRegion && packet.message.a == id;
+  });
+  // Descriptors go with the first byte.
+  if (found == outbox_.end() || (found == outbox_.begin() && sent_ > 0)) return false;
+  outbox_.erase(found);
+  return true;
+}
+
+bool Peer::writes() const {
+  return std::any_of(senders_.begin(), senders_.end(), [](const auto& s) { return s.second->has_grant(); });
+}
+
+void Peer::put_ended() {
+  if (parting_ && !writes()) parting_.reset();
 }
 
 void Peer::forget_region(std::uint64_t id) {

@@ -64,6 +64,12 @@ class Peer {
 
   /// The region of that id, or null: unknown so far.
   PeerRegion* region(std::uint64_t id) { return id == last_region_id_ ? last_region_ : find_region(id); }
+  /// Takes the announcement of one of our own regions back; false: it is under way, or has been sent.
+  bool unpost_region(std::uint64_t id);
+  /// Whether its process can write nothing of ours any more: it has ended, or said that it is through with us.
+  bool fenced() const { return fenced_; }
+  /// A link of ours has written into the peer's memory for the last time, for now.
+  void put_ended();
   /// Frees forgotten regions that nobody holds.
   void sweep_regions();
 
@@ -97,6 +103,8 @@ class Peer {
   void take_link(const Packet& packet);
   void take_region(const Packet& packet);
   void forget_region(std::uint64_t id);
+  void region_refused(std::uint64_t id);
+  bool writes() const;
   PeerRegion* find_region(std::uint64_t id);
   void take_close_sender(const ControlMessage& message);
   SenderLink* sender_of(const ControlMessage& message) const;
@@ -118,6 +126,8 @@ class Peer {
   std::uint64_t retry_at_ns_ = 0;
   std::uint64_t retry_pause_ns_ = 0;
   bool watching_output_ = false;
+  bool fenced_ = false;
+  Descriptor parting_;  ///< given up, but not closed while we write the peer's memory: its end says that nobody does
 
   std::optional<Packet> greeting_;  ///< goes before everything else, and alone until the peer's has come
   std::deque<Packet> outbox_;

@@ -11,6 +11,13 @@
 
 namespace tutti::shm {
 
+/// What a peer knows of a region.
+enum class Told : std::uint8_t {
+  kNothing,
+  kAnnounced,
+  kRefused,  ///< it could not take the file
+};
+
 /// Memory that was registered with this endpoint. Ids are never used twice, so that an id is its own generation: what
 /// names a region that was given up finds nothing.
 struct OwnRegion {
@@ -18,8 +25,8 @@ struct OwnRegion {
   unsigned char* base = nullptr;
   std::uint64_t bytes = 0;
   std::uint64_t file_offset = 0;
-  SharedDescriptor file;
-  std::vector<bool> announced;  ///< to which ranks
+  SharedDescriptor file;   ///< not closed with it
+  std::vector<Told> told;  ///< by rank
 
   /// Whether [data, data + length) lies within.
   bool holds(const void* data, std::uint64_t length) const {

@@ -148,6 +148,8 @@ tutti_quiesced close_link(tutti_link* link) {
   return result;
 }
 
+tutti_quiesced withdraw(tutti_link* link) { return of(link).withdraw(); }
+
 void* reserve(tutti_link* link, std::uint64_t bytes, std::uint64_t fingerprint) {
   return sender(link).reserve(bytes, fingerprint);
 }
@@ -216,6 +218,7 @@ constexpr tutti_transport kTransport = {
     register_region,
     unregister_region,
     granted,
+    withdraw,
 };
 
 }  // namespace

@@ -96,8 +96,8 @@ Transfer send_packet(int fd, const Packet& packet, std::size_t& begun) {
 
 namespace {
 
-void take_descriptors(msghdr& header, Packet& packet, bool& lost) {
-  lost = (header.msg_flags & MSG_CTRUNC) != 0;
+void take_descriptors(msghdr& header, Packet& packet) {
+  packet.lost = packet.lost || (header.msg_flags & MSG_CTRUNC) != 0;
   for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
     if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
     const std::size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -114,8 +114,7 @@ void take_descriptors(msghdr& header, Packet& packet, bool& lost) {
 
 }  // namespace
 
-Transfer receive_packet(int fd, Packet& packet, std::size_t& begun, bool& lost) {
-  lost = false;
+Transfer receive_packet(int fd, Packet& packet, std::size_t& begun) {
   for (;;) {
     alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
     iovec part{reinterpret_cast<char*>(&packet.message) + begun, sizeof packet.message - begun};
@@ -130,8 +129,7 @@ Transfer receive_packet(int fd, Packet& packet, std::size_t& begun, bool& lost) 
     if (n < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
     if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? Transfer::kAgain : Transfer::kEnded;
     if (n == 0) return Transfer::kEnded;
-    take_descriptors(header, packet, lost);
-    if (lost) return Transfer::kEnded;
+    take_descriptors(header, packet);
     begun += static_cast<std::size_t>(n);
     if (begun == sizeof packet.message) return Transfer::kDone;
   }

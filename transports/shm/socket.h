@@ -29,13 +29,13 @@ enum class Transfer { kDone, kAgain, kEnded };
 struct Packet {
   ControlMessage message{};
   std::array<SharedDescriptor, 2> descriptors;
+  bool lost = false;  ///< received: some of them did not arrive, as this process has no free ones
 };
 
 /// Sends `packet` from byte `begun` of its message on; `begun` moves on. kEnded: the peer is gone.
 Transfer send_packet(int fd, const Packet& packet, std::size_t& begun);
-/// Receives into `packet`, of which `begun` bytes are there already. kDone: it is complete. kEnded: the peer is gone, or
-/// descriptors were lost for want of free ones (`lost` is set).
-Transfer receive_packet(int fd, Packet& packet, std::size_t& begun, bool& lost);
+/// Receives into `packet`, of which `begun` bytes are there already. kDone: it is complete. kEnded: the peer is gone.
+Transfer receive_packet(int fd, Packet& packet, std::size_t& begun);
 
 /// Raises this process's soft limit of open files to its hard one: peers' sockets and doorbells need two for each pair.
 void raise_descriptor_limit();

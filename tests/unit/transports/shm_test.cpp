@@ -3,9 +3,13 @@
 #include "transports/shm/shm.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstring>
+#include <list>
 
 #include "tests/conformance/world.h"
 #include "transports/shm/layout.h"
@@ -150,6 +154,177 @@ TEST(ShmLink, KeepsAPulledMessageWhoseOwnerTakesItsRegionBack) {
   }
   EXPECT_EQ(conformance::mismatch(message.data, 3, 8192), 8192u);
   t().release(pipe.receiver);
+}
+
+/// A region of `rank`'s, in a file of its own, and fit to be granted.
+struct RegisteredFile {
+  RegisteredFile(World& world, int rank, std::uint64_t bytes) : memory(bytes), endpoint(world[rank].get()) {
+    EXPECT_EQ(t().register_region(endpoint, memory.data(), bytes, memory.fd(), 0, &region), TUTTI_SUCCESS);
+  }
+  ~RegisteredFile() {
+    if (region.handle != nullptr) t().unregister_region(endpoint, &region);
+  }
+  RegisteredFile(const RegisteredFile&) = delete;
+  RegisteredFile& operator=(const RegisteredFile&) = delete;
+  conformance::FileMemory memory;
+  tutti_endpoint* endpoint;
+  tutti_region region{};
+};
+
+constexpr std::uint64_t granted_bytes = 20'000;
+
+/// Room of the sender's that is memory which the receiver granted.
+unsigned char* reserve_granted(World& world, const Pipe& pipe, const RegisteredFile& file) {
+  EXPECT_EQ(t().grant(pipe.receiver, &file.region, file.memory.data(), granted_bytes, 1), TUTTI_LINK_OK);
+  for (int i = 0; i < 1000; ++i) world.progress();
+  auto* const room = static_cast<unsigned char*>(t().reserve(pipe.sender, granted_bytes, 1));
+  EXPECT_EQ(t().granted(pipe.sender), 1);
+  return room;
+}
+
+TEST(ShmGrant, ThatIsWrittenWhenItIsWithdrawnIsQuarantinedUntilTheWriterIsThrough) {
+  for (const bool commits : {true, false}) {
+    World world(&t(), 2);
+    const Pipe pipe = open_pipe(world, 0, 1, 0, 2, granted_bytes);
+    const RegisteredFile file(world, 1, granted_bytes);
+    EXPECT_EQ(t().withdraw(pipe.receiver), TUTTI_QUIESCED) << "nothing is granted yet";
+    unsigned char* const room = reserve_granted(world, pipe, file);
+    ASSERT_NE(room, nullptr);
+    for (int i = 0; i < 3; ++i) {
+      world.progress();
+      EXPECT_EQ(t().withdraw(pipe.receiver), TUTTI_QUARANTINED);
+    }
+    room[granted_bytes - 1] = 0x11;
+    if (commits) {
+      EXPECT_EQ(t().commit(pipe.sender, granted_bytes, 1), TUTTI_LINK_OK);
+    } else {
+      EXPECT_EQ(t().withdraw(pipe.sender), TUTTI_QUIESCED);
+    }
+    EXPECT_EQ(t().withdraw(pipe.receiver), TUTTI_QUIESCED);
+    EXPECT_EQ(t().close_link(pipe.receiver), TUTTI_QUIESCED);
+    EXPECT_EQ(file.memory.data()[granted_bytes - 1], 0x11);
+  }
+}
+
+TEST(ShmGrant, ThatIsWithdrawnIsTakenByNobody) {
+  World world(&t(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 2, granted_bytes);
+  const RegisteredFile file(world, 1, granted_bytes);
+  ASSERT_EQ(t().grant(pipe.receiver, &file.region, file.memory.data(), granted_bytes, 1), TUTTI_LINK_OK);
+  EXPECT_EQ(t().withdraw(pipe.receiver), TUTTI_QUIESCED);
+  for (int i = 0; i < 1000; ++i) world.progress();
+  void* const room = t().reserve(pipe.sender, granted_bytes, 1);
+  ASSERT_NE(room, nullptr) << "there is a slot";
+  EXPECT_EQ(t().granted(pipe.sender), 0);
+}
+
+TEST(ShmGrant, IsFencedWhereItsWriterHasLeft) {
+  World world(&t(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 2, granted_bytes);
+  const RegisteredFile file(world, 1, granted_bytes);
+  ASSERT_NE(reserve_granted(world, pipe, file), nullptr);
+  EXPECT_EQ(t().withdraw(pipe.receiver), TUTTI_QUARANTINED);
+  world.drop(0);
+  EXPECT_NE(t().withdraw(pipe.receiver), TUTTI_QUARANTINED);
+  EXPECT_NE(t().close_link(pipe.receiver), TUTTI_QUARANTINED);
+}
+
+/// While it lives, this process gets no descriptor.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const int lowest = ::fcntl(0, F_DUPFD_CLOEXEC, 0);
+    ::close(lowest);
+    const rlimit none{static_cast<rlim_t>(lowest), before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+    EXPECT_EQ(::dup(0), -1);
+  }
+  ~NoDescriptors() { EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before_), 0); }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+// The first of them are on their way when the sender learns it.
+TEST(ShmRegion, WhoseFileDoesNotArriveIsReplacedBySlots) {
+  World world(&t(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 4, granted_bytes);
+  const RegisteredFile source(world, 0, 10 * granted_bytes);
+  const RegisteredFile target(world, 1, granted_bytes);
+  for (std::uint64_t n = 0; n < 10; ++n) conformance::fill(source.memory.data() + n * granted_bytes, n, granted_bytes);
+  const NoDescriptors none;
+  std::uint64_t sent = 0, received = 0;
+  const auto step = [&] {
+    const auto* const from = source.memory.data() + sent * granted_bytes;
+    if (sent < 10 && t().offer(pipe.sender, &source.region, from, granted_bytes, sent) == TUTTI_LINK_OK) ++sent;
+    if (received == 0 && sent < 3) return false;
+    tutti_message message{};
+    if (t().view(pipe.receiver, &message) != TUTTI_LINK_OK) return false;
+    EXPECT_EQ(message.bytes, granted_bytes);
+    EXPECT_EQ(message.fingerprint, received);
+    EXPECT_EQ(conformance::mismatch(message.data, received, granted_bytes), granted_bytes);
+    t().release(pipe.receiver);
+    return ++received == 10;
+  };
+  ASSERT_TRUE(world.until(step)) << received << failure_of(t(), pipe.sender) << failure_of(t(), pipe.receiver);
+  // The same for memory that is granted.
+  ASSERT_EQ(t().grant(pipe.receiver, &target.region, target.memory.data(), granted_bytes, 10), TUTTI_LINK_OK);
+  for (int i = 0; i < 1000; ++i) world.progress();
+  ASSERT_TRUE(try_send(t(), pipe.sender, 0, granted_bytes));
+  ASSERT_TRUE(try_receive(t(), pipe.receiver, 0, granted_bytes)) << failure_of(t(), pipe.receiver);
+  EXPECT_EQ(failure_of(t(), pipe.sender), "");
+}
+
+TEST(ShmRegion, ThatFitsNoSlotBreaksTheLinkWithTheReason) {
+  World world(&t(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 2, 64);
+  const RegisteredFile source(world, 0, 8192);
+  const NoDescriptors none;
+  ASSERT_EQ(t().offer(pipe.sender, &source.region, source.memory.data(), 8192, 0), TUTTI_LINK_OK);
+  ASSERT_TRUE(world.until([&] { return !failure_of(t(), pipe.sender).empty(); }));
+  EXPECT_NE(failure_of(t(), pipe.sender).find("rank 1 has no free file descriptor"), std::string::npos)
+      << failure_of(t(), pipe.sender);
+}
+
+// The descriptor is the caller's, and may be no file or another one as soon as the region is given up.
+TEST(ShmRegion, ThatIsGivenUpBeforeItWasAnnouncedLeavesNothingBehind) {
+  World world(&t(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 4096, 64);
+  const conformance::FileMemory memory(8192);
+  conformance::fill(memory.data(), 1, 8192);
+  std::uint64_t offered = 0;
+  const auto offer = [&](const conformance::FileMemory& file, tutti_region& region) {
+    region = {};
+    EXPECT_EQ(t().register_region(world[0].get(), file.data(), file.bytes(), file.fd(), 0, &region), TUTTI_SUCCESS);
+    return t().offer(pipe.sender, &region, file.data(), 8192, 0) == TUTTI_LINK_OK;
+  };
+  std::list<tutti_region> regions(1);
+  // The receiver makes no progress: at some time the socket holds no more.
+  for (; offer(memory, regions.back()); ++offered) {
+    ASSERT_LT(offered, 4000u);
+    regions.emplace_back();
+  }
+  {
+    const conformance::FileMemory brief(8192);
+    tutti_region given_up{};
+    EXPECT_FALSE(offer(brief, given_up));
+    t().unregister_region(world[0].get(), &given_up);
+  }
+  for (std::uint64_t n = 0; n <= offered; ++n) {
+    if (n == offered) {
+      ASSERT_TRUE(
+          world.until([&] { return t().offer(pipe.sender, &regions.back(), memory.data(), 8192, 0) == TUTTI_LINK_OK; }));
+    }
+    tutti_message message{};
+    ASSERT_TRUE(world.until([&] { return t().view(pipe.receiver, &message) == TUTTI_LINK_OK; }, 5 * conformance::kSecond))
+        << n << " of " << offered << failure_of(t(), pipe.receiver);
+    EXPECT_EQ(conformance::mismatch(message.data, 1, 8192), 8192u);
+    t().release(pipe.receiver);
+  }
+  for (tutti_region& region : regions) t().unregister_region(world[0].get(), &region);
 }
 
 int entries(const char* folder) {
