@@ -420,7 +420,11 @@ TUTTI_API void tutti_work_release(tutti_work* work);
 
 /// Host memory: page-aligned, zeroed, shared with children that are forked later. Peers on this machine may read and write
 /// it in place, so that operations on it move large messages without a copy; each rank may use such memory or any other.
-/// Freed by tutti_memory_free alone, when no operation uses it any more. Errors: TUTTI_SYSTEM_ERROR. Thread safe.
+/// Freed by tutti_memory_free alone, when no operation uses it any more, by each process that has it. Errors:
+/// TUTTI_SYSTEM_ERROR. Thread safe.
+///
+/// A call that fails returns when no peer writes into it any more. One that is stopped is waited for a second at most: then
+/// the error names it, and the memory may be freed, but not be used again.
 TUTTI_API tutti_status tutti_memory_alloc(void** ptr, size_t bytes);
 TUTTI_API tutti_status tutti_memory_free(void* ptr);
 

@@ -190,8 +190,8 @@ void Communicator::drain() {
 void Communicator::take_leave() {
   point_to_point_.reset();
   // What was committed leaves with the links; peers then read that this rank left, and did not die.
-  transports_->close_links(TrafficClass::collective);
-  transports_->close_links(TrafficClass::point_to_point);
+  static_cast<void>(transports_->close_links(TrafficClass::collective));
+  static_cast<void>(transports_->close_links(TrafficClass::point_to_point));
   linked_.clear();
   plans_.clear();
   last_ = nullptr;
@@ -231,7 +231,12 @@ CommState Communicator::state() const {
 }
 
 Status Communicator::first_error() const {
-  return policy_.failed->load(std::memory_order_acquire) ? membership_->control->first_error() : Status();
+  if (!policy_.failed->load(std::memory_order_acquire)) return {};
+  {
+    const std::lock_guard lock(quarantine_mutex_);
+    if (!quarantine_.ok()) return quarantine_;
+  }
+  return membership_->control->first_error();
 }
 
 Status Communicator::fail(Error error) { return fail(Status(std::move(error))); }
@@ -305,8 +310,35 @@ Status Communicator::run_in_turn(const CollectiveCall& call, const Hook& hook) {
   // What was refused for its arguments never began; what an exception ended (no memory) leaves peers waiting, and data in
   // the links that the next operation would take for its own.
   const bool torn = status.code() == TUTTI_SYSTEM_ERROR || status.code() == TUTTI_INTERNAL_ERROR;
-  if (torn && first_error().ok()) return fail(status);
-  return status;
+  if (torn && first_error().ok()) status = fail(status);
+  return status.ok() || first_error().ok() ? status : take_back(std::move(status), call);
+}
+
+/// Before a call of a failed communicator returns: whoever still writes into the caller's memory is waited for. Where that
+/// takes too long (a peer is stopped), the error says whom this memory is not safe from.
+Status Communicator::take_back(Status failure, const CollectiveCall& call) {
+  transports_->await_withdrawal(TrafficClass::collective);
+  const Status closed = attempt([&]() -> Status {
+    const std::vector<int> writers = transports_->close_links(TrafficClass::collective);
+    linked_.clear();
+    plans_.clear();
+    last_ = nullptr;
+    if (writers.empty()) return {};
+    std::string names;
+    for (const int writer : writers) names += (names.empty() ? "" : ", ") + membership_->control->member(writer).text();
+    Error error = failure.error();
+    error.message += fmt::format("; {} may still write into the recv buffer of {}, which must not be reused", names,
+                                 label(call, sequence() - 1));
+    error.remedy =
+        "Free that memory if tutti_memory_alloc gave it, else leave it alone while that process runs. " + error.remedy;
+    failure = Status(std::move(error));
+    const std::lock_guard lock(quarantine_mutex_);
+    quarantine_ = failure;
+    return {};
+  });
+  // Without memory to close them the links stay as they are, withdrawn; nobody uses them any more.
+  static_cast<void>(closed);
+  return failure;
 }
 
 /// Compares with the peers that a lasting wait is for.
@@ -372,13 +404,10 @@ Status Communicator::execute(const Prepared& plan, const CollectiveCall& call, c
   const Outcome& outcome =
       executor_.run(plan.plan, plan.linked->lowered, plan.layouts, binding, plan.fold, plan.linked->links, *agent_);
   if (outcome.kind == Outcome::Kind::completed) return {};
-  Status status = explain(outcome, call, sequence);
-  // Whatever peers could still write into the caller's memory is cut off before the call returns.
-  transports_->close_links(TrafficClass::collective);
-  linked_.clear();
-  plans_.clear();
-  last_ = nullptr;
-  return status;
+  // At once: a peer may wait for memory of its own that this rank was about to write. The rest is done when the call ends:
+  // see take_back.
+  static_cast<void>(transports_->withdraw(TrafficClass::collective));
+  return explain(outcome, call, sequence);
 }
 
 Result<const Communicator::Prepared*> Communicator::prepare(const Problem& problem, const std::string& wish) {

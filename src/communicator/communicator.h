@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -167,6 +168,7 @@ class Communicator {
   Status open_links(Linked& linked, WaitingAgent& agent);
   Status await_turn(Ticket& ticket, const Hook& hook);
   Status run_in_turn(const CollectiveCall& call, const Hook& hook);
+  Status take_back(Status failure, const CollectiveCall& call);
   Problem problem_of(const CollectiveCall& call) const;
   Status carry_out(const CollectiveCall& call, const Hook& hook);
   Status execute(const Prepared& plan, const CollectiveCall& call, const Hook& hook, std::uint64_t sequence,
@@ -198,6 +200,9 @@ class Communicator {
   std::atomic<bool> finalizing_{false};
   std::atomic<bool> finalized_{false};
   Outstanding outstanding_;
+
+  mutable std::mutex quarantine_mutex_;
+  Status quarantine_;  ///< the first error, where it also says who may still write into which memory of the caller's
 
   Turns turns_;  ///< whoever's turn it is owns what follows; others read the atomics
   std::atomic<std::uint64_t> sequence_{0};

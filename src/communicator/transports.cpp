@@ -1,11 +1,13 @@
 #include "src/communicator/transports.h"
 
 #include <fmt/format.h>
+#include <time.h>
 
 #include <algorithm>
 #include <bit>
 #include <limits>
 
+#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/wire.h"
 #include "src/communicator/known_transports.h"
@@ -89,7 +91,9 @@ Transports::Transports(std::span<const unsigned char, 32> key, int rank, int ran
 }
 
 Transports::~Transports() {
-  for (const TrafficClass traffic : {TrafficClass::collective, TrafficClass::point_to_point}) close_links(traffic);
+  for (const TrafficClass traffic : {TrafficClass::collective, TrafficClass::point_to_point}) {
+    static_cast<void>(close_links(traffic));
+  }
 }
 
 Result<std::unique_ptr<Transports>> Transports::open(const Settings& settings, std::span<const unsigned char, 32> key,
@@ -283,10 +287,38 @@ tutti_link_result Transports::ready(HostLink& link) {
   return result;
 }
 
-void Transports::close_links(TrafficClass traffic) {
+bool Transports::withdraw(TrafficClass traffic) {
+  bool over = true;
+  for (auto& [key, link] : links_[static_cast<std::size_t>(traffic)]) {
+    const auto withdraw = link->transport->withdraw;
+    over = (withdraw == nullptr || withdraw(link->link) != TUTTI_QUARANTINED) && over;
+  }
+  return over;
+}
+
+void Transports::await_withdrawal(TrafficClass traffic) {
+  constexpr long first_nap_ns = 20'000;
+  constexpr long longest_nap_ns = 1'000'000;
+  const Deadline deadline = Deadline::in(longest_withdrawal_ns);
+  timespec nap{0, first_nap_ns};
+  while (!withdraw(traffic) && !deadline.passed()) {
+    for (Endpoint& endpoint : endpoints(traffic)) static_cast<void>(endpoint.transport()->progress(endpoint.handle()));
+    ::nanosleep(&nap, nullptr);
+    nap.tv_nsec = std::min(2 * nap.tv_nsec, longest_nap_ns);
+  }
+}
+
+std::vector<int> Transports::close_links(TrafficClass traffic) {
   auto& links = links_[static_cast<std::size_t>(traffic)];
-  for (auto& [key, link] : links) static_cast<void>(link->transport->close_link(link->link));
+  std::vector<int> writers;
+  writers.reserve(links.size());
+  for (auto& [key, link] : links) {
+    const bool writes = link->transport->close_link(link->link) == TUTTI_QUARANTINED;
+    if (writes && std::find(writers.begin(), writers.end(), link->peer) == writers.end()) writers.push_back(link->peer);
+  }
   links.clear();
+  std::sort(writers.begin(), writers.end());
+  return writers;
 }
 
 }  // namespace tutti

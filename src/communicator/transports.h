@@ -24,6 +24,9 @@ inline constexpr std::size_t traffic_classes = 2;
 /// second-level cache; plans need no more credit (make_plan's windows come from slot_bytes).
 inline constexpr std::uint32_t link_slots = 4;
 inline constexpr std::uint64_t link_slot_bytes = 256 * 1024;
+/// Longest that an operation which failed waits, before its call returns, for peers that write into memory which it granted
+/// them: they end with the sweep that they are in, well below a millisecond, unless they are stopped.
+inline constexpr std::uint64_t longest_withdrawal_ns = 1'000'000'000;
 
 /// A rank's endpoints of every viable transport, and what they say of each peer.
 class Transports {
@@ -54,8 +57,14 @@ class Transports {
   Result<HostLink*> link(TrafficClass traffic, int peer, std::uint32_t channel, bool sends);
   /// OK once it is open; NOT_YET; BROKEN.
   tutti_link_result ready(HostLink& link);
-  /// Closes every link of the class: nobody writes this process's memory through them afterwards.
-  void close_links(TrafficClass traffic);
+  /// Takes back what links of the class have granted, and gives back peers' granted memory that they have reserved; they
+  /// are only to be closed after that. Whether no peer writes this process's memory any more; who does ends soon. Needs no
+  /// memory.
+  bool withdraw(TrafficClass traffic);
+  /// Withdraws until no peer writes, at most for longest_withdrawal_ns. Needs no memory.
+  void await_withdrawal(TrafficClass traffic);
+  /// Closes every link of the class. The peers that may still write this process's memory, each once.
+  std::vector<int> close_links(TrafficClass traffic);
 
  private:
   struct PerTransport {

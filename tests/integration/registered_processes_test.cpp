@@ -1,0 +1,428 @@
+// Memory of tutti_memory_alloc between processes: whose it is when an operation has failed, what a forked child may do to
+// it, and what becomes of it where descriptors or lengths of files are short. Ranks are processes here, and the one that
+// forks them has no thread.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <thread>
+
+#include "tests/support/ranks.h"
+
+namespace tutti::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+/// Runs `body` in a child of this process, whose failures are this test's.
+class Child {
+ public:
+  /// ends_by: the signal that it is to be ended by, 0: none.
+  explicit Child(const std::function<void()>& body, int ends_by = 0) : ends_by_(ends_by), pid_(::fork()) {
+    if (pid_ != 0) return;
+    ::alarm(120);
+    body();
+    ::_exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  ~Child() {
+    int status = -1;
+    EXPECT_EQ(::waitpid(pid_, &status, 0), pid_);
+    EXPECT_EQ(status, ends_by_) << "a child failed, or was ended by signal "
+                                << (WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  pid_t pid() const { return pid_; }
+
+ private:
+  int ends_by_;
+  pid_t pid_;
+};
+
+/// Says from one process or thread to another that something has happened.
+class Signal {
+ public:
+  Signal() { EXPECT_EQ(::pipe2(ends_.data(), O_CLOEXEC), 0); }
+  ~Signal() {
+    for (const int end : ends_) ::close(end);
+  }
+  Signal(const Signal&) = delete;
+  Signal& operator=(const Signal&) = delete;
+  /// May be called by a signal's handler.
+  void give() const { static_cast<void>(!::write(ends_[1], "!", 1)); }
+  void await() const {
+    char one;
+    EXPECT_EQ(::read(ends_[0], &one, 1), 1);
+  }
+
+ private:
+  std::array<int, 2> ends_{};
+};
+
+struct Folder {
+  char name[24] = "/tmp/tutti-XXXXXX";
+  Folder() { EXPECT_NE(::mkdtemp(name), nullptr); }
+  ~Folder() {
+    for (const std::string& file : files) ::unlink(file.c_str());
+    ::rmdir(name);
+  }
+  std::string address(int number) { return "file://" + files.emplace_back(name + ("/" + std::to_string(number))); }
+  std::vector<std::string> files;
+};
+
+tutti_comm* join(const std::string& address, int rank, tutti_config config) {
+  config.transports = "shm";
+  tutti_comm* comm = nullptr;
+  EXPECT_EQ(tutti_comm_create_address(&comm, address.c_str(), 2, rank, &config), TUTTI_SUCCESS) << last_error();
+  return comm;
+}
+
+/// Memory with a page on which whoever touches it first is held up: in the middle of the sweep over it.
+class Snag {
+ public:
+  static constexpr std::size_t count = 1 << 20;
+
+  Snag() {
+    void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT_NE(data, MAP_FAILED);
+    data_ = static_cast<std::int32_t*>(data);
+    std::fill(data_, data_ + count, 5);
+    page = reinterpret_cast<char*>(data_) + 65536;
+    struct sigaction action{};
+    action.sa_sigaction = &touched;
+    action.sa_flags = SA_SIGINFO;
+    EXPECT_EQ(::sigaction(SIGSEGV, &action, nullptr), 0);
+  }
+  ~Snag() { ::munmap(data_, bytes); }
+  Snag(const Snag&) = delete;
+  Snag& operator=(const Snag&) = delete;
+
+  std::int32_t* data() const { return data_; }
+  /// held_up: runs where the page is touched, in a signal's handler.
+  void set(void (*held_up)()) const {
+    then = held_up;
+    EXPECT_EQ(::mprotect(page, 4096, PROT_NONE), 0);
+  }
+
+ private:
+  static constexpr std::size_t bytes = count * sizeof(std::int32_t);
+  static void touched(int, siginfo_t* info, void*) {
+    if (static_cast<char*>(info->si_addr) < page || static_cast<char*>(info->si_addr) >= page + 4096) ::abort();
+    ::mprotect(page, 4096, PROT_READ | PROT_WRITE);
+    then();
+  }
+  static inline char* page = nullptr;
+  static inline void (*then)() = nullptr;
+  std::int32_t* data_ = nullptr;
+};
+
+/// What a rank's poll hook does: says that the rank waits, and ends the wait when it is told to.
+struct Waiting {
+  const Signal* says;
+  std::atomic<bool> ends{false};
+  bool said = false;
+  bool listens = false;
+  static int poll(void* self) {
+    Waiting& waiting = *static_cast<Waiting*>(self);
+    if (waiting.listens && !std::exchange(waiting.said, true)) waiting.says->give();
+    return waiting.ends ? 1 : 0;
+  }
+};
+
+Signal* held_up = nullptr;
+
+tutti_status broadcast_from_1(void* memory, tutti_comm* comm) {
+  return tutti_broadcast(memory, memory, Snag::count, TUTTI_INT32, 1, comm, {}, nullptr);
+}
+
+struct Meeting {
+  std::string address;
+  Signal waits;   ///< rank 0 does, in the operation: what it grants at first is granted
+  Signal sweeps;  ///< rank 1 does, and is held up there
+  Signal over;    ///< rank 1's operation is
+};
+
+/// Rank 1: sends from memory that cannot be offered, so that it writes into what rank 0 grants; held up on its way.
+void send_slowly(Meeting& meeting, void (*handler)()) {
+  Snag snag;
+  held_up = &meeting.sweeps;
+  tutti_comm* const comm = join(meeting.address, 1, TUTTI_CONFIG_INIT);
+  EXPECT_EQ(broadcast_from_1(snag.data(), comm), TUTTI_SUCCESS) << last_error();
+  snag.set(handler);
+  meeting.waits.await();
+  static_cast<void>(broadcast_from_1(snag.data(), comm));
+  meeting.over.give();
+  tutti_comm_destroy(comm);
+}
+
+std::string error_of(const tutti_comm* comm, std::string& remedy) {
+  tutti_error error{};
+  error.size = sizeof error;
+  EXPECT_EQ(tutti_error_get(comm, &error), TUTTI_SUCCESS);
+  remedy = error.remedy;
+  return error.message;
+}
+
+std::ptrdiff_t changed(const void* memory, std::int32_t value) {
+  const auto* const data = static_cast<const std::int32_t*>(memory);
+  return static_cast<std::ptrdiff_t>(Snag::count) - std::count(data, data + Snag::count, value);
+}
+
+enum class Way { abort, hook, deadline, death };
+
+/// Rank 0: its operation fails while rank 1 writes into its memory; from its return on, that memory is the caller's.
+void fail_while_written(Meeting& meeting, Way way) {
+  Waiting waiting{&meeting.waits};
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.poll = &Waiting::poll;
+  config.poll_ctx = &waiting;
+  tutti_comm* const comm = join(meeting.address, 0, config);
+  void* memory = nullptr;
+  ASSERT_EQ(tutti_memory_alloc(&memory, Snag::count * sizeof(std::int32_t)), TUTTI_SUCCESS) << last_error();
+  ASSERT_EQ(broadcast_from_1(memory, comm), TUTTI_SUCCESS) << last_error();
+  waiting.listens = true;
+  if (way == Way::deadline) tutti_comm_set_timeout(comm, 20'000'000);
+  std::thread other([&] {
+    meeting.sweeps.await();
+    if (way == Way::abort) static_cast<void>(tutti_comm_abort(comm));
+    waiting.ends = way == Way::hook;
+  });
+  const tutti_status expected = way == Way::deadline ? TUTTI_TIMEOUT
+                                : way == Way::death  ? TUTTI_REMOTE_ERROR
+                                                     : TUTTI_ABORTED;
+  EXPECT_EQ(broadcast_from_1(memory, comm), expected) << last_error();
+  std::fill_n(static_cast<std::int32_t*>(memory), Snag::count, -7);
+  std::string remedy;
+  EXPECT_THAT(error_of(nullptr, remedy), Not(HasSubstr("may still write")));
+  if (way != Way::death) meeting.over.await();
+  EXPECT_EQ(changed(memory, -7), 0) << "elements changed after the call had returned";
+  other.join();
+  tutti_comm_destroy(comm);
+  EXPECT_EQ(tutti_memory_free(memory), TUTTI_SUCCESS);
+}
+
+class AfterAFailure : public testing::TestWithParam<Way> {};
+
+TEST_P(AfterAFailure, NoPeerWritesIntoTheCallersMemory) {
+  Folder folder;
+  for (int turn = 0; turn < 12; ++turn) {
+    Meeting meeting{folder.address(turn), {}, {}, {}};
+    const bool dies = GetParam() == Way::death;
+    const auto nap = [] {
+      held_up->give();
+      ::usleep(30'000);
+    };
+    const auto die = [] {
+      held_up->give();
+      ::raise(SIGKILL);
+    };
+    const Child sender([&] { send_slowly(meeting, dies ? +die : +nap); }, dies ? SIGKILL : 0);
+    const Child receiver([&] { fail_while_written(meeting, GetParam()); });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, AfterAFailure, testing::Values(Way::abort, Way::hook, Way::deadline, Way::death),
+                         [](const testing::TestParamInfo<Way>& way) {
+                           return std::string(way.param == Way::abort      ? "Abort"
+                                              : way.param == Way::hook     ? "Hook"
+                                              : way.param == Way::deadline ? "Deadline"
+                                                                           : "Death");
+                         });
+
+/// Rank 0, whose peer is stopped in the middle of a sweep and goes on after the call has returned.
+void outlast_a_stopped_peer(Meeting& meeting, pid_t peer) {
+  Waiting waiting{&meeting.waits};
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.poll = &Waiting::poll;
+  config.poll_ctx = &waiting;
+  tutti_comm* const comm = join(meeting.address, 0, config);
+  void* memory = nullptr;
+  ASSERT_EQ(tutti_memory_alloc(&memory, Snag::count * sizeof(std::int32_t)), TUTTI_SUCCESS) << last_error();
+  ASSERT_EQ(broadcast_from_1(memory, comm), TUTTI_SUCCESS) << last_error();
+  waiting.listens = true;
+  tutti_comm_set_timeout(comm, 100'000'000);
+  EXPECT_EQ(broadcast_from_1(memory, comm), TUTTI_TIMEOUT) << last_error();
+  for (const tutti_comm* of : {static_cast<const tutti_comm*>(nullptr), static_cast<const tutti_comm*>(comm)}) {
+    std::string remedy;
+    const std::string message = error_of(of, remedy);
+    EXPECT_THAT(message, HasSubstr("rank 1 ("));
+    EXPECT_THAT(message, HasSubstr("may still write into the recv buffer of broadcast #1"));
+    EXPECT_THAT(message, HasSubstr("must not be reused"));
+    EXPECT_THAT(remedy, HasSubstr("Free that memory"));
+  }
+  // Given back, it is nobody's: what gets its address is other memory.
+  EXPECT_EQ(tutti_memory_free(memory), TUTTI_SUCCESS);
+  void* next = nullptr;
+  ASSERT_EQ(tutti_memory_alloc(&next, Snag::count * sizeof(std::int32_t)), TUTTI_SUCCESS) << last_error();
+  std::fill_n(static_cast<std::int32_t*>(next), Snag::count, -7);
+  EXPECT_EQ(::kill(peer, SIGCONT), 0);
+  meeting.over.await();
+  EXPECT_EQ(changed(next, -7), 0);
+  tutti_comm_destroy(comm);
+  EXPECT_EQ(tutti_memory_free(next), TUTTI_SUCCESS);
+}
+
+TEST(AStoppedPeer, ThatMayStillWriteIsNamed) {
+  Folder folder;
+  Meeting meeting{folder.address(0), {}, {}, {}};
+  const Child sender([&] { send_slowly(meeting, [] { ::raise(SIGSTOP); }); });
+  const Child receiver([&] { outlast_a_stopped_peer(meeting, sender.pid()); });
+}
+
+constexpr std::size_t some = 1 << 16;
+
+unsigned char* given_out(std::size_t bytes) {
+  void* memory = nullptr;
+  EXPECT_EQ(tutti_memory_alloc(&memory, bytes), TUTTI_SUCCESS) << last_error();
+  return static_cast<unsigned char*>(memory);
+}
+
+TEST(AfterAFork, MemoryThatTheChildFreesStaysItsParents) {
+  unsigned char* const memory = given_out(some);
+  std::memset(memory, 7, some);
+  {
+    const Child child([&] {
+      memory[5] = 9;
+      EXPECT_EQ(tutti_memory_free(memory), TUTTI_SUCCESS);
+      EXPECT_EQ(tutti_memory_free(memory), TUTTI_INVALID_ARGUMENT) << "it was freed before";
+      unsigned char* const own = given_out(some);
+      EXPECT_EQ(std::count(own, own + some, 0), static_cast<std::ptrdiff_t>(some));
+      EXPECT_EQ(tutti_memory_free(own), TUTTI_SUCCESS);
+    });
+  }
+  EXPECT_EQ(memory[5], 9) << "it is shared with children";
+  EXPECT_EQ(std::count(memory, memory + some, 7), static_cast<std::ptrdiff_t>(some) - 1);
+  EXPECT_EQ(tutti_memory_free(memory), TUTTI_SUCCESS);
+}
+
+TEST(AfterAFork, MemoryThatTheParentFreesStaysItsChilds) {
+  unsigned char* const memory = given_out(some);
+  std::memset(memory, 7, some);
+  const Signal freed;
+  const Child child([&] {
+    freed.await();
+    EXPECT_EQ(std::count(memory, memory + some, 7), static_cast<std::ptrdiff_t>(some));
+  });
+  EXPECT_EQ(tutti_memory_free(memory), TUTTI_SUCCESS);
+  freed.give();
+}
+
+// Freeing much memory takes a while, under a lock: nearly every fork falls into it.
+TEST(AfterAFork, AChildIsNotHeldUpByWhatOtherThreadsDid) {
+  const Child outer([] {
+    std::atomic<bool> over{false};
+    std::thread busy([&] {
+      while (!over) {
+        unsigned char* const memory = given_out(8 << 20);
+        std::memset(memory, 1, 8 << 20);
+        EXPECT_EQ(tutti_memory_free(memory), TUTTI_SUCCESS);
+      }
+    });
+    for (int turn = 0; turn < 40; ++turn) {
+      const Child child([] {
+        ::alarm(10);
+        EXPECT_EQ(tutti_memory_free(given_out(some)), TUTTI_SUCCESS);
+      });
+    }
+    over = true;
+    busy.join();
+  });
+}
+
+void limit(int resource, rlim_t to) {
+  const rlimit both{to, to};
+  EXPECT_EQ(::setrlimit(static_cast<__rlimit_resource>(resource), &both), 0);
+}
+
+/// Sums the memory of all ranks in place, each of which has `value` everywhere.
+void sum(void* memory, std::size_t count, int ranks, tutti_comm* comm) {
+  auto* const data = static_cast<std::int32_t*>(memory);
+  std::fill_n(data, count, 3);
+  ASSERT_EQ(tutti_all_reduce(data, data, count, TUTTI_INT32, TUTTI_SUM, comm, {}, nullptr), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(std::count(data, data + count, 3 * ranks), static_cast<std::ptrdiff_t>(count));
+}
+
+// The system's answer to a file that is too long is a signal that ends the process.
+TEST(WhereFilesMustBeShort, MemoryIsGivenAllTheSameAndACommunicatorIsRefused) {
+  const Child child([] {
+    limit(RLIMIT_FSIZE, 1 << 16);
+    unsigned char* const memory = given_out(1 << 20);
+    ASSERT_NE(memory, nullptr);
+    std::memset(memory, 1, 1 << 20);
+    EXPECT_EQ(tutti_memory_free(memory), TUTTI_SUCCESS);
+    const Ranks ranks(2, "shm");
+    ranks.run([](int, tutti_comm* comm) {
+      std::int32_t one = 1;
+      EXPECT_EQ(tutti_all_reduce(&one, &one, 1, TUTTI_INT32, TUTTI_SUM, comm, {}, nullptr), TUTTI_SYSTEM_ERROR);
+    });
+  });
+}
+
+TEST(WhereDescriptorsAreFew, MemoryLeavesEnoughOfThem) {
+  const Child child([] {
+    limit(RLIMIT_NOFILE, 128);
+    std::vector<unsigned char*> memory;
+    for (int i = 0; i < 200; ++i) memory.push_back(given_out(some));
+    {
+      const Ranks ranks(2);
+      ranks.run([&](int rank, tutti_comm* comm) {
+        for (const std::size_t from : {std::size_t{0}, memory.size() - 4}) {
+          sum(memory[from + static_cast<std::size_t>(rank)], some / 4, 2, comm);
+        }
+      });
+    }
+    for (unsigned char* one : memory) EXPECT_EQ(tutti_memory_free(one), TUTTI_SUCCESS);
+  });
+}
+
+TEST(WhereDescriptorsAreFew, AnyNumberOfBuffersIsUsedByBothRanks) {
+  Folder folder;
+  const std::string address = folder.address(0);
+  const auto body = [&](int rank) {
+    limit(RLIMIT_NOFILE, 1024);
+    tutti_comm* const comm = join(address, rank, TUTTI_CONFIG_INIT);
+    for (int i = 0; i < 600; ++i) sum(given_out(2 * some), some / 2, 2, comm);
+    tutti_comm_destroy(comm);
+  };
+  const Child first([&] { body(0); });
+  const Child second([&] { body(1); });
+}
+
+// One rank takes none of the other's memory: what would lie there travels by slot, and nobody is said to have died.
+TEST(WhereDescriptorsAreFew, ARankThatHasNoneLeftStillGetsEveryMessage) {
+  Folder folder;
+  const std::string address = folder.address(0);
+  const auto body = [&](int rank) {
+    if (rank == 1) limit(RLIMIT_NOFILE, 128);
+    tutti_comm* const comm = join(address, rank, TUTTI_CONFIG_INIT);
+    std::vector<std::int32_t> plain(some);
+    sum(plain.data(), plain.size(), 2, comm);
+    while (rank == 1 && ::dup(0) >= 0) continue;
+    for (int i = 0; i < 5; ++i) {
+      unsigned char* const memory = given_out(4 * some);
+      for (int turn = 0; turn < 3; ++turn) {
+        sum(memory, some, 2, comm);
+        sum(rank == 0 ? static_cast<void*>(memory) : plain.data(), some, 2, comm);
+        EXPECT_EQ(tutti_broadcast(memory, memory, some, TUTTI_INT32, 0, comm, {}, nullptr), TUTTI_SUCCESS) << last_error();
+        EXPECT_EQ(tutti_broadcast(memory, memory, some, TUTTI_INT32, 1, comm, {}, nullptr), TUTTI_SUCCESS) << last_error();
+      }
+    }
+    tutti_comm_destroy(comm);
+  };
+  const Child first([&] { body(0); });
+  const Child second([&] { body(1); });
+}
+
+}  // namespace
+}  // namespace tutti::test
