@@ -35,7 +35,8 @@ struct PeerReport {
   };
   int rank = -1;
   State state = State::kUnknown;
-  Activity activity;  ///< as it answered, or for one that left or died, as its neighbour last knew
+  bool heard = false;  ///< whether anything is known of what it does
+  Activity activity;   ///< as it answered; of one that did not, as its neighbours last knew, from its board or its word
 };
 
 /// See the head of this file. Thread safe throughout; made, used and destroyed in one process: in a forked child every
@@ -86,7 +87,8 @@ class ControlPlane {
   /// This rank's board; its executor writes it.
   ActivityBoard& board();
   /// Asks the given ranks what they do, all at once; answers in the same order. Takes at most until the deadline, and
-  /// less if all answer. Works in a failed communicator, too. Own rank allowed.
+  /// less if all answer; tells of those that do not what is known of them. Works in a failed communicator, too. Own rank
+  /// allowed.
   std::vector<PeerReport> survey(std::span<const int> ranks, Deadline deadline);
   PeerReport query(int rank, Deadline deadline);
 

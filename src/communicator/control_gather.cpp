@@ -81,7 +81,8 @@ Result<std::vector<std::vector<std::byte>>> ControlPlane::Impl::gather_rounds(st
     return Status(TUTTI_INTERNAL_ERROR, member_locked(from).text() + " sent a malformed exchange");
   }
   std::vector<std::vector<std::byte>> by_rank(static_cast<std::size_t>(n));
-  for (int i = 0; i < n; ++i) by_rank[static_cast<std::size_t>((rank + i) % n)] = std::move(held[static_cast<std::size_t>(i)]);
+  for (int i = 0; i < n; ++i)
+    by_rank[static_cast<std::size_t>((rank + i) % n)] = std::move(held[static_cast<std::size_t>(i)]);
   return by_rank;
 }
 
@@ -108,7 +109,7 @@ Status ControlPlane::Impl::await_round(std::unique_lock<std::mutex>& lock, int p
   return {};
 }
 
-// Names the ranks that do not answer; those that do are waiting, or are busy with something else.
+// Names the ranks that take no part, and those that do not answer, of which that is not known.
 // peer: whose blobs this rank waits for.
 Error ControlPlane::Impl::gather_timeout(std::unique_lock<std::mutex>& lock, int peer, const Patience& patience) {
   std::vector<int> all;
@@ -120,23 +121,27 @@ Error ControlPlane::Impl::gather_timeout(std::unique_lock<std::mutex>& lock, int
   error.status = TUTTI_TIMEOUT;
   error.limit_ns = patience.deadline.limit_ns;
   std::vector<int> late;
+  std::vector<int> silent;
   for (const PeerReport& report : reports) {
-    if (report.state == PeerReport::State::kAlive && report.activity.exchanges >= gathers_) continue;
-    late.push_back(report.rank);
+    const bool answers = report.state != PeerReport::State::kUnknown;
+    if (answers && report.heard && report.activity.exchanges >= gathers_) continue;
+    (answers ? late : silent).push_back(report.rank);
     error.guilty.push_back(member_locked(report.rank).guilty());
   }
-  if (late.empty()) {  // the last of them came a moment ago, or a connection is stuck
+  if (late.empty() && silent.empty()) {  // the last of them came a moment ago, or a connection is stuck
     error.guilty.push_back(member_locked(peer).guilty());
     error.message = member_locked(peer).text() + " of \"" + options_.name + "\" passed nothing on in an exchange within " +
                     duration_text(patience.deadline.limit_ns) + ", in which all ranks take part now";
     return error;
   }
-  error.message = rank_list(late) + " of \"" + options_.name + "\" did not take part in an exchange within " +
-                  duration_text(patience.deadline.limit_ns);
-  if (late.size() == 1) {
-    error.message = member_locked(late.front()).text() + " of \"" + options_.name + "\" did not take part in an exchange within " +
-                    duration_text(patience.deadline.limit_ns);
-  }
+  const auto names = [this](const std::vector<int>& ranks) {
+    return (ranks.size() == 1 ? member_locked(ranks.front()).text() : rank_list(ranks)) + " of \"" + options_.name + "\"";
+  };
+  const std::string limit = duration_text(patience.deadline.limit_ns);
+  if (!late.empty()) error.message = names(late) + " did not take part in an exchange within " + limit;
+  if (silent.empty()) return error;
+  error.message += (late.empty() ? "" : "; ") + names(silent) + (silent.size() == 1 ? " does" : " do") +
+                   " not answer in an exchange after " + limit + " (stopped, cut off or overloaded)";
   return error;
 }
 

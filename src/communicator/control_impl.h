@@ -16,7 +16,8 @@ namespace tutti {
 
 class ControlPlane::Impl {
  public:
-  enum Frame : std::uint8_t { kGoodbye = 1, kHeartbeat, kFailure, kGather, kQuery, kReply };
+  /// kAround: a query for which the target's neighbours say what they know, too.
+  enum Frame : std::uint8_t { kGoodbye = 1, kHeartbeat, kFailure, kGather, kQuery, kReply, kAround };
   enum class LinkState { kOpen, kLeft, kDead };
 
   /// One neighbour.
@@ -25,15 +26,23 @@ class ControlPlane::Impl {
     Member about;
     LinkState state = LinkState::kOpen;
     std::uint64_t heard_ns = 0;
-    Activity last;                         ///< as its last heartbeat told
+    std::optional<Activity> last;          ///< as its last heartbeat, or its goodbye, told
     std::unique_ptr<ActivityBoard> board;  ///< its page, where it is on this machine
     Descriptor process;                    ///< pidfd, where pids mean the same here and there
     std::uint64_t ended_ns = 0;            ///< when its process was seen to have ended; 0: runs
 
     bool open() const { return state == LinkState::kOpen; }
-    Activity activity() const {
-      if (!board || !board->valid()) return last;
-      return board->try_read().value_or(last);
+    /// What is known of its rank without asking.
+    std::optional<Activity> known() const {
+      auto latest = board && board->valid() ? board->try_read() : std::nullopt;
+      if (!latest) return last;
+      if (last) latest->exchanges = last->exchanges;  // which the board does not tell
+      return latest;
+    }
+    Activity activity() const { return known().value_or(Activity{}); }
+    PeerReport report(PeerReport::State how) const {
+      const auto known_of_it = known();
+      return {about.rank, how, known_of_it.has_value(), known_of_it.value_or(Activity{})};
     }
   };
 
@@ -99,12 +108,13 @@ class ControlPlane::Impl {
   // control_survey.cpp: questions and answers.
   bool await_answers(std::unique_lock<std::mutex>& lock, const Survey& asked, Deadline deadline, const Patience* patience);
   void ask(std::uint64_t id, int target, bool everybody);
-  void take_query(int from, std::span<const std::byte> payload);
+  void take_query(int from, Frame type, std::span<const std::byte> payload);
   void take_reply(int from, std::span<const std::byte> payload);
-  void route_query(std::uint64_t id, int origin, int target, int ttl, int from);
-  void reply(std::uint64_t id, int origin, const PeerReport& report, int ttl, int from);
+  void route_query(Frame type, std::uint64_t id, int origin, int target, int ttl, int from);
+  void reply(Link* next, std::uint64_t id, int origin, const PeerReport& report, int ttl);
   void answered(std::uint64_t id, const PeerReport& report);
   std::optional<PeerReport> known_here(int target);
+  void add_hearsay(PeerReport& report) const;
   Link* towards(int target, int from);
   int first_ttl() const;
 

@@ -49,10 +49,26 @@ std::string operation_words(std::uint64_t number, const KindName& kind) {
   return number == UINT64_MAX ? std::string("none") : fmt::format("#{} {}", number, kind.text());
 }
 
-/// Whether a rank lives and has begun the operation, or one after it.
-bool has_arrived(const PeerReport& report, std::uint64_t sequence) {
-  const std::uint64_t started = report.activity.started;
-  return report.state == PeerReport::State::kAlive && started != UINT64_MAX && started >= sequence;
+/// Whether a rank is known to have got so far: `number` is that of the last operation that it has begun, or completed.
+bool reached(const PeerReport& report, std::uint64_t number, std::uint64_t sequence) {
+  return report.heard && number != UINT64_MAX && number >= sequence;
+}
+
+/// Whether nothing is to be said of a rank where an operation does not end: it has arrived and answers, or is through.
+bool is_blameless(const PeerReport& report, std::uint64_t sequence) {
+  if (report.state == PeerReport::State::kAlive) return reached(report, report.activity.started, sequence);
+  return report.state == PeerReport::State::kLeft && reached(report, report.activity.completed, sequence);
+}
+
+/// What is known of a rank that does not answer. Not having arrived is no more than the last that was heard of it.
+std::string hearsay(const PeerReport& report, std::uint64_t sequence) {
+  if (!report.heard) return "what it did last is unknown";
+  const std::string last = operation_words(report.activity.completed, report.activity.completed_kind);
+  if (reached(report, report.activity.completed, sequence)) return "it had completed this operation when last heard of";
+  if (reached(report, report.activity.started, sequence)) {
+    return "it had arrived when last heard of, and its last completed operation was " + last;
+  }
+  return "it had not arrived when last heard of, and its last completed operation was " + last;
 }
 
 /// Where two ranks parted.
@@ -146,16 +162,20 @@ Status Communicator::explain_deadline(const CollectiveCall& call, std::uint64_t 
   std::iota(all.begin(), all.end(), 0);
   std::vector<std::string> missing;
   std::vector<int> waiters;
+  bool silent = false;
   const Activity own = membership_->control->board().read();
   for (const PeerReport& report : membership_->control->survey(all, Deadline::in(survey_ns))) {
     if (first_difference(own, report.activity, sequence)) return explain_mismatch(report, call, sequence);
-    if (report.rank != rank() && !has_arrived(report, sequence)) {
+    if (report.rank != rank() && !is_blameless(report, sequence)) {
       missing.push_back(absence(report, error.limit_ns));
+      if (report.state == PeerReport::State::kUnknown) missing.back() += hearsay(report, sequence);
+      silent = silent || report.state == PeerReport::State::kUnknown;
       error.guilty.push_back(guilty(report));
     } else if (report.activity.started == sequence && report.activity.busy()) {
       waiters.push_back(report.rank);
     }
   }
+  if (silent) error.remedy = "See whether it is stopped or cut off; raise TUTTI_OPERATION_TIMEOUT if it is only slow.";
   std::string words = fmt::format("{}", fmt::join(missing, "; "));
   if (missing.empty()) {
     for (const int peer : waiting) error.guilty.push_back(guilty(peer));
@@ -168,10 +188,19 @@ Status Communicator::explain_deadline(const CollectiveCall& call, std::uint64_t 
   return fail(std::move(error));
 }
 
+/// Of a rank that does not answer the beginning: `hearsay` goes on.
 std::string Communicator::absence(const PeerReport& report, std::uint64_t limit_ns) const {
-  return fmt::format("{} did not arrive within {}; its last completed operation is {}",
-                     membership_->control->member(report.rank).text(), duration_text(limit_ns),
-                     operation_words(report.activity.completed, report.activity.completed_kind));
+  const std::string who = membership_->control->member(report.rank).text();
+  if (report.state == PeerReport::State::kUnknown) {
+    return fmt::format("{} does not answer after {} (it is stopped, cut off or overloaded); ", who,
+                       duration_text(limit_ns));
+  }
+  const std::string last =
+      report.heard ? operation_words(report.activity.completed, report.activity.completed_kind) : "unknown";
+  const std::string what = report.state == PeerReport::State::kLeft   ? "left without completing it"
+                           : report.state == PeerReport::State::kDead ? "died"
+                                                                      : "did not arrive within " + duration_text(limit_ns);
+  return fmt::format("{} {}; its last completed operation is {}", who, what, last);
 }
 
 Guilty Communicator::guilty(const PeerReport& report) const {

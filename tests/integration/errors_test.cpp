@@ -1,5 +1,6 @@
 // What users meet when something is wrong: one sentence that names it, on every rank, and no rank hangs.
 #include <gmock/gmock.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <cstring>
 
 #include "tests/support/ranks.h"
+#include "tests/support/sanitizers.h"
 
 namespace tutti::test {
 namespace {
@@ -144,6 +146,61 @@ TEST(Errors, ALateRankIsNamedWhenTheDeadlinePasses) {
     ++timed_out;
   });
   EXPECT_EQ(timed_out, 2);
+}
+
+/// Rank 1 of two, which stops itself in operation #1, or before it, and is never waited for; its pid.
+pid_t rank_that_stops(const std::string& address, std::size_t count, bool in_it) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  alarm(60);
+  static std::atomic<bool> stops{false};
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.poll = [](void*) { return stops ? raise(SIGSTOP) : 0; };
+  tutti_comm* comm = nullptr;
+  std::vector<float> data(count, 1);
+  const auto add_up = [&] {
+    return tutti_all_reduce(data.data(), data.data(), count, TUTTI_FLOAT32, TUTTI_SUM, comm, {}, nullptr);
+  };
+  if (tutti_comm_create_address(&comm, address.c_str(), 2, 1, &config) != TUTTI_SUCCESS) _exit(1);
+  if (add_up() != TUTTI_SUCCESS) _exit(2);
+  stops = in_it;
+  if (!in_it) raise(SIGSTOP);
+  static_cast<void>(add_up());
+  _exit(3);
+}
+
+TEST(Errors, AStoppedRankIsSaidNotToAnswerAndNotToHaveDoneNothing) {
+  if (under_tsan) GTEST_SKIP() << "the thread sanitizer lets no forked child start threads";
+  for (const bool in_it : {true, false}) {
+    const std::string path = "/tmp/tutti-test-" + std::to_string(getpid());
+    std::vector<float> data(1 << 22, 1);  // more than the other can send before this rank takes any
+    const pid_t child = rank_that_stops("file://" + path, data.size(), in_it);
+    tutti_comm* comm = nullptr;
+    ASSERT_EQ(tutti_comm_create_address(&comm, ("file://" + path).c_str(), 2, 0, nullptr), TUTTI_SUCCESS) << last_error();
+    const auto add_up = [&](const tutti_call* call) {
+      return tutti_all_reduce(data.data(), data.data(), data.size(), TUTTI_FLOAT32, TUTTI_SUM, comm, {}, call);
+    };
+    EXPECT_EQ(add_up(nullptr), TUTTI_SUCCESS) << last_error();
+    int state = 0;
+    EXPECT_EQ(waitpid(child, &state, WUNTRACED), child);
+    EXPECT_TRUE(WIFSTOPPED(state)) << state;
+    tutti_call call = TUTTI_CALL_INIT;
+    call.timeout_ns = 300'000'000;
+    EXPECT_EQ(add_up(&call), TUTTI_TIMEOUT);
+    const tutti_error error = error_of(comm);
+    EXPECT_THAT(error.message, HasSubstr("rank 1 ("));
+    EXPECT_THAT(error.message, HasSubstr("does not answer after 300 ms"));
+    EXPECT_THAT(error.message, HasSubstr(in_it ? "it had arrived" : "it had not arrived when last heard of"));
+    EXPECT_THAT(error.message, HasSubstr("its last completed operation was #0 all_reduce"));
+    EXPECT_THAT(error.message, testing::Not(HasSubstr("did not arrive")));
+    EXPECT_THAT(error.remedy, HasSubstr("stopped or cut off"));
+    ASSERT_EQ(error.guilty_count, 1u);
+    EXPECT_EQ(error.guilty[0].pid, child);
+    EXPECT_EQ(error.guilty[0].last_operation, 0u);
+    kill(child, SIGKILL);
+    waitpid(child, &state, 0);
+    EXPECT_EQ(tutti_comm_destroy(comm), TUTTI_SUCCESS);
+  }
 }
 
 TEST(Errors, AbortEndsEverybodysWait) {

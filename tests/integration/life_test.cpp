@@ -12,19 +12,12 @@
 #include <string>
 
 #include "tests/support/ranks.h"
+#include "tests/support/sanitizers.h"
 
 namespace tutti::test {
 namespace {
 
 using testing::HasSubstr;
-
-#if defined(__SANITIZE_THREAD__)
-constexpr bool under_tsan = true;
-#elif defined(__has_feature)
-constexpr bool under_tsan = __has_feature(thread_sanitizer);
-#else
-constexpr bool under_tsan = false;
-#endif
 
 /// While it lives no thread can start: none has room for its stack.
 class NoThreads {

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <set>
 
+#include "src/communicator/control_impl.h"
 #include "tests/unit/communicator/world.h"
 
 namespace tutti::test {
@@ -194,6 +195,115 @@ TEST(Silence, EndsAfterTheIdleTimeoutAndIsNoDeath) {
   EXPECT_THAT(error.remedy, HasSubstr("TUTTI_IDLE_TIMEOUT"));
   ASSERT_EQ(error.guilty.size(), 1u);
   EXPECT_EQ(error.guilty[0].rank, 1);
+}
+
+// A rank whose only neighbour is there and says nothing, except what the test says for it.
+class Silent : public testing::Test {
+ protected:
+  // The control plane of `rank` of `ranks`, linked to `silent`.
+  std::unique_ptr<ControlPlane> linked(int rank, int ranks, int silent) {
+    ControlPlane::Options options;
+    options.rank = rank;
+    options.ranks = ranks;
+    auto control = ControlPlane::make(options);
+    EXPECT_TRUE(control.ok()) << control.status().text();
+    int ends[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+    its_end_ = Channel(Descriptor(ends[1]));
+    Member peer;
+    peer.rank = silent;
+    (*control)->add_link(Descriptor(ends[0]), peer);
+    return std::move(control).value();
+  }
+  void beat(const Activity& activity) {
+    ByteWriter out;
+    pack_activity(out, activity);
+    its_end_.send(ControlPlane::Impl::kHeartbeat, out.bytes());
+  }
+  static PeerReport ask(ControlPlane& control, int rank) { return control.query(rank, Deadline::in(100'000'000)); }
+  // What is known of it once `fresh` is.
+  static PeerReport ask_until(ControlPlane& control, int rank, const std::function<bool(const PeerReport&)>& fresh) {
+    PeerReport report;
+    EXPECT_TRUE(eventually([&] { return fresh(report = ask(control, rank)); }));
+    return report;
+  }
+  static constexpr auto heard = [](const PeerReport& report) { return report.heard; };
+
+ private:
+  Channel its_end_;
+};
+
+TEST_F(Silent, IsUnknownWhereNothingWasHeard) {
+  const auto control = linked(0, 2, 1);
+  const PeerReport report = ask(*control, 1);
+  EXPECT_EQ(report.state, PeerReport::State::kUnknown);
+  EXPECT_FALSE(report.heard);
+}
+
+TEST_F(Silent, ButItsHeartbeatsAreRemembered) {
+  const auto control = linked(0, 2, 1);
+  Activity activity;
+  activity.started = 5;
+  activity.completed = 4;
+  activity.completed_kind = KindName("barrier");
+  beat(activity);
+  const PeerReport report = ask_until(*control, 1, heard);
+  EXPECT_EQ(report.state, PeerReport::State::kUnknown);
+  EXPECT_EQ(report.activity.started, 5u);
+  EXPECT_EQ(report.activity.completed, 4u);
+  EXPECT_EQ(report.activity.completed_kind.text(), "barrier");
+}
+
+TEST_F(Silent, ButItsBoardIsRead) {
+  const auto control = linked(0, 2, 1);
+  ActivityBoard board;
+  std::vector<Member> members = {this_member(0), this_member(1)};
+  members[1].activity_fd = board.fd();
+  control->set_members(members);
+  Activity old;
+  old.started = 2;
+  old.exchanges = 3;
+  beat(old);
+  board.complete(8, KindName("broadcast"));
+  board.start({9, 1, {}, KindName("ring")});
+  const PeerReport report = ask_until(*control, 1, [](const PeerReport& r) { return r.activity.exchanges == 3; });
+  EXPECT_EQ(report.state, PeerReport::State::kUnknown);
+  EXPECT_EQ(report.activity.started, 9u);
+  EXPECT_EQ(report.activity.completed, 8u);
+}
+
+TEST_F(Silent, ButItsNeighboursTellOthers) {
+  const auto between = linked(1, 6, 3);
+  ControlPlane::Options options;
+  options.ranks = 6;  // ranks 0 and 3 are no neighbours
+  auto control = ControlPlane::make(options);
+  ASSERT_TRUE(control.ok()) << control.status().text();
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+  Member peer;
+  peer.rank = 1;
+  (*control)->add_link(Descriptor(ends[0]), peer);
+  peer.rank = 0;
+  between->add_link(Descriptor(ends[1]), peer);
+  Activity activity;
+  activity.started = 7;
+  activity.completed = 6;
+  beat(activity);
+  const PeerReport report = ask_until(**control, 3, heard);
+  EXPECT_EQ(report.state, PeerReport::State::kUnknown);
+  EXPECT_EQ(report.activity.started, 7u);
+  EXPECT_EQ(report.activity.completed, 6u);
+}
+
+TEST_F(Silent, IsNotSaidToTakeNoPartInAnExchange) {
+  const auto control = linked(0, 2, 1);
+  const auto all = control->allgather({}, patience_of(0.2));
+  EXPECT_EQ(all.status().code(), TUTTI_TIMEOUT);
+  EXPECT_THAT(all.status().text(), HasSubstr("rank 1"));
+  EXPECT_THAT(all.status().text(), HasSubstr("does not answer"));
+  EXPECT_THAT(all.status().text(), testing::Not(HasSubstr("did not take part")));
+  ASSERT_EQ(all.status().error().guilty.size(), 1u);
+  EXPECT_EQ(all.status().error().guilty[0].rank, 1);
 }
 
 TEST(Callback, ToldOfAFailureThatCameBefore) {
