@@ -190,8 +190,8 @@ void Communicator::drain() {
 void Communicator::take_leave() {
   point_to_point_.reset();
   // What was committed leaves with the links; peers then read that this rank left, and did not die.
-  static_cast<void>(transports_->close_links(TrafficClass::collective));
-  static_cast<void>(transports_->close_links(TrafficClass::point_to_point));
+  transports_->close_links(TrafficClass::collective);
+  transports_->close_links(TrafficClass::point_to_point);
   linked_.clear();
   plans_.clear();
   last_ = nullptr;
@@ -318,14 +318,16 @@ Status Communicator::run_in_turn(const CollectiveCall& call, const Hook& hook) {
 /// takes too long (a peer is stopped), the error says whom this memory is not safe from.
 Status Communicator::take_back(Status failure, const CollectiveCall& call) {
   transports_->await_withdrawal(TrafficClass::collective);
-  const Status closed = attempt([&]() -> Status {
-    const std::vector<int> writers = transports_->close_links(TrafficClass::collective);
+  const Status said = attempt([&]() -> Status {
+    transports_->close_links(TrafficClass::collective);
     linked_.clear();
     plans_.clear();
     last_ = nullptr;
-    if (writers.empty()) return {};
     std::string names;
-    for (const int writer : writers) names += (names.empty() ? "" : ", ") + membership_->control->member(writer).text();
+    for (int peer = 0; peer < ranks(); ++peer) {
+      if (transports_->may_write(peer)) names += (names.empty() ? "" : ", ") + membership_->control->member(peer).text();
+    }
+    if (names.empty()) return {};
     Error error = failure.error();
     error.message += fmt::format("; {} may still write into the recv buffer of {}, which must not be reused", names,
                                  label(call, sequence() - 1));
@@ -336,8 +338,8 @@ Status Communicator::take_back(Status failure, const CollectiveCall& call) {
     quarantine_ = failure;
     return {};
   });
-  // Without memory to close them the links stay as they are, withdrawn; nobody uses them any more.
-  static_cast<void>(closed);
+  // Without memory for words the failure is said alone.
+  static_cast<void>(said);
   return failure;
 }
 

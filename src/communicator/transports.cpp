@@ -87,13 +87,12 @@ class ReachTable {
 }  // namespace
 
 Transports::Transports(std::span<const unsigned char, 32> key, int rank, int ranks) : rank_(rank), ranks_(ranks) {
+  writers_.resize(static_cast<std::size_t>(ranks));
   std::copy(key.begin(), key.end(), key_.begin());
 }
 
 Transports::~Transports() {
-  for (const TrafficClass traffic : {TrafficClass::collective, TrafficClass::point_to_point}) {
-    static_cast<void>(close_links(traffic));
-  }
+  for (const TrafficClass traffic : {TrafficClass::collective, TrafficClass::point_to_point}) close_links(traffic);
 }
 
 Result<std::unique_ptr<Transports>> Transports::open(const Settings& settings, std::span<const unsigned char, 32> key,
@@ -308,17 +307,12 @@ void Transports::await_withdrawal(TrafficClass traffic) {
   }
 }
 
-std::vector<int> Transports::close_links(TrafficClass traffic) {
+void Transports::close_links(TrafficClass traffic) {
   auto& links = links_[static_cast<std::size_t>(traffic)];
-  std::vector<int> writers;
-  writers.reserve(links.size());
   for (auto& [key, link] : links) {
-    const bool writes = link->transport->close_link(link->link) == TUTTI_QUARANTINED;
-    if (writes && std::find(writers.begin(), writers.end(), link->peer) == writers.end()) writers.push_back(link->peer);
+    if (link->transport->close_link(link->link) == TUTTI_QUARANTINED) writers_[static_cast<std::size_t>(link->peer)] = true;
   }
   links.clear();
-  std::sort(writers.begin(), writers.end());
-  return writers;
 }
 
 }  // namespace tutti

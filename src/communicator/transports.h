@@ -63,8 +63,10 @@ class Transports {
   bool withdraw(TrafficClass traffic);
   /// Withdraws until no peer writes, at most for longest_withdrawal_ns. Needs no memory.
   void await_withdrawal(TrafficClass traffic);
-  /// Closes every link of the class. The peers that may still write this process's memory, each once.
-  std::vector<int> close_links(TrafficClass traffic);
+  /// Closes every link of the class.
+  void close_links(TrafficClass traffic);
+  /// Whether a peer was writing into this process's memory, as far as could be seen, when its links were closed.
+  bool may_write(int peer) const { return writers_[static_cast<std::size_t>(peer)]; }
 
  private:
   struct PerTransport {
@@ -89,6 +91,7 @@ class Transports {
   std::array<std::vector<Endpoint>, traffic_classes> endpoints_;  ///< in the order of transports_
   std::vector<int> common_;  ///< rank 0's transports, which all count alike: index into transports_, -1 where not had here
   std::vector<int> chosen_;  ///< per peer: index into transports_, -1 itself
+  std::vector<bool> writers_;  ///< per peer: see may_write
   std::array<std::unordered_map<std::uint64_t, std::unique_ptr<HostLink>>, traffic_classes> links_;
 };
 

@@ -3,6 +3,7 @@
 // forks them has no thread.
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -61,9 +62,12 @@ class Signal {
   Signal& operator=(const Signal&) = delete;
   /// May be called by a signal's handler.
   void give() const { static_cast<void>(!::write(ends_[1], "!", 1)); }
-  void await() const {
+  void await() const { EXPECT_TRUE(within(-1)); }
+  /// Whether it was given in that time. Likewise.
+  bool within(int milliseconds) const {
+    pollfd readable{ends_[0], POLLIN, 0};
     char one;
-    EXPECT_EQ(::read(ends_[0], &one, 1), 1);
+    return ::poll(&readable, 1, milliseconds) == 1 && ::read(ends_[0], &one, 1) == 1;
   }
 
  private:
@@ -140,23 +144,24 @@ struct Waiting {
   }
 };
 
-Signal* held_up = nullptr;
-
 tutti_status broadcast_from_1(void* memory, tutti_comm* comm) {
   return tutti_broadcast(memory, memory, Snag::count, TUTTI_INT32, 1, comm, {}, nullptr);
 }
 
 struct Meeting {
   std::string address;
-  Signal waits;   ///< rank 0 does, in the operation: what it grants at first is granted
-  Signal sweeps;  ///< rank 1 does, and is held up there
-  Signal over;    ///< rank 1's operation is
+  Signal waits;     ///< rank 0 does, in the operation: what it grants at first is granted
+  Signal sweeps;    ///< rank 1 does, and is held up there
+  Signal fails;     ///< rank 0's operation has a reason to
+  Signal returned;  ///< rank 0's call has
+  Signal over;      ///< rank 1's operation is
 };
+Meeting* met = nullptr;  ///< for rank 1's handlers
 
 /// Rank 1: sends from memory that cannot be offered, so that it writes into what rank 0 grants; held up on its way.
 void send_slowly(Meeting& meeting, void (*handler)()) {
   Snag snag;
-  held_up = &meeting.sweeps;
+  met = &meeting;
   tutti_comm* const comm = join(meeting.address, 1, TUTTI_CONFIG_INIT);
   EXPECT_EQ(broadcast_from_1(snag.data(), comm), TUTTI_SUCCESS) << last_error();
   snag.set(handler);
@@ -197,12 +202,15 @@ void fail_while_written(Meeting& meeting, Way way) {
     meeting.sweeps.await();
     if (way == Way::abort) static_cast<void>(tutti_comm_abort(comm));
     waiting.ends = way == Way::hook;
+    if (way == Way::deadline) ::usleep(60'000);
+    meeting.fails.give();
   });
   const tutti_status expected = way == Way::deadline ? TUTTI_TIMEOUT
                                 : way == Way::death  ? TUTTI_REMOTE_ERROR
                                                      : TUTTI_ABORTED;
   EXPECT_EQ(broadcast_from_1(memory, comm), expected) << last_error();
   std::fill_n(static_cast<std::int32_t*>(memory), Snag::count, -7);
+  meeting.returned.give();
   std::string remedy;
   EXPECT_THAT(error_of(nullptr, remedy), Not(HasSubstr("may still write")));
   if (way != Way::death) meeting.over.await();
@@ -217,14 +225,15 @@ class AfterAFailure : public testing::TestWithParam<Way> {};
 TEST_P(AfterAFailure, NoPeerWritesIntoTheCallersMemory) {
   Folder folder;
   for (int turn = 0; turn < 12; ++turn) {
-    Meeting meeting{folder.address(turn), {}, {}, {}};
+    Meeting meeting{folder.address(turn), {}, {}, {}, {}, {}};
     const bool dies = GetParam() == Way::death;
+    // Goes on when the other's call has returned, or if it waits for that.
     const auto nap = [] {
-      held_up->give();
-      ::usleep(30'000);
+      met->sweeps.give();
+      if (met->fails.within(10'000)) static_cast<void>(met->returned.within(150));
     };
     const auto die = [] {
-      held_up->give();
+      met->sweeps.give();
       ::raise(SIGKILL);
     };
     const Child sender([&] { send_slowly(meeting, dies ? +die : +nap); }, dies ? SIGKILL : 0);
@@ -275,7 +284,7 @@ void outlast_a_stopped_peer(Meeting& meeting, pid_t peer) {
 
 TEST(AStoppedPeer, ThatMayStillWriteIsNamed) {
   Folder folder;
-  Meeting meeting{folder.address(0), {}, {}, {}};
+  Meeting meeting{folder.address(0), {}, {}, {}, {}, {}};
   const Child sender([&] { send_slowly(meeting, [] { ::raise(SIGSTOP); }); });
   const Child receiver([&] { outlast_a_stopped_peer(meeting, sender.pid()); });
 }
