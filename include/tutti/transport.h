@@ -96,7 +96,7 @@ typedef struct tutti_region {
 typedef struct tutti_link_state {
   size_t size;
   uint32_t capabilities;
-  uint32_t slots;       ///< messages that may be under way: the link's credit
+  uint32_t slots;       ///< messages that may be under way, at least: the link's credit
   uint64_t slot_bytes;  ///< longest message that travels by slot
   /// Receiver: message n (from 0) has arrived when the word at arrived + (n % arrived_count) * arrived_stride is >= n + 1.
   const unsigned char* arrived;
@@ -169,7 +169,9 @@ typedef struct tutti_transport {
   tutti_link_result (*flushed)(tutti_link*);
 
   // ---- Receiver.
-  /// The oldest message not yet released: OK, NOT_YET or BROKEN.
+  /// The oldest message not yet released: OK, NOT_YET or BROKEN. One that a link with TUTTI_READS_PEER gave is viewed once
+  /// more when it has been read: BROKEN says that the sender took its memory back meanwhile, and what was read may be
+  /// anything.
   tutti_link_result (*view)(tutti_link*, tutti_message* message);
   /// Gives back the viewed message's room (credit).
   void (*release)(tutti_link*);

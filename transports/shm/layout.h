@@ -39,7 +39,7 @@ struct Reference {
   std::uint64_t offset;
 };
 
-/// The first line of a slot: flag and small data travel in one cache line.
+/// What announces a message: flag and small data travel in one cache line.
 struct alignas(kLine) SlotHeader {
   std::uint64_t sequence;  ///< n + 1 once message n is here; the `arrived` word
   std::uint64_t fingerprint;
@@ -76,32 +76,38 @@ inline constexpr std::uint64_t kGrantFloor = 1024;
 
 /// First page of a link's memory.
 struct LinkControl {
-  alignas(kPair) std::uint64_t consumed;  ///< messages released; written by the receiver; the `reusable` word
+  alignas(kPair) std::uint64_t consumed;   ///< messages released; written by the receiver; the `reusable` word
+  alignas(kPair) std::uint64_t withdrawn;  ///< 1 once memory that the sender offered may change under the receiver's eyes
   alignas(kPair) GrantEntry grants[kGrants];
 };
 static_assert(sizeof(LinkControl) <= kPage);
 
-/// Where things lie in a link's memory; computed alike on both sides from what they agreed.
+/// Where things lie in a link's memory: the control page, the headers, the payloads. Computed alike on both sides from what
+/// they agreed.
+///
+/// Message n has header n % headers and, where it is not in its header, payload n % slots. There are more headers than
+/// payloads: a message that lies in its header needs no more credit than a header is, and the count of what was released,
+/// which costs both sides a transfer of its line, is looked at once in so many messages.
 struct LinkLayout {
   std::uint32_t slots = 0;
+  std::uint32_t headers = 0;
   std::uint64_t slot_bytes = 0;
-  std::uint64_t stride = 0;          ///< from slot to slot
-  std::uint64_t header_offset = 0;   ///< of the header within its slot
-  std::uint64_t payload_offset = 0;  ///< of the payload from the header
+  std::uint64_t payload_offset = 0;  ///< of the first payload
+  std::uint64_t stride = 0;          ///< from payload to payload
   std::uint64_t total = 0;           ///< of the whole memory
 
-  /// Large payloads begin on a 128-byte boundary, with the header in the line before; a small slot is header and payload in
-  /// one go. The stride is a multiple of 128 but, for slots of a power of two, not of 4096: headers do not all fall into
-  /// one set of the cache.
+  static constexpr std::uint32_t kLeastHeaders = 64;
+  /// Payloads begin on a 128-byte boundary. Their stride is a multiple of 128 but, for slots of a power of two, not of
+  /// 4096: their beginnings do not all fall into one set of the cache.
   static constexpr LinkLayout of(std::uint32_t slots, std::uint64_t slot_bytes) {
     LinkLayout l;
     l.slots = slots;
+    l.headers = slots > kLeastHeaders ? slots : kLeastHeaders;
     l.slot_bytes = slot_bytes;
-    l.payload_offset = kLine;
-    l.header_offset = slot_bytes >= kPage ? kLine : 0;
-    const std::uint64_t used = l.header_offset + kLine + (slot_bytes > kInlineBytes ? slot_bytes : 0);
-    l.stride = (used + kPair - 1) / kPair * kPair;
-    l.total = (kPage + l.stride * slots + kPage - 1) / kPage * kPage;
+    l.payload_offset = (kPage + l.headers * kPair + kPage - 1) / kPage * kPage;
+    const std::uint64_t apart = slot_bytes >= kPage ? kPair : 0;
+    l.stride = slot_bytes > kInlineBytes ? (slot_bytes + apart + kPair - 1) / kPair * kPair : 0;
+    l.total = (l.payload_offset + l.stride * slots + kPage - 1) / kPage * kPage;
     return l;
   }
   static constexpr std::uint32_t kMostSlots = 1u << 16;

@@ -69,8 +69,8 @@ void Link::attach(Mapping mapping) {
   }
   control_ = static_cast<LinkControl*>(mapping_.data());
   peer_page_ = peer_.page();
-  slot_ = slots_begin() + layout_.header_offset;
-  slots_end_ = slots_begin() + layout_.stride * layout_.slots;
+  at_ = headers_begin();
+  headers_end_ = headers_begin() + kPair * layout_.headers;
 }
 
 tutti_link_result Link::state(tutti_link_state* state) const {
@@ -81,9 +81,9 @@ tutti_link_result Link::state(tutti_link_state* state) const {
   state->capabilities = TUTTI_CAN_OFFER_REGISTERED | TUTTI_CAN_GRANT_REGISTERED | TUTTI_READS_PEER;
   state->slots = layout_.slots;
   state->slot_bytes = layout_.slot_bytes;
-  state->arrived = slots_begin() + layout_.header_offset + offsetof(SlotHeader, sequence);
-  state->arrived_stride = layout_.stride;
-  state->arrived_count = layout_.slots;
+  state->arrived = headers_begin() + offsetof(SlotHeader, sequence);
+  state->arrived_stride = kPair;
+  state->arrived_count = layout_.headers;
   state->reusable = reusable();
   return TUTTI_LINK_OK;
 }
@@ -124,6 +124,7 @@ void SenderLink::accepted() {
   if (stage_ != Stage::kOpening) return;
   peer_page_ = peer_.page();
   limit_ = layout_.slots;
+  inline_limit_ = layout_.headers;
   settle(Stage::kOpen);
 }
 
@@ -132,17 +133,18 @@ void SenderLink::refused(const ControlMessage& message) {
             sizes(message.a, message.b) + ", this rank with " + sizes(layout_.slots, layout_.slot_bytes));
 }
 
-bool SenderLink::find_credit() {
+bool SenderLink::find_credit(std::uint64_t most) {
   if (stage_ != Stage::kOpen) return false;
   // Acquire: the receiver's reads of the slots come before our writing them again.
   const std::uint64_t consumed = shared(control_->consumed).load(std::memory_order_acquire);
-  if (consumed > next_ || next_ - consumed > layout_.slots) {
+  if (consumed > next_ || next_ - consumed > layout_.headers) {
     break_off("rank " + std::to_string(peer_.rank()) + " counts " + std::to_string(consumed) + " messages of channel " +
               std::to_string(channel_) + " as released, of " + std::to_string(next_) + " sent: its memory is damaged");
     return false;
   }
   limit_ = consumed + layout_.slots;
-  return next_ < limit_;
+  inline_limit_ = consumed + layout_.headers;
+  return next_ < consumed + most;
 }
 
 void* SenderLink::reserve_large(std::uint64_t bytes, std::uint64_t fingerprint) {
@@ -193,7 +195,8 @@ void SenderLink::finish_put() {
 
 tutti_link_result SenderLink::offer(OwnRegion* region, const void* source, std::uint64_t bytes, std::uint64_t fingerprint) {
   if (stage_ == Stage::kBroken) return TUTTI_LINK_BROKEN;
-  if (next_ >= limit_ && !find_credit()) return stage_ == Stage::kBroken ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET;
+  if (next_ >= limit_ && !find_credit(layout_.slots))
+    return stage_ == Stage::kBroken ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET;
   if (region == nullptr || !region->holds(source, bytes)) {
     break_off("memory was offered on channel " + std::to_string(channel_) + " that is not in a registered region");
     return TUTTI_LINK_BROKEN;
@@ -220,7 +223,7 @@ void SenderLink::region_refused(std::uint64_t id) {
   const OwnRegion* const region = endpoint_.own_region(id);
   // Acquire: as in find_credit. What was released needs nothing any more.
   const std::uint64_t consumed = shared(control_->consumed).load(std::memory_order_acquire);
-  const std::uint64_t oldest = next_ - std::min<std::uint64_t>(next_, layout_.slots);
+  const std::uint64_t oldest = next_ - std::min<std::uint64_t>(next_, layout_.headers);
   for (std::uint64_t n = std::max(consumed, oldest); n < next_; ++n) {
     if (!resend(n, region, id)) return;
   }
@@ -229,8 +232,7 @@ void SenderLink::region_refused(std::uint64_t id) {
 
 /// The receiver, who found no region, looks at the header again and again.
 bool SenderLink::resend(std::uint64_t message, const OwnRegion* region, std::uint64_t id) {
-  unsigned char* const slot = slots_begin() + layout_.stride * (message % layout_.slots) + layout_.header_offset;
-  SlotHeader& h = *reinterpret_cast<SlotHeader*>(slot);
+  SlotHeader& h = header_of(message);
   const std::uint64_t bytes = h.size_and_kind & kSizeMask;
   const Reference source = h.reference;
   if (static_cast<Kind>(h.size_and_kind >> kKindShift) != Kind::kPull || source.region != id) return true;
@@ -238,7 +240,7 @@ bool SenderLink::resend(std::uint64_t message, const OwnRegion* region, std::uin
     cannot_copy(bytes);
     return false;
   }
-  std::memcpy(slot + layout_.payload_offset, region->base + source.offset, bytes);
+  std::memcpy(payload_of(message), region->base + source.offset, bytes);
   // Release: the payload before the word that says where it is. Nobody else writes the word.
   shared(h.size_and_kind).store(pack(bytes, Kind::kSlot), std::memory_order_release);
   return true;
@@ -251,6 +253,8 @@ void SenderLink::cannot_copy(std::uint64_t bytes) {
 }
 
 tutti_quiesced SenderLink::withdraw() {
+  // Sequentially consistent, an exchange: it comes before whatever the caller writes to memory that was offered.
+  if (control_ != nullptr) shared(control_->withdrawn).exchange(1, std::memory_order_seq_cst);
   if (granted_ != nullptr) finish_put();
   return TUTTI_QUIESCED;
 }
@@ -309,9 +313,8 @@ void ReceiverLink::offered(const ControlMessage& message, const SharedDescriptor
 }
 
 bool ReceiverLink::arrived(std::uint64_t message) const {
-  unsigned char* const at = slots_begin() + layout_.stride * (message % layout_.slots) + layout_.header_offset;
   // Acquire: as in view.
-  return shared(reinterpret_cast<SlotHeader*>(at)->sequence).load(std::memory_order_acquire) == message + 1;
+  return shared(header_of(message).sequence).load(std::memory_order_acquire) == message + 1;
 }
 
 std::string ReceiverLink::failure() const {
@@ -345,6 +348,10 @@ tutti_link_result ReceiverLink::view_pull(tutti_message* message) {
     pulled_ = region;
     pulled_data_ = data;
   }
+  // Acquire-release, by a write that changes nothing: what was read of the sender's memory since the last look was read
+  // before this one, and a sender that takes its memory back writes it after having said so.
+  if (shared(control_->withdrawn).fetch_add(0, std::memory_order_acq_rel) != 0)
+    return malformed("its sender, whose call failed, has taken back the memory in which it lies");
   message->data = pulled_data_;
   return TUTTI_LINK_OK;
 }

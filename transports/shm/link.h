@@ -49,13 +49,21 @@ class Link {
   virtual void on_broken() {}
   /// Takes the memory over and finds the words in it.
   void attach(Mapping mapping);
-  unsigned char* slots_begin() const { return static_cast<unsigned char*>(mapping_.data()) + kPage; }
+  unsigned char* headers_begin() const { return static_cast<unsigned char*>(mapping_.data()) + kPage; }
+  SlotHeader& header_of(std::uint64_t message) const {
+    return *reinterpret_cast<SlotHeader*>(headers_begin() + kPair * (message % layout_.headers));
+  }
+  unsigned char* payload_of(std::uint64_t message) const {
+    return static_cast<unsigned char*>(mapping_.data()) + layout_.payload_offset +
+           layout_.stride * (message % layout_.slots);
+  }
 
   // What every message touches.
-  unsigned char* slot_ = nullptr;  ///< header of the next message
-  std::uint64_t next_ = 0;         ///< number of the next message
-  std::uint64_t limit_ = 0;        ///< sender: first message number without credit, as known; 0 where it is not open
-  unsigned char* slots_end_ = nullptr;
+  unsigned char* at_ = nullptr;     ///< header of the next message
+  std::uint64_t next_ = 0;          ///< number of the next message
+  std::uint64_t inline_limit_ = 0;  ///< sender: first message without a header, as known; 0 where the link is not open
+  unsigned char* headers_end_ = nullptr;
+  std::uint64_t limit_ = 0;  ///< sender: first message without a payload, likewise
   LinkControl* control_ = nullptr;
   EndpointPage* peer_page_ = nullptr;
   LinkLayout layout_;
@@ -70,11 +78,11 @@ class Link {
   Mapping mapping_;
   virtual const std::uint64_t* reusable() const { return nullptr; }
 
-  SlotHeader& header() const { return *reinterpret_cast<SlotHeader*>(slot_); }
-  unsigned char* payload() const { return slot_ + layout_.payload_offset; }
+  SlotHeader& header() const { return *reinterpret_cast<SlotHeader*>(at_); }
+  unsigned char* payload() const { return payload_of(next_); }
   void advance_slot() {
-    slot_ += layout_.stride;
-    if (slot_ >= slots_end_) slot_ -= layout_.stride * layout_.slots;
+    at_ += kPair;
+    if (at_ == headers_end_) at_ = headers_begin();
     ++next_;
   }
   void wake() const {
@@ -95,9 +103,12 @@ class SenderLink final : public Link {
   Status begin();
 
   void* reserve(std::uint64_t bytes, std::uint64_t fingerprint) {
-    if (next_ >= limit_ && !find_credit()) [[unlikely]]
+    if (bytes <= kInlineBytes) {
+      if (next_ < inline_limit_ || find_credit(layout_.headers)) [[likely]]
+        return staged_;
       return nullptr;
-    if (bytes <= kInlineBytes) return staged_;
+    }
+    if (next_ >= limit_ && !find_credit(layout_.slots)) return nullptr;
     if (bytes >= kGrantFloor) return reserve_large(bytes, fingerprint);
     return bytes <= layout_.slot_bytes ? payload() : nullptr;
   }
@@ -140,9 +151,10 @@ class SenderLink final : public Link {
   /// Whether a message that was to be pulled has room in its slot.
   bool fits(std::uint64_t bytes) const { return bytes <= layout_.slot_bytes && layout_.slot_bytes > kInlineBytes; }
   void cannot_copy(std::uint64_t bytes);
-  void on_broken() override { limit_ = 0; }
+  void on_broken() override { limit_ = inline_limit_ = 0; }
   const std::uint64_t* reusable() const override { return control_ != nullptr ? &control_->consumed : nullptr; }
-  bool find_credit();
+  /// Whether the next message is one of the `most` that may be under way.
+  bool find_credit(std::uint64_t most);
   void* reserve_large(std::uint64_t bytes, std::uint64_t fingerprint);
   unsigned char* take_grant(std::uint64_t bytes, std::uint64_t fingerprint);
   void finish_put();
@@ -153,9 +165,9 @@ class SenderLink final : public Link {
     // Release: payload and header must be visible to whoever acquires the sequence. Only we write it.
     shared(h.sequence).store(next_ + 1, std::memory_order_release);
     advance_slot();
-    // The receiver read the next slot's line last, a round ago, and polls it soon: as our own by then, it takes the next
+    // The receiver read the next header's line last, a round ago, and polls it soon: as our own by then, it takes the next
     // message with one transfer between the cores instead of two.
-    prefetch_to_write(slot_);
+    prefetch_to_write(at_);
     wake();
   }
 

@@ -236,9 +236,9 @@ HostExecutor::Turn HostExecutor::advance(LaneState& lane, std::uint32_t index) {
   }
   if (lane.bytes != 0) {
     if (!lane.folded) {
-      const Turn turn = take_operands(lane, step);
+      Turn turn = take_operands(lane, step);
+      if (turn == Turn::moved) turn = sweep(lane, step);
       if (turn != Turn::moved) return turn;
-      sweep(lane, step);
       lane.folded = true;
       lane.ready = 0;
     }
@@ -440,12 +440,22 @@ std::uint32_t HostExecutor::kept_operand(const Step& step) const {
   return no_operand;
 }
 
-void HostExecutor::sweep(LaneState& lane, const Step& step) {
+HostExecutor::Turn HostExecutor::sweep(LaneState& lane, const Step& step) {
   const std::uint32_t pieces = program_->operands[step.operands].range.blocks;
   for (std::uint32_t p = 0; p < pieces; ++p) fold_piece(lane, step, p);
   for (std::uint32_t o = step.operands; o < step.operands + step.sources; ++o) {
-    if (program_->operands[o].place == Place::link) release(program_->operands[o].link);
+    if (program_->operands[o].place != Place::link) continue;
+    const std::uint32_t link = program_->operands[o].link;
+    if (view_again(*links_[link], lane.bytes) == Turn::failed) return Turn::failed;
+    release(link);
   }
+  return Turn::moved;
+}
+
+/// Whether what was read of a message was the message still, where it may have lain in its sender's memory.
+HostExecutor::Turn HostExecutor::view_again(const HostLink& link, std::uint64_t bytes) {
+  std::byte* same = nullptr;
+  return direct_ && (link.state.capabilities & TUTTI_READS_PEER) != 0 ? view(link, bytes, same) : Turn::moved;
 }
 
 /// Folds one piece of the step's message. lane.at has the beginnings of buffers and messages.

@@ -214,7 +214,8 @@ class HostExecutor {
   bool skip_to_message(Inbox& inbox, const std::vector<Receive>& receives) const;
   void saw(std::uint32_t link);
   Turn take_destination(LaneState& lane, std::uint32_t operand, const Step& step);
-  void sweep(LaneState& lane, const Step& step);
+  Turn sweep(LaneState& lane, const Step& step);
+  Turn view_again(const HostLink& link, std::uint64_t bytes);
   void fold_piece(const LaneState& lane, const Step& step, std::uint32_t piece);
   Turn hand_over(LaneState& lane, const Step& step);
   void retire(LaneState& lane, std::uint32_t index);

@@ -55,10 +55,12 @@ TEST(ShmLayout, KeepsWritersApartAndPayloadsAligned) {
   for (const std::uint64_t bytes : {1u, 40u, 41u, 64u, 100u, 4095u, 4096u, 65536u, 1000003u}) {
     const LinkLayout l = LinkLayout::of(3, bytes);
     EXPECT_EQ(l.stride % kPair, 0u) << bytes;
-    EXPECT_GE(l.stride, l.header_offset + kLine + (bytes > kInlineBytes ? bytes : 0)) << bytes;
-    EXPECT_EQ((l.header_offset + l.payload_offset) % (bytes >= kPage ? kPair : kLine), 0u) << bytes;
-    EXPECT_GE(l.total, kPage + 3 * l.stride) << bytes;
+    EXPECT_GE(l.stride, bytes > kInlineBytes ? bytes : 0) << bytes;
+    EXPECT_EQ(l.payload_offset % kPair, 0u) << bytes;
+    EXPECT_GE(l.payload_offset, kPage + l.headers * kPair) << bytes;
+    EXPECT_GE(l.total, l.payload_offset + 3 * l.stride) << bytes;
   }
+  EXPECT_EQ(LinkLayout::of(1000, 64).headers, 1000u) << "never fewer than payloads";
   EXPECT_FALSE(LinkLayout::sane(0, 64));
   EXPECT_FALSE(LinkLayout::sane(2, UINT64_MAX));
 }
