@@ -238,8 +238,11 @@ void hold_split(Communicator& parent, SplitRequest request, std::unique_ptr<tutt
   };
   held.make = [shared, &parent](tutti_comm& handle, const std::atomic<bool>& given_up) {
     shared->request.patience.interrupted = &given_up;
-    shared->admission->begin();
-    settle(handle, [&] { return parent.split(std::move(shared->request), std::move(shared->ticket)); });
+    settle(handle, [&]() -> Result<std::unique_ptr<Communicator>> {
+      if (shared->admission->begin()) return parent.split(std::move(shared->request), std::move(shared->ticket));
+      shared->ticket.redeem();
+      return Status(TUTTI_ABORTED, "the communicator was destroyed before its split could begin", "End the group first.");
+    });
     if (handle.communicator != nullptr) {
       handle.rank = handle.communicator->rank();
       handle.ranks = handle.communicator->ranks();

@@ -32,6 +32,7 @@ constexpr std::uint64_t concern_growth = 4;
 void WaitingAgent::begin(std::uint64_t timeout_ns, Concern* concern, bool beside, const Hook& hook) {
   beside_ = beside;
   hook_ = hook;
+  hook_ended_ = false;
   timeout_ns_ = timeout_ns;
   concern_ = concern;
   concern_after_ns_ = concern_after;
@@ -58,8 +59,8 @@ bool WaitingAgent::idle(std::uint32_t rounds) {
   progress();
   const std::uint64_t idle_for = now - idle_since_ns_;
   const std::uint64_t spin = spins ? spin_for : 0;
-  // Beside computing it naps at once: who wakes gets the core soon, who yields gets it back when the computing thread's time
-  // slice is over, some milliseconds later.
+  // Beside computing it naps at once: who wakes gets the core soon, who yields gets it back when the computing thread's
+  // time slice is over, some milliseconds later.
   const std::uint64_t yield = beside_ ? 0 : spins ? yield_with_core_for : yield_for;
   if (idle_for < spin) {
     arm(false);
@@ -80,13 +81,19 @@ bool WaitingAgent::may_go_on(std::uint64_t now) {
     gave_up_ = GaveUp::deadline;
   } else if (hook_.poll != nullptr && now >= next_poll_ns_) {
     next_poll_ns_ = now + millisecond / 2;
-    if (hook_.ends_wait()) gave_up_ = GaveUp::hook;
+    if (hook().ends_wait()) gave_up_ = GaveUp::hook;
   }
   if (gave_up_ == GaveUp::not_yet && concern_ != nullptr && now - begun_ns_ >= concern_after_ns_) {
     concern_after_ns_ *= concern_growth;
     if (!concern_->still_waiting()) gave_up_ = GaveUp::failed;
+    if (hook_ended_) gave_up_ = GaveUp::hook;
   }
   return gave_up_ == GaveUp::not_yet;
+}
+
+int WaitingAgent::poll(void* self) {
+  WaitingAgent& agent = *static_cast<WaitingAgent*>(self);
+  return (agent.hook_ended_ = agent.hook_ended_ || agent.hook_.ends_wait()) ? 1 : 0;
 }
 
 void WaitingAgent::arm(bool sleeping) {

@@ -7,6 +7,7 @@
 // are looked at between them; so every wait ends by itself, whatever the peers do.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <span>
@@ -42,7 +43,7 @@ enum class GaveUp { not_yet, failed, deadline, hook };
 
 /// What bounds a wait, besides its deadline. Shared by the agents of a communicator.
 struct WaitPolicy {
-  bool spins = true;                      ///< every rank of this machine has a core
+  bool spins = true;                          ///< every rank of this machine has a core
   const std::atomic<bool>* failed = nullptr;  ///< set by another thread: the communicator has failed or was aborted
 };
 
@@ -69,11 +70,17 @@ class WaitingAgent : public Agent {
   void progress() override;
   bool idle(std::uint32_t rounds) override;
   GaveUp gave_up() const { return gave_up_; }
+  /// For whoever waits for something else within this wait: asks the caller's hook, and remembers if it ends the wait.
+  /// Empty without one.
+  Hook hook() { return hook_.poll != nullptr ? Hook{&WaitingAgent::poll, this} : Hook(); }
+  /// Nanoseconds until the deadline.
+  std::uint64_t left_ns() const { return timeout_ns_ - std::min(timeout_ns_, waited_ns()); }
   /// Nanoseconds that the wait has been going on, 0 before its first clock reading.
   std::uint64_t waited_ns() const { return begun_ns_ == 0 ? 0 : now_ns() - begun_ns_; }
 
  private:
   bool may_go_on(std::uint64_t now);
+  static int poll(void* self);
   void nap(std::uint64_t idle_for);
   void arm(bool sleeping);
 
@@ -82,6 +89,7 @@ class WaitingAgent : public Agent {
   const bool shared_;
   Concern* concern_ = nullptr;
   Hook hook_;
+  bool hook_ended_ = false;
   std::uint64_t timeout_ns_ = 0;
   std::uint64_t begun_ns_ = 0;
   std::uint64_t idle_since_ns_ = 0;

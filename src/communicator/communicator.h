@@ -177,6 +177,7 @@ class Communicator {
   void take_leave();
   Status explain(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence);
   Status explain_gave_up(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting);
+  Patience asking(std::uint64_t ns);
   Status explain_deadline(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting);
   std::string absence(const PeerReport& report, std::uint64_t limit_ns) const;
   Guilty guilty(const PeerReport& report) const;

@@ -86,12 +86,12 @@ Error ControlPlane::loss_of(int peer, const std::string& how) const { return imp
 
 Error ControlPlane::leave_of(int peer) const { return impl_->leave_of(peer); }
 
-std::vector<PeerReport> ControlPlane::survey(std::span<const int> ranks, Deadline deadline) {
+std::vector<PeerReport> ControlPlane::survey(std::span<const int> ranks, const Patience& patience) {
   if (impl_->in_child()) return std::vector<PeerReport>(ranks.size());
-  return impl_->survey(ranks, deadline);
+  return impl_->survey(ranks, patience.deadline, &patience);
 }
 
-PeerReport ControlPlane::query(int rank, Deadline deadline) { return survey(std::span(&rank, 1), deadline).front(); }
+PeerReport ControlPlane::query(int rank, const Patience& patience) { return survey(std::span(&rank, 1), patience).front(); }
 
 void ControlPlane::set_members(std::vector<Member> members) { impl_->set_members(std::move(members)); }
 

@@ -16,6 +16,8 @@ namespace {
 constexpr std::uint64_t culprit_ns = 300'000'000;
 /// How long ranks are asked what they do, for an error's sentence.
 constexpr std::uint64_t survey_ns = 500'000'000;
+/// The same of a comparison, which takes its time from the operation's, and comes again.
+constexpr std::uint64_t comparison_ns = 100'000'000;
 
 const char* type_name(std::uint64_t type) {
   constexpr std::array names = {"int8",   "uint8",   "int32",   "uint32",  "int64",
@@ -119,7 +121,7 @@ Status Communicator::lost(int peer, const std::string& why) {
   while (first_error().ok() && !left && !moment.passed()) {
     timespec nap{0, 2'000'000};
     nanosleep(&nap, nullptr);
-    left = membership_->control->query(peer, Deadline::in(culprit_ns / 10)).state == PeerReport::State::kLeft;
+    left = membership_->control->query(peer, asking(culprit_ns / 10)).state == PeerReport::State::kLeft;
   }
   if (Status first = first_error(); !first.ok()) return first;
   return fail(left ? membership_->control->leave_of(peer) : membership_->control->loss_of(peer, why));
@@ -154,6 +156,9 @@ Status Communicator::explain_gave_up(const CollectiveCall& call, std::uint64_t s
   }
 }
 
+/// How long peers are asked in the midst of an operation: the caller's hook and a failure end that, too.
+Patience Communicator::asking(std::uint64_t ns) { return {Deadline::in(ns), nullptr, agent_->hook(), policy_.failed}; }
+
 Status Communicator::explain_deadline(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting) {
   Error error = error_of(TUTTI_TIMEOUT, call, sequence);
   error.limit_ns = call.timeout_ns != 0 ? call.timeout_ns : timeout_ns();
@@ -164,7 +169,7 @@ Status Communicator::explain_deadline(const CollectiveCall& call, std::uint64_t 
   std::vector<int> waiters;
   bool silent = false;
   const Activity own = membership_->control->board().read();
-  for (const PeerReport& report : membership_->control->survey(all, Deadline::in(survey_ns))) {
+  for (const PeerReport& report : membership_->control->survey(all, asking(survey_ns))) {
     if (first_difference(own, report.activity, sequence)) return explain_mismatch(report, call, sequence);
     if (report.rank != rank() && !is_blameless(report, sequence)) {
       missing.push_back(absence(report, error.limit_ns));
@@ -212,7 +217,7 @@ Guilty Communicator::guilty(const PeerReport& report) const {
 
 Status Communicator::explain_mismatch(int peer, const CollectiveCall& call, std::uint64_t sequence) {
   if (Status first = first_error(); !first.ok()) return first;
-  return explain_mismatch(membership_->control->query(peer, Deadline::in(survey_ns)), call, sequence);
+  return explain_mismatch(membership_->control->query(peer, asking(survey_ns)), call, sequence);
 }
 
 Status Communicator::explain_mismatch(const PeerReport& peer, const CollectiveCall& call, std::uint64_t sequence) {
@@ -242,7 +247,8 @@ Status Communicator::explain_mismatch(const PeerReport& peer, const CollectiveCa
 /// and may be through with it by now.
 bool Communicator::agrees_with_peers(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting) {
   const Activity own = membership_->control->board().read();
-  for (const PeerReport& report : membership_->control->survey(waiting, Deadline::in(survey_ns))) {
+  for (const PeerReport& report :
+       membership_->control->survey(waiting, asking(std::min(comparison_ns, agent_->left_ns())))) {
     if (!first_difference(own, report.activity, sequence)) continue;
     static_cast<void>(explain_mismatch(report, call, sequence));
     return false;

@@ -86,13 +86,15 @@ void Root::serve(const WakeUp& wake, const std::atomic<bool>& stop) {
     serve_all(wake, stop);
     return {};
   });
-  if (served) return;
-  // There is no memory. Perhaps there is enough to say so; otherwise connections that close tell.
-  static_cast<void>(attempt([&]() -> Status {
-    fail(served.error());
-    tell_last();
-    return {};
-  }));
+  if (!served) {
+    // There is no memory. Perhaps there is enough to say so; otherwise connections that close tell.
+    static_cast<void>(attempt([&]() -> Status {
+      fail(served.error());
+      tell_last();
+      return {};
+    }));
+  }
+  // Nobody answers from here on, so nobody shall be kept waiting, nor the port from another.
   guests_.clear();
   door_.reset();
 }

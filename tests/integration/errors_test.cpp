@@ -32,12 +32,14 @@ TEST(Errors, BadArgumentsAreRefusedBeforeAnythingIsSent) {
   EXPECT_THAT(last_error(), HasSubstr("NULL send buffer"));
   EXPECT_EQ(tutti_all_reduce(&x, &x, 1, static_cast<tutti_type>(99), TUTTI_SUM, comm, {}, nullptr), TUTTI_INVALID_ARGUMENT);
   EXPECT_THAT(last_error(), HasSubstr("element type 99"));
-  EXPECT_EQ(tutti_all_reduce(&x, &x, 1, TUTTI_FLOAT32, static_cast<tutti_op>(17), comm, {}, nullptr), TUTTI_INVALID_ARGUMENT);
+  EXPECT_EQ(tutti_all_reduce(&x, &x, 1, TUTTI_FLOAT32, static_cast<tutti_op>(17), comm, {}, nullptr),
+            TUTTI_INVALID_ARGUMENT);
   EXPECT_EQ(tutti_broadcast(&x, &x, 1, TUTTI_FLOAT32, 3, comm, {}, nullptr), TUTTI_INVALID_ARGUMENT);
   EXPECT_THAT(last_error(), HasSubstr("root 3 is outside"));
   EXPECT_EQ(tutti_send(&x, 1, TUTTI_FLOAT32, 1, comm, {}, nullptr), TUTTI_INVALID_ARGUMENT);
   EXPECT_EQ(tutti_all_reduce(&x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, nullptr, {}, nullptr), TUTTI_INVALID_ARGUMENT);
-  EXPECT_EQ(tutti_all_reduce(&x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, comm, {TUTTI_STREAM_CUDA, nullptr}, nullptr), TUTTI_UNSUPPORTED);
+  EXPECT_EQ(tutti_all_reduce(&x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, comm, {TUTTI_STREAM_CUDA, nullptr}, nullptr),
+            TUTTI_UNSUPPORTED);
 }
 
 // Who destroys its communicator early has left, and nobody is sent to look for a crash.
@@ -62,7 +64,8 @@ TEST(Errors, ARankThatLeavesIsNotSaidToHaveDied) {
           }
           EXPECT_EQ(add_up(), TUTTI_REMOTE_ERROR);
           const tutti_error error = error_of(comm);
-          EXPECT_THAT(error.message, testing::AllOf(HasSubstr("rank 1"), HasSubstr("left"), testing::Not(HasSubstr("died"))));
+          EXPECT_THAT(error.message,
+                      testing::AllOf(HasSubstr("rank 1"), HasSubstr("left"), testing::Not(HasSubstr("died"))));
         });
       }
       for (std::thread& thread : threads) thread.join();
@@ -108,7 +111,8 @@ TEST(Errors, AMismatchedCallFailsOnAllRanksNamingBothSides) {
   ranks.run([](int rank, tutti_comm* comm) {
     std::vector<float> data(1000, 1);
     const std::size_t count = rank == 1 ? 999 : 1000;
-    EXPECT_EQ(tutti_all_reduce(data.data(), data.data(), count, TUTTI_FLOAT32, TUTTI_SUM, comm, {}, nullptr), TUTTI_MISMATCH);
+    EXPECT_EQ(tutti_all_reduce(data.data(), data.data(), count, TUTTI_FLOAT32, TUTTI_SUM, comm, {}, nullptr),
+              TUTTI_MISMATCH);
     const std::string message = error_of(comm).message;
     EXPECT_THAT(message, HasSubstr("999"));
     EXPECT_THAT(message, HasSubstr("1000"));
@@ -169,6 +173,22 @@ pid_t rank_that_stops(const std::string& address, std::size_t count, bool in_it)
   _exit(3);
 }
 
+/// A poll hook that ends no wait and knows how long it was not asked.
+struct Gaps {
+  using Clock = std::chrono::steady_clock;
+  int asked = 0;
+  Clock::time_point last = Clock::now();
+  Clock::duration longest{};
+  static int poll(void* self) {
+    Gaps& gaps = *static_cast<Gaps*>(self);
+    const auto now = Clock::now();
+    gaps.longest = std::max(gaps.longest, now - gaps.last);
+    gaps.last = now;
+    ++gaps.asked;
+    return 0;
+  }
+};
+
 TEST(Errors, AStoppedRankIsSaidNotToAnswerAndNotToHaveDoneNothing) {
   if (under_tsan) GTEST_SKIP() << "the thread sanitizer lets no forked child start threads";
   for (const bool in_it : {true, false}) {
@@ -176,7 +196,11 @@ TEST(Errors, AStoppedRankIsSaidNotToAnswerAndNotToHaveDoneNothing) {
     std::vector<float> data(1 << 22, 1);  // more than the other can send before this rank takes any
     const pid_t child = rank_that_stops("file://" + path, data.size(), in_it);
     tutti_comm* comm = nullptr;
-    ASSERT_EQ(tutti_comm_create_address(&comm, ("file://" + path).c_str(), 2, 0, nullptr), TUTTI_SUCCESS) << last_error();
+    Gaps gaps;
+    tutti_config config = TUTTI_CONFIG_INIT;
+    config.poll = &Gaps::poll;
+    config.poll_ctx = &gaps;
+    ASSERT_EQ(tutti_comm_create_address(&comm, ("file://" + path).c_str(), 2, 0, &config), TUTTI_SUCCESS) << last_error();
     const auto add_up = [&](const tutti_call* call) {
       return tutti_all_reduce(data.data(), data.data(), data.size(), TUTTI_FLOAT32, TUTTI_SUM, comm, {}, call);
     };
@@ -186,7 +210,11 @@ TEST(Errors, AStoppedRankIsSaidNotToAnswerAndNotToHaveDoneNothing) {
     EXPECT_TRUE(WIFSTOPPED(state)) << state;
     tutti_call call = TUTTI_CALL_INIT;
     call.timeout_ns = 300'000'000;
+    gaps = {};
     EXPECT_EQ(add_up(&call), TUTTI_TIMEOUT);
+    EXPECT_GT(gaps.asked, 100) << "in .3 s, and while the silent rank is asked what it does";
+    // A millisecond is promised; except where a peer may still write into this rank's memory, a second at most.
+    EXPECT_LT(gaps.longest, std::chrono::milliseconds(500));
     const tutti_error error = error_of(comm);
     EXPECT_THAT(error.message, HasSubstr("rank 1 ("));
     EXPECT_THAT(error.message, HasSubstr("does not answer after 300 ms"));
@@ -286,8 +314,10 @@ TEST(Works, CompleteOnAQueueInOrderAndCallBackOnce) {
       tutti_call call = TUTTI_CALL_INIT;
       call.work = &last;
       int* at = &data[static_cast<std::size_t>(i)];
-      ASSERT_EQ(tutti_all_reduce(at, at, 1, TUTTI_INT32, TUTTI_SUM, comm, {TUTTI_STREAM_QUEUE, queue}, &call), TUTTI_SUCCESS);
-      ASSERT_EQ(tutti_work_on_complete(last, [](void* ctx, tutti_status) { ++*static_cast<std::atomic<int>*>(ctx); }, &called),
+      ASSERT_EQ(tutti_all_reduce(at, at, 1, TUTTI_INT32, TUTTI_SUM, comm, {TUTTI_STREAM_QUEUE, queue}, &call),
+                TUTTI_SUCCESS);
+      ASSERT_EQ(tutti_work_on_complete(
+                    last, [](void* ctx, tutti_status) { ++*static_cast<std::atomic<int>*>(ctx); }, &called),
                 TUTTI_SUCCESS);
       if (i < 49) tutti_work_release(last);
     }

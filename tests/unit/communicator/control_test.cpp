@@ -118,7 +118,7 @@ TEST_P(Groups, EverybodyCanAskWhatEverybodyDoes) {
     member.control->board().start({static_cast<std::uint64_t>(member.rank) + 1, 5, {}, KindName("binomial")});
   }
   on_each(world, [&](Membership& member) {
-    const auto reports = member.control->survey(all, Deadline::in(10'000'000'000));
+    const auto reports = member.control->survey(all, {Deadline::in(10'000'000'000)});
     for (int r = 0; r < member.ranks; ++r) {
       const PeerReport& report = reports[static_cast<std::size_t>(r)];
       EXPECT_EQ(report.state, PeerReport::State::kAlive) << r;
@@ -138,7 +138,7 @@ TEST(Leaving, IsNoFailureAndIsKnownToWhoAsks) {
     world[leaver].control->board().complete(41, KindName("all_reduce"));
     world[leaver].control->leave();
   }
-  const PeerReport report = world[3].control->query(1, Deadline::in(5'000'000'000));
+  const PeerReport report = world[3].control->query(1, {Deadline::in(5'000'000'000)});
   EXPECT_EQ(report.state, PeerReport::State::kLeft);
   EXPECT_EQ(report.activity.completed, 41u);
   for (const std::size_t rank : {0u, 2u, 3u, 4u, 5u}) EXPECT_FALSE(world[rank].control->failed().load());
@@ -220,7 +220,7 @@ class Silent : public testing::Test {
     pack_activity(out, activity);
     its_end_.send(ControlPlane::Impl::kHeartbeat, out.bytes());
   }
-  static PeerReport ask(ControlPlane& control, int rank) { return control.query(rank, Deadline::in(100'000'000)); }
+  static PeerReport ask(ControlPlane& control, int rank) { return control.query(rank, {Deadline::in(100'000'000)}); }
   // What is known of it once `fresh` is.
   static PeerReport ask_until(ControlPlane& control, int rank, const std::function<bool(const PeerReport&)>& fresh) {
     PeerReport report;
