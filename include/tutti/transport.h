@@ -156,7 +156,8 @@ typedef struct tutti_transport {
 
   // ---- Sender.
   /// Room for a message of `bytes`, <= slot_bytes, aligned to 64 bytes where it is longer than that; NULL: no credit now,
-  /// or broken. One reservation at a time; asking again before `commit` gives the same room. Where the receiver granted
+  /// or broken. One reservation at a time; asking again before `commit` gives the same room, and where that is not
+  /// granted memory the message may be offered instead. Where the receiver granted
   /// memory that this side can write, for this length and fingerprint, that very memory.
   void* (*reserve)(tutti_link*, uint64_t bytes, uint64_t fingerprint);
   /// Sends what was reserved; `bytes` and `fingerprint` as reserved. Never fails for want of credit.

@@ -397,6 +397,12 @@ HostExecutor::Turn HostExecutor::take_destination(LaneState& lane, std::uint32_t
   }
   HostLink& link = *links_[operand.link];
   const OfferFrom from = offer_from(lane, step, link);
+  if (from == OfferFrom::destination && link.transport->granted != nullptr) {
+    // What the step computes goes into the peer's memory in the same sweep, where the peer has granted it; offered, the
+    // peer would go over it once more.
+    const Turn turn = reserve(link, lane.bytes, lane.at[lane.ready]);
+    if (turn != Turn::moved || link.transport->granted(link.link) != 0) return turn;
+  }
   if (from != OfferFrom::none) {
     lane.offers[lane.ready] = from;
     lane.keeps = lane.keeps || from == OfferFrom::destination;
