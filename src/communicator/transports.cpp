@@ -309,10 +309,12 @@ void Transports::await_withdrawal(TrafficClass traffic) {
 
 void Transports::close_links(TrafficClass traffic) {
   auto& links = links_[static_cast<std::size_t>(traffic)];
-  for (auto& [key, link] : links) {
-    if (link->transport->close_link(link->link) == TUTTI_QUARANTINED) writers_[static_cast<std::size_t>(link->peer)] = true;
+  // Each is out of the list before it is closed: nothing that ends this halfway leaves one that is closed twice.
+  while (!links.empty()) {
+    const auto taken = links.extract(links.begin());
+    const HostLink& link = *taken.mapped();
+    if (link.transport->close_link(link.link) == TUTTI_QUARANTINED) writers_[static_cast<std::size_t>(link.peer)] = true;
   }
-  links.clear();
 }
 
 }  // namespace tutti

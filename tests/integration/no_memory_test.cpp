@@ -232,6 +232,7 @@ struct Pair {
   Pair() {
     tutti_config config = TUTTI_CONFIG_INIT;
     config.spin = -1;
+    config.lanes = 8;
     EXPECT_EQ(tutti_comm_create_all(comms.data(), 2, &config), TUTTI_SUCCESS) << last_error();
   }
   ~Pair() {
@@ -283,6 +284,27 @@ TEST(NoMemory, ACollectiveFailsOnAllRanks) {
   EXPECT_GT(
       starve<Pair>([](Pair& pair) { return pair.both([](tutti_comm* comm) { return tutti_barrier(comm, {}, nullptr); }); }),
       5);
+}
+
+/// Closing a link takes memory to tell the peer, and there is none: it is closed all the same, and once.
+TEST(NoMemory, ACollectiveFailsOnAllRanksWithManyLinksOpen) {
+  EXPECT_GT(starve<Pair>([](Pair& pair) {
+              const int left = std::exchange(allocations_left, -1);
+              EXPECT_EQ(pair.both([](tutti_comm* comm) {
+                std::vector<float> data(1 << 16, 1);
+                tutti_call call = TUTTI_CALL_INIT;
+                call.algorithm = "ring";  // a link a lane and direction
+                return tutti_all_reduce(data.data(), data.data(), data.size(), TUTTI_FLOAT32, TUTTI_SUM, comm, {}, &call);
+              }),
+                        TUTTI_SUCCESS);
+              allocations_left = left;
+              return pair.both([](tutti_comm* comm) {
+                float mine = 1;
+                std::array<float, 2> all{};
+                return tutti_all_gather(&mine, all.data(), 1, TUTTI_FLOAT32, comm, {}, nullptr);
+              });
+            }),
+            5);
 }
 
 TEST(NoMemory, FinalizeFailsOnAllRanks) {

@@ -340,7 +340,10 @@ tutti_link_result ReceiverLink::view_pull(tutti_message* message) {
     PeerRegion* region = peer_.region(source.region);
     // Its announcement was sent before the message, but may still be waiting in the socket.
     if (region == nullptr && peer_.advance()) region = peer_.region(source.region);
-    if (region == nullptr) return peer_.stage() == Peer::Stage::kGone ? malformed("its region is unknown") : nothing();
+    if (region == nullptr) {
+      viewed_ = next_;  // the caller has not seen it: a grant that it makes now is for this message, and comes too late
+      return peer_.stage() == Peer::Stage::kGone ? malformed("its region is unknown") : nothing();
+    }
     std::string why;
     const unsigned char* const data = region->at(source.offset, message->bytes, false, why);
     if (data == nullptr) return malformed(why);

@@ -280,6 +280,20 @@ TEST(ShmRegion, WhoseFileDoesNotArriveIsReplacedBySlots) {
   EXPECT_EQ(failure_of(t(), pipe.sender), "");
 }
 
+// It is there, though it cannot be shown yet: the memory that shall take it must not get the one behind it.
+TEST(ShmRegion, WhoseFileDoesNotArriveLeavesNoGrantForTheNextMessage) {
+  World world(&t(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 4, granted_bytes);
+  const RegisteredFile source(world, 0, granted_bytes);
+  const RegisteredFile target(world, 1, granted_bytes);
+  const NoDescriptors none;
+  ASSERT_EQ(t().offer(pipe.sender, &source.region, source.memory.data(), granted_bytes, 7), TUTTI_LINK_OK);
+  tutti_message message{};
+  ASSERT_EQ(t().view(pipe.receiver, &message), TUTTI_LINK_NOT_YET);
+  EXPECT_EQ(t().grant(pipe.receiver, &target.region, target.memory.data(), granted_bytes, 7), TUTTI_LINK_NOT_YET);
+  EXPECT_TRUE(world.until([&] { return t().view(pipe.receiver, &message) == TUTTI_LINK_OK; }));
+}
+
 TEST(ShmRegion, ThatFitsNoSlotBreaksTheLinkWithTheReason) {
   World world(&t(), 2);
   const Pipe pipe = open_pipe(world, 0, 1, 0, 2, 64);
