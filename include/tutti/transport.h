@@ -2,7 +2,8 @@
 //
 // A plugin is a shared object in TUTTI_PLUGIN_PATH that exports one symbol, `tutti_transport_plugin`, of type
 // tutti_transport. Structs start with their size: what lies beyond the plugin's size is read as NULL, so a plugin that
-// was built against an older header keeps working, and what is added to a struct is added at its end. Optional operations are NULL, never functions that fail.
+// was built against an older header keeps working, and what is added to a struct is added at its end. Optional operations
+// are NULL, never functions that fail.
 //
 // Objects. An *endpoint* is one rank's end of one transport, for one communicator and one class of traffic. A *link* is
 // one ordered direction between two ranks, (peer, channel): messages arrive in the order they were sent, and nothing is

@@ -311,13 +311,13 @@ Status Communicator::run_in_turn(const CollectiveCall& call, const Hook& hook) {
   // the links that the next operation would take for its own.
   const bool torn = status.code() == TUTTI_SYSTEM_ERROR || status.code() == TUTTI_INTERNAL_ERROR;
   if (torn && first_error().ok()) status = fail(status);
-  return status.ok() || first_error().ok() ? status : take_back(std::move(status), call);
+  return status.ok() || first_error().ok() ? status : take_back(std::move(status), call, hook);
 }
 
 /// Before a call of a failed communicator returns: whoever still writes into the caller's memory is waited for. Where that
 /// takes too long (a peer is stopped), the error says whom this memory is not safe from.
-Status Communicator::take_back(Status failure, const CollectiveCall& call) {
-  transports_->await_withdrawal(TrafficClass::collective);
+Status Communicator::take_back(Status failure, const CollectiveCall& call, const Hook& hook) {
+  transports_->await_withdrawal(TrafficClass::collective, hook);
   const Status said = attempt([&]() -> Status {
     transports_->close_links(TrafficClass::collective);
     linked_.clear();

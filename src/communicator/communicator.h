@@ -168,7 +168,7 @@ class Communicator {
   Status open_links(Linked& linked, WaitingAgent& agent);
   Status await_turn(Ticket& ticket, const Hook& hook);
   Status run_in_turn(const CollectiveCall& call, const Hook& hook);
-  Status take_back(Status failure, const CollectiveCall& call);
+  Status take_back(Status failure, const CollectiveCall& call, const Hook& hook);
   Problem problem_of(const CollectiveCall& call) const;
   Status carry_out(const CollectiveCall& call, const Hook& hook);
   Status execute(const Prepared& plan, const CollectiveCall& call, const Hook& hook, std::uint64_t sequence,

@@ -87,8 +87,8 @@ class ControlPlane {
   /// This rank's board; its executor writes it.
   ActivityBoard& board();
   /// Asks the given ranks what they do, all at once; answers in the same order. Takes at most until the deadline, and
-  /// less if all answer or the patience ends; tells of those that do not what is known of them. Works in a failed communicator, too. Own rank
-  /// allowed.
+  /// less if all answer or the patience ends; tells of those that do not what is known of them. Works in a failed
+  /// communicator, too. Own rank allowed.
   std::vector<PeerReport> survey(std::span<const int> ranks, const Patience& patience);
   PeerReport query(int rank, const Patience& patience);
 

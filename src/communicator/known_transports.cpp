@@ -74,7 +74,8 @@ const tutti_transport* whole_table(const tutti_transport* given) {
   if (given == nullptr || given->abi != TUTTI_TRANSPORT_ABI || given->size < first_header) return nullptr;
   if (given->size >= sizeof *given) return given;
   static std::mutex mutex;
-  static std::map<const tutti_transport*, tutti_transport> completed;  // a map's elements stay where they are
+  // Never destroyed, as links may outlive main; a map's elements stay where they are.
+  static auto& completed = *new std::map<const tutti_transport*, tutti_transport>;
   const std::lock_guard lock(mutex);
   const auto [entry, added] = completed.try_emplace(given);
   if (added) std::memcpy(&entry->second, given, given->size);

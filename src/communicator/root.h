@@ -33,7 +33,7 @@
 namespace tutti {
 
 /// Purpose of handshakes with a root.
-inline constexpr const char* kRootPurpose = "tutti rendezvous 1";
+inline constexpr const char* kRootPurpose = "tutti rendezvous 2";
 /// Frames between ranks and root. kTooLate: this meeting is over, try again with the next one.
 enum RootFrame : std::uint8_t { kJoin = 1, kIntroduced, kReady, kCreationFailed, kTooLate };
 /// Bytes of the nonce that makes one communicator's key differ from another's with the same id.

@@ -10,6 +10,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/wire.h"
+#include "src/communicator/caught.h"
 #include "src/communicator/known_transports.h"
 
 namespace tutti {
@@ -295,13 +296,24 @@ bool Transports::withdraw(TrafficClass traffic) {
   return over;
 }
 
-void Transports::await_withdrawal(TrafficClass traffic) {
+void Transports::await_withdrawal(TrafficClass traffic, const Hook& hook) {
   constexpr long first_nap_ns = 20'000;
-  constexpr long longest_nap_ns = 1'000'000;
+  constexpr long longest_nap_ns = 500'000;
   const Deadline deadline = Deadline::in(longest_withdrawal_ns);
   timespec nap{0, first_nap_ns};
-  while (!withdraw(traffic) && !deadline.passed()) {
-    for (Endpoint& endpoint : endpoints(traffic)) static_cast<void>(endpoint.transport()->progress(endpoint.handle()));
+  const auto over = [&] {
+    bool withdrawn = false;
+    // What takes memory here (a peer's messages) and gets none has not told us that it is over.
+    const Status looked = attempt([&]() -> Status {
+      withdrawn = withdraw(traffic);
+      if (withdrawn) return {};
+      for (Endpoint& endpoint : endpoints(traffic)) static_cast<void>(endpoint.transport()->progress(endpoint.handle()));
+      return {};
+    });
+    return looked.ok() && withdrawn;
+  };
+  while (!over() && !deadline.passed()) {
+    static_cast<void>(hook.ends_wait());
     ::nanosleep(&nap, nullptr);
     nap.tv_nsec = std::min(2 * nap.tv_nsec, longest_nap_ns);
   }
@@ -313,7 +325,11 @@ void Transports::close_links(TrafficClass traffic) {
   while (!links.empty()) {
     const auto taken = links.extract(links.begin());
     const HostLink& link = *taken.mapped();
-    if (link.transport->close_link(link.link) == TUTTI_QUARANTINED) writers_[static_cast<std::size_t>(link.peer)] = true;
+    const Status closed = attempt([&]() -> Status {
+      if (link.transport->close_link(link.link) == TUTTI_QUARANTINED) writers_[static_cast<std::size_t>(link.peer)] = true;
+      return {};
+    });
+    static_cast<void>(closed);  // without memory its peer hears of the end otherwise
   }
 }
 

@@ -12,6 +12,7 @@
 #include "src/base/settings.h"
 #include "src/base/status.h"
 #include "src/communicator/agent.h"
+#include "src/communicator/hook.h"
 #include "topology/view.h"
 
 namespace tutti {
@@ -58,11 +59,11 @@ class Transports {
   /// OK once it is open; NOT_YET; BROKEN.
   tutti_link_result ready(HostLink& link);
   /// Takes back what links of the class have granted, and gives back peers' granted memory that they have reserved; they
-  /// are only to be closed after that. Whether no peer writes this process's memory any more; who does ends soon. Needs no
-  /// memory.
+  /// are only to be closed after that. Whether no peer writes this process's memory any more; who does ends soon.
   bool withdraw(TrafficClass traffic);
-  /// Withdraws until no peer writes, at most for longest_withdrawal_ns. Needs no memory.
-  void await_withdrawal(TrafficClass traffic);
+  /// Withdraws until no peer writes, at most for longest_withdrawal_ns. hook: asked each millisecond, as in every wait, but
+  /// what it says ends nothing: the caller's memory goes before its haste. Throws nothing.
+  void await_withdrawal(TrafficClass traffic, const Hook& hook);
   /// Closes every link of the class.
   void close_links(TrafficClass traffic);
   /// Whether a peer was writing into this process's memory, as far as could be seen, when its links were closed.

@@ -242,7 +242,7 @@ Handshake Endpoint::handshake(Handshake::Role role) const {
   const Introduction who{rank_, ranks_, traffic_class_};
   std::array<unsigned char, sizeof who> payload;
   std::memcpy(payload.data(), &who, sizeof who);
-  return Handshake(role, key_, "tutti shm 1", payload);
+  return Handshake(role, key_, "tutti shm 2", payload);
 }
 
 Packet Endpoint::hello() const {

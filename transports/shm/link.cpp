@@ -342,7 +342,8 @@ tutti_link_result ReceiverLink::view_pull(tutti_message* message) {
     if (region == nullptr && peer_.advance()) region = peer_.region(source.region);
     if (region == nullptr) {
       viewed_ = next_;  // the caller has not seen it: a grant that it makes now is for this message, and comes too late
-      return peer_.stage() == Peer::Stage::kGone ? malformed("its region is unknown") : nothing();
+      const bool never_comes = peer_.stage() == Peer::Stage::kGone || stage_ == Stage::kBroken;
+      return never_comes ? malformed("its region is unknown") : nothing();
     }
     std::string why;
     const unsigned char* const data = region->at(source.offset, message->bytes, false, why);

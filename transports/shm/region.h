@@ -1,4 +1,4 @@
-// Registered memory: our own, which peers may map, and the peers', which we map on first use.
+// Registered memory: our own, which peers may map, and the peers', which we map when we hear of it.
 #pragma once
 
 #include <cstdint>

@@ -151,7 +151,8 @@ const Outcome& HostExecutor::run(const Plan& plan, const Lowered& lowered, const
   }
   awaited_ = nullptr;
   holds_.clear();
-  return layouts.straight.moves.empty() ? run_lanes(agent) : run_straight(agent);
+  straight_ = !layouts.straight.moves.empty();
+  return straight_ ? run_straight(agent) : run_lanes(agent);
 }
 
 const Outcome& HostExecutor::run_lanes(Agent& agent) {
@@ -572,6 +573,7 @@ HostExecutor::Turn HostExecutor::broken(const HostLink& link) {
 std::vector<int> HostExecutor::waiting_for() const {
   if (awaited_ != nullptr) return {awaited_->peer};
   std::vector<int> peers;
+  if (straight_) return peers;
   if (program_ == nullptr) return peers;
   for (std::size_t l = 0; l < lanes_.size(); ++l) {
     const LaneState& lane = lanes_[l];

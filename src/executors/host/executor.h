@@ -256,6 +256,7 @@ class HostExecutor {
   bool needs_progress_ = false;
   bool in_place_ = false;              ///< input and output overlap, or may
   bool direct_ = false;                ///< messages may be long enough to be offered or granted
+  bool straight_ = false;              ///< the last call was
   const HostLink* awaited_ = nullptr;  ///< in a straight call: the link that it waited for last
   std::vector<std::byte*> at_;         ///< likewise, of the move's operands: where its buffer or its message begins
   std::vector<LaneState> lanes_;

@@ -81,6 +81,7 @@ const Outcome& HostExecutor::run_straight(Agent& agent) {
       if (operands[o].link != Straight::in_memory && !commit(operands[o].link, move.bytes, agent)) return outcome_;
     }
   }
+  awaited_ = nullptr;
   // Nothing was offered, so only what a socket still holds is not with the peers yet.
   return needs_progress_ ? finish(agent) : outcome_;
 }
