@@ -307,6 +307,27 @@ TEST(NoMemory, ACollectiveFailsOnAllRanksWithManyLinksOpen) {
             5);
 }
 
+/// Nothing that ends a communicator may end the process.
+TEST(NoMemory, DestroyingNeedsNone) {
+  for (const char* transport : {"shm", "tcp"}) {
+    for (const int n : {0, 1, 2, 3, 5, 8, 13}) {
+      tutti_config config = TUTTI_CONFIG_INIT;
+      config.transports = transport;
+      std::array<tutti_comm*, 2> comms{};
+      ASSERT_EQ(tutti_comm_create_all(comms.data(), 2, &config), TUTTI_SUCCESS) << last_error();
+      const auto meet = [](tutti_comm* comm) {
+        EXPECT_EQ(tutti_barrier(comm, {}, nullptr), TUTTI_SUCCESS) << last_error();
+      };
+      std::thread other(meet, comms[1]);
+      meet(comms[0]);
+      other.join();
+      allocations_left = n;
+      for (tutti_comm* comm : comms) static_cast<void>(tutti_comm_destroy(comm));
+      allocations_left = -1;
+    }
+  }
+}
+
 TEST(NoMemory, FinalizeFailsOnAllRanks) {
   EXPECT_GT(starve<Pair>([](Pair& pair) { return pair.both([](tutti_comm* comm) { return tutti_comm_finalize(comm); }); }),
             5);

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "src/base/clock.h"
 #include "src/base/random.h"
@@ -59,7 +60,13 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const tutti_endpoint_config& co
   return endpoint;
 }
 
-Endpoint::~Endpoint() { linger(); }
+Endpoint::~Endpoint() {
+  try {
+    linger();
+  } catch (const std::bad_alloc&) {
+    // Without memory it does not linger: peers then may hear of a reset instead of a goodbye.
+  }
+}
 
 // A socket that is closed with unread input resets the connection, and takes what the peer has not got yet with it. So
 // everything is first seen to have reached the peers' kernels, with a goodbye behind it.
