@@ -12,8 +12,9 @@ function(try_project name lines)
   file(WRITE ${project}/CMakeLists.txt
     "cmake_minimum_required(VERSION 3.25)\nproject(${name} CXX)\n${lines}\nadd_executable(${name} main.cpp)\n"
     "target_link_libraries(${name} PRIVATE tutti::mpi)\n")
-  execute_process(COMMAND ${CMAKE_COMMAND} -S ${project} -B ${project}/build -DCMAKE_CXX_COMPILER=${COMPILER}
-    -Dtutti_DIR=${FOLDER}/package RESULT_VARIABLE code OUTPUT_VARIABLE said ERROR_VARIABLE said)
+  execute_process(COMMAND ${CMAKE_COMMAND} -S ${project} -B ${project}/build -G ${GENERATOR}
+    -DCMAKE_MAKE_PROGRAM=${BUILDER} -DCMAKE_CXX_COMPILER=${COMPILER} -Dtutti_DIR=${FOLDER}/package
+    RESULT_VARIABLE code OUTPUT_VARIABLE said ERROR_VARIABLE said)
   if(code EQUAL 0)
     execute_process(COMMAND ${CMAKE_COMMAND} --build ${project}/build
       RESULT_VARIABLE code OUTPUT_VARIABLE built ERROR_VARIABLE built)
