@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <optional>
 #include <string_view>
@@ -12,6 +11,7 @@
 #include "src/api/handles.h"
 #include "src/base/log.h"
 #include "src/communicator/identity.h"
+#include "src/communicator/meeting_places.h"
 #include "src/communicator/rendezvous.h"
 
 namespace tutti {
@@ -63,30 +63,6 @@ Status check_config(const tutti_config& config) {
         "Leave it 0.");
   }
   return {};
-}
-
-/// The form of an address that nobody will meet at: a group of one is refused what would be refused to more.
-Status check_address(std::string_view address) {
-  const auto bad = [&](const char* remedy) {
-    return invalid(fmt::format("\"{}\" is no address at which ranks can meet", address), remedy);
-  };
-  if (address.starts_with("env://")) return {};
-  if (address.starts_with("file://"))
-    return address.starts_with("file:///") ? Status() : bad("Write file:///path/of/a/file.");
-  if (address.starts_with("tcp://")) {
-    const std::string_view place = address.substr(6);
-    const std::size_t colon = place.rfind(':');
-    unsigned port = 0;
-    if (colon != std::string_view::npos && colon != 0) {
-      const char* const end = place.data() + place.size();
-      const auto read = std::from_chars(place.data() + colon + 1, end, port);
-      if (read.ec != std::errc() || read.ptr != end) port = 0;
-    }
-    return port >= 1 && port <= 65535 ? Status() : bad("Write tcp://HOST:PORT with a port from 1 to 65535.");
-  }
-  if (address.starts_with("id:")) return id_from_text(address.substr(3)).status();
-  if (address.starts_with("tutti1:")) return id_from_text(address).status();
-  return bad("Use tcp://HOST:PORT, file:///PATH, env:// or id:TEXT.");
 }
 
 /// What a creation needs, owned: a non-blocking one outlives the call.

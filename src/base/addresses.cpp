@@ -242,37 +242,48 @@ std::vector<SocketAddress> with_scopes(const SocketAddress& address) {
   return result;
 }
 
-Result<std::vector<SocketAddress>> resolve(std::string_view host_and_port) {
-  const std::string given(host_and_port);
-  const auto refuse = [&](const std::string& why) {
-    return Status(TUTTI_INVALID_ARGUMENT, "\"" + given + "\" is no host:port: " + why,
-                  "Write it as name:4242, 10.0.0.1:4242 or [::1]:4242");
-  };
-  const auto colon = given.rfind(':');
-  if (colon == std::string::npos || colon == 0) return refuse("it needs a host, a colon and a port");
-  std::string host = given.substr(0, colon);
-  unsigned port = 0;
-  const char* end = given.data() + given.size();
-  const auto parsed = std::from_chars(given.data() + colon + 1, end, port);
-  if (parsed.ec != std::errc() || parsed.ptr != end || port == 0 || port > 65535) return refuse("ports are 1 to 65535");
-  if (host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  } else if (host.find(':') != std::string::npos) {
-    return refuse("an IPv6 address stands in brackets");
+namespace {
+
+Status no_host_port(std::string_view text, const std::string& why) {
+  return Status(TUTTI_INVALID_ARGUMENT, "\"" + std::string(text) + "\" is no host:port: " + why,
+                "Write it as name:4242, 10.0.0.1:4242 or [::1]:4242");
+}
+
+}  // namespace
+
+Result<HostPort> parse_host_port(std::string_view text) {
+  const auto colon = text.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) return no_host_port(text, "it needs a host, a colon and a port");
+  HostPort parsed{std::string(text.substr(0, colon)), 0};
+  const char* const end = text.data() + text.size();
+  const auto number = std::from_chars(text.data() + colon + 1, end, parsed.port);
+  if (number.ec != std::errc() || number.ptr != end || parsed.port == 0) return no_host_port(text, "ports are 1 to 65535");
+  if (parsed.host.front() == '[' && parsed.host.back() == ']') {
+    parsed.host = parsed.host.substr(1, parsed.host.size() - 2);
+  } else if (parsed.host.find(':') != std::string::npos) {
+    return no_host_port(text, "an IPv6 address stands in brackets");
   }
+  return parsed;
+}
+
+Result<std::vector<SocketAddress>> resolve(std::string_view host_and_port) {
+  const auto place = parse_host_port(host_and_port);
+  if (!place) return place.status();
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_family = AF_UNSPEC;
   addrinfo* list = nullptr;
-  const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
-  if (error != 0) return refuse(std::string("the host is unknown (") + ::gai_strerror(error) + ")");
+  const int error = ::getaddrinfo(place->host.c_str(), std::to_string(place->port).c_str(), &hints, &list);
+  if (error != 0) {
+    return no_host_port(host_and_port, std::string("the host is unknown (") + ::gai_strerror(error) + ")");
+  }
   std::vector<SocketAddress> result;
   for (const addrinfo* i = list; i != nullptr; i = i->ai_next) {
     const SocketAddress address(i->ai_addr, i->ai_addrlen);
     if (address.valid()) result.push_back(address);
   }
   ::freeaddrinfo(list);
-  if (result.empty()) return refuse("the host has no IP address");
+  if (result.empty()) return no_host_port(host_and_port, "the host has no IP address");
   return result;
 }
 

@@ -67,7 +67,15 @@ Result<std::vector<InterfaceAddress>> local_addresses(std::string_view interface
 /// address stays alone. What a peer told is tried this way.
 std::vector<SocketAddress> with_scopes(const SocketAddress& address);
 
-/// "host:port", "1.2.3.4:80", "[::1]:80": the addresses that it means, through the system's resolver (which may take as
+/// "host:port", "1.2.3.4:80", "[::1]:80" in its parts; the brackets are off. Looks nothing up.
+/// Errors: TUTTI_INVALID_ARGUMENT with the remedy.
+struct HostPort {
+  std::string host;
+  std::uint16_t port = 0;
+};
+Result<HostPort> parse_host_port(std::string_view text);
+
+/// The same: the addresses that it means, through the system's resolver (which may take as
 /// long as the system lets it). Errors: TUTTI_INVALID_ARGUMENT with the remedy.
 Result<std::vector<SocketAddress>> resolve(std::string_view host_and_port);
 

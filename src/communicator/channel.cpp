@@ -45,12 +45,12 @@ void Channel::finish() {
 bool Channel::receive(const Take& take) {
   std::array<std::byte, 16384> buffer;
   while (open()) {
+    if (!parse(take)) return false;  // before anything else: what was left where `take` stopped
     const ssize_t n = ::recv(fd(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
     if (n <= 0) return false;
     in_.insert(in_.end(), buffer.begin(), buffer.begin() + n);
-    if (!parse(take)) return false;
   }
   return false;
 }

@@ -35,8 +35,8 @@ class Channel {
   /// Says that nothing more will be sent; the peer reads to the end of what was.
   void finish();
 
-  /// Reads all that has arrived. False once the stream has ended, failed or carried nonsense; frames that came before
-  /// are taken all the same.
+  /// Reads all that has arrived. False where `take` stopped it (the rest is kept for the next call), and once the stream
+  /// has ended, failed or carried nonsense; frames that came before are taken all the same.
   bool receive(const Take& take);
 
  private:

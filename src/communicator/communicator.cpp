@@ -363,7 +363,7 @@ Problem Communicator::problem_of(const CollectiveCall& call) const {
   Problem problem;
   problem.collective = call.collective;
   problem.type = call.type;
-  problem.op = reduces(call.collective) || call.collective == Collective::barrier ? call.op : TUTTI_SUM;
+  problem.op = combines(call.collective) ? call.op : TUTTI_SUM;
   problem.root = rooted(call.collective) ? call.root : 0;
   problem.ranks = ranks();
   problem.count = call.count;
@@ -425,9 +425,7 @@ Result<const Communicator::Prepared*> Communicator::prepare(const Problem& probl
     made.name = KindName(name_of(problem.collective));
     made.algorithm_name = KindName(choice->algorithm->name);
     made.plan = make_plan(*choice->algorithm, problem, view_, choice->parameters, link_slot_bytes);
-    made.fold = reduces(problem.collective) || problem.collective == Collective::barrier
-                    ? find_fold(problem.type, problem.op)
-                    : find_copy();
+    made.fold = combines(problem.collective) ? find_fold(problem.type, problem.op) : find_copy();
     made.scratch = scratch_bytes(made.plan);
     auto& linked = linked_[fmt::format("{} {} {} {}", name_of(problem.collective), choice->algorithm->name, problem.root,
                                        made.plan.shape.chunks)];

@@ -39,8 +39,22 @@ std::vector<unsigned char> ranks_payload(int from, int to) {
   return as_payload(out);
 }
 
-// What a caller sends once it has settled for one of its connections, see Assembly.
+// What a caller sends once it has settled for one of its connections, and the answer; see Assembly.
 constexpr unsigned char kSettled = 'S';
+constexpr unsigned char kLinked = 'L';
+
+// A fresh connection has room for a byte; where it is broken already, its reader will see that.
+void say(const Descriptor& fd, unsigned char word) {
+  static_cast<void>(::send(fd.get(), &word, 1, MSG_NOSIGNAL | MSG_DONTWAIT));
+}
+
+// The byte that has arrived, 0 where none has yet, nothing where the connection has ended.
+std::optional<unsigned char> hear(const Descriptor& fd) {
+  unsigned char word = 0;
+  const ssize_t n = ::recv(fd.get(), &word, 1, MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return 0;
+  return n == 1 ? std::optional(word) : std::nullopt;
+}
 
 std::pair<int, int> read_ranks(std::span<const unsigned char> payload) {
   ByteReader in(std::as_bytes(payload));
@@ -177,9 +191,10 @@ bool Visit::is_dead() const {
 }
 
 Status Visit::wrong_key() const {
-  return Status(TUTTI_INVALID_ARGUMENT,
-                "The rendezvous at " + meeting_.where + " refused this rank: it has another key (" + caller_->explain() + ")",
-                kKeyRemedy);
+  return Status(
+      TUTTI_INVALID_ARGUMENT,
+      "The rendezvous at " + meeting_.where + " refused this rank: it has another key (" + caller_->explain() + ")",
+      kKeyRemedy);
 }
 
 Status Visit::unreachable() const {
@@ -229,7 +244,8 @@ Result<Introduced> Visit::listen(RootLink root) {
     }
     return false;
   };
-  const std::uint64_t until = patience_.deadline.at_ns > UINT64_MAX - kVerdictNs ? UINT64_MAX : patience_.deadline.at_ns + kVerdictNs;
+  const std::uint64_t until =
+      patience_.deadline.at_ns > UINT64_MAX - kVerdictNs ? UINT64_MAX : patience_.deadline.at_ns + kVerdictNs;
   for (;;) {
     root.channel.flush();
     const bool goes_on = root.channel.receive(take);
@@ -250,19 +266,18 @@ Result<Introduced> Visit::listen(RootLink root) {
 // Connecting with the neighbours, one object for the duration.
 //
 // A caller may have several connections under way, one for each address, and only it knows which it takes: the door's side
-// may see another one of them proved first. So it sends one byte on the one it takes, and the door's side waits for that.
+// may see another one of them proved first. So it sends one byte on the one it takes, and the door's side waits for that,
+// links it and answers with one. A connection that ends before the answer tells nothing of the peer's death: the peer may
+// have given up before it had it, and then somebody else says why. Whoever gives up itself links what it has settled for,
+// as the peer may have linked it already, and learns over it that this rank did not die.
 class Assembly {
  public:
   Assembly(ControlPlane& control, Door& door, const std::vector<Introduction>& peers, const Key& key, RootLink& root,
            const Patience& patience)
-      : control_(control), door_(door), root_(root), patience_(patience) {
+      : control_(control), door_(door), key_(key), root_(root), patience_(patience) {
     for (const Introduction& peer : peers) {
-      const int rank = peer.member.rank;
-      missing_.emplace(rank, &peer);
-      if (rank < control.rank()) continue;
-      const auto [place, inserted] =
-          callers_.try_emplace(rank, peer.addresses, key, kControlPurpose, ranks_payload(control.rank(), rank));
-      poller_.watch(place->second.fd(), 0, true, false);
+      missing_.emplace(peer.member.rank, &peer);
+      if (peer.member.rank > control.rank()) call(peer);
     }
     poller_.watch(door_.fd(), 0, true, false);
     if (root_.channel.open()) poller_.watch(root_.channel.fd(), 0, true, false);
@@ -273,13 +288,15 @@ class Assembly {
       step_callers();
       for (Arrival& arrival : door_.step()) admit(std::move(arrival));
       hear_candidates();
+      hear_settled();
       if (missing_.empty()) return {};
-      if (Status status = trouble(); !status) return status;
+      if (Status status = trouble(); !status) return give_up(status);
       nap({poller_.fd()}, next_ns(), patience_);
     }
   }
 
  private:
+  void call(const Introduction& peer);
   void link(int rank, Descriptor fd) {
     control_.add_link(std::move(fd), missing_.at(rank)->member);
     missing_.erase(rank);
@@ -287,25 +304,36 @@ class Assembly {
   void step_callers();
   void admit(Arrival arrival);
   void hear_candidates();
+  void hear_settled();
   Status trouble();
+  Status give_up(const Status& status);
   Status hear_root();
   Status deadline_error() const;
   std::uint64_t next_ns() const;
 
-  struct Candidate {
+  struct Proved {  // a connection whose peer knows the key
     int rank;
     Descriptor fd;
   };
 
   ControlPlane& control_;
   Door& door_;
+  const Key& key_;
   RootLink& root_;
   const Patience& patience_;
   Poller poller_;
   std::map<int, const Introduction*> missing_;
   std::map<int, Caller> callers_;
-  std::list<Candidate> candidates_;  // proved to know the key, not settled for yet
+  std::list<Proved> candidates_;  // came in by the door, not settled for yet
+  std::list<Proved> settled_;     // a caller's, not answered yet
 };
+
+void Assembly::call(const Introduction& peer) {
+  const int rank = peer.member.rank;
+  const auto [place, inserted] =
+      callers_.try_emplace(rank, peer.addresses, key_, kControlPurpose, ranks_payload(control_.rank(), rank));
+  poller_.watch(place->second.fd(), 0, true, false);
+}
 
 void Assembly::step_callers() {
   for (auto i = callers_.begin(); i != callers_.end();) {
@@ -316,9 +344,9 @@ void Assembly::step_callers() {
     if (read_ranks(arrival.payload).first != rank) continue;  // somebody else has that address: try on
     poller_.forget(here->second.fd());
     callers_.erase(here);
-    // A fresh connection has room for a byte; where it is broken already, its reader will see that.
-    static_cast<void>(::send(arrival.fd.get(), &kSettled, 1, MSG_NOSIGNAL | MSG_DONTWAIT));
-    link(rank, std::move(arrival.fd));
+    say(arrival.fd, kSettled);
+    poller_.watch(arrival.fd.get(), 0, true, false);
+    settled_.push_back({rank, std::move(arrival.fd)});
   }
 }
 
@@ -332,13 +360,33 @@ void Assembly::admit(Arrival arrival) {
 void Assembly::hear_candidates() {
   for (auto i = candidates_.begin(); i != candidates_.end();) {
     const auto here = i++;
-    unsigned char said = 0;
-    const ssize_t n = ::recv(here->fd.get(), &said, 1, MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) continue;
+    const auto word = hear(here->fd);
+    if (word == 0) continue;
     poller_.forget(here->fd.get());
-    if (n == 1 && said == kSettled && missing_.count(here->rank) != 0) link(here->rank, std::move(here->fd));
+    if (word == kSettled && missing_.count(here->rank) != 0) {
+      say(here->fd, kLinked);
+      link(here->rank, std::move(here->fd));
+    }
     candidates_.erase(here);
   }
+}
+
+void Assembly::hear_settled() {
+  for (auto i = settled_.begin(); i != settled_.end();) {
+    const auto here = i++;
+    const auto word = hear(here->fd);
+    if (word == 0) continue;
+    poller_.forget(here->fd.get());
+    word == kLinked ? link(here->rank, std::move(here->fd)) : call(*missing_.at(here->rank));
+    settled_.erase(here);
+  }
+}
+
+// First the error, so that what ends on the way is not taken for another.
+Status Assembly::give_up(const Status& status) {
+  control_.report(for_others(status, this_member(control_.rank())));
+  for (Proved& settled : settled_) link(settled.rank, std::move(settled.fd));
+  return status;
 }
 
 Status Assembly::trouble() {
@@ -352,7 +400,8 @@ Status Assembly::trouble() {
     const Member& peer = missing_.at(rank)->member;
     Error error;
     error.status = TUTTI_REMOTE_ERROR;
-    error.message = peer.text() + " died while the communicator was being created: it listens no more (" + caller.explain() + ")";
+    error.message =
+        peer.text() + " died while the communicator was being created: it listens no more (" + caller.explain() + ")";
     error.remedy = "Look at that process's own output";
     error.guilty = {peer.guilty()};
     return Status(std::move(error));
@@ -388,7 +437,8 @@ Status Assembly::deadline_error() const {
   }
   error.message = "rank " + std::to_string(control_.rank()) + " has no connection with " + peers + " after " +
                   duration_text(patience_.deadline.limit_ns);
-  error.remedy = "See that the ranks' machines reach each other; TUTTI_INTERFACE chooses the network, TUTTI_PORT_RANGE the ports";
+  error.remedy =
+      "See that the ranks' machines reach each other; TUTTI_INTERFACE chooses the network, TUTTI_PORT_RANGE the ports";
   return Status(std::move(error));
 }
 

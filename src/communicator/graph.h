@@ -17,7 +17,7 @@
 namespace tutti {
 
 /// Purpose of handshakes between neighbours.
-inline constexpr const char* kControlPurpose = "tutti control 1";
+inline constexpr const char* kControlPurpose = "tutti control 2";
 
 /// Where the root is found.
 struct Meeting {
@@ -63,7 +63,7 @@ Result<Introduced> introduce(const Meeting& meeting, const Introduction& self, i
 
 /// Connects with all neighbours: the lower rank of two calls, the higher one answers at its door. `root` may be
 /// closed; otherwise what it tells of others' failures ends the wait. Returns once every neighbour is linked to
-/// `control`. On failure the caller reports it. Errors: as introduce.
+/// `control`. A failure is reported there. Errors: as introduce.
 Status connect_neighbours(ControlPlane& control, Door& door, const std::vector<Introduction>& peers, const Key& key,
                           RootLink& root, const Patience& patience);
 

@@ -32,6 +32,11 @@ const char* const kSecretRemedy =
 
 bool starts_with(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
 
+// The printed id in an address that is one: its prefix may be left out.
+std::string_view id_text(std::string_view address) {
+  return starts_with(address, kId) ? address.substr(kId.size()) : address;
+}
+
 Result<Listener> listen_for(const Settings& settings) {
   return listen_on(interface_list(settings), settings.port_range.low, settings.port_range.high);
 }
@@ -125,27 +130,6 @@ Result<std::string> read_to_end(const Descriptor& file, const Patience& patience
   return text;
 }
 
-Result<std::optional<Key>> configured_key(const Settings& settings, const Patience& patience) {
-  if (!settings.secret.empty()) return std::optional(key_from_secret(settings.secret));
-  if (settings.secret_file.empty()) return std::optional<Key>();
-  const auto refuse = [&](Error error) {
-    if (error.status == TUTTI_ABORTED) return Status(std::move(error));
-    if (error.status != TUTTI_TIMEOUT) error.status = TUTTI_INVALID_ARGUMENT;
-    error.message = "TUTTI_SECRET_FILE=\"" + settings.secret_file + "\" " + error.message;
-    error.remedy = kSecretRemedy;
-    return Status(std::move(error));
-  };
-  const auto because = [&](const char* why) { return refuse(Status(TUTTI_INVALID_ARGUMENT, why).error()); };
-  const Descriptor file(::open(settings.secret_file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file) return refuse(system_error("cannot be read", errno).error());
-  auto secret = read_to_end(file, patience);
-  if (!secret) return refuse(secret.status().error());
-  if (secret->size() > kMostSecretBytes) return because("holds more than 64 KiB");
-  while (!secret->empty() && (secret->back() == '\n' || secret->back() == '\r')) secret->pop_back();
-  if (secret->empty()) return because("is empty");
-  return std::optional(key_from_secret(*secret));
-}
-
 // An address is this machine's exactly where one can listen at it.
 bool is_here(SocketAddress address) {
   address.set_port(0);
@@ -199,8 +183,8 @@ Result<Meeting> by_tcp(const TcpPlace& place, const JoinRequest& request, int ra
   if (!key) return key.status();
   if (!*key) {
     if (!place.one_machine && !is_here(place.candidates.front().front())) {
-      return Status(TUTTI_INVALID_ARGUMENT, where + " is on another machine, and there is no secret that would keep strangers out",
-                    kSecretRemedy);
+      return Status(TUTTI_INVALID_ARGUMENT,
+                    where + " is on another machine, and there is no secret that would keep strangers out", kSecretRemedy);
     }
     auto path = private_path(place.job);
     if (!path) return path.status();
@@ -259,10 +243,7 @@ Result<Meeting> by_address(std::string_view address, const JoinRequest& request,
 Result<Meeting> by_launcher(const JoinRequest& request, int rank) {
   const Settings& settings = request.settings;
   if (!settings.comm_id.empty()) {
-    if (starts_with(settings.comm_id, kEnv)) {
-      return Status(TUTTI_INVALID_ARGUMENT, "TUTTI_COMM_ID=\"" + settings.comm_id + "\" leads nowhere",
-                    "Set it to a printed unique id, tcp://HOST:PORT or file:///PATH");
-    }
+    if (Status status = check_comm_id(settings.comm_id); !status) return status;
     return by_address(settings.comm_id, request, rank);
   }
   auto launched = read_launcher(request.environment, settings.port_range.low, settings.port_range.high);
@@ -280,20 +261,15 @@ Result<Meeting> by_launcher(const JoinRequest& request, int rank) {
 }
 
 Result<Meeting> by_address(std::string_view address, const JoinRequest& request, int rank) {
+  if (Status status = check_address(address); !status) return status;
   if (starts_with(address, kTcp)) return by_tcp_address(std::string(address.substr(kTcp.size())), request, rank);
   if (starts_with(address, kEnv)) return by_launcher(request, rank);
   if (starts_with(address, kFile)) {
-    const std::string path(address.substr(kFile.size()));
-    if (starts_with(path, "/")) return by_file(path, std::string(address), request.settings, rank);
-    return Status(TUTTI_INVALID_ARGUMENT, "\"" + std::string(address) + "\" names no absolute path", "Write file:///path/of/a/file");
+    return by_file(std::string(address.substr(kFile.size())), std::string(address), request.settings, rank);
   }
-  if (starts_with(address, kId) || starts_with(address, kIdText)) {
-    auto id = id_from_text(starts_with(address, kId) ? address.substr(kId.size()) : address);
-    if (!id) return id.status();
-    return by_id(*id);
-  }
-  return Status(TUTTI_INVALID_ARGUMENT, "\"" + std::string(address) + "\" is no address at which ranks can meet",
-                "Use tcp://HOST:PORT, file:///PATH, env:// or id:TEXT");
+  auto id = id_from_text(id_text(address));
+  if (!id) return id.status();
+  return by_id(*id);
 }
 
 // What each rank says in the caller's all-gather: that it is ready, rank 0 with the id, or why it is not.
@@ -369,6 +345,46 @@ Result<Meeting> by_bootstrap(const JoinRequest& request, const RankAndSize& plac
 }
 
 }  // namespace
+
+Status check_address(std::string_view address) {
+  if (starts_with(address, kTcp)) return parse_host_port(address.substr(kTcp.size())).status();
+  if (starts_with(address, kEnv)) return {};
+  if (starts_with(address, kId) || starts_with(address, kIdText)) return id_from_text(id_text(address)).status();
+  if (!starts_with(address, kFile)) {
+    return Status(TUTTI_INVALID_ARGUMENT, "\"" + std::string(address) + "\" is no address at which ranks can meet",
+                  "Use tcp://HOST:PORT, file:///PATH, env:// or id:TEXT");
+  }
+  if (starts_with(address.substr(kFile.size()), "/")) return {};
+  return Status(TUTTI_INVALID_ARGUMENT, "\"" + std::string(address) + "\" names no absolute path",
+                "Write file:///path/of/a/file");
+}
+
+Status check_comm_id(std::string_view address) {
+  if (!starts_with(address, kEnv)) return check_address(address);
+  return Status(TUTTI_INVALID_ARGUMENT, "TUTTI_COMM_ID=\"" + std::string(address) + "\" leads nowhere",
+                "Set it to a printed unique id, tcp://HOST:PORT or file:///PATH");
+}
+
+Result<std::optional<Key>> configured_key(const Settings& settings, const Patience& patience) {
+  if (!settings.secret.empty()) return std::optional(key_from_secret(settings.secret));
+  if (settings.secret_file.empty()) return std::optional<Key>();
+  const auto refuse = [&](Error error) {
+    if (error.status == TUTTI_ABORTED) return Status(std::move(error));
+    if (error.status != TUTTI_TIMEOUT) error.status = TUTTI_INVALID_ARGUMENT;
+    error.message = "TUTTI_SECRET_FILE=\"" + settings.secret_file + "\" " + error.message;
+    error.remedy = kSecretRemedy;
+    return Status(std::move(error));
+  };
+  const auto because = [&](const char* why) { return refuse(Status(TUTTI_INVALID_ARGUMENT, why).error()); };
+  const Descriptor file(::open(settings.secret_file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file) return refuse(system_error("cannot be read", errno).error());
+  auto secret = read_to_end(file, patience);
+  if (!secret) return refuse(secret.status().error());
+  if (secret->size() > kMostSecretBytes) return because("holds more than 64 KiB");
+  while (!secret->empty() && (secret->back() == '\n' || secret->back() == '\r')) secret->pop_back();
+  if (secret->empty()) return because("is empty");
+  return std::optional(key_from_secret(*secret));
+}
 
 std::string interface_list(const Settings& settings) {
   std::string list;

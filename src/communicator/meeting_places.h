@@ -1,15 +1,28 @@
 // The forms in which ranks are told where to meet, each turned into a Meeting; rank 0 opens it where it is its part.
 #pragma once
 
+#include <optional>
+#include <string>
+#include <string_view>
+
 #include "src/communicator/graph.h"
 #include "src/communicator/rendezvous.h"
 
 namespace tutti {
 
-/// Opens or finds the meeting that `request` names, for the rank at `place` (at least two ranks). so_far: what has failed on
-/// this rank already; it is returned, once those have been told who can be. Blocks in the caller's bootstrap, the system's
-/// resolver and on a secret that comes through a pipe. Errors: as join.
+/// Opens or finds the meeting that `request` names, for the rank at `place` (at least two ranks). so_far: what has failed
+/// on this rank already; it is returned, once those have been told who can be. Blocks in the caller's bootstrap, the
+/// system's resolver and on a secret that comes through a pipe. Errors: as join.
 Result<Meeting> open_meeting(const JoinRequest& request, const RankAndSize& place, const Status& so_far);
+
+/// Whether ranks can be told to meet there, as far as the text tells; nothing is looked up. Errors: TUTTI_INVALID_ARGUMENT.
+Status check_address(std::string_view address);
+/// The same of TUTTI_COMM_ID, which says where env:// leads and cannot say so again.
+Status check_comm_id(std::string_view address);
+
+/// The key that a secret of the settings makes, given or in a file; nothing where there is none. Waits for a file that is a
+/// pipe. Errors: TUTTI_INVALID_ARGUMENT (a file that cannot be read, is empty or too long), TUTTI_TIMEOUT, TUTTI_ABORTED.
+Result<std::optional<Key>> configured_key(const Settings& settings, const Patience& patience);
 
 /// Settings.interfaces as listen_on wants them.
 std::string interface_list(const Settings& settings);

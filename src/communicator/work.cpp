@@ -1,15 +1,13 @@
 #include "src/communicator/work.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <utility>
 
 #include "src/base/background_thread.h"
 #include "src/base/clock.h"
 #include "src/communicator/caught.h"
+#include "src/communicator/per_process.h"
 
 namespace tutti {
 namespace {
@@ -21,18 +19,10 @@ class Notifier {
   /// under way while the process exits. Errors: TUTTI_SYSTEM_ERROR where its thread cannot start; the next call tries
   /// again.
   static Result<Notifier*> instance() {
-    static std::atomic<Notifier*> current{nullptr};
-    // Acquire: pairs with the exchange below, which publishes a finished object.
-    Notifier* known = current.load(std::memory_order_acquire);
-    while (known == nullptr || known->pid_ != getpid()) {
-      auto fresh = std::make_unique<Notifier>();
-      // Release: publishes the object. Acquire on failure: another thread's is taken instead.
-      if (current.compare_exchange_strong(known, fresh.get(), std::memory_order_release, std::memory_order_acquire)) {
-        known = fresh.release();
-      }
-    }
-    if (Status status = known->start(); !status.ok()) return status;
-    return known;
+    static constinit PerProcess<Notifier> process;
+    Notifier& self = process.get();
+    if (Status status = self.start(); !status.ok()) return status;
+    return &self;
   }
   void post(std::list<Work::Call> calls) noexcept {
     {
@@ -67,7 +57,6 @@ class Notifier {
       }));
     }
   }
-  const pid_t pid_ = getpid();
   std::mutex mutex_;
   std::condition_variable posted_;
   std::list<Work::Call> waiting_;

@@ -27,6 +27,8 @@ constexpr bool reduces(Collective collective) {
   return collective == Collective::all_reduce || collective == Collective::reduce ||
          collective == Collective::reduce_scatter;
 }
+/// Whether what arrives is combined by the operator and not copied: a barrier's token is, too.
+constexpr bool combines(Collective collective) { return reduces(collective) || collective == Collective::barrier; }
 /// Whether the problem has a root.
 constexpr bool rooted(Collective collective) {
   return collective == Collective::broadcast || collective == Collective::reduce || collective == Collective::gather ||
@@ -45,6 +47,11 @@ struct Problem {
 
   bool operator==(const Problem&) const = default;
 };
+
+/// What the last touch divides by: the ranks, for an average; 0 for every other operator.
+constexpr std::uint64_t divisor(const Problem& problem) {
+  return problem.op == TUTTI_AVG && reduces(problem.collective) ? static_cast<std::uint64_t>(problem.ranks) : 0;
+}
 
 /// The three buffers that a step may touch.
 enum class Buffer : std::uint8_t { input, output, scratch };

@@ -23,7 +23,7 @@ class Structure {
       : plan_(plan),
         program_(program),
         cells_(plan.problem, plan.shape, rank, true),
-        folds_allowed_(reduces(plan.problem.collective) || plan.problem.collective == Collective::barrier) {
+        folds_allowed_(combines(plan.problem.collective)) {
     fault_.rank = rank;
   }
 

@@ -148,17 +148,19 @@ class Kill : public testing::TestWithParam<Case> {
   }
   /// One trial: all start, the victim is killed at `kill_ns` after `from`, and everything is looked at.
   struct Trial {
-    double slowest_ms = 0;  ///< from the kill to the last survivor's error
+    double slowest_ms = 0;        ///< from the kill to the last survivor's error
     bool before_created = false;  ///< killed before it had its communicator
   };
   enum class From { kStart, kCreated };
   Trial perform(const Plan& plan, From from, std::uint64_t kill_ns);
   void judge_survivor(const Learnt& learnt, int rank, From from, std::uint64_t killed_ns, const std::string& moment);
-  void expect_nothing_left(const std::set<std::string>& sockets, const std::set<std::string>& shared_before, const std::string& moment);
+  void expect_nothing_left(const std::set<std::string>& sockets, const std::set<std::string>& shared_before,
+                           const std::string& moment);
 
   std::filesystem::path folder_;
   int moments_ = 0;
   int trial_ = 0;
+  int told_ = 0;  ///< failures that tell_all has followed
 };
 
 bool wait_for_all(const SharedStage& stage, int ranks) {
@@ -193,6 +195,8 @@ bool reap(const std::vector<pid_t>& pids, std::uint64_t until_ns, std::vector<in
   return false;
 }
 
+void tell_all(const SharedStage& stage, int ranks, std::uint64_t killed_ns);
+
 Kill::Trial Kill::perform(const Plan& plan, From from, std::uint64_t kill_ns) {
   const int ranks = GetParam().ranks;
   const SharedStage stage;
@@ -216,28 +220,44 @@ Kill::Trial Kill::perform(const Plan& plan, From from, std::uint64_t kill_ns) {
   trial.before_created = !stage[plan.victim].created.load(std::memory_order_acquire);  // acquire: as above
   const std::uint64_t killed_ns = now_ns();  // before: the others may know before this process runs again
   ::kill(pids[static_cast<std::size_t>(plan.victim)], SIGKILL);
-  const std::string moment = "victim " + std::to_string(plan.victim) + ", " + std::to_string(plan.count) + " elements, killed " +
-                             std::to_string(kill_ns / 1000) + " us after " + (from == From::kStart ? "the start" : "creation") +
+  const std::string moment = "victim " + std::to_string(plan.victim) + ", " + std::to_string(plan.count) +
+                             " elements, killed " + std::to_string(kill_ns / 1000) + " us after " +
+                             (from == From::kStart ? "the start" : "creation") +
                              (trial.before_created ? ", before it had its communicator" : "");
   std::vector<int> statuses;
   EXPECT_TRUE(reap(pids, killed_ns + 3 * kBoundNs, statuses)) << "survivors hang: " << moment;
   for (int r = 0; r < ranks; ++r) {
     if (r == plan.victim) continue;
     const int status = statuses[static_cast<std::size_t>(r)];
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "rank " << r << " ended with " << status << ": " << moment;
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        << "rank " << r << " ended with " << status << ": " << moment;
     judge_survivor(stage[r], r, from, killed_ns, moment);
     if (stage[r].returned_ns > killed_ns) {
-      trial.slowest_ms = std::max(trial.slowest_ms, static_cast<double>(stage[r].returned_ns - killed_ns) / static_cast<double>(kMs));
+      trial.slowest_ms =
+          std::max(trial.slowest_ms, static_cast<double>(stage[r].returned_ns - killed_ns) / static_cast<double>(kMs));
     }
   }
   expect_nothing_left(sockets, shared_before, moment);
+  const auto* result = testing::UnitTest::GetInstance()->current_test_info()->result();
+  if (result->total_part_count() > told_) tell_all(stage, ranks, killed_ns);
+  told_ = result->total_part_count();
   return trial;
 }
 
+// What each rank knew when, for whoever looks for the reason.
+void tell_all(const SharedStage& stage, int ranks, std::uint64_t killed_ns) {
+  for (int r = 0; r < ranks; ++r) {
+    const double after_ms =
+        (static_cast<double>(stage[r].returned_ns) - static_cast<double>(killed_ns)) / static_cast<double>(kMs);
+    std::printf("  rank %d after %.1f ms, created %d: %s\n", r, after_ms, stage[r].created.load() ? 1 : 0,
+                stage[r].message);
+  }
+}
+
 void Kill::judge_survivor(const Learnt& learnt, int rank, From from, std::uint64_t killed_ns, const std::string& moment) {
-  EXPECT_EQ(learnt.outcome, kNamesVictim)
-      << "rank " << rank << " says \"" << learnt.message << "\": " << moment;
-  EXPECT_GE(learnt.returned_ns, killed_ns) << "rank " << rank << " had an error before: " << learnt.message << ": " << moment;
+  EXPECT_EQ(learnt.outcome, kNamesVictim) << "rank " << rank << " says \"" << learnt.message << "\": " << moment;
+  EXPECT_GE(learnt.returned_ns, killed_ns)
+      << "rank " << rank << " had an error before: " << learnt.message << ": " << moment;
   EXPECT_LT(learnt.returned_ns, killed_ns + kBoundNs) << "rank " << rank << " was slow: " << moment;
   EXPECT_FALSE(from == From::kCreated && learnt.descriptors_left) << "rank " << rank << " kept descriptors: " << moment;
 }
@@ -267,7 +287,8 @@ TEST_P(Kill, DuringOperationsIsNamedWithinFiveSeconds) {
   for (int i = 0; i < moments_; ++i) {
     const int victim = i % GetParam().ranks;
     const std::size_t count = std::size_t{1} << (random() % 19);
-    slowest = std::max(slowest, perform(plan(victim, count, 0), From::kCreated, moment_within(random, 700 * kMs)).slowest_ms);
+    slowest =
+        std::max(slowest, perform(plan(victim, count, 0), From::kCreated, moment_within(random, 700 * kMs)).slowest_ms);
   }
   std::printf("%d moments, the slowest survivor knew after %.0f ms\n", moments_, slowest);
 }
@@ -284,13 +305,16 @@ TEST_P(Kill, DuringCreationIsNamedWithinFiveSeconds) {
     slowest = std::max(slowest, trial.slowest_ms);
     early += trial.before_created ? 1 : 0;
   }
-  std::printf("%d moments, %d of them during creation, the slowest survivor knew after %.0f ms\n", moments_, early, slowest);
+  std::printf("%d moments, %d of them during creation, the slowest survivor knew after %.0f ms\n", moments_, early,
+              slowest);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Kill,
                          testing::Values(Case{2, "shm"}, Case{4, "shm"}, Case{2, "tcp"}, Case{4, "tcp"}, Case{8, "shm"},
                                          Case{8, "tcp"}),
-                         [](const testing::TestParamInfo<Case>& p) { return p.param.transports + std::to_string(p.param.ranks); });
+                         [](const testing::TestParamInfo<Case>& p) {
+                           return p.param.transports + std::to_string(p.param.ranks);
+                         });
 
 }  // namespace
 }  // namespace tutti::fault

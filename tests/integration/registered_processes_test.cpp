@@ -186,38 +186,56 @@ std::ptrdiff_t changed(const void* memory, std::int32_t value) {
 
 enum class Way { abort, hook, deadline, death };
 
+/// Rank 0, which receives into registered memory, and has done so once.
+class Receiver {
+ public:
+  explicit Receiver(Meeting& meeting) : waiting{&meeting.waits} {
+    tutti_config config = TUTTI_CONFIG_INIT;
+    config.poll = &Waiting::poll;
+    config.poll_ctx = &waiting;
+    comm = join(meeting.address, 0, config);
+    EXPECT_EQ(tutti_memory_alloc(&memory, Snag::count * sizeof(std::int32_t)), TUTTI_SUCCESS) << last_error();
+    EXPECT_EQ(broadcast_from_1(memory, comm), TUTTI_SUCCESS) << last_error();
+    waiting.listens = true;
+  }
+  ~Receiver() {
+    tutti_comm_destroy(comm);
+    EXPECT_EQ(tutti_memory_free(memory), TUTTI_SUCCESS);
+  }
+  Receiver(const Receiver&) = delete;
+  Receiver& operator=(const Receiver&) = delete;
+
+  /// From here on the memory is the caller's.
+  void write_to_memory() const { std::fill_n(static_cast<std::int32_t*>(memory), Snag::count, -7); }
+  std::ptrdiff_t changed_since() const { return changed(memory, -7); }
+
+  Waiting waiting;
+  tutti_comm* comm = nullptr;
+  void* memory = nullptr;
+};
+
 /// Rank 0: its operation fails while rank 1 writes into its memory; from its return on, that memory is the caller's.
 void fail_while_written(Meeting& meeting, Way way) {
-  Waiting waiting{&meeting.waits};
-  tutti_config config = TUTTI_CONFIG_INIT;
-  config.poll = &Waiting::poll;
-  config.poll_ctx = &waiting;
-  tutti_comm* const comm = join(meeting.address, 0, config);
-  void* memory = nullptr;
-  ASSERT_EQ(tutti_memory_alloc(&memory, Snag::count * sizeof(std::int32_t)), TUTTI_SUCCESS) << last_error();
-  ASSERT_EQ(broadcast_from_1(memory, comm), TUTTI_SUCCESS) << last_error();
-  waiting.listens = true;
-  if (way == Way::deadline) tutti_comm_set_timeout(comm, 20'000'000);
+  Receiver receiver(meeting);
+  if (way == Way::deadline) tutti_comm_set_timeout(receiver.comm, 20'000'000);
   std::thread other([&] {
     meeting.sweeps.await();
-    if (way == Way::abort) static_cast<void>(tutti_comm_abort(comm));
-    waiting.ends = way == Way::hook;
+    if (way == Way::abort) static_cast<void>(tutti_comm_abort(receiver.comm));
+    receiver.waiting.ends = way == Way::hook;
     if (way == Way::deadline) ::usleep(60'000);
     meeting.fails.give();
   });
   const tutti_status expected = way == Way::deadline ? TUTTI_TIMEOUT
                                 : way == Way::death  ? TUTTI_REMOTE_ERROR
                                                      : TUTTI_ABORTED;
-  EXPECT_EQ(broadcast_from_1(memory, comm), expected) << last_error();
-  std::fill_n(static_cast<std::int32_t*>(memory), Snag::count, -7);
+  EXPECT_EQ(broadcast_from_1(receiver.memory, receiver.comm), expected) << last_error();
+  receiver.write_to_memory();
   meeting.returned.give();
   std::string remedy;
   EXPECT_THAT(error_of(nullptr, remedy), Not(HasSubstr("may still write")));
   if (way != Way::death) meeting.over.await();
-  EXPECT_EQ(changed(memory, -7), 0) << "elements changed after the call had returned";
+  EXPECT_EQ(receiver.changed_since(), 0) << "elements changed after the call had returned";
   other.join();
-  tutti_comm_destroy(comm);
-  EXPECT_EQ(tutti_memory_free(memory), TUTTI_SUCCESS);
 }
 
 class AfterAFailure : public testing::TestWithParam<Way> {};
@@ -251,18 +269,10 @@ INSTANTIATE_TEST_SUITE_P(Ways, AfterAFailure, testing::Values(Way::abort, Way::h
 
 /// Rank 0, whose peer is stopped in the middle of a sweep and goes on after the call has returned.
 void outlast_a_stopped_peer(Meeting& meeting, pid_t peer) {
-  Waiting waiting{&meeting.waits};
-  tutti_config config = TUTTI_CONFIG_INIT;
-  config.poll = &Waiting::poll;
-  config.poll_ctx = &waiting;
-  tutti_comm* const comm = join(meeting.address, 0, config);
-  void* memory = nullptr;
-  ASSERT_EQ(tutti_memory_alloc(&memory, Snag::count * sizeof(std::int32_t)), TUTTI_SUCCESS) << last_error();
-  ASSERT_EQ(broadcast_from_1(memory, comm), TUTTI_SUCCESS) << last_error();
-  waiting.listens = true;
-  tutti_comm_set_timeout(comm, 100'000'000);
-  EXPECT_EQ(broadcast_from_1(memory, comm), TUTTI_TIMEOUT) << last_error();
-  for (const tutti_comm* of : {static_cast<const tutti_comm*>(nullptr), static_cast<const tutti_comm*>(comm)}) {
+  Receiver receiver(meeting);
+  tutti_comm_set_timeout(receiver.comm, 100'000'000);
+  EXPECT_EQ(broadcast_from_1(receiver.memory, receiver.comm), TUTTI_TIMEOUT) << last_error();
+  for (const tutti_comm* of : {static_cast<const tutti_comm*>(nullptr), static_cast<const tutti_comm*>(receiver.comm)}) {
     std::string remedy;
     const std::string message = error_of(of, remedy);
     EXPECT_THAT(message, HasSubstr("rank 1 ("));
@@ -271,15 +281,12 @@ void outlast_a_stopped_peer(Meeting& meeting, pid_t peer) {
     EXPECT_THAT(remedy, HasSubstr("Free that memory"));
   }
   // Given back, it is nobody's: what gets its address is other memory.
-  EXPECT_EQ(tutti_memory_free(memory), TUTTI_SUCCESS);
-  void* next = nullptr;
-  ASSERT_EQ(tutti_memory_alloc(&next, Snag::count * sizeof(std::int32_t)), TUTTI_SUCCESS) << last_error();
-  std::fill_n(static_cast<std::int32_t*>(next), Snag::count, -7);
+  EXPECT_EQ(tutti_memory_free(receiver.memory), TUTTI_SUCCESS);
+  ASSERT_EQ(tutti_memory_alloc(&receiver.memory, Snag::count * sizeof(std::int32_t)), TUTTI_SUCCESS) << last_error();
+  receiver.write_to_memory();
   EXPECT_EQ(::kill(peer, SIGCONT), 0);
   meeting.over.await();
-  EXPECT_EQ(changed(next, -7), 0);
-  tutti_comm_destroy(comm);
-  EXPECT_EQ(tutti_memory_free(next), TUTTI_SUCCESS);
+  EXPECT_EQ(receiver.changed_since(), 0);
 }
 
 TEST(AStoppedPeer, ThatMayStillWriteIsNamed) {

@@ -1,19 +1,16 @@
 #include "tools/doctor/values.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <array>
-#include <cerrno>
-#include <cstring>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "src/base/addresses.h"
-#include "src/base/descriptor.h"
 #include "src/communicator/known_transports.h"
+#include "src/communicator/meeting_places.h"
 #include "src/program/exit_code.h"
 #include "src/selection/select.h"
 
@@ -48,36 +45,28 @@ std::string refuse_interface(const Settings& settings) {
 }
 
 std::string refuse_secret_file(const Settings& settings) {
-  if (settings.secret_file.empty() || !settings.secret.empty()) return "";
-  const auto refused = [&](const std::string& why) {
-    return fmt::format("TUTTI_SECRET_FILE=\"{}\" {}; name a file that holds the key, or set TUTTI_SECRET",
-                       settings.secret_file, why);
-  };
-  const Descriptor file(::open(settings.secret_file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat about{};
-  if (!file || ::fstat(file.get(), &about) != 0) return refused(fmt::format("cannot be read: {}", std::strerror(errno)));
-  if (S_ISDIR(about.st_mode)) return refused(fmt::format("cannot be read: {}", std::strerror(EISDIR)));
-  // What a pipe holds is for the program that is meant.
-  if (!S_ISREG(about.st_mode)) return "";
-  constexpr std::size_t most = 64 * 1024;
-  std::string secret(most + 1, '\0');
-  const ssize_t n = ::read(file.get(), secret.data(), secret.size());
-  if (n < 0) return refused(fmt::format("cannot be read: {}", std::strerror(errno)));
-  secret.resize(static_cast<std::size_t>(n));
-  if (secret.size() > most) return refused("holds more than 64 KiB");
-  return secret.find_first_not_of("\r\n") == std::string::npos ? refused("is empty") : "";
+  const bool pipe = ::stat(settings.secret_file.c_str(), &about) == 0 && S_ISFIFO(about.st_mode);
+  if (pipe) return "";  // what it holds is for the program that is meant
+  constexpr std::uint64_t most_ns = 1'000'000'000;
+  return sentence(configured_key(settings, {Deadline::in(most_ns)}).status());
+}
+
+std::string refuse_comm_id(const Settings& settings) {
+  return settings.comm_id.empty() ? "" : sentence(check_comm_id(settings.comm_id));
 }
 
 struct ValueCheck {
   std::string_view setting;
   Refusal refuse;
 };
-constexpr std::array<ValueCheck, 5> kChecks = {{
+constexpr std::array<ValueCheck, 6> kChecks = {{
     {"TUTTI_PLUGIN_PATH", refuse_plugin_path},
     {"TUTTI_TRANSPORTS", refuse_transports},
     {"TUTTI_ALGORITHM", refuse_algorithm},
     {"TUTTI_INTERFACE", refuse_interface},
     {"TUTTI_SECRET_FILE", refuse_secret_file},
+    {"TUTTI_COMM_ID", refuse_comm_id},
 }};
 
 }  // namespace

@@ -103,13 +103,8 @@ class Arranger {
 
 }  // namespace
 
-std::uint64_t divisor(const Problem& problem) {
-  return problem.op == TUTTI_AVG && reduces(problem.collective) ? static_cast<std::uint64_t>(problem.ranks) : 0;
-}
-
 std::uint32_t unit_shift(const Problem& problem) {
-  const bool folds = reduces(problem.collective) || problem.collective == Collective::barrier;
-  return folds ? static_cast<std::uint32_t>(std::countr_zero(element_bytes(problem.type))) : 0;
+  return combines(problem.collective) ? static_cast<std::uint32_t>(std::countr_zero(element_bytes(problem.type))) : 0;
 }
 
 Layouts lay_out(const Plan& plan, int rank, const Lowered& lowered) {

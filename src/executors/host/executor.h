@@ -85,9 +85,7 @@ struct Layouts {
 };
 Layouts lay_out(const Plan& plan, int rank, const Lowered& lowered);
 
-/// What an average divides by, 0 for every other operator; and log2 of the bytes of what the problem's fold counts:
-/// elements, or bytes where it copies.
-std::uint64_t divisor(const Problem& problem);
+/// log2 of the bytes of what the problem's fold counts: elements, or bytes where it copies.
 std::uint32_t unit_shift(const Problem& problem);
 
 /// Bytes of scratch that a run of the plan needs.

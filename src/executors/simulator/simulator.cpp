@@ -137,10 +137,10 @@ Run::Run(const Plan& plan, std::span<const Program> programs, const SimulatorCon
       random_(config.disturbance.seed) {
   const Problem& problem = plan.problem;
   const std::uint64_t element = element_bytes(problem.type);
-  const bool folding = reduces(problem.collective) || problem.collective == Collective::barrier;
+  const bool folding = combines(problem.collective);
   longest_ = std::max<std::uint64_t>(1, plan.window / plan.shape.chunks) * plan.shape.message_cells * element;
   unit_ = folding || config.fold != nullptr ? element : 1;
-  divide_by_ = problem.op == TUTTI_AVG ? static_cast<std::uint64_t>(problem.ranks) : 0;
+  divide_by_ = divisor(problem);
   fold_ = config.fold != nullptr ? config.fold : folding ? find_fold(problem.type, problem.op) : find_copy();
   for (std::size_t r = 0; r < programs.size(); ++r) {
     const RankMemory* real = config.memory.empty() ? nullptr : &config.memory[r];

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "src/communicator/control_impl.h"
+#include "src/communicator/graph.h"
 #include "tests/unit/communicator/world.h"
 
 namespace tutti::test {
@@ -44,9 +45,83 @@ TEST(Graph, AskingTheNearestAlwaysArrives) {
   }
 }
 
+// One end of a connection between two neighbours in the making.
+struct End {
+  std::unique_ptr<ControlPlane> control;
+  Introduction self;
+  std::optional<Door> door;
+  RootLink no_root;
+  std::atomic<bool> given_up{false};
+  Status status;
+
+  End(int rank, const Key& key) {
+    ControlPlane::Options options;
+    options.rank = rank;
+    options.ranks = 2;
+    control = std::move(ControlPlane::make(options)).value();
+    auto listener = std::move(listen_on({"lo"}, 0, 0)).value();
+    self.member = this_member(rank);
+    self.addresses = listener.addresses;
+    door.emplace(control_door({std::move(listener), {}}, key, rank));
+  }
+  void connect(const End& peer, const Key& key) {
+    Patience patience = patience_of(20);
+    patience.interrupted = &given_up;
+    patience.hook.poll = [](void*) { return 0; };  // so that it looks at the flag each millisecond
+    status = connect_neighbours(*control, *door, {peer.self}, key, no_root, patience);
+    door.reset();
+    if (!status) control->leave();
+  }
+};
+
+// At every moment: before the other end has the connection, and after.
+TEST(Graph, WhoGivesUpIsNotTakenForDead) {
+  const Key key = random_key();
+  for (int i = 0; i < 200; ++i) {
+    End ends[2] = {{0, key}, {1, key}};
+    End& quits = ends[i % 2];
+    End& stays = ends[1 - i % 2];
+    std::thread other([&] { stays.connect(quits, key); });
+    std::thread quitting([&] { quits.connect(stays, key); });
+    ::usleep(static_cast<useconds_t>(i * 10));
+    quits.given_up.store(true);
+    quitting.join();
+    const Deadline moment = Deadline::in(20'000'000);
+    while (!moment.passed() && !stays.control->failed().load()) ::usleep(500);
+    stays.given_up.store(true);
+    other.join();
+    if (stays.control->failed().load()) {
+      EXPECT_THAT(stays.control->first_error().error().message, testing::Not(HasSubstr("died")))
+          << "given up after " << i * 10 << " us";
+    }
+  }
+}
+
 TEST(RankList, IsShort) {
   EXPECT_EQ(rank_list(std::vector<int>{7}), "rank 7");
   EXPECT_EQ(rank_list(std::vector<int>{0, 3, 4, 5, 9, 10}), "ranks 0, 3-5, 9, 10");
+}
+
+// The root may say that a creation has failed right behind the introduction, and end.
+TEST(Channel, WhatWasLeftWhereAReaderStoppedIsReadBeforeTheEnd) {
+  int fds[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+  Channel writer{Descriptor(fds[0])};
+  Channel reader{Descriptor(fds[1])};
+  writer.send(1, {});
+  writer.send(2, {});
+  std::vector<int> types;
+  const auto one = [&](std::uint8_t type, std::span<const std::byte>) {
+    types.push_back(type);
+    return false;
+  };
+  EXPECT_FALSE(reader.receive(one));
+  EXPECT_EQ(types, std::vector<int>{1});
+  writer.close();
+  EXPECT_FALSE(reader.receive(one));
+  EXPECT_EQ(types, (std::vector<int>{1, 2}));
+  EXPECT_FALSE(reader.receive(one));
+  EXPECT_EQ(types.size(), 2u);
 }
 
 class Groups : public testing::TestWithParam<int> {};
@@ -55,7 +130,8 @@ TEST_P(Groups, AllgatherGivesEverybodysBytesInRankOrderAgainAndAgain) {
   auto world = world_of(GetParam());
   on_each(world, [&](Membership& member) {
     for (int i = 0; i < 20; ++i) {
-      const std::vector<std::byte> mine(static_cast<std::size_t>(member.rank * 37 + i), static_cast<std::byte>(member.rank));
+      const std::vector<std::byte> mine(static_cast<std::size_t>(member.rank * 37 + i),
+                                        static_cast<std::byte>(member.rank));
       const auto all = member.control->allgather(mine, patience_of(20));
       ASSERT_TRUE(all.ok()) << all.status().text();
       for (int r = 0; r < member.ranks; ++r) {

@@ -259,13 +259,18 @@ TEST(Doctor, ASettingThatNamesWhatIsNotThereIsShownAndFails) {
   ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
   const std::string empty = folder + "/empty";
   std::ofstream(empty) << "\n";
-  const std::pair<std::string, std::string> cases[] = {{"TUTTI_PLUGIN_PATH=/nosuch", "\"/nosuch\", which cannot be read"},
-                                                       {"TUTTI_TRANSPORTS=tcp,pigeon", "a transport \"pigeon\", which there is not"},
-                                                       {"TUTTI_ALGORITHM=bogus", "\"bogus\" names an algorithm"},
-                                                       {"TUTTI_INTERFACE=nosuch", "interface \"nosuch\" does not exist"},
-                                                       {"TUTTI_SECRET_FILE=/nosuch", "\"/nosuch\" cannot be read"},
-                                                       {"TUTTI_SECRET_FILE=" + folder, "cannot be read"},
-                                                       {"TUTTI_SECRET_FILE=" + empty, "is empty"}};
+  const std::pair<std::string, std::string> cases[] = {
+      {"TUTTI_PLUGIN_PATH=/nosuch", "\"/nosuch\", which cannot be read"},
+      {"TUTTI_TRANSPORTS=tcp,pigeon", "a transport \"pigeon\", which there is not"},
+      {"TUTTI_ALGORITHM=bogus", "\"bogus\" names an algorithm"},
+      {"TUTTI_INTERFACE=nosuch", "interface \"nosuch\" does not exist"},
+      {"TUTTI_SECRET_FILE=/nosuch", "\"/nosuch\" cannot be read"},
+      {"TUTTI_SECRET_FILE=" + folder, "cannot be read"},
+      {"TUTTI_SECRET_FILE=" + empty, "is empty"},
+      {"TUTTI_SECRET_FILE=/dev/null", "is empty"},
+      {"TUTTI_COMM_ID=foo", "no address at which ranks can meet"},
+      {"TUTTI_COMM_ID=env://", "leads nowhere"},
+      {"TUTTI_COMM_ID=tcp://host:0", "ports are 1 to 65535"}};
   for (const auto& [setting, why] : cases) {
     const Outcome result = run(setting + " " + kDoctor);
     EXPECT_EQ(result.code, 2) << setting;
@@ -274,7 +279,9 @@ TEST(Doctor, ASettingThatNamesWhatIsNotThereIsShownAndFails) {
     EXPECT_THAT(run(setting + " " + kDoctor + " --settings").out, HasSubstr(why));
   }
   std::ofstream(empty) << "a key\n";
-  EXPECT_EQ(run("TUTTI_TRANSPORTS=tcp TUTTI_ALGORITHM=ring TUTTI_INTERFACE=lo TUTTI_SECRET_FILE=" + empty + " " + kDoctor).code, 0);
+  EXPECT_EQ(
+      run("TUTTI_TRANSPORTS=tcp TUTTI_ALGORITHM=ring TUTTI_INTERFACE=lo TUTTI_SECRET_FILE=" + empty + " " + kDoctor).code,
+      0);
   unlink(empty.c_str());
   rmdir(folder.c_str());
 }
