@@ -131,8 +131,9 @@ Fallible<Idx> parse_idx(std::span<const std::uint8_t> bytes, int dimensions, con
   for (std::size_t d = 0; d < rank; ++d) {
     const std::size_t size = big_endian(bytes.data() + 4 + 4 * d);
     if (d > 0 && (size == 0 || size > 65536)) {
-      return refused(file + "says that its images measure " + std::to_string(size) +
-                     " pixels in one direction, but 1 to 65536 are taken; fetch the file again, or give one of such images");
+      return refused(
+          file + "says that its images measure " + std::to_string(size) +
+          " pixels in one direction, but 1 to 65536 are taken; fetch the file again, or give one of such images");
     }
     values *= size;  // at most 2^32 · 2^16 · 2^16: cannot pass 2^64
     if (d > 0 && values > kLargestFile) values = kLargestFile + 1;

@@ -17,7 +17,8 @@ class Peers {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  /// Zeroed memory for `count` numbers that sums move quickest. It is the peers', and lives as long as they. Not collective.
+  /// Zeroed memory for `count` numbers that sums move quickest. It is the peers', and lives as long as they. Not
+  /// collective.
   virtual Fallible<std::span<float>> memory(std::size_t count) = 0;
 
   /// Starts adding up `data` over the ranks into `sums`, as long as it, or the same memory, behind the caller's back; at

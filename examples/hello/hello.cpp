@@ -2,9 +2,8 @@
 // TUTTI_RANK, TUTTI_RANKS and TUTTI_COMM_ID.
 #include <cstdio>
 #include <numeric>
-#include <vector>
-
 #include <tutti/tutti.hpp>
+#include <vector>
 
 int main() {
   try {

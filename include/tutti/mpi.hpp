@@ -41,15 +41,16 @@ inline int mpi_allgather(void* ctx, const void* in, size_t n, void* out, uint64_
   }
   const uint64_t begin = now();
   const int bytes = static_cast<int>(n);
-  if (MPI_Iallgather(exchange->mine.data(), bytes, MPI_BYTE, exchange->all.data(), bytes, MPI_BYTE, mpi, &exchange->request) !=
-      MPI_SUCCESS) {
+  if (MPI_Iallgather(exchange->mine.data(), bytes, MPI_BYTE, exchange->all.data(), bytes, MPI_BYTE, mpi,
+                     &exchange->request) != MPI_SUCCESS) {
     return 1;
   }
   for (int done = 0; done == 0;) {
     const bool failed = MPI_Test(&exchange->request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS;
     if (!failed && done != 0) break;
     if (failed || now() - begin >= timeout_ns) {
-      // A collective can be neither cancelled nor freed (MPI 3.1, 5.12): the late ranks' bytes may still come, into memory that stays.
+      // A collective can be neither cancelled nor freed (MPI 3.1, 5.12): the late ranks' bytes may still come, into memory
+      // that stays.
       static_cast<void>(exchange.release());
       return failed ? 1 : 2;
     }

@@ -191,8 +191,8 @@ typedef struct tutti_transport {
   void (*unregister_region)(tutti_endpoint*, tutti_region*);
 
   // ---- Sender, optional, not in the first header of this ABI.
-  /// Whether the room last reserved is the receiver's granted memory: then whoever fills it writes where the bytes stay, and
-  /// not what the peer is about to read.
+  /// Whether the room last reserved is the receiver's granted memory: then whoever fills it writes where the bytes stay,
+  /// and not what the peer is about to read.
   int (*granted)(tutti_link*);
 
   // ---- Both ends, optional, likewise.

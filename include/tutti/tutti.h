@@ -148,13 +148,13 @@ typedef struct tutti_config {
                                   ///< runs on a queue goes on; of a blocking operation, split or finalize the communicator
                                   ///< fails, on all ranks. No C++ exception may leave it
   void* poll_ctx;
-  int32_t spin;                   ///< TUTTI_SPIN: 0 adapt, 1 always spin, -1 never
-  uint32_t min_blocks;            ///< CUDA: fewest thread blocks a collective takes
-  uint32_t max_blocks;            ///< CUDA: most
-  uint32_t traffic_class;         ///< network traffic class (DSCP), 0: the system's; others are not there yet
-  int32_t device;                 ///< CUDA device + 1; 0: the current one
-  int32_t priority;               ///< default of tutti_call.priority
-  int32_t memory;                 ///< tutti_memory_kind of the buffers that will be passed; unset: auto
+  int32_t spin;            ///< TUTTI_SPIN: 0 adapt, 1 always spin, -1 never
+  uint32_t min_blocks;     ///< CUDA: fewest thread blocks a collective takes
+  uint32_t max_blocks;     ///< CUDA: most
+  uint32_t traffic_class;  ///< network traffic class (DSCP), 0: the system's; others are not there yet
+  int32_t device;          ///< CUDA device + 1; 0: the current one
+  int32_t priority;        ///< default of tutti_call.priority
+  int32_t memory;          ///< tutti_memory_kind of the buffers that will be passed; unset: auto
 } tutti_config;
 #define TUTTI_CONFIG_INIT \
   {sizeof(tutti_config), 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0}
@@ -177,7 +177,7 @@ typedef struct tutti_guilty {
   int32_t rank;
   int32_t pid;
   char host[64];
-  uint64_t last_operation;      ///< number of its last completed operation, UINT64_MAX where nobody knows
+  uint64_t last_operation;       ///< number of its last completed operation, UINT64_MAX where nobody knows
   char last_operation_kind[24];  ///< "all_reduce", …; empty where nobody knows
 } tutti_guilty;
 
@@ -233,16 +233,17 @@ TUTTI_API tutti_status tutti_comm_create(tutti_comm** comm, int ranks, const tut
 /// Joins at an address that says where the others are:
 ///   tcp://host:port     rank 0 listens there; needs TUTTI_SECRET, TUTTI_SECRET_FILE or config.secret, except where host is
 ///                       the caller's own machine: there a key in a private file of this user's serves instead
-///   file:///path        a path that all ranks share; rank 0 writes the id there, and it is removed once all have joined. What
+///   file:///path        a path that all ranks share; rank 0 writes the id there, and removes it once all have joined. What
 ///                       is there already is refused and kept, unless a process of Tutti's that has ended left it
-///   env://              what the launcher set: TUTTI_RANK, TUTTI_RANKS, TUTTI_COMM_ID; Open MPI's; PMI's; torchrun's; Slurm's
+///   env://              what the launcher set: TUTTI_RANK, TUTTI_RANKS, TUTTI_COMM_ID; Open MPI's; PMI's; torchrun's;
+///                       Slurm's
 ///   id:TEXT             a printed unique id
 /// ranks, rank   -1 takes them from the launcher's environment. Otherwise as tutti_comm_create.
 TUTTI_API tutti_status tutti_comm_create_address(tutti_comm** comm, const char* address, int ranks, int rank,
                                                  const tutti_config* config);
 
-/// Joins through a bootstrap of the caller's (MPI, PyTorch's store, …). Always blocking, in a group too, since `bootstrap` is
-/// called during this call only. Otherwise as tutti_comm_create.
+/// Joins through a bootstrap of the caller's (MPI, PyTorch's store, …). Always blocking, in a group too, since `bootstrap`
+/// is called during this call only. Otherwise as tutti_comm_create.
 TUTTI_API tutti_status tutti_comm_create_bootstrap(tutti_comm** comm, int ranks, int rank, const tutti_bootstrap* bootstrap,
                                                    const tutti_config* config);
 
@@ -292,12 +293,12 @@ TUTTI_API tutti_status tutti_comm_last_choice(const tutti_comm* comm, tutti_comm
 // ---- Collectives -----------------------------------------------------------------------------------------------------
 //
 // Common to all: `send` and `recv` are host memory and belong to the operation until it has completed. Counts are in
-// elements, may be 0, may exceed 2^31, and are equal on all ranks, else TUTTI_MISMATCH on all of them; a rank whose part was
-// over before that showed (with a count of 0 it waits for nobody) returned success, and its next call returns the mismatch.
-// `stream` and `call` as above; call may be NULL. Thread safe: calls from several threads on one communicator are ordered by entry.
-// Returns TUTTI_SUCCESS; TUTTI_INVALID_ARGUMENT or TUTTI_UNSUPPORTED (nothing was sent); TUTTI_TIMEOUT, TUTTI_REMOTE_ERROR,
-// TUTTI_MISMATCH, TUTTI_ABORTED (`send` is intact unless in place, `recv` is undefined; the communicator has failed, and
-// tutti_error_get says who and why). Buffers may not overlap except as "in place" says.
+// elements, may be 0, may exceed 2^31, and are equal on all ranks, else TUTTI_MISMATCH on all of them; a rank whose part
+// was over before that showed (with a count of 0 it waits for nobody) returned success, and its next call returns the
+// mismatch. `stream` and `call` as above; call may be NULL. Thread safe: calls from several threads on one communicator are
+// ordered by entry. Returns TUTTI_SUCCESS; TUTTI_INVALID_ARGUMENT or TUTTI_UNSUPPORTED (nothing was sent); TUTTI_TIMEOUT,
+// TUTTI_REMOTE_ERROR, TUTTI_MISMATCH, TUTTI_ABORTED (`send` is intact unless in place, `recv` is undefined; the
+// communicator has failed, and tutti_error_get says who and why). Buffers may not overlap except as "in place" says.
 
 /// Folds every rank's `send` with `op` into every rank's `recv`. count elements each. In place: recv == send.
 TUTTI_API tutti_status tutti_all_reduce(const void* send, void* recv, size_t count, tutti_type type, tutti_op op,
@@ -308,8 +309,8 @@ TUTTI_API tutti_status tutti_reduce(const void* send, void* recv, size_t count, 
                                     tutti_comm* comm, tutti_stream stream, const tutti_call* call);
 
 /// Copies root's `send` into every rank's `recv`; send is ignored elsewhere. In place: recv == send.
-TUTTI_API tutti_status tutti_broadcast(const void* send, void* recv, size_t count, tutti_type type, int root, tutti_comm* comm,
-                                       tutti_stream stream, const tutti_call* call);
+TUTTI_API tutti_status tutti_broadcast(const void* send, void* recv, size_t count, tutti_type type, int root,
+                                       tutti_comm* comm, tutti_stream stream, const tutti_call* call);
 
 /// Puts rank r's `send` (send_count elements) at recv + r * send_count, on every rank. In place: send is that very place.
 TUTTI_API tutti_status tutti_all_gather(const void* send, void* recv, size_t send_count, tutti_type type, tutti_comm* comm,
@@ -326,8 +327,8 @@ TUTTI_API tutti_status tutti_all_to_all(const void* send, void* recv, size_t cou
                                         tutti_stream stream, const tutti_call* call);
 
 /// Puts rank r's `send` at root's recv + r * send_count; recv is ignored elsewhere. In place: root's send is that place.
-TUTTI_API tutti_status tutti_gather(const void* send, void* recv, size_t send_count, tutti_type type, int root, tutti_comm* comm,
-                                    tutti_stream stream, const tutti_call* call);
+TUTTI_API tutti_status tutti_gather(const void* send, void* recv, size_t send_count, tutti_type type, int root,
+                                    tutti_comm* comm, tutti_stream stream, const tutti_call* call);
 
 /// Puts root's send + r * recv_count into rank r's `recv`; send is ignored elsewhere. In place: root's recv is its block.
 TUTTI_API tutti_status tutti_scatter(const void* send, void* recv, size_t recv_count, tutti_type type, int root,
@@ -346,16 +347,17 @@ typedef struct tutti_block {
 /// rank order. all_gather_v: blocks[r].count is equal on every rank. reduce_scatter_v likewise. all_to_all_v: my
 /// send_blocks[j].count equals j's recv_blocks[i].count. gather_v, scatter_v: blocks are read on the root alone.
 /// Not there yet: TUTTI_UNSUPPORTED.
-TUTTI_API tutti_status tutti_all_gather_v(const void* send, size_t send_count, const tutti_block* recv_blocks, tutti_type type,
-                                          tutti_comm* comm, tutti_stream stream, const tutti_call* call);
-TUTTI_API tutti_status tutti_reduce_scatter_v(const tutti_block* send_blocks, void* recv, size_t recv_count, tutti_type type,
-                                              tutti_op op, tutti_comm* comm, tutti_stream stream, const tutti_call* call);
+TUTTI_API tutti_status tutti_all_gather_v(const void* send, size_t send_count, const tutti_block* recv_blocks,
+                                          tutti_type type, tutti_comm* comm, tutti_stream stream, const tutti_call* call);
+TUTTI_API tutti_status tutti_reduce_scatter_v(const tutti_block* send_blocks, void* recv, size_t recv_count,
+                                              tutti_type type, tutti_op op, tutti_comm* comm, tutti_stream stream,
+                                              const tutti_call* call);
 TUTTI_API tutti_status tutti_all_to_all_v(const tutti_block* send_blocks, const tutti_block* recv_blocks, tutti_type type,
                                           tutti_comm* comm, tutti_stream stream, const tutti_call* call);
 TUTTI_API tutti_status tutti_gather_v(const void* send, size_t send_count, const tutti_block* recv_blocks, tutti_type type,
                                       int root, tutti_comm* comm, tutti_stream stream, const tutti_call* call);
-TUTTI_API tutti_status tutti_scatter_v(const tutti_block* send_blocks, void* recv, size_t recv_count, tutti_type type, int root,
-                                       tutti_comm* comm, tutti_stream stream, const tutti_call* call);
+TUTTI_API tutti_status tutti_scatter_v(const tutti_block* send_blocks, void* recv, size_t recv_count, tutti_type type,
+                                       int root, tutti_comm* comm, tutti_stream stream, const tutti_call* call);
 
 // ---- Point to point --------------------------------------------------------------------------------------------------
 
@@ -367,8 +369,8 @@ TUTTI_API tutti_status tutti_send(const void* send, size_t count, tutti_type typ
 
 /// Receives at most `count` elements from `peer` (or TUTTI_ANY_SOURCE) with call.tag. A longer message is
 /// TUTTI_MISMATCH; tutti_work_info tells the source and the count of a shorter one.
-TUTTI_API tutti_status tutti_recv(void* recv, size_t count, tutti_type type, int peer, tutti_comm* comm, tutti_stream stream,
-                                  const tutti_call* call);
+TUTTI_API tutti_status tutti_recv(void* recv, size_t count, tutti_type type, int peer, tutti_comm* comm,
+                                  tutti_stream stream, const tutti_call* call);
 
 // ---- Groups, queues, work --------------------------------------------------------------------------------------------
 
@@ -384,8 +386,8 @@ TUTTI_API tutti_status tutti_group_start(void);
 TUTTI_API tutti_status tutti_group_end(const tutti_call* call);
 
 /// A queue with a thread of its own that runs operations behind the caller's back, in order for collectives. Destroy
-/// completes what was enqueued; TUTTI_INVALID_USAGE, and nothing happens, while this thread's open group holds operations on
-/// it. A forked child may only destroy its parent's queues: any other use is TUTTI_INVALID_USAGE. Thread safe.
+/// completes what was enqueued; TUTTI_INVALID_USAGE, and nothing happens, while this thread's open group holds operations
+/// on it. A forked child may only destroy its parent's queues: any other use is TUTTI_INVALID_USAGE. Thread safe.
 TUTTI_API tutti_status tutti_queue_create(tutti_queue** queue);
 TUTTI_API tutti_status tutti_queue_destroy(tutti_queue* queue);
 /// Returns when all that was enqueued before (transfers included) has completed, with the first error among it that no

@@ -202,7 +202,8 @@ class Communicator {
     return Work(work);
   }
   template <typename T>
-  void reduce(std::span<const T> send, std::span<T> recv, int root, tutti_op op = TUTTI_SUM, tutti_stream stream = {}) const {
+  void reduce(std::span<const T> send, std::span<T> recv, int root, tutti_op op = TUTTI_SUM,
+              tutti_stream stream = {}) const {
     detail::check(tutti_reduce(send.data(), recv.data(), send.size(), type_of<T>, op, root, get(), stream, nullptr));
   }
   template <typename T>

@@ -16,7 +16,7 @@ inline std::uint64_t now_ns() {
 
 /// A point in time after which a wait gives up.
 struct Deadline {
-  std::uint64_t at_ns = UINT64_MAX;    ///< UINT64_MAX: never
+  std::uint64_t at_ns = UINT64_MAX;     ///< UINT64_MAX: never
   std::uint64_t limit_ns = UINT64_MAX;  ///< how long it was when it was set, for the error's text
 
   static Deadline in(std::uint64_t ns) {

@@ -40,8 +40,7 @@ class Mapping {
  public:
   Mapping() = default;
   Mapping(void* data, std::size_t size) : data_(data), size_(size) {}
-  Mapping(Mapping&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  Mapping(Mapping&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
   Mapping& operator=(Mapping&& other) noexcept {
     if (this != &other) {
       reset();

@@ -88,13 +88,20 @@ Handshake::~Handshake() {
 
 const char* Handshake::explain() const {
   switch (failure_) {
-    case Failure::kNone: return "no failure";
-    case Failure::kGarbage: return "the peer does not speak this protocol";
-    case Failure::kOtherPurpose: return "the peer serves another purpose, so this is the wrong port or another version";
-    case Failure::kSameRole: return "the connection leads back to its own side";
-    case Failure::kWrongKey: return "the peer does not know the key";
-    case Failure::kRefused: return "the peer has another key";
-    case Failure::kClosed: return "the peer closed the connection before it had proved to know the key";
+    case Failure::kNone:
+      return "no failure";
+    case Failure::kGarbage:
+      return "the peer does not speak this protocol";
+    case Failure::kOtherPurpose:
+      return "the peer serves another purpose, so this is the wrong port or another version";
+    case Failure::kSameRole:
+      return "the connection leads back to its own side";
+    case Failure::kWrongKey:
+      return "the peer does not know the key";
+    case Failure::kRefused:
+      return "the peer has another key";
+    case Failure::kClosed:
+      return "the peer closed the connection before it had proved to know the key";
   }
   return "unknown failure";
 }

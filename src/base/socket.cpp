@@ -48,8 +48,8 @@ Result<Descriptor> first_free_port(Ports ports, const Try& try_port) {
 
 Result<Descriptor> listen_everywhere(Ports ports, int backlog) {
   const int family = open_stream(AF_INET6) ? AF_INET6 : AF_INET;
-  auto socket = first_free_port(
-      ports, [&](std::uint16_t port) { return listen_at(SocketAddress::any(family, port), backlog); });
+  auto socket =
+      first_free_port(ports, [&](std::uint16_t port) { return listen_at(SocketAddress::any(family, port), backlog); });
   if (socket || family == AF_INET) return socket;
   if (socket.status().error().system_error != EADDRNOTAVAIL) return socket;  // v6 is compiled in but switched off
   return first_free_port(ports, [&](std::uint16_t port) { return listen_at(SocketAddress::any(AF_INET, port), backlog); });

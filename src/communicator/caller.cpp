@@ -59,7 +59,8 @@ void Caller::start_next() {
   const std::uint64_t now = now_ns();
   next_start_ns_ = next_address_ < addresses_.size() ? now + kStagger : UINT64_MAX;
   auto socket = connect_to(addresses_[address]);
-  Attempt attempt{address, id, {}, false, Handshake(Handshake::Role::kInitiator, key_, purpose_, payload_), now + kAttemptNs};
+  Attempt attempt{address,         id, {}, false, Handshake(Handshake::Role::kInitiator, key_, purpose_, payload_),
+                  now + kAttemptNs};
   if (socket) attempt.fd = std::move(socket).value();
   attempts_.push_back(std::move(attempt));
   if (!socket) {

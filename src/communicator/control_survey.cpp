@@ -74,7 +74,8 @@ void ControlPlane::Impl::take_query(int from, Frame type, std::span<const std::b
   const int target = in.i32();
   const int ttl = in.u8();
   if (!in.complete() || origin == options_.rank) return;
-  // What went all ways goes back by the neighbour it came from: the shortest one may have somebody on it who passes nothing on.
+  // What went all ways goes back by the neighbour it came from: the shortest one may have somebody on it who passes nothing
+  // on.
   Link* const back = type == kAround ? &links_.at(from) : towards(origin, -1);
   if (const auto known = known_here(target)) return reply(back, id, origin, *known, first_ttl());
   if (type == kAround) {

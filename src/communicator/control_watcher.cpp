@@ -144,10 +144,17 @@ bool ControlPlane::Impl::take(Link& link, std::uint8_t type, std::span<const std
       changed_.notify_all();
       return true;
     }
-    case kQuery: take_query(link.about.rank, kQuery, payload); return true;
-    case kAround: take_query(link.about.rank, kAround, payload); return true;
-    case kReply: take_reply(link.about.rank, payload); return true;
-    default: return true;  // a newer peer's; it does without us
+    case kQuery:
+      take_query(link.about.rank, kQuery, payload);
+      return true;
+    case kAround:
+      take_query(link.about.rank, kAround, payload);
+      return true;
+    case kReply:
+      take_reply(link.about.rank, payload);
+      return true;
+    default:
+      return true;  // a newer peer's; it does without us
   }
 }
 

@@ -63,7 +63,7 @@ class Door {
   std::string purpose_;
   std::vector<unsigned char> payload_;
   Poller poller_;
-  std::size_t most_pending_;           // a quarter of the descriptors that this process may have, 64 to 1024
+  std::size_t most_pending_;                  // a quarter of the descriptors that this process may have, 64 to 1024
   std::map<std::uint64_t, Pending> pending_;  // by number of arrival: the oldest first
   std::uint64_t next_id_;
   std::deque<Descriptor> early_;

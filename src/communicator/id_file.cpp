@@ -44,8 +44,8 @@ std::string file_text(const Identity& identity) {
   const Member self = this_member(0);
   std::ostringstream out;
   out << kFirstLine << "\nid " << id_to_text(pack_identity(identity)) << "\npid " << self.pid << "\nstart "
-      << start_time_of(self.pid) << "\nmachine " << self.machine << "\nnamespace " << self.pid_namespace << "\nhost " << self.host
-      << "\n";
+      << start_time_of(self.pid) << "\nmachine " << self.machine << "\nnamespace " << self.pid_namespace << "\nhost "
+      << self.host << "\n";
   return out.str();
 }
 
@@ -112,13 +112,15 @@ Result<std::string> write_id_file(const std::string& path, const Identity& ident
   if (!there) return there.status();  // not ours: whatever it is, somebody may still want it
   if (*there && !(*there)->stale()) {
     const std::string where = (*there)->machine == machine_id() ? "" : ", another machine or before this one's last start";
-    return Status(TUTTI_INVALID_USAGE, path + " is in use by another creation (" + (*there)->writer() + where + ")",
-                  "Give each job a path of its own; remove the file if that process has ended or has nothing to do with it");
+    return Status(
+        TUTTI_INVALID_USAGE, path + " is in use by another creation (" + (*there)->writer() + where + ")",
+        "Give each job a path of its own; remove the file if that process has ended or has nothing to do with it");
   }
   std::string text = file_text(identity);
   std::string temporary;
   const Descriptor file = open_unnamed(path, temporary);
-  if (!file) return system_error("Writing " + path + " failed", errno, "Choose a path in a folder that all ranks can write");
+  if (!file)
+    return system_error("Writing " + path + " failed", errno, "Choose a path in a folder that all ranks can write");
   if (!write_all(file.get(), text) || !give_name(file, temporary, path)) {
     const int number = errno;
     if (!temporary.empty()) ::unlink(temporary.c_str());
@@ -132,7 +134,7 @@ Result<std::optional<IdRecord>> read_id_file(const std::string& path) {
   if (!file && errno == ENOENT) return std::optional<IdRecord>();
   if (!file && errno == ELOOP) return Status(TUTTI_INVALID_ARGUMENT, path + " is a symbolic link", "Choose another path");
   if (!file) return system_error("Reading " + path + " failed", errno);
-  struct stat info {};
+  struct stat info{};
   if (::fstat(file.get(), &info) != 0) return system_error("Reading " + path + " failed", errno);
   const auto refuse = [&](const std::string& why) {
     return Status(TUTTI_INVALID_ARGUMENT, path + " " + why, "Remove it, or choose another path");
@@ -160,11 +162,12 @@ Result<std::string> private_folder() {
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
   const char* temporary = std::getenv("TMPDIR");
   std::string folder = temporary != nullptr && *temporary != '\0' ? temporary : "/tmp";
-  struct stat info {};
-  const bool has_runtime = runtime != nullptr && *runtime != '\0' && ::stat(runtime, &info) == 0 && info.st_uid == ::geteuid() &&
-                           ::access(runtime, W_OK) == 0;
+  struct stat info{};
+  const bool has_runtime = runtime != nullptr && *runtime != '\0' && ::stat(runtime, &info) == 0 &&
+                           info.st_uid == ::geteuid() && ::access(runtime, W_OK) == 0;
   folder = has_runtime ? std::string(runtime) + "/tutti" : folder + "/tutti-" + std::to_string(::geteuid());
-  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return system_error("Making the folder " + folder + " failed", errno);
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    return system_error("Making the folder " + folder + " failed", errno);
   if (::lstat(folder.c_str(), &info) != 0) return system_error("Looking at the folder " + folder + " failed", errno);
   if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || (info.st_mode & 077) != 0) {
     return Status(TUTTI_SYSTEM_ERROR, folder + " is not a folder of this user's alone (mode 700)",

@@ -32,8 +32,8 @@ struct IdRecord {
 /// user's; TUTTI_SYSTEM_ERROR naming the path.
 Result<std::string> write_id_file(const std::string& path, const Identity& identity);
 
-/// Nothing where there is no such file (yet). Errors: TUTTI_INVALID_ARGUMENT where the file belongs to somebody else, others
-/// could have written it, or it is no id file; TUTTI_SYSTEM_ERROR.
+/// Nothing where there is no such file (yet). Errors: TUTTI_INVALID_ARGUMENT where the file belongs to somebody else,
+/// others could have written it, or it is no id file; TUTTI_SYSTEM_ERROR.
 Result<std::optional<IdRecord>> read_id_file(const std::string& path);
 
 /// Removes the file if it still has this text. Never fails; thread safe.

@@ -9,7 +9,8 @@
 namespace tutti {
 
 std::string Member::text() const {
-  return "rank " + std::to_string(rank) + " (" + (host.empty() ? "unknown host" : host) + ", pid " + std::to_string(pid) + ")";
+  return "rank " + std::to_string(rank) + " (" + (host.empty() ? "unknown host" : host) + ", pid " + std::to_string(pid) +
+         ")";
 }
 
 Guilty Member::guilty() const {
@@ -26,7 +27,7 @@ Member this_member(int rank) {
   member.pid = ::getpid();
   member.host = host_name();
   member.machine = machine_id();
-  struct stat info {};
+  struct stat info{};
   if (::stat("/proc/self/ns/pid", &info) == 0) member.pid_namespace = info.st_ino;
   return member;
 }

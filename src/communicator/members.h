@@ -26,9 +26,7 @@ struct Member {
   /// "rank 3 (node7, pid 8812)".
   std::string text() const;
   Guilty guilty() const;
-  bool same_pids(const Member& other) const {
-    return machine == other.machine && pid_namespace == other.pid_namespace;
-  }
+  bool same_pids(const Member& other) const { return machine == other.machine && pid_namespace == other.pid_namespace; }
 };
 
 /// A member and where its control listener is: what a neighbour needs to reach it.

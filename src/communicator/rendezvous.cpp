@@ -69,14 +69,16 @@ Result<std::vector<Member>> exchange_members(Formation& forming, const MakeBlob&
     ByteReader in(bytes);
     members.push_back(unpack_member(in));
     if (in.complete() && members.back().rank == static_cast<int>(members.size()) - 1) continue;
-    return Status(TUTTI_INTERNAL_ERROR, "rank " + std::to_string(members.size() - 1) + " described itself in another format",
+    return Status(TUTTI_INTERNAL_ERROR,
+                  "rank " + std::to_string(members.size() - 1) + " described itself in another format",
                   "Use the same version of Tutti on all ranks");
   }
   return members;
 }
 
 // From introductions to a membership: connects, says "ready" to the root, exchanges what all shall know.
-Result<Membership> form(Formation forming, Anteroom::Contents entrance, const MakeBlob& make_blob, const Patience& patience) {
+Result<Membership> form(Formation forming, Anteroom::Contents entrance, const MakeBlob& make_blob,
+                        const Patience& patience) {
   ControlPlane& control = *forming.control;
   {
     Door door = control_door(std::move(entrance), forming.key, control.rank());
@@ -140,8 +142,7 @@ Result<RankAndSize> place_of(const JoinRequest& request) {
   RankAndSize place{request.rank, request.ranks};
   const bool ask = !request.address.empty() && (place.rank == -1 || place.ranks == -1);
   if (ask) {
-    auto launched =
-        read_launcher(request.environment, request.settings.port_range.low, request.settings.port_range.high);
+    auto launched = read_launcher(request.environment, request.settings.port_range.low, request.settings.port_range.high);
     if (!launched) return launched.status();
     if (place.rank == -1) place.rank = launched->rank;
     if (place.ranks == -1) place.ranks = launched->ranks;
@@ -241,7 +242,8 @@ Result<std::unique_ptr<Membership>> split(ControlPlane& parent, const Key& paren
   mine.self.member = this_member(parent.rank());
   Listener listener;
   if (request.color >= 0) {
-    auto opened = listen_on(interface_list(request.settings), request.settings.port_range.low, request.settings.port_range.high);
+    auto opened =
+        listen_on(interface_list(request.settings), request.settings.port_range.low, request.settings.port_range.high);
     mine.failure = opened.status();
     if (opened) listener = std::move(opened).value();
     mine.self.addresses = listener.addresses;
@@ -253,8 +255,8 @@ Result<std::unique_ptr<Membership>> split(ControlPlane& parent, const Key& paren
   if (request.color < 0) return std::unique_ptr<Membership>();
 
   const int ranks = static_cast<int>(group->size());
-  const auto own = std::find_if(group->begin(), group->end(),
-                                [&](const Half& half) { return half.self.member.rank == parent.rank(); });
+  const auto own =
+      std::find_if(group->begin(), group->end(), [&](const Half& half) { return half.self.member.rank == parent.rank(); });
   const int rank = static_cast<int>(own - group->begin());
   auto control = ControlPlane::make(control_options(request.name, request.settings, rank, ranks));
   if (!control) {  // no peer has a connection yet over which to hear of it, except the parent's

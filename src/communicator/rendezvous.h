@@ -30,19 +30,20 @@ struct Membership {
 };
 
 /// Makes what this rank tells all others (its transports' descriptors), once key, rank and size are known.
-using MakeBlob = std::function<Result<std::vector<std::byte>>(std::span<const unsigned char, kKeyBytes> key, int rank, int ranks)>;
+using MakeBlob =
+    std::function<Result<std::vector<std::byte>>(std::span<const unsigned char, kKeyBytes> key, int rank, int ranks)>;
 
 /// What a rank wants to join. Exactly one of address, id and bootstrap is given.
 struct JoinRequest {
-  std::string address;                          ///< "tcp://…", "file://…", "env://", "id:…"
-  const tutti_unique_id* id = nullptr;          ///< valid during the call
-  const tutti_bootstrap* bootstrap = nullptr;   ///< valid during the call
-  int rank = -1;                                ///< -1: the launcher's (address only)
-  int ranks = -1;                               ///< likewise
-  std::string name = "world";                   ///< the communicator's, for sentences
-  Settings settings;                            ///< interfaces, ports, secret, timeouts
-  Patience patience;                            ///< deadline, abort, the caller's hook
-  MakeBlob blob;                                ///< may be empty
+  std::string address;                              ///< "tcp://…", "file://…", "env://", "id:…"
+  const tutti_unique_id* id = nullptr;              ///< valid during the call
+  const tutti_bootstrap* bootstrap = nullptr;       ///< valid during the call
+  int rank = -1;                                    ///< -1: the launcher's (address only)
+  int ranks = -1;                                   ///< likewise
+  std::string name = "world";                       ///< the communicator's, for sentences
+  Settings settings;                                ///< interfaces, ports, secret, timeouts
+  Patience patience;                                ///< deadline, abort, the caller's hook
+  MakeBlob blob;                                    ///< may be empty
   Environment environment = process_environment();  ///< where env:// looks
 };
 

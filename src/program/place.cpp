@@ -47,7 +47,8 @@ constexpr Family kFamilies[] = {
 
 // RANK and SLURM_PROCID alone may be left over from something else: each asks for marks of its launcher too.
 bool meant(const Family& family) {
-  if (std::strcmp(family.launcher, "torchrun") == 0) return !text_of("MASTER_ADDR").empty() && !text_of("MASTER_PORT").empty();
+  if (std::strcmp(family.launcher, "torchrun") == 0)
+    return !text_of("MASTER_ADDR").empty() && !text_of("MASTER_PORT").empty();
   if (std::strcmp(family.launcher, "srun") != 0) return true;
   // Steps numbered from here are the batch script, interactive shells and the like, which srun did not start.
   constexpr int64_t kFirstSpecialStep = 0xfffffff0;
@@ -80,7 +81,8 @@ Placement place_by(const Family& family) {
   if (std::string why = refusal(family); !why.empty()) return {std::nullopt, std::move(why)};
   const int rank = static_cast<int>(*number(family.rank));
   const auto local = number(family.local_rank);
-  return {Place{rank, static_cast<int>(*number(family.ranks)), static_cast<int>(local.value_or(rank)), family.launcher}, ""};
+  return {Place{rank, static_cast<int>(*number(family.ranks)), static_cast<int>(local.value_or(rank)), family.launcher},
+          ""};
 }
 
 // As the library refuses env:// then. A job of one rank meets nobody, and may be a leftover.

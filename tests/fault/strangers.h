@@ -36,14 +36,14 @@ constexpr int kMostVictims = 64;
 
 /// What the attacker and the test tell each other; lives in memory that both share.
 struct Scene {
-  std::atomic<int> victims{0};           ///< how many of `pids` are valid
-  pid_t pids[kMostVictims] = {};         ///< whose sockets are attacked
-  std::atomic<bool> stop{false};         ///< the test: enough
-  std::atomic<int> rounds{0};            ///< attacker: how often it has looked for places and attacked the new ones
-  std::atomic<int> places{0};            ///< attacker: sockets attacked
-  std::atomic<int> connected{0};         ///< attacker: connections that stood
-  std::atomic<int> held{0};              ///< attacker: connections that it holds open now, its own end at least
-  std::atomic<int> wrong_keys{0};        ///< attacker: proofs with a wrong key that were sent
+  std::atomic<int> victims{0};     ///< how many of `pids` are valid
+  pid_t pids[kMostVictims] = {};   ///< whose sockets are attacked
+  std::atomic<bool> stop{false};   ///< the test: enough
+  std::atomic<int> rounds{0};      ///< attacker: how often it has looked for places and attacked the new ones
+  std::atomic<int> places{0};      ///< attacker: sockets attacked
+  std::atomic<int> connected{0};   ///< attacker: connections that stood
+  std::atomic<int> held{0};        ///< attacker: connections that it holds open now, its own end at least
+  std::atomic<int> wrong_keys{0};  ///< attacker: proofs with a wrong key that were sent
 };
 
 /// Attacks with `each` connections per place until scene.stop: places of scene.pids that are new are found and attacked

@@ -2,6 +2,8 @@
 //
 // TEST_STRANGERS sets how many connections each socket gets (250 unless told), TEST_REPEATS how often each
 // case is tried, with and without strangers in turn (3 unless told).
+#include "tests/fault/strangers.h"
+
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -20,7 +22,6 @@
 
 #include "include/tutti/tutti.h"
 #include "src/base/clock.h"
-#include "tests/fault/strangers.h"
 
 namespace tutti::fault {
 namespace {
@@ -178,22 +179,23 @@ TEST_P(Strangers, DoNotKeepRanksFromMeetingSoon) {
     disturbed.push_back(crowded.created_ms);
     quiet_reduced.push_back(alone.reduced_ms);
     disturbed_reduced.push_back(crowded.reduced_ms);
-    std::printf("alone %.0f ms, first operation after %.0f; with strangers %.0f ms, %.0f; %d connections before the last rank, "
-                "%d of them open, %d more later, at %d sockets; %d wrong keys\n",
-                alone.created_ms, alone.reduced_ms, crowded.created_ms, crowded.reduced_ms, crowded.before, crowded.held,
-                crowded.during, crowded.places, crowded.wrong_keys);
+    std::printf(
+        "alone %.0f ms, first operation after %.0f; with strangers %.0f ms, %.0f; %d connections before the last rank, "
+        "%d of them open, %d more later, at %d sockets; %d wrong keys\n",
+        alone.created_ms, alone.reduced_ms, crowded.created_ms, crowded.reduced_ms, crowded.before, crowded.held,
+        crowded.during, crowded.places, crowded.wrong_keys);
   }
-  std::printf("medians: created %.0f and %.0f ms, ratio %.2f; first operation %.0f and %.0f ms, ratio %.2f\n", median(quiet),
-              median(disturbed), median(disturbed) / median(quiet), median(quiet_reduced), median(disturbed_reduced),
-              median(disturbed_reduced) / median(quiet_reduced));
+  std::printf("medians: created %.0f and %.0f ms, ratio %.2f; first operation %.0f and %.0f ms, ratio %.2f\n",
+              median(quiet), median(disturbed), median(disturbed) / median(quiet), median(quiet_reduced),
+              median(disturbed_reduced), median(disturbed_reduced) / median(quiet_reduced));
   EXPECT_LE(median(disturbed), 2 * median(quiet) + 100);
   EXPECT_TRUE(std::filesystem::is_empty(folder)) << "left behind: " << std::filesystem::directory_iterator(folder)->path();
   std::filesystem::remove_all(folder);
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, Strangers,
-                         testing::Values(Case{4, "shm", Kind::kMix}, Case{4, "tcp", Kind::kMix}, Case{4, "tcp", Kind::kSilent},
-                                         Case{8, "shm,tcp", Kind::kMix}),
+                         testing::Values(Case{4, "shm", Kind::kMix}, Case{4, "tcp", Kind::kMix},
+                                         Case{4, "tcp", Kind::kSilent}, Case{8, "shm,tcp", Kind::kMix}),
                          [](const testing::TestParamInfo<Case>& p) {
                            const std::string transports = p.param.transports;
                            return (transports.size() > 3 ? "both" : transports) + std::to_string(p.param.ranks) +

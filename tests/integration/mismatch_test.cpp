@@ -39,9 +39,9 @@ TEST(Mismatch, WhileLinksAreBeingOpenedIsSeenToo) {
   const Ranks ranks(2);
   ranks.run([](int rank, tutti_comm* comm) {
     std::vector<float> data(20, 1);
-    const tutti_status status =
-        rank == 0 ? tutti_gather(data.data(), data.data(), 10, TUTTI_FLOAT32, 0, comm, {}, nullptr)
-                  : tutti_broadcast(data.data(), data.data(), 10, TUTTI_FLOAT32, 0, comm, {}, nullptr);
+    const tutti_status status = rank == 0
+                                    ? tutti_gather(data.data(), data.data(), 10, TUTTI_FLOAT32, 0, comm, {}, nullptr)
+                                    : tutti_broadcast(data.data(), data.data(), 10, TUTTI_FLOAT32, 0, comm, {}, nullptr);
     EXPECT_EQ(status, TUTTI_MISMATCH);
     EXPECT_THAT(message_of(comm), HasSubstr("gather of 10 float32"));
     EXPECT_THAT(message_of(comm), HasSubstr("broadcast of 10 float32"));
@@ -73,7 +73,8 @@ TEST(Mismatch, OfTheAlgorithmNamesBoth) {
     std::vector<float> data(100, 1);
     tutti_call call = TUTTI_CALL_INIT;
     call.algorithm = rank == 0 ? "ring" : "tree";
-    EXPECT_EQ(tutti_all_reduce(data.data(), data.data(), data.size(), TUTTI_FLOAT32, TUTTI_SUM, comm, {}, &call), TUTTI_MISMATCH);
+    EXPECT_EQ(tutti_all_reduce(data.data(), data.data(), data.size(), TUTTI_FLOAT32, TUTTI_SUM, comm, {}, &call),
+              TUTTI_MISMATCH);
     EXPECT_THAT(message_of(comm), HasSubstr("algorithm ring"));
     EXPECT_THAT(message_of(comm), HasSubstr("algorithm tree"));
   });
@@ -113,7 +114,8 @@ TEST(Mismatch, OfALateRankIsSeen) {
     std::vector<float> data(10, 1);
     if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(250));
     // Rank 1 sends, and waits for nothing; rank 0 waits for another root's data.
-    tutti_status status = tutti_broadcast(data.data(), data.data(), rank == 1 ? 0 : 10, TUTTI_FLOAT32, 1, comm, {}, nullptr);
+    tutti_status status =
+        tutti_broadcast(data.data(), data.data(), rank == 1 ? 0 : 10, TUTTI_FLOAT32, 1, comm, {}, nullptr);
     if (rank == 1 && status == TUTTI_SUCCESS) status = tutti_barrier(comm, {}, nullptr);
     EXPECT_EQ(status, TUTTI_MISMATCH) << message_of(comm);
   });

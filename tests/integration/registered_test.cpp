@@ -52,8 +52,10 @@ const std::vector<Verb>& verbs() {
        [](auto s, auto r, auto n, auto c) { return tutti_reduce_scatter(s, r, n, type, TUTTI_SUM, c, {}, nullptr); }},
       {"all_to_all", true, true, true,
        [](auto s, auto r, auto n, auto c) { return tutti_all_to_all(s, r, n, type, c, {}, nullptr); }},
-      {"gather", false, true, false, [](auto s, auto r, auto n, auto c) { return tutti_gather(s, r, n, type, 1, c, {}, nullptr); }},
-      {"scatter", true, false, false, [](auto s, auto r, auto n, auto c) { return tutti_scatter(s, r, n, type, 1, c, {}, nullptr); }},
+      {"gather", false, true, false,
+       [](auto s, auto r, auto n, auto c) { return tutti_gather(s, r, n, type, 1, c, {}, nullptr); }},
+      {"scatter", true, false, false,
+       [](auto s, auto r, auto n, auto c) { return tutti_scatter(s, r, n, type, 1, c, {}, nullptr); }},
   };
   return all;
 }
@@ -88,7 +90,8 @@ TEST_P(Registered, EveryVerbComesToTheSameWhoeverHasWhichMemory) {
           if (!verb.in_place) continue;
           ASSERT_EQ(verb.call(send.data(), send.data(), count, comm), TUTTI_SUCCESS) << verb.name << last_error();
           const bool keeps = std::string(verb.name) == "reduce" && rank != 1;
-          ASSERT_EQ(send.get(), keeps ? input : expected) << verb.name << " in place, of " << count << ", registered " << who;
+          ASSERT_EQ(send.get(), keeps ? input : expected)
+              << verb.name << " in place, of " << count << ", registered " << who;
         }
       }
     }
@@ -121,7 +124,8 @@ TEST_P(Registered, BuffersMayLieAnywhereInAnAllocation) {
     std::int32_t* const send = both.data() + 3;
     std::int32_t* const recv = send + count + 1;
     std::fill(send, send + count, rank + 1);
-    ASSERT_EQ(tutti_all_reduce(send, recv, count, TUTTI_INT32, TUTTI_SUM, comm, {}, nullptr), TUTTI_SUCCESS) << last_error();
+    ASSERT_EQ(tutti_all_reduce(send, recv, count, TUTTI_INT32, TUTTI_SUM, comm, {}, nullptr), TUTTI_SUCCESS)
+        << last_error();
     const int sum = ranks.size() * (ranks.size() + 1) / 2;
     EXPECT_EQ(std::vector<std::int32_t>(recv, recv + count), std::vector<std::int32_t>(count, sum));
     EXPECT_EQ(both.data()[2], -3);

@@ -44,7 +44,8 @@ std::vector<Outcome> create(int ranks, const std::function<void(int rank, tutti_
 }
 
 TEST(SharedSettings, AnAlgorithmThatDiffersIsRefusedAtCreationNamingBoth) {
-  for (const Outcome& mine : create(3, [](int rank, tutti_config& config) { config.algorithm = rank == 2 ? "tree" : "ring"; })) {
+  for (const Outcome& mine :
+       create(3, [](int rank, tutti_config& config) { config.algorithm = rank == 2 ? "tree" : "ring"; })) {
     EXPECT_EQ(mine.status, TUTTI_INVALID_ARGUMENT);
     EXPECT_THAT(mine.words, HasSubstr("TUTTI_ALGORITHM is \"ring\" for rank 0"));
     EXPECT_THAT(mine.words, HasSubstr("\"tree\" for rank 2"));
@@ -52,7 +53,8 @@ TEST(SharedSettings, AnAlgorithmThatDiffersIsRefusedAtCreationNamingBoth) {
 }
 
 TEST(SharedSettings, AnAlgorithmThatOneRankAloneNamesOrMisspellsIsRefusedOnAll) {
-  for (const Outcome& mine : create(2, [](int rank, tutti_config& config) { config.algorithm = rank == 1 ? "telepathy" : nullptr; })) {
+  for (const Outcome& mine :
+       create(2, [](int rank, tutti_config& config) { config.algorithm = rank == 1 ? "telepathy" : nullptr; })) {
     EXPECT_EQ(mine.status, TUTTI_INVALID_ARGUMENT);
     EXPECT_THAT(mine.words, HasSubstr("unset for rank 0"));
     EXPECT_THAT(mine.words, HasSubstr("\"telepathy\" for rank 1"));

@@ -30,7 +30,8 @@ void declare(program::Options& options, Request& request) {
   options.example("tutti-doctor --json | jq .transports", "the same for scripts");
 }
 
-/// Exit 2 where a setting is malformed or names what is not there, as every program of ours does, which refuses to start with it.
+/// Exit 2 where a setting is malformed or names what is not there, as every program of ours does, which refuses to start
+/// with it.
 int refuse_bad(const std::vector<SettingRow>& rows, program::Output& output) {
   const auto refused = std::find_if(rows.begin(), rows.end(), [](const SettingRow& row) { return !row.problem.empty(); });
   return refused == rows.end() ? program::kGood : output.fail(program::kWrongUse, refused->problem);

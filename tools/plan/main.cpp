@@ -103,10 +103,10 @@ Result<Problem> problem_of(const Request& request) {
   const std::size_t element = element_bytes(*type);
   if (*collective != Collective::barrier && request.bytes % element != 0) {
     const std::uint64_t below = request.bytes / element * element;
-    return Status(TUTTI_INVALID_ARGUMENT,
-                  fmt::format("--bytes {} is no whole number of elements of {}, {} bytes each; give {}{}, or another --type",
-                              request.bytes, request.type, element, below == 0 ? "" : fmt::format("{} or ", below),
-                              below + element));
+    return Status(
+        TUTTI_INVALID_ARGUMENT,
+        fmt::format("--bytes {} is no whole number of elements of {}, {} bytes each; give {}{}, or another --type",
+                    request.bytes, request.type, element, below == 0 ? "" : fmt::format("{} or ", below), below + element));
   }
   Problem problem;
   problem.collective = *collective;

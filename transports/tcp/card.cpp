@@ -55,7 +55,7 @@ std::optional<Card> Card::unpack(std::span<const std::byte> bytes) {
 }
 
 std::uint64_t network_namespace() {
-  struct stat found {};
+  struct stat found{};
   if (::stat("/proc/self/ns/net", &found) != 0) return 0;
   return found.st_ino;
 }

@@ -210,30 +210,34 @@ TEST_F(SettingsTest, MalformedValuesAreRefusedByNameValueAndForm) {
 }
 
 TEST_F(SettingsTest, ValuesThatAreTooLargeAreCalledThat) {
-  for (const auto& [name, value] : std::vector<std::pair<const char*, const char*>>{{"TUTTI_LANES", "65"},
-                                                                                   {"TUTTI_LANES", "99999999999999999999"},
-                                                                                   {"TUTTI_CONNECT_TIMEOUT", "99999999999999"},
-                                                                                   {"TUTTI_RECORD_BYTES", "9999999999G"},
-                                                                                   {"TUTTI_PORT_RANGE", "1-70000"},
-                                                                                   {"TUTTI_RANK", "2147483648"}}) {
+  for (const auto& [name, value] :
+       std::vector<std::pair<const char*, const char*>>{{"TUTTI_LANES", "65"},
+                                                        {"TUTTI_LANES", "99999999999999999999"},
+                                                        {"TUTTI_CONNECT_TIMEOUT", "99999999999999"},
+                                                        {"TUTTI_RECORD_BYTES", "9999999999G"},
+                                                        {"TUTTI_PORT_RANGE", "1-70000"},
+                                                        {"TUTTI_RANK", "2147483648"}}) {
     clear();
     setenv(name, value, 1);
-    EXPECT_THAT(effective_settings(nullptr).status().text(), HasSubstr(std::string(value) + "\", which is too large")) << name;
+    EXPECT_THAT(effective_settings(nullptr).status().text(), HasSubstr(std::string(value) + "\", which is too large"))
+        << name;
   }
 }
 
 TEST_F(SettingsTest, ValuesThatAreTooSmallAreCalledThat) {
-  for (const auto& [name, value] : std::vector<std::pair<const char*, const char*>>{{"TUTTI_LANES", "-1"},
-                                                                                   {"TUTTI_LANES", "-99999999999999999999"},
-                                                                                   {"TUTTI_RANK", "-4"},
-                                                                                   {"TUTTI_RANKS", "0"},
-                                                                                   {"TUTTI_CONNECT_TIMEOUT", "-3"},
-                                                                                   {"TUTTI_IDLE_TIMEOUT", "0"},
-                                                                                   {"TUTTI_RECORD_BYTES", "-4M"},
-                                                                                   {"TUTTI_PORT_RANGE", "0-5"}}) {
+  for (const auto& [name, value] :
+       std::vector<std::pair<const char*, const char*>>{{"TUTTI_LANES", "-1"},
+                                                        {"TUTTI_LANES", "-99999999999999999999"},
+                                                        {"TUTTI_RANK", "-4"},
+                                                        {"TUTTI_RANKS", "0"},
+                                                        {"TUTTI_CONNECT_TIMEOUT", "-3"},
+                                                        {"TUTTI_IDLE_TIMEOUT", "0"},
+                                                        {"TUTTI_RECORD_BYTES", "-4M"},
+                                                        {"TUTTI_PORT_RANGE", "0-5"}}) {
     clear();
     setenv(name, value, 1);
-    EXPECT_THAT(effective_settings(nullptr).status().text(), HasSubstr(std::string(value) + "\", which is too small")) << name;
+    EXPECT_THAT(effective_settings(nullptr).status().text(), HasSubstr(std::string(value) + "\", which is too small"))
+        << name;
   }
   clear();
   tutti_config config = TUTTI_CONFIG_INIT;

@@ -57,9 +57,7 @@ TEST(Identity, SaysWhatIsWrongWithAText) {
   EXPECT_THAT(complaint(altered), HasSubstr("character 51 is no hexadecimal digit"));
 }
 
-TEST(Identity, RefusesZeros) {
-  EXPECT_THAT(unpack_identity(tutti_unique_id{}).status().text(), HasSubstr("no unique id"));
-}
+TEST(Identity, RefusesZeros) { EXPECT_THAT(unpack_identity(tutti_unique_id{}).status().text(), HasSubstr("no unique id")); }
 
 }  // namespace
 }  // namespace tutti

@@ -25,7 +25,8 @@ std::vector<std::byte> bytes_of(const std::string& text) {
   return {bytes.begin(), bytes.end()};
 }
 
-void expect_all_fail(const std::vector<Result<Membership>>& results, tutti_status code, const std::vector<std::string>& parts) {
+void expect_all_fail(const std::vector<Result<Membership>>& results, tutti_status code,
+                     const std::vector<std::string>& parts) {
   for (const auto& result : results) {
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(result.status().code(), code) << result.status().text();
@@ -38,9 +39,7 @@ std::uint16_t free_port() {
   return listener->addresses.front().port();
 }
 
-SocketAddress loopback(std::uint16_t port) {
-  return SocketAddress::v4(std::array<unsigned char, 4>{127, 0, 0, 1}, port);
-}
+SocketAddress loopback(std::uint16_t port) { return SocketAddress::v4(std::array<unsigned char, 4>{127, 0, 0, 1}, port); }
 
 PortRange only(std::uint16_t port) { return {port, port}; }
 
@@ -219,16 +218,14 @@ TEST(Join, ALateRankLearnsWhyTheCreationFailed) {
 
 TEST(Join, AWrongSecretIsASentenceAndDoesNotDisturbTheOthers) {
   const std::string address = "tcp://127.0.0.1:" + std::to_string(free_port());
-  const auto results = join_all(
-      3,
-      [&](int thread, JoinRequest& request) {
-        request.address = address;
-        request.settings.secret = thread == 2 ? "wrong" : "right";
-        request.rank = thread % 2;
-        request.ranks = 2;
-        if (thread == 2) request.rank = 1;
-        if (thread == 2) request.patience = patience_of(1);
-      });
+  const auto results = join_all(3, [&](int thread, JoinRequest& request) {
+    request.address = address;
+    request.settings.secret = thread == 2 ? "wrong" : "right";
+    request.rank = thread % 2;
+    request.ranks = 2;
+    if (thread == 2) request.rank = 1;
+    if (thread == 2) request.patience = patience_of(1);
+  });
   EXPECT_TRUE(results[0].ok()) << results[0].status().text();
   EXPECT_TRUE(results[1].ok()) << results[1].status().text();
   ASSERT_FALSE(results[2].ok());
@@ -347,7 +344,8 @@ TEST(Join, ThePrintedIdIsAnAddress) {
 TEST(Join, AFileServesOneGroupAfterAnotherAndIsGoneAfterwards) {
   const TemporaryFolder folder;
   for (int i = 0; i < 4; ++i) {
-    const auto results = join_all(3, [&](int, JoinRequest& request) { request.address = "file://" + folder.path() + "/meet"; });
+    const auto results =
+        join_all(3, [&](int, JoinRequest& request) { request.address = "file://" + folder.path() + "/meet"; });
     for (const auto& result : results) EXPECT_TRUE(result.ok()) << result.status().text();
     EXPECT_TRUE(folder.empty());
   }
@@ -471,7 +469,8 @@ TEST_P(Again, ARankThatComesAgainAloneIsToldThatNobodyElseDid) {
   at(request);
   const auto result = join(request);
   EXPECT_EQ(result.status().code(), TUTTI_TIMEOUT);
-  EXPECT_THAT(result.status().text(), testing::AnyOf(HasSubstr("has not begun another"), HasSubstr("has not announced it")));
+  EXPECT_THAT(result.status().text(),
+              testing::AnyOf(HasSubstr("has not begun another"), HasSubstr("has not announced it")));
 }
 
 TEST(Join, AFileOfAnotherMachinesProcessIsRefusedAndKept) {
@@ -552,14 +551,19 @@ TEST(Join, OnOneMachineNeitherTcpNorALauncherNeedsASecret) {
     for (const auto& result : results) EXPECT_TRUE(result.ok()) << result.status().text();
   };
   launched([&](const std::string& rank) {
-    return Variables{{"OMPI_COMM_WORLD_RANK", rank}, {"OMPI_COMM_WORLD_SIZE", "3"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"},
+    return Variables{{"OMPI_COMM_WORLD_RANK", rank},
+                     {"OMPI_COMM_WORLD_SIZE", "3"},
+                     {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"},
                      {"PMIX_NAMESPACE", job}};
   });
   launched([&](const std::string& rank) {
     return Variables{{"RANK", rank}, {"WORLD_SIZE", "3"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", master}};
   });
   launched([&](const std::string& rank) {
-    return Variables{{"SLURM_PROCID", rank}, {"SLURM_STEP_ID", "0"}, {"SLURM_JOB_ID", job}, {"SLURM_NTASKS", "3"},
+    return Variables{{"SLURM_PROCID", rank},
+                     {"SLURM_STEP_ID", "0"},
+                     {"SLURM_JOB_ID", job},
+                     {"SLURM_NTASKS", "3"},
                      {"SLURM_NNODES", "1"}};
   });
 }

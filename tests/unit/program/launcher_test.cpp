@@ -237,8 +237,8 @@ class PlaceTest : public testing::Test {
   static void clear() {
     for (const char* name :
          {"TUTTI_RANK", "TUTTI_RANKS", "TUTTI_LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-          "OMPI_COMM_WORLD_LOCAL_RANK", "PMI_RANK", "PMI_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "TUTTI_COMM_ID",
-          "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID", "SLURM_LOCALID"}) {
+          "OMPI_COMM_WORLD_LOCAL_RANK", "PMI_RANK", "PMI_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR",
+          "MASTER_PORT", "TUTTI_COMM_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID", "SLURM_LOCALID"}) {
       unsetenv(name);
     }
   }

@@ -44,7 +44,7 @@ TEST(Receives, AreListedInOrderAndKnowWhetherTheirMemoryIsTheirsAlone) {
       }
     }
   }
-  const auto count = [](const char* name, Collective collective, bool Receive::*early) {
+  const auto count = [](const char* name, Collective collective, bool Receive::* early) {
     for (const Algorithm* algorithm : all_algorithms()) {
       if (std::string(algorithm->name) != name || algorithm->collective != collective) continue;
       const Schedule schedule = make_schedule(*algorithm, 5, 0);

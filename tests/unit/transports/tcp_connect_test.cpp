@@ -112,9 +112,7 @@ TEST(TcpConnect, TheHigherRankConnectsToOneThatHasOpenedNothing) {
   c.connect_timeout_ns = kSecond / 4;
   Rank a(config(0, 2)), b(c);
   tutti_link* to = b.sender(0, a.descriptor);
-  EXPECT_FALSE(until(
-      {&a, &b}, [&] { return broken_now(to); }, kSecond))
-      << fault(to);
+  EXPECT_FALSE(until({&a, &b}, [&] { return broken_now(to); }, kSecond)) << fault(to);
   a.receiver(1, b.descriptor);
   EXPECT_TRUE(until({&a, &b}, [&] { return open_now(to); })) << fault(to);
 }
@@ -127,8 +125,7 @@ TEST(TcpConnect, APeerThatIsGoneIsRefusedLongBeforeTheDeadline) {
     gone = b.descriptor;
   }
   tutti_link* to = a.sender(1, gone);
-  EXPECT_TRUE(until(
-      {&a}, [&] { return broken_now(to); }, 5 * kSecond));
+  EXPECT_TRUE(until({&a}, [&] { return broken_now(to); }, 5 * kSecond));
   EXPECT_NE(fault(to).find("rank 1 cannot be reached"), std::string::npos) << fault(to);
   EXPECT_NE(fault(to).find("refused"), std::string::npos) << fault(to);
 }
@@ -147,9 +144,7 @@ TEST(TcpConnect, FiveHundredStrangersKeepNobodyOut) {
   }
   tutti_link* to = a.sender(1, b.descriptor);
   tutti_link* from = b.receiver(0, a.descriptor);
-  EXPECT_TRUE(until(
-      {&a, &b}, [&] { return open_now(to) && open_now(from); }, 5 * kSecond))
-      << fault(to);
+  EXPECT_TRUE(until({&a, &b}, [&] { return open_now(to) && open_now(from); }, 5 * kSecond)) << fault(to);
   std::size_t dropped = 0;
   ASSERT_TRUE(until({&a, &b}, [&] {
     dropped = 0;
@@ -203,8 +198,7 @@ struct Forged {
   }
   std::string fault_after(const tcp::FrameHeader& header) {
     send_frame(peer, header);
-    EXPECT_TRUE(until(
-        {&a}, [&] { return broken_now(from); }, 5 * kSecond));
+    EXPECT_TRUE(until({&a}, [&] { return broken_now(from); }, 5 * kSecond));
     return fault(from);
   }
   Rank a;

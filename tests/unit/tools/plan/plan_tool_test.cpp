@@ -60,7 +60,8 @@ TEST_F(PlanTool, SimulatesAnAlgorithmAndTellsSecondsAndBytesByLink) {
 TEST_F(PlanTool, RefusesBytesThatAreNoWholeNumberOfElements) {
   for (const char* command : {"simulate", "cost", "verify", "show"}) {
     EXPECT_EQ(run(std::string(command) + " --bytes 7"), 2) << command;
-    EXPECT_THAT(content("err"), HasSubstr("--bytes 7 is no whole number of elements of float32, 4 bytes each; give 4 or 8"));
+    EXPECT_THAT(content("err"),
+                HasSubstr("--bytes 7 is no whole number of elements of float32, 4 bytes each; give 4 or 8"));
   }
   EXPECT_EQ(run("simulate --ranks 2 --bytes 1"), 2);
   EXPECT_THAT(content("err"), HasSubstr("4 bytes each; give 4, or another --type"));
