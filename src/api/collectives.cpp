@@ -1,6 +1,8 @@
 // The collective verbs: argument checks, then one path for all of them.
 #include <fmt/format.h>
 
+#include <cstring>
+
 #include "src/api/handles.h"
 #include "src/base/types.h"
 
@@ -71,17 +73,24 @@ Status start(CollectiveCall& call, tutti_comm* handle, tutti_stream stream, cons
   return dispatch({&communicator, std::move(call)}, stream, options);
 }
 
+/// Whether no option is set.
+bool asks_nothing(const tutti_call* call) {
+  static constexpr tutti_call unset = TUTTI_CALL_INIT;
+  return call == nullptr || std::memcmp(call, &unset, sizeof unset) == 0;
+}
+
 tutti_status verb(Collective collective, const void* send, void* recv, std::size_t count, tutti_type type, tutti_op op,
                   int root, tutti_comm* comm, tutti_stream stream, const tutti_call* call) {
+  const CallShape shape{collective, count, type, op, root};
+  if (asks_nothing(call) && stream.kind == TUTTI_STREAM_BLOCKING && !group_is_open()) {
+    Communicator* const communicator = usable_now(comm);
+    Status status;
+    if (communicator != nullptr && communicator->run_again(shape, send, recv, status)) return answer(status);
+  }
   return guarded_operation([&] {
-    CollectiveCall c;
-    c.collective = collective;
+    CollectiveCall c{shape};
     c.send = send;
     c.recv = recv;
-    c.count = count;
-    c.type = type;
-    c.op = op;
-    c.root = root;
     return start(c, comm, stream, call);
   });
 }

@@ -96,6 +96,13 @@ Result<Communicator*> usable(tutti_comm* comm) {
   return comm->communicator.get();
 }
 
+Communicator* usable_now(const tutti_comm* comm) {
+  // Acquire: as above.
+  const bool good = comm != nullptr && comm->settled.load(std::memory_order_acquire) && comm->creation_error.ok() &&
+                    comm->pid == this_process();
+  return good ? comm->communicator.get() : nullptr;
+}
+
 Status usable(const tutti_queue* queue) {
   if (queue == nullptr) return invalid("the queue is NULL", "Create one with tutti_queue_create.");
   if (queue->pid == this_process()) return {};

@@ -58,6 +58,9 @@ pid_t this_process();
 /// forked child), TUTTI_IN_PROGRESS (creation under way), or the error that creation ended with.
 Result<Communicator*> usable(tutti_comm* comm);
 
+/// The same without words: NULL where there is an error.
+Communicator* usable_now(const tutti_comm* comm);
+
 /// Success for a queue that may be used here. Errors: TUTTI_INVALID_ARGUMENT (NULL), TUTTI_INVALID_USAGE (a forked child,
 /// which has no thread for it).
 Status usable(const tutti_queue* queue);

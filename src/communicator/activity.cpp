@@ -4,13 +4,14 @@
 #include <sched.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <new>
 
 namespace tutti {
 
 namespace {
 enum Word : std::size_t { kStarted = 0, kCompleted, kCompletedKind };
-enum CalledWord : std::size_t { kSequence = 0, kFingerprint, kDetail, kAlgorithm = 6 };
+enum CalledWord : std::size_t { kSequence = 0, kHash, kDetail, kAlgorithm = 6 };
 constexpr std::size_t kPageBytes = 4096;
 }  // namespace
 
@@ -20,7 +21,7 @@ void pack_activity(ByteWriter& out, const Activity& activity) {
   for (const auto word : activity.completed_kind.words) out.u64(word);
   for (const Called& called : activity.recent) {
     out.u64(called.sequence);
-    out.u64(called.fingerprint);
+    out.u64(called.hash);
     for (const auto word : called.detail) out.u64(word);
     for (const auto word : called.algorithm.words) out.u64(word);
   }
@@ -34,7 +35,7 @@ Activity unpack_activity(ByteReader& in) {
   for (auto& word : activity.completed_kind.words) word = in.u64();
   for (Called& called : activity.recent) {
     called.sequence = in.u64();
-    called.fingerprint = in.u64();
+    called.hash = in.u64();
     for (auto& word : called.detail) word = in.u64();
     for (auto& word : called.algorithm.words) word = in.u64();
   }
@@ -91,25 +92,64 @@ void ActivityBoard::put(std::size_t word, std::uint64_t value) {
   page_->words[word].store(value, std::memory_order_release);
 }
 
-void ActivityBoard::start(const Called& operation) {
-  if (!own_ || page_ == nullptr) return;
+void ActivityBoard::put(const Called& operation) {
   const std::size_t at = kRecentFrom + operation.sequence % Activity::kRecent * kCalledWords;
-  begin();
-  put(kStarted, operation.sequence);
   put(at + kSequence, operation.sequence);
-  put(at + kFingerprint, operation.fingerprint);
+  put(at + kHash, operation.hash);
   for (std::size_t i = 0; i < operation.detail.size(); ++i) put(at + kDetail + i, operation.detail[i]);
   for (std::size_t i = 0; i < operation.algorithm.words.size(); ++i) put(at + kAlgorithm + i, operation.algorithm.words[i]);
+}
+
+void ActivityBoard::start(const Called& operation) {
+  if (!own_ || page_ == nullptr) return;
+  begin();
+  // What was only counted since is written out, as far as it is remembered: readers could not tell it any more.
+  const std::uint64_t first = operation.sequence - std::min<std::uint64_t>(operation.sequence, Activity::kRecent - 1);
+  if (last_.sequence != UINT64_MAX) {
+    for (std::uint64_t n = std::max(last_.sequence + 1, first); n < operation.sequence; ++n) {
+      last_.sequence = n;
+      put(last_);
+    }
+  }
+  last_ = operation;
+  put(kStarted, operation.sequence);
+  put(operation);
   end();
+}
+
+void ActivityBoard::start_again(std::uint64_t sequence) {
+  // The version stays: whether a reader sees the number before or this one, all words belong to it.
+  if (own_ && page_ != nullptr) put(kStarted, sequence);
 }
 
 void ActivityBoard::complete(std::uint64_t sequence, const KindName& kind) {
   if (!own_ || page_ == nullptr) return;
+  if (kind == completed_kind_) return put(kCompleted, sequence);
   begin();
   put(kCompleted, sequence);
   for (std::size_t i = 0; i < kind.words.size(); ++i) put(kCompletedKind + i, kind.words[i]);
   end();
+  completed_kind_ = kind;
 }
+
+namespace {
+
+// Adds those that were only counted: they are like the last one that was written in full.
+void fill_in(Activity& activity) {
+  const Called* latest = nullptr;
+  for (const Called& called : activity.recent) {
+    if (called.sequence != UINT64_MAX && (latest == nullptr || called.sequence > latest->sequence)) latest = &called;
+  }
+  if (latest == nullptr || activity.started == UINT64_MAX) return;
+  Called counted = *latest;
+  const std::uint64_t first = activity.started - std::min<std::uint64_t>(activity.started, Activity::kRecent - 1);
+  for (std::uint64_t n = std::max(counted.sequence + 1, first); n <= activity.started; ++n) {
+    counted.sequence = n;
+    activity.recent[n % Activity::kRecent] = counted;
+  }
+}
+
+}  // namespace
 
 std::optional<Activity> ActivityBoard::try_read() const {
   Activity activity;
@@ -132,10 +172,11 @@ std::optional<Activity> ActivityBoard::try_read() const {
     const std::uint64_t* const from = &words[kRecentFrom + n * kCalledWords];
     Called& called = activity.recent[n];
     called.sequence = from[kSequence];
-    called.fingerprint = from[kFingerprint];
+    called.hash = from[kHash];
     for (std::size_t i = 0; i < called.detail.size(); ++i) called.detail[i] = from[kDetail + i];
     for (std::size_t i = 0; i < called.algorithm.words.size(); ++i) called.algorithm.words[i] = from[kAlgorithm + i];
   }
+  fill_in(activity);
   return activity;
 }
 

@@ -23,6 +23,7 @@ struct KindName {
       words[i / 8] |= static_cast<std::uint64_t>(static_cast<unsigned char>(name[i])) << (8 * (i % 8));
     }
   }
+  bool operator==(const KindName&) const = default;
   std::string text() const {
     std::string result;
     for (std::size_t i = 0; i < 24; ++i) {
@@ -37,7 +38,7 @@ struct KindName {
 /// An operation as a rank called it.
 struct Called {
   std::uint64_t sequence = UINT64_MAX;    ///< its number; UINT64_MAX: none
-  std::uint64_t fingerprint = 0;          ///< equal on all ranks that called the same
+  std::uint64_t hash = 0;                 ///< equal on all ranks that called the same
   std::array<std::uint64_t, 4> detail{};  ///< the caller's (type, op, root, count …)
   KindName algorithm;
 };
@@ -59,7 +60,7 @@ struct Activity {
   }
 
   /// Within an operation now.
-  bool busy() const { return started != UINT64_MAX && started != completed; }
+  bool busy() const { return started != UINT64_MAX && (completed == UINT64_MAX || started > completed); }
 };
 
 void pack_activity(ByteWriter& out, const Activity& activity);
@@ -80,8 +81,11 @@ class ActivityBoard {
   bool valid() const { return page_ != nullptr; }
   int fd() const { return fd_.get(); }
 
-  /// About 12 plain stores; the caller is this rank's only writer at this time.
+  /// About 12 plain stores; the caller is this rank's only writer at this time. Numbers follow each other.
   void start(const Called& operation);
+  /// The next number, called as the one before: one store.
+  void start_again(std::uint64_t sequence);
+  /// One store where `kind` is that of the one before.
   void complete(std::uint64_t sequence, const KindName& kind);
   /// A consistent snapshot; nothing where the writer never rests, or died in the middle of writing.
   std::optional<Activity> try_read() const;
@@ -101,11 +105,14 @@ class ActivityBoard {
   void begin();
   void end();
   void put(std::size_t word, std::uint64_t value);
+  void put(const Called& operation);
 
   Descriptor fd_;
   Mapping mapping_;
   Page* page_ = nullptr;
   bool own_ = false;
+  Called last_;  ///< as the owner started it last in full
+  KindName completed_kind_;
 };
 
 }  // namespace tutti

@@ -34,7 +34,7 @@ std::uint64_t fingerprint_of(std::uint64_t sequence, std::uint64_t plan_hash) {
 /// Up to so many ranks a program is looked at beside those of its peers: building them takes each rank time and memory.
 constexpr int most_looked_at = 32;
 
-/// In the place of a plan's hash in a split's fingerprint.
+/// In the place of a plan's hash.
 constexpr std::uint64_t split_hash = 0x73706c6974;
 
 /// A hook that remembers that it ended a wait: an abort by another rank reads alike.
@@ -136,11 +136,11 @@ Result<std::unique_ptr<Communicator>> Communicator::split_in_turn(SplitRequest& 
   // It has a number among the operations, so that who calls another meanwhile learns of the difference.
   const std::uint64_t sequence = sequence_.load(std::memory_order_relaxed);  // only changed in a turn
   sequence_.store(sequence + 1, std::memory_order_relaxed);
-  ActivityBoard& board = membership_->control->board();
-  board.start({sequence, fingerprint_of(sequence, split_hash), pack_split(), KindName("split")});
+  again_ = nullptr;
+  board_.start({sequence, split_hash, pack_split(), KindName("split")});
   auto membership = tutti::split(*membership_->control, membership_->key, request);
   if (!membership.ok()) return membership.status();
-  board.complete(sequence, KindName("split"));
+  board_.complete(sequence, KindName("split"));
   if (*membership == nullptr) return std::unique_ptr<Communicator>();
   std::unique_ptr<Communicator> child(
       new Communicator(std::move(*membership), std::move(transports), request.settings, request.name, hook_));
@@ -156,6 +156,7 @@ Communicator::Communicator(std::unique_ptr<Membership> membership, std::unique_p
       name_(std::move(name)),
       hook_(hook),
       timeout_ns_(settings.operation_timeout_ns),
+      board_(membership_->control->board()),
       executor_(stream_from()) {
   policy_.failed = &membership_->control->failed();
 }
@@ -194,7 +195,7 @@ void Communicator::take_leave() {
   transports_->close_links(TrafficClass::point_to_point);
   linked_.clear();
   plans_.clear();
-  last_ = nullptr;
+  last_ = again_ = nullptr;
   membership_->control->leave();
 }
 
@@ -305,13 +306,26 @@ Status Communicator::run(const CollectiveCall& call, Ticket ticket, Work* work, 
   return run_in_turn(call, hook);
 }
 
+/// Whether the next call may be run by run_again.
+void Communicator::remember(const Prepared& plan, const CollectiveCall& call) {
+  const bool plain = call.algorithm.empty() && call.name.empty() && call.timeout_ns == 0 && !call.beside && !call.finalizes;
+  if (!plain || call.count == 0 || !executor_.may_run_again()) return;
+  again_ = &plan;
+  again_call_ = call;
+}
+
 Status Communicator::run_in_turn(const CollectiveCall& call, const Hook& hook) {
-  Status status = attempt([&] { return carry_out(call, hook); });
+  return conclude(attempt([&] { return carry_out(call, hook); }), call, hook);
+}
+
+/// What becomes of an operation that has ended in `status`.
+Status Communicator::conclude(Status status, const CollectiveCall& call, const Hook& hook) {
+  if (status.ok()) return status;
   // What was refused for its arguments never began; what an exception ended (no memory) leaves peers waiting, and data in
   // the links that the next operation would take for its own.
   const bool torn = status.code() == TUTTI_SYSTEM_ERROR || status.code() == TUTTI_INTERNAL_ERROR;
   if (torn && first_error().ok()) status = fail(status);
-  return status.ok() || first_error().ok() ? status : take_back(std::move(status), call, hook);
+  return first_error().ok() ? status : take_back(std::move(status), call, hook);
 }
 
 /// Before a call of a failed communicator returns: whoever still writes into the caller's memory is waited for. Where that
@@ -322,7 +336,7 @@ Status Communicator::take_back(Status failure, const CollectiveCall& call, const
     transports_->close_links(TrafficClass::collective);
     linked_.clear();
     plans_.clear();
-    last_ = nullptr;
+    last_ = again_ = nullptr;
     std::string names;
     for (int peer = 0; peer < ranks(); ++peer) {
       if (transports_->may_write(peer)) names += (names.empty() ? "" : ", ") + membership_->control->member(peer).text();
@@ -359,6 +373,32 @@ class Communicator::Comparison final : public Concern {
   const Linked& linked_;
 };
 
+bool Communicator::run_again(const CallShape& shape, const void* send, void* recv, Status& status) {
+  if (!turns_.try_take()) return false;
+  const Turn turn(turns_);
+  // A buffer that may be NULL (a root's, a barrier's) may be so again.
+  const bool alike = again_ != nullptr && shape == again_call_ && (send != nullptr) == (again_call_.send != nullptr) &&
+                     (recv != nullptr) == (again_call_.recv != nullptr);
+  if (!alike || !legal_now()) return false;
+  const Prepared& plan = *again_;
+  again_call_.send = send;
+  again_call_.recv = recv;
+  const std::uint64_t sequence = sequence_.load(std::memory_order_relaxed);  // only changed in a turn
+  sequence_.store(sequence + 1, std::memory_order_relaxed);
+  board_.start_again(sequence);
+  Comparison comparison(*this, again_call_, sequence, *plan.linked);
+  agent_->begin(timeout_ns(), &comparison, false, hook_);
+  status = attempt([&]() -> Status {
+    const Outcome& outcome = executor_.run_again(send, recv, fingerprint_of(sequence, plan.plan.hash), *agent_);
+    return outcome.kind == Outcome::Kind::completed ? Status() : give_up(outcome, again_call_, sequence);
+  });
+  if (status.ok()) [[likely]]
+    board_.complete(sequence, plan.name);
+  else
+    status = conclude(std::move(status), again_call_, hook_);
+  return true;
+}
+
 Problem Communicator::problem_of(const CollectiveCall& call) const {
   Problem problem;
   problem.collective = call.collective;
@@ -377,13 +417,14 @@ Status Communicator::carry_out(const CollectiveCall& call, const Hook& hook) {
   const std::uint64_t sequence = sequence_.load(std::memory_order_relaxed);  // only changed in a turn
   sequence_.store(sequence + 1, std::memory_order_relaxed);
   last_algorithm_.store(plan.algorithm, std::memory_order_relaxed);
-  const std::uint64_t fingerprint = fingerprint_of(sequence, plan.plan.hash);
-  ActivityBoard& board = membership_->control->board();
-  board.start({sequence, fingerprint, pack_call(call), plan.algorithm_name});
+  again_ = nullptr;
+  board_.start({sequence, plan.plan.hash, pack_call(call), plan.algorithm_name});
   if (call.count != 0) {
-    if (Status status = execute(plan, call, hook, sequence, fingerprint); !status.ok()) return status;
+    if (Status status = execute(plan, call, hook, sequence, fingerprint_of(sequence, plan.plan.hash)); !status.ok())
+      return status;
   }
-  board.complete(sequence, plan.name);
+  board_.complete(sequence, plan.name);
+  remember(plan, call);
   return {};
 }
 
@@ -405,7 +446,10 @@ Status Communicator::execute(const Prepared& plan, const CollectiveCall& call, c
   binding.regions = registrations_->of(call.send, plan.layouts.bytes[0], call.recv, plan.layouts.bytes[1]);
   const Outcome& outcome =
       executor_.run(plan.plan, plan.linked->lowered, plan.layouts, binding, plan.fold, plan.linked->links, *agent_);
-  if (outcome.kind == Outcome::Kind::completed) return {};
+  return outcome.kind == Outcome::Kind::completed ? Status() : give_up(outcome, call, sequence);
+}
+
+Status Communicator::give_up(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence) {
   // At once: a peer may wait for memory of its own that this rank was about to write. The rest is done when the call ends:
   // see take_back.
   static_cast<void>(transports_->withdraw(TrafficClass::collective));

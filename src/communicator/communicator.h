@@ -55,15 +55,20 @@ class Ticket {
   std::uint64_t number_ = 0;
 };
 
-/// One collective, as a verb asks for it.
-struct CollectiveCall {
+/// What a collective does, whatever its buffers.
+struct CallShape {
   Collective collective = Collective::all_reduce;
-  const void* send = nullptr;
-  void* recv = nullptr;
   std::uint64_t count = 0;
   tutti_type type = TUTTI_FLOAT32;
   tutti_op op = TUTTI_SUM;
   int root = 0;
+  bool operator==(const CallShape&) const = default;
+};
+
+/// One collective, as a verb asks for it.
+struct CollectiveCall : CallShape {
+  const void* send = nullptr;
+  void* recv = nullptr;
   std::uint64_t timeout_ns = 0;  ///< 0: the communicator's
   bool beside = false;           ///< runs beside its caller's computing, which may want the core
   bool finalizes = false;        ///< the barrier of finalize, which errors call by that name
@@ -96,6 +101,10 @@ class Communicator {
   /// wait the communicator fails.
   Status run(const CollectiveCall& call) { return run(call, enter(), nullptr, hook_); }
   Status run(const CollectiveCall& call, Ticket ticket, Work* work, const Hook& hook);
+  /// Runs what the last call did, over these buffers: most calls are such, and little is left to look at then. False where
+  /// this is not one, or another thread is in the way, or the communicator may not be used: nothing has happened then. The
+  /// result is `status`. For calls without options on a thread of the caller's.
+  bool run_again(const CallShape& shape, const void* send, void* recv, Status& status);
   /// A place in the order of entry. Needs no memory.
   Ticket enter() noexcept { return {*this, turns_.take()}; }
   /// Success while operations may begin; the first error of a failed communicator, TUTTI_INVALID_USAGE once finalize has.
@@ -168,11 +177,19 @@ class Communicator {
   Status open_links(Linked& linked, WaitingAgent& agent);
   Status await_turn(Ticket& ticket, const Hook& hook);
   Status run_in_turn(const CollectiveCall& call, const Hook& hook);
+  /// legal() as far as it is a success; for whoever asks it again otherwise.
+  bool legal_now() const {
+    // Relaxed: see legal. Acquire: pairs with whoever fails the communicator.
+    return !policy_.failed->load(std::memory_order_acquire) && !finalizing_.load(std::memory_order_relaxed);
+  }
+  Status conclude(Status status, const CollectiveCall& call, const Hook& hook);
   Status take_back(Status failure, const CollectiveCall& call, const Hook& hook);
   Problem problem_of(const CollectiveCall& call) const;
   Status carry_out(const CollectiveCall& call, const Hook& hook);
   Status execute(const Prepared& plan, const CollectiveCall& call, const Hook& hook, std::uint64_t sequence,
                  std::uint64_t fingerprint);
+  Status give_up(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence);
+  void remember(const Prepared& plan, const CollectiveCall& call);
   void drain();
   void take_leave();
   Status explain(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence);
@@ -208,6 +225,7 @@ class Communicator {
   Turns turns_;  ///< whoever's turn it is owns what follows; others read the atomics
   std::atomic<std::uint64_t> sequence_{0};
   std::atomic<const Algorithm*> last_algorithm_{nullptr};
+  ActivityBoard& board_;  ///< the control plane's
   HostExecutor executor_;
   std::unique_ptr<WaitingAgent> agent_;
   std::unique_ptr<Registrations> registrations_;  ///< of the collectives' endpoints
@@ -216,6 +234,9 @@ class Communicator {
   std::map<std::string, std::shared_ptr<Linked>> linked_;
   std::string last_wish_;
   const Prepared* last_ = nullptr;  ///< the plan of the last call: a repeated shape costs one comparison
+  const Prepared* again_ =
+      nullptr;                 ///< the same, where run_again may run it: the executor, links and board are as it left them
+  CollectiveCall again_call_;  ///< that call
 };
 
 inline Ticket::~Ticket() {

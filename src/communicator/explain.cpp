@@ -86,7 +86,7 @@ std::optional<Difference> first_difference(const Activity& own, const Activity& 
   for (std::uint64_t n = from; n <= sequence; ++n) {
     const Called* mine = own.called(n);
     const Called* its = peer.called(n);
-    if (mine != nullptr && its != nullptr && mine->fingerprint != its->fingerprint) return Difference{mine, its};
+    if (mine != nullptr && its != nullptr && mine->hash != its->hash) return Difference{mine, its};
   }
   return std::nullopt;
 }

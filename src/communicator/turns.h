@@ -20,6 +20,13 @@ class Turns {
     // Relaxed: the number alone counts; what an operation needs to know of earlier ones comes with its turn.
     return taken_.fetch_add(1, std::memory_order_relaxed);
   }
+  /// A turn at once where nobody has one or waits for one; it is passed as one that was waited for. One atomic exchange.
+  bool try_take() noexcept {
+    // Acquire: as reached. The tickets taken equal those passed only where all have passed, since neither ever falls.
+    std::uint64_t passed = serving_.load(std::memory_order_acquire);
+    // Relaxed: as take.
+    return taken_.compare_exchange_strong(passed, passed + 1, std::memory_order_relaxed);
+  }
   /// Whether everything before `ticket` has passed.
   bool reached(std::uint64_t ticket) const noexcept {
     // Acquire: pairs with pass, so that this operation sees what the one before wrote.

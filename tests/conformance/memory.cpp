@@ -68,7 +68,7 @@ TEST_P(Conformance, OffersMemoryOfAnyLength) {
 
 TEST_P(Conformance, OffersAndSlotsKeepTheirOrderAndShareCredit) {
   World world(GetParam(), 2);
-  const Pipe pipe = open_pipe(world, 0, 1, 3, 4, 256);
+  const Pipe pipe = open_pipe(world, 0, 1, 3, 4, 2048);
   if (!offers(t(), pipe)) GTEST_SKIP() << t().name << " cannot offer memory";
   constexpr std::uint64_t kMessages = 200;
   constexpr std::uint64_t kBytes = 3000;
@@ -76,8 +76,8 @@ TEST_P(Conformance, OffersAndSlotsKeepTheirOrderAndShareCredit) {
   std::uint64_t sent = 0;
   std::uint64_t received = 0;
   const auto offered = [](std::uint64_t n) { return n % 3 != 1; };
-  // Very short ones among them, but not among the first: a link may have more credit for those.
-  const auto bytes = [&](std::uint64_t n) { return offered(n) ? kBytes - n : n % 9 == 7 ? n / 9 + 1 : n + 56; };
+  // Short ones among them, but not among the first: a link may have more credit for those.
+  const auto bytes = [&](std::uint64_t n) { return offered(n) ? kBytes - n : n % 9 == 7 ? 5 * n + 1 : n + 1800; };
   const auto send = [&](std::uint64_t n) {
     if (!offered(n)) return try_send(t(), pipe.sender, n, bytes(n));
     unsigned char* const source = memory.data() + n * kBytes;

@@ -12,7 +12,7 @@ inline constexpr std::uint64_t kLine = 64;
 /// Writers of different words keep this distance: the adjacent-line prefetcher fetches lines in pairs.
 inline constexpr std::uint64_t kPair = 128;
 inline constexpr std::uint64_t kPage = 4096;
-inline constexpr std::uint32_t kProtocol = 2;
+inline constexpr std::uint32_t kProtocol = 3;
 
 /// One per endpoint, mapped by all its peers.
 struct EndpointPage {
@@ -29,9 +29,15 @@ enum class Kind : std::uint8_t {
   kSlot = 2,    ///< in the slot's payload
   kPull = 3,    ///< in a region of the sender's: `reference`
   kPut = 4,     ///< in the memory that the receiver granted for it
+  kShort = 5,   ///< behind the header, from the next line on
 };
 
 inline constexpr std::uint64_t kInlineBytes = 40;
+/// What lies behind a header at most. There are many headers, so these messages wait for credit as seldom as inline ones.
+inline constexpr std::uint64_t kShortBytes = 1024;
+/// From header to header: the header, short data, and a line that keeps the next header out of the prefetcher's pair.
+inline constexpr std::uint64_t kHeaderStride = kLine + kShortBytes + kLine;
+static_assert(kHeaderStride % kPair == 0);
 
 /// Where a message lies in a region.
 struct Reference {
@@ -72,7 +78,7 @@ constexpr std::uint64_t grant_state(std::uint64_t message, std::uint64_t what) {
 /// time.
 inline constexpr std::uint64_t kGrants = 4;
 /// Messages below this are never granted: looking for a grant would cost more than the copy.
-inline constexpr std::uint64_t kGrantFloor = 1024;
+inline constexpr std::uint64_t kGrantFloor = kShortBytes + 1;
 
 /// First page of a link's memory.
 struct LinkControl {
@@ -85,9 +91,9 @@ static_assert(sizeof(LinkControl) <= kPage);
 /// Where things lie in a link's memory: the control page, the headers, the payloads. Computed alike on both sides from what
 /// they agreed.
 ///
-/// Message n has header n % headers and, where it is not in its header, payload n % slots. There are more headers than
-/// payloads: a message that lies in its header needs no more credit than a header is, and the count of what was released,
-/// which costs both sides a transfer of its line, is looked at once in so many messages.
+/// Message n has header n % headers and, where it is neither in its header nor right behind it, payload n % slots. There
+/// are more headers than payloads: a short message needs no more credit than a header is, and the count of what was
+/// released, which costs both sides a transfer of its line, is looked at once in so many messages.
 struct LinkLayout {
   std::uint32_t slots = 0;
   std::uint32_t headers = 0;
@@ -104,7 +110,7 @@ struct LinkLayout {
     l.slots = slots;
     l.headers = slots > kLeastHeaders ? slots : kLeastHeaders;
     l.slot_bytes = slot_bytes;
-    l.payload_offset = (kPage + l.headers * kPair + kPage - 1) / kPage * kPage;
+    l.payload_offset = (kPage + l.headers * kHeaderStride + kPage - 1) / kPage * kPage;
     const std::uint64_t apart = slot_bytes >= kPage ? kPair : 0;
     l.stride = slot_bytes > kInlineBytes ? (slot_bytes + apart + kPair - 1) / kPair * kPair : 0;
     l.total = (l.payload_offset + l.stride * slots + kPage - 1) / kPage * kPage;

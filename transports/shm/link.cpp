@@ -70,7 +70,7 @@ void Link::attach(Mapping mapping) {
   control_ = static_cast<LinkControl*>(mapping_.data());
   peer_page_ = peer_.page();
   at_ = headers_begin();
-  headers_end_ = headers_begin() + kPair * layout_.headers;
+  headers_end_ = headers_begin() + kHeaderStride * layout_.headers;
 }
 
 tutti_link_result Link::state(tutti_link_state* state) const {
@@ -82,7 +82,7 @@ tutti_link_result Link::state(tutti_link_state* state) const {
   state->slots = layout_.slots;
   state->slot_bytes = layout_.slot_bytes;
   state->arrived = headers_begin() + offsetof(SlotHeader, sequence);
-  state->arrived_stride = kPair;
+  state->arrived_stride = kHeaderStride;
   state->arrived_count = layout_.headers;
   state->reusable = reusable();
   return TUTTI_LINK_OK;

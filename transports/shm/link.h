@@ -51,7 +51,7 @@ class Link {
   void attach(Mapping mapping);
   unsigned char* headers_begin() const { return static_cast<unsigned char*>(mapping_.data()) + kPage; }
   SlotHeader& header_of(std::uint64_t message) const {
-    return *reinterpret_cast<SlotHeader*>(headers_begin() + kPair * (message % layout_.headers));
+    return *reinterpret_cast<SlotHeader*>(headers_begin() + kHeaderStride * (message % layout_.headers));
   }
   unsigned char* payload_of(std::uint64_t message) const {
     return static_cast<unsigned char*>(mapping_.data()) + layout_.payload_offset +
@@ -81,7 +81,7 @@ class Link {
   SlotHeader& header() const { return *reinterpret_cast<SlotHeader*>(at_); }
   unsigned char* payload() const { return payload_of(next_); }
   void advance_slot() {
-    at_ += kPair;
+    at_ += kHeaderStride;
     if (at_ == headers_end_) at_ = headers_begin();
     ++next_;
   }
@@ -103,9 +103,9 @@ class SenderLink final : public Link {
   Status begin();
 
   void* reserve(std::uint64_t bytes, std::uint64_t fingerprint) {
-    if (bytes <= kInlineBytes) {
+    if (bytes <= kShortBytes) {
       if (next_ < inline_limit_ || find_credit(layout_.headers)) [[likely]]
-        return staged_;
+        return bytes <= kInlineBytes ? staged_ : at_ + kLine;
       return nullptr;
     }
     if (next_ >= limit_ && !find_credit(layout_.slots)) return nullptr;
@@ -126,6 +126,8 @@ class SenderLink final : public Link {
       // store.
       std::memcpy(h.data, staged_, kInlineBytes);
       kind = Kind::kInline;
+    } else if (bytes <= kShortBytes) {
+      kind = Kind::kShort;
     } else if (granted_ != nullptr) {
       kind = Kind::kPut;
       finish_put();
@@ -200,6 +202,11 @@ class ReceiverLink final : public Link {
       case Kind::kInline:
         message->data = h.data;
         if (bytes <= kInlineBytes) [[likely]]
+          return TUTTI_LINK_OK;
+        break;
+      case Kind::kShort:
+        message->data = at_ + kLine;
+        if (bytes <= kShortBytes) [[likely]]
           return TUTTI_LINK_OK;
         break;
       case Kind::kSlot:

@@ -130,6 +130,16 @@ class HostExecutor {
   const Outcome& run(const Plan& plan, const Lowered& lowered, const Layouts& layouts, const Binding& binding,
                      FoldFunction fold, std::span<HostLink* const> links, Agent& agent);
 
+  /// Whether the last run was straight (straight.h) and completed: then run_again may do the same over other buffers, as
+  /// long as what that run was given still lives. input, output: of as many bytes.
+  bool may_run_again() const { return straight_ && outcome_.kind == Outcome::Kind::completed; }
+  const Outcome& run_again(const void* input, void* output, std::uint64_t fingerprint, Agent& agent) {
+    binding_.input = static_cast<const std::byte*>(input);
+    binding_.output = static_cast<std::byte*>(output);
+    binding_.fingerprint = fingerprint;
+    return run_straight(agent);
+  }
+
   /// Where the lanes stood when the last run ended, for the flight recorder and for errors: peers that lanes wait for.
   std::vector<int> waiting_for() const;
 
@@ -174,9 +184,7 @@ class HostExecutor {
 
   // A call that is straight (straight.h).
   const Outcome& run_straight(Agent& agent);
-  bool take_operands(const Straight::Move& move, const std::array<std::byte*, 3>& buffers, Agent& agent);
-  void fold_piece(const Straight::Move& move, std::uint32_t piece);
-  bool commit(std::uint32_t link, std::uint64_t bytes, Agent& agent);
+  class StraightRun;
 
   /// Tries until it moves; false where the outcome says why not.
   template <typename Try>

@@ -65,69 +65,105 @@ Straight straighten(const Problem& problem, const Lowered& lowered, const Layout
   return straightener.take();
 }
 
-const Outcome& HostExecutor::run_straight(Agent& agent) {
-  // Only read from; see window_at.
-  const std::array<std::byte*, 3> buffers = {const_cast<std::byte*>(binding_.input), binding_.output, binding_.scratch};
-  for (const Straight::Move& move : layouts_->straight.moves) {
-    if (!take_operands(move, buffers, agent)) return outcome_;
-    for (std::uint32_t p = 0; p < move.pieces; ++p) fold_piece(move, p);
-    const Straight::Operand* const operands = &layouts_->straight.operands[move.operand];
-    for (std::uint32_t o = 0; o < move.sources; ++o) {
-      if (operands[o].link == Straight::in_memory) continue;
+/// One straight call under way. Everything is within one function once compiled: a call of a few bytes has no time for
+/// more.
+class HostExecutor::StraightRun {
+ public:
+  StraightRun(HostExecutor& executor, Agent& agent)
+      : executor_(executor),
+        agent_(agent),
+        links_(executor.links_.data()),
+        at_(executor.at_.data()),
+        sources_(executor.fold_sources_.data()),
+        destinations_(executor.fold_destinations_.data()),
+        // Only read from; see window_at.
+        buffers_{const_cast<std::byte*>(executor.binding_.input), executor.binding_.output, executor.binding_.scratch} {}
+
+  /// False: the outcome says why the move did not come about.
+  bool make(const Straight& straight, const Straight::Move& move) {
+    const Straight::Operand* const operands = &straight.operands[move.operand];
+    if (!take(move, operands)) return false;
+    fold(move, &straight.counts[move.piece], &straight.offsets[move.offset]);
+    return give(move, operands);
+  }
+
+ private:
+  /// Finds where all operands of a move lie, as soon as they are there.
+  bool take(const Straight::Move& move, const Straight::Operand* operands) {
+    const std::uint32_t all = move.sources + move.destinations;
+    for (std::uint32_t o = 0; o < all; ++o) {
+      if (operands[o].link == Straight::in_memory) {
+        at_[o] = buffers_[operands[o].buffer];
+        continue;
+      }
       const HostLink& link = *links_[operands[o].link];
-      link.transport->release(link.link);
+      const auto look = [&] {
+        return o < move.sources ? executor_.view(link, move.bytes, at_[o]) : executor_.reserve(link, move.bytes, at_[o]);
+      };
+      if (look() != Turn::moved && !executor_.await(link, agent_, look)) [[unlikely]]
+        return false;
     }
-    for (std::uint32_t o = move.sources; o < move.sources + move.destinations; ++o) {
-      if (operands[o].link != Straight::in_memory && !commit(operands[o].link, move.bytes, agent)) return outcome_;
+    return true;
+  }
+
+  void fold(const Straight::Move& move, const std::uint64_t* counts, const std::uint64_t* offset) {
+    // Nothing to do where one source lies in its place already.
+    const bool may_lie_there = move.sources == 1 && move.divide_by == 0;
+    for (std::uint32_t p = 0; p < move.pieces; ++p) {
+      std::byte* const* at = at_;
+      for (std::uint32_t o = 0; o < move.sources; ++o) sources_[o].data = *at++ + *offset++;
+      std::uint32_t targets = 0;
+      for (std::uint32_t o = 0; o < move.destinations; ++o) {
+        std::byte* const target = *at++ + *offset++;
+        if (may_lie_there && target == sources_[0].data) continue;
+        destinations_[targets].data = target;
+        destinations_[targets++].streaming = false;
+      }
+      if (targets != 0) executor_.fold_({sources_, destinations_, move.sources, targets, counts[p], move.divide_by});
     }
+  }
+
+  /// Lets the sources' messages go, and the destinations' on their way.
+  bool give(const Straight::Move& move, const Straight::Operand* operands) {
+    const std::uint32_t all = move.sources + move.destinations;
+    for (std::uint32_t o = 0; o < all; ++o) {
+      if (operands[o].link == Straight::in_memory) continue;
+      HostLink& link = *links_[operands[o].link];
+      if (o < move.sources) {
+        link.transport->release(link.link);
+        continue;
+      }
+      const auto commit = [&] {
+        const tutti_link_result result = link.transport->commit(link.link, move.bytes, executor_.binding_.fingerprint);
+        if (result == TUTTI_LINK_OK) [[likely]]
+          return ++link.offered, Turn::moved;
+        return result == TUTTI_LINK_BROKEN ? executor_.broken(link) : Turn::blocked;
+      };
+      if (commit() != Turn::moved && !executor_.await(link, agent_, commit)) [[unlikely]]
+        return false;
+    }
+    return true;
+  }
+
+  HostExecutor& executor_;
+  Agent& agent_;
+  HostLink* const* const links_;
+  std::byte** const at_;
+  FoldSource* const sources_;
+  FoldDestination* const destinations_;
+  std::byte* const buffers_[3];
+};
+
+const Outcome& HostExecutor::run_straight(Agent& agent) {
+  awaited_ = nullptr;
+  StraightRun run(*this, agent);
+  const Straight& straight = layouts_->straight;
+  for (const Straight::Move& move : straight.moves) {
+    if (!run.make(straight, move)) return outcome_;
   }
   awaited_ = nullptr;
   // Nothing was offered, so only what a socket still holds is not with the peers yet.
   return needs_progress_ ? finish(agent) : outcome_;
-}
-
-/// Finds where all operands of a move lie, as soon as they are there. False: the outcome says why not.
-bool HostExecutor::take_operands(const Straight::Move& move, const std::array<std::byte*, 3>& buffers, Agent& agent) {
-  const Straight::Operand* const operands = &layouts_->straight.operands[move.operand];
-  for (std::uint32_t o = 0; o < move.sources + move.destinations; ++o) {
-    if (operands[o].link == Straight::in_memory) {
-      at_[o] = buffers[operands[o].buffer];
-      continue;
-    }
-    HostLink& link = *links_[operands[o].link];
-    const bool there = await(
-        link, agent, [&] { return o < move.sources ? view(link, move.bytes, at_[o]) : reserve(link, move.bytes, at_[o]); });
-    if (!there) return false;
-  }
-  return true;
-}
-
-void HostExecutor::fold_piece(const Straight::Move& move, std::uint32_t piece) {
-  const std::uint32_t operands = move.sources + move.destinations;
-  const std::uint64_t* const offsets = &layouts_->straight.offsets[move.offset + piece * operands];
-  for (std::uint32_t o = 0; o < move.sources; ++o) fold_sources_[o].data = at_[o] + offsets[o];
-  std::uint32_t targets = 0;
-  for (std::uint32_t o = move.sources; o < operands; ++o) {
-    std::byte* const target = at_[o] + offsets[o];
-    // Nothing to do where it lies in its place already.
-    if (move.sources == 1 && target == fold_sources_[0].data && move.divide_by == 0) continue;
-    fold_destinations_[targets].data = target;
-    fold_destinations_[targets++].streaming = false;
-  }
-  if (targets == 0) return;
-  fold_({fold_sources_.data(), fold_destinations_.data(), move.sources, targets,
-         layouts_->straight.counts[move.piece + piece], move.divide_by});
-}
-
-bool HostExecutor::commit(std::uint32_t l, std::uint64_t bytes, Agent& agent) {
-  HostLink& link = *links_[l];
-  return await(link, agent, [&] {
-    const tutti_link_result result = link.transport->commit(link.link, bytes, binding_.fingerprint);
-    if (result == TUTTI_LINK_BROKEN) return broken(link);
-    if (result == TUTTI_LINK_NOT_YET) return Turn::blocked;
-    ++link.offered;
-    return Turn::moved;
-  });
 }
 
 }  // namespace tutti

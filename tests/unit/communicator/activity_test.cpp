@@ -29,7 +29,7 @@ TEST(ActivityBoard, ShowsTheCurrentAndTheLastOperation) {
   const Activity activity = board.read();
   EXPECT_FALSE(activity.busy());
   EXPECT_EQ(activity.completed, 7u);
-  EXPECT_EQ(called_in(activity, 7).fingerprint, 99u);
+  EXPECT_EQ(called_in(activity, 7).hash, 99u);
   EXPECT_EQ(called_in(activity, 7).detail[3], 4u);
   EXPECT_EQ(activity.completed_kind.text(), "all_reduce");
 }
@@ -40,10 +40,34 @@ TEST(ActivityBoard, RemembersTheLastFewOperations) {
   const Activity activity = board.read();
   for (std::uint64_t n = 20 - Activity::kRecent; n < 20; ++n) {
     EXPECT_EQ(called_in(activity, n).sequence, n);
-    EXPECT_EQ(called_in(activity, n).fingerprint, n * 2);
+    EXPECT_EQ(called_in(activity, n).hash, n * 2);
   }
   EXPECT_EQ(activity.called(20 - Activity::kRecent - 1), nullptr);
   EXPECT_EQ(activity.called(20), nullptr);
+}
+
+TEST(ActivityBoard, RemembersWhatWasCalledAgainAsTheOneBefore) {
+  ActivityBoard board;
+  board.start({3, 30, {1, 2, 3, 4}, kRing});
+  for (std::uint64_t n = 4; n < 20; ++n) {
+    board.start_again(n);
+    EXPECT_TRUE(board.read().busy());
+    board.complete(n, kAllReduce);
+    const Activity activity = board.read();
+    EXPECT_FALSE(activity.busy());
+    EXPECT_EQ(activity.started, n);
+    for (std::uint64_t k = n - std::min<std::uint64_t>(n - 3, Activity::kRecent - 1); k <= n; ++k) {
+      EXPECT_EQ(called_in(activity, k).sequence, k) << n;
+      EXPECT_EQ(called_in(activity, k).hash, 30u) << n;
+      EXPECT_EQ(called_in(activity, k).detail[3], 4u) << n;
+    }
+  }
+  board.start({20, 40, {}, kRing});
+  board.start_again(21);
+  const Activity activity = board.read();
+  EXPECT_EQ(called_in(activity, 21).hash, 40u);
+  EXPECT_EQ(called_in(activity, 20).hash, 40u);
+  for (std::uint64_t k = 14; k < 20; ++k) EXPECT_EQ(called_in(activity, k).hash, 30u) << k;
 }
 
 TEST(ActivityBoard, OutlivesItsWriterInAnothersMapping) {
@@ -81,7 +105,7 @@ TEST(ActivityBoard, ReadersNeverSeeHalfAnOperation) {
     const Activity activity = board.read();
     if (activity.started == UINT64_MAX) continue;
     const Called called = called_in(activity, activity.started);
-    torn += called.fingerprint != activity.started * 3 || called.detail[2] != activity.started ? 1 : 0;
+    torn += called.hash != activity.started * 3 || called.detail[2] != activity.started ? 1 : 0;
   }
   stop = true;
   writer.join();
@@ -100,7 +124,7 @@ TEST(Activity, SurvivesPacking) {
   const Activity back = unpack_activity(in);
   EXPECT_TRUE(in.complete());
   EXPECT_EQ(back.started, 5u);
-  EXPECT_EQ(called_in(back, 5).fingerprint, 77u);
+  EXPECT_EQ(called_in(back, 5).hash, 77u);
   EXPECT_EQ(called_in(back, 5).detail, activity.recent[5].detail);
   EXPECT_EQ(called_in(back, 5).algorithm.text(), "ring");
   EXPECT_EQ(back.called(4), nullptr);

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
 #include <list>
 
@@ -57,7 +58,7 @@ TEST(ShmLayout, KeepsWritersApartAndPayloadsAligned) {
     EXPECT_EQ(l.stride % kPair, 0u) << bytes;
     EXPECT_GE(l.stride, bytes > kInlineBytes ? bytes : 0) << bytes;
     EXPECT_EQ(l.payload_offset % kPair, 0u) << bytes;
-    EXPECT_GE(l.payload_offset, kPage + l.headers * kPair) << bytes;
+    EXPECT_GE(l.payload_offset, kPage + l.headers * kHeaderStride) << bytes;
     EXPECT_GE(l.total, l.payload_offset + 3 * l.stride) << bytes;
   }
   EXPECT_EQ(LinkLayout::of(1000, 64).headers, 1000u) << "never fewer than payloads";
@@ -67,18 +68,19 @@ TEST(ShmLayout, KeepsWritersApartAndPayloadsAligned) {
 
 TEST(ShmLink, HasMoreCreditForShortMessagesAndNoneBeyondIt) {
   World world(&t(), 2);
-  const Pipe pipe = open_pipe(world, 0, 1, 0, 4, 256);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 4, 4096);
+  const auto length_of = [](std::uint64_t n) { return std::array{kInlineBytes, kInlineBytes + 1, kShortBytes}[n % 3]; };
   std::uint64_t sent = 0;
-  for (; sent < LinkLayout::kLeastHeaders; ++sent) ASSERT_TRUE(try_send(t(), pipe.sender, sent, kInlineBytes)) << sent;
-  EXPECT_FALSE(try_send(t(), pipe.sender, sent, kInlineBytes));
-  EXPECT_FALSE(try_send(t(), pipe.sender, sent, kInlineBytes + 1));
+  for (; sent < LinkLayout::kLeastHeaders; ++sent) ASSERT_TRUE(try_send(t(), pipe.sender, sent, length_of(sent))) << sent;
+  EXPECT_FALSE(try_send(t(), pipe.sender, sent, length_of(sent)));
+  EXPECT_FALSE(try_send(t(), pipe.sender, sent, kShortBytes + 1));
   // A longer one's payload is free when all but three of those before it are released: nobody counts who has one.
   for (std::uint64_t n = 0; n < LinkLayout::kLeastHeaders; ++n) {
-    EXPECT_EQ(t().reserve(pipe.sender, kInlineBytes + 1, 0) != nullptr, sent - n < 4) << n;
-    ASSERT_TRUE(try_receive(t(), pipe.receiver, n, kInlineBytes));
+    EXPECT_EQ(t().reserve(pipe.sender, kShortBytes + 1, 0) != nullptr, sent - n < 4) << n;
+    ASSERT_TRUE(try_receive(t(), pipe.receiver, n, length_of(n)));
   }
-  ASSERT_TRUE(try_send(t(), pipe.sender, sent, kInlineBytes + 1));
-  EXPECT_TRUE(try_receive(t(), pipe.receiver, sent, kInlineBytes + 1));
+  ASSERT_TRUE(try_send(t(), pipe.sender, sent, kShortBytes + 1));
+  EXPECT_TRUE(try_receive(t(), pipe.receiver, sent, kShortBytes + 1));
 }
 
 TEST(ShmLink, RefusesOtherSizesOnBothSides) {
@@ -105,7 +107,7 @@ SlotHeader& header_of(const Pipe& pipe) {
 }
 
 TEST(ShmLink, BreaksWhereALengthExceedsItsSlot) {
-  for (const Kind kind : {Kind::kInline, Kind::kSlot, Kind::kPull, Kind::kPut, Kind{0}, Kind{99}}) {
+  for (const Kind kind : {Kind::kInline, Kind::kShort, Kind::kSlot, Kind::kPull, Kind::kPut, Kind{0}, Kind{99}}) {
     World world(&t(), 2);
     const Pipe pipe = open_pipe(world, 0, 1, 0, 2, 64);
     SlotHeader& header = header_of(pipe);
@@ -148,11 +150,11 @@ TEST(ShmLink, RefusesToOfferWhatIsNotRegistered) {
 
 TEST(ShmLink, BreaksWhereTheReceiverCountsNonsense) {
   World world(&t(), 2);
-  const Pipe pipe = open_pipe(world, 0, 1, 0, 2, 64);
-  ASSERT_TRUE(try_send(t(), pipe.sender, 0, 64));
-  ASSERT_TRUE(try_send(t(), pipe.sender, 1, 64));
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 2, 2048);
+  ASSERT_TRUE(try_send(t(), pipe.sender, 0, 2048));
+  ASSERT_TRUE(try_send(t(), pipe.sender, 1, 2048));
   *const_cast<std::uint64_t*>(pipe.sending.reusable) = 1000;
-  EXPECT_EQ(t().reserve(pipe.sender, 64, 0), nullptr);
+  EXPECT_EQ(t().reserve(pipe.sender, 2048, 0), nullptr);
   EXPECT_NE(failure_of(t(), pipe.sender).find("counts 1000"), std::string::npos) << failure_of(t(), pipe.sender);
 }
 
