@@ -61,7 +61,8 @@ class Endpoint {
  private:
   static constexpr std::size_t kPolledDirectly = 4;  ///< streams that are read without asking epoll first
   static constexpr std::uint32_t kDoorsEvery = 64;   ///< idle turns between looks at the doors when nobody is expected
-  static constexpr std::uint32_t kIdleTurns = 32;    ///< after which small debts of credit are paid
+  /// After so many, small debts of credit are paid. Many: who waits for an answer pays with its next message, for nothing.
+  static constexpr std::uint32_t kIdleTurns = 2048;
   static constexpr std::uint64_t kLinger = 500'000'000;
 
   Endpoint() = default;

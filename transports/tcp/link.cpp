@@ -237,7 +237,7 @@ FrameHeader Receiver::announce() {
 tutti_link_result Receiver::flushed() {
   if (broken_) return orderly_ ? TUTTI_LINK_OK : TUTTI_LINK_BROKEN;  // who left needs no credit
   if (stream_ == nullptr) return TUTTI_LINK_OK;
-  if (owed() > 0) stream_->announce();
+  // Credit that is owed may stay so: it is less than a lot, without which the sender has all that it was promised.
   if (stream_->idle()) return TUTTI_LINK_OK;
   stream_->write();
   return stream_->idle() ? TUTTI_LINK_OK : TUTTI_LINK_NOT_YET;
