@@ -36,4 +36,13 @@ using ProgramOf = std::function<Program(int rank)>;
 std::vector<std::vector<Receive>> receives(const Plan& plan, int rank, const Program& program,
                                            const ProgramOf& program_of = {});
 
+/// An order in which this rank may run the steps of one pass one after another, waiting at each: indices into
+/// Program::steps. A lane's own order where there is one lane; else one that all ranks find alike by running their programs
+/// against each other, and empty where `program_of` is, or where that run would stop. The program is well-formed. Pure;
+/// time proportional to all ranks' programs.
+///
+/// No rank waits for ever if all keep to it: each order is a part of that one run, in which every step came when what it
+/// waits for had come. Of what is not done, the step that came first there can be done.
+std::vector<std::uint32_t> single_file(const Plan& plan, int rank, const Program& program, const ProgramOf& program_of);
+
 }  // namespace tutti

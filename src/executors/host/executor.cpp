@@ -39,6 +39,7 @@ Lowered lower(const Plan& plan, int rank, Program program, const ProgramOf& prog
   Lowered lowered;
   lowered.only_offered = only_offered(plan, rank, program);
   lowered.receives = receives(plan, rank, program, program_of);
+  lowered.single_file = single_file(plan, rank, program, program_of);
   for (const Step& step : program.steps) {
     lowered.most_operands = std::max(lowered.most_operands, std::uint32_t{step.sources} + step.destinations);
   }
@@ -124,7 +125,7 @@ Layouts lay_out(const Plan& plan, int rank, const Lowered& lowered) {
     for (const std::uint64_t bytes : layout->message_bytes)
       layouts.longest_message = std::max(layouts.longest_message, bytes);
   }
-  const bool straight = program.lanes.size() == 1 && layouts.passes == 1 && layouts.longest_message < least_offer;
+  const bool straight = !lowered.single_file.empty() && layouts.passes == 1 && layouts.longest_message < least_offer;
   if (straight) layouts.straight = straighten(plan.problem, lowered, layouts.last);
   return layouts;
 }

@@ -55,9 +55,10 @@ struct Lowered {
   Program program;
   std::vector<std::uint8_t> only_offered;      ///< per operand
   std::vector<std::vector<Receive>> receives;  ///< per link
+  std::vector<std::uint32_t> single_file;      ///< see there; empty: its lanes need each other's company
   std::uint32_t most_operands = 0;             ///< of a step
 };
-/// program_of: the peers', see receives().
+/// program_of: the peers', see receives() and single_file().
 Lowered lower(const Plan& plan, int rank, Program program, const ProgramOf& program_of);
 
 /// Where a program's operands lie in one window: bytes from their buffer's beginning in the first pass, or from their

@@ -60,8 +60,7 @@ class Straightener {
 
 Straight straighten(const Problem& problem, const Lowered& lowered, const Layout& layout) {
   Straightener straightener(problem, lowered, layout);
-  const Lane& lane = lowered.program.lanes[0];
-  for (std::uint32_t s = lane.first; s < lane.first + lane.count; ++s) straightener.append(s);
+  for (const std::uint32_t step : lowered.single_file) straightener.append(step);
   return straightener.take();
 }
 

@@ -1,5 +1,5 @@
-// Calls in which nothing is left to decide: one lane, one pass, and every message too short to be offered or granted. All
-// small messages are such calls, and a part of their time is what is not looked at.
+// Calls in which nothing is left to decide: one pass, steps that can go in single file (lowering.h), and every message too
+// short to be offered or granted. All small messages are such calls, and a part of their time is what is not looked at.
 #pragma once
 
 #include <array>
@@ -38,7 +38,7 @@ struct Straight {
   std::vector<std::uint64_t> offsets;  ///< per move [piece][operand]: bytes from the buffer's or the message's beginning
 };
 
-/// lowered: of one lane. layout: of the call's only pass. Pure.
+/// lowered: with an order in single file. layout: of the call's only pass. Pure.
 Straight straighten(const Problem& problem, const Lowered& lowered, const Layout& layout);
 
 }  // namespace tutti

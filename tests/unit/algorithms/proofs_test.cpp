@@ -4,6 +4,7 @@
 #include <set>
 
 #include "algorithms/algorithms.h"
+#include "src/schedule/lowering.h"
 #include "tests/support/schedules.h"
 
 namespace tutti::testing {
@@ -31,6 +32,39 @@ TEST(Proofs, HoldForOtherLanesAndDepths) {
 
 // At less credit than a plan states it may do without, but where a plan states more than one it is because some number of
 // ranks needs it.
+// All lanes' steps one after another, as small calls are run: a schedule of one lane, which the verifier can look at.
+TEST(Proofs, HoldInSingleFile) {
+  int several = 0;
+  for (const Algorithm* algorithm : all_algorithms()) {
+    for (int ranks = 1; ranks <= 17; ++ranks) {
+      for (const int root : {0, roots_of(*algorithm, ranks) - 1}) {
+        Schedule schedule = make_schedule(*algorithm, ranks, root);
+        const auto program_of = [&](int r) { return schedule.programs[static_cast<std::size_t>(r)]; };
+        std::vector<Program> filed;
+        for (int r = 0; r < ranks; ++r) {
+          Program program = program_of(r);
+          several += program.lanes.size() > 1 ? 1 : 0;
+          const std::vector<std::uint32_t> order = single_file(schedule.plan, r, program, program_of);
+          ASSERT_EQ(order.size(), program.steps.size()) << describe(*algorithm, ranks, root);
+          std::vector<Step> steps;
+          for (const std::uint32_t step : order) {
+            steps.push_back(program.steps[step]);
+            steps.back().dependencies = steps.back().dependency_count = 0;
+          }
+          program.lanes = {{0, static_cast<std::uint32_t>(steps.size())}};
+          program.steps = std::move(steps);
+          program.dependencies.clear();
+          filed.push_back(std::move(program));
+        }
+        schedule.plan.shape.lanes = 1;
+        const Verdict verdict = verify(schedule.plan, filed);
+        EXPECT_TRUE(verdict.proved()) << describe(*algorithm, ranks, root) << ": " << verdict.fault.text();
+      }
+    }
+  }
+  EXPECT_GT(several, 1000);
+}
+
 TEST(Proofs, NeedTheCreditThatPlansState) {
   for (const Algorithm* algorithm : all_algorithms()) {
     std::uint32_t needed = 0;
