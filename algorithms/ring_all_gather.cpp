@@ -25,9 +25,9 @@ void build(Builder& builder, const View&, const Parameters&) {
   lane.move({from}, {block(p - 1)});
 }
 
-Cost cost(const Problem& problem, const View&) {
+Cost cost(const Problem& problem, const View& view) {
   const double others = problem.ranks - 1;
-  return {others, others, 0};
+  return {others, ring_share(view) * others, 0};
 }
 
 }  // namespace

@@ -34,9 +34,9 @@ void build(Builder& builder, const View&, const Parameters&) {
   for (std::uint32_t l = 0; l < builder.shape().lanes; ++l) build_lane(builder.lane(l), builder.rank(), builder.ranks());
 }
 
-Cost cost(const Problem& problem, const View&) {
+Cost cost(const Problem& problem, const View& view) {
   const double p = problem.ranks;
-  return {2 * (p - 1), 2 * (p - 1) / p, (p - 1) / p};
+  return {2 * (p - 1), ring_share(view) * 2 * (p - 1) / p, (p - 1) / p};
 }
 
 }  // namespace

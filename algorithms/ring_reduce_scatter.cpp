@@ -25,9 +25,9 @@ void build(Builder& builder, const View&, const Parameters&) {
   lane.complete({from, block(p - 1)}, {output(0)});
 }
 
-Cost cost(const Problem& problem, const View&) {
+Cost cost(const Problem& problem, const View& view) {
   const double others = problem.ranks - 1;
-  return {others, others, others};
+  return {others, ring_share(view) * others, others};
 }
 
 }  // namespace

@@ -38,6 +38,7 @@ struct View {
   std::vector<std::int32_t> numa;     ///< numa[r]: index of its NUMA node within the machine, -1 where unknown
   std::array<LinkEstimate, kLinkClasses> links = kUnmeasuredLinks;
   double gamma = 1e-10;  ///< seconds per byte folded by the reducer
+  double crowd = 1;      ///< ranks that share a core, on the machine where most do; at least 1
 
   int ranks() const { return static_cast<int>(machine.size()); }
 

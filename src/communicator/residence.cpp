@@ -77,15 +77,21 @@ View view_of(std::span<const Member> members, std::span<const Residence> places)
     if (found == machines.end()) machines.push_back(members[r].machine);
     view.numa[r] = places[r].numa;
   }
+  std::vector<bool> seen(machines.size());
+  for (int r = 0; r < view.ranks(); ++r) {
+    const auto machine = static_cast<std::size_t>(view.machine[static_cast<std::size_t>(r)]);
+    if (!seen[machine]) view.crowd = std::max(view.crowd, ranks_a_core(view, places, r));
+    seen[machine] = true;
+  }
   return view;
 }
 
-bool core_each(const View& view, std::span<const Residence> places, int rank) {
+double ranks_a_core(const View& view, std::span<const Residence> places, int rank) {
   std::vector<CpuLimits> here;
   for (std::size_t r = 0; r < places.size(); ++r) {
     if (view.same_machine(rank, static_cast<int>(r))) here.push_back(places[r].cpus);
   }
-  return static_cast<int>(here.size()) <= effective_cpus(here);
+  return std::max(1.0, static_cast<double>(here.size()) / effective_cpus(here));
 }
 
 }  // namespace tutti

@@ -33,7 +33,7 @@ Status agreed(std::span<const Member> members, std::span<const Residence> places
 /// The ranks' machines and NUMA nodes, with the estimates of links that nobody has measured.
 View view_of(std::span<const Member> members, std::span<const Residence> places);
 
-/// Whether the ranks of the machine of `rank` have a core each.
-bool core_each(const View& view, std::span<const Residence> places, int rank);
+/// Ranks for each core that those of the machine of `rank` may run on; 1 where there are as many cores or more.
+double ranks_a_core(const View& view, std::span<const Residence> places, int rank);
 
 }  // namespace tutti

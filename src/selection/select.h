@@ -46,7 +46,8 @@ class Overrides {
   std::vector<Rule> rules_;
 };
 
-/// The α, β and γ that a collective over all ranks of the view meets: those of its dearest link.
+/// The α, β and γ that a collective over all ranks of the view meets: those of its dearest link, and of cores that are
+/// shared, where they are.
 struct Terms {
   double alpha = 0;
   double beta = 0;

@@ -105,5 +105,23 @@ TEST(RankAlgorithms, PutsTheQuickestFirstByTheSumOfItsParts) {
   EXPECT_GT(before, 0);
 }
 
+// Waits are long where ranks share cores, and bytes that stay in their cache are cheap.
+TEST(RankAlgorithms, ChoosesOtherwiseWhereRanksShareCores) {
+  View view = flat_view(4);
+  const auto chosen = [&](std::uint64_t bytes) {
+    return std::string(rank_algorithms(all_reduce_of(bytes / 4, 4), view, 0)[0].algorithm->name);
+  };
+  EXPECT_EQ(chosen(8192), "direct");
+  EXPECT_EQ(chosen(4 << 20), "direct");
+  const Terms alone = terms_of(view);
+  view.crowd = 2;
+  EXPECT_EQ(chosen(512), "flat");
+  EXPECT_EQ(chosen(8192), "recursive_doubling");
+  EXPECT_EQ(chosen(4 << 20), "ring");
+  EXPECT_GT(terms_of(view).alpha, alone.alpha);
+  EXPECT_DOUBLE_EQ(terms_of(view).beta, 2 * alone.beta);
+  EXPECT_DOUBLE_EQ(terms_of(view).gamma, 2 * alone.gamma);
+}
+
 }  // namespace
 }  // namespace tutti
