@@ -47,9 +47,13 @@ static_assert(sizeof(Header) == 32);
 constexpr std::uint64_t longest_eager = 16 * 1024;
 /// Eager bytes that one sender may have unconsumed at one receiver.
 constexpr std::uint64_t eager_bound = 4 * 1024 * 1024;
+/// So many consumed bytes are told in one message.
+constexpr std::uint64_t taken_lot = eager_bound / 4;
 /// How often a wait asks its caller's hook: twice as often as promised.
 constexpr std::uint64_t poll_every_ns = 500'000;
 constexpr std::uint64_t look_every_ns = 1'000'000;
+/// Rounds without any movement between two looks at the clock for it.
+constexpr std::uint32_t look_every_rounds = 16;
 constexpr std::uint64_t longest_data = link_slot_bytes - sizeof(Header);
 
 /// A transfer under way.
@@ -89,6 +93,7 @@ struct Peer {
   std::deque<ActivePtr> cleared;                 ///< sending data, in turn
   std::map<std::uint64_t, ActivePtr> receiving;  ///< by the sender's id
   std::uint64_t eager_under_way = 0;
+  std::uint64_t taken = 0;  ///< eager bytes consumed here, of which the peer has not been told
 };
 
 }  // namespace
@@ -130,6 +135,8 @@ class PointToPoint::Engine {
       work->start(0);
       const std::lock_guard lock(inbox_mutex_);
       inbox_.splice(inbox_.end(), posted);
+      // Release: whoever sees it takes the lock and finds the transfer.
+      posted_some_.store(true, std::memory_order_release);
       // Relaxed: a hint that the mutex publishes anyway.
       pending_.fetch_add(1, std::memory_order_relaxed);
       // Under the lock: once the transfer can have ended, the engine may be gone.
@@ -183,7 +190,7 @@ class PointToPoint::Engine {
     std::unique_lock lock(following_mutex_);
     // Relaxed: the mutex of the work orders it with a completion; see above for all else.
     following_.fetch_add(1, std::memory_order_relaxed);
-    if (work == nullptr || !work->test()) leader_left_.wait_for(lock, std::chrono::milliseconds(1));
+    if (work == nullptr || !work->over()) leader_left_.wait_for(lock, std::chrono::milliseconds(1));
     following_.fetch_sub(1, std::memory_order_relaxed);
   }
   void wake_followers() {
@@ -225,10 +232,12 @@ class PointToPoint::Engine {
   }
 
   void take_inbox() {
-    for (;;) {
+    // Acquire: pairs with post. Who posts a moment later looks for itself, or has the thread look.
+    while (posted_some_.load(std::memory_order_acquire)) {
       {
         const std::lock_guard lock(inbox_mutex_);
-        if (inbox_.empty()) return;
+        // Relaxed: within the lock, as each true is.
+        if (inbox_.empty()) return posted_some_.store(false, std::memory_order_relaxed);
         // Needs no memory: from here on it ends with whatever ends all.
         all_.splice(all_.end(), inbox_, inbox_.begin());
       }
@@ -270,6 +279,7 @@ class PointToPoint::Engine {
     for (const bool sends : {true, false}) {
       HostLink*& link = sends ? p.to : p.from;
       if (link != nullptr) continue;
+      if (std::find(open_.begin(), open_.end(), rank) == open_.end()) open_.push_back(rank);
       auto opened = comm_.transports().link(TrafficClass::point_to_point, rank, 0, sends);
       if (!opened.ok()) {
         fail_all(comm_.fail(opened.status().error()));
@@ -282,12 +292,12 @@ class PointToPoint::Engine {
 
   bool progress() {
     bool moved = false;
-    for (int rank = 0; rank < comm_.ranks(); ++rank) {
+    for (const int rank : open_) {
       Peer& p = peer(rank);
       if (p.to != nullptr && ready(*p.to, rank)) moved |= send_some(p);
       if (p.from != nullptr && ready(*p.from, rank)) moved |= receive_some(p, rank);
     }
-    look_at_deadlines();
+    if (moved || ++still_rounds_ % look_every_rounds == 0) look_at_deadlines();
     return moved;
   }
 
@@ -297,11 +307,12 @@ class PointToPoint::Engine {
     if (now < next_look_ns_) return;
     next_look_ns_ = now + look_every_ns;
     const auto passed = std::find_if(all_.begin(), all_.end(),
-                                     [&](const ActivePtr& a) { return a->deadline.at_ns <= now && !a->work->test(); });
+                                     [&](const ActivePtr& a) { return a->deadline.at_ns <= now && !a->work->over(); });
     if (passed != all_.end()) late(**passed);
   }
 
   bool ready(HostLink& link, int rank) {
+    if (link.state.size != 0) return true;  // as Transports::ready would say
     const tutti_link_result result = comm_.transports().ready(link);
     if (result == TUTTI_LINK_BROKEN) broken(link, rank);
     return result == TUTTI_LINK_OK;
@@ -492,7 +503,8 @@ class PointToPoint::Engine {
     if (header.kind == Kind::eager) {
       const std::uint64_t part = std::min<std::uint64_t>(payload.size(), header.bytes);
       if (part != 0) std::memcpy(active->transfer.memory, payload.data(), part);
-      if (!payload.empty()) p.outbox.push_back({Kind::taken, header.id, 0, header.bytes});
+      p.taken += header.bytes;
+      if (p.taken >= taken_lot) p.outbox.push_back({Kind::taken, header.id, 0, std::exchange(p.taken, 0)});
       complete(*active, {});
       return;
     }
@@ -525,7 +537,7 @@ class PointToPoint::Engine {
   void complete(Active& active, const Status& status) {
     if (!active.is_listed) return;
     const std::list<ActivePtr> keeps = unlist(active);
-    if (!active.work->test()) active.work->complete(status);
+    if (!active.work->over()) active.work->complete(status);
     // Relaxed: see run.
     pending_.fetch_sub(1, std::memory_order_relaxed);
     wake_followers();
@@ -557,6 +569,7 @@ class PointToPoint::Engine {
   std::mutex inbox_mutex_;  ///< guards inbox_, closing_ and thread_
   std::condition_variable posted_;
   std::list<ActivePtr> inbox_;
+  std::atomic<bool> posted_some_{false};  ///< something may be in it; written under its lock
   std::atomic<std::uint64_t> pending_{0};
   bool closing_ = false;
   std::thread thread_;
@@ -570,6 +583,8 @@ class PointToPoint::Engine {
   bool begun_ = false;
   std::uint64_t next_id_ = 1;
   std::vector<Peer> peers_;
+  std::vector<int> open_;  ///< peers with links
+  std::uint32_t still_rounds_ = 0;
   std::uint64_t next_arrival_ = 0;
   std::uint64_t next_look_ns_ = 0;
   std::list<ActivePtr> all_;                            ///< from post to completion

@@ -87,6 +87,8 @@ void Work::complete(Status status) {
     if (status_) return;
     status_ = std::move(status);
     info_.end_ns = now_ns();
+    // Release: what the operation wrote is seen by whoever sees that it is over.
+    over_.store(true, std::memory_order_release);
     callbacks.swap(callbacks_);
     hold.swap(hold_);
   }
@@ -106,6 +108,7 @@ void Work::set_received(std::int32_t source, std::uint64_t count) {
 }
 
 std::optional<Status> Work::test() const {
+  if (!over()) return std::nullopt;
   const std::lock_guard lock(mutex_);
   return status_;
 }

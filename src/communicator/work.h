@@ -1,6 +1,7 @@
 // Work: an operation under way, and the thread that tells of its end.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -45,6 +46,8 @@ class Work {
 
   /// The outcome, or nothing while it runs.
   std::optional<Status> test() const;
+  /// Whether there is an outcome.
+  bool over() const { return over_.load(std::memory_order_acquire); }  // acquire: pairs with the release in complete
   /// Waits at most timeout_ns; nothing where the operation runs on, TUTTI_ABORTED where the hook ended the wait. With 0
   /// until its deadline and grace_ns have passed: a started one's count from its start; one that is behind others on its
   /// stream has as long as those, which their deadlines bound; one that is not issued yet (an open group) counts from now.
@@ -64,6 +67,7 @@ class Work {
   mutable std::mutex mutex_;  ///< guards what follows
   mutable std::condition_variable ended_;
   std::optional<Status> status_;
+  std::atomic<bool> over_{false};  ///< status_ is set; for looks without the lock
   Info info_;
   std::list<Call> callbacks_;
   std::uint64_t limit_ns_ = 0;
