@@ -39,10 +39,8 @@ inline Range block_range(std::uint32_t block, std::uint32_t blocks = 1) {
 /// post it, about a quarter of that on shared memory as over TCP.
 constexpr double alphas_at_once(int n) { return n < 1 ? 0 : 1 + 0.25 * (n - 1); }
 
-/// What a byte costs a ring, of what it costs elsewhere. Where ranks share cores a ring's few slots stay in their cache,
-/// out of which the many of an exchange with everybody push each other (4 ranks on 2 cores, 128 KiB to 8 MiB: .37 to .56 of
-/// the direct all-reduce's time).
-inline double ring_share(const View& view) { return view.crowd > 1 ? 0.5 : 1; }
+/// View::ring_share where it counts.
+inline double ring_share(const View& view) { return view.crowd > 1 ? view.ring_share : 1; }
 
 /// Messages that a pipeline cuts the buffer into: `chunks` per window, and more where a window does not hold it.
 inline double pieces(const Problem& problem, std::uint32_t chunks) {

@@ -39,6 +39,13 @@ struct View {
   std::array<LinkEstimate, kLinkClasses> links = kUnmeasuredLinks;
   double gamma = 1e-10;  ///< seconds per byte folded by the reducer
   double crowd = 1;      ///< ranks that share a core, on the machine where most do; at least 1
+  /// Seconds that a rank which shares its core waits for each of the others there until it has the core: what a message
+  /// costs then (measured with 4 and 8 ranks on 2 cores: 3.4 to 3.9 us and 6 to 9 us a message).
+  double hand_over = 1.8e-6;
+  /// What a byte costs a ring, of what it costs elsewhere, where ranks share cores: a ring's few slots stay in their cache,
+  /// out of which the many of an exchange with everybody push each other (4 ranks on 2 cores, 128 KiB to 8 MiB: .37 to .56
+  /// of the direct all-reduce's time).
+  double ring_share = 0.5;
 
   int ranks() const { return static_cast<int>(machine.size()); }
 

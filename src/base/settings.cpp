@@ -315,6 +315,11 @@ constexpr std::array kTable = {
                                  "config.algorithm", text_field<&C::algorithm>),
     setting<Lanes, &S::lanes>("TUTTI_LANES", "0", "Lanes of a schedule; 0 lets the library choose.", "config.lanes",
                               number_field<&C::lanes>),
+    setting<Text, &S::tuning>(
+        "TUTTI_TUNING", "",
+        "File of measured constants, see perf/tune, by which algorithms are chosen; built-in estimates "
+        "where empty.",
+        "config.tuning", text_field<&C::tuning>),
     setting<Duration, &S::connect_timeout_ns>("TUTTI_CONNECT_TIMEOUT", "60s",
                                               "Longest time to create a communicator, or to open one link.",
                                               "config.connect_timeout_ns", nanoseconds_field<&C::connect_timeout_ns>),

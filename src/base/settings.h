@@ -33,6 +33,7 @@ struct Settings {
   std::string transports_place;            ///< what `transports` comes from: "TUTTI_TRANSPORTS" or "config.transports"
   std::string algorithm;                   ///< TUTTI_ALGORITHM, as given; empty: the library chooses
   int lanes = 0;                           ///< TUTTI_LANES; 0: the library chooses
+  std::string tuning;                      ///< TUTTI_TUNING: a tuning table's path; empty: the built-in estimates
   std::uint64_t connect_timeout_ns = 0;    ///< TUTTI_CONNECT_TIMEOUT
   std::uint64_t operation_timeout_ns = 0;  ///< TUTTI_OPERATION_TIMEOUT
   std::uint64_t idle_timeout_ns = 0;       ///< TUTTI_IDLE_TIMEOUT

@@ -60,14 +60,19 @@ std::size_t Communicator::ProblemHash::operator()(const Problem& problem) const 
 }
 
 /// Opens the transports once the key is known, and makes what this rank tells the others: its place, then its transports.
-MakeBlob Communicator::open_transports(const Settings& settings, std::unique_ptr<Transports>& transports) {
-  return [&settings, &transports](std::span<const unsigned char, kKeyBytes> key, int rank,
-                                  int ranks) -> Result<std::vector<std::byte>> {
+MakeBlob Communicator::open_transports(const Settings& settings, std::unique_ptr<Transports>& transports, Tuning& tuning) {
+  return [&settings, &transports, &tuning](std::span<const unsigned char, kKeyBytes> key, int rank,
+                                           int ranks) -> Result<std::vector<std::byte>> {
+    if (!settings.tuning.empty()) {
+      auto read = Tuning::read(settings.tuning);
+      if (!read.ok()) return read.status();
+      tuning = std::move(*read);
+    }
     auto opened = Transports::open(settings, key, rank, ranks);
     if (!opened.ok()) return opened.status();
     transports = std::move(*opened);
     ByteWriter out;
-    pack_residence(out, residence_of(settings));
+    pack_residence(out, residence_of(settings, tuning));
     out.blob(transports->describe());
     return out.take();
   };
@@ -75,13 +80,14 @@ MakeBlob Communicator::open_transports(const Settings& settings, std::unique_ptr
 
 Result<std::unique_ptr<Communicator>> Communicator::create(JoinRequest request, const tutti_config* config) {
   std::unique_ptr<Transports> transports;
-  request.blob = open_transports(request.settings, transports);
+  Tuning tuning;
+  request.blob = open_transports(request.settings, transports, tuning);
   auto membership = join(request);
   if (!membership.ok()) return membership.status();
   std::unique_ptr<Communicator> self(new Communicator(std::make_unique<Membership>(std::move(*membership)),
                                                       std::move(transports), request.settings, request.name,
                                                       config != nullptr ? Hook{config->poll, config->poll_ctx} : Hook()));
-  if (Status status = self->set_up(request.patience); !status.ok()) return status;
+  if (Status status = self->set_up(request.patience, std::move(tuning)); !status.ok()) return status;
   return self;
 }
 
@@ -132,7 +138,8 @@ Result<std::unique_ptr<Communicator>> Communicator::split(SplitRequest request, 
 
 Result<std::unique_ptr<Communicator>> Communicator::split_in_turn(SplitRequest& request) {
   std::unique_ptr<Transports> transports;
-  request.blob = open_transports(request.settings, transports);
+  Tuning tuning;
+  request.blob = open_transports(request.settings, transports, tuning);
   // It has a number among the operations, so that who calls another meanwhile learns of the difference.
   const std::uint64_t sequence = sequence_.load(std::memory_order_relaxed);  // only changed in a turn
   sequence_.store(sequence + 1, std::memory_order_relaxed);
@@ -144,7 +151,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split_in_turn(SplitRequest& 
   if (*membership == nullptr) return std::unique_ptr<Communicator>();
   std::unique_ptr<Communicator> child(
       new Communicator(std::move(*membership), std::move(transports), request.settings, request.name, hook_));
-  if (Status status = child->set_up(request.patience); !status.ok()) return status;
+  if (Status status = child->set_up(request.patience, std::move(tuning)); !status.ok()) return status;
   return child;
 }
 
@@ -199,7 +206,7 @@ void Communicator::take_leave() {
   membership_->control->leave();
 }
 
-Status Communicator::set_up(const Patience& patience) {
+Status Communicator::set_up(const Patience& patience, Tuning tuning) {
   std::vector<Residence> places;
   std::vector<std::vector<std::byte>> descriptions;
   for (const Member& member : membership_->members) {
@@ -213,8 +220,10 @@ Status Communicator::set_up(const Patience& patience) {
   if (!overrides.ok()) return overrides.status();
   overrides_ = std::move(*overrides);
   view_ = view_of(membership_->members, places);
+  tuning_ = std::move(tuning);
+  tuning_.apply(view_);
   if (ranks() > 1) {
-    auto reaches = membership_->control->allgather(transports_->reach(descriptions), patience);
+    auto reaches = membership_->control->allgather(transports_->reach(descriptions, view_, tuning_), patience);
     if (!reaches.ok()) return reaches.status();
     if (Status status = transports_->settle(*reaches, view_); !status.ok()) return status;
   }
@@ -463,7 +472,7 @@ Result<const Communicator::Prepared*> Communicator::prepare(const Problem& probl
   last_ = nullptr;
   const auto found = plans_.find(problem);
   if (found == plans_.end()) {
-    auto choice = select(problem, view_, overrides_, wish, static_cast<std::uint32_t>(settings_.lanes));
+    auto choice = select(problem, view_, overrides_, wish, static_cast<std::uint32_t>(settings_.lanes), tuning_);
     if (!choice.ok()) return choice.status();
     Prepared made;
     made.algorithm = choice->algorithm;

@@ -170,8 +170,8 @@ class Communicator {
 
   Communicator(std::unique_ptr<Membership> membership, std::unique_ptr<Transports> transports, const Settings& settings,
                std::string name, const Hook& hook);
-  static MakeBlob open_transports(const Settings& settings, std::unique_ptr<Transports>& transports);
-  Status set_up(const Patience& patience);
+  static MakeBlob open_transports(const Settings& settings, std::unique_ptr<Transports>& transports, Tuning& tuning);
+  Status set_up(const Patience& patience, Tuning tuning);
   Result<std::unique_ptr<Communicator>> split_in_turn(SplitRequest& request);
   Result<const Prepared*> prepare(const Problem& problem, const std::string& wish);
   Status open_links(Linked& linked, WaitingAgent& agent);
@@ -210,6 +210,7 @@ class Communicator {
   Settings settings_;
   std::string name_;
   View view_;
+  Tuning tuning_;
   Overrides overrides_;
   WaitPolicy policy_;
   Hook hook_;

@@ -18,17 +18,18 @@ struct Shared {
 constexpr std::array shared_settings = {
     Shared{"TUTTI_ALGORITHM", [](const Residence& r) { return r.algorithm; }},
     Shared{"TUTTI_LANES", [](const Residence& r) { return std::to_string(r.lanes); }},
+    Shared{"what the file TUTTI_TUNING says", [](const Residence& r) { return r.tuning; }},
 };
 
 std::string value_words(const std::string& value) { return value.empty() ? "unset" : fmt::format("\"{}\"", value); }
 
 }  // namespace
 
-Residence residence_of(const Settings& settings) {
+Residence residence_of(const Settings& settings, const Tuning& tuning) {
   unsigned cpu = 0;
   unsigned node = 0;
   const bool known = getcpu(&cpu, &node) == 0;
-  return {known ? static_cast<int>(node) : -1, cpu_limits(), settings.algorithm, settings.lanes};
+  return {known ? static_cast<int>(node) : -1, cpu_limits(), settings.algorithm, settings.lanes, tuning.digest()};
 }
 
 void pack_residence(ByteWriter& out, const Residence& residence) {
@@ -38,6 +39,7 @@ void pack_residence(ByteWriter& out, const Residence& residence) {
   for (const int allowed : residence.cpus.allowed) out.i32(allowed);
   out.text(residence.algorithm);
   out.i32(residence.lanes);
+  out.text(residence.tuning);
 }
 
 Residence unpack_residence(ByteReader& in) {
@@ -47,6 +49,7 @@ Residence unpack_residence(ByteReader& in) {
   for (std::uint32_t n = in.u32(); n != 0 && in.ok(); --n) residence.cpus.allowed.push_back(in.i32());
   residence.algorithm = in.text();
   residence.lanes = in.i32();
+  residence.tuning = in.text();
   return residence;
 }
 

@@ -9,6 +9,7 @@
 #include "src/base/status.h"
 #include "src/base/wire.h"
 #include "src/communicator/members.h"
+#include "src/selection/tuning.h"
 #include "topology/cpus.h"
 #include "topology/view.h"
 
@@ -19,10 +20,11 @@ struct Residence {
   CpuLimits cpus;
   std::string algorithm;  ///< Settings::algorithm
   int lanes = 0;          ///< Settings::lanes
+  std::string tuning;     ///< its tuning table's digest
 };
 
 /// This thread's.
-Residence residence_of(const Settings& settings);
+Residence residence_of(const Settings& settings, const Tuning& tuning);
 void pack_residence(ByteWriter& out, const Residence& residence);
 Residence unpack_residence(ByteReader& in);
 

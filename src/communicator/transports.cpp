@@ -187,7 +187,8 @@ int Transports::index_of(const std::string& name) const {
   return -1;
 }
 
-std::vector<std::byte> Transports::reach(std::span<const std::vector<std::byte>> descriptions) {
+std::vector<std::byte> Transports::reach(std::span<const std::vector<std::byte>> descriptions, const View& view,
+                                         const Tuning& tuning) {
   read_descriptions(descriptions);
   ByteWriter out;
   for (const int mine : common_) {
@@ -195,8 +196,13 @@ std::vector<std::byte> Transports::reach(std::span<const std::vector<std::byte>>
       tutti_reach there{};
       there.size = sizeof there;
       const bool has = mine >= 0 && peer != rank_ && reaches(static_cast<std::size_t>(mine), peer, there);
-      out.u32(std::bit_cast<std::uint32_t>(has ? static_cast<float>(there.latency) : -1.0F));
-      out.u32(std::bit_cast<std::uint32_t>(has ? static_cast<float>(1 / there.bandwidth) : 0.0F));
+      LinkEstimate estimate{there.latency, has ? 1 / there.bandwidth : 0};
+      if (has) {
+        const char* const name = transports_[static_cast<std::size_t>(mine)].transport->name;
+        estimate = tuning.link(name, view.link_class(rank_, peer)).value_or(estimate);
+      }
+      out.u32(std::bit_cast<std::uint32_t>(has ? static_cast<float>(estimate.alpha) : -1.0F));
+      out.u32(std::bit_cast<std::uint32_t>(has ? static_cast<float>(estimate.beta) : 0.0F));
     }
   }
   return out.take();

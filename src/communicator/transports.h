@@ -13,6 +13,7 @@
 #include "src/base/status.h"
 #include "src/communicator/agent.h"
 #include "src/communicator/hook.h"
+#include "src/selection/tuning.h"
 #include "topology/view.h"
 
 namespace tutti {
@@ -44,7 +45,9 @@ class Transports {
   /// What peers must know of this rank, as bytes for the rendezvous.
   std::vector<std::byte> describe() const;
   /// How this rank reaches each peer, as bytes to be gathered, from all ranks' descriptions (rank order).
-  std::vector<std::byte> reach(std::span<const std::vector<std::byte>> descriptions);
+  /// tuning: what it says of a transport counts more than what that says itself.
+  std::vector<std::byte> reach(std::span<const std::vector<std::byte>> descriptions, const View& view,
+                               const Tuning& tuning);
   /// Settles which transport each pair uses, from all ranks' reaches (rank order): the quickest for 64 KiB that reaches
   /// in both directions, by the lower rank's numbers. Fills view.links with the dearest pair of each class (equal on
   /// all ranks). Errors: TUTTI_UNSUPPORTED naming a pair that nothing connects.

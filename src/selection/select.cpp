@@ -45,10 +45,6 @@ struct Range {
   std::uint64_t from, to;
 };
 
-/// Seconds that a rank which shares its core waits for each of the others there until it has the core: what a message costs
-/// then (measured with 4 and 8 ranks on 2 cores: 3.4 to 3.9 us and 6 to 9 us a message).
-constexpr double hand_over = 1.8e-6;
-
 /// "1K-64K", "-64K", "1K-"; nothing where it is malformed.
 std::optional<Range> parse_range(std::string_view text) {
   const auto dash = text.find('-');
@@ -127,7 +123,7 @@ Terms terms_of(const View& view) {
     dearest = std::max(dearest, view.link_class(0, r));
   const LinkEstimate& link = view.link(dearest);
   if (view.crowd <= 1) return {link.alpha, link.beta, view.gamma};
-  return {std::max(link.alpha, hand_over * view.crowd), link.beta * view.crowd, view.gamma * view.crowd};
+  return {std::max(link.alpha, view.hand_over * view.crowd), link.beta * view.crowd, view.gamma * view.crowd};
 }
 
 std::vector<Candidate> rank_algorithms(const Problem& problem, const View& view, std::uint32_t lanes) {
@@ -154,13 +150,18 @@ std::vector<Candidate> rank_algorithms(const Problem& problem, const View& view,
 }
 
 Result<Candidate> select(const Problem& problem, const View& view, const Overrides& overrides, std::string_view wish,
-                         std::uint32_t lanes) {
+                         std::uint32_t lanes, const Tuning& tuning) {
   const std::uint64_t bytes = problem.count * element_bytes(problem.type);
   const std::string_view name = wish.empty() ? overrides.find(problem.collective, bytes) : wish;
   const std::vector<Candidate> ranked = rank_algorithms(problem, view, lanes);
-  for (const Candidate& candidate : ranked) {
-    if (name.empty() || name == candidate.algorithm->name) return candidate;
+  const auto named = [&](std::string_view wanted) {
+    return std::find_if(ranked.begin(), ranked.end(), [&](const Candidate& c) { return wanted == c.algorithm->name; });
+  };
+  if (name.empty()) {
+    const auto measured = named(tuning.use(problem));  // one that does not fit this problem counts for nothing
+    return measured != ranked.end() ? *measured : ranked.front();
   }
+  if (const auto wanted = named(name); wanted != ranked.end()) return *wanted;
   return Status(TUTTI_INVALID_ARGUMENT,
                 fmt::format("{} over {} ranks has no algorithm \"{}\"", name_of(problem.collective), problem.ranks, name),
                 fmt::format("Choose from {}, or leave it unset.", names_for(problem.collective)));

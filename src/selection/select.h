@@ -7,6 +7,7 @@
 
 #include "algorithms/algorithm.h"
 #include "src/base/status.h"
+#include "src/selection/tuning.h"
 #include "topology/view.h"
 
 namespace tutti {
@@ -58,9 +59,10 @@ Terms terms_of(const View& view);
 /// Every algorithm that fits, quickest first; of equal ones the earlier registered. Pure.
 std::vector<Candidate> rank_algorithms(const Problem& problem, const View& view, std::uint32_t lanes);
 
-/// The algorithm of a problem: the call's own wish (may be empty), else the overrides', else the quickest. lanes: 0 or the
-/// user's. Errors: TUTTI_INVALID_ARGUMENT for a name that the collective does not have, with the names it has.
+/// The algorithm of a problem: the call's own wish (may be empty), else the overrides', else the tuning table's where it
+/// fits the problem, else the quickest by the model. lanes: 0 or the user's. Errors: TUTTI_INVALID_ARGUMENT for a name that
+/// the collective does not have, with the names it has.
 Result<Candidate> select(const Problem& problem, const View& view, const Overrides& overrides, std::string_view wish,
-                         std::uint32_t lanes);
+                         std::uint32_t lanes, const Tuning& tuning = {});
 
 }  // namespace tutti

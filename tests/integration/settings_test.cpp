@@ -1,9 +1,11 @@
 // Settings that ranks must share, and settings that cannot be had: each is a sentence on every rank, not a hang.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <thread>
@@ -66,6 +68,49 @@ TEST(SharedSettings, LanesThatDifferAreRefusedAtCreation) {
     EXPECT_EQ(mine.status, TUTTI_INVALID_ARGUMENT);
     EXPECT_THAT(mine.words, HasSubstr("TUTTI_LANES is \"1\" for rank 0"));
   }
+}
+
+TEST(SharedSettings, TuningTablesCountForWhatTheySayAndMustSayTheSame) {
+  const std::string folder = testing::TempDir() + "tutti-tuning-" + std::to_string(getpid());
+  const auto table = [&](const std::string& name, const std::string& lines) {
+    std::ofstream(folder + name) << "tutti tuning 1\n" << lines;
+    return folder + name;
+  };
+  const std::string ring = table("ring", "use all_reduce 2 0 4096 ring  # by hand\nfold 2e-10\n");
+  const std::string same = table("same", "# the same\nuse all_reduce 2 0 4096 ring\nfold 2e-10\n");
+  const std::string tree = table("tree", "use all_reduce 2 0 4096 tree\n");
+  const std::string bad = table("bad", "use all_reduce 2 0 4096 telepathy\n");
+
+  tutti_comm* comms[2] = {};
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.tuning = ring.c_str();
+  ASSERT_EQ(tutti_comm_create_all(comms, 2, &config), TUTTI_SUCCESS) << last_error();
+  std::thread other([&] {
+    int one = 1;
+    EXPECT_EQ(tutti_all_reduce(&one, &one, 1, TUTTI_INT32, TUTTI_SUM, comms[1], {}, nullptr), TUTTI_SUCCESS);
+  });
+  int one = 1;
+  EXPECT_EQ(tutti_all_reduce(&one, &one, 1, TUTTI_INT32, TUTTI_SUM, comms[0], {}, nullptr), TUTTI_SUCCESS);
+  other.join();
+  tutti_comm_choice choice = {sizeof choice, nullptr, nullptr};
+  EXPECT_EQ(tutti_comm_last_choice(comms[0], &choice), TUTTI_SUCCESS);
+  EXPECT_STREQ(choice.algorithm, "ring");
+  for (tutti_comm* comm : comms) tutti_comm_destroy(comm);
+
+  const auto both = [&](const std::string& first, const std::string& second) {
+    return create(2, [&](int rank, tutti_config& c) { c.tuning = rank == 0 ? first.c_str() : second.c_str(); });
+  };
+  for (const Outcome& mine : both(ring, same)) EXPECT_EQ(mine.status, TUTTI_SUCCESS) << mine.words;
+  for (const Outcome& mine : both(ring, tree)) {
+    EXPECT_EQ(mine.status, TUTTI_INVALID_ARGUMENT);
+    EXPECT_THAT(mine.words, HasSubstr("TUTTI_TUNING"));
+  }
+  for (const Outcome& mine : both(ring, bad)) {
+    EXPECT_EQ(mine.status, TUTTI_INVALID_ARGUMENT);
+    EXPECT_THAT(mine.words, HasSubstr("line 2 of the tuning table"));
+    EXPECT_THAT(mine.words, HasSubstr("telepathy"));
+  }
+  for (const Outcome& mine : both(ring, "/nowhere")) EXPECT_THAT(mine.words, HasSubstr("\"/nowhere\" cannot be read"));
 }
 
 TEST(Transports, ThatAreNamedTwiceAreMeantOnce) {

@@ -16,6 +16,7 @@
 #include "src/schedule/text.h"
 #include "src/schedule/verifier.h"
 #include "src/selection/select.h"
+#include "src/selection/tuning.h"
 #include "tools/plan/simulate.h"
 
 namespace {
@@ -36,6 +37,8 @@ struct Request {
   std::string msccl;
   std::string svg;
   std::string trace;
+  std::string tuning;
+  std::int64_t cores = 0;
   std::int64_t ranks = 4;
   std::int64_t root = 0;
   std::int64_t rank = -1;
@@ -56,6 +59,8 @@ void declare(program::Options& options, Request& request) {
   options.text("--op", &request.op, "NAME", "operator");
   options.text("--schedule", &request.schedule, "FILE",
                "verify, simulate: a schedule as `show` prints it, instead of an algorithm");
+  options.text("--tuning", &request.tuning, "FILE", "a tuning table, see perf/tune; without it the built-in estimates");
+  options.integer("--cores", &request.cores, 1, 65536, "cores that the ranks share; without it one each");
   options.text("--topology", &request.topology, "FILE", "not there yet");
   options.text("--msccl", &request.msccl, "FILE", "not there yet");
   options.text("--svg", &request.svg, "FILE", "not there yet");
@@ -123,8 +128,21 @@ Result<Problem> problem_of(const Request& request) {
   return problem;
 }
 
-Result<Candidate> choose(const Request& request, const Problem& problem, const View& view) {
-  return select(problem, view, Overrides(), request.algorithm, static_cast<std::uint32_t>(request.lanes));
+/// The table that the request names; an empty one where it names none.
+Result<Tuning> tuning_of(const Request& request) {
+  return request.tuning.empty() ? Result<Tuning>(Tuning()) : Tuning::read(request.tuning);
+}
+
+/// Ranks on one machine.
+View view_of(const Request& request, int ranks, const Tuning& tuning) {
+  View view = flat_view(ranks);
+  if (request.cores > 0) view.crowd = std::max(1.0, static_cast<double>(ranks) / static_cast<double>(request.cores));
+  tuning.apply_with_links(view);
+  return view;
+}
+
+Result<Candidate> choose(const Request& request, const Problem& problem, const View& view, const Tuning& tuning) {
+  return select(problem, view, Overrides(), request.algorithm, static_cast<std::uint32_t>(request.lanes), tuning);
 }
 
 Schedule make_schedule(const Candidate& choice, const Problem& problem, const View& view) {
@@ -218,12 +236,16 @@ int prove(const Schedule& schedule, double seconds, program::Output& output) {
   return output.result(static_cast<int>(program::kGood));
 }
 
-int cost(const Problem& problem, const View& view, std::uint32_t lanes, program::Output& output) {
+/// measured: what the tuning table chooses, empty where it says nothing.
+int cost(const Request& request, const Problem& problem, const View& view, std::string_view measured,
+         program::Output& output) {
   const Terms terms = terms_of(view);
-  const std::vector<Candidate> ranked = rank_algorithms(problem, view, lanes);
+  const std::vector<Candidate> ranked = rank_algorithms(problem, view, static_cast<std::uint32_t>(request.lanes));
   output.line(fmt::format("{} of {} bytes a block on {} ranks; latency {:.2f} us, {:.2f} GB/s a link, {:.2f} GB/s reduced",
                           name_of(problem.collective), problem.count * element_bytes(problem.type), problem.ranks,
                           terms.alpha * 1e6, 1e-9 / terms.beta, 1e-9 / terms.gamma));
+  output.line(fmt::format("constants: {}{}", request.tuning.empty() ? "built-in estimates" : request.tuning,
+                          view.crowd > 1 ? fmt::format(", {} ranks to a core", view.crowd) : ""));
   output.line(
       fmt::format("{:<22} {:>12} {:>12} {:>12} {:>12}", "algorithm", "total us", "latency", "transfer", "reduction"));
   for (const Candidate& c : ranked) {
@@ -235,7 +257,9 @@ int cost(const Problem& problem, const View& view, std::uint32_t lanes, program:
     record.add("transfer_seconds", c.transfer_seconds).add("reduction_seconds", c.reduction_seconds);
     output.record(record);
   }
-  if (ranked.size() > 1) {
+  if (!measured.empty()) {
+    output.line(fmt::format("{} is chosen: the tuning table says that it was quickest here", measured));
+  } else if (ranked.size() > 1) {
     const Candidate& best = ranked[0];
     const Candidate& next = ranked[1];
     const auto gain = [&](double ours, double theirs) { return (theirs - ours) * 1e6; };
@@ -263,9 +287,11 @@ int run(const Request& request, program::Output& output) {
   }
   const auto problem = problem_of(request);
   if (!problem.ok()) return refuse(output, problem.status().text());
-  const View view = flat_view(problem->ranks);
-  if (request.command == "cost") return cost(*problem, view, static_cast<std::uint32_t>(request.lanes), output);
-  const auto choice = choose(request, *problem, view);
+  const auto tuning = tuning_of(request);
+  if (!tuning.ok()) return refuse(output, tuning.status().text());
+  const View view = view_of(request, problem->ranks, *tuning);
+  if (request.command == "cost") return cost(request, *problem, view, tuning->use(*problem), output);
+  const auto choice = choose(request, *problem, view, *tuning);
   if (!choice.ok()) return refuse(output, choice.status().text());
   return tell(request, make_schedule(*choice, *problem, view), choice->seconds, output);
 }

@@ -1,0 +1,75 @@
+#include "src/selection/tuning.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/selection/select.h"
+
+namespace tutti {
+namespace {
+
+using testing::HasSubstr;
+
+Tuning parsed(const std::string& text) {
+  auto tuning = Tuning::parse(text, "the text");
+  EXPECT_TRUE(tuning.ok()) << tuning.status().text();
+  return tuning.ok() ? *tuning : Tuning();
+}
+
+TEST(Tuning, ReadsWhatItPrints) {
+  const Tuning tuning = parsed(
+      "# a comment\n\ntutti tuning 1 # and another\n  link shm same_numa 2e-07 9e-11\nlink tcp other_machine 3e-5 1e-9\n"
+      "fold 6e-11\nhand_over 2e-06\nring_share 0.25\nuse broadcast 3 0 99 chain\n");
+  EXPECT_EQ(parsed(tuning.text()).text(), tuning.text());
+  EXPECT_EQ(tuning.digest(), parsed(tuning.text()).digest());
+  EXPECT_EQ(tuning.link("shm", LinkClass::same_numa), (LinkEstimate{2e-7, 9e-11}));
+  EXPECT_FALSE(tuning.link("shm", LinkClass::same_machine).has_value());
+  View view = flat_view(4);
+  tuning.apply(view);
+  EXPECT_DOUBLE_EQ(view.gamma, 6e-11);
+  EXPECT_DOUBLE_EQ(view.hand_over, 2e-6);
+  EXPECT_DOUBLE_EQ(view.ring_share, .25);
+  EXPECT_EQ(view.links, kUnmeasuredLinks);
+  tuning.apply_with_links(view);
+  EXPECT_EQ(view.link(LinkClass::other_machine), (LinkEstimate{3e-5, 1e-9}));
+}
+
+TEST(Tuning, SaysNothingWhereItIsEmpty) {
+  View view = flat_view(4);
+  Tuning().apply_with_links(view);
+  EXPECT_EQ(view, flat_view(4));
+  EXPECT_EQ(Tuning().digest(), "");
+  EXPECT_EQ(parsed("tutti tuning 1\n").digest(), "");
+}
+
+TEST(Tuning, MalformedLinesAreNamed) {
+  for (const char* line :
+       {"fold", "fold -1", "fold 0", "fold 1e-9x", "fold nan", "fold 1 2", "speed 3", "link shm near 1 1",
+        "link shm same_numa 1", "link shm same_numa 0 1", "use all_reduce 2 9 8 ring", "use all_reduce 2 0 8 telepathy",
+        "use nothing 2 0 8 ring", "use all_reduce -2 0 8 ring", "use broadcast 2 0 8 ring", "use all_reduce 2 0 ring"}) {
+    const auto tuning = Tuning::parse("tutti tuning 1\n" + std::string(line), "the text");
+    ASSERT_FALSE(tuning.ok()) << line;
+    EXPECT_THAT(tuning.status().text(), HasSubstr("line 2 of the text says \"" + std::string(line) + "\""));
+  }
+  EXPECT_FALSE(Tuning::parse("", "the text").ok());
+  EXPECT_FALSE(Tuning::parse("tutti tuning 2\n", "the text").ok());
+  EXPECT_THAT(Tuning::read("/nowhere/at/all").status().text(), HasSubstr("/nowhere/at/all"));
+}
+
+TEST(Tuning, OverrulesTheModelButNotTheUser) {
+  const Tuning tuning = parsed("tutti tuning 1\nuse all_reduce 4 1024 2048 tree\n");
+  Problem problem;
+  problem.ranks = 4;
+  problem.count = 512;
+  const View view = flat_view(4);
+  const std::string model = select(problem, view, Overrides(), "", 0)->algorithm->name;
+  EXPECT_NE(model, "tree");
+  EXPECT_STREQ(select(problem, view, Overrides(), "", 0, tuning)->algorithm->name, "tree");
+  EXPECT_STREQ(select(problem, view, Overrides(), "ring", 0, tuning)->algorithm->name, "ring");
+  EXPECT_STREQ(select(problem, view, *Overrides::parse("direct"), "", 0, tuning)->algorithm->name, "direct");
+  problem.count = 513;
+  EXPECT_EQ(select(problem, view, Overrides(), "", 0, tuning)->algorithm->name, model);
+}
+
+}  // namespace
+}  // namespace tutti
