@@ -1,5 +1,6 @@
 // Where an operation runs: now, on a queue, or together with others at the end of a group.
 #include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -51,7 +52,10 @@ Share* find_share(Shares& shares, const Communicator& communicator) {
 /// The group that is open on a thread.
 struct Group {
   int depth = 0;
-  Tasks tasks;
+  /// What there is as long as it is nothing but blocking transfers of one communicator, whose works nobody asked for.
+  std::vector<Transfer> plain;
+  Communicator* plain_of = nullptr;
+  Tasks tasks;  ///< everything otherwise
   std::vector<HeldCreation> creations;
   Status first;  ///< the first of its calls that failed
 
@@ -83,15 +87,20 @@ struct Parts {
   }
 };
 
+/// Throws nothing.
+Status destroyed_before_it_began() {
+  return attempt([] {
+    return Status(TUTTI_ABORTED, "the communicator was destroyed before the operation could begin",
+                  "Wait for what is on its queue first.");
+  });
+}
+
 /// hook: the communicator's where the caller waits in this thread, else empty.
 Status run_collective(Task& task, const Hook& hook) {
   const std::shared_ptr<Admission> admission = std::move(task.admission);
   if (!admission->begin()) {
     task.ticket.redeem();
-    task.work->complete(attempt([] {
-      return Status(TUTTI_ABORTED, "the communicator was destroyed before the operation could begin",
-                    "Wait for what is on its queue first.");
-    }));
+    task.work->complete(destroyed_before_it_began());
     return {};
   }
   Status status =
@@ -107,11 +116,17 @@ Status wait_for_transfer(Task& task, const Hook& hook) {
   return status;
 }
 
+/// For what begins at once, behind nothing.
+Result<std::shared_ptr<Admission>> admit_begun(Communicator& communicator) {
+  auto admission = communicator.admit();
+  if (!admission.ok() || (*admission)->begin()) return admission;
+  return destroyed_before_it_began();
+}
+
 /// Makes the communicator count it, until its work has completed. Nothing has happened where that fails.
 Status admit(Task& task, const std::shared_ptr<Parts>& parts) {
-  auto admission = task.communicator().admit();
+  auto admission = task.transfer() != nullptr ? admit_begun(task.communicator()) : task.communicator().admit();
   if (!admission.ok()) return admission.status();
-  if (task.transfer() != nullptr) (*admission)->begin();  // in the engine, which is not behind anything
   using Both = std::pair<std::shared_ptr<Admission>, std::shared_ptr<Parts>>;
   std::shared_ptr<void> hold = *admission;
   if (parts != nullptr) hold = std::make_shared<Both>(*admission, parts);
@@ -252,6 +267,55 @@ Status run_group(const Tasks& tasks, const tutti_call& call) {
   return run_shares(shares);
 }
 
+std::shared_ptr<Task> make_task(Operation operation, tutti_stream stream) {
+  auto task = std::make_shared<Task>(Task{std::move(operation), stream, nullptr});
+  task->work = std::make_shared<Work>(task->communicator().hook());
+  return task;
+}
+
+/// Makes tasks of the plain transfers.
+void unfold(Group& open) {
+  for (const Transfer& transfer : open.plain) {
+    open.tasks.push_back(make_task({open.plain_of, transfer}, {TUTTI_STREAM_BLOCKING, nullptr}));
+  }
+  open.plain.clear();
+}
+
+/// Blocking transfers that nobody asked the works of.
+Status run_plain(Communicator& communicator, std::span<const Transfer> transfers) {
+  const auto admission = admit_begun(communicator);
+  if (!admission.ok()) return admission.status();
+  return communicator.point_to_point().exchange(transfers, communicator.hook());
+}
+
+/// Takes the plain transfers out of the group, which a hook may use meanwhile, and gives their room back, so that the next
+/// group's need no memory.
+class PlainTransfers {
+ public:
+  explicit PlainTransfers(Group& group)
+      : group_(group), communicator_(group.plain_of), transfers_(std::exchange(group.plain, {})) {}
+  ~PlainTransfers() {
+    constexpr std::size_t most_kept = 1024;
+    transfers_.clear();
+    if (group_.plain.empty() && transfers_.capacity() <= most_kept) group_.plain.swap(transfers_);
+  }
+  PlainTransfers(const PlainTransfers&) = delete;
+  PlainTransfers& operator=(const PlainTransfers&) = delete;
+
+  bool empty() const { return transfers_.empty(); }
+  Status run(std::uint64_t timeout_ns) {
+    for (Transfer& transfer : transfers_) {
+      if (transfer.timeout_ns == 0) transfer.timeout_ns = timeout_ns;
+    }
+    return run_plain(*communicator_, transfers_);
+  }
+
+ private:
+  Group& group_;
+  Communicator* const communicator_;
+  std::vector<Transfer> transfers_;
+};
+
 Status end_group(const tutti_call* given) {
   Group& open = group();
   if (open.depth == 0) return Status(TUTTI_INVALID_USAGE, "tutti_group_end without tutti_group_start", "Pair them.");
@@ -263,11 +327,13 @@ Status end_group(const tutti_call* given) {
   }
   if (open.first.ok()) open.first = refused;
   if (--open.depth > 0) return refused;
+  if (call.work != nullptr && open.first.ok()) open.first = attempt([&]() -> Status { return unfold(open), Status(); });
+  PlainTransfers plain(open);
   const Tasks tasks = std::exchange(open.tasks, {});
   std::vector<HeldCreation> creations = std::exchange(open.creations, {});
   Status first = std::exchange(open.first, {});
   if (first.ok()) first = create_together(creations);
-  if (first.ok()) first = attempt([&] { return run_group(tasks, call); });
+  if (first.ok()) first = attempt([&] { return plain.empty() ? run_group(tasks, call) : plain.run(call.timeout_ns); });
   if (first.ok()) return first;
   for (const auto& task : tasks) {
     if (!task->issued) task->work->complete(first);
@@ -284,12 +350,22 @@ bool runs_now(tutti_stream stream, const tutti_call& call) {
 Status dispatch(Operation operation, tutti_stream stream, const tutti_call& call) {
   if (Status status = check_stream(stream); !status.ok()) return status;
   if (Status status = operation.communicator->legal(); !status.ok()) return status;
-  auto task = std::make_shared<Task>(Task{std::move(operation), stream, nullptr});
-  task->work = std::make_shared<Work>(task->communicator().hook());
+  Group& open = group();
+  const Transfer* const transfer = std::get_if<Transfer>(&operation.what);
+  if (transfer != nullptr && stream.kind == TUTTI_STREAM_BLOCKING && call.work == nullptr) {
+    if (open.depth == 0) return run_plain(*operation.communicator, {transfer, 1});
+    if (open.tasks.empty() && (open.plain.empty() || open.plain_of == operation.communicator)) {
+      open.plain.push_back(*transfer);
+      open.plain_of = operation.communicator;
+      return {};
+    }
+  }
+  if (!open.plain.empty()) unfold(open);
+  auto task = make_task(std::move(operation), stream);
   std::unique_ptr<tutti_work> handle(call.work != nullptr ? new tutti_work{task->work} : nullptr);
-  const bool held_back = group_is_open();
+  const bool held_back = open.depth > 0;
   if (held_back) {
-    group().tasks.push_back(task);
+    open.tasks.push_back(task);
   } else {
     if (Status status = admit(*task, nullptr); !status.ok()) return status;
     issue(task, false);
@@ -305,6 +381,7 @@ bool group_is_open() { return group().depth > 0; }
 bool group_holds(const Communicator* communicator) {
   const Group& open = group();
   if (communicator == nullptr) return false;  // a creation that failed; others in the group have no parent either
+  if (!open.plain.empty() && open.plain_of == communicator) return true;
   return std::any_of(open.tasks.begin(), open.tasks.end(),
                      [&](const auto& task) { return task->operation.communicator == communicator; }) ||
          std::any_of(open.creations.begin(), open.creations.end(),

@@ -271,6 +271,8 @@ const char* Communicator::last_algorithm() const {
 }
 
 Status Communicator::legal() const {
+  if (legal_now()) [[likely]]
+    return {};
   if (Status failed = first_error(); !failed.ok()) return failed;
   // Relaxed: who calls while finalize begins may be told either; admit and the turn decide.
   if (!finalizing_.load(std::memory_order_relaxed)) return {};

@@ -5,7 +5,8 @@
 //     taken    tells the sender how many eager bytes were consumed, which bounds what a receiver may have to keep
 //
 // Only cleared data and bounded eager bytes are ever on their way, so the receiver always empties its slots, and no
-// message can block another's: transfers with crossed tags finish in any order.
+// message can block another's: transfers with crossed tags finish in any order. A send ends when its bytes have left this
+// process, since nobody may make progress here from then on.
 #include "src/communicator/point_to_point.h"
 
 #include <fmt/format.h>
@@ -44,7 +45,7 @@ struct Header {
 };
 static_assert(sizeof(Header) == 32);
 
-constexpr std::uint64_t longest_eager = 16 * 1024;
+constexpr std::uint64_t longest_eager = 128 * 1024;
 /// Eager bytes that one sender may have unconsumed at one receiver.
 constexpr std::uint64_t eager_bound = 4 * 1024 * 1024;
 /// So many consumed bytes are told in one message.
@@ -52,28 +53,67 @@ constexpr std::uint64_t taken_lot = eager_bound / 4;
 /// How often a wait asks its caller's hook: twice as often as promised.
 constexpr std::uint64_t poll_every_ns = 500'000;
 constexpr std::uint64_t look_every_ns = 1'000'000;
-/// Rounds without any movement between two looks at the clock for it.
+/// Rounds between two looks at the clock for it.
 constexpr std::uint32_t look_every_rounds = 16;
 constexpr std::uint64_t longest_data = link_slot_bytes - sizeof(Header);
+static_assert(longest_eager <= longest_data);
+/// Ended transfers that are kept for the next ones, and lines of receives for the next of their kind.
+constexpr std::size_t most_kept = 64;
 
-/// A transfer under way.
+/// The transfers of one blocking call, on its caller's stack.
+class Batch {
+ public:
+  explicit Batch(std::size_t transfers) : left_(transfers) {}
+  /// One has ended. Called by one thread at a time; with the last one the caller may be gone.
+  void end(const Status& status) {
+    if (!status.ok() && first_.ok()) first_ = status;
+    // Release: what the transfer and those before it wrote is seen by whoever sees that all have ended.
+    left_.fetch_sub(1, std::memory_order_release);
+  }
+  bool over() const { return left_.load(std::memory_order_acquire) == 0; }  // acquire: pairs with end
+  /// The first failure, once all have ended.
+  const Status& result() const { return first_; }
+
+ private:
+  std::atomic<std::size_t> left_;
+  Status first_;
+};
+
+/// A transfer under way, which tells its work or its batch of its end.
 struct Active {
   Transfer transfer;
   std::shared_ptr<Work> work;
+  Batch* batch = nullptr;
   Deadline deadline;
-  std::uint64_t id = 0;     ///< sending: its number; receiving: its place in the order of posting
-  std::uint64_t done = 0;   ///< bytes sent or received so far
-  std::uint64_t total = 0;  ///< receiving: bytes that the sender announced
-  std::list<std::shared_ptr<Active>>::iterator listed;  ///< where it stands in the list of all; while `is_listed`
-  bool is_listed = false;
+  std::uint64_t id = 0;                     ///< sending: its number; receiving: its place in the order of posting
+  std::uint64_t done = 0;                   ///< bytes sent or received so far
+  std::uint64_t total = 0;                  ///< receiving: bytes that the sender announced
+  Active* next = nullptr;                   ///< in the line that it stands in
+  std::list<Active>::iterator listed = {};  ///< where it stands in the list of all
 };
-using ActivePtr = std::shared_ptr<Active>;
+
+/// First come, first served. A transfer stands in one line at most, which costs no memory; the list of all owns it.
+class Line {
+ public:
+  bool empty() const { return first_ == nullptr; }
+  Active& front() const { return *first_; }
+  void push(Active& active) {
+    active.next = nullptr;
+    (empty() ? first_ : last_->next) = &active;
+    last_ = &active;
+  }
+  Active& pop() { return *std::exchange(first_, first_->next); }
+
+ private:
+  Active* first_ = nullptr;
+  Active* last_ = nullptr;
+};
 
 /// A message that came before its receive was posted.
 struct Unexpected {
   Header header;
   std::vector<std::byte> data;
-  ActivePtr sent;       ///< instead of data: this rank's own, which lies in its caller's memory still
+  Active* sent;         ///< instead of data: this rank's own, which lies in its caller's memory still
   std::uint64_t order;  ///< of arrival
 };
 
@@ -87,11 +127,12 @@ struct Match {
 struct Peer {
   HostLink* to = nullptr;
   HostLink* from = nullptr;
-  std::deque<Header> outbox;                     ///< headers without bytes, to be sent first
-  std::deque<ActivePtr> sends;                   ///< not announced yet, in order
-  std::map<std::uint64_t, ActivePtr> announced;  ///< waiting to be cleared, by id
-  std::deque<ActivePtr> cleared;                 ///< sending data, in turn
-  std::map<std::uint64_t, ActivePtr> receiving;  ///< by the sender's id
+  std::deque<Header> outbox;                   ///< headers without bytes, to be sent first
+  Line sends;                                  ///< not announced yet
+  std::map<std::uint64_t, Active*> announced;  ///< waiting to be cleared, by id
+  Line sending;                                ///< data, in turn
+  Line leaving;                                ///< all sent, as far as the transport has got with it
+  std::map<std::uint64_t, Active*> receiving;  ///< by the sender's id
   std::uint64_t eager_under_way = 0;
   std::uint64_t taken = 0;  ///< eager bytes consumed here, of which the peer has not been told
 };
@@ -113,8 +154,8 @@ class PointToPoint::Engine {
     posted_.notify_all();
     if (thread_.joinable()) thread_.join();
     const std::lock_guard lock(mutex_);
-    all_.splice(all_.end(), inbox_);
-    if (all_.empty()) return;
+    fresh_.splice(fresh_.end(), inbox_);
+    if (all_.empty() && fresh_.empty()) return;
     fail_all(attempt([] {
       return Status(TUTTI_INVALID_USAGE, "the communicator was destroyed with transfers under way", "Wait for them first.");
     }));
@@ -125,20 +166,14 @@ class PointToPoint::Engine {
       if (background) {
         if (Status started = start_thread(); !started.ok()) return started;
       }
-      std::list<ActivePtr> posted(1, std::make_shared<Active>());
-      Active& active = *posted.front();
-      active.listed = posted.begin();  // wherever the list's element is spliced to
-      active.is_listed = true;
+      std::list<Active> posted(1);
+      Active& active = posted.front();
       active.transfer = transfer;
       active.work = work;
-      active.deadline = Deadline::in(transfer.timeout_ns != 0 ? transfer.timeout_ns : comm_.timeout_ns());
+      active.deadline = deadline_of(transfer);
       work->start(0);
       const std::lock_guard lock(inbox_mutex_);
-      inbox_.splice(inbox_.end(), posted);
-      // Release: whoever sees it takes the lock and finds the transfer.
-      posted_some_.store(true, std::memory_order_release);
-      // Relaxed: a hint that the mutex publishes anyway.
-      pending_.fetch_add(1, std::memory_order_relaxed);
+      post_inbox(posted);
       // Under the lock: once the transfer can have ended, the engine may be gone.
       if (background) posted_.notify_all();
       return {};
@@ -146,14 +181,81 @@ class PointToPoint::Engine {
     if (!status.ok()) work->complete(status);
   }
 
+  Status exchange(std::span<const Transfer> transfers, const Hook& hook) {
+    Batch batch(transfers.size());
+    Recall recall{*this, batch};
+    {
+      const std::unique_lock lock(mutex_, std::try_to_lock);
+      std::list<Active> posted;
+      if (lock.owns_lock()) {
+        const auto kept = static_cast<std::ptrdiff_t>(std::min(ended_.size(), transfers.size()));
+        posted.splice(posted.end(), ended_, ended_.begin(), std::next(ended_.begin(), kept));
+      }
+      posted.resize(transfers.size());
+      auto transfer = transfers.begin();
+      for (Active& active : posted) {
+        active.transfer = *transfer++;
+        active.batch = &batch;
+        const bool alike = &active != &posted.front() && active.transfer.timeout_ns == posted.front().transfer.timeout_ns;
+        active.deadline = alike ? posted.front().deadline : deadline_of(active.transfer);
+        active.done = active.total = 0;
+      }
+      recall.posted = true;
+      if (lock.owns_lock()) {
+        begin_now(posted);
+      } else {
+        const std::lock_guard inbox_lock(inbox_mutex_);
+        post_inbox(posted);
+      }
+    }
+    help_until_over(batch, hook);
+    return batch.result();
+  }
+
   Status wait(const Work& work, const Hook& hook) {
+    help_until_over(work, hook);
+    return work.test().value_or(Status());
+  }
+
+ private:
+  enum class Turn { taken, idle, moved };
+
+  /// Ends what a batch waits for where its call is left otherwise than by its end: by a thread that is cancelled, or by an
+  /// exception of a hook's. Its stack, and the caller's memory, are others' then.
+  struct Recall {
+    Engine& engine;
+    const Batch& batch;
+    bool posted = false;
+    ~Recall() {
+      if (!posted || batch.over()) return;
+      const std::lock_guard lock(engine.mutex_);
+      {
+        const std::lock_guard inbox_lock(engine.inbox_mutex_);
+        engine.fresh_.splice(engine.fresh_.end(), engine.inbox_);
+      }
+      engine.torn(attempt([] { return Status(TUTTI_ABORTED, "a thread was stopped within a send or a receive"); }));
+    }
+  };
+
+  Deadline deadline_of(const Transfer& transfer) const {
+    return Deadline::in(transfer.timeout_ns != 0 ? transfer.timeout_ns : comm_.timeout_ns());
+  }
+
+  /// With the inbox' lock held. Needs no memory.
+  void post_inbox(std::list<Active>& posted) {
+    // Relaxed: a hint that the mutex publishes anyway.
+    pending_.fetch_add(posted.size(), std::memory_order_relaxed);
+    inbox_.splice(inbox_.end(), posted);
+    // Release: whoever sees it takes the lock and finds the transfers.
+    posted_some_.store(true, std::memory_order_release);
+  }
+
+  /// Makes progress for all, in turn with others who do, until `what`, a work or a batch, has ended.
+  template <typename Ends>
+  void help_until_over(const Ends& what, const Hook& hook) {
     std::uint64_t next_poll_ns = 0;
     bool ended = false;
-    for (std::uint32_t rounds = 0;; ++rounds) {
-      if (auto status = work.test()) {
-        wake_followers();
-        return *status;
-      }
+    for (std::uint32_t rounds = 0; !what.over(); ++rounds) {
       if (hook.poll != nullptr && !ended && now_ns() >= next_poll_ns) {
         next_poll_ns = now_ns() + poll_every_ns;
         ended = hook.ends_wait();
@@ -161,13 +263,11 @@ class PointToPoint::Engine {
         if (ended) static_cast<void>(comm_.fail_by_hook("for a transfer"));
       }
       const Turn turn = take_turn(rounds);
-      if (turn == Turn::taken) follow(&work);
+      if (turn == Turn::taken) follow([&what] { return what.over(); });
       if (turn == Turn::moved) rounds = 0;
     }
+    wake_followers();
   }
-
- private:
-  enum class Turn { taken, idle, moved };
 
   /// One look at everything, by whoever gets the lock.
   Turn take_turn(std::uint32_t rounds) {
@@ -186,11 +286,12 @@ class PointToPoint::Engine {
 
   /// Sleeps while another thread makes progress for all: until it stops doing so, some transfer has ended, or a millisecond
   /// is over, which bounds what a wake-up that is missed costs.
-  void follow(const Work* work) {
+  template <typename Over>
+  void follow(const Over& over) {
     std::unique_lock lock(following_mutex_);
-    // Relaxed: the mutex of the work orders it with a completion; see above for all else.
+    // Relaxed: what it is not ordered with is a wake-up that is missed; see above.
     following_.fetch_add(1, std::memory_order_relaxed);
-    if (work == nullptr || !work->over()) leader_left_.wait_for(lock, std::chrono::milliseconds(1));
+    if (!over()) leader_left_.wait_for(lock, std::chrono::milliseconds(1));
     following_.fetch_sub(1, std::memory_order_relaxed);
   }
   void wake_followers() {
@@ -216,7 +317,8 @@ class PointToPoint::Engine {
   void run() {
     std::unique_lock lock(inbox_mutex_);
     while (!closing_) {
-      // Relaxed: the mutex orders it with the posts; completions only make it smaller.
+      // Relaxed: the mutex orders it with the posts that want this thread. What else makes it larger is helped by its own
+      // caller; completions make it smaller.
       if (pending_.load(std::memory_order_relaxed) == 0) {
         posted_.wait(lock);
         continue;
@@ -224,7 +326,7 @@ class PointToPoint::Engine {
       lock.unlock();
       for (std::uint32_t rounds = 0; pending_.load(std::memory_order_relaxed) != 0 && rounds < 4096; ++rounds) {
         const Turn turn = take_turn(rounds);
-        if (turn == Turn::taken) follow(nullptr);
+        if (turn == Turn::taken) follow([] { return false; });
         if (turn == Turn::moved) rounds = 0;
       }
       lock.lock();
@@ -232,43 +334,66 @@ class PointToPoint::Engine {
   }
 
   void take_inbox() {
-    // Acquire: pairs with post. Who posts a moment later looks for itself, or has the thread look.
+    // Acquire: pairs with post_inbox. Who posts a moment later looks for itself, or has the thread look.
     while (posted_some_.load(std::memory_order_acquire)) {
       {
         const std::lock_guard lock(inbox_mutex_);
+        // Needs no memory: from here on they end with whatever ends all.
+        fresh_.splice(fresh_.end(), inbox_);
         // Relaxed: within the lock, as each true is.
-        if (inbox_.empty()) return posted_some_.store(false, std::memory_order_relaxed);
-        // Needs no memory: from here on it ends with whatever ends all.
-        all_.splice(all_.end(), inbox_, inbox_.begin());
+        posted_some_.store(false, std::memory_order_relaxed);
       }
-      if (!begun_) agent_.begin(UINT64_MAX);
-      begun_ = true;
-      begin(all_.back());
+      begin_fresh();
     }
   }
 
-  void begin(ActivePtr active) {
-    const Transfer& transfer = active->transfer;
-    active->id = next_id_++;
+  /// Without the inbox, after what is in it.
+  void begin_now(std::list<Active>& posted) {
+    // Relaxed: see run.
+    pending_.fetch_add(posted.size(), std::memory_order_relaxed);
+    const Status status = attempt([&]() -> Status {
+      take_inbox();
+      fresh_.splice(fresh_.end(), posted);
+      begin_fresh();
+      return {};
+    });
+    if (status.ok()) return;
+    fresh_.splice(fresh_.end(), posted);
+    torn(status);
+  }
+
+  void begin_fresh() {
+    if (!begun_) agent_.begin(UINT64_MAX);
+    begun_ = true;
+    while (!fresh_.empty()) {
+      all_.splice(all_.end(), fresh_, fresh_.begin());
+      Active& active = all_.back();
+      active.listed = std::prev(all_.end());
+      begin(active);
+    }
+  }
+
+  void begin(Active& active) {
+    const Transfer& transfer = active.transfer;
+    active.id = next_id_++;
     if (transfer.sends) {
       if (transfer.peer == comm_.rank()) return send_to_self(active);
       if (!open(transfer.peer)) return;
-      peer(transfer.peer).sends.push_back(std::move(active));
-      return;
+      return peer(transfer.peer).sends.push(active);
     }
-    for (int p = 0; p < comm_.ranks(); ++p) {
-      const bool wanted = p != comm_.rank() && (transfer.peer == p || transfer.peer == TUTTI_ANY_SOURCE);
-      if (wanted && !open(p)) return;
+    const bool any = transfer.peer == TUTTI_ANY_SOURCE;
+    for (int p = any ? 0 : transfer.peer; p < (any ? comm_.ranks() : transfer.peer + 1); ++p) {
+      if (p != comm_.rank() && !open(p)) return;
     }
     if (take_unexpected(active)) return;
-    receives_[{transfer.tag, transfer.peer}].push_back(std::move(active));
+    receives_[{transfer.tag, transfer.peer}].push(active);
   }
 
-  void send_to_self(const ActivePtr& active) {
-    const Transfer& transfer = active->transfer;
-    const Header header{Kind::eager, active->id, transfer.tag, transfer.bytes};
-    if (const ActivePtr to = take_receive(comm_.rank(), transfer.tag)) return receive_own(to, active);
-    unexpected_[{transfer.tag, comm_.rank()}].push_back({header, {}, active, next_arrival_++});
+  void send_to_self(Active& active) {
+    const Transfer& transfer = active.transfer;
+    const Header header{Kind::eager, active.id, transfer.tag, transfer.bytes};
+    if (Active* const to = take_receive(comm_.rank(), transfer.tag)) return receive_own(*to, active);
+    unexpected_[{transfer.tag, comm_.rank()}].push_back({header, {}, &active, next_arrival_++});
   }
 
   Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
@@ -276,6 +401,7 @@ class PointToPoint::Engine {
   /// Both links with a peer; false: they cannot be had, and every transfer has ended, its caller's memory with it.
   bool open(int rank) {
     Peer& p = peer(rank);
+    if (p.to != nullptr && p.from != nullptr) return true;
     for (const bool sends : {true, false}) {
       HostLink*& link = sends ? p.to : p.from;
       if (link != nullptr) continue;
@@ -297,7 +423,7 @@ class PointToPoint::Engine {
       if (p.to != nullptr && ready(*p.to, rank)) moved |= send_some(p);
       if (p.from != nullptr && ready(*p.from, rank)) moved |= receive_some(p, rank);
     }
-    if (moved || ++still_rounds_ % look_every_rounds == 0) look_at_deadlines();
+    if (++rounds_ % look_every_rounds == 0) look_at_deadlines();
     return moved;
   }
 
@@ -306,9 +432,9 @@ class PointToPoint::Engine {
     const std::uint64_t now = now_ns();
     if (now < next_look_ns_) return;
     next_look_ns_ = now + look_every_ns;
-    const auto passed = std::find_if(all_.begin(), all_.end(),
-                                     [&](const ActivePtr& a) { return a->deadline.at_ns <= now && !a->work->over(); });
-    if (passed != all_.end()) late(**passed);
+    const auto passed =
+        std::find_if(all_.begin(), all_.end(), [now](const Active& active) { return active.deadline.at_ns <= now; });
+    if (passed != all_.end()) late(*passed);
   }
 
   bool ready(HostLink& link, int rank) {
@@ -357,48 +483,56 @@ class PointToPoint::Engine {
 
   bool send_some(Peer& p) {
     bool moved = false;
-    for (; !p.outbox.empty(); p.outbox.pop_front(), moved = true) {
-      if (slot(*p.to, p.outbox.front(), 0) == nullptr) return moved;
-      commit(*p.to, 0);
-    }
-    for (; !p.sends.empty(); p.sends.pop_front(), moved = true) {
-      if (!announce(p, p.sends.front())) return moved;
-    }
-    while (!p.cleared.empty()) {
-      ActivePtr active = p.cleared.front();
-      const std::uint64_t part = std::min(longest_data, active->transfer.bytes - active->done);
-      std::byte* room = slot(*p.to, {Kind::data, active->id, active->transfer.tag, active->transfer.bytes}, part);
-      if (room == nullptr) return moved;
-      std::memcpy(room, active->transfer.memory + active->done, part);
-      commit(*p.to, part);
-      moved = true;
-      active->done += part;
-      p.cleared.pop_front();
-      if (active->done < active->transfer.bytes) {
-        p.cleared.push_back(std::move(active));
-      } else {
-        complete(*active, {});
-      }
-    }
-    return moved;
+    while (send_next(p)) moved = true;
+    if (p.leaving.empty() || p.to->transport->flushed(p.to->link) == TUTTI_LINK_NOT_YET) return moved;
+    // Of a link that broke, too: what the receiver did not get it misses by itself.
+    while (!p.leaving.empty()) complete(p.leaving.pop(), {});
+    return true;
   }
 
-  /// Sends a short message whole, or asks for a long one; false: no credit now.
-  bool announce(Peer& p, const ActivePtr& active) {
-    const Transfer& transfer = active->transfer;
-    Header header{Kind::eager, active->id, transfer.tag, transfer.bytes};
+  /// One message; false: there is none, or no credit now.
+  bool send_next(Peer& p) {
+    if (!p.outbox.empty()) {
+      if (slot(*p.to, p.outbox.front(), 0) == nullptr) return false;
+      commit(*p.to, 0);
+      p.outbox.pop_front();
+      return true;
+    }
+    if (!p.sends.empty()) return announce(p);
+    return !p.sending.empty() && send_part(p);
+  }
+
+  /// Sends the first one whole, or asks where it is long.
+  bool announce(Peer& p) {
+    Active& active = p.sends.front();
+    const Transfer& transfer = active.transfer;
+    Header header{Kind::eager, active.id, transfer.tag, transfer.bytes};
     const bool eager = transfer.bytes <= longest_eager && p.eager_under_way + transfer.bytes <= eager_bound;
     if (!eager) header.kind = Kind::request;
     std::byte* room = slot(*p.to, header, eager ? transfer.bytes : 0);
     if (room == nullptr) return false;
     if (eager && transfer.bytes != 0) std::memcpy(room, transfer.memory, transfer.bytes);
     commit(*p.to, eager ? transfer.bytes : 0);
+    p.sends.pop();
     if (eager) {
       p.eager_under_way += transfer.bytes;
-      complete(*active, {});
+      p.leaving.push(active);
     } else {
-      p.announced.emplace(active->id, active);
+      p.announced.emplace(active.id, &active);
     }
+    return true;
+  }
+
+  bool send_part(Peer& p) {
+    Active& active = p.sending.front();
+    const std::uint64_t part = std::min(longest_data, active.transfer.bytes - active.done);
+    std::byte* room = slot(*p.to, {Kind::data, active.id, active.transfer.tag, active.transfer.bytes}, part);
+    if (room == nullptr) return false;
+    std::memcpy(room, active.transfer.memory + active.done, part);
+    commit(*p.to, part);
+    active.done += part;
+    p.sending.pop();
+    (active.done < active.transfer.bytes ? p.sending : p.leaving).push(active);
     return true;
   }
 
@@ -430,52 +564,49 @@ class PointToPoint::Engine {
       case Kind::clear: {
         const auto found = p.announced.find(header.id);
         if (found == p.announced.end()) return;
-        p.cleared.push_back(found->second);
+        p.sending.push(*found->second);
         p.announced.erase(found);
         return;
       }
       case Kind::data: {
         const auto found = p.receiving.find(header.id);
         if (found == p.receiving.end()) return;
-        const ActivePtr active = found->second;
-        const std::uint64_t part = std::min<std::uint64_t>(payload.size(), active->total - active->done);
-        std::memcpy(active->transfer.memory + active->done, payload.data(), part);
-        active->done += part;
-        if (active->done < active->total) return;
+        Active& active = *found->second;
+        const std::uint64_t part = std::min<std::uint64_t>(payload.size(), active.total - active.done);
+        std::memcpy(active.transfer.memory + active.done, payload.data(), part);
+        active.done += part;
+        if (active.done < active.total) return;
         p.receiving.erase(found);
-        complete(*active, {});
+        complete(active, {});
         return;
       }
     }
   }
 
   void arrived(int source, const Header& header, std::span<const std::byte> payload) {
-    if (const ActivePtr active = take_receive(source, header.tag)) return receive(active, source, header, payload);
+    if (Active* const active = take_receive(source, header.tag)) return receive(*active, source, header, payload);
     unexpected_[{header.tag, source}].push_back({header, {payload.begin(), payload.end()}, nullptr, next_arrival_++});
   }
 
-  /// Takes the front of a queue out of its map, which keeps no empty ones.
-  template <typename Queues>
-  static auto take_first(Queues& queues, typename Queues::iterator queue) {
-    auto first = std::move(queue->second.front());
-    queue->second.pop_front();
-    if (queue->second.empty()) queues.erase(queue);
-    return first;
-  }
-
   /// The first posted receive that a message matches, or nullptr.
-  ActivePtr take_receive(int source, std::uint64_t tag) {
+  Active* take_receive(int source, std::uint64_t tag) {
     const auto named = receives_.find({tag, source});
     const auto any = receives_.find({tag, TUTTI_ANY_SOURCE});
-    if (named == receives_.end() && any == receives_.end()) return nullptr;
-    const bool takes_any =
-        named == receives_.end() || (any != receives_.end() && any->second.front()->id < named->second.front()->id);
-    return take_first(receives_, takes_any ? any : named);
+    const bool has_named = named != receives_.end() && !named->second.empty();
+    const bool has_any = any != receives_.end() && !any->second.empty();
+    if (!has_named && !has_any) return nullptr;
+    const bool takes_any = !has_named || (has_any && any->second.front().id < named->second.front().id);
+    const auto line = takes_any ? any : named;
+    Active& taken = line->second.pop();
+    // Mostly the next one is like the last; tags that never come again must not pile up.
+    if (line->second.empty() && receives_.size() > most_kept) receives_.erase(line);
+    return &taken;
   }
 
   /// Gives a receive the first message that came for it; false: none has.
-  bool take_unexpected(const ActivePtr& active) {
-    const Transfer& transfer = active->transfer;
+  bool take_unexpected(Active& active) {
+    if (unexpected_.empty()) return false;
+    const Transfer& transfer = active.transfer;
     const bool any = transfer.peer == TUTTI_ANY_SOURCE;
     auto found = unexpected_.lower_bound({transfer.tag, any ? std::numeric_limits<int>::min() : transfer.peer});
     const auto matches = [&](auto at) {
@@ -486,9 +617,11 @@ class PointToPoint::Engine {
       if (other->second.front().order < found->second.front().order) found = other;
     }
     const int source = found->first.source;
-    const Unexpected message = take_first(unexpected_, found);
+    const Unexpected message = std::move(found->second.front());
+    found->second.pop_front();
+    if (found->second.empty()) unexpected_.erase(found);  // so that any source is found among few
     if (message.sent != nullptr) {
-      receive_own(active, message.sent);
+      receive_own(active, *message.sent);
     } else {
       receive(active, source, message.header, message.data);
     }
@@ -496,20 +629,19 @@ class PointToPoint::Engine {
   }
 
   /// A receive has met its message.
-  void receive(const ActivePtr& active, int source, const Header& header, std::span<const std::byte> payload) {
-    active->work->set_received(source, header.bytes / active->transfer.element);
-    if (header.bytes > active->transfer.bytes) return too_long(*active, source, header);
+  void receive(Active& active, int source, const Header& header, std::span<const std::byte> payload) {
+    if (active.work != nullptr) active.work->set_received(source, header.bytes / active.transfer.element);
+    if (header.bytes > active.transfer.bytes) return too_long(active, source, header);
     Peer& p = peer(source);
     if (header.kind == Kind::eager) {
       const std::uint64_t part = std::min<std::uint64_t>(payload.size(), header.bytes);
-      if (part != 0) std::memcpy(active->transfer.memory, payload.data(), part);
+      if (part != 0) std::memcpy(active.transfer.memory, payload.data(), part);
       p.taken += header.bytes;
       if (p.taken >= taken_lot) p.outbox.push_back({Kind::taken, header.id, 0, std::exchange(p.taken, 0)});
-      complete(*active, {});
-      return;
+      return complete(active, {});
     }
-    active->total = header.bytes;
-    p.receiving.emplace(header.id, active);
+    active.total = header.bytes;
+    p.receiving.emplace(header.id, &active);
     p.outbox.push_back({Kind::clear, header.id, header.tag, header.bytes});
   }
 
@@ -525,50 +657,48 @@ class PointToPoint::Engine {
   }
 
   /// A receive has met a message of this rank's own.
-  void receive_own(const ActivePtr& to, const ActivePtr& sent) {
-    const Transfer& from = sent->transfer;
-    if (from.bytes > to->transfer.bytes) return too_long(*to, comm_.rank(), {Kind::eager, 0, from.tag, from.bytes});
-    if (from.bytes != 0) std::memmove(to->transfer.memory, from.memory, from.bytes);
-    to->work->set_received(comm_.rank(), from.bytes / to->transfer.element);
-    complete(*sent, {});
-    complete(*to, {});
+  void receive_own(Active& to, Active& sent) {
+    const Transfer& from = sent.transfer;
+    if (from.bytes > to.transfer.bytes) return too_long(to, comm_.rank(), {Kind::eager, 0, from.tag, from.bytes});
+    if (from.bytes != 0) std::memmove(to.transfer.memory, from.memory, from.bytes);
+    if (to.work != nullptr) to.work->set_received(comm_.rank(), from.bytes / to.transfer.element);
+    complete(sent, {});
+    complete(to, {});
   }
 
+  /// Ends one that stands in no line; it may be another transfer afterwards. Needs no memory.
   void complete(Active& active, const Status& status) {
-    if (!active.is_listed) return;
-    const std::list<ActivePtr> keeps = unlist(active);
-    if (!active.work->over()) active.work->complete(status);
+    ended_.splice(ended_.end(), all_, active.listed);
+    if (active.batch != nullptr) {
+      std::exchange(active.batch, nullptr)->end(status);
+    } else {
+      std::exchange(active.work, nullptr)->complete(status);
+    }
+    if (ended_.size() > most_kept) ended_.pop_front();
     // Relaxed: see run.
     pending_.fetch_sub(1, std::memory_order_relaxed);
     wake_followers();
   }
 
-  /// Out of the list of all; needs no memory.
-  std::list<ActivePtr> unlist(Active& active) {
-    std::list<ActivePtr> alone;
-    alone.splice(alone.end(), all_, active.listed);
-    active.is_listed = false;
-    return alone;
-  }
-
   void fail_all(const Status& status) {
     const Status why = status.ok() ? Status(TUTTI_ABORTED, "the communicator was aborted") : status;
-    while (!all_.empty()) complete(*all_.front(), why);
     receives_.clear();
     unexpected_.clear();
     for (Peer& p : peers_) {
-      p.sends.clear();
+      p.sends = p.sending = p.leaving = {};
       p.announced.clear();
-      p.cleared.clear();
       p.receiving.clear();
       p.outbox.clear();
     }
+    all_.splice(all_.end(), fresh_);
+    for (auto active = all_.begin(); active != all_.end(); ++active) active->listed = active;
+    while (!all_.empty()) complete(all_.front(), why);
   }
 
   Communicator& comm_;
   std::mutex inbox_mutex_;  ///< guards inbox_, closing_ and thread_
   std::condition_variable posted_;
-  std::list<ActivePtr> inbox_;
+  std::list<Active> inbox_;
   std::atomic<bool> posted_some_{false};  ///< something may be in it; written under its lock
   std::atomic<std::uint64_t> pending_{0};
   bool closing_ = false;
@@ -584,11 +714,13 @@ class PointToPoint::Engine {
   std::uint64_t next_id_ = 1;
   std::vector<Peer> peers_;
   std::vector<int> open_;  ///< peers with links
-  std::uint32_t still_rounds_ = 0;
+  std::uint32_t rounds_ = 0;
   std::uint64_t next_arrival_ = 0;
   std::uint64_t next_look_ns_ = 0;
-  std::list<ActivePtr> all_;                            ///< from post to completion
-  std::map<Match, std::deque<ActivePtr>> receives_;     ///< not met by a message yet, in the order of posting
+  std::list<Active> fresh_;                             ///< posted, and not begun
+  std::list<Active> all_;                               ///< from beginning to completion
+  std::list<Active> ended_;                             ///< and afterwards, for others to come
+  std::map<Match, Line> receives_;                      ///< not met by a message yet, in the order of posting
   std::map<Match, std::deque<Unexpected>> unexpected_;  ///< not met by a receive yet, in the order of arrival
 };
 
@@ -596,6 +728,9 @@ PointToPoint::PointToPoint(Communicator& communicator) : engine_(std::make_uniqu
 PointToPoint::~PointToPoint() = default;
 void PointToPoint::post(const Transfer& transfer, std::shared_ptr<Work> work, bool background) {
   engine_->post(transfer, std::move(work), background);
+}
+Status PointToPoint::exchange(std::span<const Transfer> transfers, const Hook& hook) {
+  return engine_->exchange(transfers, hook);
 }
 Status PointToPoint::wait(const Work& work, const Hook& hook) { return engine_->wait(work, hook); }
 

@@ -1,12 +1,21 @@
 // Point to point: what runs behind the caller's back.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <net/if.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -102,6 +111,232 @@ TEST(Transfers, OfWhichThereAreManyInAGroupAllFindTheirMatch) {
     EXPECT_EQ(in, out);
   });
 }
+
+/// Lengths around those at which messages travel another way: at once, or only once they are asked for, in one slot or
+/// more.
+constexpr std::array<std::size_t, 9> lengths = {0, 1, 1000, 16'384, 131'072, 131'073, 262'112, 262'113, 1'000'000};
+
+/// What every rank does in a round, which all know alike: who sends whom how many bytes with which tag.
+struct Message {
+  int from;
+  int to;
+  std::size_t bytes;
+  std::uint64_t tag;  ///< no other message's in any round: a rank may be a round ahead
+  std::vector<unsigned char> content() const {
+    std::vector<unsigned char> bytes_of(bytes);
+    for (std::size_t i = 0; i < bytes; ++i) {
+      bytes_of[i] = static_cast<unsigned char>(i * 7 + i / 251 + tag * 31 + static_cast<std::size_t>(from));
+    }
+    return bytes_of;
+  }
+};
+
+std::vector<Message> messages_of_round(std::uint64_t round, int ranks, std::minstd_rand& random) {
+  std::vector<Message> messages;
+  for (int from = 0; from < ranks; ++from) {
+    for (int to = 0; to < ranks; ++to) {
+      for (auto left = random() % 4; left > 0; --left) {
+        messages.push_back({from, to, lengths[random() % lengths.size()], round << 32 | messages.size()});
+      }
+    }
+  }
+  return messages;
+}
+
+/// One rank's part in a round.
+class Part {
+ public:
+  Part(int rank, tutti_comm* comm, tutti_queue* queue, const std::vector<Message>& messages)
+      : comm_(comm), queue_(queue), random_(static_cast<unsigned>(rank + 1)) {
+    for (const Message& message : messages) {
+      if (message.from == rank) sends_.push_back({message, message.content()});
+      if (message.to == rank) receives_.push_back({message, std::vector<unsigned char>(message.bytes + 1, 0xee)});
+    }
+    std::shuffle(sends_.begin(), sends_.end(), random_);
+    std::shuffle(receives_.begin(), receives_.end(), random_);
+  }
+
+  /// All in one group, of nothing but plain transfers, or beside a collective and transfers on a queue.
+  void together(bool plain) {
+    std::vector<int> sum(3, 1);
+    ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+    for (Item& item : receives_) ASSERT_EQ(receive(item, stream(plain)), TUTTI_SUCCESS) << last_error();
+    if (!plain) {
+      ASSERT_EQ(tutti_all_reduce(sum.data(), sum.data(), 3, TUTTI_INT32, TUTTI_SUM, comm_, {}, nullptr), TUTTI_SUCCESS);
+    }
+    for (Item& item : sends_) ASSERT_EQ(send(item, stream(plain)), TUTTI_SUCCESS) << last_error();
+    ASSERT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+  }
+
+  /// The sends behind the caller's back; the receives one by one, some of them when much has come already.
+  void one_by_one() {
+    for (Item& item : sends_) ASSERT_EQ(send(item, {TUTTI_STREAM_QUEUE, queue_}), TUTTI_SUCCESS) << last_error();
+    for (Item& item : receives_) {
+      if (random_() % 4 == 0) ::usleep(300);
+      ASSERT_EQ(receive(item, {}), TUTTI_SUCCESS) << last_error();
+    }
+  }
+
+  void check() {
+    ASSERT_EQ(tutti_queue_wait(queue_, 0), TUTTI_SUCCESS) << last_error();
+    for (const Item& item : receives_) {
+      std::vector<unsigned char> wanted = item.message.content();
+      wanted.push_back(0xee);
+      ASSERT_TRUE(item.memory == wanted) << item.message.bytes << " bytes of rank " << item.message.from;
+    }
+  }
+
+ private:
+  struct Item {
+    Message message;
+    std::vector<unsigned char> memory;
+  };
+
+  tutti_stream stream(bool plain) {
+    return plain || random_() % 2 == 0 ? tutti_stream{} : tutti_stream{TUTTI_STREAM_QUEUE, queue_};
+  }
+  tutti_status send(Item& item, tutti_stream on) {
+    tutti_call call = TUTTI_CALL_INIT;
+    call.tag = item.message.tag;
+    return tutti_send(item.memory.data(), item.memory.size(), TUTTI_UINT8, item.message.to, comm_, on, &call);
+  }
+  tutti_status receive(Item& item, tutti_stream on) {
+    tutti_call call = TUTTI_CALL_INIT;
+    call.tag = item.message.tag;
+    const int source = random_() % 2 == 0 ? TUTTI_ANY_SOURCE : item.message.from;
+    return tutti_recv(item.memory.data(), item.message.bytes, TUTTI_UINT8, source, comm_, on, &call);
+  }
+
+  tutti_comm* const comm_;
+  tutti_queue* const queue_;
+  std::minstd_rand random_;
+  std::vector<Item> sends_;
+  std::vector<Item> receives_;
+};
+
+class TransfersOver : public testing::TestWithParam<const char*> {};
+
+TEST_P(TransfersOver, OfAllLengthsArriveWholeHoweverTheyArePosted) {
+  for (const int size : {1, 2, 4}) {
+    const Ranks ranks(size, GetParam());
+    ranks.run([size](int rank, tutti_comm* comm) {
+      tutti_queue* queue = nullptr;
+      ASSERT_EQ(tutti_queue_create(&queue), TUTTI_SUCCESS) << last_error();
+      std::minstd_rand random(5);
+      for (std::uint64_t round = 0; round < 12; ++round) {
+        Part part(rank, comm, queue, messages_of_round(round, size, random));
+        if (round % 3 == 2) {
+          ASSERT_NO_FATAL_FAILURE(part.one_by_one());
+        } else {
+          ASSERT_NO_FATAL_FAILURE(part.together(round % 3 == 0));
+        }
+        ASSERT_NO_FATAL_FAILURE(part.check());
+      }
+      EXPECT_EQ(tutti_queue_destroy(queue), TUTTI_SUCCESS);
+    });
+  }
+}
+
+// More than a receiver keeps of what it has not asked for, all with one tag: in order all the same.
+TEST_P(TransfersOver, AheadOfTheReceiverByMoreThanItKeepsStayInOrder) {
+  constexpr std::size_t count = 120;
+  constexpr std::size_t bytes = 80'000;
+  const Ranks ranks(2, GetParam());
+  ranks.run([](int rank, tutti_comm* comm) {
+    tutti_queue* queue = nullptr;
+    ASSERT_EQ(tutti_queue_create(&queue), TUTTI_SUCCESS) << last_error();
+    std::vector<std::vector<unsigned char>> sent(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      sent[i].assign(bytes, static_cast<unsigned char>(i));
+      ASSERT_EQ(tutti_send(sent[i].data(), bytes, TUTTI_UINT8, 1 - rank, comm, {TUTTI_STREAM_QUEUE, queue}, nullptr),
+                TUTTI_SUCCESS);
+    }
+    ::usleep(20'000);
+    std::vector<unsigned char> got(bytes);
+    for (std::size_t i = 0; i < count; ++i) {
+      ASSERT_EQ(tutti_recv(got.data(), bytes, TUTTI_UINT8, 1 - rank, comm, {}, nullptr), TUTTI_SUCCESS) << last_error();
+      ASSERT_TRUE(got == sent[i]) << i;
+    }
+    EXPECT_EQ(tutti_queue_wait(queue, 0), TUTTI_SUCCESS) << last_error();
+    EXPECT_EQ(tutti_queue_destroy(queue), TUTTI_SUCCESS);
+  });
+}
+
+/// What rank 1 is sent before rank 0 goes into a barrier, where it makes no progress for transfers; 0 where all is well.
+int send_and_leave(std::size_t count, std::size_t bytes, const char* transport) {
+  const Ranks ranks(2, transport, 10'000'000'000);
+  std::atomic<int> failures{0};
+  ranks.run([&](int rank, tutti_comm* comm) {
+    std::vector<char> data(bytes);
+    tutti_status status = tutti_barrier(comm, {}, nullptr);
+    if (rank == 1) ::usleep(50'000);
+    for (std::size_t i = 0; i < count && status == TUTTI_SUCCESS; ++i) {
+      status = rank == 0 ? tutti_send(data.data(), bytes, TUTTI_INT8, 1, comm, {}, nullptr)
+                         : tutti_recv(data.data(), bytes, TUTTI_INT8, 0, comm, {}, nullptr);
+    }
+    if (status == TUTTI_SUCCESS) status = tutti_barrier(comm, {}, nullptr);
+    if (status != TUTTI_SUCCESS) ++failures;
+  });
+  return failures;
+}
+
+/// Makes a network of this process's own, whose packets are Ethernet's: the system takes less at once than of a loopback.
+bool enter_small_packets() {
+  if (::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0 && ::unshare(CLONE_NEWNET) != 0) return false;
+  const int socket = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  ifreq request{};
+  std::strcpy(request.ifr_name, "lo");
+  request.ifr_mtu = 1500;
+  bool done = ::ioctl(socket, SIOCSIFMTU, &request) == 0;
+  request.ifr_flags = IFF_UP | IFF_RUNNING;
+  done = done && ::ioctl(socket, SIOCSIFFLAGS, &request) == 0;
+  ::close(socket);
+  return done;
+}
+
+TEST_P(TransfersOver, ASendThatHasEndedNeedsItsRankNoMore) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (!enter_small_packets()) ::_exit(99);
+    ::_exit(send_and_leave(1, 90'000, GetParam()) + send_and_leave(1, 131'072, GetParam()) +
+            send_and_leave(8, 16'384, GetParam()));
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status)) << status;
+  if (WEXITSTATUS(status) == 99) GTEST_SKIP() << "this process may make no network namespace";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+/// A hook must not throw; where it does, nothing may be left of the transfer it interrupted.
+TEST(Transfers, AWaitThatItsHookBreaksOutOfLeavesNothingBehind) {
+  struct Caller {
+    bool throws = false;
+    static int poll(void* self) {
+      if (static_cast<Caller*>(self)->throws) throw std::runtime_error("a hook that throws");
+      return 0;
+    }
+  } caller;
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.poll = &Caller::poll;
+  config.poll_ctx = &caller;
+  config.operation_timeout_ns = 10'000'000'000;
+  std::array<tutti_comm*, 2> comms{};
+  ASSERT_EQ(tutti_comm_create_all(comms.data(), 2, &config), TUTTI_SUCCESS) << last_error();
+  int x = 0;
+  caller.throws = true;
+  EXPECT_NE(tutti_recv(&x, 1, TUTTI_INT32, 1, comms[0], {}, nullptr), TUTTI_SUCCESS);
+  caller.throws = false;
+  EXPECT_NE(tutti_recv(&x, 1, TUTTI_INT32, 1, comms[0], {}, nullptr), TUTTI_SUCCESS) << "the communicator has failed";
+  tutti_status status = TUTTI_SUCCESS;
+  for (int i = 0; i < 10'000 && status == TUTTI_SUCCESS; ++i, ::usleep(1000)) {
+    status = tutti_send(&x, 1, TUTTI_INT32, 0, comms[1], {}, nullptr);
+  }
+  EXPECT_NE(status, TUTTI_SUCCESS) << "and its peer heard of it";
+  for (tutti_comm* comm : comms) tutti_comm_destroy(comm);
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, TransfersOver, testing::Values("shm", "tcp"));
 
 }  // namespace
 }  // namespace tutti::test
