@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "trainer/numbers.h"
+
 namespace tutti::trainer {
 
 /// What the network's last layer is compared with its target by.
@@ -96,12 +98,12 @@ class Network {
   OutputKind output_;
   std::size_t samples_ = 0;
   std::vector<std::size_t> offsets_;  ///< of each layer's weights; one more for the end
-  std::vector<Scalar> parameters_, gradients_;
+  Numbers<Scalar> parameters_, gradients_;
   std::span<Scalar> elsewhere_;  ///< instead of gradients_, where it is not empty
-  std::vector<Scalar> input_;
+  Numbers<Scalar> input_;
   Reading reading_;
-  std::vector<std::vector<Scalar>> activations_;  ///< [layer] max_batch x outputs
-  std::vector<std::vector<Scalar>> deltas_;       ///< [layer] ∂loss/∂(before ReLU), max_batch x outputs
+  std::vector<Numbers<Scalar>> activations_;  ///< [layer] max_batch x outputs
+  std::vector<Numbers<Scalar>> deltas_;       ///< [layer] ∂loss/∂(before ReLU), max_batch x outputs
 };
 
 extern template class Network<float>;

@@ -3,7 +3,8 @@
 
 #include <cstddef>
 #include <span>
-#include <vector>
+
+#include "trainer/numbers.h"
 
 namespace tutti::trainer {
 
@@ -28,7 +29,7 @@ class Optimizer {
   std::span<Scalar> velocity() { return velocity_; }
 
  private:
-  std::vector<Scalar> velocity_;
+  Numbers<Scalar> velocity_;
 };
 
 extern template class Optimizer<float>;

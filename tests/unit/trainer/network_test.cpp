@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <limits>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -302,6 +305,16 @@ TEST(Optimizer, FollowsMomentumAndDecay) {
   EXPECT_DOUBLE_EQ(weight[0], 2 - .15);
   optimizer.step(weight, gradient, 0, 1, settings);  // v = .75 + 1 + .25 · 1.85
   EXPECT_DOUBLE_EQ(weight[0], 1.85 - .1 * (.75 + 1 + .25 * 1.85));
+}
+
+TEST(Numbers, OfAHugePageOrMoreBeginAtOne) {
+  for (const std::size_t count : {std::size_t{1}, std::size_t{1000}, HugePages<float>::page / 4, std::size_t{3'000'001}}) {
+    Numbers<float> numbers(count);
+    EXPECT_EQ(numbers, Numbers<float>(count, 0.0F));
+    if (count * sizeof(float) < HugePages<float>::page) continue;
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(numbers.data()) % HugePages<float>::page, 0u);
+  }
+  EXPECT_THROW(HugePages<double>().allocate(std::numeric_limits<std::size_t>::max() / sizeof(double)), std::bad_alloc);
 }
 
 }  // namespace
