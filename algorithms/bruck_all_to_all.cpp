@@ -6,7 +6,8 @@
 //     round 2              ↑ ↑ ↑ ↑     slots with bit 2 go to r + 4; then slot i is block r − i of the output
 //
 // What is sent is packed, and kept from where a peer may pull it, while its slots are being overwritten. Each block travels
-// h/2 times on average: for small blocks. Any p. Bruck et al. 1997. Time hα + about h·p/2·mβ.
+// h/2 times on average: for small blocks. Any p. Bruck et al. 1997. Time hα + about h·p/2·mβ
+// + (h·p/2 + 2(p−1))·mγ: what is packed, and copied into the slots and out of them.
 #include <algorithm>
 
 #include "algorithms/algorithms.h"
@@ -64,7 +65,7 @@ void build(Builder& builder, const View&, const Parameters&) {
 Cost cost(const Problem& problem, const View&) {
   double blocks = 0;
   for (int bit = 1; bit < problem.ranks; bit *= 2) blocks += with_bit(bit, problem.ranks);
-  return {static_cast<double>(log2_ceil(problem.ranks)), blocks, 0};
+  return {static_cast<double>(log2_ceil(problem.ranks)), blocks, 2.0 * (problem.ranks - 1) + blocks};
 }
 
 }  // namespace

@@ -123,5 +123,18 @@ TEST(RankAlgorithms, ChoosesOtherwiseWhereRanksShareCores) {
   EXPECT_DOUBLE_EQ(terms_of(view).gamma, 2 * alone.gamma);
 }
 
+// The fewest waits are worth its copies for the shortest blocks alone.
+TEST(RankAlgorithms, CountsWhatBruckCopies) {
+  View view = flat_view(4);
+  view.crowd = 2;
+  const auto chosen = [&](std::uint64_t bytes) {
+    Problem problem = all_reduce_of(bytes / 4, 4);
+    problem.collective = Collective::all_to_all;
+    return std::string(rank_algorithms(problem, view, 0)[0].algorithm->name);
+  };
+  EXPECT_EQ(chosen(16), "bruck");
+  EXPECT_EQ(chosen(8192), "pairwise");
+}
+
 }  // namespace
 }  // namespace tutti
