@@ -19,8 +19,6 @@ if(TUTTI_WERROR)
 endif()
 if(TUTTI_SANITIZE)
   add_compile_options(-fsanitize=${TUTTI_SANITIZE} -fno-omit-frame-pointer -g1)
-  # This check looks at an object through a pipe, and takes one for damaged where a test leaves no descriptor for that.
-  add_compile_options(-fno-sanitize=vptr)
   add_link_options(-fsanitize=${TUTTI_SANITIZE})
   if(TUTTI_SANITIZE MATCHES "undefined")
     add_compile_options(-fno-sanitize-recover=undefined)

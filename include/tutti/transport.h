@@ -97,7 +97,7 @@ typedef struct tutti_region {
 typedef struct tutti_link_state {
   size_t size;
   uint32_t capabilities;
-  uint32_t slots;       ///< messages that may be under way, at least: the link's credit
+  uint32_t slots;       ///< messages that may be under way once all credit is returned; no fewer than were asked for
   uint64_t slot_bytes;  ///< longest message that travels by slot
   /// Receiver: message n (from 0) has arrived when the word at arrived + (n % arrived_count) * arrived_stride is >= n + 1.
   const unsigned char* arrived;
@@ -167,7 +167,8 @@ typedef struct tutti_transport {
   /// the link can offer any memory. NOT_YET: no credit now.
   tutti_link_result (*offer)(tutti_link*, const tutti_region* region, const void* source, uint64_t bytes,
                              uint64_t fingerprint);
-  /// NOT_YET while the transport still holds bytes (or returned credit) that the peer can only get by `progress`.
+  /// NOT_YET while the transport still holds what the peer can only get by `progress`: bytes, or returned credit without
+  /// which it has less than it asked for.
   tutti_link_result (*flushed)(tutti_link*);
 
   // ---- Receiver.

@@ -296,6 +296,11 @@ class Assembly {
   }
 
  private:
+  struct Proved {  // a connection whose peer knows the key
+    int rank;
+    Descriptor fd;
+  };
+
   void call(const Introduction& peer);
   void link(int rank, Descriptor fd) {
     control_.add_link(std::move(fd), missing_.at(rank)->member);
@@ -303,6 +308,8 @@ class Assembly {
   }
   void step_callers();
   void admit(Arrival arrival);
+  /// Hands over, and forgets, those that have said a word (`take` gets it) or have ended (nothing).
+  void hear_proved(std::list<Proved>& proved, const std::function<void(Proved&, std::optional<unsigned char>)>& take);
   void hear_candidates();
   void hear_settled();
   Status trouble();
@@ -310,11 +317,6 @@ class Assembly {
   Status hear_root();
   Status deadline_error() const;
   std::uint64_t next_ns() const;
-
-  struct Proved {  // a connection whose peer knows the key
-    int rank;
-    Descriptor fd;
-  };
 
   ControlPlane& control_;
   Door& door_;
@@ -357,29 +359,30 @@ void Assembly::admit(Arrival arrival) {
   candidates_.push_back({from, std::move(arrival.fd)});
 }
 
-void Assembly::hear_candidates() {
-  for (auto i = candidates_.begin(); i != candidates_.end();) {
+void Assembly::hear_proved(std::list<Proved>& proved,
+                           const std::function<void(Proved&, std::optional<unsigned char>)>& take) {
+  for (auto i = proved.begin(); i != proved.end();) {
     const auto here = i++;
     const auto word = hear(here->fd);
     if (word == 0) continue;
     poller_.forget(here->fd.get());
-    if (word == kSettled && missing_.count(here->rank) != 0) {
-      say(here->fd, kLinked);
-      link(here->rank, std::move(here->fd));
-    }
-    candidates_.erase(here);
+    take(*here, word);
+    proved.erase(here);
   }
 }
 
+void Assembly::hear_candidates() {
+  hear_proved(candidates_, [this](Proved& candidate, std::optional<unsigned char> word) {
+    if (word != kSettled || missing_.count(candidate.rank) == 0) return;
+    say(candidate.fd, kLinked);
+    link(candidate.rank, std::move(candidate.fd));
+  });
+}
+
 void Assembly::hear_settled() {
-  for (auto i = settled_.begin(); i != settled_.end();) {
-    const auto here = i++;
-    const auto word = hear(here->fd);
-    if (word == 0) continue;
-    poller_.forget(here->fd.get());
-    word == kLinked ? link(here->rank, std::move(here->fd)) : call(*missing_.at(here->rank));
-    settled_.erase(here);
-  }
+  hear_proved(settled_, [this](Proved& settled, std::optional<unsigned char> word) {
+    word == kLinked ? link(settled.rank, std::move(settled.fd)) : call(*missing_.at(settled.rank));
+  });
 }
 
 // First the error, so that what ends on the way is not taken for another.

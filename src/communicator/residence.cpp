@@ -18,7 +18,7 @@ struct Shared {
 constexpr std::array shared_settings = {
     Shared{"TUTTI_ALGORITHM", [](const Residence& r) { return r.algorithm; }},
     Shared{"TUTTI_LANES", [](const Residence& r) { return std::to_string(r.lanes); }},
-    Shared{"what the file TUTTI_TUNING says", [](const Residence& r) { return r.tuning; }},
+    Shared{"the table of TUTTI_TUNING", [](const Residence& r) { return r.tuning; }},
 };
 
 std::string value_words(const std::string& value) { return value.empty() ? "unset" : fmt::format("\"{}\"", value); }
@@ -63,7 +63,7 @@ Status agreed(std::span<const Member> members, std::span<const Residence> places
       error.status = TUTTI_INVALID_ARGUMENT;
       error.message = fmt::format("{} is {} for {} and {} for {}", setting.name, value_words(first), members[0].text(),
                                   value_words(other), members[r].text());
-      error.remedy = fmt::format("Give all ranks the same {}, by the environment or by the config.", setting.name);
+      error.remedy = fmt::format("Let {} be the same on all ranks, by the environment or by the config.", setting.name);
       error.guilty = {members[0].guilty(), members[r].guilty()};
       return Status(std::move(error));
     }

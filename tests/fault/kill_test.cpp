@@ -195,7 +195,15 @@ bool reap(const std::vector<pid_t>& pids, std::uint64_t until_ns, std::vector<in
   return false;
 }
 
-void tell_all(const SharedStage& stage, int ranks, std::uint64_t killed_ns);
+// What each rank knew when, for whoever looks for the reason.
+void tell_all(const SharedStage& stage, int ranks, std::uint64_t killed_ns) {
+  for (int r = 0; r < ranks; ++r) {
+    const double after_ms =
+        (static_cast<double>(stage[r].returned_ns) - static_cast<double>(killed_ns)) / static_cast<double>(kMs);
+    std::printf("  rank %d after %.1f ms, created %d: %s\n", r, after_ms, stage[r].created.load() ? 1 : 0,
+                stage[r].message);
+  }
+}
 
 Kill::Trial Kill::perform(const Plan& plan, From from, std::uint64_t kill_ns) {
   const int ranks = GetParam().ranks;
@@ -242,16 +250,6 @@ Kill::Trial Kill::perform(const Plan& plan, From from, std::uint64_t kill_ns) {
   if (result->total_part_count() > told_) tell_all(stage, ranks, killed_ns);
   told_ = result->total_part_count();
   return trial;
-}
-
-// What each rank knew when, for whoever looks for the reason.
-void tell_all(const SharedStage& stage, int ranks, std::uint64_t killed_ns) {
-  for (int r = 0; r < ranks; ++r) {
-    const double after_ms =
-        (static_cast<double>(stage[r].returned_ns) - static_cast<double>(killed_ns)) / static_cast<double>(kMs);
-    std::printf("  rank %d after %.1f ms, created %d: %s\n", r, after_ms, stage[r].created.load() ? 1 : 0,
-                stage[r].message);
-  }
 }
 
 void Kill::judge_survivor(const Learnt& learnt, int rank, From from, std::uint64_t killed_ns, const std::string& moment) {

@@ -17,13 +17,6 @@ namespace {
 
 using testing::HasSubstr;
 
-tutti_error error_of(const tutti_comm* comm) {
-  tutti_error error{};
-  error.size = sizeof error;
-  EXPECT_EQ(tutti_error_get(comm, &error), TUTTI_SUCCESS);
-  return error;
-}
-
 TEST(Errors, BadArgumentsAreRefusedBeforeAnythingIsSent) {
   const Ranks ranks(1);
   tutti_comm* comm = ranks[0];

@@ -14,12 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string message_of(tutti_comm* comm) {
-  tutti_error error{};
-  error.size = sizeof error;
-  tutti_error_get(comm, &error);
-  return error.message;
-}
+std::string message_of(tutti_comm* comm) { return error_of(comm).message; }
 
 // Rank 1 waits for rank 2, which has long sent to others, or finished, what it took for the operation.
 TEST(Mismatch, OfTheRootIsSeenThoughOthersWereDoneWithTheCall) {

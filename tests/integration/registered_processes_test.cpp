@@ -171,14 +171,6 @@ void send_slowly(Meeting& meeting, void (*handler)()) {
   tutti_comm_destroy(comm);
 }
 
-std::string error_of(const tutti_comm* comm, std::string& remedy) {
-  tutti_error error{};
-  error.size = sizeof error;
-  EXPECT_EQ(tutti_error_get(comm, &error), TUTTI_SUCCESS);
-  remedy = error.remedy;
-  return error.message;
-}
-
 std::ptrdiff_t changed(const void* memory, std::int32_t value) {
   const auto* const data = static_cast<const std::int32_t*>(memory);
   return static_cast<std::ptrdiff_t>(Snag::count) - std::count(data, data + Snag::count, value);
@@ -231,8 +223,7 @@ void fail_while_written(Meeting& meeting, Way way) {
   EXPECT_EQ(broadcast_from_1(receiver.memory, receiver.comm), expected) << last_error();
   receiver.write_to_memory();
   meeting.returned.give();
-  std::string remedy;
-  EXPECT_THAT(error_of(nullptr, remedy), Not(HasSubstr("may still write")));
+  EXPECT_THAT(error_of(nullptr).message, Not(HasSubstr("may still write")));
   if (way != Way::death) meeting.over.await();
   EXPECT_EQ(receiver.changed_since(), 0) << "elements changed after the call had returned";
   other.join();
@@ -273,12 +264,12 @@ void outlast_a_stopped_peer(Meeting& meeting, pid_t peer) {
   tutti_comm_set_timeout(receiver.comm, 100'000'000);
   EXPECT_EQ(broadcast_from_1(receiver.memory, receiver.comm), TUTTI_TIMEOUT) << last_error();
   for (const tutti_comm* of : {static_cast<const tutti_comm*>(nullptr), static_cast<const tutti_comm*>(receiver.comm)}) {
-    std::string remedy;
-    const std::string message = error_of(of, remedy);
+    const tutti_error error = error_of(of);
+    const std::string message = error.message;
     EXPECT_THAT(message, HasSubstr("rank 1 ("));
     EXPECT_THAT(message, HasSubstr("may still write into the recv buffer of broadcast #1"));
     EXPECT_THAT(message, HasSubstr("must not be reused"));
-    EXPECT_THAT(remedy, HasSubstr("Free that memory"));
+    EXPECT_THAT(error.remedy, HasSubstr("Free that memory"));
   }
   // Given back, it is nobody's: what gets its address is other memory.
   EXPECT_EQ(tutti_memory_free(receiver.memory), TUTTI_SUCCESS);
@@ -424,6 +415,8 @@ TEST(WhereDescriptorsAreFew, ARankThatHasNoneLeftStillGetsEveryMessage) {
     tutti_comm* const comm = join(address, rank, TUTTI_CONFIG_INIT);
     std::vector<std::int32_t> plain(some);
     sum(plain.data(), plain.size(), 2, comm);
+    // The undefined behaviour sanitizer looks at an object of a type it has not met through a pipe: it meets errors now.
+    EXPECT_EQ(tutti_all_reduce(nullptr, nullptr, 1, TUTTI_INT32, TUTTI_SUM, comm, {}, nullptr), TUTTI_INVALID_ARGUMENT);
     while (rank == 1 && ::dup(0) >= 0) continue;
     for (int i = 0; i < 5; ++i) {
       unsigned char* const memory = given_out(4 * some);

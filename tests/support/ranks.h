@@ -12,11 +12,17 @@
 
 namespace tutti::test {
 
-/// The last failure of this thread, for messages.
-inline std::string last_error() {
+/// The communicator's error; of NULL this thread's last failure.
+inline tutti_error error_of(const tutti_comm* comm) {
   tutti_error error{};
   error.size = sizeof error;
-  tutti_error_get(nullptr, &error);
+  EXPECT_EQ(tutti_error_get(comm, &error), TUTTI_SUCCESS);
+  return error;
+}
+
+/// The last failure of this thread, for messages.
+inline std::string last_error() {
+  const tutti_error error = error_of(nullptr);
   return std::string(error.message) + " | " + error.remedy;
 }
 

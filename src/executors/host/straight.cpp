@@ -154,7 +154,6 @@ class HostExecutor::StraightRun {
 };
 
 const Outcome& HostExecutor::run_straight(Agent& agent) {
-  awaited_ = nullptr;
   StraightRun run(*this, agent);
   const Straight& straight = layouts_->straight;
   for (const Straight::Move& move : straight.moves) {
