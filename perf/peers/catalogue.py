@@ -180,7 +180,8 @@ class Limit(Contender):
         """The command for this limit beside a case; None where it tells nothing about it."""
         if self.kind == "hop" and case.real_bytes(ranks) > 4096:
             return None
-        if self.kind != "hop" and (case.collective == "barrier" or case.real_bytes(ranks) < 4096):
+        shortest = 1 if self.kind == "stream" else 4096
+        if self.kind != "hop" and (case.collective == "barrier" or case.real_bytes(ranks) < shortest):
             return None
         size = TYPE_BYTES["int32"]
         return (f"case collective={self.kind} type=int32 op=sum count={max(1, case.real_bytes(ranks) // size)} "

@@ -17,6 +17,7 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/support/ranks.h"
@@ -259,6 +260,39 @@ TEST_P(TransfersOver, AheadOfTheReceiverByMoreThanItKeepsStayInOrder) {
     }
     EXPECT_EQ(tutti_queue_wait(queue, 0), TUTTI_SUCCESS) << last_error();
     EXPECT_EQ(tutti_queue_destroy(queue), TUTTI_SUCCESS);
+  });
+}
+
+// Whoever finds another thread making progress leaves it to that one, and posts through the inbox.
+TEST_P(TransfersOver, OfSeveralThreadsOfARankFindTheirOwn) {
+  const Ranks ranks(2, GetParam());
+  ranks.run([](int rank, tutti_comm* comm) {
+    const auto exchange = [rank, comm](int thread) {
+      tutti_call call = TUTTI_CALL_INIT;
+      call.tag = static_cast<std::uint64_t>(thread);
+      for (std::size_t i = 0; i < 200; ++i) {
+        const std::size_t count = lengths[i % lengths.size()] / 4;
+        std::vector<int> out(count, 1000 * thread + rank);
+        std::vector<int> in(count);
+        const bool grouped = i % 2 == 0;
+        if (grouped) {
+          ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+        }
+        for (const bool sends : {rank == 0, rank != 0}) {
+          ASSERT_EQ(sends ? tutti_send(out.data(), count, TUTTI_INT32, 1 - rank, comm, {}, &call)
+                          : tutti_recv(in.data(), count, TUTTI_INT32, 1 - rank, comm, {}, &call),
+                    TUTTI_SUCCESS)
+              << last_error();
+        }
+        if (grouped) {
+          ASSERT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+        }
+        ASSERT_EQ(in, std::vector<int>(count, 1000 * thread + 1 - rank)) << i;
+      }
+    };
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 3; ++t) threads.emplace_back(exchange, t);
+    for (std::thread& thread : threads) thread.join();
   });
 }
 
