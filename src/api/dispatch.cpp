@@ -273,6 +273,14 @@ std::shared_ptr<Task> make_task(Operation operation, tutti_stream stream) {
   return task;
 }
 
+/// Adds it to the plain transfers; false: there is something else in the group already.
+bool hold_plain(Group& open, Communicator& communicator, const Transfer& transfer) {
+  if (!open.tasks.empty() || (!open.plain.empty() && open.plain_of != &communicator)) return false;
+  open.plain.push_back(transfer);
+  open.plain_of = &communicator;
+  return true;
+}
+
 /// Makes tasks of the plain transfers.
 void unfold(Group& open) {
   for (const Transfer& transfer : open.plain) {
@@ -354,11 +362,7 @@ Status dispatch(Operation operation, tutti_stream stream, const tutti_call& call
   const Transfer* const transfer = std::get_if<Transfer>(&operation.what);
   if (transfer != nullptr && stream.kind == TUTTI_STREAM_BLOCKING && call.work == nullptr) {
     if (open.depth == 0) return run_plain(*operation.communicator, {transfer, 1});
-    if (open.tasks.empty() && (open.plain.empty() || open.plain_of == operation.communicator)) {
-      open.plain.push_back(*transfer);
-      open.plain_of = operation.communicator;
-      return {};
-    }
+    if (hold_plain(open, *operation.communicator, *transfer)) return {};
   }
   if (!open.plain.empty()) unfold(open);
   auto task = make_task(std::move(operation), stream);
