@@ -18,6 +18,7 @@
 #include <functional>
 #include <thread>
 
+#include "tests/support/probe_pipe.h"
 #include "tests/support/ranks.h"
 
 namespace tutti::test {
@@ -352,6 +353,15 @@ void limit(int resource, rlim_t to) {
   EXPECT_EQ(::setrlimit(static_cast<__rlimit_resource>(resource), &both), 0);
 }
 
+/// Takes all descriptors that this process may have, now and, but for a pipe of the sanitizer's, from now on.
+void leave_no_descriptors() {
+  rlimit limits{};
+  EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &limits), 0);
+  limits.rlim_cur = std::min<rlim_t>(128, limits.rlim_max - 2);
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &limits), 0);
+  while (::dup(0) >= 0) continue;
+}
+
 /// Sums the memory of all ranks in place, each of which has `value` everywhere.
 void sum(void* memory, std::size_t count, int ranks, tutti_comm* comm) {
   auto* const data = static_cast<std::int32_t*>(memory);
@@ -411,13 +421,10 @@ TEST(WhereDescriptorsAreFew, ARankThatHasNoneLeftStillGetsEveryMessage) {
   Folder folder;
   const std::string address = folder.address(0);
   const auto body = [&](int rank) {
-    if (rank == 1) limit(RLIMIT_NOFILE, 128);
     tutti_comm* const comm = join(address, rank, TUTTI_CONFIG_INIT);
     std::vector<std::int32_t> plain(some);
     sum(plain.data(), plain.size(), 2, comm);
-    // The undefined behaviour sanitizer looks at an object of a type it has not met through a pipe: it meets errors now.
-    EXPECT_EQ(tutti_all_reduce(nullptr, nullptr, 1, TUTTI_INT32, TUTTI_SUM, comm, {}, nullptr), TUTTI_INVALID_ARGUMENT);
-    while (rank == 1 && ::dup(0) >= 0) continue;
+    if (rank == 1) leave_no_descriptors();
     for (int i = 0; i < 5; ++i) {
       unsigned char* const memory = given_out(4 * some);
       for (int turn = 0; turn < 3; ++turn) {

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <new>
 
+#include "tests/support/probe_pipe.h"
 #include "tests/unit/communicator/world.h"
 
 namespace {
@@ -55,8 +56,6 @@ TEST(Root, HasAllItsDescriptorsOrIsRefused) {
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const Settings settings = settings_of_test();
   static_cast<void>(make_unique_id(settings));  // what comes with the first is there now
-  // The undefined behaviour sanitizer looks at an object of a type it has not met through a pipe: it meets errors now.
-  EXPECT_FALSE(Status(TUTTI_SYSTEM_ERROR, "no descriptor").ok());
   std::ptrdiff_t there = count_of("fd");
   static_cast<void>(make_unique_id(settings));
   const std::ptrdiff_t full = count_of("fd") - there;
