@@ -35,12 +35,12 @@ Fallible<std::span<float>> CommunicatorPeers::memory(std::size_t count) {
   return std::span(static_cast<float*>(memory), count);
 }
 
-Outcome CommunicatorPeers::start_sum(std::size_t slot, std::span<const float> data, std::span<float> sums) {
+Outcome CommunicatorPeers::start_sum(std::size_t slot, std::span<float> data) {
   if (slot >= works_.size()) works_.resize(slot + 1, nullptr);
   tutti_call call = TUTTI_CALL_INIT;
   call.name = "gradients";
   call.work = &works_[slot];
-  return outcome(tutti_all_reduce(data.data(), sums.data(), data.size(), TUTTI_FLOAT32, TUTTI_SUM, comm_,
+  return outcome(tutti_all_reduce(data.data(), data.data(), data.size(), TUTTI_FLOAT32, TUTTI_SUM, comm_,
                                   {TUTTI_STREAM_QUEUE, queue_}, &call));
 }
 

@@ -24,7 +24,7 @@ class CommunicatorPeers : public Peers {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   Fallible<std::span<float>> memory(std::size_t count) override;
-  Outcome start_sum(std::size_t slot, std::span<const float> data, std::span<float> sums) override;
+  Outcome start_sum(std::size_t slot, std::span<float> data) override;
   Outcome wait(std::size_t slot) override;
   Outcome sum(std::span<double> values) override;
   Outcome gather(const void* mine, std::size_t bytes, void* all) override;

@@ -15,14 +15,12 @@
 
 namespace tutti::trainer {
 
-/// Adds up one array of gradients over the ranks into another, in buckets from its beginning to its end. The buckets follow
-/// from the calls of ready(), which must be the same on every rank. Not thread safe; `peers` and both arrays must outlive
-/// it.
+/// Adds up an array of gradients over the ranks, in place, in buckets from its beginning to its end. The buckets follow
+/// from the calls of ready(), which must be the same on every rank. Not thread safe; `peers` and the array must outlive it.
 class GradientExchange {
  public:
-  /// sums     as long as `gradients`, or the same memory.
-  /// bucket   elements that are worth an operation of their own; at least 1.
-  GradientExchange(Peers& peers, std::span<const float> gradients, std::span<float> sums, std::size_t bucket);
+  /// bucket: elements that are worth an operation of their own; at least 1.
+  GradientExchange(Peers& peers, std::span<float> gradients, std::size_t bucket);
 
   /// Gradients [beginning of the array or last end, end) are final from now on. Starts the sum of everything ready once
   /// it fills a bucket, and of the rest at the array's end.
@@ -38,8 +36,7 @@ class GradientExchange {
 
  private:
   Peers& peers_;
-  std::span<const float> gradients_;
-  std::span<float> sums_;
+  std::span<float> gradients_;
   std::size_t bucket_;
   std::size_t posted_ = 0;        ///< [0, posted_) was started in this step
   std::vector<Range> under_way_;  ///< this step's buckets, by slot

@@ -21,9 +21,9 @@ class Peers {
   /// collective.
   virtual Fallible<std::span<float>> memory(std::size_t count) = 0;
 
-  /// Starts adding up `data` over the ranks into `sums`, as long as it, or the same memory, behind the caller's back; at
-  /// most one under way in each `slot`. Both belong to the operation until wait(slot) has returned.
-  virtual Outcome start_sum(std::size_t slot, std::span<const float> data, std::span<float> sums) = 0;
+  /// Starts adding up `data` over the ranks, in place, behind the caller's back; at most one under way in each `slot`.
+  /// `data` belongs to the operation until wait(slot) has returned.
+  virtual Outcome start_sum(std::size_t slot, std::span<float> data) = 0;
   virtual Outcome wait(std::size_t slot) = 0;
 
   /// Adds up `values` over the ranks, in place; returns when done.

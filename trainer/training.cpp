@@ -51,7 +51,6 @@ class Run {
   Normalisation normal_;
   Network<float> network_;
   Optimizer<float> optimizer_;
-  std::span<float> sums_;                     ///< of the ranks' gradients
   std::optional<GradientExchange> exchange_;  ///< once there is memory for it
   StepSettings how_;                          ///< this epoch's
   std::vector<std::uint8_t> classes_;
@@ -84,19 +83,13 @@ Outcome Run::begin() {
   return settings_.resume ? resume() : Outcome{};
 }
 
-// Gradients and sums apart, in memory that peers reach: each rank adds its share of all ranks' gradients up straight into
-// all ranks' sums. Alone, nothing moves.
+// In memory that peers reach: each rank adds its share of all ranks' gradients up in place, on every rank. A second array
+// for the sums would be out of the cache each time it is written.
 Outcome Run::place_gradients() {
   Fallible<std::span<float>> gradients = peers_.memory(network_.parameter_count());
   if (!gradients.ok()) return gradients.failure();
   network_.put_gradients(*gradients);
-  sums_ = *gradients;
-  if (peers_.size() > 1) {
-    Fallible<std::span<float>> sums = peers_.memory(network_.parameter_count());
-    if (!sums.ok()) return sums.failure();
-    sums_ = *sums;
-  }
-  exchange_.emplace(peers_, *gradients, sums_, std::max<std::size_t>(1, settings_.bucket_bytes / sizeof(float)));
+  exchange_.emplace(peers_, *gradients, std::max<std::size_t>(1, settings_.bucket_bytes / sizeof(float)));
   network_.before_reading([this](std::size_t end) { settle(end); });  // step() looks at how that went
   return {};
 }
@@ -147,8 +140,9 @@ Outcome Run::save(int epoch) {
 
 // Changes the parameters [0, end) by the last step's sums, which it waits for.
 Outcome Run::settle(std::size_t end) {
-  return exchange_->settle(
-      end, [this](Range range) { optimizer_.step(network_.parameters(), sums_, range.begin, range.end, how_); });
+  return exchange_->settle(end, [this](Range range) {
+    optimizer_.step(network_.parameters(), network_.gradients(), range.begin, range.end, how_);
+  });
 }
 
 // What it changes the parameters by may still be under way when it returns; who reads them calls settle().

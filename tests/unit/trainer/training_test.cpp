@@ -127,9 +127,9 @@ TEST(Training, RefusesLayersThatDoNotFitTheData) {
 class LyingPeers : public ThreadPeers {
  public:
   using ThreadPeers::ThreadPeers;
-  Outcome start_sum(std::size_t slot, std::span<const float> data, std::span<float> sums) override {
-    last_ = sums;
-    return ThreadPeers::start_sum(slot, data, sums);
+  Outcome start_sum(std::size_t slot, std::span<float> data) override {
+    last_ = data;
+    return ThreadPeers::start_sum(slot, data);
   }
   Outcome wait(std::size_t slot) override {
     Outcome outcome = ThreadPeers::wait(slot);
@@ -263,9 +263,9 @@ TEST_F(CheckpointFile, CannotBeWrittenWhereTheFolderIsMissing) {
 class FailingPeers : public ThreadPeers {
  public:
   using ThreadPeers::ThreadPeers;
-  Outcome start_sum(std::size_t slot, std::span<const float> data, std::span<float> sums) override {
+  Outcome start_sum(std::size_t slot, std::span<float> data) override {
     if (slot == 1) return Failure{ExitCode::peer_lost, "rank 1 is gone"};
-    return ThreadPeers::start_sum(slot, data, sums);
+    return ThreadPeers::start_sum(slot, data);
   }
 };
 
@@ -273,7 +273,7 @@ TEST(GradientExchange, WaitsForWhatIsUnderWayAfterAFailureAndUsesNothing) {
   ThreadWorld world(1);
   FailingPeers peers(world, 0);
   std::vector<float> gradients(30, 1.0F);
-  GradientExchange exchange(peers, gradients, gradients, 10);
+  GradientExchange exchange(peers, gradients, 10);
   exchange.ready(10);
   exchange.ready(20);
   exchange.ready(30);
@@ -289,7 +289,7 @@ TEST(GradientExchange, CoversTheArrayOnceInBuckets) {
   ThreadWorld world(1);
   ThreadPeers peers(world, 0);
   std::vector<float> gradients(100);
-  GradientExchange exchange(peers, gradients, gradients, 30);
+  GradientExchange exchange(peers, gradients, 30);
   for (int step = 0; step < 2; ++step) {
     for (const std::size_t end : {10, 25, 40, 80, 90, 100}) exchange.ready(end);
     std::vector<std::pair<std::size_t, std::size_t>> ranges;
@@ -302,7 +302,7 @@ TEST(GradientExchange, WaitsForNoMoreThanIsAskedFor) {
   ThreadWorld world(1);
   ThreadPeers peers(world, 0);
   std::vector<float> gradients(100);
-  GradientExchange exchange(peers, gradients, gradients, 30);
+  GradientExchange exchange(peers, gradients, 30);
   std::vector<std::size_t> used;
   const auto use = [&](Range range) { used.push_back(range.end); };
   EXPECT_FALSE(exchange.settle(100, use));  // before the first step nothing is under way
