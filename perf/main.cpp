@@ -1,4 +1,6 @@
 // tutti-perf: measures and checks every collective; options, table and counting are nccl-tests' where it has them.
+#include <cstdlib>
+
 #include "perf/bench.h"
 #include "perf/options.h"
 #include "src/program/ranks.h"
@@ -10,7 +12,10 @@ int main(int argc, char** argv) {
   perf::Request request;
   if (const auto code = perf::read_request(options, argc, argv, output, request)) return *code;
   tutti_config config = TUTTI_CONFIG_INIT;
-  if (!request.transports.empty()) config.transports = request.transports.c_str();
+  if (!request.transports.empty()) {
+    config.transports = request.transports.c_str();
+    ::unsetenv("TUTTI_TRANSPORTS");  // which would count more
+  }
   config.operation_timeout_ns = static_cast<uint64_t>(request.timeout_s) * 1'000'000'000u;
   return program::run_ranks(options, request.ranks, argv, &config, output,
                             [&](const program::Member& member) { return perf::Bench(request, member, output).run(); });

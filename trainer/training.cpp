@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "trainer/checkpoint.h"
 #include "trainer/exchange.h"
@@ -29,6 +30,7 @@ class Run {
   Fallible<FinalReport> finish();
 
  private:
+  Outcome settings_agree();
   Outcome place_gradients();
   Outcome resume();
   Outcome save(int epoch);
@@ -59,6 +61,11 @@ class Run {
   int epochs_done_ = 0;
 };
 
+std::uint64_t hash_images(const Images& images, std::uint64_t seed = 0) {
+  return hash_bytes(images.labels.data(), images.labels.size(),
+                    hash_bytes(images.pixels.data(), images.pixels.size(), seed));
+}
+
 std::size_t capacity(std::size_t batch, const Peers& peers) {
   return std::max(kLeastCapacity, share(batch, 0, peers.size()).size());
 }
@@ -78,9 +85,43 @@ Run::Run(const TrainingSettings& settings, const Dataset& data, Peers& peers, co
 
 Outcome Run::begin() {
   use_one_blas_thread();
+  if (Outcome failure = settings_agree()) return failure;
   if (Outcome failure = place_gradients()) return failure;
   network_.initialise(settings_.seed);
   return settings_.resume ? resume() : Outcome{};
+}
+
+// Ranks that were started by hand may have been told different things: they would wait for each other in vain, or train
+// different models.
+Outcome Run::settings_agree() {
+  const auto hash = [](const auto& value) { return hash_bytes(&value, sizeof value); };
+  const StepSettings& step = settings_.step;
+  const std::array<std::pair<const char*, std::uint64_t>, 13> told = {{
+      {"--layers", hash_bytes(settings_.layers.data(), settings_.layers.size() * sizeof(int))},
+      {"--loss", hash(settings_.loss)},
+      {"--epochs", hash(settings_.epochs)},
+      {"--batch", hash(settings_.batch)},
+      {"--learning-rate", hash(step.learning_rate)},
+      {"--learning-rate-decay", hash(settings_.decay)},
+      {"--momentum", hash(step.momentum)},
+      {"--weight-decay", hash(step.weight_decay)},
+      {"--seed", hash(settings_.seed)},
+      {"--validation", hash(settings_.validation)},
+      {"--bucket", hash(settings_.bucket_bytes)},
+      {"--resume", hash(settings_.resume)},
+      {"--data", hash_images(data_.test, hash_images(data_.train))},
+  }};
+  std::array<std::uint64_t, told.size()> mine{};
+  std::transform(told.begin(), told.end(), mine.begin(), [](const auto& option) { return option.second; });
+  std::vector<std::uint64_t> all(mine.size() * static_cast<std::size_t>(peers_.size()));
+  if (Outcome failure = peers_.gather(mine.data(), sizeof mine, all.data())) return failure;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::size_t option = i % told.size();
+    if (all[i] == all[option]) continue;
+    return refused(std::string(told[option].first) + " is not the same for rank " + std::to_string(i / told.size()) +
+                   " as for rank 0; give all ranks the same");
+  }
+  return {};
 }
 
 // In memory that peers reach: each rank adds its share of all ranks' gradients up in place, on every rank. A second array
@@ -100,9 +141,7 @@ Checkpoint Run::description() const {
   wanted.loss = settings_.loss;
   wanted.seed = settings_.seed;
   wanted.validation = settings_.validation;
-  const Images& images = data_.train;
-  wanted.data_hash =
-      hash_bytes(images.labels.data(), images.labels.size(), hash_bytes(images.pixels.data(), images.pixels.size()));
+  wanted.data_hash = hash_images(data_.train);
   wanted.parameters.resize(network_.parameter_count());
   return wanted;
 }

@@ -58,7 +58,7 @@ Outcome check_settings(const TrainingSettings& settings, const Dataset& data);
 /// Trains and tests. Collective over `peers`. The data's order follows from the seed, and batches are divided by the global
 /// size, so that the number of ranks changes results by rounding only. Fails with what the peers' operations fail with;
 /// exit code 1 where training diverges (the loss is no longer finite, or 10^6 times the first step's) or the checkpoint
-/// cannot be written, 2 where it is refused, 3 where replicas came to differ.
+/// cannot be written, 2 where it is refused or ranks were told different settings or data, 3 where replicas came to differ.
 Fallible<FinalReport> train(const TrainingSettings& settings, const Dataset& data, Peers& peers, const Watcher& watcher);
 
 }  // namespace tutti::trainer

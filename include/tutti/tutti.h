@@ -135,7 +135,7 @@ typedef struct tutti_config {
   size_t size;                    ///< sizeof(tutti_config)
   int32_t non_blocking;           ///< 1: creation returns TUTTI_IN_PROGRESS at once, see tutti_comm_state
   const char* name;               ///< for errors and logs; NULL: "world", or "world/color" after a split
-  const char* transports;         ///< TUTTI_TRANSPORTS: comma-separated names, best first; NULL: all that are viable
+  const char* transports;         ///< TUTTI_TRANSPORTS: comma-separated names that may be used; NULL: all that are viable
   const char* algorithm;          ///< TUTTI_ALGORITHM: the same syntax as the variable; NULL: the library chooses
   const char* interface;          ///< TUTTI_INTERFACE: comma-separated network interfaces; NULL: all that are up
   const char* secret;             ///< TUTTI_SECRET: the key for env:// and tcp://
@@ -205,7 +205,9 @@ TUTTI_API const char* tutti_status_string(tutti_status status);
 /// Bytes of one element, 0 for a type that does not exist. Thread safe.
 TUTTI_API size_t tutti_type_size(tutti_type type);
 
-/// Copies the first error of `comm`, or with NULL this thread's last failed call, into `error` (its size set).
+/// Copies the error by which `comm` has failed, or with NULL that of this thread's last failed call, into `error` (its
+/// size set). A call that was only refused (TUTTI_INVALID_ARGUMENT, TUTTI_INVALID_USAGE, TUTTI_UNSUPPORTED) leaves its
+/// communicator sound, so that its sentence is to be had with NULL alone.
 /// Returns TUTTI_SUCCESS, also where there is no error (its status is then TUTTI_SUCCESS); TUTTI_INVALID_ARGUMENT for
 /// a NULL or unsized `error`. Thread safe; legal in every state of the communicator.
 TUTTI_API tutti_status tutti_error_get(const tutti_comm* comm, tutti_error* error);

@@ -10,6 +10,10 @@
 #ifndef TUTTI_TUTTI_HPP_
 #define TUTTI_TUTTI_HPP_
 
+#if __cplusplus < 202002L
+#error "tutti/tutti.hpp takes C++20: compile with -std=c++20, or use tutti/tutti.h"
+#endif
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>

@@ -291,8 +291,8 @@ void unfold(Group& open) {
 
 /// Blocking transfers that nobody asked the works of.
 Status run_plain(Communicator& communicator, std::span<const Transfer> transfers) {
-  const auto admission = admit_begun(communicator);
-  if (!admission.ok()) return admission.status();
+  const Visit visit = communicator.visit();
+  if (Status status = communicator.legal(); !visit.admitted() || !status.ok()) return status;
   return communicator.point_to_point().exchange(transfers, communicator.hook());
 }
 

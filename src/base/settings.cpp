@@ -309,8 +309,10 @@ constexpr std::array kTable = {
     setting<List, &S::interfaces>("TUTTI_INTERFACE", "", "Network interfaces to use; all that are up where empty.",
                                   "config.interface", text_field<&C::interface>),
     setting<PortPair, &S::port_range>("TUTTI_PORT_RANGE", "any", "TCP ports to listen on."),
-    setting<List, &S::transports>(kTransports, "", "Transports to use, best first; all that are viable where empty.",
-                                  "config.transports", text_field<&C::transports>),
+    setting<List, &S::transports>(
+        kTransports, "",
+        "Transports that may be used, of which each pair of ranks takes the quickest; all that are viable where empty.",
+        "config.transports", text_field<&C::transports>),
     setting<Text, &S::algorithm>("TUTTI_ALGORITHM", "", "Algorithm to use instead of the library's choice.",
                                  "config.algorithm", text_field<&C::algorithm>),
     setting<Lanes, &S::lanes>("TUTTI_LANES", "0", "Lanes of a schedule; 0 lets the library choose.", "config.lanes",

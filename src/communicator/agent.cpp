@@ -45,12 +45,15 @@ void WaitingAgent::progress() {
   for (Endpoint& endpoint : endpoints_) static_cast<void>(endpoint.transport()->progress(endpoint.handle()));
 }
 
+bool WaitingAgent::spin(std::uint32_t rounds) const {
+  if (!policy_.spins || beside_ || rounds % rounds_per_look == 0) return false;
+  pause_core();
+  return true;
+}
+
 bool WaitingAgent::idle(std::uint32_t rounds) {
+  if (spin(rounds)) return true;
   const bool spins = policy_.spins && !beside_;
-  if (spins && rounds % rounds_per_look != 0) {
-    pause_core();
-    return true;
-  }
   const std::uint64_t now = now_ns();
   if (begun_ns_ == 0) begun_ns_ = now;
   // A round counter that starts anew says that something moved meanwhile.

@@ -69,6 +69,8 @@ class WaitingAgent : public Agent {
   void begin(std::uint64_t timeout_ns, Concern* concern = nullptr, bool beside = false, const Hook& hook = {});
   void progress() override;
   bool idle(std::uint32_t rounds) override;
+  /// Pauses where idle(rounds) would do no more than that; false: idle(rounds) has more to do.
+  bool spin(std::uint32_t rounds) const;
   GaveUp gave_up() const { return gave_up_; }
   /// For whoever waits for something else within this wait: asks the caller's hook, and remembers if it ends the wait.
   /// Empty without one.

@@ -35,9 +35,7 @@ Admission::Admission(std::shared_ptr<Outstanding::Count> count) : count_(std::mo
 
 Admission::~Admission() {
   const std::lock_guard lock(count_->mutex);
-  --count_->admitted;
-  if (begun_) --count_->begun;
-  if (count_->settled()) count_->zero.notify_all();
+  count_->leave(begun_);
 }
 
 bool Admission::begin() {
@@ -47,6 +45,20 @@ bool Admission::begin() {
   ++count_->begun;
   begun_ = true;
   return true;
+}
+
+Visit::Visit(const Outstanding& outstanding) : count_(outstanding.count_) {
+  const std::lock_guard lock(count_->mutex);
+  if (count_->closed) return;
+  ++count_->admitted;
+  ++count_->begun;
+  admitted_ = true;
+}
+
+Visit::~Visit() {
+  if (!admitted_) return;
+  const std::lock_guard lock(count_->mutex);
+  count_->leave(true);
 }
 
 }  // namespace tutti

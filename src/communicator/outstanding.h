@@ -9,6 +9,7 @@
 namespace tutti {
 
 class Admission;
+class Visit;
 
 /// Thread safe. Outlived by its admissions, so that letting go of the last one touches nothing that its waiter frees.
 class Outstanding {
@@ -24,8 +25,15 @@ class Outstanding {
 
  private:
   friend class Admission;
+  friend class Visit;
   struct Count {
     bool settled() const { return admitted == 0 || (abandoned && begun == 0); }
+    /// With the mutex held.
+    void leave(bool had_begun) {
+      --admitted;
+      if (had_begun) --begun;
+      if (settled()) zero.notify_all();
+    }
 
     std::mutex mutex;
     std::condition_variable zero;
@@ -51,6 +59,22 @@ class Admission {
  private:
   const std::shared_ptr<Outstanding::Count> count_;
   bool begun_ = false;
+};
+
+/// That the caller is in an operation, which has begun: an admission without memory of its own.
+class Visit {
+ public:
+  explicit Visit(const Outstanding& outstanding);
+  ~Visit();
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
+
+  /// False: closed, so nothing may begin.
+  bool admitted() const { return admitted_; }
+
+ private:
+  const std::shared_ptr<Outstanding::Count> count_;
+  bool admitted_ = false;
 };
 
 }  // namespace tutti

@@ -64,11 +64,13 @@ constexpr std::size_t most_kept = 64;
 class Batch {
  public:
   explicit Batch(std::size_t transfers) : left_(transfers) {}
-  /// One has ended. Called by one thread at a time; with the last one the caller may be gone.
+  /// One has ended. Called by one thread at a time, which holds the engine's lock; with the last one the caller may be
+  /// gone.
   void end(const Status& status) {
     if (!status.ok() && first_.ok()) first_ = status;
-    // Release: what the transfer and those before it wrote is seen by whoever sees that all have ended.
-    left_.fetch_sub(1, std::memory_order_release);
+    // Relaxed: the lock orders it with what others ended. Release: what the transfer and those before it wrote is seen by
+    // whoever sees that all have ended.
+    left_.store(left_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
   }
   bool over() const { return left_.load(std::memory_order_acquire) == 0; }  // acquire: pairs with end
   /// The first failure, once all have ended.
@@ -84,10 +86,11 @@ struct Active {
   Transfer transfer;
   std::shared_ptr<Work> work;
   Batch* batch = nullptr;
-  Deadline deadline;
+  Deadline deadline;                        ///< at 0: to be counted from the first look at it
   std::uint64_t id = 0;                     ///< sending: its number; receiving: its place in the order of posting
   std::uint64_t done = 0;                   ///< bytes sent or received so far
   std::uint64_t total = 0;                  ///< receiving: bytes that the sender announced
+  std::uint64_t last = 0;                   ///< sending: the number of its last message on the link, once that is committed
   Active* next = nullptr;                   ///< in the line that it stands in
   std::list<Active>::iterator listed = {};  ///< where it stands in the list of all
 };
@@ -131,7 +134,8 @@ struct Peer {
   Line sends;                                  ///< not announced yet
   std::map<std::uint64_t, Active*> announced;  ///< waiting to be cleared, by id
   Line sending;                                ///< data, in turn
-  Line leaving;                                ///< all sent, as far as the transport has got with it
+  Line leaving;                                ///< all committed, as far as the transport has got with it
+  std::uint64_t committed = 0;                 ///< messages
   std::map<std::uint64_t, Active*> receiving;  ///< by the sender's id
   std::uint64_t eager_under_way = 0;
   std::uint64_t taken = 0;  ///< eager bytes consumed here, of which the peer has not been told
@@ -170,9 +174,11 @@ class PointToPoint::Engine {
       Active& active = posted.front();
       active.transfer = transfer;
       active.work = work;
-      active.deadline = deadline_of(transfer);
+      active.deadline = Deadline::in(limit_of(transfer));
       work->start(0);
       const std::lock_guard lock(inbox_mutex_);
+      // Relaxed: see run.
+      pending_.fetch_add(1, std::memory_order_relaxed);
       post_inbox(posted);
       // Under the lock: once the transfer can have ended, the engine may be gone.
       if (background) posted_.notify_all();
@@ -184,8 +190,8 @@ class PointToPoint::Engine {
   Status exchange(std::span<const Transfer> transfers, const Hook& hook) {
     Batch batch(transfers.size());
     Recall recall{*this, batch};
+    std::unique_lock lock(mutex_, std::try_to_lock);
     {
-      const std::unique_lock lock(mutex_, std::try_to_lock);
       std::list<Active> posted;
       if (lock.owns_lock()) {
         const auto kept = static_cast<std::ptrdiff_t>(std::min(ended_.size(), transfers.size()));
@@ -196,9 +202,8 @@ class PointToPoint::Engine {
       for (Active& active : posted) {
         active.transfer = *transfer++;
         active.batch = &batch;
-        const bool alike = &active != &posted.front() && active.transfer.timeout_ns == posted.front().transfer.timeout_ns;
-        active.deadline = alike ? posted.front().deadline : deadline_of(active.transfer);
-        active.done = active.total = 0;
+        active.deadline = {0, limit_of(active.transfer)};
+        active.done = active.total = active.last = 0;
       }
       recall.posted = true;
       if (lock.owns_lock()) {
@@ -208,12 +213,12 @@ class PointToPoint::Engine {
         post_inbox(posted);
       }
     }
-    help_until_over(batch, hook);
+    help_until_over(batch, hook, std::move(lock));
     return batch.result();
   }
 
   Status wait(const Work& work, const Hook& hook) {
-    help_until_over(work, hook);
+    help_until_over(work, hook, {});
     return work.test().value_or(Status());
   }
 
@@ -237,47 +242,52 @@ class PointToPoint::Engine {
     }
   };
 
-  Deadline deadline_of(const Transfer& transfer) const {
-    return Deadline::in(transfer.timeout_ns != 0 ? transfer.timeout_ns : comm_.timeout_ns());
+  std::uint64_t limit_of(const Transfer& transfer) const {
+    return transfer.timeout_ns != 0 ? transfer.timeout_ns : comm_.timeout_ns();
   }
 
   /// With the inbox' lock held. Needs no memory.
   void post_inbox(std::list<Active>& posted) {
-    // Relaxed: a hint that the mutex publishes anyway.
-    pending_.fetch_add(posted.size(), std::memory_order_relaxed);
     inbox_.splice(inbox_.end(), posted);
     // Release: whoever sees it takes the lock and finds the transfers.
     posted_some_.store(true, std::memory_order_release);
   }
 
-  /// Makes progress for all, in turn with others who do, until `what`, a work or a batch, has ended.
+  /// Makes progress for all, in turn with others who do, until `what`, a work or a batch, has ended. lock: the first
+  /// turn's, where the caller has it.
   template <typename Ends>
-  void help_until_over(const Ends& what, const Hook& hook) {
+  void help_until_over(const Ends& what, const Hook& hook, std::unique_lock<std::mutex> lock) {
     std::uint64_t next_poll_ns = 0;
     bool ended = false;
-    for (std::uint32_t rounds = 0; !what.over(); ++rounds) {
+    for (std::uint32_t rounds = 0; !what.over();) {
+      if (!lock.owns_lock()) lock = std::unique_lock(mutex_, std::try_to_lock);
+      const Turn turn = take_turn(std::move(lock), rounds);
+      if (turn == Turn::taken) follow([&what] { return what.over(); });
+      if (turn == Turn::moved) rounds = 0;
       if (hook.poll != nullptr && !ended && now_ns() >= next_poll_ns) {
         next_poll_ns = now_ns() + poll_every_ns;
         ended = hook.ends_wait();
         // Its transfers end with the communicator, of which the engine hears as everybody does.
         if (ended) static_cast<void>(comm_.fail_by_hook("for a transfer"));
       }
-      const Turn turn = take_turn(rounds);
-      if (turn == Turn::taken) follow([&what] { return what.over(); });
-      if (turn == Turn::moved) rounds = 0;
     }
     wake_followers();
   }
 
-  /// One look at everything, by whoever gets the lock.
-  Turn take_turn(std::uint32_t rounds) {
-    std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock.owns_lock()) return Turn::taken;
+  /// One look at everything, by whoever gets the lock, or as many as follow each other without a break; `rounds` counts
+  /// them.
+  Turn take_turn(std::unique_lock<std::mutex> lock, std::uint32_t& rounds) {
+    if (!lock.owns_lock()) {
+      ++rounds;
+      return Turn::taken;
+    }
     bool moved = false;
     const Status status = attempt([&]() -> Status {
-      take_inbox();
-      moved = progress();
-      if (!moved && !agent_.idle(rounds + 1)) fail_all(comm_.first_error());
+      do {
+        take_inbox();
+        moved = progress();
+      } while (!moved && agent_.spin(++rounds));
+      if (!moved && !agent_.idle(rounds)) fail_all(comm_.first_error());
       return {};
     });
     if (!status.ok()) torn(status);
@@ -317,15 +327,14 @@ class PointToPoint::Engine {
   void run() {
     std::unique_lock lock(inbox_mutex_);
     while (!closing_) {
-      // Relaxed: the mutex orders it with the posts that want this thread. What else makes it larger is helped by its own
-      // caller; completions make it smaller.
+      // Relaxed: the mutex orders it with the posts that want this thread; completions make it smaller.
       if (pending_.load(std::memory_order_relaxed) == 0) {
         posted_.wait(lock);
         continue;
       }
       lock.unlock();
-      for (std::uint32_t rounds = 0; pending_.load(std::memory_order_relaxed) != 0 && rounds < 4096; ++rounds) {
-        const Turn turn = take_turn(rounds);
+      for (std::uint32_t rounds = 0; pending_.load(std::memory_order_relaxed) != 0 && rounds < 4096;) {
+        const Turn turn = take_turn(std::unique_lock(mutex_, std::try_to_lock), rounds);
         if (turn == Turn::taken) follow([] { return false; });
         if (turn == Turn::moved) rounds = 0;
       }
@@ -349,8 +358,6 @@ class PointToPoint::Engine {
 
   /// Without the inbox, after what is in it.
   void begin_now(std::list<Active>& posted) {
-    // Relaxed: see run.
-    pending_.fetch_add(posted.size(), std::memory_order_relaxed);
     const Status status = attempt([&]() -> Status {
       take_inbox();
       fresh_.splice(fresh_.end(), posted);
@@ -432,9 +439,12 @@ class PointToPoint::Engine {
     const std::uint64_t now = now_ns();
     if (now < next_look_ns_) return;
     next_look_ns_ = now + look_every_ns;
-    const auto passed =
-        std::find_if(all_.begin(), all_.end(), [now](const Active& active) { return active.deadline.at_ns <= now; });
-    if (passed != all_.end()) late(*passed);
+    const Active* passed = nullptr;
+    for (Active& active : all_) {
+      if (active.deadline.at_ns == 0) active.deadline = Deadline::in(active.deadline.limit_ns);
+      if (active.deadline.at_ns <= now && passed == nullptr) passed = &active;
+    }
+    if (passed != nullptr) late(*passed);
   }
 
   bool ready(HostLink& link, int rank) {
@@ -462,11 +472,14 @@ class PointToPoint::Engine {
     error.limit_ns = active.deadline.limit_ns;
     error.operation_kind = active.transfer.sends ? "send" : "recv";
     if (active.transfer.peer >= 0) error.guilty = {comm_.guilty(active.transfer.peer)};
-    error.message = fmt::format("{} of {} bytes {} {} with tag {} in \"{}\" found no match within {}", error.operation_kind,
+    const bool met = active.done != 0 || active.total != 0 || active.last != 0;
+    error.message = fmt::format("{} of {} bytes {} {} with tag {} in \"{}\" {} within {}", error.operation_kind,
                                 active.transfer.bytes, active.transfer.sends ? "to" : "from",
                                 active.transfer.peer < 0 ? "any rank" : fmt::format("rank {}", active.transfer.peer),
-                                active.transfer.tag, comm_.name(), duration_text(active.deadline.limit_ns));
-    error.remedy = "Check source and tag on both sides; raise TUTTI_OPERATION_TIMEOUT if it is only slow.";
+                                active.transfer.tag, comm_.name(), met ? "did not end" : "found no match",
+                                duration_text(active.deadline.limit_ns));
+    error.remedy = met ? "Look for what holds up the peer or the network; raise TUTTI_OPERATION_TIMEOUT if it is only slow."
+                       : "Check source and tag on both sides; raise TUTTI_OPERATION_TIMEOUT if it is only slow.";
     fail_all(comm_.fail(std::move(error)));
   }
 
@@ -476,25 +489,39 @@ class PointToPoint::Engine {
     if (room != nullptr) std::memcpy(room, &header, sizeof header);
     return room == nullptr ? nullptr : static_cast<std::byte*>(room) + sizeof header;
   }
-  void commit(HostLink& link, std::uint64_t payload) {
+  void commit(Peer& p, std::uint64_t payload) {
     // A link that breaks here shows so at its next use.
-    static_cast<void>(link.transport->commit(link.link, sizeof(Header) + payload, 0));
+    static_cast<void>(p.to->transport->commit(p.to->link, sizeof(Header) + payload, 0));
+    ++p.committed;
   }
 
   bool send_some(Peer& p) {
     bool moved = false;
     while (send_next(p)) moved = true;
-    if (p.leaving.empty() || p.to->transport->flushed(p.to->link) == TUTTI_LINK_NOT_YET) return moved;
-    // Of a link that broke, too: what the receiver did not get it misses by itself.
-    while (!p.leaving.empty()) complete(p.leaving.pop(), {});
-    return true;
+    if (p.leaving.empty()) return moved;
+    // Of a link that broke, too: what the receiver did not get it misses by itself. One that is kept busy by others has
+    // never flushed all, but what it counts as reusable is gone.
+    const bool all = p.to->transport->flushed(p.to->link) != TUTTI_LINK_NOT_YET;
+    while (!p.leaving.empty() && (all || gone(p.leaving.front(), *p.to))) {
+      complete(p.leaving.pop(), {});
+      moved = true;
+    }
+    return moved;
+  }
+  static bool gone(const Active& active, const HostLink& link) {
+    // Acquire, as the transport's word asks for, though nothing is read here that it orders.
+    return std::atomic_ref<const std::uint64_t>(*link.state.reusable).load(std::memory_order_acquire) >= active.last;
+  }
+  void leave(Peer& p, Active& active) {
+    active.last = p.committed;
+    p.leaving.push(active);
   }
 
   /// One message; false: there is none, or no credit now.
   bool send_next(Peer& p) {
     if (!p.outbox.empty()) {
       if (slot(*p.to, p.outbox.front(), 0) == nullptr) return false;
-      commit(*p.to, 0);
+      commit(p, 0);
       p.outbox.pop_front();
       return true;
     }
@@ -512,11 +539,11 @@ class PointToPoint::Engine {
     std::byte* room = slot(*p.to, header, eager ? transfer.bytes : 0);
     if (room == nullptr) return false;
     if (eager && transfer.bytes != 0) std::memcpy(room, transfer.memory, transfer.bytes);
-    commit(*p.to, eager ? transfer.bytes : 0);
+    commit(p, eager ? transfer.bytes : 0);
     p.sends.pop();
     if (eager) {
       p.eager_under_way += transfer.bytes;
-      p.leaving.push(active);
+      leave(p, active);
     } else {
       p.announced.emplace(active.id, &active);
     }
@@ -529,10 +556,14 @@ class PointToPoint::Engine {
     std::byte* room = slot(*p.to, {Kind::data, active.id, active.transfer.tag, active.transfer.bytes}, part);
     if (room == nullptr) return false;
     std::memcpy(room, active.transfer.memory + active.done, part);
-    commit(*p.to, part);
+    commit(p, part);
     active.done += part;
     p.sending.pop();
-    (active.done < active.transfer.bytes ? p.sending : p.leaving).push(active);
+    if (active.done < active.transfer.bytes) {
+      p.sending.push(active);
+    } else {
+      leave(p, active);
+    }
     return true;
   }
 
@@ -673,10 +704,10 @@ class PointToPoint::Engine {
       std::exchange(active.batch, nullptr)->end(status);
     } else {
       std::exchange(active.work, nullptr)->complete(status);
+      // Relaxed: see run.
+      pending_.fetch_sub(1, std::memory_order_relaxed);
     }
     if (ended_.size() > most_kept) ended_.pop_front();
-    // Relaxed: see run.
-    pending_.fetch_sub(1, std::memory_order_relaxed);
     wake_followers();
   }
 
@@ -699,8 +730,8 @@ class PointToPoint::Engine {
   std::mutex inbox_mutex_;  ///< guards inbox_, closing_ and thread_
   std::condition_variable posted_;
   std::list<Active> inbox_;
-  std::atomic<bool> posted_some_{false};  ///< something may be in it; written under its lock
-  std::atomic<std::uint64_t> pending_{0};
+  std::atomic<bool> posted_some_{false};   ///< something may be in it; written under its lock
+  std::atomic<std::uint64_t> pending_{0};  ///< posted with a work, and not completed
   bool closing_ = false;
   std::thread thread_;
 

@@ -43,6 +43,7 @@ float bits_to_float(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 struct Reach {
   float alpha = -1;
   float beta = 0;
+  LinkEstimate told = {};  ///< what the tuning table says instead, to the cost model; else the same
 };
 
 /// All ranks' reaches: by (rank, transport, peer).
@@ -54,8 +55,12 @@ class ReachTable {
     for (std::size_t r = 0; r < ranks_; ++r) {
       ByteReader reader(rows[r]);
       for (std::size_t i = 0; i < transports_ * ranks_; ++i) {
+        Reach& cell = cells_[r * transports_ * ranks_ + i];
         const float alpha = bits_to_float(reader.u32());
-        cells_[r * transports_ * ranks_ + i] = {reader.ok() ? alpha : -1.0F, bits_to_float(reader.u32())};
+        cell.beta = bits_to_float(reader.u32());
+        cell.told.alpha = bits_to_float(reader.u32());
+        cell.told.beta = bits_to_float(reader.u32());
+        cell.alpha = reader.ok() ? alpha : -1.0F;
       }
     }
   }
@@ -196,13 +201,15 @@ std::vector<std::byte> Transports::reach(std::span<const std::vector<std::byte>>
       tutti_reach there{};
       there.size = sizeof there;
       const bool has = mine >= 0 && peer != rank_ && reaches(static_cast<std::size_t>(mine), peer, there);
-      LinkEstimate estimate{there.latency, has ? 1 / there.bandwidth : 0};
+      const LinkEstimate own{has ? there.latency : -1, has ? 1 / there.bandwidth : 0};
+      LinkEstimate told = own;
       if (has) {
         const char* const name = transports_[static_cast<std::size_t>(mine)].transport->name;
-        estimate = tuning.link(name, view.link_class(rank_, peer)).value_or(estimate);
+        told = tuning.link(name, view.link_class(rank_, peer)).value_or(own);
       }
-      out.u32(std::bit_cast<std::uint32_t>(has ? static_cast<float>(estimate.alpha) : -1.0F));
-      out.u32(std::bit_cast<std::uint32_t>(has ? static_cast<float>(estimate.beta) : 0.0F));
+      for (const double number : {own.alpha, own.beta, told.alpha, told.beta}) {
+        out.u32(std::bit_cast<std::uint32_t>(static_cast<float>(number)));
+      }
     }
   }
   return out.take();
@@ -235,10 +242,10 @@ Status Transports::settle(std::span<const std::vector<std::byte>> rows, View& vi
       }
       const std::size_t t = static_cast<std::size_t>(best);
       used[t] = true;
-      const Reach& reach = table.at(a, t, b);
+      const LinkEstimate& told = table.at(a, t, b).told;
       LinkEstimate& worst = dearest[static_cast<std::size_t>(view.link_class(static_cast<int>(a), static_cast<int>(b)))];
-      worst.alpha = std::max(worst.alpha, static_cast<double>(reach.alpha));
-      worst.beta = std::max(worst.beta, static_cast<double>(reach.beta));
+      worst.alpha = std::max(worst.alpha, told.alpha);
+      worst.beta = std::max(worst.beta, told.beta);
       if (static_cast<int>(a) == rank_) chosen_[b] = common_[t];
       if (static_cast<int>(b) == rank_) chosen_[a] = common_[t];
     }

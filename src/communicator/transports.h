@@ -45,7 +45,8 @@ class Transports {
   /// What peers must know of this rank, as bytes for the rendezvous.
   std::vector<std::byte> describe() const;
   /// How this rank reaches each peer, as bytes to be gathered, from all ranks' descriptions (rank order).
-  /// tuning: what it says of a transport counts more than what that says itself.
+  /// tuning: what it says of a transport counts more in view.links than what that says itself. Transports are chosen by
+  /// their own numbers, since one that was measured would compete with others' guesses.
   std::vector<std::byte> reach(std::span<const std::vector<std::byte>> descriptions, const View& view,
                                const Tuning& tuning);
   /// Settles which transport each pair uses, from all ranks' reaches (rank order): the quickest for 64 KiB that reaches

@@ -228,7 +228,10 @@ void Options::positional(const std::string& name, std::string* value, const std:
 }
 
 void Options::text(const std::string& names, std::string* value, const std::string& shown_as, const std::string& help) {
-  const auto read = [value](const std::string& text) { return read_choice(text, {}, value); };
+  const auto read = [value, shown_as](const std::string& text) {
+    // Mostly a variable of the shell's that is not set.
+    return text.empty() ? "it takes a " + shown_as + "; leave it out for the default" : read_choice(text, {}, value);
+  };
   body_->add(names, shown_as, help, *value, read, false);
 }
 

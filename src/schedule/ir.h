@@ -133,6 +133,9 @@ struct Plan {
   std::uint64_t passes(std::uint64_t count) const { return count == 0 ? 0 : (count + window - 1) / window; }
 };
 
+/// What is wrong with the plan's count, window, grain or chunks, for a sentence; nullptr where elements_of can take them.
+const char* wrong_sizes(const Plan& plan);
+
 /// Elements [begin, end) of a block that chunks [chunk, chunk + chunks) of pass `pass` are, for a block of `count`.
 struct Elements {
   std::uint64_t begin = 0;

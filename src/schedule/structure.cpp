@@ -220,9 +220,8 @@ Fault check_plan(const Plan& plan, std::size_t programs, const VerifyLimits& lim
   if (programs != static_cast<std::size_t>(problem.ranks)) {
     return of_plan("there are " + std::to_string(programs) + " programs for " + std::to_string(problem.ranks) + " ranks");
   }
-  if (shape.chunks == 0 || shape.lanes == 0 || shape.depth == 0 || shape.credit == 0) {
-    return of_plan("chunks, lanes, depth and credit are at least 1");
-  }
+  if (const char* wrong = wrong_sizes(plan)) return of_plan(wrong);
+  if (shape.lanes == 0 || shape.depth == 0 || shape.credit == 0) return of_plan("lanes, depth and credit are at least 1");
   if (std::max(shape.depth, shape.credit) >= limits.passes) return of_plan("depth or credit are too large to be proved");
   std::uint64_t cells = 0;
   std::uint64_t most_inputs = 1;

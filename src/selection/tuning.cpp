@@ -34,7 +34,9 @@ std::vector<std::string> words_of(std::string_view line) {
 std::optional<double> number(const std::string& word) {
   double value = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  const bool good = error == std::errc{} && end == word.data() + word.size() && std::isfinite(value) && value > 0;
+  // Ranks tell each other floats.
+  const bool good =
+      error == std::errc{} && end == word.data() + word.size() && value > 0 && std::isnormal(static_cast<float>(value));
   return good ? std::optional(value) : std::nullopt;
 }
 
@@ -56,7 +58,8 @@ std::optional<LinkClass> class_named(std::string_view name) {
 Result<Tuning> Tuning::read(const std::string& path) {
   std::ifstream file(path);
   std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
+  const bool empty = file.is_open() && file.peek() == std::ifstream::traits_type::eof() && !file.bad();
+  if (!file.is_open() || (!empty && !(text << file.rdbuf()))) {
     return Status(TUTTI_INVALID_ARGUMENT, fmt::format("the tuning table \"{}\" cannot be read", path),
                   "Name a file that perf/tune wrote, or leave TUTTI_TUNING unset.");
   }

@@ -40,7 +40,7 @@ class Tuning {
   void apply_with_links(View& view) const;
   /// The algorithm that was quickest for a problem like this one, empty where the table does not say.
   std::string_view use(const Problem& problem) const;
-  /// The table's lines, sorted: equal for tables that say the same. Empty where it says nothing.
+  /// The table's lines, constants sorted and `use` lines as they stand. Empty where it says nothing.
   std::string text() const;
   /// text() in 16 digits, empty where that is: what ranks compare.
   std::string digest() const;

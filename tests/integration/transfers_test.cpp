@@ -296,6 +296,54 @@ TEST_P(TransfersOver, OfSeveralThreadsOfARankFindTheirOwn) {
   });
 }
 
+/// Its time counts from the first look at it, in whosever thread that is.
+TEST_P(TransfersOver, ABlockingReceiveWithoutAMatchEndsAtItsDeadline) {
+  for (const bool beside_another : {false, true}) {
+    const Ranks ranks(2, GetParam());
+    ranks.run([beside_another](int rank, tutti_comm* comm) {
+      if (rank == 1) return;
+      std::thread other;
+      if (beside_another) {
+        other = std::thread([comm] {
+          int x = 0;
+          EXPECT_NE(tutti_recv(&x, 1, TUTTI_INT32, 1, comm, {}, nullptr), TUTTI_SUCCESS) << "it ends with the communicator";
+        });
+        ::usleep(5000);
+      }
+      int x = 0;
+      tutti_call call = TUTTI_CALL_INIT;
+      call.tag = 7;
+      call.timeout_ns = 50'000'000;
+      EXPECT_EQ(tutti_recv(&x, 1, TUTTI_INT32, 1, comm, {}, &call), TUTTI_TIMEOUT);
+      EXPECT_THAT(last_error(), testing::AllOf(testing::HasSubstr("from rank 1 with tag 7"), testing::HasSubstr("50 ms")));
+      if (other.joinable()) other.join();
+    });
+  }
+}
+
+TEST_P(TransfersOver, ABlockingReceiveIsWaitedForByFinalize) {
+  const Ranks ranks(2, GetParam());
+  ranks.run([](int rank, tutti_comm* comm) {
+    int x = 42 * rank;
+    std::atomic<bool> asked = false;
+    std::thread other;
+    if (rank == 0) {
+      other = std::thread([&] {
+        asked = true;
+        EXPECT_EQ(tutti_recv(&x, 1, TUTTI_INT32, 1, comm, {}, nullptr), TUTTI_SUCCESS) << last_error();
+      });
+      while (!asked) ::usleep(1000);
+      ::usleep(50'000);  // within the receive by then; if not, the test shows less
+    } else {
+      ::usleep(200'000);
+      EXPECT_EQ(tutti_send(&x, 1, TUTTI_INT32, 0, comm, {}, nullptr), TUTTI_SUCCESS) << last_error();
+    }
+    EXPECT_EQ(tutti_comm_finalize(comm), TUTTI_SUCCESS) << last_error();
+    if (other.joinable()) other.join();
+    EXPECT_EQ(x, 42);
+  });
+}
+
 /// What rank 1 is sent before rank 0 goes into a barrier, where it makes no progress for transfers; 0 where all is well.
 int send_and_leave(std::size_t count, std::size_t bytes, const char* transport) {
   const Ranks ranks(2, transport, 10'000'000'000);
@@ -316,7 +364,11 @@ int send_and_leave(std::size_t count, std::size_t bytes, const char* transport) 
 
 /// Makes a network of this process's own, whose packets are Ethernet's: the system takes less at once than of a loopback.
 bool enter_small_packets() {
-  if (::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0 && ::unshare(CLONE_NEWNET) != 0) return false;
+  const std::string uid = std::to_string(::geteuid());
+  if (::unshare(CLONE_NEWNET) != 0) {
+    if (::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return false;
+    std::ofstream("/proc/self/uid_map") << "0 " + uid + " 1";  // so that programs run from here may shape it
+  }
   const int socket = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   ifreq request{};
   std::strcpy(request.ifr_name, "lo");
@@ -340,6 +392,56 @@ TEST_P(TransfersOver, ASendThatHasEndedNeedsItsRankNoMore) {
   ASSERT_TRUE(WIFEXITED(status)) << status;
   if (WEXITSTATUS(status) == 99) GTEST_SKIP() << "this process may make no network namespace";
   EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+/// Short sends that end while a long one, on a queue, keeps the link from ever being empty; negative where something fails.
+int short_sends_beside_a_long_one() {
+  constexpr std::size_t bytes = 32 << 20;
+  constexpr int most = 50;
+  const Ranks ranks(2, "tcp", 60'000'000'000);
+  std::atomic<int> ended{0};
+  std::atomic<bool> failed{false};
+  ranks.run([&](int rank, tutti_comm* comm) {
+    std::vector<char> data(bytes);
+    tutti_queue* queue = nullptr;
+    tutti_queue_create(&queue);
+    tutti_work* work = nullptr;
+    tutti_call call = TUTTI_CALL_INIT;
+    call.work = &work;
+    tutti_status status = rank == 0
+                              ? tutti_send(data.data(), bytes, TUTTI_INT8, 1, comm, {TUTTI_STREAM_QUEUE, queue}, &call)
+                              : tutti_recv(data.data(), bytes, TUTTI_INT8, 0, comm, {TUTTI_STREAM_QUEUE, queue}, &call);
+    call = TUTTI_CALL_INIT;
+    call.tag = 1;
+    char x = 0;
+    for (int i = 0; i < most && status == TUTTI_SUCCESS; ++i) {
+      status =
+          rank == 0 ? tutti_send(&x, 1, TUTTI_INT8, 1, comm, {}, &call) : tutti_recv(&x, 1, TUTTI_INT8, 0, comm, {}, &call);
+      if (rank == 0 && tutti_work_test(work) == TUTTI_IN_PROGRESS) ++ended;
+    }
+    if (status != TUTTI_SUCCESS || tutti_work_wait(work, 0) != TUTTI_SUCCESS) failed = true;
+    tutti_work_release(work);
+    tutti_queue_destroy(queue);
+  });
+  return failed ? -1 : ended.load();
+}
+
+TEST(Transfers, AShortSendOverTcpEndsBesideALongOne) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (!enter_small_packets()) ::_exit(99);
+    // Less room in the kernel than in the link, and a network slower than memory.
+    std::ofstream("/proc/sys/net/ipv4/tcp_wmem") << "4096 16384 65536";
+    if (std::system("tc qdisc add dev lo root tbf rate 1gbit burst 64kb latency 50ms") != 0) ::_exit(99);
+    ::_exit(short_sends_beside_a_long_one());
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status)) << status;
+  if (WEXITSTATUS(status) == 99) GTEST_SKIP() << "this process may make and shape no network namespace";
+  std::printf("%d short sends ended meanwhile\n", WEXITSTATUS(status));
+  EXPECT_GT(WEXITSTATUS(status), 2);
+  EXPECT_LE(WEXITSTATUS(status), 50);
 }
 
 /// A hook must not throw; where it does, nothing may be left of the transfer it interrupted.

@@ -13,6 +13,7 @@
 #include "src/communicator/meeting_places.h"
 #include "src/program/exit_code.h"
 #include "src/selection/select.h"
+#include "src/selection/tuning.h"
 
 namespace tutti::doctor {
 namespace {
@@ -56,14 +57,19 @@ std::string refuse_comm_id(const Settings& settings) {
   return settings.comm_id.empty() ? "" : sentence(check_comm_id(settings.comm_id));
 }
 
+std::string refuse_tuning(const Settings& settings) {
+  return settings.tuning.empty() ? "" : sentence(Tuning::read(settings.tuning).status());
+}
+
 struct ValueCheck {
   std::string_view setting;
   Refusal refuse;
 };
-constexpr std::array<ValueCheck, 6> kChecks = {{
+constexpr std::array<ValueCheck, 7> kChecks = {{
     {"TUTTI_PLUGIN_PATH", refuse_plugin_path},
     {"TUTTI_TRANSPORTS", refuse_transports},
     {"TUTTI_ALGORITHM", refuse_algorithm},
+    {"TUTTI_TUNING", refuse_tuning},
     {"TUTTI_INTERFACE", refuse_interface},
     {"TUTTI_SECRET_FILE", refuse_secret_file},
     {"TUTTI_COMM_ID", refuse_comm_id},

@@ -79,11 +79,20 @@ int refuse(program::Output& output, const std::string& sentence) {
 }
 
 /// What is wrong with the options: they belong to another command, or are named in the contract and come later.
-std::optional<std::string> wrong_with(const Request& request) {
+std::optional<std::string> wrong_with(const Request& request, const program::Options& options) {
   if (request.command != "simulate" && !request.trace.empty()) return "--trace belongs to `simulate`; leave it out";
   if (!request.topology.empty()) return "--topology is not there yet; leave it out for ranks on one machine";
   if (!request.msccl.empty()) return "--msccl is not there yet; leave it out";
   if (!request.svg.empty()) return "--svg is not there yet; `show` prints the schedule as text";
+  if (request.command != "show" && request.rank >= 0) return "--rank belongs to `show`; leave it out";
+  const bool reads = request.command == "verify" || request.command == "simulate";
+  if (!request.schedule.empty() && !reads) return "--schedule belongs to `verify` and `simulate`; leave it out";
+  if (!request.schedule.empty()) {
+    for (const char* name : {"--collective", "--algorithm", "--ranks", "--root", "--lanes", "--bytes", "--type", "--op",
+                             "--tuning", "--cores"}) {
+      if (options.given(name)) return fmt::format("{} is what --schedule says already; leave it out", name);
+    }
+  }
   return std::nullopt;
 }
 
@@ -236,8 +245,8 @@ int prove(const Schedule& schedule, double seconds, program::Output& output) {
   return output.result(static_cast<int>(program::kGood));
 }
 
-/// measured: what the tuning table chooses, empty where it says nothing.
-int cost(const Request& request, const Problem& problem, const View& view, std::string_view measured,
+/// chosen: what selection takes. measured: that the tuning table says so.
+int cost(const Request& request, const Problem& problem, const View& view, const Candidate& chosen, bool measured,
          program::Output& output) {
   const Terms terms = terms_of(view);
   const std::vector<Candidate> ranked = rank_algorithms(problem, view, static_cast<std::uint32_t>(request.lanes));
@@ -257,8 +266,10 @@ int cost(const Request& request, const Problem& problem, const View& view, std::
     record.add("transfer_seconds", c.transfer_seconds).add("reduction_seconds", c.reduction_seconds);
     output.record(record);
   }
-  if (!measured.empty()) {
-    output.line(fmt::format("{} is chosen: the tuning table says that it was quickest here", measured));
+  if (!request.algorithm.empty()) {
+    output.line(fmt::format("{} is chosen: --algorithm says so", chosen.algorithm->name));
+  } else if (measured) {
+    output.line(fmt::format("{} is chosen: the tuning table says that it was quickest here", chosen.algorithm->name));
   } else if (ranked.size() > 1) {
     const Candidate& best = ranked[0];
     const Candidate& next = ranked[1];
@@ -278,8 +289,8 @@ int tell(const Request& request, const Schedule& schedule, double seconds, progr
   return plan_tool::simulate_schedule(schedule, flat_view(schedule.plan.problem.ranks), request.trace, output);
 }
 
-int run(const Request& request, program::Output& output) {
-  if (const auto sentence = wrong_with(request)) return refuse(output, *sentence);
+int run(const Request& request, const program::Options& options, program::Output& output) {
+  if (const auto sentence = wrong_with(request, options)) return refuse(output, *sentence);
   if (!request.schedule.empty()) {
     const auto schedule = read_schedule(request.schedule);
     if (!schedule.ok()) return refuse(output, schedule.status().text());
@@ -290,9 +301,11 @@ int run(const Request& request, program::Output& output) {
   const auto tuning = tuning_of(request);
   if (!tuning.ok()) return refuse(output, tuning.status().text());
   const View view = view_of(request, problem->ranks, *tuning);
-  if (request.command == "cost") return cost(request, *problem, view, tuning->use(*problem), output);
   const auto choice = choose(request, *problem, view, *tuning);
   if (!choice.ok()) return refuse(output, choice.status().text());
+  if (request.command == "cost") {
+    return cost(request, *problem, view, *choice, !tuning->use(*problem).empty(), output);
+  }
   return tell(request, make_schedule(*choice, *problem, view), choice->seconds, output);
 }
 
@@ -305,5 +318,5 @@ int main(int argc, char** argv) {
   declare(options, request);
   if (const auto code = options.parse(argc, argv, output)) return *code;
   if (const int code = output.open(); code != 0) return code;
-  return run(request, output);
+  return run(request, options, output);
 }

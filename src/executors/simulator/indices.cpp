@@ -34,11 +34,15 @@ const char* wrong_with(const Program& program, const Step& step) {
   return known ? nullptr : "depends on a step that does not exist";
 }
 
-Fault check_program(int ranks, int rank, const Program& program) {
+Fault check_program(const Plan& plan, int rank, const Program& program) {
   Fault fault;
   fault.rank = rank;
+  if (program.lanes.size() != plan.shape.lanes) {
+    fault.what = "has " + std::to_string(program.lanes.size()) + " lanes, the plan " + std::to_string(plan.shape.lanes);
+    return fault;
+  }
   for (const Link& link : program.links) {
-    if (link.peer >= 0 && link.peer < ranks) continue;
+    if (link.peer >= 0 && link.peer < plan.problem.ranks) continue;
     fault.what = "has a link to rank " + std::to_string(link.peer) + ", which does not exist";
     return fault;
   }
@@ -75,12 +79,13 @@ Fault check_indices(const Plan& plan, std::span<const Program> programs, const S
     fault.what = "the simulator takes " + std::to_string(most_ranks) + " ranks at most";
   } else if (problem.root < 0 || problem.root >= problem.ranks) {
     fault.what = "the root is no rank";
-  } else if (element_bytes(problem.type) == 0 || plan.window == 0 || plan.grain == 0 || plan.shape.chunks == 0 ||
-             plan.shape.depth == 0) {
-    fault.what = "the plan has no element type, or nothing as its window, grain, chunks or depth";
+  } else if (const char* wrong = wrong_sizes(plan)) {
+    fault.what = wrong;
+  } else if (element_bytes(problem.type) == 0 || plan.shape.depth == 0) {
+    fault.what = "the plan has no element type, or no depth";
   }
   for (std::size_t r = 0; r < programs.size() && !fault.any(); ++r) {
-    fault = check_program(problem.ranks, static_cast<int>(r), programs[r]);
+    fault = check_program(plan, static_cast<int>(r), programs[r]);
   }
   return fault;
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/unit/trainer/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "trainer/dataset.h"
 #include "trainer/random.h"
 
@@ -85,12 +85,12 @@ void use(const Images& images) {
 }
 
 TEST(IdxFuzz, EveryDamagedFolderIsTakenOrRefusedWithASentence) {
-  const TemporaryFolder folder;
+  const test::TemporaryFolder folder;
   const std::vector<std::pair<std::string, Bytes>> parts = {{"train-images-idx3-ubyte", idx(0x803, {7, 3, 2})},
                                                             {"train-labels-idx1-ubyte", idx(0x801, {7})},
                                                             {"t10k-images-idx3-ubyte", idx(0x803, {4, 3, 2})},
                                                             {"t10k-labels-idx1-ubyte", idx(0x801, {4})}};
-  for (const auto& [name, bytes] : parts) write_bytes(folder.file(name + ".gz"), gzipped(bytes));
+  for (const auto& [name, bytes] : parts) test::write_bytes(folder.file(name + ".gz"), gzipped(bytes));
   ASSERT_TRUE(load_idx_folder(folder.path()).ok());
   Random random(20260103);
   std::size_t taken = 0, refusals = 0;
@@ -99,7 +99,7 @@ TEST(IdxFuzz, EveryDamagedFolderIsTakenOrRefusedWithASentence) {
     const std::string ending = random.below(2) == 0 ? "" : ".gz";  // a plain file goes before the zipped one beside it
     Bytes bytes = ending.empty() ? whole : gzipped(whole);
     for (std::uint64_t hits = 1 + random.below(3); hits > 0; --hits) damage(bytes, random);
-    write_bytes(folder.file(name + ending), bytes);
+    test::write_bytes(folder.file(name + ending), bytes);
     const auto data = load_idx_folder(folder.path());
     if (data.ok()) {
       ++taken;
@@ -112,7 +112,7 @@ TEST(IdxFuzz, EveryDamagedFolderIsTakenOrRefusedWithASentence) {
       ASSERT_EQ(data.failure().sentence.find('\n'), std::string::npos) << data.failure().sentence;
     }
     std::filesystem::remove(folder.file(name));
-    write_bytes(folder.file(name + ".gz"), gzipped(whole));
+    test::write_bytes(folder.file(name + ".gz"), gzipped(whole));
   }
   // Both must happen often, else the damage is of the wrong kind.
   EXPECT_GT(taken, 50U);

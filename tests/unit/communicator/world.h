@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "src/communicator/rendezvous.h"
+#include "tests/support/temporary_folder.h"
 
 namespace tutti::test {
 
@@ -89,21 +90,6 @@ inline bool eventually(const std::function<bool()>& condition) {
   }
   return true;
 }
-
-/// A folder that is gone at the end.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    char name[] = "/tmp/tutti-test-XXXXXX";
-    path_ = ::mkdtemp(name);
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-  bool empty() const { return std::filesystem::is_empty(path_); }
-
- private:
-  std::string path_;
-};
 
 inline Patience patience_of(double seconds) {
   Patience patience;

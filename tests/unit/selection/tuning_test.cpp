@@ -43,16 +43,18 @@ TEST(Tuning, SaysNothingWhereItIsEmpty) {
 }
 
 TEST(Tuning, MalformedLinesAreNamed) {
-  for (const char* line :
-       {"fold", "fold -1", "fold 0", "fold 1e-9x", "fold nan", "fold 1 2", "speed 3", "link shm near 1 1",
-        "link shm same_numa 1", "link shm same_numa 0 1", "use all_reduce 2 9 8 ring", "use all_reduce 2 0 8 telepathy",
-        "use nothing 2 0 8 ring", "use all_reduce -2 0 8 ring", "use broadcast 2 0 8 ring", "use all_reduce 2 0 ring"}) {
+  for (const char* line : {"fold", "fold -1", "fold 0", "fold 1e39", "fold 1e-60", "fold 1e-9x", "fold nan", "fold 1 2",
+                           "speed 3", "link shm near 1 1", "link shm same_numa 1", "link shm same_numa 0 1",
+                           "use all_reduce 2 9 8 ring", "use all_reduce 2 0 8 telepathy", "use nothing 2 0 8 ring",
+                           "use all_reduce -2 0 8 ring", "use broadcast 2 0 8 ring", "use all_reduce 2 0 ring"}) {
     const auto tuning = Tuning::parse("tutti tuning 1\n" + std::string(line), "the text");
     ASSERT_FALSE(tuning.ok()) << line;
     EXPECT_THAT(tuning.status().text(), HasSubstr("line 2 of the text says \"" + std::string(line) + "\""));
   }
   EXPECT_FALSE(Tuning::parse("", "the text").ok());
   EXPECT_FALSE(Tuning::parse("tutti tuning 2\n", "the text").ok());
+  EXPECT_THAT(Tuning::read("/dev/null").status().text(), HasSubstr("\"/dev/null\" is empty"));
+  EXPECT_THAT(Tuning::read("/").status().text(), HasSubstr("\"/\" cannot be read"));
   EXPECT_THAT(Tuning::read("/nowhere/at/all").status().text(), HasSubstr("/nowhere/at/all"));
 }
 

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/unit/trainer/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "trainer/report.h"
 
 namespace tutti::trainer {
@@ -93,7 +93,7 @@ TEST(Command, RefusesWhatIsNotThereYet) {
 }
 
 TEST(Command, RefusesFilesThatCannotBeWritten) {
-  const TemporaryFolder folder;
+  const test::TemporaryFolder folder;
   Command command;
   command.resume = true;
   EXPECT_THAT(refusal(command), HasSubstr("--checkpoint"));

@@ -11,7 +11,7 @@
 #include <numeric>
 #include <set>
 
-#include "tests/unit/trainer/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "trainer/digits.h"
 #include "trainer/random.h"
 #include "trainer/sampling.h"
@@ -49,14 +49,14 @@ class IdxFolder : public testing::Test {
     put("t10k-images-idx3-ubyte", idx(0x803, {6, 4, 3}, 72));
     put("t10k-labels-idx1-ubyte", idx(0x801, {6}, 6));
   }
-  void put(const std::string& name, const Bytes& bytes) { write_bytes(folder_.file(name), bytes); }
+  void put(const std::string& name, const Bytes& bytes) { test::write_bytes(folder_.file(name), bytes); }
   std::string refusal() {
     const auto data = load_idx_folder(folder_.path());
     if (data.ok()) return "it was taken";
     EXPECT_EQ(data.failure().code, ExitCode::refused);
     return data.failure().sentence;
   }
-  TemporaryFolder folder_;
+  test::TemporaryFolder folder_;
 };
 
 TEST_F(IdxFolder, IsReadPlainAndGzipped) {
@@ -68,7 +68,7 @@ TEST_F(IdxFolder, IsReadPlainAndGzipped) {
   EXPECT_EQ(plain->train.classes(), 10);
   EXPECT_EQ(plain->test.labels, (Bytes{0, 1, 2, 3, 4, 5}));
   for (const std::string& name : folder_.names()) {
-    write_gzip(folder_.file(name + ".gz"), read_bytes(folder_.file(name)));
+    write_gzip(folder_.file(name + ".gz"), test::read_bytes(folder_.file(name)));
     std::filesystem::remove(folder_.file(name));
   }
   const auto zipped = load_idx_folder(folder_.path());
@@ -139,11 +139,11 @@ TEST_F(IdxFolder, IsRefusedWhereGzipIsCutOffOrDamaged) {
   for (auto& byte : noise) byte = static_cast<std::uint8_t>(random.next());
   write_gzip(plain + ".gz", noise);
   std::filesystem::remove(plain);
-  Bytes zipped = read_bytes(plain + ".gz");
-  write_bytes(plain + ".gz", std::span(zipped).first(zipped.size() / 2));
+  Bytes zipped = test::read_bytes(plain + ".gz");
+  test::write_bytes(plain + ".gz", std::span(zipped).first(zipped.size() / 2));
   EXPECT_THAT(refusal(), AllOf(HasSubstr("train-images-idx3-ubyte.gz"), HasSubstr("middle of its gzip stream")));
   zipped[zipped.size() - 6] ^= 0x55;  // its checksum
-  write_bytes(plain + ".gz", zipped);
+  test::write_bytes(plain + ".gz", zipped);
   EXPECT_THAT(refusal(), AllOf(HasSubstr("cannot be read"), HasSubstr("(incorrect data check)")))
       << "the checksum must be looked at";
 }

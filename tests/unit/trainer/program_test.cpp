@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/unit/trainer/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace tutti::trainer {
 namespace {
@@ -89,7 +89,7 @@ TEST(TuttiTrain, LearnsTheSameOnOneTwoAndFourRanks) {
 }
 
 TEST(TuttiTrain, ResumesFromItsCheckpoint) {
-  const TemporaryFolder folder;
+  const test::TemporaryFolder folder;
   const std::string file = " --checkpoint " + folder.file("run");
   const Finished whole = run("--layers 784,16,10 --epochs 3 --json --ranks 2");
   const Finished begun = run(kSmall + std::string("--ranks 2") + file);
@@ -103,8 +103,8 @@ TEST(TuttiTrain, ResumesFromItsCheckpoint) {
 }
 
 TEST(TuttiTrain, RefusesBadInputWithOneSentenceAndExitTwo) {
-  const TemporaryFolder folder;
-  write_bytes(folder.file("train-images-idx3-ubyte"), std::vector<std::uint8_t>{0, 0, 8, 3, 0});
+  const test::TemporaryFolder folder;
+  test::write_bytes(folder.file("train-images-idx3-ubyte"), std::vector<std::uint8_t>{0, 0, 8, 3, 0});
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"--data " + folder.file("missing"), "does not exist"},
       {"--data " + folder.path(), "truncated"},

@@ -6,7 +6,7 @@
 
 #include <thread>
 
-#include "tests/unit/trainer/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/unit/trainer/thread_peers.h"
 #include "tests/unit/trainer/train_on.h"
 #include "trainer/checkpoint.h"
@@ -161,8 +161,37 @@ TEST(Training, ExitsWithThreeWhereReplicasCameToDiffer) {
   }
 }
 
+TEST(Training, RanksThatWereToldDifferentThingsAreRefusedByTheOptionsName) {
+  const Dataset other = {draw_digits(500, 3), draw_digits(100, 2)};
+  const std::pair<const char*, std::function<void(TrainingSettings&)>> cases[] = {
+      {"--seed is not the same for rank 1", [](TrainingSettings& s) { s.seed = 9; }},
+      {"--layers is not", [](TrainingSettings& s) { s.layers = {784, 10}; }},
+      {"--learning-rate is not", [](TrainingSettings& s) { s.step.learning_rate = 1; }},
+      {"--data is not", {}},
+  };
+  for (const auto& [words, change] : cases) {
+    ThreadWorld world(2);
+    Failure failures[2];
+    std::vector<std::thread> threads;
+    for (int r = 0; r < 2; ++r) {
+      threads.emplace_back([&, r, change = change] {
+        ThreadPeers peers(world, r);
+        TrainingSettings settings = small_settings();
+        if (r == 1 && change) change(settings);
+        const auto result = train(settings, r == 1 && !change ? other : small_data(), peers, {});
+        if (!result.ok()) failures[r] = result.failure();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const Failure& failure : failures) {
+      EXPECT_EQ(failure.code, ExitCode::refused);
+      EXPECT_THAT(failure.sentence, HasSubstr(words));
+    }
+  }
+}
+
 TEST(Training, ResumesToTheSameBitsAsAnUninterruptedRun) {
-  const TemporaryFolder folder;
+  const test::TemporaryFolder folder;
   TrainingSettings settings = small_settings();
   const Outcomes whole = train_on(2, settings, small_data());
   settings.checkpoint = folder.file("run");
@@ -180,7 +209,7 @@ TEST(Training, ResumesToTheSameBitsAsAnUninterruptedRun) {
 }
 
 TEST(Training, RefusesToResumeOnEveryRankWhereTheFileIsMissing) {
-  const TemporaryFolder folder;
+  const test::TemporaryFolder folder;
   TrainingSettings settings = small_settings();
   settings.checkpoint = folder.file("missing");
   settings.resume = true;
@@ -202,7 +231,7 @@ class CheckpointFile : public testing::Test {
     EXPECT_FALSE(write_checkpoint(path(), saved_));
   }
   std::string path() const { return folder_.file("run"); }
-  TemporaryFolder folder_;
+  test::TemporaryFolder folder_;
   Checkpoint saved_;
 };
 
@@ -216,9 +245,9 @@ TEST_F(CheckpointFile, ComesBackAsItWas) {
 }
 
 TEST_F(CheckpointFile, IsRefusedWhereverItIsCutOff) {
-  const std::vector<std::uint8_t> bytes = read_bytes(path());
+  const std::vector<std::uint8_t> bytes = test::read_bytes(path());
   for (std::size_t size = 0; size < bytes.size(); ++size) {
-    write_bytes(path(), std::span(bytes).first(size));
+    test::write_bytes(path(), std::span(bytes).first(size));
     const auto loaded = read_checkpoint(path());
     ASSERT_FALSE(loaded.ok()) << size;
     EXPECT_EQ(loaded.failure().code, ExitCode::refused);
@@ -227,12 +256,12 @@ TEST_F(CheckpointFile, IsRefusedWhereverItIsCutOff) {
 }
 
 TEST_F(CheckpointFile, IsRefusedWhereverABitIsFlipped) {
-  const std::vector<std::uint8_t> bytes = read_bytes(path());
+  const std::vector<std::uint8_t> bytes = test::read_bytes(path());
   for (std::size_t at = 0; at < bytes.size(); ++at) {
     for (const int bit : {0, 3, 7}) {
       std::vector<std::uint8_t> damaged = bytes;
       damaged[at] ^= static_cast<std::uint8_t>(1 << bit);
-      write_bytes(path(), damaged);
+      test::write_bytes(path(), damaged);
       EXPECT_FALSE(read_checkpoint(path()).ok()) << "byte " << at << " bit " << bit;
     }
   }

@@ -74,6 +74,47 @@ TEST_F(PlanTool, RefusesAFolderAsAScheduleByItsName) {
   EXPECT_THAT(content("err"), HasSubstr("/tmp has no text"));
 }
 
+TEST_F(PlanTool, RefusesSchedulesWhoseNumbersNoPlanCanHave) {
+  ASSERT_EQ(run("show --algorithm ring --ranks 2"), 0);
+  const std::string good = content("out");
+  const std::pair<const char*, const char*> changes[] = {{"window ", "0"},
+                                                         {"window ", "18446744073709551615"},
+                                                         {"grain ", "0"},
+                                                         {"grain ", "4294967295"},
+                                                         {"count ", "18446744073709551615"},
+                                                         {"lanes ", "0"},
+                                                         {"lanes ", "99999"},
+                                                         {"chunks ", "0"},
+                                                         {"depth ", "0"}};
+  for (const auto& [name, value] : changes) {
+    std::string changed = good;
+    const std::size_t at = changed.find(name);
+    ASSERT_NE(at, std::string::npos) << name;
+    const std::size_t begin = at + std::string_view(name).size();
+    changed.replace(begin, changed.find_first_not_of("0123456789", begin) - begin, value);
+    std::ofstream(path("changed")) << changed;
+    for (const std::string command : {"verify", "simulate"}) {
+      EXPECT_EQ(run(command + " --schedule " + path("changed")), 3) << command << ", " << name << value << content("out");
+    }
+  }
+}
+
+TEST_F(PlanTool, RefusesOptionsThatWouldCountForNothing) {
+  ASSERT_EQ(run("show --algorithm ring --ranks 2"), 0);
+  std::filesystem::rename(path("out"), path("ring"));
+  EXPECT_EQ(run("verify --schedule " + path("ring")), 0);
+  EXPECT_EQ(run("verify --ranks 9 --schedule " + path("ring")), 2);
+  EXPECT_THAT(content("err"), HasSubstr("--ranks"));
+  EXPECT_EQ(run("cost --schedule " + path("ring")), 2);
+  EXPECT_EQ(run("verify --rank 1"), 2);
+  EXPECT_EQ(run("cost --algorithm telepathy"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("telepathy"));
+  EXPECT_EQ(run("cost --algorithm tree"), 0);
+  EXPECT_THAT(content("out"), HasSubstr("tree is chosen"));
+  EXPECT_EQ(run("cost --algorithm ''"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("--algorithm was given ''"));
+}
+
 TEST_F(PlanTool, WritesATimelineWhereAsked) {
   ASSERT_EQ(run("simulate --algorithm ring --ranks 3 --trace " + path("trace.json")), 0) << content("err");
   const Json trace = Json::parse(content("trace.json"));

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-namespace tutti::trainer {
+namespace tutti::test {
 
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "tutti-trainer-XXXXXX").string();
+    std::string name = (std::filesystem::temp_directory_path() / "tutti-test-XXXXXX").string();
     path_ = ::mkdtemp(name.data()) == nullptr ? std::string() : name;
   }
   ~TemporaryFolder() {
@@ -26,6 +26,7 @@ class TemporaryFolder {
 
   std::string file(const std::string& name) const { return path_ + "/" + name; }
   const std::string& path() const { return path_; }
+  bool empty() const { return std::filesystem::is_empty(path_); }
   std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(path_)) names.push_back(entry.path().filename().string());
@@ -49,4 +50,4 @@ inline std::vector<std::uint8_t> read_bytes(const std::string& path) {
   return bytes;
 }
 
-}  // namespace tutti::trainer
+}  // namespace tutti::test
