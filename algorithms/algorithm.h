@@ -11,8 +11,8 @@
 namespace tutti {
 
 /// Time = alphas * α + betas * m β + gammas * m γ, with m the bytes of one block (the API's count), α the latency of a
-/// message, β seconds per byte and link direction, γ seconds per byte reduced (ALGORITHMS.md's terms), or copied within a
-/// rank besides what every algorithm copies.
+/// message, β seconds per byte and link direction, or copied within a rank besides what every algorithm copies, γ seconds
+/// per byte reduced (ALGORITHMS.md's terms).
 struct Cost {
   double alphas = 0;
   double betas = 0;

@@ -65,7 +65,8 @@ void build(Builder& builder, const View&, const Parameters&) {
 Cost cost(const Problem& problem, const View&) {
   double blocks = 0;
   for (int bit = 1; bit < problem.ranks; bit *= 2) blocks += with_bit(bit, problem.ranks);
-  return {static_cast<double>(log2_ceil(problem.ranks)), blocks, 2.0 * (problem.ranks - 1) + blocks};
+  const double copies = 2.0 * (problem.ranks - 1) + blocks;  // into the slots and out of them
+  return {static_cast<double>(log2_ceil(problem.ranks)), blocks + copies, 0};
 }
 
 }  // namespace

@@ -37,7 +37,9 @@ struct View {
   std::vector<std::int32_t> machine;  ///< machine[r]: index of rank r's machine, from 0 without gaps
   std::vector<std::int32_t> numa;     ///< numa[r]: index of its NUMA node within the machine, -1 where unknown
   std::array<LinkEstimate, kLinkClasses> links = kUnmeasuredLinks;
-  double gamma = 1e-10;  ///< seconds per byte folded by the reducer
+  /// Seconds per byte folded, besides those of reading it from the link, which beta has: arithmetic and the own operand
+  /// (2 ranks, 4 to 512 KiB: what the flat all-reduce folds more than the direct one).
+  double gamma = 1e-11;
   double crowd = 1;      ///< ranks that share a core, on the machine where most do; at least 1
   /// Seconds that a rank which shares its core waits for each of the others there until it has the core: what a message
   /// costs then (measured with 4 and 8 ranks on 2 cores: 3.4 to 3.9 us and 6 to 9 us a message).

@@ -242,7 +242,9 @@ class Run:
         return "\n\n".join(part for part in parts if part)
 
     def file_name(self):
-        words = [self.about["date"][:10], self.about["processor"], self.given.title or "compare"]
+        # The family, as hypervisors give processors of several generations one name.
+        kind = f"{self.about['processor']} {self.about['family']}"
+        words = [self.about["date"][:10], kind, self.given.title or "compare"]
         return re.sub(r"[^a-z0-9.-]+", "-", "-".join(words).lower()).strip("-")
 
     def tell(self):

@@ -1,4 +1,8 @@
 // The folds of uint8, once per instruction set (see sweep-inl.h).
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
 #include "src/reduction/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -24,6 +28,11 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace tutti {
+namespace {
+
+constexpr std::uint64_t most_at_once = 32 * 1024;
+
+}  // namespace
 
 HWY_EXPORT(uint8_table);
 const FoldTable& uint8_folds() { return HWY_DYNAMIC_DISPATCH(uint8_table)(); }
@@ -31,8 +40,16 @@ const FoldTable& uint8_folds() { return HWY_DYNAMIC_DISPATCH(uint8_table)(); }
 HWY_EXPORT(copy_everywhere);
 void copy_bytes(const void* from, const FoldDestination* destinations, std::uint32_t destination_count,
                 std::uint64_t bytes) {
-  if (destination_count == 1 && !destinations[0].streaming) {
-    if (destinations[0].data != from) std::memcpy(destinations[0].data, from, bytes);
+  const auto streams = [](const FoldDestination& to) { return to.streaming; };
+  if (std::none_of(destinations, destinations + destination_count, streams)) {
+    // One after the other while the source is in the cache: memcpy writes whole lines without fetching what they held.
+    for (std::uint64_t at = 0; at < bytes; at += most_at_once) {
+      const auto* const source = static_cast<const std::byte*>(from) + at;
+      for (std::uint32_t d = 0; d < destination_count; ++d) {
+        if (destinations[d].data == from) continue;
+        std::memcpy(static_cast<std::byte*>(destinations[d].data) + at, source, std::min(bytes - at, most_at_once));
+      }
+    }
     return;
   }
   const FoldSource source = {from};

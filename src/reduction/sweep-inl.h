@@ -13,6 +13,7 @@
 #endif
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -364,6 +365,40 @@ HWY_INLINE void fold_pair(const FoldArguments& arguments) {
   }
 }
 
+/// Whether it is worth folding into the first destination and copying from there, while that is in the cache: a copy writes
+/// whole lines without fetching what they held, which is dear where a peer has them.
+template <typename T>
+HWY_INLINE bool copies_pay(const FoldArguments& arguments) {
+  constexpr std::uint64_t least_bytes = 4096;
+  if (arguments.destination_count < 2 || arguments.count < least_bytes / sizeof(T)) return false;
+  for (std::uint32_t d = 0; d < arguments.destination_count; ++d) {
+    if (arguments.destinations[d].streaming) return false;
+  }
+  return true;
+}
+
+template <typename T, class Op>
+void fold(const FoldArguments& arguments);
+
+/// Piece by piece: folds into the first destination, and copies that to the others.
+template <typename T, class Op>
+void fold_and_copy(const FoldArguments& arguments) {
+  constexpr std::uint64_t most = 16 * 1024 / sizeof(T);
+  constexpr std::uint32_t most_operands = 64;
+  std::array<FoldSource, most_operands> sources{};
+  for (std::uint64_t at = 0; at < arguments.count; at += most) {
+    const std::uint64_t count = std::min(most, arguments.count - at);
+    const auto moved = [at](const void* data) { return bytes_of(data) + at * sizeof(T); };
+    for (std::uint32_t s = 0; s < arguments.source_count; ++s) sources[s] = {moved(arguments.sources[s].data)};
+    const FoldDestination first = {const_cast<std::uint8_t*>(moved(arguments.destinations[0].data))};
+    fold<T, Op>({sources.data(), &first, arguments.source_count, 1, count, arguments.divide_by});
+    for (std::uint32_t d = 1; d < arguments.destination_count; ++d) {
+      const FoldDestination other = {const_cast<std::uint8_t*>(moved(arguments.destinations[d].data))};
+      copy_bytes(first.data, &other, 1, count * sizeof(T));
+    }
+  }
+}
+
 /// The fold of reduction.h of type T by Op.
 template <typename T, class Op>
 void fold(const FoldArguments& arguments) {
@@ -379,6 +414,7 @@ void fold(const FoldArguments& arguments) {
     return copy_bytes(arguments.sources[0].data, arguments.destinations, arguments.destination_count,
                       arguments.count * (wide ? sizeof(Wide<T>) : sizeof(T)));
   }
+  if (plain && copies_pay<T>(arguments) && arguments.source_count <= 64) return fold_and_copy<T, Op>(arguments);
   if (plain) return sweep_any<WideLanes<T, Op>, ShortLanes<T, Op>, Op, NoDivider>(arguments);
   sweep_any<MixedLanes<T>, ShortMixedLanes<T>, Op, NoDivider>(arguments);
 }

@@ -306,9 +306,13 @@ TEST_P(EveryType, FoldsLongMessagesAlikeOnEveryInstructionSet) {
 
 TEST_P(EveryType, FoldsManySourcesIntoMoreDestinationsThanBitsInAWord) {
   for (tutti_op op : kOps) {
-    Case c = make_case(GetParam(), op, 33, 67, 2057, 99);
-    c.streaming = true;
-    ASSERT_NO_FATAL_FAILURE(check(c));
+    for (const std::size_t sources : {33u, 64u, 65u}) {
+      for (const bool streaming : {true, false}) {
+        Case c = make_case(GetParam(), op, sources, 67, 4111, 99);
+        c.streaming = streaming;
+        ASSERT_NO_FATAL_FAILURE(check(c));
+      }
+    }
   }
 }
 
@@ -485,6 +489,12 @@ TEST(Copy, CopiesBytesToEveryDestination) {
         {out[0].data()}, {out[1].data(), ElementFormat::kWide}, {out[2].data(), ElementFormat::kUser, true}};
     find_copy()({&source, to, 1, 3, bytes});
     for (const auto& o : out) EXPECT_EQ(o, in);
+    // To cached memory alone, one of the places being where it lies already.
+    for (auto& o : out) std::fill(o.begin(), o.end(), std::uint8_t{0});
+    const FoldDestination cached[] = {{out[0].data()}, {in.data()}, {out[1].data()}};
+    find_copy()({&source, cached, 1, 3, bytes});
+    EXPECT_EQ(out[0], in);
+    EXPECT_EQ(out[1], in);
   }
 }
 
