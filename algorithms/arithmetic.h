@@ -40,7 +40,7 @@ inline Range block_range(std::uint32_t block, std::uint32_t blocks = 1) {
 constexpr double alphas_at_once(int n) { return n < 1 ? 0 : 1 + 0.25 * (n - 1); }
 
 /// View::ring_share where it counts.
-inline double ring_share(const View& view) { return view.crowd > 1 ? view.ring_share : 1; }
+inline double ring_share(const View& view) { return view.crowd > 1 && view.through_memory ? view.ring_share : 1; }
 
 /// Messages that a pipeline cuts the buffer into: `chunks` per window, and more where a window does not hold it.
 inline double pieces(const Problem& problem, std::uint32_t chunks) {

@@ -40,7 +40,7 @@ struct View {
   /// Seconds per byte folded, besides those of reading it from the link, which beta has: arithmetic and the own operand
   /// (2 ranks, 4 to 512 KiB: what the flat all-reduce folds more than the direct one).
   double gamma = 1e-11;
-  double crowd = 1;      ///< ranks that share a core, on the machine where most do; at least 1
+  double crowd = 1;  ///< ranks that share a core, on the machine where most do; at least 1
   /// Seconds that a rank which shares its core waits for each of the others there until it has the core: what a message
   /// costs then (measured with 4 and 8 ranks on 2 cores: 3.4 to 3.9 us and 6 to 9 us a message).
   double hand_over = 1.8e-6;
@@ -48,6 +48,8 @@ struct View {
   /// out of which the many of an exchange with everybody push each other (4 ranks on 2 cores, 128 KiB to 8 MiB: .37 to .56
   /// of the direct all-reduce's time).
   double ring_share = 0.5;
+  /// Messages are read where the sender wrote them, between any two ranks: what ring_share is about.
+  bool through_memory = true;
 
   int ranks() const { return static_cast<int>(machine.size()); }
 

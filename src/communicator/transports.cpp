@@ -43,7 +43,8 @@ float bits_to_float(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 struct Reach {
   float alpha = -1;
   float beta = 0;
-  LinkEstimate told = {};  ///< what the tuning table says instead, to the cost model; else the same
+  LinkEstimate told = {};   ///< what the tuning table says instead, to the cost model; else the same
+  bool reads_peer = false;  ///< TUTTI_READS_PEER
 };
 
 /// All ranks' reaches: by (rank, transport, peer).
@@ -60,6 +61,7 @@ class ReachTable {
         cell.beta = bits_to_float(reader.u32());
         cell.told.alpha = bits_to_float(reader.u32());
         cell.told.beta = bits_to_float(reader.u32());
+        cell.reads_peer = reader.u32() != 0;
         cell.alpha = reader.ok() ? alpha : -1.0F;
       }
     }
@@ -210,6 +212,7 @@ std::vector<std::byte> Transports::reach(std::span<const std::vector<std::byte>>
       for (const double number : {own.alpha, own.beta, told.alpha, told.beta}) {
         out.u32(std::bit_cast<std::uint32_t>(static_cast<float>(number)));
       }
+      out.u32(there.capabilities & TUTTI_READS_PEER);
     }
   }
   return out.take();
@@ -243,6 +246,7 @@ Status Transports::settle(std::span<const std::vector<std::byte>> rows, View& vi
       const std::size_t t = static_cast<std::size_t>(best);
       used[t] = true;
       const LinkEstimate& told = table.at(a, t, b).told;
+      view.through_memory = view.through_memory && table.at(a, t, b).reads_peer;
       LinkEstimate& worst = dearest[static_cast<std::size_t>(view.link_class(static_cast<int>(a), static_cast<int>(b)))];
       worst.alpha = std::max(worst.alpha, told.alpha);
       worst.beta = std::max(worst.beta, told.beta);
