@@ -42,7 +42,8 @@ void declare_how(program::Options& options, Request& request, Words& words) {
   options.flag("--fresh", &request.fresh, "Every rank rewrites its input between operations, which is not timed");
   program::add_rank_options(options, request.ranks);
   options.text("--algorithm", &request.algorithm, "NAME", "Overrides the library's choice");
-  options.text("--transport", &request.transports, "NAMES", "Transports that may be used, comma-separated; each pair of ranks takes the quickest");
+  options.text("--transport", &request.transports, "NAMES",
+               "Transports that may be used, comma-separated; each pair of ranks takes the quickest");
   options.text("--memory", &words.memory, "KIND",
                "host, or registered: from tutti_memory_alloc (default: host); cuda is not there yet");
   options.integer("-T,--timeout", &request.timeout_s, 1, 1'000'000, "Seconds that one operation may take at most");

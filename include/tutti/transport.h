@@ -103,8 +103,9 @@ typedef struct tutti_link_state {
   const unsigned char* arrived;
   uint64_t arrived_stride;
   uint32_t arrived_count;
-  /// Sender: messages, of those offered or committed, whose source may be overwritten. For a slot's message, which needs
-  /// no such word, it may advance as late as the receiver's release.
+  /// Sender: messages, of those offered or committed, whose source may be overwritten; NULL where nothing can be offered
+  /// and nothing is counted. For a slot's message, which needs no such word, it may advance as late as the receiver's
+  /// release; with TUTTI_NEEDS_PROGRESS not before its bytes need no more `progress` here.
   const uint64_t* reusable;
 } tutti_link_state;
 

@@ -509,6 +509,7 @@ class PointToPoint::Engine {
     return moved;
   }
   static bool gone(const Active& active, const HostLink& link) {
+    if (link.state.reusable == nullptr) return false;
     // Acquire, as the transport's word asks for, though nothing is read here that it orders.
     return std::atomic_ref<const std::uint64_t>(*link.state.reusable).load(std::memory_order_acquire) >= active.last;
   }

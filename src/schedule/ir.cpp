@@ -36,10 +36,10 @@ std::uint64_t wire_element_bytes(const Plan& plan) {
 
 const char* wrong_sizes(const Plan& plan) {
   // Far from where sums and products of them leave 64 bits.
-  constexpr std::uint64_t most = std::uint64_t{1} << 60;
+  constexpr std::uint64_t most = std::uint64_t{1} << 42;
   constexpr std::uint32_t most_grain = 1 << 20;
   if (plan.window == 0 || plan.grain == 0 || plan.shape.chunks == 0) return "window, grain and chunks are at least 1";
-  if (plan.window > most || plan.problem.count > most) return "window and count are at most 2^60 elements";
+  if (plan.window > most || plan.problem.count > most) return "window and count are at most 2^42 elements";
   if (plan.grain > most_grain) return "the grain is at most 2^20 elements";
   return nullptr;
 }

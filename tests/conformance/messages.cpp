@@ -1,4 +1,6 @@
 // What a link carries: order, content, credit, lengths.
+#include <unistd.h>
+
 #include <cstdlib>
 #include <thread>
 
@@ -133,6 +135,31 @@ TEST_P(Conformance, TheWordsCountWhatArrivedAndWhatMayBeReused) {
   if (pipe.sending.reusable != nullptr) {
     EXPECT_TRUE(world.until([&] { return __atomic_load_n(pipe.sending.reusable, __ATOMIC_ACQUIRE) >= 20; }));
   }
+}
+
+// Who stops making progress then has kept nothing back.
+TEST_P(Conformance, WhatNeedsProgressIsCountedOnlyOnceItNeedsNoMore) {
+  constexpr std::uint64_t bytes = 64 * 1024;
+  World world(GetParam(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 3, 64, bytes);
+  if ((pipe.sending.capabilities & TUTTI_NEEDS_PROGRESS) == 0 || pipe.sending.reusable == nullptr) {
+    GTEST_SKIP() << "its messages are with the peer at once";
+  }
+  std::uint64_t sent = 0;
+  for (int turn = 0; turn < 10'000 && sent < 60; ++turn) {
+    sent += try_send(t(), pipe.sender, sent, bytes) ? 1 : 0;
+    if (turn % 3 == 0) static_cast<void>(world[0].progress());
+  }
+  ASSERT_EQ(sent, 60u);
+  const std::uint64_t counted = __atomic_load_n(pipe.sending.reusable, __ATOMIC_ACQUIRE);
+  EXPECT_LE(counted, sent);
+  std::uint64_t received = 0;
+  for (int turn = 0; turn < 20'000 && received < counted; ++turn) {
+    static_cast<void>(world[1].progress());
+    while (received < counted && try_receive(t(), pipe.receiver, received, bytes)) ++received;
+    ::usleep(100);
+  }
+  EXPECT_EQ(received, counted) << "of " << sent;
 }
 
 TEST_P(Conformance, OneSlotIsEnough) {

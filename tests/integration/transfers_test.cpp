@@ -322,26 +322,33 @@ TEST_P(TransfersOver, ABlockingReceiveWithoutAMatchEndsAtItsDeadline) {
 }
 
 TEST_P(TransfersOver, ABlockingReceiveIsWaitedForByFinalize) {
-  const Ranks ranks(2, GetParam());
-  ranks.run([](int rank, tutti_comm* comm) {
-    int x = 42 * rank;
-    std::atomic<bool> asked = false;
-    std::thread other;
-    if (rank == 0) {
-      other = std::thread([&] {
-        asked = true;
-        EXPECT_EQ(tutti_recv(&x, 1, TUTTI_INT32, 1, comm, {}, nullptr), TUTTI_SUCCESS) << last_error();
-      });
-      while (!asked) ::usleep(1000);
-      ::usleep(50'000);  // within the receive by then; if not, the test shows less
-    } else {
-      ::usleep(200'000);
-      EXPECT_EQ(tutti_send(&x, 1, TUTTI_INT32, 0, comm, {}, nullptr), TUTTI_SUCCESS) << last_error();
-    }
-    EXPECT_EQ(tutti_comm_finalize(comm), TUTTI_SUCCESS) << last_error();
-    if (other.joinable()) other.join();
-    EXPECT_EQ(x, 42);
+  std::atomic<bool> waits = false;  // set by the hook, which is asked within the receive alone
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.transports = GetParam();
+  config.operation_timeout_ns = 60'000'000'000;
+  config.poll = [](void* seen) {
+    static_cast<std::atomic<bool>*>(seen)->store(true);
+    return 0;
+  };
+  config.poll_ctx = &waits;
+  std::array<tutti_comm*, 2> comms{};
+  ASSERT_EQ(tutti_comm_create_all(comms.data(), 2, &config), TUTTI_SUCCESS) << last_error();
+  waits = false;
+  int x = 0;
+  std::thread receives(
+      [&] { EXPECT_EQ(tutti_recv(&x, 1, TUTTI_INT32, 1, comms[0], {}, nullptr), TUTTI_SUCCESS) << last_error(); });
+  for (int i = 0; i < 60'000 && !waits; ++i) ::usleep(1000);
+  std::thread sends([&] {
+    ::usleep(100'000);  // finalize has begun by then; if not, the test shows less
+    int y = 42;
+    EXPECT_EQ(tutti_send(&y, 1, TUTTI_INT32, 0, comms[1], {}, nullptr), TUTTI_SUCCESS) << last_error();
+    EXPECT_EQ(tutti_comm_finalize(comms[1]), TUTTI_SUCCESS) << last_error();
   });
+  EXPECT_EQ(tutti_comm_finalize(comms[0]), TUTTI_SUCCESS) << last_error();
+  receives.join();
+  sends.join();
+  EXPECT_EQ(x, 42);
+  for (tutti_comm* comm : comms) tutti_comm_destroy(comm);
 }
 
 /// What rank 1 is sent before rank 0 goes into a barrier, where it makes no progress for transfers; 0 where all is well.
