@@ -128,7 +128,6 @@ TEST_F(OneSecret, AMeetingThatFailsDoesNotEndAnother) {
 }
 
 TEST_F(OneSecret, AMeetingThatHasEndedDoesNotWaitForAnother) {
-  std::atomic<bool> over{false};
   std::atomic<bool> enough{false};
   std::thread alone([&] {
     JoinRequest request = request_at(first_, 0, 6);

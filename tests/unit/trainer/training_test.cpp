@@ -169,23 +169,23 @@ TEST(Training, RanksThatWereToldDifferentThingsAreRefusedByTheOptionsName) {
       {"--learning-rate is not", [](TrainingSettings& s) { s.step.learning_rate = 1; }},
       {"--data is not", {}},
   };
-  for (const auto& [words, change] : cases) {
+  for (const auto& told : cases) {
     ThreadWorld world(2);
     Failure failures[2];
     std::vector<std::thread> threads;
     for (int r = 0; r < 2; ++r) {
-      threads.emplace_back([&, r, change = change] {
+      threads.emplace_back([&, r] {
         ThreadPeers peers(world, r);
         TrainingSettings settings = small_settings();
-        if (r == 1 && change) change(settings);
-        const auto result = train(settings, r == 1 && !change ? other : small_data(), peers, {});
+        if (r == 1 && told.second) told.second(settings);
+        const auto result = train(settings, r == 1 && !told.second ? other : small_data(), peers, {});
         if (!result.ok()) failures[r] = result.failure();
       });
     }
     for (std::thread& thread : threads) thread.join();
     for (const Failure& failure : failures) {
       EXPECT_EQ(failure.code, ExitCode::refused);
-      EXPECT_THAT(failure.sentence, HasSubstr(words));
+      EXPECT_THAT(failure.sentence, HasSubstr(told.first));
     }
   }
 }
