@@ -12,10 +12,8 @@ int main(int argc, char** argv) {
   perf::Request request;
   if (const auto code = perf::read_request(options, argc, argv, output, request)) return *code;
   tutti_config config = TUTTI_CONFIG_INIT;
-  if (!request.transports.empty()) {
-    config.transports = request.transports.c_str();
-    ::unsetenv("TUTTI_TRANSPORTS");  // which would count more
-  }
+  // The variable counts more than the configuration, and the command line more than either.
+  if (!request.transports.empty()) ::setenv("TUTTI_TRANSPORTS", request.transports.c_str(), 1);
   config.operation_timeout_ns = static_cast<uint64_t>(request.timeout_s) * 1'000'000'000u;
   return program::run_ranks(options, request.ranks, argv, &config, output,
                             [&](const program::Member& member) { return perf::Bench(request, member, output).run(); });

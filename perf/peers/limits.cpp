@@ -116,6 +116,12 @@ class Limits : public Contender {
 
   std::string connect_ring();
   bool dial(int rank, const std::string& port_file);
+  enum class Moved { none, some, gone };
+  struct Progress {
+    uint64_t sent = 0;
+    uint64_t received = 0;
+  };
+  Moved move_some(const Places& places, uint64_t bytes, Progress& progress);
   bool stream(const Places& places, uint64_t bytes);
 
   Place place_;
@@ -189,36 +195,42 @@ std::string Limits::connect_ring() {
   return "";
 }
 
+// One look in each direction.
+Limits::Moved Limits::move_some(const Places& places, uint64_t bytes, Progress& progress) {
+  bool moved = false;
+  if (progress.sent < bytes) {
+    const ssize_t n = send(next_, places.send + progress.sent, bytes - progress.sent, MSG_NOSIGNAL);
+    if (n > 0) progress.sent += static_cast<uint64_t>(n);
+    moved = n > 0;
+  }
+  if (progress.received < bytes) {
+    const ssize_t n = recv(previous_, places.recv + progress.received, bytes - progress.received, 0);
+    if (n == 0) return Moved::gone;
+    if (n > 0) progress.received += static_cast<uint64_t>(n);
+    moved = moved || n > 0;
+  }
+  return moved ? Moved::some : Moved::none;
+}
+
 // Looks again for a while before it sleeps, as the libraries do.
 bool Limits::stream(const Places& places, uint64_t bytes) {
   constexpr int looks = 200;
   int idle = 0;
-  uint64_t sent = 0;
-  uint64_t received = 0;
-  while (sent < bytes || received < bytes) {
-    bool moved = false;
-    if (sent < bytes) {
-      const ssize_t n = send(next_, places.send + sent, bytes - sent, MSG_NOSIGNAL);
-      if (n > 0) sent += static_cast<uint64_t>(n);
-      moved = moved || n > 0;
+  Progress progress;
+  while (progress.sent < bytes || progress.received < bytes) {
+    const Moved moved = move_some(places, bytes, progress);
+    if (moved == Moved::gone) {
+      complaint_ = "the stream's other end has gone";
+      return false;
     }
-    if (received < bytes) {
-      const ssize_t n = recv(previous_, places.recv + received, bytes - received, 0);
-      if (n > 0) received += static_cast<uint64_t>(n);
-      if (n == 0) {
-        complaint_ = "the stream's other end has gone";
-        return false;
-      }
-      moved = moved || n > 0;
-    }
-    idle = moved ? 0 : idle + 1;
-    if (moved) continue;
+    idle = moved == Moved::some ? 0 : idle + 1;
+    if (idle == 0) continue;
     if (idle < looks) {
       sched_yield();
       continue;
     }
-    pollfd ready[2] = {{next_, static_cast<short>(sent < bytes ? POLLOUT : 0), 0},
-                       {previous_, static_cast<short>(received < bytes ? POLLIN : 0), 0}};
+    pollfd ready[2] = {{next_, static_cast<short>(progress.sent < bytes ? POLLOUT : 0), 0},
+                       {previous_, static_cast<short>(progress.received < bytes ? POLLIN : 0), 0}};
     if (poll(ready, 2, 60'000) <= 0) {
       complaint_ = "the stream stood still for 60 s";
       return false;

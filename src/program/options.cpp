@@ -230,7 +230,7 @@ void Options::positional(const std::string& name, std::string* value, const std:
 void Options::text(const std::string& names, std::string* value, const std::string& shown_as, const std::string& help) {
   const auto read = [value, shown_as](const std::string& text) {
     // Mostly a variable of the shell's that is not set.
-    return text.empty() ? "it takes a " + shown_as + "; leave it out for the default" : read_choice(text, {}, value);
+    return text.empty() ? "it takes " + shown_as + "; leave it out for the default" : read_choice(text, {}, value);
   };
   body_->add(names, shown_as, help, *value, read, false);
 }
@@ -294,6 +294,14 @@ std::optional<int> Options::parse(int argc, const char* const* argv, Output& out
   if (!why.empty()) return output.fail(kWrongUse, why);
   output.configure(given("--json"), body.json, body.quiet);
   return std::nullopt;
+}
+
+std::vector<std::string> Options::given() const {
+  std::vector<std::string> names;
+  for (const Value& value : body_->options) {
+    if (value.option->count() != 0) names.push_back(value.name);
+  }
+  return names;
 }
 
 bool Options::given(const std::string& long_name) const {

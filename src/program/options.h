@@ -49,6 +49,8 @@ class Options {
 
   /// Whether the option was on the command line, by its long name with the dashes. After parse.
   bool given(const std::string& long_name) const;
+  /// All that take a value and were on the command line, in the order of their declaration. After parse.
+  std::vector<std::string> given() const;
 
  private:
   struct Body;

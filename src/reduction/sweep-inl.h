@@ -367,10 +367,12 @@ HWY_INLINE void fold_pair(const FoldArguments& arguments) {
 
 /// Whether it is worth folding into the first destination and copying from there, while that is in the cache: a copy writes
 /// whole lines without fetching what they held, which is dear where a peer has them.
+inline constexpr std::uint32_t kMostSourcesBesideCopies = 64;
 template <typename T>
 HWY_INLINE bool copies_pay(const FoldArguments& arguments) {
   constexpr std::uint64_t least_bytes = 4096;
   if (arguments.destination_count < 2 || arguments.count < least_bytes / sizeof(T)) return false;
+  if (arguments.source_count > kMostSourcesBesideCopies) return false;
   for (std::uint32_t d = 0; d < arguments.destination_count; ++d) {
     if (arguments.destinations[d].streaming) return false;
   }
@@ -384,16 +386,15 @@ void fold(const FoldArguments& arguments);
 template <typename T, class Op>
 void fold_and_copy(const FoldArguments& arguments) {
   constexpr std::uint64_t most = 16 * 1024 / sizeof(T);
-  constexpr std::uint32_t most_operands = 64;
-  std::array<FoldSource, most_operands> sources{};
+  std::array<FoldSource, kMostSourcesBesideCopies> sources{};
   for (std::uint64_t at = 0; at < arguments.count; at += most) {
     const std::uint64_t count = std::min(most, arguments.count - at);
-    const auto moved = [at](const void* data) { return bytes_of(data) + at * sizeof(T); };
+    const auto moved = [at](auto* data) { return bytes_of(data) + at * sizeof(T); };
     for (std::uint32_t s = 0; s < arguments.source_count; ++s) sources[s] = {moved(arguments.sources[s].data)};
-    const FoldDestination first = {const_cast<std::uint8_t*>(moved(arguments.destinations[0].data))};
+    const FoldDestination first = {moved(arguments.destinations[0].data)};
     fold<T, Op>({sources.data(), &first, arguments.source_count, 1, count, arguments.divide_by});
     for (std::uint32_t d = 1; d < arguments.destination_count; ++d) {
-      const FoldDestination other = {const_cast<std::uint8_t*>(moved(arguments.destinations[d].data))};
+      const FoldDestination other = {moved(arguments.destinations[d].data)};
       copy_bytes(first.data, &other, 1, count * sizeof(T));
     }
   }
@@ -414,7 +415,7 @@ void fold(const FoldArguments& arguments) {
     return copy_bytes(arguments.sources[0].data, arguments.destinations, arguments.destination_count,
                       arguments.count * (wide ? sizeof(Wide<T>) : sizeof(T)));
   }
-  if (plain && copies_pay<T>(arguments) && arguments.source_count <= 64) return fold_and_copy<T, Op>(arguments);
+  if (plain && copies_pay<T>(arguments)) return fold_and_copy<T, Op>(arguments);
   if (plain) return sweep_any<WideLanes<T, Op>, ShortLanes<T, Op>, Op, NoDivider>(arguments);
   sweep_any<MixedLanes<T>, ShortMixedLanes<T>, Op, NoDivider>(arguments);
 }

@@ -152,6 +152,7 @@ class Kill : public testing::TestWithParam<Case> {
     bool before_created = false;  ///< killed before it had its communicator
   };
   enum class From { kStart, kCreated };
+  std::vector<pid_t> start_ranks(const SharedStage& stage, const Plan& plan, From from, std::uint64_t kill_ns);
   Trial perform(const Plan& plan, From from, std::uint64_t kill_ns);
   void judge_survivor(const Learnt& learnt, int rank, From from, std::uint64_t killed_ns, const std::string& moment);
   void expect_nothing_left(const std::set<std::string>& sockets, const std::set<std::string>& shared_before,
@@ -205,10 +206,9 @@ void tell_all(const SharedStage& stage, int ranks, std::uint64_t killed_ns) {
   }
 }
 
-Kill::Trial Kill::perform(const Plan& plan, From from, std::uint64_t kill_ns) {
+// The ranks' processes, once the moment to kill has come.
+std::vector<pid_t> Kill::start_ranks(const SharedStage& stage, const Plan& plan, From from, std::uint64_t kill_ns) {
   const int ranks = GetParam().ranks;
-  const SharedStage stage;
-  const auto shared_before = files_of_shared_memory();
   std::vector<pid_t> pids;
   const std::uint64_t start = now_ns();
   for (int r = 0; r < ranks; ++r) {
@@ -222,6 +222,14 @@ Kill::Trial Kill::perform(const Plan& plan, From from, std::uint64_t kill_ns) {
   const std::uint64_t at = (from == From::kCreated ? now_ns() : start) + kill_ns;
   const std::uint64_t now = now_ns();
   if (at > now) ::usleep(static_cast<useconds_t>((at - now) / 1000));
+  return pids;
+}
+
+Kill::Trial Kill::perform(const Plan& plan, From from, std::uint64_t kill_ns) {
+  const int ranks = GetParam().ranks;
+  const SharedStage stage;
+  const auto shared_before = files_of_shared_memory();
+  const std::vector<pid_t> pids = start_ranks(stage, plan, from, kill_ns);
   std::set<std::string> sockets;
   for (const pid_t pid : pids) sockets.merge(socket_inodes(pid));
   Trial trial;

@@ -20,6 +20,7 @@
 
 #include "tests/support/probe_pipe.h"
 #include "tests/support/ranks.h"
+#include "tests/support/temporary_folder.h"
 
 namespace tutti::test {
 namespace {
@@ -75,16 +76,10 @@ class Signal {
   std::array<int, 2> ends_{};
 };
 
-struct Folder {
-  char name[24] = "/tmp/tutti-XXXXXX";
-  Folder() { EXPECT_NE(::mkdtemp(name), nullptr); }
-  ~Folder() {
-    for (const std::string& file : files) ::unlink(file.c_str());
-    ::rmdir(name);
-  }
-  std::string address(int number) { return "file://" + files.emplace_back(name + ("/" + std::to_string(number))); }
-  std::vector<std::string> files;
-};
+/// Where a meeting of this folder is.
+std::string address_in(const TemporaryFolder& folder, int number) {
+  return "file://" + folder.file(std::to_string(number));
+}
 
 tutti_comm* join(const std::string& address, int rank, tutti_config config) {
   config.transports = "shm";
@@ -233,9 +228,9 @@ void fail_while_written(Meeting& meeting, Way way) {
 class AfterAFailure : public testing::TestWithParam<Way> {};
 
 TEST_P(AfterAFailure, NoPeerWritesIntoTheCallersMemory) {
-  Folder folder;
+  const TemporaryFolder folder;
   for (int turn = 0; turn < 12; ++turn) {
-    Meeting meeting{folder.address(turn), {}, {}, {}, {}, {}};
+    Meeting meeting{address_in(folder, turn), {}, {}, {}, {}, {}};
     const bool dies = GetParam() == Way::death;
     // Goes on when the other's call has returned, or if it waits for that.
     const auto nap = [] {
@@ -282,8 +277,8 @@ void outlast_a_stopped_peer(Meeting& meeting, pid_t peer) {
 }
 
 TEST(AStoppedPeer, ThatMayStillWriteIsNamed) {
-  Folder folder;
-  Meeting meeting{folder.address(0), {}, {}, {}, {}, {}};
+  const TemporaryFolder folder;
+  Meeting meeting{address_in(folder, 0), {}, {}, {}, {}, {}};
   const Child sender([&] { send_slowly(meeting, [] { ::raise(SIGSTOP); }); });
   const Child receiver([&] { outlast_a_stopped_peer(meeting, sender.pid()); });
 }
@@ -404,8 +399,8 @@ TEST(WhereDescriptorsAreFew, MemoryLeavesEnoughOfThem) {
 }
 
 TEST(WhereDescriptorsAreFew, AnyNumberOfBuffersIsUsedByBothRanks) {
-  Folder folder;
-  const std::string address = folder.address(0);
+  const TemporaryFolder folder;
+  const std::string address = address_in(folder, 0);
   const auto body = [&](int rank) {
     limit(RLIMIT_NOFILE, 1024);
     tutti_comm* const comm = join(address, rank, TUTTI_CONFIG_INIT);
@@ -418,8 +413,8 @@ TEST(WhereDescriptorsAreFew, AnyNumberOfBuffersIsUsedByBothRanks) {
 
 // One rank takes none of the other's memory: what would lie there travels by slot, and nobody is said to have died.
 TEST(WhereDescriptorsAreFew, ARankThatHasNoneLeftStillGetsEveryMessage) {
-  Folder folder;
-  const std::string address = folder.address(0);
+  const TemporaryFolder folder;
+  const std::string address = address_in(folder, 0);
   const auto body = [&](int rank) {
     tutti_comm* const comm = join(address, rank, TUTTI_CONFIG_INIT);
     std::vector<std::int32_t> plain(some);

@@ -87,11 +87,10 @@ std::optional<std::string> wrong_with(const Request& request, const program::Opt
   if (request.command != "show" && request.rank >= 0) return "--rank belongs to `show`; leave it out";
   const bool reads = request.command == "verify" || request.command == "simulate";
   if (!request.schedule.empty() && !reads) return "--schedule belongs to `verify` and `simulate`; leave it out";
-  if (!request.schedule.empty()) {
-    for (const char* name : {"--collective", "--algorithm", "--ranks", "--root", "--lanes", "--bytes", "--type", "--op",
-                             "--tuning", "--cores"}) {
-      if (options.given(name)) return fmt::format("{} is what --schedule says already; leave it out", name);
-    }
+  if (request.schedule.empty()) return std::nullopt;
+  for (const std::string& name : options.given()) {
+    const bool fits = name == "COMMAND" || name == "--schedule" || name == "--trace";
+    if (!fits) return fmt::format("{} is what --schedule says already; leave it out", name);
   }
   return std::nullopt;
 }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <barrier>
 #include <cstring>
-#include <functional>
 #include <list>
 #include <span>
 #include <thread>
@@ -87,13 +86,14 @@ class ThreadPeers : public Peers {
   std::vector<std::span<float>> slots_;
 };
 
-/// Runs `body` on each of `ranks` threads.
-inline void on_ranks(int ranks, const std::function<void(ThreadPeers&)>& body) {
+/// Runs `body` on each of `ranks` threads, with peers of this kind.
+template <typename Kind = ThreadPeers, typename Body>
+void on_ranks(int ranks, const Body& body) {
   ThreadWorld world(ranks);
   std::vector<std::thread> threads;
   for (int r = 0; r < ranks; ++r) {
     threads.emplace_back([&world, &body, r] {
-      ThreadPeers peers(world, r);
+      Kind peers(world, r);
       body(peers);
     });
   }

@@ -4,7 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <thread>
+#include <functional>
+#include <utility>
 
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/trainer/thread_peers.h"
@@ -142,19 +143,13 @@ class LyingPeers : public ThreadPeers {
 };
 
 TEST(Training, ExitsWithThreeWhereReplicasCameToDiffer) {
-  ThreadWorld world(2);
   Failure failures[2];
-  std::vector<std::thread> threads;
-  for (int r = 0; r < 2; ++r) {
-    threads.emplace_back([&, r] {
-      LyingPeers peers(world, r);
-      TrainingSettings settings = small_settings();
-      settings.bucket_bytes = 1 << 20;
-      const auto result = train(settings, small_data(), peers, {});
-      if (!result.ok()) failures[r] = result.failure();
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  on_ranks<LyingPeers>(2, [&](LyingPeers& peers) {
+    TrainingSettings settings = small_settings();
+    settings.bucket_bytes = 1 << 20;
+    const auto result = train(settings, small_data(), peers, {});
+    if (!result.ok()) failures[peers.rank()] = result.failure();
+  });
   for (const Failure& failure : failures) {
     EXPECT_EQ(failure.code, ExitCode::wrong_data);
     EXPECT_THAT(failure.sentence, HasSubstr("rank 1"));
@@ -170,19 +165,13 @@ TEST(Training, RanksThatWereToldDifferentThingsAreRefusedByTheOptionsName) {
       {"--data is not", {}},
   };
   for (const auto& told : cases) {
-    ThreadWorld world(2);
     Failure failures[2];
-    std::vector<std::thread> threads;
-    for (int r = 0; r < 2; ++r) {
-      threads.emplace_back([&, r] {
-        ThreadPeers peers(world, r);
-        TrainingSettings settings = small_settings();
-        if (r == 1 && told.second) told.second(settings);
-        const auto result = train(settings, r == 1 && !told.second ? other : small_data(), peers, {});
-        if (!result.ok()) failures[r] = result.failure();
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    on_ranks(2, [&](ThreadPeers& peers) {
+      TrainingSettings settings = small_settings();
+      if (peers.rank() == 1 && told.second) told.second(settings);
+      const auto result = train(settings, peers.rank() == 1 && !told.second ? other : small_data(), peers, {});
+      if (!result.ok()) failures[peers.rank()] = result.failure();
+    });
     for (const Failure& failure : failures) {
       EXPECT_EQ(failure.code, ExitCode::refused);
       EXPECT_THAT(failure.sentence, HasSubstr(told.first));

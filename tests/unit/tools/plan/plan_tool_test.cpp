@@ -3,13 +3,14 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+
+#include "tests/support/temporary_folder.h"
 
 namespace tutti {
 namespace {
@@ -19,10 +20,7 @@ using Json = nlohmann::json;
 
 class PlanTool : public testing::Test {
  protected:
-  PlanTool() { std::filesystem::create_directory(folder_); }
-  ~PlanTool() override { std::filesystem::remove_all(folder_); }
-
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string path(const std::string& name) const { return folder_.file(name); }
   std::string content(const std::string& name) const {
     std::ostringstream all;
     all << std::ifstream(path(name)).rdbuf();
@@ -36,7 +34,7 @@ class PlanTool : public testing::Test {
   }
 
  private:
-  std::filesystem::path folder_ = std::filesystem::temp_directory_path() / ("tutti-plan-test-" + std::to_string(getpid()));
+  const test::TemporaryFolder folder_;
 };
 
 TEST_F(PlanTool, SimulatesAnAlgorithmAndTellsSecondsAndBytesByLink) {
