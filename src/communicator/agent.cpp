@@ -45,21 +45,24 @@ void WaitingAgent::progress() {
   for (Endpoint& endpoint : endpoints_) static_cast<void>(endpoint.transport()->progress(endpoint.handle()));
 }
 
-bool WaitingAgent::spin(std::uint32_t rounds) const {
+bool WaitingAgent::spin(std::uint32_t rounds, bool polls) {
   if (!policy_.spins || beside_ || rounds % rounds_per_look == 0) return false;
-  pause_core();
+  if (polls) {
+    progress();
+  } else {
+    pause_core();
+  }
   return true;
 }
 
-bool WaitingAgent::idle(std::uint32_t rounds) {
-  if (spin(rounds)) return true;
+bool WaitingAgent::idle(std::uint32_t rounds, bool polls) {
+  if (spin(rounds, polls)) return true;
   const bool spins = policy_.spins && !beside_;
   const std::uint64_t now = now_ns();
   if (begun_ns_ == 0) begun_ns_ = now;
   // A round counter that starts anew says that something moved meanwhile.
   if (idle_since_ns_ == 0 || rounds <= rounds_per_look) idle_since_ns_ = now;
   if (!may_go_on(now)) return false;
-  progress();
   const std::uint64_t idle_for = now - idle_since_ns_;
   const std::uint64_t spin = spins ? spin_for : 0;
   // Beside computing it naps at once: who wakes gets the core soon, who yields gets it back when the computing thread's
@@ -73,6 +76,7 @@ bool WaitingAgent::idle(std::uint32_t rounds) {
   } else {
     nap(idle_for);
   }
+  progress();
   return true;
 }
 
@@ -120,7 +124,6 @@ void WaitingAgent::nap(std::uint64_t idle_for) {
   const std::uint64_t most = brief ? millisecond : std::clamp(idle_for / nap_share, millisecond, longest_nap);
   static_cast<void>(::poll(events.data(), count, static_cast<int>(most / millisecond)));
   arm(false);
-  progress();
 }
 
 }  // namespace tutti

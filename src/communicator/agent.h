@@ -68,9 +68,9 @@ class WaitingAgent : public Agent {
   /// hook: asked at least each millisecond; empty on a thread that is not the caller's.
   void begin(std::uint64_t timeout_ns, Concern* concern = nullptr, bool beside = false, const Hook& hook = {});
   void progress() override;
-  bool idle(std::uint32_t rounds) override;
-  /// Pauses where idle(rounds) would do no more than that; false: idle(rounds) has more to do.
-  bool spin(std::uint32_t rounds) const;
+  bool idle(std::uint32_t rounds, bool polls) override;
+  /// Spins where idle(rounds, polls) would do no more than that; false: that has more to do.
+  bool spin(std::uint32_t rounds, bool polls);
   GaveUp gave_up() const { return gave_up_; }
   /// For whoever waits for something else within this wait: asks the caller's hook, and remembers if it ends the wait.
   /// Empty without one.

@@ -523,7 +523,7 @@ Status Communicator::open_links(Linked& linked, WaitingAgent& agent) {
     }
     linked.open = linked.waiting.empty();
     if (linked.open) return {};
-    if (!agent.idle(rounds)) return Status(TUTTI_IN_PROGRESS, "links are not open yet");
+    if (!agent.idle(rounds, true)) return Status(TUTTI_IN_PROGRESS, "links are not open yet");
   }
 }
 

@@ -286,8 +286,12 @@ class PointToPoint::Engine {
       do {
         take_inbox();
         moved = progress();
-      } while (!moved && agent_.spin(++rounds));
-      if (!moved && !agent_.idle(rounds)) fail_all(comm_.first_error());
+      } while (!moved && agent_.spin(++rounds, polls_));
+      if (!moved && rounds == 1 && polls_) {
+        agent_.progress();  // before it hands over the core: what came meanwhile may be there already
+      } else if (!moved && !agent_.idle(rounds, polls_)) {
+        fail_all(comm_.first_error());
+      }
       return {};
     });
     if (!status.ok()) torn(status);
@@ -425,6 +429,7 @@ class PointToPoint::Engine {
 
   bool progress() {
     bool moved = false;
+    polls_ = false;
     for (const int rank : open_) {
       Peer& p = peer(rank);
       if (p.to != nullptr && ready(*p.to, rank)) moved |= send_some(p);
@@ -448,9 +453,10 @@ class PointToPoint::Engine {
   }
 
   bool ready(HostLink& link, int rank) {
-    if (link.state.size != 0) return true;  // as Transports::ready would say
-    const tutti_link_result result = comm_.transports().ready(link);
+    const bool was_ready = link.state.size != 0;  // as Transports::ready would say
+    const tutti_link_result result = was_ready ? TUTTI_LINK_OK : comm_.transports().ready(link);
     if (result == TUTTI_LINK_BROKEN) broken(link, rank);
+    polls_ = polls_ || result != TUTTI_LINK_OK || (link.state.capabilities & TUTTI_NEEDS_PROGRESS) != 0;
     return result == TUTTI_LINK_OK;
   }
 
@@ -746,6 +752,7 @@ class PointToPoint::Engine {
   std::uint64_t next_id_ = 1;
   std::vector<Peer> peers_;
   std::vector<int> open_;  ///< peers with links
+  bool polls_ = false;     ///< some link opens, or moves, only when its endpoint is asked to make progress
   std::uint32_t rounds_ = 0;
   std::uint64_t next_arrival_ = 0;
   std::uint64_t next_look_ns_ = 0;

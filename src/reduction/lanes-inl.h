@@ -332,8 +332,7 @@ struct VectorLanes {
   static HWY_INLINE Value canonicalize(Value value) { return canonical_vector(value); }
 };
 
-// ---- Lanes of 16-bit floats
-// ----------------------------------------------------------------------------------------------
+// ---- Lanes of 16-bit floats ------------------------------------------------------------------------------------------
 
 /// Two vectors of float32.
 template <class V>
@@ -358,8 +357,8 @@ struct BFloat16Format {
   static HWY_INLINE VectorOf<D16> narrow(Pair<V> value) {
     const DU32 du;
     const auto even = hn::ShiftRight<16>(rounded(hn::BitCast(du, value.first)));
-    const auto odd = hn::And(rounded(hn::BitCast(du, value.second)), hn::Set(du, 0xffff0000u));
-    return hn::BitCast(D16(), hn::Or(even, odd));
+    const auto odd = rounded(hn::BitCast(du, value.second));
+    return hn::OddEven(hn::BitCast(D16(), odd), hn::BitCast(D16(), even));
   }
   static HWY_INLINE Pair<V> load_narrow(const std::uint8_t* from) { return widen(load_bytes(D16(), from)); }
   static HWY_INLINE Pair<V> load_wide(const std::uint8_t* from) {

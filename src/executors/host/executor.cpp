@@ -163,9 +163,12 @@ const Outcome& HostExecutor::run_lanes(Agent& agent) {
       if (turn == Turn::failed) return outcome_;
       left += lanes_[l].finished ? 0 : 1;
     }
-    if (needs_progress_) agent.progress();
-    rounds = moved ? 0 : rounds + 1;
-    if (rounds != 0 && !agent.idle(rounds)) return interrupted();
+    if (moved) rounds = 0;
+    if (++rounds == 1 && needs_progress_) {
+      agent.progress();  // after every move, and before the first wait
+    } else if (!moved && !agent.idle(rounds, needs_progress_)) {
+      return interrupted();
+    }
   }
   return finish(agent);
 }
@@ -173,8 +176,11 @@ const Outcome& HostExecutor::run_lanes(Agent& agent) {
 const Outcome& HostExecutor::finish(Agent& agent) {
   for (std::uint32_t rounds = 0;; ++rounds) {
     if (drain() != Turn::blocked) return outcome_;
-    agent.progress();
-    if (rounds != 0 && !agent.idle(rounds)) return interrupted();
+    if (rounds == 0) {
+      agent.progress();
+    } else if (!agent.idle(rounds, true)) {
+      return interrupted();
+    }
   }
 }
 

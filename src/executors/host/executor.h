@@ -96,10 +96,12 @@ std::uint64_t scratch_bytes(const Plan& plan);
 class Agent {
  public:
   virtual ~Agent() = default;
-  /// Moves what only moves when asked (sockets). Called once per round while any link needs it.
+  /// Moves what only moves when asked (sockets).
   virtual void progress() = 0;
-  /// Nothing could move, `rounds` times in a row (from 1). Pauses, yields or sleeps. False: give up.
-  virtual bool idle(std::uint32_t rounds) = 0;
+  /// Nothing could move, `rounds` times in a row (from 1). Pauses, yields or sleeps, and makes progress after that, so that
+  /// what came meanwhile is there when the caller looks again; in a round that only spins it does so where `polls`: some
+  /// link that is waited for moves only when asked. False: give up.
+  virtual bool idle(std::uint32_t rounds, bool polls) = 0;
 };
 
 /// How a run ended.
@@ -190,12 +192,13 @@ class HostExecutor {
   /// Tries until it moves; false where the outcome says why not.
   template <typename Try>
   bool await(const HostLink& link, Agent& agent, Try&& try_it) {
-    for (std::uint32_t rounds = 1;; ++rounds) {
+    for (std::uint32_t rounds = 0;; ++rounds) {
       const Turn turn = try_it();
       if (turn != Turn::blocked) return turn == Turn::moved;
       awaited_ = &link;
-      if (needs_progress_) agent.progress();
-      if (!agent.idle(rounds)) {
+      if (rounds == 0 && needs_progress_) {
+        agent.progress();
+      } else if (!agent.idle(rounds + 1, needs_progress_)) {
         outcome_.kind = Outcome::Kind::interrupted;
         return false;
       }
