@@ -17,6 +17,9 @@ struct Cost {
   double alphas = 0;
   double betas = 0;
   double gammas = 0;
+  /// Messages that a rank sends, on average over all ranks: what costs the time of cores that ranks share. 0: as many as
+  /// alphas.
+  double messages = 0;
 };
 
 /// One row of the registry. All functions are pure, give the same on every rank (`build` for that rank's part), and accept

@@ -36,8 +36,20 @@ inline Range block_range(std::uint32_t block, std::uint32_t blocks = 1) {
 }
 
 /// α of n messages to or from as many peers, under way at once: one latency, and for each further message what it takes to
-/// post it, about a quarter of that on shared memory as over TCP.
-constexpr double alphas_at_once(int n) { return n < 1 ? 0 : 1 + 0.25 * (n - 1); }
+/// post it, about a quarter of that on shared memory as over TCP. Where that is counted by messages it is not counted here.
+inline double alphas_at_once(int n, const View& view) {
+  return n < 1 ? 0 : 1 + (counts_messages(view) ? 0 : 0.25) * (n - 1);
+}
+
+/// Of `chunks` chunks that a block is divided into, those that hold anything: a short block fills a few grains.
+inline double filled(const Problem& problem, int chunks) {
+  constexpr double grain = 128;
+  const double bytes = static_cast<double>(problem.count) * static_cast<double>(element_bytes(problem.type));
+  return std::clamp(std::ceil(bytes / grain), 1.0, static_cast<double>(chunks));
+}
+
+/// Messages of a rank, on average, where every rank but one sends once: the edges of a tree.
+inline double tree_messages(const Problem& problem) { return (problem.ranks - 1.0) / problem.ranks; }
 
 /// View::ring_share where it counts.
 inline double ring_share(const View& view) { return view.crowd > 1 && view.through_memory ? view.ring_share : 1; }

@@ -30,7 +30,10 @@ void build(Builder& builder, const View&, const Parameters&) {
   }
 }
 
-Cost cost(const Problem& problem, const View&) { return {alphas_at_once(problem.ranks - 1), problem.ranks - 1.0, 0}; }
+Cost cost(const Problem& problem, const View& view) {
+  const double others = problem.ranks - 1;
+  return {alphas_at_once(problem.ranks - 1, view), others, 0, others};
+}
 
 }  // namespace
 

@@ -43,9 +43,10 @@ void build(Builder& builder, const View&, const Parameters&) {
   }
 }
 
-Cost cost(const Problem& problem, const View&) {
+Cost cost(const Problem& problem, const View& view) {
   const double p = problem.ranks;
-  return {2 * alphas_at_once(problem.ranks - 1), 2 * (p - 1) / p, (p - 1) / p};
+  const double messages = 2 * filled(problem, problem.ranks) * (p - 1) / p;
+  return {2 * alphas_at_once(problem.ranks - 1, view), 2 * (p - 1) / p, (p - 1) / p, messages};
 }
 
 }  // namespace

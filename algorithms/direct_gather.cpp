@@ -23,7 +23,9 @@ void build(Builder& builder, const View&, const Parameters&) {
   for (int i = 1; i < p; ++i) lane.move({lane.from(wrap_rank(root + i, p))}, {output(block_range(wrap(root + i, p)))});
 }
 
-Cost cost(const Problem& problem, const View&) { return {alphas_at_once(problem.ranks - 1), problem.ranks - 1.0, 0}; }
+Cost cost(const Problem& problem, const View& view) {
+  return {alphas_at_once(problem.ranks - 1, view), problem.ranks - 1.0, 0, tree_messages(problem)};
+}
 
 }  // namespace
 

@@ -30,9 +30,9 @@ void build(Builder& builder, const View&, const Parameters&) {
   lane.complete(sources, std::vector{output(0)});
 }
 
-Cost cost(const Problem& problem, const View&) {
+Cost cost(const Problem& problem, const View& view) {
   const double others = problem.ranks - 1;
-  return {alphas_at_once(problem.ranks - 1), others, others};
+  return {alphas_at_once(problem.ranks - 1, view), others, others, others};
 }
 
 }  // namespace

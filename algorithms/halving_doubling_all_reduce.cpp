@@ -85,7 +85,8 @@ Cost cost(const Problem& problem, const View&) {
   const double h = log2_ceil(core);
   const double share = (core - 1.0) / core;
   const double around = core == problem.ranks ? 0 : 1;
-  return {2 * h + 2 * around, 2 * share + 2 * around, share + around};
+  const double messages = 2 * std::min(h, filled(problem, core) * share) + 2 * around;
+  return {2 * h + 2 * around, 2 * share + 2 * around, share + around, messages};
 }
 
 }  // namespace

@@ -42,7 +42,8 @@ void build(Builder& builder, const View&, const Parameters&) {
 
 Cost cost(const Problem& problem, const View&) {
   const double p = problem.ranks;
-  return {log2_ceil(problem.ranks) + p - 1, 2 * (p - 1) / p, (p - 1) / p};
+  const double messages = tree_messages(problem) * (1 + filled(problem, problem.ranks));
+  return {log2_ceil(problem.ranks) + p - 1, 2 * (p - 1) / p, (p - 1) / p, messages};
 }
 
 }  // namespace

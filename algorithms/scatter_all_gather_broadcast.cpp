@@ -43,7 +43,8 @@ void build(Builder& builder, const View&, const Parameters&) {
 
 Cost cost(const Problem& problem, const View&) {
   const double p = problem.ranks;
-  return {log2_ceil(problem.ranks) + p - 1, 2 * (p - 1) / p, 0};
+  const double messages = tree_messages(problem) * filled(problem, problem.ranks);  // nobody sends to the root
+  return {log2_ceil(problem.ranks) + p - 1, 2 * (p - 1) / p, 0, messages};
 }
 
 }  // namespace

@@ -123,7 +123,11 @@ Terms terms_of(const View& view) {
     dearest = std::max(dearest, view.link_class(0, r));
   const LinkEstimate& link = view.link(dearest);
   if (view.crowd <= 1) return {link.alpha, link.beta, view.gamma};
-  return {std::max(link.alpha, view.hand_over * view.crowd), link.beta * view.crowd, view.gamma * view.crowd};
+  // A message takes a core for more than half of what it takes alone (4 ranks on 2 cores over the loopback, 2 KiB: 2.3 us
+  // for each message of any rank).
+  constexpr double core_share = 0.6;
+  const double message = counts_messages(view) ? core_share * link.alpha * view.crowd : 0;
+  return {std::max(link.alpha, view.hand_over * view.crowd), link.beta * view.crowd, view.gamma * view.crowd, message};
 }
 
 std::vector<Candidate> rank_algorithms(const Problem& problem, const View& view, std::uint32_t lanes) {
@@ -135,7 +139,8 @@ std::vector<Candidate> rank_algorithms(const Problem& problem, const View& view,
     // One rank is a copy: algorithms, and their costs, begin at two.
     const Cost cost = problem.ranks > 1 ? algorithm->cost(problem, view) : Cost{};
     Candidate candidate{algorithm, {.lanes = lanes, .depth = 0}, cost, 0, 0, 0, 0};
-    candidate.latency_seconds = candidate.cost.alphas * terms.alpha;
+    const double messages = cost.messages > 0 ? cost.messages : cost.alphas;
+    candidate.latency_seconds = cost.alphas * terms.alpha + messages * terms.message;
     candidate.transfer_seconds = candidate.cost.betas * bytes * terms.beta;
     candidate.reduction_seconds = candidate.cost.gammas * bytes * terms.gamma;
     candidate.seconds = candidate.latency_seconds + candidate.transfer_seconds + candidate.reduction_seconds;

@@ -53,6 +53,7 @@ struct Terms {
   double alpha = 0;
   double beta = 0;
   double gamma = 0;
+  double message = 0;  ///< seconds for each of Cost::messages, where counts_messages(view)
 };
 Terms terms_of(const View& view);
 

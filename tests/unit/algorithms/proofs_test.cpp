@@ -104,6 +104,25 @@ TEST(Proofs, GiveOneAssociationToSchedulesThatFoldAlike) {
   EXPECT_NE(hash, verify(ring.plan, ring.programs).proof.association);
 }
 
+// What an algorithm says that a rank sends, on average, is what its programs send.
+TEST(Algorithms, SayHowManyMessagesTheySend) {
+  for (const Algorithm* algorithm : all_algorithms()) {
+    for (const int ranks : {2, 4, 8, 16}) {
+      const Schedule schedule = make_schedule(*algorithm, ranks, 0, 1024);
+      std::size_t sent = 0;
+      for (const Program& program : schedule.programs) {
+        for (const Operand& operand : program.operands) {
+          sent += operand.place == Place::link && program.links[operand.link].sends ? 1 : 0;
+        }
+      }
+      const Cost cost = algorithm->cost(schedule.plan.problem, flat_view(ranks));
+      const double said = cost.messages > 0 ? cost.messages : cost.alphas;
+      const double each = static_cast<double>(sent) / ranks;
+      EXPECT_NEAR(said / each, 1, .01) << algorithm->name << " on " << ranks << " ranks: " << said << ", " << each;
+    }
+  }
+}
+
 TEST(Algorithms, HaveUniqueNamesCostsAndSummaries) {
   std::set<std::string> names;
   for (const Algorithm* algorithm : all_algorithms()) {
