@@ -85,8 +85,9 @@ Cost cost(const Problem& problem, const View&) {
   const double h = log2_ceil(core);
   const double share = (core - 1.0) / core;
   const double around = core == problem.ranks ? 0 : 1;
-  const double messages = 2 * std::min(h, filled(problem, core) * share) + 2 * around;
-  return {2 * h + 2 * around, 2 * share + 2 * around, share + around, messages};
+  const double chunks = filled(problem, core);
+  const double messages = 2 * (core * std::min(h, chunks * share) + (problem.ranks - core) * std::min(2.0, chunks));
+  return {2 * h + 2 * around, 2 * share + 2 * around, share + around, messages / problem.ranks};
 }
 
 }  // namespace

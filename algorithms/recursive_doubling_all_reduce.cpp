@@ -59,7 +59,8 @@ Cost cost(const Problem& problem, const View&) {
   const int core = power_floor(problem.ranks);
   const double h = log2_ceil(core);
   const double around = core == problem.ranks ? 0 : 1;
-  return {h + 2 * around, h + 2 * around, h + around};
+  const double messages = (core * h + 2 * (problem.ranks - core)) / problem.ranks;
+  return {h + 2 * around, h + 2 * around, h + around, messages};
 }
 
 }  // namespace

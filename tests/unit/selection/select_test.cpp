@@ -115,18 +115,20 @@ TEST(RankAlgorithms, ChoosesOtherwiseWhereRanksShareCores) {
   EXPECT_EQ(chosen(4 << 20), "direct");
   const Terms alone = terms_of(view);
   view.crowd = 2;
+  EXPECT_GT(terms_of(view).alpha, alone.alpha);
   EXPECT_EQ(chosen(512), "flat");
   EXPECT_EQ(chosen(8192), "recursive_doubling");
   EXPECT_EQ(chosen(4 << 20), "ring");
   view.through_memory = false;  // sockets copy through the kernel, whose cache a ring does not spare
-  EXPECT_EQ(chosen(4 << 20), "direct");
+  EXPECT_EQ(chosen(4 << 20), "halving_doubling");
   view.link(LinkClass::same_numa) = {8e-6, 3.3e-10};  // tcp's over the loopback
   EXPECT_EQ(chosen(8), "direct");                     // one grain: six messages, through one rank
   EXPECT_EQ(chosen(2048), "recursive_doubling");      // eight messages instead of flat's twelve
   EXPECT_EQ(chosen(256 << 10), "halving_doubling");   // sixteen short ones
   EXPECT_GT(terms_of(view).message, 0);
   view.link(LinkClass::same_numa) = flat_view(4).link(LinkClass::same_numa);
-  EXPECT_GT(terms_of(view).alpha, alone.alpha);
+  EXPECT_LT(terms_of(view).alpha, alone.alpha);
+  EXPECT_DOUBLE_EQ(terms_of(view).message, 2 * alone.alpha);
   EXPECT_DOUBLE_EQ(terms_of(view).beta, 2 * alone.beta);
   EXPECT_DOUBLE_EQ(terms_of(view).gamma, 2 * alone.gamma);
 }
