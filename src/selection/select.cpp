@@ -126,8 +126,8 @@ Terms terms_of(const View& view) {
   const double beta = link.beta * view.crowd;
   const double gamma = view.gamma * view.crowd;
   if (!counts_messages(view)) return {std::max(link.alpha, view.hand_over * view.crowd), beta, gamma, 0};
-  // Whoever waits leaves the core to others, who have messages to pass: the waits are mostly hidden (3 to 8 ranks on 2 cores
-  // over the loopback, 8 B and 2 KiB: 4 to 6 us for each message of any rank, and 2 to 4 us for each wait).
+  // Whoever waits leaves the core to others, who have messages to pass: the waits are mostly hidden (3 to 8 ranks on 2
+  // cores over the loopback, 8 B and 2 KiB: 4 to 6 us for each message of any rank, and 2 to 4 us for each wait).
   constexpr double seen_of_waits = 0.4;
   return {seen_of_waits * link.alpha, beta, gamma, link.alpha * view.crowd};
 }

@@ -9,10 +9,10 @@
 namespace tutti {
 namespace {
 
-/// Below this, copying into a slot is cheaper than keeping track of an offer.
-constexpr std::uint64_t least_offer = 4096;
-/// The same for registered memory, which a peer reads in its own time while this rank would wait.
-constexpr std::uint64_t least_registered = 16384;
+/// Below this, copying into a slot is cheaper than keeping track of an offer, or of lanes.
+constexpr std::uint64_t least_offer = 16384;
+/// Where no link takes an offer, calls run straight while their messages are shorter than this.
+constexpr std::uint64_t least_of_lanes = std::uint64_t{1} << 18;
 
 /// No operand of a step.
 constexpr std::uint32_t no_operand = UINT32_MAX;
@@ -125,7 +125,7 @@ Layouts lay_out(const Plan& plan, int rank, const Lowered& lowered) {
     for (const std::uint64_t bytes : layout->message_bytes)
       layouts.longest_message = std::max(layouts.longest_message, bytes);
   }
-  const bool straight = !lowered.single_file.empty() && layouts.passes == 1 && layouts.longest_message < least_offer;
+  const bool straight = !lowered.single_file.empty() && layouts.passes == 1 && layouts.longest_message < least_of_lanes;
   if (straight) layouts.straight = straighten(plan.problem, lowered, layouts.last);
   return layouts;
 }
@@ -141,13 +141,13 @@ const Outcome& HostExecutor::run(const Plan& plan, const Lowered& lowered, const
   links_ = links;
   if (outcome_.kind != Outcome::Kind::completed) outcome_ = {};
   if (room_ < lowered.most_operands) make_room();
-  needs_progress_ = false;
-  for (const HostLink* link : links_) {
-    needs_progress_ = needs_progress_ || (link->state.capabilities & TUTTI_NEEDS_PROGRESS) != 0;
-  }
+  std::uint32_t capabilities = 0;
+  for (const HostLink* link : links_) capabilities |= link->state.capabilities;
+  needs_progress_ = (capabilities & TUTTI_NEEDS_PROGRESS) != 0;
+  const bool offers = !binding_.regions.empty() || (capabilities & TUTTI_CAN_OFFER_ANY) != 0;
   awaited_ = nullptr;
   holds_.clear();
-  straight_ = !layouts.straight.moves.empty();
+  straight_ = !layouts.straight.moves.empty() && (!offers || layouts.longest_message < least_offer);
   return straight_ ? run_straight(agent) : run_lanes(agent);
 }
 
@@ -352,7 +352,7 @@ void HostExecutor::grant_ahead(std::uint32_t l) {
     const std::uint64_t bytes = window.layout->message_bytes[step_index(receive.lane, receive.step)];
     std::byte* const memory = address(window, destination);
     // What is granted early only its sender may still be reading, who will have read it when it writes.
-    if (bytes < (any ? least_offer : least_registered) || (!is_early(receive) && held(memory, bytes))) return;
+    if (bytes < least_offer || (!is_early(receive) && held(memory, bytes))) return;
     if (link.transport->grant(link.link, place, memory, bytes, binding_.fingerprint) != TUTTI_LINK_OK) return;
     ++inbox.next;
     ++inbox.receive;
@@ -429,7 +429,7 @@ bool HostExecutor::may_offer(const HostLink& link, Place place) const {
 HostExecutor::OfferFrom HostExecutor::offer_from(const LaneState& lane, const Step& step, const HostLink& link) const {
   const std::uint32_t can = link.state.capabilities;
   if ((can & (TUTTI_CAN_OFFER_ANY | TUTTI_CAN_OFFER_REGISTERED)) == 0 || !direct_) return OfferFrom::none;
-  if (lane.bytes < ((can & TUTTI_CAN_OFFER_ANY) != 0 ? least_offer : least_registered)) return OfferFrom::none;
+  if (lane.bytes < least_offer) return OfferFrom::none;
   const Operand& source = program_->operands[step.operands];
   const bool divides = divide_by_ > 1 && (step.flags & last_touch) != 0;
   const bool plain =
