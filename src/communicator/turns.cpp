@@ -1,26 +1,36 @@
 #include "src/communicator/turns.h"
 
+#include <algorithm>
 #include <chrono>
 
 namespace tutti {
+namespace {
+
+/// The first sleep of a wait: by its end every store that was under way when it began has long been seen.
+constexpr std::uint64_t first_sleep_ns = 100'000;
+
+}  // namespace
 
 bool Turns::wait(std::uint64_t ticket, std::uint64_t ns) {
   if (reached(ticket)) return true;
   std::unique_lock lock(mutex_);
-  // Sequentially consistent, with the two accesses in pass: this is written before serving_ is read, there serving_ is
-  // written before this is read, so either the passer sees a sleeper or the sleeper sees the new turn.
-  waiting_.fetch_add(1, std::memory_order_seq_cst);
-  const bool mine = changed_.wait_for(lock, std::chrono::nanoseconds(ns),
-                                      [&] { return serving_.load(std::memory_order_seq_cst) == ticket; });
+  // Relaxed: with pass this is a race in which the passer may see nobody wait while its own store is not seen here yet.
+  // Ruling it out would cost every operation a full barrier in pass; instead the first sleep is short, after which that
+  // store is there, and whoever passes later sees this.
+  waiting_.fetch_add(1, std::memory_order_relaxed);
+  const auto came = [&] { return reached(ticket); };
+  const bool mine = changed_.wait_for(lock, std::chrono::nanoseconds(std::min(ns, first_sleep_ns)), came) ||
+                    changed_.wait_for(lock, std::chrono::nanoseconds(ns), came);
   // Relaxed: a passer that still counts this one only wakes nobody.
   waiting_.fetch_sub(1, std::memory_order_relaxed);
   return mine;
 }
 
 void Turns::pass() noexcept {
-  // Sequentially consistent: see wait. It releases what this operation wrote, too. Only the holder writes the word.
-  serving_.store(serving_.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
-  if (waiting_.load(std::memory_order_seq_cst) == 0) return;
+  // Release: whoever has the next turn sees what this operation wrote. Only the holder writes the word.
+  serving_.store(serving_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  // Relaxed: see wait.
+  if (waiting_.load(std::memory_order_relaxed) == 0) return;
   // Under the lock, so that a sleeper that has looked but not slept yet is not missed.
   const std::lock_guard lock(mutex_);
   changed_.notify_all();

@@ -32,7 +32,7 @@ class Turns {
     // Acquire: pairs with pass, so that this operation sees what the one before wrote.
     return serving_.load(std::memory_order_acquire) == ticket;
   }
-  /// Waits at most ns for the turn of `ticket`; whether it has come.
+  /// Waits at most ns (and .1 ms) for the turn of `ticket`; whether it has come.
   bool wait(std::uint64_t ticket, std::uint64_t ns);
   /// Ends the turn under way; only its holder calls it.
   void pass() noexcept;
