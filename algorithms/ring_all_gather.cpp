@@ -38,6 +38,7 @@ const Algorithm ring_all_gather = {"ring",
                                    always_fits,
                                    shape,
                                    build,
-                                   cost};
+                                   cost,
+                                   around_a_ring};
 
 }  // namespace tutti
