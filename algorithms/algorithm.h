@@ -2,6 +2,8 @@
 // line in registry.cpp.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -11,13 +13,23 @@
 
 namespace tutti {
 
+/// Messages one after the other, and bytes one after the other, of links of one class.
+struct LinkCost {
+  double alphas = 0;
+  double betas = 0;
+};
+
 /// Time = alphas * α + betas * m β + gammas * m γ, with m the bytes of one block (the API's count), α the latency of a
 /// message, β seconds per byte and link direction, or copied within a rank besides what every algorithm copies, γ seconds
-/// per byte reduced (ALGORITHMS.md's terms).
+/// per byte reduced (ALGORITHMS.md's terms). α and β are those of the dearest link that there is between ranks; what an
+/// algorithm keeps to links of a class comes besides, in that class's α and β.
 struct Cost {
   double alphas = 0;
   double betas = 0;
   double gammas = 0;
+  std::array<LinkCost, kLinkClasses> on = {};  ///< by LinkClass
+
+  LinkCost& operator[](LinkClass c) { return on[static_cast<std::size_t>(c)]; }
 };
 
 /// One row of the registry. All functions are pure, give the same on every rank (`build` for that rank's part), and accept

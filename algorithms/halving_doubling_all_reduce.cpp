@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "algorithms/algorithms.h"
+#include "algorithms/phases.h"
 #include "algorithms/powers.h"
 
 namespace tutti {
@@ -21,44 +22,13 @@ Shape shape(const Problem& problem, const View&, const Parameters&) {
   return {.chunks = core, .lanes = 1, .credit = 2, .message_cells = core / 2};
 }
 
-/// Chunks [low, low + size).
-struct Part {
-  std::uint32_t low, size;
-  Part lower() const { return {low, size / 2}; }
-  Part upper() const { return {low + size / 2, size / 2}; }
-  Ref in() const { return input(low, size); }
-  Ref out() const { return output(low, size); }
-};
-
-void build_core(const LaneBuilder& lane, const Core& core, bool summed) {
-  Part part{0, static_cast<std::uint32_t>(core.size)};
-  std::vector<Part> others;
+/// The core's partners, near to far.
+std::vector<Swap> swaps_of(const Core& core) {
+  std::vector<Swap> swaps;
   for (int distance = 1; distance < core.size; distance *= 2) {
-    const bool high = (core.member & distance) != 0;
-    const int partner = core.rank_of(core.member ^ distance);
-    const Part kept = high ? part.upper() : part.lower();
-    const Part other = high ? part.lower() : part.upper();
-    const auto mine = [&](const Part& of) { return summed ? of.out() : of.in(); };
-    lane.move({mine(other)}, {lane.to(partner)});
-    const Ref first = high ? lane.from(partner) : mine(kept);
-    const Ref second = high ? mine(kept) : lane.from(partner);
-    if (distance * 2 == core.size) {
-      lane.complete({first, second}, {kept.out()});
-    } else {
-      lane.move({first, second}, {kept.out()});
-    }
-    others.push_back(other);
-    part = kept;
-    summed = true;
+    swaps.push_back({core.rank_of(core.member ^ distance), (core.member & distance) != 0});
   }
-  for (int distance = core.size / 2; distance >= 1; distance /= 2) {
-    const int partner = core.rank_of(core.member ^ distance);
-    const Part other = others.back();
-    others.pop_back();
-    lane.move({part.out()}, {lane.to(partner)});
-    lane.move({lane.from(partner)}, {other.out()});
-    part = {std::min(part.low, other.low), part.size * 2};
-  }
+  return swaps;
 }
 
 void build(Builder& builder, const View&, const Parameters&) {
@@ -74,7 +44,7 @@ void build(Builder& builder, const View&, const Parameters&) {
   if (core.helps) {
     for (const Part& part : {all.lower(), all.upper()}) lane.move({lane.from(rank - 1), part.in()}, {part.out()});
   }
-  build_core(lane, core, core.helps);
+  all_reduce_by_halving(lane, all, swaps_of(core), core.helps ? Own::sums : Own::input);
   if (core.helps) {
     for (const Part& part : {all.lower(), all.upper()}) lane.move({part.out()}, {lane.to(rank - 1)});
   }

@@ -4,7 +4,7 @@
 //
 // Time (p−1)(α + mβ): the least bytes.
 #include "algorithms/algorithms.h"
-#include "algorithms/arithmetic.h"
+#include "algorithms/phases.h"
 
 namespace tutti {
 namespace {
@@ -17,12 +17,10 @@ void build(Builder& builder, const View&, const Parameters&) {
   const LaneBuilder lane = builder.lane(0);
   const int p = builder.ranks();
   const int rank = builder.rank();
-  const auto block = [&](int message) { return output(block_range(wrap(rank - message, p))); };
-  const Ref from = lane.from(wrap_rank(rank - 1, p));
-  const Ref to = lane.to(wrap_rank(rank + 1, p));
-  lane.move({input(0)}, {block(0), to});
-  for (int m = 1; m < p - 1; ++m) lane.move({from}, {block(m), to});
-  lane.move({from}, {block(p - 1)});
+  const auto block = [](std::uint32_t share) { return output(block_range(share)); };
+  const Ring ring{p, wrap_rank(rank - 1, p), wrap_rank(rank + 1, p), rank};
+  lane.move({input(0)}, {block(wrap(rank, p))});
+  all_gather_round(lane, ring, block);
 }
 
 Cost cost(const Problem& problem, const View& view) {

@@ -7,7 +7,7 @@
 // Time 2(p−1)α + 2(p−1)/p·mβ + (p−1)/p·mγ. Several lanes run as many rings over a share of the chunks each.
 // Everybody sends before it receives, all around the ring: that takes room for two messages on each link.
 #include "algorithms/algorithms.h"
-#include "algorithms/arithmetic.h"
+#include "algorithms/phases.h"
 
 namespace tutti {
 namespace {
@@ -18,16 +18,13 @@ Shape shape(const Problem& problem, const View&, const Parameters& parameters) {
 }
 
 void build_lane(const LaneBuilder& lane, int rank, int p) {
-  const std::uint32_t base = lane.index() * static_cast<std::uint32_t>(p);
-  const auto chunk = [&](int message) { return base + wrap(rank - message, p); };
-  const Ref from = lane.from(static_cast<int>(wrap(rank - 1, p)));
-  const Ref to = lane.to(static_cast<int>(wrap(rank + 1, p)));
-
-  lane.move({input(chunk(0))}, {to});
-  for (int m = 1; m < p - 1; ++m) lane.move({from, input(chunk(m))}, {to});
-  lane.complete({from, input(chunk(p - 1))}, {output(chunk(p - 1)), to});
-  for (int m = p; m < 2 * p - 2; ++m) lane.move({from}, {output(chunk(m)), to});
-  lane.move({from}, {output(chunk(2 * p - 2))});
+  const std::uint32_t count = static_cast<std::uint32_t>(p);
+  const Part part{lane.index() * count, count};
+  const Ring ring{p, wrap_rank(rank - 1, p), wrap_rank(rank + 1, p), rank + 1};
+  const auto in = [&](std::uint32_t share) { return part.share(share, count).in(); };
+  const auto out = [&](std::uint32_t share) { return part.share(share, count).out(); };
+  reduce_scatter_round(lane, ring, in, out(ring.after(0)), Sum::complete);
+  all_gather_round(lane, ring, out);
 }
 
 void build(Builder& builder, const View&, const Parameters&) {

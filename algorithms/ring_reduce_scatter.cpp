@@ -4,7 +4,7 @@
 //
 // Everybody sends before it receives: room for two messages on each link. Time (p−1)(α + mβ + mγ): the least bytes.
 #include "algorithms/algorithms.h"
-#include "algorithms/arithmetic.h"
+#include "algorithms/phases.h"
 
 namespace tutti {
 namespace {
@@ -17,12 +17,9 @@ void build(Builder& builder, const View&, const Parameters&) {
   const LaneBuilder lane = builder.lane(0);
   const int p = builder.ranks();
   const int rank = builder.rank();
-  const auto block = [&](int message) { return input(block_range(wrap(rank - 1 - message, p))); };
-  const Ref from = lane.from(wrap_rank(rank - 1, p));
-  const Ref to = lane.to(wrap_rank(rank + 1, p));
-  lane.move({block(0)}, {to});
-  for (int m = 1; m < p - 1; ++m) lane.move({from, block(m)}, {to});
-  lane.complete({from, block(p - 1)}, {output(0)});
+  const auto block = [](std::uint32_t share) { return input(block_range(share)); };
+  const Ring ring{p, wrap_rank(rank - 1, p), wrap_rank(rank + 1, p), rank};
+  reduce_scatter_round(lane, ring, block, output(0), Sum::complete);
 }
 
 Cost cost(const Problem& problem, const View& view) {

@@ -23,19 +23,25 @@ enum class LinkClass : std::uint8_t {
   self,           ///< the same rank: a copy
   same_numa,      ///< the same machine and NUMA node
   same_machine,   ///< the same machine, another NUMA node or an unknown one
-  other_machine,  ///< over the network
+  other_machine,  ///< over the network, within the rack where racks are known
+  other_rack,     ///< over the network, to another rack
 };
-inline constexpr std::size_t kLinkClasses = 4;
+inline constexpr std::size_t kLinkClasses = 5;
 
 /// Estimates where nothing was measured: core to core .3 us and about 8 GB/s handed over through shared memory (measured
-/// on two cores of one node, per copy made), half as dear again across nodes; 20 us and 10 Gbit/s by TCP.
+/// on two cores of one node, per copy made), half as dear again across nodes; 20 us and 10 Gbit/s by TCP, to
+/// other racks as well.
 inline constexpr std::array<LinkEstimate, kLinkClasses> kUnmeasuredLinks = {
-    {{0, 1e-10}, {3e-7, 1.2e-10}, {4.5e-7, 1.8e-10}, {2e-5, 8e-10}}};
+    {{0, 1e-10}, {3e-7, 1.2e-10}, {4.5e-7, 1.8e-10}, {2e-5, 8e-10}, {2e-5, 8e-10}}};
 
 /// The places of a communicator's ranks. Equal on all ranks of it, as everything that is chosen from it must be.
 struct View {
   std::vector<std::int32_t> machine;  ///< machine[r]: index of rank r's machine, from 0 without gaps
   std::vector<std::int32_t> numa;     ///< numa[r]: index of its NUMA node within the machine, -1 where unknown
+  std::vector<std::int32_t> rack;     ///< rack[r]: index of its machine's rack, from 0 without gaps; empty: all in one
+  /// Sizes of the torus that the ranks lie on, each with two ports in every dimension; their product is the number of
+  /// ranks, and the last coordinate varies fastest with the rank: on 2x3, rank 4 is at (1, 1). Empty: no torus.
+  std::vector<std::int32_t> torus;
   std::array<LinkEstimate, kLinkClasses> links = kUnmeasuredLinks;
   /// Seconds per byte folded, besides those of reading it from the link, which beta has: arithmetic and the own operand
   /// (2 ranks, 4 to 512 KiB: what the flat all-reduce folds more than the direct one).
@@ -59,10 +65,12 @@ struct View {
   /// a, b  ranks of this view.
   bool same_machine(int a, int b) const { return machine[index(a)] == machine[index(b)]; }
 
+  bool same_rack(int a, int b) const { return rack.empty() || rack[index(a)] == rack[index(b)]; }
+
   /// a, b  ranks of this view.
   LinkClass link_class(int a, int b) const {
     if (a == b) return LinkClass::self;
-    if (!same_machine(a, b)) return LinkClass::other_machine;
+    if (!same_machine(a, b)) return same_rack(a, b) ? LinkClass::other_machine : LinkClass::other_rack;
     const bool same_node = numa[index(a)] >= 0 && numa[index(a)] == numa[index(b)];
     return same_node ? LinkClass::same_numa : LinkClass::same_machine;
   }

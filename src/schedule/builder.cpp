@@ -1,5 +1,6 @@
 #include "src/schedule/builder.h"
 
+#include <algorithm>
 #include <cassert>
 
 #include "src/schedule/cells.h"
@@ -75,8 +76,31 @@ void LaneBuilder::complete(std::span<const Ref> sources, std::span<const Ref> de
   builder_->drafts_.back().completes = true;
 }
 
+/// Whether each lane keeps to chunks of its own, from its first to its last. It then waits for no other, and nobody has to
+/// look at every cell: on large machines those are many more than a program has steps.
+bool Builder::lanes_are_apart() const {
+  struct Span {
+    std::uint64_t begin = UINT64_MAX;
+    std::uint64_t end = 0;
+  };
+  std::vector<Span> spans(shape_.lanes);
+  for (const Draft& draft : drafts_) {
+    Span& span = spans[draft.lane];
+    for (std::uint32_t o = draft.first; o < draft.first + draft.sources + draft.destinations; ++o) {
+      const Operand& operand = operands_[o];
+      if (operand.place == Place::link) continue;
+      span.begin = std::min<std::uint64_t>(span.begin, operand.range.chunk);
+      span.end = std::max(span.end, std::uint64_t{operand.range.chunk} + operand.range.chunks);
+    }
+  }
+  std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) { return a.begin < b.begin; });
+  const auto meet = [](const Span& a, const Span& b) { return b.begin < a.end; };
+  return std::adjacent_find(spans.begin(), spans.end(), meet) == spans.end();
+}
+
 std::vector<std::vector<Dependency>> Builder::derive_dependencies(const std::vector<std::uint32_t>& position) const {
-  if (shape_.lanes == 1) return std::vector<std::vector<Dependency>>(drafts_.size());  // one lane is in order
+  // One lane is in order.
+  if (shape_.lanes == 1 || lanes_are_apart()) return std::vector<std::vector<Dependency>>(drafts_.size());
   const Cells cells(problem_, shape_, rank_, true);
   std::vector<std::uint32_t> writer(cells.size(), nobody);
   std::vector<std::vector<std::uint32_t>> readers(cells.size());

@@ -65,6 +65,7 @@ class Builder {
     bool completes = false;
   };
   std::uint32_t link(int peer, std::uint32_t channel, bool sends);
+  bool lanes_are_apart() const;
   std::vector<std::vector<Dependency>> derive_dependencies(const std::vector<std::uint32_t>& position) const;
 
   Problem problem_;

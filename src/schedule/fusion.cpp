@@ -48,9 +48,7 @@ bool shares_link(std::span<const Operand> a, std::span<const Operand> b) {
 class Fusion {
  public:
   Fusion(const Plan& plan, int rank, const Program& program)
-      : program_(program), cells_(plan.problem, plan.shape, rank, true), readers_(cells_.size()), writers_(cells_.size()) {
-    for (const Step& step : program.steps) count(step);
-  }
+      : program_(program), cells_(plan.problem, plan.shape, rank, true) {}
 
   /// Whether there is anything to do.
   bool any() const {
@@ -84,13 +82,18 @@ class Fusion {
   }
 
  private:
-  /// Counts who reads and writes each cell, over all lanes.
-  void count(const Step& step) {
-    for (std::uint32_t o = step.operands; o < step.operands + step.sources + step.destinations; ++o) {
-      const Operand& operand = program_.operands[o];
-      if (operand.place == Place::link) continue;
-      auto& counts = o < step.operands + step.sources ? readers_ : writers_;
-      cells_.each(operand, [&](std::size_t cell) { ++counts[cell]; });
+  /// Counts who reads and writes each cell, over all lanes. Not before somebody asks: cells may be many more than steps.
+  void count() const {
+    if (!readers_.empty()) return;
+    readers_.resize(cells_.size());
+    writers_.resize(cells_.size());
+    for (const Step& step : program_.steps) {
+      for (std::uint32_t o = step.operands; o < step.operands + step.sources + step.destinations; ++o) {
+        const Operand& operand = program_.operands[o];
+        if (operand.place == Place::link) continue;
+        auto& counts = o < step.operands + step.sources ? readers_ : writers_;
+        cells_.each(operand, [&](std::size_t cell) { ++counts[cell]; });
+      }
     }
   }
 
@@ -134,6 +137,7 @@ class Fusion {
     if (first.destinations.size() != 1 || first.destinations[0].place != Place::scratch) return std::nullopt;
     if (shares_link(first.sources, second.sources)) return std::nullopt;
     const Operand& kept = first.destinations[0];
+    count();
     bool alone = true;
     cells_.each(kept, [&](std::size_t cell) { alone = alone && readers_[cell] == 1 && writers_[cell] == 1; });
     if (!alone) return std::nullopt;
@@ -191,8 +195,8 @@ class Fusion {
 
   const Program& program_;
   Cells cells_;
-  std::vector<std::uint32_t> readers_;
-  std::vector<std::uint32_t> writers_;
+  mutable std::vector<std::uint32_t> readers_;
+  mutable std::vector<std::uint32_t> writers_;
   std::vector<std::vector<Draft>> lanes_;
 };
 

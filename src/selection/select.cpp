@@ -118,10 +118,13 @@ std::string_view Overrides::find(Collective collective, std::uint64_t bytes) con
 }
 
 Terms terms_of(const View& view) {
-  LinkClass dearest = view.machines() > 1 ? LinkClass::other_machine : LinkClass::same_numa;
-  for (int r = 1; dearest == LinkClass::same_numa && r < view.ranks(); ++r)
-    dearest = std::max(dearest, view.link_class(0, r));
-  const LinkEstimate& link = view.link(dearest);
+  LinkClass dearest = LinkClass::same_numa;
+  for (int r = 1; r < view.ranks(); ++r) dearest = std::max(dearest, view.link_class(0, r));
+  return terms_of(view, dearest);
+}
+
+Terms terms_of(const View& view, LinkClass on) {
+  const LinkEstimate& link = view.link(on);
   if (view.crowd <= 1) return {link.alpha, link.beta, view.gamma};
   return {std::max(link.alpha, view.hand_over * view.crowd), link.beta * view.crowd, view.gamma * view.crowd};
 }
@@ -135,9 +138,14 @@ std::vector<Candidate> rank_algorithms(const Problem& problem, const View& view,
     // One rank is a copy: algorithms, and their costs, begin at two.
     const Cost cost = problem.ranks > 1 ? algorithm->cost(problem, view) : Cost{};
     Candidate candidate{algorithm, {.lanes = lanes, .depth = 0}, cost, 0, 0, 0, 0};
-    candidate.latency_seconds = candidate.cost.alphas * terms.alpha;
-    candidate.transfer_seconds = candidate.cost.betas * bytes * terms.beta;
-    candidate.reduction_seconds = candidate.cost.gammas * bytes * terms.gamma;
+    candidate.latency_seconds = cost.alphas * terms.alpha;
+    candidate.transfer_seconds = cost.betas * bytes * terms.beta;
+    for (std::size_t c = 0; c < kLinkClasses; ++c) {
+      const Terms near = terms_of(view, static_cast<LinkClass>(c));
+      candidate.latency_seconds += cost.on[c].alphas * near.alpha;
+      candidate.transfer_seconds += cost.on[c].betas * bytes * near.beta;
+    }
+    candidate.reduction_seconds = cost.gammas * bytes * terms.gamma;
     candidate.seconds = candidate.latency_seconds + candidate.transfer_seconds + candidate.reduction_seconds;
     out.push_back(candidate);
   }

@@ -55,6 +55,8 @@ struct Terms {
   double gamma = 0;
 };
 Terms terms_of(const View& view);
+/// Those of links of one class, with the cores as they are.
+Terms terms_of(const View& view, LinkClass on);
 
 /// Every algorithm that fits, quickest first; of equal ones the earlier registered. Pure.
 std::vector<Candidate> rank_algorithms(const Problem& problem, const View& view, std::uint32_t lanes);

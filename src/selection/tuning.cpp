@@ -16,11 +16,13 @@ namespace tutti {
 namespace {
 
 constexpr std::string_view kHeader = "tutti tuning 1";
-constexpr std::array<std::pair<std::string_view, LinkClass>, 3> kClasses = {{{"same_numa", LinkClass::same_numa},
+constexpr std::array<std::pair<std::string_view, LinkClass>, 4> kClasses = {{{"same_numa", LinkClass::same_numa},
                                                                              {"same_machine", LinkClass::same_machine},
-                                                                             {"other_machine", LinkClass::other_machine}}};
+                                                                             {"other_machine", LinkClass::other_machine},
+                                                                             {"other_rack", LinkClass::other_rack}}};
 const char* const kForm =
-    "Write `link TRANSPORT same_numa|same_machine|other_machine SECONDS SECONDS_A_BYTE`, `fold SECONDS`, `hand_over "
+    "Write `link TRANSPORT same_numa|same_machine|other_machine|other_rack SECONDS SECONDS_A_BYTE`, `fold SECONDS`, "
+    "`hand_over "
     "SECONDS`, "
     "`ring_share FACTOR`, numbers above 0, or `use COLLECTIVE RANKS BYTES BYTES ALGORITHM`.";
 
@@ -148,7 +150,8 @@ void Tuning::apply(View& view) const {
 void Tuning::apply_with_links(View& view) const {
   apply(view);
   for (const auto& [name, near] : kClasses) {
-    const auto said = link(near == LinkClass::other_machine ? "tcp" : "shm", near);
+    auto said = link(near >= LinkClass::other_machine ? "tcp" : "shm", near);
+    if (near == LinkClass::other_rack && !said) said = link("tcp", LinkClass::other_machine);
     if (said) view.link(near) = *said;
   }
 }

@@ -1,7 +1,7 @@
 // The tuning table: the cost model's constants as they were measured, in a file that people read, edit and share.
 //
 //     tutti tuning 1
-//     link shm same_numa 2.1e-07 9e-11     seconds a message, seconds a byte; also same_machine, other_machine
+//     link shm same_numa 2.1e-07 9e-11     seconds a message, seconds a byte; also same_machine, other_machine, other_rack
 //     fold 6e-11                           seconds a byte that is folded
 //     hand_over 1.8e-06                    seconds for each rank that shares a core, where ranks do
 //     ring_share 0.5                       View::ring_share
@@ -37,6 +37,7 @@ class Tuning {
   /// Puts everything but the links into the view, which belong to whatever transports are chosen.
   void apply(View& view) const;
   /// Puts the links in, too: those of shared memory within a machine, of tcp between machines, as no transport was asked.
+  /// What is said of other machines is said of those in other racks as well, where the table does not name them.
   void apply_with_links(View& view) const;
   /// The algorithm that was quickest for a problem like this one, empty where the table does not say.
   std::string_view use(const Problem& problem) const;

@@ -9,22 +9,30 @@
 #include "algorithms/algorithm.h"
 #include "src/schedule/text.h"
 #include "src/schedule/verifier.h"
+#include "tests/support/views.h"
 #include "topology/view.h"
 
 namespace tutti::testing {
 
-/// The schedule of an algorithm. count: elements of a block.
-inline Schedule make_schedule(const Algorithm& algorithm, int ranks, int root, std::uint64_t count = 1000,
+/// The schedule of an algorithm on ranks in these places. count: elements of a block.
+inline Schedule make_schedule(const Algorithm& algorithm, const View& view, int root, std::uint64_t count = 1000,
                               std::uint64_t slot_bytes = 1 << 16, const Parameters& parameters = {}) {
   Problem problem;
   problem.collective = algorithm.collective;
-  problem.ranks = ranks;
+  problem.ranks = view.ranks();
   problem.root = root;
   problem.count = count;
-  const View view = flat_view(ranks);
   Schedule schedule{make_plan(algorithm, problem, view, parameters, slot_bytes), {}};
-  for (int rank = 0; rank < ranks; ++rank) schedule.programs.push_back(make_program(algorithm, schedule.plan, view, rank));
+  for (int rank = 0; rank < view.ranks(); ++rank) {
+    schedule.programs.push_back(make_program(algorithm, schedule.plan, view, rank));
+  }
   return schedule;
+}
+
+/// The same in the places that usual_view gives; ranks_fit says whether it gives any.
+inline Schedule make_schedule(const Algorithm& algorithm, int ranks, int root, std::uint64_t count = 1000,
+                              std::uint64_t slot_bytes = 1 << 16, const Parameters& parameters = {}) {
+  return make_schedule(algorithm, usual_view(algorithm, ranks).value(), root, count, slot_bytes, parameters);
 }
 
 /// A schedule with the smallest windows there are, and a count that takes a few passes, the last one short.
@@ -40,14 +48,22 @@ inline std::string describe(const Algorithm& algorithm, int ranks, int root) {
          " ranks, root " + std::to_string(root);
 }
 
-/// Roots that the algorithm's collective may have.
-inline int roots_of(const Algorithm& algorithm, int ranks) { return rooted(algorithm.collective) ? ranks : 1; }
+/// Whether the algorithm takes so many ranks in some places.
+inline bool ranks_fit(const Algorithm& algorithm, int ranks) { return usual_view(algorithm, ranks).has_value(); }
+
+/// Roots that the algorithm's collective may have; 0 where it does not take so many ranks.
+inline int roots_of(const Algorithm& algorithm, int ranks) {
+  return !ranks_fit(algorithm, ranks) ? 0 : rooted(algorithm.collective) ? ranks : 1;
+}
 
 /// Empty where the schedule is proved, else the verifier's sentence after the schedule's name.
-inline std::string unproved(const Algorithm& algorithm, int ranks, int root, const Parameters& parameters = {}) {
-  const Schedule schedule = make_schedule(algorithm, ranks, root, 1000, 1 << 16, parameters);
+inline std::string unproved(const Algorithm& algorithm, const View& view, int root, const Parameters& parameters = {}) {
+  const Schedule schedule = make_schedule(algorithm, view, root, 1000, 1 << 16, parameters);
   const Verdict verdict = verify(schedule.plan, schedule.programs);
-  return verdict.proved() ? std::string{} : describe(algorithm, ranks, root) + ": " + verdict.fault.text();
+  return verdict.proved() ? std::string{} : describe(algorithm, view.ranks(), root) + ": " + verdict.fault.text();
+}
+inline std::string unproved(const Algorithm& algorithm, int ranks, int root, const Parameters& parameters = {}) {
+  return unproved(algorithm, usual_view(algorithm, ranks).value(), root, parameters);
 }
 
 }  // namespace tutti::testing

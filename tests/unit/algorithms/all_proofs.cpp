@@ -1,5 +1,6 @@
 // The whole proof: every algorithm, ranks 1 to 64 with all roots, and 20 random rank counts up to 1,024 with three random
-// roots each. Prints how many plans were proved, and how long it took.
+// roots each; hierarchical and torus algorithms in places of all shapes with up to 64 ranks. Prints how many plans were
+// proved, and how long it took.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -10,7 +11,7 @@
 #include <random>
 #include <thread>
 
-#include "tests/support/schedules.h"
+#include "tests/unit/algorithms/places.h"
 
 namespace tutti::testing {
 namespace {
@@ -20,9 +21,12 @@ struct Task {
   int ranks;
   int root;
 };
+std::string fault_of(const Task& task) { return unproved(*task.algorithm, task.ranks, task.root); }
+std::string fault_of(const PlacedTask& task) { return unproved(*task.algorithm, task.view, task.root); }
 
 /// Proves all tasks, on two threads where there are two CPUs. Returns the sentences of those that are not proved.
-std::vector<std::string> prove(const char* name, const std::vector<Task>& tasks) {
+template <typename AnyTask>
+std::vector<std::string> prove(const char* name, const std::vector<AnyTask>& tasks) {
   const auto start = std::chrono::steady_clock::now();
   const std::clock_t cpu = std::clock();
   // Relaxed: each task is taken by whoever gets its number; results are joined below.
@@ -31,7 +35,7 @@ std::vector<std::string> prove(const char* name, const std::vector<Task>& tasks)
   std::vector<std::string> faults;
   const auto work = [&] {
     for (std::size_t i = 0; (i = next.fetch_add(1, std::memory_order_relaxed)) < tasks.size();) {
-      const std::string fault = unproved(*tasks[i].algorithm, tasks[i].ranks, tasks[i].root);
+      const std::string fault = fault_of(tasks[i]);
       if (fault.empty()) continue;
       const std::lock_guard lock(mutex);
       faults.push_back(fault);
@@ -72,6 +76,15 @@ TEST(AllProofs, HoldForRandomRankCountsUpTo1024) {
     }
   }
   EXPECT_EQ(prove(name.c_str(), tasks), std::vector<std::string>{});
+}
+
+TEST(AllProofs, HoldForLevelsOfEveryShapeUpTo64Ranks) {
+  EXPECT_EQ(prove("racks x machines x nodes x ranks", level_tasks(64)), std::vector<std::string>{});
+  EXPECT_EQ(prove("unequal machines", unequal_tasks(64, 4)), std::vector<std::string>{});
+}
+
+TEST(AllProofs, HoldForToriOfEveryShapeUpTo64Ranks) {
+  EXPECT_EQ(prove("tori of 1 to 6 dimensions", torus_tasks(64, 6)), std::vector<std::string>{});
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ TEST(Referee, FindsEveryAlgorithmRightInAnyOrder) {
   std::mt19937_64 random(7);
   for (const Algorithm* algorithm : all_algorithms()) {
     for (int ranks = 1; ranks <= 9; ++ranks) {
+      if (!ranks_fit(*algorithm, ranks)) continue;
       for (int run = 0; run < 6; ++run) {
         const int root = rooted(algorithm->collective) ? static_cast<int>(random() % static_cast<unsigned>(ranks)) : 0;
         const Schedule schedule = make_small_schedule(*algorithm, ranks, root, random);

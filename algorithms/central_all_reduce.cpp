@@ -1,0 +1,50 @@
+// Central all-reduce: one server, rank 0, gets everybody's share, folds them in rank order in one sweep, and tells
+// everybody.
+//
+//     1 2 3 … p−1  ─→  0        x_0 + x_1 + … + x_{p−1}
+//     0  ─→  1 2 3 … p−1
+//
+// What a parameter server does, and what the others are measured against: its port carries everything. Time 2α + 2(p−1)mβ +
+// (p−1)mγ, and the posting of 2(p−1) messages.
+#include <vector>
+
+#include "algorithms/algorithms.h"
+#include "algorithms/arithmetic.h"
+
+namespace tutti {
+namespace {
+
+Shape shape(const Problem&, const View&, const Parameters&) { return {.chunks = 1, .lanes = 1, .message_cells = 1}; }
+
+void build(Builder& builder, const View&, const Parameters&) {
+  const LaneBuilder lane = builder.lane(0);
+  if (builder.rank() != 0) {
+    lane.move({input(0)}, {lane.to(0)});
+    lane.move({lane.from(0)}, {output(0)});
+    return;
+  }
+  std::vector<Ref> shares{input(0)};
+  std::vector<Ref> results{output(0)};
+  for (int r = 1; r < builder.ranks(); ++r) {
+    shares.push_back(lane.from(r));
+    results.push_back(lane.to(r));
+  }
+  lane.complete(shares, results);
+}
+
+Cost cost(const Problem& problem, const View&) {
+  const double others = problem.ranks - 1;
+  return {2 * alphas_at_once(problem.ranks - 1), 2 * others, others};
+}
+
+}  // namespace
+
+const Algorithm central_all_reduce = {"central",
+                                      Collective::all_reduce,
+                                      "one rank sums for all, as a parameter server does; its port carries everything",
+                                      always_fits,
+                                      shape,
+                                      build,
+                                      cost};
+
+}  // namespace tutti

@@ -1,0 +1,28 @@
+// What hierarchical algorithms share: when groups within groups are there to use, and what a level's links cost.
+#pragma once
+
+#include "algorithms/algorithm.h"
+#include "algorithms/grids.h"
+
+namespace tutti {
+
+/// Whether the ranks are in equal groups within groups, on several machines. On one machine nothing has shown yet that NUMA
+/// nodes are worth the waits.
+inline bool several_levels(const View& view) { return view.machines() > 1 && hierarchy_of(view).size() > 1; }
+
+/// As several_levels, and blocks lie so regularly that one message can hold a group's: ranks consecutive on each machine,
+/// or dealt out machine by machine, or the like.
+inline bool regular_levels(const View& view) {
+  if (!several_levels(view)) return false;
+  const Grid grid = hierarchy_of(view);
+  const auto axes = block_axes(grid);
+  const Tour tour{grid, 0, dimensions_from(grid, 0)};
+  return axes && BlockTour(tour, *axes).fits();
+}
+
+/// A ring's bytes on links of this class, of which it spares those that share a cache.
+inline double ring_bytes(const View& view, LinkClass link, double bytes) {
+  return link < LinkClass::other_machine ? ring_share(view) * bytes : bytes;
+}
+
+}  // namespace tutti

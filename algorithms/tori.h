@@ -1,0 +1,58 @@
+// What torus algorithms share: 2D parts of the buffer, a lane each, part j beginning in dimension j mod D, the first D
+// forwards and the others backwards, so that every rank uses all of its 2D ports at once.
+//
+//     4x4, 4 parts      part 0    → along the last dimension but one, then ↓      in step, no two parts use a link at once,
+//                       part 1    ↓ then →                                       where all dimensions are equal
+//                       part 2    ← then ↑
+//                       part 3    ↑ then ←
+#pragma once
+
+#include "algorithms/algorithm.h"
+#include "algorithms/grids.h"
+
+namespace tutti {
+
+/// Whether the view's ranks lie on a torus. One dimension is a ring of two ways.
+inline bool on_torus(const View& view) { return torus_of(view).size() > 0; }
+
+inline std::uint32_t torus_parts(const Grid& torus) { return static_cast<std::uint32_t>(2 * torus.size()); }
+
+/// A rank's way for one part.
+inline Tour part_tour(const Grid& torus, int rank, std::uint32_t part) {
+  const int dimension = static_cast<int>(part) % torus.size();
+  return {torus, rank, dimensions_from(torus, dimension), part < static_cast<std::uint32_t>(torus.size())};
+}
+
+/// Messages of a reduce-scatter or an all-gather over the torus: Σ(dᵢ−1).
+inline double torus_messages(const Grid& torus) {
+  double messages = 0;
+  for (const GridDimension& d : torus.dimensions()) messages += d.size - 1;
+  return messages;
+}
+
+/// What a port carries in it, of the buffer that is scattered or gathered: (1−1/p)/2D where the dimensions are equal. Where
+/// they are not, parts meet on links: as much as if each phase waited for the slowest part.
+inline double torus_share(const Grid& torus) {
+  double carried = 0;
+  std::vector<double> left(static_cast<std::size_t>(torus.size()), 1);  // of each part
+  for (int phase = 0; phase < torus.size(); ++phase) {
+    double most = 0;
+    for (int part = 0; part < torus.size(); ++part) {
+      const int size = torus[(part + phase) % torus.size()].size;
+      double& share = left[static_cast<std::size_t>(part)];
+      most = std::max(most, share * (size - 1) / size);
+      share /= size;
+    }
+    carried += most;
+  }
+  return carried / torus_parts(torus);
+}
+
+/// The smallest dimension's size: a part's longest messages are the buffer's share of it.
+inline std::uint32_t smallest_dimension(const Grid& torus) {
+  int smallest = torus[0].size;
+  for (const GridDimension& d : torus.dimensions()) smallest = std::min(smallest, d.size);
+  return static_cast<std::uint32_t>(smallest);
+}
+
+}  // namespace tutti

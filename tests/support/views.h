@@ -1,0 +1,116 @@
+// Places of ranks for tests: machines, NUMA nodes, racks and tori of every shape.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "algorithms/algorithm.h"
+#include "topology/view.h"
+
+namespace tutti::testing {
+
+/// How ranks are spread over the machines.
+enum class Placement {
+  blocks,       ///< consecutive ranks on each machine
+  round_robin,  ///< rank r on machine r mod n
+  shuffled,     ///< by chance, always the same
+};
+
+/// racks × machines a rack × NUMA nodes a machine × ranks a node.
+struct Levels {
+  int racks = 1;
+  int machines = 1;
+  int nodes = 1;
+  int local = 1;
+  Placement placement = Placement::blocks;
+
+  int ranks() const { return racks * machines * nodes * local; }
+  std::string text() const {
+    const char* const placements[] = {"blocks", "round robin", "shuffled"};
+    return std::to_string(racks) + " racks x " + std::to_string(machines) + " machines x " + std::to_string(nodes) +
+           " nodes x " + std::to_string(local) + " ranks, " + placements[static_cast<int>(placement)];
+  }
+};
+
+/// The view of machines with so many ranks each.
+inline View view_of_machines(const std::vector<int>& sizes, Placement placement = Placement::blocks) {
+  View view;
+  std::vector<int> left = sizes;
+  int most = 0;
+  for (const int size : sizes) most = std::max(most, size);
+  const auto machines = static_cast<int>(sizes.size());
+  if (placement == Placement::round_robin) {
+    for (int turn = 0; turn < most; ++turn) {
+      for (int m = 0; m < machines; ++m) {
+        if (turn < sizes[static_cast<std::size_t>(m)]) view.machine.push_back(m);
+      }
+    }
+  } else {
+    for (int m = 0; m < machines; ++m) {
+      view.machine.insert(view.machine.end(), static_cast<std::size_t>(sizes[static_cast<std::size_t>(m)]), m);
+    }
+  }
+  if (placement == Placement::shuffled) {
+    std::mt19937 random(5);
+    std::shuffle(view.machine.begin(), view.machine.end(), random);
+  }
+  view.numa.assign(view.machine.size(), 0);
+  return view;
+}
+
+inline View view_of_levels(const Levels& levels) {
+  const int machines = levels.racks * levels.machines;
+  const int each = levels.nodes * levels.local;
+  View view = view_of_machines(std::vector<int>(static_cast<std::size_t>(machines), each), levels.placement);
+  std::vector<int> there(static_cast<std::size_t>(machines), 0);
+  for (std::size_t r = 0; r < view.machine.size(); ++r) {
+    view.numa[r] = there[static_cast<std::size_t>(view.machine[r])]++ / levels.local;
+    if (levels.racks > 1) view.rack.push_back(view.machine[r] / levels.machines);
+  }
+  return view;
+}
+
+inline View view_of_torus(std::vector<std::int32_t> sizes) {
+  int ranks = 1;
+  for (const std::int32_t size : sizes) ranks *= size;
+  View view = flat_view(ranks);
+  view.torus = std::move(sizes);
+  return view;
+}
+
+/// Calls visit(sizes) for every way to write numbers up to `most` as a product of `factors` factors from 2 on, in order.
+inline void each_product(int factors, int most, const std::function<void(const std::vector<std::int32_t>&)>& visit) {
+  std::vector<std::int32_t> sizes;
+  const std::function<void(int)> extend = [&](int product) {
+    if (static_cast<int>(sizes.size()) == factors) return visit(sizes);
+    for (std::int32_t size = 2; product * size <= most; ++size) {
+      sizes.push_back(size);
+      extend(product * size);
+      sizes.pop_back();
+    }
+  };
+  extend(1);
+}
+
+/// A view of `ranks` ranks that the algorithm takes: all on one machine if it does, else a torus or machines as square as
+/// may be; nothing where it takes none of these.
+inline std::optional<View> usual_view(const Algorithm& algorithm, int ranks) {
+  int side = 1;
+  for (int s = 2; s * s <= ranks; ++s) side = ranks % s == 0 ? s : side;
+  Problem problem;
+  problem.collective = algorithm.collective;
+  problem.ranks = ranks;
+  problem.count = 1000;
+  View unequal = flat_view(ranks);
+  for (int r = ranks / 2 + 1; r < ranks; ++r) unequal.machine[static_cast<std::size_t>(r)] = 1;
+  for (const View& view :
+       {flat_view(ranks), view_of_torus({side, ranks / side}), uniform_view(side, ranks / side), unequal}) {
+    if (ranks == 1 || algorithm.fits(problem, view)) return view;
+  }
+  return std::nullopt;
+}
+
+}  // namespace tutti::testing
