@@ -8,6 +8,16 @@ namespace tutti {
 /// For algorithms that take any problem of their collective.
 inline bool always_fits(const Problem&, const View&) { return true; }
 
+/// Algorithm::symmetry of those in which every rank does the same on a ring of all.
+inline std::vector<int> around_a_ring(const Problem& problem, const View&) { return {problem.ranks}; }
+/// Of those in which partners differ in one bit of their numbers; only for powers of two.
+inline std::vector<int> bit_by_bit(const Problem& problem, const View&) {
+  std::vector<int> twos;
+  for (int p = problem.ranks; p > 1 && p % 2 == 0; p /= 2) twos.push_back(2);
+  const bool power = (problem.ranks & (problem.ranks - 1)) == 0;
+  return power ? twos : std::vector<int>{};
+}
+
 extern const Algorithm flat_all_reduce;
 extern const Algorithm recursive_doubling_all_reduce;
 extern const Algorithm direct_all_reduce;

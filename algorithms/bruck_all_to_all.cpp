@@ -77,6 +77,7 @@ const Algorithm bruck_all_to_all = {"bruck",
                                     always_fits,
                                     shape,
                                     build,
-                                    cost};
+                                    cost,
+                                    around_a_ring};
 
 }  // namespace tutti

@@ -84,6 +84,7 @@ Cost cost(const Problem& problem, const View&) {
 
 const Algorithm bruck_reduce_scatter = {
     "bruck", Collective::reduce_scatter, "half of the sums sent on each round; the fewest waits", always_fits, shape, build,
-    cost};
+    cost,
+    around_a_ring};
 
 }  // namespace tutti

@@ -38,6 +38,7 @@ const Algorithm dissemination_barrier = {"dissemination",
                                          always_fits,
                                          shape,
                                          build,
-                                         cost};
+                                         cost,
+                                         around_a_ring};
 
 }  // namespace tutti

@@ -68,6 +68,7 @@ const Algorithm halving_doubling_all_reduce = {"halving_doubling",
                                                always_fits,
                                                shape,
                                                build,
-                                               cost};
+                                               cost,
+                                               bit_by_bit};
 
 }  // namespace tutti

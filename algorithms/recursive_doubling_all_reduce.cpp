@@ -71,6 +71,7 @@ const Algorithm recursive_doubling_all_reduce = {"recursive_doubling",
                                                  always_fits,
                                                  shape,
                                                  build,
-                                                 cost};
+                                                 cost,
+                                                 bit_by_bit};
 
 }  // namespace tutti

@@ -36,6 +36,7 @@ const Algorithm ring_all_gather = {"ring",
                                    always_fits,
                                    shape,
                                    build,
-                                   cost};
+                                   cost,
+                                   around_a_ring};
 
 }  // namespace tutti

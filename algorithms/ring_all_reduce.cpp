@@ -45,6 +45,7 @@ const Algorithm ring_all_reduce = {"ring",
                                    always_fits,
                                    shape,
                                    build,
-                                   cost};
+                                   cost,
+                                   around_a_ring};
 
 }  // namespace tutti

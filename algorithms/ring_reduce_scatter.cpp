@@ -35,6 +35,7 @@ const Algorithm ring_reduce_scatter = {"ring",
                                        always_fits,
                                        shape,
                                        build,
-                                       cost};
+                                       cost,
+                                       around_a_ring};
 
 }  // namespace tutti

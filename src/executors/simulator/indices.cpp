@@ -8,7 +8,7 @@
 namespace tutti::simulator {
 namespace {
 
-constexpr std::size_t most_ranks = 65536;
+constexpr std::size_t most_ranks = 1 << 20;
 
 /// Why a step cannot be looked at; nullptr where it can.
 const char* wrong_with(const Program& program, const Step& step) {
@@ -64,16 +64,15 @@ Fault check_program(const Plan& plan, int rank, const Program& program) {
   return {};
 }
 
-}  // namespace
-
-Fault check_indices(const Plan& plan, std::span<const Program> programs, const SimulatorConfig& config) {
+/// programs: how many ranks there are programs for.
+Fault check_plan(const Plan& plan, std::size_t programs, const SimulatorConfig& config) {
   Fault fault;
   const Problem& problem = plan.problem;
   const auto ranks = static_cast<std::size_t>(std::max(0, problem.ranks));
-  if (ranks == 0 || programs.size() != ranks || config.view.machine.size() != ranks || config.view.numa.size() != ranks ||
+  if (ranks == 0 || programs != ranks || config.view.machine.size() != ranks || config.view.numa.size() != ranks ||
       (!config.memory.empty() && config.memory.size() != ranks)) {
     fault.what = "the plan's " + std::to_string(problem.ranks) +
-                 " ranks need a program, a place and memory each, but there are " + std::to_string(programs.size()) + ", " +
+                 " ranks need a program, a place and memory each, but there are " + std::to_string(programs) + ", " +
                  std::to_string(config.view.machine.size()) + " and " + std::to_string(config.memory.size());
   } else if (ranks > most_ranks) {
     fault.what = "the simulator takes " + std::to_string(most_ranks) + " ranks at most";
@@ -84,8 +83,27 @@ Fault check_indices(const Plan& plan, std::span<const Program> programs, const S
   } else if (element_bytes(problem.type) == 0 || plan.shape.depth == 0) {
     fault.what = "the plan has no element type, or no depth";
   }
+  return fault;
+}
+
+}  // namespace
+
+Fault check_indices(const Plan& plan, std::span<const Program> programs, const SimulatorConfig& config) {
+  Fault fault = check_plan(plan, programs.size(), config);
   for (std::size_t r = 0; r < programs.size() && !fault.any(); ++r) {
     fault = check_program(plan, static_cast<int>(r), programs[r]);
+  }
+  return fault;
+}
+
+Fault check_indices(const Plan& plan, const Cast& cast, const SimulatorConfig& config) {
+  Fault fault = check_plan(plan, cast.part.size(), config);
+  if (!fault.any() && !config.memory.empty()) fault.what = "a cast moves no data, but there is memory";
+  std::vector<bool> checked(cast.parts.size());
+  for (std::size_t r = 0; r < cast.part.size() && !fault.any(); ++r) {
+    if (checked[cast.part[r]]) continue;
+    checked[cast.part[r]] = true;
+    fault = check_program(plan, static_cast<int>(r), cast.parts[cast.part[r]]);
   }
   return fault;
 }

@@ -2,16 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
+#include <optional>
 #include <random>
 #include <utility>
 #include <vector>
 
 #include "src/base/types.h"
 #include "src/executors/simulator/events.h"
+#include "src/executors/simulator/flows.h"
+#include "src/executors/simulator/fold.h"
 #include "src/executors/simulator/indices.h"
 #include "src/executors/simulator/memory.h"
-#include "src/executors/simulator/network.h"
+#include "src/executors/simulator/stage.h"
+#include "src/executors/simulator/wires.h"
 
 namespace tutti {
 namespace {
@@ -29,7 +32,7 @@ struct Taken {
 
 /// One lane of one rank.
 struct LaneRun {
-  int rank = 0;
+  std::uint32_t player = 0;
   std::uint32_t lane = 0;
   std::uint64_t pass = 0;
   std::uint32_t step = 0;
@@ -44,7 +47,7 @@ struct LaneRun {
   std::vector<Taken> taken;       ///< by it
 };
 
-/// What the lanes of a rank share.
+/// What the lanes of a player share.
 struct RankRun {
   Memory memory;
   std::uint32_t first_lane = 0;
@@ -54,16 +57,22 @@ struct RankRun {
   std::vector<std::uint32_t> waiting;  ///< lanes that look again when a step retires or a hold ends
 };
 
+/// Events so near to each other are one moment over a network, relative to the time since the start: what rounding has torn
+/// apart is then still found fair rates for at once.
+constexpr double moment = 1e-11;
+
 /// One run. The indices of all arguments have been checked.
 class Run {
  public:
-  Run(const Plan& plan, std::span<const Program> programs, const SimulatorConfig& config);
+  Run(const Plan& plan, Stage stage, const SimulatorConfig& config);
   SimulatorReport run();
 
  private:
   using LaneId = std::uint32_t;
 
   // When things happen.
+  void advance_all();
+  void handle_moment();
   void handle(const Event& event);
   void wake(std::vector<LaneId>& lanes);
   void advance(LaneId id);
@@ -82,7 +91,11 @@ class Run {
   void compute(LaneRun& lane, const Step& step);
   Pieces write(const LaneRun& lane, const Step& step);
   void finish(LaneId id);
-  void send(const LaneRun& lane, const Operand& operand, const Pieces& kept);
+  void send(const LaneRun& lane, std::uint32_t index, const Pieces& kept);
+  void share_links();
+  void leave(std::uint32_t index);
+  void begin_to_leave(Wire& wire);
+  void plan_leaving(std::uint32_t index);
   bool put(Wire& wire, const LaneRun& sender);
   void let_go(LaneRun& lane);
   void retire(LaneId id);
@@ -94,8 +107,10 @@ class Run {
   void find_left_over(SimulatorReport& report) const;
   std::string reason(const LaneRun& lane) const;
 
-  const Program& program_of(const LaneRun& lane) const { return programs_[static_cast<std::size_t>(lane.rank)]; }
-  RankRun& rank_of(const LaneRun& lane) { return ranks_[static_cast<std::size_t>(lane.rank)]; }
+  const Program& program_of(const LaneRun& lane) const { return *stage_.players[lane.player].program; }
+  int rank_number(const LaneRun& lane) const { return stage_.players[lane.player].rank; }
+  RankRun& rank_of(const LaneRun& lane) { return ranks_[lane.player]; }
+  const RankRun& rank_of(const LaneRun& lane) const { return ranks_[lane.player]; }
   const Step& step_of(const LaneRun& lane) const {
     const Program& program = program_of(lane);
     return program.steps[program.lanes[lane.lane].first + lane.step];
@@ -106,7 +121,7 @@ class Run {
   Pieces pieces_of(const LaneRun& lane, const Operand& operand) { return rank_of(lane).memory.pieces(operand, lane.pass); }
 
   const Plan& plan_;
-  std::span<const Program> programs_;
+  Stage stage_;
   const SimulatorConfig& config_;
   bool looks_at_memory_;  ///< there is data, or messages are pulled
   std::uint64_t passes_;
@@ -115,25 +130,27 @@ class Run {
   std::uint64_t unit_;       ///< bytes of what `fold_` counts
   std::uint64_t divide_by_;  ///< on the last touch
   FoldFunction fold_;
-  Network network_;
-  std::vector<RankRun> ranks_;
+  Wires wires_;
+  std::optional<Flows> flows_;  ///< over a network
+  std::vector<RankRun> ranks_;  ///< by player
   std::vector<LaneRun> lanes_;
   Events events_;
-  std::deque<LaneId> ready_;
+  std::vector<LaneId> ready_;
+  std::vector<LaneId> round_;  ///< lanes that advance now
   std::mt19937_64 random_;
   double last_retired_ = 0;
   Fault fault_;
   SimulatorReport report_;
 };
 
-Run::Run(const Plan& plan, std::span<const Program> programs, const SimulatorConfig& config)
+Run::Run(const Plan& plan, Stage stage, const SimulatorConfig& config)
     : plan_(plan),
-      programs_(programs),
+      stage_(std::move(stage)),
       config_(config),
       looks_at_memory_(!config.memory.empty() || config.disturbance.pulled > 0),
       passes_(plan.passes(plan.problem.count)),
       credit_(std::max(1u, config.credit != 0 ? config.credit : plan.shape.credit)),
-      network_(programs, config),
+      wires_(stage_, config),
       random_(config.disturbance.seed) {
   const Problem& problem = plan.problem;
   const std::uint64_t element = element_bytes(problem.type);
@@ -142,16 +159,18 @@ Run::Run(const Plan& plan, std::span<const Program> programs, const SimulatorCon
   unit_ = folding || config.fold != nullptr ? element : 1;
   divide_by_ = divisor(problem);
   fold_ = config.fold != nullptr ? config.fold : folding ? find_fold(problem.type, problem.op) : find_copy();
-  for (std::size_t r = 0; r < programs.size(); ++r) {
-    const RankMemory* real = config.memory.empty() ? nullptr : &config.memory[r];
+  if (config.network != nullptr) flows_.emplace(std::move(stage_.routes));
+  for (std::uint32_t p = 0; p < stage_.players.size(); ++p) {
+    const Stage::Player& player = stage_.players[p];
+    const RankMemory* real = config.memory.empty() ? nullptr : &config.memory[static_cast<std::size_t>(player.rank)];
     const auto first = static_cast<std::uint32_t>(lanes_.size());
-    const auto count = static_cast<std::uint32_t>(programs[r].lanes.size());
-    ranks_.push_back({Memory(plan, static_cast<int>(r), real), first, count, {}, 0, {}});
+    const auto count = static_cast<std::uint32_t>(player.program->lanes.size());
+    ranks_.push_back({Memory(plan, player.rank, real), first, count, {}, 0, {}});
     for (std::uint32_t l = 0; l < count; ++l) {
       LaneRun& lane = lanes_.emplace_back();
-      lane.rank = static_cast<int>(r);
+      lane.player = p;
       lane.lane = l;
-      lane.finished = passes_ == 0 || programs[r].lanes[l].count == 0;
+      lane.finished = passes_ == 0 || player.program->lanes[l].count == 0;
     }
   }
 }
@@ -162,16 +181,33 @@ SimulatorReport Run::run() {
   wake(all);
   while (!fault_.any()) {
     if (!ready_.empty()) {
-      const LaneId id = ready_.front();
-      ready_.pop_front();
-      advance(id);
+      advance_all();
+    } else if (flows_ && flows_->unsettled()) {
+      share_links();
     } else if (!events_.empty()) {
-      handle(events_.next());
+      handle_moment();
     } else {
       break;
     }
   }
   return report();
+}
+
+/// Advances the lanes that are ready, in their order: at one time nothing depends on the order in which events were
+/// planned, so that ranks which go through the same stay alike.
+void Run::advance_all() {
+  round_.clear();
+  std::swap(round_, ready_);
+  std::sort(round_.begin(), round_.end());
+  for (const LaneId id : round_) advance(id);
+}
+
+/// Handles what happens now.
+void Run::handle_moment() {
+  const double until = flows_ ? events_.next_time() * (1 + moment) : events_.next_time();
+  do {
+    handle(events_.next());
+  } while (!events_.empty() && events_.next_time() <= until && (flows_ || ready_.empty()));
 }
 
 void Run::handle(const Event& event) {
@@ -183,21 +219,24 @@ void Run::handle(const Event& event) {
       finish(event.index);
       ready_.push_back(event.index);
       return;
+    case Event::Kind::message_leaves:
+      if (event.bytes == wires_[event.index].version) leave(event.index);
+      return;
     case Event::Kind::message_heads: {
-      const double there = network_.land(network_[event.index], event.bytes, event.time);
+      const double there = wires_.land(event.index, event.bytes, event.time);
       events_.plan(there, Event::Kind::message_there, event.index);
       return;
     }
     case Event::Kind::message_there: {
-      Wire& wire = network_[event.index];
-      const auto message = std::next(wire.queue.begin(), static_cast<std::ptrdiff_t>(wire.arrived++));
+      Wire& wire = wires_[event.index];
+      const Message& message = wire.queue[wire.arrived++];
       if (config_.timeline) {
-        report_.flights.push_back({event.index, message->bytes, message->begin, message->left, event.time});
+        report_.flights.push_back({event.index, message.bytes, message.begin, message.left, event.time});
       }
       return wake(wire.waiting);
     }
     case Event::Kind::room_back: {
-      Wire& wire = network_[event.index];
+      Wire& wire = wires_[event.index];
       --wire.under_way;
       return wake(wire.waiting);
     }
@@ -231,14 +270,14 @@ void Run::advance(LaneId id) {
 bool Run::passed_by_others(const LaneRun& lane) const {
   const std::uint64_t depth = plan_.shape.depth;
   if (lane.pass < depth) return true;
-  const RankRun& rank = ranks_[static_cast<std::size_t>(lane.rank)];
+  const RankRun& rank = rank_of(lane);
   const auto first = lanes_.begin() + rank.first_lane;
   return std::all_of(first, first + rank.lanes,
                      [&](const LaneRun& other) { return other.finished || other.pass > lane.pass - depth; });
 }
 
 bool Run::dependencies_hold(const LaneRun& lane, const Step& step) const {
-  const RankRun& rank = ranks_[static_cast<std::size_t>(lane.rank)];
+  const RankRun& rank = rank_of(lane);
   const auto first = program_of(lane).dependencies.begin() + step.dependencies;
   return std::all_of(first, first + step.dependency_count, [&](const Dependency& on) {
     if (lane.pass < on.distance) return true;
@@ -263,7 +302,7 @@ bool Run::blocked(LaneId id, const Step& step) {
   }
   if (lane.wait == Wait::nothing) return fault_.any();
   const bool at_wire = lane.wait == Wait::message || lane.wait == Wait::room;
-  (at_wire ? network_[lane.waits_on].waiting : rank.waiting).push_back(id);
+  (at_wire ? wires_[lane.waits_on].waiting : rank.waiting).push_back(id);
   return true;
 }
 
@@ -275,8 +314,9 @@ Wait Run::operands_wait(LaneRun& lane, const Step& step) {
     const bool source = lane.ready < step.sources;
     if (!operand_sound(lane, operand, lane.bytes)) return Wait::nothing;
     if (operand.place == Place::link) {
-      lane.waits_on = network_.wire_of(lane.rank, operand.link);
-      const Wire& wire = network_[lane.waits_on];
+      lane.waits_on = stage_.wire_of(lane.player, operand.link);
+      if (lane.waits_on == nothing) continue;
+      const Wire& wire = wires_[lane.waits_on];
       if (source && wire.arrived == 0) return Wait::message;
       if (!source && wire.under_way >= credit_) return Wait::room;
       if (!source && lane.bytes > longest_)
@@ -290,7 +330,7 @@ Wait Run::operands_wait(LaneRun& lane, const Step& step) {
 }
 
 bool Run::operand_sound(const LaneRun& lane, const Operand& operand, std::uint64_t bytes) {
-  const Memory& memory = ranks_[static_cast<std::size_t>(lane.rank)].memory;
+  const Memory& memory = rank_of(lane).memory;
   if (const char* wrong = memory.fault(operand); wrong != nullptr) {
     fail(lane, wrong);
   } else if (memory.bytes(operand.range, lane.pass) != bytes) {
@@ -338,12 +378,14 @@ bool Run::begin(LaneId id, const Step& step) {
 }
 
 void Run::take(LaneRun& lane, const Operand& operand) {
-  const std::uint32_t index = network_.wire_of(lane.rank, operand.link);
-  Wire& wire = network_[index];
+  const std::uint32_t index = stage_.wire_of(lane.player, operand.link);
+  if (index == nothing) return;
+  Wire& wire = wires_[index];
   if (wire.arrived == 0) return fail(lane, "takes two messages where there is one");
   lane.taken.push_back({index, std::move(wire.queue.front())});
-  wire.queue.pop_front();
+  wire.queue.erase(wire.queue.begin());
   --wire.arrived;
+  if (flows_) --wire.left;
   const std::uint64_t bytes = lane.taken.back().message.bytes;
   if (bytes == lane.bytes) return;
   fail(lane, "takes " + std::to_string(lane.bytes) + " bytes where rank " + std::to_string(wire.traffic.from) + " sent " +
@@ -399,19 +441,19 @@ void Run::finish(LaneId id) {
   const auto operands = operands_of(lane, step);
   const Pieces kept = looks_at_memory_ ? write(lane, step) : Pieces{};
   for (const Operand& operand : operands.subspan(step.sources)) {
-    if (operand.place == Place::link) send(lane, operand, kept);
+    const std::uint32_t wire = operand.place == Place::link ? stage_.wire_of(lane.player, operand.link) : nothing;
+    if (wire != nothing) send(lane, wire, kept);
   }
   let_go(lane);
   if (config_.timeline) {
     report_.steps.push_back(
-        {lane.rank, lane.lane, lane.step, lane.pass, lane.arrived, lane.begin, events_.now(), lane.bytes});
+        {rank_number(lane), lane.lane, lane.step, lane.pass, lane.arrived, lane.begin, events_.now(), lane.bytes});
   }
   retire(id);
 }
 
-void Run::send(const LaneRun& lane, const Operand& operand, const Pieces& kept) {
-  const std::uint32_t index = network_.wire_of(lane.rank, operand.link);
-  Wire& wire = network_[index];
+void Run::send(const LaneRun& lane, std::uint32_t index, const Pieces& kept) {
+  Wire& wire = wires_[index];
   Message message;
   message.bytes = lane.bytes;
   if (wire.queue.empty() && chance(config_.disturbance.put) && put(wire, lane)) {
@@ -422,16 +464,64 @@ void Run::send(const LaneRun& lane, const Operand& operand, const Pieces& kept) 
   } else {
     message.copied = lane.result;
   }
-  const double there = network_.depart(wire, message, events_.now(), pause());
+  ++wire.under_way;
+  ++wire.traffic.messages;
+  wire.traffic.bytes += message.bytes;
+  if (flows_) {
+    wire.queue.push_back(std::move(message));
+    if (wire.left + 1 == wire.queue.size()) {
+      begin_to_leave(wire);
+      flows_->start(index);
+    }
+    return;
+  }
+  const double there = wires_.depart(index, message, events_.now(), pause());
   events_.plan(there, Event::Kind::message_heads, index, message.bytes);
   wire.queue.push_back(std::move(message));
+}
+
+/// Gives the flows that came, or whose neighbours came or went, their rates.
+void Run::share_links() {
+  if (!flows_->unsettled()) return;
+  for (const std::uint32_t index : flows_->settle()) {
+    Wire& wire = wires_[index];
+    wire.remaining = std::max(0.0, wire.remaining - wire.rate * (events_.now() - wire.since));
+    wire.since = events_.now();
+    wire.rate = flows_->rate(index);
+    plan_leaving(index);
+  }
+}
+
+/// The wire's first message that waits to leave begins to; its rate is settled at the end of this moment.
+void Run::begin_to_leave(Wire& wire) {
+  Message& message = wire.queue[wire.left];
+  message.begin = events_.now();
+  wire.remaining = static_cast<double>(message.bytes);
+  wire.since = events_.now();
+}
+
+void Run::plan_leaving(std::uint32_t index) {
+  Wire& wire = wires_[index];
+  ++wire.version;
+  events_.plan(events_.now() + wire.remaining / wire.rate, Event::Kind::message_leaves, index, wire.version);
+}
+
+/// The last byte of a wire's message has left: it arrives after the wire's latency, and the next one begins to leave.
+void Run::leave(std::uint32_t index) {
+  Wire& wire = wires_[index];
+  wire.queue[wire.left].left = events_.now();
+  ++wire.left;
+  events_.plan(events_.now() + wire.estimate.alpha + pause(), Event::Kind::message_there, index);
+  if (wire.left == wire.queue.size()) return flows_->stop(index);
+  begin_to_leave(wire);
+  plan_leaving(index);
 }
 
 /// Writes a message straight to its destination, where the receiver waits for just this one and nobody reads there.
 bool Run::put(Wire& wire, const LaneRun& sender) {
   for (const LaneId id : wire.waiting) {
     const LaneRun& lane = lanes_[id];
-    if (lane.wait != Wait::message || lane.rank != wire.traffic.to || lane.bytes != sender.bytes) continue;
+    if (lane.wait != Wait::message || rank_number(lane) != wire.traffic.to || lane.bytes != sender.bytes) continue;
     const Step& step = step_of(lane);
     const Operand& target = operands_of(lane, step)[step.sources];
     const Memory& memory = rank_of(lane).memory;
@@ -450,10 +540,10 @@ bool Run::put(Wire& wire, const LaneRun& sender) {
 /// Gives back the room and the memory of the messages that a step took.
 void Run::let_go(LaneRun& lane) {
   for (const Taken& taken : lane.taken) {
-    const Wire& wire = network_[taken.wire];
+    const Wire& wire = wires_[taken.wire];
     events_.plan(events_.now() + wire.estimate.alpha, Event::Kind::room_back, taken.wire);
     if (taken.message.pulled.empty()) continue;
-    RankRun& sender = ranks_[static_cast<std::size_t>(wire.traffic.from)];
+    RankRun& sender = ranks_[stage_.wires[taken.wire].sender];
     sender.memory.release(taken.message.pulled);
     wake(sender.waiting);
   }
@@ -474,19 +564,29 @@ void Run::retire(LaneId id) {
 
 void Run::fail(const LaneRun& lane, std::string what) {
   if (fault_.any()) return;
-  fault_ = {lane.rank, lane.lane, lane.step, static_cast<std::int64_t>(lane.pass), std::move(what)};
+  fault_ = {rank_number(lane), lane.lane, lane.step, static_cast<std::int64_t>(lane.pass), std::move(what)};
 }
 
 SimulatorReport Run::report() {
   SimulatorReport report = std::move(report_);
   report.seconds = last_retired_;
-  for (std::uint32_t w = 0; w < network_.size(); ++w) {
-    report.links.push_back(network_[w].traffic);
-    report.messages += network_[w].traffic.messages;
-    report.bytes += network_[w].traffic.bytes;
+  for (std::uint32_t w = 0; w < wires_.size(); ++w) {
+    const LinkTraffic& traffic = wires_[w].traffic;
+    report.links.push_back(traffic);
+    report.messages += traffic.messages * traffic.alike;
+    report.bytes += traffic.bytes * traffic.alike;
   }
-  report.ranks = network_.use();
-  for (std::size_t r = 0; r < ranks_.size(); ++r) report.ranks[r].processor = ranks_[r].busy;
+  for (const Stage::Player& player : stage_.players) report.players.push_back({player.rank, player.members});
+  for (const std::uint32_t player : stage_.player_of) {
+    report.ranks.push_back(wires_.use()[player]);
+    report.ranks.back().processor = ranks_[player].busy;
+  }
+  if (flows_) {
+    const std::vector<double> carried = flows_->carried([&](std::uint32_t w) { return wires_[w].traffic.bytes; });
+    for (const std::uint32_t link : stage_.link_of) {
+      report.loads.push_back(link == nothing ? 0 : static_cast<std::uint64_t>(std::llround(carried[link])));
+    }
+  }
   if (fault_.any()) {
     report.verdict = SimulatorReport::Verdict::overrun;
     report.why = fault_.text();
@@ -500,7 +600,7 @@ SimulatorReport Run::report() {
 void Run::find_stuck(SimulatorReport& report) const {
   for (const LaneRun& lane : lanes_) {
     if (lane.finished) continue;
-    report.stuck.push_back({lane.rank, lane.lane, lane.step, static_cast<std::int64_t>(lane.pass), reason(lane)});
+    report.stuck.push_back({rank_number(lane), lane.lane, lane.step, static_cast<std::int64_t>(lane.pass), reason(lane)});
   }
   if (report.stuck.empty()) return;
   constexpr std::size_t told = 4;
@@ -518,17 +618,17 @@ std::string Run::reason(const LaneRun& lane) const {
     case Wait::dependency:
       return "waits for a step of another lane";
     case Wait::message:
-      return "waits for a message from rank " + std::to_string(network_[lane.waits_on].traffic.from);
+      return "waits for a message from rank " + std::to_string(wires_[lane.waits_on].traffic.from);
     case Wait::room:
-      return "waits for room on the link to rank " + std::to_string(network_[lane.waits_on].traffic.to);
+      return "waits for room on the link to rank " + std::to_string(wires_[lane.waits_on].traffic.to);
     default:
       return "waits for a peer to read what it is to overwrite";
   }
 }
 
 void Run::find_left_over(SimulatorReport& report) const {
-  for (std::uint32_t w = 0; w < network_.size(); ++w) {
-    const Wire& wire = network_[w];
+  for (std::uint32_t w = 0; w < wires_.size(); ++w) {
+    const Wire& wire = wires_[w];
     if (wire.queue.empty()) continue;
     report.verdict = SimulatorReport::Verdict::overrun;
     const std::size_t left = wire.queue.size();
@@ -539,15 +639,34 @@ void Run::find_left_over(SimulatorReport& report) const {
   }
 }
 
+SimulatorReport overrun(std::string why) {
+  SimulatorReport report;
+  report.verdict = SimulatorReport::Verdict::overrun;
+  report.why = std::move(why);
+  return report;
+}
+
+/// Runs a company, folded where the config says so and there is a network.
+SimulatorReport run_company(const Plan& plan, Company company, const SimulatorConfig& config) {
+  if (config.network == nullptr) return Run(plan, full_stage(company), config).run();
+  if (std::string why = find_ways(company, *config.network); !why.empty()) return overrun(std::move(why));
+  const Disturbance& disturbance = config.disturbance;
+  const bool alike = config.memory.empty() && disturbance.pause == 0 && disturbance.pulled == 0 && disturbance.put == 0;
+  Stage stage = folded_stage(company, *config.network, classes_of(company, *config.network, config.fold_ranks && alike));
+  company = {};
+  return Run(plan, std::move(stage), config).run();
+}
+
 }  // namespace
 
 SimulatorReport simulate(const Plan& plan, std::span<const Program> programs, const SimulatorConfig& config) {
   const Fault fault = check_indices(plan, programs, config);
-  if (!fault.any()) return Run(plan, programs, config).run();
-  SimulatorReport report;
-  report.verdict = SimulatorReport::Verdict::overrun;
-  report.why = fault.text();
-  return report;
+  return fault.any() ? overrun(fault.text()) : run_company(plan, company_of(programs), config);
+}
+
+SimulatorReport simulate(const Plan& plan, const Cast& cast, const SimulatorConfig& config) {
+  const Fault fault = check_indices(plan, cast, config);
+  return fault.any() ? overrun(fault.text()) : run_company(plan, company_of(cast), config);
 }
 
 }  // namespace tutti

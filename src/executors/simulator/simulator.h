@@ -9,11 +9,16 @@
 // luck then shows. It trusts the programs no more than the verifier does, and shares no judgement with it: whatever leaves
 // its memory, pairs up wrongly or waits for ever ends the run with a sentence.
 //
-// The model. One message alone takes α + mβ. A rank has one egress and one ingress port, which its links share and which
-// pass one message at a time, in the order of asking, bytes going through both at once (cut-through). A rank has one
-// processor, which its lanes share: γ for each byte of each further source of a fold, the view's own-rank β for a copy from
-// memory to memory; sends and receives cost the links' time only. A step reads when it starts and writes when it ends. The
-// room of a message is back at the sender α after the step that took the message has ended. All this is deterministic.
+// The model. One message alone takes α + mβ. A rank has one processor, which its lanes share: γ for each byte of each
+// further source of a fold, the view's own-rank β for a copy from memory to memory; sends and receives cost the links' time
+// only. A step reads when it starts and writes when it ends. The room of a message is back at the sender α after the step
+// that took the message has ended. All this is deterministic, and at one time in the order of ranks and lanes. α and β come
+// from
+//   - ports: a rank has one egress and one ingress port, which its links share and which pass one message at a time, in the
+//     order of asking, bytes going through both at once (cut-through); α and β are the view's for the pair;
+//   - or a network (topology/network.h): the messages of a wire follow each other as a flow, flows share links max-min
+//     fairly (flows.h), and α is the latency of the links on the way. Ranks that go through the same are folded (fold.h),
+//     so that 65,536 of them take seconds. docs/simulator.md says more.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +27,11 @@
 #include <string>
 #include <vector>
 
+#include "src/executors/simulator/cast.h"
 #include "src/reduction/reduction.h"
 #include "src/schedule/ir.h"
 #include "src/schedule/verifier.h"
+#include "topology/network.h"
 #include "topology/view.h"
 
 namespace tutti {
@@ -47,9 +54,12 @@ struct Disturbance {
 
 /// What a run is of, beside the plan.
 struct SimulatorConfig {
-  View view;                           ///< of the plan's ranks: α, β of every pair, γ
-  std::uint32_t credit = 0;            ///< messages that a link takes without its receiver; 0: the plan's least
-  bool shared_ports = true;            ///< false: every link has ports of its own
+  View view;  ///< of the plan's ranks: α, β of every pair, γ
+  /// Rank r is endpoint r; α and β come from here, and not from the view; nullptr: through ports. Outlives the run.
+  const Network* network = nullptr;
+  bool fold_ranks = true;    ///< over a network, where nothing is moved or disturbed: whether one rank may stand for many
+  std::uint32_t credit = 0;  ///< messages that a link takes without its receiver; 0: the plan's least
+  bool shared_ports = true;  ///< false: every link has ports of its own
   bool shared_processor = true;        ///< false: every lane has a processor of its own
   bool timeline = false;               ///< whether to keep SimulatorReport::steps and ::flights
   std::span<const RankMemory> memory;  ///< one per rank; empty: no data is moved
@@ -75,16 +85,17 @@ struct SimulatedStep {
 struct SimulatedFlight {
   std::uint32_t link = 0;  ///< index into SimulatorReport::links
   std::uint64_t bytes = 0;
-  double begin = 0;      ///< its first byte entered the egress port
+  double begin = 0;      ///< its first byte entered the egress port, or the network
   double left = 0;       ///< its last byte did
-  double delivered = 0;  ///< its last byte left the ingress port
+  double delivered = 0;  ///< its last byte left the ingress port, or the network
 };
 
-/// What a link carried.
+/// What a link between two ranks carried.
 struct LinkTraffic {
   int from = 0;
   int to = 0;
   std::uint32_t channel = 0;
+  std::uint64_t alike = 1;  ///< links that this one stands for, itself included
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;
 };
@@ -92,8 +103,14 @@ struct LinkTraffic {
 /// Seconds that a rank's parts were busy.
 struct RankUse {
   double processor = 0;
-  double egress = 0;
+  double egress = 0;  ///< 0 over a network
   double ingress = 0;
+};
+
+/// A rank that was simulated, and how many ranks it stands for, itself included.
+struct SimulatedPlayer {
+  int rank = 0;
+  std::uint64_t alike = 1;
 };
 
 /// How a run ended.
@@ -109,15 +126,21 @@ struct SimulatorReport {
   double seconds = 0;        ///< until the last step retired
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;
-  std::vector<LinkTraffic> links;  ///< of all programs, in the order in which they name them
-  std::vector<RankUse> ranks;
+  std::vector<LinkTraffic> links;  ///< of all programs, in the order in which they name them; the first of those alike
+  std::vector<RankUse> ranks;      ///< all of them
+  std::vector<SimulatedPlayer> players;  ///< all ranks, or the first of those alike
+  std::vector<std::uint64_t> loads;      ///< over a network: bytes that each of its links carried
   std::vector<SimulatedStep> steps;      ///< where asked, in the order in which they retired
   std::vector<SimulatedFlight> flights;  ///< where asked, in the order in which they were delivered
 };
 
 /// Runs `programs` (one per rank, in order; any arrays of numbers) of `plan` for plan.problem.count elements a block.
 /// Needs no locks: it touches nothing but its arguments. Time about proportional to steps times the logarithm of what is
-/// under way; memory to ranks, links and what is under way.
+/// under way; memory to ranks, links and what is under way. Over a network that has fewer endpoints than there are ranks,
+/// or where one cannot reach another, the verdict is `overrun`.
 SimulatorReport simulate(const Plan& plan, std::span<const Program> programs, const SimulatorConfig& config);
+
+/// The same for a cast, which has no data: config.memory is empty. The way to many ranks: over a network folded.
+SimulatorReport simulate(const Plan& plan, const Cast& cast, const SimulatorConfig& config);
 
 }  // namespace tutti

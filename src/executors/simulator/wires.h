@@ -1,13 +1,12 @@
-// The links between the ranks of a simulation, and what time messages take on them.
+// The wires between the players of a simulation: what is under way on them, and what time it takes through ranks' ports.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <list>
-#include <span>
 #include <vector>
 
 #include "src/executors/simulator/memory.h"
+#include "src/executors/simulator/stage.h"
 
 namespace tutti::simulator {
 
@@ -29,45 +28,50 @@ struct Message {
   double left = 0;
 };
 
-/// One ordered direction between two ranks. Messages that have arrived are the first ones of the queue.
+/// One ordered direction between two ranks. Messages that have arrived are the first ones of the queue; over a network,
+/// those that have left follow, and then those that wait to leave, of which the first is on its way.
 struct Wire {
   LinkTraffic traffic;
-  LinkEstimate estimate;
-  std::list<Message> queue;
+  LinkEstimate estimate;  ///< over a network: its latency, and no beta
+  std::vector<Message> queue;
   std::uint64_t arrived = 0;           ///< messages of the queue
+  std::uint64_t left = 0;              ///< over a network: messages of the queue that have left, and arrived or not
   std::uint64_t under_way = 0;         ///< messages whose room is not back
   double last_head = 0;                ///< when the first byte of the latest message reached the ingress port
   std::vector<std::uint32_t> waiting;  ///< lanes that look again when anything changes here
   Server egress, ingress;              ///< its own ones, where ranks do not share theirs
+  // Over a network: the message that is leaving.
+  double remaining = 0;       ///< its bytes that have not left at `since`
+  double since = 0;           ///< seconds
+  double rate = 0;            ///< bytes per second, from then on
+  std::uint32_t version = 0;  ///< of the plan for its end: earlier plans do not count
 };
 
-/// All wires of a schedule, and the ports of its ranks.
-class Network {
+/// All wires of a stage, and the ports of its players.
+class Wires {
  public:
-  /// programs: indices checked. config: outlives this.
-  Network(std::span<const Program> programs, const SimulatorConfig& config);
+  /// stage, config: outlive this.
+  Wires(const Stage& stage, const SimulatorConfig& config);
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(wires_.size()); }
   Wire& operator[](std::uint32_t wire) { return wires_[wire]; }
   const Wire& operator[](std::uint32_t wire) const { return wires_[wire]; }
-  /// The wire that a rank's link is.
-  std::uint32_t wire_of(int rank, std::uint32_t link) const { return wires_of_[static_cast<std::size_t>(rank)][link]; }
 
-  /// Puts a message of a wire on its way, `late` seconds slower than it might be. Sets its begin and left; returns when its
-  /// first byte reaches the ingress port, where `land` must be called.
-  double depart(Wire& wire, Message& message, double now, double late);
+  /// Puts a message of a wire on its way through ports, `late` seconds slower than it might be. Sets its begin and left;
+  /// returns when its first byte reaches the ingress port, where `land` must be called.
+  double depart(std::uint32_t wire, Message& message, double now, double late);
   /// The first byte of a message of `bytes` is there. Returns when the last byte is through.
-  double land(Wire& wire, std::uint64_t bytes, double now);
+  double land(std::uint32_t wire, std::uint64_t bytes, double now);
 
-  /// Seconds that the ranks' ports were busy.
+  /// Seconds that the players' ports were busy.
   const std::vector<RankUse>& use() const { return use_; }
 
  private:
+  const Stage& stage_;
   bool shared_ports_;
   std::vector<Wire> wires_;
-  std::vector<std::vector<std::uint32_t>> wires_of_;  ///< by rank and link of its program
-  std::vector<Server> egress_, ingress_;              ///< by rank
-  std::vector<RankUse> use_;                          ///< by rank
+  std::vector<Server> egress_, ingress_;  ///< by player
+  std::vector<RankUse> use_;              ///< by player
 };
 
 }  // namespace tutti::simulator

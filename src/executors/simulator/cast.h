@@ -1,0 +1,42 @@
+// Who plays what: the programs of many ranks without keeping a program for each.
+//
+// Ranks whose programs do the same but for their peers and for which memory they touch share one, their *part*: steps of
+// the same lengths, with as many sources and destinations, in the same order. 65,536 ranks of a ring have one part.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "src/schedule/ir.h"
+#include "src/schedule/lowering.h"
+
+namespace tutti {
+
+/// A plan's parts, and for each rank its part and peers. Plain data.
+struct Cast {
+  std::vector<Program> parts;             ///< as of the first rank that has it
+  std::vector<std::uint32_t> part;        ///< by rank: index into parts
+  std::vector<std::uint64_t> first_peer;  ///< by rank, and the end: where its peers are in `peers`
+  std::vector<std::int32_t> peers;        ///< by rank and link of its part's program; -1 where no step uses the link
+  std::uint64_t programs_looked_at = 0;   ///< less than the ranks where a symmetry was believed
+
+  int ranks() const { return static_cast<int>(part.size()); }
+  const Program& program(int rank) const { return parts[part[static_cast<std::size_t>(rank)]]; }
+  std::span<const std::int32_t> peers_of(int rank) const {
+    const auto r = static_cast<std::size_t>(rank);
+    return {peers.data() + first_peer[r], peers.data() + first_peer[r + 1]};
+  }
+};
+
+/// Finds the parts of a plan's ranks. program_of: each rank's program, well-formed; it is asked rank by rank, and no more
+/// than a program for each part is kept.
+///
+/// symmetry  sizes of a torus of the ranks (Algorithm::symmetry), or empty. Where they are given and all chunks have the
+/// same
+///           length, rank 0's program stands for all, its peers moved along the torus; that is checked for a sample of
+///           ranks (all of up to 64, and as many more as 4 million steps hold), and not believed where one differs.
+/// Memory for the parts, and 4 bytes for each link of each rank.
+Cast cast_of(const Plan& plan, const ProgramOf& program_of, std::span<const int> symmetry = {});
+
+}  // namespace tutti
