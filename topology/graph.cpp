@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
+
+#include "topology/rates.h"
 
 namespace tutti {
 namespace {
@@ -25,18 +26,6 @@ constexpr std::array<ContainerRule, 6> kContainerRules = {{
     {NodeKind::machine, PathType::sys},       // between packages
     {NodeKind::nv_switch, PathType::nvlink},  // never a container of the tree
 }};
-
-/// GB/s one way between packages where nothing better is known: what NCCL assumes of Skylake's UPI (SKL_QPI_BW in its
-/// src/graph/topo.h).
-constexpr double kBetweenPackages = 10;
-
-struct Rate {
-  double transfers;  ///< GT/s of a lane
-  double code;       ///< useful part of its bits
-};
-/// PCI Express base specifications 1 to 6: 8b/10b, 128b/130b, and 242 of 256 bytes of a flit.
-constexpr std::array<Rate, 6> kPcieRates = {
-    {{2.5, .8}, {5, .8}, {8, 128. / 130}, {16, 128. / 130}, {32, 128. / 130}, {64, 242. / 256}}};
 
 constexpr std::array<const char*, 9> kPathNames = {"X", "NV", "XGMI", "PIX", "PXB", "PHB", "NODE", "SYS", "NET"};
 
@@ -64,6 +53,16 @@ PathType type_at(NodeKind container) {
   return PathType::sys;
 }
 
+/// What passes between two parts of a machine: the narrower of what their CPUs can do, as far as they are known. Within a
+/// package there is no bound that would matter beside PCIe's.
+double between_packages(const Graph& graph, int a, int b) {
+  const CpuModel& left = graph.nodes[at(a)].cpu;
+  const CpuModel& right = graph.nodes[at(b)].cpu;
+  if (left.arch.empty()) return between_packages_gbytes(right);
+  if (right.arch.empty()) return between_packages_gbytes(left);
+  return std::min(between_packages_gbytes(left), between_packages_gbytes(right));
+}
+
 /// The way through the tree: up to the nearest common container, and down.
 Path tree_path(const Graph& graph, int a, int b) {
   const std::vector<int> from = containers(graph, a);
@@ -80,10 +79,13 @@ Path tree_path(const Graph& graph, int a, int b) {
   path.type = type_at(container);
   for (std::size_t i = 0; i < up; ++i) path.gbytes = narrower(path.gbytes, graph.nodes[at(from[i])].uplink_gbytes);
   for (std::size_t i = 0; i < down; ++i) path.gbytes = narrower(path.gbytes, graph.nodes[at(to[i])].uplink_gbytes);
-  if (path.type == PathType::sys) path.gbytes = narrower(path.gbytes, kBetweenPackages);
+  if (container == NodeKind::machine && up > 0 && down > 0) {
+    path.gbytes = narrower(path.gbytes, between_packages(graph, from[up - 1], to[down - 1]));
+  }
   // A PCIe switch shows as one bridge upwards and one downwards for each port: devices at two ports of the same switch
-  // have the upward one in common and a downward one each.
-  const bool one_switch = bridges_between(graph, from, up) <= 1 && bridges_between(graph, to, down) <= 1;
+  // have the upward one in common and a downward one each. Where a node stands for the whole switch, nothing is between.
+  const int own_ports = graph.nodes[at(from[up])].whole_switch ? 0 : 1;
+  const bool one_switch = bridges_between(graph, from, up) <= own_ports && bridges_between(graph, to, down) <= own_ports;
   if (container == NodeKind::bridge && one_switch) path.type = PathType::pix;
   return path;
 }
@@ -175,19 +177,9 @@ std::vector<Path> device_paths(const Graph& graph) {
 }
 
 std::string node_label(const Node& node) {
-  static constexpr std::array<const char*, 8> names = {"machine", "package",  "numa", "host_bridge",
-                                                       "bridge",  "nvswitch", "gpu",  "nic"};
+  static constexpr std::array<const char*, 9> names = {"machine",  "package", "numa", "host_bridge", "bridge",
+                                                       "nvswitch", "gpu",     "nic",  "pci"};
   return names[static_cast<std::size_t>(node.kind)] + std::to_string(node.id);
-}
-
-double pcie_gbytes(const std::string& speed, int width) {
-  double transfers = 0;
-  const auto [stop, error] = std::from_chars(speed.data(), speed.data() + speed.size(), transfers);
-  if (error != std::errc() || width <= 0) return 0;
-  for (const Rate& rate : kPcieRates) {
-    if (transfers == rate.transfers) return transfers * rate.code * width / 8;
-  }
-  return 0;
 }
 
 }  // namespace tutti

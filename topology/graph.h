@@ -1,7 +1,8 @@
 // The graph of a machine: what is in it, what contains what, what is linked to what, and the way between two devices.
 //
 // Nodes form a tree by containment (machine > package > NUMA node > host bridge > bridges > devices), which is how PCIe
-// reaches them. Links beside the tree (NVLink, xGMI, the network) are edges of their own. CPUs, cores and caches are lists.
+// reaches them; any of the levels between may be missing. Links beside the tree (NVLink, xGMI, the network) are edges of
+// their own. CPUs, cores and caches are lists.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +13,35 @@
 
 namespace tutti {
 
-enum class NodeKind : std::uint8_t { machine, package, numa, host_bridge, bridge, nv_switch, gpu, nic };
+enum class NodeKind : std::uint8_t {
+  machine,
+  package,
+  numa,
+  host_bridge,
+  bridge,
+  nv_switch,
+  gpu,
+  nic,
+  pci,  ///< a PCI function of which the source does not say what it is
+};
+
+/// What a CPU says of itself, as cpuid or the source has it.
+struct CpuModel {
+  std::string arch;    ///< "x86_64", "arm64", "ppc64"; empty: unknown
+  std::string vendor;  ///< "GenuineIntel", "AuthenticAMD", …
+  int family = 0;
+  int model = 0;
+};
 
 /// What is known of a network device.
 struct NicFacts {
   std::vector<std::string> interfaces;  ///< its network interfaces in this network namespace
   double speed_gbps = 0;                ///< Gbit/s of its fastest port, 0: unknown
   int ports = 0;
-  bool verbs = false;  ///< it has an InfiniBand or RoCE device
-  bool gdr = false;    ///< a GPU's memory can be registered with it, as far as loaded kernel modules tell
+  bool verbs = false;      ///< it has an InfiniBand or RoCE device
+  bool gdr = false;        ///< a GPU's memory can be registered with it, as far as loaded kernel modules tell
+  int port = 0;            ///< which port of its device it is, 0: unknown or all of them
+  std::uint64_t guid = 0;  ///< of its device, 0: unknown
 };
 
 /// A thing of the machine. Fields that make no sense for its kind keep their defaults.
@@ -34,9 +55,13 @@ struct Node {
   std::uint16_t device = 0;
   std::uint32_t pci_class = 0;     ///< 0x0302 for a 3D controller: class and subclass
   double uplink_gbytes = 0;        ///< GB/s one way of its PCIe link upwards, 0: unknown
+  bool whole_switch = false;       ///< bridge: a PCIe switch with all its ports; else it is one port
   std::vector<int> cpus;           ///< machine, package, numa: those near it, sorted
+  CpuModel cpu;                    ///< package, or numa where the packages are unknown
   std::uint64_t memory_bytes = 0;  ///< numa
   int sm = 0;                      ///< NVIDIA GPU: compute capability * 10, 0: unknown
+  std::string gcn;                 ///< AMD GPU: architecture, "gfx90a" or "908"
+  int compute_units = 0;           ///< AMD GPU: 0: unknown
   NicFacts nic;
 };
 
@@ -109,9 +134,5 @@ std::vector<Path> device_paths(const Graph& graph);
 
 /// "gpu0", "nic1", "numa0", …
 std::string node_label(const Node& node);
-
-/// One direction of a PCIe link in GB/s, from what sysfs writes ("16.0 GT/s PCIe", 16), after the line code; 0 where it is
-/// unknown.
-double pcie_gbytes(const std::string& speed, int width);
 
 }  // namespace tutti

@@ -5,19 +5,19 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstring>
-#include <fstream>
 #include <map>
-#include <pugixml.hpp>
 #include <sstream>
+
+#include "topology/rates.h"
+#include "topology/xml.h"
 
 namespace tutti {
 namespace {
 
-constexpr std::size_t kLongestFile = 64u << 20;
-constexpr std::size_t kMostCpus = 65536;
-constexpr int kDeepest = 64;
-constexpr int kMostObjects = 1'000'000;
+using xml::number_in;
+
+constexpr const char* kAnew = "Write the file anew with lstopo";
+constexpr const char* kOther = "Give a file that lstopo wrote";
 
 struct TypeName {
   std::string_view name;
@@ -56,44 +56,13 @@ constexpr std::array<OsDeviceRule, 4> kOsDevices = {{{1, 2, ObjectKind::network}
                                                      {3, 1u << 4, ObjectKind::network},
                                                      {3, 1u << 5, ObjectKind::verbs}}};
 
-template <typename T>
-bool number_in(std::string_view text, T& out, int base = 10) {
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), out, base);
-  return error == std::errc() && stop == text.data() + text.size() && !text.empty();
-}
-
-/// hwloc's bitmaps: "0x0000000f,,0x00000003", 32 bits a word, the most significant first, empty words being zero.
-bool parse_bitmap(std::string_view text, std::vector<int>& out) {
-  out.clear();
-  if (text.starts_with("0xf...f")) return false;  // without end: no real machine's
-  std::vector<std::uint32_t> words;
-  while (true) {
-    const std::size_t comma = text.find(',');
-    std::string_view word = text.substr(0, comma);
-    if (word.starts_with("0x")) word.remove_prefix(2);
-    std::uint32_t value = 0;
-    if (!word.empty() && !number_in(word, value, 16)) return false;
-    words.push_back(value);
-    if (comma == std::string_view::npos) break;
-    text.remove_prefix(comma + 1);
-  }
-  if (words.size() > kMostCpus / 32) return false;
-  std::reverse(words.begin(), words.end());
-  for (std::size_t w = 0; w < words.size(); ++w) {
-    for (unsigned bit = 0; bit < 32; ++bit) {
-      if ((words[w] >> bit & 1u) != 0) out.push_back(static_cast<int>(w * 32 + bit));
-    }
-  }
-  return true;
-}
-
 class XmlReader {
  public:
   explicit XmlReader(unsigned version) : version_(version) {}
 
   Status read(const pugi::xml_node& from, HwObject& object, int depth) {
-    if (depth > kDeepest) return refusal(from, "objects within objects deeper than a machine has");
-    if (++objects_ > kMostObjects) return refusal(from, "more objects than a machine has");
+    if (depth > xml::kDeepest) return refusal(from, "objects within objects deeper than a machine has");
+    if (++objects_ > xml::kMostObjects) return refusal(from, "more objects than a machine has");
     set_type(from, object);
     if (Status status = read_common(from, object); !status.ok()) return status;
     if (Status status = read_io(from, object); !status.ok()) return status;
@@ -108,10 +77,7 @@ class XmlReader {
   }
 
  private:
-  static Status refusal(const pugi::xml_node& at, const std::string& why) {
-    return Status(TUTTI_INVALID_ARGUMENT, fmt::format("byte {}: {}", at.offset_debug(), why),
-                  "Write the file anew with lstopo");
-  }
+  static Status refusal(const pugi::xml_node& at, const std::string& why) { return xml::refusal(at, why, kAnew); }
 
   static Status bad_value(const pugi::xml_node& at, const char* name) {
     return refusal(at, fmt::format("{}=\"{}\" is no value for it", name, at.attribute(name).value()));
@@ -134,32 +100,25 @@ class XmlReader {
     }
   }
 
-  /// Reads an attribute where there is one; false where it is malformed.
-  template <typename T>
-  static bool optional(const pugi::xml_node& from, const char* name, T& out) {
-    const pugi::xml_attribute attribute = from.attribute(name);
-    return attribute.empty() || number_in(std::string_view(attribute.value()), out);
-  }
-
   Status read_common(const pugi::xml_node& from, HwObject& object) {
     object.name = from.attribute("name").value();
     object.subtype = from.attribute("subtype").value();
-    if (!optional(from, "os_index", object.os_index)) return bad_value(from, "os_index");
+    if (!xml::optional_number(from, "os_index", object.os_index)) return bad_value(from, "os_index");
     const auto bitmap = [&](const char* name, std::vector<int>& out) {
-      return from.attribute(name).empty() || parse_bitmap(from.attribute(name).value(), out);
+      return from.attribute(name).empty() || xml::parse_mask(from.attribute(name).value(), out);
     };
     if (!bitmap("cpuset", object.cpus)) return bad_value(from, "cpuset");
     if (!bitmap("nodeset", object.nodes)) return bad_value(from, "nodeset");
     if (object.kind == ObjectKind::numa) {
       if (object.os_index < 0) return refusal(from, "a NUMA node without os_index");
       if (object.nodes.empty()) object.nodes = {object.os_index};
-      if (!optional(from, "local_memory", object.bytes)) return bad_value(from, "local_memory");
+      if (!xml::optional_number(from, "local_memory", object.bytes)) return bad_value(from, "local_memory");
     }
     if (object.kind == ObjectKind::cache) {
-      if (!optional(from, "cache_size", object.bytes)) return bad_value(from, "cache_size");
-      if (!optional(from, "depth", object.cache_level)) return bad_value(from, "depth");
+      if (!xml::optional_number(from, "cache_size", object.bytes)) return bad_value(from, "cache_size");
+      if (!xml::optional_number(from, "depth", object.cache_level)) return bad_value(from, "depth");
       unsigned kind = static_cast<unsigned>(object.cache_kind);
-      if (!optional(from, "cache_type", kind) || kind > 2) return bad_value(from, "cache_type");
+      if (!xml::optional_number(from, "cache_type", kind) || kind > 2) return bad_value(from, "cache_type");
       object.cache_kind = static_cast<CacheKind>(kind);
     }
     return Status();
@@ -199,7 +158,7 @@ unsigned version_of(const pugi::xml_node& topology) {
 Result<pugi::xml_node> topology_in(const pugi::xml_document& document) {
   const pugi::xml_node topology = document.child("topology");
   if (!topology) {
-    return Status(TUTTI_INVALID_ARGUMENT, "it has no <topology>", "Give a file that lstopo wrote");
+    return Status(TUTTI_INVALID_ARGUMENT, "it has no <topology>", kOther);
   }
   const unsigned version = version_of(topology);
   if (version < 1 || version > 3) {
@@ -209,18 +168,11 @@ Result<pugi::xml_node> topology_in(const pugi::xml_document& document) {
   return topology;
 }
 
-Status load(std::string_view text, pugi::xml_document& document) {
-  const pugi::xml_parse_result parsed = document.load_buffer(text.data(), text.size());
-  if (parsed) return Status();
-  return Status(TUTTI_INVALID_ARGUMENT, fmt::format("byte {}: {}", parsed.offset, parsed.description()),
-                "Give a file that lstopo wrote");
-}
-
 Result<HwObject> objects_in(const pugi::xml_document& document) {
   const auto topology = topology_in(document);
   if (!topology.ok()) return topology.status();
   const pugi::xml_node root = topology->child("object");
-  if (!root) return Status(TUTTI_INVALID_ARGUMENT, "its <topology> holds no object", "Give a file that lstopo wrote");
+  if (!root) return Status(TUTTI_INVALID_ARGUMENT, "its <topology> holds no object", kOther);
   HwObject machine;
   if (Status status = XmlReader(version_of(*topology)).read(root, machine, 0); !status.ok()) return status;
   return machine;
@@ -246,10 +198,18 @@ std::map<std::string, std::string> pci_by_number(const pugi::xml_document& docum
   return found;
 }
 
+/// MB/s of one of the NVLinks between two nodes that carry so much together: by the GPU's generation where it is known,
+/// else the first generation's where it must be.
+double one_nvlink(const Node& a, const Node& b, double megabytes) {
+  const int sm = std::max(a.sm, b.sm);
+  if (sm == 0) return megabytes >= 25000 ? 25000 : 20000;
+  return std::min(megabytes, nvlink_gbytes(sm) * 1000);
+}
+
 /// The matrix "NVLinkBandwidth", in MB/s between GPUs, NVSwitches and, if POWER, CPUs. One link's speed tells how many
 /// there are.
 void add_nvlinks(const pugi::xml_document& document, Graph& graph) {
-  constexpr double slowest = 20000;  // MB/s of the first generation's link; later ones have 25000 and 50000
+  constexpr double slowest = 10000;  // MB/s; what is less is no NVLink
   const auto addresses = pci_by_number(document);
   std::map<std::string, int> by_address;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) by_address[graph.nodes[i].pci] = static_cast<int>(i);
@@ -267,43 +227,39 @@ void add_nvlinks(const pugi::xml_document& document, Graph& graph) {
         double megabytes = 0;
         if (!(values >> megabytes)) return;
         if (b <= a || nodes[a] < 0 || nodes[b] < 0 || megabytes < slowest || megabytes > 1e7) continue;
-        const double one = megabytes >= 25000 ? 25000 : slowest;
-        const int count = std::max(1, static_cast<int>(megabytes / one + .5));
+        const Node& left = graph.nodes[static_cast<std::size_t>(nodes[a])];
+        const Node& right = graph.nodes[static_cast<std::size_t>(nodes[b])];
+        const int count = std::max(1, static_cast<int>(megabytes / one_nvlink(left, right, megabytes) + .5));
         graph.links.push_back({nodes[a], nodes[b], LinkKind::nvlink, count, megabytes / 1000, 0});
       }
     }
   }
 }
 
-Status named(const std::string& path, const Status& status) {
-  return Status(status.code(), path + " is refused: " + status.error().message, status.error().remedy);
-}
-
 }  // namespace
 
 Result<HwObject> parse_hwloc_xml(std::string_view text) {
   pugi::xml_document document;
-  if (Status status = load(text, document); !status.ok()) return status;
+  if (Status status = xml::load(text, kOther, document); !status.ok()) return status;
   return objects_in(document);
 }
 
-Result<Graph> read_hwloc_xml(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return named(path, Status(TUTTI_INVALID_ARGUMENT, std::strerror(errno), "Give a file that can be read"));
-  std::string text;
-  std::array<char, 65536> part;
-  while (file.read(part.data(), part.size()) || file.gcount() > 0) {
-    text.append(part.data(), static_cast<std::size_t>(file.gcount()));
-    if (text.size() > kLongestFile) return named(path, Status(TUTTI_INVALID_ARGUMENT, "it is longer than 64 MiB"));
-  }
+Result<Graph> graph_of_hwloc_xml(std::string_view text) {
   pugi::xml_document document;
-  if (Status status = load(text, document); !status.ok()) return named(path, status);
+  if (Status status = xml::load(text, kOther, document); !status.ok()) return status;
   const auto objects = objects_in(document);
-  if (!objects.ok()) return named(path, objects.status());
+  if (!objects.ok()) return objects.status();
   auto graph = graph_of(*objects);
-  if (!graph.ok()) return named(path, graph.status());
+  if (graph.ok()) add_nvlinks(document, *graph);
+  return graph;
+}
+
+Result<Graph> read_hwloc_xml(const std::string& path) {
+  const auto text = xml::read_file(path);
+  if (!text.ok()) return xml::of_file(path, text.status());
+  auto graph = graph_of_hwloc_xml(*text);
+  if (!graph.ok()) return xml::of_file(path, graph.status());
   graph->source = path;
-  add_nvlinks(document, *graph);
   return graph;
 }
 

@@ -15,7 +15,11 @@ namespace tutti {
 /// that are none, or more than a machine could hold (65,536 CPUs, 64 levels, 1,000,000 objects).
 Result<HwObject> parse_hwloc_xml(std::string_view text);
 
-/// The graph of the machine in a file of at most 64 MiB, its NVLinks included where the file gives their bandwidths.
+/// The graph of the machine in such a text, its NVLinks included where it gives their bandwidths.
+/// Errors: as above.
+Result<Graph> graph_of_hwloc_xml(std::string_view text);
+
+/// The graph of the machine in a file of at most 64 MiB.
 /// Errors: as above, with the file's name; TUTTI_INVALID_ARGUMENT where it cannot be read.
 Result<Graph> read_hwloc_xml(const std::string& path);
 

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <map>
 #include <tuple>
+
+#include "topology/rates.h"
 
 namespace tutti {
 namespace {
@@ -40,6 +43,20 @@ std::string info_of(const HwObject& object, std::string_view key) {
   return {};
 }
 
+/// A whole number among the infos, 0 where there is none.
+int number_of(const HwObject& object, std::string_view key) {
+  const std::string text = info_of(object, key);
+  int number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+/// hwloc's names of architectures are those of uname; ours are NCCL's.
+std::string architecture(const std::string& name) {
+  if (name == "aarch64") return "arm64";
+  return name.starts_with("ppc64") ? "ppc64" : name;
+}
+
 /// The name that people use: the driver's if an inner object has it, else the one from the list of PCI names.
 std::string gpu_name(const HwObject& pci) {
   for (const HwObject& inner : pci.children) {
@@ -51,7 +68,7 @@ std::string gpu_name(const HwObject& pci) {
 
 class GraphMaker {
  public:
-  explicit GraphMaker(const HwObject& root) {
+  explicit GraphMaker(const HwObject& root) : architecture_(architecture(info_of(root, "Architecture"))) {
     index_numa_nodes(root);
     Node machine;
     machine.name = info_of(root, "HostName");
@@ -103,6 +120,10 @@ class GraphMaker {
     node.id = object.os_index;
     node.parent = parent;
     node.name = kind == NodeKind::package ? info_of(object, "CPUModel") : object.name;
+    if (kind == NodeKind::package) {
+      node.cpu = {architecture_, info_of(object, "CPUVendor"), number_of(object, "CPUFamilyNumber"),
+                  number_of(object, "CPUModelNumber")};
+    }
     node.cpus = object.cpus;
     node.memory_bytes = kind == NodeKind::numa ? object.bytes : 0;
     return graph_.add(std::move(node));
@@ -171,6 +192,7 @@ class GraphMaker {
     } else if (is_gpu(object.pci_class, object.vendor, object.device)) {
       node.kind = NodeKind::gpu;
       node.name = gpu_name(object);
+      node.sm = sm_of_device(object.vendor, object.device);
     } else if (switches_nvlinks(object)) {
       node.kind = NodeKind::nv_switch;
     } else {
@@ -214,6 +236,7 @@ class GraphMaker {
     int parent = 0;
     std::vector<int> nodes;
   };
+  std::string architecture_;
   Graph graph_;
   std::map<int, const HwObject*> numa_;
   std::map<int, int> numa_parent_;
@@ -244,7 +267,8 @@ bool is_nv_switch(std::uint32_t pci_class, std::uint16_t vendor) { return pci_cl
 bool is_network(std::uint32_t pci_class) { return pci_class >> 8 == 0x02; }
 
 void number_devices(Graph& graph) {
-  for (const NodeKind kind : {NodeKind::gpu, NodeKind::nic, NodeKind::nv_switch, NodeKind::host_bridge, NodeKind::bridge}) {
+  for (const NodeKind kind :
+       {NodeKind::gpu, NodeKind::nic, NodeKind::nv_switch, NodeKind::host_bridge, NodeKind::bridge, NodeKind::pci}) {
     std::vector<int> found = graph.of(kind);
     std::sort(found.begin(), found.end(), [&](int a, int b) {
       const Node& left = graph.nodes[at(a)];

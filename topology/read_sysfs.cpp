@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "topology/objects.h"
+#include "topology/rates.h"
 
 namespace tutti {
 namespace {
@@ -350,6 +351,7 @@ void complete_from_sysfs(const Sysfs& files, Graph& graph) {
     if (!node.pci.empty() && node.uplink_gbytes == 0) node.uplink_gbytes = uplink_of(files, node.pci);
     if (node.kind == NodeKind::gpu) {
       if (const std::string model = nvidia_model(files, node.pci); !model.empty()) node.name = model;
+      if (node.sm == 0) node.sm = sm_of_device(node.vendor, node.device);
     }
     if (node.kind != NodeKind::nic) continue;
     complete_nic(node, found_in(interfaces, node.pci), found_in(verbs, node.pci), gdr);

@@ -6,62 +6,24 @@
 #include <array>
 #include <set>
 
+#include "topology/words.h"
+
 namespace tutti {
 namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-std::string bytes_text(std::uint64_t bytes) {
-  if (bytes >= 10ull << 30) return fmt::format("{:.0f} GiB", static_cast<double>(bytes) / 0x1p30);
-  if (bytes >= 1ull << 30) return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / 0x1p30);
-  if (bytes >= 1ull << 20) return fmt::format("{} MiB", bytes >> 20);
-  return fmt::format("{} KiB", bytes >> 10);
-}
-
-std::string joined(const std::vector<std::string>& parts) { return fmt::format("{}", fmt::join(parts, ", ")); }
-
-/// "2 x L2 512 KiB, 1 x L3 32 MiB": the data caches whose CPUs are all among `cpus`.
-std::string caches_text(const Graph& graph, const std::vector<int>& cpus) {
-  struct Kind {
-    int level;
-    std::uint64_t bytes;
-    int count;
-  };
-  std::vector<Kind> kinds;
-  for (const Cache& cache : graph.caches) {
-    if (cache.kind == CacheKind::instruction) continue;
-    if (!std::includes(cpus.begin(), cpus.end(), cache.cpus.begin(), cache.cpus.end())) continue;
-    const auto known = std::find_if(kinds.begin(), kinds.end(),
-                                    [&](const Kind& k) { return k.level == cache.level && k.bytes == cache.bytes; });
-    if (known == kinds.end()) {
-      kinds.push_back({cache.level, cache.bytes, 1});
-    } else {
-      ++known->count;
-    }
-  }
-  std::sort(kinds.begin(), kinds.end(), [](const Kind& a, const Kind& b) { return a.level < b.level; });
-  std::vector<std::string> parts;
-  for (const Kind& kind : kinds) {
-    parts.push_back(
-        fmt::format("{} x L{}{} {}", kind.count, kind.level, kind.level == 1 ? "d" : "", bytes_text(kind.bytes)));
-  }
-  return joined(parts);
-}
-
-int cores_of(const Graph& graph, int package) {
-  return static_cast<int>(
-      std::count_if(graph.cores.begin(), graph.cores.end(), [&](const Core& core) { return core.package == package; }));
-}
-
 std::string nic_text(const Node& node) {
   std::vector<std::string> parts;
   const bool named_by_interface = node.nic.interfaces.size() == 1 && node.nic.interfaces.front() == node.name;
-  if (!node.nic.interfaces.empty() && !named_by_interface) parts.push_back("interface " + joined(node.nic.interfaces));
-  if (node.nic.interfaces.empty() && !node.nic.verbs) parts.push_back("no interface here");
-  parts.push_back(node.nic.speed_gbps > 0 ? fmt::format("{:g} Gbit/s", node.nic.speed_gbps) : "speed unknown");
+  if (!node.nic.interfaces.empty() && !named_by_interface)
+    parts.push_back("interface " + words::joined(node.nic.interfaces));
+  const bool by_interface = !node.nic.interfaces.empty() || node.nic.verbs;
+  if (!by_interface && node.nic.speed_gbps == 0) parts.push_back("no interface here");
+  parts.push_back(words::speed(node));
   if (node.nic.ports > 1) parts.push_back(fmt::format("{} ports", node.nic.ports));
   if (node.nic.verbs) parts.push_back(node.nic.gdr ? "verbs, GPU memory" : "verbs");
-  return joined(parts);
+  return words::joined(parts);
 }
 
 std::string details(const Graph& graph, const Node& node) {
@@ -70,14 +32,15 @@ std::string details(const Graph& graph, const Node& node) {
   if (!node.pci.empty() && node.pci != node.name) parts.push_back(node.pci);
   if (!node.cpus.empty()) parts.push_back("CPUs " + cpu_list_text(node.cpus));
   if (node.kind == NodeKind::package) {
-    if (const int cores = cores_of(graph, node.id); cores > 0) parts.push_back(fmt::format("{} cores", cores));
-    if (const std::string caches = caches_text(graph, node.cpus); !caches.empty()) parts.push_back(caches);
+    if (const int cores = words::cores_of(graph, node.id); cores > 0) parts.push_back(fmt::format("{} cores", cores));
+    if (const std::string caches = words::caches(graph, node.cpus); !caches.empty()) parts.push_back(caches);
   }
-  if (node.kind == NodeKind::numa) parts.push_back(bytes_text(node.memory_bytes));
+  if (node.memory_bytes > 0) parts.push_back(words::bytes(node.memory_bytes));
   if (node.uplink_gbytes > 0) parts.push_back(fmt::format("PCIe {:.1f} GB/s", node.uplink_gbytes));
-  if (node.sm > 0) parts.push_back(fmt::format("sm_{}", node.sm));
+  if (const std::string architecture = words::architecture(node); !architecture.empty()) parts.push_back(architecture);
+  if (node.kind == NodeKind::pci) parts.push_back("of unknown class");
   if (node.kind == NodeKind::nic) parts.push_back(nic_text(node));
-  return joined(parts);
+  return words::joined(parts);
 }
 
 void add_lines(const Graph& graph, const std::vector<std::vector<int>>& children, int index, int depth, std::string& out) {
@@ -196,9 +159,8 @@ std::string dot_graph(const Graph& graph) {
     if (node.parent >= 0) out += fmt::format("  n{} -- n{}{};\n", node.parent, i, speed);
   }
   for (const GraphLink& link : graph.links) {
-    const char* kind = link.kind == LinkKind::nvlink ? "NV" : link.kind == LinkKind::xgmi ? "XGMI" : "NET";
-    out += fmt::format("  n{} -- n{} [style=bold, label=\"{}{} {:.0f} GB/s\"];\n", link.a, link.b, kind, link.count,
-                       link.gbytes);
+    out += fmt::format("  n{} -- n{} [style=bold, label=\"{}{} {:.0f} GB/s\"];\n", link.a, link.b,
+                       words::link_kind(link.kind), link.count, link.gbytes);
   }
   return out + "}\n";
 }

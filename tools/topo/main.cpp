@@ -1,5 +1,7 @@
 // tutti-topo: this machine's graph as text, JSON or DOT, and the way between two of its devices.
 #include <array>
+#include <cerrno>
+#include <fstream>
 #include <optional>
 #include <string>
 
@@ -8,6 +10,7 @@
 #include "tools/topo/graph_json.h"
 #include "topology/hwloc_xml.h"
 #include "topology/live.h"
+#include "topology/nccl_xml.h"
 #include "topology/render.h"
 
 namespace {
@@ -17,6 +20,7 @@ using namespace tutti;
 struct Request {
   std::string hwloc_xml;
   std::string nccl_xml;
+  std::string write_nccl_xml;
   std::string svg;
   std::string explain;  // the first device, as "gpu0"
   std::string other;    // the second
@@ -33,7 +37,9 @@ void declare(program::Options& options, Request& request) {
   options.positional("B", &request.other, "The second device of --explain", false);
   options.text("--hwloc-xml", &request.hwloc_xml, "FILE",
                "A machine from hwloc's XML (versions 1 to 3) instead of this one");
-  options.text("--nccl-xml", &request.nccl_xml, "FILE", "A machine from NCCL's XML (not there yet)");
+  options.text("--nccl-xml", &request.nccl_xml, "FILE", "A machine from NCCL's or RCCL's XML instead of this one");
+  options.text("--write-nccl-xml", &request.write_nccl_xml, "FILE",
+               "Writes the machine as NCCL reads it (NCCL_TOPO_FILE), besides what is shown");
   options.text("--svg", &request.svg, "FILE", "A drawing (not there yet)");
   options.flag("--rings", &request.rings, "Rings of greatest bandwidth (not there yet)");
   options.flag("--trees", &request.trees, "Trees of greatest bandwidth (not there yet)");
@@ -49,7 +55,6 @@ std::optional<std::string> missing(const Request& request) {
   const auto sentence = [](const std::string& what) {
     return what + " is not there yet; leave it out to see the graph as --text, --json or --dot";
   };
-  if (!request.nccl_xml.empty()) return sentence("--nccl-xml " + request.nccl_xml);
   if (!request.svg.empty()) return sentence("--svg " + request.svg);
   if (request.rings) return sentence("--rings");
   if (request.trees) return sentence("--trees");
@@ -79,10 +84,33 @@ int explain(const Graph& graph, const Request& request, program::Output& output)
   return program::kGood;
 }
 
+Result<Graph> read_graph(const Request& request) {
+  if (!request.hwloc_xml.empty()) return read_hwloc_xml(request.hwloc_xml);
+  if (!request.nccl_xml.empty()) return read_nccl_xml(request.nccl_xml);
+  return read_live();
+}
+
+Status write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  return file ? Status() : system_error("cannot write " + path, errno);
+}
+
+/// The files that were asked for besides the text.
+Status write_files(const Graph& graph, const Request& request) {
+  if (request.write_nccl_xml.empty()) return Status();
+  const auto text = write_nccl_xml(graph);
+  return text.ok() ? write_file(request.write_nccl_xml, *text) : text.status();
+}
+
 int show(const Request& request, program::Output& output) {
-  Result<Graph> read = request.hwloc_xml.empty() ? read_live() : read_hwloc_xml(request.hwloc_xml);
+  Result<Graph> read = read_graph(request);
   if (!read.ok()) return output.fail(program::kWrongUse, read.status().text());
   const Graph& graph = *read;
+  if (const Status status = write_files(graph, request); !status.ok()) {
+    return output.fail(status.code() == TUTTI_INVALID_ARGUMENT ? program::kWrongUse : program::kFailed, status.text());
+  }
   if (!request.explain.empty()) return explain(graph, request, output);
   if (output.json()) {
     output.record(topo::graph_json(graph));
@@ -107,6 +135,9 @@ int main(int argc, char** argv) {
   if (const auto code = options.parse(argc, argv, output)) return *code;
   if (request.text && request.dot) {
     return output.fail(program::kWrongUse, "--text and --dot exclude each other; give one of them");
+  }
+  if (!request.hwloc_xml.empty() && !request.nccl_xml.empty()) {
+    return output.fail(program::kWrongUse, "--hwloc-xml and --nccl-xml exclude each other; give one of them");
   }
   if (request.explain.empty() && !request.other.empty()) {
     return output.fail(program::kWrongUse, "'" + request.other +

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "topology/objects.h"
+#include "topology/rates.h"
 #include "topology/render.h"
 
 namespace tutti {

@@ -1,0 +1,69 @@
+#include "topology/xml.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+
+namespace tutti::xml {
+namespace {
+
+constexpr std::size_t kLongestFile = 64u << 20;
+
+}  // namespace
+
+Result<std::string> read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Status(TUTTI_INVALID_ARGUMENT, std::strerror(errno), "Give a file that can be read");
+  std::string text;
+  std::array<char, 65536> part;
+  while (file.read(part.data(), part.size()) || file.gcount() > 0) {
+    text.append(part.data(), static_cast<std::size_t>(file.gcount()));
+    if (text.size() > kLongestFile) return Status(TUTTI_INVALID_ARGUMENT, "it is longer than 64 MiB");
+  }
+  return text;
+}
+
+Status load(std::string_view text, const char* remedy, pugi::xml_document& document) {
+  const pugi::xml_parse_result parsed = document.load_buffer(text.data(), text.size());
+  if (parsed) return Status();
+  return Status(TUTTI_INVALID_ARGUMENT, fmt::format("byte {}: {}", parsed.offset, parsed.description()), remedy);
+}
+
+Status refusal(const pugi::xml_node& at, const std::string& why, const char* remedy) {
+  return Status(TUTTI_INVALID_ARGUMENT, fmt::format("byte {}: {}", at.offset_debug(), why), remedy);
+}
+
+Status of_file(const std::string& path, const Status& status) {
+  return Status(status.code(), path + " is refused: " + status.error().message, status.error().remedy);
+}
+
+bool parse_mask(std::string_view text, std::vector<int>& cpus) {
+  cpus.clear();
+  if (text.starts_with("0xf...f")) return false;  // without end: no real machine's
+  std::vector<std::uint32_t> words;
+  while (true) {
+    const std::size_t comma = text.find(',');
+    std::string_view word = text.substr(0, comma);
+    if (word.starts_with("0x")) word.remove_prefix(2);
+    std::uint32_t value = 0;
+    if (!word.empty() && !number_in(word, value, 16)) return false;
+    words.push_back(value);
+    if (comma == std::string_view::npos) break;
+    text.remove_prefix(comma + 1);
+  }
+  if (words.size() > kMostCpus / 32) return false;
+  std::reverse(words.begin(), words.end());
+  for (std::size_t w = 0; w < words.size(); ++w) {
+    for (unsigned bit = 0; bit < 32; ++bit) {
+      if ((words[w] >> bit & 1u) != 0) cpus.push_back(static_cast<int>(w * 32 + bit));
+    }
+  }
+  return true;
+}
+
+}  // namespace tutti::xml
