@@ -6,6 +6,8 @@
 #include <array>
 #include <set>
 
+#include "topology/rates.h"
+
 namespace tutti {
 namespace {
 
@@ -20,11 +22,6 @@ constexpr double kGiga = 1e9;
 constexpr double kUnknownPcie = 12;
 /// GB/s one way of a NIC of which nothing is known, not even its slot: 10 Gbit/s, as in NCCL (ncclTopoAddNet).
 constexpr double kUnknownNic = 1.25;
-/// GB/s one way of an NVLink and an xGMI link of unknown generation: Volta's to Hopper's NVLink (NVIDIA's white papers),
-/// and AMD's slowest (MI50 and MI100: 92 GB/s both ways).
-constexpr double kUnknownNvlink = 25;
-constexpr double kUnknownXgmi = 46;
-
 /// Seconds: what NCCL's model has for a hop of a tree by the quickest protocol (hwLat in src/graph/tuning.cc: .6 us NVLink,
 /// 1 us PCIe, 5 us network), shared out over the links that make a hop.
 constexpr double kNvlinkLatency = .6e-6;
@@ -35,10 +32,6 @@ constexpr double kPortLatency = 2.5e-6;
 /// Ways from a GPU to a NIC that are as good as each other where another is missing: NICs behind the GPU's own switches
 /// come first, since they need not pass the host bridge.
 int nearness(PathType type) { return static_cast<int>(type == PathType::pix ? PathType::pxb : type); }
-
-/// GB/s one way between two parts of a machine: what NCCL reckons with for Skylake's UPI (SKL_QPI_BW in src/graph/topo.h).
-constexpr double kBetweenPackages = 10;
-double between_parts_gbytes(const Graph&, int, int) { return kBetweenPackages; }
 
 bool has_pcie_link(NodeKind kind) {
   return kind != NodeKind::machine && kind != NodeKind::package && kind != NodeKind::numa && kind != NodeKind::host_bridge;
@@ -169,9 +162,10 @@ class MachineNetworkMaker {
     network_.ends_.push_back(std::move(end));
   }
 
-  static double bandwidth(const GraphLink& link) {
-    const double one = link.kind == LinkKind::nvlink ? kUnknownNvlink : kUnknownXgmi;
-    return link.gbytes > 0 ? link.gbytes : one * std::max(1, link.count);
+  double bandwidth(const GraphLink& link) const {
+    if (link.gbytes > 0) return link.gbytes;
+    const Node& gpu = graph_.nodes[at(graph_.nodes[at(link.a)].kind == NodeKind::gpu ? link.a : link.b)];
+    return std::max(1, link.count) * (link.kind == LinkKind::nvlink ? nvlink_gbytes(gpu.sm) : xgmi_gbytes(gpu.gcn));
   }
 
   /// Links between two endpoints; NVLinks where there are links of both kinds, as in path_between.
@@ -216,6 +210,14 @@ class MachineNetworkMaker {
       MachineNetwork::Edge& edge = network_.edges_[at(chain[i])];
       const bool pcie = network_.inside_pcie_[at(chain[i])];
       if (edge.up >= 0 || (!pcie && graph_.nodes[at(chain[i])].uplink_gbytes <= 0)) continue;
+      // Ports of one card are nodes of their own, but share its link.
+      const std::string& pci = graph_.nodes[at(chain[i])].pci;
+      const auto [card, first] =
+          cards_.emplace(std::pair(chain[i + 1], pci.empty() ? std::to_string(chain[i]) : pci), chain[i]);
+      if (!first) {
+        edge = network_.edges_[at(card->second)];
+        continue;
+      }
       const double gbytes = pcie ? width(chain[i]) : graph_.nodes[at(chain[i])].uplink_gbytes;
       const std::string own = label(chain[i]);
       const std::string above = node_label(graph_.nodes[at(chain[i + 1])]);
@@ -232,7 +234,7 @@ class MachineNetworkMaker {
         for (const int b : parts) {
           if (a == b) continue;
           const std::string name = fmt::format("{} > {}", label(a), node_label(graph_.nodes[at(b)]));
-          network_.between_cpus_[{a, b}] = add_link(name, between_parts_gbytes(graph_, a, b), kPcieLatency);
+          network_.between_cpus_[{a, b}] = add_link(name, between_packages_gbytes(graph_, a, b), kPcieLatency);
         }
       }
     }
@@ -328,10 +330,11 @@ class MachineNetworkMaker {
   const std::vector<int> nics_;
   MachineNetwork network_;
   std::vector<double> widths_;
-  std::vector<int> fabric_;                 // by node
-  std::map<int, int> machine_;              // number by node
-  std::map<int, std::set<int>> parts_;      // by machine's node: the nodes right below it that devices are in
-  std::map<int, std::vector<Port>> ports_;  // by machine's node
+  std::vector<int> fabric_;                           // by node
+  std::map<int, int> machine_;                        // number by node
+  std::map<int, std::set<int>> parts_;                // by machine's node: the nodes right below it that devices are in
+  std::map<std::pair<int, std::string>, int> cards_;  // first node by parent and PCI address
+  std::map<int, std::vector<Port>> ports_;            // by machine's node
 };
 
 /// Appends the links of the way through the tree. through_host: past the host bridge even where a switch would join them.
@@ -357,6 +360,11 @@ void MachineNetwork::tree_route(const std::vector<int>& from, const std::vector<
   }
 }
 
+bool MachineNetwork::peers(int a, int b) const {
+  const bool one_fabric = end(a).fabric >= 0 && end(a).fabric == end(b).fabric;
+  return one_fabric || bundles_.contains({end(a).device, end(b).device});
+}
+
 void MachineNetwork::route(int a, int b, std::vector<std::uint32_t>& way) const {
   way.clear();
   if (a == b) return;
@@ -364,7 +372,7 @@ void MachineNetwork::route(int a, int b, std::vector<std::uint32_t>& way) const 
   const End& to = end(b);
   if (const auto bundle = bundles_.find({from.device, to.device}); bundle != bundles_.end()) {
     way.push_back(bundle->second);
-  } else if (from.fabric >= 0 && from.fabric == to.fabric) {
+  } else if (peers(a, b)) {
     way = {from.up, to.down};
   } else if (from.machine == to.machine) {
     tree_route(from.chain, to.chain, false, way);

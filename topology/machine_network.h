@@ -39,6 +39,8 @@ class MachineNetwork final : public Network {
   /// same NICs near taking turns.
   void route(int a, int b, std::vector<std::uint32_t>& way) const override;
 
+  /// Whether NVLink or xGMI joins two endpoints, directly or by switches. Not for an endpoint with itself.
+  bool peers(int a, int b) const;
   /// Index into Graph::nodes of an endpoint's device.
   int device(int endpoint) const { return end(endpoint).device; }
   /// "gpu0".

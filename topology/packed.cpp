@@ -1,6 +1,7 @@
 #include "topology/packed.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "topology/packing.h"
@@ -9,6 +10,7 @@ namespace tutti {
 namespace {
 
 constexpr double kRounding = 1e-9;
+constexpr double kWorthRounding = 1e-6;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 /// Up to so many places a table over all subsets is as quick as trying.
 constexpr int kFewPlaces = 10;
@@ -48,9 +50,11 @@ void take_used(Packed<Order>& packed, const Packing& program, const std::vector<
   }
 }
 
-void pack_by_program(const Hops& hops, RingOrder first, Packed<RingOrder>& packed, Steps& steps) {
+/// Returns the links' prices by which every ring costs at least 1, but for rounding; none where that is not certain.
+std::vector<double> pack_by_program(const Hops& hops, RingOrder first, Packed<RingOrder>& packed, Steps& steps) {
   Packing program(hops.capacity());
   std::vector<RingOrder> columns;
+  std::vector<double> prices;
   std::optional<RingOrder> next = std::move(first);
   while (next) {
     const Loads loads = loads_of(hops, *next);
@@ -62,15 +66,31 @@ void pack_by_program(const Hops& hops, RingOrder first, Packed<RingOrder>& packe
     if (!certain) continue;
     const double cost = next ? program.cost(loads_of(hops, *next)) : kNever;
     tighten(packed, program, cost);
-    if (cost >= 1 - kRounding) break;
+    if (cost >= 1 - kRounding) {
+      prices = program.prices();
+      break;
+    }
   }
   take_used(packed, program, columns);
+  return prices;
+}
+
+/// Whether rings of this rate, which use whole multiples of it of every link, can have that sum: by weak duality no more
+/// than what those multiples are worth. Most rates fail here.
+bool may_be_equal(const Hops& hops, const std::vector<double>& prices, double sum, double rate) {
+  if (prices.empty()) return true;
+  double worth = 0;
+  for (std::size_t link = 0; link < prices.size(); ++link) {
+    worth += std::floor(hops.capacity()[link] / rate * (1 + kRounding)) * rate * prices[link];
+  }
+  return worth >= sum * (1 - kWorthRounding);
 }
 
 /// The fewest rings of one rate with the same sum, if they are found in time.
-void prefer_equal(const Hops& hops, Packed<RingOrder>& packed, Steps& steps) {
+void prefer_equal(const Hops& hops, const std::vector<double>& prices, Packed<RingOrder>& packed, Steps& steps) {
   const std::uint64_t part = steps.left() / kPartOfSteps;
   for (int count = 2; count <= kMostEqual; ++count) {
+    if (!may_be_equal(hops, prices, packed.sum, packed.sum / count)) continue;
     Steps few(part);
     std::vector<RingOrder> rings = equal_rings(hops, packed.sum, count, few);
     steps.take(part - few.left());
@@ -100,8 +120,8 @@ Packed<RingOrder> pack_rings(const Hops& hops, Steps& steps) {
     packed.sum = widest->rate;
     return packed;
   }
-  pack_by_program(hops, std::move(widest->ring), packed, steps);
-  if (packed.orders.size() > 1) prefer_equal(hops, packed, steps);
+  const std::vector<double> prices = pack_by_program(hops, std::move(widest->ring), packed, steps);
+  if (packed.orders.size() > 1) prefer_equal(hops, prices, packed, steps);
   return packed;
 }
 

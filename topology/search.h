@@ -76,9 +76,11 @@ RingSet search_rings(const Network& network, const SearchOptions& options = {});
 /// Likewise trees, each rooted where the farthest endpoint is nearest.
 TreeSet search_trees(const Network& network, const SearchOptions& options = {});
 
-/// Rings over the devices of machines: those of search_rings on one machine. On several, each ring enters every machine by
-/// a NIC near the first of its GPUs there, and leaves by a NIC near the last; machines follow each other in their numbers'
-/// order, and rings go on by the NIC of the same rail where one is free.
+/// Rings over the devices of machines. On one machine those of search_rings, but by NVLink and xGMI alone, unless PCIe
+/// beside them gives half as much again: what a hop by PCIe costs besides is not in a sum of bandwidths, and GPUs that have
+/// such links do not mix them with PCIe in NCCL either. bound and optimal are of the set's kind. On several, each ring
+/// enters every machine by a NIC near the first of its GPUs there, and leaves by a NIC near the last; machines follow each
+/// other in their numbers' order, and rings go on by the NIC of the same rail where one is free.
 RingSet search_machine_rings(const MachineNetwork& network, const SearchOptions& options = {});
 /// Trees likewise: in each machine a tree below its head, the GPU that has the NIC; between the heads double binary trees
 /// (binary_tree.h), so that every machine is a leaf in one of two.

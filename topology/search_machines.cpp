@@ -18,6 +18,9 @@ namespace {
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
+/// By how much a set that also goes by PCIe must surpass one of NVLink and xGMI alone. What PCIe adds beside them is less
+/// than its bandwidth says (a hop's latency, copies by the CPU's interconnect), and NCCL does not mix them either.
+constexpr double kWorthMixing = 1.5;
 /// Less than this part of the sum is rounding, and no ring.
 constexpr double kNothing = 1e-9;
 
@@ -28,22 +31,46 @@ std::vector<std::vector<int>> ends_by_machine(const MachineNetwork& network) {
 }
 
 /// A machine's endpoints as places from 1, and what is outside as place 0. The ways to and from outside are by the nearest
-/// NICs, in their order.
-Hops machine_hops(const MachineNetwork& network, const std::vector<int>& ends) {
-  const int places = static_cast<int>(ends.size()) + 1;
+/// NICs, in their order. Without an outside, endpoints are places from 0. peers_only: by NVLink and xGMI alone.
+Hops machine_hops(const MachineNetwork& network, const std::vector<int>& ends, bool outside, bool peers_only) {
+  const int first = outside ? 1 : 0;
+  const int places = static_cast<int>(ends.size()) + first;
   Hops hops(places);
   std::vector<std::uint32_t> way;
-  for (int a = 1; a < places; ++a) {
-    for (const NicWay& nic : network.nics(ends[at(a - 1)])) {
-      hops.add(network, 0, a, nic.in);
-      hops.add(network, a, 0, nic.out);
+  for (int a = first; a < places; ++a) {
+    const int from = ends[at(a - first)];
+    for (std::size_t nic = 0; outside && nic < network.nics(from).size(); ++nic) {
+      hops.add(network, 0, a, network.nics(from)[nic].in);
+      hops.add(network, a, 0, network.nics(from)[nic].out);
     }
-    for (int b = 1; b < places; ++b) {
-      network.route(ends[at(a - 1)], ends[at(b - 1)], way);
+    for (int b = first; b < places; ++b) {
+      const int to = ends[at(b - first)];
+      if (a == b || (peers_only && !network.peers(from, to))) continue;
+      network.route(from, to, way);
       if (!way.empty()) hops.add(network, a, b, way);
     }
   }
   return hops;
+}
+
+/// The hops of a machine, all and those by NVLink and xGMI alone.
+struct MachineHops {
+  Hops all;
+  Hops peers;
+  friend bool operator==(const MachineHops& a, const MachineHops& b) { return a.all.same(b.all) && a.peers.same(b.peers); }
+};
+
+MachineHops both_hops(const MachineNetwork& network, const std::vector<int>& ends, bool outside) {
+  return {machine_hops(network, ends, outside, false), machine_hops(network, ends, outside, true)};
+}
+
+/// PCIe between GPUs beside NVLink must be worth its trouble.
+template <typename Order, typename Pack>
+Packed<Order> pack_apart(const MachineHops& hops, Pack pack) {
+  Packed<Order> all = pack(hops.all);
+  if (hops.all.same(hops.peers)) return all;
+  Packed<Order> peers = pack(hops.peers);
+  return peers.sum * kWorthMixing >= all.sum ? peers : all;
 }
 
 /// A part of a machine's set: one of its orders, the rails it comes and goes by, and how much of it is not joined yet.
@@ -110,14 +137,14 @@ std::vector<Joined> join_all(std::vector<Machine<Order>>& machines, double sum) 
 template <typename Order, typename Search, typename Rails>
 std::vector<Machine<Order>> search_each(const MachineNetwork& network, Search search, Rails rails, double& sum,
                                         double& bound) {
-  std::vector<std::pair<Hops, Packed<Order>>> known;
+  std::vector<std::pair<MachineHops, Packed<Order>>> known;
   std::vector<Machine<Order>> machines;
   sum = bound = kNever;
   for (std::vector<int>& ends : ends_by_machine(network)) {
-    Hops hops = machine_hops(network, ends);
-    auto found = std::find_if(known.begin(), known.end(), [&](const auto& one) { return one.first.same(hops); });
+    MachineHops hops = both_hops(network, ends, true);
+    auto found = std::find_if(known.begin(), known.end(), [&](const auto& one) { return one.first == hops; });
     if (found == known.end()) {
-      Packed<Order> packed = search(hops);
+      Packed<Order> packed = pack_apart<Order>(hops, search);
       found = known.insert(known.end(), {std::move(hops), std::move(packed)});
     }
     Machine<Order> machine{std::move(ends), {}, {}};
@@ -213,6 +240,35 @@ void append_hop(const MachineNetwork& network, const std::vector<Passage>& passa
   links.insert(links.end(), way.begin(), way.end());
 }
 
+/// Rings of one machine.
+RingSet search_alone(const MachineNetwork& network, const SearchOptions& options) {
+  const MachineHops hops = both_hops(network, ends_by_machine(network)[0], false);
+  const Packed<RingOrder> packed = pack_apart<RingOrder>(hops, [&](const Hops& some) {
+    Steps steps(options.steps);
+    return pack_rings(some, steps);
+  });
+  RingSet set{{}, packed.sum, packed.bound, packed.optimal(), 0};
+  for (const auto& [ring, rate] : packed.orders) set.rings.push_back({ring.order, rate, 0, {}});
+  mark_narrowest(network, set.rings);
+  return set;
+}
+
+/// Trees of one machine.
+TreeSet search_trees_alone(const MachineNetwork& network, const SearchOptions& options) {
+  const MachineHops hops = both_hops(network, ends_by_machine(network)[0], false);
+  const Packed<TreeShape> packed = pack_apart<TreeShape>(hops, [&](const Hops& some) {
+    Steps steps(options.steps);
+    return pack_trees(some, 0, steps);
+  });
+  TreeSet set{{}, packed.sum, packed.bound, packed.optimal()};
+  for (const auto& [shape, rate] : packed.orders) {
+    const int root = center_of(shape, network.endpoints(), 0);
+    set.trees.push_back({root, rooted(shape, root), rate, 0, {}});
+  }
+  mark_narrowest(network, set.trees);
+  return set;
+}
+
 }  // namespace
 
 std::vector<std::uint32_t> links_of(const MachineNetwork& network, const Ring& ring) {
@@ -233,7 +289,8 @@ std::vector<std::uint32_t> links_of(const MachineNetwork& network, const Tree& t
 }
 
 RingSet search_machine_rings(const MachineNetwork& network, const SearchOptions& options) {
-  if (network.machines() < 2) return search_rings(network, options);
+  if (network.endpoints() < 2) return {};
+  if (network.machines() < 2) return search_alone(network, options);
   const auto search = [&](const Hops& hops) {
     Steps steps(options.steps);
     return pack_rings(hops, steps);
@@ -255,7 +312,8 @@ RingSet search_machine_rings(const MachineNetwork& network, const SearchOptions&
 }
 
 TreeSet search_machine_trees(const MachineNetwork& network, const SearchOptions& options) {
-  if (network.machines() < 2) return search_trees(network, options);
+  if (network.endpoints() < 2) return {};
+  if (network.machines() < 2) return search_trees_alone(network, options);
   const double neighbors = most_neighbors(network.machines());
   const auto search = [&](const Hops& hops) {
     Steps steps(options.steps);

@@ -269,33 +269,38 @@ MachineNetwork random_machine(int places, std::mt19937& random) {
   return *network_of(machines.graph, gpus);
 }
 
-void compare_with_exhaustive(const Network& network) {
+/// Returns how many rings the set has.
+std::size_t compare_with_exhaustive(const Network& network) {
   const std::vector<Column> rings = all_rings(network);
   const auto best = best_ring(network);
-  ASSERT_EQ(best.has_value(), !rings.empty());
-  if (best) EXPECT_NEAR(best->bytes_per_second, best_alone(network, rings), 1);
+  EXPECT_EQ(best.has_value(), !rings.empty());
+  EXPECT_NEAR(best ? best->bytes_per_second : 0, best_alone(network, rings), 1);
   const RingSet set = search_rings(network);
   const double sum = rings.empty() ? 0 : WholeTable(network, rings).run();
   EXPECT_NEAR(set.bytes_per_second, sum, 1e-6 * sum);
   EXPECT_TRUE(set.optimal);
   expect_good(network, set);
+  return set.rings.size();
 }
 
 TEST(Search, RingsOf200RandomNetworksAreThoseOfAnExhaustiveSearch) {
   std::mt19937 random(2026);
+  int several = 0;  // networks with sets of several rings
   for (int round = 0; round < 200; ++round) {
     SCOPED_TRACE("round " + std::to_string(round));
     // Every tenth has 8 places, all kinds in turn.
     const int places = round % 10 == 9 ? 8 : 2 + round % 6;
+    std::size_t rings = 0;
     if (const int kind = round / 10 % 3; kind == 0) {
-      compare_with_exhaustive(random_mesh(places, random));
+      rings = compare_with_exhaustive(random_mesh(places, random));
     } else if (kind == 1) {
-      compare_with_exhaustive(random_ways(places, random));
+      rings = compare_with_exhaustive(random_ways(places, random));
     } else {
-      compare_with_exhaustive(random_machine(places, random));
+      rings = compare_with_exhaustive(random_machine(places, random));
     }
-    if (HasFatalFailure()) return;
+    several += rings > 1 ? 1 : 0;
   }
+  EXPECT_GE(several, 100) << "networks where one ring is not the answer";
 }
 
 TEST(Search, TreesOf200RandomNetworksAreThoseOfAnExhaustiveSearch) {
@@ -335,7 +340,7 @@ std::map<std::pair<int, int>, int> hops_in(const RingSet& set) {
 TEST(Search, ADgx1HasThreeCyclesEachUsedBothWays) {
   const test::Machines machines = test::dgx1(true);
   const MachineNetwork network = *network_of(machines.graph, machines.graph.of(NodeKind::gpu));
-  const RingSet set = search_rings(network);
+  const RingSet set = search_machine_rings(network);
   ASSERT_EQ(set.rings.size(), 6u);
   EXPECT_NEAR(set.bytes_per_second, 150e9, 1e3);
   EXPECT_TRUE(set.optimal);
@@ -354,13 +359,28 @@ TEST(Search, ADgx1HasThreeCyclesEachUsedBothWays) {
 TEST(Search, ADgx1OfPascalHasTwo) {
   const test::Machines machines = test::dgx1(false);
   const MachineNetwork network = *network_of(machines.graph, machines.graph.of(NodeKind::gpu));
-  const RingSet set = search_rings(network);
+  const RingSet set = search_machine_rings(network);
   EXPECT_EQ(set.rings.size(), 4u);
   EXPECT_NEAR(set.bytes_per_second, 80e9, 1e3);
   expect_good(network, set);
 }
 
-TEST(Search, ADgx1WithTwoLinksMissingStillUsesAllThatGoAround) {
+/// The ways that are NVLinks or xGMI.
+ListedNetwork peers_of(const MachineNetwork& network) {
+  ListedNetwork peers(network.endpoints());
+  for (std::uint32_t link = 0; link < network.links(); ++link) peers.add(network.link(link));
+  std::vector<std::uint32_t> way;
+  for (int a = 0; a < network.endpoints(); ++a) {
+    for (int b = 0; b < network.endpoints(); ++b) {
+      if (a == b || !network.peers(a, b)) continue;
+      network.route(a, b, way);
+      peers.set_route(a, b, way);
+    }
+  }
+  return peers;
+}
+
+TEST(Search, ADgx1WithTwoLinksMissingHasWhatItsNvlinksAllow) {
   test::Machines machines = test::dgx1(true);
   std::erase_if(machines.graph.links, [&](const GraphLink& link) {
     const int a = machines.graph.nodes[at(link.a)].id;
@@ -368,21 +388,23 @@ TEST(Search, ADgx1WithTwoLinksMissingStillUsesAllThatGoAround) {
     return (a == 0 && b == 1) || (a == 2 && b == 6);
   });
   const MachineNetwork network = *network_of(machines.graph, machines.graph.of(NodeKind::gpu));
-  const RingSet set = search_rings(network);
+  const RingSet set = search_machine_rings(network);
   EXPECT_TRUE(set.optimal);
-  EXPECT_GE(set.bytes_per_second, 125e9) << "five links of GPU 0 are left, and PCIe";
   expect_good(network, set);
+  const ListedNetwork peers = peers_of(network);
+  EXPECT_NEAR(set.bytes_per_second, WholeTable(peers, all_rings(peers)).run(), 1e3);
+  EXPECT_GT(set.bytes_per_second, 100e9) << "more than two cycles";
 }
 
 TEST(Search, BehindSwitchesOneRingFillsThePorts) {
   const test::Machines machines = test::switched(16, 6);
   const MachineNetwork network = *network_of(machines.graph, machines.graph.of(NodeKind::gpu));
-  const RingSet set = search_rings(network);
+  const RingSet set = search_machine_rings(network);
   ASSERT_EQ(set.rings.size(), 1u);
   EXPECT_NEAR(set.bytes_per_second, 150e9, 1e3);
   EXPECT_TRUE(set.optimal);
   EXPECT_THAT(network.link(set.rings[0].narrowest).name, testing::HasSubstr("NVSwitch"));
-  const TreeSet trees = search_trees(network);
+  const TreeSet trees = search_machine_trees(network);
   EXPECT_NEAR(trees.bytes_per_second, 150e9 * 16 / 30, 1e3) << "n/(2(n-1)) of the ports: what the ring all-reduces too";
   EXPECT_TRUE(trees.optimal);
   expect_good(network, trees);
@@ -399,7 +421,7 @@ TEST(Search, WithPcieAloneTheRingCrossesBetweenPackagesOnceEachWay) {
     for (int i = package; i < 8; i += 2) gpus[at(i)] = machines.gpu(switches[at(i / 4)], 16, i);
   }
   const MachineNetwork network = *network_of(machines.graph, gpus);
-  const RingSet set = search_rings(network);
+  const RingSet set = search_machine_rings(network);
   ASSERT_EQ(set.rings.size(), 1u);
   EXPECT_TRUE(set.optimal);
   int crossings = 0;
@@ -416,7 +438,7 @@ TEST(Search, APartOfTheGpusIsAnInstanceOfItsOwn) {
   const std::vector<int> gpus = machines.graph.of(NodeKind::gpu);
   // 0 3 4 7: 0-3 two links, 0-4 two, 3-7 one, 4-7 two. One cycle both ways, and PCIe beside it.
   const MachineNetwork network = *network_of(machines.graph, {gpus[0], gpus[3], gpus[4], gpus[7]});
-  const RingSet set = search_rings(network);
+  const RingSet set = search_machine_rings(network);
   EXPECT_TRUE(set.optimal);
   EXPECT_GE(set.bytes_per_second, 50e9);
   expect_good(network, set);
@@ -457,7 +479,7 @@ TEST(Search, IsTheSameEveryTimeAndWithFewStepsStillAllowed) {
       EXPECT_EQ(one.bytes_per_second, two.bytes_per_second);
       for (std::size_t i = 0; i < one.rings.size(); ++i) EXPECT_EQ(one.rings[i].order, two.rings[i].order);
       expect_good(network, one);
-      if (one.bound > 0) EXPECT_LE(one.bytes_per_second, one.bound * (1 + 1e-6));
+      EXPECT_LE(one.bytes_per_second, one.bound * (1 + 1e-6));
     }
   }
 }
