@@ -26,24 +26,16 @@ Shape shape(const Problem& problem, const View&, const Parameters& parameters) {
   return {.chunks = 2 * pieces_per_tree, .lanes = 4, .depth = or_default(parameters.depth, round_trip), .message_cells = 1};
 }
 
-/// Positions in the second tree, and back.
-int position_of(int rank, int p, bool second) {
-  return !second ? rank : p % 2 == 0 ? p - 1 - rank : wrap_rank(rank - 1, p);
-}
-int rank_at(int position, int p, bool second) {
-  return !second ? position : p % 2 == 0 ? p - 1 - position : wrap_rank(position + 1, p);
-}
-
 void build_tree(Builder& builder, bool second) {
   const int p = builder.ranks();
-  const BinaryNode node = binary_node(position_of(builder.rank(), p, second), p);
+  const BinaryNode node = binary_node(double_tree_position(builder.rank(), p, second), p);
   const LaneBuilder climb = builder.lane(second ? 2 : 0);
   const LaneBuilder descend = builder.lane(second ? 3 : 1);
   // Mirrored, what is left of a position has the higher ranks.
   const bool mirrored = second && p % 2 == 0;
   const int lower = mirrored ? node.right : node.left;
   const int upper = mirrored ? node.left : node.right;
-  const auto rank = [&](int position) { return rank_at(position, p, second); };
+  const auto rank = [&](int position) { return double_tree_rank(position, p, second); };
   for (std::uint32_t c = second ? pieces_per_tree : 0; c < (second ? 2 : 1) * pieces_per_tree; ++c) {
     std::vector<Ref> sources;
     std::vector<Ref> destinations{output(c)};

@@ -5,28 +5,9 @@
 #include <vector>
 
 #include "algorithms/arithmetic.h"
+#include "topology/binary_tree.h"  // binary_node
 
 namespace tutti {
-
-/// A position's place in the in-order binary tree, -1 for none. Every subtree is an interval: left below the position,
-/// right above it. Odd positions are leaves. Source: Sanders, Speck & Träff 2009, as in NCCL's trees.cc.
-struct BinaryNode {
-  int parent = -1;
-  int left = -1;
-  int right = -1;
-};
-inline BinaryNode binary_node(int position, int p) {
-  if (position == 0) return {-1, -1, p > 1 ? power_floor(p - 1) : -1};
-  const int bit = position & -position;
-  BinaryNode node;
-  node.parent = (position ^ bit) | (bit << 1);
-  if (node.parent >= p) node.parent = position ^ bit;
-  int half = bit >> 1;
-  node.left = half == 0 ? -1 : position - half;
-  while (half != 0 && position + half >= p) half >>= 1;
-  node.right = half == 0 ? -1 : position + half;
-  return node;
-}
 
 /// Positions in the subtree of a binomial tree: the interval [position, position + size).
 inline int binomial_size(int position, int p) { return position == 0 ? p : std::min(position & -position, p - position); }

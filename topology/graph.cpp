@@ -53,16 +53,6 @@ PathType type_at(NodeKind container) {
   return PathType::sys;
 }
 
-/// What passes between two parts of a machine: the narrower of what their CPUs can do, as far as they are known. Within a
-/// package there is no bound that would matter beside PCIe's.
-double between_packages(const Graph& graph, int a, int b) {
-  const CpuModel& left = graph.nodes[at(a)].cpu;
-  const CpuModel& right = graph.nodes[at(b)].cpu;
-  if (left.arch.empty()) return between_packages_gbytes(right);
-  if (right.arch.empty()) return between_packages_gbytes(left);
-  return std::min(between_packages_gbytes(left), between_packages_gbytes(right));
-}
-
 /// The way through the tree: up to the nearest common container, and down.
 Path tree_path(const Graph& graph, int a, int b) {
   const std::vector<int> from = containers(graph, a);
@@ -80,7 +70,7 @@ Path tree_path(const Graph& graph, int a, int b) {
   for (std::size_t i = 0; i < up; ++i) path.gbytes = narrower(path.gbytes, graph.nodes[at(from[i])].uplink_gbytes);
   for (std::size_t i = 0; i < down; ++i) path.gbytes = narrower(path.gbytes, graph.nodes[at(to[i])].uplink_gbytes);
   if (container == NodeKind::machine && up > 0 && down > 0) {
-    path.gbytes = narrower(path.gbytes, between_packages(graph, from[up - 1], to[down - 1]));
+    path.gbytes = narrower(path.gbytes, between_packages_gbytes(graph, from[up - 1], to[down - 1]));
   }
   // A PCIe switch shows as one bridge upwards and one downwards for each port: devices at two ports of the same switch
   // have the upward one in common and a downward one each. Where a node stands for the whole switch, nothing is between.
@@ -148,6 +138,14 @@ int Graph::numa_id(int node) const {
 std::string Path::text() const {
   const std::string name = kPathNames[static_cast<std::size_t>(type)];
   return type == PathType::nvlink || type == PathType::xgmi ? name + std::to_string(links) : name;
+}
+
+double between_packages_gbytes(const Graph& graph, int a, int b) {
+  const CpuModel& left = graph.nodes[at(a)].cpu;
+  const CpuModel& right = graph.nodes[at(b)].cpu;
+  if (left.arch.empty()) return between_packages_gbytes(right);
+  if (right.arch.empty()) return between_packages_gbytes(left);
+  return std::min(between_packages_gbytes(left), between_packages_gbytes(right));
 }
 
 Path path_between(const Graph& graph, int a, int b) {

@@ -129,6 +129,10 @@ struct Path {
 /// The best way between two nodes of the graph.
 Path path_between(const Graph& graph, int a, int b);
 
+/// GB/s one way between two parts right below a machine (packages, or NUMA nodes where packages are unknown): the narrower
+/// of what their CPUs can do, as far as they are known. Within a package there is no bound that would matter beside PCIe's.
+double between_packages_gbytes(const Graph& graph, int a, int b);
+
 /// The paths that tutti-topo lists: one for each unordered pair of GPUs, and of a GPU and a NIC.
 std::vector<Path> device_paths(const Graph& graph);
 

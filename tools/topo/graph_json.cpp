@@ -103,13 +103,13 @@ std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::erro
 
 }  // namespace
 
-program::JsonObject graph_json(const Graph& graph) {
+program::JsonObject graph_json(const Graph& graph, const Routes& routes) {
   program::JsonObject object;
   object.add_json("numa", dump(numa_json(graph)));
   object.add_json("gpus", dump(gpus_json(graph)));
   object.add_json("nics", dump(nics_json(graph)));
   object.add_json("paths", dump(paths_json(graph)));
-  object.add_json("rings", "[]").add_json("ring_bandwidth_GBps", "null").add_json("trees", "[]");
+  add_routes(routes, object);
   object.add("host", graph.nodes.empty() ? std::string() : graph.nodes[0].name);
   object.add("source", graph.source);
   object.add_json("cpus", dump(cpus_json(graph)));

@@ -1,13 +1,15 @@
-// tutti-topo: this machine's graph as text, JSON or DOT, and the way between two of its devices.
+// tutti-topo: this machine's graph as text, JSON or DOT, the way between two of its devices, and rings and trees.
 #include <array>
 #include <cerrno>
 #include <fstream>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "src/program/options.h"
 #include "src/program/output.h"
 #include "tools/topo/graph_json.h"
+#include "tools/topo/routes.h"
 #include "topology/hwloc_xml.h"
 #include "topology/live.h"
 #include "topology/nccl_xml.h"
@@ -24,6 +26,7 @@ struct Request {
   std::string svg;
   std::string explain;  // the first device, as "gpu0"
   std::string other;    // the second
+  std::string gpus;     // those that rings and trees join
   bool text = false;
   bool dot = false;
   bool rings = false;
@@ -41,11 +44,13 @@ void declare(program::Options& options, Request& request) {
   options.text("--write-nccl-xml", &request.write_nccl_xml, "FILE",
                "Writes the machine as NCCL reads it (NCCL_TOPO_FILE), besides what is shown");
   options.text("--svg", &request.svg, "FILE", "A drawing (not there yet)");
-  options.flag("--rings", &request.rings, "Rings of greatest bandwidth (not there yet)");
-  options.flag("--trees", &request.trees, "Trees of greatest bandwidth (not there yet)");
+  options.flag("--rings", &request.rings, "Rings of greatest bandwidth over the GPUs, instead of the tree and matrix");
+  options.flag("--trees", &request.trees, "Trees of greatest bandwidth, likewise");
+  options.text("--gpus", &request.gpus, "LIST", "The GPUs that rings and trees join, as 0-3,6 (all)");
   options.example("tutti-topo", "this machine");
   options.example("tutti-topo --json | jq .nics", "its network devices");
   options.example("tutti-topo --explain gpu0 nic1", "the way between two devices");
+  options.example("tutti-topo --rings --gpus 0-3", "rings over four of its GPUs");
   options.example("tutti-topo --hwloc-xml machine.xml", "a machine that lstopo has written down");
   options.example("tutti-topo --dot | dot -Tsvg > machine.svg", "a drawing by Graphviz");
 }
@@ -56,8 +61,6 @@ std::optional<std::string> missing(const Request& request) {
     return what + " is not there yet; leave it out to see the graph as --text, --json or --dot";
   };
   if (!request.svg.empty()) return sentence("--svg " + request.svg);
-  if (request.rings) return sentence("--rings");
-  if (request.trees) return sentence("--trees");
   return std::nullopt;
 }
 
@@ -70,6 +73,10 @@ int device_named(const Graph& graph, const std::string& label) {
   return -1;
 }
 
+void print(const std::vector<std::string>& lines, program::Output& output) {
+  for (const std::string& line : lines) output.line(line);
+}
+
 int explain(const Graph& graph, const Request& request, program::Output& output) {
   const std::array<std::string, 2> names = {request.explain, request.other};
   std::array<int, 2> ends{};
@@ -80,7 +87,7 @@ int explain(const Graph& graph, const Request& request, program::Output& output)
                          "there is no GPU or NIC \"" + names[i] + "\" here; tutti-topo lists what there is");
     }
   }
-  for (const std::string& line : path_explained(graph, path_between(graph, ends[0], ends[1]))) output.line(line);
+  print(path_explained(graph, path_between(graph, ends[0], ends[1])), output);
   return program::kGood;
 }
 
@@ -112,9 +119,13 @@ int show(const Request& request, program::Output& output) {
     return output.fail(status.code() == TUTTI_INVALID_ARGUMENT ? program::kWrongUse : program::kFailed, status.text());
   }
   if (!request.explain.empty()) return explain(graph, request, output);
-  if (output.json()) {
-    output.record(topo::graph_json(graph));
-    return program::kGood;
+  if (output.json() || request.rings || request.trees) {
+    const Result<topo::Routes> routes = topo::find_routes(graph, request.gpus);
+    if (!routes.ok()) return output.fail(program::kWrongUse, routes.status().text());
+    if (output.json()) output.record(topo::graph_json(graph, *routes));
+    if (request.rings) print(topo::rings_text(*routes), output);
+    if (request.trees) print(topo::trees_text(*routes), output);
+    if (output.json() || !request.text) return program::kGood;
   }
   std::string text = request.dot ? dot_graph(graph) : text_tree(graph);
   const std::string matrix = request.dot ? std::string() : path_matrix(graph);
@@ -133,6 +144,12 @@ int main(int argc, char** argv) {
   Request request;
   declare(options, request);
   if (const auto code = options.parse(argc, argv, output)) return *code;
+  if (request.dot && (request.rings || request.trees)) {
+    return output.fail(program::kWrongUse, "--dot does not draw rings and trees; leave out --dot, or --rings and --trees");
+  }
+  if (!request.gpus.empty() && !request.rings && !request.trees && !output.json()) {
+    return output.fail(program::kWrongUse, "--gpus chooses the GPUs of --rings and --trees; give one of them, or --json");
+  }
   if (request.text && request.dot) {
     return output.fail(program::kWrongUse, "--text and --dot exclude each other; give one of them");
   }

@@ -126,7 +126,7 @@ TEST(Topo, JsonOfDevicesHasTheContractsFields) {
   nic.name = "mlx5_0";
   nic.nic = {{"ib0"}, 200, 1, true, true};
   graph.add(nic);
-  const Json json = Json::parse(topo::graph_json(graph).text(), nullptr, false);
+  const Json json = Json::parse(topo::graph_json(graph, *topo::find_routes(graph)).text(), nullptr, false);
   ASSERT_FALSE(json.is_discarded());
   const Json& first = json["gpus"][0];
   EXPECT_EQ(first["id"], 0);
@@ -159,6 +159,60 @@ TEST(Topo, AFileOfHwlocsIsShownInsteadOfThisMachine) {
   unlink(path.c_str());
 }
 
+// Four GPUs in a cycle of NVLinks, which is one ring each way.
+Graph cycle_of_gpus() {
+  Graph graph;
+  graph.add({});
+  for (int i = 0; i < 4; ++i) {
+    Node gpu;
+    gpu.kind = NodeKind::gpu;
+    gpu.parent = 0;
+    gpu.id = 10 + i;
+    graph.add(std::move(gpu));
+    graph.links.push_back({1 + i, 1 + (i + 1) % 4, LinkKind::nvlink, 1, 25, 0});
+  }
+  return graph;
+}
+
+TEST(Topo, JsonHasRingsAndTreesByTheGpusIds) {
+  const Graph graph = cycle_of_gpus();
+  const Json json = Json::parse(topo::graph_json(graph, *topo::find_routes(graph)).text());
+  EXPECT_EQ(json["rings"], Json::parse("[[10,11,12,13],[10,13,12,11]]"));
+  EXPECT_EQ(json["ring_bandwidth_GBps"], 50);
+  EXPECT_EQ(json["ring_bound_GBps"], 50);
+  ASSERT_EQ(json["ring_details"].size(), 2u);
+  EXPECT_EQ(json["ring_details"][0]["bandwidth_GBps"], 25);
+  EXPECT_EQ(json["ring_details"][0]["narrowest"], "gpu10 > gpu11 (NVLink)");
+  EXPECT_NEAR(json["tree_bandwidth_GBps"].get<double>(), 25 * 4 / 3., 1e-3) << "each tree leaves out one of the links";
+  EXPECT_EQ(json["trees"][0]["edges"].size(), 3u);
+  EXPECT_TRUE(json["trees"][0].contains("root"));
+
+  const Json part = Json::parse(topo::graph_json(graph, *topo::find_routes(graph, "10-11")).text());
+  EXPECT_EQ(part["rings"], Json::parse("[[10,11]]"));
+  EXPECT_FALSE(topo::find_routes(graph, "10,14").ok());
+  EXPECT_FALSE(topo::find_routes(graph, "all").ok());
+}
+
+TEST(Topo, RingsAndTreesAreLinesWithTheirNarrowestLinks) {
+  const topo::Routes routes = *topo::find_routes(cycle_of_gpus());
+  EXPECT_THAT(
+      topo::rings_text(routes),
+      testing::ElementsAre("2 rings, 50.0 GB/s together; no set has more",
+                           "    25.0 GB/s  gpu10 gpu11 gpu12 gpu13  (narrowest: gpu10 > gpu11 (NVLink) of 25.0 GB/s)",
+                           "    25.0 GB/s  gpu10 gpu13 gpu12 gpu11  (narrowest: gpu10 > gpu13 (NVLink) of 25.0 GB/s)"));
+  EXPECT_THAT(topo::trees_text(routes)[0], HasSubstr("trees, 33.3 GB/s together; no set has more"));
+  EXPECT_THAT(topo::rings_text(*topo::find_routes(Graph())), testing::ElementsAre("No rings: there are no GPUs"));
+}
+
+TEST(Topo, RingsAndTreesAreShownOnDemand) {
+  const Outcome both = run(kTopo + " --rings --trees");
+  EXPECT_EQ(both.code, 0) << both.err;
+  EXPECT_THAT(both.out, HasSubstr("ring"));
+  EXPECT_THAT(both.out, HasSubstr("tree"));
+  EXPECT_THAT(both.out, Not(HasSubstr("machine0:")));
+  EXPECT_THAT(run(kTopo + " --rings --text").out, HasSubstr("machine0:"));
+}
+
 TEST(Topo, DotIsAGraph) {
   const Outcome result = run(kTopo + " --dot");
   EXPECT_EQ(result.code, 0);
@@ -168,8 +222,9 @@ TEST(Topo, DotIsAGraph) {
 }
 
 TEST(Topo, WhatIsWrongOrNotThereYetIsRefusedInOneSentence) {
-  for (const char* options : {"--rings", "--trees", "--svg x.svg", "--nccl-xml /tmp/x", "--hwloc-xml /no/such/file",
-                              "--explain gpu7 gpu8", "--explain gpu0", "--text --dot", "--bogus", "extra"}) {
+  for (const char* options :
+       {"--rings --gpus x", "--rings --gpus 7", "--gpus 0", "--rings --dot", "--svg x.svg", "--nccl-xml /tmp/x",
+        "--hwloc-xml /no/such/file", "--explain gpu7 gpu8", "--explain gpu0", "--text --dot", "--bogus", "extra"}) {
     const Outcome result = run(kTopo + " " + options);
     EXPECT_EQ(result.code, 2) << options;
     EXPECT_THAT(result.err, HasSubstr("tutti-topo: ")) << options;

@@ -1,0 +1,138 @@
+#include "tools/topo/routes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "topology/sysfs.h"
+
+namespace tutti::topo {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+double gbytes(double bytes_per_second) { return bytes_per_second / 1e9; }
+
+/// To three digits after the point; null for 0.
+Json rounded(double bytes_per_second) {
+  return bytes_per_second > 0 ? Json(std::round(gbytes(bytes_per_second) * 1000) / 1000) : Json();
+}
+
+std::string link_text(const Routes& routes, std::uint32_t index) {
+  const NetworkLink link = routes.network.link(index);
+  return fmt::format("{} of {:.1f} GB/s", link.name, gbytes(link.bytes_per_second));
+}
+
+/// "6 rings, 150.0 GB/s together; no set has more", and why there is none.
+template <typename Set>
+std::string sum_text(const Routes& routes, const Set& set, std::size_t count, const char* what) {
+  if (routes.gpus.empty()) return fmt::format("No {}s: there are no GPUs", what);
+  if (routes.gpus.size() < 2) return fmt::format("No {}s: there is one GPU", what);
+  if (count == 0) return fmt::format("No {}s: the GPUs do not all reach each other", what);
+  std::string text =
+      fmt::format("{} {}{}, {:.1f} GB/s together", count, what, count == 1 ? "" : "s", gbytes(set.bytes_per_second));
+  if (set.optimal) return text + "; no set has more";
+  return set.bound > 0 ? text + fmt::format("; no set has more than {:.1f} GB/s", gbytes(set.bound)) : text;
+}
+
+std::vector<int> chosen_gpus(const Graph& graph, const std::vector<int>& ids, int& missing) {
+  const std::vector<int> all = graph.of(NodeKind::gpu);
+  std::vector<int> chosen;
+  for (const int id : ids) {
+    const auto gpu = std::find_if(all.begin(), all.end(), [&](int node) { return graph.nodes[at(node)].id == id; });
+    if (gpu == all.end()) {
+      missing = id;
+      return {};
+    }
+    chosen.push_back(*gpu);
+  }
+  return chosen;
+}
+
+Result<std::vector<int>> gpus_named(const Graph& graph, const std::string& text) {
+  if (text.empty()) return graph.of(NodeKind::gpu);
+  const auto ids = parse_cpu_list(text);
+  if (!ids) {
+    return Status(TUTTI_INVALID_ARGUMENT, fmt::format("\"{}\" is no list of GPUs", text), "Write it as 0-3,6");
+  }
+  int missing = -1;
+  std::vector<int> chosen = chosen_gpus(graph, *ids, missing);
+  if (missing >= 0) {
+    return Status(TUTTI_INVALID_ARGUMENT, fmt::format("there is no GPU {} here", missing),
+                  "tutti-topo lists what there is");
+  }
+  return chosen;
+}
+
+}  // namespace
+
+Result<Routes> find_routes(const Graph& graph, const std::string& gpus) {
+  const auto chosen = gpus_named(graph, gpus);
+  if (!chosen.ok()) return chosen.status();
+  auto network = network_of(graph, *chosen);
+  if (!network.ok()) return network.status();
+  Routes routes{*std::move(network), {}, {}, {}};
+  for (const int gpu : *chosen) routes.gpus.push_back(graph.nodes[at(gpu)].id);
+  routes.rings = search_machine_rings(routes.network);
+  routes.trees = search_machine_trees(routes.network);
+  return routes;
+}
+
+std::vector<std::string> rings_text(const Routes& routes) {
+  const RingSet& set = routes.rings;
+  std::vector<std::string> lines = {sum_text(routes, set, set.rings.size(), "ring")};
+  for (const Ring& ring : set.rings) {
+    std::vector<std::string> names;
+    for (const int end : ring.order) names.push_back(routes.network.label(end));
+    lines.push_back(fmt::format("  {:6.1f} GB/s  {}  (narrowest: {})", gbytes(ring.bytes_per_second), fmt::join(names, " "),
+                                link_text(routes, ring.narrowest)));
+  }
+  return lines;
+}
+
+std::vector<std::string> trees_text(const Routes& routes) {
+  const TreeSet& set = routes.trees;
+  std::vector<std::string> lines = {sum_text(routes, set, set.trees.size(), "tree")};
+  for (const Tree& tree : set.trees) {
+    std::vector<std::string> edges;
+    for (const auto& [parent, child] : tree.edges) {
+      edges.push_back(fmt::format("{}>{}", routes.network.label(parent), routes.network.label(child)));
+    }
+    lines.push_back(fmt::format("  {:6.1f} GB/s  {}  (narrowest: {})", gbytes(tree.bytes_per_second), fmt::join(edges, " "),
+                                link_text(routes, tree.narrowest)));
+  }
+  return lines;
+}
+
+void add_routes(const Routes& routes, program::JsonObject& object) {
+  Json rings = Json::array();
+  Json details = Json::array();
+  for (const Ring& ring : routes.rings.rings) {
+    Json order = Json::array();
+    for (const int end : ring.order) order.push_back(routes.gpus[at(end)]);
+    rings.push_back(std::move(order));
+    details.push_back(
+        {{"bandwidth_GBps", rounded(ring.bytes_per_second)}, {"narrowest", routes.network.link(ring.narrowest).name}});
+  }
+  Json trees = Json::array();
+  for (const Tree& tree : routes.trees.trees) {
+    Json edges = Json::array();
+    for (const auto& [parent, child] : tree.edges) {
+      edges.push_back(Json::array({routes.gpus[at(parent)], routes.gpus[at(child)]}));
+    }
+    trees.push_back({{"root", routes.gpus[at(tree.root)]},
+                     {"edges", std::move(edges)},
+                     {"bandwidth_GBps", rounded(tree.bytes_per_second)},
+                     {"narrowest", routes.network.link(tree.narrowest).name}});
+  }
+  object.add_json("rings", rings.dump()).add_json("ring_bandwidth_GBps", rounded(routes.rings.bytes_per_second).dump());
+  object.add_json("trees", trees.dump()).add_json("ring_details", details.dump());
+  object.add_json("ring_bound_GBps", rounded(routes.rings.bound).dump());
+  object.add_json("tree_bandwidth_GBps", rounded(routes.trees.bytes_per_second).dump());
+}
+
+}  // namespace tutti::topo

@@ -1,0 +1,150 @@
+#include "topology/packed.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "topology/packing.h"
+
+namespace tutti {
+namespace {
+
+constexpr double kRounding = 1e-9;
+constexpr double kWorthRounding = 1e-6;
+constexpr double kNever = std::numeric_limits<double>::infinity();
+/// Up to so many places a table over all subsets is as quick as trying.
+constexpr int kFewPlaces = 10;
+/// Sets of equal rings are looked for up to this size, each with this part of the steps.
+constexpr int kMostEqual = 16;
+constexpr std::uint64_t kPartOfSteps = 64;
+
+/// A ring that the program lacks at these prices; `certain` where none means that there is none.
+std::optional<RingOrder> missing_ring(const Hops& hops, const Packing& program, bool& certain, Steps& steps) {
+  certain = false;
+  const auto missing = [&](const std::optional<RingOrder>& ring) {
+    return ring && program.cost(loads_of(hops, *ring)) < 1 - kRounding;
+  };
+  if (hops.places() > kFewPlaces) {
+    std::optional<RingOrder> ring = cheapest_ring(hops, program.prices(), false, steps);
+    if (missing(ring)) return ring;
+  }
+  if (!can_be_exact(hops, steps)) return std::nullopt;
+  std::optional<RingOrder> ring = cheapest_ring(hops, program.prices(), true, steps);
+  certain = true;
+  return ring;
+}
+
+/// Prices by which every ring costs at least 1 bound the sum by what all links are worth (weak duality).
+template <typename Order>
+void tighten(Packed<Order>& packed, const Packing& program, double least_cost) {
+  if (least_cost > 0) packed.bound = std::min(packed.bound, program.sum() / std::min(1., least_cost));
+}
+
+template <typename Order>
+void take_used(Packed<Order>& packed, const Packing& program, const std::vector<Order>& columns) {
+  packed.orders.clear();
+  packed.sum = 0;
+  for (const auto& [column, rate] : program.used()) {
+    packed.orders.emplace_back(columns[static_cast<std::size_t>(column)], rate);
+    packed.sum += rate;
+  }
+}
+
+/// Returns the links' prices by which every ring costs at least 1, but for rounding; none where that is not certain.
+std::vector<double> pack_by_program(const Hops& hops, RingOrder first, Packed<RingOrder>& packed, Steps& steps) {
+  Packing program(hops.capacity());
+  std::vector<RingOrder> columns;
+  std::vector<double> prices;
+  std::optional<RingOrder> next = std::move(first);
+  while (next) {
+    const Loads loads = loads_of(hops, *next);
+    columns.push_back(*std::move(next));
+    if (!program.enter(static_cast<int>(columns.size()) - 1, loads, steps)) break;
+    if (program.sum() >= packed.bound * (1 - kRounding)) break;
+    bool certain = false;
+    next = missing_ring(hops, program, certain, steps);
+    if (!certain) continue;
+    const double cost = next ? program.cost(loads_of(hops, *next)) : kNever;
+    tighten(packed, program, cost);
+    if (cost >= 1 - kRounding) {
+      prices = program.prices();
+      break;
+    }
+  }
+  take_used(packed, program, columns);
+  return prices;
+}
+
+/// Whether rings of this rate, which use whole multiples of it of every link, can have that sum: by weak duality no more
+/// than what those multiples are worth. Most rates fail here.
+bool may_be_equal(const Hops& hops, const std::vector<double>& prices, double sum, double rate) {
+  if (prices.empty()) return true;
+  double worth = 0;
+  for (std::size_t link = 0; link < prices.size(); ++link) {
+    worth += std::floor(hops.capacity()[link] / rate * (1 + kRounding)) * rate * prices[link];
+  }
+  return worth >= sum * (1 - kWorthRounding);
+}
+
+/// The fewest rings of one rate with the same sum, if they are found in time.
+void prefer_equal(const Hops& hops, const std::vector<double>& prices, Packed<RingOrder>& packed, Steps& steps) {
+  const std::uint64_t part = steps.left() / kPartOfSteps;
+  for (int count = 2; count <= kMostEqual; ++count) {
+    if (!may_be_equal(hops, prices, packed.sum, packed.sum / count)) continue;
+    Steps few(part);
+    std::vector<RingOrder> rings = equal_rings(hops, packed.sum, count, few);
+    steps.take(part - few.left());
+    if (rings.empty()) continue;
+    packed.orders.clear();
+    for (RingOrder& ring : rings) packed.orders.emplace_back(std::move(ring), packed.sum / count);
+    return;
+  }
+}
+
+}  // namespace
+
+Packed<RingOrder> pack_rings(const Hops& hops, Steps& steps) {
+  Packed<RingOrder> packed;
+  packed.bound = hops.bound();
+  if (packed.bound == 0) return packed;
+  Steps quarter(steps.left() / 4);
+  const std::uint64_t given = quarter.left();
+  std::optional<WideRing> widest = widest_ring(hops, packed.bound, quarter);
+  steps.take(given - quarter.left());
+  if (!widest) {
+    if (quarter.left() > 0) packed.bound = 0;
+    return packed;
+  }
+  if (widest->rate >= packed.bound * (1 - kRounding)) {
+    packed.orders = {{widest->ring, widest->rate}};
+    packed.sum = widest->rate;
+    return packed;
+  }
+  const std::vector<double> prices = pack_by_program(hops, std::move(widest->ring), packed, steps);
+  if (packed.orders.size() > 1) prefer_equal(hops, prices, packed, steps);
+  return packed;
+}
+
+Packed<TreeShape> pack_trees(const Hops& hops, OutsideLoad outside, Steps& steps) {
+  Packed<TreeShape> packed;
+  if (hops.places() < 2) return packed;
+  packed.bound = kNever;
+  Packing program(hops.capacity());
+  std::vector<TreeShape> columns;
+  for (;;) {
+    const auto places = static_cast<std::uint64_t>(hops.places());
+    std::optional<TreeShape> tree = cheapest_tree(hops, program.prices(), outside);
+    if (!tree || !steps.take(places * places)) break;
+    const Loads loads = loads_of(hops, *tree, outside);
+    const double cost = program.cost(loads);
+    tighten(packed, program, cost);
+    if (cost >= 1 - kRounding) break;
+    columns.push_back(*std::move(tree));
+    if (!program.enter(static_cast<int>(columns.size()) - 1, loads, steps)) break;
+  }
+  take_used(packed, program, columns);
+  if (packed.bound == kNever) packed.bound = 0;
+  return packed;
+}
+
+}  // namespace tutti

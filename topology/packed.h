@@ -1,0 +1,33 @@
+// Sets of rings and trees whose rates add up to the most: the linear program of packing.h with the orders that
+// ring_orders.h and tree_orders.h find, and fewer, equal ones where they do as well.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "topology/ring_orders.h"
+#include "topology/tree_orders.h"
+
+namespace tutti {
+
+/// Orders with their rates in bytes per second.
+template <typename Order>
+struct Packed {
+  std::vector<std::pair<Order, double>> orders;
+  double sum = 0;
+  double bound = 0;  ///< that no set can exceed
+  /// The bound is reached, but for rounding.
+  bool optimal() const { return sum >= bound * (1 - 1e-7); }
+};
+
+/// Places beyond which pack_rings and pack_trees are not to be asked: their tables grow with the square of links and
+/// places.
+inline constexpr int kMostPacked = 24;
+
+/// The best set of rings that `steps` suffice to find. Empty, with a bound of 0 where that is certain, where there is none.
+Packed<RingOrder> pack_rings(const Hops& hops, Steps& steps);
+
+/// The best set of trees. outside: see tree_orders.h.
+Packed<TreeShape> pack_trees(const Hops& hops, OutsideLoad outside, Steps& steps);
+
+}  // namespace tutti
