@@ -111,7 +111,7 @@ class Follower {
         std::vector<Action>& actions = flow_.actions[r].emplace_back();
         for (std::uint32_t s = 0; s < block.steps.size(); ++s) {
           const Step& step = block.steps[s];
-          if (step.type == StepType::nop) continue;
+          if (step.type == StepType::nop || flow_.locations[r].copies_onto_itself(step)) continue;
           if (!actions.empty() && actions.back().last_step + 1 == s && continues(actions.back(), step)) {
             actions.back().sources.push_back(step.source);
             actions.back().last_step = s;
@@ -530,6 +530,15 @@ std::uint32_t Locations::number(Buffer buffer, std::uint32_t chunk) const {
   if (!alias_.any || (!alias_.all && block != alias_.input_block)) return chunk;
   const std::uint32_t to = alias_.all ? block : alias_.output_block;
   return output_ + to * of_block_ + chunk % of_block_;
+}
+
+bool Locations::copies_onto_itself(const Step& step) const {
+  if (step.type != StepType::cpy) return false;
+  bool same = true;
+  for (std::uint32_t c = 0; same && c < step.count; ++c) {
+    same = number(step.source.buffer, step.source.chunk + c) == number(step.destination.buffer, step.destination.chunk + c);
+  }
+  return same;
 }
 
 std::uint32_t Locations::initial_chunk(std::uint32_t location) const {

@@ -23,6 +23,8 @@ class Locations {
 
   std::uint32_t size() const { return end_; }
   std::uint32_t number(Buffer buffer, std::uint32_t chunk) const;
+  /// Whether a step copies every chunk onto itself, as it may where input is output: it then does nothing.
+  bool copies_onto_itself(const Step& step) const;
   /// Where a number belongs.
   Place place(std::uint32_t location) const;
   /// The chunk of the caller's input that is there in the beginning. location: such a one.

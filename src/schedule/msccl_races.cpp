@@ -28,9 +28,10 @@ class Sketch {
       program_.dependencies.push_back({static_cast<std::uint32_t>(from.depends_block), from.depends_step, 0});
       step.dependency_count = 1;
     }
-    if (reads_source(from.type)) step.sources = touch(from.source, from.count);
+    const bool moves = !locations_.copies_onto_itself(from);
+    if (moves && reads_source(from.type)) step.sources = touch(from.source, from.count);
     // A local fold reads its destination, too, but whoever orders its writing orders that.
-    if (writes_destination(from.type)) step.destinations = touch(from.destination, from.count);
+    if (moves && writes_destination(from.type)) step.destinations = touch(from.destination, from.count);
     program_.steps.push_back(step);
   }
 

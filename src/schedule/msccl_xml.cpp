@@ -149,9 +149,12 @@ Result<std::string> text_of(const std::string& path) {
 
 }  // namespace
 
+bool MscclAlgorithm::is_for(const Problem& wanted) const {
+  return wanted.collective == collective && wanted.ranks == ranks && (!rooted(collective) || wanted.root == root);
+}
+
 bool MscclAlgorithm::fits(const Problem& wanted) const {
-  if (wanted.collective != collective || wanted.ranks != ranks) return false;
-  if (rooted(collective) && wanted.root != root) return false;
+  if (!is_for(wanted)) return false;
   const bool one =
       collective == Collective::all_reduce || collective == Collective::reduce || collective == Collective::broadcast;
   const std::uint64_t bytes = wanted.count * element_bytes(wanted.type) * (one ? 1 : static_cast<std::uint64_t>(ranks));

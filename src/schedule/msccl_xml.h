@@ -30,11 +30,12 @@ struct MscclAlgorithm {
   Proof proof;
   std::uint64_t digest = 0;  ///< of all of this, for ranks to compare
 
-  /// Whether it is for this problem: collective, ranks, root and bytes.
+  /// Whether it is for this problem, by collective, ranks and root; `fits`: by bytes, too.
+  bool is_for(const Problem& problem) const;
   bool fits(const Problem& problem) const;
-  /// The plan for a problem that fits but for its bytes, on links of slot_bytes. Pure; the same on every rank.
+  /// The plan for a problem that it is for, on links of slot_bytes. Pure; the same on every rank.
   Plan plan(const Problem& problem, std::uint64_t slot_bytes) const;
-  /// A problem that fits but for its bytes, with this count of float32, summed where it reduces.
+  /// A problem that it is for: this count of float32, summed where it reduces.
   Problem problem(std::uint64_t count) const;
   /// The same with everybody's program, for whoever looks at all ranks.
   Schedule schedule(const Problem& problem, std::uint64_t slot_bytes) const {
