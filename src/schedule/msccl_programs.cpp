@@ -189,13 +189,15 @@ class Groups {
   std::map<std::uint32_t, std::vector<Group>> groups_;
 };
 
+constexpr std::uint64_t at_the_end = UINT64_MAX;
+
 /// A step that may still grow.
 struct Draft {
   std::vector<Operand> sources;
   std::vector<Operand> destinations;
   std::vector<Dependency> waits;
   bool completes = false;
-  std::uint64_t time = 0;  ///< 0: before all others
+  std::uint64_t time = 0;  ///< 0: before all others; at_the_end: after them
   Origin origin;
 };
 
@@ -228,7 +230,7 @@ class Sketch {
     copy_the_rest();
     if (care_.stage) wait_for_stage();
     if (care_.keep) keep();
-    if (care_.guard) guard();
+    guard();
   }
 
   std::uint32_t scratch() const { return scratch_; }
@@ -362,7 +364,7 @@ class Sketch {
       draft.sources = {operand_of(home.place, range)};
       range.block = chunk / flow_.of_block;
       draft.destinations = {operand_of(tutti::Place::output, range)};
-      draft.time = UINT64_MAX;
+      draft.time = at_the_end;
       lanes_[0].push_back(std::move(draft));
       chunk = end - 1;
     }
@@ -421,7 +423,8 @@ class Sketch {
     });
   }
 
-  /// See Care::guard. Where a step reads in the same lane after the write nothing helps but staging.
+  /// See Care::guard; copies at the end wait in any case, since the file knows nothing of them. Where a step reads in the
+  /// same lane after the write nothing helps but staging.
   void guard() {
     const Cells cells = this->cells();
     std::vector<std::vector<std::pair<std::uint32_t, std::uint32_t>>> readers(cells.size());  // lane, step
@@ -433,6 +436,7 @@ class Sketch {
       }
     });
     each_draft([&](std::uint32_t lane, std::uint32_t, Draft& draft) {
+      if (!care_.guard && draft.time != at_the_end) return;
       for (const Operand& to : draft.destinations) {
         if (to.place != tutti::Place::output) continue;
         cells.each(to, [&](std::size_t cell) {
