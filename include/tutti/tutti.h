@@ -156,9 +156,11 @@ typedef struct tutti_config {
   int32_t priority;        ///< default of tutti_call.priority
   int32_t memory;          ///< tutti_memory_kind of the buffers that will be passed; unset: auto
   const char* tuning;      ///< TUTTI_TUNING: a tuning table's path, the same table on all ranks; NULL: built-in estimates
+  const char* msccl;  ///< TUTTI_MSCCL: comma-separated paths of MSCCL algorithm files, the same on all ranks, each used
+                      ///< for the calls that it is for; NULL: none
 } tutti_config;
 #define TUTTI_CONFIG_INIT \
-  {sizeof(tutti_config), 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, NULL}
+  {sizeof(tutti_config), 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, NULL, NULL}
 
 typedef enum tutti_memory_kind {
   TUTTI_MEMORY_AUTO = 0,

@@ -322,6 +322,9 @@ constexpr std::array kTable = {
         "File of measured constants, see perf/tune, by which algorithms are chosen; built-in estimates "
         "where empty.",
         "config.tuning", text_field<&C::tuning>),
+    setting<List, &S::msccl>("TUTTI_MSCCL", "",
+                             "MSCCL algorithm files, each used for the calls that it is for; see docs/schedule.md.",
+                             "config.msccl", text_field<&C::msccl>),
     setting<Duration, &S::connect_timeout_ns>("TUTTI_CONNECT_TIMEOUT", "60s",
                                               "Longest time to create a communicator, or to open one link.",
                                               "config.connect_timeout_ns", nanoseconds_field<&C::connect_timeout_ns>),

@@ -34,6 +34,7 @@ struct Settings {
   std::string algorithm;                   ///< TUTTI_ALGORITHM, as given; empty: the library chooses
   int lanes = 0;                           ///< TUTTI_LANES; 0: the library chooses
   std::string tuning;                      ///< TUTTI_TUNING: a tuning table's path; empty: the built-in estimates
+  std::vector<std::string> msccl;          ///< TUTTI_MSCCL: paths of MSCCL algorithm files
   std::uint64_t connect_timeout_ns = 0;    ///< TUTTI_CONNECT_TIMEOUT
   std::uint64_t operation_timeout_ns = 0;  ///< TUTTI_OPERATION_TIMEOUT
   std::uint64_t idle_timeout_ns = 0;       ///< TUTTI_IDLE_TIMEOUT

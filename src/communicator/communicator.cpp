@@ -7,6 +7,7 @@
 
 #include "algorithms/algorithm.h"
 #include "src/base/log.h"
+#include "src/base/types.h"
 #include "src/base/wire.h"
 #include "src/communicator/caught.h"
 #include "src/communicator/explain.h"
@@ -60,19 +61,22 @@ std::size_t Communicator::ProblemHash::operator()(const Problem& problem) const 
 }
 
 /// Opens the transports once the key is known, and makes what this rank tells the others: its place, then its transports.
-MakeBlob Communicator::open_transports(const Settings& settings, std::unique_ptr<Transports>& transports, Tuning& tuning) {
-  return [&settings, &transports, &tuning](std::span<const unsigned char, kKeyBytes> key, int rank,
+MakeBlob Communicator::open_transports(const Settings& settings, std::unique_ptr<Transports>& transports, Advice& advice) {
+  return [&settings, &transports, &advice](std::span<const unsigned char, kKeyBytes> key, int rank,
                                            int ranks) -> Result<std::vector<std::byte>> {
     if (!settings.tuning.empty()) {
       auto read = Tuning::read(settings.tuning);
       if (!read.ok()) return read.status();
-      tuning = std::move(*read);
+      advice.tuning = std::move(*read);
     }
+    auto files = MscclFiles::read(settings.msccl);
+    if (!files.ok()) return files.status();
+    advice.msccl = std::move(*files);
     auto opened = Transports::open(settings, key, rank, ranks);
     if (!opened.ok()) return opened.status();
     transports = std::move(*opened);
     ByteWriter out;
-    pack_residence(out, residence_of(settings, tuning));
+    pack_residence(out, residence_of(settings, advice.tuning, advice.msccl));
     out.blob(transports->describe());
     return out.take();
   };
@@ -80,14 +84,14 @@ MakeBlob Communicator::open_transports(const Settings& settings, std::unique_ptr
 
 Result<std::unique_ptr<Communicator>> Communicator::create(JoinRequest request, const tutti_config* config) {
   std::unique_ptr<Transports> transports;
-  Tuning tuning;
-  request.blob = open_transports(request.settings, transports, tuning);
+  Advice advice;
+  request.blob = open_transports(request.settings, transports, advice);
   auto membership = join(request);
   if (!membership.ok()) return membership.status();
   std::unique_ptr<Communicator> self(new Communicator(std::make_unique<Membership>(std::move(*membership)),
                                                       std::move(transports), request.settings, request.name,
                                                       config != nullptr ? Hook{config->poll, config->poll_ctx} : Hook()));
-  if (Status status = self->set_up(request.patience, std::move(tuning)); !status.ok()) return status;
+  if (Status status = self->set_up(request.patience, std::move(advice)); !status.ok()) return status;
   return self;
 }
 
@@ -138,8 +142,8 @@ Result<std::unique_ptr<Communicator>> Communicator::split(SplitRequest request, 
 
 Result<std::unique_ptr<Communicator>> Communicator::split_in_turn(SplitRequest& request) {
   std::unique_ptr<Transports> transports;
-  Tuning tuning;
-  request.blob = open_transports(request.settings, transports, tuning);
+  Advice advice;
+  request.blob = open_transports(request.settings, transports, advice);
   // It has a number among the operations, so that who calls another meanwhile learns of the difference.
   const std::uint64_t sequence = sequence_.load(std::memory_order_relaxed);  // only changed in a turn
   sequence_.store(sequence + 1, std::memory_order_relaxed);
@@ -151,7 +155,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split_in_turn(SplitRequest& 
   if (*membership == nullptr) return std::unique_ptr<Communicator>();
   std::unique_ptr<Communicator> child(
       new Communicator(std::move(*membership), std::move(transports), request.settings, request.name, hook_));
-  if (Status status = child->set_up(request.patience, std::move(tuning)); !status.ok()) return status;
+  if (Status status = child->set_up(request.patience, std::move(advice)); !status.ok()) return status;
   return child;
 }
 
@@ -206,7 +210,7 @@ void Communicator::take_leave() {
   membership_->control->leave();
 }
 
-Status Communicator::set_up(const Patience& patience, Tuning tuning) {
+Status Communicator::set_up(const Patience& patience, Advice advice) {
   std::vector<Residence> places;
   std::vector<std::vector<std::byte>> descriptions;
   for (const Member& member : membership_->members) {
@@ -220,10 +224,10 @@ Status Communicator::set_up(const Patience& patience, Tuning tuning) {
   if (!overrides.ok()) return overrides.status();
   overrides_ = std::move(*overrides);
   view_ = view_of(membership_->members, places);
-  tuning_ = std::move(tuning);
-  tuning_.apply(view_);
+  advice_ = std::move(advice);
+  advice_.tuning.apply(view_);
   if (ranks() > 1) {
-    auto reaches = membership_->control->allgather(transports_->reach(descriptions, view_, tuning_), patience);
+    auto reaches = membership_->control->allgather(transports_->reach(descriptions, view_, advice_.tuning), patience);
     if (!reaches.ok()) return reaches.status();
     if (Status status = transports_->settle(*reaches, view_); !status.ok()) return status;
   }
@@ -266,8 +270,8 @@ void Communicator::set_timeout(std::uint64_t ns) {
 std::uint64_t Communicator::timeout_ns() const { return timeout_ns_.load(std::memory_order_relaxed); }
 std::uint64_t Communicator::sequence() const { return sequence_.load(std::memory_order_relaxed); }
 const char* Communicator::last_algorithm() const {
-  const Algorithm* last = last_algorithm_.load(std::memory_order_relaxed);
-  return ranks() == 1 || last == nullptr ? "none" : last->name;
+  const char* last = last_algorithm_.load(std::memory_order_relaxed);
+  return ranks() == 1 || last == nullptr ? "none" : last;
 }
 
 Status Communicator::legal() const {
@@ -468,27 +472,45 @@ Status Communicator::give_up(const Outcome& outcome, const CollectiveCall& call,
   return explain(outcome, call, sequence);
 }
 
+/// By the call's own wish, else TUTTI_ALGORITHM's, else a file's, else the tuning table's or the model's.
+Result<Communicator::Choice> Communicator::choose(const Problem& problem, const std::string& wish) const {
+  const std::uint64_t bytes = problem.count * element_bytes(problem.type);
+  const MscclAlgorithm* const file =
+      wish.empty() && !overrides_.find(problem.collective, bytes).empty() ? nullptr : advice_.msccl.find(problem, wish);
+  if (file != nullptr) {
+    return Choice{file->plan(problem, link_slot_bytes), file->name.c_str(),
+                  [file](int r) { return file->programs[static_cast<std::size_t>(r)]; },
+                  fmt::format("{} {:x}", file->name, file->digest)};
+  }
+  auto choice = select(problem, view_, overrides_, wish, static_cast<std::uint32_t>(settings_.lanes), advice_.tuning);
+  if (!choice.ok()) return choice.status();
+  const Algorithm* const algorithm = choice->algorithm;
+  Plan plan = make_plan(*algorithm, problem, view_, choice->parameters, link_slot_bytes);
+  const std::string key = fmt::format("{} {}", algorithm->name, plan.shape.chunks);
+  ProgramOf program_of = [this, algorithm, plan](int r) { return make_program(*algorithm, plan, view_, r); };
+  return Choice{std::move(plan), algorithm->name, std::move(program_of), key};
+}
+
 Result<const Communicator::Prepared*> Communicator::prepare(const Problem& problem, const std::string& wish) {
   if (last_ != nullptr && last_->plan.problem == problem && last_wish_ == wish) return last_;
   if (wish != last_wish_) plans_.clear();
   last_ = nullptr;
   const auto found = plans_.find(problem);
   if (found == plans_.end()) {
-    auto choice = select(problem, view_, overrides_, wish, static_cast<std::uint32_t>(settings_.lanes), tuning_);
+    auto choice = choose(problem, wish);
     if (!choice.ok()) return choice.status();
     Prepared made;
-    made.algorithm = choice->algorithm;
+    made.algorithm = choice->name;
     made.name = KindName(name_of(problem.collective));
-    made.algorithm_name = KindName(choice->algorithm->name);
-    made.plan = make_plan(*choice->algorithm, problem, view_, choice->parameters, link_slot_bytes);
+    made.algorithm_name = KindName(choice->name);
+    made.plan = std::move(choice->plan);
     made.fold = combines(problem.collective) ? find_fold(problem.type, problem.op) : find_copy();
     made.scratch = scratch_bytes(made.plan);
-    auto& linked = linked_[fmt::format("{} {} {} {}", name_of(problem.collective), choice->algorithm->name, problem.root,
-                                       made.plan.shape.chunks)];
+    auto& linked = linked_[fmt::format("{} {} {}", name_of(problem.collective), problem.root, choice->key)];
     if (linked == nullptr) {
       linked = std::make_shared<Linked>();
-      const auto program_of = [&](int r) { return make_program(*choice->algorithm, made.plan, view_, r); };
-      linked->lowered = lower(made.plan, rank(), program_of(rank()), ranks() <= most_looked_at ? program_of : ProgramOf());
+      linked->lowered = lower(made.plan, rank(), choice->program_of(rank()),
+                              ranks() <= most_looked_at ? choice->program_of : ProgramOf());
     }
     made.linked = linked;
     made.layouts = lay_out(made.plan, rank(), linked->lowered);

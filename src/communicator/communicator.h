@@ -25,6 +25,7 @@
 #include "src/communicator/transports.h"
 #include "src/communicator/turns.h"
 #include "src/executors/host/executor.h"
+#include "src/selection/msccl_files.h"
 #include "src/selection/select.h"
 
 namespace tutti {
@@ -161,9 +162,21 @@ class Communicator {
     std::shared_ptr<Linked> linked;
     Layouts layouts;
     std::uint64_t scratch = 0;
-    const Algorithm* algorithm = nullptr;
-    KindName name;  ///< of the collective
+    const char* algorithm = nullptr;  ///< its name; lives as long as the communicator
+    KindName name;                    ///< of the collective
     KindName algorithm_name;
+  };
+  /// What files of the user's say about choosing.
+  struct Advice {
+    Tuning tuning;
+    MscclFiles msccl;
+  };
+  /// A plan, everybody's programs of it, and what tells these from other plans' of the same collective and root.
+  struct Choice {
+    Plan plan;
+    const char* name = nullptr;
+    ProgramOf program_of;
+    std::string key;
   };
   class Comparison;
   struct ProblemHash {
@@ -172,9 +185,10 @@ class Communicator {
 
   Communicator(std::unique_ptr<Membership> membership, std::unique_ptr<Transports> transports, const Settings& settings,
                std::string name, const Hook& hook);
-  static MakeBlob open_transports(const Settings& settings, std::unique_ptr<Transports>& transports, Tuning& tuning);
-  Status set_up(const Patience& patience, Tuning tuning);
+  static MakeBlob open_transports(const Settings& settings, std::unique_ptr<Transports>& transports, Advice& advice);
+  Status set_up(const Patience& patience, Advice advice);
   Result<std::unique_ptr<Communicator>> split_in_turn(SplitRequest& request);
+  Result<Choice> choose(const Problem& problem, const std::string& wish) const;
   Result<const Prepared*> prepare(const Problem& problem, const std::string& wish);
   Status open_links(Linked& linked, WaitingAgent& agent);
   Status await_turn(Ticket& ticket, const Hook& hook);
@@ -212,7 +226,7 @@ class Communicator {
   Settings settings_;
   std::string name_;
   View view_;
-  Tuning tuning_;
+  Advice advice_;
   Overrides overrides_;
   WaitPolicy policy_;
   Hook hook_;
@@ -227,7 +241,7 @@ class Communicator {
 
   Turns turns_;  ///< whoever's turn it is owns what follows; others read the atomics
   std::atomic<std::uint64_t> sequence_{0};
-  std::atomic<const Algorithm*> last_algorithm_{nullptr};
+  std::atomic<const char*> last_algorithm_{nullptr};
   ActivityBoard& board_;  ///< the control plane's
   HostExecutor executor_;
   std::unique_ptr<WaitingAgent> agent_;

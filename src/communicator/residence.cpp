@@ -19,17 +19,23 @@ constexpr std::array shared_settings = {
     Shared{"TUTTI_ALGORITHM", [](const Residence& r) { return r.algorithm; }},
     Shared{"TUTTI_LANES", [](const Residence& r) { return std::to_string(r.lanes); }},
     Shared{"the table of TUTTI_TUNING", [](const Residence& r) { return r.tuning; }},
+    Shared{"what the files of TUTTI_MSCCL say", [](const Residence& r) { return r.msccl; }},
 };
 
 std::string value_words(const std::string& value) { return value.empty() ? "unset" : fmt::format("\"{}\"", value); }
 
 }  // namespace
 
-Residence residence_of(const Settings& settings, const Tuning& tuning) {
+Residence residence_of(const Settings& settings, const Tuning& tuning, const MscclFiles& files) {
   unsigned cpu = 0;
   unsigned node = 0;
   const bool known = getcpu(&cpu, &node) == 0;
-  return {known ? static_cast<int>(node) : -1, cpu_limits(), settings.algorithm, settings.lanes, tuning.digest()};
+  return {known ? static_cast<int>(node) : -1,
+          cpu_limits(),
+          settings.algorithm,
+          settings.lanes,
+          tuning.digest(),
+          files.digest()};
 }
 
 void pack_residence(ByteWriter& out, const Residence& residence) {
@@ -40,6 +46,7 @@ void pack_residence(ByteWriter& out, const Residence& residence) {
   out.text(residence.algorithm);
   out.i32(residence.lanes);
   out.text(residence.tuning);
+  out.text(residence.msccl);
 }
 
 Residence unpack_residence(ByteReader& in) {
@@ -50,6 +57,7 @@ Residence unpack_residence(ByteReader& in) {
   residence.algorithm = in.text();
   residence.lanes = in.i32();
   residence.tuning = in.text();
+  residence.msccl = in.text();
   return residence;
 }
 

@@ -9,6 +9,7 @@
 #include "src/base/status.h"
 #include "src/base/wire.h"
 #include "src/communicator/members.h"
+#include "src/selection/msccl_files.h"
 #include "src/selection/tuning.h"
 #include "topology/cpus.h"
 #include "topology/view.h"
@@ -21,10 +22,11 @@ struct Residence {
   std::string algorithm;  ///< Settings::algorithm
   int lanes = 0;          ///< Settings::lanes
   std::string tuning;     ///< its tuning table's digest
+  std::string msccl;      ///< its MSCCL files' digest
 };
 
 /// This thread's.
-Residence residence_of(const Settings& settings, const Tuning& tuning);
+Residence residence_of(const Settings& settings, const Tuning& tuning, const MscclFiles& files);
 void pack_residence(ByteWriter& out, const Residence& residence);
 Residence unpack_residence(ByteReader& in);
 

@@ -635,10 +635,13 @@ class Run {
           const Value value = memory.read(place, block, chunk, copy_of(pass), plane);
           const std::string what = barrier ? expressions_.missing_fault(value) : promise_.fault(rank, block, chunk, value);
           if (!what.empty()) {
-            return wrong_output(rank, pass,
-                                "ends with " + std::string(barrier ? "scratch" : "output") + " block " +
-                                    std::to_string(block) + ", chunk " + std::to_string(chunk) + " wrong" +
-                                    (plane == 0 ? "" : " in place") + ": it " + what);
+            wrong_output(rank, pass,
+                         "ends with " + std::string(barrier ? "scratch" : "output") + " block " + std::to_string(block) +
+                             ", chunk " + std::to_string(chunk) + " wrong" + (plane == 0 ? "" : " in place") + ": it " +
+                             what);
+            fault_.block = block;
+            fault_.chunk = chunk;
+            return;
           }
           if (plane == 0 && pass == 0 && reduces(plan_.problem.collective)) promise_.associate(rank, block, chunk, value);
         }

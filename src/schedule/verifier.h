@@ -19,7 +19,9 @@ struct Fault {
   std::int64_t lane = -1;
   std::int64_t step = -1;
   std::int64_t pass = -1;
-  std::string what;  ///< continues "rank 1, lane 0, step 3, pass 0 "
+  std::string what;         ///< continues "rank 1, lane 0, step 3, pass 0 "
+  std::int64_t block = -1;  ///< of the output, where a chunk of it ends wrong
+  std::int64_t chunk = -1;
 
   bool any() const { return !what.empty(); }
   /// One sentence without its full stop.

@@ -12,6 +12,7 @@
 #include "src/communicator/known_transports.h"
 #include "src/communicator/meeting_places.h"
 #include "src/program/exit_code.h"
+#include "src/selection/msccl_files.h"
 #include "src/selection/select.h"
 #include "src/selection/tuning.h"
 
@@ -61,15 +62,18 @@ std::string refuse_tuning(const Settings& settings) {
   return settings.tuning.empty() ? "" : sentence(Tuning::read(settings.tuning).status());
 }
 
+std::string refuse_msccl(const Settings& settings) { return sentence(MscclFiles::read(settings.msccl).status()); }
+
 struct ValueCheck {
   std::string_view setting;
   Refusal refuse;
 };
-constexpr std::array<ValueCheck, 7> kChecks = {{
+constexpr std::array<ValueCheck, 8> kChecks = {{
     {"TUTTI_PLUGIN_PATH", refuse_plugin_path},
     {"TUTTI_TRANSPORTS", refuse_transports},
     {"TUTTI_ALGORITHM", refuse_algorithm},
     {"TUTTI_TUNING", refuse_tuning},
+    {"TUTTI_MSCCL", refuse_msccl},
     {"TUTTI_INTERFACE", refuse_interface},
     {"TUTTI_SECRET_FILE", refuse_secret_file},
     {"TUTTI_COMM_ID", refuse_comm_id},

@@ -12,6 +12,8 @@
 #include "src/base/types.h"
 #include "src/program/options.h"
 #include "src/program/output.h"
+#include "src/schedule/msccl_file.h"
+#include "src/schedule/msccl_xml.h"
 #include "src/schedule/names.h"
 #include "src/schedule/text.h"
 #include "src/schedule/verifier.h"
@@ -62,7 +64,8 @@ void declare(program::Options& options, Request& request) {
   options.text("--tuning", &request.tuning, "FILE", "a tuning table, see perf/tune; without it the built-in estimates");
   options.integer("--cores", &request.cores, 1, 65536, "cores that the ranks share; without it one each");
   options.text("--topology", &request.topology, "FILE", "not there yet");
-  options.text("--msccl", &request.msccl, "FILE", "not there yet");
+  options.text("--msccl", &request.msccl, "FILE",
+               "show, verify, simulate: an MSCCL algorithm file, instead of an algorithm; --bytes, --type and --op count");
   options.text("--svg", &request.svg, "FILE", "not there yet");
   options.text("--trace", &request.trace, "FILE", "simulate: writes a timeline in the Chrome trace format");
   options.example("tutti-plan show --collective all_reduce --algorithm ring --ranks 4", "every rank's lanes of moves");
@@ -72,6 +75,7 @@ void declare(program::Options& options, Request& request) {
                   "all algorithms, quickest first, and why");
   options.example("tutti-plan simulate --algorithm ring --ranks 8 --trace ring.json",
                   "its time and traffic, and a timeline");
+  options.example("tutti-plan verify --msccl allreduce.xml", "the proof of somebody else's schedule, or who is wrong");
 }
 
 int refuse(program::Output& output, const std::string& sentence) {
@@ -82,15 +86,18 @@ int refuse(program::Output& output, const std::string& sentence) {
 std::optional<std::string> wrong_with(const Request& request, const program::Options& options) {
   if (request.command != "simulate" && !request.trace.empty()) return "--trace belongs to `simulate`; leave it out";
   if (!request.topology.empty()) return "--topology is not there yet; leave it out for ranks on one machine";
-  if (!request.msccl.empty()) return "--msccl is not there yet; leave it out";
+  if (!request.msccl.empty() && request.command == "cost") return "--msccl belongs to `show`, `verify` and `simulate`";
   if (!request.svg.empty()) return "--svg is not there yet; `show` prints the schedule as text";
   if (request.command != "show" && request.rank >= 0) return "--rank belongs to `show`; leave it out";
   const bool reads = request.command == "verify" || request.command == "simulate";
   if (!request.schedule.empty() && !reads) return "--schedule belongs to `verify` and `simulate`; leave it out";
-  if (request.schedule.empty()) return std::nullopt;
+  if (request.schedule.empty() && request.msccl.empty()) return std::nullopt;
+  const char* const said_by = request.schedule.empty() ? "--msccl" : "--schedule";
   for (const std::string& name : options.given()) {
-    const bool fits = name == "COMMAND" || name == "--schedule" || name == "--trace";
-    if (!fits) return fmt::format("{} is what --schedule says already; leave it out", name);
+    const bool of_both = name == "COMMAND" || name == said_by || name == "--trace";
+    const bool of_msccl = name == "--rank" || name == "--bytes" || name == "--type" || name == "--op";
+    if (of_both || (request.schedule.empty() && of_msccl)) continue;
+    return fmt::format("{} is what {} says already; leave it out", name, said_by);
   }
   return std::nullopt;
 }
@@ -161,18 +168,23 @@ Schedule make_schedule(const Candidate& choice, const Problem& problem, const Vi
   return schedule;
 }
 
-Result<Schedule> read_schedule(const std::string& path) {
+/// The whole of a file. what: what it should be.
+Result<std::string> read_text(const std::string& path, const char* what) {
   std::ifstream file(path);
-  if (!file) return Status(TUTTI_INVALID_ARGUMENT, fmt::format("{} cannot be read; give the path of a schedule", path));
+  if (!file) return Status(TUTTI_INVALID_ARGUMENT, fmt::format("{} cannot be read; give the path of {}", path, what));
   std::stringstream text;
   text << file.rdbuf();
   // A folder opens, and then reads as nothing.
   if (file.bad() || text.fail()) {
-    return Status(TUTTI_INVALID_ARGUMENT, fmt::format("{} has no text that can be read; give a file that `tutti-plan show` "
-                                                      "has written",
-                                                      path));
+    return Status(TUTTI_INVALID_ARGUMENT, fmt::format("{} has no text that can be read; give the path of {}", path, what));
   }
-  auto schedule = parse_schedule(text.str());
+  return std::move(text).str();
+}
+
+Result<Schedule> read_schedule(const std::string& path) {
+  const auto text = read_text(path, "a schedule that `tutti-plan show` has written");
+  if (!text.ok()) return text.status();
+  auto schedule = parse_schedule(*text);
   if (schedule.ok()) return schedule;
   return Status(TUTTI_INVALID_ARGUMENT, fmt::format("{} is refused: {}", path, schedule.status().text()));
 }
@@ -288,6 +300,26 @@ int tell(const Request& request, const Schedule& schedule, double seconds, progr
   return plan_tool::simulate_schedule(schedule, flat_view(schedule.plan.problem.ranks), request.trace, output);
 }
 
+/// A command on an MSCCL file, for the request's bytes, type and operator.
+int tell_msccl(const Request& request, program::Output& output) {
+  const auto text = read_text(request.msccl, "an MSCCL algorithm file");
+  if (!text.ok()) return refuse(output, text.status().text());
+  const auto file = parse_msccl(*text);
+  if (!file.ok()) {
+    const std::string why = file.status().text();
+    const bool unproved = request.command == "verify" && msccl::parse(*text).ok();
+    if (unproved) return output.fail(static_cast<int>(program::kWrongData), "not proved: " + why);
+    return refuse(output, fmt::format("{} is refused: {}", request.msccl, why));
+  }
+  Request asked = request;
+  asked.collective = name_of(file->collective);
+  asked.ranks = file->ranks;
+  asked.root = file->root;
+  const auto problem = problem_of(asked);
+  if (!problem.ok()) return refuse(output, problem.status().text());
+  return tell(request, file->schedule(*problem, slot_bytes), 0, output);
+}
+
 int run(const Request& request, const program::Options& options, program::Output& output) {
   if (const auto sentence = wrong_with(request, options)) return refuse(output, *sentence);
   if (!request.schedule.empty()) {
@@ -295,6 +327,7 @@ int run(const Request& request, const program::Options& options, program::Output
     if (!schedule.ok()) return refuse(output, schedule.status().text());
     return tell(request, *schedule, 0, output);
   }
+  if (!request.msccl.empty()) return tell_msccl(request, output);
   const auto problem = problem_of(request);
   if (!problem.ok()) return refuse(output, problem.status().text());
   const auto tuning = tuning_of(request);

@@ -137,5 +137,59 @@ TEST_F(PlanTool, SaysWhoWaitsForEverInAScheduleFromAFile) {
   EXPECT_THAT(content("err"), HasSubstr("rank 1, lane 0, step 0, pass 0 waits for a message from rank 0"));
 }
 
+const std::string ring_file = std::string(TUTTI_TEST_DATA) + "/msccl/allreduce_ring_4x2.xml";
+
+TEST_F(PlanTool, ProvesShowsAndSimulatesAnMscclFile) {
+  ASSERT_EQ(run("verify --json --msccl " + ring_file), 0) << content("err");
+  const Json proof = Json::parse(content("out"));
+  EXPECT_EQ(proof["verdict"], "proved");
+  EXPECT_EQ(proof["collective"], "all_reduce");
+  EXPECT_EQ(proof["algorithm"], "msccl:ring_4x2");
+  EXPECT_EQ(proof["ranks"], 4);
+  EXPECT_EQ(proof["lanes"], 2);
+  EXPECT_EQ(proof["messages"], 48);
+  ASSERT_EQ(run("simulate --json --bytes 64K --type int32 --msccl " + ring_file), 0) << content("err");
+  EXPECT_EQ(Json::parse(content("out"))["bytes_per_rank"], 6 * 16384);
+  // What is shown is a schedule like any other.
+  ASSERT_EQ(run("show --op max --msccl " + ring_file), 0) << content("err");
+  EXPECT_THAT(content("out"), HasSubstr("schedule all_reduce msccl:ring_4x2"));
+  EXPECT_THAT(content("out"), HasSubstr("op max"));
+  std::filesystem::rename(path("out"), path("ring"));
+  EXPECT_EQ(run("verify --schedule " + path("ring")), 0) << content("err");
+}
+
+TEST_F(PlanTool, SaysWhichStepOfAnMscclFileIsAtFault) {
+  std::ifstream file(ring_file);
+  std::stringstream all;
+  all << file.rdbuf();
+  const std::string good = all.str();
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    text.replace(text.find(from), from.size(), to);
+    std::ofstream(path("changed.xml")) << text;
+    return " --msccl " + path("changed.xml");
+  };
+  const std::string unproved = with(R"(type="rrcs" srcbuf="i" srcoff="1")", R"(type="rrcs" srcbuf="i" srcoff="2")");
+  EXPECT_EQ(run("verify" + unproved), 3);
+  EXPECT_THAT(content("err"), HasSubstr("not proved: rank 0, thread block 0, step 3 folds chunk 1"));
+  EXPECT_EQ(run("simulate" + unproved), 2);
+  const std::string malformed = with("rrcs", "rrx");
+  for (const std::string command : {"verify", "show", "simulate"}) {
+    EXPECT_EQ(run(command + malformed), 2);
+    EXPECT_THAT(content("err"), HasSubstr("is refused: rank 0, thread block 0, step 3 is of the type \"rrx\""));
+  }
+  EXPECT_EQ(run("verify --msccl /nowhere.xml"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("/nowhere.xml cannot be read"));
+}
+
+TEST_F(PlanTool, RefusesOptionsThatAnMscclFileSaysAlready) {
+  EXPECT_EQ(run("verify --ranks 4 --msccl " + ring_file), 2);
+  EXPECT_THAT(content("err"), HasSubstr("--ranks is what --msccl says already"));
+  EXPECT_EQ(run("cost --msccl " + ring_file), 2);
+  EXPECT_EQ(run("verify --schedule x --msccl " + ring_file), 2);
+  EXPECT_EQ(run("show --bytes 7 --msccl " + ring_file), 2);
+  EXPECT_THAT(content("err"), HasSubstr("no whole number of elements"));
+}
+
 }  // namespace
 }  // namespace tutti

@@ -1,0 +1,290 @@
+// MSCCL algorithm files through the API: the host executor runs them, with ranks as threads.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "src/schedule/msccl_xml.h"
+#include "tests/support/msccl_files.h"
+#include "tests/support/ranks.h"
+#include "tests/support/temporary_folder.h"
+
+namespace tutti::testing {
+namespace {
+
+using test::last_error;
+using ::testing::HasSubstr;
+
+/// What rank `rank` has at element `i` of its input: small, so that sums are exact in every type.
+int number(int rank, std::uint64_t i) { return static_cast<int>((i * 7 + static_cast<std::uint64_t>(rank) * 3) % 5); }
+
+/// Ranks as threads that use one file for whatever it is for.
+class FileRanks {
+ public:
+  FileRanks(const MscclAlgorithm& file, const std::string& path, const char* transports) : comms_(count(file)) {
+    tutti_config config = TUTTI_CONFIG_INIT;
+    config.msccl = path.c_str();
+    config.transports = transports;
+    config.operation_timeout_ns = 120'000'000'000;
+    EXPECT_EQ(tutti_comm_create_all(comms_.data(), file.ranks, &config), TUTTI_SUCCESS) << last_error();
+  }
+  ~FileRanks() {
+    for (tutti_comm* comm : comms_) tutti_comm_destroy(comm);
+  }
+  FileRanks(const FileRanks&) = delete;
+  FileRanks& operator=(const FileRanks&) = delete;
+
+  void run(const std::function<void(int, tutti_comm*)>& body) const {
+    std::vector<std::thread> threads;
+    for (std::size_t r = 0; r < comms_.size(); ++r) threads.emplace_back([&, r] { body(static_cast<int>(r), comms_[r]); });
+    for (std::thread& thread : threads) thread.join();
+  }
+
+ private:
+  static std::size_t count(const MscclAlgorithm& file) { return static_cast<std::size_t>(file.ranks); }
+  std::vector<tutti_comm*> comms_;
+};
+
+tutti_status call(const Problem& p, const void* send, void* recv, tutti_comm* comm, const tutti_call* options) {
+  switch (p.collective) {
+    case Collective::all_reduce:
+      return tutti_all_reduce(send, recv, p.count, p.type, p.op, comm, {}, options);
+    case Collective::reduce:
+      return tutti_reduce(send, recv, p.count, p.type, p.op, p.root, comm, {}, options);
+    case Collective::broadcast:
+      return tutti_broadcast(send, recv, p.count, p.type, p.root, comm, {}, options);
+    case Collective::all_gather:
+      return tutti_all_gather(send, recv, p.count, p.type, comm, {}, options);
+    case Collective::reduce_scatter:
+      return tutti_reduce_scatter(send, recv, p.count, p.type, p.op, comm, {}, options);
+    case Collective::all_to_all:
+      return tutti_all_to_all(send, recv, p.count, p.type, comm, {}, options);
+    case Collective::gather:
+      return tutti_gather(send, recv, p.count, p.type, p.root, comm, {}, options);
+    case Collective::scatter:
+      return tutti_scatter(send, recv, p.count, p.type, p.root, comm, {}, options);
+    case Collective::barrier:
+      break;
+  }
+  return TUTTI_INVALID_ARGUMENT;
+}
+
+/// What element `i` of output block `block` of a rank has to be.
+int wanted(const Problem& p, int rank, std::uint64_t block, std::uint64_t i) {
+  const auto element = [&](int from, std::uint64_t of) { return number(from, of * p.count + i); };
+  const auto own = static_cast<std::uint64_t>(rank);
+  switch (p.collective) {
+    case Collective::all_reduce:
+    case Collective::reduce:
+    case Collective::reduce_scatter: {
+      int sum = 0;
+      for (int r = 0; r < p.ranks; ++r) sum += element(r, p.collective == Collective::reduce_scatter ? own : 0);
+      return sum;
+    }
+    case Collective::broadcast:
+      return element(p.root, 0);
+    case Collective::scatter:
+      return element(p.root, own);
+    case Collective::all_to_all:
+      return element(static_cast<int>(block), own);
+    default:
+      return element(static_cast<int>(block), 0);
+  }
+}
+
+/// One rank's memory in one call: input and output, one within the other where it is called in place.
+template <typename T>
+struct Memory {
+  std::vector<T> input, output;
+  T* send = nullptr;
+  T* recv = nullptr;
+
+  Memory(const Problem& p, int rank, bool in_place)
+      : input(blocks_of(p, Buffer::input, rank) * p.count), output(blocks_of(p, Buffer::output, rank) * p.count, T(99)) {
+    for (std::uint64_t i = 0; i < input.size(); ++i) input[i] = static_cast<T>(number(rank, i));
+    send = input.data();
+    recv = output.data();
+    const Alias alias = in_place_alias(p, rank);
+    if (!in_place || !alias.any) return;
+    if (output.size() >= input.size()) {
+      send = recv + alias.output_block * p.count;
+      std::copy(input.begin(), input.end(), send);
+    } else {
+      recv = send + alias.input_block * p.count;
+    }
+  }
+};
+
+/// Empty, or what is wrong with the call on this rank.
+template <typename T>
+std::string run_one(const Problem& p, int rank, bool in_place, tutti_comm* comm, const tutti_call* options) {
+  Memory<T> memory(p, rank, in_place);
+  const std::vector<T> given = memory.input;
+  if (call(p, memory.send, memory.recv, comm, options) != TUTTI_SUCCESS) return last_error();
+  const std::uint64_t blocks = blocks_of(p, Buffer::output, rank);
+  for (std::uint64_t b = 0; b < blocks; ++b) {
+    for (std::uint64_t i = 0; i < p.count; ++i) {
+      const T want = static_cast<T>(wanted(p, rank, b, i));
+      const T got = memory.recv[b * p.count + i];
+      if (got == want) continue;
+      return "block " + std::to_string(b) + ", element " + std::to_string(i) + " is " + std::to_string(got) +
+             ", and should be " + std::to_string(want);
+    }
+  }
+  if (!in_place && memory.input != given) return "the input was written";
+  return {};
+}
+
+template <typename T>
+void expect_right(const MscclAlgorithm& file, const FileRanks& ranks, tutti_type type, std::uint64_t count, bool in_place) {
+  Problem problem = file.problem(count);
+  problem.type = type;
+  tutti_call options = TUTTI_CALL_INIT;
+  options.algorithm = file.name.c_str();  // whatever its bytes are
+  ranks.run([&](int rank, tutti_comm* comm) {
+    const std::string wrong = run_one<T>(problem, rank, in_place, comm, &options);
+    EXPECT_EQ(wrong, "") << file.name << ", rank " << rank << ", " << count << " elements of type " << type
+                         << (in_place ? ", in place" : "");
+    tutti_comm_choice choice = {sizeof choice, nullptr, nullptr};
+    EXPECT_EQ(tutti_comm_last_choice(comm, &choice), TUTTI_SUCCESS);
+    EXPECT_STREQ(choice.algorithm, file.name.c_str());
+  });
+}
+
+/// Elements of a block that take more than one window, the last one short; 0 where that is too much for every day.
+std::uint64_t beyond_a_window(const MscclAlgorithm& file, tutti_type type) {
+  Problem problem = file.problem(1);
+  problem.type = type;
+  const Plan plan = file.plan(problem, 256 * 1024);
+  const std::uint64_t count = plan.window + plan.window / 3 + 5;
+  return count <= 4'000'000 ? count : 0;
+}
+
+void expect_all_right(const std::string& path, const char* transports) {
+  const auto file = read_msccl(path);
+  ASSERT_TRUE(file.ok()) << file.status().text();
+  const FileRanks ranks(*file, path, transports);
+  for (const bool in_place : {false, true}) {
+    for (const std::uint64_t count : {0, 1, 7, 130, 1000, 4097}) {
+      expect_right<std::int32_t>(*file, ranks, TUTTI_INT32, count, in_place);
+    }
+    expect_right<float>(*file, ranks, TUTTI_FLOAT32, 9973, in_place);
+    expect_right<std::uint8_t>(*file, ranks, TUTTI_UINT8, 20011, in_place);
+    expect_right<double>(*file, ranks, TUTTI_FLOAT64, 1201, in_place);
+    const std::uint64_t large = beyond_a_window(*file, TUTTI_UINT8);
+    if (large != 0) expect_right<std::uint8_t>(*file, ranks, TUTTI_UINT8, large, in_place);
+  }
+}
+
+TEST(MscclFiles, OfOursGiveRightResultsOverSharedMemory) {
+  ASSERT_GE(own_msccl_files().size(), 4u);
+  for (const std::string& path : own_msccl_files()) expect_all_right(path, "shm");
+}
+
+TEST(MscclFiles, OfOursGiveRightResultsOverTcp) {
+  for (const std::string& path : own_msccl_files()) expect_all_right(path, "tcp");
+}
+
+TEST(MscclFiles, OfMicrosoftsGiveRightResults) {
+  if (shared_msccl_files().empty()) GTEST_SKIP() << "there is no " << shared_msccl("");
+  for (const std::string& path : shared_msccl_files()) expect_all_right(path, "shm");
+}
+
+/// 384 chunks of 256 KiB a window on 16 ranks: gigabytes, so not for every day.
+TEST(LargeMscclFiles, GiveRightResultsBeyondAWindow) {
+  const std::string path = shared_msccl("all-reduce-ring-simple.xml");
+  const auto file = read_msccl(path);
+  if (!file.ok()) GTEST_SKIP() << file.status().text();
+  const FileRanks ranks(*file, path, "shm");
+  Problem problem = file->problem(1);
+  problem.type = TUTTI_UINT8;
+  const std::uint64_t count = file->plan(problem, 256 * 1024).window + 100'003;
+  expect_right<std::uint8_t>(*file, ranks, TUTTI_UINT8, count, true);
+}
+
+std::string choice_of(tutti_comm* comm) {
+  tutti_comm_choice choice = {sizeof choice, nullptr, nullptr};
+  EXPECT_EQ(tutti_comm_last_choice(comm, &choice), TUTTI_SUCCESS);
+  return choice.algorithm;
+}
+
+TEST(MscclFiles, CountForTheBytesThatTheyAreMeantForUnlessAnAlgorithmIsNamed) {
+  const test::TemporaryFolder folder;
+  std::string text = text_of_file(own_msccl("allreduce_ring_4x2.xml"));
+  const std::string any = R"(minBytes="0" maxBytes="0")";
+  text.replace(text.find(any), any.size(), R"(minBytes="64" maxBytes="4096")");
+  std::ofstream(folder.file("ring.xml")) << text;
+  const std::string list = own_msccl("broadcast_chain_3.xml") + ", " + folder.file("ring.xml");
+  const auto used_for = [&](const char* algorithm, std::size_t count, const char* wish) {
+    std::array<tutti_comm*, 4> comms{};
+    tutti_config config = TUTTI_CONFIG_INIT;
+    config.msccl = list.c_str();
+    config.algorithm = algorithm;
+    EXPECT_EQ(tutti_comm_create_all(comms.data(), 4, &config), TUTTI_SUCCESS) << last_error();
+    std::vector<std::thread> threads;
+    for (tutti_comm* comm : comms) {
+      threads.emplace_back([&, comm] {
+        tutti_call options = TUTTI_CALL_INIT;
+        options.algorithm = wish;
+        std::vector<float> data(count, 1.0f);
+        EXPECT_EQ(tutti_all_reduce(data.data(), data.data(), count, TUTTI_FLOAT32, TUTTI_SUM, comm, {}, &options),
+                  TUTTI_SUCCESS)
+            << last_error();
+        EXPECT_EQ(data[count - 1], 4.0f);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    const std::string used = choice_of(comms[0]);
+    for (tutti_comm* comm : comms) tutti_comm_destroy(comm);
+    return used;
+  };
+  EXPECT_EQ(used_for(nullptr, 15, nullptr).find("msccl:"), std::string::npos);
+  EXPECT_EQ(used_for(nullptr, 16, nullptr), "msccl:ring_4x2");
+  EXPECT_EQ(used_for(nullptr, 1024, nullptr), "msccl:ring_4x2");
+  EXPECT_EQ(used_for(nullptr, 1025, nullptr).find("msccl:"), std::string::npos);
+  EXPECT_EQ(used_for(nullptr, 1025, "msccl:ring_4x2"), "msccl:ring_4x2");
+  EXPECT_EQ(used_for("tree", 100, nullptr), "tree");
+  EXPECT_EQ(used_for("broadcast:chain", 100, nullptr), "msccl:ring_4x2");
+  EXPECT_EQ(used_for(nullptr, 100, "flat"), "flat");
+}
+
+TEST(MscclFiles, ThatAreWrongOrDifferAreRefusedAtCreation) {
+  const auto create = [](const std::string& first, const std::string& second) {
+    tutti_unique_id id;
+    EXPECT_EQ(tutti_get_unique_id(&id), TUTTI_SUCCESS);
+    std::array<std::string, 2> words;
+    std::vector<std::thread> threads;
+    for (int r = 0; r < 2; ++r) {
+      threads.emplace_back([&, r] {
+        tutti_config config = TUTTI_CONFIG_INIT;
+        config.msccl = r == 0 ? first.c_str() : second.c_str();
+        tutti_comm* comm = nullptr;
+        if (tutti_comm_create(&comm, 2, &id, r, &config) != TUTTI_SUCCESS)
+          words[static_cast<std::size_t>(r)] = last_error();
+        tutti_comm_destroy(comm);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return words;
+  };
+  const std::string ring = own_msccl("allreduce_ring_4x2.xml");
+  const std::string direct = own_msccl("alltoall_direct_3.xml");
+  for (const std::string& words : create(ring, ring)) EXPECT_EQ(words, "");
+  for (const std::string& words : create(ring, direct)) EXPECT_THAT(words, HasSubstr("TUTTI_MSCCL"));
+  const test::TemporaryFolder folder;
+  std::string text = text_of_file(ring);
+  text.replace(text.find("rrs"), 3, "xxx");
+  std::ofstream(folder.file("bad.xml")) << text;
+  for (const std::string& words : create(folder.file("bad.xml"), ring)) {
+    EXPECT_THAT(words, HasSubstr("bad.xml is refused: rank 0, thread block 0, step 1 is of the type \"xxx\""));
+  }
+}
+
+}  // namespace
+}  // namespace tutti::testing
