@@ -32,9 +32,9 @@ void build(Builder& builder, const View&, const Parameters&) {
   lane.complete(shares, results);
 }
 
-Cost cost(const Problem& problem, const View&) {
+Cost cost(const Problem& problem, const View& view) {
   const double others = problem.ranks - 1;
-  return {2 * alphas_at_once(problem.ranks - 1), 2 * others, others};
+  return {2 * alphas_at_once(problem.ranks - 1, view), 2 * others, others, 2 * tree_messages(problem)};
 }
 
 }  // namespace
