@@ -125,6 +125,57 @@ TEST(RankAlgorithms, ChoosesOtherwiseWhereRanksShareCores) {
   EXPECT_DOUBLE_EQ(terms_of(view).gamma, 2 * alone.gamma);
 }
 
+// Where networks are slower than memory, what stays on a machine counts in memory's terms.
+TEST(RankAlgorithms, ChoosesHierarchiesWhereMachinesAreSeveral) {
+  const View machines = uniform_view(4, 8);
+  const auto chosen = [](const View& view, Collective collective, std::uint64_t bytes) {
+    Problem problem = all_reduce_of(bytes / 4, view.ranks());
+    problem.collective = collective;
+    return std::string(rank_algorithms(problem, view, 0)[0].algorithm->name);
+  };
+  EXPECT_EQ(chosen(machines, Collective::all_reduce, 64 << 20), "hierarchical");
+  EXPECT_EQ(chosen(machines, Collective::reduce_scatter, 1 << 20), "hierarchical");
+  EXPECT_EQ(chosen(machines, Collective::all_gather, 1 << 20), "hierarchical");
+  EXPECT_EQ(chosen(machines, Collective::broadcast, 1024), "leaders");
+  EXPECT_EQ(chosen(machines, Collective::reduce, 1024), "leaders");
+  View unequal = machines;
+  unequal.machine[31] = 0;
+  EXPECT_NE(chosen(unequal, Collective::all_reduce, 64 << 20), "hierarchical");
+  for (const Candidate& candidate : rank_algorithms(all_reduce_of(1 << 20, 32), uniform_view(1, 32, 2), 0)) {
+    EXPECT_STRNE(candidate.algorithm->name, "hierarchical");
+    EXPECT_STRNE(candidate.algorithm->name, "leaders");
+    EXPECT_STRNE(candidate.algorithm->name, "torus");
+  }
+}
+
+// ALGORITHMS.md's row, in seconds: each level in the terms of its own links.
+TEST(RankAlgorithms, CountsEachLevelOfAHierarchyByItsLinks) {
+  View view = uniform_view(4, 8);
+  view.link(LinkClass::same_numa) = {1e-6, 1e-10};
+  view.link(LinkClass::other_machine) = {1e-5, 1e-9};
+  const double m = 4e6;
+  for (const Candidate& candidate : rank_algorithms(all_reduce_of(1'000'000, 32), view, 0)) {
+    if (std::string_view(candidate.algorithm->name) != "hierarchical") continue;
+    EXPECT_DOUBLE_EQ(candidate.latency_seconds, 2 * 7 * 1e-6 + 2 * 3 * 1e-5);
+    EXPECT_DOUBLE_EQ(candidate.transfer_seconds, 2 * 7. / 8 * m * 1e-10 + 2 * 3. / 4 * m / 8 * 1e-9);
+    EXPECT_DOUBLE_EQ(candidate.reduction_seconds, 31. / 32 * m * view.gamma);
+    return;
+  }
+  FAIL() << "hierarchical is not offered";
+}
+
+TEST(RankAlgorithms, ChoosesATorusWhereThereIsOne) {
+  View view = uniform_view(256, 1);
+  const auto chosen = [&](std::uint64_t bytes) {
+    return std::string(rank_algorithms(all_reduce_of(bytes / 4, 256), view, 0)[0].algorithm->name);
+  };
+  const std::string without = chosen(256 << 20);
+  EXPECT_NE(without, "torus");
+  view.torus = {16, 16};
+  EXPECT_EQ(chosen(256 << 20), "torus");
+  EXPECT_EQ(chosen(1 << 20), "swing");
+}
+
 // The fewest waits are worth its copies for the shortest blocks alone.
 TEST(RankAlgorithms, CountsWhatBruckCopies) {
   View view = flat_view(4);
