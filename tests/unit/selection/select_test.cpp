@@ -94,6 +94,17 @@ TEST(Select, ANameThatTheCollectiveLacksIsRefusedWithThoseItHas) {
   EXPECT_THAT(candidate.status().text(), HasSubstr("ring"));
 }
 
+TEST(Select, AnAlgorithmForOtherPlacesIsRefusedWithThoseForThese) {
+  const auto candidate = select(all_reduce_of(1024, 4), flat_view(4), Overrides(), "hierarchical", 0);
+  ASSERT_FALSE(candidate.ok());
+  EXPECT_THAT(candidate.status().text(),
+              HasSubstr("cannot be done by \"hierarchical\", which wants other places of ranks"));
+  EXPECT_THAT(candidate.status().text(), HasSubstr("Choose from "));
+  EXPECT_THAT(candidate.status().text(), testing::Not(HasSubstr("leaders")));
+  EXPECT_TRUE(select(all_reduce_of(1024, 4), uniform_view(2, 2), Overrides(), "hierarchical", 0).ok());
+  EXPECT_TRUE(select(all_reduce_of(1024, 1), flat_view(1), Overrides(), "hierarchical", 0).ok());
+}
+
 TEST(RankAlgorithms, PutsTheQuickestFirstByTheSumOfItsParts) {
   double before = 0;
   for (const Candidate& candidate : rank_algorithms(all_reduce_of(1 << 20, 8), flat_view(8), 0)) {

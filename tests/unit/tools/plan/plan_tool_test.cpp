@@ -60,7 +60,7 @@ TEST_F(PlanTool, TakesMachinesAndTori) {
   ASSERT_EQ(run("cost --ranks 64 --machines 8 --bytes 64M"), 0) << content("err");
   EXPECT_THAT(content("out"), HasSubstr("hierarchical is chosen"));
   ASSERT_EQ(run("simulate --algorithm torus --ranks 16 --torus 4x4 --bytes 1M --json"), 0) << content("err");
-  EXPECT_EQ(Json::parse(content("out"))["links"].size(), 64u);
+  EXPECT_EQ(Json::parse(content("out"))["links"].size(), 128u);  // 16 ranks, 4 parts, 2 neighbors each
   EXPECT_EQ(run("verify --algorithm hierarchical --ranks 8"), 2);
   EXPECT_EQ(run("cost --ranks 8 --machines 3"), 2);
   EXPECT_THAT(content("err"), HasSubstr("8 ranks are not the same number on each of 3 machines"));
