@@ -53,7 +53,7 @@ TEST(Text, LooksAsDocumented) {
             "links from:1.0 to:1.0\n"
             "lane 0\n"
             "  0 send input[0;0] -> to:1.0[0;0]\n"
-            "  1 recv_reduce_send from:1.0[0;1] input[0;1] -> output[0;1] to:1.0[0;1]@output complete\n"
+            "  1 recv_reduce_send from:1.0[0;1] input[0;1] -> output[0;1] to:1.0[0;1] complete\n"
             "  2 recv from:1.0[0;0]@output -> output[0;0]\n");
 }
 
