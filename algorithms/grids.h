@@ -47,21 +47,23 @@ inline std::vector<int> dimensions_from(const Grid& grid, int first) {
 template <typename Scatters, typename Gathers>
 void all_reduce_over(const Tour& tour, Part part, const Scatters& scatters, const Gathers& gathers) {
   std::vector<Part> parts;
-  for (int k = 0; k < tour.phases(); ++k) {
+  const int last = tour.phases() - 1;
+  const Owned turn = scatters(last).index() == gathers(last).index() ? Owned::goes_on : Owned::stays;
+  for (int k = 0; k <= last; ++k) {
     const Ring ring = tour.ring(k);
     const auto share = [&](std::uint32_t s) { return part.share(s, static_cast<std::uint32_t>(ring.size)); };
     const Part owned = share(ring.after(0));
-    reduce_scatter_round(
-        scatters(k), ring, [&](std::uint32_t s) { return own_of(k == 0 ? Own::input : Own::sums, share(s)); }, owned.out(),
-        k + 1 == tour.phases() ? Sum::complete : Sum::partial);
+    const auto own = [&](std::uint32_t s) { return own_of(k == 0 ? Own::input : Own::sums, share(s)); };
+    reduce_scatter_round(scatters(k), ring, own, owned.out(), k == last ? Sum::complete : Sum::partial,
+                         k == last ? turn : Owned::stays);
     parts.push_back(part);
     part = owned;
   }
-  for (int k = tour.phases() - 1; k >= 0; --k) {
+  for (int k = last; k >= 0; --k) {
     const Ring ring = tour.ring(k);
     const Part& whole = parts[static_cast<std::size_t>(k)];
-    all_gather_round(gathers(k), ring,
-                     [&](std::uint32_t s) { return whole.share(s, static_cast<std::uint32_t>(ring.size)).out(); });
+    const auto out = [&](std::uint32_t s) { return whole.share(s, static_cast<std::uint32_t>(ring.size)).out(); };
+    all_gather_round(gathers(k), ring, out, k == last ? turn : Owned::stays);
   }
 }
 

@@ -41,8 +41,8 @@ void lead(Builder& builder, const Crews& crews, int machine) {
   const Ring ring{n, crews.leader(wrap_rank(machine - 1, n)), crews.leader(wrap_rank(machine + 1, n)), machine};
   const auto out = [&](std::uint32_t share) { return all.share(share, all.size).out(); };
   const auto own = [&](std::uint32_t share) { return own_of(alone ? Own::input : Own::sums, all.share(share, all.size)); };
-  reduce_scatter_round(across, ring, own, out(ring.after(0)), Sum::complete);
-  all_gather_round(across, ring, out);
+  reduce_scatter_round(across, ring, own, out(ring.after(0)), Sum::complete, Owned::goes_on);
+  all_gather_round(across, ring, out, Owned::goes_on);
   for (int step = 0; step < n && !alone; ++step) {
     std::vector<Ref> destinations;
     for (std::size_t m = 1; m < crew.size(); ++m) destinations.push_back(publish.to(crew[m]));

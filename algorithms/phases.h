@@ -3,8 +3,7 @@
 // blocks are its shares.
 //
 // A phase says where share s of its ring is by a function of s, so the same moves serve chunks of one block and blocks of a
-// buffer. A step that is followed by another rank's is one latency; fusion merges the last fold of a reduce-scatter with
-// the first send of the all-gather after it.
+// buffer.
 #pragma once
 
 #include <algorithm>
@@ -55,24 +54,34 @@ struct Ring {
   std::uint32_t after(int steps) const { return wrap(owned - steps, size); }
 };
 
-/// d−1 steps of (size of a share): afterwards `sum` holds the ring's sum of share `owned`.
+/// Whether the step that completes the owned share sends it on at once: where a reduce-scatter and an all-gather of the
+/// same ring follow each other on a lane.
+enum class Owned : std::uint8_t { stays, goes_on };
+
+/// d−1 steps of (size of a share): afterwards `total` holds the ring's sum of share `owned`.
 /// own: std::uint32_t share → Ref of this rank's own sums of it.
 template <typename OwnShare>
-void reduce_scatter_round(const LaneBuilder& lane, const Ring& ring, const OwnShare& own, const Ref& total, Sum sum) {
+void reduce_scatter_round(const LaneBuilder& lane, const Ring& ring, const OwnShare& own, const Ref& total, Sum sum,
+                          Owned owned = Owned::stays) {
   const Ref from = lane.from(ring.previous);
   const Ref to = lane.to(ring.next);
   lane.move({own(ring.after(1))}, {to});
   for (int m = 2; m < ring.size; ++m) lane.move({from, own(ring.after(m))}, {to});
-  fold(lane, sum, std::initializer_list<Ref>{from, own(ring.after(ring.size))}, std::initializer_list<Ref>{total});
+  const std::initializer_list<Ref> sources{from, own(ring.after(ring.size))};
+  if (owned == Owned::goes_on) {
+    fold(lane, sum, sources, std::initializer_list<Ref>{total, to});
+  } else {
+    fold(lane, sum, sources, std::initializer_list<Ref>{total});
+  }
 }
 
 /// d−1 steps of (size of a share): afterwards everybody has all shares. at: std::uint32_t share → Ref where it belongs; the
-/// one that is owned is there.
+/// one that is owned is there, and has been sent where it goes on.
 template <typename At>
-void all_gather_round(const LaneBuilder& lane, const Ring& ring, const At& at) {
+void all_gather_round(const LaneBuilder& lane, const Ring& ring, const At& at, Owned owned = Owned::stays) {
   const Ref from = lane.from(ring.previous);
   const Ref to = lane.to(ring.next);
-  lane.move({at(ring.after(0))}, {to});
+  if (owned == Owned::stays) lane.move({at(ring.after(0))}, {to});
   for (int m = 1; m < ring.size - 1; ++m) lane.move({from}, {at(ring.after(m)), to});
   lane.move({from}, {at(ring.after(ring.size - 1))});
 }

@@ -19,8 +19,8 @@ void build(Builder& builder, const View&, const Parameters&) {
   const int rank = builder.rank();
   const auto block = [](std::uint32_t share) { return output(block_range(share)); };
   const Ring ring{p, wrap_rank(rank - 1, p), wrap_rank(rank + 1, p), rank};
-  lane.move({input(0)}, {block(wrap(rank, p))});
-  all_gather_round(lane, ring, block);
+  lane.move({input(0)}, {block(ring.after(0)), lane.to(ring.next)});
+  all_gather_round(lane, ring, block, Owned::goes_on);
 }
 
 Cost cost(const Problem& problem, const View& view) {

@@ -23,8 +23,8 @@ void build_lane(const LaneBuilder& lane, int rank, int p) {
   const Ring ring{p, wrap_rank(rank - 1, p), wrap_rank(rank + 1, p), rank + 1};
   const auto in = [&](std::uint32_t share) { return part.share(share, count).in(); };
   const auto out = [&](std::uint32_t share) { return part.share(share, count).out(); };
-  reduce_scatter_round(lane, ring, in, out(ring.after(0)), Sum::complete);
-  all_gather_round(lane, ring, out);
+  reduce_scatter_round(lane, ring, in, out(ring.after(0)), Sum::complete, Owned::goes_on);
+  all_gather_round(lane, ring, out, Owned::goes_on);
 }
 
 void build(Builder& builder, const View&, const Parameters&) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "algorithms/algorithm.h"
+#include "src/base/dimensions.h"
 #include "src/base/types.h"
 #include "src/program/options.h"
 #include "src/program/output.h"
@@ -20,6 +21,7 @@
 #include "src/selection/select.h"
 #include "src/selection/tuning.h"
 #include "tools/plan/simulate.h"
+#include "topology/grid.h"
 
 namespace {
 
@@ -40,6 +42,8 @@ struct Request {
   std::string svg;
   std::string trace;
   std::string tuning;
+  std::string torus;
+  std::int64_t machines = 1;
   std::int64_t cores = 0;
   std::int64_t ranks = 4;
   std::int64_t root = 0;
@@ -63,6 +67,8 @@ void declare(program::Options& options, Request& request) {
                "verify, simulate: a schedule as `show` prints it, instead of an algorithm");
   options.text("--tuning", &request.tuning, "FILE", "a tuning table, see perf/tune; without it the built-in estimates");
   options.integer("--cores", &request.cores, 1, 65536, "cores that the ranks share; without it one each");
+  options.integer("--machines", &request.machines, 1, 65536, "machines, with as many consecutive ranks on each");
+  options.text("--torus", &request.torus, "SIZES", "the torus that the ranks lie on, as 16x16; the last varies fastest");
   options.text("--topology", &request.topology, "FILE", "not there yet");
   options.text("--msccl", &request.msccl, "FILE",
                "show, verify, simulate: an MSCCL algorithm file, instead of an algorithm; --bytes, --type and --op count");
@@ -148,9 +154,23 @@ Result<Tuning> tuning_of(const Request& request) {
   return request.tuning.empty() ? Result<Tuning>(Tuning()) : Tuning::read(request.tuning);
 }
 
-/// Ranks on one machine.
-View view_of(const Request& request, int ranks, const Tuning& tuning) {
-  View view = flat_view(ranks);
+/// Ranks on machines, or on a torus, as the request has them.
+Result<View> view_of(const Request& request, int ranks, const Tuning& tuning) {
+  const auto machines = static_cast<int>(request.machines);
+  if (ranks % machines != 0) {
+    return Status(TUTTI_INVALID_ARGUMENT,
+                  fmt::format("{} ranks are not the same number on each of {} machines; give --machines a divisor of {}",
+                              ranks, machines, ranks));
+  }
+  View view = uniform_view(machines, ranks / machines);
+  if (!request.torus.empty()) {
+    view.torus = parse_dimensions(request.torus).value_or(std::vector<std::int32_t>());
+    if (torus_of(view).size() == 0) {
+      return Status(TUTTI_INVALID_ARGUMENT, fmt::format("--torus \"{}\" is no torus of {} ranks; give sizes whose product "
+                                                        "is {}, with x between them",
+                                                        request.torus, ranks, ranks));
+    }
+  }
   if (request.cores > 0) view.crowd = std::max(1.0, static_cast<double>(ranks) / static_cast<double>(request.cores));
   tuning.apply_with_links(view);
   return view;
@@ -294,10 +314,10 @@ int cost(const Request& request, const Problem& problem, const View& view, const
 }
 
 /// `show`, `verify` or `simulate`. seconds: what selection expects, 0 where it was not asked.
-int tell(const Request& request, const Schedule& schedule, double seconds, program::Output& output) {
+int tell(const Request& request, const Schedule& schedule, const View& view, double seconds, program::Output& output) {
   if (request.command == "show") return show(request, schedule, output);
   if (request.command == "verify") return prove(schedule, seconds, output);
-  return plan_tool::simulate_schedule(schedule, flat_view(schedule.plan.problem.ranks), request.trace, output);
+  return plan_tool::simulate_schedule(schedule, view, request.trace, output);
 }
 
 /// A command on an MSCCL file, for the request's bytes, type and operator.
@@ -325,20 +345,21 @@ int run(const Request& request, const program::Options& options, program::Output
   if (!request.schedule.empty()) {
     const auto schedule = read_schedule(request.schedule);
     if (!schedule.ok()) return refuse(output, schedule.status().text());
-    return tell(request, *schedule, 0, output);
+    return tell(request, *schedule, flat_view(schedule->plan.problem.ranks), 0, output);
   }
   if (!request.msccl.empty()) return tell_msccl(request, output);
   const auto problem = problem_of(request);
   if (!problem.ok()) return refuse(output, problem.status().text());
   const auto tuning = tuning_of(request);
   if (!tuning.ok()) return refuse(output, tuning.status().text());
-  const View view = view_of(request, problem->ranks, *tuning);
-  const auto choice = choose(request, *problem, view, *tuning);
+  const auto view = view_of(request, problem->ranks, *tuning);
+  if (!view.ok()) return refuse(output, view.status().text());
+  const auto choice = choose(request, *problem, *view, *tuning);
   if (!choice.ok()) return refuse(output, choice.status().text());
   if (request.command == "cost") {
-    return cost(request, *problem, view, *choice, !tuning->use(*problem).empty(), output);
+    return cost(request, *problem, *view, *choice, !tuning->use(*problem).empty(), output);
   }
-  return tell(request, make_schedule(*choice, *problem, view), choice->seconds, output);
+  return tell(request, make_schedule(*choice, *problem, *view), *view, choice->seconds, output);
 }
 
 }  // namespace

@@ -4,7 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <chrono>
+#include <cstdio>
 #include <map>
 #include <set>
 #include <utility>
@@ -85,6 +86,61 @@ TEST(Places, ATorusOf16By16Takes60WaitsAndAFlatRing510) {
   EXPECT_EQ(waits(torus_all_reduce, view_of_torus({2, 3, 5})), 2 * (1 + 2 + 4));
   EXPECT_EQ(waits(hierarchical_all_reduce, uniform_view(5, 4)), 2 * 3 + 2 * 4);
   EXPECT_EQ(waits(hierarchical_all_reduce, view_of_levels({2, 3, 2, 4, Placement::round_robin})), 2 * (3 + 1 + 2 + 1));
+}
+
+// As long as the waits, not as the ranks: of 65,536 ranks each program is made alone.
+TEST(Places, ProgramsOfLargeToriAreAsLongAsTheirWaits) {
+  const View view = view_of_torus({256, 256});
+  Problem problem;
+  problem.ranks = view.ranks();
+  problem.count = std::uint64_t{1} << 28;
+  const auto steps = [&](const Algorithm& algorithm) {
+    const Plan plan = make_plan(algorithm, problem, view, {}, 1 << 18);
+    const auto start = std::chrono::steady_clock::now();
+    std::size_t most = 0;
+    constexpr int some = 16;
+    for (int i = 0; i < some; ++i) most = std::max(most, make_program(algorithm, plan, view, i * 4001).steps.size());
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+    std::printf("%s: %zu steps, %.2f ms a program\n", algorithm.name, most, took.count() / some);
+    return most;
+  };
+  EXPECT_LE(steps(torus_all_reduce), 4u * (2 * 510 + 4));
+  EXPECT_LE(steps(swing_all_reduce), 4u * 2 * 2 * 16);
+}
+
+// ALGORITHMS.md's rows, on links that nothing else uses: a message takes α + mβ, a fold γ a byte.
+TEST(Places, TimesAreTheirFormulas) {
+  const double alpha_inside = 1e-6, alpha_across = 1e-5, beta_inside = 1e-10, beta_across = 1e-9, gamma = 2e-11;
+  const std::uint64_t count = std::uint64_t{1} << 22;
+  const double m = 4 * static_cast<double>(count);
+  const auto seconds = [&](const Algorithm& algorithm, View view) {
+    SimulatorConfig config;
+    config.shared_ports = config.shared_processor = false;
+    view.links = {{{0, 0},
+                   {alpha_inside, beta_inside},
+                   {alpha_inside, beta_inside},
+                   {alpha_across, beta_across},
+                   {alpha_across, beta_across}}};
+    view.gamma = gamma;
+    config.view = view;
+    const Schedule schedule = make_schedule(algorithm, view, 0, count, std::uint64_t{1} << 24);
+    EXPECT_EQ(schedule.plan.passes(count), 1u);
+    return simulate(schedule.plan, schedule.programs, config).seconds;
+  };
+  const auto expect = [](double got, double formula) { EXPECT_NEAR(got, formula, .01 * formula); };
+  const double g = 4, n = 8, p = 32;
+  for (const Placement placement : {Placement::blocks, Placement::round_robin, Placement::shuffled}) {
+    expect(seconds(hierarchical_all_reduce, view_of_levels({1, 8, 1, 4, placement})),
+           2 * (g - 1) * alpha_inside + 2 * (g - 1) / g * m * beta_inside + 2 * (n - 1) * alpha_across +
+               2 * (n - 1) / n * (m / g) * beta_across + (p - 1) / p * m * gamma);
+  }
+  for (const auto& sizes : {std::vector<std::int32_t>{8, 8}, {4, 4, 4}}) {
+    const auto D = static_cast<double>(sizes.size());
+    expect(seconds(torus_all_reduce, view_of_torus(sizes)),
+           2 * D * (sizes[0] - 1) * alpha_inside + m / D * (1 - 1 / 64.) * beta_inside + (1 - 1 / 64.) * m / 2 / D * gamma);
+    expect(seconds(swing_all_reduce, view_of_torus(sizes)),  // without a network nothing is congested: Ξ = 1
+           2 * 6 * alpha_inside + m / D * (1 - 1 / 64.) * beta_inside + (1 - 1 / 64.) * m / 2 / D * gamma);
+  }
 }
 
 /// What each directed link of a torus carries at a step, messages going the shorter way in a dimension.

@@ -191,6 +191,10 @@ TEST_F(SettingsTest, MalformedValuesAreRefusedByNameValueAndForm) {
                        {"TUTTI_PORT_RANGE", "5-", "LOW-HIGH"},
                        {"TUTTI_TRANSPORTS", "shm,,tcp", "commas"},
                        {"TUTTI_TRANSPORTS", "shm,", "commas"},
+                       {"TUTTI_TORUS", "4x", "16x16"},
+                       {"TUTTI_TORUS", "4x0", "16x16"},
+                       {"TUTTI_TORUS", "4*4", "16x16"},
+                       {"TUTTI_TORUS", "99999999999x2", "16x16"},
                        {"TUTTI_LOG", "loud", "trace"},
                        {"TUTTI_RECORD", "maybe", "yes"},
                        {"TUTTI_SPIN", "2", "never"},
@@ -279,7 +283,7 @@ TEST_F(SettingsTest, ASecretIsNeverPrinted) {
 }
 
 TEST_F(SettingsTest, AnUnknownVariableThatResemblesNoneIsNamedAlone) {
-  setenv("TUTTI_BOGUS", "1", 1);
+  setenv("TUTTI_NONSENSE", "1", 1);
   setenv("TUTTI_X", "1", 1);
   for (const std::string& sentence : unknown_settings()) EXPECT_THAT(sentence, testing::Not(HasSubstr("Did you mean")));
 }
