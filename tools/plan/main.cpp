@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "algorithms/algorithm.h"
+#include "src/base/dimensions.h"
 #include "src/base/types.h"
 #include "src/program/options.h"
 #include "src/program/output.h"
@@ -20,6 +21,7 @@
 #include "tools/plan/networks.h"
 #include "tools/plan/simulate.h"
 #include "topology/generators.h"
+#include "topology/grid.h"
 
 namespace {
 
@@ -42,6 +44,8 @@ struct Request {
   std::string trace;
   std::string link_load_svg;
   std::string tuning;
+  std::string torus;
+  std::int64_t machines = 1;
   std::int64_t cores = 0;
   std::int64_t ranks = 4;
   std::int64_t root = 0;
@@ -66,6 +70,8 @@ void declare(program::Options& options, Request& request) {
                "verify, simulate: a schedule as `show` prints it, instead of an algorithm");
   options.text("--tuning", &request.tuning, "FILE", "a tuning table, see perf/tune; without it the built-in estimates");
   options.integer("--cores", &request.cores, 1, 65536, "cores that the ranks share; without it one each");
+  options.integer("--machines", &request.machines, 1, 65536, "machines, with as many consecutive ranks on each");
+  options.text("--torus", &request.torus, "SIZES", "the torus that the ranks lie on, as 16x16; the last varies fastest");
   options.text("--topology", &request.topology, "NETWORK", "simulate, cost: a network, see below; ranks are its endpoints");
   options.text("--msccl", &request.msccl, "FILE", "not there yet");
   options.text("--svg", &request.svg, "FILE", "not there yet");
@@ -95,6 +101,10 @@ std::optional<std::string> wrong_with(const Request& request, const program::Opt
   if (request.command != "simulate" && !request.trace.empty()) return "--trace belongs to `simulate`; leave it out";
   const bool places = request.command == "simulate" || request.command == "cost";
   if (!request.topology.empty() && !places) return "--topology belongs to `simulate` and `cost`; leave it out";
+  const bool said = options.given("--machines") || options.given("--torus") || options.given("--cores");
+  if (!request.topology.empty() && said) {
+    return "--topology says where ranks are; leave out --machines, --torus and --cores";
+  }
   const bool draws = request.command == "simulate" && !request.topology.empty();
   if (!request.link_load_svg.empty() && !draws) {
     return "--link-load-svg draws the links of a network that `simulate` is given by --topology";
@@ -159,9 +169,23 @@ Result<Tuning> tuning_of(const Request& request) {
   return request.tuning.empty() ? Result<Tuning>(Tuning()) : Tuning::read(request.tuning);
 }
 
-/// Ranks on one machine.
-View view_of(const Request& request, int ranks, const Tuning& tuning) {
-  View view = flat_view(ranks);
+/// Ranks on machines, or on a torus, as the request has them.
+Result<View> view_of(const Request& request, int ranks, const Tuning& tuning) {
+  const auto machines = static_cast<int>(request.machines);
+  if (ranks % machines != 0) {
+    return Status(TUTTI_INVALID_ARGUMENT,
+                  fmt::format("{} ranks are not the same number on each of {} machines; give --machines a divisor of {}",
+                              ranks, machines, ranks));
+  }
+  View view = uniform_view(machines, ranks / machines);
+  if (!request.torus.empty()) {
+    view.torus = parse_dimensions(request.torus).value_or(std::vector<std::int32_t>());
+    if (torus_of(view).size() == 0) {
+      return Status(TUTTI_INVALID_ARGUMENT, fmt::format("--torus \"{}\" is no torus of {} ranks; give sizes whose product "
+                                                        "is {}, with x between them",
+                                                        request.torus, ranks, ranks));
+    }
+  }
   if (request.cores > 0) view.crowd = std::max(1.0, static_cast<double>(ranks) / static_cast<double>(request.cores));
   tuning.apply_with_links(view);
   return view;
@@ -305,12 +329,11 @@ plan_tool::Simulation simulation_of(const Request& request, View view, const pla
 }
 
 /// `show`, `verify` or `simulate`. seconds: what selection expects, 0 where it was not asked.
-int tell(const Request& request, const Schedule& schedule, const plan_tool::NamedNetwork& network, double seconds,
-         program::Output& output) {
+int tell(const Request& request, const Schedule& schedule, const View& view, const plan_tool::NamedNetwork& network,
+         double seconds, program::Output& output) {
   if (request.command == "show") return show(request, schedule, output);
   if (request.command == "verify") return prove(schedule, seconds, output);
-  const auto simulation = simulation_of(request, flat_view(schedule.plan.problem.ranks), network);
-  return plan_tool::simulate_schedule(schedule, simulation, output);
+  return plan_tool::simulate_schedule(schedule, simulation_of(request, view, network), output);
 }
 
 /// The command on an algorithm. network: the one that was named, if any.
@@ -319,17 +342,19 @@ int run_algorithm(const Request& request, const plan_tool::NamedNetwork& network
   if (!problem.ok()) return refuse(output, problem.status().text());
   const auto tuning = tuning_of(request);
   if (!tuning.ok()) return refuse(output, tuning.status().text());
-  View view = network.network ? network.view(problem->ranks) : view_of(request, problem->ranks, *tuning);
-  const auto choice = choose(request, *problem, view, *tuning);
+  const auto view =
+      network.network ? Result<View>(network.view(problem->ranks)) : view_of(request, problem->ranks, *tuning);
+  if (!view.ok()) return refuse(output, view.status().text());
+  const auto choice = choose(request, *problem, *view, *tuning);
   if (!choice.ok()) return refuse(output, choice.status().text());
   if (request.command == "cost") {
-    return cost(request, *problem, view, *choice, !tuning->use(*problem).empty(), output);
+    return cost(request, *problem, *view, *choice, !tuning->use(*problem).empty(), output);
   }
   if (request.command != "simulate") {
-    return tell(request, make_schedule(*choice, *problem, view), network, choice->seconds, output);
+    return tell(request, make_schedule(*choice, *problem, *view), *view, network, choice->seconds, output);
   }
-  const Plan plan = make_plan(*choice->algorithm, *problem, view, choice->parameters, slot_bytes);
-  return plan_tool::simulate_algorithm(*choice->algorithm, plan, simulation_of(request, view, network), output);
+  const Plan plan = make_plan(*choice->algorithm, *problem, *view, choice->parameters, slot_bytes);
+  return plan_tool::simulate_algorithm(*choice->algorithm, plan, simulation_of(request, *view, network), output);
 }
 
 int run(const Request& given, const program::Options& options, program::Output& output) {
@@ -355,7 +380,7 @@ int run(const Request& given, const program::Options& options, program::Output& 
                                       schedule->plan.problem.ranks, request.schedule, network.network->endpoints(),
                                       request.topology));
   }
-  return tell(request, *schedule, network, 0, output);
+  return tell(request, *schedule, flat_view(schedule->plan.problem.ranks), network, 0, output);
 }
 
 }  // namespace

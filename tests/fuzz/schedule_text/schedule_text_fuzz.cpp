@@ -14,6 +14,7 @@ class Fuzzer {
   Fuzzer() {
     for (const Algorithm* algorithm : all_algorithms()) {
       for (const int ranks : {2, 3}) {
+        if (!ranks_fit(*algorithm, ranks)) continue;
         const Schedule schedule = make_schedule(*algorithm, ranks, 0);
         texts_.push_back(print_schedule(schedule.plan, schedule.programs));
       }
