@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "topology/objects.h"
 #include "topology/rates.h"
+#include "topology/told_links.h"
 #include "topology/xml.h"
 
 namespace tutti {
@@ -23,6 +23,9 @@ constexpr std::uint32_t kBridgeClass = 0x0604;
 constexpr std::uint32_t kSwitchClass = 0x0680;
 /// What NVLinks of POWER's CPUs end at.
 constexpr std::uint32_t kIbmBridgeClass = 0x068001;
+
+/// What NVML and after it NCCL call a switch that a virtual machine does not show.
+constexpr std::string_view kHiddenSwitch = "fffffff:ffff:ff";
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
@@ -269,7 +272,7 @@ class NcclReader {
         std::uint32_t target_class = 0;
         const std::string target = lower(link.attribute("target").value());
         const bool is_switch = optional_hex(link, "tclass", target_class) && target_class >> 8 == kSwitchClass &&
-                               target_class != kIbmBridgeClass && is_address(target);
+                               target_class != kIbmBridgeClass && (is_address(target) || target == kHiddenSwitch);
         if (is_switch) switches_.try_emplace(target, -1);
       }
     }
@@ -291,12 +294,12 @@ class NcclReader {
         int count = 1;
         std::uint32_t target_class = 0;
         const std::string target = lower(link.attribute("target").value());
-        if (!is_address(target)) return bad_value(link, "target");
+        if (!is_address(target) && target != kHiddenSwitch) return bad_value(link, "target");
         if (!optional_int(link, "count", 1, kMostLinksOfAPair, count)) return bad_value(link, "count");
         if (!optional_hex(link, "tclass", target_class)) return bad_value(link, "tclass");
         const int other = end_of(target, target_class, side.gpu);
         if (other < 0 || other == side.gpu) continue;
-        told_[{kind, side.gpu, other}] += count;
+        links_.tell(kind, side.gpu, other, count);
       }
     }
     return Status();
@@ -310,15 +313,9 @@ class NcclReader {
   }
 
   void add_links() {
-    for (const auto& [link, count] : told_) {
-      const auto [kind, from, to] = link;
-      const auto back = told_.find({kind, to, from});
-      if (back != told_.end() && from > to) continue;  // told by the other end already
-      const int fewer = back == told_.end() ? count : std::min(count, back->second);
-      const Node& gpu = graph_.nodes[at(from)];
-      const double one = kind == LinkKind::nvlink ? nvlink_gbytes(gpu.sm) : xgmi_gbytes(gpu.gcn);
-      graph_.links.push_back({from, to, kind, fewer, fewer * one, 0});
-    }
+    links_.add_to(graph_, [](const Node& gpu, LinkKind kind) {
+      return kind == LinkKind::nvlink ? nvlink_gbytes(gpu.sm) : xgmi_gbytes(gpu.gcn);
+    });
   }
 
   void number_by_dev(NodeKind kind) {
@@ -335,7 +332,7 @@ class NcclReader {
   std::map<std::string, int> gpus_;
   std::map<std::string, int> switches_;
   std::map<int, int> dev_;
-  std::map<std::tuple<LinkKind, int, int>, int> told_;
+  ToldLinks links_;
   std::vector<Side> sides_;
   int nics_ = 0;
 };

@@ -1,10 +1,11 @@
-// tutti-topo: this machine's graph as text, JSON or DOT, and the way between two of its devices.
+// tutti-topo: a machine's graph as text, JSON, DOT, a drawing or NCCL's XML, and the way between two of its devices.
 #include <array>
 #include <cerrno>
 #include <fstream>
 #include <optional>
 #include <string>
 
+#include "src/program/files.h"
 #include "src/program/options.h"
 #include "src/program/output.h"
 #include "tools/topo/graph_json.h"
@@ -12,6 +13,7 @@
 #include "topology/live.h"
 #include "topology/nccl_xml.h"
 #include "topology/render.h"
+#include "topology/svg.h"
 
 namespace {
 
@@ -40,22 +42,22 @@ void declare(program::Options& options, Request& request) {
   options.text("--nccl-xml", &request.nccl_xml, "FILE", "A machine from NCCL's or RCCL's XML instead of this one");
   options.text("--write-nccl-xml", &request.write_nccl_xml, "FILE",
                "Writes the machine as NCCL reads it (NCCL_TOPO_FILE), besides what is shown");
-  options.text("--svg", &request.svg, "FILE", "A drawing (not there yet)");
+  options.text("--svg", &request.svg, "FILE", "Writes a drawing, besides what is shown");
   options.flag("--rings", &request.rings, "Rings of greatest bandwidth (not there yet)");
   options.flag("--trees", &request.trees, "Trees of greatest bandwidth (not there yet)");
   options.example("tutti-topo", "this machine");
   options.example("tutti-topo --json | jq .nics", "its network devices");
   options.example("tutti-topo --explain gpu0 nic1", "the way between two devices");
   options.example("tutti-topo --hwloc-xml machine.xml", "a machine that lstopo has written down");
+  options.example("tutti-topo --nccl-xml topo.xml --svg topo.svg", "a drawing of a machine that NCCL has written down");
   options.example("tutti-topo --dot | dot -Tsvg > machine.svg", "a drawing by Graphviz");
 }
 
 /// What was asked for and is not there yet, as a sentence.
 std::optional<std::string> missing(const Request& request) {
   const auto sentence = [](const std::string& what) {
-    return what + " is not there yet; leave it out to see the graph as --text, --json or --dot";
+    return what + " is not there yet; leave it out to see the graph as --text, --json, --dot or --svg";
   };
-  if (!request.svg.empty()) return sentence("--svg " + request.svg);
   if (request.rings) return sentence("--rings");
   if (request.trees) return sentence("--trees");
   return std::nullopt;
@@ -99,6 +101,9 @@ Status write_file(const std::string& path, const std::string& text) {
 
 /// The files that were asked for besides the text.
 Status write_files(const Graph& graph, const Request& request) {
+  if (!request.svg.empty()) {
+    if (Status status = write_file(request.svg, draw_svg(graph).svg); !status.ok()) return status;
+  }
   if (request.write_nccl_xml.empty()) return Status();
   const auto text = write_nccl_xml(graph);
   return text.ok() ? write_file(request.write_nccl_xml, *text) : text.status();
@@ -148,6 +153,13 @@ int main(int argc, char** argv) {
     return output.fail(program::kWrongUse, "--explain takes two devices; give them as --explain gpu0 nic1");
   }
   if (const auto sentence = missing(request)) return output.fail(program::kWrongUse, *sentence);
+  for (const auto& [option, path] :
+       {std::pair{"--svg", request.svg}, std::pair{"--write-nccl-xml", request.write_nccl_xml}}) {
+    if (path.empty()) continue;
+    if (const std::string refusal = program::check_writable(option, path); !refusal.empty()) {
+      return output.fail(program::kWrongUse, refusal);
+    }
+  }
   if (const int code = output.open(); code != program::kGood) return code;
   return output.result(show(request, output));
 }

@@ -9,6 +9,7 @@
 #include "tests/support/text_fuzzer.h"
 #include "tests/unit/topology/files.h"
 #include "topology/render.h"
+#include "topology/svg.h"
 
 namespace tutti::testing {
 namespace {
@@ -63,6 +64,7 @@ void fuzz(const std::string& kind, int count, Read read) {
     ASSERT_FALSE(text_tree(*graph).empty()) << text;
     path_matrix(*graph);
     dot_graph(*graph);
+    if (i % 8 == 0) draw_svg(*graph);
     const auto written = write_nccl_xml(*graph);
     ASSERT_TRUE(written.ok()) << written.status().text() << '\n' << text;
     const auto again = parse_nccl_xml(*written);

@@ -89,6 +89,18 @@ TEST(NcclXml, LinksToItselfAndToWhatIsNotThereJoinNothing) {
   }
 }
 
+TEST(NcclXml, SwitchesThatAVirtualMachineHidesJoinAllTheSame) {
+  std::string text = small();
+  for (std::size_t at = text.find("0000:99:00.0"); at != std::string::npos; at = text.find("0000:99:00.0")) {
+    text.replace(at, 12, "fffffff:ffff:ff");
+  }
+  const auto graph = parse_nccl_xml(text);
+  ASSERT_TRUE(graph.ok()) << graph.status().text();
+  const std::vector<int> gpus = graph->of(NodeKind::gpu);
+  EXPECT_EQ(path_between(*graph, gpus[0], gpus[1]).text(), "NV18");
+  EXPECT_TRUE(parse_nccl_xml(write_nccl_xml(*graph).value()).ok());
+}
+
 TEST(NcclXml, APairThatTellsItsLinksDifferentlyHasTheFewer) {
   std::string text =
       with("0000:99:00.0\" count=\"18\" tclass=\"0x068000\"", "0000:12:00.0\" count=\"4\" tclass=\"0x030200\"");
