@@ -8,6 +8,7 @@
 #include <map>
 #include <numbers>
 #include <set>
+#include <tuple>
 
 #include "topology/words.h"
 
@@ -47,7 +48,9 @@ class Circle {
   Circle(const Graph& graph, NodeKind kind, bool network) : graph_(graph), network_(network) {
     devices_ = graph.of(kind);
     if (network) keep_linked();
-    std::stable_sort(devices_.begin(), devices_.end(), [&](int a, int b) { return machine_of(a) < machine_of(b); });
+    std::sort(devices_.begin(), devices_.end(), [&](int a, int b) {
+      return std::tuple(machine_of(a), node(a).id, a) < std::tuple(machine_of(b), node(b).id, b);
+    });
   }
 
   LinkCircle draw(const std::vector<std::vector<int>>& rings) {

@@ -29,22 +29,6 @@ constexpr std::string_view kHiddenSwitch = "fffffff:ffff:ff";
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-/// "0000:07:00.0", with domains of up to 8 digits.
-bool is_address(std::string_view text) {
-  std::size_t digits = 0;
-  std::string shape;
-  for (const char c : text) {
-    if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')) {
-      ++digits;
-      continue;
-    }
-    shape += static_cast<char>('0' + digits);
-    shape += c;
-    digits = 0;
-  }
-  return digits == 1 && (shape == "4:2:2." || shape == "5:2:2." || shape == "6:2:2." || shape == "8:2:2.");
-}
-
 std::string lower(std::string text) {
   for (char& c : text) c = c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c;
   return text;
@@ -178,7 +162,7 @@ class NcclReader {
 
   static Status read_function(const pugi::xml_node& from, Node& node) {
     node.pci = lower(from.attribute("busid").value());
-    if (!is_address(node.pci)) return bad_value(from, "busid");
+    if (!xml::is_pci_address(node.pci)) return bad_value(from, "busid");
     std::uint32_t whole_class = 0;
     if (!optional_hex(from, "class", whole_class) || whole_class > 0xffffff) return bad_value(from, "class");
     node.pci_class = whole_class >> 8;
@@ -233,7 +217,7 @@ class NcclReader {
       node.parent = parent;
       node.name = net.attribute("name").value();
       if (const std::string own = lower(net.attribute("busid").value()); !own.empty()) {
-        if (!is_address(own)) return bad_value(net, "busid");
+        if (!xml::is_pci_address(own)) return bad_value(net, "busid");
         node.pci = own;
       }
       int dev = -1;
@@ -272,7 +256,7 @@ class NcclReader {
         std::uint32_t target_class = 0;
         const std::string target = lower(link.attribute("target").value());
         const bool is_switch = optional_hex(link, "tclass", target_class) && target_class >> 8 == kSwitchClass &&
-                               target_class != kIbmBridgeClass && (is_address(target) || target == kHiddenSwitch);
+                               target_class != kIbmBridgeClass && (xml::is_pci_address(target) || target == kHiddenSwitch);
         if (is_switch) switches_.try_emplace(target, -1);
       }
     }
@@ -294,7 +278,7 @@ class NcclReader {
         int count = 1;
         std::uint32_t target_class = 0;
         const std::string target = lower(link.attribute("target").value());
-        if (!is_address(target) && target != kHiddenSwitch) return bad_value(link, "target");
+        if (!xml::is_pci_address(target) && target != kHiddenSwitch) return bad_value(link, "target");
         if (!optional_int(link, "count", 1, kMostLinksOfAPair, count)) return bad_value(link, "count");
         if (!optional_hex(link, "tclass", target_class)) return bad_value(link, "tclass");
         const int other = end_of(target, target_class, side.gpu);

@@ -76,7 +76,7 @@ class Maker {
 
   static Cell framed(const Node& from) {
     Cell cell;
-    cell.order = from.kind == NodeKind::gpu ? 0 : from.kind == NodeKind::nic ? 1 : 2;
+    cell.order = from.kind == NodeKind::gpu ? 0 : from.kind == NodeKind::nic ? 1 : 2;  // by_kind knows these
     cell.fill = look_of(from.kind).fill;
     cell.edge = look_of(from.kind).edge;
     return cell;
@@ -97,8 +97,7 @@ class Maker {
         (inner.children.empty() ? devices : containers).children.push_back(std::move(inner));
       }
     }
-    std::stable_sort(devices.children.begin(), devices.children.end(),
-                     [](const Cell& a, const Cell& b) { return a.order < b.order; });
+    devices.children = by_kind(std::move(devices.children));
     if (!containers.children.empty() && !devices.children.empty()) containers.children.push_back(std::move(devices));
     Cell& inside = containers.children.empty() ? devices : containers;
     if (inside.children.empty()) return;
@@ -108,6 +107,16 @@ class Maker {
       cell.columns = 1;
       cell.children.push_back(std::move(inside));
     }
+  }
+
+  static std::vector<Cell> by_kind(std::vector<Cell> cells) {
+    std::vector<Cell> sorted;
+    for (const int order : {0, 1, 2}) {
+      for (Cell& cell : cells) {
+        if (cell.order == order) sorted.push_back(std::move(cell));
+      }
+    }
+    return sorted;
   }
 
   /// Cores of a few stand as boxes, those of many as a number.

@@ -224,6 +224,14 @@ TEST(NcclXml, WhatIsWrittenIsInNcclsWords) {
   EXPECT_THAT(text, Not(HasSubstr("hostbridge")));
 }
 
+TEST(NcclXml, GpusThatCannotBeToldApartAreNotWritten) {
+  Graph graph = parse_nccl_xml(small()).value();
+  for (const int gpu : graph.of(NodeKind::gpu)) graph.nodes[static_cast<std::size_t>(gpu)].pci = "0000:11:00.0";
+  EXPECT_THAT(write_nccl_xml(graph).status().text(), HasSubstr("another GPU's PCI address"));
+  for (const int gpu : graph.of(NodeKind::gpu)) graph.nodes[static_cast<std::size_t>(gpu)].pci.clear();
+  EXPECT_THAT(write_nccl_xml(graph).status().text(), HasSubstr("no PCI address"));
+}
+
 TEST(NcclXml, TwoMachinesAreNotWritten) {
   Graph graph;
   graph.add(Node());
