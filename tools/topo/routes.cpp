@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "topology/sysfs.h"
@@ -80,6 +81,17 @@ Result<Routes> find_routes(const Graph& graph, const std::string& gpus) {
   routes.rings = search_machine_rings(routes.network);
   routes.trees = search_machine_trees(routes.network);
   return routes;
+}
+
+std::vector<std::vector<int>> drawn_rings(const Graph& graph, const Routes& routes) {
+  std::map<int, int> place;  // by id
+  for (const int gpu : graph.of(NodeKind::gpu)) place.try_emplace(graph.nodes[at(gpu)].id, static_cast<int>(place.size()));
+  std::vector<std::vector<int>> drawn;
+  for (const Ring& ring : routes.rings.rings) {
+    drawn.emplace_back();
+    for (const int endpoint : ring.order) drawn.back().push_back(place.at(routes.gpus[at(endpoint)]));
+  }
+  return drawn;
 }
 
 std::vector<std::string> rings_text(const Routes& routes) {
