@@ -305,7 +305,9 @@ class MachineNetworkMaker {
   std::vector<NicWay> ways_of(const MachineNetwork::End& end, const std::vector<Port>& ports) const {
     std::vector<std::pair<PathType, const Port*>> near;
     for (const Port& port : ports) near.emplace_back(path_between(graph_, end.device, port.node).type, &port);
-    std::stable_sort(near.begin(), near.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::sort(near.begin(), near.end(), [](const auto& a, const auto& b) {
+      return std::pair(a.first, a.second->rail) < std::pair(b.first, b.second->rail);
+    });
     std::vector<NicWay> ways;
     for (const auto& [type, port] : near) {
       if (nearness(type) != nearness(near[0].first)) break;

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <ctime>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <numeric>
 #include <random>
@@ -610,13 +610,14 @@ void expect_near_nics(const MachineNetwork& network, const RingSet& set) {
 
 TEST(Search, ARailOptimisedPodOf1024GpusIsDoneAtOnceAndKeepsToItsRails) {
   const test::Machines machines = test::pod(128, 8);
+  const std::clock_t start = std::clock();
   const MachineNetwork network = *network_of(machines.graph, machines.graph.of(NodeKind::gpu));
   ASSERT_EQ(network.endpoints(), 1024);
   const RingSet set = search_machine_rings(network);
   EXPECT_EQ(set.rings.size(), 8u) << "one for each NIC";
   EXPECT_NEAR(set.bytes_per_second, 8 * 50e9, 1e4);
   EXPECT_TRUE(set.optimal);
-  EXPECT_LE(set.rail_changes, 8) << "at most where the last machine sends to the first";
+  EXPECT_EQ(set.rail_changes, 0);
   expect_good(network, set);
   expect_near_nics(network, set);
   for (const Ring& ring : set.rings) {
@@ -628,6 +629,7 @@ TEST(Search, ARailOptimisedPodOf1024GpusIsDoneAtOnceAndKeepsToItsRails) {
   const TreeSet trees = search_machine_trees(network);
   EXPECT_NEAR(trees.bytes_per_second, 8 * 50e9 / 2, 1e4) << "up and down by the same ports";
   EXPECT_EQ(trees.trees.size() % 2, 0u);
+  EXPECT_LE(std::clock() - start, 10 * CLOCKS_PER_SEC) << "about .1 s in Release";
   expect_good(network, trees);
 }
 
