@@ -675,6 +675,9 @@ TEST(Search, AGpuWithSeveralNearNicsUsesAllOfThem) {
   EXPECT_EQ(set.rings.size(), 4u);
   EXPECT_EQ(set.rail_changes, 0);
   expect_good(network, set);
+  const TreeSet trees = search_machine_trees(network);
+  EXPECT_NEAR(trees.bytes_per_second, 4 * 12.5e9, 1e3) << "of two machines each is a leaf in both trees, or the root";
+  expect_good(network, trees);
 }
 
 }  // namespace
