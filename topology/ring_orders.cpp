@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <numeric>
+#include <tuple>
 
 namespace tutti {
 namespace {
@@ -203,8 +203,9 @@ class WidestSearch {
         hops.push_back({width, ways[w].size(), to, static_cast<int>(w)});
       }
     }
-    std::stable_sort(hops.begin(), hops.end(),
-                     [](const Hop& a, const Hop& b) { return a.width != b.width ? a.width > b.width : a.links < b.links; });
+    std::sort(hops.begin(), hops.end(), [](const Hop& a, const Hop& b) {
+      return std::tuple(-a.width, a.links, a.to, a.way) < std::tuple(-b.width, b.links, b.to, b.way);
+    });
     hops_from_.push_back(std::move(hops));
   }
 

@@ -27,7 +27,11 @@ struct Machines {
   }
   int nic(int parent, double gbits, bool gdr, double gbytes = 64) {
     const int index = add(NodeKind::nic, parent, gbytes, next_id(NodeKind::nic));
-    graph.nodes[static_cast<std::size_t>(index)].nic = {.speed_gbps = gbits, .ports = 1, .verbs = true, .gdr = gdr};
+    NicFacts& facts = graph.nodes[static_cast<std::size_t>(index)].nic;
+    facts.speed_gbps = gbits;
+    facts.ports = 1;
+    facts.verbs = true;
+    facts.gdr = gdr;
     return index;
   }
   void nvlink(int a, int b, int count, double one = 25) {
