@@ -400,8 +400,9 @@ class Follower {
                       fmt::format("folds {}, which has every rank's share already", words_of(operand)));
       }
     }
-    std::stable_sort(cell.order.begin(), cell.order.end(),
-                     [&](std::uint16_t a, std::uint16_t b) { return operands[a].lowest < operands[b].lowest; });
+    std::sort(cell.order.begin(), cell.order.end(), [&](std::uint16_t a, std::uint16_t b) {
+      return std::pair(operands[a].lowest, a) < std::pair(operands[b].lowest, b);
+    });
     result.lowest = operands[cell.order[0]].lowest;
     std::vector<Value> values;
     std::uint64_t shares = 0;

@@ -79,7 +79,7 @@ struct Group {
 /// Cuts actions into steps. Both ends of a message, and whoever hands it on, are cut alike.
 class Groups {
  public:
-  Groups(const Flow& flow, const std::vector<Homes>& homes) : flow_(flow), homes_(homes) {
+  Groups(const Flow& flow, const std::vector<Homes>& homes) : homes_(homes) {
     for (const auto& of_rank : flow.actions) {
       auto& first = first_.emplace_back();
       for (const auto& of_block : of_rank) {
@@ -182,7 +182,6 @@ class Groups {
     return groups;
   }
 
-  const Flow& flow_;
   const std::vector<Homes>& homes_;
   std::vector<std::vector<std::uint32_t>> first_;
   std::vector<std::uint32_t> parent_;  ///< actions that a message connects

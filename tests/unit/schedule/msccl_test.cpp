@@ -28,6 +28,23 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text;
 }
 
+/// What the referee finds wrong in matches of many kinds; empty where nothing.
+std::string judged(const MscclAlgorithm& file, int matches, std::mt19937_64& random) {
+  // The smallest windows there are, so that a few passes are short work.
+  const std::uint64_t window = file.schedule(file.problem(1), 1).plan.window;
+  for (int m = 0; m < matches; ++m) {
+    Match match;
+    match.count = m == 0 ? 1 : 1 + random() % (3 * window);
+    match.credit = file.shape.credit + static_cast<std::uint32_t>(random() % 3);
+    match.in_place = m % 3 * .5;
+    match.pulled = m % 4 / 3.0;
+    match.put = m % 5 / 4.0;
+    const std::string wrong = referee(file.schedule(file.problem(match.count), 1), match, random);
+    if (!wrong.empty()) return file.name + ", match " + std::to_string(m) + ": " + wrong;
+  }
+  return {};
+}
+
 /// Steps that `matches`.
 template <typename Matches>
 int count_steps(const Program& program, Matches matches) {
@@ -39,19 +56,7 @@ TEST(Msccl, EveryFileIsProvedAndRightInMatches) {
   for (const std::string& path : all_msccl_files()) {
     const MscclAlgorithm file = read(path);
     if (file.programs.empty()) continue;
-    // The smallest windows there are, so that a few passes are short work.
-    const std::uint64_t window = file.schedule(file.problem(1), 1).plan.window;
-    const int matches = file.ranks > 8 ? 2 : 12;
-    for (int m = 0; m < matches; ++m) {
-      Match match;
-      match.count = m == 0 ? 1 : 1 + random() % (3 * window);
-      match.credit = file.shape.credit + static_cast<std::uint32_t>(random() % 3);
-      match.in_place = m % 3 * .5;
-      match.pulled = m % 4 / 3.0;
-      match.put = m % 5 / 4.0;
-      const Schedule schedule = file.schedule(file.problem(match.count), 1);
-      EXPECT_EQ(referee(schedule, match, random), "") << path << ", match " << m;
-    }
+    EXPECT_EQ(judged(file, file.ranks > 8 ? 2 : 12, random), "") << path;
   }
   if (shared_msccl_files().empty()) GTEST_SKIP() << "there is no " << shared_msccl("") << ": only our own files were read";
 }
@@ -108,6 +113,8 @@ TEST(Msccl, OutputThatNoStepWritesIsCopied) {
   const Step& last = program.steps[program.lanes[0].first + program.lanes[0].count - 1];
   EXPECT_EQ(program.operands[last.operands].place, Place::input);
   EXPECT_EQ(program.operands[last.operands + 1].place, Place::output);
+  std::mt19937_64 random(2);
+  EXPECT_EQ(judged(*file, 12, random), "");
 }
 
 TEST(Msccl, FoldsThatFollowEachOtherAreOneInTheOrderOfTheRanks) {
@@ -165,6 +172,8 @@ TEST(Msccl, InputThatIsReadAfterTheOutputIsWrittenIsStaged) {
   ASSERT_TRUE(file.ok()) << file.status().text();
   EXPECT_EQ(file->shape.lanes, 4u);  // the fourth stages
   EXPECT_EQ(file->shape.scratch_blocks, 2u);
+  std::mt19937_64 random(3);
+  EXPECT_EQ(judged(*file, 12, random), "");
 }
 
 TEST(Msccl, FindsTheRootThatAFileDoesNotName) {
