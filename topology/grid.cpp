@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
-#include <tuple>
 #include <utility>
 
 namespace tutti {
@@ -65,7 +64,8 @@ Grid torus_of(const View& view) {
 Grid hierarchy_of(const View& view) {
   std::vector<int> order(view.machine.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return groups_of(view, a) < groups_of(view, b); });
+  const auto before = [&](int a, int b) { return std::pair(groups_of(view, a), a) < std::pair(groups_of(view, b), b); };
+  std::sort(order.begin(), order.end(), before);
   std::vector<Groups> sorted;
   sorted.reserve(order.size());
   for (const int rank : order) sorted.push_back(groups_of(view, rank));
