@@ -134,7 +134,7 @@ class XmlReader {
     }
     object.pci = from.attribute("pci_busid").value();
     object.link_gbytes = from.attribute("pci_link_speed").as_double(0);
-    if (object.pci.empty() || object.pci.size() > 16) return bad_value(from, "pci_busid");
+    if (!xml::is_pci_address(object.pci)) return bad_value(from, "pci_busid");
     if (!(object.link_gbytes >= 0 && object.link_gbytes < 1e6)) return bad_value(from, "pci_link_speed");
     // "0302 [10de:1db8] [10de:131d] a1 00": class, vendor, device, the board's, revision.
     const std::string_view type = from.attribute("pci_type").value();

@@ -1,5 +1,7 @@
 #include "topology/live.h"
 
+#include <algorithm>
+
 #include "src/base/log.h"
 #include "topology/read_sysfs.h"
 
@@ -15,9 +17,15 @@ Result<Graph> by_hwloc(const HwlocApi& hwloc) {
   return graph;
 }
 
+bool has_nvidia_gpu(const Graph& graph) {
+  constexpr std::uint16_t nvidia = 0x10de;
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                     [](const Node& node) { return node.kind == NodeKind::gpu && node.vendor == nvidia; });
+}
+
 }  // namespace
 
-Graph read_live(const HwlocApi* hwloc, const Sysfs& files) {
+Graph read_live(const HwlocApi* hwloc, const Sysfs& files, const NvmlApi* nvml) {
   Graph graph;
   if (hwloc != nullptr && files.root().empty()) {
     auto read = by_hwloc(*hwloc);
@@ -26,6 +34,11 @@ Graph read_live(const HwlocApi* hwloc, const Sysfs& files) {
   }
   if (graph.nodes.empty()) graph = read_sysfs(files);
   complete_from_sysfs(files, graph);
+  if (nvml != nullptr && files.root().empty() && has_nvidia_gpu(graph)) {
+    if (const Status status = complete_from_nvml(*nvml, graph); !status.ok()) {
+      log(Level::info, status.text() + "; NVLinks are not known");
+    }
+  }
   if (graph.nodes[0].name.empty()) graph.nodes[0].name = files.text("/proc/sys/kernel/hostname").value_or("");
   graph.limits = cpu_limits(files);
   return graph;

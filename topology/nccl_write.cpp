@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "topology/nccl_xml.h"
@@ -86,7 +87,8 @@ class Writer {
     const Node& from = node(place);
     const CpuModel& model = from.cpu.arch.empty() && package >= 0 ? node(package).cpu : from.cpu;
     pugi::xml_node cpu = system_.append_child("cpu");
-    set(cpu, "numaid", from.kind == NodeKind::numa ? from.id : -1);
+    const auto is_number = [](int id) { return id >= 0 && id < 65536; };
+    set(cpu, "numaid", from.kind == NodeKind::numa && is_number(from.id) ? from.id : -1);
     set(cpu, "affinity", mask_text(from.cpus));
     if (!model.arch.empty()) {
       set(cpu, "arch", model.arch);
@@ -94,7 +96,7 @@ class Writer {
       set(cpu, "familyid", model.family);
       set(cpu, "modelid", model.model);
     }
-    if (package >= 0) set(cpu, "package", node(package).id);
+    if (package >= 0 && is_number(node(package).id)) set(cpu, "package", node(package).id);
     return cpu;
   }
 
@@ -231,10 +233,14 @@ class Writer {
 
 Result<std::string> write_nccl_xml(const Graph& graph) {
   int machines = 0;
+  std::set<std::string> addresses;
   for (const Node& node : graph.nodes) {
     machines += node.parent < 0 ? 1 : 0;
-    if (node.kind == NodeKind::gpu && node.pci.empty()) {
-      return Status(TUTTI_INVALID_ARGUMENT, node_label(node) + " has no PCI address, by which NCCL's XML knows a GPU");
+    if (node.kind != NodeKind::gpu) continue;
+    const bool is_new = addresses.insert(node.pci).second;
+    if (node.pci.empty() || !is_new) {
+      return Status(TUTTI_INVALID_ARGUMENT, fmt::format("{} has {} PCI address, by which NCCL's XML knows a GPU",
+                                                        node_label(node), node.pci.empty() ? "no" : "another GPU's"));
     }
   }
   if (machines != 1) {

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "topology/objects.h"
 #include "topology/rates.h"
+#include "topology/told_links.h"
 #include "topology/xml.h"
 
 namespace tutti {
@@ -24,23 +24,10 @@ constexpr std::uint32_t kSwitchClass = 0x0680;
 /// What NVLinks of POWER's CPUs end at.
 constexpr std::uint32_t kIbmBridgeClass = 0x068001;
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
+/// What NVML and after it NCCL call a switch that a virtual machine does not show.
+constexpr std::string_view kHiddenSwitch = "fffffff:ffff:ff";
 
-/// "0000:07:00.0", with domains of up to 8 digits.
-bool is_address(std::string_view text) {
-  std::size_t digits = 0;
-  std::string shape;
-  for (const char c : text) {
-    if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')) {
-      ++digits;
-      continue;
-    }
-    shape += static_cast<char>('0' + digits);
-    shape += c;
-    digits = 0;
-  }
-  return digits == 1 && (shape == "4:2:2." || shape == "5:2:2." || shape == "6:2:2." || shape == "8:2:2.");
-}
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 std::string lower(std::string text) {
   for (char& c : text) c = c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -175,7 +162,7 @@ class NcclReader {
 
   static Status read_function(const pugi::xml_node& from, Node& node) {
     node.pci = lower(from.attribute("busid").value());
-    if (!is_address(node.pci)) return bad_value(from, "busid");
+    if (!xml::is_pci_address(node.pci)) return bad_value(from, "busid");
     std::uint32_t whole_class = 0;
     if (!optional_hex(from, "class", whole_class) || whole_class > 0xffffff) return bad_value(from, "class");
     node.pci_class = whole_class >> 8;
@@ -230,7 +217,7 @@ class NcclReader {
       node.parent = parent;
       node.name = net.attribute("name").value();
       if (const std::string own = lower(net.attribute("busid").value()); !own.empty()) {
-        if (!is_address(own)) return bad_value(net, "busid");
+        if (!xml::is_pci_address(own)) return bad_value(net, "busid");
         node.pci = own;
       }
       int dev = -1;
@@ -269,7 +256,7 @@ class NcclReader {
         std::uint32_t target_class = 0;
         const std::string target = lower(link.attribute("target").value());
         const bool is_switch = optional_hex(link, "tclass", target_class) && target_class >> 8 == kSwitchClass &&
-                               target_class != kIbmBridgeClass && is_address(target);
+                               target_class != kIbmBridgeClass && (xml::is_pci_address(target) || target == kHiddenSwitch);
         if (is_switch) switches_.try_emplace(target, -1);
       }
     }
@@ -291,12 +278,12 @@ class NcclReader {
         int count = 1;
         std::uint32_t target_class = 0;
         const std::string target = lower(link.attribute("target").value());
-        if (!is_address(target)) return bad_value(link, "target");
+        if (!xml::is_pci_address(target) && target != kHiddenSwitch) return bad_value(link, "target");
         if (!optional_int(link, "count", 1, kMostLinksOfAPair, count)) return bad_value(link, "count");
         if (!optional_hex(link, "tclass", target_class)) return bad_value(link, "tclass");
         const int other = end_of(target, target_class, side.gpu);
         if (other < 0 || other == side.gpu) continue;
-        told_[{kind, side.gpu, other}] += count;
+        links_.tell(kind, side.gpu, other, count);
       }
     }
     return Status();
@@ -310,15 +297,9 @@ class NcclReader {
   }
 
   void add_links() {
-    for (const auto& [link, count] : told_) {
-      const auto [kind, from, to] = link;
-      const auto back = told_.find({kind, to, from});
-      if (back != told_.end() && from > to) continue;  // told by the other end already
-      const int fewer = back == told_.end() ? count : std::min(count, back->second);
-      const Node& gpu = graph_.nodes[at(from)];
-      const double one = kind == LinkKind::nvlink ? nvlink_gbytes(gpu.sm) : xgmi_gbytes(gpu.gcn);
-      graph_.links.push_back({from, to, kind, fewer, fewer * one, 0});
-    }
+    links_.add_to(graph_, [](const Node& gpu, LinkKind kind) {
+      return kind == LinkKind::nvlink ? nvlink_gbytes(gpu.sm) : xgmi_gbytes(gpu.gcn);
+    });
   }
 
   void number_by_dev(NodeKind kind) {
@@ -335,7 +316,7 @@ class NcclReader {
   std::map<std::string, int> gpus_;
   std::map<std::string, int> switches_;
   std::map<int, int> dev_;
-  std::map<std::tuple<LinkKind, int, int>, int> told_;
+  ToldLinks links_;
   std::vector<Side> sides_;
   int nics_ = 0;
 };

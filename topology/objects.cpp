@@ -43,12 +43,12 @@ std::string info_of(const HwObject& object, std::string_view key) {
   return {};
 }
 
-/// A whole number among the infos, 0 where there is none.
+/// A whole number up to 65,535 among the infos, 0 where there is none.
 int number_of(const HwObject& object, std::string_view key) {
   const std::string text = info_of(object, key);
   int number = 0;
   std::from_chars(text.data(), text.data() + text.size(), number);
-  return number;
+  return number >= 0 && number < 65536 ? number : 0;
 }
 
 /// hwloc's names of architectures are those of uname; ours are NCCL's.

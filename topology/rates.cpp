@@ -10,14 +10,15 @@ namespace tutti {
 namespace {
 
 struct NvlinkRate {
-  int sm_from;       ///< compute capability * 10 of the first GPUs with it
-  unsigned version;  ///< NVML's, 0: told by the compute capability alone
-  double gbytes;     ///< one way of one link
+  int sm_from;    ///< compute capability * 10 of the first GPUs with it
+  double gbytes;  ///< one way of one link
 };
 /// The white papers of Pascal, Volta, Ampere, GA102, Hopper and Blackwell: 40, 50, 50, 28.1, 50 and 100 GB/s both ways.
 /// (NCCL's src/graph/topo.h reckons with 18, 20, 20, 12, 20.6 and 40.1 one way: what its kernels reach of them.)
 constexpr std::array<NvlinkRate, 7> kNvlinkRates = {
-    {{60, 1, 20}, {70, 2, 25}, {80, 3, 25}, {86, 0, 14.0625}, {87, 0, 25}, {90, 4, 25}, {100, 5, 50}}};
+    {{60, 20}, {70, 25}, {80, 25}, {86, 14.0625}, {87, 25}, {90, 25}, {100, 50}}};
+/// By NVML's number of the version: none, 1.0, 2.0, 2.2, 3.0, 3.1, 4.0, 5.0.
+constexpr std::array<double, 8> kNvlinkVersions = {25, 20, 25, 25, 25, 25, 25, 50};
 constexpr double kCommonNvlink = 25;
 
 struct XgmiRate {
@@ -100,10 +101,7 @@ double nvlink_gbytes(int sm) {
 }
 
 double nvlink_gbytes_of_version(unsigned version) {
-  for (const NvlinkRate& rate : kNvlinkRates) {
-    if (version != 0 && rate.version == version) return rate.gbytes;
-  }
-  return kCommonNvlink;
+  return version < kNvlinkVersions.size() ? kNvlinkVersions[version] : kCommonNvlink;
 }
 
 double xgmi_gbytes(const std::string& gcn) {

@@ -12,7 +12,8 @@ namespace tutti {
 /// unknown (0). NVIDIA's architecture white papers.
 double nvlink_gbytes(int sm);
 
-/// The same by what NVML calls the link's version (1 to 5); 25 where it is unknown.
+/// The same by what NVML calls the link's version (nvmlNvlinkVersion_t, 1 to 7 for NVLink 1.0 to 5.0); 25 where it is
+/// unknown. Where the compute capability is known it tells better: some drivers give an H100's links version 5.0.
 double nvlink_gbytes_of_version(unsigned version);
 
 /// GB/s one way of one xGMI link of a GPU of this architecture ("gfx90a", or "910" as RCCL's older files have it); that of

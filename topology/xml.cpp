@@ -66,4 +66,17 @@ bool parse_mask(std::string_view text, std::vector<int>& cpus) {
   return true;
 }
 
+bool is_pci_address(std::string_view text) {
+  constexpr std::string_view short_form = "dddd:dd:dd.d";  // d: a digit
+  if (text.size() < short_form.size() || text.size() > short_form.size() + 4) return false;
+  const auto is_digit = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
+  const std::size_t longer = text.size() - short_form.size();
+  if (!std::all_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(longer), is_digit)) return false;
+  for (std::size_t i = 0; i < short_form.size(); ++i) {
+    const char c = text[longer + i];
+    if (short_form[i] == 'd' ? !is_digit(c) : c != short_form[i]) return false;
+  }
+  return true;
+}
+
 }  // namespace tutti::xml

@@ -49,4 +49,7 @@ bool optional_number(const pugi::xml_node& from, const char* name, T& out) {
 /// word, the most significant first, empty words being zero. false where it is malformed or without end.
 bool parse_mask(std::string_view text, std::vector<int>& cpus);
 
+/// Whether a text is a PCI function's address, "0000:07:00.0", in lower case and with a domain of 4 to 8 digits.
+bool is_pci_address(std::string_view text);
+
 }  // namespace tutti::xml

@@ -1,11 +1,12 @@
-// tutti-topo: this machine's graph as text, JSON or DOT, the way between two of its devices, and rings and trees.
+// tutti-topo: a machine's graph as text, JSON, DOT, a drawing or NCCL's XML, the way between two of its devices, and rings
+// and trees over its GPUs.
 #include <array>
 #include <cerrno>
 #include <fstream>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "src/program/files.h"
 #include "src/program/options.h"
 #include "src/program/output.h"
 #include "tools/topo/graph_json.h"
@@ -14,6 +15,7 @@
 #include "topology/live.h"
 #include "topology/nccl_xml.h"
 #include "topology/render.h"
+#include "topology/svg.h"
 
 namespace {
 
@@ -43,7 +45,7 @@ void declare(program::Options& options, Request& request) {
   options.text("--nccl-xml", &request.nccl_xml, "FILE", "A machine from NCCL's or RCCL's XML instead of this one");
   options.text("--write-nccl-xml", &request.write_nccl_xml, "FILE",
                "Writes the machine as NCCL reads it (NCCL_TOPO_FILE), besides what is shown");
-  options.text("--svg", &request.svg, "FILE", "A drawing (not there yet)");
+  options.text("--svg", &request.svg, "FILE", "Writes a drawing, besides what is shown; with --rings they are drawn too");
   options.flag("--rings", &request.rings, "Rings of greatest bandwidth over the GPUs, instead of the tree and matrix");
   options.flag("--trees", &request.trees, "Trees of greatest bandwidth, likewise");
   options.text("--gpus", &request.gpus, "LIST", "The GPUs that rings and trees join, as 0-3,6 (all)");
@@ -52,16 +54,8 @@ void declare(program::Options& options, Request& request) {
   options.example("tutti-topo --explain gpu0 nic1", "the way between two devices");
   options.example("tutti-topo --rings --gpus 0-3", "rings over four of its GPUs");
   options.example("tutti-topo --hwloc-xml machine.xml", "a machine that lstopo has written down");
+  options.example("tutti-topo --nccl-xml topo.xml --svg topo.svg", "a drawing of a machine that NCCL has written down");
   options.example("tutti-topo --dot | dot -Tsvg > machine.svg", "a drawing by Graphviz");
-}
-
-/// What was asked for and is not there yet, as a sentence.
-std::optional<std::string> missing(const Request& request) {
-  const auto sentence = [](const std::string& what) {
-    return what + " is not there yet; leave it out to see the graph as --text, --json or --dot";
-  };
-  if (!request.svg.empty()) return sentence("--svg " + request.svg);
-  return std::nullopt;
 }
 
 /// The index of the GPU or NIC with this label ("gpu0") or name ("mlx5_0"), -1 where there is none.
@@ -105,33 +99,42 @@ Status write_file(const std::string& path, const std::string& text) {
 }
 
 /// The files that were asked for besides the text.
-Status write_files(const Graph& graph, const Request& request) {
+Status write_files(const Graph& graph, const Request& request, const topo::Routes& routes) {
+  if (!request.svg.empty()) {
+    const std::vector<std::vector<int>> rings =
+        request.rings ? topo::rings_by_place(graph, routes) : std::vector<std::vector<int>>();
+    if (Status status = write_file(request.svg, draw_svg(graph, rings).svg); !status.ok()) return status;
+  }
   if (request.write_nccl_xml.empty()) return Status();
   const auto text = write_nccl_xml(graph);
   return text.ok() ? write_file(request.write_nccl_xml, *text) : text.status();
 }
 
-int show(const Request& request, program::Output& output) {
-  Result<Graph> read = read_graph(request);
-  if (!read.ok()) return output.fail(program::kWrongUse, read.status().text());
-  const Graph& graph = *read;
-  if (const Status status = write_files(graph, request); !status.ok()) {
-    return output.fail(status.code() == TUTTI_INVALID_ARGUMENT ? program::kWrongUse : program::kFailed, status.text());
-  }
-  if (!request.explain.empty()) return explain(graph, request, output);
-  if (output.json() || request.rings || request.trees) {
-    const Result<topo::Routes> routes = topo::find_routes(graph, request.gpus);
-    if (!routes.ok()) return output.fail(program::kWrongUse, routes.status().text());
-    if (output.json()) output.record(topo::graph_json(graph, *routes));
-    if (request.rings) print(topo::rings_text(*routes), output);
-    if (request.trees) print(topo::trees_text(*routes), output);
-    if (output.json() || !request.text) return program::kGood;
-  }
-  std::string text = request.dot ? dot_graph(graph) : text_tree(graph);
-  const std::string matrix = request.dot ? std::string() : path_matrix(graph);
+void show_graph(const Graph& graph, bool dot, program::Output& output) {
+  std::string text = dot ? dot_graph(graph) : text_tree(graph);
+  const std::string matrix = dot ? std::string() : path_matrix(graph);
   if (!matrix.empty()) text += '\n' + matrix;
   text.pop_back();  // line adds the last newline
   output.line(text);
+}
+
+int show(const Request& request, program::Output& output) {
+  const Result<Graph> graph = read_graph(request);
+  if (!graph.ok()) return output.fail(program::kWrongUse, graph.status().text());
+  Result<topo::Routes> routes = topo::Routes();
+  if (output.json() || request.rings || request.trees) routes = topo::find_routes(*graph, request.gpus);
+  if (!routes.ok()) return output.fail(program::kWrongUse, routes.status().text());
+  if (const Status status = write_files(*graph, request, *routes); !status.ok()) {
+    return output.fail(status.code() == TUTTI_INVALID_ARGUMENT ? program::kWrongUse : program::kFailed, status.text());
+  }
+  if (!request.explain.empty()) return explain(*graph, request, output);
+  if (output.json()) {
+    output.record(topo::graph_json(*graph, *routes));
+    return program::kGood;
+  }
+  if (request.text || !(request.rings || request.trees)) show_graph(*graph, request.dot, output);
+  if (request.rings) print(topo::rings_text(*routes), output);
+  if (request.trees) print(topo::trees_text(*routes), output);
   return program::kGood;
 }
 
@@ -164,7 +167,13 @@ int main(int argc, char** argv) {
   if (request.explain.empty() != request.other.empty()) {
     return output.fail(program::kWrongUse, "--explain takes two devices; give them as --explain gpu0 nic1");
   }
-  if (const auto sentence = missing(request)) return output.fail(program::kWrongUse, *sentence);
+  for (const auto& [option, path] :
+       {std::pair{"--svg", request.svg}, std::pair{"--write-nccl-xml", request.write_nccl_xml}}) {
+    if (path.empty()) continue;
+    if (const std::string refusal = program::check_writable(option, path); !refusal.empty()) {
+      return output.fail(program::kWrongUse, refusal);
+    }
+  }
   if (const int code = output.open(); code != program::kGood) return code;
   return output.result(show(request, output));
 }

@@ -111,6 +111,18 @@ std::vector<std::string> trees_text(const Routes& routes) {
   return lines;
 }
 
+std::vector<std::vector<int>> rings_by_place(const Graph& graph, const Routes& routes) {
+  const std::vector<int> gpus = graph.of(NodeKind::gpu);
+  std::vector<std::vector<int>> rings;
+  for (const Ring& ring : routes.rings.rings) {
+    std::vector<int>& places = rings.emplace_back();
+    for (const int end : ring.order) {
+      places.push_back(static_cast<int>(std::find(gpus.begin(), gpus.end(), routes.network.device(end)) - gpus.begin()));
+    }
+  }
+  return rings;
+}
+
 void add_routes(const Routes& routes, program::JsonObject& object) {
   Json rings = Json::array();
   Json details = Json::array();

@@ -213,6 +213,28 @@ TEST(Topo, RingsAndTreesAreShownOnDemand) {
   EXPECT_THAT(run(kTopo + " --rings --text").out, HasSubstr("machine0:"));
 }
 
+TEST(Topo, AFileOfNcclsIsShownDrawnAndWritten) {
+  const std::string stem = testing::TempDir() + "/tutti_topo_" + std::to_string(getpid());
+  const std::string topology = std::string(TUTTI_TEST_DATA) + "/topologies/dgx1-v100.nccl.xml";
+  const Outcome result =
+      run(kTopo + " --json --nccl-xml " + topology + " --svg " + stem + ".svg --write-nccl-xml " + stem + ".xml");
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Json json = Json::parse(result.out, nullptr, false);
+  ASSERT_EQ(json["gpus"].size(), 8u) << result.out;
+  EXPECT_EQ(json["gpus"][0]["sm"], 70);
+  EXPECT_EQ(json["nics"][0]["speed_Gbps"], 100);
+  EXPECT_EQ(json["paths"].size(), 8u * 7 / 2 + 8 * 4);
+  EXPECT_EQ(json["paths"][2]["type"], "NV2") << "gpu0 to gpu3";
+  EXPECT_EQ(json["paths"][2]["bandwidth_GBps"], 50);
+  EXPECT_EQ(json["rings"].size(), 6u) << "three cycles both ways";
+  EXPECT_EQ(json["ring_bandwidth_GBps"], 150);
+  EXPECT_THAT(content(stem + ".svg"), HasSubstr("NV2, 50 GB/s"));
+  const Outcome again = run(kTopo + " --json --nccl-xml " + stem + ".xml");
+  EXPECT_EQ(Json::parse(again.out, nullptr, false)["paths"], json["paths"]) << again.err;
+  unlink((stem + ".svg").c_str());
+  unlink((stem + ".xml").c_str());
+}
+
 TEST(Topo, DotIsAGraph) {
   const Outcome result = run(kTopo + " --dot");
   EXPECT_EQ(result.code, 0);
@@ -223,8 +245,9 @@ TEST(Topo, DotIsAGraph) {
 
 TEST(Topo, WhatIsWrongOrNotThereYetIsRefusedInOneSentence) {
   for (const char* options :
-       {"--rings --gpus x", "--rings --gpus 7", "--gpus 0", "--rings --dot", "--svg x.svg", "--nccl-xml /tmp/x",
-        "--hwloc-xml /no/such/file", "--explain gpu7 gpu8", "--explain gpu0", "--text --dot", "--bogus", "extra"}) {
+       {"--rings --gpus x", "--rings --gpus 7", "--gpus 0", "--rings --dot", "--svg /no/such/x.svg",
+        "--nccl-xml /no/such/file", "--hwloc-xml /no/such/file", "--explain gpu7 gpu8", "--explain gpu0", "--text --dot",
+        "--hwloc-xml a --nccl-xml b", "--write-nccl-xml /no/such/x.xml", "--bogus", "extra"}) {
     const Outcome result = run(kTopo + " " + options);
     EXPECT_EQ(result.code, 2) << options;
     EXPECT_THAT(result.err, HasSubstr("tutti-topo: ")) << options;

@@ -89,6 +89,18 @@ TEST(NcclXml, LinksToItselfAndToWhatIsNotThereJoinNothing) {
   }
 }
 
+TEST(NcclXml, SwitchesThatAVirtualMachineHidesJoinAllTheSame) {
+  std::string text = small();
+  for (std::size_t at = text.find("0000:99:00.0"); at != std::string::npos; at = text.find("0000:99:00.0")) {
+    text.replace(at, 12, "fffffff:ffff:ff");
+  }
+  const auto graph = parse_nccl_xml(text);
+  ASSERT_TRUE(graph.ok()) << graph.status().text();
+  const std::vector<int> gpus = graph->of(NodeKind::gpu);
+  EXPECT_EQ(path_between(*graph, gpus[0], gpus[1]).text(), "NV18");
+  EXPECT_TRUE(parse_nccl_xml(write_nccl_xml(*graph).value()).ok());
+}
+
 TEST(NcclXml, APairThatTellsItsLinksDifferentlyHasTheFewer) {
   std::string text =
       with("0000:99:00.0\" count=\"18\" tclass=\"0x068000\"", "0000:12:00.0\" count=\"4\" tclass=\"0x030200\"");
@@ -210,6 +222,14 @@ TEST(NcclXml, WhatIsWrittenIsInNcclsWords) {
   EXPECT_THAT(text,
               HasSubstr(R"(class="0x030200" vendor="0x10de" device="0x2330" link_speed="32.0 GT/s PCIe" link_width="16")"));
   EXPECT_THAT(text, Not(HasSubstr("hostbridge")));
+}
+
+TEST(NcclXml, GpusThatCannotBeToldApartAreNotWritten) {
+  Graph graph = parse_nccl_xml(small()).value();
+  for (const int gpu : graph.of(NodeKind::gpu)) graph.nodes[static_cast<std::size_t>(gpu)].pci = "0000:11:00.0";
+  EXPECT_THAT(write_nccl_xml(graph).status().text(), HasSubstr("another GPU's PCI address"));
+  for (const int gpu : graph.of(NodeKind::gpu)) graph.nodes[static_cast<std::size_t>(gpu)].pci.clear();
+  EXPECT_THAT(write_nccl_xml(graph).status().text(), HasSubstr("no PCI address"));
 }
 
 TEST(NcclXml, TwoMachinesAreNotWritten) {
