@@ -1,9 +1,8 @@
 // tutti-topo: a machine's graph as text, JSON, DOT, a drawing or NCCL's XML, the way between two of its devices, and rings
-// and trees.
+// and trees over its GPUs.
 #include <array>
 #include <cerrno>
 #include <fstream>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,7 +45,7 @@ void declare(program::Options& options, Request& request) {
   options.text("--nccl-xml", &request.nccl_xml, "FILE", "A machine from NCCL's or RCCL's XML instead of this one");
   options.text("--write-nccl-xml", &request.write_nccl_xml, "FILE",
                "Writes the machine as NCCL reads it (NCCL_TOPO_FILE), besides what is shown");
-  options.text("--svg", &request.svg, "FILE", "Writes a drawing, besides what is shown; with --rings they are on it");
+  options.text("--svg", &request.svg, "FILE", "Writes a drawing, besides what is shown; with --rings they are drawn too");
   options.flag("--rings", &request.rings, "Rings of greatest bandwidth over the GPUs, instead of the tree and matrix");
   options.flag("--trees", &request.trees, "Trees of greatest bandwidth, likewise");
   options.text("--gpus", &request.gpus, "LIST", "The GPUs that rings and trees join, as 0-3,6 (all)");
@@ -99,9 +98,11 @@ Status write_file(const std::string& path, const std::string& text) {
   return file ? Status() : system_error("cannot write " + path, errno);
 }
 
-/// The files that were asked for besides the text. rings: of GPUs' ids, to be drawn.
-Status write_files(const Graph& graph, const Request& request, const std::vector<std::vector<int>>& rings) {
+/// The files that were asked for besides the text.
+Status write_files(const Graph& graph, const Request& request, const topo::Routes& routes) {
   if (!request.svg.empty()) {
+    const std::vector<std::vector<int>> rings =
+        request.rings ? topo::rings_by_place(graph, routes) : std::vector<std::vector<int>>();
     if (Status status = write_file(request.svg, draw_svg(graph, rings).svg); !status.ok()) return status;
   }
   if (request.write_nccl_xml.empty()) return Status();
@@ -109,32 +110,31 @@ Status write_files(const Graph& graph, const Request& request, const std::vector
   return text.ok() ? write_file(request.write_nccl_xml, *text) : text.status();
 }
 
-int show(const Request& request, program::Output& output) {
-  Result<Graph> read = read_graph(request);
-  if (!read.ok()) return output.fail(program::kWrongUse, read.status().text());
-  const Graph& graph = *read;
-  std::optional<topo::Routes> routes;
-  if (output.json() || request.rings || request.trees) {
-    Result<topo::Routes> found = topo::find_routes(graph, request.gpus);
-    if (!found.ok()) return output.fail(program::kWrongUse, found.status().text());
-    routes = *std::move(found);
-  }
-  const auto rings = routes && request.rings ? topo::drawn_rings(graph, *routes) : std::vector<std::vector<int>>();
-  if (const Status status = write_files(graph, request, rings); !status.ok()) {
-    return output.fail(status.code() == TUTTI_INVALID_ARGUMENT ? program::kWrongUse : program::kFailed, status.text());
-  }
-  if (!request.explain.empty()) return explain(graph, request, output);
-  if (routes) {
-    if (output.json()) output.record(topo::graph_json(graph, *routes));
-    if (request.rings) print(topo::rings_text(*routes), output);
-    if (request.trees) print(topo::trees_text(*routes), output);
-    if (output.json() || !request.text) return program::kGood;
-  }
-  std::string text = request.dot ? dot_graph(graph) : text_tree(graph);
-  const std::string matrix = request.dot ? std::string() : path_matrix(graph);
+void show_graph(const Graph& graph, bool dot, program::Output& output) {
+  std::string text = dot ? dot_graph(graph) : text_tree(graph);
+  const std::string matrix = dot ? std::string() : path_matrix(graph);
   if (!matrix.empty()) text += '\n' + matrix;
   text.pop_back();  // line adds the last newline
   output.line(text);
+}
+
+int show(const Request& request, program::Output& output) {
+  const Result<Graph> graph = read_graph(request);
+  if (!graph.ok()) return output.fail(program::kWrongUse, graph.status().text());
+  Result<topo::Routes> routes = topo::Routes();
+  if (output.json() || request.rings || request.trees) routes = topo::find_routes(*graph, request.gpus);
+  if (!routes.ok()) return output.fail(program::kWrongUse, routes.status().text());
+  if (const Status status = write_files(*graph, request, *routes); !status.ok()) {
+    return output.fail(status.code() == TUTTI_INVALID_ARGUMENT ? program::kWrongUse : program::kFailed, status.text());
+  }
+  if (!request.explain.empty()) return explain(*graph, request, output);
+  if (output.json()) {
+    output.record(topo::graph_json(*graph, *routes));
+    return program::kGood;
+  }
+  if (request.text || !(request.rings || request.trees)) show_graph(*graph, request.dot, output);
+  if (request.rings) print(topo::rings_text(*routes), output);
+  if (request.trees) print(topo::trees_text(*routes), output);
   return program::kGood;
 }
 

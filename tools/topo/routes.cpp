@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "topology/sysfs.h"
@@ -86,17 +85,6 @@ Result<Routes> find_routes(const Graph& graph, const std::string& gpus) {
   return routes;
 }
 
-std::vector<std::vector<int>> drawn_rings(const Graph& graph, const Routes& routes) {
-  std::map<int, int> place;  // by id
-  for (const int gpu : graph.of(NodeKind::gpu)) place.try_emplace(graph.nodes[at(gpu)].id, static_cast<int>(place.size()));
-  std::vector<std::vector<int>> drawn;
-  for (const Ring& ring : routes.rings.rings) {
-    drawn.emplace_back();
-    for (const int endpoint : ring.order) drawn.back().push_back(place.at(routes.gpus[at(endpoint)]));
-  }
-  return drawn;
-}
-
 std::vector<std::string> rings_text(const Routes& routes) {
   const RingSet& set = routes.rings;
   std::vector<std::string> lines = {sum_text(routes, set, set.rings.size(), "ring")};
@@ -121,6 +109,18 @@ std::vector<std::string> trees_text(const Routes& routes) {
                                 link_text(routes, tree.narrowest)));
   }
   return lines;
+}
+
+std::vector<std::vector<int>> rings_by_place(const Graph& graph, const Routes& routes) {
+  const std::vector<int> gpus = graph.of(NodeKind::gpu);
+  std::vector<std::vector<int>> rings;
+  for (const Ring& ring : routes.rings.rings) {
+    std::vector<int>& places = rings.emplace_back();
+    for (const int end : ring.order) {
+      places.push_back(static_cast<int>(std::find(gpus.begin(), gpus.end(), routes.network.device(end)) - gpus.begin()));
+    }
+  }
+  return rings;
 }
 
 void add_routes(const Routes& routes, program::JsonObject& object) {

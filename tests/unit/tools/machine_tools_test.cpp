@@ -226,6 +226,8 @@ TEST(Topo, AFileOfNcclsIsShownDrawnAndWritten) {
   EXPECT_EQ(json["paths"].size(), 8u * 7 / 2 + 8 * 4);
   EXPECT_EQ(json["paths"][2]["type"], "NV2") << "gpu0 to gpu3";
   EXPECT_EQ(json["paths"][2]["bandwidth_GBps"], 50);
+  EXPECT_EQ(json["rings"].size(), 6u) << "three cycles both ways";
+  EXPECT_EQ(json["ring_bandwidth_GBps"], 150);
   EXPECT_THAT(content(stem + ".svg"), HasSubstr("NV2, 50 GB/s"));
   const Outcome again = run(kTopo + " --json --nccl-xml " + stem + ".xml");
   EXPECT_EQ(Json::parse(again.out, nullptr, false)["paths"], json["paths"]) << again.err;
