@@ -46,8 +46,8 @@ class Hops {
   /// The network's number of each link.
   const std::vector<std::uint32_t>& network_links() const { return network_links_; }
 
-  /// An upper bound on the bytes per second of all rings together: every ring leaves each place once, enters it once, and
-  /// passes each link once without which no place could reach all others. 0 where there is no ring.
+  /// An upper bound on the bytes per second of all rings together, and of all trees: each leaves every place at least once,
+  /// enters it, and passes each link without which no place could reach all others. 0 where there is neither.
   double bound() const;
 
   /// The same places, ways and capacities.

@@ -211,12 +211,13 @@ class MachineNetworkMaker {
       const bool pcie = network_.inside_pcie_[at(chain[i])];
       if (edge.up >= 0 || (!pcie && graph_.nodes[at(chain[i])].uplink_gbytes <= 0)) continue;
       // Ports of one card are nodes of their own, but share its link.
-      const std::string& pci = graph_.nodes[at(chain[i])].pci;
-      const auto [card, first] =
-          cards_.emplace(std::pair(chain[i + 1], pci.empty() ? std::to_string(chain[i]) : pci), chain[i]);
-      if (!first) {
-        edge = network_.edges_[at(card->second)];
-        continue;
+      const Node& node = graph_.nodes[at(chain[i])];
+      if (node.kind == NodeKind::nic && !node.pci.empty()) {
+        const auto [card, first] = cards_.emplace(std::pair(chain[i + 1], node.pci), chain[i]);
+        if (!first) {
+          edge = network_.edges_[at(card->second)];
+          continue;
+        }
       }
       const double gbytes = pcie ? width(chain[i]) : graph_.nodes[at(chain[i])].uplink_gbytes;
       const std::string own = label(chain[i]);

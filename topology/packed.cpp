@@ -86,8 +86,8 @@ bool may_be_equal(const Hops& hops, const std::vector<double>& prices, double su
   return worth >= sum * (1 - kWorthRounding);
 }
 
-/// The fewest rings of one rate with the same sum, if they are found in time.
-void prefer_equal(const Hops& hops, const std::vector<double>& prices, Packed<RingOrder>& packed, Steps& steps) {
+/// The fewest rings of one rate with the same sum. False where there are none, or none are found in time.
+bool prefer_equal(const Hops& hops, const std::vector<double>& prices, Packed<RingOrder>& packed, Steps& steps) {
   const std::uint64_t part = steps.left() / kPartOfSteps;
   for (int count = 2; count <= kMostEqual; ++count) {
     if (!may_be_equal(hops, prices, packed.sum, packed.sum / count)) continue;
@@ -97,13 +97,51 @@ void prefer_equal(const Hops& hops, const std::vector<double>& prices, Packed<Ri
     if (rings.empty()) continue;
     packed.orders.clear();
     for (RingOrder& ring : rings) packed.orders.emplace_back(std::move(ring), packed.sum / count);
-    return;
+    return true;
+  }
+  return false;
+}
+
+/// The best rates of some orders alone.
+template <typename Order, typename LoadsOf>
+Packed<Order> best_of(const Hops& hops, const std::vector<Order>& orders, LoadsOf loads_of, Steps& steps) {
+  Packing program(hops.capacity());
+  std::vector<Loads> loads;
+  for (const Order& order : orders) loads.push_back(loads_of(order));
+  const auto cost = [&](int column) { return program.cost(loads[static_cast<std::size_t>(column)]); };
+  for (;;) {
+    int best = 0;
+    for (int column = 1; column < static_cast<int>(orders.size()); ++column)
+      best = cost(column) < cost(best) ? column : best;
+    if (cost(best) >= 1 - kRounding || !program.enter(best, loads[static_cast<std::size_t>(best)], steps)) break;
+  }
+  Packed<Order> packed;
+  take_used(packed, program, orders);
+  return packed;
+}
+
+/// Leaves out the order with the least rate, again and again, as long as the others can have the sum but for what may be
+/// given up.
+template <typename Order, typename LoadsOf>
+void thin_out(const Hops& hops, double give_up, LoadsOf loads_of, Packed<Order>& packed, Steps& steps) {
+  const double enough = packed.sum * (1 - give_up);
+  while (give_up > 0 && packed.orders.size() > 1) {
+    const auto least = std::min_element(packed.orders.begin(), packed.orders.end(),
+                                        [](const auto& a, const auto& b) { return a.second < b.second; });
+    std::vector<Order> others;
+    for (auto one = packed.orders.begin(); one != packed.orders.end(); ++one) {
+      if (one != least) others.push_back(one->first);
+    }
+    Packed<Order> fewer = best_of(hops, others, loads_of, steps);
+    if (fewer.sum < enough) return;
+    packed.orders = std::move(fewer.orders);
+    packed.sum = fewer.sum;
   }
 }
 
 }  // namespace
 
-Packed<RingOrder> pack_rings(const Hops& hops, Steps& steps) {
+Packed<RingOrder> pack_rings(const Hops& hops, double give_up, Steps& steps) {
   Packed<RingOrder> packed;
   packed.bound = hops.bound();
   if (packed.bound == 0) return packed;
@@ -121,11 +159,13 @@ Packed<RingOrder> pack_rings(const Hops& hops, Steps& steps) {
     return packed;
   }
   const std::vector<double> prices = pack_by_program(hops, std::move(widest->ring), packed, steps);
-  if (packed.orders.size() > 1) prefer_equal(hops, prices, packed, steps);
+  if (packed.orders.size() > 1 && !prefer_equal(hops, prices, packed, steps)) {
+    thin_out(hops, give_up, [&](const RingOrder& ring) { return loads_of(hops, ring); }, packed, steps);
+  }
   return packed;
 }
 
-Packed<TreeShape> pack_trees(const Hops& hops, OutsideLoad outside, Steps& steps) {
+Packed<TreeShape> pack_trees(const Hops& hops, OutsideLoad outside, double give_up, Steps& steps) {
   Packed<TreeShape> packed;
   if (hops.places() < 2) return packed;
   packed.bound = kNever;
@@ -144,6 +184,7 @@ Packed<TreeShape> pack_trees(const Hops& hops, OutsideLoad outside, Steps& steps
   }
   take_used(packed, program, columns);
   if (packed.bound == kNever) packed.bound = 0;
+  thin_out(hops, give_up, [&](const TreeShape& tree) { return loads_of(hops, tree, outside); }, packed, steps);
   return packed;
 }
 

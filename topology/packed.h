@@ -25,9 +25,10 @@ struct Packed {
 inline constexpr int kMostPacked = 24;
 
 /// The best set of rings that `steps` suffice to find. Empty, with a bound of 0 where that is certain, where there is none.
-Packed<RingOrder> pack_rings(const Hops& hops, Steps& steps);
+/// give_up  the part of the sum that may be given up where fewer rings have the rest.
+Packed<RingOrder> pack_rings(const Hops& hops, double give_up, Steps& steps);
 
-/// The best set of trees. outside: see tree_orders.h.
-Packed<TreeShape> pack_trees(const Hops& hops, OutsideLoad outside, Steps& steps);
+/// The best set of trees, likewise. outside: see tree_orders.h.
+Packed<TreeShape> pack_trees(const Hops& hops, OutsideLoad outside, double give_up, Steps& steps);
 
 }  // namespace tutti

@@ -160,12 +160,12 @@ std::optional<Ring> best_ring(const Network& network, const SearchOptions& optio
 
 RingSet search_rings(const Network& network, const SearchOptions& options) {
   Steps steps(options.steps);
-  if (network.endpoints() < 2) return {};
+  if (network.endpoints() < 2) return {.optimal = true};
   RingSet set;
   if (network.endpoints() > kMostPacked) {
     set = GreedyRings(network, steps).run();
   } else {
-    const Packed<RingOrder> packed = pack_rings(hops_of(network), steps);
+    const Packed<RingOrder> packed = pack_rings(hops_of(network), options.give_up, steps);
     set = {{}, packed.sum, packed.bound, packed.optimal(), 0};
     for (const auto& [ring, rate] : packed.orders) set.rings.push_back({ring.order, rate, 0, {}});
   }
@@ -175,12 +175,12 @@ RingSet search_rings(const Network& network, const SearchOptions& options) {
 
 TreeSet search_trees(const Network& network, const SearchOptions& options) {
   Steps steps(options.steps);
-  if (network.endpoints() < 2) return {};
+  if (network.endpoints() < 2) return {.optimal = true};
   TreeSet set;
   if (network.endpoints() > kMostPacked) {
     set = chains_of(network, GreedyRings(network, steps).run());
   } else {
-    const Packed<TreeShape> packed = pack_trees(hops_of(network), 0, steps);
+    const Packed<TreeShape> packed = pack_trees(hops_of(network), 0, options.give_up, steps);
     set = {{}, packed.sum, packed.bound, packed.optimal()};
     for (const auto& [shape, rate] : packed.orders) {
       const int root = center_of(shape, network.endpoints(), 0);

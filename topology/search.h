@@ -7,9 +7,9 @@
 // of theirs.
 //
 // Up to 17 places (GPUs of one machine, and what is outside it) the sum is that of the linear program over all rings, or
-// over all trees, so no other set is better; RingSet::optimal says whether the steps sufficed to show it. Beyond, rings are
-// greedy. Machines are searched one by one and joined: a ring enters each once. Fewer, equal rings are preferred to the
-// linear program's where they have the same sum.
+// over all trees, so no other set is better (unless SearchOptions::give_up allows it); RingSet::optimal says whether the
+// steps sufficed to show it. Beyond, rings are greedy. Machines are searched one by one and joined: a ring enters each
+// once. Fewer, equal rings are preferred to the linear program's where they have the same sum.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +26,9 @@ struct SearchOptions {
   /// What bounds the time: steps of a few nanoseconds for each machine that differs from those before. The result depends
   /// on nothing else, so that all ranks of one build find the same.
   std::uint64_t steps = 100'000'000;
+  /// The part of the sum that may be given up where fewer rings or trees have the rest. The best set of a machine without
+  /// symmetry may have dozens, some of them with next to nothing.
+  double give_up = 0;
 };
 
 /// How a ring or tree enters and leaves a machine: MachineNetwork::nics(entry)[entry_nic], and likewise.
@@ -45,7 +48,7 @@ struct Ring {
 };
 
 struct RingSet {
-  std::vector<Ring> rings;  ///< empty where there are fewer than two endpoints, or no ring
+  std::vector<Ring> rings = {};  ///< empty where there are fewer than two endpoints, or no ring
   double bytes_per_second = 0;
   double bound = 0;      ///< that no set of rings can exceed (entering each machine once); 0: unknown
   bool optimal = false;  ///< the bound is reached
@@ -61,7 +64,7 @@ struct Tree {
 };
 
 struct TreeSet {
-  std::vector<Tree> trees;
+  std::vector<Tree> trees = {};
   double bytes_per_second = 0;
   double bound = 0;
   bool optimal = false;

@@ -64,12 +64,13 @@ MachineHops both_hops(const MachineNetwork& network, const std::vector<int>& end
   return {machine_hops(network, ends, outside, false), machine_hops(network, ends, outside, true)};
 }
 
-/// PCIe between GPUs beside NVLink must be worth its trouble.
+/// PCIe between GPUs beside NVLink must be worth its trouble, and is not even searched where it cannot be.
 template <typename Order, typename Pack>
 Packed<Order> pack_apart(const MachineHops& hops, Pack pack) {
-  Packed<Order> all = pack(hops.all);
-  if (hops.all.same(hops.peers)) return all;
+  if (hops.all.same(hops.peers)) return pack(hops.all);
   Packed<Order> peers = pack(hops.peers);
+  if (peers.sum > 0 && peers.sum * kWorthMixing >= hops.all.bound()) return peers;
+  Packed<Order> all = pack(hops.all);
   return peers.sum * kWorthMixing >= all.sum ? peers : all;
 }
 
@@ -245,7 +246,7 @@ RingSet search_alone(const MachineNetwork& network, const SearchOptions& options
   const MachineHops hops = both_hops(network, ends_by_machine(network)[0], false);
   const Packed<RingOrder> packed = pack_apart<RingOrder>(hops, [&](const Hops& some) {
     Steps steps(options.steps);
-    return pack_rings(some, steps);
+    return pack_rings(some, options.give_up, steps);
   });
   RingSet set{{}, packed.sum, packed.bound, packed.optimal(), 0};
   for (const auto& [ring, rate] : packed.orders) set.rings.push_back({ring.order, rate, 0, {}});
@@ -258,7 +259,7 @@ TreeSet search_trees_alone(const MachineNetwork& network, const SearchOptions& o
   const MachineHops hops = both_hops(network, ends_by_machine(network)[0], false);
   const Packed<TreeShape> packed = pack_apart<TreeShape>(hops, [&](const Hops& some) {
     Steps steps(options.steps);
-    return pack_trees(some, 0, steps);
+    return pack_trees(some, 0, options.give_up, steps);
   });
   TreeSet set{{}, packed.sum, packed.bound, packed.optimal()};
   for (const auto& [shape, rate] : packed.orders) {
@@ -289,11 +290,11 @@ std::vector<std::uint32_t> links_of(const MachineNetwork& network, const Tree& t
 }
 
 RingSet search_machine_rings(const MachineNetwork& network, const SearchOptions& options) {
-  if (network.endpoints() < 2) return {};
+  if (network.endpoints() < 2) return {.optimal = true};
   if (network.machines() < 2) return search_alone(network, options);
   const auto search = [&](const Hops& hops) {
     Steps steps(options.steps);
-    return pack_rings(hops, steps);
+    return pack_rings(hops, options.give_up, steps);
   };
   const auto rails = [&](const std::vector<int>& ends, const RingOrder& ring) {
     return std::pair(rail_of(network, ends[at(ring.order[1] - 1)], ring.ways.front()),
@@ -312,12 +313,12 @@ RingSet search_machine_rings(const MachineNetwork& network, const SearchOptions&
 }
 
 TreeSet search_machine_trees(const MachineNetwork& network, const SearchOptions& options) {
-  if (network.endpoints() < 2) return {};
+  if (network.endpoints() < 2) return {.optimal = true};
   if (network.machines() < 2) return search_trees_alone(network, options);
   const double neighbors = most_neighbors(network.machines());
   const auto search = [&](const Hops& hops) {
     Steps steps(options.steps);
-    return pack_trees(hops, neighbors / 2, steps);  // each of the two trees has half the rate
+    return pack_trees(hops, neighbors / 2, options.give_up, steps);  // each of the two trees has half the rate
   };
   const auto rails = [&](const std::vector<int>& ends, const TreeShape& tree) {
     const int rail = rail_of(network, ends[at(tree.head - 1)], tree.head_way);

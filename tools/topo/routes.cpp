@@ -13,6 +13,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// People and channels are better served by a few trees than by dozens with a twentieth more.
+constexpr double kForFewerTrees = .05;
+
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 double gbytes(double bytes_per_second) { return bytes_per_second / 1e9; }
@@ -78,7 +81,7 @@ Result<Routes> find_routes(const Graph& graph, const std::string& gpus) {
   Routes routes{*std::move(network), {}, {}, {}};
   for (const int gpu : *chosen) routes.gpus.push_back(graph.nodes[at(gpu)].id);
   routes.rings = search_machine_rings(routes.network);
-  routes.trees = search_machine_trees(routes.network);
+  routes.trees = search_machine_trees(routes.network, {.give_up = kForFewerTrees});
   return routes;
 }
 

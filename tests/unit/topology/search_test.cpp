@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <numeric>
@@ -12,7 +14,8 @@
 #include <set>
 
 #include "tests/unit/topology/machines.h"
-#include "topology/binary_tree.h"
+#include "topology/hwloc_xml.h"
+#include "topology/nccl_xml.h"
 
 namespace tutti {
 namespace {
@@ -473,8 +476,8 @@ TEST(Search, IsTheSameEveryTimeAndWithFewStepsStillAllowed) {
   for (int round = 0; round < 20; ++round) {
     const ListedNetwork network = random_mesh(4 + round % 5, random);
     for (const std::uint64_t steps : {1'000ull, 20'000ull, 100'000'000ull}) {
-      const RingSet one = search_rings(network, {steps});
-      const RingSet two = search_rings(network, {steps});
+      const RingSet one = search_rings(network, {.steps = steps});
+      const RingSet two = search_rings(network, {.steps = steps});
       ASSERT_EQ(one.rings.size(), two.rings.size());
       EXPECT_EQ(one.bytes_per_second, two.bytes_per_second);
       for (std::size_t i = 0; i < one.rings.size(); ++i) EXPECT_EQ(one.rings[i].order, two.rings[i].order);
@@ -482,6 +485,33 @@ TEST(Search, IsTheSameEveryTimeAndWithFewStepsStillAllowed) {
       EXPECT_LE(one.bytes_per_second, one.bound * (1 + 1e-6));
     }
   }
+}
+
+TEST(Search, FewerRingsAndTreesAreHadForAPartOfTheSum) {
+  std::mt19937 random(11);
+  std::size_t rings = 0;
+  std::size_t fewer_rings = 0;
+  std::size_t trees = 0;
+  std::size_t fewer_trees = 0;
+  for (int round = 0; round < 10; ++round) {
+    const ListedNetwork network = random_mesh(6, random);
+    const RingSet all = search_rings(network);
+    const RingSet most = search_rings(network, {.give_up = .1});
+    EXPECT_GE(most.bytes_per_second, .9 * all.bytes_per_second);
+    EXPECT_LE(most.rings.size(), all.rings.size());
+    expect_good(network, most);
+    const TreeSet all_trees = search_trees(network);
+    const TreeSet most_trees = search_trees(network, {.give_up = .1});
+    EXPECT_GE(most_trees.bytes_per_second, .9 * all_trees.bytes_per_second);
+    EXPECT_GE(most_trees.bound, all_trees.bytes_per_second * (1 - 1e-6)) << "what was given up is still told";
+    expect_good(network, most_trees);
+    rings += all.rings.size();
+    fewer_rings += most.rings.size();
+    trees += all_trees.trees.size();
+    fewer_trees += most_trees.trees.size();
+  }
+  EXPECT_LT(fewer_rings * 5, rings * 4);
+  EXPECT_LT(fewer_trees * 4, trees * 3);
 }
 
 TEST(Search, ALargeNetworkWithoutMachinesIsSearchedGreedily) {
@@ -498,6 +528,65 @@ TEST(Search, ALargeNetworkWithoutMachinesIsSearchedGreedily) {
   const TreeSet trees = search_trees(network);
   EXPECT_NEAR(trees.bytes_per_second, 1e9, 1);
   expect_good(network, trees);
+}
+
+// ---- The sample files ------------------------------------------------------------------------------------------------
+
+std::string samples() {
+  const char* shared = getenv("TUTTI_SHARED");
+  return (shared != nullptr ? std::string(shared) : TUTTI_DEFAULT_SHARED) + "/data/topologies";
+}
+
+TEST(Search, AllSampleMachinesHaveTheRingsThatTheTableSays) {
+  if (!std::filesystem::exists(samples())) GTEST_SKIP() << "no sample files at " << samples();
+  struct Case {
+    const char* file;
+    std::size_t rings;
+    double gbytes;
+  };
+  // The table of docs/rings.md, which reasons each. The two whose sums come from no single cut, 4p3l_n2 and ts1_n4, are
+  // compared with all rings besides.
+  constexpr std::array<Case, 24> table = {{{"hwloc/16intel64-manyVFs.xml", 0, 0},
+                                           {"hwloc/192em64t-12gr2n8c2t.xml", 0, 0},
+                                           {"hwloc/24em64t-2n6c2t-pci.xml", 1, 4},
+                                           {"hwloc/96em64t-4n4d3ca2co-pci.xml", 0, 0},
+                                           {"hwloc/nvidiaDGX2.xml", 1, 150},
+                                           {"nccl/aws-g5.48xl.xml", 0, 0},
+                                           {"nccl/aws-p4d-24xl.xml", 1, 10},
+                                           {"nccl/azure-ncv4.xml", 1, 12},
+                                           {"nccl/azure-ndv4.xml", 2, 31.5},
+                                           {"nccl/azure-ndv5.xml", 1, 22},
+                                           {"nccl/h100-oci.xml", 1, 450},
+                                           {"nccl/rccl-16p1h.xml", 6, 300},
+                                           {"nccl/rccl-3p_pcie.xml", 1, 24},
+                                           {"nccl/rccl-4p2h_2nic.xml", 1, 15.75},
+                                           {"nccl/rccl-4p3l_n2.xml", 16, 111},
+                                           {"nccl/rccl-4p4h.xml", 2, 31.5},
+                                           {"nccl/rccl-8p1h_2.xml", 4, 200},
+                                           {"nccl/rccl-8p6l.xml", 6, 276},
+                                           {"nccl/rccl-8p6l_4nic.xml", 6, 276},
+                                           {"nccl/rccl-8p_940.xml", 7, 448},
+                                           {"nccl/rccl-8p_pcie_2nic.xml", 1, 15.75},
+                                           {"nccl/rccl-8p_rome_4nics.xml", 4, 63},
+                                           {"nccl/rccl-8p_ts1_n4.xml", 19, 111},
+                                           {"nccl/rccl-collnet_n4.xml", 4, 63}}};
+  for (const Case& c : table) {
+    SCOPED_TRACE(c.file);
+    const bool nccl = std::string(c.file).starts_with("nccl");
+    const std::string path = samples() + "/" + c.file;
+    const Result<Graph> graph = nccl ? read_nccl_xml(path) : read_hwloc_xml(path);
+    ASSERT_TRUE(graph.ok()) << graph.status().text();
+    const MachineNetwork network = *network_of(*graph, graph->of(NodeKind::gpu));
+    const RingSet set = search_machine_rings(network);
+    EXPECT_EQ(set.rings.size(), c.rings);
+    EXPECT_NEAR(set.bytes_per_second / 1e9, c.gbytes, .05);
+    EXPECT_TRUE(set.optimal);
+    expect_good(network, set);
+    if (set.rings.size() > 8) compare_with_exhaustive(network);
+    const TreeSet trees = search_machine_trees(network);
+    EXPECT_TRUE(trees.optimal);
+    expect_good(network, trees);
+  }
 }
 
 // ---- Several machines ------------------------------------------------------------------------------------------------
