@@ -7,6 +7,8 @@
 //                       part 3    ↑ then ←
 #pragma once
 
+#include <vector>
+
 #include "algorithms/algorithm.h"
 #include "algorithms/grids.h"
 
@@ -14,6 +16,9 @@ namespace tutti {
 
 /// Whether the view's ranks lie on a torus. One dimension is a ring of two ways.
 inline bool on_torus(const View& view) { return torus_of(view).size() > 0; }
+
+/// Algorithm::symmetry of those in which every rank does the same.
+inline std::vector<int> on_the_torus(const Problem&, const View& view) { return {view.torus.begin(), view.torus.end()}; }
 
 inline std::uint32_t torus_parts(const Grid& torus) { return static_cast<std::uint32_t>(2 * torus.size()); }
 

@@ -33,8 +33,13 @@ Cost cost(const Problem& problem, const View& view) {
 
 }  // namespace
 
-const Algorithm torus_all_gather = {
-    "torus", Collective::all_gather, "rings of one dimension after another on all ports of a torus", fits, shape, build,
-    cost};
+const Algorithm torus_all_gather = {"torus",
+                                    Collective::all_gather,
+                                    "rings of one dimension after another on all ports of a torus",
+                                    fits,
+                                    shape,
+                                    build,
+                                    cost,
+                                    on_the_torus};
 
 }  // namespace tutti

@@ -47,6 +47,7 @@ const Algorithm torus_all_reduce = {"torus",
                                     fits,
                                     shape,
                                     build,
-                                    cost};
+                                    cost,
+                                    on_the_torus};
 
 }  // namespace tutti

@@ -35,8 +35,13 @@ Cost cost(const Problem& problem, const View& view) {
 
 }  // namespace
 
-const Algorithm torus_reduce_scatter = {
-    "torus", Collective::reduce_scatter, "rings of one dimension after another on all ports of a torus", fits, shape, build,
-    cost};
+const Algorithm torus_reduce_scatter = {"torus",
+                                        Collective::reduce_scatter,
+                                        "rings of one dimension after another on all ports of a torus",
+                                        fits,
+                                        shape,
+                                        build,
+                                        cost,
+                                        on_the_torus};
 
 }  // namespace tutti

@@ -48,6 +48,7 @@ const Algorithm transpose_all_reduce = {"transpose",
                                         always_fits,
                                         shape,
                                         build,
-                                        cost};
+                                        cost,
+                                        around_a_ring};
 
 }  // namespace tutti

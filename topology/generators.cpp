@@ -197,8 +197,8 @@ class DragonflyNetwork final : public Network {
       return {router_name(from) + " > " + router_name(to), local_bandwidth_, latency_};
     }
     const int group = static_cast<int>(index - global_) / (groups_ - 1);
-    const int port = static_cast<int>(index - global_) % (groups_ - 1);
-    return {fmt::format("group {} > group {}", group, (group + 1 + port) % groups_), global_bandwidth_, latency_};
+    const int other = (group + 1 + static_cast<int>(index - global_) % (groups_ - 1)) % groups_;
+    return {router_name(gateway(group, other)) + " > " + router_name(gateway(other, group)), global_bandwidth_, latency_};
   }
 
   void route(int a, int b, std::vector<std::uint32_t>& way) const override {
@@ -210,17 +210,17 @@ class DragonflyNetwork final : public Network {
     if (here == there) {
       step(from, to, way);
     } else {
-      const int port = port_to(here, there);
-      const int back = port_to(there, here);
-      step(from, here * routers_ + port / ports_, way);
-      way.push_back(global_ + number(here) * number(groups_ - 1) + number(port));
-      step(there * routers_ + back / ports_, to, way);
+      step(from, gateway(here, there), way);
+      way.push_back(global_ + number(here) * number(groups_ - 1) + number(port_to(here, there)));
+      step(gateway(there, here), to, way);
     }
     way.push_back(2 * number(b) + 1);
   }
 
  private:
   int port_to(int group, int other) const { return (other - group - 1 + groups_) % groups_; }
+  /// The router of `group` that has its link to `other`.
+  int gateway(int group, int other) const { return group * routers_ + port_to(group, other) / ports_; }
   void step(int from, int to, std::vector<std::uint32_t>& way) const {
     if (from == to) return;
     const int own = from % routers_, peer = to % routers_;
@@ -380,15 +380,15 @@ std::string take_option(const Kind& kind, std::string_view text, Description& de
     return fmt::format("has the option \"{}\", which {} does not know; it knows {}", name, kind.name,
                        fmt::join(names, ", "));
   }
-  const auto value = equals == std::string_view::npos ? std::nullopt : parse<double>(text.substr(equals + 1));
+  const double value = equals == std::string_view::npos ? -1 : parse<double>(text.substr(equals + 1)).value_or(-1);
   const bool may_be_0 = name == "spines" || name.ends_with("latency_us");
-  if (!value || !std::isfinite(*value) || *value > 1e9 || (may_be_0 ? *value < 0 : *value < 1e-9)) {
+  if (!std::isfinite(value) || value > 1e9 || (may_be_0 ? value < 0 : value < 1e-9)) {
     return fmt::format("gives {} no {} number; write {}=1", name, may_be_0 ? "usable" : "positive", name);
   }
-  if (name == "spines" && (*value != std::floor(*value) || *value > 512)) {
+  if (name == "spines" && (value != std::floor(value) || value > 512)) {
     return "gives spines no whole number up to 512; write spines=4";
   }
-  known->second = *value;
+  known->second = value;
   return {};
 }
 
@@ -439,9 +439,33 @@ Result<std::shared_ptr<const Network>> generate_network(std::string_view spec) {
   return kind_of(spec)->make(*description);
 }
 
-std::vector<int> torus_sizes(std::string_view spec) {
+View generated_view(std::string_view spec, const Network& network, int ranks) {
   const auto description = describe(spec);
-  return description.ok() && description->kind == "torus" ? description->sizes : std::vector<int>{};
+  View view = flat_view(ranks);
+  if (!description.ok()) return view;
+  const std::vector<int>& sizes = description->sizes;
+  const int machine = description->kind == "pod" ? sizes[1] : 1;
+  int rack = 0;  // ranks in one; 0: all are
+  if (description->kind == "fat_tree") rack = sizes.back();
+  if (description->kind == "dragonfly") rack = sizes[1] * sizes[2];
+  for (int r = 0; r < ranks; ++r) view.machine[at(r)] = r / machine;
+  for (int r = 0; r < ranks && rack > 0; ++r) view.rack.push_back(r / rack);
+  if (description->kind == "torus" && ranks == network.endpoints()) view.torus = sizes;
+  std::array<bool, kLinkClasses> found = {};
+  std::vector<std::uint32_t> way;
+  for (int r = 1; r < ranks; ++r) {
+    const LinkClass own = view.link_class(0, r);
+    if (std::exchange(found[static_cast<std::size_t>(own)], true)) continue;
+    LinkEstimate estimate;
+    network.route(0, r, way);
+    for (const std::uint32_t index : way) {
+      const NetworkLink link = network.link(index);
+      estimate.alpha += link.latency_s;
+      estimate.beta = std::max(estimate.beta, 1 / link.bytes_per_second);
+    }
+    view.link(own) = estimate;
+  }
+  return view;
 }
 
 }  // namespace tutti

@@ -11,10 +11,10 @@
 
 #include <memory>
 #include <string_view>
-#include <vector>
 
 #include "src/base/status.h"
 #include "topology/network.h"
+#include "topology/view.h"
 
 namespace tutti {
 
@@ -39,7 +39,10 @@ bool names_generator(std::string_view spec);
 /// Returns the network, or the sentence that says what is wrong with `spec`. Pure.
 Result<std::shared_ptr<const Network>> generate_network(std::string_view spec);
 
-/// Sizes of a torus's dimensions, the last one varying fastest from endpoint to endpoint; empty where `spec` is none.
-std::vector<int> torus_sizes(std::string_view spec);
+/// The places of ranks 0 to ranks - 1 on the endpoints of such a network, for algorithms and selection: a pod's machines, a
+/// fat tree's leaves and a dragonfly's groups as racks of machines with a rank each, and a torus's sizes where every
+/// endpoint has a rank. Estimates are those of the way from rank 0 to the first rank of a class of links, alone. spec: as
+/// above, and good.
+View generated_view(std::string_view spec, const Network& network, int ranks);
 
 }  // namespace tutti

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string_view>
 
+#include "src/base/dimensions.h"
 #include "src/base/log.h"
 
 extern char** environ;
@@ -130,6 +131,17 @@ struct RankCount : RankNumber {
     const Reading number = RankNumber::parse(text, out);
     return number == Reading::good && out == 0 ? Reading::too_small : number;
   }
+};
+
+struct TorusSizes {
+  static constexpr const char* name = "sizes";
+  static constexpr const char* form = "whole numbers of at least 1 with x between them, as 16x16 or 4x4x2";
+  static bool parse(std::string_view text, std::vector<std::int32_t>& out) {
+    const auto sizes = text.empty() ? std::optional(std::vector<std::int32_t>()) : parse_dimensions(text);
+    out = sizes.value_or(std::vector<std::int32_t>());
+    return sizes.has_value();
+  }
+  static std::string print(const std::vector<std::int32_t>& value) { return fmt::format("{}", fmt::join(value, "x")); }
 };
 
 struct Duration {
@@ -325,6 +337,14 @@ constexpr std::array kTable = {
     setting<List, &S::msccl>("TUTTI_MSCCL", "",
                              "MSCCL algorithm files, each used for the calls that it is for; see docs/schedule.md.",
                              "config.msccl", text_field<&C::msccl>),
+    setting<Text, &S::machine>(
+        "TUTTI_MACHINE", "",
+        "Name of this rank's machine, by which algorithms for several machines are chosen: ranks with other "
+        "names count as being elsewhere; the machine that it runs on where empty."),
+    setting<Text, &S::rack>("TUTTI_RACK", "", "Name of this machine's rack, for algorithms that cross racks seldom."),
+    setting<TorusSizes, &S::torus>("TUTTI_TORUS", "",
+                                   "Sizes of the torus that the ranks lie on, the last coordinate varying fastest; no "
+                                   "matter to communicators of another number of ranks."),
     setting<Duration, &S::connect_timeout_ns>("TUTTI_CONNECT_TIMEOUT", "60s",
                                               "Longest time to create a communicator, or to open one link.",
                                               "config.connect_timeout_ns", nanoseconds_field<&C::connect_timeout_ns>),

@@ -35,6 +35,9 @@ struct Settings {
   int lanes = 0;                           ///< TUTTI_LANES; 0: the library chooses
   std::string tuning;                      ///< TUTTI_TUNING: a tuning table's path; empty: the built-in estimates
   std::vector<std::string> msccl;          ///< TUTTI_MSCCL: paths of MSCCL algorithm files
+  std::string machine;                     ///< TUTTI_MACHINE: this rank's, for choosing algorithms; empty: the kernel's
+  std::string rack;                        ///< TUTTI_RACK: that machine's; empty: no matter
+  std::vector<std::int32_t> torus;         ///< TUTTI_TORUS: sizes of the torus that ranks lie on; empty: none
   std::uint64_t connect_timeout_ns = 0;    ///< TUTTI_CONNECT_TIMEOUT
   std::uint64_t operation_timeout_ns = 0;  ///< TUTTI_OPERATION_TIMEOUT
   std::uint64_t idle_timeout_ns = 0;       ///< TUTTI_IDLE_TIMEOUT

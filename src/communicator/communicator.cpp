@@ -231,8 +231,8 @@ Status Communicator::set_up(const Patience& patience, Advice advice) {
     if (!reaches.ok()) return reaches.status();
     if (Status status = transports_->settle(*reaches, view_); !status.ok()) return status;
   }
-  policy_.spins =
-      settings_.spin == Spin::always || (settings_.spin == Spin::adapt && ranks_a_core(view_, places, rank()) == 1);
+  policy_.spins = settings_.spin == Spin::always ||
+                  (settings_.spin == Spin::adapt && ranks_a_core(membership_->members, places, rank()) == 1);
   registrations_ = std::make_unique<Registrations>(transports_->endpoints(TrafficClass::collective));
   agent_ = std::make_unique<WaitingAgent>(transports_->endpoints(TrafficClass::collective), policy_);
   point_to_point_ = std::make_unique<PointToPoint>(*this);

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <map>
+#include <set>
+#include <tuple>
 
 namespace tutti {
 namespace {
@@ -20,7 +23,18 @@ constexpr std::array shared_settings = {
     Shared{"TUTTI_LANES", [](const Residence& r) { return std::to_string(r.lanes); }},
     Shared{"the table of TUTTI_TUNING", [](const Residence& r) { return r.tuning; }},
     Shared{"what the files of TUTTI_MSCCL say", [](const Residence& r) { return r.msccl; }},
+    Shared{"TUTTI_TORUS", [](const Residence& r) { return fmt::format("{}", fmt::join(r.torus, "x")); }},
 };
+
+/// For each of `keys` the number of its first like, which count from 0.
+template <typename Key>
+std::vector<std::int32_t> numbered(const std::vector<Key>& keys) {
+  std::map<Key, std::int32_t> numbers;
+  std::vector<std::int32_t> out;
+  for (const Key& key : keys)
+    out.push_back(numbers.try_emplace(key, static_cast<std::int32_t>(numbers.size())).first->second);
+  return out;
+}
 
 std::string value_words(const std::string& value) { return value.empty() ? "unset" : fmt::format("\"{}\"", value); }
 
@@ -35,7 +49,10 @@ Residence residence_of(const Settings& settings, const Tuning& tuning, const Msc
           settings.algorithm,
           settings.lanes,
           tuning.digest(),
-          files.digest()};
+          files.digest(),
+          settings.machine,
+          settings.rack,
+          settings.torus};
 }
 
 void pack_residence(ByteWriter& out, const Residence& residence) {
@@ -47,6 +64,10 @@ void pack_residence(ByteWriter& out, const Residence& residence) {
   out.i32(residence.lanes);
   out.text(residence.tuning);
   out.text(residence.msccl);
+  out.text(residence.machine);
+  out.text(residence.rack);
+  out.u32(static_cast<std::uint32_t>(residence.torus.size()));
+  for (const std::int32_t size : residence.torus) out.i32(size);
 }
 
 Residence unpack_residence(ByteReader& in) {
@@ -58,6 +79,9 @@ Residence unpack_residence(ByteReader& in) {
   residence.lanes = in.i32();
   residence.tuning = in.text();
   residence.msccl = in.text();
+  residence.machine = in.text();
+  residence.rack = in.text();
+  for (std::uint32_t n = in.u32(); n != 0 && in.ok(); --n) residence.torus.push_back(in.i32());
   return residence;
 }
 
@@ -81,26 +105,26 @@ Status agreed(std::span<const Member> members, std::span<const Residence> places
 
 View view_of(std::span<const Member> members, std::span<const Residence> places) {
   View view = flat_view(static_cast<int>(members.size()));
-  std::vector<std::uint64_t> machines;
+  std::vector<std::tuple<std::uint64_t, std::string, std::string>> machines;
+  std::vector<std::string> racks;
+  std::set<std::uint64_t> seen;
   for (std::size_t r = 0; r < members.size(); ++r) {
-    const auto found = std::find(machines.begin(), machines.end(), members[r].machine);
-    view.machine[r] = static_cast<std::int32_t>(found - machines.begin());
-    if (found == machines.end()) machines.push_back(members[r].machine);
+    machines.emplace_back(members[r].machine, places[r].machine, places[r].rack);
+    racks.push_back(places[r].rack);
     view.numa[r] = places[r].numa;
+    if (!seen.insert(members[r].machine).second) continue;
+    view.crowd = std::max(view.crowd, ranks_a_core(members, places, static_cast<int>(r)));
   }
-  std::vector<bool> seen(machines.size());
-  for (int r = 0; r < view.ranks(); ++r) {
-    const auto machine = static_cast<std::size_t>(view.machine[static_cast<std::size_t>(r)]);
-    if (!seen[machine]) view.crowd = std::max(view.crowd, ranks_a_core(view, places, r));
-    seen[machine] = true;
-  }
+  view.machine = numbered(machines);
+  if (std::set<std::string>(racks.begin(), racks.end()).size() > 1) view.rack = numbered(racks);
+  if (!places.empty()) view.torus = places[0].torus;
   return view;
 }
 
-double ranks_a_core(const View& view, std::span<const Residence> places, int rank) {
+double ranks_a_core(std::span<const Member> members, std::span<const Residence> places, int rank) {
   std::vector<CpuLimits> here;
   for (std::size_t r = 0; r < places.size(); ++r) {
-    if (view.same_machine(rank, static_cast<int>(r))) here.push_back(places[r].cpus);
+    if (members[r].machine == members[static_cast<std::size_t>(rank)].machine) here.push_back(places[r].cpus);
   }
   return std::max(1.0, static_cast<double>(here.size()) / effective_cpus(here));
 }

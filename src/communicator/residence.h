@@ -1,6 +1,7 @@
 // What a rank tells the others at creation, besides its transports: where it runs, and the settings by which it chooses.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,10 +20,13 @@ namespace tutti {
 struct Residence {
   int numa = -1;  ///< node of the core that it ran on, -1: unknown
   CpuLimits cpus;
-  std::string algorithm;  ///< Settings::algorithm
-  int lanes = 0;          ///< Settings::lanes
-  std::string tuning;     ///< its tuning table's digest
-  std::string msccl;      ///< its MSCCL files' digest
+  std::string algorithm;            ///< Settings::algorithm
+  int lanes = 0;                    ///< Settings::lanes
+  std::string tuning;               ///< its tuning table's digest
+  std::string msccl;                ///< its MSCCL files' digest
+  std::string machine;              ///< Settings::machine
+  std::string rack;                 ///< Settings::rack
+  std::vector<std::int32_t> torus;  ///< Settings::torus
 };
 
 /// This thread's.
@@ -34,10 +38,12 @@ Residence unpack_residence(ByteReader& in);
 /// Errors: TUTTI_INVALID_ARGUMENT naming the setting, two ranks that differ in it, and both values.
 Status agreed(std::span<const Member> members, std::span<const Residence> places);
 
-/// The ranks' machines and NUMA nodes, with the estimates of links that nobody has measured.
+/// The ranks' racks, machines and NUMA nodes, as they are or as settings name them, with the estimates of links that nobody
+/// has measured. Where ranks of one machine name different racks, it counts as one machine in each.
 View view_of(std::span<const Member> members, std::span<const Residence> places);
 
-/// Ranks for each core that those of the machine of `rank` may run on; 1 where there are as many cores or more.
-double ranks_a_core(const View& view, std::span<const Residence> places, int rank);
+/// Ranks for each core that those of the machine of `rank`, whatever its name, may run on; 1 where there are as many cores
+/// or more.
+double ranks_a_core(std::span<const Member> members, std::span<const Residence> places, int rank);
 
 }  // namespace tutti

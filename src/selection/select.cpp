@@ -140,8 +140,9 @@ std::vector<Candidate> rank_algorithms(const Problem& problem, const View& view,
   const double bytes = static_cast<double>(problem.count) * static_cast<double>(element_bytes(problem.type));
   std::vector<Candidate> out;
   for (const Algorithm* algorithm : all_algorithms()) {
-    if (algorithm->collective != problem.collective || !algorithm->fits(problem, view)) continue;
     // One rank is a copy: algorithms, and their costs, begin at two.
+    const bool fits = problem.ranks == 1 || algorithm->fits(problem, view);
+    if (algorithm->collective != problem.collective || !fits) continue;
     const Cost cost = problem.ranks > 1 ? algorithm->cost(problem, view) : Cost{};
     Candidate candidate{algorithm, {.lanes = lanes, .depth = 0}, cost, 0, 0, 0, 0};
     double waits = cost.alphas;
@@ -179,6 +180,14 @@ Result<Candidate> select(const Problem& problem, const View& view, const Overrid
     return measured != ranked.end() ? *measured : ranked.front();
   }
   if (const auto wanted = named(name); wanted != ranked.end()) return *wanted;
+  if (find_algorithm(problem.collective, std::string(name).c_str()) != nullptr) {
+    std::string fitting;
+    for (const Candidate& c : ranked) fitting += (fitting.empty() ? "" : ", ") + std::string(c.algorithm->name);
+    return Status(TUTTI_INVALID_ARGUMENT,
+                  fmt::format("{} over these {} ranks cannot be done by \"{}\", which wants other places of ranks",
+                              name_of(problem.collective), problem.ranks, name),
+                  fmt::format("Choose from {}; TUTTI_MACHINE, TUTTI_RACK and TUTTI_TORUS say where ranks are.", fitting));
+  }
   return Status(TUTTI_INVALID_ARGUMENT,
                 fmt::format("{} over {} ranks has no algorithm \"{}\"", name_of(problem.collective), problem.ranks, name),
                 fmt::format("Choose from {}, or leave it unset.", names_for(problem.collective)));

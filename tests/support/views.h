@@ -1,6 +1,7 @@
 // Places of ranks for tests: machines, NUMA nodes, racks and tori of every shape.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <random>
@@ -56,6 +57,14 @@ inline View view_of_machines(const std::vector<int>& sizes, Placement placement 
   if (placement == Placement::shuffled) {
     std::mt19937 random(5);
     std::shuffle(view.machine.begin(), view.machine.end(), random);
+  }
+  // Machines are numbered as they come, as in a real view.
+  std::vector<std::int32_t> number(sizes.size(), -1);
+  std::int32_t next = 0;
+  for (std::int32_t& machine : view.machine) {
+    std::int32_t& own = number[static_cast<std::size_t>(machine)];
+    if (own < 0) own = next++;
+    machine = own;
   }
   view.numa.assign(view.machine.size(), 0);
   return view;

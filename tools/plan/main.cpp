@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "algorithms/algorithm.h"
+#include "src/base/dimensions.h"
 #include "src/base/types.h"
 #include "src/program/options.h"
 #include "src/program/output.h"
@@ -19,7 +20,10 @@
 #include "src/schedule/verifier.h"
 #include "src/selection/select.h"
 #include "src/selection/tuning.h"
+#include "tools/plan/networks.h"
 #include "tools/plan/simulate.h"
+#include "topology/generators.h"
+#include "topology/grid.h"
 
 namespace {
 
@@ -27,6 +31,7 @@ using namespace tutti;
 
 /// What the library's links take; windows are as large as in a real run.
 constexpr std::uint64_t slot_bytes = 256 * 1024;
+constexpr std::int64_t most_ranks = 1 << 20;
 
 struct Request {
   std::string command;
@@ -39,7 +44,10 @@ struct Request {
   std::string msccl;
   std::string svg;
   std::string trace;
+  std::string link_load_svg;
   std::string tuning;
+  std::string torus;
+  std::int64_t machines = 1;
   std::int64_t cores = 0;
   std::int64_t ranks = 4;
   std::int64_t root = 0;
@@ -52,9 +60,10 @@ void declare(program::Options& options, Request& request) {
   options.positional("COMMAND", &request.command, "what to do", true, {"show", "verify", "cost", "simulate"});
   options.text("--collective", &request.collective, "NAME", "all_reduce, broadcast, …");
   options.text("--algorithm", &request.algorithm, "NAME", "the algorithm; without it, the one that selection chooses");
-  options.integer("--ranks", &request.ranks, 1, 65536, "number of ranks");
-  options.integer("--root", &request.root, 0, 65535, "root of a broadcast, reduce, gather or scatter");
-  options.integer("--rank", &request.rank, 0, 65535, "show: this rank's program alone");
+  options.integer("--ranks", &request.ranks, 1, most_ranks,
+                  "number of ranks; on a --topology, all its endpoints unless given");
+  options.integer("--root", &request.root, 0, most_ranks - 1, "root of a broadcast, reduce, gather or scatter");
+  options.integer("--rank", &request.rank, 0, most_ranks - 1, "show: this rank's program alone");
   options.integer("--lanes", &request.lanes, 0, 64, "lanes; 0 leaves the choice to the algorithm");
   options.size("--bytes", &request.bytes, "bytes of one block, as the API counts");
   options.text("--type", &request.type, "NAME", "element type");
@@ -63,11 +72,15 @@ void declare(program::Options& options, Request& request) {
                "verify, simulate: a schedule as `show` prints it, instead of an algorithm");
   options.text("--tuning", &request.tuning, "FILE", "a tuning table, see perf/tune; without it the built-in estimates");
   options.integer("--cores", &request.cores, 1, 65536, "cores that the ranks share; without it one each");
-  options.text("--topology", &request.topology, "FILE", "not there yet");
+  options.integer("--machines", &request.machines, 1, 65536, "machines, with as many consecutive ranks on each");
+  options.text("--torus", &request.torus, "SIZES", "the torus that the ranks lie on, as 16x16; the last varies fastest");
+  options.text("--topology", &request.topology, "NETWORK", "simulate, cost: a network, see below; ranks are its endpoints");
   options.text("--msccl", &request.msccl, "FILE",
                "show, verify, simulate: an MSCCL algorithm file, instead of an algorithm; --bytes, --type and --op count");
   options.text("--svg", &request.svg, "FILE", "not there yet");
   options.text("--trace", &request.trace, "FILE", "simulate: writes a timeline in the Chrome trace format");
+  options.text("--link-load-svg", &request.link_load_svg, "FILE",
+               "simulate on a --topology: draws what each of its links carried");
   options.example("tutti-plan show --collective all_reduce --algorithm ring --ranks 4", "every rank's lanes of moves");
   options.example("tutti-plan verify --collective broadcast --algorithm chain --ranks 9 --root 3",
                   "the proof, or what is wrong");
@@ -76,6 +89,11 @@ void declare(program::Options& options, Request& request) {
   options.example("tutti-plan simulate --algorithm ring --ranks 8 --trace ring.json",
                   "its time and traffic, and a timeline");
   options.example("tutti-plan verify --msccl allreduce.xml", "the proof of somebody else's schedule, or who is wrong");
+  options.example(
+      "tutti-plan simulate --algorithm ring --topology fat_tree:8x16,oversubscription=4 --link-load-svg load.svg",
+      "on a network whose links are shared");
+  options.note("Networks for --topology, with options as ,NAME=NUMBER behind the sizes:\n" +
+               std::string(generators_help()));
 }
 
 int refuse(program::Output& output, const std::string& sentence) {
@@ -85,7 +103,16 @@ int refuse(program::Output& output, const std::string& sentence) {
 /// What is wrong with the options: they belong to another command, or are named in the contract and come later.
 std::optional<std::string> wrong_with(const Request& request, const program::Options& options) {
   if (request.command != "simulate" && !request.trace.empty()) return "--trace belongs to `simulate`; leave it out";
-  if (!request.topology.empty()) return "--topology is not there yet; leave it out for ranks on one machine";
+  const bool places = request.command == "simulate" || request.command == "cost";
+  if (!request.topology.empty() && !places) return "--topology belongs to `simulate` and `cost`; leave it out";
+  const bool said = options.given("--machines") || options.given("--torus") || options.given("--cores");
+  if (!request.topology.empty() && said) {
+    return "--topology says where ranks are; leave out --machines, --torus and --cores";
+  }
+  const bool draws = request.command == "simulate" && !request.topology.empty();
+  if (!request.link_load_svg.empty() && !draws) {
+    return "--link-load-svg draws the links of a network that `simulate` is given by --topology";
+  }
   if (!request.msccl.empty() && request.command == "cost") return "--msccl belongs to `show`, `verify` and `simulate`";
   if (!request.svg.empty()) return "--svg is not there yet; `show` prints the schedule as text";
   if (request.command != "show" && request.rank >= 0) return "--rank belongs to `show`; leave it out";
@@ -94,7 +121,7 @@ std::optional<std::string> wrong_with(const Request& request, const program::Opt
   if (request.schedule.empty() && request.msccl.empty()) return std::nullopt;
   const char* const said_by = request.schedule.empty() ? "--msccl" : "--schedule";
   for (const std::string& name : options.given()) {
-    const bool of_both = name == "COMMAND" || name == said_by || name == "--trace";
+    const bool of_both = name == "COMMAND" || name == said_by || name == "--trace" || name == "--topology" || name == "--link-load-svg";
     const bool of_msccl = name == "--rank" || name == "--bytes" || name == "--type" || name == "--op";
     if (of_both || (request.schedule.empty() && of_msccl)) continue;
     return fmt::format("{} is what {} says already; leave it out", name, said_by);
@@ -148,9 +175,23 @@ Result<Tuning> tuning_of(const Request& request) {
   return request.tuning.empty() ? Result<Tuning>(Tuning()) : Tuning::read(request.tuning);
 }
 
-/// Ranks on one machine.
-View view_of(const Request& request, int ranks, const Tuning& tuning) {
-  View view = flat_view(ranks);
+/// Ranks on machines, or on a torus, as the request has them.
+Result<View> view_of(const Request& request, int ranks, const Tuning& tuning) {
+  const auto machines = static_cast<int>(request.machines);
+  if (ranks % machines != 0) {
+    return Status(TUTTI_INVALID_ARGUMENT,
+                  fmt::format("{} ranks are not the same number on each of {} machines; give --machines a divisor of {}",
+                              ranks, machines, ranks));
+  }
+  View view = uniform_view(machines, ranks / machines);
+  if (!request.torus.empty()) {
+    view.torus = parse_dimensions(request.torus).value_or(std::vector<std::int32_t>());
+    if (torus_of(view).size() == 0) {
+      return Status(TUTTI_INVALID_ARGUMENT, fmt::format("--torus \"{}\" is no torus of {} ranks; give sizes whose product "
+                                                        "is {}, with x between them",
+                                                        request.torus, ranks, ranks));
+    }
+  }
   if (request.cores > 0) view.crowd = std::max(1.0, static_cast<double>(ranks) / static_cast<double>(request.cores));
   tuning.apply_with_links(view);
   return view;
@@ -293,11 +334,17 @@ int cost(const Request& request, const Problem& problem, const View& view, const
   return output.result(static_cast<int>(program::kGood));
 }
 
+/// network: the one that was named, if any; outlives what is returned.
+plan_tool::Simulation simulation_of(const Request& request, View view, const plan_tool::NamedNetwork& network) {
+  return {std::move(view), network.network.get(), network.name, request.trace, request.link_load_svg};
+}
+
 /// `show`, `verify` or `simulate`. seconds: what selection expects, 0 where it was not asked.
-int tell(const Request& request, const Schedule& schedule, double seconds, program::Output& output) {
+int tell(const Request& request, const Schedule& schedule, const View& view, const plan_tool::NamedNetwork& network,
+         double seconds, program::Output& output) {
   if (request.command == "show") return show(request, schedule, output);
   if (request.command == "verify") return prove(schedule, seconds, output);
-  return plan_tool::simulate_schedule(schedule, flat_view(schedule.plan.problem.ranks), request.trace, output);
+  return plan_tool::simulate_schedule(schedule, simulation_of(request, view, network), output);
 }
 
 /// A command on an MSCCL file, for the request's bytes, type and operator.
@@ -320,25 +367,51 @@ int tell_msccl(const Request& request, program::Output& output) {
   return tell(request, file->schedule(*problem, slot_bytes), 0, output);
 }
 
-int run(const Request& request, const program::Options& options, program::Output& output) {
-  if (const auto sentence = wrong_with(request, options)) return refuse(output, *sentence);
-  if (!request.schedule.empty()) {
-    const auto schedule = read_schedule(request.schedule);
-    if (!schedule.ok()) return refuse(output, schedule.status().text());
-    return tell(request, *schedule, 0, output);
-  }
-  if (!request.msccl.empty()) return tell_msccl(request, output);
+/// The command on an algorithm. network: the one that was named, if any.
+int run_algorithm(const Request& request, const plan_tool::NamedNetwork& network, program::Output& output) {
   const auto problem = problem_of(request);
   if (!problem.ok()) return refuse(output, problem.status().text());
   const auto tuning = tuning_of(request);
   if (!tuning.ok()) return refuse(output, tuning.status().text());
-  const View view = view_of(request, problem->ranks, *tuning);
-  const auto choice = choose(request, *problem, view, *tuning);
+  const auto view =
+      network.network ? Result<View>(network.view(problem->ranks)) : view_of(request, problem->ranks, *tuning);
+  if (!view.ok()) return refuse(output, view.status().text());
+  const auto choice = choose(request, *problem, *view, *tuning);
   if (!choice.ok()) return refuse(output, choice.status().text());
   if (request.command == "cost") {
-    return cost(request, *problem, view, *choice, !tuning->use(*problem).empty(), output);
+    return cost(request, *problem, *view, *choice, !tuning->use(*problem).empty(), output);
   }
-  return tell(request, make_schedule(*choice, *problem, view), choice->seconds, output);
+  if (request.command != "simulate") {
+    return tell(request, make_schedule(*choice, *problem, *view), *view, network, choice->seconds, output);
+  }
+  const Plan plan = make_plan(*choice->algorithm, *problem, *view, choice->parameters, slot_bytes);
+  return plan_tool::simulate_algorithm(*choice->algorithm, plan, simulation_of(request, *view, network), output);
+}
+
+int run(const Request& given, const program::Options& options, program::Output& output) {
+  if (const auto sentence = wrong_with(given, options)) return refuse(output, *sentence);
+  Request request = given;
+  plan_tool::NamedNetwork network;
+  if (!request.topology.empty()) {
+    auto named = plan_tool::open_network(request.topology);
+    if (!named.ok()) return refuse(output, named.status().text());
+    network = *std::move(named);
+    const int endpoints = network.network->endpoints();
+    if (!options.given("--ranks")) request.ranks = endpoints;
+    if (request.ranks > endpoints) {
+      return refuse(output, fmt::format("--ranks {} are more than the {} endpoints of {}; take fewer or a larger network",
+                                        request.ranks, endpoints, request.topology));
+    }
+  }
+  if (request.schedule.empty()) return run_algorithm(request, network, output);
+  const auto schedule = read_schedule(request.schedule);
+  if (!schedule.ok()) return refuse(output, schedule.status().text());
+  if (network.network && schedule->plan.problem.ranks > network.network->endpoints()) {
+    return refuse(output, fmt::format("the {} ranks of {} are more than the {} endpoints of {}; take a larger network",
+                                      schedule->plan.problem.ranks, request.schedule, network.network->endpoints(),
+                                      request.topology));
+  }
+  return tell(request, *schedule, flat_view(schedule->plan.problem.ranks), network, 0, output);
 }
 
 }  // namespace

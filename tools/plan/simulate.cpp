@@ -4,17 +4,31 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
+#include <numeric>
 #include <tuple>
 #include <vector>
 
 #include "src/base/types.h"
 #include "src/executors/simulator/trace.h"
+#include "src/program/files.h"
+#include "tools/plan/load_svg.h"
 
 namespace tutti::plan_tool {
 namespace {
 
 /// Lines of the human table.
 constexpr std::size_t shown = 8;
+/// Steps of all ranks and passes that are simulated one by one: a quarter of an hour's.
+constexpr double most_steps = 1e9;
+
+/// What is simulated, whatever it came from.
+struct Subject {
+  const Plan& plan;
+  std::uint64_t steps;  ///< of all ranks' programs
+  std::function<SimulatorReport(const SimulatorConfig&)> run;
+  std::function<const Program&(int rank)> program;
+};
 
 std::string time_text(double seconds) {
   if (seconds < 1e-3) return fmt::format("{:.3f} us", seconds * 1e6);
@@ -45,7 +59,29 @@ void tell_links(const SimulatorReport& report, program::Output& output) {
     output.line(fmt::format("  and {} links more, none of which carried more", links.size() - shown));
 }
 
-void tell(const Plan& plan, const SimulatorReport& report, program::Output& output) {
+/// The network's links that carried most, the busiest first.
+void tell_loads(const Network& network, const SimulatorReport& report, program::Output& output) {
+  std::vector<std::uint32_t> order(report.loads.size());
+  std::iota(order.begin(), order.end(), 0u);
+  const auto used = std::partition(order.begin(), order.end(), [&](std::uint32_t l) { return report.loads[l] > 0; });
+  order.erase(used, order.end());
+  const std::size_t count = std::min(shown, order.size());
+  std::partial_sort(
+      order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(),
+      [&](std::uint32_t a, std::uint32_t b) { return std::tie(report.loads[b], a) < std::tie(report.loads[a], b); });
+  output.line(fmt::format("{:<34} {:>16} {:>10} {:>8}", "link of the network", "bytes", "GB/s", "busy"));
+  for (std::size_t l = 0; l < count; ++l) {
+    const NetworkLink link = network.link(order[l]);
+    const auto bytes = static_cast<double>(report.loads[order[l]]);
+    output.line(fmt::format("{:<34} {:>16} {:>10.4g} {:>7.1f}%", link.name, report.loads[order[l]],
+                            link.bytes_per_second * 1e-9, 100 * bytes / link.bytes_per_second / report.seconds));
+  }
+  if (order.size() > count) {
+    output.line(fmt::format("  and {} links more, none of which carried more", order.size() - count));
+  }
+}
+
+void tell(const Plan& plan, const Simulation& simulation, const SimulatorReport& report, program::Output& output) {
   const Problem& problem = plan.problem;
   RankUse most;
   for (const RankUse& rank : report.ranks) {
@@ -53,62 +89,147 @@ void tell(const Plan& plan, const SimulatorReport& report, program::Output& outp
     most.egress = std::max(most.egress, rank.egress);
     most.ingress = std::max(most.ingress, rank.ingress);
   }
-  output.line(fmt::format("{} by {} on {} ranks, {} bytes a block: {} in virtual time", name_of(problem.collective),
-                          plan.algorithm, problem.ranks, problem.count * element_bytes(problem.type),
-                          time_text(report.seconds)));
+  const bool on_network = simulation.network != nullptr;
+  output.line(fmt::format("{} by {} on {} ranks{}, {} bytes a block: {} in virtual time", name_of(problem.collective),
+                          plan.algorithm, problem.ranks, on_network ? " of " + simulation.network_name : "",
+                          problem.count * element_bytes(problem.type), time_text(report.seconds)));
   output.line(fmt::format("  {} messages of {} bytes in all, {} passes, credit {}", report.messages, report.bytes,
                           plan.passes(problem.count), plan.shape.credit));
-  output.line(fmt::format("  the busiest rank's processor works for {}, egress for {}, ingress for {}",
-                          time_text(most.processor), time_text(most.egress), time_text(most.ingress)));
-  tell_links(report, output);
+  if (!on_network) {
+    output.line(fmt::format("  the busiest rank's processor works for {}, egress for {}, ingress for {}",
+                            time_text(most.processor), time_text(most.egress), time_text(most.ingress)));
+    return tell_links(report, output);
+  }
+  output.line(fmt::format("  the busiest rank's processor works for {}", time_text(most.processor)));
+  if (report.players.size() < report.ranks.size()) {
+    output.line(fmt::format("  {} of the ranks simulated, for all that go through the same", report.players.size()));
+  }
+  tell_loads(*simulation.network, report, output);
 }
 
-void record(const Schedule& schedule, const SimulatorReport& report, program::Output& output) {
-  const Plan& plan = schedule.plan;
-  std::uint64_t steps = 0;
-  for (const Program& program : schedule.programs) steps += program.steps.size();
+std::string links_json(const SimulatorReport& report) {
   std::string links = "[";
   for (const LinkTraffic& link : by_ends(report)) {
-    links += fmt::format("{}{{\"from\":{},\"to\":{},\"channel\":{},\"messages\":{},\"bytes\":{}}}",
+    links += fmt::format("{}{{\"from\":{},\"to\":{},\"channel\":{},\"messages\":{},\"bytes\":{}",
                          links.size() > 1 ? "," : "", link.from, link.to, link.channel, link.messages, link.bytes);
+    links += link.alike > 1 ? fmt::format(",\"alike\":{}}}", link.alike) : "}";
   }
+  return links + "]";
+}
+
+std::string loads_json(const Network& network, const SimulatorReport& report) {
+  std::string links = "[";
+  for (std::uint32_t l = 0; l < report.loads.size(); ++l) {
+    if (report.loads[l] == 0) continue;
+    const NetworkLink link = network.link(l);  // names have no characters that JSON escapes
+    links += fmt::format("{}{{\"link\":\"{}\",\"bytes\":{},\"bytes_per_second\":{}}}", links.size() > 1 ? "," : "",
+                         link.name, report.loads[l], link.bytes_per_second);
+  }
+  return links + "]";
+}
+
+void record(const Subject& subject, const Simulation& simulation, const SimulatorReport& report, program::Output& output) {
+  const Plan& plan = subject.plan;
   program::JsonObject record;
   record.add("verdict", "completed").add("collective", name_of(plan.problem.collective)).add("algorithm", plan.algorithm);
-  record.add("ranks", std::int64_t{plan.problem.ranks}).add("lanes", std::int64_t{plan.shape.lanes}).add("steps", steps);
-  record.add("messages", report.messages);
+  record.add("ranks", std::int64_t{plan.problem.ranks}).add("lanes", std::int64_t{plan.shape.lanes});
+  record.add("steps", subject.steps).add("messages", report.messages);
   record.add("bytes_per_rank", static_cast<double>(report.bytes) / plan.problem.ranks);
-  record.add("seconds", report.seconds).add_json("links", links + "]");
+  record.add("seconds", report.seconds).add_json("links", links_json(report));
+  if (simulation.network != nullptr) {
+    record.add("topology", simulation.network_name).add("simulated_ranks", std::uint64_t{report.players.size()});
+    record.add_json("network_links", loads_json(*simulation.network, report));
+  }
   output.record(record);
+}
+
+/// Empty, or why a file that was asked for cannot be written.
+std::string check_files(const Simulation& simulation) {
+  std::string wrong;
+  if (!simulation.trace.empty()) wrong = program::check_writable("--trace", simulation.trace);
+  if (wrong.empty() && !simulation.link_load_svg.empty()) {
+    wrong = program::check_writable("--link-load-svg", simulation.link_load_svg);
+  }
+  return wrong;
+}
+
+/// Returns kGood, or the code of an error that has been told.
+int write_file(const std::string& path, const std::string& text, program::Output& output) {
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (file) return static_cast<int>(program::kGood);
+  return output.fail(static_cast<int>(program::kFailed), fmt::format("{} could not be written to its end", path));
+}
+
+int simulate_subject(const Subject& subject, const Simulation& simulation, program::Output& output) {
+  if (const std::string wrong = check_files(simulation); !wrong.empty()) {
+    return output.fail(static_cast<int>(program::kWrongUse), wrong);
+  }
+  SimulatorConfig config;
+  config.view = simulation.view;
+  config.network = simulation.network;
+  config.timeline = !simulation.trace.empty();
+  const SimulatorReport report = subject.run(config);
+  int written = static_cast<int>(program::kGood);
+  if (config.timeline) written = write_file(simulation.trace, chrome_trace(subject.program, report), output);
+  if (written != static_cast<int>(program::kGood)) return written;
+  if (report.verdict != SimulatorReport::Verdict::completed) {
+    return output.fail(static_cast<int>(program::kWrongData), "not completed: " + report.why);
+  }
+  if (!simulation.link_load_svg.empty()) {
+    const std::string title = fmt::format("{} by {} on {} ranks of {}", name_of(subject.plan.problem.collective),
+                                          subject.plan.algorithm, subject.plan.problem.ranks, simulation.network_name);
+    written = write_file(simulation.link_load_svg, link_load_svg(title, *simulation.network, report), output);
+    if (written != static_cast<int>(program::kGood)) return written;
+  }
+  tell(subject.plan, simulation, report, output);
+  if (config.timeline) output.line(fmt::format("  timeline in {}, for chrome://tracing or Perfetto", simulation.trace));
+  if (output.json()) record(subject, simulation, report, output);  // a million links take a while
+  return output.result(static_cast<int>(program::kGood));
 }
 
 }  // namespace
 
-int simulate_schedule(const Schedule& schedule, const View& view, const std::string& trace, program::Output& output) {
-  SimulatorConfig config;
-  config.view = view;
-  config.timeline = !trace.empty();
-  std::ofstream file;
-  if (config.timeline) {
-    file.open(trace);
-    if (!file) {
-      return output.fail(static_cast<int>(program::kWrongUse),
-                         fmt::format("{} cannot be written; give --trace a path in a folder that is there", trace));
+int simulate_schedule(const Schedule& schedule, const Simulation& simulation, program::Output& output) {
+  std::uint64_t steps = 0;
+  for (const Program& program : schedule.programs) steps += program.steps.size();
+  const Subject subject{schedule.plan, steps,
+                        [&](const SimulatorConfig& config) { return simulate(schedule.plan, schedule.programs, config); },
+                        [&](int rank) -> const Program& { return schedule.programs[static_cast<std::size_t>(rank)]; }};
+  return simulate_subject(subject, simulation, output);
+}
+
+int simulate_algorithm(const Algorithm& algorithm, const Plan& plan, const Simulation& simulation,
+                       program::Output& output) {
+  const auto program_of = [&](int rank) { return make_program(algorithm, plan, simulation.view, rank); };
+  const int ranks = plan.problem.ranks;
+  std::vector<int> symmetry;
+  if (algorithm.symmetry != nullptr && simulation.network != nullptr) {
+    symmetry = algorithm.symmetry(plan.problem, simulation.view);
+  }
+  if (symmetry.empty() || !chunks_alike(plan)) {
+    const double steps = static_cast<double>(program_of(ranks / 2).steps.size()) * ranks *
+                         static_cast<double>(std::max<std::uint64_t>(1, plan.passes(plan.problem.count)));
+    const std::string remedy =
+        symmetry.empty()
+            ? "take fewer ranks or another algorithm"
+            : fmt::format("give --bytes a multiple of {}, so that all ranks do the same and one stands for all",
+                          even_count(plan) * element_bytes(plan.problem.type));
+    if (steps > most_steps) {
+      return output.fail(
+          static_cast<int>(program::kWrongUse),
+          fmt::format("{} on {} ranks takes about {:.1e} steps, more than the {:.0e} that are simulated one by "
+                      "one; {}",
+                      plan.algorithm, ranks, steps, most_steps, remedy));
     }
   }
-  const SimulatorReport report = simulate(schedule.plan, schedule.programs, config);
-  if (config.timeline) {
-    file << chrome_trace(schedule.programs, report);
-    file.close();
-    if (!file)
-      return output.fail(static_cast<int>(program::kFailed), fmt::format("{} could not be written to its end", trace));
-  }
-  if (report.verdict != SimulatorReport::Verdict::completed) {
-    return output.fail(static_cast<int>(program::kWrongData), "not completed: " + report.why);
-  }
-  tell(schedule.plan, report, output);
-  if (config.timeline) output.line(fmt::format("  timeline in {}, for chrome://tracing or Perfetto", trace));
-  if (output.json()) record(schedule, report, output);  // a million links take a while
-  return output.result(static_cast<int>(program::kGood));
+  const Cast cast = cast_of(plan, program_of, symmetry);
+  std::uint64_t steps = 0;
+  for (int r = 0; r < ranks; ++r) steps += cast.program(r).steps.size();
+  const Subject subject{plan, steps, [&](const SimulatorConfig& config) { return simulate(plan, cast, config); },
+                        [&](int rank) -> const Program& { return cast.program(rank); }};
+  return simulate_subject(subject, simulation, output);
 }
 
 }  // namespace tutti::plan_tool

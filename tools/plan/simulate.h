@@ -3,14 +3,29 @@
 
 #include <string>
 
+#include "algorithms/algorithm.h"
 #include "src/program/output.h"
 #include "src/schedule/text.h"
+#include "topology/network.h"
 #include "topology/view.h"
 
 namespace tutti::plan_tool {
 
-/// Simulates a schedule on the places of `view` and tells seconds and traffic; trace: a file for its timeline, or empty.
-/// Returns the program's exit code: kWrongData where the schedule does not come to a good end.
-int simulate_schedule(const Schedule& schedule, const View& view, const std::string& trace, program::Output& output);
+/// Where and how a simulation runs, and what it is to write.
+struct Simulation {
+  View view;                         ///< of all ranks
+  const Network* network = nullptr;  ///< nullptr: through ports, with the view's estimates
+  std::string network_name;          ///< as it was given
+  std::string trace;                 ///< a file for the timeline, or empty
+  std::string link_load_svg;         ///< a file for a drawing of what the network's links carried, or empty
+};
+
+/// Simulates a schedule and tells seconds and traffic. Returns the program's exit code: kWrongData where the schedule does
+/// not come to a good end, kWrongUse where a file cannot be written or the network does not fit.
+int simulate_schedule(const Schedule& schedule, const Simulation& simulation, program::Output& output);
+
+/// The same for an algorithm's plan, whose programs need not all exist at once: the way to many ranks. kWrongUse, too,
+/// where that would take more steps than anybody waits for.
+int simulate_algorithm(const Algorithm& algorithm, const Plan& plan, const Simulation& simulation, program::Output& output);
 
 }  // namespace tutti::plan_tool

@@ -7,7 +7,7 @@ namespace tutti {
 namespace {
 
 constexpr std::uint32_t unused = UINT32_MAX;
-constexpr std::uint64_t sampled_steps = 4'000'000;
+constexpr std::uint64_t sampled_work = 4'000'000;
 constexpr std::uint64_t sampled_ranks = 64;
 
 /// What a program does, as numbers: equal where programs take the same time whatever their peers do. Links are numbered in
@@ -74,16 +74,6 @@ std::uint64_t hash_of(const std::vector<std::uint64_t>& words) {
   return hash;
 }
 
-/// Whether every chunk of every pass is as long as every other of that pass.
-bool chunks_alike(const Plan& plan) {
-  const std::uint64_t passes = plan.passes(plan.problem.count);
-  const auto alike = [&](std::uint64_t pass) {
-    return elements_of(plan, plan.problem.count, pass, 0, 1).size() ==
-           elements_of(plan, plan.problem.count, pass, plan.shape.chunks - 1, 1).size();
-  };
-  return passes == 0 || (alike(0) && alike(passes - 1));
-}
-
 /// Ranks as places on a torus, whose translations move one to another.
 class Translations {
  public:
@@ -110,9 +100,16 @@ class Translations {
   std::span<const int> sizes_;
 };
 
-/// Ranks to look at: one step along every dimension, the last one, and as many more as the budget allows, evenly spread.
-std::vector<int> sample(int ranks, std::uint64_t steps) {
-  const std::uint64_t more = std::max(sampled_ranks, sampled_steps / std::max<std::uint64_t>(1, steps));
+/// What it takes to write a program: cells of its operands.
+std::uint64_t work_of(const Program& program) {
+  std::uint64_t work = program.steps.size();
+  for (const Operand& operand : program.operands) work += std::uint64_t{operand.range.chunks} * operand.range.blocks;
+  return work;
+}
+
+/// Ranks to look at: powers of two, the last one, and as many more as the budget allows, evenly spread.
+std::vector<int> sample(int ranks, std::uint64_t work) {
+  const std::uint64_t more = std::max(sampled_ranks, sampled_work / std::max<std::uint64_t>(1, work));
   const auto most = static_cast<std::uint64_t>(ranks) - 1;
   std::vector<int> chosen;
   for (int r = 1; r < ranks; r *= 2) chosen.push_back(r);
@@ -133,7 +130,7 @@ Cast by_symmetry(const Plan& plan, const ProgramOf& program_of, std::span<const 
   cast.parts.push_back(program_of(0));
   const Program& first = cast.parts[0];
   const Outline outline = outliner.outline(first);
-  const std::vector<int> looked_at = sample(ranks, first.steps.size());
+  const std::vector<int> looked_at = sample(ranks, work_of(first));
   for (const int rank : looked_at) {
     const Program program = program_of(rank);
     const Outline other = outliner.outline(program);
@@ -143,6 +140,7 @@ Cast by_symmetry(const Plan& plan, const ProgramOf& program_of, std::span<const 
       if (program.links[other.links[l]].peer != expected) return {};
     }
   }
+  cast.by_symmetry = true;
   cast.programs_looked_at = looked_at.size() + 1;
   cast.part.assign(static_cast<std::size_t>(ranks), 0);
   std::vector<std::int32_t> base(first.links.size(), -1);
@@ -156,6 +154,17 @@ Cast by_symmetry(const Plan& plan, const ProgramOf& program_of, std::span<const 
 }
 
 }  // namespace
+
+bool chunks_alike(const Plan& plan) {
+  const std::uint64_t passes = plan.passes(plan.problem.count);
+  const auto alike = [&](std::uint64_t pass) {
+    return elements_of(plan, plan.problem.count, pass, 0, 1).size() ==
+           elements_of(plan, plan.problem.count, pass, plan.shape.chunks - 1, 1).size();
+  };
+  return passes == 0 || (alike(0) && alike(passes - 1));
+}
+
+std::uint64_t even_count(const Plan& plan) { return std::uint64_t{plan.shape.chunks} * plan.grain; }
 
 Cast cast_of(const Plan& plan, const ProgramOf& program_of, std::span<const int> symmetry) {
   if (!symmetry.empty()) {

@@ -19,7 +19,8 @@ struct Cast {
   std::vector<std::uint32_t> part;        ///< by rank: index into parts
   std::vector<std::uint64_t> first_peer;  ///< by rank, and the end: where its peers are in `peers`
   std::vector<std::int32_t> peers;        ///< by rank and link of its part's program; -1 where no step uses the link
-  std::uint64_t programs_looked_at = 0;   ///< less than the ranks where a symmetry was believed
+  bool by_symmetry = false;               ///< whether one program stands for all, by a symmetry that was believed
+  std::uint64_t programs_looked_at = 0;   ///< all ranks', or a sample where a symmetry was believed
 
   int ranks() const { return static_cast<int>(part.size()); }
   const Program& program(int rank) const { return parts[part[static_cast<std::size_t>(rank)]]; }
@@ -35,8 +36,13 @@ struct Cast {
 /// symmetry  sizes of a torus of the ranks (Algorithm::symmetry), or empty. Where they are given and all chunks have the
 /// same
 ///           length, rank 0's program stands for all, its peers moved along the torus; that is checked for a sample of
-///           ranks (all of up to 64, and as many more as 4 million steps hold), and not believed where one differs.
+///           ranks (all of up to 64, and more where programs are short), and not believed where one differs.
 /// Memory for the parts, and 4 bytes for each link of each rank.
 Cast cast_of(const Plan& plan, const ProgramOf& program_of, std::span<const int> symmetry = {});
+
+/// Whether every chunk of every pass is as long as every other of that pass, as symmetry needs.
+bool chunks_alike(const Plan& plan);
+/// Elements of a block: where its count is a multiple of this, chunks are alike.
+std::uint64_t even_count(const Plan& plan);
 
 }  // namespace tutti

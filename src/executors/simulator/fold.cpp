@@ -11,10 +11,11 @@ namespace {
 /// Hops and ends that may be looked at in all: some seconds' worth.
 constexpr std::uint64_t most_work = 600'000'000;
 
+/// Not the same for (a, b) and (b, a).
 std::uint64_t mix(std::uint64_t state, std::uint64_t value) {
-  state = (state ^ value) * 0x9e3779b97f4a7c15u;
-  state ^= state >> 32;
-  return state * 0xd6e8feb86659fd93u;
+  std::uint64_t mixed = (state ^ state >> 31) * 0x9e3779b97f4a7c15u + value;
+  mixed = (mixed ^ mixed >> 32) * 0xd6e8feb86659fd93u;
+  return mixed ^ mixed >> 32;
 }
 
 /// Gives equal keys equal numbers, in the order of their first occurrence. Returns how many there are.

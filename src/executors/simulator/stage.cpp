@@ -99,14 +99,20 @@ Stage folded_stage(const Company& company, const Network& network, const Classes
   stage.link_of = classes.link;
   stage.wires.resize(classes.wires);
   std::vector<std::uint32_t> first_wire(classes.wires, nothing);
-  for (std::uint32_t w = 0; w < company.wires.size(); ++w) {
-    std::uint32_t& first = first_wire[classes.wire[w]];
-    if (first == nothing) {
-      first = w;
-      stage.wires[classes.wire[w]] = wire_of(company, w, stage.player_of);
-    } else {
-      ++stage.wires[classes.wire[w]].members;
-    }
+  std::vector<std::uint64_t> members(classes.wires);
+  for (std::uint32_t w = static_cast<std::uint32_t>(company.wires.size()); w-- > 0;) {
+    const std::uint32_t own = classes.wire[w];
+    ++members[own];
+    // The first, or better one that a player sends on, so that it bears a player's name.
+    const auto sender = [&](std::uint32_t wire) { return company.wires[wire].from; };
+    const auto played = [&](std::uint32_t wire) {
+      return stage.players[classes.rank[static_cast<std::size_t>(sender(wire))]].rank == sender(wire);
+    };
+    if (first_wire[own] == nothing || played(w) || !played(first_wire[own])) first_wire[own] = w;
+  }
+  for (std::uint32_t w = 0; w < classes.wires; ++w) {
+    stage.wires[w] = wire_of(company, first_wire[w], stage.player_of);
+    stage.wires[w].members = members[w];
   }
   lay_routes(company, network, classes, first_wire, stage);
   return stage;

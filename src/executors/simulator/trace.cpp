@@ -29,20 +29,23 @@ std::string name_of_step(const Program& program, const SimulatedStep& step) {
 
 }  // namespace
 
-std::string chrome_trace(std::span<const Program> programs, const SimulatorReport& report) {
+std::string chrome_trace(const std::function<const Program&(int)>& program_of, const SimulatorReport& report) {
   std::string out = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
   const char* comma = "\n";
-  for (std::size_t r = 0; r < programs.size(); ++r) {
-    append(out, "%s{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%zu,\"args\":{\"name\":\"rank %zu\"}}", comma, r, r);
+  for (const auto& [rank, alike] : report.players) {
+    const Program& program = program_of(rank);
+    append(out, "%s{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"rank %d", comma, rank, rank);
+    if (alike > 1) append(out, " and %llu alike", static_cast<unsigned long long>(alike - 1));
+    out += "\"}}";
     comma = ",\n";
-    for (std::size_t l = 0; l <= egress_of(programs[r]); ++l) {
-      const std::string name = l == egress_of(programs[r]) ? "egress" : "lane " + std::to_string(l);
-      append(out, "%s{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%zu,\"tid\":%zu,\"args\":{\"name\":\"%s\"}}", comma, r,
-             l, name.c_str());
+    for (std::size_t l = 0; l <= egress_of(program); ++l) {
+      const std::string name = l == egress_of(program) ? "egress" : "lane " + std::to_string(l);
+      append(out, "%s{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%zu,\"args\":{\"name\":\"%s\"}}", comma,
+             rank, l, name.c_str());
     }
   }
   for (const SimulatedStep& step : report.steps) {
-    const Program& program = programs[static_cast<std::size_t>(step.rank)];
+    const Program& program = program_of(step.rank);
     append(out, ",\n{\"ph\":\"X\",\"name\":\"%.200s\",\"pid\":%d,\"tid\":%u,\"ts\":%.6f,\"dur\":%.6f,",
            name_of_step(program, step).c_str(), step.rank, step.lane, step.arrived * 1e6, (step.end - step.arrived) * 1e6);
     append(out, "\"args\":{\"step\":%u,\"pass\":%llu,\"bytes\":%llu,\"waited_us\":%.6f}}", step.step,
@@ -52,12 +55,16 @@ std::string chrome_trace(std::span<const Program> programs, const SimulatorRepor
   for (const SimulatedFlight& flight : report.flights) {
     const LinkTraffic& link = report.links[flight.link];
     append(out, ",\n{\"ph\":\"X\",\"name\":\"to rank %d, channel %u\",\"pid\":%d,\"tid\":%zu,\"ts\":%.6f,\"dur\":%.6f,",
-           link.to, link.channel, link.from, egress_of(programs[static_cast<std::size_t>(link.from)]), flight.begin * 1e6,
+           link.to, link.channel, link.from, egress_of(program_of(link.from)), flight.begin * 1e6,
            (flight.left - flight.begin) * 1e6);
     append(out, "\"args\":{\"bytes\":%llu,\"delivered_us\":%.6f}}", static_cast<unsigned long long>(flight.bytes),
            flight.delivered * 1e6);
   }
   return out + "\n]}\n";
+}
+
+std::string chrome_trace(std::span<const Program> programs, const SimulatorReport& report) {
+  return chrome_trace([&](int rank) -> const Program& { return programs[static_cast<std::size_t>(rank)]; }, report);
 }
 
 }  // namespace tutti

@@ -12,6 +12,7 @@ std::vector<std::string> schedules() {
   std::vector<std::string> texts;
   for (const Algorithm* algorithm : all_algorithms()) {
     for (const int ranks : {2, 3}) {
+      if (!ranks_fit(*algorithm, ranks)) continue;
       const Schedule schedule = make_schedule(*algorithm, ranks, 0);
       texts.push_back(print_schedule(schedule.plan, schedule.programs));
     }

@@ -37,9 +37,7 @@ void write_element(tutti_type type, std::uint64_t bits, std::byte* to) {
   }
 }
 
-Plan plan_of(const Case& at) {
-  return make_plan(*at.algorithm, at.problem(), flat_view(at.ranks), Parameters{}, link_slot_bytes);
-}
+Plan plan_of(const Case& at) { return make_plan(*at.algorithm, at.problem(), at.places(), Parameters{}, link_slot_bytes); }
 
 }  // namespace
 
@@ -128,7 +126,7 @@ tutti_status run_on_host(const Case& at, int rank, tutti_comm* comm, std::byte* 
 std::vector<std::vector<std::byte>> run_in_simulator(const Case& at, std::string* why) {
   const Plan plan = plan_of(at);
   SimulatorConfig config;
-  config.view = flat_view(at.ranks);
+  config.view = at.places();
   std::vector<Program> programs;
   std::vector<std::vector<std::byte>> all, scratch;
   std::vector<RankMemory> memory;

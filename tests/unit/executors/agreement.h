@@ -20,7 +20,10 @@ struct Case {
   tutti_type type = TUTTI_INT32;
   tutti_op op = TUTTI_SUM;
   bool in_place = false;  ///< where the rank can be
+  View view = {};         ///< places of the ranks; none: one machine
 
+  /// The view, or that of one machine.
+  View places() const { return view.ranks() == ranks ? view : flat_view(ranks); }
   Problem problem() const;
   /// "all_reduce ring, 5 ranks, root 0, 17 float32, avg, in place".
   std::string text() const;

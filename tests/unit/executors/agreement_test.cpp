@@ -4,6 +4,8 @@
 #include "tests/unit/executors/agreement.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +19,8 @@
 
 #include "algorithms/algorithms.h"
 #include "tests/support/ranks.h"
+#include "tests/support/views.h"
+#include "topology/sysfs.h"
 
 namespace tutti::testing {
 namespace {
@@ -25,19 +29,28 @@ namespace {
 struct Extent {
   std::vector<int> ranks;
   std::vector<std::uint64_t> counts;
-  bool whole = false;  ///< each in place and out, from every root, and counts of three passes, too
+  std::vector<View> views = {};  ///< places for the algorithms that go by them; all ranks of a view are processes
+  bool whole = false;            ///< each in place and out, from every root, and counts of three passes, too
 };
 
-Extent reduced(std::vector<int> ranks) { return {std::move(ranks), {0, 1, 17, 1000}, false}; }
+Extent reduced(std::vector<int> ranks) { return {std::move(ranks), {0, 1, 17, 1000}}; }
 
 Extent whole(int first) {
-  Extent extent{{}, {0, 1, 17, 1000}, true};
+  Extent extent{{}, {0, 1, 17, 1000}, {}, true};
   for (int ranks = first; ranks <= 16; ++ranks) extent.ranks.push_back(ranks);
   return extent;
 }
 
-/// The cases of one algorithm on some ranks. Where not all are asked for, in place and out take turns.
-std::vector<Case> cases_of(const Algorithm& algorithm, int ranks, const Extent& extent) {
+bool takes(const Algorithm& algorithm, const View& view) {
+  Problem problem;
+  problem.collective = algorithm.collective;
+  problem.ranks = view.ranks();
+  return view.ranks() == 1 || algorithm.fits(problem, view);
+}
+
+/// The cases of one algorithm on ranks in some places. Where not all are asked for, in place and out take turns.
+std::vector<Case> cases_of(const Algorithm& algorithm, const View& view, const Extent& extent) {
+  const int ranks = view.ranks();
   if (algorithm.collective == Collective::barrier) return {{&algorithm, ranks, 0, 1, TUTTI_UINT8, TUTTI_MAX, false}};
   std::vector<std::pair<tutti_type, tutti_op>> kinds = {{TUTTI_INT32, TUTTI_SUM}, {TUTTI_UINT8, TUTTI_SUM}};
   if (reduces(algorithm.collective)) {
@@ -48,16 +61,16 @@ std::vector<Case> cases_of(const Algorithm& algorithm, int ranks, const Extent& 
   for (const auto& [type, op] : kinds) {
     for (const std::uint64_t count : extent.counts) {
       const bool in_place = cases.size() % 2 != 0;
-      cases.push_back({&algorithm, ranks, last, count, type, op, in_place});
-      if (extent.whole) cases.push_back({&algorithm, ranks, last, count, type, op, !in_place});
+      cases.push_back({&algorithm, ranks, last, count, type, op, in_place, view});
+      if (extent.whole) cases.push_back({&algorithm, ranks, last, count, type, op, !in_place, view});
     }
   }
   if (!extent.whole) return cases;
   for (int root = 0; root < last; ++root) {
-    cases.push_back({&algorithm, ranks, root, 1000, TUTTI_INT32, TUTTI_SUM, root % 2 == 0});
+    cases.push_back({&algorithm, ranks, root, 1000, TUTTI_INT32, TUTTI_SUM, root % 2 == 0, view});
   }
   for (const auto& [type, op] : std::span(kinds).first(ranks <= 4 ? kinds.size() : 1)) {
-    Case large{&algorithm, ranks, last, 0, type, op, ranks % 2 == 0};
+    Case large{&algorithm, ranks, last, 0, type, op, ranks % 2 == 0, view};
     large.count = count_of_three_passes(large);
     cases.push_back(large);
   }
@@ -105,12 +118,38 @@ class Shared {
   void* at_;
 };
 
+/// Lets a child say that it is where the view has it.
+void settle_in(const View& view, int rank) {
+  const auto r = static_cast<std::size_t>(rank);
+  std::string torus;
+  for (const std::int32_t size : view.torus) torus += (torus.empty() ? "" : "x") + std::to_string(size);
+  setenv("TUTTI_TORUS", torus.c_str(), 1);
+  setenv("TUTTI_MACHINE", ("machine " + std::to_string(view.machine[r])).c_str(), 1);
+  if (!view.rack.empty()) setenv("TUTTI_RACK", ("rack " + std::to_string(view.rack[r])).c_str(), 1);
+}
+
+/// Keeps this process, and its children, on the NUMA node that it is on, so that nodes are no level of their views.
+void stay_on_this_node() {
+  unsigned cpu = 0;
+  unsigned node = 0;
+  if (getcpu(&cpu, &node) != 0) return;
+  const auto list = Sysfs().text("/sys/devices/system/node/node" + std::to_string(node) + "/cpulist");
+  const auto cpus = parse_cpu_list(list.value_or(""));
+  cpu_set_t allowed;
+  if (!cpus || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  for (int c = 0; c < CPU_SETSIZE; ++c) {
+    if (std::find(cpus->begin(), cpus->end(), c) == cpus->end()) CPU_CLR(static_cast<std::size_t>(c), &allowed);
+  }
+  sched_setaffinity(0, sizeof allowed, &allowed);
+}
+
 /// A child's life: joins, runs all cases in its part of the shared memory, and says by its exit status how it went.
 [[noreturn]] void live(const std::string& address, int rank, const std::vector<Case>& cases,
                        const std::vector<std::vector<std::byte*>>& memory) {
   tutti_config config = TUTTI_CONFIG_INIT;
   config.transports = "shm";
   config.operation_timeout_ns = 60'000'000'000;
+  settle_in(cases[0].places(), rank);
   tutti_comm* comm = nullptr;
   tutti_status status = tutti_comm_create_address(&comm, address.c_str(), cases[0].ranks, rank, &config);
   for (std::size_t c = 0; c < cases.size() && status == TUTTI_SUCCESS; ++c) {
@@ -179,13 +218,16 @@ std::vector<std::vector<std::vector<std::byte>>> run_on_threads(const std::vecto
   return memory;
 }
 
-/// Calls run(cases) for all cases of the extent: of one number of ranks at a time, and as many as fit in memory. Returns
-/// how many.
+/// Calls run(cases) for all cases of the extent: in one view at a time, and as many as fit in memory. Algorithms that take
+/// ranks of one machine are tried there alone. Returns how many.
 template <typename Run>
 std::size_t try_all(const Extent& extent, Run run) {
   constexpr std::size_t most_bytes = std::size_t{512} << 20;
   std::size_t cases = 0;
-  for (const int ranks : extent.ranks) {
+  std::vector<View> views;
+  for (const int ranks : extent.ranks) views.push_back(flat_view(ranks));
+  views.insert(views.end(), extent.views.begin(), extent.views.end());
+  for (const View& view : views) {
     std::vector<Case> batch;
     std::size_t bytes = 0;
     const auto run_batch = [&] {
@@ -194,7 +236,9 @@ std::size_t try_all(const Extent& extent, Run run) {
       bytes = 0;
     };
     for (const Algorithm* algorithm : all_algorithms()) {
-      for (const Case& at : cases_of(*algorithm, ranks, extent)) {
+      const View flat = flat_view(view.ranks());
+      if (!takes(*algorithm, view) || (view != flat && takes(*algorithm, flat))) continue;
+      for (const Case& at : cases_of(*algorithm, view, extent)) {
         if (bytes + bytes_of(at) > most_bytes) run_batch();
         batch.push_back(at);
         bytes += bytes_of(at);
@@ -225,6 +269,35 @@ void try_threads(const Extent& extent) {
 // Processes come first: they are forked while this process has one thread.
 TEST(ReducedAgreement, OfProcesses) { try_processes(reduced({2, 3, 5})); }
 TEST(WholeAgreement, OfProcesses) { try_processes(whole(2)); }
+
+TEST(ReducedAgreement, OfProcessesOnSeveralMachines) {
+  stay_on_this_node();
+  Extent extent = reduced({});
+  extent.views = {view_of_levels({1, 2, 1, 2}), view_of_levels({2, 2, 1, 2, Placement::round_robin}),
+                  view_of_machines({1, 3, 2}),  view_of_torus({2, 3}),
+                  view_of_torus({4}),           view_of_torus({2, 2})};
+  try_processes(extent);
+}
+
+TEST(WholeAgreement, OfProcessesOnSeveralMachines) {
+  stay_on_this_node();
+  Extent extent = whole(17);
+  each_product(2, 12, [&](const auto& sizes) {
+    extent.views.push_back(view_of_torus(sizes));
+    for (const Placement placement : {Placement::blocks, Placement::round_robin, Placement::shuffled}) {
+      extent.views.push_back(view_of_levels({1, sizes[0], 1, sizes[1], placement}));
+    }
+  });
+  each_product(3, 12, [&](const auto& sizes) {
+    extent.views.push_back(view_of_torus(sizes));
+    extent.views.push_back(view_of_levels({sizes[0], sizes[1], 1, sizes[2], Placement::round_robin}));
+  });
+  for (const auto& machines : {std::vector<int>{1, 2}, {5, 1, 1}, {2, 3, 4}, {1, 6, 1, 2}}) {
+    extent.views.push_back(view_of_machines(machines, Placement::shuffled));
+  }
+  try_processes(extent);
+}
+
 TEST(ReducedAgreement, OfThreads) { try_threads(reduced({1, 2, 3, 5, 8})); }
 TEST(WholeAgreement, OfThreads) { try_threads(whole(1)); }
 

@@ -189,8 +189,9 @@ TEST(Verifier, FindsTheLeastCreditThatWorks) {
 // Any credit above the least, and any depth above the plan's own, stays right: links are first in, first out.
 TEST(Verifier, ProvesEveryAlgorithmAtMoreCredit) {
   for (const Algorithm* algorithm : all_algorithms()) {
-    Schedule schedule = make_schedule(*algorithm, 7, 3);
-    if (!rooted(algorithm->collective)) schedule = make_schedule(*algorithm, 7, 0);
+    const int ranks = ranks_fit(*algorithm, 7) ? 7 : 8;
+    Schedule schedule = make_schedule(*algorithm, ranks, 3);
+    if (!rooted(algorithm->collective)) schedule = make_schedule(*algorithm, ranks, 0);
     for (const std::uint32_t more : {1u, 5u}) {
       schedule.plan.shape.credit += more;
       EXPECT_EQ(verify(schedule.plan, schedule.programs).fault.text(), "") << algorithm->name;

@@ -94,6 +94,17 @@ TEST(Select, ANameThatTheCollectiveLacksIsRefusedWithThoseItHas) {
   EXPECT_THAT(candidate.status().text(), HasSubstr("ring"));
 }
 
+TEST(Select, AnAlgorithmForOtherPlacesIsRefusedWithThoseForThese) {
+  const auto candidate = select(all_reduce_of(1024, 4), flat_view(4), Overrides(), "hierarchical", 0);
+  ASSERT_FALSE(candidate.ok());
+  EXPECT_THAT(candidate.status().text(),
+              HasSubstr("cannot be done by \"hierarchical\", which wants other places of ranks"));
+  EXPECT_THAT(candidate.status().text(), HasSubstr("Choose from "));
+  EXPECT_THAT(candidate.status().text(), testing::Not(HasSubstr("leaders")));
+  EXPECT_TRUE(select(all_reduce_of(1024, 4), uniform_view(2, 2), Overrides(), "hierarchical", 0).ok());
+  EXPECT_TRUE(select(all_reduce_of(1024, 1), flat_view(1), Overrides(), "hierarchical", 0).ok());
+}
+
 TEST(RankAlgorithms, PutsTheQuickestFirstByTheSumOfItsParts) {
   double before = 0;
   for (const Candidate& candidate : rank_algorithms(all_reduce_of(1 << 20, 8), flat_view(8), 0)) {
@@ -131,6 +142,57 @@ TEST(RankAlgorithms, ChoosesOtherwiseWhereRanksShareCores) {
   EXPECT_DOUBLE_EQ(terms_of(view).message, 2 * alone.alpha);
   EXPECT_DOUBLE_EQ(terms_of(view).beta, 2 * alone.beta);
   EXPECT_DOUBLE_EQ(terms_of(view).gamma, 2 * alone.gamma);
+}
+
+// Where networks are slower than memory, what stays on a machine counts in memory's terms.
+TEST(RankAlgorithms, ChoosesHierarchiesWhereMachinesAreSeveral) {
+  const View machines = uniform_view(4, 8);
+  const auto chosen = [](const View& view, Collective collective, std::uint64_t bytes) {
+    Problem problem = all_reduce_of(bytes / 4, view.ranks());
+    problem.collective = collective;
+    return std::string(rank_algorithms(problem, view, 0)[0].algorithm->name);
+  };
+  EXPECT_EQ(chosen(machines, Collective::all_reduce, 64 << 20), "hierarchical");
+  EXPECT_EQ(chosen(machines, Collective::reduce_scatter, 1 << 20), "hierarchical");
+  EXPECT_EQ(chosen(machines, Collective::all_gather, 1 << 20), "hierarchical");
+  EXPECT_EQ(chosen(machines, Collective::broadcast, 1024), "leaders");
+  EXPECT_EQ(chosen(machines, Collective::reduce, 1024), "leaders");
+  View unequal = machines;
+  unequal.machine[31] = 0;
+  EXPECT_NE(chosen(unequal, Collective::all_reduce, 64 << 20), "hierarchical");
+  for (const Candidate& candidate : rank_algorithms(all_reduce_of(1 << 20, 32), uniform_view(1, 32, 2), 0)) {
+    EXPECT_STRNE(candidate.algorithm->name, "hierarchical");
+    EXPECT_STRNE(candidate.algorithm->name, "leaders");
+    EXPECT_STRNE(candidate.algorithm->name, "torus");
+  }
+}
+
+// ALGORITHMS.md's row, in seconds: each level in the terms of its own links.
+TEST(RankAlgorithms, CountsEachLevelOfAHierarchyByItsLinks) {
+  View view = uniform_view(4, 8);
+  view.link(LinkClass::same_numa) = {1e-6, 1e-10};
+  view.link(LinkClass::other_machine) = {1e-5, 1e-9};
+  const double m = 4e6;
+  for (const Candidate& candidate : rank_algorithms(all_reduce_of(1'000'000, 32), view, 0)) {
+    if (std::string_view(candidate.algorithm->name) != "hierarchical") continue;
+    EXPECT_DOUBLE_EQ(candidate.latency_seconds, 2 * 7 * 1e-6 + 2 * 3 * 1e-5);
+    EXPECT_DOUBLE_EQ(candidate.transfer_seconds, 2 * 7. / 8 * m * 1e-10 + 2 * 3. / 4 * m / 8 * 1e-9);
+    EXPECT_DOUBLE_EQ(candidate.reduction_seconds, 31. / 32 * m * view.gamma);
+    return;
+  }
+  FAIL() << "hierarchical is not offered";
+}
+
+TEST(RankAlgorithms, ChoosesATorusWhereThereIsOne) {
+  View view = uniform_view(256, 1);
+  const auto chosen = [&](std::uint64_t bytes) {
+    return std::string(rank_algorithms(all_reduce_of(bytes / 4, 256), view, 0)[0].algorithm->name);
+  };
+  const std::string without = chosen(256 << 20);
+  EXPECT_NE(without, "torus");
+  view.torus = {16, 16};
+  EXPECT_EQ(chosen(256 << 20), "torus");
+  EXPECT_EQ(chosen(1 << 20), "swing");
 }
 
 // The fewest waits are worth its copies for the shortest blocks alone.

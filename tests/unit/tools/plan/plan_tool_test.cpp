@@ -55,6 +55,21 @@ TEST_F(PlanTool, SimulatesAnAlgorithmAndTellsSecondsAndBytesByLink) {
   EXPECT_THAT(content("out"), HasSubstr("all_reduce by ring on 4 ranks, 65536 bytes a block: "));
 }
 
+TEST_F(PlanTool, TakesMachinesAndTori) {
+  ASSERT_EQ(run("verify --algorithm hierarchical --ranks 8 --machines 2"), 0) << content("err");
+  ASSERT_EQ(run("cost --ranks 64 --machines 8 --bytes 64M"), 0) << content("err");
+  EXPECT_THAT(content("out"), HasSubstr("hierarchical is chosen"));
+  ASSERT_EQ(run("simulate --algorithm torus --ranks 16 --torus 4x4 --bytes 1M --json"), 0) << content("err");
+  EXPECT_EQ(Json::parse(content("out"))["links"].size(), 128u);  // 16 ranks, 4 parts, 2 neighbors each
+  EXPECT_EQ(run("verify --algorithm hierarchical --ranks 8"), 2);
+  EXPECT_EQ(run("cost --ranks 8 --machines 3"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("8 ranks are not the same number on each of 3 machines"));
+  for (const char* sizes : {"4x5", "4x", "x4", "16y1", "0x16", "-4x-4", "99999999999x1"}) {
+    EXPECT_EQ(run(std::string("show --ranks 16 --torus ") + sizes), 2) << sizes;
+    EXPECT_THAT(content("err"), HasSubstr("is no torus of 16 ranks")) << sizes;
+  }
+}
+
 TEST_F(PlanTool, RefusesBytesThatAreNoWholeNumberOfElements) {
   for (const char* command : {"simulate", "cost", "verify", "show"}) {
     EXPECT_EQ(run(std::string(command) + " --bytes 7"), 2) << command;
