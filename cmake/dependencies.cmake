@@ -15,3 +15,5 @@ if(TUTTI_TESTS)
   find_package(GTest REQUIRED)
 endif()
 find_package(MPI COMPONENTS CXX QUIET)
+# A solver of linear programs, for `tutti-plan synthesize` alone: without it the tool is built without that.
+pkg_check_modules(CLP QUIET IMPORTED_TARGET clp)

@@ -1,4 +1,4 @@
-// tutti-plan: shows, proves, costs and simulates schedules.
+// tutti-plan: shows, proves, costs, simulates and makes schedules.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,6 +22,7 @@
 #include "src/selection/tuning.h"
 #include "tools/plan/networks.h"
 #include "tools/plan/simulate.h"
+#include "tools/plan/synthesize.h"
 #include "topology/generators.h"
 #include "topology/grid.h"
 
@@ -40,6 +41,7 @@ struct Request {
   std::string type = "float32";
   std::string op = "sum";
   std::string schedule;
+  std::string output;
   std::string topology;
   std::string msccl;
   std::string svg;
@@ -57,7 +59,7 @@ struct Request {
 };
 
 void declare(program::Options& options, Request& request) {
-  options.positional("COMMAND", &request.command, "what to do", true, {"show", "verify", "cost", "simulate"});
+  options.positional("COMMAND", &request.command, "what to do", true, {"show", "verify", "cost", "simulate", "synthesize"});
   options.text("--collective", &request.collective, "NAME", "all_reduce, broadcast, …");
   options.text("--algorithm", &request.algorithm, "NAME", "the algorithm; without it, the one that selection chooses");
   options.integer("--ranks", &request.ranks, 1, most_ranks,
@@ -74,9 +76,13 @@ void declare(program::Options& options, Request& request) {
   options.integer("--cores", &request.cores, 1, 65536, "cores that the ranks share; without it one each");
   options.integer("--machines", &request.machines, 1, 65536, "machines, with as many consecutive ranks on each");
   options.text("--torus", &request.torus, "SIZES", "the torus that the ranks lie on, as 16x16; the last varies fastest");
-  options.text("--topology", &request.topology, "NETWORK", "simulate, cost: a network, see below; ranks are its endpoints");
+  options.text(
+      "--topology", &request.topology, "FILE|NETWORK",
+      "simulate, cost, synthesize: a machine's file (hwloc's or NCCL's XML), whose GPUs are the ranks, or a network, see "
+      "below");
   options.text("--msccl", &request.msccl, "FILE",
                "show, verify, simulate: an MSCCL algorithm file, instead of an algorithm; --bytes, --type and --op count");
+  options.text("--output", &request.output, "FILE", "synthesize: writes the schedule, for --schedule");
   options.text("--svg", &request.svg, "FILE", "not there yet");
   options.text("--trace", &request.trace, "FILE", "simulate: writes a timeline in the Chrome trace format");
   options.text("--link-load-svg", &request.link_load_svg, "FILE",
@@ -92,6 +98,8 @@ void declare(program::Options& options, Request& request) {
   options.example(
       "tutti-plan simulate --algorithm ring --topology fat_tree:8x16,oversubscription=4 --link-load-svg load.svg",
       "on a network whose links are shared");
+  options.example("tutti-plan synthesize --topology dgx1.xml --bytes 64M --output dgx1.schedule",
+                  "an all-reduce for one machine, beside the named algorithms");
   options.note("Networks for --topology, with options as ,NAME=NUMBER behind the sizes:\n" +
                std::string(generators_help()));
 }
@@ -100,12 +108,27 @@ int refuse(program::Output& output, const std::string& sentence) {
   return output.fail(static_cast<int>(program::kWrongUse), sentence);
 }
 
+/// The same for `synthesize`.
+std::optional<std::string> wrong_with_synthesis(const Request& request, const program::Options& options) {
+  if (request.topology.empty()) return "`synthesize` makes a schedule for a machine; give its file by --topology";
+  if (request.collective != "all_reduce") return "`synthesize` makes all-reduces; leave out --collective";
+  for (const std::string& name : options.given()) {
+    const bool fits = name == "COMMAND" || name == "--topology" || name == "--output" || name == "--ranks" ||
+                      name == "--bytes" || name == "--type" || name == "--op" || name == "--collective";
+    if (!fits) return name + " is no matter to `synthesize`; leave it out";
+  }
+  return std::nullopt;
+}
+
 /// What is wrong with the options: they belong to another command, or are named in the contract and come later.
 std::optional<std::string> wrong_with(const Request& request, const program::Options& options) {
   if (request.command != "simulate" && !request.trace.empty()) return "--trace belongs to `simulate`; leave it out";
-  if (!request.msccl.empty() && request.command == "cost") return "--msccl belongs to `show`, `verify` and `simulate`";
+  if (request.command == "synthesize") return wrong_with_synthesis(request, options);
+  if (!request.output.empty()) return "--output belongs to `synthesize`; leave it out";
   const bool places = request.command == "simulate" || request.command == "cost";
-  if (!request.topology.empty() && !places) return "--topology belongs to `simulate` and `cost`; leave it out";
+  if (!request.topology.empty() && !places) {
+    return "--topology belongs to `simulate`, `cost` and `synthesize`; leave it out";
+  }
   const bool said = options.given("--machines") || options.given("--torus") || options.given("--cores");
   if (!request.topology.empty() && said) {
     return "--topology says where ranks are; leave out --machines, --torus and --cores";
@@ -114,6 +137,7 @@ std::optional<std::string> wrong_with(const Request& request, const program::Opt
   if (!request.link_load_svg.empty() && !draws) {
     return "--link-load-svg draws the links of a network that `simulate` is given by --topology";
   }
+  if (!request.msccl.empty() && request.command == "cost") return "--msccl belongs to `show`, `verify` and `simulate`";
   if (!request.svg.empty()) return "--svg is not there yet; `show` prints the schedule as text";
   if (request.command != "show" && request.rank >= 0) return "--rank belongs to `show`; leave it out";
   const bool reads = request.command == "verify" || request.command == "simulate";
@@ -121,8 +145,8 @@ std::optional<std::string> wrong_with(const Request& request, const program::Opt
   if (request.schedule.empty() && request.msccl.empty()) return std::nullopt;
   const char* const said_by = request.schedule.empty() ? "--msccl" : "--schedule";
   for (const std::string& name : options.given()) {
-    const bool of_both = name == "COMMAND" || name == said_by || name == "--trace" || name == "--topology" ||
-                         name == "--link-load-svg";
+    const bool of_both =
+        name == "COMMAND" || name == said_by || name == "--trace" || name == "--topology" || name == "--link-load-svg";
     const bool of_msccl = name == "--rank" || name == "--bytes" || name == "--type" || name == "--op";
     if (of_both || (request.schedule.empty() && of_msccl)) continue;
     return fmt::format("{} is what {} says already; leave it out", name, said_by);
@@ -348,14 +372,14 @@ int tell(const Request& request, const Schedule& schedule, const View& view, con
   return plan_tool::simulate_schedule(schedule, simulation_of(request, view, network), output);
 }
 
-/// Why the network has no room for the ranks of a file, as a sentence.
-std::optional<std::string> too_small(const plan_tool::NamedNetwork& network, int ranks, const std::string& file) {
-  if (!network.network || ranks <= network.network->endpoints()) return std::nullopt;
-  return fmt::format("the {} ranks of {} are more than the {} endpoints of {}; take a larger network", ranks, file,
+/// Empty, or why ranks of `whose` do not fit on a network.
+std::string too_many(int ranks, const std::string& whose, const plan_tool::NamedNetwork& network) {
+  if (!network.network || ranks <= network.network->endpoints()) return {};
+  return fmt::format("the {} ranks of {} are more than the {} endpoints of {}; take a larger network", ranks, whose,
                      network.network->endpoints(), network.name);
 }
 
-/// A command on an MSCCL file, for the request's bytes, type and operator.
+/// A command on an MSCCL file, for the request's bytes, type and operator. network: the one that was named, if any.
 int tell_msccl(const Request& request, const plan_tool::NamedNetwork& network, program::Output& output) {
   const auto text = read_text(request.msccl, "an MSCCL algorithm file");
   if (!text.ok()) return refuse(output, text.status().text());
@@ -366,21 +390,25 @@ int tell_msccl(const Request& request, const plan_tool::NamedNetwork& network, p
     if (unproved) return output.fail(static_cast<int>(program::kWrongData), "not proved: " + why);
     return refuse(output, fmt::format("{} is refused: {}", request.msccl, why));
   }
-  if (const auto sentence = too_small(network, file->ranks, request.msccl)) return refuse(output, *sentence);
   Request asked = request;
   asked.collective = name_of(file->collective);
   asked.ranks = file->ranks;
   asked.root = file->root;
   const auto problem = problem_of(asked);
   if (!problem.ok()) return refuse(output, problem.status().text());
-  const Schedule schedule = file->schedule(*problem, slot_bytes);
-  return tell(request, schedule, flat_view(file->ranks), network, 0, output);
+  if (const std::string wrong = too_many(file->ranks, request.msccl, network); !wrong.empty()) {
+    return refuse(output, wrong);
+  }
+  return tell(request, file->schedule(*problem, slot_bytes), flat_view(file->ranks), network, 0, output);
 }
 
 /// The command on an algorithm. network: the one that was named, if any.
 int run_algorithm(const Request& request, const plan_tool::NamedNetwork& network, program::Output& output) {
   const auto problem = problem_of(request);
   if (!problem.ok()) return refuse(output, problem.status().text());
+  if (request.command == "synthesize") {
+    return plan_tool::synthesize_schedule(network, *problem, request.output, output);
+  }
   const auto tuning = tuning_of(request);
   if (!tuning.ok()) return refuse(output, tuning.status().text());
   const auto view =
@@ -417,8 +445,8 @@ int run(const Request& given, const program::Options& options, program::Output& 
   if (request.schedule.empty()) return run_algorithm(request, network, output);
   const auto schedule = read_schedule(request.schedule);
   if (!schedule.ok()) return refuse(output, schedule.status().text());
-  if (const auto sentence = too_small(network, schedule->plan.problem.ranks, request.schedule)) {
-    return refuse(output, *sentence);
+  if (const std::string wrong = too_many(schedule->plan.problem.ranks, request.schedule, network); !wrong.empty()) {
+    return refuse(output, wrong);
   }
   return tell(request, *schedule, flat_view(schedule->plan.problem.ranks), network, 0, output);
 }
@@ -427,7 +455,7 @@ int run(const Request& given, const program::Options& options, program::Output& 
 
 int main(int argc, char** argv) {
   program::Output output("tutti-plan");
-  program::Options options("tutti-plan", "Shows, proves, costs and simulates schedules.");
+  program::Options options("tutti-plan", "Shows, proves, costs, simulates and makes schedules.");
   Request request;
   declare(options, request);
   if (const auto code = options.parse(argc, argv, output)) return *code;
