@@ -30,6 +30,8 @@ struct Cost {
   /// Messages that a rank sends, on average over all ranks: what costs the time of cores that ranks share. 0: as many as
   /// alphas, those of `on` included.
   double messages = 0;
+  /// Of the block's bytes, how many times as many a rank sends, on average: likewise. 0: as many as betas.
+  double sent = 0;
   std::array<LinkCost, kLinkClasses> on = {};  ///< by LinkClass
 
   LinkCost& operator[](LinkClass c) { return on[static_cast<std::size_t>(c)]; }
@@ -45,9 +47,9 @@ struct Algorithm {
   Shape (*shape)(const Problem&, const View&, const Parameters&);
   void (*build)(Builder&, const View&, const Parameters&);
   Cost (*cost)(const Problem&, const View&);
-  /// Sizes d1, …, dk of a torus of the ranks, the last one varying fastest, such that every rank's program is rank 0's, moved:
-  /// peers by as much as the rank is away from rank 0 along each dimension, steps of the same numbers of chunks and blocks.
-  /// Empty: there is no such torus. nullptr: nobody has looked. The simulator then need not ask for 65,536 programs
+  /// Sizes d1, …, dk of a torus of the ranks, the last one varying fastest, such that every rank's program is rank 0's,
+  /// moved: peers by as much as the rank is away from rank 0 along each dimension, steps of the same numbers of chunks and
+  /// blocks. Empty: there is no such torus. nullptr: nobody has looked. The simulator then need not ask for 65,536 programs
   /// (src/executors/simulator/cast.h); a test compares all programs of up to 64 ranks.
   std::vector<int> (*symmetry)(const Problem&, const View&) = nullptr;
 };

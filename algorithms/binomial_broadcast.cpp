@@ -32,7 +32,7 @@ void build(Builder& builder, const View&, const Parameters&) {
 
 Cost cost(const Problem& problem, const View&) {
   const double h = log2_ceil(problem.ranks);
-  return {h, h, 0, tree_messages(problem)};
+  return {h, h, 0, tree_messages(problem), tree_messages(problem)};
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ Cost cost(const Problem& problem, const View&) {
 }  // namespace
 
 const Algorithm bruck_all_gather = {
-    "bruck", Collective::all_gather, "twice as many blocks each round; the fewest waits", always_fits, shape, build, cost,
- around_a_ring};
+    "bruck", Collective::all_gather, "twice as many blocks each round; the fewest waits", always_fits, shape, build,
+    cost,    around_a_ring};
 
 }  // namespace tutti

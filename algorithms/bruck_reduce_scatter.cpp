@@ -82,9 +82,13 @@ Cost cost(const Problem& problem, const View&) {
 
 }  // namespace
 
-const Algorithm bruck_reduce_scatter = {
-    "bruck", Collective::reduce_scatter, "half of the sums sent on each round; the fewest waits", always_fits, shape, build,
-    cost,
-    around_a_ring};
+const Algorithm bruck_reduce_scatter = {"bruck",
+                                        Collective::reduce_scatter,
+                                        "half of the sums sent on each round; the fewest waits",
+                                        always_fits,
+                                        shape,
+                                        build,
+                                        cost,
+                                        around_a_ring};
 
 }  // namespace tutti

@@ -31,7 +31,7 @@ void build(Builder& builder, const View&, const Parameters&) {
 Cost cost(const Problem& problem, const View&) {
   const double n = pieces(problem, pieces_per_window);
   const double messages = problem.ranks - 2 + n;
-  return {messages, messages / n, 0, n * tree_messages(problem)};
+  return {messages, messages / n, 0, n * tree_messages(problem), tree_messages(problem)};
 }
 
 }  // namespace

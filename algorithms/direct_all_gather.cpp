@@ -38,7 +38,7 @@ Cost cost(const Problem& problem, const View& view) {
 }  // namespace
 
 const Algorithm direct_all_gather = {
-    "direct", Collective::all_gather, "everybody sends its block to everybody; one wait", always_fits, shape, build, cost,
- around_a_ring};
+    "direct", Collective::all_gather, "everybody sends its block to everybody; one wait", always_fits, shape, build,
+    cost,     around_a_ring};
 
 }  // namespace tutti

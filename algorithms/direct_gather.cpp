@@ -24,7 +24,7 @@ void build(Builder& builder, const View&, const Parameters&) {
 }
 
 Cost cost(const Problem& problem, const View& view) {
-  return {alphas_at_once(problem.ranks - 1, view), problem.ranks - 1.0, 0, tree_messages(problem)};
+  return {alphas_at_once(problem.ranks - 1, view), problem.ranks - 1.0, 0, tree_messages(problem), tree_messages(problem)};
 }
 
 }  // namespace

@@ -57,7 +57,8 @@ Cost cost(const Problem& problem, const View&) {
   const double around = core == problem.ranks ? 0 : 1;
   const double chunks = filled(problem, core);
   const double messages = 2 * (core * std::min(h, chunks * share) + (problem.ranks - core) * std::min(2.0, chunks));
-  return {2 * h + 2 * around, 2 * share + 2 * around, share + around, messages / problem.ranks};
+  const double sent = 2 * core * share + 2 * (problem.ranks - core);
+  return {2 * h + 2 * around, 2 * share + 2 * around, share + around, messages / problem.ranks, sent / problem.ranks};
 }
 
 }  // namespace

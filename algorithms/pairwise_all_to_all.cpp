@@ -47,7 +47,7 @@ Cost cost(const Problem& problem, const View&) {
 }  // namespace
 
 const Algorithm pairwise_all_to_all = {
-    "pairwise", Collective::all_to_all, "one permutation a round; the least bytes", always_fits, shape, build, cost,
- around_a_ring};
+    "pairwise", Collective::all_to_all, "one permutation a round; the least bytes", always_fits, shape, build,
+    cost,       around_a_ring};
 
 }  // namespace tutti

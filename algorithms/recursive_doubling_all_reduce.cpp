@@ -60,7 +60,7 @@ Cost cost(const Problem& problem, const View&) {
   const double h = log2_ceil(core);
   const double around = core == problem.ranks ? 0 : 1;
   const double messages = (core * h + 2 * (problem.ranks - core)) / problem.ranks;
-  return {h + 2 * around, h + 2 * around, h + around, messages};
+  return {h + 2 * around, h + 2 * around, h + around, messages, messages};
 }
 
 }  // namespace

@@ -146,15 +146,20 @@ std::vector<Candidate> rank_algorithms(const Problem& problem, const View& view,
     const Cost cost = problem.ranks > 1 ? algorithm->cost(problem, view) : Cost{};
     Candidate candidate{algorithm, {.lanes = lanes, .depth = 0}, cost, 0, 0, 0, 0};
     double waits = cost.alphas;
+    double betas = cost.betas;
     candidate.latency_seconds = cost.alphas * terms.alpha;
     candidate.transfer_seconds = cost.betas * bytes * terms.beta;
     for (std::size_t c = 0; c < kLinkClasses; ++c) {
       const Terms near = terms_of(view, static_cast<LinkClass>(c));
       waits += cost.on[c].alphas;
+      betas += cost.on[c].betas;
       candidate.latency_seconds += cost.on[c].alphas * near.alpha;
       candidate.transfer_seconds += cost.on[c].betas * bytes * near.beta;
     }
-    candidate.latency_seconds += (cost.messages > 0 ? cost.messages : waits) * terms.message;
+    if (counts_messages(view)) {
+      candidate.latency_seconds += (cost.messages > 0 ? cost.messages : waits) * terms.message;
+      candidate.transfer_seconds = (cost.sent > 0 ? cost.sent : betas) * bytes * terms.beta;
+    }
     candidate.reduction_seconds = cost.gammas * bytes * terms.gamma;
     candidate.seconds = candidate.latency_seconds + candidate.transfer_seconds + candidate.reduction_seconds;
     out.push_back(candidate);

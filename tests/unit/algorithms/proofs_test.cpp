@@ -111,21 +111,30 @@ TEST(Proofs, GiveOneAssociationToSchedulesThatFoldAlike) {
   EXPECT_NE(hash, verify(ring.plan, ring.programs).proof.association);
 }
 
-// What an algorithm says that a rank sends, on average, is what its programs send.
-TEST(Algorithms, SayHowManyMessagesTheySend) {
+// What an algorithm says that a rank sends, on average, is what its programs send: messages, and bytes beside the block's.
+TEST(Algorithms, SayHowMuchTheySend) {
   for (const Algorithm* algorithm : all_algorithms()) {
     for (const int ranks : {2, 3, 4, 5, 6, 7, 8, 9, 15, 16}) {
+      if (!ranks_fit(*algorithm, ranks)) continue;
       const Schedule schedule = make_schedule(*algorithm, ranks, 0, 1024);
-      std::size_t sent = 0;
+      double messages = 0;
+      double bytes = 0;
       for (const Program& program : schedule.programs) {
         for (const Operand& operand : program.operands) {
-          sent += operand.place == Place::link && program.links[operand.link].sends ? 1 : 0;
+          if (operand.place != Place::link || !program.links[operand.link].sends) continue;
+          messages += 1. / ranks;
+          bytes += 1. / ranks * operand.range.blocks * operand.range.chunks / schedule.plan.shape.chunks;
         }
       }
-      const Cost cost = algorithm->cost(schedule.plan.problem, flat_view(ranks));
-      const double said = cost.messages > 0 ? cost.messages : cost.alphas;
-      const double each = static_cast<double>(sent) / ranks;
-      EXPECT_NEAR(said / each, 1, .01) << algorithm->name << " on " << ranks << " ranks: " << said << ", " << each;
+      const Cost cost = algorithm->cost(schedule.plan.problem, view_for(*algorithm, ranks));
+      double waits = cost.alphas;
+      double betas = cost.betas;
+      for (const LinkCost& on : cost.on) waits += on.alphas, betas += on.betas;
+      const double said = cost.messages > 0 ? cost.messages : waits;
+      EXPECT_NEAR(said / messages, 1, .01) << algorithm->name << " on " << ranks << " ranks: " << said << ", " << messages;
+      if (algorithm->collective == Collective::barrier) continue;
+      const double sent = cost.sent > 0 ? cost.sent : betas;
+      EXPECT_NEAR(sent / bytes, 1, .01) << algorithm->name << " on " << ranks << " ranks: " << sent << ", " << bytes;
     }
   }
 }
