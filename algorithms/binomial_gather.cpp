@@ -47,7 +47,8 @@ void build(Builder& builder, const View&, const Parameters&) {
 }
 
 Cost cost(const Problem& problem, const View&) {
-  return {static_cast<double>(log2_ceil(problem.ranks)), problem.ranks - 1.0, 0, tree_messages(problem)};
+  const double h = log2_ceil(problem.ranks);
+  return {h, problem.ranks - 1.0, 0, tree_messages(problem), h / 2};
 }
 
 }  // namespace

@@ -66,7 +66,8 @@ Cost cost(const Problem& problem, const View&) {
   double blocks = 0;
   for (int bit = 1; bit < problem.ranks; bit *= 2) blocks += with_bit(bit, problem.ranks);
   const double copies = 2.0 * (problem.ranks - 1) + blocks;  // into the slots and out of them
-  return {static_cast<double>(log2_ceil(problem.ranks)), blocks + copies, 0};
+  const double h = log2_ceil(problem.ranks);
+  return {h, blocks + copies, 0, h, blocks};
 }
 
 }  // namespace

@@ -34,7 +34,8 @@ void build(Builder& builder, const View&, const Parameters&) {
 
 Cost cost(const Problem& problem, const View& view) {
   const double others = problem.ranks - 1;
-  return {2 * alphas_at_once(problem.ranks - 1, view), 2 * others, others, 2 * tree_messages(problem), 2 * tree_messages(problem)};
+  return {2 * alphas_at_once(problem.ranks - 1, view), 2 * others, others, 2 * tree_messages(problem),
+          2 * tree_messages(problem)};
 }
 
 }  // namespace

@@ -62,7 +62,8 @@ void build(Builder& builder, const View&, const Parameters&) {
 Cost cost(const Problem& problem, const View&) {
   const double h = levels(problem.ranks);
   const double n = pieces(problem, 2 * pieces_per_tree);
-  return {2 * h + n - 1, (2 * h + 2 * (n - 1)) / n, 2 * (h + n - 1) / n, 2 * n * tree_messages(problem), 2 * tree_messages(problem)};
+  return {2 * h + n - 1, (2 * h + 2 * (n - 1)) / n, 2 * (h + n - 1) / n, 2 * n * tree_messages(problem),
+          2 * tree_messages(problem)};
 }
 
 }  // namespace

@@ -43,7 +43,8 @@ void build(Builder& builder, const View&, const Parameters&) {
 Cost cost(const Problem& problem, const View&) {
   const double p = problem.ranks;
   const double messages = tree_messages(problem) * (1 + filled(problem, problem.ranks));
-  return {log2_ceil(problem.ranks) + p - 1, 2 * (p - 1) / p, (p - 1) / p, messages};
+  const double h = log2_ceil(problem.ranks);
+  return {h + p - 1, 2 * (p - 1) / p, (p - 1) / p, messages, (p - 1 + h / 2) / p};
 }
 
 }  // namespace

@@ -44,7 +44,8 @@ void build(Builder& builder, const View&, const Parameters&) {
 Cost cost(const Problem& problem, const View&) {
   const double p = problem.ranks;
   const double messages = tree_messages(problem) * filled(problem, problem.ranks);  // nobody sends to the root
-  return {log2_ceil(problem.ranks) + p - 1, 2 * (p - 1) / p, 0, messages};
+  const double h = log2_ceil(problem.ranks);
+  return {h + p - 1, 2 * (p - 1) / p, 0, messages, (h / 2 + (p - 1) * (p - 1) / p) / p};
 }
 
 }  // namespace

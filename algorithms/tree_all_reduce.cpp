@@ -55,7 +55,8 @@ void build(Builder& builder, const View&, const Parameters&) {
 Cost cost(const Problem& problem, const View&) {
   const double h = levels(problem.ranks);
   const double n = pieces(problem, pieces_per_window);
-  return {2 * h + n - 1, (2 * h + 3 * (n - 1)) / n, 2 * (h + n - 1) / n, 2 * n * tree_messages(problem), 2 * tree_messages(problem)};
+  return {2 * h + n - 1, (2 * h + 3 * (n - 1)) / n, 2 * (h + n - 1) / n, 2 * n * tree_messages(problem),
+          2 * tree_messages(problem)};
 }
 
 }  // namespace

@@ -133,9 +133,10 @@ TEST(RankAlgorithms, ChoosesOtherwiseWhereRanksShareCores) {
   view.through_memory = false;  // sockets copy through the kernel, whose cache a ring does not spare
   EXPECT_EQ(chosen(4 << 20), "halving_doubling");
   view.link(LinkClass::same_numa) = {8e-6, 3.3e-10};  // tcp's over the loopback
-  EXPECT_EQ(chosen(8), "direct");                     // one grain: six messages, through one rank
-  EXPECT_EQ(chosen(2048), "recursive_doubling");      // eight messages instead of flat's twelve
-  EXPECT_EQ(chosen(256 << 10), "halving_doubling");   // sixteen short ones
+  // All through one rank is six messages, and the same bytes as any.
+  EXPECT_EQ(chosen(8), "direct");  // as central, where a block is one grain
+  EXPECT_EQ(chosen(2048), "central");
+  EXPECT_EQ(chosen(256 << 10), "central");
   EXPECT_GT(terms_of(view).message, 0);
   view.link(LinkClass::same_numa) = flat_view(4).link(LinkClass::same_numa);
   EXPECT_LT(terms_of(view).alpha, alone.alpha);
