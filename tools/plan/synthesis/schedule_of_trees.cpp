@@ -14,78 +14,100 @@ namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-/// What the shares put on every row, of what it carries.
+/// A pair of trees, what it takes, and the chunks that it has so far.
+struct Option {
+  TreePair pair;
+  Loads loads;
+  std::uint32_t chunks = 0;
+};
+
+/// What chunks put on every row: the seconds that it takes for them, a chunk being a byte.
 class Fill {
  public:
-  Fill(const Resources& resources, const TreePacking& packing)
-      : capacity_(resources.capacity()), fill_(resources.capacity().size(), 0) {
-    for (const PackedPair& packed : packing.pairs) loads_.push_back(resources.loads(packed.pair));
+  /// unit: what the fullest row would have at best. steepness: how much more the fuller rows count.
+  Fill(const Resources& resources, double unit, double steepness, const std::vector<Option>& options)
+      : capacity_(resources.capacity()), unit_(unit), steepness_(steepness), fill_(capacity_.size(), 0) {
+    for (const Option& option : options) add(option.loads, option.chunks);
   }
 
-  void add(std::size_t pair, double times) {
-    for (const auto& [row, load] : loads_[pair]) fill_[row] += times * load / capacity_[row];
+  void add(const Loads& loads, double times) {
+    for (const auto& [row, load] : loads) fill_[row] += times * load / capacity_[row];
   }
   /// How bad the fill is: the fullest rows count for nearly all, and yet it gets better when one of several equally full
-  /// ones does. unit: what the fullest would be at best.
-  double badness(double unit) const {
-    constexpr double steepness = 24;
+  /// ones does.
+  double badness() const {
     double sum = 0;
-    for (const double fill : fill_) sum += std::pow(fill / unit, steepness);
+    for (const double fill : fill_) sum += badness_of(fill);
     return sum;
+  }
+  /// By how much these loads would make it worse.
+  double worse_by(const Loads& loads) const {
+    double sum = 0;
+    for (const auto& [row, load] : loads) sum += badness_of(fill_[row] + load / capacity_[row]) - badness_of(fill_[row]);
+    return sum;
+  }
+  /// The same for each row's load of one more chunk.
+  std::vector<double> prices() const {
+    std::vector<double> prices;
+    for (std::uint32_t row = 0; row < fill_.size(); ++row) prices.push_back(worse_by({{row, 1}}));
+    return prices;
   }
 
  private:
+  double badness_of(double fill) const { return std::pow(fill / unit_, steepness_); }
+
   const std::vector<double>& capacity_;
-  std::vector<Loads> loads_;
+  double unit_;
+  double steepness_;
   std::vector<double> fill_;
 };
 
-std::vector<std::uint32_t> by_largest_remainder(const TreePacking& packing, std::uint32_t chunks) {
-  std::vector<std::uint32_t> counts;
+/// All pairs of a packing, with chunks by largest remainder after their rates.
+std::vector<Option> by_largest_remainder(const Resources& resources, const TreePacking& packing, std::uint32_t chunks) {
+  std::vector<Option> options;
   std::vector<double> remainders;
   std::uint32_t left = chunks;
   for (const PackedPair& packed : packing.pairs) {
     const double quota = chunks * packed.bytes_per_second / packing.bytes_per_second;
     // A quota of a whole number may come out of the solver a little below.
     const auto whole = std::min(left, static_cast<std::uint32_t>(std::floor(quota + 1e-9)));
-    counts.push_back(whole);
+    options.push_back({packed.pair, resources.loads(packed.pair), whole});
     remainders.push_back(quota - whole);
     left -= whole;
   }
-  std::vector<std::size_t> order(counts.size());
+  std::vector<std::size_t> order(options.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return remainders[a] > remainders[b]; });
-  for (std::size_t i = 0; left > 0; i = (i + 1) % order.size(), --left) ++counts[order[i]];
-  return counts;
+  for (std::size_t i = 0; left > 0; i = (i + 1) % order.size(), --left) ++options[order[i]].chunks;
+  return options;
 }
 
-/// Moves one chunk where that helps most; false where it helps nowhere.
-bool move_a_chunk(Fill& fill, std::vector<std::uint32_t>& counts, double unit) {
-  constexpr double worthwhile = 1 - 1e-9;
-  double best = fill.badness(unit) * worthwhile;
-  std::size_t best_from = 0;
-  std::size_t best_to = 0;
-  for (std::size_t from = 0; from < counts.size(); ++from) {
-    if (counts[from] == 0) continue;
-    fill.add(from, -1);
-    for (std::size_t to = 0; to < counts.size(); ++to) {
-      if (to == from) continue;
-      fill.add(to, 1);
-      if (const double badness = fill.badness(unit); badness < best) {
-        best = badness;
-        best_from = from;
-        best_to = to;
-      }
-      fill.add(to, -1);
+/// Moves a chunk of options[from] to the trees that are best for it as all others are: one of the options, or the cheapest
+/// at the fill's prices, which then are an option, too. False where it is with the best.
+bool move_a_chunk(const Resources& resources, Fill& fill, std::vector<Option>& options, std::size_t from) {
+  constexpr double worthwhile = 1e-9;
+  const double now = fill.badness();
+  fill.add(options[from].loads, -1);
+  double least = fill.worse_by(options[from].loads) - worthwhile * now;
+  std::size_t best = from;
+  for (std::size_t o = 0; o < options.size(); ++o) {
+    if (const double worse = fill.worse_by(options[o].loads); worse < least) {
+      least = worse;
+      best = o;
     }
-    fill.add(from, 1);
   }
-  if (best_from == best_to) return false;
-  fill.add(best_from, -1);
-  fill.add(best_to, 1);
-  --counts[best_from];
-  ++counts[best_to];
-  return true;
+  for (const TreePair& pair : cheapest_pairs(resources, fill.prices())) {
+    const Loads loads = resources.loads(pair);
+    const double worse = fill.worse_by(loads);
+    if (worse >= least) continue;
+    least = worse;
+    best = options.size();
+    options.push_back({pair, loads, 0});
+  }
+  fill.add(options[best].loads, 1);
+  --options[from].chunks;
+  ++options[best].chunks;
+  return best != from;
 }
 
 /// One rank's moves for a pair of trees on lanes `lane` (up) and `lane` + 1 (down).
@@ -140,15 +162,22 @@ Plan plan_of(const Problem& problem, const char* name, const Shape& shape, std::
 }  // namespace
 
 std::vector<TreeShare> share_chunks(const Resources& resources, const TreePacking& packing, std::uint32_t chunks) {
-  std::vector<std::uint32_t> counts = by_largest_remainder(packing, chunks);
-  Fill fill(resources, packing);
-  for (std::size_t pair = 0; pair < counts.size(); ++pair) fill.add(pair, counts[pair]);
-  const double unit = chunks / packing.bytes_per_second;
-  // Each move makes it better, so that none comes twice; the bound is for the time that it may take.
-  for (std::uint32_t moves = 0; moves < 4 * chunks && move_a_chunk(fill, counts, unit);) ++moves;
+  std::vector<Option> options = by_largest_remainder(resources, packing, chunks);
+  // Each move makes it better, so that this ends; the bound is for the time that it may take.
+  constexpr int most_rounds = 32;
+  for (const double steepness : {6.0, 12.0, 24.0, 48.0}) {
+    Fill fill(resources, chunks / packing.bytes_per_second, steepness, options);
+    bool moved = true;
+    for (int round = 0; round < most_rounds && moved; ++round) {
+      moved = false;
+      for (std::size_t from = 0; from < options.size(); ++from) {
+        if (options[from].chunks > 0) moved = move_a_chunk(resources, fill, options, from) || moved;
+      }
+    }
+  }
   std::vector<TreeShare> shares;
-  for (std::size_t pair = 0; pair < counts.size(); ++pair) {
-    if (counts[pair] > 0) shares.push_back({packing.pairs[pair].pair, counts[pair]});
+  for (Option& option : options) {
+    if (option.chunks > 0) shares.push_back({std::move(option.pair), option.chunks});
   }
   return shares;
 }

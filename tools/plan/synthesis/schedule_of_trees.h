@@ -15,9 +15,9 @@ struct TreeShare {
   std::uint32_t chunks = 0;  ///< above 0
 };
 
-/// Divides `chunks` chunks among the pairs of a packing: by largest remainder after their rates (Hare's quota), and then
-/// chunk by chunk from pair to pair, of all that were found, as long as that takes load off what is loaded most. Those that
-/// get none are left out. Deterministic.
+/// Divides `chunks` chunks among pairs of trees: by largest remainder after a packing's rates, and then each chunk in turn
+/// goes to the trees that are best for it with all others as they are, of all trees there are, until none goes. What is
+/// loaded most counts for nearly all. Deterministic.
 std::vector<TreeShare> share_chunks(const Resources& resources, const TreePacking& packing, std::uint32_t chunks);
 
 /// Bytes per second that such shares reach, as far as the fullest row lets them.
