@@ -67,12 +67,13 @@ class TreeNetwork final : public Network {
     const Level& level = levels_[l];
     const std::uint32_t local = index - level.first;
     const std::uint32_t group = local / 2 / number(level.ways);
-    const std::string below = fmt::format("{} {}", name(l), group);
+    const std::uint32_t way = local / 2 % number(level.ways);
+    const std::string below = name(l, group, level.ways, way);
     std::string above = "switch";
     if (l + 1 < levels_.size()) {
-      above = fmt::format("{} {}", name(l + 1), group / number(levels_[l + 1].size / level.size));
+      above = name(l + 1, group / number(levels_[l + 1].size / level.size), level.ways, way);
     } else if (levels_.size() > 1) {
-      above = level.ways > 1 ? fmt::format("spine {}", local / 2 % number(level.ways)) : "spine";
+      above = level.ways > 1 ? fmt::format("spine {}", way) : "spine";
     }
     return {local % 2 == 0 ? below + " > " + above : above + " > " + below, level.bytes_per_second, latency_};
   }
@@ -100,7 +101,11 @@ class TreeNetwork final : public Network {
     const Level& level = levels_[l];
     return level.first + 2 * number(endpoint / level.size * level.ways + destination % level.ways);
   }
-  std::string_view name(std::size_t l) const { return std::array<std::string_view, 3>{"endpoint", "leaf", "pod"}[l]; }
+  /// A leaf is one switch, a pod one for each way.
+  static std::string name(std::size_t l, std::uint32_t group, int ways, std::uint32_t way) {
+    if (l == 2) return ways > 1 ? fmt::format("pod {}.{}", group, way) : fmt::format("pod {}", group);
+    return fmt::format("{} {}", l == 0 ? "endpoint" : "leaf", group);
+  }
 
   int endpoints_ = 0;
   std::uint32_t links_ = 0;

@@ -33,8 +33,8 @@ class Flows {
   bool unsettled() const { return !said_.empty(); }
   /// Finds the rates. Returns the flows that are active and were started since, or whose rate changed.
   const std::vector<std::uint32_t>& settle();
-  /// Bytes per second, as of the last settle. Infinite for a flow without links.
-  double rate(std::uint32_t flow) const { return flows_[flow].rate; }
+  /// Bytes per second, as of the last settle, to 5e-10. Infinite for a flow without links.
+  double rate(std::uint32_t flow) const { return flows_[flow].told; }
   /// What every link carries where a flow carries bytes_of(flow).
   template <class BytesOf>
   std::vector<double> carried(const BytesOf& bytes_of) const {
@@ -51,7 +51,8 @@ class Flows {
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 
   struct Flow {
-    double rate = 0;
+    double rate = 0;                  ///< as computed
+    double told = 0;                  ///< as given by rate()
     double next = 0;                  ///< its rate as it is being found
     std::uint32_t bottleneck = none;  ///< link
     std::uint32_t place = none;       ///< in active_, none where it is not

@@ -11,9 +11,9 @@ namespace {
 /// Hops and ends that may be looked at in all: some seconds' worth.
 constexpr std::uint64_t most_work = 600'000'000;
 
-/// Not the same for (a, b) and (b, a).
+/// Not the same for (a, b) and (b, a), and no value that it keeps.
 std::uint64_t mix(std::uint64_t state, std::uint64_t value) {
-  std::uint64_t mixed = (state ^ state >> 31) * 0x9e3779b97f4a7c15u + value;
+  std::uint64_t mixed = (state ^ state >> 31) * 0x9e3779b97f4a7c15u + value + 0x632be59bd9b4e019u;
   mixed = (mixed ^ mixed >> 32) * 0xd6e8feb86659fd93u;
   return mixed ^ mixed >> 32;
 }

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -133,7 +134,7 @@ TEST_F(PlanTool, WritesATimelineWhereAsked) {
   const Json trace = Json::parse(content("trace.json"));
   EXPECT_GT(trace["traceEvents"].size(), 20u);
   EXPECT_EQ(run("simulate --trace " + path("none/trace.json")), 2);
-  EXPECT_THAT(content("err"), HasSubstr("none/trace.json cannot be written"));
+  EXPECT_THAT(content("err"), HasSubstr("none/trace.json', which cannot be written"));
   EXPECT_EQ(run("verify --trace " + path("trace.json")), 2);
   EXPECT_THAT(content("err"), HasSubstr("--trace belongs to `simulate`"));
 }
@@ -204,6 +205,121 @@ TEST_F(PlanTool, RefusesOptionsThatAnMscclFileSaysAlready) {
   EXPECT_EQ(run("verify --schedule x --msccl " + ring_file), 2);
   EXPECT_EQ(run("show --bytes 7 --msccl " + ring_file), 2);
   EXPECT_THAT(content("err"), HasSubstr("no whole number of elements"));
+}
+
+TEST_F(PlanTool, SimulatesOnANetworkAndTellsWhatItsLinksCarried) {
+  ASSERT_EQ(run("simulate --algorithm ring --topology fat_tree:2x4,oversubscription=4 --bytes 64K --json"), 0)
+      << content("err");
+  const Json line = Json::parse(content("out"));
+  EXPECT_EQ(line["ranks"], 8);
+  EXPECT_EQ(line["messages"], 14 * 8);
+  std::map<std::string, std::uint64_t> carried;
+  for (const Json& link : line["network_links"]) carried[link["link"]] = link["bytes"];
+  EXPECT_EQ(carried.size(), 20u);
+  EXPECT_EQ(carried["endpoint 1 > leaf 0"], 14 * 8192u);
+  EXPECT_EQ(carried["leaf 0 > spine"], 14 * 8192u);
+  EXPECT_EQ(line["simulated_ranks"], 4);  // places in a leaf
+  ASSERT_EQ(run("simulate --algorithm ring --topology fat_tree:2x2 --ranks 3 --bytes 64K"), 0) << content("err");
+  EXPECT_THAT(content("out"), HasSubstr("all_reduce by ring on 3 ranks of fat_tree:2x2, 65536 bytes a block: "));
+  EXPECT_THAT(content("out"), HasSubstr("endpoint 0 > leaf 0"));
+}
+
+TEST_F(PlanTool, LetsOneRankStandForFourThousand) {
+  ASSERT_EQ(run("simulate --algorithm ring --topology switch:65536 --ranks 4096 --bytes 8M --json"), 0) << content("err");
+  const Json line = Json::parse(content("out"));
+  EXPECT_EQ(line["simulated_ranks"], 1);
+  EXPECT_EQ(line["messages"], 2ull * 4095 * 4096);
+}
+
+TEST_F(PlanTool, RefusesNetworksThatItCannotMakeAndStepsThatNobodyWaitsFor) {
+  EXPECT_EQ(run("simulate --topology ring:8"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("is of no known kind; write switch:ENDPOINTS"));
+  std::ofstream(path("machine.xml")) << "<topology/>";
+  EXPECT_EQ(run("simulate --topology " + path("machine.xml")), 2);
+  EXPECT_EQ(run("simulate --topology switch:4 --ranks 5"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("more than the 4 endpoints"));
+  EXPECT_EQ(run("verify --topology switch:4"), 2);
+  EXPECT_EQ(run("simulate --topology switch:4 --torus 2x2"), 2);
+  EXPECT_EQ(run("simulate --link-load-svg " + path("load.svg")), 2);
+  EXPECT_THAT(content("err"), HasSubstr("--link-load-svg draws the links of a network"));
+  EXPECT_EQ(run("simulate --algorithm ring --topology switch:65536 --bytes 8000000"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("give --bytes a multiple of 8388608"));
+}
+
+TEST_F(PlanTool, DrawsTheLoadOfEveryLinkOnce) {
+  ASSERT_EQ(run("simulate --algorithm ring --topology torus:4x4 --link-load-svg " + path("load.svg")), 0) << content("err");
+  const std::string svg = content("load.svg");
+  EXPECT_THAT(svg, HasSubstr("all_reduce by ring on 16 ranks of torus:4x4"));
+  EXPECT_THAT(svg, HasSubstr("All 64 links in the network's order, a square each"));
+  EXPECT_THAT(svg, HasSubstr("(0,0) &gt; (0,1)"));
+  EXPECT_EQ(svg.find(" > "), std::string::npos);
+  std::size_t squares = 0;
+  for (std::size_t at = 0; (at = svg.find("height=\"13\"", at)) != std::string::npos; ++at) ++squares;
+  EXPECT_EQ(squares, 64u);
+}
+
+const std::string topologies = std::string(TUTTI_TEST_DATA) + "/topologies/";
+
+TEST_F(PlanTool, SimulatesOnTheMachineOfAFile) {
+  for (const std::string file : {"dgx1-v100.nccl.xml", "dgx1-v100.hwloc2.xml"}) {
+    ASSERT_EQ(run("simulate --algorithm halving_doubling --bytes 1M --json --topology " + topologies + file), 0)
+        << content("err");
+    const Json line = Json::parse(content("out"));
+    EXPECT_EQ(line["ranks"], 8) << file;
+    EXPECT_THAT(line["network_links"].dump(), HasSubstr("gpu0 > gpu1 (NVLink)")) << file;
+  }
+  ASSERT_EQ(run("cost --bytes 1M --ranks 4 --topology " + topologies + "pcie-v100.nccl.xml"), 0) << content("err");
+  std::ofstream(path("machine.xml")) << R"(<system version="1"><cpu numaid="0" arch="x86_64"/></system>)";
+  EXPECT_EQ(run("simulate --topology " + path("machine.xml")), 2);
+  EXPECT_THAT(content("err"), HasSubstr("has no GPUs, and ranks are GPUs"));
+  EXPECT_EQ(run("simulate --topology /nowhere/machine.xml"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("/nowhere/machine.xml"));
+}
+
+#ifdef TUTTI_HAS_CLP
+
+TEST_F(PlanTool, SynthesizesAScheduleThatItThenProvesAndSimulates) {
+  const std::string on = " --json --topology " + topologies + "dgx1-v100-broken.nccl.xml";
+  ASSERT_EQ(run("synthesize --bytes 4M --output " + path("made") + on), 0) << content("err");
+  const Json line = Json::parse(content("out"));
+  EXPECT_EQ(line["verdict"], "proved");
+  EXPECT_EQ(line["ranks"], 8);
+  EXPECT_LE(line["seconds"], line["named"][0]["seconds"]);
+  EXPECT_GE(line["seconds"], line["bound_seconds"]);
+  EXPECT_EQ(line["seconds"], line["made"][0]["seconds"]);
+  ASSERT_EQ(run("verify --json --schedule " + path("made")), 0) << content("err");
+  EXPECT_EQ(Json::parse(content("out"))["lanes"], line["lanes"]);
+  ASSERT_EQ(run("simulate --schedule " + path("made") + on), 0) << content("err");
+  EXPECT_EQ(Json::parse(content("out"))["seconds"], line["seconds"]);
+  ASSERT_EQ(run("synthesize --bytes 64K --ranks 3 --topology switch:5"), 0) << content("err");
+  EXPECT_THAT(content("out"), HasSubstr("all_reduce of 65536 bytes on 3 ranks of switch:5"));
+}
+
+TEST_F(PlanTool, RefusesToSynthesizeForTooManyRanks) {
+  EXPECT_EQ(run("synthesize --topology switch:9"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("a synthesis takes 2 to 8 ranks, and not 9"));
+}
+
+#else
+
+TEST_F(PlanTool, SaysThatItCannotSynthesizeWithoutASolver) {
+  EXPECT_EQ(run("synthesize --topology switch:4"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("no solver of linear programs"));
+}
+
+#endif
+
+TEST_F(PlanTool, RefusesWhatIsNoMatterToASynthesis) {
+  EXPECT_EQ(run("synthesize"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("give its file by --topology"));
+  EXPECT_EQ(run("synthesize --topology switch:4 --collective broadcast"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("`synthesize` makes all-reduces"));
+  EXPECT_EQ(run("synthesize --topology switch:4 --algorithm ring"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("--algorithm is no matter to `synthesize`"));
+  EXPECT_EQ(run("synthesize --topology switch:4 --output /nowhere/made"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("/nowhere/made"));
+  EXPECT_EQ(run("show --output " + path("made")), 2);
+  EXPECT_THAT(content("err"), HasSubstr("--output belongs to `synthesize`"));
 }
 
 }  // namespace
