@@ -18,7 +18,18 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 struct Option {
   TreePair pair;
   Loads loads;
+  double handicap = 1;  ///< for its height
   std::uint32_t chunks = 0;
+};
+
+/// Makes options.
+struct Maker {
+  const Resources& resources;
+  double height_price;
+
+  Option operator()(const TreePair& pair, std::uint32_t chunks) const {
+    return {pair, resources.loads(pair), 1 + height_price * (height_of(pair.in) + height_of(pair.out)), chunks};
+  }
 };
 
 /// What chunks put on every row: the seconds that it takes for them, a chunk being a byte.
@@ -63,7 +74,7 @@ class Fill {
 };
 
 /// All pairs of a packing, with chunks by largest remainder after their rates.
-std::vector<Option> by_largest_remainder(const Resources& resources, const TreePacking& packing, std::uint32_t chunks) {
+std::vector<Option> by_largest_remainder(const Maker& option_of, const TreePacking& packing, std::uint32_t chunks) {
   std::vector<Option> options;
   std::vector<double> remainders;
   std::uint32_t left = chunks;
@@ -71,7 +82,7 @@ std::vector<Option> by_largest_remainder(const Resources& resources, const TreeP
     const double quota = chunks * packed.bytes_per_second / packing.bytes_per_second;
     // A quota of a whole number may come out of the solver a little below.
     const auto whole = std::min(left, static_cast<std::uint32_t>(std::floor(quota + 1e-9)));
-    options.push_back({packed.pair, resources.loads(packed.pair), whole});
+    options.push_back(option_of(packed.pair, whole));
     remainders.push_back(quota - whole);
     left -= whole;
   }
@@ -82,27 +93,43 @@ std::vector<Option> by_largest_remainder(const Resources& resources, const TreeP
   return options;
 }
 
-/// Moves a chunk of options[from] to the trees that are best for it as all others are: one of the options, or the cheapest
-/// at the fill's prices, which then are an option, too. False where it is with the best.
-bool move_a_chunk(const Resources& resources, Fill& fill, std::vector<Option>& options, std::size_t from) {
+/// The pairs that are best by prices, whatever their height, and the best shallow ones.
+std::vector<TreePair> good_pairs(const PricedHops& hops) {
+  std::vector<TreePair> pairs = cheapest_pairs(hops);
+  const std::size_t roots = pairs.size();
+  for (std::size_t root = 0; root < roots; ++root) {
+    const TreePair cheapest = pairs[root];
+    const auto in = shallow_arborescence(hops.climb, static_cast<int>(root));
+    const auto out = shallow_arborescence(hops.descend, static_cast<int>(root));
+    pairs.insert(pairs.end(), {TreePair{*in, *out}, TreePair{*in, cheapest.out}, TreePair{cheapest.in, *out}});
+  }
+  return pairs;
+}
+
+/// Moves a chunk of options[from] to the trees that are best for it as all others are: one of the options, or of what is
+/// good at the fill's prices, which then is an option, too. False where it is with the best.
+bool move_a_chunk(const Maker& option_of, Fill& fill, std::vector<Option>& options, std::size_t from) {
   constexpr double worthwhile = 1e-9;
   const double now = fill.badness();
   fill.add(options[from].loads, -1);
-  double least = fill.worse_by(options[from].loads) - worthwhile * now;
+  const auto cost = [&](const Option& option) { return fill.worse_by(option.loads) * option.handicap; };
+  double least = cost(options[from]) - worthwhile * now;
   std::size_t best = from;
-  for (std::size_t o = 0; o < options.size(); ++o) {
-    if (const double worse = fill.worse_by(options[o].loads); worse < least) {
-      least = worse;
+  const std::size_t known = options.size();
+  for (std::size_t o = 0; o < known; ++o) {
+    if (const double its = cost(options[o]); its < least) {
+      least = its;
       best = o;
     }
   }
-  for (const TreePair& pair : cheapest_pairs(resources, fill.prices())) {
-    const Loads loads = resources.loads(pair);
-    const double worse = fill.worse_by(loads);
-    if (worse >= least) continue;
-    least = worse;
-    best = options.size();
-    options.push_back({pair, loads, 0});
+  for (const TreePair& pair : good_pairs(PricedHops(option_of.resources, fill.prices()))) {
+    Option option = option_of(pair, 0);
+    const double its = cost(option);
+    if (its >= least) continue;
+    least = its;
+    best = known;
+    options.resize(known);
+    options.push_back(std::move(option));
   }
   fill.add(options[best].loads, 1);
   --options[from].chunks;
@@ -161,9 +188,11 @@ Plan plan_of(const Problem& problem, const char* name, const Shape& shape, std::
 
 }  // namespace
 
-std::vector<TreeShare> share_chunks(const Resources& resources, const TreePacking& packing, std::uint32_t chunks) {
-  std::vector<Option> options = by_largest_remainder(resources, packing, chunks);
-  // Each move makes it better, so that this ends; the bound is for the time that it may take.
+std::vector<TreeShare> share_chunks(const Resources& resources, const TreePacking& packing, std::uint32_t chunks,
+                                    double height_price) {
+  const Maker option_of{resources, height_price};
+  std::vector<Option> options = by_largest_remainder(option_of, packing, chunks);
+  // With a price of heights chunks might change their trees for ever.
   constexpr int most_rounds = 32;
   for (const double steepness : {6.0, 12.0, 24.0, 48.0}) {
     Fill fill(resources, chunks / packing.bytes_per_second, steepness, options);
@@ -171,7 +200,7 @@ std::vector<TreeShare> share_chunks(const Resources& resources, const TreePackin
     for (int round = 0; round < most_rounds && moved; ++round) {
       moved = false;
       for (std::size_t from = 0; from < options.size(); ++from) {
-        if (options[from].chunks > 0) moved = move_a_chunk(resources, fill, options, from) || moved;
+        if (options[from].chunks > 0) moved = move_a_chunk(option_of, fill, options, from) || moved;
       }
     }
   }

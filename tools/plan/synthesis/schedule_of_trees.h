@@ -17,8 +17,10 @@ struct TreeShare {
 
 /// Divides `chunks` chunks among pairs of trees: by largest remainder after a packing's rates, and then each chunk in turn
 /// goes to the trees that are best for it with all others as they are, of all trees there are, until none goes. What is
-/// loaded most counts for nearly all. Deterministic.
-std::vector<TreeShare> share_chunks(const Resources& resources, const TreePacking& packing, std::uint32_t chunks);
+/// loaded most counts for nearly all. height_price: by what part of itself a hop of a tree's height makes what a chunk adds
+/// dearer; higher, trees are shallow, which takes from the rate and gives to the latency. Deterministic.
+std::vector<TreeShare> share_chunks(const Resources& resources, const TreePacking& packing, std::uint32_t chunks,
+                                    double height_price = 0);
 
 /// Bytes per second that such shares reach, as far as the fullest row lets them.
 double rate_of(const Resources& resources, const std::vector<TreeShare>& shares);

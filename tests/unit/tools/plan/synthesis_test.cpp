@@ -102,6 +102,26 @@ TEST(Arborescence, CostsAsLittleAsTheCheapestOfAll) {
   EXPECT_LT(without, 300);
 }
 
+TEST(Arborescence, IsAsShallowAsCanBeWhereThatIsWanted) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 200; ++round) {
+    const int places = 2 + round % 4;
+    HopCosts cost(at(places), std::vector<double>(at(places)));
+    for (auto& row : cost) {
+      for (double& one : row) one = random() % 3 == 0 ? kNever : static_cast<double>(random() % 9);
+    }
+    int least = places;
+    for_all_trees(places, 0, [&](const RootedTree& tree) {
+      if (cost_of(tree, cost) < kNever) least = std::min(least, height_of(tree));
+    });
+    const auto found = shallow_arborescence(cost, 0);
+    ASSERT_EQ(found.has_value(), least < places) << "round " << round;
+    if (!found) continue;
+    EXPECT_EQ(height_of(*found), least) << "round " << round;
+    EXPECT_LT(cost_of(*found, cost), kNever) << "round " << round;
+  }
+}
+
 /// Endpoints whose hops pass one or two links of a few that they share.
 ListedNetwork random_network(int endpoints, std::mt19937& random) {
   ListedNetwork network(endpoints);
