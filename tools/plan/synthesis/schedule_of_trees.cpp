@@ -32,45 +32,57 @@ struct Maker {
   }
 };
 
+double power(double base, int exponent) {
+  double result = 1;
+  for (; exponent > 0; exponent /= 2, base *= base) {
+    if (exponent % 2 != 0) result *= base;
+  }
+  return result;
+}
+
 /// What chunks put on every row: the seconds that it takes for them, a chunk being a byte.
 class Fill {
  public:
   /// unit: what the fullest row would have at best. steepness: how much more the fuller rows count.
-  Fill(const Resources& resources, double unit, double steepness, const std::vector<Option>& options)
-      : capacity_(resources.capacity()), unit_(unit), steepness_(steepness), fill_(capacity_.size(), 0) {
+  Fill(const Resources& resources, double unit, int steepness, const std::vector<Option>& options)
+      : capacity_(resources.capacity()),
+        unit_(unit),
+        steepness_(steepness),
+        fill_(capacity_.size(), 0),
+        bad_(capacity_.size(), 0) {
     for (const Option& option : options) add(option.loads, option.chunks);
   }
 
   void add(const Loads& loads, double times) {
-    for (const auto& [row, load] : loads) fill_[row] += times * load / capacity_[row];
+    for (const auto& [row, load] : loads) {
+      fill_[row] += times * load / capacity_[row] / unit_;
+      bad_[row] = power(fill_[row], steepness_);
+    }
   }
   /// How bad the fill is: the fullest rows count for nearly all, and yet it gets better when one of several equally full
   /// ones does.
-  double badness() const {
-    double sum = 0;
-    for (const double fill : fill_) sum += badness_of(fill);
-    return sum;
-  }
+  double badness() const { return std::accumulate(bad_.begin(), bad_.end(), 0.0); }
   /// By how much these loads would make it worse.
   double worse_by(const Loads& loads) const {
     double sum = 0;
-    for (const auto& [row, load] : loads) sum += badness_of(fill_[row] + load / capacity_[row]) - badness_of(fill_[row]);
+    for (const auto& [row, load] : loads) {
+      sum += power(fill_[row] + load / capacity_[row] / unit_, steepness_) - bad_[row];
+    }
     return sum;
   }
-  /// The same for each row's load of one more chunk.
+  /// The same for each row's load of one more chunk. Above 0 but for rounding, which is taken away.
   std::vector<double> prices() const {
     std::vector<double> prices;
-    for (std::uint32_t row = 0; row < fill_.size(); ++row) prices.push_back(worse_by({{row, 1}}));
+    for (std::uint32_t row = 0; row < fill_.size(); ++row) prices.push_back(std::max(0.0, worse_by({{row, 1}})));
     return prices;
   }
 
  private:
-  double badness_of(double fill) const { return std::pow(fill / unit_, steepness_); }
-
   const std::vector<double>& capacity_;
   double unit_;
-  double steepness_;
-  std::vector<double> fill_;
+  int steepness_;
+  std::vector<double> fill_;  ///< of the unit
+  std::vector<double> bad_;
 };
 
 /// All pairs of a packing, with chunks by largest remainder after their rates.
@@ -101,7 +113,7 @@ std::vector<TreePair> good_pairs(const PricedHops& hops) {
     const TreePair cheapest = pairs[root];
     const auto in = shallow_arborescence(hops.climb, static_cast<int>(root));
     const auto out = shallow_arborescence(hops.descend, static_cast<int>(root));
-    pairs.insert(pairs.end(), {TreePair{*in, *out}, TreePair{*in, cheapest.out}, TreePair{cheapest.in, *out}});
+    pairs.insert(pairs.end(), {{*in, *out}, {*in, cheapest.out}, {cheapest.in, *out}});
   }
   return pairs;
 }
@@ -194,7 +206,7 @@ std::vector<TreeShare> share_chunks(const Resources& resources, const TreePackin
   std::vector<Option> options = by_largest_remainder(option_of, packing, chunks);
   // With a price of heights chunks might change their trees for ever.
   constexpr int most_rounds = 32;
-  for (const double steepness : {6.0, 12.0, 24.0, 48.0}) {
+  for (const int steepness : {6, 12, 24, 48}) {
     Fill fill(resources, chunks / packing.bytes_per_second, steepness, options);
     bool moved = true;
     for (int round = 0; round < most_rounds && moved; ++round) {
@@ -207,6 +219,19 @@ std::vector<TreeShare> share_chunks(const Resources& resources, const TreePackin
   std::vector<TreeShare> shares;
   for (Option& option : options) {
     if (option.chunks > 0) shares.push_back({std::move(option.pair), option.chunks});
+  }
+  return shares;
+}
+
+std::vector<TreeShare> shallow_shares(const Resources& resources, std::uint32_t chunks_each) {
+  std::vector<double> prices;
+  for (const double capacity : resources.capacity()) prices.push_back(1 / capacity);
+  const PricedHops hops(resources, prices);
+  std::vector<TreeShare> shares;
+  for (int root = 0; root < resources.ranks(); ++root) {
+    const auto in = shallow_arborescence(hops.climb, root);
+    const auto out = shallow_arborescence(hops.descend, root);
+    if (in && out) shares.push_back({{*in, *out}, chunks_each});
   }
   return shares;
 }

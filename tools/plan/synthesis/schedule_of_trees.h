@@ -22,6 +22,10 @@ struct TreeShare {
 std::vector<TreeShare> share_chunks(const Resources& resources, const TreePacking& packing, std::uint32_t chunks,
                                     double height_price = 0);
 
+/// The same for every rank: a breadth-first tree up to it, and one down from it, with so many chunks. Where all hops are
+/// equal this is the direct all-reduce.
+std::vector<TreeShare> shallow_shares(const Resources& resources, std::uint32_t chunks_each);
+
 /// Bytes per second that such shares reach, as far as the fullest row lets them.
 double rate_of(const Resources& resources, const std::vector<TreeShare>& shares);
 

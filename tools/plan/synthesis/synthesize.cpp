@@ -29,7 +29,7 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr std::array<std::uint64_t, 5> message_lengths = {256 << 10, 128 << 10, 64 << 10, 32 << 10, 16 << 10};
 constexpr std::uint64_t usual_message = 64 << 10;
 /// What a hop of a tree's height costs, see share_chunks.
-constexpr std::array<double, 3> height_prices = {0, 0.05, 0.5};
+constexpr std::array<double, 5> height_prices = {0, 0.02, 0.05, 0.2, 0.5};
 /// Those that go on to be tried with all lengths of messages.
 constexpr std::size_t finalists = 4;
 
@@ -108,16 +108,18 @@ std::vector<RingShare> share_lanes(const std::vector<tutti::Ring>& rings, std::u
   return shares;
 }
 
-/// Trees of a packing in all numbers of chunks.
+/// Trees of a packing in all numbers of chunks, and the shallowest there are.
 void draft_trees(const Resources& resources, const TreePacking& packing, std::vector<Draft>& drafts) {
+  const auto add = [&](std::vector<TreeShare> trees) {
+    Draft draft;
+    draft.rate = rate_of(resources, trees);
+    draft.trees = std::move(trees);
+    drafts.push_back(std::move(draft));
+  };
   for (const std::uint32_t chunks : chunk_counts(resources.ranks())) {
-    for (const double height_price : height_prices) {
-      Draft draft;
-      draft.trees = share_chunks(resources, packing, chunks, height_price);
-      draft.rate = rate_of(resources, draft.trees);
-      drafts.push_back(std::move(draft));
-    }
+    for (const double height_price : height_prices) add(share_chunks(resources, packing, chunks, height_price));
   }
+  for (const std::uint32_t chunks_each : {1u, 2u, 4u}) add(shallow_shares(resources, chunks_each));
 }
 
 /// The search's rings, on as many lanes as there are rings, and on more.

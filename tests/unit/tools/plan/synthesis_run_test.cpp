@@ -151,7 +151,7 @@ void expect_right(const std::string& machine, const char* transport) {
   ASSERT_TRUE(network.ok()) << network.status().text();
   Problem problem;
   problem.ranks = 8;
-  problem.count = 2 << 20;
+  problem.count = 256 << 10;
   const auto found = synthesize(*network->network, network->view(8), problem);
   ASSERT_TRUE(found.ok()) << found.status().text();
   const Plan& plan = found->schedule.plan;

@@ -266,6 +266,19 @@ TEST(SynthesizedSchedules, AreProvedAndRightWhateverTheNetwork) {
   EXPECT_GT(made, 20);
 }
 
+TEST(SynthesizedSchedules, OfShallowTreesHaveTwoHopsWhereAllAreLinked) {
+  const auto network = plan_tool::open_network("switch:6");
+  ASSERT_TRUE(network.ok());
+  const std::vector<TreeShare> shares = shallow_shares(Resources(*network->network, kGamma), 2);
+  ASSERT_EQ(shares.size(), 6u);
+  for (std::size_t root = 0; root < shares.size(); ++root) {
+    EXPECT_EQ(shares[root].pair.in.root, static_cast<int>(root));
+    EXPECT_EQ(height_of(shares[root].pair.in), 1);
+    EXPECT_EQ(height_of(shares[root].pair.out), 1);
+  }
+  EXPECT_EQ(unproved(schedule_of_trees(all_reduce_of(6, 1000), shares, 4096)), "");
+}
+
 TEST(SynthesizedSchedules, OfRingsOfAnyOrderAreProved) {
   const std::vector<RingShare> rings = {{{0, 1, 2, 3, 4}, 2}, {{3, 0, 4, 2, 1}, 1}};
   const Schedule schedule = schedule_of_rings(all_reduce_of(5, 1000), rings, 4096);
