@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -97,7 +98,9 @@ View NamedNetwork::view(int ranks) const {
 
 Result<NamedNetwork> open_network(const std::string& text) {
   std::error_code unreadable;
-  if (!names_generator(text) && std::filesystem::exists(text, unreadable)) return open_file(text);
+  const bool path =
+      text.find('/') != std::string::npos || text.ends_with(".xml") || std::filesystem::exists(text, unreadable);
+  if (path && !names_generator(text)) return open_file(text);
   auto network = generate_network(text);
   if (!network.ok()) return Status(TUTTI_INVALID_ARGUMENT, "--topology: " + network.status().text());
   return NamedNetwork{text, *network, {}};

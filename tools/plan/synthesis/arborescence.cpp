@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <utility>
 
 namespace tutti::synthesis {
 namespace {
@@ -140,6 +141,32 @@ std::optional<RootedTree> cheapest_arborescence(const HopCosts& cost, int root) 
   RootedTree tree{root, std::vector<int>(at(places), -1)};
   for (const Arc& arc : chosen) tree.parent[at(arc.to)] = arc.from;
   return tree;
+}
+
+std::optional<RootedTree> shallow_arborescence(const HopCosts& cost, int root) {
+  const int places = static_cast<int>(cost.size());
+  RootedTree tree{root, std::vector<int>(at(places), -1)};
+  std::vector<bool> found(at(places), false);
+  found[at(root)] = true;
+  std::vector<int> level = {root};
+  int left = places - 1;
+  while (left > 0 && !level.empty()) {
+    std::vector<int> next;
+    for (int place = 0; place < places; ++place) {
+      if (found[at(place)]) continue;
+      double least = kNever;
+      for (const int above : level) {
+        if (cost[at(above)][at(place)] >= least) continue;
+        least = cost[at(above)][at(place)];
+        tree.parent[at(place)] = above;
+      }
+      if (least < kNever) next.push_back(place);
+    }
+    for (const int place : next) found[at(place)] = true;
+    left -= static_cast<int>(next.size());
+    level = std::move(next);
+  }
+  return left == 0 ? std::optional(std::move(tree)) : std::nullopt;
 }
 
 }  // namespace tutti::synthesis

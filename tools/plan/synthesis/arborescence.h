@@ -26,4 +26,8 @@ using HopCosts = std::vector<std::vector<double>>;
 /// of equal hops the one from the lowest place. Nothing where the root does not reach everybody. Time O(places^3).
 std::optional<RootedTree> cheapest_arborescence(const HopCosts& cost, int root);
 
+/// A tree in which every place is as few hops from `root` as it can be: of all hops from the level above the cheapest.
+/// Nothing where the root does not reach everybody.
+std::optional<RootedTree> shallow_arborescence(const HopCosts& cost, int root);
+
 }  // namespace tutti::synthesis

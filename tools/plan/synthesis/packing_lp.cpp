@@ -30,27 +30,6 @@ double cost_of(const Loads& loads, const std::vector<double>& prices) {
   return cost;
 }
 
-/// For every root the pair that costs least.
-std::vector<TreePair> cheapest_pairs(const Resources& resources, const std::vector<double>& prices) {
-  const int ranks = resources.ranks();
-  HopCosts climb(at(ranks), std::vector<double>(at(ranks)));
-  HopCosts descend = climb;
-  for (int parent = 0; parent < ranks; ++parent) {
-    for (int child = 0; child < ranks; ++child) {
-      climb[at(parent)][at(child)] = cost_of(resources.folding(child, parent), prices);
-      descend[at(parent)][at(child)] = cost_of(resources.sending(parent, child), prices);
-    }
-  }
-  std::vector<TreePair> pairs;
-  for (int root = 0; root < ranks; ++root) {
-    auto in = cheapest_arborescence(climb, root);
-    auto out = cheapest_arborescence(descend, root);
-    if (!in || !out) return {};
-    pairs.push_back({*std::move(in), *std::move(out)});
-  }
-  return pairs;
-}
-
 /// What prices say that no sum of rates exceeds: capacities at their prices buy no more pairs than this.
 double bound_by(const Resources& resources, const std::vector<double>& prices, double cheapest) {
   double worth = 0;
@@ -76,6 +55,27 @@ double all_hops(const Resources& resources, const std::function<bool(int, int)>&
 
 }  // namespace
 
+PricedHops::PricedHops(const Resources& resources, const std::vector<double>& prices)
+    : climb(at(resources.ranks()), std::vector<double>(at(resources.ranks()))), descend(climb) {
+  for (int parent = 0; parent < resources.ranks(); ++parent) {
+    for (int child = 0; child < resources.ranks(); ++child) {
+      climb[at(parent)][at(child)] = cost_of(resources.folding(child, parent), prices);
+      descend[at(parent)][at(child)] = cost_of(resources.sending(parent, child), prices);
+    }
+  }
+}
+
+std::vector<TreePair> cheapest_pairs(const PricedHops& hops) {
+  std::vector<TreePair> pairs;
+  for (int root = 0; root < static_cast<int>(hops.climb.size()); ++root) {
+    auto in = cheapest_arborescence(hops.climb, root);
+    auto out = cheapest_arborescence(hops.descend, root);
+    if (!in || !out) return {};
+    pairs.push_back({*std::move(in), *std::move(out)});
+  }
+  return pairs;
+}
+
 std::optional<TreePacking> pack_tree_pairs(const Resources& resources) {
   LinearProgram program(resources.capacity());
   TreePacking packing;
@@ -83,7 +83,7 @@ std::optional<TreePacking> pack_tree_pairs(const Resources& resources) {
   std::vector<double> prices;
   for (const double capacity : resources.capacity()) prices.push_back(1 / capacity);
   for (int round = 0; round < kMostRounds; ++round) {
-    const std::vector<TreePair> pairs = cheapest_pairs(resources, prices);
+    const std::vector<TreePair> pairs = cheapest_pairs(PricedHops(resources, prices));
     if (pairs.empty()) return std::nullopt;
     double cheapest = kNever;
     std::size_t before = packing.pairs.size();

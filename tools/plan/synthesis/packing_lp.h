@@ -25,6 +25,17 @@ struct TreePacking {
   double bound = 0;               ///< that no set of pairs exceeds, by the prices of what is shared
 };
 
+/// What hops cost by the rows' prices (at least 0), for a parent and its child: the sum that climbs to the parent, and the
+/// result that comes down. Of hops that cost the same those over few links are the cheaper ones, by next to nothing.
+struct PricedHops {
+  PricedHops(const Resources& resources, const std::vector<double>& prices);
+  HopCosts climb;
+  HopCosts descend;
+};
+
+/// For every root the pair of trees that costs least. Empty where ranks do not reach each other. Deterministic.
+std::vector<TreePair> cheapest_pairs(const PricedHops& hops);
+
 /// The greatest sum of rates, by column generation: where prices of links and processors make some pair cheaper than what
 /// it brings, it enters the program. The cheapest pair is, for the best root, a cheapest in-tree and a cheapest out-tree
 /// (arborescence.h), so that nothing is overlooked. Ends when sum and bound agree to 1e-6, or after 1,000 rounds.

@@ -14,78 +14,139 @@ namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-/// What the shares put on every row, of what it carries.
+/// A pair of trees, what it takes, and the chunks that it has so far.
+struct Option {
+  TreePair pair;
+  Loads loads;
+  double handicap = 1;  ///< for its height
+  std::uint32_t chunks = 0;
+};
+
+/// Makes options.
+struct Maker {
+  const Resources& resources;
+  double height_price;
+
+  Option operator()(const TreePair& pair, std::uint32_t chunks) const {
+    return {pair, resources.loads(pair), 1 + height_price * (height_of(pair.in) + height_of(pair.out)), chunks};
+  }
+};
+
+double power(double base, int exponent) {
+  double result = 1;
+  for (; exponent > 0; exponent /= 2, base *= base) {
+    if (exponent % 2 != 0) result *= base;
+  }
+  return result;
+}
+
+/// What chunks put on every row: the seconds that it takes for them, a chunk being a byte.
 class Fill {
  public:
-  Fill(const Resources& resources, const TreePacking& packing)
-      : capacity_(resources.capacity()), fill_(resources.capacity().size(), 0) {
-    for (const PackedPair& packed : packing.pairs) loads_.push_back(resources.loads(packed.pair));
+  /// unit: what the fullest row would have at best. steepness: how much more the fuller rows count.
+  Fill(const Resources& resources, double unit, int steepness, const std::vector<Option>& options)
+      : capacity_(resources.capacity()),
+        unit_(unit),
+        steepness_(steepness),
+        fill_(capacity_.size(), 0),
+        bad_(capacity_.size(), 0) {
+    for (const Option& option : options) add(option.loads, option.chunks);
   }
 
-  void add(std::size_t pair, double times) {
-    for (const auto& [row, load] : loads_[pair]) fill_[row] += times * load / capacity_[row];
+  void add(const Loads& loads, double times) {
+    for (const auto& [row, load] : loads) {
+      fill_[row] += times * load / capacity_[row] / unit_;
+      bad_[row] = power(fill_[row], steepness_);
+    }
   }
   /// How bad the fill is: the fullest rows count for nearly all, and yet it gets better when one of several equally full
-  /// ones does. unit: what the fullest would be at best.
-  double badness(double unit) const {
-    constexpr double steepness = 24;
+  /// ones does.
+  double badness() const { return std::accumulate(bad_.begin(), bad_.end(), 0.0); }
+  /// By how much these loads would make it worse.
+  double worse_by(const Loads& loads) const {
     double sum = 0;
-    for (const double fill : fill_) sum += std::pow(fill / unit, steepness);
+    for (const auto& [row, load] : loads) {
+      sum += power(fill_[row] + load / capacity_[row] / unit_, steepness_) - bad_[row];
+    }
     return sum;
+  }
+  /// The same for each row's load of one more chunk. Above 0 but for rounding, which is taken away.
+  std::vector<double> prices() const {
+    std::vector<double> prices;
+    for (std::uint32_t row = 0; row < fill_.size(); ++row) prices.push_back(std::max(0.0, worse_by({{row, 1}})));
+    return prices;
   }
 
  private:
   const std::vector<double>& capacity_;
-  std::vector<Loads> loads_;
-  std::vector<double> fill_;
+  double unit_;
+  int steepness_;
+  std::vector<double> fill_;  ///< of the unit
+  std::vector<double> bad_;
 };
 
-std::vector<std::uint32_t> by_largest_remainder(const TreePacking& packing, std::uint32_t chunks) {
-  std::vector<std::uint32_t> counts;
+/// All pairs of a packing, with chunks by largest remainder after their rates.
+std::vector<Option> by_largest_remainder(const Maker& option_of, const TreePacking& packing, std::uint32_t chunks) {
+  std::vector<Option> options;
   std::vector<double> remainders;
   std::uint32_t left = chunks;
   for (const PackedPair& packed : packing.pairs) {
     const double quota = chunks * packed.bytes_per_second / packing.bytes_per_second;
     // A quota of a whole number may come out of the solver a little below.
     const auto whole = std::min(left, static_cast<std::uint32_t>(std::floor(quota + 1e-9)));
-    counts.push_back(whole);
+    options.push_back(option_of(packed.pair, whole));
     remainders.push_back(quota - whole);
     left -= whole;
   }
-  std::vector<std::size_t> order(counts.size());
+  std::vector<std::size_t> order(options.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return remainders[a] > remainders[b]; });
-  for (std::size_t i = 0; left > 0; i = (i + 1) % order.size(), --left) ++counts[order[i]];
-  return counts;
+  for (std::size_t i = 0; left > 0; i = (i + 1) % order.size(), --left) ++options[order[i]].chunks;
+  return options;
 }
 
-/// Moves one chunk where that helps most; false where it helps nowhere.
-bool move_a_chunk(Fill& fill, std::vector<std::uint32_t>& counts, double unit) {
-  constexpr double worthwhile = 1 - 1e-9;
-  double best = fill.badness(unit) * worthwhile;
-  std::size_t best_from = 0;
-  std::size_t best_to = 0;
-  for (std::size_t from = 0; from < counts.size(); ++from) {
-    if (counts[from] == 0) continue;
-    fill.add(from, -1);
-    for (std::size_t to = 0; to < counts.size(); ++to) {
-      if (to == from) continue;
-      fill.add(to, 1);
-      if (const double badness = fill.badness(unit); badness < best) {
-        best = badness;
-        best_from = from;
-        best_to = to;
-      }
-      fill.add(to, -1);
-    }
-    fill.add(from, 1);
+/// The pairs that are best by prices, whatever their height, and the best shallow ones.
+std::vector<TreePair> good_pairs(const PricedHops& hops) {
+  std::vector<TreePair> pairs = cheapest_pairs(hops);
+  const std::size_t roots = pairs.size();
+  for (std::size_t root = 0; root < roots; ++root) {
+    const TreePair cheapest = pairs[root];
+    const auto in = shallow_arborescence(hops.climb, static_cast<int>(root));
+    const auto out = shallow_arborescence(hops.descend, static_cast<int>(root));
+    pairs.insert(pairs.end(), {{*in, *out}, {*in, cheapest.out}, {cheapest.in, *out}});
   }
-  if (best_from == best_to) return false;
-  fill.add(best_from, -1);
-  fill.add(best_to, 1);
-  --counts[best_from];
-  ++counts[best_to];
-  return true;
+  return pairs;
+}
+
+/// Moves a chunk of options[from] to the trees that are best for it as all others are: one of the options, or of what is
+/// good at the fill's prices, which then is an option, too. False where it is with the best.
+bool move_a_chunk(const Maker& option_of, Fill& fill, std::vector<Option>& options, std::size_t from) {
+  constexpr double worthwhile = 1e-9;
+  const double now = fill.badness();
+  fill.add(options[from].loads, -1);
+  const auto cost = [&](const Option& option) { return fill.worse_by(option.loads) * option.handicap; };
+  double least = cost(options[from]) - worthwhile * now;
+  std::size_t best = from;
+  const std::size_t known = options.size();
+  for (std::size_t o = 0; o < known; ++o) {
+    if (const double its = cost(options[o]); its < least) {
+      least = its;
+      best = o;
+    }
+  }
+  for (const TreePair& pair : good_pairs(PricedHops(option_of.resources, fill.prices()))) {
+    Option option = option_of(pair, 0);
+    const double its = cost(option);
+    if (its >= least) continue;
+    least = its;
+    best = known;
+    options.resize(known);
+    options.push_back(std::move(option));
+  }
+  fill.add(options[best].loads, 1);
+  --options[from].chunks;
+  ++options[best].chunks;
+  return best != from;
 }
 
 /// One rank's moves for a pair of trees on lanes `lane` (up) and `lane` + 1 (down).
@@ -139,16 +200,38 @@ Plan plan_of(const Problem& problem, const char* name, const Shape& shape, std::
 
 }  // namespace
 
-std::vector<TreeShare> share_chunks(const Resources& resources, const TreePacking& packing, std::uint32_t chunks) {
-  std::vector<std::uint32_t> counts = by_largest_remainder(packing, chunks);
-  Fill fill(resources, packing);
-  for (std::size_t pair = 0; pair < counts.size(); ++pair) fill.add(pair, counts[pair]);
-  const double unit = chunks / packing.bytes_per_second;
-  // Each move makes it better, so that none comes twice; the bound is for the time that it may take.
-  for (std::uint32_t moves = 0; moves < 4 * chunks && move_a_chunk(fill, counts, unit);) ++moves;
+std::vector<TreeShare> share_chunks(const Resources& resources, const TreePacking& packing, std::uint32_t chunks,
+                                    double height_price) {
+  const Maker option_of{resources, height_price};
+  std::vector<Option> options = by_largest_remainder(option_of, packing, chunks);
+  // With a price of heights chunks might change their trees for ever.
+  constexpr int most_rounds = 32;
+  for (const int steepness : {6, 12, 24, 48}) {
+    Fill fill(resources, chunks / packing.bytes_per_second, steepness, options);
+    bool moved = true;
+    for (int round = 0; round < most_rounds && moved; ++round) {
+      moved = false;
+      for (std::size_t from = 0; from < options.size(); ++from) {
+        if (options[from].chunks > 0) moved = move_a_chunk(option_of, fill, options, from) || moved;
+      }
+    }
+  }
   std::vector<TreeShare> shares;
-  for (std::size_t pair = 0; pair < counts.size(); ++pair) {
-    if (counts[pair] > 0) shares.push_back({packing.pairs[pair].pair, counts[pair]});
+  for (Option& option : options) {
+    if (option.chunks > 0) shares.push_back({std::move(option.pair), option.chunks});
+  }
+  return shares;
+}
+
+std::vector<TreeShare> shallow_shares(const Resources& resources, std::uint32_t chunks_each) {
+  std::vector<double> prices;
+  for (const double capacity : resources.capacity()) prices.push_back(1 / capacity);
+  const PricedHops hops(resources, prices);
+  std::vector<TreeShare> shares;
+  for (int root = 0; root < resources.ranks(); ++root) {
+    const auto in = shallow_arborescence(hops.climb, root);
+    const auto out = shallow_arborescence(hops.descend, root);
+    if (in && out) shares.push_back({{*in, *out}, chunks_each});
   }
   return shares;
 }

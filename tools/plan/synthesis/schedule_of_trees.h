@@ -15,10 +15,16 @@ struct TreeShare {
   std::uint32_t chunks = 0;  ///< above 0
 };
 
-/// Divides `chunks` chunks among the pairs of a packing: by largest remainder after their rates (Hare's quota), and then
-/// chunk by chunk from pair to pair, of all that were found, as long as that takes load off what is loaded most. Those that
-/// get none are left out. Deterministic.
-std::vector<TreeShare> share_chunks(const Resources& resources, const TreePacking& packing, std::uint32_t chunks);
+/// Divides `chunks` chunks among pairs of trees: by largest remainder after a packing's rates, and then each chunk in turn
+/// goes to the trees that are best for it with all others as they are, of all trees there are, until none goes. What is
+/// loaded most counts for nearly all. height_price: by what part of itself a hop of a tree's height makes what a chunk adds
+/// dearer; higher, trees are shallow, which takes from the rate and gives to the latency. Deterministic.
+std::vector<TreeShare> share_chunks(const Resources& resources, const TreePacking& packing, std::uint32_t chunks,
+                                    double height_price = 0);
+
+/// The same for every rank: a breadth-first tree up to it, and one down from it, with so many chunks. Where all hops are
+/// equal this is the direct all-reduce.
+std::vector<TreeShare> shallow_shares(const Resources& resources, std::uint32_t chunks_each);
 
 /// Bytes per second that such shares reach, as far as the fullest row lets them.
 double rate_of(const Resources& resources, const std::vector<TreeShare>& shares);

@@ -8,8 +8,10 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <set>
 
 #include "algorithms/algorithm.h"
+#include "src/base/types.h"
 #include "src/executors/simulator/simulator.h"
 #include "src/schedule/msccl_xml.h"
 #include "src/schedule/verifier.h"
@@ -22,18 +24,28 @@ namespace tutti::synthesis {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-/// Bytes of a message: the library's links take the longest (link_slot_bytes).
+/// Bytes of a message: the library's links take the longest (link_slot_bytes). Shorter ones would win in the simulator,
+/// where a message costs nothing but its latency.
 constexpr std::array<std::uint64_t, 5> message_lengths = {256 << 10, 128 << 10, 64 << 10, 32 << 10, 16 << 10};
 constexpr std::uint64_t usual_message = 64 << 10;
-/// Few chunks are few trees, which is best for few bytes; many follow the linear program's rates more closely.
-constexpr std::array<std::uint32_t, 8> chunk_counts = {1, 2, 4, 8, 16, 24, 32, 48};
+/// What a hop of a tree's height costs, see share_chunks.
+constexpr std::array<double, 5> height_prices = {0, 0.02, 0.05, 0.2, 0.5};
 /// Those that go on to be tried with all lengths of messages.
-constexpr std::size_t finalists = 3;
+constexpr std::size_t finalists = 4;
+
+/// Chunks to try. Few are few trees, which is best for few bytes; many follow the linear program's rates more closely; as
+/// many for each rank, because machines are often as symmetrical.
+std::set<std::uint32_t> chunk_counts(int ranks) {
+  std::set<std::uint32_t> counts = {1, 2, 4, 8, 16, 24, 32, 48};
+  for (const std::uint32_t times : {1u, 2u, 3u}) counts.insert(times * static_cast<std::uint32_t>(ranks));
+  return counts;
+}
 
 /// A way to make a schedule, and how it did.
 struct Draft {
   std::vector<TreeShare> trees;  ///< or
   std::vector<RingShare> rings;
+  double rate = 0;  ///< bytes per second that links and processors allow; 0: not looked at
   std::uint64_t message = usual_message;
   double seconds = kNever;
 
@@ -96,13 +108,18 @@ std::vector<RingShare> share_lanes(const std::vector<tutti::Ring>& rings, std::u
   return shares;
 }
 
-/// Trees of a packing in all numbers of chunks.
+/// Trees of a packing in all numbers of chunks, and the shallowest there are.
 void draft_trees(const Resources& resources, const TreePacking& packing, std::vector<Draft>& drafts) {
-  for (const std::uint32_t chunks : chunk_counts) {
+  const auto add = [&](std::vector<TreeShare> trees) {
     Draft draft;
-    draft.trees = share_chunks(resources, packing, chunks);
+    draft.rate = rate_of(resources, trees);
+    draft.trees = std::move(trees);
     drafts.push_back(std::move(draft));
+  };
+  for (const std::uint32_t chunks : chunk_counts(resources.ranks())) {
+    for (const double height_price : height_prices) add(share_chunks(resources, packing, chunks, height_price));
   }
+  for (const std::uint32_t chunks_each : {1u, 2u, 4u}) add(shallow_shares(resources, chunks_each));
 }
 
 /// The search's rings, on as many lanes as there are rings, and on more.
@@ -118,9 +135,17 @@ void draft_rings(const Network& network, std::vector<Draft>& drafts) {
   }
 }
 
-/// Simulates drafts, then the best of them with other lengths of messages. The best comes first.
+/// Simulates drafts, those that promise most first and none that cannot win, then the best of them with other lengths of
+/// messages. The best comes first.
 void judge(const Judge& judge, const Problem& problem, std::vector<Draft>& drafts) {
-  for (Draft& draft : drafts) draft.seconds = judge.seconds(draft.schedule(problem));
+  const double bytes = static_cast<double>(problem.count * element_bytes(problem.type));
+  std::stable_sort(drafts.begin(), drafts.end(), [](const Draft& a, const Draft& b) { return a.rate > b.rate; });
+  double best = kNever;
+  for (Draft& draft : drafts) {
+    if (draft.rate > 0 && bytes / draft.rate >= best) continue;
+    draft.seconds = judge.seconds(draft.schedule(problem));
+    best = std::min(best, draft.seconds);
+  }
   by_seconds(drafts);
   const std::size_t count = std::min(finalists, drafts.size());
   for (std::size_t d = 0; d < count; ++d) {
@@ -152,7 +177,7 @@ std::vector<Contender> judge_named(const Judge& judge, const Problem& problem) {
   std::vector<Contender> best;
   for (const std::uint32_t lanes : {own_choice, 2u, 4u}) {
     for (const Candidate& candidate : rank_algorithms(problem, judge.view(), lanes)) {
-      for (const std::uint64_t message : {message_lengths[0], message_lengths[2], message_lengths[4]}) {
+      for (const std::uint64_t message : message_lengths) {
         const Contender now = judge_named(judge, problem, candidate, message);
         const auto known = std::find_if(best.begin(), best.end(), [&](const Contender& c) { return c.name == now.name; });
         if (known == best.end()) {

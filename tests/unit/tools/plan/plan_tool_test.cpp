@@ -258,5 +258,69 @@ TEST_F(PlanTool, DrawsTheLoadOfEveryLinkOnce) {
   EXPECT_EQ(squares, 64u);
 }
 
+const std::string topologies = std::string(TUTTI_TEST_DATA) + "/topologies/";
+
+TEST_F(PlanTool, SimulatesOnTheMachineOfAFile) {
+  for (const std::string file : {"dgx1-v100.nccl.xml", "dgx1-v100.hwloc2.xml"}) {
+    ASSERT_EQ(run("simulate --algorithm halving_doubling --bytes 1M --json --topology " + topologies + file), 0)
+        << content("err");
+    const Json line = Json::parse(content("out"));
+    EXPECT_EQ(line["ranks"], 8) << file;
+    EXPECT_THAT(line["network_links"].dump(), HasSubstr("gpu0 > gpu1 (NVLink)")) << file;
+  }
+  ASSERT_EQ(run("cost --bytes 1M --ranks 4 --topology " + topologies + "pcie-v100.nccl.xml"), 0) << content("err");
+  std::ofstream(path("machine.xml")) << R"(<system version="1"><cpu numaid="0" arch="x86_64"/></system>)";
+  EXPECT_EQ(run("simulate --topology " + path("machine.xml")), 2);
+  EXPECT_THAT(content("err"), HasSubstr("has no GPUs, and ranks are GPUs"));
+  EXPECT_EQ(run("simulate --topology /nowhere/machine.xml"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("/nowhere/machine.xml"));
+}
+
+#ifdef TUTTI_HAS_CLP
+
+TEST_F(PlanTool, SynthesizesAScheduleThatItThenProvesAndSimulates) {
+  const std::string on = " --json --topology " + topologies + "dgx1-v100-broken.nccl.xml";
+  ASSERT_EQ(run("synthesize --bytes 4M --output " + path("made") + on), 0) << content("err");
+  const Json line = Json::parse(content("out"));
+  EXPECT_EQ(line["verdict"], "proved");
+  EXPECT_EQ(line["ranks"], 8);
+  EXPECT_LE(line["seconds"], line["named"][0]["seconds"]);
+  EXPECT_GE(line["seconds"], line["bound_seconds"]);
+  EXPECT_EQ(line["seconds"], line["made"][0]["seconds"]);
+  ASSERT_EQ(run("verify --json --schedule " + path("made")), 0) << content("err");
+  EXPECT_EQ(Json::parse(content("out"))["lanes"], line["lanes"]);
+  ASSERT_EQ(run("simulate --schedule " + path("made") + on), 0) << content("err");
+  EXPECT_EQ(Json::parse(content("out"))["seconds"], line["seconds"]);
+  ASSERT_EQ(run("synthesize --bytes 64K --ranks 3 --topology switch:5"), 0) << content("err");
+  EXPECT_THAT(content("out"), HasSubstr("all_reduce of 65536 bytes on 3 ranks of switch:5"));
+}
+
+TEST_F(PlanTool, RefusesToSynthesizeForTooManyRanks) {
+  EXPECT_EQ(run("synthesize --topology switch:9"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("a synthesis takes 2 to 8 ranks, and not 9"));
+}
+
+#else
+
+TEST_F(PlanTool, SaysThatItCannotSynthesizeWithoutASolver) {
+  EXPECT_EQ(run("synthesize --topology switch:4"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("no solver of linear programs"));
+}
+
+#endif
+
+TEST_F(PlanTool, RefusesWhatIsNoMatterToASynthesis) {
+  EXPECT_EQ(run("synthesize"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("give its file by --topology"));
+  EXPECT_EQ(run("synthesize --topology switch:4 --collective broadcast"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("`synthesize` makes all-reduces"));
+  EXPECT_EQ(run("synthesize --topology switch:4 --algorithm ring"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("--algorithm is no matter to `synthesize`"));
+  EXPECT_EQ(run("synthesize --topology switch:4 --output /nowhere/made"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("/nowhere/made"));
+  EXPECT_EQ(run("show --output " + path("made")), 2);
+  EXPECT_THAT(content("err"), HasSubstr("--output belongs to `synthesize`"));
+}
+
 }  // namespace
 }  // namespace tutti
