@@ -23,7 +23,7 @@ Shape shape(const Problem& problem, const View&, const Parameters&) {
 }
 
 /// The core's partners, near to far.
-std::vector<Swap> swaps_of(const Core& core) {
+std::vector<Swap> swaps_of(const PowerCore& core) {
   std::vector<Swap> swaps;
   for (int distance = 1; distance < core.size; distance *= 2) {
     swaps.push_back({core.rank_of(core.member ^ distance), (core.member & distance) != 0});
@@ -34,7 +34,7 @@ std::vector<Swap> swaps_of(const Core& core) {
 void build(Builder& builder, const View&, const Parameters&) {
   const LaneBuilder lane = builder.lane(0);
   const int rank = builder.rank();
-  const Core core(rank, builder.ranks());
+  const PowerCore core(rank, builder.ranks());
   const Part all{0, static_cast<std::uint32_t>(core.size)};
   if (core.extra) {
     for (const Part& part : {all.lower(), all.upper()}) lane.move({part.in()}, {lane.to(rank + 1)});

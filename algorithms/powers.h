@@ -8,8 +8,8 @@
 namespace tutti {
 
 /// One rank's part in the core.
-struct Core {
-  Core(int rank, int p) : size(power_floor(p)) {
+struct PowerCore {
+  PowerCore(int rank, int p) : size(power_floor(p)) {
     const int extras = p - size;
     extra = rank < 2 * extras && rank % 2 == 0;
     helps = rank < 2 * extras && rank % 2 == 1;

@@ -23,7 +23,7 @@ Ref half(int round) { return scratch(block_range(static_cast<std::uint32_t>(roun
 void build(Builder& builder, const View&, const Parameters&) {
   const LaneBuilder lane = builder.lane(0);
   const int rank = builder.rank();
-  const Core core(rank, builder.ranks());
+  const PowerCore core(rank, builder.ranks());
   if (core.extra) {
     lane.move({input(0)}, {lane.to(rank + 1)});
     lane.move({lane.from(rank + 1)}, {output(0)});

@@ -28,7 +28,7 @@ class GreedyRings {
   RingSet run() {
     RingSet set;
     while (set.rings.size() < kMostGreedy) {
-      Ring ring = next();
+      FoundRing ring = next();
       if (ring.order.empty()) break;
       if (!set.rings.empty() && ring.bytes_per_second < kWorthARing * set.rings[0].bytes_per_second) break;
       for (const std::uint32_t link : links_of(network_, ring)) left_[link] -= ring.bytes_per_second;
@@ -39,10 +39,10 @@ class GreedyRings {
   }
 
  private:
-  Ring next() {
+  FoundRing next() {
     times_.assign(left_.size(), 0);
     const int places = network_.endpoints();
-    Ring ring;
+    FoundRing ring;
     ring.order = {0};
     ring.bytes_per_second = kNever;
     std::vector<bool> used(at(places), false);
@@ -55,7 +55,7 @@ class GreedyRings {
       ring.order.push_back(to);
     }
     take(ring, 0);
-    return ring.bytes_per_second > 0 && ring.bytes_per_second != kNever ? ring : Ring{};
+    return ring.bytes_per_second > 0 && ring.bytes_per_second != kNever ? ring : FoundRing{};
   }
 
   int widest_hop(int from, const std::vector<bool>& used) {
@@ -76,7 +76,7 @@ class GreedyRings {
     return best;
   }
 
-  void take(Ring& ring, int to) {
+  void take(FoundRing& ring, int to) {
     network_.route(ring.order.back(), to, way_);
     if (way_.empty()) ring.bytes_per_second = 0;
     for (const std::uint32_t link : way_) {
@@ -95,7 +95,7 @@ class GreedyRings {
 TreeSet chains_of(const Network& network, const RingSet& rings) {
   TreeSet set;
   std::vector<double> load(network.links(), 0);
-  for (const Ring& ring : rings.rings) {
+  for (const FoundRing& ring : rings.rings) {
     TreeShape shape;
     for (std::size_t i = 0; i + 1 < ring.order.size(); ++i) shape.edges.emplace_back(ring.order[i], ring.order[i + 1]);
     Tree tree;
@@ -123,7 +123,7 @@ void append_way(const Network& network, int a, int b, std::vector<std::uint32_t>
 
 }  // namespace
 
-std::vector<std::uint32_t> links_of(const Network& network, const Ring& ring) {
+std::vector<std::uint32_t> links_of(const Network& network, const FoundRing& ring) {
   std::vector<std::uint32_t> links;
   for (std::size_t i = 0; i < ring.order.size(); ++i) {
     append_way(network, ring.order[i], ring.order[(i + 1) % ring.order.size()], links);
@@ -140,11 +140,11 @@ std::vector<std::uint32_t> links_of(const Network& network, const Tree& tree) {
   return links;
 }
 
-std::optional<Ring> best_ring(const Network& network, const SearchOptions& options) {
+std::optional<FoundRing> best_ring(const Network& network, const SearchOptions& options) {
   Steps steps(options.steps);
   if (network.endpoints() < 2) return std::nullopt;
   if (network.endpoints() > kMostPacked) {
-    std::vector<Ring> rings = GreedyRings(network, steps).run().rings;
+    std::vector<FoundRing> rings = GreedyRings(network, steps).run().rings;
     if (rings.empty()) return std::nullopt;
     rings.resize(1);
     mark_narrowest(network, rings);
@@ -153,7 +153,7 @@ std::optional<Ring> best_ring(const Network& network, const SearchOptions& optio
   const Hops hops = hops_of(network);
   const auto widest = widest_ring(hops, hops.bound(), steps);
   if (!widest) return std::nullopt;
-  std::vector<Ring> alone = {{widest->ring.order, widest->rate, 0, {}}};
+  std::vector<FoundRing> alone = {{widest->ring.order, widest->rate, 0, {}}};
   mark_narrowest(network, alone);
   return alone[0];
 }

@@ -40,7 +40,7 @@ struct Passage {
   int exit_nic = 0;
 };
 
-struct Ring {
+struct FoundRing {
   std::vector<int> order;  ///< endpoints; the last sends to the first
   double bytes_per_second = 0;
   std::uint32_t narrowest = 0;    ///< the network's link on its way that the set fills most
@@ -48,7 +48,7 @@ struct Ring {
 };
 
 struct RingSet {
-  std::vector<Ring> rings = {};  ///< empty where there are fewer than two endpoints, or no ring
+  std::vector<FoundRing> rings = {};  ///< empty where there are fewer than two endpoints, or no ring
   double bytes_per_second = 0;
   double bound = 0;      ///< that no set of rings can exceed (entering each machine once); 0: unknown
   bool optimal = false;  ///< the bound is reached
@@ -72,7 +72,7 @@ struct TreeSet {
 
 /// The one ring of the greatest rate, place 0 first. Nothing where there is none. Up to 10 endpoints no other ring is
 /// better; beyond, as far as the steps go.
-std::optional<Ring> best_ring(const Network& network, const SearchOptions& options = {});
+std::optional<FoundRing> best_ring(const Network& network, const SearchOptions& options = {});
 
 /// The set of rings with the greatest sum of rates over all endpoints of a network, its own ways taken as they are.
 RingSet search_rings(const Network& network, const SearchOptions& options = {});
@@ -90,10 +90,10 @@ RingSet search_machine_rings(const MachineNetwork& network, const SearchOptions&
 TreeSet search_machine_trees(const MachineNetwork& network, const SearchOptions& options = {});
 
 /// The links that all hops of a ring pass, one after the other; those of a tree, both ways of each edge.
-std::vector<std::uint32_t> links_of(const Network& network, const Ring& ring);
+std::vector<std::uint32_t> links_of(const Network& network, const FoundRing& ring);
 std::vector<std::uint32_t> links_of(const Network& network, const Tree& tree);
 /// The same where hops between machines go by the NICs of the passages.
-std::vector<std::uint32_t> links_of(const MachineNetwork& network, const Ring& ring);
+std::vector<std::uint32_t> links_of(const MachineNetwork& network, const FoundRing& ring);
 std::vector<std::uint32_t> links_of(const MachineNetwork& network, const Tree& tree);
 
 }  // namespace tutti

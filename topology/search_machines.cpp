@@ -163,8 +163,8 @@ std::vector<Machine<Order>> search_each(const MachineNetwork& network, Search se
 
 int rail_of(const MachineNetwork& network, int end, int nic) { return network.nics(end)[at(nic)].rail; }
 
-Ring joined_ring(const std::vector<Machine<RingOrder>>& machines, const Joined& part) {
-  Ring ring;
+FoundRing joined_ring(const std::vector<Machine<RingOrder>>& machines, const Joined& part) {
+  FoundRing ring;
   ring.bytes_per_second = part.rate;
   for (std::size_t m = 0; m < machines.size(); ++m) {
     const RingOrder& order = machines[m].orders[part.orders[m]];
@@ -176,7 +176,7 @@ Ring joined_ring(const std::vector<Machine<RingOrder>>& machines, const Joined& 
   return ring;
 }
 
-int rail_changes_of(const MachineNetwork& network, const Ring& ring) {
+int rail_changes_of(const MachineNetwork& network, const FoundRing& ring) {
   int changes = 0;
   for (std::size_t m = 0; m < ring.passages.size(); ++m) {
     const Passage& from = ring.passages[m];
@@ -272,7 +272,7 @@ TreeSet search_trees_alone(const MachineNetwork& network, const SearchOptions& o
 
 }  // namespace
 
-std::vector<std::uint32_t> links_of(const MachineNetwork& network, const Ring& ring) {
+std::vector<std::uint32_t> links_of(const MachineNetwork& network, const FoundRing& ring) {
   std::vector<std::uint32_t> links;
   for (std::size_t i = 0; i < ring.order.size(); ++i) {
     append_hop(network, ring.passages, ring.order[i], ring.order[(i + 1) % ring.order.size()], links);

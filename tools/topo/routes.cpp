@@ -88,7 +88,7 @@ Result<Routes> find_routes(const Graph& graph, const std::string& gpus) {
 std::vector<std::string> rings_text(const Routes& routes) {
   const RingSet& set = routes.rings;
   std::vector<std::string> lines = {sum_text(routes, set, set.rings.size(), "ring")};
-  for (const Ring& ring : set.rings) {
+  for (const FoundRing& ring : set.rings) {
     std::vector<std::string> names;
     for (const int end : ring.order) names.push_back(routes.network.label(end));
     lines.push_back(fmt::format("  {:6.1f} GB/s  {}  (narrowest: {})", gbytes(ring.bytes_per_second), fmt::join(names, " "),
@@ -114,7 +114,7 @@ std::vector<std::string> trees_text(const Routes& routes) {
 std::vector<std::vector<int>> rings_by_place(const Graph& graph, const Routes& routes) {
   const std::vector<int> gpus = graph.of(NodeKind::gpu);
   std::vector<std::vector<int>> rings;
-  for (const Ring& ring : routes.rings.rings) {
+  for (const FoundRing& ring : routes.rings.rings) {
     std::vector<int>& places = rings.emplace_back();
     for (const int end : ring.order) {
       places.push_back(static_cast<int>(std::find(gpus.begin(), gpus.end(), routes.network.device(end)) - gpus.begin()));
@@ -126,7 +126,7 @@ std::vector<std::vector<int>> rings_by_place(const Graph& graph, const Routes& r
 void add_routes(const Routes& routes, program::JsonObject& object) {
   Json rings = Json::array();
   Json details = Json::array();
-  for (const Ring& ring : routes.rings.rings) {
+  for (const FoundRing& ring : routes.rings.rings) {
     Json order = Json::array();
     for (const int end : ring.order) order.push_back(routes.gpus[at(end)]);
     rings.push_back(std::move(order));

@@ -194,7 +194,7 @@ void expect_all_once(std::vector<int> places, int count) {
 
 template <typename AnyNetwork>
 void expect_good(const AnyNetwork& network, const RingSet& set) {
-  for (const Ring& ring : set.rings) expect_all_once(ring.order, network.endpoints());
+  for (const FoundRing& ring : set.rings) expect_all_once(ring.order, network.endpoints());
   expect_no_link_too_full(network, set.rings, set.bytes_per_second);
 }
 
@@ -334,7 +334,7 @@ TEST(Search, TreesOf200RandomNetworksAreThoseOfAnExhaustiveSearch) {
 /// The links between places that rings use, each way for itself.
 std::map<std::pair<int, int>, int> hops_in(const RingSet& set) {
   std::map<std::pair<int, int>, int> hops;
-  for (const Ring& ring : set.rings) {
+  for (const FoundRing& ring : set.rings) {
     for (std::size_t i = 0; i < ring.order.size(); ++i) ++hops[{ring.order[i], ring.order[(i + 1) % ring.order.size()]}];
   }
   return hops;
@@ -348,7 +348,7 @@ TEST(Search, ADgx1HasThreeCyclesEachUsedBothWays) {
   EXPECT_NEAR(set.bytes_per_second, 150e9, 1e3);
   EXPECT_TRUE(set.optimal);
   expect_good(network, set);
-  for (const Ring& ring : set.rings) EXPECT_NEAR(ring.bytes_per_second, 25e9, 1e3);
+  for (const FoundRing& ring : set.rings) EXPECT_NEAR(ring.bytes_per_second, 25e9, 1e3);
   for (std::size_t i = 0; i < 6; i += 2) {
     std::vector<int> back = set.rings[i + 1].order;
     std::reverse(back.begin() + 1, back.end());
@@ -593,7 +593,7 @@ TEST(Search, AllSampleMachinesHaveTheRingsThatTheTableSays) {
 
 /// Each ring visits every machine once, and comes and goes by NICs that are near.
 void expect_near_nics(const MachineNetwork& network, const RingSet& set) {
-  for (const Ring& ring : set.rings) {
+  for (const FoundRing& ring : set.rings) {
     ASSERT_EQ(static_cast<int>(ring.passages.size()), network.machines());
     int changes = 0;
     for (std::size_t i = 0; i < ring.order.size(); ++i) {
@@ -620,7 +620,7 @@ TEST(Search, ARailOptimisedPodOf1024GpusIsDoneAtOnceAndKeepsToItsRails) {
   EXPECT_EQ(set.rail_changes, 0);
   expect_good(network, set);
   expect_near_nics(network, set);
-  for (const Ring& ring : set.rings) {
+  for (const FoundRing& ring : set.rings) {
     for (const Passage& passage : ring.passages) {
       EXPECT_EQ(network.nics(passage.entry)[at(passage.entry_nic)].type, PathType::pix);
       EXPECT_TRUE(network.nics(passage.entry)[at(passage.entry_nic)].gdr);

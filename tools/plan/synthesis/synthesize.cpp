@@ -87,13 +87,13 @@ class Judge {
 };
 
 /// Lanes in proportion to rates, `lanes` of them if possible, by largest remainder; rings that get none are left out.
-std::vector<RingShare> share_lanes(const std::vector<tutti::Ring>& rings, std::uint32_t lanes) {
+std::vector<RingShare> share_lanes(const std::vector<tutti::FoundRing>& rings, std::uint32_t lanes) {
   double sum = 0;
-  for (const tutti::Ring& ring : rings) sum += ring.bytes_per_second;
+  for (const tutti::FoundRing& ring : rings) sum += ring.bytes_per_second;
   std::vector<std::pair<double, std::size_t>> remainders;
   std::vector<std::uint32_t> counts;
   std::uint32_t left = lanes;
-  for (const tutti::Ring& ring : rings) {
+  for (const tutti::FoundRing& ring : rings) {
     const double quota = lanes * ring.bytes_per_second / sum;
     counts.push_back(std::min(left, static_cast<std::uint32_t>(quota + 1e-9)));
     left -= counts.back();
@@ -125,7 +125,7 @@ void draft_trees(const Resources& resources, const TreePacking& packing, std::ve
 /// The search's rings, on as many lanes as there are rings, and on more.
 void draft_rings(const Network& network, std::vector<Draft>& drafts) {
   constexpr std::uint32_t most_lanes = 16;
-  const std::vector<tutti::Ring> rings = search_rings(network).rings;
+  const std::vector<tutti::FoundRing> rings = search_rings(network).rings;
   const auto count = static_cast<std::uint32_t>(rings.size());
   for (const std::uint32_t lanes : {1u, count, 2 * count, 8u}) {
     if (count == 0 || lanes > most_lanes) continue;
