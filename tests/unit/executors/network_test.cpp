@@ -11,6 +11,7 @@
 
 #include "algorithms/algorithms.h"
 #include "src/executors/simulator/simulator.h"
+#include "tests/support/sanitizers.h"
 #include "tests/support/schedules.h"
 #include "topology/generators.h"
 
@@ -241,6 +242,7 @@ TEST(Folding, TakesTheTimeOfAllRanksOnEveryNetwork) {
 }
 
 TEST(Folding, TakesTheTimeOfAllRanksOn64AndMore) {
+  if (test::under_tsan) GTEST_SKIP() << "takes minutes under the thread sanitizer, and has one thread";
   const Folding folding = compare_all({"torus:8x8", "fat_tree:8x8,oversubscription=2", "pod:9x8"}, true, false);
   EXPECT_GT(folding.folded, folding.compared / 4);
 }
