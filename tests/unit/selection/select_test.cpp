@@ -136,7 +136,8 @@ TEST(RankAlgorithms, ChoosesOtherwiseWhereRanksShareCores) {
   // All through one rank is six messages, and the same bytes as any.
   EXPECT_EQ(chosen(8), "direct");  // as central, where a block is one grain
   EXPECT_EQ(chosen(2048), "central");
-  EXPECT_EQ(chosen(256 << 10), "central");
+  EXPECT_EQ(chosen(32 << 10), "central");
+  EXPECT_EQ(chosen(256 << 10), "halving_doubling");
   EXPECT_GT(terms_of(view).message, 0);
   view.link(LinkClass::same_numa) = flat_view(4).link(LinkClass::same_numa);
   EXPECT_LT(terms_of(view).alpha, alone.alpha);
