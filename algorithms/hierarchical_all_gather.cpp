@@ -13,8 +13,6 @@
 namespace tutti {
 namespace {
 
-bool fits(const Problem&, const View& view) { return regular_levels(view); }
-
 Shape shape(const Problem& problem, const View& view, const Parameters& parameters) {
   const Grid grid = hierarchy_of(view);
   const auto lanes = static_cast<std::uint32_t>(grid.size());
@@ -33,26 +31,14 @@ void build(Builder& builder, const View& view, const Parameters&) {
                   [&](int level) { return builder.lane(static_cast<std::uint32_t>(last - level)); });
 }
 
-Cost cost(const Problem& problem, const View& view) {
-  Cost cost;
-  double blocks = problem.ranks;
-  const Grid grid = hierarchy_of(view);
-  for (const GridDimension& level : grid.dimensions()) {
-    blocks /= level.size;
-    cost[level.link].alphas += level.size - 1;
-    cost[level.link].betas += ring_bytes(view, level.link, blocks * (level.size - 1));
-  }
-  return cost;
-}
-
 }  // namespace
 
 const Algorithm hierarchical_all_gather = {"hierarchical",
                                            Collective::all_gather,
                                            "blocks cross, then travel inside; the least bytes between machines",
-                                           fits,
+                                           regular_levels,
                                            shape,
                                            build,
-                                           cost};
+                                           levels_blocks_cost};
 
 }  // namespace tutti

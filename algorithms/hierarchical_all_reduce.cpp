@@ -16,8 +16,6 @@
 namespace tutti {
 namespace {
 
-bool fits(const Problem&, const View& view) { return several_levels(view); }
-
 Shape shape(const Problem& problem, const View& view, const Parameters& parameters) {
   const Grid grid = hierarchy_of(view);
   const auto ranks = static_cast<std::uint32_t>(problem.ranks);
@@ -57,7 +55,7 @@ const Algorithm hierarchical_all_reduce = {
     "hierarchical",
     Collective::all_reduce,
     "scattered inside, summed across, gathered inside; the least bytes between machines, on every rank's link",
-    fits,
+    several_levels,
     shape,
     build,
     cost};

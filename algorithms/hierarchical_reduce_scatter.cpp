@@ -12,8 +12,6 @@
 namespace tutti {
 namespace {
 
-bool fits(const Problem&, const View& view) { return regular_levels(view); }
-
 Shape shape(const Problem& problem, const View& view, const Parameters& parameters) {
   const Grid grid = hierarchy_of(view);
   const auto lanes = static_cast<std::uint32_t>(grid.size());
@@ -34,14 +32,7 @@ void build(Builder& builder, const View& view, const Parameters&) {
 }
 
 Cost cost(const Problem& problem, const View& view) {
-  Cost cost;
-  double blocks = problem.ranks;
-  const Grid grid = hierarchy_of(view);
-  for (const GridDimension& level : grid.dimensions()) {
-    blocks /= level.size;
-    cost[level.link].alphas += level.size - 1;
-    cost[level.link].betas += ring_bytes(view, level.link, blocks * (level.size - 1));
-  }
+  Cost cost = levels_blocks_cost(problem, view);
   cost.gammas = problem.ranks - 1.0;
   return cost;
 }
@@ -51,7 +42,7 @@ Cost cost(const Problem& problem, const View& view) {
 const Algorithm hierarchical_reduce_scatter = {"hierarchical",
                                                Collective::reduce_scatter,
                                                "blocks add up inside, then across; the least bytes between machines",
-                                               fits,
+                                               regular_levels,
                                                shape,
                                                build,
                                                cost};

@@ -51,8 +51,8 @@ struct CrewMember {
   int position = 0;  ///< 0: the leader
 };
 
-/// Whether there are several machines, and one with several ranks.
-inline bool has_crews(const View& view) { return view.machines() > 1 && view.machines() < view.ranks(); }
+/// Algorithm::fits: there are several machines, and one with several ranks.
+inline bool has_crews(const Problem&, const View& view) { return view.machines() > 1 && view.machines() < view.ranks(); }
 
 /// The dearest link within a machine.
 inline LinkClass crew_link(const View& view) {
@@ -88,8 +88,13 @@ struct CrewTree {
   std::vector<int> across;  ///< children on others, likewise
 };
 
+/// Shape of what goes over that tree: the whole block at once.
+inline Shape crew_tree_shape(const Problem&, const View&, const Parameters&) {
+  return {.chunks = 1, .lanes = 1, .message_cells = 1};
+}
+
 /// What a message down or up that tree takes: one of m bytes at each level.
-inline Cost crew_tree_cost(const View& view) {
+inline Cost crew_tree_cost(const Problem&, const View& view) {
   const Crews crews(view, 0);
   Cost cost;
   cost.alphas = cost.betas = log2_ceil(crews.machines());

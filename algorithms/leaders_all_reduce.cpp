@@ -15,8 +15,6 @@
 namespace tutti {
 namespace {
 
-bool fits(const Problem&, const View& view) { return has_crews(view); }
-
 Shape shape(const Problem&, const View& view, const Parameters& parameters) {
   return {.chunks = static_cast<std::uint32_t>(view.machines()),
           .lanes = 3,
@@ -78,7 +76,7 @@ Cost cost(const Problem&, const View& view) {
 const Algorithm leaders_all_reduce = {"leaders",
                                       Collective::all_reduce,
                                       "a leader on each machine sums, crosses and hands out; for unequal machines",
-                                      fits,
+                                      has_crews,
                                       shape,
                                       build,
                                       cost};

@@ -10,10 +10,6 @@
 namespace tutti {
 namespace {
 
-bool fits(const Problem&, const View& view) { return has_crews(view); }
-
-Shape shape(const Problem&, const View&, const Parameters&) { return {.chunks = 1, .lanes = 1, .message_cells = 1}; }
-
 void build(Builder& builder, const View& view, const Parameters&) {
   const LaneBuilder lane = builder.lane(0);
   const CrewTree tree(view, builder.problem().root, builder.rank());
@@ -24,11 +20,10 @@ void build(Builder& builder, const View& view, const Parameters&) {
   lane.move(std::vector{tree.parent < 0 ? input(0) : lane.from(tree.parent)}, destinations);
 }
 
-Cost cost(const Problem&, const View& view) { return crew_tree_cost(view); }
-
 }  // namespace
 
-const Algorithm leaders_broadcast = {
-    "leaders", Collective::broadcast, "down a tree of machines, then of their ranks", fits, shape, build, cost};
+const Algorithm leaders_broadcast = {"leaders",     Collective::broadcast, "down a tree of machines, then of their ranks",
+                                     has_crews,     crew_tree_shape,       build,
+                                     crew_tree_cost};
 
 }  // namespace tutti

@@ -10,10 +10,6 @@
 namespace tutti {
 namespace {
 
-bool fits(const Problem&, const View& view) { return has_crews(view); }
-
-Shape shape(const Problem&, const View&, const Parameters&) { return {.chunks = 1, .lanes = 1, .message_cells = 1}; }
-
 void build(Builder& builder, const View& view, const Parameters&) {
   const LaneBuilder lane = builder.lane(0);
   const CrewTree tree(view, builder.problem().root, builder.rank());
@@ -28,8 +24,8 @@ void build(Builder& builder, const View& view, const Parameters&) {
   }
 }
 
-Cost cost(const Problem&, const View& view) {
-  Cost cost = crew_tree_cost(view);
+Cost cost(const Problem& problem, const View& view) {
+  Cost cost = crew_tree_cost(problem, view);
   const Crews crews(view, 0);
   cost.gammas = log2_ceil(crews.machines()) + log2_ceil(crews.most());
   return cost;
@@ -37,7 +33,8 @@ Cost cost(const Problem&, const View& view) {
 
 }  // namespace
 
-const Algorithm leaders_reduce = {
-    "leaders", Collective::reduce, "up a tree of each machine's ranks, then of machines", fits, shape, build, cost};
+const Algorithm leaders_reduce = {"leaders", Collective::reduce, "up a tree of each machine's ranks, then of machines",
+                                  has_crews, crew_tree_shape,    build,
+                                  cost};
 
 }  // namespace tutti

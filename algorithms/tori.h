@@ -14,8 +14,8 @@
 
 namespace tutti {
 
-/// Whether the view's ranks lie on a torus. One dimension is a ring of two ways.
-inline bool on_torus(const View& view) { return torus_of(view).size() > 0; }
+/// Algorithm::fits: the view's ranks lie on a torus. One dimension is a ring of two ways.
+inline bool on_torus(const Problem&, const View& view) { return torus_of(view).size() > 0; }
 
 /// Algorithm::symmetry of those in which every rank does the same.
 inline std::vector<int> on_the_torus(const Problem&, const View& view) { return {view.torus.begin(), view.torus.end()}; }
@@ -51,6 +51,13 @@ inline double torus_share(const Grid& torus) {
     carried += most;
   }
   return carried / torus_parts(torus);
+}
+
+/// What carrying the blocks of a reduce-scatter or an all-gather takes; nothing where there is no torus.
+inline Cost torus_blocks_cost(const Problem& problem, const View& view) {
+  const Grid torus = torus_of(view);
+  if (torus.size() == 0) return {};
+  return {torus_messages(torus), problem.ranks * torus_share(torus), 0};
 }
 
 /// The smallest dimension's size: a part's longest messages are the buffer's share of it.

@@ -7,8 +7,6 @@
 namespace tutti {
 namespace {
 
-bool fits(const Problem&, const View& view) { return on_torus(view); }
-
 Shape shape(const Problem& problem, const View& view, const Parameters&) {
   const Grid torus = torus_of(view);
   return {.chunks = torus_parts(torus),
@@ -25,21 +23,15 @@ void build(Builder& builder, const View& view, const Parameters&) {
   }
 }
 
-Cost cost(const Problem& problem, const View& view) {
-  const Grid torus = torus_of(view);
-  if (torus.size() == 0) return {};
-  return {torus_messages(torus), problem.ranks * torus_share(torus), 0};
-}
-
 }  // namespace
 
 const Algorithm torus_all_gather = {"torus",
                                     Collective::all_gather,
                                     "rings of one dimension after another on all ports of a torus",
-                                    fits,
+                                    on_torus,
                                     shape,
                                     build,
-                                    cost,
+                                    torus_blocks_cost,
                                     on_the_torus};
 
 }  // namespace tutti

@@ -13,8 +13,6 @@
 namespace tutti {
 namespace {
 
-bool fits(const Problem&, const View& view) { return on_torus(view); }
-
 Shape shape(const Problem& problem, const View& view, const Parameters&) {
   const Grid torus = torus_of(view);
   const auto ranks = static_cast<std::uint32_t>(problem.ranks);
@@ -44,7 +42,7 @@ Cost cost(const Problem& problem, const View& view) {
 const Algorithm torus_all_reduce = {"torus",
                                     Collective::all_reduce,
                                     "rings of one dimension after another on all ports of a torus; the least bytes a port",
-                                    fits,
+                                    on_torus,
                                     shape,
                                     build,
                                     cost,

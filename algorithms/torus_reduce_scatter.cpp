@@ -7,8 +7,6 @@
 namespace tutti {
 namespace {
 
-bool fits(const Problem&, const View& view) { return on_torus(view); }
-
 Shape shape(const Problem& problem, const View& view, const Parameters&) {
   const Grid torus = torus_of(view);
   const std::uint32_t most = static_cast<std::uint32_t>(problem.ranks) / smallest_dimension(torus);
@@ -28,9 +26,9 @@ void build(Builder& builder, const View& view, const Parameters&) {
 }
 
 Cost cost(const Problem& problem, const View& view) {
-  const Grid torus = torus_of(view);
-  if (torus.size() == 0) return {};
-  return {torus_messages(torus), problem.ranks * torus_share(torus), problem.ranks - 1.0};
+  Cost cost = torus_blocks_cost(problem, view);
+  cost.gammas = problem.ranks - 1.0;
+  return cost;
 }
 
 }  // namespace
@@ -38,7 +36,7 @@ Cost cost(const Problem& problem, const View& view) {
 const Algorithm torus_reduce_scatter = {"torus",
                                         Collective::reduce_scatter,
                                         "rings of one dimension after another on all ports of a torus",
-                                        fits,
+                                        on_torus,
                                         shape,
                                         build,
                                         cost,

@@ -8,29 +8,25 @@
 #include <memory>
 #include <optional>
 
+#include "src/base/library.h"
+
 namespace tutti {
 namespace {
-
-template <typename Function>
-bool find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(::dlsym(library, name));
-  return function != nullptr;
-}
 
 std::optional<HwlocApi> open_library() {
   void* const library = ::dlopen("libhwloc.so.15", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return std::nullopt;
   HwlocApi api;
-  const bool complete = find(library, "hwloc_get_api_version", api.get_api_version) &&
-                        find(library, "hwloc_topology_init", api.topology_init) &&
-                        find(library, "hwloc_topology_destroy", api.topology_destroy) &&
-                        find(library, "hwloc_topology_set_flags", api.topology_set_flags) &&
-                        find(library, "hwloc_topology_set_io_types_filter", api.topology_set_io_types_filter) &&
-                        find(library, "hwloc_topology_set_components", api.topology_set_components) &&
-                        find(library, "hwloc_topology_set_synthetic", api.topology_set_synthetic) &&
-                        find(library, "hwloc_topology_load", api.topology_load) &&
-                        find(library, "hwloc_get_obj_by_depth", api.get_obj_by_depth) &&
-                        find(library, "hwloc_bitmap_next", api.bitmap_next);
+  const bool complete = find_function(library, "hwloc_get_api_version", api.get_api_version) &&
+                        find_function(library, "hwloc_topology_init", api.topology_init) &&
+                        find_function(library, "hwloc_topology_destroy", api.topology_destroy) &&
+                        find_function(library, "hwloc_topology_set_flags", api.topology_set_flags) &&
+                        find_function(library, "hwloc_topology_set_io_types_filter", api.topology_set_io_types_filter) &&
+                        find_function(library, "hwloc_topology_set_components", api.topology_set_components) &&
+                        find_function(library, "hwloc_topology_set_synthetic", api.topology_set_synthetic) &&
+                        find_function(library, "hwloc_topology_load", api.topology_load) &&
+                        find_function(library, "hwloc_get_obj_by_depth", api.get_obj_by_depth) &&
+                        find_function(library, "hwloc_bitmap_next", api.bitmap_next);
   if (complete && api.get_api_version() >> 16 == HWLOC_API_VERSION >> 16) return api;
   ::dlclose(library);
   return std::nullopt;

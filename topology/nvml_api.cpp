@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 
+#include "src/base/library.h"
 #include "topology/objects.h"
 #include "topology/rates.h"
 #include "topology/told_links.h"
@@ -15,26 +16,22 @@
 namespace tutti {
 namespace {
 
-template <typename Function>
-bool find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(::dlsym(library, name));
-  return function != nullptr;
-}
-
 std::optional<NvmlApi> open_library() {
   void* const library = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return std::nullopt;
   NvmlApi api;
-  const bool complete =
-      find(library, "nvmlInit_v2", api.init) && find(library, "nvmlShutdown", api.shutdown) &&
-      find(library, "nvmlErrorString", api.error_string) && find(library, "nvmlDeviceGetCount_v2", api.device_count) &&
-      find(library, "nvmlDeviceGetHandleByIndex_v2", api.device_by_index) &&
-      find(library, "nvmlDeviceGetPciInfo_v3", api.pci_info) && find(library, "nvmlDeviceGetName", api.name) &&
-      find(library, "nvmlDeviceGetCudaComputeCapability", api.capability) &&
-      find(library, "nvmlDeviceGetNvLinkState", api.link_state) &&
-      find(library, "nvmlDeviceGetNvLinkVersion", api.link_version) &&
-      find(library, "nvmlDeviceGetNvLinkRemotePciInfo_v2", api.link_remote);
-  find(library, "nvmlDeviceGetNvLinkRemoteDeviceType", api.link_remote_type);
+  const bool complete = find_function(library, "nvmlInit_v2", api.init) &&
+                        find_function(library, "nvmlShutdown", api.shutdown) &&
+                        find_function(library, "nvmlErrorString", api.error_string) &&
+                        find_function(library, "nvmlDeviceGetCount_v2", api.device_count) &&
+                        find_function(library, "nvmlDeviceGetHandleByIndex_v2", api.device_by_index) &&
+                        find_function(library, "nvmlDeviceGetPciInfo_v3", api.pci_info) &&
+                        find_function(library, "nvmlDeviceGetName", api.name) &&
+                        find_function(library, "nvmlDeviceGetCudaComputeCapability", api.capability) &&
+                        find_function(library, "nvmlDeviceGetNvLinkState", api.link_state) &&
+                        find_function(library, "nvmlDeviceGetNvLinkVersion", api.link_version) &&
+                        find_function(library, "nvmlDeviceGetNvLinkRemotePciInfo_v2", api.link_remote);
+  find_function(library, "nvmlDeviceGetNvLinkRemoteDeviceType", api.link_remote_type);
   if (complete) return api;
   ::dlclose(library);
   return std::nullopt;

@@ -14,14 +14,14 @@ namespace tutti::testing {
 /// lines doubled and lost, ends cut off. Not thread safe.
 class TextFuzzer {
  public:
-  /// texts: good ones, none empty. separators: what ends a word, a newline among them.
-  TextFuzzer(std::vector<std::string> texts, std::string separators)
-      : texts_(std::move(texts)), separators_(std::move(separators)) {}
+  /// texts: good ones, none empty. separators: what ends a word, a newline among them. most: damages of one text.
+  TextFuzzer(std::vector<std::string> texts, std::string separators, std::size_t most = 4)
+      : texts_(std::move(texts)), separators_(std::move(separators)), most_(most) {}
 
-  /// A text with one to four damages.
+  /// A text with at least one damage.
   std::string next() {
     std::string text = texts_[below(texts_.size())];
-    for (std::size_t n = 1 + below(4); n != 0; --n) damage(text);
+    for (std::size_t n = 1 + below(most_); n != 0; --n) damage(text);
     return text;
   }
 
@@ -91,6 +91,7 @@ class TextFuzzer {
   std::mt19937_64 random_{42};
   std::vector<std::string> texts_;
   std::string separators_;
+  std::size_t most_;
 };
 
 }  // namespace tutti::testing
