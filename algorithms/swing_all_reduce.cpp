@@ -89,12 +89,9 @@ void build(Builder& builder, const View& view, const Parameters&) {
   }
 }
 
-/// Each link of a dimension is passed by as many messages of a part and its mirror image as their partners are apart.
-Cost cost(const Problem& problem, const View& view) {
-  const Grid torus = torus_of(view);
-  if (torus.size() == 0) return {};
-  double messages = 0;
-  for (const GridDimension& d : torus.dimensions()) messages += 2 * steps_of(d);
+/// What a rank's links carry of a reduce-scatter or an all-gather in so many steps: each link of a dimension is passed by
+/// as many messages of a part and its mirror image as their partners are apart.
+double links_carry(const Grid& torus, std::size_t steps) {
   std::vector<std::vector<double>> carried(static_cast<std::size_t>(torus.size()));  // by dimension and step of the part
   for (int part = 0; part < torus.size(); ++part) {
     std::vector<int> done(carried.size(), 0);
@@ -103,17 +100,27 @@ Cost cost(const Problem& problem, const View& view) {
     for (const int d : turns(torus, part)) {
       const auto dimension = static_cast<std::size_t>(d);
       const auto there = static_cast<int>(wrap(swing(done[dimension]++, true), torus[d].size));
-      carried[dimension].resize(static_cast<std::size_t>(messages) / 2);
+      carried[dimension].resize(steps);
       carried[dimension][step++] += (message /= 2) * std::min(there, torus[d].size - there);
     }
   }
   double betas = 0;
-  for (std::size_t step = 0; step < static_cast<std::size_t>(messages) / 2; ++step) {
+  for (std::size_t step = 0; step < steps; ++step) {
     double most = 0;
     for (const std::vector<double>& of : carried) most = std::max(most, of[step]);
-    betas += 2 * most;
+    betas += most;
   }
-  return {messages, betas, (problem.ranks - 1.0) / problem.ranks};
+  return betas;
+}
+
+Cost cost(const Problem& problem, const View& view) {
+  const Grid torus = torus_of(view);
+  if (torus.size() == 0) return {};
+  std::size_t steps = 0;
+  for (const GridDimension& d : torus.dimensions()) steps += static_cast<std::size_t>(steps_of(d));
+  const double others = (problem.ranks - 1.0) / problem.ranks;
+  const double carried = has_ports(view) ? links_carry(torus, steps) : others;
+  return {2.0 * static_cast<double>(steps), 2 * carried, others};
 }
 
 }  // namespace

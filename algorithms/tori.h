@@ -28,6 +28,10 @@ inline Tour part_tour(const Grid& torus, int rank, std::uint32_t part) {
   return {torus, rank, dimensions_from(torus, dimension), part < static_cast<std::uint32_t>(torus.size())};
 }
 
+/// Whether every rank has the torus's ports, two in every dimension that carry at the same time. Ranks of one machine,
+/// whose messages all pass its memory, have but one.
+inline bool has_ports(const View& view) { return view.machines() == view.ranks(); }
+
 /// Messages of a reduce-scatter or an all-gather over the torus: Σ(dᵢ−1).
 inline double torus_messages(const Grid& torus) {
   double messages = 0;
@@ -37,7 +41,8 @@ inline double torus_messages(const Grid& torus) {
 
 /// What a port carries in it, of the buffer that is scattered or gathered: (1−1/p)/2D where the dimensions are equal. Where
 /// they are not, parts meet on links: as much as if each phase waited for the slowest part.
-inline double torus_share(const Grid& torus) {
+inline double torus_share(const Grid& torus, const View& view) {
+  if (!has_ports(view)) return 1 - 1.0 / view.ranks();
   double carried = 0;
   std::vector<double> left(static_cast<std::size_t>(torus.size()), 1);  // of each part
   for (int phase = 0; phase < torus.size(); ++phase) {
@@ -57,7 +62,7 @@ inline double torus_share(const Grid& torus) {
 inline Cost torus_blocks_cost(const Problem& problem, const View& view) {
   const Grid torus = torus_of(view);
   if (torus.size() == 0) return {};
-  return {torus_messages(torus), problem.ranks * torus_share(torus), 0};
+  return {torus_messages(torus), problem.ranks * torus_share(torus, view), 0};
 }
 
 /// The smallest dimension's size: a part's longest messages are the buffer's share of it.

@@ -34,7 +34,7 @@ void build(Builder& builder, const View& view, const Parameters&) {
 Cost cost(const Problem& problem, const View& view) {
   const Grid torus = torus_of(view);
   if (torus.size() == 0) return {};
-  return {2 * torus_messages(torus), 2 * torus_share(torus), (problem.ranks - 1.0) / problem.ranks};
+  return {2 * torus_messages(torus), 2 * torus_share(torus, view), (problem.ranks - 1.0) / problem.ranks};
 }
 
 }  // namespace

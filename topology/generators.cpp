@@ -19,6 +19,10 @@ namespace {
 
 constexpr int most_endpoints = 1 << 20;
 
+// Defaults of options that take another's value where they are not given.
+constexpr double as_bandwidth = -1;
+constexpr double as_latency = -2;
+
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 std::uint32_t number(int index) { return static_cast<std::uint32_t>(index); }
 
@@ -39,7 +43,11 @@ struct Description {
 /// to the switch of the level above; the last level has one switch.
 class TreeNetwork final : public Network {
  public:
-  explicit TreeNetwork(const Description& given) : latency_(given.latency()) {
+  explicit TreeNetwork(const Description& given)
+      : latency_(given.latency()),
+        trunk_latency_(given.sizes.size() > 1 ? given.latency("trunk_latency_us") : latency_),
+        slow_(static_cast<std::uint32_t>(given["slow_endpoint"])),
+        slow_bandwidth_(given.bandwidth("slow_GBps")) {
     int size = 1;
     double carried = given.bandwidth();
     const int levels = static_cast<int>(given.sizes.size());
@@ -75,7 +83,9 @@ class TreeNetwork final : public Network {
     } else if (levels_.size() > 1) {
       above = level.ways > 1 ? fmt::format("spine {}", way) : "spine";
     }
-    return {local % 2 == 0 ? below + " > " + above : above + " > " + below, level.bytes_per_second, latency_};
+    const bool slow = l == 0 && group == slow_;
+    return {local % 2 == 0 ? below + " > " + above : above + " > " + below, slow ? slow_bandwidth_ : level.bytes_per_second,
+            l == 0 ? latency_ : trunk_latency_};
   }
 
   void route(int a, int b, std::vector<std::uint32_t>& way) const override {
@@ -110,6 +120,9 @@ class TreeNetwork final : public Network {
   int endpoints_ = 0;
   std::uint32_t links_ = 0;
   double latency_;
+  double trunk_latency_;
+  std::uint32_t slow_;  ///< endpoint whose link is slow_bandwidth_'s
+  double slow_bandwidth_;
   std::vector<Level> levels_;
 };
 
@@ -293,7 +306,7 @@ struct Kind {
   std::size_t least_sizes;
   std::size_t most_sizes;
   std::string_view form;
-  std::map<std::string, double, std::less<>> options;  ///< with their defaults; below 0: as GBps
+  std::map<std::string, double, std::less<>> options;  ///< with their defaults
   std::shared_ptr<const Network> (*make)(const Description&);
 };
 
@@ -304,19 +317,29 @@ std::shared_ptr<const Network> make(const Description& given) {
 
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all = {
-      {"switch", 1, 1, "switch:ENDPOINTS", {}, make<TreeNetwork>},
+      {"switch",
+       1,
+       1,
+       "switch:ENDPOINTS",
+       {{"slow_endpoint", most_endpoints}, {"slow_GBps", as_bandwidth}},
+       make<TreeNetwork>},
       {"fat_tree",
        2,
        3,
        "fat_tree:[PODSx]LEAVESxENDPOINTS",
-       {{"oversubscription", 1}, {"core_oversubscription", 1}, {"spines", 0}},
+       {{"oversubscription", 1},
+        {"core_oversubscription", 1},
+        {"spines", 0},
+        {"trunk_latency_us", as_latency},
+        {"slow_endpoint", most_endpoints},
+        {"slow_GBps", as_bandwidth}},
        make<TreeNetwork>},
       {"torus", 1, 8, "torus:SIZE[xSIZE]...", {}, make<TorusNetwork>},
       {"dragonfly",
        3,
        3,
        "dragonfly:GROUPSxROUTERSxENDPOINTS",
-       {{"local_GBps", -1}, {"global_GBps", -1}},
+       {{"local_GBps", as_bandwidth}, {"global_GBps", as_bandwidth}},
        make<DragonflyNetwork>},
       {"pod",
        2,
@@ -386,12 +409,19 @@ std::string take_option(const Kind& kind, std::string_view text, Description& de
                        fmt::join(names, ", "));
   }
   const double value = equals == std::string_view::npos ? -1 : parse<double>(text.substr(equals + 1)).value_or(-1);
-  const bool may_be_0 = name == "spines" || name.ends_with("latency_us");
+  const bool may_be_0 = name == "spines" || name == "slow_endpoint" || name.ends_with("latency_us");
   if (!std::isfinite(value) || value > 1e9 || (may_be_0 ? value < 0 : value < 1e-9)) {
     return fmt::format("gives {} no {} number; write {}=1", name, may_be_0 ? "usable" : "positive", name);
   }
   if (name == "spines" && (value != std::floor(value) || value > 512)) {
     return "gives spines no whole number up to 512; write spines=4";
+  }
+  if (name == "slow_endpoint") {
+    int endpoints = 1;
+    for (const int size : description.sizes) endpoints *= size;
+    if (value != std::floor(value) || value >= endpoints) {
+      return fmt::format("gives slow_endpoint no endpoint's number; write 0 to {}", endpoints - 1);
+    }
   }
   known->second = value;
   return {};
@@ -416,7 +446,8 @@ Result<Description> describe(std::string_view spec) {
   }
   if (!wrong.empty()) return refused(spec, wrong);
   for (auto& [name, value] : description.options) {
-    if (value < 0) value = description["GBps"];
+    if (value == as_bandwidth) value = description["GBps"];
+    if (value == as_latency) value = description["latency_us"];
   }
   return description;
 }

@@ -29,7 +29,9 @@ bool names_generator(std::string_view spec);
 ///   fat_tree          oversubscription (1): what endpoints could send together, over what their leaf's uplinks carry;
 ///                     core_oversubscription (1): likewise for a pod's uplinks. spines (0): 0 takes a switch's uplinks as
 ///                     one trunk, as adaptive routing or packet spraying make of them; S cuts it into S links of which
-///                     messages take number destination mod S, as static routing does.
+///                     messages take number destination mod S, as static routing does. trunk_latency_us (latency_us): of
+///                     links between switches.
+///   switch, fat_tree  slow_endpoint: one whose link has slow_GBps instead, both ways.
 ///   torus             dimension-order routing, the shorter way around, upwards where both are as long.
 ///   dragonfly         local_GBps, global_GBps (GBps each): minimal routing; each pair of groups has one global link (Kim
 ///   et

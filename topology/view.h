@@ -88,9 +88,9 @@ struct View {
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 };
 
-/// Whether messages take the time of cores that ranks share, by system calls: then all messages count, not only those that
-/// a rank waits for.
-inline bool counts_messages(const View& view) { return view.crowd > 1 && !view.through_memory; }
+/// Whether messages take the time of cores that all ranks share, by system calls: then all messages count, not only those
+/// that a rank waits for. Not where there are several machines, as what one rank sends is then no other's time. O(ranks).
+inline bool counts_messages(const View& view) { return view.crowd > 1 && !view.through_memory && view.machines() == 1; }
 
 /// All ranks on one NUMA node of one machine.
 View flat_view(int ranks);

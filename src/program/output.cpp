@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <new>
 
 #include "src/program/launcher.h"
 
@@ -32,9 +34,26 @@ void take_closed_descriptors() {
   }
 }
 
+// What nobody caught ends the program with a sentence and a code of the contract, and not by a signal. Memory may be what
+// is missing, so nothing is allocated, and nothing of the program's is freed.
+[[noreturn]] void end_with_a_sentence() {
+  const char* why = "an error of its own";
+  try {
+    if (std::current_exception()) throw;
+  } catch (const std::bad_alloc&) {
+    why = "there is not enough memory for this; ask for less, or allow it more";
+  } catch (const std::exception& error) {
+    why = error.what();
+  } catch (...) {
+  }
+  std::fprintf(stderr, "%s: %s\n", program_invocation_short_name, why);
+  std::_Exit(kFailed);
+}
+
 }  // namespace
 
 Output::Output(std::string program) : program_(std::move(program)), launcher_fd_(take_launcher_pipe()) {
+  std::set_terminate(end_with_a_sentence);
   take_closed_descriptors();
 }
 

@@ -126,7 +126,8 @@ Terms terms_of(const View& view) {
 Terms terms_of(const View& view, LinkClass on) {
   const LinkEstimate& link = view.link(on);
   if (view.crowd <= 1) return {link.alpha, link.beta, view.gamma};
-  const double beta = link.beta * view.crowd;
+  // The bytes of a network are the wire's, however many ranks have to share the cores behind it.
+  const double beta = link.beta * (on >= LinkClass::other_machine ? 1 : view.crowd);
   const double gamma = view.gamma * view.crowd;
   if (!counts_messages(view)) return {std::max(link.alpha, view.hand_over * view.crowd), beta, gamma, 0};
   // Whoever waits leaves the core to others, who have messages to pass: the waits are mostly hidden (3 to 8 ranks on 2

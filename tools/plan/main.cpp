@@ -20,6 +20,7 @@
 #include "src/schedule/verifier.h"
 #include "src/selection/select.h"
 #include "src/selection/tuning.h"
+#include "tools/plan/costs.h"
 #include "tools/plan/networks.h"
 #include "tools/plan/simulate.h"
 #include "tools/plan/synthesize.h"
@@ -32,6 +33,8 @@ using namespace tutti;
 
 /// What the library's links take; windows are as large as in a real run.
 constexpr std::uint64_t slot_bytes = 256 * 1024;
+/// Steps of all ranks' programs that are held at once: some gigabytes.
+constexpr double most_steps = 2e7;
 constexpr std::int64_t most_ranks = 1 << 20;
 
 struct Request {
@@ -73,7 +76,8 @@ void declare(program::Options& options, Request& request) {
   options.text("--schedule", &request.schedule, "FILE",
                "verify, simulate: a schedule as `show` prints it, instead of an algorithm");
   options.text("--tuning", &request.tuning, "FILE", "a tuning table, see perf/tune; without it the built-in estimates");
-  options.integer("--cores", &request.cores, 1, 65536, "cores that the ranks share; without it one each");
+  options.integer("--cores", &request.cores, 1, 65536,
+                  "cores of each machine, which its ranks share; without it one for every rank");
   options.integer("--machines", &request.machines, 1, 65536, "machines, with as many consecutive ranks on each");
   options.text("--torus", &request.torus, "SIZES", "the torus that the ranks lie on, as 16x16; the last varies fastest");
   options.text(
@@ -108,10 +112,20 @@ int refuse(program::Output& output, const std::string& sentence) {
   return output.fail(static_cast<int>(program::kWrongUse), sentence);
 }
 
+/// What is too much for `synthesize`, which simulates every pass of many drafts.
+constexpr std::uint64_t most_synthesized = std::uint64_t{1} << 30;
+/// Elements of a block, and ranks, that schedules and the verifier take.
+constexpr std::uint64_t most_elements = std::uint64_t{1} << 42;
+constexpr std::int64_t most_proved = 65536;
+
 /// The same for `synthesize`.
 std::optional<std::string> wrong_with_synthesis(const Request& request, const program::Options& options) {
   if (request.topology.empty()) return "`synthesize` makes a schedule for a machine; give its file by --topology";
   if (request.collective != "all_reduce") return "`synthesize` makes all-reduces; leave out --collective";
+  if (request.bytes > most_synthesized) {
+    return "`synthesize` simulates every draft to its end, which takes too long above 1G; give --bytes up to that: what "
+           "is best there is best for more";
+  }
   for (const std::string& name : options.given()) {
     const bool fits = name == "COMMAND" || name == "--topology" || name == "--output" || name == "--ranks" ||
                       name == "--bytes" || name == "--type" || name == "--op" || name == "--collective";
@@ -132,6 +146,12 @@ std::optional<std::string> wrong_with(const Request& request, const program::Opt
   const bool said = options.given("--machines") || options.given("--torus") || options.given("--cores");
   if (!request.topology.empty() && said) {
     return "--topology says where ranks are; leave out --machines, --torus and --cores";
+  }
+  if (request.command == "verify" && request.ranks > most_proved) {
+    return fmt::format("`verify` takes up to {} ranks, and not {}; take fewer, or `simulate`", most_proved, request.ranks);
+  }
+  if (!request.trace.empty() && request.trace == request.link_load_svg) {
+    return "--trace and --link-load-svg name the same file; give each its own";
   }
   const bool draws = request.command == "simulate" && !request.topology.empty();
   if (!request.link_load_svg.empty() && !draws) {
@@ -180,6 +200,11 @@ Result<Problem> problem_of(const Request& request) {
         fmt::format("--bytes {} is no whole number of elements of {}, {} bytes each; give {}{}, or another --type",
                     request.bytes, request.type, element, below == 0 ? "" : fmt::format("{} or ", below), below + element));
   }
+  if (request.bytes / element > most_elements) {
+    return Status(TUTTI_INVALID_ARGUMENT, fmt::format("--bytes {} are {} elements of {}, and a schedule takes up to 2^42; "
+                                                      "give fewer",
+                                                      request.bytes, request.bytes / element, request.type));
+  }
   Problem problem;
   problem.collective = *collective;
   problem.type = *type;
@@ -208,7 +233,9 @@ Result<View> view_of(const Request& request, int ranks, const Tuning& tuning) {
                   fmt::format("{} ranks are not the same number on each of {} machines; give --machines a divisor of {}",
                               ranks, machines, ranks));
   }
-  View view = uniform_view(machines, ranks / machines);
+  // A torus is one of machines, unless they are numbered.
+  View view = uniform_view(request.torus.empty() || machines > 1 ? machines : ranks,
+                           request.torus.empty() || machines > 1 ? ranks / machines : 1);
   if (!request.torus.empty()) {
     view.torus = parse_dimensions(request.torus).value_or(std::vector<std::int32_t>());
     if (torus_of(view).size() == 0) {
@@ -217,7 +244,9 @@ Result<View> view_of(const Request& request, int ranks, const Tuning& tuning) {
                                                         request.torus, ranks, ranks));
     }
   }
-  if (request.cores > 0) view.crowd = std::max(1.0, static_cast<double>(ranks) / static_cast<double>(request.cores));
+  view.through_memory = view.machines() == 1;
+  const double on_one = static_cast<double>(ranks) / view.machines();
+  if (request.cores > 0) view.crowd = std::max(1.0, on_one / static_cast<double>(request.cores));
   tuning.apply_with_links(view);
   return view;
 }
@@ -226,9 +255,17 @@ Result<Candidate> choose(const Request& request, const Problem& problem, const V
   return select(problem, view, Overrides(), request.algorithm, static_cast<std::uint32_t>(request.lanes), tuning);
 }
 
-Schedule make_schedule(const Candidate& choice, const Problem& problem, const View& view) {
+/// All ranks' programs; or, where they would fill the memory, the sentence that says so.
+Result<Schedule> make_schedule(const Candidate& choice, const Problem& problem, const View& view) {
   Schedule schedule;
   schedule.plan = make_plan(*choice.algorithm, problem, view, choice.parameters, slot_bytes);
+  const auto of_one = make_program(*choice.algorithm, schedule.plan, view, problem.ranks / 2).steps.size();
+  if (const double steps = static_cast<double>(of_one) * problem.ranks; steps > most_steps) {
+    return Status(TUTTI_INVALID_ARGUMENT,
+                  fmt::format("the programs of {} ranks of {} have about {:.1e} steps, more than the {:.0e} that memory is "
+                              "asked for; take fewer ranks, or `simulate` or `show --rank`, which make them one by one",
+                              problem.ranks, choice.algorithm->name, steps, most_steps));
+  }
   for (int r = 0; r < problem.ranks; ++r)
     schedule.programs.push_back(make_program(*choice.algorithm, schedule.plan, view, r));
   return schedule;
@@ -278,14 +315,7 @@ double bytes_sent(const Schedule& schedule) {
   return elements * static_cast<double>(wire_element_bytes(plan));
 }
 
-int show(const Request& request, const Schedule& schedule, program::Output& output) {
-  if (request.rank >= schedule.plan.problem.ranks) {
-    return refuse(output, fmt::format("--rank {} is outside {} ranks; choose 0 to {}", request.rank,
-                                      schedule.plan.problem.ranks, schedule.plan.problem.ranks - 1));
-  }
-  const std::string text = request.rank < 0 ? print_schedule(schedule.plan, schedule.programs)
-                                            : print_program(schedule.programs[static_cast<std::size_t>(request.rank)],
-                                                            static_cast<int>(request.rank));
+int show_text(const std::string& text, program::Output& output) {
   output.line(text);
   program::JsonObject record;
   record.add("schedule", text);
@@ -293,7 +323,19 @@ int show(const Request& request, const Schedule& schedule, program::Output& outp
   return output.result(static_cast<int>(program::kGood));
 }
 
-int prove(const Schedule& schedule, double seconds, program::Output& output) {
+/// The program of --rank. program_of: of a rank.
+template <class ProgramOf>
+int show_one(const Request& request, const Plan& plan, const ProgramOf& program_of, program::Output& output) {
+  const int ranks = plan.problem.ranks;
+  if (request.rank >= ranks) {
+    return refuse(output, fmt::format("--rank {} is outside {} ranks; choose 0 to {}", request.rank, ranks, ranks - 1));
+  }
+  const int rank = static_cast<int>(request.rank);
+  return show_text(print_program(program_of(rank), rank), output);
+}
+
+/// seconds: what selection expects, where it was asked.
+int prove(const Schedule& schedule, std::optional<double> seconds, program::Output& output) {
   const Plan& plan = schedule.plan;
   const Verdict verdict = verify(plan, schedule.programs);
   if (!verdict.proved()) return output.fail(static_cast<int>(program::kWrongData), "not proved: " + verdict.fault.text());
@@ -317,45 +359,8 @@ int prove(const Schedule& schedule, double seconds, program::Output& output) {
   record.add("lanes", static_cast<std::int64_t>(plan.shape.lanes))
       .add("steps", static_cast<std::int64_t>(verdict.proof.steps));
   record.add("messages", static_cast<std::int64_t>(verdict.proof.messages));
-  record.add("bytes_per_rank", per_rank).add("seconds", seconds);
+  record.add("bytes_per_rank", per_rank).add_json("seconds", seconds ? fmt::format("{}", *seconds) : "null");
   output.record(record);
-  return output.result(static_cast<int>(program::kGood));
-}
-
-/// chosen: what selection takes. measured: that the tuning table says so.
-int cost(const Request& request, const Problem& problem, const View& view, const Candidate& chosen, bool measured,
-         program::Output& output) {
-  const Terms terms = terms_of(view);
-  const std::vector<Candidate> ranked = rank_algorithms(problem, view, static_cast<std::uint32_t>(request.lanes));
-  output.line(fmt::format("{} of {} bytes a block on {} ranks; latency {:.2f} us, {:.2f} GB/s a link, {:.2f} GB/s reduced",
-                          name_of(problem.collective), problem.count * element_bytes(problem.type), problem.ranks,
-                          terms.alpha * 1e6, 1e-9 / terms.beta, 1e-9 / terms.gamma));
-  output.line(fmt::format("constants: {}{}", request.tuning.empty() ? "built-in estimates" : request.tuning,
-                          view.crowd > 1 ? fmt::format(", {} ranks to a core", view.crowd) : ""));
-  output.line(
-      fmt::format("{:<22} {:>12} {:>12} {:>12} {:>12}", "algorithm", "total us", "latency", "transfer", "reduction"));
-  for (const Candidate& c : ranked) {
-    output.line(fmt::format("{:<22} {:>12.2f} {:>12.2f} {:>12.2f} {:>12.2f}", c.algorithm->name, c.seconds * 1e6,
-                            c.latency_seconds * 1e6, c.transfer_seconds * 1e6, c.reduction_seconds * 1e6));
-    program::JsonObject record;
-    record.add("collective", std::string(name_of(problem.collective))).add("algorithm", std::string(c.algorithm->name));
-    record.add("ranks", std::int64_t{problem.ranks}).add("seconds", c.seconds).add("latency_seconds", c.latency_seconds);
-    record.add("transfer_seconds", c.transfer_seconds).add("reduction_seconds", c.reduction_seconds);
-    output.record(record);
-  }
-  if (!request.algorithm.empty()) {
-    output.line(fmt::format("{} is chosen: --algorithm says so", chosen.algorithm->name));
-  } else if (measured) {
-    output.line(fmt::format("{} is chosen: the tuning table says that it was quickest here", chosen.algorithm->name));
-  } else if (ranked.size() > 1) {
-    const Candidate& best = ranked[0];
-    const Candidate& next = ranked[1];
-    const auto gain = [&](double ours, double theirs) { return (theirs - ours) * 1e6; };
-    output.line(fmt::format(
-        "{} is chosen: beside {} it saves {:.2f} us of latency, {:.2f} of transfer, {:.2f} of reduction",
-        best.algorithm->name, next.algorithm->name, gain(best.latency_seconds, next.latency_seconds),
-        gain(best.transfer_seconds, next.transfer_seconds), gain(best.reduction_seconds, next.reduction_seconds)));
-  }
   return output.result(static_cast<int>(program::kGood));
 }
 
@@ -364,10 +369,25 @@ plan_tool::Simulation simulation_of(const Request& request, View view, const pla
   return {std::move(view), network.network.get(), network.name, request.trace, request.link_load_svg};
 }
 
-/// `show`, `verify` or `simulate`. seconds: what selection expects, 0 where it was not asked.
+int cost(const Request& request, const Problem& problem, const View& view, const Tuning& tuning,
+         const plan_tool::NamedNetwork& network, program::Output& output) {
+  std::string constants = request.tuning.empty() ? "built-in estimates" : request.tuning;
+  if (network.network) constants = "the network's links" + (request.tuning.empty() ? "" : ", and " + request.tuning);
+  if (view.crowd > 1) constants += fmt::format(", {} ranks to a core", view.crowd);
+  return plan_tool::tell_costs(
+      {problem, static_cast<std::uint32_t>(request.lanes), slot_bytes, request.algorithm, tuning.use(problem), constants},
+      simulation_of(request, view, network), output);
+}
+
+/// `show`, `verify` or `simulate`. seconds: what selection expects, where it was asked.
 int tell(const Request& request, const Schedule& schedule, const View& view, const plan_tool::NamedNetwork& network,
-         double seconds, program::Output& output) {
-  if (request.command == "show") return show(request, schedule, output);
+         std::optional<double> seconds, program::Output& output) {
+  if (request.command == "show" && request.rank < 0)
+    return show_text(print_schedule(schedule.plan, schedule.programs), output);
+  if (request.command == "show") {
+    const auto program_of = [&](int rank) -> const Program& { return schedule.programs[static_cast<std::size_t>(rank)]; };
+    return show_one(request, schedule.plan, program_of, output);
+  }
   if (request.command == "verify") return prove(schedule, seconds, output);
   return plan_tool::simulate_schedule(schedule, simulation_of(request, view, network), output);
 }
@@ -399,7 +419,7 @@ int tell_msccl(const Request& request, const plan_tool::NamedNetwork& network, p
   if (const std::string wrong = too_many(file->ranks, request.msccl, network); !wrong.empty()) {
     return refuse(output, wrong);
   }
-  return tell(request, file->schedule(*problem, slot_bytes), flat_view(file->ranks), network, 0, output);
+  return tell(request, file->schedule(*problem, slot_bytes), flat_view(file->ranks), network, std::nullopt, output);
 }
 
 /// The command on an algorithm. network: the one that was named, if any.
@@ -416,13 +436,16 @@ int run_algorithm(const Request& request, const plan_tool::NamedNetwork& network
   if (!view.ok()) return refuse(output, view.status().text());
   const auto choice = choose(request, *problem, *view, *tuning);
   if (!choice.ok()) return refuse(output, choice.status().text());
-  if (request.command == "cost") {
-    return cost(request, *problem, *view, *choice, !tuning->use(*problem).empty(), output);
+  if (request.command == "cost") return cost(request, *problem, *view, *tuning, network, output);
+  const Plan plan = make_plan(*choice->algorithm, *problem, *view, choice->parameters, slot_bytes);
+  if (request.command == "show" && request.rank >= 0) {
+    return show_one(request, plan, [&](int rank) { return make_program(*choice->algorithm, plan, *view, rank); }, output);
   }
   if (request.command != "simulate") {
-    return tell(request, make_schedule(*choice, *problem, *view), *view, network, choice->seconds, output);
+    const auto schedule = make_schedule(*choice, *problem, *view);
+    if (!schedule.ok()) return refuse(output, schedule.status().text());
+    return tell(request, *schedule, *view, network, choice->seconds, output);
   }
-  const Plan plan = make_plan(*choice->algorithm, *problem, *view, choice->parameters, slot_bytes);
   return plan_tool::simulate_algorithm(*choice->algorithm, plan, simulation_of(request, *view, network), output);
 }
 
@@ -448,7 +471,12 @@ int run(const Request& given, const program::Options& options, program::Output& 
   if (const std::string wrong = too_many(schedule->plan.problem.ranks, request.schedule, network); !wrong.empty()) {
     return refuse(output, wrong);
   }
-  return tell(request, *schedule, flat_view(schedule->plan.problem.ranks), network, 0, output);
+  const int told = tell(request, *schedule, flat_view(schedule->plan.problem.ranks), network, std::nullopt, output);
+  if (request.command != "simulate" || told != static_cast<int>(program::kGood)) return told;
+  // A wrong schedule, too, may come to an end, and its time is of use to who mends it.
+  const Verdict verdict = verify(schedule->plan, schedule->programs);
+  if (verdict.proved()) return told;
+  return output.fail(static_cast<int>(program::kWrongData), "simulated, but not proved: " + verdict.fault.text());
 }
 
 }  // namespace

@@ -21,6 +21,9 @@ namespace {
 constexpr std::size_t shown = 8;
 /// Steps of all ranks and passes that are simulated one by one: a quarter of an hour's.
 constexpr double most_steps = 1e9;
+/// The same where algorithms are compared, and ranks of such a comparison: a second's each, about.
+constexpr double most_compared_steps = 1e6;
+constexpr int most_compared_ranks = 1024;
 
 /// What is simulated, whatever it came from.
 struct Subject {
@@ -189,6 +192,32 @@ int simulate_subject(const Subject& subject, const Simulation& simulation, progr
   return output.result(static_cast<int>(program::kGood));
 }
 
+/// The programs of all ranks; or, where more steps than `limit` would be simulated one by one, the sentence that says so.
+Result<Cast> cast_for(const Algorithm& algorithm, const Plan& plan, const Simulation& simulation, double limit) {
+  const auto program_of = [&](int rank) { return make_program(algorithm, plan, simulation.view, rank); };
+  const int ranks = plan.problem.ranks;
+  std::vector<int> symmetry;
+  if (algorithm.symmetry != nullptr && simulation.network != nullptr) {
+    symmetry = algorithm.symmetry(plan.problem, simulation.view);
+  }
+  if (symmetry.empty() || !chunks_alike(plan)) {
+    const double steps = static_cast<double>(program_of(ranks / 2).steps.size()) * ranks *
+                         static_cast<double>(std::max<std::uint64_t>(1, plan.passes(plan.problem.count)));
+    if (steps > limit) {
+      const std::string remedy =
+          symmetry.empty()
+              ? "take fewer ranks or another algorithm"
+              : fmt::format("give --bytes a multiple of {}, so that all ranks do the same and one stands for all",
+                            even_count(plan) * element_bytes(plan.problem.type));
+      return Status(TUTTI_INVALID_ARGUMENT,
+                    fmt::format("{} on {} ranks takes about {:.1e} steps, more than the {:.0e} that are simulated one by "
+                                "one; {}",
+                                plan.algorithm, ranks, steps, limit, remedy));
+    }
+  }
+  return cast_of(plan, program_of, symmetry);
+}
+
 }  // namespace
 
 int simulate_schedule(const Schedule& schedule, const Simulation& simulation, program::Output& output) {
@@ -202,34 +231,24 @@ int simulate_schedule(const Schedule& schedule, const Simulation& simulation, pr
 
 int simulate_algorithm(const Algorithm& algorithm, const Plan& plan, const Simulation& simulation,
                        program::Output& output) {
-  const auto program_of = [&](int rank) { return make_program(algorithm, plan, simulation.view, rank); };
-  const int ranks = plan.problem.ranks;
-  std::vector<int> symmetry;
-  if (algorithm.symmetry != nullptr && simulation.network != nullptr) {
-    symmetry = algorithm.symmetry(plan.problem, simulation.view);
-  }
-  if (symmetry.empty() || !chunks_alike(plan)) {
-    const double steps = static_cast<double>(program_of(ranks / 2).steps.size()) * ranks *
-                         static_cast<double>(std::max<std::uint64_t>(1, plan.passes(plan.problem.count)));
-    const std::string remedy =
-        symmetry.empty()
-            ? "take fewer ranks or another algorithm"
-            : fmt::format("give --bytes a multiple of {}, so that all ranks do the same and one stands for all",
-                          even_count(plan) * element_bytes(plan.problem.type));
-    if (steps > most_steps) {
-      return output.fail(
-          static_cast<int>(program::kWrongUse),
-          fmt::format("{} on {} ranks takes about {:.1e} steps, more than the {:.0e} that are simulated one by "
-                      "one; {}",
-                      plan.algorithm, ranks, steps, most_steps, remedy));
-    }
-  }
-  const Cast cast = cast_of(plan, program_of, symmetry);
+  const auto cast = cast_for(algorithm, plan, simulation, most_steps);
+  if (!cast.ok()) return output.fail(static_cast<int>(program::kWrongUse), cast.status().text());
   std::uint64_t steps = 0;
-  for (int r = 0; r < ranks; ++r) steps += cast.program(r).steps.size();
-  const Subject subject{plan, steps, [&](const SimulatorConfig& config) { return simulate(plan, cast, config); },
-                        [&](int rank) -> const Program& { return cast.program(rank); }};
+  for (int r = 0; r < plan.problem.ranks; ++r) steps += cast->program(r).steps.size();
+  const Subject subject{plan, steps, [&](const SimulatorConfig& config) { return simulate(plan, *cast, config); },
+                        [&](int rank) -> const Program& { return cast->program(rank); }};
   return simulate_subject(subject, simulation, output);
+}
+
+std::optional<double> simulated_seconds(const Algorithm& algorithm, const Plan& plan, const Simulation& simulation) {
+  if (plan.problem.ranks > most_compared_ranks) return std::nullopt;
+  const auto cast = cast_for(algorithm, plan, simulation, most_compared_steps);
+  if (!cast.ok()) return std::nullopt;
+  SimulatorConfig config;
+  config.view = simulation.view;
+  config.network = simulation.network;
+  const SimulatorReport report = simulate(plan, *cast, config);
+  return report.verdict == SimulatorReport::Verdict::completed ? std::optional(report.seconds) : std::nullopt;
 }
 
 }  // namespace tutti::plan_tool

@@ -1,6 +1,7 @@
 // `tutti-plan simulate`: a schedule in virtual time.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "algorithms/algorithm.h"
@@ -27,5 +28,9 @@ int simulate_schedule(const Schedule& schedule, const Simulation& simulation, pr
 /// The same for an algorithm's plan, whose programs need not all exist at once: the way to many ranks. kWrongUse, too,
 /// where that would take more steps than anybody waits for.
 int simulate_algorithm(const Algorithm& algorithm, const Plan& plan, const Simulation& simulation, program::Output& output);
+
+/// Virtual seconds of an algorithm's plan on the simulation's network, for comparisons; nothing above 1,024 ranks, and
+/// where a million steps would have to be simulated one by one.
+std::optional<double> simulated_seconds(const Algorithm& algorithm, const Plan& plan, const Simulation& simulation);
 
 }  // namespace tutti::plan_tool

@@ -146,6 +146,24 @@ TEST(RankAlgorithms, ChoosesOtherwiseWhereRanksShareCores) {
   EXPECT_DOUBLE_EQ(terms_of(view).gamma, 2 * alone.gamma);
 }
 
+// That ranks share a machine's cores makes waits longer, and no machine's messages another's.
+TEST(RankAlgorithms, KeepsMachinesApartWhereRanksShareTheirCores) {
+  for (const auto& [machines, each] : {std::pair(3, 4), std::pair(4, 8), std::pair(128, 8)}) {
+    View alone = uniform_view(machines, each);
+    alone.through_memory = false;
+    View shared = alone;
+    shared.crowd = 1.02;
+    const auto best = [&](const View& view, std::uint64_t bytes) {
+      return rank_algorithms(all_reduce_of(bytes / 4, view.ranks()), view, 0)[0];
+    };
+    EXPECT_EQ(best(shared, 64 << 20).algorithm->name, std::string("hierarchical")) << machines;
+    EXPECT_NEAR(best(shared, 64 << 20).seconds, best(alone, 64 << 20).seconds, .05 * best(alone, 64 << 20).seconds);
+    for (const std::uint64_t bytes : {8u, 2048u, 65536u, 65540u}) {
+      EXPECT_NE(best(shared, bytes).algorithm->name, std::string("central")) << machines << " " << bytes;
+    }
+  }
+}
+
 // Where networks are slower than memory, what stays on a machine counts in memory's terms.
 TEST(RankAlgorithms, ChoosesHierarchiesWhereMachinesAreSeveral) {
   const View machines = uniform_view(4, 8);

@@ -96,6 +96,33 @@ TEST(Generators, CutWhatALeafSendsUpwardsByTheOversubscription) {
   EXPECT_EQ(across[2].name, "pod 0 > spine");
 }
 
+TEST(Generators, SlowOneEndpointsLinkAndNoOther) {
+  for (const std::string kind : {"switch:6", "fat_tree:2x3"}) {
+    const auto made = network(kind + ",GBps=10,slow_endpoint=4,slow_GBps=2.5");
+    for (int b = 0; b < 6; ++b) {
+      if (b == 4) continue;
+      for (const NetworkLink& link : way(*made, 4, b)) {
+        const bool slow = link.name.starts_with("endpoint 4 ");
+        if (!link.name.starts_with("leaf") && !link.name.starts_with("spine")) {
+          EXPECT_DOUBLE_EQ(link.bytes_per_second, slow ? 2.5e9 : 10e9) << kind << " " << link.name;
+        }
+      }
+      EXPECT_DOUBLE_EQ(way(*made, b, 4).back().bytes_per_second, 2.5e9);
+    }
+    EXPECT_DOUBLE_EQ(way(*made, 0, 1)[0].bytes_per_second, 10e9);
+  }
+  const auto unsaid = network("switch:6,GBps=10,slow_endpoint=0");
+  EXPECT_DOUBLE_EQ(way(*unsaid, 0, 1)[0].bytes_per_second, 10e9);
+}
+
+TEST(Generators, TakeLongerBetweenSwitchesWhereThatIsSaid) {
+  const auto made = network("fat_tree:2x3,latency_us=2,trunk_latency_us=0");
+  EXPECT_DOUBLE_EQ(way(*made, 0, 5)[0].latency_s, 2e-6);
+  EXPECT_DOUBLE_EQ(way(*made, 0, 5)[1].latency_s, 0);
+  EXPECT_DOUBLE_EQ(way(*made, 0, 5)[2].latency_s, 0);
+  EXPECT_DOUBLE_EQ(way(*network("fat_tree:2x3,latency_us=2"), 0, 5)[1].latency_s, 2e-6);
+}
+
 TEST(Generators, SendMessagesOverTheSpineOfTheirDestination) {
   const auto made = network("fat_tree:4x6,spines=3,GBps=10");
   for (int b = 6; b < 24; ++b) {
@@ -179,6 +206,11 @@ TEST(Generators, RefuseWhatIsWrongInOneSentence) {
            {"torus:4x4,spines=2", "has the option \"spines\", which torus does not know; it knows GBps, latency_us"},
            {"torus:4x4,GBps=-1", "gives GBps no positive number"},
            {"torus:4x4,latency_us=-1", "gives latency_us no usable number"},
+           {"switch:4,slow_endpoint=4", "gives slow_endpoint no endpoint's number; write 0 to 3"},
+           {"fat_tree:2x2,slow_endpoint=1.5", "gives slow_endpoint no endpoint's number; write 0 to 3"},
+           {"switch:4,slow_endpoint=-1", "gives slow_endpoint no usable number"},
+           {"switch:4,slow_endpoint=1,slow_GBps=0", "gives slow_GBps no positive number"},
+           {"switch:4,trunk_latency_us=1", "has the option \"trunk_latency_us\", which switch does not know"},
            {"torus:4x4,", "has the option \"\""}}) {
     const auto made = generate_network(spec);
     ASSERT_FALSE(made.ok()) << spec;

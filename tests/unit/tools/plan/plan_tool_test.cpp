@@ -71,6 +71,29 @@ TEST_F(PlanTool, TakesMachinesAndTori) {
   }
 }
 
+TEST_F(PlanTool, CostsOnANetworkWhatSimulationSays) {
+  const std::string on = " --bytes 1M --json --topology fat_tree:2x4,oversubscription=4,GBps=0.0125,latency_us=20";
+  ASSERT_EQ(run("cost" + on), 0) << content("err");
+  std::map<std::string, double> seconds;
+  double last = 0;
+  std::istringstream lines(content("out"));
+  for (std::string line; std::getline(lines, line);) {
+    const Json row = Json::parse(line);
+    EXPECT_TRUE(row["simulated"]) << line;
+    EXPECT_GE(row["seconds"], last) << line;
+    last = row["seconds"];
+    seconds[row["algorithm"]] = row["seconds"];
+  }
+  ASSERT_TRUE(seconds.contains("ring") && seconds.contains("direct") && seconds.contains("hierarchical"));
+  for (const auto& [algorithm, expected] : seconds) {
+    ASSERT_EQ(run("simulate --algorithm " + algorithm + on), 0) << content("err");
+    EXPECT_EQ(Json::parse(content("out"))["seconds"], expected) << algorithm;
+  }
+  // The model counts what each rank sends; that all of a rack's ranks share its trunk only the simulation sees.
+  EXPECT_GT(seconds["direct"], 1.5 * seconds["ring"]);
+  ASSERT_EQ(run("cost --topology torus:256x256 --bytes 8M --quiet"), 0) << content("err");
+}
+
 TEST_F(PlanTool, RefusesBytesThatAreNoWholeNumberOfElements) {
   for (const char* command : {"simulate", "cost", "verify", "show"}) {
     EXPECT_EQ(run(std::string(command) + " --bytes 7"), 2) << command;
@@ -151,6 +174,30 @@ TEST_F(PlanTool, SaysWhoWaitsForEverInAScheduleFromAFile) {
   std::ofstream(path("bad")) << text;
   EXPECT_EQ(run("simulate --schedule " + path("bad")), 3);
   EXPECT_THAT(content("err"), HasSubstr("rank 1, lane 0, step 0, pass 0 waits for a message from rank 0"));
+  // What comes to an end need not be right.
+  ASSERT_EQ(run("show --collective all_reduce --algorithm ring --ranks 3"), 0);
+  text = content("out");
+  const std::size_t place = text.find("output[0;1");
+  ASSERT_NE(place, std::string::npos) << text;
+  text.replace(place, 10, "output[0;0");
+  std::ofstream(path("wrong")) << text;
+  EXPECT_EQ(run("simulate --schedule " + path("wrong")), 3);
+  EXPECT_THAT(content("err"), HasSubstr("simulated, but not proved: "));
+}
+
+TEST_F(PlanTool, RefusesWhatWouldFillTheMemoryAndShowsOneRankOfIt) {
+  EXPECT_EQ(run("verify --algorithm ring --ranks 65536"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("the programs of 65536 ranks of ring have about"));
+  EXPECT_EQ(run("verify --ranks 65537"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("`verify` takes up to 65536 ranks, and not 65537"));
+  EXPECT_EQ(run("show --algorithm ring --ranks 4096 --rank 17"), 0) << content("err");
+  EXPECT_THAT(content("out"), HasSubstr("rank 17"));
+  EXPECT_EQ(run("verify --bytes 8000000000G"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("a schedule takes up to 2^42"));
+  EXPECT_EQ(run("synthesize --topology switch:4 --bytes 2G"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("up to that"));
+  EXPECT_EQ(run("simulate --topology switch:4 --trace same --link-load-svg same"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("name the same file"));
 }
 
 const std::string ring_file = std::string(TUTTI_TEST_DATA) + "/msccl/allreduce_ring_4x2.xml";
