@@ -11,6 +11,7 @@
 #include "algorithms/algorithm.h"
 #include "src/base/dimensions.h"
 #include "src/base/types.h"
+#include "src/program/files.h"
 #include "src/program/options.h"
 #include "src/program/output.h"
 #include "src/schedule/msccl_file.h"
@@ -18,6 +19,7 @@
 #include "src/schedule/names.h"
 #include "src/schedule/text.h"
 #include "src/schedule/verifier.h"
+#include "src/selection/choices.h"
 #include "src/selection/select.h"
 #include "src/selection/tuning.h"
 #include "tools/plan/networks.h"
@@ -48,6 +50,7 @@ struct Request {
   std::string trace;
   std::string link_load_svg;
   std::string tuning;
+  std::string csv;
   std::string torus;
   std::int64_t machines = 1;
   std::int64_t cores = 0;
@@ -56,6 +59,7 @@ struct Request {
   std::int64_t rank = -1;
   std::int64_t lanes = 0;
   std::uint64_t bytes = std::uint64_t{1} << 20;
+  bool one_collective = false;  ///< --collective was given
 };
 
 void declare(program::Options& options, Request& request) {
@@ -73,6 +77,9 @@ void declare(program::Options& options, Request& request) {
   options.text("--schedule", &request.schedule, "FILE",
                "verify, simulate: a schedule as `show` prints it, instead of an algorithm");
   options.text("--tuning", &request.tuning, "FILE", "a tuning table, see perf/tune; without it the built-in estimates");
+  options.text("--csv", &request.csv, "FILE",
+               "cost: writes what selection chooses for every size, of all collectives unless one is given, and by which "
+               "constants, as a tuning table in CSV form");
   options.integer("--cores", &request.cores, 1, 65536, "cores that the ranks share; without it one each");
   options.integer("--machines", &request.machines, 1, 65536, "machines, with as many consecutive ranks on each");
   options.text("--torus", &request.torus, "SIZES", "the torus that the ranks lie on, as 16x16; the last varies fastest");
@@ -92,6 +99,8 @@ void declare(program::Options& options, Request& request) {
                   "the proof, or what is wrong");
   options.example("tutti-plan cost --collective all_reduce --ranks 8 --bytes 1M",
                   "all algorithms, quickest first, and why");
+  options.example("tutti-plan cost --ranks 8 --csv choices.csv",
+                  "all choices for 8 ranks, for a spreadsheet, --tuning or TUTTI_TUNING");
   options.example("tutti-plan simulate --algorithm ring --ranks 8 --trace ring.json",
                   "its time and traffic, and a timeline");
   options.example("tutti-plan verify --msccl allreduce.xml", "the proof of somebody else's schedule, or who is wrong");
@@ -136,6 +145,10 @@ std::optional<std::string> wrong_with(const Request& request, const program::Opt
   const bool draws = request.command == "simulate" && !request.topology.empty();
   if (!request.link_load_svg.empty() && !draws) {
     return "--link-load-svg draws the links of a network that `simulate` is given by --topology";
+  }
+  if (!request.csv.empty() && request.command != "cost") return "--csv belongs to `cost`; leave it out";
+  if (!request.csv.empty() && !request.algorithm.empty()) {
+    return "--csv writes what selection chooses; leave out --algorithm, which takes the choice from it";
   }
   if (!request.msccl.empty() && request.command == "cost") return "--msccl belongs to `show`, `verify` and `simulate`";
   if (!request.svg.empty()) return "--svg is not there yet; `show` prints the schedule as text";
@@ -359,6 +372,21 @@ int cost(const Request& request, const Problem& problem, const View& view, const
   return output.result(static_cast<int>(program::kGood));
 }
 
+/// Writes the choices of all collectives, or of the one that was asked for. Returns kGood, or the code of an error that has
+/// been told.
+int write_choices(const Request& request, const Problem& problem, const View& view, const Tuning& tuning,
+                  program::Output& output) {
+  std::vector<Collective> collectives = {problem.collective};
+  for (int c = 0; c < collective_count && !request.one_collective; ++c) {
+    if (static_cast<Collective>(c) != problem.collective) collectives.push_back(static_cast<Collective>(c));
+  }
+  const int code = output.file(request.csv, with_every_choice(tuning, view, collectives).text(','));
+  if (code == static_cast<int>(program::kGood)) {
+    output.line(fmt::format("all choices on {} ranks are in {}, for --tuning and TUTTI_TUNING", view.ranks(), request.csv));
+  }
+  return code;
+}
+
 /// network: the one that was named, if any; outlives what is returned.
 plan_tool::Simulation simulation_of(const Request& request, View view, const plan_tool::NamedNetwork& network) {
   return {std::move(view), network.network.get(), network.name, request.trace, request.link_load_svg};
@@ -417,7 +445,9 @@ int run_algorithm(const Request& request, const plan_tool::NamedNetwork& network
   const auto choice = choose(request, *problem, *view, *tuning);
   if (!choice.ok()) return refuse(output, choice.status().text());
   if (request.command == "cost") {
-    return cost(request, *problem, *view, *choice, !tuning->use(*problem).empty(), output);
+    const int code = cost(request, *problem, *view, *choice, !tuning->use(*problem).empty(), output);
+    if (code != static_cast<int>(program::kGood) || request.csv.empty()) return code;
+    return write_choices(request, *problem, *view, *tuning, output);
   }
   if (request.command != "simulate") {
     return tell(request, make_schedule(*choice, *problem, *view), *view, network, choice->seconds, output);
@@ -428,7 +458,11 @@ int run_algorithm(const Request& request, const plan_tool::NamedNetwork& network
 
 int run(const Request& given, const program::Options& options, program::Output& output) {
   if (const auto sentence = wrong_with(given, options)) return refuse(output, *sentence);
+  if (!given.csv.empty()) {
+    if (const std::string wrong = program::check_writable("--csv", given.csv); !wrong.empty()) return refuse(output, wrong);
+  }
   Request request = given;
+  request.one_collective = options.given("--collective");
   plan_tool::NamedNetwork network;
   if (!request.topology.empty()) {
     auto named = plan_tool::open_network(request.topology);
