@@ -1,8 +1,6 @@
 #include "trainer/checkpoint.h"
 
-#include <signal.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <bit>
 #include <cerrno>
@@ -10,6 +8,7 @@
 #include <cstring>
 #include <memory>
 
+#include "src/program/files.h"
 #include "trainer/hash.h"
 
 namespace tutti::trainer {
@@ -66,24 +65,6 @@ struct FileCloser {
 };
 using File = std::unique_ptr<std::FILE, FileCloser>;
 
-// Ctrl-C between draft and rename would leave the draft behind: it waits until the file has its name. The library's own
-// threads block all signals, so that none of them is hit instead.
-class SignalsHeld {
- public:
-  SignalsHeld() {
-    sigset_t held;
-    ::sigemptyset(&held);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&held, signal);
-    ::pthread_sigmask(SIG_BLOCK, &held, &before_);
-  }
-  ~SignalsHeld() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsHeld(const SignalsHeld&) = delete;
-  SignalsHeld& operator=(const SignalsHeld&) = delete;
-
- private:
-  sigset_t before_;
-};
-
 Failure cannot(const std::string& what, const std::string& path, int error) {
   return {ExitCode::failed, "cannot " + what + " the checkpoint \"" + path + "\": " + std::strerror(error) +
                                 "; give --checkpoint a file in a folder with room that this user may write to"};
@@ -137,21 +118,8 @@ std::string widths_text(const std::vector<int>& layers) {
 
 Outcome write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
   const Bytes bytes = encode(checkpoint);
-  const SignalsHeld held;
-  const std::string draft = path + ".part-" + std::to_string(::getpid());
-  int error = 0;
-  {
-    const File file(std::fopen(draft.c_str(), "wbe"));
-    if (!file) return cannot("write", path, errno);
-    // fsync before the rename: after a crash of the machine the name must not lead to an empty file.
-    const bool written = std::fwrite(bytes.data(), 1, bytes.size(), file.get()) == bytes.size() &&
-                         std::fflush(file.get()) == 0 && ::fsync(fileno(file.get())) == 0;
-    if (!written) error = errno;
-  }
-  if (error == 0 && std::rename(draft.c_str(), path.c_str()) != 0) error = errno;
-  if (error == 0) return {};
-  std::remove(draft.c_str());
-  return cannot("write", path, error);
+  const int error = program::write_file(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  return error == 0 ? Outcome() : cannot("write", path, error);
 }
 
 Fallible<Checkpoint> read_checkpoint(const std::string& path) {

@@ -2,14 +2,52 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 
 namespace tutti::program {
+namespace {
+
+struct FileCloser {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using File = std::unique_ptr<std::FILE, FileCloser>;
+
+// Ctrl-C between draft and rename would leave the draft behind: it waits until the file has its name. The library's own
+// threads block all signals, so that none of them is hit instead.
+class SignalsHeld {
+ public:
+  SignalsHeld() {
+    sigset_t held;
+    ::sigemptyset(&held);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&held, signal);
+    ::pthread_sigmask(SIG_BLOCK, &held, &before_);
+  }
+  ~SignalsHeld() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsHeld(const SignalsHeld&) = delete;
+  SignalsHeld& operator=(const SignalsHeld&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+/// Returns 0, or the errno. sync: a file of a disk, whose name must not lead to an empty file after a crash of the machine.
+int write_all(const std::string& path, std::string_view bytes, bool sync) {
+  const File file(std::fopen(path.c_str(), "wbe"));
+  if (!file) return errno;
+  const bool written = std::fwrite(bytes.data(), 1, bytes.size(), file.get()) == bytes.size() &&
+                       std::fflush(file.get()) == 0 && (!sync || ::fsync(fileno(file.get())) == 0);
+  return written ? 0 : errno;
+}
+
+}  // namespace
 
 std::string check_writable(const std::string& option, const std::string& path) {
   struct stat info;
@@ -36,6 +74,18 @@ std::string check_writable(const std::string& option, const std::string& path) {
   ::close(fd);
   ::unlink(probe.c_str());
   return "";
+}
+
+int write_file(const std::string& path, std::string_view bytes) {
+  struct stat info;
+  // What a link leads to may be what others have open, as /dev/stdout is: it stays the file that it is.
+  if (::lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) return write_all(path, bytes, false);
+  const SignalsHeld held;
+  const std::string draft = fmt::format("{}.part-{}", path, ::getpid());
+  int error = write_all(draft, bytes, true);
+  if (error == 0 && std::rename(draft.c_str(), path.c_str()) != 0) error = errno;
+  if (error != 0) std::remove(draft.c_str());
+  return error;
 }
 
 }  // namespace tutti::program

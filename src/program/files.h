@@ -2,11 +2,17 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace tutti::program {
 
 /// Whether `path`, which `option` named ("--plot"), can be written, so that hours of work are not followed by a refusal.
 /// Leaves nothing behind. Returns an empty string, or a sentence for kWrongUse. Thread safe.
 std::string check_writable(const std::string& option, const std::string& path);
+
+/// Writes a file whole or not at all: beside it, synced, and then renamed, so that nobody reads half of one, and a failure
+/// or Ctrl-C leaves what was there. A device, a pipe and what a symbolic link leads to are
+/// written as they are. Returns 0, or the errno. Thread safe.
+int write_file(const std::string& path, std::string_view bytes);
 
 }  // namespace tutti::program

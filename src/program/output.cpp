@@ -10,6 +10,7 @@
 #include <exception>
 #include <new>
 
+#include "src/program/files.h"
 #include "src/program/launcher.h"
 
 namespace tutti::program {
@@ -190,6 +191,12 @@ bool Output::tell_worst() {
   }
   if (worst != nullptr) tell(*worst);
   return worst != nullptr;
+}
+
+int Output::file(const std::string& path, std::string_view bytes) {
+  const int error = write_file(path, bytes);
+  if (error == 0) return kGood;
+  return fail(kFailed, fmt::format("{} cannot be written: {}; name another file", path, std::strerror(error)));
 }
 
 int Output::result(int code) {

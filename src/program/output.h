@@ -68,6 +68,9 @@ class Output {
   /// Tells the worst of the errors kept, of the lowest rank among equals. Returns false where there is none.
   bool tell_worst();
 
+  /// Writes a file that was asked for (write_file in files.h). Returns kGood, or kFailed, which has been told.
+  int file(const std::string& path, std::string_view bytes);
+
   /// `code`, or kFailed where the code is good but an output file could not be written.
   int result(int code);
 

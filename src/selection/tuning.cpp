@@ -2,11 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <fstream>
+#include <iterator>
+#include <numeric>
+#include <set>
 #include <sstream>
+#include <tuple>
 #include <vector>
 
 #include "algorithms/algorithm.h"
@@ -22,28 +27,44 @@ constexpr std::array<std::pair<std::string_view, LinkClass>, 4> kClasses = {{{"s
                                                                              {"other_rack", LinkClass::other_rack}}};
 const char* const kForm =
     "Write `link TRANSPORT same_numa|same_machine|other_machine|other_rack SECONDS SECONDS_A_BYTE`, `fold SECONDS`, "
-    "`hand_over "
-    "SECONDS`, "
-    "`ring_share FACTOR`, numbers above 0, or `use COLLECTIVE RANKS BYTES BYTES ALGORITHM`.";
+    "`hand_over SECONDS`, `ring_share FACTOR`, numbers above 0, or `use COLLECTIVE RANKS BYTES BYTES ALGORITHM`, words "
+    "apart "
+    "by blanks or commas.";
 
+/// The words of a line before its comment. No word of a table has a quote, a comma or a semicolon in it, so they all are
+/// but what stands between words; empty cells are none.
 std::vector<std::string> words_of(std::string_view line) {
-  std::istringstream in{std::string(line.substr(0, line.find('#')))};
+  std::string plain(line.substr(0, line.find('#')));
+  const auto separates = [](char c) { return c == ',' || c == ';' || c == '"'; };
+  std::replace_if(plain.begin(), plain.end(), separates, ' ');
+  std::istringstream in{plain};
   std::vector<std::string> words;
   for (std::string word; in >> word;) words.push_back(word);
   return words;
 }
 
+/// Whether a table can say this number. Ranks tell each other floats.
+bool can_be_said(double value) { return value > 0 && std::isnormal(static_cast<float>(value)); }
+
 std::optional<double> number(const std::string& word) {
   double value = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  // Ranks tell each other floats.
-  const bool good =
-      error == std::errc{} && end == word.data() + word.size() && value > 0 && std::isnormal(static_cast<float>(value));
+  const bool good = error == std::errc{} && end == word.data() + word.size() && can_be_said(value);
   return good ? std::optional(value) : std::nullopt;
 }
 
-template <typename Whole>
-bool whole(const std::string& word, Whole& value) {
+/// A spreadsheet has 15 digits, and makes 1.84467440737096E+19 of the largest number of bytes: what is above it, is it.
+bool whole(const std::string& word, std::uint64_t& value) {
+  const char* const end = word.data() + word.size();
+  if (const auto read = std::from_chars(word.data(), end, value); read.ptr == end && read.ec == std::errc{}) return true;
+  double rounded = 0;
+  const auto read = std::from_chars(word.data(), end, rounded);
+  if (read.ec != std::errc{} || read.ptr != end || !(rounded >= 1e15 && rounded < 1e20)) return false;
+  value = rounded < 0x1p64 ? static_cast<std::uint64_t>(rounded) : UINT64_MAX;
+  return true;
+}
+
+bool whole(const std::string& word, int& value) {
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
   return error == std::errc{} && end == word.data() + word.size() && value >= 0;
 }
@@ -55,6 +76,23 @@ std::optional<LinkClass> class_named(std::string_view name) {
   return std::nullopt;
 }
 
+/// What ranks so near to each other commonly use.
+const char* transport_assumed(LinkClass near) { return near >= LinkClass::other_machine ? "tcp" : "shm"; }
+
+/// The classes of links that occur between ranks. Neighbors in the order of places show them all.
+std::set<LinkClass> classes_between(const View& view) {
+  const auto place = [&](int rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    return std::tuple(view.rack.empty() ? 0 : view.rack[r], view.machine[r], view.numa[r]);
+  };
+  std::vector<int> order(static_cast<std::size_t>(view.ranks()));
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](int a, int b) { return place(a) < place(b); });
+  std::set<LinkClass> found;
+  for (std::size_t r = 1; r < order.size(); ++r) found.insert(view.link_class(order[r - 1], order[r]));
+  return found;
+}
+
 }  // namespace
 
 Result<Tuning> Tuning::read(const std::string& path) {
@@ -63,30 +101,34 @@ Result<Tuning> Tuning::read(const std::string& path) {
   const bool empty = file.is_open() && file.peek() == std::ifstream::traits_type::eof() && !file.bad();
   if (!file.is_open() || (!empty && !(text << file.rdbuf()))) {
     return Status(TUTTI_INVALID_ARGUMENT, fmt::format("the tuning table \"{}\" cannot be read", path),
-                  "Name a file that perf/tune wrote, or leave TUTTI_TUNING unset.");
+                  "Name a file that perf/tune or `tutti-plan cost --csv` wrote, or leave TUTTI_TUNING unset.");
   }
   return parse(text.str(), fmt::format("the tuning table \"{}\"", path));
 }
 
 Result<Tuning> Tuning::parse(std::string_view text, const std::string& place) {
+  constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+  if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
   Tuning tuning;
   bool headed = false;
   for (int line = 1; !text.empty(); ++line) {
-    const std::string_view content = text.substr(0, text.find('\n'));
+    std::string_view content = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), content.size() + 1));
+    if (content.ends_with('\r')) content.remove_suffix(1);
     const std::vector<std::string> words = words_of(content);
     if (words.empty()) continue;
     if (!headed) {
       headed = fmt::format("{}", fmt::join(words, " ")) == kHeader;
       if (headed) continue;
       return Status(TUTTI_INVALID_ARGUMENT, fmt::format("{} does not begin with \"{}\"", place, kHeader),
-                    "Name a file that perf/tune wrote.");
+                    "Name a file that perf/tune or `tutti-plan cost --csv` wrote.");
     }
     if (!tuning.take(words))
       return Status(TUTTI_INVALID_ARGUMENT, fmt::format("line {} of {} says \"{}\"", line, place, content), kForm);
   }
   if (headed) return tuning;
-  return Status(TUTTI_INVALID_ARGUMENT, fmt::format("{} is empty", place), "Name a file that perf/tune wrote.");
+  return Status(TUTTI_INVALID_ARGUMENT, fmt::format("{} is empty", place),
+                "Name a file that perf/tune or `tutti-plan cost --csv` wrote.");
 }
 
 /// One line; false: it is malformed.
@@ -112,9 +154,9 @@ bool Tuning::take(const std::vector<std::string>& words) {
   return false;
 }
 
-std::optional<Tuning::Use> Tuning::parse_use(const std::vector<std::string>& words) {
+std::optional<TuningUse> Tuning::parse_use(const std::vector<std::string>& words) {
   if (words.size() != 6) return std::nullopt;
-  Use use;
+  TuningUse use;
   bool known = false;
   for (int c = 0; c < collective_count && !known; ++c) {
     use.collective = static_cast<Collective>(c);
@@ -129,7 +171,7 @@ std::optional<Tuning::Use> Tuning::parse_use(const std::vector<std::string>& wor
 
 std::string_view Tuning::use(const Problem& problem) const {
   const std::uint64_t bytes = problem.count * element_bytes(problem.type);
-  for (const Use& use : uses_) {
+  for (const TuningUse& use : uses_) {
     const bool fits = use.collective == problem.collective && use.ranks == problem.ranks;
     if (fits && bytes >= use.from && bytes <= use.to) return use.algorithm;
   }
@@ -150,25 +192,51 @@ void Tuning::apply(View& view) const {
 void Tuning::apply_with_links(View& view) const {
   apply(view);
   for (const auto& [name, near] : kClasses) {
-    auto said = link(near >= LinkClass::other_machine ? "tcp" : "shm", near);
-    if (near == LinkClass::other_rack && !said) said = link("tcp", LinkClass::other_machine);
+    auto said = link(transport_assumed(near), near);
+    if (near == LinkClass::other_rack && !said) said = link(transport_assumed(near), LinkClass::other_machine);
     if (said) view.link(near) = *said;
   }
 }
 
-std::string Tuning::text() const {
+std::vector<TuningUse> Tuning::uses(Collective collective, int ranks) const {
+  std::vector<TuningUse> rows;
+  const auto wanted = [&](const TuningUse& use) { return use.collective == collective && use.ranks == ranks; };
+  std::copy_if(uses_.begin(), uses_.end(), std::back_inserter(rows), wanted);
+  return rows;
+}
+
+void Tuning::replace_uses(Collective collective, int ranks, std::vector<TuningUse> rows) {
+  std::erase_if(uses_, [&](const TuningUse& use) { return use.collective == collective && use.ranks == ranks; });
+  std::move(rows.begin(), rows.end(), std::back_inserter(uses_));
+}
+
+void Tuning::take_constants(const View& view) {
+  for (const LinkClass near : classes_between(view)) {
+    const LinkEstimate& estimate = view.link(near);
+    if (can_be_said(estimate.alpha) && can_be_said(estimate.beta)) links_[{transport_assumed(near), near}] = estimate;
+  }
+  const std::array<std::pair<double, std::optional<double>*>, 3> single = {
+      {{view.gamma, &fold_}, {view.hand_over, &hand_over_}, {view.ring_share, &ring_share_}}};
+  for (const auto& [value, place] : single) {
+    if (can_be_said(value)) *place = value;
+  }
+}
+
+std::string Tuning::text(char separator) const {
   std::string lines;
+  const auto add = [&](const auto&... words) {
+    const std::array<std::string, sizeof...(words)> row = {fmt::format("{}", words)...};
+    lines += fmt::format("{}\n", fmt::join(row, std::string_view(&separator, 1)));
+  };
   for (const auto& [of, estimate] : links_) {
     for (const auto& [name, near] : kClasses) {
-      if (near == of.second) lines += fmt::format("link {} {} {} {}\n", of.first, name, estimate.alpha, estimate.beta);
+      if (near == of.second) add("link", of.first, name, estimate.alpha, estimate.beta);
     }
   }
-  if (fold_) lines += fmt::format("fold {}\n", *fold_);
-  if (hand_over_) lines += fmt::format("hand_over {}\n", *hand_over_);
-  if (ring_share_) lines += fmt::format("ring_share {}\n", *ring_share_);
-  for (const Use& use : uses_) {
-    lines += fmt::format("use {} {} {} {} {}\n", name_of(use.collective), use.ranks, use.from, use.to, use.algorithm);
-  }
+  if (fold_) add("fold", *fold_);
+  if (hand_over_) add("hand_over", *hand_over_);
+  if (ring_share_) add("ring_share", *ring_share_);
+  for (const TuningUse& use : uses_) add("use", name_of(use.collective), use.ranks, use.from, use.to, use.algorithm);
   return lines.empty() ? lines : fmt::format("{}\n{}", kHeader, lines);
 }
 

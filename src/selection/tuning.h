@@ -8,7 +8,9 @@
 //     use all_reduce 4 8192 65535 ring     on 4 ranks, for blocks of 8192 to 65535 bytes: what was quickest there
 //
 // What a table does not name stays as it is built in, and where no `use` fits the cost model chooses by the constants. `#`
-// begins a comment. `perf/tune` measures and writes one.
+// begins a comment. Words are apart by blanks, or by commas or semicolons, as in CSV, and may stand in quotes: a table that
+// went through a spreadsheet is read as it comes back. `perf/tune` and `tutti-perf --measure-links` measure and write one,
+// `tutti-plan cost --csv` writes the one that is in use.
 #pragma once
 
 #include <map>
@@ -23,6 +25,15 @@
 #include "topology/view.h"
 
 namespace tutti {
+
+/// A row `use`: for blocks of `from` to `to` bytes, on so many ranks, what was quickest.
+struct TuningUse {
+  Collective collective = Collective::all_reduce;
+  int ranks = 0;
+  std::uint64_t from = 0;  ///< bytes of a block
+  std::uint64_t to = 0;
+  std::string algorithm;
+};
 
 /// A table. A value; an empty one changes nothing.
 class Tuning {
@@ -41,24 +52,26 @@ class Tuning {
   void apply_with_links(View& view) const;
   /// The algorithm that was quickest for a problem like this one, empty where the table does not say.
   std::string_view use(const Problem& problem) const;
-  /// The table's lines, constants sorted and `use` lines as they stand. Empty where it says nothing.
-  std::string text() const;
+  /// The `use` rows of a collective on so many ranks, in the table's order.
+  std::vector<TuningUse> uses(Collective collective, int ranks) const;
+  /// Puts rows in the place of all `use` rows of a collective on so many ranks.
+  void replace_uses(Collective collective, int ranks, std::vector<TuningUse> rows);
+  /// Takes a view's constants over: of its links those of the classes that occur between its ranks, named as
+  /// apply_with_links reads them.
+  void take_constants(const View& view);
+
+  /// The table's lines, constants sorted and `use` lines as they stand, words apart by `separator`: a comma makes it CSV.
+  /// Empty where it says nothing.
+  std::string text(char separator = ' ') const;
   /// text() in 16 digits, empty where that is: what ranks compare.
   std::string digest() const;
 
  private:
-  std::map<std::pair<std::string, LinkClass>, LinkEstimate> links_;
-  struct Use {
-    Collective collective = Collective::all_reduce;
-    int ranks = 0;
-    std::uint64_t from = 0;  ///< bytes of a block
-    std::uint64_t to = 0;
-    std::string algorithm;
-  };
-  static std::optional<Use> parse_use(const std::vector<std::string>& words);
+  static std::optional<TuningUse> parse_use(const std::vector<std::string>& words);
   bool take(const std::vector<std::string>& words);
 
-  std::vector<Use> uses_;
+  std::map<std::pair<std::string, LinkClass>, LinkEstimate> links_;
+  std::vector<TuningUse> uses_;
   std::optional<double> fold_;
   std::optional<double> hand_over_;
   std::optional<double> ring_share_;

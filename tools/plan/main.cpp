@@ -11,6 +11,7 @@
 #include "algorithms/algorithm.h"
 #include "src/base/dimensions.h"
 #include "src/base/types.h"
+#include "src/program/files.h"
 #include "src/program/options.h"
 #include "src/program/output.h"
 #include "src/schedule/msccl_file.h"
@@ -18,6 +19,7 @@
 #include "src/schedule/names.h"
 #include "src/schedule/text.h"
 #include "src/schedule/verifier.h"
+#include "src/selection/choices.h"
 #include "src/selection/select.h"
 #include "src/selection/tuning.h"
 #include "tools/plan/costs.h"
@@ -51,6 +53,7 @@ struct Request {
   std::string trace;
   std::string link_load_svg;
   std::string tuning;
+  std::string csv;
   std::string torus;
   std::int64_t machines = 1;
   std::int64_t cores = 0;
@@ -59,6 +62,7 @@ struct Request {
   std::int64_t rank = -1;
   std::int64_t lanes = 0;
   std::uint64_t bytes = std::uint64_t{1} << 20;
+  bool one_collective = false;  ///< --collective was given
 };
 
 void declare(program::Options& options, Request& request) {
@@ -76,6 +80,9 @@ void declare(program::Options& options, Request& request) {
   options.text("--schedule", &request.schedule, "FILE",
                "verify, simulate: a schedule as `show` prints it, instead of an algorithm");
   options.text("--tuning", &request.tuning, "FILE", "a tuning table, see perf/tune; without it the built-in estimates");
+  options.text("--csv", &request.csv, "FILE",
+               "cost: writes what is chosen for every size, of all collectives unless one is given, and by which "
+               "constants, as a tuning table in CSV form");
   options.integer("--cores", &request.cores, 1, 65536,
                   "cores of each machine, which its ranks share; without it one for every rank");
   options.integer("--machines", &request.machines, 1, 65536, "machines, with as many consecutive ranks on each");
@@ -96,6 +103,8 @@ void declare(program::Options& options, Request& request) {
                   "the proof, or what is wrong");
   options.example("tutti-plan cost --collective all_reduce --ranks 8 --bytes 1M",
                   "all algorithms, quickest first, and why");
+  options.example("tutti-plan cost --ranks 8 --csv choices.csv",
+                  "all choices for 8 ranks, for a spreadsheet, --tuning or TUTTI_TUNING");
   options.example("tutti-plan simulate --algorithm ring --ranks 8 --trace ring.json",
                   "its time and traffic, and a timeline");
   options.example("tutti-plan verify --msccl allreduce.xml", "the proof of somebody else's schedule, or who is wrong");
@@ -156,6 +165,10 @@ std::optional<std::string> wrong_with(const Request& request, const program::Opt
   const bool draws = request.command == "simulate" && !request.topology.empty();
   if (!request.link_load_svg.empty() && !draws) {
     return "--link-load-svg draws the links of a network that `simulate` is given by --topology";
+  }
+  if (!request.csv.empty() && request.command != "cost") return "--csv belongs to `cost`; leave it out";
+  if (!request.csv.empty() && !request.algorithm.empty()) {
+    return "--csv writes what selection chooses; leave out --algorithm, which takes the choice from it";
   }
   if (!request.msccl.empty() && request.command == "cost") return "--msccl belongs to `show`, `verify` and `simulate`";
   if (!request.svg.empty()) return "--svg is not there yet; `show` prints the schedule as text";
@@ -369,6 +382,25 @@ plan_tool::Simulation simulation_of(const Request& request, View view, const pla
   return {std::move(view), network.network.get(), network.name, request.trace, request.link_load_svg};
 }
 
+/// Writes the choices of all collectives, or of the one that was asked for. Returns kGood, or the code of an error that has
+/// been told.
+int write_choices(const Request& request, const Problem& problem, const Tuning& tuning,
+                  const plan_tool::Simulation& simulation, program::Output& output) {
+  std::vector<Collective> collectives = {problem.collective};
+  for (int c = 0; c < collective_count && !request.one_collective; ++c) {
+    if (static_cast<Collective>(c) != problem.collective) collectives.push_back(static_cast<Collective>(c));
+  }
+  const View& view = simulation.view;
+  const Tuning whole = simulation.network == nullptr
+                           ? with_every_choice(tuning, view, collectives)
+                           : plan_tool::with_simulated_choices(tuning, simulation, slot_bytes, collectives);
+  const int code = output.file(request.csv, whole.text(','));
+  if (code == static_cast<int>(program::kGood)) {
+    output.line(fmt::format("all choices on {} ranks are in {}, for --tuning and TUTTI_TUNING", view.ranks(), request.csv));
+  }
+  return code;
+}
+
 int cost(const Request& request, const Problem& problem, const View& view, const Tuning& tuning,
          const plan_tool::NamedNetwork& network, program::Output& output) {
   std::string constants = request.tuning.empty() ? "built-in estimates" : request.tuning;
@@ -436,7 +468,11 @@ int run_algorithm(const Request& request, const plan_tool::NamedNetwork& network
   if (!view.ok()) return refuse(output, view.status().text());
   const auto choice = choose(request, *problem, *view, *tuning);
   if (!choice.ok()) return refuse(output, choice.status().text());
-  if (request.command == "cost") return cost(request, *problem, *view, *tuning, network, output);
+  if (request.command == "cost") {
+    const int code = cost(request, *problem, *view, *tuning, network, output);
+    if (code != static_cast<int>(program::kGood) || request.csv.empty()) return code;
+    return write_choices(request, *problem, *tuning, simulation_of(request, *view, network), output);
+  }
   const Plan plan = make_plan(*choice->algorithm, *problem, *view, choice->parameters, slot_bytes);
   if (request.command == "show" && request.rank >= 0) {
     return show_one(request, plan, [&](int rank) { return make_program(*choice->algorithm, plan, *view, rank); }, output);
@@ -451,7 +487,11 @@ int run_algorithm(const Request& request, const plan_tool::NamedNetwork& network
 
 int run(const Request& given, const program::Options& options, program::Output& output) {
   if (const auto sentence = wrong_with(given, options)) return refuse(output, *sentence);
+  if (!given.csv.empty()) {
+    if (const std::string wrong = program::check_writable("--csv", given.csv); !wrong.empty()) return refuse(output, wrong);
+  }
   Request request = given;
+  request.one_collective = options.given("--collective");
   plan_tool::NamedNetwork network;
   if (!request.topology.empty()) {
     auto named = plan_tool::open_network(request.topology);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <functional>
 #include <numeric>
 #include <tuple>
@@ -156,15 +155,6 @@ std::string check_files(const Simulation& simulation) {
   return wrong;
 }
 
-/// Returns kGood, or the code of an error that has been told.
-int write_file(const std::string& path, const std::string& text, program::Output& output) {
-  std::ofstream file(path);
-  file << text;
-  file.close();
-  if (file) return static_cast<int>(program::kGood);
-  return output.fail(static_cast<int>(program::kFailed), fmt::format("{} could not be written to its end", path));
-}
-
 int simulate_subject(const Subject& subject, const Simulation& simulation, program::Output& output) {
   if (const std::string wrong = check_files(simulation); !wrong.empty()) {
     return output.fail(static_cast<int>(program::kWrongUse), wrong);
@@ -175,7 +165,7 @@ int simulate_subject(const Subject& subject, const Simulation& simulation, progr
   config.timeline = !simulation.trace.empty();
   const SimulatorReport report = subject.run(config);
   int written = static_cast<int>(program::kGood);
-  if (config.timeline) written = write_file(simulation.trace, chrome_trace(subject.program, report), output);
+  if (config.timeline) written = output.file(simulation.trace, chrome_trace(subject.program, report));
   if (written != static_cast<int>(program::kGood)) return written;
   if (report.verdict != SimulatorReport::Verdict::completed) {
     return output.fail(static_cast<int>(program::kWrongData), "not completed: " + report.why);
@@ -183,7 +173,7 @@ int simulate_subject(const Subject& subject, const Simulation& simulation, progr
   if (!simulation.link_load_svg.empty()) {
     const std::string title = fmt::format("{} by {} on {} ranks of {}", name_of(subject.plan.problem.collective),
                                           subject.plan.algorithm, subject.plan.problem.ranks, simulation.network_name);
-    written = write_file(simulation.link_load_svg, link_load_svg(title, *simulation.network, report), output);
+    written = output.file(simulation.link_load_svg, link_load_svg(title, *simulation.network, report));
     if (written != static_cast<int>(program::kGood)) return written;
   }
   tell(subject.plan, simulation, report, output);

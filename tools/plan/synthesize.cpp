@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-
 #include "src/base/types.h"
 #include "src/program/files.h"
 #include "src/schedule/text.h"
@@ -80,12 +78,8 @@ int synthesize_schedule(const NamedNetwork& network, const Problem& problem, con
     return output.fail(static_cast<int>(ours ? program::kFailed : program::kWrongUse), found.status().text());
   }
   if (!file.empty()) {
-    std::ofstream text(file);
-    text << print_schedule(found->schedule.plan, found->schedule.programs);
-    text.close();
-    if (!text) {
-      return output.fail(static_cast<int>(program::kFailed), fmt::format("{} could not be written to its end", file));
-    }
+    const int written = output.file(file, print_schedule(found->schedule.plan, found->schedule.programs));
+    if (written != static_cast<int>(program::kGood)) return written;
   }
   tell(network, *found, output);
   if (!file.empty()) output.line(fmt::format("the schedule is in {}, for `tutti-plan verify|simulate --schedule`", file));

@@ -2,7 +2,6 @@
 // and trees over its GPUs.
 #include <array>
 #include <cerrno>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -92,10 +91,8 @@ Result<Graph> read_graph(const Request& request) {
 }
 
 Status write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  return file ? Status() : system_error("cannot write " + path, errno);
+  const int error = program::write_file(path, text);
+  return error == 0 ? Status() : system_error("cannot write " + path, error);
 }
 
 /// The files that were asked for besides the text.

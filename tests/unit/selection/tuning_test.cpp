@@ -43,19 +43,65 @@ TEST(Tuning, SaysNothingWhereItIsEmpty) {
 }
 
 TEST(Tuning, MalformedLinesAreNamed) {
-  for (const char* line : {"fold", "fold -1", "fold 0", "fold 1e39", "fold 1e-60", "fold 1e-9x", "fold nan", "fold 1 2",
-                           "speed 3", "link shm near 1 1", "link shm same_numa 1", "link shm same_numa 0 1",
-                           "use all_reduce 2 9 8 ring", "use all_reduce 2 0 8 telepathy", "use nothing 2 0 8 ring",
-                           "use all_reduce -2 0 8 ring", "use broadcast 2 0 8 ring", "use all_reduce 2 0 ring"}) {
+  for (const char* line : {"fold",
+                           "fold -1",
+                           "fold 0",
+                           "fold 1e39",
+                           "fold 1e-60",
+                           "fold 1e-9x",
+                           "fold nan",
+                           "fold 1 2",
+                           "speed 3",
+                           "link shm near 1 1",
+                           "link shm same_numa 1",
+                           "link shm same_numa 0 1",
+                           "use all_reduce 2 9 8 ring",
+                           "use all_reduce 2 0 8 telepathy",
+                           "use nothing 2 0 8 ring",
+                           "use all_reduce -2 0 8 ring",
+                           "use broadcast 2 0 8 ring",
+                           "use all_reduce 2 0 ring",
+                           "link,shm,,2e-7,9e-11",
+                           "use,all_reduce,2,0,8",
+                           "use,all_reduce,2,0,8,ring,tree",
+                           "fold,6,0E-11",
+                           "fold;\"six\""}) {
     const auto tuning = Tuning::parse("tutti tuning 1\n" + std::string(line), "the text");
     ASSERT_FALSE(tuning.ok()) << line;
     EXPECT_THAT(tuning.status().text(), HasSubstr("line 2 of the text says \"" + std::string(line) + "\""));
   }
+  EXPECT_THAT(Tuning::parse("tutti tuning 1,\r\n\r\nfold,,\r\n", "the text").status().text(),
+              HasSubstr("line 3 of the text says \"fold,,\". Write `link"));
   EXPECT_FALSE(Tuning::parse("", "the text").ok());
   EXPECT_FALSE(Tuning::parse("tutti tuning 2\n", "the text").ok());
   EXPECT_THAT(Tuning::read("/dev/null").status().text(), HasSubstr("\"/dev/null\" is empty"));
   EXPECT_THAT(Tuning::read("/").status().text(), HasSubstr("\"/\" cannot be read"));
   EXPECT_THAT(Tuning::read("/nowhere/at/all").status().text(), HasSubstr("/nowhere/at/all"));
+}
+
+/// What spreadsheets make of a table: cells padded to the widest row, quotes, CRLF, a byte order mark, capital exponents.
+TEST(Tuning, ReadsWhatWentThroughASpreadsheet) {
+  const Tuning plain = parsed(
+      "tutti tuning 1\n# by hand, on two cores\nlink shm same_numa 2e-07 9e-11\nfold 6e-11\n"
+      "use broadcast 3 0 99 chain\nuse broadcast 3 100 18446744073709551615 binomial\n");
+  EXPECT_EQ(parsed(plain.text(',')).text(), plain.text());
+  EXPECT_EQ(plain.text(',').substr(0, 40), "tutti tuning 1\nlink,shm,same_numa,2e-07,");
+  const std::string excel =
+      "\xef\xbb\xbftutti tuning 1,,,,,\r\n\"# by hand, on \"\"two\"\" "
+      "cores\",,,,,\r\nlink,shm,same_numa,2.00E-07,9E-11,\r\n"
+      ",,,,,\r\nfold,6E-11,,,,\r\nuse,broadcast,3,0,99,chain\r\nuse,broadcast,3,100,1.84467440737096E+19,binomial\r\n";
+  EXPECT_EQ(parsed(excel).text(), plain.text());
+  const std::string quoted =
+      "\"tutti tuning 1\"\n\"link\";\"shm\";\"same_numa\";\"2e-07\";\"9e-11\"\n\"fold\" ; 6e-11 ;;\n"
+      "\"use\", \"broadcast\", \"3\", \"0\", \"99\", \"chain\"\nuse,broadcast,3,100,18446744073709600000,binomial";
+  EXPECT_EQ(parsed(quoted).text(), plain.text());
+  // Large numbers are rounded there; small ones, and what is out of all bounds, are not taken so.
+  EXPECT_EQ(parsed("tutti tuning 1\nuse,broadcast,3,0,4E+15,chain").uses(Collective::broadcast, 3).at(0).to,
+            4000000000000000u);
+  for (const char* number : {"1E+3", "1.5", "1e300", "-1", "1E+15x", "inf", "nan"}) {
+    EXPECT_FALSE(Tuning::parse("tutti tuning 1\nuse,broadcast,3,0," + std::string(number) + ",chain", "the text").ok())
+        << number;
+  }
 }
 
 TEST(Tuning, OverrulesTheModelButNotTheUser) {

@@ -152,6 +152,48 @@ TEST_F(PlanTool, RefusesOptionsThatWouldCountForNothing) {
   EXPECT_THAT(content("err"), HasSubstr("--algorithm was given ''"));
 }
 
+TEST_F(PlanTool, WritesEveryChoiceAsCsvAndChoosesByItAgain) {
+  const auto chosen = [&](const std::string& arguments) {
+    EXPECT_EQ(run("cost " + arguments), 0) << content("err");
+    const std::string out = content("out");
+    const std::size_t at = out.find(" is chosen");
+    return at == std::string::npos ? out : out.substr(out.rfind('\n', at) + 1, at - out.rfind('\n', at) - 1);
+  };
+  for (const std::string places : {"--ranks 8", "--ranks 12 --machines 3 --cores 4", "--ranks 16 --torus 4x4"}) {
+    const std::string file = path("choices.csv");
+    ASSERT_EQ(run("cost " + places + " --csv " + file), 0) << content("err");
+    EXPECT_THAT(content("out"), HasSubstr("ranks are in " + file));
+    EXPECT_THAT(content("choices.csv"), testing::StartsWith("tutti tuning 1\nlink,"));
+    for (const char* collective : {"all_reduce", "broadcast", "all_to_all", "reduce"}) {
+      for (const char* bytes : {"4", "1000", "32K", "500K", "64M", "4G"}) {
+        const std::string problem = places + " --collective " + collective + " --bytes " + bytes;
+        EXPECT_EQ(chosen(problem + " --tuning " + file), chosen(problem)) << problem;
+      }
+    }
+    ASSERT_EQ(run("cost " + places + " --tuning " + file + " --csv " + path("again.csv")), 0);
+    EXPECT_EQ(content("again.csv"), content("choices.csv"));
+  }
+  ASSERT_EQ(run("cost --collective broadcast --ranks 4 --csv " + path("one.csv")), 0) << content("err");
+  EXPECT_THAT(content("one.csv"), HasSubstr("use,broadcast,4,0,"));
+  EXPECT_THAT(content("one.csv"), testing::Not(HasSubstr("all_reduce")));
+}
+
+TEST_F(PlanTool, RefusesCsvThatCannotBeWrittenOrRead) {
+  EXPECT_EQ(run("cost --csv " + path("none/choices.csv")), 2);
+  EXPECT_THAT(content("err"), HasSubstr("none/choices.csv', which cannot be written"));
+  EXPECT_EQ(content("out"), "");
+  EXPECT_EQ(run("cost --csv /dev/full"), 1);
+  EXPECT_THAT(content("err"), HasSubstr("/dev/full cannot be written: No space left on device"));
+  EXPECT_EQ(run("simulate --csv " + path("choices.csv")), 2);
+  EXPECT_THAT(content("err"), HasSubstr("--csv belongs to `cost`"));
+  EXPECT_EQ(run("cost --algorithm tree --csv " + path("choices.csv")), 2);
+  EXPECT_THAT(content("err"), HasSubstr("leave out --algorithm"));
+  std::ofstream(path("bad.csv")) << "tutti tuning 1,,,\r\nuse,all_reduce,4,0,ring,\r\n";
+  EXPECT_EQ(run("cost --tuning " + path("bad.csv")), 2);
+  EXPECT_THAT(content("err"), HasSubstr("bad.csv\" says \"use,all_reduce,4,0,ring,\""));
+  EXPECT_THAT(content("err"), HasSubstr("`use COLLECTIVE RANKS BYTES BYTES ALGORITHM`"));
+}
+
 TEST_F(PlanTool, WritesATimelineWhereAsked) {
   ASSERT_EQ(run("simulate --algorithm ring --ranks 3 --trace " + path("trace.json")), 0) << content("err");
   const Json trace = Json::parse(content("trace.json"));
@@ -183,6 +225,16 @@ TEST_F(PlanTool, SaysWhoWaitsForEverInAScheduleFromAFile) {
   std::ofstream(path("wrong")) << text;
   EXPECT_EQ(run("simulate --schedule " + path("wrong")), 3);
   EXPECT_THAT(content("err"), HasSubstr("simulated, but not proved: "));
+}
+
+TEST_F(PlanTool, TellsRanksByATableWhatANetworksSimulationSays) {
+  const std::string on = " --topology fat_tree:2x4,oversubscription=4,GBps=0.0125,latency_us=50";
+  ASSERT_EQ(run("cost --collective all_reduce --bytes 1M --csv " + path("table") + on), 0) << content("err");
+  EXPECT_THAT(content("out"), HasSubstr("ring is chosen"));
+  EXPECT_THAT(content("out"), HasSubstr("ranks choose by the model, which takes hierarchical"));
+  // Without the network, but with its table.
+  ASSERT_EQ(run("cost --ranks 8 --bytes 1M --tuning " + path("table")), 0) << content("err");
+  EXPECT_THAT(content("out"), HasSubstr("ring is chosen: the tuning table says"));
 }
 
 TEST_F(PlanTool, RefusesWhatWouldFillTheMemoryAndShowsOneRankOfIt) {
