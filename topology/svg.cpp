@@ -193,7 +193,7 @@ class Maker {
       if (!from.name.empty() && from.name != from.pci) lines[0] += ' ' + Canvas::fitted(from.name, narrow);
       if (from.nic.speed_gbps > 0) lines.push_back(words::speed(from));
     }
-    if (!from.pci.empty()) lines.push_back(from.pci);
+    if (!from.pci.empty()) lines.push_back(line(from.pci));
     if (from.uplink_gbytes > 0 && from.kind != NodeKind::nv_switch) {
       lines.push_back(fmt::format("{:.3g} GB/s PCIe", from.uplink_gbytes));
     }

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "src/base/plain_text.h"
 #include "src/program/launcher.h"
 
 namespace tutti::program {
@@ -117,7 +118,8 @@ void Output::tell(const Failure& failure) {
   broken_ = !write_json(object.text());
 }
 
-int Output::fail_locked(int rank, int code, std::string_view sentence) {
+int Output::fail_locked(int rank, int code, std::string_view said) {
+  const std::string sentence = plain_text(said);  // it may quote a file
   if (launcher_fd_ >= 0) {
     // One write of less than PIPE_BUF bytes is atomic, so that the ranks' lines do not mix.
     const std::string report = fmt::format("{}\t{}\t{}", code, rank, sentence).substr(0, 4000) + "\n";
@@ -125,9 +127,9 @@ int Output::fail_locked(int rank, int code, std::string_view sentence) {
     if (written == static_cast<ssize_t>(report.size())) return code;
   }
   if (collecting_) {
-    failures_.push_back({code, rank, std::string(sentence)});
+    failures_.push_back({code, rank, sentence});
   } else {
-    tell({code, rank, std::string(sentence)});
+    tell({code, rank, sentence});
   }
   return code;
 }

@@ -79,7 +79,7 @@ class Output {
   };
 
   // All of these with mutex_ held.
-  int fail_locked(int rank, int code, std::string_view sentence);
+  int fail_locked(int rank, int code, std::string_view said);
   void tell(const Failure& failure);
   bool write_json(const std::string& text);
   void write_out(std::string_view text);
