@@ -23,6 +23,13 @@ struct Routes {
 /// Errors: TUTTI_INVALID_ARGUMENT where the text is no such list, or there is no such GPU.
 Result<Routes> find_routes(const Graph& graph, const std::string& gpus = {});
 
+/// The links that bytes pass on the way between two devices of a machine, in order; none for a device to itself.
+std::vector<NetworkLink> way_links(const Graph& graph, const Path& path);
+
+/// What path_explained leaves open: the links of a way whose bandwidth nobody tells, with what rings and trees take them
+/// for. No line where all are known.
+std::vector<std::string> unknown_links_text(const std::vector<NetworkLink>& links);
+
 /// A line with the sum, then one line for each ring (or tree) with its rate and its narrowest link.
 std::vector<std::string> rings_text(const Routes& routes);
 std::vector<std::string> trees_text(const Routes& routes);
