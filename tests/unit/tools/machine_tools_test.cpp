@@ -453,7 +453,7 @@ TEST(Doctor, ASettingThatNamesWhatIsNotThereIsShownAndFails) {
       {"TUTTI_SECRET_FILE=" + folder, "cannot be read"},
       {"TUTTI_SECRET_FILE=" + empty, "is empty"},
       {"TUTTI_SECRET_FILE=/dev/null", "is empty"},
-      {"TUTTI_COMM_ID=foo", "no address at which ranks can meet"},
+      {"TUTTI_COMM_ID=foo", "TUTTI_COMM_ID: \"foo\" is no address at which ranks can meet"},
       {"TUTTI_COMM_ID=env://", "leads nowhere"},
       {"TUTTI_COMM_ID=tcp://host:0", "ports are 1 to 65535"}};
   for (const auto& [setting, why] : cases) {
