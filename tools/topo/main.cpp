@@ -107,7 +107,8 @@ Status write_files(const Graph& graph, const Request& request, const topo::Route
   if (!request.svg.empty()) {
     const std::vector<std::vector<int>> rings =
         request.rings ? topo::rings_by_place(graph, routes) : std::vector<std::vector<int>>();
-    if (Status status = write_file(request.svg, draw_svg(graph, rings).svg); !status.ok()) return status;
+    if (Status status = write_file(request.svg, draw_svg(graph, rings, topo::ring_gbytes(routes)).svg); !status.ok())
+      return status;
   }
   if (request.write_nccl_xml.empty()) return Status();
   const auto text = write_nccl_xml(graph);

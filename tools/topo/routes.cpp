@@ -160,6 +160,12 @@ std::vector<std::vector<int>> rings_by_place(const Graph& graph, const Routes& r
   return rings;
 }
 
+std::vector<double> ring_gbytes(const Routes& routes) {
+  std::vector<double> rates;
+  for (const FoundRing& ring : routes.rings.rings) rates.push_back(gbytes(ring.bytes_per_second));
+  return rates;
+}
+
 void add_routes(const Routes& routes, program::JsonObject& object) {
   Json rings = Json::array();
   Json details = Json::array();

@@ -37,6 +37,9 @@ std::vector<std::string> trees_text(const Routes& routes);
 /// The rings as lists of places in graph.of(NodeKind::gpu), as draw_svg takes them.
 std::vector<std::vector<int>> rings_by_place(const Graph& graph, const Routes& routes);
 
+/// GB/s of each ring, likewise.
+std::vector<double> ring_gbytes(const Routes& routes);
+
 /// Adds the contract's rings, ring_bandwidth_GBps (of all rings together; null without any) and trees, and beside them
 /// ring_details (one for each ring), ring_bound_GBps, and tree_bandwidth_GBps. GPUs are told by their ids.
 void add_routes(const Routes& routes, program::JsonObject& object);
