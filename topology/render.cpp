@@ -6,6 +6,7 @@
 #include <array>
 #include <set>
 
+#include "src/base/counted.h"
 #include "src/base/plain_text.h"
 #include "topology/words.h"
 
@@ -135,7 +136,7 @@ std::vector<std::string> path_explained(const Graph& graph, const Path& path) {
   const Node& to = graph.nodes[at(path.b)];
   const std::string speed = path.gbytes > 0 ? fmt::format("{:.1f} GB/s", path.gbytes) : "bandwidth unknown";
   std::vector<std::string> lines = {
-      fmt::format("{} to {}: {}, {}, {} hops", node_label(from), node_label(to), path.text(), speed, path.hops)};
+      fmt::format("{} to {}: {}, {}, {}", node_label(from), node_label(to), path.text(), speed, counted(path.hops, "hop"))};
   if (legend != kLegend.end()) lines.push_back(legend->text);
   if (path.type == PathType::nvlink || path.type == PathType::xgmi || path.type == PathType::self) return lines;
   for (const int end : {path.a, path.b}) {
