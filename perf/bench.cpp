@@ -52,10 +52,12 @@ uint64_t Bench::slots_for(const Operation& operation, double nanoseconds) const 
   return std::min(fit, plan_for(nanoseconds, static_cast<uint64_t>(request_.iterations)).batch);
 }
 
-void Bench::note_choice(Measured& measured) const {
+void Bench::note_choice(const Collective& collective, Measured& measured) const {
   tutti_comm_choice choice = {sizeof(tutti_comm_choice), nullptr, nullptr};
   if (tutti_comm_last_choice(member_.comm, &choice) != TUTTI_SUCCESS) return;
-  measured.algorithm = choice.algorithm != nullptr ? choice.algorithm : "";
+  // What the library tells is the last collective's, which for messages is one of our own between them.
+  const bool chosen = !collective.point_to_point() && choice.algorithm != nullptr;
+  measured.algorithm = chosen ? choice.algorithm : "none";
   measured.transport = choice.transport != nullptr ? choice.transport : "";
 }
 
@@ -71,7 +73,7 @@ int Bench::measure(const Operation& operation, Measured& measured) {
     if (const tutti_status status = iteration(0); status != TUTTI_SUCCESS) return fail(status);
   }
   // Before any operation of our own: it is the last one that the library tells about.
-  note_choice(measured);
+  note_choice(*operation.collective, measured);
   double nanoseconds = 0;
   tutti_status status = estimate(member_.comm, iteration, 1, nanoseconds);
   if (status != TUTTI_SUCCESS) return fail(status);
@@ -201,8 +203,10 @@ int Bench::run_type(tutti_type type) {
 
 int Bench::run() {
   if (request_.collective->rooted() && request_.root.value_or(0) >= member_.ranks) {
-    return fail(program::kWrongUse, fmt::format("--root was given {}, but there are {} ranks; give 0 to {}, or all",
-                                                *request_.root, member_.ranks, member_.ranks - 1));
+    return fail(program::kWrongUse,
+                fmt::format("--root was given {}, but {}; give {}", *request_.root,
+                            member_.ranks == 1 ? "there is one rank" : fmt::format("there are {} ranks", member_.ranks),
+                            member_.ranks == 1 ? "0" : fmt::format("0 to {}, or all", member_.ranks - 1)));
   }
   if (const int code = make_sure_of_memory(); code != program::kGood) return code;
   for (const tutti_type type : types_) {

@@ -31,7 +31,7 @@ class Bench {
   int measure(const Operation& operation, Measured& measured);
   int check(Operation operation, Measured& measured);
   tutti_status call(const Operation& operation, const Places& places) const;
-  void note_choice(Measured& measured) const;
+  void note_choice(const Collective& collective, Measured& measured) const;
   Places places_of(const Operation& operation, uint64_t slot) const;
   uint64_t stride_of(const Operation& operation) const;
   uint64_t slots_for(const Operation& operation, double nanoseconds) const;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tutti/tutti.h"
@@ -52,6 +53,8 @@ struct Collective {
   /// What nccl-tests multiplies the algorithm bandwidth by.
   double (*bus_factor)(int ranks);
 
+  /// Messages between two ranks each: no algorithm is chosen.
+  bool point_to_point() const { return std::string_view(name) == "send_recv"; }
   bool rooted() const { return senders == Role::kRoot || receivers == Role::kRoot; }
   bool sends(int rank, int root) const { return senders == Role::kAll || (senders == Role::kRoot && rank == root); }
   bool receives(int rank, int root) const { return receivers == Role::kAll || (receivers == Role::kRoot && rank == root); }

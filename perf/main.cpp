@@ -13,7 +13,10 @@ int main(int argc, char** argv) {
   if (const auto code = perf::read_request(options, argc, argv, output, request)) return *code;
   tutti_config config = TUTTI_CONFIG_INIT;
   // The variable counts more than the configuration, and the command line more than either.
-  if (!request.transports.empty()) ::setenv("TUTTI_TRANSPORTS", request.transports.c_str(), 1);
+  if (!request.transports.empty()) {
+    ::setenv("TUTTI_TRANSPORTS", request.transports.c_str(), 1);
+    output.call("TUTTI_TRANSPORTS", "--transport");
+  }
   config.operation_timeout_ns = static_cast<uint64_t>(request.timeout_s) * 1'000'000'000u;
   return program::run_ranks(options, request.ranks, argv, &config, output,
                             [&](const program::Member& member) { return perf::Bench(request, member, output).run(); });

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "perf/names.h"
+#include "src/base/counted.h"
 
 namespace tutti::perf {
 namespace {
@@ -47,8 +48,8 @@ program::JsonObject json_of(const Measured& measured, const Request& request) {
 void Report::heading(int ranks) {
   if (std::exchange(begun_, true)) return;
   const int library = tutti_version();
-  output_.line(fmt::format("# tutti-perf {}.{}.{}: {}, {} ranks, {} memory{}", library / 10000, library / 100 % 100,
-                           library % 100, request_.collective->name, ranks, name_of(request_.memory),
+  output_.line(fmt::format("# tutti-perf {}.{}.{}: {}, {}, {} memory{}", library / 10000, library / 100 % 100,
+                           library % 100, request_.collective->name, counted(ranks, "rank"), name_of(request_.memory),
                            request_.fresh ? ", inputs rewritten between operations" : ""));
   output_.line("# time: median over iterations of the slowest rank");
   output_.line("#");

@@ -5,17 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/base/plain_text.h"
+
 namespace tutti {
 namespace {
-
-/// Bytes of the UTF-8 sequence that `text` begins with, 0 where it begins with none.
-std::size_t letter_bytes(std::string_view text) {
-  const auto first = static_cast<unsigned char>(text[0]);
-  const std::size_t bytes = first < 0x80 ? 1 : first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc2 ? 2 : 0;
-  if (bytes == 0 || first > 0xf4 || bytes > text.size()) return 0;
-  const auto follows = [](char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; };
-  return std::all_of(text.begin() + 1, text.begin() + static_cast<std::ptrdiff_t>(bytes), follows) ? bytes : 0;
-}
 
 bool starts_letter(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
 
@@ -40,18 +33,13 @@ std::string escaped(std::string_view text) {
 }  // namespace
 
 std::string Canvas::fitted(std::string_view text, std::size_t most) {
-  std::vector<std::string> letters;
-  while (!text.empty()) {
-    const std::size_t bytes = letter_bytes(text);
-    const bool plain = bytes > 1 || (bytes == 1 && text[0] >= ' ' && text[0] != 0x7f);
-    letters.emplace_back(plain ? text.substr(0, bytes) : "?");
-    text.remove_prefix(std::max<std::size_t>(1, bytes));
+  std::string out = plain_text(text);
+  if (static_cast<std::size_t>(std::count_if(out.begin(), out.end(), starts_letter)) <= most) return out;
+  std::size_t end = 0;
+  for (std::size_t left = most; end < out.size(); ++end) {
+    if (starts_letter(out[end]) && left-- <= 1) break;
   }
-  if (letters.size() > most) {
-    letters.resize(most > 0 ? most - 1 : 0);
-    letters.emplace_back("…");
-  }
-  return fmt::format("{}", fmt::join(letters, ""));
+  return out.substr(0, end) + "…";
 }
 
 double Canvas::width_of(std::string_view text, double size) {

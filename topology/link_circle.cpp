@@ -18,9 +18,11 @@ namespace {
 constexpr std::size_t kMostDevices = 64;
 constexpr std::size_t kMostRings = 24;
 constexpr double kFont = 12;
-constexpr double kWide = 6;   ///< pixels of the link with the greatest bandwidth
-constexpr double kThin = 1;   ///< of the least
-constexpr double kApart = 4;  ///< between rings side by side
+constexpr double kWide = 6;      ///< pixels of the link with the greatest bandwidth
+constexpr double kThin = 1;      ///< of the least
+constexpr double kApart = 4;     ///< between rings side by side, at most
+constexpr double kLeast = 2.5;   ///< and at least, as far as boxes may grow for it
+constexpr double kHighest = 62;  ///< pixels of a box
 
 /// Okabe and Ito's colours, told apart by everybody.
 constexpr std::array<const char*, 7> kRingColours = {"#d55e00", "#0072b2", "#009e73", "#cc79a7",
@@ -53,22 +55,27 @@ class Circle {
     });
   }
 
-  LinkCircle draw(const std::vector<std::vector<int>>& rings) {
+  LinkCircle draw(const std::vector<std::vector<int>>& rings, const std::vector<double>& gbytes) {
     LinkCircle circle;
     if (devices_.size() < 2 || devices_.size() > kMostDevices) return circle;
+    choose(rings, gbytes);
     add_devices();
     add_edges();
     if (edges_.empty() && rings.empty()) return circle;
     draw_edges(circle);
-    draw_rings(rings, circle);
+    draw_rings(circle);
     for (const End& end : ends_) draw_end(end, circle.canvas);
     circle.width = 2 * (radius_ + box_width_ / 2) + 2;
-    circle.height = 2 * (radius_ + kBoxHeight / 2) + 2;
+    circle.height = 2 * (radius_ + box_height_ / 2) + 2;
     return circle;
   }
 
  private:
-  static constexpr double kBoxHeight = 26;
+  struct Ring {
+    std::size_t number = 0;
+    const std::vector<int>* places = nullptr;
+    double gbytes = 0;  ///< 0: unknown
+  };
 
   const Node& node(int index) const { return graph_.nodes[at(index)]; }
   int machine_of(int index) const { return graph_.enclosing(index, NodeKind::machine); }
@@ -90,7 +97,9 @@ class Circle {
   void add_devices() {
     std::size_t longest = 0;
     for (const int device : devices_) longest = std::max(longest, label_of(device).size());
-    box_width_ = static_cast<double>(longest) * kFont * Canvas::kLetter + 14;
+    // Rings side by side end at boxes only where those are as wide as all of them together.
+    box_height_ = std::clamp((most_side_by_side_ - 1) * kLeast + 6, 26., kHighest);
+    box_width_ = std::max(box_height_, static_cast<double>(longest) * kFont * Canvas::kLetter + 14);
     const auto count = static_cast<double>(devices_.size());
     radius_ = std::max({140., count * (box_width_ + 14) / (2 * std::numbers::pi), 1.6 * box_width_});
     for (std::size_t i = 0; i < devices_.size(); ++i) {
@@ -103,7 +112,7 @@ class Circle {
   }
 
   double centre_x() const { return radius_ + box_width_ / 2 + 1; }
-  double centre_y() const { return radius_ + kBoxHeight / 2 + 1; }
+  double centre_y() const { return radius_ + box_height_ / 2 + 1; }
 
   /// Switches by the devices that they join.
   std::map<std::set<int>, std::set<int>> switches() const {
@@ -183,29 +192,42 @@ class Circle {
            std::all_of(ring.begin(), ring.end(), [&](int gpu) { return gpu >= 0 && at(gpu) < gpus; });
   }
 
-  /// Rings over the same pair of GPUs run side by side.
-  void draw_rings(const std::vector<std::vector<int>>& rings, LinkCircle& circle) const {
+  /// The rings that are drawn, and how many run between each two GPUs.
+  void choose(const std::vector<std::vector<int>>& rings, const std::vector<double>& gbytes) {
+    const std::size_t gpus = graph_.of(NodeKind::gpu).size();
+    for (std::size_t r = 0; r < rings.size() && rings_.size() < kMostRings; ++r) {
+      const std::vector<int>& ring = rings[r];
+      if (!is_ring(ring, gpus)) continue;
+      rings_.push_back({r, &ring, r < gbytes.size() ? gbytes[r] : 0});
+      for (std::size_t i = 0; i < ring.size(); ++i) {
+        const int uses = ++uses_[std::minmax(ring[i], ring[(i + 1) % ring.size()])];
+        most_side_by_side_ = std::max(most_side_by_side_, uses);
+      }
+    }
+  }
+
+  static std::string words_of(const Ring& ring) {
+    const std::string rate = ring.gbytes > 0 ? fmt::format(", {:.1f} GB/s", ring.gbytes) : "";
+    return Canvas::fitted(fmt::format("ring {}{}: {}", ring.number, rate, fmt::join(*ring.places, " ")), 76);
+  }
+
+  /// Rings over the same pair of GPUs run side by side, all between the sides of the boxes.
+  void draw_rings(LinkCircle& circle) const {
     const std::vector<int> gpus = graph_.of(NodeKind::gpu);
-    std::map<std::pair<int, int>, int> uses;
-    std::vector<const std::vector<int>*> drawn;
-    for (const std::vector<int>& ring : rings) {
-      if (drawn.size() < kMostRings && is_ring(ring, gpus.size())) drawn.push_back(&ring);
-    }
-    for (const auto* ring : drawn) {
-      for (std::size_t i = 0; i < ring->size(); ++i) ++uses[std::minmax((*ring)[i], (*ring)[(i + 1) % ring->size()])];
-    }
     std::map<std::pair<int, int>, int> done;
-    for (std::size_t r = 0; r < drawn.size(); ++r) {
-      const std::vector<int>& ring = *drawn[r];
+    for (std::size_t r = 0; r < rings_.size(); ++r) {
+      const std::vector<int>& ring = *rings_[r].places;
       const Canvas::Stroke stroke{kRingColours[r % kRingColours.size()], 1.8, r >= kRingColours.size()};
       for (std::size_t i = 0; i < ring.size(); ++i) {
         const int from = ring[i];
         const int to = ring[(i + 1) % ring.size()];
         const std::pair<int, int> pair = std::minmax(from, to);
-        const double shift = kApart * (done[pair]++ - (uses[pair] - 1) / 2.);
+        const int uses = uses_.at(pair);
+        const double apart = std::min(kApart, (box_height_ - 6) / std::max(1, uses - 1));
+        const double shift = apart * (done[pair]++ - (uses - 1) / 2.);
         draw_hop(gpus[at(from)], gpus[at(to)], from < to ? shift : -shift, stroke, circle.canvas);
       }
-      circle.kinds.push_back({Canvas::fitted(fmt::format("ring {}: {}", r, fmt::join(ring, " ")), 60), stroke});
+      circle.kinds.push_back({words_of(rings_[r]), stroke});
     }
   }
 
@@ -220,7 +242,7 @@ class Circle {
   void draw_end(const End& end, Canvas& canvas) const {
     const double text = Canvas::width_of(end.label, kFont);
     const double width = std::max(box_width_, text + 14);
-    canvas.box(end.place.x - width / 2, end.place.y - kBoxHeight / 2, width, kBoxHeight, end.fill, "#555555");
+    canvas.box(end.place.x - width / 2, end.place.y - box_height_ / 2, width, box_height_, end.fill, "#555555");
     canvas.text(end.place.x - text / 2, end.place.y - kFont * Canvas::kLine / 2, end.label, kFont, true);
   }
 
@@ -230,16 +252,21 @@ class Circle {
   std::map<int, std::size_t> end_of_;
   std::vector<End> ends_;
   std::vector<Edge> edges_;
+  std::vector<Ring> rings_;
+  std::map<std::pair<int, int>, int> uses_;  ///< rings between two places
+  int most_side_by_side_ = 0;
   double radius_ = 0;
   double box_width_ = 0;
+  double box_height_ = 0;
 };
 
 }  // namespace
 
-LinkCircle circle_of_gpus(const Graph& graph, const std::vector<std::vector<int>>& rings) {
-  return Circle(graph, NodeKind::gpu, false).draw(rings);
+LinkCircle circle_of_gpus(const Graph& graph, const std::vector<std::vector<int>>& rings,
+                          const std::vector<double>& gbytes) {
+  return Circle(graph, NodeKind::gpu, false).draw(rings, gbytes);
 }
 
-LinkCircle circle_of_nics(const Graph& graph) { return Circle(graph, NodeKind::nic, true).draw({}); }
+LinkCircle circle_of_nics(const Graph& graph) { return Circle(graph, NodeKind::nic, true).draw({}, {}); }
 
 }  // namespace tutti

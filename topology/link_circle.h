@@ -23,8 +23,9 @@ struct LinkCircle {
 };
 
 /// GPUs with their NVLinks and xGMI links and rings over them. NVSwitches that join the same GPUs are one hub.
-/// rings  as draw_svg takes them.
-LinkCircle circle_of_gpus(const Graph& graph, const std::vector<std::vector<int>>& rings);
+/// rings, gbytes  as draw_svg takes them.
+LinkCircle circle_of_gpus(const Graph& graph, const std::vector<std::vector<int>>& rings,
+                          const std::vector<double>& gbytes);
 
 /// NICs with the network between them.
 LinkCircle circle_of_nics(const Graph& graph);

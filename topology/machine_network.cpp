@@ -87,8 +87,8 @@ class MachineNetworkMaker {
     return Status();
   }
 
-  std::uint32_t add_link(std::string name, double gbytes, double latency) {
-    network_.links_.push_back({std::move(name), gbytes * kGiga, latency});
+  std::uint32_t add_link(std::string name, double gbytes, double latency, bool assumed = false) {
+    network_.links_.push_back({std::move(name), gbytes * kGiga, latency, assumed});
     return static_cast<std::uint32_t>(network_.links_.size()) - 1;
   }
 
@@ -180,13 +180,14 @@ class MachineNetworkMaker {
           NetworkLink& bundle = found[{a, b}];
           bundle.bytes_per_second += bandwidth(link);
           bundle.latency_s = link.latency_s > 0 ? link.latency_s : kNvlinkLatency;
+          bundle.assumed = bundle.assumed || link.gbytes <= 0;
         }
       }
       for (const auto& [pair, link] : found) {
         if (network_.bundles_.contains(pair)) continue;
         const std::string name = fmt::format("{} > {} ({})", label(pair.first), label(pair.second),
                                              kind == LinkKind::nvlink ? "NVLink" : "xGMI");
-        network_.bundles_[pair] = add_link(name, link.bytes_per_second, link.latency_s);
+        network_.bundles_[pair] = add_link(name, link.bytes_per_second, link.latency_s, link.assumed);
       }
     }
   }
@@ -194,14 +195,17 @@ class MachineNetworkMaker {
   void add_switch_links(MachineNetwork::End& end) {
     if (graph_.nodes[at(end.device)].kind == NodeKind::nv_switch || fabric_[at(end.device)] < 0) return;
     double gbytes = 0;
+    bool assumed = false;
     for (const GraphLink& link : graph_.links) {
       if (link.kind != LinkKind::nvlink || (link.a != end.device && link.b != end.device)) continue;
       const int other = link.a == end.device ? link.b : link.a;
-      if (graph_.nodes[at(other)].kind == NodeKind::nv_switch) gbytes += bandwidth(link);
+      if (graph_.nodes[at(other)].kind != NodeKind::nv_switch) continue;
+      gbytes += bandwidth(link);
+      assumed = assumed || link.gbytes <= 0;
     }
     end.fabric = fabric_[at(end.device)];
-    end.up = add_link(end.label + " > NVSwitch", gbytes, kSwitchLatency);
-    end.down = add_link("NVSwitch > " + end.label, gbytes, kSwitchLatency);
+    end.up = add_link(end.label + " > NVSwitch", gbytes, kSwitchLatency, assumed);
+    end.down = add_link("NVSwitch > " + end.label, gbytes, kSwitchLatency, assumed);
   }
 
   /// The links of the tree from a device upwards, as far as they are not there yet.
@@ -219,11 +223,12 @@ class MachineNetworkMaker {
           continue;
         }
       }
-      const double gbytes = pcie ? width(chain[i]) : graph_.nodes[at(chain[i])].uplink_gbytes;
+      const double gbytes = pcie ? width(chain[i]) : node.uplink_gbytes;
+      const bool assumed = node.uplink_gbytes <= 0;
       const std::string own = label(chain[i]);
       const std::string above = node_label(graph_.nodes[at(chain[i + 1])]);
-      edge.up = static_cast<int>(add_link(fmt::format("{} > {} (PCIe)", own, above), gbytes, kPcieLatency));
-      edge.down = static_cast<int>(add_link(fmt::format("{} < {} (PCIe)", own, above), gbytes, kPcieLatency));
+      edge.up = static_cast<int>(add_link(fmt::format("{} > {} (PCIe)", own, above), gbytes, kPcieLatency, assumed));
+      edge.down = static_cast<int>(add_link(fmt::format("{} < {} (PCIe)", own, above), gbytes, kPcieLatency, assumed));
     }
     if (chain.size() > 1) parts_[chain.back()].insert(chain[chain.size() - 2]);
   }
@@ -235,7 +240,8 @@ class MachineNetworkMaker {
         for (const int b : parts) {
           if (a == b) continue;
           const std::string name = fmt::format("{} > {}", label(a), node_label(graph_.nodes[at(b)]));
-          network_.between_cpus_[{a, b}] = add_link(name, between_packages_gbytes(graph_, a, b), kPcieLatency);
+          const bool assumed = graph_.nodes[at(a)].cpu.arch.empty() && graph_.nodes[at(b)].cpu.arch.empty();
+          network_.between_cpus_[{a, b}] = add_link(name, between_packages_gbytes(graph_, a, b), kPcieLatency, assumed);
         }
       }
     }
@@ -279,8 +285,9 @@ class MachineNetworkMaker {
       Port port{nic, static_cast<int>(ports.size()), containers(graph_, nic), 0, 0};
       add_edges(port.chain);
       const double gbytes = port_gbytes(nic);
-      port.out = add_link(label(nic) + " > network", gbytes, kPortLatency);
-      port.in = add_link("network > " + label(nic), gbytes, kPortLatency);
+      const bool assumed = graph_.nodes[at(nic)].nic.speed_gbps <= 0;
+      port.out = add_link(label(nic) + " > network", gbytes, kPortLatency, assumed);
+      port.in = add_link("network > " + label(nic), gbytes, kPortLatency, assumed);
       ports.push_back(std::move(port));
     }
     return ports;

@@ -88,8 +88,9 @@ class MachineNetwork final : public Network {
 /// is as wide as the widest link below it, a device as its bridge, and else 12 GB/s (NCCL's: 16 lanes of the third
 /// generation). A host bridge, and what is within a package, bounds nothing unless it says so. Between two parts of a
 /// machine (packages, as a rule) there is a link each way, as wide as path_between says. NVLinks and xGMI links of unknown
-/// bandwidth have their generation's. GPUs send over NVLink to GPUs they have a direct link with and by switches, not
-/// through other GPUs, as in NCCL; direct links of two kinds do not add up.
+/// bandwidth have their generation's. Links of which the graph does not tell the bandwidth are NetworkLink::assumed. GPUs
+/// send over NVLink to GPUs they have a direct link with and by switches, not through other GPUs, as in NCCL; direct links
+/// of two kinds do not add up.
 ///
 /// Between machines there is a network that nobody waits for but at the NICs' ports, each speed_gbps * ports both ways; a
 /// NIC of unknown speed is as fast as its PCIe link. NICs with verbs are used alone where there are some, and NICs without

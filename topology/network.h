@@ -16,6 +16,7 @@ struct NetworkLink {
   std::string name;             ///< "gpu0 > gpu1", "rack 3 > spine", for people
   double bytes_per_second = 0;  ///< above 0
   double latency_s = 0;         ///< seconds that the first byte takes besides
+  bool assumed = false;         ///< nobody knows its bandwidth, which is a guess
 };
 
 /// Immutable once built; all functions are const and thread safe.

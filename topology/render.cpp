@@ -6,6 +6,8 @@
 #include <array>
 #include <set>
 
+#include "src/base/counted.h"
+#include "src/base/plain_text.h"
 #include "topology/words.h"
 
 namespace tutti {
@@ -40,12 +42,13 @@ std::string details(const Graph& graph, const Node& node) {
   if (const std::string architecture = words::architecture(node); !architecture.empty()) parts.push_back(architecture);
   if (node.kind == NodeKind::pci) parts.push_back("of unknown class");
   if (node.kind == NodeKind::nic) parts.push_back(nic_text(node));
-  return words::joined(parts);
+  return plain_text(words::joined(parts));
 }
 
 void add_lines(const Graph& graph, const std::vector<std::vector<int>>& children, int index, int depth, std::string& out) {
   const Node& node = graph.nodes[at(index)];
-  out += fmt::format("{:{}}{}: {}\n", "", 2 * depth, node_label(node), details(graph, node));
+  const std::string about = details(graph, node);
+  out += fmt::format("{:{}}{}{}{}\n", "", 2 * depth, node_label(node), about.empty() ? "" : ": ", about);
   for (const int child : children[at(index)]) add_lines(graph, children, child, depth + 1, out);
 }
 
@@ -133,14 +136,14 @@ std::vector<std::string> path_explained(const Graph& graph, const Path& path) {
   const Node& to = graph.nodes[at(path.b)];
   const std::string speed = path.gbytes > 0 ? fmt::format("{:.1f} GB/s", path.gbytes) : "bandwidth unknown";
   std::vector<std::string> lines = {
-      fmt::format("{} to {}: {}, {}, {} hops", node_label(from), node_label(to), path.text(), speed, path.hops)};
+      fmt::format("{} to {}: {}, {}, {}", node_label(from), node_label(to), path.text(), speed, counted(path.hops, "hop"))};
   if (legend != kLegend.end()) lines.push_back(legend->text);
   if (path.type == PathType::nvlink || path.type == PathType::xgmi || path.type == PathType::self) return lines;
   for (const int end : {path.a, path.b}) {
     std::string line = node_label(graph.nodes[at(end)]);
     for (int n = graph.nodes[at(end)].parent; n >= 0; n = graph.nodes[at(n)].parent) {
       line += fmt::format(" < {}", node_label(graph.nodes[at(n)]));
-      if (!graph.nodes[at(n)].pci.empty()) line += fmt::format(" ({})", graph.nodes[at(n)].pci);
+      if (!graph.nodes[at(n)].pci.empty()) line += fmt::format(" ({})", plain_text(graph.nodes[at(n)].pci));
     }
     lines.push_back(line);
   }

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <set>
 
 #include "topology/cells.h"
 #include "topology/link_circle.h"
@@ -57,7 +58,7 @@ class Maker {
   }
 
   /// The cells of a node and what is in it; none where nothing in it is worth a box.
-  std::vector<Cell> cells_of(int index) const {
+  std::vector<Cell> cells_of(int index) {
     const Node& from = node(index);
     Cell cell = framed(from);
     const bool way = from.kind == NodeKind::host_bridge || from.kind == NodeKind::bridge;
@@ -68,8 +69,12 @@ class Maker {
     if (way && cell.children.empty()) return {};
     if (from.kind == NodeKind::bridge && cell.children.size() == 1) return std::move(cell.children);
     cell.lines = lines_of(from);
+    drawn_.insert(from.kind);
     return {std::move(cell)};
   }
+
+  /// The kinds that have got a cell so far.
+  const std::set<NodeKind>& drawn() const { return drawn_; }
 
  private:
   const Node& node(int index) const { return graph_.nodes[at(index)]; }
@@ -89,7 +94,7 @@ class Maker {
 
   /// Containers first, then devices by kind: as a group of their own beside containers, so that neither stretches the
   /// other.
-  void add_inside(int index, Cell& cell) const {
+  void add_inside(int index, Cell& cell) {
     Cell containers;
     Cell devices;
     for (const int child : children_[at(index)]) {
@@ -193,7 +198,7 @@ class Maker {
       if (!from.name.empty() && from.name != from.pci) lines[0] += ' ' + Canvas::fitted(from.name, narrow);
       if (from.nic.speed_gbps > 0) lines.push_back(words::speed(from));
     }
-    if (!from.pci.empty()) lines.push_back(from.pci);
+    if (!from.pci.empty()) lines.push_back(line(from.pci));
     if (from.uplink_gbytes > 0 && from.kind != NodeKind::nv_switch) {
       lines.push_back(fmt::format("{:.3g} GB/s PCIe", from.uplink_gbytes));
     }
@@ -202,6 +207,7 @@ class Maker {
 
   const Graph& graph_;
   std::vector<std::vector<int>> children_;
+  std::set<NodeKind> drawn_;
 };
 
 /// A row of samples with what they stand for.
@@ -254,12 +260,10 @@ class Legend {
   double reached_ = 0;
 };
 
-Legend legend_of(const Graph& graph, const std::vector<LineKind>& kinds, double widest) {
+Legend legend_of(const std::set<NodeKind>& drawn, const std::vector<LineKind>& kinds, double widest) {
   Legend legend(widest);
   for (const Look& look : kLooks) {
-    const bool occurs =
-        std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) { return node.kind == look.kind; });
-    if (occurs) legend.add(look);
+    if (drawn.contains(look.kind)) legend.add(look);
   }
   legend.wrap();
   for (const LineKind& kind : kinds) legend.add(kind);
@@ -283,8 +287,7 @@ std::string title_of(const Graph& graph) {
   return Canvas::fitted(words::joined(parts), 80);
 }
 
-Cell cells_of_machines(const Graph& graph) {
-  const Maker maker(graph);
+Cell cells_of_machines(const Graph& graph, Maker& maker) {
   Cell machines;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     if (graph.nodes[i].parent >= 0) continue;
@@ -300,8 +303,8 @@ struct Size {
 
 /// The circles side by side.
 struct Circles {
-  Circles(const Graph& graph, const std::vector<std::vector<int>>& rings) {
-    for (const LinkCircle& circle : std::array{circle_of_gpus(graph, rings), circle_of_nics(graph)}) {
+  Circles(const Graph& graph, const std::vector<std::vector<int>>& rings, const std::vector<double>& gbytes) {
+    for (const LinkCircle& circle : std::array{circle_of_gpus(graph, rings, gbytes), circle_of_nics(graph)}) {
       if (circle.width == 0) continue;
       kinds.insert(kinds.end(), circle.kinds.begin(), circle.kinds.end());
       size.width += circle.width + (all.empty() ? 0 : 2 * kMargin);
@@ -324,11 +327,12 @@ struct Circles {
 
 }  // namespace
 
-SvgDrawing draw_svg(const Graph& graph, const std::vector<std::vector<int>>& rings) {
+SvgDrawing draw_svg(const Graph& graph, const std::vector<std::vector<int>>& rings, const std::vector<double>& gbytes) {
   const std::string title = title_of(graph);
-  Cell machines = cells_of_machines(graph);
+  Maker maker(graph);
+  Cell machines = cells_of_machines(graph, maker);
   lay_out(machines, kShape);
-  const Circles circles(graph, rings);
+  const Circles circles(graph, rings, gbytes);
   const double top = kMargin + kTitle * Canvas::kLine + 6;
   const Size beside{machines.width + 2 * kMargin + circles.size.width, std::max(machines.height, circles.size.height)};
   const Size below{std::max(machines.width, circles.size.width), machines.height + kMargin + circles.size.height};
@@ -345,7 +349,7 @@ SvgDrawing draw_svg(const Graph& graph, const std::vector<std::vector<int>>& rin
     circles.draw(kMargin, top + machines.height + kMargin, page);
   }
   const double width = std::max(all.width, Canvas::width_of(title, kTitle));
-  const Legend legend = legend_of(graph, circles.kinds, std::max(width, 600.));
+  const Legend legend = legend_of(maker.drawn(), circles.kinds, std::max(width, 600.));
   page.place(legend.canvas(), kMargin, top + all.height + kMargin);
   return page.finish(std::max(width, legend.width()) + 2 * kMargin, top + all.height + legend.height() + 2 * kMargin);
 }

@@ -31,7 +31,9 @@ struct SvgDrawing {
 /// hubs, the network between NICs likewise, and a legend with units. Circles of more than 64 devices are left out. rings
 /// each a list of GPUs by their places in graph.of(NodeKind::gpu), which of one machine are their ids; drawn over
 ///         the links, with arrows. A ring with a place that there is not is left out.
+/// gbytes  GB/s of each ring, for the legend; may be empty.
 /// Thread safe.
-SvgDrawing draw_svg(const Graph& graph, const std::vector<std::vector<int>>& rings = {});
+SvgDrawing draw_svg(const Graph& graph, const std::vector<std::vector<int>>& rings = {},
+                    const std::vector<double>& gbytes = {});
 
 }  // namespace tutti

@@ -1,6 +1,7 @@
 """The command line: what may be asked for, and one sentence for what may not."""
 import argparse
 import os
+import tempfile
 
 from . import catalogue, networks
 from .goals import GOALS
@@ -137,6 +138,23 @@ def builds_of(given):
     return builds
 
 
+def check_files(given):
+    """Refuses what cannot be written, now and not when hours of results are there."""
+    if given.output and os.path.exists(given.output) and not os.path.isdir(given.output):
+        raise Refusal(f"--output {given.output} is a file; name a folder")
+    if given.output:
+        try:
+            os.makedirs(given.output, exist_ok=True)
+            tempfile.TemporaryFile(dir=given.output).close()
+        except OSError as error:
+            raise Refusal(f"--output {given.output} cannot be written: {error.strerror}; name a folder that can be") from None
+    if given.json and given.json != "-":
+        try:
+            open(given.json, "a").close()
+        except OSError as error:
+            raise Refusal(f"--json {given.json} cannot be written: {error.strerror}; name a file that can be") from None
+
+
 def understand(given):
     """Turns texts into values, in place."""
     given.collectives = words_of(",".join(given.collectives or ["all_reduce"]), COLLECTIVES, "COLLECTIVE")
@@ -171,13 +189,7 @@ def understand(given):
             raise Refusal(f"--tutti was given '{word}', but its names are algorithm and spin")
         if name == "spin" and value not in ("-1", "0", "1"):
             raise Refusal(f"--tutti was given '{word}', but spin is 1 (always), 0 (as it finds best) or -1 (never)")
-    if given.output and os.path.exists(given.output) and not os.path.isdir(given.output):
-        raise Refusal(f"--output {given.output} is a file; name a folder")
-    if given.json and given.json != "-":
-        try:  # now, not when hours of results are there
-            open(given.json, "a").close()
-        except OSError as error:
-            raise Refusal(f"--json {given.json} cannot be written: {error.strerror}") from None
+    check_files(given)
 
 
 def read(arguments):

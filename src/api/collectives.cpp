@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "src/api/handles.h"
+#include "src/base/counted.h"
 #include "src/base/types.h"
 
 namespace tutti {
@@ -33,8 +34,9 @@ Status check(const CollectiveCall& call, const Communicator& comm) {
     if (Status status = check_op(call.op); !status.ok()) return status;
   }
   if (rooted(call.collective) && (call.root < 0 || call.root >= comm.ranks())) {
-    return invalid(fmt::format("root {} is outside \"{}\", which has {} ranks", call.root, comm.name(), comm.ranks()),
-                   fmt::format("Pass a root from 0 to {}.", comm.ranks() - 1));
+    return invalid(
+        fmt::format("root {} is outside \"{}\", which has {}", call.root, comm.name(), counted(comm.ranks(), "rank")),
+        fmt::format("Pass a root from 0 to {}.", comm.ranks() - 1));
   }
   std::uint64_t bytes = 0;
   const std::uint64_t each = element_bytes(call.type) * static_cast<std::uint64_t>(comm.ranks());

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "src/api/handles.h"
+#include "src/base/counted.h"
 #include "src/base/types.h"
 
 namespace tutti {
@@ -11,8 +12,9 @@ Status check(const Transfer& transfer, std::uint64_t count, tutti_type type, con
   if (Status status = check_type(type); !status.ok()) return status;
   const bool any = !transfer.sends && transfer.peer == TUTTI_ANY_SOURCE;
   if (!any && (transfer.peer < 0 || transfer.peer >= comm.ranks())) {
-    return invalid(fmt::format("peer {} is outside \"{}\", which has {} ranks", transfer.peer, comm.name(), comm.ranks()),
-                   fmt::format("Pass a rank from 0 to {}.", comm.ranks() - 1));
+    return invalid(
+        fmt::format("peer {} is outside \"{}\", which has {}", transfer.peer, comm.name(), counted(comm.ranks(), "rank")),
+        fmt::format("Pass a rank from 0 to {}.", comm.ranks() - 1));
   }
   if (count > UINT64_MAX / 2 / transfer.element)
     return invalid(fmt::format("a count of {} is more than memory can hold", count));

@@ -360,7 +360,13 @@ Status check_address(std::string_view address) {
 }
 
 Status check_comm_id(std::string_view address) {
-  if (!starts_with(address, kEnv)) return check_address(address);
+  if (!starts_with(address, kEnv)) {
+    const Status status = check_address(address);
+    if (status.ok()) return {};
+    Error error = status.error();
+    error.message = "TUTTI_COMM_ID: " + error.message;
+    return Status(std::move(error));
+  }
   return Status(TUTTI_INVALID_ARGUMENT, "TUTTI_COMM_ID=\"" + std::string(address) + "\" leads nowhere",
                 "Set it to a printed unique id, tcp://HOST:PORT or file:///PATH");
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "src/base/counted.h"
 #include "src/communicator/caught.h"
 #include "src/communicator/meeting_places.h"
 
@@ -153,7 +154,7 @@ Result<RankAndSize> place_of(const JoinRequest& request) {
   }
   if (place.rank < 0 || place.rank >= place.ranks) {
     return Status(TUTTI_INVALID_ARGUMENT,
-                  "Rank " + std::to_string(place.rank) + " is outside a group of " + std::to_string(place.ranks) + " ranks",
+                  "Rank " + std::to_string(place.rank) + " is outside a group of " + counted(place.ranks, "rank"),
                   "Ranks count from 0 to the number of ranks less 1");
   }
   return place;

@@ -10,6 +10,7 @@
 #include <exception>
 #include <new>
 
+#include "src/base/plain_text.h"
 #include "src/program/files.h"
 #include "src/program/launcher.h"
 
@@ -137,7 +138,11 @@ void Output::tell(const Failure& failure) {
   broken_ = !write_json(object.text());
 }
 
-int Output::fail_locked(int rank, int code, std::string_view sentence) {
+int Output::fail_locked(int rank, int code, std::string_view said) {
+  std::string sentence = plain_text(said);  // it may quote a file
+  for (size_t at = 0; !setting_.empty() && (at = sentence.find(setting_, at)) != std::string::npos; at += option_.size()) {
+    sentence.replace(at, setting_.size(), option_);
+  }
   if (launcher_fd_ >= 0) {
     // One write of less than PIPE_BUF bytes is atomic, so that the ranks' lines do not mix.
     const std::string report = fmt::format("{}\t{}\t{}", code, rank, sentence).substr(0, 4000) + "\n";
@@ -145,9 +150,9 @@ int Output::fail_locked(int rank, int code, std::string_view sentence) {
     if (written == static_cast<ssize_t>(report.size())) return code;
   }
   if (collecting_) {
-    failures_.push_back({code, rank, std::string(sentence)});
+    failures_.push_back({code, rank, sentence});
   } else {
-    tell({code, rank, std::string(sentence)});
+    tell({code, rank, sentence});
   }
   return code;
 }
@@ -168,6 +173,12 @@ int Output::fail(const tutti_comm* comm, tutti_status status) { return fail_as(r
 
 int Output::fail_as(int rank, const tutti_comm* comm, tutti_status status) {
   return fail_as(rank, exit_code(status), error_sentence(comm, status));
+}
+
+void Output::call(std::string setting, std::string option) {
+  const std::lock_guard lock(mutex_);
+  setting_ = std::move(setting);
+  option_ = std::move(option);
 }
 
 void Output::collect() {

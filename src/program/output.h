@@ -61,6 +61,9 @@ class Output {
   /// all ranks are collected, the other's among them.
   int echo_as(int rank, int code, std::string_view sentence);
 
+  /// From now on errors say `option` where the library says `setting`: what was given is the option ("--transport").
+  void call(std::string setting, std::string option);
+
   /// From now on errors are kept, not told (ranks as threads, or children that report by the launcher's pipe).
   void collect();
   /// Adds an error that another process reported.
@@ -82,7 +85,7 @@ class Output {
   };
 
   // All of these with mutex_ held.
-  int fail_locked(int rank, int code, std::string_view sentence);
+  int fail_locked(int rank, int code, std::string_view said);
   void tell(const Failure& failure);
   bool write_json(const std::string& text);
   void write_out(std::string_view text);
@@ -99,6 +102,8 @@ class Output {
   int rank_ = 0;
   int launcher_fd_ = -1;
   bool collecting_ = false;
+  std::string setting_;  // what call() was given
+  std::string option_;
   std::vector<Failure> failures_;
 };
 

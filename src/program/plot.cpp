@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <thread>
 
@@ -54,6 +55,19 @@ std::string size_ticks(const Plot& plot) {
   return ticks;
 }
 
+bool drawn(const Plot& plot, double x, double y) {
+  return std::isfinite(y) && (!plot.log_x || x > 0) && (!plot.log_y || y > 0);
+}
+
+bool anything_drawn(const Plot& plot) {
+  for (const Series& series : plot.series) {
+    for (size_t p = 0; p < std::min(series.x.size(), series.y.size()); ++p) {
+      if (drawn(plot, series.x[p], series.y[p])) return true;
+    }
+  }
+  return false;
+}
+
 std::string script(const Plot& plot, const std::string& file) {
   const bool svg = file.ends_with(".svg");
   std::string text =
@@ -70,8 +84,8 @@ std::string script(const Plot& plot, const std::string& file) {
     text += fmt::format("$series{} << EOD\n", i);
     const Series& series = plot.series[i];
     for (size_t p = 0; p < std::min(series.x.size(), series.y.size()); ++p) {
-      const bool drawn = std::isfinite(series.y[p]) && (!plot.log_x || series.x[p] > 0) && (!plot.log_y || series.y[p] > 0);
-      text += drawn ? fmt::format("{} {}\n", series.x[p], series.y[p]) : fmt::format("{} ?\n", series.x[p]);
+      text += drawn(plot, series.x[p], series.y[p]) ? fmt::format("{} {}\n", series.x[p], series.y[p])
+                                                    : fmt::format("{} ?\n", series.x[p]);
     }
     text += "EOD\n";
     draw += fmt::format("{} $series{} using 1:2 with linespoints linewidth 2 title {}", draw.empty() ? "" : ",", i,
@@ -125,6 +139,10 @@ std::string check_plot_file(const std::string& file) {
 }
 
 std::string draw_plot(const Plot& plot, const std::string& file) {
+  if (!anything_drawn(plot)) {
+    const char* const what = plot.log_x || plot.log_y ? "above 0, as its logarithmic axes need" : "to draw";
+    return fmt::format("the plot '{}' was not drawn: there is nothing {}; measure something that is", file, what);
+  }
   const int input = script_file(script(plot, file));
   if (input < 0) return fmt::format("no temporary file for the plot '{}': {}", file, std::strerror(errno));
   posix_spawn_file_actions_t actions;
@@ -141,7 +159,9 @@ std::string draw_plot(const Plot& plot, const std::string& file) {
   if (error == ENOENT) return fmt::format("the plot '{}' needs gnuplot, which is not installed; install gnuplot-nox", file);
   if (error != 0) return fmt::format("gnuplot could not be started for '{}': {}", file, std::strerror(error));
   const int status = wait_for(pid);
+  std::error_code unknown;
   if (status == 127) return fmt::format("the plot '{}' needs gnuplot, which is not installed; install gnuplot-nox", file);
+  if (status != 0 && std::filesystem::file_size(file, unknown) == 0) std::filesystem::remove(file, unknown);
   if (status != 0) return fmt::format("gnuplot could not draw '{}'; check that the file can be written", file);
   return "";
 }

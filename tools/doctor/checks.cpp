@@ -82,7 +82,7 @@ Finding look_at_unix_sockets(const Sysfs&) {
 Finding look_at_interfaces(const Sysfs&) {
   const auto addresses = local_addresses("");
   if (!addresses.ok())
-    return bad(addresses.status().text(), "Bring an interface up, the loopback at least: ip link set lo up");
+    return bad(addresses.status().error().message, "Bring an interface up, the loopback at least: ip link set lo up");
   std::vector<std::string> names;
   for (const auto& address : *addresses) {
     if (std::find(names.begin(), names.end(), address.interface) == names.end()) names.push_back(address.interface);

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "src/base/addresses.h"
 #include "src/communicator/known_transports.h"
 #include "topology/graph.h"
 #include "topology/read_sysfs.h"
@@ -114,6 +115,15 @@ Verdict judge_device(const Device& device, const Sysfs& files) {
   return {device.transport, true, "all that it needs is there", {}};
 }
 
+/// Whatever carries messages, ranks meet by TCP: without an interface none of it is of use.
+void apply_meeting(Verdict& verdict) {
+  const auto addresses = local_addresses("");
+  if (!verdict.usable || addresses.ok()) return;
+  verdict.usable = false;
+  verdict.why = "ranks cannot meet here: " + addresses.status().error().message;
+  verdict.remedy = addresses.status().error().remedy;
+}
+
 /// TUTTI_TRANSPORTS may leave out what would work.
 void apply_choice(const Settings& settings, Verdict& verdict) {
   const auto& chosen = settings.transports;
@@ -131,7 +141,10 @@ std::vector<Verdict> judge_transports(const Sysfs& files, const Settings& settin
   for (const tutti_transport* transport : builtin_transports()) verdicts.push_back(judge_builtin(*transport));
   for (const Device& device : kDevices) verdicts.push_back(judge_device(device, files));
   for (const Plugin& plugin : known_transports(settings.plugin_path).plugins) verdicts.push_back(judge_plugin(plugin));
-  for (Verdict& verdict : verdicts) apply_choice(settings, verdict);
+  for (Verdict& verdict : verdicts) {
+    apply_meeting(verdict);
+    apply_choice(settings, verdict);
+  }
   return verdicts;
 }
 

@@ -18,7 +18,7 @@ struct Verdict {
 
 /// shm and tcp by asking them, verbs and nvlink by what they need, then the plugins of TUTTI_PLUGIN_PATH by asking them;
 /// one that the library passes over has its file's name. A transport that TUTTI_TRANSPORTS leaves out is not
-/// usable. Thread safe.
+/// usable, and none is where ranks cannot meet (no interface is up). Thread safe.
 std::vector<Verdict> judge_transports(const Sysfs& files, const Settings& settings);
 
 }  // namespace tutti::doctor

@@ -31,24 +31,25 @@ Json list_of(const Graph& graph, NodeKind kind, Describe describe) {
 
 Json numa_json(const Graph& graph) {
   return list_of(graph, NodeKind::numa, [](const Node& node, int) {
-    return Json{{"id", node.id}, {"cpus", cpu_list_text(node.cpus)}, {"memory_bytes", node.memory_bytes}};
+    const Json memory = node.memory_bytes > 0 ? Json(node.memory_bytes) : Json();
+    return Json{{"id", node.id}, {"cpus", cpu_list_text(node.cpus)}, {"memory_bytes", memory}};
   });
 }
 
 Json gpus_json(const Graph& graph) {
   return list_of(graph, NodeKind::gpu, [&](const Node& node, int index) {
     return Json{{"id", node.id},
-                {"name", node.name},
-                {"pci", node.pci},
+                {"name", text_or_null(node.name)},
+                {"pci", text_or_null(node.pci)},
                 {"numa", numa_or_null(graph, index)},
-                {"sm", known(node.sm)}};
+                {"sm", node.sm > 0 ? Json(node.sm) : Json()}};
   });
 }
 
 Json nics_json(const Graph& graph) {
   return list_of(graph, NodeKind::nic, [&](const Node& node, int index) {
     return Json{{"id", node.id},
-                {"name", node.name},
+                {"name", text_or_null(node.name)},
                 {"pci", text_or_null(node.pci)},
                 {"numa", numa_or_null(graph, index)},
                 {"speed_Gbps", known(node.nic.speed_gbps)},
@@ -59,15 +60,17 @@ Json nics_json(const Graph& graph) {
   });
 }
 
+Json path_json(const Graph& graph, const Path& path) {
+  return {{"a", node_label(graph.nodes[static_cast<std::size_t>(path.a)])},
+          {"b", node_label(graph.nodes[static_cast<std::size_t>(path.b)])},
+          {"type", path.text()},
+          {"bandwidth_GBps", known(path.gbytes)},
+          {"hops", path.hops}};
+}
+
 Json paths_json(const Graph& graph) {
   Json list = Json::array();
-  for (const Path& path : device_paths(graph)) {
-    list.push_back({{"a", node_label(graph.nodes[static_cast<std::size_t>(path.a)])},
-                    {"b", node_label(graph.nodes[static_cast<std::size_t>(path.b)])},
-                    {"type", path.text()},
-                    {"bandwidth_GBps", known(path.gbytes)},
-                    {"hops", path.hops}});
-  }
+  for (const Path& path : device_paths(graph)) list.push_back(path_json(graph, path));
   return list;
 }
 
@@ -75,7 +78,7 @@ Json packages_json(const Graph& graph) {
   return list_of(graph, NodeKind::package, [&](const Node& node, int) {
     int cores = 0;
     for (const Core& core : graph.cores) cores += core.package == node.id ? 1 : 0;
-    return Json{{"id", node.id}, {"name", node.name}, {"cpus", cpu_list_text(node.cpus)}, {"cores", cores}};
+    return Json{{"id", node.id}, {"name", text_or_null(node.name)}, {"cpus", cpu_list_text(node.cpus)}, {"cores", cores}};
   });
 }
 
@@ -110,11 +113,24 @@ program::JsonObject graph_json(const Graph& graph, const Routes& routes) {
   object.add_json("nics", dump(nics_json(graph)));
   object.add_json("paths", dump(paths_json(graph)));
   add_routes(routes, object);
-  object.add("host", graph.nodes.empty() ? std::string() : graph.nodes[0].name);
+  object.add_json("host", dump(text_or_null(graph.nodes.empty() ? std::string() : graph.nodes[0].name)));
   object.add("source", graph.source);
   object.add_json("cpus", dump(cpus_json(graph)));
   object.add_json("packages", dump(packages_json(graph)));
   object.add_json("caches", dump(caches_json(graph)));
+  return object;
+}
+
+program::JsonObject way_json(const Graph& graph, const Path& path, const std::vector<NetworkLink>& links) {
+  Json list = Json::array();
+  for (const NetworkLink& link : links) {
+    list.push_back(
+        {{"name", link.name}, {"bandwidth_GBps", known(link.bytes_per_second / 1e9)}, {"assumed", link.assumed}});
+  }
+  Json entry = path_json(graph, path);
+  entry["links"] = std::move(list);
+  program::JsonObject object;
+  for (const auto& [key, value] : entry.items()) object.add_json(key, dump(value));
   return object;
 }
 

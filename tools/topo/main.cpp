@@ -80,7 +80,11 @@ int explain(const Graph& graph, const Request& request, program::Output& output)
                          "there is no GPU or NIC \"" + names[i] + "\" here; tutti-topo lists what there is");
     }
   }
-  print(path_explained(graph, path_between(graph, ends[0], ends[1])), output);
+  const Path path = path_between(graph, ends[0], ends[1]);
+  const std::vector<NetworkLink> links = topo::way_links(graph, path);
+  print(path_explained(graph, path), output);
+  print(topo::unknown_links_text(links), output);
+  output.record(topo::way_json(graph, path, links));
   return program::kGood;
 }
 
@@ -100,7 +104,8 @@ Status write_files(const Graph& graph, const Request& request, const topo::Route
   if (!request.svg.empty()) {
     const std::vector<std::vector<int>> rings =
         request.rings ? topo::rings_by_place(graph, routes) : std::vector<std::vector<int>>();
-    if (Status status = write_file(request.svg, draw_svg(graph, rings).svg); !status.ok()) return status;
+    if (Status status = write_file(request.svg, draw_svg(graph, rings, topo::ring_gbytes(routes)).svg); !status.ok())
+      return status;
   }
   if (request.write_nccl_xml.empty()) return Status();
   const auto text = write_nccl_xml(graph);
@@ -119,7 +124,8 @@ int show(const Request& request, program::Output& output) {
   const Result<Graph> graph = read_graph(request);
   if (!graph.ok()) return output.fail(program::kWrongUse, graph.status().text());
   Result<topo::Routes> routes = topo::Routes();
-  if (output.json() || request.rings || request.trees) routes = topo::find_routes(*graph, request.gpus);
+  const bool wants_routes = (output.json() && request.explain.empty()) || request.rings || request.trees;
+  if (wants_routes) routes = topo::find_routes(*graph, request.gpus);
   if (!routes.ok()) return output.fail(program::kWrongUse, routes.status().text());
   if (const Status status = write_files(*graph, request, *routes); !status.ok()) {
     return output.fail(status.code() == TUTTI_INVALID_ARGUMENT ? program::kWrongUse : program::kFailed, status.text());
@@ -152,6 +158,9 @@ int main(int argc, char** argv) {
   }
   if (request.text && request.dot) {
     return output.fail(program::kWrongUse, "--text and --dot exclude each other; give one of them");
+  }
+  if (request.dot && output.json()) {
+    return output.fail(program::kWrongUse, "--dot and --json exclude each other; give one of them");
   }
   if (!request.hwloc_xml.empty() && !request.nccl_xml.empty()) {
     return output.fail(program::kWrongUse, "--hwloc-xml and --nccl-xml exclude each other; give one of them");

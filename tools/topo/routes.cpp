@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "topology/sysfs.h"
 
@@ -27,7 +28,8 @@ Json rounded(double bytes_per_second) {
 
 std::string link_text(const Routes& routes, std::uint32_t index) {
   const NetworkLink link = routes.network.link(index);
-  return fmt::format("{} of {:.1f} GB/s", link.name, gbytes(link.bytes_per_second));
+  return fmt::format("{} of {}{:.1f} GB/s", link.name, link.assumed ? "unknown bandwidth, taken for " : "",
+                     gbytes(link.bytes_per_second));
 }
 
 /// "6 rings, 150.0 GB/s together; no set has more", and why there is none.
@@ -56,18 +58,32 @@ std::vector<int> chosen_gpus(const Graph& graph, const std::vector<int>& ids, in
   return chosen;
 }
 
+/// A number that two of the comma-separated parts name, -1 where there is none. The text is a list.
+int named_twice(const std::string& text) {
+  std::vector<int> seen;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    const std::vector<int> ids = parse_cpu_list(part).value_or(std::vector<int>());
+    const auto again = std::find_first_of(seen.begin(), seen.end(), ids.begin(), ids.end());
+    if (again != seen.end()) return *again;
+    seen.insert(seen.end(), ids.begin(), ids.end());
+  }
+  return -1;
+}
+
 Result<std::vector<int>> gpus_named(const Graph& graph, const std::string& text) {
   if (text.empty()) return graph.of(NodeKind::gpu);
+  const auto refused = [&](const std::string& why, const char* remedy) {
+    return Status(TUTTI_INVALID_ARGUMENT, fmt::format("--gpus was given '{}', but {}", text, why), remedy);
+  };
   const auto ids = parse_cpu_list(text);
-  if (!ids) {
-    return Status(TUTTI_INVALID_ARGUMENT, fmt::format("\"{}\" is no list of GPUs", text), "Write it as 0-3,6");
+  if (!ids) return refused("that is no list of GPUs", "Write it as 0-3,6");
+  if (const int twice = named_twice(text); twice >= 0) {
+    return refused(fmt::format("that names GPU {} twice", twice), "Name each once");
   }
   int missing = -1;
   std::vector<int> chosen = chosen_gpus(graph, *ids, missing);
-  if (missing >= 0) {
-    return Status(TUTTI_INVALID_ARGUMENT, fmt::format("there is no GPU {} here", missing),
-                  "tutti-topo lists what there is");
-  }
+  if (missing >= 0) return refused(fmt::format("there is no GPU {} here", missing), "tutti-topo lists what there is");
   return chosen;
 }
 
@@ -83,6 +99,27 @@ Result<Routes> find_routes(const Graph& graph, const std::string& gpus) {
   routes.rings = search_machine_rings(routes.network);
   routes.trees = search_machine_trees(routes.network, {.give_up = kForFewerTrees});
   return routes;
+}
+
+std::vector<NetworkLink> way_links(const Graph& graph, const Path& path) {
+  std::vector<NetworkLink> links;
+  if (path.a == path.b) return links;
+  const auto network = network_of(graph, {path.a, path.b});
+  if (!network.ok()) return links;  // of two machines without NICs
+  std::vector<std::uint32_t> way;
+  network->route(0, 1, way);
+  for (const std::uint32_t index : way) links.push_back(network->link(index));
+  return links;
+}
+
+std::vector<std::string> unknown_links_text(const std::vector<NetworkLink>& links) {
+  std::vector<std::string> unknown;
+  for (const NetworkLink& link : links) {
+    if (link.assumed) unknown.push_back(fmt::format("{} ({:.1f} GB/s)", link.name, gbytes(link.bytes_per_second)));
+  }
+  if (unknown.empty()) return {};
+  return {fmt::format("left out, since nobody tells their bandwidth (what --rings takes them for): {}",
+                      fmt::join(unknown, ", "))};
 }
 
 std::vector<std::string> rings_text(const Routes& routes) {
@@ -123,6 +160,12 @@ std::vector<std::vector<int>> rings_by_place(const Graph& graph, const Routes& r
   return rings;
 }
 
+std::vector<double> ring_gbytes(const Routes& routes) {
+  std::vector<double> rates;
+  for (const FoundRing& ring : routes.rings.rings) rates.push_back(gbytes(ring.bytes_per_second));
+  return rates;
+}
+
 void add_routes(const Routes& routes, program::JsonObject& object) {
   Json rings = Json::array();
   Json details = Json::array();
@@ -130,8 +173,10 @@ void add_routes(const Routes& routes, program::JsonObject& object) {
     Json order = Json::array();
     for (const int end : ring.order) order.push_back(routes.gpus[at(end)]);
     rings.push_back(std::move(order));
-    details.push_back(
-        {{"bandwidth_GBps", rounded(ring.bytes_per_second)}, {"narrowest", routes.network.link(ring.narrowest).name}});
+    const NetworkLink narrowest = routes.network.link(ring.narrowest);
+    details.push_back({{"bandwidth_GBps", rounded(ring.bytes_per_second)},
+                       {"narrowest", narrowest.name},
+                       {"assumed", narrowest.assumed}});
   }
   Json trees = Json::array();
   for (const Tree& tree : routes.trees.trees) {
@@ -139,10 +184,12 @@ void add_routes(const Routes& routes, program::JsonObject& object) {
     for (const auto& [parent, child] : tree.edges) {
       edges.push_back(Json::array({routes.gpus[at(parent)], routes.gpus[at(child)]}));
     }
+    const NetworkLink narrowest = routes.network.link(tree.narrowest);
     trees.push_back({{"root", routes.gpus[at(tree.root)]},
                      {"edges", std::move(edges)},
                      {"bandwidth_GBps", rounded(tree.bytes_per_second)},
-                     {"narrowest", routes.network.link(tree.narrowest).name}});
+                     {"narrowest", narrowest.name},
+                     {"assumed", narrowest.assumed}});
   }
   object.add_json("rings", rings.dump()).add_json("ring_bandwidth_GBps", rounded(routes.rings.bytes_per_second).dump());
   object.add_json("trees", trees.dump()).add_json("ring_details", details.dump());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "src/base/counted.h"
 #include "src/base/types.h"
 
 namespace tutti::simulator {
@@ -38,7 +39,8 @@ Fault check_program(const Plan& plan, int rank, const Program& program) {
   Fault fault;
   fault.rank = rank;
   if (program.lanes.size() != plan.shape.lanes) {
-    fault.what = "has " + std::to_string(program.lanes.size()) + " lanes, the plan " + std::to_string(plan.shape.lanes);
+    fault.what = "has " + counted(static_cast<std::int64_t>(program.lanes.size()), "lane") + ", the plan " +
+                 std::to_string(plan.shape.lanes);
     return fault;
   }
   for (const Link& link : program.links) {

@@ -79,7 +79,8 @@ class Refusals(unittest.TestCase):
                                  (["--network", "veth"], "--transport tcp"), (["--inputs", "stale"], "stale"),
                                  (["--memory", "cuda"], "cuda"), (["--tutti", "ring"], "ring"), (["--tutti", "spin=abc"], "spin=abc"),
                                  (["--tutti", "lanes=3"], "lanes=3"), (["--json", "/no/such/folder/x"], "/no/such/folder/x"), (["--deadline", "nan"], "nan"),
-                                 (["--frobnicate"], "--frobnicate"), (["--output", __file__], __file__)):
+                                 (["--frobnicate"], "--frobnicate"), (["--output", __file__], __file__), (["--output", "/dev/null/x"], "--output /dev/null/x"),
+                                 (["--output", "/proc/x"], "--output /proc/x")):
             self.assertIn(named, self.refused(*arguments))
 
     def test_a_build_folder_without_the_programs_says_how_to_make_them(self):

@@ -43,6 +43,11 @@ TEST(LauncherBody, Child) {
   if (action == "silent") _exit(place->rank == 1 ? kFailed : kGood);
   if (action == "wrong")
     _exit(output.fail(place->rank == 1 ? kWrongData : kPeerLost, "sentence of " + std::to_string(place->rank)));
+  // Those that are ended with it have begun: what the tests look for is that they are gone.
+  for (int rank = 0; rank < place->ranks; ++rank) {
+    const fs::path file = fs::path(variable(kFolder)) / std::to_string(rank);
+    while (!fs::exists(file) || fs::file_size(file) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   if (action == "killed" && place->rank == 1) raise(SIGKILL);
   if (action == "piped" && place->rank == 0) raise(SIGPIPE);
   if (action == "one fails" && place->rank == 1) _exit(output.fail(kWrongUse, "rank 1 had enough"));

@@ -123,6 +123,15 @@ TEST(Plot, IsDrawnAsSvgAndPng) {
   std::filesystem::remove(png);
 }
 
+TEST(Plot, WithNothingAboveZeroOnALogarithmicAxisSaysSoAndLeavesNoFile) {
+  Plot plot = small_plot();
+  plot.series = {{"none", {0, 8}, {1, 0}}};
+  const std::string file =
+      std::filesystem::temp_directory_path() / ("program_test_" + std::to_string(getpid()) + ".none.svg");
+  EXPECT_THAT(draw_plot(plot, file), HasSubstr("above 0"));
+  EXPECT_FALSE(std::filesystem::exists(file));
+}
+
 TEST(Plot, SaysWhatIsMissing) {
   const std::string path = std::getenv("PATH") != nullptr ? std::getenv("PATH") : "";
   setenv("PATH", "/nowhere", 1);

@@ -19,6 +19,7 @@
 #include "tools/doctor/verdicts.h"
 #include "tools/topo/graph_json.h"
 #include "topology/cpus.h"
+#include "topology/render.h"
 
 namespace tutti {
 namespace {
@@ -159,6 +160,112 @@ TEST(Topo, AFileOfHwlocsIsShownInsteadOfThisMachine) {
   unlink(path.c_str());
 }
 
+TEST(Topo, JsonSaysNullWhereNobodyKnowsAndWholeNumbersWhole) {
+  Graph graph;
+  graph.add({});
+  Node numa;
+  numa.kind = NodeKind::numa;
+  numa.parent = 0;
+  Node gpu;
+  gpu.kind = NodeKind::gpu;
+  gpu.parent = graph.add(numa);
+  graph.add(gpu);
+  gpu.id = 1;
+  gpu.sm = 90;
+  graph.add(gpu);
+  const std::string text = topo::graph_json(graph, *topo::find_routes(graph)).text();
+  const Json json = Json::parse(text);
+  EXPECT_TRUE(json["numa"][0]["memory_bytes"].is_null()) << text;
+  EXPECT_TRUE(json["gpus"][0]["name"].is_null()) << text;
+  EXPECT_TRUE(json["gpus"][0]["pci"].is_null()) << text;
+  EXPECT_TRUE(json["gpus"][0]["sm"].is_null()) << text;
+  EXPECT_TRUE(json["host"].is_null()) << text;
+  EXPECT_THAT(text, HasSubstr("\"sm\":90}"));
+}
+
+// Two GPUs on two NUMA nodes of Zen 3 whose PCIe links are not told, as in azure-ncv4.xml.
+Graph gpus_with_unknown_links() {
+  Graph graph;
+  graph.add({});
+  for (int i = 0; i < 2; ++i) {
+    Node numa;
+    numa.kind = NodeKind::numa;
+    numa.id = i;
+    numa.parent = 0;
+    numa.cpu = {"x86_64", "AuthenticAMD", 0xaf, 1};
+    Node gpu;
+    gpu.kind = NodeKind::gpu;
+    gpu.id = i;
+    gpu.parent = graph.add(std::move(numa));
+    graph.add(std::move(gpu));
+  }
+  return graph;
+}
+
+TEST(Topo, WhatIsOnlyAssumedIsSaidToBe) {
+  const Graph graph = gpus_with_unknown_links();
+  const topo::Routes routes = *topo::find_routes(graph);
+  EXPECT_THAT(topo::rings_text(routes)[1],
+              HasSubstr("(narrowest: gpu0 > numa0 (PCIe) of unknown bandwidth, taken for 12.0 GB/s)"));
+  const Json json = Json::parse(topo::graph_json(graph, routes).text());
+  EXPECT_EQ(json["ring_details"][0]["assumed"], true);
+  EXPECT_EQ(json["trees"][0]["assumed"], true);
+
+  const Path path = path_between(graph, 2, 4);
+  const auto links = topo::way_links(graph, path);
+  ASSERT_EQ(links.size(), 3u);
+  EXPECT_THAT(topo::unknown_links_text(links),
+              testing::ElementsAre(testing::EndsWith("gpu0 > numa0 (PCIe) (12.0 GB/s), gpu1 < numa1 (PCIe) (12.0 GB/s)")));
+  const Json way = Json::parse(topo::way_json(graph, path, links).text());
+  EXPECT_EQ(way["bandwidth_GBps"], path.gbytes) << "what is known";
+  EXPECT_EQ(way["links"][0]["assumed"], true);
+  EXPECT_EQ(way["links"][1]["assumed"], false);
+}
+
+TEST(Topo, ExplainIsAnEntryOfPathsInJson) {
+  const std::string topology = std::string(TUTTI_TEST_DATA) + "/topologies/dgx1-v100.nccl.xml";
+  const Json all = Json::parse(run(kTopo + " --json --nccl-xml " + topology).out);
+  const Outcome result = run(kTopo + " --json --explain gpu0 gpu3 --nccl-xml " + topology);
+  ASSERT_EQ(result.code, 0) << result.err;
+  Json way = Json::parse(result.out, nullptr, false);
+  ASSERT_FALSE(way.is_discarded()) << result.out;
+  EXPECT_EQ(way["links"], Json::parse(R"x([{"name":"gpu0 > gpu3 (NVLink)","bandwidth_GBps":50,"assumed":false}])x"));
+  way.erase("links");
+  EXPECT_EQ(way, all["paths"][2]);
+  const std::string file = testing::TempDir() + "/tutti_topo_" + std::to_string(getpid()) + ".json";
+  EXPECT_EQ(run(kTopo + " --json=" + file + " --explain gpu0 gpu0 --nccl-xml " + topology).code, 0);
+  EXPECT_THAT(content(file), HasSubstr("\"type\":\"X\""));
+  unlink(file.c_str());
+}
+
+// A file's names may hold what commands a terminal, or ends a string of DOT's.
+TEST(Topo, NamesFromFilesDoNotCommandTheTerminal) {
+  const std::string path = testing::TempDir() + "/tutti_topo_" + std::to_string(getpid()) + ".xml";
+  std::ofstream(path) << R"(<system version="1"><cpu numaid="0" affinity="0000000f">
+      <pci busid="0000:01:00.0" class="0x030200" vendor="0x1002" device="0x1" link_speed="8 GT/s" link_width="16">
+        <gpu dev="0" gcn="gfx&#27;[31m&#10;new&#155;2J&quot;\" rank="0" gdr="1"/></pci>
+      <nic><net name="eth&#27;]0;x&#7;" dev="0" speed="100000" port="0" guid="0x0" maxconn="1" gdr="0"/></nic>
+      </cpu></system>)";
+  for (const char* options : {"--text", "--dot", "--explain gpu0 nic0", "--rings"}) {
+    const Outcome result = run(kTopo + " " + options + " --nccl-xml " + path);
+    EXPECT_EQ(result.code, 0) << result.err;
+    for (const char* control : {"\x1b", "\x07", "\xc2\x9b", "\nnew"}) EXPECT_THAT(result.out, Not(HasSubstr(control)));
+  }
+  EXPECT_THAT(run(kTopo + " --nccl-xml " + path).out, HasSubstr("gfx?[31m?new?2J\"\\\n"));
+  EXPECT_THAT(run(kTopo + " --dot --nccl-xml " + path).out, HasSubstr("gfx?[31m?new?2J\\\"\\\\\"]"));
+  std::ofstream(path) << R"(<system version="1"><cpu numaid="0" affinity="0&#27;[31m"/></system>)";
+  const Outcome refused = run(kTopo + " --nccl-xml " + path);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("0?[31m"));
+  unlink(path.c_str());
+}
+
+TEST(Topo, WhatHasNothingToSayOfItselfHasNoColon) {
+  Graph graph;
+  graph.add({});
+  EXPECT_EQ(text_tree(graph), "machine0\n");
+}
+
 // Four GPUs in a cycle of NVLinks, which is one ring each way.
 Graph cycle_of_gpus() {
   Graph graph;
@@ -244,10 +351,10 @@ TEST(Topo, DotIsAGraph) {
 }
 
 TEST(Topo, WhatIsWrongOrNotThereYetIsRefusedInOneSentence) {
-  for (const char* options :
-       {"--rings --gpus x", "--rings --gpus 7", "--gpus 0", "--rings --dot", "--svg /no/such/x.svg",
-        "--nccl-xml /no/such/file", "--hwloc-xml /no/such/file", "--explain gpu7 gpu8", "--explain gpu0", "--text --dot",
-        "--hwloc-xml a --nccl-xml b", "--write-nccl-xml /no/such/x.xml", "--bogus", "extra"}) {
+  for (const char* options : {"--rings --gpus x", "--rings --gpus 7", "--gpus 0", "--rings --dot", "--svg /no/such/x.svg",
+                              "--nccl-xml /no/such/file", "--hwloc-xml /no/such/file", "--dot --json=/dev/null",
+                              "--rings --gpus 0-1,0", "--explain gpu7 gpu8", "--explain gpu0", "--text --dot",
+                              "--hwloc-xml a --nccl-xml b", "--write-nccl-xml /no/such/x.xml", "--bogus", "extra"}) {
     const Outcome result = run(kTopo + " " + options);
     EXPECT_EQ(result.code, 2) << options;
     EXPECT_THAT(result.err, HasSubstr("tutti-topo: ")) << options;
@@ -346,7 +453,7 @@ TEST(Doctor, ASettingThatNamesWhatIsNotThereIsShownAndFails) {
       {"TUTTI_SECRET_FILE=" + folder, "cannot be read"},
       {"TUTTI_SECRET_FILE=" + empty, "is empty"},
       {"TUTTI_SECRET_FILE=/dev/null", "is empty"},
-      {"TUTTI_COMM_ID=foo", "no address at which ranks can meet"},
+      {"TUTTI_COMM_ID=foo", "TUTTI_COMM_ID: \"foo\" is no address at which ranks can meet"},
       {"TUTTI_COMM_ID=env://", "leads nowhere"},
       {"TUTTI_COMM_ID=tcp://host:0", "ports are 1 to 65535"}};
   for (const auto& [setting, why] : cases) {
@@ -379,6 +486,14 @@ TEST(Doctor, ListsTheTransportsOfPluginsToo) {
   rmdir(folder.c_str());
 }
 #endif
+
+// The loopback of a new network namespace is down, and ranks meet by TCP whatever carries their messages.
+TEST(Doctor, NoTransportIsUsableWhereRanksCannotMeet) {
+  if (run("unshare -rn true").code != 0) GTEST_SKIP() << "no network namespace can be made here";
+  const Outcome result = run("unshare -rn " + kDoctor);
+  EXPECT_EQ(result.code, 1) << result.out;
+  EXPECT_THAT(result.out, testing::ContainsRegex("\nshm +no +ranks cannot meet here: [^\n]*\n +> [^\n]*ip link set lo up"));
+}
 
 TEST(Doctor, RecordIsRefusedUntilItIsThere) {
   const Outcome result = run(kDoctor + " record some.file");

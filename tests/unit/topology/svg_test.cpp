@@ -151,6 +151,39 @@ TEST(Svg, RingsAreDrawnWithArrowsAndThoseOfOtherGpusAreLeftOut) {
   EXPECT_THAT(svg, Not(HasSubstr("ring 2")));
 }
 
+TEST(Svg, ManyRingsSideBySideEndAtTheBoxesAndTellTheirRates) {
+  const std::vector<std::vector<int>> rings(19, {0, 1, 2, 3, 4, 5, 6, 7});
+  const SvgDrawing drawing = draw_svg(dgx1(), rings, std::vector<double>(19, 12.25));
+  EXPECT_THAT(drawing.svg, HasSubstr("ring 18, 12.2 GB/s: 0 1 2 3 4 5 6 7"));
+  expect_readable(drawing, "19 rings");
+  pugi::xml_document document;
+  ASSERT_TRUE(document.load_string(drawing.svg.c_str()));
+  // The circle is the group that has arrows; its last eight boxes are the GPUs.
+  const pugi::xml_node circle = document.select_node("//g[polygon]").node();
+  const auto inside = [&](double x, double y) {
+    for (const pugi::xml_node box : circle.children("rect")) {
+      const double left = box.attribute("x").as_double();
+      const double top = box.attribute("y").as_double();
+      if (x >= left && x <= left + box.attribute("width").as_double() && y >= top &&
+          y <= top + box.attribute("height").as_double())
+        return true;
+    }
+    return false;
+  };
+  int lines = 0;
+  for (const pugi::xml_node line : circle.children("line")) {
+    ++lines;
+    EXPECT_TRUE(inside(line.attribute("x1").as_double(), line.attribute("y1").as_double()));
+    EXPECT_TRUE(inside(line.attribute("x2").as_double(), line.attribute("y2").as_double()));
+  }
+  EXPECT_EQ(lines, 16 + 19 * 8);
+}
+
+TEST(Svg, TheLegendListsWhatIsDrawn) {
+  const std::string svg = draw_svg(read_topology("nccl/rccl-8p_ts1_n4.xml").value()).svg;
+  EXPECT_EQ(count(svg, ">PCIe switch or port<"), count(svg, ">PCIe ") > 0 ? 1u : 0u);
+}
+
 TEST(Svg, NamesFromFilesAreEscapedAndCut) {
   Graph graph;
   Node machine;

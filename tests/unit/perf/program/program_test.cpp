@@ -52,6 +52,26 @@ TEST(TuttiPerf, SaysWhyOnEveryRankThatALauncherStarted) {
   expect_one_sentence(job + kPerf + kSmall, 2, "MASTER_PORT");
 }
 
+TEST(TuttiPerf, NamesTheOptionOrTheVariableThatWasGiven) {
+  for (const char* ranks : {"--ranks 2", "--ranks 2 --threads"}) {
+    expect_one_sentence(kPerf + kSmall + "--transport foo " + ranks, 2, "--transport names a transport \"foo\"");
+    expect_one_sentence("TUTTI_TRANSPORTS=foo " + kPerf + kSmall + ranks, 2, "TUTTI_TRANSPORTS names a transport \"foo\"");
+  }
+  expect_one_sentence("TUTTI_RANK=1 TUTTI_RANKS=2 TUTTI_COMM_ID=127.0.0.1:29511 " + kPerf + kSmall, 2, "TUTTI_COMM_ID: ");
+}
+
+// The library tells of collectives alone: what it says after messages is of one of our own between them.
+TEST(TuttiPerf, MessagesHaveNoAlgorithm) {
+  for (const char* transport : {"shm", "tcp"}) {
+    for (const char* count : {"0", "2", "100"}) {
+      const Finished finished =
+          run(kPerf + "send_recv --ranks 2 -n 3 --json --transport " + transport + " --elements " + count);
+      EXPECT_EQ(finished.code, 0) << finished.text;
+      EXPECT_THAT(finished.text, HasSubstr("\"algorithm\":\"none\"")) << transport << " " << count;
+    }
+  }
+}
+
 TEST(TuttiPerf, SaysOnceThatStdoutTakesNoMore) {
   for (const char* ranks : {"--ranks 1", "--ranks 2", "--ranks 2 --threads", "--ranks 2 --json", "--help"}) {
     expect_one_sentence(kPerf + kSmall + ranks + " 2>&1 >/dev/full", 1, "stdout");
