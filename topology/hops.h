@@ -46,8 +46,9 @@ class Hops {
   /// The network's number of each link.
   const std::vector<std::uint32_t>& network_links() const { return network_links_; }
 
-  /// An upper bound on the bytes per second of all rings together, and of all trees: each leaves every place at least once,
-  /// enters it, and passes each link without which no place could reach all others. 0 where there is neither.
+  /// An upper bound on the bytes per second of all rings together, and of all trees (whose OutsideLoad, if any, is 1 or
+  /// more): each leaves every place at least once, enters it, and passes each link without which no place could reach all
+  /// others. 0 where there is neither.
   double bound() const;
 
   /// The same places, ways and capacities.

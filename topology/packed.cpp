@@ -167,13 +167,14 @@ Packed<RingOrder> pack_rings(const Hops& hops, double give_up, Steps& steps) {
 
 Packed<TreeShape> pack_trees(const Hops& hops, OutsideLoad outside, double give_up, Steps& steps) {
   Packed<TreeShape> packed;
-  if (hops.places() < 2) return packed;
-  packed.bound = kNever;
+  packed.bound = hops.bound();
+  if (packed.bound == 0) return packed;
   Packing program(hops.capacity());
   std::vector<TreeShape> columns;
   for (;;) {
     const auto places = static_cast<std::uint64_t>(hops.places());
     std::optional<TreeShape> tree = cheapest_tree(hops, program.prices(), outside);
+    if (!tree) packed.bound = 0;  // there is none at any prices
     if (!tree || !steps.take(places * places)) break;
     const Loads loads = loads_of(hops, *tree, outside);
     const double cost = program.cost(loads);
@@ -183,7 +184,6 @@ Packed<TreeShape> pack_trees(const Hops& hops, OutsideLoad outside, double give_
     if (!program.enter(static_cast<int>(columns.size()) - 1, loads, steps)) break;
   }
   take_used(packed, program, columns);
-  if (packed.bound == kNever) packed.bound = 0;
   thin_out(hops, give_up, [&](const TreeShape& tree) { return loads_of(hops, tree, outside); }, packed, steps);
   return packed;
 }

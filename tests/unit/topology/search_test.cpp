@@ -487,6 +487,27 @@ TEST(Search, IsTheSameEveryTimeAndWithFewStepsStillAllowed) {
   }
 }
 
+TEST(Search, WhereStepsRunOutTheBoundStaysOneAndNothingIsCalledTheGreatest) {
+  std::mt19937 random(64);
+  int cut_short = 0;
+  for (int round = 0; round < 20; ++round) {
+    const ListedNetwork network = random_mesh(5 + round % 3, random);
+    const double most = search_trees(network).bytes_per_second;
+    for (const std::uint64_t steps : {1ull, 30ull, 1'000ull, 10'000ull}) {
+      SCOPED_TRACE("round " + std::to_string(round) + ", " + std::to_string(steps) + " steps");
+      const TreeSet set = search_trees(network, {.steps = steps});
+      EXPECT_GE(set.bound, most * (1 - 1e-6));
+      EXPECT_LE(set.bound, 1e9 * 14 * 7) << "what the links of a place carry";
+      EXPECT_TRUE(!set.optimal || set.bytes_per_second >= most * (1 - 1e-6)) << set.bytes_per_second << " of " << most;
+      cut_short += set.optimal ? 0 : 1;
+      expect_good(network, set);
+      const RingSet rings = search_rings(network, {.steps = steps});
+      EXPECT_GE(rings.bound, rings.bytes_per_second * (1 - 1e-6));
+    }
+  }
+  EXPECT_GE(cut_short, 20);
+}
+
 TEST(Search, FewerRingsAndTreesAreHadForAPartOfTheSum) {
   std::mt19937 random(11);
   std::size_t rings = 0;
