@@ -22,12 +22,8 @@ struct Packed {
   bool optimal() const { return sum >= bound * (1 - 1e-7); }
 };
 
-/// Places beyond which pack_rings and pack_trees are not to be asked: their tables grow with the square of links and
-/// places.
-inline constexpr int kMostPacked = 24;
-
-/// The best set of rings that `steps` suffice to find, empty where there is none. The bound is never above Hops::bound, and
-/// holds however few the steps are.
+/// The best set of rings that `steps` suffice to find, empty where there is none; beyond Hops::few a greedy one (greedy.h).
+/// The bound is never above Hops::bound, and holds however few the steps are.
 /// give_up  the part of the sum that may be given up where fewer rings have the rest.
 Packed<RingOrder> pack_rings(const Hops& hops, double give_up, Steps& steps);
 
