@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <tuple>
 
 #include "topology/rates.h"
 
@@ -80,34 +81,6 @@ Path tree_path(const Graph& graph, int a, int b) {
   return path;
 }
 
-struct Bundle {
-  int count = 0;
-  double gbytes = 0;
-};
-
-Bundle direct(const Graph& graph, LinkKind kind, int a, int b) {
-  Bundle bundle;
-  for (const GraphLink& link : graph.links) {
-    if (link.kind != kind || !((link.a == a && link.b == b) || (link.a == b && link.b == a))) continue;
-    bundle.count += link.count;
-    bundle.gbytes += link.gbytes;
-  }
-  return bundle;
-}
-
-/// All NVLinks that lead from a device to switches.
-Bundle to_switches(const Graph& graph, int device) {
-  Bundle bundle;
-  for (const GraphLink& link : graph.links) {
-    if (link.kind != LinkKind::nvlink || (link.a != device && link.b != device)) continue;
-    const int other = link.a == device ? link.b : link.a;
-    if (graph.nodes[at(other)].kind != NodeKind::nv_switch) continue;
-    bundle.count += link.count;
-    bundle.gbytes += link.gbytes;
-  }
-  return bundle;
-}
-
 }  // namespace
 
 int Graph::add(Node node) {
@@ -148,28 +121,60 @@ double between_packages_gbytes(const Graph& graph, int a, int b) {
   return std::min(between_packages_gbytes(left), between_packages_gbytes(right));
 }
 
-Path path_between(const Graph& graph, int a, int b) {
+PathFinder::PathFinder(const Graph& graph) : graph_(graph), to_switches_(graph.nodes.size()) {
+  std::vector<Bundle> all;
+  for (const GraphLink& link : graph.links) {
+    for (const auto& [a, b] : {std::pair(link.a, link.b), std::pair(link.b, link.a)}) {
+      all.push_back({a, b, link.kind, link.count, link.gbytes});
+      if (link.kind != LinkKind::nvlink || graph.nodes[at(b)].kind != NodeKind::nv_switch) continue;
+      to_switches_[at(a)].count += link.count;
+      to_switches_[at(a)].gbytes += link.gbytes;
+    }
+  }
+  const auto pair = [](const Bundle& bundle) { return std::tuple(bundle.a, bundle.b, bundle.kind); };
+  std::stable_sort(all.begin(), all.end(), [&](const Bundle& x, const Bundle& y) { return pair(x) < pair(y); });
+  for (const Bundle& link : all) {
+    if (!bundles_.empty() && pair(bundles_.back()) == pair(link)) {
+      bundles_.back().count += link.count;
+      bundles_.back().gbytes += link.gbytes;
+    } else {
+      bundles_.push_back(link);
+    }
+  }
+}
+
+const PathFinder::Bundle* PathFinder::direct(LinkKind kind, int a, int b) const {
+  const std::tuple wanted(a, b, kind);
+  const auto pair = [](const Bundle& bundle) { return std::tuple(bundle.a, bundle.b, bundle.kind); };
+  const auto found = std::lower_bound(bundles_.begin(), bundles_.end(), wanted,
+                                      [&](const Bundle& bundle, const auto& key) { return pair(bundle) < key; });
+  return found != bundles_.end() && pair(*found) == wanted && found->count > 0 ? &*found : nullptr;
+}
+
+Path PathFinder::between(int a, int b) const {
   if (a == b) return {a, b, PathType::self, 0, 0, 0};
   for (const LinkKind kind : {LinkKind::nvlink, LinkKind::xgmi}) {
-    const Bundle bundle = direct(graph, kind, a, b);
     const PathType type = kind == LinkKind::nvlink ? PathType::nvlink : PathType::xgmi;
-    if (bundle.count > 0) return {a, b, type, bundle.count, bundle.gbytes, 1};
+    if (const Bundle* links = direct(kind, a, b)) return {a, b, type, links->count, links->gbytes, 1};
   }
-  const Bundle from = to_switches(graph, a);
-  const Bundle to = to_switches(graph, b);
+  const Bundle& from = to_switches_[at(a)];
+  const Bundle& to = to_switches_[at(b)];
   if (from.count > 0 && to.count > 0) {
     return {a, b, PathType::nvlink, std::min(from.count, to.count), narrower(from.gbytes, to.gbytes), 2};
   }
-  return tree_path(graph, a, b);
+  return tree_path(graph_, a, b);
 }
 
+Path path_between(const Graph& graph, int a, int b) { return PathFinder(graph).between(a, b); }
+
 std::vector<Path> device_paths(const Graph& graph) {
+  const PathFinder finder(graph);
   std::vector<Path> paths;
   const std::vector<int> gpus = graph.of(NodeKind::gpu);
   const std::vector<int> nics = graph.of(NodeKind::nic);
   for (std::size_t i = 0; i < gpus.size(); ++i) {
-    for (std::size_t j = i + 1; j < gpus.size(); ++j) paths.push_back(path_between(graph, gpus[i], gpus[j]));
-    for (const int nic : nics) paths.push_back(path_between(graph, gpus[i], nic));
+    for (std::size_t j = i + 1; j < gpus.size(); ++j) paths.push_back(finder.between(gpus[i], gpus[j]));
+    for (const int nic : nics) paths.push_back(finder.between(gpus[i], nic));
   }
   return paths;
 }

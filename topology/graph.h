@@ -126,7 +126,31 @@ struct Path {
   std::string text() const;
 };
 
-/// The best way between two nodes of the graph.
+/// Finds the best ways between nodes of a graph, which must outlive it and stay as it is. For many pairs: what it takes to
+/// make one is about what path_between takes, and a way then depends on the depth of the tree alone.
+class PathFinder {
+ public:
+  explicit PathFinder(const Graph& graph);
+  /// The best way between two nodes of the graph.
+  Path between(int a, int b) const;
+
+ private:
+  /// The links of a kind between two nodes, or from one to switches, together.
+  struct Bundle {
+    int a = 0;
+    int b = 0;
+    LinkKind kind = LinkKind::nvlink;
+    int count = 0;
+    double gbytes = 0;
+  };
+  const Bundle* direct(LinkKind kind, int a, int b) const;
+
+  const Graph& graph_;
+  std::vector<Bundle> bundles_;      // by (a, b, kind), both ways
+  std::vector<Bundle> to_switches_;  // by node
+};
+
+/// The best way between two nodes of the graph, alone.
 Path path_between(const Graph& graph, int a, int b);
 
 /// GB/s one way between two parts right below a machine (packages, or NUMA nodes where packages are unknown): the narrower

@@ -2,41 +2,50 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
+#include <utility>
 
 namespace tutti {
 
+namespace {
+
+constexpr std::uint32_t kNoNumber = std::numeric_limits<std::uint32_t>::max();
+
+}  // namespace
+
 void Hops::add(const Network& network, int a, int b, const std::vector<std::uint32_t>& links) {
+  if (numbers_.empty()) numbers_.resize(network.links(), kNoNumber);
   Way way;
   for (const std::uint32_t link : links) {
-    const auto [number, added] = numbers_.emplace(link, static_cast<std::uint32_t>(network_links_.size()));
-    if (added) {
+    std::uint32_t& number = numbers_[link];
+    if (number == kNoNumber) {
+      number = static_cast<std::uint32_t>(network_links_.size());
       network_links_.push_back(link);
       capacity_.push_back(network.link(link).bytes_per_second);
     }
-    way.push_back(number->second);
+    way.push_back(number);
   }
   ways_[place(a, b)].push_back(std::move(way));
 }
 
-double Hops::first_links(int from) const {
-  std::set<std::uint32_t> links;
-  for (int to = 0; to < places_; ++to) {
-    for (const Way& way : ways(from, to)) links.insert(way.front());
+/// What the least place has of links out of it together, or into it.
+double Hops::ports_bound() const {
+  double least = std::numeric_limits<double>::infinity();
+  std::vector<int> counted_out(capacity_.size(), -1);  // the place that counted a link last
+  std::vector<int> counted_in(capacity_.size(), -1);
+  for (int place = 0; place < places_; ++place) {
+    double out = 0;
+    double in = 0;
+    for (int other = 0; other < places_; ++other) {
+      for (const Way& way : ways(place, other)) {
+        if (std::exchange(counted_out[way.front()], place) != place) out += capacity_[way.front()];
+      }
+      for (const Way& way : ways(other, place)) {
+        if (std::exchange(counted_in[way.back()], place) != place) in += capacity_[way.back()];
+      }
+    }
+    least = std::min({least, out, in});
   }
-  double sum = 0;
-  for (const std::uint32_t link : links) sum += capacity_[link];
-  return sum;
-}
-
-double Hops::last_links(int to) const {
-  std::set<std::uint32_t> links;
-  for (int from = 0; from < places_; ++from) {
-    for (const Way& way : ways(from, to)) links.insert(way.back());
-  }
-  double sum = 0;
-  for (const std::uint32_t link : links) sum += capacity_[link];
-  return sum;
+  return least;
 }
 
 /// Whether every place reaches every other over ways without this link: place 0 reaches all, and all reach it.
@@ -64,9 +73,8 @@ bool Hops::strong_without(std::uint32_t link) const {
 
 double Hops::bound() const {
   if (places_ < 2) return 0;
-  double least = std::numeric_limits<double>::infinity();
-  for (int place = 0; place < places_; ++place) least = std::min({least, first_links(place), last_links(place)});
-  for (std::uint32_t link = 0; link < capacity_.size(); ++link) {
+  double least = ports_bound();
+  for (std::uint32_t link = 0; few() && link < capacity_.size(); ++link) {
     if (capacity_[link] < least && !strong_without(link)) least = capacity_[link];
   }
   return least;

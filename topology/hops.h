@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <utility>
 #include <vector>
 
@@ -46,9 +45,14 @@ class Hops {
   /// The network's number of each link.
   const std::vector<std::uint32_t>& network_links() const { return network_links_; }
 
-  /// An upper bound on the bytes per second of all rings together, and of all trees: each leaves every place at least once,
-  /// enters it, and passes each link without which no place could reach all others. 0 where there is neither.
+  /// An upper bound on the bytes per second of all rings together, and of all trees (whose OutsideLoad, if any, is 1 or
+  /// more): each leaves every place at least once, enters it, and, which is looked at where there are few, passes each link
+  /// without which no place could reach all others. 0 where there is neither.
   double bound() const;
+
+  /// Whether there are so few places (24) and links (2,048) that tables may grow with their squares. Beyond, searches are
+  /// greedy, and take time about proportional to the ways.
+  bool few() const { return places_ <= 24 && capacity_.size() <= 2048; }
 
   /// The same places, ways and capacities.
   bool same(const Hops& other) const {
@@ -59,15 +63,14 @@ class Hops {
   std::size_t place(int a, int b) const {
     return static_cast<std::size_t>(a) * static_cast<std::size_t>(places_) + static_cast<std::size_t>(b);
   }
-  double first_links(int from) const;
-  double last_links(int to) const;
+  double ports_bound() const;
   bool strong_without(std::uint32_t link) const;
 
   int places_;
   std::vector<std::vector<Way>> ways_;
   std::vector<double> capacity_;
   std::vector<std::uint32_t> network_links_;
-  std::map<std::uint32_t, std::uint32_t> numbers_;  // ours by the network's
+  std::vector<std::uint32_t> numbers_;  // ours by the network's
 };
 
 /// All endpoints of a network and its ways.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <tuple>
 
 #include "topology/rates.h"
 
@@ -49,7 +50,7 @@ std::vector<int> containers(const Graph& graph, int node) {
 class MachineNetworkMaker {
  public:
   explicit MachineNetworkMaker(const Graph& graph)
-      : graph_(graph), several_(graph.of(NodeKind::machine).size() > 1), nics_(graph.of(NodeKind::nic)) {}
+      : graph_(graph), finder_(graph), several_(graph.of(NodeKind::machine).size() > 1), nics_(graph.of(NodeKind::nic)) {}
 
   Result<MachineNetwork> make(const std::vector<int>& devices) {
     if (Status status = check(devices); !status.ok()) return status;
@@ -57,6 +58,7 @@ class MachineNetworkMaker {
     for (const Node& node : graph_.nodes) network_.inside_pcie_.push_back(has_pcie_link(node.kind));
     find_widths();
     find_fabrics();
+    find_switch_links();
     for (const int device : devices) add_end(device);
     add_bundles();
     for (MachineNetwork::End& end : network_.ends_) add_switch_links(end);
@@ -170,39 +172,51 @@ class MachineNetworkMaker {
 
   /// Links between two endpoints; NVLinks where there are links of both kinds, as in path_between.
   void add_bundles() {
-    std::set<int> devices;
-    for (const MachineNetwork::End& end : network_.ends_) devices.insert(end.device);
-    for (const LinkKind kind : {LinkKind::nvlink, LinkKind::xgmi}) {
-      std::map<std::pair<int, int>, NetworkLink> found;
-      for (const GraphLink& link : graph_.links) {
-        if (link.kind != kind || !devices.contains(link.a) || !devices.contains(link.b)) continue;
-        for (const auto& [a, b] : {std::pair(link.a, link.b), std::pair(link.b, link.a)}) {
-          NetworkLink& bundle = found[{a, b}];
-          bundle.bytes_per_second += bandwidth(link);
-          bundle.latency_s = link.latency_s > 0 ? link.latency_s : kNvlinkLatency;
-          bundle.assumed = bundle.assumed || link.gbytes <= 0;
-        }
+    std::vector<int> end_of(graph_.nodes.size(), -1);
+    for (std::size_t e = 0; e < network_.ends_.size(); ++e) end_of[at(network_.ends_[e].device)] = static_cast<int>(e);
+    using Told = std::tuple<int, int, LinkKind, const GraphLink*>;
+    std::vector<Told> told;
+    for (const GraphLink& link : graph_.links) {
+      if (link.kind == LinkKind::network || end_of[at(link.a)] < 0 || end_of[at(link.b)] < 0) continue;
+      told.emplace_back(link.a, link.b, link.kind, &link);
+      told.emplace_back(link.b, link.a, link.kind, &link);
+    }
+    std::sort(told.begin(), told.end());  // by the last, too: as the graph has them
+    for (std::size_t i = 0; i < told.size();) {
+      const auto [a, b, kind, first] = told[i];
+      double gbytes = 0;
+      double latency = 0;
+      bool assumed = false;
+      for (; i < told.size() && std::get<0>(told[i]) == a && std::get<1>(told[i]) == b; ++i) {
+        if (std::get<2>(told[i]) != kind) continue;
+        gbytes += bandwidth(*std::get<3>(told[i]));
+        latency = std::get<3>(told[i])->latency_s;
+        assumed = assumed || std::get<3>(told[i])->gbytes <= 0;
       }
-      for (const auto& [pair, link] : found) {
-        if (network_.bundles_.contains(pair)) continue;
-        const std::string name = fmt::format("{} > {} ({})", label(pair.first), label(pair.second),
-                                             kind == LinkKind::nvlink ? "NVLink" : "xGMI");
-        network_.bundles_[pair] = add_link(name, link.bytes_per_second, link.latency_s, link.assumed);
-      }
+      MachineNetwork::End& from = network_.ends_[at(end_of[at(a)])];
+      const std::string name =
+          fmt::format("{} > {} ({})", from.label, label(b), kind == LinkKind::nvlink ? "NVLink" : "xGMI");
+      from.bundles.emplace_back(b, add_link(name, gbytes, latency > 0 ? latency : kNvlinkLatency, assumed));
+    }
+  }
+
+  void find_switch_links() {
+    to_switches_.assign(graph_.nodes.size(), {});
+    const auto add = [this](int device, int other, const GraphLink& link) {
+      if (graph_.nodes[at(other)].kind != NodeKind::nv_switch) return;
+      to_switches_[at(device)].first += bandwidth(link);
+      to_switches_[at(device)].second = to_switches_[at(device)].second || link.gbytes <= 0;
+    };
+    for (const GraphLink& link : graph_.links) {
+      if (link.kind != LinkKind::nvlink) continue;
+      add(link.a, link.b, link);
+      add(link.b, link.a, link);
     }
   }
 
   void add_switch_links(MachineNetwork::End& end) {
     if (graph_.nodes[at(end.device)].kind == NodeKind::nv_switch || fabric_[at(end.device)] < 0) return;
-    double gbytes = 0;
-    bool assumed = false;
-    for (const GraphLink& link : graph_.links) {
-      if (link.kind != LinkKind::nvlink || (link.a != end.device && link.b != end.device)) continue;
-      const int other = link.a == end.device ? link.b : link.a;
-      if (graph_.nodes[at(other)].kind != NodeKind::nv_switch) continue;
-      gbytes += bandwidth(link);
-      assumed = assumed || link.gbytes <= 0;
-    }
+    const auto [gbytes, assumed] = to_switches_[at(end.device)];
     end.fabric = fabric_[at(end.device)];
     end.up = add_link(end.label + " > NVSwitch", gbytes, kSwitchLatency, assumed);
     end.down = add_link("NVSwitch > " + end.label, gbytes, kSwitchLatency, assumed);
@@ -311,7 +325,7 @@ class MachineNetworkMaker {
 
   std::vector<NicWay> ways_of(const MachineNetwork::End& end, const std::vector<Port>& ports) const {
     std::vector<std::pair<PathType, const Port*>> near;
-    for (const Port& port : ports) near.emplace_back(path_between(graph_, end.device, port.node).type, &port);
+    for (const Port& port : ports) near.emplace_back(finder_.between(end.device, port.node).type, &port);
     std::sort(near.begin(), near.end(), [](const auto& a, const auto& b) {
       return std::pair(a.first, a.second->rail) < std::pair(b.first, b.second->rail);
     });
@@ -336,11 +350,13 @@ class MachineNetworkMaker {
   }
 
   const Graph& graph_;
+  const PathFinder finder_;
   const bool several_;
   const std::vector<int> nics_;
   MachineNetwork network_;
   std::vector<double> widths_;
   std::vector<int> fabric_;                           // by node
+  std::vector<std::pair<double, bool>> to_switches_;  // GB/s of all NVLinks to switches, and if assumed, by node
   std::map<int, int> machine_;                        // number by node
   std::map<int, std::set<int>> parts_;                // by machine's node: the nodes right below it that devices are in
   std::map<std::pair<int, std::string>, int> cards_;  // first node by parent and PCI address
@@ -370,9 +386,14 @@ void MachineNetwork::tree_route(const std::vector<int>& from, const std::vector<
   }
 }
 
+std::optional<std::uint32_t> MachineNetwork::bundle(const End& from, int device) {
+  const auto found = std::lower_bound(from.bundles.begin(), from.bundles.end(), std::pair(device, std::uint32_t{0}));
+  return found != from.bundles.end() && found->first == device ? std::optional(found->second) : std::nullopt;
+}
+
 bool MachineNetwork::peers(int a, int b) const {
   const bool one_fabric = end(a).fabric >= 0 && end(a).fabric == end(b).fabric;
-  return one_fabric || bundles_.contains({end(a).device, end(b).device});
+  return one_fabric || bundle(end(a), end(b).device);
 }
 
 void MachineNetwork::route(int a, int b, std::vector<std::uint32_t>& way) const {
@@ -380,8 +401,8 @@ void MachineNetwork::route(int a, int b, std::vector<std::uint32_t>& way) const 
   if (a == b) return;
   const End& from = end(a);
   const End& to = end(b);
-  if (const auto bundle = bundles_.find({from.device, to.device}); bundle != bundles_.end()) {
-    way.push_back(bundle->second);
+  if (const auto direct = bundle(from, to.device)) {
+    way.push_back(*direct);
   } else if (peers(a, b)) {
     way = {from.up, to.down};
   } else if (from.machine == to.machine) {

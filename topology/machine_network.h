@@ -8,6 +8,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -62,6 +63,7 @@ class MachineNetwork final : public Network {
     std::uint32_t down = 0;  ///< and back
     std::vector<int> chain;  ///< its node and all that contain it, innermost first
     std::vector<NicWay> nics;
+    std::vector<std::pair<int, std::uint32_t>> bundles;  ///< NVLink, xGMI: the link to another device, by its node
     std::string label;
   };
   struct Edge {
@@ -69,6 +71,8 @@ class MachineNetwork final : public Network {
     int down = -1;
   };
 
+  /// The bundle from an endpoint to a device, nothing where there is none.
+  static std::optional<std::uint32_t> bundle(const End& from, int device);
   const End& end(int endpoint) const { return ends_[static_cast<std::size_t>(endpoint)]; }
   void tree_route(const std::vector<int>& from, const std::vector<int>& to, bool through_host,
                   std::vector<std::uint32_t>& way) const;
@@ -78,7 +82,6 @@ class MachineNetwork final : public Network {
   std::vector<NetworkLink> links_;
   std::vector<Edge> edges_;                                    // by node
   std::vector<bool> inside_pcie_;                              // by node: a PCIe switch or device, no part of the host
-  std::map<std::pair<int, int>, std::uint32_t> bundles_;       // NVLink, xGMI: by the two nodes
   std::map<std::pair<int, int>, std::uint32_t> between_cpus_;  // by the two parts of a machine
 };
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "topology/greedy.h"
 #include "topology/packing.h"
 
 namespace tutti {
@@ -17,6 +18,8 @@ constexpr int kFewPlaces = 10;
 /// Sets of equal rings are looked for up to this size, each with this part of the steps.
 constexpr int kMostEqual = 16;
 constexpr std::uint64_t kPartOfSteps = 64;
+/// Where the others do not suffice, the greedy search has this part of the steps; for 24 places it needs a thousandth.
+constexpr std::uint64_t kPartForGreedy = 512;
 
 /// A ring that the program lacks at these prices; `certain` where none means that there is none.
 std::optional<RingOrder> missing_ring(const Hops& hops, const Packing& program, bool& certain, Steps& steps) {
@@ -139,26 +142,43 @@ void thin_out(const Hops& hops, double give_up, LoadsOf loads_of, Packed<Order>&
   }
 }
 
+/// Sets a part of the steps aside.
+Steps share_of(Steps& steps, std::uint64_t part) {
+  const std::uint64_t given = steps.left() / part;
+  steps.take(given);
+  return Steps(given);
+}
+
+/// Where the program did not come to its end the greedy set may have more.
+template <typename Order>
+void take_if_more(Packed<Order>& packed, Packed<Order> greedy) {
+  if (greedy.sum <= packed.sum) return;
+  packed.orders = std::move(greedy.orders);
+  packed.sum = greedy.sum;
+}
+
 }  // namespace
 
 Packed<RingOrder> pack_rings(const Hops& hops, double give_up, Steps& steps) {
+  if (!hops.few()) return greedy_rings(hops, steps);
   Packed<RingOrder> packed;
   packed.bound = hops.bound();
   if (packed.bound == 0) return packed;
+  Steps kept = share_of(steps, kPartForGreedy);
   Steps quarter(steps.left() / 4);
   const std::uint64_t given = quarter.left();
   std::optional<WideRing> widest = widest_ring(hops, packed.bound, quarter);
   steps.take(given - quarter.left());
-  if (!widest) {
-    if (quarter.left() > 0) packed.bound = 0;
-    return packed;
-  }
+  if (!widest && quarter.left() > 0) packed.bound = 0;
+  if (!widest && quarter.left() == 0) take_if_more(packed, greedy_rings(hops, kept));
+  if (!widest) return packed;
   if (widest->rate >= packed.bound * (1 - kRounding)) {
     packed.orders = {{widest->ring, widest->rate}};
     packed.sum = widest->rate;
     return packed;
   }
   const std::vector<double> prices = pack_by_program(hops, std::move(widest->ring), packed, steps);
+  if (!packed.optimal()) take_if_more(packed, greedy_rings(hops, kept));
   if (packed.orders.size() > 1 && !prefer_equal(hops, prices, packed, steps)) {
     thin_out(hops, give_up, [&](const RingOrder& ring) { return loads_of(hops, ring); }, packed, steps);
   }
@@ -166,14 +186,17 @@ Packed<RingOrder> pack_rings(const Hops& hops, double give_up, Steps& steps) {
 }
 
 Packed<TreeShape> pack_trees(const Hops& hops, OutsideLoad outside, double give_up, Steps& steps) {
+  if (!hops.few()) return greedy_trees(hops, outside, steps);
   Packed<TreeShape> packed;
-  if (hops.places() < 2) return packed;
-  packed.bound = kNever;
+  packed.bound = hops.bound();
+  if (packed.bound == 0) return packed;
+  Steps kept = share_of(steps, kPartForGreedy);
   Packing program(hops.capacity());
   std::vector<TreeShape> columns;
   for (;;) {
     const auto places = static_cast<std::uint64_t>(hops.places());
     std::optional<TreeShape> tree = cheapest_tree(hops, program.prices(), outside);
+    if (!tree) packed.bound = 0;  // there is none at any prices
     if (!tree || !steps.take(places * places)) break;
     const Loads loads = loads_of(hops, *tree, outside);
     const double cost = program.cost(loads);
@@ -183,7 +206,7 @@ Packed<TreeShape> pack_trees(const Hops& hops, OutsideLoad outside, double give_
     if (!program.enter(static_cast<int>(columns.size()) - 1, loads, steps)) break;
   }
   take_used(packed, program, columns);
-  if (packed.bound == kNever) packed.bound = 0;
+  if (!packed.optimal()) take_if_more(packed, greedy_trees(hops, outside, kept));
   thin_out(hops, give_up, [&](const TreeShape& tree) { return loads_of(hops, tree, outside); }, packed, steps);
   return packed;
 }

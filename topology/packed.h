@@ -2,6 +2,7 @@
 // ring_orders.h and tree_orders.h find, and fewer, equal ones where they do as well.
 #pragma once
 
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -15,16 +16,14 @@ template <typename Order>
 struct Packed {
   std::vector<std::pair<Order, double>> orders;
   double sum = 0;
-  double bound = 0;  ///< that no set can exceed
+  /// That no set can exceed: 0 where there certainly is none, infinity where nothing is known.
+  double bound = std::numeric_limits<double>::infinity();
   /// The bound is reached, but for rounding.
   bool optimal() const { return sum >= bound * (1 - 1e-7); }
 };
 
-/// Places beyond which pack_rings and pack_trees are not to be asked: their tables grow with the square of links and
-/// places.
-inline constexpr int kMostPacked = 24;
-
-/// The best set of rings that `steps` suffice to find. Empty, with a bound of 0 where that is certain, where there is none.
+/// The best set of rings that `steps` suffice to find, empty where there is none; beyond Hops::few a greedy one (greedy.h).
+/// The bound is never above Hops::bound, and holds however few the steps are.
 /// give_up  the part of the sum that may be given up where fewer rings have the rest.
 Packed<RingOrder> pack_rings(const Hops& hops, double give_up, Steps& steps);
 

@@ -108,6 +108,7 @@ std::string text_tree(const Graph& graph) {
 std::string path_matrix(const Graph& graph) {
   const std::vector<int> devices = devices_of(graph);
   if (devices.size() < 2) return {};
+  const PathFinder finder(graph);
   std::set<PathType> seen;
   std::string out = fmt::format("{:<12}", "");
   for (const int device : devices) out += fmt::format("{:<7}", node_label(graph.nodes[at(device)]));
@@ -115,7 +116,7 @@ std::string path_matrix(const Graph& graph) {
   for (const int a : devices) {
     out += fmt::format("{:<12}", node_label(graph.nodes[at(a)]));
     for (const int b : devices) {
-      const Path path = path_between(graph, a, b);
+      const Path path = finder.between(a, b);
       seen.insert(path.type);
       out += fmt::format("{:<7}", path.text());
     }

@@ -8,8 +8,9 @@
 //
 // Up to 17 places (GPUs of one machine, and what is outside it) the sum is that of the linear program over all rings, or
 // over all trees, so no other set is better (unless SearchOptions::give_up allows it); RingSet::optimal says whether the
-// steps sufficed to show it. Beyond, rings are greedy. Machines are searched one by one and joined: a ring enters each
-// once. Fewer, equal rings are preferred to the linear program's where they have the same sum.
+// steps sufficed to show it. Beyond, the program's set or a greedy one is taken, and beyond 24 places, or 2,048 links
+// between them, a greedy one (greedy.h). Machines are searched one by one and joined: a ring enters each once. Fewer, equal
+// rings are preferred to the linear program's where they have the same sum.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +51,7 @@ struct FoundRing {
 struct RingSet {
   std::vector<FoundRing> rings = {};  ///< empty where there are fewer than two endpoints, or no ring
   double bytes_per_second = 0;
-  double bound = 0;      ///< that no set of rings can exceed (entering each machine once); 0: unknown
+  double bound = 0;      ///< that no set of rings can exceed (entering each machine once); 0: unknown unless `optimal`
   bool optimal = false;  ///< the bound is reached
   int rail_changes = 0;  ///< hops between machines by NICs of different rails, over all rings
 };

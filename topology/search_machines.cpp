@@ -30,29 +30,6 @@ std::vector<std::vector<int>> ends_by_machine(const MachineNetwork& network) {
   return ends;
 }
 
-/// A machine's endpoints as places from 1, and what is outside as place 0. The ways to and from outside are by the nearest
-/// NICs, in their order. Without an outside, endpoints are places from 0. peers_only: by NVLink and xGMI alone.
-Hops machine_hops(const MachineNetwork& network, const std::vector<int>& ends, bool outside, bool peers_only) {
-  const int first = outside ? 1 : 0;
-  const int places = static_cast<int>(ends.size()) + first;
-  Hops hops(places);
-  std::vector<std::uint32_t> way;
-  for (int a = first; a < places; ++a) {
-    const int from = ends[at(a - first)];
-    for (std::size_t nic = 0; outside && nic < network.nics(from).size(); ++nic) {
-      hops.add(network, 0, a, network.nics(from)[nic].in);
-      hops.add(network, a, 0, network.nics(from)[nic].out);
-    }
-    for (int b = first; b < places; ++b) {
-      const int to = ends[at(b - first)];
-      if (a == b || (peers_only && !network.peers(from, to))) continue;
-      network.route(from, to, way);
-      if (!way.empty()) hops.add(network, a, b, way);
-    }
-  }
-  return hops;
-}
-
 /// The hops of a machine, all and those by NVLink and xGMI alone.
 struct MachineHops {
   Hops all;
@@ -60,8 +37,31 @@ struct MachineHops {
   friend bool operator==(const MachineHops& a, const MachineHops& b) { return a.all.same(b.all) && a.peers.same(b.peers); }
 };
 
-MachineHops both_hops(const MachineNetwork& network, const std::vector<int>& ends, bool outside) {
-  return {machine_hops(network, ends, outside, false), machine_hops(network, ends, outside, true)};
+/// A machine's endpoints as places from 1, and what is outside as place 0. The ways to and from outside are by the nearest
+/// NICs, in their order. Without an outside, endpoints are places from 0.
+MachineHops machine_hops(const MachineNetwork& network, const std::vector<int>& ends, bool outside) {
+  const int first = outside ? 1 : 0;
+  const int places = static_cast<int>(ends.size()) + first;
+  MachineHops hops{Hops(places), Hops(places)};
+  std::vector<std::uint32_t> way;
+  const auto add = [&](bool peers, int a, int b, const std::vector<std::uint32_t>& links) {
+    hops.all.add(network, a, b, links);
+    if (peers) hops.peers.add(network, a, b, links);
+  };
+  for (int a = first; a < places; ++a) {
+    const int from = ends[at(a - first)];
+    for (std::size_t nic = 0; outside && nic < network.nics(from).size(); ++nic) {
+      add(true, 0, a, network.nics(from)[nic].in);
+      add(true, a, 0, network.nics(from)[nic].out);
+    }
+    for (int b = first; b < places; ++b) {
+      const int to = ends[at(b - first)];
+      if (a == b) continue;
+      network.route(from, to, way);
+      if (!way.empty()) add(network.peers(from, to), a, b, way);
+    }
+  }
+  return hops;
 }
 
 /// PCIe between GPUs beside NVLink must be worth its trouble, and is not even searched where it cannot be.
@@ -142,7 +142,7 @@ std::vector<Machine<Order>> search_each(const MachineNetwork& network, Search se
   std::vector<Machine<Order>> machines;
   sum = bound = kNever;
   for (std::vector<int>& ends : ends_by_machine(network)) {
-    MachineHops hops = both_hops(network, ends, true);
+    MachineHops hops = machine_hops(network, ends, true);
     auto found = std::find_if(known.begin(), known.end(), [&](const auto& one) { return one.first == hops; });
     if (found == known.end()) {
       Packed<Order> packed = pack_apart<Order>(hops, search);
@@ -243,7 +243,7 @@ void append_hop(const MachineNetwork& network, const std::vector<Passage>& passa
 
 /// Rings of one machine.
 RingSet search_alone(const MachineNetwork& network, const SearchOptions& options) {
-  const MachineHops hops = both_hops(network, ends_by_machine(network)[0], false);
+  const MachineHops hops = machine_hops(network, ends_by_machine(network)[0], false);
   const Packed<RingOrder> packed = pack_apart<RingOrder>(hops, [&](const Hops& some) {
     Steps steps(options.steps);
     return pack_rings(some, options.give_up, steps);
@@ -256,7 +256,7 @@ RingSet search_alone(const MachineNetwork& network, const SearchOptions& options
 
 /// Trees of one machine.
 TreeSet search_trees_alone(const MachineNetwork& network, const SearchOptions& options) {
-  const MachineHops hops = both_hops(network, ends_by_machine(network)[0], false);
+  const MachineHops hops = machine_hops(network, ends_by_machine(network)[0], false);
   const Packed<TreeShape> packed = pack_apart<TreeShape>(hops, [&](const Hops& some) {
     Steps steps(options.steps);
     return pack_trees(some, 0, options.give_up, steps);

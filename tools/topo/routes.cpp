@@ -32,16 +32,18 @@ std::string link_text(const Routes& routes, std::uint32_t index) {
                      gbytes(link.bytes_per_second));
 }
 
-/// "6 rings, 150.0 GB/s together; no set has more", and why there is none.
+/// "6 rings, 150.0 GB/s together; no set has more", and why there is none. A bound is told only where there is one.
 template <typename Set>
 std::string sum_text(const Routes& routes, const Set& set, std::size_t count, const char* what) {
   if (routes.gpus.empty()) return fmt::format("No {}s: there are no GPUs", what);
   if (routes.gpus.size() < 2) return fmt::format("No {}s: there is one GPU", what);
+  if (count == 0 && !set.optimal) return fmt::format("No {}s were found before the search ended; there may be some", what);
   if (count == 0) return fmt::format("No {}s: the GPUs do not all reach each other", what);
   std::string text =
       fmt::format("{} {}{}, {:.1f} GB/s together", count, what, count == 1 ? "" : "s", gbytes(set.bytes_per_second));
   if (set.optimal) return text + "; no set has more";
-  return set.bound > 0 ? text + fmt::format("; no set has more than {:.1f} GB/s", gbytes(set.bound)) : text;
+  if (set.bound <= 0) return text + "; how much more another set could have is not known";
+  return text + fmt::format("; no set has more than {:.1f} GB/s", gbytes(set.bound));
 }
 
 std::vector<int> chosen_gpus(const Graph& graph, const std::vector<int>& ids, int& missing) {

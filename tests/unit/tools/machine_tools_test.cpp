@@ -311,6 +311,17 @@ TEST(Topo, RingsAndTreesAreLinesWithTheirNarrowestLinks) {
   EXPECT_THAT(topo::rings_text(*topo::find_routes(Graph())), testing::ElementsAre("No rings: there are no GPUs"));
 }
 
+TEST(Topo, ABoundIsToldOnlyWhereThereIsOne) {
+  topo::Routes routes = *topo::find_routes(cycle_of_gpus());
+  routes.trees.optimal = false;
+  routes.trees.bound = 40e9;
+  EXPECT_THAT(topo::trees_text(routes)[0], HasSubstr("together; no set has more than 40.0 GB/s"));
+  routes.trees.bound = 0;
+  EXPECT_THAT(topo::trees_text(routes)[0], HasSubstr("together; how much more another set could have is not known"));
+  routes.trees.trees.clear();
+  EXPECT_THAT(topo::trees_text(routes)[0], HasSubstr("there may be some"));
+}
+
 TEST(Topo, RingsAndTreesAreShownOnDemand) {
   const Outcome both = run(kTopo + " --rings --trees");
   EXPECT_EQ(both.code, 0) << both.err;

@@ -489,6 +489,27 @@ TEST(Search, IsTheSameEveryTimeAndWithFewStepsStillAllowed) {
   }
 }
 
+TEST(Search, WhereStepsRunOutTheBoundStaysOneAndNothingIsCalledTheGreatest) {
+  std::mt19937 random(64);
+  int cut_short = 0;
+  for (int round = 0; round < 20; ++round) {
+    const ListedNetwork network = random_mesh(5 + round % 3, random);
+    const double most = search_trees(network).bytes_per_second;
+    for (const std::uint64_t steps : {1ull, 30ull, 1'000ull, 10'000ull}) {
+      SCOPED_TRACE("round " + std::to_string(round) + ", " + std::to_string(steps) + " steps");
+      const TreeSet set = search_trees(network, {.steps = steps});
+      EXPECT_GE(set.bound, most * (1 - 1e-6));
+      EXPECT_LE(set.bound, 1e9 * 14 * 7) << "what the links of a place carry";
+      EXPECT_TRUE(!set.optimal || set.bytes_per_second >= most * (1 - 1e-6)) << set.bytes_per_second << " of " << most;
+      cut_short += set.optimal ? 0 : 1;
+      expect_good(network, set);
+      const RingSet rings = search_rings(network, {.steps = steps});
+      EXPECT_GE(rings.bound, rings.bytes_per_second * (1 - 1e-6));
+    }
+  }
+  EXPECT_GE(cut_short, 20);
+}
+
 TEST(Search, FewerRingsAndTreesAreHadForAPartOfTheSum) {
   std::mt19937 random(11);
   std::size_t rings = 0;
@@ -530,6 +551,76 @@ TEST(Search, ALargeNetworkWithoutMachinesIsSearchedGreedily) {
   const TreeSet trees = search_trees(network);
   EXPECT_NEAR(trees.bytes_per_second, 1e9, 1);
   expect_good(network, trees);
+}
+
+/// GPUs of one machine, each behind PCIe and joined to every other by 1 to 7 NVLinks.
+test::Machines mesh(int gpus) {
+  test::Machines machines;
+  const int host = machines.host_bridge(machines.package(machines.machine()));
+  std::vector<int> all;
+  for (int i = 0; i < gpus; ++i) all.push_back(machines.gpu(host, 16));
+  for (int a = 0; a < gpus; ++a) {
+    for (int b = a + 1; b < gpus; ++b) machines.nvlink(all[at(a)], all[at(b)], 1 + (a + b) % 7);
+  }
+  return machines;
+}
+
+TEST(Search, AMachineOfMoreGpusThanTablesHoldIsSearchedGreedilyToo) {
+  const std::clock_t start = std::clock();
+  for (const int gpus : {20, 64, 160}) {
+    SCOPED_TRACE(gpus);
+    const test::Machines machines = mesh(gpus);
+    const MachineNetwork network = *network_of(machines.graph, machines.graph.of(NodeKind::gpu));
+    const RingSet set = search_machine_rings(network);
+    EXPECT_GE(set.bytes_per_second, 1e12) << "16 rings of several links";
+    EXPECT_LE(set.bytes_per_second, set.bound);
+    EXPECT_FALSE(set.optimal);
+    expect_good(network, set);
+    const TreeSet trees = search_machine_trees(network);
+    EXPECT_GE(trees.bytes_per_second, .5e12);
+    EXPECT_LE(trees.bytes_per_second, trees.bound);
+    expect_good(network, trees);
+  }
+  EXPECT_LE(std::clock() - start, 10 * CLOCKS_PER_SEC) << "about .5 s in Release";
+}
+
+TEST(Search, AMachineOf1024GpusAtSwitchesIsDoneAtOnce) {
+  const test::Machines machines = test::switched(1024, 18);
+  const std::clock_t start = std::clock();
+  const MachineNetwork network = *network_of(machines.graph, machines.graph.of(NodeKind::gpu));
+  const RingSet set = search_machine_rings(network);
+  EXPECT_NEAR(set.bytes_per_second, 450e9, 1e3);
+  EXPECT_TRUE(set.optimal) << "a ring fills the ports";
+  expect_good(network, set);
+  const TreeSet trees = search_machine_trees(network);
+  EXPECT_NEAR(trees.bytes_per_second, 225e9, 1e3) << "a chain, at twice a port's load";
+  expect_good(network, trees);
+  EXPECT_LE(std::clock() - start, 20 * CLOCKS_PER_SEC) << "about 1 s in Release";
+}
+
+TEST(Search, LargeMachinesJoinByTheirNics) {
+  const test::Machines machines = test::pod(3, 40);
+  const MachineNetwork network = *network_of(machines.graph, machines.graph.of(NodeKind::gpu));
+  const RingSet set = search_machine_rings(network);
+  EXPECT_NEAR(set.bytes_per_second, 9 * 50e9, 1e4) << "nine NICs are as wide as a GPU's links";
+  expect_good(network, set);
+  const TreeSet trees = search_machine_trees(network);
+  EXPECT_GE(trees.bytes_per_second, 100e9);
+  expect_good(network, trees);
+}
+
+TEST(Search, ALargeNetworkWithoutARingMayHaveATree) {
+  ListedNetwork star(40);  // all ways lead through place 0, which a ring passes once
+  for (int i = 1; i < 40; ++i) {
+    star.set_route(0, i, {star.add({"", 1e9, 0})});
+    star.set_route(i, 0, {star.add({"", 1e9, 0})});
+  }
+  const RingSet set = search_rings(star);
+  EXPECT_TRUE(set.rings.empty());
+  EXPECT_FALSE(set.optimal) << "nobody has shown that there is none";
+  const TreeSet trees = search_trees(star);
+  EXPECT_NEAR(trees.bytes_per_second, 1e9, 1);
+  expect_good(star, trees);
 }
 
 // ---- The sample files ------------------------------------------------------------------------------------------------
