@@ -17,6 +17,9 @@ namespace tutti::xml {
 inline constexpr std::size_t kMostCpus = 65536;
 inline constexpr int kDeepest = 64;
 inline constexpr int kMostObjects = 1'000'000;
+inline constexpr int kMostNumaNodes = 1024;  // and packages; Linux's MAX_NUMNODES
+/// Of all masks together: a CPU is in its core's, its caches', its NUMA node's and so on.
+inline constexpr std::size_t kMostListedCpus = std::size_t{1} << 20;
 
 /// The text of a file of at most 64 MiB.
 /// Errors: TUTTI_INVALID_ARGUMENT where it cannot be read or is longer; the file's name is not in it, see of_file.
