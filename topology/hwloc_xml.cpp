@@ -8,6 +8,7 @@
 #include <map>
 #include <sstream>
 
+#include "src/base/text_file.h"
 #include "topology/rates.h"
 #include "topology/xml.h"
 
@@ -279,7 +280,7 @@ Result<Graph> graph_of_hwloc_xml(std::string_view text) {
 }
 
 Result<Graph> read_hwloc_xml(const std::string& path) {
-  const auto text = xml::read_file(path);
+  const auto text = read_text_file(path);
   if (!text.ok()) return xml::of_file(path, text.status());
   auto graph = graph_of_hwloc_xml(*text);
   if (!graph.ok()) return xml::of_file(path, graph.status());

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "src/base/text_file.h"
 #include "topology/objects.h"
 #include "topology/rates.h"
 #include "topology/told_links.h"
@@ -354,7 +355,7 @@ Result<Graph> parse_nccl_xml(std::string_view text) {
 }
 
 Result<Graph> read_nccl_xml(const std::string& path) {
-  const auto text = xml::read_file(path);
+  const auto text = read_text_file(path);
   if (!text.ok()) return xml::of_file(path, text.status());
   auto graph = parse_nccl_xml(*text);
   if (!graph.ok()) return xml::of_file(path, graph.status());

@@ -4,13 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <span>
 #include <tuple>
 #include <utility>
 
+#include "src/base/text_file.h"
 #include "src/base/types.h"
 #include "src/schedule/msccl_file.h"
 #include "src/schedule/msccl_flow.h"
@@ -19,7 +17,6 @@
 namespace tutti {
 namespace {
 
-constexpr std::size_t longest_file = std::size_t{64} << 20;
 /// Of the plan that is proved; any would do, as no count is part of a proof.
 constexpr std::uint64_t proved_count = 1000;
 constexpr std::uint64_t proved_slot_bytes = 256 * 1024;
@@ -132,21 +129,6 @@ class Prover {
   MscclAlgorithm made_;
 };
 
-Result<std::string> text_of(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Status(TUTTI_INVALID_ARGUMENT, fmt::format("it cannot be read: {}", std::strerror(errno)));
-  std::string text;
-  std::array<char, 65536> part;
-  while (file.read(part.data(), part.size()) || file.gcount() > 0) {
-    text.append(part.data(), static_cast<std::size_t>(file.gcount()));
-    if (text.size() > longest_file) return Status(TUTTI_INVALID_ARGUMENT, "it is longer than 64 MiB");
-  }
-  // A folder opens, and then reads as nothing.
-  if (text.empty()) return Status(TUTTI_INVALID_ARGUMENT, "it has no text");
-  return text;
-}
-
 }  // namespace
 
 bool MscclAlgorithm::is_for(const Problem& wanted) const {
@@ -204,8 +186,8 @@ Result<MscclAlgorithm> read_msccl(const std::string& path) {
   const auto named = [&](const Status& status) {
     return Status(status.code(), fmt::format("{} is refused: {}", path, status.error().message), status.error().remedy);
   };
-  const auto text = text_of(path);
-  if (!text.ok()) return named(text.status());
+  const auto text = read_text_file(path);
+  if (!text.ok()) return named(Status(text.status().code(), "it cannot be read: " + text.status().error().message));
   auto made = parse_msccl(*text);
   if (!made.ok()) return named(made.status());
   return made;

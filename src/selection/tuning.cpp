@@ -5,11 +5,11 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <sstream>
 #include <vector>
 
 #include "algorithms/algorithm.h"
+#include "src/base/text_file.h"
 #include "src/base/types.h"
 
 namespace tutti {
@@ -58,14 +58,13 @@ std::optional<LinkClass> class_named(std::string_view name) {
 }  // namespace
 
 Result<Tuning> Tuning::read(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  const bool empty = file.is_open() && file.peek() == std::ifstream::traits_type::eof() && !file.bad();
-  if (!file.is_open() || (!empty && !(text << file.rdbuf()))) {
-    return Status(TUTTI_INVALID_ARGUMENT, fmt::format("the tuning table \"{}\" cannot be read", path),
+  const auto text = read_text_file(path);
+  if (!text.ok()) {
+    return Status(TUTTI_INVALID_ARGUMENT,
+                  fmt::format("the tuning table \"{}\" cannot be read: {}", path, text.status().error().message),
                   "Name a file that perf/tune wrote, or leave TUTTI_TUNING unset.");
   }
-  return parse(text.str(), fmt::format("the tuning table \"{}\"", path));
+  return parse(*text, fmt::format("the tuning table \"{}\"", path));
 }
 
 Result<Tuning> Tuning::parse(std::string_view text, const std::string& place) {

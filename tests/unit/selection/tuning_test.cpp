@@ -53,8 +53,8 @@ TEST(Tuning, MalformedLinesAreNamed) {
   }
   EXPECT_FALSE(Tuning::parse("", "the text").ok());
   EXPECT_FALSE(Tuning::parse("tutti tuning 2\n", "the text").ok());
-  EXPECT_THAT(Tuning::read("/dev/null").status().text(), HasSubstr("\"/dev/null\" is empty"));
-  EXPECT_THAT(Tuning::read("/").status().text(), HasSubstr("\"/\" cannot be read"));
+  EXPECT_THAT(Tuning::read("/dev/null").status().text(), HasSubstr("\"/dev/null\" cannot be read: it is a device"));
+  EXPECT_THAT(Tuning::read("/").status().text(), HasSubstr("\"/\" cannot be read: it is a folder"));
   EXPECT_THAT(Tuning::read("/nowhere/at/all").status().text(), HasSubstr("/nowhere/at/all"));
 }
 
