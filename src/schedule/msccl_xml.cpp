@@ -17,6 +17,8 @@
 namespace tutti {
 namespace {
 
+/// What trying one root after the other may take, as File::work counts.
+constexpr std::uint64_t most_work = std::uint64_t{1} << 22;
 /// Of the plan that is proved; any would do, as no count is part of a proof.
 constexpr std::uint64_t proved_count = 1000;
 constexpr std::uint64_t proved_slot_bytes = 256 * 1024;
@@ -129,6 +131,34 @@ class Prover {
   MscclAlgorithm made_;
 };
 
+Result<MscclAlgorithm> with_root(const msccl::File& file, std::string_view text, int root) {
+  auto made = Prover(file, root).run();
+  if (made.ok()) made->digest = digest_of(text, root);
+  return made;
+}
+
+/// A file that does not say its root: with the first that is right.
+Result<MscclAlgorithm> with_its_root(const msccl::File& file, std::string_view text) {
+  constexpr const char* remedy = "Give <algo> its root=\"…\"";
+  auto roots = msccl::find_roots(file);
+  if (!roots.ok()) return roots.status();
+  if (roots->empty()) roots->push_back(0);  // for the sentence
+  Status refused;
+  std::uint64_t work = 0;
+  for (const int root : *roots) {
+    if ((work += file.work) > most_work && root != roots->front()) {
+      return Status(TUTTI_INVALID_ARGUMENT, fmt::format("any of {} ranks may be its root, too many to try", roots->size()),
+                    remedy);
+    }
+    auto made = with_root(file, text, root);
+    if (made.ok()) return made;
+    if (refused.ok()) refused = made.status();
+  }
+  return Status(TUTTI_INVALID_ARGUMENT,
+                fmt::format("with root {} {}, and it is right with no other root", roots->front(), refused.error().message),
+                remedy);
+}
+
 }  // namespace
 
 bool MscclAlgorithm::is_for(const Problem& wanted) const {
@@ -164,22 +194,8 @@ Problem MscclAlgorithm::problem(std::uint64_t count) const {
 Result<MscclAlgorithm> parse_msccl(std::string_view text) {
   const auto file = msccl::parse(text);
   if (!file.ok()) return file.status();
-  const bool open = rooted(file->collective) && file->root < 0;
-  const int first = open ? 0 : std::max(file->root, 0);
-  const int end = open ? static_cast<int>(file->gpus.size()) : first + 1;
-  Status refused;
-  for (int root = first; root < end; ++root) {
-    auto made = Prover(*file, root).run();
-    if (made.ok()) {
-      made->digest = digest_of(text, root);
-      return made;
-    }
-    if (refused.ok()) refused = made.status();
-  }
-  if (!open) return refused;
-  return Status(TUTTI_INVALID_ARGUMENT,
-                fmt::format("with root 0 {}, and it is right with no other root", refused.error().message),
-                "Give <algo> its root=\"…\"");
+  if (rooted(file->collective) && file->root < 0) return with_its_root(*file, text);
+  return with_root(*file, text, std::max(file->root, 0));
 }
 
 Result<MscclAlgorithm> read_msccl(const std::string& path) {
