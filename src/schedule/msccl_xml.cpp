@@ -8,8 +8,8 @@
 #include <tuple>
 #include <utility>
 
+#include "src/base/bytes.h"
 #include "src/base/text_file.h"
-#include "src/base/types.h"
 #include "src/schedule/msccl_file.h"
 #include "src/schedule/msccl_flow.h"
 #include "src/schedule/msccl_programs.h"
@@ -169,7 +169,8 @@ bool MscclAlgorithm::fits(const Problem& wanted) const {
   if (!is_for(wanted)) return false;
   const bool one =
       collective == Collective::all_reduce || collective == Collective::reduce || collective == Collective::broadcast;
-  const std::uint64_t bytes = wanted.count * element_bytes(wanted.type) * (one ? 1 : static_cast<std::uint64_t>(ranks));
+  const std::uint64_t bytes =
+      saturating_product(bytes_of(wanted.count, wanted.type), one ? 1 : static_cast<std::uint64_t>(ranks));
   return bytes >= min_bytes && bytes <= max_bytes;
 }
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "algorithms/algorithm.h"
+#include "src/base/bytes.h"
 #include "src/base/text_file.h"
-#include "src/base/types.h"
 
 namespace tutti {
 namespace {
@@ -127,7 +127,7 @@ std::optional<Tuning::Use> Tuning::parse_use(const std::vector<std::string>& wor
 }
 
 std::string_view Tuning::use(const Problem& problem) const {
-  const std::uint64_t bytes = problem.count * element_bytes(problem.type);
+  const std::uint64_t bytes = bytes_of(problem.count, problem.type);
   for (const Use& use : uses_) {
     const bool fits = use.collective == problem.collective && use.ranks == problem.ranks;
     if (fits && bytes >= use.from && bytes <= use.to) return use.algorithm;

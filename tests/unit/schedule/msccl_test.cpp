@@ -91,6 +91,7 @@ TEST(Msccl, CountsBytesOverAllBlocksAsMscclDoes) {
   EXPECT_TRUE(file->fits(file->problem(100)));  // 100 elements of 4 bytes for each of 3 ranks
   EXPECT_TRUE(file->fits(file->problem(200)));
   EXPECT_FALSE(file->fits(file->problem(201)));
+  EXPECT_FALSE(file->fits(file->problem(UINT64_MAX / 12 + 101))) << "1208 bytes, if they began again at 2^64";
   EXPECT_TRUE(file->is_for(file->problem(201)));
 }
 

@@ -71,6 +71,9 @@ TEST(Tuning, OverrulesTheModelButNotTheUser) {
   EXPECT_STREQ(select(problem, view, *Overrides::parse("direct"), "", 0, tuning)->algorithm->name, "direct");
   problem.count = 513;
   EXPECT_EQ(select(problem, view, Overrides(), "", 0, tuning)->algorithm->name, model);
+  problem.count = (std::uint64_t{1} << 62) + 512;
+  EXPECT_EQ(tuning.use(problem), "") << "2048 bytes, if they began again at 2^64";
+  EXPECT_STRNE(select(problem, view, *Overrides::parse("all_reduce:1K-2K:tree"), "", 0)->algorithm->name, "tree");
 }
 
 }  // namespace
