@@ -10,6 +10,7 @@
 
 #include "algorithms/algorithms.h"
 #include "algorithms/arithmetic.h"
+#include "src/base/bytes.h"
 
 namespace tutti {
 namespace {
@@ -38,7 +39,7 @@ Cost cost(const Problem& problem, const View& view) {
   constexpr std::uint64_t at_once = 64 * 1024;
   const double others = problem.ranks - 1;
   const double edges = 2 * tree_messages(problem);
-  const double sent = problem.count * element_bytes(problem.type) <= at_once ? edges : 2 * others;
+  const double sent = bytes_of(problem.count, problem.type) <= at_once ? edges : 2 * others;
   return {2 * alphas_at_once(problem.ranks - 1, view), 2 * others, others, edges, sent};
 }
 

@@ -28,11 +28,6 @@ void add_affinity(pid_t thread, std::vector<int>& cpus) {
   }
 }
 
-void sort_once_each(std::vector<int>& cpus) {
-  std::sort(cpus.begin(), cpus.end());
-  cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());
-}
-
 /// One line of /proc/self/mountinfo, as far as control groups need it.
 struct Mount {
   std::string root;   ///< the group that is seen at `point`
@@ -168,6 +163,11 @@ int bounded(std::size_t cpus, double quota) {
 }
 
 }  // namespace
+
+void sort_once_each(std::vector<int>& cpus) {
+  std::sort(cpus.begin(), cpus.end());
+  cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());
+}
 
 int CpuLimits::effective() const { return bounded(allowed.size(), quota); }
 

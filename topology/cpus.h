@@ -25,6 +25,9 @@ struct CpuLimits {
 /// be read does not bound). Thread safe.
 CpuLimits cpu_limits(const Sysfs& files = Sysfs());
 
+/// Sorts CPUs and leaves each once.
+void sort_once_each(std::vector<int>& cpus);
+
 /// cpu_limits().effective().
 int effective_cpus();
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <sstream>
 
+#include "src/base/text_file.h"
 #include "topology/rates.h"
 #include "topology/xml.h"
 
@@ -56,6 +57,17 @@ constexpr std::array<OsDeviceRule, 4> kOsDevices = {{{1, 2, ObjectKind::network}
                                                      {3, 1u << 4, ObjectKind::network},
                                                      {3, 1u << 5, ObjectKind::verbs}}};
 
+/// More than a machine could hold, see xml.h: what is looked up in others, or others in it.
+struct KindLimit {
+  ObjectKind kind;
+  int most;
+  const char* what;
+};
+constexpr std::array<KindLimit, 4> kKindLimits = {{{ObjectKind::package, xml::kMostNumaNodes, "packages"},
+                                                   {ObjectKind::numa, xml::kMostNumaNodes, "NUMA nodes"},
+                                                   {ObjectKind::core, static_cast<int>(xml::kMostCpus), "cores"},
+                                                   {ObjectKind::cache, static_cast<int>(4 * xml::kMostCpus), "caches"}}};
+
 class XmlReader {
  public:
   explicit XmlReader(unsigned version) : version_(version) {}
@@ -64,6 +76,7 @@ class XmlReader {
     if (depth > xml::kDeepest) return refusal(from, "objects within objects deeper than a machine has");
     if (++objects_ > xml::kMostObjects) return refusal(from, "more objects than a machine has");
     set_type(from, object);
+    if (Status status = count(from, object.kind); !status.ok()) return status;
     if (Status status = read_common(from, object); !status.ok()) return status;
     if (Status status = read_io(from, object); !status.ok()) return status;
     for (const pugi::xml_node& info : from.children("info")) {
@@ -81,6 +94,14 @@ class XmlReader {
 
   static Status bad_value(const pugi::xml_node& at, const char* name) {
     return refusal(at, fmt::format("{}=\"{}\" is no value for it", name, at.attribute(name).value()));
+  }
+
+  Status count(const pugi::xml_node& from, ObjectKind kind) {
+    for (std::size_t i = 0; i < kKindLimits.size(); ++i) {
+      if (kKindLimits[i].kind != kind || ++of_kind_[i] <= kKindLimits[i].most) continue;
+      return refusal(from, fmt::format("more {} than a machine has", kKindLimits[i].what));
+    }
+    return Status();
   }
 
   void set_type(const pugi::xml_node& from, HwObject& object) const {
@@ -109,6 +130,8 @@ class XmlReader {
     };
     if (!bitmap("cpuset", object.cpus)) return bad_value(from, "cpuset");
     if (!bitmap("nodeset", object.nodes)) return bad_value(from, "nodeset");
+    listed_ += object.cpus.size() + object.nodes.size();
+    if (listed_ > xml::kMostListedCpus) return refusal(from, "more CPUs and NUMA nodes in its masks than a machine has");
     if (object.kind == ObjectKind::numa) {
       if (object.os_index < 0) return refusal(from, "a NUMA node without os_index");
       if (object.nodes.empty()) object.nodes = {object.os_index};
@@ -145,6 +168,8 @@ class XmlReader {
 
   unsigned version_;
   int objects_ = 0;
+  std::array<int, kKindLimits.size()> of_kind_{};  // by the limits
+  std::size_t listed_ = 0;
 };
 
 /// "2.0" is 2; a file without a version is of hwloc 1.
@@ -255,7 +280,7 @@ Result<Graph> graph_of_hwloc_xml(std::string_view text) {
 }
 
 Result<Graph> read_hwloc_xml(const std::string& path) {
-  const auto text = xml::read_file(path);
+  const auto text = read_text_file(path);
   if (!text.ok()) return xml::of_file(path, text.status());
   auto graph = graph_of_hwloc_xml(*text);
   if (!graph.ok()) return xml::of_file(path, graph.status());

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "src/base/text_file.h"
 #include "topology/objects.h"
 #include "topology/rates.h"
 #include "topology/told_links.h"
@@ -18,6 +19,7 @@ namespace {
 constexpr const char* kOther = "Give a file as NCCL_TOPO_DUMP_FILE makes it";
 constexpr int kMostGpus = 1024;
 constexpr int kMostNics = 4096;
+constexpr std::size_t kMostSwitches = 4096;
 constexpr int kMostLinksOfAPair = 1024;
 constexpr std::uint32_t kBridgeClass = 0x0604;
 constexpr std::uint32_t kSwitchClass = 0x0680;
@@ -42,7 +44,8 @@ class NcclReader {
       if (Status status = read_cpu(cpu); !status.ok()) return status;
     }
     if (graph_.nodes.size() == 1) return refusal(system, "its <system> holds no cpu");
-    add_switches();
+    gather_cpus();
+    if (Status status = add_switches(); !status.ok()) return status;
     for (const Side& side : sides_) {
       if (Status status = read_links(side); !status.ok()) return status;
     }
@@ -88,17 +91,15 @@ class NcclReader {
     node.kind = NodeKind::numa;
     int package = -1;
     if (!from.attribute("numaid") || !optional_int(from, "numaid", -1, 65535, node.id)) return bad_value(from, "numaid");
+    if (++numa_nodes_ > xml::kMostNumaNodes) return refusal(from, "more NUMA nodes than a machine has");
     if (!xml::parse_mask(from.attribute("affinity").value(), node.cpus)) return bad_value(from, "affinity");
+    if ((listed_cpus_ += node.cpus.size()) > xml::kMostListedCpus) return refusal(from, "more CPUs than a machine has");
     if (!optional_int(from, "familyid", 0, 65535, node.cpu.family)) return bad_value(from, "familyid");
     if (!optional_int(from, "modelid", 0, 65535, node.cpu.model)) return bad_value(from, "modelid");
     if (!optional_int(from, "package", 0, 65535, package)) return bad_value(from, "package");
     node.cpu.arch = from.attribute("arch").value();
     node.cpu.vendor = from.attribute("vendor").value();
     node.parent = package < 0 ? 0 : package_of(package, node);
-    std::vector<int>& all = graph_.nodes[0].cpus;
-    all.insert(all.end(), node.cpus.begin(), node.cpus.end());
-    std::sort(all.begin(), all.end());
-    all.erase(std::unique(all.begin(), all.end()), all.end());
     const int index = graph_.add(std::move(node));
     for (const pugi::xml_node& child : from.children("pci")) {
       if (Status status = read_pci(child, place_of(child, index), 1); !status.ok()) return status;
@@ -119,10 +120,20 @@ class NcclReader {
       node.cpu = numa.cpu;
       known->second = graph_.add(std::move(node));
     }
-    std::vector<int>& cpus = graph_.nodes[at(known->second)].cpus;
-    cpus.insert(cpus.end(), numa.cpus.begin(), numa.cpus.end());
-    std::sort(cpus.begin(), cpus.end());
     return known->second;
+  }
+
+  /// The machine's and the packages' CPUs are those of their NUMA nodes, which files may give several times.
+  void gather_cpus() {
+    for (const int numa : graph_.of(NodeKind::numa)) {
+      const std::vector<int>& own = graph_.nodes[at(numa)].cpus;
+      for (int above = graph_.nodes[at(numa)].parent; above >= 0; above = graph_.nodes[at(above)].parent) {
+        std::vector<int>& cpus = graph_.nodes[at(above)].cpus;
+        cpus.insert(cpus.end(), own.begin(), own.end());
+      }
+    }
+    sort_once_each(graph_.nodes[0].cpus);
+    for (const auto& [id, package] : packages_) sort_once_each(graph_.nodes[at(package)].cpus);
   }
 
   /// What an outermost pci hangs from: the host bridge that we have written, the only one that there is, or the cpu.
@@ -250,7 +261,7 @@ class NcclReader {
   }
 
   /// The NVSwitches that GPUs have links to; the files do not say where they are plugged in.
-  void add_switches() {
+  Status add_switches() {
     for (const Side& side : sides_) {
       for (const pugi::xml_node& link : side.element.children("nvlink")) {
         std::uint32_t target_class = 0;
@@ -258,6 +269,7 @@ class NcclReader {
         const bool is_switch = optional_hex(link, "tclass", target_class) && target_class >> 8 == kSwitchClass &&
                                target_class != kIbmBridgeClass && (xml::is_pci_address(target) || target == kHiddenSwitch);
         if (is_switch) switches_.try_emplace(target, -1);
+        if (switches_.size() > kMostSwitches) return refusal(link, "more NVSwitches than a machine has");
       }
     }
     for (auto& [address, index] : switches_) {
@@ -269,6 +281,7 @@ class NcclReader {
       node.pci_class = kSwitchClass;
       index = graph_.add(std::move(node));
     }
+    return Status();
   }
 
   /// The NVLinks and xGMI links as one GPU tells them.
@@ -319,6 +332,8 @@ class NcclReader {
   ToldLinks links_;
   std::vector<Side> sides_;
   int nics_ = 0;
+  int numa_nodes_ = 0;
+  std::size_t listed_cpus_ = 0;
 };
 
 Result<Graph> graph_in(const pugi::xml_document& document) {
@@ -340,7 +355,7 @@ Result<Graph> parse_nccl_xml(std::string_view text) {
 }
 
 Result<Graph> read_nccl_xml(const std::string& path) {
-  const auto text = xml::read_file(path);
+  const auto text = read_text_file(path);
   if (!text.ok()) return xml::of_file(path, text.status());
   auto graph = parse_nccl_xml(*text);
   if (!graph.ok()) return xml::of_file(path, graph.status());

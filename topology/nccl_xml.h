@@ -21,7 +21,8 @@ namespace tutti {
 /// bridge of its own, save where the CPU is known to have but one. GPUs and NICs have the numbers that `dev` gives them,
 /// or, where one lacks it, go by PCI address. Errors: TUTTI_INVALID_ARGUMENT with the place and the reason: no XML, no
 /// system, no cpu, another version, values that are none, an address twice among GPUs, or more than a machine could hold
-/// (65,536 CPUs, 64 levels, 1,024 GPUs, 4,096 NICs).
+/// (65,536 CPUs, 1,024 NUMA nodes, a million CPUs listed in all of them, 64 levels, 1,024 GPUs, 4,096 NICs, 4,096
+/// NVSwitches). Time about proportional to the text.
 Result<Graph> parse_nccl_xml(std::string_view text);
 
 /// The graph of the machine in a file of at most 64 MiB.

@@ -106,7 +106,7 @@ class GraphMaker {
       case ObjectKind::bridge:
       case ObjectKind::pci:
         host_bridges_.push_back(&object);
-        near_[&object] = {parent, nodes};
+        near_[&object] = {parent, &nodes};
         return;
       default:
         break;
@@ -134,17 +134,34 @@ class GraphMaker {
     for (const HwObject& child : object.children) index_numa_nodes(child);
   }
 
+  /// Which of several places a CPU is in; of places that overlap the last.
+  class PlaceOfCpu {
+   public:
+    void add(const std::vector<int>& cpus, int place) {
+      for (const int cpu : cpus) {
+        if (place_.size() <= at(cpu)) place_.resize(at(cpu) + 1, -1);
+        place_[at(cpu)] = place;
+      }
+    }
+    /// The place that all of these CPUs are in, -1 where there is none.
+    int around(const std::vector<int>& cpus) const {
+      const int place = cpus.empty() || at(cpus[0]) >= place_.size() ? -1 : place_[at(cpus[0])];
+      const bool all = std::all_of(cpus.begin(), cpus.end(),
+                                   [&](int cpu) { return at(cpu) < place_.size() && place_[at(cpu)] == place; });
+      return all ? place : -1;
+    }
+
+   private:
+    std::vector<int> place_;
+  };
+
   /// In hwloc NUMA nodes hang beside the tree, or around packages (version 1): ours hang below what they belong to.
   void place_numa_nodes() {
+    PlaceOfCpu packages;
+    for (const int package : graph_.of(NodeKind::package)) packages.add(graph_.nodes[at(package)].cpus, package);
     for (const auto& [id, object] : numa_) {
-      int parent = numa_parent_[id];
-      for (const int package : graph_.of(NodeKind::package)) {
-        const std::vector<int>& cpus = graph_.nodes[at(package)].cpus;
-        const bool inside =
-            !object->cpus.empty() && std::includes(cpus.begin(), cpus.end(), object->cpus.begin(), object->cpus.end());
-        if (inside) parent = package;
-      }
-      numa_index_[id] = add_place(*object, NodeKind::numa, std::max(parent, 0));
+      const int package = packages.around(object->cpus);
+      numa_index_[id] = add_place(*object, NodeKind::numa, std::max(package < 0 ? numa_parent_[id] : package, 0));
     }
   }
 
@@ -170,8 +187,8 @@ class GraphMaker {
   void add_host_bridge(const HwObject& object) {
     if (!leads_to_device(object)) return;
     const auto& [parent, nodes] = near_[&object];
-    const bool one = nodes.size() == 1 && numa_index_.contains(nodes[0]);
-    const int above = one ? numa_index_[nodes[0]] : numa_index_.size() == 1 ? numa_index_.begin()->second : parent;
+    const bool one = nodes->size() == 1 && numa_index_.contains(nodes->front());
+    const int above = one ? numa_index_[nodes->front()] : numa_index_.size() == 1 ? numa_index_.begin()->second : parent;
     add_io(object, above);
   }
 
@@ -223,18 +240,16 @@ class GraphMaker {
   }
 
   void find_numa_of_cores() {
+    PlaceOfCpu numa_nodes;
+    for (const auto& [id, object] : numa_) numa_nodes.add(object->cpus, id);
     for (Core& core : graph_.cores) {
-      for (const auto& [id, object] : numa_) {
-        const bool inside =
-            !core.cpus.empty() && std::binary_search(object->cpus.begin(), object->cpus.end(), core.cpus.front());
-        if (inside) core.numa = id;
-      }
+      if (!core.cpus.empty()) core.numa = numa_nodes.around({core.cpus.front()});
     }
   }
 
   struct Near {
     int parent = 0;
-    std::vector<int> nodes;
+    const std::vector<int>* nodes = nullptr;  // of the object tree
   };
   std::string architecture_;
   Graph graph_;

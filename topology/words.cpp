@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 namespace tutti::words {
 
@@ -16,27 +18,25 @@ std::string bytes(std::uint64_t bytes) {
 std::string joined(const std::vector<std::string>& parts) { return fmt::format("{}", fmt::join(parts, ", ")); }
 
 std::string caches(const Graph& graph, const std::vector<int>& cpus) {
-  struct Kind {
-    int level;
-    std::uint64_t bytes;
-    int count;
+  std::vector<bool> inside(cpus.empty() ? 0 : static_cast<std::size_t>(cpus.back()) + 1);
+  for (const int cpu : cpus) inside[static_cast<std::size_t>(cpu)] = true;
+  const auto is_inside = [&](int cpu) {
+    return static_cast<std::size_t>(cpu) < inside.size() && inside[static_cast<std::size_t>(cpu)];
   };
-  std::vector<Kind> kinds;
+  std::map<int, std::vector<std::pair<std::uint64_t, int>>> kinds;  // sizes and how many, by level
+  std::map<std::pair<int, std::uint64_t>, std::size_t> known;       // place among those of the level
   for (const Cache& cache : graph.caches) {
-    if (cache.kind == CacheKind::instruction) continue;
-    if (!std::includes(cpus.begin(), cpus.end(), cache.cpus.begin(), cache.cpus.end())) continue;
-    const auto known = std::find_if(kinds.begin(), kinds.end(),
-                                    [&](const Kind& k) { return k.level == cache.level && k.bytes == cache.bytes; });
-    if (known == kinds.end()) {
-      kinds.push_back({cache.level, cache.bytes, 1});
-    } else {
-      ++known->count;
-    }
+    if (cache.kind == CacheKind::instruction || !std::all_of(cache.cpus.begin(), cache.cpus.end(), is_inside)) continue;
+    auto& sizes = kinds[cache.level];
+    const auto [place, is_new] = known.try_emplace({cache.level, cache.bytes}, sizes.size());
+    if (is_new) sizes.emplace_back(cache.bytes, 0);
+    ++sizes[place->second].second;
   }
-  std::sort(kinds.begin(), kinds.end(), [](const Kind& a, const Kind& b) { return a.level < b.level; });
   std::vector<std::string> parts;
-  for (const Kind& kind : kinds) {
-    parts.push_back(fmt::format("{} x L{}{} {}", kind.count, kind.level, kind.level == 1 ? "d" : "", bytes(kind.bytes)));
+  for (const auto& [level, sizes] : kinds) {
+    for (const auto& [size, count] : sizes) {
+      parts.push_back(fmt::format("{} x L{}{} {}", count, level, level == 1 ? "d" : "", bytes(size)));
+    }
   }
   return joined(parts);
 }

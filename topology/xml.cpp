@@ -3,31 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <cstdint>
-#include <cstring>
-#include <fstream>
 
 namespace tutti::xml {
-namespace {
-
-constexpr std::size_t kLongestFile = 64u << 20;
-
-}  // namespace
-
-Result<std::string> read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Status(TUTTI_INVALID_ARGUMENT, std::strerror(errno), "Give a file that can be read");
-  std::string text;
-  std::array<char, 65536> part;
-  while (file.read(part.data(), part.size()) || file.gcount() > 0) {
-    text.append(part.data(), static_cast<std::size_t>(file.gcount()));
-    if (text.size() > kLongestFile) return Status(TUTTI_INVALID_ARGUMENT, "it is longer than 64 MiB");
-  }
-  return text;
-}
-
 Status load(std::string_view text, const char* remedy, pugi::xml_document& document) {
   const pugi::xml_parse_result parsed = document.load_buffer(text.data(), text.size());
   if (parsed) return Status();

@@ -1,4 +1,4 @@
-// What the readers of XML have in common: bounded files, documents that are XML, numbers that are numbers, and refusals
+// What the readers of XML have in common: documents that are XML, numbers that are numbers, and refusals
 // that say where.
 #pragma once
 
@@ -17,10 +17,9 @@ namespace tutti::xml {
 inline constexpr std::size_t kMostCpus = 65536;
 inline constexpr int kDeepest = 64;
 inline constexpr int kMostObjects = 1'000'000;
-
-/// The text of a file of at most 64 MiB.
-/// Errors: TUTTI_INVALID_ARGUMENT where it cannot be read or is longer; the file's name is not in it, see of_file.
-Result<std::string> read_file(const std::string& path);
+inline constexpr int kMostNumaNodes = 1024;  // and packages; Linux's MAX_NUMNODES
+/// Of all masks together: a CPU is in its core's, its caches', its NUMA node's and so on.
+inline constexpr std::size_t kMostListedCpus = std::size_t{1} << 20;
 
 /// Parses `text` into `document`. remedy: what to do about a text that is no XML.
 Status load(std::string_view text, const char* remedy, pugi::xml_document& document);

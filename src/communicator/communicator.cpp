@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "algorithms/algorithm.h"
+#include "src/base/bytes.h"
 #include "src/base/log.h"
-#include "src/base/types.h"
 #include "src/base/wire.h"
 #include "src/communicator/caught.h"
 #include "src/communicator/explain.h"
@@ -474,7 +474,7 @@ Status Communicator::give_up(const Outcome& outcome, const CollectiveCall& call,
 
 /// By the call's own wish, else TUTTI_ALGORITHM's, else a file's, else the tuning table's or the model's.
 Result<Communicator::Choice> Communicator::choose(const Problem& problem, const std::string& wish) const {
-  const std::uint64_t bytes = problem.count * element_bytes(problem.type);
+  const std::uint64_t bytes = bytes_of(problem.count, problem.type);
   const MscclAlgorithm* const file =
       wish.empty() && !overrides_.find(problem.collective, bytes).empty() ? nullptr : advice_.msccl.find(problem, wish);
   if (file != nullptr) {

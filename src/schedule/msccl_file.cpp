@@ -137,7 +137,9 @@ class Reader {
     file_.in_place = in_place != 0;
     file_.out_of_place = out_of_place != 0;
     if (!file_.in_place && !file_.out_of_place) return refuse("it is said to be right neither in place nor out of place");
-    return read_gpus(from, ranks) && check_dependencies();
+    const bool all = read_gpus(from, ranks) && check_dependencies();
+    file_.work = steps_ + moved_ + cells_;
+    return all;
   }
 
   bool read_root(const pugi::xml_node& from, std::uint32_t ranks) {

@@ -79,7 +79,8 @@ struct File {
   bool out_of_place = false;
   std::uint64_t min_bytes = 0;  ///< of the larger buffer: what it is meant for
   std::uint64_t max_bytes = UINT64_MAX;
-  std::vector<Gpu> gpus;  ///< by id
+  std::vector<Gpu> gpus;   ///< by id
+  std::uint64_t work = 0;  ///< to follow it: its steps, the chunks that they move, and the chunks of all buffers
 };
 
 /// "rank 1, thread block 0, step 3"; without what is negative.

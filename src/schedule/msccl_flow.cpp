@@ -16,6 +16,9 @@
 namespace tutti::msccl {
 namespace {
 
+/// Nops that are looked at for whoever waits for them: many thread blocks may wait for the end of one long row.
+constexpr std::uint64_t most_nops = 1 << 22;
+
 constexpr const char* buffer_names[] = {"input", "output", "scratch"};
 
 std::string text_of(Place place) {
@@ -43,9 +46,40 @@ struct Piece {
   std::uint32_t chunk = 0;
 };
 
+/// A rank's thread block.
+struct LaneName {
+  std::uint32_t rank = 0;
+  std::uint32_t block = 0;
+  auto operator<=>(const LaneName&) const = default;
+};
+
+/// Who is looked at next, as if all were asked round after round whether they can go on, and those that were not woken
+/// left out: what is refused first does not depend on how the waiting is done.
+class Rounds {
+ public:
+  void wake(LaneName lane) { (started_ && lane <= current_ ? next_ : now_).insert(lane); }
+  std::optional<LaneName> next() {
+    if (now_.empty()) {
+      now_.swap(next_);
+      started_ = false;
+    }
+    if (now_.empty()) return std::nullopt;
+    current_ = *now_.begin();
+    started_ = true;
+    now_.erase(now_.begin());
+    return current_;
+  }
+
+ private:
+  std::set<LaneName> now_, next_;
+  LaneName current_;
+  bool started_ = false;
+};
+
 /// Builds a Flow in the order of its methods; the first that refuses says so in `error`.
 class Follower {
  public:
+  /// root: -1 for a run that is to find it, in which every rank has what a root has.
   Follower(const File& file, int root) : file_(file) {
     flow_.problem.collective = file.collective;
     flow_.problem.ranks = static_cast<std::int32_t>(file.gpus.size());
@@ -60,6 +94,19 @@ class Follower {
     return std::move(flow_);
   }
 
+  Result<std::vector<int>> roots() {
+    const bool ok = lay_out() && make_actions() && pair_messages() && execute();
+    if (!ok) return Status(TUTTI_INVALID_ARGUMENT, std::move(error_));
+    if (file_.collective == Collective::broadcast || file_.collective == Collective::scatter) return giver();
+    std::vector<int> found;
+    for (std::uint32_t r = 0; r < ranks(); ++r) {
+      bool all = true;
+      for (std::uint32_t c = 0; all && c < flow_.locations[r].outputs(); ++c) all = keeps(output(r, c), promised(r, c), c);
+      if (all) found.push_back(static_cast<int>(r));
+    }
+    return found;
+  }
+
  private:
   bool refuse(std::size_t rank, std::int64_t block, std::int64_t step, const std::string& what) {
     error_ = where(static_cast<std::int64_t>(rank), block, step) + " " + what;
@@ -70,6 +117,24 @@ class Follower {
   }
 
   std::size_t ranks() const { return file_.gpus.size(); }
+
+  /// The problem as a rank sees it.
+  Problem problem_of(std::size_t rank) const {
+    Problem problem = flow_.problem;
+    if (problem.root < 0) problem.root = static_cast<std::int32_t>(rank);
+    return problem;
+  }
+
+  /// Whose input rank 0 ends with: its own, where nobody wrote its output.
+  std::vector<int> giver() const {
+    const Content& content = output(0, 0);
+    return {content.value == unwritten ? 0 : static_cast<int>(content.lowest)};
+  }
+
+  const Content& output(std::uint32_t rank, std::uint32_t chunk) const {
+    return contents_[rank][flow_.locations[rank].number(Buffer::output, chunk)];
+  }
+
   Action& action_at(std::size_t rank, Wait at) { return flow_.actions[rank][at.block][at.action]; }
 
   bool lay_out() {
@@ -85,14 +150,14 @@ class Follower {
     flow_.of_block = file_.chunks / blocks;
     for (std::size_t r = 0; r < ranks(); ++r) {
       for (const Buffer buffer : {Buffer::input, Buffer::output}) {
-        const std::uint32_t has = blocks_of(flow_.problem, buffer, static_cast<int>(r)) * flow_.of_block;
+        const std::uint32_t has = blocks_of(problem_of(r), buffer, static_cast<int>(r)) * flow_.of_block;
         const std::uint32_t said = file_.gpus[r].chunks[static_cast<std::size_t>(buffer)];
         if (has == 0 || said <= has) continue;
         return refuse(r, -1, -1,
                       fmt::format("has {} chunks of {}, and the collective gives it {}", said,
                                   buffer_names[static_cast<std::size_t>(buffer)], has));
       }
-      flow_.locations.emplace_back(flow_.problem, static_cast<int>(r), file_.gpus[r], flow_.of_block, flow_.aliased);
+      flow_.locations.emplace_back(problem_of(r), static_cast<int>(r), file_.gpus[r], flow_.of_block, flow_.aliased);
     }
     return true;
   }
@@ -128,51 +193,64 @@ class Follower {
       }
     }
     for (std::size_t r = 0; r < ranks(); ++r) {
-      for (std::uint32_t b = 0; b < flow_.actions[r].size(); ++b) find_waits(r, b);
+      for (std::uint32_t b = 0; b < flow_.actions[r].size(); ++b) {
+        if (!find_waits(r, b)) return false;
+      }
     }
     return true;
   }
 
+  /// What a thread block has waited for so far: it need not wait for it again.
+  struct Waited {
+    std::map<std::uint32_t, std::uint32_t> actions;  // how many of each thread block
+    std::map<Wait, std::uint32_t> nops;              // how far those behind an action were looked at
+  };
+
   /// A step waits for what it names, and for what the nops between it and the action before it name.
-  void find_waits(std::size_t rank, std::uint32_t block) {
+  bool find_waits(std::size_t rank, std::uint32_t block) {
     const std::vector<Step>& steps = file_.gpus[rank].blocks[block].steps;
+    Waited waited;
     std::uint32_t from = 0;
     for (Action& action : flow_.actions[rank][block]) {
-      std::map<std::uint32_t, std::uint32_t> latest;  // by thread block
-      std::set<std::pair<std::uint32_t, std::uint32_t>> seen;
-      for (std::uint32_t s = from; s <= action.first_step; ++s) gather(rank, steps[s], latest, seen);
-      for (const auto& [other, index] : latest) {
-        if (other != block) action.waits.push_back({other, index});
+      std::set<std::uint32_t> anew;  // thread blocks
+      for (std::uint32_t s = from; s <= action.first_step; ++s) {
+        if (!gather(rank, steps[s], waited, anew)) return refuse(rank, block, s, "waits by way of too many nops");
+      }
+      for (const std::uint32_t other : anew) {
+        if (other != block) action.waits.push_back({other, waited.actions[other] - 1});
       }
       from = action.last_step + 1;
     }
+    return true;
   }
 
   /// The actions that must have run when `step`'s dependency is met. A nop stands for the action before it, and for what it
-  /// waits for itself.
-  void gather(std::size_t rank, const Step& step, std::map<std::uint32_t, std::uint32_t>& latest,
-              std::set<std::pair<std::uint32_t, std::uint32_t>>& seen) {
-    std::vector<std::pair<std::uint32_t, std::uint32_t>> left;
+  /// waits for itself. False where too many nops would have to be looked at.
+  bool gather(std::size_t rank, const Step& step, Waited& waited, std::set<std::uint32_t>& anew) {
+    std::vector<Wait> left;
     const auto visit = [&](const Step& from) {
-      if (from.depends_block < 0) return;
-      const std::pair on(static_cast<std::uint32_t>(from.depends_block), from.depends_step);
-      if (seen.insert(on).second) left.push_back(on);
+      if (from.depends_block >= 0) left.push_back({static_cast<std::uint32_t>(from.depends_block), from.depends_step});
     };
     visit(step);
     while (!left.empty()) {
       const auto [block, index] = left.back();
       left.pop_back();
       const std::vector<Action>& actions = flow_.actions[rank][block];
-      const auto after = std::find_if(actions.begin(), actions.end(),
-                                      [&, s = index](const Action& action) { return action.first_step > s; });
-      std::uint32_t nop = 0;
-      if (after != actions.begin()) {
-        std::uint32_t& at = latest.try_emplace(block, 0).first->second;
-        at = std::max(at, static_cast<std::uint32_t>(after - actions.begin()) - 1);
-        nop = std::prev(after)->last_step + 1;
+      const auto after = std::upper_bound(actions.begin(), actions.end(), index,
+                                          [](std::uint32_t s, const Action& action) { return s < action.first_step; });
+      const auto count = static_cast<std::uint32_t>(after - actions.begin());
+      std::uint32_t& known = waited.actions.try_emplace(block, 0).first->second;
+      if (known < count) anew.insert(block);
+      known = std::max(known, count);
+      const std::uint32_t behind = count == 0 ? 0 : std::prev(after)->last_step + 1;
+      if (behind > index) continue;
+      std::uint32_t& nop = waited.nops.try_emplace({block, count}, behind).first->second;
+      for (; nop <= index; ++nop) {
+        if (++nops_ > most_nops) return false;
+        visit(file_.gpus[rank].blocks[block].steps[nop]);
       }
-      for (; nop <= index; ++nop) visit(file_.gpus[rank].blocks[block].steps[nop]);
     }
+    return true;
   }
 
   /// The two ends of a link, in order.
@@ -258,25 +336,39 @@ class Follower {
   bool execute() {
     std::uint32_t blocks = 1;
     for (std::size_t r = 0; r < ranks(); ++r)
-      blocks = std::max(blocks, blocks_of(flow_.problem, Buffer::input, static_cast<int>(r)));
+      blocks = std::max(blocks, blocks_of(problem_of(r), Buffer::input, static_cast<int>(r)));
     expressions_.emplace(static_cast<std::uint32_t>(ranks()), blocks);
     fill_inputs();
     messages_.resize(flow_.transfers.size());
-    std::vector<Positions> next;
-    for (const auto& of_rank : flow_.actions) next.emplace_back(of_rank.size());
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (std::size_t r = 0; r < ranks(); ++r) {
-        for (std::uint32_t b = 0; b < next[r].size(); ++b) {
-          while (next[r][b] < flow_.actions[r][b].size() && ready(next[r], flow_.actions[r][b][next[r][b]])) {
-            if (!execute(r, b, next[r][b])) return false;
-            ++next[r][b];
-            moved = true;
-          }
-        }
+    for (std::uint32_t r = 0; r < ranks(); ++r) {
+      next_.emplace_back(flow_.actions[r].size());
+      for (std::uint32_t b = 0; b < next_[r].size(); ++b) rounds_.wake({r, b});
+    }
+    while (const auto lane = rounds_.next()) {
+      if (!go_on(*lane)) return false;
+    }
+    return check_end(next_);
+  }
+
+  /// Runs a lane as far as it goes, and wakes whoever waited for that.
+  bool go_on(LaneName lane) {
+    const auto [r, b] = lane;
+    std::uint32_t& at = next_[r][b];
+    for (; at < flow_.actions[r][b].size() && ready(next_[r], flow_.actions[r][b][at]); ++at) {
+      if (!execute(r, b, at)) return false;
+      if (const auto woken = sleepers_.extract({lane, at}); !woken.empty()) {
+        for (const LaneName& other : woken.mapped()) rounds_.wake(other);
+      }
+      if (const std::uint32_t sent = flow_.actions[r][b][at].sent; sent != nothing) {
+        rounds_.wake({flow_.transfers[sent].to, flow_.transfers[sent].to_block});
       }
     }
-    return check_end(next);
+    if (at == flow_.actions[r][b].size()) return true;
+    const std::vector<Wait>& waits = flow_.actions[r][b][at].waits;
+    const auto unmet =
+        std::find_if(waits.begin(), waits.end(), [&, r = r](const Wait& on) { return next_[r][on.block] <= on.action; });
+    if (unmet != waits.end()) sleepers_[{{r, unmet->block}, unmet->action}].push_back(lane);
+    return true;
   }
 
   void fill_inputs() {
@@ -462,9 +554,8 @@ class Follower {
   bool check_promises() {
     for (std::uint32_t r = 0; r < ranks(); ++r) {
       for (std::uint32_t chunk = 0; chunk < flow_.locations[r].outputs(); ++chunk) {
-        const std::uint32_t at = flow_.locations[r].number(Buffer::output, chunk);
         const Value wanted = promised(r, chunk);
-        if (!keeps(contents_[r][at], wanted, chunk) && !refuse_output(r, chunk, contents_[r][at], wanted)) return false;
+        if (!keeps(output(r, chunk), wanted, chunk) && !refuse_output(r, chunk, output(r, chunk), wanted)) return false;
       }
     }
     return true;
@@ -504,7 +595,11 @@ class Follower {
   std::optional<Expressions> expressions_;
   std::vector<std::vector<Content>> contents_;  ///< by rank and location
   std::vector<std::vector<Piece>> messages_;    ///< under way, by transfer
+  std::vector<Positions> next_;                 ///< by rank
+  Rounds rounds_;
+  std::map<std::pair<LaneName, std::uint32_t>, std::vector<LaneName>> sleepers_;  ///< by the action that they wait for
   std::uint64_t time_ = 0;
+  std::uint64_t nops_ = 0;  ///< looked at
   std::string error_;
 };
 
@@ -555,5 +650,7 @@ Place Locations::place(std::uint32_t location) const {
 }
 
 Result<Flow> follow(const File& file, int root) { return Follower(file, root).run(); }
+
+Result<std::vector<int>> find_roots(const File& file) { return Follower(file, -1).roots(); }
 
 }  // namespace tutti::msccl

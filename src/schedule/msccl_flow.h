@@ -64,6 +64,7 @@ struct Cell {
 struct Wait {
   std::uint32_t block = 0;
   std::uint32_t action = 0;
+  auto operator<=>(const Wait&) const = default;
 };
 
 inline constexpr std::uint32_t nothing = UINT32_MAX;
@@ -79,7 +80,7 @@ struct Action {
   std::uint32_t received = nothing;  ///< number of the message among all of the file
   std::uint32_t sent = nothing;
   std::uint64_t time = 0;   ///< in an order in which all actions of all ranks may run
-  std::vector<Wait> waits;  ///< for other thread blocks' actions
+  std::vector<Wait> waits;  ///< for other thread blocks' actions, but those that the thread block waited for before
   std::vector<Cell> cells;  ///< count of them
 };
 
@@ -105,5 +106,11 @@ struct Flow {
 /// block and step: two steps that race, a message without its other end, a wait for ever, memory that nobody wrote, a
 /// rank's share twice, a wrong result. Pure.
 Result<Flow> follow(const File& file, int root);
+
+/// The roots that a rooted file may be right with, ascending, found in one run in which every rank has the memory of a
+/// root: the rank whose input rank 0 ends with, or those that end with what a root is to get. `follow` says whether it is
+/// right with one of them; it is with no other (unless some rank keeps different things where a root's buffers would be
+/// one). Errors: as follow's. Pure.
+Result<std::vector<int>> find_roots(const File& file);
 
 }  // namespace tutti::msccl

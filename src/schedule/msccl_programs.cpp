@@ -426,11 +426,14 @@ class Sketch {
   /// same lane after the write nothing helps but staging.
   void guard() {
     const Cells cells = this->cells();
-    std::vector<std::vector<std::pair<std::uint32_t, std::uint32_t>>> readers(cells.size());  // lane, step
+    std::vector<std::vector<std::pair<std::uint32_t, std::uint32_t>>> readers(cells.size());  // lane, its latest step
     each_draft([&](std::uint32_t lane, std::uint32_t step, Draft& draft) {
       for (const Operand& source : draft.sources) {
         if (source.place == tutti::Place::input) {
-          cells.each(source, [&](std::size_t cell) { readers[cell].emplace_back(lane, step); });
+          cells.each(source, [&](std::size_t cell) {
+            if (readers[cell].empty() || readers[cell].back().first != lane) readers[cell].emplace_back(lane, step);
+            readers[cell].back().second = step;
+          });
         }
       }
     });

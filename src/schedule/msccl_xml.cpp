@@ -4,14 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <span>
 #include <tuple>
 #include <utility>
 
-#include "src/base/types.h"
+#include "src/base/bytes.h"
+#include "src/base/text_file.h"
 #include "src/schedule/msccl_file.h"
 #include "src/schedule/msccl_flow.h"
 #include "src/schedule/msccl_programs.h"
@@ -19,7 +17,8 @@
 namespace tutti {
 namespace {
 
-constexpr std::size_t longest_file = std::size_t{64} << 20;
+/// What trying one root after the other may take, as File::work counts.
+constexpr std::uint64_t most_work = std::uint64_t{1} << 22;
 /// Of the plan that is proved; any would do, as no count is part of a proof.
 constexpr std::uint64_t proved_count = 1000;
 constexpr std::uint64_t proved_slot_bytes = 256 * 1024;
@@ -132,19 +131,32 @@ class Prover {
   MscclAlgorithm made_;
 };
 
-Result<std::string> text_of(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Status(TUTTI_INVALID_ARGUMENT, fmt::format("it cannot be read: {}", std::strerror(errno)));
-  std::string text;
-  std::array<char, 65536> part;
-  while (file.read(part.data(), part.size()) || file.gcount() > 0) {
-    text.append(part.data(), static_cast<std::size_t>(file.gcount()));
-    if (text.size() > longest_file) return Status(TUTTI_INVALID_ARGUMENT, "it is longer than 64 MiB");
+Result<MscclAlgorithm> with_root(const msccl::File& file, std::string_view text, int root) {
+  auto made = Prover(file, root).run();
+  if (made.ok()) made->digest = digest_of(text, root);
+  return made;
+}
+
+/// A file that does not say its root: with the first that is right.
+Result<MscclAlgorithm> with_its_root(const msccl::File& file, std::string_view text) {
+  constexpr const char* remedy = "Give <algo> its root=\"…\"";
+  auto roots = msccl::find_roots(file);
+  if (!roots.ok()) return roots.status();
+  if (roots->empty()) roots->push_back(0);  // for the sentence
+  Status refused;
+  std::uint64_t work = 0;
+  for (const int root : *roots) {
+    if ((work += file.work) > most_work && root != roots->front()) {
+      return Status(TUTTI_INVALID_ARGUMENT, fmt::format("any of {} ranks may be its root, too many to try", roots->size()),
+                    remedy);
+    }
+    auto made = with_root(file, text, root);
+    if (made.ok()) return made;
+    if (refused.ok()) refused = made.status();
   }
-  // A folder opens, and then reads as nothing.
-  if (text.empty()) return Status(TUTTI_INVALID_ARGUMENT, "it has no text");
-  return text;
+  return Status(TUTTI_INVALID_ARGUMENT,
+                fmt::format("with root {} {}, and it is right with no other root", roots->front(), refused.error().message),
+                remedy);
 }
 
 }  // namespace
@@ -157,7 +169,8 @@ bool MscclAlgorithm::fits(const Problem& wanted) const {
   if (!is_for(wanted)) return false;
   const bool one =
       collective == Collective::all_reduce || collective == Collective::reduce || collective == Collective::broadcast;
-  const std::uint64_t bytes = wanted.count * element_bytes(wanted.type) * (one ? 1 : static_cast<std::uint64_t>(ranks));
+  const std::uint64_t bytes =
+      saturating_product(bytes_of(wanted.count, wanted.type), one ? 1 : static_cast<std::uint64_t>(ranks));
   return bytes >= min_bytes && bytes <= max_bytes;
 }
 
@@ -182,30 +195,16 @@ Problem MscclAlgorithm::problem(std::uint64_t count) const {
 Result<MscclAlgorithm> parse_msccl(std::string_view text) {
   const auto file = msccl::parse(text);
   if (!file.ok()) return file.status();
-  const bool open = rooted(file->collective) && file->root < 0;
-  const int first = open ? 0 : std::max(file->root, 0);
-  const int end = open ? static_cast<int>(file->gpus.size()) : first + 1;
-  Status refused;
-  for (int root = first; root < end; ++root) {
-    auto made = Prover(*file, root).run();
-    if (made.ok()) {
-      made->digest = digest_of(text, root);
-      return made;
-    }
-    if (refused.ok()) refused = made.status();
-  }
-  if (!open) return refused;
-  return Status(TUTTI_INVALID_ARGUMENT,
-                fmt::format("with root 0 {}, and it is right with no other root", refused.error().message),
-                "Give <algo> its root=\"…\"");
+  if (rooted(file->collective) && file->root < 0) return with_its_root(*file, text);
+  return with_root(*file, text, std::max(file->root, 0));
 }
 
 Result<MscclAlgorithm> read_msccl(const std::string& path) {
   const auto named = [&](const Status& status) {
     return Status(status.code(), fmt::format("{} is refused: {}", path, status.error().message), status.error().remedy);
   };
-  const auto text = text_of(path);
-  if (!text.ok()) return named(text.status());
+  const auto text = read_text_file(path);
+  if (!text.ok()) return named(Status(text.status().code(), "it cannot be read: " + text.status().error().message));
   auto made = parse_msccl(*text);
   if (!made.ok()) return named(made.status());
   return made;

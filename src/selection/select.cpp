@@ -6,7 +6,7 @@
 #include <charconv>
 #include <optional>
 
-#include "src/base/types.h"
+#include "src/base/bytes.h"
 
 namespace tutti {
 namespace {
@@ -175,7 +175,7 @@ std::vector<Candidate> rank_algorithms(const Problem& problem, const View& view,
 
 Result<Candidate> select(const Problem& problem, const View& view, const Overrides& overrides, std::string_view wish,
                          std::uint32_t lanes, const Tuning& tuning) {
-  const std::uint64_t bytes = problem.count * element_bytes(problem.type);
+  const std::uint64_t bytes = bytes_of(problem.count, problem.type);
   const std::string_view name = wish.empty() ? overrides.find(problem.collective, bytes) : wish;
   const std::vector<Candidate> ranked = rank_algorithms(problem, view, lanes);
   const auto named = [&](std::string_view wanted) {

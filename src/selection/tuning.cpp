@@ -6,7 +6,6 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <iterator>
 #include <numeric>
 #include <set>
@@ -15,7 +14,8 @@
 #include <vector>
 
 #include "algorithms/algorithm.h"
-#include "src/base/types.h"
+#include "src/base/bytes.h"
+#include "src/base/text_file.h"
 
 namespace tutti {
 namespace {
@@ -96,14 +96,13 @@ std::set<LinkClass> classes_between(const View& view) {
 }  // namespace
 
 Result<Tuning> Tuning::read(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  const bool empty = file.is_open() && file.peek() == std::ifstream::traits_type::eof() && !file.bad();
-  if (!file.is_open() || (!empty && !(text << file.rdbuf()))) {
-    return Status(TUTTI_INVALID_ARGUMENT, fmt::format("the tuning table \"{}\" cannot be read", path),
+  const auto text = read_text_file(path);
+  if (!text.ok()) {
+    return Status(TUTTI_INVALID_ARGUMENT,
+                  fmt::format("the tuning table \"{}\" cannot be read: {}", path, text.status().error().message),
                   "Name a file that perf/tune or `tutti-plan cost --csv` wrote, or leave TUTTI_TUNING unset.");
   }
-  return parse(text.str(), fmt::format("the tuning table \"{}\"", path));
+  return parse(*text, fmt::format("the tuning table \"{}\"", path));
 }
 
 Result<Tuning> Tuning::parse(std::string_view text, const std::string& place) {
@@ -170,7 +169,7 @@ std::optional<TuningUse> Tuning::parse_use(const std::vector<std::string>& words
 }
 
 std::string_view Tuning::use(const Problem& problem) const {
-  const std::uint64_t bytes = problem.count * element_bytes(problem.type);
+  const std::uint64_t bytes = bytes_of(problem.count, problem.type);
   for (const TuningUse& use : uses_) {
     const bool fits = use.collective == problem.collective && use.ranks == problem.ranks;
     if (fits && bytes >= use.from && bytes <= use.to) return use.algorithm;

@@ -2,14 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "algorithms/algorithm.h"
 #include "src/base/dimensions.h"
+#include "src/base/text_file.h"
 #include "src/base/types.h"
 #include "src/program/files.h"
 #include "src/program/options.h"
@@ -286,15 +285,10 @@ Result<Schedule> make_schedule(const Candidate& choice, const Problem& problem, 
 
 /// The whole of a file. what: what it should be.
 Result<std::string> read_text(const std::string& path, const char* what) {
-  std::ifstream file(path);
-  if (!file) return Status(TUTTI_INVALID_ARGUMENT, fmt::format("{} cannot be read; give the path of {}", path, what));
-  std::stringstream text;
-  text << file.rdbuf();
-  // A folder opens, and then reads as nothing.
-  if (file.bad() || text.fail()) {
-    return Status(TUTTI_INVALID_ARGUMENT, fmt::format("{} has no text that can be read; give the path of {}", path, what));
-  }
-  return std::move(text).str();
+  auto text = read_text_file(path);
+  if (text.ok()) return text;
+  return Status(TUTTI_INVALID_ARGUMENT,
+                fmt::format("{} cannot be read: {}; give the path of {}", path, text.status().error().message, what));
 }
 
 Result<Schedule> read_schedule(const std::string& path) {

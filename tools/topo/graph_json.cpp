@@ -1,6 +1,9 @@
 #include "tools/topo/graph_json.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -60,25 +63,27 @@ Json nics_json(const Graph& graph) {
   });
 }
 
-Json path_json(const Graph& graph, const Path& path) {
-  return {{"a", node_label(graph.nodes[static_cast<std::size_t>(path.a)])},
-          {"b", node_label(graph.nodes[static_cast<std::size_t>(path.b)])},
-          {"type", path.text()},
-          {"bandwidth_GBps", known(path.gbytes)},
-          {"hops", path.hops}};
+/// One entry of `paths`. Text, not a tree: of 1,024 GPUs and 4,096 NICs there are millions. It needs no escapes.
+std::string path_json(const Graph& graph, const Path& path) {
+  return fmt::format(R"({{"a":"{}","b":"{}","type":"{}","bandwidth_GBps":{},"hops":{}}})",
+                     node_label(graph.nodes[static_cast<std::size_t>(path.a)]),
+                     node_label(graph.nodes[static_cast<std::size_t>(path.b)]), path.text(), known(path.gbytes).dump(),
+                     path.hops);
 }
 
-Json paths_json(const Graph& graph) {
-  Json list = Json::array();
-  for (const Path& path : device_paths(graph)) list.push_back(path_json(graph, path));
+std::string paths_json(const Graph& graph) {
+  std::string list = "[";
+  for (const Path& path : device_paths(graph)) list += (list.size() > 1 ? "," : "") + path_json(graph, path);
+  list += ']';
   return list;
 }
 
 Json packages_json(const Graph& graph) {
+  std::map<int, int> cores;
+  for (const Core& core : graph.cores) ++cores[core.package];
   return list_of(graph, NodeKind::package, [&](const Node& node, int) {
-    int cores = 0;
-    for (const Core& core : graph.cores) cores += core.package == node.id ? 1 : 0;
-    return Json{{"id", node.id}, {"name", text_or_null(node.name)}, {"cpus", cpu_list_text(node.cpus)}, {"cores", cores}};
+    return Json{
+        {"id", node.id}, {"name", text_or_null(node.name)}, {"cpus", cpu_list_text(node.cpus)}, {"cores", cores[node.id]}};
   });
 }
 
@@ -111,7 +116,7 @@ program::JsonObject graph_json(const Graph& graph, const Routes& routes) {
   object.add_json("numa", dump(numa_json(graph)));
   object.add_json("gpus", dump(gpus_json(graph)));
   object.add_json("nics", dump(nics_json(graph)));
-  object.add_json("paths", dump(paths_json(graph)));
+  object.add_json("paths", paths_json(graph));
   add_routes(routes, object);
   object.add_json("host", dump(text_or_null(graph.nodes.empty() ? std::string() : graph.nodes[0].name)));
   object.add("source", graph.source);
@@ -127,7 +132,7 @@ program::JsonObject way_json(const Graph& graph, const Path& path, const std::ve
     list.push_back(
         {{"name", link.name}, {"bandwidth_GBps", known(link.bytes_per_second / 1e9)}, {"assumed", link.assumed}});
   }
-  Json entry = path_json(graph, path);
+  Json entry = Json::parse(path_json(graph, path));
   entry["links"] = std::move(list);
   program::JsonObject object;
   for (const auto& [key, value] : entry.items()) object.add_json(key, dump(value));

@@ -66,6 +66,13 @@ TEST(JsonObject, KeepsTheOrderOfItsFieldsAndEscapesText) {
             R"({"z":1,"a":"quote\" and \n","yes":true,"big":18446744073709551615,"time":{"min":1.23457,"gone":null}})");
 }
 
+TEST(JsonObject, TakesWhatIsWrittenAlreadyAsOneLineOrAsNull) {
+  JsonObject object;
+  object.add_json("list", "[1,2.50]").add_json("lines", "{\n  \"a\": [1,\r\n 2]\n}").add_json("broken", "[1,");
+  object.add_json("list", "[3]").add("last", 1.5);
+  EXPECT_EQ(object.text(), R"({"list":[3],"lines":{"a":[1,2]},"broken":null,"last":1.5})");
+}
+
 TEST(JsonObject, WritesTextThatIsNotUtf8) {
   JsonObject object;
   object.add("name", "a\xff");

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <random>
 
 #include "src/schedule/msccl_file.h"
@@ -90,6 +91,7 @@ TEST(Msccl, CountsBytesOverAllBlocksAsMscclDoes) {
   EXPECT_TRUE(file->fits(file->problem(100)));  // 100 elements of 4 bytes for each of 3 ranks
   EXPECT_TRUE(file->fits(file->problem(200)));
   EXPECT_FALSE(file->fits(file->problem(201)));
+  EXPECT_FALSE(file->fits(file->problem(UINT64_MAX / 12 + 101))) << "1208 bytes, if they began again at 2^64";
   EXPECT_TRUE(file->is_for(file->problem(201)));
 }
 
@@ -184,6 +186,79 @@ TEST(Msccl, FindsTheRootThatAFileDoesNotName) {
   EXPECT_THAT(wrong.status().text(), HasSubstr("rank "));
 }
 
+TEST(Msccl, FindsTheRootOfEveryRootedCollective) {
+  for (const char* name : {"gather_3.xml", "scatter_3.xml", "reduce_chain_3.xml", "broadcast_chain_3.xml"}) {
+    const std::string text = text_of_file(own_msccl(name));
+    const auto named = parse_msccl(text);
+    ASSERT_TRUE(named.ok()) << named.status().text();
+    const std::string root = " root=\"" + std::to_string(named->root) + "\"";
+    const auto found = parse_msccl(text.find(root) == std::string::npos ? text : replaced(text, root, ""));
+    ASSERT_TRUE(found.ok()) << name << ": " << found.status().text();
+    EXPECT_EQ(found->root, named->root) << name;
+    std::mt19937_64 random(4);
+    EXPECT_EQ(judged(*found, 6, random), "") << name;
+  }
+}
+
+/// A broadcast in a chain from the last rank to the first, which does not name its root.
+std::string chain_down(int ranks) {
+  std::string text = "<algo name=\"down\" nchannels=\"1\" nchunksperloop=\"1\" ngpus=\"" + std::to_string(ranks) +
+                     "\" coll=\"broadcast\" inplace=\"0\" outofplace=\"1\">";
+  for (int r = 0; r < ranks; ++r) {
+    const bool root = r == ranks - 1;
+    const std::string type = root ? "s" : r == 0 ? "r" : "rcs";
+    text += "<gpu id=\"" + std::to_string(r) + "\" i_chunks=\"1\" o_chunks=\"1\" s_chunks=\"0\"><tb id=\"0\" send=\"" +
+            std::to_string(r - 1) + "\" recv=\"" + std::to_string(root ? -1 : r + 1) +
+            "\" chan=\"0\"><step s=\"0\" type=\"" + type +
+            "\" srcbuf=\"i\" srcoff=\"0\" dstbuf=\"o\" dstoff=\"0\" cnt=\"1\" depid=\"-1\"/></tb>";
+    if (!root) text += "</gpu>";
+  }
+  return text +
+         "<tb id=\"1\" send=\"-1\" recv=\"-1\" chan=\"0\"><step s=\"0\" type=\"cpy\" srcbuf=\"i\" srcoff=\"0\" "
+         "dstbuf=\"o\" "
+         "dstoff=\"0\" cnt=\"1\" depid=\"-1\"/></tb></gpu></algo>";
+}
+
+TEST(Msccl, TheRootIsFoundInOneRun) {
+  const std::clock_t start = std::clock();
+  const auto file = parse_msccl(chain_down(4000));
+  ASSERT_TRUE(file.ok()) << file.status().text();
+  EXPECT_EQ(file->root, 3999);
+  EXPECT_LE(std::clock() - start, 3 * CLOCKS_PER_SEC) << "about .1 s in Release";
+}
+
+std::string local_step(int number, const std::string& type, int place, int block, int step) {
+  return "<step s=\"" + std::to_string(number) + "\" type=\"" + type +
+         "\" srcbuf=\"i\" srcoff=\"0\" dstbuf=\"s\" dstoff=\"" + std::to_string(place) + "\" cnt=\"1\" depid=\"" +
+         std::to_string(block) + "\" deps=\"" + std::to_string(step) + "\"/>";
+}
+
+/// A file that is right, in which more thread blocks of rank 0 copy to scratch: one with `row` steps and then as many nops
+/// that wait for the first thread block, and `others` with `each` steps that wait for the last of those.
+std::string with_rows_of_nops(int row, int others, int each) {
+  std::string text = text_of_file(own_msccl("allgather_ring_3.xml"));
+  int block = 0;
+  for (std::size_t at = 0; (at = text.find("<tb ", at)) < text.find("</gpu>"); ++at) ++block;
+  const int nops = block;
+  const auto begin = [&] { return "<tb id=\"" + std::to_string(block++) + "\" send=\"-1\" recv=\"-1\" chan=\"0\">"; };
+  std::string more = begin();
+  for (int s = 0; s < 2 * row; ++s) more += local_step(s, s < row ? "cpy" : "nop", 0, s < row ? -1 : 0, 0);
+  for (int other = 0; other < others; ++other) {
+    more += "</tb>" + begin();
+    for (int s = 0; s < each; ++s) more += local_step(s, "cpy", other + 1, nops, 2 * row - 1);
+  }
+  text.insert(text.find("</gpu>"), more + "</tb>");
+  return replaced(text, "s_chunks=\"0\"", "s_chunks=\"" + std::to_string(others + 1) + "\"");
+}
+
+TEST(Msccl, WaitsBehindLongRowsOfStepsAndNopsTakeNoLonger) {
+  const std::clock_t start = std::clock();
+  const auto file = parse_msccl(with_rows_of_nops(50'000, 1, 50'000));
+  ASSERT_TRUE(file.ok()) << file.status().text();
+  EXPECT_LE(std::clock() - start, 8 * CLOCKS_PER_SEC) << "about .5 s in Release";
+  EXPECT_THAT(parse_msccl(with_rows_of_nops(9'000, 500, 1)).status().text(), HasSubstr("waits by way of too many nops"));
+}
+
 TEST(Msccl, ANopStandsForWhatItWaitsFor) {
   // Thread block 3 folds once the nops before it, and its own step, have waited for all three that receive.
   const MscclAlgorithm pairs = read(own_msccl("allreduce_allpairs_4.xml"));
@@ -207,7 +282,8 @@ TEST(Msccl, RefusesWhatIsNoFileOfThisKind) {
   const auto absent = read_msccl("/nowhere/at.xml");
   ASSERT_FALSE(absent.ok());
   EXPECT_THAT(absent.status().text(), HasSubstr("/nowhere/at.xml is refused: it cannot be read: No such file"));
-  EXPECT_THAT(read_msccl("/tmp").status().text(), HasSubstr("/tmp is refused: it has no text"));
+  EXPECT_THAT(read_msccl("/tmp").status().text(), HasSubstr("/tmp is refused: it cannot be read: it is a folder"));
+  EXPECT_THAT(read_msccl("/dev/zero").status().text(), HasSubstr("it is a device"));
 }
 
 TEST(Msccl, DigestsTellFilesApart) {

@@ -74,8 +74,8 @@ TEST(Tuning, MalformedLinesAreNamed) {
               HasSubstr("line 3 of the text says \"fold,,\". Write `link"));
   EXPECT_FALSE(Tuning::parse("", "the text").ok());
   EXPECT_FALSE(Tuning::parse("tutti tuning 2\n", "the text").ok());
-  EXPECT_THAT(Tuning::read("/dev/null").status().text(), HasSubstr("\"/dev/null\" is empty"));
-  EXPECT_THAT(Tuning::read("/").status().text(), HasSubstr("\"/\" cannot be read"));
+  EXPECT_THAT(Tuning::read("/dev/null").status().text(), HasSubstr("\"/dev/null\" cannot be read: it is a device"));
+  EXPECT_THAT(Tuning::read("/").status().text(), HasSubstr("\"/\" cannot be read: it is a folder"));
   EXPECT_THAT(Tuning::read("/nowhere/at/all").status().text(), HasSubstr("/nowhere/at/all"));
 }
 
@@ -117,6 +117,9 @@ TEST(Tuning, OverrulesTheModelButNotTheUser) {
   EXPECT_STREQ(select(problem, view, *Overrides::parse("direct"), "", 0, tuning)->algorithm->name, "direct");
   problem.count = 513;
   EXPECT_EQ(select(problem, view, Overrides(), "", 0, tuning)->algorithm->name, model);
+  problem.count = (std::uint64_t{1} << 62) + 512;
+  EXPECT_EQ(tuning.use(problem), "") << "2048 bytes, if they began again at 2^64";
+  EXPECT_STRNE(select(problem, view, *Overrides::parse("all_reduce:1K-2K:tree"), "", 0)->algorithm->name, "tree");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -309,6 +310,26 @@ TEST(Topo, RingsAndTreesAreLinesWithTheirNarrowestLinks) {
                            "    25.0 GB/s  gpu10 gpu13 gpu12 gpu11  (narrowest: gpu10 > gpu13 (NVLink) of 25.0 GB/s)"));
   EXPECT_THAT(topo::trees_text(routes)[0], HasSubstr("trees, 33.3 GB/s together; no set has more"));
   EXPECT_THAT(topo::rings_text(*topo::find_routes(Graph())), testing::ElementsAre("No rings: there are no GPUs"));
+}
+
+TEST(Topo, JsonOfManyDevicesTakesTimeByWhatItSays) {
+  Graph graph = cycle_of_gpus();
+  for (int i = 0; i < 5000; ++i) graph.links.push_back({1, 1 + i % 3 + 1, LinkKind::xgmi, 1, 1, 0});
+  for (int i = 0; i < 900; ++i) {
+    Node node;
+    node.kind = i < 300 ? NodeKind::gpu : NodeKind::nic;
+    node.parent = 0;
+    node.id = 100 + i;
+    graph.add(std::move(node));
+  }
+  topo::Routes none;
+  const std::clock_t start = std::clock();
+  const std::string text = topo::graph_json(graph, none).text();
+  EXPECT_LE(std::clock() - start, 3 * CLOCKS_PER_SEC) << "about .2 s in Release";
+  const Json json = Json::parse(text, nullptr, false);
+  ASSERT_EQ(json["paths"].size(), 304u * 303 / 2 + 304 * 600);
+  EXPECT_EQ(json["paths"][0], Json::parse(R"({"a":"gpu10","b":"gpu11","type":"NV1","bandwidth_GBps":25.0,"hops":1})"));
+  EXPECT_EQ(json["paths"].back()["type"], "SYS");
 }
 
 TEST(Topo, ABoundIsToldOnlyWhereThereIsOne) {

@@ -102,6 +102,40 @@ TEST(HwlocXml, DeepNestingIsRefusedNotFollowed) {
   EXPECT_THAT(parse_hwloc_xml(text + "</topology>").status().text(), HasSubstr("deeper"));
 }
 
+TEST(HwlocXml, MoreOfAKindThanAMachineHasIsRefused) {
+  struct Case {
+    const char* object;
+    int count;
+    const char* why;
+  };
+  for (const Case& c :
+       {Case{"<object type=\"Package\" os_index=\"0\"/>", 1025, "more packages"},
+        Case{"<object type=\"NUMANode\" os_index=\"0\"/>", 1025, "more NUMA nodes"},
+        Case{"<object type=\"Core\"/>", 65537, "more cores"}, Case{"<object type=\"L2Cache\"/>", 262145, "more caches"},
+        Case{"<object type=\"Misc\" cpuset=\"0xffffffff,0xffffffff\"/>", 16385, "more CPUs and NUMA"}}) {
+    std::string text = "<topology version=\"2.0\"><object type=\"Machine\">";
+    for (int i = 1; i < c.count; ++i) text += c.object;
+    EXPECT_TRUE(parse_hwloc_xml(text + "</object></topology>").ok()) << c.why;
+    EXPECT_THAT(parse_hwloc_xml(text + c.object + "</object></topology>").status().text(), HasSubstr(c.why));
+  }
+}
+
+TEST(HwlocXml, NumaNodesAndCoresFindTheirPlacesByTheirCpus) {
+  const auto graph = graph_of_hwloc_xml(R"(<topology version="2.0"><object type="Machine" cpuset="0xff">
+      <object type="NUMANode" os_index="7" cpuset="0x0f"/><object type="NUMANode" os_index="9" cpuset="0xff"/>
+      <object type="Package" os_index="0" cpuset="0x0f"><object type="Core" os_index="0" cpuset="0x03"/></object>
+      <object type="Package" os_index="1" cpuset="0xf0"><object type="Core" os_index="0" cpuset="0xc0"/></object>
+      </object></topology>)");
+  ASSERT_TRUE(graph.ok()) << graph.status().text();
+  const std::vector<int> numa = graph->of(NodeKind::numa);
+  ASSERT_EQ(numa.size(), 2u);
+  const auto parent = [&](int node) { return graph->nodes[static_cast<std::size_t>(node)].parent; };
+  EXPECT_EQ(parent(numa[0]), graph->of(NodeKind::package)[0]);
+  EXPECT_EQ(parent(numa[1]), 0) << "it is in no package";
+  ASSERT_EQ(graph->cores.size(), 2u);
+  EXPECT_EQ(graph->cores[1].numa, 9);
+}
+
 TEST(HwlocXml, NoPrefixOfAFileAndNoSingleChangedByteCrashes) {
   const std::string whole = version_1();
   for (std::size_t n = 0; n < whole.size(); ++n) {

@@ -180,6 +180,30 @@ TEST(NcclXml, WhatNoMachineHoldsIsRefusedNotFollowed) {
   EXPECT_THAT(parse_nccl_xml(many + "</cpu></system>").status().text(), HasSubstr("more GPUs"));
 }
 
+/// So many <cpu>s of one package, each with a mask of so many words.
+std::string with_cpus(int count, int words) {
+  std::string mask = "ffffffff";
+  for (int i = 1; i < words; ++i) mask += ",ffffffff";
+  std::string text = "<system version=\"1\">";
+  for (int i = 0; i < count; ++i)
+    text += "<cpu numaid=\"" + std::to_string(i) + "\" affinity=\"" + mask + "\" package=\"0\"/>";
+  return text + "</system>";
+}
+
+TEST(NcclXml, CpusThatSeveralNumaNodesListAreOneOfTheMachine) {
+  const auto graph = parse_nccl_xml(with_cpus(3, 2));
+  ASSERT_TRUE(graph.ok()) << graph.status().text();
+  EXPECT_EQ(graph->nodes[0].cpus.size(), 64u);
+  EXPECT_EQ(node(*graph, graph->of(NodeKind::package).at(0)).cpus.size(), 64u);
+  EXPECT_EQ(node(*graph, graph->of(NodeKind::numa).at(2)).cpus.size(), 64u);
+}
+
+TEST(NcclXml, MoreNumaNodesOrListedCpusThanAMachineHasAreRefused) {
+  EXPECT_TRUE(parse_nccl_xml(with_cpus(1024, 1)).ok());
+  EXPECT_THAT(parse_nccl_xml(with_cpus(1025, 1)).status().text(), HasSubstr("more NUMA nodes than a machine has"));
+  EXPECT_THAT(parse_nccl_xml(with_cpus(700, 50)).status().text(), HasSubstr("more CPUs than a machine has"));
+}
+
 /// What must survive writing and reading: the way between any two devices.
 std::vector<std::string> ways(const Graph& graph) {
   std::vector<int> devices = graph.of(NodeKind::gpu);

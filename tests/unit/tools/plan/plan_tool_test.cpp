@@ -108,7 +108,7 @@ TEST_F(PlanTool, RefusesBytesThatAreNoWholeNumberOfElements) {
 
 TEST_F(PlanTool, RefusesAFolderAsAScheduleByItsName) {
   EXPECT_EQ(run("verify --schedule /tmp"), 2);
-  EXPECT_THAT(content("err"), HasSubstr("/tmp has no text"));
+  EXPECT_THAT(content("err"), HasSubstr("/tmp cannot be read: it is a folder"));
 }
 
 TEST_F(PlanTool, RefusesSchedulesWhoseNumbersNoPlanCanHave) {
@@ -295,6 +295,15 @@ TEST_F(PlanTool, SaysWhichStepOfAnMscclFileIsAtFault) {
   }
   EXPECT_EQ(run("verify --msccl /nowhere.xml"), 2);
   EXPECT_THAT(content("err"), HasSubstr("/nowhere.xml cannot be read"));
+}
+
+TEST_F(PlanTool, RefusesWhatIsNoFile) {
+  for (const std::string option : {"--msccl ", "--schedule ", "--tuning "}) {
+    EXPECT_EQ(run("verify " + option + "/dev/zero"), 2) << option;
+    EXPECT_THAT(content("err"), HasSubstr("cannot be read: it is a device"));
+    EXPECT_EQ(run("verify " + option + "/"), 2) << option;
+    EXPECT_THAT(content("err"), HasSubstr("cannot be read: it is a folder"));
+  }
 }
 
 TEST_F(PlanTool, RefusesOptionsThatAnMscclFileSaysAlready) {
