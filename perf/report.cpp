@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "perf/names.h"
-#include "src/base/counted.h"
 
 namespace tutti::perf {
 namespace {
@@ -49,8 +48,8 @@ void Report::heading(int ranks) {
   if (std::exchange(begun_, true)) return;
   const int library = tutti_version();
   output_.line(fmt::format("# tutti-perf {}.{}.{}: {}, {}, {} memory{}", library / 10000, library / 100 % 100,
-                           library % 100, request_.collective->name, counted(ranks, "rank"), name_of(request_.memory),
-                           request_.fresh ? ", inputs rewritten between operations" : ""));
+                           library % 100, request_.collective->name, fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"),
+                           name_of(request_.memory), request_.fresh ? ", inputs rewritten between operations" : ""));
   output_.line("# time: median over iterations of the slowest rank");
   output_.line("#");
   output_.line(

@@ -30,6 +30,11 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
+/// How an element ends that has nothing in it but perhaps a hint.
+std::string ending(std::string_view element, std::string_view hint) {
+  return hint.empty() ? "/>\n" : fmt::format("><title>{}</title></{}>\n", escaped(Canvas::fitted(hint, 200)), element);
+}
+
 }  // namespace
 
 std::string Canvas::fitted(std::string_view text, std::size_t most) {
@@ -46,17 +51,19 @@ double Canvas::width_of(std::string_view text, double size) {
   return static_cast<double>(std::count_if(text.begin(), text.end(), starts_letter)) * size * kLetter;
 }
 
-void Canvas::box(double x, double y, double width, double height, std::string_view fill, std::string_view edge) {
-  body_ += fmt::format(
-      "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"3\" fill=\"{}\" stroke=\"{}\"/>\n", x, y,
-      width, height, fill, edge);
+void Canvas::box(double x, double y, double width, double height, std::string_view fill, std::string_view edge,
+                 std::string_view hint) {
+  body_ +=
+      fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"3\" fill=\"{}\" stroke=\"{}\"",
+                  x, y, width, height, fill, edge);
+  body_ += ending("rect", hint);
 }
 
 void Canvas::line(Point from, Point to, const Stroke& stroke, const std::string& hint) {
   body_ += fmt::format(
       "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" stroke-width=\"{:.1f}\"{}", from.x,
       from.y, to.x, to.y, stroke.colour, stroke.width, stroke.dashed ? " stroke-dasharray=\"6 3\"" : "");
-  body_ += hint.empty() ? "/>\n" : fmt::format("><title>{}</title></line>\n", escaped(fitted(hint, 200)));
+  body_ += ending("line", hint);
 }
 
 void Canvas::arrow(Point from, Point to, const Stroke& stroke) {

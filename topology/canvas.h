@@ -30,8 +30,9 @@ class Canvas {
   /// Width of a text in a font size.
   static double width_of(std::string_view text, double size);
 
-  void box(double x, double y, double width, double height, std::string_view fill, std::string_view edge);
-  /// hint  shown by viewers when the mouse rests on the line; may be empty.
+  /// hint  shown by viewers when the mouse rests on the box, or the line; may be empty.
+  void box(double x, double y, double width, double height, std::string_view fill, std::string_view edge,
+           std::string_view hint = {});
   void line(Point from, Point to, const Stroke& stroke, const std::string& hint);
   /// A line with an arrow's head at three fifths of the way.
   void arrow(Point from, Point to, const Stroke& stroke);

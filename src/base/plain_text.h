@@ -1,5 +1,4 @@
-// Texts from files and devices, which may hold anything, on their way to a terminal. In a header alone, so that programs,
-// which have the library's public face only, have it too.
+// Texts from files and devices, which may hold anything, on their way to a terminal.
 #pragma once
 
 #include <algorithm>

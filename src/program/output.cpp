@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <new>
 
-#include "src/base/plain_text.h"
 #include "src/program/files.h"
 #include "src/program/launcher.h"
 
@@ -139,7 +139,9 @@ void Output::tell(const Failure& failure) {
 }
 
 int Output::fail_locked(int rank, int code, std::string_view said) {
-  std::string sentence = plain_text(said);  // it may quote a file
+  std::string sentence(said);
+  // It may quote a file, and nothing in a file is to command the terminal.
+  std::replace_if(sentence.begin(), sentence.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
   for (size_t at = 0; !setting_.empty() && (at = sentence.find(setting_, at)) != std::string::npos; at += option_.size()) {
     sentence.replace(at, setting_.size(), option_);
   }

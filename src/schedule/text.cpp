@@ -13,26 +13,6 @@ namespace {
 constexpr std::string_view places[] = {"input", "output", "scratch"};
 constexpr std::uint64_t most_ranks = 65536;
 
-/// The spelling of a move: what it is to who reads it.
-const char* spelling(const Program& program, const Step& step) {
-  bool receives = false;
-  bool sends = false;
-  for (std::uint32_t o = 0; o < std::uint32_t{step.sources} + step.destinations; ++o) {
-    if (program.operands[step.operands + o].place == Place::link) (o < step.sources ? receives : sends) = true;
-  }
-  if (step.sources > 1) return receives ? (sends ? "recv_reduce_send" : "recv_reduce") : sends ? "reduce_send" : "reduce";
-  return receives ? (sends ? "relay" : "recv") : sends ? "send" : "copy";
-}
-
-std::string text_of(const Range& range) {
-  std::string out = "[" + std::to_string(range.block);
-  if (range.blocks != 1) out += "+" + std::to_string(range.blocks);
-  if (range.run != 1 || range.stride != 1) out += "/" + std::to_string(range.run) + ":" + std::to_string(range.stride);
-  out += ";" + std::to_string(range.chunk);
-  if (range.chunks != 1) out += "+" + std::to_string(range.chunks);
-  return out + "]";
-}
-
 Buffer usual_sizing(Place place) { return place == Place::link ? Buffer::input : static_cast<Buffer>(place); }
 
 std::string text_of(const Program& program, const Operand& operand) {
@@ -43,7 +23,7 @@ std::string text_of(const Program& program, const Operand& operand) {
   } else {
     out = places[static_cast<std::size_t>(operand.place)];
   }
-  out += text_of(operand.range);
+  out += print_range(operand.range);
   if (operand.sizing != usual_sizing(operand.place))
     out += "@" + std::string(places[static_cast<std::size_t>(operand.sizing)]);
   if (operand.format == Format::wide) out += "~wide";
@@ -271,7 +251,7 @@ class Parser {
     }
     if (!read_dependencies(w, step.dependency_count)) return;
     if (step.sources == 0 || step.destinations == 0) return void(refuse("a step has sources and destinations"));
-    const char* meant = spelling(program(), step);
+    const char* meant = word_of(program(), step);
     if (words_[1] != "move" && words_[1] != meant)
       return void(refuse(quoted(words_[1]) + " is a '" + meant + "' by its operands"));
     program().steps.push_back(step);
@@ -351,8 +331,27 @@ std::string hex(std::uint64_t value) {
 
 }  // namespace
 
+const char* word_of(const Program& program, const Step& step) {
+  bool receives = false;
+  bool sends = false;
+  for (std::uint32_t o = 0; o < std::uint32_t{step.sources} + step.destinations; ++o) {
+    if (program.operands[step.operands + o].place == Place::link) (o < step.sources ? receives : sends) = true;
+  }
+  if (step.sources > 1) return receives ? (sends ? "recv_reduce_send" : "recv_reduce") : sends ? "reduce_send" : "reduce";
+  return receives ? (sends ? "relay" : "recv") : sends ? "send" : "copy";
+}
+
+std::string print_range(const Range& range) {
+  std::string out = "[" + std::to_string(range.block);
+  if (range.blocks != 1) out += "+" + std::to_string(range.blocks);
+  if (range.run != 1 || range.stride != 1) out += "/" + std::to_string(range.run) + ":" + std::to_string(range.stride);
+  out += ";" + std::to_string(range.chunk);
+  if (range.chunks != 1) out += "+" + std::to_string(range.chunks);
+  return out + "]";
+}
+
 std::string print_step(const Program& program, const Step& step) {
-  std::string out = spelling(program, step);
+  std::string out = word_of(program, step);
   for (std::uint32_t o = 0; o < std::uint32_t{step.sources} + step.destinations; ++o) {
     if (o == step.sources) out += " ->";
     out += " " + text_of(program, program.operands[step.operands + o]);

@@ -22,6 +22,10 @@ std::string print_schedule(const Plan& plan, const std::vector<Program>& program
 std::string print_program(const Program& program, int rank);
 /// One step, as a line of it.
 std::string print_step(const Program& program, const Step& step);
+/// What a step is to who reads it, the first word of its line: "copy", "send", …; static.
+const char* word_of(const Program& program, const Step& step);
+/// A range as it stands in brackets there.
+std::string print_range(const Range& range);
 
 /// Reads what print_schedule wrote, or a person. What it gives is well-formed text, not yet a right schedule: see verify.
 /// Errors: TUTTI_INVALID_ARGUMENT, naming the line and the reason.

@@ -22,6 +22,7 @@
 #include "src/selection/select.h"
 #include "src/selection/tuning.h"
 #include "tools/plan/costs.h"
+#include "tools/plan/draw.h"
 #include "tools/plan/networks.h"
 #include "tools/plan/simulate.h"
 #include "tools/plan/synthesize.h"
@@ -77,7 +78,7 @@ void declare(program::Options& options, Request& request) {
   options.text("--type", &request.type, "NAME", "element type");
   options.text("--op", &request.op, "NAME", "operator");
   options.text("--schedule", &request.schedule, "FILE",
-               "verify, simulate: a schedule as `show` prints it, instead of an algorithm");
+               "show, verify, simulate: a schedule as `show` prints it, instead of an algorithm");
   options.text("--tuning", &request.tuning, "FILE", "a tuning table, see perf/tune; without it the built-in estimates");
   options.text("--csv", &request.csv, "FILE",
                "cost: writes what is chosen for every size, of all collectives unless one is given, and by which "
@@ -93,11 +94,14 @@ void declare(program::Options& options, Request& request) {
   options.text("--msccl", &request.msccl, "FILE",
                "show, verify, simulate: an MSCCL algorithm file, instead of an algorithm; --bytes, --type and --op count");
   options.text("--output", &request.output, "FILE", "synthesize: writes the schedule, for --schedule");
-  options.text("--svg", &request.svg, "FILE", "not there yet");
+  options.text("--svg", &request.svg, "FILE",
+               "show: draws the schedule in space and time, of up to 64 ranks and 4096 moves");
   options.text("--trace", &request.trace, "FILE", "simulate: writes a timeline in the Chrome trace format");
   options.text("--link-load-svg", &request.link_load_svg, "FILE",
                "simulate on a --topology: draws what each of its links carried");
   options.example("tutti-plan show --collective all_reduce --algorithm ring --ranks 4", "every rank's lanes of moves");
+  options.example("tutti-plan show --algorithm double_tree --ranks 16 --bytes 64K --svg tree.svg",
+                  "every move and message, drawn over time");
   options.example("tutti-plan verify --collective broadcast --algorithm chain --ranks 9 --root 3",
                   "the proof, or what is wrong");
   options.example("tutti-plan cost --collective all_reduce --ranks 8 --bytes 1M",
@@ -142,15 +146,46 @@ std::optional<std::string> wrong_with_synthesis(const Request& request, const pr
   return std::nullopt;
 }
 
-/// What is wrong with the options: they belong to another command, or are named in the contract and come later.
-std::optional<std::string> wrong_with(const Request& request, const program::Options& options) {
-  if (request.command != "simulate" && !request.trace.empty()) return "--trace belongs to `simulate`; leave it out";
-  if (request.command == "synthesize") return wrong_with_synthesis(request, options);
-  if (!request.output.empty()) return "--output belongs to `synthesize`; leave it out";
-  const bool places = request.command == "simulate" || request.command == "cost";
-  if (!request.topology.empty() && !places) {
-    return "--topology belongs to `simulate`, `cost` and `synthesize`; leave it out";
+/// The same where a file says what the schedule is: it says more than that.
+std::optional<std::string> wrong_with_file(const Request& request, const program::Options& options) {
+  const char* const said_by = request.schedule.empty() ? "--msccl" : "--schedule";
+  for (const std::string& name : options.given()) {
+    const bool of_both = name == "COMMAND" || name == said_by || name == "--trace" || name == "--topology" ||
+                         name == "--link-load-svg" || name == "--svg" || name == "--rank";
+    const bool of_msccl = name == "--bytes" || name == "--type" || name == "--op";
+    if (of_both || (request.schedule.empty() && of_msccl)) continue;
+    return fmt::format("{} is what {} says already; leave it out", name, said_by);
   }
+  return std::nullopt;
+}
+
+/// Options that not every command takes.
+struct Belongs {
+  const char* option;
+  std::vector<std::string> commands;
+};
+const std::vector<Belongs>& belongings() {
+  static const std::vector<Belongs> table = {{"--trace", {"simulate"}},
+                                             {"--link-load-svg", {"simulate"}},
+                                             {"--output", {"synthesize"}},
+                                             {"--topology", {"simulate", "cost", "synthesize"}},
+                                             {"--csv", {"cost"}},
+                                             {"--svg", {"show"}},
+                                             {"--rank", {"show"}},
+                                             {"--msccl", {"show", "verify", "simulate"}},
+                                             {"--schedule", {"show", "verify", "simulate"}}};
+  return table;
+}
+
+/// What is wrong with the options: they belong to another command, or to no other that was given.
+std::optional<std::string> wrong_with(const Request& request, const program::Options& options) {
+  for (const auto& [option, commands] : belongings()) {
+    if (!options.given(option) || std::find(commands.begin(), commands.end(), request.command) != commands.end()) continue;
+    std::vector<std::string> quoted;
+    for (const std::string& command : commands) quoted.push_back("`" + command + "`");
+    return fmt::format("{} belongs to {}; leave it out", option, program::listing(quoted));
+  }
+  if (request.command == "synthesize") return wrong_with_synthesis(request, options);
   const bool said = options.given("--machines") || options.given("--torus") || options.given("--cores");
   if (!request.topology.empty() && said) {
     return "--topology says where ranks are; leave out --machines, --torus and --cores";
@@ -161,29 +196,15 @@ std::optional<std::string> wrong_with(const Request& request, const program::Opt
   if (!request.trace.empty() && request.trace == request.link_load_svg) {
     return "--trace and --link-load-svg name the same file; give each its own";
   }
-  const bool draws = request.command == "simulate" && !request.topology.empty();
-  if (!request.link_load_svg.empty() && !draws) {
+  if (!request.link_load_svg.empty() && request.topology.empty()) {
     return "--link-load-svg draws the links of a network that `simulate` is given by --topology";
   }
-  if (!request.csv.empty() && request.command != "cost") return "--csv belongs to `cost`; leave it out";
   if (!request.csv.empty() && !request.algorithm.empty()) {
     return "--csv writes what selection chooses; leave out --algorithm, which takes the choice from it";
   }
-  if (!request.msccl.empty() && request.command == "cost") return "--msccl belongs to `show`, `verify` and `simulate`";
-  if (!request.svg.empty()) return "--svg is not there yet; `show` prints the schedule as text";
-  if (request.command != "show" && request.rank >= 0) return "--rank belongs to `show`; leave it out";
-  const bool reads = request.command == "verify" || request.command == "simulate";
-  if (!request.schedule.empty() && !reads) return "--schedule belongs to `verify` and `simulate`; leave it out";
+  if (!request.svg.empty() && request.rank >= 0) return "--svg draws all ranks; leave out --rank";
   if (request.schedule.empty() && request.msccl.empty()) return std::nullopt;
-  const char* const said_by = request.schedule.empty() ? "--msccl" : "--schedule";
-  for (const std::string& name : options.given()) {
-    const bool of_both =
-        name == "COMMAND" || name == said_by || name == "--trace" || name == "--topology" || name == "--link-load-svg";
-    const bool of_msccl = name == "--rank" || name == "--bytes" || name == "--type" || name == "--op";
-    if (of_both || (request.schedule.empty() && of_msccl)) continue;
-    return fmt::format("{} is what {} says already; leave it out", name, said_by);
-  }
-  return std::nullopt;
+  return wrong_with_file(request, options);
 }
 
 Result<Problem> problem_of(const Request& request) {
@@ -408,6 +429,7 @@ int cost(const Request& request, const Problem& problem, const View& view, const
 /// `show`, `verify` or `simulate`. seconds: what selection expects, where it was asked.
 int tell(const Request& request, const Schedule& schedule, const View& view, const plan_tool::NamedNetwork& network,
          std::optional<double> seconds, program::Output& output) {
+  if (!request.svg.empty()) return plan_tool::draw_schedule(schedule, view, request.svg, output);
   if (request.command == "show" && request.rank < 0)
     return show_text(print_schedule(schedule.plan, schedule.programs), output);
   if (request.command == "show") {
@@ -466,6 +488,10 @@ int run_algorithm(const Request& request, const plan_tool::NamedNetwork& network
     const int code = cost(request, *problem, *view, *tuning, network, output);
     if (code != static_cast<int>(program::kGood) || request.csv.empty()) return code;
     return write_choices(request, *problem, *tuning, simulation_of(request, *view, network), output);
+  }
+  if (!request.svg.empty()) {
+    const std::string wrong = plan_tool::too_large_to_draw(problem->ranks, 0);
+    if (!wrong.empty()) return refuse(output, wrong);
   }
   const Plan plan = make_plan(*choice->algorithm, *problem, *view, choice->parameters, slot_bytes);
   if (request.command == "show" && request.rank >= 0) {

@@ -386,7 +386,7 @@ TEST(Formula, SwingsCongestion) {
   EXPECT_NEAR(xi("torus:8", 8, 1), 1.29, 0.0129);
   EXPECT_NEAR(xi("torus:64", 64, 1), 2.14, 0.0214);
   for (const int side : {4, 8, 16, 32}) {
-    View view = flat_view(side * side);
+    View view = uniform_view(side * side, 1);
     view.torus = {side, side};
     Problem problem;
     problem.ranks = side * side;

@@ -5,14 +5,16 @@
 
 #include <pugixml.hpp>
 
+#include "tests/support/readable_svg.h"
 #include "tests/unit/topology/files.h"
 #include "topology/live.h"
 
 namespace tutti {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using testing::expect_readable;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// Copies a machine into a graph, as a cluster's builder would, GPUs and NICs numbered on.
 void append(Graph& all, const Graph& machine) {
@@ -44,26 +46,6 @@ Graph two_dgx1s() {
     all.links.push_back({nics[i], nics[i + 1], LinkKind::network, 1, 12.5, 0});
   }
   return all;
-}
-
-bool overlap(const SvgText& a, const SvgText& b) {
-  return a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height;
-}
-
-/// The document is XML, has every text of the layout, and no two of them overlap or leave the page.
-void expect_readable(const SvgDrawing& drawing, const std::string& what) {
-  pugi::xml_document document;
-  ASSERT_TRUE(document.load_string(drawing.svg.c_str(), pugi::parse_default | pugi::parse_ws_pcdata)) << what;
-  EXPECT_EQ(document.select_nodes("//text").size(), drawing.texts.size()) << what;
-  for (std::size_t i = 0; i < drawing.texts.size(); ++i) {
-    const SvgText& text = drawing.texts[i];
-    EXPECT_TRUE(text.x >= 0 && text.y >= 0 && text.x + text.width <= drawing.width &&
-                text.y + text.height <= drawing.height)
-        << what << ": " << text.text << " leaves the page";
-    for (std::size_t j = i + 1; j < drawing.texts.size(); ++j) {
-      ASSERT_FALSE(overlap(text, drawing.texts[j])) << what << ": " << text.text << " and " << drawing.texts[j].text;
-    }
-  }
 }
 
 TEST(Svg, NoTextCoversAnotherWhateverTheMachine) {

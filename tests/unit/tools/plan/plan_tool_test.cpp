@@ -204,6 +204,50 @@ TEST_F(PlanTool, WritesATimelineWhereAsked) {
   EXPECT_THAT(content("err"), HasSubstr("--trace belongs to `simulate`"));
 }
 
+TEST_F(PlanTool, DrawsASchedule) {
+  const std::string to = " --svg " + path("drawing.svg");
+  ASSERT_EQ(run("show --algorithm halving_doubling --ranks 8 --bytes 64K --json" + to), 0) << content("err");
+  const Json line = Json::parse(content("out"));
+  EXPECT_EQ(line["moves"], 88);
+  EXPECT_EQ(line["messages"], 48);
+  EXPECT_THAT(content("drawing.svg"), HasSubstr(">all_reduce by halving_doubling on 8 ranks<"));
+  ASSERT_EQ(run("show --bytes 64K --msccl " + std::string(TUTTI_TEST_DATA) + "/msccl/allreduce_ring_4x2.xml" + to), 0)
+      << content("err");
+  EXPECT_THAT(content("drawing.svg"), HasSubstr(">all_reduce by msccl:ring_4x2 on 4 ranks<"));
+  ASSERT_EQ(run("show --collective broadcast --algorithm chain --ranks 3 --root 1 --bytes 64K"), 0);
+  std::filesystem::rename(path("out"), path("chain"));
+  ASSERT_EQ(run("show --schedule " + path("chain") + to), 0) << content("err");
+  EXPECT_THAT(content("drawing.svg"), HasSubstr(">broadcast by chain on 3 ranks, root 1<"));
+  ASSERT_EQ(run("show --schedule " + path("chain")), 0) << content("err");
+  EXPECT_EQ(content("out"), content("chain"));
+}
+
+TEST_F(PlanTool, RefusesDrawingsThatNobodyCouldRead) {
+  const std::string to = " --svg " + path("drawing.svg");
+  EXPECT_EQ(run("show --ranks 65" + to), 2);
+  EXPECT_EQ(
+      content("err"),
+      "tutti-plan: --svg draws up to 64 ranks and 4096 moves, and these are 65 ranks; take fewer --ranks or --bytes\n");
+  EXPECT_EQ(run("show --ranks 1048576" + to), 2);
+  EXPECT_EQ(run("show --algorithm ring --ranks 8 --bytes 1G" + to), 2);
+  EXPECT_THAT(content("err"), HasSubstr("64 ranks and 4096 moves, and these are "));
+  EXPECT_EQ(run("show --svg " + path("none/drawing.svg")), 2);
+  EXPECT_THAT(content("err"), HasSubstr("none/drawing.svg', which cannot be written"));
+  EXPECT_EQ(run("verify" + to), 2);
+  EXPECT_THAT(content("err"), HasSubstr("--svg belongs to `show`"));
+  EXPECT_EQ(run("show --rank 0" + to), 2);
+  EXPECT_THAT(content("err"), HasSubstr("leave out --rank"));
+  // A schedule that never ends has no drawing.
+  ASSERT_EQ(run("show --collective broadcast --algorithm binomial --ranks 2"), 0);
+  std::string text = content("out");
+  const std::size_t step = text.find("  0 ");
+  text.erase(step, text.find('\n', step) - step);
+  std::ofstream(path("bad")) << text;
+  EXPECT_EQ(run("show --schedule " + path("bad") + to), 3);
+  EXPECT_THAT(content("err"), HasSubstr("waits for a message from rank 0"));
+  EXPECT_FALSE(std::filesystem::exists(path("drawing.svg")));
+}
+
 TEST_F(PlanTool, SaysWhoWaitsForEverInAScheduleFromAFile) {
   ASSERT_EQ(run("show --collective broadcast --algorithm binomial --ranks 2"), 0);
   std::string text = content("out");

@@ -1,0 +1,60 @@
+#include "tools/plan/draw.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "src/executors/simulator/simulator.h"
+#include "src/program/files.h"
+#include "src/selection/select.h"
+#include "tools/plan/schedule_svg.h"
+
+namespace tutti::plan_tool {
+namespace {
+
+/// Moves of all ranks and passes.
+std::uint64_t moves_of(const Schedule& schedule) {
+  std::uint64_t steps = 0;
+  for (const Program& program : schedule.programs) steps += program.steps.size();
+  if (schedule.plan.window == 0) return steps;  // the simulator says what is wrong with that
+  const std::uint64_t passes = schedule.plan.passes(schedule.plan.problem.count);
+  return passes > UINT64_MAX / std::max<std::uint64_t>(1, steps) ? UINT64_MAX : steps * passes;
+}
+
+}  // namespace
+
+std::string too_large_to_draw(int ranks, std::uint64_t moves) {
+  if (ranks <= kMostRanksDrawn && moves <= kMostMovesDrawn) return {};
+  const std::string what = ranks > kMostRanksDrawn ? fmt::format("{} ranks", ranks) : fmt::format("{} moves", moves);
+  return fmt::format("--svg draws up to {} ranks and {} moves, and these are {}; take fewer --ranks or --bytes",
+                     kMostRanksDrawn, kMostMovesDrawn, what);
+}
+
+int draw_schedule(const Schedule& schedule, const View& view, const std::string& file, program::Output& output) {
+  std::string wrong = too_large_to_draw(schedule.plan.problem.ranks, moves_of(schedule));
+  if (wrong.empty()) wrong = program::check_writable("--svg", file);
+  if (!wrong.empty()) return output.fail(static_cast<int>(program::kWrongUse), wrong);
+  SimulatorConfig config;
+  config.view = view;
+  config.timeline = true;
+  const SimulatorReport report = simulate(schedule.plan, schedule.programs, config);
+  if (report.verdict != SimulatorReport::Verdict::completed) {
+    return output.fail(static_cast<int>(program::kWrongData), "not completed: " + report.why);
+  }
+  const Terms terms = terms_of(view);
+  const std::string network =
+      fmt::format("a uniform network: {:.4g} us a message, {:.4g} ns a byte", terms.alpha * 1e6, terms.beta * 1e9);
+  const SvgDrawing drawing = schedule_svg(schedule.plan, schedule.programs, report, network);
+  const int code = output.file(file, drawing.svg);
+  if (code != static_cast<int>(program::kGood)) return code;
+  output.line(fmt::format("{} moves and {} messages are drawn in {}", report.steps.size(), report.messages, file));
+  program::JsonObject record;
+  record.add("svg", file).add("collective", name_of(schedule.plan.problem.collective));
+  record.add("algorithm", schedule.plan.algorithm).add("ranks", std::int64_t{schedule.plan.problem.ranks});
+  record.add("moves", std::uint64_t{report.steps.size()}).add("messages", report.messages).add("seconds", report.seconds);
+  output.record(record);
+  return output.result(static_cast<int>(program::kGood));
+}
+
+}  // namespace tutti::plan_tool
