@@ -132,7 +132,9 @@ PathFinder::PathFinder(const Graph& graph) : graph_(graph), to_switches_(graph.n
     }
   }
   const auto pair = [](const Bundle& bundle) { return std::tuple(bundle.a, bundle.b, bundle.kind); };
-  std::stable_sort(all.begin(), all.end(), [&](const Bundle& x, const Bundle& y) { return pair(x) < pair(y); });
+  std::sort(all.begin(), all.end(), [&](const Bundle& x, const Bundle& y) {
+    return std::tuple(pair(x), x.gbytes) < std::tuple(pair(y), y.gbytes);  // sums of the same order both ways
+  });
   for (const Bundle& link : all) {
     if (!bundles_.empty() && pair(bundles_.back()) == pair(link)) {
       bundles_.back().count += link.count;

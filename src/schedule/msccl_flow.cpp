@@ -364,9 +364,9 @@ class Follower {
       }
     }
     if (at == flow_.actions[r][b].size()) return true;
+    const Positions& own = next_[r];
     const std::vector<Wait>& waits = flow_.actions[r][b][at].waits;
-    const auto unmet =
-        std::find_if(waits.begin(), waits.end(), [&, r = r](const Wait& on) { return next_[r][on.block] <= on.action; });
+    const auto unmet = std::find_if(waits.begin(), waits.end(), [&](const Wait& on) { return own[on.block] <= on.action; });
     if (unmet != waits.end()) sleepers_[{{r, unmet->block}, unmet->action}].push_back(lane);
     return true;
   }
