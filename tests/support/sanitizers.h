@@ -19,8 +19,8 @@ inline constexpr bool under_asan = __has_feature(address_sanitizer);
 inline constexpr bool under_asan = false;
 #endif
 
-/// What bounds of processor time are multiplied by, which hold that something hostile takes time by its length and not by the
-/// square of it: instrumented code is slower by some ten times.
+/// What bounds of processor time are multiplied by, which hold that something hostile takes time by its length and not by
+/// the square of it: instrumented code is slower by some ten times.
 inline constexpr int slowdown = under_tsan || under_asan ? 20 : 1;
 
 }  // namespace tutti::test
