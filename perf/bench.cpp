@@ -53,7 +53,7 @@ uint64_t Bench::slots_for(const Operation& operation, double nanoseconds) const 
 }
 
 void Bench::note_choice(Measured& measured) const {
-  tutti_comm_choice choice = {sizeof(tutti_comm_choice), nullptr, nullptr};
+  tutti_comm_choice choice = {sizeof choice, nullptr, nullptr, nullptr};
   if (tutti_comm_last_choice(member_.comm, &choice) != TUTTI_SUCCESS) return;
   measured.algorithm = choice.algorithm != nullptr ? choice.algorithm : "";
   measured.transport = choice.transport != nullptr ? choice.transport : "";
