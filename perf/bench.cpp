@@ -53,7 +53,7 @@ uint64_t Bench::slots_for(const Operation& operation, double nanoseconds) const 
 }
 
 void Bench::note_choice(const Collective& collective, Measured& measured) const {
-  tutti_comm_choice choice = {sizeof(tutti_comm_choice), nullptr, nullptr};
+  tutti_comm_choice choice = {sizeof choice, nullptr, nullptr, nullptr};
   if (tutti_comm_last_choice(member_.comm, &choice) != TUTTI_SUCCESS) return;
   // What the library tells is the last collective's, which for messages is one of our own between them.
   const bool chosen = !collective.point_to_point() && choice.algorithm != nullptr;

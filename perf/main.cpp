@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "perf/bench.h"
+#include "perf/links.h"
 #include "perf/options.h"
 #include "src/program/ranks.h"
 
@@ -18,6 +19,9 @@ int main(int argc, char** argv) {
     output.call("TUTTI_TRANSPORTS", "--transport");
   }
   config.operation_timeout_ns = static_cast<uint64_t>(request.timeout_s) * 1'000'000'000u;
-  return program::run_ranks(options, request.ranks, argv, &config, output,
-                            [&](const program::Member& member) { return perf::Bench(request, member, output).run(); });
+  const auto body = [&](const program::Member& member) {
+    return request.links.empty() ? perf::Bench(request, member, output).run()
+                                 : perf::measure_links(request, member, output);
+  };
+  return program::run_ranks(options, request.ranks, argv, &config, output, body);
 }

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "perf/names.h"
+#include "src/program/files.h"
 #include "src/program/plot.h"
 #include "src/program/sizes.h"
 
@@ -24,7 +25,7 @@ struct Words {
 void declare_what(program::Options& options, Request& request, Words& words) {
   std::vector<std::string> names;
   for (const Collective& collective : collectives()) names.emplace_back(collective.name);
-  options.positional("COLLECTIVE", &words.collective, "One of " + program::listing(names), true, names);
+  options.positional("COLLECTIVE", &words.collective, "One of " + program::listing(names), false, names);
   options.size("-b,--minbytes", &request.min_bytes, "Smallest size; bytes are counted as in nccl-tests");
   options.size("-e,--maxbytes", &request.max_bytes, "Largest size");
   options.integer("-f,--stepfactor", &request.step_factor, 2, 1 << 30, "Each size is this many times the one before");
@@ -47,6 +48,8 @@ void declare_how(program::Options& options, Request& request, Words& words) {
   options.text("--memory", &words.memory, "KIND",
                "host, or registered: from tutti_memory_alloc (default: host); cuda is not there yet");
   options.integer("-T,--timeout", &request.timeout_s, 1, 1'000'000, "Seconds that one operation may take at most");
+  options.text("--measure-links", &request.links, "FILE",
+               "Instead of a collective: measures messages between the ranks, by pairs, and writes a tuning table");
   options.text("--plot", &request.plot, "FILE", "Draws bus bandwidth over size, into an .svg or a .png");
 }
 
@@ -58,6 +61,8 @@ void declare_examples(program::Options& options) {
                   "every type and operator checked, a JSON line each");
   options.example("tutti-perf all_reduce --ranks 2 --bind core --fresh --plot bandwidth.svg",
                   "pinned, inputs rewritten, drawn");
+  options.example("tutti-perf --measure-links links.tuning --ranks 4 --transport tcp",
+                  "a tuning table, for TUTTI_TUNING and tutti-plan --tuning");
   options.note(
       "Time is the median over iterations of the slowest rank's time. Exit code: 0 good, 1 failed, 2 wrong use, 3 wrong\n"
       "data, 4 a peer was lost or a deadline passed. Where the reader of a pipe goes (`| head -1`), all ranks end without\n"
@@ -131,7 +136,24 @@ std::string read_elements(const program::Options& options, const Words& words, R
   return "";
 }
 
+// Measuring links takes no options but those that say where ranks run and what they are joined by.
+std::string check_links(const program::Options& options, const Request& request) {
+  if (options.given("COLLECTIVE")) return "COLLECTIVE and --measure-links were both given; leave one of them out";
+  for (const char* other :
+       {"--minbytes", "--maxbytes", "--stepfactor", "--elements", "--datatype", "--op", "--root", "--in-place", "--iters",
+        "--warmup_iters", "--check", "--fresh", "--algorithm", "--memory", "--plot"}) {
+    if (options.given(other)) return fmt::format("{} is no matter to --measure-links; leave it out", other);
+  }
+  return program::check_writable("--measure-links", request.links);
+}
+
 std::string understand(const program::Options& options, const Words& words, Request& request) {
+  if (!request.links.empty()) return check_links(options, request);
+  if (!options.given("COLLECTIVE")) {
+    std::vector<std::string> names;
+    for (const Collective& collective : collectives()) names.emplace_back(collective.name);
+    return fmt::format("COLLECTIVE is missing: give one of {}, or --measure-links FILE", program::listing(names));
+  }
   request.collective = find_collective(words.collective);
   std::string why = read_types(words, request);
   if (why.empty()) why = read_root(words, request);

@@ -16,7 +16,7 @@ namespace tutti::perf {
 
 /// What was asked for.
 struct Request {
-  const Collective* collective = nullptr;
+  const Collective* collective = nullptr;  ///< nullptr where links are measured
   uint64_t min_bytes = 8;
   uint64_t max_bytes = uint64_t{128} << 20;
   int64_t step_factor = 2;
@@ -33,6 +33,7 @@ struct Request {
   std::string algorithm;   ///< empty: the library chooses
   std::string transports;  ///< empty: the library chooses
   std::string plot;        ///< empty: none
+  std::string links;       ///< where measured links go, instead of all else; empty: a collective is measured
   int64_t timeout_s = 0;   ///< 0: the library's
   program::RankOptions ranks;
 };

@@ -95,7 +95,7 @@ struct Cache {
 
 /// One or several machines. Plain data; nodes[0] is the first machine.
 struct Graph {
-  std::string source;  ///< "hwloc 2.9", "sysfs", a file's name
+  std::string source;  ///< "hwloc (API 2.8)", "sysfs", a file's name
   std::vector<Node> nodes;
   std::vector<GraphLink> links;
   std::vector<Core> cores;

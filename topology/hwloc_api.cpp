@@ -155,7 +155,7 @@ Result<HwObject> read_hwloc(const HwlocApi& api, const std::string& synthetic) {
 
 std::string hwloc_name(const HwlocApi& api) {
   const unsigned version = api.get_api_version();
-  return fmt::format("hwloc {}.{}", version >> 16, (version >> 8) & 0xff);
+  return fmt::format("hwloc (API {}.{})", version >> 16, (version >> 8) & 0xff);
 }
 
 }  // namespace tutti

@@ -34,7 +34,7 @@ const HwlocApi* load_hwloc();
 /// Errors: TUTTI_SYSTEM_ERROR. Some milliseconds. Thread safe.
 Result<HwObject> read_hwloc(const HwlocApi& api, const std::string& synthetic = {});
 
-/// "hwloc 2.8".
+/// "hwloc (API 2.8)": releases 2.8 and later 2.x, whose own number hwloc does not tell.
 std::string hwloc_name(const HwlocApi& api);
 
 }  // namespace tutti

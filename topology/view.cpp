@@ -6,6 +6,19 @@ namespace tutti {
 
 int View::machines() const { return machine.empty() ? 0 : 1 + *std::max_element(machine.begin(), machine.end()); }
 
+const char* name_of(LinkClass c) {
+  constexpr std::array<const char*, kLinkClasses> names = {"self", "same_numa", "same_machine", "other_machine",
+                                                           "other_rack"};
+  return names[static_cast<std::size_t>(c)];
+}
+
+LinkClass dearest_links(const View& view) {
+  // Where any two ranks are in two racks, or machines, or nodes, rank 0 is not with one of them.
+  LinkClass dearest = LinkClass::self;
+  for (int r = 1; r < view.ranks(); ++r) dearest = std::max(dearest, view.link_class(0, r));
+  return dearest;
+}
+
 View flat_view(int ranks) { return uniform_view(1, ranks, 1); }
 
 View uniform_view(int machines, int ranks_per_machine, int numa_nodes) {

@@ -27,6 +27,8 @@ enum class LinkClass : std::uint8_t {
   other_rack,     ///< over the network, to another rack
 };
 inline constexpr std::size_t kLinkClasses = 5;
+/// "self", "same_numa", "same_machine", "other_machine", "other_rack"; static.
+const char* name_of(LinkClass c);
 
 /// Estimates where nothing was measured: core to core .3 us and about 8 GB/s handed over through shared memory (measured
 /// on two cores of one node, per copy made), half as dear again across nodes; 20 us and 10 Gbit/s by TCP, to
@@ -91,6 +93,9 @@ struct View {
 /// Whether messages take the time of cores that all ranks share, by system calls: then all messages count, not only those
 /// that a rank waits for. Not where there are several machines, as what one rank sends is then no other's time. O(ranks).
 inline bool counts_messages(const View& view) { return view.crowd > 1 && !view.through_memory && view.machines() == 1; }
+
+/// The class of the dearest links between ranks of the view. O(ranks).
+LinkClass dearest_links(const View& view);
 
 /// All ranks on one NUMA node of one machine.
 View flat_view(int ranks);

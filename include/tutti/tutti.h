@@ -292,6 +292,9 @@ typedef struct tutti_comm_choice {
   size_t size;  ///< sizeof(tutti_comm_choice), set by the caller
   const char* algorithm;
   const char* transport;  ///< "shm", "tcp", "shm+tcp", …; "none" for a group of one
+  /// The dearest links between ranks, as tuning tables name them: "same_numa", "same_machine", "other_machine" or
+  /// "other_rack"; "self" for a group of one.
+  const char* links;
 } tutti_comm_choice;
 TUTTI_API tutti_status tutti_comm_last_choice(const tutti_comm* comm, tutti_comm_choice* choice);
 

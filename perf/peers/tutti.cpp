@@ -64,7 +64,7 @@ class Tutti : public Contender {
   }
 
   std::string choice() override {
-    tutti_comm_choice choice = {sizeof(tutti_comm_choice), nullptr, nullptr};
+    tutti_comm_choice choice = {sizeof choice, nullptr, nullptr, nullptr};
     if (tutti_comm_last_choice(comm_, &choice) != TUTTI_SUCCESS || choice.algorithm == nullptr) return "";
     return std::string(choice.algorithm) + " over " + choice.transport;
   }

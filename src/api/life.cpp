@@ -437,7 +437,8 @@ tutti_status tutti_comm_last_choice(const tutti_comm* comm, tutti_comm_choice* c
     if (choice == nullptr || !tutti::has_size(*choice)) {
       return tutti::invalid("tutti_comm_last_choice needs a choice whose size is set");
     }
-    const tutti_comm_choice made = {choice->size, (*usable)->last_algorithm(), (*usable)->transport_names()};
+    const tutti_comm_choice made = {choice->size, (*usable)->last_algorithm(), (*usable)->transport_names(),
+                                    (*usable)->link_names()};
     std::memcpy(choice, &made, std::min(choice->size, sizeof made));
     return {};
   });

@@ -139,6 +139,8 @@ class Communicator {
   std::uint64_t sequence() const;
   const char* last_algorithm() const;
   const char* transport_names() const { return transports_->names().c_str(); }
+  /// The class of the dearest links between ranks; static.
+  const char* link_names() const { return name_of(dearest_links(view_)); }
 
   /// An error that names this communicator, an operation of it and a member, as far as it is known.
   Guilty guilty(int rank) const;

@@ -117,11 +117,7 @@ std::string_view Overrides::find(Collective collective, std::uint64_t bytes) con
   return {};
 }
 
-Terms terms_of(const View& view) {
-  LinkClass dearest = LinkClass::same_numa;
-  for (int r = 1; r < view.ranks(); ++r) dearest = std::max(dearest, view.link_class(0, r));
-  return terms_of(view, dearest);
-}
+Terms terms_of(const View& view) { return terms_of(view, std::max(LinkClass::same_numa, dearest_links(view))); }
 
 Terms terms_of(const View& view, LinkClass on) {
   const LinkEstimate& link = view.link(on);

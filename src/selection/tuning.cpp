@@ -21,10 +21,8 @@ namespace tutti {
 namespace {
 
 constexpr std::string_view kHeader = "tutti tuning 1";
-constexpr std::array<std::pair<std::string_view, LinkClass>, 4> kClasses = {{{"same_numa", LinkClass::same_numa},
-                                                                             {"same_machine", LinkClass::same_machine},
-                                                                             {"other_machine", LinkClass::other_machine},
-                                                                             {"other_rack", LinkClass::other_rack}}};
+constexpr std::array kClasses = {LinkClass::same_numa, LinkClass::same_machine, LinkClass::other_machine,
+                                 LinkClass::other_rack};
 const char* const kForm =
     "Write `link TRANSPORT same_numa|same_machine|other_machine|other_rack SECONDS SECONDS_A_BYTE`, `fold SECONDS`, "
     "`hand_over SECONDS`, `ring_share FACTOR`, numbers above 0, or `use COLLECTIVE RANKS BYTES BYTES ALGORITHM`, words "
@@ -70,10 +68,8 @@ bool whole(const std::string& word, int& value) {
 }
 
 std::optional<LinkClass> class_named(std::string_view name) {
-  for (const auto& [known, near] : kClasses) {
-    if (known == name) return near;
-  }
-  return std::nullopt;
+  const auto* const found = std::find_if(kClasses.begin(), kClasses.end(), [&](LinkClass c) { return name == name_of(c); });
+  return found != kClasses.end() ? std::optional(*found) : std::nullopt;
 }
 
 /// What ranks so near to each other commonly use.
@@ -190,7 +186,7 @@ void Tuning::apply(View& view) const {
 
 void Tuning::apply_with_links(View& view) const {
   apply(view);
-  for (const auto& [name, near] : kClasses) {
+  for (const LinkClass near : kClasses) {
     auto said = link(transport_assumed(near), near);
     if (near == LinkClass::other_rack && !said) said = link(transport_assumed(near), LinkClass::other_machine);
     if (said) view.link(near) = *said;
@@ -227,11 +223,7 @@ std::string Tuning::text(char separator) const {
     const std::array<std::string, sizeof...(words)> row = {fmt::format("{}", words)...};
     lines += fmt::format("{}\n", fmt::join(row, std::string_view(&separator, 1)));
   };
-  for (const auto& [of, estimate] : links_) {
-    for (const auto& [name, near] : kClasses) {
-      if (near == of.second) add("link", of.first, name, estimate.alpha, estimate.beta);
-    }
-  }
+  for (const auto& [of, estimate] : links_) add("link", of.first, name_of(of.second), estimate.alpha, estimate.beta);
   if (fold_) add("fold", *fold_);
   if (hand_over_) add("hand_over", *hand_over_);
   if (ring_share_) add("ring_share", *ring_share_);

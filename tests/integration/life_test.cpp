@@ -224,6 +224,10 @@ TEST(Choice, FieldsBeyondItsSizeAreNotWritten) {
   EXPECT_STREQ(choice.algorithm, "none");
   EXPECT_EQ(choice.transport, nullptr);
   EXPECT_EQ(choice.size, offsetof(tutti_comm_choice, transport));
+  EXPECT_EQ(choice.links, nullptr);
+  choice.size = sizeof choice;
+  EXPECT_EQ(tutti_comm_last_choice(ranks[0], &choice), TUTTI_SUCCESS) << last_error();
+  EXPECT_STREQ(choice.links, "self");
   choice.size = 1;
   EXPECT_EQ(tutti_comm_last_choice(ranks[0], &choice), TUTTI_INVALID_ARGUMENT);
 }

@@ -151,7 +151,7 @@ void expect_right(const MscclAlgorithm& file, const FileRanks& ranks, tutti_type
     const std::string wrong = run_one<T>(problem, rank, in_place, comm, &options);
     EXPECT_EQ(wrong, "") << file.name << ", rank " << rank << ", " << count << " elements of type " << type
                          << (in_place ? ", in place" : "");
-    tutti_comm_choice choice = {sizeof choice, nullptr, nullptr};
+    tutti_comm_choice choice = {sizeof choice, nullptr, nullptr, nullptr};
     EXPECT_EQ(tutti_comm_last_choice(comm, &choice), TUTTI_SUCCESS);
     EXPECT_STREQ(choice.algorithm, file.name.c_str());
   });
@@ -209,7 +209,7 @@ TEST(LargeMscclFiles, GiveRightResultsBeyondAWindow) {
 }
 
 std::string choice_of(tutti_comm* comm) {
-  tutti_comm_choice choice = {sizeof choice, nullptr, nullptr};
+  tutti_comm_choice choice = {sizeof choice, nullptr, nullptr, nullptr};
   EXPECT_EQ(tutti_comm_last_choice(comm, &choice), TUTTI_SUCCESS);
   return choice.algorithm;
 }

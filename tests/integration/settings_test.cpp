@@ -94,7 +94,7 @@ TEST(SharedSettings, TuningTablesCountForWhatTheySayAndMustSayTheSame) {
   int one = 1;
   EXPECT_EQ(tutti_all_reduce(&one, &one, 1, TUTTI_INT32, TUTTI_SUM, comms[0], {}, nullptr), TUTTI_SUCCESS);
   other.join();
-  tutti_comm_choice choice = {sizeof choice, nullptr, nullptr};
+  tutti_comm_choice choice = {sizeof choice, nullptr, nullptr, nullptr};
   EXPECT_EQ(tutti_comm_last_choice(comms[0], &choice), TUTTI_SUCCESS);
   EXPECT_STREQ(choice.algorithm, "ring");
   EXPECT_STREQ(choice.transport, "shm");

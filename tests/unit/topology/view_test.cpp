@@ -31,6 +31,16 @@ TEST(View, AnUnknownNumaNodeCountsAsAnotherOne) {
   EXPECT_EQ(view.link_class(0, 1), LinkClass::same_machine);
 }
 
+TEST(View, KnowsItsDearestLinks) {
+  EXPECT_STREQ(name_of(dearest_links(flat_view(1))), "self");
+  EXPECT_STREQ(name_of(dearest_links(flat_view(3))), "same_numa");
+  EXPECT_STREQ(name_of(dearest_links(uniform_view(1, 4, 2))), "same_machine");
+  View view = uniform_view(4, 2);
+  EXPECT_STREQ(name_of(dearest_links(view)), "other_machine");
+  view.rack = {0, 0, 0, 0, 1, 1, 1, 1};
+  EXPECT_STREQ(name_of(dearest_links(view)), "other_rack");
+}
+
 TEST(View, EstimatesAreOfTheClassAndCanBeReplacedByMeasuredOnes) {
   View view = uniform_view(2, 2);
   EXPECT_LT(view.estimate(0, 1).seconds(1e6), view.estimate(0, 2).seconds(1e6));

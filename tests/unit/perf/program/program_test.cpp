@@ -8,6 +8,9 @@
 #include <cstdio>
 #include <string>
 
+#include "src/selection/tuning.h"
+#include "tests/support/temporary_folder.h"
+
 namespace {
 
 using testing::HasSubstr;
@@ -93,6 +96,59 @@ TEST(TuttiPerf, RefusesBeforeItPrintsOrMeasures) {
   expect_one_sentence(kPerf + kSmall + "--memory cuda", 2, "cuda");
   // 2 x 256 GiB x 64 ranks: where that fits, there is nothing to refuse.
   expect_one_sentence(kPerf + "all_reduce -b 256G -e 256G --ranks 64 --threads", 2, "64 ranks");
+}
+
+// As a wait for rank 0 may be long on a busy machine, numbers are held to what no machine is beyond.
+void expect_a_link(const tutti::Tuning& table, const std::string& transport, const std::string& what) {
+  int links = 0;
+  for (const tutti::LinkClass near : {tutti::LinkClass::same_numa, tutti::LinkClass::same_machine}) {
+    const auto link = table.link(transport, near);
+    if (!link) continue;
+    ++links;
+    EXPECT_GT(link->alpha, 1e-8) << what;
+    EXPECT_LT(link->alpha, 1e-1) << what;
+    EXPECT_GT(link->beta, 1e-12) << what;
+    EXPECT_LT(link->beta, 1e-6) << what;
+  }
+  EXPECT_EQ(links, 1) << what << ": ranks of one machine, all on one node or all not known to be";
+}
+
+TEST(TuttiPerf, MeasuresLinksIntoATableThatTheLibraryTakes) {
+  const tutti::test::TemporaryFolder folder;
+  const std::string file = folder.file("links");
+  for (const std::string transport : {"shm", "tcp"}) {
+    for (const std::string ranks : {"2", "3", "5", "3 --threads"}) {
+      const std::string what = transport + ", --ranks " + ranks;
+      const Finished finished = run(kPerf + "--measure-links " + file + " --transport " + transport + " --ranks " + ranks);
+      ASSERT_EQ(finished.code, 0) << what << finished.text;
+      EXPECT_THAT(finished.text, HasSubstr("the tuning table is in " + file)) << what;
+      const auto table = tutti::Tuning::read(file);
+      ASSERT_TRUE(table.ok()) << table.status().text();
+      expect_a_link(*table, transport, what);
+      EXPECT_EQ(table->link(transport == "shm" ? "tcp" : "shm", tutti::LinkClass::same_numa), std::nullopt) << what;
+      EXPECT_EQ(folder.names().size(), 1u) << what << ": a draft was left";
+    }
+  }
+  const Finished finished = run("TUTTI_TUNING=" + file + " " + kPerf + kSmall + "--ranks 2");
+  EXPECT_EQ(finished.code, 0) << finished.text;
+}
+
+TEST(TuttiPerf, TellsMeasuredLinksAsJsonLines) {
+  const Finished finished = run(kPerf + "--measure-links /dev/null --ranks 3 --transport shm --json");
+  EXPECT_EQ(finished.code, 0) << finished.text;
+  EXPECT_THAT(finished.text, HasSubstr(R"({"transport":"shm","links":"same_)"));
+  EXPECT_THAT(finished.text, HasSubstr(R"("pairs":3,"alpha_us":{"min":)"));
+}
+
+TEST(TuttiPerf, RefusesToMeasureLinksWhereThatMakesNoSense) {
+  expect_one_sentence(kPerf, 2, "COLLECTIVE is missing");
+  expect_one_sentence(kPerf + "all_reduce --measure-links /dev/null", 2, "COLLECTIVE and --measure-links");
+  expect_one_sentence(kPerf + "--measure-links /dev/null -b 8", 2, "--minbytes is no matter to --measure-links");
+  expect_one_sentence(kPerf + "--measure-links /dev/null --in-place", 2, "--in-place is no matter");
+  expect_one_sentence(kPerf + "--measure-links /dev/null --ranks 1", 2, "start 2 or more");
+  expect_one_sentence(kPerf + "--measure-links /nowhere/x", 2, "/nowhere");
+  expect_one_sentence(kPerf + "--measure-links /dev/full --ranks 2", 1, "/dev/full cannot be written");
+  expect_one_sentence(kPerf + "--measure-links ''", 2, "--measure-links");
 }
 
 }  // namespace

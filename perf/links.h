@@ -1,0 +1,35 @@
+// tutti-perf --measure-links: what messages between ranks cost, as a tuning table.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "perf/options.h"
+#include "src/program/output.h"
+#include "src/program/ranks.h"
+
+namespace tutti::perf {
+
+/// What was measured between two ranks.
+struct LinkMeasured {
+  std::string transport;
+  std::string nearness;  ///< as tuning tables name a class of links: "same_numa", …
+  double alpha = 0;      ///< seconds a message
+  double beta = 0;       ///< seconds a byte
+  double unrest = 1;     ///< what the middle batch took of the quickest one's time, where that is most
+};
+
+/// The pairs of ranks that are measured, the lower rank first: all of up to 8 ranks, else at most 32, whose distances are
+/// the powers of two. Pure.
+std::vector<std::pair<int, int>> pairs_of(int ranks);
+
+/// The table's lines for what was measured: of each transport and class the medians over its pairs, below a comment that
+/// has their number, the least and the most. about: what the first comment says of where and when. Pure.
+std::string table_of(const std::vector<LinkMeasured>& pairs, const std::string& about);
+
+/// Measures the links between the job's ranks, a pair at a time while the others wait, and writes the table on rank 0, at
+/// the end. Collective: every rank calls it. Returns the exit code; failures have been told.
+int measure_links(const Request& request, const program::Member& member, program::Output& output);
+
+}  // namespace tutti::perf
