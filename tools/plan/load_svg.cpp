@@ -7,16 +7,22 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/plan/time_text.h"
+#include "topology/canvas.h"
+
 namespace tutti::plan_tool {
 namespace {
 
 // Pixels.
-constexpr int width = 960;
+constexpr int width = 1040;
 constexpr int margin = 24;
-constexpr int bars_left = 290;
+constexpr int bars_left = 304;
 constexpr int bars_width = 420;
 constexpr int row = 22;
 constexpr int square = 15;
+constexpr int title_size = 18;
+constexpr int head_size = 14;
+constexpr int text_size = 12;
 
 constexpr std::size_t most_bars = 16;
 constexpr std::size_t squares_in_row = (width - 2 * margin) / square;
@@ -33,26 +39,6 @@ std::string_view shade(double busy) {
   return shades[1 + std::min<std::size_t>(4, static_cast<std::size_t>(busy * 5))];
 }
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '<') {
-      out += "&lt;";
-    } else if (c == '>') {
-      out += "&gt;";
-    } else if (c == '&') {
-      out += "&amp;";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
-std::string shortened(const std::string& name) {
-  return name.size() <= most_letters ? name : name.substr(0, most_letters - 3) + "...";
-}
-
 std::string bytes_text(double bytes) {
   constexpr std::array<std::string_view, 6> units = {"B", "kB", "MB", "GB", "TB", "PB"};
   std::size_t unit = 0;
@@ -61,11 +47,6 @@ std::string bytes_text(double bytes) {
     ++unit;
   }
   return fmt::format("{:.3g} {}", bytes, units[unit]);
-}
-
-std::string time_text(double seconds) {
-  if (seconds < 1e-3) return fmt::format("{:.3f} us", seconds * 1e6);
-  return seconds < 1 ? fmt::format("{:.3f} ms", seconds * 1e3) : fmt::format("{:.3f} s", seconds);
 }
 
 class Drawing {
@@ -83,60 +64,58 @@ class Drawing {
     busiest_.resize(static_cast<std::size_t>(count));
   }
 
-  std::string draw(const std::string& title) {
-    text(margin, 34, 18, title, "start", true);
-    text(margin, 56, 13,
-         fmt::format("{} in virtual time; {} of {} links used", time_text(report_.seconds), used_.size(), busy_.size()));
+  SvgDrawing draw(const std::string& title) {
+    const auto letters = static_cast<std::size_t>((width - 2 * margin) / (title_size * Canvas::kLetter));
+    page_.text(margin, 16, Canvas::fitted(title, letters), title_size, true);
+    page_.text(
+        margin, 44,
+        fmt::format("{} in virtual time; {} of {} links used", time_text(report_.seconds), used_.size(), busy_.size()),
+        text_size);
     int y = draw_legend(76);
-    y = draw_bars(y + 30);
-    y = draw_squares(y + 34);
-    return fmt::format(
-               "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" "
-               "font-family=\"sans-serif\">\n<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n",
-               width, y + margin) +
-           body_ + "</svg>\n";
+    y = draw_bars(y + 18);
+    y = draw_squares(y + 18);
+    return page_.finish(width, y + margin);
   }
 
  private:
-  void text(int x, int y, int size, const std::string& what, std::string_view anchor = "start", bool bold = false) {
-    body_ += fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"{}\" text-anchor=\"{}\"{}>{}</text>\n", x, y, size, anchor,
-                         bold ? " font-weight=\"bold\"" : "", escaped(what));
+  void text_to(double right, double y, const std::string& text) {
+    page_.text(right - Canvas::width_of(text, text_size), y, text, text_size);
   }
-  void box(int x, int y, double w, int h, std::string_view fill, const std::string& told) {
-    body_ += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{:.1f}\" height=\"{}\" fill=\"{}\"><title>{}</title></rect>\n", x,
-                         y, w, h, fill, escaped(told));
+  void box(double x, double y, double w, double h, std::string_view fill, const std::string& told) {
+    page_.box(x, y, w, h, fill, "none", told);
   }
 
   int draw_legend(int y) {
-    text(margin, y + 12, 12, "share of the time a link was full:");
-    int x = margin + 210;
-    for (std::size_t s = 0; s < shades.size(); ++s, x += 118) {
+    page_.text(margin, y, "share of the time a link was full:", text_size);
+    double x = margin + 264;
+    for (std::size_t s = 0; s < shades.size(); ++s, x += 116) {
       box(x, y, 16, 16, shades[s], std::string(shade_names[s]));
-      text(x + 22, y + 12, 12, std::string(shade_names[s]));
+      page_.text(x + 22, y, shade_names[s], text_size);
     }
     return y + 16;
   }
 
   int draw_bars(int y) {
-    text(margin, y, 14, fmt::format("The {} busiest links", busiest_.size()), "start", true);
-    text(width - margin, y, 12, "bytes, share of its bandwidth used", "end");
-    y += 12;
+    page_.text(margin, y, fmt::format("The {} busiest links", busiest_.size()), head_size, true);
+    text_to(width - margin, y, "bytes, share of the time it was full");
+    y += 24;
     const int bottom = y + row * static_cast<int>(busiest_.size());
     for (int tick = 0; tick <= 4; ++tick) {
-      const int x = bars_left + bars_width * tick / 4;
-      body_ += fmt::format("<line x1=\"{0}\" y1=\"{1}\" x2=\"{0}\" y2=\"{2}\" stroke=\"#ddd\"/>\n", x, y, bottom);
-      text(x, bottom + 16, 11, fmt::format("{} %", 25 * tick), "middle");
+      const double x = bars_left + bars_width * tick / 4.0;
+      page_.line({x, static_cast<double>(y)}, {x, static_cast<double>(bottom)}, {"#ddd", 1, false}, {});
+      const std::string share = fmt::format("{} %", 25 * tick);
+      text_to(x + Canvas::width_of(share, text_size) / 2, bottom + 4, share);
     }
     for (const std::uint32_t l : busiest_) {
       const NetworkLink link = network_.link(l);
-      const std::string carried = bytes_text(static_cast<double>(report_.loads[l]));
-      text(bars_left - 8, y + 15, 12, shortened(link.name), "end");
+      text_to(bars_left - 8, y + 3, Canvas::fitted(link.name, most_letters));
       box(bars_left, y + 3, bars_width * std::min(1.0, busy_[l]), row - 6, shade(busy_[l]), told(l));
-      text(width - margin, y + 15, 12,
-           fmt::format("{}, {:.1f} % of {:.4g} GB/s", carried, 100 * busy_[l], link.bytes_per_second * 1e-9), "end");
+      text_to(width - margin, y + 3,
+              fmt::format("{}, {:.1f} % of {:.4g} GB/s", bytes_text(static_cast<double>(report_.loads[l])), 100 * busy_[l],
+                          link.bytes_per_second * 1e-9));
       y += row;
     }
-    return bottom + 16;
+    return bottom + 4 + row;
   }
 
   std::string told(std::uint32_t l) const {
@@ -147,8 +126,8 @@ class Drawing {
   int draw_squares(int y) {
     const std::size_t each = std::max<std::size_t>(1, (busy_.size() + most_squares - 1) / most_squares);
     const std::string meaning = each == 1 ? "a square each" : fmt::format("a square is the busiest of {} neighbours", each);
-    text(margin, y, 14, fmt::format("All {} links in the network's order, {}", busy_.size(), meaning), "start", true);
-    y += 12;
+    page_.text(margin, y, fmt::format("All {} links in the network's order, {}", busy_.size(), meaning), head_size, true);
+    y += 24;
     std::size_t index = 0;
     for (std::size_t first = 0; first < busy_.size(); first += each, ++index) {
       std::size_t most = first;
@@ -165,12 +144,12 @@ class Drawing {
   std::vector<double> busy_;  ///< by link: share of the run for which it was full
   std::vector<std::uint32_t> used_;
   std::vector<std::uint32_t> busiest_;
-  std::string body_;
+  Canvas page_;
 };
 
 }  // namespace
 
-std::string link_load_svg(const std::string& title, const Network& network, const SimulatorReport& report) {
+SvgDrawing link_load_svg(const std::string& title, const Network& network, const SimulatorReport& report) {
   return Drawing(network, report).draw(title);
 }
 

@@ -5,12 +5,13 @@
 
 #include "src/executors/simulator/simulator.h"
 #include "topology/network.h"
+#include "topology/svg.h"
 
 namespace tutti::plan_tool {
 
-/// SVG text: the busiest links as bars, all links in the network's order as squares (a square is the busiest of several
+/// The busiest links as bars, all links in the network's order as squares (a square is the busiest of several
 /// where there are thousands), coloured by the share of the run for which they were full, and a legend. report: of a run
 /// over `network`. Pure.
-std::string link_load_svg(const std::string& title, const Network& network, const SimulatorReport& report);
+SvgDrawing link_load_svg(const std::string& title, const Network& network, const SimulatorReport& report);
 
 }  // namespace tutti::plan_tool

@@ -56,7 +56,7 @@ const Look& look_of(std::string_view word) {
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// A number of seconds in the unit that suits `whole`, the largest on the page.
-std::string time_text(double seconds, double whole) {
+std::string time_in(double seconds, double whole) {
   const auto [unit, name] = whole < 1e-3 ? std::pair(1e6, "us") : whole < 1 ? std::pair(1e3, "ms") : std::pair(1.0, "s");
   return fmt::format("{:.4g} {}", seconds * unit, name);
 }
@@ -146,7 +146,7 @@ class Drawing {
                         reduces(problem.collective) ? fmt::format(" by {}", text_of(problem.op)) : "",
                         counted(report_.steps.size(), "move"), counted(report_.messages, "message"), report_.bytes,
                         plan_.passes(problem.count) == 1 ? "1 pass" : fmt::format("{} passes", plan_.passes(problem.count)),
-                        time_text(report_.seconds, report_.seconds)),
+                        time_in(report_.seconds, report_.seconds)),
             kCaption, false);
     const double third = second + kCaption * Canvas::kLine;
     caption(third, fmt::format("time from left to right, simulated on {}", network), kCaption, false);
@@ -208,7 +208,7 @@ class Drawing {
     const double step = whole > 0 ? round_step(whole * kTick / width_) : 1;
     for (int tick = 0; tick * step <= whole * (1 + 1e-9); ++tick) {
       const double x = x_of(tick * step);
-      const std::string text = time_text(tick * step, whole);
+      const std::string text = time_in(tick * step, whole);
       const double left = x - Canvas::width_of(text, kCaption) / 2;
       canvas_.text(left, top, text, kCaption);
       canvas_.text(left, bottom + 4, text, kCaption);
@@ -230,7 +230,7 @@ class Drawing {
     const std::string hint =
         fmt::format("rank {}, lane {}, step {}, pass {}: {}; {} bytes, {} to {}", step.rank, step.lane, step.step,
                     step.pass, print_step(programs_[at(step.rank)], step_of(step)), step.bytes,
-                    time_text(step.begin, report_.seconds), time_text(step.end, report_.seconds));
+                    time_in(step.begin, report_.seconds), time_in(step.end, report_.seconds));
     if (box.works - box.left >= 1) canvas_.box(box.left, box.top, box.works - box.left, row_, look.pale, look.edge, hint);
     canvas_.box(box.works, box.top, box.right - box.works, row_, look.fill, look.edge, hint);
   }

@@ -12,6 +12,7 @@
 #include "src/executors/simulator/trace.h"
 #include "src/program/files.h"
 #include "tools/plan/load_svg.h"
+#include "tools/plan/time_text.h"
 
 namespace tutti::plan_tool {
 namespace {
@@ -31,11 +32,6 @@ struct Subject {
   std::function<SimulatorReport(const SimulatorConfig&)> run;
   std::function<const Program&(int rank)> program;
 };
-
-std::string time_text(double seconds) {
-  if (seconds < 1e-3) return fmt::format("{:.3f} us", seconds * 1e6);
-  return seconds < 1 ? fmt::format("{:.3f} ms", seconds * 1e3) : fmt::format("{:.3f} s", seconds);
-}
 
 /// All links, by their ends.
 std::vector<LinkTraffic> by_ends(const SimulatorReport& report) {
@@ -173,7 +169,7 @@ int simulate_subject(const Subject& subject, const Simulation& simulation, progr
   if (!simulation.link_load_svg.empty()) {
     const std::string title = fmt::format("{} by {} on {} ranks of {}", name_of(subject.plan.problem.collective),
                                           subject.plan.algorithm, subject.plan.problem.ranks, simulation.network_name);
-    written = output.file(simulation.link_load_svg, link_load_svg(title, *simulation.network, report));
+    written = output.file(simulation.link_load_svg, link_load_svg(title, *simulation.network, report).svg);
     if (written != static_cast<int>(program::kGood)) return written;
   }
   tell(subject.plan, simulation, report, output);
