@@ -13,21 +13,18 @@
 namespace tutti {
 namespace {
 
-std::optional<HwlocApi> open_library() {
-  void* const library = ::dlopen("libhwloc.so.15", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return std::nullopt;
+std::optional<HwlocApi> find_api() {
   HwlocApi api;
-  const bool complete = find_function(library, "hwloc_get_api_version", api.get_api_version) &&
-                        find_function(library, "hwloc_topology_init", api.topology_init) &&
-                        find_function(library, "hwloc_topology_destroy", api.topology_destroy) &&
-                        find_function(library, "hwloc_topology_set_flags", api.topology_set_flags) &&
-                        find_function(library, "hwloc_topology_set_io_types_filter", api.topology_set_io_types_filter) &&
-                        find_function(library, "hwloc_topology_set_components", api.topology_set_components) &&
-                        find_function(library, "hwloc_topology_set_synthetic", api.topology_set_synthetic) &&
-                        find_function(library, "hwloc_topology_load", api.topology_load) &&
-                        find_function(library, "hwloc_get_obj_by_depth", api.get_obj_by_depth) &&
-                        find_function(library, "hwloc_bitmap_next", api.bitmap_next);
-  if (complete && api.get_api_version() >> 16 == HWLOC_API_VERSION >> 16) return api;
+  void* const library = open_library(
+      "libhwloc.so.15", Wanted{"hwloc_get_api_version", api.get_api_version},
+      Wanted{"hwloc_topology_init", api.topology_init}, Wanted{"hwloc_topology_destroy", api.topology_destroy},
+      Wanted{"hwloc_topology_set_flags", api.topology_set_flags},
+      Wanted{"hwloc_topology_set_io_types_filter", api.topology_set_io_types_filter},
+      Wanted{"hwloc_topology_set_components", api.topology_set_components},
+      Wanted{"hwloc_topology_set_synthetic", api.topology_set_synthetic}, Wanted{"hwloc_topology_load", api.topology_load},
+      Wanted{"hwloc_get_obj_by_depth", api.get_obj_by_depth}, Wanted{"hwloc_bitmap_next", api.bitmap_next});
+  if (library == nullptr) return std::nullopt;
+  if (api.get_api_version() >> 16 == HWLOC_API_VERSION >> 16) return api;
   ::dlclose(library);
   return std::nullopt;
 }
@@ -130,7 +127,7 @@ class Reader {
 }  // namespace
 
 const HwlocApi* load_hwloc() {
-  static const std::optional<HwlocApi> api = open_library();
+  static const std::optional<HwlocApi> api = find_api();
   return api ? &*api : nullptr;
 }
 

@@ -16,25 +16,18 @@
 namespace tutti {
 namespace {
 
-std::optional<NvmlApi> open_library() {
-  void* const library = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return std::nullopt;
+std::optional<NvmlApi> find_api() {
   NvmlApi api;
-  const bool complete = find_function(library, "nvmlInit_v2", api.init) &&
-                        find_function(library, "nvmlShutdown", api.shutdown) &&
-                        find_function(library, "nvmlErrorString", api.error_string) &&
-                        find_function(library, "nvmlDeviceGetCount_v2", api.device_count) &&
-                        find_function(library, "nvmlDeviceGetHandleByIndex_v2", api.device_by_index) &&
-                        find_function(library, "nvmlDeviceGetPciInfo_v3", api.pci_info) &&
-                        find_function(library, "nvmlDeviceGetName", api.name) &&
-                        find_function(library, "nvmlDeviceGetCudaComputeCapability", api.capability) &&
-                        find_function(library, "nvmlDeviceGetNvLinkState", api.link_state) &&
-                        find_function(library, "nvmlDeviceGetNvLinkVersion", api.link_version) &&
-                        find_function(library, "nvmlDeviceGetNvLinkRemotePciInfo_v2", api.link_remote);
+  void* const library = open_library(
+      "libnvidia-ml.so.1", Wanted{"nvmlInit_v2", api.init}, Wanted{"nvmlShutdown", api.shutdown},
+      Wanted{"nvmlErrorString", api.error_string}, Wanted{"nvmlDeviceGetCount_v2", api.device_count},
+      Wanted{"nvmlDeviceGetHandleByIndex_v2", api.device_by_index}, Wanted{"nvmlDeviceGetPciInfo_v3", api.pci_info},
+      Wanted{"nvmlDeviceGetName", api.name}, Wanted{"nvmlDeviceGetCudaComputeCapability", api.capability},
+      Wanted{"nvmlDeviceGetNvLinkState", api.link_state}, Wanted{"nvmlDeviceGetNvLinkVersion", api.link_version},
+      Wanted{"nvmlDeviceGetNvLinkRemotePciInfo_v2", api.link_remote});
+  if (library == nullptr) return std::nullopt;
   find_function(library, "nvmlDeviceGetNvLinkRemoteDeviceType", api.link_remote_type);
-  if (complete) return api;
-  ::dlclose(library);
-  return std::nullopt;
+  return api;
 }
 
 /// NVML started, and stopped with this object. Starting again while others use it only counts.
@@ -154,7 +147,7 @@ class NvmlReader {
 }  // namespace
 
 const NvmlApi* load_nvml() {
-  static const std::optional<NvmlApi> api = open_library();
+  static const std::optional<NvmlApi> api = find_api();
   return api ? &*api : nullptr;
 }
 

@@ -15,7 +15,6 @@
 #include <sstream>
 #include <string>
 
-#include "tests/support/sanitizers.h"
 #include "tests/unit/topology/fake_files.h"
 #include "tools/doctor/checks.h"
 #include "tools/doctor/verdicts.h"
@@ -109,23 +108,25 @@ TEST(Topo, JsonHasTheContractsShape) {
   EXPECT_EQ(json["cpus"]["effective"], effective_cpus());
 }
 
+/// A part of a machine, within another.
+Node node_of(NodeKind kind, int parent = 0, int id = 0) {
+  Node node;
+  node.kind = kind;
+  node.parent = parent;
+  node.id = id;
+  return node;
+}
+
 TEST(Topo, JsonOfDevicesHasTheContractsFields) {
   Graph graph;
   graph.add({});
-  Node numa;
-  numa.kind = NodeKind::numa;
-  numa.id = 1;
-  numa.parent = 0;
-  Node gpu;
-  gpu.kind = NodeKind::gpu;
-  gpu.parent = graph.add(numa);
+  Node numa = node_of(NodeKind::numa, 0, 1);
+  Node gpu = node_of(NodeKind::gpu, graph.add(numa));
   gpu.name = "NVIDIA \xff";
   gpu.pci = "0000:07:00.0";
   gpu.sm = 90;
   graph.add(gpu);
-  Node nic;
-  nic.kind = NodeKind::nic;
-  nic.parent = 1;
+  Node nic = node_of(NodeKind::nic, 1);
   nic.name = "mlx5_0";
   nic.nic = {{"ib0"}, 200, 1, true, true};
   graph.add(nic);
@@ -165,12 +166,8 @@ TEST(Topo, AFileOfHwlocsIsShownInsteadOfThisMachine) {
 TEST(Topo, JsonSaysNullWhereNobodyKnowsAndWholeNumbersWhole) {
   Graph graph;
   graph.add({});
-  Node numa;
-  numa.kind = NodeKind::numa;
-  numa.parent = 0;
-  Node gpu;
-  gpu.kind = NodeKind::gpu;
-  gpu.parent = graph.add(numa);
+  Node numa = node_of(NodeKind::numa);
+  Node gpu = node_of(NodeKind::gpu, graph.add(numa));
   graph.add(gpu);
   gpu.id = 1;
   gpu.sm = 90;
@@ -190,15 +187,9 @@ Graph gpus_with_unknown_links() {
   Graph graph;
   graph.add({});
   for (int i = 0; i < 2; ++i) {
-    Node numa;
-    numa.kind = NodeKind::numa;
-    numa.id = i;
-    numa.parent = 0;
+    Node numa = node_of(NodeKind::numa, 0, i);
     numa.cpu = {"x86_64", "AuthenticAMD", 0xaf, 1};
-    Node gpu;
-    gpu.kind = NodeKind::gpu;
-    gpu.id = i;
-    gpu.parent = graph.add(std::move(numa));
+    Node gpu = node_of(NodeKind::gpu, graph.add(std::move(numa)), i);
     graph.add(std::move(gpu));
   }
   return graph;
@@ -273,10 +264,7 @@ Graph cycle_of_gpus() {
   Graph graph;
   graph.add({});
   for (int i = 0; i < 4; ++i) {
-    Node gpu;
-    gpu.kind = NodeKind::gpu;
-    gpu.parent = 0;
-    gpu.id = 10 + i;
+    Node gpu = node_of(NodeKind::gpu, 0, 10 + i);
     graph.add(std::move(gpu));
     graph.links.push_back({1 + i, 1 + (i + 1) % 4, LinkKind::nvlink, 1, 25, 0});
   }
@@ -315,20 +303,17 @@ TEST(Topo, RingsAndTreesAreLinesWithTheirNarrowestLinks) {
 
 TEST(Topo, JsonOfManyDevicesTakesTimeByWhatItSays) {
   Graph graph = cycle_of_gpus();
-  for (int i = 0; i < 5000; ++i) graph.links.push_back({1, 1 + i % 3 + 1, LinkKind::xgmi, 1, 1, 0});
-  for (int i = 0; i < 900; ++i) {
-    Node node;
-    node.kind = i < 300 ? NodeKind::gpu : NodeKind::nic;
-    node.parent = 0;
-    node.id = 100 + i;
+  for (int i = 0; i < 400'000; ++i) graph.links.push_back({1, 1 + i % 3 + 1, LinkKind::xgmi, 1, 1, 0});
+  for (int i = 0; i < 200; ++i) {
+    Node node = node_of(i < 100 ? NodeKind::gpu : NodeKind::nic, 0, 100 + i);
     graph.add(std::move(node));
   }
   topo::Routes none;
   const std::clock_t start = std::clock();
   const std::string text = topo::graph_json(graph, none).text();
-  EXPECT_LE(std::clock() - start, test::slowdown * 3 * CLOCKS_PER_SEC) << "about .2 s in Release";
+  EXPECT_LE(std::clock() - start, 3 * CLOCKS_PER_SEC) << "about .2 s in Release";
   const Json json = Json::parse(text, nullptr, false);
-  ASSERT_EQ(json["paths"].size(), 304u * 303 / 2 + 304 * 600);
+  ASSERT_EQ(json["paths"].size(), 104u * 103 / 2 + 104 * 100);
   EXPECT_EQ(json["paths"][0], Json::parse(R"({"a":"gpu10","b":"gpu11","type":"NV1","bandwidth_GBps":25.0,"hops":1})"));
   EXPECT_EQ(json["paths"].back()["type"], "SYS");
 }
