@@ -70,7 +70,10 @@ MakeBlob Communicator::open_transports(const Settings& settings, std::unique_ptr
       advice.tuning = std::move(*read);
     }
     auto files = MscclFiles::read(settings.msccl);
-    if (!files.ok()) return files.status();
+    if (!files.ok()) {
+      return Status(TUTTI_INVALID_ARGUMENT, "TUTTI_MSCCL: " + files.status().error().message,
+                    "Name files that `tutti-plan verify --msccl` proves, or leave it unset.");
+    }
     advice.msccl = std::move(*files);
     auto opened = Transports::open(settings, key, rank, ranks);
     if (!opened.ok()) return opened.status();

@@ -143,7 +143,7 @@ class Follower {
         collective == Collective::all_reduce || collective == Collective::reduce || collective == Collective::broadcast;
     const std::uint32_t blocks = one ? 1 : static_cast<std::uint32_t>(ranks());
     if (file_.chunks % blocks != 0) {
-      error_ = fmt::format("nchunksperloop is {}, which is no multiple of the {} blocks of a {}", file_.chunks, blocks,
+      error_ = fmt::format("nchunksperloop is {}, which is no multiple of the {} blocks of {}", file_.chunks, blocks,
                            tutti::name_of(collective));
       return false;
     }
@@ -481,7 +481,7 @@ class Follower {
   bool fold(std::size_t rank, std::uint32_t block, const Action& action, const std::vector<Piece>& operands, Cell& cell,
             Piece& result) {
     if (!reduces(file_.collective)) {
-      return refuse(rank, block, action, fmt::format("folds, and a {} does not", tutti::name_of(file_.collective)));
+      return refuse(rank, block, action, fmt::format("folds, and {} does not", tutti::name_of(file_.collective)));
     }
     for (const Piece& operand : operands) {
       if (operand.chunk != cell.chunk || expressions_->block(operand.value) != expressions_->block(operands[0].value)) {

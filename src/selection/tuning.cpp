@@ -26,8 +26,7 @@ constexpr std::array kClasses = {LinkClass::same_numa, LinkClass::same_machine, 
 const char* const kForm =
     "Write `link TRANSPORT same_numa|same_machine|other_machine|other_rack SECONDS SECONDS_A_BYTE`, `fold SECONDS`, "
     "`hand_over SECONDS`, `ring_share FACTOR`, numbers above 0, or `use COLLECTIVE RANKS BYTES BYTES ALGORITHM`, words "
-    "apart "
-    "by blanks or commas.";
+    "apart by blanks or commas.";
 
 /// The words of a line before its comment. No word of a table has a quote, a comma or a semicolon in it, so they all are
 /// but what stands between words; empty cells are none.
@@ -96,7 +95,7 @@ Result<Tuning> Tuning::read(const std::string& path) {
   if (!text.ok()) {
     return Status(TUTTI_INVALID_ARGUMENT,
                   fmt::format("the tuning table \"{}\" cannot be read: {}", path, text.status().error().message),
-                  "Name a file that perf/tune or `tutti-plan cost --csv` wrote, or leave TUTTI_TUNING unset.");
+                  "Name a file that perf/tune or `tutti-plan cost --csv` wrote, or none.");
   }
   return parse(*text, fmt::format("the tuning table \"{}\"", path));
 }

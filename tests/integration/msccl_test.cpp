@@ -283,6 +283,7 @@ TEST(MscclFiles, ThatAreWrongOrDifferAreRefusedAtCreation) {
   std::ofstream(folder.file("bad.xml")) << text;
   for (const std::string& words : create(folder.file("bad.xml"), ring)) {
     EXPECT_THAT(words, HasSubstr("bad.xml is refused: rank 0, thread block 0, step 1 is of the type \"xxx\""));
+    EXPECT_THAT(words, HasSubstr("TUTTI_MSCCL: "));
   }
 }
 
