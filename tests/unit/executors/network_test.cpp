@@ -11,7 +11,6 @@
 
 #include "algorithms/algorithms.h"
 #include "src/executors/simulator/simulator.h"
-#include "tests/support/sanitizers.h"
 #include "tests/support/schedules.h"
 #include "topology/generators.h"
 
@@ -242,7 +241,6 @@ TEST(Folding, TakesTheTimeOfAllRanksOnEveryNetwork) {
 }
 
 TEST(Folding, TakesTheTimeOfAllRanksOn64AndMore) {
-  if (test::under_tsan) GTEST_SKIP() << "takes minutes under the thread sanitizer, and has one thread";
   const Folding folding = compare_all({"torus:8x8", "fat_tree:8x8,oversubscription=2", "pod:9x8"}, true, false);
   EXPECT_GT(folding.folded, folding.compared / 4);
 }

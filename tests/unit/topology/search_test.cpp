@@ -14,7 +14,6 @@
 #include <random>
 #include <set>
 
-#include "tests/support/sanitizers.h"
 #include "tests/unit/topology/machines.h"
 #include "topology/hwloc_xml.h"
 #include "topology/nccl_xml.h"
@@ -462,12 +461,18 @@ TEST(Search, OneEndpointHasNoRing) {
   EXPECT_TRUE(search_rings(ListedNetwork(0)).rings.empty());
 }
 
-TEST(Search, WhereNoRingIsNoneIsFoundAndThatIsCertain) {
-  ListedNetwork star(4);  // all ways lead through place 0, which a ring passes once
-  for (int i = 1; i < 4; ++i) {
+/// All ways lead through place 0, which a ring passes once.
+ListedNetwork star_of(int places) {
+  ListedNetwork star(places);
+  for (int i = 1; i < places; ++i) {
     star.set_route(0, i, {star.add({"", 1e9, 0})});
     star.set_route(i, 0, {star.add({"", 1e9, 0})});
   }
+  return star;
+}
+
+TEST(Search, WhereNoRingIsNoneIsFoundAndThatIsCertain) {
+  const ListedNetwork star = star_of(4);
   const RingSet set = search_rings(star);
   EXPECT_TRUE(set.rings.empty());
   EXPECT_TRUE(set.optimal);
@@ -568,7 +573,7 @@ test::Machines mesh(int gpus) {
 
 TEST(Search, AMachineOfMoreGpusThanTablesHoldIsSearchedGreedilyToo) {
   const std::clock_t start = std::clock();
-  for (const int gpus : {20, 64, 160}) {
+  for (const int gpus : {20, 64, 120}) {
     SCOPED_TRACE(gpus);
     const test::Machines machines = mesh(gpus);
     const MachineNetwork network = *network_of(machines.graph, machines.graph.of(NodeKind::gpu));
@@ -582,7 +587,7 @@ TEST(Search, AMachineOfMoreGpusThanTablesHoldIsSearchedGreedilyToo) {
     EXPECT_LE(trees.bytes_per_second, trees.bound);
     expect_good(network, trees);
   }
-  EXPECT_LE(std::clock() - start, test::slowdown * 10 * CLOCKS_PER_SEC) << "about .5 s in Release";
+  EXPECT_LE(std::clock() - start, 10 * CLOCKS_PER_SEC) << "about .5 s in Release";
 }
 
 TEST(Search, AMachineOf1024GpusAtSwitchesIsDoneAtOnce) {
@@ -596,7 +601,7 @@ TEST(Search, AMachineOf1024GpusAtSwitchesIsDoneAtOnce) {
   const TreeSet trees = search_machine_trees(network);
   EXPECT_NEAR(trees.bytes_per_second, 225e9, 1e3) << "a chain, at twice a port's load";
   expect_good(network, trees);
-  EXPECT_LE(std::clock() - start, test::slowdown * 20 * CLOCKS_PER_SEC) << "about 1 s in Release";
+  EXPECT_LE(std::clock() - start, 20 * CLOCKS_PER_SEC) << "about 1 s in Release";
 }
 
 TEST(Search, LargeMachinesJoinByTheirNics) {
@@ -611,11 +616,7 @@ TEST(Search, LargeMachinesJoinByTheirNics) {
 }
 
 TEST(Search, ALargeNetworkWithoutARingMayHaveATree) {
-  ListedNetwork star(40);  // all ways lead through place 0, which a ring passes once
-  for (int i = 1; i < 40; ++i) {
-    star.set_route(0, i, {star.add({"", 1e9, 0})});
-    star.set_route(i, 0, {star.add({"", 1e9, 0})});
-  }
+  const ListedNetwork star = star_of(40);
   const RingSet set = search_rings(star);
   EXPECT_TRUE(set.rings.empty());
   EXPECT_FALSE(set.optimal) << "nobody has shown that there is none";
@@ -733,7 +734,7 @@ TEST(Search, ARailOptimisedPodOf1024GpusIsDoneAtOnceAndKeepsToItsRails) {
   const TreeSet trees = search_machine_trees(network);
   EXPECT_NEAR(trees.bytes_per_second, 8 * 50e9 / 2, 1e4) << "up and down by the same ports";
   EXPECT_EQ(trees.trees.size() % 2, 0u);
-  EXPECT_LE(std::clock() - start, test::slowdown * 10 * CLOCKS_PER_SEC) << "about .1 s in Release";
+  EXPECT_LE(std::clock() - start, 10 * CLOCKS_PER_SEC) << "about .1 s in Release";
   expect_good(network, trees);
 }
 
