@@ -1,17 +1,20 @@
 #include "perf/links.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <fstream>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "perf/measure.h"
-#include "src/program/place.h"
+#include "src/program/files.h"
 
 namespace tutti::perf {
 namespace {
@@ -28,6 +31,13 @@ constexpr double kBatch = 1e6;     // ns of a batch
 constexpr double kBudget = 2e9;    // ns of all batches of a size, as far as 3 of them take no longer
 constexpr double kBatches = 15;
 constexpr double kUnrest = 2;  // from where on LinkMeasured::unrest is told
+constexpr double kApart = 10;  // and how much pairs of one class differ, who share cores or were held up
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+std::string counted(std::size_t number, const char* noun) {
+  return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
+}
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -66,7 +76,8 @@ class Pair {
     link.alpha = tiny;
     link.beta = (more - less) / static_cast<double>(large - large / kPart);
     // On a machine with much else to do, the larger may seem no dearer: then all of its time is the bytes'.
-    if (link.beta <= 0) link.beta = more / static_cast<double>(large);
+    link.no_slope = link.beta <= 0;
+    if (link.no_slope) link.beta = more / static_cast<double>(large);
     link.unrest = unrest_;
     return then.status();
   }
@@ -146,6 +157,7 @@ struct Told {
   double alpha;
   double beta;
   double unrest;
+  bool no_slope;
 };
 
 template <std::size_t N>
@@ -169,7 +181,26 @@ tutti_status measure_pair(tutti_comm* pair, Told& told) {
   told.alpha = link.alpha;
   told.beta = link.beta;
   told.unrest = link.unrest;
+  told.no_slope = link.no_slope;
   return then.status();
+}
+
+/// By rank, a number for its machine: the lowest rank of the same name.
+tutti_status machines_of(const program::Member& member, std::vector<int>& machines) {
+  using Name = std::array<char, 64>;
+  Name own = {};
+  const char* const given = std::getenv("TUTTI_MACHINE");
+  if (given != nullptr) {
+    copy_name(given, own);
+  } else {
+    gethostname(own.data(), own.size() - 1);
+  }
+  std::vector<Name> names(at(member.ranks));
+  const tutti_status status =
+      tutti_all_gather(own.data(), names.data(), own.size(), TUTTI_UINT8, member.comm, kBlocking, nullptr);
+  std::map<Name, int> first;
+  for (int r = 0; r < member.ranks; ++r) machines.push_back(first.emplace(names[at(r)], r).first->second);
+  return status;
 }
 
 std::string processor() {
@@ -188,11 +219,11 @@ std::string today() {
   return text.data();
 }
 
-std::string about(int ranks) {
-  const std::size_t pairs = pairs_of(ranks).size();
+std::string about(std::size_t ranks, std::size_t pairs) {
   const char* const which = ranks <= kMostRanksWhole ? "" : ", whose distances are powers of two";
-  return fmt::format("{}, {} CPUs, {}: {} ranks, {} pair{}{}", processor(), program::allowed_cpus().size(), today(), ranks,
-                     pairs, pairs == 1 ? "" : "s", which);
+  return fmt::format("{}, {}, {}: {} ranks, {}{}", processor(),
+                     counted(static_cast<std::size_t>(sysconf(_SC_NPROCESSORS_ONLN)), "CPU"), today(), ranks,
+                     counted(pairs, "pair"), which);
 }
 
 /// Least, median and most, multiplied by `unit`.
@@ -207,6 +238,22 @@ struct Spread {
   double least, middle, most;
 };
 
+/// Pairs of places on a ring whose distances are the powers of two, about `most`.
+std::vector<std::pair<int, int>> sample(int places, int most) {
+  std::vector<std::pair<int, int>> pairs;
+  int distances = 0;
+  for (int64_t d = 1; d < places; d *= 2) ++distances;
+  const int from_each = std::max(1, most / distances);
+  for (int64_t d = 1; d < places; d *= 2) {
+    for (int64_t i = 0; i < from_each; ++i) {
+      const auto a = static_cast<int>(i * places / from_each);
+      const auto b = static_cast<int>((a + d) % places);
+      pairs.emplace_back(std::min(a, b), std::max(a, b));
+    }
+  }
+  return pairs;
+}
+
 using Groups = std::map<std::pair<std::string, std::string>, std::vector<const LinkMeasured*>>;
 
 Groups grouped(const std::vector<LinkMeasured>& pairs) {
@@ -218,10 +265,24 @@ Groups grouped(const std::vector<LinkMeasured>& pairs) {
 /// Empty where the machine was quiet.
 std::string warning(const std::vector<LinkMeasured>& pairs) {
   double most = 1;
-  for (const LinkMeasured& pair : pairs) most = std::max(most, pair.unrest);
-  if (most < kUnrest) return {};
-  return fmt::format("the middle batch took up to {:.3g} times as long as the quickest: measure again on a quiet machine",
-                     most);
+  std::size_t without_slope = 0;
+  for (const LinkMeasured& pair : pairs) {
+    most = std::max(most, pair.unrest);
+    without_slope += pair.no_slope ? 1 : 0;
+  }
+  std::vector<std::string> signs;
+  if (most >= kUnrest) {
+    signs.push_back(fmt::format("the middle batch took up to {:.3g} times as long as the quickest", most));
+  }
+  double apart = 1;
+  for (const auto& [of, links] : grouped(pairs)) {
+    const Spread alpha(links, &LinkMeasured::alpha, 1), beta(links, &LinkMeasured::beta, 1);
+    apart = std::max({apart, alpha.most / alpha.least, beta.most / beta.least});
+  }
+  if (apart >= kApart) signs.push_back(fmt::format("pairs of one class differ {:.3g} times", apart));
+  if (without_slope > 0) signs.push_back(fmt::format("for {} more bytes took no longer", counted(without_slope, "pair")));
+  if (signs.empty()) return {};
+  return fmt::format("{}: measure again on a quiet machine", fmt::join(signs, ", "));
 }
 
 void tell(const std::vector<LinkMeasured>& pairs, const std::string& file, program::Output& output) {
@@ -241,6 +302,7 @@ void tell(const std::vector<LinkMeasured>& pairs, const std::string& file, progr
     program::JsonObject record;
     record.add("transport", of.first).add("links", of.second).add("pairs", uint64_t{links.size()});
     record.add("alpha_us", json(alpha)).add("beta_ns", json(beta));
+    record.measured("unrest", Spread(links, &LinkMeasured::unrest, 1).most);
     output.record(record);
   }
   if (const std::string words = warning(pairs); !words.empty()) output.line("# " + words);
@@ -249,7 +311,8 @@ void tell(const std::vector<LinkMeasured>& pairs, const std::string& file, progr
 
 }  // namespace
 
-std::vector<std::pair<int, int>> pairs_of(int ranks) {
+std::vector<std::pair<int, int>> pairs_of(const std::vector<int>& machines) {
+  const auto ranks = static_cast<int>(machines.size());
   std::set<std::pair<int, int>> pairs;
   if (ranks <= kMostRanksWhole) {
     for (int a = 0; a < ranks; ++a) {
@@ -257,15 +320,14 @@ std::vector<std::pair<int, int>> pairs_of(int ranks) {
     }
     return {pairs.begin(), pairs.end()};
   }
-  int distances = 0;
-  for (int64_t d = 1; d < ranks; d *= 2) ++distances;
-  const int from_each = std::max(1, kMostPairs / distances);
-  for (int64_t d = 1; d < ranks; d *= 2) {
-    for (int64_t i = 0; i < from_each; ++i) {
-      const auto a = static_cast<int>(i * ranks / from_each);
-      const auto b = static_cast<int>((a + d) % ranks);
-      pairs.emplace(std::min(a, b), std::max(a, b));
-    }
+  // Dealt out to machines in turns, ranks at all of those distances may be on different machines.
+  std::vector<int> by_machine(machines.size());
+  std::iota(by_machine.begin(), by_machine.end(), 0);
+  std::stable_sort(by_machine.begin(), by_machine.end(), [&](int a, int b) { return machines[at(a)] < machines[at(b)]; });
+  const bool in_order = std::is_sorted(by_machine.begin(), by_machine.end());
+  for (const auto& [a, b] : sample(ranks, in_order ? kMostPairs : kMostPairs / 2)) {
+    pairs.emplace(a, b);
+    if (!in_order) pairs.insert(std::minmax(by_machine[at(a)], by_machine[at(b)]));
   }
   return {pairs.begin(), pairs.end()};
 }
@@ -276,8 +338,8 @@ std::string table_of(const std::vector<LinkMeasured>& pairs, const std::string& 
   for (const auto& [of, links] : grouped(pairs)) {
     const Spread micro(links, &LinkMeasured::alpha, 1e6);
     const Spread nano(links, &LinkMeasured::beta, 1e9);
-    text += fmt::format("# {} pair{}: {:.3g} to {:.3g} us a message, {:.3g} to {:.3g} ns a byte\n", links.size(),
-                        links.size() == 1 ? "" : "s", micro.least, micro.most, nano.least, nano.most);
+    text += fmt::format("# {}: {:.3g} to {:.3g} us a message, {:.3g} to {:.3g} ns a byte\n", counted(links.size(), "pair"),
+                        micro.least, micro.most, nano.least, nano.most);
     text += fmt::format("link {} {} {:.4g} {:.4g}\n", of.first, of.second, Spread(links, &LinkMeasured::alpha, 1).middle,
                         Spread(links, &LinkMeasured::beta, 1).middle);
   }
@@ -289,8 +351,17 @@ int measure_links(const Request& request, const program::Member& member, program
     return output.fail_as(member.rank, program::kWrongUse,
                           "--measure-links measures between ranks, and there is one; start 2 or more, as by --ranks 2");
   }
+  std::string wrong;
+  if (member.rank == 0) wrong = program::check_writable("--measure-links", request.links);
+  std::uint8_t refused = wrong.empty() ? 0 : 1;
+  std::vector<int> machines;
+  Calls start;
+  start([&] { return tutti_broadcast(&refused, &refused, 1, TUTTI_UINT8, 0, member.comm, kBlocking, nullptr); });
+  start([&] { return machines_of(member, machines); });
+  if (start.status() != TUTTI_SUCCESS) return output.fail_as(member.rank, member.comm, start.status());
+  if (refused != 0) return member.rank == 0 ? output.fail_as(0, program::kWrongUse, wrong) : int{program::kWrongUse};
   std::vector<LinkMeasured> links;
-  for (const auto& [a, b] : pairs_of(member.ranks)) {
+  for (const auto& [a, b] : pairs_of(machines)) {
     const bool mine = member.rank == a || member.rank == b;
     tutti_comm* pair = nullptr;
     Told told = {};
@@ -306,10 +377,10 @@ int measure_links(const Request& request, const program::Member& member, program
     // Where the others wait meanwhile.
     then([&] { return tutti_broadcast(&told, &told, sizeof told, TUTTI_UINT8, a, member.comm, kBlocking, nullptr); });
     if (then.status() != TUTTI_SUCCESS) return output.fail_as(member.rank, member.comm, then.status());
-    links.push_back({told.transport.data(), told.nearness.data(), told.alpha, told.beta, told.unrest});
+    links.push_back({told.transport.data(), told.nearness.data(), told.alpha, told.beta, told.unrest, told.no_slope});
   }
   if (member.rank != 0) return program::kGood;
-  const int code = output.file(request.links, table_of(links, about(member.ranks)));
+  const int code = output.file(request.links, table_of(links, about(machines.size(), links.size())));
   if (code == program::kGood) tell(links, request.links, output);
   return code;
 }

@@ -14,15 +14,17 @@ namespace tutti::perf {
 /// What was measured between two ranks.
 struct LinkMeasured {
   std::string transport;
-  std::string nearness;  ///< as tuning tables name a class of links: "same_numa", …
-  double alpha = 0;      ///< seconds a message
-  double beta = 0;       ///< seconds a byte
-  double unrest = 1;     ///< what the middle batch took of the quickest one's time, where that is most
+  std::string nearness;   ///< as tuning tables name a class of links: "same_numa", …
+  double alpha = 0;       ///< seconds a message
+  double beta = 0;        ///< seconds a byte
+  double unrest = 1;      ///< what the middle batch took of the quickest one's time, where that is most
+  bool no_slope = false;  ///< more bytes took no longer, so that beta is all of a message's time
 };
 
-/// The pairs of ranks that are measured, the lower rank first: all of up to 8 ranks, else at most 32, whose distances are
-/// the powers of two. Pure.
-std::vector<std::pair<int, int>> pairs_of(int ranks);
+/// The pairs of ranks that are measured, the lower rank first: all of up to 8 ranks. Of more they are a sample, whose
+/// distances are the powers of two, in the order of ranks and, where that is another, in that of their machines: 32 pairs,
+/// or as many as there are distances. machines: by rank, the same number for ranks of one machine. Pure.
+std::vector<std::pair<int, int>> pairs_of(const std::vector<int>& machines);
 
 /// The table's lines for what was measured: of each transport and class the medians over its pairs, below a comment that
 /// has their number, the least and the most. about: what the first comment says of where and when. Pure.

@@ -411,7 +411,7 @@ std::string take_option(const Kind& kind, std::string_view text, Description& de
   const double value = equals == std::string_view::npos ? -1 : parse<double>(text.substr(equals + 1)).value_or(-1);
   const bool may_be_0 = name == "spines" || name == "slow_endpoint" || name.ends_with("latency_us");
   if (!std::isfinite(value) || value > 1e9 || (may_be_0 ? value < 0 : value < 1e-9)) {
-    return fmt::format("gives {} no {} number; write {}=1", name, may_be_0 ? "usable" : "positive", name);
+    return fmt::format("gives {} no number from {} to 1e9; write {}=1", name, may_be_0 ? "0" : "1e-9", name);
   }
   if (name == "spines" && (value != std::floor(value) || value > 512)) {
     return "gives spines no whole number up to 512; write spines=4";
@@ -443,6 +443,11 @@ Result<Description> describe(std::string_view spec) {
   const auto core = description.options.find("core_oversubscription");
   if (core != description.options.end() && core->second != 1 && description.sizes.size() < 3) {
     wrong = "has a core_oversubscription but no core; give three sizes, or oversubscription";
+  }
+  const auto slow = description.options.find("slow_GBps");
+  if (wrong.empty() && slow != description.options.end() && slow->second != as_bandwidth &&
+      description.options["slow_endpoint"] == most_endpoints) {
+    wrong = "has a slow_GBps but no slow_endpoint; give both";
   }
   if (!wrong.empty()) return refused(spec, wrong);
   for (auto& [name, value] : description.options) {

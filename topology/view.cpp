@@ -1,6 +1,8 @@
 #include "topology/view.h"
 
 #include <algorithm>
+#include <numeric>
+#include <tuple>
 
 namespace tutti {
 
@@ -17,6 +19,19 @@ LinkClass dearest_links(const View& view) {
   LinkClass dearest = LinkClass::self;
   for (int r = 1; r < view.ranks(); ++r) dearest = std::max(dearest, view.link_class(0, r));
   return dearest;
+}
+
+std::set<LinkClass> classes_between(const View& view) {
+  const auto place = [&](int rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    return std::tuple(view.rack.empty() ? 0 : view.rack[r], view.machine[r], view.numa[r]);
+  };
+  std::vector<int> order(static_cast<std::size_t>(view.ranks()));
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](int a, int b) { return place(a) < place(b); });
+  std::set<LinkClass> found;
+  for (std::size_t r = 1; r < order.size(); ++r) found.insert(view.link_class(order[r - 1], order[r]));
+  return found;
 }
 
 View flat_view(int ranks) { return uniform_view(1, ranks, 1); }

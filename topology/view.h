@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <vector>
 
 namespace tutti {
@@ -94,6 +95,8 @@ struct View {
 /// that a rank waits for. Not where there are several machines, as what one rank sends is then no other's time. O(ranks).
 inline bool counts_messages(const View& view) { return view.crowd > 1 && !view.through_memory && view.machines() == 1; }
 
+/// The classes of links that there are between ranks of the view. O(n log n).
+std::set<LinkClass> classes_between(const View& view);
 /// The class of the dearest links between ranks of the view. O(ranks).
 LinkClass dearest_links(const View& view);
 

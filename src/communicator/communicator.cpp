@@ -66,7 +66,10 @@ MakeBlob Communicator::open_transports(const Settings& settings, std::unique_ptr
                                            int ranks) -> Result<std::vector<std::byte>> {
     if (!settings.tuning.empty()) {
       auto read = Tuning::read(settings.tuning);
-      if (!read.ok()) return read.status();
+      if (!read.ok()) {
+        const Error& error = read.status().error();
+        return Status(read.status().code(), "TUTTI_TUNING: " + error.message, error.remedy);
+      }
       advice.tuning = std::move(*read);
     }
     auto files = MscclFiles::read(settings.msccl);

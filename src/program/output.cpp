@@ -17,6 +17,21 @@
 namespace tutti::program {
 namespace {
 
+/// Control characters, of ASCII and those from U+0080 to U+009F, and bytes that are no UTF-8 become "?".
+std::string without_commands(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const auto byte = [text](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+    const unsigned first = byte(0);
+    const size_t bytes = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+    bool shown = bytes > 0 && first >= ' ' && first != 0x7f && (first != 0xc2 || byte(1) >= 0xa0);
+    for (size_t i = 1; i < bytes; ++i) shown = shown && (byte(i) & 0xc0) == 0x80;
+    out += shown ? text.substr(0, bytes) : "?";
+    text.remove_prefix(shown ? bytes : 1);
+  }
+  return out;
+}
+
 int take_launcher_pipe() {
   const char* text = std::getenv(kLauncherPipe);
   if (text == nullptr) return -1;
@@ -139,9 +154,8 @@ void Output::tell(const Failure& failure) {
 }
 
 int Output::fail_locked(int rank, int code, std::string_view said) {
-  std::string sentence(said);
   // It may quote a file, and nothing in a file is to command the terminal.
-  std::replace_if(sentence.begin(), sentence.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
+  std::string sentence = without_commands(said);
   for (size_t at = 0; !setting_.empty() && (at = sentence.find(setting_, at)) != std::string::npos; at += option_.size()) {
     sentence.replace(at, setting_.size(), option_);
   }

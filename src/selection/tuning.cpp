@@ -7,10 +7,8 @@
 #include <charconv>
 #include <cmath>
 #include <iterator>
-#include <numeric>
 #include <set>
 #include <sstream>
-#include <tuple>
 #include <vector>
 
 #include "algorithms/algorithm.h"
@@ -74,20 +72,6 @@ std::optional<LinkClass> class_named(std::string_view name) {
 /// What ranks so near to each other commonly use.
 const char* transport_assumed(LinkClass near) { return near >= LinkClass::other_machine ? "tcp" : "shm"; }
 
-/// The classes of links that occur between ranks. Neighbors in the order of places show them all.
-std::set<LinkClass> classes_between(const View& view) {
-  const auto place = [&](int rank) {
-    const auto r = static_cast<std::size_t>(rank);
-    return std::tuple(view.rack.empty() ? 0 : view.rack[r], view.machine[r], view.numa[r]);
-  };
-  std::vector<int> order(static_cast<std::size_t>(view.ranks()));
-  std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(), [&](int a, int b) { return place(a) < place(b); });
-  std::set<LinkClass> found;
-  for (std::size_t r = 1; r < order.size(); ++r) found.insert(view.link_class(order[r - 1], order[r]));
-  return found;
-}
-
 }  // namespace
 
 Result<Tuning> Tuning::read(const std::string& path) {
@@ -95,7 +79,7 @@ Result<Tuning> Tuning::read(const std::string& path) {
   if (!text.ok()) {
     return Status(TUTTI_INVALID_ARGUMENT,
                   fmt::format("the tuning table \"{}\" cannot be read: {}", path, text.status().error().message),
-                  "Name a file that perf/tune or `tutti-plan cost --csv` wrote, or none.");
+                  "Name a file that perf/tune, `tutti-perf --measure-links` or `tutti-plan cost --csv` wrote, or none.");
   }
   return parse(*text, fmt::format("the tuning table \"{}\"", path));
 }
@@ -190,6 +174,16 @@ void Tuning::apply_with_links(View& view) const {
     if (near == LinkClass::other_rack && !said) said = link(transport_assumed(near), LinkClass::other_machine);
     if (said) view.link(near) = *said;
   }
+}
+
+std::vector<std::string> Tuning::unsaid_links(const View& view) const {
+  std::vector<std::string> names;
+  for (const LinkClass near : classes_between(view)) {
+    const bool as_another = near == LinkClass::other_rack && link(transport_assumed(near), LinkClass::other_machine);
+    if (as_another || link(transport_assumed(near), near)) continue;
+    names.push_back(fmt::format("{} {}", transport_assumed(near), name_of(near)));
+  }
+  return names;
 }
 
 std::vector<TuningUse> Tuning::uses(Collective collective, int ranks) const {

@@ -50,6 +50,8 @@ class Tuning {
   /// Puts the links in, too: those of shared memory within a machine, of tcp between machines, as no transport was asked.
   /// What is said of other machines is said of those in other racks as well, where the table does not name them.
   void apply_with_links(View& view) const;
+  /// The links between the view's ranks of which the table says nothing that apply_with_links would read: "shm same_numa".
+  std::vector<std::string> unsaid_links(const View& view) const;
   /// The algorithm that was quickest for a problem like this one, empty where the table does not say.
   std::string_view use(const Problem& problem) const;
   /// The `use` rows of a collective on so many ranks, in the table's order.

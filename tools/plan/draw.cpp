@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "src/executors/simulator/simulator.h"
 #include "src/program/files.h"
-#include "src/selection/select.h"
 #include "tools/plan/schedule_svg.h"
 
 namespace tutti::plan_tool {
@@ -20,6 +22,19 @@ std::uint64_t moves_of(const Schedule& schedule) {
   if (schedule.plan.window == 0) return steps;  // the simulator says what is wrong with that
   const std::uint64_t passes = schedule.plan.passes(schedule.plan.problem.count);
   return passes > UINT64_MAX / std::max<std::uint64_t>(1, steps) ? UINT64_MAX : steps * passes;
+}
+
+/// What messages take by the view, between all classes of links that its ranks have.
+std::string links_text(const View& view) {
+  const std::set<LinkClass> found = classes_between(view);
+  if (found.empty()) return "one rank";
+  std::vector<std::string> each;
+  for (const LinkClass c : found) {
+    const LinkEstimate& link = view.link(c);
+    each.push_back(fmt::format("{}{:.4g} us a message, {:.4g} ns a byte",
+                               found.size() == 1 ? "" : fmt::format("{} ", name_of(c)), link.alpha * 1e6, link.beta * 1e9));
+  }
+  return fmt::format("{}: {}", found.size() == 1 ? "a uniform network" : "links", fmt::join(each, "; "));
 }
 
 }  // namespace
@@ -42,10 +57,7 @@ int draw_schedule(const Schedule& schedule, const View& view, const std::string&
   if (report.verdict != SimulatorReport::Verdict::completed) {
     return output.fail(static_cast<int>(program::kWrongData), "not completed: " + report.why);
   }
-  const Terms terms = terms_of(view);
-  const std::string network =
-      fmt::format("a uniform network: {:.4g} us a message, {:.4g} ns a byte", terms.alpha * 1e6, terms.beta * 1e9);
-  const SvgDrawing drawing = schedule_svg(schedule.plan, schedule.programs, report, network);
+  const SvgDrawing drawing = schedule_svg(schedule.plan, schedule.programs, report, links_text(view));
   const int code = output.file(file, drawing.svg);
   if (code != static_cast<int>(program::kGood)) return code;
   output.line(fmt::format("{} moves and {} messages are drawn in {}", report.steps.size(), report.messages, file));

@@ -86,8 +86,8 @@ class Drawing {
   }
 
   int draw_legend(int y) {
-    page_.text(margin, y, "share of the time a link was full:", text_size);
-    double x = margin + 264;
+    page_.text(margin, y, "share of its bandwidth used:", text_size);
+    double x = margin + 230;
     for (std::size_t s = 0; s < shades.size(); ++s, x += 116) {
       box(x, y, 16, 16, shades[s], std::string(shade_names[s]));
       page_.text(x + 22, y, shade_names[s], text_size);
@@ -97,7 +97,7 @@ class Drawing {
 
   int draw_bars(int y) {
     page_.text(margin, y, fmt::format("The {} busiest links", busiest_.size()), head_size, true);
-    text_to(width - margin, y, "bytes, share of the time it was full");
+    text_to(width - margin, y, "bytes, share of its bandwidth used");
     y += 24;
     const int bottom = y + row * static_cast<int>(busiest_.size());
     for (int tick = 0; tick <= 4; ++tick) {
@@ -141,7 +141,7 @@ class Drawing {
 
   const Network& network_;
   const SimulatorReport& report_;
-  std::vector<double> busy_;  ///< by link: share of the run for which it was full
+  std::vector<double> busy_;  ///< by link: the share of its bandwidth that was used, over the whole run
   std::vector<std::uint32_t> used_;
   std::vector<std::uint32_t> busiest_;
   Canvas page_;

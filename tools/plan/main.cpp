@@ -419,7 +419,12 @@ int write_choices(const Request& request, const Problem& problem, const Tuning& 
 int cost(const Request& request, const Problem& problem, const View& view, const Tuning& tuning,
          const plan_tool::NamedNetwork& network, program::Output& output) {
   std::string constants = request.tuning.empty() ? "built-in estimates" : request.tuning;
-  if (network.network) constants = "the network's links" + (request.tuning.empty() ? "" : ", and " + request.tuning);
+  const std::vector<std::string> unsaid = tuning.unsaid_links(view);
+  if (!request.tuning.empty() && !unsaid.empty()) {
+    constants += fmt::format(", which says nothing of {}: built-in estimates", fmt::join(unsaid, ", "));
+  }
+  if (network.network)
+    constants = "the network's links" + (request.tuning.empty() ? "" : ", and what else is in " + request.tuning);
   if (view.crowd > 1) constants += fmt::format(", {} ranks to a core", view.crowd);
   return plan_tool::tell_costs(
       {problem, static_cast<std::uint32_t>(request.lanes), slot_bytes, request.algorithm, tuning.use(problem), constants},

@@ -133,6 +133,17 @@ TEST(TuttiPerf, MeasuresLinksIntoATableThatTheLibraryTakes) {
   EXPECT_EQ(finished.code, 0) << finished.text;
 }
 
+TEST(TuttiPerf, MeasuresLinksWhereOnlyRank0CanWrite) {
+  const tutti::test::TemporaryFolder folder;
+  const std::string rank =
+      " TUTTI_RANKS=2 TUTTI_COMM_ID=file://" + folder.file("id") + " " + kPerf + "--measure-links here/links";
+  const std::string both = "cd " + folder.file("") + " && mkdir here && { TUTTI_RANK=0" + rank +
+                           " & cd here && TUTTI_RANK=1" + rank + "; code=$?; wait $! && exit $code; }";
+  const Finished finished = run(both);
+  EXPECT_EQ(finished.code, 0) << finished.text;
+  EXPECT_TRUE(tutti::Tuning::read(folder.file("here/links")).ok()) << finished.text;
+}
+
 TEST(TuttiPerf, TellsMeasuredLinksAsJsonLines) {
   const Finished finished = run(kPerf + "--measure-links /dev/null --ranks 3 --transport shm --json");
   EXPECT_EQ(finished.code, 0) << finished.text;

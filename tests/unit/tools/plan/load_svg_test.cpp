@@ -60,7 +60,7 @@ TEST(LoadSvg, TitlesOfAnyLengthStayOnThePage) {
 TEST(LoadSvg, TellsWhatTheBusiestLinkCarried) {
   // A trunk for 2 ranks of each leaf with a fourth of their links' bandwidth is always busier than those.
   const SvgDrawing drawing = draw("fat_tree:2x2,oversubscription=4", "direct", 4, 1000000);
-  EXPECT_THAT(drawing.svg, HasSubstr("share of the time a link was full"));
+  EXPECT_THAT(drawing.svg, HasSubstr("share of its bandwidth used:"));
   const auto first = std::find_if(drawing.texts.begin(), drawing.texts.end(),
                                   [](const SvgText& text) { return text.text.find("GB/s") != std::string::npos; });
   ASSERT_NE(first, drawing.texts.end());

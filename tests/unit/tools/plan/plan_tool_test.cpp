@@ -271,6 +271,24 @@ TEST_F(PlanTool, SaysWhoWaitsForEverInAScheduleFromAFile) {
   EXPECT_THAT(content("err"), HasSubstr("simulated, but not proved: "));
 }
 
+TEST_F(PlanTool, QuotesNothingOfAFileThatCommandsATerminal) {
+  std::ofstream(path("bad")) << "tutti tuning 1\nlink \xc2\x9b\x33\x31m\x1b[31m\xff 1 2\n";
+  EXPECT_EQ(run("cost --ranks 2 --json --tuning " + path("bad")), 2);
+  for (const char* stream : {"out", "err"}) {
+    EXPECT_THAT(content(stream), HasSubstr("31m?[31m?")) << stream;
+    for (const char* control : {"\xc2\x9b", "\x1b", "\xff"})
+      EXPECT_THAT(content(stream), Not(HasSubstr(control))) << stream;
+  }
+}
+
+TEST_F(PlanTool, DrawsWhatNetworkItSimulated) {
+  ASSERT_EQ(run("show --algorithm hierarchical --ranks 8 --machines 2 --bytes 64K --svg " + path("two.svg")), 0);
+  EXPECT_THAT(content("two.svg"), HasSubstr("simulated on links: same_"));
+  EXPECT_THAT(content("two.svg"), HasSubstr("; other_machine 20 us a message, 0.8 ns a byte"));
+  ASSERT_EQ(run("show --algorithm ring --ranks 8 --bytes 64K --svg " + path("one.svg")), 0);
+  EXPECT_THAT(content("one.svg"), HasSubstr("simulated on a uniform network: "));
+}
+
 TEST_F(PlanTool, TellsRanksByATableWhatANetworksSimulationSays) {
   const std::string on = " --topology fat_tree:2x4,oversubscription=4,GBps=0.0125,latency_us=50";
   ASSERT_EQ(run("cost --collective all_reduce --bytes 1M --csv " + path("table") + on), 0) << content("err");
