@@ -21,6 +21,8 @@ namespace {
 constexpr std::size_t shown = 8;
 /// Steps of all ranks and passes that are simulated one by one: a quarter of an hour's.
 constexpr double most_steps = 1e9;
+/// From a rank to another, some 75 to 150 bytes each.
+constexpr double most_links = 2.5e7;
 /// The same where algorithms are compared, and ranks of such a comparison: a second's each, about.
 constexpr double most_compared_steps = 1e6;
 constexpr int most_compared_ranks = 1024;
@@ -178,7 +180,8 @@ int simulate_subject(const Subject& subject, const Simulation& simulation, progr
   return output.result(static_cast<int>(program::kGood));
 }
 
-/// The programs of all ranks; or, where more steps than `limit` would be simulated one by one, the sentence that says so.
+/// The programs of all ranks; or, where more steps than `limit` or more links than most_links would be simulated one by
+/// one, the sentence that says so.
 Result<Cast> cast_for(const Algorithm& algorithm, const Plan& plan, const Simulation& simulation, double limit) {
   const auto program_of = [&](int rank) { return make_program(algorithm, plan, simulation.view, rank); };
   const int ranks = plan.problem.ranks;
@@ -187,7 +190,15 @@ Result<Cast> cast_for(const Algorithm& algorithm, const Plan& plan, const Simula
     symmetry = algorithm.symmetry(plan.problem, simulation.view);
   }
   if (symmetry.empty() || !chunks_alike(plan)) {
-    const double steps = static_cast<double>(program_of(ranks / 2).steps.size()) * ranks *
+    const Program one = program_of(ranks / 2);
+    if (const double links = static_cast<double>(one.links.size()) / 2 * ranks; links > most_links) {
+      return Status(
+          TUTTI_INVALID_ARGUMENT,
+          fmt::format("{} on {} ranks sends over {:.1e} links, more than the {:.1e} that are simulated; take fewer "
+                      "ranks or another algorithm",
+                      plan.algorithm, ranks, links, most_links));
+    }
+    const double steps = static_cast<double>(one.steps.size()) * ranks *
                          static_cast<double>(std::max<std::uint64_t>(1, plan.passes(plan.problem.count)));
     if (steps > limit) {
       const std::string remedy =

@@ -300,6 +300,8 @@ TEST_F(PlanTool, TellsRanksByATableWhatANetworksSimulationSays) {
 }
 
 TEST_F(PlanTool, RefusesWhatWouldFillTheMemoryAndShowsOneRankOfIt) {
+  EXPECT_EQ(run("simulate --algorithm flat --topology switch:65536"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("flat on 65536 ranks sends over 4.3e+09 links, more than the 2.5e+07"));
   EXPECT_EQ(run("verify --algorithm ring --ranks 65536"), 2);
   EXPECT_THAT(content("err"), HasSubstr("the programs of 65536 ranks of ring have about"));
   EXPECT_EQ(run("verify --ranks 65537"), 2);
