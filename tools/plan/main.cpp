@@ -34,7 +34,10 @@ namespace {
 using namespace tutti;
 
 /// What the library's links take; windows are as large as in a real run.
+/// Messages are as long as a slot of the library's links, unless --slice says otherwise, and at least a line of its chunks.
 constexpr std::uint64_t slot_bytes = 256 * 1024;
+constexpr std::uint64_t least_slice = 128;
+constexpr std::uint64_t most_slice = std::uint64_t{1} << 30;
 /// Steps of all ranks' programs that are held at once: some gigabytes.
 constexpr double most_steps = 2e7;
 constexpr std::int64_t most_ranks = 1 << 20;
@@ -62,6 +65,7 @@ struct Request {
   std::int64_t rank = -1;
   std::int64_t lanes = 0;
   std::uint64_t bytes = std::uint64_t{1} << 20;
+  std::uint64_t slice = slot_bytes;
   bool one_collective = false;  ///< --collective was given
 };
 
@@ -75,6 +79,7 @@ void declare(program::Options& options, Request& request) {
   options.integer("--rank", &request.rank, 0, most_ranks - 1, "show: this rank's program alone");
   options.integer("--lanes", &request.lanes, 0, 64, "lanes; 0 leaves the choice to the algorithm");
   options.size("--bytes", &request.bytes, "bytes of one block, as the API counts");
+  options.size("--slice", &request.slice, "bytes of the longest message: longer chunks go in several passes");
   options.text("--type", &request.type, "NAME", "element type");
   options.text("--op", &request.op, "NAME", "operator");
   options.text("--schedule", &request.schedule, "FILE",
@@ -152,7 +157,7 @@ std::optional<std::string> wrong_with_file(const Request& request, const program
   for (const std::string& name : options.given()) {
     const bool of_both = name == "COMMAND" || name == said_by || name == "--trace" || name == "--topology" ||
                          name == "--link-load-svg" || name == "--svg" || name == "--rank";
-    const bool of_msccl = name == "--bytes" || name == "--type" || name == "--op";
+    const bool of_msccl = name == "--bytes" || name == "--slice" || name == "--type" || name == "--op";
     if (of_both || (request.schedule.empty() && of_msccl)) continue;
     return fmt::format("{} is what {} says already; leave it out", name, said_by);
   }
@@ -170,6 +175,7 @@ const std::vector<Belongs>& belongings() {
                                              {"--output", {"synthesize"}},
                                              {"--topology", {"simulate", "cost", "synthesize"}},
                                              {"--csv", {"cost"}},
+                                             {"--slice", {"show", "verify", "simulate", "cost"}},
                                              {"--svg", {"show"}},
                                              {"--rank", {"show"}},
                                              {"--msccl", {"show", "verify", "simulate"}},
@@ -198,6 +204,9 @@ std::optional<std::string> wrong_with(const Request& request, const program::Opt
   }
   if (!request.link_load_svg.empty() && request.topology.empty()) {
     return "--link-load-svg draws the links of a network that `simulate` is given by --topology";
+  }
+  if (request.slice < least_slice || request.slice > most_slice) {
+    return fmt::format("--slice {} is no length of a message; give {} to {}", request.slice, least_slice, most_slice);
   }
   if (!request.csv.empty() && !request.algorithm.empty()) {
     return "--csv writes what selection chooses; leave out --algorithm, which takes the choice from it";
@@ -289,9 +298,9 @@ Result<Candidate> choose(const Request& request, const Problem& problem, const V
 }
 
 /// All ranks' programs; or, where they would fill the memory, the sentence that says so.
-Result<Schedule> make_schedule(const Candidate& choice, const Problem& problem, const View& view) {
+Result<Schedule> make_schedule(const Candidate& choice, const Problem& problem, const View& view, std::uint64_t slice) {
   Schedule schedule;
-  schedule.plan = make_plan(*choice.algorithm, problem, view, choice.parameters, slot_bytes);
+  schedule.plan = make_plan(*choice.algorithm, problem, view, choice.parameters, slice);
   const auto of_one = make_program(*choice.algorithm, schedule.plan, view, problem.ranks / 2).steps.size();
   if (const double steps = static_cast<double>(of_one) * problem.ranks; steps > most_steps) {
     return Status(TUTTI_INVALID_ARGUMENT,
@@ -408,7 +417,7 @@ int write_choices(const Request& request, const Problem& problem, const Tuning& 
   const View& view = simulation.view;
   const Tuning whole = simulation.network == nullptr
                            ? with_every_choice(tuning, view, collectives)
-                           : plan_tool::with_simulated_choices(tuning, simulation, slot_bytes, collectives);
+                           : plan_tool::with_simulated_choices(tuning, simulation, request.slice, collectives);
   const int code = output.file(request.csv, whole.text(','));
   if (code == static_cast<int>(program::kGood)) {
     output.line(fmt::format("all choices on {} ranks are in {}, for --tuning and TUTTI_TUNING", view.ranks(), request.csv));
@@ -427,7 +436,7 @@ int cost(const Request& request, const Problem& problem, const View& view, const
     constants = "the network's links" + (request.tuning.empty() ? "" : ", and what else is in " + request.tuning);
   if (view.crowd > 1) constants += fmt::format(", {} ranks to a core", view.crowd);
   return plan_tool::tell_costs(
-      {problem, static_cast<std::uint32_t>(request.lanes), slot_bytes, request.algorithm, tuning.use(problem), constants},
+      {problem, static_cast<std::uint32_t>(request.lanes), request.slice, request.algorithm, tuning.use(problem), constants},
       simulation_of(request, view, network), output);
 }
 
@@ -472,7 +481,7 @@ int tell_msccl(const Request& request, const plan_tool::NamedNetwork& network, p
   if (const std::string wrong = too_many(file->ranks, request.msccl, network); !wrong.empty()) {
     return refuse(output, wrong);
   }
-  return tell(request, file->schedule(*problem, slot_bytes), flat_view(file->ranks), network, std::nullopt, output);
+  return tell(request, file->schedule(*problem, request.slice), flat_view(file->ranks), network, std::nullopt, output);
 }
 
 /// The command on an algorithm. network: the one that was named, if any.
@@ -498,12 +507,12 @@ int run_algorithm(const Request& request, const plan_tool::NamedNetwork& network
     const std::string wrong = plan_tool::too_large_to_draw(problem->ranks, 0);
     if (!wrong.empty()) return refuse(output, wrong);
   }
-  const Plan plan = make_plan(*choice->algorithm, *problem, *view, choice->parameters, slot_bytes);
+  const Plan plan = make_plan(*choice->algorithm, *problem, *view, choice->parameters, request.slice);
   if (request.command == "show" && request.rank >= 0) {
     return show_one(request, plan, [&](int rank) { return make_program(*choice->algorithm, plan, *view, rank); }, output);
   }
   if (request.command != "simulate") {
-    const auto schedule = make_schedule(*choice, *problem, *view);
+    const auto schedule = make_schedule(*choice, *problem, *view, request.slice);
     if (!schedule.ok()) return refuse(output, schedule.status().text());
     return tell(request, *schedule, *view, network, choice->seconds, output);
   }

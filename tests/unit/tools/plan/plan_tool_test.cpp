@@ -281,6 +281,21 @@ TEST_F(PlanTool, QuotesNothingOfAFileThatCommandsATerminal) {
   }
 }
 
+TEST_F(PlanTool, SimulatesSlicesOfAnyLength) {
+  const std::string chain = "simulate --collective broadcast --algorithm chain --ranks 8 --bytes 1M --json";
+  std::map<std::string, double> seconds;
+  for (const std::string slice : {"4K", "64K", "1M"}) {
+    ASSERT_EQ(run(chain + " --slice " + slice), 0) << content("err");
+    seconds[slice] = Json::parse(content("out"))["seconds"];
+  }
+  // α is 300 ns and β 120 ps: 64 KiB overlap more than 1 MiB on their way through the chain, 4 KiB pay more α.
+  EXPECT_LT(seconds["64K"], .7 * seconds["1M"]);
+  EXPECT_NE(seconds["4K"], seconds["64K"]);
+  EXPECT_EQ(run(chain + " --slice 127"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("--slice 127 is no length of a message; give 128 to"));
+  EXPECT_EQ(run("verify --algorithm ring --ranks 3 --bytes 100K --slice 128"), 0) << content("err");
+}
+
 TEST_F(PlanTool, DrawsWhatNetworkItSimulated) {
   ASSERT_EQ(run("show --algorithm hierarchical --ranks 8 --machines 2 --bytes 64K --svg " + path("two.svg")), 0);
   EXPECT_THAT(content("two.svg"), HasSubstr("simulated on links: same_"));
