@@ -577,7 +577,8 @@ class PointToPoint::Engine {
   bool receive_some(Peer& p, int rank) {
     bool moved = false;
     tutti_message message;
-    // What nobody waits for stays in its slot: a receive that comes for it then takes it from there, with no copy in between.
+    // What nobody waits for stays in its slot: a receive that comes for it then takes it from there, with no copy in
+    // between.
     while (!all_.empty()) {
       const tutti_link_result result = p.from->transport->view(p.from->link, &message);
       if (result == TUTTI_LINK_BROKEN) broken(*p.from, rank);

@@ -435,9 +435,9 @@ int cost(const Request& request, const Problem& problem, const View& view, const
   if (network.network)
     constants = "the network's links" + (request.tuning.empty() ? "" : ", and what else is in " + request.tuning);
   if (view.crowd > 1) constants += fmt::format(", {} ranks to a core", view.crowd);
-  return plan_tool::tell_costs(
-      {problem, static_cast<std::uint32_t>(request.lanes), request.slice, request.algorithm, tuning.use(problem), constants},
-      simulation_of(request, view, network), output);
+  return plan_tool::tell_costs({problem, static_cast<std::uint32_t>(request.lanes), request.slice, request.algorithm,
+                                tuning.use(problem), constants},
+                               simulation_of(request, view, network), output);
 }
 
 /// `show`, `verify` or `simulate`. seconds: what selection expects, where it was asked.
