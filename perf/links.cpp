@@ -309,6 +309,36 @@ void tell(const std::vector<LinkMeasured>& pairs, const std::string& file, progr
   output.line(fmt::format("the tuning table is in {}, for TUTTI_TUNING and `tutti-plan --tuning`", file));
 }
 
+/// Collective: the ranks' machines, once rank 0 has found that it can write the file. Returns the exit code.
+int prepare(const Request& request, const program::Member& member, std::vector<int>& machines, program::Output& output) {
+  std::string wrong;
+  if (member.rank == 0) wrong = program::check_writable("--measure-links", request.links);
+  std::uint8_t refused = wrong.empty() ? 0 : 1;
+  Calls then;
+  then([&] { return tutti_broadcast(&refused, &refused, 1, TUTTI_UINT8, 0, member.comm, kBlocking, nullptr); });
+  then([&] { return machines_of(member, machines); });
+  if (then.status() != TUTTI_SUCCESS) return output.fail_as(member.rank, member.comm, then.status());
+  if (refused == 0) return program::kGood;
+  return member.rank == 0 ? output.fail_as(0, program::kWrongUse, wrong) : int{program::kWrongUse};
+}
+
+/// Collective: what ranks a and b measure while the others wait, known to all. Returns the exit code.
+int measure_between(int a, int b, const program::Member& member, Told& told, program::Output& output) {
+  const bool mine = member.rank == a || member.rank == b;
+  tutti_comm* pair = nullptr;
+  Calls then;
+  then([&] { return tutti_comm_split(member.comm, mine ? 0 : -1, member.rank, &pair, nullptr); });
+  if (mine && then.status() == TUTTI_SUCCESS) {
+    const tutti_status status = measure_pair(pair, told);
+    const int code = status == TUTTI_SUCCESS ? program::kGood : output.fail_as(member.rank, pair, status);
+    if (code != program::kGood) tutti_comm_abort(pair);
+    tutti_comm_destroy(pair);
+    if (code != program::kGood) return code;
+  }
+  then([&] { return tutti_broadcast(&told, &told, sizeof told, TUTTI_UINT8, a, member.comm, kBlocking, nullptr); });
+  return then.status() == TUTTI_SUCCESS ? program::kGood : output.fail_as(member.rank, member.comm, then.status());
+}
+
 }  // namespace
 
 std::vector<std::pair<int, int>> pairs_of(const std::vector<int>& machines) {
@@ -351,32 +381,12 @@ int measure_links(const Request& request, const program::Member& member, program
     return output.fail_as(member.rank, program::kWrongUse,
                           "--measure-links measures between ranks, and there is one; start 2 or more, as by --ranks 2");
   }
-  std::string wrong;
-  if (member.rank == 0) wrong = program::check_writable("--measure-links", request.links);
-  std::uint8_t refused = wrong.empty() ? 0 : 1;
   std::vector<int> machines;
-  Calls start;
-  start([&] { return tutti_broadcast(&refused, &refused, 1, TUTTI_UINT8, 0, member.comm, kBlocking, nullptr); });
-  start([&] { return machines_of(member, machines); });
-  if (start.status() != TUTTI_SUCCESS) return output.fail_as(member.rank, member.comm, start.status());
-  if (refused != 0) return member.rank == 0 ? output.fail_as(0, program::kWrongUse, wrong) : int{program::kWrongUse};
+  if (const int code = prepare(request, member, machines, output); code != program::kGood) return code;
   std::vector<LinkMeasured> links;
   for (const auto& [a, b] : pairs_of(machines)) {
-    const bool mine = member.rank == a || member.rank == b;
-    tutti_comm* pair = nullptr;
     Told told = {};
-    Calls then;
-    then([&] { return tutti_comm_split(member.comm, mine ? 0 : -1, member.rank, &pair, nullptr); });
-    if (mine && then.status() == TUTTI_SUCCESS) {
-      const tutti_status status = measure_pair(pair, told);
-      const int code = status == TUTTI_SUCCESS ? program::kGood : output.fail_as(member.rank, pair, status);
-      if (code != program::kGood) tutti_comm_abort(pair);
-      tutti_comm_destroy(pair);
-      if (code != program::kGood) return code;
-    }
-    // Where the others wait meanwhile.
-    then([&] { return tutti_broadcast(&told, &told, sizeof told, TUTTI_UINT8, a, member.comm, kBlocking, nullptr); });
-    if (then.status() != TUTTI_SUCCESS) return output.fail_as(member.rank, member.comm, then.status());
+    if (const int code = measure_between(a, b, member, told, output); code != program::kGood) return code;
     links.push_back({told.transport.data(), told.nearness.data(), told.alpha, told.beta, told.unrest, told.no_slope});
   }
   if (member.rank != 0) return program::kGood;

@@ -27,6 +27,7 @@ Result<std::string> read_text_file(const std::string& path, std::size_t longest)
   struct stat facts = {};
   if (!file || ::fstat(file.get(), &facts) != 0) return refusal(std::strerror(errno));
   if (S_ISDIR(facts.st_mode)) return refusal("it is a folder");
+  if (S_ISCHR(facts.st_mode) || S_ISBLK(facts.st_mode)) return refusal("it is a device");
   std::string text;
   std::array<char, 65536> part;
   while (text.size() <= longest) {

@@ -17,7 +17,8 @@
 namespace tutti::program {
 namespace {
 
-/// Control characters, of ASCII and those from U+0080 to U+009F, and bytes that are no UTF-8 become "?".
+/// Control characters, of ASCII and those from U+0080 to U+009F, and bytes that are no UTF-8 become "?". As the library's
+/// plain_text, which is none of a program's: programs see the public face alone.
 std::string without_commands(std::string_view text) {
   std::string out;
   while (!text.empty()) {

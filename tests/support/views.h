@@ -85,7 +85,7 @@ inline View view_of_levels(const Levels& levels) {
 inline View view_of_torus(std::vector<std::int32_t> sizes) {
   int ranks = 1;
   for (const std::int32_t size : sizes) ranks *= size;
-  View view = flat_view(ranks);
+  View view = uniform_view(ranks, 1);
   view.torus = std::move(sizes);
   return view;
 }

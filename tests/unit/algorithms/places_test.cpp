@@ -137,9 +137,9 @@ TEST(Places, TimesAreTheirFormulas) {
   for (const auto& sizes : {std::vector<std::int32_t>{8, 8}, {4, 4, 4}}) {
     const auto D = static_cast<double>(sizes.size());
     expect(seconds(torus_all_reduce, view_of_torus(sizes)),
-           2 * D * (sizes[0] - 1) * alpha_inside + m / D * (1 - 1 / 64.) * beta_inside + (1 - 1 / 64.) * m / 2 / D * gamma);
+           2 * D * (sizes[0] - 1) * alpha_across + m / D * (1 - 1 / 64.) * beta_across + (1 - 1 / 64.) * m / 2 / D * gamma);
     expect(seconds(swing_all_reduce, view_of_torus(sizes)),  // without a network nothing is congested: Ξ = 1
-           2 * 6 * alpha_inside + m / D * (1 - 1 / 64.) * beta_inside + (1 - 1 / 64.) * m / 2 / D * gamma);
+           2 * 6 * alpha_across + m / D * (1 - 1 / 64.) * beta_across + (1 - 1 / 64.) * m / 2 / D * gamma);
   }
 }
 
@@ -216,14 +216,14 @@ TEST(Places, CostsOfToriAreTheLoadOfTheirLinks) {
   Problem problem;
   for (const Algorithm* algorithm : {&torus_all_reduce, &swing_all_reduce}) {
     for (const auto& sizes : {std::vector<std::int32_t>{16}, {8, 8}, {4, 4, 4}}) {
-      const View on_one_machine = view_of_torus(sizes);
-      View view = uniform_view(on_one_machine.ranks(), 1);
-      view.torus = sizes;
+      const View view = view_of_torus(sizes);
       problem.ranks = view.ranks();
       const double bound = (1 - 1.0 / view.ranks()) / static_cast<double>(sizes.size());
       EXPECT_NEAR(algorithm->cost(problem, view).betas, congestion(*algorithm, view) * bound, 1e-9) << algorithm->name;
       EXPECT_EQ(algorithm->cost(problem, view).alphas, waits(*algorithm, view)) << algorithm->name;
-      EXPECT_DOUBLE_EQ(algorithm->cost(problem, on_one_machine).betas, 2 * (1 - 1.0 / view.ranks()))
+      View on_one = flat_view(view.ranks());
+      on_one.torus = sizes;
+      EXPECT_DOUBLE_EQ(algorithm->cost(problem, on_one).betas, 2 * (1 - 1.0 / view.ranks()))
           << algorithm->name << ": one memory carries what all ports would";
     }
   }

@@ -74,7 +74,7 @@ TEST(Tuning, MalformedLinesAreNamed) {
               HasSubstr("line 3 of the text says \"fold,,\". Write `link"));
   EXPECT_FALSE(Tuning::parse("", "the text").ok());
   EXPECT_FALSE(Tuning::parse("tutti tuning 2\n", "the text").ok());
-  EXPECT_THAT(Tuning::read("/dev/null").status().text(), HasSubstr("\"/dev/null\" is empty"));
+  EXPECT_THAT(Tuning::read("/dev/null").status().text(), HasSubstr("\"/dev/null\" cannot be read: it is a device"));
   EXPECT_THAT(Tuning::read("/").status().text(), HasSubstr("\"/\" cannot be read: it is a folder"));
   EXPECT_THAT(Tuning::read("/nowhere/at/all").status().text(), HasSubstr("/nowhere/at/all"));
 }

@@ -573,7 +573,7 @@ test::Machines mesh(int gpus) {
 
 TEST(Search, AMachineOfMoreGpusThanTablesHoldIsSearchedGreedilyToo) {
   const std::clock_t start = std::clock();
-  for (const int gpus : {20, 64, 120}) {
+  for (const int gpus : {20, 64, 160}) {
     SCOPED_TRACE(gpus);
     const test::Machines machines = mesh(gpus);
     const MachineNetwork network = *network_of(machines.graph, machines.graph.of(NodeKind::gpu));
