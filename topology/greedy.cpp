@@ -71,6 +71,10 @@ class GreedyRings {
     int way = 0;
     double width = 0;
     std::ptrdiff_t links = 0;
+
+    bool as_good_as(const Hop& other) const {
+      return width > other.width || (width == other.width && links <= other.links);
+    }
   };
 
   /// The best of those that begin at several places: what is left at the end of a ring is often narrow.
@@ -78,6 +82,7 @@ class GreedyRings {
     std::pair<RingOrder, double> best{{}, 0};
     const std::uint64_t places = at(hops_.places());
     const std::uint64_t starts = std::clamp<std::uint64_t>(kWaysOfARing / (places * places), 1, places);
+    find_widest();
     for (std::uint64_t i = 0; i < starts; ++i) {
       RingOrder ring;
       const double rate = ring_from(static_cast<int>(i * places / starts), ring);
@@ -89,6 +94,21 @@ class GreedyRings {
     return best;
   }
 
+  /// The hops while this ring has used none: none is better later, so most need not be looked at again.
+  void find_widest() {
+    times_.assign(left_.size(), 0);
+    widest_.assign(at(hops_.places()), Hop());
+    widths_.clear();
+    for (int from = 0; from < hops_.places(); ++from) {
+      for (int to = 0; to < hops_.places(); ++to) {
+        Hop hop;
+        improve(hop, from, to);
+        widths_.push_back(hop.width);
+        if (!widest_[at(from)].as_good_as(hop)) widest_[at(from)] = hop;
+      }
+    }
+  }
+
   /// The rate of a ring that begins at a place, 0 where it cannot be closed.
   double ring_from(int start, RingOrder& ring) {
     times_.assign(left_.size(), 0);
@@ -97,9 +117,10 @@ class GreedyRings {
     for (int i = 1; i < hops_.places(); ++i) unused.push_back((start + i) % hops_.places());
     double rate = kNever;
     while (ring.ways.size() < at(hops_.places())) {
-      const Hop hop = widest_hop(ring.order.back(), unused.empty() ? std::vector<int>{start} : unused);
+      const int from = ring.order.back();
+      const Hop hop = widest_hop(from, unused.empty() ? std::vector<int>{start} : unused);
       if (hop.to < 0) return 0;
-      for (const std::uint32_t link : hops_.ways(ring.order.back(), hop.to)[at(hop.way)]) {
+      for (const std::uint32_t link : hops_.ways(from, hop.to)[at(hop.way)]) {
         rate = std::min(rate, left_[link] / ++times_[link]);
       }
       ring.ways.push_back(hop.way);
@@ -110,26 +131,37 @@ class GreedyRings {
     return rate;
   }
 
+  /// The first of the widest hops with the fewest links.
   Hop widest_hop(int from, const std::vector<int>& places) {
     Hop best;
+    const double* const widths = widths_.data() + at(from) * at(hops_.places());
     for (const int to : places) {
       if (!steps_.take()) return {};
-      flat_.each_way(from, to, [&](int way, auto link, auto end) {
-        const std::ptrdiff_t links = end - link;
-        double width = kNever;
-        for (; link != end && width >= best.width; ++link) width = std::min(width, left_[*link] / (times_[*link] + 1));
-        if (width < best.width || width <= 0 || (width == best.width && links >= best.links)) return;
-        best = {to, way, width, links};
-      });
+      if (widths[to] < best.width) continue;
+      improve(best, from, to);
+      if (best.as_good_as(widest_[at(from)])) break;
     }
     return best;
+  }
+
+  /// Puts a way to a place in the best one's place where it is better.
+  void improve(Hop& best, int from, int to) const {
+    flat_.each_way(from, to, [&](int way, auto link, auto end) {
+      Hop hop{to, way, kNever, end - link};
+      for (; link != end && hop.width >= best.width; ++link) {
+        hop.width = std::min(hop.width, left_[*link] / (times_[*link] + 1));
+      }
+      if (hop.width > 0 && !best.as_good_as(hop)) best = hop;
+    });
   }
 
   const Hops& hops_;
   const FlatHops flat_;
   Steps& steps_;
-  std::vector<double> left_;  // bytes per second, by link
-  std::vector<int> times_;    // that this ring passes a link
+  std::vector<double> left_;    // bytes per second, by link
+  std::vector<int> times_;      // that this ring passes a link
+  std::vector<double> widths_;  // by pair, before this ring
+  std::vector<Hop> widest_;     // by the place it begins at, likewise
 };
 
 /// The ring's places as a chain, below the place by which it comes from outside; no edges where a hop has no way back.

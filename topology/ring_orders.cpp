@@ -127,6 +127,7 @@ std::vector<int> by_nearest_neighbor(const HopCosts& costs, int places, int star
 void move_stretches(const HopCosts& costs, std::vector<int>& order, Steps& steps) {
   const std::size_t n = order.size();
   double cost = cost_of(costs, order);
+  std::vector<int> moved;
   bool helped = true;
   while (helped) {
     helped = false;
@@ -134,15 +135,15 @@ void move_stretches(const HopCosts& costs, std::vector<int>& order, Steps& steps
       for (std::size_t from = 0; from + length <= n; ++from) {
         for (std::size_t to = 0; to + length <= n; ++to) {
           if (from == to || !steps.take(n)) continue;
-          std::vector<int> moved = order;
-          const std::vector<int> stretch(order.begin() + static_cast<std::ptrdiff_t>(from),
-                                         order.begin() + static_cast<std::ptrdiff_t>(from + length));
-          moved.erase(moved.begin() + static_cast<std::ptrdiff_t>(from),
-                      moved.begin() + static_cast<std::ptrdiff_t>(from + length));
-          moved.insert(moved.begin() + static_cast<std::ptrdiff_t>(to), stretch.begin(), stretch.end());
+          moved = order;
+          const auto stretch = moved.begin() + static_cast<std::ptrdiff_t>(from);
+          const auto end = stretch + static_cast<std::ptrdiff_t>(length);
+          const auto place = moved.begin() + static_cast<std::ptrdiff_t>(to);
+          to < from ? std::rotate(place, stretch, end)
+                    : std::rotate(stretch, end, place + static_cast<std::ptrdiff_t>(length));
           const double other = cost_of(costs, moved);
           if (!(other < cost - kRounding * (1 + std::abs(other)))) continue;
-          order = std::move(moved);
+          order = moved;
           cost = other;
           helped = true;
         }

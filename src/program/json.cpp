@@ -76,6 +76,11 @@ JsonObject& JsonObject::add_json(std::string_view key, std::string_view json) {
   return *this;
 }
 
+JsonObject& JsonObject::add_written(std::string_view key, std::string json) {
+  body_->set(key, std::move(json));
+  return *this;
+}
+
 JsonObject& JsonObject::measured(std::string_view key, double value, int digits) {
   char text[64];
   std::snprintf(text, sizeof(text), "%.*g", digits, value);

@@ -29,6 +29,8 @@ class JsonObject {
   JsonObject& add(std::string_view key, const JsonObject& value);
   /// A value that is written in JSON already (an array, for one); null where it is not well-formed.
   JsonObject& add_json(std::string_view key, std::string_view json);
+  /// The same for one that the caller has just written, on one line, and answers for: it is not looked through again.
+  JsonObject& add_written(std::string_view key, std::string json);
   /// A measured number, rounded to `digits` significant digits.
   JsonObject& measured(std::string_view key, double value, int digits = 6);
 

@@ -63,17 +63,21 @@ Json nics_json(const Graph& graph) {
   });
 }
 
-/// One entry of `paths`. Text, not a tree: of 1,024 GPUs and 4,096 NICs there are millions. It needs no escapes.
-std::string path_json(const Graph& graph, const Path& path) {
-  return fmt::format(R"({{"a":"{}","b":"{}","type":"{}","bandwidth_GBps":{},"hops":{}}})",
-                     node_label(graph.nodes[static_cast<std::size_t>(path.a)]),
-                     node_label(graph.nodes[static_cast<std::size_t>(path.b)]), path.text(), known(path.gbytes).dump(),
-                     path.hops);
+/// Appends one entry of `paths`. Text, not a tree: of 1,024 GPUs and 4,096 NICs there are millions. It needs no escapes.
+void append_path(std::string& text, const Graph& graph, const Path& path) {
+  text.append(R"({"a":")").append(node_label(graph.nodes[static_cast<std::size_t>(path.a)]));
+  text.append(R"(","b":")").append(node_label(graph.nodes[static_cast<std::size_t>(path.b)]));
+  text.append(R"(","type":")").append(path.text());
+  text.append(R"(","bandwidth_GBps":)").append(known(path.gbytes).dump());
+  text.append(R"(,"hops":)").append(std::to_string(path.hops)).append(1, '}');
 }
 
 std::string paths_json(const Graph& graph) {
   std::string list = "[";
-  for (const Path& path : device_paths(graph)) list += (list.size() > 1 ? "," : "") + path_json(graph, path);
+  for (const Path& path : device_paths(graph)) {
+    if (list.size() > 1) list += ',';
+    append_path(list, graph, path);
+  }
   list += ']';
   return list;
 }
@@ -113,16 +117,16 @@ std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::erro
 
 program::JsonObject graph_json(const Graph& graph, const Routes& routes) {
   program::JsonObject object;
-  object.add_json("numa", dump(numa_json(graph)));
-  object.add_json("gpus", dump(gpus_json(graph)));
-  object.add_json("nics", dump(nics_json(graph)));
-  object.add_json("paths", paths_json(graph));
+  object.add_written("numa", dump(numa_json(graph)));
+  object.add_written("gpus", dump(gpus_json(graph)));
+  object.add_written("nics", dump(nics_json(graph)));
+  object.add_written("paths", paths_json(graph));
   add_routes(routes, object);
-  object.add_json("host", dump(text_or_null(graph.nodes.empty() ? std::string() : graph.nodes[0].name)));
+  object.add_written("host", dump(text_or_null(graph.nodes.empty() ? std::string() : graph.nodes[0].name)));
   object.add("source", graph.source);
-  object.add_json("cpus", dump(cpus_json(graph)));
-  object.add_json("packages", dump(packages_json(graph)));
-  object.add_json("caches", dump(caches_json(graph)));
+  object.add_written("cpus", dump(cpus_json(graph)));
+  object.add_written("packages", dump(packages_json(graph)));
+  object.add_written("caches", dump(caches_json(graph)));
   return object;
 }
 
@@ -132,10 +136,12 @@ program::JsonObject way_json(const Graph& graph, const Path& path, const std::ve
     list.push_back(
         {{"name", link.name}, {"bandwidth_GBps", known(link.bytes_per_second / 1e9)}, {"assumed", link.assumed}});
   }
-  Json entry = Json::parse(path_json(graph, path));
+  std::string text;
+  append_path(text, graph, path);
+  Json entry = Json::parse(text);
   entry["links"] = std::move(list);
   program::JsonObject object;
-  for (const auto& [key, value] : entry.items()) object.add_json(key, dump(value));
+  for (const auto& [key, value] : entry.items()) object.add_written(key, dump(value));
   return object;
 }
 
