@@ -95,9 +95,13 @@ struct Swap {
 /// All-reduce of `part` by halving and doubling: with each partner in turn the half that it sums up is swapped for what it
 /// has of the other one, then, partners in reverse, the sums are handed back. At every swap both partners have the same
 /// part. The side of the lower half stands first in every fold. Links need room for two messages.
-inline void all_reduce_by_halving(const LaneBuilder& lane, Part part, std::span<const Swap> swaps, Own own) {
+/// halving, doubling: std::size_t swap → LaneBuilder of its way there and back; the same one for the last swap.
+template <typename Halving, typename Doubling>
+void all_reduce_by_halving(Part part, std::span<const Swap> swaps, Own own, const Halving& halving,
+                           const Doubling& doubling) {
   std::vector<Part> others;
   for (std::size_t s = 0; s < swaps.size(); ++s) {
+    const LaneBuilder lane = halving(s);
     const Swap& swap = swaps[s];
     const Part kept = swap.upper ? part.upper() : part.lower();
     const Part other = swap.upper ? part.lower() : part.upper();
@@ -111,11 +115,18 @@ inline void all_reduce_by_halving(const LaneBuilder& lane, Part part, std::span<
     own = Own::sums;
   }
   for (std::size_t s = swaps.size(); s-- > 0;) {
+    const LaneBuilder lane = doubling(s);
     const Part& other = others[s];
     lane.move({part.out()}, {lane.to(swaps[s].partner)});
     lane.move({lane.from(swaps[s].partner)}, {other.out()});
     part = {std::min(part.low, other.low), part.size * 2};
   }
+}
+
+/// The same, all on one lane.
+inline void all_reduce_by_halving(const LaneBuilder& lane, Part part, std::span<const Swap> swaps, Own own) {
+  const auto always = [&lane](std::size_t) { return lane; };
+  all_reduce_by_halving(part, swaps, own, always, always);
 }
 
 }  // namespace tutti

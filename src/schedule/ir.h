@@ -116,6 +116,7 @@ struct Shape {
   std::uint32_t credit = 1;          ///< least messages that a link must take without its receiver
   std::uint32_t scratch_blocks = 0;  ///< of a window each, per pass under way
   std::uint32_t message_cells = 1;   ///< most (block, chunk) pairs in one message
+  bool operator==(const Shape&) const = default;
 };
 
 /// Equal on all ranks, and agreed by its hash.

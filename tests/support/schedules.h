@@ -36,10 +36,10 @@ inline Schedule make_schedule(const Algorithm& algorithm, int ranks, int root, s
 }
 
 /// A schedule with the smallest windows there are, and a count that takes a few passes, the last one short.
-inline Schedule make_small_schedule(const Algorithm& algorithm, int ranks, int root, std::mt19937_64& random) {
-  const std::uint64_t window = make_schedule(algorithm, ranks, root, 1, 1).plan.window;
+inline Schedule make_small_schedule(const Algorithm& algorithm, const View& view, int root, std::mt19937_64& random) {
+  const std::uint64_t window = make_schedule(algorithm, view, root, 1, 1).plan.window;
   const std::uint64_t passes = random() % 4;
-  return make_schedule(algorithm, ranks, root, passes * window + 1 + random() % window, 1);
+  return make_schedule(algorithm, view, root, passes * window + 1 + random() % window, 1);
 }
 
 /// "all_reduce ring, 5 ranks, root 0".

@@ -21,7 +21,12 @@ struct Task {
   int ranks;
   int root;
 };
-std::string fault_of(const Task& task) { return unproved(*task.algorithm, task.ranks, task.root); }
+std::string fault_of(const Task& task) {
+  for (const View& view : views_of(*task.algorithm, task.ranks)) {
+    if (std::string fault = unproved(*task.algorithm, view, task.root); !fault.empty()) return fault;
+  }
+  return {};
+}
 std::string fault_of(const PlacedTask& task) { return unproved(*task.algorithm, task.view, task.root); }
 
 /// Proves all tasks, on two threads where there are two CPUs. Returns the sentences of those that are not proved.

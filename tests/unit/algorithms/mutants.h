@@ -44,9 +44,10 @@ inline std::string play(const Schedule& schedule, int run, std::mt19937_64& rand
 /// Makes `mutants` mutants of one schedule. runs: of the referee for each that is accepted; those rejected get two.
 inline MutantCounts try_mutants(const Algorithm& algorithm, int ranks, int mutants, int runs, std::mt19937_64& random) {
   MutantCounts counts;
-  if (!ranks_fit(algorithm, ranks)) return counts;
+  const std::vector<View> views = views_of(algorithm, ranks);
+  if (views.empty()) return counts;
   const int root = rooted(algorithm.collective) ? static_cast<int>(random() % static_cast<unsigned>(ranks)) : 0;
-  const Schedule original = make_small_schedule(algorithm, ranks, root, random);
+  const Schedule original = make_small_schedule(algorithm, views[random() % views.size()], root, random);
   for (int m = 0; m < mutants; ++m) {
     Schedule mutant = original;
     const std::string what = mutate(mutant, random);

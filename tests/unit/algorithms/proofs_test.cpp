@@ -15,8 +15,10 @@ TEST(Proofs, HoldForEveryAlgorithmAndRootUpTo17Ranks) {
   int plans = 0;
   for (const Algorithm* algorithm : all_algorithms()) {
     for (int ranks = 1; ranks <= 17; ++ranks) {
-      for (int root = 0; root < roots_of(*algorithm, ranks); ++root, ++plans) {
-        ASSERT_EQ(unproved(*algorithm, ranks, root), "");
+      for (const View& view : views_of(*algorithm, ranks)) {
+        for (int root = 0; root < roots_of(*algorithm, ranks); ++root, ++plans) {
+          ASSERT_EQ(unproved(*algorithm, view, root), "");
+        }
       }
     }
   }
@@ -27,58 +29,65 @@ TEST(Proofs, HoldForOtherLanesAndDepths) {
   for (const Algorithm* algorithm : all_algorithms()) {
     for (const Parameters& parameters : {Parameters{2, 1}, Parameters{3, 2}, Parameters{4, 5}}) {
       for (int ranks = 2; ranks <= 6; ++ranks) {
-        if (!ranks_fit(*algorithm, ranks)) continue;
-        ASSERT_EQ(unproved(*algorithm, ranks, ranks - 1, parameters), "");
+        for (const View& view : views_of(*algorithm, ranks)) {
+          ASSERT_EQ(unproved(*algorithm, view, ranks - 1, parameters), "");
+        }
       }
     }
   }
 }
 
-// At less credit than a plan states it may do without, but where a plan states more than one it is because some number of
-// ranks needs it.
 // All lanes' steps one after another, as small calls are run: a schedule of one lane, which the verifier can look at.
+void expect_proved_in_single_file(const Algorithm& algorithm, const View& view, int root, int& several) {
+  Schedule schedule = make_schedule(algorithm, view, root);
+  const auto program_of = [&](int r) { return schedule.programs[static_cast<std::size_t>(r)]; };
+  std::vector<Program> filed;
+  for (int r = 0; r < view.ranks(); ++r) {
+    Program program = program_of(r);
+    several += program.lanes.size() > 1 ? 1 : 0;
+    const std::vector<std::uint32_t> order = single_file(schedule.plan, r, program, program_of);
+    ASSERT_EQ(order.size(), program.steps.size()) << describe(algorithm, view.ranks(), root);
+    std::vector<Step> steps;
+    for (const std::uint32_t step : order) {
+      steps.push_back(program.steps[step]);
+      steps.back().dependencies = steps.back().dependency_count = 0;
+    }
+    program.lanes = {{0, static_cast<std::uint32_t>(steps.size())}};
+    program.steps = std::move(steps);
+    program.dependencies.clear();
+    filed.push_back(std::move(program));
+  }
+  schedule.plan.shape.lanes = 1;
+  const Verdict verdict = verify(schedule.plan, filed);
+  EXPECT_TRUE(verdict.proved()) << describe(algorithm, view.ranks(), root) << ": " << verdict.fault.text();
+}
+
 TEST(Proofs, HoldInSingleFile) {
   int several = 0;
   for (const Algorithm* algorithm : all_algorithms()) {
     for (int ranks = 1; ranks <= 17; ++ranks) {
-      if (!ranks_fit(*algorithm, ranks)) continue;
-      for (const int root : {0, roots_of(*algorithm, ranks) - 1}) {
-        Schedule schedule = make_schedule(*algorithm, ranks, root);
-        const auto program_of = [&](int r) { return schedule.programs[static_cast<std::size_t>(r)]; };
-        std::vector<Program> filed;
-        for (int r = 0; r < ranks; ++r) {
-          Program program = program_of(r);
-          several += program.lanes.size() > 1 ? 1 : 0;
-          const std::vector<std::uint32_t> order = single_file(schedule.plan, r, program, program_of);
-          ASSERT_EQ(order.size(), program.steps.size()) << describe(*algorithm, ranks, root);
-          std::vector<Step> steps;
-          for (const std::uint32_t step : order) {
-            steps.push_back(program.steps[step]);
-            steps.back().dependencies = steps.back().dependency_count = 0;
-          }
-          program.lanes = {{0, static_cast<std::uint32_t>(steps.size())}};
-          program.steps = std::move(steps);
-          program.dependencies.clear();
-          filed.push_back(std::move(program));
+      for (const View& view : views_of(*algorithm, ranks)) {
+        for (const int root : {0, roots_of(*algorithm, ranks) - 1}) {
+          ASSERT_NO_FATAL_FAILURE(expect_proved_in_single_file(*algorithm, view, root, several));
         }
-        schedule.plan.shape.lanes = 1;
-        const Verdict verdict = verify(schedule.plan, filed);
-        EXPECT_TRUE(verdict.proved()) << describe(*algorithm, ranks, root) << ": " << verdict.fault.text();
       }
     }
   }
   EXPECT_GT(several, 1000);
 }
 
+// At less credit than a plan states it may do without, but where a plan states more than one it is because some number of
+// ranks needs it.
 TEST(Proofs, NeedTheCreditThatPlansState) {
   for (const Algorithm* algorithm : all_algorithms()) {
     std::uint32_t needed = 0;
     std::uint32_t stated = 0;
     for (int ranks = 2; ranks <= 9; ++ranks) {
-      if (!ranks_fit(*algorithm, ranks)) continue;
-      const Schedule schedule = make_schedule(*algorithm, ranks, 0);
-      needed = std::max(needed, least_credit(schedule.plan, schedule.programs, 4));
-      stated = std::max(stated, schedule.plan.shape.credit);
+      for (const View& view : views_of(*algorithm, ranks)) {
+        const Schedule schedule = make_schedule(*algorithm, view, 0);
+        needed = std::max(needed, least_credit(schedule.plan, schedule.programs, 4));
+        stated = std::max(stated, schedule.plan.shape.credit);
+      }
     }
     EXPECT_EQ(needed, stated) << describe(*algorithm, 9, 0);
   }
@@ -91,9 +100,10 @@ TEST(Proofs, FindWhichAllReducesFoldInRankOrder) {
     if (algorithm->collective != Collective::all_reduce) continue;
     bool all = true;
     for (int ranks = 2; ranks <= 9; ++ranks) {
-      if (!ranks_fit(*algorithm, ranks)) continue;
-      const Schedule schedule = make_schedule(*algorithm, ranks, 0);
-      all = all && verify(schedule.plan, schedule.programs).proof.rank_order;
+      for (const View& view : views_of(*algorithm, ranks)) {
+        const Schedule schedule = make_schedule(*algorithm, view, 0);
+        all = all && verify(schedule.plan, schedule.programs).proof.rank_order;
+      }
     }
     if (all) ordered.insert(algorithm->name);
   }

@@ -41,11 +41,22 @@ Extent whole(int first) {
   return extent;
 }
 
-bool takes(const Algorithm& algorithm, const View& view) {
+Problem problem_of(const Algorithm& algorithm, const View& view) {
   Problem problem;
   problem.collective = algorithm.collective;
   problem.ranks = view.ranks();
-  return view.ranks() == 1 || algorithm.fits(problem, view);
+  return problem;
+}
+
+bool takes(const Algorithm& algorithm, const View& view) {
+  return view.ranks() == 1 || algorithm.fits(problem_of(algorithm, view), view);
+}
+
+/// Whether all ranks of one machine would be taken in the same way.
+bool as_on_one_machine(const Algorithm& algorithm, const View& view) {
+  const View flat = flat_view(view.ranks());
+  const Problem problem = problem_of(algorithm, view);
+  return takes(algorithm, flat) && algorithm.shape(problem, view, {}) == algorithm.shape(problem, flat, {});
 }
 
 /// The cases of one algorithm on ranks in some places. Where not all are asked for, in place and out take turns.
@@ -219,7 +230,7 @@ std::vector<std::vector<std::vector<std::byte>>> run_on_threads(const std::vecto
 }
 
 /// Calls run(cases) for all cases of the extent: in one view at a time, and as many as fit in memory. Algorithms that take
-/// ranks of one machine are tried there alone. Returns how many.
+/// ranks of one machine alike are tried there alone. Returns how many.
 template <typename Run>
 std::size_t try_all(const Extent& extent, Run run) {
   constexpr std::size_t most_bytes = std::size_t{512} << 20;
@@ -236,8 +247,7 @@ std::size_t try_all(const Extent& extent, Run run) {
       bytes = 0;
     };
     for (const Algorithm* algorithm : all_algorithms()) {
-      const View flat = flat_view(view.ranks());
-      if (!takes(*algorithm, view) || (view != flat && takes(*algorithm, flat))) continue;
+      if (!takes(*algorithm, view) || (view != flat_view(view.ranks()) && as_on_one_machine(*algorithm, view))) continue;
       for (const Case& at : cases_of(*algorithm, view, extent)) {
         if (bytes + bytes_of(at) > most_bytes) run_batch();
         batch.push_back(at);
