@@ -51,6 +51,15 @@ inline double filled(const Problem& problem, int chunks) {
 /// Messages of a rank, on average, where every rank but one sends once: the edges of a tree.
 inline double tree_messages(const Problem& problem) { return (problem.ranks - 1.0) / problem.ranks; }
 
+/// By what an algorithm whose passes overlap multiplies its message_cells: messages are shorter than the 256 KiB of a slot
+/// where those would leave less than 4 passes. part: the longest message is one of so many parts of a pass.
+inline std::uint32_t shortening(const Problem& problem, std::uint32_t part) {
+  constexpr double slot = 256 * 1024;
+  const double messages =
+      static_cast<double>(problem.count) * static_cast<double>(element_bytes(problem.type)) / part / slot;
+  return messages >= 4 ? 1 : messages >= 2 ? 2 : 4;
+}
+
 /// View::ring_share where it counts.
 inline double ring_share(const View& view) { return view.crowd > 1 && view.through_memory ? view.ring_share : 1; }
 

@@ -30,7 +30,7 @@ Shape shape(const Problem& problem, const View& view, const Parameters& paramete
           .lanes = lanes,
           .depth = or_default(parameters.depth, lanes),
           .credit = 2,
-          .message_cells = chunks};  // half as long: two passes would leave most lanes idle
+          .message_cells = chunks / 2 * shortening(problem, 2)};
 }
 
 /// The core's partners, near to far.

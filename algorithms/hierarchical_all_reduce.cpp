@@ -19,12 +19,13 @@ namespace {
 Shape shape(const Problem& problem, const View& view, const Parameters& parameters) {
   const Grid grid = hierarchy_of(view);
   const auto ranks = static_cast<std::uint32_t>(problem.ranks);
+  const auto inside = static_cast<std::uint32_t>(grid[0].size);
   const auto lanes = static_cast<std::uint32_t>(2 * grid.size() - 1);
   return {.chunks = ranks,
           .lanes = lanes,
           .depth = or_default(parameters.depth, lanes),
           .credit = 2,
-          .message_cells = ranks / static_cast<std::uint32_t>(grid[0].size)};
+          .message_cells = ranks / inside * shortening(problem, inside)};
 }
 
 void build(Builder& builder, const View& view, const Parameters&) {

@@ -305,12 +305,12 @@ TEST_F(PlanTool, DrawsWhatNetworkItSimulated) {
 }
 
 TEST_F(PlanTool, TellsRanksByATableWhatANetworksSimulationSays) {
-  const std::string on = " --topology fat_tree:2x3,oversubscription=4,GBps=0.0125,latency_us=50";
-  ASSERT_EQ(run("cost --collective all_reduce --bytes 1M --csv " + path("table") + on), 0) << content("err");
+  const std::string on = " --topology fat_tree:2x4,oversubscription=4,GBps=0.0125,latency_us=50";
+  ASSERT_EQ(run("cost --collective all_reduce --bytes 64K --csv " + path("table") + on), 0) << content("err");
   EXPECT_THAT(content("out"), HasSubstr("ring is chosen"));
   EXPECT_THAT(content("out"), HasSubstr("ranks choose by the model, which takes hierarchical"));
   // Without the network, but with its table.
-  ASSERT_EQ(run("cost --ranks 6 --bytes 1M --tuning " + path("table")), 0) << content("err");
+  ASSERT_EQ(run("cost --ranks 8 --bytes 64K --tuning " + path("table")), 0) << content("err");
   EXPECT_THAT(content("out"), HasSubstr("ring is chosen: the tuning table says"));
 }
 
