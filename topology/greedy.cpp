@@ -81,8 +81,9 @@ class GreedyRings {
   std::pair<RingOrder, double> next() {
     std::pair<RingOrder, double> best{{}, 0};
     const std::uint64_t places = at(hops_.places());
-    const std::uint64_t starts = std::clamp<std::uint64_t>(kWaysOfARing / (places * places), 1, places);
+    if (!steps_.take(places * places)) return best;
     find_widest();
+    const std::uint64_t starts = std::clamp<std::uint64_t>(kWaysOfARing / (places * places), 1, places);
     for (std::uint64_t i = 0; i < starts; ++i) {
       RingOrder ring;
       const double rate = ring_from(static_cast<int>(i * places / starts), ring);

@@ -62,8 +62,5 @@ inline std::string unproved(const Algorithm& algorithm, const View& view, int ro
   const Verdict verdict = verify(schedule.plan, schedule.programs);
   return verdict.proved() ? std::string{} : describe(algorithm, view.ranks(), root) + ": " + verdict.fault.text();
 }
-inline std::string unproved(const Algorithm& algorithm, int ranks, int root, const Parameters& parameters = {}) {
-  return unproved(algorithm, usual_view(algorithm, ranks).value(), root, parameters);
-}
 
 }  // namespace tutti::testing

@@ -141,6 +141,31 @@ int show(const Request& request, program::Output& output) {
   return program::kGood;
 }
 
+/// What is wrong with the options together; empty where nothing is.
+std::string wrong_with(const Request& request, bool json) {
+  if (request.dot && (request.rings || request.trees))
+    return "--dot does not draw rings and trees; leave out --dot, or --rings and --trees";
+  if (!request.gpus.empty() && !request.rings && !request.trees && !json)
+    return "--gpus chooses the GPUs of --rings and --trees; give one of them, or --json";
+  if (request.text && request.dot) return "--text and --dot exclude each other; give one of them";
+  if (request.dot && json) return "--dot and --json exclude each other; give one of them";
+  if (!request.hwloc_xml.empty() && !request.nccl_xml.empty())
+    return "--hwloc-xml and --nccl-xml exclude each other; give one of them";
+  if (request.explain.empty() && !request.other.empty()) {
+    return "'" + request.other +
+           "' was given, but nothing says what it is; name a machine's file as --hwloc-xml or --nccl-xml, or two devices "
+           "as --explain gpu0 nic1";
+  }
+  if (request.explain.empty() != request.other.empty())
+    return "--explain takes two devices; give them as --explain gpu0 nic1";
+  for (const auto& [option, path] :
+       {std::pair{"--svg", request.svg}, std::pair{"--write-nccl-xml", request.write_nccl_xml}}) {
+    if (path.empty()) continue;
+    if (std::string refusal = program::check_writable(option, path); !refusal.empty()) return refusal;
+  }
+  return {};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -150,35 +175,8 @@ int main(int argc, char** argv) {
   Request request;
   declare(options, request);
   if (const auto code = options.parse(argc, argv, output)) return *code;
-  if (request.dot && (request.rings || request.trees)) {
-    return output.fail(program::kWrongUse, "--dot does not draw rings and trees; leave out --dot, or --rings and --trees");
-  }
-  if (!request.gpus.empty() && !request.rings && !request.trees && !output.json()) {
-    return output.fail(program::kWrongUse, "--gpus chooses the GPUs of --rings and --trees; give one of them, or --json");
-  }
-  if (request.text && request.dot) {
-    return output.fail(program::kWrongUse, "--text and --dot exclude each other; give one of them");
-  }
-  if (request.dot && output.json()) {
-    return output.fail(program::kWrongUse, "--dot and --json exclude each other; give one of them");
-  }
-  if (!request.hwloc_xml.empty() && !request.nccl_xml.empty()) {
-    return output.fail(program::kWrongUse, "--hwloc-xml and --nccl-xml exclude each other; give one of them");
-  }
-  if (request.explain.empty() && !request.other.empty()) {
-    return output.fail(program::kWrongUse, "'" + request.other +
-                                               "' was given, but only --explain takes devices; leave it out, or name two "
-                                               "as --explain gpu0 nic1 (`tutti-topo --help` lists the options)");
-  }
-  if (request.explain.empty() != request.other.empty()) {
-    return output.fail(program::kWrongUse, "--explain takes two devices; give them as --explain gpu0 nic1");
-  }
-  for (const auto& [option, path] :
-       {std::pair{"--svg", request.svg}, std::pair{"--write-nccl-xml", request.write_nccl_xml}}) {
-    if (path.empty()) continue;
-    if (const std::string refusal = program::check_writable(option, path); !refusal.empty()) {
-      return output.fail(program::kWrongUse, refusal);
-    }
+  if (const std::string wrong = wrong_with(request, output.json()); !wrong.empty()) {
+    return output.fail(program::kWrongUse, wrong);
   }
   if (const int code = output.open(); code != program::kGood) return code;
   return output.result(show(request, output));

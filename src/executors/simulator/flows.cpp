@@ -78,27 +78,7 @@ const std::vector<std::uint32_t>& Flows::settle() {
   ++round_;
   chosen_.clear();
   changed_.clear();
-  for (const std::uint32_t flow : said_) {
-    if (!flows_[flow].wanted && flows_[flow].place != none) detach(flow);
-  }
-  for (const std::uint32_t flow : said_) {
-    Flow& f = flows_[flow];
-    if (f.wanted && f.place == none) {
-      attach(flow);
-      choose(flow);
-    } else if (!f.wanted) {
-      // Whoever was held up by a link that it has left may be faster now.
-      for (std::uint64_t hop = routes_.first[flow]; hop < routes_.first[flow + 1]; ++hop) {
-        const std::uint32_t link = routes_.link[hop];
-        if (links_[link].seen == pass_ + 1) continue;
-        links_[link].seen = pass_ + 1;
-        for (const Entry& entry : links_[link].entries) {
-          if (flows_[entry.flow].bottleneck == link) choose(entry.flow);
-        }
-      }
-    }
-  }
-  ++pass_;
+  come_and_go();
   do {
     water_fill();
   } while (choose_without_bottleneck());
@@ -116,6 +96,35 @@ const std::vector<std::uint32_t>& Flows::settle() {
   }
   said_.clear();
   return changed_;
+}
+
+/// Does what was said, and chooses those whose rates it may change at once.
+void Flows::come_and_go() {
+  for (const std::uint32_t flow : said_) {
+    if (!flows_[flow].wanted && flows_[flow].place != none) detach(flow);
+  }
+  for (const std::uint32_t flow : said_) {
+    Flow& f = flows_[flow];
+    if (f.wanted && f.place == none) {
+      attach(flow);
+      choose(flow);
+    } else if (!f.wanted) {
+      choose_held_up(flow);
+    }
+  }
+  ++pass_;
+}
+
+/// Chooses whoever was held up by a link that the flow has left: he may be faster now.
+void Flows::choose_held_up(std::uint32_t flow) {
+  for (std::uint64_t hop = routes_.first[flow]; hop < routes_.first[flow + 1]; ++hop) {
+    const std::uint32_t link = routes_.link[hop];
+    if (links_[link].seen == pass_ + 1) continue;
+    links_[link].seen = pass_ + 1;
+    for (const Entry& entry : links_[link].entries) {
+      if (flows_[entry.flow].bottleneck == link) choose(entry.flow);
+    }
+  }
 }
 
 /// Lists the links of the chosen flows, with what the others leave of them.

@@ -76,7 +76,9 @@ class Flows {
   void set(std::uint32_t flow, bool wanted);
   void attach(std::uint32_t flow);
   void detach(std::uint32_t flow);
+  void come_and_go();
   void choose(std::uint32_t flow);
+  void choose_held_up(std::uint32_t flow);
   void water_fill();
   void touch_links();
   void freeze(std::uint32_t link, double share);

@@ -379,6 +379,7 @@ TEST(Topo, WhatIsWrongOrNotThereYetIsRefusedInOneSentence) {
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << options << ": " << result.err;
     EXPECT_THAT(result.out, IsEmpty()) << options;
   }
+  EXPECT_THAT(run(kTopo + " machine.xml").err, HasSubstr("name a machine's file as --hwloc-xml or --nccl-xml"));
 }
 
 TEST(Doctor, SaysForEachTransportWhetherItIsUsableAndIfNotWhatWouldMakeItSo) {

@@ -312,6 +312,11 @@ TEST_F(PlanTool, TellsRanksByATableWhatANetworksSimulationSays) {
   // Without the network, but with its table.
   ASSERT_EQ(run("cost --ranks 8 --bytes 64K --tuning " + path("table")), 0) << content("err");
   EXPECT_THAT(content("out"), HasSubstr("ring is chosen: the tuning table says"));
+  ASSERT_EQ(run("cost --collective all_reduce --bytes 1M --csv " + path("table") + on), 0) << content("err");
+  EXPECT_THAT(content("out"), HasSubstr("halving_doubling is chosen"));
+  EXPECT_THAT(content("out"), HasSubstr("ranks choose by the model, which takes hierarchical"));
+  ASSERT_EQ(run("cost --ranks 8 --bytes 1M --tuning " + path("table")), 0) << content("err");
+  EXPECT_THAT(content("out"), HasSubstr("halving_doubling is chosen: the tuning table says"));
 }
 
 TEST_F(PlanTool, RefusesWhatWouldFillTheMemoryAndShowsOneRankOfIt) {
