@@ -24,8 +24,6 @@ constexpr std::uint64_t yield_with_core_for = 4 * millisecond;
 /// A nap lasts this part of the wait so far, from one millisecond to longest_nap: that late a failure may be seen.
 constexpr std::uint64_t nap_share = 32;
 constexpr std::uint64_t longest_nap = 20 * millisecond;
-constexpr std::uint64_t concern_after = 100 * millisecond;
-constexpr std::uint64_t concern_growth = 4;
 
 }  // namespace
 
@@ -35,7 +33,6 @@ void WaitingAgent::begin(std::uint64_t timeout_ns, Concern* concern, bool beside
   hook_ended_ = false;
   timeout_ns_ = timeout_ns;
   concern_ = concern;
-  concern_after_ns_ = concern_after;
   begun_ns_ = idle_since_ns_ = 0;
   gave_up_ = GaveUp::not_yet;
   arm(false);
@@ -90,11 +87,8 @@ bool WaitingAgent::may_go_on(std::uint64_t now) {
     next_poll_ns_ = now + millisecond / 2;
     if (hook().ends_wait()) gave_up_ = GaveUp::hook;
   }
-  if (gave_up_ == GaveUp::not_yet && concern_ != nullptr && now - begun_ns_ >= concern_after_ns_) {
-    concern_after_ns_ *= concern_growth;
-    if (!concern_->still_waiting()) gave_up_ = GaveUp::failed;
-    if (hook_ended_) gave_up_ = GaveUp::hook;
-  }
+  const bool concerned = gave_up_ == GaveUp::not_yet && concern_ != nullptr;
+  if (concerned && !concern_->still_waiting(now - begun_ns_)) gave_up_ = GaveUp::failed;
   return gave_up_ == GaveUp::not_yet;
 }
 

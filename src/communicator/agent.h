@@ -51,8 +51,8 @@ struct WaitPolicy {
 class Concern {
  public:
   virtual ~Concern() = default;
-  /// 100 ms have passed, or four times as long as before. False: give up as `failed`.
-  virtual bool still_waiting() = 0;
+  /// The wait has lasted for waited_ns. False: give up as `failed`. Must not wait for anything: nothing moves meanwhile.
+  virtual bool still_waiting(std::uint64_t waited_ns) = 0;
 };
 
 /// Waits for one operation at a time on a set of endpoints. Used by one thread at a time.
@@ -64,7 +64,7 @@ class WaitingAgent : public Agent {
 
   /// Starts a wait of at most timeout_ns, counted from its first idle round: a call that never waits reads no clock.
   /// beside: the caller computes meanwhile, so it naps at once, whatever the policy.
-  /// concern, where given, is asked when 100 ms have passed, 400 ms, 1.6 s and so on; it must live until the wait is over.
+  /// concern, where given, is asked at each look at the clock; it must live until the wait is over.
   /// hook: asked at least each millisecond; empty on a thread that is not the caller's.
   void begin(std::uint64_t timeout_ns, Concern* concern = nullptr, bool beside = false, const Hook& hook = {});
   void progress() override;
@@ -96,7 +96,6 @@ class WaitingAgent : public Agent {
   std::uint64_t begun_ns_ = 0;
   std::uint64_t idle_since_ns_ = 0;
   std::uint64_t next_poll_ns_ = 0;
-  std::uint64_t concern_after_ns_ = 0;
   bool beside_ = false;
   bool armed_ = false;  ///< peers were asked to wake us
   GaveUp gave_up_ = GaveUp::not_yet;

@@ -379,20 +379,36 @@ Status Communicator::take_back(Status failure, const CollectiveCall& call, const
   return failure;
 }
 
-/// Compares with the peers that a lasting wait is for.
+/// Compares with the peers that a lasting wait is for: after 100 ms, 400 ms, 1.6 s and so on they are asked what they have
+/// called, and their answers are looked at when they have come. The data moves on meanwhile, since where links are slow the
+/// answers come behind it.
 class Communicator::Comparison final : public Concern {
  public:
   Comparison(Communicator& comm, const CollectiveCall& call, std::uint64_t sequence, const Linked& linked)
       : comm_(comm), call_(call), sequence_(sequence), linked_(linked) {}
-  bool still_waiting() override {
-    return comm_.agrees_with_peers(call_, sequence_, linked_.open ? comm_.executor_.waiting_for() : linked_.waiting);
+  bool still_waiting(std::uint64_t waited_ns) override {
+    if (inquiry_ != nullptr) {
+      if (!inquiry_->over()) return true;
+      const std::vector<PeerReport> reports = inquiry_->reports();
+      inquiry_.reset();
+      return comm_.agrees_with_peers(call_, sequence_, reports);
+    }
+    if (waited_ns < next_ns_) return true;
+    next_ns_ *= 4;
+    inquiry_ = comm_.membership_->control->inquire(linked_.open ? comm_.executor_.waiting_for() : linked_.waiting,
+                                                   Deadline::in(answers_within_ns));
+    return true;
   }
 
  private:
+  static constexpr std::uint64_t answers_within_ns = 300'000'000;
+
   Communicator& comm_;
   const CollectiveCall& call_;
   std::uint64_t sequence_;
   const Linked& linked_;
+  std::uint64_t next_ns_ = 100'000'000;
+  std::unique_ptr<ControlPlane::Inquiry> inquiry_;
 };
 
 bool Communicator::run_again(const CallShape& shape, const void* send, void* recv, Status& status) {

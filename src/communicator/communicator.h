@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -110,6 +111,11 @@ class Communicator {
   Ticket enter() noexcept { return {*this, turns_.take()}; }
   /// Success while operations may begin; the first error of a failed communicator, TUTTI_INVALID_USAGE once finalize has.
   Status legal() const;
+  /// legal() as far as it is a success; for whoever asks it again otherwise.
+  bool legal_now() const {
+    // Relaxed: see legal. Acquire: pairs with whoever fails the communicator.
+    return !policy_.failed->load(std::memory_order_acquire) && !finalizing_.load(std::memory_order_relaxed);
+  }
   /// As legal, and counts one operation as under way until the result is let go of: finalize and destruction wait for it.
   Result<std::shared_ptr<Admission>> admit();
   /// For what begins and ends within a call; where it is not admitted, legal() says why.
@@ -195,11 +201,6 @@ class Communicator {
   Status open_links(Linked& linked, WaitingAgent& agent);
   Status await_turn(Ticket& ticket, const Hook& hook);
   Status run_in_turn(const CollectiveCall& call, const Hook& hook);
-  /// legal() as far as it is a success; for whoever asks it again otherwise.
-  bool legal_now() const {
-    // Relaxed: see legal. Acquire: pairs with whoever fails the communicator.
-    return !policy_.failed->load(std::memory_order_acquire) && !finalizing_.load(std::memory_order_relaxed);
-  }
   Status conclude(Status status, const CollectiveCall& call, const Hook& hook);
   Status take_back(Status failure, const CollectiveCall& call, const Hook& hook);
   Problem problem_of(const CollectiveCall& call) const;
@@ -220,7 +221,7 @@ class Communicator {
   Status explain_mismatch(int peer, const CollectiveCall& call, std::uint64_t sequence);
   Error error_of(tutti_status status, const CollectiveCall& call, std::uint64_t sequence) const;
   Status explain_mismatch(const PeerReport& peer, const CollectiveCall& call, std::uint64_t sequence);
-  bool agrees_with_peers(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting);
+  bool agrees_with_peers(const CollectiveCall& call, std::uint64_t sequence, std::span<const PeerReport> peers);
   std::string label(const CollectiveCall& call, std::uint64_t sequence) const;
 
   std::unique_ptr<Membership> membership_;

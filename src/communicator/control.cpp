@@ -87,8 +87,11 @@ Error ControlPlane::loss_of(int peer, const std::string& how) const { return imp
 Error ControlPlane::leave_of(int peer) const { return impl_->leave_of(peer); }
 
 std::vector<PeerReport> ControlPlane::survey(std::span<const int> ranks, const Patience& patience) {
-  if (impl_->in_child()) return std::vector<PeerReport>(ranks.size());
-  return impl_->survey(ranks, patience.deadline, &patience);
+  return impl_->survey(ranks, patience);
+}
+
+std::unique_ptr<ControlPlane::Inquiry> ControlPlane::inquire(std::span<const int> ranks, Deadline deadline) {
+  return std::make_unique<Impl::Survey>(*impl_, ranks, deadline);
 }
 
 PeerReport ControlPlane::query(int rank, const Patience& patience) { return survey(std::span(&rank, 1), patience).front(); }

@@ -92,6 +92,19 @@ class ControlPlane {
   std::vector<PeerReport> survey(std::span<const int> ranks, const Patience& patience);
   PeerReport query(int rank, const Patience& patience);
 
+  /// Questions of a survey whose asker has other things to do meanwhile. Not thread safe, and gone before its ControlPlane
+  /// is.
+  class Inquiry {
+   public:
+    virtual ~Inquiry() = default;
+    /// Whether there is nothing more to wait for: all have answered, or the deadline has passed. Never blocks for long.
+    virtual bool over() = 0;
+    /// What is known by now, as of a survey that ends.
+    virtual std::vector<PeerReport> reports() = 0;
+  };
+  /// Asks as survey does, and returns at once.
+  std::unique_ptr<Inquiry> inquire(std::span<const int> ranks, Deadline deadline);
+
   // ---- Members.
   /// Who takes part; member r at index r. Complete once rendezvous is done.
   void set_members(std::vector<Member> members);

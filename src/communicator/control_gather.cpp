@@ -115,7 +115,9 @@ Error ControlPlane::Impl::gather_timeout(std::unique_lock<std::mutex>& lock, int
   std::vector<int> all;
   for (int r = 0; r < std::min(options_.ranks, 1024); ++r) all.push_back(r);
   lock.unlock();
-  const auto reports = survey(all, Deadline::in(500'000'000), &patience);
+  Patience brief = patience;
+  brief.deadline = Deadline::in(500'000'000);
+  const auto reports = survey(all, brief);
   lock.lock();
   Error error;
   error.status = TUTTI_TIMEOUT;

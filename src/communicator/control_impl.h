@@ -46,10 +46,28 @@ class ControlPlane::Impl {
     }
   };
 
-  /// Questions under way of one survey call; lives on its stack.
-  struct Survey {
-    std::vector<PeerReport> reports;
-    std::size_t open = 0;
+  /// Questions under way. What has no answer after half of the time is asked again by all ways at once: somebody on the way
+  /// may be stopped. In a forked child nobody is asked.
+  class Survey final : public Inquiry {
+   public:
+    Survey(Impl& impl, std::span<const int> ranks, Deadline deadline);
+    ~Survey() override;
+    bool over() override;
+    std::vector<PeerReport> reports() override;
+    /// Sleeps until there is something to look at, at most `ns`; whether it is over.
+    bool wait(std::uint64_t ns);
+
+   private:
+    friend class Impl;
+    Survey(Impl& impl, std::size_t questions, Deadline deadline);
+    bool over_locked();
+
+    Impl& impl_;
+    const Deadline deadline_;
+    const std::uint64_t first_;  ///< the number of the first question; the others follow
+    std::uint64_t ask_all_ways_at_ns_;
+    std::vector<PeerReport> reports_;
+    std::size_t open_ = 0;  ///< questions without an answer
   };
 
   explicit Impl(const Options& options);
@@ -66,8 +84,7 @@ class ControlPlane::Impl {
   /// At exit: a last goodbye, without waiting for anything.
   void farewell();
 
-  /// patience: where given, what ends it early, too.
-  std::vector<PeerReport> survey(std::span<const int> ranks, Deadline deadline, const Patience* patience = nullptr);
+  std::vector<PeerReport> survey(std::span<const int> ranks, const Patience& patience);
   Result<std::vector<std::vector<std::byte>>> allgather(std::span<const std::byte> mine, const Patience& patience);
   Error loss_of(int peer, const std::string& how) const;
   Error leave_of(int peer) const;
@@ -106,7 +123,6 @@ class ControlPlane::Impl {
   Error end_of(int peer, const std::string& what) const;
 
   // control_survey.cpp: questions and answers.
-  bool await_answers(std::unique_lock<std::mutex>& lock, const Survey& asked, Deadline deadline, const Patience* patience);
   void ask(std::uint64_t id, int target, bool everybody);
   void take_query(int from, Frame type, std::span<const std::byte> payload);
   void take_reply(int from, std::span<const std::byte> payload);
@@ -143,7 +159,7 @@ class ControlPlane::Impl {
   bool callback_due_ = false;
   std::mutex calling_;  // held while the callback runs, so that its removal can wait for that
 
-  std::uint64_t next_question_ = 1;
+  std::atomic<std::uint64_t> next_question_{1};
   std::map<std::uint64_t, std::pair<Survey*, std::size_t>> questions_;
 
   bool gathering_ = false;

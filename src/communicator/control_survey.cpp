@@ -4,12 +4,15 @@
 // last knew of it.
 #include <algorithm>
 #include <bit>
+#include <chrono>
 
 #include "src/communicator/control_impl.h"
 
 namespace tutti {
 
 namespace {
+
+constexpr std::uint64_t longest_survey_ns = 60'000'000'000;
 
 // Of two reports of a rank that does not answer, that which knows of more. One more than a number counts "none" as less.
 void keep_later(PeerReport& known, const PeerReport& other) {
@@ -119,9 +122,9 @@ void ControlPlane::Impl::answered(std::uint64_t id, const PeerReport& report) {
   if (place == questions_.end()) return;  // answered before, or nobody waits any more
   const auto [asker, index] = place->second;
   if (report.state == PeerReport::State::kUnknown)
-    return keep_later(asker->reports[index], report);  // its own word may come
-  asker->reports[index] = report;
-  --asker->open;
+    return keep_later(asker->reports_[index], report);  // its own word may come
+  asker->reports_[index] = report;
+  --asker->open_;
   questions_.erase(place);
   changed_.notify_all();
 }
@@ -132,59 +135,81 @@ void ControlPlane::Impl::add_hearsay(PeerReport& report) const {
   if (place != links_.end()) keep_later(report, place->second.report(PeerReport::State::kUnknown));
 }
 
-std::vector<PeerReport> ControlPlane::Impl::survey(std::span<const int> ranks, Deadline deadline,
-                                                   const Patience* patience) {
-  Survey asked;
-  asked.reports.resize(ranks.size());
-  asked.open = ranks.size();
-  std::unique_lock lock(mutex_);
-  const std::uint64_t first = next_question_;
-  next_question_ += ranks.size();
-  struct Withdrawal {  // an answer must not find a call that has ended, by an exception at that
-    Impl& impl;
-    std::unique_lock<std::mutex>& lock;
-    const std::uint64_t first;
-    const std::size_t count;
-    ~Withdrawal() {
-      if (!lock.owns_lock()) lock.lock();
-      impl.questions_.erase(impl.questions_.lower_bound(first), impl.questions_.lower_bound(first + count));
-    }
-  };
-  const Withdrawal withdrawal{*this, lock, first, ranks.size()};
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    asked.reports[i].rank = ranks[i];
-    questions_[first + i] = {&asked, i};
-    ask(first + i, ranks[i], false);
-  }
-  // What has no answer after half of the time is asked again by all ways at once: somebody on the way may be stopped.
-  const std::uint64_t left = std::min<std::uint64_t>(deadline.left_ns(), 60'000'000'000);
-  if (!await_answers(lock, asked, Deadline::in(left / 2), patience)) {
-    for (std::size_t i = 0; i < ranks.size(); ++i) {
-      if (questions_.count(first + i) != 0) ask(first + i, ranks[i], true);
-    }
-    await_answers(lock, asked, Deadline::in(left - left / 2), patience);
-  }
-  for (PeerReport& report : asked.reports) {
-    if (report.state != PeerReport::State::kUnknown) continue;
-    add_hearsay(report);
-    report = known_here(report.rank).value_or(report);  // it may have ended meanwhile
-  }
-  return asked.reports;
+ControlPlane::Impl::Survey::Survey(Impl& impl, std::size_t questions, Deadline deadline)
+    : impl_(impl),
+      deadline_(deadline),
+      // Relaxed: the number alone counts.
+      first_(impl.next_question_.fetch_add(questions, std::memory_order_relaxed)),
+      reports_(questions) {
+  const std::uint64_t left = std::min(deadline.left_ns(), longest_survey_ns);
+  ask_all_ways_at_ns_ = Deadline::in(left / 2).at_ns;
 }
 
-// Whether there is nothing more to wait for.
-bool ControlPlane::Impl::await_answers(std::unique_lock<std::mutex>& lock, const Survey& asked, Deadline deadline,
-                                       const Patience* patience) {
-  while (asked.open != 0 && !left_) {
-    lock.unlock();  // the caller's hook runs without our lock
-    const bool enough = patience != nullptr && !patience->check();
-    lock.lock();
-    if (enough) return true;
-    if (deadline.passed()) return asked.open == 0 || left_;
-    const std::uint64_t most = patience == nullptr ? UINT64_MAX : patience->hook.poll != nullptr ? 1'000'000 : 10'000'000;
-    if (asked.open != 0) changed_.wait_for(lock, std::chrono::nanoseconds(std::min(most, deadline.left_ns())));
+// By way of the other constructor: where this one ends in an exception the destructor runs.
+ControlPlane::Impl::Survey::Survey(Impl& impl, std::span<const int> ranks, Deadline deadline)
+    : Survey(impl, ranks.size(), deadline) {
+  if (impl_.in_child()) return;
+  const std::lock_guard lock(impl_.mutex_);
+  open_ = ranks.size();
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    reports_[i].rank = ranks[i];
+    impl_.questions_[first_ + i] = {this, i};
+    impl_.ask(first_ + i, ranks[i], false);
   }
-  return true;
+}
+
+ControlPlane::Impl::Survey::~Survey() {
+  if (impl_.in_child()) return;
+  const std::lock_guard lock(impl_.mutex_);
+  impl_.questions_.erase(impl_.questions_.lower_bound(first_), impl_.questions_.lower_bound(first_ + reports_.size()));
+}
+
+bool ControlPlane::Impl::Survey::over() {
+  if (impl_.in_child()) return true;
+  const std::lock_guard lock(impl_.mutex_);
+  return over_locked();
+}
+
+bool ControlPlane::Impl::Survey::over_locked() {
+  if (open_ == 0 || impl_.left_) return true;
+  if (now_ns() >= ask_all_ways_at_ns_) {
+    ask_all_ways_at_ns_ = UINT64_MAX;
+    for (std::size_t i = 0; i < reports_.size(); ++i) {
+      if (impl_.questions_.count(first_ + i) != 0) impl_.ask(first_ + i, reports_[i].rank, true);
+    }
+  }
+  return open_ == 0 || deadline_.passed();
+}
+
+bool ControlPlane::Impl::Survey::wait(std::uint64_t ns) {
+  std::unique_lock lock(impl_.mutex_);
+  if (over_locked()) return true;
+  const std::uint64_t now = now_ns();
+  const std::uint64_t next = std::min(ask_all_ways_at_ns_, deadline_.at_ns);
+  impl_.changed_.wait_for(lock, std::chrono::nanoseconds(std::min(ns, next - std::min(next, now))));
+  return over_locked();
+}
+
+std::vector<PeerReport> ControlPlane::Impl::Survey::reports() {
+  if (impl_.in_child()) return reports_;
+  const std::lock_guard lock(impl_.mutex_);
+  std::vector<PeerReport> told = reports_;
+  for (PeerReport& report : told) {
+    if (report.state != PeerReport::State::kUnknown) continue;
+    impl_.add_hearsay(report);
+    report = impl_.known_here(report.rank).value_or(report);  // it may have ended meanwhile
+  }
+  return told;
+}
+
+std::vector<PeerReport> ControlPlane::Impl::survey(std::span<const int> ranks, const Patience& patience) {
+  const Deadline deadline = Deadline::in(std::min(patience.deadline.left_ns(), longest_survey_ns));
+  Survey asked(*this, ranks, deadline);
+  const std::uint64_t look_every_ns = patience.hook.poll != nullptr ? 1'000'000 : 10'000'000;
+  if (in_child()) return asked.reports();
+  while (patience.check().ok() && !asked.wait(look_every_ns)) {
+  }
+  return asked.reports();
 }
 
 }  // namespace tutti

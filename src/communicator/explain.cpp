@@ -16,8 +16,6 @@ namespace {
 constexpr std::uint64_t culprit_ns = 300'000'000;
 /// How long ranks are asked what they do, for an error's sentence.
 constexpr std::uint64_t survey_ns = 500'000'000;
-/// The same of a comparison, which takes its time from the operation's, and comes again.
-constexpr std::uint64_t comparison_ns = 100'000'000;
 
 const char* type_name(std::uint64_t type) {
   constexpr std::array names = {"int8",   "uint8",   "int32",   "uint32",  "int64",
@@ -243,12 +241,12 @@ Status Communicator::explain_mismatch(const PeerReport& peer, const CollectiveCa
   return fail(std::move(error));
 }
 
-/// Asked from time to time in a wait that lasts: a peer that called something else may never send anything that shows it,
-/// and may be through with it by now.
-bool Communicator::agrees_with_peers(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting) {
+/// In a wait that lasts: a peer that called something else may never send anything that shows it, and may be through with
+/// it by now.
+bool Communicator::agrees_with_peers(const CollectiveCall& call, std::uint64_t sequence,
+                                     std::span<const PeerReport> peers) {
   const Activity own = membership_->control->board().read();
-  for (const PeerReport& report :
-       membership_->control->survey(waiting, asking(std::min(comparison_ns, agent_->left_ns())))) {
+  for (const PeerReport& report : peers) {
     if (!first_difference(own, report.activity, sequence)) continue;
     static_cast<void>(explain_mismatch(report, call, sequence));
     return false;

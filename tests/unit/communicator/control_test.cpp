@@ -206,6 +206,28 @@ TEST_P(Groups, EverybodyCanAskWhatEverybodyDoes) {
   });
 }
 
+TEST_P(Groups, OrAsksAndLooksForTheAnswersNowAndThen) {
+  auto world = world_of(GetParam());
+  std::vector<int> all;
+  for (Membership& member : world) {
+    all.push_back(member.rank);
+    member.control->board().complete(static_cast<std::uint64_t>(member.rank), KindName("barrier"));
+  }
+  on_each(world, [&](Membership& member) {
+    // One that is given up takes no other's answers.
+    member.control->inquire(all, Deadline::in(10'000'000'000)).reset();
+    const auto inquiry = member.control->inquire(all, Deadline::in(10'000'000'000));
+    EXPECT_TRUE(eventually([&] { return inquiry->over(); }));
+    const auto reports = inquiry->reports();
+    ASSERT_EQ(reports.size(), all.size());
+    for (int r = 0; r < member.ranks; ++r) {
+      const PeerReport& report = reports[static_cast<std::size_t>(r)];
+      EXPECT_EQ(report.state, PeerReport::State::kAlive) << r;
+      EXPECT_EQ(report.activity.completed, static_cast<std::uint64_t>(r));
+    }
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, Groups, testing::Values(1, 2, 3, 5, 8, 9));
 
 TEST(Leaving, IsNoFailureAndIsKnownToWhoAsks) {
@@ -314,6 +336,20 @@ TEST_F(Silent, IsUnknownWhereNothingWasHeard) {
   const PeerReport report = ask(*control, 1);
   EXPECT_EQ(report.state, PeerReport::State::kUnknown);
   EXPECT_FALSE(report.heard);
+}
+
+TEST_F(Silent, AndHoldsUpNobodyWhoInquires) {
+  const auto control = linked(0, 2, 1);
+  constexpr std::uint64_t limit_ns = 1'000'000'000;
+  const std::uint64_t begin = now_ns();
+  const std::vector<int> peers = {1};
+  const auto inquiry = control->inquire(peers, Deadline::in(limit_ns));
+  EXPECT_FALSE(inquiry->over());
+  EXPECT_LT(now_ns() - begin, limit_ns) << "it waited for the answer";
+  EXPECT_EQ(inquiry->reports()[0].state, PeerReport::State::kUnknown);
+  EXPECT_TRUE(eventually([&] { return inquiry->over(); }));
+  EXPECT_GE(now_ns() - begin, limit_ns);
+  EXPECT_FALSE(inquiry->reports()[0].heard);
 }
 
 TEST_F(Silent, ButItsHeartbeatsAreRemembered) {
