@@ -59,6 +59,9 @@ struct Group {
   std::vector<HeldCreation> creations;
   Status first;  ///< the first of its calls that failed
 
+  /// Whether it is to run, and there is nothing but plain transfers.
+  bool only_plain() const { return !plain.empty() && tasks.empty() && creations.empty() && first.ok(); }
+
   ~Group() {
     if (tasks.empty()) return;
     const Status left(TUTTI_INVALID_USAGE, "the thread ended with a group open",
@@ -327,6 +330,10 @@ class PlainTransfers {
 Status end_group(const tutti_call* given) {
   Group& open = group();
   if (open.depth == 0) return Status(TUTTI_INVALID_USAGE, "tutti_group_end without tutti_group_start", "Pair them.");
+  if (given == nullptr && open.depth == 1 && open.only_plain()) {  // what most groups are
+    open.depth = 0;
+    return PlainTransfers(open).run(0);
+  }
   tutti_call call;
   Status refused = read_call(given, call);
   if (refused.ok() && call.work != nullptr && open.depth > 1) {
@@ -359,11 +366,6 @@ Status dispatch(Operation operation, tutti_stream stream, const tutti_call& call
   if (Status status = check_stream(stream); !status.ok()) return status;
   if (Status status = operation.communicator->legal(); !status.ok()) return status;
   Group& open = group();
-  const Transfer* const transfer = std::get_if<Transfer>(&operation.what);
-  if (transfer != nullptr && stream.kind == TUTTI_STREAM_BLOCKING && call.work == nullptr) {
-    if (open.depth == 0) return run_plain(*operation.communicator, {transfer, 1});
-    if (hold_plain(open, *operation.communicator, *transfer)) return {};
-  }
   if (!open.plain.empty()) unfold(open);
   auto task = make_task(std::move(operation), stream);
   std::unique_ptr<tutti_work> handle(call.work != nullptr ? new tutti_work{task->work} : nullptr);
@@ -378,6 +380,15 @@ Status dispatch(Operation operation, tutti_stream stream, const tutti_call& call
   if (held_back || task->queue() != nullptr) return {};
   const Hook& hook = task->communicator().hook();
   return task->transfer() != nullptr ? wait_for_transfer(*task, hook) : run_collective(*task, hook);
+}
+
+Status dispatch(Communicator& communicator, const Transfer& transfer, tutti_stream stream, const tutti_call& call) {
+  if (stream.kind == TUTTI_STREAM_BLOCKING && call.work == nullptr && communicator.legal_now()) {
+    Group& open = group();
+    if (open.depth == 0) return run_plain(communicator, {&transfer, 1});
+    if (hold_plain(open, communicator, transfer)) return {};
+  }
+  return dispatch({&communicator, transfer}, stream, call);
 }
 
 bool group_is_open() { return group().depth > 0; }

@@ -86,6 +86,8 @@ struct Operation {
 
 /// Runs or defers an operation as `stream`, `call` and an open group say.
 Status dispatch(Operation operation, tutti_stream stream, const tutti_call& call);
+/// The same for a transfer, of which little is asked mostly.
+Status dispatch(Communicator& communicator, const Transfer& transfer, tutti_stream stream, const tutti_call& call);
 /// Whether a blocking call may run at once: no group is open, no work was asked for.
 bool runs_now(tutti_stream stream, const tutti_call& call);
 

@@ -7,7 +7,6 @@
 // are looked at between them; so every wait ends by itself, whatever the peers do.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <span>
@@ -75,10 +74,6 @@ class WaitingAgent : public Agent {
   /// For whoever waits for something else within this wait: asks the caller's hook, and remembers if it ends the wait.
   /// Empty without one.
   Hook hook() { return hook_.poll != nullptr ? Hook{&WaitingAgent::poll, this} : Hook(); }
-  /// Nanoseconds until the deadline.
-  std::uint64_t left_ns() const { return timeout_ns_ - std::min(timeout_ns_, waited_ns()); }
-  /// Nanoseconds that the wait has been going on, 0 before its first clock reading.
-  std::uint64_t waited_ns() const { return begun_ns_ == 0 ? 0 : now_ns() - begun_ns_; }
 
  private:
   bool may_go_on(std::uint64_t now);

@@ -396,13 +396,11 @@ class Communicator::Comparison final : public Concern {
     if (waited_ns < next_ns_) return true;
     next_ns_ *= 4;
     inquiry_ = comm_.membership_->control->inquire(linked_.open ? comm_.executor_.waiting_for() : linked_.waiting,
-                                                   Deadline::in(answers_within_ns));
+                                                   Deadline::in(next_ns_ - waited_ns));
     return true;
   }
 
  private:
-  static constexpr std::uint64_t answers_within_ns = 300'000'000;
-
   Communicator& comm_;
   const CollectiveCall& call_;
   std::uint64_t sequence_;

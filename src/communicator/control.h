@@ -97,7 +97,8 @@ class ControlPlane {
   class Inquiry {
    public:
     virtual ~Inquiry() = default;
-    /// Whether there is nothing more to wait for: all have answered, or the deadline has passed. Never blocks for long.
+    /// Whether there is nothing more to wait for: all have answered, or the deadline has passed. Never blocks for long. To
+    /// be asked now and then: half the time over, it asks again by other ways.
     virtual bool over() = 0;
     /// What is known by now, as of a survey that ends.
     virtual std::vector<PeerReport> reports() = 0;

@@ -159,7 +159,7 @@ class ControlPlane::Impl {
   bool callback_due_ = false;
   std::mutex calling_;  // held while the callback runs, so that its removal can wait for that
 
-  std::atomic<std::uint64_t> next_question_{1};
+  std::atomic<std::uint64_t> next_question_{1};  ///< counted without the lock
   std::map<std::uint64_t, std::pair<Survey*, std::size_t>> questions_;
 
   bool gathering_ = false;

@@ -1,31 +1,46 @@
 #include "src/communicator/outstanding.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
+#include "src/base/clock.h"
+
 namespace tutti {
+namespace {
+
+constexpr std::uint64_t look_every_ns = 1'000'000;
+
+}  // namespace
 
 std::shared_ptr<Admission> Outstanding::admit() const {
   auto admission = std::make_shared<Admission>(count_);
   const std::lock_guard lock(count_->mutex);
-  if (count_->closed) return nullptr;
+  if (count_->closed()) return nullptr;
   return admission;
 }
 
 void Outstanding::close() const {
   const std::lock_guard lock(count_->mutex);
-  count_->closed = true;
+  count_->close();
 }
 
 void Outstanding::abandon() const {
   const std::lock_guard lock(count_->mutex);
-  count_->closed = count_->abandoned = true;
+  count_->close();
+  count_->abandoned = true;
   count_->zero.notify_all();
 }
 
 bool Outstanding::wait(std::uint64_t ns) const {
+  const Deadline deadline = Deadline::in(ns);
   std::unique_lock lock(count_->mutex);
-  return count_->zero.wait_for(lock, std::chrono::nanoseconds(ns), [this] { return count_->settled(); });
+  while (!count_->settled()) {
+    if (deadline.passed()) return false;
+    // Visits do not notify.
+    count_->zero.wait_for(lock, std::chrono::nanoseconds(std::min(look_every_ns, deadline.left_ns())));
+  }
+  return true;
 }
 
 Admission::Admission(std::shared_ptr<Outstanding::Count> count) : count_(std::move(count)) {
@@ -45,20 +60,6 @@ bool Admission::begin() {
   ++count_->begun;
   begun_ = true;
   return true;
-}
-
-Visit::Visit(const Outstanding& outstanding) : count_(outstanding.count_) {
-  const std::lock_guard lock(count_->mutex);
-  if (count_->closed) return;
-  ++count_->admitted;
-  ++count_->begun;
-  admitted_ = true;
-}
-
-Visit::~Visit() {
-  if (!admitted_) return;
-  const std::lock_guard lock(count_->mutex);
-  count_->leave(true);
 }
 
 }  // namespace tutti

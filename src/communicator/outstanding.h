@@ -1,6 +1,7 @@
 // How many operations of a communicator are under way elsewhere: whoever wants to free it waits until there are none.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -27,7 +28,15 @@ class Outstanding {
   friend class Admission;
   friend class Visit;
   struct Count {
-    bool settled() const { return admitted == 0 || (abandoned && begun == 0); }
+    /// With the mutex held.
+    bool settled() const {
+      // Acquire: what visits did happened before whoever waits goes on.
+      return (visits.load(std::memory_order_acquire) & ~shut) == 0 && (admitted == 0 || (abandoned && begun == 0));
+    }
+    /// With the mutex held.
+    void close() { visits.fetch_or(shut, std::memory_order_release); }  // release: pairs with Visit
+    /// Relaxed: the mutex orders it.
+    bool closed() const { return (visits.load(std::memory_order_relaxed) & shut) != 0; }
     /// With the mutex held.
     void leave(bool had_begun) {
       --admitted;
@@ -39,8 +48,11 @@ class Outstanding {
     std::condition_variable zero;
     std::uint64_t admitted = 0;
     std::uint64_t begun = 0;  ///< of those
-    bool closed = false;
     bool abandoned = false;
+    /// How many there are, and whether more are refused: in one word, so that each visit is either counted before a wait
+    /// for all or refused.
+    static constexpr std::uint64_t shut = std::uint64_t{1} << 63;
+    std::atomic<std::uint64_t> visits{0};
   };
   std::shared_ptr<Count> count_ = std::make_shared<Count>();
 };
@@ -61,11 +73,17 @@ class Admission {
   bool begun_ = false;
 };
 
-/// That the caller is in an operation, which has begun: an admission without memory of its own.
+/// That the caller is in an operation, which has begun: an admission without memory of its own, and without a lock, as the
+/// shortest operations take no longer than some of those. Outlived by its Outstanding, whose waiter looks every
+/// millisecond.
 class Visit {
  public:
-  explicit Visit(const Outstanding& outstanding);
-  ~Visit();
+  explicit Visit(const Outstanding& outstanding) : visits_(outstanding.count_->visits) {
+    // Acquire: who is refused sees why, as that was written before the word was shut.
+    admitted_ = (visits_.fetch_add(1, std::memory_order_acquire) & Outstanding::Count::shut) == 0;
+  }
+  // Release: pairs with settled. The last that is touched here: whoever waits may free it at once.
+  ~Visit() { visits_.fetch_sub(1, std::memory_order_release); }
   Visit(const Visit&) = delete;
   Visit& operator=(const Visit&) = delete;
 
@@ -73,8 +91,8 @@ class Visit {
   bool admitted() const { return admitted_; }
 
  private:
-  const std::shared_ptr<Outstanding::Count> count_;
-  bool admitted_ = false;
+  std::atomic<std::uint64_t>& visits_;
+  bool admitted_;
 };
 
 }  // namespace tutti

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bitset>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -188,22 +189,119 @@ class PointToPoint::Engine {
   }
 
   Status exchange(std::span<const Transfer> transfers, const Hook& hook) {
-    Batch batch(transfers.size());
-    Recall recall{*this, batch};
     std::unique_lock lock(mutex_, std::try_to_lock);
+    Done done;
+    if (lock.owns_lock()) {
+      Midst midst{*this};
+      const Status status = attempt([&]() -> Status { return exchange_at_once(transfers, done), Status(); });
+      midst.left = true;
+      if (!status.ok()) return torn(status), status;
+    }
+    if (done.count() < transfers.size()) return exchange_rest(transfers, done, hook, std::move(lock));
+    lock.unlock();
+    wake_followers();
+    return {};
+  }
+
+  Status wait(const Work& work, const Hook& hook) {
+    help_until_over(work, hook, {});
+    return work.test().value_or(Status());
+  }
+
+ private:
+  enum class Turn { taken, idle, moved };
+
+  /// Which of a call's transfers have been done at once.
+  using Done = std::bitset<most_kept>;
+
+  /// Where a thread is cancelled between two messages of a call. With the lock held.
+  struct Midst {
+    Engine& engine;
+    bool left = false;
+    ~Midst() {
+      if (!left) engine.torn(stopped());
+    }
+  };
+
+  /// Does as many of a call's transfers as need no memory of theirs: messages that fit a slot, to peers whose links are
+  /// open, where nothing else is under way that they could overtake, and nothing that has to be moved. Most calls are no
+  /// more than that. With the lock held.
+  void exchange_at_once(std::span<const Transfer> transfers, Done& done) {
+    // Relaxed: a post that happened before this call is seen, another thread's too; whoever has taken it out of the inbox
+    // since held our lock, so that it shows in fresh_ or all_. Of one that did not, either order will do.
+    const bool alone =
+        all_.empty() && fresh_.empty() && unexpected_.empty() && !posted_some_.load(std::memory_order_relaxed);
+    // Whatever is left of the call afterwards must not fail for want of memory. Never more are kept than `done` has bits.
+    if (!alone || polls_ || ended_.size() < transfers.size()) return;
+    for (const bool sends : {true, false}) {
+      for (std::size_t i = 0; i < transfers.size(); ++i) {
+        if (transfers[i].sends != sends) continue;
+        // The first one that cannot be done must not be overtaken by the next of its kind.
+        if (!(sends ? send_at_once(transfers[i]) : receive_at_once(transfers[i]))) return;
+        done.set(i);
+      }
+    }
+  }
+
+  /// Whether a link is open, and moves by itself.
+  static bool moves(const HostLink* link) {
+    return link != nullptr && link->state.size != 0 && (link->state.capabilities & TUTTI_NEEDS_PROGRESS) == 0;
+  }
+
+  bool send_at_once(const Transfer& transfer) {
+    if (transfer.peer == comm_.rank()) return false;
+    Peer& p = peer(transfer.peer);
+    if (!moves(p.to) || !p.outbox.empty() || !eager(p, transfer.bytes)) return false;
+    // Such a link keeps nothing back of what is committed from now on.
+    if (p.to->transport->flushed(p.to->link) != TUTTI_LINK_OK) return false;
+    return send_eager(p, transfer, next_id_++);
+  }
+
+  /// Waits for the message as long as one would spin for it.
+  bool receive_at_once(const Transfer& transfer) {
+    if (transfer.peer == TUTTI_ANY_SOURCE || transfer.peer == comm_.rank()) return false;
+    Peer& p = peer(transfer.peer);
+    if (!moves(p.from)) return false;
+    tutti_message message;
+    for (std::uint32_t rounds = 0;;) {
+      const tutti_link_result result = p.from->transport->view(p.from->link, &message);
+      if (result == TUTTI_LINK_NOT_YET && agent_.spin(++rounds, false)) continue;
+      if (result != TUTTI_LINK_OK || message.bytes < sizeof(Header)) return false;
+      Header header;
+      std::memcpy(&header, message.data, sizeof header);
+      const std::span payload(static_cast<const std::byte*>(message.data) + sizeof header, message.bytes - sizeof header);
+      const bool simple = header.kind == Kind::eager && header.tag == transfer.tag && header.bytes <= transfer.bytes &&
+                          header.bytes == payload.size() && p.taken + header.bytes < taken_lot;
+      if (!simple) return false;  // it stays where it is
+      if (!payload.empty()) std::memcpy(transfer.memory, payload.data(), payload.size());
+      p.taken += header.bytes;
+      p.from->transport->release(p.from->link);
+      return true;
+    }
+  }
+
+  /// What is left of an exchange. Throws std::bad_alloc, and only where nothing has been done.
+  Status exchange_rest(std::span<const Transfer> transfers, const Done& done, const Hook& hook,
+                       std::unique_lock<std::mutex> turn) {
+    Batch batch(transfers.size() - done.count());
+    Recall recall{*this, batch};
+    std::unique_lock lock = std::move(turn);  // given up before the recall
     {
       std::list<Active> posted;
+      const std::size_t left = transfers.size() - done.count();
       if (lock.owns_lock()) {
-        const auto kept = static_cast<std::ptrdiff_t>(std::min(ended_.size(), transfers.size()));
+        const auto kept = static_cast<std::ptrdiff_t>(std::min(ended_.size(), left));
         posted.splice(posted.end(), ended_, ended_.begin(), std::next(ended_.begin(), kept));
       }
-      posted.resize(transfers.size());
-      auto transfer = transfers.begin();
-      for (Active& active : posted) {
-        active.transfer = *transfer++;
-        active.batch = &batch;
-        active.deadline = {0, limit_of(active.transfer)};
-        active.done = active.total = active.last = 0;
+      posted.resize(left);
+      auto active = posted.begin();
+      for (std::size_t i = 0; i < transfers.size(); ++i) {
+        if (i < done.size() && done[i]) continue;
+        active->transfer = transfers[i];
+        active->batch = &batch;
+        active->deadline = {0, limit_of(active->transfer)};
+        active->done = active->total = active->last = 0;
+        ++active;
       }
       recall.posted = true;
       if (lock.owns_lock()) {
@@ -216,14 +314,6 @@ class PointToPoint::Engine {
     help_until_over(batch, hook, std::move(lock));
     return batch.result();
   }
-
-  Status wait(const Work& work, const Hook& hook) {
-    help_until_over(work, hook, {});
-    return work.test().value_or(Status());
-  }
-
- private:
-  enum class Turn { taken, idle, moved };
 
   /// Ends what a batch waits for where its call is left otherwise than by its end: by a thread that is cancelled, or by an
   /// exception of a hook's. Its stack, and the caller's memory, are others' then.
@@ -238,9 +328,13 @@ class PointToPoint::Engine {
         const std::lock_guard inbox_lock(engine.inbox_mutex_);
         engine.fresh_.splice(engine.fresh_.end(), engine.inbox_);
       }
-      engine.torn(attempt([] { return Status(TUTTI_ABORTED, "a thread was stopped within a send or a receive"); }));
+      engine.torn(stopped());
     }
   };
+
+  static Status stopped() {
+    return attempt([] { return Status(TUTTI_ABORTED, "a thread was stopped within a send or a receive"); });
+  }
 
   std::uint64_t limit_of(const Transfer& transfer) const {
     return transfer.timeout_ns != 0 ? transfer.timeout_ns : comm_.timeout_ns();
@@ -536,24 +630,35 @@ class PointToPoint::Engine {
     return !p.sending.empty() && send_part(p);
   }
 
+  /// Whether so many bytes may be sent before the receiver has asked for them.
+  static bool eager(const Peer& p, std::uint64_t bytes) {
+    return bytes <= longest_eager && p.eager_under_way + bytes <= eager_bound;
+  }
+
+  /// Sends all of a transfer; false: no credit now.
+  bool send_eager(Peer& p, const Transfer& transfer, std::uint64_t id) {
+    std::byte* const room = slot(*p.to, {Kind::eager, id, transfer.tag, transfer.bytes}, transfer.bytes);
+    if (room == nullptr) return false;
+    if (transfer.bytes != 0) std::memcpy(room, transfer.memory, transfer.bytes);
+    commit(p, transfer.bytes);
+    p.eager_under_way += transfer.bytes;
+    return true;
+  }
+
   /// Sends the first one whole, or asks where it is long.
   bool announce(Peer& p) {
     Active& active = p.sends.front();
     const Transfer& transfer = active.transfer;
-    Header header{Kind::eager, active.id, transfer.tag, transfer.bytes};
-    const bool eager = transfer.bytes <= longest_eager && p.eager_under_way + transfer.bytes <= eager_bound;
-    if (!eager) header.kind = Kind::request;
-    std::byte* room = slot(*p.to, header, eager ? transfer.bytes : 0);
-    if (room == nullptr) return false;
-    if (eager && transfer.bytes != 0) std::memcpy(room, transfer.memory, transfer.bytes);
-    commit(p, eager ? transfer.bytes : 0);
-    p.sends.pop();
-    if (eager) {
-      p.eager_under_way += transfer.bytes;
+    if (eager(p, transfer.bytes)) {
+      if (!send_eager(p, transfer, active.id)) return false;
+      p.sends.pop();
       leave(p, active);
-    } else {
-      p.announced.emplace(active.id, &active);
+      return true;
     }
+    if (slot(*p.to, {Kind::request, active.id, transfer.tag, transfer.bytes}, 0) == nullptr) return false;
+    commit(p, 0);
+    p.sends.pop();
+    p.announced.emplace(active.id, &active);
     return true;
   }
 

@@ -263,6 +263,124 @@ TEST_P(TransfersOver, AheadOfTheReceiverByMoreThanItKeepsStayInOrder) {
   });
 }
 
+tutti_status post(bool sends, int& value, std::uint64_t tag, tutti_comm* comm, int peer) {
+  return post(sends, &value, peer, tag, comm);
+}
+
+// Messages that are there when they are asked for, in another order than they came: with links that are warm they are taken
+// where they lie, if nothing is in the way.
+TEST_P(TransfersOver, ThatAreThereAlreadyAreTakenByTagAndInOrder) {
+  const Ranks ranks(2, GetParam());
+  ranks.run([](int rank, tutti_comm* comm) {
+    int warm = 0;  // links open while both are in transfers
+    ASSERT_EQ(post(rank == 0, warm, 1, comm, 1 - rank), TUTTI_SUCCESS) << last_error();
+    for (int round = 0; round < 20; ++round) {
+      if (rank == 0) {
+        for (int i = 0; i < 4; ++i) {
+          int value = 10 * round + i;
+          ASSERT_EQ(post(true, value, i == 1 ? 5 : 7, comm, 1), TUTTI_SUCCESS) << last_error();
+        }
+      }
+      ASSERT_EQ(tutti_barrier(comm, {}, nullptr), TUTTI_SUCCESS) << last_error();
+      if (rank == 0) continue;
+      for (const int i : {1, 0, 2, 3}) {
+        int value = -1;
+        ASSERT_EQ(post(false, value, i == 1 ? 5 : 7, comm, round % 2 == 0 || i != 2 ? 0 : TUTTI_ANY_SOURCE), TUTTI_SUCCESS)
+            << last_error();
+        ASSERT_EQ(value, 10 * round + i);
+      }
+    }
+  });
+}
+
+// A receive that was posted before, by this thread or by another that has told it so, has the first message.
+TEST_P(TransfersOver, DoNotOvertakeAReceiveThatWasPostedBefore) {
+  const Ranks ranks(2, GetParam());
+  ranks.run([](int rank, tutti_comm* comm) {
+    tutti_queue* queue = nullptr;
+    ASSERT_EQ(tutti_queue_create(&queue), TUTTI_SUCCESS) << last_error();
+    for (int round = 0; round < 20; ++round) {
+      int first = 10 * round;
+      int second = 10 * round + 1;
+      if (rank == 1) {
+        first = second = -1;
+        const auto begin = [&] {
+          ASSERT_EQ(tutti_recv(&first, 1, TUTTI_INT32, 0, comm, {TUTTI_STREAM_QUEUE, queue}, nullptr), TUTTI_SUCCESS)
+              << last_error();
+        };
+        if (round % 2 == 0) {
+          begin();
+        } else {
+          std::thread(begin).join();
+        }
+      }
+      ASSERT_EQ(tutti_barrier(comm, {}, nullptr), TUTTI_SUCCESS) << last_error();
+      for (int* value : {&first, &second}) {
+        if (rank == 1 && value == &first) continue;
+        ASSERT_EQ(post(rank == 0, *value, 0, comm, 1 - rank), TUTTI_SUCCESS) << last_error();
+      }
+      if (rank == 0) continue;
+      ASSERT_EQ(tutti_queue_wait(queue, 0), TUTTI_SUCCESS) << last_error();
+      ASSERT_EQ(first, 10 * round);
+      ASSERT_EQ(second, 10 * round + 1);
+    }
+    EXPECT_EQ(tutti_queue_destroy(queue), TUTTI_SUCCESS);
+  });
+}
+
+// One receive of a group that cannot be done at once leaves those after it in their order: a long message, one of any rank,
+// one of this rank's own.
+TEST_P(TransfersOver, OfAGroupKeepTheirOrderWhereOneIsOfAnotherKind) {
+  const Ranks ranks(2, GetParam());
+  ranks.run([](int rank, tutti_comm* comm) {
+    constexpr std::size_t most = 100'000;  // 400 kB: no message of one slot
+    constexpr int count = 7;
+    std::vector<std::vector<int>> out(count);
+    std::vector<std::vector<int>> in(count);
+    for (int round = 0; round < 4 * count; ++round) {
+      const int odd = round % count;
+      const int kind = round / count;
+      ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+      for (int i = 0; i < count; ++i) {
+        const bool self = i == odd && kind == 1;
+        const std::size_t length = i == odd && kind == 0 ? most : 3;
+        out[static_cast<std::size_t>(i)].assign(length, 100 * round + 10 * i + rank);
+        in[static_cast<std::size_t>(i)].assign(length, -1);
+        const int to = self ? rank : 1 - rank;
+        const int from = i == odd && kind == 2 ? TUTTI_ANY_SOURCE : to;
+        ASSERT_EQ(tutti_send(out[static_cast<std::size_t>(i)].data(), length, TUTTI_INT32, to, comm, {}, nullptr),
+                  TUTTI_SUCCESS);
+        ASSERT_EQ(tutti_recv(in[static_cast<std::size_t>(i)].data(), length, TUTTI_INT32, from, comm, {}, nullptr),
+                  TUTTI_SUCCESS);
+      }
+      ASSERT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+      for (int i = 0; i < count; ++i) {
+        const auto& got = in[static_cast<std::size_t>(i)];
+        const int source = i == odd && kind == 1 ? rank : 1 - rank;
+        ASSERT_EQ(got, std::vector<int>(got.size(), 100 * round + 10 * i + source))
+            << "round " << round << ", message " << i;
+      }
+    }
+  });
+}
+
+// Short ones, so many that their receiver has to tell more than once what it has consumed.
+TEST_P(TransfersOver, OfManyMegabytesInShortMessagesGoOn) {
+  constexpr int count = 12'000;
+  const Ranks ranks(2, GetParam());
+  ranks.run([](int rank, tutti_comm* comm) {
+    std::vector<int> block(256);
+    for (int i = 0; i < count; ++i) {
+      block.assign(block.size(), rank == 0 ? i : -1);
+      ASSERT_EQ(rank == 0 ? tutti_send(block.data(), block.size(), TUTTI_INT32, 1, comm, {}, nullptr)
+                          : tutti_recv(block.data(), block.size(), TUTTI_INT32, 0, comm, {}, nullptr),
+                TUTTI_SUCCESS)
+          << last_error();
+      ASSERT_EQ(block, std::vector<int>(block.size(), i));
+    }
+  });
+}
+
 // Whoever finds another thread making progress leaves it to that one, and posts through the inbox.
 TEST_P(TransfersOver, OfSeveralThreadsOfARankFindTheirOwn) {
   const Ranks ranks(2, GetParam());
