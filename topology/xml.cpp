@@ -5,11 +5,16 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "src/base/xml_text.h"
+
 namespace tutti::xml {
 Status load(std::string_view text, const char* remedy, pugi::xml_document& document) {
   const pugi::xml_parse_result parsed = document.load_buffer(text.data(), text.size());
-  if (parsed) return Status();
-  return Status(TUTTI_INVALID_ARGUMENT, fmt::format("byte {}: {}", parsed.offset, parsed.description()), remedy);
+  if (!parsed)
+    return Status(TUTTI_INVALID_ARGUMENT, fmt::format("byte {}: {}", parsed.offset, parsed.description()), remedy);
+  const auto fault = xml_fault(text);
+  if (!fault) return Status();
+  return Status(TUTTI_INVALID_ARGUMENT, fmt::format("byte {}: it has {}", fault->offset, fault->why), remedy);
 }
 
 Status refusal(const pugi::xml_node& at, const std::string& why, const char* remedy) {

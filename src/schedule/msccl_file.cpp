@@ -8,6 +8,8 @@
 #include <pugixml.hpp>
 #include <utility>
 
+#include "src/base/xml_text.h"
+
 namespace tutti::msccl {
 namespace {
 
@@ -298,6 +300,8 @@ Result<File> parse(std::string_view text) {
   if (!parsed) {
     return Status(TUTTI_INVALID_ARGUMENT, fmt::format("byte {}: {}", parsed.offset, parsed.description()));
   }
+  if (const auto fault = xml_fault(text))
+    return Status(TUTTI_INVALID_ARGUMENT, fmt::format("byte {}: it has {}", fault->offset, fault->why));
   return Reader().run(document);
 }
 
