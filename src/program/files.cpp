@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 namespace tutti::program {
@@ -47,7 +48,33 @@ int write_all(const std::string& path, std::string_view bytes, bool sync) {
   return written ? 0 : errno;
 }
 
+bool same_file(const std::string& a, const std::string& b) {
+  if (a.empty() || b.empty() || a == "-" || b == "-") return false;
+  std::error_code error;
+  const std::filesystem::file_status there = std::filesystem::status(a, error);
+  if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) return false;
+  if (std::filesystem::equivalent(a, b, error)) return true;
+  const auto whole = [&error](const std::string& path) {
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error);
+  };
+  return whole(a) == whole(b);
+}
+
 }  // namespace
+
+std::string overwritten(std::span<const NamedFile> written, std::span<const NamedFile> read) {
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    for (const NamedFile& other : written.subspan(i + 1)) {
+      if (same_file(written[i].path, other.path))
+        return fmt::format("{} and {} name the same file; give each its own", written[i].option, other.option);
+    }
+    for (const NamedFile& other : read) {
+      if (same_file(written[i].path, other.path))
+        return fmt::format("{} would overwrite the file that {} reads; name another", written[i].option, other.option);
+    }
+  }
+  return "";
+}
 
 std::string check_writable(const std::string& option, const std::string& path) {
   struct stat info;

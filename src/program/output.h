@@ -30,6 +30,8 @@ class Output {
   /// What --json[=FILE] and --quiet said; `json_file` is "-" for stdout.
   void configure(bool json, std::string json_file, bool quiet);
   bool json() const { return json_; }
+  /// "-" for stdout.
+  const std::string& json_file() const { return json_file_; }
   bool quiet() const { return quiet_; }
 
   /// Makes sure that the file of --json can be written, and empties it; nothing for stdout, on other ranks, and in a

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -198,9 +199,6 @@ std::optional<std::string> wrong_with(const Request& request, const program::Opt
   }
   if (request.command == "verify" && request.ranks > most_proved) {
     return fmt::format("`verify` takes up to {} ranks, and not {}; take fewer, or `simulate`", most_proved, request.ranks);
-  }
-  if (!request.trace.empty() && request.trace == request.link_load_svg) {
-    return "--trace and --link-load-svg name the same file; give each its own";
   }
   if (!request.link_load_svg.empty() && request.topology.empty()) {
     return "--link-load-svg draws the links of a network that `simulate` is given by --topology";
@@ -519,6 +517,17 @@ int run_algorithm(const Request& request, const plan_tool::NamedNetwork& network
   return plan_tool::simulate_algorithm(*choice->algorithm, plan, simulation_of(request, *view, network), output);
 }
 
+std::string overwritten_by(const Request& request, const program::Output& output) {
+  const std::array written = {
+      program::NamedFile{"--trace", request.trace},   program::NamedFile{"--link-load-svg", request.link_load_svg},
+      program::NamedFile{"--csv", request.csv},       program::NamedFile{"--svg", request.svg},
+      program::NamedFile{"--output", request.output}, program::NamedFile{"--json", output.json_file()}};
+  const std::array read = {
+      program::NamedFile{"--topology", request.topology}, program::NamedFile{"--tuning", request.tuning},
+      program::NamedFile{"--schedule", request.schedule}, program::NamedFile{"--msccl", request.msccl}};
+  return program::overwritten(written, read);
+}
+
 int run(const Request& given, const program::Options& options, program::Output& output) {
   if (const auto sentence = wrong_with(given, options)) return refuse(output, *sentence);
   if (!given.csv.empty()) {
@@ -561,6 +570,10 @@ int main(int argc, char** argv) {
   Request request;
   declare(options, request);
   if (const auto code = options.parse(argc, argv, output)) return *code;
+  if (const std::string wrong = overwritten_by(request, output); !wrong.empty()) {
+    output.configure(output.json(), "-", output.quiet());  // the error must not be what overwrites it
+    return refuse(output, wrong);
+  }
   if (const int code = output.open(); code != 0) return code;
   return run(request, options, output);
 }

@@ -166,6 +166,15 @@ std::string wrong_with(const Request& request, bool json) {
   return {};
 }
 
+std::string overwritten_by(const Request& request, const std::string& json_file) {
+  const std::array written = {program::NamedFile{"--svg", request.svg},
+                              program::NamedFile{"--write-nccl-xml", request.write_nccl_xml},
+                              program::NamedFile{"--json", json_file}};
+  const std::array read = {program::NamedFile{"--hwloc-xml", request.hwloc_xml},
+                           program::NamedFile{"--nccl-xml", request.nccl_xml}};
+  return program::overwritten(written, read);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -175,6 +184,10 @@ int main(int argc, char** argv) {
   Request request;
   declare(options, request);
   if (const auto code = options.parse(argc, argv, output)) return *code;
+  if (const std::string wrong = overwritten_by(request, output.json_file()); !wrong.empty()) {
+    output.configure(output.json(), "-", output.quiet());  // the error must not be what overwrites it
+    return output.fail(program::kWrongUse, wrong);
+  }
   if (const std::string wrong = wrong_with(request, output.json()); !wrong.empty()) {
     return output.fail(program::kWrongUse, wrong);
   }

@@ -380,6 +380,9 @@ TEST(Topo, WhatIsWrongOrNotThereYetIsRefusedInOneSentence) {
     EXPECT_THAT(result.out, IsEmpty()) << options;
   }
   EXPECT_THAT(run(kTopo + " machine.xml").err, HasSubstr("name a machine's file as --hwloc-xml or --nccl-xml"));
+  EXPECT_THAT(run(kTopo + " --nccl-xml machine.xml --svg ./machine.xml").err,
+              HasSubstr("--svg would overwrite the file that --nccl-xml reads"));
+  EXPECT_THAT(run(kTopo + " --svg new.svg --json=new.svg").err, HasSubstr("--svg and --json name the same file"));
 }
 
 TEST(Doctor, SaysForEachTransportWhetherItIsUsableAndIfNotWhatWouldMakeItSo) {

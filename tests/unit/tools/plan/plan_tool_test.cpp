@@ -319,6 +319,21 @@ TEST_F(PlanTool, TellsRanksByATableWhatANetworksSimulationSays) {
   EXPECT_THAT(content("out"), HasSubstr("halving_doubling is chosen: the tuning table says"));
 }
 
+TEST_F(PlanTool, OverwritesNothingThatItReadsOrHasWritten) {
+  ASSERT_EQ(run("cost --ranks 4 --bytes 64K --csv " + path("table")), 0) << content("err");
+  const std::string table = content("table");
+  for (const std::string& output :
+       {"--json=" + path("table"), "--json=" + path("") + "./table", "--csv " + path("table")}) {
+    EXPECT_EQ(run("cost --ranks 4 --bytes 64K --tuning " + path("table") + " " + output), 2) << output;
+    EXPECT_THAT(content("err"), HasSubstr("would overwrite the file that --tuning reads; name another"));
+    EXPECT_EQ(content("table"), table) << output;
+  }
+  EXPECT_EQ(run("simulate --ranks 4 --bytes 64K --trace " + path("one") + " --json=" + path("one")), 2);
+  EXPECT_THAT(content("err"), HasSubstr("--trace and --json name the same file; give each its own"));
+  EXPECT_FALSE(std::filesystem::exists(path("one")));
+  EXPECT_EQ(run("simulate --ranks 4 --bytes 64K --trace /dev/null --json=/dev/null"), 0) << content("err");
+}
+
 TEST_F(PlanTool, RefusesWhatWouldFillTheMemoryAndShowsOneRankOfIt) {
   EXPECT_EQ(run("simulate --algorithm flat --topology switch:65536"), 2);
   EXPECT_THAT(content("err"), HasSubstr("flat on 65536 ranks sends over 4.3e+09 links, more than the 2.5e+07"));
