@@ -12,6 +12,8 @@ int main(int argc, char** argv) {
   program::Options options("tutti-perf", "Measures and checks the collectives of Tutti");
   perf::Request request;
   if (const auto code = perf::read_request(options, argc, argv, output, request)) return *code;
+  output.writes("--plot", request.plot);
+  output.writes("--measure-links", request.links);
   tutti_config config = TUTTI_CONFIG_INIT;
   // The variable counts more than the configuration, and the command line more than either.
   if (!request.transports.empty()) {

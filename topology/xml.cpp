@@ -12,9 +12,8 @@ Status load(std::string_view text, const char* remedy, pugi::xml_document& docum
   const pugi::xml_parse_result parsed = document.load_buffer(text.data(), text.size());
   if (!parsed)
     return Status(TUTTI_INVALID_ARGUMENT, fmt::format("byte {}: {}", parsed.offset, parsed.description()), remedy);
-  const auto fault = xml_fault(text);
-  if (!fault) return Status();
-  return Status(TUTTI_INVALID_ARGUMENT, fmt::format("byte {}: it has {}", fault->offset, fault->why), remedy);
+  const std::string fault = xml_fault(text);
+  return fault.empty() ? Status() : Status(TUTTI_INVALID_ARGUMENT, fault, remedy);
 }
 
 Status refusal(const pugi::xml_node& at, const std::string& why, const char* remedy) {

@@ -124,6 +124,8 @@ int run_program(int argc, char** argv) {
   tutti_config config = TUTTI_CONFIG_INIT;
   config.spin = spin_of(*settings, place ? place->ranks : static_cast<int>(command.ranks.ranks),
                         static_cast<int>(program::allowed_cpus().size()));
+  output.writes("--checkpoint", command.checkpoint);
+  output.writes("--plot", command.plot);
   const int code = program::run_ranks(options, command.ranks, argv, &config, output, [&](const program::Member& member) {
     try {
       return Job(command, layers_given, *settings, member, output).run();

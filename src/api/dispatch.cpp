@@ -327,6 +327,22 @@ class PlainTransfers {
   std::vector<Transfer> transfers_;
 };
 
+/// Does all that the outermost group holds.
+Status close_group(Group& open, const tutti_call& call) {
+  if (call.work != nullptr && open.first.ok()) open.first = attempt([&]() -> Status { return unfold(open), Status(); });
+  PlainTransfers plain(open);
+  const Tasks tasks = std::exchange(open.tasks, {});
+  std::vector<HeldCreation> creations = std::exchange(open.creations, {});
+  Status first = std::exchange(open.first, {});
+  if (first.ok()) first = create_together(creations);
+  if (first.ok()) first = attempt([&] { return plain.empty() ? run_group(tasks, call) : plain.run(call.timeout_ns); });
+  if (first.ok()) return first;
+  for (const auto& task : tasks) {
+    if (!task->issued) task->work->complete(first);
+  }
+  return first;
+}
+
 Status end_group(const tutti_call* given) {
   Group& open = group();
   if (open.depth == 0) return Status(TUTTI_INVALID_USAGE, "tutti_group_end without tutti_group_start", "Pair them.");
@@ -342,18 +358,7 @@ Status end_group(const tutti_call* given) {
   }
   if (open.first.ok()) open.first = refused;
   if (--open.depth > 0) return refused;
-  if (call.work != nullptr && open.first.ok()) open.first = attempt([&]() -> Status { return unfold(open), Status(); });
-  PlainTransfers plain(open);
-  const Tasks tasks = std::exchange(open.tasks, {});
-  std::vector<HeldCreation> creations = std::exchange(open.creations, {});
-  Status first = std::exchange(open.first, {});
-  if (first.ok()) first = create_together(creations);
-  if (first.ok()) first = attempt([&] { return plain.empty() ? run_group(tasks, call) : plain.run(call.timeout_ns); });
-  if (first.ok()) return first;
-  for (const auto& task : tasks) {
-    if (!task->issued) task->work->complete(first);
-  }
-  return first;
+  return close_group(open, call);
 }
 
 }  // namespace

@@ -110,13 +110,11 @@ Status usable(const tutti_queue* queue) {
                 "Create queues after forking.");
 }
 
-Status read_call(const tutti_call* call, tutti_call& out) {
-  out = TUTTI_CALL_INIT;
-  if (call == nullptr) return {};
-  if (call->size < sizeof(size_t) || call->size > 4096) {
-    return invalid(fmt::format("tutti_call.size is {}", call->size), "Initialise it with TUTTI_CALL_INIT.");
+Status read_given(const tutti_call& call, tutti_call& out) {
+  if (call.size < sizeof(size_t) || call.size > 4096) {
+    return invalid(fmt::format("tutti_call.size is {}", call.size), "Initialise it with TUTTI_CALL_INIT.");
   }
-  std::memcpy(&out, call, std::min(call->size, sizeof out));
+  std::memcpy(&out, &call, std::min(call.size, sizeof out));
   out.size = sizeof out;
   if (out.work != nullptr) *out.work = nullptr;
   return {};

@@ -74,9 +74,14 @@ Status invalid(std::string message, std::string remedy = {});
 /// Whether elements of `type` can be sent and reduced. Errors: TUTTI_INVALID_ARGUMENT, TUTTI_UNSUPPORTED.
 Status check_type(tutti_type type);
 
+/// As read_call, where there is one; out is TUTTI_CALL_INIT.
+Status read_given(const tutti_call& call, tutti_call& out);
 /// Reads the sized struct into `out`: fields beyond its size are unset, all of them where it is NULL. Where it can be read,
 /// *call->work is set to NULL, so that a call that is refused afterwards leaves no handle. Errors: TUTTI_INVALID_ARGUMENT.
-Status read_call(const tutti_call* call, tutti_call& out);
+inline Status read_call(const tutti_call* call, tutti_call& out) {
+  out = TUTTI_CALL_INIT;
+  return call == nullptr ? Status() : read_given(*call, out);
+}
 
 /// One call as it will be run: on this thread, on a queue, or at the end of a group.
 struct Operation {

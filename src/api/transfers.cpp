@@ -27,16 +27,10 @@ Status check(const Transfer& transfer, std::uint64_t count, tutti_type type, con
 tutti_status verb(bool sends, void* memory, std::size_t count, tutti_type type, int peer, tutti_comm* handle,
                   tutti_stream stream, const tutti_call* given) {
   return guarded_operation([&]() -> Status {
-    tutti_call call = TUTTI_CALL_INIT;
-    if (given != nullptr) {
-      if (Status status = read_call(given, call); !status.ok()) return status;
-    }
-    Communicator* comm = usable_now(handle);
-    if (comm == nullptr) {
-      auto found = usable(handle);  // which says why not
-      if (!found.ok()) return found.status();
-      comm = *found;
-    }
+    tutti_call call;
+    if (Status status = read_call(given, call); !status.ok()) return status;
+    auto comm = usable(handle);
+    if (!comm.ok()) return comm.status();
     Transfer transfer;
     transfer.sends = sends;
     transfer.memory = static_cast<std::byte*>(memory);
@@ -45,8 +39,8 @@ tutti_status verb(bool sends, void* memory, std::size_t count, tutti_type type, 
     transfer.peer = peer;
     transfer.tag = call.tag;
     transfer.timeout_ns = call.timeout_ns;
-    if (Status status = check(transfer, count, type, *comm); !status.ok()) return status;
-    return dispatch(*comm, transfer, stream, call);
+    if (Status status = check(transfer, count, type, **comm); !status.ok()) return status;
+    return dispatch(**comm, transfer, stream, call);
   });
 }
 

@@ -1,5 +1,7 @@
 #include "src/base/xml_text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -32,8 +34,8 @@ class Scanner {
     if (text.starts_with(byte_order_mark)) at_ = byte_order_mark.size();
   }
 
-  std::optional<XmlFault> scan() {
-    while (!fault_ && at_ < text_.size()) {
+  std::string scan() {
+    while (fault_.empty() && at_ < text_.size()) {
       if (text_[at_] == '<') {
         markup();
       } else {
@@ -74,7 +76,7 @@ class Scanner {
     if (depth_ == 0 && ++roots_ > 1) return fail(begin, "a second root element");
     names_.clear();
     go_to(text_.find_first_of(" \t\r\n/>", at_));
-    while (!fault_ && at_ < text_.size() && text_[at_] != '>' && text_[at_] != '/') attribute();
+    while (fault_.empty() && at_ < text_.size() && text_[at_] != '>' && text_[at_] != '/') attribute();
     std::sort(names_.begin(), names_.end());
     if (std::adjacent_find(names_.begin(), names_.end()) != names_.end())
       return fail(begin, "an element that has an attribute twice");
@@ -110,7 +112,7 @@ class Scanner {
   }
   void go_to(std::size_t place) { at_ = std::min(place, text_.size()); }
   void fail(std::size_t offset, const char* why) {
-    if (!fault_) fault_ = XmlFault{offset, why};
+    if (fault_.empty()) fault_ = fmt::format("byte {}: it has {}", offset, why);
   }
 
   std::string_view text_;
@@ -118,11 +120,11 @@ class Scanner {
   int depth_ = 0;
   int roots_ = 0;
   std::vector<std::string_view> names_;
-  std::optional<XmlFault> fault_;
+  std::string fault_;
 };
 
 }  // namespace
 
-std::optional<XmlFault> xml_fault(std::string_view text) { return Scanner(text).scan(); }
+std::string xml_fault(std::string_view text) { return Scanner(text).scan(); }
 
 }  // namespace tutti

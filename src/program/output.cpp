@@ -88,11 +88,16 @@ void Output::configure(bool json, std::string json_file, bool quiet) {
 }
 
 int Output::open() {
-  if (!json_ || json_file_ == "-" || rank_ != 0 || launcher_fd_ >= 0) return kGood;
-  std::FILE* file = std::fopen(json_file_.c_str(), "we");
-  if (file != nullptr && std::fclose(file) == 0) return kGood;
-  const std::string sentence = fmt::format("--json was given '{}', which cannot be written: {}; name another file",
-                                           json_file_, std::strerror(errno));
+  if (rank_ != 0 || launcher_fd_ >= 0) return kGood;
+  writes("--json", json_ ? json_file_ : "");
+  std::string sentence = overwritten(written_, read_);
+  if (sentence.empty()) {
+    if (!json_ || json_file_ == "-") return kGood;
+    std::FILE* file = std::fopen(json_file_.c_str(), "we");
+    if (file != nullptr && std::fclose(file) == 0) return kGood;
+    sentence = fmt::format("--json was given '{}', which cannot be written: {}; name another file", json_file_,
+                           std::strerror(errno));
+  }
   broken_ = true;  // so that the error itself is not written there
   return fail(kWrongUse, sentence);
 }

@@ -6,9 +6,11 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "src/program/exit_code.h"
+#include "src/program/files.h"
 #include "src/program/json.h"
 
 namespace tutti::program {
@@ -30,11 +32,14 @@ class Output {
   /// What --json[=FILE] and --quiet said; `json_file` is "-" for stdout.
   void configure(bool json, std::string json_file, bool quiet);
   bool json() const { return json_; }
-  /// "-" for stdout.
-  const std::string& json_file() const { return json_file_; }
   bool quiet() const { return quiet_; }
 
-  /// Makes sure that the file of --json can be written, and empties it; nothing for stdout, on other ranks, and in a
+  /// Another file that an option named, and that the program will write or read; an empty path counts for nothing. Before
+  /// `open`, which looks at them.
+  void writes(const char* option, std::string path) { written_.push_back({option, std::move(path)}); }
+  void reads(const char* option, std::string path) { read_.push_back({option, std::move(path)}); }
+  /// Makes sure that nothing is written over what is read or written besides (overwritten in files.h), and that the file of
+  /// --json can be written, and empties it; nothing for stdout, on other ranks, and in a
   /// child of our launcher, whose parent has done it. Returns kGood, or kWrongUse, which has been told.
   int open();
 
@@ -99,6 +104,8 @@ class Output {
   bool json_ = false;
   bool quiet_ = false;
   std::string json_file_ = "-";
+  std::vector<NamedFile> written_;
+  std::vector<NamedFile> read_;
   std::FILE* file_ = nullptr;
   bool broken_ = false;
   int rank_ = 0;

@@ -300,8 +300,7 @@ Result<File> parse(std::string_view text) {
   if (!parsed) {
     return Status(TUTTI_INVALID_ARGUMENT, fmt::format("byte {}: {}", parsed.offset, parsed.description()));
   }
-  if (const auto fault = xml_fault(text))
-    return Status(TUTTI_INVALID_ARGUMENT, fmt::format("byte {}: it has {}", fault->offset, fault->why));
+  if (const std::string fault = xml_fault(text); !fault.empty()) return Status(TUTTI_INVALID_ARGUMENT, fault);
   return Reader().run(document);
 }
 

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -517,15 +516,17 @@ int run_algorithm(const Request& request, const plan_tool::NamedNetwork& network
   return plan_tool::simulate_algorithm(*choice->algorithm, plan, simulation_of(request, *view, network), output);
 }
 
-std::string overwritten_by(const Request& request, const program::Output& output) {
-  const std::array written = {
-      program::NamedFile{"--trace", request.trace},   program::NamedFile{"--link-load-svg", request.link_load_svg},
-      program::NamedFile{"--csv", request.csv},       program::NamedFile{"--svg", request.svg},
-      program::NamedFile{"--output", request.output}, program::NamedFile{"--json", output.json_file()}};
-  const std::array read = {
-      program::NamedFile{"--topology", request.topology}, program::NamedFile{"--tuning", request.tuning},
-      program::NamedFile{"--schedule", request.schedule}, program::NamedFile{"--msccl", request.msccl}};
-  return program::overwritten(written, read);
+/// Tells the output which files it is about.
+void name_files(const Request& request, program::Output& output) {
+  output.writes("--trace", request.trace);
+  output.writes("--link-load-svg", request.link_load_svg);
+  output.writes("--csv", request.csv);
+  output.writes("--svg", request.svg);
+  output.writes("--output", request.output);
+  output.reads("--topology", request.topology);
+  output.reads("--tuning", request.tuning);
+  output.reads("--schedule", request.schedule);
+  output.reads("--msccl", request.msccl);
 }
 
 int run(const Request& given, const program::Options& options, program::Output& output) {
@@ -570,10 +571,7 @@ int main(int argc, char** argv) {
   Request request;
   declare(options, request);
   if (const auto code = options.parse(argc, argv, output)) return *code;
-  if (const std::string wrong = overwritten_by(request, output); !wrong.empty()) {
-    output.configure(output.json(), "-", output.quiet());  // the error must not be what overwrites it
-    return refuse(output, wrong);
-  }
+  name_files(request, output);
   if (const int code = output.open(); code != 0) return code;
   return run(request, options, output);
 }

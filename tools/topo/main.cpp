@@ -143,36 +143,29 @@ int show(const Request& request, program::Output& output) {
 
 /// What is wrong with the options together; empty where nothing is.
 std::string wrong_with(const Request& request, bool json) {
-  if (request.dot && (request.rings || request.trees))
-    return "--dot does not draw rings and trees; leave out --dot, or --rings and --trees";
-  if (!request.gpus.empty() && !request.rings && !request.trees && !json)
-    return "--gpus chooses the GPUs of --rings and --trees; give one of them, or --json";
-  if (request.text && request.dot) return "--text and --dot exclude each other; give one of them";
-  if (request.dot && json) return "--dot and --json exclude each other; give one of them";
-  if (!request.hwloc_xml.empty() && !request.nccl_xml.empty())
-    return "--hwloc-xml and --nccl-xml exclude each other; give one of them";
-  if (request.explain.empty() && !request.other.empty()) {
-    return "'" + request.other +
-           "' was given, but nothing says what it is; name a machine's file as --hwloc-xml or --nccl-xml, or two devices "
-           "as --explain gpu0 nic1";
+  const bool lone = request.explain.empty() && !request.other.empty();
+  const std::pair<bool, std::string> wrongs[] = {
+      {request.dot && (request.rings || request.trees),
+       "--dot does not draw rings and trees; leave out --dot, or --rings and --trees"},
+      {!request.gpus.empty() && !request.rings && !request.trees && !json,
+       "--gpus chooses the GPUs of --rings and --trees; give one of them, or --json"},
+      {request.text && request.dot, "--text and --dot exclude each other; give one of them"},
+      {request.dot && json, "--dot and --json exclude each other; give one of them"},
+      {!request.hwloc_xml.empty() && !request.nccl_xml.empty(),
+       "--hwloc-xml and --nccl-xml exclude each other; give one of them"},
+      {lone, "'" + request.other +
+                 "' was given, but nothing says what it is; name a machine's file as --hwloc-xml or --nccl-xml, or two "
+                 "devices as --explain gpu0 nic1"},
+      {request.explain.empty() != request.other.empty(), "--explain takes two devices; give them as --explain gpu0 nic1"}};
+  for (const auto& [is_so, sentence] : wrongs) {
+    if (is_so) return sentence;
   }
-  if (request.explain.empty() != request.other.empty())
-    return "--explain takes two devices; give them as --explain gpu0 nic1";
   for (const auto& [option, path] :
        {std::pair{"--svg", request.svg}, std::pair{"--write-nccl-xml", request.write_nccl_xml}}) {
     if (path.empty()) continue;
     if (std::string refusal = program::check_writable(option, path); !refusal.empty()) return refusal;
   }
   return {};
-}
-
-std::string overwritten_by(const Request& request, const std::string& json_file) {
-  const std::array written = {program::NamedFile{"--svg", request.svg},
-                              program::NamedFile{"--write-nccl-xml", request.write_nccl_xml},
-                              program::NamedFile{"--json", json_file}};
-  const std::array read = {program::NamedFile{"--hwloc-xml", request.hwloc_xml},
-                           program::NamedFile{"--nccl-xml", request.nccl_xml}};
-  return program::overwritten(written, read);
 }
 
 }  // namespace
@@ -184,13 +177,13 @@ int main(int argc, char** argv) {
   Request request;
   declare(options, request);
   if (const auto code = options.parse(argc, argv, output)) return *code;
-  if (const std::string wrong = overwritten_by(request, output.json_file()); !wrong.empty()) {
-    output.configure(output.json(), "-", output.quiet());  // the error must not be what overwrites it
-    return output.fail(program::kWrongUse, wrong);
-  }
   if (const std::string wrong = wrong_with(request, output.json()); !wrong.empty()) {
     return output.fail(program::kWrongUse, wrong);
   }
+  output.writes("--svg", request.svg);
+  output.writes("--write-nccl-xml", request.write_nccl_xml);
+  output.reads("--hwloc-xml", request.hwloc_xml);
+  output.reads("--nccl-xml", request.nccl_xml);
   if (const int code = output.open(); code != program::kGood) return code;
   return output.result(show(request, output));
 }

@@ -1,5 +1,6 @@
 #include "src/base/xml_text.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -18,8 +19,7 @@ TEST(XmlText, ThatIsSoundHasNoFault) {
       "<a\n  b = '\"'\n  c=\"'\"\n></a>",
   };
   for (const std::string& text : sound) {
-    const auto fault = xml_fault(text);
-    EXPECT_FALSE(fault) << text << ": " << fault->why << " at " << fault->offset;
+    EXPECT_EQ(xml_fault(text), "") << text;
   }
 }
 
@@ -42,9 +42,7 @@ TEST(XmlText, ThatIsNotIsRefusedWhereItIsWrong) {
       {"<!DOCTYPE a [<!ENTITY b \"c\">]><a/>", 0},
   };
   for (const auto& [text, offset] : wrong) {
-    const auto fault = xml_fault(text);
-    ASSERT_TRUE(fault) << text;
-    EXPECT_EQ(fault->offset, offset) << text << ": " << fault->why;
+    EXPECT_THAT(xml_fault(text), testing::StartsWith("byte " + std::to_string(offset) + ": it has ")) << text;
   }
 }
 

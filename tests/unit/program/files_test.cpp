@@ -55,6 +55,24 @@ TEST(WriteFile, KeepsWhatWasThereWhereItFails) {
 }
 
 /// /dev/stdout is such a link, and must go on being one.
+TEST(Overwritten, IsAFileWrittenTwiceOrReadHoweverItIsSpelt) {
+  const test::TemporaryFolder folder;
+  ASSERT_EQ(write_file(folder.file("there"), "x"), 0);
+  std::filesystem::create_symlink(folder.file("there"), folder.file("link"));
+  const auto told = [](const std::string& written, const std::string& other, const std::string& read) {
+    const NamedFile outputs[] = {{"--svg", written}, {"--json", other}};
+    const NamedFile inputs[] = {{"--tuning", read}};
+    return overwritten(outputs, inputs);
+  };
+  EXPECT_EQ(told(folder.file("a"), folder.file("b"), folder.file("there")), "");
+  EXPECT_EQ(told(folder.file("a"), folder.file("") + "./a", ""), "--svg and --json name the same file; give each its own");
+  EXPECT_EQ(told("", folder.file("there"), folder.file("link")),
+            "--json would overwrite the file that --tuning reads; name another");
+  EXPECT_EQ(told("", "", ""), "");
+  EXPECT_EQ(told("-", "-", "-"), "");
+  EXPECT_EQ(told("/dev/null", "/dev/null", "/dev/null"), "");
+}
+
 TEST(WriteFile, WritesWhatALinkLeadsTo) {
   const test::TemporaryFolder folder;
   ASSERT_EQ(write_file(folder.file("a"), "before"), 0);

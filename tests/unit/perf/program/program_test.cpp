@@ -93,6 +93,8 @@ TEST(TuttiPerf, RefusesBeforeItPrintsOrMeasures) {
   expect_one_sentence(kPerf + kSmall + "--algorithm nope", 2, "nope");
   expect_one_sentence(kPerf + "all_gather_v --elements 100", 2, "not there yet");
   expect_one_sentence(kPerf + kSmall + "--plot /nowhere/x.svg", 2, "/nowhere");
+  expect_one_sentence(kPerf + kSmall + "--ranks 2 --plot /tmp/tutti-one.svg --json=/tmp/./tutti-one.svg", 2,
+                      "the same file");
   expect_one_sentence(kPerf + kSmall + "--memory cuda", 2, "cuda");
   // 2 x 256 GiB x 64 ranks: where that fits, there is nothing to refuse.
   expect_one_sentence(kPerf + "all_reduce -b 256G -e 256G --ranks 64 --threads", 2, "64 ranks");
