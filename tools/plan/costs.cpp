@@ -101,33 +101,4 @@ int tell_costs(const Comparison& comparison, const Simulation& simulation, progr
   return output.result(static_cast<int>(program::kGood));
 }
 
-Tuning with_simulated_choices(const Tuning& tuning, const Simulation& simulation, std::uint64_t slot_bytes,
-                              std::span<const Collective> collectives) {
-  constexpr std::uint64_t first = 64, last = std::uint64_t{64} << 20;
-  Tuning whole = tuning;
-  whole.take_constants(simulation.view);
-  for (const Collective collective : collectives) {
-    Problem problem;
-    problem.collective = collective;
-    problem.type = collective == Collective::barrier ? TUTTI_UINT8 : TUTTI_FLOAT32;
-    problem.op = collective == Collective::barrier ? TUTTI_MAX : TUTTI_SUM;
-    problem.ranks = simulation.view.ranks();
-    std::vector<TuningUse> rows;
-    std::uint64_t from = 0;
-    for (std::uint64_t bytes = first; bytes <= last; bytes *= 4) {
-      problem.count = collective == Collective::barrier ? 1 : bytes / element_bytes(problem.type);
-      const Algorithm* best = rows_of({problem, 0, slot_bytes, "", "", ""}, simulation)[0].candidate.algorithm;
-      const std::uint64_t to = bytes == last ? UINT64_MAX : 2 * bytes;
-      if (!rows.empty() && rows.back().algorithm == best->name) {
-        rows.back().to = to;
-      } else {
-        rows.push_back({collective, problem.ranks, from, to, best->name});
-      }
-      from = to + 1;
-    }
-    whole.replace_uses(collective, problem.ranks, rows);
-  }
-  return whole;
-}
-
 }  // namespace tutti::plan_tool

@@ -2,12 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 
 #include "src/program/output.h"
 #include "src/selection/select.h"
-#include "src/selection/tuning.h"
 #include "tools/plan/simulate.h"
 
 namespace tutti::plan_tool {
@@ -26,11 +24,5 @@ struct Comparison {
 /// whose links are shared, each is simulated, and the quickest in virtual time is chosen; those that take too many steps
 /// for that follow, by the model. Returns the program's exit code.
 int tell_costs(const Comparison& comparison, const Simulation& simulation, program::Output& output);
-
-/// `tuning` with the view's constants, and with rows that say for each of the collectives what is quickest on the
-/// simulation's network: at blocks of 64 B to 64 MiB, in steps of 4, as simulated; a row ends half-way, by ratio, to the
-/// next size, the first and the last go on. Where one size cannot be simulated for its steps, the model answers.
-Tuning with_simulated_choices(const Tuning& tuning, const Simulation& simulation, std::uint64_t slot_bytes,
-                              std::span<const Collective> collectives);
 
 }  // namespace tutti::plan_tool

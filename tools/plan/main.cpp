@@ -25,6 +25,7 @@
 #include "tools/plan/draw.h"
 #include "tools/plan/networks.h"
 #include "tools/plan/simulate.h"
+#include "tools/plan/simulated_choices.h"
 #include "tools/plan/synthesize.h"
 #include "topology/generators.h"
 #include "topology/grid.h"

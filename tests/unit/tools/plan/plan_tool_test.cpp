@@ -304,6 +304,26 @@ TEST_F(PlanTool, DrawsWhatNetworkItSimulated) {
   EXPECT_THAT(content("one.svg"), HasSubstr("simulated on a uniform network: "));
 }
 
+TEST_F(PlanTool, TablesOfANetworkSayWhatTheComparisonSaysAtEverySize) {
+  for (const std::string network : {"switch:4", "torus:4x4"}) {
+    const std::string on = " --collective all_reduce --topology " + network;
+    ASSERT_EQ(run("cost" + on + " --csv " + path("table")), 0) << content("err");
+    for (int bytes = 64; bytes <= (64 << 20); bytes *= 2) {
+      const std::string size = " --bytes " + std::to_string(bytes);
+      ASSERT_EQ(run("cost" + on + size), 0) << content("err");
+      const std::string compared = content("out");
+      const std::string chosen = compared.substr(0, compared.find(" is chosen: on these links"));
+      const std::string name = chosen.substr(chosen.rfind('\n') + 1);
+      ASSERT_FALSE(name.empty());
+      ASSERT_EQ(run("cost --ranks " + std::string(network == "switch:4" ? "4" : "16 --torus 4x4") + size + " --tuning " +
+                    path("table")),
+                0)
+          << content("err");
+      EXPECT_THAT(content("out"), HasSubstr(name + " is chosen: the tuning table says")) << network << size;
+    }
+  }
+}
+
 TEST_F(PlanTool, TellsRanksByATableWhatANetworksSimulationSays) {
   const std::string on = " --topology fat_tree:2x4,oversubscription=4,GBps=0.0125,latency_us=50";
   ASSERT_EQ(run("cost --collective all_reduce --bytes 64K --csv " + path("table") + on), 0) << content("err");
