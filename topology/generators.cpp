@@ -439,15 +439,20 @@ Result<Description> describe(std::string_view spec) {
   description.options["latency_us"] = 0.5;
   const auto parts = split(spec.substr(kind->name.size() + 1), ',');
   std::string wrong = take_sizes(*kind, parts[0], description);
-  for (std::size_t p = 1; p < parts.size() && wrong.empty(); ++p) wrong = take_option(*kind, parts[p], description);
+  std::set<std::string_view> given;
+  for (std::size_t p = 1; p < parts.size() && wrong.empty(); ++p) {
+    const std::string_view name = parts[p].substr(0, parts[p].find('='));
+    wrong = given.insert(name).second ? take_option(*kind, parts[p], description)
+                                      : fmt::format("has the option {} twice; give it once", name);
+  }
   const auto core = description.options.find("core_oversubscription");
   if (core != description.options.end() && core->second != 1 && description.sizes.size() < 3) {
     wrong = "has a core_oversubscription but no core; give three sizes, or oversubscription";
   }
-  const auto slow = description.options.find("slow_GBps");
-  if (wrong.empty() && slow != description.options.end() && slow->second != as_bandwidth &&
-      description.options["slow_endpoint"] == most_endpoints) {
-    wrong = "has a slow_GBps but no slow_endpoint; give both";
+  if (wrong.empty() && given.contains("slow_GBps") != given.contains("slow_endpoint")) {
+    const bool rate = given.contains("slow_GBps");
+    wrong = fmt::format("has a {} but no {}; give both", rate ? "slow_GBps" : "slow_endpoint",
+                        rate ? "slow_endpoint" : "slow_GBps");
   }
   if (!wrong.empty()) return refused(spec, wrong);
   for (auto& [name, value] : description.options) {

@@ -183,7 +183,9 @@ unsigned version_of(const pugi::xml_node& topology) {
 Result<pugi::xml_node> topology_in(const pugi::xml_document& document) {
   const pugi::xml_node topology = document.child("topology");
   if (!topology) {
-    return Status(TUTTI_INVALID_ARGUMENT, "it has no <topology>", kOther);
+    const bool nccls = document.child("system");
+    return Status(TUTTI_INVALID_ARGUMENT, nccls ? "it has NCCL's <system> and no <topology>" : "it has no <topology>",
+                  nccls ? "Give it by --nccl-xml" : kOther);
   }
   const unsigned version = version_of(topology);
   if (version < 1 || version > 3) {

@@ -338,7 +338,11 @@ class NcclReader {
 
 Result<Graph> graph_in(const pugi::xml_document& document) {
   const pugi::xml_node system = document.child("system");
-  if (!system) return Status(TUTTI_INVALID_ARGUMENT, "it has no <system>", kOther);
+  if (!system) {
+    const bool hwlocs = document.child("topology");
+    return Status(TUTTI_INVALID_ARGUMENT, hwlocs ? "it has hwloc's <topology> and no <system>" : "it has no <system>",
+                  hwlocs ? "Give it by --hwloc-xml" : kOther);
+  }
   const std::string_view version = system.attribute("version").value();
   if (version != "1" && version != "2") {
     return Status(TUTTI_INVALID_ARGUMENT, fmt::format("its version is \"{}\", and versions 1 and 2 are known", version));

@@ -299,13 +299,13 @@ class Follower {
     for (std::size_t m = 0; m < std::max(ends.sent.size(), ends.received.size()); ++m) {
       if (m >= ends.received.size()) {
         return refuse(from, ends.send_block, flow_.actions[from][ends.send_block][ends.sent[m]],
-                      fmt::format("sends message {} to rank {} on channel {}, which takes {} there", m, to, channel,
-                                  ends.received.size()));
+                      fmt::format("sends a message more to rank {} on channel {} than the {} that are taken there", to,
+                                  channel, ends.received.size()));
       }
       if (m >= ends.sent.size()) {
         return refuse(to, ends.receive_block, flow_.actions[to][ends.receive_block][ends.received[m]],
-                      fmt::format("takes message {} from rank {} on channel {}, which sends {} there", m, from, channel,
-                                  ends.sent.size()));
+                      fmt::format("takes a message more from rank {} on channel {} than the {} that are sent there", from,
+                                  channel, ends.sent.size()));
       }
       Action& sent = flow_.actions[from][ends.send_block][ends.sent[m]];
       Action& received = flow_.actions[to][ends.receive_block][ends.received[m]];

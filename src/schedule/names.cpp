@@ -56,6 +56,13 @@ std::optional<Value> value_in(const Table& table, std::string_view text) {
   return found->value;
 }
 
+template <typename Table>
+std::vector<std::string> texts_of(const Table& table) {
+  std::vector<std::string> texts;
+  for (const auto& name : table) texts.emplace_back(name.text);
+  return texts;
+}
+
 }  // namespace
 
 std::string text_of(tutti_type type) {
@@ -83,6 +90,16 @@ std::optional<Collective> collective_of(std::string_view name) {
     if (name == name_of(static_cast<Collective>(c))) return static_cast<Collective>(c);
   }
   return std::nullopt;
+}
+
+std::vector<std::string> type_names() { return texts_of(types); }
+
+std::vector<std::string> op_names() { return texts_of(ops); }
+
+std::vector<std::string> collective_names() {
+  std::vector<std::string> names;
+  for (int c = 0; c < collective_count; ++c) names.emplace_back(name_of(static_cast<Collective>(c)));
+  return names;
 }
 
 }  // namespace tutti

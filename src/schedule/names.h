@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "src/schedule/problem.h"
 
@@ -17,5 +18,9 @@ std::string text_of(tutti_op op);
 std::optional<tutti_type> type_of(std::string_view name);
 std::optional<tutti_op> op_of(std::string_view name);
 std::optional<Collective> collective_of(std::string_view name);
+/// The names that there are, of types but the opaque ones.
+std::vector<std::string> type_names();
+std::vector<std::string> op_names();
+std::vector<std::string> collective_names();
 
 }  // namespace tutti

@@ -214,20 +214,18 @@ std::optional<std::string> wrong_with(const Request& request, const program::Opt
   return wrong_with_file(request, options);
 }
 
+Status unknown(const char* what, const std::string& name, const std::vector<std::string>& known) {
+  return {TUTTI_INVALID_ARGUMENT,
+          fmt::format("there is no {} \"{}\"; choose from {}", what, name, program::listing(known))};
+}
+
 Result<Problem> problem_of(const Request& request) {
   const auto collective = collective_of(request.collective);
-  if (!collective) {
-    std::vector<std::string> names;
-    for (int c = 0; c < collective_count; ++c) names.emplace_back(name_of(static_cast<Collective>(c)));
-    return Status(TUTTI_INVALID_ARGUMENT, fmt::format("there is no collective \"{}\"; choose from {}", request.collective,
-                                                      program::listing(names)));
-  }
   const auto type = type_of(request.type);
   const auto op = op_of(request.op);
-  if (!type || element_bytes(*type) == 0) {
-    return Status(TUTTI_INVALID_ARGUMENT, fmt::format("there is no element type \"{}\"; float32 is one", request.type));
-  }
-  if (!op) return Status(TUTTI_INVALID_ARGUMENT, fmt::format("there is no operator \"{}\"; sum is one", request.op));
+  if (!collective) return unknown("collective", request.collective, collective_names());
+  if (!type || element_bytes(*type) == 0) return unknown("element type", request.type, type_names());
+  if (!op) return unknown("operator", request.op, op_names());
   if (request.root >= request.ranks) {
     return Status(TUTTI_INVALID_ARGUMENT, fmt::format("root {} is outside {} ranks; choose 0 to {}", request.root,
                                                       request.ranks, request.ranks - 1));

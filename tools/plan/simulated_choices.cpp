@@ -44,8 +44,7 @@ class Chooser {
     for (const Candidate& candidate : candidates) {
       const double bound = least_seconds(*candidate.algorithm, bytes);
       if (least && bound > *least) continue;
-      const Plan plan =
-          make_plan(*candidate.algorithm, problem_, simulation_.view, candidate.parameters, slot_bytes_);
+      const Plan plan = make_plan(*candidate.algorithm, problem_, simulation_.view, candidate.parameters, slot_bytes_);
       const auto seconds = simulated_seconds(*candidate.algorithm, plan, simulation_);
       if (!seconds) continue;
       simulated_[candidate.algorithm][bytes] = *seconds;

@@ -111,8 +111,6 @@ TEST(Generators, SlowOneEndpointsLinkAndNoOther) {
     }
     EXPECT_DOUBLE_EQ(way(*made, 0, 1)[0].bytes_per_second, 10e9);
   }
-  const auto unsaid = network("switch:6,GBps=10,slow_endpoint=0");
-  EXPECT_DOUBLE_EQ(way(*unsaid, 0, 1)[0].bytes_per_second, 10e9);
 }
 
 TEST(Generators, TakeLongerBetweenSwitchesWhereThatIsSaid) {
@@ -209,6 +207,8 @@ TEST(Generators, RefuseWhatIsWrongInOneSentence) {
            {"switch:4,slow_endpoint=4", "gives slow_endpoint no endpoint's number; write 0 to 3"},
            {"fat_tree:2x2,slow_endpoint=1.5", "gives slow_endpoint no endpoint's number; write 0 to 3"},
            {"fat_tree:2x4,slow_GBps=1", "has a slow_GBps but no slow_endpoint; give both"},
+           {"switch:6,GBps=10,slow_endpoint=0", "has a slow_endpoint but no slow_GBps; give both"},
+           {"switch:4,GBps=1,GBps=2", "has the option GBps twice; give it once"},
            {"switch:4,GBps=1e300", "gives GBps no number from 1e-9 to 1e9"},
            {"switch:4,slow_endpoint=-1", "gives slow_endpoint no number from 0 to 1e9"},
            {"switch:4,slow_endpoint=1,slow_GBps=0", "gives slow_GBps no number from 1e-9 to 1e9"},
