@@ -49,9 +49,12 @@ Share* find_share(Shares& shares, const Communicator& communicator) {
   return found == shares.end() ? nullptr : &*found;
 }
 
-/// The group that is open on a thread.
+/// How many groups are open on a thread, within each other. Every call asks, so it is where no function need be called to
+/// find it; a process that loads the library late has room for these few bytes.
+[[gnu::tls_model("initial-exec")]] constinit thread_local int group_depth = 0;
+
+/// What the open group of a thread holds.
 struct Group {
-  int depth = 0;
   /// What there is as long as it is nothing but blocking transfers of one communicator, whose works nobody asked for.
   std::vector<Transfer> plain;
   Communicator* plain_of = nullptr;
@@ -344,27 +347,27 @@ Status close_group(Group& open, const tutti_call& call) {
 }
 
 Status end_group(const tutti_call* given) {
+  if (group_depth == 0) return Status(TUTTI_INVALID_USAGE, "tutti_group_end without tutti_group_start", "Pair them.");
   Group& open = group();
-  if (open.depth == 0) return Status(TUTTI_INVALID_USAGE, "tutti_group_end without tutti_group_start", "Pair them.");
-  if (given == nullptr && open.depth == 1 && open.only_plain()) {  // what most groups are
-    open.depth = 0;
+  if (given == nullptr && group_depth == 1 && open.only_plain()) {  // what most groups are
+    group_depth = 0;
     return PlainTransfers(open).run(0);
   }
   tutti_call call;
   Status refused = read_call(given, call);
-  if (refused.ok() && call.work != nullptr && open.depth > 1) {
+  if (refused.ok() && call.work != nullptr && group_depth > 1) {
     refused = Status(TUTTI_INVALID_USAGE, "an inner tutti_group_end was asked for a work",
                      "Ask the outermost one: it issues the group.");
   }
   if (open.first.ok()) open.first = refused;
-  if (--open.depth > 0) return refused;
+  if (--group_depth > 0) return refused;
   return close_group(open, call);
 }
 
 }  // namespace
 
 bool runs_now(tutti_stream stream, const tutti_call& call) {
-  return stream.kind == TUTTI_STREAM_BLOCKING && call.work == nullptr && group().depth == 0;
+  return stream.kind == TUTTI_STREAM_BLOCKING && call.work == nullptr && group_depth == 0;
 }
 
 Status dispatch(Operation operation, tutti_stream stream, const tutti_call& call) {
@@ -374,7 +377,7 @@ Status dispatch(Operation operation, tutti_stream stream, const tutti_call& call
   if (!open.plain.empty()) unfold(open);
   auto task = make_task(std::move(operation), stream);
   std::unique_ptr<tutti_work> handle(call.work != nullptr ? new tutti_work{task->work} : nullptr);
-  const bool held_back = open.depth > 0;
+  const bool held_back = group_depth > 0;
   if (held_back) {
     open.tasks.push_back(task);
   } else {
@@ -389,14 +392,13 @@ Status dispatch(Operation operation, tutti_stream stream, const tutti_call& call
 
 Status dispatch(Communicator& communicator, const Transfer& transfer, tutti_stream stream, const tutti_call& call) {
   if (stream.kind == TUTTI_STREAM_BLOCKING && call.work == nullptr && communicator.legal_now()) {
-    Group& open = group();
-    if (open.depth == 0) return run_plain(communicator, {&transfer, 1});
-    if (hold_plain(open, communicator, transfer)) return {};
+    if (group_depth == 0) return run_plain(communicator, {&transfer, 1});
+    if (hold_plain(group(), communicator, transfer)) return {};
   }
   return dispatch({&communicator, transfer}, stream, call);
 }
 
-bool group_is_open() { return group().depth > 0; }
+bool group_is_open() { return group_depth > 0; }
 
 bool group_holds(const Communicator* communicator) {
   const Group& open = group();
@@ -423,10 +425,10 @@ Status refuse_in_group(const char* verb) {
 
 void spoil_group() {
   Group& open = group();
-  if (open.depth > 0 && open.first.ok()) open.first = last_failure();
+  if (group_depth > 0 && open.first.ok()) open.first = last_failure();
 }
 
-void start_group() { ++group().depth; }
+void start_group() { ++group_depth; }
 
 }  // namespace tutti
 

@@ -147,7 +147,7 @@ const Outcome& HostExecutor::run(const Plan& plan, const Lowered& lowered, const
   const bool offers = !binding_.regions.empty() || (capabilities & TUTTI_CAN_OFFER_ANY) != 0;
   awaited_ = nullptr;
   holds_.clear();
-  straight_ = !layouts.straight.moves.empty() && (!offers || layouts.longest_message < least_offer);
+  straight_ = !layouts.straight.acts.empty() && (!offers || layouts.longest_message < least_offer);
   return straight_ ? run_straight(agent) : run_lanes(agent);
 }
 
@@ -218,7 +218,7 @@ void HostExecutor::make_room() {
     lane.at.resize(room_);
     lane.offers.resize(room_);
   }
-  at_.resize(room_);
+  at_.resize(Straight::messages + room_);
   fold_sources_.resize(room_);
   fold_destinations_.resize(room_);
 }

@@ -82,7 +82,7 @@ struct Layouts {
   std::uint32_t copies = 1;               ///< of the scratch: passes under way use them in turn
   std::array<std::uint64_t, 2> bytes{};   ///< of input and output
   std::uint64_t longest_message = 0;
-  Straight straight;  ///< where the call is such a one; else without moves
+  Straight straight;  ///< where the call is such a one; else without acts
 };
 Layouts lay_out(const Plan& plan, int rank, const Lowered& lowered);
 
@@ -268,7 +268,7 @@ class HostExecutor {
   bool direct_ = false;                ///< messages may be long enough to be offered or granted
   bool straight_ = false;              ///< the last call was
   const HostLink* awaited_ = nullptr;  ///< in a straight call: the link that it waited for last
-  std::vector<std::byte*> at_;         ///< likewise, of the move's operands: where its buffer or its message begins
+  std::vector<std::byte*> at_;         ///< likewise, by Straight::Act::place: where it begins
   std::vector<LaneState> lanes_;
   std::vector<Inbox> inboxes_;  ///< by link; only where direct_
   std::vector<Hold> holds_;

@@ -1,11 +1,13 @@
 #include "src/executors/host/straight.h"
 
+#include <cstring>
+
 #include "src/executors/host/executor.h"
 
 namespace tutti {
 namespace {
 
-/// Puts a call's moves together, step by step.
+/// Takes a call's steps apart, one after the other.
 class Straightener {
  public:
   Straightener(const Problem& problem, const Lowered& lowered, const Layout& layout)
@@ -13,46 +15,64 @@ class Straightener {
 
   void append(std::uint32_t index) {
     const Step& step = lowered_.program.steps[index];
-    Straight::Move move;
-    move.bytes = layout_.message_bytes[index];
-    if (move.bytes == 0) return;
-    move.divide_by = (step.flags & last_touch) != 0 ? divisor(problem_) : 0;
-    move.operand = static_cast<std::uint32_t>(straight_.operands.size());
-    move.sources = step.sources;
+    const std::uint64_t bytes = layout_.message_bytes[index];
+    if (bytes == 0) return;
+    Straight::Act whole;
+    whole.count = bytes;
+    whole.sources = step.sources;
     std::vector<std::uint32_t> taken;
     for (std::uint32_t o = step.operands; o < step.operands + step.sources + step.destinations; ++o) {
       if (lowered_.only_offered[o] == 0) taken.push_back(o);
     }
-    move.destinations = static_cast<std::uint32_t>(taken.size()) - move.sources;
-    for (const std::uint32_t o : taken) {
-      const Operand& operand = lowered_.program.operands[o];
-      const bool in_memory = operand.place != Place::link;
-      straight_.operands.push_back(
-          {in_memory ? Straight::in_memory : operand.link, in_memory ? static_cast<std::uint32_t>(operand.place) : 0});
+    whole.destinations = static_cast<std::uint32_t>(taken.size()) - whole.sources;
+    places_.clear();
+    for (std::size_t o = 0; o < taken.size(); ++o) {
+      const Operand& operand = lowered_.program.operands[taken[o]];
+      const bool message = operand.place == Place::link;
+      places_.push_back(message ? Straight::messages + static_cast<std::uint32_t>(o)
+                                : static_cast<std::uint32_t>(operand.place));
+      if (message) push(o < whole.sources ? Straight::Kind::view : Straight::Kind::reserve, whole, operand, o);
     }
-    append_pieces(move, step, taken);
-    straight_.moves.push_back(move);
+    whole.divide_by = (step.flags & last_touch) != 0 ? divisor(problem_) : 0;
+    append_pieces(whole, step, taken);
+    for (std::size_t o = 0; o < taken.size(); ++o) {
+      const Operand& operand = lowered_.program.operands[taken[o]];
+      if (operand.place != Place::link) continue;
+      push(o < whole.sources ? Straight::Kind::release : Straight::Kind::commit, whole, operand, o);
+    }
   }
 
   Straight take() { return std::move(straight_); }
 
  private:
-  void append_pieces(Straight::Move& move, const Step& step, const std::vector<std::uint32_t>& taken) {
-    move.piece = static_cast<std::uint32_t>(straight_.counts.size());
-    move.offset = static_cast<std::uint32_t>(straight_.offsets.size());
+  void push(Straight::Kind kind, Straight::Act act, const Operand& operand, std::size_t o) {
+    act.kind = kind;
+    act.link = operand.link;
+    act.place = places_[o];
+    straight_.acts.push_back(act);
+  }
+
+  void append_pieces(Straight::Act act, const Step& step, const std::vector<std::uint32_t>& taken) {
+    if (act.destinations == 0) return;
+    const bool copies = act.sources == 1 && act.destinations == 1 && act.divide_by <= 1;
+    act.kind = copies ? Straight::Kind::copy : Straight::Kind::fold;
     const std::uint32_t blocks = lowered_.program.operands[step.operands].range.blocks;
     for (std::uint32_t b = 0; b < blocks; ++b) {
       const std::uint64_t bytes = layout_.pieces[layout_.first_piece[step.operands] + b].bytes;
       if (bytes == 0) continue;
-      straight_.counts.push_back(bytes >> unit_shift(problem_));
-      for (const std::uint32_t o : taken) straight_.offsets.push_back(layout_.pieces[layout_.first_piece[o] + b].offset);
+      act.count = copies ? bytes : bytes >> unit_shift(problem_);
+      act.operand = static_cast<std::uint32_t>(straight_.operands.size());
+      for (std::size_t o = 0; o < taken.size(); ++o) {
+        straight_.operands.push_back({places_[o], layout_.pieces[layout_.first_piece[taken[o]] + b].offset});
+      }
+      straight_.acts.push_back(act);
     }
-    move.pieces = static_cast<std::uint32_t>(straight_.counts.size()) - move.piece;
   }
 
   const Problem& problem_;
   const Lowered& lowered_;
   const Layout& layout_;
+  std::vector<std::uint32_t> places_;  ///< of the step's operands
   Straight straight_;
 };
 
@@ -64,101 +84,96 @@ Straight straighten(const Problem& problem, const Lowered& lowered, const Layout
   return straightener.take();
 }
 
-/// One straight call under way. Everything is within one function once compiled: a call of a few bytes has no time for
-/// more.
+/// One straight call under way. What mostly comes about at once is within one function once compiled: a call of a few bytes
+/// has no time for more.
 class HostExecutor::StraightRun {
  public:
   StraightRun(HostExecutor& executor, Agent& agent)
-      : executor_(executor),
-        agent_(agent),
-        links_(executor.links_.data()),
-        at_(executor.at_.data()),
-        sources_(executor.fold_sources_.data()),
-        destinations_(executor.fold_destinations_.data()),
-        // Only read from; see window_at.
-        buffers_{const_cast<std::byte*>(executor.binding_.input), executor.binding_.output, executor.binding_.scratch} {}
+      : executor_(executor), agent_(agent), links_(executor.links_.data()), at_(executor.at_.data()) {
+    // Only read from; see window_at.
+    at_[0] = const_cast<std::byte*>(executor.binding_.input);
+    at_[1] = executor.binding_.output;
+    at_[2] = executor.binding_.scratch;
+  }
 
-  /// False: the outcome says why the move did not come about.
-  bool make(const Straight& straight, const Straight::Move& move) {
-    const Straight::Operand* const operands = &straight.operands[move.operand];
-    if (!take(move, operands)) return false;
-    fold(move, &straight.counts[move.piece], &straight.offsets[move.offset]);
-    return give(move, operands);
+  /// False: the outcome says why the call did not come about.
+  bool run(const Straight& straight) {
+    const std::uint64_t fingerprint = executor_.binding_.fingerprint;
+    const Straight::Operand* const operands = straight.operands.data();
+    for (const Straight::Act& act : straight.acts) {
+      if (act.kind == Straight::Kind::copy) {
+        copy(act, operands + act.operand);
+      } else if (act.kind == Straight::Kind::fold) {
+        fold(act, operands + act.operand);
+      } else if (HostLink& link = *links_[act.link]; !at_once(act, link, fingerprint)) [[unlikely]] {
+        if (!executor_.await(link, agent_, [&] { return attempt(act, link); })) return false;
+      }
+    }
+    return true;
   }
 
  private:
-  /// Finds where all operands of a move lie, as soon as they are there.
-  bool take(const Straight::Move& move, const Straight::Operand* operands) {
-    const std::uint32_t all = move.sources + move.destinations;
-    for (std::uint32_t o = 0; o < all; ++o) {
-      if (operands[o].link == Straight::in_memory) {
-        at_[o] = buffers_[operands[o].buffer];
-        continue;
-      }
-      const HostLink& link = *links_[operands[o].link];
-      const auto look = [&] {
-        return o < move.sources ? executor_.view(link, move.bytes, at_[o]) : executor_.reserve(link, move.bytes, at_[o]);
-      };
-      if (look() != Turn::moved && !executor_.await(link, agent_, look)) [[unlikely]]
-        return false;
+  std::byte* address(const Straight::Operand& operand) const { return at_[operand.place] + operand.offset; }
+
+  /// What is to be done on a link; false: it has to be attempted again.
+  bool at_once(const Straight::Act& act, HostLink& link, std::uint64_t fingerprint) {
+    const tutti_transport& transport = *link.transport;
+    if (act.kind == Straight::Kind::view) {
+      tutti_message message;
+      if (transport.view(link.link, &message) != TUTTI_LINK_OK) return false;
+      at_[act.place] = const_cast<std::byte*>(static_cast<const std::byte*>(message.data));  // only read from
+      return message.fingerprint == fingerprint && message.bytes == act.count;
     }
+    if (act.kind == Straight::Kind::reserve) {
+      at_[act.place] = static_cast<std::byte*>(transport.reserve(link.link, act.count, fingerprint));
+      return at_[act.place] != nullptr;
+    }
+    if (act.kind == Straight::Kind::release) return transport.release(link.link), true;
+    if (transport.commit(link.link, act.count, fingerprint) != TUTTI_LINK_OK) return false;
+    ++link.offered;
     return true;
   }
 
-  void fold(const Straight::Move& move, const std::uint64_t* counts, const std::uint64_t* offset) {
+  /// What did not come about at once, again, and what stands in its way.
+  Turn attempt(const Straight::Act& act, HostLink& link) {
+    if (act.kind == Straight::Kind::view) return executor_.view(link, act.count, at_[act.place]);
+    if (act.kind == Straight::Kind::reserve) return executor_.reserve(link, act.count, at_[act.place]);
+    const tutti_link_result result = link.transport->commit(link.link, act.count, executor_.binding_.fingerprint);
+    if (result == TUTTI_LINK_OK) return ++link.offered, Turn::moved;
+    return result == TUTTI_LINK_BROKEN ? executor_.broken(link) : Turn::blocked;
+  }
+
+  void copy(const Straight::Act& act, const Straight::Operand* operand) const {
+    const std::byte* const source = address(operand[0]);
+    std::byte* const target = address(operand[1]);
+    // A message may have landed in its place.
+    if (source != target) std::memcpy(target, source, act.count);
+  }
+
+  void fold(const Straight::Act& act, const Straight::Operand* operand) {
+    FoldSource* const sources = executor_.fold_sources_.data();
+    FoldDestination* const destinations = executor_.fold_destinations_.data();
     // Nothing to do where one source lies in its place already.
-    const bool may_lie_there = move.sources == 1 && move.divide_by == 0;
-    for (std::uint32_t p = 0; p < move.pieces; ++p) {
-      std::byte* const* at = at_;
-      for (std::uint32_t o = 0; o < move.sources; ++o) sources_[o].data = *at++ + *offset++;
-      std::uint32_t targets = 0;
-      for (std::uint32_t o = 0; o < move.destinations; ++o) {
-        std::byte* const target = *at++ + *offset++;
-        if (may_lie_there && target == sources_[0].data) continue;
-        destinations_[targets].data = target;
-        destinations_[targets++].streaming = false;
-      }
-      if (targets != 0) executor_.fold_({sources_, destinations_, move.sources, targets, counts[p], move.divide_by});
+    const bool may_lie_there = act.sources == 1 && act.divide_by <= 1;
+    for (std::uint32_t o = 0; o < act.sources; ++o) sources[o].data = address(*operand++);
+    std::uint32_t targets = 0;
+    for (std::uint32_t o = 0; o < act.destinations; ++o) {
+      std::byte* const target = address(*operand++);
+      if (may_lie_there && target == sources[0].data) continue;
+      destinations[targets].data = target;
+      destinations[targets++].streaming = false;
     }
-  }
-
-  /// Lets the sources' messages go, and the destinations' on their way.
-  bool give(const Straight::Move& move, const Straight::Operand* operands) {
-    const std::uint32_t all = move.sources + move.destinations;
-    for (std::uint32_t o = 0; o < all; ++o) {
-      if (operands[o].link == Straight::in_memory) continue;
-      HostLink& link = *links_[operands[o].link];
-      if (o < move.sources) {
-        link.transport->release(link.link);
-        continue;
-      }
-      const auto commit = [&] {
-        const tutti_link_result result = link.transport->commit(link.link, move.bytes, executor_.binding_.fingerprint);
-        if (result == TUTTI_LINK_OK) [[likely]]
-          return ++link.offered, Turn::moved;
-        return result == TUTTI_LINK_BROKEN ? executor_.broken(link) : Turn::blocked;
-      };
-      if (commit() != Turn::moved && !executor_.await(link, agent_, commit)) [[unlikely]]
-        return false;
-    }
-    return true;
+    if (targets != 0) executor_.fold_({sources, destinations, act.sources, targets, act.count, act.divide_by});
   }
 
   HostExecutor& executor_;
   Agent& agent_;
   HostLink* const* const links_;
   std::byte** const at_;
-  FoldSource* const sources_;
-  FoldDestination* const destinations_;
-  std::byte* const buffers_[3];
 };
 
 const Outcome& HostExecutor::run_straight(Agent& agent) {
-  StraightRun run(*this, agent);
-  const Straight& straight = layouts_->straight;
-  for (const Straight::Move& move : straight.moves) {
-    if (!run.make(straight, move)) return outcome_;
-  }
+  if (!StraightRun(*this, agent).run(layouts_->straight)) return outcome_;
   awaited_ = nullptr;
   // Nothing was offered, so only what a socket still holds is not with the peers yet.
   return needs_progress_ ? finish(agent) : outcome_;

@@ -2,7 +2,6 @@
 // short to be offered or granted. All small messages are such calls, and a part of their time is what is not looked at.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -14,28 +13,37 @@ namespace tutti {
 struct Layout;
 struct Lowered;
 
-/// A program's steps in the order they run, with what every call of the plan has in common worked out: what remains is to
-/// wait, to fold and to hand over. Plain data.
+/// A program's steps in the order they run, taken apart into what every call of the plan does, one after the other: what
+/// remains is to wait, to fold and to hand over. Plain data.
 struct Straight {
-  static constexpr std::uint32_t in_memory = UINT32_MAX;
+  /// Where something lies: input, output and scratch, as Buffer counts them, and behind them, numbered from here within a
+  /// step, its messages.
+  static constexpr std::uint32_t messages = 3;
+
+  enum class Kind : std::uint8_t {
+    view,     ///< waits for the link's next message, which is `place` from then on
+    reserve,  ///< waits for room for the link's next message, likewise
+    copy,     ///< one piece, of one source to one destination
+    fold,     ///< one piece, of all others
+    release,  ///< lets the link's message go
+    commit,   ///< sends the link's message on its way
+  };
   struct Operand {
-    std::uint32_t link = in_memory;  ///< index into Program::links, or
-    std::uint32_t buffer = 0;        ///< in memory: input, output or scratch, as Place counts them
+    std::uint32_t place = 0;
+    std::uint64_t offset = 0;  ///< bytes from the place's beginning
   };
-  struct Move {
-    std::uint64_t bytes = 0;      ///< of its message, not 0
-    std::uint64_t divide_by = 0;  ///< as FoldArguments::divide_by
-    std::uint32_t operand = 0;    ///< its first in `operands`: sources, then destinations
-    std::uint32_t sources = 0;
-    std::uint32_t destinations = 0;  ///< without those that are only there to be offered
-    std::uint32_t piece = 0;         ///< its first in `counts`
-    std::uint32_t pieces = 0;
-    std::uint32_t offset = 0;  ///< its first in `offsets`
+  struct Act {
+    Kind kind = Kind::view;
+    std::uint32_t link = 0;          ///< index into Program::links
+    std::uint32_t place = 0;         ///< of the message
+    std::uint32_t operand = 0;       ///< copy, fold: its first in `operands`: sources, then destinations
+    std::uint32_t sources = 0;       ///< likewise
+    std::uint32_t destinations = 0;  ///< likewise, without those that are only there to be offered
+    std::uint64_t count = 0;         ///< of the message, or of a copied piece: bytes, not 0. fold: as FoldArguments::count
+    std::uint64_t divide_by = 0;     ///< as FoldArguments::divide_by
   };
-  std::vector<Move> moves;
+  std::vector<Act> acts;
   std::vector<Operand> operands;
-  std::vector<std::uint64_t> counts;   ///< per piece what the fold counts: elements, or bytes where it copies
-  std::vector<std::uint64_t> offsets;  ///< per move [piece][operand]: bytes from the buffer's or the message's beginning
 };
 
 /// lowered: with an order in single file. layout: of the call's only pass. Pure.
