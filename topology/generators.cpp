@@ -384,6 +384,10 @@ std::vector<std::string_view> split(std::string_view text, char by) {
 std::string take_sizes(const Kind& kind, std::string_view text, Description& description) {
   std::int64_t endpoints = 1;
   for (const std::string_view part : split(text, 'x')) {
+    const bool digits = !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
+    if (digits && part.find_first_not_of('0') < part.size() && !parse<int>(part)) {
+      return fmt::format("has over {} endpoints, more than can be simulated", most_endpoints);
+    }
     const auto size = parse<int>(part);
     if (!size || *size < 1)
       return fmt::format("has the size \"{}\", which is no whole number from 1; write {}", part, kind.form);
@@ -392,7 +396,8 @@ std::string take_sizes(const Kind& kind, std::string_view text, Description& des
     if (endpoints > most_endpoints) return fmt::format("has over {} endpoints, more than can be simulated", most_endpoints);
   }
   if (description.sizes.size() < kind.least_sizes || description.sizes.size() > kind.most_sizes) {
-    return fmt::format("has {} sizes; write {}", description.sizes.size(), kind.form);
+    return fmt::format("has {} sizes; write {}{}", description.sizes.size(), kind.form,
+                       kind.most_sizes > 3 ? fmt::format(", of up to {}", kind.most_sizes) : "");
   }
   return {};
 }

@@ -13,6 +13,7 @@
 #include "src/base/status.h"
 #include "src/communicator/agent.h"
 #include "src/communicator/hook.h"
+#include "src/schedule/ir.h"
 #include "src/selection/tuning.h"
 #include "topology/view.h"
 
@@ -24,7 +25,7 @@ inline constexpr std::size_t traffic_classes = 2;
 
 /// Credit and message size of every link; equal on all ranks. Four messages of 256 KiB keep both ends busy and fit the
 /// second-level cache; plans need no more credit (make_plan's windows come from slot_bytes).
-inline constexpr std::uint32_t link_slots = 4;
+inline constexpr std::uint32_t link_slots = most_credit;
 inline constexpr std::uint64_t link_slot_bytes = 256 * 1024;
 /// Longest that an operation which failed waits, before its call returns, for peers that write into memory which it granted
 /// them: they end with the sweep that they are in, well below a millisecond, unless they are stopped.

@@ -108,6 +108,9 @@ struct Parameters {
   bool operator==(const Parameters&) const = default;
 };
 
+/// Messages that every link of the library takes without its receiver: the most that a schedule may count on.
+inline constexpr std::uint32_t most_credit = 4;
+
 /// What an algorithm needs, the same on every rank.
 struct Shape {
   std::uint32_t chunks = 1;  ///< that a block's window is divided into

@@ -43,9 +43,6 @@ struct MscclAlgorithm {
   }
 };
 
-/// The most messages that a schedule may have under way on a link: what the library's links hold.
-inline constexpr std::uint32_t most_credit = 4;
-
 /// Reads and proves the text of a file. Errors: TUTTI_INVALID_ARGUMENT with one sentence that says what is wrong, and,
 /// where it is some step's fault, its rank, thread block and step. Pure; whatever comes in, there is an answer. Time about
 /// proportional to the steps and the chunks that they move, of which there are bounds (docs/schedule.md): a few seconds for

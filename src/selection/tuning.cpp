@@ -101,59 +101,67 @@ Result<Tuning> Tuning::parse(std::string_view text, const std::string& place) {
       return Status(TUTTI_INVALID_ARGUMENT, fmt::format("{} does not begin with \"{}\"", place, kHeader),
                     "Name a file that perf/tune or `tutti-plan cost --csv` wrote.");
     }
-    if (!tuning.take(words))
-      return Status(TUTTI_INVALID_ARGUMENT, fmt::format("line {} of {} says \"{}\"", line, place, content), kForm);
+    if (const auto wrong = tuning.take(words)) {
+      return Status(TUTTI_INVALID_ARGUMENT, fmt::format("line {} of {} says \"{}\"{}", line, place, content, *wrong),
+                    kForm);
+    }
   }
   if (headed) return tuning;
   return Status(TUTTI_INVALID_ARGUMENT, fmt::format("{} is empty", place),
                 "Name a file that perf/tune or `tutti-plan cost --csv` wrote.");
 }
 
-/// One line; false: it is malformed.
-bool Tuning::take(const std::vector<std::string>& words) {
-  if (words[0] == "use") {
-    auto use = parse_use(words);
-    if (use) uses_.push_back(std::move(*use));
-    return use.has_value();
-  }
+/// One line; otherwise what is wrong with it, to be said behind it: empty where it is of no known form.
+std::optional<std::string> Tuning::take(const std::vector<std::string>& words) {
+  if (words[0] == "use") return take_use(words);
   const auto value = number(words.back());
-  if (!value) return false;
+  if (!value) return "";
   if (words[0] == "link" && words.size() == 5) {
     const auto near = class_named(words[2]);
     const auto alpha = number(words[3]);
-    if (near && alpha) links_[{words[1], *near}] = {*alpha, *value};
-    return near && alpha;
+    if (!near || !alpha) return "";
+    links_[{words[1], *near}] = {*alpha, *value};
+    return std::nullopt;
   }
   const std::array<std::pair<std::string_view, std::optional<double>*>, 3> single = {
       {{"fold", &fold_}, {"hand_over", &hand_over_}, {"ring_share", &ring_share_}}};
   for (const auto& [name, place] : single) {
-    if (words.size() == 2 && words[0] == name) return *place = value, true;
+    if (words.size() != 2 || words[0] != name) continue;
+    *place = value;
+    return std::nullopt;
   }
-  return false;
+  return "";
 }
 
-std::optional<TuningUse> Tuning::parse_use(const std::vector<std::string>& words) {
-  if (words.size() != 6) return std::nullopt;
+std::optional<std::string> Tuning::take_use(const std::vector<std::string>& words) {
+  if (words.size() != 6) return "";
   TuningUse use;
   bool known = false;
   for (int c = 0; c < collective_count && !known; ++c) {
     use.collective = static_cast<Collective>(c);
     known = words[1] == name_of(use.collective);
   }
+  if (!known) return fmt::format(", but there is no collective {}", words[1]);
+  if (!whole(words[2], use.ranks) || !whole(words[3], use.from) || !whole(words[4], use.to)) {
+    return ", but ranks and bytes are whole numbers, up to 2^31 - 1 and 2^64 - 1";
+  }
+  if (use.from > use.to) return ", but its bytes end before they begin";
   use.algorithm = words[5];
-  const bool numbers = whole(words[2], use.ranks) && whole(words[3], use.from) && whole(words[4], use.to);
-  const bool good =
-      known && numbers && use.from <= use.to && find_algorithm(use.collective, use.algorithm.c_str()) != nullptr;
-  return good ? std::optional(use) : std::nullopt;
+  if (find_algorithm(use.collective, use.algorithm.c_str()) == nullptr) {
+    return fmt::format(", but there is no algorithm {} of {}", words[5], words[1]);
+  }
+  uses_.push_back(std::move(use));
+  return std::nullopt;
 }
 
 std::string_view Tuning::use(const Problem& problem) const {
   const std::uint64_t bytes = bytes_of(problem.count, problem.type);
-  for (const TuningUse& use : uses_) {
-    const bool fits = use.collective == problem.collective && use.ranks == problem.ranks;
-    if (fits && bytes >= use.from && bytes <= use.to) return use.algorithm;
-  }
-  return {};
+  // Of two that say something else the later one counts, as with all lines.
+  const auto fits = [&](const TuningUse& use) {
+    return use.collective == problem.collective && use.ranks == problem.ranks && bytes >= use.from && bytes <= use.to;
+  };
+  const auto last = std::find_if(uses_.rbegin(), uses_.rend(), fits);
+  return last != uses_.rend() ? std::string_view(last->algorithm) : std::string_view();
 }
 
 std::optional<LinkEstimate> Tuning::link(std::string_view transport, LinkClass near) const {

@@ -69,8 +69,8 @@ class Tuning {
   std::string digest() const;
 
  private:
-  static std::optional<TuningUse> parse_use(const std::vector<std::string>& words);
-  bool take(const std::vector<std::string>& words);
+  std::optional<std::string> take(const std::vector<std::string>& words);
+  std::optional<std::string> take_use(const std::vector<std::string>& words);
 
   std::map<std::pair<std::string, LinkClass>, LinkEstimate> links_;
   std::vector<TuningUse> uses_;

@@ -47,15 +47,17 @@ std::string simulated_reason(const std::vector<Row>& rows) {
                             by_model.candidate.algorithm->name);
 }
 
-/// Why the first row is chosen, or who else is.
-std::string reason(const Comparison& comparison, const std::vector<Row>& rows) {
-  const Candidate& best = rows[0].candidate;
-  if (!comparison.wish.empty()) return fmt::format("{} is chosen: --algorithm says so", comparison.wish);
+/// The one that is chosen: by the user's word, by the tuning table's where it can be, else the quickest.
+std::string_view chosen(const Comparison& comparison, const std::vector<Row>& rows) {
+  if (!comparison.wish.empty()) return comparison.wish;
   const bool fits = std::any_of(rows.begin(), rows.end(),
                                 [&](const Row& row) { return comparison.measured == row.candidate.algorithm->name; });
-  if (fits) {
-    return fmt::format("{} is chosen: the tuning table says that it was quickest here", comparison.measured);
-  }
+  return fits ? comparison.measured : rows[0].candidate.algorithm->name;
+}
+
+/// Why the first row is the quickest.
+std::string reason_of_first(const std::vector<Row>& rows) {
+  const Candidate& best = rows[0].candidate;
   if (rows.size() == 1) return fmt::format("{} is chosen: there is no other", best.algorithm->name);
   const Candidate& next = rows[1].candidate;
   if (rows[0].simulated && rows[1].simulated) return simulated_reason(rows);
@@ -66,7 +68,18 @@ std::string reason(const Comparison& comparison, const std::vector<Row>& rows) {
                      gain(best.reduction_seconds, next.reduction_seconds));
 }
 
-void tell(const Comparison& comparison, const Row& row, bool simulates, program::Output& output) {
+/// Why that one is chosen.
+std::string reason(const Comparison& comparison, const std::vector<Row>& rows) {
+  if (!comparison.wish.empty()) return fmt::format("{} is chosen: --algorithm says so", comparison.wish);
+  if (comparison.measured.empty()) return reason_of_first(rows);
+  if (chosen(comparison, rows) == comparison.measured) {
+    return fmt::format("{} is chosen: the tuning table says that it was quickest here", comparison.measured);
+  }
+  return reason_of_first(rows) +
+         fmt::format("; the tuning table names {}, which is not for such ranks", comparison.measured);
+}
+
+void tell(const Comparison& comparison, const Row& row, bool simulates, bool is_chosen, program::Output& output) {
   const Candidate& c = row.candidate;
   std::string line = fmt::format("{:<22}", c.algorithm->name);
   if (simulates) line += row.simulated ? fmt::format(" {:>12.2f}", *row.simulated * 1e6) : fmt::format(" {:>12}", "-");
@@ -77,6 +90,7 @@ void tell(const Comparison& comparison, const Row& row, bool simulates, program:
   record.add("algorithm", std::string(c.algorithm->name)).add("ranks", std::int64_t{comparison.problem.ranks});
   record.add("seconds", row.seconds()).add("latency_seconds", c.latency_seconds);
   record.add("transfer_seconds", c.transfer_seconds).add("reduction_seconds", c.reduction_seconds);
+  record.add_json("chosen", is_chosen ? "true" : "false");
   if (simulates) record.add("model_seconds", c.seconds).add_json("simulated", row.simulated ? "true" : "false");
   output.record(record);
 }
@@ -96,7 +110,9 @@ int tell_costs(const Comparison& comparison, const Simulation& simulation, progr
                           simulates ? fmt::format(" {:>12}", "simulated us") : "", simulates ? "model us" : "total us",
                           "latency", "transfer", "reduction"));
   const std::vector<Row> rows = rows_of(comparison, simulation);
-  for (const Row& row : rows) tell(comparison, row, simulates, output);
+  for (const Row& row : rows) {
+    tell(comparison, row, simulates, chosen(comparison, rows) == row.candidate.algorithm->name, output);
+  }
   output.line(reason(comparison, rows));
   return output.result(static_cast<int>(program::kGood));
 }

@@ -13,6 +13,7 @@
 #include "src/program/files.h"
 #include "src/program/options.h"
 #include "src/program/output.h"
+#include "src/reduction/reduction.h"
 #include "src/schedule/msccl_file.h"
 #include "src/schedule/msccl_xml.h"
 #include "src/schedule/names.h"
@@ -177,6 +178,7 @@ const std::vector<Belongs>& belongings() {
                                              {"--topology", {"simulate", "cost", "synthesize"}},
                                              {"--csv", {"cost"}},
                                              {"--slice", {"show", "verify", "simulate", "cost"}},
+                                             {"--cores", {"show", "verify", "cost"}},
                                              {"--svg", {"show"}},
                                              {"--rank", {"show"}},
                                              {"--msccl", {"show", "verify", "simulate"}},
@@ -184,32 +186,38 @@ const std::vector<Belongs>& belongings() {
   return table;
 }
 
-/// What is wrong with the options: they belong to another command, or to no other that was given.
-std::optional<std::string> wrong_with(const Request& request, const program::Options& options) {
+/// An option that belongs to another command.
+std::optional<std::string> misplaced(const Request& request, const program::Options& options) {
   for (const auto& [option, commands] : belongings()) {
     if (!options.given(option) || std::find(commands.begin(), commands.end(), request.command) != commands.end()) continue;
     std::vector<std::string> quoted;
     for (const std::string& command : commands) quoted.push_back("`" + command + "`");
     return fmt::format("{} belongs to {}; leave it out", option, program::listing(quoted));
   }
+  return std::nullopt;
+}
+
+/// What is wrong with the options: they belong to another command, or to no other that was given.
+std::optional<std::string> wrong_with(const Request& request, const program::Options& options) {
+  if (auto sentence = misplaced(request, options)) return sentence;
   if (request.command == "synthesize") return wrong_with_synthesis(request, options);
-  const bool said = options.given("--machines") || options.given("--torus") || options.given("--cores");
-  if (!request.topology.empty() && said) {
-    return "--topology says where ranks are; leave out --machines, --torus and --cores";
+  const bool places = options.given("--machines") || options.given("--torus") || options.given("--cores");
+  const std::pair<bool, std::string> wrongs[] = {
+      {!request.topology.empty() && places, "--topology says where ranks are; leave out --machines, --torus and --cores"},
+      {request.command == "verify" && request.ranks > most_proved,
+       fmt::format("`verify` takes up to {} ranks, and not {}; take fewer, or `simulate`", most_proved, request.ranks)},
+      {!request.link_load_svg.empty() && request.topology.empty(),
+       "--link-load-svg draws the links of a network that `simulate` is given by --topology"},
+      {request.slice < least_slice || request.slice > most_slice,
+       fmt::format("--slice {} is no length of a message; give {} to {}", request.slice, least_slice, most_slice)},
+      {request.command == "cost" && request.topology.empty() && options.given("--slice"),
+       "without a --topology `cost` knows messages as long as the library's alone; leave out --slice, or `simulate`"},
+      {!request.csv.empty() && !request.algorithm.empty(),
+       "--csv writes what selection chooses; leave out --algorithm, which takes the choice from it"},
+      {!request.svg.empty() && request.rank >= 0, "--svg draws all ranks; leave out --rank"}};
+  for (const auto& [is_so, sentence] : wrongs) {
+    if (is_so) return sentence;
   }
-  if (request.command == "verify" && request.ranks > most_proved) {
-    return fmt::format("`verify` takes up to {} ranks, and not {}; take fewer, or `simulate`", most_proved, request.ranks);
-  }
-  if (!request.link_load_svg.empty() && request.topology.empty()) {
-    return "--link-load-svg draws the links of a network that `simulate` is given by --topology";
-  }
-  if (request.slice < least_slice || request.slice > most_slice) {
-    return fmt::format("--slice {} is no length of a message; give {} to {}", request.slice, least_slice, most_slice);
-  }
-  if (!request.csv.empty() && !request.algorithm.empty()) {
-    return "--csv writes what selection chooses; leave out --algorithm, which takes the choice from it";
-  }
-  if (!request.svg.empty() && request.rank >= 0) return "--svg draws all ranks; leave out --rank";
   if (request.schedule.empty() && request.msccl.empty()) return std::nullopt;
   return wrong_with_file(request, options);
 }
@@ -226,6 +234,10 @@ Result<Problem> problem_of(const Request& request) {
   if (!collective) return unknown("collective", request.collective, collective_names());
   if (!type || element_bytes(*type) == 0) return unknown("element type", request.type, type_names());
   if (!op) return unknown("operator", request.op, op_names());
+  if (combines(*collective) && find_fold(*type, *op) == nullptr) {
+    return Status(TUTTI_INVALID_ARGUMENT,
+                  fmt::format("there is no {} of {}; sum of float32 is one", request.op, request.type));
+  }
   if (request.root >= request.ranks) {
     return Status(TUTTI_INVALID_ARGUMENT, fmt::format("root {} is outside {} ranks; choose 0 to {}", request.root,
                                                       request.ranks, request.ranks - 1));
@@ -436,7 +448,8 @@ int cost(const Request& request, const Problem& problem, const View& view, const
                                simulation_of(request, view, network), output);
 }
 
-/// `show`, `verify` or `simulate`. seconds: what selection expects, where it was asked.
+/// `show`, `verify` or `simulate`; the last of a schedule that is proved. seconds: what selection expects, where it was
+/// asked.
 int tell(const Request& request, const Schedule& schedule, const View& view, const plan_tool::NamedNetwork& network,
          std::optional<double> seconds, program::Output& output) {
   if (!request.svg.empty()) return plan_tool::draw_schedule(schedule, view, request.svg, output);
@@ -447,7 +460,17 @@ int tell(const Request& request, const Schedule& schedule, const View& view, con
     return show_one(request, schedule.plan, program_of, output);
   }
   if (request.command == "verify") return prove(schedule, seconds, output);
-  return plan_tool::simulate_schedule(schedule, simulation_of(request, view, network), output);
+  return plan_tool::simulate_schedule(schedule, true, simulation_of(request, view, network), output);
+}
+
+/// Simulates a schedule that may be wrong: such a one, too, may come to an end, and its time is of use to who mends it.
+int simulate_unproved(const Request& request, const Schedule& schedule, const plan_tool::NamedNetwork& network,
+                      program::Output& output) {
+  const Verdict verdict = verify(schedule.plan, schedule.programs);
+  const View view = flat_view(schedule.plan.problem.ranks);
+  const int told = plan_tool::simulate_schedule(schedule, verdict.proved(), simulation_of(request, view, network), output);
+  if (verdict.proved() || told != static_cast<int>(program::kGood)) return told;
+  return output.fail(static_cast<int>(program::kWrongData), "simulated, but not proved: " + verdict.fault.text());
 }
 
 /// Empty, or why ranks of `whose` do not fit on a network.
@@ -495,9 +518,12 @@ int run_algorithm(const Request& request, const plan_tool::NamedNetwork& network
   const auto choice = choose(request, *problem, *view, *tuning);
   if (!choice.ok()) return refuse(output, choice.status().text());
   if (request.command == "cost") {
-    const int code = cost(request, *problem, *view, *tuning, network, output);
-    if (code != static_cast<int>(program::kGood) || request.csv.empty()) return code;
-    return write_choices(request, *problem, *tuning, simulation_of(request, *view, network), output);
+    // The file first: whoever reads the table may not read it to its end.
+    const int written = request.csv.empty()
+                            ? static_cast<int>(program::kGood)
+                            : write_choices(request, *problem, *tuning, simulation_of(request, *view, network), output);
+    if (written != static_cast<int>(program::kGood)) return written;
+    return cost(request, *problem, *view, *tuning, network, output);
   }
   if (!request.svg.empty()) {
     const std::string wrong = plan_tool::too_large_to_draw(problem->ranks, 0);
@@ -554,12 +580,8 @@ int run(const Request& given, const program::Options& options, program::Output& 
   if (const std::string wrong = too_many(schedule->plan.problem.ranks, request.schedule, network); !wrong.empty()) {
     return refuse(output, wrong);
   }
-  const int told = tell(request, *schedule, flat_view(schedule->plan.problem.ranks), network, std::nullopt, output);
-  if (request.command != "simulate" || told != static_cast<int>(program::kGood)) return told;
-  // A wrong schedule, too, may come to an end, and its time is of use to who mends it.
-  const Verdict verdict = verify(schedule->plan, schedule->programs);
-  if (verdict.proved()) return told;
-  return output.fail(static_cast<int>(program::kWrongData), "simulated, but not proved: " + verdict.fault.text());
+  if (request.command == "simulate") return simulate_unproved(request, *schedule, network, output);
+  return tell(request, *schedule, flat_view(schedule->plan.problem.ranks), network, std::nullopt, output);
 }
 
 }  // namespace

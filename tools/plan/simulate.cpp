@@ -21,6 +21,8 @@ namespace {
 constexpr std::size_t shown = 8;
 /// Steps of all ranks and passes that are simulated one by one: a quarter of an hour's.
 constexpr double most_steps = 1e9;
+/// So many are quickly simulated one by one.
+constexpr int few_ranks = 8192;
 /// From a rank to another, some 75 to 150 bytes each.
 constexpr double most_links = 2.5e7;
 /// The same where algorithms are compared, and ranks of such a comparison: a second's each, about.
@@ -30,6 +32,7 @@ constexpr int most_compared_ranks = 1024;
 /// What is simulated, whatever it came from.
 struct Subject {
   const Plan& plan;
+  const char* verdict;  ///< on a schedule that came to its end
   std::uint64_t steps;  ///< of all ranks' programs
   std::function<SimulatorReport(const SimulatorConfig&)> run;
   std::function<const Program&(int rank)> program;
@@ -81,6 +84,15 @@ void tell_loads(const Network& network, const SimulatorReport& report, program::
   }
 }
 
+/// Links hold as many messages as the library's, or, of a schedule that needs more, so many.
+SimulatorConfig config_for(const Plan& plan, const Simulation& simulation) {
+  SimulatorConfig config;
+  config.view = simulation.view;
+  config.network = simulation.network;
+  config.credit = std::max(most_credit, plan.shape.credit);
+  return config;
+}
+
 void tell(const Plan& plan, const Simulation& simulation, const SimulatorReport& report, program::Output& output) {
   const Problem& problem = plan.problem;
   RankUse most;
@@ -94,7 +106,7 @@ void tell(const Plan& plan, const Simulation& simulation, const SimulatorReport&
                           plan.algorithm, problem.ranks, on_network ? " of " + simulation.network_name : "",
                           problem.count * element_bytes(problem.type), time_text(report.seconds)));
   output.line(fmt::format("  {} messages of {} bytes in all, {} passes, credit {}", report.messages, report.bytes,
-                          plan.passes(problem.count), plan.shape.credit));
+                          plan.passes(problem.count), config_for(plan, simulation).credit));
   if (!on_network) {
     output.line(fmt::format("  the busiest rank's processor works for {}, egress for {}, ingress for {}",
                             time_text(most.processor), time_text(most.egress), time_text(most.ingress)));
@@ -131,7 +143,9 @@ std::string loads_json(const Network& network, const SimulatorReport& report) {
 void record(const Subject& subject, const Simulation& simulation, const SimulatorReport& report, program::Output& output) {
   const Plan& plan = subject.plan;
   program::JsonObject record;
-  record.add("verdict", "completed").add("collective", name_of(plan.problem.collective)).add("algorithm", plan.algorithm);
+  record.add("verdict", subject.verdict)
+      .add("collective", name_of(plan.problem.collective))
+      .add("algorithm", plan.algorithm);
   record.add("ranks", std::int64_t{plan.problem.ranks}).add("lanes", std::int64_t{plan.shape.lanes});
   record.add("steps", subject.steps).add("messages", report.messages);
   record.add("bytes_per_rank", static_cast<double>(report.bytes) / plan.problem.ranks);
@@ -157,9 +171,7 @@ int simulate_subject(const Subject& subject, const Simulation& simulation, progr
   if (const std::string wrong = check_files(simulation); !wrong.empty()) {
     return output.fail(static_cast<int>(program::kWrongUse), wrong);
   }
-  SimulatorConfig config;
-  config.view = simulation.view;
-  config.network = simulation.network;
+  SimulatorConfig config = config_for(subject.plan, simulation);
   config.timeline = !simulation.trace.empty();
   const SimulatorReport report = subject.run(config);
   int written = static_cast<int>(program::kGood);
@@ -180,15 +192,24 @@ int simulate_subject(const Subject& subject, const Simulation& simulation, progr
   return output.result(static_cast<int>(program::kGood));
 }
 
+/// The ranks' symmetry that simulating may use; empty: none.
+std::vector<int> symmetry_of(const Algorithm& algorithm, const Plan& plan, const Simulation& simulation) {
+  if (algorithm.symmetry == nullptr || simulation.network == nullptr) return {};
+  return algorithm.symmetry(plan.problem, simulation.view);
+}
+
+/// How to make one rank stand for all that are alike.
+std::string even_bytes(const Plan& plan) {
+  return fmt::format("give --bytes a multiple of {}, so that all ranks do the same and one stands for all",
+                     even_count(plan) * element_bytes(plan.problem.type));
+}
+
 /// The programs of all ranks; or, where more steps than `limit` or more links than most_links would be simulated one by
 /// one, the sentence that says so.
 Result<Cast> cast_for(const Algorithm& algorithm, const Plan& plan, const Simulation& simulation, double limit) {
   const auto program_of = [&](int rank) { return make_program(algorithm, plan, simulation.view, rank); };
   const int ranks = plan.problem.ranks;
-  std::vector<int> symmetry;
-  if (algorithm.symmetry != nullptr && simulation.network != nullptr) {
-    symmetry = algorithm.symmetry(plan.problem, simulation.view);
-  }
+  const std::vector<int> symmetry = symmetry_of(algorithm, plan, simulation);
   if (symmetry.empty() || !chunks_alike(plan)) {
     const Program one = program_of(ranks / 2);
     if (const double links = static_cast<double>(one.links.size()) / 2 * ranks; links > most_links) {
@@ -201,11 +222,7 @@ Result<Cast> cast_for(const Algorithm& algorithm, const Plan& plan, const Simula
     const double steps = static_cast<double>(one.steps.size()) * ranks *
                          static_cast<double>(std::max<std::uint64_t>(1, plan.passes(plan.problem.count)));
     if (steps > limit) {
-      const std::string remedy =
-          symmetry.empty()
-              ? "take fewer ranks or another algorithm"
-              : fmt::format("give --bytes a multiple of {}, so that all ranks do the same and one stands for all",
-                            even_count(plan) * element_bytes(plan.problem.type));
+      const std::string remedy = symmetry.empty() ? "take fewer ranks or another algorithm" : even_bytes(plan);
       return Status(TUTTI_INVALID_ARGUMENT,
                     fmt::format("{} on {} ranks takes about {:.1e} steps, more than the {:.0e} that are simulated one by "
                                 "one; {}",
@@ -217,10 +234,10 @@ Result<Cast> cast_for(const Algorithm& algorithm, const Plan& plan, const Simula
 
 }  // namespace
 
-int simulate_schedule(const Schedule& schedule, const Simulation& simulation, program::Output& output) {
+int simulate_schedule(const Schedule& schedule, bool proved, const Simulation& simulation, program::Output& output) {
   std::uint64_t steps = 0;
   for (const Program& program : schedule.programs) steps += program.steps.size();
-  const Subject subject{schedule.plan, steps,
+  const Subject subject{schedule.plan, proved ? "completed" : "not proved", steps,
                         [&](const SimulatorConfig& config) { return simulate(schedule.plan, schedule.programs, config); },
                         [&](int rank) -> const Program& { return schedule.programs[static_cast<std::size_t>(rank)]; }};
   return simulate_subject(subject, simulation, output);
@@ -230,9 +247,13 @@ int simulate_algorithm(const Algorithm& algorithm, const Plan& plan, const Simul
                        program::Output& output) {
   const auto cast = cast_for(algorithm, plan, simulation, most_steps);
   if (!cast.ok()) return output.fail(static_cast<int>(program::kWrongUse), cast.status().text());
+  if (plan.problem.ranks > few_ranks && !chunks_alike(plan) && !symmetry_of(algorithm, plan, simulation).empty()) {
+    output.line(fmt::format("{} ranks are simulated one by one; to be quicker, {}", plan.problem.ranks, even_bytes(plan)));
+  }
   std::uint64_t steps = 0;
   for (int r = 0; r < plan.problem.ranks; ++r) steps += cast->program(r).steps.size();
-  const Subject subject{plan, steps, [&](const SimulatorConfig& config) { return simulate(plan, *cast, config); },
+  const Subject subject{plan, "completed", steps,
+                        [&](const SimulatorConfig& config) { return simulate(plan, *cast, config); },
                         [&](int rank) -> const Program& { return cast->program(rank); }};
   return simulate_subject(subject, simulation, output);
 }
@@ -241,10 +262,7 @@ std::optional<double> simulated_seconds(const Algorithm& algorithm, const Plan& 
   if (plan.problem.ranks > most_compared_ranks) return std::nullopt;
   const auto cast = cast_for(algorithm, plan, simulation, most_compared_steps);
   if (!cast.ok()) return std::nullopt;
-  SimulatorConfig config;
-  config.view = simulation.view;
-  config.network = simulation.network;
-  const SimulatorReport report = simulate(plan, *cast, config);
+  const SimulatorReport report = simulate(plan, *cast, config_for(plan, simulation));
   return report.verdict == SimulatorReport::Verdict::completed ? std::optional(report.seconds) : std::nullopt;
 }
 

@@ -21,9 +21,10 @@ struct Simulation {
   std::string link_load_svg;         ///< a file for a drawing of what the network's links carried, or empty
 };
 
-/// Simulates a schedule and tells seconds and traffic. Returns the program's exit code: kWrongData where the schedule does
-/// not come to a good end, kWrongUse where a file cannot be written or the network does not fit.
-int simulate_schedule(const Schedule& schedule, const Simulation& simulation, program::Output& output);
+/// Simulates a schedule and tells seconds and traffic. proved: whether it is; one that is not may come to an end, too.
+/// Returns the program's exit code: kWrongData where the schedule does not come to a good end, kWrongUse where a file
+/// cannot be written or the network does not fit.
+int simulate_schedule(const Schedule& schedule, bool proved, const Simulation& simulation, program::Output& output);
 
 /// The same for an algorithm's plan, whose programs need not all exist at once: the way to many ranks. kWrongUse, too,
 /// where that would take more steps than anybody waits for.

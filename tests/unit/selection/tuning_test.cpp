@@ -72,6 +72,14 @@ TEST(Tuning, MalformedLinesAreNamed) {
   }
   EXPECT_THAT(Tuning::parse("tutti tuning 1,\r\n\r\nfold,,\r\n", "the text").status().text(),
               HasSubstr("line 3 of the text says \"fold,,\". Write `link"));
+  for (const auto& [line, why] :
+       {std::pair{"use all_reduce 2 9 8 ring", ", but its bytes end before they begin. Write"},
+        {"use all_reduce 2 0 8 telepathy", ", but there is no algorithm telepathy of all_reduce."},
+        {"use nothing 2 0 8 ring", ", but there is no collective nothing."},
+        {"use all_reduce 2 0 99999999999999999999999 ring", ", but ranks and bytes are whole"},
+        {"use broadcast 2 0 8 ring", ", but there is no algorithm ring of broadcast."}}) {
+    EXPECT_THAT(Tuning::parse("tutti tuning 1\n" + std::string(line), "the text").status().text(), HasSubstr(why));
+  }
   EXPECT_FALSE(Tuning::parse("", "the text").ok());
   EXPECT_FALSE(Tuning::parse("tutti tuning 2\n", "the text").ok());
   EXPECT_THAT(Tuning::read("/dev/null").status().text(), HasSubstr("\"/dev/null\" cannot be read: it is a device"));

@@ -7,7 +7,6 @@
 #include "algorithms/phases.h"
 #include "src/schedule/builder.h"
 #include "src/schedule/fusion.h"
-#include "src/schedule/msccl_xml.h"
 
 namespace tutti::synthesis {
 namespace {

@@ -14,7 +14,6 @@
 #include "src/base/counted.h"
 #include "src/base/types.h"
 #include "src/executors/simulator/simulator.h"
-#include "src/schedule/msccl_xml.h"
 #include "src/schedule/verifier.h"
 #include "src/selection/select.h"
 #include "tools/plan/synthesis/linear_program.h"

@@ -16,7 +16,9 @@
 namespace tutti {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::StartsWith;
 using Json = nlohmann::json;
 
 class PlanTool : public testing::Test {
@@ -304,6 +306,58 @@ TEST_F(PlanTool, DrawsWhatNetworkItSimulated) {
   EXPECT_THAT(content("one.svg"), HasSubstr("simulated on a uniform network: "));
 }
 
+TEST_F(PlanTool, SimulatesOnTheLibrarysLinksWhateverMakesTheSchedule) {
+  // A chain of 4 messages over 2 links: one after the other with as much room as the library's links have.
+  ASSERT_EQ(run("simulate --collective broadcast --algorithm chain --topology switch:3,GBps=1,latency_us=10 --bytes 128K"),
+            0);
+  EXPECT_THAT(content("out"), HasSubstr("203.840 us in virtual time"));
+  EXPECT_THAT(content("out"), HasSubstr("credit 4"));
+  ASSERT_EQ(run("simulate --algorithm direct --lanes 3 --slice 128K --topology switch:4 --bytes 1M"), 0);
+  EXPECT_THAT(content("out"), HasSubstr("32.457 us in virtual time"));
+}
+
+TEST_F(PlanTool, SaysInJsonWhichAlgorithmIsChosen) {
+  std::ofstream(path("t.tuning")) << "tutti tuning 1\nuse all_reduce 8 0 9999999 tree\nuse all_gather 8 0 99 torus\n";
+  ASSERT_EQ(run("cost --ranks 8 --bytes 1M --json --tuning " + path("t.tuning")), 0) << content("err");
+  std::istringstream lines(content("out"));
+  int chosen = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const bool is = line.find("\"chosen\":true") != std::string::npos;
+    EXPECT_EQ(is, line.find("\"algorithm\":\"tree\"") != std::string::npos) << line;
+    chosen += is ? 1 : 0;
+  }
+  EXPECT_EQ(chosen, 1);
+  // A row that cannot be followed is not passed over in silence.
+  ASSERT_EQ(run("cost --collective all_gather --ranks 8 --bytes 32 --tuning " + path("t.tuning")), 0) << content("err");
+  EXPECT_THAT(content("out"), HasSubstr("; the tuning table names torus, which is not for such ranks"));
+}
+
+TEST_F(PlanTool, RefusesOptionsThatWouldChangeNothing) {
+  EXPECT_EQ(run("simulate --algorithm ring --ranks 4 --cores 2"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("--cores belongs to `show`, `verify` and `cost`"));
+  EXPECT_EQ(run("cost --ranks 4 --slice 4K"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("leave out --slice, or `simulate`"));
+  EXPECT_EQ(run("cost --topology switch:4 --slice 4K"), 0) << content("err");
+  EXPECT_EQ(run("verify --op bitwise_and --type float32"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("there is no bitwise_and of float32"));
+}
+
+TEST_F(PlanTool, SaysOfAWrongScheduleThatItIsNotProved) {
+  ASSERT_EQ(run("show --algorithm ring --ranks 2"), 0);
+  std::string text = content("out");
+  const std::size_t at = text.find(" complete");
+  ASSERT_NE(at, std::string::npos);
+  std::ofstream(path("wrong.schedule")) << text.erase(at, 9);
+  EXPECT_EQ(run("simulate --json --schedule " + path("wrong.schedule")), 3);
+  EXPECT_THAT(content("out"), StartsWith("{\"verdict\":\"not proved\""));
+}
+
+TEST_F(PlanTool, HasWrittenItsTableBeforeAnybodyStopsReading) {
+  const std::string command = TUTTI_PLAN " cost --ranks 8 --csv " + path("piped.csv") + " | head -1 > /dev/null";
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  EXPECT_THAT(content("piped.csv"), HasSubstr("use,all_reduce,8,"));
+}
+
 TEST_F(PlanTool, TablesOfANetworkSayWhatTheComparisonSaysAtEverySize) {
   for (const std::string network : {"switch:4", "torus:4x4"}) {
     const std::string on = " --collective all_reduce --topology " + network;
@@ -504,6 +558,11 @@ TEST_F(PlanTool, SimulatesOnTheMachineOfAFile) {
 }
 
 #ifdef TUTTI_HAS_CLP
+
+TEST_F(PlanTool, ComparesWithNamedAlgorithmsAsTheyAreSimulated) {
+  ASSERT_EQ(run("synthesize --topology switch:4 --bytes 1M"), 0) << content("err");
+  EXPECT_THAT(content("out"), ContainsRegex("direct +32.46 .*3 lanes.*128 KiB"));
+}
 
 TEST_F(PlanTool, SynthesizesAScheduleThatItThenProvesAndSimulates) {
   const std::string on = " --json --topology " + topologies + "dgx1-v100-broken.nccl.xml";
