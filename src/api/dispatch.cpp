@@ -50,7 +50,8 @@ Share* find_share(Shares& shares, const Communicator& communicator) {
 }
 
 /// How many groups are open on a thread, within each other. Every call asks, so it is where no function need be called to
-/// find it; a process that loads the library late has room for these few bytes.
+/// find it. All of the library's thread-locals are then there, some hundred bytes: glibc keeps more than that free for
+/// libraries that a process loads late.
 [[gnu::tls_model("initial-exec")]] constinit thread_local int group_depth = 0;
 
 /// What the open group of a thread holds.

@@ -151,6 +151,11 @@ class HostExecutor::StraightRun {
   }
 
   void fold(const Straight::Act& act, const Straight::Operand* operand) {
+    if (act.sources == 2 && act.destinations == 1) {  // what most are
+      const FoldSource sources[] = {{address(operand[0])}, {address(operand[1])}};
+      const FoldDestination destination = {address(operand[2])};
+      return executor_.fold_({sources, &destination, 2, 1, act.count, act.divide_by});
+    }
     FoldSource* const sources = executor_.fold_sources_.data();
     FoldDestination* const destinations = executor_.fold_destinations_.data();
     // Nothing to do where one source lies in its place already.
