@@ -49,10 +49,10 @@ Share* find_share(Shares& shares, const Communicator& communicator) {
   return found == shares.end() ? nullptr : &*found;
 }
 
-/// How many groups are open on a thread, within each other. Every call asks, so it is where no function need be called to
-/// find it. All of the library's thread-locals are then there, some hundred bytes: glibc keeps more than that free for
-/// libraries that a process loads late.
-[[gnu::tls_model("initial-exec")]] constinit thread_local int group_depth = 0;
+/// How many groups are open on a thread, within each other. Every call asks, and what is no object needs no look at whether
+/// it has been made. (In the initial-exec model it would cost nothing at all, but take all of the library's thread-locals
+/// into the room that glibc keeps for libraries that a process loads late, of which there is little.)
+constinit thread_local int group_depth = 0;
 
 /// What the open group of a thread holds.
 struct Group {

@@ -137,6 +137,9 @@ struct Plan {
   std::uint64_t passes(std::uint64_t count) const { return count == 0 ? 0 : (count + window - 1) / window; }
 };
 
+/// Messages that the library's links take of a plan.
+inline std::uint32_t link_credit(const Plan& plan) { return std::max(most_credit, plan.shape.credit); }
+
 /// What is wrong with the plan's count, window, grain or chunks, for a sentence; nullptr where elements_of can take them.
 const char* wrong_sizes(const Plan& plan);
 

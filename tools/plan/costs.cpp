@@ -43,6 +43,10 @@ std::string simulated_reason(const std::vector<Row>& rows) {
                                  rows[0].candidate.algorithm->name, (rows[1].seconds() - rows[0].seconds()) * 1e6,
                                  rows[1].candidate.algorithm->name);
   if (by_model.candidate.algorithm == rows[0].candidate.algorithm) return text;
+  if (!by_model.simulated) {
+    return text + fmt::format("; {}, which the model puts first, takes too many steps to be simulated",
+                              by_model.candidate.algorithm->name);
+  }
   return text + fmt::format("; ranks choose by the model, which takes {}, unless a tuning table says otherwise",
                             by_model.candidate.algorithm->name);
 }

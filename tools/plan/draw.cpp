@@ -53,7 +53,7 @@ int draw_schedule(const Schedule& schedule, const View& view, const std::string&
   SimulatorConfig config;
   config.view = view;
   config.timeline = true;
-  config.credit = std::max(most_credit, schedule.plan.shape.credit);  // as the library's links
+  config.credit = link_credit(schedule.plan);
   const SimulatorReport report = simulate(schedule.plan, schedule.programs, config);
   if (report.verdict != SimulatorReport::Verdict::completed) {
     return output.fail(static_cast<int>(program::kWrongData), "not completed: " + report.why);

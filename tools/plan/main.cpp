@@ -178,7 +178,6 @@ const std::vector<Belongs>& belongings() {
                                              {"--topology", {"simulate", "cost", "synthesize"}},
                                              {"--csv", {"cost"}},
                                              {"--slice", {"show", "verify", "simulate", "cost"}},
-                                             {"--cores", {"show", "verify", "cost"}},
                                              {"--svg", {"show"}},
                                              {"--rank", {"show"}},
                                              {"--msccl", {"show", "verify", "simulate"}},
@@ -210,6 +209,8 @@ std::optional<std::string> wrong_with(const Request& request, const program::Opt
        "--link-load-svg draws the links of a network that `simulate` is given by --topology"},
       {request.slice < least_slice || request.slice > most_slice,
        fmt::format("--slice {} is no length of a message; give {} to {}", request.slice, least_slice, most_slice)},
+      {request.command == "simulate" && options.given("--cores"),
+       "`simulate` gives every rank a core; leave out --cores, and name by --algorithm what `cost --cores` chooses"},
       {request.command == "cost" && request.topology.empty() && options.given("--slice"),
        "without a --topology `cost` knows messages as long as the library's alone; leave out --slice, or `simulate`"},
       {!request.csv.empty() && !request.algorithm.empty(),
@@ -227,6 +228,22 @@ Status unknown(const char* what, const std::string& name, const std::vector<std:
           fmt::format("there is no {} \"{}\"; choose from {}", what, name, program::listing(known))};
 }
 
+/// What the type has instead of the operator, or else who has the operator.
+Status no_fold(const Request& request, tutti_type type, tutti_op op) {
+  std::vector<std::string> names;
+  for (const std::string& name : op_names()) {
+    if (find_fold(type, *op_of(name)) != nullptr) names.push_back(name);
+  }
+  const bool of_type = !names.empty();
+  for (const std::string& name : type_names()) {
+    if (!of_type && find_fold(*type_of(name), op) != nullptr) names.push_back(name);
+  }
+  const std::string instead = names.empty()
+                                  ? std::string("no type has it yet")
+                                  : fmt::format("{} has {}", of_type ? request.type : request.op, program::listing(names));
+  return {TUTTI_INVALID_ARGUMENT, fmt::format("there is no {} of {}; {}", request.op, request.type, instead)};
+}
+
 Result<Problem> problem_of(const Request& request) {
   const auto collective = collective_of(request.collective);
   const auto type = type_of(request.type);
@@ -234,10 +251,7 @@ Result<Problem> problem_of(const Request& request) {
   if (!collective) return unknown("collective", request.collective, collective_names());
   if (!type || element_bytes(*type) == 0) return unknown("element type", request.type, type_names());
   if (!op) return unknown("operator", request.op, op_names());
-  if (combines(*collective) && find_fold(*type, *op) == nullptr) {
-    return Status(TUTTI_INVALID_ARGUMENT,
-                  fmt::format("there is no {} of {}; sum of float32 is one", request.op, request.type));
-  }
+  if (reduces(*collective) && find_fold(*type, *op) == nullptr) return no_fold(request, *type, *op);
   if (request.root >= request.ranks) {
     return Status(TUTTI_INVALID_ARGUMENT, fmt::format("root {} is outside {} ranks; choose 0 to {}", request.root,
                                                       request.ranks, request.ranks - 1));

@@ -28,6 +28,8 @@ constexpr double most_links = 2.5e7;
 /// The same where algorithms are compared, and ranks of such a comparison: a second's each, about.
 constexpr double most_compared_steps = 1e6;
 constexpr int most_compared_ranks = 1024;
+/// Passes from which on the pace shows.
+constexpr std::uint64_t least_passes = 4;
 
 /// What is simulated, whatever it came from.
 struct Subject {
@@ -84,12 +86,12 @@ void tell_loads(const Network& network, const SimulatorReport& report, program::
   }
 }
 
-/// Links hold as many messages as the library's, or, of a schedule that needs more, so many.
+/// Of links as deep as the library's.
 SimulatorConfig config_for(const Plan& plan, const Simulation& simulation) {
   SimulatorConfig config;
   config.view = simulation.view;
   config.network = simulation.network;
-  config.credit = std::max(most_credit, plan.shape.credit);
+  config.credit = link_credit(plan);
   return config;
 }
 
@@ -106,7 +108,7 @@ void tell(const Plan& plan, const Simulation& simulation, const SimulatorReport&
                           plan.algorithm, problem.ranks, on_network ? " of " + simulation.network_name : "",
                           problem.count * element_bytes(problem.type), time_text(report.seconds)));
   output.line(fmt::format("  {} messages of {} bytes in all, {} passes, credit {}", report.messages, report.bytes,
-                          plan.passes(problem.count), config_for(plan, simulation).credit));
+                          plan.passes(problem.count), link_credit(plan)));
   if (!on_network) {
     output.line(fmt::format("  the busiest rank's processor works for {}, egress for {}, ingress for {}",
                             time_text(most.processor), time_text(most.egress), time_text(most.ingress)));
@@ -258,12 +260,35 @@ int simulate_algorithm(const Algorithm& algorithm, const Plan& plan, const Simul
   return simulate_subject(subject, simulation, output);
 }
 
-std::optional<double> simulated_seconds(const Algorithm& algorithm, const Plan& plan, const Simulation& simulation) {
-  if (plan.problem.ranks > most_compared_ranks) return std::nullopt;
+namespace {
+
+/// Seconds of all passes, each simulated; nothing where those are too many steps.
+std::optional<double> seconds_of_all(const Algorithm& algorithm, const Plan& plan, const Simulation& simulation) {
   const auto cast = cast_for(algorithm, plan, simulation, most_compared_steps);
   if (!cast.ok()) return std::nullopt;
   const SimulatorReport report = simulate(plan, *cast, config_for(plan, simulation));
   return report.verdict == SimulatorReport::Verdict::completed ? std::optional(report.seconds) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<double> simulated_seconds(const Algorithm& algorithm, const Plan& plan, const Simulation& simulation) {
+  const Problem& problem = plan.problem;
+  if (problem.ranks > most_compared_ranks) return std::nullopt;
+  if (const auto seconds = seconds_of_all(algorithm, plan, simulation)) return seconds;
+  // As many passes as are few enough, and the rest at the pace of their second half.
+  const double steps = static_cast<double>(make_program(algorithm, plan, simulation.view, problem.ranks / 2).steps.size());
+  const auto most = static_cast<std::uint64_t>(most_compared_steps / std::max(1.0, steps * problem.ranks));
+  const std::uint64_t passes = std::min(most, plan.passes(problem.count)) / 2 * 2;
+  if (passes < least_passes) return std::nullopt;
+  Plan begun = plan;
+  begun.problem.count = plan.window * passes;
+  const auto whole = seconds_of_all(algorithm, begun, simulation);
+  begun.problem.count /= 2;
+  const auto half = seconds_of_all(algorithm, begun, simulation);
+  if (!whole || !half) return std::nullopt;
+  const double left = static_cast<double>(problem.count) / static_cast<double>(plan.window * passes) - 1;
+  return *whole + left * 2 * (*whole - *half);
 }
 
 }  // namespace tutti::plan_tool

@@ -30,8 +30,9 @@ int simulate_schedule(const Schedule& schedule, bool proved, const Simulation& s
 /// where that would take more steps than anybody waits for.
 int simulate_algorithm(const Algorithm& algorithm, const Plan& plan, const Simulation& simulation, program::Output& output);
 
-/// Virtual seconds of an algorithm's plan on the simulation's network, for comparisons; nothing above 1,024 ranks, and
-/// where a million steps would have to be simulated one by one.
+/// Virtual seconds of an algorithm's plan on the simulation's network, for comparisons. Where more than a million steps
+/// would have to be simulated one by one, as many passes as that are, and the rest is taken to go on at their pace. Nothing
+/// above 1,024 ranks, and where four passes are too many.
 std::optional<double> simulated_seconds(const Algorithm& algorithm, const Plan& plan, const Simulation& simulation);
 
 }  // namespace tutti::plan_tool

@@ -16,6 +16,7 @@ constexpr std::uint64_t first = 64, last = std::uint64_t{64} << 20;
 /// A change of the choice is looked for until the sizes about it differ by no more.
 constexpr double close_enough = 1.1;
 /// More bytes take longer, but for another number of lanes that an algorithm may take for them: so little longer at least.
+/// A margin with nothing to derive it from; tests compare with what is found without it.
 constexpr double least_growth = .8;
 
 /// What is quickest at a size.
@@ -24,8 +25,8 @@ struct Choice {
   const Algorithm* algorithm = nullptr;
 };
 
-/// A collective on a network. Sizes are asked for in rising order within an octave, so that who was far too slow for less
-/// need not be simulated again: on many ranks those are the ones that take most steps.
+/// A collective on a network. Octaves are asked for in rising order, so that who was far too slow for less need not be
+/// simulated again: on many ranks those are the ones that take most steps.
 class Chooser {
  public:
   Chooser(Collective collective, const Simulation& simulation, std::uint64_t slot_bytes)

@@ -16,6 +16,29 @@ Tuning parsed(const std::string& text) {
   return tuning.ok() ? *tuning : Tuning();
 }
 
+TEST(Tuning, TakesTheLaterOfTwoRowsThatSaySomethingElse) {
+  const auto tuning = Tuning::parse(
+      "tutti tuning 1\nuse all_reduce 4 0 1000 ring\nuse all_reduce 4 400 800 tree\nuse all_reduce 4 900 2000 direct\n"
+      "use all_reduce 2 0 5000 flat\n",
+      "the text");
+  ASSERT_TRUE(tuning.ok());
+  Problem problem;
+  problem.type = TUTTI_UINT8;
+  problem.ranks = 4;
+  for (const auto& [bytes, algorithm] : {std::pair{0, "ring"},
+                                         {399, "ring"},
+                                         {400, "tree"},
+                                         {800, "tree"},
+                                         {801, "ring"},
+                                         {899, "ring"},
+                                         {900, "direct"},
+                                         {2000, "direct"},
+                                         {2001, ""}}) {
+    problem.count = static_cast<std::uint64_t>(bytes);
+    EXPECT_EQ(tuning->use(problem), algorithm) << bytes;
+  }
+}
+
 TEST(Tuning, ReadsWhatItPrints) {
   const Tuning tuning = parsed(
       "# a comment\n\ntutti tuning 1 # and another\n  link shm same_numa 2e-07 9e-11\nlink tcp other_machine 3e-5 1e-9\n"

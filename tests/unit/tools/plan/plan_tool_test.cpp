@@ -334,12 +334,13 @@ TEST_F(PlanTool, SaysInJsonWhichAlgorithmIsChosen) {
 
 TEST_F(PlanTool, RefusesOptionsThatWouldChangeNothing) {
   EXPECT_EQ(run("simulate --algorithm ring --ranks 4 --cores 2"), 2);
-  EXPECT_THAT(content("err"), HasSubstr("--cores belongs to `show`, `verify` and `cost`"));
+  EXPECT_THAT(content("err"), HasSubstr("name by --algorithm what `cost --cores` chooses"));
   EXPECT_EQ(run("cost --ranks 4 --slice 4K"), 2);
   EXPECT_THAT(content("err"), HasSubstr("leave out --slice, or `simulate`"));
   EXPECT_EQ(run("cost --topology switch:4 --slice 4K"), 0) << content("err");
   EXPECT_EQ(run("verify --op bitwise_and --type float32"), 2);
-  EXPECT_THAT(content("err"), HasSubstr("there is no bitwise_and of float32"));
+  EXPECT_THAT(content("err"), HasSubstr("there is no bitwise_and of float32; float32 has sum, prod, max, min and avg"));
+  EXPECT_EQ(run("verify --collective barrier --op min --type bool --ranks 4"), 0) << content("err");
 }
 
 TEST_F(PlanTool, SaysOfAWrongScheduleThatItIsNotProved) {
@@ -359,7 +360,11 @@ TEST_F(PlanTool, HasWrittenItsTableBeforeAnybodyStopsReading) {
 }
 
 TEST_F(PlanTool, TablesOfANetworkSayWhatTheComparisonSaysAtEverySize) {
-  for (const std::string network : {"switch:4", "torus:4x4"}) {
+  const std::pair<std::string, std::string> networks[] = {{"switch:4", "4"},
+                                                          {"torus:4x4", "16 --torus 4x4"},
+                                                          {"switch:6,slow_endpoint=2,slow_GBps=5", "6"},
+                                                          {"fat_tree:2x3,oversubscription=4,latency_us=20", "6"}};
+  for (const auto& [network, ranks] : networks) {
     const std::string on = " --collective all_reduce --topology " + network;
     ASSERT_EQ(run("cost" + on + " --csv " + path("table")), 0) << content("err");
     for (int bytes = 64; bytes <= (64 << 20); bytes *= 2) {
@@ -369,13 +374,22 @@ TEST_F(PlanTool, TablesOfANetworkSayWhatTheComparisonSaysAtEverySize) {
       const std::string chosen = compared.substr(0, compared.find(" is chosen: on these links"));
       const std::string name = chosen.substr(chosen.rfind('\n') + 1);
       ASSERT_FALSE(name.empty());
-      ASSERT_EQ(run("cost --ranks " + std::string(network == "switch:4" ? "4" : "16 --torus 4x4") + size + " --tuning " +
-                    path("table")),
-                0)
-          << content("err");
+      ASSERT_EQ(run("cost --ranks " + ranks + size + " --tuning " + path("table")), 0) << content("err");
       EXPECT_THAT(content("out"), HasSubstr(name + " is chosen: the tuning table says")) << network << size;
     }
   }
+}
+
+TEST_F(PlanTool, ComparesWhatHasTooManyStepsByTheirPace) {
+  // Some 2,500 passes of 125 ranks, more than are simulated for a comparison.
+  const std::string on = " --collective reduce_scatter --topology torus:5x5x5 --bytes 16M --json";
+  ASSERT_EQ(run("cost" + on), 0) << content("err");
+  const Json first = Json::parse(content("out").substr(0, content("out").find('\n')));
+  EXPECT_EQ(first["algorithm"], "torus");
+  EXPECT_EQ(first["simulated"], true);
+  ASSERT_EQ(run("simulate --algorithm torus" + on), 0) << content("err");
+  const double whole = Json::parse(content("out"))["seconds"];
+  EXPECT_NEAR(first["seconds"].get<double>(), whole, .02 * whole);
 }
 
 TEST_F(PlanTool, TellsRanksByATableWhatANetworksSimulationSays) {
