@@ -1,0 +1,214 @@
+// Straight calls: what a program is taken apart into, and how a call ends on links that refuse, break or lie.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "algorithms/algorithm.h"
+#include "src/executors/host/executor.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::ElementsAre;
+using Kind = Straight::Kind;
+
+constexpr std::uint64_t fingerprint = 77;
+
+/// A link that answers what it is told to: each operation takes the next of its answers, and OK where there is none left.
+struct Scripted {
+  std::deque<tutti_link_result> reserving, committing, viewing;
+  bool broken = false;
+  int reserved = 0, committed = 0, viewed = 0, released = 0;
+  tutti_message message{};
+  alignas(64) std::array<std::byte, 256> room{};
+};
+
+Scripted& scripted(tutti_link* link) { return *reinterpret_cast<Scripted*>(link); }
+tutti_link_result next(std::deque<tutti_link_result>& answers) {
+  if (answers.empty()) return TUTTI_LINK_OK;
+  const tutti_link_result answer = answers.front();
+  answers.pop_front();
+  return answer;
+}
+
+tutti_transport scripted_transport() {
+  tutti_transport transport{};
+  transport.size = sizeof transport;
+  transport.reserve = [](tutti_link* link, std::uint64_t, std::uint64_t) -> void* {
+    ++scripted(link).reserved;
+    return next(scripted(link).reserving) == TUTTI_LINK_OK ? scripted(link).room.data() : nullptr;
+  };
+  transport.commit = [](tutti_link* link, std::uint64_t, std::uint64_t) {
+    ++scripted(link).committed;
+    return next(scripted(link).committing);
+  };
+  transport.view = [](tutti_link* link, tutti_message* message) {
+    ++scripted(link).viewed;
+    *message = scripted(link).message;
+    return next(scripted(link).viewing);
+  };
+  transport.release = [](tutti_link* link) { ++scripted(link).released; };
+  transport.failure = [](tutti_link* link, char* why, std::size_t n) {
+    if (n != 0) std::strncpy(why, "as the script says", n);
+    return scripted(link).broken ? TUTTI_LINK_BROKEN : TUTTI_LINK_OK;
+  };
+  return transport;
+}
+
+class Patient final : public Agent {
+ public:
+  explicit Patient(std::uint32_t rounds) : rounds_(rounds) {}
+  void progress() override {}
+  bool idle(std::uint32_t rounds, bool) override { return rounds < rounds_; }
+
+ private:
+  const std::uint32_t rounds_;
+};
+
+/// Rank 0 of two, in an all-reduce of two floats in which each sends all to the other.
+class StraightCall : public ::testing::Test {
+ protected:
+  StraightCall() {
+    Problem problem;
+    problem.collective = Collective::all_reduce;
+    problem.type = TUTTI_FLOAT32;
+    problem.ranks = 2;
+    problem.count = 2;
+    const Algorithm& algorithm = *find_algorithm(Collective::all_reduce, "flat");
+    const View view = flat_view(2);
+    plan_ = make_plan(algorithm, problem, view, Parameters{}, 256 * 1024);
+    const auto program_of = [&](int rank) { return make_program(algorithm, plan_, view, rank); };
+    lowered_ = lower(plan_, 0, program_of(0), program_of);
+    layouts_ = lay_out(plan_, 0, lowered_);
+    scratch_.resize(scratch_bytes(plan_) + 1);
+    from_.message = {theirs_.data(), sizeof theirs_, fingerprint};
+    for (const Link& link : lowered_.program.links) {
+      HostLink made;
+      made.transport = &transport_;
+      made.peer = 1;
+      made.link = reinterpret_cast<tutti_link*>(link.sends ? &to_ : &from_);
+      made_.push_back(made);
+    }
+    for (HostLink& link : made_) links_.push_back(&link);
+  }
+
+  const Outcome& run(std::uint32_t patience = 10) {
+    Binding binding;
+    binding.input = reinterpret_cast<const std::byte*>(ours_.data());
+    binding.output = reinterpret_cast<std::byte*>(result_.data());
+    binding.scratch = scratch_.data();
+    binding.fingerprint = fingerprint;
+    Patient agent(patience);
+    return executor_.run(plan_, lowered_, layouts_, binding, find_fold(TUTTI_FLOAT32, TUTTI_SUM), links_, agent);
+  }
+  std::uint64_t offered() const {
+    std::uint64_t sum = 0;
+    for (const HostLink& link : made_) sum += link.offered;
+    return sum;
+  }
+
+  const tutti_transport transport_ = scripted_transport();
+  Scripted to_, from_;
+  std::array<float, 2> ours_{1, 2};
+  std::array<float, 2> theirs_{10, 20};
+  std::array<float, 2> result_{};
+  Plan plan_;
+  Lowered lowered_;
+  Layouts layouts_;
+  HostExecutor executor_;
+
+ private:
+  std::vector<std::byte> scratch_;
+  std::vector<HostLink> made_;
+  std::vector<HostLink*> links_;
+};
+
+TEST_F(StraightCall, IsWhatIsDoneOnLinksAndPiecesInOrder) {
+  std::vector<Kind> kinds;
+  for (const Straight::Act& act : layouts_.straight.acts) kinds.push_back(act.kind);
+  EXPECT_THAT(kinds, ElementsAre(Kind::reserve, Kind::copy, Kind::commit, Kind::view, Kind::fold, Kind::release));
+  EXPECT_EQ(layouts_.straight.acts[0].count, 8u);  // bytes
+  EXPECT_EQ(layouts_.straight.acts[4].count, 2u);  // elements
+}
+
+TEST_F(StraightCall, DoesEachActOnceWhereNothingIsInTheWay) {
+  ASSERT_EQ(run().kind, Outcome::Kind::completed);
+  EXPECT_TRUE(executor_.may_run_again());
+  EXPECT_THAT(result_, ElementsAre(11, 22));
+  EXPECT_EQ(std::memcmp(to_.room.data(), ours_.data(), sizeof ours_), 0);
+  EXPECT_THAT((std::array{to_.reserved, to_.committed, from_.viewed, from_.released}), ElementsAre(1, 1, 1, 1));
+  EXPECT_EQ(offered(), 1u);
+  Patient agent(1);
+  ours_ = {5, 6};
+  ASSERT_EQ(executor_.run_again(ours_.data(), ours_.data(), fingerprint, agent).kind, Outcome::Kind::completed);
+  EXPECT_THAT(ours_, ElementsAre(15, 26));  // in place
+  EXPECT_EQ(offered(), 2u);
+}
+
+TEST_F(StraightCall, TriesAgainWhatIsNotThereYet) {
+  to_.reserving = std::deque(4, TUTTI_LINK_NOT_YET);
+  to_.committing = std::deque(3, TUTTI_LINK_NOT_YET);
+  from_.viewing = std::deque(5, TUTTI_LINK_NOT_YET);
+  ASSERT_EQ(run().kind, Outcome::Kind::completed);
+  EXPECT_THAT(result_, ElementsAre(11, 22));
+  EXPECT_THAT((std::array{to_.reserved, to_.committed, from_.viewed, from_.released}), ElementsAre(5, 4, 6, 1));
+  EXPECT_EQ(offered(), 1u);
+}
+
+TEST_F(StraightCall, EndsWhereALinkHasNoRoomAndBreaks) {
+  to_.reserving = std::deque(100, TUTTI_LINK_NOT_YET);
+  to_.broken = true;
+  const Outcome& outcome = run();
+  EXPECT_EQ(outcome.kind, Outcome::Kind::broken);
+  EXPECT_EQ(outcome.peer, 1);
+  EXPECT_EQ(outcome.why, "as the script says");
+  EXPECT_EQ(to_.committed, 0);
+  EXPECT_FALSE(executor_.may_run_again());
+}
+
+TEST_F(StraightCall, EndsWhereALinkBreaksAsItIsToSend) {
+  to_.committing = std::deque(100, TUTTI_LINK_BROKEN);
+  EXPECT_EQ(run().kind, Outcome::Kind::broken);
+  EXPECT_EQ(offered(), 0u);
+  EXPECT_EQ(from_.viewed, 0);
+}
+
+TEST_F(StraightCall, EndsWhereALinkBreaksBeforeItsMessage) {
+  from_.viewing = {TUTTI_LINK_NOT_YET, TUTTI_LINK_NOT_YET, TUTTI_LINK_BROKEN};
+  EXPECT_EQ(run().kind, Outcome::Kind::broken);
+  EXPECT_EQ(from_.released, 0);
+  EXPECT_THAT(result_, ElementsAre(0, 0));
+}
+
+TEST_F(StraightCall, TakesNoMessageOfAnotherOperationOrLength) {
+  from_.message.fingerprint = 78;
+  const Outcome& other = run();
+  EXPECT_EQ(other.kind, Outcome::Kind::mismatch);
+  EXPECT_EQ(other.fingerprint, 78u);
+  EXPECT_EQ(from_.released, 0);
+  from_.message.fingerprint = fingerprint;
+  from_.message.bytes = 4;
+  const Outcome& shorter = run();
+  EXPECT_EQ(shorter.kind, Outcome::Kind::mismatch);
+  EXPECT_EQ(shorter.bytes, 4u);
+  EXPECT_EQ(shorter.expected, 8u);
+  EXPECT_THAT(result_, ElementsAre(0, 0));
+}
+
+TEST_F(StraightCall, GivesUpWithItsAgentAndSaysWhomItWaitedFor) {
+  from_.viewing = std::deque(100, TUTTI_LINK_NOT_YET);
+  EXPECT_EQ(run(5).kind, Outcome::Kind::interrupted);
+  EXPECT_THAT(executor_.waiting_for(), ElementsAre(1));
+  EXPECT_FALSE(executor_.may_run_again());
+  from_.viewing.clear();
+  ASSERT_EQ(run().kind, Outcome::Kind::completed);  // the executor is as good as new
+  EXPECT_THAT(result_, ElementsAre(11, 22));
+}
+
+}  // namespace
+}  // namespace tutti
