@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -14,6 +13,7 @@
 #include <random>
 #include <set>
 
+#include "tests/support/processor_time.h"
 #include "tests/unit/topology/machines.h"
 #include "topology/hwloc_xml.h"
 #include "topology/nccl_xml.h"
@@ -572,7 +572,7 @@ test::Machines mesh(int gpus) {
 }
 
 TEST(Search, AMachineOfMoreGpusThanTablesHoldIsSearchedGreedilyToo) {
-  const std::clock_t start = std::clock();
+  const test::ProcessorTime taken;
   for (const int gpus : {20, 64, 160}) {
     SCOPED_TRACE(gpus);
     const test::Machines machines = mesh(gpus);
@@ -587,12 +587,12 @@ TEST(Search, AMachineOfMoreGpusThanTablesHoldIsSearchedGreedilyToo) {
     EXPECT_LE(trees.bytes_per_second, trees.bound);
     expect_good(network, trees);
   }
-  EXPECT_LE(std::clock() - start, 10 * CLOCKS_PER_SEC) << "about .5 s in Release";
+  EXPECT_TRUE(taken.within(10)) << "about .5 s in Release";
 }
 
 TEST(Search, AMachineOf1024GpusAtSwitchesIsDoneAtOnce) {
   const test::Machines machines = test::switched(1024, 18);
-  const std::clock_t start = std::clock();
+  const test::ProcessorTime taken;
   const MachineNetwork network = *network_of(machines.graph, machines.graph.of(NodeKind::gpu));
   const RingSet set = search_machine_rings(network);
   EXPECT_NEAR(set.bytes_per_second, 450e9, 1e3);
@@ -601,7 +601,7 @@ TEST(Search, AMachineOf1024GpusAtSwitchesIsDoneAtOnce) {
   const TreeSet trees = search_machine_trees(network);
   EXPECT_NEAR(trees.bytes_per_second, 225e9, 1e3) << "a chain, at twice a port's load";
   expect_good(network, trees);
-  EXPECT_LE(std::clock() - start, 20 * CLOCKS_PER_SEC) << "about 1 s in Release";
+  EXPECT_TRUE(taken.within(20)) << "about 1 s in Release";
 }
 
 TEST(Search, LargeMachinesJoinByTheirNics) {
@@ -715,7 +715,7 @@ void expect_near_nics(const MachineNetwork& network, const RingSet& set) {
 
 TEST(Search, ARailOptimisedPodOf1024GpusIsDoneAtOnceAndKeepsToItsRails) {
   const test::Machines machines = test::pod(128, 8);
-  const std::clock_t start = std::clock();
+  const test::ProcessorTime taken;
   const MachineNetwork network = *network_of(machines.graph, machines.graph.of(NodeKind::gpu));
   ASSERT_EQ(network.endpoints(), 1024);
   const RingSet set = search_machine_rings(network);
@@ -734,7 +734,7 @@ TEST(Search, ARailOptimisedPodOf1024GpusIsDoneAtOnceAndKeepsToItsRails) {
   const TreeSet trees = search_machine_trees(network);
   EXPECT_NEAR(trees.bytes_per_second, 8 * 50e9 / 2, 1e4) << "up and down by the same ports";
   EXPECT_EQ(trees.trees.size() % 2, 0u);
-  EXPECT_LE(std::clock() - start, 10 * CLOCKS_PER_SEC) << "about .1 s in Release";
+  EXPECT_TRUE(taken.within(10)) << "about .1 s in Release";
   expect_good(network, trees);
 }
 
