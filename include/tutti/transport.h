@@ -76,6 +76,7 @@ typedef struct tutti_endpoint_config {
   uint32_t traffic_class;                    ///< DSCP, 0: the system's
   int32_t sockets_per_peer;                  ///< 0: the transport's choice
   void (*log)(int level, const char* text);  ///< 0 error .. 4 trace; thread safe; may be NULL
+  uint64_t core_cache_bytes;                 ///< of the cache that a core has to itself; 0: not known
 } tutti_endpoint_config;
 
 /// One message that has arrived.
@@ -202,6 +203,12 @@ typedef struct tutti_transport {
   /// nothing but `close_link` may follow. QUARANTINED: the peer writes at this moment, as far as can be seen: `progress`,
   /// and ask again. NULL: `close_link` alone answers.
   tutti_quiesced (*withdraw)(tutti_link*);
+
+  // ---- Sender, optional, likewise.
+  /// Whether the room last reserved, for a message of `bytes`, is best filled by stores that bypass the caches, because the
+  /// peer reads it sooner, or lets it be overwritten sooner, from memory. A hint, which may differ from message to message:
+  /// a link may fill some in the way that it takes for the slower one, to find out.
+  int (*streams)(tutti_link*, uint64_t bytes);
 } tutti_transport;
 
 #ifdef __cplusplus

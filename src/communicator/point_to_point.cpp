@@ -589,6 +589,17 @@ class PointToPoint::Engine {
     if (room != nullptr) std::memcpy(room, &header, sizeof header);
     return room == nullptr ? nullptr : static_cast<std::byte*>(room) + sizeof header;
   }
+  /// Copies a payload to where `slot` said.
+  static void fill(const HostLink& link, std::byte* room, const std::byte* payload, std::uint64_t bytes) {
+    if (bytes == 0) return;
+    if (!link.streams(sizeof(Header) + bytes)) {
+      std::memcpy(room, payload, bytes);
+      return;
+    }
+    const FoldSource from = {payload};
+    const FoldDestination to = {room, ElementFormat::kUser, true};
+    find_copy()({&from, &to, 1, 1, bytes});
+  }
   void commit(Peer& p, std::uint64_t payload) {
     // A link that breaks here shows so at its next use.
     static_cast<void>(p.to->transport->commit(p.to->link, sizeof(Header) + payload, 0));
@@ -639,7 +650,7 @@ class PointToPoint::Engine {
   bool send_eager(Peer& p, const Transfer& transfer, std::uint64_t id) {
     std::byte* const room = slot(*p.to, {Kind::eager, id, transfer.tag, transfer.bytes}, transfer.bytes);
     if (room == nullptr) return false;
-    if (transfer.bytes != 0) std::memcpy(room, transfer.memory, transfer.bytes);
+    fill(*p.to, room, transfer.memory, transfer.bytes);
     commit(p, transfer.bytes);
     p.eager_under_way += transfer.bytes;
     return true;
@@ -667,7 +678,7 @@ class PointToPoint::Engine {
     const std::uint64_t part = std::min(longest_data, active.transfer.bytes - active.done);
     std::byte* room = slot(*p.to, {Kind::data, active.id, active.transfer.tag, active.transfer.bytes}, part);
     if (room == nullptr) return false;
-    std::memcpy(room, active.transfer.memory + active.done, part);
+    fill(*p.to, room, active.transfer.memory + active.done, part);
     commit(p, part);
     active.done += part;
     p.sending.pop();

@@ -12,6 +12,7 @@
 #include "src/base/wire.h"
 #include "src/communicator/caught.h"
 #include "src/communicator/known_transports.h"
+#include "topology/caches.h"
 
 namespace tutti {
 namespace {
@@ -144,6 +145,7 @@ Status Transports::open_endpoints(const tutti_transport& transport, const Settin
     // A peer may be as late for the first operation as for any other.
     config.connect_timeout_ns = std::max(settings.connect_timeout_ns, settings.operation_timeout_ns);
     config.log = log_line;
+    config.core_cache_bytes = cache_sizes().l2_share();
     tutti_endpoint* handle = nullptr;
     char why[256] = "";
     const tutti_status status = transport.open(&config, &handle, why, sizeof why);

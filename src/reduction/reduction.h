@@ -33,10 +33,14 @@ struct FoldSource {
   ElementFormat format = ElementFormat::kUser;
 };
 
+/// Folds of fewer bytes bypass no cache: what it takes to order the stores at the end would not be repaid.
+inline constexpr std::uint64_t least_streamed = 4096;
+
 /// Something that a fold writes: `count` consecutive elements. Any alignment. Not owned.
 ///
-/// streaming   asks for stores that bypass the caches: for large destinations that nobody reads soon. A hint; when the
-///             fold returns, its streaming stores are ordered before any later store of this thread.
+/// streaming   asks for stores that bypass the caches: for large destinations that nobody reads soon, or that another core
+///             reads. A hint; when the fold returns, its streaming stores are ordered before any later store of this
+///             thread.
 struct FoldDestination {
   void* data;
   ElementFormat format = ElementFormat::kUser;

@@ -255,9 +255,6 @@ struct PairSweep {
   }
 };
 
-/// Streaming stores want whole cache lines of a sweep long enough to pay for the ordering at its end.
-inline constexpr std::uint64_t kLeastStreamed = 4096;
-
 /// Elements before the first cache line of the first streaming destination. None where its elements do not meet lines.
 template <typename T>
 std::uint64_t elements_before_line(const FoldArguments& arguments) {
@@ -297,7 +294,7 @@ void sweep_any(const FoldArguments& arguments) {
     if (arguments.count < Lanes::kCount) return Sweep<Short, Op, Divider<Short>>(arguments).run_short(arguments.count);
   }
   const Sweep<Lanes, Op, Divider<Lanes>> sweep(arguments);
-  if (arguments.count * sizeof(T) < kLeastStreamed) return sweep.run(0, arguments.count, 0);
+  if (arguments.count * sizeof(T) < least_streamed) return sweep.run(0, arguments.count, 0);
   const std::uint64_t begin = elements_before_line<T>(arguments);
   if (begin != 0) {
     FoldArguments head = arguments;

@@ -25,6 +25,7 @@ TestEndpoint::TestEndpoint(const tutti_transport* transport, const EndpointOptio
   config_.key = key_.data();
   config_.interfaces = "";
   config_.connect_timeout_ns = options.connect_timeout_ns;
+  config_.core_cache_bytes = options.core_cache_bytes;
   char why[512] = "";
   const tutti_status status = transport_->open(&config_, &endpoint_, why, sizeof why);
   EXPECT_EQ(status, TUTTI_SUCCESS) << why;

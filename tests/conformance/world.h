@@ -28,6 +28,7 @@ struct EndpointOptions {
   unsigned char key = 7;  ///< all 32 bytes of the key
   std::uint64_t connect_timeout_ns = 20 * kSecond;
   std::uint32_t traffic_class_index = 0;
+  std::uint64_t core_cache_bytes = 0;
 };
 
 /// Owns an endpoint. Its functions are the transport's, with gtest failures where they cannot be called at all.

@@ -228,6 +228,10 @@ int granted(tutti_link* l) {
   return of(l).link != nullptr && inner(of(l)).granted != nullptr ? inner(of(l)).granted(of(l).link) : 0;
 }
 
+int streams(tutti_link* l, std::uint64_t bytes) {
+  return of(l).link != nullptr && inner(of(l)).streams != nullptr ? inner(of(l)).streams(of(l).link, bytes) : 0;
+}
+
 tutti_status register_region(tutti_endpoint* e, void* base, std::uint64_t bytes, int fd, std::uint64_t fd_offset,
                              tutti_region* region) {
   if (of(e).inner->register_region == nullptr) return TUTTI_UNSUPPORTED;
@@ -323,6 +327,7 @@ extern "C" __attribute__((visibility("default"))) const tutti_transport tutti_tr
     tutti::faulty::unregister_region,
     tutti::faulty::granted,
     tutti::faulty::withdraw,
+    tutti::faulty::streams,
 };
 
 const tutti_transport* tutti::faulty::transport() { return &tutti_transport_plugin; }

@@ -50,6 +50,7 @@ Endpoint::Endpoint(const tutti_endpoint_config& config)
       ranks_(config.ranks),
       traffic_class_(config.traffic_class_index),
       connect_timeout_ns_(config.connect_timeout_ns),
+      core_cache_bytes_(config.core_cache_bytes != 0 ? config.core_cache_bytes : kUsualCacheBytes),
       log_(config.log),
       peers_(static_cast<std::size_t>(config.ranks)) {
   std::memcpy(key_.data(), config.key, key_.size());

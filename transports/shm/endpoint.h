@@ -35,6 +35,10 @@ class Endpoint {
   const EndpointAddress& address() const { return address_; }
   std::uint64_t connect_timeout_ns() const { return connect_timeout_ns_; }
   int event_fd() const { return epoll_.get(); }
+  /// As in tutti_endpoint_config, or a guess.
+  std::uint64_t core_cache_bytes() const { return core_cache_bytes_; }
+  /// Links there are, of both directions.
+  std::size_t links() const { return links_.size(); }
 
   bool progress() {
     // Data and credit need no progress at all: the words advance in shared memory. What needs it are sockets, and a peer
@@ -92,6 +96,7 @@ class Endpoint {
     std::uint64_t until_ns;
   };
   static constexpr std::uint32_t kPatience = 256;
+  static constexpr std::uint64_t kUsualCacheBytes = 1 << 20;
   static constexpr std::size_t kMostStrangers = 256;
   static constexpr int kAcceptAtOnce = 64;
   static constexpr std::uint64_t kStrangerNs = 5'000'000'000;
@@ -109,6 +114,7 @@ class Endpoint {
   const int ranks_;
   const std::uint32_t traffic_class_;
   const std::uint64_t connect_timeout_ns_;
+  const std::uint64_t core_cache_bytes_;
   void (*const log_)(int, const char*);
   Key key_{};
   EndpointAddress address_;

@@ -6,13 +6,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "transports/shm/filling.h"
+
 namespace tutti::shm {
 
 inline constexpr std::uint64_t kLine = 64;
 /// Writers of different words keep this distance: the adjacent-line prefetcher fetches lines in pairs.
 inline constexpr std::uint64_t kPair = 128;
 inline constexpr std::uint64_t kPage = 4096;
-inline constexpr std::uint32_t kProtocol = 3;
+inline constexpr std::uint32_t kProtocol = 4;
 
 /// One per endpoint, mapped by all its peers.
 struct EndpointPage {
@@ -26,10 +28,11 @@ static_assert(sizeof(EndpointPage) <= kPage);
 /// How a message lies in its slot.
 enum class Kind : std::uint8_t {
   kInline = 1,  ///< in the header's own line
-  kSlot = 2,    ///< in the slot's payload
+  kSlot = 2,    ///< where `placement` says among the payloads
   kPull = 3,    ///< in a region of the sender's: `reference`
   kPut = 4,     ///< in the memory that the receiver granted for it
   kShort = 5,   ///< behind the header, from the next line on
+  kTimed = 6,   ///< as kSlot; the receiver times its reading (filling.h)
 };
 
 inline constexpr std::uint64_t kInlineBytes = 40;
@@ -45,6 +48,12 @@ struct Reference {
   std::uint64_t offset;
 };
 
+/// Where a message lies among the payloads.
+struct Placement {
+  std::uint64_t filling;  ///< the way in which it was written, a Filling
+  std::uint64_t offset;   ///< from the first payload
+};
+
 /// What announces a message: flag and small data travel in one cache line.
 struct alignas(kLine) SlotHeader {
   std::uint64_t sequence;  ///< n + 1 once message n is here; the `arrived` word
@@ -53,6 +62,7 @@ struct alignas(kLine) SlotHeader {
   union {
     unsigned char data[kInlineBytes];
     Reference reference;
+    Placement placement;
   };
 };
 static_assert(sizeof(SlotHeader) == kLine);
@@ -85,24 +95,30 @@ struct LinkControl {
   alignas(kPair) std::uint64_t consumed;   ///< messages released; written by the receiver; the `reusable` word
   alignas(kPair) std::uint64_t withdrawn;  ///< 1 once memory that the sender offered may change under the receiver's eyes
   alignas(kPair) GrantEntry grants[kGrants];
+  alignas(kPair) std::uint32_t read_ns[kSizeClasses][kFillings];  ///< FillingTimes, written by the receiver
 };
 static_assert(sizeof(LinkControl) <= kPage);
 
 /// Where things lie in a link's memory: the control page, the headers, the payloads. Computed alike on both sides from what
 /// they agreed.
 ///
-/// Message n has header n % headers and, where it is neither in its header nor right behind it, payload n % slots. There
-/// are more headers than payloads: a short message needs no more credit than a header is, and the count of what was
-/// released, which costs both sides a transfer of its line, is looked at once in so many messages.
+/// Message n has header n % headers and, where it is neither in its header nor right behind it, payload n % slots or a
+/// place in the cold payloads behind these, which its sender chooses (filling.h). There are more headers than payloads: a
+/// short message needs no more credit than a header is, and the count of what was released, which costs both sides a
+/// transfer of its line, is looked at once in so many messages.
 struct LinkLayout {
   std::uint32_t slots = 0;
   std::uint32_t headers = 0;
   std::uint64_t slot_bytes = 0;
   std::uint64_t payload_offset = 0;  ///< of the first payload
   std::uint64_t stride = 0;          ///< from payload to payload
+  std::uint64_t cold_offset = 0;     ///< of the cold payloads, from the first payload
+  std::uint64_t payload_bytes = 0;   ///< from the first payload to the end of the cold ones
   std::uint64_t total = 0;           ///< of the whole memory
 
   static constexpr std::uint32_t kLeastHeaders = 64;
+  /// Addresses only: a page takes memory once it is written.
+  static constexpr std::uint64_t kColdBytes = 4 << 20;
   /// Payloads begin on a 128-byte boundary. Their stride is a multiple of 128 but, for slots of a power of two, not of
   /// 4096: their beginnings do not all fall into one set of the cache.
   static constexpr LinkLayout of(std::uint32_t slots, std::uint64_t slot_bytes) {
@@ -113,7 +129,9 @@ struct LinkLayout {
     l.payload_offset = (kPage + l.headers * kHeaderStride + kPage - 1) / kPage * kPage;
     const std::uint64_t apart = slot_bytes >= kPage ? kPair : 0;
     l.stride = slot_bytes > kInlineBytes ? (slot_bytes + apart + kPair - 1) / kPair * kPair : 0;
-    l.total = (l.payload_offset + l.stride * slots + kPage - 1) / kPage * kPage;
+    l.cold_offset = (l.stride * slots + kPage - 1) / kPage * kPage;
+    l.payload_bytes = l.cold_offset + (slot_bytes >= kLeastFilled ? kColdBytes : 0);
+    l.total = l.payload_offset + l.payload_bytes;
     return l;
   }
   static constexpr std::uint32_t kMostSlots = 1u << 16;

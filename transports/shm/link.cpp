@@ -9,7 +9,7 @@ namespace tutti::shm {
 
 namespace {
 
-// Memory of a link from which huge pages pay.
+// Memory of a link, without its cold payloads, from which huge pages pay.
 constexpr std::uint64_t kHugeFrom = 4u << 20;
 
 std::string seconds(std::uint64_t ns) {
@@ -63,7 +63,7 @@ void Link::expire() {
 
 void Link::attach(Mapping mapping) {
   mapping_ = std::move(mapping);
-  if (mapping_.size() >= kHugeFrom) {
+  if (layout_.payload_offset + layout_.cold_offset >= kHugeFrom) {
     // Where the system does not allow it, small pages serve as well.
     (void)::madvise(mapping_.data(), mapping_.size(), MADV_HUGEPAGE);
   }
@@ -150,7 +150,67 @@ bool SenderLink::find_credit(std::uint64_t most) {
 void* SenderLink::reserve_large(std::uint64_t bytes, std::uint64_t fingerprint) {
   if (granted_ != nullptr) return granted_at_;
   if (unsigned char* target = take_grant(bytes, fingerprint)) return target;
-  return stage_ == Stage::kOpen && bytes <= layout_.slot_bytes ? payload() : nullptr;
+  if (stage_ != Stage::kOpen || bytes > layout_.slot_bytes) return nullptr;
+  place(bytes);
+  return payloads() + place_;
+}
+
+/// Decides where the next message lies, once, however often its room is asked for.
+void SenderLink::place(std::uint64_t bytes) {
+  const bool varies = bytes >= kLeastFilled;
+  if (placed_ != next_) {
+    placed_ = next_;
+    place_ = varies && filling(bytes).next() == Filling::cold ? cold_place(bytes) : slot_offset(next_);
+  }
+  if (varies && filling(bytes).timed()) reserved_ns_ = now_ns();
+}
+
+/// The next cold room, or the message's slot where there is none.
+///
+/// No room that may still be read is given out: what is under way, and this message, are at most `slots` rooms, one behind
+/// the other, of at most a part in slots + 1 each, and what is left over at the end where one would not fit is less than
+/// one.
+std::uint64_t SenderLink::cold_place(std::uint64_t bytes) {
+  if (cold_end_ == 0) {
+    // Twice what a core's own cache holds, or they would come back to it warm; all links of a rank share that, so that its
+    // memory does not grow with its peers.
+    const std::uint64_t span = 2 * endpoint_.core_cache_bytes() / std::max<std::uint64_t>(1, endpoint_.links() / 2);
+    cold_end_ = std::clamp<std::uint64_t>(span, kPage, layout_.payload_bytes - layout_.cold_offset);
+  }
+  if (!fits_cold(bytes)) return slot_offset(next_);
+  const std::uint64_t room = cold_room(bytes);
+  if (cold_end_ - cold_at_ < room) {
+    cold_at_ = 0;
+    ++cold_rounds_;
+  }
+  const std::uint64_t at = layout_.cold_offset + cold_at_;
+  cold_at_ += room;
+  return at;
+}
+
+/// The next message's room was filled. Returns the message's kind.
+Kind SenderLink::filled(std::uint64_t bytes) {
+  header().placement = {0, place_};
+  if (bytes < kLeastFilled) return Kind::kSlot;
+  FillingChoice& choice = fillings_[size_class(bytes)];
+  const bool timed = choice.timed();
+  std::uint64_t taken = 0;
+  if (timed) {
+    header().placement.filling = static_cast<std::uint64_t>(choice.next());
+    // An atomic write that changes nothing, and waits for all before it: stores that are not done yet are to be paid for.
+    // Relaxed: nobody learns anything by it.
+    shared(reserved_ns_).fetch_add(0, std::memory_order_relaxed);
+    taken = now_ns() - reserved_ns_;
+  }
+  if (choice.filled(taken, cold_rounds_ >= 2 || !fits_cold(bytes))) {
+    FillingTimes receiver{};
+    for (std::size_t f = 0; f < kFillings; ++f) {
+      // Relaxed: a time that the receiver wrote at some time, and from which nothing else follows.
+      receiver[f] = shared(control_->read_ns[size_class(bytes)][f]).load(std::memory_order_relaxed);
+    }
+    choice.compare(receiver);
+  }
+  return timed ? Kind::kTimed : Kind::kSlot;
 }
 
 unsigned char* SenderLink::take_grant(std::uint64_t bytes, std::uint64_t fingerprint) {
@@ -213,7 +273,8 @@ tutti_link_result SenderLink::offer(OwnRegion* region, const void* source, std::
     cannot_copy(bytes);
     return TUTTI_LINK_BROKEN;
   }
-  std::memcpy(payload(), source, bytes);
+  h.placement = {0, slot_offset(next_)};
+  std::memcpy(payloads() + h.placement.offset, source, bytes);
   publish(h, pack(bytes, Kind::kSlot), fingerprint);
   return TUTTI_LINK_OK;
 }
@@ -240,7 +301,8 @@ bool SenderLink::resend(std::uint64_t message, const OwnRegion* region, std::uin
     cannot_copy(bytes);
     return false;
   }
-  std::memcpy(payload_of(message), region->base + source.offset, bytes);
+  h.placement = {0, slot_offset(message)};
+  std::memcpy(payloads() + h.placement.offset, region->base + source.offset, bytes);
   // Release: the payload before the word that says where it is. Nobody else writes the word.
   shared(h.size_and_kind).store(pack(bytes, Kind::kSlot), std::memory_order_release);
   return true;
@@ -358,6 +420,30 @@ tutti_link_result ReceiverLink::view_pull(tutti_message* message) {
     return malformed("its sender, whose call failed, has taken back the memory in which it lies");
   message->data = pulled_data_;
   return TUTTI_LINK_OK;
+}
+
+tutti_link_result ReceiverLink::view_slot(tutti_message* message, Kind kind) {
+  const Placement placement = header().placement;
+  const std::uint64_t bytes = message->bytes;
+  if (bytes > layout_.slot_bytes || bytes > layout_.payload_bytes || placement.offset > layout_.payload_bytes - bytes) {
+    return malformed(std::to_string(bytes) + " bytes at " + std::to_string(placement.offset) + " in slots of " +
+                     std::to_string(layout_.slot_bytes));
+  }
+  message->data = payloads() + placement.offset;
+  if (kind == Kind::kTimed && timed_ns_ == 0) {
+    if (bytes < kLeastFilled || placement.filling >= kFillings) return malformed("it is timed as no message is");
+    timed_least_ = &control_->read_ns[size_class(bytes)][placement.filling];
+    timed_ns_ = now_ns();
+  }
+  return TUTTI_LINK_OK;
+}
+
+/// What was viewed, and is timed, has been read.
+void ReceiverLink::note_time() {
+  // Relaxed: a hint of its own, which only we write.
+  const std::uint32_t known = shared(*timed_least_).load(std::memory_order_relaxed);
+  shared(*timed_least_).store(least_time(known, now_ns() - timed_ns_), std::memory_order_relaxed);
+  timed_ns_ = 0;
 }
 
 void ReceiverLink::drop_pulled() {

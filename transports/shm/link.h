@@ -53,10 +53,9 @@ class Link {
   SlotHeader& header_of(std::uint64_t message) const {
     return *reinterpret_cast<SlotHeader*>(headers_begin() + kHeaderStride * (message % layout_.headers));
   }
-  unsigned char* payload_of(std::uint64_t message) const {
-    return static_cast<unsigned char*>(mapping_.data()) + layout_.payload_offset +
-           layout_.stride * (message % layout_.slots);
-  }
+  unsigned char* payloads() const { return static_cast<unsigned char*>(mapping_.data()) + layout_.payload_offset; }
+  /// Of a message's slot, from the first payload.
+  std::uint64_t slot_offset(std::uint64_t message) const { return layout_.stride * (message % layout_.slots); }
 
   // What every message touches.
   unsigned char* at_ = nullptr;     ///< header of the next message
@@ -79,7 +78,6 @@ class Link {
   virtual const std::uint64_t* reusable() const { return nullptr; }
 
   SlotHeader& header() const { return *reinterpret_cast<SlotHeader*>(at_); }
-  unsigned char* payload() const { return payload_of(next_); }
   void advance_slot() {
     at_ += kHeaderStride;
     if (at_ == headers_end_) at_ = headers_begin();
@@ -109,12 +107,15 @@ class SenderLink final : public Link {
       return nullptr;
     }
     if (next_ >= limit_ && !find_credit(layout_.slots)) return nullptr;
-    if (bytes >= kGrantFloor) return reserve_large(bytes, fingerprint);
-    return bytes <= layout_.slot_bytes ? payload() : nullptr;
+    return reserve_large(bytes, fingerprint);
   }
 
   /// Whether what is reserved is memory that the receiver granted.
   bool has_grant() const { return granted_ != nullptr; }
+  /// Whether what is reserved for a message of `bytes` is to be filled past the caches.
+  bool streams(std::uint64_t bytes) const {
+    return granted_ == nullptr && bytes >= kLeastFilled && filling(bytes).next() == Filling::streaming;
+  }
 
   tutti_link_result commit(std::uint64_t bytes, std::uint64_t fingerprint) {
     if (stage_ == Stage::kBroken) [[unlikely]]
@@ -131,6 +132,8 @@ class SenderLink final : public Link {
     } else if (granted_ != nullptr) {
       kind = Kind::kPut;
       finish_put();
+    } else {
+      kind = filled(bytes);
     }
     publish(h, pack(bytes, kind), fingerprint);
     return TUTTI_LINK_OK;
@@ -160,6 +163,13 @@ class SenderLink final : public Link {
   void* reserve_large(std::uint64_t bytes, std::uint64_t fingerprint);
   unsigned char* take_grant(std::uint64_t bytes, std::uint64_t fingerprint);
   void finish_put();
+  const FillingChoice& filling(std::uint64_t bytes) const { return fillings_[size_class(bytes)]; }
+  void place(std::uint64_t bytes);
+  /// What a message takes of the cold payloads.
+  static std::uint64_t cold_room(std::uint64_t bytes) { return (bytes + kPair - 1) / kPair * kPair + kPair; }
+  bool fits_cold(std::uint64_t bytes) const { return cold_room(bytes) <= cold_end_ / (layout_.slots + 1); }
+  std::uint64_t cold_place(std::uint64_t bytes);
+  Kind filled(std::uint64_t bytes);
 
   void publish(SlotHeader& h, std::uint64_t size_and_kind, std::uint64_t fingerprint) {
     h.fingerprint = fingerprint;
@@ -176,6 +186,13 @@ class SenderLink final : public Link {
   alignas(kLine) unsigned char staged_[kLine] = {};
   PeerRegion* granted_ = nullptr;        ///< of the reserved message, held until it is committed
   unsigned char* granted_at_ = nullptr;  ///< where it is written
+  FillingChoice fillings_[kSizeClasses];
+  std::uint64_t placed_ = UINT64_MAX;  ///< the message that `place_` is for
+  std::uint64_t place_ = 0;            ///< where the next message lies, from the first payload
+  std::uint64_t cold_at_ = 0;          ///< of the cold payloads, where the next one begins
+  std::uint64_t cold_end_ = 0;         ///< where they begin anew; 0: not decided yet
+  std::uint64_t cold_rounds_ = 0;      ///< times that they have begun anew
+  std::uint64_t reserved_ns_ = 0;      ///< when the room of a message whose filling is timed was given
 };
 
 /// The consumer: maps the producer's memory and reads it where it lies.
@@ -210,10 +227,8 @@ class ReceiverLink final : public Link {
           return TUTTI_LINK_OK;
         break;
       case Kind::kSlot:
-        message->data = payload();
-        if (bytes <= layout_.slot_bytes) [[likely]]
-          return TUTTI_LINK_OK;
-        break;
+      case Kind::kTimed:
+        return view_slot(message, static_cast<Kind>(size_and_kind >> kKindShift));
       case Kind::kPull:
         return view_pull(message);
       case Kind::kPut:
@@ -225,6 +240,8 @@ class ReceiverLink final : public Link {
   void release() {
     if (pulled_ != nullptr) [[unlikely]]
       drop_pulled();
+    if (timed_ns_ != 0) [[unlikely]]
+      note_time();
     advance_slot();
     // Release: our reads of the slot come before the sender may write it again. Only we write this word.
     shared(control_->consumed).store(next_, std::memory_order_release);
@@ -253,12 +270,16 @@ class ReceiverLink final : public Link {
   tutti_link_result oversized(std::uint64_t size_and_kind);
   tutti_link_result view_pull(tutti_message* message);
   tutti_link_result view_put(tutti_message* message);
+  tutti_link_result view_slot(tutti_message* message, Kind kind);
   void drop_pulled();
+  void note_time();
   bool arrived(std::uint64_t message) const;
   bool take_back(const Granted& granted);
 
   PeerRegion* pulled_ = nullptr;  ///< of the viewed message, held until it is released
   const void* pulled_data_ = nullptr;
+  std::uint64_t timed_ns_ = 0;            ///< when the viewed message, whose reading is timed, was seen; 0: it is none
+  std::uint32_t* timed_least_ = nullptr;  ///< of LinkControl::read_ns, for that message
   bool damaged_ = false;
   std::uint64_t viewed_ = 0;  ///< messages that the caller has seen: a grant is for a later one
   std::uint64_t next_grant_ = 0;

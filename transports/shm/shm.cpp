@@ -162,6 +162,7 @@ void* reserve(tutti_link* link, std::uint64_t bytes, std::uint64_t fingerprint) 
 }
 
 int granted(tutti_link* link) { return sender(link).has_grant() ? 1 : 0; }
+int streams(tutti_link* link, std::uint64_t bytes) { return sender(link).streams(bytes) ? 1 : 0; }
 
 tutti_link_result commit(tutti_link* link, std::uint64_t bytes, std::uint64_t fingerprint) {
   return sender(link).commit(bytes, fingerprint);
@@ -226,6 +227,7 @@ constexpr tutti_transport kTransport = {
     unregister_region,
     granted,
     withdraw,
+    streams,
 };
 
 }  // namespace

@@ -487,18 +487,20 @@ void HostExecutor::fold_piece(const LaneState& lane, const Step& step, std::uint
     if (sources == 1 && target == fold_sources_[0].data && !divides) continue;
     FoldDestination& destination = fold_destinations_[targets++];
     destination.data = target;
-    destination.streaming = streams_ && stays(program_->operands[step.operands + o]);
+    destination.streaming = streams(program_->operands[step.operands + o], lane.bytes);
   }
   if (targets == 0) return;
   fold_(
       {fold_sources_.data(), fold_destinations_.data(), sources, targets, bytes >> unit_shift_, divides ? divide_by_ : 0});
 }
 
-/// Whether what is written there is read next by neither this rank's executor nor its peer's.
-bool HostExecutor::stays(const Operand& destination) const {
-  if (destination.place != Place::link) return destination.place == Place::output;
+/// Whether what is written there, of a message of so many bytes, is best written past the caches: where the call is long
+/// and neither this rank's executor nor its peer's reads it next, or where the link says so.
+bool HostExecutor::streams(const Operand& destination, std::uint64_t bytes) const {
+  if (destination.place != Place::link) return streams_ && destination.place == Place::output;
   const HostLink& link = *links_[destination.link];
-  return link.transport->granted != nullptr && link.transport->granted(link.link) != 0;
+  if (link.transport->granted != nullptr && link.transport->granted(link.link) != 0) return streams_;
+  return link.streams(bytes);
 }
 
 void HostExecutor::release(std::uint32_t l) {

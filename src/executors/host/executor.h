@@ -33,6 +33,11 @@ struct HostLink {
   int peer = -1;
   std::uint32_t endpoint = 0;  ///< its transport's number: index of Binding::regions
   std::uint64_t offered = 0;   ///< messages sent so far on this link, by commit or offer
+
+  /// Whether the room reserved for a message of so many bytes is best filled past the caches.
+  bool streams(std::uint64_t bytes) const {
+    return bytes >= least_streamed && transport->streams != nullptr && transport->streams(link, bytes) != 0;
+  }
 };
 
 /// A call's buffers as an endpoint knows them; null: not registered there.
@@ -249,7 +254,7 @@ class HostExecutor {
   bool may_offer(const HostLink& link, Place place) const;
   OfferFrom offer_from(const LaneState& lane, const Step& step, const HostLink& link) const;
   std::uint32_t kept_operand(const Step& step) const;
-  bool stays(const Operand& destination) const;
+  bool streams(const Operand& destination, std::uint64_t bytes) const;
   void release(std::uint32_t link);
 
   const Plan* plan_ = nullptr;

@@ -19,6 +19,7 @@ class Straightener {
     if (bytes == 0) return;
     Straight::Act whole;
     whole.count = bytes;
+    whole.message = bytes;
     whole.sources = step.sources;
     std::vector<std::uint32_t> taken;
     for (std::uint32_t o = step.operands; o < step.operands + step.sources + step.destinations; ++o) {
@@ -63,7 +64,8 @@ class Straightener {
       act.count = copies ? bytes : bytes >> unit_shift(problem_);
       act.operand = static_cast<std::uint32_t>(straight_.operands.size());
       for (std::size_t o = 0; o < taken.size(); ++o) {
-        straight_.operands.push_back({places_[o], layout_.pieces[layout_.first_piece[taken[o]] + b].offset});
+        const std::uint32_t link = lowered_.program.operands[taken[o]].link;
+        straight_.operands.push_back({places_[o], link, layout_.pieces[layout_.first_piece[taken[o]] + b].offset});
       }
       straight_.acts.push_back(act);
     }
@@ -143,17 +145,29 @@ class HostExecutor::StraightRun {
     return result == TUTTI_LINK_BROKEN ? executor_.broken(link) : Turn::blocked;
   }
 
+  /// Whether it is a message that is best filled past the caches.
+  bool streams(const Straight::Act& act, const Straight::Operand& destination) const {
+    return act.message >= least_streamed && destination.place >= Straight::messages &&
+           links_[destination.link]->streams(act.message);
+  }
+
   void copy(const Straight::Act& act, const Straight::Operand* operand) const {
-    const std::byte* const source = address(operand[0]);
+    std::byte* const source = address(operand[0]);
     std::byte* const target = address(operand[1]);
-    // A message may have landed in its place.
-    if (source != target) std::memcpy(target, source, act.count);
+    if (source == target) return;  // a message may have landed in its place
+    if (!streams(act, operand[1])) {
+      std::memcpy(target, source, act.count);
+      return;
+    }
+    const FoldSource from = {source};
+    const FoldDestination to = {target, ElementFormat::kUser, true};
+    find_copy()({&from, &to, 1, 1, act.count});
   }
 
   void fold(const Straight::Act& act, const Straight::Operand* operand) {
     if (act.sources == 2 && act.destinations == 1) {  // what most are
       const FoldSource sources[] = {{address(operand[0])}, {address(operand[1])}};
-      const FoldDestination destination = {address(operand[2])};
+      const FoldDestination destination = {address(operand[2]), ElementFormat::kUser, streams(act, operand[2])};
       return executor_.fold_({sources, &destination, 2, 1, act.count, act.divide_by});
     }
     FoldSource* const sources = executor_.fold_sources_.data();
@@ -162,11 +176,11 @@ class HostExecutor::StraightRun {
     const bool may_lie_there = act.sources == 1 && act.divide_by <= 1;
     for (std::uint32_t o = 0; o < act.sources; ++o) sources[o].data = address(*operand++);
     std::uint32_t targets = 0;
-    for (std::uint32_t o = 0; o < act.destinations; ++o) {
-      std::byte* const target = address(*operand++);
+    for (std::uint32_t o = 0; o < act.destinations; ++o, ++operand) {
+      std::byte* const target = address(*operand);
       if (may_lie_there && target == sources[0].data) continue;
       destinations[targets].data = target;
-      destinations[targets++].streaming = false;
+      destinations[targets++].streaming = streams(act, *operand);
     }
     if (targets != 0) executor_.fold_({sources, destinations, act.sources, targets, act.count, act.divide_by});
   }

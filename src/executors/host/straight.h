@@ -30,6 +30,7 @@ struct Straight {
   };
   struct Operand {
     std::uint32_t place = 0;
+    std::uint32_t link = 0;    ///< of a message, index into Program::links
     std::uint64_t offset = 0;  ///< bytes from the place's beginning
   };
   struct Act {
@@ -40,6 +41,7 @@ struct Straight {
     std::uint32_t sources = 0;       ///< likewise
     std::uint32_t destinations = 0;  ///< likewise, without those that are only there to be offered
     std::uint64_t count = 0;         ///< of the message, or of a copied piece: bytes, not 0. fold: as FoldArguments::count
+    std::uint64_t message = 0;       ///< copy, fold: bytes of the step's messages
     std::uint64_t divide_by = 0;     ///< as FoldArguments::divide_by
   };
   std::vector<Act> acts;

@@ -122,6 +122,7 @@ TEST(WholeTable, HasNullForWhatAnOlderHeaderLacks) {
   EXPECT_STREQ(whole->name, "older");
   EXPECT_EQ(whole->unregister_region, complete.unregister_region);
   EXPECT_EQ(whole->granted, nullptr);
+  EXPECT_EQ(whole->streams, nullptr);
   EXPECT_EQ(whole_table(given), whole);
   complete.size = sizeof complete;
   EXPECT_EQ(whole_table(&complete), &complete);

@@ -24,8 +24,10 @@ struct Scripted {
   std::deque<tutti_link_result> reserving, committing, viewing;
   bool broken = false;
   int reserved = 0, committed = 0, viewed = 0, released = 0;
+  bool streams = false;
+  std::vector<std::uint64_t> asked;  ///< the lengths for which it was asked whether it streams
   tutti_message message{};
-  alignas(64) std::array<std::byte, 256> room{};
+  alignas(64) std::array<std::byte, 16'384> room{};
 };
 
 Scripted& scripted(tutti_link* link) { return *reinterpret_cast<Scripted*>(link); }
@@ -53,6 +55,10 @@ tutti_transport scripted_transport() {
     return next(scripted(link).viewing);
   };
   transport.release = [](tutti_link* link) { ++scripted(link).released; };
+  transport.streams = [](tutti_link* link, std::uint64_t bytes) {
+    scripted(link).asked.push_back(bytes);
+    return scripted(link).streams ? 1 : 0;
+  };
   transport.failure = [](tutti_link* link, char* why, std::size_t n) {
     if (n != 0) std::strncpy(why, "as the script says", n);
     return scripted(link).broken ? TUTTI_LINK_BROKEN : TUTTI_LINK_OK;
@@ -70,15 +76,19 @@ class Patient final : public Agent {
   const std::uint32_t rounds_;
 };
 
-/// Rank 0 of two, in an all-reduce of two floats in which each sends all to the other.
+/// Rank 0 of two, in an all-reduce of some floats in which each sends all to the other.
 class StraightCall : public ::testing::Test {
  protected:
-  StraightCall() {
+  explicit StraightCall(std::size_t count = 2) : ours_(count), theirs_(count), result_(count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      ours_[i] = static_cast<float>(i + 1);
+      theirs_[i] = static_cast<float>(10 * (i + 1));
+    }
     Problem problem;
     problem.collective = Collective::all_reduce;
     problem.type = TUTTI_FLOAT32;
     problem.ranks = 2;
-    problem.count = 2;
+    problem.count = count;
     const Algorithm& algorithm = *find_algorithm(Collective::all_reduce, "flat");
     const View view = flat_view(2);
     plan_ = make_plan(algorithm, problem, view, Parameters{}, 256 * 1024);
@@ -86,7 +96,7 @@ class StraightCall : public ::testing::Test {
     lowered_ = lower(plan_, 0, program_of(0), program_of);
     layouts_ = lay_out(plan_, 0, lowered_);
     scratch_.resize(scratch_bytes(plan_) + 1);
-    from_.message = {theirs_.data(), sizeof theirs_, fingerprint};
+    from_.message = {theirs_.data(), count * sizeof(float), fingerprint};
     for (const Link& link : lowered_.program.links) {
       HostLink made;
       made.transport = &transport_;
@@ -114,9 +124,7 @@ class StraightCall : public ::testing::Test {
 
   const tutti_transport transport_ = scripted_transport();
   Scripted to_, from_;
-  std::array<float, 2> ours_{1, 2};
-  std::array<float, 2> theirs_{10, 20};
-  std::array<float, 2> result_{};
+  std::vector<float> ours_, theirs_, result_;
   Plan plan_;
   Lowered lowered_;
   Layouts layouts_;
@@ -140,7 +148,7 @@ TEST_F(StraightCall, DoesEachActOnceWhereNothingIsInTheWay) {
   ASSERT_EQ(run().kind, Outcome::Kind::completed);
   EXPECT_TRUE(executor_.may_run_again());
   EXPECT_THAT(result_, ElementsAre(11, 22));
-  EXPECT_EQ(std::memcmp(to_.room.data(), ours_.data(), sizeof ours_), 0);
+  EXPECT_EQ(std::memcmp(to_.room.data(), ours_.data(), 2 * sizeof(float)), 0);
   EXPECT_THAT((std::array{to_.reserved, to_.committed, from_.viewed, from_.released}), ElementsAre(1, 1, 1, 1));
   EXPECT_EQ(offered(), 1u);
   Patient agent(1);
@@ -148,6 +156,31 @@ TEST_F(StraightCall, DoesEachActOnceWhereNothingIsInTheWay) {
   ASSERT_EQ(executor_.run_again(ours_.data(), ours_.data(), fingerprint, agent).kind, Outcome::Kind::completed);
   EXPECT_THAT(ours_, ElementsAre(15, 26));  // in place
   EXPECT_EQ(offered(), 2u);
+}
+
+TEST_F(StraightCall, AsksNoLinkHowToFillAFewBytes) {
+  ASSERT_EQ(run().kind, Outcome::Kind::completed);
+  EXPECT_THAT(to_.asked, ElementsAre());
+}
+
+class LongStraightCall : public StraightCall {
+ protected:
+  LongStraightCall() : StraightCall(2003) {}
+};
+
+TEST_F(LongStraightCall, FillsAMessageAsItsLinkSays) {
+  for (const bool streams : {true, false}) {
+    to_.streams = streams;
+    to_.asked.clear();
+    to_.room.fill(std::byte{0x5a});
+    std::fill(result_.begin(), result_.end(), 0.f);
+    ASSERT_EQ(run().kind, Outcome::Kind::completed);
+    EXPECT_THAT(to_.asked, ElementsAre(8012));
+    EXPECT_THAT(from_.asked, ElementsAre());
+    EXPECT_EQ(std::memcmp(to_.room.data(), ours_.data(), 8012), 0);
+    EXPECT_EQ(to_.room[8012], std::byte{0x5a}) << "no byte more";
+    for (std::size_t i = 0; i < result_.size(); ++i) ASSERT_EQ(result_[i], static_cast<float>(11 * (i + 1))) << i;
+  }
 }
 
 TEST_F(StraightCall, TriesAgainWhatIsNotThereYet) {

@@ -53,6 +53,21 @@ TEST(Faulty, DelaysWithoutBlocking) {
   EXPECT_GE(now_ns() - begun, 30'000'000u);
 }
 
+TEST(Faulty, LetsTheTransportSayHowRoomsAreFilled) {
+  configure(shm(), {});
+  World world(transport(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 4, 65'536);
+  const tutti_transport& t = *transport();
+  int streamed = 0;
+  for (std::uint64_t n = 0; n < 1000; ++n) {
+    ASSERT_NE(t.reserve(pipe.sender, 65'536, fingerprint_of(n)), nullptr);
+    streamed += t.streams(pipe.sender, 65'536);
+    ASSERT_TRUE(try_send(t, pipe.sender, n, 65'536));
+    ASSERT_TRUE(try_receive(t, pipe.receiver, n, 65'536));
+  }
+  EXPECT_GE(streamed, 2);
+}
+
 TEST(Faulty, KillsTheProcess) {
   const pid_t child = ::fork();
   if (child == 0) {

@@ -8,9 +8,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <list>
+#include <random>
 
 #include "tests/conformance/world.h"
 #include "transports/shm/layout.h"
@@ -21,6 +23,7 @@ namespace {
 
 using conformance::Bytes;
 using conformance::failure_of;
+using conformance::fingerprint_of;
 using conformance::open_pipe;
 using conformance::Pipe;
 using conformance::try_receive;
@@ -59,7 +62,9 @@ TEST(ShmLayout, KeepsWritersApartAndPayloadsAligned) {
     EXPECT_GE(l.stride, bytes > kInlineBytes ? bytes : 0) << bytes;
     EXPECT_EQ(l.payload_offset % kPair, 0u) << bytes;
     EXPECT_GE(l.payload_offset, kPage + l.headers * kHeaderStride) << bytes;
-    EXPECT_GE(l.total, l.payload_offset + 3 * l.stride) << bytes;
+    EXPECT_GE(l.cold_offset, 3 * l.stride) << bytes;
+    EXPECT_EQ(l.cold_offset % kPair, 0u) << bytes;
+    EXPECT_GE(l.total, l.payload_offset + l.payload_bytes) << bytes;
   }
   EXPECT_EQ(LinkLayout::of(1000, 64).headers, 1000u) << "never fewer than payloads";
   EXPECT_FALSE(LinkLayout::sane(0, 64));
@@ -123,6 +128,114 @@ TEST(ShmLink, BreaksWhereALengthExceedsItsSlot) {
     EXPECT_EQ(t().view(pipe.receiver, &message), TUTTI_LINK_BROKEN);
     EXPECT_NE(failure_of(t(), pipe.receiver).find("damaged"), std::string::npos) << failure_of(t(), pipe.receiver);
   }
+}
+
+TEST(ShmLink, BreaksWhereAMessageLiesOutsideThePayloadsOrIsTimedAsNoneIs) {
+  const LinkLayout layout = LinkLayout::of(2, 8192);
+  struct Nonsense {
+    std::uint64_t bytes;
+    Kind kind;
+    Placement placement;
+    bool sound;
+  };
+  for (const Nonsense& n : std::initializer_list<Nonsense>{
+           {8192, Kind::kSlot, {0, layout.payload_bytes - 8192}, true},
+           {8192, Kind::kSlot, {99, 0}, true},  // nobody looks
+           {8192, Kind::kTimed, {kFillings - 1, 0}, true},
+           {8192, Kind::kSlot, {0, layout.payload_bytes - 8191}, false},
+           {1, Kind::kSlot, {0, UINT64_MAX}, false},
+           {8193, Kind::kSlot, {0, 0}, false},
+           {8192, Kind::kTimed, {kFillings, 0}, false},
+           {kLeastFilled - 1, Kind::kTimed, {0, 0}, false},
+       }) {
+    World world(&t(), 2);
+    const Pipe pipe = open_pipe(world, 0, 1, 0, 2, 8192);
+    SlotHeader& header = header_of(pipe);
+    header.size_and_kind = pack(n.bytes, n.kind);
+    header.placement = n.placement;
+    header.sequence = 1;
+    tutti_message message{};
+    EXPECT_EQ(t().view(pipe.receiver, &message), n.sound ? TUTTI_LINK_OK : TUTTI_LINK_BROKEN) << n.placement.offset;
+    EXPECT_EQ(failure_of(t(), pipe.receiver).empty(), n.sound) << failure_of(t(), pipe.receiver);
+    if (n.sound) t().release(pipe.receiver);
+  }
+}
+
+/// Sends and takes messages of random lengths in random order, each checked, and no room given out that is still read.
+/// Returns one past the farthest byte that a room had, from the lowest room.
+std::uint64_t send_at_random(const Pipe& pipe, std::uint64_t slot_bytes, int rounds) {
+  struct Room {
+    const unsigned char* begin;
+    std::uint64_t bytes;
+  };
+  std::mt19937_64 random(slot_bytes);
+  std::list<Room> under_way;
+  std::uint64_t sent = 0, taken = 0;
+  const unsigned char *lowest = nullptr, *farthest = nullptr;
+  const auto length = [&](std::uint64_t n) {
+    std::mt19937_64 of_message(n);
+    const std::uint64_t longest = n / 64 % 2 == 0 ? std::min(slot_bytes, 3 * kLeastFilled) : slot_bytes;
+    return kShortBytes + 1 + of_message() % (longest - kShortBytes);
+  };
+  for (int i = 0; i < rounds; ++i) {
+    if (random() % 2 == 0) {
+      const std::uint64_t bytes = length(sent);
+      auto* const room = static_cast<unsigned char*>(t().reserve(pipe.sender, bytes, fingerprint_of(sent)));
+      if (room == nullptr) continue;
+      EXPECT_EQ(t().reserve(pipe.sender, bytes, fingerprint_of(sent)), room) << "asked again";
+      for (const Room& other : under_way) EXPECT_TRUE(room + bytes <= other.begin || other.begin + other.bytes <= room);
+      under_way.push_back({room, bytes});
+      lowest = lowest == nullptr ? room : std::min<const unsigned char*>(lowest, room);
+      farthest = std::max<const unsigned char*>(farthest, room + bytes);
+      conformance::fill(room, sent, bytes);
+      EXPECT_EQ(t().commit(pipe.sender, bytes, fingerprint_of(sent)), TUTTI_LINK_OK);
+      ++sent;
+    } else if (taken < sent) {
+      EXPECT_TRUE(try_receive(t(), pipe.receiver, taken, length(taken))) << taken;
+      ++taken;
+      under_way.pop_front();
+    }
+    if (testing::Test::HasFailure()) break;
+  }
+  EXPECT_GT(sent, static_cast<std::uint64_t>(rounds) / 5);
+  return static_cast<std::uint64_t>(farthest - lowest);
+}
+
+TEST(ShmLink, GivesOutNoRoomThatIsStillRead) {
+  for (const std::uint32_t slots : {1u, 2u, 4u, 9u}) {
+    for (const std::uint64_t slot_bytes : {8192u, 65'536u}) {
+      SCOPED_TRACE(std::to_string(slots) + " slots of " + std::to_string(slot_bytes));
+      World world(&t(), 2, {.core_cache_bytes = 300'000});
+      send_at_random(open_pipe(world, 0, 1, 0, slots, slot_bytes), slot_bytes, 6000);
+    }
+  }
+}
+
+TEST(ShmLink, GoesThroughMoreMemoryThanACoresCacheHoldsButNotForEveryPeer) {
+  constexpr std::uint64_t cache = 400'000;
+  constexpr std::uint64_t slot = 8192;
+  World world(&t(), 2, {.core_cache_bytes = cache});
+  std::vector<Pipe> pipes{open_pipe(world, 0, 1, 0, 4, slot)};
+  const std::uint64_t alone = send_at_random(pipes[0], slot, 4000);
+  EXPECT_GE(alone, 2 * cache - 2 * slot);
+  EXPECT_LE(alone, 2 * cache + 6 * slot) << "and the slots";
+  for (std::uint32_t channel = 1; channel < 8; ++channel) pipes.push_back(open_pipe(world, 0, 1, channel, 4, slot));
+  // Both ends' links are of one rank here only where a rank sends to itself: rank 0 has eight links.
+  EXPECT_LE(send_at_random(pipes[7], slot, 4000), 2 * cache / 4 + 6 * slot);
+}
+
+TEST(ShmLink, SaysWhichRoomsAreToBeFilledPastTheCaches) {
+  World world(&t(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 4, 65'536);
+  int streamed = 0;
+  for (std::uint64_t n = 0; n < 2000; ++n) {
+    ASSERT_NE(t().reserve(pipe.sender, 65'536, fingerprint_of(n)), nullptr);
+    streamed += t().streams(pipe.sender, 65'536);
+    EXPECT_EQ(t().streams(pipe.sender, kLeastFilled - 1), 0);
+    ASSERT_TRUE(try_send(t(), pipe.sender, n, 65'536));
+    ASSERT_TRUE(try_receive(t(), pipe.receiver, n, 65'536));
+  }
+  EXPECT_GE(streamed, 2) << "tried at least";
 }
 
 TEST(ShmLink, BreaksWhereAPulledMessageLiesOutsideItsRegion) {

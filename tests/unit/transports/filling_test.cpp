@@ -1,0 +1,124 @@
+// The choice among the ways to fill messages: that it is the quickest one, soon, at whatever time, and that finding out is
+// cheap.
+#include "transports/shm/filling.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace tutti::shm {
+namespace {
+
+constexpr std::array kAll{Filling::warm, Filling::cold, Filling::streaming};
+
+/// What a message takes both ends, by its way, and how a sender goes on under it.
+struct Machine {
+  std::array<std::uint64_t, kFillings> writing{};
+  std::array<std::uint64_t, kFillings> reading{};
+  FillingChoice choice;
+  FillingTimes read{};
+  std::uint64_t spent = 0;                      ///< over all messages
+  std::array<std::uint32_t, kFillings> used{};  ///< messages by their way
+  std::mt19937 random{7};
+  double disturbed = 0;  ///< part of the messages that something else makes a thousand times longer
+
+  void send(int messages, bool settled = true) {
+    for (int m = 0; m < messages; ++m) {
+      const auto f = static_cast<std::size_t>(choice.next());
+      const auto longer = [&](std::uint64_t ns) { return std::bernoulli_distribution(disturbed)(random) ? ns * 1000 : ns; };
+      const std::uint64_t write = longer(writing[f]);
+      if (choice.timed()) read[f] = least_time(read[f], longer(reading[f]));
+      if (choice.filled(write, settled)) choice.compare(read);
+      spent += writing[f] + reading[f];
+      ++used[f];
+    }
+  }
+};
+
+TEST(FillingChoice, IsWhatTakesBothEndsTogetherLeast) {
+  for (const Filling best : kAll) {
+    Machine machine{{900, 800, 500}, {900, 1000, 1300}};  // all 1800, and none the best of both ends
+    const auto b = static_cast<std::size_t>(best);
+    machine.reading[b] -= 300;
+    machine.send(400);
+    EXPECT_EQ(machine.choice.next(), best) << b;
+  }
+}
+
+TEST(FillingChoice, BeginsColdAndTriesNothingUntilTheColdRoomIsKnown) {
+  Machine machine{{100, 1000, 100}, {100, 1000, 100}};
+  machine.send(5000, false);
+  EXPECT_EQ(machine.used[static_cast<std::size_t>(Filling::cold)], 5000u);
+  EXPECT_FALSE(machine.choice.timed());
+  machine.send(100);
+  EXPECT_NE(machine.choice.next(), Filling::cold);
+}
+
+TEST(FillingChoice, CostsLittleToMake) {
+  for (const std::uint64_t dear : {1010u, 1500u, 3000u, 10'000u, 100'000u}) {
+    Machine machine{{500, 500 * dear / 1000, 500 * dear / 1000}, {500, 500, 500 * dear / 1000}};
+    machine.send(1000);
+    machine.spent = 0;
+    machine.send(200'000);
+    EXPECT_LE(static_cast<double>(machine.spent), 1.04 * 200'000 * 1000) << dear;
+  }
+}
+
+TEST(FillingChoice, FollowsWhatChanges) {
+  Machine machine{{4700, 900, 1500}, {1200, 1100, 2600}};
+  machine.send(1000);
+  EXPECT_EQ(machine.choice.next(), Filling::cold);
+  machine.writing = {21'000, 11'000, 1500};  // the cores were moved apart
+  machine.reading = {2500, 2500, 3000};
+  machine.send(20'000);
+  EXPECT_EQ(machine.choice.next(), Filling::streaming);
+  machine.writing = {800, 1000, 1500};  // and close together
+  machine.reading = {700, 700, 2600};
+  machine.send(20'000);
+  EXPECT_EQ(machine.choice.next(), Filling::warm);
+}
+
+TEST(FillingChoice, IsNotMisledByWhatElseTakesTime) {
+  Machine machine{{4700, 900, 1500}, {1200, 1100, 2600}};
+  machine.disturbed = .2;
+  machine.send(3000);
+  machine.used = {};
+  machine.send(100'000);
+  EXPECT_GE(machine.used[static_cast<std::size_t>(Filling::cold)], 90'000u);
+}
+
+TEST(FillingChoice, BelievesNoTimesThatAreNone) {
+  for (const std::uint32_t nonsense : {0u, UINT32_MAX, UINT32_MAX / 2 + 1}) {
+    FillingChoice choice;
+    int compared = 0;
+    for (int m = 0; m < 10'000; ++m) {
+      if (!choice.filled(1000, true)) continue;
+      ++compared;
+      choice.compare({1000, nonsense, 1000});
+      EXPECT_NE(choice.next(), Filling::cold) << nonsense;
+      choice.compare({nonsense, nonsense, nonsense});
+    }
+    EXPECT_GE(compared, 3) << nonsense;
+  }
+}
+
+TEST(LeastTime, GoesDownAtOnceAndUpByAnEighth) {
+  EXPECT_EQ(least_time(0, 500), 500u);
+  EXPECT_EQ(least_time(800, 500), 500u);
+  EXPECT_EQ(least_time(800, 850), 850u);
+  EXPECT_EQ(least_time(800, 1'000'000), 901u);
+  EXPECT_EQ(least_time(800, 0), 1u);
+  EXPECT_EQ(least_time(0, UINT64_MAX), 1'000'000'000u);
+  EXPECT_LE(least_time(UINT32_MAX, UINT64_MAX), 1'125'000'001u) << "whoever wrote that";
+}
+
+TEST(SizeClass, IsAPowerOfTwo) {
+  EXPECT_EQ(size_class(kLeastFilled), 0u);
+  EXPECT_EQ(size_class(2 * kLeastFilled - 1), 0u);
+  EXPECT_EQ(size_class(2 * kLeastFilled), 1u);
+  EXPECT_EQ(size_class(256 * 1024), 6u);
+  EXPECT_EQ(size_class(UINT64_MAX), kSizeClasses - 1);
+}
+
+}  // namespace
+}  // namespace tutti::shm

@@ -1,0 +1,115 @@
+// Where a sender puts its messages, and with which stores. What it costs to write lines that the peer has read depends on
+// where they are now, and that on the processor and on which of its cores the two ranks run on; the system of a virtual
+// machine moves them from second to second. There are three ways, and none is the quickest one everywhere (Zen 4,
+// 2026-11-23, 32 KiB both ways at once, written and read, in us):
+//
+//     cores                            warm   cold   streaming
+//     share their first caches          2.6    2.8
+//     share the last cache              6.0    2.0     4.5
+//     share none                         21     11     4.6
+//
+// So all are tried now and then, and what takes both ends together least time is done until the next trial.
+//
+//     messages of about one size:   256 … 16,384 │ 10 of a trial │ 8 │ compare │ 256 … 16,384 │ 10 of a trial │ 8 │ …
+//
+// A link begins with cold messages, until their room has been gone through twice: what a page costs when it is touched
+// first is not to be taken for the way's cost.
+//
+// The receiver learns from a message's kind that it is timed, and leaves the time of its reading in the link's memory. The
+// least time is kept, which a longer one raises by an eighth of itself: waits that have nothing to do with the way of
+// writing do not count, and what has changed is seen after a few trials.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+
+namespace tutti::shm {
+
+/// The ways; they are indices.
+enum class Filling : std::uint8_t {
+  warm,       ///< plain stores, into a slot that was read a few messages ago: its lines are the peer's
+  cold,       ///< plain stores, into the room that was read longest ago: its lines have left both cores' own caches
+  streaming,  ///< as warm, by stores past the caches
+};
+inline constexpr std::size_t kFillings = 3;
+
+/// Shorter messages are always warm: their stores wait in the core's own buffers for the most part.
+inline constexpr std::uint64_t kLeastFilled = 4096;
+/// Of messages of at least kLeastFilled: powers of two; the last class has all that are longer.
+inline constexpr std::uint32_t kSizeClasses = 8;
+constexpr std::uint32_t size_class(std::uint64_t bytes) {
+  return std::min<std::uint32_t>(kSizeClasses, static_cast<std::uint32_t>(std::bit_width(bytes / kLeastFilled))) - 1;
+}
+
+/// Nanoseconds of one end's part in a message, by the way in which it was filled; 0: not known.
+using FillingTimes = std::array<std::uint32_t, kFillings>;
+
+/// The least time known after one more. Never 0.
+constexpr std::uint32_t least_time(std::uint32_t known, std::uint64_t ns) {
+  constexpr std::uint64_t second = 1'000'000'000;
+  const std::uint64_t longest = known == 0 ? second : std::min<std::uint64_t>(known, second) * 9 / 8 + 1;
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(ns, 1, longest));
+}
+
+/// A sender's choice for one link and one size class. Not thread safe.
+class FillingChoice {
+ public:
+  static constexpr std::uint32_t kUntilRead = 8;  ///< messages after which the receiver has read those of a trial
+  static constexpr std::uint32_t kTimed = 2;      ///< messages of a trial that are timed, for each way
+  static constexpr std::uint32_t kWarming = 4;    ///< before them, so that warm slots are
+  static constexpr std::uint32_t kUntilTrial = 256;
+  static constexpr std::uint32_t kUntilSettled = 32;  ///< messages after which to ask again whether a trial may begin
+  static constexpr std::uint32_t kMostFactor = 64;
+
+  /// How to fill the next message.
+  Filling next() const {
+    if (stage_ != Stage::trial) return chosen_;
+    return left_ > 2 * kTimed ? Filling::warm : left_ > kTimed ? Filling::cold : Filling::streaming;
+  }
+  /// Whether both ends are to time that.
+  bool timed() const { return stage_ == Stage::trial && left_ <= kFillings * kTimed; }
+
+  /// It was filled, in `ns` where it was timed, and is on its way. settled: a trial may begin. True: `compare` is due.
+  bool filled(std::uint64_t ns, bool settled) {
+    if (timed()) {
+      std::uint32_t& known = own_[static_cast<std::size_t>(next())];
+      known = least_time(known, ns);
+    }
+    if (--left_ != 0) return false;
+    if (stage_ == Stage::rest && !settled) return enter(Stage::rest, kUntilSettled);
+    if (stage_ == Stage::rest) return enter(Stage::trial, kWarming + kFillings * kTimed);
+    if (stage_ == Stage::trial) return enter(Stage::reading, kUntilRead);
+    return true;
+  }
+
+  /// Chooses by what it took both ends. The dearer the others, the more seldom they are tried: trials cost some 2 %.
+  void compare(const FillingTimes& receiver) {
+    FillingTimes both{};
+    for (std::size_t f = 0; f < kFillings; ++f) {
+      // Not known: nothing that the receiver has read yet, or a time that is none.
+      both[f] =
+          receiver[f] == 0 || receiver[f] > UINT32_MAX / 2 ? UINT32_MAX : std::min(own_[f], UINT32_MAX / 2) + receiver[f];
+    }
+    const auto [least, most] = std::minmax_element(both.begin(), both.end());
+    chosen_ = static_cast<Filling>(least - both.begin());
+    enter(Stage::rest, kUntilTrial * std::clamp<std::uint32_t>(*most / *least, 1, kMostFactor));
+  }
+
+ private:
+  enum class Stage : std::uint8_t { rest, trial, reading };
+
+  bool enter(Stage stage, std::uint32_t messages) {
+    stage_ = stage;
+    left_ = messages;
+    return false;
+  }
+
+  FillingTimes own_{};
+  std::uint32_t left_ = kUntilSettled;  ///< messages until the next stage
+  Stage stage_ = Stage::rest;
+  Filling chosen_ = Filling::cold;
+};
+
+}  // namespace tutti::shm
