@@ -203,11 +203,12 @@ std::uint64_t send_at_random(const Pipe& pipe, std::uint64_t slot_bytes, int rou
 
 TEST(ShmLink, GivesOutNoRoomThatIsStillRead) {
   for (const std::uint32_t slots : {1u, 2u, 4u, 9u}) {
-    for (const std::uint64_t slot_bytes : {8192u, 65'536u}) {
-      SCOPED_TRACE(std::to_string(slots) + " slots of " + std::to_string(slot_bytes));
-      World world(&t(), 2, {.core_cache_bytes = 300'000});
-      send_at_random(open_pipe(world, 0, 1, 0, slots, slot_bytes), slot_bytes, 6000);
-    }
+    for (const std::uint64_t factor : {1u, 2u, 6u})
+      for (const std::uint64_t slot_bytes : {8192u, 65'536u}) {
+        SCOPED_TRACE(std::to_string(slots) + " slots of " + std::to_string(slot_bytes));
+        World world(&t(), 2, {.core_cache_bytes = slot_bytes * factor});
+        send_at_random(open_pipe(world, 0, 1, 0, slots, slot_bytes), slot_bytes, 6000);
+      }
   }
 }
 
