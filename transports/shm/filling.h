@@ -16,7 +16,7 @@
 // first is not to be taken for the way's cost.
 //
 // The receiver learns from a message's kind that it is timed, and leaves the time of its reading in the link's memory. The
-// least time is kept, which a longer one raises by an eighth of itself: waits that have nothing to do with the way of
+// least time is kept, which a longer one raises by a quarter of itself: waits that have nothing to do with the way of
 // writing do not count, and what has changed is seen after a few trials.
 #pragma once
 
@@ -49,7 +49,7 @@ using FillingTimes = std::array<std::uint32_t, kFillings>;
 /// The least time known after one more. Never 0.
 constexpr std::uint32_t least_time(std::uint32_t known, std::uint64_t ns) {
   constexpr std::uint64_t second = 1'000'000'000;
-  const std::uint64_t longest = known == 0 ? second : std::min<std::uint64_t>(known, second) * 9 / 8 + 1;
+  const std::uint64_t longest = known == 0 ? second : std::min<std::uint64_t>(known, second) * 5 / 4 + 1;
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(ns, 1, longest));
 }
 
