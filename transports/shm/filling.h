@@ -84,16 +84,23 @@ class FillingChoice {
     return true;
   }
 
-  /// Chooses by what it took both ends. The dearer the others, the more seldom they are tried: trials cost some 2 %.
+  /// Chooses by what it took both ends: the first way, unless another one takes a quarter less. Where many ranks share few
+  /// cores, two that seem the same in a trial are not, as memory has to carry what is not in a cache for all of them at
+  /// once. The dearer the others, the more seldom they are tried: trials cost some 2 %.
   void compare(const FillingTimes& receiver) {
+    chosen_ = Filling::warm;
     FillingTimes both{};
     for (std::size_t f = 0; f < kFillings; ++f) {
-      // Not known: nothing that the receiver has read yet, or a time that is none.
-      both[f] =
-          receiver[f] == 0 || receiver[f] > UINT32_MAX / 2 ? UINT32_MAX : std::min(own_[f], UINT32_MAX / 2) + receiver[f];
+      // Nothing that it has read yet, or nothing that it measured. What we measured is far below that.
+      if (receiver[f] == 0 || receiver[f] > UINT32_MAX / 2) return static_cast<void>(enter(Stage::rest, kUntilTrial));
+      both[f] = own_[f] + receiver[f];
     }
+    std::size_t best = 0;
+    for (std::size_t f = 1; f < kFillings; ++f) {
+      if (both[f] < both[best] / 4 * 3) best = f;
+    }
+    chosen_ = static_cast<Filling>(best);
     const auto [least, most] = std::minmax_element(both.begin(), both.end());
-    chosen_ = static_cast<Filling>(least - both.begin());
     enter(Stage::rest, kUntilTrial * std::clamp<std::uint32_t>(*most / *least, 1, kMostFactor));
   }
 

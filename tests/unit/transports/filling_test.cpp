@@ -39,10 +39,19 @@ TEST(FillingChoice, IsWhatTakesBothEndsTogetherLeast) {
   for (const Filling best : kAll) {
     Machine machine{{900, 800, 500}, {900, 1000, 1300}};  // all 1800, and none the best of both ends
     const auto b = static_cast<std::size_t>(best);
-    machine.reading[b] -= 300;
+    machine.reading[b] -= 600;
     machine.send(400);
     EXPECT_EQ(machine.choice.next(), best) << b;
   }
+}
+
+TEST(FillingChoice, IsTheFirstUnlessAnotherTakesAQuarterLess) {
+  Machine machine{{1000, 800, 770}, {1000, 720, 760}};
+  machine.send(400);
+  EXPECT_EQ(machine.choice.next(), Filling::warm);
+  machine.writing[1] = 600;
+  machine.send(400);
+  EXPECT_EQ(machine.choice.next(), Filling::cold) << "which streaming does not beat by much";
 }
 
 TEST(FillingChoice, BeginsColdAndTriesNothingUntilTheColdRoomIsKnown) {
