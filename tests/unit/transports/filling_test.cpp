@@ -39,19 +39,28 @@ TEST(FillingChoice, IsWhatTakesBothEndsTogetherLeast) {
   for (const Filling best : kAll) {
     Machine machine{{900, 800, 500}, {900, 1000, 1300}};  // all 1800, and none the best of both ends
     const auto b = static_cast<std::size_t>(best);
-    machine.reading[b] -= 600;
+    machine.reading[b] -= best == Filling::streaming ? 1000 : 600;
     machine.send(400);
     EXPECT_EQ(machine.choice.next(), best) << b;
   }
 }
 
-TEST(FillingChoice, IsTheFirstUnlessAnotherTakesAQuarterLess) {
-  Machine machine{{1000, 800, 770}, {1000, 720, 760}};
-  machine.send(400);
-  EXPECT_EQ(machine.choice.next(), Filling::warm);
-  machine.writing[1] = 600;
-  machine.send(400);
-  EXPECT_EQ(machine.choice.next(), Filling::cold) << "which streaming does not beat by much";
+TEST(FillingChoice, IsTheFirstUnlessColdTakesAQuarterLessOrStreamingHalf) {
+  struct Case {
+    std::uint64_t warm, cold, streaming;
+    Filling best;
+  };
+  for (const Case& c : std::initializer_list<Case>{{1000, 760, 1000, Filling::warm},
+                                                   {1000, 740, 1000, Filling::cold},
+                                                   {1000, 1000, 510, Filling::warm},
+                                                   {1000, 1000, 490, Filling::streaming},
+                                                   {1000, 600, 460, Filling::cold},
+                                                   {1000, 600, 440, Filling::streaming},
+                                                   {1000, 300, 310, Filling::cold}}) {
+    Machine machine{{c.warm, c.cold, c.streaming}, {c.warm, c.cold, c.streaming}};
+    machine.send(400);
+    EXPECT_EQ(machine.choice.next(), c.best) << c.warm << ' ' << c.cold << ' ' << c.streaming;
+  }
 }
 
 TEST(FillingChoice, BeginsColdAndTriesNothingUntilTheColdRoomIsKnown) {
