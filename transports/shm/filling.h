@@ -8,16 +8,17 @@
 //     share the last cache              6.0    2.0     4.5
 //     share none                         21     11     4.6
 //
-// So all are tried now and then, and what takes both ends together least time is done until the next trial.
+// So all are tried now and then, and what takes both ends together least time is done until the next trial. That comes
+// sooner where what is done takes half as long again as it did, two times running: one message of a cycle of 32 is timed.
 //
-//     messages of about one size:   256 … 16,384 │ 10 of a trial │ 8 │ compare │ 256 … 16,384 │ 10 of a trial │ 8 │ …
+//     messages of about one size:   16 of a trial │ 8 │ compare │ 23, one timed, 8 │ watch │ 23, one timed, 8 │ watch …
 //
 // A link begins with cold messages, until their room has been gone through twice: what a page costs when it is touched
 // first is not to be taken for the way's cost.
 //
-// The receiver learns from a message's kind that it is timed, and leaves the time of its reading in the link's memory. The
-// least time is kept, which a longer one raises by a quarter of itself: waits that have nothing to do with the way of
-// writing do not count, and what has changed is seen after a few trials.
+// The receiver learns from a message's kind that it is timed, and leaves the time of its reading in the link's memory, where
+// the sender takes it away. Of a trial's messages the quickest counts, at either end: waits that have nothing to do with
+// the way of writing do not. Nothing is carried over from one trial to the next, as cores move apart within a second.
 #pragma once
 
 #include <algorithm>
@@ -46,21 +47,20 @@ constexpr std::uint32_t size_class(std::uint64_t bytes) {
 /// Nanoseconds of one end's part in a message, by the way in which it was filled; 0: not known.
 using FillingTimes = std::array<std::uint32_t, kFillings>;
 
-/// The least time known after one more. Never 0.
+/// The least time known, 0 where there is none, after one more. Never 0.
 constexpr std::uint32_t least_time(std::uint32_t known, std::uint64_t ns) {
-  constexpr std::uint64_t second = 1'000'000'000;
-  const std::uint64_t longest = known == 0 ? second : std::min<std::uint64_t>(known, second) * 5 / 4 + 1;
-  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(ns, 1, longest));
+  constexpr std::uint64_t longest = 1'000'000'000;
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(ns, 1, known == 0 ? longest : known));
 }
 
 /// A sender's choice for one link and one size class. Not thread safe.
 class FillingChoice {
  public:
-  static constexpr std::uint32_t kUntilRead = 8;  ///< messages after which the receiver has read those of a trial
-  static constexpr std::uint32_t kTimed = 2;      ///< messages of a trial that are timed, for each way
+  static constexpr std::uint32_t kTimed = 4;      ///< messages of a trial that are timed, for each way
   static constexpr std::uint32_t kWarming = 4;    ///< before them, so that warm slots are
-  static constexpr std::uint32_t kUntilTrial = 256;
-  static constexpr std::uint32_t kUntilSettled = 32;  ///< messages after which to ask again whether a trial may begin
+  static constexpr std::uint32_t kUntilRead = 8;  ///< messages after which the receiver has read those that are timed
+  static constexpr std::uint32_t kCycle = 32;     ///< messages of which one is timed, between trials
+  static constexpr std::uint32_t kCycles = 8;     ///< from trial to trial
   static constexpr std::uint32_t kMostFactor = 64;
 
   /// How to fill the next message.
@@ -69,43 +69,86 @@ class FillingChoice {
     return left_ > 2 * kTimed ? Filling::warm : left_ > kTimed ? Filling::cold : Filling::streaming;
   }
   /// Whether both ends are to time that.
-  bool timed() const { return stage_ == Stage::trial && left_ <= kFillings * kTimed; }
+  bool timed() const {
+    return (stage_ == Stage::trial && left_ <= kFillings * kTimed) || (stage_ == Stage::rest && left_ == 1);
+  }
 
-  /// It was filled, in `ns` where it was timed, and is on its way. settled: a trial may begin. True: `compare` is due.
-  bool filled(std::uint64_t ns, bool settled) {
+  /// It was filled, in `ns` where it was timed, and is on its way. True: `compare` is due.
+  bool filled(std::uint64_t ns) {
     if (timed()) {
       std::uint32_t& known = own_[static_cast<std::size_t>(next())];
       known = least_time(known, ns);
     }
     if (--left_ != 0) return false;
-    if (stage_ == Stage::rest && !settled) return enter(Stage::rest, kUntilSettled);
-    if (stage_ == Stage::rest) return enter(Stage::trial, kWarming + kFillings * kTimed);
-    if (stage_ == Stage::trial) return enter(Stage::reading, kUntilRead);
-    return true;
+    switch (stage_) {
+      case Stage::rest:
+        return enter(Stage::watching, kUntilRead);
+      case Stage::trial:
+        return enter(Stage::reading, kUntilRead);
+      case Stage::watching:
+      case Stage::reading:
+        return true;
+    }
+    return false;
   }
 
-  /// Chooses by what it took both ends: another way than the first where it takes a quarter less, and past the caches where
-  /// that takes half. Where many ranks share few cores, ways that seem the same in a trial are not, as memory has to carry
-  /// for all of them at once what is in no cache. The dearer the others, the more seldom they are tried: trials cost some 2
-  /// %.
-  void compare(const FillingTimes& receiver) {
-    chosen_ = Filling::warm;
+  /// Decides what to do next by what it took the receiver since it was last asked. settled: a trial may begin.
+  void compare(const FillingTimes& receiver, bool settled) {
     FillingTimes both{};
+    bool all = true;
     for (std::size_t f = 0; f < kFillings; ++f) {
       // Nothing that it has read yet, or nothing that it measured. What we measured is far below that.
-      if (receiver[f] == 0 || receiver[f] > UINT32_MAX / 2) return static_cast<void>(enter(Stage::rest, kUntilTrial));
-      both[f] = own_[f] + receiver[f];
+      const bool known = receiver[f] != 0 && receiver[f] <= UINT32_MAX / 2 && own_[f] != 0;
+      if (known) both[f] = own_[f] + receiver[f];
+      all = all && known;
     }
-    const auto [warm, cold, streaming] = both;
-    if (cold < warm / 4 * 3) chosen_ = Filling::cold;
-    if (streaming < warm / 2 && streaming < cold / 4 * 3) chosen_ = Filling::streaming;
-    const auto [least, most] = std::minmax_element(both.begin(), both.end());
-    enter(Stage::rest, kUntilTrial * std::clamp<std::uint32_t>(*most / *least, 1, kMostFactor));
+    own_ = {};
+    if (stage_ == Stage::reading && all) {
+      choose(both);
+    } else if (stage_ == Stage::reading) {
+      chosen_ = Filling::warm;
+      rest_until(kCycles, 0);
+    } else {
+      watch(both[static_cast<std::size_t>(chosen_)]);
+      if (cycles_ == 0 && settled) return static_cast<void>(enter(Stage::trial, kWarming + kFillings * kTimed));
+      cycles_ = std::max<std::uint32_t>(cycles_, 1);
+    }
+    enter(Stage::rest, kCycle - kUntilRead);
   }
 
  private:
-  enum class Stage : std::uint8_t { rest, trial, reading };
+  enum class Stage : std::uint8_t {
+    rest,      ///< what is chosen is done; the last message is timed
+    watching,  ///< likewise, until that is read
+    trial,
+    reading,  ///< what was chosen is done, until the last of the trial is read
+  };
 
+  /// Another way than the first where it takes a quarter less, and past the caches where that takes half. Where many ranks
+  /// share few cores, ways that seem the same in a trial are not, as memory has to carry for all of them at once what is in
+  /// no cache. The dearer the others, the more seldom they are tried: trials cost some 2 %.
+  void choose(const FillingTimes& both) {
+    const auto [warm, cold, streaming] = both;
+    chosen_ = Filling::warm;
+    if (cold < warm / 4 * 3) chosen_ = Filling::cold;
+    if (streaming < warm / 2 && streaming < cold / 4 * 3) chosen_ = Filling::streaming;
+    const auto [least, most] = std::minmax_element(both.begin(), both.end());
+    rest_until(kCycles * std::clamp<std::uint32_t>(*most / *least, 1, kMostFactor), both[static_cast<std::size_t>(chosen_)]);
+  }
+
+  /// A message as they are between trials took both ends that long, or it is not known.
+  void watch(std::uint32_t taken) {
+    --cycles_;
+    const bool dear = taken / 3 > expected_ / 2 && expected_ != 0;
+    if (dear && was_dear_) cycles_ = 0;
+    was_dear_ = dear;
+  }
+
+  void rest_until(std::uint32_t cycles, std::uint32_t expected) {
+    cycles_ = cycles;
+    expected_ = expected;
+    was_dear_ = false;
+  }
   bool enter(Stage stage, std::uint32_t messages) {
     stage_ = stage;
     left_ = messages;
@@ -113,9 +156,12 @@ class FillingChoice {
   }
 
   FillingTimes own_{};
-  std::uint32_t left_ = kUntilSettled;  ///< messages until the next stage
+  std::uint32_t expected_ = 0;  ///< what a message took in the last trial as it is done since; 0: not known
+  std::uint32_t left_ = kCycle - kUntilRead;  ///< messages until the next stage
+  std::uint32_t cycles_ = 1;                  ///< until the next trial
   Stage stage_ = Stage::rest;
   Filling chosen_ = Filling::cold;
+  bool was_dear_ = false;
 };
 
 }  // namespace tutti::shm

@@ -202,13 +202,14 @@ Kind SenderLink::filled(std::uint64_t bytes) {
     shared(reserved_ns_).fetch_add(0, std::memory_order_relaxed);
     taken = now_ns() - reserved_ns_;
   }
-  if (choice.filled(taken, cold_rounds_ >= 2 || !fits_cold(bytes))) {
+  if (choice.filled(taken)) {
     FillingTimes receiver{};
     for (std::size_t f = 0; f < kFillings; ++f) {
-      // Relaxed: a time that the receiver wrote at some time, and from which nothing else follows.
-      receiver[f] = shared(control_->read_ns[size_class(bytes)][f]).load(std::memory_order_relaxed);
+      // Relaxed: a time that the receiver wrote at some time, and from which nothing else follows. Where it writes one at
+      // this moment, that counts now or the next time.
+      receiver[f] = shared(control_->read_ns[size_class(bytes)][f]).exchange(0, std::memory_order_relaxed);
     }
-    choice.compare(receiver);
+    choice.compare(receiver, cold_rounds_ >= 2 || !fits_cold(bytes));
   }
   return timed ? Kind::kTimed : Kind::kSlot;
 }
@@ -440,7 +441,8 @@ tutti_link_result ReceiverLink::view_slot(tutti_message* message, Kind kind) {
 
 /// What was viewed, and is timed, has been read.
 void ReceiverLink::note_time() {
-  // Relaxed: a hint of its own, which only we write.
+  // Relaxed: a hint of its own, which the sender sets to 0 when it has taken it; a time that comes back because of that is
+  // not much older than what it is held against.
   const std::uint32_t known = shared(*timed_least_).load(std::memory_order_relaxed);
   shared(*timed_least_).store(least_time(known, now_ns() - timed_ns_), std::memory_order_relaxed);
   timed_ns_ = 0;
