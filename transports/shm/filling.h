@@ -11,14 +11,18 @@
 // So all are tried now and then, and what takes both ends together least time is done until the next trial. That comes
 // sooner where what is done takes half as long again as it did, two times running: one message of a cycle of 32 is timed.
 //
-//     messages of about one size:   16 of a trial │ 8 │ compare │ 23, one timed, 8 │ watch │ 23, one timed, 8 │ watch …
+//     messages of about one size:   a trial │ 8 │ compare │ 23, one timed, 8 │ watch │ 23, one timed, 8 │ watch …
+//     a trial:                      4 and 4 timed warm │ a round of the cold room and 4 timed cold │ 4 timed streaming
+//
+// Of a room that has not been gone through lately nothing is left in the last cache, which on a host with neighbours may
+// cost twice what it does later on.
 //
 // A link begins with cold messages, until their room has been gone through twice: what a page costs when it is touched
 // first is not to be taken for the way's cost.
 //
-// The receiver learns from a message's kind that it is timed, and leaves the time of its reading in the link's memory, where
-// the sender takes it away. Of a trial's messages the quickest counts, at either end: waits that have nothing to do with
-// the way of writing do not. Nothing is carried over from one trial to the next, as cores move apart within a second.
+// The receiver learns from a message's kind that it is timed, and leaves the time of its reading in the link's memory,
+// where the sender takes it away. Of a trial's messages the quickest counts, at either end: waits that have nothing to do
+// with the way of writing do not. Nothing is carried over from one trial to the next, as cores move apart within a second.
 #pragma once
 
 #include <algorithm>
@@ -56,21 +60,22 @@ constexpr std::uint32_t least_time(std::uint32_t known, std::uint64_t ns) {
 /// A sender's choice for one link and one size class. Not thread safe.
 class FillingChoice {
  public:
-  static constexpr std::uint32_t kTimed = 4;      ///< messages of a trial that are timed, for each way
-  static constexpr std::uint32_t kWarming = 4;    ///< before them, so that warm slots are
-  static constexpr std::uint32_t kUntilRead = 8;  ///< messages after which the receiver has read those that are timed
-  static constexpr std::uint32_t kCycle = 32;     ///< messages of which one is timed, between trials
-  static constexpr std::uint32_t kCycles = 8;     ///< from trial to trial
+  static constexpr std::uint32_t kTimed = 4;        ///< messages of a trial that are timed, for each way
+  static constexpr std::uint32_t kWarming = 4;      ///< before them, so that warm slots are
+  static constexpr std::uint32_t kUntilRead = 8;    ///< messages after which the receiver has read those that are timed
+  static constexpr std::uint32_t kCycle = 32;       ///< messages of which one is timed, between trials
+  static constexpr std::uint32_t kTrialsRest = 16;  ///< messages between trials, for each message of a trial
   static constexpr std::uint32_t kMostFactor = 64;
 
   /// How to fill the next message.
   Filling next() const {
     if (stage_ != Stage::trial) return chosen_;
-    return left_ > 2 * kTimed ? Filling::warm : left_ > kTimed ? Filling::cold : Filling::streaming;
+    return left_ > until_cold() ? Filling::warm : left_ > kTimed ? Filling::cold : Filling::streaming;
   }
   /// Whether both ends are to time that.
   bool timed() const {
-    return (stage_ == Stage::trial && left_ <= kFillings * kTimed) || (stage_ == Stage::rest && left_ == 1);
+    if (stage_ == Stage::rest) return left_ == 1;
+    return stage_ == Stage::trial && (left_ <= 2 * kTimed || (left_ > until_cold() && left_ <= until_cold() + kTimed));
   }
 
   /// It was filled, in `ns` where it was timed, and is on its way. True: `compare` is due.
@@ -92,8 +97,9 @@ class FillingChoice {
     return false;
   }
 
-  /// Decides what to do next by what it took the receiver since it was last asked. settled: a trial may begin.
-  void compare(const FillingTimes& receiver, bool settled) {
+  /// Decides what to do next by what it took the receiver since it was last asked. settled: a trial may begin. round: cold
+  /// messages until the room of the first is given to another one.
+  void compare(const FillingTimes& receiver, bool settled, std::uint32_t round) {
     FillingTimes both{};
     bool all = true;
     for (std::size_t f = 0; f < kFillings; ++f) {
@@ -107,10 +113,13 @@ class FillingChoice {
       choose(both);
     } else if (stage_ == Stage::reading) {
       chosen_ = Filling::warm;
-      rest_until(kCycles, 0);
+      rest_until(1, 0);
     } else {
       watch(both[static_cast<std::size_t>(chosen_)]);
-      if (cycles_ == 0 && settled) return static_cast<void>(enter(Stage::trial, kWarming + kFillings * kTimed));
+      if (cycles_ == 0 && settled) {
+        round_ = round;
+        return static_cast<void>(enter(Stage::trial, trial_messages()));
+      }
       cycles_ = std::max<std::uint32_t>(cycles_, 1);
     }
     enter(Stage::rest, kCycle - kUntilRead);
@@ -133,7 +142,7 @@ class FillingChoice {
     if (cold < warm / 4 * 3) chosen_ = Filling::cold;
     if (streaming < warm / 2 && streaming < cold / 4 * 3) chosen_ = Filling::streaming;
     const auto [least, most] = std::minmax_element(both.begin(), both.end());
-    rest_until(kCycles * std::clamp<std::uint32_t>(*most / *least, 1, kMostFactor), both[static_cast<std::size_t>(chosen_)]);
+    rest_until(std::clamp<std::uint32_t>(*most / *least, 1, kMostFactor), both[static_cast<std::size_t>(chosen_)]);
   }
 
   /// A message as they are between trials took both ends that long, or it is not known.
@@ -144,11 +153,14 @@ class FillingChoice {
     was_dear_ = dear;
   }
 
-  void rest_until(std::uint32_t cycles, std::uint32_t expected) {
-    cycles_ = cycles;
+  void rest_until(std::uint32_t factor, std::uint32_t expected) {
+    cycles_ = factor * (kTrialsRest * trial_messages() / kCycle);
     expected_ = expected;
     was_dear_ = false;
   }
+  /// Messages of a trial that are left when the cold ones begin.
+  std::uint32_t until_cold() const { return round_ + 2 * kTimed; }
+  std::uint32_t trial_messages() const { return kWarming + kTimed + until_cold(); }
   bool enter(Stage stage, std::uint32_t messages) {
     stage_ = stage;
     left_ = messages;
@@ -156,9 +168,10 @@ class FillingChoice {
   }
 
   FillingTimes own_{};
-  std::uint32_t expected_ = 0;  ///< what a message took in the last trial as it is done since; 0: not known
+  std::uint32_t expected_ = 0;                ///< what a message took in the last trial as it is done since; 0: not known
   std::uint32_t left_ = kCycle - kUntilRead;  ///< messages until the next stage
   std::uint32_t cycles_ = 1;                  ///< until the next trial
+  std::uint32_t round_ = 0;                   ///< of the trial
   Stage stage_ = Stage::rest;
   Filling chosen_ = Filling::cold;
   bool was_dear_ = false;

@@ -172,9 +172,10 @@ void SenderLink::place(std::uint64_t bytes) {
 /// one.
 std::uint64_t SenderLink::cold_place(std::uint64_t bytes) {
   if (cold_end_ == 0) {
-    // Twice what a core's own cache holds, or they would come back to it warm; all links of a rank share that, so that its
-    // memory does not grow with its peers.
-    const std::uint64_t span = 2 * endpoint_.core_cache_bytes() / std::max<std::uint64_t>(1, endpoint_.links() / 2);
+    // Twice what a core's own cache holds, or they would come back to it warm. Many links of a rank share four times that,
+    // so that its memory does not grow with its peers.
+    const std::uint64_t cache = endpoint_.core_cache_bytes();
+    const std::uint64_t span = std::min(2 * cache, 8 * cache / std::max<std::uint64_t>(1, endpoint_.links() / 2));
     cold_end_ = std::clamp<std::uint64_t>(span, kPage, layout_.payload_bytes - layout_.cold_offset);
   }
   if (!fits_cold(bytes)) return slot_offset(next_);
@@ -209,7 +210,9 @@ Kind SenderLink::filled(std::uint64_t bytes) {
       // this moment, that counts now or the next time.
       receiver[f] = shared(control_->read_ns[size_class(bytes)][f]).exchange(0, std::memory_order_relaxed);
     }
-    choice.compare(receiver, cold_rounds_ >= 2 || !fits_cold(bytes));
+    const bool fits = fits_cold(bytes);
+    choice.compare(receiver, cold_rounds_ >= 2 || !fits,
+                   fits ? static_cast<std::uint32_t>(cold_end_ / cold_room(bytes)) : 0);
   }
   return timed ? Kind::kTimed : Kind::kSlot;
 }

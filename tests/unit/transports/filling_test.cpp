@@ -23,6 +23,7 @@ struct Machine {
   std::uint64_t spent = 0;                      ///< over all messages
   std::array<std::uint32_t, kFillings> used{};  ///< messages by their way
   std::mt19937 random{7};
+  std::uint32_t round = 8;
   double disturbed = 0;  ///< part of the messages that something else makes a thousand times longer
 
   void send(int messages, bool settled = true) {
@@ -31,7 +32,7 @@ struct Machine {
       const auto longer = [&](std::uint64_t ns) { return std::bernoulli_distribution(disturbed)(random) ? ns * 1000 : ns; };
       const std::uint64_t write = longer(writing[f]);
       if (choice.timed()) read[f] = least_time(read[f], longer(reading[f]));
-      if (choice.filled(write)) choice.compare(std::exchange(read, {}), settled);
+      if (choice.filled(write)) choice.compare(std::exchange(read, {}), settled, round);
       spent += writing[f] + reading[f];
       ++used[f];
     }
@@ -94,8 +95,23 @@ TEST(FillingChoice, FollowsWhatChanges) {
   EXPECT_EQ(machine.choice.next(), Filling::streaming);
   machine.writing = {800, 1000, 1500};  // and close together, which is seen by trials alone
   machine.reading = {700, 700, 2600};
-  machine.send(6 * FillingChoice::kCycles * FillingChoice::kCycle);
+  machine.send(20 * FillingChoice::kTrialsRest * FillingChoice::kCycle);
   EXPECT_EQ(machine.choice.next(), Filling::warm);
+}
+
+// Lines of a room that was not used lately are no longer in the last cache.
+TEST(FillingChoice, TimesAColdRoomOnceItHasBeenGoneThrough) {
+  Machine machine{{900, 900, 2000}, {900, 900, 2000}};
+  machine.send(400);
+  ASSERT_EQ(machine.choice.next(), Filling::warm);
+  std::uint32_t run = 0;
+  for (int m = 0; m < 20'000; ++m) {
+    run = machine.choice.next() == Filling::cold ? run + 1 : 0;
+    const std::uint64_t cold = run > machine.round ? 500 : 1500;
+    machine.writing[1] = machine.reading[1] = cold;
+    machine.send(1);
+  }
+  EXPECT_EQ(machine.choice.next(), Filling::cold);
 }
 
 TEST(FillingChoice, TriesAgainWhatIsDearTwiceRunningOnly) {
@@ -132,7 +148,7 @@ TEST(FillingChoice, BelievesNoTimesThatAreNone) {
     for (int m = 0; m < 10'000; ++m) {
       streamed += choice.next() == Filling::streaming ? 1u : 0u;
       cold += streamed != 0 && choice.next() == Filling::cold ? 1u : 0u;
-      if (choice.filled(1000)) choice.compare({1000, nonsense, 1000}, true);
+      if (choice.filled(1000)) choice.compare({1000, nonsense, 1000}, true, 0);
     }
     EXPECT_GE(streamed, 3 * FillingChoice::kTimed) << nonsense;
     EXPECT_LE(cold, streamed + FillingChoice::kTimed) << nonsense << ": trials alone";
