@@ -17,8 +17,8 @@
 // Of a room that has not been gone through lately nothing is left in the last cache, which on a host with neighbours may
 // cost twice what it does later on.
 //
-// A link begins with cold messages, until their room has been gone through twice: what a page costs when it is touched
-// first is not to be taken for the way's cost.
+// A link begins with warm messages. The first trial comes once so much has been sent that the pages of the cold room, which
+// are touched for the first time then and before anything is timed, do not count.
 //
 // The receiver learns from a message's kind that it is timed, and leaves the time of its reading in the link's memory,
 // where the sender takes it away. Of a trial's messages the quickest counts, at either end: waits that have nothing to do
@@ -173,7 +173,7 @@ class FillingChoice {
   std::uint32_t cycles_ = 1;                  ///< until the next trial
   std::uint32_t round_ = 0;                   ///< of the trial
   Stage stage_ = Stage::rest;
-  Filling chosen_ = Filling::cold;
+  Filling chosen_ = Filling::warm;
   bool was_dear_ = false;
 };
 

@@ -11,6 +11,8 @@ namespace {
 
 // Memory of a link, without its cold payloads, from which huge pages pay.
 constexpr std::uint64_t kHugeFrom = 4u << 20;
+// How often a link's messages could have gone through its cold room before that is tried.
+constexpr std::uint64_t kRoundsUntilTrial = 8;
 
 std::string seconds(std::uint64_t ns) {
   std::string text = std::to_string(static_cast<double>(ns) / 1e9);
@@ -171,16 +173,9 @@ void SenderLink::place(std::uint64_t bytes) {
 /// the other, of at most a part in slots + 1 each, and what is left over at the end where one would not fit is less than
 /// one.
 std::uint64_t SenderLink::cold_place(std::uint64_t bytes) {
-  if (cold_end_ == 0) {
-    // Twice what a core's own cache holds, or they would come back to it warm. Many links of a rank share four times that,
-    // so that its memory does not grow with its peers.
-    const std::uint64_t cache = endpoint_.core_cache_bytes();
-    const std::uint64_t span = std::min(2 * cache, 8 * cache / std::max<std::uint64_t>(1, endpoint_.links() / 2));
-    cold_end_ = std::clamp<std::uint64_t>(span, kPage, layout_.payload_bytes - layout_.cold_offset);
-  }
   if (!fits_cold(bytes)) return slot_offset(next_);
   const std::uint64_t room = cold_room(bytes);
-  if (cold_end_ - cold_at_ < room) {
+  if (cold_end() - cold_at_ < room) {
     cold_at_ = 0;
     ++cold_rounds_;
   }
@@ -189,10 +184,22 @@ std::uint64_t SenderLink::cold_place(std::uint64_t bytes) {
   return at;
 }
 
+/// Where cold rooms begin anew. Twice what a core's own cache holds, or they would come back to it warm. Many links of a
+/// rank share four times that, so that its memory does not grow with its peers.
+std::uint64_t SenderLink::cold_end() {
+  if (cold_end_ == 0) {
+    const std::uint64_t cache = endpoint_.core_cache_bytes();
+    const std::uint64_t span = std::min(2 * cache, 8 * cache / std::max<std::uint64_t>(1, endpoint_.links() / 2));
+    cold_end_ = std::clamp<std::uint64_t>(span, kPage, layout_.payload_bytes - layout_.cold_offset);
+  }
+  return cold_end_;
+}
+
 /// The next message's room was filled. Returns the message's kind.
 Kind SenderLink::filled(std::uint64_t bytes) {
   header().placement = {0, place_};
   if (bytes < kLeastFilled) return Kind::kSlot;
+  filled_bytes_ += bytes;
   FillingChoice& choice = fillings_[size_class(bytes)];
   const bool timed = choice.timed();
   std::uint64_t taken = 0;
@@ -210,9 +217,9 @@ Kind SenderLink::filled(std::uint64_t bytes) {
       // this moment, that counts now or the next time.
       receiver[f] = shared(control_->read_ns[size_class(bytes)][f]).exchange(0, std::memory_order_relaxed);
     }
-    const bool fits = fits_cold(bytes);
-    choice.compare(receiver, cold_rounds_ >= 2 || !fits,
-                   fits ? static_cast<std::uint32_t>(cold_end_ / cold_room(bytes)) : 0);
+    const std::uint64_t rooms = fits_cold(bytes) ? cold_end() / cold_room(bytes) : 0;
+    choice.compare(receiver, filled_bytes_ / kRoundsUntilTrial >= cold_end(),
+                   static_cast<std::uint32_t>(cold_rounds_ == 0 ? 2 * rooms : rooms));
   }
   return timed ? Kind::kTimed : Kind::kSlot;
 }

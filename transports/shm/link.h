@@ -167,7 +167,8 @@ class SenderLink final : public Link {
   void place(std::uint64_t bytes);
   /// What a message takes of the cold payloads.
   static std::uint64_t cold_room(std::uint64_t bytes) { return (bytes + kPair - 1) / kPair * kPair + kPair; }
-  bool fits_cold(std::uint64_t bytes) const { return cold_room(bytes) <= cold_end_ / (layout_.slots + 1); }
+  bool fits_cold(std::uint64_t bytes) { return cold_room(bytes) <= cold_end() / (layout_.slots + 1); }
+  std::uint64_t cold_end();
   std::uint64_t cold_place(std::uint64_t bytes);
   Kind filled(std::uint64_t bytes);
 
@@ -191,6 +192,7 @@ class SenderLink final : public Link {
   std::uint64_t place_ = 0;            ///< where the next message lies, from the first payload
   std::uint64_t cold_at_ = 0;          ///< of the cold payloads, where the next one begins
   std::uint64_t cold_end_ = 0;         ///< where they begin anew; 0: not decided yet
+  std::uint64_t filled_bytes_ = 0;     ///< of all messages in slots or cold rooms, of kLeastFilled or more
   std::uint64_t cold_rounds_ = 0;      ///< times that they have begun anew
   std::uint64_t reserved_ns_ = 0;      ///< when the room of a message whose filling is timed was given
 };

@@ -67,12 +67,12 @@ TEST(FillingChoice, IsTheFirstUnlessColdTakesAQuarterLessOrStreamingHalf) {
   }
 }
 
-TEST(FillingChoice, BeginsColdAndTriesNothingUntilTheColdRoomIsKnown) {
-  Machine machine{{100, 1000, 100}, {100, 1000, 100}};
+TEST(FillingChoice, BeginsWarmAndTriesNothingUntilItMay) {
+  Machine machine{{1000, 100, 1000}, {1000, 100, 1000}};
   machine.send(5000, false);
-  EXPECT_EQ(machine.used[static_cast<std::size_t>(Filling::cold)], 5000u);
+  EXPECT_EQ(machine.used[static_cast<std::size_t>(Filling::warm)], 5000u);
   machine.send(100);
-  EXPECT_NE(machine.choice.next(), Filling::cold);
+  EXPECT_EQ(machine.choice.next(), Filling::cold);
 }
 
 TEST(FillingChoice, CostsLittleToMake) {
