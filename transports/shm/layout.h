@@ -95,7 +95,8 @@ struct LinkControl {
   alignas(kPair) std::uint64_t consumed;   ///< messages released; written by the receiver; the `reusable` word
   alignas(kPair) std::uint64_t withdrawn;  ///< 1 once memory that the sender offered may change under the receiver's eyes
   alignas(kPair) GrantEntry grants[kGrants];
-  alignas(kPair) std::uint32_t read_ns[kSizeClasses][kFillings];  ///< FillingTimes of the receiver; the sender sets to 0 what it took
+  /// FillingTimes of the receiver; the sender sets to 0 what it took.
+  alignas(kPair) std::uint32_t read_ns[kSizeClasses][kFillings];
 };
 static_assert(sizeof(LinkControl) <= kPage);
 
