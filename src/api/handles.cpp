@@ -83,8 +83,7 @@ Status invalid(std::string message, std::string remedy) {
 
 Result<Communicator*> usable(tutti_comm* comm) {
   if (comm == nullptr) return invalid("the communicator is NULL", "Create one with tutti_comm_create first.");
-  // Acquire: pairs with the store that ends creation; the pointer and the error were written before.
-  if (!comm->settled.load(std::memory_order_acquire)) {
+  if (!comm->is_settled()) {
     return Status(TUTTI_IN_PROGRESS, "the communicator is still being created", "Poll tutti_comm_state until it is ready.");
   }
   if (!comm->creation_error.ok()) return comm->creation_error;
@@ -97,9 +96,7 @@ Result<Communicator*> usable(tutti_comm* comm) {
 }
 
 Communicator* usable_now(const tutti_comm* comm) {
-  // Acquire: as above.
-  const bool good = comm != nullptr && comm->settled.load(std::memory_order_acquire) && comm->creation_error.ok() &&
-                    comm->pid == this_process();
+  const bool good = comm != nullptr && comm->is_settled() && comm->creation_error.ok() && comm->pid == this_process();
   return good ? comm->communicator.get() : nullptr;
 }
 
@@ -139,7 +136,7 @@ tutti_status tutti_error_get(const tutti_comm* comm, tutti_error* error) {
     tutti::Status status;
     if (comm == nullptr) {
       status = tutti::last_failure();
-    } else if (comm->settled.load(std::memory_order_acquire)) {  // acquire: as in usable
+    } else if (comm->is_settled()) {
       status = comm->communicator != nullptr ? comm->communicator->first_error() : comm->creation_error;
     }
     const tutti_error copy = tutti::copy_error(status);

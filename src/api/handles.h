@@ -17,14 +17,19 @@
 #include "src/communicator/queue.h"
 #include "src/communicator/work.h"
 
+namespace tutti {
+/// How far a communicator's creation is, and an abort that came before its end.
+enum class CreationPhase : unsigned char { under_way, aborted, settled };
+}  // namespace tutti
+
 struct tutti_comm {
   int rank = -1;  ///< this and the next are set before the handle is given out, and never again
   int ranks = 0;
   pid_t pid = 0;                         ///< a forked child may not use what its parent made
   std::atomic<bool> interrupted{false};  ///< creation is to end: by an abort or by destruction
-  std::atomic<bool> aborted{false};
-  /// Set once creation is over, after communicator or creation_error.
-  std::atomic<bool> settled{false};
+  std::atomic<tutti::CreationPhase> phase{tutti::CreationPhase::under_way};
+  /// Whether creation is over, and the next two are there for good. Acquire: pairs with what settles it.
+  bool is_settled() const { return phase.load(std::memory_order_acquire) == tutti::CreationPhase::settled; }
   std::unique_ptr<tutti::Communicator> communicator;
   tutti::Status creation_error;
   std::thread creation;

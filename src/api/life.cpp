@@ -88,11 +88,15 @@ void settle(tutti_comm& comm, const Make& make) {
     if (made.ok()) comm.communicator = std::move(*made);
     return made.status();
   });
-  // Sequentially consistent, with the two accesses in tutti_comm_abort: this is written before `aborted` is read, there
-  // `aborted` is written before this is read, so one of the two sees the other and aborts; both may. It also releases the
-  // fields above to whoever sees it settled.
-  comm.settled.store(true, std::memory_order_seq_cst);
-  if (comm.aborted.load(std::memory_order_seq_cst) && comm.communicator != nullptr) comm.communicator->abort();
+  // Release: the fields above, to whoever sees it settled. An abort has changed the phase before, and is carried out here
+  // before anybody can use the communicator; or finds it settled, and carries it out itself.
+  auto before = CreationPhase::under_way;
+  if (comm.phase.compare_exchange_strong(before, CreationPhase::settled, std::memory_order_release,
+                                         std::memory_order_relaxed)) {
+    return;
+  }
+  if (comm.communicator != nullptr) comm.creation_error = attempt([&] { return comm.communicator->abort(), Status(); });
+  comm.phase.store(CreationPhase::settled, std::memory_order_release);
 }
 
 /// One that is being created, with what is known of it before.
@@ -252,7 +256,8 @@ Status split_handle(tutti_comm* comm, int color, int key, tutti_comm** out, cons
   handle->rank = (*child)->rank();
   handle->ranks = (*child)->ranks();
   handle->communicator = std::move(*child);
-  handle->settled.store(true, std::memory_order_release);  // release: pairs with usable, whatever way the handle goes
+  // Release: pairs with is_settled, whatever way the handle goes.
+  handle->phase.store(CreationPhase::settled, std::memory_order_release);
   *out = handle.release();
   return {};
 }
@@ -266,8 +271,7 @@ Status destroy_handle(tutti_comm* comm) {
     delete comm;
     return {};
   }
-  // Acquire: as in usable.
-  if (comm->settled.load(std::memory_order_acquire) && group_holds(comm->communicator.get())) {
+  if (comm->is_settled() && group_holds(comm->communicator.get())) {
     return Status(TUTTI_INVALID_USAGE,
                   "tutti_comm_destroy was called while an open group holds operations or splits of the communicator",
                   "Call tutti_group_end first.");
@@ -378,9 +382,11 @@ tutti_status tutti_comm_abort(tutti_comm* comm) {
       return Status(TUTTI_INVALID_USAGE, "a forked child cannot abort its parent's communicator", "Only destroy it there.");
     }
     comm->interrupted.store(true, std::memory_order_relaxed);  // relaxed: carries no data
-    // Sequentially consistent: see settle. The load also acquires the communicator.
-    comm->aborted.store(true, std::memory_order_seq_cst);
-    if (comm->settled.load(std::memory_order_seq_cst) && comm->communicator != nullptr) comm->communicator->abort();
+    // Relaxed, as it tells settle nothing but itself; acquire, where it is settled, for the communicator.
+    auto before = tutti::CreationPhase::under_way;
+    const bool in_time = comm->phase.compare_exchange_strong(before, tutti::CreationPhase::aborted,
+                                                             std::memory_order_relaxed, std::memory_order_acquire);
+    if (!in_time && before == tutti::CreationPhase::settled && comm->communicator != nullptr) comm->communicator->abort();
     return {};
   });
 }
@@ -404,8 +410,7 @@ tutti_status tutti_comm_rank(const tutti_comm* comm, int* rank) {
 tutti_status tutti_comm_state(const tutti_comm* comm, tutti_comm_state_kind* state) {
   return tutti::guarded([&]() -> Status {
     if (comm == nullptr || state == nullptr) return tutti::invalid("tutti_comm_state needs a communicator and a place");
-    const bool settled = comm->settled.load(std::memory_order_acquire);  // acquire: as in usable
-    *state = !settled                        ? TUTTI_COMM_CREATING
+    *state = !comm->is_settled()             ? TUTTI_COMM_CREATING
              : comm->communicator == nullptr ? TUTTI_COMM_FAILED
                                              : static_cast<tutti_comm_state_kind>(comm->communicator->state());
     return {};
