@@ -85,42 +85,21 @@ class FillingChoice {
       known = least_time(known, ns);
     }
     if (--left_ != 0) return false;
-    switch (stage_) {
-      case Stage::rest:
-        return enter(Stage::watching, kUntilRead);
-      case Stage::trial:
-        return enter(Stage::reading, kUntilRead);
-      case Stage::watching:
-      case Stage::reading:
-        return true;
-    }
+    if (stage_ == Stage::watching || stage_ == Stage::reading) return true;
+    enter(stage_ == Stage::trial ? Stage::reading : Stage::watching, kUntilRead);
     return false;
   }
 
   /// Decides what to do next by what it took the receiver since it was last asked. settled: a trial may begin. round: cold
   /// messages until the room of the first is given to another one.
   void compare(const FillingTimes& receiver, bool settled, std::uint32_t round) {
-    FillingTimes both{};
-    bool all = true;
-    for (std::size_t f = 0; f < kFillings; ++f) {
-      // Nothing that it has read yet, or nothing that it measured. What we measured is far below that.
-      const bool known = receiver[f] != 0 && receiver[f] <= UINT32_MAX / 2 && own_[f] != 0;
-      if (known) both[f] = own_[f] + receiver[f];
-      all = all && known;
-    }
+    const FillingTimes both = together(receiver);
     own_ = {};
-    if (stage_ == Stage::reading && all) {
+    if (stage_ == Stage::reading) {
       choose(both);
-    } else if (stage_ == Stage::reading) {
-      chosen_ = Filling::warm;
-      rest_until(1, 0);
-    } else {
-      watch(both[static_cast<std::size_t>(chosen_)]);
-      if (cycles_ == 0 && settled) {
-        round_ = round;
-        return static_cast<void>(enter(Stage::trial, trial_messages()));
-      }
-      cycles_ = std::max<std::uint32_t>(cycles_, 1);
+    } else if (trial_is_due(both[static_cast<std::size_t>(chosen_)]) && settled) {
+      round_ = round;
+      return enter(Stage::trial, trial_messages());
     }
     enter(Stage::rest, kCycle - kUntilRead);
   }
@@ -133,24 +112,37 @@ class FillingChoice {
     reading,  ///< what was chosen is done, until the last of the trial is read
   };
 
+  /// What messages took both ends; 0: not known.
+  FillingTimes together(const FillingTimes& receiver) const {
+    FillingTimes both{};
+    for (std::size_t f = 0; f < kFillings; ++f) {
+      // Nothing that it has read yet, or nothing that it measured. What we measured is far below that.
+      if (receiver[f] != 0 && receiver[f] <= UINT32_MAX / 2 && own_[f] != 0) both[f] = own_[f] + receiver[f];
+    }
+    return both;
+  }
+
   /// Another way than the first where it takes a quarter less, and past the caches where that takes half. Where many ranks
   /// share few cores, ways that seem the same in a trial are not, as memory has to carry for all of them at once what is in
   /// no cache. The dearer the others, the more seldom they are tried: trials cost some 2 %.
   void choose(const FillingTimes& both) {
-    const auto [warm, cold, streaming] = both;
     chosen_ = Filling::warm;
+    const auto [least, most] = std::minmax_element(both.begin(), both.end());
+    if (*least == 0) return rest_until(1, 0);
+    const auto [warm, cold, streaming] = both;
     if (cold < warm / 4 * 3) chosen_ = Filling::cold;
     if (streaming < warm / 2 && streaming < cold / 4 * 3) chosen_ = Filling::streaming;
-    const auto [least, most] = std::minmax_element(both.begin(), both.end());
     rest_until(std::clamp<std::uint32_t>(*most / *least, 1, kMostFactor), both[static_cast<std::size_t>(chosen_)]);
   }
 
-  /// A message as they are between trials took both ends that long, or it is not known.
-  void watch(std::uint32_t taken) {
-    --cycles_;
+  /// After one more cycle, whose timed message took both ends that long, or 0. Twice running, as one may have waited for
+  /// something else.
+  bool trial_is_due(std::uint32_t taken) {
     const bool dear = taken / 3 > expected_ / 2 && expected_ != 0;
+    if (cycles_ != 0) --cycles_;
     if (dear && was_dear_) cycles_ = 0;
     was_dear_ = dear;
+    return cycles_ == 0;
   }
 
   void rest_until(std::uint32_t factor, std::uint32_t expected) {
@@ -161,10 +153,9 @@ class FillingChoice {
   /// Messages of a trial that are left when the cold ones begin.
   std::uint32_t until_cold() const { return round_ + 2 * kTimed; }
   std::uint32_t trial_messages() const { return kWarming + kTimed + until_cold(); }
-  bool enter(Stage stage, std::uint32_t messages) {
+  void enter(Stage stage, std::uint32_t messages) {
     stage_ = stage;
     left_ = messages;
-    return false;
   }
 
   FillingTimes own_{};

@@ -12,12 +12,13 @@ namespace {
 
 constexpr std::array kAll{Filling::warm, Filling::cold, Filling::streaming};
 
-using FillingTimes64 = std::array<std::uint64_t, kFillings>;
+/// Nanoseconds of one end's part, by the way.
+using Times = std::array<std::uint64_t, kFillings>;
 
 /// What a message takes both ends, by its way, and how a sender goes on under it.
 struct Machine {
-  FillingTimes64 writing{};
-  FillingTimes64 reading{};
+  Times writing{};
+  Times reading{};
   FillingChoice choice;
   FillingTimes read{};
   std::uint64_t spent = 0;                      ///< over all messages
@@ -121,7 +122,7 @@ TEST(FillingChoice, TriesAgainWhatIsDearTwiceRunningOnly) {
     const std::uint32_t before = machine.used[static_cast<std::size_t>(Filling::streaming)];
     for (int c = 0; c < cycles; ++c) {
       // The others stay as much dearer, so that nothing else changes.
-      machine.reading = every || c % 2 == 0 ? FillingTimes64{2500, 3000, 6000} : FillingTimes64{1000, 3000, 6000};
+      machine.reading = every || c % 2 == 0 ? Times{2500, 3000, 6000} : Times{1000, 3000, 6000};
       machine.send(FillingChoice::kCycle);
     }
     return (machine.used[static_cast<std::size_t>(Filling::streaming)] - before) / FillingChoice::kTimed;
