@@ -1,12 +1,15 @@
-// Messages travel in the slots of one link per direction and pair, each with a header:
+// Messages travel in the slots of one link per direction and pair, each with a trailer:
 //
-//     eager    short: header and bytes at once, kept at the receiver until a receive matches
+//     eager    short: bytes and trailer at once, kept at the receiver until a receive matches
 //     request  long: (tag, bytes) alone; the receiver answers `clear` once a receive matches; then `data` slots follow
 //     taken    tells the sender how many eager bytes were consumed, which bounds what a receiver may have to keep
 //
 // Only cleared data and bounded eager bytes are ever on their way, so the receiver always empties its slots, and no
 // message can block another's: transfers with crossed tags finish in any order. A send ends when its bytes have left this
 // process, since nobody may make progress here from then on.
+//
+// What describes a message stands behind its bytes, so that these begin where a slot does: a copy to or from an odd place
+// would touch every cache line twice.
 #include "src/communicator/point_to_point.h"
 
 #include <fmt/format.h>
@@ -38,13 +41,13 @@ namespace {
 
 enum class Kind : std::uint64_t { eager, request, clear, data, taken };
 
-struct Header {
+struct Trailer {
   Kind kind;
   std::uint64_t id;  ///< the sender's number of the transfer
   std::uint64_t tag;
   std::uint64_t bytes;  ///< of the whole transfer
 };
-static_assert(sizeof(Header) == 32);
+static_assert(sizeof(Trailer) == 32);
 
 constexpr std::uint64_t longest_eager = 128 * 1024;
 /// Eager bytes that one sender may have unconsumed at one receiver.
@@ -56,7 +59,8 @@ constexpr std::uint64_t poll_every_ns = 500'000;
 constexpr std::uint64_t look_every_ns = 1'000'000;
 /// Rounds between two looks at the clock for it.
 constexpr std::uint32_t look_every_rounds = 16;
-constexpr std::uint64_t longest_data = link_slot_bytes - sizeof(Header);
+/// Whole cache lines, so that the next part of a long one begins as well placed as the first.
+constexpr std::uint64_t longest_data = (link_slot_bytes - sizeof(Trailer)) / 64 * 64;
 static_assert(longest_eager <= longest_data);
 /// Ended transfers that are kept for the next ones, and lines of receives for the next of their kind.
 constexpr std::size_t most_kept = 64;
@@ -115,7 +119,7 @@ class Line {
 
 /// A message that came before its receive was posted.
 struct Unexpected {
-  Header header;
+  Trailer trailer;
   std::vector<std::byte> data;
   Active* sent;         ///< instead of data: this rank's own, which lies in its caller's memory still
   std::uint64_t order;  ///< of arrival
@@ -131,7 +135,7 @@ struct Match {
 struct Peer {
   HostLink* to = nullptr;
   HostLink* from = nullptr;
-  std::deque<Header> outbox;                   ///< headers without bytes, to be sent first
+  std::deque<Trailer> outbox;                  ///< trailers without bytes, to be sent first
   Line sends;                                  ///< not announced yet
   std::map<std::uint64_t, Active*> announced;  ///< waiting to be cleared, by id
   Line sending;                                ///< data, in turn
@@ -266,15 +270,13 @@ class PointToPoint::Engine {
     for (std::uint32_t rounds = 0;;) {
       const tutti_link_result result = p.from->transport->view(p.from->link, &message);
       if (result == TUTTI_LINK_NOT_YET && agent_.spin(++rounds, false)) continue;
-      if (result != TUTTI_LINK_OK || message.bytes < sizeof(Header)) return false;
-      Header header;
-      std::memcpy(&header, message.data, sizeof header);
-      const std::span payload(static_cast<const std::byte*>(message.data) + sizeof header, message.bytes - sizeof header);
-      const bool simple = header.kind == Kind::eager && header.tag == transfer.tag && header.bytes <= transfer.bytes &&
-                          header.bytes == payload.size() && p.taken + header.bytes < taken_lot;
+      if (result != TUTTI_LINK_OK || message.bytes < sizeof(Trailer)) return false;
+      const auto [trailer, payload] = parts(message);
+      const bool simple = trailer.kind == Kind::eager && trailer.tag == transfer.tag && trailer.bytes <= transfer.bytes &&
+                          trailer.bytes == payload.size() && p.taken + trailer.bytes < taken_lot;
       if (!simple) return false;  // it stays where it is
       if (!payload.empty()) std::memcpy(transfer.memory, payload.data(), payload.size());
-      p.taken += header.bytes;
+      p.taken += trailer.bytes;
       p.from->transport->release(p.from->link);
       return true;
     }
@@ -496,9 +498,9 @@ class PointToPoint::Engine {
 
   void send_to_self(Active& active) {
     const Transfer& transfer = active.transfer;
-    const Header header{Kind::eager, active.id, transfer.tag, transfer.bytes};
+    const Trailer trailer{Kind::eager, active.id, transfer.tag, transfer.bytes};
     if (Active* const to = take_receive(comm_.rank(), transfer.tag)) return receive_own(*to, active);
-    unexpected_[{transfer.tag, comm_.rank()}].push_back({header, {}, &active, next_arrival_++});
+    unexpected_[{transfer.tag, comm_.rank()}].push_back({trailer, {}, &active, next_arrival_++});
   }
 
   Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
@@ -583,27 +585,34 @@ class PointToPoint::Engine {
     fail_all(comm_.fail(std::move(error)));
   }
 
-  /// A slot of the peer's with the header in front; nullptr: no credit now.
-  std::byte* slot(HostLink& link, const Header& header, std::uint64_t payload) {
-    void* room = link.transport->reserve(link.link, sizeof header + payload, 0);
-    if (room != nullptr) std::memcpy(room, &header, sizeof header);
-    return room == nullptr ? nullptr : static_cast<std::byte*>(room) + sizeof header;
+  /// Sends a message; false: no credit now.
+  static bool send_message(Peer& p, const Trailer& trailer, std::span<const std::byte> payload) {
+    const std::uint64_t bytes = payload.size() + sizeof trailer;
+    auto* const room = static_cast<std::byte*>(p.to->transport->reserve(p.to->link, bytes, 0));
+    if (room == nullptr) return false;
+    fill(*p.to, room, payload.data(), payload.size());
+    std::memcpy(room + payload.size(), &trailer, sizeof trailer);
+    // A link that breaks here shows so at its next use.
+    static_cast<void>(p.to->transport->commit(p.to->link, bytes, 0));
+    ++p.committed;
+    return true;
   }
-  /// Copies a payload to where `slot` said.
+  /// What came: of at least a trailer's bytes.
+  static std::pair<Trailer, std::span<const std::byte>> parts(const tutti_message& message) {
+    const std::span payload(static_cast<const std::byte*>(message.data), message.bytes - sizeof(Trailer));
+    std::pair<Trailer, std::span<const std::byte>> both{{}, payload};
+    std::memcpy(&both.first, payload.data() + payload.size(), sizeof(Trailer));
+    return both;
+  }
   static void fill(const HostLink& link, std::byte* room, const std::byte* payload, std::uint64_t bytes) {
     if (bytes == 0) return;
-    if (!link.streams(sizeof(Header) + bytes)) {
+    if (!link.streams(sizeof(Trailer) + bytes)) {
       std::memcpy(room, payload, bytes);
       return;
     }
     const FoldSource from = {payload};
     const FoldDestination to = {room, ElementFormat::kUser, true};
     find_copy()({&from, &to, 1, 1, bytes});
-  }
-  void commit(Peer& p, std::uint64_t payload) {
-    // A link that breaks here shows so at its next use.
-    static_cast<void>(p.to->transport->commit(p.to->link, sizeof(Header) + payload, 0));
-    ++p.committed;
   }
 
   bool send_some(Peer& p) {
@@ -632,8 +641,7 @@ class PointToPoint::Engine {
   /// One message; false: there is none, or no credit now.
   bool send_next(Peer& p) {
     if (!p.outbox.empty()) {
-      if (slot(*p.to, p.outbox.front(), 0) == nullptr) return false;
-      commit(p, 0);
+      if (!send_message(p, p.outbox.front(), {})) return false;
       p.outbox.pop_front();
       return true;
     }
@@ -648,10 +656,8 @@ class PointToPoint::Engine {
 
   /// Sends all of a transfer; false: no credit now.
   bool send_eager(Peer& p, const Transfer& transfer, std::uint64_t id) {
-    std::byte* const room = slot(*p.to, {Kind::eager, id, transfer.tag, transfer.bytes}, transfer.bytes);
-    if (room == nullptr) return false;
-    fill(*p.to, room, transfer.memory, transfer.bytes);
-    commit(p, transfer.bytes);
+    const Trailer trailer{Kind::eager, id, transfer.tag, transfer.bytes};
+    if (!send_message(p, trailer, {transfer.memory, transfer.bytes})) return false;
     p.eager_under_way += transfer.bytes;
     return true;
   }
@@ -666,8 +672,7 @@ class PointToPoint::Engine {
       leave(p, active);
       return true;
     }
-    if (slot(*p.to, {Kind::request, active.id, transfer.tag, transfer.bytes}, 0) == nullptr) return false;
-    commit(p, 0);
+    if (!send_message(p, {Kind::request, active.id, transfer.tag, transfer.bytes}, {})) return false;
     p.sends.pop();
     p.announced.emplace(active.id, &active);
     return true;
@@ -676,10 +681,8 @@ class PointToPoint::Engine {
   bool send_part(Peer& p) {
     Active& active = p.sending.front();
     const std::uint64_t part = std::min(longest_data, active.transfer.bytes - active.done);
-    std::byte* room = slot(*p.to, {Kind::data, active.id, active.transfer.tag, active.transfer.bytes}, part);
-    if (room == nullptr) return false;
-    fill(*p.to, room, active.transfer.memory + active.done, part);
-    commit(p, part);
+    const Trailer trailer{Kind::data, active.id, active.transfer.tag, active.transfer.bytes};
+    if (!send_message(p, trailer, {active.transfer.memory + active.done, part})) return false;
     active.done += part;
     p.sending.pop();
     if (active.done < active.transfer.bytes) {
@@ -699,10 +702,9 @@ class PointToPoint::Engine {
       const tutti_link_result result = p.from->transport->view(p.from->link, &message);
       if (result == TUTTI_LINK_BROKEN) broken(*p.from, rank);
       if (result != TUTTI_LINK_OK) return moved;
-      Header header{};
-      if (message.bytes >= sizeof header) {
-        std::memcpy(&header, message.data, sizeof header);
-        take(p, rank, header, {static_cast<const std::byte*>(message.data) + sizeof header, message.bytes - sizeof header});
+      if (message.bytes >= sizeof(Trailer)) {
+        const auto [trailer, payload] = parts(message);
+        take(p, rank, trailer, payload);
       }
       p.from->transport->release(p.from->link);
       moved = true;
@@ -710,23 +712,23 @@ class PointToPoint::Engine {
     return moved;
   }
 
-  void take(Peer& p, int rank, const Header& header, std::span<const std::byte> payload) {
-    switch (header.kind) {
+  void take(Peer& p, int rank, const Trailer& trailer, std::span<const std::byte> payload) {
+    switch (trailer.kind) {
       case Kind::eager:
       case Kind::request:
-        return arrived(rank, header, payload);
+        return arrived(rank, trailer, payload);
       case Kind::taken:
-        p.eager_under_way -= std::min(p.eager_under_way, header.bytes);
+        p.eager_under_way -= std::min(p.eager_under_way, trailer.bytes);
         return;
       case Kind::clear: {
-        const auto found = p.announced.find(header.id);
+        const auto found = p.announced.find(trailer.id);
         if (found == p.announced.end()) return;
         p.sending.push(*found->second);
         p.announced.erase(found);
         return;
       }
       case Kind::data: {
-        const auto found = p.receiving.find(header.id);
+        const auto found = p.receiving.find(trailer.id);
         if (found == p.receiving.end()) return;
         Active& active = *found->second;
         const std::uint64_t part = std::min<std::uint64_t>(payload.size(), active.total - active.done);
@@ -740,9 +742,9 @@ class PointToPoint::Engine {
     }
   }
 
-  void arrived(int source, const Header& header, std::span<const std::byte> payload) {
-    if (Active* const active = take_receive(source, header.tag)) return receive(*active, source, header, payload);
-    unexpected_[{header.tag, source}].push_back({header, {payload.begin(), payload.end()}, nullptr, next_arrival_++});
+  void arrived(int source, const Trailer& trailer, std::span<const std::byte> payload) {
+    if (Active* const active = take_receive(source, trailer.tag)) return receive(*active, source, trailer, payload);
+    unexpected_[{trailer.tag, source}].push_back({trailer, {payload.begin(), payload.end()}, nullptr, next_arrival_++});
   }
 
   /// The first posted receive that a message matches, or nullptr.
@@ -780,35 +782,35 @@ class PointToPoint::Engine {
     if (message.sent != nullptr) {
       receive_own(active, *message.sent);
     } else {
-      receive(active, source, message.header, message.data);
+      receive(active, source, message.trailer, message.data);
     }
     return true;
   }
 
   /// A receive has met its message.
-  void receive(Active& active, int source, const Header& header, std::span<const std::byte> payload) {
-    if (active.work != nullptr) active.work->set_received(source, header.bytes / active.transfer.element);
-    if (header.bytes > active.transfer.bytes) return too_long(active, source, header);
+  void receive(Active& active, int source, const Trailer& trailer, std::span<const std::byte> payload) {
+    if (active.work != nullptr) active.work->set_received(source, trailer.bytes / active.transfer.element);
+    if (trailer.bytes > active.transfer.bytes) return too_long(active, source, trailer);
     Peer& p = peer(source);
-    if (header.kind == Kind::eager) {
-      const std::uint64_t part = std::min<std::uint64_t>(payload.size(), header.bytes);
+    if (trailer.kind == Kind::eager) {
+      const std::uint64_t part = std::min<std::uint64_t>(payload.size(), trailer.bytes);
       if (part != 0) std::memcpy(active.transfer.memory, payload.data(), part);
-      p.taken += header.bytes;
-      if (p.taken >= taken_lot) p.outbox.push_back({Kind::taken, header.id, 0, std::exchange(p.taken, 0)});
+      p.taken += trailer.bytes;
+      if (p.taken >= taken_lot) p.outbox.push_back({Kind::taken, trailer.id, 0, std::exchange(p.taken, 0)});
       return complete(active, {});
     }
-    active.total = header.bytes;
-    p.receiving.emplace(header.id, &active);
-    p.outbox.push_back({Kind::clear, header.id, header.tag, header.bytes});
+    active.total = trailer.bytes;
+    p.receiving.emplace(trailer.id, &active);
+    p.outbox.push_back({Kind::clear, trailer.id, trailer.tag, trailer.bytes});
   }
 
-  void too_long(const Active& active, int source, const Header& header) {
+  void too_long(const Active& active, int source, const Trailer& trailer) {
     Error error;
     error.status = TUTTI_MISMATCH;
     error.operation_kind = "recv";
     error.guilty = {comm_.guilty(source)};
     error.message = fmt::format("rank {} of \"{}\" sent {} bytes with tag {}, rank {} has posted a receive of {} bytes",
-                                source, comm_.name(), header.bytes, header.tag, comm_.rank(), active.transfer.bytes);
+                                source, comm_.name(), trailer.bytes, trailer.tag, comm_.rank(), active.transfer.bytes);
     error.remedy = "Post a receive at least as long as the send.";
     fail_all(comm_.fail(std::move(error)));
   }
