@@ -221,7 +221,7 @@ tutti_link_result link_state(tutti_link* handle, tutti_link_state* state) {
   if (!trouble(link).empty()) return TUTTI_LINK_BROKEN;
   if (!is_open(link)) return TUTTI_LINK_NOT_YET;
   const auto* const arrived = reinterpret_cast<const unsigned char*>(&link.channel->arrived);
-  *state = {sizeof *state, 0, link.slots, link.slot_bytes, arrived, sizeof(std::uint64_t), 1, &link.channel->released};
+  *state = {sizeof *state, 0, link.slots, link.slot_bytes, arrived, &link.channel->released};
   return TUTTI_LINK_OK;
 }
 

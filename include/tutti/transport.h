@@ -100,10 +100,9 @@ typedef struct tutti_link_state {
   uint32_t capabilities;
   uint32_t slots;       ///< messages that may be under way once all credit is returned; no fewer than were asked for
   uint64_t slot_bytes;  ///< longest message that travels by slot
-  /// Receiver: message n (from 0) has arrived when the word at arrived + (n % arrived_count) * arrived_stride is >= n + 1.
+  /// Receiver: the word that is at least n + 1 once message n (from 0) has arrived, where n is the one that `view` would
+  /// show next. It may be another word after `release`: ask again.
   const unsigned char* arrived;
-  uint64_t arrived_stride;
-  uint32_t arrived_count;
   /// Sender: messages, of those offered or committed, whose source may be overwritten; NULL where nothing can be offered
   /// and nothing is counted. For a slot's message, which needs no such word, it may advance as late as the receiver's
   /// release; with TUTTI_NEEDS_PROGRESS not before its bytes need no more `progress` here.

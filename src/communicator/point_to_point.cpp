@@ -19,6 +19,7 @@
 #include <bitset>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstring>
 #include <deque>
 #include <limits>
@@ -42,12 +43,34 @@ namespace {
 enum class Kind : std::uint64_t { eager, request, clear, data, taken };
 
 struct Trailer {
-  Kind kind;
-  std::uint64_t id;  ///< the sender's number of the transfer
-  std::uint64_t tag;
+  std::uint64_t id;     ///< the sender's number of the transfer
   std::uint64_t bytes;  ///< of the whole transfer
+  std::uint64_t tag;
+  Kind kind;
 };
-static_assert(sizeof(Trailer) == 32);
+/// Eager ones leave out the first two: their length says the same, and nobody answers.
+constexpr std::uint64_t eager_trailer = sizeof(Trailer) - offsetof(Trailer, tag);
+constexpr std::uint64_t length_of(Kind kind) { return kind == Kind::eager ? eager_trailer : sizeof(Trailer); }
+
+/// A message as it is in a slot.
+struct Parts {
+  Trailer trailer{};
+  std::span<const std::byte> payload;
+
+  /// False where it is too short to be one. The kind is read once, for a peer may write there.
+  bool read(const tutti_message& message) {
+    const std::span<const std::byte> all(static_cast<const std::byte*>(message.data), message.bytes);
+    if (all.size() < eager_trailer) return false;
+    std::memcpy(&trailer.kind, all.last(sizeof(Kind)).data(), sizeof(Kind));
+    const std::uint64_t length = length_of(trailer.kind);
+    if (all.size() < length) return false;
+    const std::uint64_t left_out = sizeof(Trailer) - length;
+    std::memcpy(reinterpret_cast<std::byte*>(&trailer) + left_out, all.last(length).data(), length - sizeof(Kind));
+    payload = all.first(all.size() - length);
+    if (trailer.kind == Kind::eager) trailer.bytes = payload.size();
+    return true;
+  }
+};
 
 constexpr std::uint64_t longest_eager = 128 * 1024;
 /// Eager bytes that one sender may have unconsumed at one receiver.
@@ -270,10 +293,11 @@ class PointToPoint::Engine {
     for (std::uint32_t rounds = 0;;) {
       const tutti_link_result result = p.from->transport->view(p.from->link, &message);
       if (result == TUTTI_LINK_NOT_YET && agent_.spin(++rounds, false)) continue;
-      if (result != TUTTI_LINK_OK || message.bytes < sizeof(Trailer)) return false;
-      const auto [trailer, payload] = parts(message);
+      Parts parts;
+      if (result != TUTTI_LINK_OK || !parts.read(message)) return false;
+      const auto& [trailer, payload] = parts;
       const bool simple = trailer.kind == Kind::eager && trailer.tag == transfer.tag && trailer.bytes <= transfer.bytes &&
-                          trailer.bytes == payload.size() && p.taken + trailer.bytes < taken_lot;
+                          p.taken + trailer.bytes < taken_lot;
       if (!simple) return false;  // it stays where it is
       if (!payload.empty()) std::memcpy(transfer.memory, payload.data(), payload.size());
       p.taken += trailer.bytes;
@@ -498,7 +522,7 @@ class PointToPoint::Engine {
 
   void send_to_self(Active& active) {
     const Transfer& transfer = active.transfer;
-    const Trailer trailer{Kind::eager, active.id, transfer.tag, transfer.bytes};
+    const Trailer trailer{active.id, transfer.bytes, transfer.tag, Kind::eager};
     if (Active* const to = take_receive(comm_.rank(), transfer.tag)) return receive_own(*to, active);
     unexpected_[{transfer.tag, comm_.rank()}].push_back({trailer, {}, &active, next_arrival_++});
   }
@@ -587,32 +611,27 @@ class PointToPoint::Engine {
 
   /// Sends a message; false: no credit now.
   static bool send_message(Peer& p, const Trailer& trailer, std::span<const std::byte> payload) {
-    const std::uint64_t bytes = payload.size() + sizeof trailer;
+    const std::uint64_t length = length_of(trailer.kind);
+    const std::uint64_t bytes = payload.size() + length;
     auto* const room = static_cast<std::byte*>(p.to->transport->reserve(p.to->link, bytes, 0));
     if (room == nullptr) return false;
-    fill(*p.to, room, payload.data(), payload.size());
-    std::memcpy(room + payload.size(), &trailer, sizeof trailer);
+    fill(*p.to, room, payload, bytes);
+    std::memcpy(room + payload.size(), reinterpret_cast<const std::byte*>(&trailer + 1) - length, length);
     // A link that breaks here shows so at its next use.
     static_cast<void>(p.to->transport->commit(p.to->link, bytes, 0));
     ++p.committed;
     return true;
   }
-  /// What came: of at least a trailer's bytes.
-  static std::pair<Trailer, std::span<const std::byte>> parts(const tutti_message& message) {
-    const std::span payload(static_cast<const std::byte*>(message.data), message.bytes - sizeof(Trailer));
-    std::pair<Trailer, std::span<const std::byte>> both{{}, payload};
-    std::memcpy(&both.first, payload.data() + payload.size(), sizeof(Trailer));
-    return both;
-  }
-  static void fill(const HostLink& link, std::byte* room, const std::byte* payload, std::uint64_t bytes) {
-    if (bytes == 0) return;
-    if (!link.streams(sizeof(Trailer) + bytes)) {
-      std::memcpy(room, payload, bytes);
+  /// whole: bytes of the message.
+  static void fill(const HostLink& link, std::byte* room, std::span<const std::byte> payload, std::uint64_t whole) {
+    if (payload.empty()) return;
+    if (!link.streams(whole)) {
+      std::memcpy(room, payload.data(), payload.size());
       return;
     }
-    const FoldSource from = {payload};
+    const FoldSource from = {payload.data()};
     const FoldDestination to = {room, ElementFormat::kUser, true};
-    find_copy()({&from, &to, 1, 1, bytes});
+    find_copy()({&from, &to, 1, 1, payload.size()});
   }
 
   bool send_some(Peer& p) {
@@ -656,7 +675,7 @@ class PointToPoint::Engine {
 
   /// Sends all of a transfer; false: no credit now.
   bool send_eager(Peer& p, const Transfer& transfer, std::uint64_t id) {
-    const Trailer trailer{Kind::eager, id, transfer.tag, transfer.bytes};
+    const Trailer trailer{id, transfer.bytes, transfer.tag, Kind::eager};
     if (!send_message(p, trailer, {transfer.memory, transfer.bytes})) return false;
     p.eager_under_way += transfer.bytes;
     return true;
@@ -672,7 +691,7 @@ class PointToPoint::Engine {
       leave(p, active);
       return true;
     }
-    if (!send_message(p, {Kind::request, active.id, transfer.tag, transfer.bytes}, {})) return false;
+    if (!send_message(p, {active.id, transfer.bytes, transfer.tag, Kind::request}, {})) return false;
     p.sends.pop();
     p.announced.emplace(active.id, &active);
     return true;
@@ -681,7 +700,7 @@ class PointToPoint::Engine {
   bool send_part(Peer& p) {
     Active& active = p.sending.front();
     const std::uint64_t part = std::min(longest_data, active.transfer.bytes - active.done);
-    const Trailer trailer{Kind::data, active.id, active.transfer.tag, active.transfer.bytes};
+    const Trailer trailer{active.id, active.transfer.bytes, active.transfer.tag, Kind::data};
     if (!send_message(p, trailer, {active.transfer.memory + active.done, part})) return false;
     active.done += part;
     p.sending.pop();
@@ -702,10 +721,7 @@ class PointToPoint::Engine {
       const tutti_link_result result = p.from->transport->view(p.from->link, &message);
       if (result == TUTTI_LINK_BROKEN) broken(*p.from, rank);
       if (result != TUTTI_LINK_OK) return moved;
-      if (message.bytes >= sizeof(Trailer)) {
-        const auto [trailer, payload] = parts(message);
-        take(p, rank, trailer, payload);
-      }
+      if (Parts parts; parts.read(message)) take(p, rank, parts.trailer, parts.payload);
       p.from->transport->release(p.from->link);
       moved = true;
     }
@@ -796,12 +812,12 @@ class PointToPoint::Engine {
       const std::uint64_t part = std::min<std::uint64_t>(payload.size(), trailer.bytes);
       if (part != 0) std::memcpy(active.transfer.memory, payload.data(), part);
       p.taken += trailer.bytes;
-      if (p.taken >= taken_lot) p.outbox.push_back({Kind::taken, trailer.id, 0, std::exchange(p.taken, 0)});
+      if (p.taken >= taken_lot) p.outbox.push_back({0, std::exchange(p.taken, 0), 0, Kind::taken});
       return complete(active, {});
     }
     active.total = trailer.bytes;
     p.receiving.emplace(trailer.id, &active);
-    p.outbox.push_back({Kind::clear, trailer.id, trailer.tag, trailer.bytes});
+    p.outbox.push_back({trailer.id, trailer.bytes, trailer.tag, Kind::clear});
   }
 
   void too_long(const Active& active, int source, const Trailer& trailer) {
@@ -818,7 +834,7 @@ class PointToPoint::Engine {
   /// A receive has met a message of this rank's own.
   void receive_own(Active& to, Active& sent) {
     const Transfer& from = sent.transfer;
-    if (from.bytes > to.transfer.bytes) return too_long(to, comm_.rank(), {Kind::eager, 0, from.tag, from.bytes});
+    if (from.bytes > to.transfer.bytes) return too_long(to, comm_.rank(), {0, from.bytes, from.tag, Kind::eager});
     if (from.bytes != 0) std::memmove(to.transfer.memory, from.memory, from.bytes);
     if (to.work != nullptr) to.work->set_received(comm_.rank(), from.bytes / to.transfer.element);
     complete(sent, {});

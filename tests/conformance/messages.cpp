@@ -123,8 +123,9 @@ TEST_P(Conformance, TheWordsCountWhatArrivedAndWhatMayBeReused) {
   const Pipe pipe = open_pipe(world, 0, 1, 9, 4, 512);
   ASSERT_NE(pipe.receiving.arrived, nullptr);
   const auto arrived = [&](std::uint64_t n) {
-    const unsigned char* at = pipe.receiving.arrived + n % pipe.receiving.arrived_count * pipe.receiving.arrived_stride;
-    return __atomic_load_n(reinterpret_cast<const std::uint64_t*>(at), __ATOMIC_ACQUIRE) >= n + 1;
+    tutti_link_state state{};
+    EXPECT_EQ(t().link_state(pipe.receiver, &state), TUTTI_LINK_OK);
+    return __atomic_load_n(reinterpret_cast<const std::uint64_t*>(state.arrived), __ATOMIC_ACQUIRE) >= n + 1;
   };
   for (std::uint64_t n = 0; n < 20; ++n) {
     EXPECT_FALSE(arrived(n)) << n;

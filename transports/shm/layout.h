@@ -14,7 +14,7 @@ inline constexpr std::uint64_t kLine = 64;
 /// Writers of different words keep this distance: the adjacent-line prefetcher fetches lines in pairs.
 inline constexpr std::uint64_t kPair = 128;
 inline constexpr std::uint64_t kPage = 4096;
-inline constexpr std::uint32_t kProtocol = 4;
+inline constexpr std::uint32_t kProtocol = 5;
 
 /// One per endpoint, mapped by all its peers.
 struct EndpointPage {
@@ -25,7 +25,7 @@ struct EndpointPage {
 };
 static_assert(sizeof(EndpointPage) <= kPage);
 
-/// How a message lies in its slot.
+/// How a message lies.
 enum class Kind : std::uint8_t {
   kInline = 1,  ///< in the header's own line
   kSlot = 2,    ///< where `placement` says among the payloads
@@ -48,30 +48,55 @@ struct Reference {
   std::uint64_t offset;
 };
 
-/// Where a message lies among the payloads.
+/// Where a message lies among the payloads, and the way in which it was written: one word.
 struct Placement {
-  std::uint64_t filling;  ///< the way in which it was written, a Filling
-  std::uint64_t offset;   ///< from the first payload
+  std::uint64_t word;
+  static constexpr int kFillingShift = 56;
+  static constexpr Placement at(std::uint64_t offset, std::uint64_t filling = 0) {
+    return {offset | filling << kFillingShift};
+  }
+  /// From the first payload.
+  constexpr std::uint64_t offset() const { return word & ((std::uint64_t{1} << kFillingShift) - 1); }
+  constexpr std::uint64_t filling() const { return word >> kFillingShift; }
+};
+
+/// What a sender's messages say of the other direction on its channel: so many messages have been released.
+struct Tell {
+  std::uint64_t serial;  ///< of the link that brought them, its sender's; 0: of none
+  std::uint64_t released;
 };
 
 /// What announces a message: flag and small data travel in one cache line.
 struct alignas(kLine) SlotHeader {
-  std::uint64_t sequence;  ///< n + 1 once message n is here; the `arrived` word
-  std::uint64_t fingerprint;
-  std::uint64_t size_and_kind;  ///< bytes below, kind in the top byte
-  union {
-    unsigned char data[kInlineBytes];
+  /// Where a message that is not in this line lies. Of its own each, for what was to be pulled may become a payload under
+  /// the receiver's eyes.
+  struct Announcement {
     Reference reference;
     Placement placement;
+    Tell tell;
+  };
+  std::uint64_t sequence;  ///< n + 1 once message n is here; the `arrived` word
+  std::uint64_t fingerprint;
+  std::uint64_t size_and_kind;  ///< bytes below, kind in the top byte, and kStartsOver
+  union {
+    unsigned char data[kInlineBytes];
+    Announcement where;
   };
 };
 static_assert(sizeof(SlotHeader) == kLine);
+/// Inline messages to this length leave room for what is told.
+inline constexpr std::uint64_t kTellingBytes = offsetof(SlotHeader::Announcement, tell);
 
 inline constexpr int kKindShift = 56;
 inline constexpr std::uint64_t kSizeMask = (std::uint64_t{1} << kKindShift) - 1;
+/// The next message has the first header.
+inline constexpr std::uint64_t kStartsOver = std::uint64_t{1} << 63;
 
 constexpr std::uint64_t pack(std::uint64_t bytes, Kind kind) {
   return bytes | (static_cast<std::uint64_t>(kind) << kKindShift);
+}
+constexpr Kind kind_of(std::uint64_t size_and_kind) {
+  return static_cast<Kind>((size_and_kind & ~kStartsOver) >> kKindShift);
 }
 
 /// Memory that the receiver offers for one message.
@@ -103,10 +128,14 @@ static_assert(sizeof(LinkControl) <= kPage);
 /// Where things lie in a link's memory: the control page, the headers, the payloads. Computed alike on both sides from what
 /// they agreed.
 ///
-/// Message n has header n % headers and, where it is neither in its header nor right behind it, payload n % slots or a
-/// place in the cold payloads behind these, which its sender chooses (filling.h). There are more headers than payloads: a
-/// short message needs no more credit than a header is, and the count of what was released, which costs both sides a
-/// transfer of its line, is looked at once in so many messages.
+/// Messages have one header after the other; behind the last, and where a message says so (kStartsOver), the first one
+/// comes again. Whoever runs far ahead of its receiver goes through all: a short message needs no more credit than a header
+/// is. Where messages come back in turn, as in most collectives, they tell what was released, and three headers are enough:
+/// the fewer lines the two cores pass to and fro, the more of them are where they were left, in the first caches. A round
+/// of 64 headers that hold 1 KiB each takes 270 ns per message, of 3 headers 150 ns (Zen 4, both ways at once).
+///
+/// What is neither in its header nor right behind it has the first payload that is free, for the same reason, or a place in
+/// the cold payloads behind them (filling.h). Its header says where.
 struct LinkLayout {
   std::uint32_t slots = 0;
   std::uint32_t headers = 0;

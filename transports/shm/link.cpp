@@ -36,7 +36,8 @@ Packet packet_of(Verb verb, const Link& link) {
 }  // namespace
 
 Link::Link(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes)
-    : layout_(LinkLayout::of(slots, slot_bytes)),
+    : returns_(peer.returns(channel)),
+      layout_(LinkLayout::of(slots, slot_bytes)),
       endpoint_(endpoint),
       peer_(peer),
       channel_(channel),
@@ -83,9 +84,7 @@ tutti_link_result Link::state(tutti_link_state* state) const {
   state->capabilities = TUTTI_CAN_OFFER_REGISTERED | TUTTI_CAN_GRANT_REGISTERED | TUTTI_READS_PEER;
   state->slots = layout_.slots;
   state->slot_bytes = layout_.slot_bytes;
-  state->arrived = headers_begin() + offsetof(SlotHeader, sequence);
-  state->arrived_stride = kHeaderStride;
-  state->arrived_count = layout_.headers;
+  state->arrived = at_ + offsetof(SlotHeader, sequence);
   state->reusable = reusable();
   return TUTTI_LINK_OK;
 }
@@ -93,13 +92,15 @@ tutti_link_result Link::state(tutti_link_state* state) const {
 // ---- Sender.
 
 SenderLink::SenderLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes)
-    : Link(endpoint, peer, channel, slots, slot_bytes) {
+    : Link(endpoint, peer, channel, slots, slot_bytes), owners_(slots) {
   serial_ = endpoint.next_serial();
+  returns_.heard = {serial_, 0};
   peer.add(*this);
 }
 
 SenderLink::~SenderLink() {
   if (granted_ != nullptr) finish_put();
+  if (returns_.heard.serial == serial_) returns_.heard = {};
   settle(Stage::kBroken);
   peer_.remove(*this);
 }
@@ -125,8 +126,7 @@ Status SenderLink::begin() {
 void SenderLink::accepted() {
   if (stage_ != Stage::kOpening) return;
   peer_page_ = peer_.page();
-  limit_ = layout_.slots;
-  inline_limit_ = layout_.headers;
+  set_limits();
   settle(Stage::kOpen);
 }
 
@@ -135,24 +135,55 @@ void SenderLink::refused(const ControlMessage& message) {
             sizes(message.a, message.b) + ", this rank with " + sizes(layout_.slots, layout_.slot_bytes));
 }
 
-bool SenderLink::find_credit(std::uint64_t most) {
+bool SenderLink::find_credit(const std::uint64_t& limit) {
   if (stage_ != Stage::kOpen) return false;
   // Acquire: the receiver's reads of the slots come before our writing them again.
   const std::uint64_t consumed = shared(control_->consumed).load(std::memory_order_acquire);
-  if (consumed > next_ || next_ - consumed > layout_.headers) {
+  if (consumed > next_ || consumed < consumed_) {
     break_off("rank " + std::to_string(peer_.rank()) + " counts " + std::to_string(consumed) + " messages of channel " +
               std::to_string(channel_) + " as released, of " + std::to_string(next_) + " sent: its memory is damaged");
     return false;
   }
-  limit_ = consumed + layout_.slots;
-  inline_limit_ = consumed + layout_.headers;
-  return next_ < consumed + most;
+  consumed_ = consumed;
+  set_limits();
+  return next_ < limit;
+}
+
+/// Headers of this round are free where those that had them in the last one are released; behind where that one ended, all
+/// are.
+void SenderLink::set_limits() {
+  inline_limit_ = base_ + (consumed_ >= base_ ? layout_.headers : consumed_ - before_);
+  limit_ = std::min(consumed_ + layout_.slots, inline_limit_);
+}
+
+/// The next message has the first header. Those before the last round are released: it has ended early only where its first
+/// message was, and gone on to its end only where all before it were.
+void SenderLink::begin_round() {
+  before_ = base_;
+  base_ = next_;
+  set_limits();
+}
+
+/// One, however often it is asked for. Of the messages that may be under way all but this one hold one each at most, so
+/// that one is free.
+std::uint64_t SenderLink::take_slot() {
+  if (owners_[last_slot_] != next_ + 1) {
+    if (owners_[0] <= consumed_) {
+      last_slot_ = 0;
+    } else {
+      do last_slot_ = last_slot_ + 1 == layout_.slots ? 0 : last_slot_ + 1;
+      while (owners_[last_slot_] > consumed_);
+    }
+    owners_[last_slot_] = next_ + 1;
+  }
+  return layout_.stride * last_slot_;
 }
 
 void* SenderLink::reserve_large(std::uint64_t bytes, std::uint64_t fingerprint) {
   if (granted_ != nullptr) return granted_at_;
   if (unsigned char* target = take_grant(bytes, fingerprint)) return target;
   if (stage_ != Stage::kOpen || bytes > layout_.slot_bytes) return nullptr;
+  learn(returns_.heard.released);
   place(bytes);
   return payloads() + place_;
 }
@@ -162,7 +193,10 @@ void SenderLink::place(std::uint64_t bytes) {
   const bool varies = bytes >= kLeastFilled;
   if (placed_ != next_) {
     placed_ = next_;
-    place_ = varies && filling(bytes).next() == Filling::cold ? cold_place(bytes) : slot_offset(next_);
+    placed_bytes_ = bytes;
+    place_ = varies && filling(bytes).next() == Filling::cold ? cold_place(bytes) : take_slot();
+  } else if (bytes > placed_bytes_ && place_ >= layout_.cold_offset) {
+    place_ = take_slot();
   }
   if (varies && filling(bytes).timed()) reserved_ns_ = now_ns();
 }
@@ -173,7 +207,7 @@ void SenderLink::place(std::uint64_t bytes) {
 /// the other, of at most a part in slots + 1 each, and what is left over at the end where one would not fit is less than
 /// one.
 std::uint64_t SenderLink::cold_place(std::uint64_t bytes) {
-  if (!fits_cold(bytes)) return slot_offset(next_);
+  if (!fits_cold(bytes)) return take_slot();
   const std::uint64_t room = cold_room(bytes);
   if (cold_end() - cold_at_ < room) {
     cold_at_ = 0;
@@ -197,18 +231,18 @@ std::uint64_t SenderLink::cold_end() {
 
 /// The next message's room was filled. Returns the message's kind.
 Kind SenderLink::filled(std::uint64_t bytes) {
-  header().placement = {0, place_};
+  header().where.placement = Placement::at(place_);
   if (bytes < kLeastFilled) return Kind::kSlot;
   filled_bytes_ += bytes;
   FillingChoice& choice = fillings_[size_class(bytes)];
   const bool timed = choice.timed();
   std::uint64_t taken = 0;
   if (timed) {
-    header().placement.filling = static_cast<std::uint64_t>(choice.next());
-    // An atomic write that changes nothing, and waits for all before it: stores that are not done yet are to be paid for.
-    // Relaxed: nobody learns anything by it.
-    shared(reserved_ns_).fetch_add(0, std::memory_order_relaxed);
-    taken = now_ns() - reserved_ns_;
+    header().where.placement = Placement::at(place_, static_cast<std::uint64_t>(choice.next()));
+    // Stores that are not done yet are to be paid for. Sequentially consistent, though nobody learns anything by it: an
+    // exchange on x86 waits for all stores before it, and on Arm for most.
+    const std::uint64_t since = shared(reserved_ns_).exchange(0, std::memory_order_seq_cst);
+    taken = now_ns() - since;
   }
   if (choice.filled(taken)) {
     FillingTimes receiver{};
@@ -266,8 +300,7 @@ void SenderLink::finish_put() {
 
 tutti_link_result SenderLink::offer(OwnRegion* region, const void* source, std::uint64_t bytes, std::uint64_t fingerprint) {
   if (stage_ == Stage::kBroken) return TUTTI_LINK_BROKEN;
-  if (next_ >= limit_ && !find_credit(layout_.slots))
-    return stage_ == Stage::kBroken ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET;
+  if (next_ >= limit_ && !find_credit(limit_)) return stage_ == Stage::kBroken ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET;
   if (region == nullptr || !region->holds(source, bytes)) {
     break_off("memory was offered on channel " + std::to_string(channel_) + " that is not in a registered region");
     return TUTTI_LINK_BROKEN;
@@ -276,7 +309,8 @@ tutti_link_result SenderLink::offer(OwnRegion* region, const void* source, std::
   if (!endpoint_.announce(*region, peer_)) return TUTTI_LINK_NOT_YET;
   SlotHeader& h = header();
   if (region->told[static_cast<std::size_t>(peer_.rank())] != Told::kRefused) {
-    h.reference = {region->id, region->offset_of(source)};
+    static_cast<void>(take_slot());  // where the peer refuses the region
+    h.where = {{region->id, region->offset_of(source)}, {}, returns_.told};
     publish(h, pack(bytes, Kind::kPull), fingerprint);
     return TUTTI_LINK_OK;
   }
@@ -284,8 +318,9 @@ tutti_link_result SenderLink::offer(OwnRegion* region, const void* source, std::
     cannot_copy(bytes);
     return TUTTI_LINK_BROKEN;
   }
-  h.placement = {0, slot_offset(next_)};
-  std::memcpy(payloads() + h.placement.offset, source, bytes);
+  const std::uint64_t at = take_slot();
+  h.where = {{}, Placement::at(at), returns_.told};
+  std::memcpy(payloads() + at, source, bytes);
   publish(h, pack(bytes, Kind::kSlot), fingerprint);
   return TUTTI_LINK_OK;
 }
@@ -295,8 +330,7 @@ void SenderLink::region_refused(std::uint64_t id) {
   const OwnRegion* const region = endpoint_.own_region(id);
   // Acquire: as in find_credit. What was released needs nothing any more.
   const std::uint64_t consumed = shared(control_->consumed).load(std::memory_order_acquire);
-  const std::uint64_t oldest = next_ - std::min<std::uint64_t>(next_, layout_.headers);
-  for (std::uint64_t n = std::max(consumed, oldest); n < next_; ++n) {
+  for (std::uint64_t n = std::max(consumed, consumed_); n < next_; ++n) {
     if (!resend(n, region, id)) return;
   }
   wake();
@@ -305,17 +339,20 @@ void SenderLink::region_refused(std::uint64_t id) {
 /// The receiver, who found no region, looks at the header again and again.
 bool SenderLink::resend(std::uint64_t message, const OwnRegion* region, std::uint64_t id) {
   SlotHeader& h = header_of(message);
-  const std::uint64_t bytes = h.size_and_kind & kSizeMask;
-  const Reference source = h.reference;
-  if (static_cast<Kind>(h.size_and_kind >> kKindShift) != Kind::kPull || source.region != id) return true;
+  const std::uint64_t size_and_kind = h.size_and_kind;
+  const std::uint64_t bytes = size_and_kind & kSizeMask;
+  const Reference source = h.where.reference;
+  if (kind_of(size_and_kind) != Kind::kPull || source.region != id) return true;
   if (region == nullptr || bytes > region->bytes || source.offset > region->bytes - bytes || !fits(bytes)) {
     cannot_copy(bytes);
     return false;
   }
-  h.placement = {0, slot_offset(message)};
-  std::memcpy(payloads() + h.placement.offset, region->base + source.offset, bytes);
+  const auto slot = std::find(owners_.begin(), owners_.end(), message + 1) - owners_.begin();
+  const std::uint64_t at = layout_.stride * static_cast<std::uint64_t>(slot);
+  h.where.placement = Placement::at(at);
+  std::memcpy(payloads() + at, region->base + source.offset, bytes);
   // Release: the payload before the word that says where it is. Nobody else writes the word.
-  shared(h.size_and_kind).store(pack(bytes, Kind::kSlot), std::memory_order_release);
+  shared(h.size_and_kind).store(pack(bytes, Kind::kSlot) | (size_and_kind & kStartsOver), std::memory_order_release);
   return true;
 }
 
@@ -348,6 +385,7 @@ ReceiverLink::ReceiverLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel
 
 ReceiverLink::~ReceiverLink() {
   if (pulled_ != nullptr) drop_pulled();
+  if (returns_.told.serial == serial_) returns_.told = {};
   settle(Stage::kBroken);
   peer_.remove(*this);
 }
@@ -381,13 +419,19 @@ void ReceiverLink::offered(const ControlMessage& message, const SharedDescriptor
                      mapping.status().error().message);
   }
   attach(std::move(*mapping));
+  returns_.told = {serial_, 0};
   settle(Stage::kOpen);
   peer_.post(packet_of(Verb::kAccept, *this));
 }
 
 bool ReceiverLink::arrived(std::uint64_t message) const {
   // Acquire: as in view.
-  return shared(header_of(message).sequence).load(std::memory_order_acquire) == message + 1;
+  const auto is_in = [](SlotHeader& h, std::uint64_t n) {
+    return shared(h.sequence).load(std::memory_order_acquire) == n + 1;
+  };
+  if (!is_in(header(), next_) || message == next_) return message == next_ && is_in(header(), next_);
+  const bool again = (shared(header().size_and_kind).load(std::memory_order_relaxed) & kStartsOver) != 0;
+  return is_in(*reinterpret_cast<SlotHeader*>(following(again)), message);
 }
 
 std::string ReceiverLink::failure() const {
@@ -403,13 +447,13 @@ tutti_link_result ReceiverLink::malformed(const std::string& what) {
 }
 
 tutti_link_result ReceiverLink::oversized(std::uint64_t size_and_kind) {
-  return malformed("kind " + std::to_string(size_and_kind >> kKindShift) + " with " +
+  return malformed("kind " + std::to_string((size_and_kind & ~kStartsOver) >> kKindShift) + " with " +
                    std::to_string(size_and_kind & kSizeMask) + " bytes in slots of " + std::to_string(layout_.slot_bytes));
 }
 
 tutti_link_result ReceiverLink::view_pull(tutti_message* message) {
   if (pulled_ == nullptr) {
-    const Reference source = header().reference;
+    const Reference source = header().where.reference;
     PeerRegion* region = peer_.region(source.region);
     // Its announcement was sent before the message, but may still be waiting in the socket.
     if (region == nullptr && peer_.advance()) region = peer_.region(source.region);
@@ -434,16 +478,16 @@ tutti_link_result ReceiverLink::view_pull(tutti_message* message) {
 }
 
 tutti_link_result ReceiverLink::view_slot(tutti_message* message, Kind kind) {
-  const Placement placement = header().placement;
+  const Placement placement = header().where.placement;
   const std::uint64_t bytes = message->bytes;
-  if (bytes > layout_.slot_bytes || bytes > layout_.payload_bytes || placement.offset > layout_.payload_bytes - bytes) {
-    return malformed(std::to_string(bytes) + " bytes at " + std::to_string(placement.offset) + " in slots of " +
+  if (bytes > layout_.slot_bytes || bytes > layout_.payload_bytes || placement.offset() > layout_.payload_bytes - bytes) {
+    return malformed(std::to_string(bytes) + " bytes at " + std::to_string(placement.offset()) + " in slots of " +
                      std::to_string(layout_.slot_bytes));
   }
-  message->data = payloads() + placement.offset;
+  message->data = payloads() + placement.offset();
   if (kind == Kind::kTimed && timed_ns_ == 0) {
-    if (bytes < kLeastFilled || placement.filling >= kFillings) return malformed("it is timed as no message is");
-    timed_least_ = &control_->read_ns[size_class(bytes)][placement.filling];
+    if (bytes < kLeastFilled || placement.filling() >= kFillings) return malformed("it is timed as no message is");
+    timed_least_ = &control_->read_ns[size_class(bytes)][placement.filling()];
     timed_ns_ = now_ns();
   }
   return TUTTI_LINK_OK;

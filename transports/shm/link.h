@@ -2,9 +2,11 @@
 // object and the slot's own lines only.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "include/tutti/transport.h"
 #include "src/base/clock.h"
@@ -50,12 +52,11 @@ class Link {
   /// Takes the memory over and finds the words in it.
   void attach(Mapping mapping);
   unsigned char* headers_begin() const { return static_cast<unsigned char*>(mapping_.data()) + kPage; }
-  SlotHeader& header_of(std::uint64_t message) const {
-    return *reinterpret_cast<SlotHeader*>(headers_begin() + kHeaderStride * (message % layout_.headers));
-  }
   unsigned char* payloads() const { return static_cast<unsigned char*>(mapping_.data()) + layout_.payload_offset; }
-  /// Of a message's slot, from the first payload.
-  std::uint64_t slot_offset(std::uint64_t message) const { return layout_.stride * (message % layout_.slots); }
+  /// The header behind the next message's, which says whether it is the first one again.
+  unsigned char* following(bool again) const {
+    return again || at_ + kHeaderStride == headers_end_ ? headers_begin() : at_ + kHeaderStride;
+  }
 
   // What every message touches.
   unsigned char* at_ = nullptr;     ///< header of the next message
@@ -65,6 +66,7 @@ class Link {
   std::uint64_t limit_ = 0;  ///< sender: first message without a payload, likewise
   LinkControl* control_ = nullptr;
   EndpointPage* peer_page_ = nullptr;
+  Returns& returns_;
   LinkLayout layout_;
 
   Endpoint& endpoint_;
@@ -78,11 +80,6 @@ class Link {
   virtual const std::uint64_t* reusable() const { return nullptr; }
 
   SlotHeader& header() const { return *reinterpret_cast<SlotHeader*>(at_); }
-  void advance_slot() {
-    at_ += kHeaderStride;
-    if (at_ == headers_end_) at_ = headers_begin();
-    ++next_;
-  }
   void wake() const {
     // Relaxed, and not ordered after the store before it: that store may still be in our store buffer while the peer, about
     // to sleep, sets this word and looks at ours for a last time. Then both miss each other. A full fence on every message
@@ -102,11 +99,11 @@ class SenderLink final : public Link {
 
   void* reserve(std::uint64_t bytes, std::uint64_t fingerprint) {
     if (bytes <= kShortBytes) {
-      if (next_ < inline_limit_ || find_credit(layout_.headers)) [[likely]]
+      if (next_ < inline_limit_ || find_credit(inline_limit_)) [[likely]]
         return bytes <= kInlineBytes ? staged_ : at_ + kLine;
       return nullptr;
     }
-    if (next_ >= limit_ && !find_credit(layout_.slots)) return nullptr;
+    if (next_ >= limit_ && !find_credit(limit_)) return nullptr;
     return reserve_large(bytes, fingerprint);
   }
 
@@ -125,8 +122,17 @@ class SenderLink final : public Link {
     if (bytes <= kInlineBytes) {
       // Small data waits here until now, so that the line which the receiver polls is taken from it once, not at each
       // store.
-      std::memcpy(h.data, staged_, kInlineBytes);
-      kind = Kind::kInline;
+      if (bytes <= kTellingBytes) {
+        // A word of its own is most of what comes, and is taken from the store buffer where a longer read would wait for
+        // it.
+        std::memcpy(h.data, staged_, sizeof(std::uint64_t));
+        if (bytes > sizeof(std::uint64_t)) std::memcpy(h.data + 8, staged_ + 8, kTellingBytes - 8);
+        h.where.tell = returns_.told;
+      } else {
+        std::memcpy(h.data, staged_, kInlineBytes);
+      }
+      publish(h, pack(bytes, Kind::kInline), fingerprint);
+      return TUTTI_LINK_OK;
     } else if (bytes <= kShortBytes) {
       kind = Kind::kShort;
     } else if (granted_ != nullptr) {
@@ -135,7 +141,10 @@ class SenderLink final : public Link {
     } else {
       kind = filled(bytes);
     }
+    h.where.tell = returns_.told;
     publish(h, pack(bytes, kind), fingerprint);
+    // The next message is often like this one.
+    if (kind == Kind::kShort) prefetch_to_write(at_ + kLine);
     return TUTTI_LINK_OK;
   }
 
@@ -158,8 +167,31 @@ class SenderLink final : public Link {
   void cannot_copy(std::uint64_t bytes);
   void on_broken() override { limit_ = inline_limit_ = 0; }
   const std::uint64_t* reusable() const override { return control_ != nullptr ? &control_->consumed : nullptr; }
-  /// Whether the next message is one of the `most` that may be under way.
-  bool find_credit(std::uint64_t most);
+  /// Looks how much has been released, and whether the next message is below `limit` then, one of the two below.
+  bool find_credit(const std::uint64_t& limit);
+  /// So much has been released, as far as that can be.
+  void learn(std::uint64_t consumed) {
+    // What is told may be older than what was looked up since; nonsense only harms whoever tells it.
+    if (consumed - consumed_ > next_ - consumed_) return;
+    consumed_ = consumed;
+    set_limits();
+  }
+  void set_limits();
+  /// Whether the message after the next one is to have the first header: as few headers as can be are in use where the peer
+  /// answers each message, so that two of ours are under way at most by what it told. Who is not told runs far ahead, and
+  /// messages of a round that ended early would lie in the way soon. Only those two do, so that a round of as many headers
+  /// as there are slots leaves room for as many messages under way.
+  bool begins_anew() const {
+    const std::uint64_t told = std::min(returns_.heard.released, consumed_);
+    return next_ + 1 - told <= 2 && told > base_ && next_ + 1 - base_ >= layout_.slots;
+  }
+  void begin_round();
+  SlotHeader& header_of(std::uint64_t message) const {
+    const std::uint64_t place = message >= base_ ? message - base_ : message - before_;
+    return *reinterpret_cast<SlotHeader*>(headers_begin() + kHeaderStride * place);
+  }
+  /// A slot for the next message, from the first payload. There is credit for it.
+  std::uint64_t take_slot();
   void* reserve_large(std::uint64_t bytes, std::uint64_t fingerprint);
   unsigned char* take_grant(std::uint64_t bytes, std::uint64_t fingerprint);
   void finish_put();
@@ -173,11 +205,14 @@ class SenderLink final : public Link {
   Kind filled(std::uint64_t bytes);
 
   void publish(SlotHeader& h, std::uint64_t size_and_kind, std::uint64_t fingerprint) {
+    if (returns_.heard.released != consumed_) learn(returns_.heard.released);
+    const bool again = begins_anew();
     h.fingerprint = fingerprint;
-    h.size_and_kind = size_and_kind;
+    h.size_and_kind = size_and_kind | (again ? kStartsOver : 0);
     // Release: payload and header must be visible to whoever acquires the sequence. Only we write it.
-    shared(h.sequence).store(next_ + 1, std::memory_order_release);
-    advance_slot();
+    shared(h.sequence).store(++next_, std::memory_order_release);
+    at_ = following(again);
+    if (at_ == headers_begin()) begin_round();
     // The receiver read the next header's line last, a round ago, and polls it soon: as our own by then, it takes the next
     // message with one transfer between the cores instead of two.
     prefetch_to_write(at_);
@@ -189,12 +224,18 @@ class SenderLink final : public Link {
   unsigned char* granted_at_ = nullptr;  ///< where it is written
   FillingChoice fillings_[kSizeClasses];
   std::uint64_t placed_ = UINT64_MAX;  ///< the message that `place_` is for
+  std::uint64_t placed_bytes_ = 0;     ///< and its length
   std::uint64_t place_ = 0;            ///< where the next message lies, from the first payload
   std::uint64_t cold_at_ = 0;          ///< of the cold payloads, where the next one begins
   std::uint64_t cold_end_ = 0;         ///< where they begin anew; 0: not decided yet
   std::uint64_t filled_bytes_ = 0;     ///< of all messages in slots or cold rooms, of kLeastFilled or more
   std::uint64_t cold_rounds_ = 0;      ///< times that they have begun anew
   std::uint64_t reserved_ns_ = 0;      ///< when the room of a message whose filling is timed was given
+  std::uint64_t consumed_ = 0;         ///< messages that have been released, as known
+  std::uint64_t base_ = 0;             ///< the message that had the first header last
+  std::uint64_t before_ = 0;           ///< the one that had it before; older ones are released
+  std::vector<std::uint64_t> owners_;  ///< of the slots: the number, and one, of the message that had each last
+  std::uint32_t last_slot_ = 0;
 };
 
 /// The consumer: maps the producer's memory and reads it where it lies.
@@ -215,9 +256,12 @@ class ReceiverLink final : public Link {
     // Acquire: a message that was to be pulled may have become one in its slot, with its bytes before this word.
     const std::uint64_t size_and_kind = shared(h.size_and_kind).load(std::memory_order_acquire);
     const std::uint64_t bytes = size_and_kind & kSizeMask;
+    const Kind kind = kind_of(size_and_kind);
+    again_ = (size_and_kind & kStartsOver) != 0;
     message->bytes = bytes;
     message->fingerprint = h.fingerprint;
-    switch (static_cast<Kind>(size_and_kind >> kKindShift)) {
+    if (kind != Kind::kInline || bytes <= kTellingBytes) hear(h.where.tell);
+    switch (kind) {
       case Kind::kInline:
         message->data = h.data;
         if (bytes <= kInlineBytes) [[likely]]
@@ -230,7 +274,7 @@ class ReceiverLink final : public Link {
         break;
       case Kind::kSlot:
       case Kind::kTimed:
-        return view_slot(message, static_cast<Kind>(size_and_kind >> kKindShift));
+        return view_slot(message, kind);
       case Kind::kPull:
         return view_pull(message);
       case Kind::kPut:
@@ -244,7 +288,8 @@ class ReceiverLink final : public Link {
       drop_pulled();
     if (timed_ns_ != 0) [[unlikely]]
       note_time();
-    advance_slot();
+    at_ = following(again_);
+    returns_.told.released = ++next_;
     // Release: our reads of the slot come before the sender may write it again. Only we write this word.
     shared(control_->consumed).store(next_, std::memory_order_release);
     wake();
@@ -275,6 +320,11 @@ class ReceiverLink final : public Link {
   tutti_link_result view_slot(tutti_message* message, Kind kind);
   void drop_pulled();
   void note_time();
+  /// The peer tells about the link that we have now, or about one that we had.
+  void hear(const Tell& tell) {
+    if (tell.serial == returns_.heard.serial) returns_.heard.released = tell.released;
+  }
+  /// Whether message next_, or the one after it, is here.
   bool arrived(std::uint64_t message) const;
   bool take_back(const Granted& granted);
 
@@ -283,6 +333,7 @@ class ReceiverLink final : public Link {
   std::uint64_t timed_ns_ = 0;            ///< when the viewed message, whose reading is timed, was seen; 0: it is none
   std::uint32_t* timed_least_ = nullptr;  ///< of LinkControl::read_ns, for that message
   bool damaged_ = false;
+  bool again_ = false;        ///< the message after the viewed one has the first header
   std::uint64_t viewed_ = 0;  ///< messages that the caller has seen: a grant is for a later one
   std::uint64_t next_grant_ = 0;
   Granted granted_[kGrants];

@@ -29,6 +29,12 @@ struct OfferedLink {
   SharedDescriptor memory;
 };
 
+/// What the two links of a channel, there and back, have to tell each other.
+struct Returns {
+  Tell told;   ///< what our receiving link has released: our sending link's messages say so
+  Tell heard;  ///< what the peer's messages said of our sending link's
+};
+
 /// The connection and its contents. Belongs to its endpoint, and is used by the endpoint's thread only.
 ///
 ///     idle → connecting → shaking hands → greeting → ready → gone        the higher rank connects
@@ -73,6 +79,8 @@ class Peer {
   /// Frees forgotten regions that nobody holds.
   void sweep_regions();
 
+  /// Of a channel; it lives as long as this.
+  Returns& returns(std::uint32_t channel) { return returns_[channel]; }
   void add(SenderLink& link);
   void add(ReceiverLink& link);
   void remove(SenderLink& link);
@@ -139,6 +147,7 @@ class Peer {
   EndpointPage* page_ = nullptr;
   SharedDescriptor doorbell_;
 
+  std::map<std::uint32_t, Returns> returns_;
   std::map<std::uint32_t, SenderLink*> senders_;
   std::map<std::uint32_t, ReceiverLink*> receivers_;
   std::list<OfferedLink> offered_;

@@ -35,8 +35,6 @@ void Link::fill_state(tutti_link_state* state) const {
   full.capabilities = TUTTI_CAN_OFFER_ANY | TUTTI_CAN_GRANT_ANY | TUTTI_NEEDS_PROGRESS;
   full.slots = shape_.window;
   full.slot_bytes = shape_.slot_bytes;
-  full.arrived_stride = sizeof(std::uint64_t);
-  full.arrived_count = 1;
   *state = full;
 }
 

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <list>
 #include <random>
+#include <set>
 
 #include "tests/conformance/world.h"
 #include "transports/shm/layout.h"
@@ -117,7 +118,7 @@ TEST(ShmLink, BreaksWhereALengthExceedsItsSlot) {
     const Pipe pipe = open_pipe(world, 0, 1, 0, 2, 64);
     SlotHeader& header = header_of(pipe);
     header.size_and_kind = pack(5000, kind);
-    header.reference = {77, 5};
+    header.where.reference = {77, 5};
     header.sequence = 1;
     tutti_message message{};
     if (kind == Kind::kPull) {
@@ -139,23 +140,23 @@ TEST(ShmLink, BreaksWhereAMessageLiesOutsideThePayloadsOrIsTimedAsNoneIs) {
     bool sound;
   };
   for (const Nonsense& n : std::initializer_list<Nonsense>{
-           {8192, Kind::kSlot, {0, layout.payload_bytes - 8192}, true},
-           {8192, Kind::kSlot, {99, 0}, true},  // nobody looks
-           {8192, Kind::kTimed, {kFillings - 1, 0}, true},
-           {8192, Kind::kSlot, {0, layout.payload_bytes - 8191}, false},
-           {1, Kind::kSlot, {0, UINT64_MAX}, false},
-           {8193, Kind::kSlot, {0, 0}, false},
-           {8192, Kind::kTimed, {kFillings, 0}, false},
-           {kLeastFilled - 1, Kind::kTimed, {0, 0}, false},
+           {8192, Kind::kSlot, Placement::at(layout.payload_bytes - 8192, 0), true},
+           {8192, Kind::kSlot, Placement::at(0, 99), true},  // nobody looks
+           {8192, Kind::kTimed, Placement::at(0, kFillings - 1), true},
+           {8192, Kind::kSlot, Placement::at(layout.payload_bytes - 8191, 0), false},
+           {1, Kind::kSlot, Placement::at(UINT64_MAX, 0), false},
+           {8193, Kind::kSlot, Placement::at(0, 0), false},
+           {8192, Kind::kTimed, Placement::at(0, kFillings), false},
+           {kLeastFilled - 1, Kind::kTimed, Placement::at(0, 0), false},
        }) {
     World world(&t(), 2);
     const Pipe pipe = open_pipe(world, 0, 1, 0, 2, 8192);
     SlotHeader& header = header_of(pipe);
     header.size_and_kind = pack(n.bytes, n.kind);
-    header.placement = n.placement;
+    header.where.placement = n.placement;
     header.sequence = 1;
     tutti_message message{};
-    EXPECT_EQ(t().view(pipe.receiver, &message), n.sound ? TUTTI_LINK_OK : TUTTI_LINK_BROKEN) << n.placement.offset;
+    EXPECT_EQ(t().view(pipe.receiver, &message), n.sound ? TUTTI_LINK_OK : TUTTI_LINK_BROKEN) << n.placement.offset();
     EXPECT_EQ(failure_of(t(), pipe.receiver).empty(), n.sound) << failure_of(t(), pipe.receiver);
     if (n.sound) t().release(pipe.receiver);
   }
@@ -239,6 +240,103 @@ TEST(ShmLink, GoesThroughMoreMemoryThanACoresCacheHoldsButNotForEveryPeer) {
   EXPECT_LE(send_at_random(pipes[31], slot, 20'000).span, 8 * cache / 16 + 6 * slot);
 }
 
+/// The words that become one more than the number of each of the next messages, there and back in turn.
+std::set<const unsigned char*> headers_in_turn(World& world, int messages, std::uint64_t bytes) {
+  const std::array pipes{open_pipe(world, 0, 1, 5, 4, 8192), open_pipe(world, 1, 0, 5, 4, 8192)};
+  std::set<const unsigned char*> words;
+  for (int n = 0; n < messages; ++n) {
+    for (const Pipe& pipe : pipes) EXPECT_TRUE(try_send(t(), pipe.sender, static_cast<std::uint64_t>(n), bytes));
+    for (const Pipe& pipe : pipes) {
+      tutti_link_state state{};
+      EXPECT_EQ(t().link_state(pipe.receiver, &state), TUTTI_LINK_OK);
+      if (n >= 8) words.insert(state.arrived);
+      EXPECT_TRUE(try_receive(t(), pipe.receiver, static_cast<std::uint64_t>(n), bytes)) << n;
+    }
+  }
+  // Who runs ahead then has its credit at once, and as many as there are headers once nothing lies in the way.
+  auto next = static_cast<std::uint64_t>(messages);
+  for (const std::uint64_t least : {std::uint64_t{4}, std::uint64_t{LinkLayout::of(4, 8192).headers}}) {
+    std::uint64_t ahead = 0;
+    while (try_send(t(), pipes[0].sender, next + ahead, 8)) ++ahead;
+    EXPECT_GE(ahead, least);
+    for (; ahead != 0; --ahead) EXPECT_TRUE(try_receive(t(), pipes[0].receiver, next++, 8));
+  }
+  return words;
+}
+
+TEST(ShmLink, GoesThroughFewHeadersWhereMessagesComeInTurn) {
+  for (const std::uint64_t bytes : {0u, 8u, 24u, 41u, 1024u, 1025u, 8192u}) {
+    for (const int messages : {9, 50, 51, 52, 200}) {
+      SCOPED_TRACE(std::to_string(messages) + " of " + std::to_string(bytes) + " bytes");
+      World world(&t(), 2);
+      EXPECT_LE(headers_in_turn(world, messages, bytes).size(), 8u) << "of both directions";
+    }
+  }
+  World world(&t(), 2);
+  EXPECT_GT(headers_in_turn(world, 200, 40).size(), 100u) << "these leave no room to tell what was released";
+}
+
+/// One direction of a channel that is closed and opened anew time and again.
+struct Direction {
+  Pipe pipe{};
+  std::uint64_t first = 0;  ///< message of this opening
+  std::uint64_t sent = 0, taken = 0;
+};
+
+std::uint64_t any_length(std::uint64_t n) {
+  std::mt19937_64 of_message(n);
+  constexpr std::array<std::uint64_t, 4> kLongest{kTellingBytes, kInlineBytes, kShortBytes, 3 * kLeastFilled};
+  return of_message() % (kLongest[of_message() % kLongest.size()] + 1);
+}
+
+TEST(ShmLink, BelievesWhatIsToldOfItsOwnOpeningOnly) {
+  for (const std::uint32_t slots : {1u, 2u, 3u, 4u, 9u, 70u}) {
+    SCOPED_TRACE(std::to_string(slots) + " slots");
+    World world(&t(), 2, {.core_cache_bytes = 100'000});
+    std::mt19937_64 random(slots);
+    std::array<Direction, 2> directions;
+    for (int d = 0; d < 2; ++d) {
+      directions[static_cast<std::size_t>(d)].pipe = open_pipe(world, d, 1 - d, 2, slots, 3 * kLeastFilled);
+    }
+    for (int i = 0; i < 20'000 && !testing::Test::HasFailure(); ++i) {
+      const auto which = static_cast<std::size_t>(random() % 2);
+      Direction& d = directions[which];
+      if (random() % 500 == 0) {
+        static_cast<void>(t().close_link(d.pipe.sender));
+        static_cast<void>(t().close_link(d.pipe.receiver));
+        d.first = d.sent = d.taken = d.first + 1'000'000;
+        d.pipe = open_pipe(world, static_cast<int>(which), 1 - static_cast<int>(which), 2, slots, 3 * kLeastFilled);
+      } else if (random() % 2 == 0) {
+        const bool sent = try_send(t(), d.pipe.sender, d.sent, any_length(d.sent));
+        EXPECT_TRUE(sent || d.sent - d.taken >= slots)
+            << d.sent - d.taken << " are under way; " << failure_of(t(), d.pipe.sender);
+        d.sent += sent ? 1 : 0;
+      } else if (d.taken < d.sent) {
+        EXPECT_TRUE(try_receive(t(), d.pipe.receiver, d.taken, any_length(d.taken))) << d.taken;
+        ++d.taken;
+      }
+    }
+  }
+}
+
+TEST(ShmLink, LetsNobodyHarmOthersByWhatHeTells) {
+  for (const std::uint64_t nonsense :
+       {std::uint64_t{0}, std::uint64_t{11}, std::uint64_t{5000}, UINT64_MAX, UINT64_MAX / 2}) {
+    World world(&t(), 2);
+    const std::array pipes{open_pipe(world, 0, 1, 5, 4, 8192), open_pipe(world, 1, 0, 5, 4, 8192)};
+    for (std::uint64_t n = 0; n < 1000; ++n) {
+      static_cast<void>(try_send(t(), pipes[0].sender, n, 8));
+      tutti_link_state state{};
+      ASSERT_EQ(t().link_state(pipes[0].receiver, &state), TUTTI_LINK_OK);
+      ASSERT_TRUE(try_send(t(), pipes[1].sender, n, 8));
+      ASSERT_EQ(t().link_state(pipes[1].receiver, &state), TUTTI_LINK_OK);
+      auto& header = *reinterpret_cast<SlotHeader*>(const_cast<unsigned char*>(state.arrived));
+      header.where.tell.released = nonsense;
+      ASSERT_TRUE(try_receive(t(), pipes[1].receiver, n, 8)) << "the other direction";
+    }
+  }
+}
+
 TEST(ShmLink, SaysWhichRoomsAreToBeFilledPastTheCaches) {
   World world(&t(), 2);
   const Pipe pipe = open_pipe(world, 0, 1, 0, 4, 65'536);
@@ -262,7 +360,7 @@ TEST(ShmLink, BreaksWhereAPulledMessageLiesOutsideItsRegion) {
   EXPECT_EQ(t().register_region(world[0].get(), memory.data(), 1 << 20, memory.fd(), 0, &region), TUTTI_INVALID_ARGUMENT)
       << "the file is shorter";
   ASSERT_EQ(t().offer(pipe.sender, &region, memory.data(), 8192, 0), TUTTI_LINK_OK);
-  header_of(pipe).reference.offset = 1;
+  header_of(pipe).where.reference.offset = 1;
   tutti_message message{};
   EXPECT_EQ(t().view(pipe.receiver, &message), TUTTI_LINK_BROKEN);
   EXPECT_NE(failure_of(t(), pipe.receiver).find("region of 8192"), std::string::npos) << failure_of(t(), pipe.receiver);
@@ -396,10 +494,15 @@ class NoDescriptors {
   rlimit before_{};
 };
 
-// The first of them are on their way when the sender learns it.
-TEST(ShmRegion, WhoseFileDoesNotArriveIsReplacedBySlots) {
+/// before: messages that come in turn first.
+void replace_by_slots(std::uint64_t before) {
   World world(&t(), 2);
   const Pipe pipe = open_pipe(world, 0, 1, 0, 4, granted_bytes);
+  const Pipe back = open_pipe(world, 1, 0, 0, 4, granted_bytes);
+  for (std::uint64_t n = 0; n < before; ++n) {
+    for (const Pipe* p : {&pipe, &back}) ASSERT_TRUE(try_send(t(), p->sender, n, 8));
+    for (const Pipe* p : {&pipe, &back}) ASSERT_TRUE(try_receive(t(), p->receiver, n, 8));
+  }
   const RegisteredFile source(world, 0, 10 * granted_bytes);
   const RegisteredFile target(world, 1, granted_bytes);
   for (std::uint64_t n = 0; n < 10; ++n) conformance::fill(source.memory.data() + n * granted_bytes, n, granted_bytes);
@@ -424,6 +527,14 @@ TEST(ShmRegion, WhoseFileDoesNotArriveIsReplacedBySlots) {
   ASSERT_TRUE(try_send(t(), pipe.sender, 0, granted_bytes));
   ASSERT_TRUE(try_receive(t(), pipe.receiver, 0, granted_bytes)) << failure_of(t(), pipe.receiver);
   EXPECT_EQ(failure_of(t(), pipe.sender), "");
+}
+
+// The first of them are on their way when the sender learns it.
+TEST(ShmRegion, WhoseFileDoesNotArriveIsReplacedBySlots) {
+  for (std::uint64_t before = 0; before < 9; ++before) {
+    SCOPED_TRACE(before);
+    replace_by_slots(before);
+  }
 }
 
 // It is there, though it cannot be shown yet: the memory that shall take it must not get the one behind it.
