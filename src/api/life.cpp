@@ -95,8 +95,17 @@ void settle(tutti_comm& comm, const Make& make) {
                                          std::memory_order_relaxed)) {
     return;
   }
-  if (comm.communicator != nullptr) comm.creation_error = attempt([&] { return comm.communicator->abort(), Status(); });
-  comm.phase.store(CreationPhase::settled, std::memory_order_release);
+  if (comm.communicator != nullptr) {
+    const Status told = attempt([&] {
+      comm.communicator->abort();
+      return Status();
+    });
+    if (!told.ok()) {  // no memory: a creation that failed
+      comm.creation_error = told;
+      comm.communicator.reset();
+    }
+  }
+  comm.phase.store(CreationPhase::settled, std::memory_order_release);  // release: as above
 }
 
 /// One that is being created, with what is known of it before.

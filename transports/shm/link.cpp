@@ -92,7 +92,7 @@ tutti_link_result Link::state(tutti_link_state* state) const {
 // ---- Sender.
 
 SenderLink::SenderLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes)
-    : Link(endpoint, peer, channel, slots, slot_bytes), owners_(slots) {
+    : Link(endpoint, peer, channel, slots, slot_bytes), fillings_(kSizeClasses, FillingChoice(slots)), owners_(slots) {
   serial_ = endpoint.next_serial();
   returns_.heard = {serial_, 0};
   peer.add(*this);
@@ -207,19 +207,24 @@ void SenderLink::place(std::uint64_t bytes) {
 /// the other, of at most a part in slots + 1 each, and what is left over at the end where one would not fit is less than
 /// one.
 std::uint64_t SenderLink::cold_place(std::uint64_t bytes) {
-  if (!fits_cold(bytes)) return take_slot();
+  if (!has_cold(size_class(bytes))) return take_slot();
   const std::uint64_t room = cold_room(bytes);
   if (cold_end() - cold_at_ < room) {
     cold_at_ = 0;
-    ++cold_rounds_;
+    touched_ = true;
   }
   const std::uint64_t at = layout_.cold_offset + cold_at_;
   cold_at_ += room;
   return at;
 }
 
-/// Where cold rooms begin anew. Twice what a core's own cache holds, or they would come back to it warm. Many links of a
-/// rank share four times that, so that its memory does not grow with its peers.
+bool SenderLink::has_cold(std::uint32_t size_class) {
+  const std::uint64_t longest = size_class + 1 == kSizeClasses ? layout_.slot_bytes : (2 * kLeastFilled << size_class) - 1;
+  return cold_room(std::min(longest, layout_.slot_bytes)) <= cold_end() / (layout_.slots + 1);
+}
+
+/// Where cold rooms begin anew. Twice what a core's own cache holds, or they would come back to it warm. Links that
+/// are opened together share four times that, so that a rank's memory does not grow with its peers.
 std::uint64_t SenderLink::cold_end() {
   if (cold_end_ == 0) {
     const std::uint64_t cache = endpoint_.core_cache_bytes();
@@ -242,7 +247,7 @@ Kind SenderLink::filled(std::uint64_t bytes) {
     // Stores that are not done yet are to be paid for. Sequentially consistent, though nobody learns anything by it: an
     // exchange on x86 waits for all stores before it, and on Arm for most.
     const std::uint64_t since = shared(reserved_ns_).exchange(0, std::memory_order_seq_cst);
-    taken = now_ns() - since;
+    taken = per_least(now_ns() - since, bytes);
   }
   if (choice.filled(taken)) {
     FillingTimes receiver{};
@@ -251,9 +256,10 @@ Kind SenderLink::filled(std::uint64_t bytes) {
       // this moment, that counts now or the next time.
       receiver[f] = shared(control_->read_ns[size_class(bytes)][f]).exchange(0, std::memory_order_relaxed);
     }
-    const std::uint64_t rooms = fits_cold(bytes) ? cold_end() / cold_room(bytes) : 0;
+    const std::uint64_t rooms = has_cold(size_class(bytes)) ? cold_end() / cold_room(bytes) : 0;
+    // Before anything in it is timed the whole room is touched for the first time, and then gone through.
     choice.compare(receiver, filled_bytes_ / kRoundsUntilTrial >= cold_end(),
-                   static_cast<std::uint32_t>(cold_rounds_ == 0 ? 2 * rooms : rooms));
+                   static_cast<std::uint32_t>(touched_ ? rooms : 2 * rooms));
   }
   return timed ? Kind::kTimed : Kind::kSlot;
 }
@@ -488,6 +494,7 @@ tutti_link_result ReceiverLink::view_slot(tutti_message* message, Kind kind) {
   if (kind == Kind::kTimed && timed_ns_ == 0) {
     if (bytes < kLeastFilled || placement.filling() >= kFillings) return malformed("it is timed as no message is");
     timed_least_ = &control_->read_ns[size_class(bytes)][placement.filling()];
+    timed_bytes_ = bytes;
     timed_ns_ = now_ns();
   }
   return TUTTI_LINK_OK;
@@ -498,7 +505,7 @@ void ReceiverLink::note_time() {
   // Relaxed: a hint of its own, which the sender sets to 0 when it has taken it; a time that comes back because of that is
   // not much older than what it is held against.
   const std::uint32_t known = shared(*timed_least_).load(std::memory_order_relaxed);
-  shared(*timed_least_).store(least_time(known, now_ns() - timed_ns_), std::memory_order_relaxed);
+  shared(*timed_least_).store(least_time(known, per_least(now_ns() - timed_ns_, timed_bytes_)), std::memory_order_relaxed);
   timed_ns_ = 0;
 }
 

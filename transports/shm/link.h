@@ -199,7 +199,8 @@ class SenderLink final : public Link {
   void place(std::uint64_t bytes);
   /// What a message takes of the cold payloads.
   static std::uint64_t cold_room(std::uint64_t bytes) { return (bytes + kPair - 1) / kPair * kPair + kPair; }
-  bool fits_cold(std::uint64_t bytes) { return cold_room(bytes) <= cold_end() / (layout_.slots + 1); }
+  /// Whether messages of that size class have cold rooms: all have, or none.
+  bool has_cold(std::uint32_t size_class);
   std::uint64_t cold_end();
   std::uint64_t cold_place(std::uint64_t bytes);
   Kind filled(std::uint64_t bytes);
@@ -222,19 +223,19 @@ class SenderLink final : public Link {
   alignas(kLine) unsigned char staged_[kLine] = {};
   PeerRegion* granted_ = nullptr;        ///< of the reserved message, held until it is committed
   unsigned char* granted_at_ = nullptr;  ///< where it is written
-  FillingChoice fillings_[kSizeClasses];
-  std::uint64_t placed_ = UINT64_MAX;  ///< the message that `place_` is for
-  std::uint64_t placed_bytes_ = 0;     ///< and its length
-  std::uint64_t place_ = 0;            ///< where the next message lies, from the first payload
-  std::uint64_t cold_at_ = 0;          ///< of the cold payloads, where the next one begins
-  std::uint64_t cold_end_ = 0;         ///< where they begin anew; 0: not decided yet
-  std::uint64_t filled_bytes_ = 0;     ///< of all messages in slots or cold rooms, of kLeastFilled or more
-  std::uint64_t cold_rounds_ = 0;      ///< times that they have begun anew
-  std::uint64_t reserved_ns_ = 0;      ///< when the room of a message whose filling is timed was given
-  std::uint64_t consumed_ = 0;         ///< messages that have been released, as known
-  std::uint64_t base_ = 0;             ///< the message that had the first header last
-  std::uint64_t before_ = 0;           ///< the one that had it before; older ones are released
-  std::vector<std::uint64_t> owners_;  ///< of the slots: the number, and one, of the message that had each last
+  std::vector<FillingChoice> fillings_;  ///< by size class
+  std::uint64_t placed_ = UINT64_MAX;    ///< the message that `place_` is for
+  std::uint64_t placed_bytes_ = 0;       ///< and its length
+  std::uint64_t place_ = 0;              ///< where the next message lies, from the first payload
+  std::uint64_t cold_at_ = 0;            ///< of the cold payloads, where the next one begins
+  std::uint64_t cold_end_ = 0;           ///< where they begin anew; 0: not decided yet
+  std::uint64_t filled_bytes_ = 0;       ///< of all messages in slots or cold rooms, of kLeastFilled or more
+  bool touched_ = false;                 ///< they have begun anew once: all pages are there
+  std::uint64_t reserved_ns_ = 0;        ///< when the room of a message whose filling is timed was given
+  std::uint64_t consumed_ = 0;           ///< messages that have been released, as known
+  std::uint64_t base_ = 0;               ///< the message that had the first header last
+  std::uint64_t before_ = 0;             ///< the one that had it before; older ones are released
+  std::vector<std::uint64_t> owners_;    ///< of the slots: the number, and one, of the message that had each last
   std::uint32_t last_slot_ = 0;
 };
 
@@ -331,6 +332,7 @@ class ReceiverLink final : public Link {
   PeerRegion* pulled_ = nullptr;  ///< of the viewed message, held until it is released
   const void* pulled_data_ = nullptr;
   std::uint64_t timed_ns_ = 0;            ///< when the viewed message, whose reading is timed, was seen; 0: it is none
+  std::uint64_t timed_bytes_ = 0;         ///< its length
   std::uint32_t* timed_least_ = nullptr;  ///< of LinkControl::read_ns, for that message
   bool damaged_ = false;
   bool again_ = false;        ///< the message after the viewed one has the first header

@@ -186,6 +186,8 @@ Rooms send_at_random(const Pipe& pipe, std::uint64_t slot_bytes, int rounds) {
   for (int i = 0; i < rounds; ++i) {
     if (random() % 2 == 0) {
       const std::uint64_t bytes = length(sent);
+      if (random() % 4 == 0) static_cast<void>(t().reserve(pipe.sender, kShortBytes + 1, fingerprint_of(sent)));
+      if (random() % 4 == 0) static_cast<void>(t().reserve(pipe.sender, kLeastFilled, fingerprint_of(sent)));
       auto* const room = static_cast<unsigned char*>(t().reserve(pipe.sender, bytes, fingerprint_of(sent)));
       if (room == nullptr) continue;
       EXPECT_EQ(t().reserve(pipe.sender, bytes, fingerprint_of(sent)), room) << "asked again";
@@ -221,7 +223,7 @@ TEST(ShmLink, GivesOutNoRoomThatIsStillRead) {
         const Rooms rooms = send_at_random(open_pipe(world, 0, 1, 0, slots, slot_bytes), slot_bytes, 6000);
         // The longest messages have a room there only where it is as many and one more of them, with what keeps them apart.
         if (2 * factor > slots + 1) {
-          EXPECT_GE(rooms.rounds, 2);
+          EXPECT_GE(rooms.rounds, 1);
         }
       }
   }
@@ -345,6 +347,9 @@ TEST(ShmLink, SaysWhichRoomsAreToBeFilledPastTheCaches) {
     ASSERT_NE(t().reserve(pipe.sender, 65'536, fingerprint_of(n)), nullptr);
     streamed += t().streams(pipe.sender, 65'536);
     EXPECT_EQ(t().streams(pipe.sender, kLeastFilled - 1), 0);
+    if (n < 250) {
+      EXPECT_EQ(streamed, 0) << "nothing is tried before eight times the cold room, of 2 MiB, has been sent";
+    }
     ASSERT_TRUE(try_send(t(), pipe.sender, n, 65'536));
     ASSERT_TRUE(try_receive(t(), pipe.receiver, n, 65'536));
   }
