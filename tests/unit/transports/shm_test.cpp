@@ -339,10 +339,12 @@ TEST(ShmLink, LetsNobodyHarmOthersByWhatHeTells) {
   }
 }
 
-TEST(ShmLink, SaysWhichRoomsAreToBeFilledPastTheCaches) {
+TEST(ShmLink, SaysWhichRoomsAreToBeFilledPastTheCachesAndTimesEachWay) {
   World world(&t(), 2);
   const Pipe pipe = open_pipe(world, 0, 1, 0, 4, 65'536);
+  auto& control = *reinterpret_cast<LinkControl*>(const_cast<unsigned char*>(pipe.receiving.arrived) - kPage);
   int streamed = 0;
+  std::array<int, kFillings> told{}, taken{};
   for (std::uint64_t n = 0; n < 2000; ++n) {
     ASSERT_NE(t().reserve(pipe.sender, 65'536, fingerprint_of(n)), nullptr);
     streamed += t().streams(pipe.sender, 65'536);
@@ -350,10 +352,21 @@ TEST(ShmLink, SaysWhichRoomsAreToBeFilledPastTheCaches) {
     if (n < 250) {
       EXPECT_EQ(streamed, 0) << "nothing is tried before eight times the cold room, of 2 MiB, has been sent";
     }
+    const FillingTimes before = std::to_array(control.read_ns[size_class(65'536)]);
     ASSERT_TRUE(try_send(t(), pipe.sender, n, 65'536));
+    const FillingTimes between = std::to_array(control.read_ns[size_class(65'536)]);
     ASSERT_TRUE(try_receive(t(), pipe.receiver, n, 65'536));
+    const FillingTimes after = std::to_array(control.read_ns[size_class(65'536)]);
+    for (std::size_t f = 0; f < kFillings; ++f) {
+      taken[f] += before[f] != 0 && between[f] == 0 ? 1 : 0;
+      told[f] += between[f] == 0 && after[f] != 0 ? 1 : 0;
+    }
   }
   EXPECT_GE(streamed, 2) << "tried at least";
+  for (std::size_t f = 0; f < kFillings; ++f) {
+    EXPECT_GE(told[f], 1) << f << ": the receiver tells what its part took";
+    EXPECT_GE(taken[f], 1) << f << ": and the sender takes it away";
+  }
 }
 
 TEST(ShmLink, BreaksWhereAPulledMessageLiesOutsideItsRegion) {
