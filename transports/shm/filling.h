@@ -10,16 +10,21 @@
 //
 // So all are tried now and then, and what takes both ends together least time is done until the next trial. That comes
 // sooner where what is done takes half as long again as it did, two times running: one message of a cycle of 32 is timed.
-// Trials rest so long that they cost a fiftieth.
+// Otherwise trials rest so long that they cost a fiftieth of the time that passes, with whatever else the ranks do in it,
+// and an eighth of that of the messages at most: a rank that calls now and then must not live with what a bad moment chose
+// for minutes.
 //
 //     messages of about one size:   a trial │ 8 │ compare │ 23, one timed, 8 │ watch │ 23, one timed, 8 │ watch …
 //     a trial:                      4 and 4 timed warm │ a round of the cold room and 4 timed cold │ 4 timed streaming
 //
+// A way whose first messages take the sender alone twice as long as both ends take now is given up at once: most of what
+// trials cost is the way that is worst.
+//
 // Of a room that has not been gone through lately nothing is left in the last cache, which on a host with neighbours may
 // cost twice what it does later on.
 //
-// A link begins with warm messages. The first trial comes once so much has been sent that the pages of the cold room, which
-// are touched for the first time then and before anything is timed, do not count.
+// A link begins with warm messages. The cold room is tried once so much has been sent that its pages, which are touched for
+// the first time then and before anything is timed, do not count; what needs none is tried before.
 //
 // The receiver learns from a message's kind that it is timed, and leaves the time of its reading in the link's memory,
 // where the sender takes it away. Of a trial's messages the quickest counts, at either end: waits that have nothing to do
@@ -62,66 +67,104 @@ constexpr std::uint32_t least_time(std::uint32_t known, std::uint64_t ns) {
 /// What a message of that length took, as FillingTimes count it: lengths of a class differ by a factor of two.
 constexpr std::uint64_t per_least(std::uint64_t ns, std::uint64_t bytes) { return ns * kLeastFilled / bytes; }
 
+/// What there is for cold messages.
+struct ColdRoom {
+  std::uint32_t round;  ///< messages until the room of the first is given to another one; 0: there is none yet
+  bool touched;         ///< no message meets a page for the first time
+};
+
 /// A sender's choice for one link and one size class. Not thread safe.
 class FillingChoice {
  public:
-  static constexpr std::uint32_t kTimed = 4;        ///< messages of a trial that are timed, for each way
-  static constexpr std::uint32_t kWarming = 4;      ///< before them, so that warm slots are
-  static constexpr std::uint32_t kCycle = 32;       ///< messages of which one is timed, between trials
-  static constexpr std::uint32_t kTrialsRest = 16;  ///< messages between trials, for each message of a trial
-  static constexpr std::uint32_t kPart = 50;        ///< what trials may cost, a part of all
-  static constexpr std::uint32_t kMostFactor =
-      64;                                       ///< no way counts for more, or one that was disturbed would not come again
-  static constexpr std::uint32_t kSoonest = 8;  ///< a trial may be called for after such a part of the rest
+  static constexpr std::uint32_t kTimed = 4;           ///< messages of a trial that are timed, for each way
+  static constexpr std::uint32_t kWarming = 4;         ///< before them, so that warm slots are
+  static constexpr std::uint32_t kCycle = 32;          ///< messages of which one is timed, between trials
+  static constexpr std::uint32_t kTrialsRest = 4;      ///< messages between trials at least, for each message of a trial
+  static constexpr std::uint32_t kPart = 50;           ///< what trials may cost, a part of all time
+  static constexpr std::uint32_t kPartOfMessages = 8;  ///< and of that of the messages
+  static constexpr std::uint64_t kLeastRest = 100'000'000;  ///< ns: cores do not move more often
+  static constexpr std::uint32_t kSoonest = 8;              ///< a trial may be called for after such a part of the rest
+  /// No way counts for more, or one that was disturbed would not come again.
+  static constexpr std::uint32_t kMostFactor = 64;
 
   /// slots: messages that may be under way.
   explicit FillingChoice(std::uint32_t slots) : until_read_(std::max(slots, 8u)) {}
 
   /// How to fill the next message.
-  Filling next() const {
-    if (stage_ != Stage::trial) return chosen_;
-    return left_ > until_cold() ? Filling::warm : left_ > kTimed ? Filling::cold : Filling::streaming;
-  }
+  Filling next() const { return stage_ == Stage::trial ? tried_ : chosen_; }
   /// Whether both ends are to time that.
-  bool timed() const {
-    if (stage_ == Stage::rest) return left_ == 1;
-    return stage_ == Stage::trial && (left_ <= 2 * kTimed || (left_ > until_cold() && left_ <= until_cold() + kTimed));
-  }
+  bool timed() const { return (stage_ == Stage::rest && left_ == 1) || (stage_ == Stage::trial && left_ <= kTimed); }
+  /// Whether the sender is.
+  bool timed_here() const { return timed() || stage_ == Stage::trial; }
 
-  /// It was filled, in `ns` (per_least) where it was timed, and is on its way. True: `compare` is due.
+  /// It was filled, in `ns` (per_least) where it was timed here, and is on its way. True: `compare` is due.
   bool filled(std::uint64_t ns) {
     if (timed()) {
-      std::uint32_t& known = own_[static_cast<std::size_t>(next())];
+      std::uint32_t& known = own_[index(next())];
       known = least_time(known, ns);
+    }
+    if (stage_ == Stage::trial && is_too_dear(ns)) {
+      given_up_[index(tried_)] = least_time(0, ns);
+      left_ = 1;
     }
     if (--left_ != 0) return false;
     if (stage_ == Stage::watching || stage_ == Stage::reading) return true;
-    enter(stage_ == Stage::trial ? Stage::reading : Stage::watching, until_read_);
+    if (stage_ == Stage::rest) {
+      enter(Stage::watching, until_read_);
+    } else if (tried_ == Filling::streaming) {
+      enter(Stage::reading, until_read_);
+    } else {
+      // Without a cold room there is nothing to try.
+      try_way(tried_ == Filling::warm && round_ != 0 ? Filling::cold : Filling::streaming);
+    }
     return false;
   }
 
-  /// Decides what to do next by what it took the receiver since it was last asked. settled: a trial may begin. round: cold
-  /// messages until the room of the first is given to another one.
-  void compare(const FillingTimes& receiver, bool settled, std::uint32_t round) {
+  /// Decides what to do next by what it took the receiver since it was last asked. bytes: of the last message; settled: a
+  /// trial may begin; room: the cold one.
+  void compare(const FillingTimes& receiver, std::uint64_t bytes, bool settled, const ColdRoom& room,
+               std::uint64_t now_ns) {
     const FillingTimes both = together(receiver);
     own_ = {};
     if (stage_ == Stage::reading) {
-      choose(both);
-    } else if (trial_is_due(both[static_cast<std::size_t>(chosen_)]) && settled) {
-      round_ = round;
-      return enter(Stage::trial, trial_messages());
+      choose(both, bytes, now_ns);
+    } else if ((trial_is_due(both[index(chosen_)], now_ns) || (round_ == 0 && room.round != 0)) && settled) {
+      round_ = room.round;
+      touched_ = room.touched;
+      sent_ = {};
+      given_up_ = {};
+      return try_way(Filling::warm);
     }
     enter(Stage::rest, kRest);
   }
 
  private:
   static constexpr std::uint32_t kRest = kCycle - 8;
+  static constexpr std::uint32_t kGlimpse = 6;  ///< messages within which a way is given up
+  static constexpr std::uint32_t kDearRun = 3;  ///< of them, one after the other, that take too long
   enum class Stage : std::uint8_t {
     rest,      ///< what is chosen is done; the last message is timed
     watching,  ///< likewise, until that is read
     trial,
     reading,  ///< what was chosen is done, until the last of the trial is read
   };
+  static constexpr std::size_t index(Filling way) { return static_cast<std::size_t>(way); }
+
+  void try_way(Filling way) {
+    constexpr std::uint32_t none = 0;
+    tried_ = way;
+    dear_run_ = 0;
+    const std::uint32_t before = way == Filling::warm ? kWarming : way == Filling::cold ? round_ : none;
+    enter(Stage::trial, before + kTimed);
+  }
+
+  /// Whether the way that is tried is given up after its last message. What is done now never is, since all may have become
+  /// dearer.
+  bool is_too_dear(std::uint64_t ns) {
+    dear_run_ = ns > 2 * std::uint64_t{taken_} ? dear_run_ + 1 : 0;
+    return ++sent_[index(tried_)] <= kGlimpse && dear_run_ == kDearRun && taken_ != 0 && tried_ != chosen_ &&
+           (touched_ || tried_ != Filling::cold);
+  }
 
   /// What messages took both ends; 0: not known.
   FillingTimes together(const FillingTimes& receiver) const {
@@ -133,76 +176,90 @@ class FillingChoice {
     return both;
   }
 
-  /// Another way than the first where it takes a quarter less, and past the caches where that takes half. Where many ranks
+  /// Another way than the first where it takes an eighth less, and past the caches where that takes half. Where many ranks
   /// share few cores, ways that seem the same in a trial are not, as memory has to carry for all of them at once what is in
   /// no cache.
-  void choose(FillingTimes both) {
-    auto& [warm, cold, streaming] = both;
-    if (round_ == 0) cold = warm;  // there is no such room
+  void choose(FillingTimes both, std::uint64_t bytes, std::uint64_t now_ns) {
+    for (std::size_t f = 0; f < kFillings; ++f) {
+      if (given_up_[f] != 0 || sent_[f] == 0) both[f] = UINT32_MAX;
+    }
+    const auto& [warm, cold, streaming] = both;
     const Filling before = chosen_;
     chosen_ = Filling::warm;
-    if (*std::min_element(both.begin(), both.end()) == 0) {
-      expected_ = 0;
-      return rest_for(0);
-    }
-    if (cold < warm / 4 * 3) chosen_ = Filling::cold;
+    taken_ = expected_ = 0;
+    if (*std::min_element(both.begin(), both.end()) == 0) return rest_for(0, bytes, now_ns);
+    if (cold < warm / 8 * 7) chosen_ = Filling::cold;
     if (streaming < warm / 2 && streaming < cold / 4 * 3) chosen_ = Filling::streaming;
-    expected_ = both[static_cast<std::size_t>(chosen_)];
+    taken_ = expected_ = both[index(chosen_)];
     if (chosen_ != before) {
       sooner_ = kSoonest;
     } else if (was_called_) {
       sooner_ = std::max(1u, sooner_ / 2);
     }
-    rest_for(cost_of(both));
+    rest_for(cost_of(both, both[index(before)]), bytes, now_ns);
   }
 
-  /// Messages that could have been sent for what a trial took beyond them.
-  std::uint64_t cost_of(const FillingTimes& both) const {
-    const std::array<std::uint64_t, kFillings> messages{kWarming + kTimed, round_ + kTimed, kTimed};
-    const std::uint64_t best = expected_;
+  /// What a trial took beyond what its messages would have taken without it. usual: each of them.
+  std::uint64_t cost_of(const FillingTimes& both, std::uint64_t usual) const {
     std::uint64_t lost = 0;
     for (std::size_t f = 0; f < kFillings; ++f) {
-      lost += messages[f] * (std::clamp<std::uint64_t>(both[f], best, kMostFactor * best) - best);
+      const std::uint64_t taken = given_up_[f] != 0 ? given_up_[f] : both[f];
+      lost += sent_[f] * (std::clamp(taken, usual, kMostFactor * usual) - usual);
     }
-    return lost / best + 1;
+    return lost;
   }
 
-  /// So long that trials cost a fiftieth, and are one message in so many.
-  void rest_for(std::uint64_t cost) {
-    const std::uint64_t messages = std::max<std::uint64_t>(kTrialsRest * trial_messages(), kPart * cost);
-    cycles_ = rest_ = static_cast<std::uint32_t>(messages / kCycle);
+  /// After a trial that cost so much, for kLeastFilled bytes of each message.
+  void rest_for(std::uint64_t lost, std::uint64_t bytes, std::uint64_t now_ns) {
+    const std::uint64_t tried = sent_[0] + sent_[1] + sent_[2];
+    const std::uint64_t messages = std::max(kTrialsRest * tried, kPartOfMessages * lost / std::max(1u, expected_));
+    rest_ = messages / kCycle + 1;
+    rest_ns_ = std::max(kLeastRest, kPart * lost * bytes / kLeastFilled);
+    since_ns_ = now_ns;
+    cycles_ = 0;
     was_dear_ = was_called_ = false;
+  }
+
+  /// Whether 1 / part of the rest is over.
+  bool rested(std::uint64_t part, std::uint64_t now_ns) const {
+    return cycles_ * part >= rest_ && (now_ns - since_ns_) * part >= rest_ns_;
   }
 
   /// After one more cycle, whose timed message took both ends that long, or 0. Twice running, as one may have waited for
   /// something else; and not at once after a trial, the later the more often one that was called for so found what it was.
-  bool trial_is_due(std::uint32_t taken) {
+  bool trial_is_due(std::uint32_t taken, std::uint64_t now_ns) {
+    if (taken != 0) taken_ = taken;
     const bool dear = taken / 3 > expected_ / 2 && expected_ != 0;
-    if (cycles_ != 0) --cycles_;
-    was_called_ = cycles_ != 0 && dear && was_dear_ && rest_ - cycles_ >= rest_ / sooner_;
-    if (was_called_) cycles_ = 0;
+    ++cycles_;
+    const bool over = rested(1, now_ns);
+    was_called_ = !over && dear && was_dear_ && rested(sooner_, now_ns);
     was_dear_ = dear;
-    return cycles_ == 0;
+    return over || was_called_;
   }
 
-  /// Messages of a trial that are left when the cold ones begin.
-  std::uint32_t until_cold() const { return round_ + 2 * kTimed; }
-  std::uint32_t trial_messages() const { return kWarming + kTimed + until_cold(); }
   void enter(Stage stage, std::uint32_t messages) {
     stage_ = stage;
     left_ = messages;
   }
 
   FillingTimes own_{};
+  std::array<std::uint32_t, kFillings> sent_{};  ///< messages of the trial
+  FillingTimes given_up_{};                      ///< what a message took here when its way was; 0: it was not
   std::uint32_t expected_ = 0;  ///< what a message took in the last trial as it is done since; 0: not known
+  std::uint32_t taken_ = 0;     ///< and the last time that one was timed
   std::uint32_t until_read_;    ///< messages after which the receiver has read those that are timed
-  std::uint32_t left_ = kRest;  ///< messages until the next stage
-  std::uint32_t cycles_ = 1;    ///< until the next trial
-  std::uint32_t rest_ = 1;      ///< cycles from the last trial until then
+  std::uint32_t left_ = kRest;  ///< messages until the next stage, or the next way
+  std::uint32_t round_ = 0;     ///< of the trial
+  bool touched_ = false;        ///< likewise
+  std::uint32_t dear_run_ = 0;
   std::uint32_t sooner_ = kSoonest;
-  std::uint32_t round_ = 0;  ///< of the trial
+  std::uint64_t cycles_ = 0;    ///< since the last trial
+  std::uint64_t rest_ = 1;      ///< cycles, and
+  std::uint64_t rest_ns_ = 0;   ///< time until the next one,
+  std::uint64_t since_ns_ = 0;  ///< from here on
   Stage stage_ = Stage::rest;
   Filling chosen_ = Filling::warm;
+  Filling tried_ = Filling::warm;
   bool was_dear_ = false;
   bool was_called_ = false;  ///< the trial came before its time
 };

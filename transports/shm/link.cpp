@@ -198,7 +198,7 @@ void SenderLink::place(std::uint64_t bytes) {
   } else if (bytes > placed_bytes_ && place_ >= layout_.cold_offset) {
     place_ = take_slot();
   }
-  if (varies && filling(bytes).timed()) reserved_ns_ = now_ns();
+  if (varies && filling(bytes).timed_here()) reserved_ns_ = now_ns();
 }
 
 /// The next cold room, or the message's slot where there is none.
@@ -241,9 +241,9 @@ Kind SenderLink::filled(std::uint64_t bytes) {
   filled_bytes_ += bytes;
   FillingChoice& choice = fillings_[size_class(bytes)];
   const bool timed = choice.timed();
+  if (timed) header().where.placement = Placement::at(place_, static_cast<std::uint64_t>(choice.next()));
   std::uint64_t taken = 0;
-  if (timed) {
-    header().where.placement = Placement::at(place_, static_cast<std::uint64_t>(choice.next()));
+  if (choice.timed_here()) {
     // Stores that are not done yet are to be paid for. Sequentially consistent, though nobody learns anything by it: an
     // exchange on x86 waits for all stores before it, and on Arm for most.
     const std::uint64_t since = shared(reserved_ns_).exchange(0, std::memory_order_seq_cst);
@@ -256,10 +256,11 @@ Kind SenderLink::filled(std::uint64_t bytes) {
       // this moment, that counts now or the next time.
       receiver[f] = shared(control_->read_ns[size_class(bytes)][f]).exchange(0, std::memory_order_relaxed);
     }
-    const std::uint64_t rooms = has_cold(size_class(bytes)) ? cold_end() / cold_room(bytes) : 0;
+    const bool cold = has_cold(size_class(bytes)) && filled_bytes_ / kRoundsUntilTrial >= cold_end();
+    const std::uint64_t rooms = cold ? cold_end() / cold_room(bytes) : 0;
     // Before anything in it is timed the whole room is touched for the first time, and then gone through.
-    choice.compare(receiver, filled_bytes_ / kRoundsUntilTrial >= cold_end(),
-                   static_cast<std::uint32_t>(touched_ ? rooms : 2 * rooms));
+    choice.compare(receiver, bytes, filled_bytes_ >= cold_end(),
+                   {static_cast<std::uint32_t>(touched_ ? rooms : 2 * rooms), touched_}, now_ns());
   }
   return timed ? Kind::kTimed : Kind::kSlot;
 }

@@ -25,6 +25,10 @@ struct Machine {
   std::array<std::uint32_t, kFillings> used{};  ///< messages by their way
   std::mt19937 random{7};
   std::uint32_t round = 8;
+  bool touched = true;
+  std::uint64_t bytes = kLeastFilled;
+  std::uint64_t pause = 0;  ///< from a message to the next
+  std::uint64_t now = 0;
   double disturbed = 0;  ///< part of the messages that something else makes a thousand times longer
 
   void send(int messages, bool settled = true) {
@@ -34,8 +38,10 @@ struct Machine {
       const auto longer = [&](std::uint64_t ns) { return std::bernoulli_distribution(disturbed)(random) ? ns * 1000 : ns; };
       const std::uint64_t write = longer(writing[f]);
       if (choice.timed()) read[way] = least_time(read[way], longer(reading[f]));
-      if (choice.filled(write)) choice.compare(std::exchange(read, {}), settled, round);
-      spent += writing[f] + reading[f];
+      const std::uint64_t took = writing[f] + reading[f];
+      spent += took;
+      now += took * bytes / kLeastFilled + pause;
+      if (choice.filled(write)) choice.compare(std::exchange(read, {}), bytes, settled, {round, touched}, now);
       ++used[f];
     }
   }
@@ -51,13 +57,13 @@ TEST(FillingChoice, IsWhatTakesBothEndsTogetherLeast) {
   }
 }
 
-TEST(FillingChoice, IsTheFirstUnlessColdTakesAQuarterLessOrStreamingHalf) {
+TEST(FillingChoice, IsTheFirstUnlessColdTakesAnEighthLessOrStreamingHalf) {
   struct Case {
     std::uint64_t warm, cold, streaming;
     Filling best;
   };
-  for (const Case& c : std::initializer_list<Case>{{1000, 760, 1000, Filling::warm},
-                                                   {1000, 740, 1000, Filling::cold},
+  for (const Case& c : std::initializer_list<Case>{{1000, 890, 1000, Filling::warm},
+                                                   {1000, 860, 1000, Filling::cold},
                                                    {1000, 1000, 510, Filling::warm},
                                                    {1000, 1000, 490, Filling::streaming},
                                                    {1000, 600, 460, Filling::cold},
@@ -106,6 +112,7 @@ TEST(FillingChoice, CostsLittleToMakeWhereMuchIsDisturbed) {
 
 TEST(FillingChoice, FollowsWhatChanges) {
   Machine machine{{4700, 900, 1500}, {1200, 1100, 2600}};
+  machine.pause = 20'000;
   machine.send(1000);
   EXPECT_EQ(machine.choice.next(), Filling::cold);
   machine.writing = {21'000, 11'000, 1500};  // the cores were moved apart: two cycles, and a trial
@@ -114,8 +121,64 @@ TEST(FillingChoice, FollowsWhatChanges) {
   EXPECT_EQ(machine.choice.next(), Filling::streaming);
   machine.writing = {800, 1000, 1500};  // and close together, which is seen by trials alone
   machine.reading = {700, 700, 2600};
-  machine.send(20 * FillingChoice::kTrialsRest * FillingChoice::kCycle);
+  machine.send(60'000);
   EXPECT_EQ(machine.choice.next(), Filling::warm);
+}
+
+// What a bad moment chose is not done for long by those who seldom call: what trials cost is nothing in the time that
+// passes.
+TEST(FillingChoice, IsMendedSoonWhereCallsAreFew) {
+  Machine machine{{1000, 1100, 1500}, {1000, 1100, 2600}};
+  machine.bytes = 1 << 18;
+  machine.pause = 1'000'000;
+  machine.round = 30;
+  machine.send(1000);
+  ASSERT_EQ(machine.choice.next(), Filling::warm);
+  const auto [writing, reading] = std::pair(machine.writing, machine.reading);
+  machine.writing = {21'000, 15'000, 1500};
+  machine.reading = {2500, 2500, 2600};
+  machine.send(500);
+  EXPECT_EQ(machine.choice.next(), Filling::streaming);
+  machine.writing = writing;
+  machine.reading = reading;
+  machine.send(500);
+  EXPECT_EQ(machine.choice.next(), Filling::warm);
+}
+
+TEST(FillingChoice, TriesWhatNeedsNoColdRoomBeforeThereIsOneAndThatAtOnceThen) {
+  Machine machine{{2000, 100, 500}, {2000, 100, 900}};
+  machine.round = 0;
+  machine.send(400);
+  EXPECT_EQ(machine.choice.next(), Filling::streaming);
+  EXPECT_EQ(machine.used[static_cast<std::size_t>(Filling::cold)], 0u);
+  machine.round = 8;
+  machine.touched = false;
+  machine.send(100);
+  EXPECT_EQ(machine.choice.next(), Filling::cold);
+}
+
+TEST(FillingChoice, GivesUpNoRoomForThePagesThatItTouches) {
+  Machine machine{{900, 30'000, 2000}, {900, 900, 2000}};
+  machine.touched = false;
+  machine.round = 16;
+  for (int m = 0; m < 200; ++m) {
+    if (machine.used[1] == 8) machine.writing[1] = 500;
+    machine.send(1);
+  }
+  EXPECT_EQ(machine.choice.next(), Filling::cold);
+}
+
+TEST(FillingChoice, GivesUpAWayThatIsMuchDearer) {
+  Machine machine{{21'000, 11'000, 1500}, {2500, 2500, 3000}};
+  machine.round = 124;
+  machine.send(1000);
+  ASSERT_EQ(machine.choice.next(), Filling::streaming);
+  machine.used = {};
+  machine.send(1'000'000);
+  const auto [warm, cold, streaming] = machine.used;
+  EXPECT_GT(warm, 30u) << "there were no trials";
+  EXPECT_LE(cold, 3 * warm);
+  EXPECT_EQ(machine.choice.next(), Filling::streaming);
 }
 
 // Lines of a room that was not used lately are no longer in the last cache.
@@ -124,7 +187,7 @@ TEST(FillingChoice, TimesAColdRoomOnceItHasBeenGoneThrough) {
   machine.send(400);
   ASSERT_EQ(machine.choice.next(), Filling::warm);
   std::uint32_t run = 0;
-  for (int m = 0; m < 20'000; ++m) {
+  for (int m = 0; m < 100'000; ++m) {
     run = machine.choice.next() == Filling::cold ? run + 1 : 0;
     const std::uint64_t cold = run > machine.round ? 500 : 1500;
     machine.writing[1] = machine.reading[1] = cold;
@@ -135,6 +198,7 @@ TEST(FillingChoice, TimesAColdRoomOnceItHasBeenGoneThrough) {
 
 TEST(FillingChoice, TriesAgainWhatIsDearTwiceRunningOnly) {
   Machine machine{{1000, 3000, 6000}, {1000, 3000, 6000}};
+  machine.pause = 20'000;
   machine.send(400);
   const auto trials = [&](int cycles, bool every) {
     const std::uint32_t before = machine.used[static_cast<std::size_t>(Filling::streaming)];
@@ -167,7 +231,8 @@ TEST(FillingChoice, BelievesNoTimesThatAreNone) {
     for (int m = 0; m < 10'000; ++m) {
       streamed += choice.next() == Filling::streaming ? 1u : 0u;
       cold += streamed != 0 && choice.next() == Filling::cold ? 1u : 0u;
-      if (choice.filled(1000)) choice.compare({1000, nonsense, 1000}, true, 8);
+      if (choice.filled(1000))
+        choice.compare({1000, nonsense, 1000}, kLeastFilled, true, {8, true}, static_cast<std::uint64_t>(m) * 100'000);
     }
     EXPECT_GE(streamed, 3 * FillingChoice::kTimed) << nonsense;
     EXPECT_LE(cold, 3 * streamed + 12) << nonsense << ": trials alone";
