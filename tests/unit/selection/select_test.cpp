@@ -217,10 +217,10 @@ TEST(RankAlgorithms, ChoosesATorusWhereThereIsOne) {
 
 // The fewest waits are worth its copies for the shortest blocks alone.
 TEST(RankAlgorithms, CountsWhatBruckCopies) {
-  View view = flat_view(4);
-  view.crowd = 2;
+  View view = flat_view(16);
+  view.crowd = 8;
   const auto chosen = [&](std::uint64_t bytes) {
-    Problem problem = all_reduce_of(bytes / 4, 4);
+    Problem problem = all_reduce_of(bytes / 4, 16);
     problem.collective = Collective::all_to_all;
     return std::string(rank_algorithms(problem, view, 0)[0].algorithm->name);
   };
