@@ -220,12 +220,15 @@ TEST(RankAlgorithms, CountsWhatBruckCopies) {
   View view = flat_view(16);
   view.crowd = 8;
   const auto chosen = [&](std::uint64_t bytes) {
-    Problem problem = all_reduce_of(bytes / 4, 16);
+    Problem problem = all_reduce_of(bytes / 4, view.ranks());
     problem.collective = Collective::all_to_all;
     return std::string(rank_algorithms(problem, view, 0)[0].algorithm->name);
   };
   EXPECT_EQ(chosen(16), "bruck");
   EXPECT_EQ(chosen(8192), "pairwise");
+  view = flat_view(8);
+  view.crowd = 4;
+  EXPECT_EQ(chosen(16), "pairwise") << "one wait instead of three";
 }
 
 }  // namespace
