@@ -52,6 +52,15 @@ bool WaitingAgent::spin(std::uint32_t rounds, bool polls) {
   return true;
 }
 
+bool WaitingAgent::hand_over(std::uint64_t& since_ns) {
+  if (policy_.spins || beside_) return false;
+  const std::uint64_t now = now_ns();
+  if (since_ns == 0) since_ns = now;
+  if (now - since_ns >= millisecond / 4) return false;
+  sched_yield();
+  return true;
+}
+
 bool WaitingAgent::idle(std::uint32_t rounds, bool polls) {
   if (spin(rounds, polls)) return true;
   const bool spins = policy_.spins && !beside_;

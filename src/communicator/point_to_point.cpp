@@ -284,15 +284,16 @@ class PointToPoint::Engine {
     return send_eager(p, transfer, next_id_++);
   }
 
-  /// Waits for the message as long as one would spin for it.
+  /// Waits for the message as long as one would spin for it, or pass the core to and fro.
   bool receive_at_once(const Transfer& transfer) {
     if (transfer.peer == TUTTI_ANY_SOURCE || transfer.peer == comm_.rank()) return false;
     Peer& p = peer(transfer.peer);
     if (!moves(p.from)) return false;
     tutti_message message;
+    std::uint64_t handed_over_ns = 0;
     for (std::uint32_t rounds = 0;;) {
       const tutti_link_result result = p.from->transport->view(p.from->link, &message);
-      if (result == TUTTI_LINK_NOT_YET && agent_.spin(++rounds, false)) continue;
+      if (result == TUTTI_LINK_NOT_YET && (agent_.spin(++rounds, false) || agent_.hand_over(handed_over_ns))) continue;
       Parts parts;
       if (result != TUTTI_LINK_OK || !parts.read(message)) return false;
       const auto& [trailer, payload] = parts;

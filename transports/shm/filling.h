@@ -27,8 +27,9 @@
 // the first time then and before anything is timed, do not count; what needs none is tried before.
 //
 // The receiver learns from a message's kind that it is timed, and leaves the time of its reading in the link's memory,
-// where the sender takes it away. Of a trial's messages the quickest counts, at either end: waits that have nothing to do
-// with the way of writing do not. Nothing is carried over from one trial to the next, as cores move apart within a second.
+// where the sender takes it away. Of a trial's messages the quickest counts there, and the second quickest here: waits that
+// have nothing to do with the way of writing do not. Nothing is carried over from one trial to the next, as cores move
+// apart within a second.
 #pragma once
 
 #include <algorithm>
@@ -99,10 +100,7 @@ class FillingChoice {
 
   /// It was filled, in `ns` (per_least) where it was timed here, and is on its way. True: `compare` is due.
   bool filled(std::uint64_t ns) {
-    if (timed()) {
-      std::uint32_t& known = own_[index(next())];
-      known = least_time(known, ns);
-    }
+    if (timed()) note(ns);
     if (stage_ == Stage::trial && is_too_dear(ns)) {
       given_up_[index(tried_)] = least_time(0, ns);
       left_ = 1;
@@ -156,6 +154,18 @@ class FillingChoice {
     dear_run_ = 0;
     const std::uint32_t before = way == Filling::warm ? kWarming : way == Filling::cold ? round_ : none;
     enter(Stage::trial, before + kTimed);
+  }
+
+  /// A time of ours. Of a trial's the second least counts: one message may have found a slot that was not as the others.
+  void note(std::uint64_t ns) {
+    const std::uint32_t taken = least_time(0, ns);
+    std::uint32_t& known = own_[index(next())];
+    if (stage_ != Stage::trial || left_ == kTimed) {
+      known = least_ = taken;
+    } else {
+      known = left_ == kTimed - 1 ? std::max(least_, taken) : std::clamp(taken, least_, known);
+      least_ = std::min(least_, taken);
+    }
   }
 
   /// Whether the way that is tried is given up after its last message. What is done now never is, since all may have become
@@ -243,6 +253,7 @@ class FillingChoice {
   }
 
   FillingTimes own_{};
+  std::uint32_t least_ = 0;                      ///< of the way that is tried, whose second least is in own_
   std::array<std::uint32_t, kFillings> sent_{};  ///< messages of the trial
   FillingTimes given_up_{};                      ///< what a message took here when its way was; 0: it was not
   std::uint32_t expected_ = 0;  ///< what a message took in the last trial as it is done since; 0: not known
