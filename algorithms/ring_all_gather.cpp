@@ -5,6 +5,7 @@
 // Time (p−1)(α + mβ): the least bytes.
 #include "algorithms/algorithms.h"
 #include "algorithms/phases.h"
+#include "algorithms/rings.h"
 
 namespace tutti {
 namespace {
@@ -13,12 +14,13 @@ Shape shape(const Problem&, const View&, const Parameters&) {
   return {.chunks = 1, .lanes = 1, .credit = 2, .message_cells = 1};
 }
 
-void build(Builder& builder, const View&, const Parameters&) {
+void build(Builder& builder, const View& view, const Parameters&) {
   const LaneBuilder lane = builder.lane(0);
-  const int p = builder.ranks();
-  const int rank = builder.rank();
-  const auto block = [](std::uint32_t share) { return output(block_range(share)); };
-  const Ring ring{p, wrap_rank(rank - 1, p), wrap_rank(rank + 1, p), rank};
+  const RingOrder order(view);
+  const auto block = [&order](std::uint32_t share) {
+    return output(block_range(static_cast<std::uint32_t>(order.rank(static_cast<int>(share)))));
+  };
+  const Ring ring = order.ring(builder.rank(), 0);
   lane.move({input(0)}, {block(ring.after(0)), lane.to(ring.next)});
   all_gather_round(lane, ring, block, Owned::goes_on);
 }
@@ -37,6 +39,6 @@ const Algorithm ring_all_gather = {"ring",
                                    shape,
                                    build,
                                    cost,
-                                   around_a_ring};
+                                   around_ring_order};
 
 }  // namespace tutti

@@ -8,6 +8,7 @@
 // Everybody sends before it receives, all around the ring: that takes room for two messages on each link.
 #include "algorithms/algorithms.h"
 #include "algorithms/phases.h"
+#include "algorithms/rings.h"
 
 namespace tutti {
 namespace {
@@ -17,18 +18,18 @@ Shape shape(const Problem& problem, const View&, const Parameters& parameters) {
   return {.chunks = static_cast<std::uint32_t>(problem.ranks) * lanes, .lanes = lanes, .credit = 2, .message_cells = 1};
 }
 
-void build_lane(const LaneBuilder& lane, int rank, int p) {
-  const std::uint32_t count = static_cast<std::uint32_t>(p);
+void build_lane(const LaneBuilder& lane, const Ring& ring) {
+  const std::uint32_t count = static_cast<std::uint32_t>(ring.size);
   const Part part{lane.index() * count, count};
-  const Ring ring{p, wrap_rank(rank - 1, p), wrap_rank(rank + 1, p), rank + 1};
   const auto in = [&](std::uint32_t share) { return part.share(share, count).in(); };
   const auto out = [&](std::uint32_t share) { return part.share(share, count).out(); };
   reduce_scatter_round(lane, ring, in, out(ring.after(0)), Sum::complete, Owned::goes_on);
   all_gather_round(lane, ring, out, Owned::goes_on);
 }
 
-void build(Builder& builder, const View&, const Parameters&) {
-  for (std::uint32_t l = 0; l < builder.shape().lanes; ++l) build_lane(builder.lane(l), builder.rank(), builder.ranks());
+void build(Builder& builder, const View& view, const Parameters&) {
+  const Ring ring = RingOrder(view).ring(builder.rank(), 1);
+  for (std::uint32_t l = 0; l < builder.shape().lanes; ++l) build_lane(builder.lane(l), ring);
 }
 
 Cost cost(const Problem& problem, const View& view) {
@@ -46,6 +47,6 @@ const Algorithm ring_all_reduce = {"ring",
                                    shape,
                                    build,
                                    cost,
-                                   around_a_ring};
+                                   around_ring_order};
 
 }  // namespace tutti

@@ -41,7 +41,9 @@ inline constexpr std::array<LinkEstimate, kLinkClasses> kUnmeasuredLinks = {
 struct View {
   std::vector<std::int32_t> machine;  ///< machine[r]: index of rank r's machine, from 0 without gaps
   std::vector<std::int32_t> numa;     ///< numa[r]: index of its NUMA node within the machine, -1 where unknown
-  std::vector<std::int32_t> rack;     ///< rack[r]: index of its machine's rack, from 0 without gaps; empty: all in one
+  /// core[r]: index of the CPU that rank r is bound to, from 0 without gaps. Empty: unless all are bound to one, and share.
+  std::vector<std::int32_t> core;
+  std::vector<std::int32_t> rack;  ///< rack[r]: index of its machine's rack, from 0 without gaps; empty: all in one
   /// Sizes of the torus that the ranks lie on, each with two ports in every dimension; their product is the number of
   /// ranks, and the last coordinate varies fastest with the rank: on 2x3, rank 4 is at (1, 1). Empty: no torus.
   std::vector<std::int32_t> torus;

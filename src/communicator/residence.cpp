@@ -36,6 +36,16 @@ std::vector<std::int32_t> numbered(const std::vector<Key>& keys) {
   return out;
 }
 
+/// See View::core.
+std::vector<std::int32_t> cores_of(std::span<const Residence> places, const View& view) {
+  std::vector<std::pair<std::int32_t, int>> cores;
+  for (std::size_t r = 0; r < places.size(); ++r) {
+    if (view.crowd <= 1 || places[r].cpus.allowed.size() != 1) return {};
+    cores.emplace_back(view.machine[r], places[r].cpus.allowed[0]);
+  }
+  return numbered(cores);
+}
+
 std::string value_words(const std::string& value) { return value.empty() ? "unset" : fmt::format("\"{}\"", value); }
 
 }  // namespace
@@ -116,6 +126,7 @@ View view_of(std::span<const Member> members, std::span<const Residence> places)
     view.crowd = std::max(view.crowd, ranks_a_core(members, places, static_cast<int>(r)));
   }
   view.machine = numbered(machines);
+  view.core = cores_of(places, view);
   if (std::set<std::string>(racks.begin(), racks.end()).size() > 1) view.rack = numbered(racks);
   if (!places.empty()) view.torus = places[0].torus;
   return view;

@@ -122,17 +122,23 @@ inline std::optional<View> usual_view(const Algorithm& algorithm, int ranks) {
   return std::nullopt;
 }
 
-/// Views of `ranks` ranks in which the algorithm has plans of different shapes: the usual one, and every rank on a machine
-/// of its own where it goes by that. None where it takes no such number.
+/// Views of `ranks` ranks in which the algorithm has plans of different shapes: the usual one, every rank on a machine of
+/// its own where it goes by that, and ranks bound in turn to a few cores where it goes by those. None where it takes no
+/// such number.
 inline std::vector<View> views_of(const Algorithm& algorithm, int ranks) {
   std::vector<View> views;
   const std::optional<View> usual = usual_view(algorithm, ranks);
   if (!usual) return views;
   views.push_back(*usual);
+  View bound = *usual;
+  for (int r = 0; r < ranks; ++r) bound.core.push_back(ranks > 1 ? (r * r + r / 2) % (ranks / 2) : 0);
+  bound.crowd = 3;
+  const bool by_cores = algorithm.symmetry != nullptr && ranks > 1;
   Problem problem;
   problem.collective = algorithm.collective;
   problem.ranks = ranks;
   problem.count = 1000;
+  if (by_cores && algorithm.symmetry(problem, bound) != algorithm.symmetry(problem, *usual)) views.push_back(bound);
   const View apart = uniform_view(ranks, 1);
   if (usual->machines() > 1 || !algorithm.fits(problem, apart)) return views;
   if (!(algorithm.shape(problem, apart, {}) == algorithm.shape(problem, *usual, {}))) views.push_back(apart);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "algorithms/algorithms.h"
+#include "algorithms/rings.h"
 #include "src/executors/simulator/simulator.h"
 #include "topology/grid.h"
 
@@ -42,6 +43,30 @@ TEST(Places, UnequalMachinesAreProvedUpTo13Ranks) {
 TEST(Places, ToriAreProvedUpTo24Ranks) {
   EXPECT_EQ(prove(torus_tasks(24, 4)),
             (std::set<std::string>{"all_reduce torus", "reduce_scatter torus", "all_gather torus", "all_reduce swing"}));
+}
+
+TEST(Places, RingsGoFromCoreToCoreAsSeldomAsCanBe) {
+  View view = uniform_view(1, 7);
+  const auto ring = [&view] {
+    const RingOrder order(view);
+    std::vector<int> ranks;
+    int rank = 0;
+    do {
+      ranks.push_back(rank);
+      const Ring here = order.ring(rank, 1);
+      EXPECT_EQ(order.ring(here.next, 1).previous, rank);
+      EXPECT_EQ(order.rank(here.owned), here.next);
+      rank = here.next;
+    } while (rank != 0 && ranks.size() <= 7);
+    return ranks;
+  };
+  const std::vector<int> by_number = {0, 1, 2, 3, 4, 5, 6};
+  EXPECT_EQ(ring(), by_number);
+  view.core = {0, 1, 0, 1, 0, 1, 0};
+  view.crowd = 3.5;
+  EXPECT_EQ(ring(), (std::vector<int>{0, 2, 4, 6, 1, 3, 5}));
+  view.crowd = 2;
+  EXPECT_EQ(ring(), by_number);
 }
 
 TEST(Places, WhatIsNotThereIsRefused) {

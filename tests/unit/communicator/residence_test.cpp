@@ -44,6 +44,20 @@ TEST(Residence, NamesPartAMachineForTheChoiceButNotItsCores) {
   EXPECT_DOUBLE_EQ(ranks_a_core(group.members, group.places, 3), 2);
 }
 
+TEST(Residence, CoresAreKnownWhereEveryRankIsBoundToOneAndSomeShare) {
+  Group group({7, 7, 7, 8});
+  EXPECT_TRUE(group.view().core.empty());
+  const std::vector<int> cpus = {3, 0, 3, 3};
+  for (std::size_t r = 0; r < 4; ++r) group.places[r].cpus.allowed = {cpus[r]};
+  EXPECT_THAT(group.view().core, ElementsAre(0, 1, 0, 2));
+  group.places[1].cpus.allowed = {0, 1};
+  EXPECT_TRUE(group.view().core.empty());
+
+  Group alone({7, 7});
+  for (int r = 0; r < 2; ++r) alone.places[static_cast<std::size_t>(r)].cpus.allowed = {r};
+  EXPECT_TRUE(alone.view().core.empty());
+}
+
 TEST(Residence, RacksAreKnownWhereTheyDiffer) {
   Group group({1, 2, 3, 4});
   for (Residence& place : group.places) place.rack = "one";
