@@ -353,12 +353,24 @@ struct BFloat16Format {
     const auto both = hn::BitCast(du, narrow);
     return {hn::BitCast(D32(), hn::ShiftLeft<16>(both)), hn::BitCast(D32(), hn::And(both, hn::Set(du, 0xffff0000u)))};
   }
-  /// Of canonical values only: the rounding carries into no NaN.
+  /// Of canonical values only: the rounding carries into no NaN. To nearest even, in 16-bit lanes: up where the lower half
+  /// is above one half of the last place, or just that and the last place odd.
   static HWY_INLINE VectorOf<D16> narrow(Pair<V> value) {
     const DU32 du;
-    const auto even = hn::ShiftRight<16>(rounded(hn::BitCast(du, value.first)));
-    const auto odd = rounded(hn::BitCast(du, value.second));
-    return hn::OddEven(hn::BitCast(D16(), odd), hn::BitCast(D16(), even));
+    const D16 d16;
+    const auto even = hn::BitCast(du, value.first);
+    const auto odd = hn::BitCast(du, value.second);
+    const auto upper = hn::OddEven(hn::BitCast(d16, odd), hn::BitCast(d16, hn::ShiftRight<16>(even)));
+    const auto lower = hn::OddEven(hn::BitCast(d16, hn::ShiftLeft<16>(odd)), hn::BitCast(d16, even));
+    const auto sticky = hn::Or(lower, hn::And(upper, hn::Set(d16, 1)));
+    const auto up = hn::Gt(sticky, hn::Set(d16, 0x8000));
+    return hn::IfThenElse(up, hn::Add(upper, hn::Set(d16, 1)), upper);
+  }
+  /// A NaN is looked for in both vectors at once; there is seldom one.
+  static HWY_INLINE Pair<V> canonical(Pair<V> value) {
+    const V either = hn::Add(value.first, value.second);
+    if (HWY_LIKELY(hn::AllTrue(D32(), hn::Eq(either, either)))) return value;
+    return {canonical_vector(value.first), canonical_vector(value.second)};
   }
   static HWY_INLINE Pair<V> load_narrow(const std::uint8_t* from) { return widen(load_bytes(D16(), from)); }
   static HWY_INLINE Pair<V> load_wide(const std::uint8_t* from) {
@@ -375,14 +387,6 @@ struct BFloat16Format {
   }
   static HWY_INLINE Pair<V> to_order(Pair<V> value) {
     return {hn::InterleaveLower(D32(), value.first, value.second), hn::InterleaveUpper(D32(), value.first, value.second)};
-  }
-
- private:
-  /// Rounds the upper 16 bits to nearest even; the lower are left over.
-  static HWY_INLINE VectorOf<DU32> rounded(VectorOf<DU32> bits) {
-    const DU32 du;
-    const auto last_place = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
-    return hn::Add(hn::Add(bits, hn::Set(du, 0x7fff)), last_place);
   }
 };
 
@@ -402,6 +406,9 @@ struct Float16Format {
   }
   static HWY_INLINE VectorOf<D16> narrow(Pair<V> value) {
     return hn::Combine(D16(), narrow_half(value.second), narrow_half(value.first));
+  }
+  static HWY_INLINE Pair<V> canonical(Pair<V> value) {
+    return {canonical_vector(value.first), canonical_vector(value.second)};
   }
   static HWY_INLINE Pair<V> load_narrow(const std::uint8_t* from) {
     // Halves of their own: conversions read memory faster than they take a vector apart.
@@ -528,9 +535,7 @@ struct NarrowLanes {
   static HWY_INLINE Value combine(Value a, Value b) {
     return {combine_vectors(Op(), a.first, b.first), combine_vectors(Op(), a.second, b.second)};
   }
-  static HWY_INLINE Value canonicalize(Value value) {
-    return {canonical_vector(value.first), canonical_vector(value.second)};
-  }
+  static HWY_INLINE Value canonicalize(Value value) { return F::canonical(value); }
 };
 
 /// ScalarLanes' interface for the smaller or larger of 16-bit floats in the user's format only: on keys, integers that
