@@ -66,7 +66,7 @@ void Link::expire() {
 
 void Link::attach(Mapping mapping) {
   mapping_ = std::move(mapping);
-  if (layout_.payload_offset + layout_.cold_offset >= kHugeFrom) {
+  if (layout_.payload_offset + layout_.stride * layout_.slots >= kHugeFrom) {
     // Where the system does not allow it, small pages serve as well.
     (void)::madvise(mapping_.data(), mapping_.size(), MADV_HUGEPAGE);
   }
@@ -92,17 +92,39 @@ tutti_link_result Link::state(tutti_link_state* state) const {
 // ---- Sender.
 
 SenderLink::SenderLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes)
-    : Link(endpoint, peer, channel, slots, slot_bytes), fillings_(kSizeClasses, FillingChoice(slots)), owners_(slots) {
+    : Link(endpoint, peer, channel, slots, slot_bytes),
+      fillings_(kSizeClasses, FillingChoice(slots)),
+      owners_(layout_.places) {
   serial_ = endpoint.next_serial();
-  returns_.heard = {serial_, 0};
   peer.add(*this);
+  returns_.heard = {serial_, 0};
+  returns_.sender = this;
 }
 
 SenderLink::~SenderLink() {
   if (granted_ != nullptr) finish_put();
+  if (returns_.sender == this) {
+    returns_.sender = nullptr;
+    if (returns_.receiver != nullptr) {
+      if (has_all_slots()) {
+        remains_.clear();
+      } else {
+        remains_.front() = {serial_, std::move(mapping_), layout_};
+      }
+      returns_.receiver->borrower_goes(remains_);
+    }
+  }
   if (returns_.heard.serial == serial_) returns_.heard = {};
   settle(Stage::kBroken);
   peer_.remove(*this);
+}
+
+/// Whether no message lies in a slot of ours, and none can come to.
+bool SenderLink::has_all_slots() const {
+  if (control_ == nullptr) return true;
+  // Acquire: what the receiver keeps of a message it has counted before it says that the message is released.
+  const bool all_released = shared(control_->consumed).load(std::memory_order_acquire) == next_;
+  return all_released && shared(control_->kept).load(std::memory_order_acquire) == homes_;
 }
 
 Status SenderLink::begin() {
@@ -146,6 +168,7 @@ bool SenderLink::find_credit(const std::uint64_t& limit) {
   }
   consumed_ = consumed;
   set_limits();
+  find_kept();  // in the same line
   return next_ < limit;
 }
 
@@ -164,19 +187,78 @@ void SenderLink::begin_round() {
   set_limits();
 }
 
-/// One, however often it is asked for. Of the messages that may be under way all but this one hold one each at most, so
-/// that one is free.
-std::uint64_t SenderLink::take_slot() {
-  if (owners_[last_slot_] != next_ + 1) {
-    if (owners_[0] <= consumed_) {
-      last_slot_ = 0;
-    } else {
-      do last_slot_ = last_slot_ + 1 == layout_.slots ? 0 : last_slot_ + 1;
-      while (owners_[last_slot_] > consumed_);
+/// The one that we have read last, whoever's it is; else any of ours.
+Placement SenderLink::take_slot() {
+  ReceiverLink* const lender = returns_.receiver;
+  if (lender != nullptr && lender->layout().like(layout_)) {
+    if (const std::uint32_t kept = lender->take_kept(); kept != kNone) {
+      lender_ = lender->serial();
+      lent_payloads_ = lender->payloads();
+      return Placement::lent(kept);
     }
-    owners_[last_slot_] = next_ + 1;
   }
-  return layout_.stride * last_slot_;
+  const std::uint32_t own = take_own_slot(next_);
+  return own == kNone ? Placement::nowhere() : Placement::slot(own);
+}
+
+/// The one that came home last, else the first that is free.
+std::uint32_t SenderLink::take_own_slot(std::uint64_t message) {
+  std::uint32_t slot = std::exchange(hot_, kNone);
+  if (slot == kNone) {
+    slot = 0;
+    while (!is_free(slot)) {
+      if (++slot == layout_.places) return miss_slots();
+    }
+  }
+  owners_[slot] = message + 1;
+  return slot;
+}
+
+std::uint32_t SenderLink::miss_slots() {
+  break_off("rank " + std::to_string(peer_.rank()) + " has kept all slots of channel " + std::to_string(channel_) +
+            ", though it has released their messages: its memory is damaged");
+  return kNone;
+}
+
+/// What the receiver has kept of the slots of messages that are known as released.
+void SenderLink::find_kept() {
+  // Acquire: pairs with the receiver's release behind the slots' numbers. What it kept it counted before it said that the
+  // message was released, in the control page or in a message of its own, from which we know that.
+  const std::uint64_t kept = shared(control_->kept).load(std::memory_order_acquire);
+  kept_known_ = consumed_;
+  kept_ = std::max(kept_, homes_);
+  if (kept - kept_ > layout_.places) return;  // nonsense, which harms whoever tells it
+  // Relaxed: ordered by the count. The entry is not written again before that slot has come home.
+  for (; kept_ != kept; ++kept_) {
+    const std::uint32_t slot = shared(kept_slot(kept_)).load(std::memory_order_relaxed);
+    if (slot < layout_.places) owners_[slot] = kAway;
+  }
+}
+
+void SenderLink::came_home(std::uint64_t serial, std::uint32_t slot) {
+  if (serial != serial_) return;
+  ++homes_;
+  owners_[slot] = 0;
+  hot_ = slot;
+}
+
+/// The message lies in the slot that was taken. Where its lender has gone meanwhile, it is moved: messages tell by the link
+/// that is there whose slot they are in.
+void SenderLink::send_slot(std::uint64_t bytes) {
+  if (place_.is_lent() && !has_lender()) [[unlikely]] {
+    const unsigned char* const from = address(place_);
+    if (const std::uint32_t own = take_own_slot(next_); own != kNone) {
+      place_ = Placement::slot(own);
+      std::memcpy(address(place_), from, bytes);
+    }
+  }
+  if (!place_.is_lent()) owners_[place_.value()] = next_ + 1;
+  slot_ = Placement::nowhere();
+}
+
+/// The link goes whose memory holds what we have borrowed and perhaps written to.
+void SenderLink::lender_goes(std::uint64_t serial, Mapping mapping) {
+  if (!slot_.is_nowhere() && slot_.is_lent() && lender_ == serial) lent_mapping_ = std::move(mapping);
 }
 
 void* SenderLink::reserve_large(std::uint64_t bytes, std::uint64_t fingerprint) {
@@ -185,7 +267,7 @@ void* SenderLink::reserve_large(std::uint64_t bytes, std::uint64_t fingerprint) 
   if (stage_ != Stage::kOpen || bytes > layout_.slot_bytes) return nullptr;
   learn(returns_.heard.released);
   place(bytes);
-  return payloads() + place_;
+  return place_.is_nowhere() ? nullptr : address(place_);
 }
 
 /// Decides where the next message lies, once, however often its room is asked for.
@@ -194,9 +276,9 @@ void SenderLink::place(std::uint64_t bytes) {
   if (placed_ != next_) {
     placed_ = next_;
     placed_bytes_ = bytes;
-    place_ = varies && filling(bytes).next() == Filling::cold ? cold_place(bytes) : take_slot();
-  } else if (bytes > placed_bytes_ && place_ >= layout_.cold_offset) {
-    place_ = take_slot();
+    place_ = varies && filling(bytes).next() == Filling::cold ? cold_place(bytes) : slot();
+  } else if (bytes > placed_bytes_ && !place_.is_nowhere() && place_.is_cold()) {
+    place_ = slot();
   }
   if (varies && filling(bytes).timed_here()) reserved_ns_ = now_ns();
 }
@@ -206,14 +288,14 @@ void SenderLink::place(std::uint64_t bytes) {
 /// No room that may still be read is given out: what is under way, and this message, are at most `slots` rooms, one behind
 /// the other, of at most a part in slots + 1 each, and what is left over at the end where one would not fit is less than
 /// one.
-std::uint64_t SenderLink::cold_place(std::uint64_t bytes) {
-  if (!has_cold(size_class(bytes))) return take_slot();
+Placement SenderLink::cold_place(std::uint64_t bytes) {
+  if (!has_cold(size_class(bytes))) return slot();
   const std::uint64_t room = cold_room(bytes);
   if (cold_end() - cold_at_ < room) {
     cold_at_ = 0;
     touched_ = true;
   }
-  const std::uint64_t at = layout_.cold_offset + cold_at_;
+  const Placement at = Placement::cold(layout_.cold_offset + cold_at_);
   cold_at_ += room;
   return at;
 }
@@ -236,12 +318,13 @@ std::uint64_t SenderLink::cold_end() {
 
 /// The next message's room was filled. Returns the message's kind.
 Kind SenderLink::filled(std::uint64_t bytes) {
-  header().where.placement = Placement::at(place_);
+  if (!place_.is_cold()) send_slot(bytes);
+  header().where.placement = place_;
   if (bytes < kLeastFilled) return Kind::kSlot;
   filled_bytes_ += bytes;
   FillingChoice& choice = fillings_[size_class(bytes)];
   const bool timed = choice.timed();
-  if (timed) header().where.placement = Placement::at(place_, static_cast<std::uint64_t>(choice.next()));
+  if (timed) header().where.placement = place_.with(static_cast<std::uint64_t>(choice.next()));
   std::uint64_t taken = 0;
   if (choice.timed_here()) {
     // Stores that are not done yet are to be paid for. Sequentially consistent, though nobody learns anything by it: an
@@ -316,7 +399,6 @@ tutti_link_result SenderLink::offer(OwnRegion* region, const void* source, std::
   if (!endpoint_.announce(*region, peer_)) return TUTTI_LINK_NOT_YET;
   SlotHeader& h = header();
   if (region->told[static_cast<std::size_t>(peer_.rank())] != Told::kRefused) {
-    static_cast<void>(take_slot());  // where the peer refuses the region
     h.where = {{region->id, region->offset_of(source)}, {}, returns_.told};
     publish(h, pack(bytes, Kind::kPull), fingerprint);
     return TUTTI_LINK_OK;
@@ -325,9 +407,11 @@ tutti_link_result SenderLink::offer(OwnRegion* region, const void* source, std::
     cannot_copy(bytes);
     return TUTTI_LINK_BROKEN;
   }
-  const std::uint64_t at = take_slot();
-  h.where = {{}, Placement::at(at), returns_.told};
-  std::memcpy(payloads() + at, source, bytes);
+  place_ = slot();
+  if (place_.is_nowhere()) return TUTTI_LINK_BROKEN;
+  std::memcpy(address(place_), source, bytes);
+  send_slot(bytes);
+  h.where = {{}, place_, returns_.told};
   publish(h, pack(bytes, Kind::kSlot), fingerprint);
   return TUTTI_LINK_OK;
 }
@@ -354,10 +438,10 @@ bool SenderLink::resend(std::uint64_t message, const OwnRegion* region, std::uin
     cannot_copy(bytes);
     return false;
   }
-  const auto slot = std::find(owners_.begin(), owners_.end(), message + 1) - owners_.begin();
-  const std::uint64_t at = layout_.stride * static_cast<std::uint64_t>(slot);
-  h.where.placement = Placement::at(at);
-  std::memcpy(payloads() + at, region->base + source.offset, bytes);
+  const std::uint32_t slot = take_own_slot(message);
+  if (slot == kNone) return false;
+  h.where.placement = Placement::slot(slot);
+  std::memcpy(address(Placement::slot(slot)), region->base + source.offset, bytes);
   // Release: the payload before the word that says where it is. Nobody else writes the word.
   shared(h.size_and_kind).store(pack(bytes, Kind::kSlot) | (size_and_kind & kStartsOver), std::memory_order_release);
   return true;
@@ -388,11 +472,16 @@ ReceiverLink::ReceiverLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel
                            std::uint64_t slot_bytes)
     : Link(endpoint, peer, channel, slots, slot_bytes) {
   peer.add(*this);
+  returns_.receiver = this;
 }
 
 ReceiverLink::~ReceiverLink() {
   if (pulled_ != nullptr) drop_pulled();
   if (returns_.told.serial == serial_) returns_.told = {};
+  if (returns_.receiver == this) {
+    returns_.receiver = nullptr;
+    if (returns_.sender != nullptr) returns_.sender->lender_goes(serial_, std::move(mapping_));
+  }
   settle(Stage::kBroken);
   peer_.remove(*this);
 }
@@ -486,12 +575,15 @@ tutti_link_result ReceiverLink::view_pull(tutti_message* message) {
 
 tutti_link_result ReceiverLink::view_slot(tutti_message* message, Kind kind) {
   const Placement placement = header().where.placement;
+  const std::uint64_t serial = header().where.tell.serial;
   const std::uint64_t bytes = message->bytes;
-  if (bytes > layout_.slot_bytes || bytes > layout_.payload_bytes || placement.offset() > layout_.payload_bytes - bytes) {
-    return malformed(std::to_string(bytes) + " bytes at " + std::to_string(placement.offset()) + " in slots of " +
-                     std::to_string(layout_.slot_bytes));
-  }
-  message->data = payloads() + placement.offset();
+  // Both links of a channel lie alike, or neither lends.
+  const unsigned char* const from = placement.is_lent() ? own_payloads(serial) : payloads();
+  if (from == nullptr || !layout_.holds(placement, bytes)) [[unlikely]]
+    return misplaced(placement, bytes);
+  message->data = from + layout_.offset_of(placement);
+  viewed_place_ = placement;
+  viewed_serial_ = serial;
   if (kind == Kind::kTimed && timed_ns_ == 0) {
     if (bytes < kLeastFilled || placement.filling() >= kFillings) return malformed("it is timed as no message is");
     timed_least_ = &control_->read_ns[size_class(bytes)][placement.filling()];
@@ -499,6 +591,45 @@ tutti_link_result ReceiverLink::view_slot(tutti_message* message, Kind kind) {
     timed_ns_ = now_ns();
   }
   return TUTTI_LINK_OK;
+}
+
+tutti_link_result ReceiverLink::misplaced(Placement at, std::uint64_t bytes) {
+  const char* const where = at.is_lent() ? " of what was lent" : at.is_cold() ? " behind the slots" : "";
+  return malformed(std::to_string(bytes) + " bytes at " + std::to_string(at.value()) + where + " in slots of " +
+                   std::to_string(layout_.slot_bytes));
+}
+
+const unsigned char* ReceiverLink::own_payloads(std::uint64_t serial) {
+  // Who lent later ones uses no earlier ones.
+  std::erase_if(gone_, [serial](const Gone& memory) { return memory.serial < serial; });
+  const SenderLink* const sender = returns_.sender;
+  if (sender != nullptr && sender->serial() == serial) return sender->layout().like(layout_) ? sender->payloads() : nullptr;
+  for (const Gone& memory : gone_) {
+    if (memory.serial != serial || !memory.layout.like(layout_)) continue;
+    return static_cast<const unsigned char*>(memory.mapping.data()) + layout_.payload_offset;
+  }
+  return nullptr;
+}
+
+/// What was viewed in a slot or a cold room is not needed any more.
+void ReceiverLink::release_slot() {
+  const Placement place = std::exchange(viewed_place_, Placement::nowhere());
+  const auto slot = static_cast<std::uint32_t>(place.value());
+  if (place.is_lent()) {
+    if (returns_.sender != nullptr) returns_.sender->came_home(viewed_serial_, slot);
+  } else if (!place.is_cold() && keeps_ && kept_ == kNone && returns_.sender != nullptr) {
+    kept_ = slot;
+    // Relaxed: the next store tells of it.
+    shared(kept_slot(kept_count_)).store(slot, std::memory_order_relaxed);
+    // Release: the number before the count. Only we write it, and before we say that the message is released.
+    shared(control_->kept).store(++kept_count_, std::memory_order_release);
+  }
+}
+
+void ReceiverLink::borrower_goes(std::list<Gone>& memory) {
+  keeps_ = false;
+  kept_ = kNone;
+  gone_.splice(gone_.end(), memory);
 }
 
 /// What was viewed, and is timed, has been read.

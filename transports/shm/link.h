@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "include/tutti/transport.h"
@@ -18,9 +20,17 @@
 
 namespace tutti::shm {
 
+/// Memory of a link that is gone.
+struct Gone {
+  std::uint64_t serial;
+  Mapping mapping;
+  LinkLayout layout;
+};
+
 /// What both ends have in common. `tutti_link*` points to one.
 class Link {
  public:
+  static constexpr std::uint32_t kNone = UINT32_MAX;  ///< no slot
   enum class Stage { kOpening, kOpen, kBroken };
 
   virtual ~Link() = default;
@@ -33,6 +43,9 @@ class Link {
   const Deadline& deadline() const { return deadline_; }
   Peer& peer() const { return peer_; }
   Endpoint& endpoint() const { return endpoint_; }
+  const LinkLayout& layout() const { return layout_; }
+  /// Of a link that has its memory.
+  unsigned char* payloads() const { return static_cast<unsigned char*>(mapping_.data()) + layout_.payload_offset; }
 
   tutti_link_result state(tutti_link_state* state) const;
   /// Why the link can bring nothing more; empty while it can.
@@ -52,7 +65,11 @@ class Link {
   /// Takes the memory over and finds the words in it.
   void attach(Mapping mapping);
   unsigned char* headers_begin() const { return static_cast<unsigned char*>(mapping_.data()) + kPage; }
-  unsigned char* payloads() const { return static_cast<unsigned char*>(mapping_.data()) + layout_.payload_offset; }
+  /// LinkControl::kept's ring, an entry for each slot.
+  std::uint32_t& kept_slot(std::uint64_t n) const {
+    unsigned char* const ring = static_cast<unsigned char*>(mapping_.data()) + layout_.kept_offset;
+    return reinterpret_cast<std::uint32_t*>(ring)[n % layout_.places];
+  }
   /// The header behind the next message's, which says whether it is the first one again.
   unsigned char* following(bool again) const {
     return again || at_ + kHeaderStride == headers_end_ ? headers_begin() : at_ + kHeaderStride;
@@ -154,6 +171,12 @@ class SenderLink final : public Link {
   tutti_quiesced withdraw() override;
   tutti_quiesced give_up() override;
 
+  // From the link of the other direction at this end.
+  /// The receiver of what lay in our slot, which we had lent, has released it.
+  void came_home(std::uint64_t serial, std::uint32_t slot);
+  /// It goes, and this is its memory.
+  void lender_goes(std::uint64_t serial, Mapping mapping);
+
   // From the peer.
   void accepted();
   void refused(const ControlMessage& message);
@@ -190,8 +213,29 @@ class SenderLink final : public Link {
     const std::uint64_t place = message >= base_ ? message - base_ : message - before_;
     return *reinterpret_cast<SlotHeader*>(headers_begin() + kHeaderStride * place);
   }
-  /// A slot for the next message, from the first payload. There is credit for it.
-  std::uint64_t take_slot();
+  /// A slot for the next message, the same one until it is sent. There is credit for it. Nowhere: the link is broken.
+  Placement slot() {
+    if (slot_.is_nowhere() || (slot_.is_lent() && !has_lender())) slot_ = take_slot();
+    return slot_;
+  }
+  Placement take_slot();
+  /// One of ours, by its number, for that message. kNone where the peer's memory is damaged: the link is broken.
+  std::uint32_t take_own_slot(std::uint64_t message);
+  [[gnu::noinline]] std::uint32_t miss_slots();
+  bool is_free(std::uint32_t slot) {
+    if (owners_[slot] <= kept_known_) return true;
+    if (owners_[slot] > consumed_) return false;
+    find_kept();
+    return owners_[slot] != kAway;
+  }
+  void find_kept();
+  bool has_all_slots() const;
+  /// Whether the link is there that `slot_` was lent by.
+  bool has_lender() const { return returns_.told.serial == lender_; }
+  unsigned char* address(Placement at) const {
+    return (at.is_lent() ? lent_payloads_ : payloads()) + layout_.offset_of(at);
+  }
+  void send_slot(std::uint64_t bytes);
   void* reserve_large(std::uint64_t bytes, std::uint64_t fingerprint);
   unsigned char* take_grant(std::uint64_t bytes, std::uint64_t fingerprint);
   void finish_put();
@@ -202,7 +246,7 @@ class SenderLink final : public Link {
   /// Whether messages of that size class have cold rooms: all have, or none.
   bool has_cold(std::uint32_t size_class);
   std::uint64_t cold_end();
-  std::uint64_t cold_place(std::uint64_t bytes);
+  Placement cold_place(std::uint64_t bytes);
   Kind filled(std::uint64_t bytes);
 
   void publish(SlotHeader& h, std::uint64_t size_and_kind, std::uint64_t fingerprint) {
@@ -221,22 +265,33 @@ class SenderLink final : public Link {
   }
 
   alignas(kLine) unsigned char staged_[kLine] = {};
-  PeerRegion* granted_ = nullptr;        ///< of the reserved message, held until it is committed
-  unsigned char* granted_at_ = nullptr;  ///< where it is written
-  std::vector<FillingChoice> fillings_;  ///< by size class
-  std::uint64_t placed_ = UINT64_MAX;    ///< the message that `place_` is for
-  std::uint64_t placed_bytes_ = 0;       ///< and its length
-  std::uint64_t place_ = 0;              ///< where the next message lies, from the first payload
-  std::uint64_t cold_at_ = 0;            ///< of the cold payloads, where the next one begins
-  std::uint64_t cold_end_ = 0;           ///< where they begin anew; 0: not decided yet
-  std::uint64_t filled_bytes_ = 0;       ///< of all messages in slots or cold rooms, of kLeastFilled or more
-  bool touched_ = false;                 ///< they have begun anew once: all pages are there
-  std::uint64_t reserved_ns_ = 0;        ///< when the room of a message whose filling is timed was given
-  std::uint64_t consumed_ = 0;           ///< messages that have been released, as known
-  std::uint64_t base_ = 0;               ///< the message that had the first header last
-  std::uint64_t before_ = 0;             ///< the one that had it before; older ones are released
-  std::vector<std::uint64_t> owners_;    ///< of the slots: the number, and one, of the message that had each last
-  std::uint32_t last_slot_ = 0;
+  PeerRegion* granted_ = nullptr;           ///< of the reserved message, held until it is committed
+  unsigned char* granted_at_ = nullptr;     ///< where it is written
+  std::vector<FillingChoice> fillings_;     ///< by size class
+  std::uint64_t placed_ = UINT64_MAX;       ///< the message that `place_` is for
+  std::uint64_t placed_bytes_ = 0;          ///< and its length
+  Placement place_ = Placement::nowhere();  ///< where the next message lies; nowhere: the link is broken
+  std::uint64_t cold_at_ = 0;               ///< of the cold payloads, where the next one begins
+  std::uint64_t cold_end_ = 0;              ///< where they begin anew; 0: not decided yet
+  std::uint64_t filled_bytes_ = 0;          ///< of all messages in slots or cold rooms, of kLeastFilled or more
+  bool touched_ = false;                    ///< they have begun anew once: all pages are there
+  std::uint64_t reserved_ns_ = 0;           ///< when the room of a message whose filling is timed was given
+  std::uint64_t consumed_ = 0;              ///< messages that have been released, as known
+  std::uint64_t base_ = 0;                  ///< the message that had the first header last
+  std::uint64_t before_ = 0;                ///< the one that had it before; older ones are released
+
+  static constexpr std::uint64_t kAway = UINT64_MAX;
+  /// Of the slots: the number, and one, of the message that had each last; kAway while the receiver has kept it.
+  std::vector<std::uint64_t> owners_;
+  std::uint64_t kept_known_ = 0;           ///< messages of which it is known whether their slots were
+  std::uint64_t kept_ = 0;                 ///< of LinkControl, so far
+  std::uint64_t homes_ = 0;                ///< of them, those that have come home; they do so in order
+  std::uint32_t hot_ = kNone;              ///< the one that came last, and is free
+  Placement slot_ = Placement::nowhere();  ///< taken, and not sent yet
+  std::uint64_t lender_ = 0;               ///< serial of the link whose slot that is, where it is lent
+  unsigned char* lent_payloads_ = nullptr;
+  std::list<Gone> remains_{1};  ///< room for our own memory in a list of the receiver's: then memory may be out
+  Mapping lent_mapping_;        ///< keeps them where that link is gone
 };
 
 /// The consumer: maps the producer's memory and reads it where it lies.
@@ -289,6 +344,7 @@ class ReceiverLink final : public Link {
       drop_pulled();
     if (timed_ns_ != 0) [[unlikely]]
       note_time();
+    if (!viewed_place_.is_nowhere()) release_slot();
     at_ = following(again_);
     returns_.told.released = ++next_;
     // Release: our reads of the slot come before the sender may write it again. Only we write this word.
@@ -297,6 +353,13 @@ class ReceiverLink final : public Link {
   }
 
   tutti_link_result grant(OwnRegion* region, void* target, std::uint64_t bytes, std::uint64_t fingerprint);
+
+  // From the link of the other direction at this end.
+  /// A slot of the sender's that was read last, for a message to it; no more than once. kNone where none is kept.
+  std::uint32_t take_kept() { return std::exchange(kept_, kNone); }
+  /// It goes, and this is its memory, in which messages may lie that are still to be read. Nothing is kept from here on:
+  /// the slots of messages that nobody reads any more do not come home, and more must not be missing.
+  void borrower_goes(std::list<Gone>& memory);
 
   /// While messages are here that were committed before the sender ended, there is nothing to complain about.
   std::string failure() const override;
@@ -315,12 +378,16 @@ class ReceiverLink final : public Link {
 
   tutti_link_result nothing() const { return stage_ == Stage::kBroken ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET; }
   tutti_link_result malformed(const std::string& what);
+  [[gnu::noinline]] tutti_link_result misplaced(Placement at, std::uint64_t bytes);
   tutti_link_result oversized(std::uint64_t size_and_kind);
   tutti_link_result view_pull(tutti_message* message);
   tutti_link_result view_put(tutti_message* message);
   tutti_link_result view_slot(tutti_message* message, Kind kind);
   void drop_pulled();
   void note_time();
+  void release_slot();
+  /// The payloads that we lend from, of that opening; nothing where they are gone.
+  const unsigned char* own_payloads(std::uint64_t serial);
   /// The peer tells about the link that we have now, or about one that we had.
   void hear(const Tell& tell) {
     if (tell.serial == returns_.heard.serial) returns_.heard.released = tell.released;
@@ -334,6 +401,12 @@ class ReceiverLink final : public Link {
   std::uint64_t timed_ns_ = 0;            ///< when the viewed message, whose reading is timed, was seen; 0: it is none
   std::uint64_t timed_bytes_ = 0;         ///< its length
   std::uint32_t* timed_least_ = nullptr;  ///< of LinkControl::read_ns, for that message
+  Placement viewed_place_ = Placement::nowhere();  ///< of the viewed message, where it lies in a slot or a cold room
+  std::uint64_t viewed_serial_ = 0;                ///< and of the link whose slot it is, where that is lent
+  std::uint32_t kept_ = kNone;                     ///< a slot of the sender's, for our next message to it
+  bool keeps_ = true;                              ///< some are to be kept
+  std::uint64_t kept_count_ = 0;                   ///< slots that were kept ever
+  std::list<Gone> gone_;
   bool damaged_ = false;
   bool again_ = false;        ///< the message after the viewed one has the first header
   std::uint64_t viewed_ = 0;  ///< messages that the caller has seen: a grant is for a later one

@@ -31,8 +31,10 @@ struct OfferedLink {
 
 /// What the two links of a channel, there and back, have to tell each other.
 struct Returns {
-  Tell told;   ///< what our receiving link has released: our sending link's messages say so
-  Tell heard;  ///< what the peer's messages said of our sending link's
+  Tell told;                     ///< what our receiving link has released: our sending link's messages say so
+  Tell heard;                    ///< what the peer's messages said of our sending link's
+  SenderLink* sender = nullptr;  ///< while there is one, and likewise
+  ReceiverLink* receiver = nullptr;
 };
 
 /// The connection and its contents. Belongs to its endpoint, and is used by the endpoint's thread only.

@@ -140,14 +140,19 @@ TEST(ShmLink, BreaksWhereAMessageLiesOutsideThePayloadsOrIsTimedAsNoneIs) {
     bool sound;
   };
   for (const Nonsense& n : std::initializer_list<Nonsense>{
-           {8192, Kind::kSlot, Placement::at(layout.payload_bytes - 8192, 0), true},
-           {8192, Kind::kSlot, Placement::at(0, 99), true},  // nobody looks
-           {8192, Kind::kTimed, Placement::at(0, kFillings - 1), true},
-           {8192, Kind::kSlot, Placement::at(layout.payload_bytes - 8191, 0), false},
-           {1, Kind::kSlot, Placement::at(UINT64_MAX, 0), false},
-           {8193, Kind::kSlot, Placement::at(0, 0), false},
-           {8192, Kind::kTimed, Placement::at(0, kFillings), false},
-           {kLeastFilled - 1, Kind::kTimed, Placement::at(0, 0), false},
+           {8192, Kind::kSlot, Placement::cold(layout.payload_bytes - 8192), true},
+           {8192, Kind::kSlot, Placement::cold(layout.cold_offset), true},
+           {8192, Kind::kSlot, Placement::slot(layout.places - 1), true},
+           {8192, Kind::kSlot, Placement::slot(0).with(99), true},  // nobody looks
+           {8192, Kind::kTimed, Placement::slot(0).with(kFillings - 1), true},
+           {8192, Kind::kSlot, Placement::cold(layout.payload_bytes - 8191), false},
+           {8192, Kind::kSlot, Placement::cold(layout.cold_offset - 1), false},
+           {8192, Kind::kSlot, Placement::slot(layout.places), false},
+           {8192, Kind::kSlot, Placement::lent(0), false},  // there is no link that lends
+           {1, Kind::kSlot, {UINT64_MAX}, false},
+           {8193, Kind::kSlot, Placement::slot(0), false},
+           {8192, Kind::kTimed, Placement::slot(0).with(kFillings), false},
+           {kLeastFilled - 1, Kind::kTimed, Placement::slot(0), false},
        }) {
     World world(&t(), 2);
     const Pipe pipe = open_pipe(world, 0, 1, 0, 2, 8192);
@@ -156,7 +161,7 @@ TEST(ShmLink, BreaksWhereAMessageLiesOutsideThePayloadsOrIsTimedAsNoneIs) {
     header.where.placement = n.placement;
     header.sequence = 1;
     tutti_message message{};
-    EXPECT_EQ(t().view(pipe.receiver, &message), n.sound ? TUTTI_LINK_OK : TUTTI_LINK_BROKEN) << n.placement.offset();
+    EXPECT_EQ(t().view(pipe.receiver, &message), n.sound ? TUTTI_LINK_OK : TUTTI_LINK_BROKEN) << n.placement.word;
     EXPECT_EQ(failure_of(t(), pipe.receiver).empty(), n.sound) << failure_of(t(), pipe.receiver);
     if (n.sound) t().release(pipe.receiver);
   }
@@ -236,10 +241,11 @@ TEST(ShmLink, GoesThroughMoreMemoryThanACoresCacheHoldsButNotForEveryPeer) {
   std::vector<Pipe> pipes{open_pipe(world, 0, 1, 0, 4, slot)};
   const std::uint64_t alone = send_at_random(pipes[0], slot, 20'000).span;
   EXPECT_GE(alone, 2 * cache - 2 * slot);
-  EXPECT_LE(alone, 2 * cache + 6 * slot) << "and the slots";
+  const std::uint64_t slots = LinkLayout::of(4, slot).cold_offset;
+  EXPECT_LE(alone, 2 * cache + slots + 2 * slot) << "and the slots";
   for (std::uint32_t channel = 1; channel < 32; ++channel) pipes.push_back(open_pipe(world, 0, 1, channel, 4, slot));
   // Both ends' links are of one rank here only where a rank sends to itself: rank 0 has 32 links.
-  EXPECT_LE(send_at_random(pipes[31], slot, 20'000).span, 8 * cache / 16 + 6 * slot);
+  EXPECT_LE(send_at_random(pipes[31], slot, 20'000).span, 8 * cache / 16 + slots + 2 * slot);
 }
 
 /// The words that become one more than the number of each of the next messages, there and back in turn.
@@ -319,6 +325,66 @@ TEST(ShmLink, BelievesWhatIsToldOfItsOwnOpeningOnly) {
       }
     }
   }
+}
+
+TEST(ShmLink, WritesNextWhereItHasReadLast) {
+  World world(&t(), 2);
+  constexpr std::uint64_t bytes = kShortBytes + 1;
+  const std::array pipes{open_pipe(world, 0, 1, 5, 4, 8192), open_pipe(world, 1, 0, 5, 4, 8192)};
+  std::array<std::set<const void*>, 2> rooms;
+  std::array<const void*, 2> read{};
+  for (std::uint64_t n = 0; n < 100; ++n) {
+    for (const int d : {0, 1}) {
+      const Pipe& pipe = pipes[static_cast<std::size_t>(d)];
+      const void* const room = t().reserve(pipe.sender, bytes, fingerprint_of(n));
+      rooms[static_cast<std::size_t>(d)].insert(room);
+      // The message from there, in the same memory as this rank has it, came before: every second one of ours lies there.
+      if (n % 2 == 1) {
+        EXPECT_EQ(room, read[static_cast<std::size_t>(d)]) << n;
+      }
+      ASSERT_TRUE(try_send(t(), pipe.sender, n, bytes));
+    }
+    for (const int d : {0, 1}) {
+      tutti_message message{};
+      ASSERT_EQ(t().view(pipes[static_cast<std::size_t>(d)].receiver, &message), TUTTI_LINK_OK);
+      read[static_cast<std::size_t>(1 - d)] = message.data;
+      ASSERT_TRUE(try_receive(t(), pipes[static_cast<std::size_t>(d)].receiver, n, bytes));
+    }
+  }
+  for (const std::set<const void*>& of_rank : rooms) EXPECT_EQ(of_rank.size(), 2u);
+}
+
+TEST(ShmLink, KeepsOneSlotOfASenderToWhomNothingComesBack) {
+  World world(&t(), 2);
+  constexpr std::uint64_t bytes = 5000;
+  const std::array pipes{open_pipe(world, 0, 1, 5, 4, 8192), open_pipe(world, 1, 0, 5, 4, 8192)};
+  std::set<const void*> rooms;
+  for (std::uint64_t n = 0; n < 100; ++n) {
+    rooms.insert(t().reserve(pipes[0].sender, bytes, fingerprint_of(n)));
+    ASSERT_TRUE(try_send(t(), pipes[0].sender, n, bytes));
+    ASSERT_TRUE(try_receive(t(), pipes[0].receiver, n, bytes));
+  }
+  EXPECT_LE(rooms.size(), 5u) << "as many as may be under way, and that one";
+}
+
+TEST(ShmLink, BreaksWhereEverySlotIsSaidToBeKept) {
+  World world(&t(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 4, 8192);
+  auto& control = *reinterpret_cast<LinkControl*>(const_cast<unsigned char*>(pipe.receiving.arrived) - kPage);
+  const std::uint32_t places = LinkLayout::of(4, 8192).places;
+  for (std::uint64_t n = 0; n < 4; ++n) {
+    ASSERT_TRUE(try_send(t(), pipe.sender, n, 5000));
+    ASSERT_TRUE(try_receive(t(), pipe.receiver, n, 5000));
+  }
+  for (std::uint32_t slot = 0; slot < places; ++slot) control.kept_slots[slot] = slot;
+  control.kept = std::uint64_t{places} + 1;
+  for (std::uint64_t n = 4; n < 8; ++n) {  // more than there are: not believed
+    ASSERT_TRUE(try_send(t(), pipe.sender, n, 5000));
+    ASSERT_TRUE(try_receive(t(), pipe.receiver, n, 5000));
+  }
+  control.kept = places;
+  EXPECT_FALSE(try_send(t(), pipe.sender, 8, 5000));
+  EXPECT_NE(failure_of(t(), pipe.sender).find("kept all slots"), std::string::npos) << failure_of(t(), pipe.sender);
 }
 
 TEST(ShmLink, LetsNobodyHarmOthersByWhatHeTells) {
