@@ -190,12 +190,11 @@ void SenderLink::begin_round() {
 /// The one that we have read last, whoever's it is; else any of ours.
 Placement SenderLink::take_slot() {
   ReceiverLink* const lender = returns_.receiver;
-  if (lender != nullptr && lender->layout().like(layout_)) {
-    if (const std::uint32_t kept = lender->take_kept(); kept != kNone) {
-      lender_ = lender->serial();
-      lent_payloads_ = lender->payloads();
-      return Placement::lent(kept);
-    }
+  if (const std::uint32_t kept = lender != nullptr ? lender->take_kept() : kNone; kept != kNone) {
+    swapped_ = next_;
+    lender_ = lender->serial();
+    lent_payloads_ = lender->payloads();
+    return Placement::lent(kept);
   }
   const std::uint32_t own = take_own_slot(next_);
   return own == kNone ? Placement::nowhere() : Placement::slot(own);
@@ -204,7 +203,9 @@ Placement SenderLink::take_slot() {
 /// The one that came home last, else the first that is free.
 std::uint32_t SenderLink::take_own_slot(std::uint64_t message) {
   std::uint32_t slot = std::exchange(hot_, kNone);
-  if (slot == kNone) {
+  if (slot != kNone) {
+    swapped_ = message;
+  } else {
     slot = 0;
     while (!is_free(slot)) {
       if (++slot == layout_.places) return miss_slots();
@@ -212,6 +213,11 @@ std::uint32_t SenderLink::take_own_slot(std::uint64_t message) {
   }
   owners_[slot] = message + 1;
   return slot;
+}
+
+bool SenderLink::swaps() const {
+  constexpr std::uint64_t few = 8;
+  return hot_ != kNone || (returns_.receiver != nullptr && returns_.receiver->has_kept()) || next_ - swapped_ <= few;
 }
 
 std::uint32_t SenderLink::miss_slots() {
@@ -276,7 +282,7 @@ void SenderLink::place(std::uint64_t bytes) {
   if (placed_ != next_) {
     placed_ = next_;
     placed_bytes_ = bytes;
-    place_ = varies && filling(bytes).next() == Filling::cold ? cold_place(bytes) : slot();
+    place_ = varies && filling(bytes).next() == Filling::cold && !swaps() ? cold_place(bytes) : slot();
   } else if (bytes > placed_bytes_ && !place_.is_nowhere() && place_.is_cold()) {
     place_ = slot();
   }
@@ -617,7 +623,8 @@ void ReceiverLink::release_slot() {
   const auto slot = static_cast<std::uint32_t>(place.value());
   if (place.is_lent()) {
     if (returns_.sender != nullptr) returns_.sender->came_home(viewed_serial_, slot);
-  } else if (!place.is_cold() && keeps_ && kept_ == kNone && returns_.sender != nullptr) {
+  } else if (!place.is_cold() && keeps_ && kept_ == kNone && returns_.sender != nullptr &&
+             returns_.sender->layout().like(layout_)) {
     kept_ = slot;
     // Relaxed: the next store tells of it.
     shared(kept_slot(kept_count_)).store(slot, std::memory_order_relaxed);

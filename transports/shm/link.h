@@ -229,6 +229,9 @@ class SenderLink final : public Link {
     return owners_[slot] != kAway;
   }
   void find_kept();
+  /// Whether the peer, too, sends messages that lie in slots, so that those pass to and fro: there is one that we have read
+  /// last, or was a few messages ago. No way of filling does better then, where cores share a cache.
+  bool swaps() const;
   bool has_all_slots() const;
   /// Whether the link is there that `slot_` was lent by.
   bool has_lender() const { return returns_.told.serial == lender_; }
@@ -283,12 +286,13 @@ class SenderLink final : public Link {
   static constexpr std::uint64_t kAway = UINT64_MAX;
   /// Of the slots: the number, and one, of the message that had each last; kAway while the receiver has kept it.
   std::vector<std::uint64_t> owners_;
-  std::uint64_t kept_known_ = 0;           ///< messages of which it is known whether their slots were
-  std::uint64_t kept_ = 0;                 ///< of LinkControl, so far
-  std::uint64_t homes_ = 0;                ///< of them, those that have come home; they do so in order
-  std::uint32_t hot_ = kNone;              ///< the one that came last, and is free
-  Placement slot_ = Placement::nowhere();  ///< taken, and not sent yet
-  std::uint64_t lender_ = 0;               ///< serial of the link whose slot that is, where it is lent
+  std::uint64_t kept_known_ = 0;            ///< messages of which it is known whether their slots were
+  std::uint64_t swapped_ = UINT64_MAX / 2;  ///< the last message in a slot that we had read
+  std::uint64_t kept_ = 0;                  ///< of LinkControl, so far
+  std::uint64_t homes_ = 0;                 ///< of them, those that have come home; they do so in order
+  std::uint32_t hot_ = kNone;               ///< the one that came last, and is free
+  Placement slot_ = Placement::nowhere();   ///< taken, and not sent yet
+  std::uint64_t lender_ = 0;                ///< serial of the link whose slot that is, where it is lent
   unsigned char* lent_payloads_ = nullptr;
   std::list<Gone> remains_{1};  ///< room for our own memory in a list of the receiver's: then memory may be out
   Mapping lent_mapping_;        ///< keeps them where that link is gone
@@ -357,6 +361,7 @@ class ReceiverLink final : public Link {
   // From the link of the other direction at this end.
   /// A slot of the sender's that was read last, for a message to it; no more than once. kNone where none is kept.
   std::uint32_t take_kept() { return std::exchange(kept_, kNone); }
+  bool has_kept() const { return kept_ != kNone; }
   /// It goes, and this is its memory, in which messages may lie that are still to be read. Nothing is kept from here on:
   /// the slots of messages that nobody reads any more do not come home, and more must not be missing.
   void borrower_goes(std::list<Gone>& memory);
