@@ -7,7 +7,7 @@
 // To post three messages takes less than to wait twice; where ranks share cores, whose waits are dearer, there are eight
 // ways and seven messages. What is said is one byte of scratch, folded by max; block 0 holds what was heard, and copies of
 // it, from where a peer may pull, are sent. Hensgen, Finkel & Manber 1988; n ways: Hoefler, Mehlan, Mietke & Rehm 2006.
-// Time hα and the posting of 3h messages, h = ⌈log₄ p⌉.
+// Time hα and the posting of 3h messages, h = ⌈log₄ p⌉, or 7h, h = ⌈log₈ p⌉.
 #include <algorithm>
 #include <cstdint>
 #include <vector>

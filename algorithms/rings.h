@@ -12,7 +12,8 @@
 
 namespace tutti {
 
-/// Whether ranks that are bound to one core stand beside each other in rings: where more than two share one. With two, one
+/// Whether ranks that are bound to one core stand beside each other in rings: where more than two share one on average, on
+/// the machine where most do. With two, one
 /// sends while the other waits for the other core, and that hides more of the way than shorter links save
 /// (docs/performance.md, "Where ranks share cores").
 inline bool rings_go_by_cores(const View& view) { return !view.core.empty() && view.crowd > 2; }

@@ -18,9 +18,10 @@
 // longer where it is offered. How it travels, by slot, by pull (the receiver reads the sender's offered memory) or by put
 // (the bytes land in memory that the receiver granted), is decided per message by the pair of links.
 //
-// Completion. Two monotonic counts of messages, each a 64-bit word that the agent polls with acquire loads, and that
-// advances only when the data is visible to that agent: `arrived` at the receiver, `reusable` at the sender (the source
-// of an offer may be overwritten; a slot is always reusable at once from the caller's point of view).
+// Completion. Two counts of messages, each a 64-bit word that the agent polls with acquire loads, and that advances only
+// when the data is visible to that agent: `arrived` at the receiver, which may be another word for each message, and
+// `reusable` at the sender (the source of an offer may be overwritten; a slot is always reusable at once from the caller's
+// point of view).
 #ifndef TUTTI_TRANSPORT_H_
 #define TUTTI_TRANSPORT_H_
 
@@ -30,7 +31,8 @@
 extern "C" {
 #endif
 
-#define TUTTI_TRANSPORT_ABI 1
+/// Goes up where structs change otherwise than at their ends: plugins of another number are refused.
+#define TUTTI_TRANSPORT_ABI 2
 /// Longest descriptor that `describe` may give.
 #define TUTTI_DESCRIPTOR_MAX 2048
 
@@ -94,7 +96,8 @@ typedef struct tutti_region {
   void* handle;
 } tutti_region;
 
-/// What is polled, and what a link can do; filled by the transport when the link opens, constant afterwards.
+/// What is polled, and what a link can do; filled by the transport when the link opens, constant afterwards but for
+/// `arrived`.
 typedef struct tutti_link_state {
   size_t size;
   uint32_t capabilities;

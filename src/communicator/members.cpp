@@ -32,7 +32,11 @@ Member this_member(int rank) {
   return member;
 }
 
+/// Goes up wherever what ranks of a communicator tell each other changes, messages over links included.
+constexpr std::uint32_t format = 2;
+
 void pack_member(ByteWriter& out, const Member& member) {
+  out.u32(format);
   out.i32(member.rank);
   out.i32(member.pid);
   out.text(member.host);
@@ -44,6 +48,7 @@ void pack_member(ByteWriter& out, const Member& member) {
 
 Member unpack_member(ByteReader& in) {
   Member member;
+  if (in.u32() != format) return member;  // and what is left over shows that it is none
   member.rank = in.i32();
   member.pid = in.i32();
   member.host = in.text();

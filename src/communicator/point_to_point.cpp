@@ -260,11 +260,12 @@ class PointToPoint::Engine {
         all_.empty() && fresh_.empty() && unexpected_.empty() && !posted_some_.load(std::memory_order_relaxed);
     // Whatever is left of the call afterwards must not fail for want of memory. Never more are kept than `done` has bits.
     if (!alone || polls_ || ended_.size() < transfers.size()) return;
+    std::uint64_t handed_over_ns = 0;
     for (const bool sends : {true, false}) {
       for (std::size_t i = 0; i < transfers.size(); ++i) {
         if (transfers[i].sends != sends) continue;
         // The first one that cannot be done must not be overtaken by the next of its kind.
-        if (!(sends ? send_at_once(transfers[i]) : receive_at_once(transfers[i]))) return;
+        if (!(sends ? send_at_once(transfers[i]) : receive_at_once(transfers[i], handed_over_ns))) return;
         done.set(i);
       }
     }
@@ -284,13 +285,13 @@ class PointToPoint::Engine {
     return send_eager(p, transfer, next_id_++);
   }
 
-  /// Waits for the message as long as one would spin for it, or pass the core to and fro.
-  bool receive_at_once(const Transfer& transfer) {
+  /// Waits for the message as long as one would spin for it, or pass the core to and fro, which all receives of a call do
+  /// for a quarter of a millisecond together: nobody is asked meanwhile whether the call is to go on.
+  bool receive_at_once(const Transfer& transfer, std::uint64_t& handed_over_ns) {
     if (transfer.peer == TUTTI_ANY_SOURCE || transfer.peer == comm_.rank()) return false;
     Peer& p = peer(transfer.peer);
     if (!moves(p.from)) return false;
     tutti_message message;
-    std::uint64_t handed_over_ns = 0;
     for (std::uint32_t rounds = 0;;) {
       const tutti_link_result result = p.from->transport->view(p.from->link, &message);
       if (result == TUTTI_LINK_NOT_YET && (agent_.spin(++rounds, false) || agent_.hand_over(handed_over_ns))) continue;

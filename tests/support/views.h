@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "algorithms/algorithm.h"
+#include "src/schedule/ir.h"
 #include "topology/view.h"
 
 namespace tutti::testing {
@@ -122,9 +123,21 @@ inline std::optional<View> usual_view(const Algorithm& algorithm, int ranks) {
   return std::nullopt;
 }
 
-/// Views of `ranks` ranks in which the algorithm has plans of different shapes: the usual one, every rank on a machine of
-/// its own where it goes by that, and ranks bound in turn to a few cores where it goes by those. None where it takes no
-/// such number.
+/// Whether ranks do the same in both views.
+inline bool same_programs(const Algorithm& algorithm, const Problem& problem, const View& one, const View& other) {
+  for (int rank = 0; rank < problem.ranks; ++rank) {
+    const auto program = [&](const View& view) {
+      return make_program(algorithm, make_plan(algorithm, problem, view, {}, 1 << 16), view, rank);
+    };
+    const Program a = program(one), b = program(other);
+    if (a.links != b.links || a.operands != b.operands || a.steps.size() != b.steps.size()) return false;
+  }
+  return true;
+}
+
+/// Views of `ranks` ranks in which the algorithm has plans of different shapes or programs: the usual one, every rank on a
+/// machine of its own where it goes by that, and ranks bound in turn to a few cores where it goes by those. None where it
+/// takes no such number.
 inline std::vector<View> views_of(const Algorithm& algorithm, int ranks) {
   std::vector<View> views;
   const std::optional<View> usual = usual_view(algorithm, ranks);
@@ -133,12 +146,11 @@ inline std::vector<View> views_of(const Algorithm& algorithm, int ranks) {
   View bound = *usual;
   for (int r = 0; r < ranks; ++r) bound.core.push_back(ranks > 1 ? (r * r + r / 2) % (ranks / 2) : 0);
   bound.crowd = 3;
-  const bool by_cores = algorithm.symmetry != nullptr && ranks > 1;
   Problem problem;
   problem.collective = algorithm.collective;
   problem.ranks = ranks;
   problem.count = 1000;
-  if (by_cores && algorithm.symmetry(problem, bound) != algorithm.symmetry(problem, *usual)) views.push_back(bound);
+  if (ranks > 1 && !same_programs(algorithm, problem, *usual, bound)) views.push_back(bound);
   const View apart = uniform_view(ranks, 1);
   if (usual->machines() > 1 || !algorithm.fits(problem, apart)) return views;
   if (!(algorithm.shape(problem, apart, {}) == algorithm.shape(problem, *usual, {}))) views.push_back(apart);

@@ -8,11 +8,14 @@
 //     share the last cache              6.0    2.0     4.5
 //     share none                         21     11     4.6
 //
+// Where both ends send, slots pass to and fro, and a warm message lies in one that the sender itself has read last: then no
+// cold room is used (`SenderLink::swaps`). What follows is for the others, and for cores that share no cache.
+//
 // So all are tried now and then, and what takes both ends together least time is done until the next trial. That comes
 // sooner where what is done takes half as long again as it did, two times running: one message of a cycle of 32 is timed.
 // Otherwise trials rest so long that they cost a fiftieth of the time that passes, with whatever else the ranks do in it,
-// and an eighth of that of the messages at most: a rank that calls now and then must not live with what a bad moment chose
-// for minutes.
+// and an eighth of that of the messages at most, and for four times a trial's messages. That is long only where messages
+// are few and short: one of 4 KiB every 100 ms may live for three minutes with what a bad moment chose.
 //
 //     messages of about one size:   a trial │ 8 │ compare │ 23, one timed, 8 │ watch │ 23, one timed, 8 │ watch …
 //     a trial:                      4 and 4 timed warm │ a round of the cold room and 4 timed cold │ 4 timed streaming

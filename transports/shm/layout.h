@@ -146,9 +146,10 @@ static_assert(sizeof(LinkControl) <= kPage);
 ///
 /// Messages have one header after the other; behind the last, and where a message says so (kStartsOver), the first one
 /// comes again. Whoever runs far ahead of its receiver goes through all: a short message needs no more credit than a header
-/// is. Where messages come back in turn, as in most collectives, they tell what was released, and three headers are enough:
-/// the fewer lines the two cores pass to and fro, the more of them are where they were left, in the first caches. A round
-/// of 64 headers that hold 1 KiB each takes 270 ns per message, of 3 headers 150 ns (Zen 4, both ways at once).
+/// is. Where messages come back in turn, as in most collectives, they tell what was released, and as many headers as slots
+/// are enough: the fewer lines the two cores pass to and fro, the more of them are where they were left, in the first
+/// caches. A round of 64 headers that hold 1 KiB each takes 270 ns per message, of 3 or 4 headers 150 ns (Zen 4, both ways
+/// at once).
 ///
 /// What is neither in its header nor right behind it has a slot, the one that is likeliest in the sender's first caches, or
 /// a place in the cold payloads behind them (filling.h). Its header says where.

@@ -65,8 +65,22 @@ TEST(Places, RingsGoFromCoreToCoreAsSeldomAsCanBe) {
   view.core = {0, 1, 0, 1, 0, 1, 0};
   view.crowd = 3.5;
   EXPECT_EQ(ring(), (std::vector<int>{0, 2, 4, 6, 1, 3, 5}));
+  const auto hash = [&view] {
+    Problem problem;
+    problem.ranks = 7;
+    return make_plan(ring_all_reduce, problem, view, {}, 1 << 16).hash;
+  };
+  std::set<std::uint64_t> hashes{hash()};
+  view.core = {0, 1, 0, 1, 0, 1, 1};
+  hashes.insert(hash());
   view.crowd = 2;
   EXPECT_EQ(ring(), by_number);
+  hashes.insert(hash());
+  view.core.clear();
+  hashes.insert(hash());
+  view.crowd = 1;
+  hashes.insert(hash());
+  EXPECT_EQ(hashes.size(), 5u) << "whoever sees the cores differently is told so";
 }
 
 TEST(Places, WhatIsNotThereIsRefused) {
