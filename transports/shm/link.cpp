@@ -196,22 +196,22 @@ Placement SenderLink::take_slot() {
     lent_payloads_ = lender->payloads();
     return Placement::lent(kept);
   }
-  const std::uint32_t own = take_own_slot(next_);
+  const std::uint32_t own = take_own_slot();
   return own == kNone ? Placement::nowhere() : Placement::slot(own);
 }
 
 /// The one that came home last, else the first that is free.
-std::uint32_t SenderLink::take_own_slot(std::uint64_t message) {
+std::uint32_t SenderLink::take_own_slot() {
   std::uint32_t slot = std::exchange(hot_, kNone);
   if (slot != kNone) {
-    swapped_ = message;
+    swapped_ = next_;
   } else {
     slot = 0;
     while (!is_free(slot)) {
       if (++slot == layout_.places) return miss_slots();
     }
   }
-  owners_[slot] = message + 1;
+  owners_[slot] = kReserved;
   return slot;
 }
 
@@ -253,7 +253,7 @@ void SenderLink::came_home(std::uint64_t serial, std::uint32_t slot) {
 void SenderLink::send_slot(std::uint64_t bytes) {
   if (place_.is_lent() && !has_lender()) [[unlikely]] {
     const unsigned char* const from = address(place_);
-    if (const std::uint32_t own = take_own_slot(next_); own != kNone) {
+    if (const std::uint32_t own = take_own_slot(); own != kNone) {
       place_ = Placement::slot(own);
       std::memcpy(address(place_), from, bytes);
     }
@@ -444,8 +444,9 @@ bool SenderLink::resend(std::uint64_t message, const OwnRegion* region, std::uin
     cannot_copy(bytes);
     return false;
   }
-  const std::uint32_t slot = take_own_slot(message);
+  const std::uint32_t slot = take_own_slot();
   if (slot == kNone) return false;
+  owners_[slot] = message + 1;
   h.where.placement = Placement::slot(slot);
   std::memcpy(address(Placement::slot(slot)), region->base + source.offset, bytes);
   // Release: the payload before the word that says where it is. Nobody else writes the word.

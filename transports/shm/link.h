@@ -219,8 +219,9 @@ class SenderLink final : public Link {
     return slot_;
   }
   Placement take_slot();
-  /// One of ours, by its number, for that message. kNone where the peer's memory is damaged: the link is broken.
-  std::uint32_t take_own_slot(std::uint64_t message);
+  /// One of ours, by its number, for which owners_ says kReserved. kNone where the peer's memory is damaged: the link is
+  /// broken.
+  std::uint32_t take_own_slot();
   [[gnu::noinline]] std::uint32_t miss_slots();
   bool is_free(std::uint32_t slot) {
     if (owners_[slot] <= kept_known_) return true;
@@ -284,7 +285,9 @@ class SenderLink final : public Link {
   std::uint64_t before_ = 0;                ///< the one that had it before; older ones are released
 
   static constexpr std::uint64_t kAway = UINT64_MAX;
-  /// Of the slots: the number, and one, of the message that had each last; kAway while the receiver has kept it.
+  static constexpr std::uint64_t kReserved = UINT64_MAX - 1;
+  /// Of the slots: the number, and one, of the message that had each last; kReserved until that is sent, kAway while the
+  /// receiver has kept it.
   std::vector<std::uint64_t> owners_;
   std::uint64_t kept_known_ = 0;            ///< messages of which it is known whether their slots were
   std::uint64_t swapped_ = UINT64_MAX / 2;  ///< the last message in a slot that we had read

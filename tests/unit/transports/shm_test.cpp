@@ -626,6 +626,27 @@ TEST(ShmRegion, WhoseFileDoesNotArriveIsReplacedBySlots) {
   }
 }
 
+TEST(ShmRegion, WhoseFileDoesNotArriveIsNotCopiedToWhereTheNextMessageIsBeingWritten) {
+  World world(&t(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 4, granted_bytes);
+  const RegisteredFile source(world, 0, granted_bytes);
+  conformance::fill(source.memory.data(), 4, granted_bytes);
+  ASSERT_NE(t().reserve(pipe.sender, granted_bytes, 0), nullptr);  // and not used for a while
+  for (std::uint64_t n = 0; n < 4; ++n) {
+    ASSERT_TRUE(try_send(t(), pipe.sender, n, 8));
+    ASSERT_TRUE(try_receive(t(), pipe.receiver, n, 8));
+  }
+  const NoDescriptors none;
+  ASSERT_EQ(t().offer(pipe.sender, &source.region, source.memory.data(), granted_bytes, fingerprint_of(4)), TUTTI_LINK_OK);
+  auto* const room = static_cast<unsigned char*>(t().reserve(pipe.sender, granted_bytes, fingerprint_of(5)));
+  ASSERT_NE(room, nullptr);
+  conformance::fill(room, 5, granted_bytes);
+  ASSERT_TRUE(world.until([&] { return try_receive(t(), pipe.receiver, 4, granted_bytes); }));
+  EXPECT_EQ(conformance::mismatch(room, 5, granted_bytes), granted_bytes);
+  ASSERT_EQ(t().commit(pipe.sender, granted_bytes, fingerprint_of(5)), TUTTI_LINK_OK);
+  EXPECT_TRUE(try_receive(t(), pipe.receiver, 5, granted_bytes));
+}
+
 // It is there, though it cannot be shown yet: the memory that shall take it must not get the one behind it.
 TEST(ShmRegion, WhoseFileDoesNotArriveLeavesNoGrantForTheNextMessage) {
   World world(&t(), 2);
