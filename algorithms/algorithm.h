@@ -30,7 +30,8 @@ struct Cost {
   /// Messages that a rank sends, on average over all ranks: what costs the time of cores that ranks share. 0: as many as
   /// alphas, those of `on` included.
   double messages = 0;
-  /// Of the block's bytes, how many times as many a rank sends, on average: likewise. 0: as many as betas.
+  /// Of the block's bytes, how many times as many a rank sends, on average: likewise; weighed where cores are shared and
+  /// measurements say so. 0: as many as betas.
   double sent = 0;
   std::array<LinkCost, kLinkClasses> on = {};  ///< by LinkClass
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "src/base/bytes.h"
 #include "src/base/types.h"
 #include "src/schedule/ir.h"
 #include "topology/view.h"
@@ -36,7 +37,7 @@ inline Range block_range(std::uint32_t block, std::uint32_t blocks = 1) {
 }
 
 /// α of n messages to or from as many peers, under way at once: one latency, and for each further message what it takes to
-/// post it, about a quarter of that on shared memory as over TCP. Where that is counted by messages it is not counted here.
+/// post it, about a quarter of that on shared memory as over TCP. Where messages are counted it is not counted here.
 inline double alphas_at_once(int n, const View& view) {
   return n < 1 ? 0 : 1 + (counts_messages(view) ? 0 : 0.25) * (n - 1);
 }
@@ -60,8 +61,12 @@ inline std::uint32_t shortening(const Problem& problem, std::uint32_t part) {
   return messages >= 4 ? 1 : messages >= 2 ? 2 : 4;
 }
 
-/// View::ring_share where it counts.
-inline double ring_share(const View& view) { return view.crowd > 1 && view.through_memory ? view.ring_share : 1; }
+/// View::ring_share where it counts. blocks: of a rank's longer buffer.
+inline double ring_share(const Problem& problem, const View& view, double blocks) {
+  constexpr double cached = 8 << 20;  // of all ranks, where they are a few on each core
+  const double bytes = blocks * static_cast<double>(bytes_of(problem.count, problem.type));
+  return view.crowd > 1 && view.through_memory && bytes * problem.ranks >= cached ? view.ring_share : 1;
+}
 
 /// Messages that a pipeline cuts the buffer into: `chunks` per window, and more where a window does not hold it.
 inline double pieces(const Problem& problem, std::uint32_t chunks) {
@@ -70,6 +75,18 @@ inline double pieces(const Problem& problem, std::uint32_t chunks) {
   const double bytes = static_cast<double>(problem.count) * static_cast<double>(element_bytes(problem.type));
   const double wanted = std::max<double>(chunks, std::ceil(bytes / message));
   return std::max(1.0, std::min(wanted, std::ceil(bytes / least)));
+}
+
+/// Buffers that pass over a chain's links one after the other, in so many pieces. Through memory a message is written by
+/// one end and read by the other: of two ranks one writes a piece while the other reads the one before.
+inline double chain_transfers(const Problem& problem, const View& view, double pieces) {
+  if (problem.ranks == 2 && view.through_memory) return (pieces + 1) / (2 * pieces);
+  return ring_share(problem, view, 1) * (problem.ranks - 2 + pieces) / pieces;
+}
+
+/// What a rank of a chain sends, on average.
+inline double chain_sends(const Problem& problem, const View& view) {
+  return ring_share(problem, view, 1) * tree_messages(problem);
 }
 
 /// The parameter where it is set, else the algorithm's own choice.

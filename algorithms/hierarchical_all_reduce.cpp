@@ -43,7 +43,7 @@ Cost cost(const Problem& problem, const View& view) {
   const Grid grid = hierarchy_of(view);
   for (const GridDimension& level : grid.dimensions()) {
     cost[level.link].alphas += 2 * (level.size - 1);
-    cost[level.link].betas += ring_bytes(view, level.link, 2 * share * (level.size - 1) / level.size);
+    cost[level.link].betas += ring_blocks(problem, view, level.link, 1, 2 * share * (level.size - 1) / level.size);
     share /= level.size;
   }
   cost.gammas = (problem.ranks - 1.0) / problem.ranks;

@@ -22,9 +22,10 @@ inline bool regular_levels(const Problem& problem, const View& view) {
   return axes && BlockTour(tour, *axes).fits();
 }
 
-/// A ring's bytes on links of this class, of which it spares those that share a cache.
-inline double ring_bytes(const View& view, LinkClass link, double bytes) {
-  return link < LinkClass::other_machine ? ring_share(view) * bytes : bytes;
+/// Blocks that a ring moves on links of this class, of which it spares those that share a cache. longest: blocks of a
+/// rank's longer buffer.
+inline double ring_blocks(const Problem& problem, const View& view, LinkClass link, double longest, double moved) {
+  return link < LinkClass::other_machine ? ring_share(problem, view, longest) * moved : moved;
 }
 
 /// What carrying the blocks of a reduce-scatter or an all-gather takes, level by level.
@@ -35,7 +36,7 @@ inline Cost levels_blocks_cost(const Problem& problem, const View& view) {
   for (const GridDimension& level : grid.dimensions()) {
     blocks /= level.size;
     cost[level.link].alphas += level.size - 1;
-    cost[level.link].betas += ring_bytes(view, level.link, blocks * (level.size - 1));
+    cost[level.link].betas += ring_blocks(problem, view, level.link, problem.ranks, blocks * (level.size - 1));
   }
   return cost;
 }

@@ -35,7 +35,7 @@ void build(Builder& builder, const View& view, const Parameters&) {
 Cost cost(const Problem& problem, const View& view) {
   const double p = problem.ranks;
   const double messages = 2 * filled(problem, problem.ranks) * (p - 1) / p;
-  return {2 * (p - 1), ring_share(view) * 2 * (p - 1) / p, (p - 1) / p, messages};
+  return {2 * (p - 1), ring_share(problem, view, 1) * 2 * (p - 1) / p, (p - 1) / p, messages};
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ void build(Builder& builder, const View& view, const Parameters&) {
 
 Cost cost(const Problem& problem, const View& view) {
   const double others = problem.ranks - 1;
-  return {others, ring_share(view) * others, others};
+  return {others, ring_share(problem, view, problem.ranks) * others, others};
 }
 
 }  // namespace

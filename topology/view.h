@@ -52,12 +52,13 @@ struct View {
   /// (2 ranks, 4 to 512 KiB: what the flat all-reduce folds more than the direct one).
   double gamma = 1e-11;
   double crowd = 1;  ///< ranks that share a core, on the machine where most do; at least 1
-  /// Seconds that a rank which shares its core waits for each of the others there until it has the core: what a message
-  /// costs then (measured with 4 and 8 ranks on 2 cores: 3.4 to 3.9 us and 6 to 9 us a message).
-  double hand_over = 1.8e-6;
-  /// What a byte costs a ring, of what it costs elsewhere, where ranks share cores: a ring's few slots stay in their cache,
-  /// out of which the many of an exchange with everybody push each other (4 ranks on 2 cores, 128 KiB to 8 MiB: .37 to .56
-  /// of the direct all-reduce's time).
+  /// Seconds that a rank which shares its core waits for each of the others there until it has the core: what a wait costs
+  /// then (3 to 8 ranks on 2 cores, five algorithms, 128 B to 2 KiB: 2.3 to 20 us a call, by this and a fifth of it for
+  /// each message to within a fifth).
+  double hand_over = 1e-6;
+  /// What a byte costs a ring, of what it costs elsewhere, where ranks share cores and have more than their caches hold: a
+  /// ring's few slots stay there, out of which the many of an exchange with everybody push each other (4 ranks on 2 cores,
+  /// 2 MiB: .4 to .54 of the direct all-reduce's time; 1 MiB: 1 to 1.4 of it).
   double ring_share = 0.5;
   /// Messages are read where the sender wrote them, between any two ranks: what ring_share is about.
   bool through_memory = true;
@@ -93,9 +94,9 @@ struct View {
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 };
 
-/// Whether messages take the time of cores that all ranks share, by system calls: then all messages count, not only those
-/// that a rank waits for. Not where there are several machines, as what one rank sends is then no other's time. O(ranks).
-inline bool counts_messages(const View& view) { return view.crowd > 1 && !view.through_memory && view.machines() == 1; }
+/// Whether messages take the time of cores that all ranks share: then all messages count, not only those that a rank waits
+/// for. Not where there are several machines, as what one rank sends is then no other's time. O(ranks).
+inline bool counts_messages(const View& view) { return view.crowd > 1 && view.machines() == 1; }
 
 /// The classes of links that there are between ranks of the view. O(n log n).
 std::set<LinkClass> classes_between(const View& view);

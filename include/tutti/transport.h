@@ -141,7 +141,8 @@ typedef struct tutti_transport {
   /// moved, else TUTTI_LINK_NOT_YET; links break, endpoints do not.
   tutti_link_result (*progress)(tutti_endpoint*);
   /// A descriptor that polls readable when there is something for `progress`, or -1. `arm` (1: about to sleep, 0: awake)
-  /// asks peers to wake it. A wake-up may be lost in a race; the caller's naps are bounded for that reason.
+  /// asks peers to wake it. Asked again without having been told that the caller is awake, it polls readable at once if a
+  /// peer has woken it since. A wake-up may be lost in a race; the caller's naps are bounded for that reason.
   int (*event_fd)(tutti_endpoint*);
   void (*arm)(tutti_endpoint*, int sleeping);
 

@@ -1,10 +1,12 @@
 """What is no matter of turns: the CPU time of a rank that waits for a late peer, and how long joining takes."""
 import os
-import statistics
 import shutil
+import statistics
+import subprocess
+import sys
 import time
 
-from .processes import Ranks, cpu_seconds, new_folder
+from .processes import Ranks, cpu_seconds, die_with_parent, new_folder
 
 SETTLED = 0.03  # seconds after which a wait has gone over to its lasting form; the promise is about the time after 10 ms
 MARGIN = 0.05
@@ -42,6 +44,26 @@ def join_once(contender, place, deadline):
 
 def joins(times):
     return {"median_ms": statistics.median(times), "min_ms": min(times), "max_ms": max(times), "times_ms": [round(t, 3) for t in times]}
+
+
+class Strangers:
+    """Processes that compute, `each` on every one of `cpus`, until the end of the `with`. A context manager."""
+
+    def __init__(self, each, cpus):
+        self.cpus = [cpu for cpu in cpus for _ in range(each)]
+
+    def __enter__(self):
+        def settle(cpu):
+            die_with_parent()
+            os.sched_setaffinity(0, [cpu])
+
+        self.running = [subprocess.Popen([sys.executable, "-c", "while True: pass"], preexec_fn=lambda cpu=cpu: settle(cpu))
+                        for cpu in self.cpus]
+
+    def __exit__(self, *_):
+        for process in self.running:
+            process.kill()
+            process.wait()
 
 
 class Folder:

@@ -110,6 +110,7 @@ def parser():
     p.add_argument("--deadline", default="120", metavar="S", help="seconds after which a silent contender is given up (120)")
     p.add_argument("-c", "--check", default="1", metavar="0|1", help="check every element before and after the turns (1)")
     p.add_argument("--bind", default="core", choices=("core", "none"), help="rank r on CPU r, round and round (core)")
+    p.add_argument("--strangers", default="0", metavar="N", help="processes that compute on each of the CPUs meanwhile (0)")
     p.add_argument("--output", metavar="FOLDER", help="write table, JSON and plots there")
     p.add_argument("--goal", metavar="LIST", help=f"run what a goal is about and judge it: {', '.join(GOALS)}, or all; other options "
                    "still count")
@@ -177,6 +178,7 @@ def understand(given):
     given.rounds = number_list(given.rounds, "--rounds", 1, 100000)[0]
     given.batch_time = real(given.batch_time, "--batch-time", 0.001, 60000)
     given.case_time = real(given.case_time, "--case-time", 0.01, 36000)
+    given.strangers = number_list(given.strangers, "--strangers", 0, 64)[0]
     given.late = real(given.late, "--late", 0.2, 100)
     given.goals = words_of(given.goal, GOALS, "--goal") if given.goal else []
     given.deadline = real(given.deadline, "--deadline", 1, 36000)

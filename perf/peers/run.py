@@ -163,7 +163,7 @@ class Run:
     def run(self):
         how = {"time": self.time_all, "idle": self.wait_all, "init": self.join_all}[self.given.measure]
         for setting in self.settings():
-            with networks.Wire(setting.network) as wire:
+            with networks.Wire(setting.network) as wire, occasions.Strangers(self.given.strangers, self.allowed):
                 how(setting, wire)
         self.progress("")
 

@@ -81,6 +81,8 @@ class WaitingAgent : public Agent {
  private:
   bool may_go_on(std::uint64_t now);
   static int poll(void* self);
+  /// Yields, and remembers whom to.
+  void yield_core(std::uint64_t now);
   void nap(std::uint64_t idle_for);
   void arm(bool sleeping);
 
@@ -94,6 +96,9 @@ class WaitingAgent : public Agent {
   std::uint64_t begun_ns_ = 0;
   std::uint64_t idle_since_ns_ = 0;
   std::uint64_t next_poll_ns_ = 0;
+  std::uint64_t lost_ns_ = 0;        ///< what yields that took long cost lately, for each of all yields
+  std::uint64_t naps_until_ns_ = 0;  ///< naps take the place of yields until then, as these were dear
+  std::uint64_t truce_ns_ = 0;       ///< for how long
   bool beside_ = false;
   bool armed_ = false;  ///< peers were asked to wake us
   GaveUp gave_up_ = GaveUp::not_yet;

@@ -530,7 +530,7 @@ Result<const Communicator::Prepared*> Communicator::prepare(const Problem& probl
     if (linked == nullptr) {
       linked = std::make_shared<Linked>();
       linked->lowered = lower(made.plan, rank(), choice->program_of(rank()),
-                              ranks() <= most_looked_at ? choice->program_of : ProgramOf());
+                              ranks() <= most_looked_at ? choice->program_of : ProgramOf(), view_.core);
     }
     made.linked = linked;
     made.layouts = lay_out(made.plan, rank(), linked->lowered);

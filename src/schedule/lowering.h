@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "src/schedule/ir.h"
@@ -44,5 +45,15 @@ std::vector<std::vector<Receive>> receives(const Plan& plan, int rank, const Pro
 /// No rank waits for ever if all keep to it: each order is a part of that one run, in which every step came when what it
 /// waits for had come. Of what is not done, the step that came first there can be done.
 std::vector<std::uint32_t> single_file(const Plan& plan, int rank, const Program& program, const ProgramOf& program_of);
+
+/// An order in single file in which, of receives that follow one another, those of `near` links come first: whoever waits
+/// for a peer on its own core has to hand that over, and finds what the others sent meanwhile. near: per link, 0 or 1.
+/// output_blocks: of this rank.
+///
+/// Still nobody waits for ever. Only receives change places that put the only message of their links in a pass into
+/// different places of the output, and do nothing else: no peer can tell in which order those are taken, but by the room
+/// they leave for messages of later passes, and nobody who is waited for here sends these before this pass. Pure.
+std::vector<std::uint32_t> near_first(std::vector<std::uint32_t> order, const Program& program,
+                                      std::span<const std::uint8_t> near, std::uint32_t output_blocks);
 
 }  // namespace tutti

@@ -1,4 +1,6 @@
 // Lanes in single file: see single_file in lowering.h.
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -101,7 +103,57 @@ class Rehearsal {
   std::vector<Rank> ranks_;
 };
 
+/// Steps that put the only message of their links in a pass into the output, and do nothing else.
+class PlainReceives {
+ public:
+  PlainReceives(const Program& program, std::uint32_t output_blocks)
+      : program_(program), output_blocks_(output_blocks), messages_(program.links.size(), 0) {
+    for (const Operand& operand : program.operands) {
+      if (operand.place == Place::link) ++messages_[operand.link];
+    }
+  }
+  bool has(std::uint32_t step) const {
+    const Step& its = program_.steps[step];
+    if (its.sources != 1 || its.destinations != 1) return false;
+    const Operand& from = source(step);
+    return from.place == Place::link && messages_[from.link] == 1 && destination(step).place == Place::output;
+  }
+  const Operand& source(std::uint32_t step) const { return program_.operands[program_.steps[step].operands]; }
+  /// Whether no two of some write to one place; not sure of longer ranges.
+  bool are_apart(std::span<const std::uint32_t> steps) const {
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      for (std::size_t j = 0; j < i; ++j) {
+        const Range& a = destination(steps[i]).range;
+        const Range& b = destination(steps[j]).range;
+        const bool chunks = a.chunk < b.chunk + b.chunks && b.chunk < a.chunk + a.chunks;
+        const bool one_each = a.blocks == 1 && b.blocks == 1;
+        if (chunks && (!one_each || a.block_at(0, output_blocks_) == b.block_at(0, output_blocks_))) return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  const Operand& destination(std::uint32_t step) const { return program_.operands[program_.steps[step].operands + 1]; }
+
+  const Program& program_;
+  const std::uint32_t output_blocks_;
+  std::vector<std::uint32_t> messages_;  ///< by link, in a pass
+};
+
 }  // namespace
+
+std::vector<std::uint32_t> near_first(std::vector<std::uint32_t> order, const Program& program,
+                                      std::span<const std::uint8_t> near, std::uint32_t output_blocks) {
+  const PlainReceives plain(program, output_blocks);
+  for (auto first = order.begin(); first != order.end();) {
+    const auto last = std::find_if_not(first, order.end(), [&](std::uint32_t step) { return plain.has(step); });
+    if (plain.are_apart({first, last}))
+      std::stable_partition(first, last, [&](std::uint32_t step) { return near[plain.source(step).link] != 0; });
+    first = last == order.end() ? last : std::next(last);
+  }
+  return order;
+}
 
 std::vector<std::uint32_t> single_file(const Plan& plan, int rank, const Program& program, const ProgramOf& program_of) {
   if (program.lanes.size() > 1)

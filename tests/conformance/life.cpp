@@ -304,6 +304,30 @@ TEST_P(Conformance, ASleeperIsWokenByMessagesAndByCredit) {
   EXPECT_LE(sleeper.missed + receiver_missed, 5);
 }
 
+TEST_P(Conformance, WhoFindsAPartAndAsksAgainIsWokenByWhatCameSince) {
+  if (t().event_fd == nullptr || t().arm == nullptr) GTEST_SKIP() << t().name << " wakes nobody";
+  World world(GetParam(), 2);
+  if (t().event_fd(world[0].get()) < 0) GTEST_SKIP() << t().name << " has no event descriptor";
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 4, 64);
+  const auto woken = [&] {
+    pollfd wait{t().event_fd(world[1].get()), POLLIN, 0};
+    return ::poll(&wait, 1, 10'000) == 1;
+  };
+  const auto send = [&](std::uint64_t n) { return world.until([&] { return try_send(t(), pipe.sender, n, 64); }); };
+  for (std::uint64_t n = 0; n < 20; n += 2) {
+    t().arm(world[1].get(), 1);
+    ASSERT_TRUE(send(n));
+    ASSERT_TRUE(woken()) << "message " << n;
+    world[1].progress();  // it hears the ring
+    ASSERT_TRUE(world.until([&] { return try_receive(t(), pipe.receiver, n, 64); }));
+    ASSERT_TRUE(send(n + 1));  // nobody is known to sleep any more
+    t().arm(world[1].get(), 1);
+    ASSERT_TRUE(woken()) << "message " << n + 1;
+    t().arm(world[1].get(), 0);
+    ASSERT_TRUE(world.until([&] { return try_receive(t(), pipe.receiver, n + 1, 64); }));
+  }
+}
+
 TEST_P(Conformance, ASleeperIsWokenByAPeerThatOpensAndByOneThatCloses) {
   if (t().event_fd == nullptr || t().arm == nullptr) GTEST_SKIP() << t().name << " wakes nobody";
   World world(GetParam(), 2);

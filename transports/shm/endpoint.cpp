@@ -115,7 +115,9 @@ void Endpoint::arm(bool sleeping) {
   idle_calls_ = kPatience;
   // Sequentially consistent, so that on our side at least the store is done before the caller looks at its words for a last
   // time. The peer's half of this agreement is missing on purpose: see Link::wake.
-  shared(page_->sleeping).store(sleeping ? 1 : 0, std::memory_order_seq_cst);
+  const bool asked = shared(page_->sleeping).exchange(sleeping ? 1 : 0, std::memory_order_seq_cst) != 0;
+  if (sleeping && asked_ && !asked) ring_doorbell(*doorbell_);
+  asked_ = sleeping;
 }
 
 bool Endpoint::look() {

@@ -49,6 +49,8 @@ class Endpoint {
     if (!asked && waiting_.empty() && ++idle_calls_ < kPatience) return false;
     return look();
   }
+  /// Asks peers to ring, or no longer to. Asked again, it rings itself where somebody has rung since: that ring may have
+  /// been heard by a look which found only a part of what is waited for.
   void arm(bool sleeping);
 
   /// Looks at the sockets now; true where something moved.
@@ -127,6 +129,7 @@ class Endpoint {
   Descriptor listener_;
 
   std::uint32_t idle_calls_ = 0;
+  bool asked_ = false;  ///< to be woken, by the last `arm`
   std::vector<std::unique_ptr<Peer>> peers_;
   std::list<Peer*> connecting_;
   std::list<Stranger> strangers_;

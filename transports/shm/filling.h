@@ -8,8 +8,9 @@
 //     share the last cache              6.0    2.0     4.5
 //     share none                         21     11     4.6
 //
-// Where both ends send, slots pass to and fro, and a warm message lies in one that the sender itself has read last: then no
-// cold room is used (`SenderLink::swaps`). What follows is for the others, and for cores that share no cache.
+// Where both ends send, slots pass to and fro, and a message may lie in one that the sender itself has read last: that is
+// better than a cold room, and such messages choose apart, between plain and streaming stores. Where several are under way
+// each way, only some find such a slot.
 //
 // So all are tried now and then, and what takes both ends together least time is done until the next trial. That comes
 // sooner where what is done takes half as long again as it did, two times running: one message of a cycle of 32 is timed.
@@ -58,6 +59,12 @@ constexpr std::uint32_t size_class(std::uint64_t bytes) {
   return std::min<std::uint32_t>(kSizeClasses, static_cast<std::uint32_t>(std::bit_width(bytes / kLeastFilled))) - 1;
 }
 
+/// Choices of a link: for each size class, and apart for messages in slots that the sender has read last.
+inline constexpr std::uint32_t kChoices = 2 * kSizeClasses;
+constexpr std::uint32_t choice_of(std::uint64_t bytes, bool passed) {
+  return size_class(bytes) + (passed ? kSizeClasses : 0);
+}
+
 /// Nanoseconds of one end's part in a message, for each kLeastFilled bytes of it, by the way in which it was filled; 0: not
 /// known.
 using FillingTimes = std::array<std::uint32_t, kFillings>;
@@ -77,7 +84,7 @@ struct ColdRoom {
   bool touched;         ///< no message meets a page for the first time
 };
 
-/// A sender's choice for one link and one size class. Not thread safe.
+/// One of a link's kChoices. Not thread safe.
 class FillingChoice {
  public:
   static constexpr std::uint32_t kTimed = 4;           ///< messages of a trial that are timed, for each way

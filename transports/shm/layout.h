@@ -14,7 +14,7 @@ inline constexpr std::uint64_t kLine = 64;
 /// Writers of different words keep this distance: the adjacent-line prefetcher fetches lines in pairs.
 inline constexpr std::uint64_t kPair = 128;
 inline constexpr std::uint64_t kPage = 4096;
-inline constexpr std::uint32_t kProtocol = 6;
+inline constexpr std::uint32_t kProtocol = 7;
 
 /// One per endpoint, mapped by all its peers.
 struct EndpointPage {
@@ -60,13 +60,16 @@ struct Placement {
   /// A slot that the receiver of the message lent: of the link there that is told of beside this.
   static constexpr Placement lent(std::uint64_t number) { return {number | kLent}; }
   static constexpr Placement cold(std::uint64_t offset) { return {offset | kCold}; }
-  constexpr Placement with(std::uint64_t filling) const { return {word | filling << kFillingShift}; }
+  constexpr Placement with(Filling filling, bool passed) const {
+    return {word | (static_cast<std::uint64_t>(filling) + (passed ? kFillings : 0)) << kFillingShift};
+  }
 
   constexpr bool is_nowhere() const { return word == UINT64_MAX; }
   constexpr bool is_lent() const { return (word & kLent) != 0; }
   constexpr bool is_cold() const { return (word & kCold) != 0; }
   /// Of a slot its number, else bytes from the first payload on.
   constexpr std::uint64_t value() const { return word & (kCold - 1); }
+  /// Of `with`; from kFillings on where the slot was passed, from twice that on it is nonsense.
   constexpr std::uint64_t filling() const { return word >> kFillingShift; }
 };
 
@@ -137,7 +140,7 @@ struct LinkControl {
   alignas(kPair) std::uint64_t withdrawn;  ///< 1 once memory that the sender offered may change under the receiver's eyes
   alignas(kPair) GrantEntry grants[kGrants];
   /// FillingTimes of the receiver; the sender sets to 0 what it took.
-  alignas(kPair) std::uint32_t read_ns[kSizeClasses][kFillings];
+  alignas(kPair) std::uint32_t read_ns[kChoices][kFillings];
 };
 static_assert(sizeof(LinkControl) <= kPage);
 

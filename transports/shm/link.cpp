@@ -9,7 +9,7 @@ namespace tutti::shm {
 
 namespace {
 
-// Memory of a link, without its cold payloads, from which huge pages pay.
+// Memory of a link, as far as the messages lie in it that may be under way, from which huge pages pay.
 constexpr std::uint64_t kHugeFrom = 4u << 20;
 // How often a link's messages could have gone through its cold room before that is tried.
 constexpr std::uint64_t kRoundsUntilTrial = 8;
@@ -44,6 +44,9 @@ Link::Link(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t 
       deadline_(Deadline::in(endpoint.connect_timeout_ns() != 0 ? endpoint.connect_timeout_ns() : UINT64_MAX)) {
   if (peer_.stage() != Peer::Stage::kReady) endpoint_.link_waiting(*this);
 }
+
+// Also of a link that could not be made: what is derived from this one allocates.
+Link::~Link() { endpoint_.link_met(*this); }
 
 void Link::settle(Stage stage) {
   if (stage_ == Stage::kOpening) endpoint_.link_met(*this);
@@ -92,9 +95,7 @@ tutti_link_result Link::state(tutti_link_state* state) const {
 // ---- Sender.
 
 SenderLink::SenderLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes)
-    : Link(endpoint, peer, channel, slots, slot_bytes),
-      fillings_(kSizeClasses, FillingChoice(slots)),
-      owners_(layout_.places) {
+    : Link(endpoint, peer, channel, slots, slot_bytes), fillings_(kChoices, FillingChoice(slots)), owners_(layout_.places) {
   serial_ = endpoint.next_serial();
   peer.add(*this);
   returns_.heard = {serial_, 0};
@@ -105,18 +106,25 @@ SenderLink::~SenderLink() {
   if (granted_ != nullptr) finish_put();
   if (returns_.sender == this) {
     returns_.sender = nullptr;
-    if (returns_.receiver != nullptr) {
-      if (has_all_slots()) {
-        remains_.clear();
-      } else {
-        remains_.front() = {serial_, std::move(mapping_), layout_};
-      }
-      returns_.receiver->borrower_goes(remains_);
-    }
+    ReceiverLink* const lender = returns_.receiver;
+    if (!has_all_slots() || (lender != nullptr && lender->reads_from(serial_))) leave_memory();
+    if (lender != nullptr) lender->borrower_goes(!owes_nothing());
   }
   if (returns_.heard.serial == serial_) returns_.heard = {};
   settle(Stage::kBroken);
   peer_.remove(*this);
+}
+
+/// Messages that are still to be read may lie in our memory. The peer says when none does, by what else it sends; one that
+/// sends nothing is believed to lend from the last few links only.
+void SenderLink::leave_memory() {
+  constexpr std::size_t most = 8;
+  remains_.front() = {serial_, std::move(mapping_), layout_};
+  returns_.gone.splice(returns_.gone.end(), remains_);
+  const ReceiverLink* const reader = returns_.receiver;
+  const auto is_read = [reader](const Gone& memory) { return reader != nullptr && reader->reads_from(memory.serial); };
+  if (returns_.gone.size() <= most) return;
+  returns_.gone.erase(std::find_if_not(returns_.gone.begin(), returns_.gone.end(), is_read));
 }
 
 /// Whether no message lies in a slot of ours, and none can come to.
@@ -125,6 +133,12 @@ bool SenderLink::has_all_slots() const {
   // Acquire: what the receiver keeps of a message it has counted before it says that the message is released.
   const bool all_released = shared(control_->consumed).load(std::memory_order_acquire) == next_;
   return all_released && shared(control_->kept).load(std::memory_order_acquire) == homes_;
+}
+
+bool SenderLink::owes_nothing() const {
+  // Acquire: what was released has come home before.
+  const bool all_released = control_ == nullptr || shared(control_->consumed).load(std::memory_order_acquire) == next_;
+  return all_released && (slot_.is_nowhere() || !slot_.is_lent());
 }
 
 Status SenderLink::begin() {
@@ -187,13 +201,15 @@ void SenderLink::begin_round() {
   set_limits();
 }
 
-/// The one that we have read last, whoever's it is; else any of ours.
+/// One that we have read: the peer's that is kept, else ours that came home last; else any of ours.
 Placement SenderLink::take_slot() {
-  ReceiverLink* const lender = returns_.receiver;
-  if (const std::uint32_t kept = lender != nullptr ? lender->take_kept() : kNone; kept != kNone) {
-    swapped_ = next_;
-    lender_ = lender->serial();
-    lent_payloads_ = lender->payloads();
+  if (lent_mapping_.data() != nullptr) [[unlikely]]
+    lent_mapping_ = {};  // it held a slot that is given up
+  slot_passed_ = has_passed();
+  ReceiverLink* const from = lender();
+  if (const std::uint32_t kept = from != nullptr ? from->take_kept() : kNone; kept != kNone) {
+    lender_ = from->serial();
+    lent_payloads_ = from->payloads();
     return Placement::lent(kept);
   }
   const std::uint32_t own = take_own_slot();
@@ -203,9 +219,7 @@ Placement SenderLink::take_slot() {
 /// The one that came home last, else the first that is free.
 std::uint32_t SenderLink::take_own_slot() {
   std::uint32_t slot = std::exchange(hot_, kNone);
-  if (slot != kNone) {
-    swapped_ = next_;
-  } else {
+  if (slot == kNone) {
     slot = 0;
     while (!is_free(slot)) {
       if (++slot == layout_.places) return miss_slots();
@@ -215,9 +229,15 @@ std::uint32_t SenderLink::take_own_slot() {
   return slot;
 }
 
-bool SenderLink::swaps() const {
-  constexpr std::uint64_t few = 8;
-  return hot_ != kNone || (returns_.receiver != nullptr && returns_.receiver->has_kept()) || next_ - swapped_ <= few;
+ReceiverLink* SenderLink::lender() const {
+  ReceiverLink* const receiver = returns_.receiver;
+  return receiver != nullptr && receiver->layout().like(layout_) ? receiver : nullptr;
+}
+
+bool SenderLink::has_passed() const {
+  if (!slot_.is_nowhere() && (!slot_.is_lent() || has_lender())) return slot_passed_;
+  const ReceiverLink* const from = lender();
+  return hot_ != kNone || (from != nullptr && from->has_kept());
 }
 
 std::uint32_t SenderLink::miss_slots() {
@@ -282,7 +302,8 @@ void SenderLink::place(std::uint64_t bytes) {
   if (placed_ != next_) {
     placed_ = next_;
     placed_bytes_ = bytes;
-    place_ = varies && filling(bytes).next() == Filling::cold && !swaps() ? cold_place(bytes) : slot();
+    passed_ = varies && has_passed();
+    place_ = varies && !passed_ && filling(bytes).next() == Filling::cold ? cold_place(bytes) : slot();
   } else if (bytes > placed_bytes_ && !place_.is_nowhere() && place_.is_cold()) {
     place_ = slot();
   }
@@ -325,12 +346,14 @@ std::uint64_t SenderLink::cold_end() {
 /// The next message's room was filled. Returns the message's kind.
 Kind SenderLink::filled(std::uint64_t bytes) {
   if (!place_.is_cold()) send_slot(bytes);
+  if (place_.is_nowhere()) return Kind::kSlot;
   header().where.placement = place_;
   if (bytes < kLeastFilled) return Kind::kSlot;
   filled_bytes_ += bytes;
-  FillingChoice& choice = fillings_[size_class(bytes)];
+  const std::uint32_t index = choice_of(bytes, passed_);
+  FillingChoice& choice = fillings_[index];
   const bool timed = choice.timed();
-  if (timed) header().where.placement = place_.with(static_cast<std::uint64_t>(choice.next()));
+  if (timed) header().where.placement = place_.with(choice.next(), passed_);
   std::uint64_t taken = 0;
   if (choice.timed_here()) {
     // Stores that are not done yet are to be paid for. Sequentially consistent, though nobody learns anything by it: an
@@ -343,9 +366,9 @@ Kind SenderLink::filled(std::uint64_t bytes) {
     for (std::size_t f = 0; f < kFillings; ++f) {
       // Relaxed: a time that the receiver wrote at some time, and from which nothing else follows. Where it writes one at
       // this moment, that counts now or the next time.
-      receiver[f] = shared(control_->read_ns[size_class(bytes)][f]).exchange(0, std::memory_order_relaxed);
+      receiver[f] = shared(control_->read_ns[index][f]).exchange(0, std::memory_order_relaxed);
     }
-    const bool cold = has_cold(size_class(bytes)) && filled_bytes_ / kRoundsUntilTrial >= cold_end();
+    const bool cold = has_cold(size_class(bytes)) && filled_bytes_ / kRoundsUntilTrial >= cold_end() && !passed_;
     const std::uint64_t rooms = cold ? cold_end() / cold_room(bytes) : 0;
     // Before anything in it is timed the whole room is touched for the first time, and then gone through.
     choice.compare(receiver, bytes, filled_bytes_ >= cold_end(),
@@ -417,6 +440,7 @@ tutti_link_result SenderLink::offer(OwnRegion* region, const void* source, std::
   if (place_.is_nowhere()) return TUTTI_LINK_BROKEN;
   std::memcpy(address(place_), source, bytes);
   send_slot(bytes);
+  if (place_.is_nowhere()) return TUTTI_LINK_BROKEN;
   h.where = {{}, place_, returns_.told};
   publish(h, pack(bytes, Kind::kSlot), fingerprint);
   return TUTTI_LINK_OK;
@@ -581,8 +605,9 @@ tutti_link_result ReceiverLink::view_pull(tutti_message* message) {
 }
 
 tutti_link_result ReceiverLink::view_slot(tutti_message* message, Kind kind) {
-  const Placement placement = header().where.placement;
-  const std::uint64_t serial = header().where.tell.serial;
+  // Relaxed: read once, as in hear.
+  const Placement placement{shared(header().where.placement.word).load(std::memory_order_relaxed)};
+  const std::uint64_t serial = shared(header().where.tell.serial).load(std::memory_order_relaxed);
   const std::uint64_t bytes = message->bytes;
   // Both links of a channel lie alike, or neither lends.
   const unsigned char* const from = placement.is_lent() ? own_payloads(serial) : payloads();
@@ -592,8 +617,9 @@ tutti_link_result ReceiverLink::view_slot(tutti_message* message, Kind kind) {
   viewed_place_ = placement;
   viewed_serial_ = serial;
   if (kind == Kind::kTimed && timed_ns_ == 0) {
-    if (bytes < kLeastFilled || placement.filling() >= kFillings) return malformed("it is timed as no message is");
-    timed_least_ = &control_->read_ns[size_class(bytes)][placement.filling()];
+    if (bytes < kLeastFilled || placement.filling() >= 2 * kFillings) return malformed("it is timed as no message is");
+    const bool passed = placement.filling() >= kFillings;
+    timed_least_ = &control_->read_ns[choice_of(bytes, passed)][placement.filling() % kFillings];
     timed_bytes_ = bytes;
     timed_ns_ = now_ns();
   }
@@ -607,15 +633,18 @@ tutti_link_result ReceiverLink::misplaced(Placement at, std::uint64_t bytes) {
 }
 
 const unsigned char* ReceiverLink::own_payloads(std::uint64_t serial) {
-  // Who lent later ones uses no earlier ones.
-  std::erase_if(gone_, [serial](const Gone& memory) { return memory.serial < serial; });
   const SenderLink* const sender = returns_.sender;
-  if (sender != nullptr && sender->serial() == serial) return sender->layout().like(layout_) ? sender->payloads() : nullptr;
-  for (const Gone& memory : gone_) {
+  if (sender != nullptr && sender->serial() == serial)
+    return sender->has_memory() && sender->layout().like(layout_) ? sender->payloads() : nullptr;
+  for (const Gone& memory : returns_.gone) {
     if (memory.serial != serial || !memory.layout.like(layout_)) continue;
     return static_cast<const unsigned char*>(memory.mapping.data()) + layout_.payload_offset;
   }
   return nullptr;
+}
+
+void ReceiverLink::forget(std::uint64_t serial) {
+  std::erase_if(returns_.gone, [&](const Gone& memory) { return memory.serial < serial && !reads_from(memory.serial); });
 }
 
 /// What was viewed in a slot or a cold room is not needed any more.
@@ -634,10 +663,10 @@ void ReceiverLink::release_slot() {
   }
 }
 
-void ReceiverLink::borrower_goes(std::list<Gone>& memory) {
+void ReceiverLink::borrower_goes(bool owes) {
+  if (!owes) return;
   keeps_ = false;
   kept_ = kNone;
-  gone_.splice(gone_.end(), memory);
 }
 
 /// What was viewed, and is timed, has been read.

@@ -20,20 +20,13 @@
 
 namespace tutti::shm {
 
-/// Memory of a link that is gone.
-struct Gone {
-  std::uint64_t serial;
-  Mapping mapping;
-  LinkLayout layout;
-};
-
 /// What both ends have in common. `tutti_link*` points to one.
 class Link {
  public:
   static constexpr std::uint32_t kNone = UINT32_MAX;  ///< no slot
   enum class Stage { kOpening, kOpen, kBroken };
 
-  virtual ~Link() = default;
+  virtual ~Link();
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
@@ -44,6 +37,7 @@ class Link {
   Peer& peer() const { return peer_; }
   Endpoint& endpoint() const { return endpoint_; }
   const LinkLayout& layout() const { return layout_; }
+  bool has_memory() const { return control_ != nullptr; }
   /// Of a link that has its memory.
   unsigned char* payloads() const { return static_cast<unsigned char*>(mapping_.data()) + layout_.payload_offset; }
 
@@ -157,6 +151,8 @@ class SenderLink final : public Link {
       finish_put();
     } else {
       kind = filled(bytes);
+      if (place_.is_nowhere()) [[unlikely]]
+        return TUTTI_LINK_BROKEN;
     }
     h.where.tell = returns_.told;
     publish(h, pack(bytes, kind), fingerprint);
@@ -219,6 +215,8 @@ class SenderLink final : public Link {
     return slot_;
   }
   Placement take_slot();
+  /// Whose link lends us slots, if any.
+  ReceiverLink* lender() const;
   /// One of ours, by its number, for which owners_ says kReserved. kNone where the peer's memory is damaged: the link is
   /// broken.
   std::uint32_t take_own_slot();
@@ -230,20 +228,23 @@ class SenderLink final : public Link {
     return owners_[slot] != kAway;
   }
   void find_kept();
-  /// Whether the peer, too, sends messages that lie in slots, so that those pass to and fro: there is one that we have read
-  /// last, or was a few messages ago. No way of filling does better then, where cores share a cache.
-  bool swaps() const;
+  /// Whether the slot that `slot` would give is one that we have read last.
+  bool has_passed() const;
   bool has_all_slots() const;
+  /// Whether no slot that was borrowed is out for good once the link ends.
+  bool owes_nothing() const;
   /// Whether the link is there that `slot_` was lent by.
   bool has_lender() const { return returns_.told.serial == lender_; }
   unsigned char* address(Placement at) const {
     return (at.is_lent() ? lent_payloads_ : payloads()) + layout_.offset_of(at);
   }
   void send_slot(std::uint64_t bytes);
+  void leave_memory();
   void* reserve_large(std::uint64_t bytes, std::uint64_t fingerprint);
   unsigned char* take_grant(std::uint64_t bytes, std::uint64_t fingerprint);
   void finish_put();
-  const FillingChoice& filling(std::uint64_t bytes) const { return fillings_[size_class(bytes)]; }
+  /// Of the next message, once it is placed.
+  const FillingChoice& filling(std::uint64_t bytes) const { return fillings_[choice_of(bytes, passed_)]; }
   void place(std::uint64_t bytes);
   /// What a message takes of the cold payloads.
   static std::uint64_t cold_room(std::uint64_t bytes) { return (bytes + kPair - 1) / kPair * kPair + kPair; }
@@ -271,10 +272,11 @@ class SenderLink final : public Link {
   alignas(kLine) unsigned char staged_[kLine] = {};
   PeerRegion* granted_ = nullptr;           ///< of the reserved message, held until it is committed
   unsigned char* granted_at_ = nullptr;     ///< where it is written
-  std::vector<FillingChoice> fillings_;     ///< by size class
+  std::vector<FillingChoice> fillings_;     ///< see choice_of
   std::uint64_t placed_ = UINT64_MAX;       ///< the message that `place_` is for
   std::uint64_t placed_bytes_ = 0;          ///< and its length
   Placement place_ = Placement::nowhere();  ///< where the next message lies; nowhere: the link is broken
+  bool passed_ = false;                     ///< it is a slot that we have read last
   std::uint64_t cold_at_ = 0;               ///< of the cold payloads, where the next one begins
   std::uint64_t cold_end_ = 0;              ///< where they begin anew; 0: not decided yet
   std::uint64_t filled_bytes_ = 0;          ///< of all messages in slots or cold rooms, of kLeastFilled or more
@@ -289,16 +291,16 @@ class SenderLink final : public Link {
   /// Of the slots: the number, and one, of the message that had each last; kReserved until that is sent, kAway while the
   /// receiver has kept it.
   std::vector<std::uint64_t> owners_;
-  std::uint64_t kept_known_ = 0;            ///< messages of which it is known whether their slots were
-  std::uint64_t swapped_ = UINT64_MAX / 2;  ///< the last message in a slot that we had read
-  std::uint64_t kept_ = 0;                  ///< of LinkControl, so far
-  std::uint64_t homes_ = 0;                 ///< of them, those that have come home; they do so in order
-  std::uint32_t hot_ = kNone;               ///< the one that came last, and is free
-  Placement slot_ = Placement::nowhere();   ///< taken, and not sent yet
-  std::uint64_t lender_ = 0;                ///< serial of the link whose slot that is, where it is lent
+  std::uint64_t kept_known_ = 0;           ///< messages of which it is known whether their slots were
+  std::uint64_t kept_ = 0;                 ///< of LinkControl, so far
+  std::uint64_t homes_ = 0;                ///< of them, those that have come home; they do so in order
+  std::uint32_t hot_ = kNone;              ///< the one that came last, and is free
+  Placement slot_ = Placement::nowhere();  ///< taken, and not sent yet
+  bool slot_passed_ = false;               ///< we have read it last
+  std::uint64_t lender_ = 0;               ///< serial of the link whose slot that is, where it is lent
   unsigned char* lent_payloads_ = nullptr;
-  std::list<Gone> remains_{1};  ///< room for our own memory in a list of the receiver's: then memory may be out
-  Mapping lent_mapping_;        ///< keeps them where that link is gone
+  std::list<Gone> remains_{1};  ///< room for our own memory in Returns::gone: when that is needed, memory may be out
+  Mapping lent_mapping_;        ///< of a link that is gone, while `slot_` is there
 };
 
 /// The consumer: maps the producer's memory and reads it where it lies.
@@ -365,9 +367,11 @@ class ReceiverLink final : public Link {
   /// A slot of the sender's that was read last, for a message to it; no more than once. kNone where none is kept.
   std::uint32_t take_kept() { return std::exchange(kept_, kNone); }
   bool has_kept() const { return kept_ != kNone; }
-  /// It goes, and this is its memory, in which messages may lie that are still to be read. Nothing is kept from here on:
-  /// the slots of messages that nobody reads any more do not come home, and more must not be missing.
-  void borrower_goes(std::list<Gone>& memory);
+  /// It goes. Where it owes slots nothing is kept from here on: those of messages that nobody reads any more do not come
+  /// home, and more must not be missing.
+  void borrower_goes(bool owes);
+  /// Whether the message that is being read lies in memory of our sending link of that serial.
+  bool reads_from(std::uint64_t serial) const { return viewed_place_.is_lent() && viewed_serial_ == serial; }
 
   /// While messages are here that were committed before the sender ended, there is nothing to complain about.
   std::string failure() const override;
@@ -397,9 +401,16 @@ class ReceiverLink final : public Link {
   /// The payloads that we lend from, of that opening; nothing where they are gone.
   const unsigned char* own_payloads(std::uint64_t serial);
   /// The peer tells about the link that we have now, or about one that we had.
-  void hear(const Tell& tell) {
-    if (tell.serial == returns_.heard.serial) returns_.heard.released = tell.released;
+  void hear(Tell& tell) {
+    // Relaxed: each word is read once, as the peer may write nonsense at any time; both came with the message.
+    const std::uint64_t serial = shared(tell.serial).load(std::memory_order_relaxed);
+    if (serial == returns_.heard.serial) returns_.heard.released = shared(tell.released).load(std::memory_order_relaxed);
+    if (!returns_.gone.empty() && returns_.gone.front().serial < serial) [[unlikely]]
+      forget(serial);
   }
+  /// Who reads from that link of ours lends no more from earlier ones. (Who reads from none may have what comes next from
+  /// one that is gone here already.)
+  void forget(std::uint64_t serial);
   /// Whether message next_, or the one after it, is here.
   bool arrived(std::uint64_t message) const;
   bool take_back(const Granted& granted);
@@ -414,7 +425,6 @@ class ReceiverLink final : public Link {
   std::uint32_t kept_ = kNone;                     ///< a slot of the sender's, for our next message to it
   bool keeps_ = true;                              ///< some are to be kept
   std::uint64_t kept_count_ = 0;                   ///< slots that were kept ever
-  std::list<Gone> gone_;
   bool damaged_ = false;
   bool again_ = false;        ///< the message after the viewed one has the first header
   std::uint64_t viewed_ = 0;  ///< messages that the caller has seen: a grant is for a later one

@@ -283,9 +283,7 @@ void Peer::ring() const {
   if (!doorbell_) return;
   // Whoever clears the word rings, so that a sleeper is rung once. Relaxed: the kernel orders the wake-up itself.
   if (shared(page_->sleeping).exchange(0, std::memory_order_relaxed) == 0) return;
-  const std::uint64_t one = 1;
-  // Cannot fail but for a full counter, which is as good as a ring.
-  [[maybe_unused]] const ssize_t n = ::write(doorbell_->get(), &one, sizeof one);
+  ring_doorbell(*doorbell_);
 }
 
 void Peer::handle(Packet& packet) {

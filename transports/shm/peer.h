@@ -29,12 +29,22 @@ struct OfferedLink {
   SharedDescriptor memory;
 };
 
+/// Memory of a sending link that is gone.
+struct Gone {
+  std::uint64_t serial;
+  Mapping mapping;
+  LinkLayout layout;
+};
+
 /// What the two links of a channel, there and back, have to tell each other.
 struct Returns {
   Tell told;                     ///< what our receiving link has released: our sending link's messages say so
   Tell heard;                    ///< what the peer's messages said of our sending link's
   SenderLink* sender = nullptr;  ///< while there is one, and likewise
   ReceiverLink* receiver = nullptr;
+  /// Of our former sending links, the oldest first: messages of the peer's may still lie in them, for whichever receiving
+  /// link reads them.
+  std::list<Gone> gone;
 };
 
 /// The connection and its contents. Belongs to its endpoint, and is used by the endpoint's thread only.

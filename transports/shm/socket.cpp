@@ -135,6 +135,12 @@ Transfer receive_packet(int fd, Packet& packet, std::size_t& begun) {
   }
 }
 
+void ring_doorbell(const Descriptor& doorbell) {
+  const std::uint64_t one = 1;
+  // Cannot fail but for a full counter, which is as good as a ring.
+  [[maybe_unused]] const ssize_t n = ::write(doorbell.get(), &one, sizeof one);
+}
+
 void raise_descriptor_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;

@@ -37,6 +37,9 @@ Transfer send_packet(int fd, const Packet& packet, std::size_t& begun);
 /// Receives into `packet`, of which `begun` bytes are there already. kDone: it is complete. kEnded: the peer is gone.
 Transfer receive_packet(int fd, Packet& packet, std::size_t& begun);
 
+/// Wakes who sleeps on that event descriptor.
+void ring_doorbell(const Descriptor& doorbell);
+
 /// Raises this process's soft limit of open files to its hard one: peers' sockets and doorbells need two for each pair.
 void raise_descriptor_limit();
 

@@ -192,21 +192,37 @@ bool Endpoint::look_at_events() {
 // ---- The turn of the wheel.
 
 void Endpoint::add(Stream& stream) {
-  stream.watch = watch(stream, stream.fd(), EPOLLIN);
   streams_.push_back(&stream);
+  // The newcomer may be the one too many to be read directly.
+  for (Stream* each : streams_) ask_epoll(*each);
+}
+
+// Of streams that are read directly nothing is asked while this rank is awake: with every segment the kernel would tell
+// epoll's queue, on the sender's time, 6 % of a short message's whole way.
+void Endpoint::ask_epoll(Stream& stream) {
+  if (stream.broken()) return;
+  std::uint32_t wanted = sleeping_ || !directly() ? EPOLLIN : 0u;
+  if (sleeping_ && !stream.idle()) wanted |= EPOLLOUT;
+  if (wanted == stream.watched) return;
+  if (stream.watched == 0) {
+    stream.watch = watch(stream, stream.fd(), wanted);
+  } else if (wanted == 0) {
+    unwatch(stream.watch, stream.fd());
+  } else {
+    rewatch(stream.watch, stream.fd(), wanted);
+  }
+  stream.watched = wanted;
 }
 
 bool Endpoint::move_streams() {
   bool moved = false;
-  const bool directly = streams_.size() <= kPolledDirectly;
+  const bool read_all = directly();
   bool ended = false;
   for (Stream* stream : streams_) {
-    if (directly) moved = stream->read() || moved;
-    if (!stream->idle()) moved = stream->write() || moved;
-    if (stream->output_watched && stream->idle() && !stream->broken()) {
-      stream->output_watched = false;
-      rewatch(stream->watch, stream->fd(), EPOLLIN);
-    }
+    bool alive = read_all && stream->read();
+    if (!stream->idle()) alive = stream->write() || alive;
+    if (alive) ask_epoll(*stream);
+    moved = moved || alive;
     ended = ended || stream->broken();
   }
   if (ended) drop_broken();
@@ -232,7 +248,7 @@ void Endpoint::meet_peers() {
 bool Endpoint::progress() {
   bool moved = move_streams();
   const bool expecting = !waiting_.empty() || gate_.busy();
-  const bool look = streams_.size() > kPolledDirectly || look_soon_ || (expecting && !moved) || ++turns_ % kDoorsEvery == 0;
+  const bool look = !directly() || look_soon_ || (expecting && !moved) || ++turns_ % kDoorsEvery == 0;
   if (look) {
     look_soon_ = false;
     moved = look_at_events() || moved;
@@ -253,16 +269,14 @@ void Endpoint::pay_credit() {
 }
 
 void Endpoint::arm(bool sleeping) {
+  sleeping_ = sleeping;
   if (!sleeping) {
+    // What epoll was asked is taken back where something moves: who naps again and again need not ask each time.
     look_soon_ = true;
     return;
   }
   pay_credit();
-  for (Stream* stream : streams_) {
-    if (stream->idle() || stream->output_watched) continue;
-    stream->output_watched = true;
-    rewatch(stream->watch, stream->fd(), EPOLLIN | EPOLLOUT);
-  }
+  for (Stream* stream : streams_) ask_epoll(*stream);
 }
 
 }  // namespace tutti::tcp

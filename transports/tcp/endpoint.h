@@ -67,6 +67,10 @@ class Endpoint {
 
   Endpoint() = default;
   Peer& peer(int rank);
+  /// Few enough streams to read each in every turn.
+  bool directly() const { return streams_.size() <= kPolledDirectly; }
+  /// Asks epoll about a stream what is to be asked now.
+  void ask_epoll(Stream& stream);
   bool move_streams();
   bool look_at_events();
   void drop_broken();
@@ -92,6 +96,7 @@ class Endpoint {
   std::vector<Peer*> waiting_;    ///< those whose connections are not all there
   std::uint32_t turns_ = 0;
   std::uint32_t idle_turns_ = 0;
+  bool sleeping_ = false;   ///< as `arm` said last
   bool look_soon_ = false;  ///< somebody slept on the epoll descriptor: see what woke it
   Gate gate_{*this};
 };

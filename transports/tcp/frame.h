@@ -95,7 +95,7 @@ class FrameReader {
  private:
   static constexpr std::size_t kBuffer = 64 * 1024;     ///< read ahead while messages are small
   static constexpr std::size_t kShortAhead = 4 * 1024;  ///< and while they are long: what is read ahead is copied twice
-  static constexpr std::uint64_t kLong = 8 * 1024;
+  static constexpr std::uint64_t kLong = 48 * 1024;
   static constexpr std::size_t kDrop = 64 * 1024;
 
   bool parse();

@@ -68,8 +68,8 @@ class Stream final : public Watcher, private FrameSink {
   int fd() const { return socket_.get(); }
   std::uint32_t index() const { return index_; }
   const std::string& remote() const { return remote_; }
-  std::uint64_t watch = 0;      ///< its number in the endpoint's epoll set
-  bool output_watched = false;  ///< the endpoint has asked epoll for room to write
+  std::uint64_t watch = 0;    ///< its number in the endpoint's epoll set, where it is in it
+  std::uint32_t watched = 0;  ///< the events that the endpoint has asked epoll for; 0: it is not in the set
 
  private:
   static constexpr int kPieces = 64;  ///< of one sendmsg

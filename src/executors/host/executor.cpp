@@ -28,6 +28,16 @@ bool overlap(const std::byte* a, std::uint64_t a_bytes, const std::byte* b, std:
   return first < second + b_bytes && second < first + a_bytes;
 }
 
+/// Which peers share our core, and what follows from it.
+void find_near(const Plan& plan, std::span<const std::int32_t> core, int rank, Lowered& lowered) {
+  const std::int32_t ours = core[static_cast<std::size_t>(rank)];
+  for (const Link& link : lowered.program.links)
+    lowered.near.push_back(core[static_cast<std::size_t>(link.peer)] == ours ? 1 : 0);
+  lowered.on_core = static_cast<std::size_t>(std::count(core.begin(), core.end(), ours)) - 1;
+  lowered.single_file = near_first(std::move(lowered.single_file), lowered.program, lowered.near,
+                                   blocks_of(plan.problem, Buffer::output, rank));
+}
+
 }  // namespace
 
 std::uint64_t scratch_bytes(const Plan& plan) {
@@ -35,7 +45,8 @@ std::uint64_t scratch_bytes(const Plan& plan) {
   return window * plan.shape.scratch_blocks * plan.shape.depth * element_bytes(plan.problem.type);
 }
 
-Lowered lower(const Plan& plan, int rank, Program program, const ProgramOf& program_of) {
+Lowered lower(const Plan& plan, int rank, Program program, const ProgramOf& program_of,
+              std::span<const std::int32_t> core) {
   Lowered lowered;
   lowered.only_offered = only_offered(plan, rank, program);
   lowered.receives = receives(plan, rank, program, program_of);
@@ -44,6 +55,7 @@ Lowered lower(const Plan& plan, int rank, Program program, const ProgramOf& prog
     lowered.most_operands = std::max(lowered.most_operands, std::uint32_t{step.sources} + step.destinations);
   }
   lowered.program = std::move(program);
+  if (!core.empty()) find_near(plan, core, rank, lowered);
   return lowered;
 }
 

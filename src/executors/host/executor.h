@@ -61,10 +61,13 @@ struct Lowered {
   std::vector<std::uint8_t> only_offered;      ///< per operand
   std::vector<std::vector<Receive>> receives;  ///< per link
   std::vector<std::uint32_t> single_file;      ///< see there; empty: its lanes need each other's company
+  std::vector<std::uint8_t> near;              ///< per link: its peer shares our core; empty: nobody is known to
+  std::size_t on_core = 0;                     ///< ranks that do
   std::uint32_t most_operands = 0;             ///< of a step
 };
-/// program_of: the peers', see receives() and single_file().
-Lowered lower(const Plan& plan, int rank, Program program, const ProgramOf& program_of);
+/// program_of: the peers', see receives() and single_file(). core: View::core.
+Lowered lower(const Plan& plan, int rank, Program program, const ProgramOf& program_of,
+              std::span<const std::int32_t> core = {});
 
 /// Where a program's operands lie in one window: bytes from their buffer's beginning in the first pass, or from their
 /// message's. What no call changes is worked out once, so that a step costs an addition.

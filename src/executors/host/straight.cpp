@@ -1,7 +1,10 @@
 #include "src/executors/host/straight.h"
 
 #include <cstring>
+#include <set>
 
+#include "src/base/clock.h"
+#include "src/base/pause.h"
 #include "src/executors/host/executor.h"
 
 namespace tutti {
@@ -29,10 +32,19 @@ class Straightener {
     places_.clear();
     for (std::size_t o = 0; o < taken.size(); ++o) {
       const Operand& operand = lowered_.program.operands[taken[o]];
-      const bool message = operand.place == Place::link;
-      places_.push_back(message ? Straight::messages + static_cast<std::uint32_t>(o)
-                                : static_cast<std::uint32_t>(operand.place));
-      if (message) push(o < whole.sources ? Straight::Kind::view : Straight::Kind::reserve, whole, operand, o);
+      places_.push_back(operand.place == Place::link ? Straight::messages + static_cast<std::uint32_t>(o)
+                                                     : static_cast<std::uint32_t>(operand.place));
+    }
+    // As near_first, within the step.
+    for (const bool near : {true, false}) {
+      for (std::size_t o = 0; o < whole.sources; ++o) {
+        const Operand& operand = lowered_.program.operands[taken[o]];
+        if (operand.place == Place::link && is_near(operand.link) == near) push(Straight::Kind::view, whole, operand, o);
+      }
+    }
+    for (std::size_t o = whole.sources; o < taken.size(); ++o) {
+      const Operand& operand = lowered_.program.operands[taken[o]];
+      if (operand.place == Place::link) push(Straight::Kind::reserve, whole, operand, o);
     }
     whole.divide_by = (step.flags & last_touch) != 0 ? divisor(problem_) : 0;
     append_pieces(whole, step, taken);
@@ -43,9 +55,28 @@ class Straightener {
     }
   }
 
-  Straight take() { return std::move(straight_); }
+  /// Where all of our core exchange messages, and theirs are here, they wait as well, and so do most likely those of
+  /// another core, or are about to send: then both cores go on in step, and are handed over as seldom as can be.
+  Straight take() {
+    using Kind = Straight::Kind;
+    if (lowered_.on_core == 0 || meets(Kind::view) != lowered_.on_core || meets(Kind::commit) != lowered_.on_core)
+      return std::move(straight_);
+    for (auto act = straight_.acts.rbegin(); act->kind != Kind::view || !is_near(act->link); ++act)
+      act->soon = act->kind == Kind::view;
+    return std::move(straight_);
+  }
 
  private:
+  bool is_near(std::uint32_t link) const { return !lowered_.near.empty() && lowered_.near[link] != 0; }
+  /// Ranks of our core with which that is done.
+  std::size_t meets(Straight::Kind kind) const {
+    std::set<int> peers;
+    for (const Straight::Act& act : straight_.acts) {
+      if (act.kind == kind && is_near(act.link)) peers.insert(lowered_.program.links[act.link].peer);
+    }
+    return peers.size();
+  }
+
   void push(Straight::Kind kind, Straight::Act act, const Operand& operand, std::size_t o) {
     act.kind = kind;
     act.link = operand.link;
@@ -108,6 +139,7 @@ class HostExecutor::StraightRun {
       } else if (act.kind == Straight::Kind::fold) {
         fold(act, operands + act.operand);
       } else if (HostLink& link = *links_[act.link]; !at_once(act, link, fingerprint)) [[unlikely]] {
+        if (act.soon && comes_soon(act, link, fingerprint)) continue;
         if (!executor_.await(link, agent_, [&] { return attempt(act, link); })) return false;
       }
     }
@@ -134,6 +166,18 @@ class HostExecutor::StraightRun {
     if (transport.commit(link.link, act.count, fingerprint) != TUTTI_LINK_OK) return false;
     ++link.offered;
     return true;
+  }
+
+  /// Looks for a message as long as handing over the core and getting it back would take, about.
+  bool comes_soon(const Straight::Act& act, HostLink& link, std::uint64_t fingerprint) {
+    constexpr std::uint64_t two_switches = 4'000;  // ns; a bare yield between two processes takes 1.4 us (Zen 4)
+    if (executor_.needs_progress_) return false;
+    const std::uint64_t until = now_ns() + two_switches;
+    do {
+      pause_core();
+      if (at_once(act, link, fingerprint)) return true;
+    } while (now_ns() < until);
+    return false;
   }
 
   /// What did not come about at once, again, and what stands in its way.

@@ -35,6 +35,7 @@ struct Straight {
   };
   struct Act {
     Kind kind = Kind::view;
+    bool soon = false;               ///< view: it is likely to be here soon, from another core
     std::uint32_t link = 0;          ///< index into Program::links
     std::uint32_t place = 0;         ///< of the message
     std::uint32_t operand = 0;       ///< copy, fold: its first in `operands`: sources, then destinations

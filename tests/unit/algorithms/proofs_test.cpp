@@ -37,16 +37,31 @@ TEST(Proofs, HoldForOtherLanesAndDepths) {
   }
 }
 
+/// What a test of single files met.
+struct Met {
+  int several = 0;  ///< programs of several lanes
+  int moved = 0;    ///< whose order was another one, as some peers share the rank's core
+};
+
+/// On which core each rank is; all on their own for 0.
+int core_of(int rank, int cores) { return cores == 0 ? rank : cores > 0 ? rank % cores : rank / -cores; }
+
 // All lanes' steps one after another, as small calls are run: a schedule of one lane, which the verifier can look at.
-void expect_proved_in_single_file(const Algorithm& algorithm, const View& view, int root, int& several) {
+void expect_proved_in_single_file(const Algorithm& algorithm, const View& view, int root, int cores, Met& met) {
   Schedule schedule = make_schedule(algorithm, view, root);
   const auto program_of = [&](int r) { return schedule.programs[static_cast<std::size_t>(r)]; };
   std::vector<Program> filed;
   for (int r = 0; r < view.ranks(); ++r) {
     Program program = program_of(r);
-    several += program.lanes.size() > 1 ? 1 : 0;
-    const std::vector<std::uint32_t> order = single_file(schedule.plan, r, program, program_of);
+    met.several += program.lanes.size() > 1 ? 1 : 0;
+    std::vector<std::uint32_t> order = single_file(schedule.plan, r, program, program_of);
     ASSERT_EQ(order.size(), program.steps.size()) << describe(algorithm, view.ranks(), root);
+    std::vector<std::uint8_t> near;
+    for (const Link& link : program.links) near.push_back(core_of(link.peer, cores) == core_of(r, cores) ? 1 : 0);
+    std::vector<std::uint32_t> nearer =
+        near_first(order, program, near, blocks_of(schedule.plan.problem, Buffer::output, r));
+    met.moved += nearer != order ? 1 : 0;
+    order = std::move(nearer);
     std::vector<Step> steps;
     for (const std::uint32_t step : order) {
       steps.push_back(program.steps[step]);
@@ -62,18 +77,21 @@ void expect_proved_in_single_file(const Algorithm& algorithm, const View& view, 
   EXPECT_TRUE(verdict.proved()) << describe(algorithm, view.ranks(), root) << ": " << verdict.fault.text();
 }
 
-TEST(Proofs, HoldInSingleFile) {
-  int several = 0;
+TEST(Proofs, HoldInSingleFileWhateverRanksShareCores) {
+  Met met;
   for (const Algorithm* algorithm : all_algorithms()) {
     for (int ranks = 1; ranks <= 17; ++ranks) {
       for (const View& view : views_of(*algorithm, ranks)) {
         for (const int root : {0, roots_of(*algorithm, ranks) - 1}) {
-          ASSERT_NO_FATAL_FAILURE(expect_proved_in_single_file(*algorithm, view, root, several));
+          for (const int cores : {0, 2, 3, -2}) {
+            ASSERT_NO_FATAL_FAILURE(expect_proved_in_single_file(*algorithm, view, root, cores, met));
+          }
         }
       }
     }
   }
-  EXPECT_GT(several, 1000);
+  EXPECT_GT(met.several, 1000);
+  EXPECT_GT(met.moved, 100);
 }
 
 // At less credit than a plan states it may do without, but where a plan states more than one it is because some number of

@@ -129,6 +129,25 @@ class Shared {
   void* at_;
 };
 
+/// The CPUs that this process may run on.
+std::vector<int> own_cpus() {
+  cpu_set_t allowed;
+  std::vector<int> cpus;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return cpus;
+  for (int c = 0; c < CPU_SETSIZE; ++c) {
+    if (CPU_ISSET(static_cast<std::size_t>(c), &allowed)) cpus.push_back(c);
+  }
+  return cpus;
+}
+
+/// Ranks that share two cores in turn.
+View view_of_two_cores(int ranks) {
+  View view = flat_view(ranks);
+  for (int r = 0; r < ranks; ++r) view.core.push_back(r % 2);
+  view.crowd = ranks / 2.;
+  return view;
+}
+
 /// Lets a child say that it is where the view has it.
 void settle_in(const View& view, int rank) {
   const auto r = static_cast<std::size_t>(rank);
@@ -137,6 +156,11 @@ void settle_in(const View& view, int rank) {
   setenv("TUTTI_TORUS", torus.c_str(), 1);
   setenv("TUTTI_MACHINE", ("machine " + std::to_string(view.machine[r])).c_str(), 1);
   if (!view.rack.empty()) setenv("TUTTI_RACK", ("rack " + std::to_string(view.rack[r])).c_str(), 1);
+  if (view.core.empty()) return;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(static_cast<std::size_t>(own_cpus().at(static_cast<std::size_t>(view.core[r]))), &one);
+  sched_setaffinity(0, sizeof one, &one);
 }
 
 /// Keeps this process, and its children, on the NUMA node that it is on, so that nodes are no level of their views.
@@ -247,7 +271,8 @@ std::size_t try_all(const Extent& extent, Run run) {
       bytes = 0;
     };
     for (const Algorithm* algorithm : all_algorithms()) {
-      if (!takes(*algorithm, view) || (view != flat_view(view.ranks()) && as_on_one_machine(*algorithm, view))) continue;
+      const bool tried = view.core.empty() && view != flat_view(view.ranks()) && as_on_one_machine(*algorithm, view);
+      if (tried || !takes(*algorithm, view)) continue;
       for (const Case& at : cases_of(*algorithm, view, extent)) {
         if (bytes + bytes_of(at) > most_bytes) run_batch();
         batch.push_back(at);
@@ -288,6 +313,16 @@ TEST(ReducedAgreement, OfProcessesOnSeveralMachines) {
                   view_of_torus({4}),           view_of_torus({2, 2})};
   try_processes(extent);
 }
+
+void try_two_cores(Extent extent, int first, int last) {
+  if (own_cpus().size() < 2) GTEST_SKIP() << "there is one CPU";
+  extent.ranks = {};
+  for (int ranks = first; ranks <= last; ++ranks) extent.views.push_back(view_of_two_cores(ranks));
+  try_processes(extent);
+}
+
+TEST(ReducedAgreement, OfProcessesThatShareTwoCores) { try_two_cores(reduced({}), 3, 6); }
+TEST(WholeAgreement, OfProcessesThatShareTwoCores) { try_two_cores(whole(1), 3, 9); }
 
 TEST(WholeAgreement, OfProcessesOnSeveralMachines) {
   stay_on_this_node();

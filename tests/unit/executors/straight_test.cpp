@@ -243,5 +243,48 @@ TEST_F(StraightCall, GivesUpWithItsAgentAndSaysWhomItWaitedFor) {
   EXPECT_THAT(result_, ElementsAre(11, 22));
 }
 
+/// The peers of rank 0 whose messages it awaits, in order; those that are expected soon are negative.
+std::vector<int> awaited(Collective collective, const char* name, int ranks, std::size_t count,
+                         const std::vector<std::int32_t>& core) {
+  Problem problem;
+  problem.collective = collective;
+  problem.type = TUTTI_FLOAT32;
+  problem.ranks = ranks;
+  problem.count = count;
+  const Algorithm& algorithm = *find_algorithm(collective, name);
+  const View view = flat_view(ranks);
+  const Plan plan = make_plan(algorithm, problem, view, Parameters{}, 256 * 1024);
+  const auto program_of = [&](int rank) { return make_program(algorithm, plan, view, rank); };
+  const Lowered lowered = lower(plan, 0, program_of(0), program_of, core);
+  std::vector<int> peers;
+  for (const Straight::Act& act : lay_out(plan, 0, lowered).straight.acts) {
+    const int peer = lowered.program.links[act.link].peer;
+    if (act.kind == Kind::view) peers.push_back(act.soon ? -peer : peer);
+  }
+  return peers;
+}
+
+TEST(StraightOnSharedCores, AwaitsThoseOfTheSameCoreFirstAndExpectsTheOthersSoonOnceTheyAreHere) {
+  using Collective::all_gather, Collective::all_reduce, Collective::gather;
+  EXPECT_THAT(awaited(all_reduce, "flat", 4, 2, {}), ElementsAre(1, 2, 3)) << "nobody knows";
+  EXPECT_THAT(awaited(all_reduce, "flat", 4, 2, {0, 1, 0, 1}), ElementsAre(2, -1, -3));
+  EXPECT_THAT(awaited(all_reduce, "flat", 4, 2, {0, 1, 1, 0}), ElementsAre(3, -1, -2));
+  EXPECT_THAT(awaited(all_reduce, "flat", 4, 2, {0, 1, 1, 1}), ElementsAre(1, 2, 3)) << "it has the core for itself";
+  EXPECT_THAT(awaited(all_reduce, "flat", 4, 2, {0, 0, 0, 0}), ElementsAre(1, 2, 3)) << "there is no other core";
+  EXPECT_THAT(awaited(all_gather, "direct", 4, 2, {0, 1, 0, 1}), ElementsAre(2, -3, -1)) << "in steps of their own";
+  EXPECT_THAT(awaited(gather, "direct", 4, 2, {0, 1, 0, 1}), ElementsAre(2, 1, 3)) << "to whom nothing is sent";
+  EXPECT_THAT(awaited(all_reduce, "direct", 4, 4096, {0, 1, 0, 1}), ElementsAre(2, 1, 3, 2, -3, -1));
+  EXPECT_THAT(awaited(all_reduce, "direct", 4, 2, {0, 1, 0, 1}), ElementsAre(2, -1, -3)) << "its own chunk alone";
+}
+
+TEST_F(StraightCall, LooksALittleForWhatIsExpectedSoon) {
+  layouts_.straight.acts[3].soon = true;
+  from_.viewing = std::deque(3, TUTTI_LINK_NOT_YET);
+  ASSERT_EQ(run(0).kind, Outcome::Kind::completed) << "the agent was not asked";
+  EXPECT_THAT(result_, ElementsAre(11, 22));
+  from_.viewing = std::deque(1'000'000, TUTTI_LINK_NOT_YET);
+  EXPECT_EQ(run(3).kind, Outcome::Kind::interrupted) << "and then it was";
+}
+
 }  // namespace
 }  // namespace tutti

@@ -67,5 +67,41 @@ TEST(Receives, AreListedInOrderAndKnowWhetherTheirMemoryIsTheirsAlone) {
   EXPECT_EQ(count("pairwise", Collective::all_to_all, &Receive::early_in_place), 0);
 }
 
+/// Receives, each from a link of its own into the output: what it takes by `ranges`, link 1 or 2 for two messages where a
+/// number comes again.
+Program receiving(const std::vector<std::pair<std::uint32_t, Range>>& messages, Place into = Place::output) {
+  Program program;
+  for (const auto& [link, range] : messages) {
+    program.steps.push_back({static_cast<std::uint32_t>(program.operands.size()), 1, 1, 0, 0, 0});
+    program.operands.push_back({.place = Place::link, .link = link, .range = range});
+    program.operands.push_back({.place = into, .range = range});
+    while (program.links.size() <= link)
+      program.links.push_back({static_cast<std::int32_t>(program.links.size()) + 1, 0, false});
+  }
+  program.lanes = {{0, static_cast<std::uint32_t>(program.steps.size())}};
+  return program;
+}
+
+TEST(NearFirst, MovesReceivesFromPeersOnTheSameCoreBeforeTheOthers) {
+  const std::vector<std::uint32_t> order{0, 1, 2, 3};
+  const std::vector<std::uint8_t> near{0, 1, 0, 1};
+  const auto block = [](std::uint32_t n) { return Range{.block = n}; };
+  const auto ordered = [&](const Program& program, std::uint32_t blocks = 8) {
+    return near_first(order, program, near, blocks);
+  };
+  using Order = std::vector<std::uint32_t>;
+  EXPECT_EQ(ordered(receiving({{0, block(0)}, {1, block(1)}, {2, block(2)}, {3, block(3)}})), (Order{1, 3, 0, 2}));
+  EXPECT_EQ(ordered(receiving({{0, block(0)}, {1, block(1)}, {2, block(2)}, {3, block(9)}})), order) << "block 9 of 8 is 1";
+  EXPECT_EQ(ordered(receiving({{0, block(0)}, {1, block(1)}, {2, block(2)}, {1, block(3)}})), order)
+      << "a link's messages keep their order, and what lies between them stays there";
+  EXPECT_EQ(ordered(receiving({{0, block(0)}, {1, block(1)}, {2, block(2)}, {3, block(3)}}, Place::scratch)), order);
+  const auto chunk = [](std::uint32_t n) { return Range{.chunk = n, .chunks = 2}; };
+  EXPECT_EQ(ordered(receiving({{0, chunk(0)}, {1, chunk(2)}, {2, chunk(4)}, {3, chunk(6)}}), 1), (Order{1, 3, 0, 2}));
+  EXPECT_EQ(ordered(receiving({{0, chunk(0)}, {1, chunk(2)}, {2, chunk(4)}, {3, chunk(5)}}), 1), order);
+  Program sends = receiving({{0, block(0)}, {1, block(1)}, {2, block(2)}, {3, block(3)}});
+  sends.operands[3].place = Place::link;  // step 1 passes on what it gets
+  EXPECT_EQ(ordered(sends), (Order{0, 1, 3, 2}));
+}
+
 }  // namespace
 }  // namespace tutti::testing

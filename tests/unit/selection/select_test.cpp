@@ -128,7 +128,8 @@ TEST(RankAlgorithms, ChoosesOtherwiseWhereRanksShareCores) {
   view.crowd = 2;
   EXPECT_GT(terms_of(view).alpha, alone.alpha);
   EXPECT_EQ(chosen(512), "flat");
-  EXPECT_EQ(chosen(8192), "recursive_doubling");
+  EXPECT_EQ(chosen(8192), "flat");
+  EXPECT_EQ(chosen(512 << 10), "direct") << "all of it is cached";
   EXPECT_EQ(chosen(4 << 20), "ring");
   view.through_memory = false;  // sockets copy through the kernel, whose cache a ring does not spare
   EXPECT_EQ(chosen(4 << 20), "halving_doubling");
@@ -144,6 +145,54 @@ TEST(RankAlgorithms, ChoosesOtherwiseWhereRanksShareCores) {
   EXPECT_DOUBLE_EQ(terms_of(view).message, 2 * alone.alpha);
   EXPECT_DOUBLE_EQ(terms_of(view).beta, 2 * alone.beta);
   EXPECT_DOUBLE_EQ(terms_of(view).gamma, 2 * alone.gamma);
+}
+
+// One that sums for all posts as few messages as can be, which costs little where the others wait for a core anyway.
+TEST(RankAlgorithms, LetsOneRankSumForManyOnACore) {
+  View view = flat_view(8);
+  const auto chosen = [&](std::uint64_t bytes) {
+    return std::string(rank_algorithms(all_reduce_of(bytes / 4, 8), view, 0)[0].algorithm->name);
+  };
+  EXPECT_NE(chosen(2048), "central");
+  view.crowd = 4;
+  for (const std::uint64_t bytes : {2048, 8192, 32768}) EXPECT_EQ(chosen(bytes), "central") << bytes;
+  EXPECT_EQ(chosen(128 << 10), "direct");
+  EXPECT_EQ(chosen(512 << 10), "direct");
+  EXPECT_EQ(chosen(2 << 20), "ring");
+}
+
+// Of two ranks one writes the next piece while the other reads, where what is sent is memory that both see.
+TEST(RankAlgorithms, LetsTwoRanksWriteAndReadAtOnce) {
+  for (const Collective collective : {Collective::reduce, Collective::broadcast}) {
+    Problem problem = all_reduce_of(256 << 10, 2);
+    problem.collective = collective;
+    View view = flat_view(2);
+    const auto chain = [&] {
+      const auto ranked = rank_algorithms(problem, view, 0);
+      return *std::find_if(ranked.begin(), ranked.end(),
+                           [](const Candidate& c) { return c.algorithm->name == std::string("chain"); });
+    };
+    EXPECT_EQ(rank_algorithms(problem, view, 0)[0].algorithm->name, std::string("chain")) << name_of(collective);
+    const double together = chain().transfer_seconds;
+    view.through_memory = false;
+    EXPECT_NEAR(together, .625 * chain().transfer_seconds, 1e-9) << name_of(collective);
+  }
+}
+
+// Measured with 3, 4 and 8 ranks on 2 cores (docs/performance.md).
+TEST(RankAlgorithms, SendsLongBlocksDownChainsWhereRanksShareCores) {
+  for (const int ranks : {3, 4, 8}) {
+    View view = flat_view(ranks);
+    view.crowd = ranks / 2.;
+    for (const Collective collective : {Collective::reduce, Collective::broadcast}) {
+      Problem problem = all_reduce_of(24 << 10, ranks);
+      problem.collective = collective;
+      const auto ranked = rank_algorithms(problem, view, 0);
+      EXPECT_EQ(ranked[0].algorithm->name, std::string("binomial")) << name_of(collective) << ranks;
+      problem.count = 3 << 18;
+      EXPECT_EQ(rank_algorithms(problem, view, 0)[0].algorithm->name, std::string("chain")) << name_of(collective) << ranks;
+    }
+  }
 }
 
 // That ranks share a machine's cores makes waits longer, and no machine's messages another's.

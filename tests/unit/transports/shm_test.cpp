@@ -16,6 +16,7 @@
 #include <set>
 
 #include "tests/conformance/world.h"
+#include "tests/unit/transports/shm_world.h"
 #include "transports/shm/layout.h"
 #include "transports/shm/machine.h"
 
@@ -63,7 +64,7 @@ TEST(ShmLayout, KeepsWritersApartAndPayloadsAligned) {
     EXPECT_GE(l.stride, bytes > kInlineBytes ? bytes : 0) << bytes;
     EXPECT_EQ(l.payload_offset % kPair, 0u) << bytes;
     EXPECT_GE(l.payload_offset, kPage + l.headers * kHeaderStride) << bytes;
-    EXPECT_GE(l.cold_offset, 3 * l.stride) << bytes;
+    EXPECT_GE(l.cold_offset, l.places * l.stride) << bytes;
     EXPECT_EQ(l.cold_offset % kPair, 0u) << bytes;
     EXPECT_GE(l.total, l.payload_offset + l.payload_bytes) << bytes;
   }
@@ -143,15 +144,15 @@ TEST(ShmLink, BreaksWhereAMessageLiesOutsideThePayloadsOrIsTimedAsNoneIs) {
            {8192, Kind::kSlot, Placement::cold(layout.payload_bytes - 8192), true},
            {8192, Kind::kSlot, Placement::cold(layout.cold_offset), true},
            {8192, Kind::kSlot, Placement::slot(layout.places - 1), true},
-           {8192, Kind::kSlot, Placement::slot(0).with(99), true},  // nobody looks
-           {8192, Kind::kTimed, Placement::slot(0).with(kFillings - 1), true},
+           {8192, Kind::kSlot, {99ULL << Placement::kFillingShift}, true},  // nobody looks
+           {8192, Kind::kTimed, Placement::slot(0).with(Filling::streaming, true), true},
            {8192, Kind::kSlot, Placement::cold(layout.payload_bytes - 8191), false},
            {8192, Kind::kSlot, Placement::cold(layout.cold_offset - 1), false},
            {8192, Kind::kSlot, Placement::slot(layout.places), false},
            {8192, Kind::kSlot, Placement::lent(0), false},  // there is no link that lends
            {1, Kind::kSlot, {UINT64_MAX}, false},
            {8193, Kind::kSlot, Placement::slot(0), false},
-           {8192, Kind::kTimed, Placement::slot(0).with(kFillings), false},
+           {8192, Kind::kTimed, {2 * kFillings << Placement::kFillingShift}, false},
            {kLeastFilled - 1, Kind::kTimed, Placement::slot(0), false},
        }) {
     World world(&t(), 2);
@@ -491,21 +492,6 @@ TEST(ShmLink, KeepsAPulledMessageWhoseOwnerTakesItsRegionBack) {
   t().release(pipe.receiver);
 }
 
-/// A region of `rank`'s, in a file of its own, and fit to be granted.
-struct RegisteredFile {
-  RegisteredFile(World& world, int rank, std::uint64_t bytes) : memory(bytes), endpoint(world[rank].get()) {
-    EXPECT_EQ(t().register_region(endpoint, memory.data(), bytes, memory.fd(), 0, &region), TUTTI_SUCCESS);
-  }
-  ~RegisteredFile() {
-    if (region.handle != nullptr) t().unregister_region(endpoint, &region);
-  }
-  RegisteredFile(const RegisteredFile&) = delete;
-  RegisteredFile& operator=(const RegisteredFile&) = delete;
-  conformance::FileMemory memory;
-  tutti_endpoint* endpoint;
-  tutti_region region{};
-};
-
 constexpr std::uint64_t granted_bytes = 20'000;
 
 /// Room of the sender's that is memory which the receiver granted.
@@ -564,25 +550,6 @@ TEST(ShmGrant, IsFencedWhereItsWriterHasLeft) {
   EXPECT_NE(t().close_link(pipe.receiver), TUTTI_QUARANTINED);
 }
 
-/// While it lives, this process gets no descriptor.
-class NoDescriptors {
- public:
-  NoDescriptors() {
-    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
-    const int lowest = ::fcntl(0, F_DUPFD_CLOEXEC, 0);
-    ::close(lowest);
-    const rlimit none{static_cast<rlim_t>(lowest), before_.rlim_max};
-    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-    EXPECT_EQ(::dup(0), -1);
-  }
-  ~NoDescriptors() { EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before_), 0); }
-  NoDescriptors(const NoDescriptors&) = delete;
-  NoDescriptors& operator=(const NoDescriptors&) = delete;
-
- private:
-  rlimit before_{};
-};
-
 /// before: messages that come in turn first.
 void replace_by_slots(std::uint64_t before) {
   World world(&t(), 2);
@@ -592,14 +559,16 @@ void replace_by_slots(std::uint64_t before) {
     for (const Pipe* p : {&pipe, &back}) ASSERT_TRUE(try_send(t(), p->sender, n, 8));
     for (const Pipe* p : {&pipe, &back}) ASSERT_TRUE(try_receive(t(), p->receiver, n, 8));
   }
-  const RegisteredFile source(world, 0, 10 * granted_bytes);
+  constexpr std::uint64_t messages = 25;  // more than there are slots
+  const RegisteredFile source(world, 0, messages * granted_bytes);
   const RegisteredFile target(world, 1, granted_bytes);
-  for (std::uint64_t n = 0; n < 10; ++n) conformance::fill(source.memory.data() + n * granted_bytes, n, granted_bytes);
+  for (std::uint64_t n = 0; n < messages; ++n)
+    conformance::fill(source.memory.data() + n * granted_bytes, n, granted_bytes);
   const NoDescriptors none;
   std::uint64_t sent = 0, received = 0;
   const auto step = [&] {
     const auto* const from = source.memory.data() + sent * granted_bytes;
-    if (sent < 10 && t().offer(pipe.sender, &source.region, from, granted_bytes, sent) == TUTTI_LINK_OK) ++sent;
+    if (sent < messages && t().offer(pipe.sender, &source.region, from, granted_bytes, sent) == TUTTI_LINK_OK) ++sent;
     if (received == 0 && sent < 3) return false;
     tutti_message message{};
     if (t().view(pipe.receiver, &message) != TUTTI_LINK_OK) return false;
@@ -607,11 +576,11 @@ void replace_by_slots(std::uint64_t before) {
     EXPECT_EQ(message.fingerprint, received);
     EXPECT_EQ(conformance::mismatch(message.data, received, granted_bytes), granted_bytes);
     t().release(pipe.receiver);
-    return ++received == 10;
+    return ++received == messages;
   };
   ASSERT_TRUE(world.until(step)) << received << failure_of(t(), pipe.sender) << failure_of(t(), pipe.receiver);
   // The same for memory that is granted.
-  ASSERT_EQ(t().grant(pipe.receiver, &target.region, target.memory.data(), granted_bytes, 10), TUTTI_LINK_OK);
+  ASSERT_EQ(t().grant(pipe.receiver, &target.region, target.memory.data(), granted_bytes, messages), TUTTI_LINK_OK);
   for (int i = 0; i < 1000; ++i) world.progress();
   ASSERT_TRUE(try_send(t(), pipe.sender, 0, granted_bytes));
   ASSERT_TRUE(try_receive(t(), pipe.receiver, 0, granted_bytes)) << failure_of(t(), pipe.receiver);
