@@ -13,9 +13,9 @@
 #include "src/communicator/explain.h"
 #include "src/communicator/point_to_point.h"
 #include "src/communicator/residence.h"
+#include "src/communicator/streaming.h"
 #include "src/communicator/work.h"
 #include "src/reduction/reduction.h"
-#include "topology/caches.h"
 
 namespace tutti {
 namespace {
@@ -47,9 +47,6 @@ struct Asked {
     return (asked.ended = asked.ended || asked.hook.ends_wait()) ? 1 : 0;
   }
 };
-
-/// Results larger than this are not read again before the caches have seen much else.
-std::uint64_t stream_from() { return std::max(4 * cache_sizes().l2, cache_sizes().l3 / 8); }
 
 }  // namespace
 
@@ -174,7 +171,7 @@ Communicator::Communicator(std::unique_ptr<Membership> membership, std::unique_p
       hook_(hook),
       timeout_ns_(settings.operation_timeout_ns),
       board_(membership_->control->board()),
-      executor_(stream_from()) {
+      executor_(past_caches) {
   policy_.failed = &membership_->control->failed();
 }
 

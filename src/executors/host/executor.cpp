@@ -204,7 +204,6 @@ const Outcome& HostExecutor::interrupted() {
 void HostExecutor::prepare() {
   divide_by_ = divisor(plan_->problem);
   unit_shift_ = unit_shift(plan_->problem);
-  streams_ = stream_from_ != 0 && layouts_->bytes[1] >= stream_from_;
   if (lanes_.size() != program_->lanes.size()) make_room();
   const Window first = window_at(0);
   for (std::size_t l = 0; l < lanes_.size(); ++l) {
@@ -218,6 +217,8 @@ void HostExecutor::prepare() {
   direct_ = layouts_->longest_message >= least_offer;
   if (!direct_) return;
   in_place_ = overlap(binding_.input, layouts_->bytes[0], binding_.output, layouts_->bytes[1]);
+  const std::uint64_t touched = layouts_->bytes[1] + (in_place_ ? 0 : layouts_->bytes[0]);
+  streams_ = past_caches_ != nullptr && past_caches_(touched);
   inboxes_.assign(links_.size(), {});
   for (std::uint32_t l = 0; l < links_.size(); ++l) grant_ahead(l);
 }

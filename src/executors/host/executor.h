@@ -132,8 +132,12 @@ struct Outcome {
 /// safe: one executor per thread of execution.
 class HostExecutor {
  public:
-  /// stream_from: results of at least this many bytes a call are written past the caches; 0: never.
-  explicit HostExecutor(std::uint64_t stream_from = 0) : stream_from_(stream_from) {}
+  /// Says whether the result of a call that touches so many bytes of its caller's is best written past the caches. Called
+  /// once a run; never throws.
+  using PastCaches = bool (*)(std::uint64_t touched);
+
+  /// past_caches: nullptr for never.
+  explicit HostExecutor(PastCaches past_caches = nullptr) : past_caches_(past_caches) {}
 
   /// Runs a program of `plan` on `links` (one per Program::links, open). fold: of the plan's type and operator; find_copy
   /// for verbs without one (a barrier folds). Returns when every step has retired, all memory of the binding may be reused,
@@ -269,7 +273,7 @@ class HostExecutor {
   std::span<HostLink* const> links_;
   std::uint32_t unit_shift_ = 0;  ///< log2 of the bytes of what `fold_` counts: elements, or bytes where it copies
   std::uint64_t divide_by_ = 0;
-  std::uint64_t stream_from_ = 0;
+  PastCaches past_caches_ = nullptr;
   bool streams_ = false;
   bool needs_progress_ = false;
   bool in_place_ = false;              ///< input and output overlap, or may

@@ -1,0 +1,66 @@
+#include "src/communicator/streaming.h"
+
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/reduction/reduction.h"
+
+namespace tutti {
+namespace {
+
+/// Turns that each way gets; the shortest counts, for others may run on this core meanwhile.
+constexpr int turns = 4;
+
+std::uint64_t copy_ns(std::byte* to, const std::byte* from, std::uint64_t bytes, bool streaming) {
+  const FoldSource source = {from, ElementFormat::kUser};
+  const FoldDestination destination = {to, ElementFormat::kUser, streaming};
+  const std::uint64_t begun = now_ns();
+  find_copy()({&source, &destination, 1, 1, bytes});
+  return now_ns() - begun;
+}
+
+/// Whether copies between buffers that only the shared cache could keep are faster when they are written past it. By a
+/// tenth at least: what is written past the caches is not there for whoever reads it next.
+bool memory_beats_shared_cache() {
+  const std::uint64_t bytes = 2 * cache_sizes().l2_share();
+  const auto room = std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[2 * bytes]);
+  if (room == nullptr) return false;
+  std::byte* const from = room.get();
+  std::byte* const to = from + bytes;
+  // Written, so that its pages are there and are not all the same one.
+  std::fill(from, to + bytes, std::byte{1});
+  std::uint64_t kept = UINT64_MAX, streamed = UINT64_MAX;
+  for (int turn = 0; turn < turns; ++turn) {
+    // The first copy of a pair finds what the other way left behind: not counted.
+    copy_ns(to, from, bytes, false);
+    kept = std::min(kept, copy_ns(to, from, bytes, false));
+    copy_ns(to, from, bytes, true);
+    streamed = std::min(streamed, copy_ns(to, from, bytes, true));
+  }
+  if (log_enabled(Level::info)) {
+    log(Level::info, "copies of " + std::to_string(bytes) + " B take " + std::to_string(kept) +
+                         " ns through the shared cache and " + std::to_string(streamed) + " ns past it");
+  }
+  return streamed + streamed / 10 < kept;
+}
+
+}  // namespace
+
+StreamingBounds streaming_bounds(const CacheSizes& sizes) {
+  const std::uint64_t own = sizes.l2_share();
+  return {own, std::max(8 * own, sizes.l3 / 4)};
+}
+
+bool past_caches(std::uint64_t touched) {
+  static const StreamingBounds bounds = streaming_bounds(cache_sizes());
+  if (touched < bounds.never_below) return false;
+  if (touched >= bounds.always_from) return true;
+  static const bool measured = memory_beats_shared_cache();
+  return measured;
+}
+
+}  // namespace tutti
