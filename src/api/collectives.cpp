@@ -61,18 +61,16 @@ Status take_options(CollectiveCall& out, const tutti_call& call) {
   return Status(TUTTI_UNSUPPORTED, "the call option accumulate is not there yet", "Leave it unset.");
 }
 
-Status start(CollectiveCall& call, tutti_comm* handle, tutti_stream stream, const tutti_call* given) {
-  tutti_call options = TUTTI_CALL_INIT;
-  if (given != nullptr) {
-    if (Status status = read_call(given, options); !status.ok()) return status;
-    if (Status status = take_options(call, options); !status.ok()) return status;
-  }
+Status start(CollectiveCall& call, tutti_comm* handle, tutti_stream stream, const tutti_call* options) {
+  tutti_call room;
+  if (Status status = read_call(options, room); !status.ok()) return status;
+  if (Status status = take_options(call, *options); !status.ok()) return status;
   auto comm = usable(handle);
   if (!comm.ok()) return comm.status();
   Communicator& communicator = **comm;
   if (Status status = check(call, communicator); !status.ok()) return status;
-  if (runs_now(stream, options)) return communicator.run(call);
-  return dispatch({&communicator, std::move(call)}, stream, options);
+  if (runs_now(stream, *options)) return communicator.run(call);
+  return dispatch({&communicator, std::move(call)}, stream, *options);
 }
 
 /// Whether no option is set. A caller of another version, whose struct may be shorter, is not looked at that closely.
@@ -97,10 +95,10 @@ tutti_status verb(Collective collective, const void* send, void* recv, std::size
   });
 }
 
-tutti_status missing(const char* name, const tutti_call* given) {
+tutti_status missing(const char* name, const tutti_call* call) {
   return guarded_operation([&]() -> Status {
-    tutti_call call;
-    if (Status status = read_call(given, call); !status.ok()) return status;
+    tutti_call room;
+    if (Status status = read_call(call, room); !status.ok()) return status;
     return Status(TUTTI_UNSUPPORTED, fmt::format("{} is not there yet", name),
                   "Use the verb with equal counts, or sends and receives in a group.");
   });

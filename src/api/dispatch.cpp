@@ -49,11 +49,6 @@ Share* find_share(Shares& shares, const Communicator& communicator) {
   return found == shares.end() ? nullptr : &*found;
 }
 
-/// How many groups are open on a thread, within each other. Every call asks, and what is no object needs no look at whether
-/// it has been made. (In the initial-exec model it would cost nothing at all, but take all of the library's thread-locals
-/// into the room that glibc keeps for libraries that a process loads late, of which there is little.)
-constinit thread_local int group_depth = 0;
-
 /// What the open group of a thread holds.
 struct Group {
   /// What there is as long as it is nothing but blocking transfers of one communicator, whose works nobody asked for.
@@ -73,10 +68,28 @@ struct Group {
     for (const auto& task : tasks) task->work->complete(left);
   }
 };
-Group& group() {
-  thread_local Group group;
-  return group;
-}
+
+/// What every call asks of its thread: how many groups are open, within each other, and what the outermost one holds. It is
+/// found by one look, and needs none at whether it has been made. (In the initial-exec model it would cost nothing at all,
+/// but take all of the library's thread-locals into the room that glibc keeps for libraries that a process loads late, of
+/// which there is little.)
+struct OpenGroups {
+  int depth = 0;
+  Group* made = nullptr;  ///< once something has been asked of it
+
+  Group& group() {
+    if (made == nullptr) [[unlikely]]
+      make();
+    return *made;
+  }
+
+ private:
+  [[gnu::noinline]] void make() {
+    thread_local Group group;
+    made = &group;
+  }
+};
+constinit thread_local OpenGroups open_groups;
 
 /// The works of a group and the one for the whole of it, which completes when nobody holds this any more.
 struct Parts {
@@ -347,38 +360,39 @@ Status close_group(Group& open, const tutti_call& call) {
   return first;
 }
 
-Status end_group(const tutti_call* given) {
-  if (group_depth == 0) return Status(TUTTI_INVALID_USAGE, "tutti_group_end without tutti_group_start", "Pair them.");
-  Group& open = group();
-  if (given == nullptr && group_depth == 1 && open.only_plain()) {  // what most groups are
-    group_depth = 0;
+Status end_group(const tutti_call* call) {
+  OpenGroups& groups = open_groups;
+  if (groups.depth == 0) return Status(TUTTI_INVALID_USAGE, "tutti_group_end without tutti_group_start", "Pair them.");
+  Group& open = groups.group();
+  if (call == nullptr && groups.depth == 1 && open.only_plain()) {  // what most groups are
+    groups.depth = 0;
     return PlainTransfers(open).run(0);
   }
-  tutti_call call;
-  Status refused = read_call(given, call);
-  if (refused.ok() && call.work != nullptr && group_depth > 1) {
+  tutti_call room = TUTTI_CALL_INIT;
+  Status refused = read_call(call, room);
+  if (refused.ok() && call->work != nullptr && groups.depth > 1) {
     refused = Status(TUTTI_INVALID_USAGE, "an inner tutti_group_end was asked for a work",
                      "Ask the outermost one: it issues the group.");
   }
   if (open.first.ok()) open.first = refused;
-  if (--group_depth > 0) return refused;
-  return close_group(open, call);
+  if (--groups.depth > 0) return refused;
+  return close_group(open, refused.ok() ? *call : room);
 }
 
 }  // namespace
 
 bool runs_now(tutti_stream stream, const tutti_call& call) {
-  return stream.kind == TUTTI_STREAM_BLOCKING && call.work == nullptr && group_depth == 0;
+  return stream.kind == TUTTI_STREAM_BLOCKING && call.work == nullptr && open_groups.depth == 0;
 }
 
 Status dispatch(Operation operation, tutti_stream stream, const tutti_call& call) {
   if (Status status = check_stream(stream); !status.ok()) return status;
   if (Status status = operation.communicator->legal(); !status.ok()) return status;
-  Group& open = group();
+  Group& open = open_groups.group();
   if (!open.plain.empty()) unfold(open);
   auto task = make_task(std::move(operation), stream);
   std::unique_ptr<tutti_work> handle(call.work != nullptr ? new tutti_work{task->work} : nullptr);
-  const bool held_back = group_depth > 0;
+  const bool held_back = open_groups.depth > 0;
   if (held_back) {
     open.tasks.push_back(task);
   } else {
@@ -391,18 +405,17 @@ Status dispatch(Operation operation, tutti_stream stream, const tutti_call& call
   return task->transfer() != nullptr ? wait_for_transfer(*task, hook) : run_collective(*task, hook);
 }
 
-Status dispatch(Communicator& communicator, const Transfer& transfer, tutti_stream stream, const tutti_call& call) {
-  if (stream.kind == TUTTI_STREAM_BLOCKING && call.work == nullptr && communicator.legal_now()) {
-    if (group_depth == 0) return run_plain(communicator, {&transfer, 1});
-    if (hold_plain(group(), communicator, transfer)) return {};
-  }
-  return dispatch({&communicator, transfer}, stream, call);
+Status dispatch(Communicator& communicator, const Transfer& transfer) {
+  OpenGroups& groups = open_groups;
+  if (groups.depth == 0) return run_plain(communicator, {&transfer, 1});
+  if (communicator.legal_now() && hold_plain(groups.group(), communicator, transfer)) return {};
+  return dispatch({&communicator, transfer}, {TUTTI_STREAM_BLOCKING, nullptr}, TUTTI_CALL_INIT);
 }
 
-bool group_is_open() { return group_depth > 0; }
+bool group_is_open() { return open_groups.depth > 0; }
 
 bool group_holds(const Communicator* communicator) {
-  const Group& open = group();
+  const Group& open = open_groups.group();
   if (communicator == nullptr) return false;  // a creation that failed; others in the group have no parent either
   if (!open.plain.empty() && open.plain_of == communicator) return true;
   return std::any_of(open.tasks.begin(), open.tasks.end(),
@@ -412,11 +425,11 @@ bool group_holds(const Communicator* communicator) {
 }
 
 bool group_holds(const tutti_queue* queue) {
-  const Tasks& tasks = group().tasks;
+  const Tasks& tasks = open_groups.group().tasks;
   return std::any_of(tasks.begin(), tasks.end(), [&](const auto& task) { return task->queue_handle() == queue; });
 }
 
-void hold_creation(HeldCreation creation) { group().creations.push_back(std::move(creation)); }
+void hold_creation(HeldCreation creation) { open_groups.group().creations.push_back(std::move(creation)); }
 
 Status refuse_in_group(const char* verb) {
   if (!group_is_open()) return {};
@@ -425,11 +438,11 @@ Status refuse_in_group(const char* verb) {
 }
 
 void spoil_group() {
-  Group& open = group();
-  if (group_depth > 0 && open.first.ok()) open.first = last_failure();
+  Group& open = open_groups.group();
+  if (open_groups.depth > 0 && open.first.ok()) open.first = last_failure();
 }
 
-void start_group() { ++group_depth; }
+void start_group() { ++open_groups.depth; }
 
 }  // namespace tutti
 

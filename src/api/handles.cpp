@@ -107,13 +107,16 @@ Status usable(const tutti_queue* queue) {
                 "Create queues after forking.");
 }
 
-Status read_given(const tutti_call& call, tutti_call& out) {
-  if (call.size < sizeof(size_t) || call.size > 4096) {
-    return invalid(fmt::format("tutti_call.size is {}", call.size), "Initialise it with TUTTI_CALL_INIT.");
+Status read_other_version(const tutti_call*& call, tutti_call& room) {
+  const std::size_t size = call->size;
+  if (size < sizeof size || size > 4096) {
+    return invalid(fmt::format("tutti_call.size is {}", size), "Initialise it with TUTTI_CALL_INIT.");
   }
-  std::memcpy(&out, &call, std::min(call.size, sizeof out));
-  out.size = sizeof out;
-  if (out.work != nullptr) *out.work = nullptr;
+  room = TUTTI_CALL_INIT;
+  std::memcpy(&room, call, std::min(size, sizeof room));
+  room.size = sizeof room;
+  if (room.work != nullptr) *room.work = nullptr;
+  call = &room;
   return {};
 }
 

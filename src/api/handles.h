@@ -79,13 +79,17 @@ Status invalid(std::string message, std::string remedy = {});
 /// Whether elements of `type` can be sent and reduced. Errors: TUTTI_INVALID_ARGUMENT, TUTTI_UNSUPPORTED.
 Status check_type(tutti_type type);
 
-/// As read_call, where there is one; out is TUTTI_CALL_INIT.
-Status read_given(const tutti_call& call, tutti_call& out);
-/// Reads the sized struct into `out`: fields beyond its size are unset, all of them where it is NULL. Where it can be read,
-/// *call->work is set to NULL, so that a call that is refused afterwards leaves no handle. Errors: TUTTI_INVALID_ARGUMENT.
-inline Status read_call(const tutti_call* call, tutti_call& out) {
-  out = TUTTI_CALL_INIT;
-  return call == nullptr ? Status() : read_given(*call, out);
+/// As read_call, of a struct of another version.
+Status read_other_version(const tutti_call*& call, tutti_call& room);
+/// Reads the sized struct: `call` points to a whole one afterwards, the caller's own or `room`, where fields beyond the
+/// size given are unset; all of them are where it is NULL. Where it can be read, *call->work is set to NULL, so that a call
+/// that is refused afterwards leaves no handle. Errors: TUTTI_INVALID_ARGUMENT.
+inline Status read_call(const tutti_call*& call, tutti_call& room) {
+  static constexpr tutti_call unset = TUTTI_CALL_INIT;
+  if (call == nullptr) call = &unset;
+  if (call->size != sizeof room) return read_other_version(call, room);
+  if (call->work != nullptr) *call->work = nullptr;
+  return {};
 }
 
 /// One call as it will be run: on this thread, on a queue, or at the end of a group.
@@ -96,8 +100,8 @@ struct Operation {
 
 /// Runs or defers an operation as `stream`, `call` and an open group say.
 Status dispatch(Operation operation, tutti_stream stream, const tutti_call& call);
-/// The same for a transfer, of which little is asked mostly.
-Status dispatch(Communicator& communicator, const Transfer& transfer, tutti_stream stream, const tutti_call& call);
+/// Runs a blocking transfer whose work nobody asked for, or holds it for the end of the open group.
+Status dispatch(Communicator& communicator, const Transfer& transfer);
 /// Whether a blocking call may run at once: no group is open, no work was asked for.
 bool runs_now(tutti_stream stream, const tutti_call& call);
 

@@ -8,40 +8,65 @@
 namespace tutti {
 namespace {
 
-Status check(const Transfer& transfer, std::uint64_t count, tutti_type type, const Communicator& comm) {
-  if (Status status = check_type(type); !status.ok()) return status;
-  const bool any = !transfer.sends && transfer.peer == TUTTI_ANY_SOURCE;
-  if (!any && (transfer.peer < 0 || transfer.peer >= comm.ranks())) {
+/// A verb's arguments.
+struct Asked {
+  bool sends;
+  void* memory;
+  std::size_t count;
+  tutti_type type;
+  int peer;
+
+  Transfer transfer(const tutti_call& call) const {
+    const std::size_t element = element_bytes(type);
+    return {sends, static_cast<std::byte*>(memory), count * element, element, peer, call.tag, call.timeout_ns};
+  }
+};
+
+Status check(const Asked& asked, const Communicator& comm) {
+  if (Status status = check_type(asked.type); !status.ok()) return status;
+  const bool any = !asked.sends && asked.peer == TUTTI_ANY_SOURCE;
+  if (!any && (asked.peer < 0 || asked.peer >= comm.ranks())) {
     return invalid(
-        fmt::format("peer {} is outside \"{}\", which has {}", transfer.peer, comm.name(), counted(comm.ranks(), "rank")),
+        fmt::format("peer {} is outside \"{}\", which has {}", asked.peer, comm.name(), counted(comm.ranks(), "rank")),
         fmt::format("Pass a rank from 0 to {}.", comm.ranks() - 1));
   }
-  if (count > UINT64_MAX / 2 / transfer.element)
-    return invalid(fmt::format("a count of {} is more than memory can hold", count));
-  if (transfer.memory == nullptr && count != 0) {
-    return invalid(fmt::format("a {} of {} elements has a NULL buffer", transfer.sends ? "send" : "receive", count));
+  std::uint64_t bytes = 0;
+  if (__builtin_mul_overflow(asked.count, element_bytes(asked.type), &bytes) || bytes > UINT64_MAX / 2)
+    return invalid(fmt::format("a count of {} is more than memory can hold", asked.count));
+  if (asked.memory == nullptr && asked.count != 0) {
+    return invalid(fmt::format("a {} of {} elements has a NULL buffer", asked.sends ? "send" : "receive", asked.count));
   }
   return {};
 }
 
-tutti_status verb(bool sends, void* memory, std::size_t count, tutti_type type, int peer, tutti_comm* handle,
-                  tutti_stream stream, const tutti_call* given) {
-  return guarded_operation([&]() -> Status {
-    tutti_call call;
-    if (Status status = read_call(given, call); !status.ok()) return status;
-    auto comm = usable(handle);
-    if (!comm.ok()) return comm.status();
-    Transfer transfer;
-    transfer.sends = sends;
-    transfer.memory = static_cast<std::byte*>(memory);
-    transfer.element = element_bytes(type);
-    transfer.bytes = count * transfer.element;
-    transfer.peer = peer;
-    transfer.tag = call.tag;
-    transfer.timeout_ns = call.timeout_ns;
-    if (Status status = check(transfer, count, type, **comm); !status.ok()) return status;
-    return dispatch(**comm, transfer, stream, call);
-  });
+Status start(const Asked& asked, tutti_comm* handle, tutti_stream stream, const tutti_call* call) {
+  tutti_call room;
+  if (Status status = read_call(call, room); !status.ok()) return status;
+  auto comm = usable(handle);
+  if (!comm.ok()) return comm.status();
+  if (Status status = check(asked, **comm); !status.ok()) return status;
+  const Transfer transfer = asked.transfer(*call);
+  if (stream.kind == TUTTI_STREAM_BLOCKING && call->work == nullptr) return dispatch(**comm, transfer);
+  return dispatch({*comm, transfer}, stream, *call);
+}
+
+/// What mostly is so, and takes few words to ask: there is nothing to be said against the transfer.
+bool is_simple(const Asked& asked, const Communicator& comm) {
+  constexpr std::size_t most = SIZE_MAX / 64;
+  return asked.type <= TUTTI_BFLOAT16 && element_bytes(asked.type) != 0 && asked.count < most && asked.memory != nullptr &&
+         asked.peer >= 0 && asked.peer < comm.ranks();
+}
+
+tutti_status verb(const Asked& asked, tutti_comm* handle, const tutti_stream& stream, const tutti_call* call) {
+  static constexpr tutti_call unset = TUTTI_CALL_INIT;
+  const tutti_call& asks = call != nullptr ? *call : unset;
+  if (asks.size == sizeof asks && asks.work == nullptr && stream.kind == TUTTI_STREAM_BLOCKING) {
+    Communicator* const comm = usable_now(handle);
+    if (comm != nullptr && is_simple(asked, *comm)) {
+      return guarded_operation([&] { return dispatch(*comm, asked.transfer(asks)); });
+    }
+  }
+  return guarded_operation([&] { return start(asked, handle, stream, call); });
 }
 
 }  // namespace
@@ -50,10 +75,10 @@ tutti_status verb(bool sends, void* memory, std::size_t count, tutti_type type, 
 tutti_status tutti_send(const void* send, size_t count, tutti_type type, int peer, tutti_comm* comm, tutti_stream stream,
                         const tutti_call* call) {
   // A sending transfer only reads its memory.
-  return tutti::verb(true, const_cast<void*>(send), count, type, peer, comm, stream, call);
+  return tutti::verb({true, const_cast<void*>(send), count, type, peer}, comm, stream, call);
 }
 
 tutti_status tutti_recv(void* recv, size_t count, tutti_type type, int peer, tutti_comm* comm, tutti_stream stream,
                         const tutti_call* call) {
-  return tutti::verb(false, recv, count, type, peer, comm, stream, call);
+  return tutti::verb({false, recv, count, type, peer}, comm, stream, call);
 }

@@ -1,6 +1,6 @@
-// Messages travel in the slots of one link per direction and pair, each with a trailer:
+// Messages travel in the slots of one link per direction and pair, each of a kind:
 //
-//     eager    short: bytes and trailer at once, kept at the receiver until a receive matches
+//     eager    short: tag and bytes at once, kept at the receiver until a receive matches
 //     request  long: (tag, bytes) alone; the receiver answers `clear` once a receive matches; then `data` slots follow
 //     taken    tells the sender how many eager bytes were consumed, which bounds what a receiver may have to keep
 //
@@ -8,8 +8,9 @@
 // message can block another's: transfers with crossed tags finish in any order. A send ends when its bytes have left this
 // process, since nobody may make progress here from then on.
 //
-// What describes a message stands behind its bytes, so that these begin where a slot does: a copy to or from an odd place
-// would touch every cache line twice.
+// The tag of an eager message, and whose bytes data are, travel in the word that links carry beside each message; what more
+// there is to say of one stands behind its bytes. So these begin where a slot does, for a copy to or from an odd place
+// would touch every cache line twice, and most messages are no longer than what is sent.
 #include "src/communicator/point_to_point.h"
 
 #include <fmt/format.h>
@@ -48,25 +49,45 @@ struct Trailer {
   std::uint64_t tag;
   Kind kind;
 };
-/// Eager ones leave out the first two: their length says the same, and nobody answers.
-constexpr std::uint64_t eager_trailer = sizeof(Trailer) - offsetof(Trailer, tag);
-constexpr std::uint64_t length_of(Kind kind) { return kind == Kind::eager ? eager_trailer : sizeof(Trailer); }
+/// What a link carries beside a message: what its lowest bits say, and above them a tag or an id.
+enum Beside : std::uint64_t { in_trailer, eager_tag, data_id };
+constexpr int beside_bits = 2;
+/// What says all that is to be said of a message beside its length; in_trailer where that is too much.
+constexpr std::uint64_t beside(const Trailer& trailer) {
+  constexpr std::uint64_t end = std::uint64_t{1} << (64 - beside_bits);
+  if (trailer.kind == Kind::eager && trailer.tag < end) return trailer.tag << beside_bits | eager_tag;
+  if (trailer.kind == Kind::data && trailer.id < end) return trailer.id << beside_bits | data_id;
+  return in_trailer;
+}
 
 /// A message as it is in a slot.
 struct Parts {
   Trailer trailer{};
   std::span<const std::byte> payload;
 
-  /// False where it is too short to be one. The kind is read once, for a peer may write there.
+  /// False where it is none.
   bool read(const tutti_message& message) {
-    const std::span<const std::byte> all(static_cast<const std::byte*>(message.data), message.bytes);
-    if (all.size() < eager_trailer) return false;
-    std::memcpy(&trailer.kind, all.last(sizeof(Kind)).data(), sizeof(Kind));
-    const std::uint64_t length = length_of(trailer.kind);
-    if (all.size() < length) return false;
-    const std::uint64_t left_out = sizeof(Trailer) - length;
-    std::memcpy(reinterpret_cast<std::byte*>(&trailer) + left_out, all.last(length).data(), length - sizeof(Kind));
-    payload = all.first(all.size() - length);
+    payload = {static_cast<const std::byte*>(message.data), message.bytes};
+    const std::uint64_t word = message.fingerprint >> beside_bits;
+    switch (message.fingerprint - (word << beside_bits)) {
+      case eager_tag:
+        trailer = {0, payload.size(), word, Kind::eager};
+        return true;
+      case data_id:
+        trailer = {word, payload.size(), 0, Kind::data};
+        return true;
+      case in_trailer:
+        return word == 0 && read_trailer();
+      default:
+        return false;
+    }
+  }
+
+ private:
+  bool read_trailer() {
+    if (payload.size() < sizeof(Trailer)) return false;
+    std::memcpy(&trailer, payload.last(sizeof(Trailer)).data(), sizeof(Trailer));
+    payload = payload.first(payload.size() - sizeof(Trailer));
     if (trailer.kind == Kind::eager) trailer.bytes = payload.size();
     return true;
   }
@@ -82,11 +103,27 @@ constexpr std::uint64_t poll_every_ns = 500'000;
 constexpr std::uint64_t look_every_ns = 1'000'000;
 /// Rounds between two looks at the clock for it.
 constexpr std::uint32_t look_every_rounds = 16;
-/// Whole cache lines, so that the next part of a long one begins as well placed as the first.
-constexpr std::uint64_t longest_data = (link_slot_bytes - sizeof(Trailer)) / 64 * 64;
-static_assert(longest_eager <= longest_data);
+static_assert(longest_eager + sizeof(Trailer) <= link_slot_bytes);
 /// Ended transfers that are kept for the next ones, and lines of receives for the next of their kind.
 constexpr std::size_t most_kept = 64;
+
+/// A mutex that is tried rather than waited for: it is given back by a store, which costs a short transfer less than
+/// another atomic exchange.
+class TriedMutex {
+ public:
+  bool try_lock() {
+    // Acquire: pairs with unlock.
+    return !held_.exchange(true, std::memory_order_acquire);
+  }
+  /// Its holder is within one turn.
+  void lock() {
+    while (!try_lock()) std::this_thread::yield();
+  }
+  void unlock() { held_.store(false, std::memory_order_release); }  // release: what the holder did is seen by the next
+
+ private:
+  std::atomic<bool> held_{false};
+};
 
 /// The transfers of one blocking call, on its caller's stack.
 class Batch {
@@ -310,7 +347,7 @@ class PointToPoint::Engine {
 
   /// What is left of an exchange. Throws std::bad_alloc, and only where nothing has been done.
   Status exchange_rest(std::span<const Transfer> transfers, const Done& done, const Hook& hook,
-                       std::unique_lock<std::mutex> turn) {
+                       std::unique_lock<TriedMutex> turn) {
     Batch batch(transfers.size() - done.count());
     Recall recall{*this, batch};
     std::unique_lock lock = std::move(turn);  // given up before the recall
@@ -378,7 +415,7 @@ class PointToPoint::Engine {
   /// Makes progress for all, in turn with others who do, until `what`, a work or a batch, has ended. lock: the first
   /// turn's, where the caller has it.
   template <typename Ends>
-  void help_until_over(const Ends& what, const Hook& hook, std::unique_lock<std::mutex> lock) {
+  void help_until_over(const Ends& what, const Hook& hook, std::unique_lock<TriedMutex> lock) {
     std::uint64_t next_poll_ns = 0;
     bool ended = false;
     for (std::uint32_t rounds = 0; !what.over();) {
@@ -398,7 +435,7 @@ class PointToPoint::Engine {
 
   /// One look at everything, by whoever gets the lock, or as many as follow each other without a break; `rounds` counts
   /// them.
-  Turn take_turn(std::unique_lock<std::mutex> lock, std::uint32_t& rounds) {
+  Turn take_turn(std::unique_lock<TriedMutex> lock, std::uint32_t& rounds) {
     if (!lock.owns_lock()) {
       ++rounds;
       return Turn::taken;
@@ -613,14 +650,14 @@ class PointToPoint::Engine {
 
   /// Sends a message; false: no credit now.
   static bool send_message(Peer& p, const Trailer& trailer, std::span<const std::byte> payload) {
-    const std::uint64_t length = length_of(trailer.kind);
-    const std::uint64_t bytes = payload.size() + length;
-    auto* const room = static_cast<std::byte*>(p.to->transport->reserve(p.to->link, bytes, 0));
+    const std::uint64_t word = beside(trailer);
+    const std::uint64_t bytes = payload.size() + (word == in_trailer ? sizeof(Trailer) : 0);
+    auto* const room = static_cast<std::byte*>(p.to->transport->reserve(p.to->link, bytes, word));
     if (room == nullptr) return false;
     fill(*p.to, room, payload, bytes);
-    std::memcpy(room + payload.size(), reinterpret_cast<const std::byte*>(&trailer + 1) - length, length);
+    if (word == in_trailer) std::memcpy(room + payload.size(), &trailer, sizeof(Trailer));
     // A link that breaks here shows so at its next use.
-    static_cast<void>(p.to->transport->commit(p.to->link, bytes, 0));
+    static_cast<void>(p.to->transport->commit(p.to->link, bytes, word));
     ++p.committed;
     return true;
   }
@@ -701,7 +738,7 @@ class PointToPoint::Engine {
 
   bool send_part(Peer& p) {
     Active& active = p.sending.front();
-    const std::uint64_t part = std::min(longest_data, active.transfer.bytes - active.done);
+    const std::uint64_t part = std::min(link_slot_bytes, active.transfer.bytes - active.done);
     const Trailer trailer{active.id, active.transfer.bytes, active.transfer.tag, Kind::data};
     if (!send_message(p, trailer, {active.transfer.memory + active.done, part})) return false;
     active.done += part;
@@ -885,7 +922,7 @@ class PointToPoint::Engine {
   std::mutex following_mutex_;  ///< guards nothing but the sleep on leader_left_
   std::condition_variable leader_left_;
 
-  std::mutex mutex_;  ///< guards what follows; whoever holds it makes progress for all
+  TriedMutex mutex_;  ///< guards what follows; whoever holds it makes progress for all
   WaitingAgent agent_;
   bool begun_ = false;
   std::uint64_t next_id_ = 1;

@@ -294,6 +294,44 @@ TEST_P(TransfersOver, ThatAreThereAlreadyAreTakenByTagAndInOrder) {
   });
 }
 
+/// What the bytes of a message with that tag are.
+unsigned char mark_of(std::uint64_t tag, std::size_t bytes) {
+  return static_cast<unsigned char>(tag * 7 + (tag >> 60) * 31 + bytes);
+}
+
+// A tag is all 64 bits of it, whatever way it travels: receives are posted in another order than the sends.
+TEST_P(TransfersOver, AreToldApartByEveryBitOfTheirTags) {
+  const Ranks ranks(2, GetParam());
+  ranks.run([](int rank, tutti_comm* comm) {
+    std::vector<std::uint64_t> tags{0, 1, UINT64_MAX, UINT64_MAX - 1};
+    for (const int bit : {2, 31, 32, 59, 60, 61, 62, 63}) {
+      for (const std::uint64_t low : {0, 1, 3}) tags.push_back((std::uint64_t{1} << bit) + low);
+    }
+    for (const std::size_t bytes : {0, 8, 40, 1000, 20'000, 131'072, 300'001}) {
+      std::vector<std::vector<unsigned char>> out;
+      std::vector<std::vector<unsigned char>> in;
+      for (const std::uint64_t tag : tags) {
+        out.emplace_back(bytes + 1, mark_of(tag, bytes));
+        in.emplace_back(bytes + 1);
+      }
+      ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+      for (std::size_t i = 0; i < tags.size(); ++i) {
+        const std::size_t j = tags.size() - 1 - i;
+        tutti_call call = TUTTI_CALL_INIT;
+        call.tag = tags[i];
+        ASSERT_EQ(tutti_send(out[i].data(), bytes, TUTTI_UINT8, 1 - rank, comm, {}, &call), TUTTI_SUCCESS) << last_error();
+        call.tag = tags[j];
+        ASSERT_EQ(tutti_recv(in[j].data(), bytes, TUTTI_UINT8, 1 - rank, comm, {}, &call), TUTTI_SUCCESS) << last_error();
+      }
+      ASSERT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+      for (std::size_t i = 0; i < tags.size(); ++i) {
+        out[i].back() = 0;  // nothing is written behind
+        ASSERT_TRUE(in[i] == out[i]) << bytes << " bytes with tag " << tags[i];
+      }
+    }
+  });
+}
+
 // A receive that was posted before, by this thread or by another that has told it so, has the first message.
 TEST_P(TransfersOver, DoNotOvertakeAReceiveThatWasPostedBefore) {
   const Ranks ranks(2, GetParam());

@@ -186,21 +186,6 @@ bool SenderLink::find_credit(const std::uint64_t& limit) {
   return next_ < limit;
 }
 
-/// Headers of this round are free where those that had them in the last one are released; behind where that one ended, all
-/// are.
-void SenderLink::set_limits() {
-  inline_limit_ = base_ + (consumed_ >= base_ ? layout_.headers : consumed_ - before_);
-  limit_ = std::min(consumed_ + layout_.slots, inline_limit_);
-}
-
-/// The next message has the first header. Those before the last round are released: it has ended early only where its first
-/// message was, and gone on to its end only where all before it were.
-void SenderLink::begin_round() {
-  before_ = base_;
-  base_ = next_;
-  set_limits();
-}
-
 /// One that we have read: the peer's that is kept, else ours that came home last; else any of ours.
 Placement SenderLink::take_slot() {
   if (lent_mapping_.data() != nullptr) [[unlikely]]

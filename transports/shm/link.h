@@ -157,7 +157,9 @@ class SenderLink final : public Link {
     h.where.tell = returns_.told;
     publish(h, pack(bytes, kind), fingerprint);
     // The next message is often like this one.
-    if (kind == Kind::kShort) prefetch_to_write(at_ + kLine);
+    if (kind == Kind::kShort) {
+      for (std::uint64_t i = 0; i < bytes; i += kLine) prefetch_to_write(at_ + kLine + i);
+    }
     return TUTTI_LINK_OK;
   }
 
@@ -195,7 +197,12 @@ class SenderLink final : public Link {
     consumed_ = consumed;
     set_limits();
   }
-  void set_limits();
+  /// Headers of this round are free where those that had them in the last one are released; behind where that one ended,
+  /// all are.
+  void set_limits() {
+    inline_limit_ = base_ + (consumed_ >= base_ ? layout_.headers : consumed_ - before_);
+    limit_ = std::min(consumed_ + layout_.slots, inline_limit_);
+  }
   /// Whether the message after the next one is to have the first header: as few headers as can be are in use where the peer
   /// answers each message, so that two of ours are under way at most by what it told. Who is not told runs far ahead, and
   /// messages of a round that ended early would lie in the way soon. Only those two do, so that a round of as many headers
@@ -204,7 +211,13 @@ class SenderLink final : public Link {
     const std::uint64_t told = std::min(returns_.heard.released, consumed_);
     return next_ + 1 - told <= 2 && told > base_ && next_ + 1 - base_ >= layout_.slots;
   }
-  void begin_round();
+  /// `first`, the next message, has the first header. Those before the last round are released: it has ended early only
+  /// where its first message was, and gone on to its end only where all before it were.
+  void begin_round(std::uint64_t first) {
+    before_ = base_;
+    base_ = first;
+    set_limits();
+  }
   SlotHeader& header_of(std::uint64_t message) const {
     const std::uint64_t place = message >= base_ ? message - base_ : message - before_;
     return *reinterpret_cast<SlotHeader*>(headers_begin() + kHeaderStride * place);
@@ -260,9 +273,11 @@ class SenderLink final : public Link {
     h.fingerprint = fingerprint;
     h.size_and_kind = size_and_kind | (again ? kStartsOver : 0);
     // Release: payload and header must be visible to whoever acquires the sequence. Only we write it.
-    shared(h.sequence).store(++next_, std::memory_order_release);
+    const std::uint64_t next = next_ + 1;
+    shared(h.sequence).store(next, std::memory_order_release);
+    next_ = next;
     at_ = following(again);
-    if (at_ == headers_begin()) begin_round();
+    if (at_ == headers_begin()) begin_round(next);
     // The receiver read the next header's line last, a round ago, and polls it soon: as our own by then, it takes the next
     // message with one transfer between the cores instead of two.
     prefetch_to_write(at_);
