@@ -36,6 +36,7 @@
 #include "src/communicator/agent.h"
 #include "src/communicator/caught.h"
 #include "src/communicator/communicator.h"
+#include "src/communicator/streaming.h"
 #include "src/communicator/transports.h"
 
 namespace tutti {
@@ -155,6 +156,7 @@ struct Active {
   std::uint64_t id = 0;                     ///< sending: its number; receiving: its place in the order of posting
   std::uint64_t done = 0;                   ///< bytes sent or received so far
   std::uint64_t total = 0;                  ///< receiving: bytes that the sender announced
+  bool streams = false;                     ///< receiving a long one: it is written past the caches
   std::uint64_t last = 0;                   ///< sending: the number of its last message on the link, once that is committed
   Active* next = nullptr;                   ///< in the line that it stands in
   std::list<Active>::iterator listed = {};  ///< where it stands in the list of all
@@ -654,23 +656,23 @@ class PointToPoint::Engine {
     const std::uint64_t bytes = payload.size() + (word == in_trailer ? sizeof(Trailer) : 0);
     auto* const room = static_cast<std::byte*>(p.to->transport->reserve(p.to->link, bytes, word));
     if (room == nullptr) return false;
-    fill(*p.to, room, payload, bytes);
+    copy(room, payload, p.to->streams(bytes));
     if (word == in_trailer) std::memcpy(room + payload.size(), &trailer, sizeof(Trailer));
     // A link that breaks here shows so at its next use.
     static_cast<void>(p.to->transport->commit(p.to->link, bytes, word));
     ++p.committed;
     return true;
   }
-  /// whole: bytes of the message.
-  static void fill(const HostLink& link, std::byte* room, std::span<const std::byte> payload, std::uint64_t whole) {
-    if (payload.empty()) return;
-    if (!link.streams(whole)) {
-      std::memcpy(room, payload.data(), payload.size());
+  /// streaming: past the caches.
+  static void copy(std::byte* to, std::span<const std::byte> from, bool streaming) {
+    if (from.empty()) return;
+    if (!streaming) {
+      std::memcpy(to, from.data(), from.size());
       return;
     }
-    const FoldSource from = {payload.data()};
-    const FoldDestination to = {room, ElementFormat::kUser, true};
-    find_copy()({&from, &to, 1, 1, payload.size()});
+    const FoldSource source = {from.data()};
+    const FoldDestination destination = {to, ElementFormat::kUser, true};
+    find_copy()({&source, &destination, 1, 1, from.size()});
   }
 
   bool send_some(Peer& p) {
@@ -787,7 +789,7 @@ class PointToPoint::Engine {
         if (found == p.receiving.end()) return;
         Active& active = *found->second;
         const std::uint64_t part = std::min<std::uint64_t>(payload.size(), active.total - active.done);
-        std::memcpy(active.transfer.memory + active.done, payload.data(), part);
+        copy(active.transfer.memory + active.done, payload.first(part), active.streams);
         active.done += part;
         if (active.done < active.total) return;
         p.receiving.erase(found);
@@ -855,6 +857,7 @@ class PointToPoint::Engine {
       return complete(active, {});
     }
     active.total = trailer.bytes;
+    active.streams = past_caches(2 * trailer.bytes);
     p.receiving.emplace(trailer.id, &active);
     p.outbox.push_back({trailer.id, trailer.bytes, trailer.tag, Kind::clear});
   }
