@@ -105,6 +105,9 @@ constexpr std::uint64_t look_every_ns = 1'000'000;
 /// Rounds between two looks at the clock for it.
 constexpr std::uint32_t look_every_rounds = 16;
 static_assert(longest_eager + sizeof(Trailer) <= link_slot_bytes);
+/// So much goes out to a peer before what has come from it is taken, and the other way round: who fills all slots first
+/// finds that the peer's bytes, and its own, have left the caches meanwhile.
+constexpr std::uint64_t turn_bytes = link_slot_bytes;
 /// Ended transfers that are kept for the next ones, and lines of receives for the next of their kind.
 constexpr std::size_t most_kept = 64;
 
@@ -203,6 +206,7 @@ struct Peer {
   Line sending;                                ///< data, in turn
   Line leaving;                                ///< all committed, as far as the transport has got with it
   std::uint64_t committed = 0;                 ///< messages
+  std::uint64_t sent = 0;                      ///< bytes in them
   std::map<std::uint64_t, Active*> receiving;  ///< by the sender's id
   std::uint64_t eager_under_way = 0;
   std::uint64_t taken = 0;  ///< eager bytes consumed here, of which the peer has not been told
@@ -661,6 +665,7 @@ class PointToPoint::Engine {
     // A link that breaks here shows so at its next use.
     static_cast<void>(p.to->transport->commit(p.to->link, bytes, word));
     ++p.committed;
+    p.sent += payload.size();
     return true;
   }
   /// streaming: past the caches.
@@ -676,8 +681,10 @@ class PointToPoint::Engine {
   }
 
   bool send_some(Peer& p) {
-    bool moved = false;
-    while (send_next(p)) moved = true;
+    const std::uint64_t before = p.committed;
+    for (const std::uint64_t end = p.sent + turn_bytes; p.sent < end && send_next(p);) {
+    }
+    bool moved = p.committed != before;
     if (p.leaving.empty()) return moved;
     // Of a link that broke, too: what the receiver did not get it misses by itself. One that is kept busy by others has
     // never flushed all, but what it counts as reusable is gone.
@@ -755,14 +762,16 @@ class PointToPoint::Engine {
 
   bool receive_some(Peer& p, int rank) {
     bool moved = false;
+    std::uint64_t received = 0;
     tutti_message message;
     // What nobody waits for stays in its slot: a receive that comes for it then takes it from there, with no copy in
     // between.
-    while (!all_.empty()) {
+    while (!all_.empty() && received < turn_bytes) {
       const tutti_link_result result = p.from->transport->view(p.from->link, &message);
       if (result == TUTTI_LINK_BROKEN) broken(*p.from, rank);
       if (result != TUTTI_LINK_OK) return moved;
       if (Parts parts; parts.read(message)) take(p, rank, parts.trailer, parts.payload);
+      received += message.bytes;
       p.from->transport->release(p.from->link);
       moved = true;
     }
