@@ -156,10 +156,7 @@ class SenderLink final : public Link {
     }
     h.where.tell = returns_.told;
     publish(h, pack(bytes, kind), fingerprint);
-    // The next message is often like this one.
-    if (kind == Kind::kShort) {
-      for (std::uint64_t i = 0; i < bytes; i += kLine) prefetch_to_write(at_ + kLine + i);
-    }
+    if (kind == Kind::kShort) prefetch_short(bytes);
     return TUTTI_LINK_OK;
   }
 
@@ -207,9 +204,16 @@ class SenderLink final : public Link {
   /// answers each message, so that two of ours are under way at most by what it told. Who is not told runs far ahead, and
   /// messages of a round that ended early would lie in the way soon. Only those two do, so that a round of as many headers
   /// as there are slots leaves room for as many messages under way.
-  bool begins_anew() const {
-    const std::uint64_t told = std::min(returns_.heard.released, consumed_);
-    return next_ + 1 - told <= 2 && told > base_ && next_ + 1 - base_ >= layout_.slots;
+  bool begins_anew() const { return in_turn(next_ + 1) && known_released() > base_ && next_ + 1 - base_ >= layout_.slots; }
+  std::uint64_t known_released() const { return std::min(returns_.heard.released, consumed_); }
+  /// Whether, of so many messages, the peer has answered all but two.
+  bool in_turn(std::uint64_t messages) const { return messages - known_released() <= 2; }
+  /// The next message is often like this one. Where it waits for an answer first, all its lines may come meanwhile; who
+  /// sends on and on has no time for that, and the lines that the peer has prefetched behind what it reads would go to and
+  /// fro.
+  void prefetch_short(std::uint64_t bytes) {
+    const std::uint64_t end = in_turn(next_) ? bytes : 1;
+    for (std::uint64_t i = 0; i < end; i += kLine) prefetch_to_write(at_ + kLine + i);
   }
   /// `first`, the next message, has the first header. Those before the last round are released: it has ended early only
   /// where its first message was, and gone on to its end only where all before it were.
