@@ -101,7 +101,9 @@ typedef struct tutti_region {
 typedef struct tutti_link_state {
   size_t size;
   uint32_t capabilities;
-  uint32_t slots;       ///< messages that may be under way once all credit is returned; no fewer than were asked for
+  /// Messages of any length that may be under way once all credit is returned; no fewer than were asked for. Of short ones
+  /// there may be more.
+  uint32_t slots;
   uint64_t slot_bytes;  ///< longest message that travels by slot
   /// Receiver: the word that is at least n + 1 once message n (from 0) has arrived, where n is the one that `view` would
   /// show next. It may be another word after `release`: ask again.
@@ -142,7 +144,8 @@ typedef struct tutti_transport {
   tutti_link_result (*progress)(tutti_endpoint*);
   /// A descriptor that polls readable when there is something for `progress`, or -1. `arm` (1: about to sleep, 0: awake)
   /// asks peers to wake it. Asked again without having been told that the caller is awake, it polls readable at once if a
-  /// peer has woken it since. A wake-up may be lost in a race; the caller's naps are bounded for that reason.
+  /// peer has woken it since and `progress` has not moved all that came. A wake-up may be lost in a race; the caller's naps
+  /// are bounded for that reason.
   int (*event_fd)(tutti_endpoint*);
   void (*arm)(tutti_endpoint*, int sleeping);
 

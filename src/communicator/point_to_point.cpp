@@ -116,17 +116,21 @@ constexpr std::size_t most_kept = 64;
 class TriedMutex {
  public:
   bool try_lock() {
-    // Acquire: pairs with unlock.
-    return !held_.exchange(true, std::memory_order_acquire);
+    // Relaxed: courtesy, on which nothing else depends. Acquire: pairs with unlock.
+    return wanted_.load(std::memory_order_relaxed) == 0 && !held_.exchange(true, std::memory_order_acquire);
   }
-  /// Its holder is within one turn.
+  /// For whoever cannot do without. Its holder is within one turn, naps included, and nobody else gets it meanwhile.
+  /// Sleeps, as the holder may be of a lower priority on the same core.
   void lock() {
-    while (!try_lock()) std::this_thread::yield();
+    wanted_.fetch_add(1, std::memory_order_relaxed);
+    while (held_.exchange(true, std::memory_order_acquire)) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    wanted_.fetch_sub(1, std::memory_order_relaxed);
   }
   void unlock() { held_.store(false, std::memory_order_release); }  // release: what the holder did is seen by the next
 
  private:
   std::atomic<bool> held_{false};
+  std::atomic<std::uint32_t> wanted_{0};
 };
 
 /// The transfers of one blocking call, on its caller's stack.

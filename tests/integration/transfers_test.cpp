@@ -294,24 +294,32 @@ TEST_P(TransfersOver, ThatAreThereAlreadyAreTakenByTagAndInOrder) {
   });
 }
 
-/// What the bytes of a message with that tag are.
-unsigned char mark_of(std::uint64_t tag, std::size_t bytes) {
-  return static_cast<unsigned char>(tag * 7 + (tag >> 60) * 31 + bytes);
+/// A message with that tag. Of 8 bytes or more each is another one.
+std::vector<unsigned char> marked(std::uint64_t tag, std::size_t bytes) {
+  std::vector<unsigned char> message(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) message[i] = static_cast<unsigned char>((tag >> (i % 8 * 8)) + i / 8);
+  return message;
+}
+
+/// Those that differ in one bit or a few, of which a message's header has no room for all.
+std::vector<std::uint64_t> tags_of_every_kind() {
+  std::vector<std::uint64_t> tags{0, 1, UINT64_MAX, UINT64_MAX - 1};
+  for (const int bit : {2, 31, 32, 59, 60, 61, 62, 63}) {
+    for (const std::uint64_t low : {0, 1, 3}) tags.push_back((std::uint64_t{1} << bit) + low);
+  }
+  return tags;
 }
 
 // A tag is all 64 bits of it, whatever way it travels: receives are posted in another order than the sends.
 TEST_P(TransfersOver, AreToldApartByEveryBitOfTheirTags) {
   const Ranks ranks(2, GetParam());
   ranks.run([](int rank, tutti_comm* comm) {
-    std::vector<std::uint64_t> tags{0, 1, UINT64_MAX, UINT64_MAX - 1};
-    for (const int bit : {2, 31, 32, 59, 60, 61, 62, 63}) {
-      for (const std::uint64_t low : {0, 1, 3}) tags.push_back((std::uint64_t{1} << bit) + low);
-    }
+    const std::vector<std::uint64_t> tags = tags_of_every_kind();
     for (const std::size_t bytes : {0, 8, 40, 1000, 20'000, 131'072, 300'001}) {
       std::vector<std::vector<unsigned char>> out;
       std::vector<std::vector<unsigned char>> in;
       for (const std::uint64_t tag : tags) {
-        out.emplace_back(bytes + 1, mark_of(tag, bytes));
+        out.push_back(marked(tag, bytes));
         in.emplace_back(bytes + 1);
       }
       ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
@@ -325,8 +333,28 @@ TEST_P(TransfersOver, AreToldApartByEveryBitOfTheirTags) {
       }
       ASSERT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
       for (std::size_t i = 0; i < tags.size(); ++i) {
-        out[i].back() = 0;  // nothing is written behind
+        out[i].push_back(0);  // nothing is written behind
         ASSERT_TRUE(in[i] == out[i]) << bytes << " bytes with tag " << tags[i];
+      }
+    }
+  });
+}
+
+// One message at a time, and the receive that waits for it, as most calls have it: that is another way than the above.
+TEST_P(TransfersOver, HaveTagsOfEveryKindInCallsOfOneMessageEachWay) {
+  const Ranks ranks(2, GetParam());
+  ranks.run([](int rank, tutti_comm* comm) {
+    for (const std::size_t bytes : {0, 8, 40, 1000, 20'000, 131'072, 300'001}) {
+      for (const std::uint64_t tag : tags_of_every_kind()) {
+        const std::vector<unsigned char> out = marked(tag + static_cast<std::uint64_t>(rank), bytes);
+        std::vector<unsigned char> in(bytes);
+        tutti_call call = TUTTI_CALL_INIT;
+        call.tag = tag;
+        ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+        ASSERT_EQ(tutti_send(out.data(), bytes, TUTTI_UINT8, 1 - rank, comm, {}, &call), TUTTI_SUCCESS) << last_error();
+        ASSERT_EQ(tutti_recv(in.data(), bytes, TUTTI_UINT8, 1 - rank, comm, {}, &call), TUTTI_SUCCESS) << last_error();
+        ASSERT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+        ASSERT_TRUE(in == marked(tag + static_cast<std::uint64_t>(1 - rank), bytes)) << bytes << " bytes with tag " << tag;
       }
     }
   });

@@ -254,14 +254,14 @@ void SenderLink::came_home(std::uint64_t serial, std::uint32_t slot) {
 }
 
 /// The message lies in the slot that was taken. Where its lender has gone meanwhile, it is moved: messages tell by the link
-/// that is there whose slot they are in.
+/// that is there whose slot they are in. Nowhere: the link is broken.
 void SenderLink::send_slot(std::uint64_t bytes) {
   if (place_.is_lent() && !has_lender()) [[unlikely]] {
     const unsigned char* const from = address(place_);
-    if (const std::uint32_t own = take_own_slot(); own != kNone) {
-      place_ = Placement::slot(own);
-      std::memcpy(address(place_), from, bytes);
-    }
+    const std::uint32_t own = take_own_slot();
+    place_ = own == kNone ? Placement::nowhere() : Placement::slot(own);
+    if (place_.is_nowhere()) return;
+    std::memcpy(address(place_), from, bytes);
   }
   if (!place_.is_lent()) owners_[place_.value()] = next_ + 1;
   slot_ = Placement::nowhere();

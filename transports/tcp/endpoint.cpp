@@ -158,12 +158,14 @@ void Endpoint::attach(const Introduction& other, std::uint32_t index, std::uint3
 
 std::uint64_t Endpoint::watch(Watcher& watcher, int fd, std::uint32_t events) {
   const std::uint64_t number = ++last_watch_;
+  watchers_[number] = &watcher;  // first: where memory is out, epoll knows nothing of it
   epoll_event event{};
   event.events = events;
   event.data.u64 = number;
-  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) log(0, "epoll refused a descriptor");
-  watchers_[number] = &watcher;
-  return number;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0) return number;
+  log(0, "epoll refused a descriptor");
+  watchers_.erase(number);
+  return 0;
 }
 
 void Endpoint::rewatch(std::uint64_t number, int fd, std::uint32_t events) {
@@ -206,6 +208,7 @@ void Endpoint::ask_epoll(Stream& stream) {
   if (wanted == stream.watched) return;
   if (stream.watched == 0) {
     stream.watch = watch(stream, stream.fd(), wanted);
+    if (stream.watch == 0) return;  // asked again next time
   } else if (wanted == 0) {
     unwatch(stream.watch, stream.fd());
   } else {
@@ -221,7 +224,9 @@ bool Endpoint::move_streams() {
   for (Stream* stream : streams_) {
     bool alive = read_all && stream->read();
     if (!stream->idle()) alive = stream->write() || alive;
-    if (alive) ask_epoll(*stream);
+    // Or else output that went out in another way than this, with what is sent next or when epoll told, would leave epoll
+    // telling for ever that there is room for more.
+    if (alive || (stream->watched & EPOLLOUT) != 0) ask_epoll(*stream);
     moved = moved || alive;
     ended = ended || stream->broken();
   }

@@ -132,8 +132,8 @@ struct Outcome {
 /// safe: one executor per thread of execution.
 class HostExecutor {
  public:
-  /// Says whether the result of a call that touches so many bytes of its caller's is best written past the caches. Called
-  /// once a run; never throws.
+  /// Says whether the result of a call that touches so many bytes of its caller's is best written past the caches. Asked
+  /// once by every run of more than straight calls do; never throws.
   using PastCaches = bool (*)(std::uint64_t touched);
 
   /// past_caches: nullptr for never.
