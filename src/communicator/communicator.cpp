@@ -13,7 +13,6 @@
 #include "src/communicator/explain.h"
 #include "src/communicator/point_to_point.h"
 #include "src/communicator/residence.h"
-#include "src/communicator/streaming.h"
 #include "src/communicator/work.h"
 #include "src/reduction/reduction.h"
 
@@ -171,7 +170,7 @@ Communicator::Communicator(std::unique_ptr<Membership> membership, std::unique_p
       hook_(hook),
       timeout_ns_(settings.operation_timeout_ns),
       board_(membership_->control->board()),
-      executor_(past_caches) {
+      executor_([this](std::uint64_t touched) { return past_caches(touched); }) {
   policy_.failed = &membership_->control->failed();
 }
 
@@ -234,6 +233,8 @@ Status Communicator::set_up(const Patience& patience, Advice advice) {
     if (!reaches.ok()) return reaches.status();
     if (Status status = transports_->settle(*reaches, view_); !status.ok()) return status;
   }
+  ranks_here_ =
+      static_cast<std::uint64_t>(std::ranges::count(view_.machine, view_.machine[static_cast<std::size_t>(rank())]));
   policy_.spins = settings_.spin == Spin::always ||
                   (settings_.spin == Spin::adapt && ranks_a_core(membership_->members, places, rank()) == 1);
   registrations_ = std::make_unique<Registrations>(transports_->endpoints(TrafficClass::collective));

@@ -23,6 +23,7 @@
 #include "src/communicator/outstanding.h"
 #include "src/communicator/registered_memory.h"
 #include "src/communicator/rendezvous.h"
+#include "src/communicator/streaming.h"
 #include "src/communicator/transports.h"
 #include "src/communicator/turns.h"
 #include "src/executors/host/executor.h"
@@ -126,6 +127,8 @@ class Communicator {
   /// end that; the exchange among all ranks is then torn, so this communicator fails. Likewise for want of memory.
   Result<std::unique_ptr<Communicator>> split(SplitRequest request, Ticket ticket);
   PointToPoint& point_to_point() { return *point_to_point_; }
+  /// Whether what a call of ours that touches so many bytes writes is best written past the caches; see streaming.h.
+  bool past_caches(std::uint64_t touched) const { return tutti::past_caches(touched, ranks_here_); }
 
   /// Fails the communicator here and on its peers; returns at once.
   void abort();
@@ -245,7 +248,8 @@ class Communicator {
   Turns turns_;  ///< whoever's turn it is owns what follows; others read the atomics
   std::atomic<std::uint64_t> sequence_{0};
   std::atomic<const char*> last_algorithm_{nullptr};
-  ActivityBoard& board_;  ///< the control plane's
+  ActivityBoard& board_;          ///< the control plane's
+  std::uint64_t ranks_here_ = 1;  ///< of this machine
   HostExecutor executor_;
   std::unique_ptr<WaitingAgent> agent_;
   std::unique_ptr<Registrations> registrations_;  ///< of the collectives' endpoints

@@ -36,7 +36,6 @@
 #include "src/communicator/agent.h"
 #include "src/communicator/caught.h"
 #include "src/communicator/communicator.h"
-#include "src/communicator/streaming.h"
 #include "src/communicator/transports.h"
 
 namespace tutti {
@@ -870,7 +869,7 @@ class PointToPoint::Engine {
       return complete(active, {});
     }
     active.total = trailer.bytes;
-    active.streams = past_caches(2 * trailer.bytes);
+    active.streams = comm_.past_caches(2 * trailer.bytes);
     p.receiving.emplace(trailer.id, &active);
     p.outbox.push_back({trailer.id, trailer.bytes, trailer.tag, Kind::clear});
   }

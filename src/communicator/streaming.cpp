@@ -1,5 +1,7 @@
 #include "src/communicator/streaming.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <memory>
 #include <new>
@@ -50,13 +52,24 @@ bool memory_beats_shared_cache() {
 
 }  // namespace
 
-StreamingBounds streaming_bounds(const CacheSizes& sizes) {
-  const std::uint64_t own = sizes.l2_share();
-  return {own, std::max(8 * own, sizes.l3 / 4)};
+std::uint64_t cache_sharers(const CacheSizes& sizes, std::uint64_t ranks, std::uint64_t cpus) {
+  const auto sharers = static_cast<std::uint64_t>(std::max(1, sizes.l3_sharers));
+  return std::max<std::uint64_t>(1, ranks * sharers / std::max(cpus, sharers));
 }
 
-bool past_caches(std::uint64_t touched) {
-  static const StreamingBounds bounds = streaming_bounds(cache_sizes());
+// Five eighths of the shared cache for all that its ranks touch in a call: slots need room too, and others use it. Zen 4,
+// 32 MiB that 2 ranks share, so 10 MiB each: from there on results past it are faster, all-reduce from 6 MiB of result,
+// all-gather from 7, gather from 6 to 8; in place all-reduce from more than 12. A broadcast is faster that way from 4 MiB
+// on, half of what this says. Several ranks to a core have no less than 8 times the L2: with 4 and 8 of them on 2 cores 4
+// MiB take 1.4 and 1.15 of the time where the results stay in the cache.
+StreamingBounds streaming_bounds(const CacheSizes& sizes, std::uint64_t sharers) {
+  const std::uint64_t own = sizes.l2_share();
+  return {own, std::max(8 * own, sizes.l3 / 8 * 5 / sharers)};
+}
+
+bool past_caches(std::uint64_t touched, std::uint64_t ranks) {
+  static const auto cpus = static_cast<std::uint64_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+  const StreamingBounds bounds = streaming_bounds(cache_sizes(), cache_sharers(cache_sizes(), ranks, cpus));
   if (touched < bounds.never_below) return false;
   if (touched >= bounds.always_from) return true;
   static const bool measured = memory_beats_shared_cache();
