@@ -78,8 +78,8 @@ class Build:
     def program(self, name):
         path = os.path.join(self.folder, "perf", "compare-" + name)
         if not self.has(name):
-            raise Refusal(f"{path} is not there; build it with: cmake --build {self.folder}, or name another build folder "
-                          "with --build")
+            raise Refusal(f"{path} is not there; build it with: cmake --build {self.folder} "
+                          "--target compare-tutti compare-limits, or name another build folder with --build")
         return path
 
     def compile(self, name, compiler, source, flags=(), environment=None):

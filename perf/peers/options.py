@@ -49,6 +49,12 @@ def number_list(text, option, least, most):
     return numbers
 
 
+def number(text, option, least, most):
+    if not text.strip().isdigit() or not least <= int(text) <= most:
+        raise Refusal(f"{option} was given '{text}', but it takes a whole number from {least} to {most}")
+    return int(text)
+
+
 def real(text, option, least, most):
     try:
         value = float(text)
@@ -175,14 +181,14 @@ def understand(given):
     given.named = given.peers.split(",")
     peers = ",".join("openmpi,mpich,intelmpi" if word == "mpi" else word for word in given.named)
     given.wanted = words_of(peers, catalogue.ALL_PEERS, "--peers") if peers != "none" else []
-    given.rounds = number_list(given.rounds, "--rounds", 1, 100000)[0]
+    given.rounds = number(given.rounds, "--rounds", 1, 100000)
     given.batch_time = real(given.batch_time, "--batch-time", 0.001, 60000)
     given.case_time = real(given.case_time, "--case-time", 0.01, 36000)
-    given.strangers = number_list(given.strangers, "--strangers", 0, 64)[0]
+    given.strangers = number(given.strangers, "--strangers", 0, 64)
     given.late = real(given.late, "--late", 0.2, 100)
     given.goals = words_of(given.goal, GOALS, "--goal") if given.goal else []
     given.deadline = real(given.deadline, "--deadline", 1, 36000)
-    given.check = number_list(given.check, "--check", 0, 1)[0] == 1
+    given.check = number(given.check, "--check", 0, 1) == 1
     for word in given.tutti:
         name, is_there, value = word.partition("=")
         if not is_there:

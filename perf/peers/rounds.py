@@ -116,10 +116,11 @@ class Trial:
 def interleave(trials, effort, lose):
     """Turn and turn about. `lose` is told of a trial whose ranks died."""
     cost = sum(trial.plan.seconds() for trial in trials)
-    rounds = max(LEAST_ROUNDS, min(effort.rounds, int(effort.case_seconds / max(cost, 1e-9))))
+    least = min(LEAST_ROUNDS, effort.rounds)
+    rounds = max(least, min(effort.rounds, int(effort.case_seconds / max(cost, 1e-9))))
     begin = time.monotonic()
     for done in range(rounds):
-        if done >= LEAST_ROUNDS and time.monotonic() - begin > 1.5 * effort.case_seconds:
+        if done >= least and time.monotonic() - begin > 1.5 * effort.case_seconds:
             return
         for trial in list(trials):
             try:

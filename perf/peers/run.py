@@ -153,7 +153,7 @@ class Run:
 
     def add(self, record):
         self.records.append(record)
-        if self.given.json == "-" and not self.given.quiet:
+        if self.given.json == "-":
             print(json.dumps(record), flush=True)
 
     def settings(self):

@@ -623,9 +623,18 @@ class PointToPoint::Engine {
   bool ready(HostLink& link, int rank) {
     const bool was_ready = link.state.size != 0;  // as Transports::ready would say
     const tutti_link_result result = was_ready ? TUTTI_LINK_OK : comm_.transports().ready(link);
-    if (result == TUTTI_LINK_BROKEN) broken(link, rank);
+    if (result == TUTTI_LINK_BROKEN && !(&link == peer(rank).to && has_more(rank))) broken(link, rank);
     polls_ = polls_ || result != TUTTI_LINK_OK || (link.state.capabilities & TUTTI_NEEDS_PROGRESS) != 0;
     return result == TUTTI_LINK_OK;
+  }
+
+  /// Whether a peer that has closed its end of our link to it, as it does when it leaves, sent something before that: that
+  /// is taken first.
+  bool has_more(int rank) {
+    Peer& p = peer(rank);
+    if (p.from == nullptr) return false;
+    const tutti_link_result result = comm_.transports().ready(*p.from);
+    return result == TUTTI_LINK_NOT_YET || (result == TUTTI_LINK_OK && receive_some(p, rank));
   }
 
   void broken(const HostLink& link, int rank) {

@@ -360,6 +360,47 @@ TEST_P(TransfersOver, HaveTagsOfEveryKindInCallsOfOneMessageEachWay) {
   });
 }
 
+// What was sent has arrived, whatever its sender does next; be it before the receiver has looked for it, or after.
+TEST_P(TransfersOver, ArriveThoughTheirSenderLeavesAtOnce) {
+  for (int round = 0; round < 12; ++round) {
+    std::vector<tutti_comm*> comms(2);
+    tutti_config config = TUTTI_CONFIG_INIT;
+    config.transports = GetParam();
+    ASSERT_EQ(tutti_comm_create_all(comms.data(), 2, &config), TUTTI_SUCCESS) << last_error();
+    constexpr int messages = 5;
+    std::thread sender([&] {
+      if (round % 3 == 1) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      for (int i = 0; i < messages; ++i) {
+        ASSERT_EQ(tutti_send(&i, 1, TUTTI_INT32, 1, comms[0], {}, nullptr), TUTTI_SUCCESS) << last_error();
+      }
+      EXPECT_EQ(tutti_comm_destroy(comms[0]), TUTTI_SUCCESS);
+    });
+    if (round % 3 == 2) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    for (int i = 0; i < messages; ++i) {
+      int value = -1;
+      EXPECT_EQ(tutti_recv(&value, 1, TUTTI_INT32, 0, comms[1], {}, nullptr), TUTTI_SUCCESS) << round << last_error();
+      EXPECT_EQ(value, i);
+    }
+    int none = 0;
+    EXPECT_EQ(tutti_recv(&none, 1, TUTTI_INT32, 0, comms[1], {}, nullptr), TUTTI_REMOTE_ERROR) << "and nothing else";
+    sender.join();
+    EXPECT_EQ(tutti_comm_destroy(comms[1]), TUTTI_SUCCESS);
+  }
+}
+
+// A peer that is there, and sends nothing, has not been lost.
+TEST_P(TransfersOver, ThatNobodyAnswersMissTheirOwnDeadlineFirst) {
+  std::vector<tutti_comm*> comms(2);
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.transports = GetParam();
+  config.operation_timeout_ns = config.connect_timeout_ns = 700'000'000;
+  ASSERT_EQ(tutti_comm_create_all(comms.data(), 2, &config), TUTTI_SUCCESS) << last_error();
+  int value = 0;
+  EXPECT_EQ(tutti_recv(&value, 1, TUTTI_INT32, 0, comms[1], {}, nullptr), TUTTI_TIMEOUT) << last_error();
+  EXPECT_NE(std::string(last_error()).find("found no match"), std::string::npos) << last_error();
+  for (tutti_comm* comm : comms) tutti_comm_destroy(comm);
+}
+
 // A receive that was posted before, by this thread or by another that has told it so, has the first message.
 TEST_P(TransfersOver, DoNotOvertakeAReceiveThatWasPostedBefore) {
   const Ranks ranks(2, GetParam());
