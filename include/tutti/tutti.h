@@ -376,7 +376,8 @@ TUTTI_API tutti_status tutti_send(const void* send, size_t count, tutti_type typ
                                   tutti_stream stream, const tutti_call* call);
 
 /// Receives at most `count` elements from `peer` (or TUTTI_ANY_SOURCE) with call.tag. A longer message is
-/// TUTTI_MISMATCH; tutti_work_info tells the source and the count of a shorter one.
+/// TUTTI_MISMATCH; tutti_work_info tells the source and the count of a shorter one. A message is its bytes: types are not
+/// compared, and the count is of whole elements of the type given here.
 TUTTI_API tutti_status tutti_recv(void* recv, size_t count, tutti_type type, int peer, tutti_comm* comm,
                                   tutti_stream stream, const tutti_call* call);
 
