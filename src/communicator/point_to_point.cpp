@@ -14,6 +14,7 @@
 #include "src/communicator/point_to_point.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
@@ -119,11 +120,14 @@ class TriedMutex {
     return wanted_.load(std::memory_order_relaxed) == 0 && !held_.exchange(true, std::memory_order_acquire);
   }
   /// For whoever cannot do without. Its holder is within one turn, naps included, and nobody else gets it meanwhile.
-  /// Sleeps, as the holder may be of a lower priority on the same core.
+  /// Sleeps, as the holder may be of a lower priority on the same core. No cancellation point: destructors lock it.
   void lock() {
+    int state = 0;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     wanted_.fetch_add(1, std::memory_order_relaxed);
     while (held_.exchange(true, std::memory_order_acquire)) std::this_thread::sleep_for(std::chrono::microseconds(50));
     wanted_.fetch_sub(1, std::memory_order_relaxed);
+    pthread_setcancelstate(state, nullptr);
   }
   void unlock() { held_.store(false, std::memory_order_release); }  // release: what the holder did is seen by the next
 
@@ -623,18 +627,19 @@ class PointToPoint::Engine {
   bool ready(HostLink& link, int rank) {
     const bool was_ready = link.state.size != 0;  // as Transports::ready would say
     const tutti_link_result result = was_ready ? TUTTI_LINK_OK : comm_.transports().ready(link);
-    if (result == TUTTI_LINK_BROKEN && !(&link == peer(rank).to && has_more(rank))) broken(link, rank);
+    if (result == TUTTI_LINK_BROKEN && !(&link == peer(rank).to && has_more(peer(rank)))) broken(link, rank);
     polls_ = polls_ || result != TUTTI_LINK_OK || (link.state.capabilities & TUTTI_NEEDS_PROGRESS) != 0;
     return result == TUTTI_LINK_OK;
   }
 
-  /// Whether a peer that has closed its end of our link to it, as it does when it leaves, sent something before that: that
-  /// is taken first.
-  bool has_more(int rank) {
-    Peer& p = peer(rank);
+  /// Whether a peer that has closed its end of our link to it, as it does when it leaves, may have sent something before:
+  /// that is to be taken first.
+  bool has_more(const Peer& p) {
     if (p.from == nullptr) return false;
     const tutti_link_result result = comm_.transports().ready(*p.from);
-    return result == TUTTI_LINK_NOT_YET || (result == TUTTI_LINK_OK && receive_some(p, rank));
+    tutti_message message;
+    return result == TUTTI_LINK_NOT_YET ||
+           (result == TUTTI_LINK_OK && p.from->transport->view(p.from->link, &message) == TUTTI_LINK_OK);
   }
 
   void broken(const HostLink& link, int rank) {

@@ -22,7 +22,8 @@ struct StreamingBounds {
 /// least 1.
 std::uint64_t cache_sharers(const CacheSizes& sizes, std::uint64_t ranks, std::uint64_t cpus);
 
-/// Pure. Sizes that nobody knows count as usual ones; never_below <= always_from.
+/// Pure. sharers: ranks that share the last cache, at least 1. Sizes that nobody knows count as usual ones; never_below <=
+/// always_from.
 StreamingBounds streaming_bounds(const CacheSizes& sizes, std::uint64_t sharers);
 
 /// Whether a call that touches so many bytes had best write its result past the caches, where `ranks` of this machine make

@@ -45,8 +45,8 @@ class Endpoint {
   void arm(bool sleeping);
 
   // ---- For its parts.
-  /// Calls `watcher` when `fd` has `events`; returns a number for the calls below, never 0.
-  /// 0: it cannot be watched, which is logged.
+  /// Calls `watcher` when `fd` has `events`; returns a number for the calls below; 0: it cannot be
+  /// watched, which is logged.
   std::uint64_t watch(Watcher& watcher, int fd, std::uint32_t events);
   void rewatch(std::uint64_t number, int fd, std::uint32_t events);
   void unwatch(std::uint64_t number, int fd);
