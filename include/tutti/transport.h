@@ -215,6 +215,12 @@ typedef struct tutti_transport {
   /// peer reads it sooner, or lets it be overwritten sooner, from memory. A hint, which may differ from message to message:
   /// a link may fill some in the way that it takes for the slower one, to find out.
   int (*streams)(tutti_link*, uint64_t bytes);
+
+  // ---- Both ends, optional, likewise: hints for ranks that share cores.
+  /// Tells all peers that this rank leaves its core to others (1), or has it again (0).
+  void (*step_aside)(tutti_endpoint*, int aside);
+  /// Whether the peer at the other end of an open link has said so last: then nothing new comes from it for a while.
+  int (*peer_is_aside)(tutti_link*);
 } tutti_transport;
 
 #ifdef __cplusplus

@@ -65,7 +65,7 @@ bool WaitingAgent::spin(std::uint32_t rounds, bool polls) {
 }
 
 bool WaitingAgent::hand_over(std::uint64_t& since_ns) {
-  if (policy_.spins || beside_) return false;
+  if (!shares_core()) return false;
   const std::uint64_t now = now_ns();
   if (since_ns == 0) since_ns = now;
   if (now - since_ns >= millisecond / 4 || now < naps_until_ns_) return false;
@@ -74,7 +74,9 @@ bool WaitingAgent::hand_over(std::uint64_t& since_ns) {
 }
 
 void WaitingAgent::yield_core(std::uint64_t now) {
+  step_aside(true);
   sched_yield();
+  step_aside(false);
   const std::uint64_t after = now_ns();
   const std::uint64_t lost = after - now < long_yield ? 0 : after - now;
   lost_ns_ = lost_ns_ - lost_ns_ / yields_remembered + lost / yields_remembered;
@@ -135,6 +137,13 @@ void WaitingAgent::arm(bool sleeping) {
   for (Endpoint& endpoint : endpoints_) endpoint.transport()->arm(endpoint.handle(), sleeping ? 1 : 0);
 }
 
+void WaitingAgent::step_aside(bool aside) {
+  if (!habits_.tells) return;
+  for (Endpoint& endpoint : endpoints_) {
+    if (endpoint.transport()->step_aside != nullptr) endpoint.transport()->step_aside(endpoint.handle(), aside ? 1 : 0);
+  }
+}
+
 void WaitingAgent::nap(std::uint64_t idle_for) {
   // Peers are asked to wake us one round before the nap, so that the caller looks once more in between: what came
   // before the asking shows there. What still slips through costs the nap's bound.
@@ -152,9 +161,11 @@ void WaitingAgent::nap(std::uint64_t idle_for) {
     if (fd >= 0 && count < events.size()) events[count++] = {fd, POLLIN, 0};
   }
   // A wake-up that is lost costs no more than a part of what was waited already; and who waits for minutes takes no core.
-  const bool brief = shared_ || hook_.poll != nullptr;
+  const bool brief = habits_.shared || hook_.poll != nullptr;
   const std::uint64_t most = brief ? millisecond : std::clamp(idle_for / nap_share, millisecond, longest_nap);
+  step_aside(true);
   static_cast<void>(::poll(events.data(), count, static_cast<int>(most / millisecond)));
+  step_aside(false);
   arm(false);
 }
 

@@ -54,12 +54,17 @@ class Concern {
   virtual bool still_waiting(std::uint64_t waited_ns) = 0;
 };
 
+/// What sets one agent of a communicator apart from the other.
+struct WaitHabits {
+  bool shared = false;  ///< other threads post to whoever waits here, so it never naps longer than a millisecond
+  bool tells = false;   ///< peers look for its messages while it runs, and hear when it leaves its core to others
+};
+
 /// Waits for one operation at a time on a set of endpoints. Used by one thread at a time.
 class WaitingAgent : public Agent {
  public:
-  /// shared: other threads post to whoever waits here, so it never naps longer than a millisecond.
-  WaitingAgent(std::span<Endpoint> endpoints, const WaitPolicy& policy, bool shared = false)
-      : endpoints_(endpoints), policy_(policy), shared_(shared) {}
+  WaitingAgent(std::span<Endpoint> endpoints, const WaitPolicy& policy, WaitHabits habits)
+      : endpoints_(endpoints), policy_(policy), habits_(habits) {}
 
   /// Starts a wait of at most timeout_ns, counted from its first idle round: a call that never waits reads no clock.
   /// beside: the caller computes meanwhile, so it naps at once, whatever the policy.
@@ -73,6 +78,8 @@ class WaitingAgent : public Agent {
   /// Where ranks share cores, hands this one over, so that whoever is waited for may have it; false: it does not, or did so
   /// for a quarter of a millisecond. since_ns: when it began, kept between calls; 0 at first.
   bool hand_over(std::uint64_t& since_ns);
+  /// Whether it waits so that others may have its core.
+  bool shares_core() const { return !policy_.spins && !beside_; }
   GaveUp gave_up() const { return gave_up_; }
   /// For whoever waits for something else within this wait: asks the caller's hook, and remembers if it ends the wait.
   /// Empty without one.
@@ -83,12 +90,14 @@ class WaitingAgent : public Agent {
   static int poll(void* self);
   /// Yields, and remembers whom to.
   void yield_core(std::uint64_t now);
+  /// Where its habit is to tell.
+  void step_aside(bool aside);
   void nap(std::uint64_t idle_for);
   void arm(bool sleeping);
 
   std::span<Endpoint> endpoints_;
   const WaitPolicy& policy_;
-  const bool shared_;
+  const WaitHabits habits_;
   Concern* concern_ = nullptr;
   Hook hook_;
   bool hook_ended_ = false;

@@ -238,7 +238,9 @@ Status Communicator::set_up(const Patience& patience, Advice advice) {
   policy_.spins = settings_.spin == Spin::always ||
                   (settings_.spin == Spin::adapt && ranks_a_core(membership_->members, places, rank()) == 1);
   registrations_ = std::make_unique<Registrations>(transports_->endpoints(TrafficClass::collective));
-  agent_ = std::make_unique<WaitingAgent>(transports_->endpoints(TrafficClass::collective), policy_);
+  // Ranks that know who shares their core go by that, and spare each other the telling.
+  const WaitHabits habits = {.tells = view_.crowd > 1 && view_.core.empty()};
+  agent_ = std::make_unique<WaitingAgent>(transports_->endpoints(TrafficClass::collective), policy_, habits);
   point_to_point_ = std::make_unique<PointToPoint>(*this);
   return {};
 }
@@ -527,8 +529,9 @@ Result<const Communicator::Prepared*> Communicator::prepare(const Problem& probl
     auto& linked = linked_[fmt::format("{} {} {}", name_of(problem.collective), problem.root, choice->key)];
     if (linked == nullptr) {
       linked = std::make_shared<Linked>();
-      linked->lowered = lower(made.plan, rank(), choice->program_of(rank()),
-                              ranks() <= most_looked_at ? choice->program_of : ProgramOf(), view_.core);
+      linked->lowered =
+          lower(made.plan, rank(), choice->program_of(rank()), ranks() <= most_looked_at ? choice->program_of : ProgramOf(),
+                Cores{view_.crowd > 1, view_.core});
     }
     made.linked = linked;
     made.layouts = lay_out(made.plan, rank(), linked->lowered);

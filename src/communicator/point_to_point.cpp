@@ -38,6 +38,7 @@
 #include "src/communicator/caught.h"
 #include "src/communicator/communicator.h"
 #include "src/communicator/transports.h"
+#include "src/executors/host/look.h"
 
 namespace tutti {
 namespace {
@@ -225,7 +226,8 @@ class PointToPoint::Engine {
  public:
   explicit Engine(Communicator& comm)
       : comm_(comm),
-        agent_(comm.transports().endpoints(TrafficClass::point_to_point), comm.wait_policy(), true),
+        agent_(comm.transports().endpoints(TrafficClass::point_to_point), comm.wait_policy(),
+               {.shared = true, .tells = true}),
         peers_(static_cast<std::size_t>(comm.ranks())) {}
 
   ~Engine() {
@@ -342,20 +344,26 @@ class PointToPoint::Engine {
     Peer& p = peer(transfer.peer);
     if (!moves(p.from)) return false;
     tutti_message message;
-    for (std::uint32_t rounds = 0;;) {
-      const tutti_link_result result = p.from->transport->view(p.from->link, &message);
-      if (result == TUTTI_LINK_NOT_YET && (agent_.spin(++rounds, false) || agent_.hand_over(handed_over_ns))) continue;
-      Parts parts;
-      if (result != TUTTI_LINK_OK || !parts.read(message)) return false;
-      const auto& [trailer, payload] = parts;
-      const bool simple = trailer.kind == Kind::eager && trailer.tag == transfer.tag && trailer.bytes <= transfer.bytes &&
-                          p.taken + trailer.bytes < taken_lot;
-      if (!simple) return false;  // it stays where it is
-      if (!payload.empty()) std::memcpy(transfer.memory, payload.data(), payload.size());
-      p.taken += trailer.bytes;
-      p.from->transport->release(p.from->link);
-      return true;
+    tutti_link_result result = TUTTI_LINK_NOT_YET;
+    const auto answered = [&] {
+      result = p.from->transport->view(p.from->link, &message);
+      return result != TUTTI_LINK_NOT_YET;
+    };
+    for (std::uint32_t rounds = 0; !answered();) {
+      if (agent_.spin(++rounds, false)) continue;
+      if (agent_.shares_core() && comes_soon(*p.from, false, answered)) break;
+      if (!agent_.hand_over(handed_over_ns)) return false;
     }
+    Parts parts;
+    if (result != TUTTI_LINK_OK || !parts.read(message)) return false;
+    const auto& [trailer, payload] = parts;
+    const bool simple = trailer.kind == Kind::eager && trailer.tag == transfer.tag && trailer.bytes <= transfer.bytes &&
+                        p.taken + trailer.bytes < taken_lot;
+    if (!simple) return false;  // it stays where it is
+    if (!payload.empty()) std::memcpy(transfer.memory, payload.data(), payload.size());
+    p.taken += trailer.bytes;
+    p.from->transport->release(p.from->link);
+    return true;
   }
 
   /// What is left of an exchange. Throws std::bad_alloc, and only where nothing has been done.

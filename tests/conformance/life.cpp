@@ -244,6 +244,25 @@ TEST_P(Conformance, StrangersAreDroppedAndKeepNobodyOut) {
   for (const int fd : open) ::close(fd);
 }
 
+TEST_P(Conformance, WhoStepsAsideIsKnownToBeAsideByAllPeersAndBothEnds) {
+  if (t().peer_is_aside == nullptr) GTEST_SKIP() << "it cannot tell";
+  World world(GetParam(), 3);
+  const Pipe to = open_pipe(world, 0, 1, 0, 4, 64);
+  const Pipe back = open_pipe(world, 1, 2, 0, 4, 64);
+  const auto aside = [&](tutti_link* link) { return t().peer_is_aside(link) != 0; };
+  const auto know = [&](bool is) {
+    return world.until([&] { return aside(to.sender) == is && aside(back.receiver) == is; }, kSecond);
+  };
+  EXPECT_TRUE(know(false));
+  for (int i = 0; i < 3; ++i) {
+    t().step_aside(world[1].get(), 1);
+    EXPECT_TRUE(know(true)) << i;
+    EXPECT_FALSE(aside(to.receiver) || aside(back.sender)) << "the others are not";
+    t().step_aside(world[1].get(), 0);
+    EXPECT_TRUE(know(false)) << i;
+  }
+}
+
 /// What a thread does that sleeps until its link has something: false at a wake-up that did not come by itself.
 class Sleeper {
  public:

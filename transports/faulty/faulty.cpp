@@ -232,6 +232,14 @@ int streams(tutti_link* l, std::uint64_t bytes) {
   return of(l).link != nullptr && inner(of(l)).streams != nullptr ? inner(of(l)).streams(of(l).link, bytes) : 0;
 }
 
+void step_aside(tutti_endpoint* e, int aside) {
+  if (of(e).inner->step_aside != nullptr) of(e).inner->step_aside(of(e).endpoint, aside);
+}
+// Who cannot tell is nobody to look for.
+int peer_is_aside(tutti_link* l) {
+  return of(l).link != nullptr && inner(of(l)).peer_is_aside != nullptr ? inner(of(l)).peer_is_aside(of(l).link) : 1;
+}
+
 tutti_status register_region(tutti_endpoint* e, void* base, std::uint64_t bytes, int fd, std::uint64_t fd_offset,
                              tutti_region* region) {
   if (of(e).inner->register_region == nullptr) return TUTTI_UNSUPPORTED;
@@ -328,6 +336,8 @@ extern "C" __attribute__((visibility("default"))) const tutti_transport tutti_tr
     tutti::faulty::granted,
     tutti::faulty::withdraw,
     tutti::faulty::streams,
+    tutti::faulty::step_aside,
+    tutti::faulty::peer_is_aside,
 };
 
 const tutti_transport* tutti::faulty::transport() { return &tutti_transport_plugin; }

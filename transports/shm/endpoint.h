@@ -52,6 +52,11 @@ class Endpoint {
   /// Asks peers to ring, or no longer to. Asked again, it rings itself where somebody has rung since: that ring may have
   /// been heard by a look which found only a part of what is waited for.
   void arm(bool sleeping);
+  /// Tells the peers that this rank leaves its core to others, or has it again.
+  void step_aside(bool aside) {
+    // Relaxed: a hint, with no data behind it.
+    shared(page_->aside).store(aside ? 1 : 0, std::memory_order_relaxed);
+  }
 
   /// Looks at the sockets now; true where something moved.
   bool look();

@@ -22,6 +22,8 @@ struct EndpointPage {
   alignas(kPair) std::uint32_t sleeping;
   /// Set by a peer that has sent something on a socket; cleared by the owner, who then looks at its sockets.
   alignas(kPair) std::uint32_t attention;
+  /// 1 while the owner has left its core to others. Apart from `sleeping`, which peers look at with every message.
+  alignas(kPair) std::uint32_t aside;
 };
 static_assert(sizeof(EndpointPage) <= kPage);
 

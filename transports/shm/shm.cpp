@@ -164,6 +164,9 @@ void* reserve(tutti_link* link, std::uint64_t bytes, std::uint64_t fingerprint) 
 int granted(tutti_link* link) { return sender(link).has_grant() ? 1 : 0; }
 int streams(tutti_link* link, std::uint64_t bytes) { return sender(link).streams(bytes) ? 1 : 0; }
 
+void step_aside(tutti_endpoint* endpoint, int aside) { of(endpoint).step_aside(aside != 0); }
+int peer_is_aside(tutti_link* link) { return of(link).peer().is_aside() ? 1 : 0; }
+
 tutti_link_result commit(tutti_link* link, std::uint64_t bytes, std::uint64_t fingerprint) {
   return sender(link).commit(bytes, fingerprint);
 }
@@ -228,6 +231,8 @@ constexpr tutti_transport kTransport = {
     granted,
     withdraw,
     streams,
+    step_aside,
+    peer_is_aside,
 };
 
 }  // namespace

@@ -45,8 +45,7 @@ std::uint64_t scratch_bytes(const Plan& plan) {
   return window * plan.shape.scratch_blocks * plan.shape.depth * element_bytes(plan.problem.type);
 }
 
-Lowered lower(const Plan& plan, int rank, Program program, const ProgramOf& program_of,
-              std::span<const std::int32_t> core) {
+Lowered lower(const Plan& plan, int rank, Program program, const ProgramOf& program_of, const Cores& cores) {
   Lowered lowered;
   lowered.only_offered = only_offered(plan, rank, program);
   lowered.receives = receives(plan, rank, program, program_of);
@@ -55,7 +54,8 @@ Lowered lower(const Plan& plan, int rank, Program program, const ProgramOf& prog
     lowered.most_operands = std::max(lowered.most_operands, std::uint32_t{step.sources} + step.destinations);
   }
   lowered.program = std::move(program);
-  if (!core.empty()) find_near(plan, core, rank, lowered);
+  lowered.shares_cores = cores.shared;
+  if (!cores.core.empty()) find_near(plan, cores.core, rank, lowered);
   return lowered;
 }
 

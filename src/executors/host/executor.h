@@ -40,6 +40,8 @@ struct HostLink {
   bool streams(std::uint64_t bytes) const {
     return bytes >= least_streamed && transport->streams != nullptr && transport->streams(link, bytes) != 0;
   }
+  /// Whether its peer runs at this moment, as far as it tells; false where its transport cannot say. Of an open link.
+  bool peer_runs() const { return transport->peer_is_aside != nullptr && transport->peer_is_aside(link) == 0; }
 };
 
 /// A call's buffers as an endpoint knows them; null: not registered there.
@@ -63,13 +65,18 @@ struct Lowered {
   std::vector<std::uint8_t> only_offered;      ///< per operand
   std::vector<std::vector<Receive>> receives;  ///< per link
   std::vector<std::uint32_t> single_file;      ///< see there; empty: its lanes need each other's company
+  bool shares_cores = false;                   ///< there are more ranks than cores
   std::vector<std::uint8_t> near;              ///< per link: its peer shares our core; empty: nobody is known to
   std::size_t on_core = 0;                     ///< ranks that do
   std::uint32_t most_operands = 0;             ///< of a step
 };
-/// program_of: the peers', see receives() and single_file(). core: View::core.
-Lowered lower(const Plan& plan, int rank, Program program, const ProgramOf& program_of,
-              std::span<const std::int32_t> core = {});
+/// How a machine's ranks have its cores.
+struct Cores {
+  bool shared = false;                      ///< there are more ranks than cores
+  std::span<const std::int32_t> core = {};  ///< View::core
+};
+/// program_of: the peers', see receives() and single_file().
+Lowered lower(const Plan& plan, int rank, Program program, const ProgramOf& program_of, const Cores& cores = {});
 
 /// Where a program's operands lie in one window: bytes from their buffer's beginning in the first pass, or from their
 /// message's. What no call changes is worked out once, so that a step costs an addition.

@@ -3,9 +3,8 @@
 #include <cstring>
 #include <set>
 
-#include "src/base/clock.h"
-#include "src/base/pause.h"
 #include "src/executors/host/executor.h"
+#include "src/executors/host/look.h"
 
 namespace tutti {
 namespace {
@@ -56,13 +55,19 @@ class Straightener {
   }
 
   /// Where all of our core exchange messages, and theirs are here, they wait as well, and so do most likely those of
-  /// another core, or are about to send: then both cores go on in step, and are handed over as seldom as can be.
+  /// another core, or are about to send: then both cores go on in step, and are handed over as seldom as can be. Where
+  /// nobody knows who shares a core with whom, ranks tell whether they run.
   Straight take() {
     using Kind = Straight::Kind;
-    if (lowered_.on_core == 0 || meets(Kind::view) != lowered_.on_core || meets(Kind::commit) != lowered_.on_core)
+    using Look = Straight::Look;
+    const bool known = !lowered_.near.empty();
+    if (lowered_.shares_cores && !known) {
+      for (Straight::Act& act : straight_.acts) act.look = act.kind == Kind::view ? Look::running : Look::none;
+    }
+    if (!known || meets(Kind::view) != lowered_.on_core || meets(Kind::commit) != lowered_.on_core || lowered_.on_core == 0)
       return std::move(straight_);
     for (auto act = straight_.acts.rbegin(); act->kind != Kind::view || !is_near(act->link); ++act)
-      act->soon = act->kind == Kind::view;
+      act->look = act->kind == Kind::view ? Look::anyhow : Look::none;
     return std::move(straight_);
   }
 
@@ -139,7 +144,10 @@ class HostExecutor::StraightRun {
       } else if (act.kind == Straight::Kind::fold) {
         fold(act, operands + act.operand);
       } else if (HostLink& link = *links_[act.link]; !at_once(act, link, fingerprint)) [[unlikely]] {
-        if (act.soon && comes_soon(act, link, fingerprint)) continue;
+        if (looks(act) &&
+            comes_soon(link, act.look == Straight::Look::anyhow, [&] { return at_once(act, link, fingerprint); })) {
+          continue;
+        }
         if (!executor_.await(link, agent_, [&] { return attempt(act, link); })) return false;
       }
     }
@@ -168,17 +176,8 @@ class HostExecutor::StraightRun {
     return true;
   }
 
-  /// Looks for a message as long as handing over the core and getting it back would take, about.
-  bool comes_soon(const Straight::Act& act, HostLink& link, std::uint64_t fingerprint) {
-    constexpr std::uint64_t two_switches = 4'000;  // ns; a bare yield between two processes takes 1.4 us (Zen 4)
-    if (executor_.needs_progress_) return false;
-    const std::uint64_t until = now_ns() + two_switches;
-    do {
-      pause_core();
-      if (at_once(act, link, fingerprint)) return true;
-    } while (now_ns() < until);
-    return false;
-  }
+  /// Looking does not help where links move only when asked.
+  bool looks(const Straight::Act& act) const { return act.look != Straight::Look::none && !executor_.needs_progress_; }
 
   /// What did not come about at once, again, and what stands in its way.
   Turn attempt(const Straight::Act& act, HostLink& link) {

@@ -28,6 +28,12 @@ struct Straight {
     release,  ///< lets the link's message go
     commit,   ///< sends the link's message on its way
   };
+  /// How long a message is looked for, beyond once, before the core is handed over (look.h).
+  enum class Look : std::uint8_t {
+    none,
+    running,  ///< while its sender runs
+    anyhow,   ///< it is likely to be here soon, from another core
+  };
   struct Operand {
     std::uint32_t place = 0;
     std::uint32_t link = 0;    ///< of a message, index into Program::links
@@ -35,7 +41,7 @@ struct Straight {
   };
   struct Act {
     Kind kind = Kind::view;
-    bool soon = false;               ///< view: it is likely to be here soon, from another core
+    Look look = Look::none;          ///< view: before the core is handed over
     std::uint32_t link = 0;          ///< index into Program::links
     std::uint32_t place = 0;         ///< of the message
     std::uint32_t operand = 0;       ///< copy, fold: its first in `operands`: sources, then destinations

@@ -16,6 +16,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using Kind = Straight::Kind;
+using Look = Straight::Look;
 
 constexpr std::uint64_t fingerprint = 77;
 
@@ -25,6 +26,7 @@ struct Scripted {
   bool broken = false;
   int reserved = 0, committed = 0, viewed = 0, released = 0;
   bool streams = false;
+  std::deque<int> asides;            ///< whether its peer has left its core to others, likewise; 0 where none is left
   std::vector<std::uint64_t> asked;  ///< the lengths for which it was asked whether it streams
   tutti_message message{};
   alignas(64) std::array<std::byte, 16'384> room{};
@@ -58,6 +60,13 @@ tutti_transport scripted_transport() {
   transport.streams = [](tutti_link* link, std::uint64_t bytes) {
     scripted(link).asked.push_back(bytes);
     return scripted(link).streams ? 1 : 0;
+  };
+  transport.peer_is_aside = [](tutti_link* link) {
+    std::deque<int>& asides = scripted(link).asides;
+    if (asides.empty()) return 0;
+    const int aside = asides.front();
+    asides.pop_front();
+    return aside;
   };
   transport.failure = [](tutti_link* link, char* why, std::size_t n) {
     if (n != 0) std::strncpy(why, "as the script says", n);
@@ -122,7 +131,7 @@ class StraightCall : public ::testing::Test {
     return sum;
   }
 
-  const tutti_transport transport_ = scripted_transport();
+  tutti_transport transport_ = scripted_transport();
   Scripted to_, from_;
   std::vector<float> ours_, theirs_, result_;
   Plan plan_;
@@ -243,9 +252,10 @@ TEST_F(StraightCall, GivesUpWithItsAgentAndSaysWhomItWaitedFor) {
   EXPECT_THAT(result_, ElementsAre(11, 22));
 }
 
-/// The peers of rank 0 whose messages it awaits, in order; those that are expected soon are negative.
+/// The peers of rank 0 whose messages it awaits, in order; those that it looks for anyhow are negative, those that it looks
+/// for while they run are a hundred more.
 std::vector<int> awaited(Collective collective, const char* name, int ranks, std::size_t count,
-                         const std::vector<std::int32_t>& core) {
+                         const std::vector<std::int32_t>& core, bool shared = true) {
   Problem problem;
   problem.collective = collective;
   problem.type = TUTTI_FLOAT32;
@@ -255,18 +265,20 @@ std::vector<int> awaited(Collective collective, const char* name, int ranks, std
   const View view = flat_view(ranks);
   const Plan plan = make_plan(algorithm, problem, view, Parameters{}, 256 * 1024);
   const auto program_of = [&](int rank) { return make_program(algorithm, plan, view, rank); };
-  const Lowered lowered = lower(plan, 0, program_of(0), program_of, core);
+  const Lowered lowered = lower(plan, 0, program_of(0), program_of, {shared, core});
   std::vector<int> peers;
   for (const Straight::Act& act : lay_out(plan, 0, lowered).straight.acts) {
     const int peer = lowered.program.links[act.link].peer;
-    if (act.kind == Kind::view) peers.push_back(act.soon ? -peer : peer);
+    if (act.kind == Kind::view)
+      peers.push_back(act.look == Look::anyhow ? -peer : act.look == Look::running ? 100 + peer : peer);
   }
   return peers;
 }
 
 TEST(StraightOnSharedCores, AwaitsThoseOfTheSameCoreFirstAndExpectsTheOthersSoonOnceTheyAreHere) {
   using Collective::all_gather, Collective::all_reduce, Collective::gather;
-  EXPECT_THAT(awaited(all_reduce, "flat", 4, 2, {}), ElementsAre(1, 2, 3)) << "nobody knows";
+  EXPECT_THAT(awaited(all_reduce, "flat", 4, 2, {}), ElementsAre(101, 102, 103)) << "nobody knows";
+  EXPECT_THAT(awaited(all_reduce, "flat", 4, 2, {}, false), ElementsAre(1, 2, 3)) << "everybody has a core";
   EXPECT_THAT(awaited(all_reduce, "flat", 4, 2, {0, 1, 0, 1}), ElementsAre(2, -1, -3));
   EXPECT_THAT(awaited(all_reduce, "flat", 4, 2, {0, 1, 1, 0}), ElementsAre(3, -1, -2));
   EXPECT_THAT(awaited(all_reduce, "flat", 4, 2, {0, 1, 1, 1}), ElementsAre(1, 2, 3)) << "it has the core for itself";
@@ -278,12 +290,33 @@ TEST(StraightOnSharedCores, AwaitsThoseOfTheSameCoreFirstAndExpectsTheOthersSoon
 }
 
 TEST_F(StraightCall, LooksALittleForWhatIsExpectedSoon) {
-  layouts_.straight.acts[3].soon = true;
+  layouts_.straight.acts[3].look = Look::anyhow;
   from_.viewing = std::deque(3, TUTTI_LINK_NOT_YET);
   ASSERT_EQ(run(0).kind, Outcome::Kind::completed) << "the agent was not asked";
   EXPECT_THAT(result_, ElementsAre(11, 22));
   from_.viewing = std::deque(1'000'000, TUTTI_LINK_NOT_YET);
   EXPECT_EQ(run(3).kind, Outcome::Kind::interrupted) << "and then it was";
+}
+
+TEST_F(StraightCall, LooksALittleForWhatComesFromARankThatRuns) {
+  layouts_.straight.acts[3].look = Look::running;
+  from_.viewing = std::deque(1'000'000, TUTTI_LINK_NOT_YET);
+  from_.asides = std::deque({0, 0, 0, 1});
+  EXPECT_EQ(run(0).kind, Outcome::Kind::interrupted);
+  EXPECT_EQ(from_.viewed, 1 + 3 + 1) << "at once, thrice while the peer ran, and before the agent gave up";
+  from_.viewing = std::deque(3, TUTTI_LINK_NOT_YET);
+  ASSERT_EQ(run(0).kind, Outcome::Kind::completed) << "the agent was not asked";
+  EXPECT_THAT(result_, ElementsAre(11, 22));
+  from_.asides = {1};
+  from_.viewing = std::deque(2, TUTTI_LINK_NOT_YET);
+  EXPECT_EQ(run(0).kind, Outcome::Kind::interrupted) << "who does not run is not looked for";
+}
+
+TEST_F(StraightCall, LooksForNobodyWhoCannotTell) {
+  transport_.peer_is_aside = nullptr;
+  layouts_.straight.acts[3].look = Look::running;
+  from_.viewing = std::deque(2, TUTTI_LINK_NOT_YET);
+  EXPECT_EQ(run(0).kind, Outcome::Kind::interrupted);
 }
 
 }  // namespace
