@@ -27,6 +27,9 @@ struct Batch {
 /// number of iterations in it. `batches` may not be empty.
 Times summarize(std::vector<Batch> batches);
 
+/// Each two that follow one another as one; an odd one at the end stays as it is.
+std::vector<Batch> in_pairs(const std::vector<Batch>& batches);
+
 /// How many iterations there are and how many share a clock reading.
 struct Plan {
   uint64_t iterations;
@@ -46,6 +49,12 @@ tutti_status slowest_of(tutti_comm* comm, std::vector<double>& values);
 /// Adds up a number over the ranks. Collective over comm.
 tutti_status total_of(tutti_comm* comm, uint64_t& value);
 
+/// The times of this rank's batches become those of the slowest rank. Where they follow each other back to back, ranks may
+/// be in different ones at a time, above all where they share cores: one rank's long batch is another's short one, and the
+/// longest of each add up to more time than has passed. Such batches are put together in pairs, and again, until they add
+/// up to it, to a tenth, or fewer than 32 are left. Collective over comm; every rank has as many of each length.
+tutti_status take_slowest(tutti_comm* comm, std::vector<Batch>& batches, bool back_to_back);
+
 /// What is measured: operation `slot` of a batch, 0 for the first.
 using Iteration = std::function<tutti_status(uint64_t slot)>;
 
@@ -53,7 +62,8 @@ using Iteration = std::function<tutti_status(uint64_t slot)>;
 tutti_status estimate(tutti_comm* comm, const Iteration& iteration, uint64_t slots, double& nanoseconds);
 
 /// Runs the plan and returns the batches with the slowest rank's time of each. `before` is called before every batch, and
-/// where it is not empty, a barrier follows it. Collective over comm.
+/// where it is not empty, a barrier follows it; else batches may become longer than planned, see take_slowest. Collective
+/// over comm.
 tutti_status run_plan(tutti_comm* comm, const Plan& plan, const Iteration& iteration, const std::function<void()>& before,
                       std::vector<Batch>& batches);
 

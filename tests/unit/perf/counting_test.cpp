@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <thread>
+#include <vector>
 
 #include "perf/measure.h"
 #include "perf/names.h"
@@ -59,6 +62,66 @@ TEST(Measure, PercentilesCountIterationsNotBatches) {
   EXPECT_DOUBLE_EQ(times.median, 1);
   EXPECT_DOUBLE_EQ(times.p99, 2);
   EXPECT_DOUBLE_EQ(times.max, 50);
+}
+
+TEST(Measure, PutsBatchesTogetherInPairs) {
+  const std::vector<Batch> pairs = in_pairs({{1, 10}, {2, 20}, {3, 30}, {4, 40}, {5, 50}});
+  ASSERT_EQ(pairs.size(), 3u);
+  EXPECT_EQ(pairs[0].iterations, 3u);
+  EXPECT_DOUBLE_EQ(pairs[0].nanoseconds, 30);
+  EXPECT_EQ(pairs[1].iterations, 7u);
+  EXPECT_DOUBLE_EQ(pairs[1].nanoseconds, 70);
+  EXPECT_EQ(pairs[2].iterations, 5u);
+  EXPECT_DOUBLE_EQ(pairs[2].nanoseconds, 50);
+  EXPECT_TRUE(in_pairs({}).empty());
+}
+
+/// What two ranks that measured these batches make of them.
+std::array<std::vector<Batch>, 2> slowest_of_two(std::array<std::vector<Batch>, 2> measured, bool back_to_back) {
+  std::array<tutti_comm*, 2> comms = {};
+  EXPECT_EQ(tutti_comm_create_all(comms.data(), 2, nullptr), TUTTI_SUCCESS);
+  std::array<std::thread, 2> ranks;
+  for (size_t r = 0; r < 2; ++r) {
+    ranks[r] = std::thread([&, r] { EXPECT_EQ(take_slowest(comms[r], measured[r], back_to_back), TUTTI_SUCCESS); });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  for (tutti_comm* comm : comms) tutti_comm_destroy(comm);
+  return measured;
+}
+
+// 256 operations that take both ranks 1 us on average, in turns .1 and 1.9, one rank's long ones beside the other's short.
+TEST(Measure, CountsTheTimeThatPassedWhereRanksAreLongInTurns) {
+  std::array<std::vector<Batch>, 2> measured;
+  for (size_t i = 0; i < 256; ++i) {
+    for (size_t r = 0; r < 2; ++r) measured[r].push_back({1, (i + r) % 2 == 0 ? 100.0 : 1900.0});
+  }
+  for (const std::vector<Batch>& batches : slowest_of_two(measured, true)) {
+    EXPECT_EQ(batches.size(), 128u) << "in pairs they take both ranks as long";
+    for (const Batch& batch : batches) {
+      EXPECT_EQ(batch.iterations, 2u);
+      EXPECT_DOUBLE_EQ(batch.nanoseconds, 2000);
+    }
+  }
+  for (const std::vector<Batch>& batches : slowest_of_two(measured, false)) {
+    EXPECT_EQ(batches.size(), 256u) << "nothing passed while they waited for each other";
+    for (const Batch& batch : batches) EXPECT_DOUBLE_EQ(batch.nanoseconds, 1900);
+  }
+}
+
+TEST(Measure, KeepsBatchesThatRanksWereInTogetherAndAFewOfAll) {
+  std::array<std::vector<Batch>, 2> measured;
+  for (size_t i = 0; i < 64; ++i) {
+    measured[0].push_back({3, i == 7 ? 5000.0 : 100.0});
+    measured[1].push_back({3, i == 7 ? 5010.0 : 95.0});
+  }
+  for (const std::vector<Batch>& batches : slowest_of_two(measured, true)) {
+    ASSERT_EQ(batches.size(), 64u);
+    EXPECT_DOUBLE_EQ(batches[0].nanoseconds, 100);
+    EXPECT_DOUBLE_EQ(batches[7].nanoseconds, 5010);
+  }
+  // One rank did all its work in the first half, the other in the second: no pairs help.
+  for (size_t i = 0; i < 64; ++i) measured[0][i].nanoseconds = 200 - (measured[1][i].nanoseconds = i < 32 ? 0 : 200);
+  for (const std::vector<Batch>& batches : slowest_of_two(measured, true)) EXPECT_EQ(batches.size(), 16u);
 }
 
 TEST(Measure, PlansBatchesOfTwoMicrosecondsAndAThirdOfASecond) {
