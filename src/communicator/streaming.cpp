@@ -25,8 +25,8 @@ std::uint64_t copy_ns(std::byte* to, const std::byte* from, std::uint64_t bytes,
   return now_ns() - begun;
 }
 
-/// Whether copies between buffers that only the shared cache could keep are faster when they are written past it. By a
-/// tenth at least: what is written past the caches is not there for whoever reads it next.
+/// Whether copies between buffers that only the shared cache could keep are faster just now when they are written past it.
+/// By a tenth at least: what is written past the caches is not there for whoever reads it next.
 bool memory_beats_shared_cache() {
   const std::uint64_t bytes = 2 * cache_sizes().l2_share();
   const auto room = std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[2 * bytes]);
@@ -72,8 +72,8 @@ bool past_caches(std::uint64_t touched, std::uint64_t ranks) {
   const StreamingBounds bounds = streaming_bounds(cache_sizes(), cache_sharers(cache_sizes(), ranks, cpus));
   if (touched < bounds.never_below) return false;
   if (touched >= bounds.always_from) return true;
-  static const bool measured = memory_beats_shared_cache();
-  return measured;
+  static CacheTrials trials;
+  return trials.memory_is_better(now_ns(), memory_beats_shared_cache);
 }
 
 }  // namespace tutti

@@ -6,7 +6,10 @@
 // fill it, it does not, whatever size it says it has. That no topology tells, so it is measured.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <mutex>
 
 #include "topology/caches.h"
 
@@ -26,10 +29,45 @@ std::uint64_t cache_sharers(const CacheSizes& sizes, std::uint64_t ranks, std::u
 /// always_from.
 StreamingBounds streaming_bounds(const CacheSizes& sizes, std::uint64_t sharers);
 
+/// Whether memory beats the shared cache, told from several measurements. One says little where others share the cache: of
+/// the first ones of two ranks, 7 in 24 found memory faster where it is not (Zen 4). So memory has to win some times, apart
+/// from each other, before it is believed, and again every ten seconds; the cache is believed for good once it has won.
+/// Thread safe; never fails.
+class CacheTrials {
+ public:
+  static constexpr int kWins = 4;
+  static constexpr std::uint64_t kApartNs = 20'000'000;
+  static constexpr std::uint64_t kAgainNs = 10'000'000'000;
+
+  /// memory_wins: measures. Called within this call where it is time to, by one thread at a time; others who ask meanwhile
+  /// hear what is known so far. now_ns: a clock's.
+  template <typename Measure>
+  bool memory_is_better(std::uint64_t now_ns, Measure&& memory_wins) {
+    // Relaxed, all of these: numbers with no data behind them, and who hears of a measurement late answers as before it.
+    if (wins_.load(std::memory_order_relaxed) >= 0 && now_ns >= next_ns_.load(std::memory_order_relaxed)) {
+      const std::unique_lock lock(measuring_, std::try_to_lock);
+      if (lock.owns_lock() && now_ns >= next_ns_.load(std::memory_order_relaxed)) note(now_ns, memory_wins());
+    }
+    return wins_.load(std::memory_order_relaxed) >= kWins;
+  }
+
+ private:
+  void note(std::uint64_t now_ns, bool memory_won) {
+    const int wins = wins_.load(std::memory_order_relaxed);
+    const int now = !memory_won || wins < 0 ? -1 : std::min(wins + 1, kWins);
+    wins_.store(now, std::memory_order_relaxed);
+    next_ns_.store(now_ns + (now == kWins ? kAgainNs : kApartNs), std::memory_order_relaxed);
+  }
+
+  std::mutex measuring_;
+  std::atomic<int> wins_{0};  ///< of memory's, up to kWins; -1 once the cache has won
+  std::atomic<std::uint64_t> next_ns_{0};
+};
+
 /// Whether a call that touches so many bytes had best write its result past the caches, where `ranks` of this machine make
-/// such calls together. Measures, the first time that it is asked about bytes between the bounds: a few milliseconds and 4
-/// times the L2 cache in memory for that long, once a process; others who ask meanwhile wait for it. Where that memory
-/// cannot be had, no. Thread safe; never fails.
+/// such calls together. Where it is asked about bytes between the bounds it measures now and then, see CacheTrials: a few
+/// milliseconds, and 4 times the L2 cache in memory for that long. Where that memory cannot be had, no. Thread safe; never
+/// fails.
 bool past_caches(std::uint64_t touched, std::uint64_t ranks);
 
 }  // namespace tutti

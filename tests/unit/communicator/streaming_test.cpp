@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -40,18 +42,74 @@ TEST(Streaming, UnknownCachesHaveBoundsToo) {
   EXPECT_GT(bounds.always_from, bounds.never_below);
 }
 
-TEST(Streaming, WhatIsMeasuredIsMeasuredOnceForAllThreads) {
+TEST(Streaming, BoundsNeedNoMeasurement) {
   const StreamingBounds bounds = streaming_bounds(cache_sizes(), 1);
   EXPECT_FALSE(past_caches(0, 1));
   EXPECT_FALSE(past_caches(bounds.never_below - 1, 1));
   EXPECT_TRUE(past_caches(bounds.always_from, 1));
-  std::vector<int> answers(4, -1);
+  EXPECT_FALSE(past_caches(bounds.never_below, 1)) << "the first measurement alone decides for the cache, or nothing";
+}
+
+constexpr std::uint64_t kSecond = 1'000'000'000;
+
+/// Asks every millisecond for so long; when memory was believed from there on, or 0.
+struct Course {
+  int measured = 0;
+  std::uint64_t believed_ns = 0;
+  bool believed = false;
+};
+Course ask(std::uint64_t for_ns, const std::function<bool(std::uint64_t)>& memory_wins) {
+  CacheTrials trials;
+  Course course;
+  for (std::uint64_t now = kSecond; now < kSecond + for_ns; now += 1'000'000) {
+    const bool before = course.believed;
+    course.believed = trials.memory_is_better(now, [&] { return ++course.measured, memory_wins(now - kSecond); });
+    if (course.believed && !before) course.believed_ns = now - kSecond;
+  }
+  return course;
+}
+
+TEST(CacheTrials, BelieveMemoryThatWinsAgainAndAgain) {
+  const Course course = ask(25 * kSecond, [](std::uint64_t) { return true; });
+  EXPECT_TRUE(course.believed);
+  EXPECT_EQ(course.believed_ns, 3 * CacheTrials::kApartNs);
+  EXPECT_EQ(course.measured, CacheTrials::kWins + 2) << "and twice more in 25 s";
+}
+
+TEST(CacheTrials, BelieveTheCacheOnceItHasWon) {
+  const Course never = ask(25 * kSecond, [](std::uint64_t) { return false; });
+  EXPECT_FALSE(never.believed);
+  EXPECT_EQ(never.measured, 1);
+  const Course disturbed = ask(25 * kSecond, [](std::uint64_t at) { return at < 50'000'000; });
+  EXPECT_EQ(disturbed.believed_ns, 0u) << "a busy twentieth of a second is nothing to go by";
+  EXPECT_FALSE(disturbed.believed);
+  EXPECT_EQ(disturbed.measured, 4);
+  const Course busy = ask(25 * kSecond, [](std::uint64_t at) { return at < 5 * kSecond; });
+  EXPECT_GT(busy.believed_ns, 0u);
+  EXPECT_FALSE(busy.believed) << "what held for seconds holds no more";
+}
+
+TEST(CacheTrials, AreMadeByOneThreadAtATime) {
+  CacheTrials trials;
+  std::atomic<int> measuring{0};
+  std::atomic<int> measured{0};
   std::vector<std::thread> threads;
-  for (int& answer : answers) {
-    threads.emplace_back([&] { answer = past_caches(bounds.never_below, 1) ? 1 : 0; });
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (std::uint64_t now = 0; now < 200; ++now) {
+        trials.memory_is_better(now * CacheTrials::kApartNs, [&] {
+          EXPECT_EQ(measuring.fetch_add(1), 0);
+          ++measured;
+          std::this_thread::yield();
+          measuring.fetch_sub(1);
+          return true;
+        });
+      }
+    });
   }
   for (std::thread& thread : threads) thread.join();
-  for (const int answer : answers) EXPECT_EQ(answer, past_caches(bounds.always_from - 1, 1) ? 1 : 0);
+  EXPECT_GE(measured.load(), CacheTrials::kWins);
+  EXPECT_TRUE(trials.memory_is_better(UINT64_MAX - CacheTrials::kAgainNs, [] { return true; }));
 }
 
 }  // namespace
