@@ -39,6 +39,7 @@
 #include "src/communicator/communicator.h"
 #include "src/communicator/transports.h"
 #include "src/executors/host/look.h"
+#include "topology/caches.h"
 
 namespace tutti {
 namespace {
@@ -54,11 +55,12 @@ struct Trailer {
 /// What a link carries beside a message: what its lowest bits say, and above them a tag or an id.
 enum Beside : std::uint64_t { in_trailer, eager_tag, data_id };
 constexpr int beside_bits = 2;
+/// Tags and ids below it have room there.
+constexpr std::uint64_t tag_end = std::uint64_t{1} << (64 - beside_bits);
 /// What says all that is to be said of a message beside its length; in_trailer where that is too much.
 constexpr std::uint64_t beside(const Trailer& trailer) {
-  constexpr std::uint64_t end = std::uint64_t{1} << (64 - beside_bits);
-  if (trailer.kind == Kind::eager && trailer.tag < end) return trailer.tag << beside_bits | eager_tag;
-  if (trailer.kind == Kind::data && trailer.id < end) return trailer.id << beside_bits | data_id;
+  if (trailer.kind == Kind::eager && trailer.tag < tag_end) return trailer.tag << beside_bits | eager_tag;
+  if (trailer.kind == Kind::data && trailer.id < tag_end) return trailer.id << beside_bits | data_id;
   return in_trailer;
 }
 
@@ -95,7 +97,15 @@ struct Parts {
   }
 };
 
-constexpr std::uint64_t longest_eager = 128 * 1024;
+/// Bytes of the longest transfer that is sent before the receiver has asked for it, with crowd ranks to a core: so much
+/// that source, slot and target of each rank's stay in the core's own cache. Who runs ahead further finds them gone, and
+/// had better wait for the receiver, even where that means to hand the core over (Zen 4, 1 MiB: 256 KiB with a rank to a
+/// core, 128 with two, 64 with four). No more than a slot, and no less than what is over before the receiver's word could
+/// come.
+std::uint64_t longest_eager(double crowd) {
+  const double share = static_cast<double>(cache_sizes().l2_share()) / (4 * crowd);
+  return std::clamp<std::uint64_t>(static_cast<std::uint64_t>(share), 32 * 1024, link_slot_bytes);
+}
 /// Eager bytes that one sender may have unconsumed at one receiver.
 constexpr std::uint64_t eager_bound = 4 * 1024 * 1024;
 /// So many consumed bytes are told in one message.
@@ -105,7 +115,6 @@ constexpr std::uint64_t poll_every_ns = 500'000;
 constexpr std::uint64_t look_every_ns = 1'000'000;
 /// Rounds between two looks at the clock for it.
 constexpr std::uint32_t look_every_rounds = 16;
-static_assert(longest_eager + sizeof(Trailer) <= link_slot_bytes);
 /// So much goes out to a peer before what has come from it is taken, and the other way round: who fills all slots first
 /// finds that the peer's bytes, and its own, have left the caches meanwhile.
 constexpr std::uint64_t turn_bytes = link_slot_bytes;
@@ -228,6 +237,7 @@ class PointToPoint::Engine {
       : comm_(comm),
         agent_(comm.transports().endpoints(TrafficClass::point_to_point), comm.wait_policy(),
                {.shared = true, .tells = true}),
+        longest_eager_(longest_eager(comm.crowd())),
         peers_(static_cast<std::size_t>(comm.ranks())) {}
 
   ~Engine() {
@@ -331,7 +341,7 @@ class PointToPoint::Engine {
   bool send_at_once(const Transfer& transfer) {
     if (transfer.peer == comm_.rank()) return false;
     Peer& p = peer(transfer.peer);
-    if (!moves(p.to) || !p.outbox.empty() || !eager(p, transfer.bytes)) return false;
+    if (!moves(p.to) || !p.outbox.empty() || !eager(p, transfer)) return false;
     // Such a link keeps nothing back of what is committed from now on.
     if (p.to->transport->flushed(p.to->link) != TUTTI_LINK_OK) return false;
     return send_eager(p, transfer, next_id_++);
@@ -742,8 +752,10 @@ class PointToPoint::Engine {
   }
 
   /// Whether so many bytes may be sent before the receiver has asked for them.
-  static bool eager(const Peer& p, std::uint64_t bytes) {
-    return bytes <= longest_eager && p.eager_under_way + bytes <= eager_bound;
+  bool eager(const Peer& p, const Transfer& transfer) const {
+    // A tag that has no room beside the message lies behind it.
+    const std::uint64_t room = transfer.tag < tag_end ? link_slot_bytes : link_slot_bytes - sizeof(Trailer);
+    return transfer.bytes <= std::min(longest_eager_, room) && p.eager_under_way + transfer.bytes <= eager_bound;
   }
 
   /// Sends all of a transfer; false: no credit now.
@@ -758,7 +770,7 @@ class PointToPoint::Engine {
   bool announce(Peer& p) {
     Active& active = p.sends.front();
     const Transfer& transfer = active.transfer;
-    if (eager(p, transfer.bytes)) {
+    if (eager(p, transfer)) {
       if (!send_eager(p, transfer, active.id)) return false;
       p.sends.pop();
       leave(p, active);
@@ -963,6 +975,7 @@ class PointToPoint::Engine {
   WaitingAgent agent_;
   bool begun_ = false;
   std::uint64_t next_id_ = 1;
+  const std::uint64_t longest_eager_;
   std::vector<Peer> peers_;
   std::vector<int> open_;  ///< peers with links
   bool polls_ = false;     ///< some link opens, or moves, only when its endpoint is asked to make progress

@@ -360,6 +360,28 @@ TEST_P(TransfersOver, HaveTagsOfEveryKindInCallsOfOneMessageEachWay) {
   });
 }
 
+// What just fits a slot, and does not where its tag goes with it.
+TEST_P(TransfersOver, OfASlotsLengthHaveTagsOfEveryKind) {
+  const Ranks ranks(2, GetParam());
+  ranks.run([](int rank, tutti_comm* comm) {
+    for (const std::size_t bytes : {262'111, 262'112, 262'113, 262'143, 262'144, 262'145}) {
+      for (const std::uint64_t tag : {std::uint64_t{7}, (std::uint64_t{1} << 62) - 1, std::uint64_t{1} << 62, UINT64_MAX}) {
+        const std::vector<unsigned char> out = marked(tag - static_cast<std::uint64_t>(rank), bytes);
+        std::vector<unsigned char> in(bytes + 1);
+        tutti_call call = TUTTI_CALL_INIT;
+        call.tag = tag;
+        ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+        ASSERT_EQ(tutti_recv(in.data(), bytes, TUTTI_UINT8, 1 - rank, comm, {}, &call), TUTTI_SUCCESS) << last_error();
+        ASSERT_EQ(tutti_send(out.data(), bytes, TUTTI_UINT8, 1 - rank, comm, {}, &call), TUTTI_SUCCESS) << last_error();
+        ASSERT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+        std::vector<unsigned char> expected = marked(tag - static_cast<std::uint64_t>(1 - rank), bytes);
+        expected.push_back(0);
+        ASSERT_TRUE(in == expected) << bytes << " bytes with tag " << tag;
+      }
+    }
+  });
+}
+
 // What was sent has arrived, whatever its sender does next; be it before the receiver has looked for it, or after.
 TEST_P(TransfersOver, ArriveThoughTheirSenderLeavesAtOnce) {
   for (int round = 0; round < 12; ++round) {
