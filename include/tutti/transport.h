@@ -216,10 +216,11 @@ typedef struct tutti_transport {
   /// a link may fill some in the way that it takes for the slower one, to find out.
   int (*streams)(tutti_link*, uint64_t bytes);
 
-  // ---- Both ends, optional, likewise: hints for ranks that share cores.
+  // ---- Both ends, optional, likewise, both or neither: hints for ranks that share cores.
   /// Tells all peers that this rank leaves its core to others (1), or has it again (0).
   void (*step_aside)(tutti_endpoint*, int aside);
-  /// Whether the peer at the other end of an open link has said so last: then nothing new comes from it for a while.
+  /// Whether the peer at the other end of an open link has said last that it leaves its core: then what it sent before can
+  /// be viewed, and nothing new comes for a while. 1 as well where that cannot be told.
   int (*peer_is_aside)(tutti_link*);
 } tutti_transport;
 

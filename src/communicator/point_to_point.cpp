@@ -347,8 +347,8 @@ class PointToPoint::Engine {
     return send_eager(p, transfer, next_id_++);
   }
 
-  /// Waits for the message as long as one would spin for it, or pass the core to and fro, which all receives of a call do
-  /// for a quarter of a millisecond together: nobody is asked meanwhile whether the call is to go on.
+  /// Waits for the message as long as one would spin for it, or look for it and pass the core to and fro, which all
+  /// receives of a call do for a quarter of a millisecond together: nobody is asked meanwhile whether the call is to go on.
   bool receive_at_once(const Transfer& transfer, std::uint64_t& handed_over_ns) {
     if (transfer.peer == TUTTI_ANY_SOURCE || transfer.peer == comm_.rank()) return false;
     Peer& p = peer(transfer.peer);

@@ -6,7 +6,6 @@
 // fill it, it does not, whatever size it says it has. That no topology tells, so it is measured.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -30,37 +29,41 @@ std::uint64_t cache_sharers(const CacheSizes& sizes, std::uint64_t ranks, std::u
 StreamingBounds streaming_bounds(const CacheSizes& sizes, std::uint64_t sharers);
 
 /// Whether memory beats the shared cache, told from several measurements. One says little where others share the cache: of
-/// the first ones of two ranks, 7 in 24 found memory faster where it is not (Zen 4). So memory has to win some times, apart
-/// from each other, before it is believed, and again every ten seconds; the cache is believed for good once it has won.
-/// Thread safe; never fails.
+/// the first ones of two ranks, 7 in 24 found memory faster where it is not (Zen 4). The cache is believed at first, and
+/// whoever is believed until the other has won some times in a row, apart from each other. Thread safe; never fails.
 class CacheTrials {
  public:
-  static constexpr int kWins = 4;
+  static constexpr int kInARow = 4;
   static constexpr std::uint64_t kApartNs = 20'000'000;
-  static constexpr std::uint64_t kAgainNs = 10'000'000'000;
+  static constexpr std::uint64_t kAgainNs = 60'000'000'000;  ///< from one that bears out what is believed to the next
 
   /// memory_wins: measures. Called within this call where it is time to, by one thread at a time; others who ask meanwhile
-  /// hear what is known so far. now_ns: a clock's.
+  /// hear what is believed so far. now_ns: a clock's.
   template <typename Measure>
   bool memory_is_better(std::uint64_t now_ns, Measure&& memory_wins) {
-    // Relaxed, all of these: numbers with no data behind them, and who hears of a measurement late answers as before it.
-    if (wins_.load(std::memory_order_relaxed) >= 0 && now_ns >= next_ns_.load(std::memory_order_relaxed)) {
+    // Relaxed, both: they carry no data, and who hears of a measurement late answers as before it.
+    if (now_ns >= next_ns_.load(std::memory_order_relaxed)) {
       const std::unique_lock lock(measuring_, std::try_to_lock);
       if (lock.owns_lock() && now_ns >= next_ns_.load(std::memory_order_relaxed)) note(now_ns, memory_wins());
     }
-    return wins_.load(std::memory_order_relaxed) >= kWins;
+    return memory_.load(std::memory_order_relaxed);
   }
 
  private:
   void note(std::uint64_t now_ns, bool memory_won) {
-    const int wins = wins_.load(std::memory_order_relaxed);
-    const int now = !memory_won || wins < 0 ? -1 : std::min(wins + 1, kWins);
-    wins_.store(now, std::memory_order_relaxed);
-    next_ns_.store(now_ns + (now == kWins ? kAgainNs : kApartNs), std::memory_order_relaxed);
+    const bool believed = memory_.load(std::memory_order_relaxed);
+    against_ = memory_won == believed ? 0 : against_ + 1;
+    const bool convinced = against_ == kInARow;
+    if (convinced) {
+      memory_.store(memory_won, std::memory_order_relaxed);
+      against_ = 0;
+    }
+    next_ns_.store(now_ns + (against_ == 0 ? kAgainNs : kApartNs), std::memory_order_relaxed);
   }
 
-  std::mutex measuring_;
-  std::atomic<int> wins_{0};  ///< of memory's, up to kWins; -1 once the cache has won
+  std::mutex measuring_;  ///< guards against_
+  int against_ = 0;       ///< measurements in a row against what is believed
+  std::atomic<bool> memory_{false};
   std::atomic<std::uint64_t> next_ns_{0};
 };
 

@@ -54,8 +54,8 @@ class Endpoint {
   void arm(bool sleeping);
   /// Tells the peers that this rank leaves its core to others, or has it again.
   void step_aside(bool aside) {
-    // Relaxed: a hint, with no data behind it.
-    shared(page_->aside).store(aside ? 1 : 0, std::memory_order_relaxed);
+    // Release: who sees it sees what was sent before.
+    shared(page_->aside).store(aside ? 1 : 0, std::memory_order_release);
   }
 
   /// Looks at the sockets now; true where something moved.

@@ -67,7 +67,7 @@ class Peer {
   const std::string& trouble() const { return trouble_; }
   EndpointPage* page() const { return page_; }
   /// Whether it has left its core to others, as it says. Of a peer that has said hello.
-  bool is_aside() const { return shared(page_->aside).load(std::memory_order_relaxed) != 0; }  // relaxed: see step_aside
+  bool is_aside() const { return shared(page_->aside).load(std::memory_order_acquire) != 0; }  // acquire: see step_aside
 
   /// Names the peer's address; begins to connect where that is ours to do.
   void meet(const EndpointAddress& address);

@@ -119,6 +119,8 @@ class Agent {
   /// what came meanwhile is there when the caller looks again; in a round that only spins it does so where `polls`: some
   /// link that is waited for moves only when asked. False: give up.
   virtual bool idle(std::uint32_t rounds, bool polls) = 0;
+  /// Whether it waits so that other ranks may have its core; not where that is its caller's, who computes meanwhile.
+  virtual bool shares_core() const = 0;
 };
 
 /// How a run ended.

@@ -177,7 +177,9 @@ class HostExecutor::StraightRun {
   }
 
   /// Looking does not help where links move only when asked.
-  bool looks(const Straight::Act& act) const { return act.look != Straight::Look::none && !executor_.needs_progress_; }
+  bool looks(const Straight::Act& act) const {
+    return act.look != Straight::Look::none && !executor_.needs_progress_ && agent_.shares_core();
+  }
 
   /// What did not come about at once, again, and what stands in its way.
   Turn attempt(const Straight::Act& act, HostLink& link) {

@@ -1,14 +1,21 @@
 #include "src/communicator/streaming.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <functional>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include "src/base/clock.h"
 
 namespace tutti {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 TEST(Streaming, WhatACoreKeepsIsNotStreamedAndTheSharedCacheIsSharedOut) {
   const CacheSizes sizes = {.l1d = 48u << 10, .l2 = 1u << 20, .l3 = 96u << 20};
@@ -47,69 +54,75 @@ TEST(Streaming, BoundsNeedNoMeasurement) {
   EXPECT_FALSE(past_caches(0, 1));
   EXPECT_FALSE(past_caches(bounds.never_below - 1, 1));
   EXPECT_TRUE(past_caches(bounds.always_from, 1));
-  EXPECT_FALSE(past_caches(bounds.never_below, 1)) << "the first measurement alone decides for the cache, or nothing";
 }
 
-constexpr std::uint64_t kSecond = 1'000'000'000;
+constexpr std::uint64_t second = 1'000'000'000;
 
-/// Asks every millisecond for so long; when memory was believed from there on, or 0.
+/// What became of asking every millisecond.
 struct Course {
   int measured = 0;
-  std::uint64_t believed_ns = 0;
-  bool believed = false;
+  std::vector<std::uint64_t> turned_ns;  ///< when another one was believed; memory first
 };
 Course ask(std::uint64_t for_ns, const std::function<bool(std::uint64_t)>& memory_wins) {
   CacheTrials trials;
   Course course;
-  for (std::uint64_t now = kSecond; now < kSecond + for_ns; now += 1'000'000) {
-    const bool before = course.believed;
-    course.believed = trials.memory_is_better(now, [&] { return ++course.measured, memory_wins(now - kSecond); });
-    if (course.believed && !before) course.believed_ns = now - kSecond;
+  bool believed = false;
+  for (std::uint64_t now = 0; now < for_ns; now += 1'000'000) {
+    const bool before =
+        std::exchange(believed, trials.memory_is_better(second + now, [&] { return ++course.measured, memory_wins(now); }));
+    if (believed != before) course.turned_ns.push_back(now);
   }
   return course;
 }
 
 TEST(CacheTrials, BelieveMemoryThatWinsAgainAndAgain) {
-  const Course course = ask(25 * kSecond, [](std::uint64_t) { return true; });
-  EXPECT_TRUE(course.believed);
-  EXPECT_EQ(course.believed_ns, 3 * CacheTrials::kApartNs);
-  EXPECT_EQ(course.measured, CacheTrials::kWins + 2) << "and twice more in 25 s";
+  const Course course = ask(150 * second, [](std::uint64_t) { return true; });
+  EXPECT_THAT(course.turned_ns, ElementsAre(3 * CacheTrials::kApartNs));
+  EXPECT_EQ(course.measured, CacheTrials::kInARow + 2) << "and now and then afterwards";
 }
 
-TEST(CacheTrials, BelieveTheCacheOnceItHasWon) {
-  const Course never = ask(25 * kSecond, [](std::uint64_t) { return false; });
-  EXPECT_FALSE(never.believed);
-  EXPECT_EQ(never.measured, 1);
-  const Course disturbed = ask(25 * kSecond, [](std::uint64_t at) { return at < 50'000'000; });
-  EXPECT_EQ(disturbed.believed_ns, 0u) << "a busy twentieth of a second is nothing to go by";
-  EXPECT_FALSE(disturbed.believed);
-  EXPECT_EQ(disturbed.measured, 4);
-  const Course busy = ask(25 * kSecond, [](std::uint64_t at) { return at < 5 * kSecond; });
-  EXPECT_GT(busy.believed_ns, 0u);
-  EXPECT_FALSE(busy.believed) << "what held for seconds holds no more";
+TEST(CacheTrials, BelieveTheCacheWithoutALossOfTime) {
+  const Course course = ask(150 * second, [](std::uint64_t) { return false; });
+  EXPECT_THAT(course.turned_ns, IsEmpty());
+  EXPECT_EQ(course.measured, 3);
 }
 
-TEST(CacheTrials, AreMadeByOneThreadAtATime) {
+TEST(CacheTrials, DoNotMindMomentsOfEitherKind) {
+  const Course busy = ask(200 * second, [](std::uint64_t at) { return at < 50'000'000; });
+  EXPECT_THAT(busy.turned_ns, IsEmpty()) << "a twentieth of a second is nothing to go by";
+  const Course lucky = ask(500 * second, [n = 0](std::uint64_t at) mutable { return at < second || ++n % 2 == 0; });
+  EXPECT_EQ(lucky.turned_ns.size(), 1u) << "nor is it later";
+}
+
+TEST(CacheTrials, HearOfWhatHasChangedForGood) {
+  const Course course = ask(400 * second, [](std::uint64_t at) { return at >= 100 * second && at < 200 * second; });
+  ASSERT_EQ(course.turned_ns.size(), 2u);
+  EXPECT_GE(course.turned_ns[0], 100 * second);
+  EXPECT_LE(course.turned_ns[0], 100 * second + CacheTrials::kAgainNs + second);
+  EXPECT_GE(course.turned_ns[1], 200 * second);
+  EXPECT_LE(course.turned_ns[1], 200 * second + CacheTrials::kAgainNs + second);
+}
+
+TEST(CacheTrials, AreMadeByOneThreadAtATimeAndKeepNobodyWaiting) {
   CacheTrials trials;
-  std::atomic<int> measuring{0};
-  std::atomic<int> measured{0};
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&] {
-      for (std::uint64_t now = 0; now < 200; ++now) {
-        trials.memory_is_better(now * CacheTrials::kApartNs, [&] {
-          EXPECT_EQ(measuring.fetch_add(1), 0);
-          ++measured;
-          std::this_thread::yield();
-          measuring.fetch_sub(1);
-          return true;
-        });
-      }
+  std::atomic<bool> measuring{false};
+  std::atomic<int> others{0};
+  std::thread measurer([&] {
+    trials.memory_is_better(0, [&] {
+      measuring = true;
+      const Deadline deadline = Deadline::in(20 * second);
+      while (others < 100 && !deadline.passed()) std::this_thread::yield();
+      return true;
     });
+  });
+  while (!measuring) std::this_thread::yield();
+  for (int i = 0; i < 100; ++i, ++others) {
+    EXPECT_FALSE(trials.memory_is_better(second, [] {
+      ADD_FAILURE() << "two at a time";
+      return true;
+    }));
   }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_GE(measured.load(), CacheTrials::kWins);
-  EXPECT_TRUE(trials.memory_is_better(UINT64_MAX - CacheTrials::kAgainNs, [] { return true; }));
+  measurer.join();
 }
 
 }  // namespace

@@ -99,6 +99,13 @@ TEST(ShmLink, RefusesOtherSizesOnBothSides) {
   EXPECT_NE(failure_of(t(), receiver).find("2 slots of 64 bytes"), std::string::npos) << failure_of(t(), receiver);
 }
 
+TEST(ShmLink, ThinksThatWhoSaysNothingRuns) {
+  World world(&t(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 2, 64);
+  EXPECT_EQ(t().peer_is_aside(pipe.sender), 0);
+  EXPECT_EQ(t().peer_is_aside(pipe.receiver), 0);
+}
+
 TEST(ShmLink, ARankMaySendToItself) {
   World world(&t(), 2);
   const Pipe pipe = open_pipe(world, 1, 1, 3, 2, 5000);

@@ -36,6 +36,7 @@ class ThreadAgent final : public Agent {
     sched_yield();
     return !deadline_.passed();
   }
+  bool shares_core() const override { return true; }
 
  private:
   conformance::TestEndpoint& endpoint_;
