@@ -683,7 +683,7 @@ TEST_P(TransfersOver, ASendThatHasEndedNeedsItsRankNoMore) {
   if (child == 0) {
     if (!enter_small_packets()) ::_exit(99);
     ::_exit(send_and_leave(1, 90'000, GetParam()) + send_and_leave(1, 131'072, GetParam()) +
-            send_and_leave(8, 16'384, GetParam()));
+            send_and_leave(1, 262'144, GetParam()) + send_and_leave(8, 16'384, GetParam()));
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);

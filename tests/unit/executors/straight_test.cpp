@@ -14,6 +14,7 @@
 namespace tutti {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using Kind = Straight::Kind;
 using Look = Straight::Look;
@@ -90,7 +91,8 @@ class Patient final : public Agent {
 /// Rank 0 of two, in an all-reduce of some floats in which each sends all to the other.
 class StraightCall : public ::testing::Test {
  protected:
-  explicit StraightCall(std::size_t count = 2) : ours_(count), theirs_(count), result_(count) {
+  explicit StraightCall(std::size_t count = 2, std::uint64_t slot_bytes = 256 * 1024)
+      : ours_(count), theirs_(count), result_(count) {
     for (std::size_t i = 0; i < count; ++i) {
       ours_[i] = static_cast<float>(i + 1);
       theirs_[i] = static_cast<float>(10 * (i + 1));
@@ -102,7 +104,7 @@ class StraightCall : public ::testing::Test {
     problem.count = count;
     const Algorithm& algorithm = *find_algorithm(Collective::all_reduce, "flat");
     const View view = flat_view(2);
-    plan_ = make_plan(algorithm, problem, view, Parameters{}, 256 * 1024);
+    plan_ = make_plan(algorithm, problem, view, Parameters{}, slot_bytes);
     const auto program_of = [&](int rank) { return make_program(algorithm, plan_, view, rank); };
     lowered_ = lower(plan_, 0, program_of(0), program_of);
     layouts_ = lay_out(plan_, 0, lowered_);
@@ -125,7 +127,7 @@ class StraightCall : public ::testing::Test {
     binding.scratch = scratch_.data();
     binding.fingerprint = fingerprint;
     Patient agent(patience, shares_core);
-    return executor_.run(plan_, lowered_, layouts_, binding, find_fold(TUTTI_FLOAT32, TUTTI_SUM), links_, agent);
+    return executor_.run(plan_, lowered_, layouts_, binding, fold_, links_, agent);
   }
   std::uint64_t offered() const {
     std::uint64_t sum = 0;
@@ -139,7 +141,13 @@ class StraightCall : public ::testing::Test {
   Plan plan_;
   Lowered lowered_;
   Layouts layouts_;
-  HostExecutor executor_;
+  HostExecutor executor_{[this](std::uint64_t touched) {
+    touched_.push_back(touched);
+    return past_caches_;
+  }};
+  bool past_caches_ = false;
+  std::vector<std::uint64_t> touched_;  ///< what it was asked about
+  FoldFunction fold_ = find_fold(TUTTI_FLOAT32, TUTTI_SUM);
 
  private:
   std::vector<std::byte> scratch_;
@@ -192,6 +200,43 @@ TEST_F(LongStraightCall, FillsAMessageAsItsLinkSays) {
     EXPECT_EQ(to_.room[8012], std::byte{0x5a}) << "no byte more";
     for (std::size_t i = 0; i < result_.size(); ++i) ASSERT_EQ(result_[i], static_cast<float>(11 * (i + 1))) << i;
   }
+}
+
+/// Two passes of a whole slot each, which no straight call has.
+class CallOfTwoPasses : public StraightCall {
+ protected:
+  CallOfTwoPasses() : StraightCall(4096, 8192) { from_.message.bytes = 8192; }
+};
+
+/// Of the folds into the result: which were to go past the caches.
+std::vector<bool>& past() {
+  static std::vector<bool> folds;
+  return folds;
+}
+void noted_fold(const FoldArguments& arguments) {
+  for (const FoldDestination& to : std::span(arguments.destinations, arguments.destination_count))
+    past().push_back(to.streaming);
+  find_fold(TUTTI_FLOAT32, TUTTI_SUM)(arguments);
+}
+
+// Asked anew by each, though nothing is offered: the last one's answer is nobody's.
+TEST_F(CallOfTwoPasses, WritesItsResultPastTheCachesWhereThatIsBetter) {
+  fold_ = noted_fold;
+  for (const bool better : {true, false, true}) {
+    past_caches_ = better;
+    past().clear();
+    touched_.clear();
+    ASSERT_EQ(run().kind, Outcome::Kind::completed);
+    EXPECT_THAT(touched_, ElementsAre(2 * 16'384)) << "operand and result";
+    EXPECT_THAT(past(), Contains(better));
+    EXPECT_EQ(result_[0], 11);
+    EXPECT_EQ(result_[4095], static_cast<float>(4096 + 10 * 2048)) << "the second pass's message is the first's";
+  }
+}
+
+TEST_F(StraightCall, IsTooShortToAskWhereItsResultShallGo) {
+  ASSERT_EQ(run().kind, Outcome::Kind::completed);
+  EXPECT_THAT(touched_, ElementsAre());
 }
 
 TEST_F(StraightCall, TriesAgainWhatIsNotThereYet) {
