@@ -24,8 +24,7 @@ double percentile(const std::vector<Batch>& sorted, uint64_t iterations, double 
   return sorted.back().nanoseconds / static_cast<double>(sorted.back().iterations);
 }
 
-// What ranks measured one by one lasted at most so much longer, in all, than the slowest rank took for all of it.
-constexpr double kCoincides = 1.1;
+constexpr double kCoincides = 1.1;  // the slowest ranks' batches in all, over what the slowest rank took in all
 constexpr size_t kFewestBatches = 16;
 
 double total(const std::vector<double>& times) { return std::accumulate(times.begin(), times.end(), 0.0); }

@@ -148,9 +148,9 @@ class Communicator {
   std::uint64_t sequence() const;
   const char* last_algorithm() const;
   const char* transport_names() const { return transports_->names().c_str(); }
-  /// The class of the dearest links between ranks; static.
   /// Ranks that share a core, on the machine where most do; at least 1.
   double crowd() const { return view_.crowd; }
+  /// The class of the dearest links between ranks; static.
   const char* link_names() const { return name_of(dearest_links(view_)); }
 
   /// An error that names this communicator, an operation of it and a member, as far as it is known.

@@ -1,5 +1,6 @@
 #include "src/executors/host/straight.h"
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 
@@ -54,24 +55,30 @@ class Straightener {
     }
   }
 
-  /// Where all of our core exchange messages, and theirs are here, they wait as well, and so do most likely those of
-  /// another core, or are about to send: then both cores go on in step, and are handed over as seldom as can be. Where
-  /// nobody knows who shares a core with whom, ranks tell whether they run.
+  /// Where nobody knows who shares a core with whom, ranks tell whether they run. Else, where all of our core exchange
+  /// messages, and theirs are here, they wait as well, and so do most likely those of another core, or are about to send:
+  /// then both cores go on in step, and are handed over as seldom as can be.
   Straight take() {
     using Kind = Straight::Kind;
-    using Look = Straight::Look;
-    const bool known = !lowered_.near.empty();
-    if (lowered_.shares_cores && !known) {
-      for (Straight::Act& act : straight_.acts) act.look = act.kind == Kind::view ? Look::running : Look::none;
-    }
-    if (!known || meets(Kind::view) != lowered_.on_core || meets(Kind::commit) != lowered_.on_core || lowered_.on_core == 0)
+    if (lowered_.near.empty()) {
+      if (lowered_.shares_cores) look_from(straight_.acts.begin(), Straight::Look::running);
       return std::move(straight_);
-    for (auto act = straight_.acts.rbegin(); act->kind != Kind::view || !is_near(act->link); ++act)
-      act->look = act->kind == Kind::view ? Look::anyhow : Look::none;
+    }
+    if (lowered_.on_core != 0 && meets(Kind::view) == lowered_.on_core && meets(Kind::commit) == lowered_.on_core) {
+      const auto last_near = std::find_if(straight_.acts.rbegin(), straight_.acts.rend(), [this](const Straight::Act& act) {
+        return act.kind == Kind::view && is_near(act.link);
+      });
+      look_from(last_near.base(), Straight::Look::anyhow);
+    }
     return std::move(straight_);
   }
 
  private:
+  void look_from(std::vector<Straight::Act>::iterator act, Straight::Look look) {
+    for (; act != straight_.acts.end(); ++act) {
+      if (act->kind == Straight::Kind::view) act->look = look;
+    }
+  }
   bool is_near(std::uint32_t link) const { return !lowered_.near.empty() && lowered_.near[link] != 0; }
   /// Ranks of our core with which that is done.
   std::size_t meets(Straight::Kind kind) const {

@@ -120,7 +120,10 @@ TEST(Measure, KeepsBatchesThatRanksWereInTogetherAndAFewOfAll) {
     EXPECT_DOUBLE_EQ(batches[7].nanoseconds, 5010);
   }
   // One rank did all its work in the first half, the other in the second: no pairs help.
-  for (size_t i = 0; i < 64; ++i) measured[0][i].nanoseconds = 200 - (measured[1][i].nanoseconds = i < 32 ? 0 : 200);
+  for (size_t i = 0; i < 64; ++i) {
+    measured[0][i].nanoseconds = i < 32 ? 200 : 0;
+    measured[1][i].nanoseconds = i < 32 ? 0 : 200;
+  }
   for (const std::vector<Batch>& batches : slowest_of_two(measured, true)) EXPECT_EQ(batches.size(), 16u);
 }
 
