@@ -222,6 +222,12 @@ typedef struct tutti_transport {
   /// Whether the peer at the other end of an open link has said last that it leaves its core: then what it sent before can
   /// be viewed, and nothing new comes for a while. 1 as well where that cannot be told.
   int (*peer_is_aside)(tutti_link*);
+
+  // ---- Sender, optional, likewise.
+  /// `reserve`, a copy of `bytes` (<= slot_bytes) from `source` into that room, and `commit`, in one: for short messages
+  /// that lie in one piece, of which each of the three would be a good part. `source` may be changed as soon as it returns.
+  /// NOT_YET: no credit now, and nothing has happened.
+  tutti_link_result (*send)(tutti_link*, const void* source, uint64_t bytes, uint64_t fingerprint);
 } tutti_transport;
 
 #ifdef __cplusplus

@@ -79,20 +79,30 @@ bool asks_nothing(const tutti_call* call) {
   return call == nullptr || (call->size == sizeof unset && std::memcmp(call, &unset, sizeof unset) == 0);
 }
 
-tutti_status verb(Collective collective, const void* send, void* recv, std::size_t count, tutti_type type, tutti_op op,
-                  int root, tutti_comm* comm, tutti_stream stream, const tutti_call* call) {
-  const CallShape shape{collective, count, type, op, root};
-  if (asks_nothing(call) && stream.kind == TUTTI_STREAM_BLOCKING && !group_is_open()) {
-    Communicator* const communicator = usable_now(comm);
-    Status status;
-    if (communicator != nullptr && communicator->run_again(shape, send, recv, status)) return answer(status);
-  }
+/// A call as any other.
+[[gnu::noinline]] tutti_status verb(const CallShape& shape, const void* send, void* recv, tutti_comm* comm,
+                                    const tutti_stream& stream, const tutti_call* call) {
   return guarded_operation([&] {
     CollectiveCall c{shape};
     c.send = send;
     c.recv = recv;
     return start(c, comm, stream, call);
   });
+}
+
+/// Most calls are like the one before. Apart from the others, whose many words would be set up for nothing.
+inline tutti_status verb(Collective collective, const void* send, void* recv, std::size_t count, tutti_type type,
+                         tutti_op op, int root, tutti_comm* comm, const tutti_stream& stream, const tutti_call* call) {
+  const CallShape shape{collective, count, type, op, root};
+  if (asks_nothing(call) && stream.kind == TUTTI_STREAM_BLOCKING && !group_is_open()) {
+    Communicator* const communicator = usable_now(comm);
+    Status failure;
+    const auto again = communicator != nullptr ? communicator->run_again(shape, send, recv, failure) : Again::no;
+    if (again == Again::done) [[likely]]
+      return TUTTI_SUCCESS;
+    if (again == Again::failed) return answer(failure);
+  }
+  return verb(shape, send, recv, comm, stream, call);
 }
 
 tutti_status missing(const char* name, const tutti_call* call) {

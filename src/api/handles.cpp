@@ -18,11 +18,6 @@ Status& failure() {
   return status;
 }
 
-std::atomic<pid_t> process{getpid()};
-// Relaxed, as the load below: a single value, changed while a forked child has one thread.
-const bool told_of_forks =
-    pthread_atfork(nullptr, nullptr, [] { process.store(getpid(), std::memory_order_relaxed); }) == 0;
-
 template <std::size_t N>
 void copy_text(char (&to)[N], const std::string& from) {
   const std::size_t n = std::min(from.size(), N - 1);
@@ -60,10 +55,15 @@ tutti_error copy_error(const Status& status) {
 
 }  // namespace
 
-pid_t this_process() { return told_of_forks ? process.load(std::memory_order_relaxed) : getpid(); }
+constinit std::atomic<pid_t> known_process{-1};
+namespace {
+// Relaxed: see there.
+void learn_process() { known_process.store(getpid(), std::memory_order_relaxed); }
+const bool told_of_forks = pthread_atfork(nullptr, nullptr, learn_process) == 0 && (learn_process(), true);
+}  // namespace
 
-tutti_status answer(const Status& status) {
-  if (!status.ok()) failure() = status;
+tutti_status answer_failure(const Status& status) {
+  failure() = status;
   return status.code();
 }
 
@@ -93,11 +93,6 @@ Result<Communicator*> usable(tutti_comm* comm) {
                   "Create communicators after forking.");
   }
   return comm->communicator.get();
-}
-
-Communicator* usable_now(const tutti_comm* comm) {
-  const bool good = comm != nullptr && comm->is_settled() && comm->creation_error.ok() && comm->pid == this_process();
-  return good ? comm->communicator.get() : nullptr;
 }
 
 Status usable(const tutti_queue* queue) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <functional>
@@ -47,7 +48,8 @@ struct tutti_work {
 namespace tutti {
 
 /// Remembers `status` as this thread's last failure (tutti_error_get(NULL)) and gives its code. Needs no memory.
-tutti_status answer(const Status& status);
+tutti_status answer_failure(const Status& status);
+inline tutti_status answer(const Status& status) { return status.ok() ? TUTTI_SUCCESS : answer_failure(status); }
 const Status& last_failure();
 
 /// Runs the body of an entry point: no exception leaves it.
@@ -56,15 +58,24 @@ tutti_status guarded(Body&& body) {
   return answer(attempt(std::forward<Body>(body)));
 }
 
+/// This process, or -1 where the system could not promise to tell of forks. Relaxed: a single value, changed while a forked
+/// child has one thread.
+extern constinit std::atomic<pid_t> known_process;
 /// getpid without its system call, which would be a third of a short operation.
-pid_t this_process();
+inline pid_t this_process() {
+  const pid_t known = known_process.load(std::memory_order_relaxed);
+  return known > 0 ? known : getpid();
+}
 
 /// The communicator behind a handle that may be used now. Errors: TUTTI_INVALID_ARGUMENT (NULL), TUTTI_INVALID_USAGE (a
 /// forked child), TUTTI_IN_PROGRESS (creation under way), or the error that creation ended with.
 Result<Communicator*> usable(tutti_comm* comm);
 
 /// The same without words: NULL where there is an error.
-Communicator* usable_now(const tutti_comm* comm);
+inline Communicator* usable_now(const tutti_comm* comm) {
+  const bool good = comm != nullptr && comm->is_settled() && comm->creation_error.ok() && comm->pid == this_process();
+  return good ? comm->communicator.get() : nullptr;
+}
 
 /// Success for a queue that may be used here. Errors: TUTTI_INVALID_ARGUMENT (NULL), TUTTI_INVALID_USAGE (a forked child,
 /// which has no thread for it).

@@ -10,7 +10,6 @@
 namespace tutti {
 
 namespace {
-enum Word : std::size_t { kStarted = 0, kCompleted, kCompletedKind };
 enum CalledWord : std::size_t { kSequence = 0, kHash, kDetail, kAlgorithm = 6 };
 constexpr std::size_t kPageBytes = 4096;
 }  // namespace
@@ -43,7 +42,7 @@ Activity unpack_activity(ByteReader& in) {
   return activity;
 }
 
-ActivityBoard::ActivityBoard() : fd_(::memfd_create("tutti activity", MFD_CLOEXEC)), own_(true) {
+ActivityBoard::ActivityBoard() : fd_(::memfd_create("tutti activity", MFD_CLOEXEC)) {
   void* memory = MAP_FAILED;
   if (fd_ && ::ftruncate(fd_.get(), kPageBytes) == 0) {
     memory = ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
@@ -55,6 +54,7 @@ ActivityBoard::ActivityBoard() : fd_(::memfd_create("tutti activity", MFD_CLOEXE
   if (memory == MAP_FAILED) return;  // valid() says so, and writes go nowhere
   mapping_ = Mapping(memory, kPageBytes);
   page_ = new (memory) Page;
+  own_ = true;
   begin();
   put(kStarted, UINT64_MAX);
   put(kCompleted, UINT64_MAX);
@@ -87,11 +87,6 @@ void ActivityBoard::end() {
   page_->version.store(page_->version.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 
-void ActivityBoard::put(std::size_t word, std::uint64_t value) {
-  // Release: keeps the odd version above, so that a reader that sees this word also sees that it is in the making.
-  page_->words[word].store(value, std::memory_order_release);
-}
-
 void ActivityBoard::put(const Called& operation) {
   const std::size_t at = kRecentFrom + operation.sequence % Activity::kRecent * kCalledWords;
   put(at + kSequence, operation.sequence);
@@ -101,7 +96,7 @@ void ActivityBoard::put(const Called& operation) {
 }
 
 void ActivityBoard::start(const Called& operation) {
-  if (!own_ || page_ == nullptr) return;
+  if (!own_) return;
   begin();
   // What was only counted since is written out, as far as it is remembered: readers could not tell it any more.
   const std::uint64_t first = operation.sequence - std::min<std::uint64_t>(operation.sequence, Activity::kRecent - 1);
@@ -117,13 +112,8 @@ void ActivityBoard::start(const Called& operation) {
   end();
 }
 
-void ActivityBoard::start_again(std::uint64_t sequence) {
-  // The version stays: whether a reader sees the number before or this one, all words belong to it.
-  if (own_ && page_ != nullptr) put(kStarted, sequence);
-}
-
 void ActivityBoard::complete(std::uint64_t sequence, const KindName& kind) {
-  if (!own_ || page_ == nullptr) return;
+  if (!own_) return;
   if (kind == completed_kind_) return put(kCompleted, sequence);
   begin();
   put(kCompleted, sequence);

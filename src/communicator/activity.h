@@ -87,15 +87,24 @@ class ActivityBoard {
   /// About 12 plain stores; the caller is this rank's only writer at this time. Numbers follow each other.
   void start(const Called& operation);
   /// The next number, called as the one before: one store.
-  void start_again(std::uint64_t sequence);
+  void start_again(std::uint64_t sequence) {
+    // The version stays: whether a reader sees the number before or this one, all words belong to it.
+    if (own_) put(kStarted, sequence);
+  }
   /// One store where `kind` is that of the one before.
   void complete(std::uint64_t sequence, const KindName& kind);
+  /// As complete, of an operation of the same kind as the one completed before.
+  void complete_again(std::uint64_t sequence) {
+    if (own_) put(kCompleted, sequence);
+  }
   /// A consistent snapshot; nothing where the writer never rests, or died in the middle of writing.
   std::optional<Activity> try_read() const;
   /// As try_read, an Activity of nothing instead of nothing. Enough for a writer that reads its own.
   Activity read() const { return try_read().value_or(Activity{}); }
 
  private:
+  /// What is where in the page's words.
+  enum Word : std::size_t { kStarted = 0, kCompleted, kCompletedKind };
   static constexpr std::size_t kCalledWords = 9;
   static constexpr std::size_t kRecentFrom = 8;
   static constexpr std::size_t kWords = kRecentFrom + kCalledWords * Activity::kRecent;
@@ -107,14 +116,17 @@ class ActivityBoard {
 
   void begin();
   void end();
-  void put(std::size_t word, std::uint64_t value);
+  void put(std::size_t word, std::uint64_t value) {
+    // Release: keeps the odd version above, so that a reader that sees this word also sees that it is in the making.
+    page_->words[word].store(value, std::memory_order_release);
+  }
   void put(const Called& operation);
 
   Descriptor fd_;
   Mapping mapping_;
   Page* page_ = nullptr;
-  bool own_ = false;
-  Called last_;  ///< as the owner started it last in full
+  bool own_ = false;  ///< and there is a page
+  Called last_;       ///< as the owner started it last in full
   KindName completed_kind_;
 };
 

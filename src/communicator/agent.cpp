@@ -46,6 +46,7 @@ void WaitingAgent::begin(std::uint64_t timeout_ns, Concern* concern, bool beside
   timeout_ns_ = timeout_ns;
   concern_ = concern;
   begun_ns_ = idle_since_ns_ = 0;
+  waited_ = false;
   gave_up_ = GaveUp::not_yet;
   arm(false);
 }
@@ -88,6 +89,7 @@ void WaitingAgent::yield_core(std::uint64_t now) {
 
 bool WaitingAgent::idle(std::uint32_t rounds, bool polls) {
   if (spin(rounds, polls)) return true;
+  waited_ = true;
   const bool spins = policy_.spins && !beside_;
   const std::uint64_t now = now_ns();
   if (begun_ns_ == 0) begun_ns_ = now;
@@ -128,6 +130,7 @@ bool WaitingAgent::may_go_on(std::uint64_t now) {
 
 int WaitingAgent::poll(void* self) {
   WaitingAgent& agent = *static_cast<WaitingAgent*>(self);
+  agent.waited_ = true;
   return (agent.hook_ended_ = agent.hook_ended_ || agent.hook_.ends_wait()) ? 1 : 0;
 }
 

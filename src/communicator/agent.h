@@ -71,6 +71,12 @@ class WaitingAgent : public Agent {
   /// concern, where given, is asked at each look at the clock; it must live until the wait is over.
   /// hook: asked at least each millisecond; empty on a thread that is not the caller's.
   void begin(std::uint64_t timeout_ns, Concern* concern = nullptr, bool beside = false, const Hook& hook = {});
+  /// As begin, with all as it was begun last but the time.
+  void begin_again(std::uint64_t timeout_ns) {
+    timeout_ns_ = timeout_ns;
+    if (waited_) [[unlikely]]
+      begin(timeout_ns, concern_, beside_, Hook(hook_));
+  }
   void progress() override;
   bool idle(std::uint32_t rounds, bool polls) override;
   /// Spins where idle(rounds, polls) would do no more than that; false: that has more to do.
@@ -108,7 +114,8 @@ class WaitingAgent : public Agent {
   std::uint64_t naps_until_ns_ = 0;  ///< naps take the place of yields until then, as these were dear
   std::uint64_t truce_ns_ = 0;       ///< for how long
   bool beside_ = false;
-  bool armed_ = false;  ///< peers were asked to wake us
+  bool armed_ = false;   ///< peers were asked to wake us
+  bool waited_ = false;  ///< more than by spinning, since it was begun
   GaveUp gave_up_ = GaveUp::not_yet;
 };
 

@@ -28,4 +28,17 @@ Status attempt(Body&& body) {
   }
 }
 
+/// Runs `body`, which answers whether it succeeded; where it throws it did not, and `failure` says as in `attempt` why.
+template <typename Body>
+bool succeeds(Body&& body, Status& failure) {
+  try {
+    return std::forward<Body>(body)();
+  } catch (const abi::__forced_unwind&) {
+    throw;
+  } catch (...) {
+    failure = caught();
+    return false;
+  }
+}
+
 }  // namespace tutti

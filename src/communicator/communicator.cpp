@@ -49,6 +49,47 @@ struct Asked {
 
 }  // namespace
 
+/// Compares with the peers that a lasting wait is for: after 100 ms, 400 ms, 1.6 s and so on they are asked what they have
+/// called, and their answers are looked at when they have come. The data moves on meanwhile, since where links are slow the
+/// answers come behind it.
+class Communicator::Comparison final : public Concern {
+ public:
+  explicit Comparison(Communicator& comm) : comm_(comm) {}
+
+  /// Of a call that begins.
+  void begin(const CollectiveCall& call, const Linked& linked) {
+    call_ = &call;
+    linked_ = &linked;
+    begin_again();
+  }
+  /// Likewise, like the one before.
+  void begin_again() {
+    next_ns_ = 100'000'000;
+    if (inquiry_ != nullptr) [[unlikely]]
+      inquiry_.reset();
+  }
+  bool still_waiting(std::uint64_t waited_ns) override {
+    if (inquiry_ != nullptr) {
+      if (!inquiry_->over()) return true;
+      const std::vector<PeerReport> reports = inquiry_->reports();
+      inquiry_.reset();
+      return comm_.agrees_with_peers(*call_, comm_.sequence() - 1, reports);
+    }
+    if (waited_ns < next_ns_) return true;
+    next_ns_ *= 4;
+    inquiry_ = comm_.membership_->control->inquire(linked_->open ? comm_.executor_.waiting_for() : linked_->waiting,
+                                                   Deadline::in(next_ns_ - waited_ns));
+    return true;
+  }
+
+ private:
+  Communicator& comm_;
+  const CollectiveCall* call_ = nullptr;
+  const Linked* linked_ = nullptr;
+  std::uint64_t next_ns_ = 0;
+  std::unique_ptr<ControlPlane::Inquiry> inquiry_;
+};
+
 std::size_t Communicator::ProblemHash::operator()(const Problem& problem) const {
   const std::uint64_t shape = static_cast<std::uint64_t>(problem.collective) |
                               static_cast<std::uint64_t>(problem.type) << 8 | static_cast<std::uint64_t>(problem.op) << 24 |
@@ -241,6 +282,7 @@ Status Communicator::set_up(const Patience& patience, Advice advice) {
   // Ranks that know who shares their core go by that, and spare each other the telling.
   const WaitHabits habits = {.tells = view_.crowd > 1 && view_.core.empty()};
   agent_ = std::make_unique<WaitingAgent>(transports_->endpoints(TrafficClass::collective), policy_, habits);
+  comparison_ = std::make_unique<Comparison>(*this);
   point_to_point_ = std::make_unique<PointToPoint>(*this);
   return {};
 }
@@ -334,6 +376,8 @@ void Communicator::remember(const Prepared& plan, const CollectiveCall& call) {
   if (!plain || call.count == 0 || !executor_.may_run_again()) return;
   again_ = &plan;
   again_call_ = call;
+  comparison_->begin(again_call_, *plan.linked);
+  agent_->begin(timeout_ns(), comparison_.get(), false, hook_);
 }
 
 Status Communicator::run_in_turn(const CollectiveCall& call, const Hook& hook) {
@@ -379,60 +423,34 @@ Status Communicator::take_back(Status failure, const CollectiveCall& call, const
   return failure;
 }
 
-/// Compares with the peers that a lasting wait is for: after 100 ms, 400 ms, 1.6 s and so on they are asked what they have
-/// called, and their answers are looked at when they have come. The data moves on meanwhile, since where links are slow the
-/// answers come behind it.
-class Communicator::Comparison final : public Concern {
- public:
-  Comparison(Communicator& comm, const CollectiveCall& call, std::uint64_t sequence, const Linked& linked)
-      : comm_(comm), call_(call), sequence_(sequence), linked_(linked) {}
-  bool still_waiting(std::uint64_t waited_ns) override {
-    if (inquiry_ != nullptr) {
-      if (!inquiry_->over()) return true;
-      const std::vector<PeerReport> reports = inquiry_->reports();
-      inquiry_.reset();
-      return comm_.agrees_with_peers(call_, sequence_, reports);
-    }
-    if (waited_ns < next_ns_) return true;
-    next_ns_ *= 4;
-    inquiry_ = comm_.membership_->control->inquire(linked_.open ? comm_.executor_.waiting_for() : linked_.waiting,
-                                                   Deadline::in(next_ns_ - waited_ns));
-    return true;
-  }
-
- private:
-  Communicator& comm_;
-  const CollectiveCall& call_;
-  std::uint64_t sequence_;
-  const Linked& linked_;
-  std::uint64_t next_ns_ = 100'000'000;
-  std::unique_ptr<ControlPlane::Inquiry> inquiry_;
-};
-
-bool Communicator::run_again(const CallShape& shape, const void* send, void* recv, Status& status) {
-  if (!turns_.try_take()) return false;
+Again Communicator::run_again(const CallShape& shape, const void* send, void* recv, Status& failure) {
+  if (!turns_.try_take()) return Again::no;
   const Turn turn(turns_);
   // A buffer that may be NULL (a root's, a barrier's) may be so again.
   const bool alike = again_ != nullptr && shape == again_call_ && (send != nullptr) == (again_call_.send != nullptr) &&
                      (recv != nullptr) == (again_call_.recv != nullptr);
-  if (!alike || !legal_now()) return false;
+  if (!alike || !legal_now()) return Again::no;
   const Prepared& plan = *again_;
   again_call_.send = send;
   again_call_.recv = recv;
   const std::uint64_t sequence = sequence_.load(std::memory_order_relaxed);  // only changed in a turn
   sequence_.store(sequence + 1, std::memory_order_relaxed);
   board_.start_again(sequence);
-  Comparison comparison(*this, again_call_, sequence, *plan.linked);
-  agent_->begin(timeout_ns(), &comparison, false, hook_);
-  status = attempt([&]() -> Status {
+  comparison_->begin_again();
+  agent_->begin_again(timeout_ns());
+  const auto run = [&] {
     const Outcome& outcome = executor_.run_again(send, recv, fingerprint_of(sequence, plan.plan.hash), *agent_);
-    return outcome.kind == Outcome::Kind::completed ? Status() : give_up(outcome, again_call_, sequence);
-  });
-  if (status.ok()) [[likely]]
-    board_.complete(sequence, plan.name);
-  else
-    status = conclude(std::move(status), again_call_, hook_);
-  return true;
+    if (outcome.kind == Outcome::Kind::completed) [[likely]]
+      return true;
+    failure = give_up(outcome, again_call_, sequence);
+    return false;
+  };
+  if (succeeds(run, failure)) [[likely]] {
+    board_.complete_again(sequence);
+    return Again::done;
+  }
+  failure = conclude(std::move(failure), again_call_, hook_);
+  return Again::failed;
 }
 
 Problem Communicator::problem_of(const CollectiveCall& call) const {
@@ -466,8 +484,8 @@ Status Communicator::carry_out(const CollectiveCall& call, const Hook& hook) {
 
 Status Communicator::execute(const Prepared& plan, const CollectiveCall& call, const Hook& hook, std::uint64_t sequence,
                              std::uint64_t fingerprint) {
-  Comparison comparison(*this, call, sequence, *plan.linked);
-  agent_->begin(call.timeout_ns != 0 ? call.timeout_ns : timeout_ns(), &comparison, call.beside, hook);
+  comparison_->begin(call, *plan.linked);
+  agent_->begin(call.timeout_ns != 0 ? call.timeout_ns : timeout_ns(), comparison_.get(), call.beside, hook);
   if (!plan.linked->open) {
     if (Status status = open_links(*plan.linked, *agent_); !status.ok()) {
       return status.code() == TUTTI_IN_PROGRESS ? explain_gave_up(call, sequence, plan.linked->waiting) : status;

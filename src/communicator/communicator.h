@@ -79,6 +79,9 @@ struct CollectiveCall : CallShape {
   std::string algorithm;
 };
 
+/// What became of a call that is to be run as the one before.
+enum class Again { no, done, failed };
+
 /// Where a communicator stands; tutti_comm_state_kind's values.
 enum class CommState : int { creating = 0, ready = 1, failed = 2, finalized = 3 };
 
@@ -104,10 +107,10 @@ class Communicator {
   /// wait the communicator fails.
   Status run(const CollectiveCall& call) { return run(call, enter(), nullptr, hook_); }
   Status run(const CollectiveCall& call, Ticket ticket, Work* work, const Hook& hook);
-  /// Runs what the last call did, over these buffers: most calls are such, and little is left to look at then. False where
-  /// this is not one, or another thread is in the way, or the communicator may not be used: nothing has happened then. The
-  /// result is `status`. For calls without options on a thread of the caller's.
-  bool run_again(const CallShape& shape, const void* send, void* recv, Status& status);
+  /// Runs what the last call did, over these buffers: most calls are such, and little is left to look at then. `no` where
+  /// this is not one, or another thread is in the way, or the communicator may not be used: nothing has happened then.
+  /// `failure` is set where it failed. For calls without options on a thread of the caller's.
+  Again run_again(const CallShape& shape, const void* send, void* recv, Status& failure);
   /// A place in the order of entry. Needs no memory.
   Ticket enter() noexcept { return {*this, turns_.take()}; }
   /// Success while operations may begin; the first error of a failed communicator, TUTTI_INVALID_USAGE once finalize has.
@@ -260,9 +263,10 @@ class Communicator {
   std::map<std::string, std::shared_ptr<Linked>> linked_;
   std::string last_wish_;
   const Prepared* last_ = nullptr;  ///< the plan of the last call: a repeated shape costs one comparison
-  const Prepared* again_ =
-      nullptr;                 ///< the same, where run_again may run it: the executor, links and board are as it left them
+  /// The same, where run_again may run it: the executor, links, board, agent and comparison are as it left them.
+  const Prepared* again_ = nullptr;
   CollectiveCall again_call_;  ///< that call
+  std::unique_ptr<Comparison> comparison_;
 };
 
 inline Ticket::~Ticket() {

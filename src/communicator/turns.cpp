@@ -26,11 +26,7 @@ bool Turns::wait(std::uint64_t ticket, std::uint64_t ns) {
   return mine;
 }
 
-void Turns::pass() noexcept {
-  // Release: whoever has the next turn sees what this operation wrote. Only the holder writes the word.
-  serving_.store(serving_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-  // Relaxed: see wait.
-  if (waiting_.load(std::memory_order_relaxed) == 0) return;
+void Turns::wake() noexcept {
   // Under the lock, so that a sleeper that has looked but not slept yet is not missed.
   const std::lock_guard lock(mutex_);
   changed_.notify_all();

@@ -35,9 +35,17 @@ class Turns {
   /// Waits at most ns (and .1 ms) for the turn of `ticket`; whether it has come.
   bool wait(std::uint64_t ticket, std::uint64_t ns);
   /// Ends the turn under way; only its holder calls it.
-  void pass() noexcept;
+  void pass() noexcept {
+    // Release: whoever has the next turn sees what this operation wrote. Only the holder writes the word.
+    serving_.store(serving_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    // Relaxed: see wait.
+    if (waiting_.load(std::memory_order_relaxed) != 0) [[unlikely]]
+      wake();
+  }
 
  private:
+  void wake() noexcept;
+
   std::atomic<std::uint64_t> taken_{0};
   std::atomic<std::uint64_t> serving_{0};
   std::atomic<std::uint32_t> waiting_{0};

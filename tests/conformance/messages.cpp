@@ -1,6 +1,7 @@
 // What a link carries: order, content, credit, lengths.
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <thread>
 
@@ -60,6 +61,50 @@ TEST_P(Conformance, CarriesEveryLengthAroundTheEdges) {
     })) << bytes
         << " bytes";
     ++number;
+  }
+}
+
+// The source is any memory, and is the caller's again at once; where there is no credit nothing has happened.
+TEST_P(Conformance, SendsInOneAsByReserveAndCommit) {
+  if (t().send == nullptr) GTEST_SKIP() << t().name << " sends in parts";
+  constexpr std::uint64_t kLargest = 3000;
+  World world(GetParam(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 3, kLargest);
+  constexpr std::array<std::uint64_t, 24> kLengths{1,  2,  3,  4,  5,  7,  8,   9,   15,  16,   17,   23,
+                                                   24, 25, 31, 39, 40, 41, 127, 128, 129, 1024, 1025, 3000};
+  std::array<unsigned char, kLargest + 1> memory;
+  std::uint64_t sent = 0;
+  std::uint64_t received = 0;
+  const auto send = [&] {
+    const std::uint64_t bytes = kLengths[sent % kLengths.size()];
+    if (sent % 7 == 6) return try_send(t(), pipe.sender, sent, bytes);
+    unsigned char* const source = memory.data() + sent % 2;
+    fill(source, sent, bytes);
+    const tutti_link_result result = t().send(pipe.sender, source, bytes, fingerprint_of(sent));
+    memory.fill(0x5a);
+    EXPECT_NE(result, TUTTI_LINK_BROKEN) << failure_of(t(), pipe.sender);
+    return result == TUTTI_LINK_OK;
+  };
+  for (const std::uint64_t ahead : {1, 2, 1000}) {  // in turn, and as far ahead as there is credit
+    for (std::uint64_t end = sent + 1000; received < end;) {
+      while (sent < end && sent - received < ahead && send()) ++sent;
+      ASSERT_TRUE(world.until([&] {
+        return try_receive(t(), pipe.receiver, received, kLengths[received % kLengths.size()]);
+      })) << "message "
+          << received << failure_of(t(), pipe.receiver);
+      ++received;
+    }
+  }
+}
+
+TEST_P(Conformance, SendsNothingOnALinkThatIsGivenUp) {
+  if (t().send == nullptr) GTEST_SKIP() << t().name << " sends in parts";
+  World world(GetParam(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 3, 3000);
+  t().close_link(pipe.receiver);
+  for (const std::uint64_t bytes : {8, 40, 1024, 3000}) {
+    const std::array<unsigned char, 3000> memory{};
+    EXPECT_TRUE(world.until([&] { return t().send(pipe.sender, memory.data(), bytes, 1) == TUTTI_LINK_BROKEN; })) << bytes;
   }
 }
 

@@ -153,6 +153,28 @@ TEST(AgainOnce, AMismatchAfterManyIsNamedByItsNumber) {
   }
 }
 
+// A wait that lasts, in which it slept and asked, leaves nothing to the calls after it: neither its time nor its answers.
+TEST(AgainOnce, AWaitThatLastedIsForgottenByTheNextCall) {
+  const Ranks ranks(2, "", 800'000'000);
+  std::atomic<bool> over{false};
+  ranks.run([&over](int rank, tutti_comm* comm) {
+    std::vector<int> data(5, 1);
+    for (int late = 0; late < 3; ++late) {
+      for (int i = 0; i < 5; ++i) {
+        if (rank == 1 && i == 3) ::usleep(500'000);  // more than half of what a call may take, thrice
+        ASSERT_EQ(sum(data, data, comm), TUTTI_SUCCESS);
+      }
+    }
+    EXPECT_EQ(data[0], 1 << 15);
+    if (rank == 0) {
+      EXPECT_EQ(sum(data, data, comm), TUTTI_TIMEOUT);
+      EXPECT_THAT(error_of(comm).message, HasSubstr("its last completed operation is #14 all_reduce"));
+    }
+    while (rank == 1 && !over) ::usleep(1000);
+    over = true;
+  });
+}
+
 TEST(AgainOnce, APeerThatDoesNotComeIsNamedWithTheLastItCompleted) {
   const Ranks ranks(2, "", 300'000'000);
   std::atomic<bool> over{false};

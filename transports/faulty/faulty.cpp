@@ -338,6 +338,7 @@ extern "C" __attribute__((visibility("default"))) const tutti_transport tutti_tr
     tutti::faulty::streams,
     tutti::faulty::step_aside,
     tutti::faulty::peer_is_aside,
+    nullptr,  // so that messages are reserved and committed, where faults strike
 };
 
 const tutti_transport* tutti::faulty::transport() { return &tutti_transport_plugin; }

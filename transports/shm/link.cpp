@@ -563,6 +563,23 @@ tutti_link_result ReceiverLink::oversized(std::uint64_t size_and_kind) {
                    std::to_string(size_and_kind & kSizeMask) + " bytes in slots of " + std::to_string(layout_.slot_bytes));
 }
 
+tutti_link_result ReceiverLink::view_elsewhere(tutti_message* message, std::uint64_t size_and_kind) {
+  const Kind kind = kind_of(size_and_kind);
+  switch (kind) {
+    case Kind::kSlot:
+    case Kind::kTimed:
+      return view_slot(message, kind);
+    case Kind::kPull:
+      return view_pull(message);
+    case Kind::kPut:
+      return view_put(message);
+    case Kind::kInline:
+    case Kind::kShort:
+      break;
+  }
+  return oversized(size_and_kind);
+}
+
 tutti_link_result ReceiverLink::view_pull(tutti_message* message) {
   if (pulled_ == nullptr) {
     const Reference source = header().where.reference;

@@ -138,7 +138,7 @@ class SenderLink final : public Link {
         // it.
         std::memcpy(h.data, staged_, sizeof(std::uint64_t));
         if (bytes > sizeof(std::uint64_t)) std::memcpy(h.data + 8, staged_ + 8, kTellingBytes - 8);
-        h.where.tell = returns_.told;
+        tell(h);
       } else {
         std::memcpy(h.data, staged_, kInlineBytes);
       }
@@ -154,10 +154,28 @@ class SenderLink final : public Link {
       if (place_.is_nowhere()) [[unlikely]]
         return TUTTI_LINK_BROKEN;
     }
-    h.where.tell = returns_.told;
+    tell(h);
     publish(h, pack(bytes, kind), fingerprint);
     if (kind == Kind::kShort) prefetch_short(bytes);
     return TUTTI_LINK_OK;
+  }
+
+  /// All of the above, of what lies in one piece.
+  tutti_link_result send(const void* source, std::uint64_t bytes, std::uint64_t fingerprint) {
+    if (bytes <= kTellingBytes) {
+      if (next_ >= inline_limit_ && !find_credit(inline_limit_)) [[unlikely]]
+        return no_credit();
+      SlotHeader& h = header();
+      copy_few(h.data, static_cast<const unsigned char*>(source), bytes);
+      tell(h);
+      publish(h, pack(bytes, Kind::kInline), fingerprint);
+      return TUTTI_LINK_OK;
+    }
+    void* const room = reserve(bytes, fingerprint);
+    if (room == nullptr) [[unlikely]]
+      return no_credit();
+    std::memcpy(room, source, bytes);
+    return commit(bytes, fingerprint);
   }
 
   tutti_link_result offer(OwnRegion* region, const void* source, std::uint64_t bytes, std::uint64_t fingerprint);
@@ -179,6 +197,28 @@ class SenderLink final : public Link {
   void region_refused(std::uint64_t id);
 
  private:
+  /// At most kTellingBytes, of which a call would be a good part: the first and the last of them, which may be the same.
+  static void copy_few(unsigned char* to, const unsigned char* from, std::uint64_t bytes) {
+    static_assert(kTellingBytes <= 24);
+    const auto both_ends = [&]<typename Word>(Word) {
+      Word first, last;
+      std::memcpy(&first, from, sizeof first);
+      std::memcpy(&last, from + bytes - sizeof last, sizeof last);
+      std::memcpy(to, &first, sizeof first);
+      std::memcpy(to + bytes - sizeof last, &last, sizeof last);
+    };
+    if (bytes > 16) std::memcpy(to + 8, from + 8, 8);
+    if (bytes >= 8) return both_ends(std::uint64_t{});
+    if (bytes >= 4) return both_ends(std::uint32_t{});
+    if (bytes >= 2) return both_ends(std::uint16_t{});
+    if (bytes == 1) *to = *from;
+  }
+  /// Word by word, as they were stored: a load of both would wait for the last of the two stores.
+  void tell(SlotHeader& h) const {
+    shared(h.where.tell.serial).store(returns_.told.serial, std::memory_order_relaxed);  // relaxed: `publish` follows
+    shared(h.where.tell.released).store(returns_.told.released, std::memory_order_relaxed);
+  }
+  tutti_link_result no_credit() const { return stage_ == Stage::kBroken ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET; }
   bool resend(std::uint64_t message, const OwnRegion* region, std::uint64_t id);
   /// Whether a message that was to be pulled has room in its slot.
   bool fits(std::uint64_t bytes) const { return bytes <= layout_.slot_bytes && layout_.slot_bytes > kInlineBytes; }
@@ -345,26 +385,15 @@ class ReceiverLink final : public Link {
     message->bytes = bytes;
     message->fingerprint = h.fingerprint;
     if (kind != Kind::kInline || bytes <= kTellingBytes) hear(h.where.tell);
-    switch (kind) {
-      case Kind::kInline:
-        message->data = h.data;
-        if (bytes <= kInlineBytes) [[likely]]
-          return TUTTI_LINK_OK;
-        break;
-      case Kind::kShort:
-        message->data = at_ + kLine;
-        if (bytes <= kShortBytes) [[likely]]
-          return TUTTI_LINK_OK;
-        break;
-      case Kind::kSlot:
-      case Kind::kTimed:
-        return view_slot(message, kind);
-      case Kind::kPull:
-        return view_pull(message);
-      case Kind::kPut:
-        return view_put(message);
+    if (kind == Kind::kInline && bytes <= kInlineBytes) {
+      message->data = h.data;
+      return TUTTI_LINK_OK;
     }
-    return oversized(size_and_kind);
+    if (kind == Kind::kShort && bytes <= kShortBytes) {
+      message->data = at_ + kLine;
+      return TUTTI_LINK_OK;
+    }
+    return view_elsewhere(message, size_and_kind);
   }
 
   void release() {
@@ -411,6 +440,8 @@ class ReceiverLink final : public Link {
   tutti_link_result malformed(const std::string& what);
   [[gnu::noinline]] tutti_link_result misplaced(Placement at, std::uint64_t bytes);
   tutti_link_result oversized(std::uint64_t size_and_kind);
+  /// A message that is not behind its header.
+  [[gnu::noinline]] tutti_link_result view_elsewhere(tutti_message* message, std::uint64_t size_and_kind);
   tutti_link_result view_pull(tutti_message* message);
   tutti_link_result view_put(tutti_message* message);
   tutti_link_result view_slot(tutti_message* message, Kind kind);
@@ -429,7 +460,7 @@ class ReceiverLink final : public Link {
   }
   /// Who reads from that link of ours lends no more from earlier ones. (Who reads from none may have what comes next from
   /// one that is gone here already.)
-  void forget(std::uint64_t serial);
+  [[gnu::noinline]] void forget(std::uint64_t serial);
   /// Whether message next_, or the one after it, is here.
   bool arrived(std::uint64_t message) const;
   bool take_back(const Granted& granted);

@@ -171,6 +171,10 @@ tutti_link_result commit(tutti_link* link, std::uint64_t bytes, std::uint64_t fi
   return sender(link).commit(bytes, fingerprint);
 }
 
+tutti_link_result send(tutti_link* link, const void* source, std::uint64_t bytes, std::uint64_t fingerprint) {
+  return sender(link).send(source, bytes, fingerprint);
+}
+
 tutti_link_result offer(tutti_link* link, const tutti_region* region, const void* source, std::uint64_t bytes,
                         std::uint64_t fingerprint) {
   return sender(link).offer(of(region), source, bytes, fingerprint);
@@ -233,6 +237,7 @@ constexpr tutti_transport kTransport = {
     streams,
     step_aside,
     peer_is_aside,
+    send,
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 #include <set>
 
 #include "src/executors/host/executor.h"
@@ -28,13 +29,7 @@ class Straightener {
     for (std::uint32_t o = step.operands; o < step.operands + step.sources + step.destinations; ++o) {
       if (lowered_.only_offered[o] == 0) taken.push_back(o);
     }
-    whole.destinations = static_cast<std::uint32_t>(taken.size()) - whole.sources;
-    places_.clear();
-    for (std::size_t o = 0; o < taken.size(); ++o) {
-      const Operand& operand = lowered_.program.operands[taken[o]];
-      places_.push_back(operand.place == Place::link ? Straight::messages + static_cast<std::uint32_t>(o)
-                                                     : static_cast<std::uint32_t>(operand.place));
-    }
+    find_places(taken);
     // As near_first, within the step.
     for (const bool near : {true, false}) {
       for (std::size_t o = 0; o < whole.sources; ++o) {
@@ -42,16 +37,15 @@ class Straightener {
         if (operand.place == Place::link && is_near(operand.link) == near) push(Straight::Kind::view, whole, operand, o);
       }
     }
-    for (std::size_t o = whole.sources; o < taken.size(); ++o) {
-      const Operand& operand = lowered_.program.operands[taken[o]];
-      if (operand.place == Place::link) push(Straight::Kind::reserve, whole, operand, o);
-    }
     whole.divide_by = (step.flags & last_touch) != 0 ? divisor(problem_) : 0;
+    const bool in_one_piece = whole.sources == 1 && lowered_.program.operands[taken[0]].range.blocks == 1;
+    if (in_one_piece && whole.divide_by <= 1 && bytes < least_streamed) take_sends(whole, taken);
+    push_to_links(Straight::Kind::reserve, whole, taken);
     append_pieces(whole, step, taken);
-    for (std::size_t o = 0; o < taken.size(); ++o) {
+    push_to_links(Straight::Kind::commit, whole, taken);
+    for (std::size_t o = 0; o < whole.sources; ++o) {
       const Operand& operand = lowered_.program.operands[taken[o]];
-      if (operand.place != Place::link) continue;
-      push(o < whole.sources ? Straight::Kind::release : Straight::Kind::commit, whole, operand, o);
+      if (operand.place == Place::link) push(Straight::Kind::release, whole, operand, o);
     }
   }
 
@@ -64,7 +58,8 @@ class Straightener {
       if (lowered_.shares_cores) look_from(straight_.acts.begin(), Straight::Look::running);
       return std::move(straight_);
     }
-    if (lowered_.on_core != 0 && meets(Kind::view) == lowered_.on_core && meets(Kind::commit) == lowered_.on_core) {
+    const bool meets_all = meets({Kind::view}) == lowered_.on_core && meets({Kind::send, Kind::commit}) == lowered_.on_core;
+    if (lowered_.on_core != 0 && meets_all) {
       const auto last_near = std::find_if(straight_.acts.rbegin(), straight_.acts.rend(), [this](const Straight::Act& act) {
         return act.kind == Kind::view && is_near(act.link);
       });
@@ -81,12 +76,43 @@ class Straightener {
   }
   bool is_near(std::uint32_t link) const { return !lowered_.near.empty() && lowered_.near[link] != 0; }
   /// Ranks of our core with which that is done.
-  std::size_t meets(Straight::Kind kind) const {
+  std::size_t meets(std::initializer_list<Straight::Kind> kinds) const {
     std::set<int> peers;
     for (const Straight::Act& act : straight_.acts) {
-      if (act.kind == kind && is_near(act.link)) peers.insert(lowered_.program.links[act.link].peer);
+      if (std::ranges::count(kinds, act.kind) != 0 && is_near(act.link))
+        peers.insert(lowered_.program.links[act.link].peer);
     }
     return peers.size();
+  }
+
+  /// Of a step's operands that are taken, each with its place.
+  void find_places(const std::vector<std::uint32_t>& taken) {
+    places_.clear();
+    for (std::size_t o = 0; o < taken.size(); ++o) {
+      const Operand& operand = lowered_.program.operands[taken[o]];
+      places_.push_back(operand.place == Place::link ? Straight::messages + static_cast<std::uint32_t>(o)
+                                                     : static_cast<std::uint32_t>(operand.place));
+    }
+  }
+
+  /// Sends the step's one source, which is short and lies in one piece, to all its links. What is taken is then as if they
+  /// were none of its destinations.
+  void take_sends(const Straight::Act& whole, std::vector<std::uint32_t>& taken) {
+    Straight::Act act = whole;
+    act.operand = static_cast<std::uint32_t>(straight_.operands.size());
+    const std::uint64_t offset = layout_.pieces[layout_.first_piece[taken[0]]].offset;
+    straight_.operands.push_back({places_[0], lowered_.program.operands[taken[0]].link, offset});
+    push_to_links(Straight::Kind::send, act, taken);
+    const auto is_link = [this](std::uint32_t o) { return lowered_.program.operands[o].place == Place::link; };
+    taken.erase(std::remove_if(taken.begin() + 1, taken.end(), is_link), taken.end());
+    find_places(taken);
+  }
+
+  void push_to_links(Straight::Kind kind, const Straight::Act& act, const std::vector<std::uint32_t>& taken) {
+    for (std::size_t o = act.sources; o < taken.size(); ++o) {
+      const Operand& operand = lowered_.program.operands[taken[o]];
+      if (operand.place == Place::link) push(kind, act, operand, o);
+    }
   }
 
   void push(Straight::Kind kind, Straight::Act act, const Operand& operand, std::size_t o) {
@@ -97,6 +123,7 @@ class Straightener {
   }
 
   void append_pieces(Straight::Act act, const Step& step, const std::vector<std::uint32_t>& taken) {
+    act.destinations = static_cast<std::uint32_t>(taken.size()) - act.sources;
     if (act.destinations == 0) return;
     const bool copies = act.sources == 1 && act.destinations == 1 && act.divide_by <= 1;
     act.kind = copies ? Straight::Kind::copy : Straight::Kind::fold;
@@ -129,12 +156,17 @@ Straight straighten(const Problem& problem, const Lowered& lowered, const Layout
   return straightener.take();
 }
 
-/// One straight call under way. What mostly comes about at once is within one function once compiled: a call of a few bytes
-/// has no time for more.
+/// One straight call under way. What mostly comes about at once is within one function once compiled, and nothing else is:
+/// a call of a few bytes has no time for more.
 class HostExecutor::StraightRun {
  public:
   StraightRun(HostExecutor& executor, Agent& agent)
-      : executor_(executor), agent_(agent), links_(executor.links_.data()), at_(executor.at_.data()) {
+      : executor_(executor),
+        agent_(agent),
+        links_(executor.links_.data()),
+        at_(executor.at_.data()),
+        operands_(executor.layouts_->straight.operands.data()),
+        fingerprint_(executor.binding_.fingerprint) {
     // Only read from; see window_at.
     at_[0] = const_cast<std::byte*>(executor.binding_.input);
     at_[1] = executor.binding_.output;
@@ -143,19 +175,13 @@ class HostExecutor::StraightRun {
 
   /// False: the outcome says why the call did not come about.
   bool run(const Straight& straight) {
-    const std::uint64_t fingerprint = executor_.binding_.fingerprint;
-    const Straight::Operand* const operands = straight.operands.data();
     for (const Straight::Act& act : straight.acts) {
       if (act.kind == Straight::Kind::copy) {
-        copy(act, operands + act.operand);
+        copy(act, operands_ + act.operand);
       } else if (act.kind == Straight::Kind::fold) {
-        fold(act, operands + act.operand);
-      } else if (HostLink& link = *links_[act.link]; !at_once(act, link, fingerprint)) [[unlikely]] {
-        if (looks(act) &&
-            comes_soon(link, act.look == Straight::Look::anyhow, [&] { return at_once(act, link, fingerprint); })) {
-          continue;
-        }
-        if (!executor_.await(link, agent_, [&] { return attempt(act, link); })) return false;
+        fold(act, operands_ + act.operand);
+      } else if (HostLink& link = *links_[act.link]; !at_once(act, link) && !wait_for(act, link)) {
+        return false;
       }
     }
     return true;
@@ -165,22 +191,49 @@ class HostExecutor::StraightRun {
   std::byte* address(const Straight::Operand& operand) const { return at_[operand.place] + operand.offset; }
 
   /// What is to be done on a link; false: it has to be attempted again.
-  bool at_once(const Straight::Act& act, HostLink& link, std::uint64_t fingerprint) {
+  bool at_once(const Straight::Act& act, HostLink& link) {
     const tutti_transport& transport = *link.transport;
     if (act.kind == Straight::Kind::view) {
       tutti_message message;
       if (transport.view(link.link, &message) != TUTTI_LINK_OK) return false;
       at_[act.place] = const_cast<std::byte*>(static_cast<const std::byte*>(message.data));  // only read from
-      return message.fingerprint == fingerprint && message.bytes == act.count;
+      return message.fingerprint == fingerprint_ && message.bytes == act.count;
     }
     if (act.kind == Straight::Kind::reserve) {
-      at_[act.place] = static_cast<std::byte*>(transport.reserve(link.link, act.count, fingerprint));
+      at_[act.place] = static_cast<std::byte*>(transport.reserve(link.link, act.count, fingerprint_));
       return at_[act.place] != nullptr;
     }
     if (act.kind == Straight::Kind::release) return transport.release(link.link), true;
-    if (transport.commit(link.link, act.count, fingerprint) != TUTTI_LINK_OK) return false;
+    if (act.kind == Straight::Kind::send) return send(act, link) == TUTTI_LINK_OK;
+    if (transport.commit(link.link, act.count, fingerprint_) != TUTTI_LINK_OK) return false;
     ++link.offered;
     return true;
+  }
+
+  /// What did not come about at once; false: it never will.
+  [[gnu::noinline]] bool wait_for(const Straight::Act& act, HostLink& link) {
+    const bool anyhow = act.look == Straight::Look::anyhow;
+    if (looks(act) && comes_soon(link, anyhow, [&] { return at_once(act, link); })) return true;
+    return executor_.await(link, agent_, [&] { return attempt(act, link); });
+  }
+
+  tutti_link_result send(const Straight::Act& act, HostLink& link) {
+    const tutti_transport& transport = *link.transport;
+    const std::byte* const source = address(operands_[act.operand]);
+    const tutti_link_result result = transport.send != nullptr ? transport.send(link.link, source, act.count, fingerprint_)
+                                                               : send_in_parts(transport, link.link, source, act.count);
+    if (result == TUTTI_LINK_OK) ++link.offered;
+    return result;
+  }
+
+  /// Where a transport does not send in one.
+  [[gnu::noinline]] tutti_link_result send_in_parts(const tutti_transport& transport, tutti_link* link,
+                                                    const std::byte* source, std::uint64_t bytes) const {
+    void* const room = transport.reserve(link, bytes, fingerprint_);
+    if (room == nullptr)
+      return transport.failure(link, nullptr, 0) == TUTTI_LINK_BROKEN ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET;
+    std::memcpy(room, source, bytes);
+    return transport.commit(link, bytes, fingerprint_);
   }
 
   /// Looking does not help where links move only when asked.
@@ -192,8 +245,10 @@ class HostExecutor::StraightRun {
   Turn attempt(const Straight::Act& act, HostLink& link) {
     if (act.kind == Straight::Kind::view) return executor_.view(link, act.count, at_[act.place]);
     if (act.kind == Straight::Kind::reserve) return executor_.reserve(link, act.count, at_[act.place]);
-    const tutti_link_result result = link.transport->commit(link.link, act.count, executor_.binding_.fingerprint);
-    if (result == TUTTI_LINK_OK) return ++link.offered, Turn::moved;
+    const bool sends = act.kind == Straight::Kind::send;
+    const tutti_link_result result =
+        sends ? send(act, link) : link.transport->commit(link.link, act.count, executor_.binding_.fingerprint);
+    if (result == TUTTI_LINK_OK) return sends ? Turn::moved : (++link.offered, Turn::moved);
     return result == TUTTI_LINK_BROKEN ? executor_.broken(link) : Turn::blocked;
   }
 
@@ -207,21 +262,29 @@ class HostExecutor::StraightRun {
     std::byte* const source = address(operand[0]);
     std::byte* const target = address(operand[1]);
     if (source == target) return;  // a message may have landed in its place
-    if (!streams(act, operand[1])) {
-      std::memcpy(target, source, act.count);
-      return;
-    }
-    const FoldSource from = {source};
-    const FoldDestination to = {target, ElementFormat::kUser, true};
-    find_copy()({&from, &to, 1, 1, act.count});
+    if (streams(act, operand[1])) return stream(source, target, act.count);
+    std::memcpy(target, source, act.count);
   }
 
-  void fold(const Straight::Act& act, const Straight::Operand* operand) {
-    if (act.sources == 2 && act.destinations == 1) {  // what most are
-      const FoldSource sources[] = {{address(operand[0])}, {address(operand[1])}};
-      const FoldDestination destination = {address(operand[2]), ElementFormat::kUser, streams(act, operand[2])};
-      return executor_.fold_({sources, &destination, 2, 1, act.count, act.divide_by});
-    }
+  [[gnu::noinline]] static void stream(const std::byte* source, std::byte* target, std::uint64_t bytes) {
+    const FoldSource from = {source};
+    const FoldDestination to = {target, ElementFormat::kUser, true};
+    find_copy()({&from, &to, 1, 1, bytes});
+  }
+
+  void fold(const Straight::Act& act, const Straight::Operand* operand) const {
+    if (act.sources != 2 || act.destinations != 1) return fold_any(act, operand);
+    // What most are.
+    FoldSource* const sources = executor_.fold_sources_.data();
+    FoldDestination& destination = executor_.fold_destinations_.front();
+    sources[0].data = address(operand[0]);
+    sources[1].data = address(operand[1]);
+    destination.data = address(operand[2]);
+    destination.streaming = streams(act, operand[2]);
+    executor_.fold_({sources, &destination, 2, 1, act.count, act.divide_by});
+  }
+
+  [[gnu::noinline]] void fold_any(const Straight::Act& act, const Straight::Operand* operand) const {
     FoldSource* const sources = executor_.fold_sources_.data();
     FoldDestination* const destinations = executor_.fold_destinations_.data();
     // Nothing to do where one source lies in its place already.
@@ -241,6 +304,8 @@ class HostExecutor::StraightRun {
   Agent& agent_;
   HostLink* const* const links_;
   std::byte** const at_;
+  const Straight::Operand* const operands_;
+  const std::uint64_t fingerprint_;
 };
 
 const Outcome& HostExecutor::run_straight(Agent& agent) {

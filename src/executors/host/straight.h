@@ -23,6 +23,7 @@ struct Straight {
   enum class Kind : std::uint8_t {
     view,     ///< waits for the link's next message, which is `place` from then on
     reserve,  ///< waits for room for the link's next message, likewise
+    send,     ///< waits for room for the link's next message, which is a short one of one piece, and sends it on its way
     copy,     ///< one piece, of one source to one destination
     fold,     ///< one piece, of all others
     release,  ///< lets the link's message go
@@ -44,7 +45,7 @@ struct Straight {
     Look look = Look::none;          ///< view: before the core is handed over
     std::uint32_t link = 0;          ///< index into Program::links
     std::uint32_t place = 0;         ///< of the message
-    std::uint32_t operand = 0;       ///< copy, fold: its first in `operands`: sources, then destinations
+    std::uint32_t operand = 0;       ///< send: in `operands`; copy, fold: its first there: sources, then destinations
     std::uint32_t sources = 0;       ///< likewise
     std::uint32_t destinations = 0;  ///< likewise, without those that are only there to be offered
     std::uint64_t count = 0;         ///< of the message, or of a copied piece: bytes, not 0. fold: as FoldArguments::count

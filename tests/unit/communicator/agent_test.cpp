@@ -78,6 +78,40 @@ TEST_F(AgentWithoutACore, KeepsItWhereItSpins) {
   EXPECT_THAT(said(), IsEmpty());
 }
 
+TEST_F(AgentWithoutACore, BeginsAgainWithTheTimeThatItIsGivenThen) {
+  WaitingAgent agent(endpoints_, policy_, {});
+  const auto wait = [&agent] {
+    while (agent.idle(1, false)) {
+    }
+    return agent.gave_up();
+  };
+  agent.begin(1'000'000);
+  EXPECT_EQ(wait(), GaveUp::deadline);
+  agent.begin_again(3'600'000'000'000);
+  EXPECT_EQ(agent.gave_up(), GaveUp::not_yet);
+  EXPECT_TRUE(agent.idle(1, false));
+  agent.begin_again(1'000'000);
+  EXPECT_EQ(wait(), GaveUp::deadline);
+}
+
+TEST_F(AgentWithoutACore, AsksTheSameConcernAndHookWhenItBeginsAgain) {
+  struct Curious final : Concern {
+    int asked = 0;
+    bool still_waiting(std::uint64_t) override { return ++asked, true; }
+  } curious;
+  int polled = 0;
+  const Hook hook{[](void* count) { return ++*static_cast<int*>(count), 0; }, &polled};
+  WaitingAgent agent(endpoints_, policy_, {});
+  agent.begin(1'000'000'000, &curious, true, hook);
+  for (int again = 0; again < 3; ++again) {
+    const int asked = curious.asked, had_polled = polled;
+    for (std::uint32_t rounds = 1; polled == had_polled; ++rounds) ASSERT_TRUE(agent.idle(rounds, false));
+    EXPECT_GT(curious.asked, asked);
+    EXPECT_FALSE(agent.shares_core());
+    agent.begin_again(1'000'000'000);
+  }
+}
+
 TEST_F(AgentWithoutACore, IsNotLookedForWhereItsCallerComputes) {
   WaitingAgent agent(endpoints_, policy_, {});
   agent.begin(1'000'000'000);

@@ -158,9 +158,28 @@ class StraightCall : public ::testing::Test {
 TEST_F(StraightCall, IsWhatIsDoneOnLinksAndPiecesInOrder) {
   std::vector<Kind> kinds;
   for (const Straight::Act& act : layouts_.straight.acts) kinds.push_back(act.kind);
-  EXPECT_THAT(kinds, ElementsAre(Kind::reserve, Kind::copy, Kind::commit, Kind::view, Kind::fold, Kind::release));
+  EXPECT_THAT(kinds, ElementsAre(Kind::send, Kind::view, Kind::fold, Kind::release));
   EXPECT_EQ(layouts_.straight.acts[0].count, 8u);  // bytes
-  EXPECT_EQ(layouts_.straight.acts[4].count, 2u);  // elements
+  EXPECT_EQ(layouts_.straight.acts[2].count, 2u);  // elements
+}
+
+TEST_F(StraightCall, SendsInOneWhereItsTransportCan) {
+  transport_.send = [](tutti_link* link, const void* source, std::uint64_t bytes, std::uint64_t print) {
+    ++scripted(link).committed;
+    EXPECT_EQ(print, fingerprint);
+    const tutti_link_result answer = next(scripted(link).committing);
+    if (answer == TUTTI_LINK_OK) std::memcpy(scripted(link).room.data(), source, bytes);
+    return answer;
+  };
+  to_.committing = std::deque(3, TUTTI_LINK_NOT_YET);
+  ASSERT_EQ(run().kind, Outcome::Kind::completed);
+  EXPECT_THAT(result_, ElementsAre(11, 22));
+  EXPECT_EQ(std::memcmp(to_.room.data(), ours_.data(), 2 * sizeof(float)), 0);
+  EXPECT_THAT((std::array{to_.reserved, to_.committed}), ElementsAre(0, 4));
+  EXPECT_EQ(offered(), 1u);
+  to_.committing = {TUTTI_LINK_NOT_YET, TUTTI_LINK_BROKEN};
+  EXPECT_EQ(run().kind, Outcome::Kind::broken);
+  EXPECT_EQ(offered(), 1u);
 }
 
 TEST_F(StraightCall, DoesEachActOnceWhereNothingIsInTheWay) {
@@ -245,8 +264,25 @@ TEST_F(StraightCall, TriesAgainWhatIsNotThereYet) {
   from_.viewing = std::deque(5, TUTTI_LINK_NOT_YET);
   ASSERT_EQ(run().kind, Outcome::Kind::completed);
   EXPECT_THAT(result_, ElementsAre(11, 22));
+  EXPECT_THAT((std::array{to_.reserved, to_.committed, from_.viewed, from_.released}), ElementsAre(8, 4, 6, 1));
+  EXPECT_EQ(offered(), 1u);
+}
+
+TEST_F(LongStraightCall, TriesAgainWhatIsNotThereYet) {
+  to_.reserving = std::deque(4, TUTTI_LINK_NOT_YET);
+  to_.committing = std::deque(3, TUTTI_LINK_NOT_YET);
+  from_.viewing = std::deque(5, TUTTI_LINK_NOT_YET);
+  ASSERT_EQ(run().kind, Outcome::Kind::completed);
+  EXPECT_EQ(result_[2002], 11 * 2003);
   EXPECT_THAT((std::array{to_.reserved, to_.committed, from_.viewed, from_.released}), ElementsAre(5, 4, 6, 1));
   EXPECT_EQ(offered(), 1u);
+}
+
+TEST_F(LongStraightCall, EndsWhereALinkHasNoRoomAndBreaks) {
+  to_.reserving = std::deque(100, TUTTI_LINK_NOT_YET);
+  to_.broken = true;
+  EXPECT_EQ(run().kind, Outcome::Kind::broken);
+  EXPECT_EQ(to_.committed, 0);
 }
 
 TEST_F(StraightCall, EndsWhereALinkHasNoRoomAndBreaks) {
@@ -337,7 +373,7 @@ TEST(StraightOnSharedCores, AwaitsThoseOfTheSameCoreFirstAndExpectsTheOthersSoon
 }
 
 TEST_F(StraightCall, LooksALittleForWhatIsExpectedSoon) {
-  layouts_.straight.acts[3].look = Look::anyhow;
+  layouts_.straight.acts[1].look = Look::anyhow;
   from_.viewing = {TUTTI_LINK_NOT_YET};
   ASSERT_EQ(run(0).kind, Outcome::Kind::completed) << "the agent was not asked";
   EXPECT_THAT(result_, ElementsAre(11, 22));
@@ -346,7 +382,7 @@ TEST_F(StraightCall, LooksALittleForWhatIsExpectedSoon) {
 }
 
 TEST_F(StraightCall, LooksALittleForWhatComesFromARankThatRuns) {
-  layouts_.straight.acts[3].look = Look::running;
+  layouts_.straight.acts[1].look = Look::running;
   from_.viewing = {TUTTI_LINK_NOT_YET};
   ASSERT_EQ(run(0).kind, Outcome::Kind::completed) << "the agent was not asked";
   EXPECT_THAT(result_, ElementsAre(11, 22));
@@ -361,7 +397,7 @@ TEST_F(StraightCall, LooksALittleForWhatComesFromARankThatRuns) {
 }
 
 TEST_F(StraightCall, LooksOnceMoreForWhatWasSentBeforeItsRankStoppedRunning) {
-  layouts_.straight.acts[3].look = Look::running;
+  layouts_.straight.acts[1].look = Look::running;
   from_.asides = {1};
   from_.viewing = {TUTTI_LINK_NOT_YET};
   EXPECT_EQ(run(0).kind, Outcome::Kind::completed);
@@ -369,7 +405,7 @@ TEST_F(StraightCall, LooksOnceMoreForWhatWasSentBeforeItsRankStoppedRunning) {
 
 TEST_F(StraightCall, LooksForNobodyWhereItsCallerComputes) {
   for (const Look look : {Look::running, Look::anyhow}) {
-    layouts_.straight.acts[3].look = look;
+    layouts_.straight.acts[1].look = look;
     from_.viewed = 0;
     from_.viewing = std::deque(1'000'000, TUTTI_LINK_NOT_YET);
     EXPECT_EQ(run(0, false).kind, Outcome::Kind::interrupted);
@@ -379,7 +415,7 @@ TEST_F(StraightCall, LooksForNobodyWhereItsCallerComputes) {
 
 TEST_F(StraightCall, LooksForNobodyWhoCannotTell) {
   transport_.peer_is_aside = nullptr;
-  layouts_.straight.acts[3].look = Look::running;
+  layouts_.straight.acts[1].look = Look::running;
   from_.viewing = std::deque(1'000'000, TUTTI_LINK_NOT_YET);
   EXPECT_EQ(run(0).kind, Outcome::Kind::interrupted);
   EXPECT_EQ(from_.viewed, 3);
