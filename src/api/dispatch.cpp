@@ -311,8 +311,6 @@ void unfold(Group& open) {
 
 /// Blocking transfers that nobody asked the works of.
 Status run_plain(Communicator& communicator, std::span<const Transfer> transfers) {
-  const Visit visit = communicator.visit();
-  if (Status status = communicator.legal(); !visit.admitted() || !status.ok()) return status;
   return communicator.point_to_point().exchange(transfers, communicator.hook());
 }
 
@@ -410,6 +408,13 @@ Status dispatch(Communicator& communicator, const Transfer& transfer) {
   if (groups.depth == 0) return run_plain(communicator, {&transfer, 1});
   if (communicator.legal_now() && hold_plain(groups.group(), communicator, transfer)) return {};
   return dispatch({&communicator, transfer}, {TUTTI_STREAM_BLOCKING, nullptr}, TUTTI_CALL_INIT);
+}
+
+bool hold_at_once(Communicator& communicator, const Transfer& transfer) noexcept {
+  OpenGroups& groups = open_groups;
+  if (groups.depth == 0 || groups.made == nullptr || !communicator.legal_now()) return false;
+  Group& open = *groups.made;
+  return open.plain.size() < open.plain.capacity() && hold_plain(open, communicator, transfer);
 }
 
 bool group_is_open() { return open_groups.depth > 0; }

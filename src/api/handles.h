@@ -113,6 +113,9 @@ struct Operation {
 Status dispatch(Operation operation, tutti_stream stream, const tutti_call& call);
 /// Runs a blocking transfer whose work nobody asked for, or holds it for the end of the open group.
 Status dispatch(Communicator& communicator, const Transfer& transfer);
+/// Holds such a transfer for the end of the open group where that takes no more than to note it down; false: nothing has
+/// happened.
+bool hold_at_once(Communicator& communicator, const Transfer& transfer) noexcept;
 /// Whether a blocking call may run at once: no group is open, no work was asked for.
 bool runs_now(tutti_stream stream, const tutti_call& call);
 

@@ -57,16 +57,26 @@ bool is_simple(const Asked& asked, const Communicator& comm) {
          asked.peer >= 0 && asked.peer < comm.ranks();
 }
 
-tutti_status verb(const Asked& asked, tutti_comm* handle, const tutti_stream& stream, const tutti_call* call) {
+[[gnu::noinline]] tutti_status any_verb(const Asked& asked, tutti_comm* handle, const tutti_stream& stream,
+                                        const tutti_call* call) {
+  return guarded_operation([&] { return start(asked, handle, stream, call); });
+}
+
+[[gnu::noinline]] tutti_status run(Communicator& comm, const Transfer& transfer) {
+  return guarded_operation([&] { return dispatch(comm, transfer); });
+}
+
+inline tutti_status verb(const Asked& asked, tutti_comm* handle, const tutti_stream& stream, const tutti_call* call) {
   static constexpr tutti_call unset = TUTTI_CALL_INIT;
   const tutti_call& asks = call != nullptr ? *call : unset;
   if (asks.size == sizeof asks && asks.work == nullptr && stream.kind == TUTTI_STREAM_BLOCKING) {
     Communicator* const comm = usable_now(handle);
     if (comm != nullptr && is_simple(asked, *comm)) {
-      return guarded_operation([&] { return dispatch(*comm, asked.transfer(asks)); });
+      const Transfer transfer = asked.transfer(asks);
+      return hold_at_once(*comm, transfer) ? TUTTI_SUCCESS : run(*comm, transfer);
     }
   }
-  return guarded_operation([&] { return start(asked, handle, stream, call); });
+  return any_verb(asked, handle, stream, call);
 }
 
 }  // namespace

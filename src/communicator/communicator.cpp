@@ -216,9 +216,15 @@ Communicator::Communicator(std::unique_ptr<Membership> membership, std::unique_p
 }
 
 Communicator::~Communicator() {
-  outstanding_.close();
+  close();
   drain();
   take_leave();
+}
+
+/// From now on nothing is admitted, and all that was is counted as outstanding.
+void Communicator::close() {
+  outstanding_.close();
+  if (point_to_point_ != nullptr) point_to_point_->settle();
 }
 
 /// Waits for what was admitted: peers may count on it, and it would run on freed memory.
@@ -243,7 +249,7 @@ void Communicator::drain() {
 
 /// Nothing is under way any more, nor will be.
 void Communicator::take_leave() {
-  point_to_point_.reset();
+  if (point_to_point_ != nullptr) point_to_point_->end();
   // What was committed leaves with the links; peers then read that this rank left, and did not die.
   transports_->close_links(TrafficClass::collective);
   transports_->close_links(TrafficClass::point_to_point);
@@ -601,7 +607,7 @@ Status Communicator::finalize() {
   if (Status status = legal(); !status.ok()) return status;
   // Relaxed: what is admitted or has its turn meanwhile is waited for below; see legal.
   if (finalizing_.exchange(true, std::memory_order_relaxed)) return legal();
-  outstanding_.close();
+  close();
   while (!outstanding_.wait(hook_.slice_ns(longest_sleep_ns))) {
     if (Status failed = first_error(); !failed.ok()) return failed;
     if (hook_.ends_wait()) return fail_by_hook("for what was enqueued");

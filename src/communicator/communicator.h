@@ -122,8 +122,8 @@ class Communicator {
   }
   /// As legal, and counts one operation as under way until the result is let go of: finalize and destruction wait for it.
   Result<std::shared_ptr<Admission>> admit();
-  /// For what begins and ends within a call; where it is not admitted, legal() says why.
-  Visit visit() const { return Visit(outstanding_); }
+  /// For visits of what begins and ends within a call; where it is closed, legal() says why.
+  const Outstanding& outstanding() const { return outstanding_; }
   /// A split as a call asks for it: the group of `color` (>= 0), or nothing (< 0). config: NULL means this one's settings.
   Result<SplitRequest> split_request(int color, int key, const tutti_config* config) const;
   /// Splits off what was asked for, once those entered before have ended. Collective. The request's patience says who may
@@ -217,6 +217,7 @@ class Communicator {
                  std::uint64_t fingerprint);
   Status give_up(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence);
   void remember(const Prepared& plan, const CollectiveCall& call);
+  void close();
   void drain();
   void take_leave();
   Status explain(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence);

@@ -19,6 +19,8 @@ class Outstanding {
   std::shared_ptr<Admission> admit() const;
   /// From now on there are no new admissions.
   void close() const;
+  /// Whether it is closed. Acquire: who sees it sees why, as that was written before.
+  bool closed() const { return (count_->visits.load(std::memory_order_acquire) & Count::shut) != 0; }
   /// From now on nothing begins that has not begun, and nobody waits for that: it may be behind others on a queue.
   void abandon() const;
   /// Waits at most ns until nothing is under way; whether that is so.
@@ -81,6 +83,11 @@ class Visit {
   explicit Visit(const Outstanding& outstanding) : visits_(outstanding.count_->visits) {
     // Acquire: who is refused sees why, as that was written before the word was shut.
     admitted_ = (visits_.fetch_add(1, std::memory_order_acquire) & Outstanding::Count::shut) == 0;
+  }
+  /// Within a lock in which it was not closed, and which whoever closes it takes once before waiting: it is waited for.
+  struct Within {};
+  Visit(const Outstanding& outstanding, Within) : visits_(outstanding.count_->visits), admitted_(true) {
+    visits_.fetch_add(1, std::memory_order_relaxed);  // relaxed: the lock orders it
   }
   // Release: pairs with settled. The last that is touched here: whoever waits may free it at once.
   ~Visit() { visits_.fetch_sub(1, std::memory_order_release); }

@@ -240,7 +240,9 @@ class PointToPoint::Engine {
         longest_eager_(longest_eager(comm.crowd())),
         peers_(static_cast<std::size_t>(comm.ranks())) {}
 
-  ~Engine() {
+  ~Engine() { end(); }
+
+  void end() {
     {
       const std::lock_guard lock(inbox_mutex_);
       closing_ = true;
@@ -279,18 +281,34 @@ class PointToPoint::Engine {
 
   Status exchange(std::span<const Transfer> transfers, const Hook& hook) {
     std::unique_lock lock(mutex_, std::try_to_lock);
-    Done done;
-    if (lock.owns_lock()) {
-      Midst midst{*this};
-      const Status status = attempt([&]() -> Status { return exchange_at_once(transfers, done), Status(); });
-      midst.left = true;
-      if (!status.ok()) return torn(status), status;
+    if (!lock.owns_lock()) {
+      const Visit visit(comm_.outstanding());
+      if (Status status = comm_.legal(); !visit.admitted() || !status.ok()) return status;
+      return exchange_rest(transfers, {}, 0, hook, std::move(lock));
     }
-    if (done.count() < transfers.size()) return exchange_rest(transfers, done, hook, std::move(lock));
+    // Who closes it takes our lock before waiting (settle), so what is done within the lock needs no visit.
+    if (comm_.outstanding().closed() || !comm_.legal_now()) [[unlikely]]
+      return comm_.legal();
+    Done done;
+    std::size_t count = 0;
+    {
+      Midst midst{*this};
+      Status failure;
+      const bool good = succeeds([&] { return count = exchange_at_once(transfers, done), true; }, failure);
+      midst.left = true;
+      if (!good) return torn(failure), failure;
+    }
+    // Relaxed: see follow. Nothing of ours is touched after the lock is given back, as all may be freed then.
+    if (count == transfers.size() && following_.load(std::memory_order_relaxed) == 0) [[likely]]
+      return {};
+    const Visit visit(comm_.outstanding(), Visit::Within());
+    if (count < transfers.size()) return exchange_rest(transfers, done, count, hook, std::move(lock));
     lock.unlock();
     wake_followers();
     return {};
   }
+
+  void settle() { const std::lock_guard lock(mutex_); }
 
   Status wait(const Work& work, const Hook& hook) {
     help_until_over(work, hook, {});
@@ -314,23 +332,26 @@ class PointToPoint::Engine {
 
   /// Does as many of a call's transfers as need no memory of theirs: messages that fit a slot, to peers whose links are
   /// open, where nothing else is under way that they could overtake, and nothing that has to be moved. Most calls are no
-  /// more than that. With the lock held.
-  void exchange_at_once(std::span<const Transfer> transfers, Done& done) {
+  /// more than that. How many those are. With the lock held.
+  std::size_t exchange_at_once(std::span<const Transfer> transfers, Done& done) {
     // Relaxed: a post that happened before this call is seen, another thread's too; whoever has taken it out of the inbox
     // since held our lock, so that it shows in fresh_ or all_. Of one that did not, either order will do.
     const bool alone =
         all_.empty() && fresh_.empty() && unexpected_.empty() && !posted_some_.load(std::memory_order_relaxed);
     // Whatever is left of the call afterwards must not fail for want of memory. Never more are kept than `done` has bits.
-    if (!alone || polls_ || ended_.size() < transfers.size()) return;
+    if (!alone || polls_ || ended_.size() < transfers.size()) return 0;
+    std::size_t count = 0;
     std::uint64_t handed_over_ns = 0;
     for (const bool sends : {true, false}) {
       for (std::size_t i = 0; i < transfers.size(); ++i) {
         if (transfers[i].sends != sends) continue;
         // The first one that cannot be done must not be overtaken by the next of its kind.
-        if (!(sends ? send_at_once(transfers[i]) : receive_at_once(transfers[i], handed_over_ns))) return;
+        if (!(sends ? send_at_once(transfers[i]) : receive_at_once(transfers[i], handed_over_ns))) return count;
         done.set(i);
+        ++count;
       }
     }
+    return count;
   }
 
   /// Whether a link is open, and moves by itself.
@@ -376,15 +397,15 @@ class PointToPoint::Engine {
     return true;
   }
 
-  /// What is left of an exchange. Throws std::bad_alloc, and only where nothing has been done.
-  Status exchange_rest(std::span<const Transfer> transfers, const Done& done, const Hook& hook,
+  /// What is left of an exchange, of which `count` transfers are done. Throws std::bad_alloc, and only where none is.
+  Status exchange_rest(std::span<const Transfer> transfers, const Done& done, std::size_t count, const Hook& hook,
                        std::unique_lock<TriedMutex> turn) {
-    Batch batch(transfers.size() - done.count());
+    const std::size_t left = transfers.size() - count;
+    Batch batch(left);
     Recall recall{*this, batch};
     std::unique_lock lock = std::move(turn);  // given up before the recall
     {
       std::list<Active> posted;
-      const std::size_t left = transfers.size() - done.count();
       if (lock.owns_lock()) {
         const auto kept = static_cast<std::ptrdiff_t>(std::min(ended_.size(), left));
         posted.splice(posted.end(), ended_, ended_.begin(), std::next(ended_.begin(), kept));
@@ -692,15 +713,26 @@ class PointToPoint::Engine {
   /// Sends a message; false: no credit now.
   static bool send_message(Peer& p, const Trailer& trailer, std::span<const std::byte> payload) {
     const std::uint64_t word = beside(trailer);
-    const std::uint64_t bytes = payload.size() + (word == in_trailer ? sizeof(Trailer) : 0);
-    auto* const room = static_cast<std::byte*>(p.to->transport->reserve(p.to->link, bytes, word));
-    if (room == nullptr) return false;
-    copy(room, payload, p.to->streams(bytes));
-    if (word == in_trailer) std::memcpy(room + payload.size(), &trailer, sizeof(Trailer));
-    // A link that breaks here shows so at its next use.
-    static_cast<void>(p.to->transport->commit(p.to->link, bytes, word));
+    const tutti_transport& transport = *p.to->transport;
+    const bool in_one =
+        word != in_trailer && !payload.empty() && payload.size() < least_streamed && transport.send != nullptr;
+    // A link that is broken, or breaks here, shows so at its next use.
+    if (in_one ? transport.send(p.to->link, payload.data(), payload.size(), word) != TUTTI_LINK_OK
+               : !send_in_parts(*p.to, trailer, word, payload)) {
+      return false;
+    }
     ++p.committed;
     p.sent += payload.size();
+    return true;
+  }
+  static bool send_in_parts(const HostLink& to, const Trailer& trailer, std::uint64_t word,
+                            std::span<const std::byte> payload) {
+    const std::uint64_t bytes = payload.size() + (word == in_trailer ? sizeof(Trailer) : 0);
+    auto* const room = static_cast<std::byte*>(to.transport->reserve(to.link, bytes, word));
+    if (room == nullptr) return false;
+    copy(room, payload, to.streams(bytes));
+    if (word == in_trailer) std::memcpy(room + payload.size(), &trailer, sizeof(Trailer));
+    static_cast<void>(to.transport->commit(to.link, bytes, word));
     return true;
   }
   /// streaming: past the caches.
@@ -998,5 +1030,7 @@ Status PointToPoint::exchange(std::span<const Transfer> transfers, const Hook& h
   return engine_->exchange(transfers, hook);
 }
 Status PointToPoint::wait(const Work& work, const Hook& hook) { return engine_->wait(work, hook); }
+void PointToPoint::settle() { engine_->settle(); }
+void PointToPoint::end() { engine_->end(); }
 
 }  // namespace tutti

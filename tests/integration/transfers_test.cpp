@@ -563,6 +563,31 @@ TEST_P(TransfersOver, ABlockingReceiveWithoutAMatchEndsAtItsDeadline) {
   }
 }
 
+// Each is sent or refused, whenever finalize comes.
+TEST_P(TransfersOver, ShortSendsBesideFinalizeAreSentOrRefused) {
+  constexpr int most = 3;  // as many as need nobody who receives
+  for (int round = 0; round < 100; ++round) {
+    const Ranks ranks(2, GetParam());
+    ranks.run([&, round](int rank, tutti_comm* comm) {
+      int other = 0;
+      tutti_group_start();  // so that the links are open
+      EXPECT_EQ(tutti_send(&rank, 1, TUTTI_INT32, 1 - rank, comm, {}, nullptr), TUTTI_SUCCESS);
+      EXPECT_EQ(tutti_recv(&other, 1, TUTTI_INT32, 1 - rank, comm, {}, nullptr), TUTTI_SUCCESS);
+      EXPECT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+      std::thread sender([rank, comm] {
+        for (int i = 0; i < most; ++i) {
+          const tutti_status status = tutti_send(&i, 1, TUTTI_INT32, 1 - rank, comm, {}, nullptr);
+          EXPECT_TRUE(status == TUTTI_SUCCESS || status == TUTTI_INVALID_USAGE) << last_error();
+        }
+      });
+      if (round % 4 != 0) ::usleep(static_cast<useconds_t>(round));
+      EXPECT_EQ(tutti_comm_finalize(comm), TUTTI_SUCCESS) << last_error();
+      sender.join();
+      EXPECT_EQ(tutti_send(&rank, 1, TUTTI_INT32, 1 - rank, comm, {}, nullptr), TUTTI_INVALID_USAGE);
+    });
+  }
+}
+
 TEST_P(TransfersOver, ABlockingReceiveIsWaitedForByFinalize) {
   std::atomic<bool> waits = false;  // set by the hook, which is asked within the receive alone
   tutti_config config = TUTTI_CONFIG_INIT;

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -27,6 +28,32 @@ TEST(Outstanding, IsWaitedForAndRefusedOnceClosed) {
     EXPECT_EQ(outstanding.admit(), nullptr);
   }
   EXPECT_TRUE(outstanding.wait(brief_ns));
+}
+
+// As transfers do: within a lock that whoever closes takes before waiting, what is found open may go on to count itself.
+TEST(Outstanding, WaitsForWhatWasFoundOpenWithinALock) {
+  for (int round = 0; round < 200; ++round) {
+    auto outstanding = std::make_unique<Outstanding>();
+    std::mutex mutex;
+    std::uint64_t guarded = 0;
+    std::thread visitor([&] {
+      for (;;) {
+        std::unique_lock lock(mutex);
+        if (outstanding->closed()) return;
+        if (++guarded % 2 != 0) continue;
+        const Visit visit(*outstanding, Visit::Within());
+        EXPECT_TRUE(visit.admitted());
+        lock.unlock();
+        std::this_thread::yield();
+      }
+    });
+    while (std::unique_lock(mutex), guarded < 10) std::this_thread::yield();
+    outstanding->close();
+    mutex.lock();
+    mutex.unlock();
+    EXPECT_TRUE(outstanding->wait(long_ns));
+    visitor.join();
+  }
 }
 
 TEST(Outstanding, OnceAbandonedIsWaitedForAsFarAsItHasBegun) {
