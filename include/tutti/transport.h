@@ -224,9 +224,9 @@ typedef struct tutti_transport {
   int (*peer_is_aside)(tutti_link*);
 
   // ---- Sender, optional, likewise.
-  /// `reserve`, a copy of `bytes` (<= slot_bytes) from `source` into that room, and `commit`, in one: for short messages
-  /// that lie in one piece, of which each of the three would be a good part. `source` may be changed as soon as it returns.
-  /// NOT_YET: no credit now, and nothing has happened.
+  /// `reserve`, a copy of `bytes` (1 to slot_bytes) from `source` into that room, granted memory or not, and `commit`, in
+  /// one: for short messages that lie in one piece, of which each of the three would be a good part. Nothing may be
+  /// reserved. `source` may be changed as soon as it returns. NOT_YET: no credit now, and nothing has happened.
   tutti_link_result (*send)(tutti_link*, const void* source, uint64_t bytes, uint64_t fingerprint);
 } tutti_transport;
 

@@ -58,8 +58,8 @@ tutti_status guarded(Body&& body) {
   return answer(attempt(std::forward<Body>(body)));
 }
 
-/// This process, or -1 where the system could not promise to tell of forks. Relaxed: a single value, changed while a forked
-/// child has one thread.
+/// This process, or -1 before the library's initialisation and where the system could not promise to tell of forks.
+/// Relaxed: a single value, changed while a forked child has one thread.
 extern constinit std::atomic<pid_t> known_process;
 /// getpid without its system call, which would be a third of a short operation.
 inline pid_t this_process() {

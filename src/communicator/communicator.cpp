@@ -471,13 +471,13 @@ Problem Communicator::problem_of(const CollectiveCall& call) const {
 }
 
 Status Communicator::carry_out(const CollectiveCall& call, const Hook& hook) {
+  again_ = nullptr;  // it may go with the plans, and the executor's layouts with it, also where this call is refused
   auto prepared = prepare(problem_of(call), call.algorithm);
   if (!prepared.ok()) return prepared.status();
   const Prepared& plan = **prepared;
   const std::uint64_t sequence = sequence_.load(std::memory_order_relaxed);  // only changed in a turn
   sequence_.store(sequence + 1, std::memory_order_relaxed);
   last_algorithm_.store(plan.algorithm, std::memory_order_relaxed);
-  again_ = nullptr;
   board_.start({sequence, plan.plan.hash, pack_call(call), plan.algorithm_name});
   if (call.count != 0) {
     if (Status status = execute(plan, call, hook, sequence, fingerprint_of(sequence, plan.plan.hash)); !status.ok())

@@ -716,7 +716,7 @@ class PointToPoint::Engine {
     const tutti_transport& transport = *p.to->transport;
     const bool in_one =
         word != in_trailer && !payload.empty() && payload.size() < least_streamed && transport.send != nullptr;
-    // A link that is broken, or breaks here, shows so at its next use.
+    // What breaks here is told by the peer's link to us, by the control plane, or by the deadline.
     if (in_one ? transport.send(p.to->link, payload.data(), payload.size(), word) != TUTTI_LINK_OK
                : !send_in_parts(*p.to, trailer, word, payload)) {
       return false;

@@ -35,9 +35,9 @@ class PointToPoint {
   /// Posts a transfer; `work` completes with it. It progresses while some thread is in `wait`, and with `background` on a
   /// thread of the engine's too. Throws nothing: where it cannot begin (no memory, no thread), `work` completes with that.
   void post(const Transfer& transfer, std::shared_ptr<Work> work, bool background);
-  /// Runs transfers together, in this thread, until all have ended: the first failure among theirs; the communicator's
-  /// legal() where that is none or its Outstanding is closed, and nothing has begun. hook: as below. Throws std::bad_alloc,
-  /// and then none has begun.
+  /// Runs transfers together, in this thread, until all have ended: the first failure among theirs. Where the
+  /// communicator's legal() is a failure or its Outstanding is closed, nothing begins and legal() is the answer. hook: as
+  /// below. Throws std::bad_alloc, and then none has begun.
   Status exchange(std::span<const Transfer> transfers, const Hook& hook);
   /// Helps until `work` has completed. hook: as in Communicator::run; where it ends the wait the communicator fails.
   Status wait(const Work& work, const Hook& hook);

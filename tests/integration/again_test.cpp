@@ -153,15 +153,15 @@ TEST(AgainOnce, AMismatchAfterManyIsNamedByItsNumber) {
   }
 }
 
-// A wait that lasts, in which it slept and asked, leaves nothing to the calls after it: neither its time nor its answers.
+// What a call may take counts from its own first wait, not from that of one before it, in which it slept and asked.
 TEST(AgainOnce, AWaitThatLastedIsForgottenByTheNextCall) {
-  const Ranks ranks(2, "", 800'000'000);
+  const Ranks ranks(2, "", 2'000'000'000);
   std::atomic<bool> over{false};
   ranks.run([&over](int rank, tutti_comm* comm) {
     std::vector<int> data(5, 1);
     for (int late = 0; late < 3; ++late) {
       for (int i = 0; i < 5; ++i) {
-        if (rank == 1 && i == 3) ::usleep(500'000);  // more than half of what a call may take, thrice
+        if (rank == 1 && i == 3) ::usleep(800'000);  // thrice that is more than a call may take
         ASSERT_EQ(sum(data, data, comm), TUTTI_SUCCESS);
       }
     }
@@ -172,6 +172,22 @@ TEST(AgainOnce, AWaitThatLastedIsForgottenByTheNextCall) {
     }
     while (rank == 1 && !over) ::usleep(1000);
     over = true;
+  });
+}
+
+// A call that is refused takes the plans of others with it, for all that it was never run.
+TEST(AgainOnce, WhatComesAfterARefusedAlgorithmIsRun) {
+  const Ranks ranks(2);
+  ranks.run([](int, tutti_comm* comm) {
+    std::vector<int> data(5, 1);
+    tutti_call nonsense = TUTTI_CALL_INIT;
+    nonsense.algorithm = "nonsense";
+    int sums = 0;
+    for (int round = 0; round < 4; ++round) {
+      for (int i = 0; i < 3; ++i, ++sums) ASSERT_EQ(sum(data, data, comm), TUTTI_SUCCESS) << last_error();
+      EXPECT_EQ(data[0], 1 << sums);
+      EXPECT_EQ(sum(data, data, comm, &nonsense), TUTTI_INVALID_ARGUMENT);
+    }
   });
 }
 

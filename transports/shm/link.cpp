@@ -411,6 +411,7 @@ tutti_link_result SenderLink::offer(OwnRegion* region, const void* source, std::
   }
   // The receiver must be able to find the region when it finds the message.
   if (!endpoint_.announce(*region, peer_)) return TUTTI_LINK_NOT_YET;
+  if (stage_ != Stage::kOpen) return TUTTI_LINK_BROKEN;  // its socket broke just then
   SlotHeader& h = header();
   if (region->told[static_cast<std::size_t>(peer_.rank())] != Told::kRefused) {
     h.where = {{region->id, region->offset_of(source)}, {}, returns_.told};

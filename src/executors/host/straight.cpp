@@ -98,12 +98,13 @@ class Straightener {
   /// Sends the step's one source, which is short and lies in one piece, to all its links. What is taken is then as if they
   /// were none of its destinations.
   void take_sends(const Straight::Act& whole, std::vector<std::uint32_t>& taken) {
+    const auto is_link = [this](std::uint32_t o) { return lowered_.program.operands[o].place == Place::link; };
+    if (std::none_of(taken.begin() + 1, taken.end(), is_link)) return;
     Straight::Act act = whole;
     act.operand = static_cast<std::uint32_t>(straight_.operands.size());
     const std::uint64_t offset = layout_.pieces[layout_.first_piece[taken[0]]].offset;
     straight_.operands.push_back({places_[0], lowered_.program.operands[taken[0]].link, offset});
     push_to_links(Straight::Kind::send, act, taken);
-    const auto is_link = [this](std::uint32_t o) { return lowered_.program.operands[o].place == Place::link; };
     taken.erase(std::remove_if(taken.begin() + 1, taken.end(), is_link), taken.end());
     find_places(taken);
   }
@@ -204,10 +205,7 @@ class HostExecutor::StraightRun {
       return at_[act.place] != nullptr;
     }
     if (act.kind == Straight::Kind::release) return transport.release(link.link), true;
-    if (act.kind == Straight::Kind::send) return send(act, link) == TUTTI_LINK_OK;
-    if (transport.commit(link.link, act.count, fingerprint_) != TUTTI_LINK_OK) return false;
-    ++link.offered;
-    return true;
+    return hand_over(act, link) == TUTTI_LINK_OK;
   }
 
   /// What did not come about at once; false: it never will.
@@ -217,11 +215,17 @@ class HostExecutor::StraightRun {
     return executor_.await(link, agent_, [&] { return attempt(act, link); });
   }
 
-  tutti_link_result send(const Straight::Act& act, HostLink& link) {
+  /// A send or a commit.
+  tutti_link_result hand_over(const Straight::Act& act, HostLink& link) {
     const tutti_transport& transport = *link.transport;
-    const std::byte* const source = address(operands_[act.operand]);
-    const tutti_link_result result = transport.send != nullptr ? transport.send(link.link, source, act.count, fingerprint_)
-                                                               : send_in_parts(transport, link.link, source, act.count);
+    tutti_link_result result = TUTTI_LINK_OK;
+    if (act.kind == Straight::Kind::commit) {
+      result = transport.commit(link.link, act.count, fingerprint_);
+    } else {
+      const std::byte* const source = address(operands_[act.operand]);
+      result = transport.send != nullptr ? transport.send(link.link, source, act.count, fingerprint_)
+                                         : send_in_parts(transport, link.link, source, act.count);
+    }
     if (result == TUTTI_LINK_OK) ++link.offered;
     return result;
   }
@@ -245,10 +249,8 @@ class HostExecutor::StraightRun {
   Turn attempt(const Straight::Act& act, HostLink& link) {
     if (act.kind == Straight::Kind::view) return executor_.view(link, act.count, at_[act.place]);
     if (act.kind == Straight::Kind::reserve) return executor_.reserve(link, act.count, at_[act.place]);
-    const bool sends = act.kind == Straight::Kind::send;
-    const tutti_link_result result =
-        sends ? send(act, link) : link.transport->commit(link.link, act.count, executor_.binding_.fingerprint);
-    if (result == TUTTI_LINK_OK) return sends ? Turn::moved : (++link.offered, Turn::moved);
+    const tutti_link_result result = hand_over(act, link);
+    if (result == TUTTI_LINK_OK) return Turn::moved;
     return result == TUTTI_LINK_BROKEN ? executor_.broken(link) : Turn::blocked;
   }
 

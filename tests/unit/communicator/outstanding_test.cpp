@@ -36,6 +36,7 @@ TEST(Outstanding, WaitsForWhatWasFoundOpenWithinALock) {
     auto outstanding = std::make_unique<Outstanding>();
     std::mutex mutex;
     std::uint64_t guarded = 0;
+    std::atomic<bool> inside{false};
     std::thread visitor([&] {
       for (;;) {
         std::unique_lock lock(mutex);
@@ -43,8 +44,10 @@ TEST(Outstanding, WaitsForWhatWasFoundOpenWithinALock) {
         if (++guarded % 2 != 0) continue;
         const Visit visit(*outstanding, Visit::Within());
         EXPECT_TRUE(visit.admitted());
+        inside = true;
         lock.unlock();
-        std::this_thread::yield();
+        for (int i = 0; i < 20; ++i) std::this_thread::yield();
+        inside = false;
       }
     });
     while (std::unique_lock(mutex), guarded < 10) std::this_thread::yield();
@@ -52,6 +55,7 @@ TEST(Outstanding, WaitsForWhatWasFoundOpenWithinALock) {
     mutex.lock();
     mutex.unlock();
     EXPECT_TRUE(outstanding->wait(long_ns));
+    EXPECT_FALSE(inside);
     visitor.join();
   }
 }

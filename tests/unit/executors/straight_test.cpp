@@ -335,6 +335,50 @@ TEST_F(StraightCall, GivesUpWithItsAgentAndSaysWhomItWaitedFor) {
   EXPECT_THAT(result_, ElementsAre(11, 22));
 }
 
+/// What rank 0 of several does, in order.
+std::vector<Kind> acts_of(Collective collective, const char* name, int ranks, std::size_t count, tutti_op op = TUTTI_SUM,
+                          int root = 1) {
+  Problem problem;
+  problem.collective = collective;
+  problem.type = TUTTI_FLOAT32;
+  problem.op = op;
+  problem.root = root;
+  problem.ranks = ranks;
+  problem.count = count;
+  const Algorithm& algorithm = *find_algorithm(collective, name);
+  const View view = flat_view(ranks);
+  const Plan plan = make_plan(algorithm, problem, view, Parameters{}, 256 * 1024);
+  const auto program_of = [&](int rank) { return make_program(algorithm, plan, view, rank); };
+  const Lowered lowered = lower(plan, 0, program_of(0), program_of);
+  std::vector<Kind> kinds;
+  for (const Straight::Act& act : lay_out(plan, 0, lowered).straight.acts) kinds.push_back(act.kind);
+  return kinds;
+}
+
+TEST(StraightSends, GoToAllLinksBeforeTheCopyForOurselvesAndPassMessagesOnBeforeTheyAreLetGo) {
+  using Collective::all_gather, Collective::all_reduce, Collective::broadcast;
+  EXPECT_THAT(acts_of(broadcast, "binomial", 4, 2, TUTTI_SUM, 0), ElementsAre(Kind::send, Kind::send, Kind::copy));
+  EXPECT_THAT(acts_of(broadcast, "chain", 4, 2, TUTTI_SUM, 3),
+              ElementsAre(Kind::view, Kind::send, Kind::copy, Kind::release));
+  const std::vector<Kind> gathers = acts_of(all_gather, "direct", 3, 2);
+  EXPECT_THAT(std::vector(gathers.begin(), gathers.begin() + 3), ElementsAre(Kind::send, Kind::send, Kind::copy));
+}
+
+TEST(StraightSends, AreForOnePieceThatIsShortAndNeedsNoArithmetic) {
+  using Collective::all_gather, Collective::all_reduce, Collective::gather;
+  EXPECT_THAT(acts_of(all_gather, "direct", 2, 1024), Contains(Kind::reserve)) << "4 KiB may be streamed";
+  EXPECT_THAT(acts_of(all_gather, "direct", 2, 1023), Contains(Kind::send));
+  EXPECT_THAT(acts_of(gather, "binomial", 8, 2, TUTTI_SUM, 4), Contains(Kind::reserve)) << "several blocks";
+  EXPECT_THAT(acts_of(all_reduce, "recursive_doubling", 4, 2, TUTTI_AVG), Contains(Kind::send));
+  EXPECT_THAT(acts_of(all_reduce, "ring", 2, 64, TUTTI_AVG), Contains(Kind::reserve)) << "it divides what it sends";
+}
+
+TEST_F(StraightCall, DoesNotSendAgainWhatIsSentWhereTheNextIsNotThereYet) {
+  from_.viewing = std::deque(5, TUTTI_LINK_NOT_YET);
+  ASSERT_EQ(run().kind, Outcome::Kind::completed);
+  EXPECT_EQ(to_.committed, 1);
+}
+
 /// The peers of rank 0 whose messages it awaits, in order; those that it looks for anyhow are negative, those that it looks
 /// for while they run are a hundred more.
 std::vector<int> awaited(Collective collective, const char* name, int ranks, std::size_t count,
