@@ -370,7 +370,9 @@ TUTTI_API tutti_status tutti_scatter_v(const tutti_block* send_blocks, void* rec
 // ---- Point to point --------------------------------------------------------------------------------------------------
 
 /// Sends `count` elements to `peer`; matches the receive of (this rank, call.tag) there, in order among equals. Returns
-/// when `send` may be used again. Progresses independently of collectives and queues. Errors as the collectives', and
+/// when `send` may be used again: whether that is before a receive matches depends on the length, on what is under way and
+/// on whether the two have exchanged before, and must not be relied on. What nobody has received when its receiver is
+/// finalized is lost. Progresses independently of collectives and queues. Errors as the collectives', and
 /// TUTTI_INVALID_ARGUMENT for a peer outside the group. A rank may send to itself where the receive is posted already.
 TUTTI_API tutti_status tutti_send(const void* send, size_t count, tutti_type type, int peer, tutti_comm* comm,
                                   tutti_stream stream, const tutti_call* call);
