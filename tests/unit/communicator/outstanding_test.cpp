@@ -32,7 +32,7 @@ TEST(Outstanding, IsWaitedForAndRefusedOnceClosed) {
 
 // As transfers do: within a lock that whoever closes takes before waiting, what is found open may go on to count itself.
 TEST(Outstanding, WaitsForWhatWasFoundOpenWithinALock) {
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < 50; ++round) {
     auto outstanding = std::make_unique<Outstanding>();
     std::mutex mutex;
     std::uint64_t guarded = 0;
