@@ -79,9 +79,9 @@ bool asks_nothing(const tutti_call* call) {
   return call == nullptr || (call->size == sizeof unset && std::memcmp(call, &unset, sizeof unset) == 0);
 }
 
-/// A call as any other.
-[[gnu::noinline]] tutti_status verb(const CallShape& shape, const void* send, void* recv, tutti_comm* comm,
-                                    const tutti_stream& stream, const tutti_call* call) {
+/// A call of any kind.
+[[gnu::noinline]] tutti_status any_verb(const CallShape& shape, const void* send, void* recv, tutti_comm* comm,
+                                        const tutti_stream& stream, const tutti_call* call) {
   return guarded_operation([&] {
     CollectiveCall c{shape};
     c.send = send;
@@ -90,7 +90,7 @@ bool asks_nothing(const tutti_call* call) {
   });
 }
 
-/// Most calls are like the one before. Apart from the others, whose many words would be set up for nothing.
+/// Most calls are like the one before. What the others need is not set up for them, as that would take as long.
 inline tutti_status verb(Collective collective, const void* send, void* recv, std::size_t count, tutti_type type,
                          tutti_op op, int root, tutti_comm* comm, const tutti_stream& stream, const tutti_call* call) {
   const CallShape shape{collective, count, type, op, root};
@@ -102,7 +102,7 @@ inline tutti_status verb(Collective collective, const void* send, void* recv, st
       return TUTTI_SUCCESS;
     if (again == Again::failed) return answer(failure);
   }
-  return verb(shape, send, recv, comm, stream, call);
+  return any_verb(shape, send, recv, comm, stream, call);
 }
 
 tutti_status missing(const char* name, const tutti_call* call) {

@@ -57,11 +57,13 @@ bool is_simple(const Asked& asked, const Communicator& comm) {
          asked.peer >= 0 && asked.peer < comm.ranks();
 }
 
+/// A transfer of any kind.
 [[gnu::noinline]] tutti_status any_verb(const Asked& asked, tutti_comm* handle, const tutti_stream& stream,
                                         const tutti_call* call) {
   return guarded_operation([&] { return start(asked, handle, stream, call); });
 }
 
+/// One that `dispatch` takes as it is.
 [[gnu::noinline]] tutti_status run(Communicator& comm, const Transfer& transfer) {
   return guarded_operation([&] { return dispatch(comm, transfer); });
 }

@@ -16,19 +16,8 @@ Status caught() noexcept;
 /// TUTTI_SYSTEM_ERROR, made in advance: there is no memory for a sentence when there is no memory.
 const Status& out_of_memory() noexcept;
 
-/// Runs `body`, which answers a Status; one that throws answers `caught`. Only the cancellation of a thread goes on.
-template <typename Body>
-Status attempt(Body&& body) {
-  try {
-    return std::forward<Body>(body)();
-  } catch (const abi::__forced_unwind&) {
-    throw;
-  } catch (...) {
-    return caught();
-  }
-}
-
-/// Runs `body`, which answers whether it succeeded; where it throws it did not, and `failure` says as in `attempt` why.
+/// Runs `body`, which answers whether it succeeded; where it throws it did not, and `failure` is `caught`. Only the
+/// cancellation of a thread goes on.
 template <typename Body>
 bool succeeds(Body&& body, Status& failure) {
   try {
@@ -39,6 +28,19 @@ bool succeeds(Body&& body, Status& failure) {
     failure = caught();
     return false;
   }
+}
+
+/// Likewise of one that answers a Status.
+template <typename Body>
+Status attempt(Body&& body) {
+  Status status;
+  static_cast<void>(succeeds(
+      [&] {
+        status = std::forward<Body>(body)();
+        return status.ok();
+      },
+      status));
+  return status;
 }
 
 }  // namespace tutti

@@ -293,10 +293,9 @@ class PointToPoint::Engine {
     std::size_t count = 0;
     {
       Midst midst{*this};
-      Status failure;
-      const bool good = succeeds([&] { return count = exchange_at_once(transfers, done), true; }, failure);
+      const Status status = attempt([&]() -> Status { return count = exchange_at_once(transfers, done), Status(); });
       midst.left = true;
-      if (!good) return torn(failure), failure;
+      if (!status.ok()) return torn(status), status;
     }
     // Relaxed: see follow. Nothing of ours is touched after the lock is given back, as all may be freed then.
     if (count == transfers.size() && following_.load(std::memory_order_relaxed) == 0) [[likely]]
