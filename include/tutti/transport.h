@@ -70,11 +70,13 @@ typedef struct tutti_endpoint_config {
   size_t size;
   int32_t rank;
   int32_t ranks;
-  uint32_t traffic_class_index;              ///< 0 collective, 1 point to point
-  const unsigned char* key;                  ///< 32 bytes, the communicator's: every connection proves that it knows it
-  const char* interfaces;                    ///< comma-separated names, "" for all that are up
-  uint32_t port_low, port_high;              ///< 0, 0: the system's choice
-  uint64_t connect_timeout_ns;               ///< for opening one link, until the peer has answered once
+  uint32_t traffic_class_index;  ///< 0 collective, 1 point to point
+  const unsigned char* key;      ///< 32 bytes, the communicator's: every connection proves that it knows it
+  const char* interfaces;        ///< comma-separated names, "" for all that are up
+  uint32_t port_low, port_high;  ///< 0, 0: the system's choice
+  /// A link whose peer cannot be reached for so long breaks. One that can be, and does not answer, is late: how long that
+  /// is borne is the caller's to say.
+  uint64_t connect_timeout_ns;
   uint32_t traffic_class;                    ///< DSCP, 0: the system's
   int32_t sockets_per_peer;                  ///< 0: the transport's choice
   void (*log)(int level, const char* text);  ///< 0 error .. 4 trace; thread safe; may be NULL

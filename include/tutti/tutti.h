@@ -140,7 +140,7 @@ typedef struct tutti_config {
   const char* interface;          ///< TUTTI_INTERFACE: comma-separated network interfaces; NULL: all that are up
   const char* secret;             ///< TUTTI_SECRET: the key for env:// and tcp://
   int32_t lanes;                  ///< TUTTI_LANES; 0: the library chooses
-  uint64_t connect_timeout_ns;    ///< TUTTI_CONNECT_TIMEOUT; 0: 60 s. Creation, and opening any one link
+  uint64_t connect_timeout_ns;    ///< TUTTI_CONNECT_TIMEOUT; 0: 60 s. Creation, and reaching a peer
   uint64_t operation_timeout_ns;  ///< TUTTI_OPERATION_TIMEOUT; 0: 300 s. Any one operation
   uint64_t idle_timeout_ns;       ///< TUTTI_IDLE_TIMEOUT; 0: 10 s. A peer that is silent this long is lost
   int (*poll)(void* ctx);         ///< called at least every millisecond within every wait, by the thread that called and

@@ -142,9 +142,7 @@ Status Transports::open_endpoints(const tutti_transport& transport, const Settin
     config.interfaces = interfaces_.c_str();
     config.port_low = settings.port_range.low;
     config.port_high = settings.port_range.high;
-    // A peer may be as late for the first operation as for any other, whose own deadline is the one to be told of.
-    const std::uint64_t rest = UINT64_MAX - settings.operation_timeout_ns;
-    config.connect_timeout_ns = settings.operation_timeout_ns + std::min(rest, settings.connect_timeout_ns);
+    config.connect_timeout_ns = settings.connect_timeout_ns;
     config.log = log_line;
     config.core_cache_bytes = cache_sizes().l2_share();
     tutti_endpoint* handle = nullptr;

@@ -6,7 +6,9 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "tests/support/ranks.h"
@@ -109,6 +111,64 @@ TEST(Waits, ForTransfersThatLastCallTheHookEveryMillisecondToo) {
   late.join();
   EXPECT_GT(calls, few);
 }
+
+/// Two ranks that have never exchanged anything, and all of whose limits are a tenth of a second; one is early.
+class Impatient : public testing::TestWithParam<std::tuple<const char*, std::size_t>> {
+ protected:
+  void SetUp() override {
+    tutti_config config = TUTTI_CONFIG_INIT;
+    config.transports = std::get<0>(GetParam());
+    config.operation_timeout_ns = config.connect_timeout_ns = 100 * ms;
+    // Creation heeds them, too, and may take longer on a busy machine.
+    for (int i = 0; i < 50 && tutti_comm_create_all(comms.data(), 2, &config) != TUTTI_SUCCESS; ++i) comms = {};
+    ASSERT_NE(comms[0], nullptr) << last_error();
+    early = std::get<1>(GetParam());
+    late = 1 - early;
+    call.timeout_ns = 30'000 * ms;
+  }
+  void TearDown() override {
+    for (tutti_comm* comm : comms) EXPECT_EQ(tutti_comm_destroy(comm), TUTTI_SUCCESS) << last_error();
+  }
+  /// `of` is called with the early rank and, on another thread and later, with the late one.
+  void expect_success(const std::function<tutti_status(std::size_t)>& of) {
+    std::thread other([&] {
+      usleep(400'000);
+      EXPECT_EQ(of(late), TUTTI_SUCCESS) << last_error();
+    });
+    EXPECT_EQ(of(early), TUTTI_SUCCESS) << last_error();
+    other.join();
+  }
+  /// Sends from the early rank to the late one, or the other way round.
+  void expect_transfer(bool early_sends, const tutti_call* how) {
+    const int seven = 7;
+    int received = 0;
+    expect_success([&](std::size_t rank) {
+      const bool sends = early_sends == (rank == early);
+      const int peer = static_cast<int>(1 - rank);
+      return sends ? tutti_send(&seven, 1, TUTTI_INT32, peer, comms[rank], {}, how)
+                   : tutti_recv(&received, 1, TUTTI_INT32, peer, comms[rank], {}, how);
+    });
+    EXPECT_EQ(received, 7);
+  }
+  std::array<tutti_comm*, 2> comms{};
+  std::size_t early = 0;
+  std::size_t late = 0;
+  tutti_call call = TUTTI_CALL_INIT;
+};
+
+// Whoever is late for the very first message has not been lost, and is waited for as long as the call says.
+TEST_P(Impatient, CallsWaitAsLongAsTheySayForAFirstMessageToo) {
+  expect_success([&](std::size_t rank) { return tutti_barrier(comms[rank], {}, &call); });
+}
+
+TEST_P(Impatient, SendsWaitAsLongAsTheySayForAFirstMessageToo) { expect_transfer(true, &call); }
+
+TEST_P(Impatient, ALimitThatIsRaisedHoldsForAFirstMessageToo) {
+  for (tutti_comm* comm : comms) ASSERT_EQ(tutti_comm_set_timeout(comm, call.timeout_ns), TUTTI_SUCCESS);
+  expect_transfer(false, nullptr);
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, Impatient, testing::Combine(testing::Values("shm", "tcp"), testing::Values(0u, 1u)));
 
 TEST(Waits, EndWhereTheHookSaysSoAndLeaveTheOperationRunning) {
   for (const bool transfer : {false, true}) {

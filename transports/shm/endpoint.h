@@ -76,7 +76,7 @@ class Endpoint {
   const OwnRegion* own_region(std::uint64_t id) const;
 
   // For peers and links.
-  /// A link waits to meet its peer, within its deadline.
+  /// A link waits to meet its peer, and breaks where that cannot be reached for as long as the time to connect.
   void link_waiting(Link& link);
   /// It has met it, or given up.
   void link_met(Link& link);
@@ -107,6 +107,7 @@ class Endpoint {
   static constexpr std::size_t kMostStrangers = 256;
   static constexpr int kAcceptAtOnce = 64;
   static constexpr std::uint64_t kStrangerNs = 5'000'000'000;
+  static constexpr std::uint64_t kLongestLook = 100'000'000;  // where nobody looks for longer, peers may be there unnoticed
 
   explicit Endpoint(const tutti_endpoint_config& config);
   Status set_up();
@@ -139,7 +140,8 @@ class Endpoint {
   std::list<Peer*> connecting_;
   std::list<Stranger> strangers_;
   std::uint64_t stranger_ids_ = 0;
-  std::list<Link*> waiting_;  ///< links whose peer has not answered yet
+  std::list<Link*> waiting_;      ///< links whose peer has not answered yet
+  std::uint64_t expired_ns_ = 0;  ///< when they were looked after, last
   std::unordered_map<Link*, std::unique_ptr<Link>> links_;
   std::list<OwnRegion> regions_;
   std::uint64_t region_ids_ = 0;

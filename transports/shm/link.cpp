@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/base/clock.h"
+
 namespace tutti::shm {
 
 namespace {
@@ -40,8 +42,7 @@ Link::Link(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t 
       layout_(LinkLayout::of(slots, slot_bytes)),
       endpoint_(endpoint),
       peer_(peer),
-      channel_(channel),
-      deadline_(Deadline::in(endpoint.connect_timeout_ns() != 0 ? endpoint.connect_timeout_ns() : UINT64_MAX)) {
+      channel_(channel) {
   if (peer_.stage() != Peer::Stage::kReady) endpoint_.link_waiting(*this);
 }
 
@@ -60,11 +61,15 @@ void Link::break_off(std::string why) {
   on_broken();
 }
 
-void Link::expire() {
+bool Link::unreached(std::uint64_t ns) {
+  unreached_ns_ += ns;
+  const std::uint64_t limit = endpoint_.connect_timeout_ns();
+  if (unreached_ns_ < limit) return false;
   std::string why =
-      "rank " + std::to_string(peer_.rank()) + " did not answer over shared memory within " + seconds(deadline_.limit_ns);
+      "rank " + std::to_string(peer_.rank()) + " could not be reached over shared memory within " + seconds(limit);
   if (!peer_.trouble().empty()) why += " (" + peer_.trouble() + ")";
   break_off(std::move(why));
+  return true;
 }
 
 void Link::attach(Mapping mapping) {

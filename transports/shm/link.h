@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "include/tutti/transport.h"
-#include "src/base/clock.h"
 #include "src/base/descriptor.h"
 #include "src/base/prefetch.h"
 #include "transports/shm/endpoint.h"
@@ -33,7 +32,6 @@ class Link {
   std::uint32_t channel() const { return channel_; }
   std::uint64_t serial() const { return serial_; }
   Stage stage() const { return stage_; }
-  const Deadline& deadline() const { return deadline_; }
   Peer& peer() const { return peer_; }
   Endpoint& endpoint() const { return endpoint_; }
   const LinkLayout& layout() const { return layout_; }
@@ -49,8 +47,8 @@ class Link {
 
   /// The link can carry nothing new from here on; the first sentence stays.
   void break_off(std::string why);
-  /// Its deadline has passed while it was opening.
-  void expire();
+  /// So long more nobody could be reached, while it was opening: too long altogether breaks it; true where that is now.
+  bool unreached(std::uint64_t ns);
 
  protected:
   Link(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes);
@@ -85,7 +83,7 @@ class Link {
   const std::uint32_t channel_;
   std::uint64_t serial_ = 0;
   Stage stage_ = Stage::kOpening;
-  Deadline deadline_;
+  std::uint64_t unreached_ns_ = 0;
   std::string why_;
   Mapping mapping_;
   virtual const std::uint64_t* reusable() const { return nullptr; }

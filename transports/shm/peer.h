@@ -63,6 +63,8 @@ class Peer {
   Stage stage() const { return stage_; }
   std::uint32_t pid() const { return pid_; }
   const std::string& why_gone() const { return why_; }
+  /// It is there, connected or about to be: one that does not answer is late, not lost.
+  bool reached() const { return stage_ > Stage::kConnecting || probe_; }
   /// What went wrong last while connecting, for the sentence of a link that gave up waiting; may be empty.
   const std::string& trouble() const { return trouble_; }
   EndpointPage* page() const { return page_; }

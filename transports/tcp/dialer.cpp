@@ -208,9 +208,7 @@ void Dialer::step(std::uint64_t now) {
   if (!all_there && hopeless) {
     peer_.unreachable(peer_.name() + " cannot be reached: " + tried() + "; its process is gone, or a firewall is between");
   }
-  if (!all_there && !hopeless && now >= until_ns_)
-    peer_.unreachable(peer_.name() + " could not be reached in time: " + tried());
-  finished_ = all_there || hopeless || now >= until_ns_;
+  finished_ = all_there || hopeless;
 }
 
 }  // namespace tutti::tcp

@@ -84,11 +84,9 @@ class Dialer {
  public:
   Dialer(Endpoint& endpoint, Peer& peer, const Card& card);
 
-  /// Not to be given up before this.
-  void extend(std::uint64_t until_ns) { until_ns_ = until_ns > until_ns_ ? until_ns : until_ns_; }
   void step(std::uint64_t now);
   bool finished() const { return finished_; }
-  /// Somebody answers: it is worth waiting for.
+  /// Somebody is there, or was: a connection has been made, which may not have been answered yet.
   bool promising() const;
   /// The addresses that were tried, and what came of it.
   std::string tried() const;
@@ -101,7 +99,6 @@ class Dialer {
   Peer& peer_;
   Card card_;
   std::uint32_t sockets_;
-  std::uint64_t until_ns_ = 0;
   bool chosen_ = false;  ///< the way is settled, and so are the attempts: one for each socket
   bool first_taken_ = false;
   bool finished_ = false;

@@ -35,8 +35,6 @@ class Endpoint {
   const Key& key() const { return key_; }
   const Card& card() const { return card_; }
   std::uint64_t connect_timeout_ns() const { return connect_timeout_ns_; }
-  /// The first address at which peers find it.
-  std::string where() const { return card_.addresses.front().text(); }
 
   bool reach(int peer, const Card& other, tutti_reach* reach, std::string* why) const;
   tutti_status open_link(int peer, const Card& card, const LinkShape& shape, bool sends, Link** link);

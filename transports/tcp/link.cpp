@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "src/base/clock.h"
 #include "transports/tcp/peer.h"
 #include "transports/tcp/stream.h"
 
@@ -57,21 +56,14 @@ void Link::opened(std::uint64_t window, std::uint64_t slot_bytes) {
 }
 
 // A peer that said goodbye did so after its last message: those that wait to be viewed are as good as ever.
-tutti_link_result Link::failure() {
-  if (!open_ && !broken_ && still_opening() != TUTTI_LINK_BROKEN) return TUTTI_LINK_OK;
+tutti_link_result Link::failure() const {
   return !broken_ || (orderly_ && still_of_use()) ? TUTTI_LINK_OK : TUTTI_LINK_BROKEN;
-}
-
-// A peer that is connected may be late with its end of the link: how long that is borne is the caller's to say.
-tutti_link_result Link::still_opening() {
-  if (stream_ == nullptr && now_ns() >= open_by_ns_) fail(peer_.why_not_connected());
-  return broken_ ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET;
 }
 
 // ---- Sender.
 
-Sender::Sender(Peer& peer, const LinkShape& shape, std::uint64_t open_by_ns)
-    : Link(peer, shape, open_by_ns), limit_(shape.window), staging_(shape.slot_bytes, kept_buffers(shape)) {}
+Sender::Sender(Peer& peer, const LinkShape& shape)
+    : Link(peer, shape), limit_(shape.window), staging_(shape.slot_bytes, kept_buffers(shape)) {}
 
 tutti_link_result Sender::state(tutti_link_state* state) {
   if (failure() == TUTTI_LINK_BROKEN) return TUTTI_LINK_BROKEN;
@@ -144,8 +136,8 @@ tutti_quiesced Sender::give_up() {
 
 // ---- Receiver.
 
-Receiver::Receiver(Peer& peer, const LinkShape& shape, std::uint64_t open_by_ns)
-    : Link(peer, shape, open_by_ns), messages_(shape.window + 2), pool_(shape.slot_bytes, kept_buffers(shape)) {}
+Receiver::Receiver(Peer& peer, const LinkShape& shape)
+    : Link(peer, shape), messages_(shape.window + 2), pool_(shape.slot_bytes, kept_buffers(shape)) {}
 
 tutti_link_result Receiver::state(tutti_link_state* state) {
   if (failure() == TUTTI_LINK_BROKEN) return TUTTI_LINK_BROKEN;

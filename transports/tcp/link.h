@@ -32,8 +32,7 @@ std::uint32_t window_for(std::uint32_t slots);
 /// What is common to both ends. One thread at a time, as all of an endpoint.
 class Link {
  public:
-  Link(Peer& peer, const LinkShape& shape, std::uint64_t open_by_ns)
-      : peer_(peer), shape_(shape), open_by_ns_(open_by_ns) {}
+  Link(Peer& peer, const LinkShape& shape) : peer_(peer), shape_(shape) {}
   virtual ~Link() = default;
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -45,8 +44,7 @@ class Link {
   /// The other end is open, with this shape.
   void opened(std::uint64_t window, std::uint64_t slot_bytes);
   virtual tutti_link_result state(tutti_link_state* state) = 0;
-  /// Also notices that reaching the peer has taken too long.
-  tutti_link_result failure();
+  tutti_link_result failure() const;
   virtual tutti_link_result flushed() = 0;
   /// Gives it up: tells the peer, and from here on no memory of the caller's is read or written.
   virtual tutti_quiesced give_up() = 0;
@@ -62,15 +60,12 @@ class Link {
 
  protected:
   void fill_state(tutti_link_state* state) const;
-  /// NOT_YET, or BROKEN once it has taken too long to reach the peer.
-  tutti_link_result still_opening();
   /// Messages of a peer that left in order still wait to be viewed.
   virtual bool still_of_use() const { return false; }
 
   Peer& peer_;
   const LinkShape shape_;
   Stream* stream_ = nullptr;
-  std::uint64_t open_by_ns_;
   bool open_ = false;
   bool broken_ = false;
   bool orderly_ = false;
@@ -80,7 +75,7 @@ class Link {
 /// The sending end.
 class Sender final : public Link {
  public:
-  Sender(Peer& peer, const LinkShape& shape, std::uint64_t open_by_ns);
+  Sender(Peer& peer, const LinkShape& shape);
 
   bool sends() const override { return true; }
   tutti_link_result state(tutti_link_state* state) override;
@@ -111,7 +106,7 @@ class Sender final : public Link {
 /// The receiving end.
 class Receiver final : public Link {
  public:
-  Receiver(Peer& peer, const LinkShape& shape, std::uint64_t open_by_ns);
+  Receiver(Peer& peer, const LinkShape& shape);
 
   bool sends() const override { return false; }
   tutti_link_result state(tutti_link_state* state) override;

@@ -12,6 +12,7 @@ namespace {
 constexpr std::uint32_t kLowChannels = 256;           // found by index
 constexpr std::size_t kMostHighChannels = 64 * 1024;  // found by hash; peers can only make us remember so many
 constexpr std::uint32_t kMostSockets = 64;
+constexpr std::uint64_t kLongestLook = 100'000'000;  // where nobody looks for longer, connections may be there unnoticed
 
 std::string seconds(std::uint64_t ns) {
   const std::uint64_t tenths = ns / 100'000'000u;
@@ -60,11 +61,10 @@ void Peer::meet(Channel& channel, bool sends) {
 tutti_status Peer::open_link(const Card& card, const LinkShape& shape, bool sends, Link** link) {
   Channel* channel = this->channel(shape.channel);
   if (channel == nullptr || channel->link(sends) != nullptr) return TUTTI_INVALID_USAGE;
-  const std::uint64_t open_by = Deadline::in(endpoint_.connect_timeout_ns()).at_ns;
   if (sends) {
-    channel->sender = std::make_unique<Sender>(*this, shape, open_by);
+    channel->sender = std::make_unique<Sender>(*this, shape);
   } else {
-    channel->receiver = std::make_unique<Receiver>(*this, shape, open_by);
+    channel->receiver = std::make_unique<Receiver>(*this, shape);
   }
   *link = channel->link(sends);
   if (id_ && *id_ != card.id) fault_ = name() + " connected under another identity than its descriptor has";
@@ -75,8 +75,9 @@ tutti_status Peer::open_link(const Card& card, const LinkShape& shape, bool send
   meet(*channel, sends);
   if (fault_.empty() && streams_.empty() && !dialer_) {
     dialer_ = std::make_unique<Dialer>(endpoint_, *this, card);
+    dialed_ns_ = now_ns();
   }
-  if (dialer_) dialer_->extend(open_by);
+  unreached_ns_ = 0;
   return TUTTI_SUCCESS;
 }
 
@@ -131,8 +132,19 @@ void Peer::connect_links(Stream& stream) {
 
 void Peer::dial(std::uint64_t now) {
   if (!dialer_) return;
+  if (!reached()) unreached_ns_ += std::min(now - dialed_ns_, kLongestLook);
+  dialed_ns_ = now;
   dialer_->step(now);
+  if (unreached_ns_ >= endpoint_.connect_timeout_ns()) {
+    unreachable(name() + " could not be reached within " + seconds(endpoint_.connect_timeout_ns()) + ": " +
+                dialer_->tried());
+  }
   if (dialer_->finished() || !fault_.empty()) dialer_.reset();
+}
+
+bool Peer::reached() const {
+  const auto connected = [](const auto& stream) { return stream != nullptr; };
+  return (dialer_ && dialer_->promising()) || std::any_of(streams_.begin(), streams_.end(), connected);
 }
 
 bool Peer::waiting() const {
@@ -160,11 +172,6 @@ void Peer::stream_ended(Stream& stream, const std::string& sentence, bool orderl
   for (auto& other : streams_) {
     if (other && !other->broken()) other->finish(sentence);
   }
-}
-
-std::string Peer::why_not_connected() const {
-  return name() + " could not be reached within " + seconds(endpoint_.connect_timeout_ns()) +
-         (dialer_ ? ": " + dialer_->tried() : ", after it had connected to " + endpoint_.where() + " only in part");
 }
 
 std::string Peer::why_closed(const Link& link) const {

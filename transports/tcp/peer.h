@@ -73,7 +73,8 @@ class Peer {
   void adopt(std::uint32_t index, std::uint32_t count, Descriptor socket, const std::string& remote);
   /// Takes one that the peer made, and tells it so. False where it is not wanted.
   bool accept(const EndpointId& id, std::uint32_t index, std::uint32_t count, Descriptor socket, const std::string& remote);
-  /// Goes on connecting.
+  /// Goes on connecting; gives up where nobody has been there for as long as the endpoint's time to connect. Who is
+  /// there and does not answer is late, not lost: how long that is borne is the caller's to say.
   void dial(std::uint64_t now);
   /// It is known that nobody can be reached there.
   void unreachable(const std::string& sentence);
@@ -87,8 +88,7 @@ class Peer {
   /// Tells a link what the peer has said of its channel.
   void meet(Channel& channel, bool sends);
   void stream_ended(Stream& stream, const std::string& sentence, bool orderly);
-  /// Why a link has no connection in time, or was closed by the peer: one sentence.
-  std::string why_not_connected() const;
+  /// Why a link was closed by the peer: one sentence.
   std::string why_closed(const Link& link) const;
 
  private:
@@ -97,6 +97,8 @@ class Peer {
   Stream* stream_for(std::uint32_t channel) const;
   Stream& add_stream(std::uint32_t index, std::uint32_t count, Descriptor socket, const std::string& remote);
   void connect_links(Stream& stream);
+  /// The peer's machine has taken a connection.
+  bool reached() const;
 
   Endpoint& endpoint_;
   int rank_;
@@ -105,7 +107,9 @@ class Peer {
   std::unordered_map<std::uint32_t, std::unique_ptr<Channel>> high_channels_;
   std::vector<std::unique_ptr<Stream>> streams_;  ///< by index, null while not connected; empty before the first
   std::unique_ptr<Dialer> dialer_;
-  std::string fault_;  ///< not empty: the peer is gone for good
+  std::uint64_t unreached_ns_ = 0;  ///< how long the dialer has had no connection, while it was looked after
+  std::uint64_t dialed_ns_ = 0;     ///< when it was, last
+  std::string fault_;               ///< not empty: the peer is gone for good
 };
 
 }  // namespace tutti::tcp
