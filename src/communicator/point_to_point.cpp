@@ -34,6 +34,7 @@
 
 #include "src/base/background_thread.h"
 #include "src/base/clock.h"
+#include "src/base/copy.h"
 #include "src/communicator/agent.h"
 #include "src/communicator/caught.h"
 #include "src/communicator/communicator.h"
@@ -390,7 +391,7 @@ class PointToPoint::Engine {
     const bool simple = trailer.kind == Kind::eager && trailer.tag == transfer.tag && trailer.bytes <= transfer.bytes &&
                         p.taken + trailer.bytes < taken_lot;
     if (!simple) return false;  // it stays where it is
-    if (!payload.empty()) std::memcpy(transfer.memory, payload.data(), payload.size());
+    if (!payload.empty()) copy_memory(transfer.memory, payload.data(), payload.size());
     p.taken += trailer.bytes;
     p.from->transport->release(p.from->link);
     return true;
@@ -738,7 +739,7 @@ class PointToPoint::Engine {
   static void copy(std::byte* to, std::span<const std::byte> from, bool streaming) {
     if (from.empty()) return;
     if (!streaming) {
-      std::memcpy(to, from.data(), from.size());
+      copy_memory(to, from.data(), from.size());
       return;
     }
     const FoldSource source = {from.data()};
@@ -928,7 +929,7 @@ class PointToPoint::Engine {
     Peer& p = peer(source);
     if (trailer.kind == Kind::eager) {
       const std::uint64_t part = std::min<std::uint64_t>(payload.size(), trailer.bytes);
-      if (part != 0) std::memcpy(active.transfer.memory, payload.data(), part);
+      if (part != 0) copy_memory(active.transfer.memory, payload.data(), part);
       p.taken += trailer.bytes;
       if (p.taken >= taken_lot) p.outbox.push_back({0, std::exchange(p.taken, 0), 0, Kind::taken});
       return complete(active, {});

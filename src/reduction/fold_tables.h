@@ -1,6 +1,7 @@
 // What the room's files share: each fold_*.cpp gives the folds of its types for this processor.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "src/reduction/reduction.h"
@@ -26,6 +27,18 @@ const FoldTable& float16_folds();
 const FoldTable& bfloat16_folds();
 const FoldTable& float32_folds();
 const FoldTable& float64_folds();
+
+/// Bytes of a cache line.
+inline constexpr std::size_t kLine = 64;
+
+/// Whether some of the destinations is to be streamed and they begin at different places in their cache lines: then what is
+/// whole lines of one is two halves in another, and where a peer has those in its cache each store waits for both (a
+/// broadcast of 16 MiB took twelve times as long), so that each is better written by itself. Thread safe.
+bool at_odds(const FoldDestination* destinations, std::uint32_t count);
+
+/// Copies to one destination, which may be `from` itself; streaming stores are left to be ordered (hwy::FlushStream) by who
+/// copies piece by piece. Thread safe.
+void copy_piece(const void* from, const FoldDestination& to, std::uint64_t bytes);
 
 /// Copies `bytes` bytes to every destination, which may be `from` itself but not overlap it otherwise. Thread safe.
 void copy_bytes(const void* from, const FoldDestination* destinations, std::uint32_t destination_count,

@@ -35,8 +35,6 @@ HWY_BEFORE_NAMESPACE();
 namespace tutti {
 namespace HWY_NAMESPACE {
 
-inline constexpr std::size_t kLine = 64;
-
 /// Values that a sweep takes through the operands at once: a cache line of each. More at once writes several lines of one
 /// destination before it comes to the next, which costs a third of the speed with two destinations (measured on Zen 3).
 template <class Lanes>
@@ -376,35 +374,49 @@ HWY_INLINE bool copies_pay(const FoldArguments& arguments) {
   return true;
 }
 
+/// Whether to fold into memory of its own first, since the destinations lie at odds.
+template <typename T>
+HWY_INLINE bool odds_cost(const FoldArguments& arguments) {
+  if (arguments.destination_count < 2 || arguments.count < least_streamed / sizeof(T)) return false;
+  if (arguments.source_count < 2 || arguments.source_count > kMostSourcesBesideCopies) return false;
+  return at_odds(arguments.destinations, arguments.destination_count);
+}
+
 template <typename T, class Op>
 void fold(const FoldArguments& arguments);
 
-/// Piece by piece: folds into the first destination, and copies that to the others.
+/// Piece by piece: folds into the first destination, or into memory of its own where destinations lie at odds, and copies
+/// that to the others.
 template <typename T, class Op>
-void fold_and_copy(const FoldArguments& arguments) {
+void fold_and_copy(const FoldArguments& arguments, bool beside) {
   constexpr std::uint64_t most = 16 * 1024 / sizeof(T);
+  alignas(kLine) std::array<T, most> piece;
   std::array<FoldSource, kMostSourcesBesideCopies> sources{};
   for (std::uint64_t at = 0; at < arguments.count; at += most) {
     const std::uint64_t count = std::min(most, arguments.count - at);
     const auto moved = [at](auto* data) { return bytes_of(data) + at * sizeof(T); };
     for (std::uint32_t s = 0; s < arguments.source_count; ++s) sources[s] = {moved(arguments.sources[s].data)};
-    const FoldDestination first = {moved(arguments.destinations[0].data)};
+    const FoldDestination first = {beside ? bytes_of(piece.data()) : moved(arguments.destinations[0].data)};
     fold<T, Op>({sources.data(), &first, arguments.source_count, 1, count, arguments.divide_by});
-    for (std::uint32_t d = 1; d < arguments.destination_count; ++d) {
-      const FoldDestination other = {moved(arguments.destinations[d].data)};
-      copy_bytes(first.data, &other, 1, count * sizeof(T));
+    for (std::uint32_t d = beside ? 0 : 1; d < arguments.destination_count; ++d) {
+      const FoldDestination& other = arguments.destinations[d];
+      copy_piece(first.data, {moved(other.data), other.format, other.streaming}, count * sizeof(T));
     }
   }
+  if (beside) hwy::FlushStream();
 }
 
 /// The fold of reduction.h of type T by Op.
 template <typename T, class Op>
 void fold(const FoldArguments& arguments) {
   if (arguments.count == 0) return;
+  const bool plain = all_user<T>(arguments);
+  if (plain && odds_cost<T>(arguments)) {
+    return fold_and_copy<T, Op>(arguments, true);
+  }
   if constexpr (std::is_same_v<Op, Sum>) {
     if (arguments.divide_by > 1) return fold_divided<T>(arguments);
   }
-  const bool plain = all_user<T>(arguments);
   const bool pair = arguments.source_count == 2 && arguments.destination_count == 1 && !arguments.destinations[0].streaming;
   if (pair && plain) return fold_pair<T, Op>(arguments);
   if (arguments.source_count == 1 && one_format<T>(arguments)) {
@@ -412,7 +424,7 @@ void fold(const FoldArguments& arguments) {
     return copy_bytes(arguments.sources[0].data, arguments.destinations, arguments.destination_count,
                       arguments.count * (wide ? sizeof(Wide<T>) : sizeof(T)));
   }
-  if (plain && copies_pay<T>(arguments)) return fold_and_copy<T, Op>(arguments);
+  if (plain && copies_pay<T>(arguments)) return fold_and_copy<T, Op>(arguments, false);
   if (plain) return sweep_any<WideLanes<T, Op>, ShortLanes<T, Op>, Op, NoDivider>(arguments);
   sweep_any<MixedLanes<T>, ShortMixedLanes<T>, Op, NoDivider>(arguments);
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "src/base/clock.h"
+#include "src/base/copy.h"
 
 namespace tutti::shm {
 
@@ -266,7 +267,7 @@ void SenderLink::send_slot(std::uint64_t bytes) {
     const std::uint32_t own = take_own_slot();
     place_ = own == kNone ? Placement::nowhere() : Placement::slot(own);
     if (place_.is_nowhere()) return;
-    std::memcpy(address(place_), from, bytes);
+    copy_memory(address(place_), from, bytes);
   }
   if (!place_.is_lent()) owners_[place_.value()] = next_ + 1;
   slot_ = Placement::nowhere();
@@ -429,7 +430,7 @@ tutti_link_result SenderLink::offer(OwnRegion* region, const void* source, std::
   }
   place_ = slot();
   if (place_.is_nowhere()) return TUTTI_LINK_BROKEN;
-  std::memcpy(address(place_), source, bytes);
+  copy_memory(address(place_), source, bytes);
   send_slot(bytes);
   if (place_.is_nowhere()) return TUTTI_LINK_BROKEN;
   h.where = {{}, place_, returns_.told};
@@ -463,7 +464,7 @@ bool SenderLink::resend(std::uint64_t message, const OwnRegion* region, std::uin
   if (slot == kNone) return false;
   owners_[slot] = message + 1;
   h.where.placement = Placement::slot(slot);
-  std::memcpy(address(Placement::slot(slot)), region->base + source.offset, bytes);
+  copy_memory(address(Placement::slot(slot)), region->base + source.offset, bytes);
   // Release: the payload before the word that says where it is. Nobody else writes the word.
   shared(h.size_and_kind).store(pack(bytes, Kind::kSlot) | (size_and_kind & kStartsOver), std::memory_order_release);
   return true;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "include/tutti/transport.h"
+#include "src/base/copy.h"
 #include "src/base/descriptor.h"
 #include "src/base/prefetch.h"
 #include "transports/shm/endpoint.h"
@@ -172,7 +173,7 @@ class SenderLink final : public Link {
     void* const room = reserve(bytes, fingerprint);
     if (room == nullptr) [[unlikely]]
       return no_credit();
-    std::memcpy(room, source, bytes);
+    copy_memory(room, source, bytes);
     return commit(bytes, fingerprint);
   }
 

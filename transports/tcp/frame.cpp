@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/base/copy.h"
+
 namespace tutti::tcp {
 
 const char* header_fault(const FrameHeader& header) {
@@ -85,7 +87,7 @@ bool FrameReader::take_header() {
 void FrameReader::take_buffered_payload() {
   const std::size_t taken = static_cast<std::size_t>(std::min<std::uint64_t>(end_ - begin_, payload_left_));
   if (target_ != nullptr) {
-    std::memcpy(target_, buffer_.data() + begin_, taken);
+    copy_memory(target_, buffer_.data() + begin_, taken);
     target_ += taken;
   }
   begin_ += taken;

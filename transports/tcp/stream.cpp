@@ -8,9 +8,9 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "src/base/addresses.h"
+#include "src/base/copy.h"
 #include "src/base/socket.h"
 #include "transports/tcp/peer.h"
 
@@ -212,7 +212,7 @@ bool Stream::rescue(OutFrame& frame) {
   if (left > kLongestRescue) return false;
   frame.staging = Buffer(static_cast<std::size_t>(left));
   if (!frame.staging) return false;
-  std::memcpy(frame.staging.data(), frame.payload + gone, static_cast<std::size_t>(left));
+  copy_memory(frame.staging.data(), frame.payload + gone, static_cast<std::size_t>(left));
   frame.payload = frame.staging.data();
   frame.payload_from = gone;
   return true;

@@ -1,10 +1,10 @@
 #include "src/executors/host/straight.h"
 
 #include <algorithm>
-#include <cstring>
 #include <initializer_list>
 #include <set>
 
+#include "src/base/copy.h"
 #include "src/executors/host/executor.h"
 #include "src/executors/host/look.h"
 
@@ -236,7 +236,7 @@ class HostExecutor::StraightRun {
     void* const room = transport.reserve(link, bytes, fingerprint_);
     if (room == nullptr)
       return transport.failure(link, nullptr, 0) == TUTTI_LINK_BROKEN ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET;
-    std::memcpy(room, source, bytes);
+    copy_memory(room, source, bytes);
     return transport.commit(link, bytes, fingerprint_);
   }
 
@@ -265,7 +265,7 @@ class HostExecutor::StraightRun {
     std::byte* const target = address(operand[1]);
     if (source == target) return;  // a message may have landed in its place
     if (streams(act, operand[1])) return stream(source, target, act.count);
-    std::memcpy(target, source, act.count);
+    copy_memory(target, source, act.count);
   }
 
   [[gnu::noinline]] static void stream(const std::byte* source, std::byte* target, std::uint64_t bytes) {
