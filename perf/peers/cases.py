@@ -31,6 +31,7 @@ class Case:
     op: str
     inputs: str  # "usual" or "fresh"
     in_place: bool
+    offset: int = 0  # bytes by which buffers begin behind the beginning of a page
 
     def blocks(self, ranks):
         return ranks if COLLECTIVES[self.collective] else 1
@@ -56,16 +57,17 @@ class Case:
         # MPI's broadcast has one buffer: to compare like with like, everybody's is in place.
         in_place = self.in_place or self.collective == "broadcast"
         return (f"case collective={self.collective} type={self.type} op={self.op} root=0 count={self.count(ranks)} "
-                f"in_place={int(in_place)} slots={self.slots(ranks)}")
+                f"in_place={int(in_place)} slots={self.slots(ranks)} "
+                f"offset={self.offset}")
 
 
-def cases_of(collectives, types, ops, inputs, sizes, in_place):
+def cases_of(collectives, types, ops, inputs, sizes, in_place, offset=0):
     """All combinations that differ: operators are for reductions, and a barrier has neither types nor sizes."""
     seen = []
     for c, d, o, i, b in itertools.product(collectives, types, ops, inputs, sizes):
         barrier = c == "barrier"
         case = Case(c, 0 if barrier else b, "int8" if barrier else d, o if c in REDUCING else ops[0],
-                    inputs[0] if barrier else i, in_place and not barrier)
+                    inputs[0] if barrier else i, in_place and not barrier, 0 if barrier else offset)
         if case not in seen:
             seen.append(case)
             yield case

@@ -104,6 +104,8 @@ def parser():
     p.add_argument("--inputs", default="usual", metavar="LIST",
                    help="usual: left where the last operation put them; fresh: rewritten between operations, not timed (usual)")
     p.add_argument("--in-place", action="store_true", help="in place, where a peer can")
+    p.add_argument("--offset", default="0", metavar="BYTES", help="buffers begin so far behind the beginning of a page, everybody's; "
+                   "malloc has 16 (0)")
     p.add_argument("--memory", default="host", metavar="LIST", help="Tutti's buffers: host, registered (host)")
     p.add_argument("--peers", default="all", metavar="LIST", help=f"{', '.join(catalogue.ALL_PEERS)}; all or mpi: those "
                    "that are installed; or none (all)")
@@ -177,6 +179,10 @@ def understand(given):
     if given.networks != ["host"] and given.transports != ["tcp"]:
         raise Refusal("--network is for tcp alone; add --transport tcp")
     given.inputs = words_of(given.inputs, ("usual", "fresh"), "--inputs")
+    given.offset = number(given.offset, "--offset", 0, 4095)
+    for name in given.types:
+        if given.offset % TYPE_BYTES[name] != 0:
+            raise Refusal(f"--offset was given '{given.offset}', which is no multiple of the {TYPE_BYTES[name]} bytes of {name}")
     given.memory = words_of(given.memory, ("host", "registered"), "--memory")
     given.named = given.peers.split(",")
     peers = ",".join("openmpi,mpich,intelmpi" if word == "mpi" else word for word in given.named)

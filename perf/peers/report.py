@@ -105,14 +105,16 @@ def aligned(table):
 
 
 def group_of(record):
-    return tuple(record[k] for k in ("collective", "type", "op", "ranks", "transport", "network", "inputs", "in_place"))
+    return tuple(record[k] for k in ("collective", "type", "op", "ranks", "transport", "network", "inputs", "in_place",
+                                     "offset"))
 
 
 def group_title(key):
-    collective, kind, op, ranks, transport, network, inputs, in_place = key
+    collective, kind, op, ranks, transport, network, inputs, in_place, offset = key
     reduces = f" {op}" if collective in ("all_reduce", "reduce", "reduce_scatter") else ""
     return (f"{collective} {kind}{reduces}, {ranks} ranks, {transport}" + (f" over {network}" if network != "host" else "")
-            + f", inputs {inputs}" + (", in place" if in_place else ""))
+            + f", inputs {inputs}" + (", in place" if in_place else "")
+            + (f", {offset} bytes behind a page" if offset else ""))
 
 
 def groups_of(records):

@@ -185,7 +185,8 @@ class Run:
         given = self.given
 
         def act(running):
-            for case in cases_of(given.collectives, given.types, given.ops, given.inputs, given.sizes, given.in_place):
+            for case in cases_of(given.collectives, given.types, given.ops, given.inputs, given.sizes, given.in_place,
+                                 given.offset):
                 if not any(o in running for o in self.ours):
                     return
                 self.measure(setting, case, running)

@@ -87,7 +87,7 @@ program::JsonObject Session::start() {
   return reply;
 }
 
-// The words: collective, type, op, root, count, in_place, slots; fill=0 where a check follows, which does that.
+// The words: collective, type, op, root, count, in_place, slots, offset; fill=0 where a check follows, which does that.
 program::JsonObject Session::take(const Command& command) {
   drop();
   const Collective* collective = contender_.find(command.text("collective"));
@@ -103,7 +103,8 @@ program::JsonObject Session::take(const Command& command) {
   const uint64_t larger = std::max(operation_.send_bytes(), operation_.recv_bytes());
   stride_ = std::max(kLine, (larger + kLine - 1) / kLine * kLine);
   slots_ = std::max<uint64_t>(1, command.number("slots", 1));
-  bytes_ = stride_ * slots_;
+  offset_ = command.number("offset");
+  bytes_ = offset_ + stride_ * slots_;
   send_ = contender_.allocate(bytes_);
   recv_ = contender_.allocate(bytes_);
   if (send_ == nullptr || recv_ == nullptr)
@@ -120,7 +121,9 @@ void Session::drop() {
   send_ = recv_ = nullptr;
 }
 
-Places Session::places(uint64_t slot) const { return lay_out(operation_, send_ + slot * stride_, recv_ + slot * stride_); }
+Places Session::places(uint64_t slot) const {
+  return lay_out(operation_, send_ + offset_ + slot * stride_, recv_ + offset_ + slot * stride_);
+}
 
 void Session::fill(uint64_t slots) {
   for (uint64_t slot = 0; slot < slots; ++slot) fill_send(operation_, places(slot));

@@ -60,7 +60,8 @@ class Session {
   uint64_t slots_ = 1;
   uint64_t stride_ = 0;
   uint64_t bytes_ = 0;
-  std::byte* send_ = nullptr;
+  uint64_t offset_ = 0;        ///< of the buffers in what was allocated
+  std::byte* send_ = nullptr;  ///< what was allocated
   std::byte* recv_ = nullptr;
   int64_t preempted_ = 0;  ///< in the batches of the last command
   std::string failure_;

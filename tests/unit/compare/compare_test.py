@@ -125,6 +125,16 @@ class Counting(unittest.TestCase):
         self.assertEqual(case(bytes=64 * MI, inputs="fresh").slots(2), 1)
         self.assertEqual(case(bytes=8).slots(2), 1)
 
+    def test_buffers_lie_behind_a_page_by_what_is_said(self):
+        self.assertIn("offset=16", case(offset=16).words(2))
+        self.assertIn("offset=0", case().words(2))
+        self.assertEqual(options.read(["--offset", "4092"]).offset, 4092)
+        for wrong in (["--offset", "2"], ["--offset", "4096"], ["--offset", "x"], ["--offset", "4", "-d", "float64"]):
+            with self.assertRaises(words.Refusal):
+                options.read(wrong)
+        title = report.group_title(report.group_of(record(8, {"tutti": timed(1)}, offset=16)))
+        self.assertIn("16 bytes behind a page", title)
+
     def test_broadcast_is_in_place_for_everyone(self):
         self.assertIn("in_place=1", case(collective="broadcast").words(2))
         self.assertIn("in_place=0", case().words(2))
