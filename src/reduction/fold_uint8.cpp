@@ -45,8 +45,6 @@ HWY_AFTER_NAMESPACE();
 namespace tutti {
 namespace {
 
-constexpr std::uint64_t most_at_once = 32 * 1024;
-
 bool streams(const FoldDestination* destinations, std::uint32_t count) {
   return std::any_of(destinations, destinations + count, [](const FoldDestination& to) { return to.streaming; });
 }
@@ -78,12 +76,13 @@ void copy_bytes(const void* from, const FoldDestination* destinations, std::uint
     return HWY_DYNAMIC_DISPATCH(copy_everywhere)({&source, destinations, 1, destination_count, bytes});
   }
   // One after the other while the source is in the cache: memcpy writes whole lines without fetching what they held.
-  for (std::uint64_t at = 0; at < bytes; at += most_at_once) {
+  const std::uint64_t piece = destination_count > 1 ? kPieceBytes : bytes;
+  for (std::uint64_t at = 0; at < bytes; at += piece) {
     for (std::uint32_t d = 0; d < destination_count; ++d) {
       const FoldDestination& to = destinations[d];
       copy_piece(static_cast<const std::byte*>(from) + at,
                  {static_cast<std::byte*>(to.data) + at, to.format, to.streaming && past_caches},
-                 std::min(bytes - at, most_at_once));
+                 std::min(bytes - at, piece));
     }
   }
   if (past_caches) hwy::FlushStream();

@@ -389,7 +389,7 @@ void fold(const FoldArguments& arguments);
 /// that to the others.
 template <typename T, class Op>
 void fold_and_copy(const FoldArguments& arguments, bool beside) {
-  constexpr std::uint64_t most = 16 * 1024 / sizeof(T);
+  constexpr std::uint64_t most = kPieceBytes / sizeof(T);
   alignas(kLine) std::array<T, most> piece;
   std::array<FoldSource, kMostSourcesBesideCopies> sources{};
   for (std::uint64_t at = 0; at < arguments.count; at += most) {

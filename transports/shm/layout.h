@@ -193,7 +193,9 @@ struct LinkLayout {
   /// Addresses only: a page takes memory once it is written.
   static constexpr std::uint64_t kColdBytes = 4 << 20;
   /// Payloads begin on a 128-byte boundary. Their stride is a multiple of 128 but, for slots of a power of two, not of
-  /// 4096: their beginnings do not all fall into one set of the cache.
+  /// 4096: their beginnings do not all fall into one set of the cache. The first begins in the middle of a page, since
+  /// callers' buffers begin where a page does, or a little behind: copies from and to there are slow where both lie alike but
+  /// for a few bytes (src/base/copy.h).
   static constexpr LinkLayout of(std::uint32_t slots, std::uint64_t slot_bytes) {
     LinkLayout l;
     l.slots = slots;
@@ -203,7 +205,8 @@ struct LinkLayout {
     const std::uint64_t headers_end = kPage + l.headers * kHeaderStride;
     const bool beside = l.places <= kKeptBeside;
     l.kept_offset = beside ? offsetof(LinkControl, kept_slots) : headers_end;
-    l.payload_offset = (headers_end + (beside ? 0 : l.places * sizeof(std::uint32_t)) + kPage - 1) / kPage * kPage;
+    const std::uint64_t begin = headers_end + (beside ? 0 : l.places * sizeof(std::uint32_t));
+    l.payload_offset = (begin + kPage - 1) / kPage * kPage + kPage / 2;
     const std::uint64_t apart = slot_bytes >= kPage ? kPair : 0;
     l.stride = slot_bytes > kInlineBytes ? (slot_bytes + apart + kPair - 1) / kPair * kPair : 0;
     l.cold_offset = (l.stride * l.places + kPage - 1) / kPage * kPage;
