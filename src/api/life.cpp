@@ -391,10 +391,10 @@ tutti_status tutti_comm_abort(tutti_comm* comm) {
       return Status(TUTTI_INVALID_USAGE, "a forked child cannot abort its parent's communicator", "Only destroy it there.");
     }
     comm->interrupted.store(true, std::memory_order_relaxed);  // relaxed: carries no data
-    // Relaxed, as it tells settle nothing but itself; acquire, where it is settled, for the communicator.
+    // Acquire, where it is settled, for the communicator; nothing is released, as it tells settle nothing but itself.
     auto before = tutti::CreationPhase::under_way;
-    const bool in_time = comm->phase.compare_exchange_strong(before, tutti::CreationPhase::aborted,
-                                                             std::memory_order_relaxed, std::memory_order_acquire);
+    const bool in_time =
+        comm->phase.compare_exchange_strong(before, tutti::CreationPhase::aborted, std::memory_order_acquire);
     if (!in_time && before == tutti::CreationPhase::settled && comm->communicator != nullptr) comm->communicator->abort();
     return {};
   });
