@@ -74,8 +74,8 @@ typedef struct tutti_endpoint_config {
   const unsigned char* key;      ///< 32 bytes, the communicator's: every connection proves that it knows it
   const char* interfaces;        ///< comma-separated names, "" for all that are up
   uint32_t port_low, port_high;  ///< 0, 0: the system's choice
-  /// A link whose peer cannot be reached for so long breaks. One that can be, and does not answer, is late: how long that
-  /// is borne is the caller's to say.
+  /// A link whose peer cannot be reached for so long altogether, while somebody looks, breaks; 0: none does. A peer that
+  /// can be, and does not answer, is late: how long that is borne is the caller's to say.
   uint64_t connect_timeout_ns;
   uint32_t traffic_class;                    ///< DSCP, 0: the system's
   int32_t sockets_per_peer;                  ///< 0: the transport's choice

@@ -57,8 +57,7 @@ class Case:
         # MPI's broadcast has one buffer: to compare like with like, everybody's is in place.
         in_place = self.in_place or self.collective == "broadcast"
         return (f"case collective={self.collective} type={self.type} op={self.op} root=0 count={self.count(ranks)} "
-                f"in_place={int(in_place)} slots={self.slots(ranks)} "
-                f"offset={self.offset}")
+                f"in_place={int(in_place)} slots={self.slots(ranks)} offset={self.offset}")
 
 
 def cases_of(collectives, types, ops, inputs, sizes, in_place, offset=0):

@@ -136,7 +136,8 @@ void Session::rewrite(uint64_t slots) {
   for (uint64_t slot = 0; slot < slots; ++slot) {
     std::byte* input = places(slot).send;
     const uint64_t words = operation_.send_bytes() / sizeof(uint64_t);
-    auto* word = reinterpret_cast<volatile uint64_t*>(input);
+    using Word [[gnu::aligned(1)]] = volatile uint64_t;  // inputs may begin anywhere
+    auto* word = reinterpret_cast<Word*>(input);
     for (uint64_t i = 0; i < words; ++i) word[i] = word[i];
     auto* rest = reinterpret_cast<volatile std::byte*>(input + words * sizeof(uint64_t));
     for (uint64_t i = 0; i < operation_.send_bytes() % sizeof(uint64_t); ++i) rest[i] = rest[i];

@@ -346,7 +346,7 @@ constexpr std::array kTable = {
                                    "Sizes of the torus that the ranks lie on, the last coordinate varying fastest; no "
                                    "matter to communicators of another number of ranks."),
     setting<Duration, &S::connect_timeout_ns>("TUTTI_CONNECT_TIMEOUT", "60s",
-                                              "Longest time to create a communicator, or to open one link.",
+                                              "Longest time to create a communicator, or to reach a peer.",
                                               "config.connect_timeout_ns", nanoseconds_field<&C::connect_timeout_ns>),
     setting<Duration, &S::operation_timeout_ns>("TUTTI_OPERATION_TIMEOUT", "300s", "Longest time of one operation.",
                                                 "config.operation_timeout_ns", nanoseconds_field<&C::operation_timeout_ns>),

@@ -207,20 +207,15 @@ bool Endpoint::expire() {
   if (waiting_.empty() && strangers_.empty()) return false;
   const std::uint64_t now = now_ns();
   while (!strangers_.empty() && strangers_.front().until_ns <= now) strangers_.pop_front();
-  const std::uint64_t since = std::min(now - expired_ns_, kLongestLook);
-  expired_ns_ = now;
   bool expired = false;
   for (auto next = waiting_.begin(); next != waiting_.end();) {
     Link& link = **next++;  // it may leave the list
-    expired = (!link.peer().reached() && link.unreached(since)) || expired;
+    expired = link.expire(now) || expired;
   }
   return expired;
 }
 
-void Endpoint::link_waiting(Link& link) {
-  if (waiting_.empty()) expired_ns_ = now_ns();
-  waiting_.push_back(&link);
-}
+void Endpoint::link_waiting(Link& link) { waiting_.push_back(&link); }
 void Endpoint::link_met(Link& link) { waiting_.remove(&link); }
 
 void Endpoint::connecting(Peer& peer, bool yes) {

@@ -107,7 +107,6 @@ class Endpoint {
   static constexpr std::size_t kMostStrangers = 256;
   static constexpr int kAcceptAtOnce = 64;
   static constexpr std::uint64_t kStrangerNs = 5'000'000'000;
-  static constexpr std::uint64_t kLongestLook = 100'000'000;  // where nobody looks for longer, peers may be there unnoticed
 
   explicit Endpoint(const tutti_endpoint_config& config);
   Status set_up();
@@ -140,8 +139,7 @@ class Endpoint {
   std::list<Peer*> connecting_;
   std::list<Stranger> strangers_;
   std::uint64_t stranger_ids_ = 0;
-  std::list<Link*> waiting_;      ///< links whose peer has not answered yet
-  std::uint64_t expired_ns_ = 0;  ///< when they were looked after, last
+  std::list<Link*> waiting_;  ///< links whose peer has not answered yet
   std::unordered_map<Link*, std::unique_ptr<Link>> links_;
   std::list<OwnRegion> regions_;
   std::uint64_t region_ids_ = 0;

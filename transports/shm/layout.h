@@ -14,7 +14,7 @@ inline constexpr std::uint64_t kLine = 64;
 /// Writers of different words keep this distance: the adjacent-line prefetcher fetches lines in pairs.
 inline constexpr std::uint64_t kPair = 128;
 inline constexpr std::uint64_t kPage = 4096;
-inline constexpr std::uint32_t kProtocol = 7;
+inline constexpr std::uint32_t kProtocol = 8;
 
 /// One per endpoint, mapped by all its peers.
 struct EndpointPage {
@@ -194,8 +194,8 @@ struct LinkLayout {
   static constexpr std::uint64_t kColdBytes = 4 << 20;
   /// Payloads begin on a 128-byte boundary. Their stride is a multiple of 128 but, for slots of a power of two, not of
   /// 4096: their beginnings do not all fall into one set of the cache. The first begins in the middle of a page, since
-  /// callers' buffers begin where a page does, or a little behind: copies from and to there are slow where both lie alike but
-  /// for a few bytes (src/base/copy.h).
+  /// callers' buffers begin where a page does, or a little behind: copies from and to there are slow where both lie alike
+  /// but for a few bytes (src/base/copy.h).
   static constexpr LinkLayout of(std::uint32_t slots, std::uint64_t slot_bytes) {
     LinkLayout l;
     l.slots = slots;

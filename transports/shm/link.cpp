@@ -62,10 +62,9 @@ void Link::break_off(std::string why) {
   on_broken();
 }
 
-bool Link::unreached(std::uint64_t ns) {
-  unreached_ns_ += ns;
+bool Link::expire(std::uint64_t now) {
   const std::uint64_t limit = endpoint_.connect_timeout_ns();
-  if (unreached_ns_ < limit) return false;
+  if (absence_.look(now, !peer_.reached()) < limit || limit == 0) return false;
   std::string why =
       "rank " + std::to_string(peer_.rank()) + " could not be reached over shared memory within " + seconds(limit);
   if (!peer_.trouble().empty()) why += " (" + peer_.trouble() + ")";

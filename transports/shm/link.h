@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "include/tutti/transport.h"
+#include "src/base/absence.h"
 #include "src/base/copy.h"
 #include "src/base/descriptor.h"
 #include "src/base/prefetch.h"
@@ -48,8 +49,8 @@ class Link {
 
   /// The link can carry nothing new from here on; the first sentence stays.
   void break_off(std::string why);
-  /// So long more nobody could be reached, while it was opening: too long altogether breaks it; true where that is now.
-  bool unreached(std::uint64_t ns);
+  /// At `now`, while it is opening: where its peer could not be reached for too long altogether it breaks, and it is true.
+  bool expire(std::uint64_t now);
 
  protected:
   Link(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes);
@@ -84,7 +85,7 @@ class Link {
   const std::uint32_t channel_;
   std::uint64_t serial_ = 0;
   Stage stage_ = Stage::kOpening;
-  std::uint64_t unreached_ns_ = 0;
+  Absence absence_;  ///< of its peer, while it is opening
   std::string why_;
   Mapping mapping_;
   virtual const std::uint64_t* reusable() const { return nullptr; }

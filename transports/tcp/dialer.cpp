@@ -163,9 +163,9 @@ std::string Dialer::tried() const {
   return text.empty() ? "it has no address that can be reached from here" : text;
 }
 
-bool Dialer::promising() const {
-  return chosen_ || std::any_of(attempts_.begin(), attempts_.end(),
-                                [](const auto& attempt) { return attempt->phase() >= Attempt::Phase::kShaking; });
+bool Dialer::connected() const {
+  return std::any_of(attempts_.begin(), attempts_.end(),
+                     [](const auto& attempt) { return attempt->phase() >= Attempt::Phase::kShaking; });
 }
 
 // The first way that proved itself is taken for all sockets; connections over the others are closed, never attached.

@@ -86,8 +86,10 @@ class Dialer {
 
   void step(std::uint64_t now);
   bool finished() const { return finished_; }
-  /// Somebody is there, or was: a connection has been made, which may not have been answered yet.
-  bool promising() const;
+  /// Somebody is there: a connection has been made, which may not have been answered yet.
+  bool connected() const;
+  /// Somebody is there, or was: it is worth going on.
+  bool promising() const { return chosen_ || connected(); }
   /// The addresses that were tried, and what came of it.
   std::string tried() const;
 

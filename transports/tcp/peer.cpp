@@ -12,7 +12,6 @@ namespace {
 constexpr std::uint32_t kLowChannels = 256;           // found by index
 constexpr std::size_t kMostHighChannels = 64 * 1024;  // found by hash; peers can only make us remember so many
 constexpr std::uint32_t kMostSockets = 64;
-constexpr std::uint64_t kLongestLook = 100'000'000;  // where nobody looks for longer, connections may be there unnoticed
 
 std::string seconds(std::uint64_t ns) {
   const std::uint64_t tenths = ns / 100'000'000u;
@@ -75,9 +74,8 @@ tutti_status Peer::open_link(const Card& card, const LinkShape& shape, bool send
   meet(*channel, sends);
   if (fault_.empty() && streams_.empty() && !dialer_) {
     dialer_ = std::make_unique<Dialer>(endpoint_, *this, card);
-    dialed_ns_ = now_ns();
   }
-  unreached_ns_ = 0;
+  absence_ = {};
   return TUTTI_SUCCESS;
 }
 
@@ -132,10 +130,9 @@ void Peer::connect_links(Stream& stream) {
 
 void Peer::dial(std::uint64_t now) {
   if (!dialer_) return;
-  if (!reached()) unreached_ns_ += std::min(now - dialed_ns_, kLongestLook);
-  dialed_ns_ = now;
+  const std::uint64_t missing = absence_.look(now, !reached());
   dialer_->step(now);
-  if (unreached_ns_ >= endpoint_.connect_timeout_ns()) {
+  if (const std::uint64_t limit = endpoint_.connect_timeout_ns(); limit != 0 && missing >= limit) {
     unreachable(name() + " could not be reached within " + seconds(endpoint_.connect_timeout_ns()) + ": " +
                 dialer_->tried());
   }
@@ -144,7 +141,7 @@ void Peer::dial(std::uint64_t now) {
 
 bool Peer::reached() const {
   const auto connected = [](const auto& stream) { return stream != nullptr; };
-  return (dialer_ && dialer_->promising()) || std::any_of(streams_.begin(), streams_.end(), connected);
+  return (dialer_ && dialer_->connected()) || std::any_of(streams_.begin(), streams_.end(), connected);
 }
 
 bool Peer::waiting() const {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "include/tutti/transport.h"
+#include "src/base/absence.h"
 #include "transports/tcp/card.h"
 #include "transports/tcp/dialer.h"
 #include "transports/tcp/link.h"
@@ -73,7 +74,7 @@ class Peer {
   void adopt(std::uint32_t index, std::uint32_t count, Descriptor socket, const std::string& remote);
   /// Takes one that the peer made, and tells it so. False where it is not wanted.
   bool accept(const EndpointId& id, std::uint32_t index, std::uint32_t count, Descriptor socket, const std::string& remote);
-  /// Goes on connecting; gives up where nobody has been there for as long as the endpoint's time to connect. Who is
+  /// Goes on connecting; gives up where nobody has been there for the endpoint's time to connect altogether. Who is
   /// there and does not answer is late, not lost: how long that is borne is the caller's to say.
   void dial(std::uint64_t now);
   /// It is known that nobody can be reached there.
@@ -107,9 +108,8 @@ class Peer {
   std::unordered_map<std::uint32_t, std::unique_ptr<Channel>> high_channels_;
   std::vector<std::unique_ptr<Stream>> streams_;  ///< by index, null while not connected; empty before the first
   std::unique_ptr<Dialer> dialer_;
-  std::uint64_t unreached_ns_ = 0;  ///< how long the dialer has had no connection, while it was looked after
-  std::uint64_t dialed_ns_ = 0;     ///< when it was, last
-  std::string fault_;               ///< not empty: the peer is gone for good
+  Absence absence_;    ///< of any connection, while the dialer is at it
+  std::string fault_;  ///< not empty: the peer is gone for good
 };
 
 }  // namespace tutti::tcp

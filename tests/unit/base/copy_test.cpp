@@ -14,7 +14,7 @@ TEST(Copy, MovesEveryByteAndNoOther) {
   constexpr std::size_t page = 4096;
   constexpr std::size_t longest = 3 * page + 1;
   std::vector<unsigned char> source(longest + page);
-  for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<unsigned char>(i * 7 + i / 251 + 1);
+  for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<unsigned char>(1 + (i * 7 + i / 251) % 255);
   std::vector<unsigned char> target;
   for (const std::size_t from : {0u, 1u, 4090u}) {
     for (const std::size_t behind : {0u, 1u, 4u, 15u, 31u, 32u, 4080u, 4095u}) {

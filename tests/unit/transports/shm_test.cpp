@@ -68,6 +68,9 @@ TEST(ShmLayout, KeepsWritersApartAndPayloadsAligned) {
     EXPECT_EQ(l.cold_offset % kPair, 0u) << bytes;
     EXPECT_GE(l.total, l.payload_offset + l.payload_bytes) << bytes;
   }
+  for (const std::uint32_t slots : {1u, 3u, 40u, 1000u}) {
+    EXPECT_EQ(LinkLayout::of(slots, 65536).payload_offset % kPage, kPage / 2) << "where buffers do not begin as a rule";
+  }
   EXPECT_EQ(LinkLayout::of(1000, 64).headers, 1000u) << "never fewer than payloads";
   EXPECT_FALSE(LinkLayout::sane(0, 64));
   EXPECT_FALSE(LinkLayout::sane(2, UINT64_MAX));
