@@ -117,6 +117,20 @@ TEST(TcpConnect, TheHigherRankConnectsToOneThatHasOpenedNothing) {
   EXPECT_TRUE(until({&a, &b}, [&] { return open_now(to); })) << fault(to);
 }
 
+TEST(TcpConnect, TimeInWhichNobodyLooksIsNotCounted) {
+  auto c = config(1, 2);
+  c.connect_timeout_ns = kSecond / 20;
+  Rank a(config(0, 2)), b(c);
+  tutti_link* to = b.sender(0, a.descriptor);
+  for (int i = 0; i < 3; ++i) {
+    ::usleep(150'000);
+    b.progress();
+    ASSERT_FALSE(broken_now(to)) << fault(to);
+  }
+  a.receiver(1, b.descriptor);
+  EXPECT_TRUE(until({&a, &b}, [&] { return open_now(to); })) << fault(to);
+}
+
 TEST(TcpConnect, APeerThatIsGoneIsRefusedLongBeforeTheDeadline) {
   Rank a(config(0, 2));
   std::vector<char> gone;
