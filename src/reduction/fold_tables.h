@@ -36,6 +36,8 @@ inline constexpr std::size_t kLine = 64;
 /// 1.08 to 1.15 of the time.)
 inline constexpr std::uint64_t kPieceBytes = 8 * 1024;
 
+/// Whether some of the destinations are to be streamed. Thread safe.
+bool any_streams(const FoldDestination* destinations, std::uint32_t count);
 /// Whether some of the destinations are to be streamed and they begin at different places in their cache lines: then what
 /// is whole lines of one is two halves in another, and where a peer has those in its cache each store waits for both (a
 /// broadcast of 16 MiB took twelve times as long), so that each is better written by itself. Thread safe.

@@ -43,13 +43,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace tutti {
-namespace {
-
-bool streams(const FoldDestination* destinations, std::uint32_t count) {
-  return std::any_of(destinations, destinations + count, [](const FoldDestination& to) { return to.streaming; });
-}
-
-}  // namespace
 
 HWY_EXPORT(uint8_table);
 const FoldTable& uint8_folds() { return HWY_DYNAMIC_DISPATCH(uint8_table)(); }
@@ -61,16 +54,20 @@ void copy_piece(const void* from, const FoldDestination& to, std::uint64_t bytes
   HWY_DYNAMIC_DISPATCH(stream_bytes)(static_cast<const std::uint8_t*>(from), static_cast<std::uint8_t*>(to.data), bytes);
 }
 
+bool any_streams(const FoldDestination* destinations, std::uint32_t count) {
+  return std::any_of(destinations, destinations + count, [](const FoldDestination& to) { return to.streaming; });
+}
+
 bool at_odds(const FoldDestination* destinations, std::uint32_t count) {
   const auto place = [](const FoldDestination& to) { return reinterpret_cast<std::uintptr_t>(to.data) % kLine; };
   const auto differs = [&](const FoldDestination& to) { return place(to) != place(destinations[0]); };
-  return streams(destinations, count) && std::any_of(destinations + 1, destinations + count, differs);
+  return any_streams(destinations, count) && std::any_of(destinations + 1, destinations + count, differs);
 }
 
 HWY_EXPORT(copy_everywhere);
 void copy_bytes(const void* from, const FoldDestination* destinations, std::uint32_t destination_count,
                 std::uint64_t bytes) {
-  const bool past_caches = bytes >= least_streamed && streams(destinations, destination_count);
+  const bool past_caches = bytes >= least_streamed && any_streams(destinations, destination_count);
   if (past_caches && !at_odds(destinations, destination_count)) {
     const FoldSource source = {from};
     return HWY_DYNAMIC_DISPATCH(copy_everywhere)({&source, destinations, 1, destination_count, bytes});

@@ -360,38 +360,29 @@ HWY_INLINE void fold_pair(const FoldArguments& arguments) {
   }
 }
 
-/// Whether it is worth folding into the first destination and copying from there, while that is in the cache: a copy writes
-/// whole lines without fetching what they held, which is dear where a peer has them.
+/// Whether several destinations are better written one after the other, from where the fold lies in the cache: where none
+/// is streamed, since a copy writes whole lines without fetching what they held, which is dear where a peer has them; else
+/// where they lie at odds.
 inline constexpr std::uint32_t kMostSourcesBesideCopies = 64;
 template <typename T>
-HWY_INLINE bool copies_pay(const FoldArguments& arguments) {
-  constexpr std::uint64_t least_bytes = 4096;
-  if (arguments.destination_count < 2 || arguments.count < least_bytes / sizeof(T)) return false;
-  if (arguments.source_count > kMostSourcesBesideCopies) return false;
-  for (std::uint32_t d = 0; d < arguments.destination_count; ++d) {
-    if (arguments.destinations[d].streaming) return false;
-  }
-  return true;
-}
-
-/// Whether to fold into memory of its own first, since the destinations lie at odds.
-template <typename T>
-HWY_INLINE bool odds_cost(const FoldArguments& arguments) {
+HWY_INLINE bool one_after_other(const FoldArguments& arguments) {
   if (arguments.destination_count < 2 || arguments.count < least_streamed / sizeof(T)) return false;
-  if (arguments.source_count < 2 || arguments.source_count > kMostSourcesBesideCopies) return false;
-  return at_odds(arguments.destinations, arguments.destination_count);
+  if (arguments.source_count > kMostSourcesBesideCopies) return false;
+  return !any_streams(arguments.destinations, arguments.destination_count) ||
+         at_odds(arguments.destinations, arguments.destination_count);
 }
 
 template <typename T, class Op>
 void fold(const FoldArguments& arguments);
 
-/// Piece by piece: folds into the first destination, or into memory of its own where destinations lie at odds, and copies
-/// that to the others.
+/// Piece by piece: folds into the first destination, or into memory of its own where some are streamed and would have to be
+/// read again, and copies that to the others.
 template <typename T, class Op>
-void fold_and_copy(const FoldArguments& arguments, bool beside) {
+void fold_and_copy(const FoldArguments& arguments) {
   constexpr std::uint64_t most = kPieceBytes / sizeof(T);
   alignas(kLine) std::array<T, most> piece;
   std::array<FoldSource, kMostSourcesBesideCopies> sources{};
+  const bool beside = any_streams(arguments.destinations, arguments.destination_count);
   for (std::uint64_t at = 0; at < arguments.count; at += most) {
     const std::uint64_t count = std::min(most, arguments.count - at);
     const auto moved = [at](auto* data) { return bytes_of(data) + at * sizeof(T); };
@@ -411,20 +402,18 @@ template <typename T, class Op>
 void fold(const FoldArguments& arguments) {
   if (arguments.count == 0) return;
   const bool plain = all_user<T>(arguments);
-  if (plain && odds_cost<T>(arguments)) {
-    return fold_and_copy<T, Op>(arguments, true);
-  }
-  if constexpr (std::is_same_v<Op, Sum>) {
-    if (arguments.divide_by > 1) return fold_divided<T>(arguments);
-  }
+  const bool divided = std::is_same_v<Op, Sum> && arguments.divide_by > 1;
   const bool pair = arguments.source_count == 2 && arguments.destination_count == 1 && !arguments.destinations[0].streaming;
-  if (pair && plain) return fold_pair<T, Op>(arguments);
-  if (arguments.source_count == 1 && one_format<T>(arguments)) {
+  if (pair && plain && !divided) return fold_pair<T, Op>(arguments);
+  if (arguments.source_count == 1 && one_format<T>(arguments) && !divided) {
     const bool wide = kWidens<T> && arguments.sources[0].format == ElementFormat::kWide;
     return copy_bytes(arguments.sources[0].data, arguments.destinations, arguments.destination_count,
                       arguments.count * (wide ? sizeof(Wide<T>) : sizeof(T)));
   }
-  if (plain && copies_pay<T>(arguments)) return fold_and_copy<T, Op>(arguments, false);
+  if (plain && one_after_other<T>(arguments)) return fold_and_copy<T, Op>(arguments);
+  if constexpr (std::is_same_v<Op, Sum>) {
+    if (divided) return fold_divided<T>(arguments);
+  }
   if (plain) return sweep_any<WideLanes<T, Op>, ShortLanes<T, Op>, Op, NoDivider>(arguments);
   sweep_any<MixedLanes<T>, ShortMixedLanes<T>, Op, NoDivider>(arguments);
 }

@@ -103,11 +103,11 @@ TEST_P(Conformance, OpeningGivesUpAtItsDeadlineWhereThePeerCannotBeReached) {
 
 TEST_P(Conformance, APeerThatDoesNotAnswerIsLateAndNotLost) {
   EndpointOptions options;
-  options.connect_timeout_ns = 100 * kMillisecond;
+  options.connect_timeout_ns = 200 * kMillisecond;
   for (const int rank : {0, 1}) {
     World world(GetParam(), 2, options);
     tutti_link* const sender = world[rank].open_sender(1 - rank, world[1 - rank].descriptor(), 0, 2, 64);
-    const Deadline deadline = Deadline::in(500 * kMillisecond);
+    const Deadline deadline = Deadline::in(1000 * kMillisecond);
     while (!deadline.passed()) {
       world[rank].progress();
       ASSERT_FALSE(broken(t(), sender)) << failure_of(t(), sender);

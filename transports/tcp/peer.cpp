@@ -133,8 +133,7 @@ void Peer::dial(std::uint64_t now) {
   const std::uint64_t missing = absence_.look(now, !reached());
   dialer_->step(now);
   if (const std::uint64_t limit = endpoint_.connect_timeout_ns(); limit != 0 && missing >= limit) {
-    unreachable(name() + " could not be reached within " + seconds(endpoint_.connect_timeout_ns()) + ": " +
-                dialer_->tried());
+    unreachable(name() + " could not be reached within " + seconds(limit) + ": " + dialer_->tried());
   }
   if (dialer_->finished() || !fault_.empty()) dialer_.reset();
 }
