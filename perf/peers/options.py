@@ -182,7 +182,7 @@ def understand(given):
     given.offset = number(given.offset, "--offset", 0, 4095)
     for name in given.types:
         if given.offset % TYPE_BYTES[name] != 0:
-            raise Refusal(f"--offset was given '{given.offset}', which is no multiple of the {TYPE_BYTES[name]} bytes of {name}")
+            raise Refusal(f"--offset was given '{given.offset}', but {name} takes a multiple of {TYPE_BYTES[name]}")
     given.memory = words_of(given.memory, ("host", "registered"), "--memory")
     given.named = given.peers.split(",")
     peers = ",".join("openmpi,mpich,intelmpi" if word == "mpi" else word for word in given.named)
