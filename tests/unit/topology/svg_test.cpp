@@ -162,8 +162,18 @@ TEST(Svg, ManyRingsSideBySideEndAtTheBoxesAndTellTheirRates) {
 }
 
 TEST(Svg, TheLegendListsWhatIsDrawn) {
-  const std::string svg = draw_svg(read_topology("nccl/rccl-8p_ts1_n4.xml").value()).svg;
-  EXPECT_EQ(count(svg, ">PCIe switch or port<"), count(svg, ">PCIe ") > 0 ? 1u : 0u);
+  const std::string listed = ">PCIe switch or port<";
+  EXPECT_EQ(count(draw_svg(dgx1()).svg, listed), 1u);
+  Graph bare;
+  bare.add(Node{});
+  EXPECT_EQ(count(draw_svg(bare).svg, listed), 0u);
+  for (const std::string& name : all_topologies()) {
+    const auto graph = read_topology(name);
+    ASSERT_TRUE(graph.ok()) << graph.status().text();
+    const std::string svg = draw_svg(*graph).svg;
+    // The legend's own box has the colour, too.
+    EXPECT_EQ(count(svg, listed), count(svg, "#f0f0f0") > 1 ? 1u : 0u) << name;
+  }
 }
 
 TEST(Svg, NamesFromFilesAreEscapedAndCut) {
