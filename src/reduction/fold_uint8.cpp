@@ -20,7 +20,7 @@ const FoldTable& uint8_table() { return kFolds<std::uint8_t>; }
 
 /// Copies are folds of one source of bytes; the operator is never applied.
 void copy_everywhere(const FoldArguments& arguments) {
-  sweep_any<MixedLanes<std::uint8_t>, ShortMixedLanes<std::uint8_t>, Sum, NoDivider>(arguments);
+  sweep_any<MixedLanes<std::uint8_t>, ShortMixedLanes<std::uint8_t>, Sum, NoDivider, false>(arguments);
 }
 
 /// Past the caches. What is no whole line of the target, at its beginning and its end, is copied as usual.

@@ -52,10 +52,10 @@ struct ScalarLanes {
   }
   static Value canonicalize(Value value) { return canonical(value); }
 
-  /// Divides by a number of ranks, above 1.
+  /// Divides by a number of ranks, above 1. Canonical.
   struct Divider {
     explicit Divider(std::uint64_t by) : divide{by} {}
-    Value operator()(Value value) const { return divide(value); }
+    Value operator()(Value value) const { return canonical(divide(value)); }
     Divide divide;
   };
 };

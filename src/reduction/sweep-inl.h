@@ -41,19 +41,19 @@ template <class Lanes>
 inline constexpr std::size_t kGroup =
     Lanes::kCount == 1 ? 4 : std::max<std::size_t>(1, kLine / (Lanes::kCount * sizeof(typename Lanes::Element)));
 
-/// What a sum that is not divided is finished with.
+/// What a fold that is not divided is finished with. Canonical, as all dividers' numbers are.
 template <class Lanes>
 struct NoDivider {
   explicit NoDivider(std::uint64_t) {}
-  HWY_INLINE typename Lanes::Value operator()(typename Lanes::Value value) const { return value; }
+  HWY_INLINE typename Lanes::Value operator()(typename Lanes::Value value) const { return Lanes::canonicalize(value); }
 };
 
 HWY_INLINE const std::uint8_t* bytes_of(const void* data) { return static_cast<const std::uint8_t*>(data); }
 HWY_INLINE std::uint8_t* bytes_of(void* data) { return static_cast<std::uint8_t*>(data); }
 
-/// The general sweep: any operands, any formats. Everything it needs in its loops is passed by value: what lay in memory
-/// the compiler would read again after every store.
-template <class Lanes, class Op, class Divider>
+/// The general sweep: any operands, and if kMixed in any formats. Everything it needs in its loops is passed by value: what
+/// lay in memory the compiler would read again after every store.
+template <class Lanes, class Op, class Divider, bool kMixed>
 class Sweep {
  public:
   explicit Sweep(const FoldArguments& arguments)
@@ -71,8 +71,8 @@ class Sweep {
     std::uint64_t at = begin;
     if (kSpecial && operands.destination_count == 1) {
       at = lines<kSpecial ? 1 : 0>(operands, divide_, at, end);
-    } else if (kSpecial && operands.destination_count == 2) {
-      at = lines<kSpecial ? 2 : 0>(operands, divide_, at, end);
+    } else if (kSpecialTwo && operands.destination_count == 2) {
+      at = lines<kSpecialTwo ? 2 : 0>(operands, divide_, at, end);
     } else {
       at = lines<0>(operands, divide_, at, end);
     }
@@ -112,13 +112,12 @@ class Sweep {
     std::uint64_t streams;
   };
 
-  /// Whether loops of their own for one and for two destinations are worth their code: not where division dominates, nor
-  /// for comparisons of 16-bit floats in mixed formats, nor without vectors.
-  static constexpr bool kSpecial = std::is_same_v<Divider, NoDivider<Lanes>> &&
-                                   std::is_same_v<Lanes, WideLanes<Element, Op>> &&
-                                   !std::is_same_v<Lanes, ScalarLanes<Element>>;
+  /// Whether a loop of its own for one destination is worth its code, and another one for two: not for operands in mixed
+  /// formats, nor without vectors; nor for two where division dominates.
+  static constexpr bool kSpecial = !kMixed && !std::is_same_v<Lanes, ScalarLanes<Element>>;
+  static constexpr bool kSpecialTwo = kSpecial && std::is_same_v<Divider, NoDivider<Lanes>>;
 
-  static HWY_INLINE bool is_wide(ElementFormat format) { return kWidens<Element> && format == ElementFormat::kWide; }
+  static HWY_INLINE bool is_wide(ElementFormat format) { return kMixed && format == ElementFormat::kWide; }
 
   static HWY_INLINE Value get(const FoldSource& source, std::uint64_t at) {
     if (is_wide(source.format)) return Lanes::load_wide(bytes_of(source.data) + at * kWideBytes);
@@ -150,9 +149,7 @@ class Sweep {
     for (; end - at >= Lanes::kCount; at += Lanes::kCount) put_everywhere(operands, at, folded(operands, divide, at));
   }
 
-  static HWY_INLINE Value finished(Divider divide, Value total) {
-    return Lanes::canonicalize(divide(Lanes::template restore<Op>(total)));
-  }
+  static HWY_INLINE Value finished(Divider divide, Value total) { return divide(Lanes::template restore<Op>(total)); }
 
   static HWY_INLINE Value folded(Operands operands, Divider divide, std::uint64_t at) {
     Value total = Lanes::template prepare<Op>(get(operands.sources[0], at));
@@ -165,11 +162,13 @@ class Sweep {
   /// The whole cache lines of [at, end), into kDestinations destinations (0: as many as there are). Returns their end.
   template <std::uint32_t kDestinations>
   static HWY_INLINE std::uint64_t lines(Operands operands, Divider divide, std::uint64_t at, std::uint64_t end) {
-    constexpr std::size_t kStep = Lanes::kCount * kGroup<Lanes>;
+    // Where there is but one destination two Values at least, so that one is loaded while the other is finished.
+    constexpr std::size_t kValues = kDestinations == 1 ? std::max<std::size_t>(2, kGroup<Lanes>) : kGroup<Lanes>;
+    constexpr std::size_t kStep = Lanes::kCount * kValues;
     const FoldDestination first = operands.destinations[0];
     const FoldDestination second = operands.destinations[kDestinations == 2 ? 1 : 0];
     for (; end - at >= kStep; at += kStep) {
-      line<kDestinations>(operands, first, second, divide, at, std::make_index_sequence<kGroup<Lanes>>());
+      line<kDestinations>(operands, first, second, divide, at, std::make_index_sequence<kValues>());
     }
     return at;
   }
@@ -212,44 +211,66 @@ class Sweep {
   const Divider divide_;
 };
 
-/// The commonest shape: two sources and one destination, all in the user's format. The pointers are passed by value, so
-/// that the compiler need not read them again after every store.
-template <class Lanes, class Op>
+/// How far ahead of its use a source is fetched, and from how many bytes on: from what the first cache holds there is
+/// nothing to fetch. Processors fetch ahead themselves, but not enough where whole lines are loaded at once: Zen 4 takes .5
+/// to .7 of the time with this where sources come from the shared cache, and .9 from memory; 64 to 384 bytes do the same
+/// there.
+inline constexpr std::uint64_t kFetchAhead = 192;
+inline constexpr std::uint64_t kLeastFetched = 16 * 1024;
+
+/// The commonest shape: two sources and one destination, all in the user's format. The pointers and the divider are passed
+/// by value, so that the compiler need not read them again after every store.
+template <class Lanes, class Op, class Divider>
 struct PairSweep {
   using Value = typename Lanes::Value;
   static constexpr std::size_t kBytes = sizeof(typename Lanes::Element);
   static constexpr std::size_t kStride = Lanes::kCount * kBytes;
 
-  static HWY_INLINE Value finished(Value a, Value b) {
+  static HWY_INLINE Value finished(Divider divide, Value a, Value b) {
     const Value total = Lanes::template combine<Op>(Lanes::template prepare<Op>(a), Lanes::template prepare<Op>(b));
-    return Lanes::canonicalize(Lanes::template restore<Op>(total));
+    return divide(Lanes::template restore<Op>(total));
   }
-  static HWY_INLINE Value folded(const std::uint8_t* a, const std::uint8_t* b) {
-    return finished(Lanes::load(a), Lanes::load(b));
+  static HWY_INLINE Value folded(Divider divide, const std::uint8_t* a, const std::uint8_t* b) {
+    return finished(divide, Lanes::load(a), Lanes::load(b));
   }
-  template <std::size_t... I>
-  static HWY_INLINE void group(const std::uint8_t* a, const std::uint8_t* b, std::uint8_t* to, std::index_sequence<I...>) {
-    const Value total[] = {folded(a + I * kStride, b + I * kStride)...};
-    (Lanes::store(to + I * kStride, total[I]), ...);
+  template <bool kStreams, std::size_t... I>
+  static HWY_INLINE void group(Divider divide, const std::uint8_t* a, const std::uint8_t* b, std::uint8_t* to,
+                               std::index_sequence<I...>) {
+    const Value total[] = {folded(divide, a + I * kStride, b + I * kStride)...};
+    if constexpr (kStreams) {
+      (Lanes::stream(to + I * kStride, total[I]), ...);
+    } else {
+      (Lanes::store(to + I * kStride, total[I]), ...);
+    }
   }
 
-  /// At least one whole Value.
-  static void run(const std::uint8_t* a, const std::uint8_t* b, std::uint8_t* to, std::uint64_t count) {
+  /// At least one whole Value. If kStreams, `to` is the beginning of a cache line.
+  template <bool kStreams>
+  static void run(Divider divide, const std::uint8_t* a, const std::uint8_t* b, std::uint8_t* to, std::uint64_t count) {
+    constexpr auto kIndices = std::make_index_sequence<kGroup<Lanes>>();
+    constexpr std::uint64_t kStep = kStride * kGroup<Lanes>;
     const std::uint64_t end = count * kBytes;
     const std::uint64_t left_over = end % kStride;
     const std::uint64_t behind = end - kStride;
-    const Value last = left_over != 0 ? folded(a + behind, b + behind) : Value{};
+    const Value last = left_over != 0 ? folded(divide, a + behind, b + behind) : Value{};
     std::uint64_t at = 0;
-    for (; end - at >= kStride * kGroup<Lanes>; at += kStride * kGroup<Lanes>) {
-      group(a + at, b + at, to + at, std::make_index_sequence<kGroup<Lanes>>());
+    if (kStreams || end >= kLeastFetched) {
+      // Nothing behind a source's end is fetched: that may be another rank's to write.
+      for (; end - at >= kStep + kFetchAhead; at += kStep) {
+        hwy::Prefetch(a + at + kFetchAhead);
+        hwy::Prefetch(b + at + kFetchAhead);
+        group<kStreams>(divide, a + at, b + at, to + at, kIndices);
+      }
     }
-    for (; end - at >= kStride; at += kStride) Lanes::store(to + at, folded(a + at, b + at));
+    for (; end - at >= kStep; at += kStep) group<kStreams>(divide, a + at, b + at, to + at, kIndices);
+    for (; end - at >= kStride; at += kStride) Lanes::store(to + at, folded(divide, a + at, b + at));
     if (left_over != 0) Lanes::store(to + behind, last);
   }
 
   /// Fewer elements than a Value's.
-  static HWY_INLINE void run_partial(const std::uint8_t* a, const std::uint8_t* b, std::uint8_t* to, std::size_t count) {
-    Lanes::store_first(to, finished(Lanes::load_first(a, count), Lanes::load_first(b, count)), count);
+  static HWY_INLINE void run_partial(Divider divide, const std::uint8_t* a, const std::uint8_t* b, std::uint8_t* to,
+                                     std::size_t count) {
+    Lanes::store_first(to, finished(divide, Lanes::load_first(a, count), Lanes::load_first(b, count)), count);
   }
 };
 
@@ -281,23 +302,24 @@ std::uint64_t streaming_from(const FoldArguments& arguments, std::uint64_t begin
 }
 
 /// Any operands, divided or not, with the lanes that fit the count.
-template <class Lanes, class Short, class Op, template <class> class Divider>
+template <class Lanes, class Short, class Op, template <class> class Divider, bool kMixed>
 void sweep_any(const FoldArguments& arguments) {
   using T = typename Lanes::Element;
   if (arguments.count < Short::kCount) {
-    if constexpr (Short::kPartial) Sweep<Short, Op, Divider<Short>>(arguments).run_partial(arguments.count);
+    if constexpr (Short::kPartial) Sweep<Short, Op, Divider<Short>, kMixed>(arguments).run_partial(arguments.count);
     return;
   }
   if constexpr (Short::kCount != Lanes::kCount) {
-    if (arguments.count < Lanes::kCount) return Sweep<Short, Op, Divider<Short>>(arguments).run_short(arguments.count);
+    using ShortSweep = Sweep<Short, Op, Divider<Short>, kMixed>;
+    if (arguments.count < Lanes::kCount) return ShortSweep(arguments).run_short(arguments.count);
   }
-  const Sweep<Lanes, Op, Divider<Lanes>> sweep(arguments);
+  const Sweep<Lanes, Op, Divider<Lanes>, kMixed> sweep(arguments);
   if (arguments.count * sizeof(T) < least_streamed) return sweep.run(0, arguments.count, 0);
   const std::uint64_t begin = elements_before_line<T>(arguments);
   if (begin != 0) {
     FoldArguments head = arguments;
     head.count = begin;
-    sweep_any<Lanes, Short, Op, Divider>(head);
+    sweep_any<Lanes, Short, Op, Divider, kMixed>(head);
   }
   const std::uint64_t streams = streaming_from<T>(arguments, begin);
   sweep.run(begin, arguments.count, streams);
@@ -309,17 +331,6 @@ using DividerOf = typename Lanes::Divider;
 
 /// Below so many elements an integer's plain division costs less than the reciprocal of a vector's.
 inline constexpr std::uint64_t kLeastReciprocal = 16;
-
-/// An average's last fold. Not inlined: folds without division should not carry its code.
-template <typename T>
-HWY_NOINLINE void fold_divided(const FoldArguments& arguments) {
-  if constexpr (std::is_integral_v<T>) {
-    if (arguments.count < kLeastReciprocal) {
-      return Sweep<ScalarLanes<T>, Sum, typename ScalarLanes<T>::Divider>(arguments).run_short(arguments.count);
-    }
-  }
-  sweep_any<MixedLanes<T>, ShortMixedLanes<T>, Sum, DividerOf>(arguments);
-}
 
 /// Whether no operand is in another format than the user's.
 template <typename T>
@@ -346,18 +357,69 @@ HWY_INLINE bool one_format(const FoldArguments& arguments) {
   return true;
 }
 
-/// Folds a pair with the lanes that fit the count, which is not 0.
-template <typename T, class Op>
-HWY_INLINE void fold_pair(const FoldArguments& arguments) {
+/// Whether a fold is one for fold_pair, if all operands are in the user's format.
+HWY_INLINE bool is_pair(const FoldArguments& arguments) {
+  return arguments.source_count == 2 && arguments.destination_count == 1;
+}
+
+/// Folds a pair with the lanes that fit the count, which is not 0. Nothing is streamed.
+template <class Lanes, class Short, class Op, template <class> class Divider>
+HWY_INLINE void fold_cached_pair(const FoldArguments& arguments) {
   const std::uint8_t* a = bytes_of(arguments.sources[0].data);
   const std::uint8_t* b = bytes_of(arguments.sources[1].data);
   std::uint8_t* to = bytes_of(arguments.destinations[0].data);
-  if (arguments.count >= WideLanes<T, Op>::kCount) return PairSweep<WideLanes<T, Op>, Op>::run(a, b, to, arguments.count);
-  using Short = ShortLanes<T, Op>;
-  if constexpr (Short::kPartial) {
-    if (arguments.count < Short::kCount) return PairSweep<Short, Op>::run_partial(a, b, to, arguments.count);
-    PairSweep<Short, Op>::run(a, b, to, arguments.count);
+  const std::uint64_t count = arguments.count;
+  if (count >= Lanes::kCount) {
+    using Sweep = PairSweep<Lanes, Op, Divider<Lanes>>;
+    return Sweep::template run<false>(Divider<Lanes>(arguments.divide_by), a, b, to, count);
   }
+  if constexpr (Short::kPartial) {
+    using Sweep = PairSweep<Short, Op, Divider<Short>>;
+    const Divider<Short> divide(arguments.divide_by);
+    if (count < Short::kCount) return Sweep::run_partial(divide, a, b, to, count);
+    Sweep::template run<false>(divide, a, b, to, count);
+  }
+}
+
+/// The same, streamed from the destination's first whole cache line on, `begin` elements behind its beginning; `fold` folds
+/// what is before.
+template <class Lanes, class Op, template <class> class Divider>
+HWY_NOINLINE void fold_streamed_pair(FoldArguments arguments, std::uint64_t begin, FoldFunction fold) {
+  const std::uint64_t behind = arguments.count - begin;
+  const std::uint64_t bytes = begin * sizeof(typename Lanes::Element);
+  arguments.count = begin;
+  if (begin != 0) fold(arguments);
+  PairSweep<Lanes, Op, Divider<Lanes>>::template run<true>(
+      Divider<Lanes>(arguments.divide_by), bytes_of(arguments.sources[0].data) + bytes,
+      bytes_of(arguments.sources[1].data) + bytes, bytes_of(arguments.destinations[0].data) + bytes, behind);
+  hwy::FlushStream();
+}
+
+/// A pair's fold by `fold`, whose shorter folds come here again.
+template <class Lanes, class Short, class Op, template <class> class Divider>
+HWY_INLINE void fold_pair(const FoldArguments& arguments, FoldFunction fold) {
+  using T = typename Lanes::Element;
+  if (arguments.destinations[0].streaming && arguments.count * sizeof(T) >= least_streamed) {
+    const std::uint64_t begin = elements_before_line<T>(arguments);
+    if (streaming_from<T>(arguments, begin) != 0) {
+      return fold_streamed_pair<Lanes, Op, Divider>(arguments, begin, fold);
+    }
+  }
+  fold_cached_pair<Lanes, Short, Op, Divider>(arguments);
+}
+
+/// An average's last fold. Not inlined: folds without division should not carry its code.
+template <typename T>
+HWY_NOINLINE void fold_divided(const FoldArguments& arguments) {
+  if constexpr (std::is_integral_v<T>) {
+    if (arguments.count < kLeastReciprocal) {
+      return Sweep<ScalarLanes<T>, Sum, typename ScalarLanes<T>::Divider, false>(arguments).run_short(arguments.count);
+    }
+  }
+  if (is_pair(arguments) && all_user<T>(arguments)) {
+    return fold_pair<MixedLanes<T>, ShortMixedLanes<T>, Sum, DividerOf>(arguments, &fold_divided<T>);
+  }
+  sweep_any<MixedLanes<T>, ShortMixedLanes<T>, Sum, DividerOf, kWidens<T>>(arguments);
 }
 
 /// Whether several destinations are better written one after the other, from where the fold lies in the cache: where none
@@ -403,8 +465,9 @@ void fold(const FoldArguments& arguments) {
   if (arguments.count == 0) return;
   const bool plain = all_user<T>(arguments);
   const bool divided = std::is_same_v<Op, Sum> && arguments.divide_by > 1;
-  const bool pair = arguments.source_count == 2 && arguments.destination_count == 1 && !arguments.destinations[0].streaming;
-  if (pair && plain && !divided) return fold_pair<T, Op>(arguments);
+  if (is_pair(arguments) && plain && !divided) {
+    return fold_pair<WideLanes<T, Op>, ShortLanes<T, Op>, Op, NoDivider>(arguments, &fold<T, Op>);
+  }
   if (arguments.source_count == 1 && one_format<T>(arguments) && !divided) {
     const bool wide = kWidens<T> && arguments.sources[0].format == ElementFormat::kWide;
     return copy_bytes(arguments.sources[0].data, arguments.destinations, arguments.destination_count,
@@ -414,8 +477,8 @@ void fold(const FoldArguments& arguments) {
   if constexpr (std::is_same_v<Op, Sum>) {
     if (divided) return fold_divided<T>(arguments);
   }
-  if (plain) return sweep_any<WideLanes<T, Op>, ShortLanes<T, Op>, Op, NoDivider>(arguments);
-  sweep_any<MixedLanes<T>, ShortMixedLanes<T>, Op, NoDivider>(arguments);
+  if (plain) return sweep_any<WideLanes<T, Op>, ShortLanes<T, Op>, Op, NoDivider, false>(arguments);
+  if constexpr (kWidens<T>) sweep_any<MixedLanes<T>, ShortMixedLanes<T>, Op, NoDivider, true>(arguments);
 }
 
 /// The folds of one type, by operator, in the order of FoldTable.

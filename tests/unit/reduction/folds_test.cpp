@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -443,6 +444,81 @@ TEST_P(EveryTarget, DividesIntegersExactlyByAnyNumber) {
     ASSERT_NO_FATAL_FAILURE(check_division(TUTTI_UINT32, GetParam(), dividends<std::uint32_t>(by), by));
     ASSERT_NO_FATAL_FAILURE(check_division(TUTTI_INT64, GetParam(), dividends<std::int64_t>(by), by));
     ASSERT_NO_FATAL_FAILURE(check_division(TUTTI_UINT64, GetParam(), dividends<std::uint64_t>(by), by));
+  }
+}
+
+/// Floats whose quotient by `by` is hard to round: the numbers nearest to `by` times what lies halfway between two
+/// neighbours, of any magnitude; those around where another way to divide is taken; and what is no number.
+template <typename T>
+std::vector<T> hard_dividends(std::uint64_t by) {
+  using Limits = std::numeric_limits<T>;
+  std::mt19937_64 random(by);
+  std::vector<T> values = {T{0},          -T{0},         Limits::infinity(), -Limits::infinity(),  Limits::quiet_NaN(),
+                           Limits::max(), Limits::min(), Limits::lowest(),   Limits::denorm_min(), std::ldexp(T{1}, -60)};
+  values.push_back(std::nextafter(values.back(), T{0}));
+  for (int i = 0; i < 400; ++i) {
+    const std::uint64_t significand = random() >> (64 - Limits::digits) | std::uint64_t{1} << (Limits::digits - 1);
+    const auto middle = (static_cast<long double>(significand) + 0.5L) * static_cast<long double>(by);
+    const int range = Limits::max_exponent - Limits::min_exponent + Limits::digits;
+    const int exponent = i % 2 == 0 ? -static_cast<int>(random() % 40)
+                                    : static_cast<int>(random() % static_cast<unsigned>(range)) + Limits::min_exponent - 60;
+    const T near = static_cast<T>(std::ldexp(middle, exponent));
+    for (T value : {near, std::nextafter(near, T{0}), std::nextafter(near, Limits::infinity())}) {
+      values.insert(values.end(), {value, -value});
+    }
+  }
+  return values;
+}
+
+template <typename T>
+void check_float_division(tutti_type type, std::int64_t target, std::uint64_t by) {
+  std::vector<T> values = hard_dividends<T>(by);
+  // Twice: among numbers that call for the slow way, and where vectors hold none.
+  for (int round = 0; round < 2; ++round) {
+    const auto quotients = fold_one<T, T>(type, target, values, ElementFormat::kUser, ElementFormat::kUser, by);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const T right = reference::quiet(reference::divided(values[i], by));
+      ASSERT_EQ(std::memcmp(&quotients[i], &right, sizeof(T)), 0) << values[i] << " / " << by << ": " << quotients[i];
+    }
+    std::erase_if(values, [](T value) { return !std::isfinite(value) || std::fabs(value) < std::ldexp(T{1}, -60); });
+    values.push_back(-T{0});
+  }
+}
+
+TEST_P(EveryTarget, DividesFloatsAsTheProcessorDoes) {
+  std::vector<std::uint64_t> divisors;
+  for (std::uint64_t by = 2; by <= 130; ++by) divisors.push_back(by);
+  for (int bit = 8; bit < 64; ++bit) {
+    for (std::uint64_t d : {0ull, 1ull, ~0ull}) divisors.push_back((std::uint64_t{1} << bit) + d);
+  }
+  for (std::uint64_t by : divisors) {
+    ASSERT_NO_FATAL_FAILURE(check_float_division<float>(TUTTI_FLOAT32, GetParam(), by));
+    ASSERT_NO_FATAL_FAILURE(check_float_division<double>(TUTTI_FLOAT64, GetParam(), by));
+  }
+}
+
+TEST_P(EveryTarget, FindsTheSmallerAndTheLargerOfSixteenBitFloatsAmongAll) {
+  std::vector<std::uint16_t> all(65536), one(65536), out(65536);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
+  for (tutti_type type : {TUTTI_FLOAT16, TUTTI_BFLOAT16}) {
+    for (unsigned bits : {0x0000u, 0x8000u, 0x0001u, 0x8001u, 0x3c00u, 0xbc01u, 0x7bffu, 0xfc00u, 0x7c00u, 0x7c01u, 0x7f80u,
+                          0xff80u, 0xff81u, 0x7fffu, 0xffffu}) {
+      std::fill(one.begin(), one.end(), static_cast<std::uint16_t>(bits));
+      const FoldSource sources[] = {{all.data()}, {one.data()}};
+      const FoldDestination destination{out.data()};
+      for (tutti_op op : {TUTTI_MIN, TUTTI_MAX}) {
+        {
+          OnTarget on(GetParam());
+          find_fold(type, op)({sources, &destination, 2, 1, all.size()});
+        }
+        const double other = reference::value_of(static_cast<std::uint16_t>(bits), layout_of(type));
+        for (std::size_t i = 0; i < all.size(); ++i) {
+          const double value = reference::value_of(all[i], layout_of(type));
+          ASSERT_EQ(out[i], reference::bits_of(reference::apply(op, value, other), layout_of(type)))
+              << "type " << type << " op " << op << " of " << i << " and " << bits;
+        }
+      }
+    }
   }
 }
 
