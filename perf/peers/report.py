@@ -170,6 +170,7 @@ def save(folder, name, about, records, text, names, asked=()):
     for key, group in groups_of(records).items():
         drawn = plots.plot(group_title(key), subtitle, group, names, asked)
         if drawn:
-            kind = "-".join(str(part) for part in key[:-1]) + ("-in-place" if key[-1] else "")
+            *parts, in_place, offset = key
+            kind = "-".join(map(str, parts)) + ("-in-place" if in_place else "") + (f"-offset-{offset}" if offset else "")
             with open(f"{base}-{kind.replace(':', '-')}.svg", "w") as file:
                 file.write(drawn)

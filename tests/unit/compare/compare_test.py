@@ -262,6 +262,15 @@ class Telling(unittest.TestCase):
                 self.assertEqual(json.load(file)["records"], self.records())
             self.assertEqual(sorted(name.rsplit(".", 1)[1] for name in os.listdir(folder)), ["json", "svg", "txt"])
 
+    def test_plots_are_named_by_what_is_not_usual(self):
+        about = {"processor": "p", "cpus": 2, "date": "2026-01-01", "commit": "c"}
+        for changes, ends in (({}, "-usual.svg"), ({"in_place": True}, "-usual-in-place.svg"),
+                              ({"in_place": True, "offset": 4}, "-usual-in-place-offset-4.svg")):
+            with tempfile.TemporaryDirectory() as folder:
+                report.save(folder, "name", about, [{**r, **changes} for r in self.records()], "text", ["tutti", "openmpi"])
+                plot, = (name for name in os.listdir(folder) if name.endswith(".svg"))
+                self.assertTrue(plot.endswith(ends), plot)
+
 
 class Turns(unittest.TestCase):
     """The conductor with ranks that pretend."""
