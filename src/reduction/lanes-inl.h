@@ -200,6 +200,8 @@ inline int log_above(std::uint64_t by) { return by <= 1 ? 0 : 64 - __builtin_clz
 /// Lanes of 64 bits; for all of their numbers a reciprocal of one bit more than the lane (their figure 4.1).
 template <typename T, bool kMagnitude>
 class UnsignedDivider {
+  static_assert(sizeof(T) == 8);
+
  public:
   explicit UnsignedDivider(std::uint64_t by) : shift_(log_above(by) - 1) {
     const DoubleWord power = static_cast<DoubleWord>(1) << log_above(by);
@@ -221,8 +223,8 @@ class UnsignedDivider {
   int shift_;
 };
 
-/// Lanes of 32 bits; for all of their numbers the reciprocal is rounded up, or down and the number counted one more, where
-/// the other is not exact: Robison, "N-bit unsigned division via N-bit multiply-add" (2005).
+/// Lanes of 32 bits; for all of their numbers the reciprocal is rounded down and the number counted one more where that is
+/// exact, else up: Robison, "N-bit unsigned division via N-bit multiply-add" (2005).
 template <bool kMagnitude>
 class UnsignedDivider<std::uint32_t, kMagnitude> {
  public:
@@ -361,7 +363,8 @@ class VectorDivider<T, true> {
 
 // ---- Lanes of types that are folded in themselves ----------------------------------------------------------------------
 
-/// ScalarLanes' interface (scalar_lanes.h) on vectors of at most kMaxBytes.
+/// ScalarLanes' interface (scalar_lanes.h) on vectors of at most kMaxBytes, without the other format, which these types do
+/// not have.
 template <typename T, std::size_t kMaxBytes>
 struct VectorLanes {
   using Element = T;
@@ -374,9 +377,6 @@ struct VectorLanes {
   static HWY_INLINE Value load(const std::uint8_t* from) { return load_bytes(D(), from); }
   static HWY_INLINE void store(std::uint8_t* to, Value value) { store_bytes(D(), value, to); }
   static HWY_INLINE void stream(std::uint8_t* to, Value value) { stream_bytes(D(), value, to); }
-  static HWY_INLINE Value load_wide(const std::uint8_t* from) { return load(from); }
-  static HWY_INLINE void store_wide(std::uint8_t* to, Value value) { store(to, value); }
-  static HWY_INLINE void stream_wide(std::uint8_t* to, Value value) { stream(to, value); }
 
   /// Of vectors of 16 bytes only: the first `count` <= kCount elements; the others are unspecified numbers.
   static HWY_INLINE Value load_first(const std::uint8_t* from, std::size_t count) {
@@ -384,10 +384,6 @@ struct VectorLanes {
   }
   static HWY_INLINE void store_first(std::uint8_t* to, Value value, std::size_t count) {
     store_some(D(), value, to, count * sizeof(T));
-  }
-  static HWY_INLINE Value load_first_wide(const std::uint8_t* from, std::size_t count) { return load_first(from, count); }
-  static HWY_INLINE void store_first_wide(std::uint8_t* to, Value value, std::size_t count) {
-    store_first(to, value, count);
   }
 
   template <class Op>
@@ -428,8 +424,8 @@ struct BFloat16Conversion {
   static constexpr bool kKnown = false;
 };
 
-#if HWY_TARGET == HWY_AVX3
-/// AVX512-BF16's, which no set that Highway knows here includes.
+#if HWY_TARGET <= HWY_AVX3  // and what is above it; sets other than x86's have greater numbers
+/// AVX512-BF16's, which the sets of Highway 1.0 do not include.
 template <>
 struct BFloat16Conversion<hn::Vec512<float>> {
   using V = hn::Vec512<float>;
@@ -511,7 +507,7 @@ struct BFloat16Format {
 };
 
 /// Whether the instruction set converts float16 itself: exact one way, to nearest even with subnormals the other way.
-inline constexpr bool kConvertsFloat16 = HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3;
+inline constexpr bool kConvertsFloat16 = HWY_TARGET <= HWY_AVX2;  // and what is above it
 
 /// float16 <-> float32. The pair holds the elements in order.
 template <class D32>
@@ -658,8 +654,9 @@ struct NarrowLanes {
       // The same sum by the units that multiply, since those that add are busy with conversions (Zen 4: .9 of the time).
       const V one = hn::Set(D32(), 1.0f);
       return {hn::MulAdd(a.first, one, b.first), hn::MulAdd(a.second, one, b.second)};
+    } else {
+      return {combine_vectors(Op(), a.first, b.first), combine_vectors(Op(), a.second, b.second)};
     }
-    return {combine_vectors(Op(), a.first, b.first), combine_vectors(Op(), a.second, b.second)};
   }
   static HWY_INLINE Value canonicalize(Value value) { return value; }  ///< what stores do
 };
@@ -689,21 +686,12 @@ struct ExtremeLanes {
   static HWY_INLINE Value load(const std::uint8_t* from) { return same(load_bytes(D(), from)); }
   static HWY_INLINE void store(std::uint8_t* to, Value value) { store_bytes(D(), value.least, to); }
   static HWY_INLINE void stream(std::uint8_t* to, Value value) { stream_bytes(D(), value.least, to); }
-  /// Never called: no operand is wide.
-  static HWY_INLINE Value load_wide(const std::uint8_t* from) { return load(from); }
-  static HWY_INLINE void store_wide(std::uint8_t* to, Value value) { store(to, value); }
-  static HWY_INLINE void stream_wide(std::uint8_t* to, Value value) { stream(to, value); }
   static HWY_INLINE Value load_first(const std::uint8_t* from, std::size_t count) {
     return same(load_some(D(), from, 2 * count));
   }
   static HWY_INLINE void store_first(std::uint8_t* to, Value value, std::size_t count) {
     store_some(D(), value.least, to, 2 * count);
   }
-  static HWY_INLINE Value load_first_wide(const std::uint8_t* from, std::size_t count) { return load_first(from, count); }
-  static HWY_INLINE void store_first_wide(std::uint8_t* to, Value value, std::size_t count) {
-    store_first(to, value, count);
-  }
-
   template <class Op>
   static HWY_INLINE Value prepare(Value value) {
     return value;
@@ -715,7 +703,7 @@ struct ExtremeLanes {
     return {least, hn::Max(a.greatest, b.greatest),
             hn::BitCast(D(), hn::Max(as_unsigned(a.unsigned_greatest), as_unsigned(b.unsigned_greatest)))};
   }
-  /// The number or the NaN that folds write.
+  /// The number or the NaN that folds write, in all three.
   template <class Op>
   static HWY_INLINE Value restore(Value value) {
     const hn::RebindToUnsigned<D> du;

@@ -11,7 +11,8 @@
 //   * Every NaN that a fold or a conversion writes is the quiet, positive one without payload. So all operators commute
 //     bit for bit, and a result has the same bits on every instruction set. Plain copies keep the bits they find.
 //   * Results do not depend on alignment, on the number of destinations, or on the processor.
-// All of it assumes the default floating point environment (nearest even, subnormals not flushed).
+// All of it assumes the default floating point environment (nearest even, subnormals not flushed, no traps), and may raise
+// any of its flags.
 #pragma once
 
 #include <cstddef>

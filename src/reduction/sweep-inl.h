@@ -41,7 +41,7 @@ template <class Lanes>
 inline constexpr std::size_t kGroup =
     Lanes::kCount == 1 ? 4 : std::max<std::size_t>(1, kLine / (Lanes::kCount * sizeof(typename Lanes::Element)));
 
-/// What a fold that is not divided is finished with. Canonical, as all dividers' numbers are.
+/// What a fold that is not divided is finished with. Canonical, as all dividers' numbers are but those that stores make so.
 template <class Lanes>
 struct NoDivider {
   explicit NoDivider(std::uint64_t) {}
@@ -117,26 +117,36 @@ class Sweep {
   static constexpr bool kSpecial = !kMixed && !std::is_same_v<Lanes, ScalarLanes<Element>>;
   static constexpr bool kSpecialTwo = kSpecial && std::is_same_v<Divider, NoDivider<Lanes>>;
 
-  static HWY_INLINE bool is_wide(ElementFormat format) { return kMixed && format == ElementFormat::kWide; }
+  static HWY_INLINE bool is_wide(ElementFormat format) { return format == ElementFormat::kWide; }
 
   static HWY_INLINE Value get(const FoldSource& source, std::uint64_t at) {
-    if (is_wide(source.format)) return Lanes::load_wide(bytes_of(source.data) + at * kWideBytes);
+    if constexpr (kMixed) {
+      if (is_wide(source.format)) return Lanes::load_wide(bytes_of(source.data) + at * kWideBytes);
+    }
     return Lanes::load(bytes_of(source.data) + at * kBytes);
   }
   static HWY_INLINE void put(const FoldDestination& destination, std::uint64_t at, Value value) {
-    if (is_wide(destination.format)) return Lanes::store_wide(bytes_of(destination.data) + at * kWideBytes, value);
+    if constexpr (kMixed) {
+      if (is_wide(destination.format)) return Lanes::store_wide(bytes_of(destination.data) + at * kWideBytes, value);
+    }
     Lanes::store(bytes_of(destination.data) + at * kBytes, value);
   }
   static HWY_INLINE void put_streaming(const FoldDestination& destination, std::uint64_t at, Value value) {
-    if (is_wide(destination.format)) return Lanes::stream_wide(bytes_of(destination.data) + at * kWideBytes, value);
+    if constexpr (kMixed) {
+      if (is_wide(destination.format)) return Lanes::stream_wide(bytes_of(destination.data) + at * kWideBytes, value);
+    }
     Lanes::stream(bytes_of(destination.data) + at * kBytes, value);
   }
   static HWY_INLINE Value get_first(const FoldSource& source, std::size_t count) {
-    if (is_wide(source.format)) return Lanes::load_first_wide(bytes_of(source.data), count);
+    if constexpr (kMixed) {
+      if (is_wide(source.format)) return Lanes::load_first_wide(bytes_of(source.data), count);
+    }
     return Lanes::load_first(bytes_of(source.data), count);
   }
   static HWY_INLINE void put_first(const FoldDestination& destination, Value value, std::size_t count) {
-    if (is_wide(destination.format)) return Lanes::store_first_wide(bytes_of(destination.data), value, count);
+    if constexpr (kMixed) {
+      if (is_wide(destination.format)) return Lanes::store_first_wide(bytes_of(destination.data), value, count);
+    }
     Lanes::store_first(bytes_of(destination.data), value, count);
   }
   static HWY_INLINE void put_everywhere(Operands operands, std::uint64_t at, Value value) {
@@ -211,10 +221,10 @@ class Sweep {
   const Divider divide_;
 };
 
-/// How far ahead of its use a source is fetched, and from how many bytes on: from what the first cache holds there is
-/// nothing to fetch. Processors fetch ahead themselves, but not enough where whole lines are loaded at once: Zen 4 takes .5
-/// to .7 of the time with this where sources come from the shared cache, and .9 from memory; 64 to 384 bytes do the same
-/// there.
+/// How far ahead of its use a source is fetched, and in folds of how many bytes at least: shorter ones are mostly of what
+/// is in the first cache, or pieces of a longer one (kPieceBytes), where it was not tried. Processors fetch ahead
+/// themselves, but not enough where whole lines are loaded at once: Zen 4 takes .5 to .7 of the time with this where
+/// sources come from the shared cache, and .9 from memory; 64 to 384 bytes do the same there.
 inline constexpr std::uint64_t kFetchAhead = 192;
 inline constexpr std::uint64_t kLeastFetched = 16 * 1024;
 
@@ -254,7 +264,7 @@ struct PairSweep {
     const std::uint64_t behind = end - kStride;
     const Value last = left_over != 0 ? folded(divide, a + behind, b + behind) : Value{};
     std::uint64_t at = 0;
-    if (kStreams || end >= kLeastFetched) {
+    if (Lanes::kCount > 1 && (kStreams || end >= kLeastFetched)) {  // not for single elements: it would be most of the work
       // Nothing behind a source's end is fetched: that may be another rank's to write.
       for (; end - at >= kStep + kFetchAhead; at += kStep) {
         hwy::Prefetch(a + at + kFetchAhead);

@@ -319,9 +319,11 @@ TEST_P(EveryType, FoldsManySourcesIntoMoreDestinationsThanBitsInAWord) {
 
 TEST_P(EveryType, StreamsToEveryAlignmentOfTheDestination) {
   for (std::uint64_t seed = 0; seed < 64; ++seed) {
-    Case c = make_case(GetParam(), TUTTI_SUM, 1 + seed % 3, 1 + seed % 2, 4096 + seed, seed + 1000);
-    c.streaming = true;
-    ASSERT_NO_FATAL_FAILURE(check(c));
+    for (tutti_op op : {TUTTI_SUM, TUTTI_MIN, TUTTI_AVG}) {
+      Case c = make_case(GetParam(), op, 1 + seed % 3, 1 + seed % 2, 4096 + seed, seed + 1000);
+      c.streaming = true;
+      ASSERT_NO_FATAL_FAILURE(check(c));
+    }
   }
 }
 
@@ -447,8 +449,8 @@ TEST_P(EveryTarget, DividesIntegersExactlyByAnyNumber) {
   }
 }
 
-/// Floats whose quotient by `by` is hard to round: the numbers nearest to `by` times what lies halfway between two
-/// neighbours, of any magnitude; those around where another way to divide is taken; and what is no number.
+/// Floats whose quotient by `by` is hard to round: numbers next to `by` times what lies halfway between two neighbours, of
+/// any magnitude; those around where another way to divide is taken; and what is no number.
 template <typename T>
 std::vector<T> hard_dividends(std::uint64_t by) {
   using Limits = std::numeric_limits<T>;
@@ -462,7 +464,7 @@ std::vector<T> hard_dividends(std::uint64_t by) {
     const int range = Limits::max_exponent - Limits::min_exponent + Limits::digits;
     const int exponent = i % 2 == 0 ? -static_cast<int>(random() % 40)
                                     : static_cast<int>(random() % static_cast<unsigned>(range)) + Limits::min_exponent - 60;
-    const T near = static_cast<T>(std::ldexp(middle, exponent));
+    const T near = static_cast<T>(std::min(std::ldexp(middle, exponent), static_cast<long double>(Limits::max())));
     for (T value : {near, std::nextafter(near, T{0}), std::nextafter(near, Limits::infinity())}) {
       values.insert(values.end(), {value, -value});
     }
@@ -486,10 +488,12 @@ void check_float_division(tutti_type type, std::int64_t target, std::uint64_t by
 }
 
 TEST_P(EveryTarget, DividesFloatsAsTheProcessorDoes) {
+  std::mt19937_64 random(12);
   std::vector<std::uint64_t> divisors;
   for (std::uint64_t by = 2; by <= 130; ++by) divisors.push_back(by);
   for (int bit = 8; bit < 64; ++bit) {
     for (std::uint64_t d : {0ull, 1ull, ~0ull}) divisors.push_back((std::uint64_t{1} << bit) + d);
+    divisors.push_back(random() >> (63 - bit) | 3);
   }
   for (std::uint64_t by : divisors) {
     ASSERT_NO_FATAL_FAILURE(check_float_division<float>(TUTTI_FLOAT32, GetParam(), by));
