@@ -470,9 +470,8 @@ struct BFloat16Format {
     if constexpr (Processor::kKnown) {
       if (HWY_LIKELY(Processor::suits(value))) return Processor::narrow(value);
     }
-    return rounded(canonical(value));
+    return rounded(canonical_pair(value));
   }
-  static HWY_INLINE Pair<V> canonical(Pair<V> value) { return canonical_pair(value); }
   static HWY_INLINE Pair<V> load_narrow(const std::uint8_t* from) { return widen(load_bytes(D16(), from)); }
   static HWY_INLINE Pair<V> load_wide(const std::uint8_t* from) {
     Pair<V> value;
@@ -522,10 +521,9 @@ struct Float16Format {
   }
   /// To nearest even; NaNs become canonical.
   static HWY_INLINE VectorOf<D16> narrow(Pair<V> value) {
-    const Pair<V> numbers = canonical(value);
+    const Pair<V> numbers = canonical_pair(value);
     return hn::Combine(D16(), narrow_half(numbers.second), narrow_half(numbers.first));
   }
-  static HWY_INLINE Pair<V> canonical(Pair<V> value) { return canonical_pair(value); }
   static HWY_INLINE Pair<V> load_narrow(const std::uint8_t* from) {
     // Halves of their own: conversions read memory faster than they take a vector apart.
     return {widen_half(load_bytes(DHalf(), from)), widen_half(load_bytes(DHalf(), from + 2 * hn::MaxLanes(D32())))};
@@ -620,7 +618,7 @@ struct NarrowLanes {
   static HWY_INLINE void store(std::uint8_t* to, Value value) { store_bytes(typename F::D16(), F::narrow(value), to); }
   static HWY_INLINE void stream(std::uint8_t* to, Value value) { stream_bytes(typename F::D16(), F::narrow(value), to); }
   static HWY_INLINE Value load_wide(const std::uint8_t* from) { return F::load_wide(from); }
-  static HWY_INLINE void store_wide(std::uint8_t* to, Value value) { F::store_wide(F::canonical(value), to); }
+  static HWY_INLINE void store_wide(std::uint8_t* to, Value value) { F::store_wide(canonical_pair(value), to); }
   static HWY_INLINE void stream_wide(std::uint8_t* to, Value value) { store_wide(to, value); }
 
   static HWY_INLINE Value load_first(const std::uint8_t* from, std::size_t count) {
@@ -635,7 +633,7 @@ struct NarrowLanes {
   }
   static HWY_INLINE void store_first_wide(std::uint8_t* to, Value value, std::size_t count) {
     const std::size_t low = count < 4 ? count : 4;
-    const Value ordered = F::to_order(F::canonical(value));
+    const Value ordered = F::to_order(canonical_pair(value));
     store_some(D32(), ordered.first, to, 4 * low);
     store_some(D32(), ordered.second, to + 4 * low, 4 * (count - low));
   }

@@ -380,14 +380,14 @@ HWY_INLINE void fold_cached_pair(const FoldArguments& arguments) {
   std::uint8_t* to = bytes_of(arguments.destinations[0].data);
   const std::uint64_t count = arguments.count;
   if (count >= Lanes::kCount) {
-    using Sweep = PairSweep<Lanes, Op, Divider<Lanes>>;
-    return Sweep::template run<false>(Divider<Lanes>(arguments.divide_by), a, b, to, count);
+    using Pairs = PairSweep<Lanes, Op, Divider<Lanes>>;
+    return Pairs::template run<false>(Divider<Lanes>(arguments.divide_by), a, b, to, count);
   }
   if constexpr (Short::kPartial) {
-    using Sweep = PairSweep<Short, Op, Divider<Short>>;
+    using Pairs = PairSweep<Short, Op, Divider<Short>>;
     const Divider<Short> divide(arguments.divide_by);
-    if (count < Short::kCount) return Sweep::run_partial(divide, a, b, to, count);
-    Sweep::template run<false>(divide, a, b, to, count);
+    if (count < Short::kCount) return Pairs::run_partial(divide, a, b, to, count);
+    Pairs::template run<false>(divide, a, b, to, count);
   }
 }
 

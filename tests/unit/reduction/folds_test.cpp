@@ -430,7 +430,9 @@ std::vector<T> dividends(std::uint64_t by) {
   return values;
 }
 
-TEST_P(EveryTarget, DividesIntegersExactlyByAnyNumber) {
+/// Numbers of ranks whose reciprocals differ in kind: all small ones, powers of two and their neighbours, others of any
+/// size.
+std::vector<std::uint64_t> divisors() {
   std::mt19937_64 random(11);
   std::vector<std::uint64_t> divisors;
   for (std::uint64_t by = 2; by <= 300; ++by) divisors.push_back(by);
@@ -439,7 +441,11 @@ TEST_P(EveryTarget, DividesIntegersExactlyByAnyNumber) {
     divisors.push_back(random() >> (bit - 8) | 2);
   }
   divisors.push_back(~std::uint64_t{0});
-  for (std::uint64_t by : divisors) {
+  return divisors;
+}
+
+TEST_P(EveryTarget, DividesIntegersExactlyByAnyNumber) {
+  for (std::uint64_t by : divisors()) {
     ASSERT_NO_FATAL_FAILURE(check_division(TUTTI_INT8, GetParam(), dividends<std::int8_t>(by), by));
     ASSERT_NO_FATAL_FAILURE(check_division(TUTTI_UINT8, GetParam(), dividends<std::uint8_t>(by), by));
     ASSERT_NO_FATAL_FAILURE(check_division(TUTTI_INT32, GetParam(), dividends<std::int32_t>(by), by));
@@ -488,14 +494,7 @@ void check_float_division(tutti_type type, std::int64_t target, std::uint64_t by
 }
 
 TEST_P(EveryTarget, DividesFloatsAsTheProcessorDoes) {
-  std::mt19937_64 random(12);
-  std::vector<std::uint64_t> divisors;
-  for (std::uint64_t by = 2; by <= 130; ++by) divisors.push_back(by);
-  for (int bit = 8; bit < 64; ++bit) {
-    for (std::uint64_t d : {0ull, 1ull, ~0ull}) divisors.push_back((std::uint64_t{1} << bit) + d);
-    divisors.push_back(random() >> (63 - bit) | 3);
-  }
-  for (std::uint64_t by : divisors) {
+  for (std::uint64_t by : divisors()) {
     ASSERT_NO_FATAL_FAILURE(check_float_division<float>(TUTTI_FLOAT32, GetParam(), by));
     ASSERT_NO_FATAL_FAILURE(check_float_division<double>(TUTTI_FLOAT64, GetParam(), by));
   }
