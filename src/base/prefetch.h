@@ -14,4 +14,7 @@ inline void prefetch_to_write(const void* address) {
 inline void prefetch_to_write(const void* address) { __builtin_prefetch(address, 1); }
 #endif
 
+/// Begins to fetch the line at `address` for reading, likewise.
+inline void prefetch_to_read(const void* address) { __builtin_prefetch(address, 0); }
+
 }  // namespace tutti

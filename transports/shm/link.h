@@ -240,11 +240,15 @@ class SenderLink final : public Link {
     inline_limit_ = base_ + (consumed_ >= base_ ? layout_.headers : consumed_ - before_);
     limit_ = std::min(consumed_ + layout_.slots, inline_limit_);
   }
-  /// Whether the message after the next one is to have the first header: as few headers as can be are in use where the peer
-  /// answers each message, so that two of ours are under way at most by what it told. Who is not told runs far ahead, and
-  /// messages of a round that ended early would lie in the way soon. Only those two do, so that a round of as many headers
-  /// as there are slots leaves room for as many messages under way.
-  bool begins_anew() const { return in_turn(next_ + 1) && known_released() > base_ && next_ + 1 - base_ >= layout_.slots; }
+  /// Whether the message after the next one, which has `bytes`, is to have the first header: as few lines as can be are in
+  /// use (kRoundLines) where the peer answers each message, so that two of ours are under way at most by what it told. Who
+  /// is not told runs far ahead, and messages of a round that ended early would lie in the way soon. Only those two do, so
+  /// that a round of as many headers as there are slots leaves room for as many messages under way.
+  bool begins_anew(std::uint64_t bytes) const {
+    const std::uint64_t messages = next_ + 1 - base_;
+    return messages >= layout_.slots && messages * header_lines(bytes) >= kRoundLines && in_turn(next_ + 1) &&
+           known_released() > base_;
+  }
   std::uint64_t known_released() const { return std::min(returns_.heard.released, consumed_); }
   /// Whether, of so many messages, the peer has answered all but two.
   bool in_turn(std::uint64_t messages) const { return messages - known_released() <= 2; }
@@ -313,7 +317,7 @@ class SenderLink final : public Link {
 
   void publish(SlotHeader& h, std::uint64_t size_and_kind, std::uint64_t fingerprint) {
     if (returns_.heard.released != consumed_) learn(returns_.heard.released);
-    const bool again = begins_anew();
+    const bool again = begins_anew(size_and_kind & kSizeMask);
     h.fingerprint = fingerprint;
     h.size_and_kind = size_and_kind | (again ? kStartsOver : 0);
     // Release: payload and header must be visible to whoever acquires the sequence. Only we write it.
@@ -374,6 +378,7 @@ class ReceiverLink final : public Link {
     if (stage_ == Stage::kOpening || control_ == nullptr) [[unlikely]]
       return nothing();
     SlotHeader& h = header();
+    for (std::uint64_t i = 0; i < expected_; i += kLine) prefetch_to_read(at_ + kLine + i);
     // Acquire: pairs with the sender's release of the same word, behind header and payload.
     if (shared(h.sequence).load(std::memory_order_acquire) != next_ + 1) return nothing();
     viewed_ = next_ + 1;
@@ -384,13 +389,16 @@ class ReceiverLink final : public Link {
     again_ = (size_and_kind & kStartsOver) != 0;
     message->bytes = bytes;
     message->fingerprint = h.fingerprint;
+    const std::uint64_t heard = returns_.heard.released;
     if (kind != Kind::kInline || bytes <= kTellingBytes) hear(h.where.tell);
+    expected_ = 0;
     if (kind == Kind::kInline && bytes <= kInlineBytes) {
       message->data = h.data;
       return TUTTI_LINK_OK;
     }
     if (kind == Kind::kShort && bytes <= kShortBytes) {
       message->data = at_ + kLine;
+      if (bytes <= kExpectedBytes && returns_.heard.released != heard) expected_ = bytes;
       return TUTTI_LINK_OK;
     }
     return view_elsewhere(message, size_and_kind);
@@ -465,6 +473,11 @@ class ReceiverLink final : public Link {
   bool arrived(std::uint64_t message) const;
   bool take_back(const Granted& granted);
 
+  /// Bytes behind the next header that are fetched with every look at it, so that they come with the header and not after
+  /// it: those of a message like the last one, if that answered one of ours. Where messages go one way the sender would
+  /// only find its lines taken while it writes them, and so it does where they are many.
+  std::uint64_t expected_ = 0;
+  static constexpr std::uint64_t kExpectedBytes = 512;
   PeerRegion* pulled_ = nullptr;  ///< of the viewed message, held until it is released
   const void* pulled_data_ = nullptr;
   std::uint64_t timed_ns_ = 0;            ///< when the viewed message, whose reading is timed, was seen; 0: it is none
