@@ -80,10 +80,12 @@ class Trial:
     def ready(self, words, seed, effort, case, slots):
         """False where it takes no part; the record then says why."""
         self.checked = self.checked and effort.check
-        lacks = self.ranks.ask(words + (" fill=0" if self.checked and slots == 1 else ""))
-        if isinstance(lacks, str):
-            self.record["lacks"] = lacks
+        replies = self.ranks.ask(words + (" fill=0" if self.checked and slots == 1 else ""))
+        if isinstance(replies, str):
+            self.record["lacks"] = replies
             return False
+        if "behind_page" in replies[0]:
+            self.record["behind_page"] = replies[0]["behind_page"]
         if self.checked:
             self.check(seed)
         self.plan = plan(self.ranks, case, slots, effort.batch_seconds)

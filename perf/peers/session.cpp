@@ -111,7 +111,13 @@ program::JsonObject Session::take(const Command& command) {
     return said("error", "two buffers of " + std::to_string(bytes_) + " bytes were refused");
   if (command.number("fill", 1) != 0) fill(slots_);
   const std::string why = contender_.prepare(operation_, places(0), slots_, stride_);
-  return why.empty() ? good() : said("error", why);
+  if (!why.empty()) return said("error", why);
+  const auto behind_page = [this](const std::byte* buffer) {
+    return std::to_string(reinterpret_cast<std::uintptr_t>(buffer + offset_) % 4096);
+  };
+  program::JsonObject reply = good();
+  reply.add_json("behind_page", "[" + behind_page(send_) + "," + behind_page(recv_) + "]");
+  return reply;
 }
 
 void Session::drop() {

@@ -401,6 +401,16 @@ class Alone(unittest.TestCase):
             self.assertEqual((tutti["wrong"], tutti["rounds"]), (0, 5), r)
             self.assertGreater(tutti["median_us"], 0)
 
+    def test_buffers_begin_behind_a_page_by_what_is_asked(self):
+        for asked, expected in (([], 0), (["--offset", "4"], 4), (["--offset", "4092"], 4092)):
+            done = subprocess.run([*self.tool, "all_gather", "--sizes", "8,64K", "--memory", "host,registered", "--inputs", "usual,fresh",
+                                   "--rounds", "5", "--batch-time", "0.2", "--json", *asked],
+                                  capture_output=True, text=True, timeout=200, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            for record in map(json.loads, done.stdout.splitlines()):
+                for name, contender in record["contenders"].items():
+                    self.assertEqual(contender["behind_page"], [expected, expected], (record["bytes"], name))
+
     def test_plots_and_tables_are_written_and_say_that_nobody_else_took_part(self):
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run([*self.tool, "--sizes", "8,1K,64K", "--inputs", "usual,fresh", "--rounds", "5", "--memory",

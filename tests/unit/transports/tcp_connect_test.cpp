@@ -1,9 +1,11 @@
 // How connections come about, whom they keep out, and what a peer's death looks like.
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <optional>
 
 #include "src/base/addresses.h"
@@ -144,6 +146,80 @@ TEST(TcpConnect, APeerThatIsGoneIsRefusedLongBeforeTheDeadline) {
   EXPECT_NE(fault(to).find("refused"), std::string::npos) << fault(to);
 }
 
+std::vector<char> descriptor_of(const tcp::Card& card) {
+  const auto bytes = card.pack();
+  std::vector<char> descriptor(bytes.size());
+  std::memcpy(descriptor.data(), bytes.data(), bytes.size());
+  return descriptor;
+}
+
+/// A rank made by hand that listens, and is gone with all its sockets once whoever dials it has shaken hands.
+struct Vanishing {
+  explicit Vanishing(const Rank& neighbour) : listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    auto* const any = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_EQ(::bind(listener.get(), any, length), 0);
+    EXPECT_EQ(::listen(listener.get(), 8), 0);
+    EXPECT_EQ(::getsockname(listener.get(), any, &length), 0);
+    card = card_of(neighbour);
+    card.id = {9, 9, 9};
+    card.rank = 1;
+    constexpr std::array<unsigned char, 4> kLoopback = {127, 0, 0, 1};
+    card.addresses = {SocketAddress::v4(kLoopback, ntohs(address.sin_port))};
+  }
+  /// Shakes hands with `a`, which dials; waits for what it says next, if asked to; and goes.
+  void shake_and_vanish(Rank& a, bool reads_attach) {
+    Descriptor socket;
+    ASSERT_TRUE(until({&a}, [&] {
+      pollfd waiting{listener.get(), POLLIN, 0};
+      return ::poll(&waiting, 1, 0) == 1;
+    }));
+    socket.reset(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    tcp::Introduction self;
+    self.self = card.id;
+    self.rank = 1;
+    Handshake handshake(Handshake::Role::kAcceptor, kKey, tcp::kPurpose, self.pack());
+    ASSERT_TRUE(until({&a}, [&] {
+      advance(handshake, socket.get());
+      return handshake.complete();
+    }));
+    char sink[256];
+    if (reads_attach) {
+      ASSERT_TRUE(until({&a}, [&] { return ::recv(socket.get(), sink, sizeof sink, MSG_DONTWAIT) > 0; }));
+    }
+    listener.reset();
+  }
+  Descriptor listener;
+  tcp::Card card;
+};
+
+TEST(TcpConnect, APeerThatVanishesBetweenItsHandshakeAndItsAnswerIsRefusedLongBeforeTheDeadline) {
+  for (const bool reads_attach : {false, true}) {
+    Rank a(config(0, 2));
+    Vanishing peer(a);
+    tutti_link* to = a.sender(1, descriptor_of(peer.card));
+    tutti_link* from = a.receiver(1, descriptor_of(peer.card));
+    ASSERT_NO_FATAL_FAILURE(peer.shake_and_vanish(a, reads_attach));
+    ASSERT_TRUE(until({&a}, [&] { return broken_now(to) && broken_now(from); }, 5 * kSecond)) << reads_attach;
+    EXPECT_NE(fault(to).find("rank 1 cannot be reached"), std::string::npos) << fault(to);
+    EXPECT_NE(fault(from).find("refused"), std::string::npos) << fault(from);
+  }
+}
+
+TEST(TcpConnect, AVisitorThatVanishesBetweenItsHandshakeAndItsAttachLeavesRoomForTheNext) {
+  Rank a(config(0, 2)), b(config(1, 2));
+  for (int i = 0; i < 3; ++i) {
+    Descriptor visitor = forged_peer(a, 1, card_of(a).id);
+    EXPECT_FALSE(closed(visitor)) << "it may still attach";
+  }
+  tutti_link* to = a.sender(1, b.descriptor);
+  tutti_link* from = b.receiver(0, a.descriptor);
+  EXPECT_TRUE(until({&a, &b}, [&] { return open_now(to) && open_now(from); }, 5 * kSecond)) << fault(to);
+}
+
 TEST(TcpConnect, FiveHundredStrangersKeepNobodyOut) {
   Rank a(config(0, 2)), b(config(1, 2));
   std::vector<Descriptor> strangers;
@@ -200,11 +276,8 @@ struct Forged {
     tcp::Card other = card_of(a);
     other.id = {9, 9, 9};
     other.rank = 1;
-    const auto bytes = other.pack();
-    const std::vector<char> descriptor(reinterpret_cast<const char*>(bytes.data()),
-                                       reinterpret_cast<const char*>(bytes.data()) + bytes.size());
     for (int i = 0; i < 200; ++i) a.progress();  // attached before any end opens: nobody dials the forged address
-    from = a.receiver(1, descriptor);
+    from = a.receiver(1, descriptor_of(other));
     auto open = tcp::control_frame(tcp::FrameKind::kOpen, 0, 8, 4096);
     open.flags = tcp::kBySender;
     send_frame(peer, open);
