@@ -426,10 +426,13 @@ HWY_NOINLINE void fold_divided(const FoldArguments& arguments) {
       return Sweep<ScalarLanes<T>, Sum, typename ScalarLanes<T>::Divider, false>(arguments).run_short(arguments.count);
     }
   }
-  if (is_pair(arguments) && all_user<T>(arguments)) {
-    return fold_pair<MixedLanes<T>, ShortMixedLanes<T>, Sum, DividerOf>(arguments, &fold_divided<T>);
+  if (all_user<T>(arguments)) {
+    if (is_pair(arguments)) {
+      return fold_pair<MixedLanes<T>, ShortMixedLanes<T>, Sum, DividerOf>(arguments, &fold_divided<T>);
+    }
+    return sweep_any<MixedLanes<T>, ShortMixedLanes<T>, Sum, DividerOf, false>(arguments);
   }
-  sweep_any<MixedLanes<T>, ShortMixedLanes<T>, Sum, DividerOf, kWidens<T>>(arguments);
+  if constexpr (kWidens<T>) sweep_any<MixedLanes<T>, ShortMixedLanes<T>, Sum, DividerOf, true>(arguments);
 }
 
 /// Whether several destinations are better written one after the other, from where the fold lies in the cache: where none

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -497,6 +498,48 @@ TEST_P(EveryTarget, DividesFloatsAsTheProcessorDoes) {
   for (std::uint64_t by : divisors()) {
     ASSERT_NO_FATAL_FAILURE(check_float_division<float>(TUTTI_FLOAT32, GetParam(), by));
     ASSERT_NO_FATAL_FAILURE(check_float_division<double>(TUTTI_FLOAT64, GetParam(), by));
+  }
+}
+
+/// Three bfloat16s each whose sum, in float32, is as near as can be to `by` times what lies halfway between two bfloat16s.
+struct HardSums {
+  explicit HardSums(std::uint64_t by) {
+    std::mt19937_64 random(by);
+    for (int i = 0; i < 300; ++i) {
+      const auto bits = static_cast<std::uint16_t>((i % 10 == 0 ? 1u : 0x1000u) + random() % 0x3000u);
+      const double halfway = (value_of(bits) + value_of(static_cast<std::uint16_t>(bits + 1))) / 2;
+      const auto product = static_cast<float>(halfway * static_cast<double>(by));
+      for (float sum : {product, std::nextafter(product, 0.0f), std::nextafter(product, 1e38f)}) add(sum);
+    }
+  }
+  static double value_of(std::uint16_t bits) { return reference::value_of(bits, reference::kBFloat16); }
+  void add(float sum) {
+    float left = sum;
+    for (auto& part : parts) {  // eight of its bits each, from above
+      part.push_back(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(left) >> 16));
+      left -= static_cast<float>(value_of(part.back()));
+    }
+  }
+  float sum(std::size_t i) const {
+    const auto part = [&](std::size_t s) { return static_cast<float>(value_of(parts[s][i])); };
+    return part(0) + part(1) + part(2);
+  }
+  std::array<std::vector<std::uint16_t>, 3> parts;
+};
+
+TEST_P(EveryTarget, AveragesBFloat16sAsDivisionAndRoundingDo) {
+  OnTarget on(GetParam());
+  for (std::uint64_t by : divisors()) {
+    const HardSums hard(by);
+    std::vector<std::uint16_t> averages(hard.parts[0].size());
+    const std::array<FoldSource, 3> sources{FoldSource{hard.parts[0].data()}, FoldSource{hard.parts[1].data()},
+                                            FoldSource{hard.parts[2].data()}};
+    const FoldDestination destination{averages.data()};
+    find_fold(TUTTI_BFLOAT16, TUTTI_SUM)({sources.data(), &destination, 3, 1, averages.size(), by});
+    for (std::size_t i = 0; i < averages.size(); ++i) {
+      const auto right = static_cast<double>(reference::divided(hard.sum(i), by));
+      ASSERT_EQ(averages[i], reference::bits_of(right, reference::kBFloat16)) << hard.sum(i) << " / " << by;
+    }
   }
 }
 
