@@ -105,7 +105,8 @@ typedef struct tutti_call {
   int32_t priority;       ///< larger is more urgent; a hint, equal on all ranks
   const char* name;       ///< for errors and recordings, copied; NULL: none
   const char* algorithm;  ///< overrides selection, equal on all ranks; NULL: the library chooses
-  tutti_type accumulate;  ///< TUTTI_FLOAT32 widens 8- and 16-bit floats on the wire and rounds once; TUTTI_INT8 (0): unset
+  tutti_type accumulate;  ///< TUTTI_FLOAT32 widens 8- and 16-bit floats on the wire and rounds once: not there yet, and
+                          ///< TUTTI_UNSUPPORTED; TUTTI_INT8 (0): unset
   tutti_work** work;      ///< if not NULL, receives a handle that the caller must release; NULL where the call was refused
 } tutti_call;
 #define TUTTI_CALL_INIT {sizeof(tutti_call), 0, 0, 0, NULL, NULL, TUTTI_INT8, NULL}

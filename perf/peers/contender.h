@@ -60,6 +60,8 @@ class Contender {
   /// How the last operation was done, for the report, or "".
   virtual std::string choice() { return ""; }
   virtual std::string complaint() { return "the library reported an error"; }
+  /// Whether that is of what was asked for: wrong use, of the user's.
+  virtual bool misused() { return false; }
 };
 
 /// Serves the conductor until it says quit or goes away. Returns the program's exit status.

@@ -4,7 +4,7 @@ import signal
 import sys
 
 from . import install, options, report
-from .processes import adopt_orphans, end_all
+from .processes import Folder, adopt_orphans, end_all
 from .run import Run
 from .words import GOOD, Refusal, worse
 
@@ -56,12 +56,16 @@ def complain(arguments, sentence, status):
 
 
 def stop(number, frame):
+    """Once: a second signal, which `timeout` sends with the first, would end the clearing up."""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
 def main(arguments):
     adopt_orphans()
-    signal.signal(signal.SIGTERM, stop)
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, stop)
     try:
         return compare(arguments)
     except Refusal as refusal:
@@ -70,3 +74,4 @@ def main(arguments):
         return complain(arguments, "interrupted; every contender was ended", 130)
     finally:
         end_all()
+        Folder.remove_all()

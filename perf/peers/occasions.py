@@ -1,12 +1,11 @@
 """What is no matter of turns: the CPU time of a rank that waits for a late peer, and how long joining takes."""
 import os
-import shutil
 import statistics
 import subprocess
 import sys
 import time
 
-from .processes import Ranks, cpu_seconds, die_with_parent, new_folder
+from .processes import Ranks, cpu_seconds, die_with_parent
 
 SETTLED = 0.03  # seconds after which a wait has gone over to its lasting form; the promise is about the time after 10 ms
 MARGIN = 0.05
@@ -64,14 +63,3 @@ class Strangers:
         for process in self.running:
             process.kill()
             process.wait()
-
-
-class Folder:
-    """A private folder for one start. A context manager."""
-
-    def __enter__(self):
-        self.path = new_folder()
-        return self.path
-
-    def __exit__(self, *_):
-        shutil.rmtree(self.path, ignore_errors=True)

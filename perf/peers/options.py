@@ -26,15 +26,15 @@ class Parser(argparse.ArgumentParser):
         raise Refusal(f"{message}; see perf/compare --help")
 
 
-def words_of(text, known, option, aliases=None):
-    """The comma-separated words, each known; "all" is all of them."""
+def words_of(text, known, option, aliases=None, groups=()):
+    """The comma-separated words, each known; "all" is all of them. groups: words that were taken before, for the refusal."""
     chosen = []
     for word in text.split(","):
         word = (aliases or {}).get(word.strip(), word.strip())
         if word == "all":
             chosen += [k for k in known if k not in chosen]
         elif word not in known:
-            raise Refusal(f"{option} was given '{word}', but it takes {', '.join(known)} or all, separated by commas")
+            raise Refusal(f"{option} was given '{word}', but it takes {', '.join((*known, *groups))} or all, separated by commas")
         elif word not in chosen:
             chosen.append(word)
     return chosen
@@ -186,7 +186,7 @@ def understand(given):
     given.memory = words_of(given.memory, ("host", "registered"), "--memory")
     given.named = given.peers.split(",")
     peers = ",".join("openmpi,mpich,intelmpi" if word == "mpi" else word for word in given.named)
-    given.wanted = words_of(peers, catalogue.ALL_PEERS, "--peers") if peers != "none" else []
+    given.wanted = words_of(peers, catalogue.ALL_PEERS, "--peers", groups=("mpi", "none")) if peers != "none" else []
     given.rounds = number(given.rounds, "--rounds", 1, 100000)
     given.batch_time = real(given.batch_time, "--batch-time", 0.001, 60000)
     given.case_time = real(given.case_time, "--case-time", 0.01, 36000)

@@ -3,6 +3,7 @@ import ctypes
 import json
 import os
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
@@ -24,10 +25,31 @@ def die_with_parent():
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
-def new_folder():
-    """A folder for a contender's socket and log: in /tmp where the usual place's path is too long for a socket's name."""
-    usual = tempfile.gettempdir()
-    return tempfile.mkdtemp(prefix="tutti-compare-", dir=usual if len(os.fsencode(usual)) <= 60 else "/tmp")
+class Folder:
+    """A private folder for contenders' sockets and logs, removed at the end of a `with`: in /tmp where the usual place's path is too
+    long for a socket's name."""
+    left = set()  # those that are still there
+
+    def __enter__(self):
+        usual = tempfile.gettempdir()
+        self.path = tempfile.mkdtemp(prefix="tutti-compare-", dir=usual if len(os.fsencode(usual)) <= 60 else "/tmp")
+        Folder.left.add(self.path)
+        return self.path
+
+    def __exit__(self, *_):
+        self.remove(self.path)
+
+    @staticmethod
+    def remove(path):
+        """A launcher that dies may still write there: then it is removed once everybody has ended (remove_all)."""
+        shutil.rmtree(path, ignore_errors=True)
+        if not os.path.exists(path):
+            Folder.left.discard(path)
+
+    @staticmethod
+    def remove_all():
+        for path in list(Folder.left):
+            Folder.remove(path)
 
 
 class Died(Exception):
@@ -166,7 +188,7 @@ class Ranks:
         replies = self.receive(deadline)
         for rank, reply in enumerate(replies):
             if "error" in reply:
-                raise self._died(f"failed on rank {rank}: {reply['error']}")
+                raise self._died(f"failed on rank {rank}: {reply['error']}", reply.get("exit", FAILED))
         for reply in replies:
             if "lacks" in reply:
                 return reply["lacks"]

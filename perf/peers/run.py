@@ -3,13 +3,12 @@ import itertools
 import json
 import os
 import re
-import shutil
 import sys
 import tempfile
 
 from . import catalogue, goals, networks, occasions, options, report, results, rounds
 from .cases import FRESH_ROOM, Setting, cases_of
-from .processes import Died, Ranks, new_folder
+from .processes import Died, Folder, Ranks
 from .words import GOOD, WRONG_DATA, Refusal, size_text, worse
 
 
@@ -169,17 +168,17 @@ class Run:
 
     def with_everyone(self, setting, wire, act):
         """Starts everyone, lets `act` use them, and ends them, whatever happens."""
-        self.folder, running = new_folder(), {}
-        try:
-            for contender in (*self.ours, *self.peers, *self.limits):
-                self.launch(contender, setting, wire, running)
-            act(running)
-            for ranks in running.values():
-                ranks.quit()
-        finally:
-            for ranks in running.values():
-                ranks.kill()
-            shutil.rmtree(self.folder, ignore_errors=True)
+        running = {}
+        with Folder() as self.folder:
+            try:
+                for contender in (*self.ours, *self.peers, *self.limits):
+                    self.launch(contender, setting, wire, running)
+                act(running)
+                for ranks in running.values():
+                    ranks.quit()
+            finally:
+                for ranks in running.values():
+                    ranks.kill()
 
     def time_all(self, setting, wire):
         given = self.given
@@ -215,7 +214,7 @@ class Run:
                 if contender.name in failed or contender.lacks(self.place(setting, wire, "")):
                     continue
                 self.progress(f"{contender.name} joins {setting.ranks} ranks")
-                with occasions.Folder() as folder:
+                with Folder() as folder:
                     try:
                         took, note = occasions.join_once(contender, self.place(setting, wire, folder), self.given.deadline)
                     except Died as death:

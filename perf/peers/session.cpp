@@ -9,6 +9,7 @@
 
 #include "perf/measure.h"
 #include "perf/names.h"
+#include "src/program/exit_code.h"
 
 namespace tutti::perf {
 namespace {
@@ -150,6 +151,12 @@ void Session::rewrite(uint64_t slots) {
   }
 }
 
+program::JsonObject Session::failed() {
+  program::JsonObject reply = said("error", failure_);
+  if (contender_.misused()) reply.add("exit", static_cast<int64_t>(program::kWrongUse));
+  return reply;
+}
+
 bool Session::operate_once() {
   if (contender_.run(operation_, places(0))) return true;
   failure_ = contender_.complaint();
@@ -173,7 +180,7 @@ program::JsonObject Session::check(const Command& command) {
   poison_result(operation_, first);
   fill_send(operation_, first);
   if (!meeting_.come(Meeting::Wait::kQuiet)) return said("error", "the other ranks did not come to the check");
-  if (!operate_once()) return said("error", failure_);
+  if (!operate_once()) return failed();
   const Finding finding = check_result(operation_, first);
   program::JsonObject reply = good();
   reply.add("wrong", finding.wrong).add("sentence", finding.sentence).add("choice", contender_.choice());
@@ -202,13 +209,13 @@ program::JsonObject Session::time(const Command& command) {
   const uint64_t groups = std::max<uint64_t>(1, command.number("groups", 1));
   const uint64_t batch = std::max<uint64_t>(1, command.number("batch", 1));
   const bool fresh = command.number("fresh") != 0;
-  if (!operate(command.number("warm"))) return said("error", failure_);
+  if (!operate(command.number("warm"))) return failed();
   preempted_ = 0;
   std::string times;
   for (uint64_t group = 0; group < groups; ++group) {
     if (fresh) rewrite(std::min(batch, slots_));
     const double ns = time_batch(batch);
-    if (ns < 0) return said("error", failure_);
+    if (ns < 0) return failed();
     times += (times.empty() ? "[" : ",") + std::to_string(static_cast<uint64_t>(ns));
   }
   program::JsonObject reply = good();
@@ -220,7 +227,7 @@ program::JsonObject Session::time(const Command& command) {
 program::JsonObject Session::arrive_late(const Command& command) {
   if (!meeting_.come(Meeting::Wait::kKeen)) return said("error", "the other ranks did not come to begin");
   if (place_.rank != 0) usleep(static_cast<useconds_t>(command.number("milliseconds") * 1000));
-  return operate_once() ? good() : said("error", failure_);
+  return operate_once() ? good() : failed();
 }
 
 }  // namespace tutti::perf

@@ -47,6 +47,7 @@ class Session {
   double time_batch(uint64_t batch);
   /// Operations back to back on all slots in turn; one, on the first, whose result will be looked at.
   bool operate(uint64_t operations);
+  program::JsonObject failed();
   bool operate_once();
   Places places(uint64_t slot) const;
   void fill(uint64_t slots);

@@ -70,15 +70,22 @@ class Tutti : public Contender {
   }
 
   std::string complaint() override {
+    const tutti_error error = last_error();
+    return std::string(error.message) + (error.remedy[0] != '\0' ? ". " : "") + error.remedy;
+  }
+
+  bool misused() override { return last_error().status == TUTTI_INVALID_ARGUMENT; }
+
+ private:
+  tutti_error last_error() const {
     tutti_error error = {};
     error.size = sizeof error;
     if (comm_ == nullptr || tutti_error_get(comm_, &error) != TUTTI_SUCCESS || error.status == TUTTI_SUCCESS) {
       tutti_error_get(nullptr, &error);
     }
-    return std::string(error.message) + (error.remedy[0] != '\0' ? ". " : "") + error.remedy;
+    return error;
   }
 
- private:
   Place place_;
   bool registered_ = false;
   std::string algorithm_;

@@ -82,7 +82,7 @@ bool reader_is_gone() {
 class Family {
  public:
   Family(int ranks, Output& output, std::chrono::milliseconds grace)
-      : output_(output), grace_(grace), pids_(static_cast<size_t>(ranks), 0) {}
+      : output_(output), grace_(grace), pids_(static_cast<size_t>(ranks), 0), stopped_(static_cast<size_t>(ranks), 0) {}
   ~Family() {
     signal_all(SIGKILL);
     for (const pid_t pid : pids_) {
@@ -101,6 +101,8 @@ class Family {
 
  private:
   bool any_alive() const;
+  /// Whether somebody is, and whoever is has been stopped (SIGSTOP, a debugger): they have nothing to tell.
+  bool only_stopped_alive() const;
   void signal_all(int signal) const;
   void end_by(Clock::time_point deadline) { deadline_ = std::min(deadline_, deadline); }
   void reap();
@@ -111,7 +113,8 @@ class Family {
 
   Output& output_;
   const std::chrono::milliseconds grace_;
-  std::vector<pid_t> pids_;  // 0 once it has ended
+  std::vector<pid_t> pids_;    // 0 once it has ended
+  std::vector<char> stopped_;  // 1 while it is
   int pipe_[2] = {-1, -1};
   std::string pending_;
   int code_ = kGood;
@@ -152,6 +155,13 @@ bool Family::any_alive() const {
   return false;
 }
 
+bool Family::only_stopped_alive() const {
+  for (size_t rank = 0; rank < pids_.size(); ++rank) {
+    if (pids_[rank] > 0 && stopped_[rank] == 0) return false;
+  }
+  return any_alive();
+}
+
 void Family::signal_all(int signal) const {
   for (const pid_t pid : pids_) {
     if (pid > 0) kill(pid, signal);
@@ -186,13 +196,21 @@ void Family::ended(int rank, int status) {
 void Family::reap() {
   for (size_t rank = 0; rank < pids_.size(); ++rank) {
     int status = 0;
-    if (pids_[rank] > 0 && waitpid(pids_[rank], &status, WNOHANG) == pids_[rank]) ended(static_cast<int>(rank), status);
+    while (pids_[rank] > 0 && waitpid(pids_[rank], &status, WNOHANG | WUNTRACED | WCONTINUED) == pids_[rank]) {
+      if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
+        stopped_[rank] = WIFSTOPPED(status) ? 1 : 0;
+      } else {
+        ended(static_cast<int>(rank), status);
+      }
+    }
   }
 }
 
 void Family::enforce() {
-  if (Clock::now() < deadline_ || !any_alive()) return;
-  signal_all(terminated_ ? SIGKILL : SIGTERM);
+  // Stopped ones are not waited for once somebody has failed: a signal that they may catch would only wait with them.
+  const bool only_stopped = deadline_ != Clock::time_point::max() && only_stopped_alive();
+  if ((Clock::now() < deadline_ && !only_stopped) || !any_alive()) return;
+  signal_all(terminated_ || only_stopped ? SIGKILL : SIGTERM);
   terminated_ = true;
   deadline_ = Clock::now() + kLast;
 }

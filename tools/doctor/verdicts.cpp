@@ -55,64 +55,58 @@ bool loads(const char* library) {
   return handle != nullptr;
 }
 
-/// Something that a transport needs: nothing where it is there, else the verdict's words.
-struct Need {
-  std::optional<std::pair<std::string, std::string>> (*missing)(const Sysfs&);
-};
+/// Something that a transport needs: nothing where it is there, else why it is not.
+using Need = std::optional<std::string> (*)(const Sysfs&);
 
-std::optional<std::pair<std::string, std::string>> rdma_device_missing(const Sysfs& files) {
+std::optional<std::string> rdma_device_missing(const Sysfs& files) {
   if (!files.entries("/sys/class/infiniband").empty()) return std::nullopt;
-  return {{"this machine has no RDMA device (/sys/class/infiniband is empty)",
-           "Fit a NIC with InfiniBand or RoCE and load its driver, or load rdma_rxe for one in software"}};
+  return "this machine has no RDMA device (/sys/class/infiniband is empty)";
 }
 
-std::optional<std::pair<std::string, std::string>> uverbs_missing(const Sysfs& files) {
+std::optional<std::string> uverbs_missing(const Sysfs& files) {
   if (!files.entries("/dev/infiniband").empty()) return std::nullopt;
-  return {{"there are RDMA devices, but /dev/infiniband is empty",
-           "Load ib_uverbs, or pass /dev/infiniband into the container"}};
+  return "there are RDMA devices, but /dev/infiniband is empty";
 }
 
-std::optional<std::pair<std::string, std::string>> libibverbs_missing(const Sysfs&) {
+std::optional<std::string> libibverbs_missing(const Sysfs&) {
   if (loads("libibverbs.so.1")) return std::nullopt;
-  return {{"libibverbs.so.1 is not installed", "Install libibverbs1 and ibverbs-providers"}};
+  return "libibverbs.so.1 is not installed";
 }
 
-std::optional<std::pair<std::string, std::string>> two_gpus_missing(const Sysfs& files) {
+std::optional<std::string> two_gpus_missing(const Sysfs& files) {
   const std::size_t gpus = read_sysfs(files).of(NodeKind::gpu).size();
   if (gpus >= 2) return std::nullopt;
-  return {{fmt::format("this machine shows {}, and NVLink joins two", gpus == 0 ? "no GPU" : "one GPU"),
-           "Run on a machine with several NVIDIA GPUs, or give this container more of them"}};
+  return fmt::format("this machine shows {}, and NVLink joins two", gpus == 0 ? "no GPU" : "one GPU");
 }
 
-std::optional<std::pair<std::string, std::string>> nvidia_driver_missing(const Sysfs& files) {
+std::optional<std::string> nvidia_driver_missing(const Sysfs& files) {
   if (files.exists("/dev/nvidiactl") && loads("libcuda.so.1")) return std::nullopt;
-  return {{"there are GPUs, but no NVIDIA driver (/dev/nvidiactl, libcuda.so.1)",
-           "Load the driver, or start the container with the NVIDIA runtime"}};
+  return "there are GPUs, but no NVIDIA driver (/dev/nvidiactl, libcuda.so.1)";
 }
 
-std::optional<std::pair<std::string, std::string>> verbs_not_built(const Sysfs&) {
-  return {{"this build has no verbs transport", "Use tcp meanwhile, which reaches the same machines"}};
-}
-
-std::optional<std::pair<std::string, std::string>> nvlink_not_built(const Sysfs&) {
-  return {{"this build has no nvlink transport", "Use host memory over shm meanwhile"}};
-}
-
+/// A transport that is not there yet, so that no remedy helps.
 struct Device {
   const char* transport;
-  std::array<Need, 4> needs;
+  std::array<Need, 3> needs;
+  const char* meanwhile;
 };
 constexpr std::array<Device, 2> kDevices = {{
-    {"verbs", {{{rdma_device_missing}, {uverbs_missing}, {libibverbs_missing}, {verbs_not_built}}}},
-    {"nvlink", {{{two_gpus_missing}, {nvidia_driver_missing}, {nvlink_not_built}, {nullptr}}}},
+    {"verbs",
+     {rdma_device_missing, uverbs_missing, libibverbs_missing},
+     "Use tcp meanwhile, which reaches the same machines"},
+    {"nvlink", {two_gpus_missing, nvidia_driver_missing, nullptr}, "Use host memory over shm meanwhile"},
 }};
 
 Verdict judge_device(const Device& device, const Sysfs& files) {
+  std::string why = fmt::format("Tutti has no {} transport yet", device.transport);
   for (const Need& need : device.needs) {
-    if (need.missing == nullptr) continue;
-    if (const auto words = need.missing(files)) return {device.transport, false, words->first, words->second};
+    if (need == nullptr) continue;
+    if (const auto missing = need(files)) {
+      why += "; " + *missing;
+      break;
+    }
   }
-  return {device.transport, true, "all that it needs is there", {}};
+  return {device.transport, false, why, device.meanwhile};
 }
 
 /// Whatever carries messages, ranks meet by TCP: without an interface none of it is of use.

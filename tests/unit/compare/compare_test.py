@@ -73,7 +73,7 @@ class Refusals(unittest.TestCase):
     def test_each_wrong_word_is_one_sentence_that_names_it(self):
         for arguments, named in ((["all_redcue"], "all_redcue"), (["-b", "8Q"], "8Q"), (["-b", "2K", "-e", "1K"], "2K"),
                                  (["-d", "float99"], "float99"), (["-o", "xor"], "xor"), (["--ranks", "0"], "'0'"),
-                                 (["--ranks", "two"], "two"), (["--transport", "ib"], "ib"), (["--peers", "nccl"], "nccl"),
+                                 (["--ranks", "two"], "two"), (["--transport", "ib"], "ib"), (["--peers", "nccl"], "nccl"), (["--peers", "nccl"], ", mpi, none or all"),
                                  (["--build", "/no/such/folder"], "/no/such/folder"), (["--rounds", "0"], "'0'"),
                                  (["--goal", "fastest"], "fastest"), (["--network", "veth:fast"], "veth:fast"),
                                  (["--network", "veth"], "--transport tcp"), (["--inputs", "stale"], "stale"),
@@ -357,9 +357,9 @@ class Turns(unittest.TestCase):
         self.addCleanup(setattr, tempfile, "tempdir", usual)
         tempfile.tempdir = os.path.join(self.folder.name, "x" * 90)
         os.mkdir(tempfile.tempdir)
-        folder = processes.new_folder()
-        self.addCleanup(os.rmdir, folder)
-        self.assertLess(len(os.path.join(folder, "12345678", "control")), 108)
+        with processes.Folder() as folder:
+            self.assertLess(len(os.path.join(folder, "12345678", "control")), 108)
+        self.assertFalse(os.path.exists(folder))
 
     def test_one_that_lacks_it_stands_aside(self):
         trial, ready = self.trial("poor", "lacking", rounds.Effort())
@@ -429,6 +429,12 @@ class Alone(unittest.TestCase):
             self.assertTrue(done.stderr.startswith(name), (bad, done.stderr))
             self.assertEqual(done.stderr.count("\n"), 1, bad)
 
+    def test_an_algorithm_that_there_is_not_is_wrong_use(self):
+        done = subprocess.run([*self.tool, "--sizes", "8", "--rounds", "5", "--tutti", "algorithm=bogus"], capture_output=True, text=True,
+                              timeout=100, check=False)
+        self.assertEqual(done.returncode, words.WRONG_USE, done.stderr)
+        self.assertIn("bogus", done.stderr)
+
     def test_an_interrupt_leaves_no_process_and_no_file(self):
         with tempfile.TemporaryDirectory() as folder:
             run = subprocess.Popen([*self.tool, "--sizes", "64M", "--rounds", "1000", "--case-time", "100"], stdout=subprocess.DEVNULL,
@@ -439,9 +445,12 @@ class Alone(unittest.TestCase):
             ours = processes.descendants(run.pid)
             self.assertGreaterEqual(len(ours), 4)
             run.send_signal(signal.SIGINT)
+            time.sleep(.02)
+            run.send_signal(signal.SIGINT)  # as `timeout` does, and who is impatient
             said = run.communicate(timeout=60)[1]
             self.assertEqual(run.returncode, 130)
             self.assertIn("interrupted", said)
+            self.assertNotIn("Traceback", said)
             self.assertEqual([pid for pid in ours if processes.parent_of(pid) is not None], [])
             self.assertEqual(os.listdir(folder), [])
 

@@ -50,6 +50,11 @@ TEST(LauncherBody, Child) {
   }
   if (action == "killed" && place->rank == 1) raise(SIGKILL);
   if (action == "piped" && place->rank == 0) raise(SIGPIPE);
+  if (action == "one stops" && place->rank == 1) raise(SIGSTOP);
+  if (action == "one stops") {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    _exit(output.fail(kPeerLost, "rank 1 is silent"));
+  }
   if (action == "one fails" && place->rank == 1) _exit(output.fail(kWrongUse, "rank 1 had enough"));
   std::this_thread::sleep_for(std::chrono::seconds(60));
   _exit(kGood);
@@ -72,11 +77,11 @@ class LauncherTest : public testing::Test {
     unsetenv(kFolder);
   }
 
-  Launched launch(int ranks, const char* action) {
+  Launched launch(int ranks, const char* action, std::chrono::milliseconds grace = std::chrono::milliseconds(300)) {
     setenv(kAction, action, 1);
     Output output("parent");
     testing::internal::CaptureStderr();
-    const int code = launch_local(ranks, child_arguments().data(), output, std::chrono::milliseconds(300));
+    const int code = launch_local(ranks, child_arguments().data(), output, grace);
     return {code, testing::internal::GetCapturedStderr()};
   }
 
@@ -203,6 +208,15 @@ TEST_F(LauncherTest, EndsRanksThatSleepWhenOneHasFailed) {
   EXPECT_EQ(launched.code, kWrongUse);
   EXPECT_EQ(launched.err, "parent: rank 1 had enough\n");
   EXPECT_TRUE(gone_within(pids(3), std::chrono::seconds(1)));
+}
+
+TEST_F(LauncherTest, DoesNotWaitForARankThatHasBeenStopped) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Launched launched = launch(3, "one stops", std::chrono::minutes(2));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+  EXPECT_EQ(launched.code, kPeerLost);
+  EXPECT_THAT(launched.err, HasSubstr("rank 1 is silent"));
+  EXPECT_TRUE(gone_within(pids(3), std::chrono::seconds(5)));
 }
 
 TEST_F(LauncherTest, SaysSomethingWhereTheRanksSayNothing) {

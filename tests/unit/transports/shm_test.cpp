@@ -293,7 +293,9 @@ TEST(ShmLink, GoesThroughFewHeadersWhereMessagesComeInTurn) {
       World world(&t(), 2);
       const std::size_t seen = headers_in_turn(world, messages, bytes).size();
       EXPECT_LE(seen, headers);
-      if (messages >= 50) EXPECT_EQ(seen, headers) << "and no fewer";
+      if (messages >= 50) {
+        EXPECT_EQ(seen, headers) << "and no fewer";
+      }
     }
   }
   World world(&t(), 2);
