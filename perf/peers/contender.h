@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "perf/check.h"
+#include "src/program/exit_code.h"
 
 namespace tutti::perf {
 
@@ -60,8 +61,8 @@ class Contender {
   /// How the last operation was done, for the report, or "".
   virtual std::string choice() { return ""; }
   virtual std::string complaint() { return "the library reported an error"; }
-  /// Whether that is of what was asked for: wrong use, of the user's.
-  virtual bool misused() { return false; }
+  /// The exit code that goes with it.
+  virtual int exit_code() { return program::kFailed; }
 };
 
 /// Serves the conductor until it says quit or goes away. Returns the program's exit status.

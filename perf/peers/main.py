@@ -65,7 +65,8 @@ def stop(number, frame):
 def main(arguments):
     adopt_orphans()
     for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, stop)
+        if signal.getsignal(each) != signal.SIG_IGN:  # as scripts start what runs in the background
+            signal.signal(each, stop)
     try:
         return compare(arguments)
     except Refusal as refusal:

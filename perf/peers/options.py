@@ -27,7 +27,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def words_of(text, known, option, aliases=None, groups=()):
-    """The comma-separated words, each known; "all" is all of them. groups: words that were taken before, for the refusal."""
+    """The comma-separated words, each known; "all" is all of them. groups: what else the refusal names."""
     chosen = []
     for word in text.split(","):
         word = (aliases or {}).get(word.strip(), word.strip())
@@ -185,8 +185,10 @@ def understand(given):
             raise Refusal(f"--offset was given '{given.offset}', but {name} takes a multiple of {TYPE_BYTES[name]}")
     given.memory = words_of(given.memory, ("host", "registered"), "--memory")
     given.named = given.peers.split(",")
+    if "none" in given.named and len(given.named) > 1:
+        raise Refusal(f"--peers was given '{given.peers}', but none stands alone")
     peers = ",".join("openmpi,mpich,intelmpi" if word == "mpi" else word for word in given.named)
-    given.wanted = words_of(peers, catalogue.ALL_PEERS, "--peers", groups=("mpi", "none")) if peers != "none" else []
+    given.wanted = words_of(peers, catalogue.ALL_PEERS, "--peers", groups=("mpi",)) if peers != "none" else []
     given.rounds = number(given.rounds, "--rounds", 1, 100000)
     given.batch_time = real(given.batch_time, "--batch-time", 0.001, 60000)
     given.case_time = real(given.case_time, "--case-time", 0.01, 36000)

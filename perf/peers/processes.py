@@ -2,6 +2,7 @@
 import ctypes
 import json
 import os
+import secrets
 import selectors
 import shutil
 import signal
@@ -32,8 +33,9 @@ class Folder:
 
     def __enter__(self):
         usual = tempfile.gettempdir()
-        self.path = tempfile.mkdtemp(prefix="tutti-compare-", dir=usual if len(os.fsencode(usual)) <= 60 else "/tmp")
-        Folder.left.add(self.path)
+        self.path = os.path.join(usual if len(os.fsencode(usual)) <= 60 else "/tmp", f"tutti-compare-{secrets.token_hex(4)}")
+        Folder.left.add(self.path)  # first: a signal may come between
+        os.mkdir(self.path, 0o700)
         return self.path
 
     def __exit__(self, *_):
@@ -230,7 +232,10 @@ class Ranks:
                 except OSError:
                     pass
         for launched in self.launched:
-            launched.wait()
+            try:
+                launched.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                pass  # in a system call that nothing ends: end_all has a last look
         for line in self.lines.values():
             line.close()
         self.lines = {}

@@ -84,8 +84,8 @@ class Trial:
         if isinstance(replies, str):
             self.record["lacks"] = replies
             return False
-        if "behind_page" in replies[0]:
-            self.record["behind_page"] = replies[0]["behind_page"]
+        if all("behind_page" in reply for reply in replies):
+            self.record["behind_page"] = [reply["behind_page"] for reply in replies]
         if self.checked:
             self.check(seed)
         self.plan = plan(self.ranks, case, slots, effort.batch_seconds)

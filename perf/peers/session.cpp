@@ -9,7 +9,6 @@
 
 #include "perf/measure.h"
 #include "perf/names.h"
-#include "src/program/exit_code.h"
 
 namespace tutti::perf {
 namespace {
@@ -153,7 +152,7 @@ void Session::rewrite(uint64_t slots) {
 
 program::JsonObject Session::failed() {
   program::JsonObject reply = said("error", failure_);
-  if (contender_.misused()) reply.add("exit", static_cast<int64_t>(program::kWrongUse));
+  reply.add("exit", contender_.exit_code());
   return reply;
 }
 

@@ -34,7 +34,7 @@ class Session {
   std::string open();
 
   /// What the command came to: an object with "ok": true and its findings, with "lacks": a sentence where the library
-  /// cannot do that, or with "error": a sentence.
+  /// cannot do that, or with "error": a sentence, and "exit" where an operation failed.
   program::JsonObject obey(const Command& command);
 
  private:
@@ -43,11 +43,12 @@ class Session {
   program::JsonObject check(const Command& command);
   program::JsonObject time(const Command& command);
   program::JsonObject arrive_late(const Command& command);
+  /// What an operation that failed is answered with.
+  program::JsonObject failed();
   /// One batch of `batch` operations: nanoseconds, or a negative number where an operation failed.
   double time_batch(uint64_t batch);
   /// Operations back to back on all slots in turn; one, on the first, whose result will be looked at.
   bool operate(uint64_t operations);
-  program::JsonObject failed();
   bool operate_once();
   Places places(uint64_t slot) const;
   void fill(uint64_t slots);

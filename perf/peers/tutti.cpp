@@ -74,7 +74,7 @@ class Tutti : public Contender {
     return std::string(error.message) + (error.remedy[0] != '\0' ? ". " : "") + error.remedy;
   }
 
-  bool misused() override { return last_error().status == TUTTI_INVALID_ARGUMENT; }
+  int exit_code() override { return program::exit_code(last_error().status); }
 
  private:
   tutti_error last_error() const {

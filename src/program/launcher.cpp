@@ -101,7 +101,7 @@ class Family {
 
  private:
   bool any_alive() const;
-  /// Whether somebody is, and whoever is has been stopped (SIGSTOP, a debugger): they have nothing to tell.
+  /// Whether somebody is, and whoever is has been stopped (as by SIGSTOP): they have nothing to tell.
   bool only_stopped_alive() const;
   void signal_all(int signal) const;
   void end_by(Clock::time_point deadline) { deadline_ = std::min(deadline_, deadline); }
@@ -121,6 +121,7 @@ class Family {
   int interrupted_ = 0;
   bool terminated_ = false;
   Clock::time_point deadline_ = Clock::time_point::max();
+  Clock::time_point only_stopped_since_ = Clock::now();
 };
 
 int Family::start(char** argv, const char* id, const sigset_t& mask) {
@@ -207,12 +208,15 @@ void Family::reap() {
 }
 
 void Family::enforce() {
-  // Stopped ones are not waited for once somebody has failed: a signal that they may catch would only wait with them.
-  const bool only_stopped = deadline_ != Clock::time_point::max() && only_stopped_alive();
-  if ((Clock::now() < deadline_ && !only_stopped) || !any_alive()) return;
-  signal_all(terminated_ || only_stopped ? SIGKILL : SIGTERM);
+  // Who stays stopped is not waited for once somebody has failed: a signal that they may catch would only wait with them.
+  const auto now = Clock::now();
+  const bool stopped = deadline_ != Clock::time_point::max() && only_stopped_alive();
+  if (!stopped) only_stopped_since_ = now;
+  const bool stay_stopped = stopped && now - only_stopped_since_ >= kLast;
+  if ((now < deadline_ && !stay_stopped) || !any_alive()) return;
+  signal_all(terminated_ || stay_stopped ? SIGKILL : SIGTERM);
   terminated_ = true;
-  deadline_ = Clock::now() + kLast;
+  deadline_ = now + kLast;
 }
 
 void Family::take_report(std::string_view line) {

@@ -336,19 +336,31 @@ HWY_INLINE bool all_normal_or_zero(hn::Vec512<double> value) {
 }
 #endif
 
+#if HWY_ARCH_X86
+/// Whether this thread takes subnormal results, or operands, for zero.
+inline bool flushes_subnormals() { return (_mm_getcsr() & 0x8040) != 0; }
+#else
+inline bool flushes_subnormals() {
+  volatile float least = std::numeric_limits<float>::min();
+  return least / 2 == 0;
+}
+#endif
+
 /// Floats by multiplication with the reciprocal r and a correction, where the set multiplies and adds with one rounding.
 /// Both roundings of q = value · r leave it less than 2 units of its last place off, so value - q · by, a whole number of
 /// such units, is exact for by < 2^20, and what is added to q is off by less than 2^-22 of one (float32; less in float64).
-/// A quotient that is no subnormal number does not lie halfway between two neighbours unless `by` is a power of two, since
-/// `value` would need more bits than it has; so it lies 1/(2 by) of a unit or more from there, and the sum is rounded as it
-/// is. Subnormal ones may lie halfway: then, and for NaNs, it is divided. A sum of zero is right, as what lies halfway
-/// between zero and its neighbour is rounded to it. (The correction is Markstein's, "Computation of elementary functions
-/// on the IBM RISC System/6000 processor", 1990.)
+/// A quotient that is no subnormal number does not lie halfway between two neighbours, since `value` would need more bits
+/// than it has; so it lies 1/(2 by) of a unit or more from there, and the sum is rounded as it is. Subnormal ones may lie
+/// halfway: then, and for NaNs, it is divided, and so are all where subnormal numbers, as `excess` may be one, count as
+/// zero. A sum of zero is right, as what lies halfway between zero and its neighbour is rounded to it. (The correction is
+/// Markstein's, "Computation of elementary functions on the IBM RISC System/6000 processor", 1990.)
 template <typename T>
 class VectorDivider<T, true> {
  public:
   explicit VectorDivider(std::uint64_t by)
-      : divisor_(by), corrects_(HWY_NATIVE_FMA != 0 && by < (std::uint64_t{1} << 20) && !divisor_.power_of_two) {}
+      : divisor_(by),
+        corrects_(HWY_NATIVE_FMA != 0 && by < (std::uint64_t{1} << 20) && !divisor_.power_of_two && !flushes_subnormals()) {
+  }
   template <class V>
   HWY_INLINE V operator()(V value) const {
     if (corrects_) {

@@ -43,11 +43,12 @@ inline constexpr std::uint64_t kShortBytes = 1024;
 /// From header to header: the header, short data, and a line that keeps the next header out of the prefetcher's pair.
 inline constexpr std::uint64_t kHeaderStride = kLine + kShortBytes + kLine;
 static_assert(kHeaderStride % kPair == 0);
-/// Lines that a round of headers takes at least, with the short messages behind them. Fewer are in use where messages come
-/// in turn than there could be, since they stay in the first caches (LinkLayout); but with fewer headers of 40 bytes than
-/// 16 to 32, each message takes 10 to 15 ns longer (Zen 5, 40 to 60 ns where cores are far; Zen 4 sees no difference).
+/// Lines that a round of headers with short messages takes at least, by the length of the last one; where messages lie in
+/// slots, a round is of as many headers as slots. Fewer are in use where messages come in turn than there could be, since
+/// they stay in the first caches (LinkLayout); but with fewer headers of 40 bytes than 16 to 32, each message takes 10 to
+/// 15 ns longer (Zen 5, 40 to 60 ns where cores are far; on Zen 4 a bare probe sees no difference).
 inline constexpr std::uint64_t kRoundLines = 32;
-/// Of a message with its header.
+/// Of a message with its header. In a slot it has none behind that, but counts so that a round ends with the last slot.
 constexpr std::uint64_t header_lines(std::uint64_t bytes) {
   return bytes <= kInlineBytes ? 1 : 1 + (bytes + kLine - 1) / kLine;
 }
@@ -160,9 +161,9 @@ static_assert(sizeof(LinkControl) <= kPage);
 /// Messages have one header after the other; behind the last, and where a message says so (kStartsOver), the first one
 /// comes again. Whoever runs far ahead of its receiver goes through all: a short message needs no more credit than a header
 /// is. Where messages come back in turn, as in most collectives, they tell what was released, and few headers are enough,
-/// as many as slots or a little more (kRoundLines): the fewer lines the two cores pass to and fro, the more of them are
-/// where they were left, in the first caches. A round of 64 headers that hold 1 KiB each takes 270 ns per message, of 3 or
-/// 4 headers 150 ns (Zen 4, both ways at once).
+/// as many as slots, or more of those with little behind them (kRoundLines): the fewer lines the two cores pass to and fro,
+/// the more of them are where they were left, in the first caches. A round of 64 headers that hold 1 KiB each takes 270 ns
+/// per message, of 3 or 4 headers 150 ns (Zen 4, both ways at once).
 ///
 /// What is neither in its header nor right behind it has a slot, the one that is likeliest in the sender's first caches, or
 /// a place in the cold payloads behind them (filling.h). Its header says where.

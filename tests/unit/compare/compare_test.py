@@ -73,7 +73,7 @@ class Refusals(unittest.TestCase):
     def test_each_wrong_word_is_one_sentence_that_names_it(self):
         for arguments, named in ((["all_redcue"], "all_redcue"), (["-b", "8Q"], "8Q"), (["-b", "2K", "-e", "1K"], "2K"),
                                  (["-d", "float99"], "float99"), (["-o", "xor"], "xor"), (["--ranks", "0"], "'0'"),
-                                 (["--ranks", "two"], "two"), (["--transport", "ib"], "ib"), (["--peers", "nccl"], "nccl"), (["--peers", "nccl"], ", mpi, none or all"),
+                                 (["--ranks", "two"], "two"), (["--transport", "ib"], "ib"), (["--peers", "nccl"], "nccl"), (["--peers", "nccl"], ", mpi or all"), (["--peers", "mpi,none"], "none stands alone"),
                                  (["--build", "/no/such/folder"], "/no/such/folder"), (["--rounds", "0"], "'0'"),
                                  (["--goal", "fastest"], "fastest"), (["--network", "veth:fast"], "veth:fast"),
                                  (["--network", "veth"], "--transport tcp"), (["--inputs", "stale"], "stale"),
@@ -409,7 +409,7 @@ class Alone(unittest.TestCase):
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             for record in map(json.loads, done.stdout.splitlines()):
                 for name, contender in record["contenders"].items():
-                    self.assertEqual(contender["behind_page"], [expected, expected], (record["bytes"], name))
+                    self.assertEqual(contender["behind_page"], 2 * [[expected, expected]], (record["bytes"], name))
 
     def test_plots_and_tables_are_written_and_say_that_nobody_else_took_part(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -55,6 +55,19 @@ TEST(LauncherBody, Child) {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     _exit(output.fail(kPeerLost, "rank 1 is silent"));
   }
+  if (action == "one goes on") {
+    if (place->rank == 0) {  // fails once rank 1 has been stopped for a while and has gone on
+      std::this_thread::sleep_for(std::chrono::milliseconds(400));
+      pid_t stopped = 0;
+      std::ifstream(fs::path(variable(kFolder)) / "1") >> stopped;
+      kill(stopped, SIGCONT);
+      std::this_thread::sleep_for(std::chrono::milliseconds(400));
+      _exit(output.fail(kPeerLost, "rank 0 saw little"));
+    }
+    raise(SIGSTOP);
+    std::this_thread::sleep_for(std::chrono::seconds(3));
+    _exit(output.fail(kWrongData, "rank 1 saw it all"));
+  }
   if (action == "one fails" && place->rank == 1) _exit(output.fail(kWrongUse, "rank 1 had enough"));
   std::this_thread::sleep_for(std::chrono::seconds(60));
   _exit(kGood);
@@ -217,6 +230,12 @@ TEST_F(LauncherTest, DoesNotWaitForARankThatHasBeenStopped) {
   EXPECT_EQ(launched.code, kPeerLost);
   EXPECT_THAT(launched.err, HasSubstr("rank 1 is silent"));
   EXPECT_TRUE(gone_within(pids(3), std::chrono::seconds(5)));
+}
+
+TEST_F(LauncherTest, WaitsForARankThatWasStoppedAndHasGoneOn) {
+  const Launched launched = launch(2, "one goes on", std::chrono::minutes(2));
+  EXPECT_EQ(launched.code, kWrongData);
+  EXPECT_THAT(launched.err, HasSubstr("rank 1 saw it all"));
 }
 
 TEST_F(LauncherTest, SaysSomethingWhereTheRanksSayNothing) {
