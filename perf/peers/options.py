@@ -184,7 +184,7 @@ def understand(given):
         if given.offset % TYPE_BYTES[name] != 0:
             raise Refusal(f"--offset was given '{given.offset}', but {name} takes a multiple of {TYPE_BYTES[name]}")
     given.memory = words_of(given.memory, ("host", "registered"), "--memory")
-    given.named = given.peers.split(",")
+    given.named = [word.strip() for word in given.peers.split(",")]
     if "none" in given.named and len(given.named) > 1:
         raise Refusal(f"--peers was given '{given.peers}', but none stands alone")
     peers = ",".join("openmpi,mpich,intelmpi" if word == "mpi" else word for word in given.named)

@@ -112,11 +112,12 @@ program::JsonObject Session::take(const Command& command) {
   if (command.number("fill", 1) != 0) fill(slots_);
   const std::string why = contender_.prepare(operation_, places(0), slots_, stride_);
   if (!why.empty()) return said("error", why);
-  const auto behind_page = [this](const std::byte* buffer) {
-    return std::to_string(reinterpret_cast<std::uintptr_t>(buffer + offset_) % 4096);
+  const auto behind_page = [](const std::byte* buffer) {
+    return std::to_string(reinterpret_cast<std::uintptr_t>(buffer) % 4096);
   };
+  const Places first = places(0);
   program::JsonObject reply = good();
-  reply.add_json("behind_page", "[" + behind_page(send_) + "," + behind_page(recv_) + "]");
+  reply.add_json("behind_page", "[" + behind_page(first.send) + "," + behind_page(first.recv) + "]");
   return reply;
 }
 

@@ -442,7 +442,7 @@ struct BFloat16Conversion {
   static constexpr bool kKnown = false;
 };
 
-#if HWY_TARGET <= HWY_AVX3  // and what is above it; sets other than x86's have greater numbers
+#if HWY_TARGET <= HWY_AVX3
 /// AVX512-BF16's, which the sets of Highway 1.0 do not include.
 template <>
 struct BFloat16Conversion<hn::Vec512<float>> {

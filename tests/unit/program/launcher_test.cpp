@@ -31,6 +31,38 @@ constexpr char kFolder[] = "PROGRAM_TEST_FOLDER";
 
 std::string variable(const char* name) { return std::getenv(name) != nullptr ? std::getenv(name) : ""; }
 
+void pause_for(std::chrono::milliseconds time) { std::this_thread::sleep_for(time); }
+
+// Those that are ended with it have begun: what the tests look for is that they are gone.
+void await_all(int ranks) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    const fs::path file = fs::path(variable(kFolder)) / std::to_string(rank);
+    while (!fs::exists(file) || fs::file_size(file) == 0) pause_for(std::chrono::milliseconds(1));
+  }
+}
+
+// Rank 1 stays stopped, and the others say so.
+void stop_one(int rank, Output& output) {
+  if (rank == 1) raise(SIGSTOP);
+  pause_for(std::chrono::milliseconds(200));
+  _exit(output.fail(kPeerLost, "rank 1 is silent"));
+}
+
+// Rank 0 fails once rank 1 has been stopped for a while and has gone on.
+void stop_one_for_a_while(int rank, Output& output) {
+  if (rank == 1) {
+    raise(SIGSTOP);
+    pause_for(std::chrono::seconds(3));
+    _exit(output.fail(kWrongData, "rank 1 saw it all"));
+  }
+  pause_for(std::chrono::milliseconds(400));
+  pid_t stopped = 0;
+  std::ifstream(fs::path(variable(kFolder)) / "1") >> stopped;
+  kill(stopped, SIGCONT);
+  pause_for(std::chrono::milliseconds(400));
+  _exit(output.fail(kPeerLost, "rank 0 saw little"));
+}
+
 // A rank of ours: never returns to the test.
 TEST(LauncherBody, Child) {
   const auto place = find_place().place;
@@ -43,33 +75,13 @@ TEST(LauncherBody, Child) {
   if (action == "silent") _exit(place->rank == 1 ? kFailed : kGood);
   if (action == "wrong")
     _exit(output.fail(place->rank == 1 ? kWrongData : kPeerLost, "sentence of " + std::to_string(place->rank)));
-  // Those that are ended with it have begun: what the tests look for is that they are gone.
-  for (int rank = 0; rank < place->ranks; ++rank) {
-    const fs::path file = fs::path(variable(kFolder)) / std::to_string(rank);
-    while (!fs::exists(file) || fs::file_size(file) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  await_all(place->ranks);
   if (action == "killed" && place->rank == 1) raise(SIGKILL);
   if (action == "piped" && place->rank == 0) raise(SIGPIPE);
-  if (action == "one stops" && place->rank == 1) raise(SIGSTOP);
-  if (action == "one stops") {
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    _exit(output.fail(kPeerLost, "rank 1 is silent"));
-  }
-  if (action == "one goes on") {
-    if (place->rank == 0) {  // fails once rank 1 has been stopped for a while and has gone on
-      std::this_thread::sleep_for(std::chrono::milliseconds(400));
-      pid_t stopped = 0;
-      std::ifstream(fs::path(variable(kFolder)) / "1") >> stopped;
-      kill(stopped, SIGCONT);
-      std::this_thread::sleep_for(std::chrono::milliseconds(400));
-      _exit(output.fail(kPeerLost, "rank 0 saw little"));
-    }
-    raise(SIGSTOP);
-    std::this_thread::sleep_for(std::chrono::seconds(3));
-    _exit(output.fail(kWrongData, "rank 1 saw it all"));
-  }
+  if (action == "one stops") stop_one(place->rank, output);
+  if (action == "one goes on") stop_one_for_a_while(place->rank, output);
   if (action == "one fails" && place->rank == 1) _exit(output.fail(kWrongUse, "rank 1 had enough"));
-  std::this_thread::sleep_for(std::chrono::seconds(60));
+  pause_for(std::chrono::seconds(60));
   _exit(kGood);
 }
 
