@@ -141,13 +141,14 @@ Result<std::optional<IdRecord>> read_id_file(const std::string& path) {
   };
   if (!S_ISREG(info.st_mode)) return refuse("is no file");
   if (info.st_uid != ::geteuid()) return refuse("belongs to another user (uid " + std::to_string(info.st_uid) + ")");
-  if ((info.st_mode & 077) != 0) return refuse("can be read or written by other users, so its key is no secret");
   std::string text(kMostBytes, '\0');
   const ssize_t n = ::read(file.get(), text.data(), text.size());
   if (n < 0) return system_error("Reading " + path + " failed", errno);
   text.resize(static_cast<std::size_t>(n));
-  if (auto record = parse(text)) return record;
-  return refuse("is no rendezvous file of Tutti");
+  auto record = parse(text);
+  if (!record) return refuse("is no rendezvous file of Tutti");
+  if ((info.st_mode & 077) != 0) return refuse("can be read or written by other users, so its key is no secret");
+  return record;
 }
 
 void remove_id_file(const std::string& path, const std::string& text) {

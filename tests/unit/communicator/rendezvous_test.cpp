@@ -504,7 +504,7 @@ TEST(Join, AFileThatIsNotOursIsRefusedAndKept) {
     request.address = "file://" + path;
     const auto result = join(request);
     EXPECT_EQ(result.status().code(), TUTTI_INVALID_ARGUMENT);
-    EXPECT_THAT(result.status().text(), HasSubstr(path));
+    EXPECT_THAT(result.status().text(), HasSubstr(path + " is no rendezvous file"));
     std::string content;
     std::getline(std::ifstream(path), content);
     EXPECT_EQ(content, "years of work");
@@ -522,7 +522,7 @@ TEST(Durations, AreNeverToldAsZero) {
 TEST(Join, AFileThatOthersCanReadIsRefused) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/meet";
-  std::ofstream(path) << "anything";
+  leave_file(path, "machine", "12345");
   ::chmod(path.c_str(), 0644);
   JoinRequest request = request_of(1, 2, 2);
   request.address = "file://" + path;
