@@ -25,7 +25,8 @@ struct Words {
 void declare_what(program::Options& options, Request& request, Words& words) {
   std::vector<std::string> names;
   for (const Collective& collective : collectives()) names.emplace_back(collective.name);
-  options.positional("COLLECTIVE", &words.collective, "One of " + program::listing(names), false, names);
+  options.positional("COLLECTIVE", &words.collective,
+                     "One of " + program::listing(names) + "; those with _v are not there yet", false, names);
   options.size("-b,--minbytes", &request.min_bytes, "Smallest size; bytes are counted as in nccl-tests");
   options.size("-e,--maxbytes", &request.max_bytes, "Largest size");
   options.integer("-f,--stepfactor", &request.step_factor, 2, 1 << 30, "Each size is this many times the one before");

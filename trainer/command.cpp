@@ -28,7 +28,7 @@ void declare(program::Options& options, Command& command) {
   options.real("--validation", &command.validation, 0, 0.99,
                "Fraction of the training samples that is held out for an epoch's accuracy; with 0 that is the training "
                "samples' own");
-  options.choice("--memory", &command.memory, {"host", "cuda"}, "Where weights and gradients lie");
+  options.choice("--memory", &command.memory, {"host", "cuda"}, "Where weights and gradients lie; cuda is not there yet");
   options.size("--bucket", &command.bucket,
                "Bytes of gradients that are exchanged as soon as they are computed; it decides in which order floats are "
                "added up, and with that the last bits of the weights");

@@ -7,7 +7,7 @@
 
 namespace tutti::trainer {
 
-/// Exit codes that all of Tutti's programs share (CONTRACT.md).
+/// Exit codes that all of Tutti's programs share (README.md).
 enum class ExitCode : int { good = 0, failed = 1, refused = 2, wrong_data = 3, peer_lost = 4 };
 
 /// Why something did not work: one sentence that names what was given, why it is refused and what to do.

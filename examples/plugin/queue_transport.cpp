@@ -7,6 +7,7 @@
 //     Link      one end of a channel
 //
 // The registry below stands for the wire: it connects those, and only those, who name each other and hold the same key.
+#include <tutti/transport.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -21,8 +22,6 @@
 #include <string>
 #include <tuple>
 #include <vector>
-
-#include "include/tutti/transport.h"
 
 namespace {
 
@@ -269,32 +268,32 @@ void release(tutti_link* handle) {
   std::atomic_ref(channel.released).store(channel.released + 1, std::memory_order_release);
 }
 
+constexpr tutti_transport table() {
+  tutti_transport transport{};  // what cannot be done is NULL: offers, grants, regions
+  transport.size = sizeof transport;
+  transport.abi = TUTTI_TRANSPORT_ABI;
+  transport.name = "queue";
+  transport.viable = viable;
+  transport.open = open;
+  transport.close = close;
+  transport.describe = describe;
+  transport.reach = reach;
+  transport.progress = progress;
+  transport.event_fd = event_fd;
+  transport.arm = arm;
+  transport.open_sender = open_sender;
+  transport.open_receiver = open_receiver;
+  transport.link_state = link_state;
+  transport.failure = failure;
+  transport.close_link = close_link;
+  transport.reserve = reserve;
+  transport.commit = commit;
+  transport.flushed = flushed;
+  transport.view = view;
+  transport.release = release;
+  return transport;
+}
+
 }  // namespace
 
-// What cannot be done is NULL: offers, grants, regions.
-extern "C" __attribute__((visibility("default"))) const tutti_transport tutti_transport_plugin = {sizeof(tutti_transport),
-                                                                                                  TUTTI_TRANSPORT_ABI,
-                                                                                                  "queue",
-                                                                                                  viable,
-                                                                                                  open,
-                                                                                                  close,
-                                                                                                  describe,
-                                                                                                  reach,
-                                                                                                  progress,
-                                                                                                  event_fd,
-                                                                                                  arm,
-                                                                                                  open_sender,
-                                                                                                  open_receiver,
-                                                                                                  link_state,
-                                                                                                  failure,
-                                                                                                  close_link,
-                                                                                                  reserve,
-                                                                                                  commit,
-                                                                                                  nullptr,
-                                                                                                  flushed,
-                                                                                                  view,
-                                                                                                  release,
-                                                                                                  nullptr,
-                                                                                                  nullptr,
-                                                                                                  nullptr,
-                                                                                                  nullptr};
+extern "C" __attribute__((visibility("default"))) const tutti_transport tutti_transport_plugin = table();

@@ -1,7 +1,7 @@
 // The one transport interface: what the library's own transports implement, and outsiders' plugins too.
 //
 // A plugin is a shared object in TUTTI_PLUGIN_PATH that exports one symbol, `tutti_transport_plugin`, of type
-// tutti_transport. Structs start with their size: what lies beyond the plugin's size is read as NULL, so a plugin that
+// tutti_transport. Structs that may grow start with their size: what lies beyond the plugin's size is read as NULL, so a plugin that
 // was built against an older header keeps working, and what is added to a struct is added at its end. Optional operations
 // are NULL, never functions that fail.
 //
@@ -18,10 +18,10 @@
 // longer where it is offered. How it travels, by slot, by pull (the receiver reads the sender's offered memory) or by put
 // (the bytes land in memory that the receiver granted), is decided per message by the pair of links.
 //
-// Completion. Two counts of messages, each a 64-bit word that the agent polls with acquire loads, and that advances only
-// when the data is visible to that agent: `arrived` at the receiver, which may be another word for each message, and
-// `reusable` at the sender (the source of an offer may be overwritten; a slot is always reusable at once from the caller's
-// point of view).
+// Completion. Two counts of messages, each a 64-bit word that the agent (the thread that runs the rank's operations) polls
+// with acquire loads, and that advances only when the data is visible to it: `arrived` at the receiver, which may be
+// another word for each message, and `reusable` at the sender (the source of an offer may be overwritten; a slot is always
+// reusable at once from the caller's point of view).
 #ifndef TUTTI_TRANSPORT_H_
 #define TUTTI_TRANSPORT_H_
 
@@ -108,7 +108,7 @@ typedef struct tutti_link_state {
   uint32_t slots;
   uint64_t slot_bytes;  ///< longest message that travels by slot
   /// Receiver: the word that is at least n + 1 once message n (from 0) has arrived, where n is the one that `view` would
-  /// show next. It may be another word after `release`: ask again.
+  /// show next, at an address that is a multiple of 8. It may be another word after `release`: ask again.
   const unsigned char* arrived;
   /// Sender: messages, of those offered or committed, whose source may be overwritten; NULL where nothing can be offered
   /// and nothing is counted. For a slot's message, which needs no such word, it may advance as late as the receiver's
@@ -167,9 +167,9 @@ typedef struct tutti_transport {
 
   // ---- Sender.
   /// Room for a message of `bytes`, <= slot_bytes, aligned to 64 bytes where it is longer than that; NULL: no credit now,
-  /// or broken. One reservation at a time; asking again before `commit` gives the same room, and where that is not
-  /// granted memory the message may be offered instead. Where the receiver granted
-  /// memory that this side can write, for this length and fingerprint, that very memory.
+  /// or broken. One reservation at a time; asking again before `commit` gives the same room, and where that is not granted
+  /// memory the message may be offered instead. Where the receiver granted memory that this side can write, for this length
+  /// and fingerprint, that very memory.
   void* (*reserve)(tutti_link*, uint64_t bytes, uint64_t fingerprint);
   /// Sends what was reserved; `bytes` and `fingerprint` as reserved. Never fails for want of credit.
   tutti_link_result (*commit)(tutti_link*, uint64_t bytes, uint64_t fingerprint);

@@ -1,8 +1,9 @@
 // Tutti: collective communication on host and device memory. The C face, with a stable ABI.
 //
-// Verbs, argument order and the values of types, operators and statuses are NCCL's where it has them. Every struct
-// starts with `size`, which the caller sets to sizeof (the *_INIT macros do): a library newer than its caller reads no
-// field that the caller does not have, and every field has an "unset" value, always 0 or NULL unless said otherwise.
+// Verbs, argument order and the values of types, operators and statuses are NCCL's where it has them. Every struct that
+// may grow starts with `size`, which the caller sets to sizeof (TUTTI_CALL_INIT and TUTTI_CONFIG_INIT do): a library newer
+// than its caller reads no field that the caller does not have. Fields have an "unset" value, 0 or NULL unless said
+// otherwise.
 //
 // No function aborts the process, prints to stdout, or lets a C++ exception through. Every wait has a deadline.
 // "Collective over comm" means: every rank of the communicator calls it, in the same order.
@@ -100,7 +101,7 @@ typedef struct tutti_stream {
 /// Options of one call; NULL means all unset.
 typedef struct tutti_call {
   size_t size;            ///< sizeof(tutti_call)
-  uint64_t timeout_ns;    ///< deadline counted from when the operation is ready on its stream; 0: the communicator's
+  uint64_t timeout_ns;    ///< deadline, counted from when the operation's turn comes on its stream; 0: the communicator's
   uint64_t tag;           ///< point to point: messages match by (communicator, source, tag)
   int32_t priority;       ///< larger is more urgent; a hint, equal on all ranks
   const char* name;       ///< for errors and recordings, copied; NULL: none
@@ -122,34 +123,37 @@ typedef struct tutti_unique_id {
 /// Length of the printable form, its terminating NUL included.
 #define TUTTI_UNIQUE_ID_TEXT 264
 
-/// How ranks exchange bytes before there is a communicator: gathers `n` bytes of every rank into out[rank * n]. Called
-/// on a thread of the caller of tutti_comm_create_bootstrap, during that call only. Returns 0, or non-zero on failure.
+/// How ranks exchange bytes before there is a communicator: gathers `n` bytes of every rank into out[rank * n]. Called by
+/// the thread that called tutti_comm_create_bootstrap, during that call only. Returns 0, or non-zero on failure.
 typedef struct tutti_bootstrap {
   size_t size;  ///< sizeof(tutti_bootstrap)
   void* ctx;
   int (*allgather)(void* ctx, const void* in, size_t n, void* out, uint64_t timeout_ns);
 } tutti_bootstrap;
 
-/// What a communicator is created with; NULL means all unset. An explicit environment variable wins over a field, a
-/// field over the default; `tutti-doctor --settings` lists them.
+/// What a communicator is created with; NULL means all unset. An environment variable that is set wins over its field, a
+/// field over the default. `tutti-doctor --settings` lists the variables and what their values look like: words and units
+/// (TUTTI_SPIN=always, TUTTI_CONNECT_TIMEOUT=60s) where fields are numbers.
 typedef struct tutti_config {
   size_t size;                    ///< sizeof(tutti_config)
   int32_t non_blocking;           ///< 1: creation returns TUTTI_IN_PROGRESS at once, see tutti_comm_state
   const char* name;               ///< for errors and logs; NULL: "world", or "world/color" after a split
   const char* transports;         ///< TUTTI_TRANSPORTS: comma-separated names that may be used; NULL: all that are viable
-  const char* algorithm;          ///< TUTTI_ALGORITHM: the same syntax as the variable; NULL: the library chooses
+  const char* algorithm;          ///< TUTTI_ALGORITHM: NAME, COLLECTIVE:NAME or COLLECTIVE:FROM-TO:NAME (bytes, as
+                                  ///< 64K-1M), separated by commas, of which the first that fits a call counts;
+                                  ///< `tutti-plan cost` lists the names; NULL: the library chooses
   const char* interface;          ///< TUTTI_INTERFACE: comma-separated network interfaces; NULL: all that are up
   const char* secret;             ///< TUTTI_SECRET: the key for env:// and tcp://
   int32_t lanes;                  ///< TUTTI_LANES; 0: the library chooses
   uint64_t connect_timeout_ns;    ///< TUTTI_CONNECT_TIMEOUT; 0: 60 s. Creation, and reaching a peer
   uint64_t operation_timeout_ns;  ///< TUTTI_OPERATION_TIMEOUT; 0: 300 s. Any one operation
   uint64_t idle_timeout_ns;       ///< TUTTI_IDLE_TIMEOUT; 0: 10 s. A peer that is silent this long is lost
-  int (*poll)(void* ctx);         ///< called at least every millisecond within every wait, by the thread that called and
-                                  ///< waits, never by one of the library's. Non-zero ends the wait with TUTTI_ABORTED: what
-                                  ///< runs on a queue goes on; of a blocking operation, split or finalize the communicator
-                                  ///< fails, on all ranks. No C++ exception may leave it
+  int (*poll)(void* ctx);         ///< called by the waiting caller's own thread, at least every millisecond. Non-zero ends
+                                  ///< the wait with TUTTI_ABORTED: an operation on a queue goes on; a blocking operation,
+                                  ///< split or finalize makes the communicator fail, on all ranks. No C++ exception may
+                                  ///< leave it
   void* poll_ctx;
-  int32_t spin;            ///< TUTTI_SPIN: 0 adapt, 1 always spin, -1 never
+  int32_t spin;            ///< TUTTI_SPIN, which takes the words: 0 adapt, 1 always, -1 never
   uint32_t min_blocks;     ///< CUDA: fewest thread blocks a collective takes
   uint32_t max_blocks;     ///< CUDA: most
   uint32_t traffic_class;  ///< network traffic class (DSCP), 0: the system's; others are not there yet
@@ -208,9 +212,9 @@ TUTTI_API const char* tutti_status_string(tutti_status status);
 /// Bytes of one element, 0 for a type that does not exist. Thread safe.
 TUTTI_API size_t tutti_type_size(tutti_type type);
 
-/// Copies the error by which `comm` has failed, or with NULL that of this thread's last failed call, into `error` (its
-/// size set). A call that was only refused (TUTTI_INVALID_ARGUMENT, TUTTI_INVALID_USAGE, TUTTI_UNSUPPORTED) leaves its
-/// communicator sound, so that its sentence is to be had with NULL alone.
+/// Copies an error into `error` (its size set): the one by which `comm` has failed; with NULL, that of this thread's last
+/// failed call. A call that was only refused (TUTTI_INVALID_ARGUMENT, TUTTI_INVALID_USAGE, TUTTI_UNSUPPORTED) leaves its
+/// communicator sound: ask for its sentence with NULL.
 /// Returns TUTTI_SUCCESS, also where there is no error (its status is then TUTTI_SUCCESS); TUTTI_INVALID_ARGUMENT for
 /// a NULL or unsized `error`. Thread safe; legal in every state of the communicator.
 TUTTI_API tutti_status tutti_error_get(const tutti_comm* comm, tutti_error* error);
@@ -239,10 +243,11 @@ TUTTI_API tutti_status tutti_comm_create(tutti_comm** comm, int ranks, const tut
 /// Joins at an address that says where the others are:
 ///   tcp://host:port     rank 0 listens there; needs TUTTI_SECRET, TUTTI_SECRET_FILE or config.secret, except where host is
 ///                       the caller's own machine: there a key in a private file of this user's serves instead
-///   file:///path        a path that all ranks share; rank 0 writes the id there, and removes it once all have joined. What
-///                       is there already is refused and kept, unless a process of Tutti's that has ended left it
-///   env://              what the launcher set: TUTTI_RANK, TUTTI_RANKS, TUTTI_COMM_ID; Open MPI's; PMI's; torchrun's;
-///                       Slurm's
+///   file:///path        a path that all ranks share; rank 0 writes the id there, and removes it once all have joined. A
+///                       file that is there already is refused and left alone, unless a Tutti process that has ended left
+///                       it
+///   env://              what the launcher set: TUTTI_RANK, TUTTI_RANKS and TUTTI_COMM_ID (a printed unique id, or an
+///                       address like those above); Open MPI's; PMI's; torchrun's; Slurm's
 ///   id:TEXT             a printed unique id
 /// ranks, rank   -1 takes them from the launcher's environment. Otherwise as tutti_comm_create.
 TUTTI_API tutti_status tutti_comm_create_address(tutti_comm** comm, const char* address, int ranks, int rank,
@@ -258,18 +263,18 @@ TUTTI_API tutti_status tutti_comm_create_bootstrap(tutti_comm** comm, int ranks,
 TUTTI_API tutti_status tutti_comm_create_all(tutti_comm** comms, int ranks, const tutti_config* config);
 
 /// Splits `comm` into groups of equal `color`, ordered by (key, rank). Collective over comm. A negative color belongs to
-/// no group and receives NULL. config may be NULL: the parent's. Once it has begun, a rank that gives it up (the poll hook,
-/// no memory) makes `comm` fail on all ranks: they wait for no deadline.
+/// no group and receives NULL. config may be NULL: the parent's. A rank that gives up once the split has begun (the poll
+/// hook, no memory) makes `comm` fail on all ranks at once.
 TUTTI_API tutti_status tutti_comm_split(tutti_comm* comm, int color, int key, tutti_comm** out, const tutti_config* config);
 
 /// Completes everything that was enqueued, then takes leave of the peers. Collective over comm. Afterwards only
 /// tutti_comm_destroy (and queries) are legal: other calls are TUTTI_INVALID_USAGE, as is this one in an open group.
 TUTTI_API tutti_status tutti_comm_finalize(tutti_comm* comm);
 
-/// Frees the handle; operations under way are completed first, within the operation timeout, and those that outlast it are
-/// aborted. Not collective: peers read that this rank left. NULL is allowed. No other call on `comm` may be under way or
-/// follow. TUTTI_INVALID_USAGE, and nothing happens, while this thread's open group holds operations or splits of it.
-/// What is behind other operations on a queue by then has begun nowhere, and completes with TUTTI_ABORTED in its turn.
+/// Frees the handle. Operations that run are completed first, within the operation timeout, and aborted where they outlast
+/// it; those still behind others on a queue are never started, and complete with TUTTI_ABORTED in their turn. Not
+/// collective: peers read that this rank left. NULL is allowed. No other call on `comm` may be under way or follow.
+/// TUTTI_INVALID_USAGE, and nothing happens, while this thread's open group holds operations or splits of it.
 TUTTI_API tutti_status tutti_comm_destroy(tutti_comm* comm);
 
 /// Ends whatever runs on `comm`, here and on its peers, which return TUTTI_ABORTED naming this rank. Returns within a
@@ -302,8 +307,8 @@ TUTTI_API tutti_status tutti_comm_last_choice(const tutti_comm* comm, tutti_comm
 // ---- Collectives -----------------------------------------------------------------------------------------------------
 //
 // Common to all: `send` and `recv` are host memory and belong to the operation until it has completed. Counts are in
-// elements, may be 0, may exceed 2^31, and are equal on all ranks, else TUTTI_MISMATCH on all of them; a rank whose part
-// was over before that showed (with a count of 0 it waits for nobody) returned success, and its next call returns the
+// elements, may be 0, may exceed 2^31, and are equal on all ranks. Unequal ones are TUTTI_MISMATCH on all ranks; one that
+// was done before this showed (with a count of 0 it waits for nobody) has returned success, and its next call returns the
 // mismatch. `stream` and `call` as above; call may be NULL. Thread safe: calls from several threads on one communicator are
 // ordered by entry. Returns TUTTI_SUCCESS; TUTTI_INVALID_ARGUMENT or TUTTI_UNSUPPORTED (nothing was sent); TUTTI_TIMEOUT,
 // TUTTI_REMOTE_ERROR, TUTTI_MISMATCH, TUTTI_ABORTED (`send` is intact unless in place, `recv` is undefined; the
@@ -371,10 +376,10 @@ TUTTI_API tutti_status tutti_scatter_v(const tutti_block* send_blocks, void* rec
 // ---- Point to point --------------------------------------------------------------------------------------------------
 
 /// Sends `count` elements to `peer`; matches the receive of (this rank, call.tag) there, in order among equals. Returns
-/// when `send` may be used again: whether that is before a receive matches depends on the length, on what is under way and
-/// on whether the two have exchanged before, and must not be relied on. What nobody has received when its receiver is
-/// finalized is lost. Progresses independently of collectives and queues. Errors as the collectives', and
-/// TUTTI_INVALID_ARGUMENT for a peer outside the group. A rank may send to itself where the receive is posted already.
+/// when `send` may be used again; do not rely on whether that is before or after a receive matches. A message that has not
+/// been received when its receiver is finalized is lost. Progresses independently of collectives and queues. Errors as the
+/// collectives', and TUTTI_INVALID_ARGUMENT for a peer outside the group. A rank may send to itself where the receive is
+/// posted already.
 TUTTI_API tutti_status tutti_send(const void* send, size_t count, tutti_type type, int peer, tutti_comm* comm,
                                   tutti_stream stream, const tutti_call* call);
 
@@ -387,13 +392,17 @@ TUTTI_API tutti_status tutti_recv(void* recv, size_t count, tutti_type type, int
 // ---- Groups, queues, work --------------------------------------------------------------------------------------------
 
 /// Calls between start and end, on this thread, are issued together by the end: sends and receives among them progress
-/// at once. Nests; the outermost end issues. Its `call` may hold one work for the whole group (an inner end's may not:
-/// TUTTI_INVALID_USAGE) and a timeout, for operations without one of their own. It returns the first error of the group; a
-/// call inside that failed, or an end that is refused, makes none of the group's operations run, and their works complete
-/// with that error. Creation and split (blocking ones; those of tutti_comm_create_all and _bootstrap run at once) are held
-/// back, too: the end makes them together, before any operation runs, so one thread may create several ranks. All or none:
-/// where one fails, each `comm` is NULL, as it is until the end; it must remain valid. A split that fails with them once it
-/// has begun makes its parent fail. Finalize cannot be held back: inside a group it is TUTTI_INVALID_USAGE.
+/// at once. Nests; the outermost end issues.
+///
+/// call      of the outermost end: may hold one work for the whole group, and a timeout for operations without one of
+///           their own. A work in an inner end's is TUTTI_INVALID_USAGE.
+/// Errors    the end returns the first of the group. Where a call inside failed, or the end is refused, none of the group's
+///           operations run, and their works complete with that error.
+/// Creation  and split are held back too (blocking ones; those of tutti_comm_create_all and _bootstrap run at once): the
+///           end makes them together, before any operation, so that one thread may create several ranks. Their `comm` is
+///           NULL until then, must remain valid, and stays NULL in all of them where one fails. A split that fails with
+///           them once it has begun makes its parent fail.
+/// Finalize  cannot be held back: TUTTI_INVALID_USAGE.
 TUTTI_API tutti_status tutti_group_start(void);
 TUTTI_API tutti_status tutti_group_end(const tutti_call* call);
 
@@ -402,9 +411,9 @@ TUTTI_API tutti_status tutti_group_end(const tutti_call* call);
 /// on it. A forked child may only destroy its parent's queues: any other use is TUTTI_INVALID_USAGE. Thread safe.
 TUTTI_API tutti_status tutti_queue_create(tutti_queue** queue);
 TUTTI_API tutti_status tutti_queue_destroy(tutti_queue* queue);
-/// Returns when all that was enqueued before (transfers included) has completed, with the first error among it that no
-/// earlier wait returned; TUTTI_IN_PROGRESS after timeout_ns, 0: no limit but the operations' own; TUTTI_ABORTED where a
-/// communicator's poll hook ended the wait. The last two leave everything running, for a later wait.
+/// Returns when all that was enqueued before (transfers included) has completed, with its first error that no wait has
+/// returned yet. TUTTI_IN_PROGRESS after timeout_ns (0: no limit but the operations' own), TUTTI_ABORTED where a
+/// communicator's poll hook ended the wait: after either everything goes on, for a later wait.
 TUTTI_API tutti_status tutti_queue_wait(tutti_queue* queue, uint64_t timeout_ns);
 
 /// What is known of an operation.
@@ -421,8 +430,8 @@ typedef struct tutti_work_info_t {
 /// TUTTI_IN_PROGRESS, or what the operation came to. Never blocks. Thread safe, as all on works.
 TUTTI_API tutti_status tutti_work_test(tutti_work* work);
 /// Waits for completion; TUTTI_IN_PROGRESS after timeout_ns leaves the operation running, and so does TUTTI_ABORTED where
-/// the communicator's poll hook ended the wait. 0: the operation's deadline and a few seconds, counted from its start; one
-/// that is behind others on its stream is waited for as long as these take, by their deadlines.
+/// the communicator's poll hook ended the wait. 0: until the operation's deadline and a few seconds more; while it is
+/// behind others on its stream, theirs count.
 TUTTI_API tutti_status tutti_work_wait(tutti_work* work, uint64_t timeout_ns);
 TUTTI_API tutti_status tutti_work_info(const tutti_work* work, tutti_work_info_t* info);
 /// `fn` is called exactly once, on a thread of the library's, with no lock held, never inside this or the posting call.
@@ -437,8 +446,8 @@ TUTTI_API void tutti_work_release(tutti_work* work);
 /// Freed by tutti_memory_free alone, when no operation uses it any more, by each process that has it. Errors:
 /// TUTTI_SYSTEM_ERROR. Thread safe.
 ///
-/// A call that fails returns when no peer writes into it any more. One that is stopped is waited for a second at most: then
-/// the error names it, and the memory may be freed, but not be used again.
+/// A call that fails returns when no peer writes into this memory any more. A peer that is stopped is waited for a second
+/// at most: then the error names it, and the memory may be freed, but not be used again.
 TUTTI_API tutti_status tutti_memory_alloc(void** ptr, size_t bytes);
 TUTTI_API tutti_status tutti_memory_free(void* ptr);
 

@@ -1,12 +1,17 @@
 // Tutti in C++: RAII over tutti.h, with std::span, and exceptions or std::error_code at the caller's choice.
 //
-//     tutti::Communicator comm("env://");            // throws tutti::Failure
-//     comm.all_reduce(std::span<float>(gradients));  // in place
+//     std::vector<float> gradients(1000), all;
+//
+//     tutti::Communicator comm("env://");  // throws tutti::Failure
+//     comm.all_reduce(gradients);          // in place: vectors, arrays, spans, whatever lies in one piece
+//     all.resize(gradients.size() * comm.size());
+//     comm.all_gather(gradients, all);
 //
 //     std::error_code why;
-//     comm.barrier(why);                             // does not throw
+//     comm.broadcast(gradients, 0, why);  // does not throw
 //
-// Header-only: it uses the C face alone. Objects are movable, not copyable. Thread safety is tutti.h's.
+// Header-only: it uses the C face alone. Objects are movable, not copyable. Thread safety is tutti.h's. What only a call's
+// options can say (a name, a deadline, an algorithm) goes through the C face, with get().
 #ifndef TUTTI_TUTTI_HPP_
 #define TUTTI_TUTTI_HPP_
 
@@ -17,10 +22,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <ranges>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -67,6 +74,13 @@ inline void note(tutti_status status, std::error_code& why) {
   why = status == TUTTI_SUCCESS ? std::error_code() : std::error_code(static_cast<int>(status), status_category());
 }
 
+/// Throws what a form that fills a std::error_code came to.
+inline void check(const std::error_code& why) {
+  if (!why) return;
+  if (why.category() != status_category()) throw std::invalid_argument("tutti: the sizes of send and recv do not fit");
+  check(static_cast<tutti_status>(why.value()));
+}
+
 template <typename T>
 struct TypeOf;
 template <>
@@ -108,6 +122,19 @@ struct TypeOf<double> {
 template <typename T>
 inline constexpr tutti_type type_of = detail::TypeOf<T>::value;
 
+/// What a verb sends: elements in one piece, of a type that has a tutti_type. Not owned.
+template <typename R>
+concept Sent = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
+               requires { detail::TypeOf<std::ranges::range_value_t<R>>::value; };
+
+/// What a verb writes: the same, and not const.
+template <typename R>
+concept Received = Sent<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
+
+/// Two of one element type.
+template <typename S, typename R>
+concept Alike = std::is_same_v<std::ranges::range_value_t<S>, std::ranges::range_value_t<R>>;
+
 /// An operation under way. Destruction gives the handle back and lets the operation go on.
 class Work {
  public:
@@ -144,8 +171,10 @@ class Queue {
   std::unique_ptr<tutti_queue, Destroy> queue_;
 };
 
-/// One rank's membership of a group. Every collective has a form that throws Failure and one that fills an
-/// std::error_code; `stream` defaults to blocking. Spans of send and recv may be the same for in place.
+/// One rank's membership of a group. Every verb has a form that throws Failure, and one that fills a std::error_code,
+/// behind the arguments that it must have. `stream` defaults to blocking; buffers then belong to the operation until it has
+/// completed. send and recv may be the same memory where the C face's verb says "in place". Sizes that do not fit, told by
+/// this rank's own buffers, are std::invalid_argument (std::errc::invalid_argument), and nothing is sent.
 class Communicator {
  public:
   /// Takes over a handle.
@@ -182,77 +211,213 @@ class Communicator {
   void abort() const { static_cast<void>(tutti_comm_abort(comm_.get())); }
 
   /// Folds in place.
-  template <typename T>
-  void all_reduce(std::span<T> data, tutti_op op = TUTTI_SUM, tutti_stream stream = {}) const {
-    detail::check(tutti_all_reduce(data.data(), data.data(), data.size(), type_of<T>, op, get(), stream, nullptr));
+  template <Received R>
+  void all_reduce(R&& data, tutti_op op = TUTTI_SUM, tutti_stream stream = {}) const {
+    std::error_code why;
+    all_reduce(data, why, op, stream);
+    detail::check(why);
   }
-  template <typename T>
-  void all_reduce(std::span<T> data, std::error_code& why, tutti_op op = TUTTI_SUM, tutti_stream stream = {}) const {
-    detail::note(tutti_all_reduce(data.data(), data.data(), data.size(), type_of<T>, op, get(), stream, nullptr), why);
+  template <Received R>
+  void all_reduce(R&& data, std::error_code& why, tutti_op op = TUTTI_SUM, tutti_stream stream = {}) const {
+    detail::note(tutti_all_reduce(first(data), first(data), count(data), type_of<Element<R>>, op, get(), stream, nullptr),
+                 why);
   }
-  /// Out of place; equal sizes, else std::invalid_argument.
-  template <typename T>
-  void all_reduce(std::span<const T> send, std::span<T> recv, tutti_op op = TUTTI_SUM, tutti_stream stream = {}) const {
-    same(send.size(), recv.size());
-    detail::check(tutti_all_reduce(send.data(), recv.data(), send.size(), type_of<T>, op, get(), stream, nullptr));
+  /// Out of place; equal sizes.
+  template <Sent S, Received R>
+    requires Alike<S, R>
+  void all_reduce(const S& send, R&& recv, tutti_op op = TUTTI_SUM, tutti_stream stream = {}) const {
+    std::error_code why;
+    all_reduce(send, recv, why, op, stream);
+    detail::check(why);
+  }
+  template <Sent S, Received R>
+    requires Alike<S, R>
+  void all_reduce(const S& send, R&& recv, std::error_code& why, tutti_op op = TUTTI_SUM, tutti_stream stream = {}) const {
+    if (!fit(count(send), count(recv), why)) return;
+    detail::note(tutti_all_reduce(first(send), first(recv), count(send), type_of<Element<R>>, op, get(), stream, nullptr),
+                 why);
   }
   /// As all_reduce in place, behind the caller's back.
-  template <typename T>
-  Work all_reduce(std::span<T> data, const Queue& queue, tutti_op op = TUTTI_SUM) const {
+  template <Received R>
+  Work all_reduce(R&& data, const Queue& queue, tutti_op op = TUTTI_SUM) const {
     tutti_work* work = nullptr;
     tutti_call call = TUTTI_CALL_INIT;
     call.work = &work;
-    detail::check(tutti_all_reduce(data.data(), data.data(), data.size(), type_of<T>, op, get(), queue.stream(), &call));
+    detail::check(
+        tutti_all_reduce(first(data), first(data), count(data), type_of<Element<R>>, op, get(), queue.stream(), &call));
     return Work(work);
   }
-  template <typename T>
-  void reduce(std::span<const T> send, std::span<T> recv, int root, tutti_op op = TUTTI_SUM,
+  /// recv is as large as send on the root, and ignored elsewhere, where it may be empty.
+  template <Sent S, Received R>
+    requires Alike<S, R>
+  void reduce(const S& send, R&& recv, int root, tutti_op op = TUTTI_SUM, tutti_stream stream = {}) const {
+    std::error_code why;
+    reduce(send, recv, root, why, op, stream);
+    detail::check(why);
+  }
+  template <Sent S, Received R>
+    requires Alike<S, R>
+  void reduce(const S& send, R&& recv, int root, std::error_code& why, tutti_op op = TUTTI_SUM,
               tutti_stream stream = {}) const {
-    detail::check(tutti_reduce(send.data(), recv.data(), send.size(), type_of<T>, op, root, get(), stream, nullptr));
+    if (!at_root(root, count(recv), count(send), why)) return;
+    detail::note(tutti_reduce(first(send), first(recv), count(send), type_of<Element<R>>, op, root, get(), stream, nullptr),
+                 why);
   }
-  template <typename T>
-  void broadcast(std::span<T> data, int root, tutti_stream stream = {}) const {
-    detail::check(tutti_broadcast(data.data(), data.data(), data.size(), type_of<T>, root, get(), stream, nullptr));
+  /// From the root's data into all others'.
+  template <Received R>
+  void broadcast(R&& data, int root, tutti_stream stream = {}) const {
+    std::error_code why;
+    broadcast(data, root, why, stream);
+    detail::check(why);
   }
-  /// recv holds size() times send.
-  template <typename T>
-  void all_gather(std::span<const T> send, std::span<T> recv, tutti_stream stream = {}) const {
-    same(send.size() * static_cast<std::size_t>(size()), recv.size());
-    detail::check(tutti_all_gather(send.data(), recv.data(), send.size(), type_of<T>, get(), stream, nullptr));
+  template <Received R>
+  void broadcast(R&& data, int root, std::error_code& why, tutti_stream stream = {}) const {
+    detail::note(tutti_broadcast(first(data), first(data), count(data), type_of<Element<R>>, root, get(), stream, nullptr),
+                 why);
   }
-  /// send holds size() times recv.
-  template <typename T>
-  void reduce_scatter(std::span<const T> send, std::span<T> recv, tutti_op op = TUTTI_SUM, tutti_stream stream = {}) const {
-    same(send.size(), recv.size() * static_cast<std::size_t>(size()));
-    detail::check(tutti_reduce_scatter(send.data(), recv.data(), recv.size(), type_of<T>, op, get(), stream, nullptr));
+  /// recv is size() times as large as send.
+  template <Sent S, Received R>
+    requires Alike<S, R>
+  void all_gather(const S& send, R&& recv, tutti_stream stream = {}) const {
+    std::error_code why;
+    all_gather(send, recv, why, stream);
+    detail::check(why);
   }
-  /// send and recv hold size() blocks each.
-  template <typename T>
-  void all_to_all(std::span<const T> send, std::span<T> recv, tutti_stream stream = {}) const {
-    same(send.size(), recv.size());
-    const std::size_t ranks = static_cast<std::size_t>(size());
-    same(send.size() % ranks, 0);
-    detail::check(tutti_all_to_all(send.data(), recv.data(), send.size() / ranks, type_of<T>, get(), stream, nullptr));
+  template <Sent S, Received R>
+    requires Alike<S, R>
+  void all_gather(const S& send, R&& recv, std::error_code& why, tutti_stream stream = {}) const {
+    if (!fit_blocks(count(recv), count(send), why)) return;
+    detail::note(tutti_all_gather(first(send), first(recv), count(send), type_of<Element<R>>, get(), stream, nullptr), why);
   }
-  void barrier(tutti_stream stream = {}) const { detail::check(tutti_barrier(get(), stream, nullptr)); }
-  void barrier(std::error_code& why) const { detail::note(tutti_barrier(get(), {}, nullptr), why); }
+  /// send is size() times as large as recv.
+  template <Sent S, Received R>
+    requires Alike<S, R>
+  void reduce_scatter(const S& send, R&& recv, tutti_op op = TUTTI_SUM, tutti_stream stream = {}) const {
+    std::error_code why;
+    reduce_scatter(send, recv, why, op, stream);
+    detail::check(why);
+  }
+  template <Sent S, Received R>
+    requires Alike<S, R>
+  void reduce_scatter(const S& send, R&& recv, std::error_code& why, tutti_op op = TUTTI_SUM,
+                      tutti_stream stream = {}) const {
+    if (!fit_blocks(count(send), count(recv), why)) return;
+    detail::note(
+        tutti_reduce_scatter(first(send), first(recv), count(recv), type_of<Element<R>>, op, get(), stream, nullptr), why);
+  }
+  /// send and recv hold size() blocks each, equally large.
+  template <Sent S, Received R>
+    requires Alike<S, R>
+  void all_to_all(const S& send, R&& recv, tutti_stream stream = {}) const {
+    std::error_code why;
+    all_to_all(send, recv, why, stream);
+    detail::check(why);
+  }
+  template <Sent S, Received R>
+    requires Alike<S, R>
+  void all_to_all(const S& send, R&& recv, std::error_code& why, tutti_stream stream = {}) const {
+    const std::size_t block = count(send) / ranks(why);
+    if (!fit(count(send), count(recv), why) || !fit_blocks(count(send), block, why)) return;
+    detail::note(tutti_all_to_all(first(send), first(recv), block, type_of<Element<R>>, get(), stream, nullptr), why);
+  }
+  /// recv is size() times as large as send on the root, and ignored elsewhere, where it may be empty.
+  template <Sent S, Received R>
+    requires Alike<S, R>
+  void gather(const S& send, R&& recv, int root, tutti_stream stream = {}) const {
+    std::error_code why;
+    gather(send, recv, root, why, stream);
+    detail::check(why);
+  }
+  template <Sent S, Received R>
+    requires Alike<S, R>
+  void gather(const S& send, R&& recv, int root, std::error_code& why, tutti_stream stream = {}) const {
+    if (!at_root(root, count(recv), count(send) * ranks(why), why)) return;
+    detail::note(tutti_gather(first(send), first(recv), count(send), type_of<Element<R>>, root, get(), stream, nullptr),
+                 why);
+  }
+  /// send is size() times as large as recv on the root, and ignored elsewhere, where it may be empty.
+  template <Sent S, Received R>
+    requires Alike<S, R>
+  void scatter(const S& send, R&& recv, int root, tutti_stream stream = {}) const {
+    std::error_code why;
+    scatter(send, recv, root, why, stream);
+    detail::check(why);
+  }
+  template <Sent S, Received R>
+    requires Alike<S, R>
+  void scatter(const S& send, R&& recv, int root, std::error_code& why, tutti_stream stream = {}) const {
+    if (!at_root(root, count(send), count(recv) * ranks(why), why)) return;
+    detail::note(tutti_scatter(first(send), first(recv), count(recv), type_of<Element<R>>, root, get(), stream, nullptr),
+                 why);
+  }
+  void barrier(tutti_stream stream = {}) const {
+    std::error_code why;
+    barrier(why, stream);
+    detail::check(why);
+  }
+  void barrier(std::error_code& why, tutti_stream stream = {}) const {
+    detail::note(tutti_barrier(get(), stream, nullptr), why);
+  }
 
-  template <typename T>
-  void send(std::span<const T> data, int peer, std::uint64_t tag = 0, tutti_stream stream = {}) const {
-    tutti_call call = TUTTI_CALL_INIT;
-    call.tag = tag;
-    detail::check(tutti_send(data.data(), data.size(), type_of<T>, peer, get(), stream, &call));
+  template <Sent S>
+  void send(const S& data, int peer, std::uint64_t tag = 0, tutti_stream stream = {}) const {
+    std::error_code why;
+    send(data, peer, why, tag, stream);
+    detail::check(why);
   }
-  template <typename T>
-  void recv(std::span<T> data, int peer, std::uint64_t tag = 0, tutti_stream stream = {}) const {
-    tutti_call call = TUTTI_CALL_INIT;
-    call.tag = tag;
-    detail::check(tutti_recv(data.data(), data.size(), type_of<T>, peer, get(), stream, &call));
+  template <Sent S>
+  void send(const S& data, int peer, std::error_code& why, std::uint64_t tag = 0, tutti_stream stream = {}) const {
+    const tutti_call call = tagged(tag);
+    detail::note(tutti_send(first(data), count(data), type_of<Element<S>>, peer, get(), stream, &call), why);
+  }
+  /// Receives at most as many elements as data holds.
+  template <Received R>
+  void recv(R&& data, int peer, std::uint64_t tag = 0, tutti_stream stream = {}) const {
+    std::error_code why;
+    recv(data, peer, why, tag, stream);
+    detail::check(why);
+  }
+  template <Received R>
+  void recv(R&& data, int peer, std::error_code& why, std::uint64_t tag = 0, tutti_stream stream = {}) const {
+    const tutti_call call = tagged(tag);
+    detail::note(tutti_recv(first(data), count(data), type_of<Element<R>>, peer, get(), stream, &call), why);
   }
 
  private:
-  static void same(std::size_t a, std::size_t b) {
-    if (a != b) throw std::invalid_argument("tutti: the spans' sizes do not fit together");
+  template <typename R>
+  using Element = std::ranges::range_value_t<R>;
+  template <typename R>
+  static auto* first(R&& elements) {
+    return std::ranges::data(elements);
+  }
+  template <typename R>
+  static std::size_t count(const R& elements) {
+    return std::ranges::size(elements);
+  }
+  static tutti_call tagged(std::uint64_t tag) {
+    tutti_call call = TUTTI_CALL_INIT;
+    call.tag = tag;
+    return call;
+  }
+  /// At least 1, so that it can be divided by.
+  std::size_t ranks(std::error_code& why) const {
+    int ranks = 1;
+    detail::note(tutti_comm_size(get(), &ranks), why);
+    return static_cast<std::size_t>(ranks);
+  }
+  static bool fit(std::size_t a, std::size_t b, std::error_code& why) {
+    why = a == b ? std::error_code() : std::make_error_code(std::errc::invalid_argument);
+    return !why;
+  }
+  bool fit_blocks(std::size_t whole, std::size_t block, std::error_code& why) const {
+    const std::size_t all = block * ranks(why);
+    return !why && fit(whole, all, why);
+  }
+  /// Where this rank is the root, sizes have to fit.
+  bool at_root(int root, std::size_t a, std::size_t b, std::error_code& why) const {
+    int rank = -1;
+    detail::note(tutti_comm_rank(get(), &rank), why);
+    return !why && (rank != root || fit(a, b, why));
   }
   struct Destroy {
     void operator()(tutti_comm* comm) const { static_cast<void>(tutti_comm_destroy(comm)); }

@@ -315,7 +315,8 @@ constexpr const char* kTransports = "TUTTI_TRANSPORTS";
 using S = Settings;
 using C = tutti_config;
 constexpr std::array kTable = {
-    setting<Text, &S::comm_id>("TUTTI_COMM_ID", "", "Printed unique id, or an address, that env:// joins at."),
+    setting<Text, &S::comm_id>("TUTTI_COMM_ID", "",
+                               "Printed unique id, or an address (tcp://HOST:PORT, file:///PATH), that env:// joins at."),
     setting<RankNumber, &S::rank>("TUTTI_RANK", "", "This process's rank, for env://."),
     setting<RankCount, &S::ranks>("TUTTI_RANKS", "", "How many ranks there are, for env://."),
     setting<List, &S::interfaces>("TUTTI_INTERFACE", "", "Network interfaces to use; all that are up where empty.",
@@ -325,8 +326,11 @@ constexpr std::array kTable = {
         kTransports, "",
         "Transports that may be used, of which each pair of ranks takes the quickest; all that are viable where empty.",
         "config.transports", text_field<&C::transports>),
-    setting<Text, &S::algorithm>("TUTTI_ALGORITHM", "", "Algorithm to use instead of the library's choice.",
-                                 "config.algorithm", text_field<&C::algorithm>),
+    setting<Text, &S::algorithm>(
+        "TUTTI_ALGORITHM", "",
+        "Algorithms to use instead of the library's choice: NAME, COLLECTIVE:NAME or COLLECTIVE:FROM-TO:NAME (bytes), "
+        "separated by commas, of which the first that fits a call counts.",
+        "config.algorithm", text_field<&C::algorithm>),
     setting<Lanes, &S::lanes>("TUTTI_LANES", "0", "Lanes of a schedule; 0 lets the library choose.", "config.lanes",
                               number_field<&C::lanes>),
     setting<Text, &S::tuning>(

@@ -18,11 +18,10 @@ std::optional<Collective> collective_named(std::string_view name) {
   return std::nullopt;
 }
 
-std::string names_for(std::optional<Collective> collective) {
+std::string names_for(Collective collective) {
   std::string names;
   for (const Algorithm* algorithm : all_algorithms()) {
-    if (collective && algorithm->collective != *collective) continue;
-    if (!names.empty() && (", " + names + ",").find(fmt::format(", {},", algorithm->name)) != std::string::npos) continue;
+    if (algorithm->collective != collective) continue;
     names += (names.empty() ? "" : ", ") + std::string(algorithm->name);
   }
   return names;
@@ -65,9 +64,11 @@ std::optional<std::string_view> take_part(std::string_view& rest) {
 }
 
 Status refused(std::string_view rule, const std::string& why, std::optional<Collective> collective) {
-  return Status(
-      TUTTI_INVALID_ARGUMENT, fmt::format("algorithm rule \"{}\" {}", rule, why),
-      fmt::format("Write NAME, COLLECTIVE:NAME or COLLECTIVE:FROM-TO:NAME; names are {}.", names_for(collective)));
+  // Those of all collectives are more than a remedy holds.
+  const std::string names =
+      collective ? "names are " + names_for(*collective) : "`tutti-plan cost --collective COLLECTIVE` lists the names";
+  return Status(TUTTI_INVALID_ARGUMENT, fmt::format("algorithm rule \"{}\" {}", rule, why),
+                "Write NAME, COLLECTIVE:NAME or COLLECTIVE:FROM-TO:NAME; " + names);
 }
 
 }  // namespace

@@ -64,6 +64,12 @@ int main(int argc, char** argv) {
   using namespace tutti::conformance;
   const auto builtin = tutti::builtin_transports();
   transports_under_test().assign(builtin.begin(), builtin.end());
+  if (argc > 1 && std::string_view(argv[1]).starts_with("--h")) {
+    std::printf(
+        "Usage: tutti-conformance [TRANSPORT|PLUGIN.so] [OPTIONS]\n"
+        "Whether a transport keeps include/tutti/transport.h: a built-in one, a plugin, or all that are built in.\n"
+        "The options are GoogleTest's:\n\n");
+  }
   if (argc > 1 && argv[1][0] != '-') {
     if (!choose(argv[1])) return 2;
   }

@@ -1,11 +1,167 @@
-// The C++ face: what it throws.
+// The C++ face: every verb in both forms, and what they throw or fill.
 #include <gtest/gtest.h>
+
+#include <array>
+#include <functional>
+#include <thread>
+#include <vector>
 
 #include "include/tutti/tutti.hpp"
 #include "tests/support/ranks.h"
 
 namespace tutti::test {
 namespace {
+
+using Values = std::vector<std::int32_t>;
+
+/// Runs `body` on each of `ranks` ranks as threads, with a Communicator of its own.
+void on_ranks(int ranks, const std::function<void(const Communicator&)>& body) {
+  std::vector<tutti_comm*> comms(static_cast<std::size_t>(ranks));
+  ASSERT_EQ(tutti_comm_create_all(comms.data(), ranks, nullptr), TUTTI_SUCCESS) << last_error();
+  std::vector<std::thread> threads;
+  for (tutti_comm* comm : comms) {
+    threads.emplace_back([comm, &body] {
+      const Communicator communicator(comm);
+      body(communicator);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+/// Calls a verb's two forms one after the other: `verb` gets what stands behind the arguments that it must have.
+template <typename Verb>
+void in_both_forms(const Verb& verb) {
+  verb();
+  std::error_code why = std::make_error_code(std::errc::interrupted);
+  verb(why);
+  EXPECT_FALSE(why) << why.message();
+}
+
+class CppFaceOfRanks : public testing::TestWithParam<int> {};
+
+TEST_P(CppFaceOfRanks, Reduces) {
+  on_ranks(GetParam(), [](const Communicator& comm) {
+    const int ranks = comm.size(), total = ranks * (ranks + 1) / 2;
+    in_both_forms([&](auto&... why) {
+      Values data(5, comm.rank() + 1), sum(5);
+      comm.all_reduce(std::as_const(data), sum, why...);
+      EXPECT_EQ(sum, Values(5, total));
+      comm.all_reduce(std::span(data).first(2), why..., TUTTI_MAX);
+      EXPECT_EQ(data, (Values{ranks, ranks, comm.rank() + 1, comm.rank() + 1, comm.rank() + 1}));
+      const std::array<float, 3> third = {1, 2, 3};
+      std::array<float, 3> thirds{};
+      comm.reduce(third, thirds, ranks - 1, why..., TUTTI_AVG);
+      if (comm.rank() == ranks - 1) {
+        EXPECT_EQ(thirds, third);
+      }
+      Values blocks(2 * static_cast<std::size_t>(ranks), 1), block(2);
+      comm.reduce_scatter(blocks, block, why...);
+      EXPECT_EQ(block, Values(2, ranks));
+    });
+  });
+}
+
+TEST_P(CppFaceOfRanks, Moves) {
+  on_ranks(GetParam(), [](const Communicator& comm) {
+    const int ranks = comm.size(), rank = comm.rank();
+    Values all(static_cast<std::size_t>(ranks)), counted(static_cast<std::size_t>(ranks));
+    for (int r = 0; r < ranks; ++r) counted[static_cast<std::size_t>(r)] = 10 * r;
+    in_both_forms([&](auto&... why) {
+      const Values own(1, 10 * rank);
+      comm.all_gather(own, all, why...);
+      EXPECT_EQ(all, counted);
+      Values root(3, rank);
+      comm.broadcast(root, ranks - 1, why...);
+      EXPECT_EQ(root, Values(3, ranks - 1));
+      Values got;
+      if (rank == 0) got.resize(static_cast<std::size_t>(ranks));
+      comm.gather(own, got, 0, why...);  // elsewhere recv may be empty
+      if (rank == 0) {
+        EXPECT_EQ(got, counted);
+      }
+      Values back(1);
+      comm.scatter(got, back, 0, why...);
+      EXPECT_EQ(back, own);
+      Values to(static_cast<std::size_t>(ranks), rank), from(static_cast<std::size_t>(ranks));
+      comm.all_to_all(to, from, why...);
+      for (int r = 0; r < ranks; ++r) EXPECT_EQ(from[static_cast<std::size_t>(r)], r);
+      comm.barrier(why...);
+    });
+  });
+}
+
+TEST_P(CppFaceOfRanks, SendsAlongARing) {
+  on_ranks(GetParam(), [](const Communicator& comm) {
+    const int ranks = comm.size(), rank = comm.rank();
+    in_both_forms([&](auto&... why) {
+      const std::vector<double> own(3, rank);
+      std::vector<double> got(7, -1);
+      ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+      comm.send(own, (rank + 1) % ranks, why..., 9);
+      comm.recv(got, (rank + ranks - 1) % ranks, why..., 9);
+      ASSERT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+      const double before = (rank + ranks - 1) % ranks;
+      EXPECT_EQ(got, (std::vector<double>{before, before, before, -1, -1, -1, -1}));
+    });
+  });
+}
+
+TEST_P(CppFaceOfRanks, RunsBehindTheCallersBack) {
+  on_ranks(GetParam(), [](const Communicator& comm) {
+    const Queue queue;
+    Values first(1000, 1), second(1000, 2);
+    const Work work = comm.all_reduce(first, queue);
+    comm.all_reduce(second, TUTTI_MIN, queue.stream());
+    queue.wait();
+    EXPECT_TRUE(work.done());
+    work.wait();
+    EXPECT_EQ(first, Values(1000, comm.size()));
+    EXPECT_EQ(second, Values(1000, 2));
+  });
+}
+
+/// Sizes that do not fit are refused before anything is sent, so the next call still works on every rank.
+TEST_P(CppFaceOfRanks, RefusesSizesThatDoNotFit) {
+  on_ranks(GetParam(), [](const Communicator& comm) {
+    const auto ranks = static_cast<std::size_t>(comm.size());
+    const int own = comm.rank();  // as the root
+    const Values two(2);
+    Values one(1), most(2 * ranks + 1);
+    const auto refuses = [](const auto& verb) {
+      EXPECT_THROW(verb(), std::invalid_argument);
+      std::error_code why;
+      verb(why);
+      EXPECT_EQ(why, std::errc::invalid_argument);
+    };
+    refuses([&](auto&... why) { comm.all_reduce(two, one, why...); });
+    refuses([&](auto&... why) { comm.reduce(two, one, own, why...); });
+    refuses([&](auto&... why) { comm.all_gather(two, most, why...); });
+    refuses([&](auto&... why) { comm.reduce_scatter(most, Values(2), why...); });
+    refuses([&](auto&... why) { comm.all_to_all(two, one, why...); });
+    refuses([&](auto&... why) { comm.gather(two, most, own, why...); });
+    refuses([&](auto&... why) { comm.scatter(most, Values(2), own, why...); });
+    if (ranks > 1) refuses([&](auto&... why) { comm.all_to_all(most, most, why...); });
+    comm.barrier();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, CppFaceOfRanks, testing::Values(1, 2, 3));
+
+TEST(CppFace, TellsWhatTheLibraryRefuses) {
+  on_ranks(1, [](const Communicator& comm) {
+    Values data(1);
+    std::error_code why;
+    comm.broadcast(data, 7, why);
+    EXPECT_EQ(why, std::error_code(TUTTI_INVALID_ARGUMENT, status_category()));
+    try {
+      comm.broadcast(data, 7);
+      ADD_FAILURE() << "there is no rank 7";
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.status(), TUTTI_INVALID_ARGUMENT);
+      EXPECT_EQ(failure.what(), std::string(error_of(nullptr).message));
+    }
+  });
+}
 
 TEST(CppFace, ThrowsTheSentenceWithItsRemedyAndItsStatus) {
   try {

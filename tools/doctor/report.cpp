@@ -19,6 +19,12 @@ void add_line(std::string& out, const std::string& line) {
 
 const char* shown_health(Health health) { return health == Health::good ? "" : health_name(health); }
 
+/// With what a value looks like, where its type does not say that.
+std::string help_of(const SettingRow& row) {
+  const bool plain = row.type == "text" || row.type == "list" || row.type == "secret";
+  return plain ? row.help : row.help + " Takes " + row.form + ".";
+}
+
 }  // namespace
 
 std::string report_text(const std::vector<Finding>& findings, const std::vector<Verdict>& verdicts) {
@@ -62,7 +68,7 @@ std::string settings_text(const std::vector<SettingRow>& rows) {
       fmt::format("{:<25}{:<10}{:<9}{:<{}}{:<13}{}", "setting", "type", "default", "value", widest + 2, "origin", "help");
   for (const SettingRow& row : rows) {
     add_line(out, fmt::format("{:<25}{:<10}{:<9}{:<{}}{:<13}{}", row.name, row.type, shown(row.fallback), shown(row.value),
-                              widest + 2, row.origin, row.help));
+                              widest + 2, row.origin, help_of(row)));
     if (!row.problem.empty()) add_line(out, fmt::format("{:<25}{}", "", row.problem));
   }
   return out;

@@ -72,9 +72,12 @@ struct Request {
 };
 
 void declare(program::Options& options, Request& request) {
-  options.positional("COMMAND", &request.command, "what to do", true, {"show", "verify", "cost", "simulate", "synthesize"});
-  options.text("--collective", &request.collective, "NAME", "all_reduce, broadcast, …");
-  options.text("--algorithm", &request.algorithm, "NAME", "the algorithm; without it, the one that selection chooses");
+  options.positional("COMMAND", &request.command, "one of show, verify, cost, simulate and synthesize", true,
+                     {"show", "verify", "cost", "simulate", "synthesize"});
+  options.text("--collective", &request.collective, "NAME",
+               "all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather, scatter or barrier");
+  options.text("--algorithm", &request.algorithm, "NAME",
+               "the algorithm, of those that cost lists; without it, the one that selection chooses");
   options.integer("--ranks", &request.ranks, 1, most_ranks,
                   "number of ranks; on a --topology, all its endpoints unless given");
   options.integer("--root", &request.root, 0, most_ranks - 1, "root of a broadcast, reduce, gather or scatter");
