@@ -17,6 +17,7 @@
 #include <cstring>
 #include <functional>
 #include <thread>
+#include <vector>
 
 #include "tests/support/probe_pipe.h"
 #include "tests/support/ranks.h"
@@ -253,6 +254,51 @@ INSTANTIATE_TEST_SUITE_P(Ways, AfterAFailure, testing::Values(Way::abort, Way::h
                                               : way.param == Way::deadline ? "Deadline"
                                                                            : "Death");
                          });
+
+/// Rank 1: gathers into memory that nobody may read, held up in the middle of reading what rank 0 offers.
+void gather_slowly(Meeting& meeting, std::size_t count) {
+  Snag snag;
+  met = &meeting;
+  tutti_comm* const comm = join(meeting.address, 1, TUTTI_CONFIG_INIT);
+  snag.set([] {
+    met->sweeps.give();
+    static_cast<void>(met->returned.within(10'000));
+  });
+  const std::vector<std::int32_t> own(count, 1);
+  const tutti_status status = tutti_gather(own.data(), snag.data(), count, TUTTI_INT32, 1, comm, {}, nullptr);
+  EXPECT_EQ(status, TUTTI_ABORTED) << std::count(snag.data(), snag.data() + count, 2) << " elements are no more rank 0's";
+  tutti_comm_destroy(comm);
+}
+
+/// Rank 0: its call is aborted while rank 1 reads its memory, which is the caller's then.
+void abort_while_read(Meeting& meeting, std::size_t count) {
+  tutti_comm* const comm = join(meeting.address, 0, TUTTI_CONFIG_INIT);
+  void* memory = nullptr;
+  ASSERT_EQ(tutti_memory_alloc(&memory, count * sizeof(std::int32_t)), TUTTI_SUCCESS) << last_error();
+  std::fill_n(static_cast<std::int32_t*>(memory), count, 1);
+  std::thread other([&] {
+    meeting.sweeps.await();
+    static_cast<void>(tutti_comm_abort(comm));
+  });
+  EXPECT_EQ(tutti_gather(memory, nullptr, count, TUTTI_INT32, 1, comm, {}, nullptr), TUTTI_ABORTED) << last_error();
+  std::fill_n(static_cast<std::int32_t*>(memory), count, 2);
+  meeting.returned.give();
+  other.join();
+  tutti_comm_destroy(comm);
+  EXPECT_EQ(tutti_memory_free(memory), TUTTI_SUCCESS);
+}
+
+/// Whatever its own memory is: calls that offer nothing themselves run by another loop.
+TEST(AfterAnAbort, WhatAPeerWasReadingIsNoSuccess) {
+  const TemporaryFolder folder;
+  int number = 0;
+  for (const std::size_t count : {20'000, 32'768, 60'000, 100'000}) {
+    SCOPED_TRACE(count);
+    Meeting meeting{address_in(folder, ++number), {}, {}, {}, {}, {}};
+    const Child reader([&] { gather_slowly(meeting, count); });
+    const Child owner([&] { abort_while_read(meeting, count); });
+  }
+}
 
 /// Rank 0, whose peer is stopped in the middle of a sweep and goes on after the call has returned.
 void outlast_a_stopped_peer(Meeting& meeting, pid_t peer) {

@@ -9,8 +9,6 @@
 namespace tutti {
 namespace {
 
-/// Below this, copying into a slot is cheaper than keeping track of an offer, or of lanes.
-constexpr std::uint64_t least_offer = 16384;
 /// Where no link takes an offer, calls run straight while their messages are shorter than this.
 constexpr std::uint64_t least_of_lanes = std::uint64_t{1} << 18;
 

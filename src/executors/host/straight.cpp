@@ -42,11 +42,10 @@ class Straightener {
     if (in_one_piece && whole.divide_by <= 1 && bytes < least_streamed) take_sends(whole, taken);
     push_to_links(Straight::Kind::reserve, whole, taken);
     append_pieces(whole, step, taken);
+    // Before anything of it is sent on. That this rank offers nothing says nothing of its peers.
+    if (bytes >= least_offer) push_from_links(Straight::Kind::recheck, whole, taken);
     push_to_links(Straight::Kind::commit, whole, taken);
-    for (std::size_t o = 0; o < whole.sources; ++o) {
-      const Operand& operand = lowered_.program.operands[taken[o]];
-      if (operand.place == Place::link) push(Straight::Kind::release, whole, operand, o);
-    }
+    push_from_links(Straight::Kind::release, whole, taken);
   }
 
   /// Where nobody knows who shares a core with whom, ranks tell whether they run. Else, where all of our core exchange
@@ -111,6 +110,13 @@ class Straightener {
 
   void push_to_links(Straight::Kind kind, const Straight::Act& act, const std::vector<std::uint32_t>& taken) {
     for (std::size_t o = act.sources; o < taken.size(); ++o) {
+      const Operand& operand = lowered_.program.operands[taken[o]];
+      if (operand.place == Place::link) push(kind, act, operand, o);
+    }
+  }
+
+  void push_from_links(Straight::Kind kind, const Straight::Act& act, const std::vector<std::uint32_t>& taken) {
+    for (std::size_t o = 0; o < act.sources; ++o) {
       const Operand& operand = lowered_.program.operands[taken[o]];
       if (operand.place == Place::link) push(kind, act, operand, o);
     }
@@ -205,7 +211,14 @@ class HostExecutor::StraightRun {
       return at_[act.place] != nullptr;
     }
     if (act.kind == Straight::Kind::release) return transport.release(link.link), true;
+    if (act.kind == Straight::Kind::recheck) return recheck(act, link);
     return hand_over(act, link) == TUTTI_LINK_OK;
+  }
+
+  [[gnu::noinline]] static bool recheck(const Straight::Act& act, const HostLink& link) {
+    tutti_message same;
+    return (link.state.capabilities & TUTTI_READS_PEER) == 0 ||
+           (link.transport->view(link.link, &same) == TUTTI_LINK_OK && same.bytes == act.count);
   }
 
   /// What did not come about at once; false: it never will.
@@ -247,7 +260,8 @@ class HostExecutor::StraightRun {
 
   /// What did not come about at once, again, and what stands in its way.
   Turn attempt(const Straight::Act& act, HostLink& link) {
-    if (act.kind == Straight::Kind::view) return executor_.view(link, act.count, at_[act.place]);
+    if (act.kind == Straight::Kind::view || act.kind == Straight::Kind::recheck)
+      return executor_.view(link, act.count, at_[act.place]);
     if (act.kind == Straight::Kind::reserve) return executor_.reserve(link, act.count, at_[act.place]);
     const tutti_link_result result = hand_over(act, link);
     if (result == TUTTI_LINK_OK) return Turn::moved;

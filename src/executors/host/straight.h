@@ -1,5 +1,5 @@
-// Calls in which nothing is left to decide: one pass, steps that can go in single file (lowering.h), and every message too
-// short to be offered or granted. All small messages are such calls, and a part of their time is what is not looked at.
+// Calls in which nothing is left to decide: one pass, steps that can go in single file (lowering.h), and no message that
+// this rank offers or grants. All small messages are such calls, and a part of their time is what is not looked at.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,9 @@
 #include "src/schedule/ir.h"
 
 namespace tutti {
+
+/// No shorter message is offered: copying it into a slot is cheaper than keeping track of it, or of lanes.
+inline constexpr std::uint64_t least_offer = 16384;
 
 struct Layout;
 struct Lowered;
@@ -26,6 +29,7 @@ struct Straight {
     send,     ///< waits for room for the link's next message, which is a short one of one piece, and sends it on its way
     copy,     ///< one piece, of one source to one destination
     fold,     ///< one piece, of all others
+    recheck,  ///< whether what was read of the link's message was that still, as its sender may have offered its memory
     release,  ///< lets the link's message go
     commit,   ///< sends the link's message on its way
   };
