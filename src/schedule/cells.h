@@ -8,6 +8,15 @@
 
 namespace tutti {
 
+/// Memory that a step's messages are read out of where links pull: the first copy that it keeps, or its only source; none
+/// of it: nullptr. operands: the step's.
+inline const Operand* offered(const Step& step, const Operand* operands) {
+  for (std::uint32_t o = step.sources; o < std::uint32_t{step.sources} + step.destinations; ++o) {
+    if (operands[o].place != Place::link) return &operands[o];
+  }
+  return step.sources == 1 && operands[0].place != Place::link ? &operands[0] : nullptr;
+}
+
 /// The memory of one rank that a program may touch, as cells of one (block, chunk) each: inputs, then outputs, then
 /// scratch. In place, an input block that is also an output block has that block's cells, and its own stay unused. Plain
 /// data.

@@ -42,18 +42,26 @@ std::vector<std::vector<Receive>> receives(const Plan& plan, int rank, const Pro
 /// against each other, and empty where `program_of` is, or where that run would stop. The program is well-formed. Pure;
 /// time proportional to all ranks' programs.
 ///
-/// No rank waits for ever if all keep to it: each order is a part of that one run, in which every step came when what it
-/// waits for had come. Of what is not done, the step that came first there can be done.
+/// No rank waits for ever, whether all keep to it or some run their lanes and offer their memory: each order is a part of
+/// that one run, in which every step came when what it waits for had come, and what could be offered had been taken before
+/// it was overwritten. Of what is not done, the step that came first there can be done.
 std::vector<std::uint32_t> single_file(const Plan& plan, int rank, const Program& program, const ProgramOf& program_of);
 
 /// An order in single file in which, of receives that follow one another, those of `near` links come first: whoever waits
 /// for a peer on its own core has to hand that over, and finds what the others sent meanwhile. near: per link, 0 or 1.
 /// output_blocks: of this rank.
 ///
-/// Still nobody waits for ever. Only receives change places that put the only message of their links in a pass into
-/// different places of the output, and do nothing else: no peer can tell in which order those are taken, but by the room
-/// they leave for messages of later passes, and nobody who is waited for here sends these before this pass. Pure.
+/// Only receives change places that put the only message of their links in a pass into different places of the output, and
+/// do nothing else: in a call of one pass peers can tell in which order those are taken by the memory that they offered
+/// alone. So whether still nobody waits for ever is for near_first_goes_through to say. Pure.
 std::vector<std::uint32_t> near_first(std::vector<std::uint32_t> order, const Program& program,
                                       std::span<const std::uint8_t> near, std::uint32_t output_blocks);
+
+/// Of a rank and its program, `near` as near_first takes it.
+using NearOf = std::function<std::vector<std::uint8_t>(int rank, const Program& program)>;
+
+/// Whether near_first changes any rank's order in single file, and all come to the end of a pass where all keep to what it
+/// makes of them, by a run as single_file's. The same on all ranks. Pure; as much time.
+bool near_first_goes_through(const Plan& plan, const ProgramOf& program_of, const NearOf& near_of);
 
 }  // namespace tutti

@@ -1,52 +1,75 @@
 // Lanes in single file: see single_file in lowering.h.
 #include <algorithm>
+#include <deque>
 #include <iterator>
 #include <map>
 #include <numeric>
 #include <tuple>
 
+#include "src/schedule/cells.h"
 #include "src/schedule/lowering.h"
 
 namespace tutti {
 namespace {
 
-/// Messages of one link in this pass.
-struct Traffic {
-  std::uint32_t sent = 0;
-  std::uint32_t taken = 0;
-};
+using Orders = std::vector<std::vector<std::uint32_t>>;
 
-/// All ranks' programs, run against each other for one pass: in each round every lane whose next step is ready takes it. So
-/// a rank's order is that of the depths, and what waits for nobody comes first.
+/// All ranks' programs, run against each other for one pass, with the least credit: in each round every lane whose next
+/// step is ready takes it. So a rank's order is that of the depths, and what waits for nobody comes first. Or every rank
+/// keeps to an order that is given. Whatever a step could offer is taken for offered, in place: what is read out of a
+/// rank's memory is not overwritten before it has been taken, as it is where that rank does not run in single file.
 class Rehearsal {
  public:
-  Rehearsal(const Plan& plan, const ProgramOf& program_of) : credit_(plan.shape.credit) {
-    for (int r = 0; r < plan.problem.ranks; ++r) ranks_.emplace_back(program_of(r));
+  /// orders: by rank; empty: by lanes.
+  Rehearsal(const Plan& plan, const ProgramOf& program_of, const Orders& orders = {}) : credit_(plan.shape.credit) {
+    for (int r = 0; r < plan.problem.ranks; ++r) {
+      ranks_.emplace_back(program_of(r), Cells(plan.problem, plan.shape, r, true));
+      if (!orders.empty()) ranks_.back().given = orders[static_cast<std::size_t>(r)];
+    }
     for (int r = 0; r < plan.problem.ranks; ++r) {
       for (const Link& link : at(r).program.links) {
         const auto from = link.sends ? r : link.peer;
         const auto to = link.sends ? link.peer : r;
-        at(r).traffic.push_back(&traffic_[{from, to, link.channel}]);
+        Wire& wire = wires_[{from, to, link.channel}];
+        wire.sender = &at(from);
+        at(r).wires.push_back(&wire);
       }
     }
   }
 
-  /// The steps of `rank` in the order of the run; empty where it stopped before the end.
-  std::vector<std::uint32_t> order_of(int rank) {
+  /// The steps of all ranks in the order of the run; nothing where it stopped before the end.
+  Orders run() {
     while (round()) {
     }
+    Orders orders;
     for (const Rank& each : ranks_) {
       if (each.order.size() != each.program.steps.size()) return {};
+      orders.push_back(each.order);
     }
-    return at(rank).order;
+    return orders;
   }
 
  private:
+  struct Rank;
+  /// What is under way: of each message the memory that it is read out of, if any.
+  struct Wire {
+    Rank* sender = nullptr;
+    std::vector<const Operand*> messages;
+  };
   struct Rank {
-    explicit Rank(Program its) : program(std::move(its)), next(program.lanes.size(), 0) {}
+    Rank(Program its, Cells memory)
+        : program(std::move(its)),
+          cells(memory),
+          holds(cells.size()),
+          next(program.lanes.size()),
+          done(program.steps.size()) {}
     Program program;
-    std::vector<std::uint32_t> next;  ///< by lane
-    std::vector<Traffic*> traffic;    ///< by link
+    Cells cells;
+    std::vector<std::uint32_t> holds;  ///< messages that are read out of a cell
+    std::vector<std::uint32_t> next;   ///< by lane
+    std::vector<std::uint8_t> done;    ///< by step
+    std::vector<Wire*> wires;          ///< by link
+    std::vector<std::uint32_t> given;
     std::vector<std::uint32_t> order;
   };
 
@@ -55,52 +78,77 @@ class Rehearsal {
   /// Whether any step was taken. What is ready is found for all ranks before any of it is taken.
   bool round() {
     std::vector<std::pair<Rank*, std::uint32_t>> ready;
+    const auto consider = [&](Rank& rank, std::uint32_t step) {
+      if (is_ready(rank, rank.program.steps[step])) ready.emplace_back(&rank, step);
+    };
     for (Rank& rank : ranks_) {
-      for (std::uint32_t l = 0; l < rank.program.lanes.size(); ++l) {
+      if (rank.order.size() < rank.given.size()) consider(rank, rank.given[rank.order.size()]);
+      for (std::uint32_t l = 0; rank.given.empty() && l < rank.program.lanes.size(); ++l) {
         const Lane& lane = rank.program.lanes[l];
-        if (rank.next[l] < lane.count && is_ready(rank, rank.program.steps[lane.first + rank.next[l]]))
-          ready.emplace_back(&rank, l);
+        while (rank.next[l] < lane.count && rank.done[lane.first + rank.next[l]] != 0) ++rank.next[l];
+        if (rank.next[l] < lane.count) consider(rank, lane.first + rank.next[l]);
       }
     }
-    for (const auto& [rank, lane] : ready) take(*rank, lane);
+    for (const auto& [rank, step] : ready) take(*rank, step);
     return !ready.empty();
   }
 
   bool is_ready(const Rank& rank, const Step& step) const {
     for (std::uint32_t d = step.dependencies; d < step.dependencies + step.dependency_count; ++d) {
       const Dependency& on = rank.program.dependencies[d];
-      if (on.distance == 0 && rank.next[on.lane] <= on.step) return false;
+      if (on.distance == 0 && rank.done[rank.program.lanes[on.lane].first + on.step] == 0) return false;
     }
     for (std::uint32_t o = 0; o < std::uint32_t{step.sources} + step.destinations; ++o) {
       const Operand& operand = rank.program.operands[step.operands + o];
-      if (operand.place != Place::link) continue;
-      const Traffic& traffic = *rank.traffic[operand.link];
+      if (operand.place != Place::link) {
+        if (o >= step.sources && is_held(rank, operand)) return false;
+        continue;
+      }
       std::uint32_t before = 0;  // messages of the same link in this step
       for (std::uint32_t b = 0; b < o; ++b) {
         const Operand& other = rank.program.operands[step.operands + b];
         before += other.place == Place::link && other.link == operand.link ? 1 : 0;
       }
-      const std::uint32_t under_way = traffic.sent - traffic.taken;
+      const std::size_t under_way = rank.wires[operand.link]->messages.size();
       if (o < step.sources ? under_way <= before : under_way + before >= credit_) return false;
     }
     return true;
   }
 
-  void take(Rank& rank, std::uint32_t lane) {
-    const std::uint32_t index = rank.program.lanes[lane].first + rank.next[lane]++;
+  static bool is_held(const Rank& rank, const Operand& operand) {
+    std::uint32_t held = 0;
+    rank.cells.each(operand, [&](std::size_t cell) { held |= rank.holds[cell]; });
+    return held != 0;
+  }
+
+  static void take(Rank& rank, std::uint32_t index) {
     const Step& step = rank.program.steps[index];
-    for (std::uint32_t o = 0; o < std::uint32_t{step.sources} + step.destinations; ++o) {
-      const Operand& operand = rank.program.operands[step.operands + o];
-      if (operand.place != Place::link) continue;
-      Traffic& traffic = *rank.traffic[operand.link];
-      ++(o < step.sources ? traffic.taken : traffic.sent);
+    const Operand* const operands = &rank.program.operands[step.operands];
+    for (std::uint32_t o = 0; o < step.sources; ++o) {
+      if (operands[o].place != Place::link) continue;
+      Wire& wire = *rank.wires[operands[o].link];
+      hold(*wire.sender, wire.messages.front(), UINT32_MAX);
+      wire.messages.erase(wire.messages.begin());
     }
+    const Operand* const memory = offered(step, operands);
+    for (std::uint32_t o = step.sources; o < std::uint32_t{step.sources} + step.destinations; ++o) {
+      if (operands[o].place != Place::link) continue;
+      rank.wires[operands[o].link]->messages.push_back(memory);
+      hold(rank, memory, 1);
+    }
+    rank.done[index] = 1;
     rank.order.push_back(index);
   }
 
+  /// change: 1, or UINT32_MAX for one less.
+  static void hold(Rank& rank, const Operand* memory, std::uint32_t change) {
+    if (memory == nullptr) return;
+    rank.cells.each(*memory, [&](std::size_t cell) { rank.holds[cell] += change; });
+  }
+
   const std::uint32_t credit_;
-  std::map<std::tuple<int, int, std::uint32_t>, Traffic> traffic_;  ///< by (from, to, channel)
-  std::vector<Rank> ranks_;
+  std::map<std::tuple<int, int, std::uint32_t>, Wire> wires_;  ///< by (from, to, channel)
+  std::deque<Rank> ranks_;                                     ///< which wires point to
 };
 
 /// Steps that put the only message of their links in a pass into the output, and do nothing else.
@@ -155,9 +203,24 @@ std::vector<std::uint32_t> near_first(std::vector<std::uint32_t> order, const Pr
   return order;
 }
 
+bool near_first_goes_through(const Plan& plan, const ProgramOf& program_of, const NearOf& near_of) {
+  Orders orders = Rehearsal(plan, program_of).run();
+  bool changed = false;
+  for (std::size_t r = 0; r < orders.size(); ++r) {
+    const int rank = static_cast<int>(r);
+    const Program program = program_of(rank);
+    auto first = near_first(orders[r], program, near_of(rank, program), blocks_of(plan.problem, Buffer::output, rank));
+    changed = changed || first != orders[r];
+    orders[r] = std::move(first);
+  }
+  return changed && !Rehearsal(plan, program_of, orders).run().empty();
+}
+
 std::vector<std::uint32_t> single_file(const Plan& plan, int rank, const Program& program, const ProgramOf& program_of) {
-  if (program.lanes.size() > 1)
-    return program_of ? Rehearsal(plan, program_of).order_of(rank) : std::vector<std::uint32_t>();
+  if (program.lanes.size() > 1) {
+    const Orders orders = program_of ? Rehearsal(plan, program_of).run() : Orders();
+    return orders.empty() ? std::vector<std::uint32_t>() : orders[static_cast<std::size_t>(rank)];
+  }
   std::vector<std::uint32_t> order(program.steps.size());
   std::iota(order.begin(), order.end(), 0u);
   return order;

@@ -130,6 +130,8 @@ class Structure {
     if (operand.place > Place::link || operand.sizing > Buffer::scratch || operand.format > Format::wide) {
       return refuse("has an operand of an unknown kind");
     }
+    // Which folds round what is not said by expressions yet, so ranks could get different bits.
+    if (operand.format != Format::user) return refuse("has an operand in the accumulator's format, which is not there yet");
     if (range.blocks == 0 || range.chunks == 0 || range.run == 0) return refuse("has an empty operand");
     if (std::uint64_t{range.chunk} + range.chunks > plan_.shape.chunks) {
       return refuse("touches chunk " + std::to_string(std::uint64_t{range.chunk} + range.chunks - 1) + " of " +
@@ -236,6 +238,8 @@ Fault check_plan(const Plan& plan, std::size_t programs, const VerifyLimits& lim
   }
   if (most_inputs * static_cast<std::uint64_t>(problem.ranks) >= (1u << 30))
     return of_plan("it has too many blocks to be proved");
+  if (plan.window % (std::uint64_t{shape.chunks} * plan.grain) != 0)
+    return of_plan("the window is no multiple of chunks times grain, so messages would be longer than their share of it");
   return {};
 }
 

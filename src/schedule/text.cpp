@@ -5,6 +5,7 @@
 #include <map>
 #include <tuple>
 
+#include "src/base/plain_text.h"
 #include "src/schedule/names.h"
 
 namespace tutti {
@@ -130,7 +131,7 @@ class Parser {
     const auto collective = collective_of(words_[1]);
     if (!collective) return void(refuse("there is no collective " + quoted(words_[1])));
     schedule_.plan.problem.collective = *collective;
-    schedule_.plan.algorithm = words_[2];
+    schedule_.plan.algorithm = plain_text(words_[2]);  // it is printed
   }
 
   /// Pairs of a name and a value.
@@ -309,8 +310,9 @@ class Parser {
 
   void check_end() {
     if (line_of_header_ == 0) return void(refuse("there is no schedule"));
-    const std::size_t wanted = static_cast<std::size_t>(schedule_.plan.problem.ranks);
-    if (schedule_.programs.size() == wanted) return;
+    const int wanted = schedule_.plan.problem.ranks;
+    if (wanted < 1) return void(refuse("there are " + std::to_string(wanted) + " ranks"));
+    if (schedule_.programs.size() == static_cast<std::size_t>(wanted)) return;
     refuse("it ends after " + std::to_string(schedule_.programs.size()) + " of " + std::to_string(wanted) + " ranks");
   }
 

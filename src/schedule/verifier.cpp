@@ -272,6 +272,7 @@ class Run {
   struct RankState {
     std::vector<LaneState> lanes;
     std::uint64_t finished = 0;  ///< passes that all lanes have finished
+    std::uint32_t ahead = 0;     ///< lanes that have finished one more
   };
 
   static std::uint32_t leaf_blocks(const Problem& problem) {
@@ -333,10 +334,9 @@ class Run {
     queue_.emplace_back(rank, lane);
   }
 
-  void wake_waiting(std::uint32_t rank, Wait first, Wait second) {
+  void wake_waiting(std::uint32_t rank, Wait what) {
     for (std::uint32_t l = 0; l < ranks_[rank].lanes.size(); ++l) {
-      const Wait wait = ranks_[rank].lanes[l].wait;
-      if (wait == first || wait == second) wake(rank, l);
+      if (ranks_[rank].lanes[l].wait == what) wake(rank, l);
     }
   }
 
@@ -385,10 +385,10 @@ class Run {
     state.met = 0;
     if (count == 0 || ++state.step == count) {
       state.step = 0;
-      ++state.pass;
-      finish_pass(rank);
+      if (state.pass++ == ranks_[rank].finished) finish_pass(rank);
     }
-    if (ranks_[rank].lanes.size() > 1) wake_waiting(rank, Wait::depth, Wait::dependency);
+    // Nobody waits for a lane that has no steps.
+    if (count != 0 && ranks_[rank].lanes.size() > 1) wake_waiting(rank, Wait::dependency);
     return true;
   }
 
@@ -452,14 +452,6 @@ class Run {
     for (std::uint32_t o = step.sources; o < std::uint32_t{step.sources} + step.destinations; ++o) {
       if (operands[o].place == Place::link) send(rank, operands[o], held, pass);
     }
-  }
-
-  /// Memory that a step's messages are read out of where links pull: the first copy that it keeps, or its only source.
-  static const Operand* offered(const Step& step, const Operand* operands) {
-    for (std::uint32_t o = step.sources; o < std::uint32_t{step.sources} + step.destinations; ++o) {
-      if (operands[o].place != Place::link) return &operands[o];
-    }
-    return step.sources == 1 && operands[0].place != Place::link ? &operands[0] : nullptr;
   }
 
   bool check_messages(std::uint32_t rank, std::uint32_t lane, const Step& step, std::uint64_t pass) {
@@ -575,7 +567,7 @@ class Run {
     const std::uint32_t sender = static_cast<std::uint32_t>(wire.from);
     if (message.held != nullptr) {
       memory_[sender].hold(*message.held, message.copy, -1);
-      wake_waiting(sender, Wait::hold, Wait::hold);
+      wake_waiting(sender, Wait::hold);
     }
     free_messages_.push_back(taken);
     const LaneState& lane = ranks_[sender].lanes[wire.sending_lane];
@@ -611,16 +603,19 @@ class Run {
     if (lane.wait == Wait::arrival && lane.wire == index) wake(receiver, wire.receiving_lane);
   }
 
-  /// Checks the outputs of passes that all lanes of the rank have finished.
+  /// A lane has finished the first pass that some have not. Checks the outputs of passes that all have.
   void finish_pass(std::uint32_t rank) {
     RankState& state = ranks_[rank];
+    if (++state.ahead < state.lanes.size()) return;
     std::uint64_t finished = passes_;
     for (const LaneState& lane : state.lanes) finished = std::min(finished, lane.pass);
     for (; state.finished < finished && !fault_.any(); ++state.finished) {
       check_outputs(rank, state.finished);
       memory_[rank].reset(copy_of(state.finished));
     }
-    wake_waiting(rank, Wait::depth, Wait::depth);
+    state.ahead = static_cast<std::uint32_t>(std::count_if(
+        state.lanes.begin(), state.lanes.end(), [&](const LaneState& lane) { return lane.pass > state.finished; }));
+    wake_waiting(rank, Wait::depth);
   }
 
   void check_outputs(std::uint32_t rank, std::uint64_t pass) {

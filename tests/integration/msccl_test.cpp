@@ -1,4 +1,5 @@
 // MSCCL algorithm files through the API: the host executor runs them, with ranks as threads.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -6,6 +7,7 @@
 #include <array>
 #include <fstream>
 #include <functional>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,11 +29,13 @@ int number(int rank, std::uint64_t i) { return static_cast<int>((i * 7 + static_
 /// Ranks as threads that use one file for whatever it is for.
 class FileRanks {
  public:
-  FileRanks(const MscclAlgorithm& file, const std::string& path, const char* transports) : comms_(count(file)) {
+  FileRanks(const MscclAlgorithm& file, const std::string& path, const char* transports,
+            std::uint64_t timeout_ns = 120'000'000'000)
+      : comms_(count(file)) {
     tutti_config config = TUTTI_CONFIG_INIT;
     config.msccl = path.c_str();
     config.transports = transports;
-    config.operation_timeout_ns = 120'000'000'000;
+    config.operation_timeout_ns = timeout_ns;
     EXPECT_EQ(tutti_comm_create_all(comms_.data(), file.ranks, &config), TUTTI_SUCCESS) << last_error();
   }
   ~FileRanks() {
@@ -284,6 +288,77 @@ TEST(MscclFiles, ThatAreWrongOrDifferAreRefusedAtCreation) {
   for (const std::string& words : create(folder.file("bad.xml"), ring)) {
     EXPECT_THAT(words, HasSubstr("bad.xml is refused: rank 0, thread block 0, step 1 is of the type \"xxx\""));
     EXPECT_THAT(words, HasSubstr("TUTTI_MSCCL: "));
+  }
+}
+
+/// A thread block's steps in MSCCL's words: "s i0 o0" sends what is in input chunk 0, "r i0 o1 2.11" receives into output
+/// chunk 1 once step 11 of thread block 2 is done.
+std::string thread_block(int id, int send, int recv, int channel, const std::vector<std::string>& steps) {
+  std::string text = fmt::format(R"(<tb id="{}" send="{}" recv="{}" chan="{}">)", id, send, recv, channel);
+  for (std::size_t s = 0; s < steps.size(); ++s) {
+    std::istringstream in(steps[s]);
+    std::string type, from, to, after = "-1.-1";
+    in >> type >> from >> to >> after;
+    const std::string on = after.substr(0, after.find('.')), step = after.substr(after.find('.') + 1);
+    text += fmt::format(R"(<step s="{}" type="{}" srcbuf="{}" srcoff="{}" dstbuf="{}" dstoff="{}" cnt="1" depid="{}")"
+                        R"( deps="{}" hasdep="0"/>)",
+                        s, type, from[0], from.substr(1), to[0], to.substr(1), on, step);
+  }
+  return text + "</tb>";
+}
+
+/// A broadcast of two chunks among 3 ranks, in which rank 1 passes chunk 0 on, gets it once more into the same place, and
+/// passes on chunk 1 behind that; rank 2 takes chunk 0 late, after much to and fro with the root, but before chunk 1.
+std::string overwriting_broadcast() {
+  std::vector<std::string> to, fro;
+  for (int i = 0; i < 6; ++i) {
+    to.insert(to.end(), {"s i0 s0", "r s0 s0"});
+    fro.insert(fro.end(), {"r s0 s0", "s s0 s0"});
+  }
+  const auto gpu = [](int id, const std::string& blocks) {
+    return fmt::format(R"(<gpu id="{}" i_chunks="2" o_chunks="2" s_chunks="1">{}</gpu>)", id, blocks);
+  };
+  return R"(<algo name="overwriting" proto="Simple" nchannels="4" nchunksperloop="2" ngpus="3" coll="broadcast" )"
+         R"(inplace="1" outofplace="0" root="0">)" +
+         gpu(0, thread_block(0, 1, -1, 0, {"s i0 o0"}) + thread_block(1, 1, -1, 1, {"s i0 o0", "s i1 o1"}) +
+                    thread_block(2, 2, 2, 2, to)) +
+         gpu(1, thread_block(0, 2, 0, 0, {"r i0 o0", "s o0 o0"}) +
+                    thread_block(1, 2, 0, 1, {"r i0 o0 0.1", "r i0 o1", "s o1 o1"})) +
+         gpu(2, thread_block(0, -1, 1, 0, {"r i0 o0 2.11"}) + thread_block(1, -1, 1, 1, {"r i0 o1"}) +
+                    thread_block(2, 0, 0, 2, fro)) +
+         "</algo>";
+}
+
+// Ranks whose memory is registered offer it, and hold what they have offered until it has been taken; others run their
+// steps in single file, in whose order nothing may stand that waits for more than that.
+TEST(Msccl, RanksWithAndWithoutRegisteredMemoryNeverWaitForEachOtherInACircle) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("overwriting.xml");
+  std::ofstream(path) << overwriting_broadcast();
+  const auto file = read_msccl(path);
+  ASSERT_TRUE(file.ok()) << file.status().text();
+  constexpr std::size_t bytes = 65536;
+  for (const int registered : {0b000, 0b010, 0b011, 0b110, 0b111}) {
+    SCOPED_TRACE(registered);
+    const FileRanks ranks(*file, path, "shm", 20'000'000'000);
+    ranks.run([registered](int rank, tutti_comm* comm) {
+      const bool alloc = ((registered >> rank) & 1) != 0;
+      void* memory = nullptr;
+      std::vector<unsigned char> own(alloc ? 0 : 2 * bytes);
+      if (alloc) {
+        ASSERT_EQ(tutti_memory_alloc(&memory, 2 * bytes), TUTTI_SUCCESS) << last_error();
+      }
+      unsigned char* const send = alloc ? static_cast<unsigned char*>(memory) : own.data();
+      unsigned char* const recv = send + bytes;
+      tutti_call options = TUTTI_CALL_INIT;
+      options.algorithm = "msccl:overwriting";
+      for (int call = 0; call < 20; ++call) {
+        std::fill_n(send, bytes, static_cast<unsigned char>(call + 1));
+        ASSERT_EQ(tutti_broadcast(send, recv, bytes, TUTTI_UINT8, 0, comm, {}, &options), TUTTI_SUCCESS) << last_error();
+        ASSERT_EQ(std::count(recv, recv + bytes, static_cast<unsigned char>(call + 1)), std::ptrdiff_t{bytes});
+      }
+      EXPECT_EQ(tutti_memory_free(memory), TUTTI_SUCCESS);  // NULL where there is none
+    });
   }
 }
 

@@ -27,11 +27,20 @@ bool overlap(const std::byte* a, std::uint64_t a_bytes, const std::byte* b, std:
 }
 
 /// Which peers share our core, and what follows from it.
-void find_near(const Plan& plan, std::span<const std::int32_t> core, int rank, Lowered& lowered) {
-  const std::int32_t ours = core[static_cast<std::size_t>(rank)];
-  for (const Link& link : lowered.program.links)
-    lowered.near.push_back(core[static_cast<std::size_t>(link.peer)] == ours ? 1 : 0);
-  lowered.on_core = static_cast<std::size_t>(std::count(core.begin(), core.end(), ours)) - 1;
+void find_near(const Plan& plan, std::span<const std::int32_t> core, int rank, const ProgramOf& program_of,
+               Lowered& lowered) {
+  const NearOf near_of = [core](int r, const Program& program) {
+    std::vector<std::uint8_t> near;
+    for (const Link& link : program.links) {
+      const bool same = core[static_cast<std::size_t>(link.peer)] == core[static_cast<std::size_t>(r)];
+      near.push_back(same ? 1 : 0);
+    }
+    return near;
+  };
+  lowered.near = near_of(rank, lowered.program);
+  lowered.on_core =
+      static_cast<std::size_t>(std::count(core.begin(), core.end(), core[static_cast<std::size_t>(rank)])) - 1;
+  if (!program_of || !near_first_goes_through(plan, program_of, near_of)) return;
   lowered.single_file = near_first(std::move(lowered.single_file), lowered.program, lowered.near,
                                    blocks_of(plan.problem, Buffer::output, rank));
 }
@@ -53,7 +62,7 @@ Lowered lower(const Plan& plan, int rank, Program program, const ProgramOf& prog
   }
   lowered.program = std::move(program);
   lowered.shares_cores = cores.shared;
-  if (!cores.core.empty()) find_near(plan, cores.core, rank, lowered);
+  if (!cores.core.empty()) find_near(plan, cores.core, rank, program_of, lowered);
   return lowered;
 }
 

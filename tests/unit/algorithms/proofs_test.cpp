@@ -50,16 +50,20 @@ int core_of(int rank, int cores) { return cores == 0 ? rank : cores > 0 ? rank %
 void expect_proved_in_single_file(const Algorithm& algorithm, const View& view, int root, int cores, Met& met) {
   Schedule schedule = make_schedule(algorithm, view, root);
   const auto program_of = [&](int r) { return schedule.programs[static_cast<std::size_t>(r)]; };
+  const NearOf near_of = [cores](int rank, const Program& program) {
+    std::vector<std::uint8_t> near;
+    for (const Link& link : program.links) near.push_back(core_of(link.peer, cores) == core_of(rank, cores) ? 1 : 0);
+    return near;
+  };
   std::vector<Program> filed;
+  const int moved_before = met.moved;
   for (int r = 0; r < view.ranks(); ++r) {
     Program program = program_of(r);
     met.several += program.lanes.size() > 1 ? 1 : 0;
     std::vector<std::uint32_t> order = single_file(schedule.plan, r, program, program_of);
     ASSERT_EQ(order.size(), program.steps.size()) << describe(algorithm, view.ranks(), root);
-    std::vector<std::uint8_t> near;
-    for (const Link& link : program.links) near.push_back(core_of(link.peer, cores) == core_of(r, cores) ? 1 : 0);
     std::vector<std::uint32_t> nearer =
-        near_first(order, program, near, blocks_of(schedule.plan.problem, Buffer::output, r));
+        near_first(order, program, near_of(r, program), blocks_of(schedule.plan.problem, Buffer::output, r));
     met.moved += nearer != order ? 1 : 0;
     order = std::move(nearer);
     std::vector<Step> steps;
@@ -72,6 +76,8 @@ void expect_proved_in_single_file(const Algorithm& algorithm, const View& view, 
     program.dependencies.clear();
     filed.push_back(std::move(program));
   }
+  EXPECT_EQ(near_first_goes_through(schedule.plan, program_of, near_of), met.moved != moved_before)
+      << describe(algorithm, view.ranks(), root);
   schedule.plan.shape.lanes = 1;
   const Verdict verdict = verify(schedule.plan, filed);
   EXPECT_TRUE(verdict.proved()) << describe(algorithm, view.ranks(), root) << ": " << verdict.fault.text();

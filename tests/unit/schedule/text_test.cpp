@@ -112,6 +112,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Bad{"depth 1", "lanes 1", "3: 'lanes' is there twice"},
                       Bad{" credit 1", "", "4: 'credit' is missing above"}, Bad{"rank 0", "rank 1", "4: expected 'rank 0'"},
                       Bad{"ranks 2", "ranks 3", "11: it ends after 2 of 3 ranks"},
+                      Bad{"ranks 2", "ranks -3", "11: there are -3 ranks"},
                       Bad{"links to:1.0", "links up:1.0", "5: 'up:1.0' is no link, as in to:3.0 or from:3.0"},
                       Bad{"links to:1.0", "links to:1.0 to:1.0", "5: link 'to:1.0' is there twice"},
                       Bad{"lane 0", "lane 1", "6: expected 'lane 0'"},
