@@ -107,9 +107,11 @@ std::uint64_t longest_eager(double crowd) {
   const double share = static_cast<double>(cache_sizes().l2_share()) / (4 * crowd);
   return std::clamp<std::uint64_t>(static_cast<std::uint64_t>(share), 32 * 1024, link_slot_bytes);
 }
-/// Eager bytes that one sender may have unconsumed at one receiver.
+/// What one sender may have unconsumed at one receiver, of which each message weighs its bytes and what keeping it takes
+/// there, with a tag of its own: messages of no bytes need memory too.
 constexpr std::uint64_t eager_bound = 4 * 1024 * 1024;
-/// So many consumed bytes are told in one message.
+constexpr std::uint64_t weight_of(std::uint64_t bytes) { return bytes + 768; }
+/// So much of it consumed is told in one message.
 constexpr std::uint64_t taken_lot = eager_bound / 4;
 /// How often a wait asks its caller's hook: twice as often as promised.
 constexpr std::uint64_t poll_every_ns = 500'000;
@@ -389,10 +391,10 @@ class PointToPoint::Engine {
     if (result != TUTTI_LINK_OK || !parts.read(message)) return false;
     const auto& [trailer, payload] = parts;
     const bool simple = trailer.kind == Kind::eager && trailer.tag == transfer.tag && trailer.bytes <= transfer.bytes &&
-                        p.taken + trailer.bytes < taken_lot;
+                        p.taken + weight_of(trailer.bytes) < taken_lot;
     if (!simple) return false;  // it stays where it is
     if (!payload.empty()) copy_memory(transfer.memory, payload.data(), payload.size());
-    p.taken += trailer.bytes;
+    p.taken += weight_of(trailer.bytes);
     p.from->transport->release(p.from->link);
     return true;
   }
@@ -667,7 +669,7 @@ class PointToPoint::Engine {
     const bool was_ready = link.state.size != 0;  // as Transports::ready would say
     const tutti_link_result result = was_ready ? TUTTI_LINK_OK : comm_.transports().ready(link);
     if (result == TUTTI_LINK_BROKEN && !(&link == peer(rank).to && has_more(peer(rank)))) broken(link, rank);
-    polls_ = polls_ || result != TUTTI_LINK_OK || (link.state.capabilities & TUTTI_NEEDS_PROGRESS) != 0;
+    polls_ = polls_ || result == TUTTI_LINK_NOT_YET || (link.state.capabilities & TUTTI_NEEDS_PROGRESS) != 0;
     return result == TUTTI_LINK_OK;
   }
 
@@ -681,8 +683,12 @@ class PointToPoint::Engine {
            (result == TUTTI_LINK_OK && p.from->transport->view(p.from->link, &message) == TUTTI_LINK_OK);
   }
 
+  /// A peer that left in order takes nothing from transfers among others, and one that died the control plane tells of.
   void broken(const HostLink& link, int rank) {
-    if (all_.empty()) return;
+    const auto needs_it = [rank](const Active& active) {
+      return active.transfer.peer == rank || active.transfer.peer == TUTTI_ANY_SOURCE;
+    };
+    if (std::ranges::none_of(all_, needs_it)) return;
     char why[256] = "";
     static_cast<void>(link.transport->failure(link.link, why, sizeof why));
     Error error;
@@ -700,8 +706,8 @@ class PointToPoint::Engine {
     error.operation_kind = active.transfer.sends ? "send" : "recv";
     if (active.transfer.peer >= 0) error.guilty = {comm_.guilty(active.transfer.peer)};
     const bool met = active.done != 0 || active.total != 0 || active.last != 0;
-    error.message = fmt::format("{} of {} bytes {} {} with tag {} in \"{}\" {} within {}", error.operation_kind,
-                                active.transfer.bytes, active.transfer.sends ? "to" : "from",
+    error.message = fmt::format("rank {}'s {} of {} bytes {} {} with tag {} in \"{}\" {} within {}", comm_.rank(),
+                                error.operation_kind, active.transfer.bytes, active.transfer.sends ? "to" : "from",
                                 active.transfer.peer < 0 ? "any rank" : fmt::format("rank {}", active.transfer.peer),
                                 active.transfer.tag, comm_.name(), met ? "did not end" : "found no match",
                                 duration_text(active.deadline.limit_ns));
@@ -787,14 +793,14 @@ class PointToPoint::Engine {
   bool eager(const Peer& p, const Transfer& transfer) const {
     // A tag that has no room beside the message lies behind it.
     const std::uint64_t room = transfer.tag < tag_end ? link_slot_bytes : link_slot_bytes - sizeof(Trailer);
-    return transfer.bytes <= std::min(longest_eager_, room) && p.eager_under_way + transfer.bytes <= eager_bound;
+    return transfer.bytes <= std::min(longest_eager_, room) && p.eager_under_way + weight_of(transfer.bytes) <= eager_bound;
   }
 
   /// Sends all of a transfer; false: no credit now.
   bool send_eager(Peer& p, const Transfer& transfer, std::uint64_t id) {
     const Trailer trailer{id, transfer.bytes, transfer.tag, Kind::eager};
     if (!send_message(p, trailer, {transfer.memory, transfer.bytes})) return false;
-    p.eager_under_way += transfer.bytes;
+    p.eager_under_way += weight_of(transfer.bytes);
     return true;
   }
 
@@ -930,7 +936,7 @@ class PointToPoint::Engine {
     if (trailer.kind == Kind::eager) {
       const std::uint64_t part = std::min<std::uint64_t>(payload.size(), trailer.bytes);
       if (part != 0) copy_memory(active.transfer.memory, payload.data(), part);
-      p.taken += trailer.bytes;
+      p.taken += weight_of(trailer.bytes);
       if (p.taken >= taken_lot) p.outbox.push_back({0, std::exchange(p.taken, 0), 0, Kind::taken});
       return complete(active, {});
     }

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -402,6 +403,69 @@ TEST_P(TransfersOver, ArriveThoughTheirSenderLeavesAtOnce) {
     sender.join();
     EXPECT_EQ(tutti_comm_destroy(comms[1]), TUTTI_SUCCESS);
   }
+}
+
+// A rank that has left in order is no matter to those that go on without it.
+TEST_P(TransfersOver, GoOnWhenARankThatTheyDoNotNeedLeaves) {
+  std::vector<tutti_comm*> comms(3);
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.transports = GetParam();
+  ASSERT_EQ(tutti_comm_create_all(comms.data(), 3, &config), TUTTI_SUCCESS) << last_error();
+  std::barrier<> left(2);
+  std::thread leaver([&] {
+    int value = 9;
+    EXPECT_EQ(tutti_send(&value, 1, TUTTI_INT32, 0, comms[2], {}, nullptr), TUTTI_SUCCESS) << last_error();
+    EXPECT_EQ(tutti_comm_destroy(comms[2]), TUTTI_SUCCESS);
+  });
+  std::thread sender([&] {
+    left.arrive_and_wait();
+    for (int i = 0; i < 100; ++i) {
+      if (i % 20 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));  // longer than the other looks at once
+      ASSERT_EQ(tutti_send(&i, 1, TUTTI_INT32, 0, comms[1], {}, nullptr), TUTTI_SUCCESS) << last_error();
+    }
+  });
+  int value = 0;
+  EXPECT_EQ(tutti_recv(&value, 1, TUTTI_INT32, 2, comms[0], {}, nullptr), TUTTI_SUCCESS) << last_error();
+  leaver.join();
+  left.arrive_and_wait();
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(tutti_recv(&value, 1, TUTTI_INT32, 1, comms[0], {}, nullptr), TUTTI_SUCCESS) << i << last_error();
+    EXPECT_EQ(value, i);
+    if (HasFailure()) break;
+  }
+  EXPECT_EQ(tutti_recv(&value, 1, TUTTI_INT32, 2, comms[0], {}, nullptr), TUTTI_REMOTE_ERROR) << "it is needed now";
+  sender.join();
+  for (const int rank : {0, 1}) EXPECT_EQ(tutti_comm_destroy(comms[rank]), TUTTI_SUCCESS);
+}
+
+// Messages of no bytes need memory where nobody has asked for them.
+TEST_P(TransfersOver, WaitForTheReceiverHoweverShortTheyAre) {
+  constexpr std::uint64_t most = 50'000;
+  const Ranks ranks(2, GetParam());
+  std::barrier<> sent(2);
+  ranks.run([&](int rank, tutti_comm* comm) {
+    if (rank == 0) {  // a receive that nothing matches keeps this rank taking what comes
+      int none = 0;
+      tutti_call call = TUTTI_CALL_INIT;
+      call.tag = most;
+      tutti_queue* queue = nullptr;
+      ASSERT_EQ(tutti_queue_create(&queue), TUTTI_SUCCESS) << last_error();
+      ASSERT_EQ(tutti_recv(&none, 1, TUTTI_INT32, 1, comm, {TUTTI_STREAM_QUEUE, queue}, &call), TUTTI_SUCCESS);
+      sent.arrive_and_wait();
+      EXPECT_EQ(tutti_queue_destroy(queue), TUTTI_SUCCESS);
+      return;
+    }
+    std::uint64_t count = 0;
+    tutti_call call = TUTTI_CALL_INIT;
+    call.timeout_ns = 300'000'000;
+    for (tutti_status status = TUTTI_SUCCESS; count < most && status == TUTTI_SUCCESS; ++count) {
+      call.tag = count;
+      status = tutti_send(nullptr, 0, TUTTI_INT32, 0, comm, {}, &call);
+    }
+    EXPECT_LT(count, most) << "a send waits for its receive at last";
+    EXPECT_GT(count, 1000u) << "but not the first ones";
+    sent.arrive_and_wait();
+  });
 }
 
 // A peer that is there, and sends nothing, has not been lost.
