@@ -70,6 +70,11 @@ inline void check(tutti_status status) {
   throw Failure(status, error.message, error.remedy);
 }
 
+/// Of a creation, which with tutti_config.non_blocking goes on.
+inline void check_begun(tutti_status status) {
+  if (status != TUTTI_IN_PROGRESS) check(status);
+}
+
 inline void note(tutti_status status, std::error_code& why) {
   why = status == TUTTI_SUCCESS ? std::error_code() : std::error_code(static_cast<int>(status), status_category());
 }
@@ -177,38 +182,39 @@ class Queue {
 /// this rank's own buffers, are std::invalid_argument (std::errc::invalid_argument), and nothing is sent.
 class Communicator {
  public:
+  /// Of no group: get() == nullptr.
+  Communicator() : Communicator(static_cast<tutti_comm*>(nullptr)) {}
   /// Takes over a handle.
-  explicit Communicator(tutti_comm* comm) : comm_(comm) {}
+  explicit Communicator(tutti_comm* comm) : comm_(new tutti_comm*(comm)) {}
   /// Joins at an address, see tutti_comm_create_address; -1: from the launcher's environment.
-  explicit Communicator(const char* address, int ranks = -1, int rank = -1, const tutti_config* config = nullptr) {
-    tutti_comm* comm = nullptr;
-    detail::check(tutti_comm_create_address(&comm, address, ranks, rank, config));
-    comm_.reset(comm);
+  explicit Communicator(const char* address, int ranks = -1, int rank = -1, const tutti_config* config = nullptr)
+      : Communicator() {
+    detail::check_begun(tutti_comm_create_address(comm_.get(), address, ranks, rank, config));
   }
-  Communicator(const tutti_unique_id& id, int ranks, int rank, const tutti_config* config = nullptr) {
-    tutti_comm* comm = nullptr;
-    detail::check(tutti_comm_create(&comm, ranks, &id, rank, config));
-    comm_.reset(comm);
+  Communicator(const tutti_unique_id& id, int ranks, int rank, const tutti_config* config = nullptr) : Communicator() {
+    detail::check_begun(tutti_comm_create(comm_.get(), ranks, &id, rank, config));
   }
 
   int rank() const {
     int rank = -1;
-    detail::check(tutti_comm_rank(comm_.get(), &rank));
+    detail::check(tutti_comm_rank(get(), &rank));
     return rank;
   }
   int size() const {
     int ranks = 0;
-    detail::check(tutti_comm_size(comm_.get(), &ranks));
+    detail::check(tutti_comm_size(get(), &ranks));
     return ranks;
   }
-  tutti_comm* get() const { return comm_.get(); }
+  /// The handle, which stays this object's. NULL between a creation or a split in a group and the group's end, which makes
+  /// it: until then this object must live.
+  tutti_comm* get() const { return comm_ != nullptr ? *comm_ : nullptr; }
   /// The group of `color`; an empty Communicator (get() == nullptr) for a negative one.
   Communicator split(int color, int key) const {
-    tutti_comm* out = nullptr;
-    detail::check(tutti_comm_split(comm_.get(), color, key, &out, nullptr));
-    return Communicator(out);
+    Communicator out;
+    detail::check(tutti_comm_split(get(), color, key, out.comm_.get(), nullptr));
+    return out;
   }
-  void abort() const { static_cast<void>(tutti_comm_abort(comm_.get())); }
+  void abort() const { static_cast<void>(tutti_comm_abort(get())); }
 
   /// Folds in place.
   template <Received R>
@@ -420,9 +426,13 @@ class Communicator {
     return !why && (rank != root || fit(a, b, why));
   }
   struct Destroy {
-    void operator()(tutti_comm* comm) const { static_cast<void>(tutti_comm_destroy(comm)); }
+    void operator()(tutti_comm** comm) const {
+      static_cast<void>(tutti_comm_destroy(*comm));
+      delete comm;
+    }
   };
-  std::unique_ptr<tutti_comm, Destroy> comm_;
+  /// At a place of its own, where a group's end writes it although this object may have moved.
+  std::unique_ptr<tutti_comm*, Destroy> comm_;
 };
 
 }  // namespace tutti

@@ -147,6 +147,39 @@ TEST_P(CppFaceOfRanks, RefusesSizesThatDoNotFit) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, CppFaceOfRanks, testing::Values(1, 2, 3));
 
+TEST(CppFace, MakesCommunicatorsInAGroupWhereverTheyMoveMeanwhile) {
+  tutti_unique_id id;
+  ASSERT_EQ(tutti_get_unique_id(&id), TUTTI_SUCCESS) << last_error();
+  std::vector<Communicator> comms;
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  for (int rank = 0; rank < 3; ++rank) {
+    comms.emplace_back(id, 3, rank);
+    EXPECT_EQ(comms.back().get(), nullptr) << "it is made by the group's end";
+  }
+  ASSERT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+  std::vector<Communicator> halves;
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  for (const Communicator& comm : comms) halves.push_back(comm.split(comm.rank() % 2, 0));
+  ASSERT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(comms[1].size(), 3);
+  EXPECT_EQ(halves[0].size(), 2);
+  EXPECT_EQ(halves[1].size(), 1);
+  EXPECT_EQ(halves[2].rank(), 1);
+}
+
+TEST(CppFace, KeepsWhatIsStillBeingMade) {
+  tutti_unique_id id;
+  ASSERT_EQ(tutti_get_unique_id(&id), TUTTI_SUCCESS) << last_error();
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.non_blocking = 1;
+  const Communicator first(id, 2, 0, &config), second(id, 2, 1, &config);
+  for (const Communicator* comm : {&first, &second}) {
+    tutti_comm_state_kind state = TUTTI_COMM_CREATING;
+    while (state == TUTTI_COMM_CREATING) ASSERT_EQ(tutti_comm_state(comm->get(), &state), TUTTI_SUCCESS);
+    EXPECT_EQ(state, TUTTI_COMM_READY) << error_of(comm->get()).message;
+  }
+}
+
 TEST(CppFace, TellsWhatTheLibraryRefuses) {
   on_ranks(1, [](const Communicator& comm) {
     Values data(1);
