@@ -195,8 +195,8 @@ typedef struct tutti_transport {
   tutti_link_result (*grant)(tutti_link*, const tutti_region* region, void* target, uint64_t bytes, uint64_t fingerprint);
 
   // ---- Regions, optional.
-  /// Registers memory. fd >= 0: it is `bytes` at fd_offset of that file, which peers may map; it stays open until the
-  /// region is given up.
+  /// Registers memory. fd >= 0: it is `bytes` at fd_offset of that file, which peers may map; it is sealed against shrinking
+  /// (F_SEAL_SHRINK), or peers refuse it, and stays open until the region is given up.
   tutti_status (*register_region)(tutti_endpoint*, void* base, uint64_t bytes, int fd, uint64_t fd_offset,
                                   tutti_region* region);
   void (*unregister_region)(tutti_endpoint*, tutti_region*);

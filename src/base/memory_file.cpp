@@ -27,7 +27,7 @@ Result<Descriptor> create_memory(const char* label, std::uint64_t bytes) {
   return fd;
 }
 
-Result<Mapping> map_memory(int fd, std::uint64_t offset, std::uint64_t bytes, bool writable, bool sealed) {
+Result<Mapping> map_memory(int fd, std::uint64_t offset, std::uint64_t bytes, bool writable) {
   struct stat file{};
   if (::fstat(fd, &file) != 0) return system_error("cannot examine passed memory", errno);
   const auto size = static_cast<std::uint64_t>(file.st_size);
@@ -35,7 +35,8 @@ Result<Mapping> map_memory(int fd, std::uint64_t offset, std::uint64_t bytes, bo
     return Status(TUTTI_INVALID_ARGUMENT, "passed memory has " + std::to_string(size) + " bytes, not the " +
                                               std::to_string(bytes) + " at " + std::to_string(offset) + " that were named");
   }
-  if (sealed && (::fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK) == 0) {
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
     return Status(TUTTI_INVALID_ARGUMENT, "passed memory is not sealed against shrinking");
   }
   constexpr std::uint64_t page = 4096;

@@ -12,8 +12,8 @@ namespace tutti {
 /// memory, longer than RLIMIT_FSIZE lets files be).
 Result<Descriptor> create_memory(const char* label, std::uint64_t bytes);
 /// Maps `bytes` at `offset` of `fd`, to read and write (or to read only).
-/// Errors: TUTTI_INVALID_ARGUMENT where the file is shorter; TUTTI_SYSTEM_ERROR. With `sealed`, a file that its owner could
-/// still shrink (so that reading would raise SIGBUS) is refused.
-Result<Mapping> map_memory(int fd, std::uint64_t offset, std::uint64_t bytes, bool writable, bool sealed);
+/// Errors: TUTTI_INVALID_ARGUMENT where the file is shorter, or could still shrink (F_SEAL_SHRINK), so that whoever has it
+/// could end us by SIGBUS; TUTTI_SYSTEM_ERROR.
+Result<Mapping> map_memory(int fd, std::uint64_t offset, std::uint64_t bytes, bool writable);
 
 }  // namespace tutti

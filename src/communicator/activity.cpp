@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <new>
+#include <string>
+
+#include "src/base/memory_file.h"
 
 namespace tutti {
 
@@ -42,18 +45,18 @@ Activity unpack_activity(ByteReader& in) {
   return activity;
 }
 
-ActivityBoard::ActivityBoard() : fd_(::memfd_create("tutti activity", MFD_CLOEXEC)) {
-  void* memory = MAP_FAILED;
-  if (fd_ && ::ftruncate(fd_.get(), kPageBytes) == 0) {
-    memory = ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
+ActivityBoard::ActivityBoard() {
+  auto file = create_memory("tutti activity", kPageBytes);
+  auto shared = file ? map_memory(file->get(), 0, kPageBytes, true) : file.status();
+  if (shared) {
+    fd_ = std::move(*file);
+    mapping_ = std::move(*shared);
+  } else {
+    void* const memory = ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return;  // valid() says so, and writes go nowhere
+    mapping_ = Mapping(memory, kPageBytes);
   }
-  if (memory == MAP_FAILED) {
-    fd_.reset();
-    memory = ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  }
-  if (memory == MAP_FAILED) return;  // valid() says so, and writes go nowhere
-  mapping_ = Mapping(memory, kPageBytes);
-  page_ = new (memory) Page;
+  page_ = new (mapping_.data()) Page;
   own_ = true;
   begin();
   put(kStarted, UINT64_MAX);
@@ -64,13 +67,11 @@ ActivityBoard::ActivityBoard() : fd_(::memfd_create("tutti activity", MFD_CLOEXE
 
 ActivityBoard::ActivityBoard(int pid, int fd) {
   const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(fd);
-  fd_.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd_ || ::lseek(fd_.get(), 0, SEEK_END) != static_cast<off_t>(kPageBytes)) return;
-  void* memory = ::mmap(nullptr, kPageBytes, PROT_READ, MAP_SHARED, fd_.get(), 0);
-  fd_.reset();
-  if (memory == MAP_FAILED) return;
-  mapping_ = Mapping(memory, kPageBytes);
-  page_ = static_cast<Page*>(memory);
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  auto mapping = file ? map_memory(file.get(), 0, kPageBytes, false) : Status(TUTTI_REMOTE_ERROR, "it has ended");
+  if (!mapping) return;
+  mapping_ = std::move(*mapping);
+  page_ = static_cast<Page*>(mapping_.data());
 }
 
 ActivityBoard::~ActivityBoard() = default;

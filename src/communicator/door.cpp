@@ -67,8 +67,7 @@ void Door::accept_from(std::size_t index, std::vector<Arrival>& arrivals) {
       continue;
     }
     if (errno == ECONNABORTED || errno == EINTR) continue;
-    const bool exhausted = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-    if (!exhausted) return;
+    if (!is_shortage(errno)) return;
     if (make_room()) continue;
     // Nothing to drop: the process has no descriptor for us now. Look again in a while rather than spin.
     for (const Descriptor& socket : listener_.sockets) poller_.forget(socket.get());

@@ -1,5 +1,6 @@
 #include "tests/conformance/world.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -147,9 +148,11 @@ std::string failure_of(const tutti_transport& t, tutti_link* link) {
   return t.failure(link, why, sizeof why) == TUTTI_LINK_OK ? std::string() : std::string(why);
 }
 
-FileMemory::FileMemory(std::uint64_t bytes) : bytes_(bytes), fd_(::memfd_create("tutti-test", MFD_CLOEXEC)) {
+FileMemory::FileMemory(std::uint64_t bytes)
+    : bytes_(bytes), fd_(::memfd_create("tutti-test", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
   EXPECT_GE(fd_, 0);
   EXPECT_EQ(::ftruncate(fd_, static_cast<off_t>(bytes)), 0);
+  EXPECT_EQ(::fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK), 0);
   void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
   EXPECT_NE(data, MAP_FAILED);
   data_ = static_cast<unsigned char*>(data);

@@ -79,7 +79,7 @@ Status Endpoint::set_up() {
   Result<Descriptor> page = create_memory("tutti-endpoint", kPage);
   if (!page.ok()) return page.status();
   page_file_ = std::make_shared<const Descriptor>(std::move(*page));
-  Result<Mapping> mapping = map_memory(page_file_->get(), 0, kPage, true, true);
+  Result<Mapping> mapping = map_memory(page_file_->get(), 0, kPage, true);
   if (!mapping.ok()) return mapping.status();
   page_mapping_ = std::move(*mapping);
   page_ = static_cast<EndpointPage*>(page_mapping_.data());
@@ -125,6 +125,7 @@ bool Endpoint::look() {
   // Relaxed: cleared before looking, so that what is sent from now on sets it again.
   shared(page_->attention).store(0, std::memory_order_relaxed);
   bool moved = false;
+  if (paused_until_ns_ != 0 && now_ns() >= paused_until_ns_) resume();
   while (take_events(moved)) {
   }
   for (auto next = connecting_.begin(); next != connecting_.end();) {
@@ -162,7 +163,8 @@ bool Endpoint::accept_some() {
   bool moved = false;
   for (int i = 0; i < kAcceptAtOnce; ++i) {
     Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!socket && (errno == EMFILE || errno == ENFILE) && !strangers_.empty()) {
+    if (!socket && is_shortage(errno)) {
+      if (strangers_.empty()) return pause(), moved;
       strangers_.pop_front();
       continue;
     }
@@ -177,6 +179,17 @@ bool Endpoint::accept_some() {
     advance_stranger(std::prev(strangers_.end()));
   }
   return moved;
+}
+
+// Nobody can be let in: who stands at the door would end every nap at once until that changes.
+void Endpoint::pause() {
+  control(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), 0, tag(kListener, 0));
+  paused_until_ns_ = now_ns() + kPauseNs;
+}
+
+void Endpoint::resume() {
+  paused_until_ns_ = 0;
+  control(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), EPOLLIN, tag(kListener, 0));
 }
 
 bool Endpoint::advance_stranger(std::list<Stranger>::iterator stranger) {
@@ -264,8 +277,8 @@ Result<OwnRegion*> Endpoint::register_region(void* base, std::uint64_t bytes, in
     return Status(TUTTI_INVALID_ARGUMENT, "shm can only register memory that lies in a file (a memfd)",
                   "Allocate it with tutti_memory_alloc");
   }
-  // Maps it once to find out now, not at a peer, whether the file is as long as was said.
-  Result<Mapping> mapped = map_memory(fd, fd_offset, bytes, false, false);
+  // Maps it once to find out now, not at a peer, whether the file is as long as was said, and sealed.
+  Result<Mapping> mapped = map_memory(fd, fd_offset, bytes, false);
   if (!mapped.ok()) return mapped.status();
   OwnRegion region;
   region.id = ++region_ids_;

@@ -107,12 +107,15 @@ class Endpoint {
   static constexpr std::size_t kMostStrangers = 256;
   static constexpr int kAcceptAtOnce = 64;
   static constexpr std::uint64_t kStrangerNs = 5'000'000'000;
+  static constexpr std::uint64_t kPauseNs = 10'000'000;
 
   explicit Endpoint(const tutti_endpoint_config& config);
   Status set_up();
   bool take_events(bool& moved);
   bool dispatch(std::uint64_t tag);
   bool accept_some();
+  void pause();
+  void resume();
   bool advance_stranger(std::list<Stranger>::iterator stranger);
   void admit(Stranger& stranger);
   bool expire();
@@ -134,7 +137,8 @@ class Endpoint {
   Descriptor listener_;
 
   std::uint32_t idle_calls_ = 0;
-  bool asked_ = false;  ///< to be woken, by the last `arm`
+  bool asked_ = false;                 ///< to be woken, by the last `arm`
+  std::uint64_t paused_until_ns_ = 0;  ///< nobody is let in, for want of descriptors; 0: not so
   std::vector<std::unique_ptr<Peer>> peers_;
   std::list<Peer*> connecting_;
   std::list<Stranger> strangers_;

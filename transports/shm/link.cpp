@@ -153,7 +153,7 @@ Status SenderLink::begin() {
   }
   Result<Descriptor> memory = create_memory("tutti-link", layout_.total);
   if (!memory.ok()) return memory.status();
-  Result<Mapping> mapping = map_memory(memory->get(), 0, layout_.total, true, true);
+  Result<Mapping> mapping = map_memory(memory->get(), 0, layout_.total, true);
   if (!mapping.ok()) return mapping.status();
   attach(std::move(*mapping));
   Packet packet = packet_of(Verb::kLink, *this);
@@ -438,7 +438,7 @@ tutti_link_result SenderLink::offer(OwnRegion* region, const void* source, std::
 }
 
 void SenderLink::region_refused(std::uint64_t id) {
-  if (control_ == nullptr || stage_ == Stage::kBroken) return;
+  if (control_ == nullptr || stage_ != Stage::kOpen) return;
   const OwnRegion* const region = endpoint_.own_region(id);
   // Acquire: as in find_credit. What was released needs nothing any more.
   const std::uint64_t consumed = shared(control_->consumed).load(std::memory_order_acquire);
@@ -527,7 +527,7 @@ void ReceiverLink::offered(const ControlMessage& message, const SharedDescriptor
     return break_off("rank " + std::to_string(peer_.rank()) + " opened channel " + std::to_string(channel_) + " with " +
                      sizes(message.a, message.b) + ", this rank with " + sizes(layout_.slots, layout_.slot_bytes));
   }
-  Result<Mapping> mapping = memory ? map_memory(memory->get(), 0, layout_.total, true, true)
+  Result<Mapping> mapping = memory ? map_memory(memory->get(), 0, layout_.total, true)
                                    : Result<Mapping>(Status(TUTTI_REMOTE_ERROR,
                                                             "its memory did not come with it, as where this process has no "
                                                             "free file descriptor (ulimit -n)"));
@@ -603,7 +603,9 @@ tutti_link_result ReceiverLink::view_pull(tutti_message* message) {
     region->hold();
     pulled_ = region;
     pulled_data_ = data;
+    pulled_bytes_ = message->bytes;
   }
+  if (message->bytes != pulled_bytes_) return malformed("its length has changed");
   // Acquire-release, by a write that changes nothing: what was read of the sender's memory since the last look was read
   // before this one, and a sender that takes its memory back writes it after having said so.
   if (shared(control_->withdrawn).fetch_add(0, std::memory_order_acq_rel) != 0)

@@ -480,6 +480,7 @@ class ReceiverLink final : public Link {
   static constexpr std::uint64_t kExpectedBytes = 512;
   PeerRegion* pulled_ = nullptr;  ///< of the viewed message, held until it is released
   const void* pulled_data_ = nullptr;
+  std::uint64_t pulled_bytes_ = 0;
   std::uint64_t timed_ns_ = 0;            ///< when the viewed message, whose reading is timed, was seen; 0: it is none
   std::uint64_t timed_bytes_ = 0;         ///< its length
   std::uint32_t* timed_least_ = nullptr;  ///< of LinkControl::read_ns, for that message

@@ -240,6 +240,10 @@ bool Peer::receive() {
 bool Peer::send_front(const Packet& packet) {
   const Transfer result = send_packet(output(), packet, sent_);
   if (result == Transfer::kDone) sent_ = 0;
+  if (result == Transfer::kRefused) {
+    end(system_error("this process cannot tell " + named(rank_, pid_) + " of its shared memory", errno).error().message);
+    return false;
+  }
   // Where the peer is gone the receiving side finds out, behind what the peer still sent.
   if (result == Transfer::kEnded) {
     sent_ = 0;
@@ -325,8 +329,10 @@ void Peer::take_hello(const Packet& packet) {
                "; raise the limit of open files (ulimit -n)");
   }
   if (!packet.descriptors[0] || !packet.descriptors[1]) return end(named(rank_, pid_) + " passed no descriptors");
+  if (!is_doorbell(*packet.descriptors[1]))
+    return end(named(rank_, pid_) + " passed something else than an event descriptor");
   pid_ = packet.message.pid;
-  Result<Mapping> page = map_memory(packet.descriptors[0]->get(), 0, kPage, true, true);
+  Result<Mapping> page = map_memory(packet.descriptors[0]->get(), 0, kPage, true);
   if (!page.ok()) return end(named(rank_, pid_) + ": " + page.status().error().message);
   page_mapping_ = std::move(*page);
   page_ = static_cast<EndpointPage*>(page_mapping_.data());

@@ -3,10 +3,10 @@
 namespace tutti::shm {
 
 bool PeerRegion::map(std::string& why) {
-  Result<Mapping> mapped = map_memory(file_->get(), file_offset_, bytes_, true, false);
+  Result<Mapping> mapped = map_memory(file_->get(), file_offset_, bytes_, true);
   writable_ = mapped.ok();
   // A file that was passed for reading only is still good for pulling.
-  if (!mapped.ok()) mapped = map_memory(file_->get(), file_offset_, bytes_, false, false);
+  if (!mapped.ok()) mapped = map_memory(file_->get(), file_offset_, bytes_, false);
   if (!mapped.ok()) {
     why = mapped.status().error().message;
     return false;

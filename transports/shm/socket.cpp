@@ -4,9 +4,13 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <string>
+#include <string_view>
 #include <utility>
 
 namespace tutti::shm {
@@ -89,7 +93,10 @@ Transfer send_packet(int fd, const Packet& packet, std::size_t& begun) {
     std::memcpy(CMSG_DATA(c), fds.data(), count * sizeof(int));
   }
   const ssize_t n = ::sendmsg(fd, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
-  if (n < 0) return try_later(errno) ? Transfer::kAgain : Transfer::kEnded;
+  if (n < 0) {
+    const bool gone = errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN;
+    return try_later(errno) ? Transfer::kAgain : gone ? Transfer::kEnded : Transfer::kRefused;
+  }
   begun += static_cast<std::size_t>(n);
   return begun == sizeof copy ? Transfer::kDone : Transfer::kAgain;
 }
@@ -133,6 +140,15 @@ Transfer receive_packet(int fd, Packet& packet, std::size_t& begun) {
     begun += static_cast<std::size_t>(n);
     if (begun == sizeof packet.message) return Transfer::kDone;
   }
+}
+
+// What a pipe would do with our ring instead: end us, or hold us up.
+bool is_doorbell(const Descriptor& passed) {
+  const std::string path = "/proc/self/fd/" + std::to_string(passed.get());
+  std::array<char, 64> target{};
+  const ssize_t length = ::readlink(path.c_str(), target.data(), target.size());
+  const std::string_view what(target.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
+  return what.find("[eventfd]") != std::string_view::npos && (::fcntl(passed.get(), F_GETFL) & O_NONBLOCK) != 0;
 }
 
 void ring_doorbell(const Descriptor& doorbell) {

@@ -80,18 +80,30 @@ void Guest::refuse(const std::string& why) {
 }
 
 void Gate::open(std::vector<Descriptor> sockets) {
-  for (auto& socket : sockets) {
-    const int fd = socket.get();
-    doors_.push_back(std::make_unique<Door>(*this, std::move(socket)));
-    endpoint_.watch(*doors_.back(), fd, EPOLLIN);
-  }
+  for (auto& socket : sockets) doors_.push_back(std::make_unique<Door>(*this, std::move(socket)));
+  resume();
 }
 
-void Gate::accept(int socket, std::uint32_t) {
+void Gate::resume() {
+  paused_until_ns_ = 0;
+  for (const auto& door : doors_) door->watch = endpoint_.watch(*door, door->fd(), EPOLLIN);
+}
+
+// Nobody can be let in: who stands at the door would end every nap at once until that changes.
+void Gate::pause() {
+  for (const auto& door : doors_) endpoint_.unwatch(door->watch, door->fd());
+  paused_until_ns_ = now_ns() + kPauseNs;
+}
+
+void Gate::accept(int socket) {
   for (int i = 0; i < kAcceptedAtOnce; ++i) {
     SocketAddress remote;
     Descriptor accepted = accept_one(socket, &remote);
-    if (!accepted) return;  // nobody there, or no descriptors left: then the next turn tries again
+    if (!accepted && is_shortage(errno)) {
+      if (drop_stranger()) continue;
+      return pause();
+    }
+    if (!accepted) return;
     make_room();
     guests_.push_back(std::make_unique<Guest>(endpoint_, std::move(accepted), remote.text(), now_ns() + kStrangerLimit));
     guests_.back()->ready(0);  // who is a peer has spoken already, as a rule
@@ -101,15 +113,21 @@ void Gate::accept(int socket, std::uint32_t) {
 void Gate::make_room() {
   std::erase_if(guests_, [](const auto& guest) { return guest->done(0); });
   const auto strangers = std::count_if(guests_.begin(), guests_.end(), [](const auto& guest) { return !guest->proved(); });
-  if (static_cast<std::size_t>(strangers) < kMostGuests) return;
+  if (static_cast<std::size_t>(strangers) >= kMostGuests) drop_stranger();
+}
+
+bool Gate::drop_stranger() {
   auto victim = std::find_if(guests_.begin(), guests_.end(), [](const auto& guest) { return guest->silent(); });
   if (victim == guests_.end()) {
     victim = std::find_if(guests_.begin(), guests_.end(), [](const auto& guest) { return !guest->proved(); });
   }
+  if (victim == guests_.end()) return false;
   guests_.erase(victim);
+  return true;
 }
 
 void Gate::sweep(std::uint64_t now) {
+  if (paused_until_ns_ != 0 && now >= paused_until_ns_) resume();
   std::erase_if(guests_, [&](const auto& guest) { return guest->done(now); });
 }
 

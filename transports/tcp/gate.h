@@ -58,29 +58,38 @@ class Gate {
   void open(std::vector<Descriptor> sockets);
   /// Drops guests whose time is over.
   void sweep(std::uint64_t now);
-  bool busy() const { return !guests_.empty(); }
+  /// Whether `sweep` has something to do before long.
+  bool busy() const { return !guests_.empty() || paused_until_ns_ != 0; }
 
  private:
   static constexpr std::size_t kMostGuests = 64;
   static constexpr int kAcceptedAtOnce = 64;
   static constexpr std::uint64_t kStrangerLimit = 5'000'000'000;
+  static constexpr std::uint64_t kPauseNs = 10'000'000;
 
   class Door final : public Watcher {
    public:
     Door(Gate& gate, Descriptor socket) : gate_(gate), socket_(std::move(socket)) {}
-    void ready(std::uint32_t events) override { gate_.accept(socket_.get(), events); }
+    void ready(std::uint32_t) override { gate_.accept(socket_.get()); }
+    int fd() const { return socket_.get(); }
+    std::uint64_t watch = 0;
 
    private:
     Gate& gate_;
     Descriptor socket_;
   };
 
-  void accept(int socket, std::uint32_t events);
+  void accept(int socket);
   void make_room();
+  /// A silent one first; false: there is none.
+  bool drop_stranger();
+  void pause();
+  void resume();
 
   Endpoint& endpoint_;
   std::vector<std::unique_ptr<Door>> doors_;
   std::vector<std::unique_ptr<Guest>> guests_;  ///< the oldest first
+  std::uint64_t paused_until_ns_ = 0;           ///< nobody is let in, for want of descriptors; 0: not so
 };
 
 }  // namespace tutti::tcp

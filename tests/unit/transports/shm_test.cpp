@@ -5,7 +5,10 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +22,7 @@
 #include "tests/unit/transports/shm_world.h"
 #include "transports/shm/layout.h"
 #include "transports/shm/machine.h"
+#include "transports/shm/socket.h"
 
 namespace tutti::shm {
 namespace {
@@ -473,6 +477,19 @@ TEST(ShmLink, BreaksWhereAPulledMessageLiesOutsideItsRegion) {
   EXPECT_NE(failure_of(t(), pipe.receiver).find("region of 8192"), std::string::npos) << failure_of(t(), pipe.receiver);
 }
 
+// A sender may write into its header at any time, between two looks, too.
+TEST(ShmLink, BreaksWhereAPulledMessageGrowsWhileItIsRead) {
+  World world(&t(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 2, 64);
+  const RegisteredFile source(world, 0, 8192);
+  ASSERT_EQ(t().offer(pipe.sender, &source.region, source.memory.data(), 100, 0), TUTTI_LINK_OK);
+  tutti_message message{};
+  ASSERT_TRUE(world.until([&] { return t().view(pipe.receiver, &message) == TUTTI_LINK_OK; }));
+  header_of(pipe).size_and_kind += 1 << 30;
+  EXPECT_EQ(t().view(pipe.receiver, &message), TUTTI_LINK_BROKEN);
+  EXPECT_NE(failure_of(t(), pipe.receiver).find("length has changed"), std::string::npos) << failure_of(t(), pipe.receiver);
+}
+
 TEST(ShmLink, RefusesToOfferWhatIsNotRegistered) {
   World world(&t(), 2);
   const Pipe pipe = open_pipe(world, 0, 1, 0, 2, 64);
@@ -604,6 +621,48 @@ void replace_by_slots(std::uint64_t before) {
   EXPECT_EQ(failure_of(t(), pipe.sender), "");
 }
 
+// Another link to that peer is not open yet, and has sent nothing that could be replaced.
+TEST(ShmRegion, WhoseFileDoesNotArriveIsNothingToALinkThatIsOpening) {
+  World world(&t(), 2);
+  // Before the peers have met, so that neither knows whom it would wake.
+  tutti_link* const opening = world[0].open_sender(1, world[1].descriptor(), 7, 4, granted_bytes);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 4, granted_bytes);
+  const RegisteredFile source(world, 0, granted_bytes);
+  conformance::fill(source.memory.data(), 0, granted_bytes);
+  const NoDescriptors none;
+  ASSERT_EQ(t().offer(pipe.sender, &source.region, source.memory.data(), granted_bytes, fingerprint_of(0)), TUTTI_LINK_OK);
+  EXPECT_TRUE(world.until([&] { return try_receive(t(), pipe.receiver, 0, granted_bytes); }));
+  EXPECT_EQ(failure_of(t(), opening), "");
+}
+
+// Whoever could shorten a file could end all that have mapped it.
+TEST(ShmRegion, ThatCouldShrinkIsRefused) {
+  World world(&t(), 2);
+  const Descriptor file(::memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::ftruncate(file.get(), 8192), 0);
+  std::array<unsigned char, 1> anywhere{};
+  tutti_region region{};
+  EXPECT_EQ(t().register_region(world[0].get(), anywhere.data(), 8192, file.get(), 0, &region), TUTTI_INVALID_ARGUMENT);
+  ASSERT_EQ(::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  EXPECT_EQ(t().register_region(world[0].get(), anywhere.data(), 8192, file.get(), 0, &region), TUTTI_SUCCESS);
+  t().unregister_region(world[0].get(), &region);
+}
+
+// What cannot be sent is no sign that the peer has gone: without an end to it links would wait for their deadline.
+TEST(ShmRegion, WhoseDescriptorIsClosedTooSoonEndsThePeerWithTheReason) {
+  World world(&t(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 2, 64);
+  RegisteredFile source(world, 0, 8192);
+  {
+    const Descriptor parked(::dup(source.memory.fd()));
+    ::close(source.memory.fd());
+    t().offer(pipe.sender, &source.region, source.memory.data(), 8192, 0);
+    EXPECT_EQ(::dup2(parked.get(), source.memory.fd()), source.memory.fd());
+  }
+  EXPECT_TRUE(world.until([&] { return !failure_of(t(), pipe.sender).empty(); }));
+  EXPECT_NE(failure_of(t(), pipe.sender).find("Bad file descriptor"), std::string::npos) << failure_of(t(), pipe.sender);
+}
+
 // The first of them are on their way when the sender learns it.
 TEST(ShmRegion, WhoseFileDoesNotArriveIsReplacedBySlots) {
   for (std::uint64_t before = 0; before < 9; ++before) {
@@ -694,6 +753,31 @@ TEST(ShmRegion, ThatIsGivenUpBeforeItWasAnnouncedLeavesNothingBehind) {
     t().release(pipe.receiver);
   }
   for (tutti_region& region : regions) t().unregister_region(world[0].get(), &region);
+}
+
+// Who knocks and cannot be let in must not keep a rank from sleeping.
+TEST(ShmEndpoint, SleepsThoughNobodyCanBeLetIn) {
+  World world(&t(), 2);
+  EndpointAddress address;
+  std::memcpy(&address, world[1].descriptor().data(), sizeof address);
+  bool refused = false;
+  const auto stranger = connect_to(address.name, refused);
+  ASSERT_TRUE(stranger.ok());
+  pollfd events{t().event_fd(world[1].get()), POLLIN, 0};
+  {
+    const NoDescriptors none;
+    t().arm(world[1].get(), 1);
+    t().progress(world[1].get());
+    EXPECT_EQ(::poll(&events, 1, 0), 0);
+  }
+  const std::array<char, 4096> nonsense{'n', 'o'};
+  ASSERT_EQ(::send(stranger->get(), nonsense.data(), nonsense.size(), MSG_NOSIGNAL), std::ssize(nonsense));
+  char answer[256];
+  const auto is_shown_out = [&] {
+    const ssize_t n = ::recv(stranger->get(), answer, sizeof answer, MSG_DONTWAIT);
+    return n == 0 || (n < 0 && errno == ECONNRESET);
+  };
+  EXPECT_TRUE(world.until(is_shown_out)) << "it is let in later, and found to be a stranger";
 }
 
 int entries(const char* folder) {

@@ -12,6 +12,7 @@
 #include "src/base/descriptor.h"
 #include "src/base/handshake.h"
 #include "src/base/socket.h"
+#include "tests/support/no_descriptors.h"
 #include "tests/unit/transports/tcp_world.h"
 #include "transports/tcp/card.h"
 #include "transports/tcp/dialer.h"
@@ -241,6 +242,20 @@ TEST(TcpConnect, FiveHundredStrangersKeepNobodyOut) {
     for (const auto& one : strangers) dropped += closed(one) ? 1 : 0;
     return dropped >= strangers.size() - 2 * 64;
   }));
+}
+
+// Who knocks and cannot be let in must not keep a rank from sleeping.
+TEST(TcpConnect, ARankSleepsThoughNobodyCanBeLetIn) {
+  Rank rank(config(0, 2));
+  const Descriptor visitor = stranger(rank);
+  pollfd events{rank.t.event_fd(rank.endpoint), POLLIN, 0};
+  {
+    const test::NoDescriptors none;
+    rank.t.arm(rank.endpoint, 1);
+    EXPECT_TRUE(until({&rank}, [&] { return ::poll(&events, 1, 0) == 0; }));
+  }
+  EXPECT_EQ(::send(visitor.get(), "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL), 18);
+  EXPECT_TRUE(until({&rank}, [&] { return closed(visitor); })) << "it is let in later, and found to be a stranger";
 }
 
 TEST(TcpConnect, AWrongKeyIsNotLetIn) {
