@@ -1,9 +1,9 @@
 // The one transport interface: what the library's own transports implement, and outsiders' plugins too.
 //
 // A plugin is a shared object in TUTTI_PLUGIN_PATH that exports one symbol, `tutti_transport_plugin`, of type
-// tutti_transport. Structs that may grow start with their size: what lies beyond the plugin's size is read as NULL, so a plugin that
-// was built against an older header keeps working, and what is added to a struct is added at its end. Optional operations
-// are NULL, never functions that fail.
+// tutti_transport. Structs that may grow start with their size: what lies beyond the plugin's size is read as NULL, so a
+// plugin that was built against an older header keeps working, and what is added to a struct is added at its end. Optional
+// operations are NULL, never functions that fail.
 //
 // Objects. An *endpoint* is one rank's end of one transport, for one communicator and one class of traffic. A *link* is
 // one ordered direction between two ranks, (peer, channel): messages arrive in the order they were sent, and nothing is
@@ -195,8 +195,8 @@ typedef struct tutti_transport {
   tutti_link_result (*grant)(tutti_link*, const tutti_region* region, void* target, uint64_t bytes, uint64_t fingerprint);
 
   // ---- Regions, optional.
-  /// Registers memory. fd >= 0: it is `bytes` at fd_offset of that file, which peers may map; it is sealed against shrinking
-  /// (F_SEAL_SHRINK), or peers refuse it, and stays open until the region is given up.
+  /// Registers memory. fd >= 0: it is `bytes` at fd_offset of that file, which peers may map; it is sealed against
+  /// shrinking (F_SEAL_SHRINK), or peers refuse it, and stays open until the region is given up.
   tutti_status (*register_region)(tutti_endpoint*, void* base, uint64_t bytes, int fd, uint64_t fd_offset,
                                   tutti_region* region);
   void (*unregister_region)(tutti_endpoint*, tutti_region*);

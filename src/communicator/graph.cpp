@@ -400,14 +400,7 @@ Status Assembly::trouble() {
   const std::uint64_t now = now_ns();
   for (const auto& [rank, caller] : callers_) {
     if (caller.refused_since_ns() == UINT64_MAX || now < caller.refused_since_ns() + kDeadNs) continue;
-    const Member& peer = missing_.at(rank)->member;
-    Error error;
-    error.status = TUTTI_REMOTE_ERROR;
-    error.message =
-        peer.text() + " died while the communicator was being created: it listens no more (" + caller.explain() + ")";
-    error.remedy = "Look at that process's own output";
-    error.guilty = {peer.guilty()};
-    return Status(std::move(error));
+    return Status(refused_by(*missing_.at(rank), this_member(control_.rank()), caller.explain()));
   }
   return patience_.deadline.passed() ? deadline_error() : Status();
 }
@@ -492,6 +485,23 @@ Result<Introduced> introduce(const Meeting& meeting, const Introduction& self, i
 Status connect_neighbours(ControlPlane& control, Door& door, const std::vector<Introduction>& peers, const Key& key,
                           RootLink& root, const Patience& patience) {
   return Assembly(control, door, peers, key, root, patience).run();
+}
+
+Error refused_by(const Introduction& peer, const Member& self, const std::string& caller) {
+  const Member& member = peer.member;
+  const bool loopback = std::ranges::all_of(peer.addresses, [](const SocketAddress& a) { return a.loopback(); });
+  const bool leads_here = loopback && member.machine != self.machine;
+  Error error;
+  error.status = TUTTI_REMOTE_ERROR;
+  error.message = member.text() +
+                  (leads_here ? " cannot be reached: it announces loopback addresses alone, which lead to this "
+                                "machine and not to its own ("
+                              : " died while the communicator was being created: it listens no more (") +
+                  caller + ")";
+  error.remedy = leads_here ? "Let TUTTI_INTERFACE there name an interface that other machines reach, or none"
+                            : "Look at that process's own output";
+  error.guilty = {member.guilty()};
+  return error;
 }
 
 Door control_door(Anteroom::Contents contents, const Key& key, int rank) {

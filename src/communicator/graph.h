@@ -67,6 +67,10 @@ Result<Introduced> introduce(const Meeting& meeting, const Introduction& self, i
 Status connect_neighbours(ControlPlane& control, Door& door, const std::vector<Introduction>& peers, const Key& key,
                           RootLink& root, const Patience& patience);
 
+/// Why a neighbour's addresses refuse `self` for so long, `caller` being what they say: it has died, or none of them leads
+/// from here to it.
+Error refused_by(const Introduction& peer, const Member& self, const std::string& caller);
+
 /// The door at which a rank's lower neighbours knock.
 Door control_door(Anteroom::Contents contents, const Key& key, int rank);
 

@@ -171,6 +171,16 @@ std::optional<Result<Launched>> find_half_of_torchrun(Reader& in) {
                 "Set MASTER_ADDR and MASTER_PORT on all ranks to a host and a free port of rank 0's, or TUTTI_COMM_ID");
 }
 
+// torchrun started by mpirun or srun hands their variables on to its own ranks, to all of them the same. So where these say
+// something else than all of torchrun's do, they are those of the launcher around it.
+std::optional<Launched> find_torchrun_within(const Launched& outer, const Environment& environment, Ports ports) {
+  Reader in(environment);
+  auto inner = find_torchrun(in, ports);
+  if (!inner || !in.malformed().empty()) return std::nullopt;
+  if (inner->rank == outer.rank && inner->ranks == outer.ranks) return std::nullopt;
+  return inner;
+}
+
 constexpr std::array<Find, 5> kLaunchers = {find_tutti, find_open_mpi, find_pmi, find_torchrun, find_slurm};
 
 Status refuse_number(const Reader& in) {
@@ -191,7 +201,11 @@ Result<Launched> read_launcher(const Environment& environment, std::uint32_t por
   for (const Find find : kLaunchers) {
     auto found = find(in, {port_low, port_high});
     if (!in.malformed().empty()) return refuse_number(in);
-    if (found) return std::move(*found);
+    if (!found) continue;
+    auto inner = find == find_open_mpi || find == find_pmi
+                     ? find_torchrun_within(*found, environment, {port_low, port_high})
+                     : std::nullopt;
+    return inner ? std::move(*inner) : std::move(*found);
   }
   if (auto half = find_half_of_torchrun(in)) {
     if (in.malformed().empty()) return std::move(*half);

@@ -109,12 +109,20 @@ int first_sibling(int cpu) {
   return first;
 }
 
+// As the library takes it: torchrun started by mpirun or a PMI launcher hands their variables on to its own ranks, to all
+// of them the same.
+bool is_around_torchrun(const Family& family) {
+  if (std::strcmp(family.launcher, "mpirun") != 0 && std::strcmp(family.launcher, "PMI") != 0) return false;
+  if (!meant(kTorchrun) || !number(kTorchrun.rank) || !number(kTorchrun.ranks)) return false;
+  return number(kTorchrun.rank) != number(family.rank) || number(kTorchrun.ranks) != number(family.ranks);
+}
+
 }  // namespace
 
 Placement find_place() {
   for (const Family& family : kFamilies) {
     if ((text_of(family.rank).empty() && text_of(family.ranks).empty()) || !meant(family)) continue;
-    return place_by(family);
+    return place_by(is_around_torchrun(family) ? kTorchrun : family);
   }
   return place_by_half_of_torchrun();
 }

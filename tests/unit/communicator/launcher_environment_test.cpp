@@ -84,6 +84,23 @@ TEST(Launcher, TorchrunsPortOrOneBesideItWhereTheAgentHoldsIt) {
   EXPECT_THAT(read(agent, 4000, 4001)->ports, ElementsAre(4000, 4001, 4000, 4001, 4000, 4001, 4000, 4001));
 }
 
+// mpirun and PMI launchers hand their variables to whatever they start, and so does torchrun that was started by them.
+TEST(Launcher, TorchrunIsMeantWhereAnotherLauncherAroundItSaysSomethingElse) {
+  Variables within = kTorchrun;
+  within.insert({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}});
+  auto found = read(within);
+  ASSERT_TRUE(found.ok()) << found.status().text();
+  EXPECT_EQ(found->launcher, "torchrun");
+  EXPECT_EQ(std::to_string(found->ranks), kTorchrun.at("WORLD_SIZE"));
+  // Where both say the same, somebody has translated the one's variables into the other's.
+  within["OMPI_COMM_WORLD_RANK"] = kTorchrun.at("RANK");
+  within["OMPI_COMM_WORLD_SIZE"] = within["OMPI_COMM_WORLD_LOCAL_SIZE"] = kTorchrun.at("WORLD_SIZE");
+  EXPECT_EQ(read(within)->launcher, "Open MPI");
+  within["OMPI_COMM_WORLD_SIZE"] = "1000";
+  within["WORLD_SIZE"] = "many";
+  EXPECT_EQ(read(within)->launcher, "Open MPI") << "what is no torchrun's";
+}
+
 TEST(Launcher, HalfOfTorchrunsVariablesAreRefusedWithWhatIsMissing) {
   Variables half = {{"RANK", "0"}, {"WORLD_SIZE", "2"}};
   EXPECT_THAT(read(half).status().text(), HasSubstr("MASTER_ADDR and MASTER_PORT are not"));

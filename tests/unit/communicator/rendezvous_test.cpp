@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <array>
 #include <barrier>
 #include <cstring>
 #include <fstream>
@@ -12,6 +13,7 @@
 
 #include "src/base/random.h"
 #include "src/base/socket.h"
+#include "src/communicator/graph.h"
 #include "src/communicator/id_file.h"
 #include "src/communicator/identity.h"
 #include "src/communicator/root.h"
@@ -509,6 +511,20 @@ TEST(Join, AFileThatIsNotOursIsRefusedAndKept) {
     std::getline(std::ifstream(path), content);
     EXPECT_EQ(content, "years of work");
   }
+}
+
+TEST(RefusedBy, TellsWhetherItDiedOrCannotBeReachedFromHere) {
+  constexpr std::array<unsigned char, 4> loopback = {127, 0, 0, 1};
+  constexpr std::array<unsigned char, 4> other = {10, 1, 2, 3};
+  const Member self = this_member(0);
+  Introduction peer{this_member(1), {SocketAddress::v4(loopback, 5)}};
+  EXPECT_THAT(refused_by(peer, self, "127.0.0.1:5: refused").message, HasSubstr("died while"));
+  peer.member.machine += 1;
+  const Error elsewhere = refused_by(peer, self, "127.0.0.1:5: refused");
+  EXPECT_THAT(elsewhere.message, testing::AllOf(HasSubstr("loopback addresses alone"), testing::Not(HasSubstr("died"))));
+  EXPECT_THAT(elsewhere.remedy, HasSubstr("TUTTI_INTERFACE"));
+  peer.addresses.push_back(SocketAddress::v4(other, 5));
+  EXPECT_THAT(refused_by(peer, self, "10.1.2.3:5: refused").message, HasSubstr("died while"));
 }
 
 TEST(Durations, AreNeverToldAsZero) {
