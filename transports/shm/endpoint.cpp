@@ -170,6 +170,7 @@ bool Endpoint::accept_some() {
     }
     if (!socket) return moved;
     moved = true;
+    short_since_ns_ = 0;
     // Those who have been silent for longest make room: a rank that is dropped so calls again.
     if (strangers_.size() >= kMostStrangers) strangers_.pop_front();
     stranger_ids_ = (stranger_ids_ + 1) & UINT32_MAX;
@@ -181,10 +182,24 @@ bool Endpoint::accept_some() {
   return moved;
 }
 
-// Nobody can be let in: who stands at the door would end every nap at once until that changes.
+// Nobody can be let in: who stands at the door would end every nap at once until that changes. Where it does not, links
+// that wait to meet their peers would do so in vain, and be told of a peer that is late.
 void Endpoint::pause() {
   control(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), 0, tag(kListener, 0));
-  paused_until_ns_ = now_ns() + kPauseNs;
+  const std::uint64_t now = now_ns();
+  paused_until_ns_ = now + kPauseNs;
+  const std::string why =
+      "this process has no free file descriptor for a peer's connection; raise the limit of open files "
+      "(ulimit -n)";
+  if (short_since_ns_ == 0) {
+    short_since_ns_ = now;
+    log(2, "shm: " + why);
+  }
+  if (now - short_since_ns_ < kShortNs) return;
+  for (auto next = waiting_.begin(); next != waiting_.end();) {
+    Link& link = **next++;  // it leaves the list
+    link.break_off(why);
+  }
 }
 
 void Endpoint::resume() {

@@ -108,6 +108,7 @@ class Endpoint {
   static constexpr int kAcceptAtOnce = 64;
   static constexpr std::uint64_t kStrangerNs = 5'000'000'000;
   static constexpr std::uint64_t kPauseNs = 10'000'000;
+  static constexpr std::uint64_t kShortNs = 1'000'000'000;
 
   explicit Endpoint(const tutti_endpoint_config& config);
   Status set_up();
@@ -139,6 +140,7 @@ class Endpoint {
   std::uint32_t idle_calls_ = 0;
   bool asked_ = false;                 ///< to be woken, by the last `arm`
   std::uint64_t paused_until_ns_ = 0;  ///< nobody is let in, for want of descriptors; 0: not so
+  std::uint64_t short_since_ns_ = 0;   ///< since when not; 0: somebody was let in
   std::vector<std::unique_ptr<Peer>> peers_;
   std::list<Peer*> connecting_;
   std::list<Stranger> strangers_;

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "src/base/clock.h"
 #include "src/base/socket.h"
@@ -93,6 +94,10 @@ void Gate::resume() {
 void Gate::pause() {
   for (const auto& door : doors_) endpoint_.unwatch(door->watch, door->fd());
   paused_until_ns_ = now_ns() + kPauseNs;
+  if (std::exchange(short_, true)) return;
+  endpoint_.log(2,
+                "tcp: this process has no free file descriptor for a peer's connection; raise the limit of open files "
+                "(ulimit -n)");
 }
 
 void Gate::accept(int socket) {
@@ -104,6 +109,7 @@ void Gate::accept(int socket) {
       return pause();
     }
     if (!accepted) return;
+    short_ = false;
     make_room();
     guests_.push_back(std::make_unique<Guest>(endpoint_, std::move(accepted), remote.text(), now_ns() + kStrangerLimit));
     guests_.back()->ready(0);  // who is a peer has spoken already, as a rule

@@ -90,6 +90,7 @@ class Gate {
   std::vector<std::unique_ptr<Door>> doors_;
   std::vector<std::unique_ptr<Guest>> guests_;  ///< the oldest first
   std::uint64_t paused_until_ns_ = 0;           ///< nobody is let in, for want of descriptors; 0: not so
+  bool short_ = false;                          ///< likewise, and that has been said
 };
 
 }  // namespace tutti::tcp

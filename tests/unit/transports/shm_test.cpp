@@ -780,6 +780,21 @@ TEST(ShmEndpoint, SleepsThoughNobodyCanBeLetIn) {
   EXPECT_TRUE(world.until(is_shown_out)) << "it is let in later, and found to be a stranger";
 }
 
+// Whose peers could never come in learns why, and not at last that they are late.
+TEST(ShmEndpoint, ThatCanLetNobodyInBreaksLinksThatWaitForTheirPeer) {
+  World world(&t(), 2);
+  EndpointAddress address;
+  std::memcpy(&address, world[0].descriptor().data(), sizeof address);
+  bool refused = false;
+  const auto knocking = connect_to(address.name, refused);
+  ASSERT_TRUE(knocking.ok());
+  tutti_link* const link = world[0].open_receiver(1, world[1].descriptor(), 0, 2, 64);
+  const NoDescriptors none;
+  EXPECT_TRUE(world.until([&] { return !failure_of(t(), link).empty(); }));
+  EXPECT_NE(failure_of(t(), link).find("no free file descriptor for a peer's connection"), std::string::npos)
+      << failure_of(t(), link);
+}
+
 int entries(const char* folder) {
   DIR* const dir = ::opendir(folder);
   if (dir == nullptr) return 0;
