@@ -1,5 +1,9 @@
 // Where an operation runs: now, on a queue, or together with others at the end of a group.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstddef>
+#include <new>
 #include <span>
 #include <utility>
 #include <vector>
@@ -72,24 +76,51 @@ struct Group {
 /// What every call asks of its thread: how many groups are open, within each other, and what the outermost one holds. It is
 /// found by one look, and needs none at whether it has been made. (In the initial-exec model it would cost nothing at all,
 /// but take all of the library's thread-locals into the room that glibc keeps for libraries that a process loads late, of
-/// which there is little.)
+/// which there is little.) It may be used as long as its thread runs: calls may come from destructors of static objects, or
+/// of thread_locals made before, thus after those that were made here. What such calls leave is never freed.
 struct OpenGroups {
   int depth = 0;
-  Group* made = nullptr;  ///< once something has been asked of it
+  Group* made = nullptr;  ///< in `room`, once something has been asked of it
 
+  void start() {
+    if (depth++ == 0) process_ = this_process();
+  }
   Group& group() {
-    if (made == nullptr) [[unlikely]]
+    if (made == nullptr || process_ != this_process()) [[unlikely]]
       make();
     return *made;
   }
+  /// The thread ends, and with it what is open.
+  void end() {
+    depth = 0;
+    if (process_ == this_process()) made->~Group();
+    made = nullptr;
+  }
 
  private:
-  [[gnu::noinline]] void make() {
-    thread_local Group group;
-    made = &group;
-  }
+  [[gnu::noinline]] void make();
+
+  pid_t process_ = 0;  ///< that began the outermost one, or asked last where none is open
+  alignas(Group) std::byte room_[sizeof(Group)] = {};
 };
 constinit thread_local OpenGroups open_groups;
+
+/// In a forked child what its parent's group holds is left alone, for good: threads that the child has not may hold the
+/// locks within it, or wait on them. The group itself is spoiled.
+void OpenGroups::make() {
+  Status first;
+  if (depth > 0 && process_ != this_process()) {
+    first = Status(TUTTI_INVALID_USAGE, fmt::format("this group was begun by process {}, which forked this one", process_),
+                   "End groups before forking.");
+  }
+  struct End {
+    ~End() { open_groups.end(); }
+  };
+  static thread_local const End at_the_threads_end{};
+  made = new (room_) Group;
+  made->first = std::move(first);
+  process_ = this_process();
+}
 
 /// The works of a group and the one for the whole of it, which completes when nobody holds this any more.
 struct Parts {
@@ -447,7 +478,7 @@ void spoil_group() {
   if (open_groups.depth > 0 && open.first.ok()) open.first = last_failure();
 }
 
-void start_group() { ++open_groups.depth; }
+void start_group() { open_groups.start(); }
 
 }  // namespace tutti
 

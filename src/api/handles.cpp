@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <new>
 
 #include "src/base/background_thread.h"
 #include "src/base/types.h"
@@ -13,9 +15,20 @@
 namespace tutti {
 namespace {
 
+/// This thread's last failure. Never destroyed, as calls may still come after the thread's thread_locals are gone, from
+/// destructors of static objects for example; but emptied with them.
 Status& failure() {
-  thread_local Status status;
-  return status;
+  struct Emptied {
+    Status& status;
+    ~Emptied() { status = Status(); }
+  };
+  alignas(Status) static constinit thread_local std::byte room[sizeof(Status)] = {};
+  static constinit thread_local Status* made = nullptr;
+  if (made == nullptr) {
+    made = new (room) Status;
+    static thread_local const Emptied at_the_threads_end{*made};
+  }
+  return *made;
 }
 
 template <std::size_t N>

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <string>
@@ -202,6 +203,115 @@ TEST(Forks, AChildHasCallbacksOfItsOwnAndKeepsOffItsParentsObjects) {
   waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
   EXPECT_EQ(tutti_queue_destroy(queue), TUTTI_SUCCESS);
+}
+
+/// The exit code of a forked child that runs `body` and gives what that gives; 128 and more: it was ended by a signal.
+template <typename Body>
+int in_child(const Body& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);  // a child that hangs is a failure, not a hanging test
+    _exit(body());
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+TEST(Forks, AChildCannotEndItsParentsGroup) {
+  const Ranks ranks(2);
+  for (const bool with_work : {false, true}) {
+    int sent = 42;
+    tutti_work* work = nullptr;
+    tutti_call call = TUTTI_CALL_INIT;
+    if (with_work) call.work = &work;
+    ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+    ASSERT_EQ(tutti_send(&sent, 1, TUTTI_INT32, 1, ranks[0], {}, &call), TUTTI_SUCCESS) << last_error();
+    const int child = in_child([&] {
+      sent = 666;
+      if (tutti_group_end(nullptr) != TUTTI_INVALID_USAGE) return 1;
+      if (last_error().find("which forked this one") == std::string::npos) return 2;
+      // The next group is the child's own.
+      if (tutti_group_start() != TUTTI_SUCCESS || tutti_group_end(nullptr) != TUTTI_SUCCESS) return 3;
+      return tutti_group_end(nullptr) == TUTTI_INVALID_USAGE ? 0 : 4;
+    });
+    EXPECT_EQ(child, 0);
+    int received = 0;
+    std::thread peer([&] {
+      tutti_call brief = TUTTI_CALL_INIT;
+      brief.timeout_ns = 10'000'000'000;
+      EXPECT_EQ(tutti_recv(&received, 1, TUTTI_INT32, 0, ranks[1], {}, &brief), TUTTI_SUCCESS) << last_error();
+    });
+    usleep(100'000);  // time enough for what the child sent, if it did
+    EXPECT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+    peer.join();
+    EXPECT_EQ(received, 42);
+    tutti_work_release(work);
+  }
+}
+
+TEST(Forks, WhatAChildCallsWithinItsParentsGroupNeverRuns) {
+  if (under_tsan) GTEST_SKIP() << "the thread sanitizer lets no forked child start threads";
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  const int child = in_child([] {
+    tutti_comm* comm = nullptr;
+    tutti_work* work = nullptr;
+    tutti_call call = TUTTI_CALL_INIT;
+    call.work = &work;
+    if (tutti_comm_create_all(&comm, 1, nullptr) != TUTTI_SUCCESS) return 1;
+    if (tutti_barrier(comm, {}, &call) != TUTTI_SUCCESS) return 2;
+    if (tutti_group_end(nullptr) != TUTTI_INVALID_USAGE) return 3;
+    if (tutti_work_wait(work, 0) != TUTTI_INVALID_USAGE) return 4;
+    tutti_work_release(work);
+    return tutti_barrier(comm, {}, nullptr) == TUTTI_SUCCESS && tutti_comm_destroy(comm) == TUTTI_SUCCESS ? 0 : 5;
+  });
+  EXPECT_EQ(child, 0);
+  EXPECT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+}
+
+/// What is destroyed after all thread_locals of the first thread, and after the library's handlers of the process's end.
+struct LastOfAll {
+  int (*body)() = nullptr;
+  ~LastOfAll() {
+    if (body != nullptr) _exit(body());
+  }
+} last_of_all;
+
+TEST(StaticDestructors, MayCallAfterTheThreadsOwn) {
+  if (under_tsan) GTEST_SKIP() << "the thread sanitizer lets no forked child start threads";
+  static tutti_comm* comm = nullptr;
+  const auto exchange = [] {
+    std::array<int, 4> sent = {1, 2, 3, 4};
+    std::array<int, 4> received = {};
+    tutti_call tagged = TUTTI_CALL_INIT;
+    bool good = tutti_send(sent.data(), 1, TUTTI_INT32, 9, comm, {}, nullptr) == TUTTI_INVALID_ARGUMENT &&
+                last_error().find("peer 9 is outside") != std::string::npos && tutti_group_start() == TUTTI_SUCCESS;
+    for (std::size_t i = 0; i < 4; ++i) {
+      tagged.tag = i;
+      good = good && tutti_recv(&received[i], 1, TUTTI_INT32, 0, comm, {}, &tagged) == TUTTI_SUCCESS &&
+             tutti_send(&sent[i], 1, TUTTI_INT32, 0, comm, {}, &tagged) == TUTTI_SUCCESS;
+    }
+    return tutti_group_end(nullptr) == TUTTI_SUCCESS && sent == received && good;
+  };
+  const int child = in_child([&] {
+    if (tutti_comm_create_all(&comm, 1, nullptr) != TUTTI_SUCCESS || !exchange()) return 1;
+    static const auto again = exchange;
+    last_of_all.body = [] {
+      if (error_of(nullptr).status != TUTTI_SUCCESS) return 2;  // that failure went with the thread
+      // What was freed is given to others meanwhile, so that its use shows.
+      std::vector<std::string> others;
+      for (std::size_t n = 16; n < 2000; n += 8) others.emplace_back(n, 'x');
+      for (int i = 0; i < 3; ++i) {
+        if (!again()) return 3;
+      }
+      for (const std::string& other : others) {
+        if (other != std::string(other.size(), 'x')) return 4;
+      }
+      return tutti_comm_destroy(comm) == TUTTI_SUCCESS ? 0 : 5;
+    };
+    std::exit(6);
+  });
+  EXPECT_EQ(child, 0);
 }
 
 TEST(Types, ThatAreNotThereYetAreUnsupportedInTransfersToo) {
