@@ -397,7 +397,10 @@ TUTTI_API tutti_status tutti_recv(void* recv, size_t count, tutti_type type, int
 /// call      of the outermost end: may hold one work for the whole group, and a timeout for operations without one of
 ///           their own. A work in an inner end's is TUTTI_INVALID_USAGE.
 /// Errors    the end returns the first of the group. Where a call inside failed, or the end is refused, none of the group's
-///           operations run, and their works complete with that error.
+///           operations run, and their works complete with that error. A verb that answered TUTTI_IN_PROGRESS, since its
+///           communicator is still being created, is such a failure: TUTTI_INVALID_USAGE at the end.
+/// Fork      a group that is open when its process forks is the parent's: in the child nothing of it runs, and its end
+///           is TUTTI_INVALID_USAGE.
 /// Creation  and split are held back too (blocking ones; those of tutti_comm_create_all and _bootstrap run at once): the
 ///           end makes them together, before any operation, so that one thread may create several ranks. Their `comm` is
 ///           NULL until then, must remain valid, and stays NULL in all of them where one fails. A split that fails with
@@ -427,7 +430,8 @@ typedef struct tutti_work_info_t {
   uint64_t end_ns;          ///< 0 if not completed
 } tutti_work_info_t;
 
-/// TUTTI_IN_PROGRESS, or what the operation came to. Never blocks. Thread safe, as all on works.
+/// TUTTI_IN_PROGRESS, or what the operation came to. Never blocks. Thread safe, as all on works. A forked child may only
+/// release its parent's works: any other use is TUTTI_INVALID_USAGE.
 TUTTI_API tutti_status tutti_work_test(tutti_work* work);
 /// Waits for completion; TUTTI_IN_PROGRESS after timeout_ns leaves the operation running, and so does TUTTI_ABORTED where
 /// the communicator's poll hook ended the wait. 0: until the operation's deadline and a few seconds more; while it is

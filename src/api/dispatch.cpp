@@ -475,7 +475,13 @@ Status refuse_in_group(const char* verb) {
 
 void spoil_group() {
   Group& open = open_groups.group();
-  if (open_groups.depth > 0 && open.first.ok()) open.first = last_failure();
+  if (open_groups.depth == 0 || !open.first.ok()) return;
+  open.first = last_failure();
+  if (open.first.code() != TUTTI_IN_PROGRESS) return;
+  // A verb on a communicator that is being created. Of the group's end and works it would read as if they went on.
+  Error error = open.first.error();
+  error.status = TUTTI_INVALID_USAGE;
+  open.first = Status(std::move(error));
 }
 
 void start_group() { open_groups.start(); }

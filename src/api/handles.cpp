@@ -115,6 +115,13 @@ Status usable(const tutti_queue* queue) {
                 "Create queues after forking.");
 }
 
+Status usable(const tutti_work* work) {
+  if (work == nullptr) return invalid("the work is NULL");
+  if (work->pid == this_process()) return {};
+  return Status(TUTTI_INVALID_USAGE, fmt::format("this work belongs to process {}, which forked this one", work->pid),
+                "Only release it there.");
+}
+
 Status read_other_version(const tutti_call*& call, tutti_call& room) {
   const std::size_t size = call->size;
   if (size < sizeof size || size > 4096) {

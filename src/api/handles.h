@@ -19,8 +19,19 @@
 #include "src/communicator/work.h"
 
 namespace tutti {
+
 /// How far a communicator's creation is, and an abort that came before its end.
 enum class CreationPhase : unsigned char { under_way, aborted, settled };
+
+/// This process, or -1 before the library's initialisation and where the system could not promise to tell of forks.
+/// Relaxed: a single value, changed while a forked child has one thread.
+extern constinit std::atomic<pid_t> known_process;
+/// getpid without its system call, which would be a third of a short operation.
+inline pid_t this_process() {
+  const pid_t known = known_process.load(std::memory_order_relaxed);
+  return known > 0 ? known : getpid();
+}
+
 }  // namespace tutti
 
 struct tutti_comm {
@@ -43,6 +54,7 @@ struct tutti_queue {
 
 struct tutti_work {
   std::shared_ptr<tutti::Work> work;
+  pid_t pid = tutti::this_process();  ///< in a forked child nobody completes it
 };
 
 namespace tutti {
@@ -58,15 +70,6 @@ tutti_status guarded(Body&& body) {
   return answer(attempt(std::forward<Body>(body)));
 }
 
-/// This process, or -1 before the library's initialisation and where the system could not promise to tell of forks.
-/// Relaxed: a single value, changed while a forked child has one thread.
-extern constinit std::atomic<pid_t> known_process;
-/// getpid without its system call, which would be a third of a short operation.
-inline pid_t this_process() {
-  const pid_t known = known_process.load(std::memory_order_relaxed);
-  return known > 0 ? known : getpid();
-}
-
 /// The communicator behind a handle that may be used now. Errors: TUTTI_INVALID_ARGUMENT (NULL), TUTTI_INVALID_USAGE (a
 /// forked child), TUTTI_IN_PROGRESS (creation under way), or the error that creation ended with.
 Result<Communicator*> usable(tutti_comm* comm);
@@ -80,6 +83,8 @@ inline Communicator* usable_now(const tutti_comm* comm) {
 /// Success for a queue that may be used here. Errors: TUTTI_INVALID_ARGUMENT (NULL), TUTTI_INVALID_USAGE (a forked child,
 /// which has no thread for it).
 Status usable(const tutti_queue* queue);
+/// Likewise a work.
+Status usable(const tutti_work* work);
 
 /// Starts a thread of the library's. Throws nothing. Errors: TUTTI_SYSTEM_ERROR, and `thread` is as before.
 Status start_thread(std::thread& thread, const char* name, std::function<void()> body);
@@ -145,9 +150,17 @@ Status refuse_in_group(const char* verb);
 /// Notes that a call inside an open group failed, as this thread's last failure says: the group will not run.
 void spoil_group();
 
-/// As guarded, for what a group may hold: verbs and creation.
+/// As guarded, for what a group may hold: verbs and splits.
 template <typename Body>
 tutti_status guarded_operation(Body&& body) {
+  const tutti_status status = guarded(std::forward<Body>(body));
+  if (status != TUTTI_SUCCESS) spoil_group();
+  return status;
+}
+
+/// As guarded_operation, for creation: one that does not block has begun where it is in progress.
+template <typename Body>
+tutti_status guarded_creation(Body&& body) {
   const tutti_status status = guarded(std::forward<Body>(body));
   if (status != TUTTI_SUCCESS && status != TUTTI_IN_PROGRESS) spoil_group();
   return status;

@@ -330,7 +330,7 @@ tutti_status tutti_unique_id_from_text(const char* text, tutti_unique_id* id) {
 
 tutti_status tutti_comm_create(tutti_comm** comm, int ranks, const tutti_unique_id* id, int rank,
                                const tutti_config* config) {
-  return tutti::guarded_operation([&]() -> Status {
+  return tutti::guarded_creation([&]() -> Status {
     auto creation = tutti::prepare(comm, ranks, rank, false, config);
     if (!creation.ok()) return creation.status();
     if (id == nullptr) return tutti::invalid("tutti_comm_create needs an id", "Make one with tutti_get_unique_id.");
@@ -341,7 +341,7 @@ tutti_status tutti_comm_create(tutti_comm** comm, int ranks, const tutti_unique_
 
 tutti_status tutti_comm_create_address(tutti_comm** comm, const char* address, int ranks, int rank,
                                        const tutti_config* config) {
-  return tutti::guarded_operation([&]() -> Status {
+  return tutti::guarded_creation([&]() -> Status {
     auto creation = tutti::prepare(comm, ranks, rank, true, config);
     if (!creation.ok()) return creation.status();
     if (address == nullptr || *address == 0)
@@ -353,7 +353,7 @@ tutti_status tutti_comm_create_address(tutti_comm** comm, const char* address, i
 
 tutti_status tutti_comm_create_bootstrap(tutti_comm** comm, int ranks, int rank, const tutti_bootstrap* bootstrap,
                                          const tutti_config* config) {
-  return tutti::guarded_operation([&]() -> Status {
+  return tutti::guarded_creation([&]() -> Status {
     auto creation = tutti::prepare(comm, ranks, rank, false, config);
     if (!creation.ok()) return creation.status();
     const auto read = tutti::read_bootstrap(bootstrap);
@@ -365,7 +365,7 @@ tutti_status tutti_comm_create_bootstrap(tutti_comm** comm, int ranks, int rank,
 }
 
 tutti_status tutti_comm_create_all(tutti_comm** comms, int ranks, const tutti_config* config) {
-  return tutti::guarded_operation([&] { return tutti::create_all(comms, ranks, config); });
+  return tutti::guarded_creation([&] { return tutti::create_all(comms, ranks, config); });
 }
 
 tutti_status tutti_comm_split(tutti_comm* comm, int color, int key, tutti_comm** out, const tutti_config* config) {

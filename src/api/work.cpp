@@ -16,7 +16,7 @@ template <typename Ask>
 tutti_status outcome(const tutti_work* work, Ask ask) {
   bool under_way = false;
   const tutti_status status = guarded([&]() -> Status {
-    if (work == nullptr) return invalid("the work is NULL");
+    if (Status refused = tutti::usable(work); !refused.ok()) return refused;
     const std::optional<Status> known = ask(*work->work);
     under_way = !known;
     return known.value_or(Status());
@@ -79,6 +79,7 @@ tutti_status tutti_work_info(const tutti_work* work, tutti_work_info_t* info) {
     if (work == nullptr || info == nullptr || info->size < sizeof(size_t)) {
       return invalid("tutti_work_info needs a work, and an info whose size is set");
     }
+    if (Status status = tutti::usable(work); !status.ok()) return status;
     const tutti::Work::Info known = work->work->info();
     const auto status = work->work->test();
     tutti_work_info_t copy{};
@@ -97,8 +98,13 @@ tutti_status tutti_work_info(const tutti_work* work, tutti_work_info_t* info) {
 tutti_status tutti_work_on_complete(tutti_work* work, void (*fn)(void*, tutti_status), void* ctx) {
   return guarded([&] {
     if (work == nullptr || fn == nullptr) return invalid("tutti_work_on_complete needs a work and a function");
+    if (Status status = tutti::usable(work); !status.ok()) return status;
     return work->work->on_complete([fn, ctx](tutti_status status) { fn(ctx, status); });
   });
 }
 
-void tutti_work_release(tutti_work* work) { delete work; }
+void tutti_work_release(tutti_work* work) {
+  // A forked child lets go of its copy without ending it: threads that are not there may hold its locks, or wait on them.
+  const bool of_parent = work != nullptr && work->pid != tutti::this_process();
+  if (!of_parent) delete work;
+}

@@ -64,6 +64,38 @@ TEST(Groups, AFailedCallFailsTheEndAndNothingRuns) {
   });
 }
 
+TEST(Groups, AVerbOnACommunicatorThatIsBeingCreatedSpoilsThem) {
+  const Ranks ranks(1);
+  tutti_unique_id id;
+  ASSERT_EQ(tutti_get_unique_id(&id), TUTTI_SUCCESS);
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.non_blocking = 1;
+  tutti_comm* creating = nullptr;
+  tutti_work* work = nullptr;
+  tutti_call call = TUTTI_CALL_INIT;
+  call.work = &work;
+  int x = 7;
+  int y = 0;
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  ASSERT_EQ(tutti_comm_create(&creating, 2, &id, 0, &config), TUTTI_IN_PROGRESS) << "nobody else will come";
+  EXPECT_EQ(tutti_recv(&y, 1, TUTTI_INT32, 0, ranks[0], {}, &call), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(tutti_send(&x, 1, TUTTI_INT32, 0, ranks[0], {}, nullptr), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << "a creation that has begun is no failure: " << last_error();
+  EXPECT_EQ(y, 7);
+  tutti_work_release(work);
+  y = 0;
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_recv(&y, 1, TUTTI_INT32, 0, ranks[0], {}, &call), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(tutti_send(&x, 1, TUTTI_INT32, 0, ranks[0], {}, nullptr), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(tutti_send(&x, 1, TUTTI_INT32, 1, creating, {}, nullptr), TUTTI_IN_PROGRESS);
+  EXPECT_EQ(tutti_group_end(nullptr), TUTTI_INVALID_USAGE);
+  EXPECT_THAT(last_error(), HasSubstr("still being created"));
+  EXPECT_EQ(tutti_work_wait(work, 1000 * ms), TUTTI_INVALID_USAGE) << "its work ends with the group";
+  EXPECT_EQ(y, 0) << "nothing ran";
+  tutti_work_release(work);
+  EXPECT_EQ(tutti_comm_destroy(creating), TUTTI_SUCCESS);
+}
+
 TEST(Groups, AnEndThatIsRefusedCompletesTheWorks) {
   const Ranks ranks(1);
   int x = 1;

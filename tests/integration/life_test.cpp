@@ -269,6 +269,51 @@ TEST(Forks, WhatAChildCallsWithinItsParentsGroupNeverRuns) {
   EXPECT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
 }
 
+TEST(Forks, AChildIsToldAtOnceThatNobodyCompletesItsParentsWorks) {
+  const Ranks ranks(2);
+  tutti_queue* queue = nullptr;
+  ASSERT_EQ(tutti_queue_create(&queue), TUTTI_SUCCESS);
+  const tutti_stream stream = {TUTTI_STREAM_QUEUE, queue};
+  std::array<tutti_work*, 2> works{};  // one that waits for its peer, and one behind it
+  std::array<std::thread, 2> waiting;
+  for (std::size_t i = 0; i < works.size(); ++i) {
+    tutti_call call = TUTTI_CALL_INIT;
+    call.work = &works[i];
+    ASSERT_EQ(tutti_barrier(ranks[0], stream, &call), TUTTI_SUCCESS) << last_error();
+    waiting[i] = std::thread([work = works[i]] { EXPECT_EQ(tutti_work_wait(work, 0), TUTTI_SUCCESS) << last_error(); });
+  }
+  usleep(100'000);  // the threads wait
+  const int child = in_child([&] {
+    for (tutti_work* work : works) {
+      tutti_work_info_t info{};
+      info.size = sizeof info;
+      if (tutti_work_test(work) != TUTTI_INVALID_USAGE) return 1;
+      if (tutti_work_wait(work, 0) != TUTTI_INVALID_USAGE) return 2;
+      if (tutti_work_info(work, &info) != TUTTI_INVALID_USAGE) return 3;
+      if (tutti_work_on_complete(work, [](void*, tutti_status) {}, nullptr) != TUTTI_INVALID_USAGE) return 4;
+      if (last_error().find("which forked this one") == std::string::npos) return 5;
+      tutti_work_release(work);
+    }
+    return 0;
+  });
+  EXPECT_EQ(child, 0);
+  for (std::size_t i = 0; i < works.size(); ++i) EXPECT_EQ(tutti_barrier(ranks[1], {}, nullptr), TUTTI_SUCCESS);
+  for (std::thread& thread : waiting) thread.join();
+  for (tutti_work* work : works) tutti_work_release(work);
+  EXPECT_EQ(tutti_queue_destroy(queue), TUTTI_SUCCESS);
+}
+
+TEST(Forks, AChildMayDestroyAQueueThatItsParentsGroupHoldsOperationsOn) {
+  const Ranks ranks(1);
+  tutti_queue* queue = nullptr;
+  ASSERT_EQ(tutti_queue_create(&queue), TUTTI_SUCCESS);
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_barrier(ranks[0], {TUTTI_STREAM_QUEUE, queue}, nullptr), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(in_child([&] { return static_cast<int>(tutti_queue_destroy(queue)); }), 0);
+  EXPECT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(tutti_queue_destroy(queue), TUTTI_SUCCESS);
+}
+
 /// What is destroyed after all thread_locals of the first thread, and after the library's handlers of the process's end.
 struct LastOfAll {
   int (*body)() = nullptr;
