@@ -312,7 +312,9 @@ Status Communicator::fail(Error error) { return fail(Status(std::move(error))); 
 
 Status Communicator::fail(const Status& status) noexcept {
   membership_->control->report(status);
-  return membership_->control->first_error();
+  // One that has left keeps no errors; what failed has failed all the same.
+  Status first = membership_->control->first_error();
+  return first.ok() ? status : first;
 }
 
 Guilty Communicator::guilty(int rank) const { return membership_->control->member(rank).guilty(); }

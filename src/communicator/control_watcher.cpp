@@ -236,9 +236,10 @@ void ControlPlane::Impl::send(Link& link, Frame type, std::span<const std::byte>
 }
 
 // The first error wins: it is kept, waits are woken, and it goes on to everybody but its sender. Later ones stop here,
-// which is what ends the flood.
+// which is what ends the flood. Nothing runs any more where leave has begun; after a farewell at exit other threads may be
+// in operations still, which must learn of it, although nobody else is told.
 void ControlPlane::Impl::fail(const Status& failure, int from) noexcept {
-  if (!first_error_.ok() || leaving_) return;
+  if (!first_error_.ok() || left_) return;
   first_error_ = failure;
   // Release: whoever sees the flag by an acquire load may read first_error_ (which the mutex guards anyway).
   failed_.store(true, std::memory_order_release);

@@ -359,6 +359,28 @@ TEST(StaticDestructors, MayCallAfterTheThreadsOwn) {
   EXPECT_EQ(child, 0);
 }
 
+TEST(Exit, LeavesNoOperationOfAnotherThreadASuccessThatItIsNot) {
+  if (under_tsan) GTEST_SKIP() << "the thread sanitizer lets no forked child start threads";
+  static std::atomic<int> returned{-1};
+  const int child = in_child([] {
+    std::array<tutti_comm*, 2> comms{};
+    if (tutti_comm_create_all(comms.data(), 2, nullptr) != TUTTI_SUCCESS) return 101;
+    std::thread([comm = comms[0]] {
+      tutti_call call = TUTTI_CALL_INIT;
+      call.timeout_ns = 500'000'000;
+      int x = 1;
+      returned = tutti_all_reduce(&x, &x, 1, TUTTI_INT32, TUTTI_SUM, comm, {}, &call);  // the other rank never calls
+    }).detach();
+    usleep(100'000);
+    last_of_all.body = [] {
+      for (int i = 0; i < 1000 && returned == -1; ++i) usleep(10'000);
+      return returned.load();
+    };
+    std::exit(102);
+  });
+  EXPECT_EQ(child, TUTTI_TIMEOUT);
+}
+
 TEST(Types, ThatAreNotThereYetAreUnsupportedInTransfersToo) {
   const Ranks ranks(1);
   std::uint64_t x = 0;
