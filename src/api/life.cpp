@@ -10,6 +10,7 @@
 
 #include "src/api/handles.h"
 #include "src/base/log.h"
+#include "src/base/no_cancellation.h"
 #include "src/communicator/identity.h"
 #include "src/communicator/meeting_places.h"
 #include "src/communicator/rendezvous.h"
@@ -285,6 +286,7 @@ Status destroy_handle(tutti_comm* comm) {
                   "tutti_comm_destroy was called while an open group holds operations or splits of the communicator",
                   "Call tutti_group_end first.");
   }
+  const NoCancellation whole;
   comm->interrupted.store(true, std::memory_order_relaxed);  // relaxed: carries no data
   if (comm->creation.joinable()) comm->creation.join();
   delete comm;

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "src/api/handles.h"
+#include "src/base/no_cancellation.h"
 
 using tutti::guarded;
 using tutti::invalid;
@@ -47,6 +48,7 @@ tutti_status tutti_queue_destroy(tutti_queue* queue) {
       return Status(TUTTI_INVALID_USAGE, "tutti_queue_destroy was called while an open group holds operations on the queue",
                     "Call tutti_group_end first.");
     }
+    const tutti::NoCancellation whole;
     const std::unique_ptr<tutti_queue> handle(queue);
     // A forked child lets go of its copy: the thread is the parent's.
     if (!tutti::usable(queue).ok()) {

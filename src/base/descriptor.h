@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "src/base/no_cancellation.h"
+
 namespace tutti {
 
 /// Owns one file descriptor. Movable, not copyable.
@@ -28,7 +30,10 @@ class Descriptor {
   explicit operator bool() const { return fd_ >= 0; }
   int release() { return std::exchange(fd_, -1); }
   void reset(int fd = -1) {
-    if (fd_ >= 0) ::close(fd_);
+    if (fd_ >= 0) {
+      const NoCancellation whole;
+      ::close(fd_);
+    }
     fd_ = fd;
   }
 

@@ -8,6 +8,7 @@
 #include "algorithms/algorithm.h"
 #include "src/base/bytes.h"
 #include "src/base/log.h"
+#include "src/base/no_cancellation.h"
 #include "src/base/wire.h"
 #include "src/communicator/caught.h"
 #include "src/communicator/explain.h"
@@ -249,6 +250,7 @@ void Communicator::drain() {
 
 /// Nothing is under way any more, nor will be.
 void Communicator::take_leave() {
+  const NoCancellation whole;
   if (point_to_point_ != nullptr) point_to_point_->end();
   // What was committed leaves with the links; peers then read that this rank left, and did not die.
   transports_->close_links(TrafficClass::collective);
@@ -405,6 +407,7 @@ Status Communicator::conclude(Status status, const CollectiveCall& call, const H
 /// Before a call of a failed communicator returns: whoever still writes into the caller's memory is waited for. Where that
 /// takes too long (a peer is stopped), the error says whom this memory is not safe from.
 Status Communicator::take_back(Status failure, const CollectiveCall& call, const Hook& hook) {
+  const NoCancellation whole;  // what ends here has destructors
   transports_->await_withdrawal(TrafficClass::collective, hook);
   const Status said = attempt([&]() -> Status {
     transports_->close_links(TrafficClass::collective);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/base/background_thread.h"
+#include "src/base/no_cancellation.h"
 #include "src/communicator/caught.h"
 #include "src/communicator/control_impl.h"
 
@@ -344,6 +345,7 @@ void ControlPlane::Impl::set_members(std::vector<Member> members) {
 }
 
 void ControlPlane::Impl::report(const Status& failure) noexcept {
+  const NoCancellation whole;
   {
     const std::lock_guard lock(mutex_);
     fail(failure, -1);
@@ -366,6 +368,7 @@ void ControlPlane::Impl::set_callback(OnFailure callback) {
 }
 
 void ControlPlane::Impl::leave() noexcept {
+  const NoCancellation whole;
   {
     std::unique_lock lock(mutex_);
     if (left_) return;
@@ -402,6 +405,7 @@ void ControlPlane::Impl::farewell_locked() {
 
 void ControlPlane::Impl::farewell() {
   if (in_child()) return;
+  const NoCancellation whole;
   for (int attempt = 0; attempt < 20; ++attempt) {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (lock) {

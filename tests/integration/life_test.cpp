@@ -381,6 +381,61 @@ TEST(Exit, LeavesNoOperationOfAnotherThreadASuccessThatItIsNot) {
   EXPECT_EQ(child, TUTTI_TIMEOUT);
 }
 
+/// What `body` gives on a thread that has been cancelled before, if it comes to that; else 99.
+template <typename Body>
+tutti_status when_cancelled(const Body& body) {
+  struct Run {
+    const Body& body;
+    tutti_status status = static_cast<tutti_status>(99);
+  } run{body};
+  const auto cancelled = [](void* given) -> void* {
+    int before = 0;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    pthread_cancel(pthread_self());
+    pthread_setcancelstate(before, nullptr);
+    static_cast<Run*>(given)->status = static_cast<Run*>(given)->body();
+    return nullptr;
+  };
+  pthread_t thread;
+  EXPECT_EQ(pthread_create(&thread, nullptr, cancelled, &run), 0);
+  EXPECT_EQ(pthread_join(thread, nullptr), 0);
+  return run.status;
+}
+
+TEST(CancelledThreads, EndTheirAbortsAndDestructionsFirst) {
+  std::array<tutti_comm*, 2> comms{};
+  ASSERT_EQ(tutti_comm_create_all(comms.data(), 2, nullptr), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(when_cancelled([&] { return tutti_comm_abort(comms[0]); }), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_barrier(comms[1], {}, nullptr), TUTTI_ABORTED);
+  for (tutti_comm* comm : comms) EXPECT_EQ(when_cancelled([&] { return tutti_comm_destroy(comm); }), TUTTI_SUCCESS);
+
+  ASSERT_EQ(tutti_comm_create_all(comms.data(), 2, nullptr), TUTTI_SUCCESS) << last_error();
+  tutti_queue* queue = nullptr;
+  ASSERT_EQ(tutti_queue_create(&queue), TUTTI_SUCCESS);
+  // Destruction of both waits for the other rank.
+  EXPECT_EQ(tutti_barrier(comms[0], {TUTTI_STREAM_QUEUE, queue}, nullptr), TUTTI_SUCCESS);
+  std::thread late([&] {
+    usleep(200'000);
+    EXPECT_EQ(tutti_barrier(comms[1], {}, nullptr), TUTTI_SUCCESS) << last_error();
+    usleep(200'000);
+    EXPECT_EQ(tutti_barrier(comms[1], {}, nullptr), TUTTI_SUCCESS) << last_error();
+  });
+  EXPECT_EQ(when_cancelled([&] { return tutti_queue_destroy(queue); }), TUTTI_SUCCESS);
+  ASSERT_EQ(tutti_queue_create(&queue), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_barrier(comms[0], {TUTTI_STREAM_QUEUE, queue}, nullptr), TUTTI_SUCCESS);
+  EXPECT_EQ(when_cancelled([&] { return tutti_comm_destroy(comms[0]); }), TUTTI_SUCCESS);
+  late.join();
+  EXPECT_EQ(tutti_queue_destroy(queue), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_comm_destroy(comms[1]), TUTTI_SUCCESS);
+
+  tutti_unique_id id;
+  ASSERT_EQ(tutti_get_unique_id(&id), TUTTI_SUCCESS);
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.non_blocking = 1;
+  ASSERT_EQ(tutti_comm_create(&comms[0], 2, &id, 0, &config), TUTTI_IN_PROGRESS) << "nobody else will come";
+  EXPECT_EQ(when_cancelled([&] { return tutti_comm_destroy(comms[0]); }), TUTTI_SUCCESS);
+}
+
 TEST(Types, ThatAreNotThereYetAreUnsupportedInTransfersToo) {
   const Ranks ranks(1);
   std::uint64_t x = 0;
