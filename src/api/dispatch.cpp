@@ -127,7 +127,10 @@ struct Parts {
   std::vector<std::shared_ptr<Work>> works;
   const std::shared_ptr<Work> whole;
 
-  explicit Parts(const Hook& hook) : whole(std::make_shared<Work>(hook)) { whole->issue(0, nullptr); }
+  explicit Parts(const Hook& hook) : whole(std::make_shared<Work>(hook)) {
+    whole->issue(0, nullptr);
+    whole->start(0);
+  }
   ~Parts() {
     Status first;
     for (const auto& work : works) {

@@ -116,7 +116,7 @@ std::optional<Status> Work::test() const {
 /// How much longer a wait since called_ns may last.
 std::uint64_t Work::left_ns(std::uint64_t timeout_ns, std::uint64_t called_ns) const {
   const std::lock_guard lock(mutex_);
-  if (timeout_ns == 0 && issued_ && info_.start_ns == 0) return UINT64_MAX;
+  if (timeout_ns == 0 && issued_ && (info_.start_ns == 0 || limit_ns_ == 0)) return UINT64_MAX;
   const std::uint64_t from = timeout_ns == 0 && info_.start_ns != 0 ? info_.start_ns : called_ns;
   const std::uint64_t limit = timeout_ns != 0 ? timeout_ns : std::min(limit_ns_, UINT64_MAX - grace_ns) + grace_ns;
   const std::uint64_t waited = now_ns() - from;

@@ -37,7 +37,8 @@ class Work {
   /// hook: called within waits for this work.
   explicit Work(Hook hook = {}) : hook_(hook) {}
 
-  /// It is on its stream from now on, and may take limit_ns once it is ready. `hold` is let go of when it ends.
+  /// It is on its stream from now on, and may take limit_ns once it is ready; 0: it ends with others, which their deadlines
+  /// bound. `hold` is let go of when it ends.
   void issue(std::uint64_t limit_ns, std::shared_ptr<void> hold);
   void start(std::uint64_t sequence);
   /// Ends the operation, once; callbacks go to the notifier's thread.
@@ -50,7 +51,8 @@ class Work {
   bool over() const { return over_.load(std::memory_order_acquire); }  // acquire: pairs with the release in complete
   /// Waits at most timeout_ns; nothing where the operation runs on, TUTTI_ABORTED where the hook ended the wait. With 0
   /// until its deadline and grace_ns have passed: a started one's count from its start; one that is behind others on its
-  /// stream has as long as those, which their deadlines bound; one that is not issued yet (an open group) counts from now.
+  /// stream, or ends with others, has as long as those, which their deadlines bound; one that is not issued yet (an open
+  /// group) counts from now.
   std::optional<Status> wait(std::uint64_t timeout_ns) const;
   /// Waits at most ns, without a word to the hook; nothing where the operation runs on.
   std::optional<Status> sleep(std::uint64_t ns) const;

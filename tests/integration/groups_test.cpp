@@ -143,6 +143,11 @@ TEST(Groups, OneWorkStandsForTheWholeGroup) {
   EXPECT_EQ(add(second[1], ranks[1]), TUTTI_SUCCESS) << last_error();
   EXPECT_EQ(tutti_work_wait(whole, 0), TUTTI_SUCCESS) << last_error();
   EXPECT_EQ(first[0] + second[0], 10);
+  tutti_work_info_t info{};
+  info.size = sizeof info;
+  EXPECT_EQ(tutti_work_info(whole, &info), TUTTI_SUCCESS);
+  EXPECT_NE(info.start_ns, 0u);
+  EXPECT_LE(info.start_ns, info.end_ns);
   tutti_work_release(whole);
   EXPECT_EQ(tutti_queue_destroy(queue), TUTTI_SUCCESS);
 }

@@ -324,6 +324,26 @@ TEST(Waits, ForAWorkInAnOpenGroupEnd) {
   tutti_work_release(work);
 }
 
+TEST(Waits, ForTheWorkOfAGroupLastAsLongAsItsOperations) {
+  const Ranks ranks(2);
+  tutti_queue* queue = nullptr;
+  ASSERT_EQ(tutti_queue_create(&queue), TUTTI_SUCCESS);
+  tutti_work* whole = nullptr;
+  tutti_call end = TUTTI_CALL_INIT;
+  end.work = &whole;
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_barrier(ranks[0], {TUTTI_STREAM_QUEUE, queue}, nullptr), TUTTI_SUCCESS);
+  ASSERT_EQ(tutti_group_end(&end), TUTTI_SUCCESS) << last_error();
+  std::thread late([&] {
+    usleep(5'300'000);  // more than the grace that comes on top of a deadline
+    EXPECT_EQ(tutti_barrier(ranks[1], {}, nullptr), TUTTI_SUCCESS);
+  });
+  EXPECT_EQ(tutti_work_wait(whole, 0), TUTTI_SUCCESS) << last_error();
+  late.join();
+  tutti_work_release(whole);
+  EXPECT_EQ(tutti_queue_destroy(queue), TUTTI_SUCCESS);
+}
+
 TEST(Queues, RememberTransfersAndErrorsThatAnEarlierWaitDidNotSee) {
   const Ranks ranks(2);
   tutti_queue* queue = nullptr;
