@@ -38,10 +38,11 @@ typedef enum tutti_status {
   TUTTI_INVALID_ARGUMENT = 4,  ///< a value that no call can take; nothing was sent
   TUTTI_INVALID_USAGE = 5,     ///< a legal value at the wrong time; nothing was sent
   TUTTI_REMOTE_ERROR = 6,      ///< a peer died, left or failed; the error names it
-  TUTTI_IN_PROGRESS = 7,       ///< not an error: a non-blocking call has not finished
+  TUTTI_IN_PROGRESS = 7,       ///< not an error: a non-blocking call has not finished, or what was called waits for one
   TUTTI_TIMEOUT = 8,           ///< a deadline passed
   TUTTI_MISMATCH = 64,         ///< ranks called different operations, or the same one with different arguments
-  TUTTI_ABORTED = 65,          ///< tutti_comm_abort was called, here or on a peer
+  TUTTI_ABORTED = 65,          ///< ended from outside, here or on a peer: by tutti_comm_abort, the poll hook,
+                               ///< tutti_comm_destroy, or the cancellation of a thread within a send or receive
   TUTTI_UNSUPPORTED = 66,      ///< a feature that this build or machine does not have; the sentence says which
 } tutti_status;
 
@@ -145,10 +146,12 @@ typedef struct tutti_config {
   const char* interface;          ///< TUTTI_INTERFACE: comma-separated network interfaces; NULL: all that are up
   const char* secret;             ///< TUTTI_SECRET: the key for env:// and tcp://
   int32_t lanes;                  ///< TUTTI_LANES; 0: the library chooses
+                                  // Timeouts are at most 2^62 ns here; those of tutti_call and tutti_comm_set_timeout
+                                  // take any number, as UINT64_MAX.
   uint64_t connect_timeout_ns;    ///< TUTTI_CONNECT_TIMEOUT; 0: 60 s. Creation, and reaching a peer
   uint64_t operation_timeout_ns;  ///< TUTTI_OPERATION_TIMEOUT; 0: 300 s. Any one operation
   uint64_t idle_timeout_ns;       ///< TUTTI_IDLE_TIMEOUT; 0: 10 s. A peer that is silent this long is lost
-  int (*poll)(void* ctx);         ///< called by the waiting caller's own thread, at least every millisecond. Non-zero ends
+  int (*poll)(void* ctx);         ///< called by the waiting caller's own thread, about every millisecond. Non-zero ends
                                   ///< the wait with TUTTI_ABORTED: an operation on a queue goes on; a blocking operation,
                                   ///< split or finalize makes the communicator fail, on all ranks. No C++ exception may
                                   ///< leave it
@@ -222,7 +225,8 @@ TUTTI_API tutti_status tutti_error_get(const tutti_comm* comm, tutti_error* erro
 // ---- Identity and life -----------------------------------------------------------------------------------------------
 
 /// Makes an identity: opens a listening socket of this process, which lives until a communicator has been created with
-/// it or the process ends. Errors: TUTTI_SYSTEM_ERROR (no usable interface, no free port in TUTTI_PORT_RANGE).
+/// it or the process ends. It serves one communicator: make another for the next. Errors: TUTTI_SYSTEM_ERROR (no usable
+/// interface, no free port in TUTTI_PORT_RANGE).
 TUTTI_API tutti_status tutti_get_unique_id(tutti_unique_id* id);
 
 /// The printable form, and back. `text` holds TUTTI_UNIQUE_ID_TEXT bytes. Errors: TUTTI_INVALID_ARGUMENT for text that
@@ -233,7 +237,9 @@ TUTTI_API tutti_status tutti_unique_id_from_text(const char* text, tutti_unique_
 /// Joins as `rank` of `ranks`, with an id that one process made and the caller handed to all. Collective over the ranks.
 ///
 /// comm    receives the handle; the caller destroys it. On failure it receives NULL. With config.non_blocking it is
-///         there at once, and may be aborted.
+///         there at once, and may be aborted, destroyed, and asked for its rank, size, state and error; all else (verbs,
+///         tutti_comm_split, _finalize, _set_timeout, _sequence, _last_choice) answers TUTTI_IN_PROGRESS, and nothing
+///         happens, until tutti_comm_state says that creation is over.
 /// config  may be NULL; copied.
 /// Errors: TUTTI_INVALID_ARGUMENT (rank outside the size, two ranks with the same number, differing sizes, all of them
 /// named), TUTTI_TIMEOUT (the ranks missing are named), TUTTI_REMOTE_ERROR, TUTTI_SYSTEM_ERROR.
@@ -249,7 +255,7 @@ TUTTI_API tutti_status tutti_comm_create(tutti_comm** comm, int ranks, const tut
 ///   env://              what the launcher set: TUTTI_RANK, TUTTI_RANKS and TUTTI_COMM_ID (a printed unique id, or an
 ///                       address like those above); Open MPI's; PMI's; torchrun's; Slurm's
 ///   id:TEXT             a printed unique id
-/// ranks, rank   -1 takes them from the launcher's environment. Otherwise as tutti_comm_create.
+/// ranks, rank   -1 for both takes them from the launcher's environment. Otherwise as tutti_comm_create.
 TUTTI_API tutti_status tutti_comm_create_address(tutti_comm** comm, const char* address, int ranks, int rank,
                                                  const tutti_config* config);
 
@@ -259,7 +265,7 @@ TUTTI_API tutti_status tutti_comm_create_bootstrap(tutti_comm** comm, int ranks,
                                                    const tutti_config* config);
 
 /// Makes `ranks` communicators of one group in this process, comms[r] being rank r, each for a thread of its own.
-/// All or none: on failure every comms[r] is NULL.
+/// All or none: on failure every comms[r] is NULL. Always blocking: config.non_blocking counts for nothing here.
 TUTTI_API tutti_status tutti_comm_create_all(tutti_comm** comms, int ranks, const tutti_config* config);
 
 /// Splits `comm` into groups of equal `color`, ordered by (key, rank). Collective over comm. A negative color belongs to
@@ -411,7 +417,8 @@ TUTTI_API tutti_status tutti_group_end(const tutti_call* call);
 
 /// A queue with a thread of its own that runs operations behind the caller's back, in order for collectives. Destroy
 /// completes what was enqueued; TUTTI_INVALID_USAGE, and nothing happens, while this thread's open group holds operations
-/// on it. A forked child may only destroy its parent's queues: any other use is TUTTI_INVALID_USAGE. Thread safe.
+/// on it; NULL is allowed. A forked child may only destroy its parent's queues: any other use is TUTTI_INVALID_USAGE.
+/// Thread safe.
 TUTTI_API tutti_status tutti_queue_create(tutti_queue** queue);
 TUTTI_API tutti_status tutti_queue_destroy(tutti_queue* queue);
 /// Returns when all that was enqueued before (transfers included) has completed, with its first error that no wait has
@@ -423,10 +430,10 @@ TUTTI_API tutti_status tutti_queue_wait(tutti_queue* queue, uint64_t timeout_ns)
 typedef struct tutti_work_info_t {
   size_t size;  ///< sizeof(tutti_work_info_t), set by the caller
   tutti_status status;
-  uint64_t sequence;        ///< number in the communicator's class
-  int32_t source;           ///< rank that a receive matched, -1 otherwise
+  uint64_t sequence;  ///< a collective's number in its communicator; 0 for transfers and whole groups, which have none
+  int32_t source;     ///< rank that a receive matched, -1 otherwise
   uint64_t received_count;  ///< elements
-  uint64_t start_ns;        ///< CLOCK_MONOTONIC; 0 if not started
+  uint64_t start_ns;        ///< CLOCK_MONOTONIC; 0 if not started. Of a whole group: when it was issued
   uint64_t end_ns;          ///< 0 if not completed
 } tutti_work_info_t;
 
@@ -438,7 +445,8 @@ TUTTI_API tutti_status tutti_work_test(tutti_work* work);
 /// behind others on its stream, theirs count.
 TUTTI_API tutti_status tutti_work_wait(tutti_work* work, uint64_t timeout_ns);
 TUTTI_API tutti_status tutti_work_info(const tutti_work* work, tutti_work_info_t* info);
-/// `fn` is called exactly once, on a thread of the library's, with no lock held, never inside this or the posting call.
+/// `fn` is called exactly once, on a thread of the library's, with no lock held, never inside this or the posting call. All
+/// callbacks of a process share that thread, one after the other: one that blocks holds up the others.
 TUTTI_API tutti_status tutti_work_on_complete(tutti_work* work, void (*fn)(void* ctx, tutti_status status), void* ctx);
 /// Gives the handle back; the operation goes on. NULL is allowed.
 TUTTI_API void tutti_work_release(tutti_work* work);
@@ -447,8 +455,8 @@ TUTTI_API void tutti_work_release(tutti_work* work);
 
 /// Host memory: page-aligned, zeroed, shared with children that are forked later. Peers on this machine may read and write
 /// it in place, so that operations on it move large messages without a copy; each rank may use such memory or any other.
-/// Freed by tutti_memory_free alone, when no operation uses it any more, by each process that has it. Errors:
-/// TUTTI_SYSTEM_ERROR. Thread safe.
+/// Freed by tutti_memory_free alone (NULL is allowed), when no operation uses it any more, by each process that has it.
+/// Errors: TUTTI_SYSTEM_ERROR. Thread safe.
 ///
 /// A call that fails returns when no peer writes into this memory any more. A peer that is stopped is waited for a second
 /// at most: then the error names it, and the memory may be freed, but not be used again.

@@ -8,7 +8,7 @@
 
 namespace tutti {
 
-/// tutti_config.poll: called at least every millisecond within every wait. A value; empty where there is none.
+/// tutti_config.poll: called about every millisecond within every wait. A value; empty where there is none.
 struct Hook {
   int (*poll)(void*) = nullptr;
   void* ctx = nullptr;
