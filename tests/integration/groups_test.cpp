@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <thread>
 
 #include "tests/support/ranks.h"
 
@@ -110,6 +111,27 @@ TEST(Groups, AnEndThatIsRefusedCompletesTheWorks) {
   EXPECT_EQ(tutti_work_wait(work, 1000 * ms), TUTTI_INVALID_ARGUMENT);
   tutti_work_release(work);
   EXPECT_EQ(tutti_group_end(nullptr), TUTTI_INVALID_USAGE) << "the group is closed";
+}
+
+TEST(Groups, ThatAreOpenWhereTheirThreadEndsCompleteTheWorks) {
+  const Ranks ranks(1);
+  int x = 1;
+  tutti_work* work = nullptr;
+  tutti_call call = TUTTI_CALL_INIT;
+  call.work = &work;
+  std::thread([&] {
+    struct Late {  // made before anything of the library's, and destroyed after it
+      ~Late() { EXPECT_EQ(tutti_group_end(nullptr), TUTTI_INVALID_USAGE) << "the group has ended with its thread"; }
+    };
+    static thread_local const Late late;
+    static_cast<void>(late);
+    ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+    EXPECT_EQ(add(x, ranks[0], &call), TUTTI_SUCCESS) << last_error();
+  }).join();
+  EXPECT_EQ(tutti_work_wait(work, 1000 * ms), TUTTI_INVALID_USAGE);
+  EXPECT_THAT(last_error(), HasSubstr("the thread ended with a group open"));
+  tutti_work_release(work);
+  EXPECT_EQ(x, 1);
 }
 
 TEST(Groups, TheEndsTimeoutIsThatOfOperationsWithoutTheirOwn) {
