@@ -266,26 +266,37 @@ Result<HostPort> parse_host_port(std::string_view text) {
   return parsed;
 }
 
-Result<std::vector<SocketAddress>> resolve(std::string_view host_and_port) {
-  const auto place = parse_host_port(host_and_port);
-  if (!place) return place.status();
+namespace {
+
+Lookup ask(const HostPort& place, int flags) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_family = AF_UNSPEC;
+  hints.ai_flags = flags;
   addrinfo* list = nullptr;
-  const int error = ::getaddrinfo(place->host.c_str(), std::to_string(place->port).c_str(), &hints, &list);
-  if (error != 0) {
-    return no_host_port(host_and_port, std::string("the host is unknown (") + ::gai_strerror(error) + ")");
+  Lookup answer;
+  answer.error = ::getaddrinfo(place.host.c_str(), std::to_string(place.port).c_str(), &hints, &list);
+  if (answer.error != 0) {
+    if (answer.error == EAI_SYSTEM) answer.system_error = errno;
+    return answer;
   }
-  std::vector<SocketAddress> result;
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(list, ::freeaddrinfo);
   for (const addrinfo* i = list; i != nullptr; i = i->ai_next) {
     const SocketAddress address(i->ai_addr, i->ai_addrlen);
-    if (address.valid()) result.push_back(address);
+    if (address.valid()) answer.addresses.push_back(address);
   }
-  ::freeaddrinfo(list);
-  if (result.empty()) return no_host_port(host_and_port, "the host has no IP address");
-  return result;
+  if (answer.addresses.empty()) answer.error = EAI_NONAME;
+  return answer;
 }
+
+}  // namespace
+
+std::optional<SocketAddress> numeric_address(const HostPort& place) {
+  const Lookup answer = ask(place, AI_NUMERICHOST);
+  return answer.error == 0 ? std::optional(answer.addresses.front()) : std::nullopt;
+}
+
+Lookup look_up(const HostPort& place) { return ask(place, 0); }
 
 std::string host_name() {
   char name[256] = "";

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -75,9 +76,19 @@ struct HostPort {
 };
 Result<HostPort> parse_host_port(std::string_view text);
 
-/// The same: the addresses that it means, through the system's resolver (which may take as
-/// long as the system lets it). Errors: TUTTI_INVALID_ARGUMENT with the remedy.
-Result<std::vector<SocketAddress>> resolve(std::string_view host_and_port);
+/// The address that it is where its host is a number, such as 10.0.0.1, ::1 or fe80::1%eth0; nothing where that is a name.
+/// Never blocks.
+std::optional<SocketAddress> numeric_address(const HostPort& place);
+
+/// What a resolver answers.
+struct Lookup {
+  int error = 0;         ///< EAI_…; 0: there are addresses
+  int system_error = 0;  ///< errno, where that is EAI_SYSTEM
+  std::vector<SocketAddress> addresses;
+};
+
+/// The system's resolver, which may take as long as the system lets it. Thread safe.
+Lookup look_up(const HostPort& place);
 
 /// This machine's name, at most 63 characters. Thread safe.
 std::string host_name();

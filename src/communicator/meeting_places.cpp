@@ -212,7 +212,9 @@ Result<Meeting> by_tcp(const TcpPlace& place, const JoinRequest& request, int ra
 }
 
 Result<Meeting> by_tcp_address(const std::string& host_and_port, const JoinRequest& request, int rank) {
-  auto addresses = resolve(host_and_port);
+  const auto host = parse_host_port(host_and_port);
+  if (!host) return host.status();
+  auto addresses = resolve(*host, request.patience, request.resolver);
   if (!addresses) return addresses.status();
   TcpPlace place;
   place.host_and_port = host_and_port;
@@ -227,12 +229,15 @@ Result<Meeting> by_torchrun(const Launched& launched, const JoinRequest& request
   place.one_machine = launched.one_machine;
   const bool v6 = launched.host.find(':') != std::string::npos;
   const std::string host = v6 ? "[" + launched.host + "]" : launched.host;
-  for (const std::uint16_t port : launched.ports) {
-    auto addresses = resolve(host + ":" + std::to_string(port));
-    if (!addresses) return addresses.status();
-    place.candidates.push_back(std::move(addresses).value());
-  }
   place.host_and_port = host + ":" + std::to_string(launched.ports.front());
+  const auto first = parse_host_port(place.host_and_port);
+  if (!first) return first.status();
+  auto addresses = resolve(*first, request.patience, request.resolver);
+  if (!addresses) return addresses.status();
+  for (const std::uint16_t port : launched.ports) {
+    for (SocketAddress& address : *addresses) address.set_port(port);
+    place.candidates.push_back(*addresses);
+  }
   return by_tcp(place, request, rank);
 }
 

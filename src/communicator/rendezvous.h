@@ -17,6 +17,7 @@
 #include "src/communicator/control.h"
 #include "src/communicator/launcher_environment.h"
 #include "src/communicator/patience.h"
+#include "src/communicator/resolve.h"
 
 namespace tutti {
 
@@ -45,6 +46,7 @@ struct JoinRequest {
   Patience patience;                                ///< deadline, abort, the caller's hook
   MakeBlob blob;                                    ///< may be empty
   Environment environment = process_environment();  ///< where env:// looks
+  Resolver resolver = look_up;                      ///< who knows the addresses of hosts
 };
 
 /// Joins. Collective over the ranks; blocks until all are members, an error, or `patience` ends it. Every error reaches all

@@ -56,25 +56,32 @@ TEST(LocalAddresses, AnUnknownInterfaceIsRefusedWithThoseThatExist) {
   EXPECT_THAT(none.status().error().remedy, HasSubstr("lo"));
 }
 
-TEST(Resolve, TakesNumbersAndRefusesNonsense) {
-  const auto v4 = resolve("127.0.0.1:80");
-  ASSERT_TRUE(v4.ok());
-  EXPECT_EQ(v4->front().text(), "127.0.0.1:80");
-  const auto v6 = resolve("[::1]:81");
-  ASSERT_TRUE(v6.ok());
-  EXPECT_EQ(v6->front().text(), "[::1]:81");
+TEST(HostPort, IsTakenApartAndNonsenseRefused) {
+  const auto name = parse_host_port("node7.example:4242");
+  ASSERT_TRUE(name.ok()) << name.status().text();
+  EXPECT_EQ(name->host, "node7.example");
+  EXPECT_EQ(name->port, 4242);
   for (const char* bad : {"", ":", "localhost", "localhost:", "localhost:0", "localhost:65536", "localhost:8x", "::1:80"}) {
-    const auto result = resolve(bad);
+    const auto result = parse_host_port(bad);
     ASSERT_FALSE(result.ok()) << bad;
     EXPECT_THAT(result.status().text(), HasSubstr(std::string("\"") + bad + "\""));
   }
 }
 
+TEST(NumericAddress, IsTheNumberAndNothingForAName) {
+  EXPECT_EQ(numeric_address({"127.0.0.1", 80})->text(), "127.0.0.1:80");
+  EXPECT_EQ(numeric_address({"::1", 81})->text(), "[::1]:81");
+  EXPECT_FALSE(numeric_address({"localhost", 80}));
+}
+
+TEST(LookUp, KnowsThisMachineByName) {
+  const Lookup answer = look_up({"localhost", 80});
+  ASSERT_EQ(answer.error, 0);
+  EXPECT_TRUE(answer.addresses.front().loopback()) << answer.addresses.front().text();
+}
+
 TEST(Listen, ATakenPortIsOneSentenceWithTheAddress) {
-  const auto loopback = resolve("127.0.0.1:1");
-  ASSERT_TRUE(loopback.ok());
-  SocketAddress address = loopback->front();
-  address.set_port(0);
+  const SocketAddress address = SocketAddress::v4(std::array<unsigned char, 4>{127, 0, 0, 1}, 0);
   const auto first = listen_at(address);
   ASSERT_TRUE(first.ok()) << first.status().text();
   const SocketAddress taken = bound_address(first->get());
