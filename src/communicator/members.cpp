@@ -94,9 +94,32 @@ void pack_error(ByteWriter& out, const Error& error) {
   }
 }
 
+namespace {
+
+// What a peer's failure was: never none, whatever it says, and a newer one's unknown failure is a peer's all the same.
+tutti_status status_of(std::int32_t told) {
+  switch (told) {
+    case TUTTI_UNHANDLED_CUDA_ERROR:
+    case TUTTI_SYSTEM_ERROR:
+    case TUTTI_INTERNAL_ERROR:
+    case TUTTI_INVALID_ARGUMENT:
+    case TUTTI_INVALID_USAGE:
+    case TUTTI_REMOTE_ERROR:
+    case TUTTI_TIMEOUT:
+    case TUTTI_MISMATCH:
+    case TUTTI_ABORTED:
+    case TUTTI_UNSUPPORTED:
+      return static_cast<tutti_status>(told);
+    default:
+      return TUTTI_REMOTE_ERROR;
+  }
+}
+
+}  // namespace
+
 Error unpack_error(ByteReader& in) {
   Error error;
-  error.status = static_cast<tutti_status>(in.i32());
+  error.status = status_of(in.i32());
   error.system_error = in.i32();
   error.message = in.text();
   error.remedy = in.text();

@@ -43,6 +43,7 @@ Member unpack_member(ByteReader& in);
 void pack_introduction(ByteWriter& out, const Introduction& introduction);
 Introduction unpack_introduction(ByteReader& in);
 void pack_error(ByteWriter& out, const Error& error);
+/// An error is never a success: a status that is none's, or nobody's here, becomes TUTTI_REMOTE_ERROR.
 Error unpack_error(ByteReader& in);
 
 /// The ranks at distance ±2^k on the ring of `ranks`, ascending, without `rank`: at most 2·log2(ranks). Symmetric: who is

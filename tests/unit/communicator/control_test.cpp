@@ -103,6 +103,25 @@ TEST(RankList, IsShort) {
 }
 
 // The root may say that a creation has failed right behind the introduction, and end.
+TEST(Errors, ThatAPeerTellsAreNeverASuccess) {
+  for (const int told : {static_cast<int>(TUTTI_SUCCESS), static_cast<int>(TUTTI_IN_PROGRESS), -1, 4711}) {
+    Error error;
+    error.status = static_cast<tutti_status>(told);
+    ByteWriter out;
+    pack_error(out, error);
+    ByteReader in(out.bytes());
+    EXPECT_EQ(unpack_error(in).status, TUTTI_REMOTE_ERROR) << told;
+  }
+  for (const tutti_status told : {TUTTI_SYSTEM_ERROR, TUTTI_TIMEOUT, TUTTI_MISMATCH, TUTTI_UNSUPPORTED}) {
+    Error error;
+    error.status = told;
+    ByteWriter out;
+    pack_error(out, error);
+    ByteReader in(out.bytes());
+    EXPECT_EQ(unpack_error(in).status, told);
+  }
+}
+
 TEST(Channel, WhatWasLeftWhereAReaderStoppedIsReadBeforeTheEnd) {
   int fds[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
