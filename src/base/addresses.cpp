@@ -266,13 +266,24 @@ Result<HostPort> parse_host_port(std::string_view text) {
   return parsed;
 }
 
-namespace {
+std::optional<SocketAddress> numeric_address(const HostPort& place) {
+  std::array<unsigned char, 16> bytes{};
+  if (::inet_pton(AF_INET, place.host.c_str(), bytes.data()) == 1) {
+    return SocketAddress::v4(std::span(bytes).first<4>(), place.port);
+  }
+  const auto percent = std::min(place.host.find('%'), place.host.size());
+  if (::inet_pton(AF_INET6, place.host.substr(0, percent).c_str(), bytes.data()) != 1) return std::nullopt;
+  if (percent == place.host.size()) return SocketAddress::v6(bytes, place.port);
+  const std::string interface = place.host.substr(percent + 1);
+  std::uint32_t scope = ::if_nametoindex(interface.c_str());
+  if (scope == 0) std::from_chars(interface.data(), interface.data() + interface.size(), scope);
+  return scope != 0 ? std::optional(SocketAddress::v6(bytes, place.port, scope)) : std::nullopt;
+}
 
-Lookup ask(const HostPort& place, int flags) {
+Lookup look_up(const HostPort& place) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_family = AF_UNSPEC;
-  hints.ai_flags = flags;
   addrinfo* list = nullptr;
   Lookup answer;
   answer.error = ::getaddrinfo(place.host.c_str(), std::to_string(place.port).c_str(), &hints, &list);
@@ -288,15 +299,6 @@ Lookup ask(const HostPort& place, int flags) {
   if (answer.addresses.empty()) answer.error = EAI_NONAME;
   return answer;
 }
-
-}  // namespace
-
-std::optional<SocketAddress> numeric_address(const HostPort& place) {
-  const Lookup answer = ask(place, AI_NUMERICHOST);
-  return answer.error == 0 ? std::optional(answer.addresses.front()) : std::nullopt;
-}
-
-Lookup look_up(const HostPort& place) { return ask(place, 0); }
 
 std::string host_name() {
   char name[256] = "";

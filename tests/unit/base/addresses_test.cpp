@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <net/if.h>
 #include <poll.h>
 
 #include <array>
@@ -71,7 +72,12 @@ TEST(HostPort, IsTakenApartAndNonsenseRefused) {
 TEST(NumericAddress, IsTheNumberAndNothingForAName) {
   EXPECT_EQ(numeric_address({"127.0.0.1", 80})->text(), "127.0.0.1:80");
   EXPECT_EQ(numeric_address({"::1", 81})->text(), "[::1]:81");
-  EXPECT_FALSE(numeric_address({"localhost", 80}));
+  const std::uint32_t loopback = ::if_nametoindex("lo");
+  EXPECT_EQ(numeric_address({"fe80::1%lo", 82})->scope(), loopback);
+  EXPECT_EQ(numeric_address({"fe80::1%" + std::to_string(loopback), 82})->scope(), loopback);
+  for (const char* name : {"localhost", "fe80::1%nosuch7", "fe80::1%", "%lo", "1.2.3", ""}) {
+    EXPECT_FALSE(numeric_address({name, 80})) << name;
+  }
 }
 
 TEST(LookUp, KnowsThisMachineByName) {
