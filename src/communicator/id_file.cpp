@@ -90,12 +90,32 @@ Descriptor open_unnamed(const std::string& path, std::string& temporary) {
   return Descriptor(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
 }
 
-// Gives it its name, in place of what is there.
+// Gives it its name, unless somebody else has that (EEXIST).
 bool give_name(const Descriptor& file, const std::string& temporary, const std::string& path) {
-  if (!temporary.empty()) return ::rename(temporary.c_str(), path.c_str()) == 0;
-  ::unlink(path.c_str());  // ours and stale, or absent: the caller has looked
-  const std::string opened = "/proc/self/fd/" + std::to_string(file.get());
-  return ::linkat(AT_FDCWD, opened.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0;
+  if (temporary.empty()) {
+    const std::string opened = "/proc/self/fd/" + std::to_string(file.get());
+    return ::linkat(AT_FDCWD, opened.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0;
+  }
+  if (::link(temporary.c_str(), path.c_str()) == 0) {
+    ::unlink(temporary.c_str());
+    return true;
+  }
+  // A file system without links gives no name only to one: the last of several wins.
+  return errno == EPERM && ::rename(temporary.c_str(), path.c_str()) == 0;
+}
+
+Status in_use(const std::string& path, const IdRecord& by) {
+  const std::string where = by.machine == machine_id() ? "" : ", another machine or before this one's last start";
+  return Status(TUTTI_INVALID_USAGE, path + " is in use by another creation (" + by.writer() + where + ")",
+                "Give each job a path of its own; remove the file if that process has ended or has nothing to do with it");
+}
+
+// Somebody has taken the name since this process looked.
+Status lost_race(const std::string& path) {
+  const auto there = read_id_file(path);
+  if (there && *there) return in_use(path, **there);
+  return Status(TUTTI_INVALID_USAGE, path + " is in use by another creation, which began at the same moment",
+                "Give each job a path of its own");
 }
 
 }  // namespace
@@ -110,20 +130,19 @@ bool IdRecord::stale() const {
 Result<std::string> write_id_file(const std::string& path, const Identity& identity) {
   auto there = read_id_file(path);
   if (!there) return there.status();  // not ours: whatever it is, somebody may still want it
-  if (*there && !(*there)->stale()) {
-    const std::string where = (*there)->machine == machine_id() ? "" : ", another machine or before this one's last start";
-    return Status(
-        TUTTI_INVALID_USAGE, path + " is in use by another creation (" + (*there)->writer() + where + ")",
-        "Give each job a path of its own; remove the file if that process has ended or has nothing to do with it");
-  }
+  if (*there && !(*there)->stale()) return in_use(path, **there);
   std::string text = file_text(identity);
   std::string temporary;
   const Descriptor file = open_unnamed(path, temporary);
   if (!file)
     return system_error("Writing " + path + " failed", errno, "Choose a path in a folder that all ranks can write");
-  if (!write_all(file.get(), text) || !give_name(file, temporary, path)) {
+  bool written = write_all(file.get(), text);
+  if (written && *there) remove_id_file(path, (*there)->text);  // the stale one, and no other that has come since
+  written = written && give_name(file, temporary, path);
+  if (!written) {
     const int number = errno;
     if (!temporary.empty()) ::unlink(temporary.c_str());
+    if (number == EEXIST) return lost_race(path);
     return system_error("Writing " + path + " failed", number, "Choose a path in a folder that all ranks can write");
   }
   return text;  // moved: nothing may fail any more

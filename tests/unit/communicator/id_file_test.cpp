@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <array>
+#include <barrier>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <thread>
 
 #include "src/base/random.h"
 
@@ -43,6 +45,32 @@ TEST(IdFiles, OfDeadProcessesAreSweptFromThePrivateFolderAndOthersStay) {
 
   ::unsetenv("XDG_RUNTIME_DIR");
   std::filesystem::remove_all(home);
+}
+
+TEST(IdFiles, OfTwoWhoBeginAtTheSameMomentOneHasTheNameAndKeepsIt) {
+  const std::filesystem::path path = std::filesystem::temp_directory_path() / ("tutti-race-" + std::to_string(::getpid()));
+  std::barrier begin(2);
+  for (int i = 0; i < 200; ++i) {
+    std::array<std::string, 2> texts;
+    std::array<Status, 2> refusals;
+    const auto take = [&](std::size_t one) {
+      const Identity identity = some_identity();
+      begin.arrive_and_wait();
+      const auto written = write_id_file(path, identity);
+      if (written) texts[one] = *written;
+      refusals[one] = written.status();
+    };
+    std::thread other([&] { take(1); });
+    take(0);
+    other.join();
+    ASSERT_NE(refusals[0].ok(), refusals[1].ok()) << i;
+    const std::size_t winner = refusals[0].ok() ? 0 : 1;
+    EXPECT_EQ(refusals[1 - winner].code(), TUTTI_INVALID_USAGE);
+    EXPECT_NE(refusals[1 - winner].text().find("is in use by another creation"), std::string::npos);
+    EXPECT_EQ(read_id_file(path).value()->text, texts[winner]);
+    remove_id_file(path, texts[winner]);
+    ASSERT_FALSE(std::filesystem::exists(path));
+  }
 }
 
 }  // namespace
