@@ -224,9 +224,9 @@ TUTTI_API tutti_status tutti_error_get(const tutti_comm* comm, tutti_error* erro
 
 // ---- Identity and life -----------------------------------------------------------------------------------------------
 
-/// Makes an identity: opens a listening socket of this process, which lives until a communicator has been created with
-/// it or the process ends. It serves one communicator: make another for the next. Errors: TUTTI_SYSTEM_ERROR (no usable
-/// interface, no free port in TUTTI_PORT_RANGE).
+/// Makes an identity for one creation: opens a listening socket of this process, which lives until that has succeeded or
+/// failed, or the process ends. Make another for the next. Errors: TUTTI_SYSTEM_ERROR (no usable interface, no free port in
+/// TUTTI_PORT_RANGE).
 TUTTI_API tutti_status tutti_get_unique_id(tutti_unique_id* id);
 
 /// The printable form, and back. `text` holds TUTTI_UNIQUE_ID_TEXT bytes. Errors: TUTTI_INVALID_ARGUMENT for text that

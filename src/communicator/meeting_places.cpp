@@ -403,12 +403,12 @@ std::string interface_list(const Settings& settings) {
   return list;
 }
 
-Result<IdMeeting> IdMeeting::open(const Settings& settings) {
+Result<IdMeeting> IdMeeting::open(const Settings& settings, Renewal renewal) {
   auto listener = listen_for(settings);
   if (!listener) return listener.status();
   const Identity identity{random_key(), listener->addresses};
   IdMeeting meeting(pack_identity(identity));
-  auto started = start_root(std::move(listener).value(), identity.key, Renewal::kNever, {});
+  auto started = start_root(std::move(listener).value(), identity.key, renewal, {});
   if (!started) return started.status();
   meeting.root_ = *started;
   return meeting;
@@ -417,7 +417,7 @@ Result<IdMeeting> IdMeeting::open(const Settings& settings) {
 IdMeeting::~IdMeeting() { stop_root(root_); }
 
 Result<tutti_unique_id> make_unique_id(const Settings& settings) {
-  auto meeting = IdMeeting::open(settings);
+  auto meeting = IdMeeting::open(settings, Renewal::kNewId);
   if (!meeting) return meeting.status();
   meeting->release();
   return meeting->id();

@@ -18,6 +18,7 @@
 #include "src/communicator/launcher_environment.h"
 #include "src/communicator/patience.h"
 #include "src/communicator/resolve.h"
+#include "src/communicator/root.h"
 
 namespace tutti {
 
@@ -65,7 +66,7 @@ Result<RankAndSize> place_of(const JoinRequest& request);
 class IdMeeting {
  public:
   /// Errors: TUTTI_SYSTEM_ERROR, TUTTI_INVALID_ARGUMENT (interfaces).
-  static Result<IdMeeting> open(const Settings& settings);
+  static Result<IdMeeting> open(const Settings& settings, Renewal renewal = Renewal::kNever);
   IdMeeting(IdMeeting&& other) noexcept : id_(other.id_), root_(other.release()) {}
   IdMeeting& operator=(IdMeeting&&) = delete;
   /// Ends the meeting, unless it has ended or was released. Needs no memory.

@@ -230,6 +230,7 @@ void Root::take_join(std::uint64_t id, Guest& guest, std::span<const std::byte> 
   if (means_the_next(join.self.member)) return send(id, guest, kTooLate, {});
   guest.until_ns = UINT64_MAX;
   auto error = failure_ ? failure_ : objection(join);
+  guest.late = failure_.has_value();
   if (ranks_ == 0) ranks_ = join.ranks;
   const std::uint64_t now = now_ns();
   join.left_ns = join.left_ns > UINT64_MAX - now ? UINT64_MAX : now + join.left_ns;
@@ -338,11 +339,13 @@ bool Root::is_own(const Guest& guest) const {
 
 // Tells those who have not been told: the others, or this process's own guests too.
 void Root::tell(bool own) {
-  ByteWriter out;
-  pack_error(out, *failure_);
+  ByteWriter in_time;
+  ByteWriter late;
+  pack_error(in_time, *failure_);
+  pack_error(late, late_error());
   for (auto& [id, guest] : guests_) {
     if (!guest.join || guest.ready || (is_own(guest) && !own && own_told_ns_ != 0)) continue;
-    send(id, guest, kCreationFailed, out.bytes());
+    send(id, guest, kCreationFailed, (guest.late ? late : in_time).bytes());
     guest.ready = true;  // it has its answer, and its going away is no news
     told_members_.push_back(guest.join->self.member);
   }
@@ -351,6 +354,16 @@ void Root::tell(bool own) {
 }
 
 void Root::tell_last() {
+// What ranks read that come after the creation has failed: late ones, and those that would try again with the same id.
+Error Root::late_error() const {
+  Error error = *failure_;
+  if (renewal_ != Renewal::kNewId) return error;
+  error.message = "The creation with this unique id has failed already: " + error.message;
+  error.remedy =
+      "An id serves one creation: make another, for all ranks" + (error.remedy.empty() ? "" : ". " + error.remedy);
+  return error;
+}
+
   own_told_ns_ = 0;
   conclude();
   tell(true);
@@ -481,7 +494,7 @@ Status Roots::serve(Running& running) {
 RootNumber Roots::of_id(const Key& key) {
   const std::lock_guard lock(mutex_);
   for (const Running& running : running_) {
-    if (running.renewal == Renewal::kNever && running.key == key) return running.number;
+    if (running.renewal != Renewal::kPossible && running.key == key) return running.number;
   }
   return 0;
 }

@@ -44,7 +44,8 @@ using RootNumber = std::uint64_t;
 
 /// Whether another creation may follow at a root's place once this one has failed.
 enum class Renewal {
-  kNever,     ///< its key is for one creation
+  kNever,     ///< its key is for one creation, and nobody has it afterwards
+  kNewId,     ///< likewise, but the key is in an id of the caller's: whoever comes later with it is told to make another
   kPossible,  ///< a rank that has heard of the failure and comes again means the next one, and is told to wait for that
 };
 
@@ -82,6 +83,7 @@ class Root {
     Channel channel;
     std::optional<JoinMessage> join;
     bool ready = false;
+    bool late = false;                    ///< it came after the creation had failed
     std::uint64_t until_ns = UINT64_MAX;  // of one that has not said yet who it is
   };
 
@@ -106,6 +108,7 @@ class Root {
   void fail(Error error);
   void tell(bool own);
   void tell_last();
+  Error late_error() const;
   bool means_the_next(const Member& member) const;
   bool is_own(const Guest& guest) const;
   bool all_heard() const { return ranks_ != 0 && heard_.size() == static_cast<std::size_t>(ranks_); }

@@ -225,6 +225,19 @@ TEST(Join, ALateRankLearnsWhyTheCreationFailed) {
   EXPECT_THAT(join(late).status().text(), HasSubstr("same rank"));
 }
 
+TEST(Join, AnIdWhoseCreationFailedSaysThatItServesNoOther) {
+  const tutti_unique_id id = id_of_test();
+  JoinRequest alone = request_of(0, 2, 0.2);
+  alone.id = &id;
+  const auto first = join(alone);
+  EXPECT_EQ(first.status().code(), TUTTI_TIMEOUT);
+  EXPECT_THAT(first.status().text(), testing::Not(HasSubstr("failed already")));
+  const auto again = join_all(2, [&](int, JoinRequest& request) { request.id = &id; });
+  expect_all_fail(again, TUTTI_TIMEOUT,
+                  {"The creation with this unique id has failed already: rank 1 of 2 did not join within 200 ms",
+                   "An id serves one creation: make another"});
+}
+
 TEST(Join, AWrongSecretIsASentenceAndDoesNotDisturbTheOthers) {
   const std::string address = "tcp://127.0.0.1:" + std::to_string(free_port());
   const auto results = join_all(3, [&](int thread, JoinRequest& request) {
