@@ -13,6 +13,7 @@
 #include "src/communicator/caught.h"
 #include "src/communicator/explain.h"
 #include "src/communicator/point_to_point.h"
+#include "src/communicator/graph.h"
 #include "src/communicator/residence.h"
 #include "src/communicator/work.h"
 #include "src/reduction/reduction.h"
@@ -135,7 +136,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(JoinRequest request, 
   std::unique_ptr<Communicator> self(new Communicator(std::make_unique<Membership>(std::move(*membership)),
                                                       std::move(transports), request.settings, request.name,
                                                       config != nullptr ? Hook{config->poll, config->poll_ctx} : Hook()));
-  if (Status status = self->set_up(request.patience, std::move(advice)); !status.ok()) return status;
+  if (Status status = self->begin(request.patience, std::move(advice)); !status.ok()) return status;
   return self;
 }
 
@@ -199,7 +200,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split_in_turn(SplitRequest& 
   if (*membership == nullptr) return std::unique_ptr<Communicator>();
   std::unique_ptr<Communicator> child(
       new Communicator(std::move(*membership), std::move(transports), request.settings, request.name, hook_));
-  if (Status status = child->set_up(request.patience, std::move(advice)); !status.ok()) return status;
+  if (Status status = child->begin(request.patience, std::move(advice)); !status.ok()) return status;
   return child;
 }
 
@@ -265,6 +266,15 @@ Status Communicator::set_up(const Patience& patience, Advice advice) {
   std::vector<Residence> places;
   std::vector<std::vector<std::byte>> descriptions;
   for (const Member& member : membership_->members) {
+/// Sets up. A failure is told to the peers, since these may be through with it already, and would read that this rank left.
+Status Communicator::begin(const Patience& patience, Advice advice) {
+  const Status status = attempt([&] { return set_up(patience, std::move(advice)); });
+  if (status.ok()) return status;
+  const Status told = attempt([&] { return fail(for_others(status, membership_->control->member(rank()))); });
+  if (first_error().ok()) static_cast<void>(fail(told));  // no memory for words
+  return status;
+}
+
     ByteReader reader(member.blob);
     places.push_back(unpack_residence(reader));
     const auto description = reader.blob();

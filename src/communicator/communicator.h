@@ -202,6 +202,7 @@ class Communicator {
   Communicator(std::unique_ptr<Membership> membership, std::unique_ptr<Transports> transports, const Settings& settings,
                std::string name, const Hook& hook);
   static MakeBlob open_transports(const Settings& settings, std::unique_ptr<Transports>& transports, Advice& advice);
+  Status begin(const Patience& patience, Advice advice);
   Status set_up(const Patience& patience, Advice advice);
   Result<std::unique_ptr<Communicator>> split_in_turn(SplitRequest& request);
   Result<Choice> choose(const Problem& problem, const std::string& wish) const;

@@ -120,6 +120,7 @@ class Visit {
   Status unreachable() const;
   void say_who(Channel& channel) const;
   // A closed channel in the result: too late for this meeting, there will be another.
+  void tell(const Status& given_up, Channel& channel) const;
   Result<Introduced> listen(RootLink root);
   void wait_for(int fd, std::uint64_t until_ns) const;
 
@@ -236,6 +237,13 @@ Result<Introduced> Visit::listen(RootLink root) {
     over = true;
     if (type == kIntroduced) {
       in.copy(result.nonce);
+// Why this rank goes away again, for the others: without a word it would count as dead.
+void Visit::tell(const Status& given_up, Channel& channel) const {
+  ByteWriter out;
+  pack_error(out, for_others(given_up, self_.member));
+  channel.send(kCreationFailed, out.bytes());
+}
+
       const std::uint32_t count = in.u32();
       for (std::uint32_t i = 0; i < count && in.ok(); ++i) result.neighbours.push_back(unpack_introduction(in));
       good = in.complete();
@@ -257,7 +265,10 @@ Result<Introduced> Visit::listen(RootLink root) {
       gone_ns_ = now_ns();
       return result;
     }
-    if (Status check = patience_.check(); !check) return check;
+    if (Status check = patience_.check(); !check) {
+      tell(check, root.channel);
+      return check;
+    }
     if (now_ns() >= until) return unreachable();
     wait_for(root.channel.fd(), until);
   }

@@ -123,6 +123,29 @@ TEST(Creation, AnAbortIsNotLostWhereverItMeetsTheEndOfCreation) {
   }
 }
 
+TEST(Creation, ThatIsAbortedIsSoOnThePeerTooWhereverThatMeetsIt) {
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.non_blocking = 1;
+  for (int i = 0; i < 40; ++i) {
+    tutti_unique_id id;
+    ASSERT_EQ(tutti_get_unique_id(&id), TUTTI_SUCCESS);
+    std::array<tutti_comm*, 2> comms{};
+    for (int r = 0; r < 2; ++r) {
+      ASSERT_EQ(tutti_comm_create(&comms[static_cast<std::size_t>(r)], 2, &id, r, &config), TUTTI_IN_PROGRESS);
+    }
+    usleep(static_cast<useconds_t>(i) * 150);
+    EXPECT_EQ(tutti_comm_abort(comms[0]), TUTTI_SUCCESS);
+    tutti_comm_state_kind state = TUTTI_COMM_CREATING;
+    for (int wait = 0; wait < 10'000 && state == TUTTI_COMM_CREATING; ++wait) {
+      usleep(1000);
+      EXPECT_EQ(tutti_comm_state(comms[1], &state), TUTTI_SUCCESS);
+    }
+    EXPECT_EQ(tutti_barrier(comms[1], {}, nullptr), TUTTI_ABORTED)
+        << "aborted " << i * 150 << " us after the beginning: " << last_error();
+    for (tutti_comm* comm : comms) EXPECT_EQ(tutti_comm_destroy(comm), TUTTI_SUCCESS);
+  }
+}
+
 TEST(Creation, WithoutThreadsIsAnErrorAndLeavesNoHandle) {
   const Ranks two(2);
   std::array<tutti_comm*, 2> comms{};

@@ -756,7 +756,7 @@ TEST(Join, AnAbortEndsTheWaitAndIsToldToTheOthers) {
   });
   later.join();
   EXPECT_EQ(results[0].status().code(), TUTTI_ABORTED);
-  EXPECT_EQ(results[1].status().code(), TUTTI_REMOTE_ERROR);
+  EXPECT_EQ(results[1].status().code(), TUTTI_ABORTED);
   EXPECT_THAT(results[1].status().text(), HasSubstr("rank 0 ("));
 }
 
