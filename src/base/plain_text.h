@@ -41,4 +41,16 @@ inline std::string plain_text(std::string_view text) {
   return out;
 }
 
+/// A name as sentences show it: whole, or what of it is within 60 bytes and "…", so that the rest of the sentence stays.
+inline std::string shown_name(std::string_view name) {
+  constexpr std::size_t most = 60;
+  if (name.size() <= most) return std::string(name);
+  std::size_t shown = 0;
+  while (true) {
+    const std::size_t next = std::max<std::size_t>(1, letters::bytes_of(name.substr(shown)));
+    if (shown + next > most) return std::string(name.substr(0, shown)) + "…";
+    shown += next;
+  }
+}
+
 }  // namespace tutti

@@ -9,11 +9,12 @@
 #include "src/base/bytes.h"
 #include "src/base/log.h"
 #include "src/base/no_cancellation.h"
+#include "src/base/plain_text.h"
 #include "src/base/wire.h"
 #include "src/communicator/caught.h"
 #include "src/communicator/explain.h"
-#include "src/communicator/point_to_point.h"
 #include "src/communicator/graph.h"
+#include "src/communicator/point_to_point.h"
 #include "src/communicator/residence.h"
 #include "src/communicator/work.h"
 #include "src/reduction/reduction.h"
@@ -131,6 +132,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(JoinRequest request, 
   std::unique_ptr<Transports> transports;
   Advice advice;
   request.blob = open_transports(request.settings, transports, advice);
+  request.name = shown_name(request.name);  // sentences are all that it is for
   auto membership = join(request);
   if (!membership.ok()) return membership.status();
   std::unique_ptr<Communicator> self(new Communicator(std::make_unique<Membership>(std::move(*membership)),
@@ -150,7 +152,8 @@ Result<SplitRequest> Communicator::split_request(int color, int key, const tutti
     if (!settings.ok()) return settings.status();
     request.settings = std::move(*settings);
   }
-  request.name = config != nullptr && config->name != nullptr ? config->name : fmt::format("{}/{}", name_, color);
+  request.name =
+      shown_name(config != nullptr && config->name != nullptr ? config->name : fmt::format("{}/{}", name_, color));
   return request;
 }
 
@@ -194,6 +197,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split_in_turn(SplitRequest& 
   sequence_.store(sequence + 1, std::memory_order_relaxed);
   again_ = nullptr;
   board_.start({sequence, split_hash, pack_split(), KindName("split")});
+  request.operation = sequence;
   auto membership = tutti::split(*membership_->control, membership_->key, request);
   if (!membership.ok()) return membership.status();
   board_.complete(sequence, KindName("split"));
@@ -262,10 +266,6 @@ void Communicator::take_leave() {
   membership_->control->leave();
 }
 
-Status Communicator::set_up(const Patience& patience, Advice advice) {
-  std::vector<Residence> places;
-  std::vector<std::vector<std::byte>> descriptions;
-  for (const Member& member : membership_->members) {
 /// Sets up. A failure is told to the peers, since these may be through with it already, and would read that this rank left.
 Status Communicator::begin(const Patience& patience, Advice advice) {
   const Status status = attempt([&] { return set_up(patience, std::move(advice)); });
@@ -275,6 +275,10 @@ Status Communicator::begin(const Patience& patience, Advice advice) {
   return status;
 }
 
+Status Communicator::set_up(const Patience& patience, Advice advice) {
+  std::vector<Residence> places;
+  std::vector<std::vector<std::byte>> descriptions;
+  for (const Member& member : membership_->members) {
     ByteReader reader(member.blob);
     places.push_back(unpack_residence(reader));
     const auto description = reader.blob();

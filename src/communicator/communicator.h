@@ -226,7 +226,8 @@ class Communicator {
   Patience asking(std::uint64_t ns);
   Status explain_deadline(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting);
   std::string absence(const PeerReport& report, std::uint64_t limit_ns) const;
-  Guilty guilty(const PeerReport& report) const;
+  Guilty guilty(const PeerReport& report) const { return guilty(report.rank, report.activity); }
+  Guilty guilty(int rank, const Activity& activity) const;
   Status lost(int peer, const std::string& why);
   Status explain_mismatch(int peer, const CollectiveCall& call, std::uint64_t sequence);
   Error error_of(tutti_status status, const CollectiveCall& call, std::uint64_t sequence) const;

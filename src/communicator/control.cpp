@@ -109,9 +109,9 @@ Member ControlPlane::member(int rank) const {
 }
 
 Result<std::vector<std::vector<std::byte>>> ControlPlane::allgather(std::span<const std::byte> mine,
-                                                                    const Patience& patience) {
+                                                                    const Patience& patience, const Purpose& purpose) {
   if (impl_->in_child()) return impl_->child_error();
-  return impl_->allgather(mine, patience);
+  return impl_->allgather(mine, patience, purpose);
 }
 
 void ControlPlane::add_link(Descriptor fd, const Member& about) {

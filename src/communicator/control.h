@@ -39,6 +39,12 @@ struct PeerReport {
   Activity activity;   ///< as it answered; of one that did not, as its neighbours last knew, from its board or its word
 };
 
+/// The operation that an exchange is for, in its errors. A value.
+struct Purpose {
+  const char* kind = "";                 ///< "split"; empty: none that callers know of
+  std::uint64_t operation = UINT64_MAX;  ///< its number
+};
+
 /// See the head of this file. Thread safe throughout; made, used and destroyed in one process: in a forked child every
 /// call fails with TUTTI_INVALID_USAGE, and destruction does nothing to the parent.
 class ControlPlane {
@@ -117,7 +123,8 @@ class ControlPlane {
   /// Everybody's bytes, by rank, in ceil(log2(n)) rounds. Collective, in the same order on all ranks; calls of several
   /// threads take turns. Fails with the communicator's first error, TUTTI_TIMEOUT (naming the ranks that have not
   /// called), TUTTI_ABORTED by `patience`; a failure other than by abort is reported to all. For a few KiB each.
-  Result<std::vector<std::vector<std::byte>>> allgather(std::span<const std::byte> mine, const Patience& patience);
+  Result<std::vector<std::vector<std::byte>>> allgather(std::span<const std::byte> mine, const Patience& patience,
+                                                        const Purpose& purpose = {});
 
   // ---- Life.
   /// Hands over an authenticated connection to neighbour `about.rank`, non-blocking.

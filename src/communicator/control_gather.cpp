@@ -11,7 +11,8 @@
 namespace tutti {
 
 Result<std::vector<std::vector<std::byte>>> ControlPlane::Impl::allgather(std::span<const std::byte> mine,
-                                                                          const Patience& patience) {
+                                                                          const Patience& patience,
+                                                                          const Purpose& purpose) {
   std::unique_lock lock(mutex_);
   while (gathering_) {  // another thread's turn
     lock.unlock();      // the caller's hook runs without our lock
@@ -22,7 +23,7 @@ Result<std::vector<std::vector<std::byte>>> ControlPlane::Impl::allgather(std::s
     if (gathering_) changed_.wait_for(lock, std::chrono::milliseconds(patience.slice_ms()));
   }
   std::vector<std::vector<std::byte>> all;
-  const Status status = gather_in_turn(lock, mine, patience, all);
+  const Status status = gather_in_turn(lock, mine, patience, purpose, all);
   if (status) return all;
   if (status.code() != TUTTI_ABORTED) report(status);
   return status;
@@ -30,7 +31,8 @@ Result<std::vector<std::vector<std::byte>>> ControlPlane::Impl::allgather(std::s
 
 // Whatever ends it, no memory included, the next one has its turn. Returns without the lock.
 Status ControlPlane::Impl::gather_in_turn(std::unique_lock<std::mutex>& lock, std::span<const std::byte> mine,
-                                          const Patience& patience, std::vector<std::vector<std::byte>>& all) {
+                                          const Patience& patience, const Purpose& purpose,
+                                          std::vector<std::vector<std::byte>>& all) {
   struct InTurn {
     Impl& impl;
     std::unique_lock<std::mutex>& lock;
@@ -45,7 +47,7 @@ Status ControlPlane::Impl::gather_in_turn(std::unique_lock<std::mutex>& lock, st
   const InTurn turn(*this, lock);
   return attempt([&]() -> Status {
     ++gathers_;
-    auto gathered = gather_rounds(lock, mine, patience);
+    auto gathered = gather_rounds(lock, mine, patience, purpose);
     if (gathered) all = std::move(gathered).value();
     return gathered.status();
   });
@@ -53,7 +55,8 @@ Status ControlPlane::Impl::gather_in_turn(std::unique_lock<std::mutex>& lock, st
 
 Result<std::vector<std::vector<std::byte>>> ControlPlane::Impl::gather_rounds(std::unique_lock<std::mutex>& lock,
                                                                               std::span<const std::byte> mine,
-                                                                              const Patience& patience) {
+                                                                              const Patience& patience,
+                                                                              const Purpose& purpose) {
   const int n = options_.ranks;
   const int rank = options_.rank;
   const std::uint64_t sequence = gathers_;
@@ -70,7 +73,7 @@ Result<std::vector<std::vector<std::byte>>> ControlPlane::Impl::gather_rounds(st
     if (to != links_.end()) send(to->second, kGather, out.bytes());
 
     const int from = (rank + distance) % n;
-    if (Status status = await_round(lock, from, {sequence, round}, patience); !status) return status;
+    if (Status status = await_round(lock, from, {sequence, round}, patience, purpose); !status) return status;
     const auto arrived = rounds_.extract({sequence, round});
     ByteReader in(arrived.mapped());
     for (int i = 0; i < count; ++i) {
@@ -87,7 +90,8 @@ Result<std::vector<std::vector<std::byte>>> ControlPlane::Impl::gather_rounds(st
 }
 
 Status ControlPlane::Impl::await_round(std::unique_lock<std::mutex>& lock, int peer,
-                                       std::pair<std::uint64_t, std::uint32_t> round, const Patience& patience) {
+                                       std::pair<std::uint64_t, std::uint32_t> round, const Patience& patience,
+                                       const Purpose& purpose) {
   while (rounds_.count(round) == 0) {
     if (!first_error_.ok()) return first_error_;
     if (left_) return Status(TUTTI_INVALID_USAGE, "This rank has left \"" + options_.name + "\"");
@@ -103,7 +107,7 @@ Status ControlPlane::Impl::await_round(std::unique_lock<std::mutex>& lock, int p
     const Status status = patience.check();
     lock.lock();
     if (!status) return status;
-    if (patience.deadline.passed()) return Status(gather_timeout(lock, peer, patience));
+    if (patience.deadline.passed()) return Status(gather_timeout(lock, peer, patience, purpose));
     if (rounds_.count(round) == 0) changed_.wait_for(lock, std::chrono::milliseconds(patience.slice_ms()));
   }
   return {};
@@ -111,7 +115,8 @@ Status ControlPlane::Impl::await_round(std::unique_lock<std::mutex>& lock, int p
 
 // Names the ranks that take no part, and those that do not answer, of which that is not known.
 // peer: whose blobs this rank waits for.
-Error ControlPlane::Impl::gather_timeout(std::unique_lock<std::mutex>& lock, int peer, const Patience& patience) {
+Error ControlPlane::Impl::gather_timeout(std::unique_lock<std::mutex>& lock, int peer, const Patience& patience,
+                                         const Purpose& purpose) {
   std::vector<int> all;
   for (int r = 0; r < std::min(options_.ranks, 1024); ++r) all.push_back(r);
   lock.unlock();
@@ -122,28 +127,36 @@ Error ControlPlane::Impl::gather_timeout(std::unique_lock<std::mutex>& lock, int
   Error error;
   error.status = TUTTI_TIMEOUT;
   error.limit_ns = patience.deadline.limit_ns;
+  error.operation = purpose.operation;
+  error.operation_kind = purpose.kind;
+  error.remedy = "Raise TUTTI_CONNECT_TIMEOUT if they are only slow";
   std::vector<int> late;
   std::vector<int> silent;
   for (const PeerReport& report : reports) {
     const bool answers = report.state != PeerReport::State::kUnknown;
     if (answers && report.heard && report.activity.exchanges >= gathers_) continue;
     (answers ? late : silent).push_back(report.rank);
-    error.guilty.push_back(member_locked(report.rank).guilty());
+    Guilty& guilty = error.guilty.emplace_back(member_locked(report.rank).guilty());
+    guilty.last_operation = report.activity.completed;
+    guilty.last_operation_kind = report.activity.completed_kind.text();
   }
+  const std::string what = *purpose.kind == '\0'             ? "an exchange"
+                           : purpose.operation == UINT64_MAX ? "a " + std::string(purpose.kind)
+                                                             : purpose.kind + (" #" + std::to_string(purpose.operation));
+  const std::string limit = duration_text(patience.deadline.limit_ns);
   if (late.empty() && silent.empty()) {  // the last of them came a moment ago, or a connection is stuck
     error.guilty.push_back(member_locked(peer).guilty());
-    error.message = member_locked(peer).text() + " of \"" + options_.name + "\" passed nothing on in an exchange within " +
-                    duration_text(patience.deadline.limit_ns) + ", in which all ranks take part now";
+    error.message = member_locked(peer).text() + " of \"" + options_.name + "\" passed nothing on in " + what + " within " +
+                    limit + ", in which all ranks take part now";
     return error;
   }
   const auto names = [this](const std::vector<int>& ranks) {
     return (ranks.size() == 1 ? member_locked(ranks.front()).text() : rank_list(ranks)) + " of \"" + options_.name + "\"";
   };
-  const std::string limit = duration_text(patience.deadline.limit_ns);
-  if (!late.empty()) error.message = names(late) + " did not take part in an exchange within " + limit;
+  if (!late.empty()) error.message = names(late) + " did not take part in " + what + " within " + limit;
   if (silent.empty()) return error;
-  error.message += (late.empty() ? "" : "; ") + names(silent) + (silent.size() == 1 ? " does" : " do") +
-                   " not answer in an exchange after " + limit + " (stopped, cut off or overloaded)";
+  error.message += (late.empty() ? "" : "; ") + names(silent) + (silent.size() == 1 ? " does" : " do") + " not answer in " +
+                   what + " after " + limit + " (stopped, cut off or overloaded)";
   return error;
 }
 

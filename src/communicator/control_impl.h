@@ -85,7 +85,8 @@ class ControlPlane::Impl {
   void farewell();
 
   std::vector<PeerReport> survey(std::span<const int> ranks, const Patience& patience);
-  Result<std::vector<std::vector<std::byte>>> allgather(std::span<const std::byte> mine, const Patience& patience);
+  Result<std::vector<std::vector<std::byte>>> allgather(std::span<const std::byte> mine, const Patience& patience,
+                                                        const Purpose& purpose);
   Error loss_of(int peer, const std::string& how) const;
   Error leave_of(int peer) const;
   Member member_locked(int rank) const;
@@ -136,12 +137,13 @@ class ControlPlane::Impl {
 
   // control_gather.cpp: the exchange.
   Status gather_in_turn(std::unique_lock<std::mutex>& lock, std::span<const std::byte> mine, const Patience& patience,
-                        std::vector<std::vector<std::byte>>& all);
+                        const Purpose& purpose, std::vector<std::vector<std::byte>>& all);
   Result<std::vector<std::vector<std::byte>>> gather_rounds(std::unique_lock<std::mutex>& lock,
-                                                            std::span<const std::byte> mine, const Patience& patience);
+                                                            std::span<const std::byte> mine, const Patience& patience,
+                                                            const Purpose& purpose);
   Status await_round(std::unique_lock<std::mutex>& lock, int peer, std::pair<std::uint64_t, std::uint32_t> round,
-                     const Patience& patience);
-  Error gather_timeout(std::unique_lock<std::mutex>& lock, int peer, const Patience& patience);
+                     const Patience& patience, const Purpose& purpose);
+  Error gather_timeout(std::unique_lock<std::mutex>& lock, int peer, const Patience& patience, const Purpose& purpose);
 
   Poller poller_;
   WakeUp wake_;

@@ -9,6 +9,8 @@
 #include <optional>
 #include <utility>
 
+#include "src/base/plain_text.h"
+
 namespace tutti {
 namespace {
 
@@ -44,6 +46,9 @@ std::string words_of(const Called& called) {
   if (rooted(collective)) text += fmt::format(" with root {}", d[2]);
   return text;
 }
+
+/// What errors call it.
+const char* kind_of(const CollectiveCall& call) { return call.finalizes ? "finalize" : name_of(call.collective); }
 
 std::string operation_words(std::uint64_t number, const KindName& kind) {
   return number == UINT64_MAX ? std::string("none") : fmt::format("#{} {}", number, kind.text());
@@ -100,15 +105,15 @@ std::array<std::uint64_t, 4> pack_call(const CollectiveCall& call) {
 std::array<std::uint64_t, 4> pack_split() { return {split_call, 0, 0, 0}; }
 
 std::string Communicator::label(const CollectiveCall& call, std::uint64_t sequence) const {
-  const std::string named = call.name.empty() ? "" : fmt::format(" ({})", call.name);
-  return fmt::format("{} #{}{} of \"{}\"", name_of(call.collective), sequence, named, name_);
+  const std::string named = call.name.empty() ? "" : fmt::format(" ({})", shown_name(call.name));
+  return fmt::format("{} #{}{} of \"{}\"", kind_of(call), sequence, named, name_);
 }
 
 Error Communicator::error_of(tutti_status status, const CollectiveCall& call, std::uint64_t sequence) const {
   Error error;
   error.status = status;
   error.operation = sequence;
-  error.operation_kind = name_of(call.collective);
+  error.operation_kind = kind_of(call);
   return error;
 }
 
@@ -206,10 +211,10 @@ std::string Communicator::absence(const PeerReport& report, std::uint64_t limit_
   return fmt::format("{} {}; its last completed operation is {}", who, what, last);
 }
 
-Guilty Communicator::guilty(const PeerReport& report) const {
-  Guilty guilty = this->guilty(report.rank);
-  guilty.last_operation = report.activity.completed;
-  guilty.last_operation_kind = report.activity.completed_kind.text();
+Guilty Communicator::guilty(int rank, const Activity& activity) const {
+  Guilty guilty = this->guilty(rank);
+  guilty.last_operation = activity.completed;
+  guilty.last_operation_kind = activity.completed_kind.text();
   return guilty;
 }
 
@@ -231,7 +236,7 @@ Status Communicator::explain_mismatch(const PeerReport& peer, const CollectiveCa
     its_words += fmt::format(" by the algorithm {}", difference.its->algorithm.text());
   }
   Error error = error_of(TUTTI_MISMATCH, call, sequence);
-  error.guilty = {guilty(rank()), guilty(peer.rank)};
+  error.guilty = {guilty(rank(), own), guilty(peer)};
   error.message = fmt::format("{}: {} called {} as #{}, {} called {}", label(call, sequence),
                               membership_->control->member(rank()).text(), my_words,
                               difference.mine != nullptr ? difference.mine->sequence : sequence,

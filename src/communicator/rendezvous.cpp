@@ -249,7 +249,7 @@ Result<std::unique_ptr<Membership>> split(ControlPlane& parent, const Key& paren
     if (opened) listener = std::move(opened).value();
     mine.self.addresses = listener.addresses;
   }
-  auto all = parent.allgather(pack_half(mine), request.patience);
+  auto all = parent.allgather(pack_half(mine), request.patience, {"split", request.operation});
   if (!all) return all.status();
   auto group = group_of(request.color, *all);
   if (!group) return group.status();

@@ -87,8 +87,9 @@ Result<tutti_unique_id> make_unique_id(const Settings& settings);
 
 /// What a rank brings to a split.
 struct SplitRequest {
-  int color = 0;  ///< negative: no group
-  int key = 0;    ///< order within the group, then parent's rank
+  int color = 0;                         ///< negative: no group
+  int key = 0;                           ///< order within the group, then parent's rank
+  std::uint64_t operation = UINT64_MAX;  ///< its number among the parent's; UINT64_MAX: none
   std::string name;
   Settings settings;
   Patience patience;

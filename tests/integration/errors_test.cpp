@@ -252,6 +252,63 @@ TEST(Errors, AForkedChildGetsAnErrorAndTheParentIsUnharmed) {
   ranks.run([](int, tutti_comm* comm) { EXPECT_EQ(tutti_barrier(comm, {}, nullptr), TUTTI_SUCCESS) << last_error(); });
 }
 
+TEST(Errors, OfFinalizeAreCalledThatAndNoBarrier) {
+  const Ranks ranks(2, "", 300'000'000);
+  EXPECT_EQ(tutti_comm_finalize(ranks[0]), TUTTI_TIMEOUT);
+  const tutti_error error = error_of(ranks[0]);
+  EXPECT_THAT(error.message, HasSubstr("finalize #0 of \"world\": rank 1"));
+  EXPECT_STREQ(error.operation_kind, "finalize");
+}
+
+TEST(Errors, OfAMismatchKnowWhatBothHadDoneBefore) {
+  const Ranks ranks(2);
+  ranks.run([](int rank, tutti_comm* comm) {
+    float x = 1;
+    EXPECT_EQ(tutti_all_reduce(&x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, comm, {}, nullptr), TUTTI_SUCCESS);
+    EXPECT_EQ(tutti_all_reduce(&x, &x, 1, TUTTI_FLOAT32, rank == 0 ? TUTTI_SUM : TUTTI_MAX, comm, {}, nullptr),
+              TUTTI_MISMATCH);
+    const tutti_error error = error_of(comm);
+    ASSERT_EQ(error.guilty_count, 2u);
+    for (const int one : {0, 1}) {
+      EXPECT_EQ(error.guilty[one].last_operation, 0u);
+      EXPECT_STREQ(error.guilty[one].last_operation_kind, "all_reduce");
+    }
+  });
+}
+
+TEST(Errors, OfASplitNameItAndWhoIsLate) {
+  const Ranks ranks(2);
+  ranks.run([](int, tutti_comm* comm) { EXPECT_EQ(tutti_barrier(comm, {}, nullptr), TUTTI_SUCCESS) << last_error(); });
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.connect_timeout_ns = 300'000'000;
+  tutti_comm* part = nullptr;
+  EXPECT_EQ(tutti_comm_split(ranks[0], 0, 0, &part, &config), TUTTI_TIMEOUT);
+  const tutti_error error = error_of(ranks[0]);
+  EXPECT_THAT(error.message, HasSubstr("rank 1 ("));
+  EXPECT_THAT(error.message, HasSubstr("did not take part in split #1 within 300 ms"));
+  EXPECT_EQ(error.operation, 1u);
+  EXPECT_STREQ(error.operation_kind, "split");
+  EXPECT_THAT(error.remedy, HasSubstr("TUTTI_CONNECT_TIMEOUT"));
+  ASSERT_EQ(error.guilty_count, 1u);
+  EXPECT_EQ(error.guilty[0].last_operation, 0u);
+}
+
+TEST(Errors, LongNamesLeaveRoomForTheSentence) {
+  const std::string name(798, 'n');
+  std::array<tutti_comm*, 2> comms{};
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.name = name.c_str();
+  config.operation_timeout_ns = 200'000'000;
+  ASSERT_EQ(tutti_comm_create_all(comms.data(), 2, &config), TUTTI_SUCCESS) << last_error();
+  tutti_call call = TUTTI_CALL_INIT;
+  call.name = name.c_str();
+  EXPECT_EQ(tutti_barrier(comms[0], {}, &call), TUTTI_TIMEOUT);
+  const std::string message = error_of(comms[0]).message;
+  EXPECT_THAT(message, HasSubstr(std::string(60, 'n') + "…"));
+  EXPECT_THAT(message, HasSubstr("did not arrive within 200 ms"));
+  for (tutti_comm* comm : comms) EXPECT_EQ(tutti_comm_destroy(comm), TUTTI_SUCCESS);
+}
+
 TEST(Life, SplitMakesWorkingGroupsAndNegativeColorsNone) {
   const Ranks ranks(5);
   ranks.run([](int rank, tutti_comm* comm) {
