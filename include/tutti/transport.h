@@ -159,8 +159,8 @@ typedef struct tutti_transport {
                                 uint32_t slots, uint64_t slot_bytes, tutti_link** link);
   /// OK and *state filled once it is open, NOT_YET, or BROKEN.
   tutti_link_result (*link_state)(tutti_link*, tutti_link_state* state);
-  /// OK while the link is sound, BROKEN with a sentence in `why` once it is not. Cheap; needs progress to notice. A
-  /// receiving link whose peer left in order is sound until the messages that have come are released.
+  /// OK while the link is sound, else BROKEN and `why`, which begins "this process " for what lacks here. Cheap; needs
+  /// progress to notice. A receiving link whose peer left in order is sound until the messages that came are released.
   tutti_link_result (*failure)(tutti_link*, char* why, size_t n);
   /// Gives the link up, after what was committed has been handed over as far as the peer takes it without waiting.
   tutti_quiesced (*close_link)(tutti_link*);

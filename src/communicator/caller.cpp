@@ -53,7 +53,10 @@ bool Caller::step() {
 }
 
 void Caller::start_next() {
-  if (next_address_ == 0) round_refused_by_system_ = true;
+  if (next_address_ == 0) {
+    round_refused_by_system_ = round_starved_ = true;
+    shortage_ = 0;
+  }
   const std::size_t address = next_address_++;
   const std::uint64_t id = next_id_++;
   const std::uint64_t now = now_ns();
@@ -65,10 +68,11 @@ void Caller::start_next() {
   attempts_.push_back(std::move(attempt));
   if (!socket) {
     const int number = socket.status().error().system_error;
-    return fail(id, std::generic_category().message(number), number == ECONNREFUSED, false);
+    return fail(id, std::generic_category().message(number), number == ECONNREFUSED, false,
+                is_shortage(number) ? number : 0);
   }
   if (!poller_.watch(attempts_.back().fd.get(), id, false, true)) {
-    fail(id, "no descriptor left to wait for it", false, false);
+    fail(id, "no descriptor left to wait for it", false, false, EMFILE);
   }
 }
 
@@ -100,13 +104,15 @@ bool Caller::advance_attempt(std::uint64_t id) {
   return true;
 }
 
-void Caller::fail(std::uint64_t id, std::string why, bool refused_by_system, bool refused_our_key) {
+void Caller::fail(std::uint64_t id, std::string why, bool refused_by_system, bool refused_our_key, int shortage) {
   const auto place = std::find_if(attempts_.begin(), attempts_.end(), [id](const Attempt& a) { return a.id == id; });
   answers_[place->address] = {std::move(why), refused_our_key};
   if (place->fd) poller_.forget(place->fd.get());  // a copy of it, in a forked child, would stay ready in there
   attempts_.erase(place);
   round_refused_by_system_ = round_refused_by_system_ && refused_by_system;
   key_was_refused_ = key_was_refused_ || refused_our_key;
+  round_starved_ = round_starved_ && shortage != 0;
+  if (shortage != 0) shortage_ = shortage;
   if (next_address_ < addresses_.size()) {
     next_start_ns_ = now_ns();
   } else if (attempts_.empty()) {
@@ -123,6 +129,7 @@ void Caller::end_round() {
   }
   if (!round_refused_by_system_) refused_since_ns_ = UINT64_MAX;
   if (round_refused_by_system_ && refused_since_ns_ == UINT64_MAX) refused_since_ns_ = now;
+  starved_ = round_starved_ ? shortage_ : 0;
   next_start_ns_ = now + backoff_ns_;
   backoff_ns_ = std::min(backoff_ns_ * 2, kMostBackoff);
 }

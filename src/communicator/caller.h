@@ -38,6 +38,11 @@ class Caller {
   /// Since when every address has answered "connection refused", round after round; UINT64_MAX: not so. A peer that was
   /// listening before and is refused for a while is dead.
   std::uint64_t refused_since_ns() const { return refused_since_ns_; }
+  /// The error number for which a whole round of attempts could not so much as begin, since this process or its system is
+  /// out of descriptors or memory; 0: not so.
+  int starved() const { return starved_; }
+  /// The same of any attempt of the last round.
+  int shortage() const { return shortage_; }
   /// What the addresses answered last, such as "10.0.0.1:4242: Connection refused". One clause.
   std::string explain() const;
 
@@ -55,7 +60,7 @@ class Caller {
   void end_round();
   bool every_port_refused_key() const;
   bool advance_attempt(std::uint64_t id);
-  void fail(std::uint64_t id, std::string why, bool refused_by_system, bool refused_our_key);
+  void fail(std::uint64_t id, std::string why, bool refused_by_system, bool refused_our_key, int shortage = 0);
 
   std::vector<SocketAddress> addresses_;
   struct Answer {
@@ -74,6 +79,9 @@ class Caller {
   std::uint64_t backoff_ns_;
   bool round_refused_by_system_ = true;
   bool key_was_refused_ = false;
+  bool round_starved_ = true;
+  int shortage_ = 0;
+  int starved_ = 0;
   std::uint64_t key_refused_since_ns_ = UINT64_MAX;
   std::uint64_t refused_since_ns_ = UINT64_MAX;
   Arrival connected_;

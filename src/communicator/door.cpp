@@ -68,6 +68,7 @@ void Door::accept_from(std::size_t index, std::vector<Arrival>& arrivals) {
     }
     if (errno == ECONNABORTED || errno == EINTR) continue;
     if (!is_shortage(errno)) return;
+    shortage_ = errno;
     if (make_room()) continue;
     // Nothing to drop: the process has no descriptor for us now. Look again in a while rather than spin.
     for (const Descriptor& socket : listener_.sockets) poller_.forget(socket.get());
@@ -85,7 +86,10 @@ bool Door::make_room() {
 void Door::admit(Descriptor fd, std::vector<Arrival>& arrivals) {
   if (pending_.size() >= most_pending_) make_room();
   const std::uint64_t id = next_id_++;
-  if (!poller_.watch(fd.get(), id, true, false)) return;
+  if (!poller_.watch(fd.get(), id, true, false)) {
+    shortage_ = errno;
+    return;
+  }
   pending_.try_emplace(
       id, Pending{std::move(fd), Handshake(Handshake::Role::kAcceptor, key_, purpose_, payload_), now_ns() + kHandshakeNs});
   // A peer on another core may be through with it right here, and then nothing more would come to tell us.
@@ -100,6 +104,7 @@ void Door::advance_pending(std::uint64_t id, std::vector<Arrival>& arrivals) {
   if (pending.handshake.state() == Handshake::State::kFailed) return drop(id);
   if (!pending.handshake.complete()) return;
   poller_.forget(pending.fd.get());
+  shortage_ = 0;
   const auto payload = pending.handshake.peer_payload();
   arrivals.push_back({std::move(pending.fd), {payload.begin(), payload.end()}});
   pending_.erase(place);

@@ -39,6 +39,9 @@ class Door {
   std::uint64_t next_ns() const;
   /// Accepts and moves handshakes; never waits. Returns who got through.
   std::vector<Arrival> step();
+  /// The error number for which connections have been turned away, this process or its system being out of descriptors or
+  /// memory, and nobody got through since; 0: not so.
+  int shortage() const { return shortage_; }
   /// Connections that were dropped without having proved the key.
   std::uint64_t strangers() const { return strangers_; }
   /// Those among them that spoke the protocol but had another key: most likely a peer with a wrong secret.
@@ -68,6 +71,7 @@ class Door {
   std::uint64_t next_id_;
   std::deque<Descriptor> early_;
   std::uint64_t paused_until_ns_ = 0;  // not 0: out of descriptors, the listening sockets are not watched
+  int shortage_ = 0;
   std::uint64_t strangers_ = 0;
   std::uint64_t wrong_keys_ = 0;
 };

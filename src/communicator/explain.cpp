@@ -117,17 +117,34 @@ Error Communicator::error_of(tutti_status status, const CollectiveCall& call, st
   return error;
 }
 
-/// A peer's link broke. The control plane usually knows more; it is given a moment to say so.
+/// A peer's link broke. The control plane usually knows more; it is given a moment to say so, except of what this process
+/// itself lacks: peers see that as a broken link too, and wait for these words.
 Status Communicator::lost(int peer, const std::string& why) {
+  if (why.starts_with("this process ")) {
+    return fail(cut(TUTTI_SYSTEM_ERROR, guilty(rank(), membership_->control->board().read()), peer, why));
+  }
   const Deadline moment = Deadline::in(culprit_ns);
-  bool left = false;
-  while (first_error().ok() && !left && !moment.passed()) {
+  PeerReport report;
+  while (first_error().ok() && report.state != PeerReport::State::kLeft && !moment.passed()) {
     timespec nap{0, 2'000'000};
     nanosleep(&nap, nullptr);
-    left = membership_->control->query(peer, asking(culprit_ns / 10)).state == PeerReport::State::kLeft;
+    report = membership_->control->query(peer, asking(culprit_ns / 10));
   }
   if (Status first = first_error(); !first.ok()) return first;
-  return fail(left ? membership_->control->leave_of(peer) : membership_->control->loss_of(peer, why));
+  if (report.state == PeerReport::State::kLeft) return fail(membership_->control->leave_of(peer));
+  if (report.state == PeerReport::State::kAlive) return fail(cut(TUTTI_REMOTE_ERROR, guilty(report), peer, why));
+  return fail(membership_->control->loss_of(peer, why));
+}
+
+/// The error of a link that broke between ranks that live.
+Error Communicator::cut(tutti_status status, Guilty to_blame, int peer, const std::string& why) const {
+  Error error;
+  error.status = status;
+  error.message = fmt::format("the link between {} and {} of \"{}\" broke: {}", membership_->control->member(rank()).text(),
+                              membership_->control->member(peer).text(), name_, why);
+  error.remedy = fmt::format("See what rank {} says, and the limits of its process (`ulimit -n`)", to_blame.rank);
+  error.guilty.push_back(std::move(to_blame));
+  return error;
 }
 
 Status Communicator::explain(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence) {

@@ -117,10 +117,11 @@ class Visit {
   Status await_next();
   bool is_dead() const;
   Status wrong_key() const;
+  Status starved(int shortage) const;
   Status unreachable() const;
   void say_who(Channel& channel) const;
-  // A closed channel in the result: too late for this meeting, there will be another.
   void tell(const Status& given_up, Channel& channel) const;
+  // A closed channel in the result: too late for this meeting, there will be another.
   Result<Introduced> listen(RootLink root);
   void wait_for(int fd, std::uint64_t until_ns) const;
 
@@ -179,9 +180,12 @@ Result<Arrival> Visit::reach() {
     if (caller_ && caller_->step()) return caller_->take();
     if (Status status = patience_.check(); !status) return status;
     if (is_dead()) return gone_;
+    if (caller_ && caller_->starved() != 0) return starved(caller_->starved());
     const bool late = patience_.deadline.passed();
     const std::uint64_t refused_since = caller_ ? caller_->key_refused_since_ns() : UINT64_MAX;
     if (refused_since != UINT64_MAX && (late || now_ns() >= refused_since + kKeyGraceNs)) return wrong_key();
+    if (late && caller_ && caller_->shortage() != 0) return starved(caller_->shortage());
+    if (const int shortage = late ? shortage_now() : 0; shortage != 0) return starved(shortage);
     if (late) return gone_.ok() ? unreachable() : gone_;
     wait_for(caller_ ? caller_->fd() : -1, caller_ ? std::min(caller_->next_ns(), next_look_ns_) : next_look_ns_);
   }
@@ -196,6 +200,12 @@ Status Visit::wrong_key() const {
       TUTTI_INVALID_ARGUMENT,
       "The rendezvous at " + meeting_.where + " refused this rank: it has another key (" + caller_->explain() + ")",
       kKeyRemedy);
+}
+
+Status Visit::starved(int shortage) const {
+  return system_error(
+      "rank " + std::to_string(self_.member.rank) + " cannot connect to the rendezvous at " + meeting_.where, shortage,
+      kShortageRemedy);
 }
 
 Status Visit::unreachable() const {
@@ -227,6 +237,13 @@ void Visit::say_who(Channel& channel) const {
   channel.send(kJoin, out.bytes());
 }
 
+// Why this rank goes away again, for the others: without a word it would count as dead.
+void Visit::tell(const Status& given_up, Channel& channel) const {
+  ByteWriter out;
+  pack_error(out, for_others(given_up, self_.member));
+  channel.send(kCreationFailed, out.bytes());
+}
+
 Result<Introduced> Visit::listen(RootLink root) {
   Introduced result;
   Status status;
@@ -237,13 +254,6 @@ Result<Introduced> Visit::listen(RootLink root) {
     over = true;
     if (type == kIntroduced) {
       in.copy(result.nonce);
-// Why this rank goes away again, for the others: without a word it would count as dead.
-void Visit::tell(const Status& given_up, Channel& channel) const {
-  ByteWriter out;
-  pack_error(out, for_others(given_up, self_.member));
-  channel.send(kCreationFailed, out.bytes());
-}
-
       const std::uint32_t count = in.u32();
       for (std::uint32_t i = 0; i < count && in.ok(); ++i) result.neighbours.push_back(unpack_introduction(in));
       good = in.complete();
@@ -326,6 +336,8 @@ class Assembly {
   Status trouble();
   Status give_up(const Status& status);
   Status hear_root();
+  Status starved() const;
+  Status starved(int peer, int shortage) const;
   Status deadline_error() const;
   std::uint64_t next_ns() const;
 
@@ -408,6 +420,7 @@ Status Assembly::trouble() {
   if (control_.failed().load(std::memory_order_acquire)) return control_.first_error();
   if (Status status = hear_root(); !status) return status;
   if (Status status = patience_.check(); !status) return status;
+  if (Status status = starved(); !status) return status;
   const std::uint64_t now = now_ns();
   for (const auto& [rank, caller] : callers_) {
     if (caller.refused_since_ns() == UINT64_MAX || now < caller.refused_since_ns() + kDeadNs) continue;
@@ -431,7 +444,30 @@ Status Assembly::hear_root() {
   return status;
 }
 
+// Of descriptors or memory on this side, so that no peer is to blame.
+Status Assembly::starved() const {
+  if (!poller_ || door_.fd() < 0) {
+    return system_error("Opening the descriptors for the neighbours' connections failed", EMFILE, kShortageRemedy);
+  }
+  for (const auto& [rank, caller] : callers_) {
+    if (caller.starved() != 0) return starved(rank, caller.starved());
+  }
+  return {};
+}
+
+Status Assembly::starved(int peer, int shortage) const {
+  return system_error("rank " + std::to_string(control_.rank()) + " cannot connect to " + missing_.at(peer)->member.text(),
+                      shortage, kShortageRemedy);
+}
+
 Status Assembly::deadline_error() const {
+  for (const auto& [rank, caller] : callers_) {
+    if (caller.shortage() != 0) return starved(rank, caller.shortage());
+  }
+  if (door_.shortage() != 0) {
+    return system_error("rank " + std::to_string(control_.rank()) + " cannot take its neighbours' connections",
+                        door_.shortage(), kShortageRemedy);
+  }
   Error error;
   error.status = TUTTI_TIMEOUT;
   error.limit_ns = patience_.deadline.limit_ns;

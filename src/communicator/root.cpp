@@ -8,6 +8,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <system_error>
 #include <utility>
 
 #include "src/base/background_thread.h"
@@ -229,8 +230,8 @@ void Root::take_join(std::uint64_t id, Guest& guest, std::span<const std::byte> 
   if (!in.complete() || guest.join || introduced_) return;
   if (means_the_next(join.self.member)) return send(id, guest, kTooLate, {});
   guest.until_ns = UINT64_MAX;
-  auto error = failure_ ? failure_ : objection(join);
   guest.late = failure_.has_value();
+  auto error = failure_ ? failure_ : objection(join);
   if (ranks_ == 0) ranks_ = join.ranks;
   const std::uint64_t now = now_ns();
   join.left_ns = join.left_ns > UINT64_MAX - now ? UINT64_MAX : now + join.left_ns;
@@ -353,7 +354,6 @@ void Root::tell(bool own) {
   if (own) told_.store(true, std::memory_order_release);
 }
 
-void Root::tell_last() {
 // What ranks read that come after the creation has failed: late ones, and those that would try again with the same id.
 Error Root::late_error() const {
   Error error = *failure_;
@@ -364,6 +364,7 @@ Error Root::late_error() const {
   return error;
 }
 
+void Root::tell_last() {
   own_told_ns_ = 0;
   conclude();
   tell(true);
@@ -404,6 +405,16 @@ Error Root::deadline_error() const {
   error.message = rank_list(missing) + " of " + std::to_string(ranks_) + " did not join within " + duration_text(limit);
   if (const auto wrong = door_->wrong_keys(); wrong != 0) {
     error.message += ", and " + std::to_string(wrong) + " connections were refused as they have another key";
+  }
+  if (const int shortage = door_->shortage(); shortage != 0) {
+    // They may well have come, and then it is no fault of theirs.
+    error.status = TUTTI_SYSTEM_ERROR;
+    error.system_error = shortage;
+    error.guilty.clear();
+    error.message += ", and the rendezvous's process (" + self_.host + ", pid " + std::to_string(self_.pid) +
+                     ") cannot take connections: " + std::generic_category().message(shortage);
+    error.remedy = kShortageRemedy;
+    return error;
   }
   error.remedy = door_->wrong_keys() != 0 ? "Give all ranks the same unique id, TUTTI_SECRET or TUTTI_SECRET_FILE"
                                           : "Raise TUTTI_CONNECT_TIMEOUT if they are only slow to start";
@@ -470,7 +481,7 @@ Result<RootNumber> Roots::start(Listener listener, const Key& key, Renewal renew
   List fresh;  // joins those running by itself: nothing may fail between the start of the thread and that
   Running& running = fresh.emplace_back(std::move(listener), key, renewal, std::move(concluded));
   if (!running.root.ready() || !running.wake) {
-    return system_error("Opening the rendezvous's descriptors failed", EMFILE, "Raise the limit of `ulimit -n`");
+    return system_error("Opening the rendezvous's descriptors failed", EMFILE, kShortageRemedy);
   }
   List ended;
   const std::lock_guard lock(mutex_);

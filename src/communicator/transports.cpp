@@ -9,6 +9,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/socket.h"
 #include "src/base/wire.h"
 #include "src/communicator/caught.h"
 #include "src/communicator/known_transports.h"
@@ -116,11 +117,17 @@ Result<std::unique_ptr<Transports>> Transports::open(const Settings& settings, s
     char why[256] = "";
     Status opened;
     if (transport->viable(why, sizeof why) == 0) {
-      reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", transport->name, why);
-      continue;
+      opened = Status(shortage_now() != 0 ? TUTTI_SYSTEM_ERROR : TUTTI_UNSUPPORTED, why);
+    } else {
+      opened = self->open_endpoints(*transport, settings);
     }
-    opened = self->open_endpoints(*transport, settings);
-    if (!opened.ok()) reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", transport->name, opened.text());
+    if (opened.ok()) continue;
+    const std::string reason = fmt::format("{}: {}", transport->name, opened.text());
+    reasons += (reasons.empty() ? "" : "; ") + reason;
+    if (opened.code() == TUTTI_SYSTEM_ERROR) self->refusal_ += (self->refusal_.empty() ? "" : "; ") + reason;
+  }
+  if (self->transports_.empty() && !self->refusal_.empty()) {
+    return Status(TUTTI_SYSTEM_ERROR, "no transport can be used here: " + reasons, kShortageRemedy);
   }
   if (self->transports_.empty()) {
     return Status(TUTTI_UNSUPPORTED, "no transport can be used here: " + reasons,
@@ -167,6 +174,7 @@ std::vector<std::byte> Transports::describe() const {
     out.text(mine.transport->name);
     for (const auto& descriptor : mine.own) out.blob(descriptor);
   }
+  out.text(refusal_);
   return out.take();
 }
 
@@ -185,6 +193,7 @@ void Transports::read_descriptions(std::span<const std::vector<std::byte>> descr
         transports_[static_cast<std::size_t>(mine)].peers[traffic][r].assign(descriptor.begin(), descriptor.end());
       }
     }
+    refusals_.push_back(reader.text());
   }
 }
 
@@ -240,10 +249,7 @@ Status Transports::settle(std::span<const std::vector<std::byte>> rows, View& vi
   for (std::size_t a = 0; a < rows.size(); ++a) {
     for (std::size_t b = a + 1; b < rows.size(); ++b) {
       const int best = table.best(a, b);
-      if (best < 0) {
-        return Status(TUTTI_UNSUPPORTED, fmt::format("no transport connects rank {} and rank {}", a, b),
-                      "tutti-doctor on both machines says why; TUTTI_LOG=debug here shows each transport's reason.");
-      }
+      if (best < 0) return unconnected(a, b);
       const std::size_t t = static_cast<std::size_t>(best);
       used[t] = true;
       const LinkEstimate& told = table.at(a, t, b).told;
@@ -260,6 +266,17 @@ Status Transports::settle(std::span<const std::vector<std::byte>> rows, View& vi
   }
   names_ = names_of(used);
   return {};
+}
+
+/// Why two ranks have no transport in common: the same on all ranks.
+Status Transports::unconnected(std::size_t a, std::size_t b) const {
+  const std::string message = fmt::format("no transport connects rank {} and rank {}", a, b);
+  for (const std::size_t rank : {a, b}) {
+    if (refusals_[rank].empty()) continue;
+    return Status(TUTTI_SYSTEM_ERROR, fmt::format("{}: rank {} lacks {}", message, rank, refusals_[rank]), kShortageRemedy);
+  }
+  return Status(TUTTI_UNSUPPORTED, message,
+                "tutti-doctor on both machines says why; TUTTI_LOG=debug here shows each transport's reason.");
 }
 
 std::string Transports::names_of(const std::vector<bool>& used) const {

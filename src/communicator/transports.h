@@ -36,7 +36,7 @@ class Transports {
  public:
   /// Opens an endpoint per class of each transport that settings allow and this machine has. key: the communicator's;
   /// copied. Errors: TUTTI_INVALID_ARGUMENT (an unknown transport: its name, and those there are), TUTTI_UNSUPPORTED (none
-  /// of them viable, each with its reason).
+  /// of them viable, each with its reason), TUTTI_SYSTEM_ERROR (likewise, where the system refused one what it needs).
   static Result<std::unique_ptr<Transports>> open(const Settings& settings, std::span<const unsigned char, 32> key,
                                                   int rank, int ranks);
   ~Transports();
@@ -52,7 +52,8 @@ class Transports {
                                const Tuning& tuning);
   /// Settles which transport each pair uses, from all ranks' reaches (rank order): the quickest for 64 KiB that reaches
   /// in both directions, by the lower rank's numbers. Fills view.links with the dearest pair of each class (equal on
-  /// all ranks). Errors: TUTTI_UNSUPPORTED naming a pair that nothing connects.
+  /// all ranks). Errors: TUTTI_UNSUPPORTED naming a pair that nothing connects; TUTTI_SYSTEM_ERROR where one of the two
+  /// lacks a transport because its system refused it.
   Status settle(std::span<const std::vector<std::byte>> reaches, View& view);
 
   /// "shm", "tcp" or "shm+tcp": what carries this communicator. "none" for one rank.
@@ -85,6 +86,7 @@ class Transports {
 
   void read_descriptions(std::span<const std::vector<std::byte>> descriptions);
   bool reaches(std::size_t mine, int peer, tutti_reach& there);
+  Status unconnected(std::size_t a, std::size_t b) const;
   int index_of(const std::string& name) const;
   std::string names_of(const std::vector<bool>& used) const;  ///< used: by index into common_
 
@@ -93,6 +95,8 @@ class Transports {
   int rank_;
   int ranks_;
   std::string names_ = "none";
+  std::string refusal_;                ///< what the system refused this rank's transports: their sentences, or nothing
+  std::vector<std::string> refusals_;  ///< the same of all ranks
   std::vector<PerTransport> transports_;
   std::array<std::vector<Endpoint>, traffic_classes> endpoints_;  ///< in the order of transports_
   std::vector<int> common_;  ///< rank 0's transports, which all count alike: index into transports_, -1 where not had here

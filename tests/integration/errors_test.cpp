@@ -1,6 +1,7 @@
 // What users meet when something is wrong: one sentence that names it, on every rank, and no rank hangs.
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -250,6 +251,45 @@ TEST(Errors, AForkedChildGetsAnErrorAndTheParentIsUnharmed) {
   waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
   ranks.run([](int, tutti_comm* comm) { EXPECT_EQ(tutti_barrier(comm, {}, nullptr), TUTTI_SUCCESS) << last_error(); });
+}
+
+/// While it lives this process gets so many descriptors more.
+class FewDescriptors {
+ public:
+  explicit FewDescriptors(rlim_t more) {
+    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const int lowest = dup(0);
+    close(lowest);
+    const rlimit few{static_cast<rlim_t>(lowest) + more, before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  }
+  ~FewDescriptors() { EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before_), 0); }
+  FewDescriptors(const FewDescriptors&) = delete;
+  FewDescriptors& operator=(const FewDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST(Errors, WithoutDescriptorsForLinksTheSystemIsToBlameAndNobodyHasDied) {
+  for (const rlim_t more : {0, 1, 2, 3, 4, 5, 6, 7, 8}) {
+    const Ranks ranks(2, "shm");
+    std::array<tutti_status, 2> outcomes{};
+    {
+      const FewDescriptors few(more);
+      ranks.run([&](int rank, tutti_comm* comm) {
+        float x = 1;
+        outcomes[static_cast<std::size_t>(rank)] = tutti_all_reduce(&x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, comm, {}, nullptr);
+      });
+    }
+    for (int rank = 0; rank < 2; ++rank) {
+      const tutti_status outcome = outcomes[static_cast<std::size_t>(rank)];
+      if (outcome == TUTTI_SUCCESS) continue;
+      const std::string message = error_of(ranks[rank]).message;
+      EXPECT_EQ(outcome, TUTTI_SYSTEM_ERROR) << more << " descriptors: " << message;
+      EXPECT_THAT(message, testing::Not(HasSubstr("died"))) << more << " descriptors";
+    }
+  }
 }
 
 TEST(Errors, OfFinalizeAreCalledThatAndNoBarrier) {

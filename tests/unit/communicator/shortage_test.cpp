@@ -1,0 +1,110 @@
+// Out of descriptors: said as such, and nobody else is blamed.
+#include <sys/resource.h>
+
+#include "src/base/random.h"
+#include "src/communicator/caller.h"
+#include "src/communicator/root.h"
+#include "src/communicator/transports.h"
+#include "tests/unit/communicator/world.h"
+
+namespace tutti::test {
+namespace {
+
+/// While it lives this process gets no new descriptor.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const Descriptor lowest(::dup(0));
+    const rlimit none{static_cast<rlim_t>(lowest.get()), before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  }
+  ~NoDescriptors() { EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before_), 0); }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST(Shortage, ACallerKnowsThatItIsStarvedUntilItIsNot) {
+  const auto listener = listen_on("lo", 0, 0);
+  Caller caller(listener->addresses, random_key(), kRootPurpose, {});
+  {
+    const NoDescriptors none;
+    EXPECT_TRUE(eventually([&] { return caller.step() || caller.starved() != 0; }));
+    EXPECT_EQ(caller.starved(), EMFILE);
+    EXPECT_EQ(caller.shortage(), EMFILE);
+  }
+  EXPECT_TRUE(eventually([&] {
+    caller.step();
+    return caller.shortage() == 0;
+  }));
+}
+
+TEST(Shortage, ADoorKnowsWhomItTurnedAway) {
+  auto listener = listen_on("lo", 0, 0);
+  const SocketAddress address = listener->addresses.front();
+  const Key key = random_key();
+  Door door(std::move(listener).value(), key, kRootPurpose, {});
+  Caller caller({address}, key, kRootPurpose, {});
+  caller.step();
+  {
+    const NoDescriptors none;
+    EXPECT_TRUE(eventually([&] {
+      door.step();
+      return door.shortage() != 0;
+    }));
+    EXPECT_EQ(door.shortage(), EMFILE);
+  }
+  EXPECT_TRUE(eventually([&] {
+    door.step();
+    return caller.step();
+  }));
+  EXPECT_TRUE(eventually([&] {
+    door.step();
+    return door.shortage() == 0;
+  }));
+}
+
+TEST(Shortage, KeepsARankFromTheRendezvousWithThatReasonAndAtOnce) {
+  const tutti_unique_id id = id_of_test();
+  JoinRequest request = request_of(1, 2, 600);
+  request.id = &id;
+  const NoDescriptors none;
+  const auto result = join(request);
+  EXPECT_EQ(result.status().code(), TUTTI_SYSTEM_ERROR);
+  EXPECT_EQ(result.status().error().system_error, EMFILE);
+}
+
+TEST(Shortage, OfTransportsIsTheSystemsRefusal) {
+  const NoDescriptors none;
+  const auto opened = Transports::open(settings_of_test(), random_key(), 0, 2);
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.status().code(), TUTTI_SYSTEM_ERROR) << opened.status().text();
+  EXPECT_THAT(opened.status().text(), HasSubstr("Too many open files"));
+}
+
+TEST(Shortage, OfAPeersTransportsIsToldToAll) {
+  Settings settings = settings_of_test();
+  settings.transports = {"tcp"};
+  for (const bool refused : {true, false}) {
+    auto opened = Transports::open(settings, random_key(), 0, 2);
+    ASSERT_TRUE(opened.ok()) << opened.status().text();
+    ByteWriter other;  // rank 1 has another transport
+    other.u32(1);
+    other.text("pigeon");
+    for (std::size_t traffic = 0; traffic < traffic_classes; ++traffic) other.blob({});
+    other.text(refused ? "tcp: Opening an epoll descriptor failed: Too many open files" : "");
+    const std::array<std::vector<std::byte>, 2> descriptions = {(*opened)->describe(), other.take()};
+    View view;
+    const std::array<std::vector<std::byte>, 2> rows = {(*opened)->reach(descriptions, view, {}), {}};
+    const Status status = (*opened)->settle(rows, view);
+    EXPECT_EQ(status.code(), refused ? TUTTI_SYSTEM_ERROR : TUTTI_UNSUPPORTED);
+    EXPECT_THAT(status.text(), HasSubstr("no transport connects rank 0 and rank 1"));
+    EXPECT_EQ(status.text().find("rank 1 lacks tcp: Opening an epoll descriptor failed") != std::string::npos, refused);
+  }
+}
+
+}  // namespace
+}  // namespace tutti::test
