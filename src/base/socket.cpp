@@ -57,8 +57,6 @@ Result<Descriptor> listen_everywhere(Ports ports, int backlog) {
 
 }  // namespace
 
-bool is_shortage(int number) { return number == EMFILE || number == ENFILE || number == ENOBUFS || number == ENOMEM; }
-
 int shortage_now() {
   const Descriptor probe = open_stream(AF_INET);
   return !probe && is_shortage(errno) ? errno : 0;

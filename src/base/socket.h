@@ -11,8 +11,6 @@
 
 namespace tutti {
 
-/// Whether an error number tells that this process or its system is out of descriptors or memory.
-bool is_shortage(int number);
 /// The error number for which no socket can be opened now, where that tells so; else 0.
 int shortage_now();
 inline constexpr const char* kShortageRemedy = "Raise the limit of open files (`ulimit -n`), or end what uses memory";
