@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 from . import catalogue
+from .output import say
 from .words import FAILED, GOOD, WRONG_USE, Refusal
 
 DEBIAN = {"openmpi": ["openmpi-bin", "libopenmpi-dev"], "mpich": ["mpich", "libmpich-dev"], "gloo": ["libgloo-dev"],
@@ -43,7 +44,7 @@ def install(build):
     for name, kind in catalogue.ALL_PEERS.items():
         failure = ""
         if kind(build, folder).why_not():
-            print(f"{name}: installing {' '.join(DEBIAN.get(name, []) + PYPI.get(name, []))}", flush=True)
+            say(f"{name}: installing {' '.join(DEBIAN.get(name, []) + PYPI.get(name, []))}")
             try:
                 if name in DEBIAN:
                     with_debian(DEBIAN[name])
@@ -52,5 +53,5 @@ def install(build):
             except Refusal as refusal:
                 failure, status = str(refusal), max(status, refusal.status if refusal.status != WRONG_USE else FAILED)
         why = kind(build, folder).why_not()
-        print(f"{name}: {'there' if not why else why}{': ' + failure if failure else ''}", flush=True)
+        say(f"{name}: {'there' if not why else why}{': ' + failure if failure else ''}")
     return status

@@ -1,10 +1,8 @@
 """perf/compare: reads what is wanted, lets everyone take turns, and tells."""
+import contextlib
 import json
-import signal
-import sys
 
-from . import install, options, report
-from .processes import Folder, adopt_orphans, end_all
+from . import install, options, output, program, report, signals
 from .run import Run
 from .words import GOOD, Refusal, worse
 
@@ -29,16 +27,16 @@ def pursue(wanted, arguments):
         lines.append(f"{goal}: met in {sum(v.met for v in verdicts)} of {len(verdicts)}")
         quiet = run.given.quiet or run.given.json == "-"
         if len(wanted) > 1 and not quiet:
-            print("\n" + ("=" * 100) + "\n", flush=True)
+            output.say("\n" + ("=" * 100) + "\n")
     if len(wanted) > 1 and not quiet:
-        print("\n".join(lines), flush=True)
+        output.say("\n".join(lines))
     return status
 
 
 def compare(arguments):
     given = options.read(arguments)
     if given.version:
-        print("perf/compare", report.commit())
+        output.say(f"perf/compare {report.commit()}")
         return GOOD
     if given.install_peers:
         return install.install(options.builds_of(given)[0])
@@ -49,30 +47,12 @@ def compare(arguments):
 
 def complain(arguments, sentence, status):
     """One sentence on stderr; with --json, whose reader looks at stdout, a JSON line too."""
-    print(f"perf/compare: {sentence}", file=sys.stderr)
+    output.complain(f"perf/compare: {sentence}")
     if "--json" in arguments or "--json=-" in arguments:
-        print(json.dumps({"error": sentence, "exit": status}), flush=True)
+        with contextlib.suppress(Refusal, signals.Ended):  # stdout itself may be what is complained of
+            output.say(json.dumps({"error": sentence, "exit": status}))
     return status
 
 
-def stop(number, frame):
-    """Once: a second signal, which `timeout` sends with the first, would end the clearing up."""
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, signal.SIG_IGN)
-    raise KeyboardInterrupt
-
-
 def main(arguments):
-    adopt_orphans()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(each) != signal.SIG_IGN:  # as scripts start what runs in the background
-            signal.signal(each, stop)
-    try:
-        return compare(arguments)
-    except Refusal as refusal:
-        return complain(arguments, str(refusal), refusal.status)
-    except KeyboardInterrupt:
-        return complain(arguments, "interrupted; every contender was ended", 130)
-    finally:
-        end_all()
-        Folder.remove_all()
+    return program.run(lambda: compare(arguments), lambda sentence, status: complain(arguments, sentence, status))

@@ -16,11 +16,36 @@ def valid(name):
 
 
 def ip(*words, may_fail=False):
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    # A process group of its own: Ctrl-C, which goes to all of ours, would else end it where it clears away.
+    done = subprocess.run(words, capture_output=True, text=True, check=False, process_group=0)
     if done.returncode != 0 and not may_fail:
         raise Refusal(f"the network namespaces could not be set up ('{' '.join(words)}': {done.stderr.strip()}); they need root "
                       "and iproute2", FAILED)
     return done.stdout
+
+
+class Spaces:
+    """The network namespaces that this process has made."""
+    made = set()  # by name, also those that are gone
+
+    @staticmethod
+    def add(name):
+        Spaces.made.add(name)  # first: a signal may come between
+        ip("ip", "netns", "add", name)
+        ip("ip", "-n", name, "link", "set", "lo", "up")
+
+    @staticmethod
+    def remove(name):
+        """May be interrupted: see remove_all."""
+        if name in Spaces.made:
+            ip("ip", "netns", "delete", name, may_fail=True)
+
+    @staticmethod
+    def remove_all():
+        """Those that are still there, once no child is left that might make one."""
+        for name in Spaces.made:
+            if os.path.exists(os.path.join("/run/netns", name)):
+                Spaces.remove(name)
 
 
 class Wire:
@@ -53,8 +78,7 @@ class Wire:
     def _build(self):
         a, b = self.networks
         for network in self.networks:
-            ip("ip", "netns", "add", network)
-            ip("ip", "-n", network, "link", "set", "lo", "up")
+            Spaces.add(network)
         ip("ip", "-n", a, "link", "add", "wire", "mtu", str(MTU), "type", "veth", "peer", "name", "wire", "mtu", str(MTU), "netns", b)
         rate = self.name.partition(":")[2].lower()
         for network, address in zip(self.networks, self.addresses):
@@ -67,4 +91,4 @@ class Wire:
 
     def __exit__(self, *_):
         for network in self.networks:
-            ip("ip", "netns", "delete", network, may_fail=True)
+            Spaces.remove(network)

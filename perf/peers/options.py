@@ -3,7 +3,7 @@ import argparse
 import os
 import tempfile
 
-from . import catalogue, networks
+from . import catalogue, networks, output
 from .goals import GOALS
 from .cases import COLLECTIVES, OPS, TYPE_ALIASES, TYPE_BYTES
 from .words import GOOD, Refusal, parse_size
@@ -18,12 +18,17 @@ EXAMPLES = """examples:
                                                      two builds of Tutti beside each other
 
 Exit code: 0 good, 1 failed, 2 wrong use, 3 wrong data of Tutti's, 4 a rank of Tutti's was lost or a deadline passed.
+A signal ends it by that signal, once all that it has started is ended and removed.
 How it measures: docs/benchmarking.md."""
 
 
 class Parser(argparse.ArgumentParser):
     def error(self, message):
-        raise Refusal(f"{message}; see perf/compare --help")
+        raise Refusal(f"{message}; see {self.prog} --help")
+
+    def exit(self, status=0, message=None):
+        output.write()
+        super().exit(status, message)
 
 
 def words_of(text, known, option, aliases=None, groups=()):
@@ -149,6 +154,8 @@ def builds_of(given):
 
 def check_files(given):
     """Refuses what cannot be written, now and not when hours of results are there."""
+    if not given.quiet or given.json == "-":
+        output.write()
     if given.output and os.path.exists(given.output) and not os.path.isdir(given.output):
         raise Refusal(f"--output {given.output} is a file; name a folder")
     if given.output:

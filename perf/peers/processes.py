@@ -13,7 +13,7 @@ import time
 
 from .words import FAILED, LOST, Refusal
 
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -24,6 +24,11 @@ def adopt_orphans():
 
 def die_with_parent():
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+def never_dump():
+    """Whatever ends this process leaves no core."""
+    LIBC.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 class Folder:

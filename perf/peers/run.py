@@ -6,7 +6,7 @@ import re
 import sys
 import tempfile
 
-from . import catalogue, goals, networks, occasions, options, report, results, rounds
+from . import catalogue, goals, networks, occasions, options, output, report, results, rounds
 from .cases import FRESH_ROOM, Setting, cases_of
 from .processes import Died, Folder, Ranks
 from .words import GOOD, WRONG_DATA, Refusal, size_text, worse
@@ -66,7 +66,7 @@ class Run:
         """Notes what a contender died of; ours decides on the exit status."""
         record["failed"] = str(death)
         self.progress("")
-        print(f"perf/compare: {death}", file=sys.stderr)
+        output.complain(f"perf/compare: {death}")
         if contender in self.ours:
             self.status = worse(self.status, death.status)
 
@@ -153,7 +153,7 @@ class Run:
     def add(self, record):
         self.records.append(record)
         if self.given.json == "-":
-            print(json.dumps(record), flush=True)
+            output.say(json.dumps(record))
 
     def settings(self):
         given = self.given
@@ -247,18 +247,30 @@ class Run:
         words = [self.about["date"][:10], kind, self.given.title or "compare"]
         return re.sub(r"[^a-z0-9.-]+", "-", "-".join(words).lower()).strip("-")
 
-    def tell(self):
-        """Prints and writes what was found so far."""
-        self.progress("")
-        if not self.records:
-            return
-        text = self.text()
-        if not self.given.quiet and self.given.json != "-":
-            print(text, flush=True)
+    def write_json(self):
         if self.given.json and self.given.json != "-":
-            with open(self.given.json, "a" if self.goal else "w") as file:
+            with output.written(f"--json {self.given.json}"), open(self.given.json, "a" if self.goal else "w") as file:
                 file.writelines(json.dumps(record) + "\n" for record in self.records)
+
+    def save(self):
         if self.given.output:
             names = [c.name for c in (*self.ours, *self.peers)]
             asked = goals.GOALS[self.goal].ratio if self.goal else []
-            report.save(self.given.output, self.file_name(), self.about, self.records, text, names, asked)
+            with output.written(f"--output {self.given.output}"):
+                report.save(self.given.output, self.file_name(), self.about, self.records, self.text(), names, asked)
+
+    def show(self):
+        if not self.given.quiet and self.given.json != "-":
+            output.say(self.text())
+
+    def tell(self):
+        """Prints and writes what was found so far, each whatever becomes of the others; stdout last, whose reader may be gone."""
+        self.progress("")
+        refusals = []
+        for way in (self.write_json, self.save, self.show) if self.records else ():
+            try:
+                way()
+            except Refusal as refusal:
+                refusals.append(refusal)
+        if refusals:
+            raise refusals[0]

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -19,7 +20,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 sys.path.insert(0, os.path.join(ROOT, "perf"))
 sys.dont_write_bytecode = True
 
-from peers import cases, goals, main, networks, options, plots, processes, report, results, rounds, words  # noqa: E402
+from peers import cases, goals, main, networks, options, plots, processes, report, results, rounds, signals, words  # noqa: E402
+
+from leftovers import mind_signals, spaces_can_be_made, spaces_of, started  # noqa: E402
 
 BUILD = None
 KI, MI = 1 << 10, 1 << 20
@@ -382,6 +385,47 @@ class Networks(unittest.TestCase):
             self.assertFalse(networks.valid(name), name)
 
 
+class Signals(unittest.TestCase):
+    def setUp(self):
+        for each in signals.ENDING:  # as the tests may run under nohup
+            self.addCleanup(signal.signal, each, signal.signal(each, signal.SIG_DFL))
+
+    def test_the_first_alone_is_raised_and_only_between_begin_and_hold(self):
+        with signals.Caught() as caught:
+            caught.begin()
+            with self.assertRaises(signals.Ended) as ended:
+                os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGHUP)
+            self.assertEqual((ended.exception.number, caught.number), (signal.SIGTERM, signal.SIGTERM))
+        with signals.Caught() as caught:
+            os.kill(os.getpid(), signal.SIGHUP)
+            with self.assertRaises(signals.Ended):
+                caught.begin()
+        with signals.Caught() as caught:
+            caught.begin()
+            caught.hold()
+            os.kill(os.getpid(), signal.SIGTERM)
+            self.assertEqual(caught.number, signal.SIGTERM)
+
+    def test_what_was_ignored_stays_ignored_and_what_was_not_is_put_back(self):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        before = [signal.getsignal(each) for each in signals.ENDING]
+        with signals.Caught() as caught:
+            caught.begin()
+            os.kill(os.getpid(), signal.SIGHUP)
+            self.assertIsNone(caught.number)
+        self.assertEqual([signal.getsignal(each) for each in signals.ENDING], before)
+
+    def test_an_interrupt_while_its_modules_are_read_is_no_traceback(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "ctypes.py"), "w") as module:  # one that it imports
+                module.write("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+            for name in ("compare",):
+                done = subprocess.run([sys.executable, os.path.join(ROOT, "perf", name), "--help"], capture_output=True, timeout=20,
+                                      env={**os.environ, "PYTHONPATH": folder}, preexec_fn=mind_signals, check=False)
+                self.assertEqual((done.returncode, done.stdout, done.stderr), (-signal.SIGINT, b"", b""))
+
+
 class Alone(unittest.TestCase):
     """The whole command, with Tutti and the limits alone."""
 
@@ -435,24 +479,60 @@ class Alone(unittest.TestCase):
         self.assertEqual(done.returncode, words.WRONG_USE, done.stderr)
         self.assertIn("bogus", done.stderr)
 
-    def test_an_interrupt_leaves_no_process_and_no_file(self):
+    def ended_by(self, number, *arguments, twice=False):
+        """A run of many seconds that is sent the signal once ranks are there; what it leaves is looked at."""
         with tempfile.TemporaryDirectory() as folder:
-            run = subprocess.Popen([*self.tool, "--sizes", "64M", "--rounds", "1000", "--case-time", "100"], stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": folder})
-            end = time.monotonic() + 60
-            while time.monotonic() < end and len(processes.descendants(run.pid)) < 4:
-                time.sleep(.05)
-            ours = processes.descendants(run.pid)
-            self.assertGreaterEqual(len(ours), 4)
-            run.send_signal(signal.SIGINT)
-            time.sleep(.02)
-            run.send_signal(signal.SIGINT)  # as `timeout` does, and who is impatient
-            said = run.communicate(timeout=60)[1]
-            self.assertEqual(run.returncode, 130)
-            self.assertIn("interrupted", said)
-            self.assertNotIn("Traceback", said)
+            with started([*self.tool, "--sizes", "64M", "--rounds", "1000", "--case-time", "100", *arguments], folder) as run:
+                end = time.monotonic() + 60
+                while time.monotonic() < end and sum(command_of(pid).endswith("compare-tutti") for pid in processes.descendants(run.pid)) < 2:
+                    time.sleep(.05)
+                ours = processes.descendants(run.pid)
+                self.assertGreaterEqual(len(ours), 2)
+                self.assertEqual(len(spaces_of(run.pid)), 2 if "--network" in arguments else 0)
+                run.send_signal(number)
+                if twice:
+                    time.sleep(.02)
+                    run.send_signal(number)
+                said = run.communicate(timeout=60)[1]
+            self.assertEqual(run.returncode, -number)
+            self.assertRegex(said, r"\Aperf/compare: interrupted; [^\n]*\n\Z")
             self.assertEqual([pid for pid in ours if processes.parent_of(pid) is not None], [])
-            self.assertEqual(os.listdir(folder), [])
+            self.assertEqual((os.listdir(folder), spaces_of(run.pid)), ([], []))
+
+    def test_a_signal_ends_it_and_leaves_no_process_and_no_file(self):
+        for number in signals.ENDING:
+            self.ended_by(number)
+
+    def test_a_second_signal_does_not_keep_it_from_clearing_away(self):  # as `timeout` sends, and who is impatient
+        self.ended_by(signal.SIGINT, twice=True)
+
+    @unittest.skipUnless(spaces_can_be_made(), "takes root and iproute2")
+    def test_a_signal_leaves_no_namespace(self):
+        for number in (signal.SIGHUP, signal.SIGTERM):
+            self.ended_by(number, "--transport", "tcp", "--network", "veth:1G")
+
+    def test_an_output_that_takes_no_more_is_one_sentence_and_exit_1(self):
+        tool = shlex.join(self.tool) + " --sizes 8 --rounds 5 --batch-time 0.2"
+        for words_, named in ((">/dev/full", "stdout"), ("--json >/dev/full", "stdout"), (">&-", "stdout"), ("--json >&-", "stdout"),
+                              ("--json /dev/full", "/dev/full"), ("--version >/dev/full", "stdout"), ("--help >/dev/full", "stdout")):
+            done = subprocess.run(["sh", "-c", f"{tool} {words_}"], capture_output=True, text=True, timeout=100, check=False)
+            self.assertEqual(done.returncode, words.FAILED, (words_, done.stderr))
+            self.assertRegex(done.stderr, rf"\Aperf/compare: [^\n]*{named} cannot be written: [^\n]*\n\Z", words_)
+            if words_ == "--json /dev/full":
+                self.assertIn("No peer took part", done.stdout)  # what was measured is not lost for that
+
+    def test_a_reader_that_goes_ends_it_by_sigpipe_without_a_word(self):
+        for more in ([], ["--json"]):
+            with tempfile.TemporaryDirectory() as folder:
+                beside = os.path.join(folder, "out")
+                reads, writes = os.pipe()
+                os.close(reads)
+                done = subprocess.run([*self.tool, "--sizes", "8", "--rounds", "5", "--batch-time", "0.2", "--output", beside, *more],
+                                      stdout=writes, stderr=subprocess.PIPE, env={**os.environ, "TMPDIR": folder}, timeout=100, check=False)
+                os.close(writes)
+                self.assertEqual((done.returncode, done.stderr), (-signal.SIGPIPE, b""))
+                self.assertEqual(os.listdir(folder), ["out"])
+                self.assertEqual(len(os.listdir(beside)), 2)  # a file that was asked for is not the reader's matter
 
     def test_a_rank_of_tuttis_that_is_killed_is_named_and_exit_is_4(self):
         run = subprocess.Popen([*self.tool, "--sizes", "1M,64K", "--rounds", "100000", "--case-time", "4"], stdout=subprocess.PIPE,
