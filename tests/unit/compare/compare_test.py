@@ -420,7 +420,7 @@ class Signals(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             with open(os.path.join(folder, "ctypes.py"), "w") as module:  # one that it imports
                 module.write("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
-            for name in ("compare",):
+            for name in ("compare", "reality"):
                 done = subprocess.run([sys.executable, os.path.join(ROOT, "perf", name), "--help"], capture_output=True, timeout=20,
                                       env={**os.environ, "PYTHONPATH": folder}, preexec_fn=mind_signals, check=False)
                 self.assertEqual((done.returncode, done.stdout, done.stderr), (-signal.SIGINT, b"", b""))
