@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/program/signals.h"
@@ -24,13 +25,35 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kInterrupted = std::chrono::seconds(2);  // what ranks get after a signal from outside
 constexpr auto kLast = std::chrono::seconds(1);         // between SIGTERM and SIGKILL
 
-sigset_t watched_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGCHLD);
-  for (const int signal : kEndingSignals) sigaddset(&set, signal);
-  return set;
-}
+// The signals that the loop in watch waits for, blocked. SIGCHLD has its default besides: whoever ignores it, as may be
+// inherited, has the system forget how children ended.
+class WatchedSignals {
+ public:
+  WatchedSignals() {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGCHLD);
+    for (const int signal : kEndingSignals) sigaddset(&set_, signal);
+    sigprocmask(SIG_BLOCK, &set_, &mask_);
+    struct sigaction usual = {};
+    usual.sa_handler = SIG_DFL;
+    sigaction(SIGCHLD, &usual, &child_ends_);
+  }
+  ~WatchedSignals() { restore(); }
+  WatchedSignals(const WatchedSignals&) = delete;
+  WatchedSignals& operator=(const WatchedSignals&) = delete;
+
+  const sigset_t& set() const { return set_; }
+  /// As they were before. Safe in a signal handler.
+  void restore() const {
+    sigaction(SIGCHLD, &child_ends_, nullptr);
+    sigprocmask(SIG_SETMASK, &mask_, nullptr);
+  }
+
+ private:
+  sigset_t set_;
+  sigset_t mask_;
+  struct sigaction child_ends_;
+};
 
 std::vector<std::string> child_environment(int rank, int ranks, const char* id, int pipe) {
   std::vector<std::string> variables = {fmt::format("TUTTI_RANK={}", rank), fmt::format("TUTTI_RANKS={}", ranks),
@@ -61,12 +84,12 @@ std::string own_path() {
 }
 
 // Between fork and exec only what is safe in a signal handler: the parent has threads of the library's.
-[[noreturn]] void become_rank(pid_t parent, int pipe, const sigset_t& mask, const char* program, char** argv,
+[[noreturn]] void become_rank(pid_t parent, int pipe, const WatchedSignals& signals, const char* program, char** argv,
                               char** environment) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(kPeerLost);  // it died before the line above
   fcntl(pipe, F_SETFD, 0);
-  sigprocmask(SIG_SETMASK, &mask, nullptr);
+  signals.restore();
   // By its own name, which tools like ps and pkill then show; by the link where the file has been replaced meanwhile.
   execve(program, argv, environment);
   execve("/proc/self/exe", argv, environment);
@@ -95,8 +118,8 @@ class Family {
   Family(const Family&) = delete;
   Family& operator=(const Family&) = delete;
 
-  int start(char** argv, const char* id, const sigset_t& mask);
-  int watch(const sigset_t& watched);
+  int start(char** argv, const char* id, const WatchedSignals& signals);
+  int watch(const WatchedSignals& signals);
   int interrupted() const { return interrupted_; }
 
  private:
@@ -107,6 +130,7 @@ class Family {
   void end_by(Clock::time_point deadline) { deadline_ = std::min(deadline_, deadline); }
   void reap();
   void ended(int rank, int status);
+  void vanished(int rank);
   void enforce();
   void drain();
   void take_report(std::string_view line);
@@ -124,7 +148,7 @@ class Family {
   Clock::time_point only_stopped_since_ = Clock::now();
 };
 
-int Family::start(char** argv, const char* id, const sigset_t& mask) {
+int Family::start(char** argv, const char* id, const WatchedSignals& signals) {
   if (pipe2(pipe_, O_CLOEXEC | O_NONBLOCK) != 0) {
     return output_.fail(kFailed,
                         fmt::format("no pipe for {} ranks: {}; raise `ulimit -n`", pids_.size(), std::strerror(errno)));
@@ -136,7 +160,7 @@ int Family::start(char** argv, const char* id, const sigset_t& mask) {
         child_environment(static_cast<int>(rank), static_cast<int>(pids_.size()), id, pipe_[1]);
     const std::vector<char*> environment = pointers(variables);
     const pid_t pid = fork();
-    if (pid == 0) become_rank(parent, pipe_[1], mask, program.c_str(), argv, const_cast<char**>(environment.data()));
+    if (pid == 0) become_rank(parent, pipe_[1], signals, program.c_str(), argv, const_cast<char**>(environment.data()));
     if (pid < 0) {
       return output_.fail(
           kFailed, fmt::format("rank {} of {} could not be started: {}; ask for fewer ranks or raise `ulimit -u`", rank,
@@ -194,11 +218,26 @@ void Family::ended(int rank, int status) {
   end_by(Clock::now() + grace_);
 }
 
+// It has ended, and somebody else has taken how. Its pid may be a stranger's by now.
+void Family::vanished(int rank) {
+  const pid_t pid = std::exchange(pids_[static_cast<size_t>(rank)], 0);
+  code_ = worse(code_, kFailed);
+  output_.collected(kFailed, rank,
+                    fmt::format("rank {} (pid {}) ended, but nobody knows how: something in this process ignores SIGCHLD "
+                                "or waits for children that are not its own; leave that out",
+                                rank, pid));
+  end_by(Clock::now() + grace_);
+}
+
 void Family::reap() {
   for (size_t rank = 0; rank < pids_.size(); ++rank) {
-    int status = 0;
-    while (pids_[rank] > 0 && waitpid(pids_[rank], &status, WNOHANG | WUNTRACED | WCONTINUED) == pids_[rank]) {
-      if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
+    while (pids_[rank] > 0) {
+      int status = 0;
+      const pid_t news = waitpid(pids_[rank], &status, WNOHANG | WUNTRACED | WCONTINUED);
+      if (news == 0) break;
+      if (news < 0) {
+        vanished(static_cast<int>(rank));  // ECHILD: with WNOHANG there is no other error
+      } else if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
         stopped_[rank] = WIFSTOPPED(status) ? 1 : 0;
       } else {
         ended(static_cast<int>(rank), status);
@@ -242,11 +281,11 @@ void Family::drain() {
   }
 }
 
-int Family::watch(const sigset_t& watched) {
+int Family::watch(const WatchedSignals& signals) {
   while (any_alive()) {
     // Woken by SIGCHLD; the period is for the deadlines alone.
     const timespec period = {0, 100'000'000};
-    const int signal = sigtimedwait(&watched, nullptr, &period);
+    const int signal = sigtimedwait(&signals.set(), nullptr, &period);
     if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
       drain();  // what ranks saw before
       interrupted_ = signal;
@@ -264,10 +303,8 @@ int Family::watch(const sigset_t& watched) {
 }  // namespace
 
 int launch_local(int ranks, char** argv, Output& output, std::chrono::milliseconds grace) {
-  const sigset_t watched = watched_signals();
-  sigset_t mask;
   // Blocked before the library makes its threads, which inherit it: the signals are for the loop in watch alone.
-  sigprocmask(SIG_BLOCK, &watched, &mask);
+  const WatchedSignals signals;
   tutti_unique_id id;
   char text[TUTTI_UNIQUE_ID_TEXT];
   tutti_status status = tutti_get_unique_id(&id);
@@ -276,8 +313,8 @@ int launch_local(int ranks, char** argv, Output& output, std::chrono::millisecon
 
   output.collect();
   Family family(ranks, output, grace);
-  int code = family.start(argv, text, mask);
-  if (code == kGood) code = family.watch(watched);
+  int code = family.start(argv, text, signals);
+  if (code == kGood) code = family.watch(signals);
   // Where the reader of stdout has gone, that its writer is lost is no news.
   if (family.interrupted() != SIGPIPE && !output.tell_worst() && code != kGood && family.interrupted() == 0) {
     output.collected(code, 0, fmt::format("a rank ended with exit code {} and did not say why", code));
@@ -287,7 +324,6 @@ int launch_local(int ranks, char** argv, Output& output, std::chrono::millisecon
     // Whoever started us sees that a signal ended it, as if we had not been between.
     end_by_signal(family.interrupted());
   }
-  sigprocmask(SIG_SETMASK, &mask, nullptr);
   return code;
 }
 

@@ -63,6 +63,11 @@ void stop_one_for_a_while(int rank, Output& output) {
   _exit(output.fail(kPeerLost, "rank 0 saw little"));
 }
 
+// Until the test says so.
+void await_leave() {
+  while (!fs::exists(fs::path(variable(kFolder)) / "leave")) pause_for(std::chrono::milliseconds(1));
+}
+
 // A rank of ours: never returns to the test.
 TEST(LauncherBody, Child) {
   const auto place = find_place().place;
@@ -75,6 +80,11 @@ TEST(LauncherBody, Child) {
   if (action == "silent") _exit(place->rank == 1 ? kFailed : kGood);
   if (action == "wrong")
     _exit(output.fail(place->rank == 1 ? kWrongData : kPeerLost, "sentence of " + std::to_string(place->rank)));
+  if (action == "when told") {
+    await_leave();
+    _exit(kGood);
+  }
+  if (action == "child signal") _exit(signal(SIGCHLD, SIG_DFL) == SIG_IGN ? kWrongUse : kGood);
   await_all(place->ranks);
   if (action == "killed" && place->rank == 1) raise(SIGKILL);
   if (action == "piped" && place->rank == 0) raise(SIGPIPE);
@@ -248,6 +258,33 @@ TEST_F(LauncherTest, WaitsForARankThatWasStoppedAndHasGoneOn) {
   const Launched launched = launch(2, "one goes on", std::chrono::minutes(2));
   EXPECT_EQ(launched.code, kWrongData);
   EXPECT_THAT(launched.err, HasSubstr("rank 1 saw it all"));
+}
+
+// As a shell's trap '' CHLD leaves it to what it starts.
+TEST_F(LauncherTest, SeesItsRanksEndWhereSigchldIsInheritedAsIgnored) {
+  const auto before = signal(SIGCHLD, SIG_IGN);
+  const Launched good = launch(3, "good");
+  const Launched killed = launch(3, "killed");
+  const Launched ranks = launch(2, "child signal");
+  EXPECT_EQ(signal(SIGCHLD, before), SIG_IGN);
+  EXPECT_EQ(good.code, kGood) << good.err;
+  EXPECT_EQ(killed.code, kPeerLost);
+  EXPECT_THAT(killed.err, AllOf(HasSubstr("rank 1 (pid "), HasSubstr("signal 9")));
+  EXPECT_EQ(ranks.code, kWrongUse) << "the ranks inherit what this process did";
+}
+
+TEST_F(LauncherTest, RanksWhoseEndNobodySawAreAFailure) {
+  const auto before = signal(SIGCHLD, SIG_DFL);
+  std::thread meddler([this] {
+    pids(2);
+    signal(SIGCHLD, SIG_IGN);  // from now on the system forgets children that end
+    std::ofstream(folder_ / "leave").flush();
+  });
+  const Launched launched = launch(2, "when told");
+  meddler.join();
+  signal(SIGCHLD, before);
+  EXPECT_EQ(launched.code, kFailed);
+  EXPECT_THAT(launched.err, AllOf(HasSubstr("rank 0 (pid "), HasSubstr("nobody knows how"), HasSubstr("SIGCHLD")));
 }
 
 TEST_F(LauncherTest, SaysSomethingWhereTheRanksSayNothing) {
