@@ -83,7 +83,7 @@ std::string own_path() {
   return length > 0 && length < static_cast<ssize_t>(sizeof(path)) ? std::string(path, static_cast<size_t>(length)) : "";
 }
 
-// Between fork and exec only what is safe in a signal handler: the parent has threads of the library's.
+// Between vfork and exec only what is safe in a signal handler, and nothing is written but what is the child's own.
 [[noreturn]] void become_rank(pid_t parent, int pipe, const WatchedSignals& signals, const char* program, char** argv,
                               char** environment) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -94,6 +94,15 @@ std::string own_path() {
   execve(program, argv, environment);
   execve("/proc/self/exe", argv, environment);
   _exit(127);
+}
+
+// By vfork: it asks no handlers of fork's, which other libraries register and which may wait for threads of theirs
+// (OpenBLAS's waits for ever for a pool that found no memory), and copies no page tables.
+pid_t begin_rank(pid_t parent, int pipe, const WatchedSignals& signals, const char* program, char** argv,
+                 char** environment) {
+  const pid_t pid = vfork();
+  if (pid == 0) become_rank(parent, pipe, signals, program, argv, environment);
+  return pid;
 }
 
 // Whether whoever read our stdout has closed the pipe.
@@ -159,8 +168,7 @@ int Family::start(char** argv, const char* id, const WatchedSignals& signals) {
     std::vector<std::string> variables =
         child_environment(static_cast<int>(rank), static_cast<int>(pids_.size()), id, pipe_[1]);
     const std::vector<char*> environment = pointers(variables);
-    const pid_t pid = fork();
-    if (pid == 0) become_rank(parent, pipe_[1], signals, program.c_str(), argv, const_cast<char**>(environment.data()));
+    const pid_t pid = begin_rank(parent, pipe_[1], signals, program.c_str(), argv, const_cast<char**>(environment.data()));
     if (pid < 0) {
       return output_.fail(
           kFailed, fmt::format("rank {} of {} could not be started: {}; ask for fewer ranks or raise `ulimit -u`", rank,

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -17,6 +18,7 @@
 #include <thread>
 
 #include "src/program/place.h"
+#include "tests/support/sanitizers.h"
 
 namespace tutti::program {
 namespace {
@@ -285,6 +287,18 @@ TEST_F(LauncherTest, RanksWhoseEndNobodySawAreAFailure) {
   signal(SIGCHLD, before);
   EXPECT_EQ(launched.code, kFailed);
   EXPECT_THAT(launched.err, AllOf(HasSubstr("rank 0 (pid "), HasSubstr("nobody knows how"), HasSubstr("SIGCHLD")));
+}
+
+int fork_handlers = 0;
+
+// Those of other libraries may wait for ever, as OpenBLAS's does for threads that found no memory.
+TEST_F(LauncherTest, RunsNoForkHandlers) {
+  if (test::under_tsan) GTEST_SKIP() << "this sanitizer forks where vfork is called";
+  static const int registered = pthread_atfork([] { ++fork_handlers; }, nullptr, nullptr);
+  ASSERT_EQ(registered, 0);
+  fork_handlers = 0;
+  EXPECT_EQ(launch(2, "good").code, kGood);
+  EXPECT_EQ(fork_handlers, 0);
 }
 
 TEST_F(LauncherTest, SaysSomethingWhereTheRanksSayNothing) {
