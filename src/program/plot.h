@@ -21,11 +21,13 @@ struct Plot {
   std::vector<Series> series;
 };
 
-/// Whether `file` ends with .svg or .png and can be written. Returns an empty string, or a sentence for kWrongUse.
+/// Whether `file` ends with .svg or .png and can be written, and, on rank 0, which draws, whether gnuplot is in PATH.
+/// Returns an empty string, or a sentence for kWrongUse.
 std::string check_plot_file(const std::string& file);
 
-/// Draws `plot` into `file` (.svg or .png). Returns an empty string, or the sentence that says why it could not: no
-/// gnuplot, a file that cannot be written. Waits for gnuplot at most 60 s. Thread safe.
+/// Draws `plot` into `file` (.svg or .png), whole or not at all (write_file in files.h); needs no folder for temporary
+/// files. Returns an empty string, or the sentence that says why it could not: no gnuplot, a file that cannot be written.
+/// Waits for gnuplot at most 60 s. Thread safe.
 std::string draw_plot(const Plot& plot, const std::string& file);
 
 }  // namespace tutti::program

@@ -1,6 +1,7 @@
 // Sizes, JSON lines, exit codes, plots: what our programs read and write as text.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -14,10 +15,12 @@
 #include "src/program/json.h"
 #include "src/program/plot.h"
 #include "src/program/sizes.h"
+#include "tests/support/temporary_folder.h"
 
 namespace tutti::program {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -143,13 +146,74 @@ TEST(Plot, SaysWhatIsMissing) {
   const std::string path = std::getenv("PATH") != nullptr ? std::getenv("PATH") : "";
   setenv("PATH", "/nowhere", 1);
   EXPECT_THAT(draw_plot(small_plot(), "x.svg"), HasSubstr("gnuplot"));
+  EXPECT_THAT(check_plot_file("x.svg"), AllOf(HasSubstr("'x.svg'"), HasSubstr("install gnuplot")));
+  // Who draws nothing needs no gnuplot: rank 1 may be on a machine without.
+  setenv("TUTTI_RANK", "1", 1);
+  setenv("TUTTI_RANKS", "2", 1);
+  EXPECT_EQ(check_plot_file("x.svg"), "");
+  unsetenv("TUTTI_RANK");
+  unsetenv("TUTTI_RANKS");
   setenv("PATH", path.c_str(), 1);
   EXPECT_THAT(check_plot_file("x.gif"), HasSubstr("'x.gif'"));
+  if (std::system("gnuplot --version >/dev/null 2>&1") != 0) return;
   EXPECT_EQ(check_plot_file("x.svg"), "");
   EXPECT_THAT(check_plot_file("/nowhere/x.svg"), HasSubstr("'/nowhere/'"));
   EXPECT_THAT(check_plot_file("/proc/x.svg"), HasSubstr("cannot be written"));  // root may, until it does
-  if (std::system("gnuplot --version >/dev/null 2>&1") != 0) return;
   EXPECT_THAT(draw_plot(small_plot(), "/nowhere/x.svg"), HasSubstr("/nowhere/x.svg"));
+}
+
+// A gnuplot that runs `commands` of the shell instead.
+class FakeGnuplot {
+ public:
+  explicit FakeGnuplot(const std::string& commands) {
+    std::ofstream(folder_.file("gnuplot")) << "#!/bin/sh\n" << commands << '\n';
+    std::filesystem::permissions(folder_.file("gnuplot"), std::filesystem::perms::owner_all);
+    setenv("PATH", (folder_.file("") + ":" + path_).c_str(), 1);
+  }
+  ~FakeGnuplot() { setenv("PATH", path_.c_str(), 1); }
+
+ private:
+  const test::TemporaryFolder folder_;
+  const std::string path_ = std::getenv("PATH") != nullptr ? std::getenv("PATH") : "/bin:/usr/bin";
+};
+
+std::string content(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+// gnuplot exits with 0 where what it writes to takes no more.
+TEST(Plot, ThatIsNotWholeIsAnErrorAndLeavesWhatWasThere) {
+  const test::TemporaryFolder folder;
+  for (const char* commands : {"printf '<svg><path/>'", "printf '\\211PNG'", "true", "echo '</svg>'; exit 1"}) {
+    const FakeGnuplot gnuplot(commands);
+    for (const char* name : {"x.svg", "x.png"}) {
+      std::ofstream(folder.file(name)) << "before";
+      EXPECT_THAT(draw_plot(small_plot(), folder.file(name)), HasSubstr("to its end")) << commands;
+      EXPECT_EQ(content(folder.file(name)), "before") << commands;
+    }
+  }
+  EXPECT_THAT(folder.names(), testing::UnorderedElementsAre("x.svg", "x.png"));
+}
+
+TEST(Plot, ThatFindsNoRoomIsAnError) {
+  const test::TemporaryFolder folder;
+  const FakeGnuplot gnuplot("echo '<svg></svg>'");
+  std::filesystem::create_symlink("/dev/full", folder.file("x.svg"));
+  EXPECT_THAT(draw_plot(small_plot(), folder.file("x.svg")),
+              AllOf(HasSubstr("x.svg cannot be written: No space left on device; "), HasSubstr("another file")));
+  EXPECT_EQ(draw_plot(small_plot(), folder.file("y.svg")), "");
+  EXPECT_EQ(content(folder.file("y.svg")), "<svg></svg>\n");
+}
+
+TEST(Plot, IsWaitedForWhereTheSystemDoesNotTellHowAChildEnded) {
+  const test::TemporaryFolder folder;
+  const FakeGnuplot gnuplot("sleep .2; echo '<svg></svg>'");
+  const auto before = ::signal(SIGCHLD, SIG_IGN);
+  EXPECT_EQ(draw_plot(small_plot(), folder.file("x.svg")), "");
+  EXPECT_EQ(content(folder.file("x.svg")), "<svg></svg>\n");
+  ::signal(SIGCHLD, before);
 }
 
 }  // namespace
