@@ -2,13 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
-#include <thread>
+#include <numeric>
+#include <string>
 #include <vector>
 
 #include "src/program/creation.h"
 #include "src/program/launcher.h"
 #include "src/program/place.h"
+#include "src/program/together.h"
 
 namespace tutti::program {
 namespace {
@@ -64,20 +65,17 @@ int run_threads(const RankOptions& ranks, const tutti_config* config, Output& ou
   if (created.code != kGood) return output.fail(created.code, created.sentence);
   output.collect();
   std::vector<int> codes(n, kGood);
-  std::vector<std::thread> threads;
-  for (size_t rank = 0; rank < n; ++rank) {
-    threads.emplace_back([&, rank] {
-      const int own = static_cast<int>(rank);
-      if (ranks.bind == "core") pin_to_core(own);
-      codes[rank] = run_member({created.comms[rank], own, static_cast<int>(n)}, output, body);
-    });
+  const std::string sentence = run_together(static_cast<int>(n), [&](int rank) {
+    const size_t own = static_cast<size_t>(rank);
+    if (ranks.bind == "core") pin_to_core(rank);
+    codes[own] = run_member({created.comms[own], rank, static_cast<int>(n)}, output, body);
+  });
+  if (!sentence.empty()) {
+    for (tutti_comm* comm : created.comms) tutti_comm_abort(comm);  // all before the first, whose destruction waits
+    for (tutti_comm* comm : created.comms) tutti_comm_destroy(comm);
+    codes.front() = output.fail(kFailed, sentence);
   }
-  int code = kGood;
-  for (size_t rank = 0; rank < n; ++rank) {
-    threads[rank].join();
-    code = worse(code, codes[rank]);
-  }
-  code = output.result(code);
+  const int code = output.result(std::accumulate(codes.begin(), codes.end(), int{kGood}, worse));
   output.tell_worst();
   return code;
 }
