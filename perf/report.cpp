@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <string>
 #include <utility>
 
 #include "perf/names.h"
@@ -39,7 +40,7 @@ program::JsonObject json_of(const Measured& measured, const Request& request) {
   line.add("ranks", measured.ranks).add("in_place", measured.in_place).add("memory", name_of(request.memory));
   line.add("algorithm", measured.algorithm).add("transport", measured.transport).add("iterations", measured.iterations);
   line.add("time_us", time).measured("algbw_GBps", measured.algbw_GBps()).measured("busbw_GBps", measured.busbw_GBps());
-  if (measured.wrong) line.add("wrong", *measured.wrong);
+  line.add_json("wrong", measured.wrong ? std::to_string(*measured.wrong) : "null");
   line.add("root", measured.collective->rooted() ? measured.root : -1).add("fresh", request.fresh);
   return line;
 }

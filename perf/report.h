@@ -58,7 +58,7 @@ class Report {
   std::map<std::string, program::Series> series_;
 };
 
-/// The JSON line of a measurement.
+/// The JSON line of a measurement. Its "wrong" is null where nothing was checked.
 program::JsonObject json_of(const Measured& measured, const Request& request);
 
 }  // namespace tutti::perf

@@ -248,6 +248,9 @@ TEST(Report, WritesTheJsonLineOfTheContract) {
                  R"("in_place":false,"memory":"host","algorithm":"ring","transport":"shm","iterations":200,)"
                  R"("time_us":{"min":90.0,"median":100.0,"p99":150.0,"max":200.0},)"
                  R"("algbw_GBps":10.4858,"busbw_GBps":15.7286,"wrong":0)"));
+  Measured unchecked = sample();
+  unchecked.wrong.reset();
+  EXPECT_THAT(json_of(unchecked, request).text(), HasSubstr(R"("busbw_GBps":15.7286,"wrong":null,)"));
 }
 
 TEST(Report, PrintsTheTableOfNcclTests) {
