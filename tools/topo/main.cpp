@@ -1,7 +1,6 @@
 // tutti-topo: a machine's graph as text, JSON, DOT, a drawing or NCCL's XML, the way between two of its devices, and rings
 // and trees over its GPUs.
 #include <array>
-#include <cerrno>
 #include <string>
 #include <vector>
 
@@ -94,22 +93,21 @@ Result<Graph> read_graph(const Request& request) {
   return read_live();
 }
 
-Status write_file(const std::string& path, const std::string& text) {
-  const int error = program::write_file(path, text);
-  return error == 0 ? Status() : system_error("cannot write " + path, error);
+int refuse(const Status& status, program::Output& output) {
+  return output.fail(status.code() == TUTTI_INVALID_ARGUMENT ? program::kWrongUse : program::kFailed, status.text());
 }
 
 /// The files that were asked for besides the text.
-Status write_files(const Graph& graph, const Request& request, const topo::Routes& routes) {
+int write_files(const Graph& graph, const Request& request, const topo::Routes& routes, program::Output& output) {
   if (!request.svg.empty()) {
     const std::vector<std::vector<int>> rings =
         request.rings ? topo::rings_by_place(graph, routes) : std::vector<std::vector<int>>();
-    if (Status status = write_file(request.svg, draw_svg(graph, rings, topo::ring_gbytes(routes)).svg); !status.ok())
-      return status;
+    const int code = output.file(request.svg, draw_svg(graph, rings, topo::ring_gbytes(routes)).svg);
+    if (code != program::kGood) return code;
   }
-  if (request.write_nccl_xml.empty()) return Status();
+  if (request.write_nccl_xml.empty()) return program::kGood;
   const auto text = write_nccl_xml(graph);
-  return text.ok() ? write_file(request.write_nccl_xml, *text) : text.status();
+  return text.ok() ? output.file(request.write_nccl_xml, *text) : refuse(text.status(), output);
 }
 
 void show_graph(const Graph& graph, bool dot, program::Output& output) {
@@ -127,9 +125,7 @@ int show(const Request& request, program::Output& output) {
   const bool wants_routes = (output.json() && request.explain.empty()) || request.rings || request.trees;
   if (wants_routes) routes = topo::find_routes(*graph, request.gpus);
   if (!routes.ok()) return output.fail(program::kWrongUse, routes.status().text());
-  if (const Status status = write_files(*graph, request, *routes); !status.ok()) {
-    return output.fail(status.code() == TUTTI_INVALID_ARGUMENT ? program::kWrongUse : program::kFailed, status.text());
-  }
+  if (const int code = write_files(*graph, request, *routes, output); code != program::kGood) return code;
   if (!request.explain.empty()) return explain(*graph, request, output);
   if (output.json()) {
     output.record(topo::graph_json(*graph, *routes));

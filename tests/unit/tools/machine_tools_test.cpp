@@ -87,6 +87,14 @@ TEST(Tools, RefuseAJsonFileThatCannotBeWrittenAndEmptyOneThatCan) {
   unlink(file.c_str());
 }
 
+TEST(Topo, SaysThatAFileFindsNoRoomAndWhatToDo) {
+  for (const char* option : {" --svg", " --write-nccl-xml"}) {
+    const Outcome result = run(kTopo + option + " /dev/full");
+    EXPECT_EQ(result.code, 1) << option;
+    EXPECT_THAT(result.err, HasSubstr("/dev/full cannot be written: No space left on device; name another file")) << option;
+  }
+}
+
 TEST(Topo, TakesNoArgumentWithoutExplain) {
   const Outcome result = run(kTopo + " foo");
   EXPECT_EQ(result.code, 2);
