@@ -1,5 +1,6 @@
 #include "trainer/checkpoint.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <bit>
@@ -91,7 +92,9 @@ std::string damage(const Bytes& bytes, Header& header) {
 }
 
 Fallible<Bytes> read_all(const std::string& path) {
-  const File file(std::fopen(path.c_str(), "rbe"));
+  // Without O_NONBLOCK a pipe would be waited for before it is seen to be one; a regular file is read as ever.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const File file(fd < 0 ? nullptr : ::fdopen(fd, "rb"));
   if (!file) {
     return refused("cannot open the checkpoint \"" + path + "\" to resume from: " + std::strerror(errno) +
                    "; leave --resume out to start anew");

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -73,6 +74,8 @@ void take_closed_descriptors() {
 Output::Output(std::string program) : program_(std::move(program)), launcher_fd_(take_launcher_pipe()) {
   std::set_terminate(end_with_a_sentence);
   take_closed_descriptors();
+  // A file that may not grow further (`ulimit -f`) is an error of the write, and that a sentence.
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 Output::~Output() {

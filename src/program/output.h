@@ -23,7 +23,8 @@ class Output {
  public:
   /// `program` is the name that errors begin with. Picks up the launcher's error pipe where a launcher of ours started
   /// this process (and takes it out of the environment). Descriptors 0 to 2 that are closed are taken, so that no file or
-  /// socket of the program becomes its stdout. From here on an exception that nobody catches is a sentence and exit code 1.
+  /// socket of the program becomes its stdout. From here on an exception that nobody catches is a sentence and exit code 1,
+  /// and SIGXFSZ is ignored.
   explicit Output(std::string program);
   ~Output();
   Output(const Output&) = delete;

@@ -1,6 +1,7 @@
 // tutti-train as its users meet it: exit codes, lines, and what is the same between runs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -24,9 +25,10 @@ struct Finished {
   const nlohmann::json& final_line() const { return lines.back(); }
 };
 
-// Runs tutti-train, stdout and stderr together; `timeout` ends it rather than letting the suite hang.
-Finished run(const std::string& arguments) {
-  const std::string command = "timeout 120 " TUTTI_TRAIN_PROGRAM " " + arguments + " 2>&1";
+// Runs tutti-train, `before` it whatever the shell is to do, stdout and stderr together; `timeout` ends it rather than
+// letting the suite hang.
+Finished run(const std::string& arguments, const std::string& before = "") {
+  const std::string command = before + "timeout 120 " TUTTI_TRAIN_PROGRAM " " + arguments + " 2>&1";
   Finished finished;
   std::FILE* pipe = ::popen(command.c_str(), "r");
   if (pipe == nullptr) return finished;
@@ -102,10 +104,22 @@ TEST(TuttiTrain, ResumesFromItsCheckpoint) {
   EXPECT_THAT(other.text, HasSubstr("784,16,10"));
 }
 
+TEST(TuttiTrain, SaysWhyACheckpointMayNotBeSoLargeAndLeavesNothing) {
+  const test::TemporaryFolder folder;
+  const Finished finished =
+      run("--layers 784,16,10 --epochs 1 --quiet --checkpoint " + folder.file("run"), "ulimit -f 1; ");
+  EXPECT_EQ(finished.code, 1) << finished.text;
+  EXPECT_THAT(finished.text, HasSubstr("cannot write the checkpoint"));
+  EXPECT_EQ(std::count(finished.text.begin(), finished.text.end(), '\n'), 1) << finished.text;
+  EXPECT_TRUE(folder.empty());
+}
+
 TEST(TuttiTrain, RefusesBadInputWithOneSentenceAndExitTwo) {
   const test::TemporaryFolder folder;
   test::write_bytes(folder.file("train-images-idx3-ubyte"), std::vector<std::uint8_t>{0, 0, 8, 3, 0});
+  ASSERT_EQ(::mkfifo(folder.file("pipe").c_str(), 0600), 0);
   const std::vector<std::pair<std::string, std::string>> cases = {
+      {"--resume --checkpoint " + folder.file("pipe"), "is no regular file"},
       {"--data " + folder.file("missing"), "does not exist"},
       {"--data " + folder.path(), "truncated"},
       {"--ranks 2 --data " + folder.path(), "truncated"},
