@@ -32,7 +32,12 @@ class WatchedSignals {
   WatchedSignals() {
     sigemptyset(&set_);
     sigaddset(&set_, SIGCHLD);
-    for (const int signal : kEndingSignals) sigaddset(&set_, signal);
+    for (const int signal : kEndingSignals) {
+      struct sigaction now = {};
+      sigaction(signal, nullptr, &now);
+      if (now.sa_handler != SIG_IGN)
+        sigaddset(&set_, signal);  // what is ignored, as by nohup, stays so: a wait would take it
+    }
     sigprocmask(SIG_BLOCK, &set_, &mask_);
     struct sigaction usual = {};
     usual.sa_handler = SIG_DFL;

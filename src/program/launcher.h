@@ -12,10 +12,11 @@ inline constexpr char kLauncherPipe[] = "TUTTI_LAUNCHER_PIPE";
 
 /// Starts `ranks` processes of this very program with the same arguments, each with TUTTI_RANK, TUTTI_RANKS,
 /// TUTTI_LOCAL_RANK and TUTTI_COMM_ID (a unique id of this process) in its environment, so that they join by env://.
-/// Waits for all. SIGINT, SIGTERM and SIGHUP are handed on. After the first rank that fails the others have `grace` to
-/// tell what they saw (the library promises that they notice within 5 s; who stays stopped, as by SIGSTOP, is not waited
-/// for), then are ended; no process is left behind, not even if this one is killed. SIGCHLD may be ignored: until the call
-/// returns it is not, but for the children. No handlers of fork's are run (pthread_atfork).
+/// Waits for all. SIGINT, SIGTERM and SIGHUP are handed on, but for one that is ignored (nohup). After the first rank that
+/// fails the others have `grace` to tell what they saw (the library promises that they notice within 5 s; who stays
+/// stopped, as by SIGSTOP, is not waited for), then are ended; no process is left behind, not even if this one is killed.
+/// SIGCHLD may be ignored: until the call returns it is not, but for the children. No handlers of fork's are run
+/// (pthread_atfork).
 ///
 /// Call it from the main thread of a process that has made no communicator. `output` tells the worst error that the
 /// children report. Returns the worst exit code of the children (see worse()); a child ended by a signal counts as a

@@ -156,8 +156,8 @@ class LauncherTest : public testing::Test {
   }
 
   // A process of its own that launches, since a signal is to end it.
-  pid_t spawn_parent() const {
-    setenv(kAction, "sleep", 1);
+  pid_t spawn_parent(const char* action = "sleep") const {
+    setenv(kAction, action, 1);
     char name[] = "program_test";
     char filter[] = "--gtest_filter=LauncherBody.Parent";
     char* arguments[] = {name, filter, nullptr};
@@ -171,7 +171,8 @@ class LauncherTest : public testing::Test {
 
 TEST(LauncherBody, Parent) {
   const std::string action = variable(kAction);
-  if ((action != "sleep" && action != "piped") || find_place().place) GTEST_SKIP() << "a body for the tests below";
+  if ((action != "sleep" && action != "piped" && action != "when told") || find_place().place)
+    GTEST_SKIP() << "a body for the tests below";
   static char name[] = "program_test";
   static char filter[] = "--gtest_filter=LauncherBody.Child";
   char* arguments[] = {name, filter, nullptr};
@@ -319,6 +320,19 @@ TEST_F(LauncherTest, ASignalEndsAllRanksAndThisProcessBySignal) {
     EXPECT_EQ(WTERMSIG(status), signal);
     EXPECT_TRUE(gone_within(children, std::chrono::seconds(1)));
   }
+}
+
+TEST_F(LauncherTest, ASignalThatIsIgnoredStaysSo) {
+  const auto before = signal(SIGHUP, SIG_IGN);  // as nohup has it
+  const pid_t parent = spawn_parent("when told");
+  signal(SIGHUP, before);
+  pids(3);
+  kill(parent, SIGHUP);
+  std::ofstream(folder_ / "leave").flush();
+  int status = 0;
+  ASSERT_EQ(waitpid(parent, &status, 0), parent);
+  ASSERT_TRUE(WIFEXITED(status)) << status;
+  EXPECT_EQ(WEXITSTATUS(status), kGood);
 }
 
 TEST_F(LauncherTest, NoRankSurvivesTheParentsSuddenDeath) {
