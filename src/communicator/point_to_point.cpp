@@ -14,7 +14,6 @@
 #include "src/communicator/point_to_point.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
@@ -35,6 +34,7 @@
 #include "src/base/background_thread.h"
 #include "src/base/clock.h"
 #include "src/base/copy.h"
+#include "src/base/no_cancellation.h"
 #include "src/communicator/agent.h"
 #include "src/communicator/caught.h"
 #include "src/communicator/communicator.h"
@@ -135,12 +135,10 @@ class TriedMutex {
   /// For whoever cannot do without. Its holder is within one turn, naps included, and nobody else gets it meanwhile.
   /// Sleeps, as the holder may be of a lower priority on the same core. No cancellation point: destructors lock it.
   void lock() {
-    int state = 0;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    const NoCancellation whole;
     wanted_.fetch_add(1, std::memory_order_relaxed);
     while (held_.exchange(true, std::memory_order_acquire)) std::this_thread::sleep_for(std::chrono::microseconds(50));
     wanted_.fetch_sub(1, std::memory_order_relaxed);
-    pthread_setcancelstate(state, nullptr);
   }
   void unlock() { held_.store(false, std::memory_order_release); }  // release: what the holder did is seen by the next
 

@@ -533,8 +533,11 @@ void ReceiverLink::offered(const ControlMessage& message, const SharedDescriptor
                                                             "free file descriptor (ulimit -n)"));
   if (!mapping.ok()) {
     peer_.post(packet_of(Verb::kCloseReceiver, *this));
-    return break_off("rank " + std::to_string(peer_.rank()) + ", channel " + std::to_string(channel_) + ": " +
-                     mapping.status().error().message);
+    const Error& error = mapping.status().error();
+    const std::string whose = "memory of rank " + std::to_string(peer_.rank()) + "'s, channel " + std::to_string(channel_);
+    // What the system refuses is this process's affair, what the peer passed its own.
+    return break_off((error.system_error != 0 ? "this process cannot take " : "cannot take ") + whose + ": " +
+                     error.message);
   }
   attach(std::move(*mapping));
   returns_.told = {serial_, 0};
