@@ -187,7 +187,8 @@ Result<std::string> private_folder() {
                            info.st_uid == ::geteuid() && ::access(runtime, W_OK) == 0;
   folder = has_runtime ? std::string(runtime) + "/tutti" : folder + "/tutti-" + std::to_string(::geteuid());
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
-    return system_error("Making the folder " + folder + " failed", errno);
+    return system_error("Making the folder " + folder + " failed", errno,
+                        "Set TMPDIR to a folder that can be written, or TUTTI_COMM_ID on all ranks");
   if (::lstat(folder.c_str(), &info) != 0) return system_error("Looking at the folder " + folder + " failed", errno);
   if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || (info.st_mode & 077) != 0) {
     return Status(TUTTI_SYSTEM_ERROR, folder + " is not a folder of this user's alone (mode 700)",
