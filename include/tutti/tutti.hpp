@@ -132,9 +132,10 @@ template <typename R>
 concept Sent = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
                requires { detail::TypeOf<std::ranges::range_value_t<R>>::value; };
 
-/// What a verb writes: the same, and not const.
+/// What a verb writes: the same, not const, and no temporary that would be gone with the call.
 template <typename R>
-concept Received = Sent<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
+concept Received = Sent<R> && std::ranges::borrowed_range<R> &&
+                   !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
 
 /// Two of one element type.
 template <typename S, typename R>
@@ -397,8 +398,8 @@ class Communicator {
     return std::ranges::data(elements);
   }
   template <typename R>
-  static std::size_t count(const R& elements) {
-    return std::ranges::size(elements);
+  static std::size_t count(R&& elements) {
+    return static_cast<std::size_t>(std::ranges::size(elements));
   }
   static tutti_call tagged(std::uint64_t tag) {
     tutti_call call = TUTTI_CALL_INIT;

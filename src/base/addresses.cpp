@@ -276,8 +276,9 @@ std::optional<SocketAddress> numeric_address(const HostPort& place) {
   if (percent == place.host.size()) return SocketAddress::v6(bytes, place.port);
   const std::string interface = place.host.substr(percent + 1);
   std::uint32_t scope = ::if_nametoindex(interface.c_str());
-  if (scope == 0) std::from_chars(interface.data(), interface.data() + interface.size(), scope);
-  return scope != 0 ? std::optional(SocketAddress::v6(bytes, place.port, scope)) : std::nullopt;
+  const char* const end = interface.data() + interface.size();
+  const bool whole = scope != 0 || std::from_chars(interface.data(), end, scope).ptr == end;
+  return whole && scope != 0 ? std::optional(SocketAddress::v6(bytes, place.port, scope)) : std::nullopt;
 }
 
 Lookup look_up(const HostPort& place) {

@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <netinet/ip.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <string>
@@ -135,6 +136,11 @@ int connect_result(int fd) {
   socklen_t length = sizeof error;
   if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) return errno;
   return error;
+}
+
+bool somebody_waits(int listening_fd) {
+  pollfd listener{listening_fd, POLLIN, 0};
+  return ::poll(&listener, 1, 0) == 1;
 }
 
 void set_no_delay(int fd) { set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1); }

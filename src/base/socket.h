@@ -37,6 +37,10 @@ SocketAddress bound_address(int fd);
 /// Takes one pending connection; an empty Descriptor where there is none now. errno is left as accept4 set it.
 Descriptor accept_one(int listening_fd, SocketAddress* peer = nullptr);
 
+/// Whether somebody waits to be taken there. To accept asks for a descriptor first: where there is none it says that,
+/// though nobody may wait.
+bool somebody_waits(int listening_fd);
+
 /// Begins to connect; the socket polls writable once it is decided, see connect_result. Errors: TUTTI_SYSTEM_ERROR.
 Result<Descriptor> connect_to(const SocketAddress& address);
 

@@ -156,6 +156,9 @@ class Communicator {
   /// The class of the dearest links between ranks; static.
   const char* link_names() const { return name_of(dearest_links(view_)); }
 
+  /// The error of a link to `peer` that broke for want of something here, as `why` says (transport.h, `failure`); nothing
+  /// where it broke otherwise.
+  std::optional<Error> own_shortage(int peer, std::string_view why) const;
   /// An error that names this communicator, an operation of it and a member, as far as it is known.
   Guilty guilty(int rank) const;
   Transports& transports() { return *transports_; }

@@ -60,6 +60,7 @@ std::vector<Arrival> Door::step() {
 
 void Door::accept_from(std::size_t index, std::vector<Arrival>& arrivals) {
   const int listening = listener_.sockets[index].get();
+  const std::uint64_t first_new = next_id_;  // who comes in now makes no room for the next
   for (int i = 0; i < kAcceptsPerStep; ++i) {
     Descriptor fd = accept_one(listening);
     if (fd) {
@@ -67,9 +68,10 @@ void Door::accept_from(std::size_t index, std::vector<Arrival>& arrivals) {
       continue;
     }
     if (errno == ECONNABORTED || errno == EINTR) continue;
-    if (!is_shortage(errno)) return;
-    shortage_ = errno;
-    if (make_room()) continue;
+    const int number = errno;
+    if (!is_shortage(number) || !somebody_waits(listening)) return;
+    shortage_ = number;
+    if (!pending_.empty() && pending_.begin()->first < first_new && make_room()) continue;
     // Nothing to drop: the process has no descriptor for us now. Look again in a while rather than spin.
     for (const Descriptor& socket : listener_.sockets) poller_.forget(socket.get());
     paused_until_ns_ = now_ns() + kPauseNs;

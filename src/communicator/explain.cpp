@@ -120,9 +120,7 @@ Error Communicator::error_of(tutti_status status, const CollectiveCall& call, st
 /// A peer's link broke. The control plane usually knows more; it is given a moment to say so, except of what this process
 /// itself lacks: peers see that as a broken link too, and wait for these words.
 Status Communicator::lost(int peer, const std::string& why) {
-  if (why.starts_with("this process ")) {
-    return fail(cut(TUTTI_SYSTEM_ERROR, guilty(rank(), membership_->control->board().read()), peer, why));
-  }
+  if (auto own = own_shortage(peer, why)) return fail(std::move(*own));
   const Deadline moment = Deadline::in(culprit_ns);
   PeerReport report;
   while (first_error().ok() && report.state != PeerReport::State::kLeft && !moment.passed()) {
@@ -134,6 +132,14 @@ Status Communicator::lost(int peer, const std::string& why) {
   if (report.state == PeerReport::State::kLeft) return fail(membership_->control->leave_of(peer));
   if (report.state == PeerReport::State::kAlive) return fail(cut(TUTTI_REMOTE_ERROR, guilty(report), peer, why));
   return fail(membership_->control->loss_of(peer, why));
+}
+
+std::optional<Error> Communicator::own_shortage(int peer, std::string_view why) const {
+  constexpr std::string_view own = "this process";
+  if (!why.starts_with(own) || !why.substr(own.size()).starts_with(' ')) return std::nullopt;
+  // Others read it too.
+  const std::string named = membership_->control->member(rank()).text() + std::string(why.substr(own.size()));
+  return cut(TUTTI_SYSTEM_ERROR, guilty(rank(), membership_->control->board().read()), peer, named);
 }
 
 /// The error of a link that broke between ranks that live.

@@ -100,8 +100,8 @@ bool give_name(const Descriptor& file, const std::string& temporary, const std::
     ::unlink(temporary.c_str());
     return true;
   }
-  // A file system without links gives no name only to one: the last of several wins.
-  return errno == EPERM && ::rename(temporary.c_str(), path.c_str()) == 0;
+  // A file system without links, which say so by several numbers, gives no name only to one: the last of several wins.
+  return errno != EEXIST && ::rename(temporary.c_str(), path.c_str()) == 0;
 }
 
 Status in_use(const std::string& path, const IdRecord& by) {

@@ -228,6 +228,7 @@ struct Peer {
   std::map<std::uint64_t, Active*> receiving;  ///< by the sender's id
   std::uint64_t eager_under_way = 0;
   std::uint64_t taken = 0;  ///< eager bytes consumed here, of which the peer has not been told
+  bool gone = false;        ///< its links broke when no transfer needed it, and none has come that does
 };
 
 }  // namespace
@@ -623,6 +624,7 @@ class PointToPoint::Engine {
   /// Both links with a peer; false: they cannot be had, and every transfer has ended, its caller's memory with it.
   bool open(int rank) {
     Peer& p = peer(rank);
+    p.gone = false;  // if it is, that is looked at again
     if (p.to != nullptr && p.from != nullptr) return true;
     for (const bool sends : {true, false}) {
       HostLink*& link = sends ? p.to : p.from;
@@ -643,6 +645,7 @@ class PointToPoint::Engine {
     polls_ = false;
     for (const int rank : open_) {
       Peer& p = peer(rank);
+      if (p.gone) continue;
       if (p.to != nullptr && ready(*p.to, rank)) moved |= send_some(p);
       if (p.from != nullptr && ready(*p.from, rank)) moved |= receive_some(p, rank);
     }
@@ -686,9 +689,11 @@ class PointToPoint::Engine {
     const auto needs_it = [rank](const Active& active) {
       return active.transfer.peer == rank || active.transfer.peer == TUTTI_ANY_SOURCE;
     };
-    if (std::ranges::none_of(all_, needs_it)) return;
+    peer(rank).gone = std::ranges::none_of(all_, needs_it);
+    if (peer(rank).gone) return;
     char why[256] = "";
     static_cast<void>(link.transport->failure(link.link, why, sizeof why));
+    if (auto own = comm_.own_shortage(rank, why)) return fail_all(comm_.fail(std::move(*own)));
     Error error;
     error.status = TUTTI_REMOTE_ERROR;
     error.guilty = {comm_.guilty(rank)};

@@ -306,9 +306,11 @@ Result<HostLink*> Transports::link(TrafficClass traffic, int peer, std::uint32_t
   const tutti_status status = open(endpoints_[static_cast<std::size_t>(traffic)][t].handle(), peer, descriptor.data(),
                                    descriptor.size(), channel, link_slots, link_slot_bytes, &link->link);
   if (status != TUTTI_SUCCESS) {
-    return Status(
-        status, fmt::format("the {} link {} rank {} could not be opened", per.transport->name, sends ? "to" : "from", peer),
-        "TUTTI_LOG=debug shows the transport's reason.");
+    const std::string what = fmt::format("rank {} could not open its {} link {} rank {}", rank_, per.transport->name,
+                                         sends ? "to" : "from", peer);
+    if (const int number = status == TUTTI_SYSTEM_ERROR ? shortage_now() : 0; number != 0)
+      return system_error(what, number, kShortageRemedy);
+    return Status(status, what, "TUTTI_LOG=debug shows the transport's reason.");
   }
   return links.emplace(key, std::move(link)).first->second.get();
 }

@@ -126,7 +126,7 @@ TEST_P(CppFaceOfRanks, RefusesSizesThatDoNotFit) {
     const auto ranks = static_cast<std::size_t>(comm.size());
     const int own = comm.rank();  // as the root
     const Values two(2);
-    Values one(1), most(2 * ranks + 1);
+    Values one(1), other(2), most(2 * ranks + 1);
     const auto refuses = [](const auto& verb) {
       EXPECT_THROW(verb(), std::invalid_argument);
       std::error_code why;
@@ -136,10 +136,10 @@ TEST_P(CppFaceOfRanks, RefusesSizesThatDoNotFit) {
     refuses([&](auto&... why) { comm.all_reduce(two, one, why...); });
     refuses([&](auto&... why) { comm.reduce(two, one, own, why...); });
     refuses([&](auto&... why) { comm.all_gather(two, most, why...); });
-    refuses([&](auto&... why) { comm.reduce_scatter(most, Values(2), why...); });
+    refuses([&](auto&... why) { comm.reduce_scatter(most, other, why...); });
     refuses([&](auto&... why) { comm.all_to_all(two, one, why...); });
     refuses([&](auto&... why) { comm.gather(two, most, own, why...); });
-    refuses([&](auto&... why) { comm.scatter(most, Values(2), own, why...); });
+    refuses([&](auto&... why) { comm.scatter(most, other, own, why...); });
     if (ranks > 1) refuses([&](auto&... why) { comm.all_to_all(most, most, why...); });
     comm.barrier();
   });
@@ -179,6 +179,11 @@ TEST(CppFace, KeepsWhatIsStillBeingMade) {
     EXPECT_EQ(state, TUTTI_COMM_READY) << error_of(comm->get()).message;
   }
 }
+
+static_assert(Received<Values&> && Received<std::span<float>> && Received<double (&)[4]>);
+static_assert(!Received<Values>, "what is written into a temporary is lost, or written when it is gone");
+static_assert(Sent<const Values&> && !Received<const Values&> && !Received<std::span<const float>>);
+static_assert(!Sent<std::vector<bool>&> && !Sent<std::string&>);
 
 TEST(CppFace, TellsWhatTheLibraryRefuses) {
   on_ranks(1, [](const Communicator& comm) {

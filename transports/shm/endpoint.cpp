@@ -12,6 +12,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/random.h"
+#include "src/base/socket.h"
 #include "transports/shm/link.h"
 
 namespace tutti::shm {
@@ -161,11 +162,14 @@ bool Endpoint::dispatch(std::uint64_t tag) {
 
 bool Endpoint::accept_some() {
   bool moved = false;
+  std::size_t before = strangers_.size();  // who comes in now makes no room for the next
   for (int i = 0; i < kAcceptAtOnce; ++i) {
     Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket && is_shortage(errno)) {
-      if (strangers_.empty()) return pause(), moved;
+      if (!somebody_waits(listener_.get())) return moved;
+      if (before == 0) return pause(), moved;
       strangers_.pop_front();
+      --before;
       continue;
     }
     if (!socket) return moved;
@@ -197,8 +201,8 @@ void Endpoint::pause() {
   }
   if (now - short_since_ns_ < kShortNs) return;
   for (auto next = waiting_.begin(); next != waiting_.end();) {
-    Link& link = **next++;  // it leaves the list
-    link.break_off(why);
+    Link& link = **next++;                              // it may leave the list
+    if (link.peer_rank() > rank_) link.break_off(why);  // those call here
   }
 }
 

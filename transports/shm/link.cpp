@@ -55,6 +55,8 @@ void Link::settle(Stage stage) {
   stage_ = stage;
 }
 
+int Link::peer_rank() const { return peer_.rank(); }
+
 void Link::break_off(std::string why) {
   if (stage_ == Stage::kBroken) return;
   why_ = std::move(why);
@@ -536,7 +538,7 @@ void ReceiverLink::offered(const ControlMessage& message, const SharedDescriptor
     const Error& error = mapping.status().error();
     const std::string whose = "memory of rank " + std::to_string(peer_.rank()) + "'s, channel " + std::to_string(channel_);
     // What the system refuses is this process's affair, what the peer passed its own.
-    return break_off((error.system_error != 0 ? "this process cannot take " : "cannot take ") + whose + ": " +
+    return break_off((error.system_error != 0 || !memory ? "this process cannot take " : "cannot take ") + whose + ": " +
                      error.message);
   }
   attach(std::move(*mapping));

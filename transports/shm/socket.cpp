@@ -148,7 +148,7 @@ bool is_doorbell(const Descriptor& passed) {
   std::array<char, 64> target{};
   const ssize_t length = ::readlink(path.c_str(), target.data(), target.size());
   const std::string_view what(target.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
-  return what.find("[eventfd]") != std::string_view::npos && (::fcntl(passed.get(), F_GETFL) & O_NONBLOCK) != 0;
+  return what == "anon_inode:[eventfd]" && (::fcntl(passed.get(), F_GETFL) & O_NONBLOCK) != 0;
 }
 
 void ring_doorbell(const Descriptor& doorbell) {

@@ -20,6 +20,8 @@ namespace {
 constexpr std::uint64_t kLongestPause = 500'000'000;
 constexpr std::uint64_t kSecondChoice = 50'000'000;  // head start of loopback over the other ways to a neighbour
 
+constexpr char kShortage[] = "no descriptor or memory for a socket here";
+
 const char* connect_error(int number) {
   switch (number) {
     case ECONNREFUSED:
@@ -32,7 +34,7 @@ const char* connect_error(int number) {
     case EADDRNOTAVAIL:
       return "no such address here";
     default:
-      return "cannot connect";
+      return is_shortage(number) ? kShortage : "cannot connect";
   }
 }
 
@@ -74,6 +76,8 @@ std::string Attempt::text() const {
       "not tried", "no answer", "no proof of the key yet", "connected", "connected, but not taken yet", "connected"};
   return way_.text() + " (" + (last_.empty() ? kDoing[static_cast<int>(phase_)] : last_) + ")";
 }
+
+bool Attempt::starved() const { return last_ == kShortage; }
 
 void Attempt::step(std::uint64_t now, const Card& card, Key key) {
   if (phase_ == Phase::kWaiting && now >= retry_ns_ && !hopeless()) begin(card, key);
@@ -161,6 +165,10 @@ std::string Dialer::tried() const {
   std::string text;
   for (const auto& attempt : attempts_) text += (text.empty() ? "" : ", ") + attempt->text();
   return text.empty() ? "it has no address that can be reached from here" : text;
+}
+
+bool Dialer::starved() const {
+  return !attempts_.empty() && std::ranges::all_of(attempts_, [](const auto& attempt) { return attempt->starved(); });
 }
 
 bool Dialer::connected() const {

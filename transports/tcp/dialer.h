@@ -52,6 +52,8 @@ class Attempt final : public Watcher {
   bool hopeless() const { return refusals_ >= kRefusals; }
   std::uint32_t index() const { return index_; }
   const SocketAddress& way() const { return way_; }
+  /// This process had nothing left to make a connection with, last time.
+  bool starved() const;
   /// "10.0.0.1:4242 (connection refused)".
   std::string text() const;
   Descriptor take_socket();
@@ -90,6 +92,8 @@ class Dialer {
   bool connected() const;
   /// Somebody is there, or was: it is worth going on.
   bool promising() const { return chosen_ || connected(); }
+  /// As Attempt's, of all of them.
+  bool starved() const;
   /// The addresses that were tried, and what came of it.
   std::string tried() const;
 

@@ -81,18 +81,20 @@ void Guest::refuse(const std::string& why) {
 }
 
 void Gate::open(std::vector<Descriptor> sockets) {
-  for (auto& socket : sockets) doors_.push_back(std::make_unique<Door>(*this, std::move(socket)));
-  resume();
+  for (auto& socket : sockets) {
+    doors_.push_back(std::make_unique<Door>(*this, std::move(socket)));
+    doors_.back()->watch = endpoint_.watch(*doors_.back(), doors_.back()->fd(), EPOLLIN);
+  }
 }
 
 void Gate::resume() {
   paused_until_ns_ = 0;
-  for (const auto& door : doors_) door->watch = endpoint_.watch(*door, door->fd(), EPOLLIN);
+  for (const auto& door : doors_) endpoint_.rewatch(door->watch, door->fd(), EPOLLIN);
 }
 
 // Nobody can be let in: who stands at the door would end every nap at once until that changes.
 void Gate::pause() {
-  for (const auto& door : doors_) endpoint_.unwatch(door->watch, door->fd());
+  for (const auto& door : doors_) endpoint_.rewatch(door->watch, door->fd(), 0);
   paused_until_ns_ = now_ns() + kPauseNs;
   if (std::exchange(short_, true)) return;
   endpoint_.log(2,
@@ -101,12 +103,15 @@ void Gate::pause() {
 }
 
 void Gate::accept(int socket) {
+  std::size_t before = guests_.size();  // who comes in now makes no room for the next
   for (int i = 0; i < kAcceptedAtOnce; ++i) {
     SocketAddress remote;
     Descriptor accepted = accept_one(socket, &remote);
     if (!accepted && is_shortage(errno)) {
-      if (drop_stranger()) continue;
-      return pause();
+      if (!somebody_waits(socket)) return;
+      if (!drop_stranger(before)) return pause();
+      --before;
+      continue;
     }
     if (!accepted) return;
     short_ = false;
@@ -119,15 +124,16 @@ void Gate::accept(int socket) {
 void Gate::make_room() {
   std::erase_if(guests_, [](const auto& guest) { return guest->done(0); });
   const auto strangers = std::count_if(guests_.begin(), guests_.end(), [](const auto& guest) { return !guest->proved(); });
-  if (static_cast<std::size_t>(strangers) >= kMostGuests) drop_stranger();
+  if (static_cast<std::size_t>(strangers) >= kMostGuests) drop_stranger(guests_.size());
 }
 
-bool Gate::drop_stranger() {
-  auto victim = std::find_if(guests_.begin(), guests_.end(), [](const auto& guest) { return guest->silent(); });
-  if (victim == guests_.end()) {
-    victim = std::find_if(guests_.begin(), guests_.end(), [](const auto& guest) { return !guest->proved(); });
+bool Gate::drop_stranger(std::size_t among) {
+  const auto last = guests_.begin() + static_cast<std::ptrdiff_t>(std::min(among, guests_.size()));
+  auto victim = std::find_if(guests_.begin(), last, [](const auto& guest) { return guest->silent(); });
+  if (victim == last) {
+    victim = std::find_if(guests_.begin(), last, [](const auto& guest) { return !guest->proved(); });
   }
-  if (victim == guests_.end()) return false;
+  if (victim == last) return false;
   guests_.erase(victim);
   return true;
 }

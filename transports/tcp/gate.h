@@ -81,8 +81,8 @@ class Gate {
 
   void accept(int socket);
   void make_room();
-  /// A silent one first; false: there is none.
-  bool drop_stranger();
+  /// Of the first so many guests, a silent one first; false: there is none.
+  bool drop_stranger(std::size_t among);
   void pause();
   void resume();
 

@@ -1,31 +1,13 @@
 // Out of descriptors: said as such, and nobody else is blamed.
-#include <sys/resource.h>
-
 #include "src/base/random.h"
 #include "src/communicator/caller.h"
 #include "src/communicator/root.h"
 #include "src/communicator/transports.h"
+#include "tests/support/no_descriptors.h"
 #include "tests/unit/communicator/world.h"
 
 namespace tutti::test {
 namespace {
-
-/// While it lives this process gets no new descriptor.
-class NoDescriptors {
- public:
-  NoDescriptors() {
-    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
-    const Descriptor lowest(::dup(0));
-    const rlimit none{static_cast<rlim_t>(lowest.get()), before_.rlim_max};
-    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-  }
-  ~NoDescriptors() { EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before_), 0); }
-  NoDescriptors(const NoDescriptors&) = delete;
-  NoDescriptors& operator=(const NoDescriptors&) = delete;
-
- private:
-  rlimit before_{};
-};
 
 TEST(Shortage, ACallerKnowsThatItIsStarvedUntilItIsNot) {
   const auto listener = listen_on("lo", 0, 0);
