@@ -44,8 +44,7 @@ bool closed(const Descriptor& socket) {
 }
 
 /// A peer made by hand: has shaken hands with `with` as rank `rank`, and sends what the test wants.
-Descriptor forged_peer(Rank& with, int rank, const tcp::EndpointId& other) {
-  Descriptor socket = stranger(with);
+Descriptor forged_peer(Rank& with, int rank, const tcp::EndpointId& other, Descriptor socket) {
   tcp::Introduction self;
   self.self = {9, 9, 9};
   self.other = other;
@@ -56,6 +55,9 @@ Descriptor forged_peer(Rank& with, int rank, const tcp::EndpointId& other) {
     return handshake.complete() || handshake.state() == Handshake::State::kFailed || closed(socket);
   }));
   return socket;
+}
+Descriptor forged_peer(Rank& with, int rank, const tcp::EndpointId& other) {
+  return forged_peer(with, rank, other, stranger(with));
 }
 
 void send_frame(const Descriptor& socket, const tcp::FrameHeader& header) {
@@ -256,6 +258,18 @@ TEST(TcpConnect, ARankSleepsThoughNobodyCanBeLetIn) {
   }
   EXPECT_EQ(::send(visitor.get(), "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL), 18);
   EXPECT_TRUE(until({&rank}, [&] { return closed(visitor); })) << "it is let in later, and found to be a stranger";
+}
+
+// To accept asks for a descriptor first: where there is none, that says nothing of anybody waiting.
+TEST(TcpConnect, ThePeerThatTakesTheLastDescriptorStays) {
+  Rank rank(config(0, 2));
+  Descriptor last(::dup(0));
+  Descriptor peer = stranger(rank);
+  const test::NoDescriptors none;
+  last.reset();
+  peer = forged_peer(rank, 1, card_of(rank).id, std::move(peer));
+  for (int i = 0; i < 1000; ++i) rank.progress();
+  EXPECT_FALSE(closed(peer)) << "it may still attach";
 }
 
 TEST(TcpConnect, AWrongKeyIsNotLetIn) {
