@@ -1,10 +1,10 @@
 // Tutti in C++: RAII over tutti.h, with std::span, and exceptions or std::error_code at the caller's choice.
 //
-//     std::vector<float> gradients(1000), all;
+//     std::vector<float> gradients(1000);
 //
 //     tutti::Communicator comm("env://");  // throws tutti::Failure
 //     comm.all_reduce(gradients);          // in place: vectors, arrays, spans, whatever lies in one piece
-//     all.resize(gradients.size() * comm.size());
+//     std::vector<float> all(gradients.size() * static_cast<std::size_t>(comm.size()));
 //     comm.all_gather(gradients, all);
 //
 //     std::error_code why;
@@ -112,6 +112,17 @@ template <>
 struct TypeOf<std::uint64_t> {
   static constexpr tutti_type value = TUTTI_UINT64;
 };
+// The other type of 64 bits, where long has as many.
+template <typename T>
+  requires(std::is_same_v<T, long long> && !std::is_same_v<T, std::int64_t>)
+struct TypeOf<T> {
+  static constexpr tutti_type value = TUTTI_INT64;
+};
+template <typename T>
+  requires(std::is_same_v<T, unsigned long long> && !std::is_same_v<T, std::uint64_t>)
+struct TypeOf<T> {
+  static constexpr tutti_type value = TUTTI_UINT64;
+};
 template <>
 struct TypeOf<float> {
   static constexpr tutti_type value = TUTTI_FLOAT32;
@@ -127,15 +138,19 @@ struct TypeOf<double> {
 template <typename T>
 inline constexpr tutti_type type_of = detail::TypeOf<T>::value;
 
-/// What a verb sends: elements in one piece, of a type that has a tutti_type. Not owned.
+/// What a verb sends: elements in one piece, of a type that has a tutti_type. Not owned; so no temporary that would be gone
+/// with the call, where a queue or a group's end is still to send it.
 template <typename R>
-concept Sent = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
-               requires { detail::TypeOf<std::ranges::range_value_t<R>>::value; };
+concept Sent =
+    std::ranges::borrowed_range<R> && std::ranges::contiguous_range<const std::remove_reference_t<R>> &&
+    std::ranges::sized_range<const std::remove_reference_t<R>> && requires(const std::remove_reference_t<R>& elements) {
+      detail::TypeOf<std::ranges::range_value_t<R>>::value;
+      static_cast<const void*>(std::ranges::data(elements));
+    };
 
-/// What a verb writes: the same, not const, and no temporary that would be gone with the call.
+/// What a verb writes: the same, and not const.
 template <typename R>
-concept Received = Sent<R> && std::ranges::borrowed_range<R> &&
-                   !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
+concept Received = Sent<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
 
 /// Two of one element type.
 template <typename S, typename R>
@@ -158,7 +173,8 @@ class Work {
   std::unique_ptr<tutti_work, Release> work_;
 };
 
-/// Runs operations behind the caller's back, in order. Destruction completes what was enqueued.
+/// Runs operations behind the caller's back, in order. Destruction completes what was enqueued. Every verb takes `stream()`
+/// behind its other arguments; what it sends and receives is then the queue's until that has run.
 class Queue {
  public:
   Queue() {
@@ -175,6 +191,28 @@ class Queue {
     void operator()(tutti_queue* queue) const { static_cast<void>(tutti_queue_destroy(queue)); }
   };
   std::unique_ptr<tutti_queue, Destroy> queue_;
+};
+
+/// What is called between construction and `end`, on this thread, is issued together: see tutti_group_start. Where `end` is
+/// not reached, as by an exception, nothing of it runs. Let communicators that are used in it live longer than it.
+class Group {
+ public:
+  Group() { detail::check(tutti_group_start()); }
+  ~Group() {
+    if (!open_) return;
+    const tutti_call refused{};  // without its size
+    static_cast<void>(tutti_group_end(&refused));
+  }
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+  /// Issues them; throws the first error.
+  void end() {
+    open_ = false;
+    detail::check(tutti_group_end(nullptr));
+  }
+
+ private:
+  bool open_ = true;
 };
 
 /// One rank's membership of a group. Every verb has a form that throws Failure, and one that fills a std::error_code,
@@ -232,14 +270,14 @@ class Communicator {
   /// Out of place; equal sizes.
   template <Sent S, Received R>
     requires Alike<S, R>
-  void all_reduce(const S& send, R&& recv, tutti_op op = TUTTI_SUM, tutti_stream stream = {}) const {
+  void all_reduce(S&& send, R&& recv, tutti_op op = TUTTI_SUM, tutti_stream stream = {}) const {
     std::error_code why;
     all_reduce(send, recv, why, op, stream);
     detail::check(why);
   }
   template <Sent S, Received R>
     requires Alike<S, R>
-  void all_reduce(const S& send, R&& recv, std::error_code& why, tutti_op op = TUTTI_SUM, tutti_stream stream = {}) const {
+  void all_reduce(S&& send, R&& recv, std::error_code& why, tutti_op op = TUTTI_SUM, tutti_stream stream = {}) const {
     if (!fit(count(send), count(recv), why)) return;
     detail::note(tutti_all_reduce(first(send), first(recv), count(send), type_of<Element<R>>, op, get(), stream, nullptr),
                  why);
@@ -257,15 +295,14 @@ class Communicator {
   /// recv is as large as send on the root, and ignored elsewhere, where it may be empty.
   template <Sent S, Received R>
     requires Alike<S, R>
-  void reduce(const S& send, R&& recv, int root, tutti_op op = TUTTI_SUM, tutti_stream stream = {}) const {
+  void reduce(S&& send, R&& recv, int root, tutti_op op = TUTTI_SUM, tutti_stream stream = {}) const {
     std::error_code why;
     reduce(send, recv, root, why, op, stream);
     detail::check(why);
   }
   template <Sent S, Received R>
     requires Alike<S, R>
-  void reduce(const S& send, R&& recv, int root, std::error_code& why, tutti_op op = TUTTI_SUM,
-              tutti_stream stream = {}) const {
+  void reduce(S&& send, R&& recv, int root, std::error_code& why, tutti_op op = TUTTI_SUM, tutti_stream stream = {}) const {
     if (!at_root(root, count(recv), count(send), why)) return;
     detail::note(tutti_reduce(first(send), first(recv), count(send), type_of<Element<R>>, op, root, get(), stream, nullptr),
                  why);
@@ -285,29 +322,28 @@ class Communicator {
   /// recv is size() times as large as send.
   template <Sent S, Received R>
     requires Alike<S, R>
-  void all_gather(const S& send, R&& recv, tutti_stream stream = {}) const {
+  void all_gather(S&& send, R&& recv, tutti_stream stream = {}) const {
     std::error_code why;
     all_gather(send, recv, why, stream);
     detail::check(why);
   }
   template <Sent S, Received R>
     requires Alike<S, R>
-  void all_gather(const S& send, R&& recv, std::error_code& why, tutti_stream stream = {}) const {
+  void all_gather(S&& send, R&& recv, std::error_code& why, tutti_stream stream = {}) const {
     if (!fit_blocks(count(recv), count(send), why)) return;
     detail::note(tutti_all_gather(first(send), first(recv), count(send), type_of<Element<R>>, get(), stream, nullptr), why);
   }
   /// send is size() times as large as recv.
   template <Sent S, Received R>
     requires Alike<S, R>
-  void reduce_scatter(const S& send, R&& recv, tutti_op op = TUTTI_SUM, tutti_stream stream = {}) const {
+  void reduce_scatter(S&& send, R&& recv, tutti_op op = TUTTI_SUM, tutti_stream stream = {}) const {
     std::error_code why;
     reduce_scatter(send, recv, why, op, stream);
     detail::check(why);
   }
   template <Sent S, Received R>
     requires Alike<S, R>
-  void reduce_scatter(const S& send, R&& recv, std::error_code& why, tutti_op op = TUTTI_SUM,
-                      tutti_stream stream = {}) const {
+  void reduce_scatter(S&& send, R&& recv, std::error_code& why, tutti_op op = TUTTI_SUM, tutti_stream stream = {}) const {
     if (!fit_blocks(count(send), count(recv), why)) return;
     detail::note(
         tutti_reduce_scatter(first(send), first(recv), count(recv), type_of<Element<R>>, op, get(), stream, nullptr), why);
@@ -315,14 +351,14 @@ class Communicator {
   /// send and recv hold size() blocks each, equally large.
   template <Sent S, Received R>
     requires Alike<S, R>
-  void all_to_all(const S& send, R&& recv, tutti_stream stream = {}) const {
+  void all_to_all(S&& send, R&& recv, tutti_stream stream = {}) const {
     std::error_code why;
     all_to_all(send, recv, why, stream);
     detail::check(why);
   }
   template <Sent S, Received R>
     requires Alike<S, R>
-  void all_to_all(const S& send, R&& recv, std::error_code& why, tutti_stream stream = {}) const {
+  void all_to_all(S&& send, R&& recv, std::error_code& why, tutti_stream stream = {}) const {
     const std::size_t block = count(send) / ranks(why);
     if (!fit(count(send), count(recv), why) || !fit_blocks(count(send), block, why)) return;
     detail::note(tutti_all_to_all(first(send), first(recv), block, type_of<Element<R>>, get(), stream, nullptr), why);
@@ -330,14 +366,14 @@ class Communicator {
   /// recv is size() times as large as send on the root, and ignored elsewhere, where it may be empty.
   template <Sent S, Received R>
     requires Alike<S, R>
-  void gather(const S& send, R&& recv, int root, tutti_stream stream = {}) const {
+  void gather(S&& send, R&& recv, int root, tutti_stream stream = {}) const {
     std::error_code why;
     gather(send, recv, root, why, stream);
     detail::check(why);
   }
   template <Sent S, Received R>
     requires Alike<S, R>
-  void gather(const S& send, R&& recv, int root, std::error_code& why, tutti_stream stream = {}) const {
+  void gather(S&& send, R&& recv, int root, std::error_code& why, tutti_stream stream = {}) const {
     if (!at_root(root, count(recv), count(send) * ranks(why), why)) return;
     detail::note(tutti_gather(first(send), first(recv), count(send), type_of<Element<R>>, root, get(), stream, nullptr),
                  why);
@@ -345,14 +381,14 @@ class Communicator {
   /// send is size() times as large as recv on the root, and ignored elsewhere, where it may be empty.
   template <Sent S, Received R>
     requires Alike<S, R>
-  void scatter(const S& send, R&& recv, int root, tutti_stream stream = {}) const {
+  void scatter(S&& send, R&& recv, int root, tutti_stream stream = {}) const {
     std::error_code why;
     scatter(send, recv, root, why, stream);
     detail::check(why);
   }
   template <Sent S, Received R>
     requires Alike<S, R>
-  void scatter(const S& send, R&& recv, int root, std::error_code& why, tutti_stream stream = {}) const {
+  void scatter(S&& send, R&& recv, int root, std::error_code& why, tutti_stream stream = {}) const {
     if (!at_root(root, count(send), count(recv) * ranks(why), why)) return;
     detail::note(tutti_scatter(first(send), first(recv), count(recv), type_of<Element<R>>, root, get(), stream, nullptr),
                  why);
@@ -367,13 +403,13 @@ class Communicator {
   }
 
   template <Sent S>
-  void send(const S& data, int peer, std::uint64_t tag = 0, tutti_stream stream = {}) const {
+  void send(S&& data, int peer, std::uint64_t tag = 0, tutti_stream stream = {}) const {
     std::error_code why;
     send(data, peer, why, tag, stream);
     detail::check(why);
   }
   template <Sent S>
-  void send(const S& data, int peer, std::error_code& why, std::uint64_t tag = 0, tutti_stream stream = {}) const {
+  void send(S&& data, int peer, std::error_code& why, std::uint64_t tag = 0, tutti_stream stream = {}) const {
     const tutti_call call = tagged(tag);
     detail::note(tutti_send(first(data), count(data), type_of<Element<S>>, peer, get(), stream, &call), why);
   }
@@ -428,7 +464,8 @@ class Communicator {
   }
   struct Destroy {
     void operator()(tutti_comm** comm) const {
-      static_cast<void>(tutti_comm_destroy(*comm));
+      // Refused while this thread's open group uses it: then nobody can destroy it any more, and its peers must not wait.
+      if (tutti_comm_destroy(*comm) != TUTTI_SUCCESS) static_cast<void>(tutti_comm_abort(*comm));
       delete comm;
     }
   };

@@ -97,7 +97,8 @@ class [[nodiscard]] Result {
   Status status_;
 };
 
-/// A Status of the system's error `number` (errno): "message: text of errno".
+/// A Status of the system's error `number` (errno): "message: text of errno". Without a remedy, want of descriptors has the
+/// usual one.
 Status system_error(std::string message, int number, std::string remedy = {});
 
 }  // namespace tutti

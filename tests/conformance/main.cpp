@@ -70,9 +70,14 @@ int main(int argc, char** argv) {
         "Whether a transport keeps include/tutti/transport.h: a built-in one, a plugin, or all that are built in.\n"
         "The options are GoogleTest's:\n\n");
   }
-  if (argc > 1 && argv[1][0] != '-') {
-    if (!choose(argv[1])) return 2;
+  const bool chosen = argc > 1 && argv[1][0] != '-';
+  if (chosen && !choose(argv[1])) return 2;
+  testing::InitGoogleTest(&argc, argv);  // takes away what it knows
+  if (const int known = chosen ? 2 : 1; argc > known) {
+    std::fprintf(stderr,
+                 "tutti-conformance: %s is not understood; it takes one transport or plugin, and GoogleTest's options\n",
+                 argv[known]);
+    return 2;
   }
-  testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -3,6 +3,8 @@
 
 #include <array>
 #include <functional>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -181,9 +183,52 @@ TEST(CppFace, KeepsWhatIsStillBeingMade) {
 }
 
 static_assert(Received<Values&> && Received<std::span<float>> && Received<double (&)[4]>);
-static_assert(!Received<Values>, "what is written into a temporary is lost, or written when it is gone");
+static_assert(!Received<Values> && !Sent<Values>, "a temporary is gone before a queue or a group's end comes to it");
 static_assert(Sent<const Values&> && !Received<const Values&> && !Received<std::span<const float>>);
 static_assert(!Sent<std::vector<bool>&> && !Sent<std::string&>);
+
+TEST_P(CppFaceOfRanks, AGroupThatIsLeftByAnExceptionRunsNothing) {
+  on_ranks(GetParam(), [](const Communicator& comm) {
+    const int ranks = comm.size(), next = (comm.rank() + 1) % ranks, before = (comm.rank() + ranks - 1) % ranks;
+    const std::array<long long, 1> one = {1}, two = {2};
+    std::vector<long long> got(1, -1);
+    EXPECT_THROW(
+        {
+          const Group group;
+          comm.send(one, next);
+          comm.recv(got, before);
+          throw std::runtime_error("something of the caller's");
+        },
+        std::runtime_error);
+    Group group;
+    comm.send(two, next);
+    comm.recv(got, before);
+    group.end();
+    EXPECT_EQ(got.front(), 2);
+  });
+}
+
+// Its thread's group holds a send of it, so that it cannot be destroyed: its peers must not wait for it.
+TEST(CppFace, ACommunicatorThatGoesInAnOpenGroupIsAborted) {
+  std::array<tutti_comm*, 2> comms{};
+  ASSERT_EQ(tutti_comm_create_all(comms.data(), 2, nullptr), TUTTI_SUCCESS) << last_error();
+  const std::array one = {1};
+  std::thread leaver([&] {
+    ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+    {
+      const Communicator comm(comms[0]);
+      comm.send(one, 1);
+    }
+    EXPECT_NE(tutti_group_end(nullptr), TUTTI_SUCCESS);
+    EXPECT_EQ(tutti_comm_destroy(comms[0]), TUTTI_SUCCESS);  // for the sake of the leak check: its owner is gone
+  });
+  const Communicator other(comms[1]);
+  std::array<int, 1> got{};
+  std::error_code why;
+  other.recv(got, 0, why);
+  EXPECT_EQ(why, std::error_code(TUTTI_ABORTED, status_category())) << why.message();
+  leaver.join();
+}
 
 TEST(CppFace, TellsWhatTheLibraryRefuses) {
   on_ranks(1, [](const Communicator& comm) {

@@ -133,8 +133,9 @@ void Peer::dial(std::uint64_t now) {
   const std::uint64_t missing = absence_.look(now, !reached());
   dialer_->step(now);
   if (const std::uint64_t limit = endpoint_.connect_timeout_ns(); limit != 0 && missing >= limit) {
-    const char* const whose = dialer_->starved() ? "this process has nothing left to reach it: " : "";
-    unreachable(whose + name() + " could not be reached within " + seconds(limit) + ": " + dialer_->tried());
+    unreachable(dialer_->starved() ? "this process has had no descriptor or memory for a connection with " + name() +
+                                         " for " + seconds(limit)
+                                   : name() + " could not be reached within " + seconds(limit) + ": " + dialer_->tried());
   }
   if (dialer_->finished() || !fault_.empty()) dialer_.reset();
 }
