@@ -104,12 +104,14 @@ TEST(RankList, IsShort) {
 
 // The root may say that a creation has failed right behind the introduction, and end.
 TEST(Errors, ThatAPeerTellsAreNeverASuccess) {
-  for (const int told : {static_cast<int>(TUTTI_SUCCESS), static_cast<int>(TUTTI_IN_PROGRESS), -1, 4711}) {
-    Error error;
-    error.status = static_cast<tutti_status>(told);
+  for (const std::int32_t told : {std::int32_t{TUTTI_SUCCESS}, std::int32_t{TUTTI_IN_PROGRESS}, -1, 4711}) {
     ByteWriter out;
-    pack_error(out, error);
-    ByteReader in(out.bytes());
+    pack_error(out, Error());
+    std::vector<std::byte> bytes(out.bytes().begin(), out.bytes().end());
+    ByteWriter word;
+    word.i32(told);
+    std::ranges::copy(word.bytes(), bytes.begin());  // which begin with the status
+    ByteReader in(bytes);
     EXPECT_EQ(unpack_error(in).status, TUTTI_REMOTE_ERROR) << told;
   }
   for (const tutti_status told : {TUTTI_SYSTEM_ERROR, TUTTI_TIMEOUT, TUTTI_MISMATCH, TUTTI_UNSUPPORTED}) {
