@@ -1,5 +1,6 @@
 // Where an operation runs: now, on a queue, or together with others at the end of a group.
 #include <fmt/format.h>
+#include <sys/types.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -83,34 +84,38 @@ struct OpenGroups {
   Group* made = nullptr;  ///< in `room`, once something has been asked of it
 
   void start() {
-    if (depth++ == 0) process_ = this_process();
+    if (depth++ == 0) parent_ = 0;
   }
   Group& group() {
-    if (made == nullptr || process_ != this_process()) [[unlikely]]
+    if (made == nullptr) [[unlikely]]
       make();
     return *made;
   }
   /// The thread ends, and with it what is open.
   void end() {
     depth = 0;
-    if (process_ == this_process()) made->~Group();
+    if (made != nullptr) made->~Group();
     made = nullptr;
+  }
+  /// This process is a forked child, and this its thread. What its parent's group holds is left alone, for good: threads
+  /// that the child has not may hold the locks within it, or wait on them. The group itself is spoiled.
+  void leave_to(pid_t parent) {
+    made = nullptr;
+    parent_ = depth > 0 ? parent : 0;
   }
 
  private:
   [[gnu::noinline]] void make();
 
-  pid_t process_ = 0;  ///< that began the outermost one, or asked last where none is open
+  pid_t parent_ = 0;  ///< that began what is open, and forked this process; 0: none
   alignas(Group) std::byte room_[sizeof(Group)] = {};
 };
 constinit thread_local OpenGroups open_groups;
 
-/// In a forked child what its parent's group holds is left alone, for good: threads that the child has not may hold the
-/// locks within it, or wait on them. The group itself is spoiled.
 void OpenGroups::make() {
   Status first;
-  if (depth > 0 && process_ != this_process()) {
-    first = Status(TUTTI_INVALID_USAGE, fmt::format("this group was begun by process {}, which forked this one", process_),
+  if (parent_ != 0) {
+    first = Status(TUTTI_INVALID_USAGE, fmt::format("this group was begun by process {}, which forked this one", parent_),
                    "End groups before forking.");
   }
   struct End {
@@ -119,7 +124,6 @@ void OpenGroups::make() {
   static thread_local const End at_the_threads_end{};
   made = new (room_) Group;
   made->first = std::move(first);
-  process_ = this_process();
 }
 
 /// The works of a group and the one for the whole of it, which completes when nobody holds this any more.
@@ -488,6 +492,8 @@ void spoil_group() {
 }
 
 void start_group() { open_groups.start(); }
+
+void leave_groups_to(pid_t parent) { open_groups.leave_to(parent); }
 
 }  // namespace tutti
 

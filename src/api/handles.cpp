@@ -72,7 +72,11 @@ constinit std::atomic<pid_t> known_process{-1};
 namespace {
 // Relaxed: see there.
 void learn_process() { known_process.store(getpid(), std::memory_order_relaxed); }
-const bool told_of_forks = pthread_atfork(nullptr, nullptr, learn_process) == 0 && (learn_process(), true);
+void begin_as_child() {
+  leave_groups_to(known_process.load(std::memory_order_relaxed));  // relaxed: see there
+  learn_process();
+}
+const bool told_of_forks = pthread_atfork(nullptr, nullptr, begin_as_child) == 0 && (learn_process(), true);
 }  // namespace
 
 tutti_status answer_failure(const Status& status) {

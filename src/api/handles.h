@@ -149,6 +149,8 @@ Status create_together(std::vector<HeldCreation>& creations);
 Status refuse_in_group(const char* verb);
 /// Notes that a call inside an open group failed, as this thread's last failure says: the group will not run.
 void spoil_group();
+/// In a forked child's one thread: what its parent's open group holds is none of it.
+void leave_groups_to(pid_t parent);
 
 /// As guarded, for what a group may hold: verbs and splits.
 template <typename Body>
