@@ -1,7 +1,6 @@
 // File descriptors and memory mappings that close themselves.
 #pragma once
 
-#include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -40,11 +39,6 @@ class Descriptor {
  private:
   int fd_ = -1;
 };
-
-/// Whether an error number says that this process or the system has no descriptor or memory to spare just now.
-inline bool is_shortage(int number) {
-  return number == EMFILE || number == ENFILE || number == ENOBUFS || number == ENOMEM;
-}
 
 /// Owns one mmap'ed range. Movable, not copyable.
 class Mapping {

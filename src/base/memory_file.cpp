@@ -19,7 +19,7 @@ Result<Descriptor> create_memory(const char* label, std::uint64_t bytes) {
                         EFBIG, "Raise the limit of file sizes (ulimit -f)");
   }
   Descriptor fd(::memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd) return system_error("cannot create shared memory (memfd)", errno, "Raise the limit of open files (ulimit -n)");
+  if (!fd) return system_error("cannot create shared memory (memfd)", errno);
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0 ||
       ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return system_error("cannot set " + std::to_string(bytes) + " bytes as the size of shared memory", errno);

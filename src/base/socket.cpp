@@ -138,9 +138,9 @@ int connect_result(int fd) {
   return error;
 }
 
-bool somebody_waits(int listening_fd) {
+bool keeps_out(int listening_fd, int number) {
   pollfd listener{listening_fd, POLLIN, 0};
-  return ::poll(&listener, 1, 0) == 1;
+  return is_shortage(number) && ::poll(&listener, 1, 0) == 1;
 }
 
 void set_no_delay(int fd) { set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1); }

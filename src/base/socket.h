@@ -13,7 +13,6 @@ namespace tutti {
 
 /// The error number for which no socket can be opened now, where that tells so; else 0.
 int shortage_now();
-inline constexpr const char* kShortageRemedy = "Raise the limit of open files (`ulimit -n`), or end what uses memory";
 
 /// Sockets that listen, and the addresses at which others reach them (ports filled in, the best first).
 struct Listener {
@@ -37,9 +36,12 @@ SocketAddress bound_address(int fd);
 /// Takes one pending connection; an empty Descriptor where there is none now. errno is left as accept4 set it.
 Descriptor accept_one(int listening_fd, SocketAddress* peer = nullptr);
 
-/// Whether somebody waits to be taken there. To accept asks for a descriptor first: where there is none it says that,
-/// though nobody may wait.
-bool somebody_waits(int listening_fd);
+/// Whether to accept there failed, with `number`, by a shortage that keeps somebody out. (It asks for a descriptor first:
+/// where there is none it says that, though nobody may wait.)
+bool keeps_out(int listening_fd, int number);
+/// What is to be said where that is a peer.
+inline constexpr const char* kKeepsPeersOut =
+    "this process has no free file descriptor for a peer's connection; raise the limit of open files (ulimit -n)";
 
 /// Begins to connect; the socket polls writable once it is decided, see connect_result. Errors: TUTTI_SYSTEM_ERROR.
 Result<Descriptor> connect_to(const SocketAddress& address);

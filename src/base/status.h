@@ -97,8 +97,13 @@ class [[nodiscard]] Result {
   Status status_;
 };
 
-/// A Status of the system's error `number` (errno): "message: text of errno". Without a remedy, want of descriptors has the
-/// usual one.
+/// Whether an error number says that this process or the system has no descriptor or memory to spare just now.
+bool is_shortage(int number);
+/// What is to be done about that.
+inline constexpr const char* kShortageRemedy = "Raise the limit of open files (`ulimit -n`), or end what uses memory";
+
+/// A Status of the system's error `number` (errno): "message: text of errno". Without a remedy a shortage has the usual
+/// one.
 Status system_error(std::string message, int number, std::string remedy = {});
 
 }  // namespace tutti

@@ -40,7 +40,7 @@ ControlPlane::Impl::Impl(const Options& options) : options_(options), pid_(::get
 Status ControlPlane::Impl::start() {
   if (options_.ranks == 1) return {};
   if (!poller_ || !wake_ || !poller_.watch(wake_.fd(), kWakeTag, true, false)) {
-    return system_error("Opening the control plane's descriptors failed", errno, "Raise the limit of `ulimit -n`");
+    return system_error("Opening the control plane's descriptors failed", errno);
   }
   auto thread = background_thread("tutti-control", [this] { run(); });
   if (!thread) return thread.status();

@@ -69,7 +69,7 @@ void Door::accept_from(std::size_t index, std::vector<Arrival>& arrivals) {
     }
     if (errno == ECONNABORTED || errno == EINTR) continue;
     const int number = errno;
-    if (!is_shortage(number) || !somebody_waits(listening)) return;
+    if (!keeps_out(listening, number)) return;
     shortage_ = number;
     if (!pending_.empty() && pending_.begin()->first < first_new && make_room()) continue;
     // Nothing to drop: the process has no descriptor for us now. Look again in a while rather than spin.

@@ -204,8 +204,7 @@ Status Visit::wrong_key() const {
 
 Status Visit::starved(int shortage) const {
   return system_error(
-      "rank " + std::to_string(self_.member.rank) + " cannot connect to the rendezvous at " + meeting_.where, shortage,
-      kShortageRemedy);
+      "rank " + std::to_string(self_.member.rank) + " cannot connect to the rendezvous at " + meeting_.where, shortage);
 }
 
 Status Visit::unreachable() const {
@@ -447,7 +446,7 @@ Status Assembly::hear_root() {
 // Of descriptors or memory on this side, so that no peer is to blame.
 Status Assembly::starved() const {
   if (!poller_ || door_.fd() < 0) {
-    return system_error("Opening the descriptors for the neighbours' connections failed", EMFILE, kShortageRemedy);
+    return system_error("Opening the descriptors for the neighbours' connections failed", EMFILE);
   }
   for (const auto& [rank, caller] : callers_) {
     if (caller.starved() != 0) return starved(rank, caller.starved());
@@ -457,7 +456,7 @@ Status Assembly::starved() const {
 
 Status Assembly::starved(int peer, int shortage) const {
   return system_error("rank " + std::to_string(control_.rank()) + " cannot connect to " + missing_.at(peer)->member.text(),
-                      shortage, kShortageRemedy);
+                      shortage);
 }
 
 Status Assembly::deadline_error() const {
@@ -466,7 +465,7 @@ Status Assembly::deadline_error() const {
   }
   if (door_.shortage() != 0) {
     return system_error("rank " + std::to_string(control_.rank()) + " cannot take its neighbours' connections",
-                        door_.shortage(), kShortageRemedy);
+                        door_.shortage());
   }
   Error error;
   error.status = TUTTI_TIMEOUT;

@@ -481,7 +481,7 @@ Result<RootNumber> Roots::start(Listener listener, const Key& key, Renewal renew
   List fresh;  // joins those running by itself: nothing may fail between the start of the thread and that
   Running& running = fresh.emplace_back(std::move(listener), key, renewal, std::move(concluded));
   if (!running.root.ready() || !running.wake) {
-    return system_error("Opening the rendezvous's descriptors failed", EMFILE, kShortageRemedy);
+    return system_error("Opening the rendezvous's descriptors failed", EMFILE);
   }
   List ended;
   const std::lock_guard lock(mutex_);

@@ -309,7 +309,7 @@ Result<HostLink*> Transports::link(TrafficClass traffic, int peer, std::uint32_t
     const std::string what = fmt::format("rank {} could not open its {} link {} rank {}", rank_, per.transport->name,
                                          sends ? "to" : "from", peer);
     if (const int number = status == TUTTI_SYSTEM_ERROR ? shortage_now() : 0; number != 0)
-      return system_error(what, number, kShortageRemedy);
+      return system_error(what, number);
     return Status(status, what, "TUTTI_LOG=debug shows the transport's reason.");
   }
   return links.emplace(key, std::move(link)).first->second.get();

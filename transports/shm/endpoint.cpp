@@ -87,7 +87,7 @@ Status Endpoint::set_up() {
 
   doorbell_ = std::make_shared<const Descriptor>(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
-  if (!*doorbell_ || !epoll_) return system_error("cannot create an event descriptor", errno, "Raise ulimit -n");
+  if (!*doorbell_ || !epoll_) return system_error("cannot create an event descriptor", errno);
   Result<Descriptor> listener = listen_at(address_.name);
   if (!listener.ok()) return listener.status();
   listener_ = std::move(*listener);
@@ -165,8 +165,7 @@ bool Endpoint::accept_some() {
   std::size_t before = strangers_.size();  // who comes in now makes no room for the next
   for (int i = 0; i < kAcceptAtOnce; ++i) {
     Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!socket && is_shortage(errno)) {
-      if (!somebody_waits(listener_.get())) return moved;
+    if (!socket && keeps_out(listener_.get(), errno)) {
       if (before == 0) return pause(), moved;
       strangers_.pop_front();
       --before;
@@ -192,17 +191,14 @@ void Endpoint::pause() {
   control(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), 0, tag(kListener, 0));
   const std::uint64_t now = now_ns();
   paused_until_ns_ = now + kPauseNs;
-  const std::string why =
-      "this process has no free file descriptor for a peer's connection; raise the limit of open files "
-      "(ulimit -n)";
   if (short_since_ns_ == 0) {
     short_since_ns_ = now;
-    log(2, "shm: " + why);
+    log(2, std::string("shm: ") + kKeepsPeersOut);
   }
   if (now - short_since_ns_ < kShortNs) return;
   for (auto next = waiting_.begin(); next != waiting_.end();) {
-    Link& link = **next++;                              // it may leave the list
-    if (link.peer_rank() > rank_) link.break_off(why);  // those call here
+    Link& link = **next++;                                           // it may leave the list
+    if (link.peer().rank() > rank_) link.break_off(kKeepsPeersOut);  // those call here
   }
 }
 

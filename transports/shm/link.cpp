@@ -55,8 +55,6 @@ void Link::settle(Stage stage) {
   stage_ = stage;
 }
 
-int Link::peer_rank() const { return peer_.rank(); }
-
 void Link::break_off(std::string why) {
   if (stage_ == Stage::kBroken) return;
   why_ = std::move(why);

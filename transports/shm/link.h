@@ -35,7 +35,6 @@ class Link {
   std::uint64_t serial() const { return serial_; }
   Stage stage() const { return stage_; }
   Peer& peer() const { return peer_; }
-  int peer_rank() const;
   Endpoint& endpoint() const { return endpoint_; }
   const LinkLayout& layout() const { return layout_; }
   bool has_memory() const { return control_ != nullptr; }

@@ -38,8 +38,6 @@ Address abstract_address(const SocketName& name) {
 
 Descriptor unix_socket() { return Descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)); }
 
-const char kMoreFiles[] = "Raise the limit of open files (ulimit -n)";
-
 // A queue of descriptors in flight that is full (ETOOMANYREFS) empties as the peer reads.
 bool try_later(int number) {
   return number == EAGAIN || number == EWOULDBLOCK || number == EINTR || number == ETOOMANYREFS || number == ENOBUFS ||
@@ -50,7 +48,7 @@ bool try_later(int number) {
 
 Result<Descriptor> listen_at(const SocketName& name) {
   Descriptor fd = unix_socket();
-  if (!fd) return system_error("cannot create a Unix socket", errno, kMoreFiles);
+  if (!fd) return system_error("cannot create a Unix socket", errno);
   const Address address = abstract_address(name);
   if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address.text), address.length) != 0 ||
       ::listen(fd.get(), SOMAXCONN) != 0) {
@@ -62,7 +60,7 @@ Result<Descriptor> listen_at(const SocketName& name) {
 Result<Descriptor> connect_to(const SocketName& name, bool& refused) {
   refused = false;
   Descriptor fd = unix_socket();
-  if (!fd) return system_error("cannot create a Unix socket", errno, kMoreFiles);
+  if (!fd) return system_error("cannot create a Unix socket", errno);
   const Address address = abstract_address(name);
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.text), address.length) == 0) return fd;
   if (errno == EAGAIN || errno == EINTR) return Descriptor();

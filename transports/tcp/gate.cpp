@@ -97,9 +97,7 @@ void Gate::pause() {
   for (const auto& door : doors_) endpoint_.rewatch(door->watch, door->fd(), 0);
   paused_until_ns_ = now_ns() + kPauseNs;
   if (std::exchange(short_, true)) return;
-  endpoint_.log(2,
-                "tcp: this process has no free file descriptor for a peer's connection; raise the limit of open files "
-                "(ulimit -n)");
+  endpoint_.log(2, std::string("tcp: ") + kKeepsPeersOut);
 }
 
 void Gate::accept(int socket) {
@@ -107,8 +105,7 @@ void Gate::accept(int socket) {
   for (int i = 0; i < kAcceptedAtOnce; ++i) {
     SocketAddress remote;
     Descriptor accepted = accept_one(socket, &remote);
-    if (!accepted && is_shortage(errno)) {
-      if (!somebody_waits(socket)) return;
+    if (!accepted && keeps_out(socket, errno)) {
       if (!drop_stranger(before)) return pause();
       --before;
       continue;

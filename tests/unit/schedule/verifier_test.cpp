@@ -196,14 +196,14 @@ TEST(Verifier, RefusesTheAccumulatorsFormat) {
 
 TEST(Verifier, TakesNoLongerForLanesWithoutSteps) {
   Schedule schedule = make_schedule(*find_algorithm(Collective::all_reduce, "ring"), 64, 0);
-  schedule.plan.shape.lanes = 4096;
+  schedule.plan.shape.lanes = 16384;
   for (Program& program : schedule.programs) {
     const auto steps = static_cast<std::uint32_t>(program.steps.size());
     program.lanes.resize(schedule.plan.shape.lanes, {steps, 0});
   }
   const std::clock_t begun = std::clock();
   EXPECT_TRUE(verify(schedule.plan, schedule.programs).proved());
-  EXPECT_LT((std::clock() - begun) / CLOCKS_PER_SEC, 20) << "it took minutes where every lane looked at every other";
+  EXPECT_LT((std::clock() - begun) / CLOCKS_PER_SEC, 20) << "four times as much where every lane looks at every other";
 }
 
 TEST(Verifier, FindsTheLeastCreditThatWorks) {

@@ -755,14 +755,20 @@ TEST(ShmRegion, ThatIsGivenUpBeforeItWasAnnouncedLeavesNothingBehind) {
   for (tutti_region& region : regions) t().unregister_region(world[0].get(), &region);
 }
 
+/// A connection to an endpoint's listening socket.
+Descriptor knock(const Bytes& descriptor) {
+  EndpointAddress address;
+  std::memcpy(&address, descriptor.data(), sizeof address);
+  bool refused = false;
+  auto socket = connect_to(address.name, refused);
+  EXPECT_TRUE(socket.ok());
+  return socket.ok() ? std::move(*socket) : Descriptor();
+}
+
 // Who knocks and cannot be let in must not keep a rank from sleeping.
 TEST(ShmEndpoint, SleepsThoughNobodyCanBeLetIn) {
   World world(&t(), 2);
-  EndpointAddress address;
-  std::memcpy(&address, world[1].descriptor().data(), sizeof address);
-  bool refused = false;
-  const auto stranger = connect_to(address.name, refused);
-  ASSERT_TRUE(stranger.ok());
+  const Descriptor stranger = knock(world[1].descriptor());
   pollfd events{t().event_fd(world[1].get()), POLLIN, 0};
   {
     const NoDescriptors none;
@@ -771,10 +777,10 @@ TEST(ShmEndpoint, SleepsThoughNobodyCanBeLetIn) {
     EXPECT_EQ(::poll(&events, 1, 0), 0);
   }
   const std::array<char, 4096> nonsense{'n', 'o'};
-  ASSERT_EQ(::send(stranger->get(), nonsense.data(), nonsense.size(), MSG_NOSIGNAL), std::ssize(nonsense));
+  ASSERT_EQ(::send(stranger.get(), nonsense.data(), nonsense.size(), MSG_NOSIGNAL), std::ssize(nonsense));
   char answer[256];
   const auto is_shown_out = [&] {
-    const ssize_t n = ::recv(stranger->get(), answer, sizeof answer, MSG_DONTWAIT);
+    const ssize_t n = ::recv(stranger.get(), answer, sizeof answer, MSG_DONTWAIT);
     return n == 0 || (n < 0 && errno == ECONNRESET);
   };
   EXPECT_TRUE(world.until(is_shown_out)) << "it is let in later, and found to be a stranger";
@@ -783,11 +789,7 @@ TEST(ShmEndpoint, SleepsThoughNobodyCanBeLetIn) {
 // Whose peers could never come in learns why, and not at last that they are late.
 TEST(ShmEndpoint, ThatCanLetNobodyInBreaksLinksThatWaitForTheirPeer) {
   World world(&t(), 2);
-  EndpointAddress address;
-  std::memcpy(&address, world[0].descriptor().data(), sizeof address);
-  bool refused = false;
-  const auto knocking = connect_to(address.name, refused);
-  ASSERT_TRUE(knocking.ok());
+  const Descriptor knocking = knock(world[0].descriptor());
   tutti_link* const link = world[0].open_receiver(1, world[1].descriptor(), 0, 2, 64);
   const NoDescriptors none;
   EXPECT_TRUE(world.until([&] { return !failure_of(t(), link).empty(); }));
