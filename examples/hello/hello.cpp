@@ -11,7 +11,7 @@ int main() {
     std::vector<float> gradients(1000);
     std::iota(gradients.begin(), gradients.end(), static_cast<float>(comm.rank()));
 
-    comm.all_reduce(std::span(gradients));  // in place; every rank now has the sum
+    comm.all_reduce(gradients);  // in place; every rank now has the sum
 
     if (comm.rank() == 0) std::printf("%d ranks, element 7 is %g\n", comm.size(), static_cast<double>(gradients[7]));
   } catch (const tutti::Failure& failure) {
