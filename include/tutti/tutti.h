@@ -151,10 +151,14 @@ typedef struct tutti_config {
   uint64_t connect_timeout_ns;    ///< TUTTI_CONNECT_TIMEOUT; 0: 60 s. Creation, and reaching a peer
   uint64_t operation_timeout_ns;  ///< TUTTI_OPERATION_TIMEOUT; 0: 300 s. Any one operation
   uint64_t idle_timeout_ns;       ///< TUTTI_IDLE_TIMEOUT; 0: 10 s. A peer that is silent this long is lost
-  int (*poll)(void* ctx);         ///< called by the waiting caller's own thread, about every millisecond. Non-zero ends
-                                  ///< the wait with TUTTI_ABORTED: an operation on a queue goes on; a blocking operation,
-                                  ///< split or finalize makes the communicator fail, on all ranks. No C++ exception may
-                                  ///< leave it
+  int (*poll)(void* ctx);         ///< asked in the caller's own thread, never in one of the library's. A blocking creation
+                                  ///< or split asks at least once before it succeeds, even where it waits for nobody;
+                                  ///< a group's end asks each hook of its creations once before it begins them. Every
+                                  ///< other call asks only while it waits, about each millisecond: one that is done
+                                  ///< sooner may never ask. A non-blocking creation asks nobody; abort it instead.
+                                  ///< Non-zero ends the wait with TUTTI_ABORTED: an operation on a queue goes on; a
+                                  ///< blocking operation, split or finalize makes the communicator fail, on all ranks.
+                                  ///< No C++ exception may leave it
   void* poll_ctx;
   int32_t spin;            ///< TUTTI_SPIN, which takes the words: 0 adapt, 1 always, -1 never
   uint32_t min_blocks;     ///< CUDA: fewest thread blocks a collective takes

@@ -1,4 +1,5 @@
 // Communicators that one call makes together.
+#include <algorithm>
 #include <mutex>
 
 #include "src/api/crew.h"
@@ -13,8 +14,14 @@ class TogetherCreated {
   explicit TogetherCreated(std::vector<HeldCreation>& creations) : creations_(creations) {}
 
   Status run() {
-    std::vector<Hook> hooks;
-    for (const HeldCreation& held : creations_) hooks.push_back(held.hook);
+    std::vector<Hook> hooks;  // each once
+    for (const HeldCreation& held : creations_) {
+      if (std::find(hooks.begin(), hooks.end(), held.hook) == hooks.end()) hooks.push_back(held.hook);
+    }
+    // At least once, before any could be through. The threads below see what comes of it, and tell the peers.
+    for (const Hook& hook : hooks) {
+      if (hook.ends_wait()) note(ended());
+    }
     Crew crew;
     for (HeldCreation& held : creations_) {
       Status begun = held.enter ? attempt(held.enter) : Status();
@@ -24,15 +31,16 @@ class TogetherCreated {
     }
     // Without memory for waiting they end at once, before the crew is waited for.
     note(attempt([&]() -> Status {
-      crew.wait(hooks, [this](const Hook&) {
-        note(attempt([] { return Status(TUTTI_ABORTED, "the creation was ended by the caller's poll hook"); }));
-      });
+      crew.wait(hooks, [this](const Hook&) { note(ended()); });
       return {};
     }));
     return first_;
   }
 
  private:
+  static Status ended() {
+    return attempt([] { return Status(TUTTI_ABORTED, "the creation was ended by the caller's poll hook"); });
+  }
   void note(const Status& status) {
     if (status.ok()) return;
     const std::lock_guard lock(mutex_);

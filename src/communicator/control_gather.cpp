@@ -13,6 +13,9 @@ namespace tutti {
 Result<std::vector<std::vector<std::byte>>> ControlPlane::Impl::allgather(std::span<const std::byte> mine,
                                                                           const Patience& patience,
                                                                           const Purpose& purpose) {
+  // Creations and splits promise to ask the caller's hook at least once. All of them come through here, alone ones too,
+  // and the rounds below ask only where a peer is late.
+  if (Status status = patience.check(); !status) return status;
   std::unique_lock lock(mutex_);
   while (gathering_) {  // another thread's turn
     lock.unlock();      // the caller's hook runs without our lock

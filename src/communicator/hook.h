@@ -8,7 +8,8 @@
 
 namespace tutti {
 
-/// tutti_config.poll: called about every millisecond within every wait. A value; empty where there is none.
+/// tutti_config.poll: called about every millisecond within every wait, and by creations and splits at least once. A value;
+/// empty where there is none.
 struct Hook {
   int (*poll)(void*) = nullptr;
   void* ctx = nullptr;

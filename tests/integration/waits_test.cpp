@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <functional>
 #include <thread>
 #include <tuple>
@@ -240,29 +241,128 @@ TEST(Waits, OfBlockingCallsThatTheHookEndsFailTheCommunicatorEverywhere) {
   });
 }
 
-TEST(Waits, OfCreationsAskTheHookOfTheirCallerAlone) {
-  struct Hook {
-    const std::thread::id owner = std::this_thread::get_id();
-    std::atomic<int> elsewhere{0};
-    std::atomic<bool> ends{false};
-  } hook;
+/// A hook that counts its calls, on this thread and on others, and a config with it.
+struct Counting {
+  explicit Counting(bool ending = false) : ends(ending) {
+    config.poll = [](void* self) {
+      auto& counting = *static_cast<Counting*>(self);
+      if (std::this_thread::get_id() != counting.owner) ++counting.elsewhere;
+      ++counting.calls;
+      return counting.ends ? 1 : 0;
+    };
+    config.poll_ctx = this;
+  }
+  const std::thread::id owner = std::this_thread::get_id();
+  std::atomic<int> calls{0};
+  std::atomic<int> elsewhere{0};
+  std::atomic<bool> ends;
   tutti_config config = TUTTI_CONFIG_INIT;
-  config.poll = [](void* self) {
-    auto& asked = *static_cast<Hook*>(self);
-    if (std::this_thread::get_id() != asked.owner) ++asked.elsewhere;
-    return asked.ends ? 1 : 0;
+};
+
+/// Every form of creation, of one rank: none of them has anybody to wait for.
+struct Form {
+  const char* name;
+  std::function<tutti_status(tutti_comm**, const tutti_config*)> create;
+};
+
+std::vector<Form> forms_of_creation() {
+  const auto by_id = [](tutti_comm** comm, const tutti_config* config) {
+    tutti_unique_id id;
+    EXPECT_EQ(tutti_get_unique_id(&id), TUTTI_SUCCESS) << last_error();
+    return tutti_comm_create(comm, 1, &id, 0, config);
   };
-  config.poll_ctx = &hook;
+  const auto grouped = [by_id](tutti_comm** comm, const tutti_config* config) {
+    EXPECT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+    EXPECT_EQ(by_id(comm, config), TUTTI_SUCCESS) << last_error();
+    return tutti_group_end(nullptr);
+  };
+  const auto by_bootstrap = [](tutti_comm** comm, const tutti_config* config) {
+    const tutti_bootstrap alone = {sizeof alone, nullptr,
+                                   [](void*, const void* in, std::size_t n, void* out, std::uint64_t) {
+                                     std::memcpy(out, in, n);
+                                     return 0;
+                                   }};
+    return tutti_comm_create_bootstrap(comm, 1, 0, &alone, config);
+  };
+  const auto by_address = [](tutti_comm** comm, const tutti_config* config) {
+    return tutti_comm_create_address(comm, "tcp://127.0.0.1:4711", 1, 0, config);
+  };
+  const auto all = [](tutti_comm** comm, const tutti_config* config) { return tutti_comm_create_all(comm, 1, config); };
+  return {{"id", by_id}, {"address", by_address}, {"bootstrap", by_bootstrap}, {"group", grouped}, {"all", all}};
+}
+
+TEST(Waits, ACreationAsksTheHookOnceEvenWhereItWaitsForNobody) {
+  for (const Form& form : forms_of_creation()) {
+    Counting hook;
+    tutti_comm* comm = nullptr;
+    EXPECT_EQ(form.create(&comm, &hook.config), TUTTI_SUCCESS) << form.name << ": " << last_error();
+    EXPECT_GE(hook.calls, 1) << form.name;
+    EXPECT_EQ(hook.elsewhere, 0) << form.name;
+    EXPECT_EQ(tutti_comm_destroy(comm), TUTTI_SUCCESS);
+    hook.ends = true;
+    EXPECT_EQ(form.create(&comm, &hook.config), TUTTI_ABORTED) << form.name << ": " << last_error();
+    EXPECT_THAT(last_error(), testing::HasSubstr("poll hook")) << form.name;
+    EXPECT_EQ(comm, nullptr) << form.name;
+  }
+}
+
+/// Splits `comm` alone, or at the end of a group.
+tutti_status split_of(tutti_comm* comm, int color, bool grouped, tutti_comm** part) {
+  if (!grouped) return tutti_comm_split(comm, color, 0, part, nullptr);
+  EXPECT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_comm_split(comm, color, 0, part, nullptr), TUTTI_SUCCESS) << last_error();
+  return tutti_group_end(nullptr);
+}
+
+TEST(Waits, ASplitAsksTheHookOnceEvenWhereItWaitsForNobody) {
+  for (const bool grouped : {false, true}) {
+    for (const int color : {0, -1}) {
+      Counting hook;
+      tutti_comm* comm = nullptr;
+      tutti_comm* part = nullptr;
+      ASSERT_EQ(tutti_comm_create_all(&comm, 1, &hook.config), TUTTI_SUCCESS) << last_error();
+      hook.calls = 0;
+      EXPECT_EQ(split_of(comm, color, grouped, &part), TUTTI_SUCCESS) << last_error();
+      EXPECT_GE(hook.calls, 1) << "color " << color << (grouped ? " in a group" : "");
+      EXPECT_EQ(tutti_comm_destroy(part), TUTTI_SUCCESS);
+      hook.ends = true;
+      EXPECT_EQ(split_of(comm, color, grouped, &part), TUTTI_ABORTED) << last_error();
+      EXPECT_EQ(part, nullptr);
+      EXPECT_EQ(error_of(comm).status, TUTTI_ABORTED) << "the parent has failed, as for any split that its hook ends";
+      EXPECT_EQ(hook.elsewhere, 0);
+      EXPECT_EQ(tutti_comm_destroy(comm), TUTTI_SUCCESS);
+    }
+  }
+}
+
+TEST(Waits, ANonBlockingCreationAsksNobody) {
+  Counting hook(true);
+  hook.config.non_blocking = 1;
+  tutti_comm* comm = nullptr;
+  EXPECT_EQ(tutti_comm_create_address(&comm, "tcp://127.0.0.1:4711", 1, 0, &hook.config), TUTTI_IN_PROGRESS);
+  tutti_comm_state_kind state = TUTTI_COMM_CREATING;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (state == TUTTI_COMM_CREATING && std::chrono::steady_clock::now() < end) {
+    EXPECT_EQ(tutti_comm_state(comm, &state), TUTTI_SUCCESS);
+    usleep(1'000);
+  }
+  EXPECT_EQ(state, TUTTI_COMM_READY);
+  EXPECT_EQ(hook.calls, 0);
+  EXPECT_EQ(tutti_comm_destroy(comm), TUTTI_SUCCESS);
+}
+
+TEST(Waits, OfCreationsAskTheHookOfTheirCallerAlone) {
+  Counting hook;
   std::array<tutti_comm*, 2> comms{};
-  EXPECT_EQ(tutti_comm_create_all(comms.data(), 2, &config), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(tutti_comm_create_all(comms.data(), 2, &hook.config), TUTTI_SUCCESS) << last_error();
   for (tutti_comm* comm : comms) EXPECT_EQ(tutti_comm_destroy(comm), TUTTI_SUCCESS);
   tutti_unique_id id;
   ASSERT_EQ(tutti_get_unique_id(&id), TUTTI_SUCCESS);
   hook.ends = true;
   comms = {};
   ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
-  EXPECT_EQ(tutti_comm_create(&comms[0], 3, &id, 0, &config), TUTTI_SUCCESS) << last_error();
-  EXPECT_EQ(tutti_comm_create(&comms[1], 3, &id, 1, &config), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(tutti_comm_create(&comms[0], 3, &id, 0, &hook.config), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(tutti_comm_create(&comms[1], 3, &id, 1, &hook.config), TUTTI_SUCCESS) << last_error();
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(tutti_group_end(nullptr), TUTTI_ABORTED);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
