@@ -87,6 +87,13 @@ struct Secret : Text {
   static std::string print(const std::string& value) { return value.empty() ? "" : "(set)"; }
 };
 
+/// An address is no secret. All else may be an id: whoever has one can join.
+struct Meeting : Text {
+  static std::string print(const std::string& value) {
+    return value.empty() || value.find("://") != std::string::npos ? value : "(set)";
+  }
+};
+
 struct List {
   static constexpr const char* name = "list";
   static constexpr const char* form = "names separated by commas";
@@ -315,8 +322,8 @@ constexpr const char* kTransports = "TUTTI_TRANSPORTS";
 using S = Settings;
 using C = tutti_config;
 constexpr std::array kTable = {
-    setting<Text, &S::comm_id>("TUTTI_COMM_ID", "",
-                               "Printed unique id, or an address (tcp://HOST:PORT, file:///PATH), that env:// joins at."),
+    setting<Meeting, &S::comm_id>(
+        "TUTTI_COMM_ID", "", "Printed unique id, or an address (tcp://HOST:PORT, file:///PATH), that env:// joins at."),
     setting<RankNumber, &S::rank>("TUTTI_RANK", "", "This process's rank, for env://."),
     setting<RankCount, &S::ranks>("TUTTI_RANKS", "", "How many ranks there are, for env://."),
     setting<List, &S::interfaces>("TUTTI_INTERFACE", "", "Network interfaces to use; all that are up where empty.",

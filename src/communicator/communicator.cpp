@@ -14,6 +14,7 @@
 #include "src/communicator/caught.h"
 #include "src/communicator/explain.h"
 #include "src/communicator/graph.h"
+#include "src/communicator/log_lines.h"
 #include "src/communicator/point_to_point.h"
 #include "src/communicator/residence.h"
 #include "src/communicator/work.h"
@@ -101,9 +102,10 @@ std::size_t Communicator::ProblemHash::operator()(const Problem& problem) const 
 }
 
 /// Opens the transports once the key is known, and makes what this rank tells the others: its place, then its transports.
-MakeBlob Communicator::open_transports(const Settings& settings, std::unique_ptr<Transports>& transports, Advice& advice) {
-  return [&settings, &transports, &advice](std::span<const unsigned char, kKeyBytes> key, int rank,
-                                           int ranks) -> Result<std::vector<std::byte>> {
+MakeBlob Communicator::open_transports(const Settings& settings, const std::string& name,
+                                       std::unique_ptr<Transports>& transports, Advice& advice) {
+  return [&settings, &name, &transports, &advice](std::span<const unsigned char, kKeyBytes> key, int rank,
+                                                  int ranks) -> Result<std::vector<std::byte>> {
     if (!settings.tuning.empty()) {
       auto read = Tuning::read(settings.tuning);
       if (!read.ok()) {
@@ -118,7 +120,7 @@ MakeBlob Communicator::open_transports(const Settings& settings, std::unique_ptr
                     "Name files that `tutti-plan verify --msccl` proves, or leave it unset.");
     }
     advice.msccl = std::move(*files);
-    auto opened = Transports::open(settings, key, rank, ranks);
+    auto opened = Transports::open(settings, key, rank, ranks, name);
     if (!opened.ok()) return opened.status();
     transports = std::move(*opened);
     ByteWriter out;
@@ -131,14 +133,15 @@ MakeBlob Communicator::open_transports(const Settings& settings, std::unique_ptr
 Result<std::unique_ptr<Communicator>> Communicator::create(JoinRequest request, const tutti_config* config) {
   std::unique_ptr<Transports> transports;
   Advice advice;
-  request.blob = open_transports(request.settings, transports, advice);
   request.name = shown_name(request.name);  // sentences are all that it is for
+  request.blob = open_transports(request.settings, request.name, transports, advice);
   auto membership = join(request);
   if (!membership.ok()) return membership.status();
   std::unique_ptr<Communicator> self(new Communicator(std::make_unique<Membership>(std::move(*membership)),
                                                       std::move(transports), request.settings, request.name,
                                                       config != nullptr ? Hook{config->poll, config->poll_ctx} : Hook()));
   if (Status status = self->begin(request.patience, std::move(advice)); !status.ok()) return status;
+  if (log_enabled(Level::info)) self->log_creation(config);
   return self;
 }
 
@@ -191,7 +194,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split(SplitRequest request, 
 Result<std::unique_ptr<Communicator>> Communicator::split_in_turn(SplitRequest& request) {
   std::unique_ptr<Transports> transports;
   Advice advice;
-  request.blob = open_transports(request.settings, transports, advice);
+  request.blob = open_transports(request.settings, request.name, transports, advice);
   // It has a number among the operations, so that who calls another meanwhile learns of the difference.
   const std::uint64_t sequence = sequence_.load(std::memory_order_relaxed);  // only changed in a turn
   sequence_.store(sequence + 1, std::memory_order_relaxed);
@@ -205,6 +208,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split_in_turn(SplitRequest& 
   std::unique_ptr<Communicator> child(
       new Communicator(std::move(*membership), std::move(transports), request.settings, request.name, hook_));
   if (Status status = child->begin(request.patience, std::move(advice)); !status.ok()) return status;
+  if (log_enabled(Level::info)) child->log_line(Level::info, transports_line(child->transports_->carriers()));
   return child;
 }
 
@@ -536,11 +540,15 @@ Status Communicator::give_up(const Outcome& outcome, const CollectiveCall& call,
 }
 
 /// By the call's own wish, else TUTTI_ALGORITHM's, else a file's, else the tuning table's or the model's.
-Result<Communicator::Choice> Communicator::choose(const Problem& problem, const std::string& wish) const {
+/// The file that a call runs by; nullptr where none does.
+const MscclAlgorithm* Communicator::file_for(const Problem& problem, const std::string& wish) const {
   const std::uint64_t bytes = bytes_of(problem.count, problem.type);
-  const MscclAlgorithm* const file =
-      wish.empty() && !overrides_.find(problem.collective, bytes).empty() ? nullptr : advice_.msccl.find(problem, wish);
-  if (file != nullptr) {
+  const bool overridden = wish.empty() && !overrides_.find(problem.collective, bytes).empty();
+  return overridden ? nullptr : advice_.msccl.find(problem, wish);
+}
+
+Result<Communicator::Choice> Communicator::choose(const Problem& problem, const std::string& wish) const {
+  if (const MscclAlgorithm* const file = file_for(problem, wish); file != nullptr) {
     return Choice{file->plan(problem, link_slot_bytes), file->name.c_str(),
                   [file](int r) { return file->programs[static_cast<std::size_t>(r)]; },
                   fmt::format("{} {:x}", file->name, file->digest)};
@@ -581,11 +589,51 @@ Result<const Communicator::Prepared*> Communicator::prepare(const Problem& probl
     constexpr std::size_t most_plans = 4096;
     if (plans_.size() >= most_plans) plans_.clear();
     last_ = &plans_.emplace(problem, std::move(made)).first->second;
+    if (log_enabled(Level::info)) log_plan(last_->plan, last_->algorithm);
   } else {
     last_ = &found->second;
   }
   last_wish_ = wish;
   return last_;
+}
+
+void Communicator::log_line(Level level, std::string_view text) const {
+  log(level, log_label(name_, rank(), ranks()).append(text));
+}
+
+/// config: what it was created with; may be NULL.
+void Communicator::log_creation(const tutti_config* config) const {
+  log_line(Level::info, transports_line(transports_->carriers()));
+  const std::vector<SettingRow> rows = describe_settings(config);
+  if (const std::string line = settings_line(rows); !line.empty()) log_line(Level::info, line);
+  if (rank() == 0) log_line(Level::info, hosts_line(membership_->members));
+}
+
+/// Rank 0 also tells, once for each collective, by which algorithms calls of all sizes run: all ranks choose alike.
+void Communicator::log_plan(const Plan& plan, std::string_view algorithm) {
+  const std::uint32_t bit = 1U << static_cast<unsigned>(plan.problem.collective);
+  if (rank() == 0 && (logged_ & bit) == 0) {
+    logged_ |= bit;
+    log_algorithms(plan.problem);
+  }
+  if (log_enabled(Level::debug)) log_line(Level::debug, plan_line(plan, algorithm));
+}
+
+/// Of calls like this one, of 8 B to 1 GiB a block, in powers of two.
+void Communicator::log_algorithms(Problem problem) const {
+  constexpr std::uint64_t most = std::uint64_t{1} << 30;
+  const std::uint64_t element = bytes_of(1, problem.type);
+  std::vector<AlgorithmUpTo> by_size;
+  for (std::uint64_t bytes = 8; bytes <= most; bytes *= 2) {
+    if (problem.collective != Collective::barrier) problem.count = std::max<std::uint64_t>(1, bytes / element);
+    if (const MscclAlgorithm* const file = file_for(problem, ""); file != nullptr) {
+      by_size.push_back({bytes, file->name});
+      continue;
+    }
+    const auto choice = select(problem, view_, overrides_, "", static_cast<std::uint32_t>(settings_.lanes), advice_.tuning);
+    if (choice.ok()) by_size.push_back({bytes, choice->algorithm->name});
+  }
+  if (!by_size.empty()) log_line(Level::info, algorithms_line(problem.collective, by_size));
 }
 
 Status Communicator::open_links(Linked& linked, WaitingAgent& agent) {

@@ -204,13 +204,19 @@ class Communicator {
 
   Communicator(std::unique_ptr<Membership> membership, std::unique_ptr<Transports> transports, const Settings& settings,
                std::string name, const Hook& hook);
-  static MakeBlob open_transports(const Settings& settings, std::unique_ptr<Transports>& transports, Advice& advice);
+  static MakeBlob open_transports(const Settings& settings, const std::string& name,
+                                  std::unique_ptr<Transports>& transports, Advice& advice);
   Status begin(const Patience& patience, Advice advice);
   Status set_up(const Patience& patience, Advice advice);
   Result<std::unique_ptr<Communicator>> split_in_turn(SplitRequest& request);
+  const MscclAlgorithm* file_for(const Problem& problem, const std::string& wish) const;
   Result<Choice> choose(const Problem& problem, const std::string& wish) const;
   Result<const Prepared*> prepare(const Problem& problem, const std::string& wish);
   Status open_links(Linked& linked, WaitingAgent& agent);
+  void log_line(Level level, std::string_view text) const;
+  void log_creation(const tutti_config* config) const;
+  void log_plan(const Plan& plan, std::string_view algorithm);
+  void log_algorithms(Problem problem) const;
   Status await_turn(Ticket& ticket, const Hook& hook);
   Status run_in_turn(const CollectiveCall& call, const Hook& hook);
   Status conclude(Status status, const CollectiveCall& call, const Hook& hook);
@@ -268,6 +274,7 @@ class Communicator {
   std::vector<std::byte> scratch_;
   std::unordered_map<Problem, Prepared, ProblemHash> plans_;
   std::map<std::string, std::shared_ptr<Linked>> linked_;
+  std::uint32_t logged_ = 0;  ///< a bit for each collective of which log_plan has told
   std::string last_wish_;
   const Prepared* last_ = nullptr;  ///< the plan of the last call: a repeated shape costs one comparison
   /// The same, where run_again may run it: the executor, links, board, agent and comparison are as it left them.

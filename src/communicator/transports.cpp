@@ -13,6 +13,7 @@
 #include "src/base/wire.h"
 #include "src/communicator/caught.h"
 #include "src/communicator/known_transports.h"
+#include "src/communicator/log_lines.h"
 #include "topology/caches.h"
 
 namespace tutti {
@@ -96,7 +97,8 @@ class ReachTable {
 
 }  // namespace
 
-Transports::Transports(std::span<const unsigned char, 32> key, int rank, int ranks) : rank_(rank), ranks_(ranks) {
+Transports::Transports(std::span<const unsigned char, 32> key, int rank, int ranks, const std::string& name)
+    : rank_(rank), ranks_(ranks), label_(log_label(name, rank, ranks)) {
   writers_.resize(static_cast<std::size_t>(ranks));
   std::copy(key.begin(), key.end(), key_.begin());
 }
@@ -106,8 +108,8 @@ Transports::~Transports() {
 }
 
 Result<std::unique_ptr<Transports>> Transports::open(const Settings& settings, std::span<const unsigned char, 32> key,
-                                                     int rank, int ranks) {
-  std::unique_ptr<Transports> self(new Transports(key, rank, ranks));
+                                                     int rank, int ranks, const std::string& name) {
+  std::unique_ptr<Transports> self(new Transports(key, rank, ranks, name));
   auto transports = wanted(settings);
   if (!transports.ok()) return transports.status();
   if (ranks == 1) return self;
@@ -288,6 +290,14 @@ std::string Transports::names_of(const std::vector<bool>& used) const {
   return names.empty() ? "none" : names;
 }
 
+std::vector<const char*> Transports::carriers() const {
+  std::vector<const char*> names;
+  for (const int chosen : chosen_) {
+    names.push_back(chosen < 0 ? nullptr : transports_[static_cast<std::size_t>(chosen)].transport->name);
+  }
+  return names;
+}
+
 std::span<Endpoint> Transports::endpoints(TrafficClass traffic) { return endpoints_[static_cast<std::size_t>(traffic)]; }
 
 Result<HostLink*> Transports::link(TrafficClass traffic, int peer, std::uint32_t channel, bool sends) {
@@ -320,8 +330,22 @@ tutti_link_result Transports::ready(HostLink& link) {
   tutti_link_state state{};
   state.size = sizeof state;
   const tutti_link_result result = link.transport->link_state(link.link, &state);
-  if (result == TUTTI_LINK_OK) link.state = state;
+  if (result != TUTTI_LINK_OK) return result;
+  link.state = state;
+  if (log_enabled(Level::debug)) log_open(link);
   return result;
+}
+
+void Transports::log_open(const HostLink& link) const {
+  for (const TrafficClass traffic : {TrafficClass::collective, TrafficClass::point_to_point}) {
+    for (const auto& [key, each] : links_[static_cast<std::size_t>(traffic)]) {
+      if (each.get() != &link) continue;
+      const auto channel = static_cast<std::uint32_t>(key) >> 1;
+      log(Level::debug, label_ + link_line(link.transport->name, (key & 1) != 0, link.peer, channel,
+                                           traffic == TrafficClass::collective));
+      return;
+    }
+  }
 }
 
 bool Transports::withdraw(TrafficClass traffic) {

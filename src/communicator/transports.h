@@ -37,8 +37,9 @@ class Transports {
   /// Opens an endpoint per class of each transport that settings allow and this machine has. key: the communicator's;
   /// copied. Errors: TUTTI_INVALID_ARGUMENT (an unknown transport: its name, and those there are), TUTTI_UNSUPPORTED (none
   /// of them viable, each with its reason), TUTTI_SYSTEM_ERROR (likewise, where the system refused one what it needs).
+  /// name: the communicator's, for the log.
   static Result<std::unique_ptr<Transports>> open(const Settings& settings, std::span<const unsigned char, 32> key,
-                                                  int rank, int ranks);
+                                                  int rank, int ranks, const std::string& name = "world");
   ~Transports();
   Transports(const Transports&) = delete;
   Transports& operator=(const Transports&) = delete;
@@ -58,6 +59,8 @@ class Transports {
 
   /// "shm", "tcp" or "shm+tcp": what carries this communicator. "none" for one rank.
   const std::string& names() const { return names_; }
+  /// By rank, the transport that carries what goes to it; NULL for this rank. For the log; once settled.
+  std::vector<const char*> carriers() const;
 
   std::span<Endpoint> endpoints(TrafficClass traffic);
   /// The link to or from a peer: opened on first use, not yet necessarily open (see ready). Owned here.
@@ -81,7 +84,7 @@ class Transports {
     std::array<std::vector<std::byte>, traffic_classes> own;                 ///< descriptors
     std::array<std::vector<std::vector<std::byte>>, traffic_classes> peers;  ///< per rank; empty: it lacks the transport
   };
-  Transports(std::span<const unsigned char, 32> key, int rank, int ranks);
+  Transports(std::span<const unsigned char, 32> key, int rank, int ranks, const std::string& name);
   Status open_endpoints(const tutti_transport& transport, const Settings& settings);
 
   void read_descriptions(std::span<const std::vector<std::byte>> descriptions);
@@ -89,11 +92,13 @@ class Transports {
   Status unconnected(std::size_t a, std::size_t b) const;
   int index_of(const std::string& name) const;
   std::string names_of(const std::vector<bool>& used) const;  ///< used: by index into common_
+  void log_open(const HostLink& link) const;
 
   std::array<unsigned char, 32> key_;
   std::string interfaces_;
   int rank_;
   int ranks_;
+  std::string label_;  ///< how lines of the log begin
   std::string names_ = "none";
   std::string refusal_;                ///< what the system refused this rank's transports: their sentences, or nothing
   std::vector<std::string> refusals_;  ///< the same of all ranks

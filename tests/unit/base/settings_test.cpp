@@ -282,6 +282,15 @@ TEST_F(SettingsTest, ASecretIsNeverPrinted) {
   EXPECT_EQ(row("TUTTI_SECRET").value, "");
 }
 
+TEST_F(SettingsTest, AnIdIsASecretAndAnAddressIsNone) {
+  setenv("TUTTI_COMM_ID", "tutti1:0123456789abcdef", 1);
+  EXPECT_EQ(row("TUTTI_COMM_ID").value, "(set)");
+  setenv("TUTTI_COMM_ID", "id:tutti1:0123456789abcdef", 1);
+  EXPECT_EQ(row("TUTTI_COMM_ID").value, "(set)");
+  setenv("TUTTI_COMM_ID", "tcp://node7:29500", 1);
+  EXPECT_EQ(row("TUTTI_COMM_ID").value, "tcp://node7:29500");
+}
+
 TEST_F(SettingsTest, AnUnknownVariableThatResemblesNoneIsNamedAlone) {
   setenv("TUTTI_NONSENSE", "1", 1);
   setenv("TUTTI_X", "1", 1);
