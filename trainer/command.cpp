@@ -12,7 +12,8 @@ void declare(program::Options& options, Command& command) {
   program::add_rank_options(options, command.ranks);
   options.text("--data", &command.data, "DIR",
                "Folder of MNIST-style IDX files, plain or .gz (train-images-idx3-ubyte, train-labels-idx1-ubyte, "
-               "t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte); without it, embedded drawn digits of 28 x 28 pixels");
+               "t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte; or with .idx for -idx); without it, embedded drawn digits "
+               "of 28 x 28 pixels");
   options.text("--layers", &command.layers, "WIDTHS", "Widths of the layers: inputs, hidden ones, outputs");
   options.integer("--epochs", &command.epochs, 1, 1'000'000, "Passes over the training samples");
   options.integer("--batch", &command.batch, 1, 1 << 30, "Samples to a step, over all ranks together");

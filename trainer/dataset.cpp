@@ -26,27 +26,38 @@ std::string hexadecimal(std::uint32_t value) {
   return text;
 }
 
-bool exists(const std::string& path) {
+enum class Entry { none, folder, file };
+Entry entry_at(const std::string& path) {
   struct stat info;
-  return ::stat(path.c_str(), &info) == 0;
+  if (::stat(path.c_str(), &info) != 0) return Entry::none;
+  return S_ISDIR(info.st_mode) ? Entry::folder : Entry::file;
 }
 
 struct GzipCloser {
   void operator()(gzFile file) const { gzclose(file); }
 };
 
-// "a/NAME" or "a/NAME.gz", whichever is there; the plain one where both are.
-Fallible<std::string> find_part(const std::string& folder, const std::string& name) {
-  for (const char* ending : {"", ".gz"}) {
-    std::string path = folder + "/" + name + ending;
-    if (exists(path)) return path;
+// Where one of the four files is. MNIST is unpacked as train-images-idx3-ubyte and as train-images.idx3-ubyte; the plain
+// file counts before the .gz. Archives that have both put folders of the first name beside files of the second.
+Fallible<std::string> find_part(const std::string& folder, const std::string& content, const std::string& format) {
+  const std::string hyphened = content + "-" + format;
+  const std::string dotted = content + "." + format;
+  std::string is_folder;
+  for (const std::string& name : {hyphened, dotted, hyphened + ".gz", dotted + ".gz"}) {
+    std::string path = folder + "/" + name;
+    const Entry entry = entry_at(path);
+    if (entry == Entry::file) return path;
+    if (entry == Entry::folder && is_folder.empty()) is_folder = path;
   }
-  return refused("\"" + folder + "\" holds neither " + name + " nor " + name +
-                 ".gz; give --data a folder of MNIST-style IDX files, or leave --data out to train on the embedded digits");
+  if (!is_folder.empty())
+    return refused("\"" + is_folder + "\" is a folder; give --data a folder that holds the file itself");
+  return refused("\"" + folder + "\" holds neither " + hyphened + " nor " + dotted +
+                 ", plain or with .gz; give --data a folder of MNIST-style IDX files, or leave --data out to train on the "
+                 "embedded digits");
 }
 
-Fallible<Idx> read_part(const std::string& folder, const std::string& name, int dimensions) {
-  const Fallible<std::string> path = find_part(folder, name);
+Fallible<Idx> read_part(const std::string& folder, const std::string& content, int dimensions) {
+  const Fallible<std::string> path = find_part(folder, content, "idx" + std::to_string(dimensions) + "-ubyte");
   if (!path.ok()) return path.failure();
   const auto bytes = read_file(*path);
   if (!bytes.ok()) return bytes.failure();
@@ -54,9 +65,9 @@ Fallible<Idx> read_part(const std::string& folder, const std::string& name, int 
 }
 
 Fallible<Images> read_images(const std::string& folder, const std::string& part) {
-  Fallible<Idx> pictures = read_part(folder, part + "-images-idx3-ubyte", 3);
+  Fallible<Idx> pictures = read_part(folder, part + "-images", 3);
   if (!pictures.ok()) return pictures.failure();
-  Fallible<Idx> labels = read_part(folder, part + "-labels-idx1-ubyte", 1);
+  Fallible<Idx> labels = read_part(folder, part + "-labels", 1);
   if (!labels.ok()) return labels.failure();
   if (pictures->sizes[0] != labels->sizes[0]) {
     return refused("\"" + folder + "\" holds " + std::to_string(pictures->sizes[0]) + " images but " +
@@ -151,7 +162,7 @@ Fallible<Idx> parse_idx(std::span<const std::uint8_t> bytes, int dimensions, con
 }
 
 Fallible<Dataset> load_idx_folder(const std::string& folder) {
-  if (!exists(folder)) {
+  if (entry_at(folder) == Entry::none) {
     return refused("the data folder \"" + folder +
                    "\" does not exist; give --data an existing folder, or leave it out to train on the embedded digits");
   }

@@ -76,6 +76,40 @@ TEST_F(IdxFolder, IsReadPlainAndGzipped) {
   EXPECT_EQ(zipped->train.pixels, plain->train.pixels);
 }
 
+TEST_F(IdxFolder, IsReadByEitherSpellingOfEachName) {
+  const std::vector<std::string> names = folder_.names();
+  ASSERT_EQ(names.size(), 4U);
+  const auto plain = load_idx_folder(folder_.path());
+  ASSERT_TRUE(plain.ok()) << plain.failure().sentence;
+  for (const bool zipped : {false, true}) {
+    for (const std::string& name : names) {  // one after the other: spellings may be mixed
+      std::string dotted = name;
+      dotted.replace(dotted.rfind("-idx"), 1, ".");
+      if (zipped) {
+        write_gzip(folder_.file(dotted + ".gz"), test::read_bytes(folder_.file(dotted)));
+        std::filesystem::remove(folder_.file(dotted));
+      } else {
+        std::filesystem::rename(folder_.file(name), folder_.file(dotted));
+      }
+      const auto data = load_idx_folder(folder_.path());
+      ASSERT_TRUE(data.ok()) << data.failure().sentence;
+      EXPECT_EQ(data->train.pixels, plain->train.pixels);
+      EXPECT_EQ(data->test.labels, plain->test.labels);
+    }
+  }
+}
+
+TEST_F(IdxFolder, IsReadWhereFoldersOfTheOtherSpellingLieBesideTheFiles) {
+  for (const std::string& name : folder_.names()) {
+    std::string dotted = name;
+    dotted.replace(dotted.rfind("-idx"), 1, ".");
+    std::filesystem::rename(folder_.file(name), folder_.file(dotted));
+    std::filesystem::create_directory(folder_.file(name));
+  }
+  const auto data = load_idx_folder(folder_.path());
+  EXPECT_TRUE(data.ok()) << data.failure().sentence;
+}
+
 TEST_F(IdxFolder, IsRefusedWhereItDoesNotExist) {
   const auto data = load_idx_folder(folder_.file("nowhere"));
   ASSERT_FALSE(data.ok());
@@ -85,7 +119,8 @@ TEST_F(IdxFolder, IsRefusedWhereItDoesNotExist) {
 
 TEST_F(IdxFolder, IsRefusedWhereAFileIsMissing) {
   std::filesystem::remove(folder_.file("t10k-labels-idx1-ubyte"));
-  EXPECT_THAT(refusal(), AllOf(HasSubstr("t10k-labels-idx1-ubyte"), HasSubstr(".gz"), HasSubstr("--data")));
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("t10k-labels-idx1-ubyte"), HasSubstr("t10k-labels.idx1-ubyte"), HasSubstr(".gz"),
+                               HasSubstr("--data")));
 }
 
 TEST_F(IdxFolder, IsRefusedWhereAFileIsTruncated) {
@@ -151,7 +186,7 @@ TEST_F(IdxFolder, IsRefusedWhereGzipIsCutOffOrDamaged) {
 TEST_F(IdxFolder, IsRefusedWhereAFileIsAFolder) {
   std::filesystem::remove(folder_.file("train-images-idx3-ubyte"));
   std::filesystem::create_directory(folder_.file("train-images-idx3-ubyte"));
-  EXPECT_THAT(refusal(), HasSubstr("train-images-idx3-ubyte"));
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("train-images-idx3-ubyte"), HasSubstr("is a folder")));
 }
 
 TEST(Normalisation, GivesMeanZeroAndVarianceOne) {
