@@ -113,30 +113,43 @@ class Snag {
   /// held_up: runs where the page is touched, in a signal's handler.
   void set(void (*held_up)()) const {
     then = held_up;
+    untouched = true;
     EXPECT_EQ(::mprotect(page, 4096, PROT_NONE), 0);
   }
+  /// Whether nobody has touched the page since then.
+  bool is_set() const { return untouched; }
 
  private:
   static constexpr std::size_t bytes = count * sizeof(std::int32_t);
   static void touched(int, siginfo_t* info, void*) {
     if (static_cast<char*>(info->si_addr) < page || static_cast<char*>(info->si_addr) >= page + 4096) ::abort();
     ::mprotect(page, 4096, PROT_READ | PROT_WRITE);
+    untouched = false;
     then();
   }
   static inline char* page = nullptr;
+  static inline volatile bool untouched = false;  ///< written in the handler
   static inline void (*then)() = nullptr;
   std::int32_t* data_ = nullptr;
 };
 
-/// What a rank's poll hook does: says that the rank waits, and ends the wait when it is told to.
+/// What a rank's poll hook does: says that the rank waits, and that it goes on doing so although its operation has failed;
+/// and ends the wait when it is told to.
 struct Waiting {
   const Signal* says;
+  const Signal* says_failed;
+  const tutti_comm* comm = nullptr;  ///< where it listens
   std::atomic<bool> ends{false};
   bool said = false;
-  bool listens = false;
+  bool said_failed = false;
   static int poll(void* self) {
     Waiting& waiting = *static_cast<Waiting*>(self);
-    if (waiting.listens && !std::exchange(waiting.said, true)) waiting.says->give();
+    if (waiting.comm == nullptr) return 0;
+    if (!std::exchange(waiting.said, true)) waiting.says->give();
+    if (!waiting.said_failed && error_of(waiting.comm).status != TUTTI_SUCCESS) {
+      waiting.said_failed = true;
+      waiting.says_failed->give();
+    }
     return waiting.ends ? 1 : 0;
   }
 };
@@ -149,9 +162,10 @@ struct Meeting {
   std::string address;
   Signal waits;     ///< rank 0 does, in the operation: what it grants at first is granted
   Signal sweeps;    ///< rank 1 does, and is held up there
-  Signal fails;     ///< rank 0's operation has a reason to
+  Signal fails;     ///< rank 0's operation has failed
   Signal returned;  ///< rank 0's call has
   Signal over;      ///< rank 1's operation is
+  Signal missed;    ///< it was over before rank 1 swept: on a slow machine a short deadline passes sooner
 };
 Meeting* met = nullptr;  ///< for rank 1's handlers
 
@@ -164,6 +178,10 @@ void send_slowly(Meeting& meeting, void (*handler)()) {
   snag.set(handler);
   meeting.waits.await();
   static_cast<void>(broadcast_from_1(snag.data(), comm));
+  if (snag.is_set()) {
+    meeting.missed.give();
+    meeting.sweeps.give();  // whoever waits for that
+  }
   meeting.over.give();
   tutti_comm_destroy(comm);
 }
@@ -178,14 +196,14 @@ enum class Way { abort, hook, deadline, death };
 /// Rank 0, which receives into registered memory, and has done so once.
 class Receiver {
  public:
-  explicit Receiver(Meeting& meeting) : waiting{&meeting.waits} {
+  explicit Receiver(Meeting& meeting) : waiting{&meeting.waits, &meeting.fails} {
     tutti_config config = TUTTI_CONFIG_INIT;
     config.poll = &Waiting::poll;
     config.poll_ctx = &waiting;
     comm = join(meeting.address, 0, config);
     EXPECT_EQ(tutti_memory_alloc(&memory, Snag::count * sizeof(std::int32_t)), TUTTI_SUCCESS) << last_error();
     EXPECT_EQ(broadcast_from_1(memory, comm), TUTTI_SUCCESS) << last_error();
-    waiting.listens = true;
+    waiting.comm = comm;
   }
   ~Receiver() {
     tutti_comm_destroy(comm);
@@ -204,15 +222,13 @@ class Receiver {
 };
 
 /// Rank 0: its operation fails while rank 1 writes into its memory; from its return on, that memory is the caller's.
-void fail_while_written(Meeting& meeting, Way way) {
+void fail_while_written(Meeting& meeting, Way way, std::uint64_t deadline_ns) {
   Receiver receiver(meeting);
-  if (way == Way::deadline) tutti_comm_set_timeout(receiver.comm, 20'000'000);
+  if (way == Way::deadline) tutti_comm_set_timeout(receiver.comm, deadline_ns);
   std::thread other([&] {
     meeting.sweeps.await();
     if (way == Way::abort) static_cast<void>(tutti_comm_abort(receiver.comm));
     receiver.waiting.ends = way == Way::hook;
-    if (way == Way::deadline) ::usleep(60'000);
-    meeting.fails.give();
   });
   const tutti_status expected = way == Way::deadline ? TUTTI_TIMEOUT
                                 : way == Way::death  ? TUTTI_REMOTE_ERROR
@@ -220,6 +236,8 @@ void fail_while_written(Meeting& meeting, Way way) {
   EXPECT_EQ(broadcast_from_1(receiver.memory, receiver.comm), expected) << last_error();
   receiver.write_to_memory();
   meeting.returned.give();
+  meeting.fails.give();
+  meeting.waits.give();  // a deadline may pass before the hook is asked
   EXPECT_THAT(error_of(nullptr).message, Not(HasSubstr("may still write")));
   if (way != Way::death) meeting.over.await();
   EXPECT_EQ(receiver.changed_since(), 0) << "elements changed after the call had returned";
@@ -230,20 +248,31 @@ class AfterAFailure : public testing::TestWithParam<Way> {};
 
 TEST_P(AfterAFailure, NoPeerWritesIntoTheCallersMemory) {
   const TemporaryFolder folder;
-  for (int turn = 0; turn < 12; ++turn) {
-    Meeting meeting{address_in(folder, turn), {}, {}, {}, {}, {}};
+  int number = 0;
+  std::uint64_t deadline_ns = 20'000'000;
+  for (int turn = 0; turn < 12;) {
+    Meeting meeting{address_in(folder, ++number), {}, {}, {}, {}, {}, {}};
     const bool dies = GetParam() == Way::death;
-    // Goes on when the other's call has returned, or if it waits for that.
+    // Goes on when the other's call has failed, and has returned or waits for this.
     const auto nap = [] {
       met->sweeps.give();
-      if (met->fails.within(10'000)) static_cast<void>(met->returned.within(150));
+      if (met->fails.within(10'000)) static_cast<void>(met->returned.within(100));
     };
     const auto die = [] {
       met->sweeps.give();
       ::raise(SIGKILL);
     };
-    const Child sender([&] { send_slowly(meeting, dies ? +die : +nap); }, dies ? SIGKILL : 0);
-    const Child receiver([&] { fail_while_written(meeting, GetParam()); });
+    {
+      const Child sender([&] { send_slowly(meeting, dies ? +die : +nap); }, dies ? SIGKILL : 0);
+      const Child receiver([&] { fail_while_written(meeting, GetParam(), deadline_ns); });
+    }
+    if (!meeting.missed.within(0)) {
+      ++turn;
+    } else {
+      ASSERT_EQ(GetParam(), Way::deadline);
+      deadline_ns *= 2;
+      ASSERT_LT(deadline_ns, 20'000'000'000u);
+    }
   }
 }
 
@@ -294,7 +323,7 @@ TEST(AfterAnAbort, WhatAPeerWasReadingIsNoSuccess) {
   int number = 0;
   for (const std::size_t count : {20'000, 32'768, 60'000, 100'000}) {
     SCOPED_TRACE(count);
-    Meeting meeting{address_in(folder, ++number), {}, {}, {}, {}, {}};
+    Meeting meeting{address_in(folder, ++number), {}, {}, {}, {}, {}, {}};
     const Child reader([&] { gather_slowly(meeting, count); });
     const Child owner([&] { abort_while_read(meeting, count); });
   }
@@ -324,7 +353,7 @@ void outlast_a_stopped_peer(Meeting& meeting, pid_t peer) {
 
 TEST(AStoppedPeer, ThatMayStillWriteIsNamed) {
   const TemporaryFolder folder;
-  Meeting meeting{address_in(folder, 0), {}, {}, {}, {}, {}};
+  Meeting meeting{address_in(folder, 0), {}, {}, {}, {}, {}, {}};
   const Child sender([&] { send_slowly(meeting, [] { ::raise(SIGSTOP); }); });
   const Child receiver([&] { outlast_a_stopped_peer(meeting, sender.pid()); });
 }
