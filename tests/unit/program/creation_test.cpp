@@ -17,6 +17,7 @@
 
 #include "src/program/ranks.h"
 #include "src/program/signals.h"
+#include "tests/support/default_signals.h"
 
 namespace tutti::program {
 namespace {
@@ -43,6 +44,7 @@ class CreationTest : public testing::Test {
   CreationTest() : folder_(fs::temp_directory_path() / ("creation_test_" + std::to_string(getpid()))) {
     fs::remove_all(folder_);
     fs::create_directories(folder_);
+    test::mind_signals();
     for (const auto& [name, value] : variables()) setenv(name, value.c_str(), 1);
   }
   ~CreationTest() override {
@@ -134,6 +136,8 @@ TEST(Create, TellsTheFirstErrorAndKeepsNoCommunicator) {
 }
 
 TEST(Create, MakesAllRanksAndGivesTheSignalsBack) {
+  struct sigaction before = {};
+  sigaction(SIGINT, nullptr, &before);
   tutti_unique_id id;
   ASSERT_EQ(tutti_get_unique_id(&id), TUTTI_SUCCESS);
   const Created created = create(3, nullptr, [&](std::size_t rank, tutti_comm** comm, const tutti_config* config) {
@@ -149,7 +153,7 @@ TEST(Create, MakesAllRanksAndGivesTheSignalsBack) {
   for (tutti_comm* comm : created.comms) EXPECT_EQ(tutti_comm_destroy(comm), TUTTI_SUCCESS);
   struct sigaction now = {};
   sigaction(SIGINT, nullptr, &now);
-  EXPECT_EQ(now.sa_handler, SIG_DFL);
+  EXPECT_EQ(now.sa_handler, before.sa_handler);
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "src/program/place.h"
+#include "tests/support/default_signals.h"
 #include "tests/support/sanitizers.h"
 
 namespace tutti::program {
@@ -106,6 +107,7 @@ class LauncherTest : public testing::Test {
  protected:
   LauncherTest() : folder_(fs::temp_directory_path() / ("launcher_test_" + std::to_string(getpid()))) {
     fs::create_directories(folder_);
+    test::mind_signals();
     setenv(kFolder, folder_.c_str(), 1);
   }
   ~LauncherTest() override {
@@ -197,7 +199,7 @@ TEST_F(LauncherTest, NamesTheRankThatWasKilledAndEndsTheOthers) {
   const Launched launched = launch(3, "killed");
   EXPECT_EQ(launched.code, kPeerLost);
   EXPECT_THAT(launched.err, AllOf(HasSubstr("rank 1 (pid "), HasSubstr("signal 9")));
-  EXPECT_TRUE(gone_within(pids(3), std::chrono::seconds(1)));
+  EXPECT_TRUE(gone_within(pids(3), std::chrono::seconds(10)));
 }
 
 // Runs Parent in a process of its own, whose stdout is `out`; its wait status, and what it said on stderr.
@@ -245,7 +247,7 @@ TEST_F(LauncherTest, EndsRanksThatSleepWhenOneHasFailed) {
   const Launched launched = launch(3, "one fails");
   EXPECT_EQ(launched.code, kWrongUse);
   EXPECT_EQ(launched.err, "parent: rank 1 had enough\n");
-  EXPECT_TRUE(gone_within(pids(3), std::chrono::seconds(1)));
+  EXPECT_TRUE(gone_within(pids(3), std::chrono::seconds(10)));
 }
 
 TEST_F(LauncherTest, DoesNotWaitForARankThatHasBeenStopped) {
@@ -318,7 +320,7 @@ TEST_F(LauncherTest, ASignalEndsAllRanksAndThisProcessBySignal) {
     ASSERT_EQ(waitpid(parent, &status, 0), parent);
     ASSERT_TRUE(WIFSIGNALED(status)) << status;
     EXPECT_EQ(WTERMSIG(status), signal);
-    EXPECT_TRUE(gone_within(children, std::chrono::seconds(1)));
+    EXPECT_TRUE(gone_within(children, std::chrono::seconds(10)));
   }
 }
 
