@@ -330,10 +330,13 @@ TEST(AfterAnAbort, WhatAPeerWasReadingIsNoSuccess) {
 }
 
 /// Rank 0, whose peer is stopped in the middle of a sweep and goes on after the call has returned.
-void outlast_a_stopped_peer(Meeting& meeting, pid_t peer) {
+void outlast_a_stopped_peer(Meeting& meeting, pid_t peer, std::uint64_t deadline_ns) {
   Receiver receiver(meeting);
-  tutti_comm_set_timeout(receiver.comm, 100'000'000);
+  tutti_comm_set_timeout(receiver.comm, deadline_ns);
   EXPECT_EQ(broadcast_from_1(receiver.memory, receiver.comm), TUTTI_TIMEOUT) << last_error();
+  meeting.waits.give();
+  meeting.sweeps.await();
+  if (meeting.missed.within(0)) return meeting.missed.give();
   for (const tutti_comm* of : {static_cast<const tutti_comm*>(nullptr), static_cast<const tutti_comm*>(receiver.comm)}) {
     const tutti_error error = error_of(of);
     const std::string message = error.message;
@@ -353,9 +356,20 @@ void outlast_a_stopped_peer(Meeting& meeting, pid_t peer) {
 
 TEST(AStoppedPeer, ThatMayStillWriteIsNamed) {
   const TemporaryFolder folder;
-  Meeting meeting{address_in(folder, 0), {}, {}, {}, {}, {}, {}};
-  const Child sender([&] { send_slowly(meeting, [] { ::raise(SIGSTOP); }); });
-  const Child receiver([&] { outlast_a_stopped_peer(meeting, sender.pid()); });
+  const auto stop = [] {
+    met->sweeps.give();
+    ::raise(SIGSTOP);
+  };
+  bool missed = true;
+  for (std::uint64_t deadline_ns = 100'000'000; missed && deadline_ns < 20'000'000'000; deadline_ns *= 2) {
+    Meeting meeting{address_in(folder, static_cast<int>(deadline_ns / 100'000'000)), {}, {}, {}, {}, {}, {}};
+    {
+      const Child sender([&] { send_slowly(meeting, stop); });
+      const Child receiver([&] { outlast_a_stopped_peer(meeting, sender.pid(), deadline_ns); });
+    }
+    missed = meeting.missed.within(0);
+  }
+  EXPECT_FALSE(missed);
 }
 
 constexpr std::size_t some = 1 << 16;
