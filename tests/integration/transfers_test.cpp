@@ -748,25 +748,29 @@ TEST(Transfers, AGroupOfReceivesAsksTheHookWhereRanksShareACore) {
   std::array<tutti_comm*, 2> comms{};
   ASSERT_EQ(tutti_comm_create_all(comms.data(), 2, &config), TUTTI_SUCCESS) << last_error();
   constexpr int most = 60;
-  std::array<int, most> received{};
-  std::thread sends([&] {
-    for (int i = -1; i < most; ++i) {  // the first opens the links
-      if (i >= 0) ::usleep(150);
-      EXPECT_EQ(tutti_send(&i, 1, TUTTI_INT32, 0, comms[1], {}, nullptr), TUTTI_SUCCESS) << last_error();
-    }
-  });
-  int first = 0;
-  EXPECT_EQ(tutti_recv(&first, 1, TUTTI_INT32, 1, comms[0], {}, nullptr), TUTTI_SUCCESS) << last_error();
-  asked = 0;
-  const auto begin = std::chrono::steady_clock::now();
-  EXPECT_EQ(tutti_group_start(), TUTTI_SUCCESS);
-  for (int& x : received) EXPECT_EQ(tutti_recv(&x, 1, TUTTI_INT32, 1, comms[0], {}, nullptr), TUTTI_SUCCESS);
-  EXPECT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
-  const auto took = std::chrono::steady_clock::now() - begin;
-  // A millisecond is promised; four leave room for whoever else has the core.
-  EXPECT_GE(asked, took / std::chrono::milliseconds(4));
-  for (int i = 0; i < most; ++i) EXPECT_EQ(received[static_cast<std::size_t>(i)], i);
-  sends.join();
+  // A millisecond is promised; four leave room for the other rank. Where other programs have the core for long, it is tried
+  // again: a rank that asks nobody while messages come does so in every round.
+  bool prompt = false;
+  for (int round = 0; round < 50 && !prompt; ++round) {
+    std::thread sends([&] {
+      for (int i = -1; i < most; ++i) {  // the first opens the links
+        if (i >= 0) ::usleep(150);
+        EXPECT_EQ(tutti_send(&i, 1, TUTTI_INT32, 0, comms[1], {}, nullptr), TUTTI_SUCCESS) << last_error();
+      }
+    });
+    int first = 0;
+    EXPECT_EQ(tutti_recv(&first, 1, TUTTI_INT32, 1, comms[0], {}, nullptr), TUTTI_SUCCESS) << last_error();
+    std::array<int, most> received{};
+    asked = 0;
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+    for (int& x : received) EXPECT_EQ(tutti_recv(&x, 1, TUTTI_INT32, 1, comms[0], {}, nullptr), TUTTI_SUCCESS);
+    EXPECT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+    prompt = asked >= (std::chrono::steady_clock::now() - begin) / std::chrono::milliseconds(4);
+    sends.join();
+    for (int i = 0; i < most; ++i) EXPECT_EQ(received[static_cast<std::size_t>(i)], i);
+  }
+  EXPECT_TRUE(prompt) << "the hook was asked " << asked << " times in the last round";
   for (tutti_comm* comm : comms) tutti_comm_destroy(comm);
   EXPECT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
 }
