@@ -462,8 +462,17 @@ TUTTI_API void tutti_work_release(tutti_work* work);
 /// Freed by tutti_memory_free alone (NULL is allowed), when no operation uses it any more, by each process that has it.
 /// Errors: TUTTI_SYSTEM_ERROR. Thread safe.
 ///
+/// Blocks of up to 16 MiB share files of 64 MiB. Each file holds one file descriptor, until all its blocks are freed; a
+/// larger block has a file of its own. A process that cannot have such a file (no descriptor, a limit) gets memory that peers
+/// do not access. An operation on one block lets this communicator's peers on this machine map its whole file: they can
+/// access the file's other blocks, too, including those which only other communicators use.
+///
+/// A freed block's pages return to the system at once, and later blocks may have its place in the file. A process that was
+/// forked while the block was allocated may still use it: then its pages and its place stay as they are until all blocks of
+/// that file are freed.
+///
 /// A call that fails returns when no peer writes into this memory any more. A peer that is stopped is waited for a second
-/// at most: then the error names it, and the memory may be freed, but not be used again.
+/// at most. Then the error names it; the memory must not be used again, but may be freed: no later block gets its place.
 TUTTI_API tutti_status tutti_memory_alloc(void** ptr, size_t bytes);
 TUTTI_API tutti_status tutti_memory_free(void* ptr);
 

@@ -434,7 +434,9 @@ Status Communicator::take_back(Status failure, const CollectiveCall& call, const
     last_ = again_ = nullptr;
     std::string names;
     for (int peer = 0; peer < ranks(); ++peer) {
-      if (transports_->may_write(peer)) names += (names.empty() ? "" : ", ") + membership_->control->member(peer).text();
+      if (!transports_->may_write(peer)) continue;
+      RegisteredMemory::instance().quarantine(call.recv);
+      names += (names.empty() ? "" : ", ") + membership_->control->member(peer).text();
     }
     if (names.empty()) return {};
     Error error = failure.error();

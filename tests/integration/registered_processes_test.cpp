@@ -15,12 +15,16 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "tests/support/arenas.h"
 #include "tests/support/probe_pipe.h"
 #include "tests/support/ranks.h"
+#include "tests/support/sanitizers.h"
 #include "tests/support/temporary_folder.h"
 
 namespace tutti::test {
@@ -77,6 +81,16 @@ class Signal {
   std::array<int, 2> ends_{};
 };
 
+constexpr std::size_t some = 1 << 16;
+/// Of a block that has a file of its own.
+constexpr std::size_t large = std::size_t{17} << 20;
+
+unsigned char* given_out(std::size_t bytes) {
+  void* memory = nullptr;
+  EXPECT_EQ(tutti_memory_alloc(&memory, bytes), TUTTI_SUCCESS) << last_error();
+  return static_cast<unsigned char*>(memory);
+}
+
 /// Where a meeting of this folder is.
 std::string address_in(const TemporaryFolder& folder, int number) {
   return "file://" + folder.file(std::to_string(number));
@@ -93,6 +107,7 @@ tutti_comm* join(const std::string& address, int rank, tutti_config config) {
 class Snag {
  public:
   static constexpr std::size_t count = 1 << 20;
+  static constexpr std::size_t bytes = count * sizeof(std::int32_t);
 
   Snag() {
     void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -120,7 +135,6 @@ class Snag {
   bool is_set() const { return untouched; }
 
  private:
-  static constexpr std::size_t bytes = count * sizeof(std::int32_t);
   static void touched(int, siginfo_t* info, void*) {
     if (static_cast<char*>(info->si_addr) < page || static_cast<char*>(info->si_addr) >= page + 4096) ::abort();
     ::mprotect(page, 4096, PROT_READ | PROT_WRITE);
@@ -186,6 +200,8 @@ void send_slowly(Meeting& meeting, void (*handler)()) {
   tutti_comm_destroy(comm);
 }
 
+void write_to(void* memory) { std::fill_n(static_cast<std::int32_t*>(memory), Snag::count, -7); }
+
 std::ptrdiff_t changed(const void* memory, std::int32_t value) {
   const auto* const data = static_cast<const std::int32_t*>(memory);
   return static_cast<std::ptrdiff_t>(Snag::count) - std::count(data, data + Snag::count, value);
@@ -201,7 +217,7 @@ class Receiver {
     config.poll = &Waiting::poll;
     config.poll_ctx = &waiting;
     comm = join(meeting.address, 0, config);
-    EXPECT_EQ(tutti_memory_alloc(&memory, Snag::count * sizeof(std::int32_t)), TUTTI_SUCCESS) << last_error();
+    memory = given_out(Snag::bytes);
     EXPECT_EQ(broadcast_from_1(memory, comm), TUTTI_SUCCESS) << last_error();
     waiting.comm = comm;
   }
@@ -213,7 +229,7 @@ class Receiver {
   Receiver& operator=(const Receiver&) = delete;
 
   /// From here on the memory is the caller's.
-  void write_to_memory() const { std::fill_n(static_cast<std::int32_t*>(memory), Snag::count, -7); }
+  void write_to_memory() const { write_to(memory); }
   std::ptrdiff_t changed_since() const { return changed(memory, -7); }
 
   Waiting waiting;
@@ -331,6 +347,7 @@ TEST(AfterAnAbort, WhatAPeerWasReadingIsNoSuccess) {
 
 /// Rank 0, whose peer is stopped in the middle of a sweep and goes on after the call has returned.
 void outlast_a_stopped_peer(Meeting& meeting, pid_t peer, std::uint64_t deadline_ns) {
+  unsigned char* const neighbour = given_out(some);  // so that the file which both lie in goes on
   Receiver receiver(meeting);
   tutti_comm_set_timeout(receiver.comm, deadline_ns);
   EXPECT_EQ(broadcast_from_1(receiver.memory, receiver.comm), TUTTI_TIMEOUT) << last_error();
@@ -345,13 +362,22 @@ void outlast_a_stopped_peer(Meeting& meeting, pid_t peer, std::uint64_t deadline
     EXPECT_THAT(message, HasSubstr("must not be reused"));
     EXPECT_THAT(error.remedy, HasSubstr("Free that memory"));
   }
-  // Given back, it is nobody's: what gets its address is other memory.
-  EXPECT_EQ(tutti_memory_free(receiver.memory), TUTTI_SUCCESS);
-  ASSERT_EQ(tutti_memory_alloc(&receiver.memory, Snag::count * sizeof(std::int32_t)), TUTTI_SUCCESS) << last_error();
-  receiver.write_to_memory();
+  // Given back, it is nobody's: what is allocated later, in the same file too, is other memory.
+  const auto* const stale = static_cast<unsigned char*>(std::exchange(receiver.memory, nullptr));
+  EXPECT_EQ(tutti_memory_free(const_cast<unsigned char*>(stale)), TUTTI_SUCCESS);
+  std::vector<unsigned char*> later;
+  for (int i = 0; i < 8; ++i) {
+    later.push_back(given_out(Snag::bytes));
+    EXPECT_TRUE(later.back() >= stale + Snag::bytes || later.back() + Snag::bytes <= stale) << "block " << i;
+    write_to(later.back());
+  }
   EXPECT_EQ(::kill(peer, SIGCONT), 0);
   meeting.over.await();
-  EXPECT_EQ(receiver.changed_since(), 0);
+  for (unsigned char* memory : later) {
+    EXPECT_EQ(changed(memory, -7), 0);
+    EXPECT_EQ(tutti_memory_free(memory), TUTTI_SUCCESS);
+  }
+  EXPECT_EQ(tutti_memory_free(neighbour), TUTTI_SUCCESS);
 }
 
 TEST(AStoppedPeer, ThatMayStillWriteIsNamed) {
@@ -372,12 +398,62 @@ TEST(AStoppedPeer, ThatMayStillWriteIsNamed) {
   EXPECT_FALSE(missed);
 }
 
-constexpr std::size_t some = 1 << 16;
+bool has_everywhere(const unsigned char* memory, int value) {
+  return std::count(memory, memory + some, value) == static_cast<std::ptrdiff_t>(some);
+}
 
-unsigned char* given_out(std::size_t bytes) {
-  void* memory = nullptr;
-  EXPECT_EQ(tutti_memory_alloc(&memory, bytes), TUTTI_SUCCESS) << last_error();
-  return static_cast<unsigned char*>(memory);
+// Both have the pages of the parent's file.
+TEST(AfterAFork, ParentAndChildAllocateMemoryOfTheirOwn) {
+  unsigned char* const neighbour = given_out(some);
+  const Signal parent_wrote, child_wrote;
+  const auto fill = [](int value) {
+    std::vector<unsigned char*> blocks;
+    for (int i = 0; i < 20; ++i) {
+      blocks.push_back(given_out(some));
+      EXPECT_TRUE(has_everywhere(blocks.back(), 0));
+      std::memset(blocks.back(), value, some);
+    }
+    return blocks;
+  };
+  const auto check = [](const std::vector<unsigned char*>& blocks, int value) {
+    for (unsigned char* block : blocks) {
+      EXPECT_TRUE(has_everywhere(block, value));
+      EXPECT_EQ(tutti_memory_free(block), TUTTI_SUCCESS);
+    }
+  };
+  std::memset(neighbour, 7, some);
+  const Child child([&] {
+    parent_wrote.await();
+    const auto blocks = fill(3);
+    child_wrote.give();
+    check(blocks, 3);
+    EXPECT_TRUE(has_everywhere(neighbour, 7));
+  });
+  const auto blocks = fill(4);
+  parent_wrote.give();
+  child_wrote.await();
+  check(blocks, 4);
+  EXPECT_EQ(tutti_memory_free(neighbour), TUTTI_SUCCESS);
+}
+
+// A program that forks often, and whose children end at once, needs no descriptor for each.
+TEST(AfterAFork, TheParentGoesOnWithTheFilesThatItHas) {
+  unsigned char* const neighbour = given_out(some);
+  const Arenas before = Arenas::now();
+  for (int turn = 0; turn < 50; ++turn) {
+    unsigned char* const across = given_out(some);
+    {
+      const Child child([&] { EXPECT_EQ(tutti_memory_free(neighbour), TUTTI_SUCCESS); });
+    }
+    unsigned char* const later = given_out(some);
+    EXPECT_TRUE(has_everywhere(later, 0));
+    for (unsigned char* block : {across, later}) {
+      std::memset(block, 1, some);
+      EXPECT_EQ(tutti_memory_free(block), TUTTI_SUCCESS);
+    }
+  }
+  EXPECT_EQ(Arenas::now(), before);
+  EXPECT_EQ(tutti_memory_free(neighbour), TUTTI_SUCCESS);
 }
 
 TEST(AfterAFork, MemoryThatTheChildFreesStaysItsParents) {
@@ -389,7 +465,7 @@ TEST(AfterAFork, MemoryThatTheChildFreesStaysItsParents) {
       EXPECT_EQ(tutti_memory_free(memory), TUTTI_SUCCESS);
       EXPECT_EQ(tutti_memory_free(memory), TUTTI_INVALID_ARGUMENT) << "it was freed before";
       unsigned char* const own = given_out(some);
-      EXPECT_EQ(std::count(own, own + some, 0), static_cast<std::ptrdiff_t>(some));
+      EXPECT_TRUE(has_everywhere(own, 0));
       EXPECT_EQ(tutti_memory_free(own), TUTTI_SUCCESS);
     });
   }
@@ -400,13 +476,17 @@ TEST(AfterAFork, MemoryThatTheChildFreesStaysItsParents) {
 
 TEST(AfterAFork, MemoryThatTheParentFreesStaysItsChilds) {
   unsigned char* const memory = given_out(some);
+  unsigned char* const neighbour = given_out(some);
   std::memset(memory, 7, some);
   const Signal freed;
   const Child child([&] {
     freed.await();
-    EXPECT_EQ(std::count(memory, memory + some, 7), static_cast<std::ptrdiff_t>(some));
+    EXPECT_TRUE(has_everywhere(memory, 7));
   });
   EXPECT_EQ(tutti_memory_free(memory), TUTTI_SUCCESS);
+  // Nor is it given out again in the file that both still have.
+  for (int i = 0; i < 4; ++i) std::memset(given_out(some), 9, some);
+  EXPECT_EQ(tutti_memory_free(neighbour), TUTTI_SUCCESS);
   freed.give();
 }
 
@@ -446,7 +526,7 @@ void leave_no_descriptors() {
   while (::dup(0) >= 0) continue;
 }
 
-/// Sums the memory of all ranks in place, each of which has `value` everywhere.
+/// Sums the memory of all ranks in place.
 void sum(void* memory, std::size_t count, int ranks, tutti_comm* comm) {
   auto* const data = static_cast<std::int32_t*>(memory);
   std::fill_n(data, count, 3);
@@ -470,11 +550,42 @@ TEST(WhereFilesMustBeShort, MemoryIsGivenAllTheSameAndACommunicatorIsRefused) {
   });
 }
 
+TEST(WhereFilesMustBeShort, BlocksShareShorterOnes) {
+  const Child child([] {
+    limit(RLIMIT_FSIZE, 3 << 20);
+    const Arenas before = Arenas::now();
+    for (int i = 0; i < 100; ++i) std::memset(given_out(4096), 1, 4096);
+    EXPECT_EQ(Arenas::now().descriptors, before.descriptors + 1);
+    std::memset(given_out(3 << 20), 1, 3 << 20);
+    EXPECT_EQ(Arenas::now().descriptors, before.descriptors + 2) << "as long as a file may be";
+    std::memset(given_out(4 << 20), 1, 4 << 20);
+    EXPECT_EQ(Arenas::now().descriptors, before.descriptors + 2);
+  });
+}
+
+/// From here on this process maps `bytes` more at most.
+void limit_address_space(std::size_t bytes) {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  limit(RLIMIT_AS, pages * 4096 + bytes);
+}
+
+TEST(WhereTheAddressSpaceIsShort, BlocksShareShorterFiles) {
+  if (under_tsan || under_asan) GTEST_SKIP() << "the sanitizer needs much of it";
+  const Child child([] {
+    limit_address_space(40 << 20);
+    const Arenas before = Arenas::now();
+    for (int i = 0; i < 100; ++i) std::memset(given_out(4096), 1, 4096);
+    EXPECT_EQ(Arenas::now().descriptors, before.descriptors + 1);
+    EXPECT_EQ(Arenas::now().mappings, before.mappings + 1);
+  });
+}
+
 TEST(WhereDescriptorsAreFew, MemoryLeavesEnoughOfThem) {
   const Child child([] {
     limit(RLIMIT_NOFILE, 128);
     std::vector<unsigned char*> memory;
-    for (int i = 0; i < 200; ++i) memory.push_back(given_out(some));
+    for (int i = 0; i < 200; ++i) memory.push_back(given_out(large));
     {
       const Ranks ranks(2);
       ranks.run([&](int rank, tutti_comm* comm) {
@@ -493,11 +604,44 @@ TEST(WhereDescriptorsAreFew, AnyNumberOfBuffersIsUsedByBothRanks) {
   const auto body = [&](int rank) {
     limit(RLIMIT_NOFILE, 1024);
     tutti_comm* const comm = join(address, rank, TUTTI_CONFIG_INIT);
-    for (int i = 0; i < 600; ++i) sum(given_out(2 * some), some / 2, 2, comm);
+    for (int i = 0; i < 600; ++i) sum(given_out(large), some / 2, 2, comm);
     tutti_comm_destroy(comm);
   };
   const Child first([&] { body(0); });
   const Child second([&] { body(1); });
+}
+
+/// One of two ranks that sum each of many blocks in place, in files that they share.
+void sum_blocks(const std::string& address, int rank, int blocks, std::size_t bytes) {
+  tutti_comm* const comm = join(address, rank, TUTTI_CONFIG_INIT);
+  const Arenas before = Arenas::now();
+  const std::size_t files = (static_cast<std::size_t>(blocks) * bytes + (64 << 20) - 1) / (64 << 20);
+  std::vector<unsigned char*> memory;
+  for (int i = 0; i < blocks; ++i) {
+    memory.push_back(given_out(bytes));
+    sum(memory.back(), bytes / sizeof(std::int32_t), 2, comm);
+  }
+  EXPECT_LE(Arenas::now().descriptors, before.descriptors + files);
+  EXPECT_LE(Arenas::now().mappings, before.mappings + 2 * files) << "its own, and its peer's";
+  if (bytes >= 16384) {
+    EXPECT_GT(Arenas::now().mappings, before.mappings + files) << "nothing of its peer's is mapped";
+  }
+  // Whoever ends first ends the other's use of its memory.
+  sum(memory.front(), 1, 2, comm);
+  tutti_comm_destroy(comm);
+  for (unsigned char* block : memory) EXPECT_EQ(tutti_memory_free(block), TUTTI_SUCCESS);
+  EXPECT_EQ(Arenas::now(), before);
+}
+
+TEST(ManyBlocks, OfTwoProcessesAreUsedInPlaceInAFewFiles) {
+  const TemporaryFolder folder;
+  int number = 0;
+  for (const auto& [blocks, bytes] : {std::pair{10'000, std::size_t{4096}}, std::pair{2'000, some}}) {
+    SCOPED_TRACE(blocks);
+    const std::string address = address_in(folder, ++number);
+    const Child first([&] { sum_blocks(address, 0, blocks, bytes); });
+    const Child second([&] { sum_blocks(address, 1, blocks, bytes); });
+  }
 }
 
 // One rank takes none of the other's memory: what would lie there travels by slot, and nobody is said to have died.
@@ -510,7 +654,7 @@ TEST(WhereDescriptorsAreFew, ARankThatHasNoneLeftStillGetsEveryMessage) {
     sum(plain.data(), plain.size(), 2, comm);
     if (rank == 1) leave_no_descriptors();
     for (int i = 0; i < 5; ++i) {
-      unsigned char* const memory = given_out(4 * some);
+      unsigned char* const memory = given_out(large);
       for (int turn = 0; turn < 3; ++turn) {
         sum(memory, some, 2, comm);
         sum(rank == 0 ? static_cast<void*>(memory) : plain.data(), some, 2, comm);

@@ -9,7 +9,10 @@
 #include <filesystem>
 #include <iterator>
 #include <new>
+#include <vector>
 
+#include "src/communicator/registered_memory.h"
+#include "tests/support/arenas.h"
 #include "tests/support/probe_pipe.h"
 #include "tests/unit/communicator/world.h"
 
@@ -87,6 +90,32 @@ TEST(Root, OfAMeetingThatIsDroppedIsGone) {
   }
   EXPECT_EQ(count_of("fd"), descriptors);
   EXPECT_TRUE(eventually([&] { return count_of("task") <= threads; }));
+}
+
+TEST(NoMemory, ABlockOfRegisteredMemoryIsAllocatedOrNotAndIsFreed) {
+  const Arenas before = Arenas::now();
+  RegisteredMemory& memory = RegisteredMemory::instance();
+  std::vector<void*> blocks;
+  blocks.reserve(4);
+  int failures = 0;
+  for (; blocks.size() < 4 && failures < 100; ++failures) {
+    allocations_left = failures % 20;
+    try {
+      blocks.push_back(*memory.allocate(5000));
+    } catch (const std::bad_alloc&) {
+      // Nothing is changed.
+    }
+    allocations_left = -1;
+  }
+  ASSERT_EQ(blocks.size(), 4u);
+  EXPECT_GT(failures, 5);
+  for (const std::size_t which : {0, 2, 1, 3}) {
+    allocations_left = 0;
+    const bool freed = memory.free(blocks[which]).ok();
+    allocations_left = -1;
+    EXPECT_TRUE(freed) << which;
+  }
+  EXPECT_EQ(Arenas::now(), before);
 }
 
 TEST(NoMemory, AControlPlaneIsMadeOrNotAndEndsEitherWay) {
