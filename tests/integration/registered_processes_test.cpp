@@ -581,6 +581,31 @@ TEST(WhereTheAddressSpaceIsShort, BlocksShareShorterFiles) {
   });
 }
 
+// What one rank cannot map of the other's memory travels by slot, and nobody is said to have died.
+TEST(WhereTheAddressSpaceIsShort, ARankThatCannotMapItsPeersMemoryStillGetsEveryMessage) {
+  if (under_tsan || under_asan) GTEST_SKIP() << "the sanitizer needs much of it";
+  const TemporaryFolder folder;
+  const std::string address = address_in(folder, 0);
+  const auto body = [&](int rank) {
+    tutti_comm* const comm = join(address, rank, TUTTI_CONFIG_INIT);
+    std::vector<std::int32_t> plain(some);
+    sum(plain.data(), plain.size(), 2, comm);
+    if (rank == 1) limit_address_space(16 << 20);
+    unsigned char* const memory = rank == 0 ? given_out(large) : nullptr;
+    void* const data = rank == 0 ? static_cast<void*>(memory) : plain.data();
+    for (int turn = 0; turn < 3; ++turn) {
+      sum(data, some, 2, comm);
+      for (const int root : {0, 1}) {
+        EXPECT_EQ(tutti_broadcast(data, data, some, TUTTI_INT32, root, comm, {}, nullptr), TUTTI_SUCCESS) << last_error();
+      }
+    }
+    EXPECT_EQ(Arenas::now().mappings, rank == 0 ? 1u : 0u);
+    tutti_comm_destroy(comm);
+  };
+  const Child first([&] { body(0); });
+  const Child second([&] { body(1); });
+}
+
 TEST(WhereDescriptorsAreFew, MemoryLeavesEnoughOfThem) {
   const Child child([] {
     limit(RLIMIT_NOFILE, 128);

@@ -240,7 +240,7 @@ enum class Verb : std::uint32_t {
   kCloseReceiver,  ///< nothing more will be released
   kRegion,         ///< fd: its file; a id, b bytes, c offset in the file
   kForgetRegion,   ///< a id
-  kRefuseRegion,   ///< receiver of a kRegion → its owner: a id; its file did not arrive, so nothing can lie there for it
+  kRefuseRegion,   ///< receiver of a kRegion → its owner: a id; it has no descriptor or address space for it
 };
 
 struct ControlMessage {

@@ -380,22 +380,25 @@ std::optional<OfferedLink> Peer::take_offered(std::uint32_t channel) {
 
 void Peer::take_region(const Packet& packet) {
   const ControlMessage& m = packet.message;
-  if (packet.lost) {
-    // What the peer wanted to pass that way travels by slot.
-    endpoint_.log(2, "shm: there was no free file descriptor for memory of " + named(rank_, pid_) +
-                         ", which is not shared therefore; raise the limit of open files (ulimit -n)");
-    Packet answer;
-    answer.message.verb = Verb::kRefuseRegion;
-    answer.message.a = m.a;
-    return post(std::move(answer));
-  }
+  if (packet.lost)
+    return refuse_region(m.a, "there was no free file descriptor; raise the limit of open files (ulimit -n)");
   if (!packet.descriptors[0] || m.b == 0 || m.c > UINT64_MAX - m.b - kPage) {
     return end(named(rank_, pid_) + " announced a region without memory");
   }
-  const auto [at, fresh] = regions_.try_emplace(m.a, std::make_unique<PeerRegion>(packet.descriptors[0], m.b, m.c));
-  // Mapped now, so that its descriptor is free again. Where that fails, whoever uses it learns so.
-  std::string why;
-  if (fresh) static_cast<void>(at->second->at(0, m.b, false, why));
+  auto region = std::make_unique<PeerRegion>(packet.descriptors[0], m.b, m.c);
+  // Mapped now, so that its descriptor is free again. Where the file is not what was announced, whoever uses it learns so.
+  const Status mapped = region->map();
+  if (!mapped.ok() && mapped.error().system_error != 0) return refuse_region(m.a, mapped.error().message);
+  regions_.try_emplace(m.a, std::move(region));
+}
+
+/// What the peer wanted to pass that way travels by slot.
+void Peer::refuse_region(std::uint64_t id, const std::string& why) {
+  endpoint_.log(2, "shm: memory of " + named(rank_, pid_) + " is not shared: " + why);
+  Packet answer;
+  answer.message.verb = Verb::kRefuseRegion;
+  answer.message.a = id;
+  post(std::move(answer));
 }
 
 void Peer::region_refused(std::uint64_t id) {

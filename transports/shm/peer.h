@@ -126,6 +126,7 @@ class Peer {
   void take_hello(const Packet& packet);
   void take_link(const Packet& packet);
   void take_region(const Packet& packet);
+  void refuse_region(std::uint64_t id, const std::string& why);
   void forget_region(std::uint64_t id);
   void region_refused(std::uint64_t id);
   bool writes() const;

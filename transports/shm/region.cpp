@@ -2,19 +2,16 @@
 
 namespace tutti::shm {
 
-bool PeerRegion::map(std::string& why) {
+Status PeerRegion::map() {
   Result<Mapping> mapped = map_memory(file_->get(), file_offset_, bytes_, true);
   writable_ = mapped.ok();
   // A file that was passed for reading only is still good for pulling.
   if (!mapped.ok()) mapped = map_memory(file_->get(), file_offset_, bytes_, false);
-  if (!mapped.ok()) {
-    why = mapped.status().error().message;
-    return false;
-  }
+  if (!mapped.ok()) return mapped.status();
   mapping_ = std::move(*mapped);
   base_ = static_cast<unsigned char*>(mapping_.data()) + file_offset_ % kPage;
   file_.reset();
-  return true;
+  return {};
 }
 
 unsigned char* PeerRegion::at(std::uint64_t offset, std::uint64_t length, bool writable, std::string& why) {
@@ -27,7 +24,12 @@ unsigned char* PeerRegion::at(std::uint64_t offset, std::uint64_t length, bool w
           std::to_string(bytes_);
     return nullptr;
   }
-  if (base_ == nullptr && !map(why)) return nullptr;
+  if (base_ == nullptr) {
+    if (const Status mapped = map(); !mapped.ok()) {
+      why = mapped.error().message;
+      return nullptr;
+    }
+  }
   if (writable && !writable_) {
     why = "it grants memory that can only be read";
     return nullptr;

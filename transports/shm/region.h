@@ -45,8 +45,10 @@ class PeerRegion {
   PeerRegion(SharedDescriptor file, std::uint64_t bytes, std::uint64_t file_offset)
       : file_(std::move(file)), bytes_(bytes), file_offset_(file_offset) {}
 
-  /// The address of `length` bytes at `offset`, mapping the file the first time; null with a sentence in `why` where that
-  /// is outside the region, cannot be mapped, or is to be written and cannot be.
+  /// Maps the file, and then closes it. Errors: as map_memory.
+  Status map();
+  /// The address of `length` bytes at `offset`, mapping the file where that has failed before; null with a sentence in
+  /// `why` where that is outside the region, cannot be mapped, or is to be written and cannot be.
   unsigned char* at(std::uint64_t offset, std::uint64_t length, bool writable, std::string& why);
 
   /// Holds the mapping although the peer has given the region up: somebody looks at it just now.
@@ -57,8 +59,6 @@ class PeerRegion {
   bool forgotten = false;
 
  private:
-  bool map(std::string& why);
-
   SharedDescriptor file_;
   std::uint64_t bytes_;
   std::uint64_t file_offset_;
