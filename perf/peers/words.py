@@ -1,5 +1,6 @@
 """What is refused, and how sizes and times are read and written."""
 import re
+from fractions import Fraction
 
 GOOD, FAILED, WRONG_USE, WRONG_DATA, LOST = 0, 1, 2, 3, 4
 WORSE = (GOOD, LOST, FAILED, WRONG_USE, WRONG_DATA)  # as the programs have it: a lost peer says least of what went wrong
@@ -22,9 +23,9 @@ SUFFIXES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def parse_size(text):
-    """Bytes of "8", "4K", "1M", "2G" (also 4KiB, 4k); None for anything else."""
-    match = re.fullmatch(r"(\d+)([KMG]?)(?:i?B)?", text.strip(), re.I)
-    return int(match[1]) * SUFFIXES[match[2].upper()] if match else None
+    """Bytes of "8", "4K", "1M", "0.5G" (also 4KiB, 4k), rounded down; None for anything else."""
+    match = re.fullmatch(r"(\d+|\d+\.\d*(?=[KMG]))([KMG]?)(?:i?B)?", text.strip(), re.I)
+    return int(Fraction(match[1].rstrip(".")) * SUFFIXES[match[2].upper()]) if match else None
 
 
 def size_text(size):

@@ -1,6 +1,7 @@
 #include "src/program/sizes.h"
 
 #include <charconv>
+#include <cmath>
 
 namespace tutti::program {
 namespace {
@@ -21,18 +22,36 @@ int shift_of(char unit) {
   }
 }
 
+constexpr char kAfterDigits[] = "after its digits a size may only have one of K, M and G";
+
+// "0.5G", as nccl-tests takes it. A fraction that is whole in its unit has so few binary digits that a double is exact.
+Parsed<uint64_t> parse_fraction(std::string_view text) {
+  double number = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
+  if (error != std::errc()) return {std::nullopt, "a size begins with a digit"};
+  if (rest == end) return {std::nullopt, "a fraction needs one of K, M and G behind it"};
+  const int shift = end - rest == 1 ? shift_of(*rest) : -1;
+  if (shift < 0) return {std::nullopt, kAfterDigits};
+  const double bytes = std::floor(std::ldexp(number, shift));
+  if (bytes >= std::ldexp(1.0, 64)) return {std::nullopt, "it is larger than 2^64 - 1"};
+  return {static_cast<uint64_t>(bytes), ""};
+}
+
 }  // namespace
 
 Parsed<uint64_t> parse_size(std::string_view text) {
+  const bool digit_first = !text.empty() && text.front() >= '0' && text.front() <= '9';
+  if (digit_first && text.find('.') != std::string_view::npos) return parse_fraction(text);
   uint64_t number = 0;
   const char* end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, number);
   if (error == std::errc::result_out_of_range) return {std::nullopt, "it is larger than 2^64 - 1"};
   if (error != std::errc()) return {std::nullopt, "a size begins with a digit"};
   if (rest == end) return {number, ""};
-  if (*rest == '.' || *rest == ',') return {std::nullopt, "fractions are not taken"};
+  if (*rest == ',') return {std::nullopt, "a fraction is written with a point, as in 0.5G"};
   const int shift = end - rest == 1 ? shift_of(*rest) : -1;
-  if (shift < 0) return {std::nullopt, "after its digits a size may only have one of K, M and G"};
+  if (shift < 0) return {std::nullopt, kAfterDigits};
   if (number > (UINT64_MAX >> shift)) return {std::nullopt, "it is larger than 2^64 - 1"};
   return {number << shift, ""};
 }

@@ -9,14 +9,15 @@
 
 namespace tutti::program {
 
-/// A value, or why the text gives none (part of a sentence: "fractions are not taken").
+/// A value, or why the text gives none (part of a sentence: "a size begins with a digit").
 template <class T>
 struct Parsed {
   std::optional<T> value;
   std::string why;
 };
 
-/// Bytes or elements: digits, then nothing or one of K, M, G (powers of 1024, either case). Thread safe.
+/// Bytes or elements: digits, then nothing or one of K, M, G (powers of 1024, either case). With a unit the number may have
+/// a fraction ("0.5G"); the size is then rounded down. Thread safe.
 Parsed<uint64_t> parse_size(std::string_view text);
 
 /// A comma-separated list of what parse_size takes; empty lists and empty items are refused. Thread safe.

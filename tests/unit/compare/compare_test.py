@@ -54,9 +54,10 @@ def command_of(pid):
 
 class Words(unittest.TestCase):
     def test_sizes_are_read_and_written_alike(self):
-        for text, size in (("8", 8), ("4K", 4096), ("4KiB", 4096), ("1m", MI), ("2G", 2 << 30), ("17B", 17)):
+        for text, size in (("8", 8), ("4K", 4096), ("4KiB", 4096), ("1m", MI), ("2G", 2 << 30), ("17B", 17),
+                           ("0.5G", 512 * MI), ("1.5k", 1536), ("0.3K", 307), ("1.5KiB", 1536)):
             self.assertEqual(words.parse_size(text), size)
-        for text in ("", "K", "-1", "1.5K", "4KK", "1T", "8 8"):
+        for text in ("", "K", "-1", "1.5", "1.5B", "1,5K", "4KK", "1T", "8 8"):
             self.assertIsNone(words.parse_size(text), text)
         self.assertEqual([words.size_text(s) for s in (8, 4096, 4100, MI, 3 << 30)], ["8 B", "4 KiB", "4100 B", "1 MiB", "3 GiB"])
 

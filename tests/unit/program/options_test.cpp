@@ -100,7 +100,7 @@ TEST(Options, RefuseWithOneSentenceThatNamesWhatWasGiven) {
   expect_refusal({"go", "-c", "-1"}, "'-1'");
   expect_refusal({"go", "--rate", "nan"}, "'nan'");
   expect_refusal({"go", "--rate", "2"}, "from 0 to 1");
-  expect_refusal({"go", "-s", "1.5K"}, "fractions");
+  expect_refusal({"go", "-s", "1.5"}, "a fraction needs one of K, M and G");
   expect_refusal({"go", "more"}, "'more'");
   expect_refusal({"go", "--count"}, "--count was given without a value");
   expect_refusal({"go", "--json="}, "--json was given without a value");

@@ -33,14 +33,23 @@ TEST(ParseSize, ReadsUnitsAsPowersOf1024) {
   EXPECT_EQ(parse_size("18446744073709551615").value, UINT64_MAX);
 }
 
+TEST(ParseSize, ReadsFractionsOfAUnitAsNcclTestsDoes) {
+  EXPECT_EQ(parse_size("0.5G").value, 512u << 20);
+  EXPECT_EQ(parse_size("1.5k").value, 1536u);
+  EXPECT_EQ(parse_size("2.0M").value, 2u << 20);
+  EXPECT_EQ(parse_size("0.3K").value, 307u) << "rounded down";
+  EXPECT_EQ(parse_size("0.0009765625K").value, 1u);
+}
+
 TEST(ParseSize, RefusesWhatIsNoWholeSize) {
-  for (const char* text :
-       {"", "K", "-1", "+1", " 1", "1.5M", "1e3", "4KB", "4KiB", "4 K", "18446744073709551616", "17179869184G"}) {
+  for (const char* text : {"", "K", "-1", "-1.5K", "+1", " 1", "1.5", "1.5.1K", "1.5KB", ".5K", "1e3", "1.5e3K", "4KB", "4KiB",
+                           "4 K", "18446744073709551616", "17179869184G", "17179869184.5G"}) {
     const auto size = parse_size(text);
     EXPECT_FALSE(size.value) << text;
     EXPECT_NE(size.why, "") << text;
   }
-  EXPECT_THAT(parse_size("1.5M").why, HasSubstr("fractions"));
+  EXPECT_THAT(parse_size("1.5").why, HasSubstr("a fraction needs one of K, M and G"));
+  EXPECT_THAT(parse_size("1,5M").why, HasSubstr("with a point"));
   EXPECT_THAT(parse_size("17179869184G").why, HasSubstr("2^64"));
 }
 
