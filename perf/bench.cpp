@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "perf/locations.h"
 #include "perf/memory.h"
 #include "perf/names.h"
 #include "src/program/sizes.h"
@@ -11,6 +12,7 @@
 namespace tutti::perf {
 namespace {
 
+constexpr tutti_stream kBlocking = {TUTTI_STREAM_BLOCKING, nullptr};
 constexpr uint64_t kLine = 64;
 constexpr uint64_t kFreshRoom = uint64_t{1} << 20;  // bytes that the slots of --fresh may take
 
@@ -20,23 +22,46 @@ uint64_t larger_buffer(const Operation& operation) { return std::max(operation.s
 
 }  // namespace
 
-Bench::Bench(const Request& request, const program::Member& member, program::Output& output)
+Bench::Bench(const Request& request, const program::Member& world, const program::Member& group, int color,
+             program::Output& output)
     : request_(request),
-      member_(member),
+      world_(world),
+      group_(group),
+      color_(color),
       output_(output),
       report_(request, output),
       types_(request.collective->senders != Role::kNobody ? request.types : std::vector<tutti_type>{TUTTI_INT8}) {
   if (!request.algorithm.empty()) call_.algorithm = request.algorithm.c_str();
 }
 
-int Bench::fail(tutti_status status) { return output_.fail_as(member_.rank, member_.comm, status); }
+Bench::~Bench() {
+  if (stream_.kind == TUTTI_STREAM_QUEUE) tutti_queue_destroy(static_cast<tutti_queue*>(stream_.handle));
+}
 
-int Bench::fail(int code, const std::string& sentence) { return output_.fail_as(member_.rank, code, sentence); }
+int Bench::fail(const tutti_comm* comm, tutti_status status) { return output_.fail_as(world_.rank, comm, status); }
 
-tutti_status Bench::call(const Operation& operation, const Places& places) const {
+int Bench::fail(int code, const std::string& sentence) { return output_.fail_as(world_.rank, code, sentence); }
+
+tutti_status Bench::call(const Operation& operation, const Places& places, const tutti_stream& stream) const {
   const Pattern& pattern = operation.pattern;
   return operation.collective->call({places.send, places.recv, operation.count, pattern.type, pattern.op, operation.root,
-                                     member_.rank, member_.ranks, member_.comm, &call_});
+                                     group_.rank, group_.ranks, group_.comm, &call_, stream});
+}
+
+// What one iteration is: an operation, or several in a group, and what else was asked to be timed with it.
+tutti_status Bench::iterate(const Operation& operation, const Places& places) const {
+  tutti_status status = TUTTI_SUCCESS;
+  if (request_.aggregated == 1) {
+    status = call(operation, places, stream_);
+  } else {
+    status = tutti_group_start();
+    if (status != TUTTI_SUCCESS) return status;
+    for (int64_t i = 0; i < request_.aggregated && status == TUTTI_SUCCESS; ++i) status = call(operation, places, stream_);
+    const tutti_status end = tutti_group_end(nullptr);
+    if (status == TUTTI_SUCCESS) status = end;
+  }
+  if (status != TUTTI_SUCCESS || !request_.barriers) return status;
+  return tutti_barrier(group_.comm, kBlocking, nullptr);
 }
 
 uint64_t Bench::stride_of(const Operation& operation) const { return whole_lines(larger_buffer(operation)); }
@@ -54,43 +79,55 @@ uint64_t Bench::slots_for(const Operation& operation, double nanoseconds) const 
 
 void Bench::note_choice(const Collective& collective, Measured& measured) const {
   tutti_comm_choice choice = {sizeof choice, nullptr, nullptr, nullptr};
-  if (tutti_comm_last_choice(member_.comm, &choice) != TUTTI_SUCCESS) return;
+  if (tutti_comm_last_choice(group_.comm, &choice) != TUTTI_SUCCESS) return;
   // What the library tells is the last collective's, which for messages is one of our own between them.
   const bool chosen = !collective.point_to_point() && choice.algorithm != nullptr;
   measured.algorithm = chosen ? choice.algorithm : "none";
   measured.transport = choice.transport != nullptr ? choice.transport : "";
 }
 
+// Untimed iterations, the last an operation by itself: it is the last collective that the library tells about.
+int Bench::warm_up(const Operation& operation, const Places& places, Measured& measured) {
+  for (int64_t i = 1; i < request_.warmup; ++i) {
+    if (const tutti_status status = iterate(operation, places); status != TUTTI_SUCCESS) return fail(group_.comm, status);
+  }
+  if (const tutti_status status = call(operation, places, kBlocking); status != TUTTI_SUCCESS) {
+    return fail(group_.comm, status);
+  }
+  note_choice(*operation.collective, measured);
+  return program::kGood;
+}
+
 int Bench::measure(const Operation& operation, Measured& measured) {
   const Places first = places_of(operation, 0);
   poison_result(operation, first);
   fill_send(operation, first);
+  if (const int code = warm_up(operation, first, measured); code != program::kGood) return code;
   uint64_t slots = 1;
-  const Iteration iteration = [&](uint64_t slot) {
-    return call(operation, slots == 1 ? first : places_of(operation, slot));
-  };
-  for (int64_t i = 0; i < std::max<int64_t>(request_.warmup, 1); ++i) {
-    if (const tutti_status status = iteration(0); status != TUTTI_SUCCESS) return fail(status);
-  }
-  // Before any operation of our own: it is the last one that the library tells about.
-  note_choice(*operation.collective, measured);
+  Run run;
+  run.iteration = [&](uint64_t slot) { return iterate(operation, slots == 1 ? first : places_of(operation, slot)); };
+  run.average = request_.average;
+  // Where only the posting is timed, the plan is still for what an operation takes.
+  const Iteration whole = request_.call_time ? [&](uint64_t) { return call(operation, first, kBlocking); } : run.iteration;
   double nanoseconds = 0;
-  tutti_status status = estimate(member_.comm, iteration, 1, nanoseconds);
-  if (status != TUTTI_SUCCESS) return fail(status);
+  tutti_status status = estimate(world_.comm, whole, nanoseconds);
+  if (status != TUTTI_SUCCESS) return fail(group_.comm, status);
   Plan plan = plan_for(nanoseconds, static_cast<uint64_t>(request_.iterations));
-  std::function<void()> before;
   if (request_.fresh) {
     slots = slots_for(operation, nanoseconds);
     plan.batch = slots;
-    before = [&] {
+    run.before = [&] {
       for (uint64_t slot = 0; slot < slots; ++slot) fill_send(operation, places_of(operation, slot));
     };
   }
-  std::vector<Batch> batches;
-  status = run_plan(member_.comm, plan, iteration, before, batches);
-  if (status != TUTTI_SUCCESS) return fail(status);
+  if (request_.call_time) run.after = [&] { return tutti_queue_wait(static_cast<tutti_queue*>(stream_.handle), 0); };
+  Timing timing;
+  status = run_plan(world_.comm, plan, run, timing);
+  if (status != TUTTI_SUCCESS) return fail(group_.comm, status);
   measured.iterations = plan.iterations;
-  measured.time = summarize(std::move(batches));
+  measured.disturbed = oversubscribed_ ? -1 : timing.disturbed;
+  for (Batch& batch : timing.batches) batch.iterations *= static_cast<uint64_t>(request_.aggregated);
+  measured.time = summarize(std::move(timing.batches));
   return program::kGood;
 }
 
@@ -103,13 +140,15 @@ int Bench::check(Operation operation, Measured& measured) {
     recv_.guard(larger_buffer(operation));
     poison_result(operation, places);
     fill_send(operation, places);
-    if (const tutti_status status = call(operation, places); status != TUTTI_SUCCESS) return fail(status);
+    if (const tutti_status status = call(operation, places, kBlocking); status != TUTTI_SUCCESS) {
+      return fail(group_.comm, status);
+    }
     Finding finding = check_result(operation, places);
     const uint64_t trespasses = send_.trespasses() + recv_.trespasses();
     if (trespasses > 0 && finding.wrong == 0) {
       finding.sentence =
           fmt::format("{} of {} {} elements wrote to {} bytes around the buffers of rank {}", operation.collective->name,
-                      operation.count, name_of(operation.pattern.type), trespasses, member_.rank);
+                      operation.count, name_of(operation.pattern.type), trespasses, world_.rank);
     }
     wrong += finding.wrong + trespasses;
     // Only the first finding is told; the table counts all.
@@ -119,7 +158,7 @@ int Bench::check(Operation operation, Measured& measured) {
     }
   }
   const uint64_t own = wrong;
-  if (const tutti_status status = total_of(member_.comm, wrong); status != TUTTI_SUCCESS) return fail(status);
+  if (const tutti_status status = total_of(world_.comm, wrong); status != TUTTI_SUCCESS) return fail(world_.comm, status);
   // A library that folds wrongly may lose the count on the way.
   measured.wrong = std::max(own, wrong);
   wrong_ = wrong_ || *measured.wrong > 0;
@@ -129,29 +168,37 @@ int Bench::check(Operation operation, Measured& measured) {
 // Of each of the two buffers.
 uint64_t Bench::buffer_bytes(tutti_type type) const {
   uint64_t bytes = 0;
-  for (const uint64_t count : counts_of(request_, type, member_.ranks)) {
-    bytes = std::max(bytes, bytes_for(*request_.collective, count, type, member_.ranks));
+  for (const uint64_t count : counts_of(request_, type, group_.ranks)) {
+    bytes = std::max(bytes, bytes_for(*request_.collective, count, type, group_.ranks));
   }
   return whole_lines(bytes) + (request_.fresh ? kFreshRoom : 0);
 }
 
 // Memory is had when it is first written to: without a look beforehand, the system would kill a rank in the middle.
 int Bench::make_sure_of_memory() {
-  uint64_t bytes = 0;
-  for (const tutti_type type : types_) bytes = std::max(bytes, buffer_bytes(type));
-  const Rooms mine = read_rooms();
-  std::vector<Rooms> all(static_cast<size_t>(member_.ranks));
-  const tutti_status status = tutti_all_gather(&mine, all.data(), sizeof(mine), TUTTI_UINT8, member_.comm,
-                                               {TUTTI_STREAM_BLOCKING, nullptr}, nullptr);
-  if (status != TUTTI_SUCCESS) return fail(status);
-  const std::string sentence = check_rooms(all, bytes > UINT64_MAX / 2 ? UINT64_MAX : 2 * bytes);
+  struct Need {
+    Rooms rooms;
+    uint64_t bytes;
+  };
+  Need mine = {read_rooms(), 0};
+  for (const tutti_type type : types_) mine.bytes = std::max(mine.bytes, buffer_bytes(type));
+  std::vector<Need> all(static_cast<size_t>(world_.ranks));
+  const tutti_status status =
+      tutti_all_gather(&mine, all.data(), sizeof(mine), TUTTI_UINT8, world_.comm, kBlocking, nullptr);
+  if (status != TUTTI_SUCCESS) return fail(world_.comm, status);
+  std::vector<Rooms> rooms;
+  uint64_t bytes = 0;  // groups of different sizes may need a few more or less
+  for (const Need& need : all) {
+    rooms.push_back(need.rooms);
+    bytes = std::max(bytes, need.bytes);
+  }
+  const std::string sentence = check_rooms(rooms, bytes > UINT64_MAX / 2 ? UINT64_MAX : 2 * bytes);
   return sentence.empty() ? static_cast<int>(program::kGood) : fail(program::kWrongUse, sentence);
 }
 
 int Bench::reserve(tutti_type type) {
   const uint64_t bytes = buffer_bytes(type);
-  const bool both = !request_.in_place || request_.collective->in_place;
-  if (both && send_.bytes() >= bytes && send_.data() != nullptr) return program::kGood;
+  if (send_.bytes() >= bytes && send_.data() != nullptr) return program::kGood;
   send_ = Buffer();
   recv_ = Buffer();
   send_ = Buffer::allocate(bytes, request_.memory);
@@ -162,37 +209,44 @@ int Bench::reserve(tutti_type type) {
                           program::size_text(bytes)));
 }
 
+int Bench::run_half(tutti_type type, tutti_op op, int root, uint64_t count, bool in_place, Measured& measured) {
+  const Operation operation = {request_.collective,
+                               {type, op, request_.collective->reduces, group_.ranks, seed_++},
+                               root,
+                               group_.rank,
+                               count,
+                               in_place};
+  measured.collective = request_.collective;
+  measured.count = count;
+  measured.type = type;
+  measured.op = op;
+  measured.root = root;
+  measured.ranks = group_.ranks;
+  measured.in_place = in_place;
+  const int code = measure(operation, measured);
+  return code == program::kGood && request_.checks > 0 ? check(operation, measured) : code;
+}
+
 int Bench::run_counts(tutti_type type, tutti_op op, int root, const std::vector<uint64_t>& counts) {
   for (const uint64_t count : counts) {
-    std::optional<Measured> results[2];
+    std::optional<Measured> halves[2];
     for (const bool in_place : {false, true}) {
-      if (in_place && !request_.in_place) continue;
-      Operation operation = {request_.collective,
-                             {type, op, request_.collective->reduces, member_.ranks, seed_++},
-                             root,
-                             member_.rank,
-                             count,
-                             in_place};
-      Measured measured = {request_.collective, count, type, op, root, member_.ranks, in_place, 0, {}, "", "",
-                           std::nullopt};
-      int code = measure(operation, measured);
+      if (!(in_place ? request_.in_place : request_.out_of_place)) continue;
+      const int code = run_half(type, op, root, count, in_place, halves[in_place ? 1 : 0].emplace());
       if (code != program::kGood) return code;
-      if (request_.checks > 0) code = check(operation, measured);
-      if (code != program::kGood) return code;
-      results[in_place ? 1 : 0] = measured;
     }
-    if (member_.rank == 0) report_.add(*results[0], results[1]);
+    if (world_.rank == 0) report_.add(halves[0], halves[1]);
   }
   return program::kGood;
 }
 
 int Bench::run_type(tutti_type type) {
-  const std::vector<uint64_t> counts = counts_of(request_, type, member_.ranks);
+  const std::vector<uint64_t> counts = counts_of(request_, type, group_.ranks);
   if (const int code = reserve(type); code != program::kGood) return code;
   const std::vector<tutti_op> ops = request_.collective->reduces ? request_.ops : std::vector<tutti_op>{TUTTI_SUM};
   const bool all_roots = request_.collective->rooted() && !request_.root;
   const int first = request_.root.value_or(0);
-  const int last = all_roots ? member_.ranks - 1 : first;
+  const int last = all_roots ? group_.ranks - 1 : first;
   for (const tutti_op op : ops) {
     for (int root = first; root <= last; ++root) {
       if (const int code = run_counts(type, op, root, counts); code != program::kGood) return code;
@@ -201,23 +255,85 @@ int Bench::run_type(tutti_type type) {
   return program::kGood;
 }
 
-int Bench::run() {
-  if (request_.collective->rooted() && request_.root.value_or(0) >= member_.ranks) {
-    return fail(program::kWrongUse,
-                fmt::format("--root was given {}, but {}; give {}", *request_.root,
-                            member_.ranks == 1 ? "there is one rank" : fmt::format("there are {} ranks", member_.ranks),
-                            member_.ranks == 1 ? "0" : fmt::format("0 to {}, or all", member_.ranks - 1)));
-  }
-  if (const int code = make_sure_of_memory(); code != program::kGood) return code;
+int Bench::run_cycle() {
   for (const tutti_type type : types_) {
     if (const int code = run_type(type); code != program::kGood) return code;
   }
-  const std::string sentence = member_.rank == 0 ? report_.end(member_.ranks) : "";
+  return program::kGood;
+}
+
+// What all ranks must know before the first operation.
+int Bench::prepare() {
+  if (request_.collective->rooted() && request_.root.value_or(0) >= group_.ranks) {
+    return fail(program::kWrongUse,
+                fmt::format("--root was given {}, but {}; give {}", *request_.root,
+                            group_.ranks == 1 ? "there is one rank" : fmt::format("there are {} ranks", group_.ranks),
+                            group_.ranks == 1 ? "0" : fmt::format("0 to {}, or all", group_.ranks - 1)));
+  }
+  if (const int code = make_sure_of_memory(); code != program::kGood) return code;
+  std::vector<RankLocation> locations;
+  if (const tutti_status status = gather_locations(world_.comm, color_, locations); status != TUTTI_SUCCESS) {
+    return fail(world_.comm, status);
+  }
+  const std::vector<std::string> oversubscribed = oversubscribed_lines(locations);
+  oversubscribed_ = !oversubscribed.empty();
+  report_.introduce(locations, oversubscribed, group_.ranks);
+  if (!request_.call_time) return program::kGood;
+  tutti_queue* queue = nullptr;
+  if (const tutti_status status = tutti_queue_create(&queue); status != TUTTI_SUCCESS) return fail(nullptr, status);
+  stream_ = {TUTTI_STREAM_QUEUE, queue};
+  return program::kGood;
+}
+
+// The end of the report, and its verdict, which all ranks return.
+int Bench::finish() {
+  const std::string sentence = world_.rank == 0 ? report_.end() : "";
   if (wrong_ && !told_) {
-    output_.echo_as(member_.rank, program::kWrongData, "other ranks got wrong data, see their errors; please report it");
+    output_.echo_as(world_.rank, program::kWrongData, "other ranks got wrong data, see their errors; please report it");
   }
   if (wrong_) return program::kWrongData;
-  return sentence.empty() ? static_cast<int>(program::kGood) : fail(program::kFailed, sentence);
+  if (!sentence.empty()) return fail(program::kFailed, sentence);
+  if (!request_.environment.least_bandwidth) return program::kGood;
+  double average = report_.average();
+  const tutti_status status = tutti_broadcast(&average, &average, 1, TUTTI_FLOAT64, 0, world_.comm, kBlocking, nullptr);
+  if (status != TUTTI_SUCCESS) return fail(world_.comm, status);
+  const std::string why = too_slow(average, *request_.environment.least_bandwidth);
+  if (why.empty()) return program::kGood;
+  // All know it before the first aborts, else the others would lose a peer.
+  tutti_barrier(world_.comm, kBlocking, nullptr);
+  return world_.rank == 0 ? fail(program::kFailed, why) : static_cast<int>(program::kFailed);
+}
+
+int Bench::run() {
+  if (const int code = prepare(); code != program::kGood) return code;
+  for (int64_t cycle = 0; request_.cycles == 0 || cycle < request_.cycles; ++cycle) {
+    report_.begin_cycle(cycle);
+    if (const int code = run_cycle(); code != program::kGood) return code;
+  }
+  return finish();
+}
+
+int run_bench(const Request& request, const program::Member& member, program::Output& output) {
+  if (!request.environment.split) return Bench(request, member, member, 0, output).run();
+  const int color = request.environment.split->group_of(member.rank / static_cast<int>(request.ranks.each));
+  program::Member group = {nullptr, 0, 0};
+  tutti_status status = tutti_comm_split(member.comm, color, member.rank, &group.comm, nullptr);
+  if (status == TUTTI_SUCCESS) status = tutti_comm_rank(group.comm, &group.rank);
+  if (status == TUTTI_SUCCESS) status = tutti_comm_size(group.comm, &group.ranks);
+  int code = program::kGood;
+  if (status != TUTTI_SUCCESS) {
+    code = output.fail_as(member.rank, member.comm, status);
+  } else {
+    code = Bench(request, member, group, color, output).run();
+  }
+  if (code == program::kGood) {
+    status = tutti_comm_finalize(group.comm);
+    if (status != TUTTI_SUCCESS) code = output.fail_as(member.rank, group.comm, status);
+  } else if (group.comm != nullptr && code != program::kWrongData) {
+    tutti_comm_abort(group.comm);
+  }
+  tutti_comm_destroy(group.comm);
+  return code;
 }
 
 }  // namespace tutti::perf

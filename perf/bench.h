@@ -13,42 +13,61 @@
 
 namespace tutti::perf {
 
+/// Measures and checks everything that was asked for, and reports on rank 0. One call per rank; all ranks make it. Returns
+/// the exit code; failures have been told.
+int run_bench(const Request& request, const program::Member& member, program::Output& output);
+
 /// Measures and checks; one per rank. All ranks make the same calls in the same order. Not thread safe.
 class Bench {
  public:
-  /// All arguments must outlive the bench.
-  Bench(const Request& request, const program::Member& member, program::Output& output);
+  /// All arguments must outlive the bench. Times are compared over `world`, which is all ranks. Operations run among
+  /// `group`: `world`, or a part of it, whose number is `color`.
+  Bench(const Request& request, const program::Member& world, const program::Member& group, int color,
+        program::Output& output);
+  ~Bench();
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
 
   /// Everything, and the report on rank 0. Returns the exit code; failures have been told.
   int run();
 
  private:
+  int prepare();
+  int run_cycle();
   int run_type(tutti_type type);
   int run_counts(tutti_type type, tutti_op op, int root, const std::vector<uint64_t>& counts);
   int make_sure_of_memory();
   uint64_t buffer_bytes(tutti_type type) const;
   int reserve(tutti_type type);
+  int run_half(tutti_type type, tutti_op op, int root, uint64_t count, bool in_place, Measured& measured);
+  int warm_up(const Operation& operation, const Places& places, Measured& measured);
   int measure(const Operation& operation, Measured& measured);
   int check(Operation operation, Measured& measured);
-  tutti_status call(const Operation& operation, const Places& places) const;
+  int finish();
+  tutti_status call(const Operation& operation, const Places& places, const tutti_stream& stream) const;
+  tutti_status iterate(const Operation& operation, const Places& places) const;
   void note_choice(const Collective& collective, Measured& measured) const;
   Places places_of(const Operation& operation, uint64_t slot) const;
   uint64_t stride_of(const Operation& operation) const;
   uint64_t slots_for(const Operation& operation, double nanoseconds) const;
-  int fail(tutti_status status);
+  int fail(const tutti_comm* comm, tutti_status status);
   int fail(int code, const std::string& sentence);
 
   const Request& request_;
-  const program::Member& member_;
+  const program::Member& world_;
+  const program::Member& group_;
+  const int color_;
   program::Output& output_;
   Report report_;
   const std::vector<tutti_type> types_;  ///< a barrier has none of its own, and one counts
   tutti_call call_ = TUTTI_CALL_INIT;
+  tutti_stream stream_ = {TUTTI_STREAM_BLOCKING, nullptr};  ///< of the operations that are timed
   Buffer send_;
   Buffer recv_;
   uint32_t seed_ = 1;
-  bool wrong_ = false;  ///< on any rank
-  bool told_ = false;   ///< by this one
+  bool oversubscribed_ = false;  ///< ranks share CPUs
+  bool wrong_ = false;           ///< on any rank
+  bool told_ = false;            ///< by this one
 };
 
 }  // namespace tutti::perf

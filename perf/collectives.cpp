@@ -5,38 +5,36 @@
 namespace tutti::perf {
 namespace {
 
-constexpr tutti_stream kBlocking = {TUTTI_STREAM_BLOCKING, nullptr};
-
 tutti_status all_reduce(const Arguments& a) {
-  return tutti_all_reduce(a.send, a.recv, a.count, a.type, a.op, a.comm, kBlocking, a.call);
+  return tutti_all_reduce(a.send, a.recv, a.count, a.type, a.op, a.comm, a.stream, a.call);
 }
 
 tutti_status reduce(const Arguments& a) {
-  return tutti_reduce(a.send, a.recv, a.count, a.type, a.op, a.root, a.comm, kBlocking, a.call);
+  return tutti_reduce(a.send, a.recv, a.count, a.type, a.op, a.root, a.comm, a.stream, a.call);
 }
 
 tutti_status broadcast(const Arguments& a) {
-  return tutti_broadcast(a.send, a.recv, a.count, a.type, a.root, a.comm, kBlocking, a.call);
+  return tutti_broadcast(a.send, a.recv, a.count, a.type, a.root, a.comm, a.stream, a.call);
 }
 
 tutti_status all_gather(const Arguments& a) {
-  return tutti_all_gather(a.send, a.recv, a.count, a.type, a.comm, kBlocking, a.call);
+  return tutti_all_gather(a.send, a.recv, a.count, a.type, a.comm, a.stream, a.call);
 }
 
 tutti_status reduce_scatter(const Arguments& a) {
-  return tutti_reduce_scatter(a.send, a.recv, a.count, a.type, a.op, a.comm, kBlocking, a.call);
+  return tutti_reduce_scatter(a.send, a.recv, a.count, a.type, a.op, a.comm, a.stream, a.call);
 }
 
 tutti_status all_to_all(const Arguments& a) {
-  return tutti_all_to_all(a.send, a.recv, a.count, a.type, a.comm, kBlocking, a.call);
+  return tutti_all_to_all(a.send, a.recv, a.count, a.type, a.comm, a.stream, a.call);
 }
 
 tutti_status gather(const Arguments& a) {
-  return tutti_gather(a.send, a.recv, a.count, a.type, a.root, a.comm, kBlocking, a.call);
+  return tutti_gather(a.send, a.recv, a.count, a.type, a.root, a.comm, a.stream, a.call);
 }
 
 tutti_status scatter(const Arguments& a) {
-  return tutti_scatter(a.send, a.recv, a.count, a.type, a.root, a.comm, kBlocking, a.call);
+  return tutti_scatter(a.send, a.recv, a.count, a.type, a.root, a.comm, a.stream, a.call);
 }
 
 // As nccl-tests' sendrecv: around a ring, each rank to the next.
@@ -45,13 +43,13 @@ tutti_status send_recv(const Arguments& a) {
   const int previous = (a.rank + a.ranks - 1) % a.ranks;
   tutti_status status = tutti_group_start();
   if (status != TUTTI_SUCCESS) return status;
-  status = tutti_recv(a.recv, a.count, a.type, previous, a.comm, kBlocking, a.call);
-  if (status == TUTTI_SUCCESS) status = tutti_send(a.send, a.count, a.type, next, a.comm, kBlocking, a.call);
+  status = tutti_recv(a.recv, a.count, a.type, previous, a.comm, a.stream, a.call);
+  if (status == TUTTI_SUCCESS) status = tutti_send(a.send, a.count, a.type, next, a.comm, a.stream, a.call);
   const tutti_status end = tutti_group_end(nullptr);
   return status != TUTTI_SUCCESS ? status : end;
 }
 
-tutti_status barrier(const Arguments& a) { return tutti_barrier(a.comm, kBlocking, a.call); }
+tutti_status barrier(const Arguments& a) { return tutti_barrier(a.comm, a.stream, a.call); }
 
 std::vector<tutti_block> equal_blocks(void* base, const Arguments& a) {
   std::vector<tutti_block> blocks(static_cast<size_t>(a.ranks));
@@ -61,16 +59,16 @@ std::vector<tutti_block> equal_blocks(void* base, const Arguments& a) {
 }
 
 tutti_status all_gather_v(const Arguments& a) {
-  return tutti_all_gather_v(a.send, a.count, equal_blocks(a.recv, a).data(), a.type, a.comm, kBlocking, a.call);
+  return tutti_all_gather_v(a.send, a.count, equal_blocks(a.recv, a).data(), a.type, a.comm, a.stream, a.call);
 }
 
 tutti_status reduce_scatter_v(const Arguments& a) {
-  return tutti_reduce_scatter_v(equal_blocks(a.send, a).data(), a.recv, a.count, a.type, a.op, a.comm, kBlocking, a.call);
+  return tutti_reduce_scatter_v(equal_blocks(a.send, a).data(), a.recv, a.count, a.type, a.op, a.comm, a.stream, a.call);
 }
 
 tutti_status all_to_all_v(const Arguments& a) {
   const std::vector<tutti_block> send = equal_blocks(a.send, a);
-  return tutti_all_to_all_v(send.data(), equal_blocks(a.recv, a).data(), a.type, a.comm, kBlocking, a.call);
+  return tutti_all_to_all_v(send.data(), equal_blocks(a.recv, a).data(), a.type, a.comm, a.stream, a.call);
 }
 
 Source folded(int, int, int, uint64_t, uint64_t) { return {true, 0, 0}; }
@@ -124,7 +122,18 @@ uint64_t Collective::recv_blocks(int ranks) const {
   return blocks == Blocks::kRecv || blocks == Blocks::kBoth ? static_cast<uint64_t>(ranks) : 1;
 }
 
-const Collective* find_collective(const std::string& name) {
+const Collective* find_collective(const std::string& given) {
+  struct Alias {
+    const char* theirs;
+    const char* ours;
+  };
+  constexpr Alias kAliases[] = {{"alltoall", "all_to_all"}, {"alltoallv", "all_to_all_v"}, {"sendrecv", "send_recv"}};
+  constexpr std::string_view kProgram = "_perf";
+  std::string name = given;
+  if (name.ends_with(kProgram)) name.resize(name.size() - kProgram.size());
+  for (const Alias& alias : kAliases) {
+    if (name == alias.theirs) name = alias.ours;
+  }
   for (const Collective& collective : collectives()) {
     if (name == collective.name) return &collective;
   }

@@ -24,6 +24,7 @@ struct Arguments {
   int ranks;
   tutti_comm* comm;
   const tutti_call* call;
+  tutti_stream stream = {TUTTI_STREAM_BLOCKING, nullptr};
 };
 
 /// Where the elements of a block of the result come from: element k is element `index` + k of rank `rank`'s send
@@ -66,8 +67,8 @@ struct Collective {
 /// All of them, in the order of --help.
 const std::vector<Collective>& collectives();
 
-/// The row of that name, or nullptr.
-const Collective* find_collective(const std::string& name);
+/// The row of that name, or of nccl-tests' ("alltoall", "all_reduce_perf"), or nullptr.
+const Collective* find_collective(const std::string& given);
 
 /// The API's count for a size as nccl-tests means it: `bytes` is the larger of a rank's two buffers. Rounded down.
 uint64_t count_for(const Collective& collective, uint64_t bytes, tutti_type type, int ranks);

@@ -1,5 +1,6 @@
 // tutti-perf: measures and checks every collective; options, table and counting are nccl-tests' where it has them.
 #include <cstdlib>
+#include <string>
 
 #include "perf/bench.h"
 #include "perf/links.h"
@@ -13,17 +14,19 @@ int main(int argc, char** argv) {
   perf::Request request;
   if (const auto code = perf::read_request(options, argc, argv, output, request)) return *code;
   output.writes("--plot", request.plot);
+  output.writes("--output_file", request.output_file);
   output.writes("--measure-links", request.links);
-  tutti_config config = TUTTI_CONFIG_INIT;
-  // The variable counts more than the configuration, and the command line more than either.
+  // Variables count more than a configuration, and the command line more than either.
   if (!request.transports.empty()) {
     ::setenv("TUTTI_TRANSPORTS", request.transports.c_str(), 1);
     output.call("TUTTI_TRANSPORTS", "--transport");
   }
-  config.operation_timeout_ns = static_cast<uint64_t>(request.timeout_s) * 1'000'000'000u;
+  if (request.timeout_s > 0) {
+    ::setenv("TUTTI_OPERATION_TIMEOUT", (std::to_string(request.timeout_s) + "s").c_str(), 1);
+    output.call("TUTTI_OPERATION_TIMEOUT", "--timeout");
+  }
   const auto body = [&](const program::Member& member) {
-    return request.links.empty() ? perf::Bench(request, member, output).run()
-                                 : perf::measure_links(request, member, output);
+    return request.links.empty() ? perf::run_bench(request, member, output) : perf::measure_links(request, member, output);
   };
-  return program::run_ranks(options, request.ranks, argv, &config, output, body);
+  return program::run_ranks(options, request.ranks, argv, nullptr, output, body);
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "tutti/tutti.h"
@@ -16,6 +17,9 @@ struct Times {
   double p99 = 0;
   double max = 0;
 };
+
+/// Which of the ranks' times an iteration's is, by nccl-tests' numbers.
+enum class Average : int { kRank0 = 0, kMean = 1, kLeast = 2, kMost = 3 };
 
 /// Iterations that share a clock reading, and their time in nanoseconds.
 struct Batch {
@@ -43,28 +47,46 @@ Plan plan_for(double nanoseconds, uint64_t asked);
 /// CLOCK_MONOTONIC in nanoseconds.
 uint64_t now_ns();
 
-/// Makes every rank know the largest of the ranks' values, element by element. Collective over comm.
-tutti_status slowest_of(tutti_comm* comm, std::vector<double>& values);
+/// Makes every rank know of the ranks' values, element by element, what `average` says. Collective over comm.
+tutti_status take_over_ranks(tutti_comm* comm, Average average, std::vector<double>& values);
+
+/// Nanoseconds that the calling thread has been ready to run without a core, ever; nothing where the system does not say.
+/// `file` is replaced by tests.
+std::optional<uint64_t> waited_for_core_ns(const char* file = "/proc/thread-self/schedstat");
 
 /// Adds up a number over the ranks. Collective over comm.
 tutti_status total_of(tutti_comm* comm, uint64_t& value);
 
-/// The times of this rank's batches become those of the slowest rank. Where they follow each other back to back, ranks may
-/// be in different ones at a time, above all where they share cores: one rank's long batch is another's short one, and the
-/// longest of each add up to more time than has passed. Such batches are put together in pairs, and again, until they add
-/// up to it, to a tenth, or fewer than 32 are left. Collective over comm; every rank has as many of each length.
-tutti_status take_slowest(tutti_comm* comm, std::vector<Batch>& batches, bool back_to_back);
+/// The times of this rank's batches become those that `average` says.
+///
+/// Where batches follow each other back to back, ranks may be in different ones at a time, above all on shared cores. One
+/// rank's long batch is then another's short one. The longest of each add up to more time than has passed, the shortest to
+/// less. Such batches are put together in pairs, and again, until they add up to it, to a tenth, or fewer than 32 are left.
+/// Collective over comm; every rank has as many of each length.
+tutti_status combine(tutti_comm* comm, Average average, std::vector<Batch>& batches, bool back_to_back);
 
 /// What is measured: operation `slot` of a batch, 0 for the first.
 using Iteration = std::function<tutti_status(uint64_t slot)>;
 
 /// Runs `iteration` by itself until the time of one is known on all ranks, in nanoseconds. Collective over comm.
-tutti_status estimate(tutti_comm* comm, const Iteration& iteration, uint64_t slots, double& nanoseconds);
+tutti_status estimate(tutti_comm* comm, const Iteration& iteration, double& nanoseconds);
 
-/// Runs the plan and returns the batches with the slowest rank's time of each. `before` is called before every batch, and
-/// where it is not empty, a barrier follows it; else batches may become longer than planned, see take_slowest. Collective
-/// over comm.
-tutti_status run_plan(tutti_comm* comm, const Plan& plan, const Iteration& iteration, const std::function<void()>& before,
-                      std::vector<Batch>& batches);
+/// What run_plan runs.
+struct Run {
+  Iteration iteration;
+  std::function<void()> before;         ///< before every batch, not timed; a barrier follows it. May be empty
+  std::function<tutti_status()> after;  ///< after every batch, not timed. May be empty
+  Average average = Average::kMost;
+};
+
+/// What came of it.
+struct Timing {
+  std::vector<Batch> batches;  ///< may be longer than planned where batches are back to back, see combine
+  /// Part of the time in which the rank that waited most was ready to run, but had no core. Below 0 where it is unknown.
+  double disturbed = -1;
+};
+
+/// Runs the plan. Collective over comm.
+tutti_status run_plan(tutti_comm* comm, const Plan& plan, const Run& run, Timing& timing);
 
 }  // namespace tutti::perf

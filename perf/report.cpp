@@ -2,10 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstring>
+#include <ctime>
 #include <string>
 #include <utility>
 
 #include "perf/names.h"
+#include "perf/nccl_file.h"
+#include "src/program/files.h"
 
 namespace tutti::perf {
 namespace {
@@ -24,11 +29,70 @@ std::string columns(const std::optional<Measured>& measured) {
                      measured->busbw_GBps(), wrong);
 }
 
+// One word where both halves of a row agree, else both.
+std::string common(const Row& row, std::string Measured::* field) {
+  const std::string first = row.any().*field;
+  if (!row.in_place || (*row.in_place).*field == first) return first;
+  return first + "/" + (*row.in_place).*field;
+}
+
+std::string disturbed_text(double part) { return part < 0 ? "-" : fmt::format("{:.0f}%", 100 * part); }
+
+const char* kind_of_time(Average average) {
+  switch (average) {
+    case Average::kRank0:
+      return "rank 0";
+    case Average::kMean:
+      return "the mean of the ranks";
+    case Average::kLeast:
+      return "the quickest rank";
+    case Average::kMost:
+      break;
+  }
+  return "the slowest rank";
+}
+
+std::string now_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local = {};
+  char text[32] = "";
+  if (localtime_r(&now, &local) != nullptr) std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &local);
+  return text;
+}
+
+// nccl-tests' line of parameters.
+std::string parameters(const Request& request) {
+  const bool factor = request.step_factor > 1;
+  const std::string step = factor ? std::to_string(request.step_factor) : std::to_string(request.step_bytes);
+  const std::string sizes = request.elements.empty()
+                                ? fmt::format("minBytes {} maxBytes {} step: {}({})", request.min_bytes, request.max_bytes,
+                                              step, factor ? "factor" : "bytes")
+                                : fmt::format("elements {}", fmt::join(request.elements, ","));
+  return fmt::format("# nThread {} nGpus {} {} warmup iters: {} iters: {} agg iters: {} validation: {} graph: 0",
+                     request.threads, request.devices, sizes, request.warmup,
+                     request.iterations == 0 ? "auto" : std::to_string(request.iterations), request.aggregated,
+                     request.checks);
+}
+
 }  // namespace
 
 double Measured::algbw_GBps() const { return time.median > 0 ? static_cast<double>(bytes()) / (time.median * 1e3) : 0; }
 
 double Measured::busbw_GBps() const { return algbw_GBps() * collective->bus_factor(ranks); }
+
+double Row::disturbed() const {
+  return std::max(out_of_place ? out_of_place->disturbed : -1.0, in_place ? in_place->disturbed : -1.0);
+}
+
+std::string too_slow(double average_GBps, double least_GBps) {
+  constexpr double kPart = 0.9;
+  if (average_GBps >= kPart * least_GBps) return "";
+  return fmt::format(
+      "the average bus bandwidth is {:.4g} GB/s, less than nine tenths of NCCL_TESTS_MIN_BW={:.4g}; see which rows are "
+      "slow, "
+      "or lower NCCL_TESTS_MIN_BW",
+      average_GBps, least_GBps);
+}
 
 program::JsonObject json_of(const Measured& measured, const Request& request) {
   program::JsonObject time;
@@ -42,26 +106,66 @@ program::JsonObject json_of(const Measured& measured, const Request& request) {
   line.add("time_us", time).measured("algbw_GBps", measured.algbw_GBps()).measured("busbw_GBps", measured.busbw_GBps());
   line.add_json("wrong", measured.wrong ? std::to_string(*measured.wrong) : "null");
   line.add("root", measured.collective->rooted() ? measured.root : -1).add("fresh", request.fresh);
-  return line;
+  line.add("average", static_cast<int>(request.average)).add("agg_iters", request.aggregated);
+  line.add("cpu_time", request.call_time);
+  return measured.disturbed < 0 ? std::move(line.add_json("disturbed", "null"))
+                                : std::move(line.measured("disturbed", measured.disturbed, 3));
 }
 
-void Report::heading(int ranks) {
+Report::Report(const Request& request, program::Output& output)
+    : request_(request), output_(output), begun_at_(now_text()) {}
+
+void Report::introduce(std::vector<RankLocation> locations, std::vector<std::string> oversubscribed, int ranks) {
+  locations_ = std::move(locations);
+  oversubscribed_ = std::move(oversubscribed);
+  ranks_ = ranks;
+}
+
+void Report::begin_cycle(int64_t cycle) {
+  cycle_ = cycle;
+  series_.clear();  // the plot is the last sweep's
+}
+
+double Report::average() const { return measurements_ > 0 ? bus_total_ / static_cast<double>(measurements_) : 0; }
+
+void Report::heading() {
   if (std::exchange(begun_, true)) return;
   const int library = tutti_version();
   output_.line(fmt::format("# tutti-perf {}.{}.{}: {}, {}, {} memory{}", library / 10000, library / 100 % 100,
-                           library % 100, request_.collective->name, fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"),
-                           name_of(request_.memory), request_.fresh ? ", inputs rewritten between operations" : ""));
-  output_.line("# time: median over iterations of the slowest rank");
+                           library % 100, request_.collective->name,
+                           ranks_ == 1 ? "1 rank" : fmt::format("{} ranks", ranks_), name_of(request_.memory),
+                           request_.fresh ? ", inputs rewritten between operations" : ""));
+  output_.line(parameters(request_));
+  output_.line(fmt::format("# {}: median over iterations of {}{}", request_.call_time ? "cputime" : "time",
+                           kind_of_time(request_.average),
+                           request_.call_time ? ", of the call that posts an operation to a queue" : ""));
+  if (request_.barriers) output_.line("# -z 1 (--blocking): a barrier follows each iteration, and is timed with it");
+  for (const std::string& note : request_.notes) output_.line("# " + note);
+  output_.line("#");
+  output_.line("# Ranks");
+  for (const std::string& line : location_lines(locations_)) output_.line(line);
+  if (request_.environment.split)
+    output_.line("# groups run side by side: rows are of rank 0's group, times are over all ranks");
+  for (const std::string& line : oversubscribed_) output_.line(line);
+  if (ranks_ == 1 && request_.collective->bus_factor(2) > 0 && request_.collective->bus_factor(1) <= 0) {
+    output_.line(
+        fmt::format("# one rank: {} moves nothing between ranks, so its bus bandwidth is 0; start more, as by -g 2",
+                    request_.collective->name));
+  }
+  column_heads();
+}
+
+void Report::column_heads() {
+  const std::string half =
+      fmt::format("  {:>7}  {:>6}  {:>6} {:>6}", request_.call_time ? "cputime" : "time", "algbw", "busbw", "#wrong");
+  const std::string units = fmt::format("  {:>7}  {:>6}  {:>6} {:>6}", "(us)", "(GB/s)", "(GB/s)", "");
+  const std::string stamp = request_.timestamps ? fmt::format("  {:<19}", "timestamp") : "";
   output_.line("#");
   output_.line(
-      "#                                                              out-of-place                       in-place         "
-      " ");
-  output_.line(
-      "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw "
-      "#wrong");
-  output_.line(
-      "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)      "
-      " ");
+      fmt::format("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}  {:^29}  {:^29}", "", "", "", "", "", "out-of-place", "in-place"));
+  output_.line(fmt::format("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}{}{}  {:<16}  {:<9}  {:>9}{}", "size", "count", "type",
+                           "redop", "root", half, half, "algorithm", "transport", "disturbed", stamp));
+  output_.line(fmt::format("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}{}{}", "(B)", "(elements)", "", "", "", units, units));
 }
 
 void Report::count(const Measured& measured) {
@@ -78,31 +182,51 @@ void Report::count(const Measured& measured) {
   series.y.push_back(measured.busbw_GBps());
 }
 
-void Report::record(const Measured& measured) { output_.record(json_of(measured, request_)); }
-
-void Report::add(const Measured& out_of_place, const std::optional<Measured>& in_place) {
-  count(out_of_place);
-  if (in_place) count(*in_place);
-  if (output_.json()) {
-    record(out_of_place);
-    if (in_place) record(*in_place);
-    return;
-  }
-  heading(out_of_place.ranks);
-  const std::string line =
-      fmt::format("{:>12}  {:>12}  {:>8}  {:>6}  {:>6}", out_of_place.bytes(), out_of_place.count,
-                  name_of(out_of_place.type), out_of_place.collective->reduces ? name_of(out_of_place.op) : "none",
-                  out_of_place.collective->rooted() ? out_of_place.root : -1);
-  output_.line(line + columns(out_of_place) + columns(in_place));
+void Report::record(const Measured& measured, const std::string& timestamp) {
+  program::JsonObject line = json_of(measured, request_);
+  if (request_.cycles != 1) line.add("cycle", cycle_);
+  if (request_.timestamps) line.add("timestamp", timestamp);
+  output_.record(line);
 }
 
-std::string Report::end(int ranks) {
-  heading(ranks);
+void Report::add(const std::optional<Measured>& out_of_place, const std::optional<Measured>& in_place) {
+  const Row row = {out_of_place, in_place, now_text()};
+  for (const auto& half : {row.out_of_place, row.in_place}) {
+    if (!half) continue;
+    count(*half);
+    if (output_.json()) record(*half, row.timestamp);
+  }
+  ++row_count_;
+  if (row.disturbed() >= kDisturbed) ++disturbed_rows_;
+  if (!request_.output_file.empty()) rows_.push_back(row);
+  if (output_.json()) return;
+  heading();
+  const Measured& any = row.any();
+  output_.line(fmt::format("{:>12}  {:>12}  {:>8}  {:>6}  {:>6}{}{}  {:<16}  {:<9}  {:>9}{}", any.bytes(), any.count,
+                           name_of(any.type), any.collective->reduces ? name_of(any.op) : "none",
+                           any.collective->rooted() ? any.root : -1, columns(row.out_of_place), columns(row.in_place),
+                           common(row, &Measured::algorithm), common(row, &Measured::transport),
+                           disturbed_text(row.disturbed()), request_.timestamps ? "  " + row.timestamp : ""));
+}
+
+void Report::footing() {
+  heading();
   output_.line(fmt::format("# Out of bounds values : {} {}", wrong_, wrong_ == 0 ? "OK" : "FAILED"));
-  const double average = measurements_ > 0 ? bus_total_ / static_cast<double>(measurements_) : 0;
-  output_.line(fmt::format("# Avg bus bandwidth    : {:g} ", average));
+  const auto least = request_.environment.least_bandwidth;
+  output_.line(fmt::format("# Avg bus bandwidth    : {:g} {}", average(),
+                           !least                                ? ""
+                           : too_slow(average(), *least).empty() ? "OK"
+                                                                 : "FAILED"));
+  if (disturbed_rows_ > 0) {
+    output_.line(
+        fmt::format("# {} of {} rows were disturbed: for {:.0f}% of the time or more a rank had no CPU; measure again on a "
+                    "quiet machine",
+                    disturbed_rows_, row_count_, 100 * kDisturbed));
+  }
   output_.line("#");
-  if (request_.plot.empty()) return "";
+}
+
+std::string Report::draw() const {
   program::Plot plot;
   plot.title = fmt::format("tutti-perf {}", request_.collective->name);
   plot.x_label = "size (bytes)";
@@ -111,6 +235,16 @@ std::string Report::end(int ranks) {
   plot.log_y = true;
   for (const auto& [label, series] : series_) plot.series.push_back(series);
   return program::draw_plot(plot, request_.plot);
+}
+
+std::string Report::end() {
+  footing();
+  std::string sentence = request_.plot.empty() ? "" : draw();
+  if (request_.output_file.empty()) return sentence;
+  const NcclRun run = {&request_, &locations_, begun_at_, now_text(), average(), wrong_};
+  const int error = program::write_file(request_.output_file, nccl_file(run, rows_));
+  if (error == 0) return sentence;
+  return fmt::format("{} cannot be written: {}; name another file", request_.output_file, std::strerror(error));
 }
 
 }  // namespace tutti::perf

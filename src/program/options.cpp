@@ -129,7 +129,8 @@ struct Options::Body {
 
   std::string program;
   CLI::App app;
-  std::deque<Value> options;  // a deque, since CLI11 keeps the addresses of `raw`
+  std::deque<Value> options;        // a deque, since CLI11 keeps the addresses of `raw`
+  std::string heading = "Options";  // CLI11's own for those without
   std::string examples;
   std::string notes;
   std::string json;
@@ -142,7 +143,7 @@ CLI::Option* Options::Body::add(const std::string& names, const std::string& typ
                                 const std::string& standard, Reader read, bool required) {
   options.push_back({long_name(names), nullptr, "", std::move(read), required});
   CLI::Option* option = app.add_option(names, options.back().raw, help_text);
-  option->type_name(type)->take_last()->default_str(standard);
+  option->type_name(type)->take_last()->default_str(standard)->group(heading);
   options.back().option = option;
   return option;
 }
@@ -259,7 +260,7 @@ void Options::real(const std::string& names, double* value, double min, double m
 void Options::size(const std::string& names, uint64_t* value, const std::string& help) {
   const auto read = [value](const std::string& text) {
     const Parsed<uint64_t> size = parse_size(text);
-    if (!size.value) return size.why + "; give whole bytes, for example 4096, 64K, 1M or 2G";
+    if (!size.value) return size.why + "; give for example 4096, 64K, 1M or 0.5G";
     *value = *size.value;
     return std::string();
   };
@@ -267,8 +268,10 @@ void Options::size(const std::string& names, uint64_t* value, const std::string&
 }
 
 void Options::flag(const std::string& names, bool* value, const std::string& help) {
-  body_->app.add_flag(names, *value, help);
+  body_->app.add_flag(names, *value, help)->group(body_->heading);
 }
+
+void Options::group(const std::string& heading) { body_->heading = heading; }
 
 void Options::example(const std::string& command, const std::string& meaning) {
   body_->examples += fmt::format("  {}\n      {}\n", command, meaning);

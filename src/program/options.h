@@ -38,6 +38,8 @@ class Options {
   void size(const std::string& names, uint64_t* value, const std::string& help);
   /// Present or absent.
   void flag(const std::string& names, bool* value, const std::string& help);
+  /// The heading in --help of what is declared from here on.
+  void group(const std::string& heading);
   /// A line of the examples at the end of --help.
   void example(const std::string& command, const std::string& meaning);
   /// Free text at the end of --help, after the examples.

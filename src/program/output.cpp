@@ -165,8 +165,10 @@ void Output::tell(const Failure& failure) {
 int Output::fail_locked(int rank, int code, std::string_view said) {
   // It may quote a file, and nothing in a file is to command the terminal.
   std::string sentence = without_commands(said);
-  for (size_t at = 0; !setting_.empty() && (at = sentence.find(setting_, at)) != std::string::npos; at += option_.size()) {
-    sentence.replace(at, setting_.size(), option_);
+  for (const auto& [setting, option] : called_) {
+    for (size_t at = 0; (at = sentence.find(setting, at)) != std::string::npos; at += option.size()) {
+      sentence.replace(at, setting.size(), option);
+    }
   }
   if (launcher_fd_ >= 0) {
     // One write of less than PIPE_BUF bytes is atomic, so that the ranks' lines do not mix.
@@ -202,8 +204,7 @@ int Output::fail_as(int rank, const tutti_comm* comm, tutti_status status) {
 
 void Output::call(std::string setting, std::string option) {
   const std::lock_guard lock(mutex_);
-  setting_ = std::move(setting);
-  option_ = std::move(option);
+  called_.emplace_back(std::move(setting), std::move(option));
 }
 
 void Output::collect() {

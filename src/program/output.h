@@ -69,7 +69,8 @@ class Output {
   /// all ranks are collected, the other's among them.
   int echo_as(int rank, int code, std::string_view sentence);
 
-  /// From now on errors say `option` where the library says `setting`: what was given is the option ("--transport").
+  /// From now on errors say `option` where the library says `setting`: what was given is the option ("--transport"). Each
+  /// call adds a pair.
   void call(std::string setting, std::string option);
 
   /// From now on errors are kept, not told (ranks as threads, or children that report by the launcher's pipe).
@@ -112,8 +113,7 @@ class Output {
   int rank_ = 0;
   int launcher_fd_ = -1;
   bool collecting_ = false;
-  std::string setting_;  // what call() was given
-  std::string option_;
+  std::vector<std::pair<std::string, std::string>> called_;  // what call() was given
   std::vector<Failure> failures_;
 };
 

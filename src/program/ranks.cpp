@@ -39,45 +39,81 @@ int run_member(const Member& member, Output& output, const std::function<int(con
   return code;
 }
 
-int join(const Place& place, const RankOptions& ranks, const tutti_config* config, Output& output,
-         const std::function<int(const Member&)>& body) {
-  output.set_rank(place.rank);
-  if (ranks.bind == "core" && !pin_to_core(place.local_rank)) {
-    return output.fail(kFailed, "--bind core was refused by the system; leave it out");
-  }
-  if (const int code = output.open(); code != kGood) return code;
-  const Created created = create(1, config, [](std::size_t, tutti_comm** comm, const tutti_config* own) {
-    return tutti_comm_create_address(comm, "env://", -1, -1, own);
-  });
-  if (created.code != kGood) return output.fail(created.code, created.sentence);
-  return output.result(run_member({created.comms.front(), place.rank, place.ranks}, output, body));
+// The ranks that this process is.
+struct Own {
+  int first;
+  int count;
+  int ranks;       // of all processes
+  int local_rank;  // the first one's
+};
+
+void abort_all(const std::vector<tutti_comm*>& comms) {
+  for (tutti_comm* comm : comms) tutti_comm_abort(comm);  // all before the first, whose destruction waits
+  for (tutti_comm* comm : comms) tutti_comm_destroy(comm);
 }
 
-int run_threads(const RankOptions& ranks, const tutti_config* config, Output& output,
-                const std::function<int(const Member&)>& body) {
-  const size_t n = static_cast<size_t>(ranks.ranks);
-  tutti_unique_id id;
-  const Created created = create(n, config, [&](std::size_t rank, tutti_comm** comm, const tutti_config* own) {
-    const tutti_status made = rank == 0 ? tutti_get_unique_id(&id) : TUTTI_SUCCESS;
-    if (made != TUTTI_SUCCESS) return made;
-    return tutti_comm_create(comm, static_cast<int>(n), &id, static_cast<int>(rank), own);
-  });
-  if (created.code != kGood) return output.fail(created.code, created.sentence);
+// Runs the body on each of this process's communicators, on threads of their own, and tells the worst error.
+int run_on_threads(const Own& own, const std::vector<tutti_comm*>& comms, const RankOptions& ranks, Output& output,
+                   const std::function<int(const Member&)>& body) {
   output.collect();
-  std::vector<int> codes(n, kGood);
-  const std::string sentence = run_together(static_cast<int>(n), [&](int rank) {
-    const size_t own = static_cast<size_t>(rank);
-    if (ranks.bind == "core") pin_to_core(rank);
-    codes[own] = run_member({created.comms[own], rank, static_cast<int>(n)}, output, body);
+  std::vector<int> codes(comms.size(), kGood);
+  const std::string sentence = run_together(own.count, [&](int i) {
+    const size_t at = static_cast<size_t>(i);
+    if (ranks.bind == "core") pin_to_core(own.local_rank + i);
+    codes[at] = run_member({comms[at], own.first + i, own.ranks}, output, body);
   });
   if (!sentence.empty()) {
-    for (tutti_comm* comm : created.comms) tutti_comm_abort(comm);  // all before the first, whose destruction waits
-    for (tutti_comm* comm : created.comms) tutti_comm_destroy(comm);
+    abort_all(comms);
     codes.front() = output.fail(kFailed, sentence);
   }
   const int code = output.result(std::accumulate(codes.begin(), codes.end(), int{kGood}, worse));
   output.tell_worst();
   return code;
+}
+
+// Overflow is the callers' to exclude.
+std::string too_many(int64_t processes, int64_t each) {
+  constexpr int64_t kMost = 65536;
+  if (processes * each <= kMost) return "";
+  return fmt::format("{} processes of {} ranks each are {}, more than the {} that a job may have; ask for fewer", processes,
+                     each, processes * each, kMost);
+}
+
+int join(const Place& place, const RankOptions& ranks, const tutti_config* config, Output& output,
+         const std::function<int(const Member&)>& body) {
+  output.set_rank(place.rank);
+  if (const std::string why = too_many(place.ranks, ranks.each); !why.empty()) return output.fail(kWrongUse, why);
+  const int each = static_cast<int>(ranks.each);
+  const Own own = {place.rank * each, each, place.ranks * each, place.local_rank * each};
+  // Before the library's threads are made, which inherit it.
+  if (each == 1 && ranks.bind == "core" && !pin_to_core(own.local_rank)) {
+    return output.fail(kFailed, "--bind core was refused by the system; leave it out");
+  }
+  if (const int code = output.open(); code != kGood) return code;
+  const Created created =
+      create(static_cast<size_t>(each), config, [&](std::size_t i, tutti_comm** comm, const tutti_config* given) {
+        // With one rank a process, the launcher's own numbers hold.
+        return each == 1 ? tutti_comm_create_address(comm, "env://", -1, -1, given)
+                         : tutti_comm_create_address(comm, "env://", own.ranks, own.first + static_cast<int>(i), given);
+      });
+  if (created.code != kGood) return output.fail(created.code, created.sentence);
+  if (each > 1) return run_on_threads(own, created.comms, ranks, output, body);
+  return output.result(run_member({created.comms.front(), own.first, own.ranks}, output, body));
+}
+
+int run_threads(const RankOptions& ranks, const tutti_config* config, Output& output,
+                const std::function<int(const Member&)>& body) {
+  if (const std::string why = too_many(ranks.ranks, ranks.each); !why.empty()) return output.fail(kWrongUse, why);
+  const int n = static_cast<int>(ranks.ranks * ranks.each);
+  tutti_unique_id id;
+  const Created created =
+      create(static_cast<size_t>(n), config, [&](std::size_t rank, tutti_comm** comm, const tutti_config* own) {
+        const tutti_status made = rank == 0 ? tutti_get_unique_id(&id) : TUTTI_SUCCESS;
+        if (made != TUTTI_SUCCESS) return made;
+        return tutti_comm_create(comm, n, &id, static_cast<int>(rank), own);
+      });
+  if (created.code != kGood) return output.fail(created.code, created.sentence);
+  return run_on_threads({0, n, n, 0}, created.comms, ranks, output, body);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
 #include <thread>
 #include <vector>
 
@@ -11,6 +12,8 @@
 #include "perf/names.h"
 #include "perf/options.h"
 #include "perf/report.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/unit/perf/line.h"
 
 namespace tutti::perf {
 namespace {
@@ -18,6 +21,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 TEST(Counting, BytesAreTheLargerBufferAsInNcclTests) {
@@ -77,12 +81,13 @@ TEST(Measure, PutsBatchesTogetherInPairs) {
 }
 
 /// What two ranks that measured these batches make of them.
-std::array<std::vector<Batch>, 2> slowest_of_two(std::array<std::vector<Batch>, 2> measured, bool back_to_back) {
+std::array<std::vector<Batch>, 2> slowest_of_two(std::array<std::vector<Batch>, 2> measured, bool back_to_back,
+                                                 Average average = Average::kMost) {
   std::array<tutti_comm*, 2> comms = {};
   EXPECT_EQ(tutti_comm_create_all(comms.data(), 2, nullptr), TUTTI_SUCCESS);
   std::array<std::thread, 2> ranks;
   for (size_t r = 0; r < 2; ++r) {
-    ranks[r] = std::thread([&, r] { EXPECT_EQ(take_slowest(comms[r], measured[r], back_to_back), TUTTI_SUCCESS); });
+    ranks[r] = std::thread([&, r] { EXPECT_EQ(combine(comms[r], average, measured[r], back_to_back), TUTTI_SUCCESS); });
   }
   for (std::thread& rank : ranks) rank.join();
   for (tutti_comm* comm : comms) tutti_comm_destroy(comm);
@@ -127,6 +132,53 @@ TEST(Measure, KeepsBatchesThatRanksWereInTogetherAndAFewOfAll) {
   for (const std::vector<Batch>& batches : slowest_of_two(measured, true)) EXPECT_EQ(batches.size(), 16u);
 }
 
+TEST(Measure, TakesTheRankThatWasAskedFor) {
+  const std::array<std::vector<Batch>, 2> measured = {{{{1, 100}, {1, 300}}, {{1, 200}, {1, 100}}}};
+  const auto taken = [&](Average average) {
+    const std::array<std::vector<Batch>, 2> ranks = slowest_of_two(measured, true, average);
+    EXPECT_DOUBLE_EQ(ranks[0][0].nanoseconds, ranks[1][0].nanoseconds) << "all ranks know it";
+    return std::array<double, 2>{ranks[1][0].nanoseconds, ranks[1][1].nanoseconds};
+  };
+  EXPECT_THAT(taken(Average::kRank0), ElementsAre(100, 300));
+  EXPECT_THAT(taken(Average::kMean), ElementsAre(150, 200));
+  EXPECT_THAT(taken(Average::kLeast), ElementsAre(100, 100));
+  EXPECT_THAT(taken(Average::kMost), ElementsAre(200, 300));
+}
+
+TEST(Measure, ReadsWhatTheSystemSaysOfWaitsForACore) {
+  const test::TemporaryFolder folder;
+  std::ofstream(folder.file("schedstat")) << "123 4567 8\n";
+  EXPECT_EQ(waited_for_core_ns(folder.file("schedstat").c_str()), 4567u);
+  std::ofstream(folder.file("empty")) << "\n";
+  EXPECT_EQ(waited_for_core_ns(folder.file("empty").c_str()), std::nullopt);
+  EXPECT_EQ(waited_for_core_ns(folder.file("none").c_str()), std::nullopt);
+}
+
+RankLocation location(const std::string& host, int64_t pid, const std::vector<size_t>& cpus) {
+  RankLocation made = {};
+  std::copy(host.begin(), host.end(), made.host.begin());
+  made.pid = pid;
+  for (const size_t cpu : cpus) CPU_SET(cpu, &made.cpus);
+  return made;
+}
+
+TEST(Locations, NamesEveryRankItsHostItsPidAndItsCpus) {
+  EXPECT_THAT(location_lines({location("one", 7, {0, 1, 2, 5}), location("two", 123456, {3})}),
+              ElementsAre("#  Rank  0 Group  0 Pid      7 on        one CPUs 0-2,5",
+                          "#  Rank  1 Group  0 Pid 123456 on        two CPU 3"));
+  const std::vector<std::string> lines = location_lines(std::vector<RankLocation>(100, location("one", 7, {0})));
+  EXPECT_THAT(lines, ElementsAre("#  100 ranks from 0 to 99 Group  0 Pids 7 to 7 on        one"));
+}
+
+TEST(Locations, SaysWhichRanksShareCpus) {
+  EXPECT_THAT(oversubscribed_lines({location("one", 1, {0, 1}), location("one", 2, {0, 1}), location("two", 3, {0})}),
+              ElementsAre());
+  EXPECT_THAT(oversubscribed_lines({location("one", 1, {0, 1}), location("one", 2, {0, 1}), location("one", 3, {0, 1})}),
+              ElementsAre(HasSubstr("3 ranks share CPUs 0-1 of one")));
+  EXPECT_THAT(oversubscribed_lines({location("one", 1, {0}), location("one", 1, {0}), location("one", 2, {0, 1, 2, 3})}),
+              ElementsAre(HasSubstr("2 ranks share CPU 0 of one")));
+}
+
 TEST(Measure, PlansBatchesOfTwoMicrosecondsAndAThirdOfASecond) {
   const Plan small = plan_for(300, 0);
   EXPECT_GE(static_cast<double>(small.batch) * 300, 2000);
@@ -139,23 +191,6 @@ TEST(Measure, PlansBatchesOfTwoMicrosecondsAndAThirdOfASecond) {
   EXPECT_EQ(plan_for(300, 3).batch, 3u);
   EXPECT_EQ(plan_for(5e6, 1'000'000'000).batch, 1000u) << "a billion iterations keep a million times";
 }
-
-// What a command line came to.
-struct Line {
-  Request request;
-  std::optional<int> code;
-  std::string err;
-
-  explicit Line(const std::vector<const char*>& given) {
-    std::vector<const char*> arguments = {"tutti-perf"};
-    for (const char* argument : given) arguments.push_back(argument);
-    program::Output output("tutti-perf");
-    program::Options options("tutti-perf", "");
-    testing::internal::CaptureStderr();
-    code = read_request(options, static_cast<int>(arguments.size()), arguments.data(), output, request);
-    err = testing::internal::GetCapturedStderr();
-  }
-};
 
 TEST(Request, HasTheDefaultsOfTheContract) {
   const Line line({"all_reduce"});
@@ -210,9 +245,9 @@ TEST(Request, RefusesInOneSentence) {
       {{"reduce", "-r", "x"}, "'x'"},
       {{"all_reduce", "--memory", "cuda"}, "CUDA memory is not there yet"},
       {{"all_reduce", "--memory", "disk"}, "'disk'"},
-      {{"all_reduce", "-b", "1.5M"}, "fractions"},
+      {{"all_reduce", "-b", "1.5"}, "a fraction needs one of K, M and G"},
       {{"all_reduce", "-b", "2M", "-e", "1M"}, "--minbytes 2M is more than --maxbytes 1M"},
-      {{"all_reduce", "-f", "1"}, "'1'"},
+      {{"all_reduce", "-f", "0"}, "'0'"},
       {{"all_reduce", "-n", "0"}, "'0'"},
       {{"all_reduce", "--elements", "1,,2"}, "''"},
       {{"all_reduce", "--elements", "1", "-b", "8"}, "both given"},
@@ -253,25 +288,78 @@ TEST(Report, WritesTheJsonLineOfTheContract) {
   EXPECT_THAT(json_of(unchecked, request).text(), HasSubstr(R"("busbw_GBps":15.7286,"wrong":null,)"));
 }
 
-TEST(Report, PrintsTheTableOfNcclTests) {
-  Request request;
-  request.collective = find_collective("all_reduce");
+// What a report of rows prints, for a command line.
+std::string printed(const std::vector<const char*>& words, const std::vector<Row>& rows, int ranks = 4,
+                    const std::vector<std::string>& oversubscribed = {}) {
+  const Line line(words);
+  EXPECT_FALSE(line.code) << line.err;
   program::Output output("tutti-perf");
-  Report report(request, output);
+  Report report(line.request, output);
   testing::internal::CaptureStdout();
+  report.introduce({location("one", 7, {0, 1})}, oversubscribed, ranks);
+  report.begin_cycle(0);
+  for (const Row& row : rows) report.add(row.out_of_place, row.in_place);
+  EXPECT_EQ(report.end(), "");
+  return testing::internal::GetCapturedStdout();
+}
+
+TEST(Report, PrintsTheTableOfNcclTests) {
   Measured in_place = sample();
   in_place.in_place = true;
   in_place.wrong.reset();
-  report.add(sample(), std::nullopt);
-  report.add(sample(), in_place);
-  EXPECT_EQ(report.end(2), "");
-  const std::string out = testing::internal::GetCapturedStdout();
+  in_place.algorithm = "direct";
+  const std::string out = printed({"all_reduce", "-g", "4"}, {{sample(), std::nullopt, ""}, {sample(), in_place, ""}});
+  EXPECT_THAT(out,
+              HasSubstr("# nThread 1 nGpus 4 minBytes 8 maxBytes 134217728 step: 2(factor) warmup iters: 5 iters: auto "));
+  EXPECT_THAT(out, HasSubstr("#  Rank  0 Group  0 Pid      7 on        one CPUs 0-1\n"));
   EXPECT_THAT(out,
               HasSubstr("#       size         count      type   redop    root     time   algbw   busbw #wrong     time"));
   EXPECT_THAT(out,
               HasSubstr("     1048576        262144   float32     sum      -1      100   10.49   15.73      0      N/A"));
-  EXPECT_THAT(out, HasSubstr("15.73      0      100   10.49   15.73    N/A\n"));
+  EXPECT_THAT(out, HasSubstr("15.73      0      N/A     N/A     N/A    N/A  ring              shm"));
+  EXPECT_THAT(out, HasSubstr("15.73      0      100   10.49   15.73    N/A  ring/direct       shm"));
   EXPECT_THAT(out, HasSubstr("# Avg bus bandwidth    : 15.7286"));
+  EXPECT_THAT(out, Not(HasSubstr("one rank")));
+  EXPECT_THAT(out, Not(HasSubstr("disturbed:")));
+}
+
+TEST(Report, SaysWhichRowsWereDisturbed) {
+  Measured quiet = sample();
+  quiet.disturbed = 0.001;
+  Measured disturbed = sample();
+  disturbed.disturbed = 0.25;
+  const std::string out = printed({"all_reduce"}, {{quiet, quiet, ""}, {quiet, disturbed, ""}});
+  EXPECT_THAT(out, HasSubstr("         0%\n"));
+  EXPECT_THAT(out, HasSubstr("        25%\n"));
+  EXPECT_THAT(out, HasSubstr("# 1 of 2 rows were disturbed: for 2% of the time or more a rank had no CPU; "));
+  EXPECT_THAT(json_of(disturbed, Request()).text(), HasSubstr(R"("disturbed":0.25)"));
+  EXPECT_THAT(json_of(sample(), Request()).text(), HasSubstr(R"("disturbed":null)"));
+}
+
+TEST(Report, SaysOnceThatRanksShareCpusInstead) {
+  const std::string out = printed({"all_reduce"}, {{sample(), sample(), ""}}, 4, {"# 4 ranks share CPUs 0-1"});
+  EXPECT_THAT(out, HasSubstr("# 4 ranks share CPUs 0-1\n"));
+  EXPECT_THAT(out, HasSubstr("          -\n"));
+  EXPECT_THAT(out, Not(HasSubstr("disturbed:")));
+}
+
+TEST(Report, SaysWhyOneRankHasNoBusBandwidth) {
+  Measured alone = sample();
+  alone.ranks = 1;
+  EXPECT_THAT(
+      printed({"all_reduce", "-g", "1"}, {{alone, alone, ""}}, 1),
+      HasSubstr("# one rank: all_reduce moves nothing between ranks, so its bus bandwidth is 0; start more, as by -g 2\n"));
+  alone.collective = find_collective("broadcast");
+  EXPECT_THAT(printed({"broadcast", "-g", "1"}, {{alone, alone, ""}}, 1), Not(HasSubstr("one rank")));
+}
+
+TEST(Report, SaysWhatWasTakenWithoutEffectAndHowTimesAreTaken) {
+  EXPECT_THAT(
+      printed({"all_reduce", "-x", "1", "-a", "1", "-z", "1", "-S", "1", "-o", "all"}, {{sample(), sample(), ""}}),
+      AllOf(HasSubstr("# -x (--cta_policy) 1 has no effect: "), HasSubstr("# time: median over iterations of the mean"),
+            HasSubstr("# -z 1 (--blocking): a barrier follows"), HasSubstr("disturbed  timestamp"),
+            HasSubstr("# -o all is without mulsum")));
+  EXPECT_THAT(printed({"all_reduce", "-C", "1"}, {{sample(), sample(), ""}}), HasSubstr(" cputime   algbw"));
 }
 
 }  // namespace

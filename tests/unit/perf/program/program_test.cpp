@@ -1,36 +1,22 @@
 // tutti-perf as scripts meet it where something is wrong: exit codes, one sentence, nothing else.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <csignal>
 #include <string>
 
 #include "src/selection/tuning.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/unit/perf/program/commands.h"
 
 namespace {
 
 using testing::HasSubstr;
 
-struct Finished {
-  int code = -1;
-  std::string text;
-};
-
-// A command line of the shell, stdout and stderr together where they are not sent elsewhere.
-Finished run(const std::string& command) {
-  Finished finished;
-  std::FILE* pipe = ::popen(("{ " + command + "; } 2>&1").c_str(), "r");
-  if (pipe == nullptr) return finished;
-  char buffer[4096];
-  while (const std::size_t got = std::fread(buffer, 1, sizeof buffer, pipe)) finished.text.append(buffer, got);
-  const int status = ::pclose(pipe);
-  finished.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return finished;
-}
+using tutti::test::Finished;
+using tutti::test::run;
 
 const std::string kPerf = "timeout 60 " TUTTI_PERF " ";
 constexpr char kSmall[] = "all_reduce --elements 100 -n 3 ";
