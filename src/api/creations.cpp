@@ -27,7 +27,9 @@ class TogetherCreated {
       Status begun = held.enter ? attempt(held.enter) : Status();
       if (begun.ok()) begun = crew.start("tutti creation", [this, &held] { note(held.make(*held.handle, given_up_)); });
       note(begun);
-      if (!begun.ok()) break;
+      if (begun.ok()) continue;
+      refuse_together(std::span(creations_).subspan(static_cast<std::size_t>(&held - creations_.data())), begun);
+      break;
     }
     // Without memory for waiting they end at once, before the crew is waited for.
     note(attempt([&]() -> Status {
@@ -55,6 +57,18 @@ class TogetherCreated {
 };
 
 }  // namespace
+
+void refuse_together(std::span<HeldCreation> creations, const Status& failure) {
+  const Status told = attempt([&]() -> Status {
+    Crew crew;  // waits for all of them at its end
+    for (HeldCreation& held : creations) {
+      if (!held.refuse) continue;
+      if (!crew.start("tutti creation", [&] { held.refuse(failure); }).ok()) held.refuse(failure);
+    }
+    return {};
+  });
+  static_cast<void>(told);  // without memory the peers wait
+}
 
 Status create_together(std::vector<HeldCreation>& creations) {
   if (creations.empty()) return {};

@@ -387,7 +387,11 @@ Status close_group(Group& open, const tutti_call& call) {
   const Tasks tasks = std::exchange(open.tasks, {});
   std::vector<HeldCreation> creations = std::exchange(open.creations, {});
   Status first = std::exchange(open.first, {});
-  if (first.ok()) first = create_together(creations);
+  if (first.ok()) {
+    first = create_together(creations);
+  } else {
+    refuse_together(creations, first);
+  }
   if (first.ok()) first = attempt([&] { return plain.empty() ? run_group(tasks, call) : plain.run(call.timeout_ns); });
   if (first.ok()) return first;
   for (const auto& task : tasks) {

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <variant>
@@ -140,11 +141,16 @@ struct HeldCreation {
   /// Makes it, and gives the handle's error. Called in a thread of the library's. given_up: set where another creation of
   /// the group has failed. Throws nothing.
   std::function<Status(tutti_comm& handle, const std::atomic<bool>& given_up)> make = nullptr;
+  /// Instead: tells its peers that this rank cannot take part. Waits for that, for some seconds at most. Empty for a split,
+  /// whose parent says it. Throws nothing.
+  std::function<void(const Status& failure)> refuse = nullptr;
 };
 void hold_creation(HeldCreation creation);
 /// Makes them in this call, all or none, and sets `*out` of each. They end by the deadlines that they have. Errors: that of
 /// the first one that failed, TUTTI_ABORTED by a hook. Throws nothing.
 Status create_together(std::vector<HeldCreation>& creations);
+/// Instead, where the group has failed: tells the peers of each. Throws nothing.
+void refuse_together(std::span<HeldCreation> creations, const Status& failure);
 /// Success outside of groups, else a TUTTI_INVALID_USAGE: `verb` cannot be held back until the group's end.
 Status refuse_in_group(const char* verb);
 /// Notes that a call inside an open group failed, as this thread's last failure says: the group will not run.

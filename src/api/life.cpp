@@ -73,6 +73,14 @@ struct Creation {
   tutti_config config;
 
   Hook hook() const { return {config.poll, config.poll_ctx}; }
+  /// In the caller's thread: tells the others why this rank cannot take part, as far as it reaches them soon, and gives
+  /// that.
+  Status refuse(const Status& failure, const Hook& waits) {
+    request.so_far = failure;
+    const std::atomic<bool> never{false};
+    const auto made = run(never, waits);
+    return made.ok() ? failure : made.status();
+  }
   /// waits: the hook, in a thread of the caller's.
   Result<std::unique_ptr<Communicator>> run(const std::atomic<bool>& interrupted, const Hook& waits) {
     if (id) request.id = &*id;
@@ -130,11 +138,15 @@ HeldCreation later(tutti_comm** out, std::unique_ptr<tutti_comm> comm, Creation 
     settle(handle, [&] { return shared->run(given_up, {}); });
     return handle.creation_error;
   };
+  held.refuse = [shared](const Status& failure) {
+    static_cast<void>(attempt([&] { return shared->refuse(failure, {}); }));
+  };
   return held;
 }
 
 /// Now, in a thread of the library's, or at the end of a group, as config and call say.
 Status create(tutti_comm** out, Creation creation) {
+  if (!creation.request.so_far.ok()) return creation.refuse(creation.request.so_far, creation.hook());
   auto handle = handle_of(creation);
   if (!handle.ok()) return handle.status();
   std::unique_ptr<tutti_comm> comm = std::move(*handle);
@@ -154,12 +166,24 @@ Status create(tutti_comm** out, Creation creation) {
   const Status started = start_thread(comm->creation, "tutti creation", [made = comm.get(), shared] {
     settle(*made, [&] { return shared->run(made->interrupted, {}); });
   });
-  if (!started.ok()) return started;
+  if (!started.ok()) return shared->refuse(started, shared->hook());
   *out = comm.release();
   return begun;
 }
 
-/// Checks and gathers what all forms of creation have in common.
+/// The settings that a creation goes by; where these, or the config, are refused, the best there are and the refusal.
+Settings settings_of(const tutti_config* config, tutti_config& given, Status& refused) {
+  const auto read = read_config(config);
+  if (read.ok()) given = *read;
+  refused = read.ok() ? check_config(given) : read.status();
+  auto settings = effective_settings(&given);
+  if (settings.ok()) return std::move(*settings);
+  if (refused.ok()) refused = settings.status();
+  return tolerant_settings(&given);
+}
+
+/// Checks and gathers what all forms of creation have in common. What is wrong on this rank alone is noted in the request,
+/// since the others are waiting to hear of it.
 Result<Creation> prepare(tutti_comm** out, int ranks, int rank, bool from_launcher, const tutti_config* config) {
   if (out == nullptr) return invalid("creation needs a place for the communicator");
   *out = nullptr;
@@ -169,16 +193,11 @@ Result<Creation> prepare(tutti_comm** out, int ranks, int rank, bool from_launch
     return invalid(fmt::format("rank {} is outside the size {}", rank, ranks),
                    fmt::format("Pass a rank from 0 to {}.", ranks - 1));
   }
-  const auto given = read_config(config);
-  if (!given.ok()) return given.status();
-  if (Status status = check_config(*given); !status.ok()) return status;
-  auto settings = effective_settings(&*given);
-  if (!settings.ok()) return settings.status();
-  warn_of_unknown_settings();
   Creation creation;
-  creation.config = *given;
-  if (given->name != nullptr) creation.request.name = given->name;
-  creation.request.settings = std::move(*settings);
+  creation.config = TUTTI_CONFIG_INIT;
+  creation.request.settings = settings_of(config, creation.config, creation.request.so_far);
+  warn_of_unknown_settings();
+  if (creation.config.name != nullptr) creation.request.name = creation.config.name;
   creation.request.rank = rank;
   creation.request.ranks = ranks;
   return creation;
@@ -192,6 +211,7 @@ Status create_all(tutti_comm** comms, int ranks, const tutti_config* config) {
   for (int r = 0; r < ranks; ++r) {
     auto creation = prepare(&comms[r], ranks, r, false, config);
     if (!creation.ok()) return creation.status();
+    if (!creation->request.so_far.ok()) return creation->request.so_far;
     creation->config.non_blocking = 0;  // all at once, and the call is there to wait for them
     prepared.push_back(std::move(*creation));
   }
@@ -242,16 +262,25 @@ void hold_split(Communicator& parent, SplitRequest request, std::unique_ptr<tutt
   hold_creation(std::move(held));
 }
 
+/// What is wrong on this rank alone is noted in the request: the others wait for it.
+Result<SplitRequest> split_request(const Communicator& parent, int color, int key, const tutti_config* config) {
+  const auto given = read_config(config);
+  const Status checked = given.ok() ? check_config(*given) : given.status();
+  auto request = parent.split_request(color, key, config != nullptr && checked.ok() ? &*given : nullptr);
+  if (request.ok() && checked.ok()) return request;
+  auto plain = parent.split_request(color, key, nullptr);
+  if (plain.ok()) plain->so_far = checked.ok() ? request.status() : checked;
+  return plain;
+}
+
 Status split_handle(tutti_comm* comm, int color, int key, tutti_comm** out, const tutti_config* config) {
   if (out == nullptr) return invalid("tutti_comm_split needs a place for the communicator");
   *out = nullptr;
   auto parent = usable(comm);
   if (!parent.ok()) return parent.status();
-  const auto given = read_config(config);
-  if (!given.ok()) return given.status();
-  if (Status status = check_config(*given); !status.ok()) return status;
-  auto request = (*parent)->split_request(color, key, config != nullptr ? &*given : nullptr);
+  auto request = split_request(**parent, color, key, config);
   if (!request.ok()) return request.status();
+  if (group_is_open() && !request->so_far.ok()) return request->so_far;
   auto handle = std::make_unique<tutti_comm>();
   handle->pid = this_process();
   if (group_is_open()) {

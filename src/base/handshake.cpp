@@ -67,10 +67,7 @@ Key key_from_secret(std::string_view secret) {
 Handshake::Handshake(Role role, std::span<const unsigned char, kKeyBytes> key, std::string_view purpose,
                      std::span<const unsigned char> payload)
     : role_(role), key_(derive_key(key, purpose)) {
-  const std::size_t size = std::min(payload.size(), kMaxPayload);
-  own_payload_[0] = static_cast<unsigned char>(size);
-  std::copy_n(payload.begin(), size, own_payload_.begin() + 1);
-
+  say(payload);
   auto at = std::copy(kMagic.begin(), kMagic.end(), own_hello_.begin());
   std::array<unsigned char, 16> tag;  // 16 is the least that BLAKE2b gives here; 8 are sent
   Hash({}, tag.size()).add("purpose").add(purpose).finish(tag);
@@ -79,6 +76,18 @@ Handshake::Handshake(Role role, std::span<const unsigned char, kKeyBytes> key, s
   random_bytes({&*at, kNonce});
   std::copy(own_hello_.begin(), own_hello_.end(), out_.begin());
   out_end_ = kHello;
+}
+
+Handshake::Handshake(Recognize recognize, std::string_view purpose) : Handshake(Role::kAcceptor, random_key(), purpose) {
+  recognize_ = std::move(recognize);
+  purpose_ = purpose;
+}
+
+void Handshake::say(std::span<const unsigned char> payload) {
+  const std::size_t size = std::min(payload.size(), kMaxPayload);
+  own_payload_.fill(0);
+  own_payload_[0] = static_cast<unsigned char>(size);
+  std::copy_n(payload.begin(), size, own_payload_.begin() + 1);
 }
 
 Handshake::~Handshake() {
@@ -168,6 +177,8 @@ void Handshake::take_hello() {
 void Handshake::take_proof() {
   if (in_[0] == kIsRefusal) return fail(Failure::kRefused);
   const std::span payload_field(in_.data() + 1, 1 + kMaxPayload);
+  // One that no key is known for is refused below as any other that does not prove the key: ours is then a random one.
+  if (recognize_) recognize();
   const Mac expected = mac(!acceptor(), payload_field);
   if (::sodium_memcmp(expected.data(), in_.data() + kProof - kMac, kMac) != 0) {
     fail(Failure::kWrongKey);
@@ -180,6 +191,13 @@ void Handshake::take_proof() {
   if (acceptor()) emit_proof();
   derive_session();
   state_ = State::kDone;
+}
+
+void Handshake::recognize() {
+  const auto known = std::exchange(recognize_, {})({in_.data() + 2, in_[1]});
+  if (!known) return;
+  key_ = derive_key(known->key, purpose_);
+  say(known->payload);
 }
 
 void Handshake::emit_proof() {

@@ -11,9 +11,12 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tutti {
 
@@ -42,11 +45,21 @@ class Handshake {
     kClosed,        ///< the stream ended too early (set by `closed`)
   };
   static constexpr std::size_t kMaxPayload = 64;
+  /// What an acceptor of several keys knows of one that came with some payload: which key it must prove, and what is to be
+  /// said to it. Nothing: no key of ours.
+  struct Known {
+    Key key{};
+    std::vector<unsigned char> payload;
+  };
+  using Recognize = std::function<std::optional<Known>(std::span<const unsigned char> payload)>;
 
   /// key: 32 bytes, copied. purpose: such as "tutti shm 1", equal on both sides. payload: at most kMaxPayload bytes that
   /// the peer gets authenticated (but readable by anybody on the wire).
   Handshake(Role role, std::span<const unsigned char, kKeyBytes> key, std::string_view purpose,
             std::span<const unsigned char> payload = {});
+  /// An acceptor that learns from the initiator's payload which key it is to prove. `recognize` is called once, within
+  /// feed.
+  Handshake(Recognize recognize, std::string_view purpose);
   ~Handshake();
   Handshake(const Handshake&) = default;
   Handshake& operator=(const Handshake&) = default;
@@ -91,12 +104,16 @@ class Handshake {
   bool plausible_proof() const;
   void take_hello();
   void take_proof();
+  void recognize();
+  void say(std::span<const unsigned char> payload);
   void emit_proof();
   void emit_refusal();
   Mac mac(bool of_acceptor, std::span<const unsigned char> payload_field) const;
   void derive_session();
 
   Role role_;
+  Recognize recognize_;  // empty: there is one key
+  std::string purpose_;  // for that alone
   State state_ = State::kRunning;
   Failure failure_ = Failure::kNone;
   bool have_hello_ = false;

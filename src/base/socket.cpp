@@ -1,12 +1,16 @@
 #include "src/base/socket.h"
 
 #include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/ip.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include <cstring>
 #include <string>
 
 #include "src/base/random.h"
@@ -42,9 +46,12 @@ Result<Descriptor> first_free_port(Ports ports, const Try& try_port) {
     auto socket = try_port(static_cast<std::uint16_t>(ports.low + (start + i) % size));
     if (socket || socket.status().error().system_error != EADDRINUSE) return socket;
   }
-  return Status(TUTTI_SYSTEM_ERROR,
-                "No port of " + std::to_string(ports.low) + "-" + std::to_string(ports.high) + " is free to listen on",
-                "Widen TUTTI_PORT_RANGE, or leave it unset for the system's choice");
+  Error error;
+  error.status = TUTTI_SYSTEM_ERROR;
+  error.system_error = EADDRINUSE;
+  error.message = "No port of " + std::to_string(ports.low) + "-" + std::to_string(ports.high) + " is free to listen on";
+  error.remedy = "Widen TUTTI_PORT_RANGE, or leave it unset for the system's choice";
+  return Status(std::move(error));
 }
 
 Result<Descriptor> listen_everywhere(Ports ports, int backlog) {
@@ -119,6 +126,26 @@ Descriptor accept_one(int listening_fd, SocketAddress* peer) {
   set_no_delay(fd);
   if (peer != nullptr) *peer = SocketAddress(reinterpret_cast<const sockaddr*>(&storage), length);
   return Descriptor(fd);
+}
+
+bool loopback_is_down_for(const SocketAddress& address) {
+  const Descriptor probe(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq loopback{};
+  std::strcpy(loopback.ifr_name, "lo");
+  if (!probe || ::ioctl(probe.get(), SIOCGIFFLAGS, &loopback) != 0) return false;
+  if ((static_cast<unsigned>(loopback.ifr_flags) & IFF_UP) != 0) return false;
+  if (address.loopback()) return true;
+  ifaddrs* first = nullptr;
+  if (::getifaddrs(&first) != 0) return false;
+  bool own = false;
+  for (const ifaddrs* i = first; i != nullptr; i = i->ifa_next) {
+    if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != address.family()) continue;
+    SocketAddress here(i->ifa_addr, address.length());
+    here.set_port(address.port());
+    own = own || here == address;
+  }
+  ::freeifaddrs(first);
+  return own;
 }
 
 Result<Descriptor> connect_to(const SocketAddress& address) {

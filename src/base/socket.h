@@ -26,7 +26,8 @@ Result<Descriptor> listen_at(const SocketAddress& address, int backlog = 4096);
 
 /// Listens on a free port of port_low..port_high (0, 0: the system's choice): on one socket for all addresses where
 /// `interfaces` (comma-separated names) is empty, else on one socket for each address of those interfaces. Errors as
-/// local_addresses and listen_at; a range without a free port says so.
+/// local_addresses and listen_at; a range without a free port
+/// says so (EADDRINUSE).
 Result<Listener> listen_on(std::string_view interfaces, std::uint32_t port_low, std::uint32_t port_high,
                            int backlog = 4096);
 
@@ -42,6 +43,12 @@ bool keeps_out(int listening_fd, int number);
 /// What is to be said where that is a peer.
 inline constexpr const char* kKeepsPeersOut =
     "this process has no free file descriptor for a peer's connection; raise the limit of open files (ulimit -n)";
+
+/// Whether `address` is this machine's own and its loopback interface is down: what is sent there is lost without a word.
+bool loopback_is_down_for(const SocketAddress& address);
+/// What is to be said and done then.
+inline constexpr const char* kLoopbackDown = "the loopback interface is down in this network namespace";
+inline constexpr const char* kLoopbackRemedy = "Bring the loopback interface up: ip link set lo up";
 
 /// Begins to connect; the socket polls writable once it is decided, see connect_result. Errors: TUTTI_SYSTEM_ERROR.
 Result<Descriptor> connect_to(const SocketAddress& address);

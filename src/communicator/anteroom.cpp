@@ -12,7 +12,7 @@ namespace {
 constexpr int kAcceptsPerStep = 256;
 }  // namespace
 
-Anteroom::Anteroom(Listener listener) : listener_(std::move(listener)) {
+Anteroom::Anteroom(Listener listener) : listener_(std::move(listener)), in_process_(listener_.addresses) {
   for (std::size_t i = 0; i < listener_.sockets.size(); ++i) poller_.watch(listener_.sockets[i].get(), i, true, false);
 }
 
@@ -43,7 +43,7 @@ void Anteroom::close() {
 
 Anteroom::Contents Anteroom::take() {
   close();
-  Contents contents{std::move(listener_), {}};
+  Contents contents{std::move(listener_), {}, std::move(in_process_)};
   for (Guest& guest : guests_) contents.guests.push_back(std::move(guest.fd));
   guests_.clear();
   return contents;

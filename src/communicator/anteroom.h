@@ -6,6 +6,7 @@
 
 #include "src/base/poller.h"
 #include "src/base/socket.h"
+#include "src/communicator/in_process.h"
 
 namespace tutti {
 
@@ -29,6 +30,7 @@ class Anteroom {
   struct Contents {
     Listener listener;
     std::deque<Descriptor> guests;  ///< in the order of arrival
+    InProcessListener in_process;   ///< whose connections have waited in it
   };
   /// Hands all over, to a Door; the anteroom is empty then.
   Contents take();
@@ -42,6 +44,7 @@ class Anteroom {
   void close();
 
   Listener listener_;
+  InProcessListener in_process_;  // no strangers come by it, so nobody has to be let in and dropped
   Poller poller_;
   std::deque<Guest> guests_;
 };

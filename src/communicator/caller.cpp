@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "src/base/clock.h"
+#include "src/communicator/in_process.h"
 
 namespace tutti {
 
@@ -52,23 +53,36 @@ bool Caller::step() {
   return false;
 }
 
+// Without loopback this process's own listeners are reached within it, and those of others of this machine not at all.
+Result<Descriptor> Caller::connect(const SocketAddress& address) {
+  if (!loopback_is_down_for(address)) {
+    round_loopback_down_ = false;
+    return connect_to(address);
+  }
+  Descriptor here = connect_in_process(address);
+  if (!here) return Status(TUTTI_SYSTEM_ERROR, kLoopbackDown, kLoopbackRemedy);
+  round_loopback_down_ = false;
+  return here;
+}
+
 void Caller::start_next() {
   if (next_address_ == 0) {
-    round_refused_by_system_ = round_starved_ = true;
+    round_refused_by_system_ = round_starved_ = round_loopback_down_ = true;
     shortage_ = 0;
   }
   const std::size_t address = next_address_++;
   const std::uint64_t id = next_id_++;
   const std::uint64_t now = now_ns();
   next_start_ns_ = next_address_ < addresses_.size() ? now + kStagger : UINT64_MAX;
-  auto socket = connect_to(addresses_[address]);
+  auto socket = connect(addresses_[address]);
   Attempt attempt{address,         id, {}, false, Handshake(Handshake::Role::kInitiator, key_, purpose_, payload_),
                   now + kAttemptNs};
   if (socket) attempt.fd = std::move(socket).value();
   attempts_.push_back(std::move(attempt));
   if (!socket) {
-    const int number = socket.status().error().system_error;
-    return fail(id, std::generic_category().message(number), number == ECONNREFUSED, false,
+    const Error& error = socket.status().error();
+    const int number = error.system_error;
+    return fail(id, number != 0 ? std::generic_category().message(number) : error.message, number == ECONNREFUSED, false,
                 is_shortage(number) ? number : 0);
   }
   if (!poller_.watch(attempts_.back().fd.get(), id, false, true)) {
@@ -129,6 +143,8 @@ void Caller::end_round() {
   }
   if (!round_refused_by_system_) refused_since_ns_ = UINT64_MAX;
   if (round_refused_by_system_ && refused_since_ns_ == UINT64_MAX) refused_since_ns_ = now;
+  if (!round_loopback_down_) loopback_down_since_ns_ = UINT64_MAX;
+  if (round_loopback_down_ && loopback_down_since_ns_ == UINT64_MAX) loopback_down_since_ns_ = now;
   starved_ = round_starved_ ? shortage_ : 0;
   next_start_ns_ = now + backoff_ns_;
   backoff_ns_ = std::min(backoff_ns_ * 2, kMostBackoff);

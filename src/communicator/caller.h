@@ -43,6 +43,9 @@ class Caller {
   int starved() const { return starved_; }
   /// The same of any attempt of the last round.
   int shortage() const { return shortage_; }
+  /// Since when every address has been this machine's own while its loopback interface is down, and none of a listener of
+  /// this process, round after round; UINT64_MAX: not so.
+  std::uint64_t loopback_down_since_ns() const { return loopback_down_since_ns_; }
   /// What the addresses answered last, such as "10.0.0.1:4242: Connection refused". One clause.
   std::string explain() const;
 
@@ -60,6 +63,7 @@ class Caller {
   void end_round();
   bool every_port_refused_key() const;
   bool advance_attempt(std::uint64_t id);
+  Result<Descriptor> connect(const SocketAddress& address);
   void fail(std::uint64_t id, std::string why, bool refused_by_system, bool refused_our_key, int shortage = 0);
 
   std::vector<SocketAddress> addresses_;
@@ -84,6 +88,8 @@ class Caller {
   int starved_ = 0;
   std::uint64_t key_refused_since_ns_ = UINT64_MAX;
   std::uint64_t refused_since_ns_ = UINT64_MAX;
+  bool round_loopback_down_ = true;
+  std::uint64_t loopback_down_since_ns_ = UINT64_MAX;
   Arrival connected_;
 };
 

@@ -20,16 +20,30 @@ std::size_t most_pending() {
 }
 }  // namespace
 
-Door::Door(Listener listener, const Key& key, std::string purpose, std::vector<unsigned char> payload,
-           std::deque<Descriptor> early)
+Door::Door(Listener listener, const Key& key, std::string purpose, std::vector<unsigned char> payload)
+    : Door(std::move(listener), InProcessListener(), {}, key, std::move(purpose), std::move(payload)) {}
+
+Door::Door(Listener listener, InProcessListener in_process, std::deque<Descriptor> early, const Key& key,
+           std::string purpose, std::vector<unsigned char> payload)
     : listener_(std::move(listener)),
+      in_process_(in_process.fd() >= 0 ? std::move(in_process) : InProcessListener(listener_.addresses)),
       key_(key),
       purpose_(std::move(purpose)),
       payload_(std::move(payload)),
       most_pending_(most_pending()),
-      next_id_(listener_.sockets.size()),
+      next_id_(listener_.sockets.size() + 1),
       early_(std::move(early)) {
+  if (in_process_.fd() >= 0) poller_.watch(in_process_.fd(), listener_.sockets.size(), true, false);
   resume();
+}
+
+Door::Door(Listener listener, Handshake::Recognize recognize, std::string purpose)
+    : Door(std::move(listener), Key{}, std::move(purpose), {}) {
+  recognize_ = std::move(recognize);
+}
+
+Handshake Door::handshake() const {
+  return recognize_ ? Handshake(recognize_, purpose_) : Handshake(Handshake::Role::kAcceptor, key_, purpose_, payload_);
 }
 
 std::uint64_t Door::next_ns() const {
@@ -50,6 +64,8 @@ std::vector<Arrival> Door::step() {
   for (const Poller::Event& event : poller_.wait(0)) {
     if (event.tag < listener_.sockets.size()) {
       accept_from(static_cast<std::size_t>(event.tag), arrivals);
+    } else if (event.tag == listener_.sockets.size()) {
+      for (Descriptor& fd : in_process_.accept_all()) admit(std::move(fd), arrivals);
     } else {
       advance_pending(event.tag, arrivals);
     }
@@ -92,8 +108,7 @@ void Door::admit(Descriptor fd, std::vector<Arrival>& arrivals) {
     shortage_ = errno;
     return;
   }
-  pending_.try_emplace(
-      id, Pending{std::move(fd), Handshake(Handshake::Role::kAcceptor, key_, purpose_, payload_), now_ns() + kHandshakeNs});
+  pending_.try_emplace(id, Pending{std::move(fd), handshake(), now_ns() + kHandshakeNs});
   // A peer on another core may be through with it right here, and then nothing more would come to tell us.
   advance_pending(id, arrivals);
 }

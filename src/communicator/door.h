@@ -13,6 +13,7 @@
 #include "src/base/handshake.h"
 #include "src/base/poller.h"
 #include "src/base/socket.h"
+#include "src/communicator/in_process.h"
 
 namespace tutti {
 
@@ -27,10 +28,13 @@ class Door {
  public:
   static constexpr std::uint64_t kHandshakeNs = 5'000'000'000;
 
-  /// payload: what this side says within each handshake, at most Handshake::kMaxPayload bytes. early: connections that were
-  /// accepted before there was a door.
-  Door(Listener listener, const Key& key, std::string purpose, std::vector<unsigned char> payload,
-       std::deque<Descriptor> early = {});
+  /// payload: what this side says within each handshake, at most Handshake::kMaxPayload bytes.
+  Door(Listener listener, const Key& key, std::string purpose, std::vector<unsigned char> payload);
+  /// early: connections that were accepted before there was a door. in_process: where this process's own come in.
+  Door(Listener listener, InProcessListener in_process, std::deque<Descriptor> early, const Key& key, std::string purpose,
+       std::vector<unsigned char> payload);
+  /// For several keys: `recognize` tells by what a caller says which it must prove, and what to say to it.
+  Door(Listener listener, Handshake::Recognize recognize, std::string purpose);
 
   const std::vector<SocketAddress>& addresses() const { return listener_.addresses; }
   /// Polls readable when `step` has something to do.
@@ -59,10 +63,13 @@ class Door {
   bool make_room();
   void drop(std::uint64_t id);
   void resume();
+  Handshake handshake() const;
   void advance_pending(std::uint64_t id, std::vector<Arrival>& arrivals);
 
   Listener listener_;
-  Key key_;
+  InProcessListener in_process_;
+  Handshake::Recognize recognize_;  // empty: there is one key
+  Key key_{};
   std::string purpose_;
   std::vector<unsigned char> payload_;
   Poller poller_;

@@ -24,6 +24,10 @@ constexpr std::uint64_t kVerdictNs = 500 * kMs;   // beyond the deadline, for th
 constexpr std::uint64_t kKeyGraceNs = 500 * kMs;  // an earlier job may still hold the port for a moment
 constexpr std::uint64_t kGoneNs = 300 * kMs;      // so soon a meeting that was begun anew is found
 constexpr std::uint64_t kDeadNs = 1'500 * kMs;    // a peer that listened and now refuses for this long is gone
+constexpr std::uint64_t kMakerNs = 500 * kMs;     // likewise an id's maker
+constexpr std::uint64_t kLoopbackNs = 500 * kMs;  // a listener of this process may still come
+constexpr std::uint64_t kNoticeNs = 3'000 * kMs;  // for a rank that cannot take part to say so
+constexpr std::uint64_t kPartingNs = 100 * kMs;   // likewise after an abort
 
 const char* const kKeyRemedy = "Give all ranks the same unique id, TUTTI_SECRET or TUTTI_SECRET_FILE";
 
@@ -73,6 +77,10 @@ void nap(std::initializer_list<int> fds, std::uint64_t until_ns, const Patience&
   ::poll(waits.data(), n, ms);
 }
 
+bool lasts(std::uint64_t since_ns, std::uint64_t long_ns) {
+  return since_ns != UINT64_MAX && now_ns() >= since_ns + long_ns;
+}
+
 // Over a connection to the root, which said `payload` of itself; its process is that of `rank`.
 RootLink root_link(Arrival arrival, int rank) {
   ByteReader in(std::as_bytes(std::span(arrival.payload)));
@@ -98,7 +106,12 @@ class Visit {
   Result<Introduced> run() {
     for (;;) {
       auto arrival = reach();
-      if (!arrival) return arrival.status();
+      if (!arrival) {
+        // Nobody there knows of this rank yet.
+        if (arrival.status().code() == TUTTI_ABORTED)
+          leave_notice(meeting_, self_.member, ranks_, arrival.status(), patience_);
+        return arrival.status();
+      }
       gone_ = {};
       RootLink root = root_link(std::move(arrival).value(), meeting_.holder);
       say_who(root.channel);
@@ -111,6 +124,28 @@ class Visit {
     }
   }
 
+  /// Instead: says why this rank cannot take part, and waits until that has been heard.
+  Status leave(const Error& why) {
+    for (;;) {
+      auto arrival = reach();
+      if (!arrival) return arrival.status();
+      Channel channel(std::move(arrival->fd));
+      ByteWriter out;
+      pack_join(out, join_message());
+      pack_error(out, why);
+      channel.send(kNotice, out.bytes());
+      std::uint8_t answer = 0;
+      while (channel.receive([&](std::uint8_t type, std::span<const std::byte>) { return (answer = type) == 0; })) {
+        channel.flush();
+        if (Status status = patience_.check(); !status) return status;
+        if (patience_.deadline.passed()) return unreachable();
+        wait_for(channel.fd(), patience_.deadline.at_ns);
+      }
+      if (answer != kTooLate) return {};
+      if (Status status = await_next(); !status) return status;
+    }
+  }
+
  private:
   Result<Arrival> reach();
   Status look_again();
@@ -119,6 +154,9 @@ class Visit {
   Status wrong_key() const;
   Status starved(int shortage) const;
   Status unreachable() const;
+  Status loopback_down() const;
+  Status maker_gone() const;
+  JoinMessage join_message() const;
   void say_who(Channel& channel) const;
   void tell(const Status& given_up, Channel& channel) const;
   // A closed channel in the result: too late for this meeting, there will be another.
@@ -168,7 +206,7 @@ Status Visit::look_again() {
   if (same && caller_) return {};
   if (!same) gone_ = {};
   identity_ = std::move(*found);
-  caller_.emplace(identity_->addresses, identity_->key, kRootPurpose, std::vector<unsigned char>{});
+  caller_.emplace(identity_->addresses, identity_->key, kRootPurpose, root_name(identity_->key));
   return {};
 }
 
@@ -184,11 +222,27 @@ Result<Arrival> Visit::reach() {
     const bool late = patience_.deadline.passed();
     const std::uint64_t refused_since = caller_ ? caller_->key_refused_since_ns() : UINT64_MAX;
     if (refused_since != UINT64_MAX && (late || now_ns() >= refused_since + kKeyGraceNs)) return wrong_key();
+    if (caller_ && lasts(caller_->loopback_down_since_ns(), kLoopbackNs)) return loopback_down();
+    if (meeting_.listened_first && caller_ && lasts(caller_->refused_since_ns(), kMakerNs)) return maker_gone();
     if (late && caller_ && caller_->shortage() != 0) return starved(caller_->shortage());
     if (const int shortage = late ? shortage_now() : 0; shortage != 0) return starved(shortage);
     if (late) return gone_.ok() ? unreachable() : gone_;
     wait_for(caller_ ? caller_->fd() : -1, caller_ ? std::min(caller_->next_ns(), next_look_ns_) : next_look_ns_);
   }
+}
+
+Status Visit::loopback_down() const {
+  return Status(TUTTI_SYSTEM_ERROR,
+                "rank " + std::to_string(self_.member.rank) + " cannot reach the rendezvous at " + meeting_.where +
+                    ", which is on this machine: " + kLoopbackDown,
+                kLoopbackRemedy);
+}
+
+Status Visit::maker_gone() const {
+  return Status(TUTTI_REMOTE_ERROR,
+                "rank " + std::to_string(self_.member.rank) + " came too late to " + meeting_.where +
+                    ": nobody listens there any more, as its process has ended (" + caller_->explain() + ")",
+                "Let the process that called tutti_get_unique_id run until all have joined; an id makes one communicator");
 }
 
 bool Visit::is_dead() const {
@@ -225,14 +279,18 @@ Status Visit::unreachable() const {
   return Status(std::move(error));
 }
 
-void Visit::say_who(Channel& channel) const {
+JoinMessage Visit::join_message() const {
   JoinMessage join;
   join.ranks = ranks_;
   join.left_ns = patience_.deadline.left_ns();
   join.limit_ns = patience_.deadline.limit_ns;
   join.self = self_;
+  return join;
+}
+
+void Visit::say_who(Channel& channel) const {
   ByteWriter out;
-  pack_join(out, join);
+  pack_join(out, join_message());
   channel.send(kJoin, out.bytes());
 }
 
@@ -337,6 +395,7 @@ class Assembly {
   Status hear_root();
   Status starved() const;
   Status starved(int peer, int shortage) const;
+  Status loopback_down(int peer) const;
   Status deadline_error() const;
   std::uint64_t next_ns() const;
 
@@ -420,9 +479,9 @@ Status Assembly::trouble() {
   if (Status status = hear_root(); !status) return status;
   if (Status status = patience_.check(); !status) return status;
   if (Status status = starved(); !status) return status;
-  const std::uint64_t now = now_ns();
   for (const auto& [rank, caller] : callers_) {
-    if (caller.refused_since_ns() == UINT64_MAX || now < caller.refused_since_ns() + kDeadNs) continue;
+    if (lasts(caller.loopback_down_since_ns(), kLoopbackNs)) return loopback_down(rank);
+    if (!lasts(caller.refused_since_ns(), kDeadNs)) continue;
     return Status(refused_by(*missing_.at(rank), this_member(control_.rank()), caller.explain()));
   }
   return patience_.deadline.passed() ? deadline_error() : Status();
@@ -457,6 +516,13 @@ Status Assembly::starved() const {
 Status Assembly::starved(int peer, int shortage) const {
   return system_error("rank " + std::to_string(control_.rank()) + " cannot connect to " + missing_.at(peer)->member.text(),
                       shortage);
+}
+
+Status Assembly::loopback_down(int peer) const {
+  return Status(TUTTI_SYSTEM_ERROR,
+                "rank " + std::to_string(control_.rank()) + " cannot connect to " + missing_.at(peer)->member.text() +
+                    ", which is on its machine: " + kLoopbackDown,
+                kLoopbackRemedy);
 }
 
 Status Assembly::deadline_error() const {
@@ -502,6 +568,16 @@ Error for_others(const Status& status, const Member& self) {
   return error;
 }
 
+Status named(const Status& failure, const Member& self) {
+  const std::string rank = "rank " + std::to_string(self.rank);
+  if (failure.ok() || failure.code() == TUTTI_ABORTED || failure.error().message.find(rank) != std::string::npos) {
+    return failure;
+  }
+  Error error = failure.error();
+  error.message = self.text() + " cannot join: " + error.message;
+  return Status(std::move(error));
+}
+
 void Meeting::abandon(const Status& failure, const Member& self, const Patience& patience) const {
   const Status told = attempt([&]() -> Status {
     abandon_root(root, for_others(failure, self));
@@ -510,6 +586,19 @@ void Meeting::abandon(const Status& failure, const Member& self, const Patience&
     return {};
   });
   if (!told) stop_root(root);
+}
+
+void leave_notice(const Meeting& meeting, const Member& self, int ranks, const Status& failure, const Patience& patience) {
+  if (meeting.root != 0) return meeting.abandon(failure, self, patience);
+  Patience brief = patience;
+  if (failure.code() == TUTTI_ABORTED) brief = {};
+  const Deadline most = Deadline::in(failure.code() == TUTTI_ABORTED ? kPartingNs : kNoticeNs);
+  if (most.at_ns < brief.deadline.at_ns) brief.deadline = most;
+  const Status left = attempt([&] {
+    Anteroom nobody{Listener{}};
+    return Visit(meeting, {self, {}}, ranks, nobody, brief).leave(for_others(failure, self));
+  });
+  static_cast<void>(left);  // whoever cannot be told reads that this rank is missing
 }
 
 Status RootLink::dead(const std::string& where) const {
@@ -551,7 +640,8 @@ Error refused_by(const Introduction& peer, const Member& self, const std::string
 }
 
 Door control_door(Anteroom::Contents contents, const Key& key, int rank) {
-  return Door(std::move(contents.listener), key, kControlPurpose, ranks_payload(rank, rank), std::move(contents.guests));
+  return Door(std::move(contents.listener), std::move(contents.in_process), std::move(contents.guests), key,
+              kControlPurpose, ranks_payload(rank, rank));
 }
 
 }  // namespace tutti

@@ -28,14 +28,23 @@ struct Meeting {
   int holder = 0;                  ///< the rank whose process holds the root, -1: unknown
   RootNumber root = 0;             ///< the root, where this rank's process holds it and this rank speaks for it
   std::function<void()> clean_up;  ///< removes what a dead root left; may be empty
+  /// The root listened before anybody could know of it, as that of an id: who is refused there comes too late for good.
+  bool listened_first = false;
 
   /// To be called where the creation failed on this rank: the root tells the others why. Waits for that, except after an
   /// abort. Where there is no memory for it the root ends. Throws nothing.
   void abandon(const Status& failure, const Member& self, const Patience& patience) const;
 };
 
+/// To be called on a rank that cannot take part, before it has said who it is: leaves its sentence at the root, which tells
+/// the others. Where this process speaks for the root, as Meeting::abandon. Else for as long as reaching the root takes, 3
+/// s at most; a tenth of a second after an abort. Throws nothing.
+void leave_notice(const Meeting& meeting, const Member& self, int ranks, const Status& failure, const Patience& patience);
+
 /// The error of `self` as others read it: with its author, and an abort is news to them.
 Error for_others(const Status& status, const Member& self);
+/// A failure of `self` alone, as all read it, itself included: its sentence says whose it is.
+Status named(const Status& failure, const Member& self);
 
 /// The connection to the root, and whose process that is in.
 struct RootLink {

@@ -56,6 +56,7 @@ Result<Meeting> by_id(const tutti_unique_id& id) {
   Meeting meeting = known(std::move(identity).value(), where);
   meeting.holder = -1;
   meeting.root = root_of_id(key);
+  meeting.listened_first = true;
   return meeting;
 }
 
@@ -280,14 +281,28 @@ Result<Meeting> by_address(std::string_view address, const JoinRequest& request,
 // What each rank says in the caller's all-gather: that it is ready, rank 0 with the id, or why it is not.
 enum BootstrapWord : unsigned char { kPresent = 1, kAbsent = 2 };
 
-std::vector<unsigned char> bootstrap_word(const Status& own, const tutti_unique_id& id) {
+// The error as others read it, as far as there is room: its words are cut, the remedy's first.
+std::vector<std::byte> pack_shortened(Error error, std::size_t room) {
+  for (;;) {
+    ByteWriter out;
+    pack_error(out, error);
+    if (out.size() <= room) return out.take();
+    std::string& longest = !error.remedy.empty() ? error.remedy : error.message;
+    const std::size_t excess = out.size() - room;
+    longest.resize(excess < longest.size() ? longest.size() - excess : 0);
+    if (longest.empty() && error.message.empty()) return {};
+  }
+}
+
+std::vector<unsigned char> bootstrap_word(const Status& own, const tutti_unique_id& id, const Member& self) {
   std::vector<unsigned char> word(kBootstrapBytes, 0);
   word[0] = own.ok() ? kPresent : kAbsent;
   if (own.ok()) {
     std::copy_n(id.bytes, sizeof id.bytes, word.begin() + 1);
   } else {
-    const std::string text = own.text().substr(0, kBootstrapBytes - 2);
-    std::copy(text.begin(), text.end(), word.begin() + 1);
+    const auto packed = pack_shortened(for_others(own, self), kBootstrapBytes - 1);
+    const auto* first = reinterpret_cast<const unsigned char*>(packed.data());
+    std::copy(first, first + packed.size(), word.begin() + 1);
   }
   return word;
 }
@@ -295,19 +310,26 @@ std::vector<unsigned char> bootstrap_word(const Status& own, const tutti_unique_
 // Whether all are present, as far as they said it.
 Status all_present(const std::vector<unsigned char>& all, int ranks) {
   for (int rank = 0; rank < ranks; ++rank) {
-    const unsigned char* const word = all.data() + kBootstrapBytes * static_cast<std::size_t>(rank);
+    const auto word = std::span(all).subspan(kBootstrapBytes * static_cast<std::size_t>(rank), kBootstrapBytes);
     if (word[0] == kPresent) continue;
-    const auto* const text = reinterpret_cast<const char*>(word + 1);
-    return Status(TUTTI_REMOTE_ERROR, "rank " + std::to_string(rank) + " cannot join: " +
-                                          (word[0] == kAbsent ? std::string(text, ::strnlen(text, kBootstrapBytes - 1))
-                                                              : "the bootstrap's allgather did not bring its word"));
+    if (word[0] == kAbsent) {
+      ByteReader in(std::as_bytes(word.subspan(1)));
+      Error error = unpack_error(in);
+      if (in.ok()) return Status(std::move(error));
+    }
+    Error error;
+    error.status = TUTTI_REMOTE_ERROR;
+    error.message = "rank " + std::to_string(rank) + " cannot join: the bootstrap's allgather did not bring its word";
+    error.guilty.emplace_back().rank = rank;
+    return Status(std::move(error));
   }
   return {};
 }
 
 // The caller's all-gather of what each has to say of itself. Returns the id of all; `own` where that is a failure.
-Result<tutti_unique_id> exchange_words(const JoinRequest& request, int ranks, const Status& own, tutti_unique_id id) {
-  const std::vector<unsigned char> mine = bootstrap_word(own, id);
+Result<tutti_unique_id> exchange_words(const JoinRequest& request, int ranks, const Status& own, tutti_unique_id id,
+                                       const Member& self) {
+  const std::vector<unsigned char> mine = bootstrap_word(own, id, self);
   std::vector<unsigned char> all(kBootstrapBytes * static_cast<std::size_t>(ranks), 0);
   const tutti_bootstrap& bootstrap = *request.bootstrap;
   const int code =
@@ -328,12 +350,12 @@ Result<Meeting> by_bootstrap(const JoinRequest& request, const RankAndSize& plac
   std::optional<IdMeeting> mine;  // rank 0's; ends with this where something is thrown
   if (place.rank == 0 && own.ok()) {
     auto opened = IdMeeting::open(request.settings);
-    own = opened.status();
+    own = named(opened.status(), self);
     if (opened) mine.emplace(std::move(opened).value());
   }
   Meeting meeting;
   const Status outcome = attempt([&]() -> Status {
-    auto id = exchange_words(request, place.ranks, own, mine ? mine->id() : tutti_unique_id{});
+    auto id = exchange_words(request, place.ranks, own, mine ? mine->id() : tutti_unique_id{}, self);
     if (!id) return id.status();
     auto known = by_id(*id);
     if (known) meeting = std::move(known).value();
@@ -404,13 +426,10 @@ std::string interface_list(const Settings& settings) {
 }
 
 Result<IdMeeting> IdMeeting::open(const Settings& settings, Renewal renewal) {
-  auto listener = listen_for(settings);
-  if (!listener) return listener.status();
-  const Identity identity{random_key(), listener->addresses};
-  IdMeeting meeting(pack_identity(identity));
-  auto started = start_root(std::move(listener).value(), identity.key, renewal, {});
+  auto started = start_id_root(interface_list(settings), settings.port_range, renewal);
   if (!started) return started.status();
-  meeting.root_ = *started;
+  IdMeeting meeting(started->id);
+  meeting.root_ = started->number;
   return meeting;
 }
 
@@ -425,13 +444,7 @@ Result<tutti_unique_id> make_unique_id(const Settings& settings) {
 
 Result<Meeting> open_meeting(const JoinRequest& request, const RankAndSize& place, const Status& so_far) {
   if (request.bootstrap != nullptr) return by_bootstrap(request, place, so_far);
-  if (request.id != nullptr) {
-    auto meeting = by_id(*request.id);
-    if (so_far.ok() || !meeting) return meeting;
-    meeting->abandon(so_far, this_member(place.rank), request.patience);
-    return so_far;
-  }
-  if (!so_far.ok()) return so_far;
+  if (request.id != nullptr) return by_id(*request.id);
   return by_address(request.address, request, place.rank);
 }
 

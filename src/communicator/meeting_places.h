@@ -11,8 +11,9 @@
 namespace tutti {
 
 /// Opens or finds the meeting that `request` names, for the rank at `place` (at least two ranks). so_far: what has failed
-/// on this rank already; it is returned, once those have been told who can be. Blocks in the caller's bootstrap; waits for
-/// a host's address and for a secret that comes through a pipe within the request's patience. Errors: as join.
+/// on this rank already, which is to be told at the meeting: a bootstrap tells it, and it is returned. Blocks in the
+/// caller's bootstrap; waits for a host's address and for a secret that comes through a pipe within the request's patience.
+/// Errors: as join.
 Result<Meeting> open_meeting(const JoinRequest& request, const RankAndSize& place, const Status& so_far);
 
 /// Whether ranks can be told to meet there, as far as the text tells; nothing is looked up. Errors: TUTTI_INVALID_ARGUMENT.

@@ -1,5 +1,7 @@
 #include "src/communicator/rendezvous.h"
 
+#include <errno.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -12,6 +14,7 @@ namespace tutti {
 namespace {
 
 constexpr int kMostRanks = 1 << 20;
+constexpr std::uint64_t kTellNs = 3'000'000'000;  // for a rank 0 that cannot open the rendezvous to tell the others
 
 ControlPlane::Options control_options(const std::string& name, const Settings& settings, int rank, int ranks) {
   ControlPlane::Options options;
@@ -31,13 +34,26 @@ struct Formation {
   RootLink root;
 };
 
+// Where a rank's neighbours call. It is closed before the transports open: a rank never has more ports than those take.
+Result<Listener> listen_for_neighbours(const Settings& settings, int ranks) {
+  constexpr int kPortsOfARank = 2;  // tcp listens at one for each traffic class
+  const PortRange& ports = settings.port_range;
+  auto listener = listen_on(interface_list(settings), ports.low, ports.high);
+  if (listener || listener.status().error().system_error != EADDRINUSE) return listener;
+  Error error = listener.status().error();
+  error.message += ": TUTTI_PORT_RANGE has " + counted(ports.high - ports.low + 1, "port") + ", a rank needs " +
+                   std::to_string(kPortsOfARank) + ", " + counted(ranks, "rank") + " on one machine need " +
+                   std::to_string(std::int64_t{kPortsOfARank} * ranks) + ", and the maker of a unique id needs 1 more";
+  return Status(std::move(error));
+}
+
 Result<Listener> open_formation(Formation& forming, const ControlPlane::Options& options, const Settings& settings) {
   auto control = ControlPlane::make(options);
   if (!control) return control.status();
   forming.control = std::move(control).value();
   forming.self.member = this_member(options.rank);
   if (options.ranks == 1) return Listener{};
-  auto listener = listen_on(interface_list(settings), settings.port_range.low, settings.port_range.high);
+  auto listener = listen_for_neighbours(settings, options.ranks);
   if (listener) forming.self.addresses = listener->addresses;
   return listener;
 }
@@ -58,7 +74,7 @@ Result<std::vector<Member>> exchange_members(Formation& forming, const MakeBlob&
   self.activity_fd = forming.control->board().fd();
   if (make_blob) {
     auto blob = make_blob(forming.key, forming.control->rank(), forming.control->ranks());
-    if (!blob) return blob.status();
+    if (!blob) return named(blob.status(), self);
     self.blob = std::move(blob).value();
   }
   ByteWriter out;
@@ -106,7 +122,7 @@ Result<Membership> join_alone(const JoinRequest& request) {
   if (request.id != nullptr) {
     const auto identity = unpack_identity(*request.id);
     if (!identity) return identity.status();
-    stop_root(root_of_id(identity->key));
+    if (Status unused = use_up_id(identity->key); !unused) return unused;
   }
   Formation forming;
   auto listener = open_formation(forming, control_options(request.name, request.settings, 0, 1), request.settings);
@@ -137,6 +153,19 @@ Result<Membership> join_meeting(const JoinRequest& request, Formation forming, L
   return membership;
 }
 
+// Rank 0 could not open the rendezvous, perhaps for want of what it holds itself: a port, a descriptor. Tries once more
+// without that, to tell the others.
+Status without_root(const JoinRequest& request, const RankAndSize& place, const Status& failure, Listener listener) {
+  const Status failed = named(failure, this_member(place.rank));
+  if (failed.code() != TUTTI_SYSTEM_ERROR || request.bootstrap != nullptr) return failure;
+  listener = {};
+  JoinRequest brief = request;
+  brief.patience.deadline.at_ns = std::min(brief.patience.deadline.at_ns, Deadline::in(kTellNs).at_ns);
+  auto meeting = open_meeting(brief, place, failed);
+  if (meeting) leave_notice(*meeting, this_member(place.rank), place.ranks, failed, brief.patience);
+  return failed;
+}
+
 }  // namespace
 
 Result<RankAndSize> place_of(const JoinRequest& request) {
@@ -163,17 +192,32 @@ Result<RankAndSize> place_of(const JoinRequest& request) {
 Result<Membership> join(const JoinRequest& request) {
   auto place = place_of(request);
   if (!place) return place.status();
-  if (place->ranks == 1) return join_alone(request);
+  if (place->ranks == 1) return request.so_far.ok() ? join_alone(request) : request.so_far;
+  const Member self = this_member(place->rank);
   Formation forming;
-  // Before the others can hear of a meeting: what fails here alone then keeps nobody waiting at one.
-  auto listener =
-      open_formation(forming, control_options(request.name, request.settings, place->rank, place->ranks), request.settings);
-  const Member self = forming.self.member;
-  auto meeting = open_meeting(request, *place, listener.status());
-  if (!meeting) return meeting.status();
+  Listener listener;
+  Status failed = request.so_far;
+  if (failed.ok()) {
+    failed = attempt([&] {
+      auto opened = open_formation(forming, control_options(request.name, request.settings, place->rank, place->ranks),
+                                   request.settings);
+      if (opened) listener = std::move(opened).value();
+      return opened.status();
+    });
+  }
+  failed = named(failed, self);
+  if (!failed) forming = {};  // to say so takes descriptors, too
+  auto meeting = open_meeting(request, *place, failed);
+  if (!meeting && failed.ok() && place->rank == 0)
+    return without_root(request, *place, meeting.status(), std::move(listener));
+  if (!meeting) return failed.ok() ? meeting.status() : failed;
+  if (!failed) {
+    leave_notice(*meeting, self, place->ranks, failed, request.patience);
+    return failed;
+  }
   std::optional<Membership> membership;
   const Status joined = attempt([&] {
-    auto made = join_meeting(request, std::move(forming), std::move(listener).value(), *meeting);
+    auto made = join_meeting(request, std::move(forming), std::move(listener), *meeting);
     if (made) membership = std::move(made).value();
     return made.status();
   });
@@ -198,7 +242,7 @@ struct Half {
 std::vector<std::byte> pack_half(const Half& half) {
   ByteWriter out;
   out.u8(half.failure.ok() ? 1 : 0);
-  if (!half.failure.ok()) pack_error(out, half.failure.error());
+  if (!half.failure.ok()) pack_error(out, for_others(half.failure, half.self.member));
   out.i32(half.color);
   out.i32(half.key);
   out.raw(std::span<const unsigned char>(half.nonce));
@@ -236,19 +280,21 @@ Result<std::vector<Half>> group_of(int color, const std::vector<std::vector<std:
 }  // namespace
 
 Result<std::unique_ptr<Membership>> split(ControlPlane& parent, const Key& parent_key, const SplitRequest& request) {
+  const Member self = this_member(parent.rank());
   Half mine;
   mine.color = request.color;
   mine.key = request.key;
   mine.nonce = random_key();
-  mine.self.member = this_member(parent.rank());
-  Listener listener;
-  if (request.color >= 0) {
-    auto opened =
-        listen_on(interface_list(request.settings), request.settings.port_range.low, request.settings.port_range.high);
+  mine.self.member = self;
+  Anteroom::Contents entrance;
+  if (request.color >= 0 && request.so_far.ok()) {
+    auto opened = listen_for_neighbours(request.settings, parent.ranks());
     mine.failure = opened.status();
-    if (opened) listener = std::move(opened).value();
-    mine.self.addresses = listener.addresses;
+    if (opened) entrance = {std::move(opened).value(), {}, {}};
+    entrance.in_process = InProcessListener(entrance.listener.addresses);
+    mine.self.addresses = entrance.listener.addresses;
   }
+  mine.failure = named(request.so_far.ok() ? mine.failure : request.so_far, self);
   auto all = parent.allgather(pack_half(mine), request.patience, {"split", request.operation});
   if (!all) return all.status();
   auto group = group_of(request.color, *all);
@@ -273,7 +319,7 @@ Result<std::unique_ptr<Membership>> split(ControlPlane& parent, const Key& paren
     forming.neighbours.push_back((*group)[static_cast<std::size_t>(near)].self);
     forming.neighbours.back().member.rank = near;
   }
-  auto membership = form(std::move(forming), {std::move(listener), {}}, request.blob, request.patience);
+  auto membership = form(std::move(forming), std::move(entrance), request.blob, request.patience);
   if (!membership) return membership.status();
   return std::make_unique<Membership>(std::move(membership).value());
 }

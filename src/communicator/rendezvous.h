@@ -37,15 +37,16 @@ using MakeBlob =
 
 /// What a rank wants to join. Exactly one of address, id and bootstrap is given.
 struct JoinRequest {
-  std::string address;                              ///< "tcp://…", "file://…", "env://", "id:…"
-  const tutti_unique_id* id = nullptr;              ///< valid during the call
-  const tutti_bootstrap* bootstrap = nullptr;       ///< valid during the call
-  int rank = -1;                                    ///< -1: the launcher's (address only)
-  int ranks = -1;                                   ///< likewise
-  std::string name = "world";                       ///< the communicator's, for sentences
-  Settings settings;                                ///< interfaces, ports, secret, timeouts
-  Patience patience;                                ///< deadline, abort, the caller's hook
-  MakeBlob blob;                                    ///< may be empty
+  std::string address;                         ///< "tcp://…", "file://…", "env://", "id:…"
+  const tutti_unique_id* id = nullptr;         ///< valid during the call
+  const tutti_bootstrap* bootstrap = nullptr;  ///< valid during the call
+  int rank = -1;                               ///< -1: the launcher's (address only)
+  int ranks = -1;                              ///< likewise
+  std::string name = "world";                  ///< the communicator's, for sentences
+  Settings settings;                           ///< interfaces, ports, secret, timeouts
+  Patience patience;                           ///< deadline, abort, the caller's hook
+  Status so_far;  ///< what keeps this rank from joining already: the others are told, and it is the outcome
+  MakeBlob blob;  ///< may be empty
   Environment environment = process_environment();  ///< where env:// looks
   Resolver resolver = look_up;                      ///< who knows the addresses of hosts
 };
@@ -90,6 +91,7 @@ struct SplitRequest {
   int color = 0;                         ///< negative: no group
   int key = 0;                           ///< order within the group, then parent's rank
   std::uint64_t operation = UINT64_MAX;  ///< its number among the parent's; UINT64_MAX: none
+  Status so_far;                         ///< as JoinRequest's
   std::string name;
   Settings settings;
   Patience patience;

@@ -7,12 +7,16 @@
 #include <array>
 #include <chrono>
 #include <condition_variable>
+#include <list>
+#include <memory>
 #include <mutex>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "src/base/background_thread.h"
 #include "src/base/clock.h"
+#include "src/base/counted.h"
 #include "src/base/random.h"
 #include "src/communicator/caught.h"
 #include "src/communicator/per_process.h"
@@ -24,12 +28,12 @@ namespace {
 constexpr std::uint64_t kSecond = 1'000'000'000;
 constexpr std::uint64_t kJoinNs = 5 * kSecond;           // an authenticated guest says within this time who it is
 constexpr std::uint64_t kTellNs = kSecond;               // after a failure, for ranks on their way to come and hear why
-constexpr std::uint64_t kLingerNs = 10 * kSecond;        // after a failure, to tell late ranks why
+constexpr std::uint64_t kLingerNs = 10 * kSecond;        // after a failure at an address, to tell late ranks why
+constexpr std::uint64_t kPartingNs = kSecond / 2;        // a guest that has its answer closes within this time
 constexpr std::uint64_t kFinishNs = kSecond;             // the last words of a creation that has succeeded take far less
 constexpr std::uint64_t kAwaitToldNs = 5 * kSecond / 2;  // in that time ranks notice a dead neighbour by themselves, too
-constexpr std::uint64_t kDoorTag = 0;
-constexpr std::uint64_t kWakeTag = 1;
-constexpr std::uint64_t kFirstGuest = 2;
+constexpr std::size_t kMostUsed = 1024;                  // ids that are answered for after their creation
+constexpr std::size_t kMostShared = 4;                   // listening sockets of ids
 constexpr int kMostRanks = 1 << 20;
 
 std::vector<unsigned char> root_payload(RootNumber number) {
@@ -68,9 +72,32 @@ JoinMessage unpack_join(ByteReader& in) {
   return message;
 }
 
-Root::Root(Listener listener, const Key& key, RootNumber number, Renewal renewal, std::function<void()> concluded)
-    : renewal_(renewal), on_conclusion_(std::move(concluded)), next_id_(kFirstGuest) {
-  door_.emplace(std::move(listener), key, kRootPurpose, root_payload(number));
+std::vector<unsigned char> root_name(const Key& key) {
+  const Key name = derive_key(key, "rendezvous name");
+  return {name.begin(), name.begin() + 16};
+}
+
+Root::~Root() {
+  if (!failure_.ok() && !told_) {
+    static_cast<void>(attempt([&]() -> Status {
+      tell_last();
+      return {};
+    }));
+  }
+  conclude();
+  close_door();
+  while (!guests_.empty()) dismiss(guests_.begin()->first);
+}
+
+bool Root::open_door(Listener listener, const Key& key, std::vector<unsigned char> payload) {
+  own_door_.emplace(std::move(listener), key, kRootPurpose, std::move(payload));
+  return own_door_->fd() >= 0 && poller_.watch(own_door_->fd(), next_tag_++, true, false);
+}
+
+// A forked child's copy of the descriptor would keep it in the poller otherwise.
+void Root::close_door() {
+  if (own_door_) poller_.forget(own_door_->fd());
+  own_door_.reset();
 }
 
 void Root::conclude() {
@@ -82,45 +109,25 @@ void Root::conclude() {
   }
 }
 
-void Root::serve(const WakeUp& wake, const std::atomic<bool>& stop) {
-  const Status served = attempt([&]() -> Status {
-    serve_all(wake, stop);
-    return {};
-  });
-  if (!served) {
-    // There is no memory. Perhaps there is enough to say so; otherwise connections that close tell.
-    static_cast<void>(attempt([&]() -> Status {
-      fail(served.error());
-      tell_last();
-      return {};
-    }));
+void Root::perish(const Status& status) noexcept {
+  if (failure_.ok()) {
+    failure_ = status;
+    failed_ns_ = now_ns();
   }
-  // Nobody answers from here on, so nobody shall be kept waiting, nor the port from another.
-  guests_.clear();
-  door_.reset();
+  told_ = true;
+  own_told_ns_ = 0;
+  conclude();
+  close_door();
+  while (!guests_.empty()) dismiss(guests_.begin()->first);
 }
 
-void Root::serve_all(const WakeUp& wake, const std::atomic<bool>& stop) {
-  poller_.watch(wake.fd(), kWakeTag, true, false);
-  poller_.watch(door_->fd(), kDoorTag, true, false);
-  // Acquire pairs with the release of whoever stops us; the wake-up comes after it.
-  while (!stop.load(std::memory_order_acquire) && !done()) {
-    for (const Poller::Event& event : poller_.wait(timeout_ms())) {
-      event.tag == kWakeTag ? wake.clear() : handle(event);
-    }
-    hear_giving_up();
-    dismiss_silent();
-    hear_door();
-    fail_in_time();
-    if (failure_ && own_told_ns_ != 0 && (now_ns() >= own_told_ns_ || all_heard())) tell_last();
+void Root::step() {
+  if (own_door_) {
+    for (Arrival& arrival : own_door_->step()) welcome(std::move(arrival));
   }
-  hear_giving_up();
-  if (failure_ && own_told_ns_ != 0) tell_last();
-}
-
-void Root::hear_door() {
-  if (!door_) return;
-  for (Arrival& arrival : door_->step()) welcome(std::move(arrival));
+  dismiss_silent();
+  fail_in_time();
+  if (!failure_.ok() && own_told_ns_ != 0 && (now_ns() >= own_told_ns_ || all_heard())) tell_last();
 }
 
 void Root::dismiss_silent() {
@@ -134,43 +141,31 @@ void Root::dismiss_silent() {
 
 void Root::fail_in_time() {
   const std::uint64_t now = now_ns();
-  if (introduced_ || failure_ || now < deadline_ns()) return;
+  if (introduced_ || !failure_.ok() || now < deadline_ns()) return;
   fail(deadline_error());
+  expired_ = true;
   own_told_ns_ = now;  // who is missing now has had all the time there was
 }
 
-void Root::give_up(Error error) {
-  const std::lock_guard lock(giving_up_);
-  if (!given_up_) given_up_ = std::move(error);
-}
-
-void Root::hear_giving_up() {
-  std::optional<Error> heard;
-  {
-    const std::lock_guard lock(giving_up_);
-    heard.swap(given_up_);
+bool Root::over() const {
+  if (!failure_.ok()) {
+    return told_ && guests_.empty() && (renewal_ != Renewal::kPossible || now_ns() >= failed_ns_ + kLingerNs);
   }
-  if (heard && !failure_) fail(std::move(*heard));
-}
-
-bool Root::done() const {
-  if (failure_) return now_ns() >= failed_ns_ + kLingerNs;
   if (!introduced_) return false;
   return std::all_of(guests_.begin(), guests_.end(), [](const auto& entry) { return entry.second.ready; });
 }
 
-int Root::timeout_ms() const {
-  std::uint64_t next = std::min(door_ ? door_->next_ns() : UINT64_MAX, failure_ ? failed_ns_ + kLingerNs : deadline_ns());
+std::uint64_t Root::next_ns() const {
+  std::uint64_t next = std::min(own_door_ ? own_door_->next_ns() : UINT64_MAX, deadline_ns());
   for (const auto& [id, guest] : guests_) next = std::min(next, guest.until_ns);
-  if (failure_ && own_told_ns_ != 0) next = std::min(next, own_told_ns_);
-  if (next == UINT64_MAX) return 60'000;
-  const std::uint64_t now = now_ns();
-  return next <= now ? 0 : static_cast<int>(std::min<std::uint64_t>((next - now) / 1'000'000, 60'000)) + 1;
+  if (failure_.ok()) return next;
+  if (own_told_ns_ != 0) next = std::min(next, own_told_ns_);
+  return renewal_ == Renewal::kPossible ? std::min(next, failed_ns_ + kLingerNs) : next;
 }
 
 std::uint64_t Root::deadline_ns() const {
   std::uint64_t deadline = UINT64_MAX;
-  if (introduced_) return deadline;
+  if (introduced_ || !failure_.ok()) return deadline;
   for (const auto& [id, guest] : guests_) {
     if (guest.join) deadline = std::min(deadline, guest.join->left_ns);  // made absolute when it came
   }
@@ -179,7 +174,7 @@ std::uint64_t Root::deadline_ns() const {
 
 void Root::handle(const Poller::Event& event) {
   const auto place = guests_.find(event.tag);
-  if (place == guests_.end()) return;  // the door or the wake-up, which serve() looks at anyway
+  if (place == guests_.end()) return;  // another root's guest, or a door, which is looked at anyway
   if (event.writable && place->second.channel.flush() && !place->second.channel.pending()) {
     poller_.watch(place->second.channel.fd(), event.tag, true, false);
   }
@@ -187,7 +182,7 @@ void Root::handle(const Poller::Event& event) {
 }
 
 void Root::welcome(Arrival arrival) {
-  const std::uint64_t id = next_id_++;
+  const std::uint64_t id = next_tag_++;
   Guest guest;
   guest.channel = Channel(std::move(arrival.fd));
   guest.until_ns = now_ns() + kJoinNs;
@@ -207,11 +202,22 @@ void Root::read_from(std::uint64_t id) {
 bool Root::take(std::uint64_t id, Guest& guest, std::uint8_t type, std::span<const std::byte> payload) {
   ByteReader in(payload);
   switch (type) {
-    case kJoin:
-      take_join(id, guest, payload);
+    case kJoin: {
+      JoinMessage join = unpack_join(in);
+      if (in.complete()) take_join(id, guest, std::move(join), std::nullopt);
       return true;
+    }
+    case kNotice: {
+      JoinMessage join = unpack_join(in);
+      Error error = unpack_error(in);
+      const int rank = join.self.member.rank;
+      if (!in.complete() || join.ranks > kMostRanks || rank < 0 || rank >= join.ranks) return false;
+      take_join(id, guest, std::move(join), std::move(error));
+      return true;
+    }
     case kReady:
       guest.ready = true;
+      guest.until_ns = now_ns() + kPartingNs;
       return true;
     case kCreationFailed: {
       Error error = unpack_error(in);
@@ -224,23 +230,27 @@ bool Root::take(std::uint64_t id, Guest& guest, std::uint8_t type, std::span<con
   }
 }
 
-void Root::take_join(std::uint64_t id, Guest& guest, std::span<const std::byte> payload) {
-  ByteReader in(payload);
-  JoinMessage join = unpack_join(in);
-  if (!in.complete() || guest.join || introduced_) return;
-  if (means_the_next(join.self.member)) return send(id, guest, kTooLate, {});
+// notice: why the guest cannot take part.
+void Root::take_join(std::uint64_t id, Guest& guest, JoinMessage join, std::optional<Error> notice) {
+  if (guest.join || guest.ready) return;
+  if (introduced_ && renewal_ != Renewal::kPossible) {
+    ByteWriter out;
+    pack_error(out, late_error());
+    return send_last(id, guest, kCreationFailed, out.bytes());
+  }
+  if (introduced_ || means_the_next(join.self.member)) return send_last(id, guest, kTooLate, {});
   guest.until_ns = UINT64_MAX;
-  guest.late = failure_.has_value();
-  auto error = failure_ ? failure_ : objection(join);
+  // A rank that has not been here belongs to the creation that failed, unless that has waited for it long enough.
+  guest.late = !failure_.ok() && (expired_ || heard_.count(join.self.member.rank) != 0);
+  std::optional<Error> error = std::move(notice);
+  if (!failure_.ok()) error = failure_.error();
+  if (!error) error = objection(join);
   if (ranks_ == 0) ranks_ = join.ranks;
   const std::uint64_t now = now_ns();
   join.left_ns = join.left_ns > UINT64_MAX - now ? UINT64_MAX : now + join.left_ns;
   heard_.insert(join.self.member.rank);
   guest.join = std::move(join);
-  if (error) {
-    fail(std::move(*error));
-    return;
-  }
+  if (error) return fail(std::move(*error));
   if (all_heard()) introduce_all();
 }
 
@@ -284,7 +294,7 @@ void Root::dismiss(std::uint64_t id) {
 void Root::gone(std::uint64_t id) {
   const Guest& guest = guests_.at(id);
   const auto join = guest.join;
-  const bool expected = !join || guest.ready || failure_;
+  const bool expected = !join || guest.ready || !failure_.ok();
   dismiss(id);
   if (expected) return;
   const Member& member = join->self.member;
@@ -302,8 +312,7 @@ void Root::introduce_all() {
   introduced_ = true;
   // Before anybody is told: a fast rank may come back at once, to create its next communicator at the same place, and
   // must find neither this door nor the file.
-  poller_.forget(door_->fd());
-  door_.reset();
+  close_door();
   conclude();
   std::array<unsigned char, kNonceBytes> nonce;
   random_bytes(nonce);
@@ -313,8 +322,7 @@ void Root::introduce_all() {
 void Root::introduce(std::uint64_t id, Guest& guest, std::span<const unsigned char> nonce,
                      std::span<const Introduction* const> by_rank) {
   if (!guest.join) {
-    guest.ready = true;
-    return send(id, guest, kTooLate, {});
+    return send_last(id, guest, kTooLate, {});
   }
   const auto near = neighbours(guest.join->self.member.rank, ranks_);
   ByteWriter out;
@@ -325,8 +333,8 @@ void Root::introduce(std::uint64_t id, Guest& guest, std::span<const unsigned ch
 }
 
 void Root::fail(Error error) {
-  if (!failure_) {
-    failure_ = std::move(error);
+  if (failure_.ok()) {
+    failure_ = Status(std::move(error));
     failed_ns_ = now_ns();
     own_told_ns_ = failed_ns_ + kTellNs;
   }
@@ -342,26 +350,38 @@ bool Root::is_own(const Guest& guest) const {
 void Root::tell(bool own) {
   ByteWriter in_time;
   ByteWriter late;
-  pack_error(in_time, *failure_);
+  pack_error(in_time, failure_.error());
   pack_error(late, late_error());
   for (auto& [id, guest] : guests_) {
     if (!guest.join || guest.ready || (is_own(guest) && !own && own_told_ns_ != 0)) continue;
-    send(id, guest, kCreationFailed, (guest.late ? late : in_time).bytes());
-    guest.ready = true;  // it has its answer, and its going away is no news
+    send_last(id, guest, kCreationFailed, (guest.late ? late : in_time).bytes());
     told_members_.push_back(guest.join->self.member);
   }
-  // Release: the messages are with the system before anybody knows that they are.
-  if (own) told_.store(true, std::memory_order_release);
+  told_ = told_ || own;
 }
 
-// What ranks read that come after the creation has failed: late ones, and those that would try again with the same id.
+// What ranks read that come after the creation: late ones, and those that would try again with the same id.
 Error Root::late_error() const {
-  Error error = *failure_;
+  const char* const another = "An id serves one creation: make another (tutti_get_unique_id), for all ranks";
+  if (failure_.ok()) {
+    return error_of(TUTTI_INVALID_USAGE, "The unique id has made its communicator already, of " + counted(ranks_, "rank"),
+                    another);
+  }
+  Error error = failure_.error();
   if (renewal_ != Renewal::kNewId) return error;
   error.message = "The creation with this unique id has failed already: " + error.message;
-  error.remedy =
-      "An id serves one creation: make another, for all ranks" + (error.remedy.empty() ? "" : ". " + error.remedy);
+  error.remedy = another + (error.remedy.empty() ? "" : ". " + error.remedy);
   return error;
+}
+
+Status Root::use_up() {
+  if (introduced_ || !failure_.ok()) return Status(late_error());
+  introduced_ = true;
+  ranks_ = 1;
+  ByteWriter out;
+  pack_error(out, late_error());
+  for (auto& [id, guest] : guests_) send_last(id, guest, kCreationFailed, out.bytes());
+  return {};
 }
 
 void Root::tell_last() {
@@ -379,6 +399,13 @@ bool Root::means_the_next(const Member& member) const {
 void Root::send(std::uint64_t id, Guest& guest, RootFrame type, std::span<const std::byte> payload) {
   guest.channel.send(type, payload);
   if (guest.channel.pending()) poller_.watch(guest.channel.fd(), id, true, true);
+}
+
+// It has its answer, and its going away is no news. It closes when it has read that, or else we do.
+void Root::send_last(std::uint64_t id, Guest& guest, RootFrame type, std::span<const std::byte> payload) {
+  send(id, guest, type, payload);
+  guest.ready = true;
+  guest.until_ns = now_ns() + kPartingNs;
 }
 
 Error Root::deadline_error() const {
@@ -403,32 +430,36 @@ Error Root::deadline_error() const {
   error.status = TUTTI_TIMEOUT;
   error.limit_ns = limit;
   error.message = rank_list(missing) + " of " + std::to_string(ranks_) + " did not join within " + duration_text(limit);
-  if (const auto wrong = door_->wrong_keys(); wrong != 0) {
+  const std::uint64_t wrong = own_door_ ? own_door_->wrong_keys() : 0;  // where several are found, it is of any of them
+  if (wrong != 0) {
     error.message += ", and " + std::to_string(wrong) + " connections were refused as they have another key";
   }
-  if (const int shortage = door_->shortage(); shortage != 0) {
+  const Door* const door = own_door_ ? &*own_door_ : shared_door_;
+  if (const int shortage = door != nullptr ? door->shortage() : 0; shortage != 0) {
     // They may well have come, and then it is no fault of theirs.
     error.status = TUTTI_SYSTEM_ERROR;
     error.system_error = shortage;
     error.guilty.clear();
-    error.message += ", and the rendezvous's process (" + self_.host + ", pid " + std::to_string(self_.pid) +
+    error.message += ", and the rendezvous's process (" + host_name() + ", pid " + std::to_string(::getpid()) +
                      ") cannot take connections: " + std::generic_category().message(shortage);
     error.remedy = kShortageRemedy;
     return error;
   }
-  error.remedy = door_->wrong_keys() != 0 ? "Give all ranks the same unique id, TUTTI_SECRET or TUTTI_SECRET_FILE"
-                                          : "Raise TUTTI_CONNECT_TIMEOUT if they are only slow to start";
+  error.remedy = wrong != 0 ? "Give all ranks the same unique id, TUTTI_SECRET or TUTTI_SECRET_FILE"
+                            : "Raise TUTTI_CONNECT_TIMEOUT if they are only slow to start";
   return error;
 }
 
 namespace {
 
-// The roots of this process; a fork of it has roots of its own. A root's thread ends when its creation has succeeded, and
-// is joined by the ranks of this process then, or else when the next root is started or the process ends.
+// The roots of this process, which one thread serves; a fork of it has roots of its own. That thread, and the listening
+// sockets that ids share, stay once they are needed: an id that was used is answered for as long as its maker lives.
 class Roots {
  public:
   Result<RootNumber> start(Listener listener, const Key& key, Renewal renewal, std::function<void()> concluded);
+  Result<IdRoot> start_id(const std::string& interfaces, const PortRange& ports, Renewal renewal);
   RootNumber of_id(const Key& key);
+  Status use_up(const Key& key);
   void stop(RootNumber number);
   void abandon(RootNumber number, const Error& error);
   void stop_abandoned(std::span<const SocketAddress> addresses);
@@ -437,125 +468,325 @@ class Roots {
   void stop_all();
 
  private:
+  // What the thread waits by.
+  struct Service {
+    Poller poller;
+    WakeUp wake;
+  };
+  // A listening socket that ids share.
+  struct Shared {
+    Shared(Listener listener, Handshake::Recognize recognize)
+        : door(std::move(listener), std::move(recognize), kRootPurpose) {}
+    std::string interfaces;
+    PortRange ports;
+    std::vector<SocketAddress> hosts;  // its addresses with port 0
+    Door door;
+  };
   struct Running {
-    Running(Listener listener, const Key& its_key, Renewal its_renewal, std::function<void()> concluded)
-        : key(its_key),
-          renewal(its_renewal),
-          addresses(listener.addresses),
-          root(std::move(listener), its_key, number, its_renewal, std::move(concluded)) {}
-    // Not with Roots::mutex_ held, which the thread takes at its end.
-    ~Running() {
-      end();
-      if (thread.joinable()) thread.join();
-    }
-    Running(const Running&) = delete;
-    Running& operator=(const Running&) = delete;
-    void end() {
-      stop.store(true, std::memory_order_release);  // release: seen by whoever the wake-up wakes
-      wake.raise();
-    }
+    Running(const Key& its_key, Renewal renewal, Service& service, std::uint64_t& next_tag, std::function<void()> concluded)
+        : key(its_key), root(renewal, service.poller, next_tag, std::move(concluded)) {}
 
     const RootNumber number = random_u64() | 1;  // unlike any other's, anywhere
     const Key key;
-    const Renewal renewal;
-    const std::vector<SocketAddress> addresses;
+    std::vector<SocketAddress> addresses;  // of its own door
+    const Shared* shared = nullptr;        // else
+    bool abandoned = false;
     Root root;
-    WakeUp wake;
-    std::atomic<bool> stop{false};
-    bool ended = false;      // under Roots::mutex_
-    bool abandoned = false;  // likewise
-    std::thread thread;
   };
   using List = std::list<Running>;
-  Status serve(Running& running);
-  void await(std::uint64_t most_ns, const Patience& patience, const std::function<bool(const Running&)>& pending);
-  List take(const std::function<bool(const Running&)>& wanted);
-  static void end(List list);
 
-  std::mutex mutex_;
-  std::condition_variable one_ended_;
+  Result<Service*> service(std::unique_ptr<Service>& fresh);
+  Status serve(std::unique_ptr<Service>& fresh);
+  void run();
+  void turn();
+  void retire();
+  int timeout_ms();
+  Result<std::list<Shared>> listen(const std::string& interfaces, const PortRange& ports);
+  Shared* shared_at(const std::string& interfaces, const PortRange& ports, const std::vector<SocketAddress>& hosts);
+  void close_unused_shared();
+  std::optional<Handshake::Known> recognize(std::span<const unsigned char> name);
+  template <typename Body>
+  void attend(Running& running, const Body& body);
+  void await(std::uint64_t most_ns, const Patience& patience, const std::function<bool(const Running&)>& pending);
+  Running* find(RootNumber number);
+
+  std::mutex mutex_;  // guards all below, except for what the thread waits by
+  std::condition_variable changed_;
+  std::unique_ptr<Service> service_;
+  std::thread thread_;
+  bool stopping_ = false;
+  std::uint64_t next_tag_ = 1;  // 0: the wake-up
+  std::list<Shared> shared_;
   List running_;
+  List used_;                                               // over, and there to say so; the oldest first
+  std::map<std::vector<unsigned char>, Running*> by_name_;  // those of ids
 };
 
-Result<RootNumber> Roots::start(Listener listener, const Key& key, Renewal renewal, std::function<void()> concluded) {
-  List fresh;  // joins those running by itself: nothing may fail between the start of the thread and that
-  Running& running = fresh.emplace_back(std::move(listener), key, renewal, std::move(concluded));
-  if (!running.root.ready() || !running.wake) {
+// What the thread waits by, or will: `fresh` where it does not run yet.
+Result<Roots::Service*> Roots::service(std::unique_ptr<Service>& fresh) {
+  if (service_) return service_.get();
+  fresh = std::make_unique<Service>();
+  if (!fresh->poller || !fresh->wake || !fresh->poller.watch(fresh->wake.fd(), 0, true, false)) {
     return system_error("Opening the rendezvous's descriptors failed", EMFILE);
   }
-  List ended;
+  return fresh.get();
+}
+
+// Starts the thread, unless it runs. The last that may fail: it stays.
+Status Roots::serve(std::unique_ptr<Service>& fresh) {
+  if (thread_.joinable()) {
+    service_->wake.raise();
+    return {};
+  }
+  auto thread = background_thread("tutti-meeting", [this] { run(); });  // which waits for our lock first
+  if (!thread) return thread.status();
+  thread_ = std::move(thread).value();
+  service_ = std::move(fresh);
+  return {};
+}
+
+void Roots::run() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    const int ms = timeout_ms();
+    lock.unlock();
+    const auto events = service_->poller.wait(ms);
+    lock.lock();
+    for (const Poller::Event& event : events) {
+      if (event.tag == 0) service_->wake.clear();
+      for (List* list : {&running_, &used_}) {
+        for (Running& running : *list) attend(running, [&] { running.root.handle(event); });
+      }
+    }
+    turn();
+    changed_.notify_all();
+  }
+}
+
+// One whose own work lacks memory ends; the others go on.
+template <typename Body>
+void Roots::attend(Running& running, const Body& body) {
+  const Status status = attempt([&]() -> Status {
+    body();
+    return {};
+  });
+  if (!status) running.root.perish(status);
+}
+
+void Roots::turn() {
+  for (Shared& shared : shared_) {
+    // Without memory those who knock are let go, and knock again.
+    static_cast<void>(attempt([&]() -> Status {
+      for (Arrival& arrival : shared.door.step()) {
+        const auto there = by_name_.find(arrival.payload);
+        if (there == by_name_.end()) continue;
+        Running& running = *there->second;
+        attend(running, [&] { running.root.welcome(std::move(arrival)); });
+      }
+      return {};
+    }));
+  }
+  for (List* list : {&running_, &used_}) {
+    for (Running& running : *list) attend(running, [&] { running.root.step(); });
+  }
+  retire();
+}
+
+// Those that are over go, or answer from now on for their ids.
+void Roots::retire() {
+  for (auto i = running_.begin(); i != running_.end();) {
+    const auto here = i++;
+    if (!here->root.over()) continue;
+    if (here->shared == nullptr) {
+      running_.erase(here);
+    } else {
+      used_.splice(used_.end(), running_, here);
+    }
+  }
+  while (used_.size() > kMostUsed) {
+    by_name_.erase(root_name(used_.front().key));
+    used_.pop_front();
+  }
+}
+
+int Roots::timeout_ms() {
+  std::uint64_t next = UINT64_MAX;
+  for (const Shared& shared : shared_) next = std::min(next, shared.door.next_ns());
+  for (const Running& running : running_) next = std::min(next, running.root.next_ns());
+  for (const Running& running : used_) {
+    if (running.root.busy()) next = std::min(next, running.root.next_ns());
+  }
+  if (next == UINT64_MAX) return 60'000;
+  const std::uint64_t now = now_ns();
+  return next <= now ? 0 : static_cast<int>(std::min<std::uint64_t>((next - now) / 1'000'000, 60'000)) + 1;
+}
+
+Result<RootNumber> Roots::start(Listener listener, const Key& key, Renewal renewal, std::function<void()> concluded) {
   const std::lock_guard lock(mutex_);
-  ended = take([](const Running& r) { return r.ended; });
-  if (Status started = serve(running); !started) return started;
-  running_.splice(running_.end(), fresh);
+  std::unique_ptr<Service> fresh;
+  auto waits = service(fresh);
+  if (!waits) return waits.status();
+  List made;  // joins those running by itself: nothing may fail once it is seen
+  Running& running = made.emplace_back(key, renewal, **waits, next_tag_, std::move(concluded));
+  running.addresses = listener.addresses;
+  if (!running.root.open_door(std::move(listener), key, root_payload(running.number))) {
+    return system_error("Opening the rendezvous's descriptors failed", EMFILE);
+  }
+  if (Status served = serve(fresh); !served) return served;
+  running_.splice(running_.end(), made);
   return running.number;
 }
 
-Status Roots::serve(Running& running) {
-  auto thread = background_thread("tutti-meeting", [this, self = &running] {
-    self->root.serve(self->wake, self->stop);
-    const std::lock_guard ending(mutex_);
-    self->ended = true;
-    one_ended_.notify_all();
-  });
-  if (thread) running.thread = std::move(thread).value();
-  return thread.status();
+std::vector<SocketAddress> without_ports(std::vector<SocketAddress> addresses) {
+  for (SocketAddress& address : addresses) address.set_port(0);
+  return addresses;
+}
+
+Result<std::list<Roots::Shared>> Roots::listen(const std::string& interfaces, const PortRange& ports) {
+  auto listener = listen_on(interfaces, ports.low, ports.high);
+  if (!listener) return listener.status();
+  std::list<Shared> fresh;
+  Shared& shared = fresh.emplace_back(std::move(listener).value(), [this](auto name) { return recognize(name); });
+  shared.interfaces = interfaces;
+  shared.ports = ports;
+  shared.hosts = without_ports(shared.door.addresses());
+  if (shared.door.fd() < 0) return system_error("Opening the rendezvous's descriptors failed", EMFILE);
+  return fresh;
+}
+
+Roots::Shared* Roots::shared_at(const std::string& interfaces, const PortRange& ports,
+                                const std::vector<SocketAddress>& hosts) {
+  for (Shared& shared : shared_) {
+    const bool same = shared.interfaces == interfaces && shared.ports.low == ports.low && shared.ports.high == ports.high;
+    if (same && std::ranges::all_of(shared.hosts, [&](const SocketAddress& host) {
+          return std::ranges::find(hosts, host) != hosts.end();
+        })) {
+      return &shared;
+    }
+  }
+  return nullptr;
+}
+
+// A process whose networks change, or that asks for others every time, keeps a few.
+void Roots::close_unused_shared() {
+  for (auto i = shared_.begin(); i != shared_.end() && shared_.size() > kMostShared;) {
+    const auto here = i++;
+    const auto led_here = [&](const Running& running) { return running.shared == &*here; };
+    if (std::ranges::any_of(running_, led_here)) continue;
+    for (auto used = used_.begin(); used != used_.end();) {
+      const auto one = used++;
+      if (!led_here(*one)) continue;
+      by_name_.erase(root_name(one->key));
+      used_.erase(one);
+    }
+    service_->poller.forget(here->door.fd());
+    shared_.erase(here);
+  }
+}
+
+Result<IdRoot> Roots::start_id(const std::string& interfaces, const PortRange& ports, Renewal renewal) {
+  auto locals = local_addresses(interfaces);
+  if (!locals) return locals.status();
+  std::vector<SocketAddress> hosts;
+  for (const InterfaceAddress& local : *locals) hosts.push_back(local.address);
+
+  const std::lock_guard lock(mutex_);
+  std::unique_ptr<Service> fresh;
+  auto waits = service(fresh);
+  if (!waits) return waits.status();
+  std::list<Shared> opened;
+  Shared* shared = shared_at(interfaces, ports, hosts);
+  if (shared == nullptr) {
+    auto listened = listen(interfaces, ports);
+    if (!listened) return listened.status();
+    opened = std::move(listened).value();
+    shared = &opened.front();
+    if (!(*waits)->poller.watch(shared->door.fd(), next_tag_++, true, false)) {
+      return system_error("Opening the rendezvous's descriptors failed", errno);
+    }
+  }
+  List made;
+  Running& running = made.emplace_back(random_key(), renewal, **waits, next_tag_, nullptr);
+  running.shared = shared;
+  running.root.found_at(shared->door);
+  const IdRoot root{running.number, pack_identity({running.key, shared->door.addresses()})};
+  const auto named = by_name_.emplace(root_name(running.key), &running).first;
+  if (Status served = serve(fresh); !served) {
+    by_name_.erase(named);
+    return served;
+  }
+  shared_.splice(shared_.end(), opened);
+  running_.splice(running_.end(), made);
+  close_unused_shared();
+  return root;
+}
+
+std::optional<Handshake::Known> Roots::recognize(std::span<const unsigned char> name) {
+  const auto there = by_name_.find({name.begin(), name.end()});
+  if (there == by_name_.end()) return std::nullopt;
+  return Handshake::Known{there->second->key, root_payload(there->second->number)};
 }
 
 RootNumber Roots::of_id(const Key& key) {
   const std::lock_guard lock(mutex_);
-  for (const Running& running : running_) {
-    if (running.renewal != Renewal::kPossible && running.key == key) return running.number;
+  const auto there = by_name_.find(root_name(key));
+  return there != by_name_.end() ? there->second->number : 0;
+}
+
+Status Roots::use_up(const Key& key) {
+  const std::lock_guard lock(mutex_);
+  const auto there = by_name_.find(root_name(key));
+  if (there == by_name_.end()) return {};
+  service_->wake.raise();
+  return there->second->root.use_up();
+}
+
+Roots::Running* Roots::find(RootNumber number) {
+  for (List* list : {&running_, &used_}) {
+    for (Running& running : *list) {
+      if (running.number == number) return &running;
+    }
   }
-  return 0;
+  return nullptr;
 }
 
 void Roots::stop(RootNumber number) {
-  List ended;
-  {
-    const std::lock_guard lock(mutex_);
-    ended = take([&](const Running& r) { return r.number == number; });
+  const std::lock_guard lock(mutex_);
+  std::erase_if(by_name_, [&](const auto& entry) { return entry.second->number == number; });
+  for (List* list : {&running_, &used_}) {
+    list->remove_if([&](const Running& running) { return running.number == number; });
   }
-  end(std::move(ended));
 }
 
 void Roots::abandon(RootNumber number, const Error& error) {
   const std::lock_guard lock(mutex_);
-  for (Running& running : running_) {
-    if (running.number != number) continue;
-    running.abandoned = true;
-    running.root.give_up(error);
-    running.wake.raise();
-  }
+  Running* const running = find(number);
+  if (running == nullptr) return;
+  running->abandoned = true;
+  attend(*running, [&] {
+    running->root.fail(error);
+    running->root.step();
+  });
+  service_->wake.raise();
 }
 
 void Roots::stop_abandoned(std::span<const SocketAddress> addresses) {
-  List ended;
-  {
-    const std::lock_guard lock(mutex_);
-    ended = take([&](const Running& r) {
-      return r.abandoned && std::find_first_of(r.addresses.begin(), r.addresses.end(), addresses.begin(),
-                                               addresses.end()) != r.addresses.end();
-    });
-  }
-  end(std::move(ended));
+  const std::lock_guard lock(mutex_);
+  running_.remove_if([&](const Running& running) {
+    return running.abandoned && std::find_first_of(running.addresses.begin(), running.addresses.end(), addresses.begin(),
+                                                   addresses.end()) != running.addresses.end();
+  });
 }
 
 void Roots::finish(RootNumber number, const Patience& patience) {
-  await(kFinishNs, patience, [&](const Running& r) { return r.number == number && !r.ended; });
-  List ended;
-  {
-    const std::lock_guard lock(mutex_);
-    ended = take([&](const Running& r) { return r.ended && r.number == number; });
-  }
-  end(std::move(ended));
+  await(kFinishNs, patience, [&](const Running& running) { return running.number == number; });
 }
 
 void Roots::await_told(RootNumber number, const Patience& patience) {
-  await(kAwaitToldNs, patience, [&](const Running& r) { return r.number == number && !r.ended && !r.root.told(); });
+  await(kAwaitToldNs, patience, [&](const Running& running) { return running.number == number && !running.root.told(); });
 }
 
-// Until none of them is pending, or for `most_ns`, or until the caller has had enough.
+// Until none of those running is pending, or for `most_ns`, or until the caller has had enough.
 void Roots::await(std::uint64_t most_ns, const Patience& patience, const std::function<bool(const Running&)>& pending) {
   const Deadline deadline = Deadline::in(most_ns);
   std::unique_lock lock(mutex_);
@@ -563,32 +794,22 @@ void Roots::await(std::uint64_t most_ns, const Patience& patience, const std::fu
     lock.unlock();  // the caller's hook runs without our lock
     if (!patience.check()) return;
     lock.lock();
-    one_ended_.wait_for(lock, std::chrono::milliseconds(1));  // that a root has told all raises no event
+    changed_.wait_for(lock, std::chrono::milliseconds(1));
   }
-}
-
-// Removes those from the running ones. With the lock held.
-Roots::List Roots::take(const std::function<bool(const Running&)>& wanted) {
-  List taken;
-  for (auto i = running_.begin(); i != running_.end();) {
-    const auto here = i++;
-    if (wanted(*here)) taken.splice(taken.end(), running_, here);
-  }
-  return taken;
-}
-
-// All at once, and then waits for each.
-void Roots::end(List list) {
-  for (Running& running : list) running.end();
 }
 
 void Roots::stop_all() {
-  List all;
   {
     const std::lock_guard lock(mutex_);
-    all = take([](const Running&) { return true; });
+    stopping_ = true;
+    if (service_) service_->wake.raise();
   }
-  end(std::move(all));
+  if (thread_.joinable()) thread_.join();
+  const std::lock_guard lock(mutex_);
+  by_name_.clear();
+  running_.clear();
+  used_.clear();
+  shared_.clear();
 }
 
 constinit PerProcess<Roots> process_roots;
@@ -609,7 +830,13 @@ Result<RootNumber> start_root(Listener listener, const Key& key, Renewal renewal
   return roots().start(std::move(listener), key, renewal, std::move(concluded));
 }
 
+Result<IdRoot> start_id_root(const std::string& interfaces, const PortRange& ports, Renewal renewal) {
+  return roots().start_id(interfaces, ports, renewal);
+}
+
 RootNumber root_of_id(const Key& key) { return roots().of_id(key); }
+
+Status use_up_id(const Key& key) { return roots().use_up(key); }
 
 void stop_root(RootNumber root) {
   if (root != 0) roots().stop(root);  // where there is one, so is that list: no memory is needed

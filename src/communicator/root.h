@@ -4,38 +4,40 @@
 //     root → rank   introduction: a fresh nonce for the communicator's key, the neighbours' addresses
 //     rank → root   ready: my connections stand (or: failed, with the error)
 //     root → rank   failed, at any time before ready: the first error of this creation
+//     rank → root   notice, instead of join: who I am, and why I cannot take part; the root fails with that, and says so
 //
-// A root serves one communicator; once it has introduced all, it listens no longer. It fails the creation, telling
-// everybody that is there and whoever comes later, when two ranks have the same number, sizes differ, a rank dies, or the
-// first deadline passes. Ranks of the root's own process hear of it last, when all others have come and been told, or a
-// second later: their process may end then, and the root with it.
+// A root serves one communicator. It fails the creation, telling everybody that is there and whoever comes later, when two
+// ranks have the same number, sizes differ, a rank dies or says that it cannot take part, or the first deadline passes.
+// Ranks of the root's own process hear of it last, when all others have come and been told, or a second later: their
+// process may end then, and the root with it.
+//
+// All roots of a process are served by one thread. Those of unique ids share one listening socket, at which a caller says
+// by the name of its key which of them it wants. A root that is over costs a few hundred bytes, and answers for its id.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
-#include <list>
-#include <memory>
-#include <mutex>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "src/base/settings.h"
 #include "src/base/status.h"
 #include "src/communicator/channel.h"
 #include "src/communicator/door.h"
+#include "src/communicator/identity.h"
 #include "src/communicator/members.h"
 #include "src/communicator/patience.h"
 
 namespace tutti {
 
 /// Purpose of handshakes with a root.
-inline constexpr const char* kRootPurpose = "tutti rendezvous 2";
+inline constexpr const char* kRootPurpose = "tutti rendezvous 3";
 /// Frames between ranks and root. kTooLate: this meeting is over, try again with the next one.
-enum RootFrame : std::uint8_t { kJoin = 1, kIntroduced, kReady, kCreationFailed, kTooLate };
+enum RootFrame : std::uint8_t { kJoin = 1, kIntroduced, kReady, kCreationFailed, kTooLate, kNotice };
 /// Bytes of the nonce that makes one communicator's key differ from another's with the same id.
 inline constexpr std::size_t kNonceBytes = 32;
 
@@ -45,7 +47,8 @@ using RootNumber = std::uint64_t;
 /// Whether another creation may follow at a root's place once this one has failed.
 enum class Renewal {
   kNever,     ///< its key is for one creation, and nobody has it afterwards
-  kNewId,     ///< likewise, but the key is in an id of the caller's: whoever comes later with it is told to make another
+  kNewId,     ///< likewise, but the key is in an id of the caller's: whoever comes later with it is told to make another,
+              ///< after a success as well
   kPossible,  ///< a rank that has heard of the failure and comes again means the next one, and is told to wait for that
 };
 
@@ -59,53 +62,68 @@ struct JoinMessage {
 void pack_join(ByteWriter& out, const JoinMessage& message);
 JoinMessage unpack_join(ByteReader& in);
 
-/// The meeting's state, driven by one thread. Not thread safe.
+/// What a caller says to a root first, within the handshake: which key it will prove. Tells nothing of the key itself.
+std::vector<unsigned char> root_name(const Key& key);
+
+/// The meeting's state. Used under the lock of those who serve it.
 class Root {
  public:
-  /// number: what guests are told that it has. concluded: called once, when all are there and before anybody is told, or
-  /// when it has failed and its own process is about to be told, or at its end (removes the file that led here). May be
-  /// empty.
-  Root(Listener listener, const Key& key, RootNumber number, Renewal renewal, std::function<void()> concluded);
-  ~Root() { conclude(); }
+  /// poller: where its guests are watched, with tags from next_tag. concluded: called once, when all are there and before
+  /// anybody is told, or when it has failed and its own process is about to be told, or at its end (removes the file that
+  /// led here). May be empty.
+  Root(Renewal renewal, Poller& poller, std::uint64_t& next_tag, std::function<void()> concluded)
+      : renewal_(renewal), poller_(poller), next_tag_(next_tag), on_conclusion_(std::move(concluded)) {}
+  ~Root();
+  Root(const Root&) = delete;
+  Root& operator=(const Root&) = delete;
 
-  /// False where the system had no descriptor left: nobody would be heard.
-  bool ready() const { return poller_ && door_ && door_->fd() >= 0; }
-  /// Serves until the creation has succeeded, or some seconds after it has failed, or `wake` is raised and `stop` set.
-  /// Throws nothing: without memory the creation fails, and its door and connections close.
-  void serve(const WakeUp& wake, const std::atomic<bool>& stop);
-  /// Makes the creation fail by `error`, unless it has failed; wants serve() to be woken. May be called by any thread.
-  void give_up(Error error);
-  /// The creation has failed, and all who were there have been told. May be asked by any thread.
-  bool told() const { return told_.load(std::memory_order_acquire); }  // acquire: pairs with the release in tell
+  /// Lets guests in by a door of its own, until all are introduced. False where the system had no descriptor left: nobody
+  /// would be heard.
+  bool open_door(Listener listener, const Key& key, std::vector<unsigned char> payload);
+  /// Or somebody else lets them in, at that door.
+  void found_at(const Door& shared) { shared_door_ = &shared; }
+  void welcome(Arrival arrival);
+  /// Moves the guest's connection along whose event it is.
+  void handle(const Poller::Event& event);
+  /// Does what time brings. To be called after each change, and at next_ns().
+  void step();
+  std::uint64_t next_ns() const;
+  /// Makes the creation fail, unless it has failed already. Those who are there are told.
+  void fail(Error error);
+  /// The id serves a group of one. Errors: it has served another creation.
+  Status use_up();
+  /// Ends it where there is no memory for words: connections that close tell. Needs none.
+  void perish(const Status& status) noexcept;
+
+  /// The creation has failed, and all who were there have been told.
+  bool told() const { return told_; }
+  /// It has done its work, and its guests are gone. What is left may answer those who come too late.
+  bool over() const;
+  /// Guests have come that are not gone.
+  bool busy() const { return !guests_.empty(); }
 
  private:
   struct Guest {
     Channel channel;
     std::optional<JoinMessage> join;
     bool ready = false;
-    bool late = false;                    ///< it came after the creation had failed
-    std::uint64_t until_ns = UINT64_MAX;  // of one that has not said yet who it is
+    bool late = false;                    ///< it came after the creation had failed, and belongs to no such
+    std::uint64_t until_ns = UINT64_MAX;  // of one that has not said yet who it is, or that has its answer
   };
 
-  void serve_all(const WakeUp& wake, const std::atomic<bool>& stop);
-  int timeout_ms() const;
-  void handle(const Poller::Event& event);
-  void welcome(Arrival arrival);
   void read_from(std::uint64_t id);
   bool take(std::uint64_t id, Guest& guest, std::uint8_t type, std::span<const std::byte> payload);
-  void take_join(std::uint64_t id, Guest& guest, std::span<const std::byte> payload);
+  void take_join(std::uint64_t id, Guest& guest, JoinMessage join, std::optional<Error> notice);
   std::optional<Error> objection(const JoinMessage& join) const;
   void dismiss(std::uint64_t id);
   void dismiss_silent();
-  void hear_door();
   void fail_in_time();
   void gone(std::uint64_t id);
-  void hear_giving_up();
+  void close_door();
   void introduce_all();
   void introduce(std::uint64_t id, Guest& guest, std::span<const unsigned char> nonce,
                  std::span<const Introduction* const> by_rank);
   void conclude();
-  void fail(Error error);
   void tell(bool own);
   void tell_last();
   Error late_error() const;
@@ -113,49 +131,62 @@ class Root {
   bool is_own(const Guest& guest) const;
   bool all_heard() const { return ranks_ != 0 && heard_.size() == static_cast<std::size_t>(ranks_); }
   void send(std::uint64_t id, Guest& guest, RootFrame type, std::span<const std::byte> payload);
+  void send_last(std::uint64_t id, Guest& guest, RootFrame type, std::span<const std::byte> payload);
   Error deadline_error() const;
   std::uint64_t deadline_ns() const;
-  bool done() const;
 
-  Poller poller_;
-  std::optional<Door> door_;  // until all are introduced
   const Renewal renewal_;
+  Poller& poller_;
+  std::uint64_t& next_tag_;
+  const Member self_ = this_member(-1);
+  std::optional<Door> own_door_;
+  const Door* shared_door_ = nullptr;
   std::function<void()> on_conclusion_;
   std::map<std::uint64_t, Guest> guests_;
-  std::uint64_t next_id_;
-  const Member self_ = this_member(-1);
   int ranks_ = 0;        // as the first guest said; 0: nobody has yet
   std::set<int> heard_;  // ranks that have said who they are
   bool introduced_ = false;
-  std::optional<Error> failure_;
+  Status failure_;
+  bool expired_ = false;  // by its deadline
   std::uint64_t failed_ns_ = 0;
   std::vector<Member> told_members_;  // that have heard of the failure
-  std::mutex giving_up_;              // guards the next
-  std::optional<Error> given_up_;
-  std::atomic<bool> told_{false};
+  bool told_ = false;
   std::uint64_t own_told_ns_ = UINT64_MAX;  // when this process's own guests are told of the failure at the latest; 0: told
 };
 
-/// Starts a root of `key` on a background thread; it ends by itself when it is done, at stop_root, or with the process.
+/// Starts a root of `key` with a door of its own; it ends by itself when it is done, at stop_root, or with the process.
 /// Nothing runs where it fails or throws. Errors: TUTTI_SYSTEM_ERROR.
 Result<RootNumber> start_root(Listener listener, const Key& key, Renewal renewal, std::function<void()> concluded);
 
-/// The root of this process that serves the unique id with that key, which no other has; 0 where it has none. Thread safe.
+/// A root that a new id leads to.
+struct IdRoot {
+  RootNumber number = 0;
+  tutti_unique_id id;
+};
+/// Starts one at the listening socket that all ids of this process share, which is opened for the first: one for each
+/// choice of interfaces and ports, a few at most. Likewise otherwise. Errors: TUTTI_SYSTEM_ERROR, TUTTI_INVALID_ARGUMENT
+/// (interfaces).
+Result<IdRoot> start_id_root(const std::string& interfaces, const PortRange& ports, Renewal renewal);
+
+/// The root of this process that serves the unique id with that key, which no other has, or answers for it; 0 where it has
+/// none. Thread safe.
 RootNumber root_of_id(const Key& key);
 
-/// Ends that root, if this process has it. Thread safe; waits for its thread. Needs no memory.
+/// The id with that key serves a group of one. Errors, where this process has it: that it has served already. Thread safe.
+Status use_up_id(const Key& key);
+
+/// Ends that root, if this process has it. Thread safe. Needs no memory.
 void stop_root(RootNumber root);
 
 /// A rank of this process has failed to join: that root, if this process has it, tells the others why, at once and for some
 /// seconds to those who come late. Thread safe; does not wait.
 void abandon_root(RootNumber root, const Error& error);
 
-/// Ends those abandoned roots of this process that listen at any of the addresses, so that another one can. Thread safe;
-/// waits for their threads.
+/// Ends those abandoned roots of this process that listen at any of the addresses, so that another one can. Thread safe.
 void stop_abandoned_roots(std::span<const SocketAddress> addresses);
 
-/// Waits until that root, if this process has it, has come to its end, for a second at most or until `patience` ends it,
-/// and frees it. For a rank whose creation has succeeded: all others have said then that they are ready. Thread safe.
+/// Waits until that root, if this process has it, has come to its end, for a second at most or until `patience` ends it.
+/// For a rank whose creation has succeeded: all others have said then that they are ready. Thread safe.
 void finish_root(RootNumber root, const Patience& patience);
 
 /// As finish_root, after a creation that failed: waits until the root has told all others why, for 2.5 s at most. This

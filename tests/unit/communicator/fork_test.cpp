@@ -1,8 +1,11 @@
 // An id whose maker forks: what the children do with a rendezvous that is their parent's.
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+
+#include <filesystem>
 
 #include "src/communicator/caller.h"
 #include "src/communicator/door.h"
@@ -56,6 +59,99 @@ TEST(ForkOfAnIdsMaker, TheChildsOwnIdsServe) {
   EXPECT_EQ(end_of(child), 0);
   const auto results = join_all(2, [&](int, JoinRequest& request) { request.id = &parents; });
   for (const auto& result : results) EXPECT_TRUE(result.ok()) << result.status().text();
+}
+
+std::ptrdiff_t descriptors() { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}); }
+
+// In a process that has made no id: all later ones share what the first one takes.
+TEST(TheFirstId, HasAllItsDescriptorsOrIsRefused) {
+  const Settings settings = settings_of_test();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(30);
+    rlimit before{};
+    ::getrlimit(RLIMIT_NOFILE, &before);
+    const std::ptrdiff_t there = descriptors();
+    for (rlim_t most = 0; most < 1000; ++most) {
+      const rlimit low{most, before.rlim_max};  // numbers below this may be used
+      ::setrlimit(RLIMIT_NOFILE, &low);
+      const bool made = make_unique_id(settings).ok();
+      ::setrlimit(RLIMIT_NOFILE, &before);
+      if (made) ::_exit(descriptors() - there > 3 ? 0 : 1);
+      if (descriptors() != there) ::_exit(2);
+    }
+    ::_exit(3);
+  }
+  EXPECT_EQ(end_of(child), 0);
+}
+
+TEST(AnotherProcess, IsToldAtOnceThatAnIdWasUsed) {
+  for (const bool failed : {false, true}) {
+    const tutti_unique_id id = id_of_test();
+    if (failed) {
+      JoinRequest alone = request_of(0, 2, 0.01);
+      alone.id = &id;
+      EXPECT_EQ(join(alone).status().code(), TUTTI_TIMEOUT);
+    } else {
+      for (const auto& result : join_all(2, [&](int, JoinRequest& request) { request.id = &id; })) {
+        EXPECT_TRUE(result.ok()) << result.status().text();
+      }
+    }
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(30);
+      JoinRequest request = request_of(1, 2, 120);
+      request.id = &id;
+      const std::string text = join(request).status().text();
+      std::fprintf(stderr, "%s\n", text.c_str());
+      ::_exit(text.find("An id serves one creation") != std::string::npos ? 0 : 1);
+    }
+    EXPECT_EQ(end_of(child), 0);
+  }
+}
+
+TEST(AnotherProcess, IsToldSoonThatAnIdsMakerHasEnded) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t maker = ::fork();
+  if (maker == 0) {
+    const tutti_unique_id made = id_of_test();
+    ::_exit(::write(ends[1], &made, sizeof made) == sizeof made ? 0 : 1);
+  }
+  EXPECT_EQ(end_of(maker), 0);
+  tutti_unique_id id{};
+  ASSERT_EQ(::read(ends[0], &id, sizeof id), static_cast<ssize_t>(sizeof id));
+  const std::uint64_t begin = now_ns();
+  JoinRequest request = request_of(1, 2, 120);
+  request.id = &id;
+  const auto result = join(request);
+  EXPECT_EQ(result.status().code(), TUTTI_REMOTE_ERROR);
+  EXPECT_THAT(result.status().text(), HasSubstr("its process has ended"));
+  EXPECT_LT(now_ns() - begin, 10'000'000'000u);
+}
+
+TEST(AnotherProcess, ThatCannotTakePartIsToldToAllByItsId) {
+  const tutti_unique_id id = id_of_test();
+  const auto holder = listen_on("lo", 0, 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(30);
+    JoinRequest request = request_of(1, 2, 120);
+    request.id = &id;
+    const std::uint16_t taken = holder->addresses.front().port();
+    request.settings.port_range = {taken, taken};
+    ::_exit(join(request).status().code() == TUTTI_SYSTEM_ERROR ? 0 : 1);
+  }
+  const std::uint64_t begin = now_ns();
+  JoinRequest request = request_of(0, 2, 120);
+  request.id = &id;
+  const auto result = join(request);
+  EXPECT_THAT(result.status().text(), HasSubstr("is free to listen on"));
+  ASSERT_FALSE(result.status().error().guilty.empty());
+  EXPECT_EQ(result.status().error().guilty[0].rank, 1);
+  EXPECT_EQ(result.status().error().guilty[0].pid, child);
+  EXPECT_LT(now_ns() - begin, 15'000'000'000u);
+  EXPECT_EQ(end_of(child), 0);
 }
 
 /// A child that has copies of all descriptors, and sleeps.
