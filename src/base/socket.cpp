@@ -13,6 +13,7 @@
 #include <cstring>
 #include <string>
 
+#include "src/base/counted.h"
 #include "src/base/random.h"
 
 namespace tutti {
@@ -49,7 +50,10 @@ Result<Descriptor> first_free_port(Ports ports, const Try& try_port) {
   Error error;
   error.status = TUTTI_SYSTEM_ERROR;
   error.system_error = EADDRINUSE;
-  error.message = "No port of " + std::to_string(ports.low) + "-" + std::to_string(ports.high) + " is free to listen on";
+  // A rank listens for its neighbours at one, which it closes before tcp opens one for each traffic class.
+  error.message = "No port of " + std::to_string(ports.low) + "-" + std::to_string(ports.high) +
+                  " is free to listen on: TUTTI_PORT_RANGE has " + counted(size, "port") +
+                  ", a rank needs 2, n ranks on one machine need 2n, and the maker of a unique id needs 1 more";
   error.remedy = "Widen TUTTI_PORT_RANGE, or leave it unset for the system's choice";
   return Status(std::move(error));
 }

@@ -37,10 +37,6 @@ std::string_view id_text(std::string_view address) {
   return starts_with(address, kId) ? address.substr(kId.size()) : address;
 }
 
-Result<Listener> listen_for(const Settings& settings) {
-  return listen_on(interface_list(settings), settings.port_range.low, settings.port_range.high);
-}
-
 Meeting known(Identity identity, std::string where) {
   Meeting meeting;
   meeting.find = [identity = std::move(identity)]() -> Result<std::optional<Identity>> { return std::optional(identity); };
@@ -423,6 +419,10 @@ std::string interface_list(const Settings& settings) {
   std::string list;
   for (const std::string& name : settings.interfaces) list += (list.empty() ? "" : ",") + name;
   return list;
+}
+
+Result<Listener> listen_for(const Settings& settings) {
+  return listen_on(interface_list(settings), settings.port_range.low, settings.port_range.high);
 }
 
 Result<IdMeeting> IdMeeting::open(const Settings& settings, Renewal renewal) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "src/base/socket.h"
 #include "src/communicator/graph.h"
 #include "src/communicator/rendezvous.h"
 
@@ -27,5 +28,7 @@ Result<std::optional<Key>> configured_key(const Settings& settings, const Patien
 
 /// Settings.interfaces as listen_on wants them.
 std::string interface_list(const Settings& settings);
+/// Listens where the settings allow it. Errors as listen_on.
+Result<Listener> listen_for(const Settings& settings);
 
 }  // namespace tutti

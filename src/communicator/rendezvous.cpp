@@ -1,7 +1,5 @@
 #include "src/communicator/rendezvous.h"
 
-#include <errno.h>
-
 #include <algorithm>
 #include <optional>
 
@@ -34,26 +32,13 @@ struct Formation {
   RootLink root;
 };
 
-// Where a rank's neighbours call. It is closed before the transports open: a rank never has more ports than those take.
-Result<Listener> listen_for_neighbours(const Settings& settings, int ranks) {
-  constexpr int kPortsOfARank = 2;  // tcp listens at one for each traffic class
-  const PortRange& ports = settings.port_range;
-  auto listener = listen_on(interface_list(settings), ports.low, ports.high);
-  if (listener || listener.status().error().system_error != EADDRINUSE) return listener;
-  Error error = listener.status().error();
-  error.message += ": TUTTI_PORT_RANGE has " + counted(ports.high - ports.low + 1, "port") + ", a rank needs " +
-                   std::to_string(kPortsOfARank) + ", " + counted(ranks, "rank") + " on one machine need " +
-                   std::to_string(std::int64_t{kPortsOfARank} * ranks) + ", and the maker of a unique id needs 1 more";
-  return Status(std::move(error));
-}
-
 Result<Listener> open_formation(Formation& forming, const ControlPlane::Options& options, const Settings& settings) {
   auto control = ControlPlane::make(options);
   if (!control) return control.status();
   forming.control = std::move(control).value();
   forming.self.member = this_member(options.rank);
   if (options.ranks == 1) return Listener{};
-  auto listener = listen_for_neighbours(settings, options.ranks);
+  auto listener = listen_for(settings);
   if (listener) forming.self.addresses = listener->addresses;
   return listener;
 }
@@ -288,7 +273,7 @@ Result<std::unique_ptr<Membership>> split(ControlPlane& parent, const Key& paren
   mine.self.member = self;
   Anteroom::Contents entrance;
   if (request.color >= 0 && request.so_far.ok()) {
-    auto opened = listen_for_neighbours(request.settings, parent.ranks());
+    auto opened = listen_for(request.settings);
     mine.failure = opened.status();
     if (opened) entrance = {std::move(opened).value(), {}, {}};
     entrance.in_process = InProcessListener(entrance.listener.addresses);

@@ -10,8 +10,10 @@
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <string>
+#include <thread>
 
 #include "tests/support/ranks.h"
 #include "tests/support/sanitizers.h"
@@ -42,6 +44,102 @@ class NoThreads {
  private:
   pthread_attr_t before_;
 };
+
+/// Two ranks as threads; `create` makes rank r's communicator with a config whose connect timeout nobody waits out. Both
+/// fail the same way, with rank 1 as the guilty one.
+void expect_rank_1_to_fail_both(const std::function<tutti_status(tutti_comm**, int rank, tutti_config&)>& create,
+                                const char* sentence) {
+  std::array<std::string, 2> told;
+  std::array<tutti_status, 2> status{};
+  const auto begin = std::chrono::steady_clock::now();
+  std::array<std::thread, 2> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads[static_cast<std::size_t>(rank)] = std::thread([&, rank] {
+      tutti_config config = TUTTI_CONFIG_INIT;
+      config.connect_timeout_ns = 120'000'000'000;
+      if (rank == 1) config.memory = 77;
+      tutti_comm* comm = nullptr;
+      status[static_cast<std::size_t>(rank)] = create(&comm, rank, config);
+      told[static_cast<std::size_t>(rank)] = error_of(nullptr).message;
+      EXPECT_EQ(comm, nullptr);
+      if (rank == 1) return;
+      const tutti_error error = error_of(nullptr);
+      EXPECT_EQ(error.guilty_count, 1u) << error.message;
+      EXPECT_EQ(error.guilty[0].rank, 1);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(status[0], status[1]);
+  EXPECT_THAT(told[0], testing::AllOf(HasSubstr("rank 1 ("), HasSubstr(told[1]), HasSubstr(sentence)));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+}
+
+TEST(Creation, WhatIsWrongOnOneRankAloneIsToldToTheOthers) {
+  tutti_unique_id id;
+  ASSERT_EQ(tutti_get_unique_id(&id), TUTTI_SUCCESS);
+  expect_rank_1_to_fail_both(
+      [&](tutti_comm** comm, int rank, tutti_config& config) { return tutti_comm_create(comm, 2, &id, rank, &config); },
+      "tutti_config.memory is 77");
+  const std::string address =
+      "file://" + (std::filesystem::temp_directory_path() / "tutti-wrong-").string() + std::to_string(getpid());
+  for (const std::uint32_t non_blocking : {0u, 1u}) {
+    expect_rank_1_to_fail_both(
+        [&](tutti_comm** comm, int rank, tutti_config& config) {
+          if (rank == 1) config.non_blocking = non_blocking;
+          return tutti_comm_create_address(comm, address.c_str(), 2, rank, &config);
+        },
+        "tutti_config.memory is 77");
+  }
+}
+
+TEST(Creation, AThreadThatCannotBeHadIsToldToTheOthers) {
+  tutti_unique_id id;
+  ASSERT_EQ(tutti_get_unique_id(&id), TUTTI_SUCCESS);
+  std::atomic<bool> joining{false};
+  expect_rank_1_to_fail_both(
+      [&](tutti_comm** comm, int rank, tutti_config& config) {
+        config.memory = TUTTI_MEMORY_AUTO;
+        if (rank == 0) {
+          joining = true;
+          return tutti_comm_create(comm, 2, &id, rank, &config);
+        }
+        while (!joining) usleep(1000);
+        usleep(300'000);  // rank 0 has its own threads
+        const NoThreads none;
+        config.non_blocking = 1;
+        return tutti_comm_create(comm, 2, &id, rank, &config);
+      },
+      "Starting the library's thread");
+}
+
+TEST(Creation, ThatASpoiledGroupHeldIsToldToTheOthers) {
+  tutti_unique_id id;
+  ASSERT_EQ(tutti_get_unique_id(&id), TUTTI_SUCCESS);
+  expect_rank_1_to_fail_both(
+      [&](tutti_comm** comm, int rank, tutti_config& config) {
+        config.memory = TUTTI_MEMORY_AUTO;
+        if (rank == 0) return tutti_comm_create(comm, 2, &id, rank, &config);
+        EXPECT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+        EXPECT_EQ(tutti_comm_create(comm, 2, &id, rank, &config), TUTTI_SUCCESS);
+        EXPECT_EQ(tutti_comm_create(comm, 2, nullptr, rank, &config), TUTTI_INVALID_ARGUMENT);
+        const tutti_status status = tutti_group_end(nullptr);
+        EXPECT_THAT(last_error(), HasSubstr("needs an id"));
+        return status;
+      },
+      "needs an id");
+}
+
+TEST(Creation, WhatIsWrongWithOneRanksSplitIsToldToTheOthers) {
+  const Ranks ranks(2);
+  expect_rank_1_to_fail_both(
+      [&](tutti_comm** comm, int rank, tutti_config& config) { return tutti_comm_split(ranks[rank], 0, 0, comm, &config); },
+      "tutti_config.memory is 77");
+  ranks.run([](int, tutti_comm* comm) {
+    tutti_comm* part = nullptr;
+    EXPECT_EQ(tutti_comm_split(comm, 0, 0, &part, nullptr), TUTTI_SUCCESS) << last_error();
+    EXPECT_EQ(tutti_comm_destroy(part), TUTTI_SUCCESS);
+  });
+}
 
 TEST(Creation, RefusesWhatItCannotDo) {
   std::array<tutti_comm*, 1> comm{};

@@ -108,11 +108,16 @@ bool Endpoint::reach(int peer, const Card& other, tutti_reach* reach, std::strin
     *why = "tcp connects different ranks, and rank " + std::to_string(peer) + " is not another one";
     return false;
   }
-  if (ways_to(other, card_).empty()) {
+  const std::vector<SocketAddress> ways = ways_to(other, card_);
+  if (ways.empty()) {
     *why = "rank " + std::to_string(peer) + " listens only at addresses that mean nothing on this machine";
     return false;
   }
   const bool beside = other.beside(card_);
+  if (beside && std::ranges::all_of(ways, loopback_is_down_for)) {
+    *why = std::string(kLoopbackDown) + "; " + kLoopbackRemedy;
+    return false;
+  }
   const double megabits = std::min(other.megabits, card_.megabits);
   reach->bandwidth = beside ? kLoopbackBandwidth : megabits * 1e6 / 8 * kPayloadShare;
   reach->latency = beside ? kLoopbackLatency : kNetworkLatency;

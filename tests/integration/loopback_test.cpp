@@ -1,0 +1,164 @@
+// In fresh network namespaces: a machine, or a container, whose loopback interface is down; ports that nobody else has.
+#include <gmock/gmock.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/support/ranks.h"
+
+namespace tutti::test {
+namespace {
+
+constexpr int kNotPermitted = 77;
+
+/// In this process, which has one thread: a network of its own, where 10.9.8.7 is up and loopback is down. It is gone with
+/// the processes in it. The two ends have no link-local addresses, by which either would be reached from the other.
+bool enter_fresh_network() {
+  return ::unshare(CLONE_NEWNET) == 0 &&
+         std::system(
+             "{ ip link add tutti0 type veth peer name tutti1 && ip addr add 10.9.8.7/24 dev tutti0 && "
+             "ip link set tutti0 addrgenmode none up && ip link set tutti1 addrgenmode none up; } 2>/dev/null") == 0;
+}
+
+/// Exit code of `life` in a process in such a network.
+int live_there(const std::function<int()>& life) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(100);
+    ::_exit(enter_fresh_network() ? life() : kNotPermitted);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+#define EXPECT_GOOD_OR_SKIP(code)                                                                           \
+  if (const int ended = (code); ended == kNotPermitted) {                                                   \
+    GTEST_SKIP() << "this user may not make network namespaces with a veth, or there is no ip of iproute2"; \
+  } else {                                                                                                  \
+    EXPECT_EQ(ended, 0);                                                                                    \
+  }
+
+tutti_config patient() {
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.connect_timeout_ns = 80'000'000'000;
+  return config;
+}
+
+int complain() {
+  std::fprintf(stderr, "%s\n", last_error().c_str());
+  return 1;
+}
+
+/// A rank's creation, its all_reduce and its end.
+int reduce(const char* address, int ranks, int rank) {
+  const tutti_config config = patient();
+  tutti_comm* comm = nullptr;
+  if (tutti_comm_create_address(&comm, address, ranks, rank, &config) != TUTTI_SUCCESS) return complain();
+  std::vector<float> values(1000, static_cast<float>(rank + 1));
+  const tutti_status status =
+      tutti_all_reduce(values.data(), values.data(), values.size(), TUTTI_FLOAT32, TUTTI_SUM, comm, {}, nullptr);
+  const bool right = values[7] == static_cast<float>(ranks * (ranks + 1) / 2);
+  if (status != TUTTI_SUCCESS) complain();
+  tutti_comm_destroy(comm);
+  return status == TUTTI_SUCCESS && right ? 0 : 1;
+}
+
+int reduce_in_threads(const std::string& address, int ranks) {
+  std::vector<int> failed(static_cast<std::size_t>(ranks), 1);
+  std::vector<std::thread> running;
+  for (int rank = 0; rank < ranks; ++rank) {
+    running.emplace_back([&, rank] { failed[static_cast<std::size_t>(rank)] = reduce(address.c_str(), ranks, rank); });
+  }
+  for (std::thread& thread : running) thread.join();
+  return std::accumulate(failed.begin(), failed.end(), 0);
+}
+
+TEST(WithoutLoopback, RanksOfOneProcessNeedNoNetwork) {
+  EXPECT_GOOD_OR_SKIP(live_there([] {
+    std::array<tutti_comm*, 3> comms{};
+    const tutti_config config = patient();
+    if (tutti_comm_create_all(comms.data(), 3, &config) != TUTTI_SUCCESS) return complain();
+    for (tutti_comm* comm : comms) tutti_comm_destroy(comm);
+    return 0;
+  }));
+}
+
+TEST(WithoutLoopback, RanksOfOneProcessMeetAtItsOwnAddress) {
+  EXPECT_GOOD_OR_SKIP(live_there([] {
+    ::setenv("TUTTI_SECRET", "s3cret", 1);
+    tutti_unique_id id;
+    std::string text(TUTTI_UNIQUE_ID_TEXT, '\0');
+    if (tutti_get_unique_id(&id) != TUTTI_SUCCESS) return complain();
+    tutti_unique_id_to_text(&id, text.data());
+    return reduce_in_threads("tcp://10.9.8.7:4711", 4) + reduce_in_threads(text.c_str(), 3);
+  }));
+}
+
+TEST(WithoutLoopback, TcpConnectsNoRanksOfOneMachineAndThatIsKnownAtOnce) {
+  EXPECT_GOOD_OR_SKIP(live_there([] {
+    std::array<tutti_comm*, 2> comms{};
+    tutti_config config = patient();
+    config.transports = "tcp";
+    const auto begin = std::chrono::steady_clock::now();
+    const tutti_status status = tutti_comm_create_all(comms.data(), 2, &config);
+    complain();
+    const bool told = last_error().find("no transport connects rank 0 and rank 1") != std::string::npos;
+    return status == TUTTI_UNSUPPORTED && told && std::chrono::steady_clock::now() - begin < std::chrono::seconds(20) ? 0
+                                                                                                                      : 1;
+  }));
+}
+
+TEST(WithoutLoopback, AnotherProcessOfTheMachineIsToldSoAtOnce) {
+  EXPECT_GOOD_OR_SKIP(live_there([] {
+    tutti_unique_id id;
+    if (tutti_get_unique_id(&id) != TUTTI_SUCCESS) return complain();
+    const pid_t other = ::fork();
+    if (other == 0) {
+      const tutti_config config = patient();
+      tutti_comm* comm = nullptr;
+      const auto begin = std::chrono::steady_clock::now();
+      const tutti_status status = tutti_comm_create(&comm, 2, &id, 1, &config);
+      complain();
+      const bool told = last_error().find("loopback interface is down") != std::string::npos &&
+                        last_error().find("ip link set lo up") != std::string::npos;
+      const bool soon = std::chrono::steady_clock::now() - begin < std::chrono::seconds(20);
+      ::_exit(status == TUTTI_SYSTEM_ERROR && told && soon ? 0 : 1);
+    }
+    int status = 0;
+    ::waitpid(other, &status, 0);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : 1;
+  }));
+}
+
+TEST(AFreshNetwork, HasPortsEnoughWhereTheSentenceSaysSo) {
+  for (const int ports : {5, 4}) {  // two for each of two ranks, and one for the id
+    EXPECT_GOOD_OR_SKIP(live_there([ports] {
+      ::setenv("TUTTI_TRANSPORTS", "tcp", 1);
+      ::setenv("TUTTI_PORT_RANGE", ports == 5 ? "5000-5004" : "5000-5003", 1);
+      std::array<tutti_comm*, 2> comms{};
+      const tutti_config config = patient();
+      if (std::system("ip link set lo up") != 0) return kNotPermitted;
+      const tutti_status status = tutti_comm_create_all(comms.data(), 2, &config);
+      if (ports == 5) return status == TUTTI_SUCCESS ? 0 : complain();
+      return status == TUTTI_SYSTEM_ERROR && last_error().find(
+                                                 "a rank needs 2, n ranks on one machine need 2n, and the "
+                                                 "maker of a unique id needs 1 more") != std::string::npos
+                 ? 0
+                 : complain();
+    }));
+  }
+}
+
+}  // namespace
+}  // namespace tutti::test
