@@ -42,8 +42,8 @@ TEST(ParseSize, ReadsFractionsOfAUnitAsNcclTestsDoes) {
 }
 
 TEST(ParseSize, RefusesWhatIsNoWholeSize) {
-  for (const char* text : {"", "K", "-1", "-1.5K", "+1", " 1", "1.5", "1.5.1K", "1.5KB", ".5K", "1e3", "1.5e3K", "4KB", "4KiB",
-                           "4 K", "18446744073709551616", "17179869184G", "17179869184.5G"}) {
+  for (const char* text : {"", "K", "-1", "-1.5K", "+1", " 1", "1.5", "1.5.1K", "1.5KB", ".5K", "1e3", "1.5e3K", "4KB",
+                           "4KiB", "4 K", "18446744073709551616", "17179869184G", "17179869184.5G"}) {
     const auto size = parse_size(text);
     EXPECT_FALSE(size.value) << text;
     EXPECT_NE(size.why, "") << text;
