@@ -463,9 +463,9 @@ TUTTI_API void tutti_work_release(tutti_work* work);
 /// Errors: TUTTI_SYSTEM_ERROR. Thread safe.
 ///
 /// Blocks of up to 16 MiB share files of 64 MiB. Each file holds one file descriptor, until all its blocks are freed; a
-/// larger block has a file of its own. A process that cannot have such a file (no descriptor, a limit) gets memory that peers
-/// do not access. An operation on one block lets this communicator's peers on this machine map its whole file: they can
-/// access the file's other blocks, too, including those which only other communicators use.
+/// larger block has a file of its own. A process that cannot have such a file (no descriptor, a limit) gets memory that
+/// peers do not access. An operation on one block lets this communicator's peers on this machine map its whole file: they
+/// can access the file's other blocks, too, including those which only other communicators use.
 ///
 /// A freed block's pages return to the system at once, and later blocks may have its place in the file. A process that was
 /// forked while the block was allocated may still use it: then its pages and its place stay as they are until all blocks of
