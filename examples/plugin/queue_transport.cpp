@@ -79,6 +79,7 @@ struct Endpoint {
   std::string key;
   std::chrono::nanoseconds patience;
   std::list<Link> links;
+  std::string refusal;  // why the last opening that failed did
 };
 
 Endpoint& of(tutti_endpoint* e) { return *reinterpret_cast<Endpoint*>(e); }
@@ -154,10 +155,18 @@ tutti_link_result progress(tutti_endpoint*) { return TUTTI_LINK_NOT_YET; }  // q
 int event_fd(tutti_endpoint*) { return -1; }
 void arm(tutti_endpoint*, int) {}
 
+tutti_status refuse(Endpoint& e, tutti_status status, const char* why) {
+  e.refusal = why;
+  return status;
+}
+void refusal(tutti_endpoint* e, char* why, std::size_t n) { say(why, n, of(e).refusal); }
+
 tutti_status open_end(Endpoint& e, bool sends, int peer, const void* descriptor, std::size_t length, std::uint32_t number,
                       std::uint32_t slots, std::uint64_t slot_bytes, tutti_link** link) {
   Card there;
-  if (!parse(descriptor, length, there)) return TUTTI_INVALID_ARGUMENT;
+  if (!parse(descriptor, length, there)) {
+    return refuse(e, TUTTI_INVALID_ARGUMENT, "the descriptor is not one of the queue transport");
+  }
   const std::uint64_t from = sends ? e.card.number : there.number;
   const std::uint64_t to = sends ? there.number : e.card.number;
   const ChannelName name{from, to, number, e.key};
@@ -166,7 +175,7 @@ tutti_status open_end(Endpoint& e, bool sends, int peer, const void* descriptor,
   if (!slot) slot = std::make_shared<Channel>();
   const std::lock_guard held(slot->lock);
   End& mine = sends ? slot->sender : slot->receiver;
-  if (mine != End::kAbsent) return TUTTI_INVALID_USAGE;
+  if (mine != End::kAbsent) return refuse(e, TUTTI_INVALID_USAGE, "that end of the channel is open already");
   mine = End::kOpen;
   const auto deadline = std::chrono::steady_clock::now() + e.patience;
   e.links.push_back({&e, slot, name, there.number, peer, sends, slots, slot_bytes, 0, deadline, {}, {}});
@@ -291,6 +300,7 @@ constexpr tutti_transport table() {
   transport.flushed = flushed;
   transport.view = view;
   transport.release = release;
+  transport.refusal = refusal;
   return transport;
 }
 

@@ -128,7 +128,11 @@ typedef struct tutti_transport {
   uint32_t abi;  ///< TUTTI_TRANSPORT_ABI
   const char* name;
 
-  /// Whether this machine and process can use the transport; writes a sentence to `why` (at most n bytes) either way.
+  // A `why` is a sentence, and where something can be done about it a full stop and that remedy. One that begins "this
+  // process " says that this process lacks something: such a limit is no fault of a peer's, and users are warned of it.
+
+  /// Whether this machine and process can use the transport, for one peer at least; writes `why` (at most n bytes) either
+  /// way. A limit of the process that would keep links from opening is best found here: pairs then use another transport.
   int (*viable)(char* why, size_t n);
 
   /// Opens this rank's end. Returns TUTTI_SUCCESS or a status, with a sentence in `why`.
@@ -230,6 +234,11 @@ typedef struct tutti_transport {
   /// one: for short messages that lie in one piece, of which each of the three would be a good part. Nothing may be
   /// reserved. `source` may be changed as soon as it returns. NOT_YET: no credit now, and nothing has happened.
   tutti_link_result (*send)(tutti_link*, const void* source, uint64_t bytes, uint64_t fingerprint);
+
+  // ---- Endpoint, optional, likewise.
+  /// Writes why the last call of open_sender, open_receiver or register_region that failed on this endpoint did so; an
+  /// empty string where none has.
+  void (*refusal)(tutti_endpoint*, char* why, size_t n);
 } tutti_transport;
 
 #ifdef __cplusplus

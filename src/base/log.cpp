@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <mutex>
+#include <set>
 
 #include "src/base/descriptor.h"
 
@@ -112,6 +113,17 @@ void log(Level level, std::string_view text) {
   Sink& s = sink();
   std::lock_guard lock(s.mutex);
   write_line(s, line);
+}
+
+void log_once(Level level, const std::string& text) {
+  if (!log_enabled(level)) return;
+  // Never destroyed, as the sink; the texts are few, since they tell of this process and not of what it handles.
+  static auto& said = *new std::set<std::string>;
+  {
+    std::lock_guard lock(sink().mutex);
+    if (!said.insert(text).second) return;
+  }
+  log(level, text);
 }
 
 Status set_log(Level level, const std::string& file) {

@@ -28,6 +28,9 @@ inline bool log_enabled(Level level) {
 /// within the text become spaces. Thread safe; never fails: what cannot be written is dropped.
 void log(Level level, std::string_view text);
 
+/// Writes it unless this process has written the very same text this way before. Thread safe; as log otherwise.
+void log_once(Level level, const std::string& text);
+
 /// Replaces what the environment says. `file` as TUTTI_LOG_FILE: empty is stderr. Thread safe.
 /// Errors: TUTTI_SYSTEM_ERROR where the file cannot be opened; the log then stays where it was.
 Status set_log(Level level, const std::string& file);

@@ -16,10 +16,14 @@ Result<Descriptor> create_memory(const char* label, std::uint64_t bytes) {
   if (::getrlimit(RLIMIT_FSIZE, &longest) == 0 && longest.rlim_cur != RLIM_INFINITY && bytes > longest.rlim_cur) {
     return system_error("shared memory of " + std::to_string(bytes) + " bytes is longer than files may be (" +
                             std::to_string(longest.rlim_cur) + " bytes)",
-                        EFBIG, "Raise the limit of file sizes (ulimit -f)");
+                        EFBIG, "Raise the limit of file sizes (`ulimit -f`)");
   }
   Descriptor fd(::memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd) return system_error("cannot create shared memory (memfd)", errno);
+  if (!fd) {
+    const int number = errno;
+    return system_error("cannot create shared memory (memfd_create)", number,
+                        is_shortage(number) ? "" : "Allow memfd_create, as in the seccomp profile of a container");
+  }
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0 ||
       ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return system_error("cannot set " + std::to_string(bytes) + " bytes as the size of shared memory", errno);
@@ -43,7 +47,10 @@ Result<Mapping> map_memory(int fd, std::uint64_t offset, std::uint64_t bytes, bo
   const std::uint64_t within = offset % page;
   const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
   void* data = ::mmap(nullptr, bytes + within, protection, MAP_SHARED, fd, static_cast<off_t>(offset - within));
-  if (data == MAP_FAILED) return system_error("cannot map " + std::to_string(bytes) + " bytes of shared memory", errno);
+  if (data == MAP_FAILED) {
+    return system_error("cannot map " + std::to_string(bytes) + " bytes of shared memory", errno,
+                        "Raise the limit of address space (`ulimit -v`), or end what uses memory");
+  }
   return Mapping(data, bytes + within);
 }
 

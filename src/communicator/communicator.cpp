@@ -650,7 +650,7 @@ Status Communicator::open_links(Linked& linked, WaitingAgent& agent) {
     for (HostLink* link : linked.links) {
       const tutti_link_result result = transports_->ready(*link);
       if (result == TUTTI_LINK_BROKEN) {
-        char why[256] = "";
+        char why[why_bytes] = "";
         static_cast<void>(link->transport->failure(link->link, why, sizeof why));
         return lost(link->peer, why);
       }

@@ -238,7 +238,7 @@ class Communicator {
   Guilty guilty(const PeerReport& report) const { return guilty(report.rank, report.activity); }
   Guilty guilty(int rank, const Activity& activity) const;
   Status lost(int peer, const std::string& why);
-  Error cut(tutti_status status, Guilty to_blame, int peer, const std::string& why) const;
+  Error cut(tutti_status status, Guilty to_blame, int peer, std::string_view why) const;
   Status explain_mismatch(int peer, const CollectiveCall& call, std::uint64_t sequence);
   Error error_of(tutti_status status, const CollectiveCall& call, std::uint64_t sequence) const;
   Status explain_mismatch(const PeerReport& peer, const CollectiveCall& call, std::uint64_t sequence);

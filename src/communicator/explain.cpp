@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "src/base/plain_text.h"
+#include "src/communicator/known_transports.h"
 
 namespace tutti {
 namespace {
@@ -135,20 +136,21 @@ Status Communicator::lost(int peer, const std::string& why) {
 }
 
 std::optional<Error> Communicator::own_shortage(int peer, std::string_view why) const {
-  constexpr std::string_view own = "this process";
-  if (!why.starts_with(own) || !why.substr(own.size()).starts_with(' ')) return std::nullopt;
-  // Others read it too.
-  const std::string named = membership_->control->member(rank()).text() + std::string(why.substr(own.size()));
-  return cut(TUTTI_SYSTEM_ERROR, guilty(rank(), membership_->control->board().read()), peer, named);
+  if (!read_why(why).own) return std::nullopt;
+  return cut(TUTTI_SYSTEM_ERROR, guilty(rank(), membership_->control->board().read()), peer, why);
 }
 
 /// The error of a link that broke between ranks that live.
-Error Communicator::cut(tutti_status status, Guilty to_blame, int peer, const std::string& why) const {
+Error Communicator::cut(tutti_status status, Guilty to_blame, int peer, std::string_view why) const {
+  const Member& self = membership_->control->member(rank());
+  const TransportWhy said = read_why(why);
   Error error;
   error.status = status;
-  error.message = fmt::format("the link between {} and {} of \"{}\" broke: {}", membership_->control->member(rank()).text(),
-                              membership_->control->member(peer).text(), name_, why);
-  error.remedy = fmt::format("See what rank {} says, and the limits of its process (`ulimit -n`)", to_blame.rank);
+  error.message = fmt::format("the link between {} and {} of \"{}\" broke: {}", self.text(),
+                              membership_->control->member(peer).text(), name_, said.told_of(self.text()));
+  error.remedy = !said.remedy.empty()
+                     ? said.remedy
+                     : fmt::format("See what rank {} says, and the limits of its process (`ulimit -n`)", to_blame.rank);
   error.guilty.push_back(std::move(to_blame));
   return error;
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
@@ -80,6 +81,21 @@ const tutti_transport* whole_table(const tutti_transport* given) {
   const auto [entry, added] = completed.try_emplace(given);
   if (added) std::memcpy(&entry->second, given, given->size);
   return &entry->second;
+}
+
+TransportWhy read_why(std::string_view why) {
+  constexpr std::string_view own = "this process ";
+  TransportWhy parts;
+  parts.own = why.starts_with(own);
+  if (parts.own) why.remove_prefix(own.size());
+  std::size_t stop = why.find(". ");
+  while (stop != std::string_view::npos &&
+         (stop + 2 == why.size() || std::isupper(static_cast<unsigned char>(why[stop + 2])) == 0)) {
+    stop = why.find(". ", stop + 1);
+  }
+  parts.reason = why.substr(0, stop);
+  if (stop != std::string_view::npos) parts.remedy = why.substr(stop + 2);
+  return parts;
 }
 
 KnownTransports known_transports(const std::string& plugin_path) {

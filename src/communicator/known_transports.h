@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "include/tutti/transport.h"
@@ -21,6 +22,18 @@ struct Plugin {
 /// The whole table of a plugin's, whose own may be an older header's: what it lacks is NULL. NULL where it is of another
 /// ABI, or shorter than this ABI's first header had it. The process's; the same for the same table. Thread safe.
 const tutti_transport* whole_table(const tutti_transport* given);
+
+/// What a transport says of why it cannot do something (`why` in transport.h), in its parts.
+struct TransportWhy {
+  /// Neither full stop nor remedy; where `own`, what this process lacks, as in "cannot share memory: …".
+  std::string reason;
+  std::string remedy;
+  bool own = false;  ///< it began "this process "
+
+  /// With a name for this process, which others can read.
+  std::string told_of(std::string_view process) const { return own ? std::string(process) + " " + reason : reason; }
+};
+TransportWhy read_why(std::string_view why);
 
 /// What known_transports found.
 struct KnownTransports {

@@ -691,7 +691,7 @@ class PointToPoint::Engine {
     };
     peer(rank).gone = std::ranges::none_of(all_, needs_it);
     if (peer(rank).gone) return;
-    char why[256] = "";
+    char why[why_bytes] = "";
     static_cast<void>(link.transport->failure(link.link, why, sizeof why));
     if (auto own = comm_.own_shortage(rank, why)) return fail_all(comm_.fail(std::move(*own)));
     Error error;

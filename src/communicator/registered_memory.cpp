@@ -13,6 +13,8 @@
 #include <string>
 #include <utility>
 
+#include "src/base/link_shape.h"
+#include "src/base/log.h"
 #include "src/base/memory_file.h"
 
 namespace tutti {
@@ -277,7 +279,14 @@ const Registrations::Known* Registrations::known(const void* data, std::uint64_t
     tutti_region region{};
     const tutti_status status = transport.register_region(endpoints_[e].handle(), known.arena.base, known.arena.bytes,
                                                           known.arena.file->get(), 0, &region);
-    if (status == TUTTI_SUCCESS) known.regions[e] = region;
+    if (status == TUTTI_SUCCESS) {
+      known.regions[e] = region;
+    } else if (log_enabled(Level::debug)) {
+      char why[why_bytes] = "";
+      if (transport.refusal != nullptr) transport.refusal(endpoints_[e].handle(), why, sizeof why);
+      log(Level::debug, std::to_string(known.arena.bytes) + " bytes of tutti_memory_alloc are not registered with " +
+                            transport.name + ", and are copied: " + why);
+    }
   }
   return &known_.emplace(known.arena.base, std::move(known)).first->second;
 }

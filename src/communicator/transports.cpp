@@ -34,6 +34,45 @@ Result<TransportList> wanted(const Settings& settings) {
   return choose_transports(known.all, settings.transports, settings.transports_place);
 }
 
+/// A transport that this rank has to do without.
+struct Refused {
+  std::string transport;
+  Error error;
+};
+using AllRefused = std::vector<Refused>;
+
+/// Of what a transport said when it refused.
+Status refusal_of(tutti_status status, std::string_view why) {
+  TransportWhy said = read_why(why);
+  return Status(said.own ? TUTTI_SYSTEM_ERROR : status, said.told_of("this process"), std::move(said.remedy));
+}
+
+/// The sentences and remedies of all, each remedy once.
+Status together(const AllRefused& all) {
+  std::string reasons, remedies;
+  bool system = false;
+  for (const auto& [transport, error] : all) {
+    reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", transport, error.message);
+    system = system || error.status == TUTTI_SYSTEM_ERROR;
+    if (error.remedy.empty() || remedies.find(error.remedy) != std::string::npos) continue;
+    remedies += (remedies.empty() ? "" : "; ") + error.remedy;
+  }
+  return Status(system ? TUTTI_SYSTEM_ERROR : TUTTI_UNSUPPORTED, reasons, remedies);
+}
+
+Status none_of(const AllRefused& all) {
+  Error error = together(all).error();
+  error.message = "no transport can be used here: " + error.message;
+  if (error.remedy.empty()) error.remedy = "See tutti-doctor for what would make one usable";
+  return Status(std::move(error));
+}
+
+/// Others take its place, which costs speed where a limit of this process keeps it away: then the user is warned.
+void say_refused(const Refused& one) {
+  const Level level = one.error.status == TUTTI_SYSTEM_ERROR ? Level::warn : Level::info;
+  log_once(level, fmt::format("{} is not used: {}", one.transport, Status(one.error).text()));
+}
+
 std::string joined(const std::vector<std::string>& names) {
   std::string out;
   for (const std::string& name : names) out += (out.empty() ? "" : ",") + name;
@@ -114,27 +153,18 @@ Result<std::unique_ptr<Transports>> Transports::open(const Settings& settings, s
   if (!transports.ok()) return transports.status();
   if (ranks == 1) return self;
   self->interfaces_ = joined(settings.interfaces);
-  std::string reasons;
+  AllRefused refused;
   for (const tutti_transport* transport : *transports) {
-    char why[256] = "";
-    Status opened;
-    if (transport->viable(why, sizeof why) == 0) {
-      opened = Status(shortage_now() != 0 ? TUTTI_SYSTEM_ERROR : TUTTI_UNSUPPORTED, why);
-    } else {
-      opened = self->open_endpoints(*transport, settings);
-    }
-    if (opened.ok()) continue;
-    const std::string reason = fmt::format("{}: {}", transport->name, opened.text());
-    reasons += (reasons.empty() ? "" : "; ") + reason;
-    if (opened.code() == TUTTI_SYSTEM_ERROR) self->refusal_ += (self->refusal_.empty() ? "" : "; ") + reason;
+    char why[why_bytes] = "";
+    const bool viable = transport->viable(why, sizeof why) != 0;
+    const Status opened = viable ? self->open_endpoints(*transport, settings)
+                                 : refusal_of(shortage_now() != 0 ? TUTTI_SYSTEM_ERROR : TUTTI_UNSUPPORTED, why);
+    if (!opened.ok()) refused.push_back({transport->name, opened.error()});
   }
-  if (self->transports_.empty() && !self->refusal_.empty()) {
-    return Status(TUTTI_SYSTEM_ERROR, "no transport can be used here: " + reasons, kShortageRemedy);
-  }
-  if (self->transports_.empty()) {
-    return Status(TUTTI_UNSUPPORTED, "no transport can be used here: " + reasons,
-                  "See tutti-doctor for what would make one usable.");
-  }
+  if (self->transports_.empty()) return none_of(refused);
+  for (const Refused& one : refused) say_refused(one);
+  std::erase_if(refused, [](const Refused& one) { return one.error.status != TUTTI_SYSTEM_ERROR; });
+  if (!refused.empty()) self->refusal_ = together(refused).text();
   return self;
 }
 
@@ -155,9 +185,9 @@ Status Transports::open_endpoints(const tutti_transport& transport, const Settin
     config.log = log_line;
     config.core_cache_bytes = cache_sizes().l2_share();
     tutti_endpoint* handle = nullptr;
-    char why[256] = "";
+    char why[why_bytes] = "";
     const tutti_status status = transport.open(&config, &handle, why, sizeof why);
-    if (status != TUTTI_SUCCESS) return Status(status, why);
+    if (status != TUTTI_SUCCESS) return refusal_of(status, why);
     opened.emplace_back(&transport, handle);
     mine.own[traffic].resize(TUTTI_DESCRIPTOR_MAX);
     mine.own[traffic].resize(transport.describe(handle, mine.own[traffic].data()));
@@ -187,8 +217,10 @@ void Transports::read_descriptions(std::span<const std::vector<std::byte>> descr
   for (std::size_t r = 0; r < descriptions.size(); ++r) {
     ByteReader reader(descriptions[r]);
     for (std::uint32_t n = reader.u32(); n != 0 && reader.ok(); --n) {
-      const int mine = index_of(reader.text());
-      if (r == 0) common_.push_back(mine);
+      const std::string name = reader.text();
+      const int mine = index_of(name);
+      const bool fresh = std::ranges::none_of(common_, [&](const Common& one) { return one.name == name; });
+      if (fresh) common_.push_back({name, mine});
       for (std::size_t traffic = 0; traffic < traffic_classes; ++traffic) {
         const auto descriptor = reader.blob();
         if (mine < 0) continue;
@@ -210,17 +242,14 @@ std::vector<std::byte> Transports::reach(std::span<const std::vector<std::byte>>
                                          const Tuning& tuning) {
   read_descriptions(descriptions);
   ByteWriter out;
-  for (const int mine : common_) {
+  for (const auto& [name, mine] : common_) {
     for (int peer = 0; peer < ranks_; ++peer) {
       tutti_reach there{};
       there.size = sizeof there;
       const bool has = mine >= 0 && peer != rank_ && reaches(static_cast<std::size_t>(mine), peer, there);
       const LinkEstimate own{has ? there.latency : -1, has ? 1 / there.bandwidth : 0};
       LinkEstimate told = own;
-      if (has) {
-        const char* const name = transports_[static_cast<std::size_t>(mine)].transport->name;
-        told = tuning.link(name, view.link_class(rank_, peer)).value_or(own);
-      }
+      if (has) told = tuning.link(name, view.link_class(rank_, peer)).value_or(own);
       for (const double number : {own.alpha, own.beta, told.alpha, told.beta}) {
         out.u32(std::bit_cast<std::uint32_t>(static_cast<float>(number)));
       }
@@ -234,7 +263,7 @@ bool Transports::reaches(std::size_t mine, int peer, tutti_reach& there) {
   const PerTransport& per = transports_[mine];
   const std::vector<std::byte>& descriptor = per.peers[0][static_cast<std::size_t>(peer)];
   if (descriptor.empty()) return false;
-  char why[256] = "";
+  char why[why_bytes] = "";
   if (per.transport->reach(endpoints_[0][mine].handle(), peer, descriptor.data(), descriptor.size(), &there, why,
                            sizeof why) != 0) {
     return true;
@@ -259,8 +288,8 @@ Status Transports::settle(std::span<const std::vector<std::byte>> rows, View& vi
       LinkEstimate& worst = dearest[static_cast<std::size_t>(view.link_class(static_cast<int>(a), static_cast<int>(b)))];
       worst.alpha = std::max(worst.alpha, told.alpha);
       worst.beta = std::max(worst.beta, told.beta);
-      if (static_cast<int>(a) == rank_) chosen_[b] = common_[t];
-      if (static_cast<int>(b) == rank_) chosen_[a] = common_[t];
+      if (static_cast<int>(a) == rank_) chosen_[b] = common_[t].mine;
+      if (static_cast<int>(b) == rank_) chosen_[a] = common_[t].mine;
     }
   }
   for (std::size_t c = 0; c < kLinkClasses; ++c) {
@@ -275,17 +304,17 @@ Status Transports::unconnected(std::size_t a, std::size_t b) const {
   const std::string message = fmt::format("no transport connects rank {} and rank {}", a, b);
   for (const std::size_t rank : {a, b}) {
     if (refusals_[rank].empty()) continue;
-    return Status(TUTTI_SYSTEM_ERROR, fmt::format("{}: rank {} lacks {}", message, rank, refusals_[rank]), kShortageRemedy);
+    const TransportWhy why = read_why(refusals_[rank]);
+    return Status(TUTTI_SYSTEM_ERROR, fmt::format("{}: rank {} lacks {}", message, rank, why.reason),
+                  why.remedy.empty() ? kShortageRemedy : why.remedy);
   }
-  return Status(TUTTI_UNSUPPORTED, message,
-                "tutti-doctor on both machines says why; TUTTI_LOG=debug here shows each transport's reason.");
+  return Status(TUTTI_UNSUPPORTED, message, "tutti-doctor on both machines says why");
 }
 
 std::string Transports::names_of(const std::vector<bool>& used) const {
   std::string names;
   for (std::size_t t = 0; t < used.size(); ++t) {
-    if (!used[t] || common_[t] < 0) continue;
-    names += (names.empty() ? "" : "+") + std::string(transports_[static_cast<std::size_t>(common_[t])].transport->name);
+    if (used[t]) names += (names.empty() ? "" : "+") + common_[t].name;
   }
   return names.empty() ? "none" : names;
 }
@@ -313,16 +342,25 @@ Result<HostLink*> Transports::link(TrafficClass traffic, int peer, std::uint32_t
   link->peer = peer;
   link->endpoint = static_cast<std::uint32_t>(t);
   const auto open = sends ? per.transport->open_sender : per.transport->open_receiver;
-  const tutti_status status = open(endpoints_[static_cast<std::size_t>(traffic)][t].handle(), peer, descriptor.data(),
-                                   descriptor.size(), channel, link_slots, link_slot_bytes, &link->link);
-  if (status != TUTTI_SUCCESS) {
-    const std::string what = fmt::format("rank {} could not open its {} link {} rank {}", rank_, per.transport->name,
-                                         sends ? "to" : "from", peer);
-    if (const int number = status == TUTTI_SYSTEM_ERROR ? shortage_now() : 0; number != 0)
-      return system_error(what, number);
-    return Status(status, what, "TUTTI_LOG=debug shows the transport's reason.");
-  }
+  tutti_endpoint* const endpoint = endpoints_[static_cast<std::size_t>(traffic)][t].handle();
+  const tutti_status status =
+      open(endpoint, peer, descriptor.data(), descriptor.size(), channel, link_slots, link_slot_bytes, &link->link);
+  if (status != TUTTI_SUCCESS) return not_opened(*link, sends, status, endpoint);
   return links.emplace(key, std::move(link)).first->second.get();
+}
+
+Status Transports::not_opened(const HostLink& link, bool sends, tutti_status status, tutti_endpoint* endpoint) const {
+  const tutti_transport& transport = *link.transport;
+  char why[why_bytes] = "";
+  if (transport.refusal != nullptr) transport.refusal(endpoint, why, sizeof why);
+  const TransportWhy said = read_why(why[0] != '\0' ? why : "it gives no reason. See what its maker says of it");
+  Error error;
+  error.status = said.own ? TUTTI_SYSTEM_ERROR : status;
+  error.system_error = error.status == TUTTI_SYSTEM_ERROR ? shortage_now() : 0;
+  error.message = fmt::format("rank {} could not open its {} link {} rank {}: {}", rank_, transport.name,
+                              sends ? "to" : "from", link.peer, said.told_of("it"));
+  error.remedy = said.remedy.empty() && error.system_error != 0 ? kShortageRemedy : said.remedy;
+  return Status(std::move(error));
 }
 
 tutti_link_result Transports::ready(HostLink& link) {

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "src/base/link_shape.h"
 #include "src/base/settings.h"
 #include "src/base/status.h"
 #include "src/communicator/agent.h"
@@ -23,10 +24,7 @@ namespace tutti {
 enum class TrafficClass : std::uint32_t { collective = 0, point_to_point = 1 };
 inline constexpr std::size_t traffic_classes = 2;
 
-/// Credit and message size of every link; equal on all ranks. Four messages of 256 KiB keep both ends busy and fit the
-/// second-level cache; plans need no more credit (make_plan's windows come from slot_bytes).
-inline constexpr std::uint32_t link_slots = most_credit;
-inline constexpr std::uint64_t link_slot_bytes = 256 * 1024;
+static_assert(link_slots == most_credit);
 /// Longest that an operation which failed waits, before its call returns, for peers that write into memory which it granted
 /// them: they end with the sweep that they are in, well below a millisecond, unless they are stopped.
 inline constexpr std::uint64_t longest_withdrawal_ns = 1'000'000'000;
@@ -84,12 +82,17 @@ class Transports {
     std::array<std::vector<std::byte>, traffic_classes> own;                 ///< descriptors
     std::array<std::vector<std::vector<std::byte>>, traffic_classes> peers;  ///< per rank; empty: it lacks the transport
   };
+  struct Common {
+    std::string name;
+    int mine;  ///< index into transports_, -1 where not had here
+  };
   Transports(std::span<const unsigned char, 32> key, int rank, int ranks, const std::string& name);
   Status open_endpoints(const tutti_transport& transport, const Settings& settings);
 
   void read_descriptions(std::span<const std::vector<std::byte>> descriptions);
   bool reaches(std::size_t mine, int peer, tutti_reach& there);
   Status unconnected(std::size_t a, std::size_t b) const;
+  Status not_opened(const HostLink& link, bool sends, tutti_status status, tutti_endpoint* endpoint) const;
   int index_of(const std::string& name) const;
   std::string names_of(const std::vector<bool>& used) const;  ///< used: by index into common_
   void log_open(const HostLink& link) const;
@@ -100,13 +103,13 @@ class Transports {
   int ranks_;
   std::string label_;  ///< how lines of the log begin
   std::string names_ = "none";
-  std::string refusal_;                ///< what the system refused this rank's transports: their sentences, or nothing
+  std::string refusal_;                ///< what this rank's process lacks for its transports, and a remedy; or nothing
   std::vector<std::string> refusals_;  ///< the same of all ranks
   std::vector<PerTransport> transports_;
   std::array<std::vector<Endpoint>, traffic_classes> endpoints_;  ///< in the order of transports_
-  std::vector<int> common_;  ///< rank 0's transports, which all count alike: index into transports_, -1 where not had here
-  std::vector<int> chosen_;  ///< per peer: index into transports_, -1 itself
-  std::vector<bool> writers_;  ///< per peer: see may_write
+  std::vector<Common> common_;                                    ///< what any rank has, which all count alike
+  std::vector<int> chosen_;                                       ///< per peer: index into transports_, -1 itself
+  std::vector<bool> writers_;                                     ///< per peer: see may_write
   std::array<std::unordered_map<std::uint64_t, std::unique_ptr<HostLink>>, traffic_classes> links_;
 };
 

@@ -37,6 +37,26 @@ TEST_P(Conformance, ALinkIsNotOpenBeforeThePeerOpensIt) {
   }
 }
 
+TEST_P(Conformance, AnOpeningThatFailsLeavesItsReason) {
+  if (t().refusal == nullptr) GTEST_SKIP() << t().name << " gives no reasons";
+  World world(GetParam(), 2);
+  EXPECT_EQ(refusal_of(t(), world[0].get()), "");
+  const Bytes& there = world[1].descriptor();
+  const Bytes rubbish(there.size(), 0x5A);
+  for (const auto open : {t().open_sender, t().open_receiver}) {
+    tutti_link* link = nullptr;
+    EXPECT_NE(open(world[0].get(), 1, rubbish.data(), rubbish.size(), 3, 2, 64, &link), TUTTI_SUCCESS);
+    const std::string foreign = refusal_of(t(), world[0].get());
+    EXPECT_GT(foreign.size(), 10u);
+    EXPECT_EQ(open(world[0].get(), 1, there.data(), there.size(), 3, 2, 64, &link), TUTTI_SUCCESS);
+    EXPECT_NE(open(world[0].get(), 1, there.data(), there.size(), 3, 2, 64, &link), TUTTI_SUCCESS);
+    const std::string twice = refusal_of(t(), world[0].get());
+    EXPECT_GT(twice.size(), 10u);
+    EXPECT_NE(twice, foreign) << "each failure has a reason of its own";
+    EXPECT_EQ(refusal_of(t(), world[1].get()), "") << "and it is this endpoint's alone";
+  }
+}
+
 TEST_P(Conformance, AReceiverMayWaitForItsSenderToo) {
   World world(GetParam(), 2);
   for (const int early : {0, 1}) {

@@ -44,6 +44,19 @@ bool grants(const tutti_transport& t, const Pipe& pipe) {
 
 std::uint64_t load(const std::uint64_t* word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
 
+TEST_P(Conformance, ARegistrationThatFailsLeavesItsReason) {
+  if (t().refusal == nullptr || t().register_region == nullptr)
+    GTEST_SKIP() << t().name << " registers nothing, or says nothing";
+  World world(GetParam(), 2);
+  FileMemory memory(4096);
+  tutti_region region{};
+  if (t().register_region(world[0].get(), memory.data(), 8192, memory.fd(), 0, &region) == TUTTI_SUCCESS) {
+    t().unregister_region(world[0].get(), &region);
+    GTEST_SKIP() << t().name << " registers more than there is of a file";
+  }
+  EXPECT_GT(refusal_of(t(), world[0].get()).size(), 10u);
+}
+
 TEST_P(Conformance, OffersMemoryOfAnyLength) {
   World world(GetParam(), 2);
   const Pipe pipe = open_pipe(world, 0, 1, 0, 3, 128);

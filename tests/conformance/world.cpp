@@ -148,6 +148,12 @@ std::string failure_of(const tutti_transport& t, tutti_link* link) {
   return t.failure(link, why, sizeof why) == TUTTI_LINK_OK ? std::string() : std::string(why);
 }
 
+std::string refusal_of(const tutti_transport& t, tutti_endpoint* endpoint) {
+  char why[512] = "";
+  t.refusal(endpoint, why, sizeof why);
+  return why;
+}
+
 FileMemory::FileMemory(std::uint64_t bytes)
     : bytes_(bytes), fd_(::memfd_create("tutti-test", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
   EXPECT_GE(fd_, 0);

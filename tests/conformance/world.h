@@ -99,6 +99,8 @@ bool try_send(const tutti_transport& t, tutti_link* sender, std::uint64_t number
 /// Takes message `number` if it is there, and checks all of it.
 bool try_receive(const tutti_transport& t, tutti_link* receiver, std::uint64_t number, std::uint64_t bytes);
 /// The link's sentence, empty while it is sound.
+/// Why the endpoint's last opening or registration that failed did.
+std::string refusal_of(const tutti_transport& t, tutti_endpoint* endpoint);
 std::string failure_of(const tutti_transport& t, tutti_link* link);
 
 /// Memory in a file of its own, as tutti_memory_alloc gives it.

@@ -1,7 +1,6 @@
 #include "tools/doctor/checks.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -15,6 +14,7 @@
 
 #include "src/base/addresses.h"
 #include "src/base/descriptor.h"
+#include "src/base/memory_file.h"
 #include "src/base/settings.h"
 #include "tools/doctor/values.h"
 #include "topology/caches.h"
@@ -48,22 +48,11 @@ Finding look_at_caches(const Sysfs& files) {
 }
 
 Finding look_at_shared_memory(const Sysfs&) {
-  const Descriptor memory(::memfd_create("tutti-doctor", MFD_CLOEXEC));
-  if (!memory) {
-    return bad(fmt::format("memfd_create fails: {}", std::strerror(errno)),
-               "Allow memfd_create in the container's seccomp profile");
-  }
   constexpr std::size_t bytes = 1 << 20;
-  if (::ftruncate(memory.get(), bytes) != 0) {
-    return bad(fmt::format("shared memory cannot grow: {}", std::strerror(errno)),
-               "Raise the memory limit of the control group");
-  }
-  void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
-  if (data == MAP_FAILED) {
-    return bad(fmt::format("shared memory cannot be mapped: {}", std::strerror(errno)), "Raise RLIMIT_AS (ulimit -v)");
-  }
-  const Mapping mapping(data, bytes);
-  return good("memfd works; /dev/shm is not needed");
+  const auto memory = create_memory("tutti-doctor", bytes);
+  const Status made = memory.ok() ? map_memory(memory->get(), 0, bytes, true).status() : memory.status();
+  if (made.ok()) return good("memfd works; /dev/shm is not needed");
+  return bad(made.error().message, made.error().remedy);
 }
 
 Finding look_at_unix_sockets(const Sysfs&) {

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "src/base/addresses.h"
+#include "src/base/link_shape.h"
 #include "src/communicator/known_transports.h"
 #include "topology/graph.h"
 #include "topology/read_sysfs.h"
@@ -17,23 +18,13 @@
 namespace tutti::doctor {
 namespace {
 
-struct Remedy {
-  const char* transport;
-  const char* text;
-};
-constexpr std::array<Remedy, 2> kRemedies = {{
-    {"shm", "Allow memfd_create, and mount /proc where this process runs"},
-    {"tcp", "Bring an interface up, the loopback at least (ip link set lo up), and allow sockets"},
-}};
-
-Verdict judge_builtin(const tutti_transport& transport) {
-  std::array<char, 512> why{};
-  Verdict verdict{transport.name, transport.viable(why.data(), why.size()) != 0, why.data(), {}};
-  if (verdict.usable) return verdict;
-  for (const Remedy& remedy : kRemedies) {
-    if (verdict.transport == remedy.transport) verdict.remedy = remedy.text;
-  }
-  return verdict;
+/// What the transport itself says, as a communicator would be told.
+Verdict judge_viable(const tutti_transport& transport) {
+  std::array<char, why_bytes> why{};
+  const bool usable = transport.viable(why.data(), why.size()) != 0;
+  const TransportWhy said = read_why(why.data());
+  const std::string remedy = said.remedy.empty() ? "See what the transport's maker says of it" : said.remedy;
+  return {transport.name, usable, said.told_of("this process"), usable ? "" : remedy};
 }
 
 /// What the plugin itself says, and which file it is.
@@ -42,11 +33,9 @@ Verdict judge_plugin(const Plugin& plugin) {
     return {std::filesystem::path(plugin.file).filename().string(), false, "passed over: " + plugin.why,
             fmt::format("Mend {}, or take it out of the folder of TUTTI_PLUGIN_PATH", plugin.file)};
   }
-  std::array<char, 512> why{};
-  const bool usable = plugin.transport->viable(why.data(), why.size()) != 0;
-  const std::string says = why[0] == '\0' ? "" : std::string(why.data()) + " ";
-  return {plugin.transport->name, usable, fmt::format("{}(plugin {})", says, plugin.file),
-          usable ? "" : "See what the plugin's maker says of it"};
+  Verdict verdict = judge_viable(*plugin.transport);
+  verdict.why += fmt::format("{}(plugin {})", verdict.why.empty() ? "" : " ", plugin.file);
+  return verdict;
 }
 
 bool loads(const char* library) {
@@ -132,7 +121,7 @@ void apply_choice(const Settings& settings, Verdict& verdict) {
 
 std::vector<Verdict> judge_transports(const Sysfs& files, const Settings& settings) {
   std::vector<Verdict> verdicts;
-  for (const tutti_transport* transport : builtin_transports()) verdicts.push_back(judge_builtin(*transport));
+  for (const tutti_transport* transport : builtin_transports()) verdicts.push_back(judge_viable(*transport));
   for (const Device& device : kDevices) verdicts.push_back(judge_device(device, files));
   for (const Plugin& plugin : known_transports(settings.plugin_path).plugins) verdicts.push_back(judge_plugin(plugin));
   for (Verdict& verdict : verdicts) {

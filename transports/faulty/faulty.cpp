@@ -39,6 +39,7 @@ struct Endpoint {
   int rank = -1;
   std::array<std::uint64_t, kPoints> calls{};
   std::vector<Pending> pending;
+  bool refuses = false;  ///< the last call that opens or registers something
   std::list<Link> links;
 };
 struct Link {
@@ -70,6 +71,7 @@ bool pass(Endpoint& e, Point point, Link* link) {
     if (p.fault.point != point || call < p.fault.after || (p.struck && p.fault.action != Action::kDelay)) continue;
     if (p.fault.action == Action::kKill) ::raise(SIGKILL);
     if (p.fault.action == Action::kBreak) break_off(e, link, p.fault);
+    go = go && (p.fault.action != Action::kBreak || link != nullptr);
     if (p.fault.action == Action::kDelay) {
       if (!p.struck) p.until_ns = now_ns() + p.fault.delay_ns;
       go = go && now_ns() >= p.until_ns;
@@ -150,6 +152,18 @@ void arm(tutti_endpoint* e, int sleeping) {
   if (of(e).inner->arm != nullptr) of(e).inner->arm(of(e).endpoint, sleeping);
 }
 
+/// Whether a call that opens or registers something fails on purpose.
+bool refuses(Endpoint& e, Point point) {
+  e.refuses = !pass(e, point, nullptr);
+  return e.refuses;
+}
+
+void refusal(tutti_endpoint* e, char* why, std::size_t n) {
+  if (of(e).refuses) return say(why, n, "this process is refused it on purpose. Take that out of TUTTI_FAULTY");
+  say(why, n, "");
+  if (of(e).inner->refusal != nullptr) of(e).inner->refusal(of(e).endpoint, why, n);
+}
+
 tutti_status keep(Endpoint& e, tutti_status status, tutti_link* inner_link, tutti_link** link) {
   if (status != TUTTI_SUCCESS) return status;
   e.links.push_back({&e, inner_link, {}, TUTTI_QUIESCED});
@@ -158,6 +172,7 @@ tutti_status keep(Endpoint& e, tutti_status status, tutti_link* inner_link, tutt
 }
 tutti_status open_sender(tutti_endpoint* e, int peer, const void* descriptor, std::size_t length, std::uint32_t channel,
                          std::uint32_t slots, std::uint64_t slot_bytes, tutti_link** link) {
+  if (refuses(of(e), Point::kOpen)) return TUTTI_SYSTEM_ERROR;
   tutti_link* opened = nullptr;
   const tutti_status status =
       of(e).inner->open_sender(of(e).endpoint, peer, descriptor, length, channel, slots, slot_bytes, &opened);
@@ -165,6 +180,7 @@ tutti_status open_sender(tutti_endpoint* e, int peer, const void* descriptor, st
 }
 tutti_status open_receiver(tutti_endpoint* e, int peer, const void* descriptor, std::size_t length, std::uint32_t channel,
                            std::uint32_t slots, std::uint64_t slot_bytes, tutti_link** link) {
+  if (refuses(of(e), Point::kOpen)) return TUTTI_SYSTEM_ERROR;
   tutti_link* opened = nullptr;
   const tutti_status status =
       of(e).inner->open_receiver(of(e).endpoint, peer, descriptor, length, channel, slots, slot_bytes, &opened);
@@ -242,6 +258,7 @@ int peer_is_aside(tutti_link* l) {
 
 tutti_status register_region(tutti_endpoint* e, void* base, std::uint64_t bytes, int fd, std::uint64_t fd_offset,
                              tutti_region* region) {
+  if (refuses(of(e), Point::kRegister)) return TUTTI_SYSTEM_ERROR;
   if (of(e).inner->register_region == nullptr) return TUTTI_UNSUPPORTED;
   return of(e).inner->register_region(of(e).endpoint, base, bytes, fd, fd_offset, region);
 }
@@ -266,7 +283,8 @@ bool word(std::string_view text, const std::array<std::string_view, n>& names, T
 }
 
 bool take(Fault& fault, std::string_view name, std::string_view text) {
-  static constexpr std::array<std::string_view, 6> kPointNames{"reserve", "commit", "offer", "view", "release", "progress"};
+  static constexpr std::array<std::string_view, 8> kPointNames{"reserve", "commit",   "offer", "view",
+                                                               "release", "progress", "open",  "register"};
   static constexpr std::array<std::string_view, 3> kActionNames{"delay", "break", "kill"};
   std::uint64_t value = 0;
   if (name == "point") return word(text, kPointNames, fault.point);
@@ -291,9 +309,9 @@ Result<std::vector<Fault>> parse_faults(std::string_view text) {
       one.remove_prefix(std::min(one.size(), pair.size() + 1));
       const std::size_t equals = pair.find('=');
       if (equals == std::string_view::npos || !take(fault, pair.substr(0, equals), pair.substr(equals + 1))) {
-        return Status(
-            TUTTI_INVALID_ARGUMENT, "the fault's \"" + std::string(pair) + "\" is not understood",
-            "Write rank=N, point=reserve|commit|offer|view|release|progress, after=N, action=delay|break|kill, ms=N");
+        return Status(TUTTI_INVALID_ARGUMENT, "the fault's \"" + std::string(pair) + "\" is not understood",
+                      "Write rank=N, point=reserve|commit|offer|view|release|progress|open|register, after=N, "
+                      "action=delay|break|kill, ms=N");
       }
     }
     faults.push_back(fault);
@@ -339,6 +357,7 @@ extern "C" __attribute__((visibility("default"))) const tutti_transport tutti_tr
     tutti::faulty::step_aside,
     tutti::faulty::peer_is_aside,
     nullptr,  // so that messages are reserved and committed, where faults strike
+    tutti::faulty::refusal,
 };
 
 const tutti_transport* tutti::faulty::transport() { return &tutti_transport_plugin; }

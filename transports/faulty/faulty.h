@@ -16,12 +16,12 @@
 namespace tutti::faulty {
 
 /// Where a fault strikes: at a call of this operation.
-enum class Point { kReserve, kCommit, kOffer, kView, kRelease, kProgress };
-inline constexpr int kPoints = 6;
+enum class Point { kReserve, kCommit, kOffer, kView, kRelease, kProgress, kOpen, kRegister };
+inline constexpr int kPoints = 8;
 
 enum class Action {
   kDelay,  ///< reserve, view and progress come to nothing for a while
-  kBreak,  ///< the link breaks, with a sentence; the other end sees it closed
+  kBreak,  ///< the link breaks, with a sentence; the other end sees it closed; open and register fail, likewise
   kKill,   ///< the process ends by SIGKILL
 };
 

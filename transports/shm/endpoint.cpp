@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "src/base/clock.h"
+#include "src/base/descriptor_limit.h"
 #include "src/base/random.h"
 #include "src/base/socket.h"
 #include "transports/shm/link.h"
@@ -285,6 +286,11 @@ Packet Endpoint::hello() const {
 
 void Endpoint::log(int level, const std::string& text) const {
   if (log_ != nullptr) log_(level, text.c_str());
+}
+
+tutti_status Endpoint::refuse(const Status& status) {
+  refusal_ = (status.error().system_error != 0 ? kCannotShare : "") + status.text();
+  return status.code();
 }
 
 Result<OwnRegion*> Endpoint::register_region(void* base, std::uint64_t bytes, int fd, std::uint64_t fd_offset) {

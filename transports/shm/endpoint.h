@@ -22,6 +22,9 @@ namespace tutti::shm {
 
 class Link;
 
+/// Begins the sentence of what the system refuses this process.
+inline constexpr const char* kCannotShare = "this process cannot share memory: ";
+
 /// Used by one thread at a time.
 class Endpoint {
  public:
@@ -92,6 +95,9 @@ class Endpoint {
   void keep(std::unique_ptr<Link> link);
   void free(Link& link);
   void log(int level, const std::string& text) const;
+  /// Keeps why a call fails, for `refusal`; returns its status.
+  tutti_status refuse(const Status& status);
+  const std::string& refusal() const { return refusal_; }
   EndpointPage* page() const { return page_; }
 
  private:
@@ -150,6 +156,7 @@ class Endpoint {
   std::list<OwnRegion> regions_;
   std::uint64_t region_ids_ = 0;
   std::uint64_t serial_ = 0;
+  std::string refusal_;  ///< of the last call that failed
 };
 
 }  // namespace tutti::shm

@@ -11,16 +11,26 @@
 
 namespace tutti::shm {
 
+namespace {
+
+Status unreadable(const char* file) {
+  const int number = errno;
+  return system_error(std::string("cannot read ") + file, number,
+                      is_shortage(number) ? "" : "Mount /proc, or use the tcp transport");
+}
+
+}  // namespace
+
 Result<EndpointAddress> machine_identity() {
   EndpointAddress address;
   const char* boot_file = "/proc/sys/kernel/random/boot_id";
   const Descriptor boot(::open(boot_file, O_RDONLY | O_CLOEXEC));
   if (!boot || ::read(boot.get(), address.boot.data(), 36) != 36) {
-    return system_error(std::string("cannot read ") + boot_file, errno, "Mount /proc, or use the tcp transport");
+    return unreadable(boot_file);
   }
   struct stat network{};
   if (::stat("/proc/self/ns/net", &network) != 0) {
-    return system_error("cannot read /proc/self/ns/net", errno, "Mount /proc, or use the tcp transport");
+    return unreadable("/proc/self/ns/net");
   }
   address.network_device = network.st_dev;
   address.network_inode = network.st_ino;

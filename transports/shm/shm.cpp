@@ -1,15 +1,14 @@
 #include "transports/shm/shm.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <new>
 #include <string>
 
+#include "src/base/descriptor_limit.h"
+#include "src/base/link_shape.h"
+#include "src/base/memory_file.h"
 #include "transports/shm/endpoint.h"
 #include "transports/shm/link.h"
 
@@ -21,6 +20,8 @@ namespace {
 constexpr double kBandwidth = 10e9;
 constexpr double kLatency = 250e-9;
 constexpr std::uint32_t kPreference = 100;
+/// Four for each class of traffic's endpoint, and for one peer its socket, its doorbell and two on their way.
+constexpr std::uint64_t kLeastDescriptors = 12;
 
 Endpoint& of(tutti_endpoint* endpoint) { return *reinterpret_cast<Endpoint*>(endpoint); }
 Link& of(tutti_link* link) { return *reinterpret_cast<Link*>(link); }
@@ -32,17 +33,22 @@ void say(char* why, std::size_t n, const std::string& text) {
   if (why != nullptr && n > 0) std::snprintf(why, n, "%s", text.c_str());
 }
 
-int viable(char* why, std::size_t n) {
+/// Does once what a link to a peer does, so that the limit which would keep that from opening is met now.
+Status try_out() {
   const Result<EndpointAddress> identity = machine_identity();
-  const Descriptor memory(::memfd_create("tutti-probe", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!identity.ok() || !memory) {
-    say(why, n,
-        identity.ok() ? system_error("cannot create shared memory (memfd)", errno).error().message
-                      : identity.status().text());
-    return 0;
-  }
-  say(why, n, "ranks on this machine and in this network namespace share memory");
-  return 1;
+  if (!identity.ok()) return identity.status();
+  const std::uint64_t bytes = LinkLayout::of(link_slots, link_slot_bytes).total;
+  const Result<Descriptor> memory = create_memory("tutti-probe", bytes);
+  if (!memory.ok()) return memory.status();
+  if (Status few = check_descriptors_left(*memory, kLeastDescriptors); !few.ok()) return few;
+  return map_memory(memory->get(), 0, bytes, true).status();
+}
+
+int viable(char* why, std::size_t n) {
+  const Status tried = try_out();
+  say(why, n,
+      tried.ok() ? "ranks on this machine and in this network namespace share memory" : kCannotShare + tried.text());
+  return tried.ok() ? 1 : 0;
 }
 
 tutti_status open(const tutti_endpoint_config* config, tutti_endpoint** endpoint, char* why, std::size_t n) {
@@ -84,32 +90,36 @@ tutti_link_result progress(tutti_endpoint* endpoint) {
 int event_fd(tutti_endpoint* endpoint) { return of(endpoint).event_fd(); }
 void arm(tutti_endpoint* endpoint, int sleeping) { of(endpoint).arm(sleeping != 0); }
 
-/// What both kinds of opening have in common: the peer, met and ready for a link; null with a status where it cannot be.
-Peer* prepare(Endpoint& endpoint, int rank, const void* descriptor, std::size_t length, std::uint32_t slots,
-              std::uint64_t slot_bytes, tutti_status& status) {
+/// What both kinds of opening have in common: the peer, met and ready for a link.
+Result<Peer*> prepare(Endpoint& endpoint, int rank, const void* descriptor, std::size_t length, std::uint32_t slots,
+                      std::uint64_t slot_bytes, std::uint32_t channel, bool sends) {
   const Result<EndpointAddress> address = parse_address(descriptor, length);
-  if (!address.ok() || rank < 0 || rank >= endpoint.ranks() || !LinkLayout::sane(slots, slot_bytes)) {
-    status = TUTTI_INVALID_ARGUMENT;
-    return nullptr;
+  if (!address.ok()) return address.status();
+  if (rank < 0 || rank >= endpoint.ranks()) {
+    return Status(TUTTI_INVALID_ARGUMENT,
+                  "there is no rank " + std::to_string(rank) + " among " + std::to_string(endpoint.ranks()) + " ranks");
   }
-  if (!unreachable(endpoint.address(), *address).empty()) {
-    status = TUTTI_UNSUPPORTED;
-    return nullptr;
+  if (!LinkLayout::sane(slots, slot_bytes)) {
+    return Status(TUTTI_INVALID_ARGUMENT, "a link of " + std::to_string(slots) + " slots of " + std::to_string(slot_bytes) +
+                                              " bytes is outside what shm can have");
+  }
+  if (const std::string obstacle = unreachable(endpoint.address(), *address); !obstacle.empty()) {
+    return Status(TUTTI_UNSUPPORTED, obstacle);
   }
   Peer& peer = endpoint.peer(rank);
   peer.meet(*address);
+  if (sends ? peer.has_sender(channel) : peer.has_receiver(channel)) {
+    return Status(TUTTI_INVALID_USAGE, "that end of channel " + std::to_string(channel) + " is open already");
+  }
   return &peer;
 }
 
 template <typename End>
-tutti_status open_end(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes,
-                      tutti_link** link) {
-  auto end = std::make_unique<End>(endpoint, peer, channel, slots, slot_bytes);
-  const Status status = end->begin();
-  if (!status.ok()) {
-    endpoint.log(0, status.text());
-    return status.code();
-  }
+tutti_status open_end(Endpoint& endpoint, const Result<Peer*>& peer, std::uint32_t channel, std::uint32_t slots,
+                      std::uint64_t slot_bytes, tutti_link** link) {
+  if (!peer.ok()) return endpoint.refuse(peer.status());
+  auto end = std::make_unique<End>(endpoint, **peer, channel, slots, slot_bytes);
+  if (const Status status = end->begin(); !status.ok()) return endpoint.refuse(status);
   *link = reinterpret_cast<tutti_link*>(static_cast<Link*>(end.get()));
   endpoint.keep(std::move(end));
   return TUTTI_SUCCESS;
@@ -117,21 +127,17 @@ tutti_status open_end(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std
 
 tutti_status open_sender(tutti_endpoint* endpoint, int rank, const void* descriptor, std::size_t length,
                          std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes, tutti_link** link) {
-  tutti_status status = TUTTI_SUCCESS;
-  Peer* const peer = prepare(of(endpoint), rank, descriptor, length, slots, slot_bytes, status);
-  if (peer == nullptr) return status;
-  if (peer->has_sender(channel)) return TUTTI_INVALID_USAGE;
-  return open_end<SenderLink>(of(endpoint), *peer, channel, slots, slot_bytes, link);
+  const auto peer = prepare(of(endpoint), rank, descriptor, length, slots, slot_bytes, channel, true);
+  return open_end<SenderLink>(of(endpoint), peer, channel, slots, slot_bytes, link);
 }
 
 tutti_status open_receiver(tutti_endpoint* endpoint, int rank, const void* descriptor, std::size_t length,
                            std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes, tutti_link** link) {
-  tutti_status status = TUTTI_SUCCESS;
-  Peer* const peer = prepare(of(endpoint), rank, descriptor, length, slots, slot_bytes, status);
-  if (peer == nullptr) return status;
-  if (peer->has_receiver(channel)) return TUTTI_INVALID_USAGE;
-  return open_end<ReceiverLink>(of(endpoint), *peer, channel, slots, slot_bytes, link);
+  const auto peer = prepare(of(endpoint), rank, descriptor, length, slots, slot_bytes, channel, false);
+  return open_end<ReceiverLink>(of(endpoint), peer, channel, slots, slot_bytes, link);
 }
+
+void refusal(tutti_endpoint* endpoint, char* why, std::size_t n) { say(why, n, of(endpoint).refusal()); }
 
 tutti_link_result link_state(tutti_link* link, tutti_link_state* state) { return of(link).state(state); }
 
@@ -193,10 +199,7 @@ tutti_link_result grant(tutti_link* link, const tutti_region* region, void* targ
 tutti_status register_region(tutti_endpoint* endpoint, void* base, std::uint64_t bytes, int fd, std::uint64_t fd_offset,
                              tutti_region* region) {
   const Result<OwnRegion*> own = of(endpoint).register_region(base, bytes, fd, fd_offset);
-  if (!own.ok()) {
-    of(endpoint).log(2, own.status().text());
-    return own.status().code();
-  }
+  if (!own.ok()) return of(endpoint).refuse(own.status());
   *region = {sizeof *region, base, bytes, *own};
   return TUTTI_SUCCESS;
 }
@@ -238,6 +241,7 @@ constexpr tutti_transport kTransport = {
     step_aside,
     peer_is_aside,
     send,
+    refusal,
 };
 
 }  // namespace

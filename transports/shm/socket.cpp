@@ -1,7 +1,6 @@
 #include "transports/shm/socket.h"
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -153,14 +152,6 @@ void ring_doorbell(const Descriptor& doorbell) {
   const std::uint64_t one = 1;
   // Cannot fail but for a full counter, which is as good as a ring.
   [[maybe_unused]] const ssize_t n = ::write(doorbell.get(), &one, sizeof one);
-}
-
-void raise_descriptor_limit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;
-  limit.rlim_cur = limit.rlim_max;
-  // Where this fails the old limit stands, and a connection that meets it says so.
-  (void)::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 }  // namespace tutti::shm

@@ -43,7 +43,4 @@ bool is_doorbell(const Descriptor& passed);
 /// Wakes who sleeps on that event descriptor.
 void ring_doorbell(const Descriptor& doorbell);
 
-/// Raises this process's soft limit of open files to its hard one: peers' sockets and doorbells need two for each pair.
-void raise_descriptor_limit();
-
 }  // namespace tutti::shm

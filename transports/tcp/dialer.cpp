@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <system_error>
 
 #include "src/base/clock.h"
 #include "src/base/socket.h"
@@ -22,7 +23,7 @@ constexpr std::uint64_t kSecondChoice = 50'000'000;  // head start of loopback o
 
 constexpr char kShortage[] = "no descriptor or memory for a socket here";
 
-const char* connect_error(int number) {
+std::string connect_error(int number) {
   switch (number) {
     case ECONNREFUSED:
       return "connection refused";
@@ -34,7 +35,7 @@ const char* connect_error(int number) {
     case EADDRNOTAVAIL:
       return "no such address here";
     default:
-      return is_shortage(number) ? kShortage : "cannot connect";
+      return is_shortage(number) ? kShortage : "cannot connect: " + std::generic_category().message(number);
   }
 }
 
@@ -99,6 +100,7 @@ void Attempt::begin(const Card& card, Key key) {
   handshake_.emplace(Handshake::Role::kInitiator, key, kPurpose, self.pack());
   phase_ = Phase::kConnecting;
   watch_ = endpoint_.watch(*this, socket_.get(), EPOLLOUT);
+  if (watch_ == 0) failed(kShortage, false);  // nobody would ever hear of it
 }
 
 void Attempt::ready(std::uint32_t) {

@@ -11,6 +11,7 @@
 #include <new>
 
 #include "src/base/clock.h"
+#include "src/base/descriptor_limit.h"
 #include "src/base/random.h"
 #include "src/base/socket.h"
 
@@ -32,6 +33,7 @@ void set_option(int fd, int level, int name, int value) { ::setsockopt(fd, level
 
 Result<std::unique_ptr<Endpoint>> Endpoint::open(const tutti_endpoint_config& config) {
   std::unique_ptr<Endpoint> endpoint(new Endpoint);
+  raise_descriptor_limit();
   const std::string interfaces = config.interfaces != nullptr ? config.interfaces : "";
   auto locals = local_addresses(interfaces);
   if (!locals) return locals.status();
@@ -138,12 +140,16 @@ Peer& Endpoint::peer(int rank) {
   return *known;
 }
 
-tutti_status Endpoint::open_link(int rank, const Card& card, const LinkShape& shape, bool sends, Link** link) {
-  if (!is_peer(rank) || card.rank != rank) return TUTTI_INVALID_ARGUMENT;
+Result<Link*> Endpoint::open_link(int rank, const Card& card, const LinkShape& shape, bool sends) {
+  if (!is_peer(rank) || card.rank != rank) {
+    return Status(TUTTI_INVALID_ARGUMENT, "the descriptor is rank " + std::to_string(card.rank) +
+                                              "'s, and a link with rank " + std::to_string(rank) +
+                                              " was asked for by rank " + std::to_string(rank_));
+  }
   Peer& other = peer(rank);
-  const tutti_status status = other.open_link(card, shape, sends, link);
+  Result<Link*> link = other.open_link(card, shape, sends);
   expect(other);
-  return status;
+  return link;
 }
 
 void Endpoint::expect(Peer& peer) {

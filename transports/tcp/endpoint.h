@@ -37,7 +37,14 @@ class Endpoint {
   std::uint64_t connect_timeout_ns() const { return connect_timeout_ns_; }
 
   bool reach(int peer, const Card& other, tutti_reach* reach, std::string* why) const;
-  tutti_status open_link(int peer, const Card& card, const LinkShape& shape, bool sends, Link** link);
+  /// Errors: TUTTI_INVALID_ARGUMENT, TUTTI_INVALID_USAGE.
+  Result<Link*> open_link(int peer, const Card& card, const LinkShape& shape, bool sends);
+  /// Keeps why a call fails, for `refusal`; returns its status.
+  tutti_status refuse(const Status& status) {
+    refusal_ = status.text();
+    return status.code();
+  }
+  const std::string& refusal() const { return refusal_; }
   bool progress();
   int event_fd() const { return epoll_.get(); }
   void arm(bool sleeping);
@@ -97,6 +104,7 @@ class Endpoint {
   std::uint32_t idle_turns_ = 0;
   bool sleeping_ = false;   ///< as `arm` said last
   bool look_soon_ = false;  ///< somebody slept on the epoll descriptor: see what woke it
+  std::string refusal_;     ///< of the last call that failed
   Gate gate_{*this};
 };
 

@@ -57,26 +57,30 @@ void Peer::meet(Channel& channel, bool sends) {
   if (direction.met() && !link->open()) link->opened(direction.peer_window, direction.peer_slot_bytes);
 }
 
-tutti_status Peer::open_link(const Card& card, const LinkShape& shape, bool sends, Link** link) {
+Result<Link*> Peer::open_link(const Card& card, const LinkShape& shape, bool sends) {
   Channel* channel = this->channel(shape.channel);
-  if (channel == nullptr || channel->link(sends) != nullptr) return TUTTI_INVALID_USAGE;
+  if (channel == nullptr || channel->link(sends) != nullptr) {
+    const std::string number = std::to_string(shape.channel);
+    return Status(TUTTI_INVALID_USAGE, channel == nullptr ? name() + " has too many channels for another, " + number
+                                                          : "that end of channel " + number + " is open already");
+  }
   if (sends) {
     channel->sender = std::make_unique<Sender>(*this, shape);
   } else {
     channel->receiver = std::make_unique<Receiver>(*this, shape);
   }
-  *link = channel->link(sends);
+  Link* const link = channel->link(sends);
   if (id_ && *id_ != card.id) fault_ = name() + " connected under another identity than its descriptor has";
   id_ = card.id;
   Stream* stream = stream_for(shape.channel);
-  if (stream != nullptr && !stream->broken()) (*link)->attach(*stream);
-  if (!fault_.empty()) (*link)->fail(fault_);
+  if (stream != nullptr && !stream->broken()) link->attach(*stream);
+  if (!fault_.empty()) link->fail(fault_);
   meet(*channel, sends);
   if (fault_.empty() && streams_.empty() && !dialer_) {
     dialer_ = std::make_unique<Dialer>(endpoint_, *this, card);
   }
   absence_ = {};
-  return TUTTI_SUCCESS;
+  return link;
 }
 
 tutti_quiesced Peer::close_link(Link& link) {
@@ -134,7 +138,7 @@ void Peer::dial(std::uint64_t now) {
   dialer_->step(now);
   if (const std::uint64_t limit = endpoint_.connect_timeout_ns(); limit != 0 && missing >= limit) {
     unreachable(dialer_->starved() ? "this process has had no descriptor or memory for a connection with " + name() +
-                                         " for " + seconds(limit)
+                                         " for " + seconds(limit) + ". " + kShortageRemedy
                                    : name() + " could not be reached within " + seconds(limit) + ": " + dialer_->tried());
   }
   if (dialer_->finished() || !fault_.empty()) dialer_.reset();

@@ -10,6 +10,7 @@
 
 #include "include/tutti/transport.h"
 #include "src/base/absence.h"
+#include "src/base/status.h"
 #include "transports/tcp/card.h"
 #include "transports/tcp/dialer.h"
 #include "transports/tcp/link.h"
@@ -65,8 +66,8 @@ class Peer {
   Channel* find_channel(std::uint32_t number);
 
   /// Opens one end of a link and begins to connect where that is to be done. card: what the peer told of itself.
-  /// Errors: TUTTI_INVALID_USAGE where that end is open already.
-  tutti_status open_link(const Card& card, const LinkShape& shape, bool sends, Link** link);
+  /// Errors: TUTTI_INVALID_USAGE where that end is open already, or channels are too many.
+  Result<Link*> open_link(const Card& card, const LinkShape& shape, bool sends);
   /// Gives an end up and frees it.
   tutti_quiesced close_link(Link& link);
 

@@ -1,12 +1,16 @@
 #include "transports/tcp/tcp.h"
 
+#include <sys/socket.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 
+#include "src/base/descriptor_limit.h"
 #include "transports/tcp/card.h"
 #include "transports/tcp/endpoint.h"
 #include "transports/tcp/link.h"
@@ -35,11 +39,30 @@ void say(const std::string& text, char* why, std::size_t n) {
   why[length] = '\0';
 }
 
+std::string unreadable(int peer) { return "rank " + std::to_string(peer) + " gave a descriptor that tcp cannot read"; }
+
 std::optional<Card> card_of(const void* descriptor, std::size_t length) {
   return Card::unpack(std::span(static_cast<const std::byte*>(descriptor), length));
 }
 
+/// For each class of traffic's endpoint two, and for one peer a connection.
+constexpr std::uint64_t kLeastDescriptors = 6;
+
+/// Whether sockets can be had; OK: they can.
+Status try_out() {
+  const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket) {
+    const int number = errno;
+    return system_error("socket", number, is_shortage(number) ? "" : "Allow sockets in the sandbox of this process");
+  }
+  return check_descriptors_left(socket, kLeastDescriptors);
+}
+
 int viable(char* why, std::size_t n) {
+  if (const Status tried = try_out(); !tried) {
+    say("this process cannot open sockets: " + tried.text(), why, n);
+    return 0;
+  }
   const auto addresses = local_addresses("");
   if (!addresses) {
     say(addresses.status().text(), why, n);
@@ -76,7 +99,7 @@ std::size_t describe(tutti_endpoint* endpoint, void* descriptor) {
 int reach(tutti_endpoint* endpoint, int peer, const void* descriptor, std::size_t length, tutti_reach* reach, char* why,
           std::size_t n) {
   const auto card = card_of(descriptor, length);
-  std::string sentence = "rank " + std::to_string(peer) + " gave a descriptor that tcp cannot read";
+  std::string sentence = unreadable(peer);
   tutti_reach full{};
   full.size = sizeof full;
   const bool reached = card && of(endpoint)->reach(peer, *card, &full, &sentence);
@@ -97,13 +120,22 @@ tutti_status open_link(tutti_endpoint* endpoint, int peer, const void* descripto
                        tutti_link** link) {
   const auto card = card_of(descriptor, length);
   constexpr std::uint32_t kMostSlots = 1u << 20;
-  if (!card || link == nullptr || slots > kMostSlots || slot_bytes > tcp::kMaxMessage) return TUTTI_INVALID_ARGUMENT;
+  if (!card || link == nullptr) {
+    return of(endpoint)->refuse(Status(TUTTI_INVALID_ARGUMENT, unreadable(peer)));
+  }
+  if (slots > kMostSlots || slot_bytes > tcp::kMaxMessage) {
+    return of(endpoint)->refuse(Status(TUTTI_INVALID_ARGUMENT, "a link of " + std::to_string(slots) + " slots of " +
+                                                                   std::to_string(slot_bytes) +
+                                                                   " bytes is outside what tcp can have"));
+  }
   const tcp::LinkShape shape{channel, tcp::window_for(slots), slot_bytes};
-  Link* opened = nullptr;
-  const tutti_status status = of(endpoint)->open_link(peer, *card, shape, sends, &opened);
-  if (status == TUTTI_SUCCESS) *link = reinterpret_cast<tutti_link*>(opened);
-  return status;
+  const Result<Link*> opened = of(endpoint)->open_link(peer, *card, shape, sends);
+  if (!opened) return of(endpoint)->refuse(opened.status());
+  *link = reinterpret_cast<tutti_link*>(*opened);
+  return TUTTI_SUCCESS;
 }
+
+void refusal(tutti_endpoint* endpoint, char* why, std::size_t n) { say(of(endpoint)->refusal(), why, n); }
 
 tutti_status open_sender(tutti_endpoint* endpoint, int peer, const void* descriptor, std::size_t length,
                          std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes, tutti_link** link) {
@@ -185,6 +217,7 @@ tutti_transport make_table() {
   table.view = view;
   table.release = release;
   table.grant = grant;
+  table.refusal = refusal;
   return table;
 }
 

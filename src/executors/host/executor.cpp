@@ -4,6 +4,7 @@
 #include <atomic>
 #include <bit>
 
+#include "src/base/link_shape.h"
 #include "src/base/types.h"
 
 namespace tutti {
@@ -588,7 +589,7 @@ HostExecutor::Turn HostExecutor::drain() {
 }
 
 HostExecutor::Turn HostExecutor::broken(const HostLink& link) {
-  char why[256] = "";
+  char why[why_bytes] = "";
   static_cast<void>(link.transport->failure(link.link, why, sizeof why));
   outcome_ = {.kind = Outcome::Kind::broken, .peer = link.peer, .fingerprint = 0, .bytes = 0, .expected = 0, .why = why};
   return Turn::failed;

@@ -441,6 +441,15 @@ TEST(Doctor, NamesTheFirstThingThatADeviceTransportLacks) {
   EXPECT_THAT(why_not(fake, "nvlink"), HasSubstr("no NVIDIA driver"));
 }
 
+TEST(Doctor, HasTheTransportsOwnSentenceOfALimitThatRulesItOut) {
+  const Outcome result = run("(ulimit -f 2048; " + kDoctor + ")");  // blocks of 512 bytes
+  EXPECT_EQ(result.code, 0) << result.err;                          // tcp is usable
+  EXPECT_THAT(result.out,
+              testing::ContainsRegex("shm +no +this process cannot share memory: shared memory of [0-9]+ bytes is "
+                                     "longer than files may be .1048576 bytes.: File too large\n"
+                                     " +> Raise the limit of file sizes .`ulimit -f`."));
+}
+
 TEST(Doctor, NotesAQuotaBelowTheCpus) {
   FakeFiles fake;
   fake.file("/proc/self/cgroup", "0::/").file("/proc/self/mountinfo", "1 1 0:1 / /cg rw - cgroup2 cgroup2 rw");

@@ -43,6 +43,24 @@ TEST(Faulty, BreaksALinkAtTheChosenCallForBothSides) {
   EXPECT_TRUE(world.until([&] { return t.view(pipe.receiver, &message) == TUTTI_LINK_BROKEN; }));
 }
 
+TEST(Faulty, RefusesToOpenAndToRegisterWithAReason) {
+  configure(shm(), {{0, Point::kOpen, 1, Action::kBreak, 0}, {0, Point::kRegister, 0, Action::kBreak, 0}});
+  World world(transport(), 2);
+  const tutti_transport& t = *transport();
+  const Bytes& there = world[1].descriptor();
+  world[0].open_sender(1, there, 0, 2, 64);
+  EXPECT_EQ(refusal_of(t, world[0].get()), "");
+  tutti_link* link = nullptr;
+  EXPECT_EQ(t.open_receiver(world[0].get(), 1, there.data(), there.size(), 0, 2, 64, &link), TUTTI_SYSTEM_ERROR);
+  EXPECT_NE(refusal_of(t, world[0].get()).find("on purpose"), std::string::npos);
+  EXPECT_EQ(t.open_sender(world[0].get(), 1, there.data(), there.size(), 0, 2, 64, &link), TUTTI_INVALID_USAGE);
+  EXPECT_NE(refusal_of(t, world[0].get()).find("open already"), std::string::npos) << "the inner transport's";
+  FileMemory memory(4096);
+  tutti_region region{};
+  EXPECT_EQ(t.register_region(world[0].get(), memory.data(), 4096, memory.fd(), 0, &region), TUTTI_SYSTEM_ERROR);
+  EXPECT_NE(refusal_of(t, world[0].get()).find("on purpose"), std::string::npos);
+}
+
 TEST(Faulty, DelaysWithoutBlocking) {
   configure(shm(), {{1, Point::kView, 0, Action::kDelay, 30'000'000}});
   World world(transport(), 2);

@@ -14,12 +14,16 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <fstream>
 #include <list>
 #include <random>
 #include <set>
 
 #include "tests/conformance/world.h"
+#include "tests/support/child.h"
+#include "tests/support/sanitizers.h"
 #include "tests/unit/transports/shm_world.h"
+#include "transports/registry.h"
 #include "transports/shm/layout.h"
 #include "transports/shm/machine.h"
 #include "transports/shm/socket.h"
@@ -43,6 +47,66 @@ std::string refusal(World& world, const EndpointAddress& address) {
   char why[256] = "";
   const int reached = t().reach(world[0].get(), 1, &address, sizeof address, &reach, why, sizeof why);
   return reached == 1 ? std::string() : why;
+}
+
+/// What the transport says of itself in a process with that limit; empty: it is viable.
+std::string obstacle_under(const tutti_transport& transport, int resource, rlim_t to) {
+  std::array<int, 2> ends{};
+  EXPECT_EQ(::pipe(ends.data()), 0);
+  {
+    const test::Child child([&] {
+      test::limit(resource, to);
+      char why[512] = "";
+      const std::string said = transport.viable(why, sizeof why) != 0 ? "" : why;
+      EXPECT_EQ(::write(ends[1], said.data(), said.size()), static_cast<ssize_t>(said.size()));
+    });
+  }
+  ::close(ends[1]);
+  char said[512] = "";
+  static_cast<void>(!::read(ends[0], said, sizeof said - 1));
+  ::close(ends[0]);
+  return said;
+}
+
+rlim_t lowest_descriptor() {
+  const int lowest = ::dup(0);
+  ::close(lowest);
+  return static_cast<rlim_t>(lowest);
+}
+
+TEST(Viable, NamesTheLimitThatWouldKeepALinkFromOpeningWithItsRemedy) {
+  EXPECT_EQ(obstacle_under(t(), RLIMIT_FSIZE, 64 << 20), "");
+  const std::string file = obstacle_under(t(), RLIMIT_FSIZE, 1 << 20);
+  EXPECT_EQ(file.find("this process cannot share memory: "), 0u) << file;
+  EXPECT_NE(file.find("(1048576 bytes): File too large. Raise the limit of file sizes (`ulimit -f`)"), std::string::npos)
+      << file;
+  EXPECT_EQ(obstacle_under(t(), RLIMIT_NOFILE, lowest_descriptor() + 40), "");
+  const std::string files = obstacle_under(t(), RLIMIT_NOFILE, lowest_descriptor() + 8);
+  EXPECT_EQ(files.find("this process cannot share memory: it may have "), 0u) << files;
+  EXPECT_NE(files.find("(`ulimit -n`)"), std::string::npos) << files;
+  const std::string none = obstacle_under(t(), RLIMIT_NOFILE, 0);
+  EXPECT_NE(none.find("Too many open files. Raise the limit of open files (`ulimit -n`)"), std::string::npos) << none;
+}
+
+TEST(Viable, NamesTheLimitOfAddressSpaceToo) {
+  if (test::under_asan || test::under_tsan) GTEST_SKIP() << "sanitizers take all addresses there are";
+  std::ifstream statm("/proc/self/statm");
+  rlim_t pages = 0;
+  statm >> pages;
+  const std::string space = obstacle_under(t(), RLIMIT_AS, pages * 4096 + (4 << 20));
+  EXPECT_NE(space.find("cannot map"), std::string::npos) << space;
+  EXPECT_NE(space.find("`ulimit -v`"), std::string::npos) << space;
+}
+
+TEST(Viable, OfTcpNamesDescriptors) {
+  const tutti_transport& tcp = *builtin_transports()[1];
+  ASSERT_STREQ(tcp.name, "tcp");
+  EXPECT_EQ(obstacle_under(tcp, RLIMIT_NOFILE, lowest_descriptor() + 40), "");
+  for (const rlim_t more : {rlim_t{0}, rlim_t{3}}) {
+    const std::string files = obstacle_under(tcp, RLIMIT_NOFILE, lowest_descriptor() + more);
+    EXPECT_EQ(files.find("this process cannot open sockets: "), 0u) << files;
+    EXPECT_NE(files.find("(`ulimit -n`)"), std::string::npos) << files;
+  }
 }
 
 TEST(ShmReach, IsThisMachineAndNetworkNamespace) {

@@ -1,0 +1,179 @@
+// A limit of the process that rules a transport out: another one takes its place, which is said once, and where there is no
+// other the error has the transport's own sentence. Ranks are threads of a child each, which has the limit.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <fstream>
+
+#include "tests/support/child.h"
+#include "tests/support/ranks.h"
+#include "tests/support/temporary_folder.h"
+
+namespace tutti::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr rlim_t short_file = 1 << 20;  // longer than an endpoint's page, shorter than a link's memory
+
+void expect_sum(int ranks, tutti_comm* comm) {
+  float x = 1;
+  ASSERT_EQ(tutti_all_reduce(&x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, comm, {}, nullptr), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(x, static_cast<float>(ranks));
+}
+
+std::string transport_of(tutti_comm* comm) {
+  tutti_comm_choice choice{};
+  choice.size = sizeof choice;
+  EXPECT_EQ(tutti_comm_last_choice(comm, &choice), TUTTI_SUCCESS) << last_error();
+  return choice.transport;
+}
+
+/// Where this process's log goes from now on; it has not logged yet.
+class LogOf {
+ public:
+  LogOf() { EXPECT_EQ(::setenv("TUTTI_LOG_FILE", folder_.file("log").c_str(), 1), 0); }
+  /// Its lines that contain `text`.
+  std::vector<std::string> lines(const std::string& text) const {
+    std::ifstream file(folder_.file("log"));
+    std::vector<std::string> found;
+    for (std::string line; std::getline(file, line);) {
+      if (line.find(text) != std::string::npos) found.push_back(line);
+    }
+    return found;
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+TEST(WhereFilesMustBeShort, RanksUseTcpInsteadOfSharedMemoryAndSayWhyOnce) {
+  const Child child([] {
+    const LogOf log;
+    limit(RLIMIT_FSIZE, short_file);
+    for (int again = 0; again < 2; ++again) {
+      const Ranks ranks(2);
+      ranks.run([](int, tutti_comm* comm) { expect_sum(2, comm); });
+      EXPECT_EQ(transport_of(ranks[0]), "tcp");
+      EXPECT_EQ(transport_of(ranks[1]), "tcp");
+    }
+    const auto said = log.lines("shm is not used");
+    ASSERT_EQ(said.size(), 1u);
+    EXPECT_THAT(said[0], AllOf(HasSubstr(" warn: "), HasSubstr("longer than files may be (1048576 bytes)"),
+                               HasSubstr("`ulimit -f`")));
+  });
+}
+
+TEST(WhereFilesMustBeShort, SharedMemoryAloneIsRefusedAtOnceWithItsReasonAndRemedy) {
+  const Child child([] {
+    limit(RLIMIT_FSIZE, short_file);
+    std::array<tutti_comm*, 2> comms{};
+    tutti_config config = TUTTI_CONFIG_INIT;
+    config.transports = "shm";
+    EXPECT_EQ(tutti_comm_create_all(comms.data(), 2, &config), TUTTI_SYSTEM_ERROR);
+    const tutti_error error = error_of(nullptr);
+    EXPECT_THAT(std::string(error.message),
+                AllOf(HasSubstr("shm: this process cannot share memory"), HasSubstr("longer than files may be")));
+    EXPECT_THAT(std::string(error.remedy), HasSubstr("`ulimit -f`"));
+  });
+}
+
+TEST(WhereFilesMustBeShort, AfterTheCreationAnErrorHasTheTransportsWholeSentenceAndItsRemedy) {
+  const Child child([] {
+    const Ranks ranks(2, "shm");
+    limit(RLIMIT_FSIZE, short_file);
+    ranks.run([](int rank, tutti_comm* comm) {
+      float x = 1;
+      const tutti_status status = tutti_all_reduce(&x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, comm, {}, nullptr);
+      EXPECT_EQ(status, TUTTI_SYSTEM_ERROR) << rank;
+      const tutti_error error = error_of(comm);
+      EXPECT_THAT(std::string(error.message),
+                  AllOf(HasSubstr("could not open its shm link to rank"), HasSubstr("it cannot share memory"),
+                        HasSubstr("longer than files may be (1048576 bytes)")));
+      EXPECT_THAT(std::string(error.remedy), HasSubstr("`ulimit -f`"));
+    });
+  });
+  const Child transfers([] {
+    const Ranks ranks(2, "shm");
+    limit(RLIMIT_FSIZE, short_file);
+    ranks.run([](int rank, tutti_comm* comm) {
+      float x = 1;
+      const tutti_status status = rank == 0 ? tutti_send(&x, 1, TUTTI_FLOAT32, 1, comm, {}, nullptr)
+                                            : tutti_recv(&x, 1, TUTTI_FLOAT32, 0, comm, {}, nullptr);
+      EXPECT_EQ(status, TUTTI_SYSTEM_ERROR) << rank;
+      EXPECT_THAT(std::string(error_of(comm).message), HasSubstr("longer than files may be (1048576 bytes)"));
+      EXPECT_THAT(std::string(error_of(comm).remedy), HasSubstr("`ulimit -f`"));
+    });
+  });
+}
+
+/// Three processes, of which `limited` has short files; what each says carries it.
+void expect_transports(int limited, const std::array<std::string, 3>& expected) {
+  const TemporaryFolder folder;
+  const std::string address = "file://" + folder.file("meet");
+  const auto body = [&](int rank) {
+    if (rank == limited) limit(RLIMIT_FSIZE, short_file);
+    tutti_comm* comm = nullptr;
+    ASSERT_EQ(tutti_comm_create_address(&comm, address.c_str(), 3, rank, nullptr), TUTTI_SUCCESS) << last_error();
+    expect_sum(3, comm);
+    EXPECT_EQ(transport_of(comm), expected[static_cast<std::size_t>(rank)]) << rank;
+    EXPECT_EQ(tutti_comm_finalize(comm), TUTTI_SUCCESS);
+    tutti_comm_destroy(comm);
+  };
+  const Child first([&] { body(0); });
+  const Child second([&] { body(1); });
+  const Child third([&] { body(2); });
+}
+
+TEST(WhereOneRanksFilesMustBeShort, ItsPairsUseTcpAndTheOthersSharedMemory) {
+  expect_transports(2, {"shm+tcp", "shm+tcp", "shm+tcp"});
+}
+
+TEST(WhereOneRanksFilesMustBeShort, ItMayBeRankZeroToo) {
+  // A list of all ranks' transports counts, whoever has which: those that the lowest rank has come first.
+  expect_transports(0, {"tcp+shm", "tcp+shm", "tcp+shm"});
+}
+
+TEST(ATransportThatRefusesToOpen, HasItsReasonInTheErrorOfEachVerb) {
+  const Child child([] {
+    ::setenv("TUTTI_PLUGIN_PATH", TUTTI_PLUGINS, 1);
+    ::setenv("TUTTI_FAULTY", "shm:rank=0,point=open,action=break", 1);
+    const Ranks ranks(2, "faulty");
+    ranks.run([](int rank, tutti_comm* comm) {
+      float x = 1;
+      EXPECT_EQ(tutti_all_reduce(&x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, comm, {}, nullptr), TUTTI_SYSTEM_ERROR) << rank;
+      const tutti_error error = error_of(comm);
+      EXPECT_THAT(std::string(error.message), AllOf(HasSubstr("rank 0 could not open its faulty link"),
+                                                    HasSubstr("rank 1: it is refused it on purpose")));
+      EXPECT_THAT(std::string(error.remedy), HasSubstr("TUTTI_FAULTY"));
+    });
+  });
+}
+
+TEST(MemoryThatATransportDoesNotRegister, IsCopiedAndTheLogSaysWhy) {
+  const Child child([] {
+    const LogOf log;
+    ::setenv("TUTTI_LOG", "debug", 1);
+    ::setenv("TUTTI_PLUGIN_PATH", TUTTI_PLUGINS, 1);
+    ::setenv("TUTTI_FAULTY", "shm:rank=0,point=register,action=break", 1);
+    const Ranks ranks(2, "faulty");
+    constexpr std::size_t count = 1 << 18;
+    ranks.run([](int, tutti_comm* comm) {
+      void* memory = nullptr;
+      ASSERT_EQ(tutti_memory_alloc(&memory, count * sizeof(float)), TUTTI_SUCCESS);
+      std::fill_n(static_cast<float*>(memory), count, 1.0F);
+      EXPECT_EQ(tutti_all_reduce(memory, memory, count, TUTTI_FLOAT32, TUTTI_SUM, comm, {}, nullptr), TUTTI_SUCCESS);
+      EXPECT_EQ(static_cast<float*>(memory)[count - 1], 2.0F);
+      EXPECT_EQ(tutti_memory_free(memory), TUTTI_SUCCESS);
+    });
+    EXPECT_EQ(log.lines("are not registered with faulty, and are copied: this process is refused it on purpose").size(),
+              1u);
+  });
+}
+
+}  // namespace
+}  // namespace tutti::test

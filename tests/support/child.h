@@ -1,0 +1,44 @@
+// Part of a test that runs in a process of its own: what it sets or breaks there is nobody else's.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+
+namespace tutti::test {
+
+/// Runs `body` in a child of this process, whose failures are this test's.
+class Child {
+ public:
+  /// ends_by: the signal that it is to be ended by, 0: none.
+  explicit Child(const std::function<void()>& body, int ends_by = 0) : ends_by_(ends_by), pid_(::fork()) {
+    if (pid_ != 0) return;
+    ::alarm(120);
+    body();
+    ::_exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  ~Child() {
+    int status = -1;
+    EXPECT_EQ(::waitpid(pid_, &status, 0), pid_);
+    EXPECT_EQ(status, ends_by_) << "a child failed, or was ended by signal "
+                                << (WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  pid_t pid() const { return pid_; }
+
+ private:
+  int ends_by_;
+  pid_t pid_;
+};
+
+/// Sets both limits of a resource, such as RLIMIT_FSIZE.
+inline void limit(int resource, rlim_t to) {
+  const rlimit both{to, to};
+  EXPECT_EQ(::setrlimit(static_cast<__rlimit_resource>(resource), &both), 0);
+}
+
+}  // namespace tutti::test
