@@ -252,7 +252,10 @@ TUTTI_API tutti_status tutti_comm_create(tutti_comm** comm, int ranks, const tut
 
 /// Joins at an address that says where the others are:
 ///   tcp://host:port     rank 0 listens there; needs TUTTI_SECRET, TUTTI_SECRET_FILE or config.secret, except where host is
-///                       the caller's own machine: there a key in a private file of this user's serves instead
+///                       the caller's own machine: there a key in a private file of this user's serves instead. host is a
+///                       name (all of its addresses are tried), an IPv4 address or an IPv6 address in brackets:
+///                         [fe80::1%eth0]  a link-local one has a zone, the name or number of each rank's own interface
+///                         0.0.0.0, [::], *  all addresses of rank 0's machine; to the other ranks they mean their own
 ///   file:///path        a path that all ranks share; rank 0 writes the id there, and removes it once all have joined. A
 ///                       file that is there already is refused and left alone, unless a Tutti process that has ended left
 ///                       it

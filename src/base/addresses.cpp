@@ -42,6 +42,18 @@ SocketAddress made_of(const T& value) {
 SocketAddress::SocketAddress(const sockaddr* address, socklen_t length)
     : length_(std::min<socklen_t>(length, sizeof storage_)) {
   std::memcpy(&storage_, address, length_);
+  make_canonical();
+}
+
+void SocketAddress::make_canonical() {
+  if (family() != AF_INET6) return;
+  auto in = read_as<sockaddr_in6>(storage_);
+  if (IN6_IS_ADDR_V4MAPPED(&in.sin6_addr)) {
+    *this = v4(std::span(in.sin6_addr.s6_addr).subspan<12>(), ntohs(in.sin6_port));
+  } else if (in.sin6_scope_id != 0 && !link_local()) {
+    in.sin6_scope_id = 0;
+    std::memcpy(&storage_, &in, sizeof in);
+  }
 }
 
 SocketAddress SocketAddress::v4(std::span<const unsigned char, 4> bytes, std::uint16_t port) {
@@ -90,6 +102,15 @@ bool SocketAddress::link_local() const {
   return family() == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&in.sin6_addr);
 }
 
+bool SocketAddress::wildcard() const { return valid() && *this == any(family(), port()); }
+
+bool SocketAddress::of_several() const {
+  const auto in6 = read_as<sockaddr_in6>(storage_);
+  if (family() == AF_INET6) return IN6_IS_ADDR_MULTICAST(&in6.sin6_addr);
+  const std::uint32_t number = ntohl(read_as<sockaddr_in>(storage_).sin_addr.s_addr);
+  return family() == AF_INET && (IN_MULTICAST(number) || number == INADDR_BROADCAST);
+}
+
 std::uint32_t SocketAddress::scope() const {
   return family() == AF_INET6 ? read_as<sockaddr_in6>(storage_).sin6_scope_id : 0;
 }
@@ -101,13 +122,14 @@ void SocketAddress::set_scope(std::uint32_t interface_index) {
   *this = made_of(in);
 }
 
-std::string SocketAddress::text() const {
+std::string SocketAddress::host_text() const {
   char host[NI_MAXHOST] = "?";
   if (!valid()) return "(no address)";
   ::getnameinfo(data(), length_, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
-  const std::string port_text = ":" + std::to_string(port());
-  return family() == AF_INET6 ? "[" + std::string(host) + "]" + port_text : host + port_text;
+  return family() == AF_INET6 ? "[" + std::string(host) + "]" : host;
 }
+
+std::string SocketAddress::text() const { return valid() ? host_text() + ":" + std::to_string(port()) : host_text(); }
 
 bool operator==(const SocketAddress& a, const SocketAddress& b) {
   return a.length_ == b.length_ && std::memcmp(&a.storage_, &b.storage_, a.length_) == 0;
@@ -184,9 +206,13 @@ int reach_order(const SocketAddress& address) {
   return address.family() == AF_INET ? 0 : 1;
 }
 
-std::string names_of(const std::vector<InterfaceAddress>& all) {
+/// Of the interfaces with an address that `counts`.
+template <typename Counts>
+std::string names_of(const std::vector<InterfaceAddress>& all, const Counts& counts) {
   std::set<std::string> names;
-  for (const auto& one : all) names.insert(one.interface);
+  for (const auto& one : all) {
+    if (counts(one)) names.insert(one.interface);
+  }
   std::string text;
   for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
   return text.empty() ? "none" : text;
@@ -202,8 +228,10 @@ Result<std::vector<InterfaceAddress>> local_addresses(std::string_view interface
   for (const auto& name : wanted) {
     const bool there = std::any_of(all.begin(), all.end(), [&](const auto& one) { return one.interface == name; });
     if (there) continue;
-    return Status(TUTTI_INVALID_ARGUMENT, "Network interface \"" + name + "\" does not exist, is down or has no address",
-                  "Set TUTTI_INTERFACE to one or more of: " + names_of(all));
+    const bool exists = ::if_nametoindex(name.c_str()) != 0;
+    return Status(TUTTI_INVALID_ARGUMENT,
+                  "Network interface \"" + name + "\" " + (exists ? "is down or has no address" : "does not exist"),
+                  "Set TUTTI_INTERFACE to one or more of: " + names_of(all, [](const auto&) { return true; }));
   }
   std::vector<InterfaceAddress> result;
   std::vector<InterfaceAddress> loopback;
@@ -237,7 +265,7 @@ std::vector<SocketAddress> with_scopes(const SocketAddress& address) {
     if (!one.address.link_local()) continue;
     SocketAddress scoped = address;
     scoped.set_scope(one.address.scope());
-    result.push_back(scoped);
+    if (std::find(result.begin(), result.end(), scoped) == result.end()) result.push_back(scoped);
   }
   return result;
 }
@@ -252,33 +280,117 @@ Status no_host_port(std::string_view text, const std::string& why) {
 }  // namespace
 
 Result<HostPort> parse_host_port(std::string_view text) {
-  const auto colon = text.rfind(':');
-  if (colon == std::string_view::npos || colon == 0) return no_host_port(text, "it needs a host, a colon and a port");
-  HostPort parsed{std::string(text.substr(0, colon)), 0};
-  const char* const end = text.data() + text.size();
-  const auto number = std::from_chars(text.data() + colon + 1, end, parsed.port);
-  if (number.ec != std::errc() || number.ptr != end || parsed.port == 0) return no_host_port(text, "ports are 1 to 65535");
-  if (parsed.host.front() == '[' && parsed.host.back() == ']') {
-    parsed.host = parsed.host.substr(1, parsed.host.size() - 2);
-  } else if (parsed.host.find(':') != std::string::npos) {
+  const bool bracketed = text.starts_with('[');
+  const std::size_t close = text.rfind(']');
+  if (bracketed && close == std::string_view::npos) return no_host_port(text, "its bracket is not closed");
+  const std::size_t colon = bracketed ? close + 1 : text.rfind(':');
+  if (colon >= text.size() || text[colon] != ':' || colon == (bracketed ? 2 : 0)) {
+    return no_host_port(text, "it needs a host, a colon and a port");
+  }
+  HostPort parsed{std::string(bracketed ? text.substr(1, close - 1) : text.substr(0, colon)), 0};
+  if (!bracketed && parsed.host.find(':') != std::string::npos) {
     return no_host_port(text, "an IPv6 address stands in brackets");
   }
+  const char* const end = text.data() + text.size();
+  const auto number = std::from_chars(text.data() + colon + 1, end, parsed.port);
+  const bool good = number.ec == std::errc() && parsed.port != 0;
+  if (good && number.ptr != end) return no_host_port(text, "nothing may follow the port");
+  if (!good) return no_host_port(text, "ports are 1 to 65535");
   return parsed;
 }
 
-std::optional<SocketAddress> numeric_address(const HostPort& place) {
+namespace {
+
+/// The interfaces of this machine that are up, or those of them that have link-local v6 addresses.
+std::string interfaces_here(bool link_local) {
+  const auto list = all_interfaces();
+  if (!list) return "none that can be listed";
+  return names_of(addresses_that_are_up(list->get()),
+                  [&](const auto& one) { return !link_local || one.address.link_local(); });
+}
+
+std::string bracketed(const std::string& host, const HostPort& place) {
+  return "[" + host + "]:" + std::to_string(place.port);
+}
+
+/// The index of the interface that a zone names, by its name or its number; 0: there is none.
+std::uint32_t zone_index(const std::string& zone) {
+  if (const std::uint32_t index = ::if_nametoindex(zone.c_str()); index != 0) return index;
+  std::uint32_t index = 0;
+  const char* const end = zone.data() + zone.size();
+  const auto read = std::from_chars(zone.data(), end, index);
+  char name[IF_NAMESIZE];
+  return read.ec == std::errc() && read.ptr == end && ::if_indextoname(index, name) != nullptr ? index : 0;
+}
+
+Status lacks_zone(const std::string& host, const HostPort& place) {
+  const std::string candidates = interfaces_here(true);
+  const std::string first = candidates.substr(0, candidates.find(','));
+  return Status(TUTTI_INVALID_ARGUMENT,
+                "\"" + bracketed(host, place) + "\" is a link-local address, which means nothing without its interface",
+                "Write it with a zone, as " + bracketed(host + "%" + (candidates == "none" ? "eth0" : first), place) +
+                    "; interfaces of this machine that have such addresses: " + candidates);
+}
+
+Result<SocketAddress> in_zone(const std::array<unsigned char, 16>& bytes, const std::string& host, const std::string& zone,
+                              const HostPort& place) {
+  std::uint32_t index = zone_index(zone);
+  // A % within a URL is written %25 (RFC 6874), unless that is what the zone itself begins with.
+  if (index == 0 && zone.size() > 2 && zone.starts_with("25")) index = zone_index(zone.substr(2));
+  if (index != 0) return SocketAddress::v6(bytes, place.port, index);
+  return Status(
+      TUTTI_INVALID_ARGUMENT,
+      "\"" + bracketed(place.host, place) + "\" has the zone \"" + zone + "\", which is no interface of this machine",
+      "Write " + bracketed(host + "%ZONE", place) + " with one of: " + interfaces_here(true));
+}
+
+Status of_several(const SocketAddress& address) {
+  return Status(TUTTI_INVALID_ARGUMENT,
+                "\"" + address.text() + "\" is a multicast or broadcast address, at which no rank can listen",
+                "Write an address of rank 0's own");
+}
+
+}  // namespace
+
+Result<std::optional<SocketAddress>> numeric_address(const HostPort& place) {
+  if (place.host == "*") return std::optional(SocketAddress::any(AF_INET6, place.port));
   std::array<unsigned char, 16> bytes{};
-  if (::inet_pton(AF_INET, place.host.c_str(), bytes.data()) == 1) {
-    return SocketAddress::v4(std::span(bytes).first<4>(), place.port);
+  const std::size_t percent = place.host.find('%');
+  const bool zoned = percent != std::string::npos;
+  const std::string host = place.host.substr(0, percent);
+  if (::inet_pton(AF_INET6, host.c_str(), bytes.data()) != 1) {
+    if (zoned) {
+      return Status(TUTTI_INVALID_ARGUMENT, "\"" + place.host + "\" has a zone behind what is no IPv6 address",
+                    "Leave " + place.host.substr(percent) + " out; only addresses such as [fe80::1%eth0] have zones");
+    }
+    if (::inet_pton(AF_INET, host.c_str(), bytes.data()) != 1) return std::optional<SocketAddress>();
+    const SocketAddress address = SocketAddress::v4(std::span(bytes).first<4>(), place.port);
+    return address.of_several() ? Result<std::optional<SocketAddress>>(of_several(address)) : std::optional(address);
   }
-  const auto percent = std::min(place.host.find('%'), place.host.size());
-  if (::inet_pton(AF_INET6, place.host.substr(0, percent).c_str(), bytes.data()) != 1) return std::nullopt;
-  if (percent == place.host.size()) return SocketAddress::v6(bytes, place.port);
-  const std::string interface = place.host.substr(percent + 1);
-  std::uint32_t scope = ::if_nametoindex(interface.c_str());
-  const char* const end = interface.data() + interface.size();
-  const bool whole = scope != 0 || std::from_chars(interface.data(), end, scope).ptr == end;
-  return whole && scope != 0 ? std::optional(SocketAddress::v6(bytes, place.port, scope)) : std::nullopt;
+  auto address = zoned ? in_zone(bytes, host, place.host.substr(percent + 1), place)
+                       : Result<SocketAddress>(SocketAddress::v6(bytes, place.port));
+  if (!address) return address.status();
+  if (address->of_several()) return of_several(*address);
+  if (address->link_local() && address->scope() == 0) return lacks_zone(host, place);
+  return std::optional(*address);
+}
+
+Result<std::vector<SocketAddress>> usable_addresses(const HostPort& place, const std::vector<SocketAddress>& addresses) {
+  std::vector<SocketAddress> usable;
+  std::string useless;
+  for (const SocketAddress& address : addresses) {
+    const auto scoped = address.of_several() ? std::vector<SocketAddress>() : with_scopes(address);
+    for (const SocketAddress& one : scoped) {
+      if (std::find(usable.begin(), usable.end(), one) == usable.end()) usable.push_back(one);
+    }
+    if (!scoped.empty()) continue;
+    useless += (useless.empty() ? "" : ", ") + address.host_text() +
+               (address.link_local() ? " (link-local, and no interface here is)" : " (multicast or broadcast)");
+  }
+  if (!usable.empty()) return usable;
+  return Status(TUTTI_INVALID_ARGUMENT, "Host \"" + place.host + "\" has no address that can be used here: " + useless,
+                "Write an address of rank 0's own as a number, or correct what the name stands for (getent hosts " +
+                    place.host + ")");
 }
 
 Lookup look_up(const HostPort& place) {

@@ -14,7 +14,8 @@
 
 namespace tutti {
 
-/// An IPv4 or IPv6 address with its port. A value.
+/// An IPv4 or IPv6 address with its port. A value. An IPv4-mapped one (::ffff:10.0.0.1) is that IPv4 address, and only a
+/// link-local one has a scope, so that one place has one value.
 class SocketAddress {
  public:
   SocketAddress() = default;
@@ -32,13 +33,19 @@ class SocketAddress {
   bool loopback() const;
   /// fe80::/10, which means nothing without an interface.
   bool link_local() const;
+  /// All addresses of this machine: 0.0.0.0 or [::].
+  bool wildcard() const;
+  /// Multicast, or IPv4's broadcast: no connection can be made with several machines.
+  bool of_several() const;
   std::uint32_t scope() const;
   void set_scope(std::uint32_t interface_index);
 
   const sockaddr* data() const { return reinterpret_cast<const sockaddr*>(&storage_); }
   socklen_t length() const { return length_; }
-  /// "10.0.0.1:4242" or "[fe80::1%eth0]:4242".
+  /// "10.0.0.1:4242" or "[fe80::1%eth0]:4242", which parse_host_port and numeric_address read back.
   std::string text() const;
+  /// The same without the port.
+  std::string host_text() const;
   friend bool operator==(const SocketAddress& a, const SocketAddress& b);
 
   /// 7 bytes for v4, 19 for v6 (family 4 or 6, address, port); the scope stays here, as it means nothing elsewhere.
@@ -46,6 +53,8 @@ class SocketAddress {
   static SocketAddress unpack(ByteReader& in);
 
  private:
+  void make_canonical();
+
   sockaddr_storage storage_{};
   socklen_t length_ = 0;
 };
@@ -64,11 +73,11 @@ struct InterfaceAddress {
 /// Errors: TUTTI_INVALID_ARGUMENT, TUTTI_SYSTEM_ERROR. Thread safe.
 Result<std::vector<InterfaceAddress>> local_addresses(std::string_view interfaces);
 
-/// A link-local v6 address without scope becomes one address per local interface that has one of its kind; every other
-/// address stays alone. What a peer told is tried this way.
+/// A link-local v6 address without scope becomes one address per local interface that has one of its kind, so none where no
+/// interface has; every other address stays alone. What a peer or a resolver told is tried this way.
 std::vector<SocketAddress> with_scopes(const SocketAddress& address);
 
-/// "host:port", "1.2.3.4:80", "[::1]:80" in its parts; the brackets are off. Looks nothing up.
+/// "host:port", "1.2.3.4:80", "[::1]:80", "*:80" in its parts; the brackets are off. Looks nothing up.
 /// Errors: TUTTI_INVALID_ARGUMENT with the remedy.
 struct HostPort {
   std::string host;
@@ -76,9 +85,15 @@ struct HostPort {
 };
 Result<HostPort> parse_host_port(std::string_view text);
 
-/// The address that it is where its host is a number, such as 10.0.0.1, ::1 or fe80::1%eth0; nothing where that is a name.
-/// Never blocks.
-std::optional<SocketAddress> numeric_address(const HostPort& place);
+/// The address that it is where its host is a number, such as 10.0.0.1, ::1 or *, the wildcard; nothing where that is a
+/// name. A link-local address has a zone: an interface's name or number behind a %, or behind %25 as URLs have it. Never
+/// blocks. Errors: TUTTI_INVALID_ARGUMENT: a link-local address without a zone, with the interfaces that could be meant; a
+/// zone that is no interface here, or is not behind an IPv6 address; an address of several machines.
+Result<std::optional<SocketAddress>> numeric_address(const HostPort& place);
+
+/// Of the addresses that a name has, those that can be listened at or connected to, each once: link-local ones with_scopes,
+/// none of several machines. Errors: TUTTI_INVALID_ARGUMENT where none is left, with what each is.
+Result<std::vector<SocketAddress>> usable_addresses(const HostPort& place, const std::vector<SocketAddress>& addresses);
 
 /// What a resolver answers.
 struct Lookup {

@@ -323,10 +323,13 @@ using S = Settings;
 using C = tutti_config;
 constexpr std::array kTable = {
     setting<Meeting, &S::comm_id>(
-        "TUTTI_COMM_ID", "", "Printed unique id, or an address (tcp://HOST:PORT, file:///PATH), that env:// joins at."),
+        "TUTTI_COMM_ID", "",
+        "Printed unique id, or an address (tcp://HOST:PORT, tcp://[fe80::1%eth0]:PORT, file:///PATH), that env:// "
+        "joins at."),
     setting<RankNumber, &S::rank>("TUTTI_RANK", "", "This process's rank, for env://."),
     setting<RankCount, &S::ranks>("TUTTI_RANKS", "", "How many ranks there are, for env://."),
-    setting<List, &S::interfaces>("TUTTI_INTERFACE", "", "Network interfaces to use; all that are up where empty.",
+    setting<List, &S::interfaces>("TUTTI_INTERFACE", "",
+                                  "Names of the network interfaces to use; all that are up where empty.",
                                   "config.interface", text_field<&C::interface>),
     setting<PortPair, &S::port_range>("TUTTI_PORT_RANGE", "any", "TCP ports to listen on."),
     setting<List, &S::transports>(

@@ -30,7 +30,17 @@ Status listen_error(const SocketAddress& address, int number) {
     return system_error(what, number, "Another program has the port; choose another one, or end that program");
   }
   if (number == EADDRNOTAVAIL) return system_error(what, number, "The address belongs to another machine");
+  if (number == EACCES || number == EPERM) {
+    return system_error(what, number, "Choose a port of 1024 or above, for which no privilege is needed");
+  }
   return system_error(what, number);
+}
+
+Status no_socket(const SocketAddress& address) {
+  const int number = errno;
+  const bool off = number == EAFNOSUPPORT;
+  return system_error("Opening a socket for " + address.text() + " failed", number,
+                      off ? "Write an IPv4 address: this system has no IPv6" : "");
 }
 
 struct Ports {
@@ -76,7 +86,7 @@ int shortage_now() {
 
 Result<Descriptor> listen_at(const SocketAddress& address, int backlog) {
   Descriptor socket = open_stream(address.family());
-  if (!socket) return system_error("Opening a socket failed", errno);
+  if (!socket) return no_socket(address);
   set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   const bool everywhere = address == SocketAddress::any(AF_INET6, address.port());
   if (address.family() == AF_INET6) set_option(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, everywhere ? 0 : 1);
@@ -102,16 +112,21 @@ Result<Listener> listen_on(std::string_view interfaces, std::uint32_t port_low, 
     listener.sockets.push_back(std::move(socket).value());
     return listener;
   }
+  Status unavailable;
   for (const auto& local : *locals) {
     auto socket = first_free_port(ports, [&](std::uint16_t port) {
       SocketAddress address = local.address;
       address.set_port(port);
       return listen_at(address, backlog);
     });
-    if (!socket) return socket.status();
+    // Not there yet, as while the system asks whether a neighbour has the same address; others serve.
+    unavailable = socket.status();
+    if (!socket && unavailable.error().system_error == EADDRNOTAVAIL) continue;
+    if (!socket) return unavailable;
     listener.addresses.push_back(bound_address(socket->get()));
     listener.sockets.push_back(std::move(socket).value());
   }
+  if (listener.sockets.empty()) return unavailable;
   return listener;
 }
 
@@ -154,7 +169,7 @@ bool loopback_is_down_for(const SocketAddress& address) {
 
 Result<Descriptor> connect_to(const SocketAddress& address) {
   Descriptor socket = open_stream(address.family());
-  if (!socket) return system_error("Opening a socket failed", errno);
+  if (!socket) return no_socket(address);
   set_no_delay(socket.get());
   if (::connect(socket.get(), address.data(), address.length()) != 0 && errno != EINPROGRESS) {
     return system_error("Connecting to " + address.text() + " failed", errno);

@@ -158,7 +158,7 @@ bool Caller::every_port_refused_key() const {
 }
 
 std::string Caller::explain() const {
-  if (addresses_.empty()) return "it has no address";
+  if (addresses_.empty()) return "it has no address but link-local ones, and no interface here has such";
   std::string text;
   for (std::size_t i = 0; i < addresses_.size(); ++i) {
     if (answers_[i].text.empty()) continue;

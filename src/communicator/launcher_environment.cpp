@@ -10,6 +10,8 @@
 #include <optional>
 #include <string_view>
 
+#include "src/base/addresses.h"
+
 namespace tutti {
 
 namespace {
@@ -135,7 +137,10 @@ std::optional<Launched> find_torchrun(Reader& in, Ports ports) {
   const bool taken = in.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
   found->ports = ports_at(static_cast<std::uint32_t>(master), taken, ports);
   const bool all_local = in.has("LOCAL_WORLD_SIZE") && in.text("LOCAL_WORLD_SIZE") == in.text("WORLD_SIZE");
-  const bool loopback = found->host == "localhost" || found->host.rfind("127.", 0) == 0 || found->host == "::1";
+  if (found->host.starts_with('[') && found->host.ends_with(']'))
+    found->host = found->host.substr(1, found->host.size() - 2);
+  const auto number = numeric_address({found->host, 1});
+  const bool loopback = found->host == "localhost" || (number && *number && (*number)->loopback());
   found->one_machine = all_local || loopback;
   found->job = "torchrun " + found->host + " " + std::to_string(master) + " " + in.text("TORCHELASTIC_RUN_ID") + " " +
                in.text("TORCHELASTIC_RESTART_COUNT");

@@ -5,7 +5,9 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstring>
 #include <system_error>
 
@@ -17,6 +19,8 @@
 namespace tutti {
 
 namespace {
+
+using Addresses = std::vector<SocketAddress>;
 
 constexpr std::string_view kTcp = "tcp://";
 constexpr std::string_view kFile = "file://";
@@ -47,7 +51,9 @@ Meeting known(Identity identity, std::string where) {
 Result<Meeting> by_id(const tutti_unique_id& id) {
   auto identity = unpack_identity(id);
   if (!identity) return identity.status();
-  const std::string where = "the unique id's maker (" + identity->addresses.front().text() + ")";
+  const Addresses first = with_scopes(identity->addresses.front());
+  const std::string where =
+      "the unique id's maker (" + (first.size() == 1 ? first : identity->addresses).front().text() + ")";
   const Key key = identity->key;
   Meeting meeting = known(std::move(identity).value(), where);
   meeting.holder = -1;
@@ -127,37 +133,68 @@ Result<std::string> read_to_end(const Descriptor& file, const Patience& patience
   return text;
 }
 
-// An address is this machine's exactly where one can listen at it.
-bool is_here(SocketAddress address) {
-  address.set_port(0);
-  return listen_at(address).ok();
+// An address is this machine's exactly where one can listen at it; a host is where one of its addresses is.
+bool is_here(const Addresses& addresses) {
+  return std::any_of(addresses.begin(), addresses.end(), [](SocketAddress address) {
+    address.set_port(0);
+    return listen_at(address).ok();
+  });
+}
+
+bool all_of_loopback(const Addresses& addresses) {
+  return std::all_of(addresses.begin(), addresses.end(), [](const SocketAddress& one) { return one.loopback(); });
+}
+
+// Where others call whoever listens at `addresses`: of the wildcards loopback, as only ranks of rank 0's machine can mean
+// them.
+Addresses to_call(const Addresses& addresses) {
+  Addresses all;
+  for (const SocketAddress& address : addresses) {
+    if (!address.wildcard()) {
+      all.push_back(address);
+      continue;
+    }
+    all.push_back(SocketAddress::v4(std::array<unsigned char, 4>{127, 0, 0, 1}, address.port()));
+    const std::array<unsigned char, 16> v6 = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+    if (address.family() == AF_INET6) all.push_back(SocketAddress::v6(v6, address.port()));
+  }
+  return all;
+}
+
+// A v6 wildcard takes v4 too, and is v4's where there is no v6.
+Result<Descriptor> listen_everywhere(std::uint16_t port) {
+  auto socket = listen_at(SocketAddress::any(AF_INET6, port));
+  return socket || socket.status().error().system_error == EADDRINUSE ? std::move(socket)
+                                                                      : listen_at(SocketAddress::any(AF_INET, port));
 }
 
 // Listens at the given addresses (a host may have several; one is enough). Where none is this machine's, rank 0 stands
 // behind an address translation, and any address will do.
-Result<Listener> listen_at_any_of(const std::vector<SocketAddress>& addresses) {
+Result<Listener> listen_at_any_of(const Addresses& addresses) {
   Listener listener;
   Status first;
   for (const SocketAddress& address : addresses) {
-    auto socket = listen_at(address);
+    const bool everywhere = address.wildcard() && address.family() == AF_INET6;
+    auto socket = everywhere ? listen_everywhere(address.port()) : listen_at(address);
     if (socket) {
-      listener.addresses.push_back(address);
+      for (const SocketAddress& one : to_call({address})) listener.addresses.push_back(one);
       listener.sockets.push_back(std::move(socket).value());
-    } else if (first.ok() && socket.status().error().system_error != EADDRNOTAVAIL) {
+    } else if (first.ok() && (socket.status().error().system_error != EADDRNOTAVAIL || all_of_loopback(addresses))) {
       first = socket.status();
     }
   }
   if (!listener.sockets.empty()) return listener;
   if (!first.ok()) return first;
-  auto socket = listen_at(SocketAddress::any(AF_INET, addresses.front().port()));
+  auto socket = listen_everywhere(addresses.front().port());
   if (!socket) return socket.status();
   listener.addresses = addresses;
   listener.sockets.push_back(std::move(socket).value());
   return listener;
 }
 
-Result<Listener> listen_at_first_free(const std::vector<std::vector<SocketAddress>>& candidates) {
-  for (const auto& addresses : candidates) stop_abandoned_roots(addresses);  // of creations that failed before this one
+Result<Listener> listen_at_first_free(const std::vector<Addresses>& candidates) {
+  for (const auto& addresses : candidates)
+    stop_abandoned_roots(to_call(addresses));  // of creations that failed before this one
   Result<Listener> listener = Status(TUTTI_INTERNAL_ERROR, "There is no port to listen on");
   for (const auto& addresses : candidates) {
     listener = listen_at_any_of(addresses);
@@ -168,18 +205,19 @@ Result<Listener> listen_at_first_free(const std::vector<std::vector<SocketAddres
 
 struct TcpPlace {
   std::string host_and_port;  // of the first candidate, for sentences
-  std::vector<std::vector<SocketAddress>> candidates;
+  std::vector<Addresses> candidates;
   std::string job;           // names the private file that serves where there is no secret
   bool one_machine = false;  // all ranks are known to be on one
 };
 
 Result<Meeting> by_tcp(const TcpPlace& place, const JoinRequest& request, int rank) {
   const Settings& settings = request.settings;
-  const std::string where = std::string(kTcp) + place.host_and_port;
+  std::string where = std::string(kTcp) + place.host_and_port;
+  if (rank != 0 && place.candidates.front().front().wildcard()) where += " (which is this machine to ranks other than 0)";
   auto key = configured_key(settings, request.patience);
   if (!key) return key.status();
   if (!*key) {
-    if (!place.one_machine && !is_here(place.candidates.front().front())) {
+    if (!place.one_machine && !is_here(place.candidates.front())) {
       return Status(TUTTI_INVALID_ARGUMENT,
                     where + " is on another machine, and there is no secret that would keep strangers out", kSecretRemedy);
     }
@@ -193,7 +231,8 @@ Result<Meeting> by_tcp(const TcpPlace& place, const JoinRequest& request, int ra
   }
   Identity identity{**key, {}};
   if (rank != 0) {
-    for (const auto& addresses : place.candidates) {
+    for (const auto& candidate : place.candidates) {
+      const Addresses addresses = to_call(candidate);
       identity.addresses.insert(identity.addresses.end(), addresses.begin(), addresses.end());
     }
     return known(std::move(identity), where);
@@ -208,6 +247,14 @@ Result<Meeting> by_tcp(const TcpPlace& place, const JoinRequest& request, int ra
   return meeting;
 }
 
+// One name for all forms in which ranks may write one place: names in small letters, numbers as they are printed.
+std::string job_of(HostPort place) {
+  const auto number = numeric_address(place);
+  if (number && *number) return to_call({**number}).front().text();
+  for (char& c : place.host) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return place.host + ":" + std::to_string(place.port);
+}
+
 Result<Meeting> by_tcp_address(const std::string& host_and_port, const JoinRequest& request, int rank) {
   const auto host = parse_host_port(host_and_port);
   if (!host) return host.status();
@@ -215,8 +262,8 @@ Result<Meeting> by_tcp_address(const std::string& host_and_port, const JoinReque
   if (!addresses) return addresses.status();
   TcpPlace place;
   place.host_and_port = host_and_port;
+  place.job = "tcp " + job_of(*host);
   place.candidates.push_back(std::move(addresses).value());
-  place.job = "tcp " + host_and_port;
   return by_tcp(place, request, rank);
 }
 
@@ -370,7 +417,10 @@ Result<Meeting> by_bootstrap(const JoinRequest& request, const RankAndSize& plac
 }  // namespace
 
 Status check_address(std::string_view address) {
-  if (starts_with(address, kTcp)) return parse_host_port(address.substr(kTcp.size())).status();
+  if (starts_with(address, kTcp)) {
+    const auto place = parse_host_port(address.substr(kTcp.size()));
+    return place ? numeric_address(*place).status() : place.status();
+  }
   if (starts_with(address, kEnv)) return {};
   if (starts_with(address, kId) || starts_with(address, kIdText)) return id_from_text(id_text(address)).status();
   if (!starts_with(address, kFile)) {

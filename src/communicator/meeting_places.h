@@ -17,7 +17,8 @@ namespace tutti {
 /// Errors: as join.
 Result<Meeting> open_meeting(const JoinRequest& request, const RankAndSize& place, const Status& so_far);
 
-/// Whether ranks can be told to meet there, as far as the text tells; nothing is looked up. Errors: TUTTI_INVALID_ARGUMENT.
+/// Whether ranks can be told to meet there, as far as the text and this machine's interfaces tell; no name is looked up.
+/// Errors: TUTTI_INVALID_ARGUMENT.
 Status check_address(std::string_view address);
 /// The same of TUTTI_COMM_ID, which says where env:// leads and cannot say so again.
 Status check_comm_id(std::string_view address);

@@ -113,14 +113,16 @@ Status refused(const HostPort& place, const Lookup& answer) {
 }  // namespace
 
 Result<std::vector<SocketAddress>> resolve(const HostPort& place, const Patience& patience, const Resolver& resolver) {
-  if (const auto number = numeric_address(place)) return std::vector<SocketAddress>{*number};
+  auto number = numeric_address(place);
+  if (!number) return number.status();
+  if (*number) return std::vector<SocketAddress>{**number};
   std::string reason;  // why the last one that was answered could not tell
   for (std::uint64_t wait_ns = kFirstPauseNs;; wait_ns = std::min(2 * wait_ns, kMostPauseNs)) {
     auto asked = ask(place, patience, resolver);
     if (!asked) return asked.status();
     if (!*asked) return too_late(place, patience, reason);
     Lookup& answer = **asked;
-    if (answer.error == 0) return std::move(answer.addresses);
+    if (answer.error == 0) return usable_addresses(place, answer.addresses);
     if (answer.error != EAI_AGAIN) return refused(place, answer);
     reason = reason_of(answer);
     if (Status status = rest(wait_ns, patience); !status) return status;

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <map>
 
 #include "src/base/addresses.h"
 #include "src/base/descriptor.h"
@@ -72,12 +73,11 @@ Finding look_at_interfaces(const Sysfs&) {
   const auto addresses = local_addresses("");
   if (!addresses.ok())
     return bad(addresses.status().error().message, "Bring an interface up, the loopback at least: ip link set lo up");
-  std::vector<std::string> names;
-  for (const auto& address : *addresses) {
-    if (std::find(names.begin(), names.end(), address.interface) == names.end()) names.push_back(address.interface);
-  }
-  if (names.empty()) return bad("none is up", "Bring one up, the loopback at least: ip link set lo up");
-  return good(joined(names) + " up with addresses");
+  std::map<std::string, std::vector<std::string>> hosts;  // by interface, as TUTTI_COMM_ID takes them
+  for (const auto& [interface, address] : *addresses) hosts[interface].push_back(address.host_text());
+  std::vector<std::string> parts;
+  for (const auto& [interface, texts] : hosts) parts.push_back(fmt::format("{} ({})", interface, joined(texts)));
+  return good("up are " + joined(parts));
 }
 
 Finding look_at_verbs(const Sysfs& files) {

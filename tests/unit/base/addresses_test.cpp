@@ -5,7 +5,12 @@
 #include <net/if.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <array>
+#include <random>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "src/base/socket.h"
 
@@ -62,22 +67,116 @@ TEST(HostPort, IsTakenApartAndNonsenseRefused) {
   ASSERT_TRUE(name.ok()) << name.status().text();
   EXPECT_EQ(name->host, "node7.example");
   EXPECT_EQ(name->port, 4242);
-  for (const char* bad : {"", ":", "localhost", "localhost:", "localhost:0", "localhost:65536", "localhost:8x", "::1:80"}) {
+  const std::pair<const char*, const char*> cases[] = {{"", "needs a host, a colon and a port"},
+                                                       {":", "needs a host, a colon and a port"},
+                                                       {":80", "needs a host, a colon and a port"},
+                                                       {"localhost", "needs a host, a colon and a port"},
+                                                       {"[::1]", "needs a host, a colon and a port"},
+                                                       {"[::1]80", "needs a host, a colon and a port"},
+                                                       {"[]:80", "needs a host, a colon and a port"},
+                                                       {"[::1:80", "bracket is not closed"},
+                                                       {"localhost:", "ports are 1 to 65535"},
+                                                       {"localhost:0", "ports are 1 to 65535"},
+                                                       {"localhost:65536", "ports are 1 to 65535"},
+                                                       {"localhost:+8", "ports are 1 to 65535"},
+                                                       {"[::1]:", "ports are 1 to 65535"},
+                                                       {"localhost:8x", "nothing may follow the port"},
+                                                       {"localhost:80/", "nothing may follow the port"},
+                                                       {"[::1]:80/path", "nothing may follow the port"},
+                                                       {"::1:80", "an IPv6 address stands in brackets"},
+                                                       {"fe80::abcd", "an IPv6 address stands in brackets"},
+                                                       {"fe80::1%lo:80", "an IPv6 address stands in brackets"}};
+  for (const auto& [bad, why] : cases) {
     const auto result = parse_host_port(bad);
     ASSERT_FALSE(result.ok()) << bad;
     EXPECT_THAT(result.status().text(), HasSubstr(std::string("\"") + bad + "\""));
+    EXPECT_THAT(result.status().text(), HasSubstr(why));
   }
 }
 
+std::string number(const HostPort& place) {
+  const auto address = numeric_address(place);
+  if (!address) return address.status().text();
+  return *address ? (*address)->text() : "a name";
+}
+
 TEST(NumericAddress, IsTheNumberAndNothingForAName) {
-  EXPECT_EQ(numeric_address({"127.0.0.1", 80})->text(), "127.0.0.1:80");
-  EXPECT_EQ(numeric_address({"::1", 81})->text(), "[::1]:81");
-  const std::uint32_t loopback = ::if_nametoindex("lo");
-  EXPECT_EQ(numeric_address({"fe80::1%lo", 82})->scope(), loopback);
-  EXPECT_EQ(numeric_address({"fe80::1%" + std::to_string(loopback), 82})->scope(), loopback);
-  for (const char* name : {"localhost", "fe80::1%nosuch7", "fe80::1%", "%lo", "1.2.3", ""}) {
-    EXPECT_FALSE(numeric_address({name, 80})) << name;
+  EXPECT_EQ(number({"127.0.0.1", 80}), "127.0.0.1:80");
+  EXPECT_EQ(number({"::1", 81}), "[::1]:81");
+  EXPECT_EQ(number({"::1%lo", 81}), "[::1]:81");
+  EXPECT_EQ(number({"*", 82}), "[::]:82");
+  for (const char* name : {"localhost", "1.2.3", "127.1", "0x7f.1", ""}) EXPECT_EQ(number({name, 80}), "a name") << name;
+}
+
+TEST(NumericAddress, HasAZoneByNameOrNumberAndAsUrlsWriteIt) {
+  const std::string loopback = std::to_string(::if_nametoindex("lo"));
+  for (const std::string& zone : {std::string("lo"), loopback, std::string("25lo"), "25" + loopback}) {
+    EXPECT_EQ(number({"fe80::1%" + zone, 82}), "[fe80::1%lo]:82") << zone;
+    EXPECT_EQ(number({"FE80::0:1%" + zone, 82}), "[fe80::1%lo]:82") << zone;
   }
+}
+
+TEST(NumericAddress, IsTheIpv4AddressThatItMaps) {
+  EXPECT_EQ(number({"::ffff:10.1.2.3", 80}), "10.1.2.3:80");
+  EXPECT_EQ(number({"::FFFF:7f00:1", 80}), "127.0.0.1:80");
+  EXPECT_EQ(number({"::ffff:0.0.0.0", 80}), "0.0.0.0:80");
+}
+
+TEST(NumericAddress, ThatCannotBeUsedIsASentenceWithItsRemedy) {
+  const std::tuple<const char*, const char*, const char*> cases[] = {
+      {"fe80::1", "\"[fe80::1]:80\" is a link-local address, which means nothing without its interface",
+       "interfaces of this machine that have such addresses: "},
+      {"fe80::1%nosuch7", "has the zone \"nosuch7\", which is no interface of this machine",
+       "Write [fe80::1%ZONE]:80 with one of: "},
+      {"fe80::1%", "has the zone \"\", which is no interface", "Write [fe80::1%ZONE]:80"},
+      {"fe80::1%25nosuch7", "has the zone \"25nosuch7\", which is no interface", "Write [fe80::1%ZONE]:80"},
+      {"fe80::1%4000000", "has the zone \"4000000\", which is no interface", "Write [fe80::1%ZONE]:80"},
+      {"127.0.0.1%lo", "has a zone behind what is no IPv6 address", "Leave %lo out"},
+      {"localhost%lo", "has a zone behind what is no IPv6 address", "Leave %lo out"},
+      {"224.0.0.1", "multicast or broadcast address", "Write an address of rank 0's own"},
+      {"255.255.255.255", "multicast or broadcast address", "Write an address of rank 0's own"},
+      {"ff02::1%lo", "multicast or broadcast address", "Write an address of rank 0's own"}};
+  for (const auto& [host, why, remedy] : cases) {
+    const auto result = numeric_address({host, 80});
+    ASSERT_FALSE(result.ok()) << host;
+    EXPECT_EQ(result.status().code(), TUTTI_INVALID_ARGUMENT);
+    EXPECT_THAT(result.status().error().message, HasSubstr(why)) << host;
+    EXPECT_THAT(result.status().error().remedy, HasSubstr(remedy)) << host;
+  }
+}
+
+TEST(SocketAddress, ReadsBackWhatItPrints) {
+  std::vector<SocketAddress> all = {SocketAddress::any(AF_INET, 9), SocketAddress::any(AF_INET6, 9)};
+  std::minstd_rand random;
+  for (int i = 0; i < 1000; ++i) {
+    std::array<unsigned char, 16> bytes;
+    // Zeros and ones often: what is printed shortened, and what is mapped.
+    for (unsigned char& byte : bytes) byte = static_cast<unsigned char>(random() % 3 == 0 ? random() : random() % 2 * 255);
+    if (i % 4 == 0) std::fill_n(bytes.begin(), 10, static_cast<unsigned char>(0));
+    if (i % 4 == 1) std::copy_n(kLinkLocal.begin(), 8, bytes.begin());
+    const auto port = static_cast<std::uint16_t>(1 + random() % 65535);
+    all.push_back(SocketAddress::v6(bytes, port, ::if_nametoindex("lo")));
+    all.push_back(SocketAddress::v4(std::span(bytes).first<4>(), port));
+  }
+  for (const SocketAddress& address : all) {
+    if (address.of_several()) continue;
+    const auto place = parse_host_port(address.text());
+    ASSERT_TRUE(place.ok()) << place.status().text();
+    const auto back = numeric_address(*place);
+    ASSERT_TRUE(back.ok()) << back.status().text();
+    EXPECT_EQ(**back, address) << address.text();
+  }
+}
+
+TEST(UsableAddresses, AreThoseOfANameThatLeadSomewhere) {
+  const SocketAddress here = SocketAddress::v4(kV4, 80);
+  const SocketAddress everybody = SocketAddress::v4(std::array<unsigned char, 4>{224, 0, 0, 1}, 80);
+  const auto some = usable_addresses({"name", 80}, {everybody, here, here});
+  ASSERT_TRUE(some.ok()) << some.status().text();
+  EXPECT_THAT(*some, testing::ElementsAre(here));
+  const auto none = usable_addresses({"name", 80}, {everybody});
+  ASSERT_FALSE(none.ok());
+  EXPECT_THAT(none.status().text(), HasSubstr("Host \"name\" has no address that can be used here: 224.0.0.1 (multicast"));
 }
 
 TEST(LookUp, KnowsThisMachineByName) {

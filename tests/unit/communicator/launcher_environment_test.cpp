@@ -84,6 +84,17 @@ TEST(Launcher, TorchrunsPortOrOneBesideItWhereTheAgentHoldsIt) {
   EXPECT_THAT(read(agent, 4000, 4001)->ports, ElementsAre(4000, 4001, 4000, 4001, 4000, 4001, 4000, 4001));
 }
 
+TEST(Launcher, TorchrunsAddressIsKnownForLoopbackInEveryForm) {
+  for (const char* host : {"127.0.0.1", "127.9.9.9", "::1", "[::1]", "::ffff:127.0.0.1", "[::ffff:7f00:1]"}) {
+    Variables variables = kTorchrun;
+    variables["MASTER_ADDR"] = host;
+    const auto found = read(variables);
+    ASSERT_TRUE(found.ok()) << found.status().text();
+    EXPECT_TRUE(found->one_machine) << host;
+    EXPECT_EQ(found->host.find('['), std::string::npos) << host;
+  }
+}
+
 // mpirun and PMI launchers hand their variables to whatever they start, and so does torchrun that was started by them.
 TEST(Launcher, TorchrunIsMeantWhereAnotherLauncherAroundItSaysSomethingElse) {
   Variables within = kTorchrun;

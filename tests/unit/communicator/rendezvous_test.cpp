@@ -285,6 +285,16 @@ TEST(Join, ATakenPortIsNamed) {
   EXPECT_THAT(result.status().text(), HasSubstr("Address already in use"));
 }
 
+TEST(Join, ARankThatFindsNobodyAtTheWildcardReadsWhichMachineThatIs) {
+  JoinRequest request = request_of(1, 2, .2);
+  request.address = "tcp://*:" + std::to_string(free_port());
+  request.settings.secret = "s";
+  const auto result = join(request);
+  EXPECT_EQ(result.status().code(), TUTTI_TIMEOUT);
+  EXPECT_THAT(result.status().text(), HasSubstr("(which is this machine to ranks other than 0)"));
+  EXPECT_THAT(result.status().text(), HasSubstr("127.0.0.1:"));
+}
+
 TEST(Join, AnAddressOfAnotherMachineNeedsASecret) {
   JoinRequest request = request_of(1, 2, 2);
   request.address = "tcp://192.0.2.1:4242";

@@ -1,6 +1,7 @@
 // Names of hosts: whatever the resolver does, the caller's patience counts.
 #include "src/communicator/resolve.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
 
 #include <future>
@@ -110,6 +111,52 @@ TEST(Resolve, AnUnknownHostIsToldAtOnceAndARefusalOfTheSystemAsOne) {
 TEST(Resolve, OneThatThrowsIsARefusal) {
   const auto broken = [](const HostPort&) -> Lookup { throw std::bad_alloc(); };
   EXPECT_EQ(resolve(kSomewhere, patience_of(600), broken).status().code(), TUTTI_SYSTEM_ERROR);
+}
+
+SocketAddress mapped(std::uint16_t port) {
+  sockaddr_in6 in{};
+  in.sin6_family = AF_INET6;
+  in.sin6_port = htons(port);
+  EXPECT_EQ(::inet_pton(AF_INET6, "::ffff:127.0.0.1", &in.sin6_addr), 1);
+  return {reinterpret_cast<const sockaddr*>(&in), sizeof in};
+}
+
+/// Answers with these.
+Resolver answer_of(std::vector<SocketAddress> addresses) {
+  return [addresses](const HostPort&) { return Lookup{0, 0, addresses}; };
+}
+
+TEST(Resolve, WhatANameStandsForHasOneFormAndLeadsSomewhere) {
+  const SocketAddress everybody = SocketAddress::v4(std::array<unsigned char, 4>{224, 0, 0, 1}, 4242);
+  const auto result = resolve(kSomewhere, patience_of(20), answer_of({everybody, mapped(4242), here(4242)}));
+  ASSERT_TRUE(result.ok()) << result.status().text();
+  EXPECT_THAT(*result, testing::ElementsAre(here(4242)));
+  const auto none = resolve(kSomewhere, patience_of(20), answer_of({everybody}));
+  EXPECT_EQ(none.status().code(), TUTTI_INVALID_ARGUMENT);
+  EXPECT_THAT(none.status().text(), HasSubstr("\"somewhere.example\" has no address that can be used here: 224.0.0.1"));
+}
+
+TEST(Resolve, ALinkLocalAddressOfANameIsTriedOnEachInterfaceThatHasSuch) {
+  const std::array<unsigned char, 16> bytes = {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+  const SocketAddress scopeless = SocketAddress::v6(bytes, 4242);
+  const auto result = resolve(kSomewhere, patience_of(20), answer_of({scopeless, here(4242)}));
+  ASSERT_TRUE(result.ok()) << result.status().text();
+  EXPECT_EQ(result->size(), 1 + with_scopes(scopeless).size());
+  for (const SocketAddress& one : *result) EXPECT_TRUE(!one.link_local() || one.scope() != 0) << one.text();
+}
+
+TEST(Resolve, AHostIsThisMachineWhereAnyOfItsAddressesIs) {
+  const SocketAddress elsewhere = SocketAddress::v4(std::array<unsigned char, 4>{192, 0, 2, 77}, 0);
+  const std::uint16_t port = listen_on("lo", 0, 0)->addresses.front().port();
+  const auto results = join_all(2, [&](int, JoinRequest& request) {
+    request.address = "tcp://Somewhere.example:" + std::to_string(port);
+    request.resolver = [elsewhere](const HostPort& place) {
+      Lookup answer{0, 0, {elsewhere, here(place.port)}};
+      answer.addresses.front().set_port(place.port);
+      return answer;
+    };
+  });
+  for (const auto& result : results) EXPECT_TRUE(result.ok()) << result.status().text();
 }
 
 TEST(Resolve, IsPartOfACreationsPatience) {
