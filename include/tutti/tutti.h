@@ -203,7 +203,7 @@ typedef struct tutti_error {
   int32_t system_error;  ///< errno, or 0
   char message[768];     ///< one sentence: who, what, limit
   char remedy[256];      ///< what to do about it; may be empty
-  uint64_t operation;    ///< its number in the communicator, UINT64_MAX if none
+  uint64_t operation;    ///< its number in the communicator (of a mismatch: the first that differs), UINT64_MAX if none
   char operation_kind[24];
   uint64_t limit_ns;      ///< the deadline that passed, or 0
   uint32_t guilty_count;  ///< how many ranks are to blame, also where more than fit below
@@ -280,13 +280,15 @@ TUTTI_API tutti_status tutti_comm_create_all(tutti_comm** comms, int ranks, cons
 /// hook, no memory) makes `comm` fail on all ranks at once.
 TUTTI_API tutti_status tutti_comm_split(tutti_comm* comm, int color, int key, tutti_comm** out, const tutti_config* config);
 
-/// Completes everything that was enqueued, then takes leave of the peers. Collective over comm. Afterwards only
-/// tutti_comm_destroy (and queries) are legal: other calls are TUTTI_INVALID_USAGE, as is this one in an open group.
+/// Completes everything that was enqueued, then takes leave of the peers. Collective over comm. TUTTI_MISMATCH on all ranks
+/// where they have not called the same operations. Afterwards only tutti_comm_destroy (and queries) are legal: other calls
+/// are TUTTI_INVALID_USAGE, as is this one in an open group.
 TUTTI_API tutti_status tutti_comm_finalize(tutti_comm* comm);
 
 /// Frees the handle. Operations that run are completed first, within the operation timeout, and aborted where they outlast
 /// it; those still behind others on a queue are never started, and complete with TUTTI_ABORTED in their turn. Not
-/// collective: peers read that this rank left. NULL is allowed. No other call on `comm` may be under way or follow.
+/// collective: peers read that this rank left. Logs a warning where peers are known to have called other operations than
+/// this rank, and no error has told it. NULL is allowed. No other call on `comm` may be under way or follow.
 /// TUTTI_INVALID_USAGE, and nothing happens, while this thread's open group holds operations or splits of it.
 TUTTI_API tutti_status tutti_comm_destroy(tutti_comm* comm);
 
@@ -320,12 +322,15 @@ TUTTI_API tutti_status tutti_comm_last_choice(const tutti_comm* comm, tutti_comm
 // ---- Collectives -----------------------------------------------------------------------------------------------------
 //
 // Common to all: `send` and `recv` are host memory and belong to the operation until it has completed. Counts are in
-// elements, may be 0, may exceed 2^31, and are equal on all ranks. Unequal ones are TUTTI_MISMATCH on all ranks; one that
-// was done before this showed (with a count of 0 it waits for nobody) has returned success, and its next call returns the
-// mismatch. `stream` and `call` as above; call may be NULL. Thread safe: calls from several threads on one communicator are
-// ordered by entry. Returns TUTTI_SUCCESS; TUTTI_INVALID_ARGUMENT or TUTTI_UNSUPPORTED (nothing was sent); TUTTI_TIMEOUT,
-// TUTTI_REMOTE_ERROR, TUTTI_MISMATCH, TUTTI_ABORTED (`send` is intact unless in place, `recv` is undefined; the
-// communicator has failed, and tutti_error_get says who and why). Buffers may not overlap except as "in place" says.
+// elements, may be 0, may exceed 2^31, and are equal on all ranks. Calls that differ between ranks are TUTTI_MISMATCH on
+// all ranks. The error names the first operation that differs and both calls, also where a rank has left or died since. A
+// call that was done before this showed (with a count of 0 it waits for nobody) has returned success; then the next
+// operation, tutti_comm_split or tutti_comm_finalize returns the mismatch, and tutti_comm_destroy logs a warning. Each rank
+// remembers its last 127 changes of call; what differed before is told without its number. `stream` and `call` as above;
+// call may be NULL. Thread safe: calls from several threads on one communicator are ordered by entry. Returns
+// TUTTI_SUCCESS; TUTTI_INVALID_ARGUMENT or TUTTI_UNSUPPORTED (nothing was sent); TUTTI_TIMEOUT, TUTTI_REMOTE_ERROR,
+// TUTTI_MISMATCH, TUTTI_ABORTED (`send` is intact unless in place, `recv` is undefined; the communicator has failed, and
+// tutti_error_get says who and why). Buffers may not overlap except as "in place" says.
 
 /// Folds every rank's `send` with `op` into every rank's `recv`. count elements each. In place: recv == send.
 TUTTI_API tutti_status tutti_all_reduce(const void* send, void* recv, size_t count, tutti_type type, tutti_op op,

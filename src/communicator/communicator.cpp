@@ -26,20 +26,12 @@ namespace {
 /// How long a wait for other threads sleeps before it looks at failure again; a hook makes it a millisecond.
 constexpr std::uint64_t longest_sleep_ns = 10'000'000;
 
-/// Names the operation: equal on all ranks that called the same thing at the same place, different otherwise.
-std::uint64_t fingerprint_of(std::uint64_t sequence, std::uint64_t plan_hash) {
-  // splitmix64's finaliser: every bit of both counts in every bit of the result.
-  std::uint64_t x = plan_hash + 0x9e3779b97f4a7c15u * (sequence + 1);
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
 /// Up to so many ranks a program is looked at beside those of its peers: building them takes each rank time and memory.
 constexpr int most_looked_at = 32;
 
-/// In the place of a plan's hash.
-constexpr std::uint64_t split_hash = 0x73706c6974;
+/// In the place of a plan's hash, and added to that of the barrier which ends a communicator.
+constexpr std::uint64_t split_hash = 0x9e3779b97f4a7c15;
+constexpr std::uint64_t finalize_hash = 0xc2b2ae3d27d4eb4f;
 
 /// A hook that remembers that it ended a wait: an abort by another rank reads alike.
 struct Asked {
@@ -98,7 +90,11 @@ std::size_t Communicator::ProblemHash::operator()(const Problem& problem) const 
   const std::uint64_t shape = static_cast<std::uint64_t>(problem.collective) |
                               static_cast<std::uint64_t>(problem.type) << 8 | static_cast<std::uint64_t>(problem.op) << 24 |
                               static_cast<std::uint64_t>(problem.root) << 40;
-  return fingerprint_of(problem.count, shape);
+  // splitmix64's finaliser: every bit of both in every bit of the result.
+  std::uint64_t x = shape + 0x9e3779b97f4a7c15u * (problem.count + 1);
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
 }
 
 /// Opens the transports once the key is known, and makes what this rank tells the others: its place, then its transports.
@@ -196,14 +192,13 @@ Result<std::unique_ptr<Communicator>> Communicator::split_in_turn(SplitRequest& 
   Advice advice;
   request.blob = open_transports(request.settings, request.name, transports, advice);
   // It has a number among the operations, so that who calls another meanwhile learns of the difference.
-  const std::uint64_t sequence = sequence_.load(std::memory_order_relaxed);  // only changed in a turn
-  sequence_.store(sequence + 1, std::memory_order_relaxed);
+  const std::uint64_t sequence = begin_operation({.hash = split_hash, .kind = KindName("split")});
   again_ = nullptr;
-  board_.start({sequence, split_hash, pack_split(), KindName("split")});
   request.operation = sequence;
+  request.history = history_;
   auto membership = tutti::split(*membership_->control, membership_->key, request);
   if (!membership.ok()) return membership.status();
-  board_.complete(sequence, KindName("split"));
+  board_.complete(sequence);
   if (*membership == nullptr) return std::unique_ptr<Communicator>();
   std::unique_ptr<Communicator> child(
       new Communicator(std::move(*membership), std::move(transports), request.settings, request.name, hook_));
@@ -466,18 +461,19 @@ Again Communicator::run_again(const CallShape& shape, const void* send, void* re
   again_call_.recv = recv;
   const std::uint64_t sequence = sequence_.load(std::memory_order_relaxed);  // only changed in a turn
   sequence_.store(sequence + 1, std::memory_order_relaxed);
+  history_ = followed_by(history_, plan.plan.hash);
   board_.start_again(sequence);
   comparison_->begin_again();
   agent_->begin_again(timeout_ns());
   const auto run = [&] {
-    const Outcome& outcome = executor_.run_again(send, recv, fingerprint_of(sequence, plan.plan.hash), *agent_);
+    const Outcome& outcome = executor_.run_again(send, recv, history_, *agent_);
     if (outcome.kind == Outcome::Kind::completed) [[likely]]
       return true;
     failure = give_up(outcome, again_call_, sequence);
     return false;
   };
   if (succeeds(run, failure)) [[likely]] {
-    board_.complete_again(sequence);
+    board_.complete(sequence);
     return Again::done;
   }
   failure = conclude(std::move(failure), again_call_, hook_);
@@ -495,26 +491,35 @@ Problem Communicator::problem_of(const CollectiveCall& call) const {
   return problem;
 }
 
+/// Gives it its number and its place in the history, and shows it to the peers.
+std::uint64_t Communicator::begin_operation(Called operation) {
+  operation.sequence = sequence_.load(std::memory_order_relaxed);  // only changed in a turn
+  operation.past = history_;
+  sequence_.store(operation.sequence + 1, std::memory_order_relaxed);
+  history_ = followed_by(history_, operation.hash);
+  board_.start(operation);
+  return operation.sequence;
+}
+
 Status Communicator::carry_out(const CollectiveCall& call, const Hook& hook) {
   again_ = nullptr;  // it may go with the plans, and the executor's layouts with it, also where this call is refused
   auto prepared = prepare(problem_of(call), call.algorithm);
   if (!prepared.ok()) return prepared.status();
   const Prepared& plan = **prepared;
-  const std::uint64_t sequence = sequence_.load(std::memory_order_relaxed);  // only changed in a turn
-  sequence_.store(sequence + 1, std::memory_order_relaxed);
+  const std::uint64_t sequence = begin_operation({.hash = plan.plan.hash + (call.finalizes ? finalize_hash : 0),
+                                                  .detail = detail_of(call),
+                                                  .kind = call.finalizes ? KindName("finalize") : plan.name,
+                                                  .algorithm = plan.algorithm_name});
   last_algorithm_.store(plan.algorithm, std::memory_order_relaxed);
-  board_.start({sequence, plan.plan.hash, pack_call(call), plan.algorithm_name});
   if (call.count != 0) {
-    if (Status status = execute(plan, call, hook, sequence, fingerprint_of(sequence, plan.plan.hash)); !status.ok())
-      return status;
+    if (Status status = execute(plan, call, hook, sequence); !status.ok()) return status;
   }
-  board_.complete(sequence, plan.name);
+  board_.complete(sequence);
   remember(plan, call);
   return {};
 }
 
-Status Communicator::execute(const Prepared& plan, const CollectiveCall& call, const Hook& hook, std::uint64_t sequence,
-                             std::uint64_t fingerprint) {
+Status Communicator::execute(const Prepared& plan, const CollectiveCall& call, const Hook& hook, std::uint64_t sequence) {
   comparison_->begin(call, *plan.linked);
   agent_->begin(call.timeout_ns != 0 ? call.timeout_ns : timeout_ns(), comparison_.get(), call.beside, hook);
   if (!plan.linked->open) {
@@ -527,7 +532,7 @@ Status Communicator::execute(const Prepared& plan, const CollectiveCall& call, c
   binding.input = static_cast<const std::byte*>(call.send);
   binding.output = static_cast<std::byte*>(call.recv);
   binding.scratch = scratch_.data();
-  binding.fingerprint = fingerprint;
+  binding.fingerprint = history_;
   binding.regions = registrations_->of(call.send, plan.layouts.bytes[0], call.recv, plan.layouts.bytes[1]);
   const Outcome& outcome =
       executor_.run(plan.plan, plan.linked->lowered, plan.layouts, binding, plan.fold, plan.linked->links, *agent_);

@@ -159,6 +159,11 @@ class Communicator {
   /// The error of a link to `peer` that broke for want of something here, as `why` says (transport.h, `failure`); nothing
   /// where it broke otherwise.
   std::optional<Error> own_shortage(int peer, std::string_view why) const;
+  /// The error of a link to `peer` that broke as far as the control plane knows a reason, without asking anybody: that the
+  /// two have called different things, or that it left.
+  std::optional<Error> known_loss(int peer) const;
+  /// How long whoever meets a broken link looks for a reason: the control plane hears of a death at about the same time.
+  static constexpr std::uint64_t culprit_ns = 300'000'000;
   /// An error that names this communicator, an operation of it and a member, as far as it is known.
   Guilty guilty(int rank) const;
   Transports& transports() { return *transports_; }
@@ -223,8 +228,8 @@ class Communicator {
   Status take_back(Status failure, const CollectiveCall& call, const Hook& hook);
   Problem problem_of(const CollectiveCall& call) const;
   Status carry_out(const CollectiveCall& call, const Hook& hook);
-  Status execute(const Prepared& plan, const CollectiveCall& call, const Hook& hook, std::uint64_t sequence,
-                 std::uint64_t fingerprint);
+  std::uint64_t begin_operation(Called operation);
+  Status execute(const Prepared& plan, const CollectiveCall& call, const Hook& hook, std::uint64_t sequence);
   Status give_up(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence);
   void remember(const Prepared& plan, const CollectiveCall& call);
   void close();
@@ -235,13 +240,13 @@ class Communicator {
   Patience asking(std::uint64_t ns);
   Status explain_deadline(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting);
   std::string absence(const PeerReport& report, std::uint64_t limit_ns) const;
-  Guilty guilty(const PeerReport& report) const { return guilty(report.rank, report.activity); }
-  Guilty guilty(int rank, const Activity& activity) const;
+  Guilty guilty(const PeerReport& report) const;
   Status lost(int peer, const std::string& why);
+  std::optional<Error> loss_of(const PeerReport& peer) const;
   Error cut(tutti_status status, Guilty to_blame, int peer, std::string_view why) const;
   Status explain_mismatch(int peer, const CollectiveCall& call, std::uint64_t sequence);
   Error error_of(tutti_status status, const CollectiveCall& call, std::uint64_t sequence) const;
-  Status explain_mismatch(const PeerReport& peer, const CollectiveCall& call, std::uint64_t sequence);
+  std::optional<Error> mismatch_with(const PeerReport& peer, const std::string& where) const;
   bool agrees_with_peers(const CollectiveCall& call, std::uint64_t sequence, std::span<const PeerReport> peers);
   std::string label(const CollectiveCall& call, std::uint64_t sequence) const;
 
@@ -265,6 +270,9 @@ class Communicator {
 
   Turns turns_;  ///< whoever's turn it is owns what follows; others read the atomics
   std::atomic<std::uint64_t> sequence_{0};
+  /// Hash of all operations so far. It is the fingerprint that the messages of the last one carry: ranks that have called
+  /// anything differently, however long ago, do not take each other's messages.
+  std::uint64_t history_ = 0;
   std::atomic<const char*> last_algorithm_{nullptr};
   ActivityBoard& board_;          ///< the control plane's
   std::uint64_t ranks_here_ = 1;  ///< of this machine

@@ -82,9 +82,9 @@ void ControlPlane::on_failure(OnFailure callback) {
   if (!impl_->in_child()) impl_->set_callback(std::move(callback));
 }
 
-Error ControlPlane::loss_of(int peer, const std::string& how) const { return impl_->loss_of(peer, how); }
+Error ControlPlane::death_of(const PeerReport& peer, const std::string& how) const { return impl_->death_of(peer, how); }
 
-Error ControlPlane::leave_of(int peer) const { return impl_->leave_of(peer); }
+Error ControlPlane::leave_of(const PeerReport& peer) const { return impl_->leave_of(peer); }
 
 std::vector<PeerReport> ControlPlane::survey(std::span<const int> ranks, const Patience& patience) {
   return impl_->survey(ranks, patience);
@@ -95,6 +95,15 @@ std::unique_ptr<ControlPlane::Inquiry> ControlPlane::inquire(std::span<const int
 }
 
 PeerReport ControlPlane::query(int rank, const Patience& patience) { return survey(std::span(&rank, 1), patience).front(); }
+
+PeerReport ControlPlane::known(int rank) {
+  PeerReport report;
+  report.rank = rank;
+  if (impl_->in_child()) return report;
+  const std::lock_guard lock(impl_->mutex_);
+  impl_->add_hearsay(report);
+  return impl_->known_here(rank).value_or(report);
+}
 
 void ControlPlane::set_members(std::vector<Member> members) { impl_->set_members(std::move(members)); }
 

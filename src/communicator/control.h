@@ -2,7 +2,8 @@
 //
 // Ranks are joined by a graph: authenticated connections to the ranks at distance ±2^k, so that anything reaches anybody
 // in log2(n) hops and a few deaths leave it in one piece. One thread, the watcher, sleeps on all of them. It
-//   - notices a neighbour's death: its connections close without a goodbye, its process ends, or it is silent too long;
+//   - notices a neighbour's death: its connections close without a goodbye, its process ends, or it is silent too long; it
+//     then compares what both have called, as a mismatch is the cause of what follows;
 //   - floods the first error of the communicator to every rank, each passing on only the first one that it hears;
 //   - answers questions about what this rank is doing, and passes on those for others.
 // With one rank there is no thread and no connection.
@@ -43,6 +44,7 @@ struct PeerReport {
 struct Purpose {
   const char* kind = "";                 ///< "split"; empty: none that callers know of
   std::uint64_t operation = UINT64_MAX;  ///< its number
+  std::uint64_t history = 0;             ///< hash of all that its rank has called, up to it; see activity.h
 };
 
 /// See the head of this file. Thread safe throughout; made, used and destroyed in one process: in a forked child every
@@ -83,11 +85,11 @@ class ControlPlane {
   /// Replaces the callback; an empty one removes it, after which it is not running any more. A failure that came before
   /// is told at once (on the watcher thread; with one rank on the caller's).
   void on_failure(OnFailure callback);
-  /// TUTTI_REMOTE_ERROR's sentence for a lost peer, with what is known of its last operation; for links of transports
-  /// that broke before the control plane knew more. `how`: such as "its shm connection closed".
-  Error loss_of(int peer, const std::string& how) const;
-  /// The same of a peer that took leave while this rank needed it.
-  Error leave_of(int peer) const;
+  /// The error of a peer that this rank needed and that died or left, whatever a report's state says. TUTTI_MISMATCH where
+  /// the two have called different things, else TUTTI_REMOTE_ERROR with what is known of its last operation.
+  /// how: such as "its shm connection closed", for a death that the control plane does not know of.
+  Error death_of(const PeerReport& peer, const std::string& how) const;
+  Error leave_of(const PeerReport& peer) const;
 
   // ---- What ranks do.
   /// This rank's board; its executor writes it.
@@ -97,6 +99,8 @@ class ControlPlane {
   /// communicator, too. Own rank allowed.
   std::vector<PeerReport> survey(std::span<const int> ranks, const Patience& patience);
   PeerReport query(int rank, const Patience& patience);
+  /// What is known here without asking; of other ranks than neighbours that is nothing.
+  PeerReport known(int rank);
 
   /// Questions of a survey whose asker has other things to do meanwhile. Not thread safe, and gone before its ControlPlane
   /// is.
@@ -122,7 +126,8 @@ class ControlPlane {
   // ---- Exchange.
   /// Everybody's bytes, by rank, in ceil(log2(n)) rounds. Collective, in the same order on all ranks; calls of several
   /// threads take turns. Fails with the communicator's first error, TUTTI_TIMEOUT (naming the ranks that have not
-  /// called), TUTTI_ABORTED by `patience`; a failure other than by abort is reported to all. For a few KiB each.
+  /// called), TUTTI_MISMATCH where histories differ, TUTTI_ABORTED by `patience`; a failure other than by abort is reported
+  /// to all. For a few KiB each.
   Result<std::vector<std::vector<std::byte>>> allgather(std::span<const std::byte> mine, const Patience& patience,
                                                         const Purpose& purpose = {});
 
@@ -130,7 +135,8 @@ class ControlPlane {
   /// Hands over an authenticated connection to neighbour `about.rank`, non-blocking.
   void add_link(Descriptor fd, const Member& about);
   /// Takes leave of the neighbours, who read "left" and not "died", and stops the watcher. Returns within about 100 ms
-  /// whatever the peers do. Only failed(), first_error() and members remain usable. Idempotent.
+  /// whatever the peers do. Logs a warning where a neighbour is known to have called something else and nobody has been
+  /// told. Only failed(), first_error() and members remain usable. Idempotent.
   void leave();
 
   class Impl;

@@ -10,6 +10,19 @@
 
 namespace tutti {
 
+namespace {
+
+/// How long ranks are asked what they do, for an error's sentence.
+constexpr std::uint64_t kAskNs = 500'000'000;
+
+std::string words_of(const Purpose& purpose) {
+  if (*purpose.kind == '\0') return "an exchange";
+  if (purpose.operation == UINT64_MAX) return "a " + std::string(purpose.kind);
+  return purpose.kind + (" #" + std::to_string(purpose.operation));
+}
+
+}  // namespace
+
 Result<std::vector<std::vector<std::byte>>> ControlPlane::Impl::allgather(std::span<const std::byte> mine,
                                                                           const Patience& patience,
                                                                           const Purpose& purpose) {
@@ -71,6 +84,7 @@ Result<std::vector<std::vector<std::byte>>> ControlPlane::Impl::gather_rounds(st
     ByteWriter out;
     out.u64(sequence);
     out.u32(round);
+    out.u64(purpose.history);
     for (int i = 0; i < count; ++i) out.blob(held[static_cast<std::size_t>(i)]);
     const auto to = links_.find((rank - distance + n) % n);
     if (to != links_.end()) send(to->second, kGather, out.bytes());
@@ -78,7 +92,8 @@ Result<std::vector<std::vector<std::byte>>> ControlPlane::Impl::gather_rounds(st
     const int from = (rank + distance) % n;
     if (Status status = await_round(lock, from, {sequence, round}, patience, purpose); !status) return status;
     const auto arrived = rounds_.extract({sequence, round});
-    ByteReader in(arrived.mapped());
+    if (arrived.mapped().history != purpose.history) return Status(gather_mismatch(lock, from, patience, purpose));
+    ByteReader in(arrived.mapped().blobs);
     for (int i = 0; i < count; ++i) {
       const auto blob = in.blob();
       held.emplace_back(blob.begin(), blob.end());
@@ -99,12 +114,10 @@ Status ControlPlane::Impl::await_round(std::unique_lock<std::mutex>& lock, int p
     if (!first_error_.ok()) return first_error_;
     if (left_) return Status(TUTTI_INVALID_USAGE, "This rank has left \"" + options_.name + "\"");
     const auto link = links_.find(peer);
-    if (link == links_.end() || !link->second.open()) {
-      Error error;
-      error.status = TUTTI_REMOTE_ERROR;
-      error.message = member_locked(peer).text() + " of \"" + options_.name + "\" left while this rank waited for it";
-      error.guilty.push_back(member_locked(peer).guilty());
-      return Status(std::move(error));
+    // Of one that died the watcher tells.
+    if (link == links_.end() || link->second.state == LinkState::kLeft) {
+      const Activity activity = link != links_.end() ? link->second.activity() : Activity();
+      return Status(error_of(member_locked(peer), activity, {"left while this rank waited for it", ""}));
     }
     lock.unlock();  // the caller's hook runs without our lock
     const Status status = patience.check();
@@ -116,6 +129,26 @@ Status ControlPlane::Impl::await_round(std::unique_lock<std::mutex>& lock, int p
   return {};
 }
 
+// Its sender has called something else. It is asked what, since the exchange itself does not tell.
+Error ControlPlane::Impl::gather_mismatch(std::unique_lock<std::mutex>& lock, int peer, const Patience& patience,
+                                          const Purpose& purpose) {
+  lock.unlock();
+  Patience brief = patience;
+  brief.deadline = Deadline::in(kAskNs);
+  const PeerReport report = survey(std::span(&peer, 1), brief).front();
+  lock.lock();
+  const Member about = member_locked(peer);
+  if (auto mismatch = mismatch_with(about, report.activity, "")) return std::move(*mismatch);
+  Error error;
+  error.status = TUTTI_MISMATCH;
+  error.operation = purpose.operation;
+  error.operation_kind = purpose.kind;
+  error.guilty = {member_locked(options_.rank).guilty(), about.guilty()};
+  error.message = about.text() + " of \"" + options_.name + "\" called something else before or as " + words_of(purpose);
+  error.remedy = kCallTheSame;
+  return error;
+}
+
 // Names the ranks that take no part, and those that do not answer, of which that is not known.
 // peer: whose blobs this rank waits for.
 Error ControlPlane::Impl::gather_timeout(std::unique_lock<std::mutex>& lock, int peer, const Patience& patience,
@@ -124,9 +157,13 @@ Error ControlPlane::Impl::gather_timeout(std::unique_lock<std::mutex>& lock, int
   for (int r = 0; r < std::min(options_.ranks, 1024); ++r) all.push_back(r);
   lock.unlock();
   Patience brief = patience;
-  brief.deadline = Deadline::in(500'000'000);
+  brief.deadline = Deadline::in(kAskNs);
   const auto reports = survey(all, brief);
   lock.lock();
+  for (const PeerReport& report : reports) {
+    const char* const since = report.state == PeerReport::State::kLeft ? "left" : "";
+    if (auto mismatch = mismatch_with(member_locked(report.rank), report.activity, since)) return std::move(*mismatch);
+  }
   Error error;
   error.status = TUTTI_TIMEOUT;
   error.limit_ns = patience.deadline.limit_ns;
@@ -139,13 +176,9 @@ Error ControlPlane::Impl::gather_timeout(std::unique_lock<std::mutex>& lock, int
     const bool answers = report.state != PeerReport::State::kUnknown;
     if (answers && report.heard && report.activity.exchanges >= gathers_) continue;
     (answers ? late : silent).push_back(report.rank);
-    Guilty& guilty = error.guilty.emplace_back(member_locked(report.rank).guilty());
-    guilty.last_operation = report.activity.completed;
-    guilty.last_operation_kind = report.activity.completed_kind.text();
+    error.guilty.push_back(guilty_of(member_locked(report.rank), report.activity));
   }
-  const std::string what = *purpose.kind == '\0'             ? "an exchange"
-                           : purpose.operation == UINT64_MAX ? "a " + std::string(purpose.kind)
-                                                             : purpose.kind + (" #" + std::to_string(purpose.operation));
+  const std::string what = words_of(purpose);
   const std::string limit = duration_text(patience.deadline.limit_ns);
   if (late.empty() && silent.empty()) {  // the last of them came a moment ago, or a connection is stuck
     error.guilty.push_back(member_locked(peer).guilty());

@@ -11,6 +11,7 @@
 #include "src/base/poller.h"
 #include "src/communicator/channel.h"
 #include "src/communicator/control.h"
+#include "src/communicator/mismatch.h"
 
 namespace tutti {
 
@@ -19,6 +20,12 @@ class ControlPlane::Impl {
   /// kAround: a query for which the target's neighbours say what they know, too.
   enum Frame : std::uint8_t { kGoodbye = 1, kHeartbeat, kFailure, kGather, kQuery, kReply, kAround };
   enum class LinkState { kOpen, kLeft, kDead };
+
+  /// What befell a rank: the sentence's verb and what follows, and its remedy.
+  struct Loss {
+    std::string what;
+    std::string remedy;
+  };
 
   /// One neighbour.
   struct Link {
@@ -30,13 +37,15 @@ class ControlPlane::Impl {
     std::unique_ptr<ActivityBoard> board;  ///< its page, where it is on this machine
     Descriptor process;                    ///< pidfd, where pids mean the same here and there
     std::uint64_t ended_ns = 0;            ///< when its process was seen to have ended; 0: runs
+    Loss loss;                             ///< why it is dead
+    std::uint64_t told_ns = 0;             ///< when that is to be told as this rank sees it; 0: it has been
 
     bool open() const { return state == LinkState::kOpen; }
     /// What is known of its rank without asking.
     std::optional<Activity> known() const {
-      auto latest = board && board->valid() ? board->try_read() : std::nullopt;
-      if (!latest) return last;
-      if (last) latest->exchanges = last->exchanges;  // which the board does not tell
+      if (!board || !board->valid()) return last;
+      Activity latest = board->read();
+      if (last) latest.exchanges = last->exchanges;  // which the board does not tell
       return latest;
     }
     Activity activity() const { return known().value_or(Activity{}); }
@@ -87,9 +96,13 @@ class ControlPlane::Impl {
   std::vector<PeerReport> survey(std::span<const int> ranks, const Patience& patience);
   Result<std::vector<std::vector<std::byte>>> allgather(std::span<const std::byte> mine, const Patience& patience,
                                                         const Purpose& purpose);
-  Error loss_of(int peer, const std::string& how) const;
-  Error leave_of(int peer) const;
+  Error death_of(const PeerReport& peer, const std::string& how) const;
+  Error leave_of(const PeerReport& peer) const;
   Member member_locked(int rank) const;
+  /// Of this rank, and of a neighbour that has ended.
+  std::optional<PeerReport> known_here(int target);
+  /// Adds what this rank knows of one whose link to it is open.
+  void add_hearsay(PeerReport& report) const;
 
   const Options options_;
   const int pid_;
@@ -109,19 +122,20 @@ class ControlPlane::Impl {
   void read_from(Link& link);
   bool take(Link& link, std::uint8_t type, std::span<const std::byte> payload);
   void ended(Link& link);
-  void lost(Link& link, Error error);
+  void lost(Link& link, Loss loss);
   void close(Link& link);
   void tick();
+  void look_after(Link& link, std::uint64_t now, bool was_away);
   void beat();
-  Activity own_activity();
+  Activity own_activity() const;
   void tell_failure();
   void farewell_locked();
   void send(Link& link, Frame type, std::span<const std::byte> payload);
   void fail(const Status& failure, int from) noexcept;
   void flood();
-  /// what: the sentence's verb and what follows, such as "died: …".
-  Error loss(const Link& link, const std::string& what) const;
-  Error end_of(int peer, const std::string& what) const;
+  Error error_of(const Member& member, const Activity& activity, const Loss& loss) const;
+  std::optional<Error> mismatch_with(const Member& member, const Activity& activity, const std::string& since) const;
+  void warn_of_mismatch() const;
 
   // control_survey.cpp: questions and answers.
   void ask(std::uint64_t id, int target, bool everybody);
@@ -130,8 +144,6 @@ class ControlPlane::Impl {
   void route_query(Frame type, std::uint64_t id, int origin, int target, int ttl, int from);
   void reply(Link* next, std::uint64_t id, int origin, const PeerReport& report, int ttl);
   void answered(std::uint64_t id, const PeerReport& report);
-  std::optional<PeerReport> known_here(int target);
-  void add_hearsay(PeerReport& report) const;
   Link* towards(int target, int from);
   int first_ttl() const;
 
@@ -144,6 +156,7 @@ class ControlPlane::Impl {
   Status await_round(std::unique_lock<std::mutex>& lock, int peer, std::pair<std::uint64_t, std::uint32_t> round,
                      const Patience& patience, const Purpose& purpose);
   Error gather_timeout(std::unique_lock<std::mutex>& lock, int peer, const Patience& patience, const Purpose& purpose);
+  Error gather_mismatch(std::unique_lock<std::mutex>& lock, int peer, const Patience& patience, const Purpose& purpose);
 
   Poller poller_;
   WakeUp wake_;
@@ -165,9 +178,13 @@ class ControlPlane::Impl {
   std::map<std::uint64_t, std::pair<Survey*, std::size_t>> questions_;
 
   bool gathering_ = false;
-  Activity own_;               // as last read from the board
   std::uint64_t gathers_ = 0;  // exchanges that this rank has begun
-  std::map<std::pair<std::uint64_t, std::uint32_t>, std::vector<std::byte>> rounds_;
+  /// What came for a round of an exchange, and what its sender had called by then.
+  struct Round {
+    std::uint64_t history = 0;
+    std::vector<std::byte> blobs;
+  };
+  std::map<std::pair<std::uint64_t, std::uint32_t>, Round> rounds_;
 };
 
 }  // namespace tutti

@@ -129,7 +129,6 @@ void ControlPlane::Impl::answered(std::uint64_t id, const PeerReport& report) {
   changed_.notify_all();
 }
 
-// What this rank knows of one whose link to it is open and that does not answer.
 void ControlPlane::Impl::add_hearsay(PeerReport& report) const {
   const auto place = links_.find(report.rank);
   if (place != links_.end()) keep_later(report, place->second.report(PeerReport::State::kUnknown));

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/base/background_thread.h"
+#include "src/base/log.h"
 #include "src/base/no_cancellation.h"
 #include "src/communicator/caught.h"
 #include "src/communicator/control_impl.h"
@@ -17,8 +18,12 @@ constexpr std::uint64_t kMostBeat = 1'000 * kMs;
 constexpr std::uint64_t kLeaveNs = 50 * kMs;
 // A process may end with its goodbye still in our socket: what is in there has this long to be read.
 constexpr std::uint64_t kLastWordsNs = 100 * kMs;
+// A rank that is behind one that died has not called what may tell the two apart. Those that are not behind go first.
+constexpr std::uint64_t kOthersFirstNs = 100 * kMs;
 constexpr std::uint32_t kRecoverUs = 10'000;  // without memory
 constexpr std::uint64_t kWakeTag = UINT64_MAX;
+
+constexpr const char* kLookAtIt = "Look at that process's own output, and for the kernel's out-of-memory killer";
 
 std::uint64_t link_tag(int rank) { return static_cast<std::uint64_t>(rank) * 2; }
 std::uint64_t process_tag(int rank) { return link_tag(rank) + 1; }
@@ -84,6 +89,7 @@ int ControlPlane::Impl::timeout_ms() {
   std::uint64_t next = next_beat_ns_;
   if (flood_due_) next = std::min(next, now_ns() + kRecoverUs * 1000);
   for (const auto& [rank, link] : links_) {
+    if (link.told_ns != 0) next = std::min(next, link.told_ns);
     if (!link.open()) continue;
     if (link.ended_ns != 0) next = std::min(next, link.ended_ns + kLastWordsNs);
     // Silence is noticed when it has lasted long enough, not at the beat after that.
@@ -140,8 +146,9 @@ bool ControlPlane::Impl::take(Link& link, std::uint8_t type, std::span<const std
     case kGather: {
       const std::uint64_t sequence = in.u64();
       const std::uint32_t round = in.u32();
+      const std::uint64_t history = in.u64();
       const auto blobs = in.raw(in.left());
-      rounds_[{sequence, round}].assign(blobs.begin(), blobs.end());
+      rounds_[{sequence, round}] = {history, {blobs.begin(), blobs.end()}};
       changed_.notify_all();
       return true;
     }
@@ -161,13 +168,17 @@ bool ControlPlane::Impl::take(Link& link, std::uint8_t type, std::span<const std
 
 void ControlPlane::Impl::ended(Link& link) {
   if (link.state == LinkState::kLeft || leaving_) return close(link);
-  lost(link, loss(link, "died: its control connection closed without a goodbye"));
+  lost(link, {"died: its control connection closed without a goodbye", kLookAtIt});
 }
 
-void ControlPlane::Impl::lost(Link& link, Error error) {
+void ControlPlane::Impl::lost(Link& link, Loss loss) {
   link.state = LinkState::kDead;
+  link.loss = std::move(loss);
+  link.told_ns = now_ns();  // before what needs memory
   close(link);
-  fail(Status(std::move(error)), link.about.rank);
+  // One more than a number counts "none" as less.
+  const bool behind = own_activity().started + 1 < link.activity().started + 1;
+  if (behind) link.told_ns += kOthersFirstNs;
 }
 
 // Keeps the link's entry, which remembers how it ended and what its rank did last.
@@ -187,15 +198,11 @@ void ControlPlane::Impl::tick() {
   const bool was_away = now - last_tick_ns_ > options_.idle_timeout_ns / 2;
   last_tick_ns_ = now;
   for (auto& [rank, link] : links_) {
-    if (!link.open()) continue;
-    if (was_away) link.heard_ns = now;
-    if (link.ended_ns != 0 && now >= link.ended_ns + kLastWordsNs) {
-      leaving_ ? close(link) : lost(link, loss(link, "died: its process ended without a goodbye"));
-    } else if (now - link.heard_ns > options_.idle_timeout_ns && !leaving_) {
-      Error error = loss(link, "was silent for " + duration_text(options_.idle_timeout_ns));
-      error.remedy = "See whether it is stopped or cut off; raise TUTTI_IDLE_TIMEOUT if its machine is only slow";
-      lost(link, std::move(error));
-    }
+    if (link.open()) look_after(link, now, was_away);
+    if (link.told_ns == 0 || now < link.told_ns) continue;
+    const Status loss(error_of(link.about, link.activity(), link.loss));
+    link.told_ns = 0;
+    fail(loss, rank);
   }
   flood();
   if (now < next_beat_ns_) return;
@@ -203,17 +210,27 @@ void ControlPlane::Impl::tick() {
   beat();
 }
 
+// Whether an open link's rank still lives.
+void ControlPlane::Impl::look_after(Link& link, std::uint64_t now, bool was_away) {
+  if (was_away) link.heard_ns = now;
+  if (link.ended_ns != 0 && now >= link.ended_ns + kLastWordsNs) {
+    leaving_ ? close(link) : lost(link, {"died: its process ended without a goodbye", kLookAtIt});
+  } else if (now - link.heard_ns > options_.idle_timeout_ns && !leaving_) {
+    lost(link, {"was silent for " + duration_text(options_.idle_timeout_ns),
+                "See whether it is stopped or cut off; raise TUTTI_IDLE_TIMEOUT if its machine is only slow"});
+  }
+}
+
 void ControlPlane::Impl::beat() {
   ByteWriter out;
-  pack_activity(out, own_activity());
+  pack_activity(out, own_activity(), Activity::kBrief);
   for (auto& [rank, link] : links_) send(link, kHeartbeat, out.bytes());
 }
 
-Activity ControlPlane::Impl::own_activity() {
-  // Its writer is another thread, which may have lost the core between two words of it: then what it said before holds.
-  own_ = board_.try_read().value_or(own_);
-  own_.exchanges = gathers_;
-  return own_;
+Activity ControlPlane::Impl::own_activity() const {
+  Activity own = board_.read();
+  own.exchanges = gathers_;
+  return own;
 }
 
 void ControlPlane::Impl::tell_failure() {
@@ -265,39 +282,48 @@ void ControlPlane::Impl::flood() {
   flood_due_ = !told.ok();
 }
 
-Error ControlPlane::Impl::loss(const Link& link, const std::string& what) const {
+// What two ranks called differently is why one of them is lost to the other, or why it was needed at all.
+Error ControlPlane::Impl::error_of(const Member& member, const Activity& activity, const Loss& loss) const {
+  if (auto mismatch = mismatch_with(member, activity, loss.what)) return std::move(*mismatch);
   Error error;
   error.status = TUTTI_REMOTE_ERROR;
-  Guilty guilty = link.about.guilty();
-  const Activity activity = link.activity();
-  guilty.last_operation = activity.completed;
-  guilty.last_operation_kind = activity.completed_kind.text();
-  error.message = link.about.text() + " of \"" + options_.name + "\" " + what;
+  error.guilty = {guilty_of(member, activity)};
+  error.message = member.text() + " of \"" + options_.name + "\" " + loss.what;
   if (activity.completed != UINT64_MAX) {
-    error.message +=
-        "; its last completed operation is #" + std::to_string(activity.completed) + " " + guilty.last_operation_kind;
+    error.message += "; its last completed operation is #" + std::to_string(activity.completed) + " " +
+                     error.guilty.front().last_operation_kind;
   }
-  error.remedy = "Look at that process's own output, and for the kernel's out-of-memory killer";
-  error.guilty.push_back(std::move(guilty));
+  error.remedy = loss.remedy;
   return error;
 }
 
-Error ControlPlane::Impl::loss_of(int peer, const std::string& how) const { return end_of(peer, "died: " + how); }
-
-Error ControlPlane::Impl::leave_of(int peer) const {
-  Error error = end_of(peer, "left while others still needed it");
-  error.remedy = "Let every rank end what all have begun before one of them destroys its communicator or exits";
-  return error;
+std::optional<Error> ControlPlane::Impl::mismatch_with(const Member& member, const Activity& activity,
+                                                       const std::string& since) const {
+  const Member self = member_locked(options_.rank);
+  return mismatch_between("\"" + options_.name + "\"", {self, own_activity()}, {member, activity}, since);
 }
 
-Error ControlPlane::Impl::end_of(int peer, const std::string& what) const {
+Error ControlPlane::Impl::death_of(const PeerReport& peer, const std::string& how) const {
   if (in_child()) return child_error().error();
   const std::lock_guard lock(mutex_);
-  const auto place = links_.find(peer);
-  if (place != links_.end()) return loss(place->second, what);
-  Link unlinked;
-  unlinked.about = member_locked(peer);
-  return loss(unlinked, what);
+  return error_of(member_locked(peer.rank), peer.activity, {"died: " + how, kLookAtIt});
+}
+
+Error ControlPlane::Impl::leave_of(const PeerReport& peer) const {
+  if (in_child()) return child_error().error();
+  const std::lock_guard lock(mutex_);
+  return error_of(member_locked(peer.rank), peer.activity,
+                  {"left while others still needed it",
+                   "Let every rank end what all have begun before one of them destroys its communicator or exits"});
+}
+
+// Where every rank is through with its calls nobody waits for anybody, and nothing else would show it.
+void ControlPlane::Impl::warn_of_mismatch() const {
+  if (!first_error_.ok()) return;
+  for (const auto& [rank, link] : links_) {
+    const auto mismatch = mismatch_with(link.about, link.activity(), "");
+    if (mismatch) return log(Level::warn, mismatch->message + ". " + mismatch->remedy);
+  }
 }
 
 Member ControlPlane::Impl::member_locked(int rank) const {
@@ -334,7 +360,7 @@ void ControlPlane::Impl::set_members(std::vector<Member> members) {
   for (const int near : neighbours(options_.rank, options_.ranks)) {
     const Member& member = members[static_cast<std::size_t>(near)];
     if (!member.same_pids(self) || member.activity_fd < 0) continue;
-    boards[near] = std::make_unique<ActivityBoard>(member.pid, member.activity_fd);
+    boards[near] = std::make_unique<ActivityBoard>(member.pid, member.activity_fd, member.activity_inode);
   }
   const std::lock_guard lock(mutex_);
   members_ = std::move(members);
@@ -390,6 +416,10 @@ void ControlPlane::Impl::leave() noexcept {
   wake_.raise();
   if (watcher_.joinable()) watcher_.join();
   const std::lock_guard lock(mutex_);
+  static_cast<void>(attempt([this]() -> Status {
+    warn_of_mismatch();
+    return {};
+  }));
   for (auto& [rank, link] : links_) close(link);
 }
 

@@ -11,42 +11,13 @@
 
 #include "src/base/plain_text.h"
 #include "src/communicator/known_transports.h"
+#include "src/communicator/mismatch.h"
 
 namespace tutti {
 namespace {
 
-/// How long a failed call looks for the culprit: the control plane hears of a death at about the same time as the links.
-constexpr std::uint64_t culprit_ns = 300'000'000;
 /// How long ranks are asked what they do, for an error's sentence.
 constexpr std::uint64_t survey_ns = 500'000'000;
-
-const char* type_name(std::uint64_t type) {
-  constexpr std::array names = {"int8",   "uint8",   "int32",   "uint32",  "int64",
-                                "uint64", "float16", "float32", "float64", "bfloat16"};
-  return type < names.size() ? names[type] : "opaque";
-}
-
-const char* op_name(std::uint64_t op) {
-  constexpr std::array names = {"sum", "prod", "max", "min", "avg"};
-  return op < names.size() ? names[op] : "an operator";
-}
-
-/// What is called like a collective and is none, in the place of the collective's number.
-constexpr std::uint64_t finalize_call = collective_count;
-constexpr std::uint64_t split_call = collective_count + 1;
-
-std::string words_of(const Called& called) {
-  const auto& d = called.detail;
-  if (d[0] == finalize_call) return "tutti_comm_finalize";
-  if (d[0] == split_call) return "tutti_comm_split";
-  const Collective collective = static_cast<Collective>(d[0]);
-  if (d[0] >= collective_count) return "something else";
-  if (collective == Collective::barrier) return "barrier";
-  std::string text = fmt::format("{} of {} {}", name_of(collective), d[3], type_name(d[1] >> 32));
-  if (reduces(collective)) text += fmt::format(" ({})", op_name(d[1] & 0xffffffffu));
-  if (rooted(collective)) text += fmt::format(" with root {}", d[2]);
-  return text;
-}
 
 /// What errors call it.
 const char* kind_of(const CollectiveCall& call) { return call.finalizes ? "finalize" : name_of(call.collective); }
@@ -69,7 +40,7 @@ bool is_blameless(const PeerReport& report, std::uint64_t sequence) {
 /// What is known of a rank that does not answer. Not having arrived is no more than the last that was heard of it.
 std::string hearsay(const PeerReport& report, std::uint64_t sequence) {
   if (!report.heard) return "what it did last is unknown";
-  const std::string last = operation_words(report.activity.completed, report.activity.completed_kind);
+  const std::string last = operation_words(report.activity.completed, report.activity.completed_kind());
   if (reached(report, report.activity.completed, sequence)) return "it had completed this operation when last heard of";
   if (reached(report, report.activity.started, sequence)) {
     return "it had arrived when last heard of, and its last completed operation was " + last;
@@ -77,33 +48,17 @@ std::string hearsay(const PeerReport& report, std::uint64_t sequence) {
   return "it had not arrived when last heard of, and its last completed operation was " + last;
 }
 
-/// Where two ranks parted.
-struct Difference {
-  const Called* mine = nullptr;
-  const Called* its = nullptr;
-};
-
-/// The earliest operation up to `sequence` that both remember and called differently: what shows at a later one began
-/// there. Nothing where there is none, as far as anybody knows.
-std::optional<Difference> first_difference(const Activity& own, const Activity& peer, std::uint64_t sequence) {
-  const std::uint64_t from = sequence - std::min<std::uint64_t>(sequence, Activity::kRecent - 1);
-  for (std::uint64_t n = from; n <= sequence; ++n) {
-    const Called* mine = own.called(n);
-    const Called* its = peer.called(n);
-    if (mine != nullptr && its != nullptr && mine->hash != its->hash) return Difference{mine, its};
-  }
-  return std::nullopt;
+/// What became of a rank, after what it called.
+std::string fate_of(const PeerReport& report) {
+  return report.state == PeerReport::State::kLeft ? "left" : report.state == PeerReport::State::kDead ? "died" : "";
 }
 
 }  // namespace
 
-std::array<std::uint64_t, 4> pack_call(const CollectiveCall& call) {
-  const std::uint64_t what = call.finalizes ? finalize_call : static_cast<std::uint64_t>(call.collective);
-  return {what, static_cast<std::uint64_t>(call.type) << 32 | static_cast<std::uint32_t>(call.op),
+std::array<std::uint64_t, 3> detail_of(const CollectiveCall& call) {
+  return {static_cast<std::uint64_t>(call.type) << 32 | static_cast<std::uint32_t>(call.op),
           static_cast<std::uint64_t>(call.root), call.count};
 }
-
-std::array<std::uint64_t, 4> pack_split() { return {split_call, 0, 0, 0}; }
 
 std::string Communicator::label(const CollectiveCall& call, std::uint64_t sequence) const {
   const std::string named = call.name.empty() ? "" : fmt::format(" ({})", shown_name(call.name));
@@ -124,20 +79,31 @@ Status Communicator::lost(int peer, const std::string& why) {
   if (auto own = own_shortage(peer, why)) return fail(std::move(*own));
   const Deadline moment = Deadline::in(culprit_ns);
   PeerReport report;
-  while (first_error().ok() && report.state != PeerReport::State::kLeft && !moment.passed()) {
+  std::optional<Error> loss;
+  while (first_error().ok() && !loss && !moment.passed()) {
     timespec nap{0, 2'000'000};
     nanosleep(&nap, nullptr);
     report = membership_->control->query(peer, asking(culprit_ns / 10));
+    loss = loss_of(report);
   }
   if (Status first = first_error(); !first.ok()) return first;
-  if (report.state == PeerReport::State::kLeft) return fail(membership_->control->leave_of(peer));
+  if (loss) return fail(std::move(*loss));
   if (report.state == PeerReport::State::kAlive) return fail(cut(TUTTI_REMOTE_ERROR, guilty(report), peer, why));
-  return fail(membership_->control->loss_of(peer, why));
+  return fail(membership_->control->death_of(report, why));
 }
+
+/// Of one that died the control plane tells, once those that know more of it have had their chance.
+std::optional<Error> Communicator::loss_of(const PeerReport& peer) const {
+  if (auto mismatch = mismatch_with(peer, fmt::format("\"{}\"", name_))) return mismatch;
+  if (peer.state != PeerReport::State::kLeft) return std::nullopt;
+  return membership_->control->leave_of(peer);
+}
+
+std::optional<Error> Communicator::known_loss(int peer) const { return loss_of(membership_->control->known(peer)); }
 
 std::optional<Error> Communicator::own_shortage(int peer, std::string_view why) const {
   if (!read_why(why).own) return std::nullopt;
-  return cut(TUTTI_SYSTEM_ERROR, guilty(rank(), membership_->control->board().read()), peer, why);
+  return cut(TUTTI_SYSTEM_ERROR, guilty_of(membership_->control->member(rank()), board_.read()), peer, why);
 }
 
 /// The error of a link that broke between ranks that live.
@@ -196,9 +162,9 @@ Status Communicator::explain_deadline(const CollectiveCall& call, std::uint64_t 
   std::vector<std::string> missing;
   std::vector<int> waiters;
   bool silent = false;
-  const Activity own = membership_->control->board().read();
-  for (const PeerReport& report : membership_->control->survey(all, asking(survey_ns))) {
-    if (first_difference(own, report.activity, sequence)) return explain_mismatch(report, call, sequence);
+  const std::vector<PeerReport> reports = membership_->control->survey(all, asking(survey_ns));
+  if (!agrees_with_peers(call, sequence, reports)) return first_error();
+  for (const PeerReport& report : reports) {
     if (report.rank != rank() && !is_blameless(report, sequence)) {
       missing.push_back(absence(report, error.limit_ns));
       if (report.state == PeerReport::State::kUnknown) missing.back() += hearsay(report, sequence);
@@ -229,56 +195,53 @@ std::string Communicator::absence(const PeerReport& report, std::uint64_t limit_
                        duration_text(limit_ns));
   }
   const std::string last =
-      report.heard ? operation_words(report.activity.completed, report.activity.completed_kind) : "unknown";
+      report.heard ? operation_words(report.activity.completed, report.activity.completed_kind()) : "unknown";
   const std::string what = report.state == PeerReport::State::kLeft   ? "left without completing it"
                            : report.state == PeerReport::State::kDead ? "died"
                                                                       : "did not arrive within " + duration_text(limit_ns);
   return fmt::format("{} {}; its last completed operation is {}", who, what, last);
 }
 
-Guilty Communicator::guilty(int rank, const Activity& activity) const {
-  Guilty guilty = this->guilty(rank);
-  guilty.last_operation = activity.completed;
-  guilty.last_operation_kind = activity.completed_kind.text();
-  return guilty;
+Guilty Communicator::guilty(const PeerReport& report) const {
+  return guilty_of(membership_->control->member(report.rank), report.activity);
 }
 
+/// Nothing where this rank and that one called the same, as far as both are known to have got.
+std::optional<Error> Communicator::mismatch_with(const PeerReport& peer, const std::string& where) const {
+  return mismatch_between(where, {membership_->control->member(rank()), board_.read()},
+                          {membership_->control->member(peer.rank), peer.activity}, fate_of(peer));
+}
+
+/// A message of another operation has come from a peer.
 Status Communicator::explain_mismatch(int peer, const CollectiveCall& call, std::uint64_t sequence) {
   if (Status first = first_error(); !first.ok()) return first;
-  return explain_mismatch(membership_->control->query(peer, asking(survey_ns)), call, sequence);
-}
-
-Status Communicator::explain_mismatch(const PeerReport& peer, const CollectiveCall& call, std::uint64_t sequence) {
-  const Activity own = membership_->control->board().read();
-  // Where their calls agree, as far as both remember them: what the peer does now.
-  const Difference difference =
-      first_difference(own, peer.activity, sequence)
-          .value_or(Difference{own.called(sequence), peer.activity.called(peer.activity.started)});
-  std::string my_words = difference.mine != nullptr ? words_of(*difference.mine) : name_of(call.collective);
-  std::string its_words = difference.its != nullptr ? words_of(*difference.its) : "something else";
-  if (difference.mine != nullptr && difference.its != nullptr && my_words == its_words) {
-    my_words += fmt::format(" by the algorithm {}", difference.mine->algorithm.text());
-    its_words += fmt::format(" by the algorithm {}", difference.its->algorithm.text());
-  }
+  const PeerReport report = membership_->control->query(peer, asking(survey_ns));
+  if (auto mismatch = mismatch_with(report, label(call, sequence))) return fail(std::move(*mismatch));
+  // It does not answer, or is so far ahead that it has forgotten all that this rank has called.
+  const Activity own = board_.read();
+  const Called* const mine = own.called(sequence);
+  const Called* const its = report.activity.called(report.activity.started);
+  const Member self = membership_->control->member(rank());
   Error error = error_of(TUTTI_MISMATCH, call, sequence);
-  error.guilty = {guilty(rank(), own), guilty(peer)};
-  error.message = fmt::format("{}: {} called {} as #{}, {} called {}", label(call, sequence),
-                              membership_->control->member(rank()).text(), my_words,
-                              difference.mine != nullptr ? difference.mine->sequence : sequence,
-                              membership_->control->member(peer.rank).text(), its_words);
-  if (difference.its != nullptr) error.message += fmt::format(" as #{}", difference.its->sequence);
-  error.remedy = "Make all ranks call the same operations, in the same order, with the same arguments.";
+  error.guilty = {guilty_of(self, own), guilty(report)};
+  error.message =
+      fmt::format("{}: {} called {} as #{}, {} called something else then or before", label(call, sequence), self.text(),
+                  mine != nullptr ? call_words(*mine) : kind_of(call), sequence, membership_->control->member(peer).text());
+  if (its != nullptr) {
+    error.message += fmt::format("; all that is known of it is {} as #{}", call_words(*its), report.activity.started);
+  }
+  error.remedy = kCallTheSame;
   return fail(std::move(error));
 }
 
 /// In a wait that lasts: a peer that called something else may never send anything that shows it, and may be through with
-/// it by now.
+/// it by now. Where one did the communicator fails.
 bool Communicator::agrees_with_peers(const CollectiveCall& call, std::uint64_t sequence,
                                      std::span<const PeerReport> peers) {
-  const Activity own = membership_->control->board().read();
   for (const PeerReport& report : peers) {
-    if (!first_difference(own, report.activity, sequence)) continue;
-    static_cast<void>(explain_mismatch(report, call, sequence));
+    auto mismatch = mismatch_with(report, label(call, sequence));
+    if (!mismatch) continue;
+    static_cast<void>(fail(std::move(*mismatch)));
     return false;
   }
   return true;

@@ -9,8 +9,6 @@
 namespace tutti {
 
 /// What the activity board tells of a call: `detail` of what was called.
-std::array<std::uint64_t, 4> pack_call(const CollectiveCall& call);
-/// The same of a split.
-std::array<std::uint64_t, 4> pack_split();
+std::array<std::uint64_t, 3> detail_of(const CollectiveCall& call);
 
 }  // namespace tutti

@@ -33,7 +33,7 @@ Member this_member(int rank) {
 }
 
 /// Goes up wherever what ranks of a communicator tell each other changes, messages over links included.
-constexpr std::uint32_t format = 4;
+constexpr std::uint32_t format = 5;
 
 void pack_member(ByteWriter& out, const Member& member) {
   out.u32(format);
@@ -43,6 +43,7 @@ void pack_member(ByteWriter& out, const Member& member) {
   out.u64(member.machine);
   out.u64(member.pid_namespace);
   out.i32(member.activity_fd);
+  out.u64(member.activity_inode);
   out.blob(member.blob);
 }
 
@@ -55,6 +56,7 @@ Member unpack_member(ByteReader& in) {
   member.machine = in.u64();
   member.pid_namespace = in.u64();
   member.activity_fd = in.i32();
+  member.activity_inode = in.u64();
   const auto blob = in.blob();
   member.blob.assign(blob.begin(), blob.end());
   return member;

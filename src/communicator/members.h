@@ -18,10 +18,11 @@ struct Member {
   int rank = -1;
   int pid = 0;
   std::string host;
-  std::uint64_t machine = 0;        ///< machine_id(): equal where two members share a kernel
-  std::uint64_t pid_namespace = 0;  ///< pids mean the same where this and `machine` are equal
-  int activity_fd = -1;             ///< descriptor of its activity page there, -1: none
-  std::vector<std::byte> blob;      ///< what the member's transports said of themselves
+  std::uint64_t machine = 0;         ///< machine_id(): equal where two members share a kernel
+  std::uint64_t pid_namespace = 0;   ///< pids mean the same where this and `machine` are equal
+  int activity_fd = -1;              ///< descriptor of its activity page there, -1: none
+  std::uint64_t activity_inode = 0;  ///< and the file's number, as another file may have the descriptor later
+  std::vector<std::byte> blob;       ///< what the member's transports said of themselves
 
   /// "rank 3 (node7, pid 8812)".
   std::string text() const;

@@ -227,8 +227,9 @@ struct Peer {
   std::uint64_t sent = 0;                      ///< bytes in them
   std::map<std::uint64_t, Active*> receiving;  ///< by the sender's id
   std::uint64_t eager_under_way = 0;
-  std::uint64_t taken = 0;  ///< eager bytes consumed here, of which the peer has not been told
-  bool gone = false;        ///< its links broke when no transfer needed it, and none has come that does
+  std::uint64_t taken = 0;      ///< eager bytes consumed here, of which the peer has not been told
+  bool gone = false;            ///< its links broke when no transfer needed it, and none has come that does
+  std::uint64_t broken_ns = 0;  ///< when a link broke that a transfer needs; 0: none has
 };
 
 }  // namespace
@@ -694,6 +695,11 @@ class PointToPoint::Engine {
     char why[why_bytes] = "";
     static_cast<void>(link.transport->failure(link.link, why, sizeof why));
     if (auto own = comm_.own_shortage(rank, why)) return fail_all(comm_.fail(std::move(*own)));
+    if (auto known = comm_.known_loss(rank)) return fail_all(comm_.fail(std::move(*known)));
+    // The control plane usually tells a moment later.
+    const std::uint64_t now = now_ns();
+    if (peer(rank).broken_ns == 0) peer(rank).broken_ns = now;
+    if (now - peer(rank).broken_ns < Communicator::culprit_ns) return;
     Error error;
     error.status = TUTTI_REMOTE_ERROR;
     error.guilty = {comm_.guilty(rank)};
@@ -703,6 +709,9 @@ class PointToPoint::Engine {
   }
 
   void late(const Active& active) {
+    if (active.transfer.peer >= 0) {
+      if (auto known = comm_.known_loss(active.transfer.peer)) return fail_all(comm_.fail(std::move(*known)));
+    }
     Error error;
     error.status = TUTTI_TIMEOUT;
     error.limit_ns = active.deadline.limit_ns;

@@ -57,6 +57,7 @@ Status give_up(Formation& forming, const Status& status) {
 Result<std::vector<Member>> exchange_members(Formation& forming, const MakeBlob& make_blob, const Patience& patience) {
   Member& self = forming.self.member;
   self.activity_fd = forming.control->board().fd();
+  self.activity_inode = forming.control->board().inode();
   if (make_blob) {
     auto blob = make_blob(forming.key, forming.control->rank(), forming.control->ranks());
     if (!blob) return named(blob.status(), self);
@@ -280,7 +281,7 @@ Result<std::unique_ptr<Membership>> split(ControlPlane& parent, const Key& paren
     mine.self.addresses = entrance.listener.addresses;
   }
   mine.failure = named(request.so_far.ok() ? mine.failure : request.so_far, self);
-  auto all = parent.allgather(pack_half(mine), request.patience, {"split", request.operation});
+  auto all = parent.allgather(pack_half(mine), request.patience, {"split", request.operation, request.history});
   if (!all) return all.status();
   auto group = group_of(request.color, *all);
   if (!group) return group.status();

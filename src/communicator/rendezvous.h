@@ -91,6 +91,7 @@ struct SplitRequest {
   int color = 0;                         ///< negative: no group
   int key = 0;                           ///< order within the group, then parent's rank
   std::uint64_t operation = UINT64_MAX;  ///< its number among the parent's; UINT64_MAX: none
+  std::uint64_t history = 0;             ///< hash of the parent's operations up to it
   Status so_far;                         ///< as JoinRequest's
   std::string name;
   Settings settings;

@@ -434,6 +434,7 @@ TEST_P(TransfersOver, GoOnWhenARankThatTheyDoNotNeedLeaves) {
     if (HasFailure()) break;
   }
   EXPECT_EQ(tutti_recv(&value, 1, TUTTI_INT32, 2, comms[0], {}, nullptr), TUTTI_REMOTE_ERROR) << "it is needed now";
+  EXPECT_THAT(last_error(), testing::HasSubstr("left while others still needed it"));
   sender.join();
   for (const int rank : {0, 1}) EXPECT_EQ(tutti_comm_destroy(comms[rank]), TUTTI_SUCCESS);
 }

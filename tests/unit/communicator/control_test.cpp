@@ -211,8 +211,10 @@ TEST_P(Groups, EverybodyCanAskWhatEverybodyDoes) {
   std::vector<int> all;
   for (Membership& member : world) {
     all.push_back(member.rank);
-    member.control->board().complete(static_cast<std::uint64_t>(member.rank), KindName("barrier"));
-    member.control->board().start({static_cast<std::uint64_t>(member.rank) + 1, 5, {}, KindName("binomial")});
+    member.control->board().complete(static_cast<std::uint64_t>(member.rank));
+    const std::uint64_t past = followed_by(0, 5, static_cast<std::uint64_t>(member.rank) + 1);
+    member.control->board().start(
+        {static_cast<std::uint64_t>(member.rank) + 1, past, 5, {}, KindName("barrier"), KindName("tree")});
   }
   on_each(world, [&](Membership& member) {
     const auto reports = member.control->survey(all, {Deadline::in(10'000'000'000)});
@@ -222,7 +224,7 @@ TEST_P(Groups, EverybodyCanAskWhatEverybodyDoes) {
       EXPECT_EQ(report.rank, r);
       EXPECT_EQ(report.activity.completed, static_cast<std::uint64_t>(r));
       const Called* called = report.activity.called(report.activity.started);
-      EXPECT_TRUE(called != nullptr && called->algorithm.text() == "binomial");
+      EXPECT_TRUE(called != nullptr && called->algorithm.text() == "tree");
     }
   });
 }
@@ -232,7 +234,7 @@ TEST_P(Groups, OrAsksAndLooksForTheAnswersNowAndThen) {
   std::vector<int> all;
   for (Membership& member : world) {
     all.push_back(member.rank);
-    member.control->board().complete(static_cast<std::uint64_t>(member.rank), KindName("barrier"));
+    member.control->board().complete(static_cast<std::uint64_t>(member.rank));
   }
   on_each(world, [&](Membership& member) {
     // One that is given up takes no other's answers.
@@ -254,7 +256,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Groups, testing::Values(1, 2, 3, 5, 8, 9));
 TEST(Leaving, IsNoFailureAndIsKnownToWhoAsks) {
   auto world = world_of(7);
   for (const std::size_t leaver : {6u, 1u}) {
-    world[leaver].control->board().complete(41, KindName("all_reduce"));
+    world[leaver].control->board().complete(41);
     world[leaver].control->leave();
   }
   const PeerReport report = world[3].control->query(1, {Deadline::in(5'000'000'000)});
@@ -339,6 +341,7 @@ class Silent : public testing::Test {
     pack_activity(out, activity);
     its_end_.send(ControlPlane::Impl::kHeartbeat, out.bytes());
   }
+  void die() { its_end_.close(); }
   static PeerReport ask(ControlPlane& control, int rank) { return control.query(rank, {Deadline::in(100'000'000)}); }
   // What is known of it once `fresh` is.
   static PeerReport ask_until(ControlPlane& control, int rank, const std::function<bool(const PeerReport&)>& fresh) {
@@ -378,13 +381,13 @@ TEST_F(Silent, ButItsHeartbeatsAreRemembered) {
   Activity activity;
   activity.started = 5;
   activity.completed = 4;
-  activity.completed_kind = KindName("barrier");
+  activity.runs.push_back({3, 0, 1, {}, KindName("barrier"), {}});
   beat(activity);
   const PeerReport report = ask_until(*control, 1, heard);
   EXPECT_EQ(report.state, PeerReport::State::kUnknown);
   EXPECT_EQ(report.activity.started, 5u);
   EXPECT_EQ(report.activity.completed, 4u);
-  EXPECT_EQ(report.activity.completed_kind.text(), "barrier");
+  EXPECT_EQ(report.activity.completed_kind().text(), "barrier");
 }
 
 TEST_F(Silent, ButItsBoardIsRead) {
@@ -392,13 +395,14 @@ TEST_F(Silent, ButItsBoardIsRead) {
   ActivityBoard board;
   std::vector<Member> members = {this_member(0), this_member(1)};
   members[1].activity_fd = board.fd();
+  members[1].activity_inode = board.inode();
   control->set_members(members);
   Activity old;
   old.started = 2;
   old.exchanges = 3;
   beat(old);
-  board.complete(8, KindName("broadcast"));
-  board.start({9, 1, {}, KindName("ring")});
+  board.complete(8);
+  board.start({9, 0, 1, {}, KindName("broadcast"), KindName("ring")});
   const PeerReport report = ask_until(*control, 1, [](const PeerReport& r) { return r.activity.exchanges == 3; });
   EXPECT_EQ(report.state, PeerReport::State::kUnknown);
   EXPECT_EQ(report.activity.started, 9u);
@@ -437,6 +441,103 @@ TEST_F(Silent, IsNotSaidToTakeNoPartInAnExchange) {
   EXPECT_THAT(all.status().text(), testing::Not(HasSubstr("did not take part")));
   ASSERT_EQ(all.status().error().guilty.size(), 1u);
   EXPECT_EQ(all.status().error().guilty[0].rank, 1);
+}
+
+// One broadcast, called with `root`.
+Called broadcast_of(std::uint64_t root) {
+  return {0, 0, 100 + root, {std::uint64_t{TUTTI_FLOAT32} << 32, root, 10}, KindName("broadcast"), KindName("tree")};
+}
+
+TEST_F(Silent, AndDeadAfterItCalledSomethingElseIsAMismatch) {
+  for (const std::uint64_t root : {0u, 1u}) {
+    const auto control = linked(0, 2, 1);
+    control->board().start(broadcast_of(0));
+    Activity activity;
+    activity.started = activity.completed = 0;
+    activity.runs.push_back(broadcast_of(root));
+    beat(activity);
+    ask_until(*control, 1, heard);
+    die();
+    ASSERT_TRUE(eventually([&] { return control->failed().load(); }));
+    const Error error = control->first_error().error();
+    EXPECT_EQ(error.status, root == 0 ? TUTTI_REMOTE_ERROR : TUTTI_MISMATCH);
+    EXPECT_THAT(error.message, HasSubstr("died: its control connection closed without a goodbye"));
+    if (root == 0) continue;
+    EXPECT_THAT(error.message, HasSubstr("called broadcast of 10 float32 with root 0 as #0"));
+    EXPECT_THAT(error.message, HasSubstr("called broadcast of 10 float32 with root 1 as #0; later rank 1 died"));
+    EXPECT_EQ(error.operation, 0u);
+  }
+}
+
+// This rank has not called what the other one did, so somebody else may know why.
+TEST_F(Silent, AndDeadAheadOfThisRankIsToldOfByOthersFirst) {
+  const auto control = linked(0, 3, 2);
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+  Channel other{Descriptor(ends[1])};
+  Member peer;
+  peer.rank = 1;
+  control->add_link(Descriptor(ends[0]), peer);
+  Activity activity;
+  activity.started = activity.completed = 0;
+  activity.runs.push_back(broadcast_of(1));
+  beat(activity);
+  ask_until(*control, 2, heard);
+  die();
+  EXPECT_TRUE(eventually([&] { return ask(*control, 2).state == PeerReport::State::kDead; }));
+  EXPECT_FALSE(control->failed().load());
+  Error error;
+  error.status = TUTTI_MISMATCH;
+  ByteWriter out;
+  pack_error(out, error);
+  other.send(ControlPlane::Impl::kFailure, out.bytes());
+  ASSERT_TRUE(eventually([&] { return control->failed().load(); }));
+  EXPECT_EQ(control->first_error().code(), TUTTI_MISMATCH);
+}
+
+TEST_F(Silent, AndDeadIsToldOfWhereNobodyElseKnowsWhy) {
+  const auto control = linked(0, 2, 1);
+  Activity activity;
+  activity.started = activity.completed = 0;
+  activity.runs.push_back(broadcast_of(1));
+  beat(activity);
+  ask_until(*control, 1, heard);
+  die();
+  ASSERT_TRUE(eventually([&] { return control->failed().load(); }));
+  EXPECT_EQ(control->first_error().code(), TUTTI_REMOTE_ERROR);
+  EXPECT_THAT(control->first_error().text(), HasSubstr("died"));
+}
+
+// Ranks 1 and 4 of 7 are no neighbours.
+TEST(Leaving, PassesAWholeHistoryOn) {
+  auto world = world_of(7);
+  std::uint64_t past = 0;
+  for (std::uint64_t n = 0; n < 100; ++n) {
+    for (const std::size_t rank : {1u, 4u}) {
+      world[rank].control->board().start({n, past, n + 1, {}, KindName("barrier"), KindName("tree")});
+    }
+    past = followed_by(past, n + 1);
+  }
+  world[1].control->leave();
+  const PeerReport report = world[4].control->query(1, {Deadline::in(5'000'000'000)});
+  EXPECT_EQ(report.state, PeerReport::State::kLeft);
+  ASSERT_NE(report.activity.called(0), nullptr);
+  EXPECT_EQ(report.activity.called(0)->hash, 1u);
+  EXPECT_FALSE(first_difference(world[4].control->board().read(), report.activity));
+}
+
+TEST_P(Groups, ExchangesOfDifferentHistoriesAreAMismatch) {
+  if (GetParam() == 1) return;
+  auto world = world_of(GetParam());
+  on_each(world, [](Membership& member) {
+    const std::uint64_t root = member.rank == member.ranks - 1 ? 1 : 0;
+    member.control->board().start(broadcast_of(root));
+    const std::uint64_t history = followed_by(0, broadcast_of(root).hash);
+    const auto all = member.control->allgather({}, patience_of(20), {"split", 1, followed_by(history, 7)});
+    EXPECT_EQ(all.status().code(), TUTTI_MISMATCH) << all.status().text();
+    EXPECT_THAT(all.status().text(), testing::AllOf(HasSubstr("with root 0 as #0"), HasSubstr("with root 1 as #0")));
+    EXPECT_EQ(all.status().error().operation, 0u);
+  });
 }
 
 TEST(Callback, ToldOfAFailureThatCameBefore) {
