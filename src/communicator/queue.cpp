@@ -1,7 +1,6 @@
 #include "src/communicator/queue.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -33,20 +32,28 @@ Queue::~Queue() {
   }
 }
 
-/// Under the lock, as append.
+/// Called with the lock held, as append. Transfers are dropped even before the thread has come to them: it does not run
+/// them.
 void Queue::drop_ended() {
-  for (; first_ < next_; ++first_, items_.pop_front()) {
+  for (; !items_.empty() && (first_ < next_ || items_.front().operation == nullptr); ++first_, items_.pop_front()) {
     const auto status = items_.front().work->test();
-    if (!status) return;
-    if (status->ok() || !failure_.ok()) continue;
+    if (!status) break;
+    if (status->ok() || (!failure_.ok() && failed_ >= told_)) continue;
     failure_ = *status;
     failed_ = first_;
   }
+  next_ = std::max(next_, first_);
+  std::erase_if(hooks_, [this](const Asked& asked) { return asked.last < first_; });
 }
 
 void Queue::append(Item item) {
   drop_ended();
+  const std::uint64_t number = first_ + items_.size();
+  const Hook& hook = item.work->hook();
+  auto asked = std::find_if(hooks_.begin(), hooks_.end(), [&](const Asked& other) { return other.hook == hook; });
+  if (hook.poll != nullptr && asked == hooks_.end()) asked = hooks_.insert(asked, {hook, number, number});
   items_.push_back(std::move(item));
+  if (asked != hooks_.end()) asked->last = number;
 }
 
 void Queue::post(std::function<void()> operation, std::shared_ptr<const Work> work, const std::function<void()>& enter) {
@@ -59,40 +66,41 @@ void Queue::post(std::function<void()> operation, std::shared_ptr<const Work> wo
 void Queue::track(std::shared_ptr<const Work> work) {
   const std::lock_guard lock(mutex_);
   append({std::move(work), nullptr});
-  changed_.notify_all();
+}
+
+/// Asks the hooks of items before number `until`. Releases the lock meanwhile.
+bool Queue::hook_ends_wait(std::uint64_t until, std::unique_lock<std::mutex>& lock) const {
+  if (hooks_.empty()) return false;
+  const std::vector<Asked> hooks = hooks_;
+  lock.unlock();
+  const bool ended = std::any_of(hooks.begin(), hooks.end(),
+                                 [until](const Asked& asked) { return asked.first < until && asked.hook.ends_wait(); });
+  lock.lock();
+  return ended;
 }
 
 Status Queue::wait(std::uint64_t timeout_ns) {
   const Deadline deadline = timeout_ns == 0 ? Deadline() : Deadline::in(timeout_ns);
-  std::vector<std::shared_ptr<const Work>> works;
-  std::vector<Hook> hooks;
-  Status first;
-  std::uint64_t until = 0;
-  {
-    const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  const std::uint64_t until = first_ + items_.size();
+  const std::uint64_t told = told_;
+  for (;;) {
     drop_ended();
-    first = failure_;
-    for (const Item& item : items_) {
-      works.push_back(item.work);
-      const Hook& hook = item.work->hook();
-      if (hook.poll != nullptr && std::find(hooks.begin(), hooks.end(), hook) == hooks.end()) hooks.push_back(hook);
-    }
-    until = first_ + items_.size();
+    if (first_ >= until) break;
+    if (deadline.passed()) return Status(TUTTI_IN_PROGRESS, "the queue still has operations under way");
+    // The last item first: mostly all others have ended by then, and none of them woke this thread.
+    const Item& last = items_[until - 1 - first_];
+    const std::shared_ptr<const Work> work = last.work->over() ? items_.front().work : last.work;
+    const std::uint64_t left = deadline.left_ns();
+    const std::uint64_t slice = hooks_.empty() ? left : hooks_[0].hook.slice_ns(left);
+    lock.unlock();
+    const bool over = work->sleep(slice).has_value();
+    lock.lock();
+    if (!over && hook_ends_wait(until, lock)) return ended_by_hook();
   }
-  for (const auto& work : works) {
-    std::optional<Status> status;
-    while (!(status = work->sleep(hooks.empty() ? deadline.left_ns() : hooks[0].slice_ns(deadline.left_ns())))) {
-      if (deadline.passed()) return Status(TUTTI_IN_PROGRESS, "the queue still has operations under way");
-      if (std::any_of(hooks.begin(), hooks.end(), [](const Hook& hook) { return hook.ends_wait(); }))
-        return ended_by_hook();
-    }
-    if (first.ok()) first = *status;
-  }
-  const std::lock_guard lock(mutex_);
-  for (; first_ < until && !items_.empty(); ++first_) items_.pop_front();
-  next_ = std::max(next_, first_);  // the thread need not look at transfers that have ended
-  if (failed_ < until) failure_ = Status();
-  return first;
+  if (failure_.ok() || failed_ < told || failed_ >= until) return {};
+  told_ = std::max(told_, failed_ + 1);
+  return failure_;
 }
 
 void Queue::run() {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "src/base/status.h"
 #include "src/communicator/work.h"
@@ -41,17 +42,27 @@ class Queue {
     std::function<void()> operation;
   };
 
+  /// A hook, and the numbers of the first and the last item that it belongs to.
+  struct Asked {
+    Hook hook;
+    std::uint64_t first;
+    std::uint64_t last;
+  };
+
   Queue() = default;
   void run();
   void append(Item item);
   void drop_ended();
+  bool hook_ends_wait(std::uint64_t until, std::unique_lock<std::mutex>& lock) const;
 
   std::mutex mutex_;  ///< guards what follows
   std::condition_variable changed_;
   std::deque<Item> items_;    ///< that no wait has seen the end of, in order; those at its front that ended are dropped
   std::uint64_t first_ = 0;   ///< number of items_.front()
-  Status failure_;            ///< the first of those dropped that failed, until a wait tells it
+  std::vector<Asked> hooks_;  ///< theirs, each once, so that a wait need not look at all items
+  Status failure_;            ///< the first of those dropped that failed, of those that no wait has told of
   std::uint64_t failed_ = 0;  ///< its number
+  std::uint64_t told_ = 0;    ///< waits have told of failures before it
   std::uint64_t next_ = 0;    ///< number of the first that the thread has not come to
   bool closing_ = false;
   std::thread thread_;

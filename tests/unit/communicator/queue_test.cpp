@@ -3,7 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
+#include <chrono>
 #include <memory>
+#include <string>
+#include <thread>
 #include <vector>
 
 namespace tutti {
@@ -31,6 +36,60 @@ TEST(Queue, KeepsNoOperationThatHasEndedAndTellsTheFirstErrorOnce) {
   Status first = queue.wait(0);
   EXPECT_EQ(first.text(), "operation 1");
   EXPECT_TRUE(queue.wait(0).ok());
+}
+
+TEST(Queue, KeepsNoTransferThatHasEndedThoughItsThreadSleeps) {
+  auto made = Queue::make();
+  ASSERT_TRUE(made.ok());
+  std::vector<std::weak_ptr<Work>> ended;
+  for (int i = 0; i < 100; ++i) {
+    auto work = std::make_shared<Work>();
+    ended.push_back(work);
+    (*made)->track(work);
+    work->complete({});
+  }
+  int kept = 0;
+  for (const auto& work : ended) kept += work.expired() ? 0 : 1;
+  EXPECT_LE(kept, 1);
+  EXPECT_TRUE((*made)->wait(0).ok());
+}
+
+TEST(Queue, RunsAnOperationBehindManyTransfersThatAreUnderWay) {
+  auto made = Queue::make();
+  ASSERT_TRUE(made.ok());
+  std::vector<std::shared_ptr<Work>> transfers;
+  for (int i = 0; i < 1000; ++i) (*made)->track(transfers.emplace_back(std::make_shared<Work>()));
+  auto work = std::make_shared<Work>();
+  (*made)->post([work] { work->complete({}); }, work, [] {});
+  EXPECT_TRUE(work->sleep(10'000'000'000));
+  EXPECT_EQ((*made)->wait(1'000'000).code(), TUTTI_IN_PROGRESS);
+  for (const auto& transfer : transfers) transfer->complete({});
+  EXPECT_TRUE((*made)->wait(0).ok());
+}
+
+TEST(Queue, TellsAFailureToEveryWaitThatWasThere) {
+  auto made = Queue::make();
+  ASSERT_TRUE(made.ok());
+  auto failing = std::make_shared<Work>();
+  auto late = std::make_shared<Work>();
+  (*made)->track(failing);
+  (*made)->track(late);
+  std::array<Status, 2> told;
+  std::atomic<int> begun{0};
+  std::vector<std::thread> waits;
+  for (Status& status : told) {
+    waits.emplace_back([&] {
+      ++begun;
+      status = (*made)->wait(0);
+    });
+  }
+  while (begun < 2) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  failing->complete(Status(TUTTI_TIMEOUT, "failed"));
+  late->complete({});
+  for (std::thread& wait : waits) wait.join();
+  for (const Status& status : told) EXPECT_EQ(status.text(), "failed");
+  EXPECT_TRUE((*made)->wait(0).ok()) << "and to none that comes later";
 }
 
 }  // namespace
