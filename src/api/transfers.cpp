@@ -18,7 +18,7 @@ struct Asked {
 
   Transfer transfer(const tutti_call& call) const {
     const std::size_t element = element_bytes(type);
-    return {sends, static_cast<std::byte*>(memory), count * element, element, peer, call.tag, call.timeout_ns};
+    return {sends, type, static_cast<std::byte*>(memory), count * element, element, peer, call.tag, call.timeout_ns};
   }
 };
 

@@ -4,6 +4,10 @@
 //     request  long: (tag, bytes) alone; the receiver answers `clear` once a receive matches; then `data` slots follow
 //     taken    tells the sender how many eager bytes were consumed, which bounds what a receiver may have to keep
 //
+// A request for a short message carries the message's bytes, since a receiver keeps about as much for the request alone.
+// Its receive then needs no answer, and `clear` ends its send. So a sender beyond the eager bound still waits for the
+// receiver.
+//
 // Only cleared data and bounded eager bytes are ever on their way, so the receiver always empties its slots, and no
 // message can block another's: transfers with crossed tags finish in any order. A send ends when its bytes have left this
 // process, since nobody may make progress here from then on.
@@ -22,12 +26,12 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstring>
-#include <deque>
-#include <limits>
 #include <list>
-#include <map>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -36,32 +40,43 @@
 #include "src/base/copy.h"
 #include "src/base/no_cancellation.h"
 #include "src/communicator/agent.h"
+#include "src/communicator/by_deadline.h"
 #include "src/communicator/caught.h"
 #include "src/communicator/communicator.h"
+#include "src/communicator/matching.h"
 #include "src/communicator/transports.h"
 #include "src/executors/host/look.h"
+#include "src/schedule/names.h"
 #include "topology/caches.h"
 
 namespace tutti {
 namespace {
 
-enum class Kind : std::uint64_t { eager, request, clear, data, taken };
+enum class Kind : std::uint32_t { eager, request, clear, data, taken };
 
 struct Trailer {
   std::uint64_t id;     ///< the sender's number of the transfer
   std::uint64_t bytes;  ///< of the whole transfer
   std::uint64_t tag;
   Kind kind;
+  tutti_type type;  ///< the sender's, for errors
 };
-/// What a link carries beside a message: what its lowest bits say, and above them a tag or an id.
+/// What a link carries beside a message. The lowest bits tell the rest: an id, or a type and above it a tag.
 enum Beside : std::uint64_t { in_trailer, eager_tag, data_id };
 constexpr int beside_bits = 2;
-/// Tags and ids below it have room there.
-constexpr std::uint64_t tag_end = std::uint64_t{1} << (64 - beside_bits);
+constexpr int type_bits = 8;
+/// Ids, tags and types below these have room there.
+constexpr std::uint64_t id_end = std::uint64_t{1} << (64 - beside_bits);
+constexpr std::uint64_t tag_end = id_end >> type_bits;
+constexpr std::uint64_t type_end = std::uint64_t{1} << type_bits;
+constexpr bool has_room_beside(std::uint64_t tag, tutti_type type) {
+  return tag < tag_end && static_cast<std::uint64_t>(type) < type_end;
+}
 /// What says all that is to be said of a message beside its length; in_trailer where that is too much.
 constexpr std::uint64_t beside(const Trailer& trailer) {
-  if (trailer.kind == Kind::eager && trailer.tag < tag_end) return trailer.tag << beside_bits | eager_tag;
-  if (trailer.kind == Kind::data && trailer.id < tag_end) return trailer.id << beside_bits | data_id;
+  if (trailer.kind == Kind::eager && has_room_beside(trailer.tag, trailer.type))
+    return (trailer.tag << type_bits | static_cast<std::uint64_t>(trailer.type)) << beside_bits | eager_tag;
+  if (trailer.kind == Kind::data && trailer.id < id_end) return trailer.id << beside_bits | data_id;
   return in_trailer;
 }
 
@@ -76,10 +91,10 @@ struct Parts {
     const std::uint64_t word = message.fingerprint >> beside_bits;
     switch (message.fingerprint - (word << beside_bits)) {
       case eager_tag:
-        trailer = {0, payload.size(), word, Kind::eager};
+        trailer = {0, payload.size(), word >> type_bits, Kind::eager, static_cast<tutti_type>(word & (type_end - 1))};
         return true;
       case data_id:
-        trailer = {word, payload.size(), 0, Kind::data};
+        trailer = {word, payload.size(), 0, Kind::data, {}};
         return true;
       case in_trailer:
         return word == 0 && read_trailer();
@@ -107,10 +122,12 @@ std::uint64_t longest_eager(double crowd) {
   const double share = static_cast<double>(cache_sizes().l2_share()) / (4 * crowd);
   return std::clamp<std::uint64_t>(static_cast<std::uint64_t>(share), 32 * 1024, link_slot_bytes);
 }
+/// Bytes of the longest message that its request carries.
+constexpr std::uint64_t longest_in_request = 64;
 /// What one sender may have unconsumed at one receiver, of which each message weighs its bytes and what keeping it takes
 /// there, with a tag of its own: messages of no bytes need memory too.
 constexpr std::uint64_t eager_bound = 4 * 1024 * 1024;
-constexpr std::uint64_t weight_of(std::uint64_t bytes) { return bytes + 768; }
+constexpr std::uint64_t weight_of(std::uint64_t bytes) { return bytes + 256; }
 /// So much of it consumed is told in one message.
 constexpr std::uint64_t taken_lot = eager_bound / 4;
 /// How often a wait asks its caller's hook: twice as often as promised.
@@ -121,7 +138,7 @@ constexpr std::uint32_t look_every_rounds = 16;
 /// So much goes out to a peer before what has come from it is taken, and the other way round: who fills all slots first
 /// finds that the peer's bytes, and its own, have left the caches meanwhile.
 constexpr std::uint64_t turn_bytes = link_slot_bytes;
-/// Ended transfers that are kept for the next ones, and lines of receives for the next of their kind.
+/// Ended transfers that are kept for the next ones.
 constexpr std::size_t most_kept = 64;
 
 /// A mutex that is tried rather than waited for: it is given back by a store, which costs a short transfer less than
@@ -168,64 +185,74 @@ class Batch {
   Status first_;
 };
 
+/// Whether a receive can take a message of so many bytes.
+constexpr bool takes(const Transfer& receive, std::uint64_t bytes) { return bytes <= receive.bytes; }
+
 /// A transfer under way, which tells its work or its batch of its end.
 struct Active {
   Transfer transfer;
   std::shared_ptr<Work> work;
   Batch* batch = nullptr;
-  Deadline deadline;                        ///< at 0: to be counted from the first look at it
-  std::uint64_t id = 0;                     ///< sending: its number; receiving: its place in the order of posting
-  std::uint64_t done = 0;                   ///< bytes sent or received so far
-  std::uint64_t total = 0;                  ///< receiving: bytes that the sender announced
-  bool streams = false;                     ///< receiving a long one: it is written past the caches
-  std::uint64_t last = 0;                   ///< sending: the number of its last message on the link, once that is committed
-  Active* next = nullptr;                   ///< in the line that it stands in
-  std::list<Active>::iterator listed = {};  ///< where it stands in the list of all
+  Deadline deadline;        ///< at 0: to be counted from the first look at it
+  std::uint64_t id = 0;     ///< its number, in the order of posting; receiving a request: its send's
+  std::uint64_t done = 0;   ///< bytes sent or received so far
+  std::uint64_t total = 0;  ///< receiving: bytes that the sender announced
+  bool streams = false;     ///< receiving a long one: it is written past the caches
+  std::uint64_t last = 0;   ///< the number of the last message that it sends, once that is committed
+  std::uint8_t bucket = 0;  ///< this and the next are for ByDeadline
+  std::list<Active>::iterator listed = {};
+  LineNode<Active> node;  ///< in the line that it stands in
 };
 
-/// First come, first served. A transfer stands in one line at most, which costs no memory; the list of all owns it.
+/// First come, first served. A transfer stands in one line at most, of this kind or among Lines.
 class Line {
  public:
   bool empty() const { return first_ == nullptr; }
   Active& front() const { return *first_; }
   void push(Active& active) {
-    active.next = nullptr;
-    (empty() ? first_ : last_->next) = &active;
+    active.node.next = nullptr;
+    (empty() ? first_ : last_->node.next) = &active;
     last_ = &active;
   }
-  Active& pop() { return *std::exchange(first_, first_->next); }
+  Active& pop() { return *std::exchange(first_, first_->node.next); }
 
  private:
   Active* first_ = nullptr;
   Active* last_ = nullptr;
 };
 
-/// A message that came before its receive was posted.
+/// A message that came before its receive was posted. Its bytes follow the struct in the same allocation.
 struct Unexpected {
   Trailer trailer;
-  std::vector<std::byte> data;
-  Active* sent;         ///< instead of data: this rank's own, which lies in its caller's memory still
-  std::uint64_t order;  ///< of arrival
-};
-
-/// What a receive and a message must have in common; of a receive from any rank, the source is TUTTI_ANY_SOURCE.
-struct Match {
-  std::uint64_t tag;
   int source;
-  auto operator<=>(const Match&) const = default;
+  Active* sent;         ///< instead of bytes: this rank's own, which lies in its caller's memory still
+  std::uint64_t bytes;  ///< that came with it
+  LineNode<Unexpected> of_source = {};
+  LineNode<Unexpected> of_any = {};
+
+  struct Free {
+    void operator()(Unexpected* message) const { ::operator delete(message); }
+  };
+  using Owner = std::unique_ptr<Unexpected, Free>;
+  static Owner make(const Trailer& trailer, int source, Active* sent, std::span<const std::byte> payload) {
+    void* const room = ::operator new(sizeof(Unexpected) + payload.size());
+    Owner message(new (room) Unexpected{trailer, source, sent, payload.size()});
+    if (!payload.empty()) std::memcpy(message.get() + 1, payload.data(), payload.size());
+    return message;
+  }
+  std::span<const std::byte> payload() const { return {reinterpret_cast<const std::byte*>(this + 1), bytes}; }
 };
+static_assert(std::is_trivially_destructible_v<Unexpected> && sizeof(Unexpected) + 64 <= weight_of(0));
 
 struct Peer {
   HostLink* to = nullptr;
   HostLink* from = nullptr;
-  std::deque<Trailer> outbox;                  ///< trailers without bytes, to be sent first
-  Line sends;                                  ///< not announced yet
-  std::map<std::uint64_t, Active*> announced;  ///< waiting to be cleared, by id
-  Line sending;                                ///< data, in turn
-  Line leaving;                                ///< all committed, as far as the transport has got with it
-  std::uint64_t committed = 0;                 ///< messages
-  std::uint64_t sent = 0;                      ///< bytes in them
-  std::map<std::uint64_t, Active*> receiving;  ///< by the sender's id
+  Line answers;                 ///< receives that have met a request and must send its clear
+  Line sends;                   ///< not announced yet
+  Line sending;                 ///< data, in turn
+  Line leaving;                 ///< all committed, as far as the transport has got with it
+  std::uint64_t committed = 0;  ///< messages
+  std::uint64_t sent = 0;       ///< bytes in them
   std::uint64_t eager_under_way = 0;
   std::uint64_t taken = 0;      ///< eager bytes consumed here, of which the peer has not been told
   bool gone = false;            ///< its links broke when no transfer needed it, and none has come that does
@@ -254,7 +281,7 @@ class PointToPoint::Engine {
     if (thread_.joinable()) thread_.join();
     const std::lock_guard lock(mutex_);
     fresh_.splice(fresh_.end(), inbox_);
-    if (all_.empty() && fresh_.empty()) return;
+    if (under_way_.empty() && fresh_.empty()) return forget_unexpected();
     fail_all(attempt([] {
       return Status(TUTTI_INVALID_USAGE, "the communicator was destroyed with transfers under way", "Wait for them first.");
     }));
@@ -337,9 +364,9 @@ class PointToPoint::Engine {
   /// more than that. How many those are. With the lock held.
   std::size_t exchange_at_once(std::span<const Transfer> transfers, Done& done) {
     // Relaxed: a post that happened before this call is seen, another thread's too; whoever has taken it out of the inbox
-    // since held our lock, so that it shows in fresh_ or all_. Of one that did not, either order will do.
+    // since held our lock, so that it shows in fresh_ or under_way_. Of one that did not, either order will do.
     const bool alone =
-        all_.empty() && fresh_.empty() && unexpected_.empty() && !posted_some_.load(std::memory_order_relaxed);
+        under_way_.empty() && fresh_.empty() && unexpected_.empty() && !posted_some_.load(std::memory_order_relaxed);
     // Whatever is left of the call afterwards must not fail for want of memory. Never more are kept than `done` has bits.
     if (!alone || polls_ || ended_.size() < transfers.size()) return 0;
     std::size_t count = 0;
@@ -364,7 +391,7 @@ class PointToPoint::Engine {
   bool send_at_once(const Transfer& transfer) {
     if (transfer.peer == comm_.rank()) return false;
     Peer& p = peer(transfer.peer);
-    if (!moves(p.to) || !p.outbox.empty() || !eager(p, transfer)) return false;
+    if (!moves(p.to) || p.taken >= taken_lot || !eager(p, transfer)) return false;
     // Such a link keeps nothing back of what is committed from now on.
     if (p.to->transport->flushed(p.to->link) != TUTTI_LINK_OK) return false;
     return send_eager(p, transfer, next_id_++);
@@ -390,7 +417,7 @@ class PointToPoint::Engine {
     Parts parts;
     if (result != TUTTI_LINK_OK || !parts.read(message)) return false;
     const auto& [trailer, payload] = parts;
-    const bool simple = trailer.kind == Kind::eager && trailer.tag == transfer.tag && trailer.bytes <= transfer.bytes &&
+    const bool simple = trailer.kind == Kind::eager && trailer.tag == transfer.tag && takes(transfer, trailer.bytes) &&
                         p.taken + weight_of(trailer.bytes) < taken_lot;
     if (!simple) return false;  // it stays where it is
     if (!payload.empty()) copy_memory(transfer.memory, payload.data(), payload.size());
@@ -589,12 +616,7 @@ class PointToPoint::Engine {
   void begin_fresh() {
     if (!begun_) agent_.begin(UINT64_MAX);
     begun_ = true;
-    while (!fresh_.empty()) {
-      all_.splice(all_.end(), fresh_, fresh_.begin());
-      Active& active = all_.back();
-      active.listed = std::prev(all_.end());
-      begin(active);
-    }
+    while (!fresh_.empty()) begin(under_way_.add(fresh_));
   }
 
   void begin(Active& active) {
@@ -610,17 +632,19 @@ class PointToPoint::Engine {
       if (p != comm_.rank() && !open(p)) return;
     }
     if (take_unexpected(active)) return;
-    receives_[{transfer.tag, transfer.peer}].push(active);
+    auto& receives = any ? receives_of_any_ : receives_;
+    receives.make_room();
+    receives.push(active, {transfer.tag, transfer.peer});
   }
 
   void send_to_self(Active& active) {
     const Transfer& transfer = active.transfer;
-    const Trailer trailer{active.id, transfer.bytes, transfer.tag, Kind::eager};
     if (Active* const to = take_receive(comm_.rank(), transfer.tag)) return receive_own(*to, active);
-    unexpected_[{transfer.tag, comm_.rank()}].push_back({trailer, {}, &active, next_arrival_++});
+    keep(Unexpected::make(trailer_of(active, Kind::eager), comm_.rank(), &active, {}));
   }
 
   Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
+  int rank_of(const Peer& p) const { return static_cast<int>(&p - peers_.data()); }
 
   /// Both links with a peer; false: they cannot be had, and every transfer has ended, its caller's memory with it.
   bool open(int rank) {
@@ -654,17 +678,12 @@ class PointToPoint::Engine {
     return moved;
   }
 
-  /// Not every time: there may be thousands.
+  /// Not every time, as it takes a look at the clock.
   void look_at_deadlines() {
     const std::uint64_t now = now_ns();
     if (now < next_look_ns_) return;
     next_look_ns_ = now + look_every_ns;
-    const Active* passed = nullptr;
-    for (Active& active : all_) {
-      if (active.deadline.at_ns == 0) active.deadline = Deadline::in(active.deadline.limit_ns);
-      if (active.deadline.at_ns <= now && passed == nullptr) passed = &active;
-    }
-    if (passed != nullptr) late(*passed);
+    if (const Active* const passed = under_way_.look(now)) late(*passed);
   }
 
   bool ready(HostLink& link, int rank) {
@@ -690,7 +709,7 @@ class PointToPoint::Engine {
     const auto needs_it = [rank](const Active& active) {
       return active.transfer.peer == rank || active.transfer.peer == TUTTI_ANY_SOURCE;
     };
-    peer(rank).gone = std::ranges::none_of(all_, needs_it);
+    peer(rank).gone = !under_way_.has(needs_it);
     if (peer(rank).gone) return;
     char why[why_bytes] = "";
     static_cast<void>(link.transport->failure(link.link, why, sizeof why));
@@ -792,11 +811,12 @@ class PointToPoint::Engine {
 
   /// One message; false: there is none, or no credit now.
   bool send_next(Peer& p) {
-    if (!p.outbox.empty()) {
-      if (!send_message(p, p.outbox.front(), {})) return false;
-      p.outbox.pop_front();
+    if (p.taken >= taken_lot) {
+      if (!send_message(p, {0, p.taken, 0, Kind::taken, {}}, {})) return false;
+      p.taken = 0;
       return true;
     }
+    if (!p.answers.empty()) return answer(p);
     if (!p.sends.empty()) return announce(p);
     return !p.sending.empty() && send_part(p);
   }
@@ -804,13 +824,32 @@ class PointToPoint::Engine {
   /// Whether so many bytes may be sent before the receiver has asked for them.
   bool eager(const Peer& p, const Transfer& transfer) const {
     // A tag that has no room beside the message lies behind it.
-    const std::uint64_t room = transfer.tag < tag_end ? link_slot_bytes : link_slot_bytes - sizeof(Trailer);
+    const bool beside = has_room_beside(transfer.tag, transfer.type);
+    const std::uint64_t room = beside ? link_slot_bytes : link_slot_bytes - sizeof(Trailer);
     return transfer.bytes <= std::min(longest_eager_, room) && p.eager_under_way + weight_of(transfer.bytes) <= eager_bound;
+  }
+
+  /// Sends a clear; false: no credit now. Where the bytes came with the request, the receive ends once the clear has left.
+  bool answer(Peer& p) {
+    Active& active = p.answers.front();
+    receiving_.make_room();
+    if (!send_message(p, trailer_of(active, Kind::clear), {})) return false;
+    p.answers.pop();
+    if (active.done == active.total) {
+      leave(p, active);
+    } else {
+      receiving_.push(active, {active.id, rank_of(p)});
+    }
+    return true;
+  }
+
+  static Trailer trailer_of(const Active& active, Kind kind) {
+    return {active.id, active.transfer.bytes, active.transfer.tag, kind, active.transfer.type};
   }
 
   /// Sends all of a transfer; false: no credit now.
   bool send_eager(Peer& p, const Transfer& transfer, std::uint64_t id) {
-    const Trailer trailer{id, transfer.bytes, transfer.tag, Kind::eager};
+    const Trailer trailer{id, transfer.bytes, transfer.tag, Kind::eager, transfer.type};
     if (!send_message(p, trailer, {transfer.memory, transfer.bytes})) return false;
     p.eager_under_way += weight_of(transfer.bytes);
     return true;
@@ -826,17 +865,18 @@ class PointToPoint::Engine {
       leave(p, active);
       return true;
     }
-    if (!send_message(p, {active.id, transfer.bytes, transfer.tag, Kind::request}, {})) return false;
+    announced_.make_room();
+    const std::uint64_t with_it = transfer.bytes <= longest_in_request ? transfer.bytes : 0;
+    if (!send_message(p, trailer_of(active, Kind::request), {transfer.memory, with_it})) return false;
     p.sends.pop();
-    p.announced.emplace(active.id, &active);
+    announced_.push(active, {active.id, transfer.peer});
     return true;
   }
 
   bool send_part(Peer& p) {
     Active& active = p.sending.front();
     const std::uint64_t part = std::min(link_slot_bytes, active.transfer.bytes - active.done);
-    const Trailer trailer{active.id, active.transfer.bytes, active.transfer.tag, Kind::data};
-    if (!send_message(p, trailer, {active.transfer.memory + active.done, part})) return false;
+    if (!send_message(p, trailer_of(active, Kind::data), {active.transfer.memory + active.done, part})) return false;
     active.done += part;
     p.sending.pop();
     if (active.done < active.transfer.bytes) {
@@ -853,7 +893,7 @@ class PointToPoint::Engine {
     tutti_message message;
     // What nobody waits for stays in its slot: a receive that comes for it then takes it from there, with no copy in
     // between.
-    while (!all_.empty() && received < turn_bytes) {
+    while (!under_way_.empty() && received < turn_bytes) {
       const tutti_link_result result = p.from->transport->view(p.from->link, &message);
       if (result == TUTTI_LINK_BROKEN) broken(*p.from, rank);
       if (result != TUTTI_LINK_OK) return moved;
@@ -874,21 +914,20 @@ class PointToPoint::Engine {
         p.eager_under_way -= std::min(p.eager_under_way, trailer.bytes);
         return;
       case Kind::clear: {
-        const auto found = p.announced.find(trailer.id);
-        if (found == p.announced.end()) return;
-        p.sending.push(*found->second);
-        p.announced.erase(found);
-        return;
+        Active* const active = announced_.first({trailer.id, rank});
+        if (active == nullptr) return;
+        announced_.remove(*active);
+        return active->transfer.bytes <= longest_in_request ? complete(*active, {}) : p.sending.push(*active);
       }
       case Kind::data: {
-        const auto found = p.receiving.find(trailer.id);
-        if (found == p.receiving.end()) return;
-        Active& active = *found->second;
+        Active* const found = receiving_.first({trailer.id, rank});
+        if (found == nullptr) return;
+        Active& active = *found;
         const std::uint64_t part = std::min<std::uint64_t>(payload.size(), active.total - active.done);
         copy(active.transfer.memory + active.done, payload.first(part), active.streams);
         active.done += part;
         if (active.done < active.total) return;
-        p.receiving.erase(found);
+        receiving_.remove(active);
         complete(active, {});
         return;
       }
@@ -897,82 +936,83 @@ class PointToPoint::Engine {
 
   void arrived(int source, const Trailer& trailer, std::span<const std::byte> payload) {
     if (Active* const active = take_receive(source, trailer.tag)) return receive(*active, source, trailer, payload);
-    unexpected_[{trailer.tag, source}].push_back({trailer, {payload.begin(), payload.end()}, nullptr, next_arrival_++});
+    keep(Unexpected::make(trailer, source, nullptr, payload));
+  }
+
+  void keep(Unexpected::Owner message) {
+    unexpected_.make_room();
+    unexpected_of_any_.make_room();
+    unexpected_.push(*message, {message->trailer.tag, message->source});
+    unexpected_of_any_.push(*message, {message->trailer.tag, TUTTI_ANY_SOURCE});
+    static_cast<void>(message.release());
   }
 
   /// The first posted receive that a message matches, or nullptr.
   Active* take_receive(int source, std::uint64_t tag) {
-    const auto named = receives_.find({tag, source});
-    const auto any = receives_.find({tag, TUTTI_ANY_SOURCE});
-    const bool has_named = named != receives_.end() && !named->second.empty();
-    const bool has_any = any != receives_.end() && !any->second.empty();
-    if (!has_named && !has_any) return nullptr;
-    const bool takes_any = !has_named || (has_any && any->second.front().id < named->second.front().id);
-    const auto line = takes_any ? any : named;
-    Active& taken = line->second.pop();
-    // Mostly the next one is like the last; tags that never come again must not pile up.
-    if (line->second.empty() && receives_.size() > most_kept) receives_.erase(line);
-    return &taken;
+    Active* const named = receives_.first({tag, source});
+    Active* const any = receives_of_any_.first({tag, TUTTI_ANY_SOURCE});
+    const bool takes_any = named == nullptr || (any != nullptr && any->id < named->id);
+    Active* const taken = takes_any ? any : named;
+    if (taken != nullptr) (takes_any ? receives_of_any_ : receives_).remove(*taken);
+    return taken;
   }
 
   /// Gives a receive the first message that came for it; false: none has.
   bool take_unexpected(Active& active) {
-    if (unexpected_.empty()) return false;
     const Transfer& transfer = active.transfer;
+    const Match match{transfer.tag, transfer.peer};
     const bool any = transfer.peer == TUTTI_ANY_SOURCE;
-    auto found = unexpected_.lower_bound({transfer.tag, any ? std::numeric_limits<int>::min() : transfer.peer});
-    const auto matches = [&](auto at) {
-      return at != unexpected_.end() && at->first.tag == transfer.tag && (any || at->first.source == transfer.peer);
-    };
-    if (!matches(found)) return false;
-    for (auto other = std::next(found); matches(other); ++other) {
-      if (other->second.front().order < found->second.front().order) found = other;
-    }
-    const int source = found->first.source;
-    const Unexpected message = std::move(found->second.front());
-    found->second.pop_front();
-    if (found->second.empty()) unexpected_.erase(found);  // so that any source is found among few
-    if (message.sent != nullptr) {
-      receive_own(active, *message.sent);
+    Unexpected* const found = any ? unexpected_of_any_.first(match) : unexpected_.first(match);
+    if (found == nullptr) return false;
+    unexpected_.remove(*found);
+    unexpected_of_any_.remove(*found);
+    const Unexpected::Owner message(found);
+    if (message->sent != nullptr) {
+      receive_own(active, *message->sent);
     } else {
-      receive(active, source, message.trailer, message.data);
+      receive(active, message->source, message->trailer, message->payload());
     }
     return true;
   }
 
   /// A receive has met its message.
   void receive(Active& active, int source, const Trailer& trailer, std::span<const std::byte> payload) {
+    if (!takes(active.transfer, trailer.bytes)) return mismatch(active, source, trailer);
     if (active.work != nullptr) active.work->set_received(source, trailer.bytes / active.transfer.element);
-    if (trailer.bytes > active.transfer.bytes) return too_long(active, source, trailer);
     Peer& p = peer(source);
+    const bool whole = trailer.kind == Kind::eager || trailer.bytes <= longest_in_request;
+    const std::uint64_t part = whole ? std::min<std::uint64_t>(payload.size(), trailer.bytes) : 0;
+    if (part != 0) copy_memory(active.transfer.memory, payload.data(), part);
     if (trailer.kind == Kind::eager) {
-      const std::uint64_t part = std::min<std::uint64_t>(payload.size(), trailer.bytes);
-      if (part != 0) copy_memory(active.transfer.memory, payload.data(), part);
       p.taken += weight_of(trailer.bytes);
-      if (p.taken >= taken_lot) p.outbox.push_back({0, std::exchange(p.taken, 0), 0, Kind::taken});
       return complete(active, {});
     }
+    active.id = trailer.id;
     active.total = trailer.bytes;
+    active.done = whole ? active.total : 0;
     active.streams = comm_.past_caches(2 * trailer.bytes);
-    p.receiving.emplace(trailer.id, &active);
-    p.outbox.push_back({trailer.id, trailer.bytes, trailer.tag, Kind::clear});
+    p.answers.push(active);
   }
 
-  void too_long(const Active& active, int source, const Trailer& trailer) {
+  void mismatch(const Active& active, int source, const Trailer& trailer) {
+    const Transfer& transfer = active.transfer;
+    const bool too_long = trailer.bytes > transfer.bytes;
     Error error;
     error.status = TUTTI_MISMATCH;
     error.operation_kind = "recv";
     error.guilty = {comm_.guilty(source)};
-    error.message = fmt::format("rank {} of \"{}\" sent {} bytes with tag {}, rank {} has posted a receive of {} bytes",
-                                source, comm_.name(), trailer.bytes, trailer.tag, comm_.rank(), active.transfer.bytes);
-    error.remedy = "Post a receive at least as long as the send.";
+    error.message =
+        fmt::format("rank {} of \"{}\" sent {} bytes of {} with tag {}, rank {} has posted a receive of {} bytes of {}{}",
+                    source, comm_.name(), trailer.bytes, text_of(trailer.type), trailer.tag, comm_.rank(), transfer.bytes,
+                    text_of(transfer.type), too_long ? "" : "; the message ends within an element");
+    error.remedy = too_long ? "Post a receive at least as long as the send." : "Pass types of one size on both sides.";
     fail_all(comm_.fail(std::move(error)));
   }
 
   /// A receive has met a message of this rank's own.
   void receive_own(Active& to, Active& sent) {
     const Transfer& from = sent.transfer;
-    if (from.bytes > to.transfer.bytes) return too_long(to, comm_.rank(), {0, from.bytes, from.tag, Kind::eager});
+    if (!takes(to.transfer, from.bytes)) return mismatch(to, comm_.rank(), trailer_of(sent, Kind::eager));
     if (from.bytes != 0) std::memmove(to.transfer.memory, from.memory, from.bytes);
     if (to.work != nullptr) to.work->set_received(comm_.rank(), from.bytes / to.transfer.element);
     complete(sent, {});
@@ -981,7 +1021,7 @@ class PointToPoint::Engine {
 
   /// Ends one that stands in no line; it may be another transfer afterwards. Needs no memory.
   void complete(Active& active, const Status& status) {
-    ended_.splice(ended_.end(), all_, active.listed);
+    under_way_.remove(active, ended_);
     if (active.batch != nullptr) {
       std::exchange(active.batch, nullptr)->end(status);
     } else {
@@ -993,19 +1033,20 @@ class PointToPoint::Engine {
     wake_followers();
   }
 
+  void forget_unexpected() {
+    unexpected_of_any_.clear();
+    unexpected_.clear([](Unexpected& message) { Unexpected::Owner{&message}; });
+  }
+
   void fail_all(const Status& status) {
     const Status why = status.ok() ? Status(TUTTI_ABORTED, "the communicator was aborted") : status;
-    receives_.clear();
-    unexpected_.clear();
+    for (auto* const lines : {&receives_, &receives_of_any_, &announced_, &receiving_}) lines->clear();
+    forget_unexpected();
     for (Peer& p : peers_) {
-      p.sends = p.sending = p.leaving = {};
-      p.announced.clear();
-      p.receiving.clear();
-      p.outbox.clear();
+      p.answers = p.sends = p.sending = p.leaving = {};
     }
-    all_.splice(all_.end(), fresh_);
-    for (auto active = all_.begin(); active != all_.end(); ++active) active->listed = active;
-    while (!all_.empty()) complete(all_.front(), why);
+    while (!fresh_.empty()) under_way_.add(fresh_);
+    while (!under_way_.empty()) complete(under_way_.any(), why);
   }
 
   Communicator& comm_;
@@ -1030,13 +1071,19 @@ class PointToPoint::Engine {
   std::vector<int> open_;  ///< peers with links
   bool polls_ = false;     ///< some link opens, or moves, only when its endpoint is asked to make progress
   std::uint32_t rounds_ = 0;
-  std::uint64_t next_arrival_ = 0;
   std::uint64_t next_look_ns_ = 0;
-  std::list<Active> fresh_;                             ///< posted, and not begun
-  std::list<Active> all_;                               ///< from beginning to completion
-  std::list<Active> ended_;                             ///< and afterwards, for others to come
-  std::map<Match, Line> receives_;                      ///< not met by a message yet, in the order of posting
-  std::map<Match, std::deque<Unexpected>> unexpected_;  ///< not met by a receive yet, in the order of arrival
+  std::list<Active> fresh_;       ///< posted, and not begun
+  ByDeadline<Active> under_way_;  ///< from beginning to completion
+  std::list<Active> ended_;       ///< and afterwards, for others to come
+  using Actives = Lines<Active, &Active::node>;
+  /// Not met by a message yet, in the order of posting.
+  Actives receives_;
+  Actives receives_of_any_;
+  Actives announced_;  ///< sends waiting to be cleared, by id and receiver
+  Actives receiving_;  ///< by the sender's id, and sender
+  /// Not met by a receive yet, in the order of arrival: each stands in both.
+  Lines<Unexpected, &Unexpected::of_source> unexpected_;
+  Lines<Unexpected, &Unexpected::of_any> unexpected_of_any_;
 };
 
 PointToPoint::PointToPoint(Communicator& communicator) : engine_(std::make_unique<Engine>(communicator)) {}
