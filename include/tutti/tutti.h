@@ -401,9 +401,11 @@ TUTTI_API tutti_status tutti_scatter_v(const tutti_block* send_blocks, void* rec
 TUTTI_API tutti_status tutti_send(const void* send, size_t count, tutti_type type, int peer, tutti_comm* comm,
                                   tutti_stream stream, const tutti_call* call);
 
-/// Receives at most `count` elements from `peer` (or TUTTI_ANY_SOURCE) with call.tag. A longer message is
-/// TUTTI_MISMATCH; tutti_work_info tells the source and the count of a shorter one. A message is its bytes: types are not
-/// compared, and the count is of whole elements of the type given here.
+/// Receives at most `count` elements from `peer` (or TUTTI_ANY_SOURCE) with call.tag; tutti_work_info tells the source and
+/// the count of a shorter message. A message is its bytes: the sender's type may be another, of another size too, as long
+/// as the bytes are whole elements of the type given here. A longer message, and one that ends within an element, is
+/// TUTTI_MISMATCH: `recv` is as it was, the error names both sides' bytes and types, and the communicator fails on all
+/// ranks, so a sender whose send has ended reads it from its next call.
 TUTTI_API tutti_status tutti_recv(void* recv, size_t count, tutti_type type, int peer, tutti_comm* comm,
                                   tutti_stream stream, const tutti_call* call);
 

@@ -185,8 +185,10 @@ class Batch {
   Status first_;
 };
 
-/// Whether a receive can take a message of so many bytes.
-constexpr bool takes(const Transfer& receive, std::uint64_t bytes) { return bytes <= receive.bytes; }
+/// Whether a receive can take a message of so many bytes: not too long, and whole elements. Most have just its length.
+constexpr bool takes(const Transfer& receive, std::uint64_t bytes) {
+  return bytes == receive.bytes || (bytes < receive.bytes && bytes % receive.element == 0);
+}
 
 /// A transfer under way, which tells its work or its batch of its end.
 struct Active {

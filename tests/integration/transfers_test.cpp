@@ -904,6 +904,94 @@ TEST(Transfers, AWaitThatItsHookBreaksOutOfLeavesNothingBehind) {
   for (tutti_comm* comm : comms) tutti_comm_destroy(comm);
 }
 
+/// How a receive may be posted.
+enum class Way { alone, in_a_group, from_any_source, on_a_queue, after_the_message };
+
+tutti_status receive_by(Way way, void* memory, std::size_t count, tutti_type type, int peer, tutti_comm* comm) {
+  const int source = way == Way::from_any_source ? TUTTI_ANY_SOURCE : peer;
+  if (way == Way::after_the_message) ::usleep(20'000);
+  if (way == Way::in_a_group) {
+    EXPECT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+    EXPECT_EQ(tutti_recv(memory, count, type, source, comm, {}, nullptr), TUTTI_SUCCESS) << last_error();
+    return tutti_group_end(nullptr);
+  }
+  if (way != Way::on_a_queue) return tutti_recv(memory, count, type, source, comm, {}, nullptr);
+  tutti_queue* queue = nullptr;
+  EXPECT_EQ(tutti_queue_create(&queue), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(tutti_recv(memory, count, type, source, comm, {TUTTI_STREAM_QUEUE, queue}, nullptr), TUTTI_SUCCESS);
+  const tutti_status status = tutti_queue_wait(queue, 0);
+  EXPECT_EQ(tutti_queue_destroy(queue), TUTTI_SUCCESS);
+  return status;
+}
+
+void expect_partial_element_refused(const char* transport, Way way, std::size_t bytes) {
+  const Ranks ranks(2, transport);
+  ranks.run([=](int rank, tutti_comm* comm) {
+    if (rank == 1) {
+      const std::vector<unsigned char> out(bytes, 1);
+      const tutti_status status = tutti_send(out.data(), bytes, TUTTI_UINT8, 0, comm, {}, nullptr);
+      EXPECT_TRUE(status == TUTTI_SUCCESS || status == TUTTI_MISMATCH) << last_error();
+      EXPECT_EQ(tutti_barrier(comm, {}, nullptr), TUTTI_MISMATCH) << "the sender's next call, at the latest";
+      return;
+    }
+    std::vector<int> in(bytes / 4 + 4, -1);
+    EXPECT_EQ(receive_by(way, in.data(), in.size(), TUTTI_INT32, 1, comm), TUTTI_MISMATCH);
+    EXPECT_EQ(in, std::vector<int>(in.size(), -1)) << "no byte of it is put into the receiver's memory";
+    EXPECT_EQ(tutti_barrier(comm, {}, nullptr), TUTTI_MISMATCH);
+    const std::string error = error_of(comm).message;
+    EXPECT_THAT(error, testing::HasSubstr(std::to_string(bytes) + " bytes of uint8"));
+    EXPECT_THAT(error, testing::HasSubstr(std::to_string(in.size() * 4) + " bytes of int32"));
+  });
+}
+
+TEST_P(TransfersOver, ThatEndWithinAnElementAreMismatchesHoweverTheyAreReceived) {
+  for (const Way way : {Way::alone, Way::in_a_group, Way::from_any_source, Way::on_a_queue, Way::after_the_message}) {
+    for (const std::size_t bytes : {7u, 1001u, 1'000'003u}) {
+      SCOPED_TRACE(testing::Message() << "way " << static_cast<int>(way) << ", " << bytes << " bytes");
+      expect_partial_element_refused(GetParam(), way, bytes);
+    }
+  }
+}
+
+TEST(Transfers, ToOneselfThatEndWithinAnElementAreMismatches) {
+  for (const bool receives_first : {true, false}) {
+    const Ranks ranks(1);
+    const std::array<unsigned char, 7> out{};
+    std::array<int, 4> in{-1, -1, -1, -1};
+    ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+    for (const bool receives : {receives_first, !receives_first}) {
+      ASSERT_EQ(receives ? tutti_recv(in.data(), in.size(), TUTTI_INT32, 0, ranks[0], {}, nullptr)
+                         : tutti_send(out.data(), out.size(), TUTTI_UINT8, 0, ranks[0], {}, nullptr),
+                TUTTI_SUCCESS);
+    }
+    EXPECT_EQ(tutti_group_end(nullptr), TUTTI_MISMATCH);
+    EXPECT_THAT(in, testing::Each(-1));
+    EXPECT_THAT(last_error(), testing::HasSubstr("7 bytes of uint8"));
+    EXPECT_THAT(last_error(), testing::HasSubstr("16 bytes of int32"));
+  }
+}
+
+TEST_P(TransfersOver, OfWholeElementsMayBeOfAnotherType) {
+  const Ranks ranks(2, GetParam());
+  ranks.run([](int rank, tutti_comm* comm) {
+    const std::array<std::uint64_t, 2> out{1, 2};
+    std::array<int, 8> in{};
+    tutti_work* work = nullptr;
+    tutti_call call = TUTTI_CALL_INIT;
+    call.work = &work;
+    if (rank == 0) {
+      EXPECT_EQ(tutti_send(out.data(), out.size(), TUTTI_UINT64, 1, comm, {}, nullptr), TUTTI_SUCCESS) << last_error();
+      return;
+    }
+    EXPECT_EQ(tutti_recv(in.data(), in.size(), TUTTI_INT32, 0, comm, {}, &call), TUTTI_SUCCESS) << last_error();
+    tutti_work_info_t info{};
+    info.size = sizeof info;
+    EXPECT_EQ(tutti_work_info(work, &info), TUTTI_SUCCESS);
+    EXPECT_EQ(info.received_count, 4u) << "elements of the receiver's type";
+    tutti_work_release(work);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Transports, TransfersOver, testing::Values("shm", "tcp"));
 
 }  // namespace
