@@ -228,9 +228,10 @@ TUTTI_API tutti_status tutti_error_get(const tutti_comm* comm, tutti_error* erro
 
 // ---- Identity and life -----------------------------------------------------------------------------------------------
 
-/// Makes an identity for one creation: opens a listening socket of this process, which lives until that has succeeded or
-/// failed, or the process ends. Make another for the next. Errors: TUTTI_SYSTEM_ERROR (no usable interface, no free port in
-/// TUTTI_PORT_RANGE).
+/// Makes an identity for one creation. The first opens a listening socket, with a thread: all ids of this process share them,
+/// and they live until the process ends. An id makes one communicator: where it was used, successfully or not, creations
+/// with it answer TUTTI_INVALID_USAGE, or the error of the one that failed, at once. Make another for the next. Errors:
+/// TUTTI_SYSTEM_ERROR (no usable interface, no free port in TUTTI_PORT_RANGE).
 TUTTI_API tutti_status tutti_get_unique_id(tutti_unique_id* id);
 
 /// The printable form, and back. `text` holds TUTTI_UNIQUE_ID_TEXT bytes. Errors: TUTTI_INVALID_ARGUMENT for text that
@@ -246,7 +247,9 @@ TUTTI_API tutti_status tutti_unique_id_from_text(const char* text, tutti_unique_
 ///         happens, until tutti_comm_state says that creation is over.
 /// config  may be NULL; copied.
 /// Errors: TUTTI_INVALID_ARGUMENT (rank outside the size, two ranks with the same number, differing sizes, all of them
-/// named), TUTTI_TIMEOUT (the ranks missing are named), TUTTI_REMOTE_ERROR, TUTTI_SYSTEM_ERROR.
+/// named), TUTTI_TIMEOUT (the ranks missing are named), TUTTI_INVALID_USAGE (an id that was used), TUTTI_REMOTE_ERROR (a
+/// rank died, or the id's maker has ended), TUTTI_SYSTEM_ERROR. What fails on one rank is left at the rendezvous, for which
+/// that rank takes 3 s at most; all others return the same error, with it as the guilty one.
 TUTTI_API tutti_status tutti_comm_create(tutti_comm** comm, int ranks, const tutti_unique_id* id, int rank,
                                          const tutti_config* config);
 
@@ -424,7 +427,8 @@ TUTTI_API tutti_status tutti_recv(void* recv, size_t count, tutti_type type, int
 /// Creation  and split are held back too (blocking ones; those of tutti_comm_create_all and _bootstrap run at once): the
 ///           end makes them together, before any operation, so that one thread may create several ranks. Their `comm` is
 ///           NULL until then, must remain valid, and stays NULL in all of them where one fails. A split that fails with
-///           them once it has begun makes its parent fail.
+///           them once it has begun makes its parent fail. Where the group fails before, the peers of its creations are
+///           told, those of its splits are not.
 /// Finalize  cannot be held back: TUTTI_INVALID_USAGE.
 TUTTI_API tutti_status tutti_group_start(void);
 TUTTI_API tutti_status tutti_group_end(const tutti_call* call);

@@ -43,6 +43,8 @@ class Door {
   std::uint64_t next_ns() const;
   /// Accepts and moves handshakes; never waits. Returns who got through.
   std::vector<Arrival> step();
+  /// In a forked child, which lets go of its copies: the parent listens on.
+  void leave_listening_to_parent() { listener_.sockets.clear(); }
   /// The error number for which connections have been turned away, this process or its system being out of descriptors or
   /// memory, and nobody got through since; 0: not so.
   int shortage() const { return shortage_; }

@@ -1,6 +1,7 @@
 #include "src/communicator/root.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -466,6 +467,10 @@ class Roots {
   void finish(RootNumber number, const Patience& patience);
   void await_told(RootNumber number, const Patience& patience);
   void stop_all();
+  void before_fork() { mutex_.lock(); }
+  void after_fork() { mutex_.unlock(); }
+  /// As after_fork, in the child, of its parent's.
+  void leave_to_parent();
 
  private:
   // What the thread waits by.
@@ -812,7 +817,27 @@ void Roots::stop_all() {
   shared_.clear();
 }
 
+// A listening socket that the child had a copy of would take connections for as long as the child lives, and nobody would
+// answer them.
+void Roots::leave_to_parent() {
+  for (Shared& shared : shared_) shared.door.leave_listening_to_parent();
+  after_fork();
+}
+
 constinit PerProcess<Roots> process_roots;
+
+// A thread that forks holds their lock meanwhile, so that its child finds them whole.
+thread_local Roots* forking = nullptr;
+void before_fork() {
+  forking = process_roots.made();
+  if (forking != nullptr) forking->before_fork();
+}
+void after_fork_in_parent() {
+  if (forking != nullptr) forking->after_fork();
+}
+void after_fork_in_child() {
+  if (forking != nullptr) forking->leave_to_parent();
+}
 
 // Ends the roots with the process. A forked child has none of its parent's.
 struct StopAtExit {
@@ -821,6 +846,7 @@ struct StopAtExit {
 
 Roots& roots() {
   static const StopAtExit at_exit;
+  [[maybe_unused]] static const int told = ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
   return process_roots.get();
 }
 

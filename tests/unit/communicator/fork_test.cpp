@@ -110,12 +110,16 @@ TEST(AnotherProcess, IsToldAtOnceThatAnIdWasUsed) {
   }
 }
 
-TEST(AnotherProcess, IsToldSoonThatAnIdsMakerHasEnded) {
+TEST(AnotherProcess, IsToldSoonThatAnIdsMakerHasEndedThoughAForkOfItLives) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   const pid_t maker = ::fork();
   if (maker == 0) {
     const tutti_unique_id made = id_of_test();
+    if (::fork() == 0) {
+      ::alarm(20);
+      ::pause();
+    }
     ::_exit(::write(ends[1], &made, sizeof made) == sizeof made ? 0 : 1);
   }
   EXPECT_EQ(end_of(maker), 0);
