@@ -45,8 +45,8 @@ Fallible<Idx> parse_idx(std::span<const std::uint8_t> bytes, int dimensions, con
 Fallible<std::vector<std::uint8_t>> read_file(const std::string& path);
 
 /// Reads DIR's train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, each
-/// plain or with .gz, and with "." or "-" before "idx". Refuses besides what parse_idx and read_file refuse: a missing file, as many labels as there are
-/// not images, test images of another size than the training ones, no images.
+/// plain or with .gz, and with "." or "-" before "idx". Refuses besides what parse_idx and read_file refuse: a missing
+/// file, as many labels as there are not images, test images of another size than the training ones, no images.
 Fallible<Dataset> load_idx_folder(const std::string& folder);
 
 /// pixel ↦ (pixel − mean) / deviation, so that the inputs have mean 0 and variance 1.

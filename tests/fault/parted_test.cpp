@@ -1,5 +1,5 @@
-// A rank that calls something else and is killed: the others hear what it called, and that it died. One that called the same
-// has died, and nothing else.
+// A rank that calls something else and is killed: the others hear what it called, and that it died. One that called the
+// same has died, and nothing else.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>

@@ -20,7 +20,8 @@ inline bool ip(const std::string& words) { return std::system(("ip " + words + "
 /// Whether this process may make network namespaces and has what they are furnished with.
 inline bool networks_allowed() {
   const pid_t child = ::fork();
-  if (child == 0) ::_exit(enter_own_network() && ip("link set lo up") && ip("link add veth0 type veth peer name veth1") ? 0 : 1);
+  if (child == 0)
+    ::_exit(enter_own_network() && ip("link set lo up") && ip("link add veth0 type veth peer name veth1") ? 0 : 1);
   int status = -1;
   return ::waitpid(child, &status, 0) == child && status == 0;
 }
