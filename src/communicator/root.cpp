@@ -453,8 +453,9 @@ Error Root::deadline_error() const {
 
 namespace {
 
-// The roots of this process, which one thread serves; a fork of it has roots of its own. That thread, and the listening
-// sockets that ids share, stay once they are needed: an id that was used is answered for as long as its maker lives.
+// The roots of this process, which one thread serves; a fork of it has roots of its own. The listening sockets that ids share
+// stay once they are needed: an id that was used is answered for as long as its maker lives. The thread ends, and closes what
+// it waits by, when there is neither a root nor such a socket.
 class Roots {
  public:
   Result<RootNumber> start(Listener listener, const Key& key, Renewal renewal, std::function<void()> concluded);
@@ -504,6 +505,7 @@ class Roots {
   Status serve(std::unique_ptr<Service>& fresh);
   void run();
   void turn();
+  bool idle() const { return running_.empty() && used_.empty() && shared_.empty(); }
   void retire();
   int timeout_ms();
   Result<std::list<Shared>> listen(const std::string& interfaces, const PortRange& ports);
@@ -537,12 +539,13 @@ Result<Roots::Service*> Roots::service(std::unique_ptr<Service>& fresh) {
   return fresh.get();
 }
 
-// Starts the thread, unless it runs. The last that may fail: it stays.
+// Starts the thread, unless it runs. The last that may fail: what is added next keeps it running.
 Status Roots::serve(std::unique_ptr<Service>& fresh) {
-  if (thread_.joinable()) {
+  if (service_) {
     service_->wake.raise();
     return {};
   }
+  if (thread_.joinable()) thread_.join();  // it has ended, and needs our lock no more
   auto thread = background_thread("tutti-meeting", [this] { run(); });  // which waits for our lock first
   if (!thread) return thread.status();
   thread_ = std::move(thread).value();
@@ -565,6 +568,10 @@ void Roots::run() {
     }
     turn();
     changed_.notify_all();
+    // Under the lock under which the last root went: who waits for that finds the descriptors closed.
+    if (!idle()) continue;
+    service_.reset();
+    return;
   }
 }
 
@@ -761,6 +768,7 @@ void Roots::stop(RootNumber number) {
   for (List* list : {&running_, &used_}) {
     list->remove_if([&](const Running& running) { return running.number == number; });
   }
+  if (service_) service_->wake.raise();  // it may have been the last
 }
 
 void Roots::abandon(RootNumber number, const Error& error) {
@@ -781,6 +789,7 @@ void Roots::stop_abandoned(std::span<const SocketAddress> addresses) {
     return running.abandoned && std::find_first_of(running.addresses.begin(), running.addresses.end(), addresses.begin(),
                                                    addresses.end()) != running.addresses.end();
   });
+  if (service_) service_->wake.raise();
 }
 
 void Roots::finish(RootNumber number, const Patience& patience) {
