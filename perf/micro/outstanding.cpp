@@ -100,7 +100,7 @@ void measure(const Plan& plan, int rank, tutti_comm* comm, tutti_queue* queue, s
     if (rank == 0) times.posting = post_all(plan, comm, queue, values);
     const double cpu_posted = seconds(CLOCK_PROCESS_CPUTIME_ID);
     check(tutti_barrier(comm, {}, nullptr), "barrier");
-    if (count >= 100'000) usleep(1'000'000);
+    if (count >= 100'000) usleep(100'000);
     check(tutti_barrier(comm, {}, nullptr), "barrier");
     const double begun = seconds(CLOCK_MONOTONIC);
     const double cpu_begun = seconds(CLOCK_PROCESS_CPUTIME_ID);
