@@ -453,9 +453,9 @@ Error Root::deadline_error() const {
 
 namespace {
 
-// The roots of this process, which one thread serves; a fork of it has roots of its own. The listening sockets that ids share
-// stay once they are needed: an id that was used is answered for as long as its maker lives. The thread ends, and closes what
-// it waits by, when there is neither a root nor such a socket.
+// The roots of this process, which one thread serves; a fork of it has roots of its own. The listening sockets that ids
+// share stay once they are needed: an id that was used is answered for as long as its maker lives. The thread ends, and
+// closes what it waits by, when there is neither a root nor such a socket.
 class Roots {
  public:
   Result<RootNumber> start(Listener listener, const Key& key, Renewal renewal, std::function<void()> concluded);
@@ -545,7 +545,7 @@ Status Roots::serve(std::unique_ptr<Service>& fresh) {
     service_->wake.raise();
     return {};
   }
-  if (thread_.joinable()) thread_.join();  // it has ended, and needs our lock no more
+  if (thread_.joinable()) thread_.join();                               // it has ended, and needs our lock no more
   auto thread = background_thread("tutti-meeting", [this] { run(); });  // which waits for our lock first
   if (!thread) return thread.status();
   thread_ = std::move(thread).value();
