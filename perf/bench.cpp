@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
-#include "perf/locations.h"
 #include "perf/memory.h"
 #include "perf/names.h"
 #include "src/program/sizes.h"
@@ -16,7 +16,8 @@ constexpr tutti_stream kBlocking = {TUTTI_STREAM_BLOCKING, nullptr};
 constexpr uint64_t kLine = 64;
 constexpr uint64_t kFreshRoom = uint64_t{1} << 20;  // bytes that the slots of --fresh may take
 
-uint64_t whole_lines(uint64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+/// Half of all bytes that there can be at most, which no machine has.
+uint64_t whole_lines(uint64_t bytes) { return (std::min(bytes, UINT64_MAX / 2) + kLine - 1) / kLine * kLine; }
 
 uint64_t larger_buffer(const Operation& operation) { return std::max(operation.send_bytes(), operation.recv_bytes()); }
 
@@ -266,19 +267,27 @@ int Bench::run_cycle() {
   return program::kGood;
 }
 
+// Refuses a root that is not in every group. All ranks answer alike, so none goes on alone.
+int Bench::check_root(const std::vector<RankLocation>& locations) {
+  std::map<int32_t, int> sizes;
+  for (const RankLocation& location : locations) ++sizes[location.group];
+  const auto smaller = [](const auto& a, const auto& b) { return a.second < b.second; };
+  const int ranks = std::ranges::min_element(sizes, smaller)->second;
+  if (!request_.collective->rooted() || request_.root.value_or(0) < ranks) return program::kGood;
+  const std::string there = ranks == 1 ? "is one rank" : fmt::format("are {} ranks", ranks);
+  return fail(program::kWrongUse, fmt::format("--root was given {}, but there {}{}; give {}", *request_.root, there,
+                                              sizes.size() > 1 ? " in the smallest group" : "",
+                                              ranks == 1 ? "0" : fmt::format("0 to {}, or all", ranks - 1)));
+}
+
 // What all ranks must know before the first operation.
 int Bench::prepare() {
-  if (request_.collective->rooted() && request_.root.value_or(0) >= group_.ranks) {
-    return fail(program::kWrongUse,
-                fmt::format("--root was given {}, but {}; give {}", *request_.root,
-                            group_.ranks == 1 ? "there is one rank" : fmt::format("there are {} ranks", group_.ranks),
-                            group_.ranks == 1 ? "0" : fmt::format("0 to {}, or all", group_.ranks - 1)));
-  }
-  if (const int code = make_sure_of_memory(); code != program::kGood) return code;
   std::vector<RankLocation> locations;
   if (const tutti_status status = gather_locations(world_.comm, color_, locations); status != TUTTI_SUCCESS) {
     return fail(world_.comm, status);
   }
+  if (const int code = check_root(locations); code != program::kGood) return code;
+  if (const int code = make_sure_of_memory(); code != program::kGood) return code;
   const std::vector<std::string> oversubscribed = oversubscribed_lines(locations);
   oversubscribed_ = !oversubscribed.empty();
   report_.introduce(locations, oversubscribed, group_.ranks);

@@ -6,6 +6,7 @@
 
 #include "perf/buffers.h"
 #include "perf/check.h"
+#include "perf/locations.h"
 #include "perf/options.h"
 #include "perf/report.h"
 #include "src/program/output.h"
@@ -32,6 +33,7 @@ class Bench {
   int run();
 
  private:
+  int check_root(const std::vector<RankLocation>& locations);
   int prepare();
   int run_cycle();
   int run_type(tutti_type type);

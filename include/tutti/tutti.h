@@ -329,11 +329,13 @@ TUTTI_API tutti_status tutti_comm_last_choice(const tutti_comm* comm, tutti_comm
 // all ranks. The error names the first operation that differs and both calls, also where a rank has left or died since. A
 // call that was done before this showed (with a count of 0 it waits for nobody) has returned success; then the next
 // operation, tutti_comm_split or tutti_comm_finalize returns the mismatch, and tutti_comm_destroy logs a warning. Each rank
-// remembers its last 127 changes of call; what differed before is told without its number. `stream` and `call` as above;
-// call may be NULL. Thread safe: calls from several threads on one communicator are ordered by entry. Returns
-// TUTTI_SUCCESS; TUTTI_INVALID_ARGUMENT or TUTTI_UNSUPPORTED (nothing was sent); TUTTI_TIMEOUT, TUTTI_REMOTE_ERROR,
-// TUTTI_MISMATCH, TUTTI_ABORTED (`send` is intact unless in place, `recv` is undefined; the communicator has failed, and
-// tutti_error_get says who and why). Buffers may not overlap except as "in place" says.
+// remembers its last 127 changes of call. What differed before is told without its number; ranks that are further apart are
+// not compared.
+//
+// `stream` and `call` as above; call may be NULL. Thread safe: calls from several threads on one communicator are ordered
+// by entry. Returns TUTTI_SUCCESS; TUTTI_INVALID_ARGUMENT or TUTTI_UNSUPPORTED (nothing was sent); TUTTI_TIMEOUT,
+// TUTTI_REMOTE_ERROR, TUTTI_MISMATCH, TUTTI_ABORTED (`send` is intact unless in place, `recv` is undefined; the
+// communicator has failed, and tutti_error_get says who and why). Buffers may not overlap except as "in place" says.
 
 /// Folds every rank's `send` with `op` into every rank's `recv`. count elements each. In place: recv == send.
 TUTTI_API tutti_status tutti_all_reduce(const void* send, void* recv, size_t count, tutti_type type, tutti_op op,

@@ -12,6 +12,7 @@
 #include "src/base/log.h"
 #include "src/base/no_cancellation.h"
 #include "src/communicator/identity.h"
+#include "src/communicator/log_lines.h"
 #include "src/communicator/meeting_places.h"
 #include "src/communicator/rendezvous.h"
 
@@ -196,6 +197,8 @@ Result<Creation> prepare(tutti_comm** out, int ranks, int rank, bool from_launch
   Creation creation;
   creation.config = TUTTI_CONFIG_INIT;
   creation.request.settings = settings_of(config, creation.config, creation.request.so_far);
+  // Now, since the config's strings are the caller's, who may free them before a creation elsewhere comes to log them.
+  if (log_enabled(Level::info)) creation.request.settings_line = settings_line(describe_settings(&creation.config));
   warn_of_unknown_settings();
   if (creation.config.name != nullptr) creation.request.name = creation.config.name;
   creation.request.rank = rank;

@@ -45,8 +45,7 @@ struct KindName {
 };
 
 /// The hash of a history that `past` is the hash of, after one more operation. The factor is odd, so histories that differ
-/// stay different whatever they go on with. It is a linear congruential generator's (Knuth's MMIX), so that the hashes of
-/// a repeated operation repeat no sooner than after 2^62 calls.
+/// stay different whatever they go on with. It is a linear congruential generator's (Knuth's MMIX).
 constexpr std::uint64_t followed_by(std::uint64_t past, std::uint64_t operation) {
   return past * 6364136223846793005u + operation;
 }

@@ -137,7 +137,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(JoinRequest request, 
                                                       std::move(transports), request.settings, request.name,
                                                       config != nullptr ? Hook{config->poll, config->poll_ctx} : Hook()));
   if (Status status = self->begin(request.patience, std::move(advice)); !status.ok()) return status;
-  if (log_enabled(Level::info)) self->log_creation(config);
+  if (log_enabled(Level::info)) self->log_creation(request.settings_line);
   return self;
 }
 
@@ -546,7 +546,6 @@ Status Communicator::give_up(const Outcome& outcome, const CollectiveCall& call,
   return explain(outcome, call, sequence);
 }
 
-/// By the call's own wish, else TUTTI_ALGORITHM's, else a file's, else the tuning table's or the model's.
 /// The file that a call runs by; nullptr where none does.
 const MscclAlgorithm* Communicator::file_for(const Problem& problem, const std::string& wish) const {
   const std::uint64_t bytes = bytes_of(problem.count, problem.type);
@@ -554,6 +553,7 @@ const MscclAlgorithm* Communicator::file_for(const Problem& problem, const std::
   return overridden ? nullptr : advice_.msccl.find(problem, wish);
 }
 
+/// By the call's own wish, else TUTTI_ALGORITHM's, else a file's, else the tuning table's or the model's.
 Result<Communicator::Choice> Communicator::choose(const Problem& problem, const std::string& wish) const {
   if (const MscclAlgorithm* const file = file_for(problem, wish); file != nullptr) {
     return Choice{file->plan(problem, link_slot_bytes), file->name.c_str(),
@@ -608,11 +608,10 @@ void Communicator::log_line(Level level, std::string_view text) const {
   log(level, log_label(name_, rank(), ranks()).append(text));
 }
 
-/// config: what it was created with; may be NULL.
-void Communicator::log_creation(const tutti_config* config) const {
+/// settings: their line, empty where all have their defaults.
+void Communicator::log_creation(const std::string& settings) const {
   log_line(Level::info, transports_line(transports_->carriers()));
-  const std::vector<SettingRow> rows = describe_settings(config);
-  if (const std::string line = settings_line(rows); !line.empty()) log_line(Level::info, line);
+  if (!settings.empty()) log_line(Level::info, settings);
   if (rank() == 0) log_line(Level::info, hosts_line(membership_->members));
 }
 

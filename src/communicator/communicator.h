@@ -219,7 +219,7 @@ class Communicator {
   Result<const Prepared*> prepare(const Problem& problem, const std::string& wish);
   Status open_links(Linked& linked, WaitingAgent& agent);
   void log_line(Level level, std::string_view text) const;
-  void log_creation(const tutti_config* config) const;
+  void log_creation(const std::string& settings) const;
   void log_plan(const Plan& plan, std::string_view algorithm);
   void log_algorithms(Problem problem) const;
   Status await_turn(Ticket& ticket, const Hook& hook);

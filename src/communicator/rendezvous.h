@@ -43,6 +43,7 @@ struct JoinRequest {
   int rank = -1;                               ///< -1: the launcher's (address only)
   int ranks = -1;                              ///< likewise
   std::string name = "world";                  ///< the communicator's, for sentences
+  std::string settings_line;                   ///< what the log is to tell of its settings; see log_lines.h
   Settings settings;                           ///< interfaces, ports, secret, timeouts
   Patience patience;                           ///< deadline, abort, the caller's hook
   Status so_far;  ///< what keeps this rank from joining already: the others are told, and it is the outcome

@@ -63,15 +63,33 @@ TEST(LogBody, ARunOfThreeRanks) {
   for (tutti_comm* comm : comms) EXPECT_EQ(tutti_comm_destroy(comm), TUTTI_SUCCESS);
 }
 
+/// A creation in a thread of the library's, whose caller has changed the config's strings when it comes to the log.
+TEST(LaterBody, ACreationThatEndsWhenItsConfigIsGone) {
+  if (std::getenv(kMark) == nullptr) GTEST_SKIP() << "a body for a test below";
+  std::string algorithm = "all_reduce:ring";
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.non_blocking = 1;
+  config.algorithm = algorithm.c_str();
+  tutti_unique_id id;
+  ASSERT_EQ(tutti_get_unique_id(&id), TUTTI_SUCCESS) << last_error();
+  std::array<tutti_comm*, 2> comms{};
+  ASSERT_EQ(tutti_comm_create(&comms[0], 2, &id, 0, &config), TUTTI_IN_PROGRESS) << last_error();
+  algorithm.assign(algorithm.size(), 'X');
+  config.non_blocking = 0;
+  config.algorithm = nullptr;
+  ASSERT_EQ(tutti_comm_create(&comms[1], 2, &id, 1, &config), TUTTI_SUCCESS) << last_error();
+  for (tutti_comm* comm : comms) EXPECT_EQ(tutti_comm_destroy(comm), TUTTI_SUCCESS);
+}
+
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-/// The log of the body above, in lines, where the environment has these besides.
-std::vector<std::string> log_of(Variables variables) {
+/// The log of a body above, in lines, where the environment has these besides.
+std::vector<std::string> log_of(Variables variables, const std::string& body = "LogBody") {
   const TemporaryFolder folder;
   variables.insert(variables.end(), {{kMark, "1"}, {"TUTTI_LOG_FILE", folder.file("log")}, {"TUTTI_INTERFACE", "lo"}});
   for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
   std::array<char, 64> name{"log_test"};
-  std::array<char, 64> filter{"--gtest_filter=LogBody.*"};
+  std::string filter = "--gtest_filter=" + body + ".*";
   std::array<char, 64> brief{"--gtest_brief=1"};
   std::array<char, 64> once{"--gtest_repeat=1"};
   const std::array<char*, 5> arguments = {name.data(), filter.data(), brief.data(), once.data(), nullptr};
@@ -117,6 +135,12 @@ TEST(Log, AtInfoTellsWhoTheRanksAreWhatCarriesThemAndHowTheyChoose) {
   EXPECT_THAT(with(lines, "\"world/7\""), SizeIs(2)) << "one line for each rank of a part";
   EXPECT_THAT(with(lines, "plan: "), IsEmpty());
   EXPECT_THAT(with(lines, "link: "), IsEmpty());
+}
+
+TEST(Log, TellsTheSettingsThatACreationWasGivenAlsoWhereTheirStringsAreGone) {
+  const auto settings = with(log_of({{"TUTTI_LOG", "info"}}, "LaterBody"), "\"world\" rank 0 of 2: settings: ");
+  ASSERT_THAT(settings, SizeIs(1));
+  EXPECT_THAT(settings[0], HasSubstr("TUTTI_ALGORITHM=all_reduce:ring (config)"));
 }
 
 TEST(Log, NamesTheAlgorithmsThatCallsOfEverySizeRunBy) {

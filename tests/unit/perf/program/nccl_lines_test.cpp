@@ -221,6 +221,16 @@ TEST(NcclPrograms, TakeTheEnvironmentOfNcclTests) {
   EXPECT_EQ(with("NCCL_TESTS_SPLIT='MOD 0'").code, 2);
 }
 
+// Groups of 3 and of 1: what is wrong in one of them must not leave the other in the midst of its operations.
+TEST(NcclPrograms, RefuseARootThatTheSmallestGroupLacks) {
+  if (by_launcher()) GTEST_SKIP() << "it has groups of whole processes";
+  const Finished refused =
+      run("export NCCL_TESTS_SPLIT='DIV 3'; timeout 100 " TUTTI_PERF " broadcast -b 8 -e 64 -n 3 -r 2 --ranks 4");
+  EXPECT_EQ(refused.code, 2) << refused.text;
+  EXPECT_THAT(refused.text, HasSubstr("--root was given 2, but there is one rank in the smallest group; give 0"));
+  EXPECT_EQ(count_of(refused.text, "tutti-perf: "), 1) << refused.text;
+}
+
 TEST(NcclPrograms, SweepUntilTheyAreInterrupted) {
   if (by_launcher()) GTEST_SKIP() << "what a launcher makes of SIGINT is its own";
   for (const std::string ranks : {"-g 2", "--ranks 2"}) {
