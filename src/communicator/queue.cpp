@@ -38,9 +38,8 @@ void Queue::drop_ended() {
   for (; !items_.empty() && (first_ < next_ || items_.front().operation == nullptr); ++first_, items_.pop_front()) {
     const auto status = items_.front().work->test();
     if (!status) break;
-    if (status->ok() || (!failure_.ok() && failed_ >= told_)) continue;
-    failure_ = *status;
-    failed_ = first_;
+    // A wait that begins later covers all of them, and tells the first.
+    if (!status->ok() && (failures_.empty() || waits_ != 0)) failures_.push_back({first_, *status});
   }
   next_ = std::max(next_, first_);
   std::erase_if(hooks_, [this](const Asked& asked) { return asked.last < first_; });
@@ -79,9 +78,26 @@ bool Queue::hook_ends_wait(std::uint64_t until, std::unique_lock<std::mutex>& lo
   return ended;
 }
 
+/// A wait under way. Ends with the lock held, as it begins, also where an exception of a hook's ends it.
+struct Queue::Waiting {
+  Waiting(Queue& of, std::unique_lock<std::mutex>& its) : queue(of), lock(its) { ++queue.waits_; }
+  ~Waiting() {
+    if (!lock.owns_lock()) lock.lock();
+    if (--queue.waits_ != 0) return;
+    std::deque<Failure>& failures = queue.failures_;
+    while (!failures.empty() && failures.front().number < queue.told_) failures.pop_front();
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+  Queue& queue;
+  std::unique_lock<std::mutex>& lock;
+};
+
 Status Queue::wait(std::uint64_t timeout_ns) {
   const Deadline deadline = timeout_ns == 0 ? Deadline() : Deadline::in(timeout_ns);
   std::unique_lock lock(mutex_);
+  const Waiting waiting(*this, lock);
   const std::uint64_t until = first_ + items_.size();
   const std::uint64_t told = told_;
   for (;;) {
@@ -98,9 +114,11 @@ Status Queue::wait(std::uint64_t timeout_ns) {
     lock.lock();
     if (!over && hook_ends_wait(until, lock)) return ended_by_hook();
   }
-  if (failure_.ok() || failed_ < told || failed_ >= until) return {};
-  told_ = std::max(told_, failed_ + 1);
-  return failure_;
+  const auto failure = std::partition_point(failures_.begin(), failures_.end(),
+                                            [told](const Failure& other) { return other.number < told; });
+  if (failure == failures_.end() || failure->number >= until) return {};
+  told_ = std::max(told_, until);
+  return failure->status;
 }
 
 void Queue::run() {

@@ -49,6 +49,14 @@ class Queue {
     std::uint64_t last;
   };
 
+  /// An item that failed.
+  struct Failure {
+    std::uint64_t number;
+    Status status;
+  };
+
+  struct Waiting;
+
   Queue() = default;
   void run();
   void append(Item item);
@@ -60,10 +68,12 @@ class Queue {
   std::deque<Item> items_;    ///< that no wait has seen the end of, in order; those at its front that ended are dropped
   std::uint64_t first_ = 0;   ///< number of items_.front()
   std::vector<Asked> hooks_;  ///< theirs, each once, so that a wait need not look at all items
-  Status failure_;            ///< the first of those dropped that failed, of those that no wait has told of
-  std::uint64_t failed_ = 0;  ///< its number
-  std::uint64_t told_ = 0;    ///< waits have told of failures before it
-  std::uint64_t next_ = 0;    ///< number of the first that the thread has not come to
+  /// Of those dropped that failed, in order: the first one that no wait has told of, and all that waits may tell that are
+  /// under way.
+  std::deque<Failure> failures_;
+  std::uint64_t told_ = 0;  ///< waits have told of failures before it
+  std::size_t waits_ = 0;   ///< under way
+  std::uint64_t next_ = 0;  ///< number of the first that the thread has not come to
   bool closing_ = false;
   std::thread thread_;
 };

@@ -92,5 +92,28 @@ TEST(Queue, TellsAFailureToEveryWaitThatWasThere) {
   EXPECT_TRUE((*made)->wait(0).ok()) << "and to none that comes later";
 }
 
+TEST(Queue, TellsAFailureThatAnEarlierWaitSawButDidNotCover) {
+  auto made = Queue::make();
+  ASSERT_TRUE(made.ok());
+  auto covered = std::make_shared<Work>();
+  auto later = std::make_shared<Work>();
+  (*made)->track(covered);
+  std::atomic<bool> begun = false;
+  Status told;
+  std::thread wait([&] {
+    begun = true;
+    told = (*made)->wait(0);
+  });
+  while (!begun) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  (*made)->track(later);
+  later->complete(Status(TUTTI_TIMEOUT, "later"));
+  covered->complete(Status(TUTTI_TIMEOUT, "covered"));
+  wait.join();
+  EXPECT_EQ(told.text(), "covered");
+  EXPECT_EQ((*made)->wait(0).text(), "later");
+  EXPECT_TRUE((*made)->wait(0).ok());
+}
+
 }  // namespace
 }  // namespace tutti
