@@ -50,16 +50,6 @@ class ByDeadline {
     return bucket->front();
   }
 
-  template <typename Is>
-  bool has(Is is) const {
-    for (const auto& bucket : buckets_) {
-      for (const T& item : bucket) {
-        if (is(item)) return true;
-      }
-    }
-    return false;
-  }
-
   /// The item whose deadline has passed first, or nullptr. now_ns does not go back.
   T* look(std::uint64_t now_ns) {
     for (T& item : buckets_[uncounted]) {

@@ -257,8 +257,10 @@ struct Peer {
   std::uint64_t sent = 0;       ///< bytes in them
   std::uint64_t eager_under_way = 0;
   std::uint64_t taken = 0;      ///< eager bytes consumed here, of which the peer has not been told
+  std::uint64_t needed = 0;     ///< by so many transfers under way that name it
   bool gone = false;            ///< its links broke when no transfer needed it, and none has come that does
   std::uint64_t broken_ns = 0;  ///< when a link broke that a transfer needs; 0: none has
+  std::uint64_t asked_ns = 0;   ///< when a reason for that was looked for last
 };
 
 }  // namespace
@@ -618,7 +620,17 @@ class PointToPoint::Engine {
   void begin_fresh() {
     if (!begun_) agent_.begin(UINT64_MAX);
     begun_ = true;
-    while (!fresh_.empty()) begin(under_way_.add(fresh_));
+    while (!fresh_.empty()) begin(enter());
+  }
+
+  /// The first fresh one is under way from now on.
+  Active& enter() {
+    Active& active = under_way_.add(fresh_);
+    ++needs_of(active);
+    return active;
+  }
+  std::uint64_t& needs_of(const Active& active) {
+    return active.transfer.peer == TUTTI_ANY_SOURCE ? needs_any_ : peer(active.transfer.peer).needed;
   }
 
   void begin(Active& active) {
@@ -708,19 +720,23 @@ class PointToPoint::Engine {
 
   /// A peer that left in order takes nothing from transfers among others, and one that died the control plane tells of.
   void broken(const HostLink& link, int rank) {
-    const auto needs_it = [rank](const Active& active) {
-      return active.transfer.peer == rank || active.transfer.peer == TUTTI_ANY_SOURCE;
-    };
-    peer(rank).gone = !under_way_.has(needs_it);
-    if (peer(rank).gone) return;
+    Peer& p = peer(rank);
+    p.gone = p.needed == 0 && needs_any_ == 0;
+    if (p.gone) {
+      p.broken_ns = p.asked_ns = 0;
+      return;
+    }
     char why[why_bytes] = "";
     static_cast<void>(link.transport->failure(link.link, why, sizeof why));
     if (auto own = comm_.own_shortage(rank, why)) return fail_all(comm_.fail(std::move(*own)));
+    // What follows takes locks of others': not in every round.
+    const std::uint64_t now = now_ns();
+    if (now - p.asked_ns < look_every_ns) return;
+    p.asked_ns = now;
+    if (p.broken_ns == 0) p.broken_ns = now;
     if (auto known = comm_.known_loss(rank)) return fail_all(comm_.fail(std::move(*known)));
     // The control plane usually tells a moment later.
-    const std::uint64_t now = now_ns();
-    if (peer(rank).broken_ns == 0) peer(rank).broken_ns = now;
-    if (now - peer(rank).broken_ns < Communicator::culprit_ns) return;
+    if (now - p.broken_ns < Communicator::culprit_ns) return;
     Error error;
     error.status = TUTTI_REMOTE_ERROR;
     error.guilty = {comm_.guilty(rank)};
@@ -1023,6 +1039,7 @@ class PointToPoint::Engine {
 
   /// Ends one that stands in no line; it may be another transfer afterwards. Needs no memory.
   void complete(Active& active, const Status& status) {
+    --needs_of(active);
     under_way_.remove(active, ended_);
     if (active.batch != nullptr) {
       std::exchange(active.batch, nullptr)->end(status);
@@ -1047,7 +1064,7 @@ class PointToPoint::Engine {
     for (Peer& p : peers_) {
       p.answers = p.sends = p.sending = p.leaving = {};
     }
-    while (!fresh_.empty()) under_way_.add(fresh_);
+    while (!fresh_.empty()) enter();
     while (!under_way_.empty()) complete(under_way_.any(), why);
   }
 
@@ -1076,6 +1093,7 @@ class PointToPoint::Engine {
   std::uint64_t next_look_ns_ = 0;
   std::list<Active> fresh_;       ///< posted, and not begun
   ByDeadline<Active> under_way_;  ///< from beginning to completion
+  std::uint64_t needs_any_ = 0;   ///< of those under way, so many that take from any rank
   std::list<Active> ended_;       ///< and afterwards, for others to come
   using Actives = Lines<Active, &Active::node>;
   /// Not met by a message yet, in the order of posting.

@@ -440,6 +440,39 @@ TEST_P(TransfersOver, GoOnWhenARankThatTheyDoNotNeedLeaves) {
 }
 
 // Messages of no bytes need memory where nobody has asked for them.
+// A receive from any rank needs all of them, as long as it is under way.
+TEST_P(TransfersOver, GoOnWhenARankLeavesWhoseReceiveFromAnyEndedBefore) {
+  std::vector<tutti_comm*> comms(3);
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.transports = GetParam();
+  ASSERT_EQ(tutti_comm_create_all(comms.data(), 3, &config), TUTTI_SUCCESS) << last_error();
+  const auto send = [&](int rank) {
+    EXPECT_EQ(tutti_send(&rank, 1, TUTTI_INT32, 0, comms[rank], {}, nullptr), TUTTI_SUCCESS) << last_error();
+  };
+  const auto receive = [&](int source) {
+    int value = 0;
+    EXPECT_EQ(tutti_recv(&value, 1, TUTTI_INT32, source, comms[0], {}, nullptr), TUTTI_SUCCESS) << last_error();
+    return value;
+  };
+  std::thread opener([&] { send(1); });
+  EXPECT_EQ(receive(1), 1);
+  opener.join();
+  std::thread leaver([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // longer than the other looks at once
+    send(2);
+  });
+  EXPECT_EQ(receive(TUTTI_ANY_SOURCE), 2);
+  leaver.join();
+  EXPECT_EQ(tutti_comm_destroy(comms[2]), TUTTI_SUCCESS);
+  std::thread sender([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));  // longer than a reason for a loss is looked for
+    send(1);
+  });
+  EXPECT_EQ(receive(1), 1);
+  sender.join();
+  for (const int rank : {0, 1}) EXPECT_EQ(tutti_comm_destroy(comms[rank]), TUTTI_SUCCESS);
+}
+
 TEST_P(TransfersOver, WaitForTheReceiverHoweverShortTheyAre) {
   constexpr std::uint64_t most = 50'000;
   const Ranks ranks(2, GetParam());
