@@ -827,8 +827,9 @@ void Roots::stop_all() {
 }
 
 // A listening socket that the child had a copy of would take connections for as long as the child lives, and nobody would
-// answer them.
+// answer them; and where its port was given, no other meeting could begin there.
 void Roots::leave_to_parent() {
+  for (Running& running : running_) running.root.leave_listening_to_parent();
   for (Shared& shared : shared_) shared.door.leave_listening_to_parent();
   after_fork();
 }

@@ -82,6 +82,10 @@ class Root {
   bool open_door(Listener listener, const Key& key, std::vector<unsigned char> payload);
   /// Or somebody else lets them in, at that door.
   void found_at(const Door& shared) { shared_door_ = &shared; }
+  /// In a forked child, of its parent's: the door of its own listens in the parent alone.
+  void leave_listening_to_parent() {
+    if (own_door_) own_door_->leave_listening_to_parent();
+  }
   void welcome(Arrival arrival);
   /// Moves the guest's connection along whose event it is.
   void handle(const Poller::Event& event);

@@ -228,6 +228,20 @@ TEST(ForkedCopies, KeepNoCallerAwake) {
   EXPECT_TRUE(eventually([&] { return quiet(caller.fd()); }));
 }
 
+TEST(ForkedCopies, KeepNoAddressOfAMeetingTaken) {
+  const std::string address = "tcp://127.0.0.1:" + std::to_string(free_port());
+  std::optional<Forked> child;
+  for (int creation = 0; creation < 2; ++creation) {
+    const auto results = join_all(2, [&](int rank, JoinRequest& request) {
+      request.address = address;
+      if (rank == 0 || child) return;
+      ::usleep(300'000);  // rank 0 waits there, and listens
+      child.emplace();
+    });
+    for (const auto& result : results) EXPECT_TRUE(result.ok()) << creation << ": " << result.status().text();
+  }
+}
+
 TEST(ForkedCopies, KeepNoRootAwake) {
   const tutti_unique_id id = id_of_test();
   const pid_t guest = ::fork();

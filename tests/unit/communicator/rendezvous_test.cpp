@@ -38,19 +38,6 @@ void expect_all_fail(const std::vector<Result<Membership>>& results, tutti_statu
   }
 }
 
-/// A port that nobody else takes before the test does: from below those that the kernel hands out by itself (to whoever
-/// connects anywhere meanwhile), another one at each call, and from another place in each process.
-std::uint16_t free_port() {
-  static constexpr unsigned kFirst = 12'000, kStretch = 40, kStretches = 400;
-  static unsigned next = static_cast<unsigned>(::getpid()) % kStretches * kStretch;
-  for (unsigned tries = 0; tries < kStretch * kStretches; ++tries) {
-    const unsigned port = kFirst + next++ % (kStretch * kStretches);
-    if (listen_on("lo", port, port).ok()) return static_cast<std::uint16_t>(port);
-  }
-  ADD_FAILURE() << "no port is free from " << kFirst << " on";
-  return 0;
-}
-
 SocketAddress loopback(std::uint16_t port) { return SocketAddress::v4(std::array<unsigned char, 4>{127, 0, 0, 1}, port); }
 
 PortRange only(std::uint16_t port) { return {port, port}; }

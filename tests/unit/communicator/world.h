@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/socket.h"
 #include "src/communicator/rendezvous.h"
 #include "tests/support/temporary_folder.h"
 
@@ -79,6 +80,19 @@ void on_each(std::vector<Membership>& members, const Body& body) {
   std::vector<std::thread> running;
   for (Membership& member : members) running.emplace_back([&] { body(member); });
   for (std::thread& thread : running) thread.join();
+}
+
+/// A port that nobody else takes before the test does: from below those that the kernel hands out by itself (to whoever
+/// connects anywhere meanwhile), another one at each call, and from another place in each process.
+inline std::uint16_t free_port() {
+  static constexpr unsigned kFirst = 12'000, kStretch = 40, kStretches = 400;
+  static unsigned next = static_cast<unsigned>(::getpid()) % kStretches * kStretch;
+  for (unsigned tries = 0; tries < kStretch * kStretches; ++tries) {
+    const unsigned port = kFirst + next++ % (kStretch * kStretches);
+    if (listen_on("lo", port, port).ok()) return static_cast<std::uint16_t>(port);
+  }
+  ADD_FAILURE() << "no port is free from " << kFirst << " on";
+  return 0;
 }
 
 /// Waits until `condition`, at most 5 s.
