@@ -568,11 +568,20 @@ Error for_others(const Status& status, const Member& self) {
   return error;
 }
 
-Status named(const Status& failure, const Member& self) {
-  const std::string rank = "rank " + std::to_string(self.rank);
-  if (failure.ok() || failure.code() == TUTTI_ABORTED || failure.error().message.find(rank) != std::string::npos) {
-    return failure;
+namespace {
+// "rank 12" does not tell of rank 1.
+bool tells_of(const std::string& sentence, int rank) {
+  const std::string name = "rank " + std::to_string(rank);
+  for (auto at = sentence.find(name); at != std::string::npos; at = sentence.find(name, at + 1)) {
+    const std::size_t end = at + name.size();
+    if (end == sentence.size() || sentence[end] < '0' || sentence[end] > '9') return true;
   }
+  return false;
+}
+}  // namespace
+
+Status named(const Status& failure, const Member& self) {
+  if (failure.ok() || failure.code() == TUTTI_ABORTED || tells_of(failure.error().message, self.rank)) return failure;
   Error error = failure.error();
   error.message = self.text() + " cannot join: " + error.message;
   return Status(std::move(error));

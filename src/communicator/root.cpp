@@ -488,6 +488,8 @@ class Roots {
     std::vector<SocketAddress> hosts;  // its addresses with port 0
     Door door;
   };
+  struct Running;
+  using ByName = std::map<std::vector<unsigned char>, Running*>;
   struct Running {
     Running(const Key& its_key, Renewal renewal, Service& service, std::uint64_t& next_tag, std::function<void()> concluded)
         : key(its_key), root(renewal, service.poller, next_tag, std::move(concluded)) {}
@@ -496,6 +498,7 @@ class Roots {
     const Key key;
     std::vector<SocketAddress> addresses;  // of its own door
     const Shared* shared = nullptr;        // else
+    ByName::iterator named;                // then: kept here, as to forget it may need no memory
     bool abandoned = false;
     Root root;
   };
@@ -525,8 +528,8 @@ class Roots {
   std::uint64_t next_tag_ = 1;  // 0: the wake-up
   std::list<Shared> shared_;
   List running_;
-  List used_;                                               // over, and there to say so; the oldest first
-  std::map<std::vector<unsigned char>, Running*> by_name_;  // those of ids
+  List used_;       // over, and there to say so; the oldest first
+  ByName by_name_;  // those of ids
 };
 
 // What the thread waits by, or will: `fresh` where it does not run yet.
@@ -616,7 +619,7 @@ void Roots::retire() {
     }
   }
   while (used_.size() > kMostUsed) {
-    by_name_.erase(root_name(used_.front().key));
+    by_name_.erase(used_.front().named);
     used_.pop_front();
   }
 }
@@ -688,7 +691,7 @@ void Roots::close_unused_shared() {
     for (auto used = used_.begin(); used != used_.end();) {
       const auto one = used++;
       if (!led_here(*one)) continue;
-      by_name_.erase(root_name(one->key));
+      by_name_.erase(one->named);
       used_.erase(one);
     }
     service_->poller.forget(here->door.fd());
@@ -722,9 +725,9 @@ Result<IdRoot> Roots::start_id(const std::string& interfaces, const PortRange& p
   running.shared = shared;
   running.root.found_at(shared->door);
   const IdRoot root{running.number, pack_identity({running.key, shared->door.addresses()})};
-  const auto named = by_name_.emplace(root_name(running.key), &running).first;
+  running.named = by_name_.emplace(root_name(running.key), &running).first;
   if (Status served = serve(fresh); !served) {
-    by_name_.erase(named);
+    by_name_.erase(running.named);
     return served;
   }
   shared_.splice(shared_.end(), opened);

@@ -689,6 +689,17 @@ TEST(RefusedBy, TellsWhetherItDiedOrCannotBeReachedFromHere) {
   EXPECT_THAT(refused_by(peer, self, "10.1.2.3:5: refused").message, HasSubstr("died while"));
 }
 
+TEST(Named, IsAFailureThatTellsWhoseItIsByTheRanksWholeNumber) {
+  const Member one = this_member(1);
+  const auto read = [&](const char* sentence) { return named(Status(TUTTI_SYSTEM_ERROR, sentence), one).text(); };
+  for (const char* whose : {"rank 1 lacks memory", "the memory of rank 1", "rank 12 waits for rank 1"}) {
+    EXPECT_THAT(read(whose), testing::Not(HasSubstr("cannot join"))) << whose;
+  }
+  for (const char* sentence : {"no memory", "rank 12 is not there", "ranks 10 and 11, and rank 100, are not there"}) {
+    EXPECT_THAT(read(sentence), HasSubstr(one.text() + " cannot join: " + sentence));
+  }
+}
+
 TEST(Durations, AreNeverToldAsZero) {
   EXPECT_EQ(duration_text(30'000'000'000), "30 s");
   EXPECT_EQ(duration_text(1'500'000'000), "1.5 s");
