@@ -26,8 +26,7 @@ Result<Descriptor> listen_at(const SocketAddress& address, int backlog = 4096);
 
 /// Listens on a free port of port_low..port_high (0, 0: the system's choice): on one socket for all addresses where
 /// `interfaces` (comma-separated names) is empty, else on one socket for each address of those interfaces. Errors as
-/// local_addresses and listen_at; a range without a free port
-/// says so (EADDRINUSE).
+/// local_addresses and listen_at; a range without a free port says so (EADDRINUSE).
 Result<Listener> listen_on(std::string_view interfaces, std::uint32_t port_low, std::uint32_t port_high,
                            int backlog = 4096);
 
