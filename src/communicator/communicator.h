@@ -159,9 +159,11 @@ class Communicator {
   /// The error of a link to `peer` that broke for want of something here, as `why` says (transport.h, `failure`); nothing
   /// where it broke otherwise.
   std::optional<Error> own_shortage(int peer, std::string_view why) const;
-  /// The error of a link to `peer` that broke as far as the control plane knows a reason, without asking anybody: that the
-  /// two have called different things, or that it left.
-  std::optional<Error> known_loss(int peer) const;
+  /// Asks what a peer does, and returns at once. Gone before this communicator is.
+  std::unique_ptr<ControlPlane::Inquiry> inquire(int peer, std::uint64_t ns) const;
+  /// The error of a peer that is missed, as far as its report gives a reason: that the two have called different things, or
+  /// that it left.
+  std::optional<Error> loss_of(const PeerReport& peer) const;
   /// How long whoever meets a broken link looks for a reason: the control plane hears of a death at about the same time.
   static constexpr std::uint64_t culprit_ns = 300'000'000;
   /// An error that names this communicator, an operation of it and a member, as far as it is known.
@@ -242,7 +244,6 @@ class Communicator {
   std::string absence(const PeerReport& report, std::uint64_t limit_ns) const;
   Guilty guilty(const PeerReport& report) const;
   Status lost(int peer, const std::string& why);
-  std::optional<Error> loss_of(const PeerReport& peer) const;
   Error cut(tutti_status status, Guilty to_blame, int peer, std::string_view why) const;
   Status explain_mismatch(int peer, const CollectiveCall& call, std::uint64_t sequence);
   Error error_of(tutti_status status, const CollectiveCall& call, std::uint64_t sequence) const;

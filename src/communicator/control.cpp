@@ -96,15 +96,6 @@ std::unique_ptr<ControlPlane::Inquiry> ControlPlane::inquire(std::span<const int
 
 PeerReport ControlPlane::query(int rank, const Patience& patience) { return survey(std::span(&rank, 1), patience).front(); }
 
-PeerReport ControlPlane::known(int rank) {
-  PeerReport report;
-  report.rank = rank;
-  if (impl_->in_child()) return report;
-  const std::lock_guard lock(impl_->mutex_);
-  impl_->add_hearsay(report);
-  return impl_->known_here(rank).value_or(report);
-}
-
 void ControlPlane::set_members(std::vector<Member> members) { impl_->set_members(std::move(members)); }
 
 std::vector<Member> ControlPlane::members() const {

@@ -99,8 +99,6 @@ class ControlPlane {
   /// communicator, too. Own rank allowed.
   std::vector<PeerReport> survey(std::span<const int> ranks, const Patience& patience);
   PeerReport query(int rank, const Patience& patience);
-  /// What is known here without asking; of other ranks than neighbours that is nothing.
-  PeerReport known(int rank);
 
   /// Questions of a survey whose asker has other things to do meanwhile. Not thread safe, and gone before its ControlPlane
   /// is.

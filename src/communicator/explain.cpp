@@ -99,7 +99,9 @@ std::optional<Error> Communicator::loss_of(const PeerReport& peer) const {
   return membership_->control->leave_of(peer);
 }
 
-std::optional<Error> Communicator::known_loss(int peer) const { return loss_of(membership_->control->known(peer)); }
+std::unique_ptr<ControlPlane::Inquiry> Communicator::inquire(int peer, std::uint64_t ns) const {
+  return membership_->control->inquire(std::span(&peer, 1), Deadline::in(ns));
+}
 
 std::optional<Error> Communicator::own_shortage(int peer, std::string_view why) const {
   if (!read_why(why).own) return std::nullopt;

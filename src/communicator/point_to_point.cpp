@@ -135,6 +135,8 @@ constexpr std::uint64_t poll_every_ns = 500'000;
 constexpr std::uint64_t look_every_ns = 1'000'000;
 /// Rounds between two looks at the clock for it.
 constexpr std::uint32_t look_every_rounds = 16;
+/// What a peer's answer may take once a deadline has passed.
+constexpr std::uint64_t grace_ns = 100'000'000;
 /// So much goes out to a peer before what has come from it is taken, and the other way round: who fills all slots first
 /// finds that the peer's bytes, and its own, have left the caches meanwhile.
 constexpr std::uint64_t turn_bytes = link_slot_bytes;
@@ -261,6 +263,7 @@ struct Peer {
   bool gone = false;            ///< its links broke when no transfer needed it, and none has come that does
   std::uint64_t broken_ns = 0;  ///< when a link broke that a transfer needs; 0: none has
   std::uint64_t asked_ns = 0;   ///< when a reason for that was looked for last
+  std::unique_ptr<ControlPlane::Inquiry> asked;  ///< about that
 };
 
 }  // namespace
@@ -697,7 +700,12 @@ class PointToPoint::Engine {
     const std::uint64_t now = now_ns();
     if (now < next_look_ns_) return;
     next_look_ns_ = now + look_every_ns;
-    if (const Active* const passed = under_way_.look(now)) late(*passed);
+    const Active* const passed = under_way_.look(now);
+    if (passed == nullptr) {
+      late_asked_.reset();
+    } else {
+      late(*passed);
+    }
   }
 
   bool ready(HostLink& link, int rank) {
@@ -724,6 +732,7 @@ class PointToPoint::Engine {
     p.gone = p.needed == 0 && needs_any_ == 0;
     if (p.gone) {
       p.broken_ns = p.asked_ns = 0;
+      p.asked.reset();
       return;
     }
     char why[why_bytes] = "";
@@ -734,8 +743,11 @@ class PointToPoint::Engine {
     if (now - p.asked_ns < look_every_ns) return;
     p.asked_ns = now;
     if (p.broken_ns == 0) p.broken_ns = now;
-    if (auto known = comm_.known_loss(rank)) return fail_all(comm_.fail(std::move(*known)));
-    // The control plane usually tells a moment later.
+    if (p.asked == nullptr) p.asked = comm_.inquire(rank, Communicator::culprit_ns / 10);
+    const bool over = p.asked->over();
+    if (auto loss = comm_.loss_of(p.asked->reports().front())) return fail_all(comm_.fail(std::move(*loss)));
+    // The control plane usually tells a moment later: it is asked again.
+    if (over) p.asked.reset();
     if (now - p.broken_ns < Communicator::culprit_ns) return;
     Error error;
     error.status = TUTTI_REMOTE_ERROR;
@@ -745,9 +757,14 @@ class PointToPoint::Engine {
     fail_all(comm_.fail(std::move(error)));
   }
 
+  /// Its peer is asked first whether there is another reason, and the transfers go on until it has answered.
   void late(const Active& active) {
-    if (active.transfer.peer >= 0) {
-      if (auto known = comm_.known_loss(active.transfer.peer)) return fail_all(comm_.fail(std::move(*known)));
+    if (const int peer = active.transfer.peer; peer >= 0) {
+      if (late_asked_ == nullptr || late_peer_ != peer) late_asked_ = comm_.inquire(peer, grace_ns);
+      late_peer_ = peer;
+      const bool over = late_asked_->over();
+      if (auto loss = comm_.loss_of(late_asked_->reports().front())) return fail_all(comm_.fail(std::move(*loss)));
+      if (!over) return;
     }
     Error error;
     error.status = TUTTI_TIMEOUT;
@@ -1091,10 +1108,12 @@ class PointToPoint::Engine {
   bool polls_ = false;     ///< some link opens, or moves, only when its endpoint is asked to make progress
   std::uint32_t rounds_ = 0;
   std::uint64_t next_look_ns_ = 0;
-  std::list<Active> fresh_;       ///< posted, and not begun
-  ByDeadline<Active> under_way_;  ///< from beginning to completion
-  std::uint64_t needs_any_ = 0;   ///< of those under way, so many that take from any rank
-  std::list<Active> ended_;       ///< and afterwards, for others to come
+  int late_peer_ = 0;                                  ///< of the transfer whose deadline has passed
+  std::unique_ptr<ControlPlane::Inquiry> late_asked_;  ///< about it
+  std::list<Active> fresh_;                            ///< posted, and not begun
+  ByDeadline<Active> under_way_;                       ///< from beginning to completion
+  std::uint64_t needs_any_ = 0;                        ///< of those under way, so many that take from any rank
+  std::list<Active> ended_;                            ///< and afterwards, for others to come
   using Actives = Lines<Active, &Active::node>;
   /// Not met by a message yet, in the order of posting.
   Actives receives_;

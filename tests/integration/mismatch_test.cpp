@@ -431,5 +431,62 @@ TEST(Mismatch, OfALateRankIsSeen) {
   });
 }
 
+/// Ranks of which the first is no neighbour of the one opposite to it in the control plane: 3 is no power of two.
+constexpr int with_opposite = 6;
+constexpr int opposite = 3;
+
+// The neighbours of the one that left have nothing to say before they are asked.
+TEST(Mismatch, IsToldToATransferWithARankThatLeftAndIsNoNeighbour) {
+  for (const char* const transports : {"shm", "tcp"}) {
+    on_own_ranks(with_opposite, transports, [](int rank, tutti_comm* comm) {
+      EXPECT_EQ(sum(comm, 100), TUTTI_SUCCESS);
+      float x = 1;
+      if (rank == opposite) {
+        EXPECT_EQ(tutti_send(&x, 1, TUTTI_FLOAT32, 0, comm, {}, nullptr), TUTTI_SUCCESS);
+        EXPECT_EQ(sum(comm, 0), TUTTI_SUCCESS);
+        return;
+      }
+      if (rank == 0) {
+        EXPECT_EQ(tutti_recv(&x, 1, TUTTI_FLOAT32, opposite, comm, {}, nullptr), TUTTI_SUCCESS);
+        EXPECT_EQ(broadcast(comm, 0, 0), TUTTI_SUCCESS);
+        EXPECT_EQ(tutti_recv(&x, 1, TUTTI_FLOAT32, opposite, comm, {}, nullptr), TUTTI_MISMATCH);
+        EXPECT_EQ(numbers_in(message_of(comm)), (std::vector<int>{1, 1})) << message_of(comm);
+        return;
+      }
+      // The others stay until rank 0 has told them.
+      EXPECT_EQ(tutti_recv(&x, 1, TUTTI_FLOAT32, 0, comm, {}, nullptr), TUTTI_MISMATCH);
+    });
+  }
+}
+
+TEST(Mismatch, IsNotALossWhereARankThatIsNoNeighbourLeft) {
+  for (const char* const transports : {"shm", "tcp"}) {
+    on_own_ranks(with_opposite, transports, [](int rank, tutti_comm* comm) {
+      float x = 1;
+      if (rank == opposite) {
+        EXPECT_EQ(tutti_send(&x, 1, TUTTI_FLOAT32, 0, comm, {}, nullptr), TUTTI_SUCCESS);
+        return;
+      }
+      if (rank == 0) {
+        EXPECT_EQ(tutti_recv(&x, 1, TUTTI_FLOAT32, opposite, comm, {}, nullptr), TUTTI_SUCCESS);
+      }
+      EXPECT_EQ(tutti_recv(&x, 1, TUTTI_FLOAT32, rank == 0 ? opposite : 0, comm, {}, nullptr), TUTTI_REMOTE_ERROR);
+      EXPECT_THAT(message_of(comm), HasSubstr("left while others still needed it"));
+    });
+  }
+}
+
+TEST(Mismatch, IsNotATimeOutOfATransferWithARankThatIsNoNeighbour) {
+  on_own_ranks(with_opposite, "shm", [](int rank, tutti_comm* comm) {
+    EXPECT_EQ(sum(comm, 100), TUTTI_SUCCESS);
+    EXPECT_EQ(rank == opposite ? sum(comm, 0) : broadcast(comm, 0, 0), TUTTI_SUCCESS);
+    float x = 1;
+    tutti_call call = TUTTI_CALL_INIT;
+    call.timeout_ns = rank == 0 ? 200'000'000 : 30'000'000'000;
+    EXPECT_EQ(tutti_recv(&x, 1, TUTTI_FLOAT32, rank == 0 ? opposite : 0, comm, {}, &call), TUTTI_MISMATCH);
+    EXPECT_THAT(message_of(comm), HasSubstr("all_reduce of 0 float32"));
+  });
+}
+
 }  // namespace
 }  // namespace tutti::test
