@@ -11,7 +11,9 @@
 #include <new>
 #include <vector>
 
+#include "src/communicator/identity.h"
 #include "src/communicator/registered_memory.h"
+#include "src/communicator/root.h"
 #include "tests/support/arenas.h"
 #include "tests/support/probe_pipe.h"
 #include "tests/unit/communicator/world.h"
@@ -151,6 +153,16 @@ TEST(NoMemory, AnExchangeFailsOnBothRanksAndHoldsUpNoOther) {
     EXPECT_EQ(status.code(), TUTTI_SYSTEM_ERROR);
     EXPECT_EQ(world[0].control->allgather({}, patience_of(20)).status().code(), TUTTI_SYSTEM_ERROR);
   }
+}
+
+TEST(NoMemory, IdsThatWereUsedAreForgottenAllTheSame) {
+  std::vector<Key> keys;
+  for (int i = 0; i < 1100; ++i) keys.push_back(unpack_identity(id_of_test())->key);  // the last 1024 have roots
+  starved = "tutti-meeting";
+  for (const Key& key : keys) EXPECT_TRUE(use_up_id(key).ok());
+  ::usleep(200'000);
+  starved = nullptr;
+  for (const Key& key : keys) EXPECT_EQ(use_up_id(key).code(), TUTTI_INVALID_USAGE);
 }
 
 TEST(NoMemory, ARootEndsAndTheRanksHearOfIt) {
