@@ -230,7 +230,8 @@ TUTTI_API tutti_status tutti_error_get(const tutti_comm* comm, tutti_error* erro
 
 /// Makes an identity for one creation. The first opens a listening socket, with a thread: all ids of this process share
 /// them, and they live until the process ends. An id makes one communicator: where it was used, successfully or not,
-/// creations with it answer TUTTI_INVALID_USAGE, or the error of the one that failed, at once. Make another for the next.
+/// creations with it answer TUTTI_INVALID_USAGE, or the error of the one that failed, at once. That holds for the last
+/// 65,536 ids of this process that were used. Make another for the next.
 /// Errors: TUTTI_SYSTEM_ERROR (no usable interface, no free port in TUTTI_PORT_RANGE).
 TUTTI_API tutti_status tutti_get_unique_id(tutti_unique_id* id);
 

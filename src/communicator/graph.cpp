@@ -241,7 +241,7 @@ Status Visit::loopback_down() const {
 Status Visit::maker_gone() const {
   return Status(TUTTI_REMOTE_ERROR,
                 "rank " + std::to_string(self_.member.rank) + " came too late to " + meeting_.where +
-                    ": nobody listens there any more, as its process has ended (" + caller_->explain() + ")",
+                    ": nobody answers there any more (its process may have ended; " + caller_->explain() + ")",
                 "Let the process that called tutti_get_unique_id run until all have joined; an id makes one communicator");
 }
 

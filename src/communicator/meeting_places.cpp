@@ -55,6 +55,7 @@ Result<Meeting> by_id(const tutti_unique_id& id) {
   const std::string where =
       "the unique id's maker (" + (first.size() == 1 ? first : identity->addresses).front().text() + ")";
   const Key key = identity->key;
+  if (Status refused = refusal_of_id(key); !refused) return refused;
   Meeting meeting = known(std::move(identity).value(), where);
   meeting.holder = -1;
   meeting.root = root_of_id(key);

@@ -33,9 +33,13 @@ constexpr std::uint64_t kLingerNs = 10 * kSecond;        // after a failure at a
 constexpr std::uint64_t kPartingNs = kSecond / 2;        // a guest that has its answer closes within this time
 constexpr std::uint64_t kFinishNs = kSecond;             // the last words of a creation that has succeeded take far less
 constexpr std::uint64_t kAwaitToldNs = 5 * kSecond / 2;  // in that time ranks notice a dead neighbour by themselves, too
-constexpr std::size_t kMostUsed = 1024;                  // ids that are answered for after their creation
+constexpr std::size_t kMostUsed = 1024;                  // ids whose use is told of in all words
+constexpr std::size_t kMostUsedNames = 65'536;           // ids that are known to have been used
 constexpr std::size_t kMostShared = 4;                   // listening sockets of ids
 constexpr int kMostRanks = 1 << 20;
+
+// Unlike any other's, anywhere.
+RootNumber new_number() { return random_u64() | 1; }
 
 std::vector<unsigned char> root_payload(RootNumber number) {
   ByteWriter out;
@@ -364,6 +368,9 @@ void Root::tell(bool own) {
 // What ranks read that come after the creation: late ones, and those that would try again with the same id.
 Error Root::late_error() const {
   const char* const another = "An id serves one creation: make another (tutti_get_unique_id), for all ranks";
+  if (failure_.ok() && ranks_ == 0) {
+    return error_of(TUTTI_INVALID_USAGE, "The unique id was used for an earlier creation", another);
+  }
   if (failure_.ok()) {
     return error_of(TUTTI_INVALID_USAGE, "The unique id has made its communicator already, of " + counted(ranks_, "rank"),
                     another);
@@ -462,6 +469,7 @@ class Roots {
   Result<IdRoot> start_id(const std::string& interfaces, const PortRange& ports, Renewal renewal);
   RootNumber of_id(const Key& key);
   Status use_up(const Key& key);
+  Status refusal_of(const Key& key);
   void stop(RootNumber number);
   void abandon(RootNumber number, const Error& error);
   void stop_abandoned(std::span<const SocketAddress> addresses);
@@ -489,16 +497,27 @@ class Roots {
     Door door;
   };
   struct Running;
-  using ByName = std::map<std::vector<unsigned char>, Running*>;
+  struct Id;
+  using Name = std::array<unsigned char, 16>;
+  using ByName = std::map<Name, Id>;
+  // What there is of an id that nobody has come to, or that was used long ago: about two hundred bytes.
+  struct Id {
+    Key key;
+    RootNumber number;
+    Renewal renewal;
+    Shared* shared;                   // null: closed since
+    std::list<ByName::iterator> age;  // one, itself; it goes to used_names_ when it is used, which needs no memory
+    Running* running = nullptr;
+    bool used = false;
+  };
   struct Running {
-    Running(const Key& its_key, Renewal renewal, Service& service, std::uint64_t& next_tag, std::function<void()> concluded)
-        : key(its_key), root(renewal, service.poller, next_tag, std::move(concluded)) {}
+    Running(RootNumber its_number, Renewal renewal, Service& service, std::uint64_t& next_tag,
+            std::function<void()> concluded)
+        : number(its_number), root(renewal, service.poller, next_tag, std::move(concluded)) {}
 
-    const RootNumber number = random_u64() | 1;  // unlike any other's, anywhere
-    const Key key;
-    std::vector<SocketAddress> addresses;  // of its own door
-    const Shared* shared = nullptr;        // else
-    ByName::iterator named;                // then: kept here, as to forget it may need no memory
+    const RootNumber number;
+    std::vector<SocketAddress> addresses;   // of its own door
+    std::optional<ByName::iterator> named;  // else: its id
     bool abandoned = false;
     Root root;
   };
@@ -518,7 +537,9 @@ class Roots {
   template <typename Body>
   void attend(Running& running, const Body& body);
   void await(std::uint64_t most_ns, const Patience& patience, const std::function<bool(const Running&)>& pending);
+  ByName::iterator find(std::span<const unsigned char> name);
   Running* find(RootNumber number);
+  Running& root_of(ByName::iterator named);
 
   std::mutex mutex_;  // guards all below, except for what the thread waits by
   std::condition_variable changed_;
@@ -528,8 +549,9 @@ class Roots {
   std::uint64_t next_tag_ = 1;  // 0: the wake-up
   std::list<Shared> shared_;
   List running_;
-  List used_;       // over, and there to say so; the oldest first
-  ByName by_name_;  // those of ids
+  List used_;                               // over, and there to say so; the oldest first
+  ByName by_name_;                          // all ids
+  std::list<ByName::iterator> used_names_;  // those that were used, the first of them first
 };
 
 // What the thread waits by, or will: `fresh` where it does not run yet.
@@ -593,9 +615,9 @@ void Roots::turn() {
     // Without memory those who knock are let go, and knock again.
     static_cast<void>(attempt([&]() -> Status {
       for (Arrival& arrival : shared.door.step()) {
-        const auto there = by_name_.find(arrival.payload);
+        const auto there = find(arrival.payload);
         if (there == by_name_.end()) continue;
-        Running& running = *there->second;
+        Running& running = root_of(there);
         attend(running, [&] { running.root.welcome(std::move(arrival)); });
       }
       return {};
@@ -612,15 +634,22 @@ void Roots::retire() {
   for (auto i = running_.begin(); i != running_.end();) {
     const auto here = i++;
     if (!here->root.over()) continue;
-    if (here->shared == nullptr) {
+    if (!here->named) {
       running_.erase(here);
-    } else {
-      used_.splice(used_.end(), running_, here);
+      continue;
     }
+    Id& id = (*here->named)->second;
+    id.used = true;
+    used_names_.splice(used_names_.end(), id.age);  // nothing, where it is there already
+    used_.splice(used_.end(), running_, here);
   }
   while (used_.size() > kMostUsed) {
-    by_name_.erase(used_.front().named);
+    (*used_.front().named)->second.running = nullptr;
     used_.pop_front();
+  }
+  while (used_names_.size() > kMostUsedNames && used_names_.front()->second.running == nullptr) {
+    by_name_.erase(used_names_.front());
+    used_names_.pop_front();
   }
 }
 
@@ -642,7 +671,7 @@ Result<RootNumber> Roots::start(Listener listener, const Key& key, Renewal renew
   auto waits = service(fresh);
   if (!waits) return waits.status();
   List made;  // joins those running by itself: nothing may fail once it is seen
-  Running& running = made.emplace_back(key, renewal, **waits, next_tag_, std::move(concluded));
+  Running& running = made.emplace_back(new_number(), renewal, **waits, next_tag_, std::move(concluded));
   running.addresses = listener.addresses;
   if (!running.root.open_door(std::move(listener), key, root_payload(running.number))) {
     return system_error("Opening the rendezvous's descriptors failed", EMFILE);
@@ -686,13 +715,14 @@ Roots::Shared* Roots::shared_at(const std::string& interfaces, const PortRange& 
 void Roots::close_unused_shared() {
   for (auto i = shared_.begin(); i != shared_.end() && shared_.size() > kMostShared;) {
     const auto here = i++;
-    const auto led_here = [&](const Running& running) { return running.shared == &*here; };
-    if (std::ranges::any_of(running_, led_here)) continue;
-    for (auto used = used_.begin(); used != used_.end();) {
-      const auto one = used++;
-      if (!led_here(*one)) continue;
-      by_name_.erase(one->named);
-      used_.erase(one);
+    const auto led_here = [&](const Running& one) { return one.named && (*one.named)->second.shared == &*here; };
+    const auto awaited = [&](const auto& entry) { return entry.second.shared == &*here && !entry.second.used; };
+    if (std::ranges::any_of(running_, led_here) || std::ranges::any_of(by_name_, awaited)) continue;
+    used_.remove_if(led_here);
+    for (auto& [name, id] : by_name_) {
+      if (id.shared != &*here) continue;
+      id.shared = nullptr;
+      id.running = nullptr;
     }
     service_->poller.forget(here->door.fd());
     shared_.erase(here);
@@ -720,40 +750,69 @@ Result<IdRoot> Roots::start_id(const std::string& interfaces, const PortRange& p
       return system_error("Opening the rendezvous's descriptors failed", errno);
     }
   }
-  List made;
-  Running& running = made.emplace_back(random_key(), renewal, **waits, next_tag_, nullptr);
-  running.shared = shared;
-  running.root.found_at(shared->door);
-  const IdRoot root{running.number, pack_identity({running.key, shared->door.addresses()})};
-  running.named = by_name_.emplace(root_name(running.key), &running).first;
+  const Key key = random_key();
+  const IdRoot root{new_number(), pack_identity({key, shared->door.addresses()})};
+  Name name{};
+  std::ranges::copy(root_name(key), name.begin());
+  std::list<ByName::iterator> age(1);
+  const auto named = by_name_.emplace(name, Id{key, root.number, renewal, shared, std::move(age)}).first;
+  named->second.age.front() = named;
   if (Status served = serve(fresh); !served) {
-    by_name_.erase(running.named);
+    by_name_.erase(named);
     return served;
   }
   shared_.splice(shared_.end(), opened);
-  running_.splice(running_.end(), made);
   close_unused_shared();
   return root;
 }
 
 std::optional<Handshake::Known> Roots::recognize(std::span<const unsigned char> name) {
-  const auto there = by_name_.find({name.begin(), name.end()});
+  const auto there = find(name);
   if (there == by_name_.end()) return std::nullopt;
-  return Handshake::Known{there->second->key, root_payload(there->second->number)};
+  return Handshake::Known{there->second.key, root_payload(there->second.number)};
 }
 
 RootNumber Roots::of_id(const Key& key) {
   const std::lock_guard lock(mutex_);
-  const auto there = by_name_.find(root_name(key));
-  return there != by_name_.end() ? there->second->number : 0;
+  const auto there = find(root_name(key));
+  return there != by_name_.end() ? there->second.number : 0;
 }
 
 Status Roots::use_up(const Key& key) {
   const std::lock_guard lock(mutex_);
-  const auto there = by_name_.find(root_name(key));
+  const auto there = find(root_name(key));
   if (there == by_name_.end()) return {};
   service_->wake.raise();
-  return there->second->root.use_up();
+  return root_of(there).root.use_up();
+}
+
+Status Roots::refusal_of(const Key& key) {
+  const std::lock_guard lock(mutex_);
+  const auto there = find(root_name(key));
+  if (there == by_name_.end() || there->second.shared != nullptr) return {};
+  service_->wake.raise();
+  return root_of(there).root.use_up();  // it was used, or its socket would be there
+}
+
+Roots::ByName::iterator Roots::find(std::span<const unsigned char> name) {
+  Name sought{};
+  if (name.size() != sought.size()) return by_name_.end();
+  std::ranges::copy(name, sought.begin());
+  return by_name_.find(sought);
+}
+
+// Makes it, where nobody has come to the id yet, or it was used long ago.
+Roots::Running& Roots::root_of(ByName::iterator named) {
+  Id& id = named->second;
+  if (id.running != nullptr) return *id.running;
+  List made;
+  Running& running = made.emplace_back(id.number, id.renewal, *service_, next_tag_, nullptr);
+  running.named = named;
+  if (id.shared != nullptr) running.root.found_at(id.shared->door);
+  if (id.used) running.root.serves_no_more();
+  running_.splice(running_.end(), made);
+  id.running = &running;
+  return running;
 }
 
 Roots::Running* Roots::find(RootNumber number) {
@@ -762,15 +821,18 @@ Roots::Running* Roots::find(RootNumber number) {
       if (running.number == number) return &running;
     }
   }
-  return nullptr;
+  const auto unused = [&](const auto& entry) { return entry.second.number == number && !entry.second.used; };
+  const auto named = std::ranges::find_if(by_name_, unused);
+  return named != by_name_.end() ? &root_of(named) : nullptr;
 }
 
 void Roots::stop(RootNumber number) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(by_name_, [&](const auto& entry) { return entry.second->number == number; });
   for (List* list : {&running_, &used_}) {
     list->remove_if([&](const Running& running) { return running.number == number; });
   }
+  used_names_.remove_if([&](ByName::iterator named) { return named->second.number == number; });
+  std::erase_if(by_name_, [&](const auto& entry) { return entry.second.number == number; });
   if (service_) service_->wake.raise();  // it may have been the last
 }
 
@@ -823,9 +885,10 @@ void Roots::stop_all() {
   }
   if (thread_.joinable()) thread_.join();
   const std::lock_guard lock(mutex_);
-  by_name_.clear();
   running_.clear();
   used_.clear();
+  used_names_.clear();
+  by_name_.clear();
   shared_.clear();
 }
 
@@ -876,6 +939,8 @@ Result<IdRoot> start_id_root(const std::string& interfaces, const PortRange& por
 RootNumber root_of_id(const Key& key) { return roots().of_id(key); }
 
 Status use_up_id(const Key& key) { return roots().use_up(key); }
+
+Status refusal_of_id(const Key& key) { return roots().refusal_of(key); }
 
 void stop_root(RootNumber root) {
   if (root != 0) roots().stop(root);  // where there is one, so is that list: no memory is needed

@@ -12,7 +12,8 @@
 // process may end then, and the root with it.
 //
 // All roots of a process are served by one thread. Those of unique ids share one listening socket, at which a caller says
-// by the name of its key which of them it wants. A root that is over costs a few hundred bytes, and answers for its id.
+// by the name of its key which of them it wants. An id has a root from its first guest on. What is left of an id that was
+// used answers that it was.
 #pragma once
 
 #include <cstdint>
@@ -77,6 +78,8 @@ class Root {
   Root(const Root&) = delete;
   Root& operator=(const Root&) = delete;
 
+  /// Of an id that was used, when and by whom nobody knows any more.
+  void serves_no_more() { introduced_ = true; }
   /// Lets guests in by a door of its own, until all are introduced. False where the system had no descriptor left: nobody
   /// would be heard.
   bool open_door(Listener listener, const Key& key, std::vector<unsigned char> payload);
@@ -178,6 +181,10 @@ RootNumber root_of_id(const Key& key);
 
 /// The id with that key serves a group of one. Errors, where this process has it: that it has served already. Thread safe.
 Status use_up_id(const Key& key);
+
+/// The error of a rank that comes with the id of that key, where this process made it, it was used, and the socket at which
+/// the rank would hear so is closed. Thread safe.
+Status refusal_of_id(const Key& key);
 
 /// Ends that root, if this process has it. Thread safe. Needs no memory.
 void stop_root(RootNumber root);

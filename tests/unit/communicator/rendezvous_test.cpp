@@ -1,6 +1,7 @@
 #include "src/communicator/rendezvous.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <sys/stat.h>
 
 #include <array>
@@ -551,6 +552,45 @@ TEST(Join, AnIdMakesOneCommunicatorAndSaysSoAtOnce) {
     }
     EXPECT_LT(now_ns() - begin, 10'000'000'000u);
   }
+}
+
+Key key_of(const tutti_unique_id& id) { return unpack_identity(id)->key; }
+
+void expect_told_of_its_use(const tutti_unique_id& id) {
+  for (const int ranks : {1, 2}) {
+    const auto results = join_all(ranks, [&](int, JoinRequest& request) { request.id = &id; }, 120);
+    expect_all_fail(results, TUTTI_INVALID_USAGE, {"The unique id was used for an earlier creation", "make another"});
+  }
+}
+
+TEST(Join, AnIdIsKnownToBeUsedAfterThousandsOfOthers) {
+  const tutti_unique_id id = id_of_test();
+  EXPECT_TRUE(use_up_id(key_of(id)).ok());
+  for (int i = 0; i < 3000; ++i) EXPECT_TRUE(use_up_id(key_of(id_of_test())).ok());
+  expect_told_of_its_use(id);
+}
+
+TEST(Join, AnIdIsKnownToBeUsedWhenItsListeningSocketIsClosed) {
+  Settings settings = settings_of_test();
+  const std::uint16_t port = free_port();
+  settings.port_range = only(port);
+  const auto id = make_unique_id(settings);
+  ASSERT_TRUE(id.ok()) << id.status().text();
+  EXPECT_TRUE(use_up_id(key_of(*id)).ok());
+  EXPECT_TRUE(eventually([&] {
+    settings.port_range = only(free_port());
+    const auto another = make_unique_id(settings);
+    return another.ok() && use_up_id(key_of(*another)).ok() && listen_on("lo", port, port).ok();
+  }));
+  expect_told_of_its_use(*id);
+}
+
+TEST(Join, AnIdThatNobodyComesToTakesAFewHundredBytes) {
+  constexpr std::size_t kIds = 2000;
+  static_cast<void>(id_of_test());
+  const std::size_t before = ::mallinfo2().uordblks;
+  for (std::size_t i = 0; i < kIds; ++i) static_cast<void>(id_of_test());
+  EXPECT_LT((::mallinfo2().uordblks - before) / kIds, 400u);
 }
 
 std::ptrdiff_t count_of(const char* what) {
