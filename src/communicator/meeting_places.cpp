@@ -66,6 +66,7 @@ Result<Meeting> by_id(const tutti_unique_id& id) {
 // ---- A file that rank 0 writes.
 
 Result<Meeting> open_by_file(const std::string& path, const std::string& where, Listener listener) {
+  stop_abandoned_roots(path);
   if (const auto there = read_id_file(path); there && *there) {
     stop_abandoned_roots((*there)->identity.addresses);  // which removes the file
   }
@@ -75,7 +76,7 @@ Result<Meeting> open_by_file(const std::string& path, const std::string& where, 
   if (!text) return text.status();
   const Status started = attempt([&] {
     const auto remove = [path, text = *text] { remove_id_file(path, text); };
-    auto root = start_root(std::move(listener), identity.key, Renewal::kPossible, remove);
+    auto root = start_root(std::move(listener), identity.key, Renewal::kPossible, remove, path);
     if (root) meeting.root = *root;
     return root.status();
   });

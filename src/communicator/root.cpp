@@ -465,14 +465,16 @@ namespace {
 // closes what it waits by, when there is neither a root nor such a socket.
 class Roots {
  public:
-  Result<RootNumber> start(Listener listener, const Key& key, Renewal renewal, std::function<void()> concluded);
+  Result<RootNumber> start(Listener listener, const Key& key, Renewal renewal, std::function<void()> concluded,
+                           const std::string& file);
   Result<IdRoot> start_id(const std::string& interfaces, const PortRange& ports, Renewal renewal);
   RootNumber of_id(const Key& key);
   Status use_up(const Key& key);
   Status refusal_of(const Key& key);
   void stop(RootNumber number);
   void abandon(RootNumber number, const Error& error);
-  void stop_abandoned(std::span<const SocketAddress> addresses);
+  template <typename Is>
+  void stop_abandoned(Is is);
   void finish(RootNumber number, const Patience& patience);
   void await_told(RootNumber number, const Patience& patience);
   void stop_all();
@@ -517,6 +519,7 @@ class Roots {
 
     const RootNumber number;
     std::vector<SocketAddress> addresses;   // of its own door
+    std::string file;                       // that leads to it
     std::optional<ByName::iterator> named;  // else: its id
     bool abandoned = false;
     Root root;
@@ -665,7 +668,8 @@ int Roots::timeout_ms() {
   return next <= now ? 0 : static_cast<int>(std::min<std::uint64_t>((next - now) / 1'000'000, 60'000)) + 1;
 }
 
-Result<RootNumber> Roots::start(Listener listener, const Key& key, Renewal renewal, std::function<void()> concluded) {
+Result<RootNumber> Roots::start(Listener listener, const Key& key, Renewal renewal, std::function<void()> concluded,
+                                const std::string& file) {
   const std::lock_guard lock(mutex_);
   std::unique_ptr<Service> fresh;
   auto waits = service(fresh);
@@ -673,6 +677,7 @@ Result<RootNumber> Roots::start(Listener listener, const Key& key, Renewal renew
   List made;  // joins those running by itself: nothing may fail once it is seen
   Running& running = made.emplace_back(new_number(), renewal, **waits, next_tag_, std::move(concluded));
   running.addresses = listener.addresses;
+  running.file = file;
   if (!running.root.open_door(std::move(listener), key, root_payload(running.number))) {
     return system_error("Opening the rendezvous's descriptors failed", EMFILE);
   }
@@ -848,12 +853,10 @@ void Roots::abandon(RootNumber number, const Error& error) {
   service_->wake.raise();
 }
 
-void Roots::stop_abandoned(std::span<const SocketAddress> addresses) {
+template <typename Is>
+void Roots::stop_abandoned(Is is) {
   const std::lock_guard lock(mutex_);
-  running_.remove_if([&](const Running& running) {
-    return running.abandoned && std::find_first_of(running.addresses.begin(), running.addresses.end(), addresses.begin(),
-                                                   addresses.end()) != running.addresses.end();
-  });
+  running_.remove_if([&](const Running& running) { return running.abandoned && is(running.addresses, running.file); });
   if (service_) service_->wake.raise();
 }
 
@@ -928,8 +931,9 @@ Roots& roots() {
 
 }  // namespace
 
-Result<RootNumber> start_root(Listener listener, const Key& key, Renewal renewal, std::function<void()> concluded) {
-  return roots().start(std::move(listener), key, renewal, std::move(concluded));
+Result<RootNumber> start_root(Listener listener, const Key& key, Renewal renewal, std::function<void()> concluded,
+                              const std::string& file) {
+  return roots().start(std::move(listener), key, renewal, std::move(concluded), file);
 }
 
 Result<IdRoot> start_id_root(const std::string& interfaces, const PortRange& ports, Renewal renewal) {
@@ -948,7 +952,15 @@ void stop_root(RootNumber root) {
 
 void abandon_root(RootNumber root, const Error& error) { roots().abandon(root, error); }
 
-void stop_abandoned_roots(std::span<const SocketAddress> addresses) { roots().stop_abandoned(addresses); }
+void stop_abandoned_roots(std::span<const SocketAddress> addresses) {
+  roots().stop_abandoned([&](const std::vector<SocketAddress>& its, const std::string&) {
+    return std::find_first_of(its.begin(), its.end(), addresses.begin(), addresses.end()) != its.end();
+  });
+}
+
+void stop_abandoned_roots(const std::string& file) {
+  roots().stop_abandoned([&](const std::vector<SocketAddress>&, const std::string& its) { return its == file; });
+}
 
 void finish_root(RootNumber root, const Patience& patience) { roots().finish(root, patience); }
 

@@ -162,8 +162,9 @@ class Root {
 };
 
 /// Starts a root of `key` with a door of its own; it ends by itself when it is done, at stop_root, or with the process.
-/// Nothing runs where it fails or throws. Errors: TUTTI_SYSTEM_ERROR.
-Result<RootNumber> start_root(Listener listener, const Key& key, Renewal renewal, std::function<void()> concluded);
+/// Nothing runs where it fails or throws. file: the path that leads to it; empty: none. Errors: TUTTI_SYSTEM_ERROR.
+Result<RootNumber> start_root(Listener listener, const Key& key, Renewal renewal, std::function<void()> concluded,
+                              const std::string& file = {});
 
 /// A root that a new id leads to.
 struct IdRoot {
@@ -195,6 +196,9 @@ void abandon_root(RootNumber root, const Error& error);
 
 /// Ends those abandoned roots of this process that listen at any of the addresses, so that another one can. Thread safe.
 void stop_abandoned_roots(std::span<const SocketAddress> addresses);
+/// Ends those abandoned roots of this process that a file at this path led to: their places are taken by the next one, so
+/// that retries hold no more descriptors than one try. Thread safe.
+void stop_abandoned_roots(const std::string& file);
 
 /// Waits until that root, if this process has it, has come to its end, for a second at most or until `patience` ends it.
 /// For a rank whose creation has succeeded: all others have said then that they are ready. Thread safe.

@@ -191,7 +191,7 @@ void Peer::retry(std::string trouble) {
 void Peer::end(std::string why) {
   if (stage_ == Stage::kGone) return;
   why_ = std::move(why);
-  endpoint_.log(2, why_);
+  endpoint_.log(3, why_);  // a peer that leaves in order ends so, too; errors have it where it matters
   endpoint_.connecting(*this, false);
   stage_ = Stage::kGone;
   if (socket_ && writes()) {

@@ -655,6 +655,15 @@ TEST_P(Again, ACreationThatFailedCanBeTriedAgainAtOnceWhoeverComesFirst) {
   }
 }
 
+TEST_P(Again, RetriesHoldNoMoreDescriptorsThanOneTry) {
+  JoinRequest request = request_of(0, 2, 0.001);
+  at(request);
+  EXPECT_EQ(join(request).status().code(), TUTTI_TIMEOUT);
+  const auto after_one = count_of("fd");
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(join(request).status().code(), TUTTI_TIMEOUT);
+  EXPECT_LE(count_of("fd"), after_one);
+}
+
 TEST_P(Again, AnAttemptThatWasGivenUpIsNotInTheWayOfTheNext) {
   JoinRequest request = request_of(0, 2);
   at(request);
