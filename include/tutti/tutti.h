@@ -250,7 +250,8 @@ TUTTI_API tutti_status tutti_unique_id_from_text(const char* text, tutti_unique_
 /// Errors: TUTTI_INVALID_ARGUMENT (rank outside the size, two ranks with the same number, differing sizes, all of them
 /// named), TUTTI_TIMEOUT (the ranks missing are named), TUTTI_INVALID_USAGE (an id that was used), TUTTI_REMOTE_ERROR (a
 /// rank died, or the id's maker has ended), TUTTI_SYSTEM_ERROR. What fails on one rank is left at the rendezvous, for which
-/// that rank takes 3 s at most; all others return the same error, with it as the guilty one.
+/// that rank takes 3 s at most. All others return the same error, with it as the guilty one. A rank that lacks the
+/// descriptors to reach the rendezvous cannot tell: the others wait for it until TUTTI_TIMEOUT.
 TUTTI_API tutti_status tutti_comm_create(tutti_comm** comm, int ranks, const tutti_unique_id* id, int rank,
                                          const tutti_config* config);
 
@@ -327,11 +328,12 @@ TUTTI_API tutti_status tutti_comm_last_choice(const tutti_comm* comm, tutti_comm
 //
 // Common to all: `send` and `recv` are host memory and belong to the operation until it has completed. Counts are in
 // elements, may be 0, may exceed 2^31, and are equal on all ranks. Calls that differ between ranks are TUTTI_MISMATCH on
-// all ranks. The error names the first operation that differs and both calls, also where a rank has left or died since. A
-// call that was done before this showed (with a count of 0 it waits for nobody) has returned success; then the next
-// operation, tutti_comm_split or tutti_comm_finalize returns the mismatch, and tutti_comm_destroy logs a warning. Each rank
-// remembers its last 127 changes of call. What differed before is told without its number; ranks that are further apart are
-// not compared.
+// all ranks. The error names the first operation that differs and both calls, also where a rank has left or died since
+// both had called it. A rank that died before the others called reads as dead, as there is nothing to compare yet. A call
+// that was done before this showed has returned success; with a count of 0 it waits for nobody. Then the next operation,
+// tutti_comm_split or tutti_comm_finalize returns the mismatch, and tutti_comm_destroy logs a warning. Each rank remembers
+// its last 127 changes of call. What differed before is told without its number; ranks that are further apart are not
+// compared.
 //
 // `stream` and `call` as above; call may be NULL. Thread safe: calls from several threads on one communicator are ordered
 // by entry. Returns TUTTI_SUCCESS; TUTTI_INVALID_ARGUMENT or TUTTI_UNSUPPORTED (nothing was sent); TUTTI_TIMEOUT,
@@ -408,10 +410,10 @@ TUTTI_API tutti_status tutti_send(const void* send, size_t count, tutti_type typ
                                   tutti_stream stream, const tutti_call* call);
 
 /// Receives at most `count` elements from `peer` (or TUTTI_ANY_SOURCE) with call.tag; tutti_work_info tells the source and
-/// the count of a shorter message. A message is its bytes: the sender's type may be another, of another size too, as long
-/// as the bytes are whole elements of the type given here. A longer message, and one that ends within an element, is
-/// TUTTI_MISMATCH: `recv` is as it was, the error names both sides' bytes and types, and the communicator fails on all
-/// ranks, so a sender whose send has ended reads it from its next call.
+/// the count of a shorter message. A message is its bytes: the sender's type may be another, if the bytes are whole
+/// elements of the type given here. A longer message, and one that ends within an element, is TUTTI_MISMATCH. Then `recv`
+/// is as it was, the error names both sides' bytes and types, and the communicator fails on all ranks. A sender whose send
+/// has ended reads the error from its next call.
 TUTTI_API tutti_status tutti_recv(void* recv, size_t count, tutti_type type, int peer, tutti_comm* comm,
                                   tutti_stream stream, const tutti_call* call);
 
@@ -485,8 +487,8 @@ TUTTI_API void tutti_work_release(tutti_work* work);
 /// can access the file's other blocks, too, including those which only other communicators use.
 ///
 /// A freed block's pages return to the system at once, and later blocks may have its place in the file. A process that was
-/// forked while the block was allocated may still use it: then its pages and its place stay as they are until all blocks of
-/// that file are freed.
+/// forked while the block was allocated may still use it. Then its pages and its place stay until that file's last block is
+/// freed.
 ///
 /// A call that fails returns when no peer writes into this memory any more. A peer that is stopped is waited for a second
 /// at most. Then the error names it; the memory must not be used again, but may be freed: no later block gets its place.
