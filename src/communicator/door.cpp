@@ -86,13 +86,18 @@ void Door::accept_from(std::size_t index, std::vector<Arrival>& arrivals) {
     if (errno == ECONNABORTED || errno == EINTR) continue;
     const int number = errno;
     if (!keeps_out(listening, number)) return;
-    shortage_ = number;
+    turned_away(number);
     if (!pending_.empty() && pending_.begin()->first < first_new && make_room()) continue;
     // Nothing to drop: the process has no descriptor for us now. Look again in a while rather than spin.
     for (const Descriptor& socket : listener_.sockets) poller_.forget(socket.get());
     paused_until_ns_ = now_ns() + kPauseNs;
     return;
   }
+}
+
+void Door::turned_away(int number) {
+  if (shortage_ == 0) shortage_since_ns_ = now_ns();
+  shortage_ = number;
 }
 
 bool Door::make_room() {
@@ -105,8 +110,7 @@ void Door::admit(Descriptor fd, std::vector<Arrival>& arrivals) {
   if (pending_.size() >= most_pending_) make_room();
   const std::uint64_t id = next_id_++;
   if (!poller_.watch(fd.get(), id, true, false)) {
-    shortage_ = errno;
-    return;
+    return turned_away(errno);
   }
   pending_.try_emplace(id, Pending{std::move(fd), handshake(), now_ns() + kHandshakeNs});
   // A peer on another core may be through with it right here, and then nothing more would come to tell us.

@@ -239,10 +239,12 @@ Status Visit::loopback_down() const {
 }
 
 Status Visit::maker_gone() const {
-  return Status(TUTTI_REMOTE_ERROR,
-                "rank " + std::to_string(self_.member.rank) + " came too late to " + meeting_.where +
-                    ": nobody answers there any more (its process may have ended; " + caller_->explain() + ")",
-                "Let the process that called tutti_get_unique_id run until all have joined; an id makes one communicator");
+  return Status(
+      TUTTI_REMOTE_ERROR,
+      "rank " + std::to_string(self_.member.rank) + " came too late to " + meeting_.where +
+          ": nobody answers there any more (the id was used, or its process has ended; " + caller_->explain() + ")",
+      "An id serves one creation: make another (tutti_get_unique_id), for all ranks, in a process that runs until "
+      "all have joined");
 }
 
 bool Visit::is_dead() const {

@@ -29,7 +29,9 @@ namespace {
 constexpr std::uint64_t kSecond = 1'000'000'000;
 constexpr std::uint64_t kJoinNs = 5 * kSecond;           // an authenticated guest says within this time who it is
 constexpr std::uint64_t kTellNs = kSecond;               // after a failure, for ranks on their way to come and hear why
-constexpr std::uint64_t kLingerNs = 10 * kSecond;        // after a failure at an address, to tell late ranks why
+constexpr std::uint64_t kShortageNs = 3 * kSecond;       // without a descriptor for who comes; some may be given back
+constexpr std::uint64_t kHearNs = 3 * kSecond / 2;       // for those who were kept out by that
+constexpr std::uint64_t kLingerNs = 10 * kSecond;        // after a failure, to tell late ranks why
 constexpr std::uint64_t kPartingNs = kSecond / 2;        // a guest that has its answer closes within this time
 constexpr std::uint64_t kFinishNs = kSecond;             // the last words of a creation that has succeeded take far less
 constexpr std::uint64_t kAwaitToldNs = 5 * kSecond / 2;  // in that time ranks notice a dead neighbour by themselves, too
@@ -146,7 +148,15 @@ void Root::dismiss_silent() {
 
 void Root::fail_in_time() {
   const std::uint64_t now = now_ns();
-  if (introduced_ || !failure_.ok() || now < deadline_ns()) return;
+  if (introduced_ || !failure_.ok()) return;
+  if (now >= shut_ns()) {
+    // This process's own give back what they hold, with which the others can be told.
+    fail(shortage_error({}));
+    tell_last();
+    told_from_ns_ = now + kHearNs;
+    return;
+  }
+  if (now < deadline_ns()) return;
   fail(deadline_error());
   expired_ = true;
   own_told_ns_ = now;  // who is missing now has had all the time there was
@@ -154,17 +164,18 @@ void Root::fail_in_time() {
 
 bool Root::over() const {
   if (!failure_.ok()) {
-    return told_ && guests_.empty() && (renewal_ != Renewal::kPossible || now_ns() >= failed_ns_ + kLingerNs);
+    return told() && guests_.empty() && (renewal_ != Renewal::kPossible || now_ns() >= failed_ns_ + kLingerNs);
   }
   if (!introduced_) return false;
   return std::all_of(guests_.begin(), guests_.end(), [](const auto& entry) { return entry.second.ready; });
 }
 
 std::uint64_t Root::next_ns() const {
-  std::uint64_t next = std::min(own_door_ ? own_door_->next_ns() : UINT64_MAX, deadline_ns());
+  std::uint64_t next = std::min({own_door_ ? own_door_->next_ns() : UINT64_MAX, deadline_ns(), shut_ns()});
   for (const auto& [id, guest] : guests_) next = std::min(next, guest.until_ns);
   if (failure_.ok()) return next;
   if (own_told_ns_ != 0) next = std::min(next, own_told_ns_);
+  if (told_from_ns_ > now_ns()) next = std::min(next, told_from_ns_);
   return renewal_ == Renewal::kPossible ? std::min(next, failed_ns_ + kLingerNs) : next;
 }
 
@@ -175,6 +186,13 @@ std::uint64_t Root::deadline_ns() const {
     if (guest.join) deadline = std::min(deadline, guest.join->left_ns);  // made absolute when it came
   }
   return deadline;
+}
+
+// When it has been without a descriptor for too long.
+std::uint64_t Root::shut_ns() const {
+  if (introduced_ || !failure_.ok() || guests_.empty() || door() == nullptr) return UINT64_MAX;
+  const std::uint64_t since = door()->shortage_since_ns();
+  return since == UINT64_MAX ? since : since + kShortageNs;
 }
 
 void Root::handle(const Poller::Event& event) {
@@ -365,20 +383,25 @@ void Root::tell(bool own) {
   told_ = told_ || own;
 }
 
+namespace {
+const char* const kAnotherId = "An id serves one creation: make another (tutti_get_unique_id), for all ranks";
+
+// Of an id that has made a communicator of so many ranks; 0: nobody knows any more.
+Error used_error(int ranks) {
+  return error_of(TUTTI_INVALID_USAGE,
+                  ranks == 0 ? "The unique id was used for an earlier creation"
+                             : "The unique id has made its communicator already, of " + counted(ranks, "rank"),
+                  kAnotherId);
+}
+}  // namespace
+
 // What ranks read that come after the creation: late ones, and those that would try again with the same id.
 Error Root::late_error() const {
-  const char* const another = "An id serves one creation: make another (tutti_get_unique_id), for all ranks";
-  if (failure_.ok() && ranks_ == 0) {
-    return error_of(TUTTI_INVALID_USAGE, "The unique id was used for an earlier creation", another);
-  }
-  if (failure_.ok()) {
-    return error_of(TUTTI_INVALID_USAGE, "The unique id has made its communicator already, of " + counted(ranks_, "rank"),
-                    another);
-  }
+  if (failure_.ok()) return used_error(ranks_);
   Error error = failure_.error();
   if (renewal_ != Renewal::kNewId) return error;
   error.message = "The creation with this unique id has failed already: " + error.message;
-  error.remedy = another + (error.remedy.empty() ? "" : ". " + error.remedy);
+  error.remedy = kAnotherId + (error.remedy.empty() ? "" : ". " + error.remedy);
   return error;
 }
 
@@ -416,6 +439,19 @@ void Root::send_last(std::uint64_t id, Guest& guest, RootFrame type, std::span<c
   guest.until_ns = now_ns() + kPartingNs;
 }
 
+// Nobody can come in. What is to be said until then is in `so_far`.
+Error Root::shortage_error(Error so_far) const {
+  const int shortage = door()->shortage();
+  Error error;
+  error.status = TUTTI_SYSTEM_ERROR;
+  error.system_error = shortage;
+  error.message = so_far.message + (so_far.message.empty() ? "T" : ", and t") + "he rendezvous's process (" + host_name() +
+                  ", pid " + std::to_string(::getpid()) +
+                  ") cannot take connections: " + std::generic_category().message(shortage);
+  error.remedy = kShortageRemedy;
+  return error;
+}
+
 Error Root::deadline_error() const {
   std::vector<bool> there(static_cast<std::size_t>(ranks_), false);
   std::uint64_t limit = 0;
@@ -442,16 +478,9 @@ Error Root::deadline_error() const {
   if (wrong != 0) {
     error.message += ", and " + std::to_string(wrong) + " connections were refused as they have another key";
   }
-  const Door* const door = own_door_ ? &*own_door_ : shared_door_;
-  if (const int shortage = door != nullptr ? door->shortage() : 0; shortage != 0) {
+  if (door() != nullptr && door()->shortage() != 0) {
     // They may well have come, and then it is no fault of theirs.
-    error.status = TUTTI_SYSTEM_ERROR;
-    error.system_error = shortage;
-    error.guilty.clear();
-    error.message += ", and the rendezvous's process (" + host_name() + ", pid " + std::to_string(::getpid()) +
-                     ") cannot take connections: " + std::generic_category().message(shortage);
-    error.remedy = kShortageRemedy;
-    return error;
+    return shortage_error(std::move(error));
   }
   error.remedy = wrong != 0 ? "Give all ranks the same unique id, TUTTI_SECRET or TUTTI_SECRET_FILE"
                             : "Raise TUTTI_CONNECT_TIMEOUT if they are only slow to start";
@@ -460,9 +489,9 @@ Error Root::deadline_error() const {
 
 namespace {
 
-// The roots of this process, which one thread serves; a fork of it has roots of its own. The listening sockets that ids
-// share stay once they are needed: an id that was used is answered for as long as its maker lives. The thread ends, and
-// closes what it waits by, when there is neither a root nor such a socket.
+// The roots of this process, which one thread serves; a fork of it has roots of its own. The thread ends, and closes what
+// it waits by and the sockets that ids share, once no root is left, every id has been used and late ranks have heard of the
+// failures. Who comes with a used id after that finds nobody, and says so by itself.
 class Roots {
  public:
   Result<RootNumber> start(Listener listener, const Key& key, Renewal renewal, std::function<void()> concluded,
@@ -478,7 +507,7 @@ class Roots {
   void finish(RootNumber number, const Patience& patience);
   void await_told(RootNumber number, const Patience& patience);
   void stop_all();
-  void before_fork() { mutex_.lock(); }
+  void before_fork();
   void after_fork() { mutex_.unlock(); }
   /// As after_fork, in the child, of its parent's.
   void leave_to_parent();
@@ -511,6 +540,7 @@ class Roots {
     std::list<ByName::iterator> age;  // one, itself; it goes to used_names_ when it is used, which needs no memory
     Running* running = nullptr;
     bool used = false;
+    int ranks = 0;  // of the communicator that it made; 0: none, or unknown
   };
   struct Running {
     Running(RootNumber its_number, Renewal renewal, Service& service, std::uint64_t& next_tag,
@@ -530,7 +560,11 @@ class Roots {
   Status serve(std::unique_ptr<Service>& fresh);
   void run();
   void turn();
-  bool idle() const { return running_.empty() && used_.empty() && shared_.empty(); }
+  bool idle() const { return resting() && now_ns() >= answers_until_ns_; }
+  /// Nobody is expected: no root, no id that was not used.
+  bool resting() const { return running_.empty() && by_name_.size() == used_names_.size(); }
+  void close();
+  void join_ended();
   void retire();
   int timeout_ms();
   Result<std::list<Shared>> listen(const std::string& interfaces, const PortRange& ports);
@@ -555,6 +589,7 @@ class Roots {
   List used_;                               // over, and there to say so; the oldest first
   ByName by_name_;                          // all ids
   std::list<ByName::iterator> used_names_;  // those that were used, the first of them first
+  std::uint64_t answers_until_ns_ = 0;      // to ranks that come late to an id that failed
 };
 
 // What the thread waits by, or will: `fresh` where it does not run yet.
@@ -573,7 +608,7 @@ Status Roots::serve(std::unique_ptr<Service>& fresh) {
     service_->wake.raise();
     return {};
   }
-  if (thread_.joinable()) thread_.join();                               // it has ended, and needs our lock no more
+  join_ended();
   auto thread = background_thread("tutti-meeting", [this] { run(); });  // which waits for our lock first
   if (!thread) return thread.status();
   thread_ = std::move(thread).value();
@@ -598,9 +633,26 @@ void Roots::run() {
     changed_.notify_all();
     // Under the lock under which the last root went: who waits for that finds the descriptors closed.
     if (!idle()) continue;
-    service_.reset();
+    close();
+    changed_.notify_all();
     return;
   }
+}
+
+// With the lock held, which the thread needs no more once it has closed all.
+void Roots::join_ended() {
+  if (!service_ && thread_.joinable()) thread_.join();
+}
+
+// All ids were used. What is remembered of them needs no descriptor.
+void Roots::close() {
+  used_.clear();
+  for (auto& [name, id] : by_name_) {
+    id.shared = nullptr;
+    id.running = nullptr;
+  }
+  shared_.clear();
+  service_.reset();
 }
 
 // One whose own work lacks memory ends; the others go on.
@@ -641,8 +693,10 @@ void Roots::retire() {
       running_.erase(here);
       continue;
     }
+    if (here->root.failed()) answers_until_ns_ = now_ns() + kLingerNs;
     Id& id = (*here->named)->second;
     id.used = true;
+    id.ranks = here->root.ranks_made();
     used_names_.splice(used_names_.end(), id.age);  // nothing, where it is there already
     used_.splice(used_.end(), running_, here);
   }
@@ -663,6 +717,7 @@ int Roots::timeout_ms() {
   for (const Running& running : used_) {
     if (running.root.busy()) next = std::min(next, running.root.next_ns());
   }
+  if (resting()) next = std::min(next, answers_until_ns_);
   if (next == UINT64_MAX) return 60'000;
   const std::uint64_t now = now_ns();
   return next <= now ? 0 : static_cast<int>(std::min<std::uint64_t>((next - now) / 1'000'000, 60'000)) + 1;
@@ -787,6 +842,7 @@ Status Roots::use_up(const Key& key) {
   const std::lock_guard lock(mutex_);
   const auto there = find(root_name(key));
   if (there == by_name_.end()) return {};
+  if (!service_) return Status(used_error(there->second.ranks));
   service_->wake.raise();
   return root_of(there).root.use_up();
 }
@@ -795,8 +851,7 @@ Status Roots::refusal_of(const Key& key) {
   const std::lock_guard lock(mutex_);
   const auto there = find(root_name(key));
   if (there == by_name_.end() || there->second.shared != nullptr) return {};
-  service_->wake.raise();
-  return root_of(there).root.use_up();  // it was used, or its socket would be there
+  return Status(used_error(there->second.ranks));  // or its socket would be there
 }
 
 Roots::ByName::iterator Roots::find(std::span<const unsigned char> name) {
@@ -814,7 +869,7 @@ Roots::Running& Roots::root_of(ByName::iterator named) {
   Running& running = made.emplace_back(id.number, id.renewal, *service_, next_tag_, nullptr);
   running.named = named;
   if (id.shared != nullptr) running.root.found_at(id.shared->door);
-  if (id.used) running.root.serves_no_more();
+  if (id.used) running.root.serves_no_more(id.ranks);
   running_.splice(running_.end(), made);
   id.running = &running;
   return running;
@@ -832,13 +887,16 @@ Roots::Running* Roots::find(RootNumber number) {
 }
 
 void Roots::stop(RootNumber number) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   for (List* list : {&running_, &used_}) {
     list->remove_if([&](const Running& running) { return running.number == number; });
   }
   used_names_.remove_if([&](ByName::iterator named) { return named->second.number == number; });
   std::erase_if(by_name_, [&](const auto& entry) { return entry.second.number == number; });
-  if (service_) service_->wake.raise();  // it may have been the last
+  if (!service_ || !idle()) return;
+  service_->wake.raise();
+  changed_.wait_for(lock, std::chrono::seconds(1), [this] { return !service_ || !idle(); });
+  join_ended();
 }
 
 void Roots::abandon(RootNumber number, const Error& error) {
@@ -878,6 +936,7 @@ void Roots::await(std::uint64_t most_ns, const Patience& patience, const std::fu
     lock.lock();
     changed_.wait_for(lock, std::chrono::milliseconds(1));
   }
+  join_ended();
 }
 
 void Roots::stop_all() {
@@ -893,6 +952,11 @@ void Roots::stop_all() {
   used_names_.clear();
   by_name_.clear();
   shared_.clear();
+}
+
+void Roots::before_fork() {
+  mutex_.lock();
+  join_ended();
 }
 
 // A listening socket that the child had a copy of would take connections for as long as the child lives, and nobody would

@@ -12,8 +12,8 @@
 // process may end then, and the root with it.
 //
 // All roots of a process are served by one thread. Those of unique ids share one listening socket, at which a caller says
-// by the name of its key which of them it wants. An id has a root from its first guest on. What is left of an id that was
-// used answers that it was.
+// by the name of its key which of them it wants. An id has a root from its first guest on. An id that was used answers so
+// for as long as another is awaited at that socket; after a failure for 10 s at least.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/clock.h"
 #include "src/base/settings.h"
 #include "src/base/status.h"
 #include "src/communicator/channel.h"
@@ -78,8 +79,11 @@ class Root {
   Root(const Root&) = delete;
   Root& operator=(const Root&) = delete;
 
-  /// Of an id that was used, when and by whom nobody knows any more.
-  void serves_no_more() { introduced_ = true; }
+  /// Of an id that has made a communicator of so many ranks; 0: of how many nobody knows any more.
+  void serves_no_more(int ranks) {
+    introduced_ = true;
+    ranks_ = ranks;
+  }
   /// Lets guests in by a door of its own, until all are introduced. False where the system had no descriptor left: nobody
   /// would be heard.
   bool open_door(Listener listener, const Key& key, std::vector<unsigned char> payload);
@@ -103,7 +107,10 @@ class Root {
   void perish(const Status& status) noexcept;
 
   /// The creation has failed, and all who were there have been told.
-  bool told() const { return told_; }
+  bool told() const { return told_ && (all_heard() || now_ns() >= told_from_ns_); }
+  bool failed() const { return !failure_.ok(); }
+  /// Of the communicator that was made here; 0: of none.
+  int ranks_made() const { return introduced_ && failure_.ok() ? ranks_ : 0; }
   /// It has done its work, and its guests are gone. What is left may answer those who come too late.
   bool over() const;
   /// Guests have come that are not gone.
@@ -139,8 +146,12 @@ class Root {
   bool all_heard() const { return ranks_ != 0 && heard_.size() == static_cast<std::size_t>(ranks_); }
   void send(std::uint64_t id, Guest& guest, RootFrame type, std::span<const std::byte> payload);
   void send_last(std::uint64_t id, Guest& guest, RootFrame type, std::span<const std::byte> payload);
+  /// Where its guests come in; nullptr: they are led in.
+  const Door* door() const { return own_door_ ? &*own_door_ : shared_door_; }
+  Error shortage_error(Error so_far) const;
   Error deadline_error() const;
   std::uint64_t deadline_ns() const;
+  std::uint64_t shut_ns() const;
 
   const Renewal renewal_;
   Poller& poller_;
@@ -158,6 +169,7 @@ class Root {
   std::uint64_t failed_ns_ = 0;
   std::vector<Member> told_members_;  // that have heard of the failure
   bool told_ = false;
+  std::uint64_t told_from_ns_ = 0;          // not before, unless all have been heard
   std::uint64_t own_told_ns_ = UINT64_MAX;  // when this process's own guests are told of the failure at the latest; 0: told
 };
 

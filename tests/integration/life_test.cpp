@@ -185,6 +185,21 @@ TEST(Creation, ThatIsRefusedLeavesNothingBehind) {
   EXPECT_LE(count_of("task"), threads);
 }
 
+// So a program may fork, or change its user, as if it had never met anybody.
+TEST(Creation, ThatIsOverLeavesNoThreadAndNoSocketBehind) {
+  const auto there = [] { return std::pair(count_of("task"), count_of("fd")); };
+  std::thread([] {}).join();  // with which a sanitizer's own thread comes
+  const auto before = there();
+  {
+    const Ranks ranks(3);
+  }
+  const auto over = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  const auto more = [&] { return there().first > before.first || there().second > before.second; };
+  while (more() && std::chrono::steady_clock::now() < over) ::usleep(2'000);
+  EXPECT_FALSE(more()) << there().first << " threads and " << there().second << " descriptors instead of " << before.first
+                       << " and " << before.second;
+}
+
 TEST(Creation, OfOneRankReadsItsAddressToo) {
   tutti_comm* comm = nullptr;
   for (const char* bad : {"carrier://pigeon", "tcp://", "tcp://host", "tcp://host:0", "tcp://host:70000", "tcp://host:1x",

@@ -138,6 +138,37 @@ TEST(WhereOneRanksFilesMustBeShort, ItMayBeRankZeroToo) {
   expect_transports(0, {"tcp+shm", "tcp+shm", "tcp+shm"});
 }
 
+// Which of both comes depends on what the process has open already: the call after a creation never fails.
+TEST(WhereDescriptorsAreFew, ThreeRanksAreRefusedWithTheRemedyOrServedByTcpOrSharedMemory) {
+  for (rlim_t most = 18; most < 56; most += 2) {
+    const TemporaryFolder folder;
+    const std::string address = "file://" + folder.file("meet");
+    const auto live = [&](int rank) {
+      limit(RLIMIT_NOFILE, most);
+      tutti_comm* comm = nullptr;
+      tutti_config config = TUTTI_CONFIG_INIT;
+      config.connect_timeout_ns = 60'000'000'000;
+      if (tutti_comm_create_address(&comm, address.c_str(), 3, rank, &config) != TUTTI_SUCCESS) {
+        EXPECT_THAT(last_error(), HasSubstr("ulimit -n")) << "rank " << rank << " with " << most;
+        return;
+      }
+      expect_sum(3, comm);
+      const int next = (rank + 1) % 3;
+      const int before = (rank + 2) % 3;
+      int got = -1;
+      EXPECT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+      EXPECT_EQ(tutti_send(&rank, 1, TUTTI_INT32, next, comm, {}, nullptr), TUTTI_SUCCESS);
+      EXPECT_EQ(tutti_recv(&got, 1, TUTTI_INT32, before, comm, {}, nullptr), TUTTI_SUCCESS);
+      EXPECT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error() << " with " << most;
+      EXPECT_EQ(got, before);
+      tutti_comm_destroy(comm);
+    };
+    const Child first([&] { live(0); });
+    const Child second([&] { live(1); });
+    const Child third([&] { live(2); });
+  }
+}
+
 TEST(ATransportThatRefusesToOpen, HasItsReasonInTheErrorOfEachVerb) {
   const Child child([] {
     ::setenv("TUTTI_PLUGIN_PATH", TUTTI_PLUGINS, 1);

@@ -121,10 +121,12 @@ TEST(WithoutLoopback, TcpConnectsNoRanksOfOneMachineAndThatIsKnownAtOnce) {
 
 TEST(WithoutLoopback, AnotherProcessOfTheMachineIsToldSoAtOnce) {
   EXPECT_GOOD_OR_SKIP(live_there([] {
+    int ends[2];
+    if (::pipe(ends) != 0) return 1;
     tutti_unique_id id;
-    if (tutti_get_unique_id(&id) != TUTTI_SUCCESS) return complain();
-    const pid_t other = ::fork();
+    const pid_t other = ::fork();  // as long as this process has one thread
     if (other == 0) {
+      if (::read(ends[0], &id, sizeof id) != sizeof id) ::_exit(1);
       const tutti_config config = patient();
       tutti_comm* comm = nullptr;
       const auto begin = std::chrono::steady_clock::now();
@@ -135,6 +137,7 @@ TEST(WithoutLoopback, AnotherProcessOfTheMachineIsToldSoAtOnce) {
       const bool soon = std::chrono::steady_clock::now() - begin < std::chrono::seconds(20);
       ::_exit(status == TUTTI_SYSTEM_ERROR && told && soon ? 0 : 1);
     }
+    if (tutti_get_unique_id(&id) != TUTTI_SUCCESS || ::write(ends[1], &id, sizeof id) != sizeof id) return complain();
     int status = 0;
     ::waitpid(other, &status, 0);
     return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : 1;
@@ -142,10 +145,11 @@ TEST(WithoutLoopback, AnotherProcessOfTheMachineIsToldSoAtOnce) {
 }
 
 TEST(AFreshNetwork, HasPortsEnoughWhereTheSentenceSaysSo) {
-  for (const int ports : {5, 4}) {  // two for each of two ranks, and one for the id
+  // Two for each of two ranks, and one for the id. Which of them are given back before others are asked for is chance.
+  for (const int ports : {5, 2}) {
     EXPECT_GOOD_OR_SKIP(live_there([ports] {
       ::setenv("TUTTI_TRANSPORTS", "tcp", 1);
-      ::setenv("TUTTI_PORT_RANGE", ports == 5 ? "5000-5004" : "5000-5003", 1);
+      ::setenv("TUTTI_PORT_RANGE", ports == 5 ? "5000-5004" : "5000-5001", 1);
       std::array<tutti_comm*, 2> comms{};
       const tutti_config config = patient();
       if (std::system("ip link set lo up") != 0) return kNotPermitted;

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <list>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -85,7 +86,10 @@ bool sound(Link& link, Point point) {
   return link.link != nullptr && pass(*link.owner, point, &link) && link.link != nullptr;
 }
 
+// Ranks that are threads of one process open it at once. Until then nobody reads what is written here.
 Status read_environment() {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   if (orders().inner != nullptr) return {};
   const char* const text = std::getenv("TUTTI_FAULTY");
   const std::string_view all = text != nullptr ? text : "shm:";

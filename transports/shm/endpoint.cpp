@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -44,6 +45,14 @@ struct Introduction {
   std::int32_t ranks;
   std::uint32_t traffic_class;
 };
+
+/// So many are taken in most programs after an endpoint was opened. With one peer a connection and its doorbell; while one
+/// is opened its memory's; and what other transports, and the other class of traffic, open for themselves. Rings and trees
+/// have no more peers than powers of two reach in both directions.
+std::uint64_t descriptors_of_peers(int ranks) {
+  const auto others = static_cast<unsigned>(ranks - 1);
+  return 2 * std::min<std::uint64_t>(others, 2 * static_cast<std::uint64_t>(std::bit_width(others))) + 16;
+}
 
 }  // namespace
 
@@ -97,7 +106,7 @@ Status Endpoint::set_up() {
       control(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), EPOLLIN, tag(kListener, 0)) != 0) {
     return system_error("cannot watch a socket", errno);
   }
-  return {};
+  return check_descriptors_left(listener_, descriptors_of_peers(ranks_));
 }
 
 // Links first: their memory is unmapped before the sockets close, so that a peer who sees the end knows that nobody here

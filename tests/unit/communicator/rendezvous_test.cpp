@@ -559,7 +559,7 @@ Key key_of(const tutti_unique_id& id) { return unpack_identity(id)->key; }
 void expect_told_of_its_use(const tutti_unique_id& id) {
   for (const int ranks : {1, 2}) {
     const auto results = join_all(ranks, [&](int, JoinRequest& request) { request.id = &id; }, 120);
-    expect_all_fail(results, TUTTI_INVALID_USAGE, {"The unique id was used for an earlier creation", "make another"});
+    expect_all_fail(results, TUTTI_INVALID_USAGE, {"The unique id has made its communicator already", "make another"});
   }
 }
 
@@ -604,7 +604,8 @@ int creations() {
 }
 
 TEST(Join, FailedAndUsedIdsGiveBackAllTheyTook) {
-  static_cast<void>(world_of(2));  // what comes with the first id stays: one thread, and a few descriptors
+  const tutti_unique_id awaited = id_of_test();  // for which one thread and a few descriptors stay
+  static_cast<void>(world_of(2));
   const auto rest = [] { return std::pair(count_of("task"), count_of("fd")); };
   const auto within_a_second = [&](const std::pair<std::ptrdiff_t, std::ptrdiff_t>& before) {
     const Deadline deadline = Deadline::in(1'000'000'000);
@@ -623,6 +624,7 @@ TEST(Join, FailedAndUsedIdsGiveBackAllTheyTook) {
   within_a_second(before);
   for (int i = 0; i < creations() / 5; ++i) EXPECT_EQ(world_of(2).size(), 2u);
   within_a_second(before);
+  EXPECT_TRUE(use_up_id(key_of(awaited)).ok());
 }
 
 // A place at which several creations can follow one another: an address with a secret, one without, a file.
