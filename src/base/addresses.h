@@ -69,7 +69,8 @@ struct InterfaceAddress {
 ///
 /// interfaces  comma-separated names, empty for all. A name that does not exist or has no address is an error that lists
 ///             those that do.
-/// Loopback is left out, unless it was named or there is nothing else. Never empty on success.
+/// Loopback is left out, unless it was named or there is nothing else; it stands there even where no interface is up.
+/// Never empty on success.
 /// Errors: TUTTI_INVALID_ARGUMENT, TUTTI_SYSTEM_ERROR. Thread safe.
 Result<std::vector<InterfaceAddress>> local_addresses(std::string_view interfaces);
 

@@ -13,6 +13,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/descriptor.h"
+#include "src/base/log.h"
 #include "src/communicator/caught.h"
 #include "src/communicator/id_file.h"
 
@@ -194,6 +195,17 @@ Result<Listener> listen_at_any_of(const Addresses& addresses) {
   return listener;
 }
 
+// Right behind an address translation. Mostly it is a mistake, for which the others would be blamed.
+void say_if_elsewhere(const Addresses& addresses, const std::string& where) {
+  if (is_here(addresses)) return;
+  std::string own;
+  const auto locals = local_addresses("");
+  if (!locals) return;
+  for (const InterfaceAddress& local : *locals) own += (own.empty() ? "" : ", ") + local.address.host_text();
+  log(Level::warn, where + " is no address of rank 0's machine, whose own are " + own +
+                       ". Rank 0 listens at these, and serves where somebody passes connections on to it");
+}
+
 Result<Listener> listen_at_first_free(const std::vector<Addresses>& candidates) {
   for (const auto& addresses : candidates)
     stop_abandoned_roots(to_call(addresses));  // of creations that failed before this one
@@ -241,6 +253,7 @@ Result<Meeting> by_tcp(const TcpPlace& place, const JoinRequest& request, int ra
   }
   auto listener = listen_at_first_free(place.candidates);
   if (!listener) return listener.status();
+  say_if_elsewhere(place.candidates.front(), where);
   identity.addresses = listener->addresses;
   Meeting meeting = known(std::move(identity), where);
   auto started = start_root(std::move(listener).value(), **key, Renewal::kPossible, {});

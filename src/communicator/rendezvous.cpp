@@ -175,9 +175,19 @@ Result<RankAndSize> place_of(const JoinRequest& request) {
   return place;
 }
 
+// A rank that is none of the group: the others wait for the one that it should be.
+Status outside(const JoinRequest& request, const Status& failure) {
+  const bool heard = request.bootstrap == nullptr && request.rank > 0 && request.rank <= kMostRanks && request.ranks > 1 &&
+                     request.ranks <= kMostRanks;
+  if (!heard) return failure;
+  auto meeting = open_meeting(request, {request.rank, request.ranks}, failure);
+  if (meeting) leave_notice(*meeting, this_member(request.rank), request.ranks, failure, request.patience);
+  return failure;
+}
+
 Result<Membership> join(const JoinRequest& request) {
   auto place = place_of(request);
-  if (!place) return place.status();
+  if (!place) return outside(request, place.status());
   if (place->ranks == 1) return request.so_far.ok() ? join_alone(request) : request.so_far;
   const Member self = this_member(place->rank);
   Formation forming;

@@ -233,8 +233,8 @@ bool Root::take(std::uint64_t id, Guest& guest, std::uint8_t type, std::span<con
     case kNotice: {
       JoinMessage join = unpack_join(in);
       Error error = unpack_error(in);
-      const int rank = join.self.member.rank;
-      if (!in.complete() || join.ranks > kMostRanks || rank < 0 || rank >= join.ranks) return false;
+      const int rank = join.self.member.rank;  // none of the group, perhaps, which is what it has to say
+      if (!in.complete() || join.ranks > kMostRanks || rank < 0 || rank > kMostRanks) return false;
       take_join(id, guest, std::move(join), std::move(error));
       return true;
     }

@@ -216,8 +216,10 @@ void Transports::read_descriptions(std::span<const std::vector<std::byte>> descr
   }
   for (std::size_t r = 0; r < descriptions.size(); ++r) {
     ByteReader reader(descriptions[r]);
+    std::string& offered = offered_.emplace_back();
     for (std::uint32_t n = reader.u32(); n != 0 && reader.ok(); --n) {
       const std::string name = reader.text();
+      offered += (offered.empty() ? "" : ", ") + name;
       const int mine = index_of(name);
       const bool fresh = std::ranges::none_of(common_, [&](const Common& one) { return one.name == name; });
       if (fresh) common_.push_back({name, mine});
@@ -301,14 +303,18 @@ Status Transports::settle(std::span<const std::vector<std::byte>> rows, View& vi
 
 /// Why two ranks have no transport in common: the same on all ranks.
 Status Transports::unconnected(std::size_t a, std::size_t b) const {
-  const std::string message = fmt::format("no transport connects rank {} and rank {}", a, b);
+  const std::string message = fmt::format("no transport connects rank {} and rank {}: rank {} has {}, rank {} has {}", a, b,
+                                          a, offered_[a], b, offered_[b]);
   for (const std::size_t rank : {a, b}) {
     if (refusals_[rank].empty()) continue;
     const TransportWhy why = read_why(refusals_[rank]);
-    return Status(TUTTI_SYSTEM_ERROR, fmt::format("{}: rank {} lacks {}", message, rank, why.reason),
+    return Status(TUTTI_SYSTEM_ERROR, fmt::format("{}; rank {} lacks {}", message, rank, why.reason),
                   why.remedy.empty() ? kShortageRemedy : why.remedy);
   }
-  return Status(TUTTI_UNSUPPORTED, message, "tutti-doctor on both machines says why");
+  const char* const remedy = offered_[a] == offered_[b]
+                                 ? "TUTTI_LOG=debug, and tutti-doctor on both machines, say why these do not reach"
+                                 : "Set TUTTI_TRANSPORTS and TUTTI_PLUGINS to the same on all ranks, or not at all";
+  return Status(TUTTI_UNSUPPORTED, message, remedy);
 }
 
 std::string Transports::names_of(const std::vector<bool>& used) const {

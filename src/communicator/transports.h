@@ -104,6 +104,7 @@ class Transports {
   std::string label_;  ///< how lines of the log begin
   std::string names_ = "none";
   std::string refusal_;                ///< what this rank's process lacks for its transports, and a remedy; or nothing
+  std::vector<std::string> offered_;   ///< by rank: the names of the transports that it opened
   std::vector<std::string> refusals_;  ///< the same of all ranks
   std::vector<PerTransport> transports_;
   std::array<std::vector<Endpoint>, traffic_classes> endpoints_;  ///< in the order of transports_

@@ -1,13 +1,20 @@
 #include "src/program/sizes.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
 namespace tutti::program {
 namespace {
 
-int shift_of(char unit) {
-  switch (unit) {
+/// Of "K", "KB" or "KiB": all are powers of 1024, as in nccl-tests, which looks at the first letter alone. -1: it is none.
+int shift_of(std::string_view unit) {
+  const std::string_view rest = unit.substr(std::min<size_t>(unit.size(), 1));
+  if (!rest.empty() && rest != "B" && rest != "b" && rest != "iB" && rest != "ib") return -1;
+  switch (unit.empty() ? ' ' : unit.front()) {
+    case 'B':
+    case 'b':
+      return rest.empty() ? 0 : -1;
     case 'K':
     case 'k':
       return 10;
@@ -22,7 +29,7 @@ int shift_of(char unit) {
   }
 }
 
-constexpr char kAfterDigits[] = "after its digits a size may only have one of K, M and G";
+constexpr char kAfterDigits[] = "after its digits a size may only have one of K, M and G, with B or iB behind it";
 
 // "0.5G", as nccl-tests takes it. A fraction that is whole in its unit has so few binary digits that a double is exact.
 Parsed<uint64_t> parse_fraction(std::string_view text) {
@@ -31,7 +38,7 @@ Parsed<uint64_t> parse_fraction(std::string_view text) {
   const auto [rest, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
   if (error != std::errc()) return {std::nullopt, "a size begins with a digit"};
   if (rest == end) return {std::nullopt, "a fraction needs one of K, M and G behind it"};
-  const int shift = end - rest == 1 ? shift_of(*rest) : -1;
+  const int shift = shift_of({rest, end});
   if (shift < 0) return {std::nullopt, kAfterDigits};
   const double bytes = std::floor(std::ldexp(number, shift));
   if (bytes >= std::ldexp(1.0, 64)) return {std::nullopt, "it is larger than 2^64 - 1"};
@@ -41,7 +48,8 @@ Parsed<uint64_t> parse_fraction(std::string_view text) {
 }  // namespace
 
 Parsed<uint64_t> parse_size(std::string_view text) {
-  const bool digit_first = !text.empty() && text.front() >= '0' && text.front() <= '9';
+  const size_t first = text.starts_with('.') ? 1 : 0;
+  const bool digit_first = text.size() > first && text[first] >= '0' && text[first] <= '9';
   if (digit_first && text.find('.') != std::string_view::npos) return parse_fraction(text);
   uint64_t number = 0;
   const char* end = text.data() + text.size();
@@ -50,7 +58,7 @@ Parsed<uint64_t> parse_size(std::string_view text) {
   if (error != std::errc()) return {std::nullopt, "a size begins with a digit"};
   if (rest == end) return {number, ""};
   if (*rest == ',') return {std::nullopt, "a fraction is written with a point, as in 0.5G"};
-  const int shift = end - rest == 1 ? shift_of(*rest) : -1;
+  const int shift = shift_of({rest, end});
   if (shift < 0) return {std::nullopt, kAfterDigits};
   if (number > (UINT64_MAX >> shift)) return {std::nullopt, "it is larger than 2^64 - 1"};
   return {number << shift, ""};

@@ -16,8 +16,8 @@ struct Parsed {
   std::string why;
 };
 
-/// Bytes or elements: digits, then nothing or one of K, M, G (powers of 1024, either case). With a unit the number may have
-/// a fraction ("0.5G"); the size is then rounded down. Thread safe.
+/// Bytes or elements: digits, then nothing, B, or one of K, M, G (powers of 1024, either case), which B or iB may follow.
+/// With a unit the number may have a fraction ("0.5G"); the size is then rounded down. Thread safe.
 Parsed<uint64_t> parse_size(std::string_view text);
 
 /// A comma-separated list of what parse_size takes; empty lists and empty items are refused. Thread safe.

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tests/support/ranks.h"
+#include "tests/support/temporary_folder.h"
 
 namespace tutti::test {
 namespace {
@@ -31,11 +32,11 @@ bool enter_fresh_network() {
 }
 
 /// Exit code of `life` in a process in such a network.
-int live_there(const std::function<int()>& life) {
+int live_there(const std::function<int()>& life, bool (*enter)() = enter_fresh_network) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(100);
-    ::_exit(enter_fresh_network() ? life() : kNotPermitted);
+    ::_exit(enter() ? life() : kNotPermitted);
   }
   int status = 0;
   ::waitpid(child, &status, 0);
@@ -92,6 +93,21 @@ TEST(WithoutLoopback, RanksOfOneProcessNeedNoNetwork) {
     for (tutti_comm* comm : comms) tutti_comm_destroy(comm);
     return 0;
   }));
+}
+
+TEST(WithoutAnyInterface, RanksOfOneProcessNeedNoNetwork) {
+  EXPECT_GOOD_OR_SKIP(live_there(
+      [] {
+        for (const int ranks : {1, 3}) {
+          std::array<tutti_comm*, 3> comms{};
+          const tutti_config config = patient();
+          if (tutti_comm_create_all(comms.data(), ranks, &config) != TUTTI_SUCCESS) return complain();
+          for (tutti_comm* comm : comms) tutti_comm_destroy(comm);
+        }
+        const TemporaryFolder folder;
+        return reduce_in_threads("file://" + folder.file("meet"), 2);
+      },
+      [] { return ::unshare(CLONE_NEWNET) == 0; }));
 }
 
 TEST(WithoutLoopback, RanksOfOneProcessMeetAtItsOwnAddress) {

@@ -169,6 +169,23 @@ TEST(Join, ARankOutsideTheSizeIsRefusedAtOnce) {
   EXPECT_THAT(join(request).status().text(), HasSubstr("group of 0 ranks"));
 }
 
+TEST(Join, ARankOutsideTheSizeIsToldToTheOthers) {
+  const tutti_unique_id id = id_of_test();
+  const std::string address = "tcp://127.0.0.1:" + std::to_string(free_port());
+  for (const bool by_id : {true, false}) {
+    const auto results = join_all(
+        3,
+        [&](int thread, JoinRequest& request) {
+          if (by_id) request.id = &id;
+          if (!by_id) request.address = address;
+          request.settings.secret = "s3cret";
+          request.rank = thread == 2 ? 3 : thread;
+        },
+        120);
+    expect_all_fail(results, TUTTI_INVALID_ARGUMENT, {"Rank 3 is outside a group of 3 ranks"});
+  }
+}
+
 TEST(Join, TwoProcessesWithTheSameRankAreBothNamedToAll) {
   const tutti_unique_id id = id_of_test();
   const auto results = join_all(3, [&](int thread, JoinRequest& request) {

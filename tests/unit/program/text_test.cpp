@@ -41,9 +41,18 @@ TEST(ParseSize, ReadsFractionsOfAUnitAsNcclTestsDoes) {
   EXPECT_EQ(parse_size("0.0009765625K").value, 1u);
 }
 
+TEST(ParseSize, ReadsBytesBehindAUnit) {
+  EXPECT_EQ(parse_size("8MB").value, 8u << 20);
+  EXPECT_EQ(parse_size("8MiB").value, 8u << 20);
+  EXPECT_EQ(parse_size("4kb").value, 4096u);
+  EXPECT_EQ(parse_size("64B").value, 64u);
+  EXPECT_EQ(parse_size("1.5KB").value, 1536u);
+  EXPECT_EQ(parse_size(".5K").value, 512u);
+}
+
 TEST(ParseSize, RefusesWhatIsNoWholeSize) {
-  for (const char* text : {"", "K", "-1", "-1.5K", "+1", " 1", "1.5", "1.5.1K", "1.5KB", ".5K", "1e3", "1.5e3K", "4KB",
-                           "4KiB", "4 K", "18446744073709551616", "17179869184G", "17179869184.5G"}) {
+  for (const char* text : {"", "K", "-1", "-1.5K", "+1", " 1", "1.5", "1.5.1K", ".", ".K", "1e3", "1.5e3K", "4KX", "4iB",
+                           "4BB", "4 K", "18446744073709551616", "17179869184G", "17179869184.5G"}) {
     const auto size = parse_size(text);
     EXPECT_FALSE(size.value) << text;
     EXPECT_NE(size.why, "") << text;
