@@ -87,7 +87,7 @@ tutti_status answer_failure(const Status& status) {
 const Status& last_failure() { return failure(); }
 
 Status start_thread(std::thread& thread, const char* name, std::function<void()> body) {
-  return attempt([&] {
+  return catching([&] {
     auto started = background_thread(name, std::move(body));
     if (started.ok()) thread = std::move(started).value();
     return started.status();

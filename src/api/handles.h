@@ -13,11 +13,11 @@
 #include <variant>
 #include <vector>
 
-#include "src/communicator/caught.h"
+#include "src/base/exception_boundary.h"
+#include "src/base/work.h"
 #include "src/communicator/communicator.h"
 #include "src/communicator/point_to_point.h"
 #include "src/communicator/queue.h"
-#include "src/communicator/work.h"
 
 namespace tutti {
 
@@ -68,7 +68,7 @@ const Status& last_failure();
 /// Runs the body of an entry point: no exception leaves it.
 template <typename Body>
 tutti_status guarded(Body&& body) {
-  return answer(attempt(std::forward<Body>(body)));
+  return answer(catching(std::forward<Body>(body)));
 }
 
 /// The communicator behind a handle that may be used now. Errors: TUTTI_INVALID_ARGUMENT (NULL), TUTTI_INVALID_USAGE (a
@@ -135,7 +135,7 @@ struct HeldCreation {
   tutti_comm** out = nullptr;
   std::unique_ptr<tutti_comm> handle = nullptr;
   const Communicator* parent = nullptr;  ///< of a split
-  Hook hook = {};                        ///< the caller's, asked by the thread that ends the group
+  PollHook hook = {};                    ///< the caller's, asked by the thread that ends the group
   /// Called in that thread right before `make`, in the order of the calls; may be empty.
   std::function<Status()> enter = nullptr;
   /// Makes it, and gives the handle's error. Called in a thread of the library's. given_up: set where another creation of

@@ -7,17 +7,17 @@
 
 #include "algorithms/algorithm.h"
 #include "src/base/bytes.h"
+#include "src/base/exception_boundary.h"
 #include "src/base/log.h"
 #include "src/base/no_cancellation.h"
 #include "src/base/plain_text.h"
 #include "src/base/wire.h"
-#include "src/communicator/caught.h"
-#include "src/communicator/explain.h"
-#include "src/communicator/graph.h"
-#include "src/communicator/log_lines.h"
+#include "src/base/work.h"
+#include "src/bootstrap/rendezvous_client.h"
+#include "src/communicator/failure_report.h"
 #include "src/communicator/point_to_point.h"
-#include "src/communicator/residence.h"
-#include "src/communicator/work.h"
+#include "src/communicator/rank_info.h"
+#include "src/control/log_lines.h"
 #include "src/reduction/reduction.h"
 
 namespace tutti {
@@ -35,7 +35,7 @@ constexpr std::uint64_t finalize_hash = 0xc2b2ae3d27d4eb4f;
 
 /// A hook that remembers that it ended a wait: an abort by another rank reads alike.
 struct Asked {
-  Hook hook;
+  PollHook hook;
   bool ended = false;
   static int poll(void* self) {
     Asked& asked = *static_cast<Asked*>(self);
@@ -48,7 +48,7 @@ struct Asked {
 /// Compares with the peers that a lasting wait is for: after 100 ms, 400 ms, 1.6 s and so on they are asked what they have
 /// called, and their answers are looked at when they have come. The data moves on meanwhile, since where links are slow the
 /// answers come behind it.
-class Communicator::Comparison final : public Concern {
+class Communicator::Comparison final : public WaitObserver {
  public:
   explicit Comparison(Communicator& comm) : comm_(comm) {}
 
@@ -120,7 +120,7 @@ MakeBlob Communicator::open_transports(const Settings& settings, const std::stri
     if (!opened.ok()) return opened.status();
     transports = std::move(*opened);
     ByteWriter out;
-    pack_residence(out, residence_of(settings, advice.tuning, advice.msccl));
+    pack_rank_info(out, rank_info_of(settings, advice.tuning, advice.msccl));
     out.blob(transports->describe());
     return out.take();
   };
@@ -133,10 +133,10 @@ Result<std::unique_ptr<Communicator>> Communicator::create(JoinRequest request, 
   request.blob = open_transports(request.settings, request.name, transports, advice);
   auto membership = join(request);
   if (!membership.ok()) return membership.status();
-  std::unique_ptr<Communicator> self(new Communicator(std::make_unique<Membership>(std::move(*membership)),
-                                                      std::move(transports), request.settings, request.name,
-                                                      config != nullptr ? Hook{config->poll, config->poll_ctx} : Hook()));
-  if (Status status = self->begin(request.patience, std::move(advice)); !status.ok()) return status;
+  std::unique_ptr<Communicator> self(
+      new Communicator(std::make_unique<Membership>(std::move(*membership)), std::move(transports), request.settings,
+                       request.name, config != nullptr ? PollHook{config->poll, config->poll_ctx} : PollHook()));
+  if (Status status = self->begin(request.wait_limits, std::move(advice)); !status.ok()) return status;
   if (log_enabled(Level::info)) self->log_creation(request.settings_line);
   return self;
 }
@@ -157,16 +157,16 @@ Result<SplitRequest> Communicator::split_request(int color, int key, const tutti
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::split(SplitRequest request, Ticket ticket) {
-  if (Status waited = await_turn(ticket, request.patience.hook); !waited.ok()) return waited;
-  const Turn turn(turns_);
+  if (Status waited = await_turn(ticket, request.wait_limits.hook); !waited.ok()) return waited;
+  const TurnGuard turn(ticket_lock_);
   if (Status status = legal(); !status.ok()) return status;
-  Asked asked{request.patience.hook};
-  if (asked.hook.poll != nullptr) request.patience.hook = {&Asked::poll, &asked};
-  request.patience.deadline = Deadline::in(request.settings.connect_timeout_ns);
-  request.patience.failed = policy_.failed;
+  Asked asked{request.wait_limits.hook};
+  if (asked.hook.poll != nullptr) request.wait_limits.hook = {&Asked::poll, &asked};
+  request.wait_limits.deadline = Deadline::in(request.settings.connect_timeout_ns);
+  request.wait_limits.failed = policy_.failed;
   std::unique_ptr<Communicator> child;
   Status status;
-  const Status thrown = attempt([&]() -> Status {
+  const Status thrown = catching([&]() -> Status {
     auto made = split_in_turn(request);
     if (made.ok()) child = std::move(*made);
     status = made.status();
@@ -177,7 +177,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split(SplitRequest request, 
   if (Status failed = first_error(); !failed.ok()) return failed;
   // Relaxed: a flag without data; whoever sees it late has not been interrupted by it.
   const bool interrupted =
-      request.patience.interrupted != nullptr && request.patience.interrupted->load(std::memory_order_relaxed);
+      request.wait_limits.interrupted != nullptr && request.wait_limits.interrupted->load(std::memory_order_relaxed);
   if (!asked.ended && !interrupted) return status;
   Error error;
   error.status = TUTTI_ABORTED;
@@ -202,13 +202,13 @@ Result<std::unique_ptr<Communicator>> Communicator::split_in_turn(SplitRequest& 
   if (*membership == nullptr) return std::unique_ptr<Communicator>();
   std::unique_ptr<Communicator> child(
       new Communicator(std::move(*membership), std::move(transports), request.settings, request.name, hook_));
-  if (Status status = child->begin(request.patience, std::move(advice)); !status.ok()) return status;
+  if (Status status = child->begin(request.wait_limits, std::move(advice)); !status.ok()) return status;
   if (log_enabled(Level::info)) child->log_line(Level::info, transports_line(child->transports_->carriers()));
   return child;
 }
 
 Communicator::Communicator(std::unique_ptr<Membership> membership, std::unique_ptr<Transports> transports,
-                           const Settings& settings, std::string name, const Hook& hook)
+                           const Settings& settings, std::string name, const PollHook& hook)
     : membership_(std::move(membership)),
       transports_(std::move(transports)),
       settings_(settings),
@@ -216,7 +216,7 @@ Communicator::Communicator(std::unique_ptr<Membership> membership, std::unique_p
       hook_(hook),
       timeout_ns_(settings.operation_timeout_ns),
       board_(membership_->control->board()),
-      executor_([this](std::uint64_t touched) { return past_caches(touched); }) {
+      executor_([this](std::uint64_t touched) { return use_non_temporal(touched); }) {
   policy_.failed = &membership_->control->failed();
 }
 
@@ -228,7 +228,7 @@ Communicator::~Communicator() {
 
 /// From now on nothing is admitted, and all that was is counted as outstanding.
 void Communicator::close() {
-  outstanding_.close();
+  operations_under_way_.close();
   if (point_to_point_ != nullptr) point_to_point_->settle();
 }
 
@@ -236,18 +236,18 @@ void Communicator::close() {
 void Communicator::drain() {
   const Deadline deadline = Deadline::in(timeout_ns());
   bool ending = false;
-  while (!outstanding_.wait(hook_.slice_ns(longest_sleep_ns))) {
+  while (!operations_under_way_.wait(hook_.slice_ns(longest_sleep_ns))) {
     if (ending) continue;
     if (first_error().ok()) {
       if (!deadline.passed() && !hook_.ends_wait()) continue;
-      const Status aborted = attempt([this]() -> Status {
+      const Status aborted = catching([this]() -> Status {
         abort();
         return {};
       });
       if (!aborted.ok()) static_cast<void>(fail(aborted));
     }
     // Every operation ends at once; only the time that takes is waited for from here on. What has not begun never will.
-    outstanding_.abandon();
+    operations_under_way_.abandon();
     ending = true;
   }
 }
@@ -266,24 +266,24 @@ void Communicator::take_leave() {
 }
 
 /// Sets up. A failure is told to the peers, since these may be through with it already, and would read that this rank left.
-Status Communicator::begin(const Patience& patience, Advice advice) {
-  const Status status = attempt([&] { return set_up(patience, std::move(advice)); });
+Status Communicator::begin(const WaitLimits& wait_limits, Advice advice) {
+  const Status status = catching([&] { return set_up(wait_limits, std::move(advice)); });
   if (status.ok()) return status;
-  const Status told = attempt([&] { return fail(for_others(status, membership_->control->member(rank()))); });
+  const Status told = catching([&] { return fail(for_others(status, membership_->control->member(rank()))); });
   if (first_error().ok()) static_cast<void>(fail(told));  // no memory for words
   return status;
 }
 
-Status Communicator::set_up(const Patience& patience, Advice advice) {
-  std::vector<Residence> places;
+Status Communicator::set_up(const WaitLimits& wait_limits, Advice advice) {
+  std::vector<RankInfo> places;
   std::vector<std::vector<std::byte>> descriptions;
   for (const Member& member : membership_->members) {
     ByteReader reader(member.blob);
-    places.push_back(unpack_residence(reader));
+    places.push_back(unpack_rank_info(reader));
     const auto description = reader.blob();
     descriptions.emplace_back(description.begin(), description.end());
   }
-  if (Status status = agreed(membership_->members, places); !status.ok()) return status;
+  if (Status status = check_settings_agree(membership_->members, places); !status.ok()) return status;
   auto overrides = Overrides::parse(settings_.algorithm);
   if (!overrides.ok()) return overrides.status();
   overrides_ = std::move(*overrides);
@@ -291,7 +291,7 @@ Status Communicator::set_up(const Patience& patience, Advice advice) {
   advice_ = std::move(advice);
   advice_.tuning.apply(view_);
   if (ranks() > 1) {
-    auto reaches = membership_->control->allgather(transports_->reach(descriptions, view_, advice_.tuning), patience);
+    auto reaches = membership_->control->allgather(transports_->reach(descriptions, view_, advice_.tuning), wait_limits);
     if (!reaches.ok()) return reaches.status();
     if (Status status = transports_->settle(*reaches, view_); !status.ok()) return status;
   }
@@ -301,8 +301,8 @@ Status Communicator::set_up(const Patience& patience, Advice advice) {
                   (settings_.spin == Spin::adapt && ranks_a_core(membership_->members, places, rank()) == 1);
   registrations_ = std::make_unique<Registrations>(transports_->endpoints(TrafficClass::collective));
   // Ranks that know who shares their core go by that, and spare each other the telling.
-  const WaitHabits habits = {.tells = view_.crowd > 1 && view_.core.empty()};
-  agent_ = std::make_unique<WaitingAgent>(transports_->endpoints(TrafficClass::collective), policy_, habits);
+  const WaiterOptions options = {.tells = view_.crowd > 1 && view_.core.empty()};
+  waiter_ = std::make_unique<Waiter>(transports_->endpoints(TrafficClass::collective), policy_, options);
   comparison_ = std::make_unique<Comparison>(*this);
   point_to_point_ = std::make_unique<PointToPoint>(*this);
   return {};
@@ -355,15 +355,15 @@ Status Communicator::legal() const {
                 "Only tutti_comm_destroy may follow.");
 }
 
-Result<std::shared_ptr<Admission>> Communicator::admit() {
+Result<std::shared_ptr<SharedOperation>> Communicator::admit() {
   if (Status status = legal(); !status.ok()) return status;
-  auto admission = outstanding_.admit();
+  auto admission = operations_under_way_.admit();
   if (admission == nullptr) return legal();  // closed by finalize, after the flag: not a success any more
   return admission;
 }
 
 Status Communicator::fail_by_hook(const char* during) noexcept {
-  return fail(attempt([&] {
+  return fail(catching([&] {
     Error error;
     error.status = TUTTI_ABORTED;
     error.guilty = {guilty(rank())};
@@ -373,20 +373,20 @@ Status Communicator::fail_by_hook(const char* during) noexcept {
 }
 
 /// Those before have deadlines of their own, which count from their turns; so this ends without one.
-Status Communicator::await_turn(Ticket& ticket, const Hook& hook) {
-  while (!turns_.reached(ticket.number())) {
+Status Communicator::await_turn(Ticket& ticket, const PollHook& hook) {
+  while (!ticket_lock_.is_served(ticket.number())) {
     // Nobody's turn comes any more in a failed communicator: the operation under way may leave without passing it on.
     if (Status failed = first_error(); !failed.ok()) return failed;
-    if (turns_.wait(ticket.number(), hook.slice_ns(longest_sleep_ns))) break;
+    if (ticket_lock_.wait(ticket.number(), hook.slice_ns(longest_sleep_ns))) break;
     if (hook.ends_wait()) return fail_by_hook("for earlier operations");
   }
   ticket.redeem();
   return {};
 }
 
-Status Communicator::run(const CollectiveCall& call, Ticket ticket, Work* work, const Hook& hook) {
+Status Communicator::run(const CollectiveCall& call, Ticket ticket, Work* work, const PollHook& hook) {
   if (Status waited = await_turn(ticket, hook); !waited.ok()) return waited;
-  const Turn turn(turns_);
+  const TurnGuard turn(ticket_lock_);
   if (Status failed = first_error(); !failed.ok()) return failed;
   if (finalized_.load(std::memory_order_relaxed)) return legal();  // relaxed: written in a turn
   if (work != nullptr) work->start(sequence());
@@ -400,15 +400,15 @@ void Communicator::remember(const Prepared& plan, const CollectiveCall& call) {
   again_ = &plan;
   again_call_ = call;
   comparison_->begin(again_call_, *plan.linked);
-  agent_->begin(timeout_ns(), comparison_.get(), false, hook_);
+  waiter_->begin(timeout_ns(), comparison_.get(), false, hook_);
 }
 
-Status Communicator::run_in_turn(const CollectiveCall& call, const Hook& hook) {
-  return conclude(attempt([&] { return carry_out(call, hook); }), call, hook);
+Status Communicator::run_in_turn(const CollectiveCall& call, const PollHook& hook) {
+  return conclude(catching([&] { return carry_out(call, hook); }), call, hook);
 }
 
 /// What becomes of an operation that has ended in `status`.
-Status Communicator::conclude(Status status, const CollectiveCall& call, const Hook& hook) {
+Status Communicator::conclude(Status status, const CollectiveCall& call, const PollHook& hook) {
   if (status.ok()) return status;
   // What was refused for its arguments never began; what an exception ended (no memory) leaves peers waiting, and data in
   // the links that the next operation would take for its own.
@@ -419,10 +419,10 @@ Status Communicator::conclude(Status status, const CollectiveCall& call, const H
 
 /// Before a call of a failed communicator returns: whoever still writes into the caller's memory is waited for. Where that
 /// takes too long (a peer is stopped), the error says whom this memory is not safe from.
-Status Communicator::take_back(Status failure, const CollectiveCall& call, const Hook& hook) {
+Status Communicator::take_back(Status failure, const CollectiveCall& call, const PollHook& hook) {
   const NoCancellation whole;  // what ends here has destructors
   transports_->await_withdrawal(TrafficClass::collective, hook);
-  const Status said = attempt([&]() -> Status {
+  const Status said = catching([&]() -> Status {
     transports_->close_links(TrafficClass::collective);
     linked_.clear();
     plans_.clear();
@@ -450,8 +450,8 @@ Status Communicator::take_back(Status failure, const CollectiveCall& call, const
 }
 
 Again Communicator::run_again(const CallShape& shape, const void* send, void* recv, Status& failure) {
-  if (!turns_.try_take()) return Again::no;
-  const Turn turn(turns_);
+  if (!ticket_lock_.try_take()) return Again::no;
+  const TurnGuard turn(ticket_lock_);
   // A buffer that may be NULL (a root's, a barrier's) may be so again.
   const bool alike = again_ != nullptr && shape == again_call_ && (send != nullptr) == (again_call_.send != nullptr) &&
                      (recv != nullptr) == (again_call_.recv != nullptr);
@@ -464,15 +464,15 @@ Again Communicator::run_again(const CallShape& shape, const void* send, void* re
   history_ = followed_by(history_, plan.plan.hash);
   board_.start_again(sequence);
   comparison_->begin_again();
-  agent_->begin_again(timeout_ns());
+  waiter_->begin_again(timeout_ns());
   const auto run = [&] {
-    const Outcome& outcome = executor_.run_again(send, recv, history_, *agent_);
+    const Outcome& outcome = executor_.run_again(send, recv, history_, *waiter_);
     if (outcome.kind == Outcome::Kind::completed) [[likely]]
       return true;
     failure = give_up(outcome, again_call_, sequence);
     return false;
   };
-  if (succeeds(run, failure)) [[likely]] {
+  if (catching_bool(run, failure)) [[likely]] {
     board_.complete(sequence);
     return Again::done;
   }
@@ -501,7 +501,7 @@ std::uint64_t Communicator::begin_operation(Called operation) {
   return operation.sequence;
 }
 
-Status Communicator::carry_out(const CollectiveCall& call, const Hook& hook) {
+Status Communicator::carry_out(const CollectiveCall& call, const PollHook& hook) {
   again_ = nullptr;  // it may go with the plans, and the executor's layouts with it, also where this call is refused
   auto prepared = prepare(problem_of(call), call.algorithm);
   if (!prepared.ok()) return prepared.status();
@@ -519,11 +519,12 @@ Status Communicator::carry_out(const CollectiveCall& call, const Hook& hook) {
   return {};
 }
 
-Status Communicator::execute(const Prepared& plan, const CollectiveCall& call, const Hook& hook, std::uint64_t sequence) {
+Status Communicator::execute(const Prepared& plan, const CollectiveCall& call, const PollHook& hook,
+                             std::uint64_t sequence) {
   comparison_->begin(call, *plan.linked);
-  agent_->begin(call.timeout_ns != 0 ? call.timeout_ns : timeout_ns(), comparison_.get(), call.beside, hook);
+  waiter_->begin(call.timeout_ns != 0 ? call.timeout_ns : timeout_ns(), comparison_.get(), call.beside, hook);
   if (!plan.linked->open) {
-    if (Status status = open_links(*plan.linked, *agent_); !status.ok()) {
+    if (Status status = open_links(*plan.linked, *waiter_); !status.ok()) {
       return status.code() == TUTTI_IN_PROGRESS ? explain_gave_up(call, sequence, plan.linked->waiting) : status;
     }
   }
@@ -535,7 +536,7 @@ Status Communicator::execute(const Prepared& plan, const CollectiveCall& call, c
   binding.fingerprint = history_;
   binding.regions = registrations_->of(call.send, plan.layouts.bytes[0], call.recv, plan.layouts.bytes[1]);
   const Outcome& outcome =
-      executor_.run(plan.plan, plan.linked->lowered, plan.layouts, binding, plan.fold, plan.linked->links, *agent_);
+      executor_.run(plan.plan, plan.linked->lowered, plan.layouts, binding, plan.fold, plan.linked->links, *waiter_);
   return outcome.kind == Outcome::Kind::completed ? Status() : give_up(outcome, call, sequence);
 }
 
@@ -642,7 +643,7 @@ void Communicator::log_algorithms(Problem problem) const {
   if (!by_size.empty()) log_line(Level::info, algorithms_line(problem.collective, by_size));
 }
 
-Status Communicator::open_links(Linked& linked, WaitingAgent& agent) {
+Status Communicator::open_links(Linked& linked, Waiter& waiter) {
   linked.links.clear();
   for (const Link& link : linked.lowered.program.links) {
     auto opened = transports_->link(TrafficClass::collective, link.peer, link.channel, link.sends);
@@ -663,7 +664,7 @@ Status Communicator::open_links(Linked& linked, WaitingAgent& agent) {
     }
     linked.open = linked.waiting.empty();
     if (linked.open) return {};
-    if (!agent.idle(rounds, true)) return Status(TUTTI_IN_PROGRESS, "links are not open yet");
+    if (!waiter.idle(rounds, true)) return Status(TUTTI_IN_PROGRESS, "links are not open yet");
   }
 }
 
@@ -681,7 +682,7 @@ Status Communicator::finalize() {
   // Relaxed: what is admitted or has its turn meanwhile is waited for below; see legal.
   if (finalizing_.exchange(true, std::memory_order_relaxed)) return legal();
   close();
-  while (!outstanding_.wait(hook_.slice_ns(longest_sleep_ns))) {
+  while (!operations_under_way_.wait(hook_.slice_ns(longest_sleep_ns))) {
     if (Status failed = first_error(); !failed.ok()) return failed;
     if (hook_.ends_wait()) return fail_by_hook("for what was enqueued");
   }
@@ -693,7 +694,7 @@ Status Communicator::finalize() {
   last.finalizes = true;
   Ticket ticket = enter();
   if (Status waited = await_turn(ticket, hook_); !waited.ok()) return waited;
-  const Turn turn(turns_);
+  const TurnGuard turn(ticket_lock_);
   if (Status failed = first_error(); !failed.ok()) return failed;
   if (Status status = run_in_turn(last, hook_); !status.ok()) return status;
   finalized_.store(true, std::memory_order_relaxed);  // relaxed: see state; operations read it in their turns

@@ -14,19 +14,19 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/exception_boundary.h"
+#include "src/base/poll_hook.h"
 #include "src/base/settings.h"
 #include "src/base/status.h"
-#include "src/communicator/agent.h"
-#include "src/communicator/caught.h"
-#include "src/communicator/control.h"
-#include "src/communicator/hook.h"
-#include "src/communicator/outstanding.h"
-#include "src/communicator/registered_memory.h"
-#include "src/communicator/rendezvous.h"
-#include "src/communicator/streaming.h"
-#include "src/communicator/transports.h"
-#include "src/communicator/turns.h"
+#include "src/bootstrap/rendezvous.h"
+#include "src/communicator/operation_count.h"
+#include "src/communicator/ticket_lock.h"
+#include "src/control/control.h"
 #include "src/executors/host/executor.h"
+#include "src/links/non_temporal.h"
+#include "src/links/registered_memory.h"
+#include "src/links/transport_set.h"
+#include "src/links/waiter.h"
 #include "src/selection/msccl_files.h"
 #include "src/selection/select.h"
 
@@ -106,13 +106,13 @@ class Communicator {
   /// hook: the communicator's in a thread of the caller's, which waits; empty in one of the library's. Where it ends the
   /// wait the communicator fails.
   Status run(const CollectiveCall& call) { return run(call, enter(), nullptr, hook_); }
-  Status run(const CollectiveCall& call, Ticket ticket, Work* work, const Hook& hook);
+  Status run(const CollectiveCall& call, Ticket ticket, Work* work, const PollHook& hook);
   /// Runs what the last call did, over these buffers: most calls are such, and little is left to look at then. `no` where
   /// this is not one, or another thread is in the way, or the communicator may not be used: nothing has happened then.
   /// `failure` is set where it failed. For calls without options on a thread of the caller's.
   Again run_again(const CallShape& shape, const void* send, void* recv, Status& failure);
   /// A place in the order of entry. Needs no memory.
-  Ticket enter() noexcept { return {*this, turns_.take()}; }
+  Ticket enter() noexcept { return {*this, ticket_lock_.take()}; }
   /// Success while operations may begin; the first error of a failed communicator, TUTTI_INVALID_USAGE once finalize has.
   Status legal() const;
   /// legal() as far as it is a success; for whoever asks it again otherwise.
@@ -121,9 +121,9 @@ class Communicator {
     return !policy_.failed->load(std::memory_order_acquire) && !finalizing_.load(std::memory_order_relaxed);
   }
   /// As legal, and counts one operation as under way until the result is let go of: finalize and destruction wait for it.
-  Result<std::shared_ptr<Admission>> admit();
+  Result<std::shared_ptr<SharedOperation>> admit();
   /// For visits of what begins and ends within a call; where it is closed, legal() says why.
-  const Outstanding& outstanding() const { return outstanding_; }
+  const OperationCount& operations_under_way() const { return operations_under_way_; }
   /// A split as a call asks for it: the group of `color` (>= 0), or nothing (< 0). config: NULL means this one's settings.
   Result<SplitRequest> split_request(int color, int key, const tutti_config* config) const;
   /// Splits off what was asked for, once those entered before have ended. Collective. The request's patience says who may
@@ -131,7 +131,7 @@ class Communicator {
   Result<std::unique_ptr<Communicator>> split(SplitRequest request, Ticket ticket);
   PointToPoint& point_to_point() { return *point_to_point_; }
   /// Whether what a call of ours that touches so many bytes writes is best written past the caches; see streaming.h.
-  bool past_caches(std::uint64_t touched) const { return tutti::past_caches(touched, ranks_here_); }
+  bool use_non_temporal(std::uint64_t touched) const { return tutti::use_non_temporal(touched, ranks_here_); }
 
   /// Fails the communicator here and on its peers; returns at once.
   void abort();
@@ -171,7 +171,7 @@ class Communicator {
   Transports& transports() { return *transports_; }
   const WaitPolicy& wait_policy() const { return policy_; }
   /// tutti_config.poll.
-  const Hook& hook() const { return hook_; }
+  const PollHook& hook() const { return hook_; }
 
  private:
   /// A program and its links: what calls of one (collective, root, algorithm, parameters) share, whatever their count.
@@ -210,28 +210,28 @@ class Communicator {
   };
 
   Communicator(std::unique_ptr<Membership> membership, std::unique_ptr<Transports> transports, const Settings& settings,
-               std::string name, const Hook& hook);
+               std::string name, const PollHook& hook);
   static MakeBlob open_transports(const Settings& settings, const std::string& name,
                                   std::unique_ptr<Transports>& transports, Advice& advice);
-  Status begin(const Patience& patience, Advice advice);
-  Status set_up(const Patience& patience, Advice advice);
+  Status begin(const WaitLimits& wait_limits, Advice advice);
+  Status set_up(const WaitLimits& wait_limits, Advice advice);
   Result<std::unique_ptr<Communicator>> split_in_turn(SplitRequest& request);
   const MscclAlgorithm* file_for(const Problem& problem, const std::string& wish) const;
   Result<Choice> choose(const Problem& problem, const std::string& wish) const;
   Result<const Prepared*> prepare(const Problem& problem, const std::string& wish);
-  Status open_links(Linked& linked, WaitingAgent& agent);
+  Status open_links(Linked& linked, Waiter& waiter);
   void log_line(Level level, std::string_view text) const;
   void log_creation(const std::string& settings) const;
   void log_plan(const Plan& plan, std::string_view algorithm);
   void log_algorithms(Problem problem) const;
-  Status await_turn(Ticket& ticket, const Hook& hook);
-  Status run_in_turn(const CollectiveCall& call, const Hook& hook);
-  Status conclude(Status status, const CollectiveCall& call, const Hook& hook);
-  Status take_back(Status failure, const CollectiveCall& call, const Hook& hook);
+  Status await_turn(Ticket& ticket, const PollHook& hook);
+  Status run_in_turn(const CollectiveCall& call, const PollHook& hook);
+  Status conclude(Status status, const CollectiveCall& call, const PollHook& hook);
+  Status take_back(Status failure, const CollectiveCall& call, const PollHook& hook);
   Problem problem_of(const CollectiveCall& call) const;
-  Status carry_out(const CollectiveCall& call, const Hook& hook);
+  Status carry_out(const CollectiveCall& call, const PollHook& hook);
   std::uint64_t begin_operation(Called operation);
-  Status execute(const Prepared& plan, const CollectiveCall& call, const Hook& hook, std::uint64_t sequence);
+  Status execute(const Prepared& plan, const CollectiveCall& call, const PollHook& hook, std::uint64_t sequence);
   Status give_up(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence);
   void remember(const Prepared& plan, const CollectiveCall& call);
   void close();
@@ -239,7 +239,7 @@ class Communicator {
   void take_leave();
   Status explain(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence);
   Status explain_gave_up(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting);
-  Patience asking(std::uint64_t ns);
+  WaitLimits asking(std::uint64_t ns);
   Status explain_deadline(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting);
   std::string absence(const PeerReport& report, std::uint64_t limit_ns) const;
   Guilty guilty(const PeerReport& report) const;
@@ -259,17 +259,17 @@ class Communicator {
   Advice advice_;
   Overrides overrides_;
   WaitPolicy policy_;
-  Hook hook_;
+  PollHook hook_;
   std::unique_ptr<PointToPoint> point_to_point_;
   std::atomic<std::uint64_t> timeout_ns_;
   std::atomic<bool> finalizing_{false};
   std::atomic<bool> finalized_{false};
-  Outstanding outstanding_;
+  OperationCount operations_under_way_;
 
   mutable std::mutex quarantine_mutex_;
   Status quarantine_;  ///< the first error, where it also says who may still write into which memory of the caller's
 
-  Turns turns_;  ///< whoever's turn it is owns what follows; others read the atomics
+  TicketLock ticket_lock_;  ///< whoever's turn it is owns what follows; others read the atomics
   std::atomic<std::uint64_t> sequence_{0};
   /// Hash of all operations so far. It is the fingerprint that the messages of the last one carry: ranks that have called
   /// anything differently, however long ago, do not take each other's messages.
@@ -278,7 +278,7 @@ class Communicator {
   ActivityBoard& board_;          ///< the control plane's
   std::uint64_t ranks_here_ = 1;  ///< of this machine
   HostExecutor executor_;
-  std::unique_ptr<WaitingAgent> agent_;
+  std::unique_ptr<Waiter> waiter_;
   std::unique_ptr<Registrations> registrations_;  ///< of the collectives' endpoints
   std::vector<std::byte> scratch_;
   std::unordered_map<Problem, Prepared, ProblemHash> plans_;

@@ -39,14 +39,14 @@
 #include "src/base/clock.h"
 #include "src/base/copy.h"
 #include "src/base/counted.h"
+#include "src/base/exception_boundary.h"
 #include "src/base/no_cancellation.h"
-#include "src/communicator/agent.h"
 #include "src/communicator/by_deadline.h"
-#include "src/communicator/caught.h"
 #include "src/communicator/communicator.h"
 #include "src/communicator/matching.h"
-#include "src/communicator/transports.h"
 #include "src/executors/host/look.h"
+#include "src/links/transport_set.h"
+#include "src/links/waiter.h"
 #include "src/schedule/names.h"
 #include "topology/caches.h"
 
@@ -273,8 +273,8 @@ class PointToPoint::Engine {
  public:
   explicit Engine(Communicator& comm)
       : comm_(comm),
-        agent_(comm.transports().endpoints(TrafficClass::point_to_point), comm.wait_policy(),
-               {.shared = true, .tells = true}),
+        waiter_(comm.transports().endpoints(TrafficClass::point_to_point), comm.wait_policy(),
+                {.shared = true, .tells = true}),
         longest_eager_(longest_eager(comm.crowd())),
         peers_(static_cast<std::size_t>(comm.ranks())) {}
 
@@ -290,13 +290,13 @@ class PointToPoint::Engine {
     const std::lock_guard lock(mutex_);
     fresh_.splice(fresh_.end(), inbox_);
     if (under_way_.empty() && fresh_.empty()) return forget_unexpected();
-    fail_all(attempt([] {
+    fail_all(catching([] {
       return Status(TUTTI_INVALID_USAGE, "the communicator was destroyed with transfers under way", "Wait for them first.");
     }));
   }
 
   void post(const Transfer& transfer, std::shared_ptr<Work> work, bool background) {
-    const Status status = attempt([&]() -> Status {
+    const Status status = catching([&]() -> Status {
       if (background) {
         if (Status started = start_thread(); !started.ok()) return started;
       }
@@ -317,28 +317,28 @@ class PointToPoint::Engine {
     if (!status.ok()) work->complete(status);
   }
 
-  Status exchange(std::span<const Transfer> transfers, const Hook& hook) {
+  Status exchange(std::span<const Transfer> transfers, const PollHook& hook) {
     std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock()) {
-      const Visit visit(comm_.outstanding());
+      const ScopedOperation visit(comm_.operations_under_way());
       if (Status status = comm_.legal(); !visit.admitted() || !status.ok()) return status;
       return exchange_rest(transfers, {}, 0, hook, std::move(lock));
     }
     // Who closes it takes our lock before waiting (settle), so what is done within the lock needs no visit.
-    if (comm_.outstanding().closed() || !comm_.legal_now()) [[unlikely]]
+    if (comm_.operations_under_way().closed() || !comm_.legal_now()) [[unlikely]]
       return comm_.legal();
     Done done;
     std::size_t count = 0;
     {
       Midst midst{*this};
-      const Status status = attempt([&]() -> Status { return count = exchange_at_once(transfers, done), Status(); });
+      const Status status = catching([&]() -> Status { return count = exchange_at_once(transfers, done), Status(); });
       midst.left = true;
       if (!status.ok()) return torn(status), status;
     }
     // Relaxed: see follow. Nothing of ours is touched after the lock is given back, as all may be freed then.
     if (count == transfers.size() && following_.load(std::memory_order_relaxed) == 0) [[likely]]
       return {};
-    const Visit visit(comm_.outstanding(), Visit::Within());
+    const ScopedOperation visit(comm_.operations_under_way(), ScopedOperation::Within());
     if (count < transfers.size()) return exchange_rest(transfers, done, count, hook, std::move(lock));
     lock.unlock();
     wake_followers();
@@ -347,7 +347,7 @@ class PointToPoint::Engine {
 
   void settle() { const std::lock_guard lock(mutex_); }
 
-  Status wait(const Work& work, const Hook& hook) {
+  Status wait(const Work& work, const PollHook& hook) {
     help_until_over(work, hook, {});
     return work.test().value_or(Status());
   }
@@ -418,9 +418,9 @@ class PointToPoint::Engine {
       return result != TUTTI_LINK_NOT_YET;
     };
     for (std::uint32_t rounds = 0; !answered();) {
-      if (agent_.spin(++rounds, false)) continue;
-      if (agent_.shares_core() && comes_soon(*p.from, false, answered)) break;
-      if (!agent_.hand_over(handed_over_ns)) return false;
+      if (waiter_.spin(++rounds, false)) continue;
+      if (waiter_.shares_core() && comes_soon(*p.from, false, answered)) break;
+      if (!waiter_.hand_over(handed_over_ns)) return false;
     }
     Parts parts;
     if (result != TUTTI_LINK_OK || !parts.read(message)) return false;
@@ -435,7 +435,7 @@ class PointToPoint::Engine {
   }
 
   /// What is left of an exchange, of which `count` transfers are done. Throws std::bad_alloc, and only where none is.
-  Status exchange_rest(std::span<const Transfer> transfers, const Done& done, std::size_t count, const Hook& hook,
+  Status exchange_rest(std::span<const Transfer> transfers, const Done& done, std::size_t count, const PollHook& hook,
                        std::unique_lock<TriedMutex> turn) {
     const std::size_t left = transfers.size() - count;
     Batch batch(left);
@@ -487,7 +487,7 @@ class PointToPoint::Engine {
   };
 
   static Status stopped() {
-    return attempt([] { return Status(TUTTI_ABORTED, "a thread was stopped within a send or a receive"); });
+    return catching([] { return Status(TUTTI_ABORTED, "a thread was stopped within a send or a receive"); });
   }
 
   std::uint64_t limit_of(const Transfer& transfer) const {
@@ -504,7 +504,7 @@ class PointToPoint::Engine {
   /// Makes progress for all, in turn with others who do, until `what`, a work or a batch, has ended. lock: the first
   /// turn's, where the caller has it.
   template <typename Ends>
-  void help_until_over(const Ends& what, const Hook& hook, std::unique_lock<TriedMutex> lock) {
+  void help_until_over(const Ends& what, const PollHook& hook, std::unique_lock<TriedMutex> lock) {
     std::uint64_t next_poll_ns = 0;
     bool ended = false;
     for (std::uint32_t rounds = 0; !what.over();) {
@@ -530,14 +530,14 @@ class PointToPoint::Engine {
       return Turn::taken;
     }
     bool moved = false;
-    const Status status = attempt([&]() -> Status {
+    const Status status = catching([&]() -> Status {
       do {
         take_inbox();
         moved = progress();
-      } while (!moved && agent_.spin(++rounds, polls_));
+      } while (!moved && waiter_.spin(++rounds, polls_));
       if (!moved && rounds == 1 && polls_) {
-        agent_.progress();  // before it hands over the core: what came meanwhile may be there already
-      } else if (!moved && !agent_.idle(rounds, polls_)) {
+        waiter_.progress();  // before it hands over the core: what came meanwhile may be there already
+      } else if (!moved && !waiter_.idle(rounds, polls_)) {
         fail_all(comm_.first_error());
       }
       return {};
@@ -610,7 +610,7 @@ class PointToPoint::Engine {
 
   /// Without the inbox, after what is in it.
   void begin_now(std::list<Active>& posted) {
-    const Status status = attempt([&]() -> Status {
+    const Status status = catching([&]() -> Status {
       take_inbox();
       fresh_.splice(fresh_.end(), posted);
       begin_fresh();
@@ -622,7 +622,7 @@ class PointToPoint::Engine {
   }
 
   void begin_fresh() {
-    if (!begun_) agent_.begin(UINT64_MAX);
+    if (!begun_) waiter_.begin(UINT64_MAX);
     begun_ = true;
     while (!fresh_.empty()) begin(enter());
   }
@@ -809,9 +809,9 @@ class PointToPoint::Engine {
     return true;
   }
   /// streaming: past the caches.
-  static void copy(std::byte* to, std::span<const std::byte> from, bool streaming) {
+  static void copy(std::byte* to, std::span<const std::byte> from, bool non_temporal) {
     if (from.empty()) return;
-    if (!streaming) {
+    if (!non_temporal) {
       copy_memory(to, from.data(), from.size());
       return;
     }
@@ -1026,7 +1026,7 @@ class PointToPoint::Engine {
     active.id = trailer.id;
     active.total = trailer.bytes;
     active.done = whole ? active.total : 0;
-    active.streams = comm_.past_caches(2 * trailer.bytes);
+    active.streams = comm_.use_non_temporal(2 * trailer.bytes);
     p.answers.push(active);
   }
 
@@ -1101,7 +1101,7 @@ class PointToPoint::Engine {
   std::condition_variable leader_left_;
 
   TriedMutex mutex_;  ///< guards what follows; whoever holds it makes progress for all
-  WaitingAgent agent_;
+  Waiter waiter_;
   bool begun_ = false;
   std::uint64_t next_id_ = 1;
   const std::uint64_t longest_eager_;
@@ -1132,10 +1132,10 @@ PointToPoint::~PointToPoint() = default;
 void PointToPoint::post(const Transfer& transfer, std::shared_ptr<Work> work, bool background) {
   engine_->post(transfer, std::move(work), background);
 }
-Status PointToPoint::exchange(std::span<const Transfer> transfers, const Hook& hook) {
+Status PointToPoint::exchange(std::span<const Transfer> transfers, const PollHook& hook) {
   return engine_->exchange(transfers, hook);
 }
-Status PointToPoint::wait(const Work& work, const Hook& hook) { return engine_->wait(work, hook); }
+Status PointToPoint::wait(const Work& work, const PollHook& hook) { return engine_->wait(work, hook); }
 void PointToPoint::settle() { engine_->settle(); }
 void PointToPoint::end() { engine_->end(); }
 

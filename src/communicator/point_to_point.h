@@ -6,9 +6,9 @@
 #include <span>
 
 #include "include/tutti/tutti.h"
+#include "src/base/poll_hook.h"
 #include "src/base/status.h"
-#include "src/communicator/hook.h"
-#include "src/communicator/work.h"
+#include "src/base/work.h"
 
 namespace tutti {
 
@@ -38,13 +38,13 @@ class PointToPoint {
   /// thread of the engine's too. Throws nothing: where it cannot begin (no memory, no thread), `work` completes with that.
   void post(const Transfer& transfer, std::shared_ptr<Work> work, bool background);
   /// Runs transfers together, in this thread, until all have ended: the first failure among theirs. Where the
-  /// communicator's legal() is a failure or its Outstanding is closed, nothing begins and legal() is the answer. hook: as
-  /// below. Throws std::bad_alloc, and then none has begun.
-  Status exchange(std::span<const Transfer> transfers, const Hook& hook);
+  /// communicator's legal() is a failure or its OperationCount is closed, nothing begins and legal() is the answer. hook:
+  /// as below. Throws std::bad_alloc, and then none has begun.
+  Status exchange(std::span<const Transfer> transfers, const PollHook& hook);
   /// Helps until `work` has completed. hook: as in Communicator::run; where it ends the wait the communicator fails.
-  Status wait(const Work& work, const Hook& hook);
-  /// Once the communicator's Outstanding is closed: what `exchange` had begun before has ended then, or counts there. Waits
-  /// for one turn of whoever makes progress.
+  Status wait(const Work& work, const PollHook& hook);
+  /// Once the communicator's OperationCount is closed: what `exchange` had begun before has ended then, or counts there.
+  /// Waits for one turn of whoever makes progress.
   void settle();
   /// Ends its thread, and whatever is under way as a failure. After that it answers `exchange`, with the communicator's
   /// legal(), and nothing else: finalize does not know who may just be calling.

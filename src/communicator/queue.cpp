@@ -48,7 +48,7 @@ void Queue::drop_ended() {
 void Queue::append(Item item) {
   drop_ended();
   const std::uint64_t number = first_ + items_.size();
-  const Hook& hook = item.work->hook();
+  const PollHook& hook = item.work->hook();
   auto asked = std::find_if(hooks_.begin(), hooks_.end(), [&](const Asked& other) { return other.hook == hook; });
   if (hook.poll != nullptr && asked == hooks_.end()) asked = hooks_.insert(asked, {hook, number, number});
   items_.push_back(std::move(item));

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "src/base/status.h"
-#include "src/communicator/work.h"
+#include "src/base/work.h"
 
 namespace tutti {
 
@@ -44,7 +44,7 @@ class Queue {
 
   /// A hook, and the numbers of the first and the last item that it belongs to.
   struct Asked {
-    Hook hook;
+    PollHook hook;
     std::uint64_t first;
     std::uint64_t last;
   };

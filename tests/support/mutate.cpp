@@ -241,7 +241,7 @@ class Mutation {
 }  // namespace
 
 std::string mutate(Schedule& schedule, std::mt19937_64& random) {
-  for (int attempt = 0; attempt < 100; ++attempt) {
+  for (int catching = 0; catching < 100; ++catching) {
     std::string what = Mutation(schedule, random).run();
     if (!what.empty()) return what;
   }

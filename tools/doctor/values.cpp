@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "src/base/addresses.h"
-#include "src/communicator/known_transports.h"
-#include "src/communicator/meeting_places.h"
+#include "src/bootstrap/rendezvous_address.h"
+#include "src/links/transport_loader.h"
 #include "src/program/exit_code.h"
 #include "src/selection/msccl_files.h"
 #include "src/selection/select.h"

@@ -10,7 +10,7 @@
 
 #include "src/base/addresses.h"
 #include "src/base/link_shape.h"
-#include "src/communicator/known_transports.h"
+#include "src/links/transport_loader.h"
 #include "topology/graph.h"
 #include "topology/read_sysfs.h"
 #include "transports/registry.h"

@@ -1,4 +1,4 @@
-#include "src/communicator/activity.h"
+#include "src/control/activity.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

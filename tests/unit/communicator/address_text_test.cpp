@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "src/communicator/rendezvous.h"
+#include "src/bootstrap/rendezvous.h"
 #include "tests/unit/communicator/world.h"
 
 namespace tutti::test {

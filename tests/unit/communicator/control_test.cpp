@@ -1,4 +1,4 @@
-#include "src/communicator/control.h"
+#include "src/control/control.h"
 
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -8,8 +8,8 @@
 #include <mutex>
 #include <set>
 
-#include "src/communicator/control_impl.h"
-#include "src/communicator/graph.h"
+#include "src/bootstrap/rendezvous_client.h"
+#include "src/control/control_impl.h"
 #include "tests/unit/communicator/world.h"
 
 namespace tutti::test {
@@ -49,8 +49,8 @@ TEST(Graph, AskingTheNearestAlwaysArrives) {
 struct End {
   std::unique_ptr<ControlPlane> control;
   Introduction self;
-  std::optional<Door> door;
-  RootLink no_root;
+  std::optional<Acceptor> acceptor;
+  ServerLink no_root;
   std::atomic<bool> given_up{false};
   Status status;
 
@@ -62,14 +62,14 @@ struct End {
     auto listener = std::move(listen_on({"lo"}, 0, 0)).value();
     self.member = this_member(rank);
     self.addresses = listener.addresses;
-    door.emplace(control_door({std::move(listener), {}}, key, rank));
+    acceptor.emplace(control_acceptor({std::move(listener), {}}, key, rank));
   }
   void connect(const End& peer, const Key& key) {
-    Patience patience = patience_of(20);
-    patience.interrupted = &given_up;
-    patience.hook.poll = [](void*) { return 0; };  // so that it looks at the flag each millisecond
-    status = connect_neighbours(*control, *door, {peer.self}, key, no_root, patience);
-    door.reset();
+    WaitLimits wait_limits = patience_of(20);
+    wait_limits.interrupted = &given_up;
+    wait_limits.hook.poll = [](void*) { return 0; };  // so that it looks at the flag each millisecond
+    status = connect_neighbours(*control, *acceptor, {peer.self}, key, no_root, wait_limits);
+    acceptor.reset();
     if (!status) control->leave();
   }
 };
@@ -560,7 +560,7 @@ TEST(Split, GroupsByColorInTheOrderOfTheKey) {
     request.key = -member.rank;
     request.name = "half";
     request.settings = settings_of_test();
-    request.patience = patience_of(20);
+    request.wait_limits = patience_of(20);
     auto child = split(*member.control, member.key, request);
     ASSERT_TRUE(child.ok()) << child.status().text();
     if (member.rank == 5) {

@@ -7,8 +7,8 @@
 
 #include <filesystem>
 
-#include "src/communicator/caller.h"
-#include "src/communicator/door.h"
+#include "src/base/authenticated_acceptor.h"
+#include "src/base/authenticated_connector.h"
 #include "tests/unit/communicator/world.h"
 
 namespace tutti::test {
@@ -192,25 +192,25 @@ Descriptor connected_to(const SocketAddress& address) {
 TEST(ForkedCopies, KeepNoDoorAwake) {
   auto listener = listen_on("lo", 0, 0);
   ASSERT_TRUE(listener.ok());
-  Door door(std::move(*listener), random_key(), "test", {});
-  Descriptor stranger = connected_to(door.addresses().front());
-  EXPECT_TRUE(eventually([&] { return !quiet(door.fd()); }));
-  door.step();
+  Acceptor acceptor(std::move(*listener), random_key(), "test", {});
+  Descriptor stranger = connected_to(acceptor.addresses().front());
+  EXPECT_TRUE(eventually([&] { return !quiet(acceptor.fd()); }));
+  acceptor.step();
   const Forked child;
   ::shutdown(stranger.get(), SHUT_RDWR);  // the child has a copy of this end, too
   stranger.reset();
   EXPECT_TRUE(eventually([&] {
-    door.step();
-    return door.strangers() == 1;
+    acceptor.step();
+    return acceptor.strangers() == 1;
   }));
-  EXPECT_TRUE(quiet(door.fd()));
+  EXPECT_TRUE(quiet(acceptor.fd()));
 }
 
 TEST(ForkedCopies, KeepNoCallerAwake) {
   auto listener = listen_on("lo", 0, 0);
   ASSERT_TRUE(listener.ok());
-  Caller caller({listener->addresses.front()}, random_key(), "test", {});
-  caller.step();
+  Connector connector({listener->addresses.front()}, random_key(), "test", {});
+  connector.step();
   Descriptor other;
   EXPECT_TRUE(eventually([&] {
     other = accept_one(listener->sockets.front().get());
@@ -219,13 +219,13 @@ TEST(ForkedCopies, KeepNoCallerAwake) {
   const Forked child;
   ::shutdown(other.get(), SHUT_RDWR);
   other.reset();
-  const auto explained = caller.explain();
+  const auto explained = connector.explain();
   EXPECT_TRUE(eventually([&] {
-    caller.step();
-    return caller.explain() != explained;
+    connector.step();
+    return connector.explain() != explained;
   }));
   listener->sockets.clear();
-  EXPECT_TRUE(eventually([&] { return quiet(caller.fd()); }));
+  EXPECT_TRUE(eventually([&] { return quiet(connector.fd()); }));
 }
 
 TEST(ForkedCopies, KeepNoAddressOfAMeetingTaken) {

@@ -1,5 +1,5 @@
 // Files by which ranks find each other: what is left of dead processes goes, what is somebody's stays.
-#include "src/communicator/id_file.h"
+#include "src/bootstrap/id_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -17,8 +17,8 @@
 namespace tutti::testing {
 namespace {
 
-Identity some_identity() {
-  return Identity{random_key(), {SocketAddress::v4(std::array<unsigned char, 4>{127, 0, 0, 1}, 4242)}};
+UniqueIdContents some_identity() {
+  return UniqueIdContents{random_key(), {SocketAddress::v4(std::array<unsigned char, 4>{127, 0, 0, 1}, 4242)}};
 }
 
 TEST(IdFiles, OfDeadProcessesAreSweptFromThePrivateFolderAndOthersStay) {
@@ -54,9 +54,9 @@ TEST(IdFiles, OfTwoWhoBeginAtTheSameMomentOneHasTheNameAndKeepsIt) {
     std::array<std::string, 2> texts;
     std::array<Status, 2> refusals;
     const auto take = [&](std::size_t one) {
-      const Identity identity = some_identity();
+      const UniqueIdContents contents = some_identity();
       begin.arrive_and_wait();
-      const auto written = write_id_file(path, identity);
+      const auto written = write_id_file(path, contents);
       if (written) texts[one] = *written;
       refusals[one] = written.status();
     };

@@ -1,4 +1,4 @@
-#include "src/communicator/launcher_environment.h"
+#include "src/bootstrap/launcher_environment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ TEST(Launcher, OurOwnVariablesWinOverEverybodys) {
   ASSERT_TRUE(found.ok()) << found.status().text();
   EXPECT_EQ(found->rank, 0);
   EXPECT_EQ(found->ranks, 3);
-  EXPECT_EQ(found->meeting, Launched::Meeting::kNowhere);
+  EXPECT_EQ(found->rendezvous, Launched::Rendezvous::kNowhere);
   EXPECT_THAT(found->remedy, HasSubstr("TUTTI_COMM_ID"));
 }
 
@@ -46,7 +46,7 @@ TEST(Launcher, OpenMpiOnOneHostMeetsInThePrivateFileOfItsJob) {
   EXPECT_EQ(found->launcher, "Open MPI");
   EXPECT_EQ(found->rank, 2);
   EXPECT_EQ(found->ranks, 4);
-  EXPECT_EQ(found->meeting, Launched::Meeting::kPrivate);
+  EXPECT_EQ(found->rendezvous, Launched::Rendezvous::kPrivate);
   Variables other = kOpenMpi;
   other["PMIX_NAMESPACE"] = "1235";
   EXPECT_NE(found->job, read(other)->job);
@@ -57,7 +57,7 @@ TEST(Launcher, OpenMpiOverSeveralHostsNeedsAPlaceToMeet) {
   several["OMPI_COMM_WORLD_LOCAL_SIZE"] = "2";
   const auto found = read(several);
   ASSERT_TRUE(found.ok());
-  EXPECT_EQ(found->meeting, Launched::Meeting::kNowhere);
+  EXPECT_EQ(found->rendezvous, Launched::Rendezvous::kNowhere);
   EXPECT_THAT(found->remedy, HasSubstr("file://"));
 }
 
@@ -65,14 +65,14 @@ TEST(Launcher, PmiNamesItsJobByTheServer) {
   const auto found = read({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"MPI_LOCALNRANKS", "2"}});
   ASSERT_TRUE(found.ok()) << found.status().text();
   EXPECT_EQ(found->launcher, "PMI");
-  EXPECT_EQ(found->meeting, Launched::Meeting::kPrivate);
+  EXPECT_EQ(found->rendezvous, Launched::Rendezvous::kPrivate);
   EXPECT_THAT(found->job, HasSubstr("parent"));
 }
 
 TEST(Launcher, TorchrunsPortOrOneBesideItWhereTheAgentHoldsIt) {
   auto found = read(kTorchrun);
   ASSERT_TRUE(found.ok()) << found.status().text();
-  EXPECT_EQ(found->meeting, Launched::Meeting::kTcp);
+  EXPECT_EQ(found->rendezvous, Launched::Rendezvous::kTcp);
   EXPECT_EQ(found->host, "localhost");
   EXPECT_TRUE(found->one_machine);
   EXPECT_EQ(found->ports.front(), 29500);
@@ -139,7 +139,7 @@ TEST(Launcher, SlurmCountsInsideAStepOnly) {
   const auto found = read(batch);
   ASSERT_TRUE(found.ok()) << found.status().text();
   EXPECT_EQ(found->launcher, "Slurm");
-  EXPECT_EQ(found->meeting, Launched::Meeting::kPrivate);
+  EXPECT_EQ(found->rendezvous, Launched::Rendezvous::kPrivate);
 }
 
 TEST(Launcher, NamesWhatIsMalformedOrMissing) {

@@ -1,5 +1,5 @@
 // What the log says of a communicator, and that it stays short on many ranks.
-#include "src/communicator/log_lines.h"
+#include "src/control/log_lines.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

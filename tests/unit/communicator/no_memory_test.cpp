@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "src/communicator/identity.h"
-#include "src/communicator/registered_memory.h"
-#include "src/communicator/root.h"
+#include "src/bootstrap/rendezvous_server.h"
+#include "src/bootstrap/unique_id.h"
+#include "src/links/registered_memory.h"
 #include "tests/support/arenas.h"
 #include "tests/support/probe_pipe.h"
 #include "tests/unit/communicator/world.h"
@@ -58,15 +58,15 @@ std::ptrdiff_t count_of(const char* what) {
   return std::distance(std::filesystem::directory_iterator(std::string("/proc/self/") + what), {});
 }
 
-TEST(Root, OfAMeetingThatIsDroppedIsGone) {
+TEST(RendezvousServer, OfAMeetingThatIsDroppedIsGone) {
   const auto there = [] { return std::pair(count_of("task"), count_of("fd")); };
   std::thread([] {}).join();  // with which a sanitizer's own thread comes
   const auto before = there();
   {
-    const auto first = IdMeeting::open(settings_of_test());
+    const auto first = UniqueIdRendezvous::open(settings_of_test());
     const auto with_one = there();
     for (int i = 0; i < 3; ++i) {
-      const auto meeting = IdMeeting::open(settings_of_test());
+      const auto meeting = UniqueIdRendezvous::open(settings_of_test());
       ASSERT_TRUE(meeting.ok()) << meeting.status().text();
       EXPECT_EQ(there(), with_one) << "all ids share a listening socket and a thread";
     }
@@ -141,10 +141,10 @@ TEST(NoMemory, AnExchangeFailsOnBothRanksAndHoldsUpNoOther) {
     Status status;
     bool thrown = false;
     const std::vector<std::byte> mine(100);
-    const Patience patience = patience_of(20);
+    const WaitLimits wait_limits = patience_of(20);
     allocations_left = n;
     try {
-      status = world[0].control->allgather(mine, patience).status();
+      status = world[0].control->allgather(mine, wait_limits).status();
     } catch (const std::bad_alloc&) {
       thrown = true;
     }
@@ -162,7 +162,7 @@ TEST(NoMemory, AnExchangeFailsOnBothRanksAndHoldsUpNoOther) {
 
 TEST(NoMemory, IdsThatWereUsedAreForgottenAllTheSame) {
   std::vector<Key> keys;
-  for (int i = 0; i < 1100; ++i) keys.push_back(unpack_identity(id_of_test())->key);  // the last 1024 have roots
+  for (int i = 0; i < 1100; ++i) keys.push_back(unpack_unique_id(id_of_test())->key);  // the last 1024 have roots
   starved = "tutti-meeting";
   for (const Key& key : keys) EXPECT_TRUE(use_up_id(key).ok());
   ::usleep(200'000);

@@ -1,6 +1,6 @@
 // Blocks of registered memory and the arenas that they share, against a model: no two blocks overlap, each is zero, and
 // nothing is left of what was freed.
-#include "src/communicator/registered_memory.h"
+#include "src/links/registered_memory.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "src/communicator/rendezvous.h"
+#include "src/bootstrap/rendezvous.h"
 
 #include <fcntl.h>
 #include <malloc.h>
@@ -16,10 +16,10 @@
 
 #include "src/base/random.h"
 #include "src/base/socket.h"
-#include "src/communicator/graph.h"
-#include "src/communicator/id_file.h"
-#include "src/communicator/identity.h"
-#include "src/communicator/root.h"
+#include "src/bootstrap/id_file.h"
+#include "src/bootstrap/rendezvous_client.h"
+#include "src/bootstrap/rendezvous_server.h"
+#include "src/bootstrap/unique_id.h"
 #include "tests/unit/communicator/world.h"
 
 namespace tutti::test {
@@ -131,7 +131,7 @@ TEST_F(OneSecret, AMeetingThatHasEndedDoesNotWaitForAnother) {
   std::atomic<bool> enough{false};
   std::thread alone([&] {
     JoinRequest request = request_at(first_, 0, 6);
-    request.patience.interrupted = &enough;
+    request.wait_limits.interrupted = &enough;
     EXPECT_EQ(join(request).status().code(), TUTTI_ABORTED) << "the others took longer than its deadline";
   });
   EXPECT_TRUE(begun());
@@ -253,7 +253,7 @@ TEST(Join, AWrongSecretIsASentenceAndDoesNotDisturbTheOthers) {
     request.rank = thread % 2;
     request.ranks = 2;
     if (thread == 2) request.rank = 1;
-    if (thread == 2) request.patience = patience_of(1);
+    if (thread == 2) request.wait_limits = patience_of(1);
   });
   EXPECT_TRUE(results[0].ok()) << results[0].status().text();
   EXPECT_TRUE(results[1].ok()) << results[1].status().text();
@@ -358,7 +358,7 @@ TEST(Join, ASecretMayComeThroughAPipeInParts) {
   request.settings.secret_file = pipe;
   EXPECT_THAT(join(request).status().text(), HasSubstr("has not been written to its end within 200 ms"));
   const Descriptor held(::open(pipe.c_str(), O_RDWR | O_CLOEXEC));
-  request.patience = patience_of(0.2);
+  request.wait_limits = patience_of(0.2);
   const auto result = join(request);
   EXPECT_EQ(result.status().code(), TUTTI_TIMEOUT) << result.status().text();
 }
@@ -409,7 +409,7 @@ TEST(Join, GroupsInQuickSuccessionAtOneFileDoNotMixUp) {
 
 // Writes the file of a rendezvous, with the word after `field` replaced.
 std::string leave_file(const std::string& path, const std::string& field, const std::string& value) {
-  Identity old;
+  UniqueIdContents old;
   old.key = random_key();
   old.addresses.push_back(loopback(1));
   const auto text = write_id_file(path, old);
@@ -548,7 +548,7 @@ TEST(Join, ARankThatIsGivenUpBeforeItCameIsToldToTheOthers) {
         if (rank == 1) ::usleep(200'000);
         request.address = address;
         request.settings.secret = "s";
-        if (rank == 1) request.patience.interrupted = &enough;
+        if (rank == 1) request.wait_limits.interrupted = &enough;
       },
       120);
   expect_all_fail(results, TUTTI_ABORTED, {});
@@ -571,7 +571,7 @@ TEST(Join, AnIdMakesOneCommunicatorAndSaysSoAtOnce) {
   }
 }
 
-Key key_of(const tutti_unique_id& id) { return unpack_identity(id)->key; }
+Key key_of(const tutti_unique_id& id) { return unpack_unique_id(id)->key; }
 
 void expect_told_of_its_use(const tutti_unique_id& id) {
   for (const int ranks : {1, 2}) {
@@ -688,7 +688,7 @@ TEST_P(Again, AnAttemptThatWasGivenUpIsNotInTheWayOfTheNext) {
   at(request);
   for (int i = 0; i < 3; ++i) {
     std::atomic<bool> enough{true};
-    request.patience.interrupted = &enough;
+    request.wait_limits.interrupted = &enough;
     EXPECT_EQ(join(request).status().code(), TUTTI_ABORTED);
   }
   // Who comes while the one that was given up is still there is told so.
@@ -862,7 +862,7 @@ TEST(Join, AnotherJobsRendezvousAtTorchrunsPortIsNoVerdict) {
     JoinRequest request = request_of(0, 2);
     request.address = "tcp://127.0.0.1:" + std::to_string(port);
     request.settings.secret = "another job's";
-    request.patience.interrupted = &enough;
+    request.wait_limits.interrupted = &enough;
     static_cast<void>(join(request));
   });
   EXPECT_TRUE(eventually([&] {
@@ -891,10 +891,10 @@ TEST(Join, AKeyThatIsRefusedForAMomentIsTriedAgain) {
   std::atomic<bool> over{false};
   std::thread earlier_job([&] {  // answers that it has another key, and ends soon
     {
-      Door door(std::move(listener), random_key(), kRootPurpose, {});
+      Acceptor acceptor(std::move(listener), random_key(), kRendezvousPurpose, {});
       EXPECT_TRUE(eventually([&] {
-        door.step();
-        return door.wrong_keys() > 2;
+        acceptor.step();
+        return acceptor.wrong_keys() > 2;
       }));
     }
     over = true;
@@ -984,7 +984,7 @@ TEST(Join, AnAbortEndsTheWaitAndIsToldToTheOthers) {
   const auto results = join_all(2, [&](int rank, JoinRequest& request) {
     request.id = &id;
     request.ranks = 3;
-    if (rank == 0) request.patience.interrupted = &interrupted;
+    if (rank == 0) request.wait_limits.interrupted = &interrupted;
   });
   later.join();
   EXPECT_EQ(results[0].status().code(), TUTTI_ABORTED);
@@ -997,7 +997,7 @@ TEST(Join, TheCallersHookIsCalledAllTheTimeAndCanEndTheWait) {
   JoinRequest request = request_of(0, 2);
   request.id = &id;
   int calls = 0;
-  request.patience.hook = {[](void* ctx) { return ++*static_cast<int*>(ctx) == 50 ? 1 : 0; }, &calls};
+  request.wait_limits.hook = {[](void* ctx) { return ++*static_cast<int*>(ctx) == 50 ? 1 : 0; }, &calls};
   EXPECT_EQ(join(request).status().code(), TUTTI_ABORTED);
   EXPECT_EQ(calls, 50);
 }
@@ -1009,7 +1009,7 @@ TEST(Join, TheHookIsAskedWhileTheRootTellsTheOthers) {
   request.id = &id;
   request.settings.port_range = only(holder->addresses.front().port());
   int calls = 0;
-  request.patience.hook = {[](void* ctx) { return ++*static_cast<int*>(ctx) == 50 ? 1 : 0; }, &calls};
+  request.wait_limits.hook = {[](void* ctx) { return ++*static_cast<int*>(ctx) == 50 ? 1 : 0; }, &calls};
   EXPECT_EQ(join(request).status().code(), TUTTI_SYSTEM_ERROR);
   EXPECT_EQ(calls, 50);
 }

@@ -1,5 +1,5 @@
 // Names of hosts: whatever the resolver does, the caller's patience counts.
-#include "src/communicator/resolve.h"
+#include "src/bootstrap/resolve.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -66,19 +66,19 @@ TEST(Resolve, AResolverThatDoesNotAnswerIsWaitedForUntilTheDeadline) {
 
 TEST(Resolve, TheHookIsAskedMeanwhileAndCanEndTheWait) {
   const Stuck stuck;
-  Patience patience = patience_of(600);
+  WaitLimits wait_limits = patience_of(600);
   int calls = 0;
-  patience.hook = {[](void* ctx) { return ++*static_cast<int*>(ctx) == 50 ? 1 : 0; }, &calls};
-  EXPECT_EQ(resolve(kSomewhere, patience, stuck.resolver()).status().code(), TUTTI_ABORTED);
+  wait_limits.hook = {[](void* ctx) { return ++*static_cast<int*>(ctx) == 50 ? 1 : 0; }, &calls};
+  EXPECT_EQ(resolve(kSomewhere, wait_limits, stuck.resolver()).status().code(), TUTTI_ABORTED);
   EXPECT_EQ(calls, 50);
 }
 
 TEST(Resolve, AnAbortEndsTheWait) {
   const Stuck stuck;
   std::atomic<bool> interrupted{true};
-  Patience patience = patience_of(600);
-  patience.interrupted = &interrupted;
-  EXPECT_EQ(resolve(kSomewhere, patience, stuck.resolver()).status().code(), TUTTI_ABORTED);
+  WaitLimits wait_limits = patience_of(600);
+  wait_limits.interrupted = &interrupted;
+  EXPECT_EQ(resolve(kSomewhere, wait_limits, stuck.resolver()).status().code(), TUTTI_ABORTED);
 }
 
 TEST(Resolve, WhatTheResolverCannotTellNowIsAskedAgain) {

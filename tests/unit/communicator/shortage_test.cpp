@@ -1,8 +1,8 @@
 // Out of descriptors: said as such, and nobody else is blamed.
+#include "src/base/authenticated_connector.h"
 #include "src/base/random.h"
-#include "src/communicator/caller.h"
-#include "src/communicator/root.h"
-#include "src/communicator/transports.h"
+#include "src/bootstrap/rendezvous_server.h"
+#include "src/links/transport_set.h"
 #include "tests/support/no_descriptors.h"
 #include "tests/unit/communicator/world.h"
 
@@ -11,16 +11,16 @@ namespace {
 
 TEST(Shortage, ACallerKnowsThatItIsStarvedUntilItIsNot) {
   const auto listener = listen_on("lo", 0, 0);
-  Caller caller(listener->addresses, random_key(), kRootPurpose, {});
+  Connector connector(listener->addresses, random_key(), kRendezvousPurpose, {});
   {
     const NoDescriptors none;
-    EXPECT_TRUE(eventually([&] { return caller.step() || caller.starved() != 0; }));
-    EXPECT_EQ(caller.starved(), EMFILE);
-    EXPECT_EQ(caller.shortage(), EMFILE);
+    EXPECT_TRUE(eventually([&] { return connector.step() || connector.starved() != 0; }));
+    EXPECT_EQ(connector.starved(), EMFILE);
+    EXPECT_EQ(connector.shortage(), EMFILE);
   }
   EXPECT_TRUE(eventually([&] {
-    caller.step();
-    return caller.shortage() == 0;
+    connector.step();
+    return connector.shortage() == 0;
   }));
 }
 
@@ -28,24 +28,24 @@ TEST(Shortage, ADoorKnowsWhomItTurnedAway) {
   auto listener = listen_on("lo", 0, 0);
   const SocketAddress address = listener->addresses.front();
   const Key key = random_key();
-  Door door(std::move(listener).value(), key, kRootPurpose, {});
-  Caller caller({address}, key, kRootPurpose, {});
-  caller.step();
+  Acceptor acceptor(std::move(listener).value(), key, kRendezvousPurpose, {});
+  Connector connector({address}, key, kRendezvousPurpose, {});
+  connector.step();
   {
     const NoDescriptors none;
     EXPECT_TRUE(eventually([&] {
-      door.step();
-      return door.shortage() != 0;
+      acceptor.step();
+      return acceptor.shortage() != 0;
     }));
-    EXPECT_EQ(door.shortage(), EMFILE);
+    EXPECT_EQ(acceptor.shortage(), EMFILE);
   }
   EXPECT_TRUE(eventually([&] {
-    door.step();
-    return caller.step();
+    acceptor.step();
+    return connector.step();
   }));
   EXPECT_TRUE(eventually([&] {
-    door.step();
-    return door.shortage() == 0;
+    acceptor.step();
+    return acceptor.shortage() == 0;
   }));
 }
 

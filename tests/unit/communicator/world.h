@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "src/base/socket.h"
-#include "src/communicator/rendezvous.h"
+#include "src/bootstrap/rendezvous.h"
 #include "tests/support/temporary_folder.h"
 
 namespace tutti::test {
@@ -33,7 +33,7 @@ inline JoinRequest request_of(int rank, int ranks, double seconds = 20) {
   request.rank = rank;
   request.ranks = ranks;
   request.settings = settings_of_test();
-  request.patience.deadline = Deadline::in(static_cast<std::uint64_t>(seconds * 1e9));
+  request.wait_limits.deadline = Deadline::in(static_cast<std::uint64_t>(seconds * 1e9));
   return request;
 }
 
@@ -105,10 +105,10 @@ inline bool eventually(const std::function<bool()>& condition) {
   return true;
 }
 
-inline Patience patience_of(double seconds) {
-  Patience patience;
-  patience.deadline = Deadline::in(static_cast<std::uint64_t>(seconds * 1e9));
-  return patience;
+inline WaitLimits patience_of(double seconds) {
+  WaitLimits wait_limits;
+  wait_limits.deadline = Deadline::in(static_cast<std::uint64_t>(seconds * 1e9));
+  return wait_limits;
 }
 
 }  // namespace tutti::test

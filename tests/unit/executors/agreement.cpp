@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "src/base/types.h"
-#include "src/communicator/transports.h"
 #include "src/executors/host/executor.h"
 #include "src/executors/simulator/simulator.h"
+#include "src/links/transport_set.h"
 #include "src/schedule/names.h"
 
 namespace tutti::testing {

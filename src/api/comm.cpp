@@ -1,0 +1,493 @@
+// Identity, creation, and the end of communicators.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "src/api/handles.h"
+#include "src/base/log.h"
+#include "src/base/no_cancellation.h"
+#include "src/bootstrap/rendezvous.h"
+#include "src/bootstrap/rendezvous_address.h"
+#include "src/bootstrap/unique_id.h"
+#include "src/control/log_lines.h"
+
+namespace tutti {
+namespace {
+
+/// Whether a sized struct can be read, or written, as far as its size says.
+template <typename Struct>
+bool has_size(const Struct& sized) {
+  return sized.size >= sizeof(size_t) && sized.size <= 4096;
+}
+
+/// The caller's config, as far as its size says.
+Result<tutti_config> read_config(const tutti_config* config) {
+  tutti_config out = TUTTI_CONFIG_INIT;
+  if (config == nullptr) return out;
+  if (!has_size(*config)) {
+    return invalid(fmt::format("tutti_config.size is {}", config->size), "Initialise it with TUTTI_CONFIG_INIT.");
+  }
+  std::memcpy(&out, config, std::min(config->size, sizeof out));
+  out.size = sizeof out;
+  return out;
+}
+
+/// Likewise; without an allgather there is nothing to join by.
+Result<tutti_bootstrap> read_bootstrap(const tutti_bootstrap* bootstrap) {
+  tutti_bootstrap out{};
+  if (bootstrap != nullptr && has_size(*bootstrap)) std::memcpy(&out, bootstrap, std::min(bootstrap->size, sizeof out));
+  if (out.allgather != nullptr) return out;
+  return invalid("tutti_comm_create_bootstrap needs a bootstrap with its size and allgather set");
+}
+
+/// Refuses what the fields ask for and this build cannot do: better than not doing it silently.
+Status check_config(const tutti_config& config) {
+  if (config.memory == TUTTI_MEMORY_CUDA) {
+    return Status(TUTTI_UNSUPPORTED, "tutti_config.memory asks for CUDA memory, which is not there yet",
+                  "Use TUTTI_MEMORY_AUTO or TUTTI_MEMORY_HOST.");
+  }
+  if (config.memory != TUTTI_MEMORY_AUTO && config.memory != TUTTI_MEMORY_HOST) {
+    return invalid(fmt::format("tutti_config.memory is {}, which does not exist", config.memory), "See tutti_memory_kind.");
+  }
+  constexpr std::uint32_t classes = 64;  // DSCP has six bits (RFC 2474)
+  if (config.traffic_class >= classes) {
+    return invalid(fmt::format("tutti_config.traffic_class is {}", config.traffic_class), "A DSCP value is 0 to 63.");
+  }
+  if (config.traffic_class != 0) {
+    return Status(
+        TUTTI_UNSUPPORTED,
+        fmt::format("tutti_config.traffic_class is {}, but traffic classes are not there yet", config.traffic_class),
+        "Leave it 0.");
+  }
+  return {};
+}
+
+/// What a creation needs, owned: a non-blocking one outlives the call.
+struct Creation {
+  JoinRequest request;
+  std::optional<tutti_unique_id> id;
+  tutti_config config;
+
+  PollHook hook() const { return {config.poll, config.poll_ctx}; }
+  /// In the caller's thread: tells the others why this rank cannot take part, as far as it reaches them soon, and gives
+  /// that.
+  Status refuse(const Status& failure, const PollHook& waits) {
+    request.so_far = failure;
+    const std::atomic<bool> never{false};
+    const auto made = run(never, waits);
+    return made.ok() ? failure : made.status();
+  }
+  /// waits: the hook, in a thread of the caller's.
+  Result<std::unique_ptr<Communicator>> run(const std::atomic<bool>& interrupted, const PollHook& waits) {
+    if (id) request.id = &*id;
+    request.wait_limits = {Deadline::in(request.settings.connect_timeout_ns), &interrupted, waits};
+    return Communicator::create(std::move(request), &config);
+  }
+};
+
+/// Creates by make(), and leaves the outcome in the handle. Throws nothing.
+template <typename Make>
+void settle(tutti_comm& comm, const Make& make) {
+  comm.creation_error = catching([&] {
+    auto made = make();
+    if (made.ok()) comm.communicator = std::move(*made);
+    return made.status();
+  });
+  // Release: the fields above, to whoever sees it settled. An abort has changed the phase before, and is carried out here
+  // before anybody can use the communicator; or finds it settled, and carries it out itself.
+  auto before = CreationPhase::under_way;
+  if (comm.phase.compare_exchange_strong(before, CreationPhase::settled, std::memory_order_release,
+                                         std::memory_order_relaxed)) {
+    return;
+  }
+  if (comm.communicator != nullptr) {
+    const Status told = catching([&] {
+      comm.communicator->abort();
+      return Status();
+    });
+    if (!told.ok()) {  // no memory: a creation that failed
+      comm.creation_error = told;
+      comm.communicator.reset();
+    }
+  }
+  comm.phase.store(CreationPhase::settled, std::memory_order_release);  // release: as above
+}
+
+/// One that is being created, with what is known of it before.
+Result<std::unique_ptr<tutti_comm>> handle_of(const Creation& creation) {
+  auto comm = std::make_unique<tutti_comm>();
+  comm->pid = this_process();
+  const auto place = place_of(creation.request);
+  if (!place.ok()) return place.status();
+  comm->rank = place->rank;
+  comm->ranks = place->ranks;
+  if (place->ranks == 1 && !creation.request.address.empty()) {
+    if (Status status = check_address(creation.request.address); !status.ok()) return status;
+  }
+  return comm;
+}
+
+HeldCreation later(tutti_comm** out, std::unique_ptr<tutti_comm> comm, Creation creation) {
+  HeldCreation held{out, std::move(comm), nullptr, creation.hook()};
+  const auto shared = std::make_shared<Creation>(std::move(creation));
+  held.make = [shared](tutti_comm& handle, const std::atomic<bool>& given_up) {
+    settle(handle, [&] { return shared->run(given_up, {}); });
+    return handle.creation_error;
+  };
+  held.refuse = [shared](const Status& failure) {
+    static_cast<void>(catching([&] { return shared->refuse(failure, {}); }));
+  };
+  return held;
+}
+
+/// Now, in a thread of the library's, or at the end of a group, as config and call say.
+Status create(tutti_comm** out, Creation creation) {
+  if (!creation.request.so_far.ok()) return creation.refuse(creation.request.so_far, creation.hook());
+  auto handle = handle_of(creation);
+  if (!handle.ok()) return handle.status();
+  std::unique_ptr<tutti_comm> comm = std::move(*handle);
+  const bool held = group_is_open() && creation.request.bootstrap == nullptr;
+  if (creation.config.non_blocking == 0 && !held) {
+    settle(*comm, [&] { return creation.run(comm->interrupted, creation.hook()); });
+    if (!comm->creation_error.ok()) return comm->creation_error;
+    *out = comm.release();
+    return {};
+  }
+  if (creation.config.non_blocking == 0) {
+    hold_creation(later(out, std::move(comm), std::move(creation)));
+    return {};
+  }
+  const auto shared = std::make_shared<Creation>(std::move(creation));
+  const Status begun(TUTTI_IN_PROGRESS, "the communicator is being created");  // now: nothing may fail once the thread runs
+  const Status started = start_thread(comm->creation, "tutti creation", [made = comm.get(), shared] {
+    settle(*made, [&] { return shared->run(made->interrupted, {}); });
+  });
+  if (!started.ok()) return shared->refuse(started, shared->hook());
+  *out = comm.release();
+  return begun;
+}
+
+/// The settings that a creation goes by; where these, or the config, are refused, the best there are and the refusal.
+Settings settings_of(const tutti_config* config, tutti_config& given, Status& refused) {
+  const auto read = read_config(config);
+  if (read.ok()) given = *read;
+  refused = read.ok() ? check_config(given) : read.status();
+  auto settings = effective_settings(&given);
+  if (settings.ok()) return std::move(*settings);
+  if (refused.ok()) refused = settings.status();
+  return tolerant_settings(&given);
+}
+
+/// Checks and gathers what all forms of creation have in common. What is wrong on this rank alone is noted in the request,
+/// since the others are waiting to hear of it.
+Result<Creation> prepare(tutti_comm** out, int ranks, int rank, bool from_launcher, const tutti_config* config) {
+  if (out == nullptr) return invalid("creation needs a place for the communicator");
+  *out = nullptr;
+  const bool unset = from_launcher && ranks == -1 && rank == -1;
+  if (!unset && ranks < 1) return invalid(fmt::format("a communicator of {} ranks cannot be", ranks), "Pass at least 1.");
+  if (!unset && (rank < 0 || rank >= ranks)) {
+    return invalid(fmt::format("rank {} is outside the size {}", rank, ranks),
+                   fmt::format("Pass a rank from 0 to {}.", ranks - 1));
+  }
+  Creation creation;
+  creation.config = TUTTI_CONFIG_INIT;
+  creation.request.settings = settings_of(config, creation.config, creation.request.so_far);
+  // Now, since the config's strings are the caller's, who may free them before a creation elsewhere comes to log them.
+  if (log_enabled(Level::info)) creation.request.settings_line = settings_line(describe_settings(&creation.config));
+  warn_of_unknown_settings();
+  if (creation.config.name != nullptr) creation.request.name = creation.config.name;
+  creation.request.rank = rank;
+  creation.request.ranks = ranks;
+  return creation;
+}
+
+Status create_all(tutti_comm** comms, int ranks, const tutti_config* config) {
+  if (comms == nullptr) return invalid("tutti_comm_create_all needs room for the communicators");
+  if (ranks < 1) return invalid(fmt::format("a group of {} ranks cannot be", ranks), "Pass at least 1.");
+  std::fill(comms, comms + ranks, nullptr);
+  std::vector<Creation> prepared;
+  for (int r = 0; r < ranks; ++r) {
+    auto creation = prepare(&comms[r], ranks, r, false, config);
+    if (!creation.ok()) return creation.status();
+    if (!creation->request.so_far.ok()) return creation->request.so_far;
+    creation->config.non_blocking = 0;  // all at once, and the call is there to wait for them
+    prepared.push_back(std::move(*creation));
+  }
+  // Ends with the call, however that ends: nobody else knows the id.
+  const auto meeting = UniqueIdRendezvous::open(prepared.front().request.settings);
+  if (!meeting.ok()) return meeting.status();
+  std::vector<HeldCreation> creations;
+  for (int r = 0; r < ranks; ++r) {
+    Creation& creation = prepared[static_cast<std::size_t>(r)];
+    creation.id = meeting.value().id();
+    auto handle = handle_of(creation);
+    if (!handle.ok()) return handle.status();
+    creations.push_back(later(&comms[r], std::move(*handle), std::move(creation)));
+  }
+  return create_together(creations);
+}
+
+/// In a group: splits on a thread of its own when the group ends, in the order of entry.
+void hold_split(Communicator& parent, SplitRequest request, std::unique_ptr<tutti_comm> comm, tutti_comm** out) {
+  struct Entered {
+    SplitRequest request;
+    std::shared_ptr<SharedOperation> admission;  // let go of after the ticket
+    Ticket ticket;
+  };
+  auto shared = std::make_shared<Entered>();
+  shared->request = std::move(request);
+  HeldCreation held{out, std::move(comm), &parent, parent.hook()};
+  held.enter = [shared, &parent]() -> Status {
+    auto admission = parent.admit();
+    if (!admission.ok()) return admission.status();
+    shared->admission = std::move(*admission);
+    shared->ticket = parent.enter();
+    return {};
+  };
+  held.make = [shared, &parent](tutti_comm& handle, const std::atomic<bool>& given_up) {
+    shared->request.wait_limits.interrupted = &given_up;
+    settle(handle, [&]() -> Result<std::unique_ptr<Communicator>> {
+      if (shared->admission->begin()) return parent.split(std::move(shared->request), std::move(shared->ticket));
+      shared->ticket.redeem();
+      return Status(TUTTI_ABORTED, "the communicator was destroyed before its split could begin", "End the group first.");
+    });
+    if (handle.communicator != nullptr) {
+      handle.rank = handle.communicator->rank();
+      handle.ranks = handle.communicator->ranks();
+    }
+    return handle.creation_error;
+  };
+  hold_creation(std::move(held));
+}
+
+/// What is wrong on this rank alone is noted in the request: the others wait for it.
+Result<SplitRequest> split_request(const Communicator& parent, int color, int key, const tutti_config* config) {
+  const auto given = read_config(config);
+  const Status checked = given.ok() ? check_config(*given) : given.status();
+  auto request = parent.split_request(color, key, config != nullptr && checked.ok() ? &*given : nullptr);
+  if (request.ok() && checked.ok()) return request;
+  auto plain = parent.split_request(color, key, nullptr);
+  if (plain.ok()) plain->so_far = checked.ok() ? request.status() : checked;
+  return plain;
+}
+
+Status split_handle(tutti_comm* comm, int color, int key, tutti_comm** out, const tutti_config* config) {
+  if (out == nullptr) return invalid("tutti_comm_split needs a place for the communicator");
+  *out = nullptr;
+  auto parent = usable(comm);
+  if (!parent.ok()) return parent.status();
+  auto request = split_request(**parent, color, key, config);
+  if (!request.ok()) return request.status();
+  if (group_is_open() && !request->so_far.ok()) return request->so_far;
+  auto handle = std::make_unique<tutti_comm>();
+  handle->pid = this_process();
+  if (group_is_open()) {
+    if (Status status = (*parent)->legal(); !status.ok()) return status;
+    hold_split(**parent, std::move(*request), std::move(handle), out);
+    return {};
+  }
+  request->wait_limits.hook = (*parent)->hook();
+  auto child = (*parent)->split(std::move(*request), (*parent)->enter());
+  if (!child.ok()) return child.status();
+  if (*child == nullptr) return {};
+  handle->rank = (*child)->rank();
+  handle->ranks = (*child)->ranks();
+  handle->communicator = std::move(*child);
+  // Release: pairs with is_settled, whatever way the handle goes.
+  handle->phase.store(CreationPhase::settled, std::memory_order_release);
+  *out = handle.release();
+  return {};
+}
+
+Status destroy_handle(tutti_comm* comm) {
+  if (comm == nullptr) return {};
+  // A forked child lets go of its copy without a word to the parent's peers, and has no thread to wait for.
+  if (comm->pid != this_process()) {
+    static_cast<void>(comm->communicator.release());
+    if (comm->creation.joinable()) new std::thread(std::move(comm->creation));
+    delete comm;
+    return {};
+  }
+  if (comm->is_settled() && group_holds(comm->communicator.get())) {
+    return Status(TUTTI_INVALID_USAGE,
+                  "tutti_comm_destroy was called while an open group holds operations or splits of the communicator",
+                  "Call tutti_group_end first.");
+  }
+  const NoCancellation whole;
+  comm->interrupted.store(true, std::memory_order_relaxed);  // relaxed: carries no data
+  if (comm->creation.joinable()) comm->creation.join();
+  delete comm;
+  return {};
+}
+
+}  // namespace
+}  // namespace tutti
+
+using tutti::Result;
+using tutti::Status;
+
+tutti_status tutti_get_unique_id(tutti_unique_id* id) {
+  return tutti::guarded([&]() -> Status {
+    if (id == nullptr) return tutti::invalid("tutti_get_unique_id needs a place for the id");
+    auto settings = tutti::effective_settings(nullptr);
+    if (!settings.ok()) return settings.status();
+    auto made = tutti::make_unique_id(*settings);
+    if (made.ok()) *id = *made;
+    return made.status();
+  });
+}
+
+tutti_status tutti_unique_id_to_text(const tutti_unique_id* id, char* text) {
+  return tutti::guarded([&] {
+    if (id == nullptr || text == nullptr)
+      return tutti::invalid("tutti_unique_id_to_text needs an id and room for its text");
+    const std::string printed = tutti::id_to_text(*id);
+    std::memcpy(text, printed.c_str(), printed.size() + 1);
+    return Status();
+  });
+}
+
+tutti_status tutti_unique_id_from_text(const char* text, tutti_unique_id* id) {
+  return tutti::guarded([&]() -> Status {
+    if (id == nullptr || text == nullptr)
+      return tutti::invalid("tutti_unique_id_from_text needs a text and room for the id");
+    auto parsed = tutti::id_from_text(text);
+    if (parsed.ok()) *id = *parsed;
+    return parsed.status();
+  });
+}
+
+tutti_status tutti_comm_create(tutti_comm** comm, int ranks, const tutti_unique_id* id, int rank,
+                               const tutti_config* config) {
+  return tutti::guarded_creation([&]() -> Status {
+    auto creation = tutti::prepare(comm, ranks, rank, false, config);
+    if (!creation.ok()) return creation.status();
+    if (id == nullptr) return tutti::invalid("tutti_comm_create needs an id", "Make one with tutti_get_unique_id.");
+    creation->id = *id;
+    return tutti::create(comm, std::move(*creation));
+  });
+}
+
+tutti_status tutti_comm_create_address(tutti_comm** comm, const char* address, int ranks, int rank,
+                                       const tutti_config* config) {
+  return tutti::guarded_creation([&]() -> Status {
+    auto creation = tutti::prepare(comm, ranks, rank, true, config);
+    if (!creation.ok()) return creation.status();
+    if (address == nullptr || *address == 0)
+      return tutti::invalid("tutti_comm_create_address needs an address", "Pass env:// for example.");
+    creation->request.address = address;
+    return tutti::create(comm, std::move(*creation));
+  });
+}
+
+tutti_status tutti_comm_create_bootstrap(tutti_comm** comm, int ranks, int rank, const tutti_bootstrap* bootstrap,
+                                         const tutti_config* config) {
+  return tutti::guarded_creation([&]() -> Status {
+    auto creation = tutti::prepare(comm, ranks, rank, false, config);
+    if (!creation.ok()) return creation.status();
+    const auto read = tutti::read_bootstrap(bootstrap);
+    if (!read.ok()) return read.status();
+    creation->request.bootstrap = &read.value();
+    creation->config.non_blocking = 0;  // the caller's function may be called during this call only
+    return tutti::create(comm, std::move(*creation));
+  });
+}
+
+tutti_status tutti_comm_create_all(tutti_comm** comms, int ranks, const tutti_config* config) {
+  return tutti::guarded_creation([&] { return tutti::create_all(comms, ranks, config); });
+}
+
+tutti_status tutti_comm_split(tutti_comm* comm, int color, int key, tutti_comm** out, const tutti_config* config) {
+  return tutti::guarded_operation([&] { return tutti::split_handle(comm, color, key, out, config); });
+}
+
+tutti_status tutti_comm_finalize(tutti_comm* comm) {
+  return tutti::guarded([&]() -> Status {
+    if (Status status = tutti::refuse_in_group("tutti_comm_finalize"); !status.ok()) return status;
+    auto usable = tutti::usable(comm);
+    return usable.ok() ? (*usable)->finalize() : usable.status();
+  });
+}
+
+tutti_status tutti_comm_destroy(tutti_comm* comm) {
+  return tutti::guarded([&] { return tutti::destroy_handle(comm); });
+}
+
+tutti_status tutti_comm_abort(tutti_comm* comm) {
+  return tutti::guarded([&]() -> Status {
+    if (comm == nullptr) return tutti::invalid("the communicator is NULL");
+    if (comm->pid != tutti::this_process()) {
+      return Status(TUTTI_INVALID_USAGE, "a forked child cannot abort its parent's communicator", "Only destroy it there.");
+    }
+    comm->interrupted.store(true, std::memory_order_relaxed);  // relaxed: carries no data
+    // Acquire, where it is settled, for the communicator; nothing is released, as it tells settle nothing but itself.
+    auto before = tutti::CreationPhase::under_way;
+    const bool in_time =
+        comm->phase.compare_exchange_strong(before, tutti::CreationPhase::aborted, std::memory_order_acquire);
+    if (!in_time && before == tutti::CreationPhase::settled && comm->communicator != nullptr) comm->communicator->abort();
+    return {};
+  });
+}
+
+tutti_status tutti_comm_size(const tutti_comm* comm, int* ranks) {
+  return tutti::guarded([&]() -> Status {
+    if (comm == nullptr || ranks == nullptr) return tutti::invalid("tutti_comm_size needs a communicator and a place");
+    *ranks = comm->ranks;
+    return {};
+  });
+}
+
+tutti_status tutti_comm_rank(const tutti_comm* comm, int* rank) {
+  return tutti::guarded([&]() -> Status {
+    if (comm == nullptr || rank == nullptr) return tutti::invalid("tutti_comm_rank needs a communicator and a place");
+    *rank = comm->rank;
+    return {};
+  });
+}
+
+tutti_status tutti_comm_state(const tutti_comm* comm, tutti_comm_state_kind* state) {
+  return tutti::guarded([&]() -> Status {
+    if (comm == nullptr || state == nullptr) return tutti::invalid("tutti_comm_state needs a communicator and a place");
+    *state = !comm->is_settled()             ? TUTTI_COMM_CREATING
+             : comm->communicator == nullptr ? TUTTI_COMM_FAILED
+                                             : static_cast<tutti_comm_state_kind>(comm->communicator->state());
+    return {};
+  });
+}
+
+tutti_status tutti_comm_set_timeout(tutti_comm* comm, uint64_t timeout_ns) {
+  return tutti::guarded([&]() -> Status {
+    auto usable = tutti::usable(comm);
+    if (usable.ok()) (*usable)->set_timeout(timeout_ns);
+    return usable.status();
+  });
+}
+
+tutti_status tutti_comm_sequence(const tutti_comm* comm, uint64_t* sequence) {
+  return tutti::guarded([&]() -> Status {
+    auto usable = tutti::usable(const_cast<tutti_comm*>(comm));  // only read
+    if (!usable.ok()) return usable.status();
+    if (sequence == nullptr) return tutti::invalid("tutti_comm_sequence needs a place for the number");
+    *sequence = (*usable)->sequence();
+    return {};
+  });
+}
+
+tutti_status tutti_comm_last_choice(const tutti_comm* comm, tutti_comm_choice* choice) {
+  return tutti::guarded([&]() -> Status {
+    auto usable = tutti::usable(const_cast<tutti_comm*>(comm));  // only read
+    if (!usable.ok()) return usable.status();
+    if (choice == nullptr || !tutti::has_size(*choice)) {
+      return tutti::invalid("tutti_comm_last_choice needs a choice whose size is set");
+    }
+    const tutti_comm_choice made = {choice->size, (*usable)->last_algorithm(), (*usable)->transport_names(),
+                                    (*usable)->link_names()};
+    std::memcpy(choice, &made, std::min(choice->size, sizeof made));
+    return {};
+  });
+}

@@ -1,0 +1,511 @@
+// Where an operation runs: now, on a queue, or together with others at the end of a group.
+#include <fmt/format.h>
+#include <sys/types.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <new>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "src/api/handles.h"
+#include "src/api/thread_group.h"
+
+namespace tutti {
+namespace {
+
+/// An operation on its way, and its work.
+struct Task {
+  Operation operation;
+  tutti_stream stream;
+  std::shared_ptr<Work> work;
+  Ticket ticket = {};   ///< a collective's place in the order of entry
+  bool issued = false;  ///< somebody else completes the work from now on
+  /// Until its thread is through with it. A transfer may be in the engine for a moment after its work has completed.
+  std::shared_ptr<SharedOperation> admission = nullptr;
+
+  Communicator& communicator() const { return *operation.communicator; }
+  const CollectiveCall* collective() const { return std::get_if<CollectiveCall>(&operation.what); }
+  const Transfer* transfer() const { return std::get_if<Transfer>(&operation.what); }
+  tutti_queue* queue_handle() const {
+    return stream.kind == TUTTI_STREAM_QUEUE ? static_cast<tutti_queue*>(stream.handle) : nullptr;
+  }
+  Queue* queue() const { return queue_handle() != nullptr ? queue_handle()->queue.get() : nullptr; }
+  std::uint64_t& timeout_ns() {
+    return std::visit([](auto& what) -> std::uint64_t& { return what.timeout_ns; }, operation.what);
+  }
+};
+using Tasks = std::vector<std::shared_ptr<Task>>;
+
+/// Of a group, the tasks of one communicator that are run within the call, and how that went.
+struct Share {
+  Communicator* communicator = nullptr;
+  std::vector<Task*> tasks = {};
+  bool collectives = false;  ///< some of them are
+  Status result = {};
+};
+/// In the order in which their first tasks were entered.
+using Shares = std::vector<Share>;
+
+Share* find_share(Shares& shares, const Communicator& communicator) {
+  const auto found =
+      std::find_if(shares.begin(), shares.end(), [&](const Share& share) { return share.communicator == &communicator; });
+  return found == shares.end() ? nullptr : &*found;
+}
+
+/// What the open group of a thread holds.
+struct Group {
+  /// What there is as long as it is nothing but blocking transfers of one communicator, whose works nobody asked for.
+  std::vector<Transfer> plain;
+  Communicator* plain_of = nullptr;
+  Tasks tasks;  ///< everything otherwise
+  std::vector<HeldCreation> creations;
+  Status first;  ///< the first of its calls that failed
+
+  /// Whether it is to run, and there is nothing but plain transfers.
+  bool only_plain() const { return !plain.empty() && tasks.empty() && creations.empty() && first.ok(); }
+
+  ~Group() {
+    if (tasks.empty()) return;
+    const Status left(TUTTI_INVALID_USAGE, "the thread ended with a group open",
+                      "Pair tutti_group_start and tutti_group_end.");
+    for (const auto& task : tasks) task->work->complete(left);
+  }
+};
+
+/// What every call asks of its thread: how many groups are open, within each other, and what the outermost one holds. It is
+/// found by one look, and needs none at whether it has been made. (In the initial-exec model it would cost nothing at all,
+/// but take all of the library's thread-locals into the room that glibc keeps for libraries that a process loads late, of
+/// which there is little.) It may be used as long as its thread runs: calls may come from destructors of static objects, or
+/// of thread_locals made before, thus after those that were made here. What such calls leave is never freed.
+struct OpenGroups {
+  int depth = 0;
+  Group* made = nullptr;  ///< in `room`, once something has been asked of it
+
+  void start() {
+    if (depth++ == 0) parent_ = 0;
+  }
+  Group& group() {
+    if (made == nullptr) [[unlikely]]
+      make();
+    return *made;
+  }
+  /// The thread ends, and with it what is open.
+  void end() {
+    depth = 0;
+    if (made != nullptr) made->~Group();
+    made = nullptr;
+  }
+  /// This process is a forked child, and this its thread. What its parent's group holds is left alone, for good: threads
+  /// that the child has not may hold the locks within it, or wait on them. The group itself is spoiled.
+  void leave_to(pid_t parent) {
+    made = nullptr;
+    parent_ = depth > 0 ? parent : 0;
+  }
+
+ private:
+  [[gnu::noinline]] void make();
+
+  pid_t parent_ = 0;  ///< that began what is open, and forked this process; 0: none
+  alignas(Group) std::byte room_[sizeof(Group)] = {};
+};
+constinit thread_local OpenGroups open_groups;
+
+void OpenGroups::make() {
+  Status first;
+  if (parent_ != 0) {
+    first = Status(TUTTI_INVALID_USAGE, fmt::format("this group was begun by process {}, which forked this one", parent_),
+                   "End groups before forking.");
+  }
+  struct End {
+    ~End() { open_groups.end(); }
+  };
+  static thread_local const End at_the_threads_end{};
+  made = new (room_) Group;
+  made->first = std::move(first);
+}
+
+/// The works of a group and the one for the whole of it, which completes when nobody holds this any more.
+struct Parts {
+  std::vector<std::shared_ptr<Work>> works;
+  const std::shared_ptr<Work> whole;
+
+  explicit Parts(const PollHook& hook) : whole(std::make_shared<Work>(hook)) {
+    whole->issue(0, nullptr);
+    whole->start(0);
+  }
+  ~Parts() {
+    Status first;
+    for (const auto& work : works) {
+      const auto status = work->test();
+      if (status && !status->ok() && first.ok()) first = *status;
+    }
+    whole->complete(first);
+  }
+};
+
+/// Throws nothing.
+Status destroyed_before_it_began() {
+  return catching([] {
+    return Status(TUTTI_ABORTED, "the communicator was destroyed before the operation could begin",
+                  "Wait for what is on its queue first.");
+  });
+}
+
+/// hook: the communicator's where the caller waits in this thread, else empty.
+Status run_collective(Task& task, const PollHook& hook) {
+  const std::shared_ptr<SharedOperation> admission = std::move(task.admission);
+  if (!admission->begin()) {
+    task.ticket.redeem();
+    task.work->complete(destroyed_before_it_began());
+    return {};
+  }
+  Status status =
+      catching([&] { return task.communicator().run(*task.collective(), std::move(task.ticket), task.work.get(), hook); });
+  task.work->complete(status);
+  return status;
+}
+
+Status wait_for_transfer(Task& task, const PollHook& hook) {
+  const std::shared_ptr<SharedOperation> admission = std::move(task.admission);
+  Status status = catching([&] { return task.communicator().point_to_point().wait(*task.work, hook); });
+  if (!status.ok()) task.work->complete(status);
+  return status;
+}
+
+/// For what begins at once, behind nothing.
+Result<std::shared_ptr<SharedOperation>> admit_begun(Communicator& communicator) {
+  auto admission = communicator.admit();
+  if (!admission.ok() || (*admission)->begin()) return admission;
+  return destroyed_before_it_began();
+}
+
+/// Makes the communicator count it, until its work has completed. Nothing has happened where that fails.
+Status admit(Task& task, const std::shared_ptr<Parts>& parts) {
+  auto admission = task.transfer() != nullptr ? admit_begun(task.communicator()) : task.communicator().admit();
+  if (!admission.ok()) return admission.status();
+  using Both = std::pair<std::shared_ptr<SharedOperation>, std::shared_ptr<Parts>>;
+  std::shared_ptr<void> hold = *admission;
+  if (parts != nullptr) hold = std::make_shared<Both>(*admission, parts);
+  // A queue's transfer is the engine's alone.
+  if (task.collective() != nullptr || task.queue() == nullptr) task.admission = std::move(*admission);
+  task.work->issue(task.timeout_ns() != 0 ? task.timeout_ns() : task.communicator().timeout_ns(), std::move(hold));
+  return {};
+}
+
+/// Puts it onto its stream. A blocking collective gets its place in the order alone.
+void issue(const std::shared_ptr<Task>& task, bool background) {
+  Communicator& communicator = task->communicator();
+  Queue* queue = task->queue();
+  if (const Transfer* transfer = task->transfer()) {
+    // Begins at once, whatever the queue does before; the queue's wait covers it.
+    if (queue != nullptr) queue->track(task->work);
+    communicator.point_to_point().post(*transfer, task->work, background || queue != nullptr);
+    task->issued = true;
+  } else if (queue != nullptr) {
+    std::get<CollectiveCall>(task->operation.what).beside = true;
+    queue->post([task] { static_cast<void>(run_collective(*task, {})); }, task->work,
+                [&task, &communicator] {
+                  task->ticket = communicator.enter();
+                  task->issued = true;
+                });
+  } else {
+    task->ticket = communicator.enter();
+    task->issued = true;
+  }
+}
+
+/// A share's transfers have begun together; its collectives run in order meanwhile. Throws nothing.
+void run_share(Share& share, const PollHook& hook) {
+  for (const bool transfers : {false, true}) {
+    for (Task* task : share.tasks) {
+      if ((task->transfer() != nullptr) != transfers) continue;
+      Status status = transfers ? wait_for_transfer(*task, hook) : run_collective(*task, hook);
+      if (share.result.ok()) share.result = std::move(status);
+    }
+  }
+}
+
+/// Several at once, each on a thread of its own, since one caller may hold several ranks.
+void run_at_once(Shares& shares) {
+  std::vector<PollHook> hooks;  // before anything runs: those that run wait for the others
+  for (const Share& share : shares) hooks.push_back(share.communicator->hook());
+  ThreadGroup threads;
+  for (Share& share : shares) {
+    const Status started = threads.start("tutti group", [&share] { run_share(share, {}); });
+    if (started.ok()) continue;
+    // Its peers wait for what cannot run; failed, it ends at once on this thread, too.
+    static_cast<void>(share.communicator->fail(started));
+    run_share(share, {});
+  }
+  threads.wait(hooks, [&shares](const PollHook& hook) {
+    for (Share& share : shares) {
+      if (share.communicator->hook() == hook) static_cast<void>(share.communicator->fail_by_hook("for a group"));
+    }
+  });
+}
+
+Status run_shares(Shares& shares) {
+  if (shares.size() == 1) {
+    run_share(shares[0], shares[0].communicator->hook());
+  } else if (!shares.empty()) {
+    run_at_once(shares);
+  }
+  for (Share& share : shares) {
+    if (!share.result.ok()) return share.result;
+  }
+  return {};
+}
+
+Status check_stream(tutti_stream stream) {
+  if (stream.kind == TUTTI_STREAM_BLOCKING) return {};
+  if (stream.kind == TUTTI_STREAM_QUEUE) return usable(static_cast<const tutti_queue*>(stream.handle));
+  if (stream.kind == TUTTI_STREAM_CUDA) {
+    return Status(TUTTI_UNSUPPORTED, "CUDA streams are not there yet",
+                  "Use a blocking call or a tutti_queue on host memory.");
+  }
+  return invalid("the stream's kind " + std::to_string(stream.kind) + " does not exist", "See tutti_stream_kind.");
+}
+
+/// Admits and issues all of them, in order; on failure those that nobody runs have that outcome.
+Status issue_all(const Tasks& tasks, Shares& shares, const std::shared_ptr<Parts>& parts) {
+  Status status = catching([&]() -> Status {
+    for (const auto& task : tasks) {
+      if (Status refused = admit(*task, parts); !refused.ok()) return refused;
+    }
+    return {};
+  });
+  const bool admitted = status.ok();
+  if (admitted) {
+    status = catching([&]() -> Status {
+      for (const auto& task : tasks) {
+        // Whoever runs its share's collectives makes no progress for its transfers meanwhile.
+        const Share* const share = find_share(shares, task->communicator());
+        issue(task, share != nullptr && share->collectives);
+      }
+      return {};
+    });
+  }
+  if (status.ok()) return {};
+  for (const auto& task : tasks) {
+    // Peers would wait in vain for those that were not issued, and for blocking ones, which will not run.
+    if (admitted) static_cast<void>(task->communicator().fail(status));
+    if (!task->issued || (task->queue() == nullptr && task->collective() != nullptr)) {
+      task->ticket.redeem();
+      task->work->complete(status);
+      task->admission.reset();
+    } else if (task->queue() == nullptr) {
+      static_cast<void>(wait_for_transfer(*task, {}));
+    }
+  }
+  return status;
+}
+
+Status run_group(const Tasks& tasks, const tutti_call& call) {
+  Shares shares;
+  for (const auto& task : tasks) {
+    if (task->timeout_ns() == 0) task->timeout_ns() = call.timeout_ns;
+    if (task->queue() != nullptr) continue;
+    Share* share = find_share(shares, task->communicator());
+    if (share == nullptr) share = &shares.emplace_back(Share{&task->communicator()});
+    share->tasks.push_back(task.get());
+    share->collectives = share->collectives || task->collective() != nullptr;
+  }
+  std::shared_ptr<Parts> parts;
+  std::unique_ptr<tutti_work> handle;
+  if (call.work != nullptr) {
+    parts = std::make_shared<Parts>(tasks.empty() ? PollHook() : tasks[0]->work->hook());
+    for (const auto& task : tasks) parts->works.push_back(task->work);
+    handle.reset(new tutti_work{parts->whole});
+  }
+  if (Status status = issue_all(tasks, shares, parts); !status.ok()) return status;
+  if (call.work != nullptr) *call.work = handle.release();
+  parts.reset();
+  return run_shares(shares);
+}
+
+std::shared_ptr<Task> make_task(Operation operation, tutti_stream stream) {
+  auto task = std::make_shared<Task>(Task{std::move(operation), stream, nullptr});
+  task->work = std::make_shared<Work>(task->communicator().hook());
+  return task;
+}
+
+/// Adds it to the plain transfers; false: there is something else in the group already.
+bool hold_plain(Group& open, Communicator& communicator, const Transfer& transfer) {
+  if (!open.tasks.empty() || (!open.plain.empty() && open.plain_of != &communicator)) return false;
+  open.plain.push_back(transfer);
+  open.plain_of = &communicator;
+  return true;
+}
+
+/// Makes tasks of the plain transfers.
+void unfold(Group& open) {
+  for (const Transfer& transfer : open.plain) {
+    open.tasks.push_back(make_task({open.plain_of, transfer}, {TUTTI_STREAM_BLOCKING, nullptr}));
+  }
+  open.plain.clear();
+}
+
+/// Blocking transfers that nobody asked the works of.
+Status run_plain(Communicator& communicator, std::span<const Transfer> transfers) {
+  return communicator.point_to_point().exchange(transfers, communicator.hook());
+}
+
+/// Takes the plain transfers out of the group, which a hook may use meanwhile, and gives their room back, so that the next
+/// group's need no memory.
+class PlainTransfers {
+ public:
+  explicit PlainTransfers(Group& group)
+      : group_(group), communicator_(group.plain_of), transfers_(std::exchange(group.plain, {})) {}
+  ~PlainTransfers() {
+    constexpr std::size_t most_kept = 1024;
+    transfers_.clear();
+    if (group_.plain.empty() && transfers_.capacity() <= most_kept) group_.plain.swap(transfers_);
+  }
+  PlainTransfers(const PlainTransfers&) = delete;
+  PlainTransfers& operator=(const PlainTransfers&) = delete;
+
+  bool empty() const { return transfers_.empty(); }
+  Status run(std::uint64_t timeout_ns) {
+    for (Transfer& transfer : transfers_) {
+      if (transfer.timeout_ns == 0) transfer.timeout_ns = timeout_ns;
+    }
+    return run_plain(*communicator_, transfers_);
+  }
+
+ private:
+  Group& group_;
+  Communicator* const communicator_;
+  std::vector<Transfer> transfers_;
+};
+
+/// Does all that the outermost group holds.
+Status close_group(Group& open, const tutti_call& call) {
+  if (call.work != nullptr && open.first.ok()) open.first = catching([&]() -> Status { return unfold(open), Status(); });
+  PlainTransfers plain(open);
+  const Tasks tasks = std::exchange(open.tasks, {});
+  std::vector<HeldCreation> creations = std::exchange(open.creations, {});
+  Status first = std::exchange(open.first, {});
+  if (first.ok()) {
+    first = create_together(creations);
+  } else {
+    refuse_together(creations, first);
+  }
+  if (first.ok()) first = catching([&] { return plain.empty() ? run_group(tasks, call) : plain.run(call.timeout_ns); });
+  if (first.ok()) return first;
+  for (const auto& task : tasks) {
+    if (!task->issued) task->work->complete(first);
+  }
+  return first;
+}
+
+Status end_group(const tutti_call* call) {
+  OpenGroups& groups = open_groups;
+  if (groups.depth == 0) return Status(TUTTI_INVALID_USAGE, "tutti_group_end without tutti_group_start", "Pair them.");
+  Group& open = groups.group();
+  if (call == nullptr && groups.depth == 1 && open.only_plain()) {  // what most groups are
+    groups.depth = 0;
+    return PlainTransfers(open).run(0);
+  }
+  tutti_call room = TUTTI_CALL_INIT;
+  Status refused = read_call(call, room);
+  if (refused.ok() && call->work != nullptr && groups.depth > 1) {
+    refused = Status(TUTTI_INVALID_USAGE, "an inner tutti_group_end was asked for a work",
+                     "Ask the outermost one: it issues the group.");
+  }
+  if (open.first.ok()) open.first = refused;
+  if (--groups.depth > 0) return refused;
+  return close_group(open, refused.ok() ? *call : room);
+}
+
+}  // namespace
+
+bool runs_now(tutti_stream stream, const tutti_call& call) {
+  return stream.kind == TUTTI_STREAM_BLOCKING && call.work == nullptr && open_groups.depth == 0;
+}
+
+Status dispatch(Operation operation, tutti_stream stream, const tutti_call& call) {
+  if (Status status = check_stream(stream); !status.ok()) return status;
+  if (Status status = operation.communicator->legal(); !status.ok()) return status;
+  Group& open = open_groups.group();
+  if (!open.plain.empty()) unfold(open);
+  auto task = make_task(std::move(operation), stream);
+  std::unique_ptr<tutti_work> handle(call.work != nullptr ? new tutti_work{task->work} : nullptr);
+  const bool held_back = open_groups.depth > 0;
+  if (held_back) {
+    open.tasks.push_back(task);
+  } else {
+    if (Status status = admit(*task, nullptr); !status.ok()) return status;
+    issue(task, false);
+  }
+  if (handle != nullptr) *call.work = handle.release();
+  if (held_back || task->queue() != nullptr) return {};
+  const PollHook& hook = task->communicator().hook();
+  return task->transfer() != nullptr ? wait_for_transfer(*task, hook) : run_collective(*task, hook);
+}
+
+Status dispatch(Communicator& communicator, const Transfer& transfer) {
+  OpenGroups& groups = open_groups;
+  if (groups.depth == 0) return run_plain(communicator, {&transfer, 1});
+  if (communicator.legal_now() && hold_plain(groups.group(), communicator, transfer)) return {};
+  return dispatch({&communicator, transfer}, {TUTTI_STREAM_BLOCKING, nullptr}, TUTTI_CALL_INIT);
+}
+
+bool hold_at_once(Communicator& communicator, const Transfer& transfer) noexcept {
+  OpenGroups& groups = open_groups;
+  if (groups.depth == 0 || groups.made == nullptr || !communicator.legal_now()) return false;
+  Group& open = *groups.made;
+  return open.plain.size() < open.plain.capacity() && hold_plain(open, communicator, transfer);
+}
+
+bool group_is_open() { return open_groups.depth > 0; }
+
+bool group_holds(const Communicator* communicator) {
+  const Group& open = open_groups.group();
+  if (communicator == nullptr) return false;  // a creation that failed; others in the group have no parent either
+  if (!open.plain.empty() && open.plain_of == communicator) return true;
+  return std::any_of(open.tasks.begin(), open.tasks.end(),
+                     [&](const auto& task) { return task->operation.communicator == communicator; }) ||
+         std::any_of(open.creations.begin(), open.creations.end(),
+                     [&](const HeldCreation& held) { return held.parent == communicator; });
+}
+
+bool group_holds(const tutti_queue* queue) {
+  const Tasks& tasks = open_groups.group().tasks;
+  return std::any_of(tasks.begin(), tasks.end(), [&](const auto& task) { return task->queue_handle() == queue; });
+}
+
+void hold_creation(HeldCreation creation) { open_groups.group().creations.push_back(std::move(creation)); }
+
+Status refuse_in_group(const char* verb) {
+  if (!group_is_open()) return {};
+  return Status(TUTTI_INVALID_USAGE, std::string(verb) + " was called between tutti_group_start and tutti_group_end",
+                "End the group first.");
+}
+
+void spoil_group() {
+  Group& open = open_groups.group();
+  if (open_groups.depth == 0 || !open.first.ok()) return;
+  open.first = last_failure();
+  if (open.first.code() != TUTTI_IN_PROGRESS) return;
+  // A verb on a communicator that is being created. Of the group's end and works it would read as if they went on.
+  Error error = open.first.error();
+  error.status = TUTTI_INVALID_USAGE;
+  open.first = Status(std::move(error));
+}
+
+void start_group() { open_groups.start(); }
+
+void leave_groups_to(pid_t parent) { open_groups.leave_to(parent); }
+
+}  // namespace tutti
+
+tutti_status tutti_group_start(void) {
+  tutti::start_group();
+  return TUTTI_SUCCESS;
+}
+
+tutti_status tutti_group_end(const tutti_call* call) {
+  return tutti::guarded([&] { return tutti::end_group(call); });
+}

@@ -1,0 +1,92 @@
+// Where connections of peers and strangers come in: accepts, lets them prove the key, hands over those that did.
+//
+// Strangers cost little: a bounded number of handshakes is under way, each for at most kHandshakeNs; where more come, the
+// oldest is dropped, as a peer that knows the key is through in one round trip. Nothing here is ever fatal.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/base/handshake.h"
+#include "src/base/in_process.h"
+#include "src/base/poller.h"
+#include "src/base/socket.h"
+
+namespace tutti {
+
+/// A connection whose other side has proved to know the key.
+struct AuthenticatedConnection {
+  Descriptor fd;
+  std::vector<unsigned char> payload;  ///< what the other side said within the handshake
+};
+
+/// Accepts on some listening sockets. Not thread safe.
+class Acceptor {
+ public:
+  static constexpr std::uint64_t kHandshakeNs = 5'000'000'000;
+
+  /// payload: what this side says within each handshake, at most Handshake::kMaxPayload bytes.
+  Acceptor(Listener listener, const Key& key, std::string purpose, std::vector<unsigned char> payload);
+  /// early: connections that were accepted before there was an acceptor. in_process: where this process's own come in.
+  Acceptor(Listener listener, InProcessListener in_process, std::deque<Descriptor> early, const Key& key,
+           std::string purpose, std::vector<unsigned char> payload);
+  /// For several keys: `recognize` tells by what a client says which it must prove, and what to say to it.
+  Acceptor(Listener listener, Handshake::Recognize recognize, std::string purpose);
+
+  const std::vector<SocketAddress>& addresses() const { return listener_.addresses; }
+  /// Polls readable when `step` has something to do.
+  int fd() const { return poller_.fd(); }
+  /// When `step` wants to be called even if fd() is quiet; UINT64_MAX: never. CLOCK_MONOTONIC.
+  std::uint64_t next_ns() const;
+  /// Accepts and moves handshakes; never waits. Returns who got through.
+  std::vector<AuthenticatedConnection> step();
+  /// In a forked child, which lets go of its copies: the parent listens on.
+  void leave_listening_to_parent() { listener_.sockets.clear(); }
+  /// The error number for which connections have been turned away, this process or its system being out of descriptors or
+  /// memory, and nobody got through since; 0: not so.
+  int shortage() const { return shortage_; }
+  /// Since when; UINT64_MAX: it is not so. CLOCK_MONOTONIC.
+  std::uint64_t shortage_since_ns() const { return shortage_ != 0 ? shortage_since_ns_ : UINT64_MAX; }
+  /// Connections that were dropped without having proved the key.
+  std::uint64_t strangers() const { return strangers_; }
+  /// Those among them that spoke the protocol but had another key: most likely a peer with a wrong secret.
+  std::uint64_t wrong_keys() const { return wrong_keys_; }
+
+ private:
+  struct Pending {
+    Descriptor fd;
+    Handshake handshake;
+    std::uint64_t until_ns;
+  };
+
+  void accept_from(std::size_t index, std::vector<AuthenticatedConnection>& accepted);
+  void admit(Descriptor fd, std::vector<AuthenticatedConnection>& accepted);
+  bool make_room();
+  void turned_away(int number);
+  void drop(std::uint64_t id);
+  void resume();
+  Handshake handshake() const;
+  void advance_pending(std::uint64_t id, std::vector<AuthenticatedConnection>& accepted);
+
+  Listener listener_;
+  InProcessListener in_process_;
+  Handshake::Recognize recognize_;  // empty: there is one key
+  Key key_{};
+  std::string purpose_;
+  std::vector<unsigned char> payload_;
+  Poller poller_;
+  std::size_t most_pending_;                  // a quarter of the descriptors that this process may have, 64 to 1024
+  std::map<std::uint64_t, Pending> pending_;  // by number of arrival: the oldest first
+  std::uint64_t next_id_;
+  std::deque<Descriptor> early_;
+  std::uint64_t paused_until_ns_ = 0;  // not 0: out of descriptors, the listening sockets are not watched
+  int shortage_ = 0;
+  std::uint64_t shortage_since_ns_ = 0;
+  std::uint64_t strangers_ = 0;
+  std::uint64_t wrong_keys_ = 0;
+};
+
+}  // namespace tutti

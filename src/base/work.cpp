@@ -1,0 +1,167 @@
+#include "src/base/work.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "src/base/background_thread.h"
+#include "src/base/clock.h"
+#include "src/base/exception_boundary.h"
+#include "src/base/per_process.h"
+
+namespace tutti {
+namespace {
+
+/// One thread for all callbacks of the process: users' functions never run inside a call, nor with a lock held.
+class Notifier {
+ public:
+  /// This process's: a forked child has the parent's object, but not its thread. Never destroyed, since a callback may be
+  /// under way while the process exits. Errors: TUTTI_SYSTEM_ERROR where its thread cannot start; the next call tries
+  /// again.
+  static Result<Notifier*> instance() {
+    static constinit PerProcess<Notifier> process;
+    Notifier& self = process.get();
+    if (Status status = self.start(); !status.ok()) return status;
+    return &self;
+  }
+  void post(std::list<Work::Call> calls) noexcept {
+    {
+      const std::lock_guard lock(mutex_);
+      waiting_.splice(waiting_.end(), calls);
+    }
+    posted_.notify_one();
+  }
+
+ private:
+  Status start() {
+    const std::lock_guard lock(mutex_);
+    if (running_) return {};
+    auto thread = background_thread("tutti callbacks", [this] { run(); });
+    if (!thread.ok()) return thread.status();
+    thread->detach();
+    running_ = true;
+    return {};
+  }
+  void run() {
+    for (;;) {
+      std::list<Work::Call> next;
+      {
+        std::unique_lock lock(mutex_);
+        posted_.wait(lock, [this] { return !waiting_.empty(); });
+        next.splice(next.end(), waiting_, waiting_.begin());
+      }
+      // What a user's function throws ends here: it must not end the process, nor the callbacks after it.
+      static_cast<void>(catching([&call = next.front()]() -> Status {
+        call.fn(call.code);
+        return {};
+      }));
+    }
+  }
+  std::mutex mutex_;
+  std::condition_variable posted_;
+  std::list<Work::Call> waiting_;
+  bool running_ = false;
+};
+
+}  // namespace
+
+void Work::issue(std::uint64_t limit_ns, std::shared_ptr<void> hold) {
+  const std::lock_guard lock(mutex_);
+  limit_ns_ = limit_ns;
+  issued_ = true;
+  hold_ = std::move(hold);
+}
+
+void Work::start(std::uint64_t sequence) {
+  const std::lock_guard lock(mutex_);
+  info_.sequence = sequence;
+  info_.start_ns = now_ns();
+}
+
+void Work::complete(Status status) {
+  std::list<Call> callbacks;
+  std::shared_ptr<void> hold;  // let go of last: whoever waits for that may free what the callbacks' owner sees
+  const tutti_status code = status.code();
+  {
+    const std::lock_guard lock(mutex_);
+    if (status_) return;
+    status_ = std::move(status);
+    info_.end_ns = now_ns();
+    // Release: what the operation wrote is seen by whoever sees that it is over.
+    over_.store(true, std::memory_order_release);
+    callbacks.swap(callbacks_);
+    hold.swap(hold_);
+  }
+  ended_.notify_all();
+  if (callbacks.empty()) return;
+  // Its thread runs since on_complete; only a forked child would have to start another, and has no works of the parent's.
+  const auto notifier = Notifier::instance();
+  if (!notifier.ok()) return;
+  for (Call& call : callbacks) call.code = code;
+  (*notifier)->post(std::move(callbacks));
+}
+
+void Work::set_received(std::int32_t source, std::uint64_t count) {
+  const std::lock_guard lock(mutex_);
+  info_.source = source;
+  info_.received_count = count;
+}
+
+std::optional<Status> Work::test() const {
+  if (!over()) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  return status_;
+}
+
+/// How much longer a wait since called_ns may last.
+std::uint64_t Work::left_ns(std::uint64_t timeout_ns, std::uint64_t called_ns) const {
+  const std::lock_guard lock(mutex_);
+  if (timeout_ns == 0 && issued_ && (info_.start_ns == 0 || limit_ns_ == 0)) return UINT64_MAX;
+  const std::uint64_t from = timeout_ns == 0 && info_.start_ns != 0 ? info_.start_ns : called_ns;
+  const std::uint64_t limit = timeout_ns != 0 ? timeout_ns : std::min(limit_ns_, UINT64_MAX - grace_ns) + grace_ns;
+  const std::uint64_t waited = now_ns() - from;
+  return waited >= limit ? 0 : limit - waited;
+}
+
+std::optional<Status> Work::sleep(std::uint64_t ns) const {
+  constexpr std::uint64_t longest_ns = std::uint64_t{1} << 60;  // keeps the addition below within the clock's range
+  std::unique_lock lock(mutex_);
+  ended_.wait_for(lock, std::chrono::nanoseconds(std::min(ns, longest_ns)), [this] { return status_.has_value(); });
+  return status_;
+}
+
+std::optional<Status> Work::wait(std::uint64_t timeout_ns) const {
+  constexpr std::uint64_t look_again_ns = 1'000'000'000;  // a start meanwhile moves the deadline
+  const std::uint64_t called_ns = now_ns();
+  for (;;) {
+    if (auto status = test()) return status;
+    const std::uint64_t left = left_ns(timeout_ns, called_ns);
+    if (left == 0) return std::nullopt;
+    if (auto status = sleep(hook_.slice_ns(std::min(left, look_again_ns)))) return status;
+    if (hook_.ends_wait()) return ended_by_hook();
+  }
+}
+
+Work::Info Work::info() const {
+  const std::lock_guard lock(mutex_);
+  return info_;
+}
+
+Status Work::on_complete(Callback fn) {
+  const auto notifier = Notifier::instance();
+  if (!notifier.ok()) return notifier.status();
+  std::list<Call> call;
+  call.push_back({std::move(fn)});
+  {
+    const std::lock_guard lock(mutex_);
+    if (!status_) {
+      callbacks_.splice(callbacks_.end(), call);
+      return {};
+    }
+    call.front().code = status_->code();
+  }
+  (*notifier)->post(std::move(call));
+  return {};
+}
+
+}  // namespace tutti

@@ -1,0 +1,80 @@
+// Work: an operation under way, and the thread that tells of its end.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "src/base/poll_hook.h"
+#include "src/base/status.h"
+
+namespace tutti {
+
+/// One operation's state, shared by whoever posted it and whoever runs it. Thread safe.
+class Work {
+ public:
+  struct Info {
+    std::uint64_t sequence = 0;
+    std::int32_t source = -1;
+    std::uint64_t received_count = 0;
+    std::uint64_t start_ns = 0;
+    std::uint64_t end_ns = 0;
+  };
+  using Callback = std::function<void(tutti_status)>;
+  /// A callback and what it will be told; in a list, so that handing it on when an operation ends needs no memory.
+  struct Call {
+    Callback fn;
+    tutti_status code = TUTTI_IN_PROGRESS;
+  };
+  /// How long `wait` lasts beyond an operation's own deadline: it ends itself, and needs a moment to find out why.
+  static constexpr std::uint64_t grace_ns = 5'000'000'000;
+
+  /// hook: called within waits for this work.
+  explicit Work(PollHook hook = {}) : hook_(hook) {}
+
+  /// It is on its stream from now on, and may take limit_ns once it is ready; 0: it ends with others, which their deadlines
+  /// bound. `hold` is let go of when it ends.
+  void issue(std::uint64_t limit_ns, std::shared_ptr<void> hold);
+  void start(std::uint64_t sequence);
+  /// Ends the operation, once; callbacks go to the notifier's thread.
+  void complete(Status status);
+  void set_received(std::int32_t source, std::uint64_t count);
+
+  /// The outcome, or nothing while it runs.
+  std::optional<Status> test() const;
+  /// Whether there is an outcome.
+  bool over() const { return over_.load(std::memory_order_acquire); }  // acquire: pairs with the release in complete
+  /// Waits at most timeout_ns; nothing where the operation runs on, TUTTI_ABORTED where the hook ended the wait. With 0
+  /// until its deadline and grace_ns have passed: a started one's count from its start; one that is behind others on its
+  /// stream, or ends with others, has as long as those, which their deadlines bound; one that is not issued yet (an open
+  /// group) counts from now.
+  std::optional<Status> wait(std::uint64_t timeout_ns) const;
+  /// Waits at most ns, without a word to the hook; nothing where the operation runs on.
+  std::optional<Status> sleep(std::uint64_t ns) const;
+  Info info() const;
+  const PollHook& hook() const { return hook_; }
+  /// `fn` is called exactly once, on the notifier's thread, also where the operation has ended already. Errors, and `fn`
+  /// is not called: TUTTI_SYSTEM_ERROR where the system has no thread for the notifier.
+  Status on_complete(Callback fn);
+
+ private:
+  std::uint64_t left_ns(std::uint64_t timeout_ns, std::uint64_t called_ns) const;
+
+  const PollHook hook_;
+  mutable std::mutex mutex_;  ///< guards what follows
+  mutable std::condition_variable ended_;
+  std::optional<Status> status_;
+  std::atomic<bool> over_{false};  ///< status_ is set; for looks without the lock
+  Info info_;
+  std::list<Call> callbacks_;
+  std::uint64_t limit_ns_ = 0;
+  bool issued_ = false;
+  std::shared_ptr<void> hold_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,147 @@
+// The control plane of one rank: who is alive, the first error on every rank, out-of-band exchange, who does what.
+//
+// Ranks are joined by a graph: authenticated connections to the ranks at distance ±2^k, so that anything reaches anybody
+// in log2(n) hops and a few deaths leave it in one piece. One thread, the watcher, sleeps on all of them. It
+//   - notices a neighbour's death: its connections close without a goodbye, its process ends, or it is silent too long; it
+//     then compares what both have called, as a mismatch is the cause of what follows;
+//   - floods the first error of the communicator to every rank, each passing on only the first one that it hears;
+//   - answers questions about what this rank is doing, and passes on those for others.
+// With one rank there is no thread and no connection.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/base/descriptor.h"
+#include "src/base/status.h"
+#include "src/control/activity.h"
+#include "src/control/members.h"
+#include "src/control/wait_limits.h"
+
+namespace tutti {
+
+/// What is known of a rank when one asks.
+struct PeerReport {
+  enum class State {
+    kUnknown,  ///< no answer within the time: stopped, or cut off
+    kAlive,    ///< it answered
+    kLeft,     ///< it took leave
+    kDead,     ///< a neighbour saw it die
+  };
+  int rank = -1;
+  State state = State::kUnknown;
+  bool heard = false;  ///< whether anything is known of what it does
+  Activity activity;   ///< as it answered; of one that did not, as its neighbours last knew, from its board or its word
+};
+
+/// The operation that an exchange is for, in its errors. A value.
+struct Purpose {
+  const char* kind = "";                 ///< "split"; empty: none that callers know of
+  std::uint64_t operation = UINT64_MAX;  ///< its number
+  std::uint64_t history = 0;             ///< hash of all that its rank has called, up to it; see activity.h
+};
+
+/// See the head of this file. Thread safe throughout; made, used and destroyed in one process: in a forked child every
+/// call fails with TUTTI_INVALID_USAGE, and destruction does nothing to the parent.
+class ControlPlane {
+ public:
+  struct Options {
+    int rank = 0;
+    int ranks = 1;
+    std::string name = "world";                      ///< the communicator's, for sentences
+    std::uint64_t idle_timeout_ns = 10'000'000'000;  ///< a neighbour that is silent this long is lost
+  };
+  /// Called once, on the watcher thread and with no lock held, when the first error is known. Must not block, destroy
+  /// this object or call on_failure.
+  using OnFailure = std::function<void(const Status& first)>;
+
+  /// A rank without links yet. Errors: TUTTI_SYSTEM_ERROR (no descriptor or thread left).
+  static Result<std::unique_ptr<ControlPlane>> make(const Options& options);
+  /// Leaves, if that was not done.
+  ~ControlPlane();
+  ControlPlane(const ControlPlane&) = delete;
+  ControlPlane& operator=(const ControlPlane&) = delete;
+
+  int rank() const;
+  int ranks() const;
+
+  // ---- Failure.
+  /// True from the moment the communicator has failed, here or anywhere; never becomes false again. An acquire load shows
+  /// first_error(). For waits to poll.
+  const std::atomic<bool>& failed() const;
+  /// The first error that this rank heard of; success while there is none.
+  Status first_error() const;
+  /// Makes `error` the communicator's, unless it has one already, and floods it to all ranks. Never blocks.
+  void report(Error error);
+  /// As above, of a failure that was made in advance where there is no memory now: the watcher tells the peers once there
+  /// is some. Throws nothing.
+  void report(const Status& failure) noexcept;
+  /// Replaces the callback; an empty one removes it, after which it is not running any more. A failure that came before
+  /// is told at once (on the watcher thread; with one rank on the caller's).
+  void on_failure(OnFailure callback);
+  /// The error of a peer that this rank needed and that died or left, whatever a report's state says. TUTTI_MISMATCH where
+  /// the two have called different things, else TUTTI_REMOTE_ERROR with what is known of its last operation.
+  /// how: such as "its shm connection closed", for a death that the control plane does not know of.
+  Error death_of(const PeerReport& peer, const std::string& how) const;
+  Error leave_of(const PeerReport& peer) const;
+
+  // ---- What ranks do.
+  /// This rank's board; its executor writes it.
+  ActivityBoard& board();
+  /// Asks the given ranks what they do, all at once; answers in the same order. Takes at most until the deadline, and
+  /// less if all answer or the patience ends; tells of those that do not what is known of them. Works in a failed
+  /// communicator, too. Own rank allowed.
+  std::vector<PeerReport> survey(std::span<const int> ranks, const WaitLimits& wait_limits);
+  PeerReport query(int rank, const WaitLimits& wait_limits);
+
+  /// Questions of a survey whose asker has other things to do meanwhile. Not thread safe, and gone before its ControlPlane
+  /// is.
+  class Inquiry {
+   public:
+    virtual ~Inquiry() = default;
+    /// Whether there is nothing more to wait for: all have answered, or the deadline has passed. Never blocks for long. To
+    /// be asked now and then: half the time over, it asks again by other ways.
+    virtual bool over() = 0;
+    /// What is known by now, as of a survey that ends.
+    virtual std::vector<PeerReport> reports() = 0;
+  };
+  /// Asks as survey does, and returns at once.
+  std::unique_ptr<Inquiry> inquire(std::span<const int> ranks, Deadline deadline);
+
+  // ---- Members.
+  /// Who takes part; member r at index r. Complete once rendezvous is done.
+  void set_members(std::vector<Member> members);
+  std::vector<Member> members() const;
+  /// As far as it is known; otherwise a Member of which only the rank is set.
+  Member member(int rank) const;
+
+  // ---- Exchange.
+  /// Everybody's bytes, by rank, in ceil(log2(n)) rounds. Collective, in the same order on all ranks; calls of several
+  /// threads take turns. Fails with the communicator's first error, TUTTI_TIMEOUT (naming the ranks that have not
+  /// called), TUTTI_MISMATCH where histories differ, TUTTI_ABORTED by `patience`; a failure other than by abort is reported
+  /// to all. For a few KiB each.
+  Result<std::vector<std::vector<std::byte>>> allgather(std::span<const std::byte> mine, const WaitLimits& wait_limits,
+                                                        const Purpose& purpose = {});
+
+  // ---- Life.
+  /// Hands over an authenticated connection to neighbour `about.rank`, non-blocking.
+  void add_link(Descriptor fd, const Member& about);
+  /// Takes leave of the neighbours, who read "left" and not "died", and stops the watcher. Returns within about 100 ms
+  /// whatever the peers do. Logs a warning where a neighbour is known to have called something else and nobody has been
+  /// told. Only failed(), first_error() and members remain usable. Idempotent.
+  void leave();
+
+  class Impl;
+
+ private:
+  explicit ControlPlane(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tutti

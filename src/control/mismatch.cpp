@@ -1,0 +1,65 @@
+#include "src/control/mismatch.h"
+
+#include <fmt/format.h>
+
+#include "src/schedule/names.h"
+
+namespace tutti {
+namespace {
+
+/// What two ranks called as the same operation.
+std::string both_calls(const Difference& difference, const std::string& one, const std::string& other) {
+  std::string its = call_words(*difference.mine);
+  std::string others = call_words(*difference.its);
+  if (its == others) {
+    its += fmt::format(" by the algorithm {}", difference.mine->algorithm.text());
+    others += fmt::format(" by the algorithm {}", difference.its->algorithm.text());
+  }
+  return fmt::format("{} called {} as #{}, {} called {} as #{}", one, its, difference.sequence, other, others,
+                     difference.sequence);
+}
+
+}  // namespace
+
+std::string call_words(const Called& called) {
+  const std::string kind = called.kind.text();
+  const auto collective = collective_of(kind);
+  if (!collective) return "tutti_comm_" + kind;  // a finalize or a split
+  if (*collective == Collective::barrier) return kind;
+  const auto& [type_and_op, root, count] = called.detail;
+  std::string text = fmt::format("{} of {} {}", kind, count, text_of(static_cast<tutti_type>(type_and_op >> 32)));
+  if (reduces(*collective)) text += fmt::format(" ({})", text_of(static_cast<tutti_op>(type_and_op & 0xffffffffu)));
+  if (rooted(*collective)) text += fmt::format(" with root {}", root);
+  return text;
+}
+
+Guilty guilty_of(const Member& member, const Activity& activity) {
+  Guilty guilty = member.guilty();
+  guilty.last_operation = activity.completed;
+  guilty.last_operation_kind = activity.completed_kind().text();
+  return guilty;
+}
+
+std::optional<Error> mismatch_between(const std::string& where, const Side& one, const Side& other,
+                                      const std::string& since) {
+  const auto difference = first_difference(one.activity, other.activity);
+  if (!difference) return std::nullopt;
+  const std::string first = one.member.text();
+  const std::string second = other.member.text();
+  Error error;
+  error.status = TUTTI_MISMATCH;
+  error.remedy = kCallTheSame;
+  error.guilty = {guilty_of(one.member, one.activity), guilty_of(other.member, other.activity)};
+  if (difference->mine != nullptr) {
+    error.operation = difference->sequence;
+    error.operation_kind = difference->mine->kind.text();
+    error.message = where + ": " + both_calls(*difference, first, second);
+  } else {
+    error.message = fmt::format("{}: {} and {} called different operations before #{}, too long ago to tell which", where,
+                                first, second, difference->sequence);
+  }
+  if (!since.empty()) error.message += fmt::format("; later rank {} {}", other.member.rank, since);
+  return error;
+}
+
+}  // namespace tutti

@@ -1,0 +1,128 @@
+#include "src/links/transport_loader.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <system_error>
+
+#include "transports/registry.h"
+
+namespace tutti {
+namespace {
+
+TransportList::const_iterator named(const TransportList& transports, std::string_view name) {
+  return std::find_if(transports.begin(), transports.end(), [&](const tutti_transport* t) { return name == t->name; });
+}
+
+std::string list_names(const TransportList& transports) {
+  std::string names;
+  for (const tutti_transport* t : transports) names += (names.empty() ? "" : ", ") + std::string(t->name);
+  return names;
+}
+
+/// The plugin in a shared object, which adds to those that are known.
+Plugin load(const std::filesystem::path& file, const TransportList& known) {
+  Plugin plugin{file.string(), nullptr, {}};
+  void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    plugin.why = ::dlerror();
+    return plugin;
+  }
+  const tutti_transport* const transport =
+      whole_table(static_cast<const tutti_transport*>(::dlsym(library, "tutti_transport_plugin")));
+  if (transport == nullptr) {
+    plugin.why = "it exports no transport of this ABI";
+  } else if (named(known, transport->name) != known.end()) {
+    plugin.why = fmt::format("there is a transport \"{}\" already", transport->name);
+  } else {
+    plugin.transport = transport;
+  }
+  return plugin;
+}
+
+Status load_folder(const std::string& folder, KnownTransports& known) {
+  std::error_code refused;
+  std::vector<std::filesystem::path> files;
+  for (std::filesystem::directory_iterator file(folder, refused), none; !refused && file != none; file.increment(refused)) {
+    if (file->path().extension() == ".so") files.push_back(file->path());
+  }
+  if (refused) {
+    return Status(
+        TUTTI_INVALID_ARGUMENT,
+        fmt::format("TUTTI_PLUGIN_PATH names the folder \"{}\", which cannot be read: {}", folder, refused.message()),
+        "Give folders that hold transport plugins, separated by colons.");
+  }
+  std::sort(files.begin(), files.end());  // a folder's own order differs between machines
+  for (const auto& file : files) {
+    known.plugins.push_back(load(file, known.all));
+    if (known.plugins.back().transport != nullptr) known.all.push_back(known.plugins.back().transport);
+  }
+  return {};
+}
+
+}  // namespace
+
+const tutti_transport* whole_table(const tutti_transport* given) {
+  constexpr std::size_t first_header = offsetof(tutti_transport, granted);
+  if (given == nullptr || given->abi != TUTTI_TRANSPORT_ABI || given->size < first_header) return nullptr;
+  if (given->size >= sizeof *given) return given;
+  static std::mutex mutex;
+  // Never destroyed, as links may outlive main; a map's elements stay where they are.
+  static auto& completed = *new std::map<const tutti_transport*, tutti_transport>;
+  const std::lock_guard lock(mutex);
+  const auto [entry, added] = completed.try_emplace(given);
+  if (added) std::memcpy(&entry->second, given, given->size);
+  return &entry->second;
+}
+
+TransportWhy read_why(std::string_view why) {
+  constexpr std::string_view own = "this process ";
+  TransportWhy parts;
+  parts.own = why.starts_with(own);
+  if (parts.own) why.remove_prefix(own.size());
+  std::size_t stop = why.find(". ");
+  while (stop != std::string_view::npos &&
+         (stop + 2 == why.size() || std::isupper(static_cast<unsigned char>(why[stop + 2])) == 0)) {
+    stop = why.find(". ", stop + 1);
+  }
+  parts.reason = why.substr(0, stop);
+  if (stop != std::string_view::npos) parts.remedy = why.substr(stop + 2);
+  return parts;
+}
+
+KnownTransports known_transports(const std::string& plugin_path) {
+  KnownTransports known;
+  known.all.assign(builtin_transports().begin(), builtin_transports().end());
+  for (std::size_t at = 0; at < plugin_path.size() && known.refusal.ok();) {
+    const std::size_t end = std::min(plugin_path.find(':', at), plugin_path.size());
+    if (end != at) known.refusal = load_folder(plugin_path.substr(at, end - at), known);
+    at = end + 1;
+  }
+  return known;
+}
+
+Result<TransportList> choose_transports(const TransportList& all, const std::vector<std::string>& names,
+                                        const std::string& place) {
+  if (names.empty()) return all;
+  TransportList out;
+  for (const std::string& name : names) {
+    const auto found = named(all, name);
+    if (found == all.end()) {
+      return Status(TUTTI_INVALID_ARGUMENT, fmt::format("{} names a transport \"{}\", which there is not", place, name),
+                    fmt::format("Choose from {}.", list_names(all)));
+    }
+    // Named twice, it is meant once: two endpoints of one name would not know each other's peers.
+    if (named(out, name) == out.end()) out.push_back(*found);
+  }
+  return out;
+}
+
+}  // namespace tutti

@@ -1,0 +1,175 @@
+#include "src/links/waiter.h"
+
+#include <poll.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+
+#include "src/base/pause.h"
+
+namespace tutti {
+namespace {
+
+constexpr std::uint64_t microsecond = 1'000;
+constexpr std::uint64_t millisecond = 1'000'000;
+/// Rounds of spinning between two looks at the clock, the failure flag and the endpoints.
+constexpr std::uint32_t rounds_per_look = 64;
+/// A rank with a core of its own spins this long for a peer, then yields, which costs little where the core is free and
+/// saves a time slice where somebody else wants it; one without a core yields from the start.
+constexpr std::uint64_t spin_for = 50 * microsecond;
+/// A rank that shares its core naps after this: by then whoever it waits for is computing, not passing messages.
+constexpr std::uint64_t yield_for = 100 * microsecond;
+constexpr std::uint64_t yield_with_core_for = 4 * millisecond;
+/// A nap lasts this part of the wait so far, from one millisecond to longest_nap: that late a failure may be seen.
+constexpr std::uint64_t nap_share = 32;
+constexpr std::uint64_t longest_nap = 20 * millisecond;
+/// A yield that takes so long gave the core to somebody who does not wait for messages, and who gives it back when a time
+/// slice is over: 3 to 4 ms on most systems. (Ranks that are busy with messages of megabytes take as long where they are
+/// many to a core; then naps are no better than yields, and no worse until messages are short again.) Where such yields
+/// cost 150 us for each of all yields, naps take their place for a while, since who is woken has the core within tens of
+/// microseconds. A process of the lowest priority, 3 ms in 70 yields, costs 43.
+constexpr std::uint64_t long_yield = 2 * millisecond;
+constexpr std::uint64_t dear_yields = 150 * microsecond;
+constexpr std::uint64_t yields_remembered = 64;
+constexpr std::uint64_t shortest_truce = 100 * millisecond;
+constexpr std::uint64_t longest_truce = 400 * millisecond;
+/// Between asking to be woken and the last look: a peer that had looked before may have a message in its store buffer.
+constexpr std::uint32_t pauses_before_last_look = 16;
+
+}  // namespace
+
+void Waiter::begin(std::uint64_t timeout_ns, WaitObserver* concern, bool beside, const PollHook& hook) {
+  beside_ = beside;
+  hook_ = hook;
+  hook_ended_ = false;
+  timeout_ns_ = timeout_ns;
+  concern_ = concern;
+  begun_ns_ = idle_since_ns_ = 0;
+  waited_ = false;
+  gave_up_ = GaveUp::not_yet;
+  arm(false);
+}
+
+void Waiter::progress() {
+  for (Endpoint& endpoint : endpoints_) static_cast<void>(endpoint.transport()->progress(endpoint.handle()));
+}
+
+bool Waiter::spin(std::uint32_t rounds, bool polls) {
+  if (!policy_.spins || beside_ || rounds % rounds_per_look == 0) return false;
+  if (polls) {
+    progress();
+  } else {
+    pause_core();
+  }
+  return true;
+}
+
+bool Waiter::hand_over(std::uint64_t& since_ns) {
+  if (!shares_core()) return false;
+  const std::uint64_t now = now_ns();
+  if (since_ns == 0) since_ns = now;
+  if (now - since_ns >= millisecond / 4 || now < naps_until_ns_) return false;
+  yield_core(now);
+  return true;
+}
+
+void Waiter::yield_core(std::uint64_t now) {
+  step_aside(true);
+  sched_yield();
+  step_aside(false);
+  const std::uint64_t after = now_ns();
+  const std::uint64_t lost = after - now < long_yield ? 0 : after - now;
+  lost_ns_ = lost_ns_ - lost_ns_ / yields_remembered + lost / yields_remembered;
+  if (lost == 0 || lost_ns_ < dear_yields) return;
+  const bool again = after - naps_until_ns_ < longest_truce;
+  nap_period_ns_ = again ? std::min(2 * nap_period_ns_, longest_truce) : shortest_truce;
+  naps_until_ns_ = after + nap_period_ns_;
+}
+
+bool Waiter::idle(std::uint32_t rounds, bool polls) {
+  if (spin(rounds, polls)) return true;
+  waited_ = true;
+  const bool spins = policy_.spins && !beside_;
+  const std::uint64_t now = now_ns();
+  if (begun_ns_ == 0) begun_ns_ = now;
+  // A round counter that starts anew says that something moved meanwhile.
+  if (idle_since_ns_ == 0 || rounds <= rounds_per_look) idle_since_ns_ = now;
+  if (!may_go_on(now)) return false;
+  const std::uint64_t idle_for = now - idle_since_ns_;
+  const std::uint64_t spin = spins ? spin_for : 0;
+  // Beside computing it naps at once: who wakes gets the core soon, who yields gets it back when the computing thread's
+  // time slice is over, some milliseconds later.
+  const std::uint64_t yield = beside_ ? 0 : spins ? yield_with_core_for : yield_for;
+  if (idle_for < spin) {
+    arm(false);
+    pause_core();
+  } else if (idle_for < spin + yield && now >= naps_until_ns_) {
+    yield_core(now);
+  } else {
+    nap(idle_for);
+  }
+  progress();
+  return true;
+}
+
+bool Waiter::may_go_on(std::uint64_t now) {
+  // Acquire: whoever set the flag wrote the error first, and the caller reads it next.
+  if (policy_.failed != nullptr && policy_.failed->load(std::memory_order_acquire)) {
+    gave_up_ = GaveUp::failed;
+  } else if (now - begun_ns_ >= timeout_ns_) {
+    gave_up_ = GaveUp::deadline;
+  } else if (hook_.poll != nullptr && now >= next_poll_ns_) {
+    next_poll_ns_ = now + millisecond / 2;
+    if (hook().ends_wait()) gave_up_ = GaveUp::hook;
+  }
+  const bool concerned = gave_up_ == GaveUp::not_yet && concern_ != nullptr;
+  if (concerned && !concern_->still_waiting(now - begun_ns_)) gave_up_ = GaveUp::failed;
+  return gave_up_ == GaveUp::not_yet;
+}
+
+int Waiter::poll(void* self) {
+  Waiter& agent = *static_cast<Waiter*>(self);
+  agent.waited_ = true;
+  return (agent.hook_ended_ = agent.hook_ended_ || agent.hook_.ends_wait()) ? 1 : 0;
+}
+
+void Waiter::arm(bool sleeping) {
+  if (armed_ == sleeping) return;
+  armed_ = sleeping;
+  for (Endpoint& endpoint : endpoints_) endpoint.transport()->arm(endpoint.handle(), sleeping ? 1 : 0);
+}
+
+void Waiter::step_aside(bool aside) {
+  if (!options_.tells) return;
+  for (Endpoint& endpoint : endpoints_) {
+    if (endpoint.transport()->step_aside != nullptr) endpoint.transport()->step_aside(endpoint.handle(), aside ? 1 : 0);
+  }
+}
+
+void Waiter::nap(std::uint64_t idle_for) {
+  // Peers are asked to wake us one round before the nap, so that the caller looks once more in between: what came
+  // before the asking shows there. What still slips through costs the nap's bound.
+  const bool looked = armed_;
+  armed_ = false;
+  arm(true);  // the second time: who rang meanwhile, and was heard by a look at a part of what we wait for, rings again
+  if (!looked) {
+    for (std::uint32_t i = 0; i < pauses_before_last_look; ++i) pause_core();
+    return;
+  }
+  std::array<pollfd, 8> events;
+  nfds_t count = 0;
+  for (Endpoint& endpoint : endpoints_) {
+    const int fd = endpoint.transport()->event_fd(endpoint.handle());
+    if (fd >= 0 && count < events.size()) events[count++] = {fd, POLLIN, 0};
+  }
+  // A wake-up that is lost costs no more than a part of what was waited already; and who waits for minutes takes no core.
+  const bool brief = options_.shared || hook_.poll != nullptr;
+  const std::uint64_t most = brief ? millisecond : std::clamp(idle_for / nap_share, millisecond, longest_nap);
+  step_aside(true);
+  static_cast<void>(::poll(events.data(), count, static_cast<int>(most / millisecond)));
+  step_aside(false);
+  arm(false);
+}
+
+}  // namespace tutti

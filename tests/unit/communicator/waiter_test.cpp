@@ -1,0 +1,124 @@
+// What an agent that waits without a core of its own tells its peers.
+#include "src/links/waiter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace tutti {
+namespace {
+
+using ::testing::IsEmpty;
+
+std::vector<int>& said() {
+  static std::vector<int> all;
+  return all;
+}
+
+tutti_transport mute_transport() {
+  tutti_transport transport{};
+  transport.size = sizeof transport;
+  transport.close = [](tutti_endpoint*) {};
+  transport.progress = [](tutti_endpoint*) { return TUTTI_LINK_NOT_YET; };
+  transport.event_fd = [](tutti_endpoint*) { return -1; };
+  transport.arm = [](tutti_endpoint*, int) {};
+  return transport;
+}
+tutti_transport telling_transport() {
+  tutti_transport transport = mute_transport();
+  transport.step_aside = [](tutti_endpoint*, int aside) { said().push_back(aside); };
+  return transport;
+}
+
+class AgentWithoutACore : public ::testing::Test {
+ protected:
+  AgentWithoutACore() {
+    said().clear();
+    for (const tutti_transport* transport : {&mute_, &telling_}) endpoints_.emplace_back(transport, nullptr);
+    policy_.spins = false;
+  }
+  /// What was said in a wait of many rounds, in which it yields and then naps; and while it handed its core over.
+  void wait(const WaiterOptions& options) {
+    Waiter agent(endpoints_, policy_, options);
+    agent.begin(50'000'000);
+    for (std::uint32_t rounds = 1; agent.idle(rounds, false); ++rounds) {
+    }
+    // Another one: what yields cost the first, on a busy machine, is no matter here.
+    Waiter passer(endpoints_, policy_, options);
+    std::uint64_t since_ns = 0;
+    EXPECT_TRUE(passer.hand_over(since_ns));
+  }
+
+  const tutti_transport mute_ = mute_transport();
+  const tutti_transport telling_ = telling_transport();
+  std::vector<Endpoint> endpoints_;
+  WaitPolicy policy_;
+};
+
+TEST_F(AgentWithoutACore, SaysThatItStepsAsideEachTimeAndThatItIsBack) {
+  wait({.tells = true});
+  ASSERT_GT(said().size(), 10u);
+  for (std::size_t i = 0; i < said().size(); ++i) ASSERT_EQ(said()[i], i % 2 == 0 ? 1 : 0) << i;
+  EXPECT_EQ(said().size() % 2, 0u) << "it runs now";
+}
+
+TEST_F(AgentWithoutACore, SaysNothingWhereNobodyListens) {
+  wait({});
+  EXPECT_THAT(said(), IsEmpty());
+}
+
+TEST_F(AgentWithoutACore, KeepsItWhereItSpins) {
+  policy_.spins = true;
+  Waiter agent(endpoints_, policy_, {.tells = true});
+  agent.begin(1'000'000'000);
+  std::uint64_t since_ns = 0;
+  EXPECT_FALSE(agent.shares_core());
+  EXPECT_FALSE(agent.hand_over(since_ns));
+  EXPECT_THAT(said(), IsEmpty());
+}
+
+TEST_F(AgentWithoutACore, BeginsAgainWithTheTimeThatItIsGivenThen) {
+  Waiter agent(endpoints_, policy_, {});
+  const auto wait = [&agent] {
+    while (agent.idle(1, false)) {
+    }
+    return agent.gave_up();
+  };
+  agent.begin(1'000'000);
+  EXPECT_EQ(wait(), GaveUp::deadline);
+  agent.begin_again(3'600'000'000'000);
+  EXPECT_EQ(agent.gave_up(), GaveUp::not_yet);
+  EXPECT_TRUE(agent.idle(1, false));
+  agent.begin_again(1'000'000);
+  EXPECT_EQ(wait(), GaveUp::deadline);
+}
+
+TEST_F(AgentWithoutACore, AsksTheSameConcernAndHookWhenItBeginsAgain) {
+  struct Curious final : WaitObserver {
+    int asked = 0;
+    bool still_waiting(std::uint64_t) override { return ++asked, true; }
+  } curious;
+  int polled = 0;
+  const PollHook hook{[](void* count) { return ++*static_cast<int*>(count), 0; }, &polled};
+  Waiter agent(endpoints_, policy_, {});
+  agent.begin(1'000'000'000, &curious, true, hook);
+  for (int again = 0; again < 3; ++again) {
+    const int asked = curious.asked, had_polled = polled;
+    for (std::uint32_t rounds = 1; polled == had_polled; ++rounds) ASSERT_TRUE(agent.idle(rounds, false));
+    EXPECT_GT(curious.asked, asked);
+    EXPECT_FALSE(agent.shares_core());
+    agent.begin_again(1'000'000'000);
+  }
+}
+
+TEST_F(AgentWithoutACore, IsNotLookedForWhereItsCallerComputes) {
+  Waiter agent(endpoints_, policy_, {});
+  agent.begin(1'000'000'000);
+  EXPECT_TRUE(agent.shares_core());
+  agent.begin(1'000'000'000, nullptr, true);
+  EXPECT_FALSE(agent.shares_core());
+}
+
+}  // namespace
+}  // namespace tutti
