@@ -78,6 +78,9 @@ TEST(LaterBody, ACreationThatEndsWhenItsConfigIsGone) {
   config.non_blocking = 0;
   config.algorithm = "all_reduce:ring";  // as rank 0 was given
   ASSERT_EQ(tutti_comm_create(&comms[1], 2, &id, 1, &config), TUTTI_SUCCESS) << last_error();
+  tutti_comm_state_kind state = TUTTI_COMM_CREATING;  // rank 0 may not have come to the log yet
+  while (tutti_comm_state(comms[0], &state) == TUTTI_SUCCESS && state == TUTTI_COMM_CREATING) ::usleep(100);
+  EXPECT_EQ(state, TUTTI_COMM_READY);
   for (tutti_comm* comm : comms) EXPECT_EQ(tutti_comm_destroy(comm), TUTTI_SUCCESS);
 }
 

@@ -147,7 +147,7 @@ TEST(Resolve, ALinkLocalAddressOfANameIsTriedOnEachInterfaceThatHasSuch) {
 
 TEST(Resolve, AHostIsThisMachineWhereAnyOfItsAddressesIs) {
   const SocketAddress elsewhere = SocketAddress::v4(std::array<unsigned char, 4>{192, 0, 2, 77}, 0);
-  const std::uint16_t port = listen_on("lo", 0, 0)->addresses.front().port();
+  const std::uint16_t port = free_port();
   const auto results = join_all(2, [&](int, JoinRequest& request) {
     request.address = "tcp://Somewhere.example:" + std::to_string(port);
     request.resolver = [elsewhere](const HostPort& place) {
