@@ -11,7 +11,7 @@ inline bool always_fits(const Problem&, const View&) { return true; }
 /// Algorithm::symmetry of those in which every rank does the same on a ring of all.
 inline std::vector<int> around_a_ring(const Problem& problem, const View&) { return {problem.ranks}; }
 /// Of those in which partners differ in one bit of their numbers; only for powers of two.
-inline std::vector<int> bit_by_bit(const Problem& problem, const View&) {
+inline std::vector<int> hypercube_symmetry(const Problem& problem, const View&) {
   std::vector<int> twos;
   for (int p = problem.ranks; p > 1 && p % 2 == 0; p /= 2) twos.push_back(2);
   const bool power = (problem.ranks & (problem.ranks - 1)) == 0;

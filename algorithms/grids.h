@@ -15,7 +15,7 @@
 namespace tutti {
 
 /// One rank's way through a grid: the dimensions in their order, each ring forwards or backwards.
-struct Tour {
+struct GridTraversal {
   const Grid& grid;
   int rank;
   std::vector<int> dimensions;
@@ -45,17 +45,17 @@ inline std::vector<int> dimensions_from(const Grid& grid, int first) {
 
 /// All-reduce of a part. scatters, gathers: int phase → LaneBuilder that its reduce-scatter and its all-gather run on.
 template <typename Scatters, typename Gathers>
-void all_reduce_over(const Tour& tour, Part part, const Scatters& scatters, const Gathers& gathers) {
+void all_reduce_over(const GridTraversal& tour, Part part, const Scatters& scatters, const Gathers& gathers) {
   std::vector<Part> parts;
   const int last = tour.phases() - 1;
-  const Owned turn = scatters(last).index() == gathers(last).index() ? Owned::goes_on : Owned::stays;
+  const OwnedShare turn = scatters(last).index() == gathers(last).index() ? OwnedShare::forward : OwnedShare::stays;
   for (int k = 0; k <= last; ++k) {
     const Ring ring = tour.ring(k);
     const auto share = [&](std::uint32_t s) { return part.share(s, static_cast<std::uint32_t>(ring.size)); };
     const Part owned = share(ring.after(0));
-    const auto own = [&](std::uint32_t s) { return own_of(k == 0 ? Own::input : Own::sums, share(s)); };
-    reduce_scatter_round(scatters(k), ring, own, owned.out(), k == last ? Sum::complete : Sum::partial,
-                         k == last ? turn : Owned::stays);
+    const auto own = [&](std::uint32_t s) { return own_of(k == 0 ? OperandSource::input : OperandSource::sums, share(s)); };
+    reduce_scatter_round(scatters(k), ring, own, owned.out(), k == last ? SumState::complete : SumState::partial,
+                         k == last ? turn : OwnedShare::stays);
     parts.push_back(part);
     part = owned;
   }
@@ -63,7 +63,7 @@ void all_reduce_over(const Tour& tour, Part part, const Scatters& scatters, cons
     const Ring ring = tour.ring(k);
     const Part& whole = parts[static_cast<std::size_t>(k)];
     const auto out = [&](std::uint32_t s) { return whole.share(s, static_cast<std::uint32_t>(ring.size)).out(); };
-    all_gather_round(gathers(k), ring, out, k == last ? turn : Owned::stays);
+    all_gather_round(gathers(k), ring, out, k == last ? turn : OwnedShare::stays);
   }
 }
 
@@ -122,7 +122,7 @@ inline std::optional<Range> blocks_along(std::vector<BlockAxis> free, int base) 
 /// Which of a rank's blocks a tour's phases move: of one buffer, of which each phase leaves a share.
 class BlockTour {
  public:
-  BlockTour(const Tour& tour, std::vector<BlockAxis> axes) : tour_(tour), axes_(std::move(axes)) {}
+  BlockTour(const GridTraversal& tour, std::vector<BlockAxis> axes) : tour_(tour), axes_(std::move(axes)) {}
 
   /// Share `share` of phase `phase` of what the phases before it left this rank.
   std::optional<Range> share(int phase, std::uint32_t share) const {
@@ -163,7 +163,7 @@ class BlockTour {
   std::size_t first() const { return static_cast<std::size_t>(tour_.dimension(0)); }
   const BlockAxis& axis(int phase) const { return axes_[static_cast<std::size_t>(tour_.dimension(phase))]; }
 
-  const Tour& tour_;
+  const GridTraversal& tour_;
   std::vector<BlockAxis> axes_;
 };
 
@@ -176,7 +176,8 @@ inline Range chunk_of(Range blocks, std::uint32_t chunk) {
 /// Reduce-scatter of chunk `chunk` of all blocks. Sums under way are in scratch, in as many blocks as the first phase
 /// leaves. lanes: int phase → LaneBuilder.
 template <typename Lanes>
-void reduce_scatter_over(const Tour& tour, const std::vector<BlockAxis>& axes, std::uint32_t chunk, const Lanes& lanes) {
+void reduce_scatter_over(const GridTraversal& tour, const std::vector<BlockAxis>& axes, std::uint32_t chunk,
+                         const Lanes& lanes) {
   const BlockTour inputs(tour, axes);
   const BlockTour sums = inputs.without_first();
   const int last = tour.phases() - 1;
@@ -186,13 +187,14 @@ void reduce_scatter_over(const Tour& tour, const std::vector<BlockAxis>& axes, s
       return k == 0 ? input(chunk_of(*inputs.share(0, s), chunk)) : scratch(chunk_of(*sums.share(k, s), chunk));
     };
     const Ref total = k == last ? output(chunk) : scratch(chunk_of(*sums.share(k, ring.after(0)), chunk));
-    reduce_scatter_round(lanes(k), ring, at, total, k == last ? Sum::complete : Sum::partial);
+    reduce_scatter_round(lanes(k), ring, at, total, k == last ? SumState::complete : SumState::partial);
   }
 }
 
 /// All-gather of chunk `chunk` of all blocks, through the tour's dimensions in reverse. lanes: int phase → LaneBuilder.
 template <typename Lanes>
-void all_gather_over(const Tour& tour, const std::vector<BlockAxis>& axes, std::uint32_t chunk, const Lanes& lanes) {
+void all_gather_over(const GridTraversal& tour, const std::vector<BlockAxis>& axes, std::uint32_t chunk,
+                     const Lanes& lanes) {
   const BlockTour blocks(tour, axes);
   const int last = tour.phases() - 1;
   lanes(last).move({input(chunk)}, {output(chunk_of(block_range(static_cast<std::uint32_t>(tour.rank)), chunk))});

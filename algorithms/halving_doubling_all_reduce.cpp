@@ -58,7 +58,7 @@ void build(Builder& builder, const View&, const Parameters&) {
     for (const Part& part : {all.lower(), all.upper()}) there.move({there.from(rank - 1), part.in()}, {part.out()});
   }
   const auto lane = [&](std::size_t index) { return builder.lane(lanes == 1 ? 0 : static_cast<std::uint32_t>(index)); };
-  all_reduce_by_halving(all, swaps_of(core), core.helps ? Own::sums : Own::input, lane,
+  all_reduce_by_halving(all, swaps_of(core), core.helps ? OperandSource::sums : OperandSource::input, lane,
                         [&](std::size_t swap) { return lane(lanes - 1 - swap); });
   if (core.helps) {
     for (const Part& part : {all.lower(), all.upper()}) back.move({part.out()}, {back.to(rank - 1)});
@@ -85,6 +85,6 @@ const Algorithm halving_doubling_all_reduce = {"halving_doubling",
                                                shape,
                                                build,
                                                cost,
-                                               bit_by_bit};
+                                               hypercube_symmetry};
 
 }  // namespace tutti

@@ -25,7 +25,7 @@ Shape shape(const Problem& problem, const View& view, const Parameters& paramete
 
 void build(Builder& builder, const View& view, const Parameters&) {
   const Grid grid = hierarchy_of(view);
-  const Tour tour{grid, builder.rank(), dimensions_from(grid, 0)};
+  const GridTraversal tour{grid, builder.rank(), dimensions_from(grid, 0)};
   const int last = grid.size() - 1;
   all_gather_over(tour, *block_axes(grid), 0,
                   [&](int level) { return builder.lane(static_cast<std::uint32_t>(last - level)); });

@@ -18,7 +18,7 @@ inline bool regular_levels(const Problem& problem, const View& view) {
   if (!several_levels(problem, view)) return false;
   const Grid grid = hierarchy_of(view);
   const auto axes = block_axes(grid);
-  const Tour tour{grid, 0, dimensions_from(grid, 0)};
+  const GridTraversal tour{grid, 0, dimensions_from(grid, 0)};
   return axes && BlockTour(tour, *axes).fits();
 }
 

@@ -9,10 +9,10 @@
 namespace tutti {
 
 /// The ranks of every machine, its leader first, then in order.
-struct Crews {
+struct MachineGroups {
   /// first: the leader of its machine, whose crew comes first; the others' leaders are their least ranks. The crews are in
   /// the order of machines from there on, around. O(ranks).
-  Crews(const View& view, int first) : of(static_cast<std::size_t>(view.machines())) {
+  MachineGroups(const View& view, int first) : of(static_cast<std::size_t>(view.machines())) {
     const int machines = static_cast<int>(of.size());
     const int start = view.machine[static_cast<std::size_t>(first)];
     const auto crew = [&](int rank) -> std::vector<int>& {
@@ -38,7 +38,7 @@ struct Crews {
 
 /// One rank's crew and place in it.
 struct CrewMember {
-  CrewMember(const Crews& crews, int rank) {
+  CrewMember(const MachineGroups& crews, int rank) {
     for (machine = 0; machine < crews.machines(); ++machine) {
       const auto& crew = crews[machine];
       const auto at = std::find(crew.begin(), crew.end(), rank);
@@ -57,7 +57,7 @@ inline bool has_crews(const Problem&, const View& view) { return view.machines()
 /// The dearest link within a machine.
 inline LinkClass crew_link(const View& view) {
   LinkClass dearest = LinkClass::same_numa;
-  const Crews crews(view, 0);
+  const MachineGroups crews(view, 0);
   for (const auto& crew : crews.of) {
     for (const int rank : crew) {
       if (rank != crew[0]) dearest = std::max(dearest, view.link_class(crew[0], rank));
@@ -70,7 +70,7 @@ inline LinkClass crew_link(const View& view) {
 /// each crew below its leader. Messages cross machines ⌈log₂ n⌉ times, whatever the ranks' order.
 struct CrewTree {
   CrewTree(const View& view, int root, int rank) {
-    const Crews crews(view, root);
+    const MachineGroups crews(view, root);
     const CrewMember me(crews, rank);
     const std::vector<int>& crew = crews[me.machine];
     if (me.position > 0) {
@@ -95,7 +95,7 @@ inline Shape crew_tree_shape(const Problem&, const View&, const Parameters&) {
 
 /// What a message down or up that tree takes: one of m bytes at each level.
 inline Cost crew_tree_cost(const Problem&, const View& view) {
-  const Crews crews(view, 0);
+  const MachineGroups crews(view, 0);
   Cost cost;
   cost.alphas = cost.betas = log2_ceil(crews.machines());
   LinkCost& inside = cost[crew_link(view)];

@@ -23,7 +23,7 @@ Shape shape(const Problem&, const View& view, const Parameters& parameters) {
           .message_cells = 1};
 }
 
-void lead(Builder& builder, const Crews& crews, int machine) {
+void lead(Builder& builder, const MachineGroups& crews, int machine) {
   const LaneBuilder collect = builder.lane(0);
   const LaneBuilder across = builder.lane(1);
   const LaneBuilder publish = builder.lane(2);
@@ -38,9 +38,11 @@ void lead(Builder& builder, const Crews& crews, int machine) {
   }
   const Ring ring{n, crews.leader(wrap_rank(machine - 1, n)), crews.leader(wrap_rank(machine + 1, n)), machine};
   const auto out = [&](std::uint32_t share) { return all.share(share, all.size).out(); };
-  const auto own = [&](std::uint32_t share) { return own_of(alone ? Own::input : Own::sums, all.share(share, all.size)); };
-  reduce_scatter_round(across, ring, own, out(ring.after(0)), Sum::complete, Owned::goes_on);
-  all_gather_round(across, ring, out, Owned::goes_on);
+  const auto own = [&](std::uint32_t share) {
+    return own_of(alone ? OperandSource::input : OperandSource::sums, all.share(share, all.size));
+  };
+  reduce_scatter_round(across, ring, own, out(ring.after(0)), SumState::complete, OwnedShare::forward);
+  all_gather_round(across, ring, out, OwnedShare::forward);
   for (int step = 0; step < n && !alone; ++step) {
     std::vector<Ref> destinations;
     for (std::size_t m = 1; m < crew.size(); ++m) destinations.push_back(publish.to(crew[m]));
@@ -49,7 +51,7 @@ void lead(Builder& builder, const Crews& crews, int machine) {
 }
 
 void build(Builder& builder, const View& view, const Parameters&) {
-  const Crews crews(view, 0);
+  const MachineGroups crews(view, 0);
   const CrewMember me(crews, builder.rank());
   if (me.position == 0) return lead(builder, crews, me.machine);
   const int leader = crews.leader(me.machine);
@@ -63,7 +65,7 @@ void build(Builder& builder, const View& view, const Parameters&) {
 }
 
 Cost cost(const Problem&, const View& view) {
-  const Crews crews(view, 0);
+  const MachineGroups crews(view, 0);
   const double n = crews.machines();
   const double others = crews.most() - 1;
   Cost cost{2 * (n - 1), 2 * (n - 1) / n, others + (n - 1) / n};

@@ -26,7 +26,7 @@ void build(Builder& builder, const View& view, const Parameters&) {
 
 Cost cost(const Problem& problem, const View& view) {
   Cost cost = crew_tree_cost(problem, view);
-  const Crews crews(view, 0);
+  const MachineGroups crews(view, 0);
   cost.gammas = log2_ceil(crews.machines()) + log2_ceil(crews.most());
   return cost;
 }

@@ -29,14 +29,14 @@ struct Part {
 };
 
 /// Where a rank's own sums are: still the input, or, after an earlier phase, the output.
-enum class Own : std::uint8_t { input, sums };
-inline Ref own_of(Own own, const Part& part) { return own == Own::input ? part.in() : part.out(); }
+enum class OperandSource : std::uint8_t { input, sums };
+inline Ref own_of(OperandSource own, const Part& part) { return own == OperandSource::input ? part.in() : part.out(); }
 
 /// What a fold is to the elements: every rank's share is in it only after the last phase.
-enum class Sum : std::uint8_t { partial, complete };
+enum class SumState : std::uint8_t { partial, complete };
 template <typename Sources, typename Destinations>
-void fold(const LaneBuilder& lane, Sum sum, const Sources& sources, const Destinations& destinations) {
-  if (sum == Sum::complete) {
+void fold(const LaneBuilder& lane, SumState sum, const Sources& sources, const Destinations& destinations) {
+  if (sum == SumState::complete) {
     lane.complete(sources, destinations);
   } else {
     lane.move(sources, destinations);
@@ -56,19 +56,19 @@ struct Ring {
 
 /// Whether the step that completes the owned share sends it on at once: where a reduce-scatter and an all-gather of the
 /// same ring follow each other on a lane.
-enum class Owned : std::uint8_t { stays, goes_on };
+enum class OwnedShare : std::uint8_t { stays, forward };
 
 /// d−1 steps of (size of a share): afterwards `total` holds the ring's sum of share `owned`.
 /// own: std::uint32_t share → Ref of this rank's own sums of it.
 template <typename OwnShare>
-void reduce_scatter_round(const LaneBuilder& lane, const Ring& ring, const OwnShare& own, const Ref& total, Sum sum,
-                          Owned owned = Owned::stays) {
+void reduce_scatter_round(const LaneBuilder& lane, const Ring& ring, const OwnShare& own, const Ref& total, SumState sum,
+                          OwnedShare owned = OwnedShare::stays) {
   const Ref from = lane.from(ring.previous);
   const Ref to = lane.to(ring.next);
   lane.move({own(ring.after(1))}, {to});
   for (int m = 2; m < ring.size; ++m) lane.move({from, own(ring.after(m))}, {to});
   const std::initializer_list<Ref> sources{from, own(ring.after(ring.size))};
-  if (owned == Owned::goes_on) {
+  if (owned == OwnedShare::forward) {
     fold(lane, sum, sources, std::initializer_list<Ref>{total, to});
   } else {
     fold(lane, sum, sources, std::initializer_list<Ref>{total});
@@ -78,10 +78,10 @@ void reduce_scatter_round(const LaneBuilder& lane, const Ring& ring, const OwnSh
 /// d−1 steps of (size of a share): afterwards everybody has all shares. at: std::uint32_t share → Ref where it belongs; the
 /// one that is owned is there, and has been sent where it goes on.
 template <typename At>
-void all_gather_round(const LaneBuilder& lane, const Ring& ring, const At& at, Owned owned = Owned::stays) {
+void all_gather_round(const LaneBuilder& lane, const Ring& ring, const At& at, OwnedShare owned = OwnedShare::stays) {
   const Ref from = lane.from(ring.previous);
   const Ref to = lane.to(ring.next);
-  if (owned == Owned::stays) lane.move({at(ring.after(0))}, {to});
+  if (owned == OwnedShare::stays) lane.move({at(ring.after(0))}, {to});
   for (int m = 1; m < ring.size - 1; ++m) lane.move({from}, {at(ring.after(m)), to});
   lane.move({from}, {at(ring.after(ring.size - 1))});
 }
@@ -97,7 +97,7 @@ struct Swap {
 /// part. The side of the lower half stands first in every fold. Links need room for two messages.
 /// halving, doubling: std::size_t swap → LaneBuilder of its way there and back; the same one for the last swap.
 template <typename Halving, typename Doubling>
-void all_reduce_by_halving(Part part, std::span<const Swap> swaps, Own own, const Halving& halving,
+void all_reduce_by_halving(Part part, std::span<const Swap> swaps, OperandSource own, const Halving& halving,
                            const Doubling& doubling) {
   std::vector<Part> others;
   for (std::size_t s = 0; s < swaps.size(); ++s) {
@@ -108,11 +108,11 @@ void all_reduce_by_halving(Part part, std::span<const Swap> swaps, Own own, cons
     lane.move({own_of(own, other)}, {lane.to(swap.partner)});
     const Ref first = swap.upper ? lane.from(swap.partner) : own_of(own, kept);
     const Ref second = swap.upper ? own_of(own, kept) : lane.from(swap.partner);
-    fold(lane, s + 1 == swaps.size() ? Sum::complete : Sum::partial, std::initializer_list<Ref>{first, second},
+    fold(lane, s + 1 == swaps.size() ? SumState::complete : SumState::partial, std::initializer_list<Ref>{first, second},
          std::initializer_list<Ref>{kept.out()});
     others.push_back(other);
     part = kept;
-    own = Own::sums;
+    own = OperandSource::sums;
   }
   for (std::size_t s = swaps.size(); s-- > 0;) {
     const LaneBuilder lane = doubling(s);
@@ -124,7 +124,7 @@ void all_reduce_by_halving(Part part, std::span<const Swap> swaps, Own own, cons
 }
 
 /// The same, all on one lane.
-inline void all_reduce_by_halving(const LaneBuilder& lane, Part part, std::span<const Swap> swaps, Own own) {
+inline void all_reduce_by_halving(const LaneBuilder& lane, Part part, std::span<const Swap> swaps, OperandSource own) {
   const auto always = [&lane](std::size_t) { return lane; };
   all_reduce_by_halving(part, swaps, own, always, always);
 }

@@ -72,6 +72,6 @@ const Algorithm recursive_doubling_all_reduce = {"recursive_doubling",
                                                  shape,
                                                  build,
                                                  cost,
-                                                 bit_by_bit};
+                                                 hypercube_symmetry};
 
 }  // namespace tutti

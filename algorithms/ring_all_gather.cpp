@@ -16,13 +16,13 @@ Shape shape(const Problem&, const View&, const Parameters&) {
 
 void build(Builder& builder, const View& view, const Parameters&) {
   const LaneBuilder lane = builder.lane(0);
-  const RingOrder order(view);
+  const RankRing order(view);
   const auto block = [&order](std::uint32_t share) {
     return output(block_range(static_cast<std::uint32_t>(order.rank(static_cast<int>(share)))));
   };
   const Ring ring = order.ring(builder.rank(), 0);
   lane.move({input(0)}, {block(ring.after(0)), lane.to(ring.next)});
-  all_gather_round(lane, ring, block, Owned::goes_on);
+  all_gather_round(lane, ring, block, OwnedShare::forward);
 }
 
 Cost cost(const Problem& problem, const View& view) {

@@ -23,12 +23,12 @@ void build_lane(const LaneBuilder& lane, const Ring& ring) {
   const Part part{lane.index() * count, count};
   const auto in = [&](std::uint32_t share) { return part.share(share, count).in(); };
   const auto out = [&](std::uint32_t share) { return part.share(share, count).out(); };
-  reduce_scatter_round(lane, ring, in, out(ring.after(0)), Sum::complete, Owned::goes_on);
-  all_gather_round(lane, ring, out, Owned::goes_on);
+  reduce_scatter_round(lane, ring, in, out(ring.after(0)), SumState::complete, OwnedShare::forward);
+  all_gather_round(lane, ring, out, OwnedShare::forward);
 }
 
 void build(Builder& builder, const View& view, const Parameters&) {
-  const Ring ring = RingOrder(view).ring(builder.rank(), 1);
+  const Ring ring = RankRing(view).ring(builder.rank(), 1);
   for (std::uint32_t l = 0; l < builder.shape().lanes; ++l) build_lane(builder.lane(l), ring);
 }
 

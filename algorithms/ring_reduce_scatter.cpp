@@ -16,12 +16,12 @@ Shape shape(const Problem&, const View&, const Parameters&) {
 
 void build(Builder& builder, const View& view, const Parameters&) {
   const LaneBuilder lane = builder.lane(0);
-  const RingOrder order(view);
+  const RankRing order(view);
   const auto block = [&order](std::uint32_t share) {
     return input(block_range(static_cast<std::uint32_t>(order.rank(static_cast<int>(share)))));
   };
   const Ring ring = order.ring(builder.rank(), 0);
-  reduce_scatter_round(lane, ring, block, output(0), Sum::complete);
+  reduce_scatter_round(lane, ring, block, output(0), SumState::complete);
 }
 
 Cost cost(const Problem& problem, const View& view) {

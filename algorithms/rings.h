@@ -26,10 +26,10 @@ inline std::vector<int> around_ring_order(const Problem& problem, const View& vi
 /// In which order ranks stand in a ring: by their numbers, or by their cores and then their numbers. What neighbours on one
 /// core hand on stays in its caches, and as few links as can be lead from core to core (8 ranks on 2 cores, bound in turn:
 /// 2 instead of 8).
-class RingOrder {
+class RankRing {
  public:
   /// O(1) where rings go by numbers, else O(n log n).
-  explicit RingOrder(const View& view) : size_(view.ranks()) {
+  explicit RankRing(const View& view) : size_(view.ranks()) {
     if (!rings_go_by_cores(view)) return;
     order_.resize(view.core.size());
     std::iota(order_.begin(), order_.end(), 0);

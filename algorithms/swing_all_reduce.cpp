@@ -85,7 +85,8 @@ void build(Builder& builder, const View& view, const Parameters&) {
   const Grid torus = torus_of(view);
   const auto ranks = static_cast<std::uint32_t>(builder.ranks());
   for (std::uint32_t part = 0; part < torus_parts(torus); ++part) {
-    all_reduce_by_halving(builder.lane(part), {part * ranks, ranks}, swaps_of(torus, builder.rank(), part), Own::input);
+    all_reduce_by_halving(builder.lane(part), {part * ranks, ranks}, swaps_of(torus, builder.rank(), part),
+                          OperandSource::input);
   }
 }
 

@@ -23,7 +23,7 @@ inline std::vector<int> on_the_torus(const Problem&, const View& view) { return 
 inline std::uint32_t torus_parts(const Grid& torus) { return static_cast<std::uint32_t>(2 * torus.size()); }
 
 /// A rank's way for one part.
-inline Tour part_tour(const Grid& torus, int rank, std::uint32_t part) {
+inline GridTraversal part_tour(const Grid& torus, int rank, std::uint32_t part) {
   const int dimension = static_cast<int>(part) % torus.size();
   return {torus, rank, dimensions_from(torus, dimension), part < static_cast<std::uint32_t>(torus.size())};
 }

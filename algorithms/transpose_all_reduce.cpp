@@ -25,7 +25,7 @@ void build(Builder& builder, const View&, const Parameters&) {
     const int to = wrap_rank(rank + i, p);
     lane.move({input(static_cast<std::uint32_t>(to))}, {lane.to(to)});
     const Ref sum = i == 1 ? input(own) : output(own);
-    fold(lane, i == p - 1 ? Sum::complete : Sum::partial,
+    fold(lane, i == p - 1 ? SumState::complete : SumState::partial,
          std::initializer_list<Ref>{sum, lane.from(wrap_rank(rank - i, p))}, std::initializer_list<Ref>{output(own)});
   }
   for (int i = 1; i < p; ++i) {

@@ -19,11 +19,13 @@ constexpr uint64_t kFreshRoom = uint64_t{1} << 20;  // bytes that the slots of -
 /// Half of all bytes that there can be at most, which no machine has.
 uint64_t whole_lines(uint64_t bytes) { return (std::min(bytes, UINT64_MAX / 2) + kLine - 1) / kLine * kLine; }
 
-uint64_t larger_buffer(const Operation& operation) { return std::max(operation.send_bytes(), operation.recv_bytes()); }
+uint64_t larger_buffer(const CheckedOperation& operation) {
+  return std::max(operation.send_bytes(), operation.recv_bytes());
+}
 
 }  // namespace
 
-Bench::Bench(const Request& request, const program::Member& world, const program::Member& group, int color,
+Bench::Bench(const Request& request, const program::RankMember& world, const program::RankMember& group, int color,
              program::Output& output)
     : request_(request),
       world_(world),
@@ -43,14 +45,14 @@ int Bench::fail(const tutti_comm* comm, tutti_status status) { return output_.fa
 
 int Bench::fail(int code, const std::string& sentence) { return output_.fail_as(world_.rank, code, sentence); }
 
-tutti_status Bench::call(const Operation& operation, const Places& places, const tutti_stream& stream) const {
+tutti_status Bench::call(const CheckedOperation& operation, const Places& places, const tutti_stream& stream) const {
   const Pattern& pattern = operation.pattern;
   return operation.collective->call({places.send, places.recv, operation.count, pattern.type, pattern.op, operation.root,
                                      group_.rank, group_.ranks, group_.comm, &call_, stream});
 }
 
 // What one iteration is: an operation, or several in a group, and what else was asked to be timed with it.
-tutti_status Bench::iterate(const Operation& operation, const Places& places) const {
+tutti_status Bench::iterate(const CheckedOperation& operation, const Places& places) const {
   tutti_status status = TUTTI_SUCCESS;
   if (request_.aggregated == 1) {
     status = call(operation, places, stream_);
@@ -65,20 +67,20 @@ tutti_status Bench::iterate(const Operation& operation, const Places& places) co
   return tutti_barrier(group_.comm, kBlocking, nullptr);
 }
 
-uint64_t Bench::stride_of(const Operation& operation) const { return whole_lines(larger_buffer(operation)); }
+uint64_t Bench::stride_of(const CheckedOperation& operation) const { return whole_lines(larger_buffer(operation)); }
 
-Places Bench::places_of(const Operation& operation, uint64_t slot) const {
+Places Bench::places_of(const CheckedOperation& operation, uint64_t slot) const {
   const uint64_t offset = slot * stride_of(operation);
   return lay_out(operation, send_.data() + offset, recv_.data() + offset);
 }
 
 // With --fresh the operations that share a clock reading need an input each.
-uint64_t Bench::slots_for(const Operation& operation, double nanoseconds) const {
+uint64_t Bench::slots_for(const CheckedOperation& operation, double nanoseconds) const {
   const uint64_t fit = std::max<uint64_t>(1, kFreshRoom / std::max<uint64_t>(1, stride_of(operation)));
   return std::min(fit, plan_for(nanoseconds, static_cast<uint64_t>(request_.iterations)).batch);
 }
 
-void Bench::note_choice(const Collective& collective, Measured& measured) const {
+void Bench::note_choice(const BenchedCollective& collective, Measured& measured) const {
   tutti_comm_choice choice = {sizeof choice, nullptr, nullptr, nullptr};
   if (tutti_comm_last_choice(group_.comm, &choice) != TUTTI_SUCCESS) return;
   // What the library tells is the last collective's, which for messages is one of our own between them.
@@ -88,7 +90,7 @@ void Bench::note_choice(const Collective& collective, Measured& measured) const 
 }
 
 // Untimed iterations, the last an operation by itself: it is the last collective that the library tells about.
-int Bench::warm_up(const Operation& operation, const Places& places, Measured& measured) {
+int Bench::warm_up(const CheckedOperation& operation, const Places& places, Measured& measured) {
   for (int64_t i = 1; i < request_.warmup; ++i) {
     if (const tutti_status status = iterate(operation, places); status != TUTTI_SUCCESS) return fail(group_.comm, status);
   }
@@ -99,7 +101,7 @@ int Bench::warm_up(const Operation& operation, const Places& places, Measured& m
   return program::kGood;
 }
 
-int Bench::measure(const Operation& operation, Measured& measured) {
+int Bench::measure(const CheckedOperation& operation, Measured& measured) {
   const Places first = places_of(operation, 0);
   poison_result(operation, first);
   fill_send(operation, first);
@@ -117,7 +119,7 @@ int Bench::measure(const Operation& operation, Measured& measured) {
   double nanoseconds = 0;
   tutti_status status = estimate(world_.comm, whole, nanoseconds);
   if (status != TUTTI_SUCCESS) return fail(group_.comm, status);
-  Plan plan = plan_for(nanoseconds, static_cast<uint64_t>(request_.iterations));
+  RunPlan plan = plan_for(nanoseconds, static_cast<uint64_t>(request_.iterations));
   if (request_.fresh) {
     slots = slots_for(operation, nanoseconds);
     plan.batch = slots;
@@ -136,7 +138,7 @@ int Bench::measure(const Operation& operation, Measured& measured) {
   return program::kGood;
 }
 
-int Bench::check(Operation operation, Measured& measured) {
+int Bench::check(CheckedOperation operation, Measured& measured) {
   uint64_t wrong = 0;
   for (int64_t round = 0; round < request_.checks; ++round) {
     operation.pattern.seed = seed_++;
@@ -148,7 +150,7 @@ int Bench::check(Operation operation, Measured& measured) {
     if (const tutti_status status = call(operation, places, kBlocking); status != TUTTI_SUCCESS) {
       return fail(group_.comm, status);
     }
-    Finding finding = check_result(operation, places);
+    CheckFinding finding = check_result(operation, places);
     const uint64_t trespasses = send_.trespasses() + recv_.trespasses();
     if (trespasses > 0 && finding.wrong == 0) {
       finding.sentence =
@@ -204,10 +206,10 @@ int Bench::make_sure_of_memory() {
 int Bench::reserve(tutti_type type) {
   const uint64_t bytes = buffer_bytes(type);
   if (send_.bytes() >= bytes && send_.data() != nullptr) return program::kGood;
-  send_ = Buffer();
-  recv_ = Buffer();
-  send_ = Buffer::allocate(bytes, request_.memory);
-  recv_ = Buffer::allocate(bytes, request_.memory);
+  send_ = TestBuffer();
+  recv_ = TestBuffer();
+  send_ = TestBuffer::allocate(bytes, request_.memory);
+  recv_ = TestBuffer::allocate(bytes, request_.memory);
   if (send_.data() != nullptr && recv_.data() != nullptr) return program::kGood;
   return fail(program::kFailed,
               fmt::format("two buffers of {} bytes on each rank are more than this machine gives; lower -e or --elements",
@@ -215,12 +217,12 @@ int Bench::reserve(tutti_type type) {
 }
 
 int Bench::run_half(tutti_type type, tutti_op op, int root, uint64_t count, bool in_place, Measured& measured) {
-  const Operation operation = {request_.collective,
-                               {type, op, request_.collective->reduces, group_.ranks, seed_++},
-                               root,
-                               group_.rank,
-                               count,
-                               in_place};
+  const CheckedOperation operation = {request_.collective,
+                                      {type, op, request_.collective->reduces, group_.ranks, seed_++},
+                                      root,
+                                      group_.rank,
+                                      count,
+                                      in_place};
   measured.collective = request_.collective;
   measured.count = count;
   measured.type = type;
@@ -326,10 +328,10 @@ int Bench::run() {
   return finish();
 }
 
-int run_bench(const Request& request, const program::Member& member, program::Output& output) {
+int run_bench(const Request& request, const program::RankMember& member, program::Output& output) {
   if (!request.environment.split) return Bench(request, member, member, 0, output).run();
   const int color = request.environment.split->group_of(member.rank / static_cast<int>(request.ranks.each));
-  program::Member group = {nullptr, 0, 0};
+  program::RankMember group = {nullptr, 0, 0};
   tutti_status status = tutti_comm_split(member.comm, color, member.rank, &group.comm, nullptr);
   if (status == TUTTI_SUCCESS) status = tutti_comm_rank(group.comm, &group.rank);
   if (status == TUTTI_SUCCESS) status = tutti_comm_size(group.comm, &group.ranks);

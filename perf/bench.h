@@ -16,14 +16,14 @@ namespace tutti::perf {
 
 /// Measures and checks everything that was asked for, and reports on rank 0. One call per rank; all ranks make it. Returns
 /// the exit code; failures have been told.
-int run_bench(const Request& request, const program::Member& member, program::Output& output);
+int run_bench(const Request& request, const program::RankMember& member, program::Output& output);
 
 /// Measures and checks; one per rank. All ranks make the same calls in the same order. Not thread safe.
 class Bench {
  public:
   /// All arguments must outlive the bench. Times are compared over `world`, which is all ranks. Operations run among
   /// `group`: `world`, or a part of it, whose number is `color`.
-  Bench(const Request& request, const program::Member& world, const program::Member& group, int color,
+  Bench(const Request& request, const program::RankMember& world, const program::RankMember& group, int color,
         program::Output& output);
   ~Bench();
   Bench(const Bench&) = delete;
@@ -42,30 +42,30 @@ class Bench {
   uint64_t buffer_bytes(tutti_type type) const;
   int reserve(tutti_type type);
   int run_half(tutti_type type, tutti_op op, int root, uint64_t count, bool in_place, Measured& measured);
-  int warm_up(const Operation& operation, const Places& places, Measured& measured);
-  int measure(const Operation& operation, Measured& measured);
-  int check(Operation operation, Measured& measured);
+  int warm_up(const CheckedOperation& operation, const Places& places, Measured& measured);
+  int measure(const CheckedOperation& operation, Measured& measured);
+  int check(CheckedOperation operation, Measured& measured);
   int finish();
-  tutti_status call(const Operation& operation, const Places& places, const tutti_stream& stream) const;
-  tutti_status iterate(const Operation& operation, const Places& places) const;
-  void note_choice(const Collective& collective, Measured& measured) const;
-  Places places_of(const Operation& operation, uint64_t slot) const;
-  uint64_t stride_of(const Operation& operation) const;
-  uint64_t slots_for(const Operation& operation, double nanoseconds) const;
+  tutti_status call(const CheckedOperation& operation, const Places& places, const tutti_stream& stream) const;
+  tutti_status iterate(const CheckedOperation& operation, const Places& places) const;
+  void note_choice(const BenchedCollective& collective, Measured& measured) const;
+  Places places_of(const CheckedOperation& operation, uint64_t slot) const;
+  uint64_t stride_of(const CheckedOperation& operation) const;
+  uint64_t slots_for(const CheckedOperation& operation, double nanoseconds) const;
   int fail(const tutti_comm* comm, tutti_status status);
   int fail(int code, const std::string& sentence);
 
   const Request& request_;
-  const program::Member& world_;
-  const program::Member& group_;
+  const program::RankMember& world_;
+  const program::RankMember& group_;
   const int color_;
   program::Output& output_;
-  Report report_;
+  PerfReport report_;
   const std::vector<tutti_type> types_;  ///< a barrier has none of its own, and one counts
   tutti_call call_ = TUTTI_CALL_INIT;
   tutti_stream stream_ = {TUTTI_STREAM_BLOCKING, nullptr};  ///< of the operations that are timed
-  Buffer send_;
-  Buffer recv_;
+  TestBuffer send_;
+  TestBuffer recv_;
   uint32_t seed_ = 1;
   bool oversubscribed_ = false;  ///< ranks share CPUs
   bool wrong_ = false;           ///< on any rank

@@ -13,12 +13,12 @@ namespace tutti::perf {
 enum class MemoryKind { host, registered };
 
 /// Page-aligned memory with a guarded page's worth of known bytes on either side. Movable. Not thread safe.
-class Buffer {
+class TestBuffer {
  public:
   /// A buffer of 0 bytes has an address too. On failure data() is NULL.
-  static Buffer allocate(uint64_t bytes, MemoryKind kind = MemoryKind::host);
+  static TestBuffer allocate(uint64_t bytes, MemoryKind kind = MemoryKind::host);
 
-  Buffer() = default;
+  TestBuffer() = default;
   std::byte* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }
 

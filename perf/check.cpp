@@ -16,18 +16,18 @@ constexpr std::byte kUntouched{0xc3};
 
 using Scratch = std::array<std::byte, kElements * 8>;
 
-void expect(const Operation& operation, const Source& source, uint64_t from, uint64_t n, std::byte* out) {
+void expect(const CheckedOperation& operation, const Source& source, uint64_t from, uint64_t n, std::byte* out) {
   if (source.fold) return fill_folded(operation.pattern, source.index + from, n, out);
   fill_input(operation.pattern, source.rank, source.index + from, n, out);
 }
 
-void add(Finding& total, const Finding& more) {
+void add(CheckFinding& total, const CheckFinding& more) {
   if (total.wrong == 0) total.sentence = more.sentence;
   total.wrong += more.wrong;
 }
 
-Finding check_untouched(const Operation& operation, const std::byte* data, uint64_t bytes, const char* what) {
-  Finding finding;
+CheckFinding check_untouched(const CheckedOperation& operation, const std::byte* data, uint64_t bytes, const char* what) {
+  CheckFinding finding;
   for (uint64_t i = 0; i < bytes; ++i) {
     if (data[i] == kUntouched) continue;
     if (finding.wrong == 0) {
@@ -39,21 +39,21 @@ Finding check_untouched(const Operation& operation, const std::byte* data, uint6
   return finding;
 }
 
-Source own_input(const Operation& operation) { return {false, operation.rank, 0}; }
+Source own_input(const CheckedOperation& operation) { return {false, operation.rank, 0}; }
 
 }  // namespace
 
-uint64_t Operation::send_bytes() const {
+uint64_t CheckedOperation::send_bytes() const {
   return count * tutti_type_size(pattern.type) * collective->send_blocks(pattern.ranks);
 }
 
-uint64_t Operation::recv_bytes() const {
+uint64_t CheckedOperation::recv_bytes() const {
   return count * tutti_type_size(pattern.type) * collective->recv_blocks(pattern.ranks);
 }
 
-Places lay_out(const Operation& operation, std::byte* send, std::byte* recv) {
+Places lay_out(const CheckedOperation& operation, std::byte* send, std::byte* recv) {
   if (!operation.in_place) return {send, recv};
-  const Collective& collective = *operation.collective;
+  const BenchedCollective& collective = *operation.collective;
   const bool sends = collective.sends(operation.rank, operation.root);
   const bool receives = collective.receives(operation.rank, operation.root);
   const uint64_t own = operation.count * tutti_type_size(operation.pattern.type) * static_cast<uint64_t>(operation.rank);
@@ -67,7 +67,7 @@ Places lay_out(const Operation& operation, std::byte* send, std::byte* recv) {
   }
 }
 
-void fill_send(const Operation& operation, const Places& places) {
+void fill_send(const CheckedOperation& operation, const Places& places) {
   const uint64_t count = operation.count * operation.collective->send_blocks(operation.pattern.ranks);
   if (operation.collective->sends(operation.rank, operation.root)) {
     fill_input(operation.pattern, operation.rank, 0, count, places.send);
@@ -76,8 +76,8 @@ void fill_send(const Operation& operation, const Places& places) {
   }
 }
 
-void poison_result(const Operation& operation, const Places& places) {
-  const Collective& collective = *operation.collective;
+void poison_result(const CheckedOperation& operation, const Places& places) {
+  const BenchedCollective& collective = *operation.collective;
   if (places.recv == nullptr) return;
   if (!collective.receives(operation.rank, operation.root)) {
     std::fill_n(places.recv, operation.recv_bytes(), kUntouched);
@@ -94,12 +94,12 @@ void poison_result(const Operation& operation, const Places& places) {
   }
 }
 
-Finding check_block(const Operation& operation, const Source& source, uint64_t count, const std::byte* data,
-                    const std::string& what) {
+CheckFinding check_block(const CheckedOperation& operation, const Source& source, uint64_t count, const std::byte* data,
+                         const std::string& what) {
   const tutti_type type = operation.pattern.type;
   const uint64_t size = tutti_type_size(type);
   alignas(64) Scratch scratch;
-  Finding finding;
+  CheckFinding finding;
   for (uint64_t from = 0; from < count; from += kElements) {
     const uint64_t n = std::min(kElements, count - from);
     expect(operation, source, from, n, scratch.data());
@@ -119,11 +119,11 @@ Finding check_block(const Operation& operation, const Source& source, uint64_t c
   return finding;
 }
 
-Finding check_result(const Operation& operation, const Places& places) {
-  const Collective& collective = *operation.collective;
+CheckFinding check_result(const CheckedOperation& operation, const Places& places) {
+  const BenchedCollective& collective = *operation.collective;
   const int ranks = operation.pattern.ranks;
   const uint64_t size = tutti_type_size(operation.pattern.type);
-  Finding finding;
+  CheckFinding finding;
   if (collective.receives(operation.rank, operation.root)) {
     for (uint64_t block = 0; block < collective.recv_blocks(ranks); ++block) {
       const Source source = collective.source(operation.rank, ranks, operation.root, operation.count, block);

@@ -11,8 +11,8 @@
 namespace tutti::perf {
 
 /// One operation as one rank sees it.
-struct Operation {
-  const Collective* collective = nullptr;
+struct CheckedOperation {
+  const BenchedCollective* collective = nullptr;
   Pattern pattern;  ///< its ranks and type are the operation's
   int root = 0;
   int rank = 0;
@@ -32,27 +32,27 @@ struct Places {
 
 /// Lays an operation into the two buffers; in place only `recv` is used. Both hold at least the larger of send_bytes and
 /// recv_bytes.
-Places lay_out(const Operation& operation, std::byte* send, std::byte* recv);
+Places lay_out(const CheckedOperation& operation, std::byte* send, std::byte* recv);
 
 /// Writes this rank's input, where it has any; an ignored input gets known bytes. After poison_result, which in place
 /// writes to the same memory.
-void fill_send(const Operation& operation, const Places& places);
+void fill_send(const CheckedOperation& operation, const Places& places);
 
 /// Makes every element of the result wrong: each becomes the complement of what it must become, or, where this rank
 /// receives nothing, a known byte. Before fill_send, whose elements in place are left.
-void poison_result(const Operation& operation, const Places& places);
+void poison_result(const CheckedOperation& operation, const Places& places);
 
 /// What a check found.
-struct Finding {
+struct CheckFinding {
   uint64_t wrong = 0;    ///< elements (and guard bytes) that are not what they must be
   std::string sentence;  ///< about the first of them; empty where there is none
 };
 
 /// Compares the result with what it must be, out of place also the input and an ignored buffer with what they were.
-Finding check_result(const Operation& operation, const Places& places);
+CheckFinding check_result(const CheckedOperation& operation, const Places& places);
 
 /// Checks `count` elements at `data` against a source, as check_result does; for tests and for that.
-Finding check_block(const Operation& operation, const Source& source, uint64_t count, const std::byte* data,
-                    const std::string& what);
+CheckFinding check_block(const CheckedOperation& operation, const Source& source, uint64_t count, const std::byte* data,
+                         const std::string& what);
 
 }  // namespace tutti::perf

@@ -92,10 +92,10 @@ double once(int) { return 1; }
 
 }  // namespace
 
-const std::vector<Collective>& collectives() {
+const std::vector<BenchedCollective>& collectives() {
   constexpr Role kAll = Role::kAll;
   constexpr Role kRoot = Role::kRoot;
-  static const std::vector<Collective> table = {
+  static const std::vector<BenchedCollective> table = {
       // name, blocks, senders, receivers, reduces, in place, call, source, busbw
       {"all_reduce", Blocks::kNone, kAll, kAll, true, true, all_reduce, folded, twice_the_others},
       {"all_gather", Blocks::kRecv, kAll, kAll, false, true, all_gather, block_of_its_rank, the_others},
@@ -114,15 +114,15 @@ const std::vector<Collective>& collectives() {
   return table;
 }
 
-uint64_t Collective::send_blocks(int ranks) const {
+uint64_t BenchedCollective::send_blocks(int ranks) const {
   return blocks == Blocks::kSend || blocks == Blocks::kBoth ? static_cast<uint64_t>(ranks) : 1;
 }
 
-uint64_t Collective::recv_blocks(int ranks) const {
+uint64_t BenchedCollective::recv_blocks(int ranks) const {
   return blocks == Blocks::kRecv || blocks == Blocks::kBoth ? static_cast<uint64_t>(ranks) : 1;
 }
 
-const Collective* find_collective(const std::string& given) {
+const BenchedCollective* find_collective(const std::string& given) {
   struct Alias {
     const char* theirs;
     const char* ours;
@@ -134,18 +134,18 @@ const Collective* find_collective(const std::string& given) {
   for (const Alias& alias : kAliases) {
     if (name == alias.theirs) name = alias.ours;
   }
-  for (const Collective& collective : collectives()) {
+  for (const BenchedCollective& collective : collectives()) {
     if (name == collective.name) return &collective;
   }
   return nullptr;
 }
 
-uint64_t count_for(const Collective& collective, uint64_t bytes, tutti_type type, int ranks) {
+uint64_t count_for(const BenchedCollective& collective, uint64_t bytes, tutti_type type, int ranks) {
   if (collective.senders == Role::kNobody) return 0;
   return bytes / tutti_type_size(type) / std::max(collective.send_blocks(ranks), collective.recv_blocks(ranks));
 }
 
-uint64_t bytes_for(const Collective& collective, uint64_t count, tutti_type type, int ranks) {
+uint64_t bytes_for(const BenchedCollective& collective, uint64_t count, tutti_type type, int ranks) {
   return count * tutti_type_size(type) * std::max(collective.send_blocks(ranks), collective.recv_blocks(ranks));
 }
 

@@ -41,7 +41,7 @@ enum class Blocks { kNone, kSend, kRecv, kBoth };
 /// Who reads send and who writes recv.
 enum class Role { kAll, kRoot, kNobody };
 
-struct Collective {
+struct BenchedCollective {
   const char* name;
   Blocks blocks;
   Role senders;
@@ -65,15 +65,15 @@ struct Collective {
 };
 
 /// All of them, in the order of --help.
-const std::vector<Collective>& collectives();
+const std::vector<BenchedCollective>& collectives();
 
 /// The row of that name, or of nccl-tests' ("alltoall", "all_reduce_perf"), or nullptr.
-const Collective* find_collective(const std::string& given);
+const BenchedCollective* find_collective(const std::string& given);
 
 /// The API's count for a size as nccl-tests means it: `bytes` is the larger of a rank's two buffers. Rounded down.
-uint64_t count_for(const Collective& collective, uint64_t bytes, tutti_type type, int ranks);
+uint64_t count_for(const BenchedCollective& collective, uint64_t bytes, tutti_type type, int ranks);
 
 /// The reverse: the bytes that a line of the report is about.
-uint64_t bytes_for(const Collective& collective, uint64_t count, tutti_type type, int ranks);
+uint64_t bytes_for(const BenchedCollective& collective, uint64_t count, tutti_type type, int ranks);
 
 }  // namespace tutti::perf

@@ -34,37 +34,38 @@ std::optional<uint32_t> any_base(std::string_view text) {
   return number(text, 10);
 }
 
-std::optional<Split> parse_split(const std::string& given) {
+std::optional<ProcessSplit> parse_split(const std::string& given) {
   struct Spelling {
     const char* text;
-    Split::By by;
+    ProcessSplit::By by;
   };
-  constexpr Spelling kSpellings[] = {{"and", Split::By::kAnd}, {"&", Split::By::kAnd},   {"or", Split::By::kOr},
-                                     {"|", Split::By::kOr},    {"mod", Split::By::kMod}, {"%", Split::By::kMod},
-                                     {"div", Split::By::kDiv}, {"/", Split::By::kDiv}};
+  constexpr Spelling kSpellings[] = {{"and", ProcessSplit::By::kAnd}, {"&", ProcessSplit::By::kAnd},
+                                     {"or", ProcessSplit::By::kOr},   {"|", ProcessSplit::By::kOr},
+                                     {"mod", ProcessSplit::By::kMod}, {"%", ProcessSplit::By::kMod},
+                                     {"div", ProcessSplit::By::kDiv}, {"/", ProcessSplit::By::kDiv}};
   const std::string text = lower(given);
   for (const Spelling& spelling : kSpellings) {
     if (text.rfind(spelling.text, 0) != 0) continue;
     const size_t begin = text.find_first_not_of(' ', std::string_view(spelling.text).size());
     const auto value = begin == std::string::npos ? std::nullopt : any_base(std::string_view(text).substr(begin));
-    const bool divides = spelling.by == Split::By::kMod || spelling.by == Split::By::kDiv;
+    const bool divides = spelling.by == ProcessSplit::By::kMod || spelling.by == ProcessSplit::By::kDiv;
     if (!value || (divides && *value == 0)) return std::nullopt;
-    return Split{spelling.by, *value};
+    return ProcessSplit{spelling.by, *value};
   }
   return std::nullopt;
 }
 
 // nccl-tests reads the mask in base 16, with or without 0x.
-std::optional<Split> parse_mask(const std::string& given) {
+std::optional<ProcessSplit> parse_mask(const std::string& given) {
   const std::string text = lower(given);
   const auto value = number(text.rfind("0x", 0) == 0 ? std::string_view(text).substr(2) : text, 16);
   if (!value) return std::nullopt;
-  return Split{Split::By::kAnd, *value};
+  return ProcessSplit{ProcessSplit::By::kAnd, *value};
 }
 
 }  // namespace
 
-int Split::group_of(int process) const {
+int ProcessSplit::group_of(int process) const {
   const auto p = static_cast<uint32_t>(process);
   switch (by) {
     case By::kAnd:
@@ -79,7 +80,7 @@ int Split::group_of(int process) const {
   return static_cast<int>(p / value);
 }
 
-std::string read_environment(const std::function<const char*(const char*)>& get, Environment& environment) {
+std::string read_environment(const std::function<const char*(const char*)>& get, PerfEnvironment& environment) {
   const auto text = [&](const char* name) {
     const char* value = get(name);
     return std::string(value != nullptr ? value : "");

@@ -186,7 +186,7 @@ tutti_status measure_pair(tutti_comm* pair, Told& told) {
 }
 
 /// By rank, a number for its machine: the lowest rank of the same name.
-tutti_status machines_of(const program::Member& member, std::vector<int>& machines) {
+tutti_status machines_of(const program::RankMember& member, std::vector<int>& machines) {
   using Name = std::array<char, 64>;
   Name own = {};
   const char* const given = std::getenv("TUTTI_MACHINE");
@@ -310,7 +310,8 @@ void tell(const std::vector<LinkMeasured>& pairs, const std::string& file, progr
 }
 
 /// Collective: the ranks' machines, once rank 0 has found that it can write the file. Returns the exit code.
-int prepare(const Request& request, const program::Member& member, std::vector<int>& machines, program::Output& output) {
+int prepare(const Request& request, const program::RankMember& member, std::vector<int>& machines,
+            program::Output& output) {
   std::string wrong;
   if (member.rank == 0) wrong = program::check_writable("--measure-links", request.links);
   std::uint8_t refused = wrong.empty() ? 0 : 1;
@@ -323,7 +324,7 @@ int prepare(const Request& request, const program::Member& member, std::vector<i
 }
 
 /// Collective: what ranks a and b measure while the others wait, known to all. Returns the exit code.
-int measure_between(int a, int b, const program::Member& member, Told& told, program::Output& output) {
+int measure_between(int a, int b, const program::RankMember& member, Told& told, program::Output& output) {
   const bool mine = member.rank == a || member.rank == b;
   tutti_comm* pair = nullptr;
   Calls then;
@@ -376,7 +377,7 @@ std::string table_of(const std::vector<LinkMeasured>& pairs, const std::string& 
   return text;
 }
 
-int measure_links(const Request& request, const program::Member& member, program::Output& output) {
+int measure_links(const Request& request, const program::RankMember& member, program::Output& output) {
   if (member.ranks < 2) {
     return output.fail_as(member.rank, program::kWrongUse,
                           "--measure-links measures between ranks, and there is one; start 2 or more, as by --ranks 2");

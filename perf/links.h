@@ -32,6 +32,6 @@ std::string table_of(const std::vector<LinkMeasured>& pairs, const std::string& 
 
 /// Measures the links between the job's ranks, a pair at a time while the others wait, and writes the table on rank 0, at
 /// the end. Collective: every rank calls it. Returns the exit code; failures have been told.
-int measure_links(const Request& request, const program::Member& member, program::Output& output);
+int measure_links(const Request& request, const program::RankMember& member, program::Output& output);
 
 }  // namespace tutti::perf

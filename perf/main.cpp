@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
     ::setenv("TUTTI_OPERATION_TIMEOUT", (std::to_string(request.timeout_s) + "s").c_str(), 1);
     output.call("TUTTI_OPERATION_TIMEOUT", "--timeout");
   }
-  const auto body = [&](const program::Member& member) {
+  const auto body = [&](const program::RankMember& member) {
     return request.links.empty() ? perf::run_bench(request, member, output) : perf::measure_links(request, member, output);
   };
   return program::run_ranks(options, request.ranks, argv, nullptr, output, body);

@@ -72,7 +72,7 @@ Times summarize(std::vector<Batch> batches) {
   return {at(0), at(0.5), at(0.99), at(1)};
 }
 
-Plan plan_for(double nanoseconds, uint64_t asked) {
+RunPlan plan_for(double nanoseconds, uint64_t asked) {
   const double each = std::max(nanoseconds, 1.0);
   const double wanted = std::clamp(kBudget / each, 3.0, 1e6);
   const uint64_t iterations = asked != 0 ? asked : static_cast<uint64_t>(wanted);
@@ -145,7 +145,7 @@ tutti_status combine(tutti_comm* comm, Average average, std::vector<Batch>& batc
   }
 }
 
-tutti_status run_plan(tutti_comm* comm, const Plan& plan, const Run& run, Timing& timing) {
+tutti_status run_plan(tutti_comm* comm, const RunPlan& plan, const Run& run, Timing& timing) {
   timing = {};
   std::vector<Batch>& batches = timing.batches;
   for (uint64_t left = plan.iterations; left > 0; left -= batches.back().iterations) {

@@ -35,14 +35,14 @@ Times summarize(std::vector<Batch> batches);
 std::vector<Batch> in_pairs(const std::vector<Batch>& batches);
 
 /// How many iterations there are and how many share a clock reading.
-struct Plan {
+struct RunPlan {
   uint64_t iterations;
   uint64_t batch;
 };
 
 /// The plan for iterations of `nanoseconds` each: `asked` iterations, or, where that is 0, about 0.3 s of them (at least 3,
 /// at most a million); batches of at least 2 us. Never 0.
-Plan plan_for(double nanoseconds, uint64_t asked);
+RunPlan plan_for(double nanoseconds, uint64_t asked);
 
 /// CLOCK_MONOTONIC in nanoseconds.
 uint64_t now_ns();
@@ -87,6 +87,6 @@ struct Timing {
 };
 
 /// Runs the plan. Collective over comm.
-tutti_status run_plan(tutti_comm* comm, const Plan& plan, const Run& run, Timing& timing);
+tutti_status run_plan(tutti_comm* comm, const RunPlan& plan, const Run& run, Timing& timing);
 
 }  // namespace tutti::perf

@@ -42,7 +42,7 @@ struct Words {
 
 std::vector<std::string> collective_names() {
   std::vector<std::string> names;
-  for (const Collective& collective : collectives()) names.emplace_back(collective.name);
+  for (const BenchedCollective& collective : collectives()) names.emplace_back(collective.name);
   return names;
 }
 
@@ -251,7 +251,7 @@ std::string check_links(const program::Options& options) {
 std::string read_collective(const program::Options& options, const std::string& started_as, const Words& words,
                             Request& request) {
   const std::string own_name = started_as.substr(started_as.rfind('/') + 1);
-  const Collective* const own = own_name.ends_with("_perf") ? find_collective(own_name) : nullptr;
+  const BenchedCollective* const own = own_name.ends_with("_perf") ? find_collective(own_name) : nullptr;
   const std::string& asked = options.given("COLLECTIVE") || own_name != "hypercube_perf" ? words.collective : own_name;
   request.collective = options.given("COLLECTIVE") ? find_collective(words.collective) : own;
   if (asked == "hypercube" || asked == "hypercube_perf") {

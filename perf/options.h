@@ -18,7 +18,7 @@ namespace tutti::perf {
 
 /// What was asked for.
 struct Request {
-  const Collective* collective = nullptr;  ///< nullptr where links are measured
+  const BenchedCollective* collective = nullptr;  ///< nullptr where links are measured
   uint64_t min_bytes = 8;
   uint64_t max_bytes = uint64_t{128} << 20;
   int64_t step_factor = 2;  ///< 1: sizes grow by step_bytes
@@ -49,7 +49,7 @@ struct Request {
   int64_t threads = 1;      ///< nccl-tests' numbers whose product is ranks.each
   int64_t devices = 1;
   program::RankOptions ranks;
-  Environment environment;
+  PerfEnvironment environment;
   std::vector<std::string> notes;      ///< lines for the report's head: what was taken without effect
   std::vector<std::string> arguments;  ///< the command line
 };

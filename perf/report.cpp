@@ -112,23 +112,23 @@ program::JsonObject json_of(const Measured& measured, const Request& request) {
                                 : std::move(line.measured("disturbed", measured.disturbed, 3));
 }
 
-Report::Report(const Request& request, program::Output& output)
+PerfReport::PerfReport(const Request& request, program::Output& output)
     : request_(request), output_(output), begun_at_(now_text()) {}
 
-void Report::introduce(std::vector<RankLocation> locations, std::vector<std::string> oversubscribed, int ranks) {
+void PerfReport::introduce(std::vector<RankLocation> locations, std::vector<std::string> oversubscribed, int ranks) {
   locations_ = std::move(locations);
   oversubscribed_ = std::move(oversubscribed);
   ranks_ = ranks;
 }
 
-void Report::begin_cycle(int64_t cycle) {
+void PerfReport::begin_cycle(int64_t cycle) {
   cycle_ = cycle;
   series_.clear();  // the plot is the last sweep's
 }
 
-double Report::average() const { return measurements_ > 0 ? bus_total_ / static_cast<double>(measurements_) : 0; }
+double PerfReport::average() const { return measurements_ > 0 ? bus_total_ / static_cast<double>(measurements_) : 0; }
 
-void Report::heading() {
+void PerfReport::heading() {
   if (std::exchange(begun_, true)) return;
   const int library = tutti_version();
   output_.line(fmt::format("# tutti-perf {}.{}.{}: {}, {}, {} memory{}", library / 10000, library / 100 % 100,
@@ -155,7 +155,7 @@ void Report::heading() {
   column_heads();
 }
 
-void Report::column_heads() {
+void PerfReport::column_heads() {
   const std::string half =
       fmt::format("  {:>7}  {:>6}  {:>6} {:>6}", request_.call_time ? "cputime" : "time", "algbw", "busbw", "#wrong");
   const std::string units = fmt::format("  {:>7}  {:>6}  {:>6} {:>6}", "(us)", "(GB/s)", "(GB/s)", "");
@@ -168,7 +168,7 @@ void Report::column_heads() {
   output_.line(fmt::format("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}{}{}", "(B)", "(elements)", "", "", "", units, units));
 }
 
-void Report::count(const Measured& measured) {
+void PerfReport::count(const Measured& measured) {
   bus_total_ += measured.busbw_GBps();
   ++measurements_;
   wrong_ += measured.wrong.value_or(0);
@@ -182,14 +182,14 @@ void Report::count(const Measured& measured) {
   series.y.push_back(measured.busbw_GBps());
 }
 
-void Report::record(const Measured& measured, const std::string& timestamp) {
+void PerfReport::record(const Measured& measured, const std::string& timestamp) {
   program::JsonObject line = json_of(measured, request_);
   if (request_.cycles != 1) line.add("cycle", cycle_);
   if (request_.timestamps) line.add("timestamp", timestamp);
   output_.record(line);
 }
 
-void Report::add(const std::optional<Measured>& out_of_place, const std::optional<Measured>& in_place) {
+void PerfReport::add(const std::optional<Measured>& out_of_place, const std::optional<Measured>& in_place) {
   const Row row = {out_of_place, in_place, now_text()};
   for (const auto& half : {row.out_of_place, row.in_place}) {
     if (!half) continue;
@@ -209,7 +209,7 @@ void Report::add(const std::optional<Measured>& out_of_place, const std::optiona
                            disturbed_text(row.disturbed()), request_.timestamps ? "  " + row.timestamp : ""));
 }
 
-void Report::footing() {
+void PerfReport::footing() {
   heading();
   output_.line(fmt::format("# Out of bounds values : {} {}", wrong_, wrong_ == 0 ? "OK" : "FAILED"));
   const auto least = request_.environment.least_bandwidth;
@@ -226,7 +226,7 @@ void Report::footing() {
   output_.line("#");
 }
 
-std::string Report::draw() const {
+std::string PerfReport::draw() const {
   program::Plot plot;
   plot.title = fmt::format("tutti-perf {}", request_.collective->name);
   plot.x_label = "size (bytes)";
@@ -237,7 +237,7 @@ std::string Report::draw() const {
   return program::draw_plot(plot, request_.plot);
 }
 
-std::string Report::end() {
+std::string PerfReport::end() {
   footing();
   std::string sentence = request_.plot.empty() ? "" : draw();
   if (request_.output_file.empty()) return sentence;

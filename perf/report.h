@@ -17,7 +17,7 @@ namespace tutti::perf {
 
 /// One measurement.
 struct Measured {
-  const Collective* collective = nullptr;
+  const BenchedCollective* collective = nullptr;
   uint64_t count = 0;
   tutti_type type = TUTTI_FLOAT32;
   tutti_op op = TUTTI_SUM;
@@ -54,9 +54,9 @@ inline constexpr double kDisturbed = 0.02;
 std::string too_slow(double average_GBps, double least_GBps);
 
 /// The report of one run; of use on rank 0 alone. Not thread safe.
-class Report {
+class PerfReport {
  public:
-  Report(const Request& request, program::Output& output);
+  PerfReport(const Request& request, program::Output& output);
 
   /// Who takes part, and the lines on those who share CPUs; `ranks` are those of rank 0's group. Before the first row.
   void introduce(std::vector<RankLocation> locations, std::vector<std::string> oversubscribed, int ranks);

@@ -66,9 +66,9 @@ struct FileCloser {
 };
 using File = std::unique_ptr<std::FILE, FileCloser>;
 
-Failure cannot(const std::string& what, const std::string& path, int error) {
-  return {ExitCode::failed, "cannot " + what + " the checkpoint \"" + path + "\": " + std::strerror(error) +
-                                "; give --checkpoint a file in a folder with room that this user may write to"};
+TrainingFailure cannot(const std::string& what, const std::string& path, int error) {
+  return {TrainerExit::failed, "cannot " + what + " the checkpoint \"" + path + "\": " + std::strerror(error) +
+                                   "; give --checkpoint a file in a folder with room that this user may write to"};
 }
 
 // What is wrong with the file, empty where it is whole; fills in the header.
@@ -119,10 +119,10 @@ std::string widths_text(const std::vector<int>& layers) {
 
 }  // namespace
 
-Outcome write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
+TrainingOutcome write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
   const Bytes bytes = encode(checkpoint);
   const int error = program::write_file(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  return error == 0 ? Outcome() : cannot("write", path, error);
+  return error == 0 ? TrainingOutcome() : cannot("write", path, error);
 }
 
 Fallible<Checkpoint> read_checkpoint(const std::string& path) {
@@ -152,7 +152,7 @@ Fallible<Checkpoint> read_checkpoint(const std::string& path) {
   return checkpoint;
 }
 
-Outcome matches(const Checkpoint& saved, const Checkpoint& wanted, const std::string& path) {
+TrainingOutcome matches(const Checkpoint& saved, const Checkpoint& wanted, const std::string& path) {
   const auto differs = [&path](const std::string& what, const std::string& theirs, const std::string& ours) {
     return refused("the checkpoint \"" + path + "\" was trained with " + what + " " + theirs + ", not " + ours +
                    "; give the same again, or leave --resume out to start anew");

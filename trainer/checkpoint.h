@@ -25,13 +25,13 @@ struct Checkpoint {
 
 /// Writes beside `path`, then takes its place: a reader sees the old file or the new one. Fails (exit code 1) with the
 /// system's reason; a half-written file is removed.
-Outcome write_checkpoint(const std::string& path, const Checkpoint& checkpoint);
+TrainingOutcome write_checkpoint(const std::string& path, const Checkpoint& checkpoint);
 
 /// Reads it back. Refuses (exit code 2) a missing file, one of another kind or version, a truncated or altered one.
 Fallible<Checkpoint> read_checkpoint(const std::string& path);
 
 /// Whether `saved` continues the run that `wanted` (its epoch and arrays aside) describes; else (exit code 2) what
 /// differs.
-Outcome matches(const Checkpoint& saved, const Checkpoint& wanted, const std::string& path);
+TrainingOutcome matches(const Checkpoint& saved, const Checkpoint& wanted, const std::string& path);
 
 }  // namespace tutti::trainer

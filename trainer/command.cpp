@@ -89,14 +89,14 @@ Fallible<std::vector<int>> parse_layers(const std::string& text) {
 namespace {
 
 // What cannot be written is refused before the first epoch, not after it.
-Outcome check_files(const Command& command) {
+TrainingOutcome check_files(const Command& command) {
   std::string sentence;
   if (!command.checkpoint.empty()) sentence = program::check_writable("--checkpoint", command.checkpoint);
   if (sentence.empty() && !command.plot.empty()) sentence = program::check_plot_file(command.plot);
-  return sentence.empty() ? Outcome{} : refused(sentence);
+  return sentence.empty() ? TrainingOutcome{} : refused(sentence);
 }
 
-Outcome not_there_yet(const Command& command) {
+TrainingOutcome not_there_yet(const Command& command) {
   if (command.parallelism != "data") {
     return refused("--parallelism " + command.parallelism + " is not there yet; leave it out, or give data");
   }
@@ -109,13 +109,13 @@ Outcome not_there_yet(const Command& command) {
 }  // namespace
 
 Fallible<TrainingSettings> settings_of(const Command& command) {
-  if (Outcome failure = not_there_yet(command)) return *failure;
+  if (TrainingOutcome failure = not_there_yet(command)) return *failure;
   Fallible<std::vector<int>> layers = parse_layers(command.layers);
   if (!layers.ok()) return layers.failure();
   if (command.resume && command.checkpoint.empty()) {
     return refused("--resume needs --checkpoint FILE, the file to go on from; give both");
   }
-  if (Outcome failure = check_files(command)) return *failure;
+  if (TrainingOutcome failure = check_files(command)) return *failure;
   TrainingSettings settings;
   settings.layers = std::move(*layers);
   settings.loss = command.loss == "squared" ? LossKind::squared : LossKind::cross_entropy;

@@ -16,26 +16,26 @@ CommunicatorPeers::~CommunicatorPeers() {
   for (void* memory : memory_) static_cast<void>(tutti_memory_free(memory));
 }
 
-Outcome CommunicatorPeers::outcome(tutti_status status) {
+TrainingOutcome CommunicatorPeers::outcome(tutti_status status) {
   if (status == TUTTI_SUCCESS) return {};
   if (status_ == TUTTI_SUCCESS) status_ = status;
-  return Failure{static_cast<ExitCode>(program::exit_code(status)), program::error_sentence(comm_, status)};
+  return TrainingFailure{static_cast<TrainerExit>(program::exit_code(status)), program::error_sentence(comm_, status)};
 }
 
-Outcome CommunicatorPeers::open() {
-  if (Outcome failure = outcome(tutti_comm_rank(comm_, &rank_))) return failure;
-  if (Outcome failure = outcome(tutti_comm_size(comm_, &size_))) return failure;
+TrainingOutcome CommunicatorPeers::open() {
+  if (TrainingOutcome failure = outcome(tutti_comm_rank(comm_, &rank_))) return failure;
+  if (TrainingOutcome failure = outcome(tutti_comm_size(comm_, &size_))) return failure;
   return outcome(tutti_queue_create(&queue_));
 }
 
 Fallible<std::span<float>> CommunicatorPeers::memory(std::size_t count) {
   void* memory = nullptr;
-  if (Outcome failure = outcome(tutti_memory_alloc(&memory, count * sizeof(float)))) return *failure;
+  if (TrainingOutcome failure = outcome(tutti_memory_alloc(&memory, count * sizeof(float)))) return *failure;
   memory_.push_back(memory);
   return std::span(static_cast<float*>(memory), count);
 }
 
-Outcome CommunicatorPeers::start_sum(std::size_t slot, std::span<float> data) {
+TrainingOutcome CommunicatorPeers::start_sum(std::size_t slot, std::span<float> data) {
   if (slot >= works_.size()) works_.resize(slot + 1, nullptr);
   tutti_call call = TUTTI_CALL_INIT;
   call.name = "gradients";
@@ -44,7 +44,7 @@ Outcome CommunicatorPeers::start_sum(std::size_t slot, std::span<float> data) {
                                   {TUTTI_STREAM_QUEUE, queue_}, &call));
 }
 
-Outcome CommunicatorPeers::wait(std::size_t slot) {
+TrainingOutcome CommunicatorPeers::wait(std::size_t slot) {
   const tutti_status status = tutti_work_wait(works_[slot], 0);
   tutti_work_info_t info{};
   info.size = sizeof info;
@@ -54,16 +54,16 @@ Outcome CommunicatorPeers::wait(std::size_t slot) {
   return outcome(status);
 }
 
-Outcome CommunicatorPeers::sum(std::span<double> values) {
+TrainingOutcome CommunicatorPeers::sum(std::span<double> values) {
   return outcome(
       tutti_all_reduce(values.data(), values.data(), values.size(), TUTTI_FLOAT64, TUTTI_SUM, comm_, kBlocking, nullptr));
 }
 
-Outcome CommunicatorPeers::gather(const void* mine, std::size_t bytes, void* all) {
+TrainingOutcome CommunicatorPeers::gather(const void* mine, std::size_t bytes, void* all) {
   return outcome(tutti_all_gather(mine, all, bytes, TUTTI_UINT8, comm_, kBlocking, nullptr));
 }
 
-Outcome CommunicatorPeers::broadcast(void* data, std::size_t bytes) {
+TrainingOutcome CommunicatorPeers::broadcast(void* data, std::size_t bytes) {
   return outcome(tutti_broadcast(data, data, bytes, TUTTI_UINT8, 0, comm_, kBlocking, nullptr));
 }
 

@@ -19,23 +19,23 @@ class CommunicatorPeers : public Peers {
   CommunicatorPeers& operator=(const CommunicatorPeers&) = delete;
 
   /// Reads rank and size, and makes the queue.
-  Outcome open();
+  TrainingOutcome open();
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   Fallible<std::span<float>> memory(std::size_t count) override;
-  Outcome start_sum(std::size_t slot, std::span<float> data) override;
-  Outcome wait(std::size_t slot) override;
-  Outcome sum(std::span<double> values) override;
-  Outcome gather(const void* mine, std::size_t bytes, void* all) override;
-  Outcome broadcast(void* data, std::size_t bytes) override;
+  TrainingOutcome start_sum(std::size_t slot, std::span<float> data) override;
+  TrainingOutcome wait(std::size_t slot) override;
+  TrainingOutcome sum(std::span<double> values) override;
+  TrainingOutcome gather(const void* mine, std::size_t bytes, void* all) override;
+  TrainingOutcome broadcast(void* data, std::size_t bytes) override;
   double communication_seconds() const override;
 
   /// The first status that was not a success; the communicator's error has the rest.
   tutti_status status() const { return status_; }
 
  private:
-  Outcome outcome(tutti_status status);
+  TrainingOutcome outcome(tutti_status status);
 
   tutti_comm* comm_;
   tutti_queue* queue_ = nullptr;

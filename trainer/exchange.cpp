@@ -23,11 +23,11 @@ void GradientExchange::ready(std::size_t end) {
   posted_ = end;
 }
 
-Outcome GradientExchange::settle(std::size_t end, const std::function<void(Range)>& use) {
+TrainingOutcome GradientExchange::settle(std::size_t end, const std::function<void(SampleRange)>& use) {
   for (; settled_ < under_way_.size() && under_way_[settled_].begin < end; ++settled_) {
     // After a failure too: the gradients belong to what is under way until it has ended.
     const Stopwatch waiting;
-    Outcome failure = peers_.wait(settled_);
+    TrainingOutcome failure = peers_.wait(settled_);
     waited_seconds_ += waiting.seconds();
     if (failure && !failure_) failure_ = std::move(failure);
     if (!failure_) use(under_way_[settled_]);

@@ -29,7 +29,7 @@ class GradientExchange {
   /// Waits for the buckets under way that begin before `end`, in the order they were started, and hands each range of
   /// finished sums to `use`, once; with the array's end it waits for all and is ready for the next step. After a
   /// failure nothing more is started or used, and each call tells the first.
-  Outcome settle(std::size_t end, const std::function<void(Range)>& use);
+  TrainingOutcome settle(std::size_t end, const std::function<void(SampleRange)>& use);
 
   /// Seconds that settle() has waited so far: communication that was not hidden behind computation.
   double waited_seconds() const { return waited_seconds_; }
@@ -38,10 +38,10 @@ class GradientExchange {
   Peers& peers_;
   std::span<float> gradients_;
   std::size_t bucket_;
-  std::size_t posted_ = 0;        ///< [0, posted_) was started in this step
-  std::vector<Range> under_way_;  ///< this step's buckets, by slot
-  std::size_t settled_ = 0;       ///< buckets of these that were waited for
-  Outcome failure_;
+  std::size_t posted_ = 0;              ///< [0, posted_) was started in this step
+  std::vector<SampleRange> under_way_;  ///< this step's buckets, by slot
+  std::size_t settled_ = 0;             ///< buckets of these that were waited for
+  TrainingOutcome failure_;
   double waited_seconds_ = 0;
 };
 

@@ -8,25 +8,25 @@
 namespace tutti::trainer {
 
 /// Exit codes that all of Tutti's programs share (README.md).
-enum class ExitCode : int { good = 0, failed = 1, refused = 2, wrong_data = 3, peer_lost = 4 };
+enum class TrainerExit : int { good = 0, failed = 1, refused = 2, wrong_data = 3, peer_lost = 4 };
 
 /// Why something did not work: one sentence that names what was given, why it is refused and what to do.
-struct Failure {
-  ExitCode code = ExitCode::failed;
+struct TrainingFailure {
+  TrainerExit code = TrainerExit::failed;
   std::string sentence;
 };
 
 /// Nothing, or why not.
-using Outcome = std::optional<Failure>;
+using TrainingOutcome = std::optional<TrainingFailure>;
 
-inline Failure refused(std::string sentence) { return {ExitCode::refused, std::move(sentence)}; }
+inline TrainingFailure refused(std::string sentence) { return {TrainerExit::refused, std::move(sentence)}; }
 
 /// A T, or the Failure that says why there is none.
 template <typename T>
 class [[nodiscard]] Fallible {
  public:
-  Fallible(T value) : value_(std::move(value)) {}              // NOLINT: implicit, so that `return value;` works
-  Fallible(Failure failure) : failure_(std::move(failure)) {}  // NOLINT: likewise
+  Fallible(T value) : value_(std::move(value)) {}                      // NOLINT: implicit, so that `return value;` works
+  Fallible(TrainingFailure failure) : failure_(std::move(failure)) {}  // NOLINT: likewise
 
   bool ok() const { return value_.has_value(); }
   /// Only where ok().
@@ -37,11 +37,11 @@ class [[nodiscard]] Fallible {
   T* operator->() { return &*value_; }
   const T* operator->() const { return &*value_; }
   /// Only where !ok().
-  const Failure& failure() const { return failure_; }
+  const TrainingFailure& failure() const { return failure_; }
 
  private:
   std::optional<T> value_;
-  Failure failure_;
+  TrainingFailure failure_;
 };
 
 }  // namespace tutti::trainer

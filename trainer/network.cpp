@@ -32,7 +32,8 @@ void multiply(const double* a, Operand ao, const double* b, Operand bo, double* 
 void use_one_blas_thread() { openblas_set_num_threads(1); }
 
 template <typename Scalar>
-Network<Scalar>::Network(std::vector<int> layers, LossKind loss, std::size_t max_batch, OutputKind output)
+FeedForwardNetwork<Scalar>::FeedForwardNetwork(std::vector<int> layers, LossKind loss, std::size_t max_batch,
+                                               OutputKind output)
     : layers_(std::move(layers)), loss_(loss), output_(output) {
   assert(layers_.size() >= 2);
   std::size_t offset = 0;
@@ -51,19 +52,19 @@ Network<Scalar>::Network(std::vector<int> layers, LossKind loss, std::size_t max
 }
 
 template <typename Scalar>
-void Network<Scalar>::put_gradients(std::span<Scalar> memory) {
+void FeedForwardNetwork<Scalar>::put_gradients(std::span<Scalar> memory) {
   assert(memory.size() == parameters_.size());
   elsewhere_ = memory;
   gradients_ = {};
 }
 
 template <typename Scalar>
-std::size_t Network<Scalar>::biases_offset(std::size_t layer) const {
+std::size_t FeedForwardNetwork<Scalar>::biases_offset(std::size_t layer) const {
   return offsets_[layer] + static_cast<std::size_t>(layers_[layer]) * static_cast<std::size_t>(layers_[layer + 1]);
 }
 
 template <typename Scalar>
-void Network<Scalar>::initialise(std::uint64_t seed) {
+void FeedForwardNetwork<Scalar>::initialise(std::uint64_t seed) {
   Random random(seed, 1);
   std::fill(parameters_.begin(), parameters_.end(), Scalar{0});
   for (std::size_t l = 0; l + 1 < layers_.size(); ++l) {
@@ -76,12 +77,12 @@ void Network<Scalar>::initialise(std::uint64_t seed) {
 }
 
 template <typename Scalar>
-const Scalar* Network<Scalar>::layer_input(std::size_t layer) const {
+const Scalar* FeedForwardNetwork<Scalar>::layer_input(std::size_t layer) const {
   return layer == 0 ? input_.data() : activations_[layer - 1].data();
 }
 
 template <typename Scalar>
-void Network<Scalar>::activate(std::size_t layer, bool relu) {
+void FeedForwardNetwork<Scalar>::activate(std::size_t layer, bool relu) {
   const auto outputs = static_cast<std::size_t>(layers_[layer + 1]);
   const Scalar* bias = parameters_.data() + biases_offset(layer);
   const Scalar floor = relu ? Scalar{0} : -std::numeric_limits<Scalar>::infinity();
@@ -95,7 +96,7 @@ void Network<Scalar>::activate(std::size_t layer, bool relu) {
 }
 
 template <typename Scalar>
-BatchResult Network<Scalar>::run(std::size_t samples) {
+BatchResult FeedForwardNetwork<Scalar>::run(std::size_t samples) {
   samples_ = samples;
   const std::size_t depth = layers_.size() - 1;
   for (std::size_t l = 0; l < depth; ++l) {
@@ -111,7 +112,7 @@ BatchResult Network<Scalar>::run(std::size_t samples) {
 }
 
 template <typename Scalar>
-BatchResult Network<Scalar>::cross_entropy(std::span<const std::uint8_t> classes) {
+BatchResult FeedForwardNetwork<Scalar>::cross_entropy(std::span<const std::uint8_t> classes) {
   BatchResult result;
   const auto outputs = static_cast<std::size_t>(layers_.back());
   for (std::size_t s = 0; s < samples_; ++s) {
@@ -132,7 +133,7 @@ BatchResult Network<Scalar>::cross_entropy(std::span<const std::uint8_t> classes
 }
 
 template <typename Scalar>
-BatchResult Network<Scalar>::forward(std::size_t samples, std::span<const std::uint8_t> classes) {
+BatchResult FeedForwardNetwork<Scalar>::forward(std::size_t samples, std::span<const std::uint8_t> classes) {
   assert(classes.size() >= samples);
   BatchResult result = run(samples);
   const auto outputs = static_cast<std::size_t>(layers_.back());
@@ -151,7 +152,7 @@ BatchResult Network<Scalar>::forward(std::size_t samples, std::span<const std::u
 }
 
 template <typename Scalar>
-BatchResult Network<Scalar>::forward(std::size_t samples, std::span<const Scalar> targets) {
+BatchResult FeedForwardNetwork<Scalar>::forward(std::size_t samples, std::span<const Scalar> targets) {
   assert(loss_ == LossKind::squared);
   const std::size_t values = samples * static_cast<std::size_t>(layers_.back());
   assert(targets.size() >= values);
@@ -165,7 +166,7 @@ BatchResult Network<Scalar>::forward(std::size_t samples, std::span<const Scalar
 }
 
 template <typename Scalar>
-void Network<Scalar>::layer_gradients(std::size_t layer, const Ready& ready, std::size_t block) {
+void FeedForwardNetwork<Scalar>::layer_gradients(std::size_t layer, const Ready& ready, std::size_t block) {
   const auto inputs = static_cast<std::size_t>(layers_[layer]);
   const auto outputs = static_cast<std::size_t>(layers_[layer + 1]);
   const Scalar* delta = deltas_[layer].data();
@@ -192,7 +193,7 @@ void Network<Scalar>::layer_gradients(std::size_t layer, const Ready& ready, std
 
 // From what goes wrong before this layer's ReLU to what goes wrong before that of the layer below.
 template <typename Scalar>
-void Network<Scalar>::take_error_down(std::size_t layer) {
+void FeedForwardNetwork<Scalar>::take_error_down(std::size_t layer) {
   const int inputs = layers_[layer];
   const int outputs = layers_[layer + 1];
   Scalar* below = deltas_[layer - 1].data();
@@ -204,7 +205,7 @@ void Network<Scalar>::take_error_down(std::size_t layer) {
 }
 
 template <typename Scalar>
-void Network<Scalar>::backward(Scalar weight, const Ready& ready, std::size_t block) {
+void FeedForwardNetwork<Scalar>::backward(Scalar weight, const Ready& ready, std::size_t block) {
   const std::size_t last = layers_.size() - 2;
   const std::size_t values = samples_ * static_cast<std::size_t>(layers_.back());
   for (std::size_t i = 0; i < values; ++i) {
@@ -215,7 +216,7 @@ void Network<Scalar>::backward(Scalar weight, const Ready& ready, std::size_t bl
   for (std::size_t l = 0; l <= last; ++l) layer_gradients(l, ready, block);
 }
 
-template class Network<float>;
-template class Network<double>;
+template class FeedForwardNetwork<float>;
+template class FeedForwardNetwork<double>;
 
 }  // namespace tutti::trainer

@@ -40,10 +40,10 @@ void use_one_blas_thread();
 /// Owns parameters, gradients and work space for `max_batch` samples; nothing is allocated after construction. Not thread
 /// safe, but gradients that have been reported ready are not touched until the next backward().
 template <typename Scalar>
-class Network {
+class FeedForwardNetwork {
  public:
   /// layers   widths, at least two, each at least 1: inputs, hidden …, outputs.
-  Network(std::vector<int> layers, LossKind loss, std::size_t max_batch, OutputKind output = OutputKind::linear);
+  FeedForwardNetwork(std::vector<int> layers, LossKind loss, std::size_t max_batch, OutputKind output = OutputKind::linear);
 
   const std::vector<int>& layers() const { return layers_; }
   std::size_t parameter_count() const { return parameters_.size(); }
@@ -106,7 +106,7 @@ class Network {
   std::vector<Numbers<Scalar>> deltas_;       ///< [layer] ∂loss/∂(before ReLU), max_batch x outputs
 };
 
-extern template class Network<float>;
-extern template class Network<double>;
+extern template class FeedForwardNetwork<float>;
+extern template class FeedForwardNetwork<double>;
 
 }  // namespace tutti::trainer

@@ -23,15 +23,15 @@ class Peers {
 
   /// Starts adding up `data` over the ranks, in place, behind the caller's back; at most one under way in each `slot`.
   /// `data` belongs to the operation until wait(slot) has returned.
-  virtual Outcome start_sum(std::size_t slot, std::span<float> data) = 0;
-  virtual Outcome wait(std::size_t slot) = 0;
+  virtual TrainingOutcome start_sum(std::size_t slot, std::span<float> data) = 0;
+  virtual TrainingOutcome wait(std::size_t slot) = 0;
 
   /// Adds up `values` over the ranks, in place; returns when done.
-  virtual Outcome sum(std::span<double> values) = 0;
+  virtual TrainingOutcome sum(std::span<double> values) = 0;
   /// Puts rank r's `bytes` bytes at all + r * bytes, on every rank.
-  virtual Outcome gather(const void* mine, std::size_t bytes, void* all) = 0;
+  virtual TrainingOutcome gather(const void* mine, std::size_t bytes, void* all) = 0;
   /// Copies rank 0's bytes to every rank.
-  virtual Outcome broadcast(void* data, std::size_t bytes) = 0;
+  virtual TrainingOutcome broadcast(void* data, std::size_t bytes) = 0;
 
   /// Seconds spent inside operations so far, whoever waited for them.
   virtual double communication_seconds() const = 0;

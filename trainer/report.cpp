@@ -48,7 +48,8 @@ std::string time_text(double seconds) {
   return text.data();
 }
 
-Report::Report(program::Output& output, const TrainingSettings& settings, int ranks, std::string parallelism)
+TrainingReport::TrainingReport(program::Output& output, const TrainingSettings& settings, int ranks,
+                               std::string parallelism)
     : output_(output), ranks_(ranks), parallelism_(std::move(parallelism)) {
   std::string layers;
   for (const int width : settings.layers) {
@@ -60,14 +61,14 @@ Report::Report(program::Output& output, const TrainingSettings& settings, int ra
 }
 
 // Told with the first result, so that a run that is refused on the way says nothing but why.
-void Report::heading() {
+void TrainingReport::heading() {
   if (heading_.empty()) return;
   output_.line(heading_);
   output_.line("epoch        loss   accuracy        time   communication   waited for");
   heading_.clear();
 }
 
-void Report::epoch(const EpochReport& epoch) {
+void TrainingReport::epoch(const EpochReport& epoch) {
   epochs_.push_back(epoch);
   heading();
   char text[160];
@@ -82,7 +83,7 @@ void Report::epoch(const EpochReport& epoch) {
   output_.record(record);
 }
 
-void Report::final(const FinalReport& result) {
+void TrainingReport::final(const FinalReport& result) {
   heading();
   char text[160];
   std::snprintf(text, sizeof text, "test accuracy %.2f %%, %zu parameters, weights %s", 100 * result.test_accuracy,
@@ -97,7 +98,7 @@ void Report::final(const FinalReport& result) {
   output_.record(record);
 }
 
-std::string Report::plot(const std::string& file) const {
+std::string TrainingReport::plot(const std::string& file) const {
   program::Plot plot;
   plot.title = "tutti-train on " + std::to_string(ranks_) + (ranks_ == 1 ? " rank" : " ranks");
   plot.x_label = "epoch";

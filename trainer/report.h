@@ -31,9 +31,9 @@ class ProgressBar {
 std::string time_text(double seconds);
 
 /// Rank 0's account of a run; the other ranks make none.
-class Report {
+class TrainingReport {
  public:
-  Report(program::Output& output, const TrainingSettings& settings, int ranks, std::string parallelism);
+  TrainingReport(program::Output& output, const TrainingSettings& settings, int ranks, std::string parallelism);
   void epoch(const EpochReport& epoch);
   void final(const FinalReport& result);
   /// Draws loss and accuracy over the epochs; an empty string, or why it could not.

@@ -8,7 +8,7 @@
 
 namespace tutti::trainer {
 
-Range share(std::size_t count, int rank, int ranks) {
+SampleRange share(std::size_t count, int rank, int ranks) {
   const auto r = static_cast<std::size_t>(rank);
   const auto p = static_cast<std::size_t>(ranks);
   const std::size_t each = count / p;
@@ -25,7 +25,7 @@ std::vector<std::uint32_t> permutation(std::size_t count, std::uint64_t seed, st
   return order;
 }
 
-Split split(std::size_t count, double fraction, std::uint64_t seed) {
+DatasetSplit split(std::size_t count, double fraction, std::uint64_t seed) {
   constexpr std::uint64_t stream = 2;
   const std::vector<std::uint32_t> order = permutation(count, seed, stream);
   auto held_out = static_cast<std::size_t>(std::llround(fraction * static_cast<double>(count)));

@@ -24,34 +24,35 @@ constexpr std::size_t kLeastCapacity = 64;       // rows that an evaluation take
 // One rank's run.
 class Run {
  public:
-  Run(const TrainingSettings& settings, const Dataset& data, Peers& peers, const Watcher& watcher);
-  Outcome begin();
-  Outcome train_all();
+  Run(const TrainingSettings& settings, const Dataset& data, Peers& peers, const TrainingWatcher& watcher);
+  TrainingOutcome begin();
+  TrainingOutcome train_all();
   Fallible<FinalReport> finish();
 
  private:
-  Outcome settings_agree();
-  Outcome place_gradients();
-  Outcome resume();
-  Outcome save(int epoch);
+  TrainingOutcome settings_agree();
+  TrainingOutcome place_gradients();
+  TrainingOutcome resume();
+  TrainingOutcome save(int epoch);
   Checkpoint description() const;
-  Outcome train_epoch(int epoch, double& loss, double& correct);
-  Outcome judge(int epoch, double loss) const;
-  Outcome step(std::span<const std::uint32_t> batch, double& loss, double& correct);
-  Outcome settle(std::size_t end);
-  Outcome evaluate(const Images& images, std::span<const std::uint32_t> chosen, double& accuracy);
-  Outcome report(int epoch, double loss, double accuracy, const Stopwatch& watch, double communication, double waited);
-  Outcome replicas_agree();
+  TrainingOutcome train_epoch(int epoch, double& loss, double& correct);
+  TrainingOutcome judge(int epoch, double loss) const;
+  TrainingOutcome step(std::span<const std::uint32_t> batch, double& loss, double& correct);
+  TrainingOutcome settle(std::size_t end);
+  TrainingOutcome evaluate(const Images& images, std::span<const std::uint32_t> chosen, double& accuracy);
+  TrainingOutcome report(int epoch, double loss, double accuracy, const Stopwatch& watch, double communication,
+                         double waited);
+  TrainingOutcome replicas_agree();
 
   const TrainingSettings& settings_;
   const Dataset& data_;
   Peers& peers_;
-  const Watcher& watcher_;
-  const Split split_;
+  const TrainingWatcher& watcher_;
+  const DatasetSplit split_;
   const std::size_t batch_;     // never more than there are samples
   const std::size_t capacity_;  // rows the network takes at once
   Normalisation normal_;
-  Network<float> network_;
+  FeedForwardNetwork<float> network_;
   Optimizer<float> optimizer_;
   std::optional<GradientExchange> exchange_;  ///< once there is memory for it
   StepSettings how_;                          ///< this epoch's
@@ -70,7 +71,7 @@ std::size_t capacity(std::size_t batch, const Peers& peers) {
   return std::max(kLeastCapacity, share(batch, 0, peers.size()).size());
 }
 
-Run::Run(const TrainingSettings& settings, const Dataset& data, Peers& peers, const Watcher& watcher)
+Run::Run(const TrainingSettings& settings, const Dataset& data, Peers& peers, const TrainingWatcher& watcher)
     : settings_(settings),
       data_(data),
       peers_(peers),
@@ -83,17 +84,17 @@ Run::Run(const TrainingSettings& settings, const Dataset& data, Peers& peers, co
       optimizer_(network_.parameter_count()),
       classes_(capacity_) {}
 
-Outcome Run::begin() {
+TrainingOutcome Run::begin() {
   use_one_blas_thread();
-  if (Outcome failure = settings_agree()) return failure;
-  if (Outcome failure = place_gradients()) return failure;
+  if (TrainingOutcome failure = settings_agree()) return failure;
+  if (TrainingOutcome failure = place_gradients()) return failure;
   network_.initialise(settings_.seed);
-  return settings_.resume ? resume() : Outcome{};
+  return settings_.resume ? resume() : TrainingOutcome{};
 }
 
 // Ranks that were started by hand may have been told different things: they would wait for each other in vain, or train
 // different models.
-Outcome Run::settings_agree() {
+TrainingOutcome Run::settings_agree() {
   const auto hash = [](const auto& value) { return hash_bytes(&value, sizeof value); };
   const StepSettings& step = settings_.step;
   const std::array<std::pair<const char*, std::uint64_t>, 13> told = {{
@@ -114,7 +115,7 @@ Outcome Run::settings_agree() {
   std::array<std::uint64_t, told.size()> mine{};
   std::transform(told.begin(), told.end(), mine.begin(), [](const auto& option) { return option.second; });
   std::vector<std::uint64_t> all(mine.size() * static_cast<std::size_t>(peers_.size()));
-  if (Outcome failure = peers_.gather(mine.data(), sizeof mine, all.data())) return failure;
+  if (TrainingOutcome failure = peers_.gather(mine.data(), sizeof mine, all.data())) return failure;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::size_t option = i % told.size();
     if (all[i] == all[option]) continue;
@@ -126,7 +127,7 @@ Outcome Run::settings_agree() {
 
 // In memory that peers reach: each rank adds its share of all ranks' gradients up in place, on every rank. A second array
 // for the sums would be out of the cache each time it is written.
-Outcome Run::place_gradients() {
+TrainingOutcome Run::place_gradients() {
   Fallible<std::span<float>> gradients = peers_.memory(network_.parameter_count());
   if (!gradients.ok()) return gradients.failure();
   network_.put_gradients(*gradients);
@@ -147,28 +148,29 @@ Checkpoint Run::description() const {
 }
 
 // Rank 0 alone reads the file, so that it needs no shared file system; the others hear how it went.
-Outcome Run::resume() {
-  Outcome failure;
+TrainingOutcome Run::resume() {
+  TrainingOutcome failure;
   std::array<double, 2> news = {0, 0};  // whether it worked, epochs done
   if (peers_.rank() == 0) {
     const Fallible<Checkpoint> saved = read_checkpoint(settings_.checkpoint);
-    failure = saved.ok() ? matches(*saved, description(), settings_.checkpoint) : Outcome{saved.failure()};
+    failure = saved.ok() ? matches(*saved, description(), settings_.checkpoint) : TrainingOutcome{saved.failure()};
     if (!failure) {
       news = {1, static_cast<double>(saved->epoch)};
       std::copy(saved->parameters.begin(), saved->parameters.end(), network_.parameters().begin());
       std::copy(saved->velocity.begin(), saved->velocity.end(), optimizer_.velocity().begin());
     }
   }
-  if (Outcome lost = peers_.broadcast(news.data(), sizeof news)) return failure ? failure : lost;
+  if (TrainingOutcome lost = peers_.broadcast(news.data(), sizeof news)) return failure ? failure : lost;
   if (failure) return failure;
   if (news[0] != 1)
     return refused("rank 0 could not resume from the checkpoint \"" + settings_.checkpoint + "\", see its error");
   epochs_done_ = static_cast<int>(news[1]);
-  if (Outcome lost = peers_.broadcast(network_.parameters().data(), network_.parameters().size_bytes())) return lost;
+  if (TrainingOutcome lost = peers_.broadcast(network_.parameters().data(), network_.parameters().size_bytes()))
+    return lost;
   return peers_.broadcast(optimizer_.velocity().data(), optimizer_.velocity().size_bytes());
 }
 
-Outcome Run::save(int epoch) {
+TrainingOutcome Run::save(int epoch) {
   if (settings_.checkpoint.empty() || peers_.rank() != 0) return {};
   Checkpoint checkpoint = description();
   checkpoint.epoch = static_cast<std::uint32_t>(epoch);
@@ -178,18 +180,18 @@ Outcome Run::save(int epoch) {
 }
 
 // Changes the parameters [0, end) by the last step's sums, which it waits for.
-Outcome Run::settle(std::size_t end) {
-  return exchange_->settle(end, [this](Range range) {
+TrainingOutcome Run::settle(std::size_t end) {
+  return exchange_->settle(end, [this](SampleRange range) {
     optimizer_.step(network_.parameters(), network_.gradients(), range.begin, range.end, how_);
   });
 }
 
 // What it changes the parameters by may still be under way when it returns; who reads them calls settle().
-Outcome Run::step(std::span<const std::uint32_t> batch, double& loss, double& correct) {
-  const Range mine = share(batch.size(), peers_.rank(), peers_.size());
+TrainingOutcome Run::step(std::span<const std::uint32_t> batch, double& loss, double& correct) {
+  const SampleRange mine = share(batch.size(), peers_.rank(), peers_.size());
   take_batch(data_.train, batch.subspan(mine.begin, mine.size()), normal_, network_.input(), classes_);
   const BatchResult result = network_.forward(mine.size(), classes_);
-  if (Outcome failure = settle(network_.parameter_count())) return failure;
+  if (TrainingOutcome failure = settle(network_.parameter_count())) return failure;
   loss += result.loss;
   correct += static_cast<double>(result.correct);
   // Every rank divides by the global size: the sum over the ranks is then the mean over the batch, whatever the shares.
@@ -199,7 +201,7 @@ Outcome Run::step(std::span<const std::uint32_t> batch, double& loss, double& co
   return {};
 }
 
-Outcome Run::train_epoch(int epoch, double& loss, double& correct) {
+TrainingOutcome Run::train_epoch(int epoch, double& loss, double& correct) {
   std::vector<std::uint32_t> order =
       permutation(split_.training.size(), settings_.seed, kFirstEpochStream + static_cast<std::uint64_t>(epoch));
   for (std::uint32_t& sample : order) sample = split_.training[sample];
@@ -209,45 +211,46 @@ Outcome Run::train_epoch(int epoch, double& loss, double& correct) {
   for (std::size_t s = 0; s < steps; ++s) {
     const std::size_t begin = s * batch_;
     const std::size_t size = std::min(batch_, order.size() - begin);
-    if (Outcome failure = step(std::span(order).subspan(begin, size), loss, correct)) return failure;
+    if (TrainingOutcome failure = step(std::span(order).subspan(begin, size), loss, correct)) return failure;
     if (first_loss_ < 0) first_loss_ = loss / static_cast<double>(size);
     if (watcher_.step) watcher_.step(epoch, s + 1, steps);
   }
   return settle(network_.parameter_count());
 }
 
-Outcome Run::evaluate(const Images& images, std::span<const std::uint32_t> chosen, double& accuracy) {
-  const Range mine = share(chosen.size(), peers_.rank(), peers_.size());
+TrainingOutcome Run::evaluate(const Images& images, std::span<const std::uint32_t> chosen, double& accuracy) {
+  const SampleRange mine = share(chosen.size(), peers_.rank(), peers_.size());
   double correct = 0;
   for (std::size_t at = mine.begin; at < mine.end; at += capacity_) {
     const std::size_t size = std::min(capacity_, mine.end - at);
     take_batch(images, chosen.subspan(at, size), normal_, network_.input(), classes_);
     correct += static_cast<double>(network_.forward(size, classes_).correct);
   }
-  if (Outcome failure = peers_.sum({&correct, 1})) return failure;
+  if (TrainingOutcome failure = peers_.sum({&correct, 1})) return failure;
   accuracy = correct / std::max(1.0, static_cast<double>(chosen.size()));
   return {};
 }
 
-Outcome Run::replicas_agree() {
+TrainingOutcome Run::replicas_agree() {
   hash_ = hash_model(settings_.layers, network_.parameters());
   std::vector<std::uint64_t> hashes(static_cast<std::size_t>(peers_.size()));
-  if (Outcome failure = peers_.gather(&hash_, sizeof hash_, hashes.data())) return failure;
+  if (TrainingOutcome failure = peers_.gather(&hash_, sizeof hash_, hashes.data())) return failure;
   for (std::size_t rank = 1; rank < hashes.size(); ++rank) {
     if (hashes[rank] == hashes[0]) continue;
-    return Failure{ExitCode::wrong_data,
-                   "the replicas' weights differ: rank " + std::to_string(rank) + " has hash " + hash_text(hashes[rank]) +
-                       ", rank 0 has " + hash_text(hashes[0]) +
-                       "; their sums of gradients were not the same bits, which is a defect: please report it"};
+    return TrainingFailure{TrainerExit::wrong_data,
+                           "the replicas' weights differ: rank " + std::to_string(rank) + " has hash " +
+                               hash_text(hashes[rank]) + ", rank 0 has " + hash_text(hashes[0]) +
+                               "; their sums of gradients were not the same bits, which is a defect: please report it"};
   }
   return {};
 }
 
-Outcome Run::report(int epoch, double loss, double accuracy, const Stopwatch& watch, double communication, double waited) {
+TrainingOutcome Run::report(int epoch, double loss, double accuracy, const Stopwatch& watch, double communication,
+                            double waited) {
   std::array<double, 3> mine = {watch.seconds(), peers_.communication_seconds() - communication,
                                 exchange_->waited_seconds() - waited};
   std::vector<std::array<double, 3>> all(static_cast<std::size_t>(peers_.size()));
-  if (Outcome failure = peers_.gather(mine.data(), sizeof mine, all.data())) return failure;
+  if (TrainingOutcome failure = peers_.gather(mine.data(), sizeof mine, all.data())) return failure;
   for (const auto& other : all) {
     for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = std::max(mine[i], other[i]);
   }
@@ -256,37 +259,37 @@ Outcome Run::report(int epoch, double loss, double accuracy, const Stopwatch& wa
 }
 
 // Told with the epoch's sums, which are the same on every rank.
-Outcome Run::judge(int epoch, double loss) const {
+TrainingOutcome Run::judge(int epoch, double loss) const {
   // Below 1, as after a good run that is resumed, the first loss is no scale.
   const double most = kDiverged * std::max(1.0, first_loss_);
   if (std::isfinite(loss) && loss <= most) return {};
   std::array<char, 160> text{};
   std::snprintf(text.data(), text.size(), "the loss is %g in epoch %d, after %g at first: training has diverged; ", loss,
                 epoch, first_loss_);
-  return Failure{ExitCode::failed, text.data() + std::string("lower --learning-rate or --momentum")};
+  return TrainingFailure{TrainerExit::failed, text.data() + std::string("lower --learning-rate or --momentum")};
 }
 
-Outcome Run::train_all() {
+TrainingOutcome Run::train_all() {
   for (int epoch = epochs_done_ + 1; epoch <= settings_.epochs; ++epoch) {
     const Stopwatch watch;
     const double communication = peers_.communication_seconds();
     const double waited = exchange_->waited_seconds();
     std::array<double, 3> sums = {0, 0, 0};
     const bool first = epoch == epochs_done_ + 1;
-    if (Outcome failure = train_epoch(epoch, sums[0], sums[1])) return failure;
+    if (TrainingOutcome failure = train_epoch(epoch, sums[0], sums[1])) return failure;
     sums[2] = first_loss_;
-    if (Outcome failure = peers_.sum(sums)) return failure;
+    if (TrainingOutcome failure = peers_.sum(sums)) return failure;
     if (first) first_loss_ = sums[2];
     const auto samples = static_cast<double>(split_.training.size());
     const double loss = sums[0] / samples;
-    if (Outcome failure = judge(epoch, loss)) return failure;
+    if (TrainingOutcome failure = judge(epoch, loss)) return failure;
     double accuracy = sums[1] / samples;
     if (!split_.validation.empty()) {
-      if (Outcome failure = evaluate(data_.train, split_.validation, accuracy)) return failure;
+      if (TrainingOutcome failure = evaluate(data_.train, split_.validation, accuracy)) return failure;
     }
-    if (Outcome failure = replicas_agree()) return failure;
-    if (Outcome failure = report(epoch, loss, accuracy, watch, communication, waited)) return failure;
-    if (Outcome failure = save(epoch)) return failure;
+    if (TrainingOutcome failure = replicas_agree()) return failure;
+    if (TrainingOutcome failure = report(epoch, loss, accuracy, watch, communication, waited)) return failure;
+    if (TrainingOutcome failure = save(epoch)) return failure;
   }
   return {};
 }
@@ -295,8 +298,8 @@ Fallible<FinalReport> Run::finish() {
   FinalReport result;
   std::vector<std::uint32_t> all(data_.test.count());
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint32_t>(i);
-  if (Outcome failure = evaluate(data_.test, all, result.test_accuracy)) return *failure;
-  if (Outcome failure = replicas_agree()) return *failure;
+  if (TrainingOutcome failure = evaluate(data_.test, all, result.test_accuracy)) return *failure;
+  if (TrainingOutcome failure = replicas_agree()) return *failure;
   result.parameters = network_.parameter_count();
   result.weights_hash = hash_;
   return result;
@@ -304,7 +307,7 @@ Fallible<FinalReport> Run::finish() {
 
 }  // namespace
 
-Outcome check_settings(const TrainingSettings& settings, const Dataset& data) {
+TrainingOutcome check_settings(const TrainingSettings& settings, const Dataset& data) {
   const auto pixels = static_cast<int>(data.train.pixels_each());
   if (settings.layers.front() != pixels) {
     return refused("--layers begins with " + std::to_string(settings.layers.front()) + " inputs, but the images have " +
@@ -319,10 +322,11 @@ Outcome check_settings(const TrainingSettings& settings, const Dataset& data) {
   return {};
 }
 
-Fallible<FinalReport> train(const TrainingSettings& settings, const Dataset& data, Peers& peers, const Watcher& watcher) {
+Fallible<FinalReport> train(const TrainingSettings& settings, const Dataset& data, Peers& peers,
+                            const TrainingWatcher& watcher) {
   Run run(settings, data, peers, watcher);
-  if (Outcome failure = run.begin()) return *failure;
-  if (Outcome failure = run.train_all()) return *failure;
+  if (TrainingOutcome failure = run.begin()) return *failure;
+  if (TrainingOutcome failure = run.train_all()) return *failure;
   return run.finish();
 }
 

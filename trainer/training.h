@@ -47,18 +47,19 @@ struct FinalReport {
 };
 
 /// Told as training goes on, on every rank. Either may be empty.
-struct Watcher {
+struct TrainingWatcher {
   std::function<void(int epoch, std::size_t step, std::size_t steps)> step;
   std::function<void(const EpochReport&)> epoch;
 };
 
 /// Refuses (exit code 2) what cannot be trained: a first layer that is not the image's size, fewer outputs than classes.
-Outcome check_settings(const TrainingSettings& settings, const Dataset& data);
+TrainingOutcome check_settings(const TrainingSettings& settings, const Dataset& data);
 
 /// Trains and tests. Collective over `peers`. The data's order follows from the seed, and batches are divided by the global
 /// size, so that the number of ranks changes results by rounding only. Fails with what the peers' operations fail with;
 /// exit code 1 where training diverges (the loss is no longer finite, or 10^6 times the first step's) or the checkpoint
 /// cannot be written, 2 where it is refused or ranks were told different settings or data, 3 where replicas came to differ.
-Fallible<FinalReport> train(const TrainingSettings& settings, const Dataset& data, Peers& peers, const Watcher& watcher);
+Fallible<FinalReport> train(const TrainingSettings& settings, const Dataset& data, Peers& peers,
+                            const TrainingWatcher& watcher);
 
 }  // namespace tutti::trainer

@@ -21,7 +21,7 @@ namespace {
 // One rank's part of the job.
 class Job {
  public:
-  Job(const Command& command, bool layers_given, TrainingSettings settings, const program::Member& member,
+  Job(const Command& command, bool layers_given, TrainingSettings settings, const program::RankMember& member,
       program::Output& output)
       : command_(command),
         layers_given_(layers_given),
@@ -32,27 +32,27 @@ class Job {
   int run();
 
  private:
-  Outcome prepare();
-  int tell(const Failure& failure);
-  int tell_together(const Outcome& mine);
+  TrainingOutcome prepare();
+  int tell(const TrainingFailure& failure);
+  int tell_together(const TrainingOutcome& mine);
   int train_and_report();
 
   const Command& command_;
   const bool layers_given_;
   TrainingSettings settings_;
-  const program::Member& member_;
+  const program::RankMember& member_;
   program::Output& output_;
   CommunicatorPeers peers_;
   Dataset data_;
 };
 
-int Job::tell(const Failure& failure) {
+int Job::tell(const TrainingFailure& failure) {
   if (peers_.status() != TUTTI_SUCCESS) return output_.fail_as(member_.rank, member_.comm, peers_.status());
   return output_.fail_as(member_.rank, static_cast<int>(failure.code), failure.sentence);
 }
 
 // Loads what is trained on, and checks the settings against it.
-Outcome Job::prepare() {
+TrainingOutcome Job::prepare() {
   if (command_.data.empty()) {
     data_ = embedded_digits();
   } else {
@@ -68,10 +68,10 @@ Outcome Job::prepare() {
 }
 
 // The ranks compare how preparing went: if it failed anywhere, all end.
-int Job::tell_together(const Outcome& mine) {
+int Job::tell_together(const TrainingOutcome& mine) {
   const int code = mine ? static_cast<int>(mine->code) : program::kGood;
   std::vector<int> codes(static_cast<std::size_t>(member_.ranks));
-  if (Outcome lost = peers_.gather(&code, sizeof code, codes.data())) return tell(mine ? *mine : *lost);
+  if (TrainingOutcome lost = peers_.gather(&code, sizeof code, codes.data())) return tell(mine ? *mine : *lost);
   if (mine) return tell(*mine);
   for (std::size_t rank = 0; rank < codes.size(); ++rank) {
     if (codes[rank] == program::kGood) continue;
@@ -82,10 +82,10 @@ int Job::tell_together(const Outcome& mine) {
 
 int Job::train_and_report() {
   const bool speaks = member_.rank == 0;
-  std::optional<Report> report;
+  std::optional<TrainingReport> report;
   if (speaks) report.emplace(output_, settings_, member_.ranks, command_.parallelism);
   ProgressBar bar(speaks && !output_.quiet(), settings_.epochs);
-  Watcher watcher;
+  TrainingWatcher watcher;
   if (speaks) {
     watcher.step = [&](int epoch, std::size_t step, std::size_t steps) { bar.show(epoch, step, steps); };
     watcher.epoch = [&](const EpochReport& epoch) {
@@ -104,7 +104,7 @@ int Job::train_and_report() {
 }
 
 int Job::run() {
-  if (Outcome failure = peers_.open()) return tell(*failure);
+  if (TrainingOutcome failure = peers_.open()) return tell(*failure);
   if (const int code = tell_together(prepare()); code != program::kGood) return code;
   return train_and_report();
 }
@@ -120,20 +120,21 @@ int run_program(int argc, char** argv) {
   const Fallible<TrainingSettings> settings = settings_of(command);
   if (!settings.ok()) return output.fail(static_cast<int>(settings.failure().code), settings.failure().sentence);
   const bool layers_given = options.given("--layers");
-  const std::optional<program::Place> place = program::find_place().place;
+  const std::optional<program::LauncherRank> place = program::find_place().place;
   tutti_config config = TUTTI_CONFIG_INIT;
   config.spin = spin_of(*settings, place ? place->ranks : static_cast<int>(command.ranks.ranks),
                         static_cast<int>(program::allowed_cpus().size()));
   output.writes("--checkpoint", command.checkpoint);
   output.writes("--plot", command.plot);
-  const int code = program::run_ranks(options, command.ranks, argv, &config, output, [&](const program::Member& member) {
-    try {
-      return Job(command, layers_given, *settings, member, output).run();
-    } catch (const std::bad_alloc&) {
-      return output.fail_as(member.rank, program::kFailed,
-                            "memory ran out; give fewer or narrower --layers, a smaller --batch, or less data");
-    }
-  });
+  const int code =
+      program::run_ranks(options, command.ranks, argv, &config, output, [&](const program::RankMember& member) {
+        try {
+          return Job(command, layers_given, *settings, member, output).run();
+        } catch (const std::bad_alloc&) {
+          return output.fail_as(member.rank, program::kFailed,
+                                "memory ran out; give fewer or narrower --layers, a smaller --batch, or less data");
+        }
+      });
   return output.result(code);
 }
 

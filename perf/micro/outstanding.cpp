@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::size_t least_transfers = 200'000;
 
-struct Plan {
+struct RunPlan {
   std::string transport;
   bool sends_wait = true;  ///< outstanding are sends, else receives
   std::string order;
@@ -49,7 +49,7 @@ void check(tutti_status status, const char* what) {
   std::exit(1);
 }
 
-std::vector<std::uint64_t> tags(const Plan& plan, std::size_t count) {
+std::vector<std::uint64_t> tags(const RunPlan& plan, std::size_t count) {
   std::vector<std::uint64_t> order(count);
   std::iota(order.begin(), order.end(), std::uint64_t{0});
   if (plan.order == "backward") std::reverse(order.begin(), order.end());
@@ -65,7 +65,7 @@ tutti_status transfer(bool sends, std::int32_t* value, std::uint64_t tag, int pe
 }
 
 /// The rank whose transfers are outstanding.
-double post_all(const Plan& plan, tutti_comm* comm, tutti_queue* queue, std::vector<std::int32_t>& values) {
+double post_all(const RunPlan& plan, tutti_comm* comm, tutti_queue* queue, std::vector<std::int32_t>& values) {
   const double begun = seconds(CLOCK_MONOTONIC);
   for (std::size_t i = 0; i < values.size(); ++i) {
     check(transfer(plan.sends_wait, &values[i], i, 1, comm, {TUTTI_STREAM_QUEUE, queue}), "post");
@@ -73,7 +73,7 @@ double post_all(const Plan& plan, tutti_comm* comm, tutti_queue* queue, std::vec
   return seconds(CLOCK_MONOTONIC) - begun;
 }
 
-void match_all(const Plan& plan, tutti_comm* comm, const std::vector<std::uint64_t>& order) {
+void match_all(const RunPlan& plan, tutti_comm* comm, const std::vector<std::uint64_t>& order) {
   for (const std::uint64_t tag : order) {
     auto value = static_cast<std::int32_t>(tag);
     check(transfer(!plan.sends_wait, &value, tag, 0, comm, {}), "match");
@@ -87,7 +87,7 @@ struct Times {
   double cpu = 0;
 };
 
-void measure(const Plan& plan, int rank, tutti_comm* comm, tutti_queue* queue, std::size_t count) {
+void measure(const RunPlan& plan, int rank, tutti_comm* comm, tutti_queue* queue, std::size_t count) {
   std::vector<std::int32_t> values(rank == 0 ? count : 0);
   std::iota(values.begin(), values.end(), 0);
   const std::vector<std::uint64_t> order = tags(plan, rank == 1 ? count : 0);
@@ -125,20 +125,20 @@ void measure(const Plan& plan, int rank, tutti_comm* comm, tutti_queue* queue, s
   std::fflush(stdout);
 }
 
-void run(const Plan& plan, int rank, tutti_comm* comm) {
+void run(const RunPlan& plan, int rank, tutti_comm* comm) {
   tutti_queue* queue = nullptr;
   check(tutti_queue_create(&queue), "queue");
   for (const std::size_t count : plan.counts) measure(plan, rank, comm, queue, count);
   check(tutti_queue_destroy(queue), "queue");
 }
 
-tutti_config config_of(const Plan& plan) {
+tutti_config config_of(const RunPlan& plan) {
   tutti_config config = TUTTI_CONFIG_INIT;
   config.transports = plan.transport.c_str();
   return config;
 }
 
-void run_threads(const Plan& plan) {
+void run_threads(const RunPlan& plan) {
   const tutti_config config = config_of(plan);
   tutti_comm* comms[2] = {};
   check(tutti_comm_create_all(comms, 2, &config), "create");
@@ -148,7 +148,7 @@ void run_threads(const Plan& plan) {
   for (tutti_comm* comm : comms) tutti_comm_destroy(comm);
 }
 
-void run_processes(const Plan& plan) {
+void run_processes(const RunPlan& plan) {
   const std::string address = "file:///tmp/tutti-bench-outstanding-" + std::to_string(getpid());
   const pid_t child = fork();
   const int rank = child == 0 ? 1 : 0;
@@ -171,7 +171,7 @@ int main(int argc, char** argv) {
                  argv[0]);
     return 2;
   }
-  Plan plan;
+  RunPlan plan;
   plan.transport = argv[1];
   plan.sends_wait = std::string(argv[2]) == "sends";
   plan.order = argv[3];

@@ -13,7 +13,7 @@ class Foreign : public Contender {
  public:
   explicit Foreign(const compare_callbacks& callbacks) : call_(callbacks) {}
 
-  std::string start(const Place& place) override {
+  std::string start(const LauncherRank& place) override {
     call_.start(place.rank, place.ranks, place.folder.c_str(), place.address_of(place.rank).c_str(), listen());
     return said();
   }
@@ -23,13 +23,13 @@ class Foreign : public Contender {
     return said();
   }
 
-  std::string lacks(const Operation& operation) override {
+  std::string lacks(const CheckedOperation& operation) override {
     call_.lacks(operation.collective->name, name_of(operation.pattern.type), name_of(operation.pattern.op),
                 operation.in_place, operation.root, operation.count, listen());
     return said();
   }
 
-  std::string prepare(const Operation& operation, const Places& first, uint64_t slots, uint64_t stride) override {
+  std::string prepare(const CheckedOperation& operation, const Places& first, uint64_t slots, uint64_t stride) override {
     for (uint64_t slot = 0; slot < slots; ++slot) {
       call_.slot(first.send + slot * stride, first.recv + slot * stride, operation.send_bytes(), operation.recv_bytes(),
                  listen());
@@ -40,12 +40,12 @@ class Foreign : public Contender {
 
   void finish() override { call_.finish(); }
 
-  bool run(const Operation&, const Places&) override {
+  bool run(const CheckedOperation&, const Places&) override {
     call_.run(1, 1, listen());
     return heard_[0] == '\0';
   }
 
-  bool run_batch(const Operation&, const std::function<Places(uint64_t)>&, uint64_t operations) override {
+  bool run_batch(const CheckedOperation&, const std::function<Places(uint64_t)>&, uint64_t operations) override {
     call_.run(operations, 0, listen());
     return heard_[0] == '\0';
   }

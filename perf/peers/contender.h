@@ -15,7 +15,7 @@
 namespace tutti::perf {
 
 /// Where a rank stands, from the program's arguments (docs/benchmarking.md lists them).
-struct Place {
+struct LauncherRank {
   int rank = -1;
   int ranks = 0;
   std::string transport;  ///< "shm" or "tcp"
@@ -41,23 +41,23 @@ class Contender {
   virtual ~Contender() = default;
 
   /// Joins all ranks. Timed: it is the library's init.
-  virtual std::string start(const Place& place) = 0;
+  virtual std::string start(const LauncherRank& place) = 0;
   /// The library's version and what was set, for the report.
   virtual std::string version() = 0;
   /// The operation of that name, or nullptr. By default tutti-perf's table.
-  virtual const Collective* find(const std::string& name);
+  virtual const BenchedCollective* find(const std::string& name);
   /// Why the library cannot do this operation, or "".
-  virtual std::string lacks(const Operation& operation) = 0;
+  virtual std::string lacks(const CheckedOperation& operation) = 0;
   /// Buffers, page-aligned and zeroed; the same kind of memory for all libraries but where one is compared for its own.
   virtual std::byte* allocate(uint64_t bytes);
   virtual void release(std::byte* memory, uint64_t bytes);
   /// Called before the operations of a case and after them; `slots` different places will be used, `stride` bytes apart.
-  virtual std::string prepare(const Operation& operation, const Places& first, uint64_t slots, uint64_t stride);
+  virtual std::string prepare(const CheckedOperation& operation, const Places& first, uint64_t slots, uint64_t stride);
   virtual void finish() {}
   /// One operation, blocking. False on failure, which complaint() then explains.
-  virtual bool run(const Operation& operation, const Places& places) = 0;
+  virtual bool run(const CheckedOperation& operation, const Places& places) = 0;
   /// `operations` of them back to back, number i at at(i). By default run by run.
-  virtual bool run_batch(const Operation& operation, const std::function<Places(uint64_t)>& at, uint64_t operations);
+  virtual bool run_batch(const CheckedOperation& operation, const std::function<Places(uint64_t)>& at, uint64_t operations);
   /// How the last operation was done, for the report, or "".
   virtual std::string choice() { return ""; }
   virtual std::string complaint() { return "the library reported an error"; }

@@ -28,7 +28,7 @@ using Verb = std::function<void()>;
 
 /// One operation on its buffers, as Gloo's options want it.
 struct Call {
-  const Operation& operation;
+  const CheckedOperation& operation;
   std::byte* send;
   std::byte* recv;
   Fold fold;
@@ -174,7 +174,7 @@ constexpr Type kTypes[] = {
 
 class Gloo : public Contender {
  public:
-  std::string start(const Place& place) override {
+  std::string start(const LauncherRank& place) override {
     place_ = place;
     algorithm_ = place.option("algorithm", "");
     try {
@@ -196,7 +196,7 @@ class Gloo : public Contender {
 
   std::string version() override { return "Gloo's TCP transport"; }
 
-  std::string lacks(const Operation& operation) override {
+  std::string lacks(const CheckedOperation& operation) override {
     type_ = nullptr;
     for (const Type& type : kTypes) {
       if (type.type == operation.pattern.type) type_ = &type;
@@ -210,7 +210,7 @@ class Gloo : public Contender {
     return "";
   }
 
-  std::string prepare(const Operation& operation, const Places& first, uint64_t slots, uint64_t stride) override {
+  std::string prepare(const CheckedOperation& operation, const Places& first, uint64_t slots, uint64_t stride) override {
     stride_ = stride;
     base_ = first.recv != nullptr ? first.recv : first.send;
     const Fold fold = type_->fold(operation.pattern.op);
@@ -224,7 +224,7 @@ class Gloo : public Contender {
 
   void finish() override { verbs_.clear(); }
 
-  bool run(const Operation&, const Places& places) override {
+  bool run(const CheckedOperation&, const Places& places) override {
     const std::byte* at = places.recv != nullptr ? places.recv : places.send;
     try {
       verbs_[static_cast<uint64_t>(at - base_) / stride_]();
@@ -238,7 +238,7 @@ class Gloo : public Contender {
   std::string complaint() override { return complaint_; }
 
  private:
-  Place place_;
+  LauncherRank place_;
   std::string algorithm_;
   Context context_;
   const Type* type_ = nullptr;

@@ -34,7 +34,7 @@ double once(int) { return 1; }
 enum Limit { kCopy, kCopyStreaming, kHop, kStream };
 
 // In the order of Limit.
-const Collective kLimits[] = {
+const BenchedCollective kLimits[] = {
     {"copy", Blocks::kNone, Role::kAll, Role::kAll, false, false, nullptr, own_input, once},
     {"copy_streaming", Blocks::kNone, Role::kAll, Role::kAll, false, false, nullptr, own_input, once},
     {"hop", Blocks::kNone, Role::kNobody, Role::kNobody, false, false, nullptr, own_input, once},
@@ -56,7 +56,7 @@ class Limits : public Contender {
     }
   }
 
-  std::string start(const Place& place) override {
+  std::string start(const LauncherRank& place) override {
     place_ = place;
     const int file = open((place.folder + "/lines").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (file < 0 || ftruncate(file, sizeof(Lines)) != 0) return "cannot make the file of the hops";
@@ -69,19 +69,19 @@ class Limits : public Contender {
 
   std::string version() override { return ""; }
 
-  const Collective* find(const std::string& name) override {
+  const BenchedCollective* find(const std::string& name) override {
     const auto* found =
-        std::find_if(std::begin(kLimits), std::end(kLimits), [&](const Collective& c) { return name == c.name; });
+        std::find_if(std::begin(kLimits), std::end(kLimits), [&](const BenchedCollective& c) { return name == c.name; });
     return found != std::end(kLimits) ? found : nullptr;
   }
 
-  std::string lacks(const Operation& operation) override {
+  std::string lacks(const CheckedOperation& operation) override {
     limit_ = static_cast<Limit>(operation.collective - kLimits);
     if (limit_ == kStream && next_ < 0) return "a stream needs --transport tcp and two ranks";
     return limit_ == kHop && place_.ranks < 2 ? "a hop needs two ranks" : "";
   }
 
-  bool run(const Operation& operation, const Places& places) override {
+  bool run(const CheckedOperation& operation, const Places& places) override {
     switch (limit_) {
       case kCopy:
         std::memcpy(places.recv, places.send, operation.send_bytes());
@@ -124,7 +124,7 @@ class Limits : public Contender {
   Moved move_some(const Places& places, uint64_t bytes, Progress& progress);
   bool stream(const Places& places, uint64_t bytes);
 
-  Place place_;
+  LauncherRank place_;
   Limit limit_ = kCopy;
   Lines* lines_ = nullptr;
   uint64_t hops_ = 0;

@@ -94,7 +94,7 @@ class Mpi : public Contender {
     if (started_ && MPI_Finalized(&finalized) == MPI_SUCCESS && finalized == 0) MPI_Finalize();
   }
 
-  std::string start(const Place& place) override {
+  std::string start(const LauncherRank& place) override {
     place_ = place;
     if (MPI_Init(nullptr, nullptr) != MPI_SUCCESS) return "MPI_Init failed";
     started_ = true;
@@ -114,7 +114,7 @@ class Mpi : public Contender {
     return whole.substr(0, whole.find('\n'));
   }
 
-  std::string lacks(const Operation& operation) override {
+  std::string lacks(const CheckedOperation& operation) override {
     verb_ = nullptr;
     for (const Verb& verb : kVerbs) {
       if (std::strcmp(verb.name, operation.collective->name) == 0) verb_ = &verb;
@@ -130,14 +130,14 @@ class Mpi : public Contender {
     return operation.count > INT_MAX ? "its counts are ints" : "";
   }
 
-  bool run(const Operation& operation, const Places& places) override {
+  bool run(const CheckedOperation& operation, const Places& places) override {
     const void* send = operation.in_place && verb_->call != broadcast ? MPI_IN_PLACE : places.send;
     return verb_->call({send, places.recv, static_cast<int>(operation.count), type_, op_, operation.root, place_.rank,
                         place_.ranks}) == MPI_SUCCESS;
   }
 
  private:
-  Place place_;
+  LauncherRank place_;
   bool started_ = false;
   const Verb* verb_ = nullptr;
   MPI_Datatype type_ = MPI_DATATYPE_NULL;

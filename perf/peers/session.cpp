@@ -90,7 +90,7 @@ program::JsonObject Session::start() {
 // The words: collective, type, op, root, count, in_place, slots, offset; fill=0 where a check follows, which does that.
 program::JsonObject Session::take(const Command& command) {
   drop();
-  const Collective* collective = contender_.find(command.text("collective"));
+  const BenchedCollective* collective = contender_.find(command.text("collective"));
   if (collective == nullptr) return said("lacks", "it has no " + command.text("collective"));
   const std::vector<tutti_type> types = types_named(command.text("type"));
   const std::vector<tutti_op> ops = ops_named(command.text("op", "sum"));
@@ -181,7 +181,7 @@ program::JsonObject Session::check(const Command& command) {
   fill_send(operation_, first);
   if (!meeting_.come(Meeting::Wait::kQuiet)) return said("error", "the other ranks did not come to the check");
   if (!operate_once()) return failed();
-  const Finding finding = check_result(operation_, first);
+  const CheckFinding finding = check_result(operation_, first);
   program::JsonObject reply = good();
   reply.add("wrong", finding.wrong).add("sentence", finding.sentence).add("choice", contender_.choice());
   return reply;

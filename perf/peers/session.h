@@ -25,7 +25,7 @@ Command parse_command(const std::string& line);
 /// Carries out the conductor's commands on one rank. Not thread safe.
 class Session {
  public:
-  Session(Contender& contender, const Place& place) : contender_(contender), place_(place) {}
+  Session(Contender& contender, const LauncherRank& place) : contender_(contender), place_(place) {}
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
   ~Session() { drop(); }
@@ -56,9 +56,9 @@ class Session {
   void drop();
 
   Contender& contender_;
-  const Place& place_;
+  const LauncherRank& place_;
   Meeting meeting_;
-  Operation operation_;
+  CheckedOperation operation_;
   uint64_t slots_ = 1;
   uint64_t stride_ = 0;
   uint64_t bytes_ = 0;

@@ -18,7 +18,7 @@ class Tutti : public Contender {
     tutti_comm_destroy(comm_);
   }
 
-  std::string start(const Place& place) override {
+  std::string start(const LauncherRank& place) override {
     place_ = place;
     registered_ = place.option("memory", "host") == "registered";
     algorithm_ = place.option("algorithm", "");
@@ -42,7 +42,7 @@ class Tutti : public Contender {
     return std::to_string(number / 10000) + "." + std::to_string(number / 100 % 100) + "." + std::to_string(number % 100);
   }
 
-  std::string lacks(const Operation& operation) override {
+  std::string lacks(const CheckedOperation& operation) override {
     return operation.in_place && !operation.collective->in_place ? "it has no in-place form" : "";
   }
 
@@ -57,7 +57,7 @@ class Tutti : public Contender {
     tutti_memory_free(memory);
   }
 
-  bool run(const Operation& operation, const Places& places) override {
+  bool run(const CheckedOperation& operation, const Places& places) override {
     return operation.collective->call({places.send, places.recv, operation.count, operation.pattern.type,
                                        operation.pattern.op, operation.root, place_.rank, place_.ranks, comm_,
                                        algorithm_.empty() ? nullptr : &call_}) == TUTTI_SUCCESS;
@@ -86,7 +86,7 @@ class Tutti : public Contender {
     return error;
   }
 
-  Place place_;
+  LauncherRank place_;
   bool registered_ = false;
   std::string algorithm_;
   tutti_call call_ = TUTTI_CALL_INIT;

@@ -23,7 +23,7 @@ const char* const kSeveralHosts =
 // Reads integers from 0 to `most`, remembering what is wrong with the first that is none.
 class Reader {
  public:
-  explicit Reader(const Environment& environment) : environment_(environment) {}
+  explicit Reader(const EnvironmentLookup& environment) : environment_(environment) {}
 
   std::string text(const char* name) const {
     const char* value = environment_(name);
@@ -46,7 +46,7 @@ class Reader {
   const std::string& malformed() const { return malformed_; }
 
  private:
-  const Environment& environment_;
+  const EnvironmentLookup& environment_;
   std::string malformed_;
 };
 
@@ -178,7 +178,7 @@ std::optional<Result<Launched>> find_half_of_torchrun(Reader& in) {
 
 // torchrun started by mpirun or srun hands their variables on to its own ranks, to all of them the same. So where these say
 // something else than all of torchrun's do, they are those of the launcher around it.
-std::optional<Launched> find_torchrun_within(const Launched& outer, const Environment& environment, Ports ports) {
+std::optional<Launched> find_torchrun_within(const Launched& outer, const EnvironmentLookup& environment, Ports ports) {
   Reader in(environment);
   auto inner = find_torchrun(in, ports);
   if (!inner || !in.malformed().empty()) return std::nullopt;
@@ -194,11 +194,11 @@ Status refuse_number(const Reader& in) {
 
 }  // namespace
 
-Environment process_environment() {
+EnvironmentLookup process_environment() {
   return [](const char* name) -> const char* { return std::getenv(name); };
 }
 
-Result<Launched> read_launcher(const Environment& environment, std::uint32_t port_low, std::uint32_t port_high) {
+Result<Launched> read_launcher(const EnvironmentLookup& environment, std::uint32_t port_low, std::uint32_t port_high) {
   Reader in(environment);
   if (in.has("TUTTI_RANK") != in.has("TUTTI_RANKS")) {
     return Status(TUTTI_INVALID_ARGUMENT, "Of TUTTI_RANK and TUTTI_RANKS only one is set", "Set both, or neither");

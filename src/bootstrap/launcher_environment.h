@@ -11,9 +11,9 @@
 namespace tutti {
 
 /// Reads a variable; NULL where it is unset. Replaceable in tests.
-using Environment = std::function<const char*(const char* name)>;
+using EnvironmentLookup = std::function<const char*(const char* name)>;
 /// The process's own environment.
-Environment process_environment();
+EnvironmentLookup process_environment();
 
 /// What was found.
 struct Launched {
@@ -39,6 +39,6 @@ struct Launched {
 /// and MASTER_PORT where TUTTI_COMM_ID says where to meet. port_low, port_high: TUTTI_PORT_RANGE, or 0, 0.
 /// Errors: TUTTI_INVALID_ARGUMENT, naming a malformed variable and its value, what of torchrun's is missing, or the
 /// variables that were looked for.
-Result<Launched> read_launcher(const Environment& environment, std::uint32_t port_low, std::uint32_t port_high);
+Result<Launched> read_launcher(const EnvironmentLookup& environment, std::uint32_t port_low, std::uint32_t port_high);
 
 }  // namespace tutti

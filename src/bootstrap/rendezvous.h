@@ -48,8 +48,8 @@ struct JoinRequest {
   WaitLimits wait_limits;                      ///< deadline, abort, the caller's hook
   Status so_far;  ///< what keeps this rank from joining already: the others are told, and it is the outcome
   MakeBlob blob;  ///< may be empty
-  Environment environment = process_environment();  ///< where env:// looks
-  Resolver resolver = look_up;                      ///< who knows the addresses of hosts
+  EnvironmentLookup environment = process_environment();  ///< where env:// looks
+  Resolver resolver = look_up;                            ///< who knows the addresses of hosts
 };
 
 /// Joins. Collective over the ranks; blocks until all are members, an error, or `wait_limits` ends it. Every error reaches

@@ -85,7 +85,7 @@ bool lasts(std::uint64_t since_ns, std::uint64_t long_ns) {
 ServerLink server_link(AuthenticatedConnection accepted, int rank) {
   ByteReader in(std::as_bytes(std::span(accepted.payload)));
   ServerLink server;
-  server.channel = Channel(std::move(accepted.fd));
+  server.channel = FrameChannel(std::move(accepted.fd));
   const ServerId number = in.u64();
   const int pid = in.i32();
   std::string host = in.text();
@@ -130,7 +130,7 @@ class RendezvousClient {
     for (;;) {
       auto accepted = reach();
       if (!accepted) return accepted.status();
-      Channel channel(std::move(accepted->fd));
+      FrameChannel channel(std::move(accepted->fd));
       ByteWriter out;
       pack_join(out, join_message());
       pack_error(out, why);
@@ -158,8 +158,8 @@ class RendezvousClient {
   Status loopback_down() const;
   Status maker_gone() const;
   JoinMessage join_message() const;
-  void say_who(Channel& channel) const;
-  void tell(const Status& given_up, Channel& channel) const;
+  void say_who(FrameChannel& channel) const;
+  void tell(const Status& given_up, FrameChannel& channel) const;
   // A closed channel in the result: too late for this rendezvous, there will be another.
   Result<Introduced> listen(ServerLink server);
   void wait_for(int fd, std::uint64_t until_ns) const;
@@ -292,14 +292,14 @@ JoinMessage RendezvousClient::join_message() const {
   return join;
 }
 
-void RendezvousClient::say_who(Channel& channel) const {
+void RendezvousClient::say_who(FrameChannel& channel) const {
   ByteWriter out;
   pack_join(out, join_message());
   channel.send(kJoin, out.bytes());
 }
 
 // Why this rank goes away again, for the others: without a word it would count as dead.
-void RendezvousClient::tell(const Status& given_up, Channel& channel) const {
+void RendezvousClient::tell(const Status& given_up, FrameChannel& channel) const {
   ByteWriter out;
   pack_error(out, for_others(given_up, self_.member));
   channel.send(kCreationFailed, out.bytes());

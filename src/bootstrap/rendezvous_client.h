@@ -49,9 +49,9 @@ Status named(const Status& failure, const Member& self);
 
 /// The connection to the server, and whose process that is in.
 struct ServerLink {
-  Channel channel;      ///< closed where there is no server
-  ServerId number = 0;  ///< its own word, by which a rank of the server's process finds it
-  Guilty holder;        ///< rank -1: unknown
+  FrameChannel channel;  ///< closed where there is no server
+  ServerId number = 0;   ///< its own word, by which a rank of the server's process finds it
+  Guilty holder;         ///< rank -1: unknown
 
   /// That this process died.
   Status dead(const std::string& where) const;

@@ -207,7 +207,7 @@ void RendezvousServer::handle(const Poller::Event& event) {
 void RendezvousServer::welcome(AuthenticatedConnection accepted) {
   const std::uint64_t id = next_tag_++;
   Client client;
-  client.channel = Channel(std::move(accepted.fd));
+  client.channel = FrameChannel(std::move(accepted.fd));
   client.until_ns = now_ns() + kJoinNs;
   poller_.watch(client.channel.fd(), id, true, false);
   clients_.emplace(id, std::move(client));

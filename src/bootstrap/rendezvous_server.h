@@ -119,7 +119,7 @@ class RendezvousServer {
 
  private:
   struct Client {
-    Channel channel;
+    FrameChannel channel;
     std::optional<JoinMessage> join;
     bool ready = false;
     bool late = false;                    ///< it came after the creation had failed, and belongs to no such

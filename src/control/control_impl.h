@@ -29,7 +29,7 @@ class ControlPlane::Impl {
 
   /// One neighbour.
   struct Link {
-    Channel channel;
+    FrameChannel channel;
     Member about;
     LinkState state = LinkState::kOpen;
     std::uint64_t heard_ns = 0;

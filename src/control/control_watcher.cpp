@@ -339,7 +339,7 @@ void ControlPlane::Impl::add_link(Descriptor fd, const Member& about) {
   const Member self = this_member(options_.rank);
   const bool pids_known = about.same_pids(self);
   Link link;
-  link.channel = Channel(std::move(fd));
+  link.channel = FrameChannel(std::move(fd));
   link.about = about;
   link.heard_ns = now_ns();
   if (pids_known && about.pid != pid_) link.process = open_process(about.pid);

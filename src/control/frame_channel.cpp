@@ -9,7 +9,7 @@
 
 namespace tutti {
 
-void Channel::send(std::uint8_t type, std::span<const std::byte> payload) {
+void FrameChannel::send(std::uint8_t type, std::span<const std::byte> payload) {
   ByteWriter header;
   header.u32(static_cast<std::uint32_t>(payload.size() + 1));
   header.u8(type);
@@ -20,7 +20,7 @@ void Channel::send(std::uint8_t type, std::span<const std::byte> payload) {
   flush();
 }
 
-bool Channel::flush() {
+bool FrameChannel::flush() {
   while (open() && pending()) {
     const ssize_t n = ::send(fd(), out_.data() + sent_, out_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
@@ -38,11 +38,11 @@ bool Channel::flush() {
   return true;
 }
 
-void Channel::finish() {
+void FrameChannel::finish() {
   if (open()) ::shutdown(fd(), SHUT_WR);
 }
 
-bool Channel::receive(const Take& take) {
+bool FrameChannel::receive(const Take& take) {
   std::array<std::byte, 16384> buffer;
   while (open()) {
     if (!parse(take)) return false;  // before anything else: what was left where `take` stopped
@@ -55,7 +55,7 @@ bool Channel::receive(const Take& take) {
   return false;
 }
 
-bool Channel::parse(const Take& take) {
+bool FrameChannel::parse(const Take& take) {
   for (;;) {
     const auto rest = std::span<const std::byte>(in_).subspan(parsed_);
     ByteReader reader(rest);

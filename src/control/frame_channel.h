@@ -12,15 +12,15 @@
 namespace tutti {
 
 /// One end of a framed connection. Not thread safe.
-class Channel {
+class FrameChannel {
  public:
   /// Longest frame that is believed; a longer one breaks the channel.
   static constexpr std::uint32_t kMaxFrame = 1u << 28;
   /// Called for each whole frame; the payload is valid during the call. Returns false to stop reading.
   using Take = std::function<bool(std::uint8_t type, std::span<const std::byte> payload)>;
 
-  Channel() = default;
-  explicit Channel(Descriptor fd) : fd_(std::move(fd)) {}
+  FrameChannel() = default;
+  explicit FrameChannel(Descriptor fd) : fd_(std::move(fd)) {}
 
   int fd() const { return fd_.get(); }
   bool open() const { return static_cast<bool>(fd_); }

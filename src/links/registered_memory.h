@@ -102,7 +102,7 @@ class RegisteredMemory {
 /// unmapped. Used by the thread that uses the endpoints, which must outlive it.
 class Registrations {
  public:
-  explicit Registrations(std::span<Endpoint> endpoints) : endpoints_(endpoints) {}
+  explicit Registrations(std::span<OpenEndpoint> endpoints) : endpoints_(endpoints) {}
   ~Registrations();
   Registrations(const Registrations&) = delete;
   Registrations& operator=(const Registrations&) = delete;
@@ -129,7 +129,7 @@ class Registrations {
   const Known* known(const void* data, std::uint64_t bytes);
   void unregister(Known& known);
 
-  std::span<Endpoint> endpoints_;
+  std::span<OpenEndpoint> endpoints_;
   std::map<const std::byte*, Known> known_;  ///< by base
   Question last_;
   std::vector<Regions> answer_;  ///< to the last question

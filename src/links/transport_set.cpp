@@ -170,7 +170,7 @@ Result<std::unique_ptr<Transports>> Transports::open(const Settings& settings, s
 
 Status Transports::open_endpoints(const tutti_transport& transport, const Settings& settings) {
   PerTransport mine{&transport, {}, {}};
-  std::vector<Endpoint> opened;
+  std::vector<OpenEndpoint> opened;
   for (std::uint32_t traffic = 0; traffic < traffic_classes; ++traffic) {
     tutti_endpoint_config config{};
     config.size = sizeof config;
@@ -333,7 +333,9 @@ std::vector<const char*> Transports::carriers() const {
   return names;
 }
 
-std::span<Endpoint> Transports::endpoints(TrafficClass traffic) { return endpoints_[static_cast<std::size_t>(traffic)]; }
+std::span<OpenEndpoint> Transports::endpoints(TrafficClass traffic) {
+  return endpoints_[static_cast<std::size_t>(traffic)];
+}
 
 Result<HostLink*> Transports::link(TrafficClass traffic, int peer, std::uint32_t channel, bool sends) {
   auto& links = links_[static_cast<std::size_t>(traffic)];
@@ -412,7 +414,8 @@ void Transports::await_withdrawal(TrafficClass traffic, const PollHook& hook) {
     const Status looked = catching([&]() -> Status {
       withdrawn = withdraw(traffic);
       if (withdrawn) return {};
-      for (Endpoint& endpoint : endpoints(traffic)) static_cast<void>(endpoint.transport()->progress(endpoint.handle()));
+      for (OpenEndpoint& endpoint : endpoints(traffic))
+        static_cast<void>(endpoint.transport()->progress(endpoint.handle()));
       return {};
     });
     return looked.ok() && withdrawn;

@@ -60,7 +60,7 @@ class Transports {
   /// By rank, the transport that carries what goes to it; NULL for this rank. For the log; once settled.
   std::vector<const char*> carriers() const;
 
-  std::span<Endpoint> endpoints(TrafficClass traffic);
+  std::span<OpenEndpoint> endpoints(TrafficClass traffic);
   /// The link to or from a peer: opened on first use, not yet necessarily open (see ready). Owned here.
   Result<HostLink*> link(TrafficClass traffic, int peer, std::uint32_t channel, bool sends);
   /// OK once it is open; NOT_YET; BROKEN.
@@ -107,10 +107,10 @@ class Transports {
   std::vector<std::string> offered_;   ///< by rank: the names of the transports that it opened
   std::vector<std::string> refusals_;  ///< the same of all ranks
   std::vector<PerTransport> transports_;
-  std::array<std::vector<Endpoint>, traffic_classes> endpoints_;  ///< in the order of transports_
-  std::vector<Common> common_;                                    ///< what any rank has, which all count alike
-  std::vector<int> chosen_;                                       ///< per peer: index into transports_, -1 itself
-  std::vector<bool> writers_;                                     ///< per peer: see may_write
+  std::array<std::vector<OpenEndpoint>, traffic_classes> endpoints_;  ///< in the order of transports_
+  std::vector<Common> common_;                                        ///< what any rank has, which all count alike
+  std::vector<int> chosen_;                                           ///< per peer: index into transports_, -1 itself
+  std::vector<bool> writers_;                                         ///< per peer: see may_write
   std::array<std::unordered_map<std::uint64_t, std::unique_ptr<HostLink>>, traffic_classes> links_;
 };
 

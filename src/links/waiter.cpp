@@ -52,7 +52,7 @@ void Waiter::begin(std::uint64_t timeout_ns, WaitObserver* concern, bool beside,
 }
 
 void Waiter::progress() {
-  for (Endpoint& endpoint : endpoints_) static_cast<void>(endpoint.transport()->progress(endpoint.handle()));
+  for (OpenEndpoint& endpoint : endpoints_) static_cast<void>(endpoint.transport()->progress(endpoint.handle()));
 }
 
 bool Waiter::spin(std::uint32_t rounds, bool polls) {
@@ -137,12 +137,12 @@ int Waiter::poll(void* self) {
 void Waiter::arm(bool sleeping) {
   if (armed_ == sleeping) return;
   armed_ = sleeping;
-  for (Endpoint& endpoint : endpoints_) endpoint.transport()->arm(endpoint.handle(), sleeping ? 1 : 0);
+  for (OpenEndpoint& endpoint : endpoints_) endpoint.transport()->arm(endpoint.handle(), sleeping ? 1 : 0);
 }
 
 void Waiter::step_aside(bool aside) {
   if (!options_.tells) return;
-  for (Endpoint& endpoint : endpoints_) {
+  for (OpenEndpoint& endpoint : endpoints_) {
     if (endpoint.transport()->step_aside != nullptr) endpoint.transport()->step_aside(endpoint.handle(), aside ? 1 : 0);
   }
 }
@@ -159,7 +159,7 @@ void Waiter::nap(std::uint64_t idle_for) {
   }
   std::array<pollfd, 8> events;
   nfds_t count = 0;
-  for (Endpoint& endpoint : endpoints_) {
+  for (OpenEndpoint& endpoint : endpoints_) {
     const int fd = endpoint.transport()->event_fd(endpoint.handle());
     if (fd >= 0 && count < events.size()) events[count++] = {fd, POLLIN, 0};
   }

@@ -21,12 +21,13 @@
 namespace tutti {
 
 /// One end of a transport, opened. Closed with the object.
-class Endpoint {
+class OpenEndpoint {
  public:
-  Endpoint(const tutti_transport* transport, tutti_endpoint* handle) : transport_(transport), handle_(handle) {}
-  Endpoint(Endpoint&& other) noexcept : transport_(other.transport_), handle_(std::exchange(other.handle_, nullptr)) {}
-  Endpoint& operator=(Endpoint&&) = delete;
-  ~Endpoint() {
+  OpenEndpoint(const tutti_transport* transport, tutti_endpoint* handle) : transport_(transport), handle_(handle) {}
+  OpenEndpoint(OpenEndpoint&& other) noexcept
+      : transport_(other.transport_), handle_(std::exchange(other.handle_, nullptr)) {}
+  OpenEndpoint& operator=(OpenEndpoint&&) = delete;
+  ~OpenEndpoint() {
     if (handle_ != nullptr) transport_->close(handle_);
   }
   const tutti_transport* transport() const { return transport_; }
@@ -63,7 +64,7 @@ struct WaiterOptions {
 /// Waits for one operation at a time on a set of endpoints. Used by one thread at a time.
 class Waiter : public Agent {
  public:
-  Waiter(std::span<Endpoint> endpoints, const WaitPolicy& policy, WaiterOptions options)
+  Waiter(std::span<OpenEndpoint> endpoints, const WaitPolicy& policy, WaiterOptions options)
       : endpoints_(endpoints), policy_(policy), options_(options) {}
 
   /// Starts a wait of at most timeout_ns, counted from its first idle round: a call that never waits reads no clock.
@@ -100,7 +101,7 @@ class Waiter : public Agent {
   void nap(std::uint64_t idle_for);
   void arm(bool sleeping);
 
-  std::span<Endpoint> endpoints_;
+  std::span<OpenEndpoint> endpoints_;
   const WaitPolicy& policy_;
   const WaiterOptions options_;
   WaitObserver* concern_ = nullptr;

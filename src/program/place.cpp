@@ -77,19 +77,20 @@ std::string refusal(const Family& family) {
                      text_of(family.rank), family.ranks, text_of(family.ranks), *number(family.ranks) - 1);
 }
 
-Placement place_by(const Family& family) {
+LauncherPlace place_by(const Family& family) {
   if (std::string why = refusal(family); !why.empty()) return {std::nullopt, std::move(why)};
   const int rank = static_cast<int>(*number(family.rank));
   const auto local = number(family.local_rank);
-  return {Place{rank, static_cast<int>(*number(family.ranks)), static_cast<int>(local.value_or(rank)), family.launcher},
-          ""};
+  return {
+      LauncherRank{rank, static_cast<int>(*number(family.ranks)), static_cast<int>(local.value_or(rank)), family.launcher},
+      ""};
 }
 
 // As the library refuses env:// then. A job of one rank meets nobody, and may be a leftover.
-Placement place_by_half_of_torchrun() {
+LauncherPlace place_by_half_of_torchrun() {
   if (text_of(kTorchrun.rank).empty() || text_of(kTorchrun.ranks).empty()) return {};
   if (number(kTorchrun.ranks) == 1 && number(kTorchrun.rank) == 0) return {};
-  Placement placement = place_by(kTorchrun);
+  LauncherPlace placement = place_by(kTorchrun);
   if (!placement.place || !text_of("TUTTI_COMM_ID").empty()) return placement;
   const char* const missing = !text_of("MASTER_ADDR").empty()   ? "MASTER_PORT is"
                               : !text_of("MASTER_PORT").empty() ? "MASTER_ADDR is"
@@ -119,7 +120,7 @@ bool is_around_torchrun(const Family& family) {
 
 }  // namespace
 
-Placement find_place() {
+LauncherPlace find_place() {
   for (const Family& family : kFamilies) {
     if ((text_of(family.rank).empty() && text_of(family.ranks).empty()) || !meant(family)) continue;
     return place_by(is_around_torchrun(family) ? kTorchrun : family);

@@ -8,7 +8,7 @@
 namespace tutti::program {
 
 /// The rank that a launcher gave to this process.
-struct Place {
+struct LauncherRank {
   int rank;
   int ranks;
   int local_rank;        ///< among the ranks of this machine, as far as the launcher says; else `rank`
@@ -17,8 +17,8 @@ struct Place {
 
 /// What the environment says of this process: a place, or why what it says is none (a sentence for kWrongUse), or
 /// neither, where no launcher started it.
-struct Placement {
-  std::optional<Place> place;
+struct LauncherPlace {
+  std::optional<LauncherRank> place;
   std::string refusal;
 };
 
@@ -26,7 +26,7 @@ struct Placement {
 /// only). The first launcher that left a variable is asked: half of its variables, a text that is no number and a rank
 /// outside the size are refused, since a rank that ran a job of its own instead would leave the others waiting. So are
 /// RANK and WORLD_SIZE of several ranks without MASTER_ADDR and MASTER_PORT, where TUTTI_COMM_ID is not set either.
-Placement find_place();
+LauncherPlace find_place();
 
 /// CPUs this process may run on, one of each core before the second thread of any.
 std::vector<int> allowed_cpus();

@@ -25,7 +25,7 @@ void let_others_be_refused(tutti_comm* comm) {
 }
 
 // Runs the body on a communicator that is there, and takes leave of it.
-int run_member(const Member& member, Output& output, const std::function<int(const Member&)>& body) {
+int run_member(const RankMember& member, Output& output, const std::function<int(const RankMember&)>& body) {
   int code = body(member);
   if (code == kGood) {
     const tutti_status status = tutti_comm_finalize(member.comm);
@@ -54,7 +54,7 @@ void abort_all(const std::vector<tutti_comm*>& comms) {
 
 // Runs the body on each of this process's communicators, on threads of their own, and tells the worst error.
 int run_on_threads(const Own& own, const std::vector<tutti_comm*>& comms, const RankOptions& ranks, Output& output,
-                   const std::function<int(const Member&)>& body) {
+                   const std::function<int(const RankMember&)>& body) {
   output.collect();
   std::vector<int> codes(comms.size(), kGood);
   const std::string sentence = run_together(own.count, [&](int i) {
@@ -79,8 +79,8 @@ std::string too_many(int64_t processes, int64_t each) {
                      each, processes * each, kMost);
 }
 
-int join(const Place& place, const RankOptions& ranks, const tutti_config* config, Output& output,
-         const std::function<int(const Member&)>& body) {
+int join(const LauncherRank& place, const RankOptions& ranks, const tutti_config* config, Output& output,
+         const std::function<int(const RankMember&)>& body) {
   output.set_rank(place.rank);
   if (const std::string why = too_many(place.ranks, ranks.each); !why.empty()) return output.fail(kWrongUse, why);
   const int each = static_cast<int>(ranks.each);
@@ -102,7 +102,7 @@ int join(const Place& place, const RankOptions& ranks, const tutti_config* confi
 }
 
 int run_threads(const RankOptions& ranks, const tutti_config* config, Output& output,
-                const std::function<int(const Member&)>& body) {
+                const std::function<int(const RankMember&)>& body) {
   if (const std::string why = too_many(ranks.ranks, ranks.each); !why.empty()) return output.fail(kWrongUse, why);
   const int n = static_cast<int>(ranks.ranks * ranks.each);
   tutti_unique_id id;
@@ -127,7 +127,7 @@ void add_rank_options(Options& options, RankOptions& ranks) {
 }
 
 int run_ranks(const Options& options, const RankOptions& ranks, char** argv, const tutti_config* config, Output& output,
-              const std::function<int(const Member&)>& body) {
+              const std::function<int(const RankMember&)>& body) {
   const auto [place, refusal] = find_place();
   if (!refusal.empty()) return output.fail(kWrongUse, refusal);
   const bool local = options.given("--ranks") || ranks.threads;

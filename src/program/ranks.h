@@ -21,7 +21,7 @@ struct RankOptions {
 void add_rank_options(Options& options, RankOptions& ranks);
 
 /// One rank at work: what run_ranks hands to the body. The communicator stays run_ranks'.
-struct Member {
+struct RankMember {
   tutti_comm* comm;
   int rank;
   int ranks;
@@ -40,6 +40,6 @@ struct Member {
 /// output   tells errors; its rank is set before the body runs, to the process's. Lines and records of other processes go
 ///          nowhere: where ranks are threads, the body must itself write them on rank 0 only.
 int run_ranks(const Options& options, const RankOptions& ranks, char** argv, const tutti_config* config, Output& output,
-              const std::function<int(const Member&)>& body);
+              const std::function<int(const RankMember&)>& body);
 
 }  // namespace tutti::program

@@ -112,7 +112,7 @@ class Follower {
     error_ = where(static_cast<std::int64_t>(rank), block, step) + " " + what;
     return false;
   }
-  bool refuse(std::size_t rank, std::size_t block, const Action& action, const std::string& what) {
+  bool refuse(std::size_t rank, std::size_t block, const FlowAction& action, const std::string& what) {
     return refuse(rank, static_cast<std::int64_t>(block), action.first_step, what);
   }
 
@@ -135,7 +135,7 @@ class Follower {
     return contents_[rank][flow_.locations[rank].number(Buffer::output, chunk)];
   }
 
-  Action& action_at(std::size_t rank, Wait at) { return flow_.actions[rank][at.block][at.action]; }
+  FlowAction& action_at(std::size_t rank, Wait at) { return flow_.actions[rank][at.block][at.action]; }
 
   bool lay_out() {
     const Collective collective = file_.collective;
@@ -163,7 +163,7 @@ class Follower {
   }
 
   /// Whether a fold goes on with the fold before it: MSCCL's runtime takes them together, too.
-  static bool continues(const Action& action, const Step& step) {
+  static bool continues(const FlowAction& action, const Step& step) {
     return action.type == StepType::re && step.type == StepType::re && step.depends_block < 0 &&
            action.count == step.count && action.destination.buffer == step.destination.buffer &&
            action.destination.chunk == step.destination.chunk;
@@ -173,7 +173,7 @@ class Follower {
     flow_.actions.resize(ranks());
     for (std::size_t r = 0; r < ranks(); ++r) {
       for (const ThreadBlock& block : file_.gpus[r].blocks) {
-        std::vector<Action>& actions = flow_.actions[r].emplace_back();
+        std::vector<FlowAction>& actions = flow_.actions[r].emplace_back();
         for (std::uint32_t s = 0; s < block.steps.size(); ++s) {
           const Step& step = block.steps[s];
           if (step.type == StepType::nop || flow_.locations[r].copies_onto_itself(step)) continue;
@@ -182,7 +182,7 @@ class Follower {
             actions.back().last_step = s;
             continue;
           }
-          Action& action = actions.emplace_back();
+          FlowAction& action = actions.emplace_back();
           action.first_step = action.last_step = s;
           action.type = step.type;
           action.count = step.count;
@@ -211,7 +211,7 @@ class Follower {
     const std::vector<Step>& steps = file_.gpus[rank].blocks[block].steps;
     Waited waited;
     std::uint32_t from = 0;
-    for (Action& action : flow_.actions[rank][block]) {
+    for (FlowAction& action : flow_.actions[rank][block]) {
       std::set<std::uint32_t> anew;  // thread blocks
       for (std::uint32_t s = from; s <= action.first_step; ++s) {
         if (!gather(rank, steps[s], waited, anew)) return refuse(rank, block, s, "waits by way of too many nops");
@@ -235,9 +235,9 @@ class Follower {
     while (!left.empty()) {
       const auto [block, index] = left.back();
       left.pop_back();
-      const std::vector<Action>& actions = flow_.actions[rank][block];
+      const std::vector<FlowAction>& actions = flow_.actions[rank][block];
       const auto after = std::upper_bound(actions.begin(), actions.end(), index,
-                                          [](std::uint32_t s, const Action& action) { return s < action.first_step; });
+                                          [](std::uint32_t s, const FlowAction& action) { return s < action.first_step; });
       const auto count = static_cast<std::uint32_t>(after - actions.begin());
       std::uint32_t& known = waited.actions.try_emplace(block, 0).first->second;
       if (known < count) anew.insert(block);
@@ -265,7 +265,7 @@ class Follower {
       for (std::uint32_t b = 0; b < flow_.actions[r].size(); ++b) {
         const ThreadBlock& block = file_.gpus[r].blocks[b];
         for (std::uint32_t a = 0; a < flow_.actions[r][b].size(); ++a) {
-          const Action& action = flow_.actions[r][b][a];
+          const FlowAction& action = flow_.actions[r][b][a];
           if (sends(action.type)) {
             Ends& ends = links[{r, static_cast<std::size_t>(block.send), block.channel}];
             if (!claim(r, b, action, "sends to", block.send, ends.send_block)) return false;
@@ -286,7 +286,7 @@ class Follower {
   }
 
   /// A link has one thread block at either end: otherwise it is not said in which order its messages are.
-  bool claim(std::size_t rank, std::uint32_t block, const Action& action, const char* what, int peer,
+  bool claim(std::size_t rank, std::uint32_t block, const FlowAction& action, const char* what, int peer,
              std::uint32_t& owner) {
     if (owner == nothing) owner = block;
     if (owner == block) return true;
@@ -307,8 +307,8 @@ class Follower {
                       fmt::format("takes a message more from rank {} on channel {} than the {} that are sent there", from,
                                   channel, ends.sent.size()));
       }
-      Action& sent = flow_.actions[from][ends.send_block][ends.sent[m]];
-      Action& received = flow_.actions[to][ends.receive_block][ends.received[m]];
+      FlowAction& sent = flow_.actions[from][ends.send_block][ends.sent[m]];
+      FlowAction& received = flow_.actions[to][ends.receive_block][ends.received[m]];
       if (sent.count != received.count) {
         return refuse(
             to, ends.receive_block, received,
@@ -385,7 +385,7 @@ class Follower {
     }
   }
 
-  bool ready(const Positions& next, const Action& action) const {
+  bool ready(const Positions& next, const FlowAction& action) const {
     const bool waited =
         std::all_of(action.waits.begin(), action.waits.end(), [&](const Wait& on) { return next[on.block] > on.action; });
     return waited && (action.received == nothing || !messages_[action.received].empty());
@@ -396,14 +396,14 @@ class Follower {
     for (std::size_t r = 0; r < ranks(); ++r) {
       for (std::uint32_t b = 0; b < next[r].size(); ++b) {
         if (next[r][b] == flow_.actions[r][b].size()) continue;
-        const Action& action = flow_.actions[r][b][next[r][b]];
+        const FlowAction& action = flow_.actions[r][b][next[r][b]];
         for (const Wait& on : action.waits) {
           if (next[r][on.block] > on.action) continue;
           return refuse(r, b, action,
                         fmt::format("waits for ever for step {} of thread block {}",
                                     flow_.actions[r][on.block][on.action].last_step, on.block));
         }
-        const Transfer& transfer = flow_.transfers[action.received];
+        const FlowTransfer& transfer = flow_.transfers[action.received];
         const std::uint32_t stands = next[transfer.from][transfer.from_block];
         return refuse(r, b, action,
                       fmt::format("waits for ever for the message of {}, which stands at step {}",
@@ -416,7 +416,7 @@ class Follower {
   }
 
   bool execute(std::size_t rank, std::uint32_t block, std::uint32_t index) {
-    Action& action = flow_.actions[rank][block][index];
+    FlowAction& action = flow_.actions[rank][block][index];
     action.time = time_++;
     action.cells.resize(action.count);
     std::vector<Piece> results(action.count);
@@ -433,7 +433,7 @@ class Follower {
   }
 
   /// A step that reads what it overwrites elsewhere has no meaning: nobody says in which order it goes.
-  bool check_overlap(std::size_t rank, std::uint32_t block, const Action& action) {
+  bool check_overlap(std::size_t rank, std::uint32_t block, const FlowAction& action) {
     if (!writes_destination(action.type) || action.count == 1) return true;
     const Locations& locations = flow_.locations[rank];
     std::map<std::uint32_t, std::uint32_t> written;  // cell by location
@@ -452,8 +452,8 @@ class Follower {
     return true;
   }
 
-  bool compute(std::size_t rank, std::uint32_t block, Action& action, std::uint32_t c, Piece& result) {
-    Cell& cell = action.cells[c];
+  bool compute(std::size_t rank, std::uint32_t block, FlowAction& action, std::uint32_t c, Piece& result) {
+    FlowCell& cell = action.cells[c];
     std::vector<Piece> operands;
     if (action.received != nothing) operands.push_back(messages_[action.received][c]);
     for (const Place& base : action.sources) {
@@ -478,8 +478,8 @@ class Follower {
   }
 
   /// Folds in the order of the lowest ranks in the operands: whoever folds the same gets the same bits, whatever lay where.
-  bool fold(std::size_t rank, std::uint32_t block, const Action& action, const std::vector<Piece>& operands, Cell& cell,
-            Piece& result) {
+  bool fold(std::size_t rank, std::uint32_t block, const FlowAction& action, const std::vector<Piece>& operands,
+            FlowCell& cell, Piece& result) {
     if (!reduces(file_.collective)) {
       return refuse(rank, block, action, fmt::format("folds, and {} does not", tutti::name_of(file_.collective)));
     }
@@ -515,7 +515,7 @@ class Follower {
   }
 
   void write(std::size_t rank, Wait at, std::uint32_t c, const Piece& piece) {
-    Action& action = action_at(rank, at);
+    FlowAction& action = action_at(rank, at);
     const Locations& locations = flow_.locations[rank];
     const std::uint32_t location = locations.number(action.destination.buffer, action.destination.chunk + c);
     action.cells[c].destination = {location, piece.chunk, false};
@@ -580,7 +580,7 @@ class Follower {
     }
     std::pair<std::uint64_t, Wait> last{0, {nothing, 0}};
     for (std::uint32_t b = 0; b < flow_.actions[rank].size(); ++b) {
-      const std::vector<Action>& actions = flow_.actions[rank][b];
+      const std::vector<FlowAction>& actions = flow_.actions[rank][b];
       if (actions.empty() || (last.second.block != nothing && actions.back().time < last.first)) continue;
       last = {actions.back().time, {b, static_cast<std::uint32_t>(actions.size()) - 1}};
     }

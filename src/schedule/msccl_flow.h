@@ -53,7 +53,7 @@ struct Version {
 };
 
 /// What an action does with one of its chunks. Operands are the message, where there is one, then the sources.
-struct Cell {
+struct FlowCell {
   std::uint32_t chunk = 0;
   bool complete = false;             ///< the fold has every rank's share now
   std::vector<std::uint16_t> order;  ///< the operands as they are folded: that of the lowest rank first
@@ -70,7 +70,7 @@ struct Wait {
 inline constexpr std::uint32_t nothing = UINT32_MAX;
 
 /// A step of a thread block, or several folds into the same place that follow each other, which are one. Nops are none.
-struct Action {
+struct FlowAction {
   std::uint32_t first_step = 0;  ///< of the file
   std::uint32_t last_step = 0;
   StepType type = StepType::nop;
@@ -79,13 +79,13 @@ struct Action {
   Place destination;
   std::uint32_t received = nothing;  ///< number of the message among all of the file
   std::uint32_t sent = nothing;
-  std::uint64_t time = 0;   ///< in an order in which all actions of all ranks may run
-  std::vector<Wait> waits;  ///< for other thread blocks' actions, but those that the thread block waited for before
-  std::vector<Cell> cells;  ///< count of them
+  std::uint64_t time = 0;       ///< in an order in which all actions of all ranks may run
+  std::vector<Wait> waits;      ///< for other thread blocks' actions, but those that the thread block waited for before
+  std::vector<FlowCell> cells;  ///< count of them
 };
 
 /// One end each of a message.
-struct Transfer {
+struct FlowTransfer {
   std::uint32_t from = 0, from_block = 0, from_action = 0;
   std::uint32_t to = 0, to_block = 0, to_action = 0;
   std::uint32_t channel = 0;
@@ -96,9 +96,9 @@ struct Flow {
   Problem problem;             ///< collective, ranks and root; the rest is nominal
   std::uint32_t of_block = 1;  ///< chunks of a block
   bool aliased = false;
-  std::vector<Locations> locations;                       ///< by rank
-  std::vector<std::vector<std::vector<Action>>> actions;  ///< by rank and thread block
-  std::vector<Transfer> transfers;
+  std::vector<Locations> locations;                           ///< by rank
+  std::vector<std::vector<std::vector<FlowAction>>> actions;  ///< by rank and thread block
+  std::vector<FlowTransfer> transfers;
   std::vector<std::vector<bool>> written;  ///< by rank and output chunk: whether any step writes it as the output
 };
 

@@ -25,9 +25,9 @@ class Homes {
  public:
   Homes(const Flow& flow, std::size_t rank, bool stage) : flow_(flow), locations_(flow.locations[rank]) {
     for (const auto& block : flow.actions[rank]) {
-      for (const Action& action : block) {
+      for (const FlowAction& action : block) {
         if (!writes_destination(action.type)) continue;
-        for (const Cell& cell : action.cells) {
+        for (const FlowCell& cell : action.cells) {
           if (!natural(cell.destination)) parked_[{cell.destination.chunk, cell.destination.location}] = 0;
         }
       }
@@ -88,7 +88,7 @@ class Groups {
       }
     }
     std::iota(parent_.begin(), parent_.end(), 0u);
-    for (const Transfer& t : flow.transfers) {
+    for (const FlowTransfer& t : flow.transfers) {
       parent_[root(number(t.from, t.from_block, t.from_action))] = root(number(t.to, t.to_block, t.to_action));
     }
     std::map<std::uint32_t, std::vector<Member>> together;
@@ -108,7 +108,7 @@ class Groups {
 
  private:
   struct Member {
-    const Action* action;
+    const FlowAction* action;
     std::vector<std::vector<Home>> homes;  ///< by operand in memory (sources, then the destination) and cell
   };
 
@@ -120,10 +120,10 @@ class Groups {
     return at;
   }
 
-  std::vector<std::vector<Home>> homes_of(std::uint32_t rank, const Action& action) const {
+  std::vector<std::vector<Home>> homes_of(std::uint32_t rank, const FlowAction& action) const {
     const bool writes = writes_destination(action.type);
     std::vector<std::vector<Home>> out(action.sources.size() + (writes ? 1 : 0));
-    for (const Cell& cell : action.cells) {
+    for (const FlowCell& cell : action.cells) {
       for (std::size_t s = 0; s < cell.sources.size(); ++s) out[s].push_back(homes_[rank].of(cell.sources[s]));
       if (writes) out.back().push_back(homes_[rank].of(cell.destination));
     }
@@ -132,21 +132,21 @@ class Groups {
 
   /// Whether cell c is the next chunk of the very blocks that the cell before it is of, and is treated alike.
   static bool continues(const Member& member, std::uint32_t c) {
-    const Cell& now = member.action->cells[c];
-    const Cell& before = member.action->cells[c - 1];
+    const FlowCell& now = member.action->cells[c];
+    const FlowCell& before = member.action->cells[c - 1];
     return now.chunk == before.chunk + 1 && alike(now, before) &&
            std::all_of(member.homes.begin(), member.homes.end(), [&](const std::vector<Home>& homes) {
              return homes[c].place == homes[c - 1].place && homes[c].block == homes[c - 1].block;
            });
   }
-  static bool alike(const Cell& a, const Cell& b) { return a.complete == b.complete && a.order == b.order; }
+  static bool alike(const FlowCell& a, const FlowCell& b) { return a.complete == b.complete && a.order == b.order; }
 
   /// Whether the run at `next` is the same chunks as those of the group, in blocks as far on as each is from the one
   /// before.
   static bool extends(const Member& member, const Group& group, std::uint32_t next) {
     const std::uint32_t last = next - group.length;
-    const Cell& now = member.action->cells[next];
-    const Cell& before = member.action->cells[last];
+    const FlowCell& now = member.action->cells[next];
+    const FlowCell& before = member.action->cells[last];
     if (now.chunk != before.chunk || !alike(now, before)) return false;
     return std::all_of(member.homes.begin(), member.homes.end(), [&](const std::vector<Home>& homes) {
       if (homes[next].place != homes[last].place || homes[next].block <= homes[last].block) return false;
@@ -197,7 +197,7 @@ struct Draft {
   std::vector<Dependency> waits;
   bool completes = false;
   std::uint64_t time = 0;  ///< 0: before all others; at_the_end: after them
-  Origin origin;
+  StepOrigin origin;
 };
 
 /// Waits for the latest of each other lane are enough.
@@ -235,7 +235,7 @@ class Sketch {
   std::uint32_t scratch() const { return scratch_; }
   std::uint32_t longest_message() const { return longest_message_; }
 
-  Program finish(std::vector<Origin>& origins) {
+  Program finish(std::vector<StepOrigin>& origins) {
     Program program;
     program.links = std::move(links_);
     for (const std::vector<Draft>& lane : lanes_) {
@@ -294,7 +294,7 @@ class Sketch {
   }
 
   void add_action(std::uint32_t block, std::uint32_t index) {
-    const Action& action = flow_.actions[rank_][block][index];
+    const FlowAction& action = flow_.actions[rank_][block][index];
     bool first = true;
     for (const Group& group : groups_.of(rank_, block, index)) {
       Draft draft = draft_of(action, group);
@@ -307,8 +307,8 @@ class Sketch {
     }
   }
 
-  Draft draft_of(const Action& action, const Group& group) {
-    const Cell& cell = action.cells[group.first];
+  Draft draft_of(const FlowAction& action, const Group& group) {
+    const FlowCell& cell = action.cells[group.first];
     Draft draft;
     draft.completes = cell.complete;
     draft.time = action.time + 1;
@@ -337,7 +337,7 @@ class Sketch {
     return operand_of(home.place, range);
   }
 
-  Operand link(const Transfer& transfer, bool sends, const Operand& sized_by) {
+  Operand link(const FlowTransfer& transfer, bool sends, const Operand& sized_by) {
     const int peer = static_cast<int>(sends ? transfer.to : transfer.from);
     const Link wanted{peer, transfer.channel, sends};
     const auto found = std::find(links_.begin(), links_.end(), wanted);

@@ -26,7 +26,7 @@ struct Care {
 };
 
 /// The step of the file that a step of a program came from; block -1: none, it was added.
-struct Origin {
+struct StepOrigin {
   std::int32_t block = -1;
   std::uint32_t step = 0;
 };
@@ -35,7 +35,7 @@ struct Origin {
 struct Drawn {
   Shape shape;
   std::vector<Program> programs;
-  std::vector<std::vector<Origin>> origins;  ///< by rank and index into Program::steps
+  std::vector<std::vector<StepOrigin>> origins;  ///< by rank and index into Program::steps
 };
 
 /// Pure. The programs are well-formed, and not yet proved.

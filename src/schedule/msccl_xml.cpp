@@ -47,10 +47,10 @@ std::pair<std::int64_t, std::int64_t> last_writer(const msccl::Flow& flow, std::
   std::pair<std::int64_t, std::int64_t> found(-1, -1);
   std::uint64_t latest = 0;
   for (std::size_t b = 0; b < flow.actions[rank].size(); ++b) {
-    for (const msccl::Action& action : flow.actions[rank][b]) {
+    for (const msccl::FlowAction& action : flow.actions[rank][b]) {
       if (!msccl::writes_destination(action.type) || action.time < latest) continue;
       const bool wrote = std::any_of(action.cells.begin(), action.cells.end(),
-                                     [&](const msccl::Cell& cell) { return cell.destination.location == location; });
+                                     [&](const msccl::FlowCell& cell) { return cell.destination.location == location; });
       if (!wrote) continue;
       latest = action.time;
       found = {static_cast<std::int64_t>(b), action.first_step};
@@ -67,8 +67,8 @@ Status refusal(const Fault& fault, const msccl::Flow& flow, const msccl::Drawn& 
   std::int64_t step = -1;
   if (fault.lane >= 0) {
     const Lane& lane = drawn.programs[rank].lanes[static_cast<std::size_t>(fault.lane)];
-    const msccl::Origin origin =
-        lane.count == 0 ? msccl::Origin()
+    const msccl::StepOrigin origin =
+        lane.count == 0 ? msccl::StepOrigin()
                         : drawn.origins[rank][lane.first + static_cast<std::size_t>(std::max<std::int64_t>(fault.step, 0))];
     block = origin.block;
     if (origin.block >= 0) step = origin.step;

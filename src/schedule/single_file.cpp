@@ -18,10 +18,10 @@ using Orders = std::vector<std::vector<std::uint32_t>>;
 /// step is ready takes it. So a rank's order is that of the depths, and what waits for nobody comes first. Or every rank
 /// keeps to an order that is given. Whatever a step could offer is taken for offered, in place: what is read out of a
 /// rank's memory is not overwritten before it has been taken, as it is where that rank does not run in single file.
-class Rehearsal {
+class DryRun {
  public:
   /// orders: by rank; empty: by lanes.
-  Rehearsal(const Plan& plan, const ProgramOf& program_of, const Orders& orders = {}) : credit_(plan.shape.credit) {
+  DryRun(const Plan& plan, const ProgramOf& program_of, const Orders& orders = {}) : credit_(plan.shape.credit) {
     for (int r = 0; r < plan.problem.ranks; ++r) {
       ranks_.emplace_back(program_of(r), Cells(plan.problem, plan.shape, r, true));
       if (!orders.empty()) ranks_.back().given = orders[static_cast<std::size_t>(r)];
@@ -204,7 +204,7 @@ std::vector<std::uint32_t> near_first(std::vector<std::uint32_t> order, const Pr
 }
 
 bool near_first_goes_through(const Plan& plan, const ProgramOf& program_of, const NearOf& near_of) {
-  Orders orders = Rehearsal(plan, program_of).run();
+  Orders orders = DryRun(plan, program_of).run();
   bool changed = false;
   for (std::size_t r = 0; r < orders.size(); ++r) {
     const int rank = static_cast<int>(r);
@@ -213,12 +213,12 @@ bool near_first_goes_through(const Plan& plan, const ProgramOf& program_of, cons
     changed = changed || first != orders[r];
     orders[r] = std::move(first);
   }
-  return changed && !Rehearsal(plan, program_of, orders).run().empty();
+  return changed && !DryRun(plan, program_of, orders).run().empty();
 }
 
 std::vector<std::uint32_t> single_file(const Plan& plan, int rank, const Program& program, const ProgramOf& program_of) {
   if (program.lanes.size() > 1) {
-    const Orders orders = program_of ? Rehearsal(plan, program_of).run() : Orders();
+    const Orders orders = program_of ? DryRun(plan, program_of).run() : Orders();
     return orders.empty() ? std::vector<std::uint32_t>() : orders[static_cast<std::size_t>(rank)];
   }
   std::vector<std::uint32_t> order(program.steps.size());

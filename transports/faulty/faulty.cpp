@@ -20,7 +20,7 @@ namespace {
 
 struct Orders {
   const tutti_transport* inner = nullptr;
-  std::vector<Fault> faults;
+  std::vector<InjectedFault> faults;
 };
 Orders& orders() {
   static Orders one;
@@ -28,7 +28,7 @@ Orders& orders() {
 }
 
 struct Pending {
-  Fault fault;
+  InjectedFault fault;
   bool struck = false;
   std::uint64_t until_ns = 0;  ///< of a delay
 };
@@ -58,7 +58,7 @@ void say(char* why, std::size_t n, const std::string& text) {
   if (why != nullptr && n > 0) std::snprintf(why, n, "%s", text.c_str());
 }
 
-void break_off(Endpoint& e, Link* link, const Fault& fault) {
+void break_off(Endpoint& e, Link* link, const InjectedFault& fault) {
   if (link == nullptr || link->link == nullptr) return;
   link->why = "the link was broken on purpose after " + std::to_string(fault.after) + " calls (TUTTI_FAULTY)";
   link->quiesced = e.inner->close_link(std::exchange(link->link, nullptr));
@@ -69,11 +69,11 @@ bool pass(Endpoint& e, Point point, Link* link) {
   const std::uint64_t call = e.calls[static_cast<std::size_t>(point)]++;
   bool go = true;
   for (Pending& p : e.pending) {
-    if (p.fault.point != point || call < p.fault.after || (p.struck && p.fault.action != Action::kDelay)) continue;
-    if (p.fault.action == Action::kKill) ::raise(SIGKILL);
-    if (p.fault.action == Action::kBreak) break_off(e, link, p.fault);
-    go = go && (p.fault.action != Action::kBreak || link != nullptr);
-    if (p.fault.action == Action::kDelay) {
+    if (p.fault.point != point || call < p.fault.after || (p.struck && p.fault.action != FaultAction::kDelay)) continue;
+    if (p.fault.action == FaultAction::kKill) ::raise(SIGKILL);
+    if (p.fault.action == FaultAction::kBreak) break_off(e, link, p.fault);
+    go = go && (p.fault.action != FaultAction::kBreak || link != nullptr);
+    if (p.fault.action == FaultAction::kDelay) {
       if (!p.struck) p.until_ns = now_ns() + p.fault.delay_ns;
       go = go && now_ns() >= p.until_ns;
     }
@@ -102,7 +102,7 @@ Status read_environment() {
                   "TUTTI_FAULTY names the transport " + std::string(name) + ", which is not built in");
   }
   if (name.size() + 1 >= all.size()) return {};
-  Result<std::vector<Fault>> faults = parse_faults(all.substr(name.size() + 1));
+  Result<std::vector<InjectedFault>> faults = parse_faults(all.substr(name.size() + 1));
   if (!faults.ok()) return faults.status();
   orders().faults = std::move(*faults);
   return {};
@@ -124,7 +124,7 @@ tutti_status open(const tutti_endpoint_config* config, tutti_endpoint** endpoint
   auto* const e = new Endpoint;
   e->inner = orders().inner;
   e->rank = config->rank;
-  for (const Fault& fault : orders().faults) {
+  for (const InjectedFault& fault : orders().faults) {
     if (fault.rank < 0 || fault.rank == config->rank) e->pending.push_back({fault});
   }
   const tutti_status opened = e->inner->open(config, &e->endpoint, why, n);
@@ -286,7 +286,7 @@ bool word(std::string_view text, const std::array<std::string_view, n>& names, T
   return false;
 }
 
-bool take(Fault& fault, std::string_view name, std::string_view text) {
+bool take(InjectedFault& fault, std::string_view name, std::string_view text) {
   static constexpr std::array<std::string_view, 8> kPointNames{"reserve", "commit",   "offer", "view",
                                                                "release", "progress", "open",  "register"};
   static constexpr std::array<std::string_view, 3> kActionNames{"delay", "break", "kill"};
@@ -302,12 +302,12 @@ bool take(Fault& fault, std::string_view name, std::string_view text) {
 
 }  // namespace
 
-Result<std::vector<Fault>> parse_faults(std::string_view text) {
-  std::vector<Fault> faults;
+Result<std::vector<InjectedFault>> parse_faults(std::string_view text) {
+  std::vector<InjectedFault> faults;
   while (!text.empty()) {
     std::string_view one = text.substr(0, text.find(';'));
     text.remove_prefix(std::min(text.size(), one.size() + 1));
-    Fault fault;
+    InjectedFault fault;
     while (!one.empty()) {
       const std::string_view pair = one.substr(0, one.find(','));
       one.remove_prefix(std::min(one.size(), pair.size() + 1));
@@ -323,7 +323,7 @@ Result<std::vector<Fault>> parse_faults(std::string_view text) {
   return faults;
 }
 
-void configure(const tutti_transport* inner_transport, std::vector<Fault> faults) {
+void configure(const tutti_transport* inner_transport, std::vector<InjectedFault> faults) {
   orders() = {inner_transport, std::move(faults)};
 }
 

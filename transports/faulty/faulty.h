@@ -19,25 +19,25 @@ namespace tutti::faulty {
 enum class Point { kReserve, kCommit, kOffer, kView, kRelease, kProgress, kOpen, kRegister };
 inline constexpr int kPoints = 8;
 
-enum class Action {
+enum class FaultAction {
   kDelay,  ///< reserve, view and progress come to nothing for a while
   kBreak,  ///< the link breaks, with a sentence; the other end sees it closed; open and register fail, likewise
   kKill,   ///< the process ends by SIGKILL
 };
 
-struct Fault {
+struct InjectedFault {
   int rank = -1;  ///< -1: every rank
   Point point = Point::kCommit;
   std::uint64_t after = 0;  ///< that many calls go well first, counted per endpoint
-  Action action = Action::kBreak;
+  FaultAction action = FaultAction::kBreak;
   std::uint64_t delay_ns = 0;
 };
 
 /// Orders as in TUTTI_FAULTY, behind the transport's name. Errors: TUTTI_INVALID_ARGUMENT, naming the word.
-Result<std::vector<Fault>> parse_faults(std::string_view text);
+Result<std::vector<InjectedFault>> parse_faults(std::string_view text);
 
 /// What endpoints opened from now on wrap, and what shall befall them. Not thread safe: before any endpoint is opened.
-void configure(const tutti_transport* inner, std::vector<Fault> faults);
+void configure(const tutti_transport* inner, std::vector<InjectedFault> faults);
 
 /// The table; named "faulty"; static. Without `configure` it reads TUTTI_FAULTY when an endpoint is opened.
 const tutti_transport* transport();

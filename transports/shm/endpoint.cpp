@@ -207,7 +207,7 @@ void Endpoint::pause() {
   }
   if (now - short_since_ns_ < kShortNs) return;
   for (auto next = waiting_.begin(); next != waiting_.end();) {
-    Link& link = **next++;                                           // it may leave the list
+    ShmLink& link = **next++;                                        // it may leave the list
     if (link.peer().rank() > rank_) link.break_off(kKeepsPeersOut);  // those call here
   }
 }
@@ -247,26 +247,26 @@ bool Endpoint::expire() {
   while (!strangers_.empty() && strangers_.front().until_ns <= now) strangers_.pop_front();
   bool expired = false;
   for (auto next = waiting_.begin(); next != waiting_.end();) {
-    Link& link = **next++;  // it may leave the list
+    ShmLink& link = **next++;  // it may leave the list
     expired = link.expire(now) || expired;
   }
   return expired;
 }
 
-void Endpoint::link_waiting(Link& link) { waiting_.push_back(&link); }
-void Endpoint::link_met(Link& link) { waiting_.remove(&link); }
+void Endpoint::link_waiting(ShmLink& link) { waiting_.push_back(&link); }
+void Endpoint::link_met(ShmLink& link) { waiting_.remove(&link); }
 
 void Endpoint::connecting(Peer& peer, bool yes) {
   connecting_.remove(&peer);
   if (yes) connecting_.push_back(&peer);
 }
 
-void Endpoint::keep(std::unique_ptr<Link> link) {
-  Link* const key = link.get();
+void Endpoint::keep(std::unique_ptr<ShmLink> link) {
+  ShmLink* const key = link.get();
   links_.emplace(key, std::move(link));
 }
 
-void Endpoint::free(Link& link) { links_.erase(&link); }
+void Endpoint::free(ShmLink& link) { links_.erase(&link); }
 
 void Endpoint::watch(int fd, int rank, bool output, bool known) {
   const std::uint32_t events = output ? EPOLLIN | EPOLLOUT : EPOLLIN;

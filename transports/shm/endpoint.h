@@ -20,7 +20,7 @@
 
 namespace tutti::shm {
 
-class Link;
+class ShmLink;
 
 /// Begins the sentence of what the system refuses this process.
 inline constexpr const char* kCannotShare = "this process cannot share memory: ";
@@ -80,9 +80,9 @@ class Endpoint {
 
   // For peers and links.
   /// A link waits to meet its peer, and breaks where that cannot be reached for as long as the time to connect.
-  void link_waiting(Link& link);
+  void link_waiting(ShmLink& link);
   /// It has met it, or given up.
-  void link_met(Link& link);
+  void link_met(ShmLink& link);
   std::uint64_t next_serial() { return ++serial_; }
   Handshake handshake(Handshake::Role role) const;
   Packet hello() const;
@@ -92,8 +92,8 @@ class Endpoint {
   void watch(int fd, int rank, bool output, bool known);
   void unwatch(int fd);
   /// Keeps a link until it is closed, or the endpoint is.
-  void keep(std::unique_ptr<Link> link);
-  void free(Link& link);
+  void keep(std::unique_ptr<ShmLink> link);
+  void free(ShmLink& link);
   void log(int level, const std::string& text) const;
   /// Keeps why a call fails, for `refusal`; returns its status.
   tutti_status refuse(const Status& status);
@@ -151,8 +151,8 @@ class Endpoint {
   std::list<Peer*> connecting_;
   std::list<Stranger> strangers_;
   std::uint64_t stranger_ids_ = 0;
-  std::list<Link*> waiting_;  ///< links whose peer has not answered yet
-  std::unordered_map<Link*, std::unique_ptr<Link>> links_;
+  std::list<ShmLink*> waiting_;  ///< links whose peer has not answered yet
+  std::unordered_map<ShmLink*, std::unique_ptr<ShmLink>> links_;
   std::list<OwnRegion> regions_;
   std::uint64_t region_ids_ = 0;
   std::uint64_t serial_ = 0;

@@ -28,7 +28,7 @@ std::string sizes(std::uint64_t slots, std::uint64_t slot_bytes) {
   return std::to_string(slots) + " slots of " + std::to_string(slot_bytes) + " bytes";
 }
 
-Packet packet_of(Verb verb, const Link& link) {
+Packet packet_of(Verb verb, const ShmLink& link) {
   Packet packet;
   packet.message.verb = verb;
   packet.message.channel = link.channel();
@@ -38,7 +38,7 @@ Packet packet_of(Verb verb, const Link& link) {
 
 }  // namespace
 
-Link::Link(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes)
+ShmLink::ShmLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes)
     : returns_(peer.returns(channel)),
       layout_(LinkLayout::of(slots, slot_bytes)),
       endpoint_(endpoint),
@@ -48,21 +48,21 @@ Link::Link(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t 
 }
 
 // Also of a link that could not be made: what is derived from this one allocates.
-Link::~Link() { endpoint_.link_met(*this); }
+ShmLink::~ShmLink() { endpoint_.link_met(*this); }
 
-void Link::settle(Stage stage) {
+void ShmLink::settle(Stage stage) {
   if (stage_ == Stage::kOpening) endpoint_.link_met(*this);
   stage_ = stage;
 }
 
-void Link::break_off(std::string why) {
+void ShmLink::break_off(std::string why) {
   if (stage_ == Stage::kBroken) return;
   why_ = std::move(why);
   settle(Stage::kBroken);
   on_broken();
 }
 
-bool Link::expire(std::uint64_t now) {
+bool ShmLink::expire(std::uint64_t now) {
   const std::uint64_t limit = endpoint_.connect_timeout_ns();
   if (absence_.look(now, !peer_.reached()) < limit || limit == 0) return false;
   std::string why =
@@ -72,7 +72,7 @@ bool Link::expire(std::uint64_t now) {
   return true;
 }
 
-void Link::attach(Mapping mapping) {
+void ShmLink::attach(Mapping mapping) {
   mapping_ = std::move(mapping);
   if (layout_.payload_offset + layout_.stride * layout_.slots >= kHugeFrom) {
     // Where the system does not allow it, small pages serve as well.
@@ -84,7 +84,7 @@ void Link::attach(Mapping mapping) {
   headers_end_ = headers_begin() + kHeaderStride * layout_.headers;
 }
 
-tutti_link_result Link::state(tutti_link_state* state) const {
+tutti_link_result ShmLink::state(tutti_link_state* state) const {
   if (stage_ == Stage::kOpening) return TUTTI_LINK_NOT_YET;
   if (control_ == nullptr || (stage_ == Stage::kBroken && !failure().empty())) return TUTTI_LINK_BROKEN;
   *state = {};
@@ -100,7 +100,9 @@ tutti_link_result Link::state(tutti_link_state* state) const {
 // ---- Sender.
 
 SenderLink::SenderLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes)
-    : Link(endpoint, peer, channel, slots, slot_bytes), fillings_(kChoices, FillingChoice(slots)), owners_(layout_.places) {
+    : ShmLink(endpoint, peer, channel, slots, slot_bytes),
+      fillings_(kChoices, FillingChoice(slots)),
+      owners_(layout_.places) {
   serial_ = endpoint.next_serial();
   peer.add(*this);
   returns_.heard = {serial_, 0};
@@ -492,7 +494,7 @@ tutti_quiesced SenderLink::give_up() {
 
 ReceiverLink::ReceiverLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots,
                            std::uint64_t slot_bytes)
-    : Link(endpoint, peer, channel, slots, slot_bytes) {
+    : ShmLink(endpoint, peer, channel, slots, slot_bytes) {
   peer.add(*this);
   returns_.receiver = this;
 }

@@ -22,14 +22,14 @@
 namespace tutti::shm {
 
 /// What both ends have in common. `tutti_link*` points to one.
-class Link {
+class ShmLink {
  public:
   static constexpr std::uint32_t kNone = UINT32_MAX;  ///< no slot
   enum class Stage { kOpening, kOpen, kBroken };
 
-  virtual ~Link();
-  Link(const Link&) = delete;
-  Link& operator=(const Link&) = delete;
+  virtual ~ShmLink();
+  ShmLink(const ShmLink&) = delete;
+  ShmLink& operator=(const ShmLink&) = delete;
 
   std::uint32_t channel() const { return channel_; }
   std::uint64_t serial() const { return serial_; }
@@ -53,7 +53,7 @@ class Link {
   bool expire(std::uint64_t now);
 
  protected:
-  Link(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes);
+  ShmLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes);
   void settle(Stage stage);
   virtual void on_broken() {}
   /// Takes the memory over and finds the words in it.
@@ -101,7 +101,7 @@ class Link {
 };
 
 /// The producer: owns the memory.
-class SenderLink final : public Link {
+class SenderLink final : public ShmLink {
  public:
   SenderLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes);
   ~SenderLink() override;
@@ -367,7 +367,7 @@ class SenderLink final : public Link {
 };
 
 /// The consumer: maps the producer's memory and reads it where it lies.
-class ReceiverLink final : public Link {
+class ReceiverLink final : public ShmLink {
  public:
   ReceiverLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes);
   ~ReceiverLink() override;

@@ -226,10 +226,10 @@ bool Peer::receive() {
   bool moved = false;
   for (int i = 0; i < kPacketsAtOnce; ++i) {
     if (stage_ != Stage::kGreeting && stage_ != Stage::kReady) return moved;
-    const Transfer result = receive_packet(socket_.get(), incoming_, received_);
-    if (result == Transfer::kAgain) return moved;
+    const SocketResult result = receive_packet(socket_.get(), incoming_, received_);
+    if (result == SocketResult::kAgain) return moved;
     moved = true;
-    if (result == Transfer::kEnded) return lost_connection();
+    if (result == SocketResult::kEnded) return lost_connection();
     Packet packet = std::exchange(incoming_, {});
     received_ = 0;
     handle(packet);
@@ -238,19 +238,19 @@ bool Peer::receive() {
 }
 
 bool Peer::send_front(const Packet& packet) {
-  const Transfer result = send_packet(output(), packet, sent_);
-  if (result == Transfer::kDone) sent_ = 0;
-  if (result == Transfer::kRefused) {
+  const SocketResult result = send_packet(output(), packet, sent_);
+  if (result == SocketResult::kDone) sent_ = 0;
+  if (result == SocketResult::kRefused) {
     end(system_error("this process cannot tell " + named(rank_, pid_) + " of its shared memory", errno).error().message);
     return false;
   }
   // Where the peer is gone the receiving side finds out, behind what the peer still sent.
-  if (result == Transfer::kEnded) {
+  if (result == SocketResult::kEnded) {
     sent_ = 0;
     outbox_.clear();
     greeting_.reset();
   }
-  return result == Transfer::kDone;
+  return result == SocketResult::kDone;
 }
 
 bool Peer::flush() {
@@ -351,7 +351,7 @@ SenderLink* Peer::sender_of(const ControlMessage& message) const {
 
 void Peer::take_link(const Packet& packet) {
   const auto found = receivers_.find(packet.message.channel);
-  if (found != receivers_.end() && found->second->stage() == Link::Stage::kOpening) {
+  if (found != receivers_.end() && found->second->stage() == ShmLink::Stage::kOpening) {
     found->second->offered(packet.message, packet.descriptors[0]);
   } else {
     offered_.push_back({packet.message, packet.descriptors[0]});

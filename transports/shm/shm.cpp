@@ -24,7 +24,7 @@ constexpr std::uint32_t kPreference = 100;
 constexpr std::uint64_t kLeastDescriptors = 12;
 
 Endpoint& of(tutti_endpoint* endpoint) { return *reinterpret_cast<Endpoint*>(endpoint); }
-Link& of(tutti_link* link) { return *reinterpret_cast<Link*>(link); }
+ShmLink& of(tutti_link* link) { return *reinterpret_cast<ShmLink*>(link); }
 SenderLink& sender(tutti_link* link) { return static_cast<SenderLink&>(of(link)); }
 ReceiverLink& receiver(tutti_link* link) { return static_cast<ReceiverLink&>(of(link)); }
 OwnRegion* of(const tutti_region* region) { return region != nullptr ? static_cast<OwnRegion*>(region->handle) : nullptr; }
@@ -120,7 +120,7 @@ tutti_status open_end(Endpoint& endpoint, const Result<Peer*>& peer, std::uint32
   if (!peer.ok()) return endpoint.refuse(peer.status());
   auto end = std::make_unique<End>(endpoint, **peer, channel, slots, slot_bytes);
   if (const Status status = end->begin(); !status.ok()) return endpoint.refuse(status);
-  *link = reinterpret_cast<tutti_link*>(static_cast<Link*>(end.get()));
+  *link = reinterpret_cast<tutti_link*>(static_cast<ShmLink*>(end.get()));
   endpoint.keep(std::move(end));
   return TUTTI_SUCCESS;
 }
@@ -142,7 +142,7 @@ void refusal(tutti_endpoint* endpoint, char* why, std::size_t n) { say(why, n, o
 tutti_link_result link_state(tutti_link* link, tutti_link_state* state) { return of(link).state(state); }
 
 tutti_link_result failure(tutti_link* link, char* why, std::size_t n) {
-  if (of(link).stage() != Link::Stage::kBroken) return TUTTI_LINK_OK;
+  if (of(link).stage() != ShmLink::Stage::kBroken) return TUTTI_LINK_OK;
   const std::string text = of(link).failure();
   if (text.empty()) return TUTTI_LINK_OK;
   say(why, n, text);

@@ -67,7 +67,7 @@ Result<Descriptor> connect_to(const SocketName& name, bool& refused) {
   return system_error("cannot connect to its Unix socket", errno);
 }
 
-Transfer send_packet(int fd, const Packet& packet, std::size_t& begun) {
+SocketResult send_packet(int fd, const Packet& packet, std::size_t& begun) {
   alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
   std::array<int, 2> fds{};
   std::size_t count = 0;
@@ -92,10 +92,10 @@ Transfer send_packet(int fd, const Packet& packet, std::size_t& begun) {
   const ssize_t n = ::sendmsg(fd, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
   if (n < 0) {
     const bool gone = errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN;
-    return try_later(errno) ? Transfer::kAgain : gone ? Transfer::kEnded : Transfer::kRefused;
+    return try_later(errno) ? SocketResult::kAgain : gone ? SocketResult::kEnded : SocketResult::kRefused;
   }
   begun += static_cast<std::size_t>(n);
-  return begun == sizeof copy ? Transfer::kDone : Transfer::kAgain;
+  return begun == sizeof copy ? SocketResult::kDone : SocketResult::kAgain;
 }
 
 namespace {
@@ -118,7 +118,7 @@ void take_descriptors(msghdr& header, Packet& packet) {
 
 }  // namespace
 
-Transfer receive_packet(int fd, Packet& packet, std::size_t& begun) {
+SocketResult receive_packet(int fd, Packet& packet, std::size_t& begun) {
   for (;;) {
     alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
     iovec part{reinterpret_cast<char*>(&packet.message) + begun, sizeof packet.message - begun};
@@ -131,11 +131,11 @@ Transfer receive_packet(int fd, Packet& packet, std::size_t& begun) {
     // A peer that closed without having read all we sent makes the next call fail once with ECONNRESET, in front of what it
     // sent before: that is still to be read.
     if (n < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
-    if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? Transfer::kAgain : Transfer::kEnded;
-    if (n == 0) return Transfer::kEnded;
+    if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? SocketResult::kAgain : SocketResult::kEnded;
+    if (n == 0) return SocketResult::kEnded;
     take_descriptors(header, packet);
     begun += static_cast<std::size_t>(n);
-    if (begun == sizeof packet.message) return Transfer::kDone;
+    if (begun == sizeof packet.message) return SocketResult::kDone;
   }
 }
 

@@ -23,7 +23,7 @@ Result<Descriptor> listen_at(const SocketName& name);
 /// without an error means that the listener's queue is full: try later.
 Result<Descriptor> connect_to(const SocketName& name, bool& refused);
 
-enum class Transfer { kDone, kAgain, kEnded, kRefused };
+enum class SocketResult { kDone, kAgain, kEnded, kRefused };
 
 /// One control message with up to two descriptors.
 struct Packet {
@@ -34,9 +34,9 @@ struct Packet {
 
 /// Sends `packet` from byte `begun` of its message on; `begun` moves on. kEnded: the peer is gone. kRefused: it
 /// cannot be sent, and errno says why.
-Transfer send_packet(int fd, const Packet& packet, std::size_t& begun);
+SocketResult send_packet(int fd, const Packet& packet, std::size_t& begun);
 /// Receives into `packet`, of which `begun` bytes are there already. kDone: it is complete. kEnded: the peer is gone.
-Transfer receive_packet(int fd, Packet& packet, std::size_t& begun);
+SocketResult receive_packet(int fd, Packet& packet, std::size_t& begun);
 
 /// Whether what a peer passed to be rung by is an event descriptor that never blocks.
 bool is_doorbell(const Descriptor& passed);

@@ -13,10 +13,10 @@
 namespace tutti::tcp {
 
 /// Bytes at a 64-byte boundary, freed with their owner. Empty where there was no memory. Movable.
-class Buffer {
+class ByteBuffer {
  public:
-  Buffer() = default;
-  explicit Buffer(std::size_t bytes) {
+  ByteBuffer() = default;
+  explicit ByteBuffer(std::size_t bytes) {
     const std::size_t rounded = (bytes + 63) / 64 * 64;
     data_.reset(static_cast<std::byte*>(std::aligned_alloc(64, rounded)));
     capacity_ = data_ ? rounded : 0;
@@ -40,29 +40,29 @@ class BufferPool {
   BufferPool(std::uint64_t longest, std::size_t count) : longest_(longest), count_(count) { free_.reserve(count); }
 
   /// At least `bytes` (of unspecified content); empty where there is no memory.
-  Buffer take(std::uint64_t bytes) {
+  ByteBuffer take(std::uint64_t bytes) {
     if (!free_.empty()) {
-      Buffer last = std::move(free_.back());
+      ByteBuffer last = std::move(free_.back());
       free_.pop_back();
       if (last.capacity() >= bytes) return last;
     }
-    if (bytes > longest_) return Buffer(static_cast<std::size_t>(bytes));
+    if (bytes > longest_) return ByteBuffer(static_cast<std::size_t>(bytes));
     // The next power of two, so that lengths that vary a little do not allocate again and again.
-    return Buffer(static_cast<std::size_t>(std::bit_ceil(bytes < 256 ? std::uint64_t{256} : bytes)));
+    return ByteBuffer(static_cast<std::size_t>(std::bit_ceil(bytes < 256 ? std::uint64_t{256} : bytes)));
   }
-  void give(Buffer buffer) {
+  void give(ByteBuffer buffer) {
     if (buffer && buffer.capacity() <= 2 * longest_ + 256 && free_.size() < count_) free_.push_back(std::move(buffer));
   }
 
  private:
   std::uint64_t longest_;
   std::size_t count_;
-  std::vector<Buffer> free_;
+  std::vector<ByteBuffer> free_;
 };
 
 /// A double-ended queue over one array that grows by doubling and never shrinks. Not thread safe.
 template <typename T>
-class Ring {
+class RingBuffer {
  public:
   bool empty() const { return size_ == 0; }
   std::size_t size() const { return size_; }

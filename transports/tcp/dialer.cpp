@@ -41,7 +41,7 @@ std::string connect_error(int number) {
 
 }  // namespace
 
-std::vector<unsigned char> Introduction::pack() const {
+std::vector<unsigned char> DialIntroduction::pack() const {
   ByteWriter out;
   out.raw(std::span<const unsigned char>(self));
   out.raw(std::span<const unsigned char>(other));
@@ -52,9 +52,9 @@ std::vector<unsigned char> Introduction::pack() const {
   return bytes;
 }
 
-std::optional<Introduction> Introduction::unpack(std::span<const unsigned char> bytes) {
+std::optional<DialIntroduction> DialIntroduction::unpack(std::span<const unsigned char> bytes) {
   ByteReader in(std::as_bytes(bytes));
-  Introduction one;
+  DialIntroduction one;
   in.copy(one.self);
   in.copy(one.other);
   one.rank = in.i32();
@@ -93,7 +93,7 @@ void Attempt::begin(const Card& card, Key key) {
   socket_ = std::move(socket).value();
   endpoint_.dress(socket_.get());
   wanted_ = card.id;
-  Introduction self;
+  DialIntroduction self;
   self.self = endpoint_.card().id;
   self.other = card.id;
   self.rank = endpoint_.rank();
@@ -118,7 +118,7 @@ void Attempt::shake() {
   advance(*handshake_, socket_.get());
   if (handshake_->state() == Handshake::State::kFailed) return failed(handshake_->explain(), false);
   if (!handshake_->complete()) return;
-  const auto other = Introduction::unpack(handshake_->peer_payload());
+  const auto other = DialIntroduction::unpack(handshake_->peer_payload());
   // Behind a private address another rank of the same communicator may answer: it knows the key, but is not the one.
   if (!other || other->self != wanted_) return failed("another rank answers there", true);
   phase_ = Phase::kProved;

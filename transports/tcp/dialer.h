@@ -20,13 +20,13 @@ class Endpoint;
 class Peer;
 
 /// What both sides tell in the handshake, authenticated by it.
-struct Introduction {
+struct DialIntroduction {
   EndpointId self{};   ///< who speaks
   EndpointId other{};  ///< whom it means; zeros from the accepting side
   std::int32_t rank = -1;
 
   std::vector<unsigned char> pack() const;
-  static std::optional<Introduction> unpack(std::span<const unsigned char> bytes);
+  static std::optional<DialIntroduction> unpack(std::span<const unsigned char> bytes);
 };
 
 /// The purpose that the handshake of this transport proves.

@@ -140,14 +140,14 @@ Peer& Endpoint::peer(int rank) {
   return *known;
 }
 
-Result<Link*> Endpoint::open_link(int rank, const Card& card, const LinkShape& shape, bool sends) {
+Result<TcpLink*> Endpoint::open_link(int rank, const Card& card, const LinkShape& shape, bool sends) {
   if (!is_peer(rank) || card.rank != rank) {
     return Status(TUTTI_INVALID_ARGUMENT, "the descriptor is rank " + std::to_string(card.rank) +
                                               "'s, and a link with rank " + std::to_string(rank) +
                                               " was asked for by rank " + std::to_string(rank_));
   }
   Peer& other = peer(rank);
-  Result<Link*> link = other.open_link(card, shape, sends);
+  Result<TcpLink*> link = other.open_link(card, shape, sends);
   expect(other);
   return link;
 }
@@ -156,7 +156,7 @@ void Endpoint::expect(Peer& peer) {
   if (peer.waiting() && std::find(waiting_.begin(), waiting_.end(), &peer) == waiting_.end()) waiting_.push_back(&peer);
 }
 
-void Endpoint::attach(const Introduction& other, std::uint32_t index, std::uint32_t count, Descriptor socket,
+void Endpoint::attach(const DialIntroduction& other, std::uint32_t index, std::uint32_t count, Descriptor socket,
                       const std::string& remote) {
   Peer& known = peer(other.rank);
   const bool accepted = known.accept(other.self, index, count, std::move(socket), remote);

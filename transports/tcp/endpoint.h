@@ -38,7 +38,7 @@ class Endpoint {
 
   bool reach(int peer, const Card& other, tutti_reach* reach, std::string* why) const;
   /// Errors: TUTTI_INVALID_ARGUMENT, TUTTI_INVALID_USAGE.
-  Result<Link*> open_link(int peer, const Card& card, const LinkShape& shape, bool sends);
+  Result<TcpLink*> open_link(int peer, const Card& card, const LinkShape& shape, bool sends);
   /// Keeps why a call fails, for `refusal`; returns its status.
   tutti_status refuse(const Status& status) {
     refusal_ = status.text();
@@ -59,7 +59,7 @@ class Endpoint {
   void dress(int fd) const;
   /// Sockets to connect a peer with.
   std::uint32_t sockets_to(const Card& other) const;
-  void attach(const Introduction& other, std::uint32_t index, std::uint32_t count, Descriptor socket,
+  void attach(const DialIntroduction& other, std::uint32_t index, std::uint32_t count, Descriptor socket,
               const std::string& remote);
   void add(Stream& stream);
   void log(int level, const std::string& text) const;

@@ -16,7 +16,7 @@ namespace tutti::tcp {
 namespace {
 
 std::vector<unsigned char> introduction(const Endpoint& endpoint) {
-  Introduction self;
+  DialIntroduction self;
   self.self = endpoint.card().id;
   self.rank = endpoint.rank();
   return self.pack();
@@ -48,7 +48,7 @@ void Guest::shake() {
   spoke_ = advance(handshake_, socket_.get()) || spoke_;
   if (handshake_.state() == Handshake::State::kFailed) return refuse(handshake_.explain());
   if (!handshake_.complete()) return;
-  const auto other = Introduction::unpack(handshake_.peer_payload());
+  const auto other = DialIntroduction::unpack(handshake_.peer_payload());
   if (!other || other->other != endpoint_.card().id) return refuse("it looked for somebody else");
   if (!endpoint_.is_peer(other->rank)) return refuse("it claims a rank that cannot be its own");
   other_ = *other;

@@ -40,7 +40,7 @@ class Guest final : public Watcher {
   std::uint64_t until_ns_;
   std::uint64_t watch_ = 0;
   Handshake handshake_;
-  Introduction other_;
+  DialIntroduction other_;
   bool proved_ = false;
   bool spoke_ = false;
   bool done_ = false;

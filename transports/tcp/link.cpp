@@ -21,14 +21,14 @@ std::size_t kept_buffers(const LinkShape& shape) { return std::min<std::size_t>(
 
 std::uint32_t window_for(std::uint32_t slots) { return 2 * std::max(slots, 1u); }
 
-void Link::fail(const std::string& sentence, bool orderly) {
+void TcpLink::fail(const std::string& sentence, bool orderly) {
   if (broken_) return;
   broken_ = true;
   orderly_ = orderly;
   fault_ = sentence;
 }
 
-void Link::fill_state(tutti_link_state* state) const {
+void TcpLink::fill_state(tutti_link_state* state) const {
   tutti_link_state full{};
   full.size = sizeof full;
   full.capabilities = TUTTI_CAN_OFFER_ANY | TUTTI_CAN_GRANT_ANY | TUTTI_NEEDS_PROGRESS;
@@ -37,7 +37,7 @@ void Link::fill_state(tutti_link_state* state) const {
   *state = full;
 }
 
-void Link::attach(Stream& stream) {
+void TcpLink::attach(Stream& stream) {
   stream_ = &stream;
   OutFrame frame;
   frame.header = control_frame(FrameKind::kOpen, shape_.channel, shape_.window, shape_.slot_bytes);
@@ -45,7 +45,7 @@ void Link::attach(Stream& stream) {
   stream.send(std::move(frame));
 }
 
-void Link::opened(std::uint64_t window, std::uint64_t slot_bytes) {
+void TcpLink::opened(std::uint64_t window, std::uint64_t slot_bytes) {
   if (window != shape_.window || slot_bytes != shape_.slot_bytes) {
     fail(peer_.name() + " opened channel " + std::to_string(shape_.channel) + " with " + std::to_string(window / 2) +
          " slots of " + std::to_string(slot_bytes) + " bytes, this rank with " + std::to_string(shape_.window / 2) +
@@ -56,14 +56,14 @@ void Link::opened(std::uint64_t window, std::uint64_t slot_bytes) {
 }
 
 // A peer that said goodbye did so after its last message: those that wait to be viewed are as good as ever.
-tutti_link_result Link::failure() const {
+tutti_link_result TcpLink::failure() const {
   return !broken_ || (orderly_ && still_of_use()) ? TUTTI_LINK_OK : TUTTI_LINK_BROKEN;
 }
 
 // ---- Sender.
 
 Sender::Sender(Peer& peer, const LinkShape& shape)
-    : Link(peer, shape), limit_(shape.window), staging_(shape.slot_bytes, kept_buffers(shape)) {}
+    : TcpLink(peer, shape), limit_(shape.window), staging_(shape.slot_bytes, kept_buffers(shape)) {}
 
 tutti_link_result Sender::state(tutti_link_state* state) {
   if (failure() == TUTTI_LINK_BROKEN) return TUTTI_LINK_BROKEN;
@@ -95,10 +95,10 @@ tutti_link_result Sender::commit(std::uint64_t bytes, std::uint64_t fingerprint)
 tutti_link_result Sender::offer(const void* source, std::uint64_t bytes, std::uint64_t fingerprint) {
   if (broken_) return TUTTI_LINK_BROKEN;
   if (!may_send()) return TUTTI_LINK_NOT_YET;
-  return send(source, bytes, fingerprint, Buffer());
+  return send(source, bytes, fingerprint, ByteBuffer());
 }
 
-tutti_link_result Sender::send(const void* source, std::uint64_t bytes, std::uint64_t fingerprint, Buffer staging) {
+tutti_link_result Sender::send(const void* source, std::uint64_t bytes, std::uint64_t fingerprint, ByteBuffer staging) {
   if (bytes > kMaxMessage) {
     fail("a message of " + std::to_string(bytes) + " bytes for " + peer_.name() + " is longer than any may be");
     return TUTTI_LINK_BROKEN;
@@ -113,7 +113,7 @@ tutti_link_result Sender::send(const void* source, std::uint64_t bytes, std::uin
   return broken_ ? TUTTI_LINK_BROKEN : TUTTI_LINK_OK;
 }
 
-void Sender::gone(Buffer staging) {
+void Sender::gone(ByteBuffer staging) {
   staging_.give(std::move(staging));
   // Release: whoever sees the count with acquire may overwrite the source, so our reads of it (the kernel's copy) come
   // first. Only this thread writes the word, so a relaxed load of it is current.
@@ -137,7 +137,7 @@ tutti_quiesced Sender::give_up() {
 // ---- Receiver.
 
 Receiver::Receiver(Peer& peer, const LinkShape& shape)
-    : Link(peer, shape), messages_(shape.window + 2), pool_(shape.slot_bytes, kept_buffers(shape)) {}
+    : TcpLink(peer, shape), messages_(shape.window + 2), pool_(shape.slot_bytes, kept_buffers(shape)) {}
 
 tutti_link_result Receiver::state(tutti_link_state* state) {
   if (failure() == TUTTI_LINK_BROKEN) return TUTTI_LINK_BROKEN;

@@ -30,12 +30,12 @@ struct LinkShape {
 std::uint32_t window_for(std::uint32_t slots);
 
 /// What is common to both ends. One thread at a time, as all of an endpoint.
-class Link {
+class TcpLink {
  public:
-  Link(Peer& peer, const LinkShape& shape) : peer_(peer), shape_(shape) {}
-  virtual ~Link() = default;
-  Link(const Link&) = delete;
-  Link& operator=(const Link&) = delete;
+  TcpLink(Peer& peer, const LinkShape& shape) : peer_(peer), shape_(shape) {}
+  virtual ~TcpLink() = default;
+  TcpLink(const TcpLink&) = delete;
+  TcpLink& operator=(const TcpLink&) = delete;
 
   /// The end's kind, for the checks of the C table.
   virtual bool sends() const = 0;
@@ -73,7 +73,7 @@ class Link {
 };
 
 /// The sending end.
-class Sender final : public Link {
+class Sender final : public TcpLink {
  public:
   Sender(Peer& peer, const LinkShape& shape);
 
@@ -90,21 +90,21 @@ class Sender final : public Link {
   /// Messages that may have been sent in all. False where no receiver can mean that.
   bool credit(std::uint64_t limit);
   /// A message is with the kernel; `staging` is its room, if it had any.
-  void gone(Buffer staging);
+  void gone(ByteBuffer staging);
 
  private:
   bool may_send() const { return !broken_ && open_ && sent_ < limit_; }
-  tutti_link_result send(const void* source, std::uint64_t bytes, std::uint64_t fingerprint, Buffer staging);
+  tutti_link_result send(const void* source, std::uint64_t bytes, std::uint64_t fingerprint, ByteBuffer staging);
 
   std::uint64_t sent_ = 0;  ///< messages handed to the connection
   std::uint64_t limit_;     ///< messages that the receiver has room for, in all
   BufferPool staging_;
-  Buffer reserved_;
+  ByteBuffer reserved_;
   std::atomic<std::uint64_t> reusable_{0};
 };
 
 /// The receiving end.
-class Receiver final : public Link {
+class Receiver final : public TcpLink {
  public:
   Receiver(Peer& peer, const LinkShape& shape);
 
@@ -131,7 +131,7 @@ class Receiver final : public Link {
     std::byte* data = nullptr;
     std::uint64_t bytes = 0;
     std::uint64_t fingerprint = 0;
-    Buffer buffer;         ///< empty where it landed in granted memory
+    ByteBuffer buffer;     ///< empty where it landed in granted memory
     bool granted = false;  ///< data, bytes and fingerprint are a grant, and no message has begun here yet
   };
   Message& message(std::uint64_t sequence) { return messages_[sequence % messages_.size()]; }

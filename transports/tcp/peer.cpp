@@ -20,21 +20,21 @@ std::string seconds(std::uint64_t ns) {
 
 }  // namespace
 
-Channel* Peer::find_channel(std::uint32_t number) {
+LinkPair* Peer::find_channel(std::uint32_t number) {
   if (number < kLowChannels) return number < low_channels_.size() ? low_channels_[number].get() : nullptr;
   const auto found = high_channels_.find(number);
   return found == high_channels_.end() ? nullptr : found->second.get();
 }
 
-Channel* Peer::channel(std::uint32_t number) {
-  if (Channel* known = find_channel(number)) return known;
+LinkPair* Peer::channel(std::uint32_t number) {
+  if (LinkPair* known = find_channel(number)) return known;
   if (number < kLowChannels) {
     if (low_channels_.size() <= number) low_channels_.resize(number + 1);
-    low_channels_[number] = std::make_unique<Channel>();
+    low_channels_[number] = std::make_unique<LinkPair>();
     return low_channels_[number].get();
   }
   if (high_channels_.size() >= kMostHighChannels) return nullptr;
-  return (high_channels_[number] = std::make_unique<Channel>()).get();
+  return (high_channels_[number] = std::make_unique<LinkPair>()).get();
 }
 
 template <typename Action>
@@ -49,16 +49,16 @@ Stream* Peer::stream_for(std::uint32_t channel) const {
   return streams_.empty() ? nullptr : streams_[channel % streams_.size()].get();
 }
 
-void Peer::meet(Channel& channel, bool sends) {
-  Link* link = channel.link(sends);
+void Peer::meet(LinkPair& channel, bool sends) {
+  TcpLink* link = channel.link(sends);
   const Direction& direction = channel.direction(sends);
   if (link == nullptr) return;
   if (direction.closed_by_peer()) link->fail(why_closed(*link), true);
   if (direction.met() && !link->open()) link->opened(direction.peer_window, direction.peer_slot_bytes);
 }
 
-Result<Link*> Peer::open_link(const Card& card, const LinkShape& shape, bool sends) {
-  Channel* channel = this->channel(shape.channel);
+Result<TcpLink*> Peer::open_link(const Card& card, const LinkShape& shape, bool sends) {
+  LinkPair* channel = this->channel(shape.channel);
   if (channel == nullptr || channel->link(sends) != nullptr) {
     const std::string number = std::to_string(shape.channel);
     return Status(TUTTI_INVALID_USAGE, channel == nullptr ? name() + " has too many channels for another, " + number
@@ -69,7 +69,7 @@ Result<Link*> Peer::open_link(const Card& card, const LinkShape& shape, bool sen
   } else {
     channel->receiver = std::make_unique<Receiver>(*this, shape);
   }
-  Link* const link = channel->link(sends);
+  TcpLink* const link = channel->link(sends);
   if (id_ && *id_ != card.id) fault_ = name() + " connected under another identity than its descriptor has";
   id_ = card.id;
   Stream* stream = stream_for(shape.channel);
@@ -83,9 +83,9 @@ Result<Link*> Peer::open_link(const Card& card, const LinkShape& shape, bool sen
   return link;
 }
 
-tutti_quiesced Peer::close_link(Link& link) {
+tutti_quiesced Peer::close_link(TcpLink& link) {
   const tutti_quiesced result = link.give_up();
-  Channel* channel = find_channel(link.shape().channel);
+  LinkPair* channel = find_channel(link.shape().channel);
   ++channel->direction(link.sends()).own_closes;
   if (link.sends()) {
     channel->sender.reset();
@@ -122,12 +122,12 @@ bool Peer::accept(const EndpointId& id, std::uint32_t index, std::uint32_t count
 }
 
 void Peer::connect_links(Stream& stream) {
-  each_channel([&](std::uint32_t number, Channel& channel) {
+  each_channel([&](std::uint32_t number, LinkPair& channel) {
     if (stream_for(number) != &stream) return;
     for (const bool sends : {true, false}) {
       // Ends that were given up before there was a connection: the peer counts them too.
       for (std::uint64_t i = 0; i < channel.direction(sends).own_closes; ++i) stream.say_closed(number, sends);
-      if (Link* link = channel.link(sends); link != nullptr && !link->broken()) link->attach(stream);
+      if (TcpLink* link = channel.link(sends); link != nullptr && !link->broken()) link->attach(stream);
     }
   });
 }
@@ -157,7 +157,7 @@ bool Peer::waiting() const {
 
 void Peer::unreachable(const std::string& sentence) {
   if (fault_.empty()) fault_ = sentence;
-  each_channel([&](std::uint32_t, Channel& channel) {
+  each_channel([&](std::uint32_t, LinkPair& channel) {
     if (channel.sender && channel.sender->stream() == nullptr) channel.sender->fail(sentence);
     if (channel.receiver && channel.receiver->stream() == nullptr) channel.receiver->fail(sentence);
   });
@@ -165,7 +165,7 @@ void Peer::unreachable(const std::string& sentence) {
 
 void Peer::stream_ended(Stream& stream, const std::string& sentence, bool orderly) {
   endpoint_.log(orderly ? 3 : 2, sentence);
-  each_channel([&](std::uint32_t, Channel& channel) {
+  each_channel([&](std::uint32_t, LinkPair& channel) {
     if (channel.sender && channel.sender->stream() == &stream) channel.sender->fail(sentence, orderly);
     if (channel.receiver && channel.receiver->stream() == &stream) channel.receiver->fail(sentence, orderly);
   });
@@ -176,7 +176,7 @@ void Peer::stream_ended(Stream& stream, const std::string& sentence, bool orderl
   }
 }
 
-std::string Peer::why_closed(const Link& link) const {
+std::string Peer::why_closed(const TcpLink& link) const {
   return name() + " closed its " + (link.sends() ? "receiving" : "sending") + " end of channel " +
          std::to_string(link.shape().channel);
 }

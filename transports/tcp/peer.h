@@ -38,14 +38,14 @@ struct Direction {
 };
 
 /// Both directions of one channel with one peer, and what the peer said of it, perhaps before this side opened it.
-struct Channel {
+struct LinkPair {
   std::unique_ptr<Sender> sender;
   std::unique_ptr<Receiver> receiver;
   Direction sending;
   Direction receiving;
 
   Direction& direction(bool of_sender) { return of_sender ? sending : receiving; }
-  Link* link(bool sends) const { return sends ? static_cast<Link*>(sender.get()) : receiver.get(); }
+  TcpLink* link(bool sends) const { return sends ? static_cast<TcpLink*>(sender.get()) : receiver.get(); }
 };
 
 /// A peer. Links are spread over its connections by channel: channel c travels on socket c mod n.
@@ -62,14 +62,14 @@ class Peer {
   std::string name() const { return "rank " + std::to_string(rank_); }
 
   /// The channel, made where it was not known; null where there are too many.
-  Channel* channel(std::uint32_t number);
-  Channel* find_channel(std::uint32_t number);
+  LinkPair* channel(std::uint32_t number);
+  LinkPair* find_channel(std::uint32_t number);
 
   /// Opens one end of a link and begins to connect where that is to be done. card: what the peer told of itself.
   /// Errors: TUTTI_INVALID_USAGE where that end is open already, or channels are too many.
-  Result<Link*> open_link(const Card& card, const LinkShape& shape, bool sends);
+  Result<TcpLink*> open_link(const Card& card, const LinkShape& shape, bool sends);
   /// Gives an end up and frees it.
-  tutti_quiesced close_link(Link& link);
+  tutti_quiesced close_link(TcpLink& link);
 
   /// Takes a connection that this side made, and that the peer has taken, as socket `index` of `count`.
   void adopt(std::uint32_t index, std::uint32_t count, Descriptor socket, const std::string& remote);
@@ -88,10 +88,10 @@ class Peer {
 
   // ---- From its connections and links.
   /// Tells a link what the peer has said of its channel.
-  void meet(Channel& channel, bool sends);
+  void meet(LinkPair& channel, bool sends);
   void stream_ended(Stream& stream, const std::string& sentence, bool orderly);
   /// Why a link was closed by the peer: one sentence.
-  std::string why_closed(const Link& link) const;
+  std::string why_closed(const TcpLink& link) const;
 
  private:
   template <typename Action>
@@ -105,8 +105,8 @@ class Peer {
   Endpoint& endpoint_;
   int rank_;
   std::optional<EndpointId> id_;  ///< as the card or the connection told it
-  std::vector<std::unique_ptr<Channel>> low_channels_;
-  std::unordered_map<std::uint32_t, std::unique_ptr<Channel>> high_channels_;
+  std::vector<std::unique_ptr<LinkPair>> low_channels_;
+  std::unordered_map<std::uint32_t, std::unique_ptr<LinkPair>> high_channels_;
   std::vector<std::unique_ptr<Stream>> streams_;  ///< by index, null while not connected; empty before the first
   std::unique_ptr<Dialer> dialer_;
   Absence absence_;    ///< of any connection, while the dialer is at it

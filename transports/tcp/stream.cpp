@@ -210,7 +210,7 @@ bool Stream::rescue(OutFrame& frame) {
   const std::uint64_t left = frame.header.payload() - gone;
   if (left == 0) return true;
   if (left > kLongestRescue) return false;
-  frame.staging = Buffer(static_cast<std::size_t>(left));
+  frame.staging = ByteBuffer(static_cast<std::size_t>(left));
   if (!frame.staging) return false;
   copy_memory(frame.staging.data(), frame.payload + gone, static_cast<std::size_t>(left));
   frame.payload = frame.staging.data();
@@ -292,7 +292,7 @@ bool Stream::violated(const FrameHeader& header, const std::string& what) {
 void Stream::malformed(const FrameHeader& header, const char* what) { violated(header, std::string("it sent ") + what); }
 
 bool Stream::message_begins(const FrameHeader& header, std::byte** target) {
-  Channel* channel = peer_.find_channel(header.channel);
+  LinkPair* channel = peer_.find_channel(header.channel);
   if (channel != nullptr && channel->receiving.stale()) return true;  // for an end that was given up: dropped
   Receiver* receiver = channel != nullptr ? channel->receiver.get() : nullptr;
   if (receiver == nullptr || !channel->receiving.met()) return violated(header, "it sent to a link that is not open");
@@ -303,7 +303,7 @@ bool Stream::message_begins(const FrameHeader& header, std::byte** target) {
 }
 
 bool Stream::message_ends(const FrameHeader& header) {
-  Channel* channel = peer_.find_channel(header.channel);
+  LinkPair* channel = peer_.find_channel(header.channel);
   if (channel->receiver && !channel->receiving.stale() && !channel->receiver->broken()) channel->receiver->end();
   return true;
 }
@@ -325,7 +325,7 @@ bool Stream::control(const FrameHeader& header) {
 }
 
 bool Stream::credit(const FrameHeader& header) {
-  Channel* channel = peer_.find_channel(header.channel);
+  LinkPair* channel = peer_.find_channel(header.channel);
   if (channel != nullptr && channel->sending.stale()) return true;
   if (channel == nullptr || !channel->sender || !channel->sending.met()) {
     return violated(header, "it gave credit for a link that is not open");
@@ -335,7 +335,7 @@ bool Stream::credit(const FrameHeader& header) {
 }
 
 bool Stream::open(const FrameHeader& header) {
-  Channel* channel = peer_.channel(header.channel);
+  LinkPair* channel = peer_.channel(header.channel);
   if (channel == nullptr) return violated(header, "it opened too many channels");
   const bool of_sender = (header.flags & kBySender) == 0;  // of our sender, if their end receives
   Direction& direction = channel->direction(of_sender);
@@ -348,7 +348,7 @@ bool Stream::open(const FrameHeader& header) {
 }
 
 bool Stream::close(const FrameHeader& header) {
-  Channel* channel = peer_.channel(header.channel);
+  LinkPair* channel = peer_.channel(header.channel);
   if (channel == nullptr) return violated(header, "it closed too many channels");
   const bool of_sender = (header.flags & kBySender) == 0;
   Direction& direction = channel->direction(of_sender);

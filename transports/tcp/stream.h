@@ -20,7 +20,7 @@ struct OutFrame {
   FrameHeader header;
   const std::byte* payload = nullptr;  ///< the caller's, or staging's; begins with the payload's byte `payload_from`
   std::uint64_t payload_from = 0;
-  Buffer staging;            ///< room of a committed message, or what is left of a message that was given up
+  ByteBuffer staging;        ///< room of a committed message, or what is left of a message that was given up
   Sender* sender = nullptr;  ///< to be told when the frame is gone; null where nobody waits for that
 
   std::uint64_t size() const { return sizeof(FrameHeader) + header.payload(); }
@@ -100,7 +100,7 @@ class Stream final : public Watcher, private FrameSink {
   Descriptor socket_;
   std::string remote_;
   FrameReader reader_{*this};
-  Ring<OutFrame> out_;
+  RingBuffer<OutFrame> out_;
   std::uint64_t front_sent_ = 0;  ///< bytes of the first queued frame that are gone
   std::vector<Receiver*> owing_;
   bool broken_ = false;

@@ -21,14 +21,14 @@ namespace {
 
 using tcp::Card;
 using tcp::Endpoint;
-using tcp::Link;
 using tcp::Receiver;
 using tcp::Sender;
+using tcp::TcpLink;
 
 // The handles are the objects: the interface leaves both types to the transport, and other transports in this library
 // have their own, so they are never completed here.
 Endpoint* of(tutti_endpoint* endpoint) { return reinterpret_cast<Endpoint*>(endpoint); }
-Link* of(tutti_link* link) { return reinterpret_cast<Link*>(link); }
+TcpLink* of(tutti_link* link) { return reinterpret_cast<TcpLink*>(link); }
 Sender* sender_of(tutti_link* link) { return of(link)->sends() ? static_cast<Sender*>(of(link)) : nullptr; }
 Receiver* receiver_of(tutti_link* link) { return of(link)->sends() ? nullptr : static_cast<Receiver*>(of(link)); }
 
@@ -129,7 +129,7 @@ tutti_status open_link(tutti_endpoint* endpoint, int peer, const void* descripto
                                                                    " bytes is outside what tcp can have"));
   }
   const tcp::LinkShape shape{channel, tcp::window_for(slots), slot_bytes};
-  const Result<Link*> opened = of(endpoint)->open_link(peer, *card, shape, sends);
+  const Result<TcpLink*> opened = of(endpoint)->open_link(peer, *card, shape, sends);
   if (!opened) return of(endpoint)->refuse(opened.status());
   *link = reinterpret_cast<tutti_link*>(*opened);
   return TUTTI_SUCCESS;

@@ -168,7 +168,7 @@ const Outcome& HostExecutor::run(const Plan& plan, const Lowered& lowered, const
   awaited_ = nullptr;
   holds_.clear();
   straight_ = !layouts.straight.acts.empty() && (!offers || layouts.longest_message < least_offer);
-  return straight_ ? run_straight(agent) : run_lanes(agent);
+  return straight_ ? run_flat(agent) : run_lanes(agent);
 }
 
 const Outcome& HostExecutor::run_lanes(Agent& agent) {
@@ -239,7 +239,7 @@ void HostExecutor::make_room() {
     lane.at.resize(room_);
     lane.offers.resize(room_);
   }
-  at_.resize(Straight::messages + room_);
+  at_.resize(FlatCall::messages + room_);
   fold_sources_.resize(room_);
   fold_destinations_.resize(room_);
 }

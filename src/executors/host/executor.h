@@ -99,7 +99,7 @@ struct Layouts {
   std::uint32_t copies = 1;               ///< of the scratch: passes under way use them in turn
   std::array<std::uint64_t, 2> bytes{};   ///< of input and output
   std::uint64_t longest_message = 0;
-  Straight straight;  ///< where the call is such a one; else without acts
+  FlatCall straight;  ///< where the call is such a one; else without acts
 };
 Layouts lay_out(const Plan& plan, int rank, const Lowered& lowered);
 
@@ -163,7 +163,7 @@ class HostExecutor {
     binding_.input = static_cast<const std::byte*>(input);
     binding_.output = static_cast<std::byte*>(output);
     binding_.fingerprint = fingerprint;
-    return run_straight(agent);
+    return run_flat(agent);
   }
 
   /// Where the lanes stood when the last run ended, for the flight recorder and for errors: peers that lanes wait for.
@@ -209,7 +209,7 @@ class HostExecutor {
   enum class Turn { moved, blocked, failed };
 
   // A call that is straight (straight.h).
-  const Outcome& run_straight(Agent& agent);
+  const Outcome& run_flat(Agent& agent);
   class StraightRun;
 
   /// Tries until it moves; false where the outcome says why not.

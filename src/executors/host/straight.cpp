@@ -12,16 +12,16 @@ namespace tutti {
 namespace {
 
 /// Takes a call's steps apart, one after the other.
-class Straightener {
+class FlatCallCompiler {
  public:
-  Straightener(const Problem& problem, const Lowered& lowered, const Layout& layout)
+  FlatCallCompiler(const Problem& problem, const Lowered& lowered, const Layout& layout)
       : problem_(problem), lowered_(lowered), layout_(layout) {}
 
   void append(std::uint32_t index) {
     const Step& step = lowered_.program.steps[index];
     const std::uint64_t bytes = layout_.message_bytes[index];
     if (bytes == 0) return;
-    Straight::Act whole;
+    FlatCall::Instruction whole;
     whole.count = bytes;
     whole.message = bytes;
     whole.sources = step.sources;
@@ -34,50 +34,50 @@ class Straightener {
     for (const bool near : {true, false}) {
       for (std::size_t o = 0; o < whole.sources; ++o) {
         const Operand& operand = lowered_.program.operands[taken[o]];
-        if (operand.place == Place::link && is_near(operand.link) == near) push(Straight::Kind::view, whole, operand, o);
+        if (operand.place == Place::link && is_near(operand.link) == near) push(FlatCall::Kind::view, whole, operand, o);
       }
     }
     whole.divide_by = (step.flags & last_touch) != 0 ? divisor(problem_) : 0;
     const bool in_one_piece = whole.sources == 1 && lowered_.program.operands[taken[0]].range.blocks == 1;
     if (in_one_piece && whole.divide_by <= 1 && bytes < least_streamed) take_sends(whole, taken);
-    push_to_links(Straight::Kind::reserve, whole, taken);
+    push_to_links(FlatCall::Kind::reserve, whole, taken);
     append_pieces(whole, step, taken);
     // Before anything of it is sent on. That this rank offers nothing says nothing of its peers.
-    if (bytes >= least_offer) push_from_links(Straight::Kind::recheck, whole, taken);
-    push_to_links(Straight::Kind::commit, whole, taken);
-    push_from_links(Straight::Kind::release, whole, taken);
+    if (bytes >= least_offer) push_from_links(FlatCall::Kind::recheck, whole, taken);
+    push_to_links(FlatCall::Kind::commit, whole, taken);
+    push_from_links(FlatCall::Kind::release, whole, taken);
   }
 
   /// Where nobody knows who shares a core with whom, ranks tell whether they run. Else, where all of our core exchange
   /// messages, and theirs are here, they wait as well, and so do most likely those of another core, or are about to send:
   /// then both cores go on in step, and are handed over as seldom as can be.
-  Straight take() {
-    using Kind = Straight::Kind;
+  FlatCall take() {
+    using Kind = FlatCall::Kind;
     if (lowered_.near.empty()) {
-      if (lowered_.shares_cores) look_from(straight_.acts.begin(), Straight::Look::running);
+      if (lowered_.shares_cores) look_from(straight_.acts.begin(), FlatCall::Look::running);
       return std::move(straight_);
     }
     const bool meets_all = meets({Kind::view}) == lowered_.on_core && meets({Kind::send, Kind::commit}) == lowered_.on_core;
     if (lowered_.on_core != 0 && meets_all) {
-      const auto last_near = std::find_if(straight_.acts.rbegin(), straight_.acts.rend(), [this](const Straight::Act& act) {
-        return act.kind == Kind::view && is_near(act.link);
-      });
-      look_from(last_near.base(), Straight::Look::anyhow);
+      const auto last_near =
+          std::find_if(straight_.acts.rbegin(), straight_.acts.rend(),
+                       [this](const FlatCall::Instruction& act) { return act.kind == Kind::view && is_near(act.link); });
+      look_from(last_near.base(), FlatCall::Look::anyhow);
     }
     return std::move(straight_);
   }
 
  private:
-  void look_from(std::vector<Straight::Act>::iterator act, Straight::Look look) {
+  void look_from(std::vector<FlatCall::Instruction>::iterator act, FlatCall::Look look) {
     for (; act != straight_.acts.end(); ++act) {
-      if (act->kind == Straight::Kind::view) act->look = look;
+      if (act->kind == FlatCall::Kind::view) act->look = look;
     }
   }
   bool is_near(std::uint32_t link) const { return !lowered_.near.empty() && lowered_.near[link] != 0; }
   /// Ranks of our core with which that is done.
-  std::size_t meets(std::initializer_list<Straight::Kind> kinds) const {
+  std::size_t meets(std::initializer_list<FlatCall::Kind> kinds) const {
     std::set<int> peers;
-    for (const Straight::Act& act : straight_.acts) {
+    for (const FlatCall::Instruction& act : straight_.acts) {
       if (std::ranges::count(kinds, act.kind) != 0 && is_near(act.link))
         peers.insert(lowered_.program.links[act.link].peer);
     }
@@ -89,51 +89,51 @@ class Straightener {
     places_.clear();
     for (std::size_t o = 0; o < taken.size(); ++o) {
       const Operand& operand = lowered_.program.operands[taken[o]];
-      places_.push_back(operand.place == Place::link ? Straight::messages + static_cast<std::uint32_t>(o)
+      places_.push_back(operand.place == Place::link ? FlatCall::messages + static_cast<std::uint32_t>(o)
                                                      : static_cast<std::uint32_t>(operand.place));
     }
   }
 
   /// Sends the step's one source, which is short and lies in one piece, to all its links. What is taken is then as if they
   /// were none of its destinations.
-  void take_sends(const Straight::Act& whole, std::vector<std::uint32_t>& taken) {
+  void take_sends(const FlatCall::Instruction& whole, std::vector<std::uint32_t>& taken) {
     const auto is_link = [this](std::uint32_t o) { return lowered_.program.operands[o].place == Place::link; };
     if (std::none_of(taken.begin() + 1, taken.end(), is_link)) return;
-    Straight::Act act = whole;
+    FlatCall::Instruction act = whole;
     act.operand = static_cast<std::uint32_t>(straight_.operands.size());
     const std::uint64_t offset = layout_.pieces[layout_.first_piece[taken[0]]].offset;
     straight_.operands.push_back({places_[0], lowered_.program.operands[taken[0]].link, offset});
-    push_to_links(Straight::Kind::send, act, taken);
+    push_to_links(FlatCall::Kind::send, act, taken);
     taken.erase(std::remove_if(taken.begin() + 1, taken.end(), is_link), taken.end());
     find_places(taken);
   }
 
-  void push_to_links(Straight::Kind kind, const Straight::Act& act, const std::vector<std::uint32_t>& taken) {
+  void push_to_links(FlatCall::Kind kind, const FlatCall::Instruction& act, const std::vector<std::uint32_t>& taken) {
     for (std::size_t o = act.sources; o < taken.size(); ++o) {
       const Operand& operand = lowered_.program.operands[taken[o]];
       if (operand.place == Place::link) push(kind, act, operand, o);
     }
   }
 
-  void push_from_links(Straight::Kind kind, const Straight::Act& act, const std::vector<std::uint32_t>& taken) {
+  void push_from_links(FlatCall::Kind kind, const FlatCall::Instruction& act, const std::vector<std::uint32_t>& taken) {
     for (std::size_t o = 0; o < act.sources; ++o) {
       const Operand& operand = lowered_.program.operands[taken[o]];
       if (operand.place == Place::link) push(kind, act, operand, o);
     }
   }
 
-  void push(Straight::Kind kind, Straight::Act act, const Operand& operand, std::size_t o) {
+  void push(FlatCall::Kind kind, FlatCall::Instruction act, const Operand& operand, std::size_t o) {
     act.kind = kind;
     act.link = operand.link;
     act.place = places_[o];
     straight_.acts.push_back(act);
   }
 
-  void append_pieces(Straight::Act act, const Step& step, const std::vector<std::uint32_t>& taken) {
+  void append_pieces(FlatCall::Instruction act, const Step& step, const std::vector<std::uint32_t>& taken) {
     act.destinations = static_cast<std::uint32_t>(taken.size()) - act.sources;
     if (act.destinations == 0) return;
     const bool copies = act.sources == 1 && act.destinations == 1 && act.divide_by <= 1;
-    act.kind = copies ? Straight::Kind::copy : Straight::Kind::fold;
+    act.kind = copies ? FlatCall::Kind::copy : FlatCall::Kind::fold;
     const std::uint32_t blocks = lowered_.program.operands[step.operands].range.blocks;
     for (std::uint32_t b = 0; b < blocks; ++b) {
       const std::uint64_t bytes = layout_.pieces[layout_.first_piece[step.operands] + b].bytes;
@@ -152,13 +152,13 @@ class Straightener {
   const Lowered& lowered_;
   const Layout& layout_;
   std::vector<std::uint32_t> places_;  ///< of the step's operands
-  Straight straight_;
+  FlatCall straight_;
 };
 
 }  // namespace
 
-Straight straighten(const Problem& problem, const Lowered& lowered, const Layout& layout) {
-  Straightener straightener(problem, lowered, layout);
+FlatCall straighten(const Problem& problem, const Lowered& lowered, const Layout& layout) {
+  FlatCallCompiler straightener(problem, lowered, layout);
   for (const std::uint32_t step : lowered.single_file) straightener.append(step);
   return straightener.take();
 }
@@ -181,11 +181,11 @@ class HostExecutor::StraightRun {
   }
 
   /// False: the outcome says why the call did not come about.
-  bool run(const Straight& straight) {
-    for (const Straight::Act& act : straight.acts) {
-      if (act.kind == Straight::Kind::copy) {
+  bool run(const FlatCall& straight) {
+    for (const FlatCall::Instruction& act : straight.acts) {
+      if (act.kind == FlatCall::Kind::copy) {
         copy(act, operands_ + act.operand);
-      } else if (act.kind == Straight::Kind::fold) {
+      } else if (act.kind == FlatCall::Kind::fold) {
         fold(act, operands_ + act.operand);
       } else if (HostLink& link = *links_[act.link]; !at_once(act, link) && !wait_for(act, link)) {
         return false;
@@ -195,44 +195,44 @@ class HostExecutor::StraightRun {
   }
 
  private:
-  std::byte* address(const Straight::Operand& operand) const { return at_[operand.place] + operand.offset; }
+  std::byte* address(const FlatCall::Operand& operand) const { return at_[operand.place] + operand.offset; }
 
   /// What is to be done on a link; false: it has to be attempted again.
-  bool at_once(const Straight::Act& act, HostLink& link) {
+  bool at_once(const FlatCall::Instruction& act, HostLink& link) {
     const tutti_transport& transport = *link.transport;
-    if (act.kind == Straight::Kind::view) {
+    if (act.kind == FlatCall::Kind::view) {
       tutti_message message;
       if (transport.view(link.link, &message) != TUTTI_LINK_OK) return false;
       at_[act.place] = const_cast<std::byte*>(static_cast<const std::byte*>(message.data));  // only read from
       return message.fingerprint == fingerprint_ && message.bytes == act.count;
     }
-    if (act.kind == Straight::Kind::reserve) {
+    if (act.kind == FlatCall::Kind::reserve) {
       at_[act.place] = static_cast<std::byte*>(transport.reserve(link.link, act.count, fingerprint_));
       return at_[act.place] != nullptr;
     }
-    if (act.kind == Straight::Kind::release) return transport.release(link.link), true;
-    if (act.kind == Straight::Kind::recheck) return recheck(act, link);
+    if (act.kind == FlatCall::Kind::release) return transport.release(link.link), true;
+    if (act.kind == FlatCall::Kind::recheck) return recheck(act, link);
     return hand_over(act, link) == TUTTI_LINK_OK;
   }
 
-  [[gnu::noinline]] static bool recheck(const Straight::Act& act, const HostLink& link) {
+  [[gnu::noinline]] static bool recheck(const FlatCall::Instruction& act, const HostLink& link) {
     tutti_message same;
     return (link.state.capabilities & TUTTI_READS_PEER) == 0 ||
            (link.transport->view(link.link, &same) == TUTTI_LINK_OK && same.bytes == act.count);
   }
 
   /// What did not come about at once; false: it never will.
-  [[gnu::noinline]] bool wait_for(const Straight::Act& act, HostLink& link) {
-    const bool anyhow = act.look == Straight::Look::anyhow;
+  [[gnu::noinline]] bool wait_for(const FlatCall::Instruction& act, HostLink& link) {
+    const bool anyhow = act.look == FlatCall::Look::anyhow;
     if (looks(act) && comes_soon(link, anyhow, [&] { return at_once(act, link); })) return true;
     return executor_.await(link, agent_, [&] { return attempt(act, link); });
   }
 
   /// A send or a commit.
-  tutti_link_result hand_over(const Straight::Act& act, HostLink& link) {
+  tutti_link_result hand_over(const FlatCall::Instruction& act, HostLink& link) {
     const tutti_transport& transport = *link.transport;
     tutti_link_result result = TUTTI_LINK_OK;
-    if (act.kind == Straight::Kind::commit) {
+    if (act.kind == FlatCall::Kind::commit) {
       result = transport.commit(link.link, act.count, fingerprint_);
     } else {
       const std::byte* const source = address(operands_[act.operand]);
@@ -254,27 +254,27 @@ class HostExecutor::StraightRun {
   }
 
   /// Looking does not help where links move only when asked.
-  bool looks(const Straight::Act& act) const {
-    return act.look != Straight::Look::none && !executor_.needs_progress_ && agent_.shares_core();
+  bool looks(const FlatCall::Instruction& act) const {
+    return act.look != FlatCall::Look::none && !executor_.needs_progress_ && agent_.shares_core();
   }
 
   /// What did not come about at once, again, and what stands in its way.
-  Turn attempt(const Straight::Act& act, HostLink& link) {
-    if (act.kind == Straight::Kind::view || act.kind == Straight::Kind::recheck)
+  Turn attempt(const FlatCall::Instruction& act, HostLink& link) {
+    if (act.kind == FlatCall::Kind::view || act.kind == FlatCall::Kind::recheck)
       return executor_.view(link, act.count, at_[act.place]);
-    if (act.kind == Straight::Kind::reserve) return executor_.reserve(link, act.count, at_[act.place]);
+    if (act.kind == FlatCall::Kind::reserve) return executor_.reserve(link, act.count, at_[act.place]);
     const tutti_link_result result = hand_over(act, link);
     if (result == TUTTI_LINK_OK) return Turn::moved;
     return result == TUTTI_LINK_BROKEN ? executor_.broken(link) : Turn::blocked;
   }
 
   /// Whether it is a message that is best filled past the caches.
-  bool streams(const Straight::Act& act, const Straight::Operand& destination) const {
-    return act.message >= least_streamed && destination.place >= Straight::messages &&
+  bool streams(const FlatCall::Instruction& act, const FlatCall::Operand& destination) const {
+    return act.message >= least_streamed && destination.place >= FlatCall::messages &&
            links_[destination.link]->streams(act.message);
   }
 
-  void copy(const Straight::Act& act, const Straight::Operand* operand) const {
+  void copy(const FlatCall::Instruction& act, const FlatCall::Operand* operand) const {
     std::byte* const source = address(operand[0]);
     std::byte* const target = address(operand[1]);
     if (source == target) return;  // a message may have landed in its place
@@ -288,7 +288,7 @@ class HostExecutor::StraightRun {
     find_copy()({&from, &to, 1, 1, bytes});
   }
 
-  void fold(const Straight::Act& act, const Straight::Operand* operand) const {
+  void fold(const FlatCall::Instruction& act, const FlatCall::Operand* operand) const {
     if (act.sources != 2 || act.destinations != 1) return fold_any(act, operand);
     // What most are.
     FoldSource* const sources = executor_.fold_sources_.data();
@@ -300,7 +300,7 @@ class HostExecutor::StraightRun {
     executor_.fold_({sources, &destination, 2, 1, act.count, act.divide_by});
   }
 
-  [[gnu::noinline]] void fold_any(const Straight::Act& act, const Straight::Operand* operand) const {
+  [[gnu::noinline]] void fold_any(const FlatCall::Instruction& act, const FlatCall::Operand* operand) const {
     FoldSource* const sources = executor_.fold_sources_.data();
     FoldDestination* const destinations = executor_.fold_destinations_.data();
     // Nothing to do where one source lies in its place already.
@@ -320,11 +320,11 @@ class HostExecutor::StraightRun {
   Agent& agent_;
   HostLink* const* const links_;
   std::byte** const at_;
-  const Straight::Operand* const operands_;
+  const FlatCall::Operand* const operands_;
   const std::uint64_t fingerprint_;
 };
 
-const Outcome& HostExecutor::run_straight(Agent& agent) {
+const Outcome& HostExecutor::run_flat(Agent& agent) {
   if (!StraightRun(*this, agent).run(layouts_->straight)) return outcome_;
   awaited_ = nullptr;
   // Nothing was offered, so only what a socket still holds is not with the peers yet.

@@ -18,7 +18,7 @@ struct Lowered;
 
 /// A program's steps in the order they run, taken apart into what every call of the plan does, one after the other: what
 /// remains is to wait, to fold and to hand over. Plain data.
-struct Straight {
+struct FlatCall {
   /// Where something lies: input, output and scratch, as Buffer counts them, and behind them, numbered from here within a
   /// step, its messages.
   static constexpr std::uint32_t messages = 3;
@@ -44,7 +44,7 @@ struct Straight {
     std::uint32_t link = 0;    ///< of a message, index into Program::links
     std::uint64_t offset = 0;  ///< bytes from the place's beginning
   };
-  struct Act {
+  struct Instruction {
     Kind kind = Kind::view;
     Look look = Look::none;          ///< view: before the core is handed over
     std::uint32_t link = 0;          ///< index into Program::links
@@ -56,11 +56,11 @@ struct Straight {
     std::uint64_t message = 0;       ///< copy, fold: bytes of the step's messages
     std::uint64_t divide_by = 0;     ///< as FoldArguments::divide_by
   };
-  std::vector<Act> acts;
+  std::vector<Instruction> acts;
   std::vector<Operand> operands;
 };
 
 /// lowered: with an order in single file. layout: of the call's only pass. Pure.
-Straight straighten(const Problem& problem, const Lowered& lowered, const Layout& layout);
+FlatCall straighten(const Problem& problem, const Lowered& lowered, const Layout& layout);
 
 }  // namespace tutti

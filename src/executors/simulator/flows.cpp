@@ -25,7 +25,7 @@ double on_grid(double rate) {
 
 }  // namespace
 
-Flows::Flows(Routes routes)
+Flows::Flows(FlowRoutes routes)
     : routes_(std::move(routes)),
       flows_(routes_.first.size() - 1),
       links_(routes_.capacity.size()),

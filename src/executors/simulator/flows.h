@@ -14,7 +14,7 @@ namespace tutti::simulator {
 
 /// The links that flows pass. A link that stands for many alike, or is passed by many flows alike, carries a flow several
 /// times: its weight.
-struct Routes {
+struct FlowRoutes {
   std::vector<double> capacity;       ///< by link: bytes per second
   std::vector<std::uint64_t> first;   ///< by flow, and the end: where its hops are
   std::vector<std::uint32_t> link;    ///< by hop
@@ -24,7 +24,7 @@ struct Routes {
 /// All flows of a run. Deterministic.
 class Flows {
  public:
-  explicit Flows(Routes routes);
+  explicit Flows(FlowRoutes routes);
 
   /// Says that a flow has, or no longer has, something to send. Rates change when `settle` is called.
   void start(std::uint32_t flow) { set(flow, true); }
@@ -87,7 +87,7 @@ class Flows {
   std::uint32_t weight_of(std::uint64_t hop) const { return routes_.weight.empty() ? 1 : routes_.weight[hop]; }
   bool is_chosen(const Flow& flow) const { return flow.chosen == round_; }
 
-  Routes routes_;
+  FlowRoutes routes_;
   std::vector<Flow> flows_;
   std::vector<Link> links_;
   std::vector<std::uint32_t> place_on_link_;  ///< by hop: where its entry is

@@ -44,7 +44,7 @@ void cast_players(const Company& company, const Classes& classes, Stage& stage) 
 /// there are (wire of w, hop over an L) for each L.
 void lay_routes(const Company& company, const Network& network, const Classes& classes,
                 const std::vector<std::uint32_t>& first_wire, Stage& stage) {
-  Routes& routes = stage.routes;
+  FlowRoutes& routes = stage.routes;
   std::vector<std::uint64_t> members(classes.links);
   std::vector<double> latency(classes.links);
   routes.capacity.resize(classes.links);

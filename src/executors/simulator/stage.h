@@ -35,7 +35,7 @@ struct Stage {
   /// which the same steps use, does the same.
   std::vector<std::uint32_t> wire_of_end;
   std::vector<std::uint32_t> player_of;  ///< by rank
-  Routes routes;                         ///< of the wires; empty without a network
+  FlowRoutes routes;                     ///< of the wires; empty without a network
   std::vector<std::uint32_t> link_of;    ///< by link of the network: its place in routes, or `nothing`
 
   std::uint32_t wire_of(std::uint32_t player, std::uint32_t link) const {

@@ -107,7 +107,7 @@ TEST(IdxFuzz, EveryDamagedFolderIsTakenOrRefusedWithASentence) {
       use(data->test);
     } else {
       ++refusals;
-      ASSERT_EQ(data.failure().code, ExitCode::refused);
+      ASSERT_EQ(data.failure().code, TrainerExit::refused);
       ASSERT_NE(data.failure().sentence.find(folder.path()), std::string::npos) << data.failure().sentence;
       ASSERT_EQ(data.failure().sentence.find('\n'), std::string::npos) << data.failure().sentence;
     }

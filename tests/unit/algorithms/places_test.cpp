@@ -48,7 +48,7 @@ TEST(Places, ToriAreProvedUpTo24Ranks) {
 TEST(Places, RingsGoFromCoreToCoreAsSeldomAsCanBe) {
   View view = uniform_view(1, 7);
   const auto ring = [&view] {
-    const RingOrder order(view);
+    const RankRing order(view);
     std::vector<int> ranks;
     int rank = 0;
     do {

@@ -124,11 +124,11 @@ TEST(Errors, ThatAPeerTellsAreNeverASuccess) {
   }
 }
 
-TEST(Channel, WhatWasLeftWhereAReaderStoppedIsReadBeforeTheEnd) {
+TEST(FrameChannel, WhatWasLeftWhereAReaderStoppedIsReadBeforeTheEnd) {
   int fds[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-  Channel writer{Descriptor(fds[0])};
-  Channel reader{Descriptor(fds[1])};
+  FrameChannel writer{Descriptor(fds[0])};
+  FrameChannel reader{Descriptor(fds[1])};
   writer.send(1, {});
   writer.send(2, {});
   std::vector<int> types;
@@ -330,7 +330,7 @@ class Silent : public testing::Test {
     EXPECT_TRUE(control.ok()) << control.status().text();
     int ends[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
-    its_end_ = Channel(Descriptor(ends[1]));
+    its_end_ = FrameChannel(Descriptor(ends[1]));
     Member peer;
     peer.rank = silent;
     (*control)->add_link(Descriptor(ends[0]), peer);
@@ -352,7 +352,7 @@ class Silent : public testing::Test {
   static constexpr auto heard = [](const PeerReport& report) { return report.heard; };
 
  private:
-  Channel its_end_;
+  FrameChannel its_end_;
 };
 
 TEST_F(Silent, IsUnknownWhereNothingWasHeard) {
@@ -474,7 +474,7 @@ TEST_F(Silent, AndDeadAheadOfThisRankIsToldOfByOthersFirst) {
   const auto control = linked(0, 3, 2);
   int ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
-  Channel other{Descriptor(ends[1])};
+  FrameChannel other{Descriptor(ends[1])};
   Member peer;
   peer.rank = 1;
   control->add_link(Descriptor(ends[0]), peer);

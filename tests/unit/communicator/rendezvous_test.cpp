@@ -833,7 +833,7 @@ TEST(Join, OnOneMachineNeitherTcpNorALauncherNeedsASecret) {
 }
 
 // What torchrun sets, for rank `rank` of two.
-Environment torchrun_of(int rank, std::uint16_t port) {
+EnvironmentLookup torchrun_of(int rank, std::uint16_t port) {
   return [rank, port = std::to_string(port)](const char* name) -> const char* {
     const std::string_view asked = name;
     if (asked == "RANK") return rank == 0 ? "0" : "1";

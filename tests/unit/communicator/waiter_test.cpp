@@ -52,7 +52,7 @@ class AgentWithoutACore : public ::testing::Test {
 
   const tutti_transport mute_ = mute_transport();
   const tutti_transport telling_ = telling_transport();
-  std::vector<Endpoint> endpoints_;
+  std::vector<OpenEndpoint> endpoints_;
   WaitPolicy policy_;
 };
 

@@ -12,7 +12,7 @@ namespace tutti::simulator {
 namespace {
 
 /// The textbook's way: all active flows grow alike until a link is full; its flows stop; and so on.
-std::vector<double> from_scratch(const Routes& routes, const std::vector<bool>& active) {
+std::vector<double> from_scratch(const FlowRoutes& routes, const std::vector<bool>& active) {
   std::vector<double> rates(active.size(), 0);
   std::vector<bool> growing = active;
   std::vector<double> free = routes.capacity;
@@ -44,8 +44,8 @@ std::vector<double> from_scratch(const Routes& routes, const std::vector<bool>& 
   return rates;
 }
 
-Routes random_routes(std::mt19937_64& random, std::size_t flows, std::size_t links, bool weighted) {
-  Routes routes;
+FlowRoutes random_routes(std::mt19937_64& random, std::size_t flows, std::size_t links, bool weighted) {
+  FlowRoutes routes;
   for (std::size_t l = 0; l < links; ++l) routes.capacity.push_back(1 + static_cast<double>(random() % 8));
   for (std::size_t f = 0; f < flows; ++f) {
     routes.first.push_back(routes.link.size());
@@ -67,7 +67,7 @@ TEST(Flows, HaveTheTextbooksRatesWhoeverComesAndGoes) {
   int settled = 0;
   for (int trial = 0; trial < 300; ++trial) {
     const std::size_t flows = 1 + random() % 40;
-    const Routes routes = random_routes(random, flows, 1 + random() % 20, trial % 2 == 1);
+    const FlowRoutes routes = random_routes(random, flows, 1 + random() % 20, trial % 2 == 1);
     Flows sharing(routes);
     std::vector<bool> active(flows, false);
     std::vector<double> last(flows, 0);

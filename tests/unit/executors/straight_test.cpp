@@ -17,8 +17,8 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
-using Kind = Straight::Kind;
-using Look = Straight::Look;
+using Kind = FlatCall::Kind;
+using Look = FlatCall::Look;
 
 constexpr std::uint64_t fingerprint = 77;
 
@@ -109,7 +109,7 @@ struct Prepared {
   }
   std::vector<Kind> kinds() const {
     std::vector<Kind> all;
-    for (const Straight::Act& act : layouts.straight.acts) all.push_back(act.kind);
+    for (const FlatCall::Instruction& act : layouts.straight.acts) all.push_back(act.kind);
     return all;
   }
 
@@ -180,7 +180,7 @@ class StraightCall : public ::testing::Test {
 
 TEST_F(StraightCall, IsWhatIsDoneOnLinksAndPiecesInOrder) {
   std::vector<Kind> kinds;
-  for (const Straight::Act& act : layouts_.straight.acts) kinds.push_back(act.kind);
+  for (const FlatCall::Instruction& act : layouts_.straight.acts) kinds.push_back(act.kind);
   EXPECT_THAT(kinds, ElementsAre(Kind::send, Kind::view, Kind::fold, Kind::release));
   EXPECT_EQ(layouts_.straight.acts[0].count, 8u);  // bytes
   EXPECT_EQ(layouts_.straight.acts[2].count, 2u);  // elements
@@ -421,7 +421,7 @@ std::vector<int> awaited(Collective collective, const char* name, int ranks, std
                          const std::vector<std::int32_t>& core, bool shared = true) {
   const Prepared call(collective, name, ranks, count, {shared, core});
   std::vector<int> peers;
-  for (const Straight::Act& act : call.layouts.straight.acts) {
+  for (const FlatCall::Instruction& act : call.layouts.straight.acts) {
     const int peer = call.lowered.program.links[act.link].peer;
     if (act.kind == Kind::view)
       peers.push_back(act.look == Look::anyhow ? -peer : act.look == Look::running ? 100 + peer : peer);

@@ -17,21 +17,21 @@ using Bytes = std::vector<std::byte>;
 
 // All ranks of one operation, their buffers filled and poisoned as tutti-perf does it.
 struct World {
-  std::vector<Operation> operations;
-  std::vector<Buffer> send;
-  std::vector<Buffer> recv;
+  std::vector<CheckedOperation> operations;
+  std::vector<TestBuffer> send;
+  std::vector<TestBuffer> recv;
   std::vector<Places> places;
   uint64_t size;
 
   World(const char* name, tutti_type type, tutti_op op, int ranks, int root, uint64_t count, bool in_place)
       : size(tutti_type_size(type)) {
-    const Collective* collective = find_collective(name);
+    const BenchedCollective* collective = find_collective(name);
     for (int rank = 0; rank < ranks; ++rank) {
       operations.push_back({collective, {type, op, collective->reduces, ranks, 3}, root, rank, count, in_place});
-      const Operation& operation = operations.back();
+      const CheckedOperation& operation = operations.back();
       const uint64_t bytes = std::max(operation.send_bytes(), operation.recv_bytes());
-      send.push_back(Buffer::allocate(bytes));
-      recv.push_back(Buffer::allocate(bytes));
+      send.push_back(TestBuffer::allocate(bytes));
+      recv.push_back(TestBuffer::allocate(bytes));
       places.push_back(lay_out(operation, send.back().data(), recv.back().data()));
       poison_result(operation, places.back());
       fill_send(operation, places.back());
@@ -48,7 +48,7 @@ struct World {
   void receive(int rank, uint64_t block_index, const Bytes& bytes) {
     std::copy(bytes.begin(), bytes.end(), places[static_cast<size_t>(rank)].recv + block_index * block());
   }
-  Finding check(int rank) const {
+  CheckFinding check(int rank) const {
     return check_result(operations[static_cast<size_t>(rank)], places[static_cast<size_t>(rank)]);
   }
   // What all ranks' block folds to; that fill_folded is right is data_test's matter.
@@ -67,7 +67,7 @@ void carry_out(World& world) {
   const auto u = [](int value) { return static_cast<uint64_t>(value); };
   std::vector<std::vector<Bytes>> in(u(n));
   for (int r = 0; r < n; ++r) {
-    const Operation& operation = world.operations[u(r)];
+    const CheckedOperation& operation = world.operations[u(r)];
     if (!operation.collective->sends(r, root)) continue;
     for (uint64_t b = 0; b < operation.collective->send_blocks(n); ++b) in[u(r)].push_back(world.sent(r, b));
   }
@@ -85,7 +85,7 @@ void carry_out(World& world) {
 }
 
 TEST(Check, AcceptsEveryCollectiveCarriedOutByItsDefinition) {
-  for (const Collective& collective : collectives()) {
+  for (const BenchedCollective& collective : collectives()) {
     const std::string name = collective.name;
     if (name.ends_with("_v") || name == "barrier") continue;
     for (const bool in_place : {false, true}) {
@@ -112,7 +112,7 @@ TEST(Check, FindsASingleFlippedBitForEveryTypeAndOperator) {
         for (const uint64_t byte : {uint64_t{0}, world.size - 1}) {
           std::byte& victim = world.places[1].recv[element * world.size + byte];
           victim ^= std::byte{0x40};
-          const Finding finding = world.check(1);
+          const CheckFinding finding = world.check(1);
           EXPECT_EQ(finding.wrong, 1u) << type.name << " " << op.name;
           EXPECT_THAT(finding.sentence, HasSubstr("element " + std::to_string(element) + " of the result on rank 1"));
           victim ^= std::byte{0x40};
@@ -169,8 +169,8 @@ TEST(Check, FindsWritesToIgnoredBuffers) {
   EXPECT_THAT(broadcast.check(0).sentence, HasSubstr("the ignored input"));
 }
 
-TEST(Buffer, NoticesWritesBesideIt) {
-  Buffer buffer = Buffer::allocate(1000);
+TEST(TestBuffer, NoticesWritesBesideIt) {
+  TestBuffer buffer = TestBuffer::allocate(1000);
   EXPECT_EQ(buffer.trespasses(), 0u);
   buffer.data()[-1] = std::byte{0};
   EXPECT_EQ(buffer.trespasses(), 1u);
@@ -182,9 +182,9 @@ TEST(Buffer, NoticesWritesBesideIt) {
   EXPECT_EQ(buffer.trespasses(), 1u);
 }
 
-TEST(Buffer, HasAnAddressWithoutBytesAndNoneForTooMany) {
-  EXPECT_NE(Buffer::allocate(0).data(), nullptr);
-  EXPECT_EQ(Buffer::allocate(UINT64_MAX).data(), nullptr);
+TEST(TestBuffer, HasAnAddressWithoutBytesAndNoneForTooMany) {
+  EXPECT_NE(TestBuffer::allocate(0).data(), nullptr);
+  EXPECT_EQ(TestBuffer::allocate(UINT64_MAX).data(), nullptr);
 }
 
 }  // namespace

@@ -180,7 +180,7 @@ TEST(Locations, SaysWhichRanksShareCpus) {
 }
 
 TEST(Measure, PlansBatchesOfTwoMicrosecondsAndAThirdOfASecond) {
-  const Plan small = plan_for(300, 0);
+  const RunPlan small = plan_for(300, 0);
   EXPECT_GE(static_cast<double>(small.batch) * 300, 2000);
   EXPECT_NEAR(static_cast<double>(small.iterations) * 300, 0.3e9, 0.01e9);
   EXPECT_EQ(plan_for(5e6, 0).batch, 1u);
@@ -275,7 +275,7 @@ Measured sample() {
   return measured;
 }
 
-TEST(Report, WritesTheJsonLineOfTheContract) {
+TEST(PerfReport, WritesTheJsonLineOfTheContract) {
   Request request;
   EXPECT_THAT(
       json_of(sample(), request).text(),
@@ -294,7 +294,7 @@ std::string printed(const std::vector<const char*>& words, const std::vector<Row
   const Line line(words);
   EXPECT_FALSE(line.code) << line.err;
   program::Output output("tutti-perf");
-  Report report(line.request, output);
+  PerfReport report(line.request, output);
   testing::internal::CaptureStdout();
   report.introduce({location("one", 7, {0, 1})}, oversubscribed, ranks);
   report.begin_cycle(0);
@@ -303,7 +303,7 @@ std::string printed(const std::vector<const char*>& words, const std::vector<Row
   return testing::internal::GetCapturedStdout();
 }
 
-TEST(Report, PrintsTheTableOfNcclTests) {
+TEST(PerfReport, PrintsTheTableOfNcclTests) {
   Measured in_place = sample();
   in_place.in_place = true;
   in_place.wrong.reset();
@@ -323,7 +323,7 @@ TEST(Report, PrintsTheTableOfNcclTests) {
   EXPECT_THAT(out, Not(HasSubstr("disturbed:")));
 }
 
-TEST(Report, SaysWhichRowsWereDisturbed) {
+TEST(PerfReport, SaysWhichRowsWereDisturbed) {
   Measured quiet = sample();
   quiet.disturbed = 0.001;
   Measured disturbed = sample();
@@ -336,14 +336,14 @@ TEST(Report, SaysWhichRowsWereDisturbed) {
   EXPECT_THAT(json_of(sample(), Request()).text(), HasSubstr(R"("disturbed":null)"));
 }
 
-TEST(Report, SaysOnceThatRanksShareCpusInstead) {
+TEST(PerfReport, SaysOnceThatRanksShareCpusInstead) {
   const std::string out = printed({"all_reduce"}, {{sample(), sample(), ""}}, 4, {"# 4 ranks share CPUs 0-1"});
   EXPECT_THAT(out, HasSubstr("# 4 ranks share CPUs 0-1\n"));
   EXPECT_THAT(out, HasSubstr("          -\n"));
   EXPECT_THAT(out, Not(HasSubstr("disturbed:")));
 }
 
-TEST(Report, SaysWhyOneRankHasNoBusBandwidth) {
+TEST(PerfReport, SaysWhyOneRankHasNoBusBandwidth) {
   Measured alone = sample();
   alone.ranks = 1;
   EXPECT_THAT(
@@ -353,7 +353,7 @@ TEST(Report, SaysWhyOneRankHasNoBusBandwidth) {
   EXPECT_THAT(printed({"broadcast", "-g", "1"}, {{alone, alone, ""}}, 1), Not(HasSubstr("one rank")));
 }
 
-TEST(Report, SaysWhatWasTakenWithoutEffectAndHowTimesAreTaken) {
+TEST(PerfReport, SaysWhatWasTakenWithoutEffectAndHowTimesAreTaken) {
   EXPECT_THAT(
       printed({"all_reduce", "-x", "1", "-a", "1", "-z", "1", "-S", "1", "-o", "all"}, {{sample(), sample(), ""}}),
       AllOf(HasSubstr("# -x (--cta_policy) 1 has no effect: "), HasSubstr("# time: median over iterations of the mean"),

@@ -218,7 +218,7 @@ TEST(NcclNames, AreTakenAsArgumentAndAsTheProgramsName) {
 }
 
 int group(const char* split, int process) {
-  Environment environment;
+  PerfEnvironment environment;
   const std::string why = read_environment(
       [split](const char* name) { return std::string(name) == "NCCL_TESTS_SPLIT" ? split : nullptr; }, environment);
   return why.empty() ? environment.split->group_of(process) : -1;
@@ -240,7 +240,7 @@ TEST(NcclEnvironment, SplitsProcessesAsNcclTestsDoes) {
 
 TEST(NcclEnvironment, ReadsTheMaskInBase16AndTheLeastBandwidth) {
   const auto read = [](const char* which, const char* value) {
-    Environment environment;
+    PerfEnvironment environment;
     const std::string why =
         read_environment([=](const char* name) { return std::string(name) == which ? value : nullptr; }, environment);
     return std::pair(why, environment);

@@ -36,7 +36,7 @@ TEST(CreationBody, RankThatWaits) {
   RankOptions ranks;
   add_rank_options(options, ranks);
   char* arguments[] = {nullptr};
-  _exit(run_ranks(options, ranks, arguments, nullptr, output, [](const Member&) { return 0; }));
+  _exit(run_ranks(options, ranks, arguments, nullptr, output, [](const RankMember&) { return 0; }));
 }
 
 class CreationTest : public testing::Test {

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 std::string refusal(const Command& command) {
   const auto settings = settings_of(command);
   if (settings.ok()) return "it was taken";
-  EXPECT_EQ(settings.failure().code, ExitCode::refused);
+  EXPECT_EQ(settings.failure().code, TrainerExit::refused);
   return settings.failure().sentence;
 }
 
@@ -30,14 +30,14 @@ TEST(Layers, AreRefusedWithTheItemAtFault) {
                            "99999999999,10", "1000001,10", "784,128,10x"}) {
     const auto layers = parse_layers(text);
     ASSERT_FALSE(layers.ok()) << text;
-    EXPECT_EQ(layers.failure().code, ExitCode::refused);
+    EXPECT_EQ(layers.failure().code, TrainerExit::refused);
     EXPECT_THAT(layers.failure().sentence, AllOf(HasSubstr("--layers"), HasSubstr("784,128,10"))) << text;
   }
   EXPECT_THAT(parse_layers("784,x7,10").failure().sentence, HasSubstr("\"x7\""));
   EXPECT_THAT(parse_layers("1000000,1000000").failure().sentence, HasSubstr("2^32"));
 }
 
-TEST(Report, GivesTimesInTheUnitThatTheyFill) {
+TEST(TrainingReport, GivesTimesInTheUnitThatTheyFill) {
   EXPECT_EQ(time_text(12.341), "12.34 s");
   EXPECT_EQ(time_text(0.9999), "1.00 s");
   EXPECT_EQ(time_text(0.00123), "1.23 ms");

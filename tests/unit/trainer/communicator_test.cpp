@@ -26,7 +26,7 @@ void on_communicator(int ranks, const std::function<void(CommunicatorPeers&, tut
     threads.emplace_back([comm, &body] {
       {
         CommunicatorPeers peers(comm);
-        const Outcome failure = peers.open();
+        const TrainingOutcome failure = peers.open();
         EXPECT_FALSE(failure) << failure->sentence;
         if (!failure) body(peers, comm);
       }
@@ -69,7 +69,7 @@ TEST(ExampleB, HoldsOnTwoRanksOfACommunicator) {
     const float x[2][2] = {{1, 2}, {3, 5}};
     const float y[2][2] = {{5, 7}, {9, 13}};
     const double losses[2] = {12.5, 0.82};
-    Network<float> line({1, 1}, LossKind::squared, 1);
+    FeedForwardNetwork<float> line({1, 1}, LossKind::squared, 1);
     Optimizer<float> optimizer(2);
     line.parameters()[0] = line.parameters()[1] = 1;
     for (int batch = 0; batch < 2; ++batch) {
@@ -103,7 +103,7 @@ TEST(Training, GivesTheSameOverCommunicatorsOfAnySize) {
     std::vector<std::uint64_t> hashes;
     double loss = 0;
     on_communicator(ranks, [&](CommunicatorPeers& peers, tutti_comm*) {
-      Watcher watcher;
+      TrainingWatcher watcher;
       if (peers.rank() == 0)
         watcher.epoch = [&](const EpochReport& report) { loss = report.epoch == 1 ? report.loss : loss; };
       const auto result = train(settings, data, peers, watcher);
@@ -126,7 +126,7 @@ TEST(CommunicatorPeers, TellsWhatAnAbortedCommunicatorTells) {
       return;
     }
     std::vector<float> data(100000, 1.0F);
-    Outcome failure = peers.start_sum(0, data);
+    TrainingOutcome failure = peers.start_sum(0, data);
     if (!failure) failure = peers.wait(0);
     ASSERT_TRUE(failure);
     EXPECT_NE(peers.status(), TUTTI_SUCCESS);

@@ -53,7 +53,7 @@ class IdxFolder : public testing::Test {
   std::string refusal() {
     const auto data = load_idx_folder(folder_.path());
     if (data.ok()) return "it was taken";
-    EXPECT_EQ(data.failure().code, ExitCode::refused);
+    EXPECT_EQ(data.failure().code, TrainerExit::refused);
     return data.failure().sentence;
   }
   test::TemporaryFolder folder_;
@@ -113,7 +113,7 @@ TEST_F(IdxFolder, IsReadWhereFoldersOfTheOtherSpellingLieBesideTheFiles) {
 TEST_F(IdxFolder, IsRefusedWhereItDoesNotExist) {
   const auto data = load_idx_folder(folder_.file("nowhere"));
   ASSERT_FALSE(data.ok());
-  EXPECT_EQ(data.failure().code, ExitCode::refused);
+  EXPECT_EQ(data.failure().code, TrainerExit::refused);
   EXPECT_THAT(data.failure().sentence, AllOf(HasSubstr("nowhere"), HasSubstr("does not exist"), HasSubstr("--data")));
 }
 
@@ -236,7 +236,7 @@ TEST(Share, CoversEverythingOnceAndDiffersByOneAtMost) {
     for (int ranks = 1; ranks <= 17; ++ranks) {
       std::size_t next = 0, least = count, most = 0;
       for (int rank = 0; rank < ranks; ++rank) {
-        const Range range = share(count, rank, ranks);
+        const SampleRange range = share(count, rank, ranks);
         ASSERT_EQ(range.begin, next);
         next = range.end;
         least = std::min(least, range.size());
@@ -257,8 +257,8 @@ TEST(Permutation, HoldsEachOnceAndFollowsFromSeedAndStream) {
   EXPECT_TRUE(permutation(0, 1, 1).empty());
 }
 
-TEST(Split, HoldsOutAFractionAndNeverAll) {
-  const Split halves = split(11, 0.5, 3);
+TEST(DatasetSplit, HoldsOutAFractionAndNeverAll) {
+  const DatasetSplit halves = split(11, 0.5, 3);
   EXPECT_EQ(halves.validation.size(), 6U);
   EXPECT_EQ(halves.training.size(), 5U);
   EXPECT_TRUE(split(10, 0, 3).validation.empty());

@@ -45,7 +45,7 @@ class TwoNeurons {
   std::vector<double> gradients;
 
  private:
-  Network<Scalar> network_;
+  FeedForwardNetwork<Scalar> network_;
   Optimizer<Scalar> optimizer_;
 };
 
@@ -107,7 +107,7 @@ class Line {
   float b() { return network_.parameters()[1]; }
 
  private:
-  Network<float> network_;
+  FeedForwardNetwork<float> network_;
   Optimizer<float> optimizer_;
 };
 
@@ -167,7 +167,7 @@ class Gradients : public testing::TestWithParam<GradientCase> {};
 
 TEST_P(Gradients, AgreeWithFiniteDifferences) {
   const GradientCase& c = GetParam();
-  Network<double> network(c.layers, c.loss, c.samples + 2, c.output);
+  FeedForwardNetwork<double> network(c.layers, c.loss, c.samples + 2, c.output);
   network.initialise(7);
   Random random(11);
   for (double& p : network.parameters()) p += 0.1 * random.normal();  // biases away from 0 too
@@ -200,8 +200,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Gradients,
                                          GradientCase{{6, 5, 4, 3, 2}, LossKind::squared, OutputKind::linear, 9},
                                          GradientCase{{1, 17, 1, 5}, LossKind::squared, OutputKind::linear, 4}));
 
-TEST(Network, ReportsGradientsFromTheBeginningToTheEndAndOnlyWhenTheyAreFinal) {
-  Network<float> network({20, 30, 10}, LossKind::cross_entropy, 4);
+TEST(FeedForwardNetwork, ReportsGradientsFromTheBeginningToTheEndAndOnlyWhenTheyAreFinal) {
+  FeedForwardNetwork<float> network({20, 30, 10}, LossKind::cross_entropy, 4);
   network.initialise(1);
   Random random(3);
   for (float& x : network.input()) x = static_cast<float>(random.normal());
@@ -226,8 +226,8 @@ TEST(Network, ReportsGradientsFromTheBeginningToTheEndAndOnlyWhenTheyAreFinal) {
   EXPECT_EQ(calls, 10U + 5U);  // blocks of 3 rows of 20 weights, of 2 rows of 30
 }
 
-TEST(Network, SplitsLayersIntoBlocksThatAreNeverSmallerThanAsked) {
-  Network<float> network({7, 50, 11, 3}, LossKind::cross_entropy, 2);
+TEST(FeedForwardNetwork, SplitsLayersIntoBlocksThatAreNeverSmallerThanAsked) {
+  FeedForwardNetwork<float> network({7, 50, 11, 3}, LossKind::cross_entropy, 2);
   const std::vector<std::uint8_t> classes = {1, 2};
   network.forward(2, classes);
   for (std::size_t block = 1; block < 900; ++block) {
@@ -248,8 +248,8 @@ TEST(Network, SplitsLayersIntoBlocksThatAreNeverSmallerThanAsked) {
 }
 
 // What a layer is changed by may come as late as the moment before it is read, and makes no difference then.
-TEST(Network, AsksForEachLayersParametersBeforeItReadsThem) {
-  Network<float> network({20, 30, 10}, LossKind::cross_entropy, 4);
+TEST(FeedForwardNetwork, AsksForEachLayersParametersBeforeItReadsThem) {
+  FeedForwardNetwork<float> network({20, 30, 10}, LossKind::cross_entropy, 4);
   network.initialise(1);
   std::fill(network.input().begin(), network.input().end(), 0.5F);
   const std::vector<std::uint8_t> classes = {1, 2, 3, 4};
@@ -264,8 +264,8 @@ TEST(Network, AsksForEachLayersParametersBeforeItReadsThem) {
   EXPECT_EQ(last, network.parameter_count());
 }
 
-TEST(Network, GivesZeroGradientsForAnEmptyShare) {
-  Network<float> network({3, 4, 2}, LossKind::cross_entropy, 1);
+TEST(FeedForwardNetwork, GivesZeroGradientsForAnEmptyShare) {
+  FeedForwardNetwork<float> network({3, 4, 2}, LossKind::cross_entropy, 1);
   network.initialise(1);
   std::fill(network.gradients().begin(), network.gradients().end(), 5.0F);
   EXPECT_EQ(network.forward(0, std::span<const std::uint8_t>()).loss, 0);
@@ -273,8 +273,8 @@ TEST(Network, GivesZeroGradientsForAnEmptyShare) {
   for (const float g : network.gradients()) EXPECT_EQ(g, 0.0F);
 }
 
-TEST(Network, SurvivesOutputsThatWouldOverflowSoftmax) {
-  Network<float> network({1, 2}, LossKind::cross_entropy, 1);
+TEST(FeedForwardNetwork, SurvivesOutputsThatWouldOverflowSoftmax) {
+  FeedForwardNetwork<float> network({1, 2}, LossKind::cross_entropy, 1);
   network.parameters()[0] = 1000;
   network.input()[0] = 1;
   const std::vector<std::uint8_t> right = {0}, wrong = {1};
@@ -282,9 +282,9 @@ TEST(Network, SurvivesOutputsThatWouldOverflowSoftmax) {
   EXPECT_NEAR(network.forward(1, wrong).loss, 1000, 1e-2);
 }
 
-TEST(Network, InitialisesAsHeAndTheSameForASeed) {
-  Network<float> a({400, 300, 10}, LossKind::cross_entropy, 1);
-  Network<float> b = a;
+TEST(FeedForwardNetwork, InitialisesAsHeAndTheSameForASeed) {
+  FeedForwardNetwork<float> a({400, 300, 10}, LossKind::cross_entropy, 1);
+  FeedForwardNetwork<float> b = a;
   a.initialise(5);
   b.initialise(5);
   EXPECT_TRUE(std::equal(a.parameters().begin(), a.parameters().end(), b.parameters().begin()));

@@ -32,22 +32,22 @@ class ThreadPeers : public Peers {
     memory_.emplace_back(count);
     return std::span(memory_.back());
   }
-  Outcome start_sum(std::size_t slot, std::span<float> data) override {
+  TrainingOutcome start_sum(std::size_t slot, std::span<float> data) override {
     if (slot >= slots_.size()) slots_.resize(slot + 1);
     slots_[slot] = data;
     ++operations;
     elements += data.size();
     return {};
   }
-  Outcome wait(std::size_t slot) override {
+  TrainingOutcome wait(std::size_t slot) override {
     add_up(slots_[slot]);
     return {};
   }
-  Outcome sum(std::span<double> values) override {
+  TrainingOutcome sum(std::span<double> values) override {
     add_up(values);
     return {};
   }
-  Outcome gather(const void* mine, std::size_t bytes, void* all) override {
+  TrainingOutcome gather(const void* mine, std::size_t bytes, void* all) override {
     world_.posted[static_cast<std::size_t>(rank_)] = mine;
     world_.meet.arrive_and_wait();
     for (std::size_t r = 0; r < world_.posted.size(); ++r)
@@ -55,7 +55,7 @@ class ThreadPeers : public Peers {
     world_.meet.arrive_and_wait();
     return {};
   }
-  Outcome broadcast(void* data, std::size_t bytes) override {
+  TrainingOutcome broadcast(void* data, std::size_t bytes) override {
     world_.posted[static_cast<std::size_t>(rank_)] = data;
     world_.meet.arrive_and_wait();
     if (rank_ != 0) std::memcpy(data, world_.posted[0], bytes);

@@ -12,7 +12,7 @@ namespace tutti::trainer {
 /// What came out, of all ranks unless said otherwise.
 struct Outcomes {
   std::vector<EpochReport> epochs;  // rank 0's
-  std::vector<Failure> failures;
+  std::vector<TrainingFailure> failures;
   std::vector<FinalReport> finals;
   std::size_t operations = 0;  // started by rank 0
   std::size_t elements = 0;
@@ -23,7 +23,7 @@ inline Outcomes train_on(int ranks, const TrainingSettings& settings, const Data
   Outcomes outcomes;
   std::mutex mutex;
   on_ranks(ranks, [&](ThreadPeers& peers) {
-    Watcher watcher;
+    TrainingWatcher watcher;
     if (peers.rank() == 0) watcher.epoch = [&](const EpochReport& report) { outcomes.epochs.push_back(report); };
     const auto result = train(settings, data, peers, watcher);
     const std::lock_guard lock(mutex);

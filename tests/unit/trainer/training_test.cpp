@@ -99,7 +99,7 @@ TEST(Training, SaysThatItDivergedInsteadOfReportingNonsense) {
   settings.step.learning_rate = 1e4;
   const Outcomes outcomes = train_on(2, settings, small_data());
   ASSERT_EQ(outcomes.failures.size(), 2U);
-  EXPECT_EQ(outcomes.failures[0].code, ExitCode::failed);
+  EXPECT_EQ(outcomes.failures[0].code, TrainerExit::failed);
   EXPECT_THAT(outcomes.failures[0].sentence, AllOf(HasSubstr("diverged"), HasSubstr("--learning-rate")));
 }
 
@@ -111,7 +111,7 @@ TEST(Training, SaysThatItDivergedWhereTheLossIsAbsurdThoughFinite) {
   settings.step = {1, 0, 0};
   const Outcomes outcomes = train_on(2, settings, small_data());
   ASSERT_EQ(outcomes.failures.size(), 2U) << outcomes.finals[0].test_accuracy;
-  EXPECT_EQ(outcomes.failures[0].code, ExitCode::failed);
+  EXPECT_EQ(outcomes.failures[0].code, TrainerExit::failed);
   EXPECT_THAT(outcomes.failures[0].sentence, AllOf(HasSubstr("diverged"), HasSubstr("e+")));
 }
 
@@ -128,12 +128,12 @@ TEST(Training, RefusesLayersThatDoNotFitTheData) {
 class LyingPeers : public ThreadPeers {
  public:
   using ThreadPeers::ThreadPeers;
-  Outcome start_sum(std::size_t slot, std::span<float> data) override {
+  TrainingOutcome start_sum(std::size_t slot, std::span<float> data) override {
     last_ = data;
     return ThreadPeers::start_sum(slot, data);
   }
-  Outcome wait(std::size_t slot) override {
-    Outcome outcome = ThreadPeers::wait(slot);
+  TrainingOutcome wait(std::size_t slot) override {
+    TrainingOutcome outcome = ThreadPeers::wait(slot);
     if (rank() == 1) last_[0] += 1e-3F;
     return outcome;
   }
@@ -143,15 +143,15 @@ class LyingPeers : public ThreadPeers {
 };
 
 TEST(Training, ExitsWithThreeWhereReplicasCameToDiffer) {
-  Failure failures[2];
+  TrainingFailure failures[2];
   on_ranks<LyingPeers>(2, [&](LyingPeers& peers) {
     TrainingSettings settings = small_settings();
     settings.bucket_bytes = 1 << 20;
     const auto result = train(settings, small_data(), peers, {});
     if (!result.ok()) failures[peers.rank()] = result.failure();
   });
-  for (const Failure& failure : failures) {
-    EXPECT_EQ(failure.code, ExitCode::wrong_data);
+  for (const TrainingFailure& failure : failures) {
+    EXPECT_EQ(failure.code, TrainerExit::wrong_data);
     EXPECT_THAT(failure.sentence, HasSubstr("rank 1"));
   }
 }
@@ -165,15 +165,15 @@ TEST(Training, RanksThatWereToldDifferentThingsAreRefusedByTheOptionsName) {
       {"--data is not", {}},
   };
   for (const auto& told : cases) {
-    Failure failures[2];
+    TrainingFailure failures[2];
     on_ranks(2, [&](ThreadPeers& peers) {
       TrainingSettings settings = small_settings();
       if (peers.rank() == 1 && told.second) told.second(settings);
       const auto result = train(settings, peers.rank() == 1 && !told.second ? other : small_data(), peers, {});
       if (!result.ok()) failures[peers.rank()] = result.failure();
     });
-    for (const Failure& failure : failures) {
-      EXPECT_EQ(failure.code, ExitCode::refused);
+    for (const TrainingFailure& failure : failures) {
+      EXPECT_EQ(failure.code, TrainerExit::refused);
       EXPECT_THAT(failure.sentence, HasSubstr(told.first));
     }
   }
@@ -204,7 +204,7 @@ TEST(Training, RefusesToResumeOnEveryRankWhereTheFileIsMissing) {
   settings.resume = true;
   const Outcomes outcomes = train_on(3, settings, small_data());
   ASSERT_EQ(outcomes.failures.size(), 3U);
-  for (const Failure& failure : outcomes.failures) EXPECT_EQ(failure.code, ExitCode::refused);
+  for (const TrainingFailure& failure : outcomes.failures) EXPECT_EQ(failure.code, TrainerExit::refused);
 }
 
 class CheckpointFile : public testing::Test {
@@ -239,7 +239,7 @@ TEST_F(CheckpointFile, IsRefusedWhereverItIsCutOff) {
     test::write_bytes(path(), std::span(bytes).first(size));
     const auto loaded = read_checkpoint(path());
     ASSERT_FALSE(loaded.ok()) << size;
-    EXPECT_EQ(loaded.failure().code, ExitCode::refused);
+    EXPECT_EQ(loaded.failure().code, TrainerExit::refused);
     EXPECT_THAT(loaded.failure().sentence, AllOf(HasSubstr(path()), HasSubstr("truncated"))) << size;
   }
 }
@@ -260,7 +260,7 @@ TEST_F(CheckpointFile, IsRefusedForAnotherRun) {
   const auto refusal = [this](const std::function<void(Checkpoint&)>& change) {
     Checkpoint wanted = saved_;
     change(wanted);
-    const Outcome failure = matches(saved_, wanted, path());
+    const TrainingOutcome failure = matches(saved_, wanted, path());
     return failure ? failure->sentence : "it was taken";
   };
   EXPECT_THAT(refusal([](Checkpoint& c) { c.layers = {3, 4, 2}; }), AllOf(HasSubstr("--layers 3,2"), HasSubstr("3,4,2")));
@@ -271,9 +271,9 @@ TEST_F(CheckpointFile, IsRefusedForAnotherRun) {
 }
 
 TEST_F(CheckpointFile, CannotBeWrittenWhereTheFolderIsMissing) {
-  const Outcome failure = write_checkpoint(folder_.file("nowhere/run"), saved_);
+  const TrainingOutcome failure = write_checkpoint(folder_.file("nowhere/run"), saved_);
   ASSERT_TRUE(failure);
-  EXPECT_EQ(failure->code, ExitCode::failed);
+  EXPECT_EQ(failure->code, TrainerExit::failed);
   EXPECT_THAT(failure->sentence, HasSubstr("No such file"));
 }
 
@@ -281,8 +281,8 @@ TEST_F(CheckpointFile, CannotBeWrittenWhereTheFolderIsMissing) {
 class FailingPeers : public ThreadPeers {
  public:
   using ThreadPeers::ThreadPeers;
-  Outcome start_sum(std::size_t slot, std::span<float> data) override {
-    if (slot == 1) return Failure{ExitCode::peer_lost, "rank 1 is gone"};
+  TrainingOutcome start_sum(std::size_t slot, std::span<float> data) override {
+    if (slot == 1) return TrainingFailure{TrainerExit::peer_lost, "rank 1 is gone"};
     return ThreadPeers::start_sum(slot, data);
   }
 };
@@ -297,9 +297,9 @@ TEST(GradientExchange, WaitsForWhatIsUnderWayAfterAFailureAndUsesNothing) {
   exchange.ready(30);
   EXPECT_EQ(peers.operations, 1U);
   std::size_t used = 0;
-  const Outcome failure = exchange.settle(30, [&](Range) { ++used; });
+  const TrainingOutcome failure = exchange.settle(30, [&](SampleRange) { ++used; });
   ASSERT_TRUE(failure);
-  EXPECT_EQ(failure->code, ExitCode::peer_lost);
+  EXPECT_EQ(failure->code, TrainerExit::peer_lost);
   EXPECT_EQ(used, 0U);
 }
 
@@ -311,7 +311,7 @@ TEST(GradientExchange, CoversTheArrayOnceInBuckets) {
   for (int step = 0; step < 2; ++step) {
     for (const std::size_t end : {10, 25, 40, 80, 90, 100}) exchange.ready(end);
     std::vector<std::pair<std::size_t, std::size_t>> ranges;
-    EXPECT_FALSE(exchange.settle(100, [&](Range range) { ranges.emplace_back(range.begin, range.end); }));
+    EXPECT_FALSE(exchange.settle(100, [&](SampleRange range) { ranges.emplace_back(range.begin, range.end); }));
     EXPECT_EQ(ranges, (std::vector<std::pair<std::size_t, std::size_t>>{{0, 40}, {40, 80}, {80, 100}}));
   }
 }
@@ -322,7 +322,7 @@ TEST(GradientExchange, WaitsForNoMoreThanIsAskedFor) {
   std::vector<float> gradients(100);
   GradientExchange exchange(peers, gradients, 30);
   std::vector<std::size_t> used;
-  const auto use = [&](Range range) { used.push_back(range.end); };
+  const auto use = [&](SampleRange range) { used.push_back(range.end); };
   EXPECT_FALSE(exchange.settle(100, use));  // before the first step nothing is under way
   for (const std::size_t end : {30, 60, 100}) exchange.ready(end);
   EXPECT_FALSE(exchange.settle(30, use));

@@ -21,7 +21,7 @@ TEST(Faulty, ReadsItsOrdersAndNamesWhatItDoesNotUnderstand) {
   ASSERT_EQ(faults->size(), 2u);
   EXPECT_EQ((*faults)[0].rank, 1);
   EXPECT_EQ((*faults)[0].after, 40u);
-  EXPECT_EQ((*faults)[0].action, Action::kKill);
+  EXPECT_EQ((*faults)[0].action, FaultAction::kKill);
   EXPECT_EQ((*faults)[1].rank, -1);
   EXPECT_EQ((*faults)[1].delay_ns, 20'000'000u);
   const auto wrong = parse_faults("rank=1,point=teatime");
@@ -30,7 +30,7 @@ TEST(Faulty, ReadsItsOrdersAndNamesWhatItDoesNotUnderstand) {
 }
 
 TEST(Faulty, BreaksALinkAtTheChosenCallForBothSides) {
-  configure(shm(), {{0, Point::kCommit, 3, Action::kBreak, 0}});
+  configure(shm(), {{0, Point::kCommit, 3, FaultAction::kBreak, 0}});
   World world(transport(), 2);
   const Pipe pipe = open_pipe(world, 0, 1, 0, 8, 64);
   const tutti_transport& t = *transport();
@@ -44,7 +44,7 @@ TEST(Faulty, BreaksALinkAtTheChosenCallForBothSides) {
 }
 
 TEST(Faulty, RefusesToOpenAndToRegisterWithAReason) {
-  configure(shm(), {{0, Point::kOpen, 1, Action::kBreak, 0}, {0, Point::kRegister, 0, Action::kBreak, 0}});
+  configure(shm(), {{0, Point::kOpen, 1, FaultAction::kBreak, 0}, {0, Point::kRegister, 0, FaultAction::kBreak, 0}});
   World world(transport(), 2);
   const tutti_transport& t = *transport();
   const Bytes& there = world[1].descriptor();
@@ -62,7 +62,7 @@ TEST(Faulty, RefusesToOpenAndToRegisterWithAReason) {
 }
 
 TEST(Faulty, DelaysWithoutBlocking) {
-  configure(shm(), {{1, Point::kView, 0, Action::kDelay, 30'000'000}});
+  configure(shm(), {{1, Point::kView, 0, FaultAction::kDelay, 30'000'000}});
   World world(transport(), 2);
   const Pipe pipe = open_pipe(world, 0, 1, 0, 8, 64);
   ASSERT_TRUE(try_send(*transport(), pipe.sender, 0, 64));
@@ -89,7 +89,7 @@ TEST(Faulty, LetsTheTransportSayHowRoomsAreFilled) {
 TEST(Faulty, KillsTheProcess) {
   const pid_t child = ::fork();
   if (child == 0) {
-    configure(shm(), {{-1, Point::kReserve, 2, Action::kKill, 0}});
+    configure(shm(), {{-1, Point::kReserve, 2, FaultAction::kKill, 0}});
     World world(transport(), 2);
     const Pipe pipe = open_pipe(world, 0, 1, 0, 8, 64);
     for (int i = 0; i < 3; ++i) (void)transport()->reserve(pipe.sender, 8, 0);

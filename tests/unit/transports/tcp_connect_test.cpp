@@ -45,7 +45,7 @@ bool closed(const Descriptor& socket) {
 
 /// A peer made by hand: has shaken hands with `with` as rank `rank`, and sends what the test wants.
 Descriptor forged_peer(Rank& with, int rank, const tcp::EndpointId& other, Descriptor socket) {
-  tcp::Introduction self;
+  tcp::DialIntroduction self;
   self.self = {9, 9, 9};
   self.other = other;
   self.rank = rank;
@@ -181,7 +181,7 @@ struct Vanishing {
       return ::poll(&waiting, 1, 0) == 1;
     }));
     socket.reset(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    tcp::Introduction self;
+    tcp::DialIntroduction self;
     self.self = card.id;
     self.rank = 1;
     Handshake handshake(Handshake::Role::kAcceptor, kKey, tcp::kPurpose, self.pack());

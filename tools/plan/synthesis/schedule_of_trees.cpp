@@ -184,7 +184,7 @@ void build_ring(const LaneBuilder& lane, const std::vector<int>& order, int rank
   const tutti::Ring ring{p, order[at((place + p - 1) % p)], order[at((place + 1) % p)], place + 1};
   const auto in = [&](std::uint32_t share) { return part.share(share, count).in(); };
   const auto out = [&](std::uint32_t share) { return part.share(share, count).out(); };
-  reduce_scatter_round(lane, ring, in, out(ring.after(0)), Sum::complete);
+  reduce_scatter_round(lane, ring, in, out(ring.after(0)), SumState::complete);
   all_gather_round(lane, ring, out);
 }
 
