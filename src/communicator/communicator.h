@@ -130,7 +130,7 @@ class Communicator {
   /// end that; the exchange among all ranks is then torn, so this communicator fails. Likewise for want of memory.
   Result<std::unique_ptr<Communicator>> split(SplitRequest request, Ticket ticket);
   PointToPoint& point_to_point() { return *point_to_point_; }
-  /// Whether what a call of ours that touches so many bytes writes is best written past the caches; see streaming.h.
+  /// Whether what a call of ours that touches so many bytes writes is best written past the caches; see non_temporal.h.
   bool use_non_temporal(std::uint64_t touched) const { return tutti::use_non_temporal(touched, ranks_here_); }
 
   /// Fails the communicator here and on its peers; returns at once.

@@ -44,7 +44,7 @@
 #include "src/communicator/by_deadline.h"
 #include "src/communicator/communicator.h"
 #include "src/communicator/matching.h"
-#include "src/executors/host/look.h"
+#include "src/executors/host/bounded_spin.h"
 #include "src/links/transport_set.h"
 #include "src/links/waiter.h"
 #include "src/schedule/names.h"
@@ -419,7 +419,7 @@ class PointToPoint::Engine {
     };
     for (std::uint32_t rounds = 0; !answered();) {
       if (waiter_.spin(++rounds, false)) continue;
-      if (waiter_.shares_core() && comes_soon(*p.from, false, answered)) break;
+      if (waiter_.shares_core() && spin_briefly(*p.from, false, answered)) break;
       if (!waiter_.hand_over(handed_over_ns)) return false;
     }
     Parts parts;
@@ -808,7 +808,7 @@ class PointToPoint::Engine {
     static_cast<void>(to.transport->commit(to.link, bytes, word));
     return true;
   }
-  /// streaming: past the caches.
+  /// non_temporal: past the caches.
   static void copy(std::byte* to, std::span<const std::byte> from, bool non_temporal) {
     if (from.empty()) return;
     if (!non_temporal) {

@@ -45,23 +45,24 @@ std::vector<std::vector<Receive>> receives(const Plan& plan, int rank, const Pro
 /// No rank waits for ever, whether all keep to it or some run their lanes and offer their memory: each order is a part of
 /// that one run, in which every step came when what it waits for had come, and what could be offered had been taken before
 /// it was overwritten. Of what is not done, the step that came first there can be done.
-std::vector<std::uint32_t> single_file(const Plan& plan, int rank, const Program& program, const ProgramOf& program_of);
+std::vector<std::uint32_t> sequential_order(const Plan& plan, int rank, const Program& program,
+                                            const ProgramOf& program_of);
 
-/// An order in single file in which, of receives that follow one another, those of `near` links come first: whoever waits
+/// A sequential order in which, of receives that follow one another, those of `same_core` links come first: whoever waits
 /// for a peer on its own core has to hand that over, and finds what the others sent meanwhile. near: per link, 0 or 1.
 /// output_blocks: of this rank.
 ///
 /// Only receives change places that put the only message of their links in a pass into different places of the output, and
 /// do nothing else: in a call of one pass peers can tell in which order those are taken by the memory that they offered
 /// alone. So whether still nobody waits for ever is for near_first_goes_through to say. Pure.
-std::vector<std::uint32_t> near_first(std::vector<std::uint32_t> order, const Program& program,
-                                      std::span<const std::uint8_t> near, std::uint32_t output_blocks);
+std::vector<std::uint32_t> same_core_first(std::vector<std::uint32_t> order, const Program& program,
+                                           std::span<const std::uint8_t> same_core, std::uint32_t output_blocks);
 
-/// Of a rank and its program, `near` as near_first takes it.
+/// Of a rank and its program, `near` as same_core_first takes it.
 using NearOf = std::function<std::vector<std::uint8_t>(int rank, const Program& program)>;
 
-/// Whether near_first changes any rank's order in single file, and all come to the end of a pass where all keep to what it
-/// makes of them, by a run as single_file's. The same on all ranks. Pure; as much time.
-bool near_first_goes_through(const Plan& plan, const ProgramOf& program_of, const NearOf& near_of);
+/// Whether same_core_first changes any rank's order in sequential order, and all come to the end of a pass where all keep
+/// to what it makes of them, by a run as single_file's. The same on all ranks. Pure; as much time.
+bool near_first_goes_through(const Plan& plan, const ProgramOf& program_of, const NearOf& same_core_of);
 
 }  // namespace tutti

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "transports/shm/filling.h"
+#include "transports/shm/write_policy.h"
 
 namespace tutti::shm {
 
@@ -69,15 +69,15 @@ struct Placement {
   static constexpr Placement nowhere() { return {UINT64_MAX}; }
   static constexpr Placement slot(std::uint64_t number) { return {number}; }
   /// A slot that the receiver of the message lent: of the link there that is told of beside this.
-  static constexpr Placement lent(std::uint64_t number) { return {number | kLent}; }
-  static constexpr Placement cold(std::uint64_t offset) { return {offset | kCold}; }
-  constexpr Placement with(Filling filling, bool passed) const {
-    return {word | (static_cast<std::uint64_t>(filling) + (passed ? kFillings : 0)) << kFillingShift};
+  static constexpr Placement borrowed(std::uint64_t number) { return {number | kLent}; }
+  static constexpr Placement rotate(std::uint64_t offset) { return {offset | kCold}; }
+  constexpr Placement with(WritePolicy filling, bool passed) const {
+    return {word | (static_cast<std::uint64_t>(filling) + (passed ? kWritePolicies : 0)) << kFillingShift};
   }
 
   constexpr bool is_nowhere() const { return word == UINT64_MAX; }
   constexpr bool is_lent() const { return (word & kLent) != 0; }
-  constexpr bool is_cold() const { return (word & kCold) != 0; }
+  constexpr bool is_rotated() const { return (word & kCold) != 0; }
   /// Of a slot its number, else bytes from the first payload on.
   constexpr std::uint64_t value() const { return word & (kCold - 1); }
   /// Of `with`; from kFillings on where the slot was passed, from twice that on it is nonsense.
@@ -85,7 +85,7 @@ struct Placement {
 };
 
 /// What a sender's messages say of the other direction on its channel: so many messages have been released.
-struct Tell {
+struct CreditUpdate {
   std::uint64_t serial;  ///< of the link that brought them, its sender's; 0: of none
   std::uint64_t released;
 };
@@ -97,7 +97,7 @@ struct alignas(kLine) SlotHeader {
   struct Announcement {
     Reference reference;
     Placement placement;
-    Tell tell;
+    CreditUpdate credit;
   };
   std::uint64_t sequence;  ///< n + 1 once message n is here; the `arrived` word
   std::uint64_t fingerprint;
@@ -109,19 +109,17 @@ struct alignas(kLine) SlotHeader {
 };
 static_assert(sizeof(SlotHeader) == kLine);
 /// Inline messages to this length leave room for what is told.
-inline constexpr std::uint64_t kTellingBytes = offsetof(SlotHeader::Announcement, tell);
+inline constexpr std::uint64_t kTellingBytes = offsetof(SlotHeader::Announcement, credit);
 
 inline constexpr int kKindShift = 56;
 inline constexpr std::uint64_t kSizeMask = (std::uint64_t{1} << kKindShift) - 1;
 /// The next message has the first header.
-inline constexpr std::uint64_t kStartsOver = std::uint64_t{1} << 63;
+inline constexpr std::uint64_t kWrap = std::uint64_t{1} << 63;
 
 constexpr std::uint64_t pack(std::uint64_t bytes, Kind kind) {
   return bytes | (static_cast<std::uint64_t>(kind) << kKindShift);
 }
-constexpr Kind kind_of(std::uint64_t size_and_kind) {
-  return static_cast<Kind>((size_and_kind & ~kStartsOver) >> kKindShift);
-}
+constexpr Kind kind_of(std::uint64_t size_and_kind) { return static_cast<Kind>((size_and_kind & ~kWrap) >> kKindShift); }
 
 /// Memory that the receiver offers for one message.
 struct alignas(kLine) GrantEntry {
@@ -146,12 +144,12 @@ inline constexpr std::uint64_t kKeptBeside = 28;
 struct LinkControl {
   alignas(kPair) std::uint64_t consumed;  ///< messages released; written by the receiver; the `reusable` word
   /// Slots that the receiver has kept ever: how many, and a ring of their numbers, which may lie elsewhere (LinkLayout).
-  std::uint64_t kept;
+  std::uint64_t retained;
   std::uint32_t kept_slots[kKeptBeside];
   alignas(kPair) std::uint64_t withdrawn;  ///< 1 once memory that the sender offered may change under the receiver's eyes
   alignas(kPair) GrantEntry grants[kGrants];
   /// FillingTimes of the receiver; the sender sets to 0 what it took.
-  alignas(kPair) std::uint32_t read_ns[kChoices][kFillings];
+  alignas(kPair) std::uint32_t read_ns[kChoices][kWritePolicies];
 };
 static_assert(sizeof(LinkControl) <= kPage);
 
@@ -190,11 +188,11 @@ struct LinkLayout {
   /// Whether messages lie alike.
   constexpr bool like(const LinkLayout& other) const { return slots == other.slots && slot_bytes == other.slot_bytes; }
   /// Bytes from the first payload on.
-  constexpr std::uint64_t offset_of(Placement at) const { return at.is_cold() ? at.value() : at.value() * stride; }
+  constexpr std::uint64_t offset_of(Placement at) const { return at.is_rotated() ? at.value() : at.value() * stride; }
   /// Whether a message may lie there.
   constexpr bool holds(Placement at, std::uint64_t bytes) const {
     if (bytes > slot_bytes || bytes > payload_bytes) return false;
-    if (at.is_cold()) return !at.is_lent() && at.value() >= cold_offset && at.value() <= payload_bytes - bytes;
+    if (at.is_rotated()) return !at.is_lent() && at.value() >= cold_offset && at.value() <= payload_bytes - bytes;
     return at.value() < places && stride != 0;
   }
 
@@ -219,7 +217,7 @@ struct LinkLayout {
     const std::uint64_t apart = slot_bytes >= kPage ? kPair : 0;
     l.stride = slot_bytes > kInlineBytes ? (slot_bytes + apart + kPair - 1) / kPair * kPair : 0;
     l.cold_offset = (l.stride * l.places + kPage - 1) / kPage * kPage;
-    l.payload_bytes = l.cold_offset + (slot_bytes >= kLeastFilled ? kColdBytes : 0);
+    l.payload_bytes = l.cold_offset + (slot_bytes >= kLeastTuned ? kColdBytes : 0);
     l.total = l.payload_offset + l.payload_bytes;
     return l;
   }

@@ -39,7 +39,7 @@ Packet packet_of(Verb verb, const ShmLink& link) {
 }  // namespace
 
 ShmLink::ShmLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes)
-    : returns_(peer.returns(channel)),
+    : channel_pair_(peer.returns(channel)),
       layout_(LinkLayout::of(slots, slot_bytes)),
       endpoint_(endpoint),
       peer_(peer),
@@ -101,23 +101,23 @@ tutti_link_result ShmLink::state(tutti_link_state* state) const {
 
 SenderLink::SenderLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes)
     : ShmLink(endpoint, peer, channel, slots, slot_bytes),
-      fillings_(kChoices, FillingChoice(slots)),
-      owners_(layout_.places) {
+      fillings_(kChoices, WritePolicyTuner(slots)),
+      slot_state_(layout_.places) {
   serial_ = endpoint.next_serial();
   peer.add(*this);
-  returns_.heard = {serial_, 0};
-  returns_.sender = this;
+  channel_pair_.peer_credit = {serial_, 0};
+  channel_pair_.sender = this;
 }
 
 SenderLink::~SenderLink() {
   if (granted_ != nullptr) finish_put();
-  if (returns_.sender == this) {
-    returns_.sender = nullptr;
-    ReceiverLink* const lender = returns_.receiver;
+  if (channel_pair_.sender == this) {
+    channel_pair_.sender = nullptr;
+    ReceiverLink* const lender = channel_pair_.receiver;
     if (!has_all_slots() || (lender != nullptr && lender->reads_from(serial_))) leave_memory();
-    if (lender != nullptr) lender->borrower_goes(!owes_nothing());
+    if (lender != nullptr) lender->on_borrower_closed(!owes_nothing());
   }
-  if (returns_.heard.serial == serial_) returns_.heard = {};
+  if (channel_pair_.peer_credit.serial == serial_) channel_pair_.peer_credit = {};
   settle(Stage::kBroken);
   peer_.remove(*this);
 }
@@ -127,11 +127,13 @@ SenderLink::~SenderLink() {
 void SenderLink::leave_memory() {
   constexpr std::size_t most = 8;
   remains_.front() = {serial_, std::move(mapping_), layout_};
-  returns_.gone.splice(returns_.gone.end(), remains_);
-  const ReceiverLink* const reader = returns_.receiver;
-  const auto is_read = [reader](const Gone& memory) { return reader != nullptr && reader->reads_from(memory.serial); };
-  if (returns_.gone.size() <= most) return;
-  returns_.gone.erase(std::find_if_not(returns_.gone.begin(), returns_.gone.end(), is_read));
+  channel_pair_.gone.splice(channel_pair_.gone.end(), remains_);
+  const ReceiverLink* const reader = channel_pair_.receiver;
+  const auto is_read = [reader](const RetiredMemory& memory) {
+    return reader != nullptr && reader->reads_from(memory.serial);
+  };
+  if (channel_pair_.gone.size() <= most) return;
+  channel_pair_.gone.erase(std::find_if_not(channel_pair_.gone.begin(), channel_pair_.gone.end(), is_read));
 }
 
 /// Whether no message lies in a slot of ours, and none can come to.
@@ -139,7 +141,7 @@ bool SenderLink::has_all_slots() const {
   if (control_ == nullptr) return true;
   // Acquire: what the receiver keeps of a message it has counted before it says that the message is released.
   const bool all_released = shared(control_->consumed).load(std::memory_order_acquire) == next_;
-  return all_released && shared(control_->kept).load(std::memory_order_acquire) == homes_;
+  return all_released && shared(control_->retained).load(std::memory_order_acquire) == homes_;
 }
 
 bool SenderLink::owes_nothing() const {
@@ -197,12 +199,12 @@ bool SenderLink::find_credit(const std::uint64_t& limit) {
 Placement SenderLink::take_slot() {
   if (lent_mapping_.data() != nullptr) [[unlikely]]
     lent_mapping_ = {};  // it held a slot that is given up
-  slot_passed_ = has_passed();
+  slot_passed_ = is_recently_read();
   ReceiverLink* const from = lender();
-  if (const std::uint32_t kept = from != nullptr ? from->take_kept() : kNone; kept != kNone) {
+  if (const std::uint32_t retained = from != nullptr ? from->take_kept() : kNone; retained != kNone) {
     lender_ = from->serial();
     lent_payloads_ = from->payloads();
-    return Placement::lent(kept);
+    return Placement::borrowed(retained);
   }
   const std::uint32_t own = take_own_slot();
   return own == kNone ? Placement::nowhere() : Placement::slot(own);
@@ -217,16 +219,16 @@ std::uint32_t SenderLink::take_own_slot() {
       if (++slot == layout_.places) return miss_slots();
     }
   }
-  owners_[slot] = kReserved;
+  slot_state_[slot] = kReserved;
   return slot;
 }
 
 ReceiverLink* SenderLink::lender() const {
-  ReceiverLink* const receiver = returns_.receiver;
+  ReceiverLink* const receiver = channel_pair_.receiver;
   return receiver != nullptr && receiver->layout().like(layout_) ? receiver : nullptr;
 }
 
-bool SenderLink::has_passed() const {
+bool SenderLink::is_recently_read() const {
   if (!slot_.is_nowhere() && (!slot_.is_lent() || has_lender())) return slot_passed_;
   const ReceiverLink* const from = lender();
   return hot_ != kNone || (from != nullptr && from->has_kept());
@@ -242,21 +244,21 @@ std::uint32_t SenderLink::miss_slots() {
 void SenderLink::find_kept() {
   // Acquire: pairs with the receiver's release behind the slots' numbers. What it kept it counted before it said that the
   // message was released, in the control page or in a message of its own, from which we know that.
-  const std::uint64_t kept = shared(control_->kept).load(std::memory_order_acquire);
+  const std::uint64_t retained = shared(control_->retained).load(std::memory_order_acquire);
   kept_known_ = consumed_;
-  kept_ = std::max(kept_, homes_);
-  if (kept - kept_ > layout_.places) return;  // nonsense, which harms whoever tells it
+  retained_ = std::max(retained_, homes_);
+  if (retained - retained_ > layout_.places) return;  // nonsense, which harms whoever tells it
   // Relaxed: ordered by the count. The entry is not written again before that slot has come home.
-  for (; kept_ != kept; ++kept_) {
-    const std::uint32_t slot = shared(kept_slot(kept_)).load(std::memory_order_relaxed);
-    if (slot < layout_.places) owners_[slot] = kAway;
+  for (; retained_ != retained; ++retained_) {
+    const std::uint32_t slot = shared(kept_slot(retained_)).load(std::memory_order_relaxed);
+    if (slot < layout_.places) slot_state_[slot] = kAway;
   }
 }
 
-void SenderLink::came_home(std::uint64_t serial, std::uint32_t slot) {
+void SenderLink::returned(std::uint64_t serial, std::uint32_t slot) {
   if (serial != serial_) return;
   ++homes_;
-  owners_[slot] = 0;
+  slot_state_[slot] = 0;
   hot_ = slot;
 }
 
@@ -270,12 +272,12 @@ void SenderLink::send_slot(std::uint64_t bytes) {
     if (place_.is_nowhere()) return;
     copy_memory(address(place_), from, bytes);
   }
-  if (!place_.is_lent()) owners_[place_.value()] = next_ + 1;
+  if (!place_.is_lent()) slot_state_[place_.value()] = next_ + 1;
   slot_ = Placement::nowhere();
 }
 
 /// The link goes whose memory holds what we have borrowed and perhaps written to.
-void SenderLink::lender_goes(std::uint64_t serial, Mapping mapping) {
+void SenderLink::on_lender_closed(std::uint64_t serial, Mapping mapping) {
   if (!slot_.is_nowhere() && slot_.is_lent() && lender_ == serial) lent_mapping_ = std::move(mapping);
 }
 
@@ -283,20 +285,20 @@ void* SenderLink::reserve_large(std::uint64_t bytes, std::uint64_t fingerprint) 
   if (granted_ != nullptr) return granted_at_;
   if (unsigned char* target = take_grant(bytes, fingerprint)) return target;
   if (stage_ != Stage::kOpen || bytes > layout_.slot_bytes) return nullptr;
-  learn(returns_.heard.released);
+  learn(channel_pair_.peer_credit.released);
   place(bytes);
   return place_.is_nowhere() ? nullptr : address(place_);
 }
 
 /// Decides where the next message lies, once, however often its room is asked for.
 void SenderLink::place(std::uint64_t bytes) {
-  const bool varies = bytes >= kLeastFilled;
+  const bool varies = bytes >= kLeastTuned;
   if (placed_ != next_) {
     placed_ = next_;
     placed_bytes_ = bytes;
-    passed_ = varies && has_passed();
-    place_ = varies && !passed_ && filling(bytes).next() == Filling::cold ? cold_place(bytes) : slot();
-  } else if (bytes > placed_bytes_ && !place_.is_nowhere() && place_.is_cold()) {
+    passed_ = varies && is_recently_read();
+    place_ = varies && !passed_ && filling(bytes).next() == WritePolicy::rotate ? cold_place(bytes) : slot();
+  } else if (bytes > placed_bytes_ && !place_.is_nowhere() && place_.is_rotated()) {
     place_ = slot();
   }
   if (varies && filling(bytes).timed_here()) reserved_ns_ = now_ns();
@@ -314,13 +316,13 @@ Placement SenderLink::cold_place(std::uint64_t bytes) {
     cold_at_ = 0;
     touched_ = true;
   }
-  const Placement at = Placement::cold(layout_.cold_offset + cold_at_);
+  const Placement at = Placement::rotate(layout_.cold_offset + cold_at_);
   cold_at_ += room;
   return at;
 }
 
 bool SenderLink::has_cold(std::uint32_t size_class) {
-  const std::uint64_t longest = size_class + 1 == kSizeClasses ? layout_.slot_bytes : (2 * kLeastFilled << size_class) - 1;
+  const std::uint64_t longest = size_class + 1 == kSizeClasses ? layout_.slot_bytes : (2 * kLeastTuned << size_class) - 1;
   return cold_room(std::min(longest, layout_.slot_bytes)) <= cold_end() / (layout_.slots + 1);
 }
 
@@ -337,13 +339,13 @@ std::uint64_t SenderLink::cold_end() {
 
 /// The next message's room was filled. Returns the message's kind.
 Kind SenderLink::filled(std::uint64_t bytes) {
-  if (!place_.is_cold()) send_slot(bytes);
+  if (!place_.is_rotated()) send_slot(bytes);
   if (place_.is_nowhere()) return Kind::kSlot;
   header().where.placement = place_;
-  if (bytes < kLeastFilled) return Kind::kSlot;
+  if (bytes < kLeastTuned) return Kind::kSlot;
   filled_bytes_ += bytes;
   const std::uint32_t index = choice_of(bytes, passed_);
-  FillingChoice& choice = fillings_[index];
+  WritePolicyTuner& choice = fillings_[index];
   const bool timed = choice.timed();
   if (timed) header().where.placement = place_.with(choice.next(), passed_);
   std::uint64_t taken = 0;
@@ -354,14 +356,14 @@ Kind SenderLink::filled(std::uint64_t bytes) {
     taken = per_least(now_ns() - since, bytes);
   }
   if (choice.filled(taken)) {
-    FillingTimes receiver{};
-    for (std::size_t f = 0; f < kFillings; ++f) {
+    WriteTimes receiver{};
+    for (std::size_t f = 0; f < kWritePolicies; ++f) {
       // Relaxed: a time that the receiver wrote at some time, and from which nothing else follows. Where it writes one at
       // this moment, that counts now or the next time.
       receiver[f] = shared(control_->read_ns[index][f]).exchange(0, std::memory_order_relaxed);
     }
-    const bool cold = has_cold(size_class(bytes)) && filled_bytes_ / kRoundsUntilTrial >= cold_end() && !passed_;
-    const std::uint64_t rooms = cold ? cold_end() / cold_room(bytes) : 0;
+    const bool rotate = has_cold(size_class(bytes)) && filled_bytes_ / kRoundsUntilTrial >= cold_end() && !passed_;
+    const std::uint64_t rooms = rotate ? cold_end() / cold_room(bytes) : 0;
     // Before anything in it is timed the whole room is touched for the first time, and then gone through.
     choice.compare(receiver, bytes, filled_bytes_ >= cold_end(),
                    {static_cast<std::uint32_t>(touched_ ? rooms : 2 * rooms), touched_}, now_ns());
@@ -421,7 +423,7 @@ tutti_link_result SenderLink::offer(OwnRegion* region, const void* source, std::
   if (stage_ != Stage::kOpen) return TUTTI_LINK_BROKEN;  // its socket broke just then
   SlotHeader& h = header();
   if (region->told[static_cast<std::size_t>(peer_.rank())] != Told::kRefused) {
-    h.where = {{region->id, region->offset_of(source)}, {}, returns_.told};
+    h.where = {{region->id, region->offset_of(source)}, {}, channel_pair_.our_credit};
     publish(h, pack(bytes, Kind::kPull), fingerprint);
     return TUTTI_LINK_OK;
   }
@@ -434,7 +436,7 @@ tutti_link_result SenderLink::offer(OwnRegion* region, const void* source, std::
   copy_memory(address(place_), source, bytes);
   send_slot(bytes);
   if (place_.is_nowhere()) return TUTTI_LINK_BROKEN;
-  h.where = {{}, place_, returns_.told};
+  h.where = {{}, place_, channel_pair_.our_credit};
   publish(h, pack(bytes, Kind::kSlot), fingerprint);
   return TUTTI_LINK_OK;
 }
@@ -463,11 +465,11 @@ bool SenderLink::resend(std::uint64_t message, const OwnRegion* region, std::uin
   }
   const std::uint32_t slot = take_own_slot();
   if (slot == kNone) return false;
-  owners_[slot] = message + 1;
+  slot_state_[slot] = message + 1;
   h.where.placement = Placement::slot(slot);
   copy_memory(address(Placement::slot(slot)), region->base + source.offset, bytes);
   // Release: the payload before the word that says where it is. Nobody else writes the word.
-  shared(h.size_and_kind).store(pack(bytes, Kind::kSlot) | (size_and_kind & kStartsOver), std::memory_order_release);
+  shared(h.size_and_kind).store(pack(bytes, Kind::kSlot) | (size_and_kind & kWrap), std::memory_order_release);
   return true;
 }
 
@@ -496,15 +498,15 @@ ReceiverLink::ReceiverLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel
                            std::uint64_t slot_bytes)
     : ShmLink(endpoint, peer, channel, slots, slot_bytes) {
   peer.add(*this);
-  returns_.receiver = this;
+  channel_pair_.receiver = this;
 }
 
 ReceiverLink::~ReceiverLink() {
   if (pulled_ != nullptr) drop_pulled();
-  if (returns_.told.serial == serial_) returns_.told = {};
-  if (returns_.receiver == this) {
-    returns_.receiver = nullptr;
-    if (returns_.sender != nullptr) returns_.sender->lender_goes(serial_, std::move(mapping_));
+  if (channel_pair_.our_credit.serial == serial_) channel_pair_.our_credit = {};
+  if (channel_pair_.receiver == this) {
+    channel_pair_.receiver = nullptr;
+    if (channel_pair_.sender != nullptr) channel_pair_.sender->on_lender_closed(serial_, std::move(mapping_));
   }
   settle(Stage::kBroken);
   peer_.remove(*this);
@@ -542,7 +544,7 @@ void ReceiverLink::offered(const ControlMessage& message, const SharedDescriptor
                      error.message);
   }
   attach(std::move(*mapping));
-  returns_.told = {serial_, 0};
+  channel_pair_.our_credit = {serial_, 0};
   settle(Stage::kOpen);
   peer_.post(packet_of(Verb::kAccept, *this));
 }
@@ -553,7 +555,7 @@ bool ReceiverLink::arrived(std::uint64_t message) const {
     return shared(h.sequence).load(std::memory_order_acquire) == n + 1;
   };
   if (!is_in(header(), next_) || message == next_) return message == next_ && is_in(header(), next_);
-  const bool again = (shared(header().size_and_kind).load(std::memory_order_relaxed) & kStartsOver) != 0;
+  const bool again = (shared(header().size_and_kind).load(std::memory_order_relaxed) & kWrap) != 0;
   return is_in(*reinterpret_cast<SlotHeader*>(following(again)), message);
 }
 
@@ -570,7 +572,7 @@ tutti_link_result ReceiverLink::malformed(const std::string& what) {
 }
 
 tutti_link_result ReceiverLink::oversized(std::uint64_t size_and_kind) {
-  return malformed("kind " + std::to_string((size_and_kind & ~kStartsOver) >> kKindShift) + " with " +
+  return malformed("kind " + std::to_string((size_and_kind & ~kWrap) >> kKindShift) + " with " +
                    std::to_string(size_and_kind & kSizeMask) + " bytes in slots of " + std::to_string(layout_.slot_bytes));
 }
 
@@ -622,7 +624,7 @@ tutti_link_result ReceiverLink::view_pull(tutti_message* message) {
 tutti_link_result ReceiverLink::view_slot(tutti_message* message, Kind kind) {
   // Relaxed: read once, as in hear.
   const Placement placement{shared(header().where.placement.word).load(std::memory_order_relaxed)};
-  const std::uint64_t serial = shared(header().where.tell.serial).load(std::memory_order_relaxed);
+  const std::uint64_t serial = shared(header().where.credit.serial).load(std::memory_order_relaxed);
   const std::uint64_t bytes = message->bytes;
   // Both links of a channel lie alike, or neither lends.
   const unsigned char* const from = placement.is_lent() ? own_payloads(serial) : payloads();
@@ -632,9 +634,9 @@ tutti_link_result ReceiverLink::view_slot(tutti_message* message, Kind kind) {
   viewed_place_ = placement;
   viewed_serial_ = serial;
   if (kind == Kind::kTimed && timed_ns_ == 0) {
-    if (bytes < kLeastFilled || placement.filling() >= 2 * kFillings) return malformed("it is timed as no message is");
-    const bool passed = placement.filling() >= kFillings;
-    timed_least_ = &control_->read_ns[choice_of(bytes, passed)][placement.filling() % kFillings];
+    if (bytes < kLeastTuned || placement.filling() >= 2 * kWritePolicies) return malformed("it is timed as no message is");
+    const bool passed = placement.filling() >= kWritePolicies;
+    timed_least_ = &control_->read_ns[choice_of(bytes, passed)][placement.filling() % kWritePolicies];
     timed_bytes_ = bytes;
     timed_ns_ = now_ns();
   }
@@ -642,16 +644,16 @@ tutti_link_result ReceiverLink::view_slot(tutti_message* message, Kind kind) {
 }
 
 tutti_link_result ReceiverLink::misplaced(Placement at, std::uint64_t bytes) {
-  const char* const where = at.is_lent() ? " of what was lent" : at.is_cold() ? " behind the slots" : "";
+  const char* const where = at.is_lent() ? " of what was lent" : at.is_rotated() ? " behind the slots" : "";
   return malformed(std::to_string(bytes) + " bytes at " + std::to_string(at.value()) + where + " in slots of " +
                    std::to_string(layout_.slot_bytes));
 }
 
 const unsigned char* ReceiverLink::own_payloads(std::uint64_t serial) {
-  const SenderLink* const sender = returns_.sender;
+  const SenderLink* const sender = channel_pair_.sender;
   if (sender != nullptr && sender->serial() == serial)
     return sender->has_memory() && sender->layout().like(layout_) ? sender->payloads() : nullptr;
-  for (const Gone& memory : returns_.gone) {
+  for (const RetiredMemory& memory : channel_pair_.gone) {
     if (memory.serial != serial || !memory.layout.like(layout_)) continue;
     return static_cast<const unsigned char*>(memory.mapping.data()) + layout_.payload_offset;
   }
@@ -659,7 +661,8 @@ const unsigned char* ReceiverLink::own_payloads(std::uint64_t serial) {
 }
 
 void ReceiverLink::forget(std::uint64_t serial) {
-  std::erase_if(returns_.gone, [&](const Gone& memory) { return memory.serial < serial && !reads_from(memory.serial); });
+  std::erase_if(channel_pair_.gone,
+                [&](const RetiredMemory& memory) { return memory.serial < serial && !reads_from(memory.serial); });
 }
 
 /// What was viewed in a slot or a cold room is not needed any more.
@@ -667,21 +670,21 @@ void ReceiverLink::release_slot() {
   const Placement place = std::exchange(viewed_place_, Placement::nowhere());
   const auto slot = static_cast<std::uint32_t>(place.value());
   if (place.is_lent()) {
-    if (returns_.sender != nullptr) returns_.sender->came_home(viewed_serial_, slot);
-  } else if (!place.is_cold() && keeps_ && kept_ == kNone && returns_.sender != nullptr &&
-             returns_.sender->layout().like(layout_)) {
-    kept_ = slot;
+    if (channel_pair_.sender != nullptr) channel_pair_.sender->returned(viewed_serial_, slot);
+  } else if (!place.is_rotated() && keeps_ && retained_ == kNone && channel_pair_.sender != nullptr &&
+             channel_pair_.sender->layout().like(layout_)) {
+    retained_ = slot;
     // Relaxed: the next store tells of it.
     shared(kept_slot(kept_count_)).store(slot, std::memory_order_relaxed);
     // Release: the number before the count. Only we write it, and before we say that the message is released.
-    shared(control_->kept).store(++kept_count_, std::memory_order_release);
+    shared(control_->retained).store(++kept_count_, std::memory_order_release);
   }
 }
 
-void ReceiverLink::borrower_goes(bool owes) {
+void ReceiverLink::on_borrower_closed(bool owes) {
   if (!owes) return;
   keeps_ = false;
-  kept_ = kNone;
+  retained_ = kNone;
 }
 
 /// What was viewed, and is timed, has been read.

@@ -77,7 +77,7 @@ class ShmLink {
   std::uint64_t limit_ = 0;  ///< sender: first message without a payload, likewise
   LinkControl* control_ = nullptr;
   EndpointPage* peer_page_ = nullptr;
-  Returns& returns_;
+  ChannelPair& channel_pair_;
   LinkLayout layout_;
 
   Endpoint& endpoint_;
@@ -122,7 +122,7 @@ class SenderLink final : public ShmLink {
   bool has_grant() const { return granted_ != nullptr; }
   /// Whether what is reserved for a message of `bytes` is to be filled past the caches.
   bool streams(std::uint64_t bytes) const {
-    return granted_ == nullptr && bytes >= kLeastFilled && filling(bytes).next() == Filling::streaming;
+    return granted_ == nullptr && bytes >= kLeastTuned && filling(bytes).next() == WritePolicy::non_temporal;
   }
 
   tutti_link_result commit(std::uint64_t bytes, std::uint64_t fingerprint) {
@@ -138,7 +138,7 @@ class SenderLink final : public ShmLink {
         // it.
         std::memcpy(h.data, staged_, sizeof(std::uint64_t));
         if (bytes > sizeof(std::uint64_t)) std::memcpy(h.data + 8, staged_ + 8, kTellingBytes - 8);
-        tell(h);
+        credit(h);
       } else {
         std::memcpy(h.data, staged_, kInlineBytes);
       }
@@ -154,7 +154,7 @@ class SenderLink final : public ShmLink {
       if (place_.is_nowhere()) [[unlikely]]
         return TUTTI_LINK_BROKEN;
     }
-    tell(h);
+    credit(h);
     publish(h, pack(bytes, kind), fingerprint);
     if (kind == Kind::kShort) prefetch_short(bytes);
     return TUTTI_LINK_OK;
@@ -167,7 +167,7 @@ class SenderLink final : public ShmLink {
         return no_credit();
       SlotHeader& h = header();
       copy_few(h.data, static_cast<const unsigned char*>(source), bytes);
-      tell(h);
+      credit(h);
       publish(h, pack(bytes, Kind::kInline), fingerprint);
       return TUTTI_LINK_OK;
     }
@@ -186,9 +186,9 @@ class SenderLink final : public ShmLink {
 
   // From the link of the other direction at this end.
   /// The receiver of what lay in our slot, which we had lent, has released it.
-  void came_home(std::uint64_t serial, std::uint32_t slot);
+  void returned(std::uint64_t serial, std::uint32_t slot);
   /// It goes, and this is its memory.
-  void lender_goes(std::uint64_t serial, Mapping mapping);
+  void on_lender_closed(std::uint64_t serial, Mapping mapping);
 
   // From the peer.
   void accepted();
@@ -214,9 +214,10 @@ class SenderLink final : public ShmLink {
     if (bytes == 1) *to = *from;
   }
   /// Word by word, as they were stored: a load of both would wait for the last of the two stores.
-  void tell(SlotHeader& h) const {
-    shared(h.where.tell.serial).store(returns_.told.serial, std::memory_order_relaxed);  // relaxed: `publish` follows
-    shared(h.where.tell.released).store(returns_.told.released, std::memory_order_relaxed);
+  void credit(SlotHeader& h) const {
+    shared(h.where.credit.serial)
+        .store(channel_pair_.our_credit.serial, std::memory_order_relaxed);  // relaxed: `publish` follows
+    shared(h.where.credit.released).store(channel_pair_.our_credit.released, std::memory_order_relaxed);
   }
   tutti_link_result no_credit() const { return stage_ == Stage::kBroken ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET; }
   bool resend(std::uint64_t message, const OwnRegion* region, std::uint64_t id);
@@ -237,19 +238,19 @@ class SenderLink final : public ShmLink {
   /// Headers of this round are free where those that had them in the last one are released; behind where that one ended,
   /// all are.
   void set_limits() {
-    inline_limit_ = base_ + (consumed_ >= base_ ? layout_.headers : consumed_ - before_);
+    inline_limit_ = lap_begin_ + (consumed_ >= lap_begin_ ? layout_.headers : consumed_ - previous_lap_begin_);
     limit_ = std::min(consumed_ + layout_.slots, inline_limit_);
   }
   /// Whether the message after the next one, which has `bytes`, is to have the first header: as few lines as can be are in
   /// use (kRoundLines) where the peer answers each message, so that two of ours are under way at most by what it told. Who
   /// is not told runs far ahead, and messages of a round that ended early would lie in the way soon. Only those two do, so
   /// that a round of as many headers as there are slots leaves room for as many messages under way.
-  bool begins_anew(std::uint64_t bytes) const {
-    const std::uint64_t messages = next_ + 1 - base_;
+  bool wraps_early(std::uint64_t bytes) const {
+    const std::uint64_t messages = next_ + 1 - lap_begin_;
     return messages >= layout_.slots && messages * header_lines(bytes) >= kRoundLines && in_turn(next_ + 1) &&
-           known_released() > base_;
+           known_released() > lap_begin_;
   }
-  std::uint64_t known_released() const { return std::min(returns_.heard.released, consumed_); }
+  std::uint64_t known_released() const { return std::min(channel_pair_.peer_credit.released, consumed_); }
   /// Whether, of so many messages, the peer has answered all but two.
   bool in_turn(std::uint64_t messages) const { return messages - known_released() <= 2; }
   /// The next message is often like this one. Where it waits for an answer first, all its lines may come meanwhile; who
@@ -262,12 +263,12 @@ class SenderLink final : public ShmLink {
   /// `first`, the next message, has the first header. Those before the last round are released: it has ended early only
   /// where its first message was, and gone on to its end only where all before it were.
   void begin_round(std::uint64_t first) {
-    before_ = base_;
-    base_ = first;
+    previous_lap_begin_ = lap_begin_;
+    lap_begin_ = first;
     set_limits();
   }
   SlotHeader& header_of(std::uint64_t message) const {
-    const std::uint64_t place = message >= base_ ? message - base_ : message - before_;
+    const std::uint64_t place = message >= lap_begin_ ? message - lap_begin_ : message - previous_lap_begin_;
     return *reinterpret_cast<SlotHeader*>(headers_begin() + kHeaderStride * place);
   }
   /// A slot for the next message, the same one until it is sent. There is credit for it. Nowhere: the link is broken.
@@ -283,19 +284,19 @@ class SenderLink final : public ShmLink {
   std::uint32_t take_own_slot();
   [[gnu::noinline]] std::uint32_t miss_slots();
   bool is_free(std::uint32_t slot) {
-    if (owners_[slot] <= kept_known_) return true;
-    if (owners_[slot] > consumed_) return false;
+    if (slot_state_[slot] <= kept_known_) return true;
+    if (slot_state_[slot] > consumed_) return false;
     find_kept();
-    return owners_[slot] != kAway;
+    return slot_state_[slot] != kAway;
   }
   void find_kept();
   /// Whether the slot that `slot` would give is one that we have read last.
-  bool has_passed() const;
+  bool is_recently_read() const;
   bool has_all_slots() const;
   /// Whether no slot that was borrowed is out for good once the link ends.
   bool owes_nothing() const;
   /// Whether the link is there that `slot_` was lent by.
-  bool has_lender() const { return returns_.told.serial == lender_; }
+  bool has_lender() const { return channel_pair_.our_credit.serial == lender_; }
   unsigned char* address(Placement at) const {
     return (at.is_lent() ? lent_payloads_ : payloads()) + layout_.offset_of(at);
   }
@@ -305,7 +306,7 @@ class SenderLink final : public ShmLink {
   unsigned char* take_grant(std::uint64_t bytes, std::uint64_t fingerprint);
   void finish_put();
   /// Of the next message, once it is placed.
-  const FillingChoice& filling(std::uint64_t bytes) const { return fillings_[choice_of(bytes, passed_)]; }
+  const WritePolicyTuner& filling(std::uint64_t bytes) const { return fillings_[choice_of(bytes, passed_)]; }
   void place(std::uint64_t bytes);
   /// What a message takes of the cold payloads.
   static std::uint64_t cold_room(std::uint64_t bytes) { return (bytes + kPair - 1) / kPair * kPair + kPair; }
@@ -316,10 +317,10 @@ class SenderLink final : public ShmLink {
   Kind filled(std::uint64_t bytes);
 
   void publish(SlotHeader& h, std::uint64_t size_and_kind, std::uint64_t fingerprint) {
-    if (returns_.heard.released != consumed_) learn(returns_.heard.released);
-    const bool again = begins_anew(size_and_kind & kSizeMask);
+    if (channel_pair_.peer_credit.released != consumed_) learn(channel_pair_.peer_credit.released);
+    const bool again = wraps_early(size_and_kind & kSizeMask);
     h.fingerprint = fingerprint;
-    h.size_and_kind = size_and_kind | (again ? kStartsOver : 0);
+    h.size_and_kind = size_and_kind | (again ? kWrap : 0);
     // Release: payload and header must be visible to whoever acquires the sequence. Only we write it.
     const std::uint64_t next = next_ + 1;
     shared(h.sequence).store(next, std::memory_order_release);
@@ -335,7 +336,7 @@ class SenderLink final : public ShmLink {
   alignas(kLine) unsigned char staged_[kLine] = {};
   PeerRegion* granted_ = nullptr;           ///< of the reserved message, held until it is committed
   unsigned char* granted_at_ = nullptr;     ///< where it is written
-  std::vector<FillingChoice> fillings_;     ///< see choice_of
+  std::vector<WritePolicyTuner> fillings_;  ///< see choice_of
   std::uint64_t placed_ = UINT64_MAX;       ///< the message that `place_` is for
   std::uint64_t placed_bytes_ = 0;          ///< and its length
   Placement place_ = Placement::nowhere();  ///< where the next message lies; nowhere: the link is broken
@@ -346,24 +347,25 @@ class SenderLink final : public ShmLink {
   bool touched_ = false;                    ///< they have begun anew once: all pages are there
   std::uint64_t reserved_ns_ = 0;           ///< when the room of a message whose filling is timed was given
   std::uint64_t consumed_ = 0;              ///< messages that have been released, as known
-  std::uint64_t base_ = 0;                  ///< the message that had the first header last
-  std::uint64_t before_ = 0;                ///< the one that had it before; older ones are released
+  std::uint64_t lap_begin_ = 0;             ///< the message that had the first header last
+  std::uint64_t previous_lap_begin_ = 0;    ///< the one that had it before; older ones are released
 
   static constexpr std::uint64_t kAway = UINT64_MAX;
   static constexpr std::uint64_t kReserved = UINT64_MAX - 1;
   /// Of the slots: the number, and one, of the message that had each last; kReserved until that is sent, kAway while the
   /// receiver has kept it.
-  std::vector<std::uint64_t> owners_;
+  std::vector<std::uint64_t> slot_state_;
   std::uint64_t kept_known_ = 0;           ///< messages of which it is known whether their slots were
-  std::uint64_t kept_ = 0;                 ///< of LinkControl, so far
+  std::uint64_t retained_ = 0;             ///< of LinkControl, so far
   std::uint64_t homes_ = 0;                ///< of them, those that have come home; they do so in order
   std::uint32_t hot_ = kNone;              ///< the one that came last, and is free
   Placement slot_ = Placement::nowhere();  ///< taken, and not sent yet
   bool slot_passed_ = false;               ///< we have read it last
   std::uint64_t lender_ = 0;               ///< serial of the link whose slot that is, where it is lent
   unsigned char* lent_payloads_ = nullptr;
-  std::list<Gone> remains_{1};  ///< room for our own memory in Returns::gone: when that is needed, memory may be out
-  Mapping lent_mapping_;        ///< of a link that is gone, while `slot_` is there
+  std::list<RetiredMemory> remains_{
+      1};                 ///< room for our own memory in Returns::gone: when that is needed, memory may be out
+  Mapping lent_mapping_;  ///< of a link that is gone, while `slot_` is there
 };
 
 /// The consumer: maps the producer's memory and reads it where it lies.
@@ -386,11 +388,11 @@ class ReceiverLink final : public ShmLink {
     const std::uint64_t size_and_kind = shared(h.size_and_kind).load(std::memory_order_acquire);
     const std::uint64_t bytes = size_and_kind & kSizeMask;
     const Kind kind = kind_of(size_and_kind);
-    again_ = (size_and_kind & kStartsOver) != 0;
+    again_ = (size_and_kind & kWrap) != 0;
     message->bytes = bytes;
     message->fingerprint = h.fingerprint;
-    const std::uint64_t heard = returns_.heard.released;
-    if (kind != Kind::kInline || bytes <= kTellingBytes) hear(h.where.tell);
+    const std::uint64_t peer_credit = channel_pair_.peer_credit.released;
+    if (kind != Kind::kInline || bytes <= kTellingBytes) hear(h.where.credit);
     expected_ = 0;
     if (kind == Kind::kInline && bytes <= kInlineBytes) {
       message->data = h.data;
@@ -398,7 +400,7 @@ class ReceiverLink final : public ShmLink {
     }
     if (kind == Kind::kShort && bytes <= kShortBytes) {
       message->data = at_ + kLine;
-      if (bytes <= kExpectedBytes && returns_.heard.released != heard) expected_ = bytes;
+      if (bytes <= kExpectedBytes && channel_pair_.peer_credit.released != peer_credit) expected_ = bytes;
       return TUTTI_LINK_OK;
     }
     return view_elsewhere(message, size_and_kind);
@@ -411,7 +413,7 @@ class ReceiverLink final : public ShmLink {
       note_time();
     if (!viewed_place_.is_nowhere()) release_slot();
     at_ = following(again_);
-    returns_.told.released = ++next_;
+    channel_pair_.our_credit.released = ++next_;
     // Release: our reads of the slot come before the sender may write it again. Only we write this word.
     shared(control_->consumed).store(next_, std::memory_order_release);
     wake();
@@ -421,11 +423,11 @@ class ReceiverLink final : public ShmLink {
 
   // From the link of the other direction at this end.
   /// A slot of the sender's that was read last, for a message to it; no more than once. kNone where none is kept.
-  std::uint32_t take_kept() { return std::exchange(kept_, kNone); }
-  bool has_kept() const { return kept_ != kNone; }
+  std::uint32_t take_kept() { return std::exchange(retained_, kNone); }
+  bool has_kept() const { return retained_ != kNone; }
   /// It goes. Where it owes slots nothing is kept from here on: those of messages that nobody reads any more do not come
   /// home, and more must not be missing.
-  void borrower_goes(bool owes);
+  void on_borrower_closed(bool owes);
   /// Whether the message that is being read lies in memory of our sending link of that serial.
   bool reads_from(std::uint64_t serial) const { return viewed_place_.is_lent() && viewed_serial_ == serial; }
 
@@ -459,11 +461,12 @@ class ReceiverLink final : public ShmLink {
   /// The payloads that we lend from, of that opening; nothing where they are gone.
   const unsigned char* own_payloads(std::uint64_t serial);
   /// The peer tells about the link that we have now, or about one that we had.
-  void hear(Tell& tell) {
+  void hear(CreditUpdate& credit) {
     // Relaxed: each word is read once, as the peer may write nonsense at any time; both came with the message.
-    const std::uint64_t serial = shared(tell.serial).load(std::memory_order_relaxed);
-    if (serial == returns_.heard.serial) returns_.heard.released = shared(tell.released).load(std::memory_order_relaxed);
-    if (!returns_.gone.empty() && returns_.gone.front().serial < serial) [[unlikely]]
+    const std::uint64_t serial = shared(credit.serial).load(std::memory_order_relaxed);
+    if (serial == channel_pair_.peer_credit.serial)
+      channel_pair_.peer_credit.released = shared(credit.released).load(std::memory_order_relaxed);
+    if (!channel_pair_.gone.empty() && channel_pair_.gone.front().serial < serial) [[unlikely]]
       forget(serial);
   }
   /// Who reads from that link of ours lends no more from earlier ones. (Who reads from none may have what comes next from
@@ -486,7 +489,7 @@ class ReceiverLink final : public ShmLink {
   std::uint32_t* timed_least_ = nullptr;  ///< of LinkControl::read_ns, for that message
   Placement viewed_place_ = Placement::nowhere();  ///< of the viewed message, where it lies in a slot or a cold room
   std::uint64_t viewed_serial_ = 0;                ///< and of the link whose slot it is, where that is lent
-  std::uint32_t kept_ = kNone;                     ///< a slot of the sender's, for our next message to it
+  std::uint32_t retained_ = kNone;                 ///< a slot of the sender's, for our next message to it
   bool keeps_ = true;                              ///< some are to be kept
   std::uint64_t kept_count_ = 0;                   ///< slots that were kept ever
   bool damaged_ = false;

@@ -30,21 +30,21 @@ struct OfferedLink {
 };
 
 /// Memory of a sending link that is gone.
-struct Gone {
+struct RetiredMemory {
   std::uint64_t serial;
   Mapping mapping;
   LinkLayout layout;
 };
 
 /// What the two links of a channel, there and back, have to tell each other.
-struct Returns {
-  Tell told;                     ///< what our receiving link has released: our sending link's messages say so
-  Tell heard;                    ///< what the peer's messages said of our sending link's
+struct ChannelPair {
+  CreditUpdate our_credit;       ///< what our receiving link has released: our sending link's messages say so
+  CreditUpdate peer_credit;      ///< what the peer's messages said of our sending link's
   SenderLink* sender = nullptr;  ///< while there is one, and likewise
   ReceiverLink* receiver = nullptr;
   /// Of our former sending links, the oldest first: messages of the peer's may still lie in them, for whichever receiving
   /// link reads them.
-  std::list<Gone> gone;
+  std::list<RetiredMemory> gone;
 };
 
 /// The connection and its contents. Belongs to its endpoint, and is used by the endpoint's thread only.
@@ -96,7 +96,7 @@ class Peer {
   void sweep_regions();
 
   /// Of a channel; it lives as long as this.
-  Returns& returns(std::uint32_t channel) { return returns_[channel]; }
+  ChannelPair& returns(std::uint32_t channel) { return channel_pair_[channel]; }
   void add(SenderLink& link);
   void add(ReceiverLink& link);
   void remove(SenderLink& link);
@@ -164,7 +164,7 @@ class Peer {
   EndpointPage* page_ = nullptr;
   SharedDescriptor doorbell_;
 
-  std::map<std::uint32_t, Returns> returns_;
+  std::map<std::uint32_t, ChannelPair> channel_pair_;
   std::map<std::uint32_t, SenderLink*> senders_;
   std::map<std::uint32_t, ReceiverLink*> receivers_;
   std::list<OfferedLink> offered_;

@@ -10,7 +10,7 @@
 namespace tutti {
 namespace {
 
-/// Where no link takes an offer, calls run straight while their messages are shorter than this.
+/// Where no link takes an offer, calls are flat while their messages are shorter than this.
 constexpr std::uint64_t least_of_lanes = std::uint64_t{1} << 18;
 
 /// No operand of a step.
@@ -30,20 +30,20 @@ bool overlap(const std::byte* a, std::uint64_t a_bytes, const std::byte* b, std:
 /// Which peers share our core, and what follows from it.
 void find_near(const Plan& plan, std::span<const std::int32_t> core, int rank, const ProgramOf& program_of,
                Lowered& lowered) {
-  const NearOf near_of = [core](int r, const Program& program) {
-    std::vector<std::uint8_t> near;
+  const NearOf same_core_of = [core](int r, const Program& program) {
+    std::vector<std::uint8_t> same_core;
     for (const Link& link : program.links) {
       const bool same = core[static_cast<std::size_t>(link.peer)] == core[static_cast<std::size_t>(r)];
-      near.push_back(same ? 1 : 0);
+      same_core.push_back(same ? 1 : 0);
     }
-    return near;
+    return same_core;
   };
-  lowered.near = near_of(rank, lowered.program);
+  lowered.same_core = same_core_of(rank, lowered.program);
   lowered.on_core =
       static_cast<std::size_t>(std::count(core.begin(), core.end(), core[static_cast<std::size_t>(rank)])) - 1;
-  if (!program_of || !near_first_goes_through(plan, program_of, near_of)) return;
-  lowered.single_file = near_first(std::move(lowered.single_file), lowered.program, lowered.near,
-                                   blocks_of(plan.problem, Buffer::output, rank));
+  if (!program_of || !near_first_goes_through(plan, program_of, same_core_of)) return;
+  lowered.sequential_order = same_core_first(std::move(lowered.sequential_order), lowered.program, lowered.same_core,
+                                             blocks_of(plan.problem, Buffer::output, rank));
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ Lowered lower(const Plan& plan, int rank, Program program, const ProgramOf& prog
   Lowered lowered;
   lowered.only_offered = only_offered(plan, rank, program);
   lowered.receives = receives(plan, rank, program, program_of);
-  lowered.single_file = single_file(plan, rank, program, program_of);
+  lowered.sequential_order = sequential_order(plan, rank, program, program_of);
   for (const Step& step : program.steps) {
     lowered.most_operands = std::max(lowered.most_operands, std::uint32_t{step.sources} + step.destinations);
   }
@@ -145,8 +145,8 @@ Layouts lay_out(const Plan& plan, int rank, const Lowered& lowered) {
     for (const std::uint64_t bytes : layout->message_bytes)
       layouts.longest_message = std::max(layouts.longest_message, bytes);
   }
-  const bool straight = !lowered.single_file.empty() && layouts.passes == 1 && layouts.longest_message < least_of_lanes;
-  if (straight) layouts.straight = straighten(plan.problem, lowered, layouts.last);
+  const bool flat = !lowered.sequential_order.empty() && layouts.passes == 1 && layouts.longest_message < least_of_lanes;
+  if (flat) layouts.flat = compile_flat_call(plan.problem, lowered, layouts.last);
   return layouts;
 }
 
@@ -167,8 +167,8 @@ const Outcome& HostExecutor::run(const Plan& plan, const Lowered& lowered, const
   const bool offers = !binding_.regions.empty() || (capabilities & TUTTI_CAN_OFFER_ANY) != 0;
   awaited_ = nullptr;
   holds_.clear();
-  straight_ = !layouts.straight.acts.empty() && (!offers || layouts.longest_message < least_offer);
-  return straight_ ? run_flat(agent) : run_lanes(agent);
+  flat_ = !layouts.flat.instructions.empty() && (!offers || layouts.longest_message < least_offer);
+  return flat_ ? run_flat(agent) : run_lanes(agent);
 }
 
 const Outcome& HostExecutor::run_lanes(Agent& agent) {
@@ -598,7 +598,7 @@ HostExecutor::Turn HostExecutor::broken(const HostLink& link) {
 std::vector<int> HostExecutor::waiting_for() const {
   if (awaited_ != nullptr) return {awaited_->peer};
   std::vector<int> peers;
-  if (straight_) return peers;
+  if (flat_) return peers;
   if (program_ == nullptr) return peers;
   for (std::size_t l = 0; l < lanes_.size(); ++l) {
     const LaneState& lane = lanes_[l];

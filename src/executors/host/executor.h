@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "include/tutti/transport.h"
-#include "src/executors/host/straight.h"
+#include "src/executors/host/flat_call.h"
 #include "src/reduction/reduction.h"
 #include "src/schedule/ir.h"
 #include "src/schedule/lowering.h"
@@ -62,20 +62,20 @@ struct Binding {
 /// A program as an executor runs it: what may be left out of it and what may be done early is worked out once.
 struct Lowered {
   Program program;
-  std::vector<std::uint8_t> only_offered;      ///< per operand
-  std::vector<std::vector<Receive>> receives;  ///< per link
-  std::vector<std::uint32_t> single_file;      ///< see there; empty: its lanes need each other's company
-  bool shares_cores = false;                   ///< there are more ranks than cores
-  std::vector<std::uint8_t> near;              ///< per link: its peer shares our core; empty: nobody is known to
-  std::size_t on_core = 0;                     ///< ranks that do
-  std::uint32_t most_operands = 0;             ///< of a step
+  std::vector<std::uint8_t> only_offered;       ///< per operand
+  std::vector<std::vector<Receive>> receives;   ///< per link
+  std::vector<std::uint32_t> sequential_order;  ///< see there; empty: its lanes need each other's company
+  bool shares_cores = false;                    ///< there are more ranks than cores
+  std::vector<std::uint8_t> same_core;          ///< per link: its peer shares our core; empty: nobody is known to
+  std::size_t on_core = 0;                      ///< ranks that do
+  std::uint32_t most_operands = 0;              ///< of a step
 };
 /// How a machine's ranks have its cores.
 struct Cores {
   bool shared = false;                      ///< there are more ranks than cores
   std::span<const std::int32_t> core = {};  ///< View::core
 };
-/// program_of: the peers', see receives() and single_file().
+/// program_of: the peers', see receives() and sequential_order().
 Lowered lower(const Plan& plan, int rank, Program program, const ProgramOf& program_of, const Cores& cores = {});
 
 /// Where a program's operands lie in one window: bytes from their buffer's beginning in the first pass, or from their
@@ -99,7 +99,7 @@ struct Layouts {
   std::uint32_t copies = 1;               ///< of the scratch: passes under way use them in turn
   std::array<std::uint64_t, 2> bytes{};   ///< of input and output
   std::uint64_t longest_message = 0;
-  FlatCall straight;  ///< where the call is such a one; else without acts
+  FlatCall flat;  ///< where the call is such a one; else without acts
 };
 Layouts lay_out(const Plan& plan, int rank, const Lowered& lowered);
 
@@ -144,7 +144,7 @@ struct Outcome {
 class HostExecutor {
  public:
   /// Says whether the result of a call that touches so many bytes of its caller's is best written past the caches. Asked
-  /// once by every run of more than straight calls do; never throws.
+  /// once by every run of more than flat call do; never throws.
   using PastCaches = std::function<bool(std::uint64_t touched)>;
 
   /// past_caches: empty for never.
@@ -156,9 +156,9 @@ class HostExecutor {
   const Outcome& run(const Plan& plan, const Lowered& lowered, const Layouts& layouts, const Binding& binding,
                      FoldFunction fold, std::span<HostLink* const> links, Agent& agent);
 
-  /// Whether the last run was straight (straight.h) and completed: then run_again may do the same over other buffers, as
+  /// Whether the last run was flat (flat_call.h) and completed: then run_again may do the same over other buffers, as
   /// long as what that run was given still lives. input, output: of as many bytes.
-  bool may_run_again() const { return straight_ && outcome_.kind == Outcome::Kind::completed; }
+  bool may_run_again() const { return flat_ && outcome_.kind == Outcome::Kind::completed; }
   const Outcome& run_again(const void* input, void* output, std::uint64_t fingerprint, Agent& agent) {
     binding_.input = static_cast<const std::byte*>(input);
     binding_.output = static_cast<std::byte*>(output);
@@ -208,9 +208,9 @@ class HostExecutor {
   };
   enum class Turn { moved, blocked, failed };
 
-  // A call that is straight (straight.h).
+  // A call that is flat (flat_call.h).
   const Outcome& run_flat(Agent& agent);
-  class StraightRun;
+  class FlatCallRun;
 
   /// Tries until it moves; false where the outcome says why not.
   template <typename Try>
@@ -289,9 +289,9 @@ class HostExecutor {
   bool needs_progress_ = false;
   bool in_place_ = false;              ///< input and output overlap, or may
   bool direct_ = false;                ///< messages may be long enough to be offered or granted
-  bool straight_ = false;              ///< the last call was
-  const HostLink* awaited_ = nullptr;  ///< in a straight call: the link that it waited for last
-  std::vector<std::byte*> at_;         ///< likewise, by Straight::Act::place: where it begins
+  bool flat_ = false;                  ///< the last call was
+  const HostLink* awaited_ = nullptr;  ///< in a flat call: the link that it waited for last
+  std::vector<std::byte*> at_;         ///< likewise, by FlatCall::Instruction::place: where it begins
   std::vector<LaneState> lanes_;
   std::vector<Inbox> inboxes_;  ///< by link; only where direct_
   std::vector<Hold> holds_;

@@ -51,19 +51,19 @@ void expect_proved_in_single_file(const Algorithm& algorithm, const View& view, 
   Schedule schedule = make_schedule(algorithm, view, root);
   const auto program_of = [&](int r) { return schedule.programs[static_cast<std::size_t>(r)]; };
   const NearOf near_of = [cores](int rank, const Program& program) {
-    std::vector<std::uint8_t> near;
-    for (const Link& link : program.links) near.push_back(core_of(link.peer, cores) == core_of(rank, cores) ? 1 : 0);
-    return near;
+    std::vector<std::uint8_t> same_core;
+    for (const Link& link : program.links) same_core.push_back(core_of(link.peer, cores) == core_of(rank, cores) ? 1 : 0);
+    return same_core;
   };
   std::vector<Program> filed;
   const int moved_before = met.moved;
   for (int r = 0; r < view.ranks(); ++r) {
     Program program = program_of(r);
     met.several += program.lanes.size() > 1 ? 1 : 0;
-    std::vector<std::uint32_t> order = single_file(schedule.plan, r, program, program_of);
+    std::vector<std::uint32_t> order = sequential_order(schedule.plan, r, program, program_of);
     ASSERT_EQ(order.size(), program.steps.size()) << describe(algorithm, view.ranks(), root);
     std::vector<std::uint32_t> nearer =
-        near_first(order, program, near_of(r, program), blocks_of(schedule.plan.problem, Buffer::output, r));
+        same_core_first(order, program, near_of(r, program), blocks_of(schedule.plan.problem, Buffer::output, r));
     met.moved += nearer != order ? 1 : 0;
     order = std::move(nearer);
     std::vector<Step> steps;

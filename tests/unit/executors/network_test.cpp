@@ -214,7 +214,7 @@ void compare(const Algorithm& algorithm, const Network& net, View view, std::uin
   folding.wholly += folded.players.size() == 1 ? 1 : 0;
 }
 
-Folding compare_all(const std::vector<std::string>& specs, bool straight, bool bent) {
+Folding compare_all(const std::vector<std::string>& specs, bool flat, bool bent) {
   Folding folding;
   for (const std::string& spec : specs) {
     const auto net = network(spec);
@@ -222,7 +222,7 @@ Folding compare_all(const std::vector<std::string>& specs, bool straight, bool b
     // Some messages are longer than others, or all alike; a short call, and one of several passes.
     for (const std::uint64_t count : {std::uint64_t{32} * 64 * 12, std::uint64_t{1000}, std::uint64_t{20011}}) {
       for (const Algorithm* algorithm : all_algorithms()) {
-        if (straight) compare(*algorithm, *net, view, count, spec, folding);
+        if (flat) compare(*algorithm, *net, view, count, spec, folding);
         if (bent) compare(*algorithm, *crooked(*net), view, count, "crooked " + spec, folding);
       }
     }

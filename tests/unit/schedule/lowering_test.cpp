@@ -84,10 +84,10 @@ Program receiving(const std::vector<std::pair<std::uint32_t, Range>>& messages, 
 
 TEST(NearFirst, MovesReceivesFromPeersOnTheSameCoreBeforeTheOthers) {
   const std::vector<std::uint32_t> order{0, 1, 2, 3};
-  const std::vector<std::uint8_t> near{0, 1, 0, 1};
+  const std::vector<std::uint8_t> same_core{0, 1, 0, 1};
   const auto block = [](std::uint32_t n) { return Range{.block = n}; };
   const auto ordered = [&](const Program& program, std::uint32_t blocks = 8) {
-    return near_first(order, program, near, blocks);
+    return same_core_first(order, program, same_core, blocks);
   };
   using Order = std::vector<std::uint32_t>;
   EXPECT_EQ(ordered(receiving({{0, block(0)}, {1, block(1)}, {2, block(2)}, {3, block(3)}})), (Order{1, 3, 0, 2}));

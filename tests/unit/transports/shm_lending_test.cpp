@@ -130,7 +130,7 @@ TEST(ShmLending, WhatIsReadStaysThoughItWasNeverLent) {
   const Pipe back = open_pipe(world, 1, 0, 0, 4, slot_bytes);
   ASSERT_TRUE(try_send(t(), back.sender, 0, bytes));
   auto& header = *reinterpret_cast<SlotHeader*>(const_cast<unsigned char*>(back.receiving.arrived));
-  header.where.placement = Placement::lent(0);  // nonsense of the peer's
+  header.where.placement = Placement::borrowed(0);  // nonsense of the peer's
   tutti_message message{};
   ASSERT_EQ(t().view(back.receiver, &message), TUTTI_LINK_OK);
   static_cast<unsigned char*>(const_cast<void*>(message.data))[0] = 77;
@@ -141,7 +141,7 @@ TEST(ShmLending, WhatIsReadStaysThoughItWasNeverLent) {
     close(again);
   }
   EXPECT_EQ(static_cast<const unsigned char*>(message.data)[0], 77);
-  header.where.tell.serial = UINT64_MAX;
+  header.where.credit.serial = UINT64_MAX;
   tutti_message changed{};
   EXPECT_NE(t().view(back.receiver, &changed), TUTTI_LINK_OK);
   EXPECT_EQ(static_cast<const unsigned char*>(message.data)[0], 77);
@@ -221,7 +221,7 @@ TEST(ShmLending, SendsNothingInASlotOfALenderThatHasGoneWhereItHasNoneItself) {
   LinkControl& control = control_of(back);
   const std::uint32_t places = LinkLayout::of(4, slot_bytes).places;
   for (std::uint32_t slot = 0; slot < places; ++slot) control.kept_slots[slot] = slot;
-  control.kept += places - 1;  // one of them rank 1 has not heard of yet
+  control.retained += places - 1;  // one of them rank 1 has not heard of yet
   ASSERT_EQ(t().reserve(back.sender, bytes, fingerprint_of(8)), message.data);
   close(there);
   open_pipe(world, 0, 1, 0, 4, slot_bytes);
@@ -236,7 +236,7 @@ TEST(ShmLending, LeavesColdRoomsToThoseOfABurstThatFindNoSlotToPassOn) {
   World world(&t(), 2, {.core_cache_bytes = 30'000});
   const std::array pipes{open_pipe(world, 0, 1, 0, 4, slot_bytes), open_pipe(world, 1, 0, 0, 4, slot_bytes)};
   constexpr std::uint64_t burst = 4;
-  std::array<int, burst> cold{}, timed{}, timed_as_passed{};
+  std::array<int, burst> rotate{}, timed{}, timed_as_passed{};
   for (std::uint64_t n = 0; n < 3000; n += burst) {
     for (std::uint64_t i = 0; i < burst; ++i) {
       for (const Pipe& pipe : pipes) ASSERT_TRUE(try_send(t(), pipe.sender, n + i, bytes));
@@ -246,22 +246,22 @@ TEST(ShmLending, LeavesColdRoomsToThoseOfABurstThatFindNoSlotToPassOn) {
         tutti_link_state state{};
         ASSERT_EQ(t().link_state(pipe.receiver, &state), TUTTI_LINK_OK);
         const auto& header = *reinterpret_cast<const SlotHeader*>(state.arrived);
-        cold[i] += header.where.placement.is_cold();
+        rotate[i] += header.where.placement.is_rotated();
         if (kind_of(header.size_and_kind) == Kind::kTimed) {
           ++timed[i];
-          timed_as_passed[i] += header.where.placement.filling() >= kFillings;
+          timed_as_passed[i] += header.where.placement.filling() >= kWritePolicies;
         }
         ASSERT_TRUE(try_receive(t(), pipe.receiver, n + i, bytes));
       }
     }
   }
   for (const std::size_t i : {0, 1}) {
-    EXPECT_EQ(cold[i], 0) << i;
+    EXPECT_EQ(rotate[i], 0) << i;
     EXPECT_GT(timed_as_passed[i], 0) << i;
     EXPECT_GE(timed_as_passed[i], timed[i] - 2) << i << ": all but the first of each direction";
   }
   for (const std::size_t i : {2, 3}) {
-    EXPECT_GT(cold[i], 0) << i << ": tried at least";
+    EXPECT_GT(rotate[i], 0) << i << ": tried at least";
     EXPECT_GT(timed[i], 0) << i;
     EXPECT_EQ(timed_as_passed[i], 0) << i;
   }
@@ -280,7 +280,7 @@ TEST(ShmLending, IsNotDoneBetweenLinksOfDifferentSlots) {
       EXPECT_NE(t().reserve(other.sender, bytes, fingerprint_of(n)), message.data);
     }
   }
-  for (const Pipe& pipe : pipes) EXPECT_EQ(control_of(pipe).kept, 0u);
+  for (const Pipe& pipe : pipes) EXPECT_EQ(control_of(pipe).retained, 0u);
 }
 
 TEST(ShmLending, WhatWasKeptForALinkIsNotForOneOfOtherSlots) {
@@ -304,7 +304,7 @@ TEST(ShmLending, BelievesNoSlotThatThereIsNot) {
   const std::uint32_t places = LinkLayout::of(4, slot_bytes).places;
   for (std::uint64_t n = 0; n < 200; ++n) {
     control.kept_slots[n % places] = n % 2 == 0 ? places : UINT32_MAX - static_cast<std::uint32_t>(n);
-    ++control.kept;
+    ++control.retained;
     ASSERT_TRUE(pass(pipe, n)) << failure_of(t(), pipe.sender);
   }
 }

@@ -219,19 +219,19 @@ TEST(ShmLink, BreaksWhereAMessageLiesOutsideThePayloadsOrIsTimedAsNoneIs) {
     bool sound;
   };
   for (const Nonsense& n : std::initializer_list<Nonsense>{
-           {8192, Kind::kSlot, Placement::cold(layout.payload_bytes - 8192), true},
-           {8192, Kind::kSlot, Placement::cold(layout.cold_offset), true},
+           {8192, Kind::kSlot, Placement::rotate(layout.payload_bytes - 8192), true},
+           {8192, Kind::kSlot, Placement::rotate(layout.cold_offset), true},
            {8192, Kind::kSlot, Placement::slot(layout.places - 1), true},
            {8192, Kind::kSlot, {99ULL << Placement::kFillingShift}, true},  // nobody looks
-           {8192, Kind::kTimed, Placement::slot(0).with(Filling::streaming, true), true},
-           {8192, Kind::kSlot, Placement::cold(layout.payload_bytes - 8191), false},
-           {8192, Kind::kSlot, Placement::cold(layout.cold_offset - 1), false},
+           {8192, Kind::kTimed, Placement::slot(0).with(WritePolicy::non_temporal, true), true},
+           {8192, Kind::kSlot, Placement::rotate(layout.payload_bytes - 8191), false},
+           {8192, Kind::kSlot, Placement::rotate(layout.cold_offset - 1), false},
            {8192, Kind::kSlot, Placement::slot(layout.places), false},
-           {8192, Kind::kSlot, Placement::lent(0), false},  // there is no link that lends
+           {8192, Kind::kSlot, Placement::borrowed(0), false},  // there is no link that lends
            {1, Kind::kSlot, {UINT64_MAX}, false},
            {8193, Kind::kSlot, Placement::slot(0), false},
-           {8192, Kind::kTimed, {2 * kFillings << Placement::kFillingShift}, false},
-           {kLeastFilled - 1, Kind::kTimed, Placement::slot(0), false},
+           {8192, Kind::kTimed, {2 * kWritePolicies << Placement::kFillingShift}, false},
+           {kLeastTuned - 1, Kind::kTimed, Placement::slot(0), false},
        }) {
     World world(&t(), 2);
     const Pipe pipe = open_pipe(world, 0, 1, 0, 2, 8192);
@@ -264,14 +264,14 @@ Rooms send_at_random(const Pipe& pipe, std::uint64_t slot_bytes, int rounds) {
   Rooms rooms;
   const auto length = [&](std::uint64_t n) {
     std::mt19937_64 of_message(n);
-    const std::uint64_t longest = n / 64 % 2 == 0 ? std::min(slot_bytes, 3 * kLeastFilled) : slot_bytes;
+    const std::uint64_t longest = n / 64 % 2 == 0 ? std::min(slot_bytes, 3 * kLeastTuned) : slot_bytes;
     return kShortBytes + 1 + of_message() % (longest - kShortBytes);
   };
   for (int i = 0; i < rounds; ++i) {
     if (random() % 2 == 0) {
       const std::uint64_t bytes = length(sent);
       if (random() % 4 == 0) static_cast<void>(t().reserve(pipe.sender, kShortBytes + 1, fingerprint_of(sent)));
-      if (random() % 4 == 0) static_cast<void>(t().reserve(pipe.sender, kLeastFilled, fingerprint_of(sent)));
+      if (random() % 4 == 0) static_cast<void>(t().reserve(pipe.sender, kLeastTuned, fingerprint_of(sent)));
       auto* const room = static_cast<unsigned char*>(t().reserve(pipe.sender, bytes, fingerprint_of(sent)));
       if (room == nullptr) continue;
       EXPECT_EQ(t().reserve(pipe.sender, bytes, fingerprint_of(sent)), room) << "asked again";
@@ -379,7 +379,7 @@ struct Direction {
 
 std::uint64_t any_length(std::uint64_t n) {
   std::mt19937_64 of_message(n);
-  constexpr std::array<std::uint64_t, 4> kLongest{kTellingBytes, kInlineBytes, kShortBytes, 3 * kLeastFilled};
+  constexpr std::array<std::uint64_t, 4> kLongest{kTellingBytes, kInlineBytes, kShortBytes, 3 * kLeastTuned};
   return of_message() % (kLongest[of_message() % kLongest.size()] + 1);
 }
 
@@ -390,7 +390,7 @@ TEST(ShmLink, BelievesWhatIsToldOfItsOwnOpeningOnly) {
     std::mt19937_64 random(slots);
     std::array<Direction, 2> directions;
     for (int d = 0; d < 2; ++d) {
-      directions[static_cast<std::size_t>(d)].pipe = open_pipe(world, d, 1 - d, 2, slots, 3 * kLeastFilled);
+      directions[static_cast<std::size_t>(d)].pipe = open_pipe(world, d, 1 - d, 2, slots, 3 * kLeastTuned);
     }
     for (int i = 0; i < 20'000 && !testing::Test::HasFailure(); ++i) {
       const auto which = static_cast<std::size_t>(random() % 2);
@@ -399,7 +399,7 @@ TEST(ShmLink, BelievesWhatIsToldOfItsOwnOpeningOnly) {
         static_cast<void>(t().close_link(d.pipe.sender));
         static_cast<void>(t().close_link(d.pipe.receiver));
         d.first = d.sent = d.taken = d.first + 1'000'000;
-        d.pipe = open_pipe(world, static_cast<int>(which), 1 - static_cast<int>(which), 2, slots, 3 * kLeastFilled);
+        d.pipe = open_pipe(world, static_cast<int>(which), 1 - static_cast<int>(which), 2, slots, 3 * kLeastTuned);
       } else if (random() % 2 == 0) {
         const bool sent = try_send(t(), d.pipe.sender, d.sent, any_length(d.sent));
         EXPECT_TRUE(sent || d.sent - d.taken >= slots)
@@ -463,12 +463,12 @@ TEST(ShmLink, BreaksWhereEverySlotIsSaidToBeKept) {
     ASSERT_TRUE(try_receive(t(), pipe.receiver, n, 5000));
   }
   for (std::uint32_t slot = 0; slot < places; ++slot) control.kept_slots[slot] = slot;
-  control.kept = std::uint64_t{places} + 1;
+  control.retained = std::uint64_t{places} + 1;
   for (std::uint64_t n = 4; n < 8; ++n) {  // more than there are: not believed
     ASSERT_TRUE(try_send(t(), pipe.sender, n, 5000));
     ASSERT_TRUE(try_receive(t(), pipe.receiver, n, 5000));
   }
-  control.kept = places;
+  control.retained = places;
   EXPECT_FALSE(try_send(t(), pipe.sender, 8, 5000));
   EXPECT_NE(failure_of(t(), pipe.sender).find("kept all slots"), std::string::npos) << failure_of(t(), pipe.sender);
 }
@@ -485,7 +485,7 @@ TEST(ShmLink, LetsNobodyHarmOthersByWhatHeTells) {
       ASSERT_TRUE(try_send(t(), pipes[1].sender, n, 8));
       ASSERT_EQ(t().link_state(pipes[1].receiver, &state), TUTTI_LINK_OK);
       auto& header = *reinterpret_cast<SlotHeader*>(const_cast<unsigned char*>(state.arrived));
-      header.where.tell.released = nonsense;
+      header.where.credit.released = nonsense;
       ASSERT_TRUE(try_receive(t(), pipes[1].receiver, n, 8)) << "the other direction";
     }
   }
@@ -496,20 +496,20 @@ TEST(ShmLink, SaysWhichRoomsAreToBeFilledPastTheCachesAndTimesEachWay) {
   const Pipe pipe = open_pipe(world, 0, 1, 0, 4, 65'536);
   auto& control = *reinterpret_cast<LinkControl*>(const_cast<unsigned char*>(pipe.receiving.arrived) - kPage);
   int streamed = 0;
-  std::array<int, kFillings> told{}, taken{};
+  std::array<int, kWritePolicies> told{}, taken{};
   for (std::uint64_t n = 0; n < 2000; ++n) {
     ASSERT_NE(t().reserve(pipe.sender, 65'536, fingerprint_of(n)), nullptr);
     streamed += t().streams(pipe.sender, 65'536);
-    EXPECT_EQ(t().streams(pipe.sender, kLeastFilled - 1), 0);
+    EXPECT_EQ(t().streams(pipe.sender, kLeastTuned - 1), 0);
     if (n < 31) {
       EXPECT_EQ(streamed, 0) << "nothing is tried before as much as the cold room holds, 2 MiB, has been sent";
     }
-    const FillingTimes before = std::to_array(control.read_ns[size_class(65'536)]);
+    const WriteTimes before = std::to_array(control.read_ns[size_class(65'536)]);
     ASSERT_TRUE(try_send(t(), pipe.sender, n, 65'536));
-    const FillingTimes between = std::to_array(control.read_ns[size_class(65'536)]);
+    const WriteTimes between = std::to_array(control.read_ns[size_class(65'536)]);
     ASSERT_TRUE(try_receive(t(), pipe.receiver, n, 65'536));
-    const FillingTimes after = std::to_array(control.read_ns[size_class(65'536)]);
-    for (std::size_t f = 0; f < kFillings; ++f) {
+    const WriteTimes after = std::to_array(control.read_ns[size_class(65'536)]);
+    for (std::size_t f = 0; f < kWritePolicies; ++f) {
       taken[f] += before[f] != 0 && between[f] == 0 ? 1 : 0;
       told[f] += between[f] == 0 && after[f] != 0 ? 1 : 0;
     }
@@ -520,7 +520,7 @@ TEST(ShmLink, SaysWhichRoomsAreToBeFilledPastTheCachesAndTimesEachWay) {
     }
   }
   EXPECT_GE(streamed, 2) << "tried at least";
-  for (std::size_t f = 0; f < kFillings; ++f) {
+  for (std::size_t f = 0; f < kWritePolicies; ++f) {
     EXPECT_GE(told[f], 1) << f << ": the receiver tells what its part took";
     EXPECT_GE(taken[f], 1) << f << ": and the sender takes it away";
   }

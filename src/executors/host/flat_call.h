@@ -1,5 +1,5 @@
-// Calls in which nothing is left to decide: one pass, steps that can go in single file (lowering.h), and no message that
-// this rank offers or grants. All small messages are such calls, and a part of their time is what is not looked at.
+// Calls in which nothing is left to decide: one pass, steps that can go one after the other (lowering.h), and no message
+// that this rank offers or grants. All small messages are such calls, and a part of their time is what is not looked at.
 #pragma once
 
 #include <cstddef>
@@ -36,8 +36,8 @@ struct FlatCall {
   /// How long a message is looked for, beyond once, before the core is handed over (look.h).
   enum class Look : std::uint8_t {
     none,
-    running,  ///< while its sender runs
-    anyhow,   ///< it is likely to be here soon, from another core
+    running,              ///< while its sender runs
+    even_if_descheduled,  ///< it is likely to be here soon, from another core
   };
   struct Operand {
     std::uint32_t place = 0;
@@ -56,11 +56,11 @@ struct FlatCall {
     std::uint64_t message = 0;       ///< copy, fold: bytes of the step's messages
     std::uint64_t divide_by = 0;     ///< as FoldArguments::divide_by
   };
-  std::vector<Instruction> acts;
+  std::vector<Instruction> instructions;
   std::vector<Operand> operands;
 };
 
-/// lowered: with an order in single file. layout: of the call's only pass. Pure.
-FlatCall straighten(const Problem& problem, const Lowered& lowered, const Layout& layout);
+/// lowered: with a sequential order. layout: of the call's only pass. Pure.
+FlatCall compile_flat_call(const Problem& problem, const Lowered& lowered, const Layout& layout);
 
 }  // namespace tutti

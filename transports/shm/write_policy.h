@@ -44,19 +44,19 @@
 namespace tutti::shm {
 
 /// The ways; they are indices.
-enum class Filling : std::uint8_t {
-  warm,       ///< plain stores, into a slot that was read a few messages ago: its lines are the peer's
-  cold,       ///< plain stores, into the room that was read longest ago: its lines have left both cores' own caches
-  streaming,  ///< as warm, by stores past the caches
+enum class WritePolicy : std::uint8_t {
+  reuse_slot,    ///< plain stores, into a slot that was read a few messages ago: its lines are the peer's
+  rotate,        ///< plain stores, into the room that was read longest ago: its lines have left both cores' own caches
+  non_temporal,  ///< as warm, by stores past the caches
 };
-inline constexpr std::size_t kFillings = 3;
+inline constexpr std::size_t kWritePolicies = 3;
 
 /// Shorter messages are always warm: their stores wait in the core's own buffers for the most part.
-inline constexpr std::uint64_t kLeastFilled = 4096;
+inline constexpr std::uint64_t kLeastTuned = 4096;
 /// Of messages of at least kLeastFilled: powers of two; the last class has all that are longer.
 inline constexpr std::uint32_t kSizeClasses = 8;
 constexpr std::uint32_t size_class(std::uint64_t bytes) {
-  return std::min<std::uint32_t>(kSizeClasses, static_cast<std::uint32_t>(std::bit_width(bytes / kLeastFilled))) - 1;
+  return std::min<std::uint32_t>(kSizeClasses, static_cast<std::uint32_t>(std::bit_width(bytes / kLeastTuned))) - 1;
 }
 
 /// Choices of a link: for each size class, and apart for messages in slots that the sender has read last.
@@ -67,7 +67,7 @@ constexpr std::uint32_t choice_of(std::uint64_t bytes, bool passed) {
 
 /// Nanoseconds of one end's part in a message, for each kLeastFilled bytes of it, by the way in which it was filled; 0: not
 /// known.
-using FillingTimes = std::array<std::uint32_t, kFillings>;
+using WriteTimes = std::array<std::uint32_t, kWritePolicies>;
 
 /// The least time known, 0 where there is none, after one more. Never 0.
 constexpr std::uint32_t least_time(std::uint32_t known, std::uint64_t ns) {
@@ -76,7 +76,7 @@ constexpr std::uint32_t least_time(std::uint32_t known, std::uint64_t ns) {
 }
 
 /// What a message of that length took, as FillingTimes count it: lengths of a class differ by a factor of two.
-constexpr std::uint64_t per_least(std::uint64_t ns, std::uint64_t bytes) { return ns * kLeastFilled / bytes; }
+constexpr std::uint64_t per_least(std::uint64_t ns, std::uint64_t bytes) { return ns * kLeastTuned / bytes; }
 
 /// What there is for cold messages.
 struct ColdRoom {
@@ -85,7 +85,7 @@ struct ColdRoom {
 };
 
 /// One of a link's kChoices. Not thread safe.
-class FillingChoice {
+class WritePolicyTuner {
  public:
   static constexpr std::uint32_t kTimed = 4;           ///< messages of a trial that are timed, for each way
   static constexpr std::uint32_t kWarming = 4;         ///< before them, so that warm slots are
@@ -99,10 +99,10 @@ class FillingChoice {
   static constexpr std::uint32_t kMostFactor = 64;
 
   /// slots: messages that may be under way.
-  explicit FillingChoice(std::uint32_t slots) : until_read_(std::max(slots, 8u)) {}
+  explicit WritePolicyTuner(std::uint32_t slots) : until_read_(std::max(slots, 8u)) {}
 
   /// How to fill the next message.
-  Filling next() const { return stage_ == Stage::trial ? tried_ : chosen_; }
+  WritePolicy next() const { return stage_ == Stage::trial ? tried_ : chosen_; }
   /// Whether both ends are to time that.
   bool timed() const { return (stage_ == Stage::rest && left_ == 1) || (stage_ == Stage::trial && left_ <= kTimed); }
   /// Whether the sender is.
@@ -119,20 +119,19 @@ class FillingChoice {
     if (stage_ == Stage::watching || stage_ == Stage::reading) return true;
     if (stage_ == Stage::rest) {
       enter(Stage::watching, until_read_);
-    } else if (tried_ == Filling::streaming) {
+    } else if (tried_ == WritePolicy::non_temporal) {
       enter(Stage::reading, until_read_);
     } else {
       // Without a cold room there is nothing to try.
-      try_way(tried_ == Filling::warm && round_ != 0 ? Filling::cold : Filling::streaming);
+      try_way(tried_ == WritePolicy::reuse_slot && round_ != 0 ? WritePolicy::rotate : WritePolicy::non_temporal);
     }
     return false;
   }
 
   /// Decides what to do next by what it took the receiver since it was last asked. bytes: of the last message; settled: a
   /// trial may begin; room: the cold one.
-  void compare(const FillingTimes& receiver, std::uint64_t bytes, bool settled, const ColdRoom& room,
-               std::uint64_t now_ns) {
-    const FillingTimes both = together(receiver);
+  void compare(const WriteTimes& receiver, std::uint64_t bytes, bool settled, const ColdRoom& room, std::uint64_t now_ns) {
+    const WriteTimes both = together(receiver);
     own_ = {};
     if (stage_ == Stage::reading) {
       choose(both, bytes, now_ns);
@@ -141,7 +140,7 @@ class FillingChoice {
       touched_ = room.touched;
       sent_ = {};
       given_up_ = {};
-      return try_way(Filling::warm);
+      return try_way(WritePolicy::reuse_slot);
     }
     enter(Stage::rest, kRest);
   }
@@ -156,13 +155,13 @@ class FillingChoice {
     trial,
     reading,  ///< what was chosen is done, until the last of the trial is read
   };
-  static constexpr std::size_t index(Filling way) { return static_cast<std::size_t>(way); }
+  static constexpr std::size_t index(WritePolicy way) { return static_cast<std::size_t>(way); }
 
-  void try_way(Filling way) {
+  void try_way(WritePolicy way) {
     constexpr std::uint32_t none = 0;
     tried_ = way;
     dear_run_ = 0;
-    const std::uint32_t before = way == Filling::warm ? kWarming : way == Filling::cold ? round_ : none;
+    const std::uint32_t before = way == WritePolicy::reuse_slot ? kWarming : way == WritePolicy::rotate ? round_ : none;
     enter(Stage::trial, before + kTimed);
   }
 
@@ -183,13 +182,13 @@ class FillingChoice {
   bool is_too_dear(std::uint64_t ns) {
     dear_run_ = ns > 2 * std::uint64_t{taken_} ? dear_run_ + 1 : 0;
     return ++sent_[index(tried_)] <= kGlimpse && dear_run_ == kDearRun && taken_ != 0 && tried_ != chosen_ &&
-           (touched_ || tried_ != Filling::cold);
+           (touched_ || tried_ != WritePolicy::rotate);
   }
 
   /// What messages took both ends; 0: not known.
-  FillingTimes together(const FillingTimes& receiver) const {
-    FillingTimes both{};
-    for (std::size_t f = 0; f < kFillings; ++f) {
+  WriteTimes together(const WriteTimes& receiver) const {
+    WriteTimes both{};
+    for (std::size_t f = 0; f < kWritePolicies; ++f) {
       // Nothing that it has read yet, or nothing that it measured. What we measured is far below that.
       if (receiver[f] != 0 && receiver[f] <= UINT32_MAX / 2 && own_[f] != 0) both[f] = own_[f] + receiver[f];
     }
@@ -199,17 +198,17 @@ class FillingChoice {
   /// Another way than the first where it takes an eighth less, and past the caches where that takes half. Where many ranks
   /// share few cores, ways that seem the same in a trial are not, as memory has to carry for all of them at once what is in
   /// no cache.
-  void choose(FillingTimes both, std::uint64_t bytes, std::uint64_t now_ns) {
-    for (std::size_t f = 0; f < kFillings; ++f) {
+  void choose(WriteTimes both, std::uint64_t bytes, std::uint64_t now_ns) {
+    for (std::size_t f = 0; f < kWritePolicies; ++f) {
       if (given_up_[f] != 0 || sent_[f] == 0) both[f] = UINT32_MAX;
     }
-    const auto& [warm, cold, streaming] = both;
-    const Filling before = chosen_;
-    chosen_ = Filling::warm;
+    const auto& [reuse_slot, rotate, non_temporal] = both;
+    const WritePolicy before = chosen_;
+    chosen_ = WritePolicy::reuse_slot;
     taken_ = expected_ = 0;
     if (*std::min_element(both.begin(), both.end()) == 0) return rest_for(0, bytes, now_ns);
-    if (cold < warm / 8 * 7) chosen_ = Filling::cold;
-    if (streaming < warm / 2 && streaming < cold / 4 * 3) chosen_ = Filling::streaming;
+    if (rotate < reuse_slot / 8 * 7) chosen_ = WritePolicy::rotate;
+    if (non_temporal < reuse_slot / 2 && non_temporal < rotate / 4 * 3) chosen_ = WritePolicy::non_temporal;
     taken_ = expected_ = both[index(chosen_)];
     if (chosen_ != before) {
       sooner_ = kSoonest;
@@ -220,9 +219,9 @@ class FillingChoice {
   }
 
   /// What a trial took beyond what its messages would have taken without it. usual: each of them.
-  std::uint64_t cost_of(const FillingTimes& both, std::uint64_t usual) const {
+  std::uint64_t cost_of(const WriteTimes& both, std::uint64_t usual) const {
     std::uint64_t lost = 0;
-    for (std::size_t f = 0; f < kFillings; ++f) {
+    for (std::size_t f = 0; f < kWritePolicies; ++f) {
       const std::uint64_t taken = given_up_[f] != 0 ? given_up_[f] : both[f];
       lost += sent_[f] * (std::clamp(taken, usual, kMostFactor * usual) - usual);
     }
@@ -234,7 +233,7 @@ class FillingChoice {
     const std::uint64_t tried = sent_[0] + sent_[1] + sent_[2];
     const std::uint64_t messages = std::max(kTrialsRest * tried, kPartOfMessages * lost / std::max(1u, expected_));
     rest_ = messages / kCycle + 1;
-    rest_ns_ = std::max(kLeastRest, kPart * lost * bytes / kLeastFilled);
+    rest_ns_ = std::max(kLeastRest, kPart * lost * bytes / kLeastTuned);
     since_ns_ = now_ns;
     cycles_ = 0;
     was_dear_ = was_called_ = false;
@@ -262,10 +261,10 @@ class FillingChoice {
     left_ = messages;
   }
 
-  FillingTimes own_{};
-  std::uint32_t least_ = 0;                      ///< of the way that is tried, whose second least is in own_
-  std::array<std::uint32_t, kFillings> sent_{};  ///< messages of the trial
-  FillingTimes given_up_{};                      ///< what a message took here when its way was; 0: it was not
+  WriteTimes own_{};
+  std::uint32_t least_ = 0;                           ///< of the way that is tried, whose second least is in own_
+  std::array<std::uint32_t, kWritePolicies> sent_{};  ///< messages of the trial
+  WriteTimes given_up_{};                             ///< what a message took here when its way was; 0: it was not
   std::uint32_t expected_ = 0;  ///< what a message took in the last trial as it is done since; 0: not known
   std::uint32_t taken_ = 0;     ///< and the last time that one was timed
   std::uint32_t until_read_;    ///< messages after which the receiver has read those that are timed
@@ -279,8 +278,8 @@ class FillingChoice {
   std::uint64_t rest_ns_ = 0;   ///< time until the next one,
   std::uint64_t since_ns_ = 0;  ///< from here on
   Stage stage_ = Stage::rest;
-  Filling chosen_ = Filling::warm;
-  Filling tried_ = Filling::warm;
+  WritePolicy chosen_ = WritePolicy::reuse_slot;
+  WritePolicy tried_ = WritePolicy::reuse_slot;
   bool was_dear_ = false;
   bool was_called_ = false;  ///< the trial came before its time
 };

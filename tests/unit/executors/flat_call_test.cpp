@@ -109,7 +109,7 @@ struct Prepared {
   }
   std::vector<Kind> kinds() const {
     std::vector<Kind> all;
-    for (const FlatCall::Instruction& act : layouts.straight.acts) all.push_back(act.kind);
+    for (const FlatCall::Instruction& instruction : layouts.flat.instructions) all.push_back(instruction.kind);
     return all;
   }
 
@@ -180,10 +180,10 @@ class StraightCall : public ::testing::Test {
 
 TEST_F(StraightCall, IsWhatIsDoneOnLinksAndPiecesInOrder) {
   std::vector<Kind> kinds;
-  for (const FlatCall::Instruction& act : layouts_.straight.acts) kinds.push_back(act.kind);
+  for (const FlatCall::Instruction& instruction : layouts_.flat.instructions) kinds.push_back(instruction.kind);
   EXPECT_THAT(kinds, ElementsAre(Kind::send, Kind::view, Kind::fold, Kind::release));
-  EXPECT_EQ(layouts_.straight.acts[0].count, 8u);  // bytes
-  EXPECT_EQ(layouts_.straight.acts[2].count, 2u);  // elements
+  EXPECT_EQ(layouts_.flat.instructions[0].count, 8u);  // bytes
+  EXPECT_EQ(layouts_.flat.instructions[2].count, 2u);  // elements
 }
 
 TEST_F(StraightCall, SendsInOneWhereItsTransportCan) {
@@ -396,7 +396,7 @@ TEST(StraightSends, AreNotSentAgainWhereTheNextLinkHasNoRoomYet) {
     made[l].link = reinterpret_cast<tutti_link*>(&peers[l]);
     links.push_back(&made[l]);
   }
-  const std::size_t second = broadcast.layouts.straight.acts[1].link;
+  const std::size_t second = broadcast.layouts.flat.instructions[1].link;
   peers[second].reserving = std::deque(4, TUTTI_LINK_NOT_YET);
   std::array<float, 2> data{3, 4};
   Binding binding;
@@ -421,10 +421,12 @@ std::vector<int> awaited(Collective collective, const char* name, int ranks, std
                          const std::vector<std::int32_t>& core, bool shared = true) {
   const Prepared call(collective, name, ranks, count, {shared, core});
   std::vector<int> peers;
-  for (const FlatCall::Instruction& act : call.layouts.straight.acts) {
-    const int peer = call.lowered.program.links[act.link].peer;
-    if (act.kind == Kind::view)
-      peers.push_back(act.look == Look::anyhow ? -peer : act.look == Look::running ? 100 + peer : peer);
+  for (const FlatCall::Instruction& instruction : call.layouts.flat.instructions) {
+    const int peer = call.lowered.program.links[instruction.link].peer;
+    if (instruction.kind == Kind::view)
+      peers.push_back(instruction.look == Look::even_if_descheduled ? -peer
+                      : instruction.look == Look::running           ? 100 + peer
+                                                                    : peer);
   }
   return peers;
 }
@@ -444,7 +446,7 @@ TEST(StraightOnSharedCores, AwaitsThoseOfTheSameCoreFirstAndExpectsTheOthersSoon
 }
 
 TEST_F(StraightCall, LooksALittleForWhatIsExpectedSoon) {
-  layouts_.straight.acts[1].look = Look::anyhow;
+  layouts_.flat.instructions[1].look = Look::even_if_descheduled;
   from_.viewing = {TUTTI_LINK_NOT_YET};
   ASSERT_EQ(run(0).kind, Outcome::Kind::completed) << "the agent was not asked";
   EXPECT_THAT(result_, ElementsAre(11, 22));
@@ -453,7 +455,7 @@ TEST_F(StraightCall, LooksALittleForWhatIsExpectedSoon) {
 }
 
 TEST_F(StraightCall, LooksALittleForWhatComesFromARankThatRuns) {
-  layouts_.straight.acts[1].look = Look::running;
+  layouts_.flat.instructions[1].look = Look::running;
   from_.viewing = {TUTTI_LINK_NOT_YET};
   ASSERT_EQ(run(0).kind, Outcome::Kind::completed) << "the agent was not asked";
   EXPECT_THAT(result_, ElementsAre(11, 22));
@@ -468,15 +470,15 @@ TEST_F(StraightCall, LooksALittleForWhatComesFromARankThatRuns) {
 }
 
 TEST_F(StraightCall, LooksOnceMoreForWhatWasSentBeforeItsRankStoppedRunning) {
-  layouts_.straight.acts[1].look = Look::running;
+  layouts_.flat.instructions[1].look = Look::running;
   from_.asides = {1};
   from_.viewing = {TUTTI_LINK_NOT_YET};
   EXPECT_EQ(run(0).kind, Outcome::Kind::completed);
 }
 
 TEST_F(StraightCall, LooksForNobodyWhereItsCallerComputes) {
-  for (const Look look : {Look::running, Look::anyhow}) {
-    layouts_.straight.acts[1].look = look;
+  for (const Look look : {Look::running, Look::even_if_descheduled}) {
+    layouts_.flat.instructions[1].look = look;
     from_.viewed = 0;
     from_.viewing = std::deque(1'000'000, TUTTI_LINK_NOT_YET);
     EXPECT_EQ(run(0, false).kind, Outcome::Kind::interrupted);
@@ -486,7 +488,7 @@ TEST_F(StraightCall, LooksForNobodyWhereItsCallerComputes) {
 
 TEST_F(StraightCall, LooksForNobodyWhoCannotTell) {
   transport_.peer_is_aside = nullptr;
-  layouts_.straight.acts[1].look = Look::running;
+  layouts_.flat.instructions[1].look = Look::running;
   from_.viewing = std::deque(1'000'000, TUTTI_LINK_NOT_YET);
   EXPECT_EQ(run(0).kind, Outcome::Kind::interrupted);
   EXPECT_EQ(from_.viewed, 3);

@@ -1,4 +1,4 @@
-// Lanes in single file: see single_file in lowering.h.
+// Lanes in sequential order: see single_file in lowering.h.
 #include <algorithm>
 #include <deque>
 #include <iterator>
@@ -17,7 +17,7 @@ using Orders = std::vector<std::vector<std::uint32_t>>;
 /// All ranks' programs, run against each other for one pass, with the least credit: in each round every lane whose next
 /// step is ready takes it. So a rank's order is that of the depths, and what waits for nobody comes first. Or every rank
 /// keeps to an order that is given. Whatever a step could offer is taken for offered, in place: what is read out of a
-/// rank's memory is not overwritten before it has been taken, as it is where that rank does not run in single file.
+/// rank's memory is not overwritten before it has been taken, as it is where that rank does not run in sequential order.
 class DryRun {
  public:
   /// orders: by rank; empty: by lanes.
@@ -191,32 +191,34 @@ class PlainReceives {
 
 }  // namespace
 
-std::vector<std::uint32_t> near_first(std::vector<std::uint32_t> order, const Program& program,
-                                      std::span<const std::uint8_t> near, std::uint32_t output_blocks) {
+std::vector<std::uint32_t> same_core_first(std::vector<std::uint32_t> order, const Program& program,
+                                           std::span<const std::uint8_t> same_core, std::uint32_t output_blocks) {
   const PlainReceives plain(program, output_blocks);
   for (auto first = order.begin(); first != order.end();) {
     const auto last = std::find_if_not(first, order.end(), [&](std::uint32_t step) { return plain.has(step); });
     if (plain.are_apart({first, last}))
-      std::stable_partition(first, last, [&](std::uint32_t step) { return near[plain.source(step).link] != 0; });
+      std::stable_partition(first, last, [&](std::uint32_t step) { return same_core[plain.source(step).link] != 0; });
     first = last == order.end() ? last : std::next(last);
   }
   return order;
 }
 
-bool near_first_goes_through(const Plan& plan, const ProgramOf& program_of, const NearOf& near_of) {
+bool near_first_goes_through(const Plan& plan, const ProgramOf& program_of, const NearOf& same_core_of) {
   Orders orders = DryRun(plan, program_of).run();
   bool changed = false;
   for (std::size_t r = 0; r < orders.size(); ++r) {
     const int rank = static_cast<int>(r);
     const Program program = program_of(rank);
-    auto first = near_first(orders[r], program, near_of(rank, program), blocks_of(plan.problem, Buffer::output, rank));
+    auto first =
+        same_core_first(orders[r], program, same_core_of(rank, program), blocks_of(plan.problem, Buffer::output, rank));
     changed = changed || first != orders[r];
     orders[r] = std::move(first);
   }
   return changed && !DryRun(plan, program_of, orders).run().empty();
 }
 
-std::vector<std::uint32_t> single_file(const Plan& plan, int rank, const Program& program, const ProgramOf& program_of) {
+std::vector<std::uint32_t> sequential_order(const Plan& plan, int rank, const Program& program,
+                                            const ProgramOf& program_of) {
   if (program.lanes.size() > 1) {
     const Orders orders = program_of ? DryRun(plan, program_of).run() : Orders();
     return orders.empty() ? std::vector<std::uint32_t>() : orders[static_cast<std::size_t>(rank)];

@@ -10,14 +10,14 @@
 namespace tutti {
 
 /// Looks for what a link's peer is about to bring (`here` answers true) for as long as handing the core over and getting it
-/// back would take, about; unless `anyhow`, only while the peer runs: whoever waits for a rank that does not had better
-/// let others have the core. False: it did not come.
+/// back would take, about; unless `even_if_descheduled`, only while the peer runs: whoever waits for a rank that does not
+/// had better let others have the core. False: it did not come.
 template <typename Here>
-bool comes_soon(const HostLink& link, bool anyhow, Here&& here) {
+bool spin_briefly(const HostLink& link, bool even_if_descheduled, Here&& here) {
   constexpr std::uint64_t two_switches = 4'000;  // ns; a bare yield between two processes takes 1.4 us (Zen 4)
   const std::uint64_t until = now_ns() + two_switches;
   do {
-    if (!anyhow && !link.peer_runs()) return here();  // what it sent before it said so is here
+    if (!even_if_descheduled && !link.peer_runs()) return here();  // what it sent before it said so is here
     pause_core();
     if (here()) return true;
   } while (now_ns() < until);
