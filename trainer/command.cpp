@@ -8,7 +8,7 @@
 
 namespace tutti::trainer {
 
-void declare(program::Options& options, Command& command) {
+void declare(program::Options& options, TrainCommand& command) {
   program::add_rank_options(options, command.ranks);
   options.text("--data", &command.data, "DIR",
                "Folder of MNIST-style IDX files, plain or .gz (train-images-idx3-ubyte, train-labels-idx1-ubyte, "
@@ -89,14 +89,14 @@ Fallible<std::vector<int>> parse_layers(const std::string& text) {
 namespace {
 
 // What cannot be written is refused before the first epoch, not after it.
-TrainingOutcome check_files(const Command& command) {
+TrainingOutcome check_files(const TrainCommand& command) {
   std::string sentence;
   if (!command.checkpoint.empty()) sentence = program::check_writable("--checkpoint", command.checkpoint);
   if (sentence.empty() && !command.plot.empty()) sentence = program::check_plot_file(command.plot);
   return sentence.empty() ? TrainingOutcome{} : refused(sentence);
 }
 
-TrainingOutcome not_there_yet(const Command& command) {
+TrainingOutcome not_there_yet(const TrainCommand& command) {
   if (command.parallelism != "data") {
     return refused("--parallelism " + command.parallelism + " is not there yet; leave it out, or give data");
   }
@@ -108,7 +108,7 @@ TrainingOutcome not_there_yet(const Command& command) {
 
 }  // namespace
 
-Fallible<TrainingSettings> settings_of(const Command& command) {
+Fallible<TrainingSettings> settings_of(const TrainCommand& command) {
   if (TrainingOutcome failure = not_there_yet(command)) return *failure;
   Fallible<std::vector<int>> layers = parse_layers(command.layers);
   if (!layers.ok()) return layers.failure();

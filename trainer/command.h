@@ -13,7 +13,7 @@
 namespace tutti::trainer {
 
 /// The command line, as declared to Options and then checked.
-struct Command {
+struct TrainCommand {
   program::RankOptions ranks;
   std::string data;  ///< empty: the embedded digits
   std::string layers = "784,128,10";
@@ -35,14 +35,14 @@ struct Command {
 };
 
 /// Declares every option, with its default, help and examples. `command` must outlive the parsing.
-void declare(program::Options& options, Command& command);
+void declare(program::Options& options, TrainCommand& command);
 
 /// "784,128,10" as widths. Refuses (exit code 2) what is no list of at least two whole numbers from 1 to 1000000, or would
 /// take more than 2^32 parameters.
 Fallible<std::vector<int>> parse_layers(const std::string& text);
 
 /// What training is to do. Refuses (exit code 2) what is not there yet and what contradicts itself.
-Fallible<TrainingSettings> settings_of(const Command& command);
+Fallible<TrainingSettings> settings_of(const TrainCommand& command);
 
 /// How `ranks` ranks on a machine of `cpus` CPUs should wait, as tutti_config.spin has it. A rank that exchanges several
 /// buckets computes meanwhile: where CPUs are too few for both its threads, one that spins takes them from one that

@@ -21,7 +21,7 @@ namespace {
 // One rank's part of the job.
 class Job {
  public:
-  Job(const Command& command, bool layers_given, TrainingSettings settings, const program::RankMember& member,
+  Job(const TrainCommand& command, bool layers_given, TrainingSettings settings, const program::RankMember& member,
       program::Output& output)
       : command_(command),
         layers_given_(layers_given),
@@ -37,7 +37,7 @@ class Job {
   int tell_together(const TrainingOutcome& mine);
   int train_and_report();
 
-  const Command& command_;
+  const TrainCommand& command_;
   const bool layers_given_;
   TrainingSettings settings_;
   const program::RankMember& member_;
@@ -114,7 +114,7 @@ int run_program(int argc, char** argv) {
   ::setenv("OPENBLAS_NUM_THREADS", "1", 0);
   program::Output output("tutti-train");
   program::Options options("tutti-train", "Trains a fully connected network on labelled images, on several ranks.");
-  Command command;
+  TrainCommand command;
   declare(options, command);
   if (const std::optional<int> code = options.parse(argc, argv, output)) return *code;
   const Fallible<TrainingSettings> settings = settings_of(command);

@@ -13,7 +13,7 @@ class Foreign : public Contender {
  public:
   explicit Foreign(const compare_callbacks& callbacks) : call_(callbacks) {}
 
-  std::string start(const LauncherRank& place) override {
+  std::string start(const ContenderPlace& place) override {
     call_.start(place.rank, place.ranks, place.folder.c_str(), place.address_of(place.rank).c_str(), listen());
     return said();
   }

@@ -4,14 +4,14 @@
 
 namespace tutti::perf {
 
-std::string LauncherRank::option(const std::string& name, const std::string& otherwise) const {
+std::string ContenderPlace::option(const std::string& name, const std::string& otherwise) const {
   for (const auto& [key, value] : options) {
     if (key == name) return value;
   }
   return otherwise;
 }
 
-std::string LauncherRank::address_of(int of) const {
+std::string ContenderPlace::address_of(int of) const {
   return addresses.empty() ? "127.0.0.1" : addresses[static_cast<size_t>(of) % addresses.size()];
 }
 

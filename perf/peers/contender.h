@@ -15,7 +15,7 @@
 namespace tutti::perf {
 
 /// Where a rank stands, from the program's arguments (docs/benchmarking.md lists them).
-struct LauncherRank {
+struct ContenderPlace {
   int rank = -1;
   int ranks = 0;
   std::string transport;  ///< "shm" or "tcp"
@@ -41,7 +41,7 @@ class Contender {
   virtual ~Contender() = default;
 
   /// Joins all ranks. Timed: it is the library's init.
-  virtual std::string start(const LauncherRank& place) = 0;
+  virtual std::string start(const ContenderPlace& place) = 0;
   /// The library's version and what was set, for the report.
   virtual std::string version() = 0;
   /// The operation of that name, or nullptr. By default tutti-perf's table.

@@ -174,7 +174,7 @@ constexpr Type kTypes[] = {
 
 class Gloo : public Contender {
  public:
-  std::string start(const LauncherRank& place) override {
+  std::string start(const ContenderPlace& place) override {
     place_ = place;
     algorithm_ = place.option("algorithm", "");
     try {
@@ -238,7 +238,7 @@ class Gloo : public Contender {
   std::string complaint() override { return complaint_; }
 
  private:
-  LauncherRank place_;
+  ContenderPlace place_;
   std::string algorithm_;
   Context context_;
   const Type* type_ = nullptr;

@@ -56,7 +56,7 @@ class Limits : public Contender {
     }
   }
 
-  std::string start(const LauncherRank& place) override {
+  std::string start(const ContenderPlace& place) override {
     place_ = place;
     const int file = open((place.folder + "/lines").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (file < 0 || ftruncate(file, sizeof(Lines)) != 0) return "cannot make the file of the hops";
@@ -124,7 +124,7 @@ class Limits : public Contender {
   Moved move_some(const Places& places, uint64_t bytes, Progress& progress);
   bool stream(const Places& places, uint64_t bytes);
 
-  LauncherRank place_;
+  ContenderPlace place_;
   Limit limit_ = kCopy;
   Lines* lines_ = nullptr;
   uint64_t hops_ = 0;

@@ -94,7 +94,7 @@ class Mpi : public Contender {
     if (started_ && MPI_Finalized(&finalized) == MPI_SUCCESS && finalized == 0) MPI_Finalize();
   }
 
-  std::string start(const LauncherRank& place) override {
+  std::string start(const ContenderPlace& place) override {
     place_ = place;
     if (MPI_Init(nullptr, nullptr) != MPI_SUCCESS) return "MPI_Init failed";
     started_ = true;
@@ -137,7 +137,7 @@ class Mpi : public Contender {
   }
 
  private:
-  LauncherRank place_;
+  ContenderPlace place_;
   bool started_ = false;
   const Verb* verb_ = nullptr;
   MPI_Datatype type_ = MPI_DATATYPE_NULL;

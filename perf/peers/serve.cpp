@@ -42,24 +42,24 @@ bool parse(const std::string& text, int& number) {
 }
 
 // How a value is taken into its field; false where it is none.
-template <std::string LauncherRank::* field>
-bool text(LauncherRank& place, const std::string& value) {
+template <std::string ContenderPlace::* field>
+bool text(ContenderPlace& place, const std::string& value) {
   place.*field = value;
   return !value.empty();
 }
 
-template <int LauncherRank::* field>
-bool number(LauncherRank& place, const std::string& value) {
+template <int ContenderPlace::* field>
+bool number(ContenderPlace& place, const std::string& value) {
   return parse(value, place.*field);
 }
 
-template <std::vector<std::string> LauncherRank::* field>
-bool names(LauncherRank& place, const std::string& value) {
+template <std::vector<std::string> ContenderPlace::* field>
+bool names(ContenderPlace& place, const std::string& value) {
   place.*field = parts(value);
   return !value.empty();
 }
 
-bool cpus(LauncherRank& place, const std::string& value) {
+bool cpus(ContenderPlace& place, const std::string& value) {
   const std::vector<std::string> all = parts(value);
   place.cpus.resize(all.size());
   for (size_t i = 0; i < all.size(); ++i) {
@@ -68,7 +68,7 @@ bool cpus(LauncherRank& place, const std::string& value) {
   return !all.empty();
 }
 
-bool option(LauncherRank& place, const std::string& value) {
+bool option(ContenderPlace& place, const std::string& value) {
   const size_t equals = value.find('=');
   if (equals == std::string::npos) return false;
   place.options.emplace_back(value.substr(0, equals), value.substr(equals + 1));
@@ -77,22 +77,22 @@ bool option(LauncherRank& place, const std::string& value) {
 
 struct Argument {
   std::string_view name;
-  bool (*take)(LauncherRank& place, const std::string& value);
+  bool (*take)(ContenderPlace& place, const std::string& value);
 };
 constexpr Argument kArguments[] = {
-    {"--rank", number<&LauncherRank::rank>},
-    {"--ranks", number<&LauncherRank::ranks>},
-    {"--transport", text<&LauncherRank::transport>},
-    {"--folder", text<&LauncherRank::folder>},
-    {"--control", text<&LauncherRank::control>},
+    {"--rank", number<&ContenderPlace::rank>},
+    {"--ranks", number<&ContenderPlace::ranks>},
+    {"--transport", text<&ContenderPlace::transport>},
+    {"--folder", text<&ContenderPlace::folder>},
+    {"--control", text<&ContenderPlace::control>},
     {"--cpus", cpus},
-    {"--networks", names<&LauncherRank::networks>},
-    {"--addresses", names<&LauncherRank::addresses>},
+    {"--networks", names<&ContenderPlace::networks>},
+    {"--addresses", names<&ContenderPlace::addresses>},
     {"--set", option},
 };
 
 // Returns "" or a sentence. The rank comes from the launcher where --rank is not given.
-std::string read(int argc, char** argv, LauncherRank& place) {
+std::string read(int argc, char** argv, ContenderPlace& place) {
   for (int i = 1; i < argc; i += 2) {
     const std::string name = argv[i];
     const std::string value = i + 1 < argc ? argv[i + 1] : "";
@@ -109,7 +109,7 @@ std::string read(int argc, char** argv, LauncherRank& place) {
   return "this program is started by perf/compare, with --rank, --ranks, --folder and --control";
 }
 
-std::string pin(const LauncherRank& place) {
+std::string pin(const ContenderPlace& place) {
   if (place.cpus.empty()) return "";
   const int cpu = place.cpus[static_cast<size_t>(place.rank) % place.cpus.size()];
   cpu_set_t set;
@@ -119,7 +119,7 @@ std::string pin(const LauncherRank& place) {
   return "cannot pin to CPU " + std::to_string(cpu) + ": " + std::strerror(errno);
 }
 
-std::string enter_network(const LauncherRank& place) {
+std::string enter_network(const ContenderPlace& place) {
   if (place.networks.empty()) return "";
   const std::string& name = place.networks[static_cast<size_t>(place.rank) % place.networks.size()];
   const std::string path = "/var/run/netns/" + name;
@@ -169,7 +169,7 @@ bool hear(int line, std::string& rest, std::string& command) {
   }
 }
 
-int converse(Contender& contender, const LauncherRank& place, int line) {
+int converse(Contender& contender, const ContenderPlace& place, int line) {
   Session session(contender, place);
   program::JsonObject hello;
   const std::string why = session.open();
@@ -193,7 +193,7 @@ int converse(Contender& contender, const LauncherRank& place, int line) {
 int serve(Contender& contender, int argc, char** argv) {
   // The launcher's death is ours: whatever happens to the conductor, no rank is left behind.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  LauncherRank place;
+  ContenderPlace place;
   std::string why = read(argc, argv, place);
   if (why.empty()) why = pin(place);
   if (why.empty()) why = enter_network(place);

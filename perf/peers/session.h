@@ -25,7 +25,7 @@ Command parse_command(const std::string& line);
 /// Carries out the conductor's commands on one rank. Not thread safe.
 class Session {
  public:
-  Session(Contender& contender, const LauncherRank& place) : contender_(contender), place_(place) {}
+  Session(Contender& contender, const ContenderPlace& place) : contender_(contender), place_(place) {}
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
   ~Session() { drop(); }
@@ -56,7 +56,7 @@ class Session {
   void drop();
 
   Contender& contender_;
-  const LauncherRank& place_;
+  const ContenderPlace& place_;
   Meeting meeting_;
   CheckedOperation operation_;
   uint64_t slots_ = 1;

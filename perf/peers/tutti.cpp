@@ -18,7 +18,7 @@ class Tutti : public Contender {
     tutti_comm_destroy(comm_);
   }
 
-  std::string start(const LauncherRank& place) override {
+  std::string start(const ContenderPlace& place) override {
     place_ = place;
     registered_ = place.option("memory", "host") == "registered";
     algorithm_ = place.option("algorithm", "");
@@ -86,7 +86,7 @@ class Tutti : public Contender {
     return error;
   }
 
-  LauncherRank place_;
+  ContenderPlace place_;
   bool registered_ = false;
   std::string algorithm_;
   tutti_call call_ = TUTTI_CALL_INIT;

@@ -13,7 +13,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-std::string refusal(const Command& command) {
+std::string refusal(const TrainCommand& command) {
   const auto settings = settings_of(command);
   if (settings.ok()) return "it was taken";
   EXPECT_EQ(settings.failure().code, TrainerExit::refused);
@@ -46,8 +46,8 @@ TEST(TrainingReport, GivesTimesInTheUnitThatTheyFill) {
   EXPECT_EQ(time_text(0), "0 s");
 }
 
-TEST(Command, BecomesSettings) {
-  Command command;
+TEST(TrainCommand, BecomesSettings) {
+  TrainCommand command;
   command.loss = "squared";
   const auto settings = settings_of(command);
   ASSERT_TRUE(settings.ok()) << settings.failure().sentence;
@@ -58,7 +58,7 @@ TEST(Command, BecomesSettings) {
   EXPECT_EQ(settings_of(command)->step.learning_rate, 0.5);
 }
 
-TEST(Command, HasTheSameDefaultsAsTheSettings) {
+TEST(TrainCommand, HasTheSameDefaultsAsTheSettings) {
   const auto settings = settings_of({});
   const TrainingSettings defaults;
   EXPECT_EQ(settings->layers, defaults.layers);
@@ -72,7 +72,7 @@ TEST(Command, HasTheSameDefaultsAsTheSettings) {
   EXPECT_EQ(settings->bucket_bytes, defaults.bucket_bytes);
 }
 
-TEST(Command, LetsRanksThatComputeMeanwhileSleepWhereCpusAreFew) {
+TEST(TrainCommand, LetsRanksThatComputeMeanwhileSleepWhereCpusAreFew) {
   TrainingSettings settings;
   settings.layers = {784, 1024, 1024, 10};
   EXPECT_EQ(spin_of(settings, 2, 2), -1);
@@ -81,20 +81,20 @@ TEST(Command, LetsRanksThatComputeMeanwhileSleepWhereCpusAreFew) {
   EXPECT_EQ(spin_of(settings, 2, 2), 0);
 }
 
-TEST(Command, RefusesWhatIsNotThereYet) {
+TEST(TrainCommand, RefusesWhatIsNotThereYet) {
   for (const char* parallelism : {"model", "pipeline", "server"}) {
-    Command command;
+    TrainCommand command;
     command.parallelism = parallelism;
     EXPECT_THAT(refusal(command), AllOf(HasSubstr(parallelism), HasSubstr("not there yet")));
   }
-  Command command;
+  TrainCommand command;
   command.memory = "cuda";
   EXPECT_THAT(refusal(command), AllOf(HasSubstr("cuda"), HasSubstr("not there yet")));
 }
 
-TEST(Command, RefusesFilesThatCannotBeWritten) {
+TEST(TrainCommand, RefusesFilesThatCannotBeWritten) {
   const test::TemporaryFolder folder;
-  Command command;
+  TrainCommand command;
   command.resume = true;
   EXPECT_THAT(refusal(command), HasSubstr("--checkpoint"));
   command.checkpoint = folder.file("nowhere/run");
