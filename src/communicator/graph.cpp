@@ -252,10 +252,10 @@ bool Visit::is_dead() const {
 }
 
 Status Visit::wrong_key() const {
-  return Status(
-      TUTTI_INVALID_ARGUMENT,
-      "The rendezvous at " + meeting_.where + " refused this rank: it has another key (" + caller_->explain() + ")",
-      kKeyRemedy);
+  return Status(TUTTI_INVALID_ARGUMENT,
+                "The rendezvous at " + meeting_.where + " refused this rank: it has another key (" + caller_->explain() +
+                    ")" + (meeting_.listened_first ? "; or the id was used, and the port is another's now" : ""),
+                kKeyRemedy);
 }
 
 Status Visit::starved(int shortage) const {

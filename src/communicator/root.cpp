@@ -129,6 +129,7 @@ void Root::perish(const Status& status) noexcept {
 }
 
 void Root::step() {
+  if (now_ns() >= told_from_ns_) told_from_ns_ = 0;
   if (own_door_) {
     for (Arrival& arrival : own_door_->step()) welcome(std::move(arrival));
   }
@@ -175,7 +176,7 @@ std::uint64_t Root::next_ns() const {
   for (const auto& [id, guest] : guests_) next = std::min(next, guest.until_ns);
   if (failure_.ok()) return next;
   if (own_told_ns_ != 0) next = std::min(next, own_told_ns_);
-  if (told_from_ns_ > now_ns()) next = std::min(next, told_from_ns_);
+  if (told_from_ns_ != 0) next = std::min(next, told_from_ns_);
   return renewal_ == Renewal::kPossible ? std::min(next, failed_ns_ + kLingerNs) : next;
 }
 
@@ -191,7 +192,7 @@ std::uint64_t Root::deadline_ns() const {
 // When it has been without a descriptor for too long.
 std::uint64_t Root::shut_ns() const {
   if (introduced_ || !failure_.ok() || guests_.empty() || door() == nullptr) return UINT64_MAX;
-  const std::uint64_t since = door()->shortage_since_ns();
+  const std::uint64_t since = door()->shut_since_ns();
   return since == UINT64_MAX ? since : since + kShortageNs;
 }
 
@@ -234,7 +235,7 @@ bool Root::take(std::uint64_t id, Guest& guest, std::uint8_t type, std::span<con
       JoinMessage join = unpack_join(in);
       Error error = unpack_error(in);
       const int rank = join.self.member.rank;  // none of the group, perhaps, which is what it has to say
-      if (!in.complete() || join.ranks > kMostRanks || rank < 0 || rank > kMostRanks) return false;
+      if (!in.complete() || join.ranks < 1 || join.ranks > kMostRanks || rank < 0 || rank > kMostRanks) return false;
       take_join(id, guest, std::move(join), std::move(error));
       return true;
     }
@@ -271,7 +272,7 @@ void Root::take_join(std::uint64_t id, Guest& guest, JoinMessage join, std::opti
   if (ranks_ == 0) ranks_ = join.ranks;
   const std::uint64_t now = now_ns();
   join.left_ns = join.left_ns > UINT64_MAX - now ? UINT64_MAX : now + join.left_ns;
-  heard_.insert(join.self.member.rank);
+  if (join.self.member.rank < ranks_) heard_.insert(join.self.member.rank);
   guest.join = std::move(join);
   if (error) return fail(std::move(*error));
   if (all_heard()) introduce_all();
@@ -552,6 +553,7 @@ class Roots {
     std::string file;                       // that leads to it
     std::optional<ByName::iterator> named;  // else: its id
     bool abandoned = false;
+    std::uint64_t answers_until_ns = 0;  // to ranks that come late to an id that failed
     Root root;
   };
   using List = std::list<Running>;
@@ -560,9 +562,10 @@ class Roots {
   Status serve(std::unique_ptr<Service>& fresh);
   void run();
   void turn();
-  bool idle() const { return resting() && now_ns() >= answers_until_ns_; }
+  bool idle() const { return resting() && now_ns() >= answers_until_ns(); }
   /// Nobody is expected: no root, no id that was not used.
   bool resting() const { return running_.empty() && by_name_.size() == used_names_.size(); }
+  std::uint64_t answers_until_ns() const;
   void close();
   void join_ended();
   void retire();
@@ -589,7 +592,6 @@ class Roots {
   List used_;                               // over, and there to say so; the oldest first
   ByName by_name_;                          // all ids
   std::list<ByName::iterator> used_names_;  // those that were used, the first of them first
-  std::uint64_t answers_until_ns_ = 0;      // to ranks that come late to an id that failed
 };
 
 // What the thread waits by, or will: `fresh` where it does not run yet.
@@ -644,6 +646,12 @@ void Roots::join_ended() {
   if (!service_ && thread_.joinable()) thread_.join();
 }
 
+std::uint64_t Roots::answers_until_ns() const {
+  std::uint64_t until = 0;
+  for (const Running& used : used_) until = std::max(until, used.answers_until_ns);
+  return until;
+}
+
 // All ids were used. What is remembered of them needs no descriptor.
 void Roots::close() {
   used_.clear();
@@ -693,8 +701,8 @@ void Roots::retire() {
       running_.erase(here);
       continue;
     }
-    if (here->root.failed()) answers_until_ns_ = now_ns() + kLingerNs;
     Id& id = (*here->named)->second;
+    if (here->root.failed()) here->answers_until_ns = now_ns() + kLingerNs;
     id.used = true;
     id.ranks = here->root.ranks_made();
     used_names_.splice(used_names_.end(), id.age);  // nothing, where it is there already
@@ -717,7 +725,7 @@ int Roots::timeout_ms() {
   for (const Running& running : used_) {
     if (running.root.busy()) next = std::min(next, running.root.next_ns());
   }
-  if (resting()) next = std::min(next, answers_until_ns_);
+  if (resting()) next = std::min(next, answers_until_ns());
   if (next == UINT64_MAX) return 60'000;
   const std::uint64_t now = now_ns();
   return next <= now ? 0 : static_cast<int>(std::min<std::uint64_t>((next - now) / 1'000'000, 60'000)) + 1;
@@ -790,7 +798,7 @@ void Roots::close_unused_shared() {
 }
 
 Result<IdRoot> Roots::start_id(const std::string& interfaces, const PortRange& ports, Renewal renewal) {
-  auto locals = local_addresses(interfaces);
+  auto locals = addresses_to_announce(interfaces);
   if (!locals) return locals.status();
   std::vector<SocketAddress> hosts;
   for (const InterfaceAddress& local : *locals) hosts.push_back(local.address);
@@ -817,7 +825,7 @@ Result<IdRoot> Roots::start_id(const std::string& interfaces, const PortRange& p
   std::list<ByName::iterator> age(1);
   const auto named = by_name_.emplace(name, Id{key, root.number, renewal, shared, std::move(age)}).first;
   named->second.age.front() = named;
-  if (Status served = serve(fresh); !served) {
+  if (Status served = attempt([&] { return serve(fresh); }); !served) {
     by_name_.erase(named);
     return served;
   }
@@ -893,8 +901,9 @@ void Roots::stop(RootNumber number) {
   }
   used_names_.remove_if([&](ByName::iterator named) { return named->second.number == number; });
   std::erase_if(by_name_, [&](const auto& entry) { return entry.second.number == number; });
-  if (!service_ || !idle()) return;
-  service_->wake.raise();
+  if (!service_) return;
+  service_->wake.raise();  // it may have been the last that was awaited
+  if (!idle()) return;
   changed_.wait_for(lock, std::chrono::seconds(1), [this] { return !service_ || !idle(); });
   join_ended();
 }
@@ -940,12 +949,14 @@ void Roots::await(std::uint64_t most_ns, const Patience& patience, const std::fu
 }
 
 void Roots::stop_all() {
+  std::thread ending;  // whoever else looks for an ended one finds none
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
     if (service_) service_->wake.raise();
+    ending = std::move(thread_);
   }
-  if (thread_.joinable()) thread_.join();
+  if (ending.joinable()) ending.join();
   const std::lock_guard lock(mutex_);
   running_.clear();
   used_.clear();
