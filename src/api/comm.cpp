@@ -190,13 +190,14 @@ Result<Creation> prepare(tutti_comm** out, int ranks, int rank, bool from_launch
   *out = nullptr;
   const bool unset = from_launcher && ranks == -1 && rank == -1;
   if (!unset && ranks < 1) return invalid(fmt::format("a communicator of {} ranks cannot be", ranks), "Pass at least 1.");
-  if (!unset && (rank < 0 || rank >= ranks)) {
-    return invalid(fmt::format("rank {} is outside the size {}", rank, ranks),
-                   fmt::format("Pass a rank from 0 to {}.", ranks - 1));
-  }
   Creation creation;
   creation.config = TUTTI_CONFIG_INIT;
   creation.request.settings = settings_of(config, creation.config, creation.request.so_far);
+  if (!unset && (rank < 0 || rank >= ranks)) {
+    creation.request.so_far = invalid(fmt::format("rank {} is outside the size {}", rank, ranks),
+                                      fmt::format("Pass a rank from 0 to {}.", ranks - 1));
+    if (rank < 0) return creation.request.so_far;  // the others cannot be told by a number that is none
+  }
   // Now, since the config's strings are the caller's, who may free them before a creation elsewhere comes to log them.
   if (log_enabled(Level::info)) creation.request.settings_line = settings_line(describe_settings(&creation.config));
   warn_of_unknown_settings();

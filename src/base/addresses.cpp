@@ -243,8 +243,10 @@ Result<std::vector<InterfaceAddress>> local_addresses(std::string_view interface
   // A machine that has link-local addresses only may have no way to itself but loopback.
   const bool far = std::any_of(result.begin(), result.end(), [](const auto& one) { return reach_order(one.address) < 2; });
   if (!far) result.insert(result.end(), loopback.begin(), loopback.end());
-  // With no interface up, not even loopback, threads of one process can meet: in its memory, by this name.
-  if (result.empty()) result.push_back({"lo", SocketAddress::v4(std::array<unsigned char, 4>{127, 0, 0, 1}, 0)});
+  if (result.empty()) {
+    return Status(TUTTI_SYSTEM_ERROR, "This machine has no network interface that is up, not even loopback",
+                  "Bring one up, for instance with `ip link set lo up`");
+  }
   std::vector<InterfaceAddress> ordered;
   for (int order = 0; order <= 3; ++order) {
     for (const auto& one : result) {
@@ -252,6 +254,12 @@ Result<std::vector<InterfaceAddress>> local_addresses(std::string_view interface
     }
   }
   return ordered;
+}
+
+Result<std::vector<InterfaceAddress>> addresses_to_announce(std::string_view interfaces) {
+  auto locals = local_addresses(interfaces);
+  if (locals || locals.status().code() != TUTTI_SYSTEM_ERROR || !interfaces.empty()) return locals;
+  return std::vector<InterfaceAddress>{{"lo", SocketAddress::v4(std::array<unsigned char, 4>{127, 0, 0, 1}, 0)}};
 }
 
 std::vector<SocketAddress> with_scopes(const SocketAddress& address) {

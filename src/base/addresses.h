@@ -69,10 +69,12 @@ struct InterfaceAddress {
 ///
 /// interfaces  comma-separated names, empty for all. A name that does not exist or has no address is an error that lists
 ///             those that do.
-/// Loopback is left out, unless it was named or there is nothing else; it stands there even where no interface is up.
-/// Never empty on success.
+/// Loopback is left out, unless it was named or there is nothing else. Never empty on success.
 /// Errors: TUTTI_INVALID_ARGUMENT, TUTTI_SYSTEM_ERROR. Thread safe.
 Result<std::vector<InterfaceAddress>> local_addresses(std::string_view interfaces);
+/// Where ranks say that they listen: the same, and 127.0.0.1 where no interface is up. Threads of one process meet there
+/// all the same, in its memory; other processes are told that loopback is down. Thread safe.
+Result<std::vector<InterfaceAddress>> addresses_to_announce(std::string_view interfaces);
 
 /// A link-local v6 address without scope becomes one address per local interface that has one of its kind, so none where no
 /// interface has; every other address stays alone. What a peer or a resolver told is tried this way.

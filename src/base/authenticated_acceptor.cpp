@@ -80,24 +80,28 @@ void Acceptor::accept_from(std::size_t index, std::vector<AuthenticatedConnectio
   for (int i = 0; i < kAcceptsPerStep; ++i) {
     Descriptor fd = accept_one(listening);
     if (fd) {
+      shut_since_ns_ = UINT64_MAX;
       admit(std::move(fd), accepted);
       continue;
     }
     if (errno == ECONNABORTED || errno == EINTR) continue;
     const int number = errno;
     if (!keeps_out(listening, number)) return;
-    turned_away(number);
+    shortage_ = number;
     if (!pending_.empty() && pending_.begin()->first < first_new && make_room()) continue;
     // Nothing to drop: the process has no descriptor for us now. Look again in a while rather than spin.
     for (const Descriptor& socket : listener_.sockets) poller_.forget(socket.get());
-    paused_until_ns_ = now_ns() + kPauseNs;
+    const std::uint64_t now = now_ns();
+    if (shut_since_ns() == UINT64_MAX) shut_since_ns_ = now;
+    shut_seen_ns_ = now;
+    paused_until_ns_ = now + kPauseNs;
     return;
   }
 }
 
-void Acceptor::turned_away(int number) {
-  if (shortage_ == 0) shortage_since_ns_ = now_ns();
-  shortage_ = number;
+// Who is kept out is seen again after each pause, unless it has gone.
+std::uint64_t Acceptor::shut_since_ns() const {
+  return now_ns() < shut_seen_ns_ + 10 * kPauseNs ? shut_since_ns_ : UINT64_MAX;
 }
 
 bool Acceptor::make_room() {
@@ -110,7 +114,8 @@ void Acceptor::admit(Descriptor fd, std::vector<AuthenticatedConnection>& accept
   if (pending_.size() >= most_pending_) make_room();
   const std::uint64_t id = next_id_++;
   if (!poller_.watch(fd.get(), id, true, false)) {
-    return turned_away(errno);
+    shortage_ = errno;
+    return;
   }
   pending_.try_emplace(id, Pending{std::move(fd), handshake(), now_ns() + kHandshakeNs});
   // A peer on another core may be through with it right here, and then nothing more would come to tell us.

@@ -48,8 +48,9 @@ class Acceptor {
   /// The error number for which connections have been turned away, this process or its system being out of descriptors or
   /// memory, and nobody got through since; 0: not so.
   int shortage() const { return shortage_; }
-  /// Since when; UINT64_MAX: it is not so. CLOCK_MONOTONIC.
-  std::uint64_t shortage_since_ns() const { return shortage_ != 0 ? shortage_since_ns_ : UINT64_MAX; }
+  /// Since when somebody has been kept out without a break, nobody who could be dropped being there; UINT64_MAX: nobody is.
+  /// CLOCK_MONOTONIC.
+  std::uint64_t shut_since_ns() const;
   /// Connections that were dropped without having proved the key.
   std::uint64_t strangers() const { return strangers_; }
   /// Those among them that spoke the protocol but had another key: most likely a peer with a wrong secret.
@@ -65,7 +66,6 @@ class Acceptor {
   void accept_from(std::size_t index, std::vector<AuthenticatedConnection>& accepted);
   void admit(Descriptor fd, std::vector<AuthenticatedConnection>& accepted);
   bool make_room();
-  void turned_away(int number);
   void drop(std::uint64_t id);
   void resume();
   Handshake handshake() const;
@@ -84,7 +84,8 @@ class Acceptor {
   std::deque<Descriptor> early_;
   std::uint64_t paused_until_ns_ = 0;  // not 0: out of descriptors, the listening sockets are not watched
   int shortage_ = 0;
-  std::uint64_t shortage_since_ns_ = 0;
+  std::uint64_t shut_since_ns_ = UINT64_MAX;
+  std::uint64_t shut_seen_ns_ = 0;  // when that was seen last
   std::uint64_t strangers_ = 0;
   std::uint64_t wrong_keys_ = 0;
 };

@@ -97,7 +97,7 @@ Result<Descriptor> listen_at(const SocketAddress& address, int backlog) {
 
 Result<Listener> listen_on(std::string_view interfaces, std::uint32_t port_low, std::uint32_t port_high, int backlog) {
   const Ports ports{port_low, port_high};
-  auto locals = local_addresses(interfaces);
+  auto locals = addresses_to_announce(interfaces);
   if (!locals) return locals.status();
   Listener listener;
   if (interfaces.empty()) {

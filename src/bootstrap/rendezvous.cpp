@@ -187,7 +187,7 @@ Status outside(const JoinRequest& request, const Status& failure) {
 
 Result<Membership> join(const JoinRequest& request) {
   auto place = place_of(request);
-  if (!place) return outside(request, place.status());
+  if (!place) return outside(request, request.so_far.ok() ? place.status() : request.so_far);
   if (place->ranks == 1) return request.so_far.ok() ? join_alone(request) : request.so_far;
   const Member self = this_member(place->rank);
   Formation forming;

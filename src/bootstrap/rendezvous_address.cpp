@@ -175,7 +175,8 @@ Result<Descriptor> listen_everywhere(std::uint16_t port) {
 
 // Listens at the given addresses (a host may have several; one is enough). Where none is this machine's, rank 0 stands
 // behind an address translation, and any address will do.
-Result<Listener> listen_at_any_of(const Addresses& addresses) {
+Result<Listener> listen_at_any_of(const Addresses& addresses, bool& elsewhere) {
+  elsewhere = false;
   Listener listener;
   Status first;
   for (const SocketAddress& address : addresses) {
@@ -192,28 +193,30 @@ Result<Listener> listen_at_any_of(const Addresses& addresses) {
   if (!first.ok()) return first;
   auto socket = listen_everywhere(addresses.front().port());
   if (!socket) return socket.status();
+  elsewhere = true;
   listener.addresses = addresses;
   listener.sockets.push_back(std::move(socket).value());
   return listener;
 }
 
 // Right behind an address translation. Mostly it is a mistake, for which the others would be blamed.
-void say_if_elsewhere(const Addresses& addresses, const std::string& where) {
-  if (is_here(addresses)) return;
-  std::string own;
+void say_elsewhere(const std::string& where) {
   const auto locals = local_addresses("");
   if (!locals) return;
+  std::string own;
   for (const InterfaceAddress& local : *locals) own += (own.empty() ? "" : ", ") + local.address.host_text();
   log(Level::warn, where + " is no address of rank 0's machine, whose own are " + own +
                        ". Rank 0 listens at these, and serves where somebody passes connections on to it");
 }
 
-Result<Listener> listen_at_first_free(const std::vector<Addresses>& candidates) {
+Result<Listener> listen_at_first_free(const std::vector<Addresses>& candidates, const std::string& where) {
   for (const auto& addresses : candidates)
     stop_abandoned_servers(to_call(addresses));  // of creations that failed before this one
   Result<Listener> listener = Status(TUTTI_INTERNAL_ERROR, "There is no port to listen on");
   for (const auto& addresses : candidates) {
-    listener = listen_at_any_of(addresses);
+    bool elsewhere = false;
+    listener = listen_at_any_of(addresses, elsewhere);
+    if (listener && elsewhere) say_elsewhere(where);
     if (listener || listener.status().error().system_error != EADDRINUSE) return listener;
   }
   return listener;
@@ -241,7 +244,7 @@ Result<RendezvousPoint> by_tcp(const TcpPlace& place, const JoinRequest& request
     if (!path) return path.status();
     if (rank != 0) return find_by_file(*path, where);
     sweep_private_folder();
-    auto listener = listen_at_first_free(place.candidates);
+    auto listener = listen_at_first_free(place.candidates, where);
     if (!listener) return listener.status();
     return open_by_file(*path, where, std::move(listener).value());
   }
@@ -253,9 +256,8 @@ Result<RendezvousPoint> by_tcp(const TcpPlace& place, const JoinRequest& request
     }
     return known(std::move(contents), where);
   }
-  auto listener = listen_at_first_free(place.candidates);
+  auto listener = listen_at_first_free(place.candidates, where);
   if (!listener) return listener.status();
-  say_if_elsewhere(place.candidates.front(), where);
   contents.addresses = listener->addresses;
   RendezvousPoint point = known(std::move(contents), where);
   auto started = start_server(std::move(listener).value(), **key, RetryPolicy::kPossible, {});

@@ -254,10 +254,10 @@ bool RendezvousClient::is_dead() const {
 }
 
 Status RendezvousClient::wrong_key() const {
-  return Status(
-      TUTTI_INVALID_ARGUMENT,
-      "The rendezvous at " + point_.where + " refused this rank: it has another key (" + connector_->explain() + ")",
-      kKeyRemedy);
+  return Status(TUTTI_INVALID_ARGUMENT,
+                "The rendezvous at " + point_.where + " refused this rank: it has another key (" + connector_->explain() +
+                    ")" + (point_.listened_first ? "; or the id was used, and the port is another's now" : ""),
+                kKeyRemedy);
 }
 
 Status RendezvousClient::starved(int shortage) const {

@@ -129,6 +129,7 @@ void RendezvousServer::perish(const Status& status) noexcept {
 }
 
 void RendezvousServer::step() {
+  if (now_ns() >= told_from_ns_) told_from_ns_ = 0;
   if (own_acceptor_) {
     for (AuthenticatedConnection& accepted : own_acceptor_->step()) welcome(std::move(accepted));
   }
@@ -175,7 +176,7 @@ std::uint64_t RendezvousServer::next_ns() const {
   for (const auto& [id, client] : clients_) next = std::min(next, client.until_ns);
   if (failure_.ok()) return next;
   if (own_told_ns_ != 0) next = std::min(next, own_told_ns_);
-  if (told_from_ns_ > now_ns()) next = std::min(next, told_from_ns_);
+  if (told_from_ns_ != 0) next = std::min(next, told_from_ns_);
   return retry_policy_ == RetryPolicy::kPossible ? std::min(next, failed_ns_ + kLingerNs) : next;
 }
 
@@ -191,7 +192,7 @@ std::uint64_t RendezvousServer::deadline_ns() const {
 // When it has been without a descriptor for too long.
 std::uint64_t RendezvousServer::shut_ns() const {
   if (introduced_ || !failure_.ok() || clients_.empty() || acceptor() == nullptr) return UINT64_MAX;
-  const std::uint64_t since = acceptor()->shortage_since_ns();
+  const std::uint64_t since = acceptor()->shut_since_ns();
   return since == UINT64_MAX ? since : since + kShortageNs;
 }
 
@@ -234,7 +235,7 @@ bool RendezvousServer::take(std::uint64_t id, Client& client, std::uint8_t type,
       JoinMessage join = unpack_join(in);
       Error error = unpack_error(in);
       const int rank = join.self.member.rank;  // none of the group, perhaps, which is what it has to say
-      if (!in.complete() || join.ranks > kMostRanks || rank < 0 || rank > kMostRanks) return false;
+      if (!in.complete() || join.ranks < 1 || join.ranks > kMostRanks || rank < 0 || rank > kMostRanks) return false;
       take_join(id, client, std::move(join), std::move(error));
       return true;
     }
@@ -271,7 +272,7 @@ void RendezvousServer::take_join(std::uint64_t id, Client& client, JoinMessage j
   if (ranks_ == 0) ranks_ = join.ranks;
   const std::uint64_t now = now_ns();
   join.left_ns = join.left_ns > UINT64_MAX - now ? UINT64_MAX : now + join.left_ns;
-  heard_.insert(join.self.member.rank);
+  if (join.self.member.rank < ranks_) heard_.insert(join.self.member.rank);
   client.join = std::move(join);
   if (error) return fail(std::move(*error));
   if (all_heard()) introduce_all();
@@ -555,6 +556,7 @@ class RendezvousServers {
     std::string file;                       // that leads to it
     std::optional<ByName::iterator> named;  // else: its id
     bool abandoned = false;
+    std::uint64_t answers_until_ns = 0;  // to ranks that come late to an id that failed
     RendezvousServer server;
   };
   using List = std::list<Running>;
@@ -563,9 +565,10 @@ class RendezvousServers {
   Status serve(std::unique_ptr<Service>& fresh);
   void run();
   void turn();
-  bool idle() const { return resting() && now_ns() >= answers_until_ns_; }
+  bool idle() const { return resting() && now_ns() >= answers_until_ns(); }
   /// Nobody is expected: no server, no id that was not used.
   bool resting() const { return running_.empty() && by_name_.size() == used_names_.size(); }
+  std::uint64_t answers_until_ns() const;
   void close();
   void join_ended();
   void retire();
@@ -592,7 +595,6 @@ class RendezvousServers {
   List used_;                               // over, and there to say so; the oldest first
   ByName by_name_;                          // all ids
   std::list<ByName::iterator> used_names_;  // those that were used, the first of them first
-  std::uint64_t answers_until_ns_ = 0;      // to ranks that come late to an id that failed
 };
 
 // What the thread waits by, or will: `fresh` where it does not run yet.
@@ -647,6 +649,12 @@ void RendezvousServers::join_ended() {
   if (!service_ && thread_.joinable()) thread_.join();
 }
 
+std::uint64_t RendezvousServers::answers_until_ns() const {
+  std::uint64_t until = 0;
+  for (const Running& used : used_) until = std::max(until, used.answers_until_ns);
+  return until;
+}
+
 // All ids were used. What is remembered of them needs no descriptor.
 void RendezvousServers::close() {
   used_.clear();
@@ -696,8 +704,8 @@ void RendezvousServers::retire() {
       running_.erase(here);
       continue;
     }
-    if (here->server.failed()) answers_until_ns_ = now_ns() + kLingerNs;
     Id& id = (*here->named)->second;
+    if (here->server.failed()) here->answers_until_ns = now_ns() + kLingerNs;
     id.used = true;
     id.ranks = here->server.ranks_made();
     used_names_.splice(used_names_.end(), id.age);  // nothing, where it is there already
@@ -720,7 +728,7 @@ int RendezvousServers::timeout_ms() {
   for (const Running& running : used_) {
     if (running.server.busy()) next = std::min(next, running.server.next_ns());
   }
-  if (resting()) next = std::min(next, answers_until_ns_);
+  if (resting()) next = std::min(next, answers_until_ns());
   if (next == UINT64_MAX) return 60'000;
   const std::uint64_t now = now_ns();
   return next <= now ? 0 : static_cast<int>(std::min<std::uint64_t>((next - now) / 1'000'000, 60'000)) + 1;
@@ -795,7 +803,7 @@ void RendezvousServers::close_unused_shared() {
 
 Result<IdServer> RendezvousServers::start_id(const std::string& interfaces, const PortRange& ports,
                                              RetryPolicy retry_policy) {
-  auto locals = local_addresses(interfaces);
+  auto locals = addresses_to_announce(interfaces);
   if (!locals) return locals.status();
   std::vector<SocketAddress> hosts;
   for (const InterfaceAddress& local : *locals) hosts.push_back(local.address);
@@ -822,7 +830,7 @@ Result<IdServer> RendezvousServers::start_id(const std::string& interfaces, cons
   std::list<ByName::iterator> age(1);
   const auto named = by_name_.emplace(name, Id{key, server.number, retry_policy, shared, std::move(age)}).first;
   named->second.age.front() = named;
-  if (Status served = serve(fresh); !served) {
+  if (Status served = catching([&] { return serve(fresh); }); !served) {
     by_name_.erase(named);
     return served;
   }
@@ -898,8 +906,9 @@ void RendezvousServers::stop(ServerId number) {
   }
   used_names_.remove_if([&](ByName::iterator named) { return named->second.number == number; });
   std::erase_if(by_name_, [&](const auto& entry) { return entry.second.number == number; });
-  if (!service_ || !idle()) return;
-  service_->wake.raise();
+  if (!service_) return;
+  service_->wake.raise();  // it may have been the last that was awaited
+  if (!idle()) return;
   changed_.wait_for(lock, std::chrono::seconds(1), [this] { return !service_ || !idle(); });
   join_ended();
 }
@@ -947,12 +956,14 @@ void RendezvousServers::await(std::uint64_t most_ns, const WaitLimits& wait_limi
 }
 
 void RendezvousServers::stop_all() {
+  std::thread ending;  // whoever else looks for an ended one finds none
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
     if (service_) service_->wake.raise();
+    ending = std::move(thread_);
   }
-  if (thread_.joinable()) thread_.join();
+  if (ending.joinable()) ending.join();
   const std::lock_guard lock(mutex_);
   running_.clear();
   used_.clear();

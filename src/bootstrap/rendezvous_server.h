@@ -108,7 +108,7 @@ class RendezvousServer {
   void perish(const Status& status) noexcept;
 
   /// The creation has failed, and all who were there have been told.
-  bool told() const { return told_ && (all_heard() || now_ns() >= told_from_ns_); }
+  bool told() const { return told_ && (told_from_ns_ == 0 || all_heard() || now_ns() >= told_from_ns_); }
   bool failed() const { return !failure_.ok(); }
   /// Of the communicator that was made here; 0: of none.
   int ranks_made() const { return introduced_ && failure_.ok() ? ranks_ : 0; }
@@ -170,7 +170,7 @@ class RendezvousServer {
   std::uint64_t failed_ns_ = 0;
   std::vector<Member> told_members_;  // that have heard of the failure
   bool told_ = false;
-  std::uint64_t told_from_ns_ = 0;  // not before, unless all have been heard
+  std::uint64_t told_from_ns_ = 0;  // not before, unless all have been heard; 0: at once
   std::uint64_t own_told_ns_ =
       UINT64_MAX;  // when this process's own clients are told of the failure at the latest; 0: told
 };

@@ -313,7 +313,8 @@ Status Transports::unconnected(std::size_t a, std::size_t b) const {
   }
   const char* const remedy = offered_[a] == offered_[b]
                                  ? "TUTTI_LOG=debug, and tutti-doctor on both machines, say why these do not reach"
-                                 : "Set TUTTI_TRANSPORTS and TUTTI_PLUGINS to the same on all ranks, or not at all";
+                                 : "Set TUTTI_TRANSPORTS and TUTTI_PLUGINS to the same on all ranks, or not at all; else "
+                                   "tutti-doctor on both machines says why one is missing";
   return Status(TUTTI_UNSUPPORTED, message, remedy);
 }
 

@@ -10,7 +10,7 @@ namespace {
 /// Of "K", "KB" or "KiB": all are powers of 1024, as in nccl-tests, which looks at the first letter alone. -1: it is none.
 int shift_of(std::string_view unit) {
   const std::string_view rest = unit.substr(std::min<size_t>(unit.size(), 1));
-  if (!rest.empty() && rest != "B" && rest != "b" && rest != "iB" && rest != "ib") return -1;
+  if (!rest.empty() && rest != "B" && rest != "b" && rest != "iB" && rest != "ib" && rest != "IB") return -1;
   switch (unit.empty() ? ' ' : unit.front()) {
     case 'B':
     case 'b':
@@ -29,7 +29,7 @@ int shift_of(std::string_view unit) {
   }
 }
 
-constexpr char kAfterDigits[] = "after its digits a size may only have one of K, M and G, with B or iB behind it";
+constexpr char kAfterDigits[] = "after its digits a size may only have B, or one of K, M and G with or without B or iB";
 
 // "0.5G", as nccl-tests takes it. A fraction that is whole in its unit has so few binary digits that a double is exact.
 Parsed<uint64_t> parse_fraction(std::string_view text) {
@@ -40,6 +40,7 @@ Parsed<uint64_t> parse_fraction(std::string_view text) {
   if (rest == end) return {std::nullopt, "a fraction needs one of K, M and G behind it"};
   const int shift = shift_of({rest, end});
   if (shift < 0) return {std::nullopt, kAfterDigits};
+  if (shift == 0) return {std::nullopt, "a fraction needs one of K, M and G behind it"};
   const double bytes = std::floor(std::ldexp(number, shift));
   if (bytes >= std::ldexp(1.0, 64)) return {std::nullopt, "it is larger than 2^64 - 1"};
   return {static_cast<uint64_t>(bytes), ""};

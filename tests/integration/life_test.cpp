@@ -92,6 +92,23 @@ TEST(Creation, WhatIsWrongOnOneRankAloneIsToldToTheOthers) {
   }
 }
 
+TEST(Creation, ARankOutsideTheSizeIsToldToTheOthers) {
+  tutti_unique_id id;
+  ASSERT_EQ(tutti_get_unique_id(&id), TUTTI_SUCCESS) << last_error();
+  std::array<std::thread, 3> ranks;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    ranks[i] = std::thread([&id, rank = i == 2 ? 3 : static_cast<int>(i)] {
+      tutti_config config = TUTTI_CONFIG_INIT;
+      config.connect_timeout_ns = 120'000'000'000;
+      tutti_comm* comm = nullptr;
+      EXPECT_EQ(tutti_comm_create(&comm, 3, &id, rank, &config), TUTTI_INVALID_ARGUMENT);
+      EXPECT_THAT(last_error(), HasSubstr("rank 3 is outside the size 3"));
+      EXPECT_EQ(comm, nullptr);
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+}
+
 TEST(Creation, AThreadThatCannotBeHadIsToldToTheOthers) {
   tutti_unique_id id;
   ASSERT_EQ(tutti_get_unique_id(&id), TUTTI_SUCCESS);

@@ -142,6 +142,8 @@ TEST(WithoutLoopback, AnotherProcessOfTheMachineIsToldSoAtOnce) {
     tutti_unique_id id;
     const pid_t other = ::fork();  // as long as this process has one thread
     if (other == 0) {
+      ::alarm(100);
+      ::close(ends[1]);
       if (::read(ends[0], &id, sizeof id) != sizeof id) ::_exit(1);
       const tutti_config config = patient();
       tutti_comm* comm = nullptr;

@@ -51,8 +51,26 @@ TEST(ParseSize, ReadsBytesBehindAUnit) {
 }
 
 TEST(ParseSize, RefusesWhatIsNoWholeSize) {
-  for (const char* text : {"", "K", "-1", "-1.5K", "+1", " 1", "1.5", "1.5.1K", ".", ".K", "1e3", "1.5e3K", "4KX", "4iB",
-                           "4BB", "4 K", "18446744073709551616", "17179869184G", "17179869184.5G"}) {
+  for (const char* text : {"",
+                           "K",
+                           "-1",
+                           "-1.5K",
+                           "+1",
+                           " 1",
+                           "1.5",
+                           "1.5.1K",
+                           ".",
+                           ".K",
+                           "1.5B",
+                           "1e3",
+                           "1.5e3K",
+                           "4KX",
+                           "4iB",
+                           "4BB",
+                           "4 K",
+                           "18446744073709551616",
+                           "17179869184G",
+                           "17179869184.5G"}) {
     const auto size = parse_size(text);
     EXPECT_FALSE(size.value) << text;
     EXPECT_NE(size.why, "") << text;
