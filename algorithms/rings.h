@@ -18,7 +18,7 @@ namespace tutti {
 /// (docs/performance.md, "Where ranks share cores").
 inline bool rings_go_by_cores(const View& view) { return !view.core.empty() && view.crowd > 2; }
 
-/// Algorithm::symmetry of those that use a RingOrder.
+/// Algorithm::symmetry of those that use a RankRing.
 inline std::vector<int> around_ring_order(const Problem& problem, const View& view) {
   return rings_go_by_cores(view) ? std::vector<int>{} : std::vector<int>{problem.ranks};
 }

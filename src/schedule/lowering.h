@@ -62,7 +62,7 @@ std::vector<std::uint32_t> same_core_first(std::vector<std::uint32_t> order, con
 using NearOf = std::function<std::vector<std::uint8_t>(int rank, const Program& program)>;
 
 /// Whether same_core_first changes any rank's order in sequential order, and all come to the end of a pass where all keep
-/// to what it makes of them, by a run as single_file's. The same on all ranks. Pure; as much time.
+/// to what it makes of them, by a run as sequential_order's. The same on all ranks. Pure; as much time.
 bool near_first_goes_through(const Plan& plan, const ProgramOf& program_of, const NearOf& same_core_of);
 
 }  // namespace tutti

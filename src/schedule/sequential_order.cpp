@@ -1,4 +1,4 @@
-// Lanes in sequential order: see single_file in lowering.h.
+// Lanes in sequential order: see sequential_order in lowering.h.
 #include <algorithm>
 #include <deque>
 #include <iterator>

@@ -34,7 +34,7 @@ enum class Kind : std::uint8_t {
   kPull = 3,    ///< in a region of the sender's: `reference`
   kPut = 4,     ///< in the memory that the receiver granted for it
   kShort = 5,   ///< behind the header, from the next line on
-  kTimed = 6,   ///< as kSlot; the receiver times its reading (filling.h)
+  kTimed = 6,   ///< as kSlot; the receiver times its reading (write_policy.h)
 };
 
 inline constexpr std::uint64_t kInlineBytes = 40;
@@ -47,7 +47,7 @@ static_assert(kHeaderStride % kPair == 0);
 /// slots, a round is of as many headers as slots. Fewer are in use where messages come in turn than there could be, since
 /// they stay in the first caches (LinkLayout); but with fewer headers of 40 bytes than 16 to 32, each message takes 10 to
 /// 15 ns longer (Zen 5, 40 to 60 ns where cores are far; on Zen 4 a bare probe sees no difference).
-inline constexpr std::uint64_t kRoundLines = 32;
+inline constexpr std::uint64_t kLapLines = 32;
 /// Of a message with its header. In a slot it has none behind that, but counts so that a round ends with the last slot.
 constexpr std::uint64_t header_lines(std::uint64_t bytes) {
   return bytes <= kInlineBytes ? 1 : 1 + (bytes + kLine - 1) / kLine;
@@ -62,26 +62,26 @@ struct Reference {
 /// Where a message lies, and the way in which it was written: one word.
 struct Placement {
   std::uint64_t word;
-  static constexpr int kFillingShift = 56;
-  static constexpr std::uint64_t kLent = std::uint64_t{1} << 55;
-  static constexpr std::uint64_t kCold = std::uint64_t{1} << 54;
+  static constexpr int kPolicyShift = 56;
+  static constexpr std::uint64_t kBorrowed = std::uint64_t{1} << 55;
+  static constexpr std::uint64_t kRotated = std::uint64_t{1} << 54;
 
   static constexpr Placement nowhere() { return {UINT64_MAX}; }
   static constexpr Placement slot(std::uint64_t number) { return {number}; }
-  /// A slot that the receiver of the message lent: of the link there that is told of beside this.
-  static constexpr Placement borrowed(std::uint64_t number) { return {number | kLent}; }
-  static constexpr Placement rotate(std::uint64_t offset) { return {offset | kCold}; }
-  constexpr Placement with(WritePolicy filling, bool passed) const {
-    return {word | (static_cast<std::uint64_t>(filling) + (passed ? kWritePolicies : 0)) << kFillingShift};
+  /// A slot that is borrowed from the receiver of the message: of the link there that is told of beside this.
+  static constexpr Placement borrowed(std::uint64_t number) { return {number | kBorrowed}; }
+  static constexpr Placement rotated(std::uint64_t offset) { return {offset | kRotated}; }
+  constexpr Placement with(WritePolicy policy, bool passed) const {
+    return {word | (static_cast<std::uint64_t>(policy) + (passed ? kWritePolicies : 0)) << kPolicyShift};
   }
 
   constexpr bool is_nowhere() const { return word == UINT64_MAX; }
-  constexpr bool is_lent() const { return (word & kLent) != 0; }
-  constexpr bool is_rotated() const { return (word & kCold) != 0; }
+  constexpr bool is_borrowed() const { return (word & kBorrowed) != 0; }
+  constexpr bool is_rotated() const { return (word & kRotated) != 0; }
   /// Of a slot its number, else bytes from the first payload on.
-  constexpr std::uint64_t value() const { return word & (kCold - 1); }
+  constexpr std::uint64_t value() const { return word & (kRotated - 1); }
   /// Of `with`; from kFillings on where the slot was passed, from twice that on it is nonsense.
-  constexpr std::uint64_t filling() const { return word >> kFillingShift; }
+  constexpr std::uint64_t policy() const { return word >> kPolicyShift; }
 };
 
 /// What a sender's messages say of the other direction on its channel: so many messages have been released.
@@ -101,7 +101,7 @@ struct alignas(kLine) SlotHeader {
   };
   std::uint64_t sequence;  ///< n + 1 once message n is here; the `arrived` word
   std::uint64_t fingerprint;
-  std::uint64_t size_and_kind;  ///< bytes below, kind in the top byte, and kStartsOver
+  std::uint64_t size_and_kind;  ///< bytes below, kind in the top byte, and kWrap
   union {
     unsigned char data[kInlineBytes];
     Announcement where;
@@ -148,7 +148,7 @@ struct LinkControl {
   std::uint32_t kept_slots[kKeptBeside];
   alignas(kPair) std::uint64_t withdrawn;  ///< 1 once memory that the sender offered may change under the receiver's eyes
   alignas(kPair) GrantEntry grants[kGrants];
-  /// FillingTimes of the receiver; the sender sets to 0 what it took.
+  /// WriteTimes of the receiver; the sender sets to 0 what it took.
   alignas(kPair) std::uint32_t read_ns[kChoices][kWritePolicies];
 };
 static_assert(sizeof(LinkControl) <= kPage);
@@ -156,15 +156,15 @@ static_assert(sizeof(LinkControl) <= kPage);
 /// Where things lie in a link's memory: the control page, the headers, the payloads. Computed alike on both sides from what
 /// they agreed.
 ///
-/// Messages have one header after the other; behind the last, and where a message says so (kStartsOver), the first one
+/// Messages have one header after the other; behind the last, and where a message says so (kWrap), the first one
 /// comes again. Whoever runs far ahead of its receiver goes through all: a short message needs no more credit than a header
 /// is. Where messages come back in turn, as in most collectives, they tell what was released, and few headers are enough,
-/// as many as slots, or more of those with little behind them (kRoundLines): the fewer lines the two cores pass to and fro,
-/// the more of them are where they were left, in the first caches. A round of 64 headers that hold 1 KiB each takes 270 ns
+/// as many as slots, or more of those with little behind them (kLapLines): the fewer lines the two cores pass to and fro,
+/// the more of them are where they were left, in the first caches. A lap of 64 headers that hold 1 KiB each takes 270 ns
 /// per message, of 3 or 4 headers 150 ns (Zen 4, both ways at once).
 ///
 /// What is neither in its header nor right behind it has a slot, the one that is likeliest in the sender's first caches, or
-/// a place in the cold payloads behind them (filling.h). Its header says where.
+/// a place in the rotation area behind them (write_policy.h). Its header says where.
 ///
 /// A slot is where it was read: reading what another core has written brings the lines to the reader's cache, and often
 /// from the writer's. So the receiver keeps a slot for its own next message to the sender, and lines pass between the cores
@@ -179,12 +179,12 @@ struct LinkLayout {
   std::uint32_t places = 0;  ///< where they can lie
   std::uint32_t headers = 0;
   std::uint64_t slot_bytes = 0;
-  std::uint64_t kept_offset = 0;     ///< of the numbers of kept slots
-  std::uint64_t payload_offset = 0;  ///< of the first payload
-  std::uint64_t stride = 0;          ///< from payload to payload
-  std::uint64_t cold_offset = 0;     ///< of the cold payloads, from the first payload
-  std::uint64_t payload_bytes = 0;   ///< from the first payload to the end of the cold ones
-  std::uint64_t total = 0;           ///< of the whole memory
+  std::uint64_t retained_offset = 0;  ///< of the numbers of kept slots
+  std::uint64_t payload_offset = 0;   ///< of the first payload
+  std::uint64_t stride = 0;           ///< from payload to payload
+  std::uint64_t rotation_offset = 0;  ///< of the rotation area, from the first payload
+  std::uint64_t payload_bytes = 0;    ///< from the first payload to the end of the rotation area
+  std::uint64_t total = 0;            ///< of the whole memory
   /// Whether messages lie alike.
   constexpr bool like(const LinkLayout& other) const { return slots == other.slots && slot_bytes == other.slot_bytes; }
   /// Bytes from the first payload on.
@@ -192,13 +192,13 @@ struct LinkLayout {
   /// Whether a message may lie there.
   constexpr bool holds(Placement at, std::uint64_t bytes) const {
     if (bytes > slot_bytes || bytes > payload_bytes) return false;
-    if (at.is_rotated()) return !at.is_lent() && at.value() >= cold_offset && at.value() <= payload_bytes - bytes;
+    if (at.is_rotated()) return !at.is_borrowed() && at.value() >= rotation_offset && at.value() <= payload_bytes - bytes;
     return at.value() < places && stride != 0;
   }
 
   static constexpr std::uint32_t kLeastHeaders = 64;
   /// Addresses only: a page takes memory once it is written.
-  static constexpr std::uint64_t kColdBytes = 4 << 20;
+  static constexpr std::uint64_t kRotationBytes = 4 << 20;
   /// Payloads begin on a 128-byte boundary. Their stride is a multiple of 128 but, for slots of a power of two, not of
   /// 4096: their beginnings do not all fall into one set of the cache. The first begins in the middle of a page, since
   /// callers' buffers begin where a page does, or a little behind: copies from and to there are slow where both lie alike
@@ -211,13 +211,13 @@ struct LinkLayout {
     l.slot_bytes = slot_bytes;
     const std::uint64_t headers_end = kPage + l.headers * kHeaderStride;
     const bool beside = l.places <= kKeptBeside;
-    l.kept_offset = beside ? offsetof(LinkControl, kept_slots) : headers_end;
+    l.retained_offset = beside ? offsetof(LinkControl, kept_slots) : headers_end;
     const std::uint64_t begin = headers_end + (beside ? 0 : l.places * sizeof(std::uint32_t));
     l.payload_offset = (begin + kPage - 1) / kPage * kPage + kPage / 2;
     const std::uint64_t apart = slot_bytes >= kPage ? kPair : 0;
     l.stride = slot_bytes > kInlineBytes ? (slot_bytes + apart + kPair - 1) / kPair * kPair : 0;
-    l.cold_offset = (l.stride * l.places + kPage - 1) / kPage * kPage;
-    l.payload_bytes = l.cold_offset + (slot_bytes >= kLeastTuned ? kColdBytes : 0);
+    l.rotation_offset = (l.stride * l.places + kPage - 1) / kPage * kPage;
+    l.payload_bytes = l.rotation_offset + (slot_bytes >= kLeastTuned ? kRotationBytes : 0);
     l.total = l.payload_offset + l.payload_bytes;
     return l;
   }

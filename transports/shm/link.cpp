@@ -14,8 +14,8 @@ namespace {
 
 // Memory of a link, as far as the messages lie in it that may be under way, from which huge pages pay.
 constexpr std::uint64_t kHugeFrom = 4u << 20;
-// How often a link's messages could have gone through its cold room before that is tried.
-constexpr std::uint64_t kRoundsUntilTrial = 8;
+// How often a link's messages could have gone through its rotation area before that is tried.
+constexpr std::uint64_t kLapsUntilTrial = 8;
 
 std::string seconds(std::uint64_t ns) {
   std::string text = std::to_string(static_cast<double>(ns) / 1e9);
@@ -101,7 +101,7 @@ tutti_link_result ShmLink::state(tutti_link_state* state) const {
 
 SenderLink::SenderLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes)
     : ShmLink(endpoint, peer, channel, slots, slot_bytes),
-      fillings_(kChoices, WritePolicyTuner(slots)),
+      tuners_(kChoices, WritePolicyTuner(slots)),
       slot_state_(layout_.places) {
   serial_ = endpoint.next_serial();
   peer.add(*this);
@@ -147,7 +147,7 @@ bool SenderLink::has_all_slots() const {
 bool SenderLink::owes_nothing() const {
   // Acquire: what was released has come home before.
   const bool all_released = control_ == nullptr || shared(control_->consumed).load(std::memory_order_acquire) == next_;
-  return all_released && (slot_.is_nowhere() || !slot_.is_lent());
+  return all_released && (slot_.is_nowhere() || !slot_.is_borrowed());
 }
 
 Status SenderLink::begin() {
@@ -201,7 +201,7 @@ Placement SenderLink::take_slot() {
     lent_mapping_ = {};  // it held a slot that is given up
   slot_passed_ = is_recently_read();
   ReceiverLink* const from = lender();
-  if (const std::uint32_t retained = from != nullptr ? from->take_kept() : kNone; retained != kNone) {
+  if (const std::uint32_t retained = from != nullptr ? from->take_retained() : kNone; retained != kNone) {
     lender_ = from->serial();
     lent_payloads_ = from->payloads();
     return Placement::borrowed(retained);
@@ -229,7 +229,7 @@ ReceiverLink* SenderLink::lender() const {
 }
 
 bool SenderLink::is_recently_read() const {
-  if (!slot_.is_nowhere() && (!slot_.is_lent() || has_lender())) return slot_passed_;
+  if (!slot_.is_nowhere() && (!slot_.is_borrowed() || has_lender())) return slot_passed_;
   const ReceiverLink* const from = lender();
   return hot_ != kNone || (from != nullptr && from->has_kept());
 }
@@ -265,20 +265,20 @@ void SenderLink::returned(std::uint64_t serial, std::uint32_t slot) {
 /// The message lies in the slot that was taken. Where its lender has gone meanwhile, it is moved: messages tell by the link
 /// that is there whose slot they are in. Nowhere: the link is broken.
 void SenderLink::send_slot(std::uint64_t bytes) {
-  if (place_.is_lent() && !has_lender()) [[unlikely]] {
+  if (place_.is_borrowed() && !has_lender()) [[unlikely]] {
     const unsigned char* const from = address(place_);
     const std::uint32_t own = take_own_slot();
     place_ = own == kNone ? Placement::nowhere() : Placement::slot(own);
     if (place_.is_nowhere()) return;
     copy_memory(address(place_), from, bytes);
   }
-  if (!place_.is_lent()) slot_state_[place_.value()] = next_ + 1;
+  if (!place_.is_borrowed()) slot_state_[place_.value()] = next_ + 1;
   slot_ = Placement::nowhere();
 }
 
 /// The link goes whose memory holds what we have borrowed and perhaps written to.
 void SenderLink::on_lender_closed(std::uint64_t serial, Mapping mapping) {
-  if (!slot_.is_nowhere() && slot_.is_lent() && lender_ == serial) lent_mapping_ = std::move(mapping);
+  if (!slot_.is_nowhere() && slot_.is_borrowed() && lender_ == serial) lent_mapping_ = std::move(mapping);
 }
 
 void* SenderLink::reserve_large(std::uint64_t bytes, std::uint64_t fingerprint) {
@@ -297,55 +297,55 @@ void SenderLink::place(std::uint64_t bytes) {
     placed_ = next_;
     placed_bytes_ = bytes;
     passed_ = varies && is_recently_read();
-    place_ = varies && !passed_ && filling(bytes).next() == WritePolicy::rotate ? cold_place(bytes) : slot();
+    place_ = varies && !passed_ && tuner(bytes).next() == WritePolicy::rotate ? rotation_place(bytes) : slot();
   } else if (bytes > placed_bytes_ && !place_.is_nowhere() && place_.is_rotated()) {
     place_ = slot();
   }
-  if (varies && filling(bytes).timed_here()) reserved_ns_ = now_ns();
+  if (varies && tuner(bytes).timed_here()) reserved_ns_ = now_ns();
 }
 
-/// The next cold room, or the message's slot where there is none.
+/// The next place in the rotation area, or the message's slot where there is none.
 ///
 /// No room that may still be read is given out: what is under way, and this message, are at most `slots` rooms, one behind
 /// the other, of at most a part in slots + 1 each, and what is left over at the end where one would not fit is less than
 /// one.
-Placement SenderLink::cold_place(std::uint64_t bytes) {
-  if (!has_cold(size_class(bytes))) return slot();
-  const std::uint64_t room = cold_room(bytes);
-  if (cold_end() - cold_at_ < room) {
-    cold_at_ = 0;
+Placement SenderLink::rotation_place(std::uint64_t bytes) {
+  if (!may_rotate(size_class(bytes))) return slot();
+  const std::uint64_t room = rotation_room(bytes);
+  if (rotation_end() - rotation_at_ < room) {
+    rotation_at_ = 0;
     touched_ = true;
   }
-  const Placement at = Placement::rotate(layout_.cold_offset + cold_at_);
-  cold_at_ += room;
+  const Placement at = Placement::rotated(layout_.rotation_offset + rotation_at_);
+  rotation_at_ += room;
   return at;
 }
 
-bool SenderLink::has_cold(std::uint32_t size_class) {
+bool SenderLink::may_rotate(std::uint32_t size_class) {
   const std::uint64_t longest = size_class + 1 == kSizeClasses ? layout_.slot_bytes : (2 * kLeastTuned << size_class) - 1;
-  return cold_room(std::min(longest, layout_.slot_bytes)) <= cold_end() / (layout_.slots + 1);
+  return rotation_room(std::min(longest, layout_.slot_bytes)) <= rotation_end() / (layout_.slots + 1);
 }
 
-/// Where cold rooms begin anew. Twice what a core's own cache holds, or they would come back to it warm. Links that
+/// Where the rotation area ends. Twice what a core's own cache holds, or their lines would still be there. Links that
 /// are opened together share four times that, so that a rank's memory does not grow with its peers.
-std::uint64_t SenderLink::cold_end() {
-  if (cold_end_ == 0) {
+std::uint64_t SenderLink::rotation_end() {
+  if (rotation_end_ == 0) {
     const std::uint64_t cache = endpoint_.core_cache_bytes();
     const std::uint64_t span = std::min(2 * cache, 8 * cache / std::max<std::uint64_t>(1, endpoint_.links() / 2));
-    cold_end_ = std::clamp<std::uint64_t>(span, kPage, layout_.payload_bytes - layout_.cold_offset);
+    rotation_end_ = std::clamp<std::uint64_t>(span, kPage, layout_.payload_bytes - layout_.rotation_offset);
   }
-  return cold_end_;
+  return rotation_end_;
 }
 
-/// The next message's room was filled. Returns the message's kind.
-Kind SenderLink::filled(std::uint64_t bytes) {
+/// The next message was written. Returns the message's kind.
+Kind SenderLink::written(std::uint64_t bytes) {
   if (!place_.is_rotated()) send_slot(bytes);
   if (place_.is_nowhere()) return Kind::kSlot;
   header().where.placement = place_;
   if (bytes < kLeastTuned) return Kind::kSlot;
-  filled_bytes_ += bytes;
+  written_bytes_ += bytes;
   const std::uint32_t index = choice_of(bytes, passed_);
-  WritePolicyTuner& choice = fillings_[index];
+  WritePolicyTuner& choice = tuners_[index];
   const bool timed = choice.timed();
   if (timed) header().where.placement = place_.with(choice.next(), passed_);
   std::uint64_t taken = 0;
@@ -355,17 +355,17 @@ Kind SenderLink::filled(std::uint64_t bytes) {
     const std::uint64_t since = shared(reserved_ns_).exchange(0, std::memory_order_seq_cst);
     taken = per_least(now_ns() - since, bytes);
   }
-  if (choice.filled(taken)) {
+  if (choice.written(taken)) {
     WriteTimes receiver{};
     for (std::size_t f = 0; f < kWritePolicies; ++f) {
       // Relaxed: a time that the receiver wrote at some time, and from which nothing else follows. Where it writes one at
       // this moment, that counts now or the next time.
       receiver[f] = shared(control_->read_ns[index][f]).exchange(0, std::memory_order_relaxed);
     }
-    const bool rotate = has_cold(size_class(bytes)) && filled_bytes_ / kRoundsUntilTrial >= cold_end() && !passed_;
-    const std::uint64_t rooms = rotate ? cold_end() / cold_room(bytes) : 0;
+    const bool rotate = may_rotate(size_class(bytes)) && written_bytes_ / kLapsUntilTrial >= rotation_end() && !passed_;
+    const std::uint64_t rooms = rotate ? rotation_end() / rotation_room(bytes) : 0;
     // Before anything in it is timed the whole room is touched for the first time, and then gone through.
-    choice.compare(receiver, bytes, filled_bytes_ >= cold_end(),
+    choice.compare(receiver, bytes, written_bytes_ >= rotation_end(),
                    {static_cast<std::uint32_t>(touched_ ? rooms : 2 * rooms), touched_}, now_ns());
   }
   return timed ? Kind::kTimed : Kind::kSlot;
@@ -627,16 +627,16 @@ tutti_link_result ReceiverLink::view_slot(tutti_message* message, Kind kind) {
   const std::uint64_t serial = shared(header().where.credit.serial).load(std::memory_order_relaxed);
   const std::uint64_t bytes = message->bytes;
   // Both links of a channel lie alike, or neither lends.
-  const unsigned char* const from = placement.is_lent() ? own_payloads(serial) : payloads();
+  const unsigned char* const from = placement.is_borrowed() ? own_payloads(serial) : payloads();
   if (from == nullptr || !layout_.holds(placement, bytes)) [[unlikely]]
     return misplaced(placement, bytes);
   message->data = from + layout_.offset_of(placement);
   viewed_place_ = placement;
   viewed_serial_ = serial;
   if (kind == Kind::kTimed && timed_ns_ == 0) {
-    if (bytes < kLeastTuned || placement.filling() >= 2 * kWritePolicies) return malformed("it is timed as no message is");
-    const bool passed = placement.filling() >= kWritePolicies;
-    timed_least_ = &control_->read_ns[choice_of(bytes, passed)][placement.filling() % kWritePolicies];
+    if (bytes < kLeastTuned || placement.policy() >= 2 * kWritePolicies) return malformed("it is timed as no message is");
+    const bool passed = placement.policy() >= kWritePolicies;
+    timed_least_ = &control_->read_ns[choice_of(bytes, passed)][placement.policy() % kWritePolicies];
     timed_bytes_ = bytes;
     timed_ns_ = now_ns();
   }
@@ -644,7 +644,7 @@ tutti_link_result ReceiverLink::view_slot(tutti_message* message, Kind kind) {
 }
 
 tutti_link_result ReceiverLink::misplaced(Placement at, std::uint64_t bytes) {
-  const char* const where = at.is_lent() ? " of what was lent" : at.is_rotated() ? " behind the slots" : "";
+  const char* const where = at.is_borrowed() ? " of what was lent" : at.is_rotated() ? " behind the slots" : "";
   return malformed(std::to_string(bytes) + " bytes at " + std::to_string(at.value()) + where + " in slots of " +
                    std::to_string(layout_.slot_bytes));
 }
@@ -665,25 +665,25 @@ void ReceiverLink::forget(std::uint64_t serial) {
                 [&](const RetiredMemory& memory) { return memory.serial < serial && !reads_from(memory.serial); });
 }
 
-/// What was viewed in a slot or a cold room is not needed any more.
+/// What was viewed in a slot or the rotation area is not needed any more.
 void ReceiverLink::release_slot() {
   const Placement place = std::exchange(viewed_place_, Placement::nowhere());
   const auto slot = static_cast<std::uint32_t>(place.value());
-  if (place.is_lent()) {
+  if (place.is_borrowed()) {
     if (channel_pair_.sender != nullptr) channel_pair_.sender->returned(viewed_serial_, slot);
-  } else if (!place.is_rotated() && keeps_ && retained_ == kNone && channel_pair_.sender != nullptr &&
+  } else if (!place.is_rotated() && retains_ && retained_ == kNone && channel_pair_.sender != nullptr &&
              channel_pair_.sender->layout().like(layout_)) {
     retained_ = slot;
     // Relaxed: the next store tells of it.
-    shared(kept_slot(kept_count_)).store(slot, std::memory_order_relaxed);
+    shared(kept_slot(retained_count_)).store(slot, std::memory_order_relaxed);
     // Release: the number before the count. Only we write it, and before we say that the message is released.
-    shared(control_->retained).store(++kept_count_, std::memory_order_release);
+    shared(control_->retained).store(++retained_count_, std::memory_order_release);
   }
 }
 
 void ReceiverLink::on_borrower_closed(bool owes) {
   if (!owes) return;
-  keeps_ = false;
+  retains_ = false;
   retained_ = kNone;
 }
 

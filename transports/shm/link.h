@@ -59,9 +59,9 @@ class ShmLink {
   /// Takes the memory over and finds the words in it.
   void attach(Mapping mapping);
   unsigned char* headers_begin() const { return static_cast<unsigned char*>(mapping_.data()) + kPage; }
-  /// LinkControl::kept's ring, an entry for each slot.
+  /// LinkControl::retained's ring, an entry for each slot.
   std::uint32_t& kept_slot(std::uint64_t n) const {
-    unsigned char* const ring = static_cast<unsigned char*>(mapping_.data()) + layout_.kept_offset;
+    unsigned char* const ring = static_cast<unsigned char*>(mapping_.data()) + layout_.retained_offset;
     return reinterpret_cast<std::uint32_t*>(ring)[n % layout_.places];
   }
   /// The header behind the next message's, which says whether it is the first one again.
@@ -120,9 +120,9 @@ class SenderLink final : public ShmLink {
 
   /// Whether what is reserved is memory that the receiver granted.
   bool has_grant() const { return granted_ != nullptr; }
-  /// Whether what is reserved for a message of `bytes` is to be filled past the caches.
+  /// Whether what is reserved for a message of `bytes` is to be written past the caches.
   bool streams(std::uint64_t bytes) const {
-    return granted_ == nullptr && bytes >= kLeastTuned && filling(bytes).next() == WritePolicy::non_temporal;
+    return granted_ == nullptr && bytes >= kLeastTuned && tuner(bytes).next() == WritePolicy::non_temporal;
   }
 
   tutti_link_result commit(std::uint64_t bytes, std::uint64_t fingerprint) {
@@ -150,7 +150,7 @@ class SenderLink final : public ShmLink {
       kind = Kind::kPut;
       finish_put();
     } else {
-      kind = filled(bytes);
+      kind = written(bytes);
       if (place_.is_nowhere()) [[unlikely]]
         return TUTTI_LINK_BROKEN;
     }
@@ -242,12 +242,12 @@ class SenderLink final : public ShmLink {
     limit_ = std::min(consumed_ + layout_.slots, inline_limit_);
   }
   /// Whether the message after the next one, which has `bytes`, is to have the first header: as few lines as can be are in
-  /// use (kRoundLines) where the peer answers each message, so that two of ours are under way at most by what it told. Who
-  /// is not told runs far ahead, and messages of a round that ended early would lie in the way soon. Only those two do, so
-  /// that a round of as many headers as there are slots leaves room for as many messages under way.
+  /// use (kLapLines) where the peer answers each message, so that two of ours are under way at most by what it told. Who
+  /// is not told runs far ahead, and messages of a lap that ended early would lie in the way soon. Only those two do, so
+  /// that a lap of as many headers as there are slots leaves room for as many messages under way.
   bool wraps_early(std::uint64_t bytes) const {
     const std::uint64_t messages = next_ + 1 - lap_begin_;
-    return messages >= layout_.slots && messages * header_lines(bytes) >= kRoundLines && in_turn(next_ + 1) &&
+    return messages >= layout_.slots && messages * header_lines(bytes) >= kLapLines && in_turn(next_ + 1) &&
            known_released() > lap_begin_;
   }
   std::uint64_t known_released() const { return std::min(channel_pair_.peer_credit.released, consumed_); }
@@ -262,7 +262,7 @@ class SenderLink final : public ShmLink {
   }
   /// `first`, the next message, has the first header. Those before the last round are released: it has ended early only
   /// where its first message was, and gone on to its end only where all before it were.
-  void begin_round(std::uint64_t first) {
+  void begin_lap(std::uint64_t first) {
     previous_lap_begin_ = lap_begin_;
     lap_begin_ = first;
     set_limits();
@@ -273,14 +273,14 @@ class SenderLink final : public ShmLink {
   }
   /// A slot for the next message, the same one until it is sent. There is credit for it. Nowhere: the link is broken.
   Placement slot() {
-    if (slot_.is_nowhere() || (slot_.is_lent() && !has_lender())) slot_ = take_slot();
+    if (slot_.is_nowhere() || (slot_.is_borrowed() && !has_lender())) slot_ = take_slot();
     return slot_;
   }
   Placement take_slot();
   /// Whose link lends us slots, if any.
   ReceiverLink* lender() const;
-  /// One of ours, by its number, for which owners_ says kReserved. kNone where the peer's memory is damaged: the link is
-  /// broken.
+  /// One of ours, by its number, for which slot_state_ says kReserved. kNone where the peer's memory is damaged: the link
+  /// is broken.
   std::uint32_t take_own_slot();
   [[gnu::noinline]] std::uint32_t miss_slots();
   bool is_free(std::uint32_t slot) {
@@ -298,7 +298,7 @@ class SenderLink final : public ShmLink {
   /// Whether the link is there that `slot_` was lent by.
   bool has_lender() const { return channel_pair_.our_credit.serial == lender_; }
   unsigned char* address(Placement at) const {
-    return (at.is_lent() ? lent_payloads_ : payloads()) + layout_.offset_of(at);
+    return (at.is_borrowed() ? lent_payloads_ : payloads()) + layout_.offset_of(at);
   }
   void send_slot(std::uint64_t bytes);
   void leave_memory();
@@ -306,15 +306,15 @@ class SenderLink final : public ShmLink {
   unsigned char* take_grant(std::uint64_t bytes, std::uint64_t fingerprint);
   void finish_put();
   /// Of the next message, once it is placed.
-  const WritePolicyTuner& filling(std::uint64_t bytes) const { return fillings_[choice_of(bytes, passed_)]; }
+  const WritePolicyTuner& tuner(std::uint64_t bytes) const { return tuners_[choice_of(bytes, passed_)]; }
   void place(std::uint64_t bytes);
-  /// What a message takes of the cold payloads.
-  static std::uint64_t cold_room(std::uint64_t bytes) { return (bytes + kPair - 1) / kPair * kPair + kPair; }
-  /// Whether messages of that size class have cold rooms: all have, or none.
-  bool has_cold(std::uint32_t size_class);
-  std::uint64_t cold_end();
-  Placement cold_place(std::uint64_t bytes);
-  Kind filled(std::uint64_t bytes);
+  /// What a message takes of the rotation area.
+  static std::uint64_t rotation_room(std::uint64_t bytes) { return (bytes + kPair - 1) / kPair * kPair + kPair; }
+  /// Whether messages of that size class may lie in the rotation area.
+  bool may_rotate(std::uint32_t size_class);
+  std::uint64_t rotation_end();
+  Placement rotation_place(std::uint64_t bytes);
+  Kind written(std::uint64_t bytes);
 
   void publish(SlotHeader& h, std::uint64_t size_and_kind, std::uint64_t fingerprint) {
     if (channel_pair_.peer_credit.released != consumed_) learn(channel_pair_.peer_credit.released);
@@ -326,8 +326,8 @@ class SenderLink final : public ShmLink {
     shared(h.sequence).store(next, std::memory_order_release);
     next_ = next;
     at_ = following(again);
-    if (at_ == headers_begin()) begin_round(next);
-    // The receiver read the next header's line last, a round ago, and polls it soon: as our own by then, it takes the next
+    if (at_ == headers_begin()) begin_lap(next);
+    // The receiver read the next header's line last, a lap ago, and polls it soon: as our own by then, it takes the next
     // message with one transfer between the cores instead of two.
     prefetch_to_write(at_);
     wake();
@@ -336,16 +336,16 @@ class SenderLink final : public ShmLink {
   alignas(kLine) unsigned char staged_[kLine] = {};
   PeerRegion* granted_ = nullptr;           ///< of the reserved message, held until it is committed
   unsigned char* granted_at_ = nullptr;     ///< where it is written
-  std::vector<WritePolicyTuner> fillings_;  ///< see choice_of
+  std::vector<WritePolicyTuner> tuners_;    ///< see choice_of
   std::uint64_t placed_ = UINT64_MAX;       ///< the message that `place_` is for
   std::uint64_t placed_bytes_ = 0;          ///< and its length
   Placement place_ = Placement::nowhere();  ///< where the next message lies; nowhere: the link is broken
   bool passed_ = false;                     ///< it is a slot that we have read last
-  std::uint64_t cold_at_ = 0;               ///< of the cold payloads, where the next one begins
-  std::uint64_t cold_end_ = 0;              ///< where they begin anew; 0: not decided yet
-  std::uint64_t filled_bytes_ = 0;          ///< of all messages in slots or cold rooms, of kLeastFilled or more
+  std::uint64_t rotation_at_ = 0;           ///< of the rotation area, where the next one begins
+  std::uint64_t rotation_end_ = 0;          ///< where they begin anew; 0: not decided yet
+  std::uint64_t written_bytes_ = 0;         ///< of all messages in slots or the rotation area, of kLeastTuned or more
   bool touched_ = false;                    ///< they have begun anew once: all pages are there
-  std::uint64_t reserved_ns_ = 0;           ///< when the room of a message whose filling is timed was given
+  std::uint64_t reserved_ns_ = 0;           ///< when the room of a message whose writing is timed was given
   std::uint64_t consumed_ = 0;              ///< messages that have been released, as known
   std::uint64_t lap_begin_ = 0;             ///< the message that had the first header last
   std::uint64_t previous_lap_begin_ = 0;    ///< the one that had it before; older ones are released
@@ -364,7 +364,7 @@ class SenderLink final : public ShmLink {
   std::uint64_t lender_ = 0;               ///< serial of the link whose slot that is, where it is lent
   unsigned char* lent_payloads_ = nullptr;
   std::list<RetiredMemory> remains_{
-      1};                 ///< room for our own memory in Returns::gone: when that is needed, memory may be out
+      1};                 ///< room for our own memory in ChannelPair::gone: when that is needed, memory may be out
   Mapping lent_mapping_;  ///< of a link that is gone, while `slot_` is there
 };
 
@@ -423,13 +423,13 @@ class ReceiverLink final : public ShmLink {
 
   // From the link of the other direction at this end.
   /// A slot of the sender's that was read last, for a message to it; no more than once. kNone where none is kept.
-  std::uint32_t take_kept() { return std::exchange(retained_, kNone); }
+  std::uint32_t take_retained() { return std::exchange(retained_, kNone); }
   bool has_kept() const { return retained_ != kNone; }
   /// It goes. Where it owes slots nothing is kept from here on: those of messages that nobody reads any more do not come
   /// home, and more must not be missing.
   void on_borrower_closed(bool owes);
   /// Whether the message that is being read lies in memory of our sending link of that serial.
-  bool reads_from(std::uint64_t serial) const { return viewed_place_.is_lent() && viewed_serial_ == serial; }
+  bool reads_from(std::uint64_t serial) const { return viewed_place_.is_borrowed() && viewed_serial_ == serial; }
 
   /// While messages are here that were committed before the sender ended, there is nothing to complain about.
   std::string failure() const override;
@@ -487,11 +487,11 @@ class ReceiverLink final : public ShmLink {
   std::uint64_t timed_ns_ = 0;            ///< when the viewed message, whose reading is timed, was seen; 0: it is none
   std::uint64_t timed_bytes_ = 0;         ///< its length
   std::uint32_t* timed_least_ = nullptr;  ///< of LinkControl::read_ns, for that message
-  Placement viewed_place_ = Placement::nowhere();  ///< of the viewed message, where it lies in a slot or a cold room
+  Placement viewed_place_ = Placement::nowhere();  ///< of the viewed message, where it lies in a slot or the rotation area
   std::uint64_t viewed_serial_ = 0;                ///< and of the link whose slot it is, where that is lent
   std::uint32_t retained_ = kNone;                 ///< a slot of the sender's, for our next message to it
-  bool keeps_ = true;                              ///< some are to be kept
-  std::uint64_t kept_count_ = 0;                   ///< slots that were kept ever
+  bool retains_ = true;                            ///< some are to be kept
+  std::uint64_t retained_count_ = 0;               ///< slots that were kept ever
   bool damaged_ = false;
   bool again_ = false;        ///< the message after the viewed one has the first header
   std::uint64_t viewed_ = 0;  ///< messages that the caller has seen: a grant is for a later one

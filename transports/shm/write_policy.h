@@ -3,14 +3,14 @@
 // machine moves them from second to second. There are three ways, and none is the quickest one everywhere (Zen 4,
 // 2026-11-23, 32 KiB both ways at once, written and read, in us):
 //
-//     cores                            warm   cold   streaming
-//     share their first caches          2.6    2.8
-//     share the last cache              6.0    2.0     4.5
-//     share none                         21     11     4.6
+//     cores                            reuse slot   rotate   non-temporal
+//     share their first caches              2.6        2.8
+//     share the last cache                  6.0        2.0        4.5
+//     share none                             21         11        4.6
 //
 // Where both ends send, slots pass to and fro, and a message may lie in one that the sender itself has read last: that is
-// better than a cold room, and such messages choose apart, between plain and streaming stores. Where several are under way
-// each way, only some find such a slot.
+// better than the rotation area, and such messages choose apart, between plain and non-temporal stores. Where several are
+// under way each way, only some find such a slot.
 //
 // So all are tried now and then, and what takes both ends together least time is done until the next trial. That comes
 // sooner where what is done takes half as long again as it did, two times running: one message of a cycle of 32 is timed.
@@ -19,16 +19,17 @@
 // are few and short: one of 4 KiB every 100 ms may live for three minutes with what a bad moment chose.
 //
 //     messages of about one size:   a trial │ 8 │ compare │ 23, one timed, 8 │ watch │ 23, one timed, 8 │ watch …
-//     a trial:                      4 and 4 timed warm │ a round of the cold room and 4 timed cold │ 4 timed streaming
+//     a trial:                      4 and 4 timed in reused slots │ a lap of the rotation area and 4 timed there │
+//                                   4 timed with non-temporal stores
 //
 // A way whose first messages take the sender alone twice as long as both ends take now is given up at once: most of what
 // trials cost is the way that is worst.
 //
-// Of a room that has not been gone through lately nothing is left in the last cache, which on a host with neighbours may
+// Of an area that has not been gone through lately nothing is left in the last cache, which on a host with neighbours may
 // cost twice what it does later on.
 //
-// A link begins with warm messages. The cold room is tried once so much has been sent that its pages, which are touched for
-// the first time then and before anything is timed, do not count; what needs none is tried before.
+// A link begins with reused slots. The rotation area is tried once so much has been sent that its pages, which are touched
+// for the first time then and before anything is timed, do not count; what needs none is tried before.
 //
 // The receiver learns from a message's kind that it is timed, and leaves the time of its reading in the link's memory,
 // where the sender takes it away. Of a trial's messages the quickest counts there, and the second quickest here: waits that
@@ -46,14 +47,14 @@ namespace tutti::shm {
 /// The ways; they are indices.
 enum class WritePolicy : std::uint8_t {
   reuse_slot,    ///< plain stores, into a slot that was read a few messages ago: its lines are the peer's
-  rotate,        ///< plain stores, into the room that was read longest ago: its lines have left both cores' own caches
-  non_temporal,  ///< as warm, by stores past the caches
+  rotate,        ///< plain stores, into the place that was read longest ago: its lines have left both cores' own caches
+  non_temporal,  ///< as reuse_slot, by stores past the caches
 };
 inline constexpr std::size_t kWritePolicies = 3;
 
-/// Shorter messages are always warm: their stores wait in the core's own buffers for the most part.
+/// Shorter messages always reuse a slot: their stores wait in the core's own buffers for the most part.
 inline constexpr std::uint64_t kLeastTuned = 4096;
-/// Of messages of at least kLeastFilled: powers of two; the last class has all that are longer.
+/// Of messages of at least kLeastTuned: powers of two; the last class has all that are longer.
 inline constexpr std::uint32_t kSizeClasses = 8;
 constexpr std::uint32_t size_class(std::uint64_t bytes) {
   return std::min<std::uint32_t>(kSizeClasses, static_cast<std::uint32_t>(std::bit_width(bytes / kLeastTuned))) - 1;
@@ -65,7 +66,7 @@ constexpr std::uint32_t choice_of(std::uint64_t bytes, bool passed) {
   return size_class(bytes) + (passed ? kSizeClasses : 0);
 }
 
-/// Nanoseconds of one end's part in a message, for each kLeastFilled bytes of it, by the way in which it was filled; 0: not
+/// Nanoseconds of one end's part in a message, for each kLeastTuned bytes of it, by its write policy; 0: not
 /// known.
 using WriteTimes = std::array<std::uint32_t, kWritePolicies>;
 
@@ -75,20 +76,20 @@ constexpr std::uint32_t least_time(std::uint32_t known, std::uint64_t ns) {
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(ns, 1, known == 0 ? longest : known));
 }
 
-/// What a message of that length took, as FillingTimes count it: lengths of a class differ by a factor of two.
+/// What a message of that length took, as WriteTimes count it: lengths of a class differ by a factor of two.
 constexpr std::uint64_t per_least(std::uint64_t ns, std::uint64_t bytes) { return ns * kLeastTuned / bytes; }
 
-/// What there is for cold messages.
-struct ColdRoom {
-  std::uint32_t round;  ///< messages until the room of the first is given to another one; 0: there is none yet
-  bool touched;         ///< no message meets a page for the first time
+/// Where rotated messages lie.
+struct RotationArea {
+  std::uint32_t lap;  ///< messages until the place of the first is given to another one; 0: there is none yet
+  bool touched;       ///< no message meets a page for the first time
 };
 
 /// One of a link's kChoices. Not thread safe.
 class WritePolicyTuner {
  public:
   static constexpr std::uint32_t kTimed = 4;           ///< messages of a trial that are timed, for each way
-  static constexpr std::uint32_t kWarming = 4;         ///< before them, so that warm slots are
+  static constexpr std::uint32_t kSettling = 4;        ///< before them, until the slots are reused
   static constexpr std::uint32_t kCycle = 32;          ///< messages of which one is timed, between trials
   static constexpr std::uint32_t kTrialsRest = 4;      ///< messages between trials at least, for each message of a trial
   static constexpr std::uint32_t kPart = 50;           ///< what trials may cost, a part of all time
@@ -101,15 +102,15 @@ class WritePolicyTuner {
   /// slots: messages that may be under way.
   explicit WritePolicyTuner(std::uint32_t slots) : until_read_(std::max(slots, 8u)) {}
 
-  /// How to fill the next message.
+  /// How to write the next message.
   WritePolicy next() const { return stage_ == Stage::trial ? tried_ : chosen_; }
   /// Whether both ends are to time that.
   bool timed() const { return (stage_ == Stage::rest && left_ == 1) || (stage_ == Stage::trial && left_ <= kTimed); }
   /// Whether the sender is.
   bool timed_here() const { return timed() || stage_ == Stage::trial; }
 
-  /// It was filled, in `ns` (per_least) where it was timed here, and is on its way. True: `compare` is due.
-  bool filled(std::uint64_t ns) {
+  /// It was written, in `ns` (per_least) where it was timed here, and is on its way. True: `compare` is due.
+  bool written(std::uint64_t ns) {
     if (timed()) note(ns);
     if (stage_ == Stage::trial && is_too_dear(ns)) {
       given_up_[index(tried_)] = least_time(0, ns);
@@ -122,22 +123,23 @@ class WritePolicyTuner {
     } else if (tried_ == WritePolicy::non_temporal) {
       enter(Stage::reading, until_read_);
     } else {
-      // Without a cold room there is nothing to try.
-      try_way(tried_ == WritePolicy::reuse_slot && round_ != 0 ? WritePolicy::rotate : WritePolicy::non_temporal);
+      // Without a rotation area there is nothing to try.
+      try_way(tried_ == WritePolicy::reuse_slot && lap_ != 0 ? WritePolicy::rotate : WritePolicy::non_temporal);
     }
     return false;
   }
 
   /// Decides what to do next by what it took the receiver since it was last asked. bytes: of the last message; settled: a
-  /// trial may begin; room: the cold one.
-  void compare(const WriteTimes& receiver, std::uint64_t bytes, bool settled, const ColdRoom& room, std::uint64_t now_ns) {
+  /// trial may begin; area: as it is now.
+  void compare(const WriteTimes& receiver, std::uint64_t bytes, bool settled, const RotationArea& area,
+               std::uint64_t now_ns) {
     const WriteTimes both = together(receiver);
     own_ = {};
     if (stage_ == Stage::reading) {
       choose(both, bytes, now_ns);
-    } else if ((trial_is_due(both[index(chosen_)], now_ns) || (round_ == 0 && room.round != 0)) && settled) {
-      round_ = room.round;
-      touched_ = room.touched;
+    } else if ((trial_is_due(both[index(chosen_)], now_ns) || (lap_ == 0 && area.lap != 0)) && settled) {
+      lap_ = area.lap;
+      touched_ = area.touched;
       sent_ = {};
       given_up_ = {};
       return try_way(WritePolicy::reuse_slot);
@@ -161,7 +163,7 @@ class WritePolicyTuner {
     constexpr std::uint32_t none = 0;
     tried_ = way;
     dear_run_ = 0;
-    const std::uint32_t before = way == WritePolicy::reuse_slot ? kWarming : way == WritePolicy::rotate ? round_ : none;
+    const std::uint32_t before = way == WritePolicy::reuse_slot ? kSettling : way == WritePolicy::rotate ? lap_ : none;
     enter(Stage::trial, before + kTimed);
   }
 
@@ -228,7 +230,7 @@ class WritePolicyTuner {
     return lost;
   }
 
-  /// After a trial that cost so much, for kLeastFilled bytes of each message.
+  /// After a trial that cost so much, for kLeastTuned bytes of each message.
   void rest_for(std::uint64_t lost, std::uint64_t bytes, std::uint64_t now_ns) {
     const std::uint64_t tried = sent_[0] + sent_[1] + sent_[2];
     const std::uint64_t messages = std::max(kTrialsRest * tried, kPartOfMessages * lost / std::max(1u, expected_));
@@ -269,7 +271,7 @@ class WritePolicyTuner {
   std::uint32_t taken_ = 0;     ///< and the last time that one was timed
   std::uint32_t until_read_;    ///< messages after which the receiver has read those that are timed
   std::uint32_t left_ = kRest;  ///< messages until the next stage, or the next way
-  std::uint32_t round_ = 0;     ///< of the trial
+  std::uint32_t lap_ = 0;       ///< of the trial
   bool touched_ = false;        ///< likewise
   std::uint32_t dear_run_ = 0;
   std::uint32_t sooner_ = kSoonest;

@@ -224,7 +224,7 @@ void HostExecutor::prepare() {
   }
   in_place_ = overlap(binding_.input, layouts_->bytes[0], binding_.output, layouts_->bytes[1]);
   const std::uint64_t touched = layouts_->bytes[1] + (in_place_ ? 0 : layouts_->bytes[0]);
-  streams_ = past_caches_ && past_caches_(touched);
+  streams_ = use_non_temporal_ && use_non_temporal_(touched);
   direct_ = layouts_->longest_message >= least_offer;
   if (!direct_) return;
   inboxes_.assign(links_.size(), {});

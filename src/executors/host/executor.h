@@ -144,11 +144,11 @@ struct Outcome {
 class HostExecutor {
  public:
   /// Says whether the result of a call that touches so many bytes of its caller's is best written past the caches. Asked
-  /// once by every run of more than flat call do; never throws.
-  using PastCaches = std::function<bool(std::uint64_t touched)>;
+  /// once by every run of more than flat calls do; never throws.
+  using UseNonTemporal = std::function<bool(std::uint64_t touched)>;
 
-  /// past_caches: empty for never.
-  explicit HostExecutor(PastCaches past_caches = {}) : past_caches_(std::move(past_caches)) {}
+  /// use_non_temporal: empty for never.
+  explicit HostExecutor(UseNonTemporal use_non_temporal = {}) : use_non_temporal_(std::move(use_non_temporal)) {}
 
   /// Runs a program of `plan` on `links` (one per Program::links, open). fold: of the plan's type and operator; find_copy
   /// for verbs without one (a barrier folds). Returns when every step has retired, all memory of the binding may be reused,
@@ -284,7 +284,7 @@ class HostExecutor {
   std::span<HostLink* const> links_;
   std::uint32_t unit_shift_ = 0;  ///< log2 of the bytes of what `fold_` counts: elements, or bytes where it copies
   std::uint64_t divide_by_ = 0;
-  PastCaches past_caches_;
+  UseNonTemporal use_non_temporal_;
   bool streams_ = false;
   bool needs_progress_ = false;
   bool in_place_ = false;              ///< input and output overlap, or may

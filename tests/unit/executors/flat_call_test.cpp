@@ -166,9 +166,9 @@ class StraightCall : public ::testing::Test {
   Layouts layouts_;
   HostExecutor executor_{[this](std::uint64_t touched) {
     touched_.push_back(touched);
-    return past_caches_;
+    return use_non_temporal_;
   }};
-  bool past_caches_ = false;
+  bool use_non_temporal_ = false;
   std::vector<std::uint64_t> touched_;  ///< what it was asked about
   FoldFunction fold_ = find_fold(TUTTI_FLOAT32, TUTTI_SUM);
 
@@ -265,7 +265,7 @@ void noted_fold(const FoldArguments& arguments) {
 TEST_F(CallOfTwoPasses, WritesItsResultPastTheCachesWhereThatIsBetter) {
   fold_ = noted_fold;
   for (const bool better : {true, false, true}) {
-    past_caches_ = better;
+    use_non_temporal_ = better;
     past().clear();
     touched_.clear();
     ASSERT_EQ(run().kind, Outcome::Kind::completed);

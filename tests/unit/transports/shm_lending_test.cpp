@@ -152,10 +152,10 @@ TEST(ShmLending, MemoryOfFormerLinksIsGivenBack) {
   for (const bool answers : {true, false}) {
     World world(&t(), 2);
     const Pipe back = open_pipe(world, 1, 0, 0, 4, slot_bytes);
-    for (std::uint64_t round = 0; round < 50; ++round) {
+    for (std::uint64_t lap = 0; lap < 50; ++lap) {
       const Pipe there = open_pipe(world, 0, 1, 0, 4, slot_bytes);
       ASSERT_TRUE(pass(there, 0));
-      ASSERT_TRUE(!answers || pass(back, round, 8));
+      ASSERT_TRUE(!answers || pass(back, lap, 8));
       close(there);
       for (int i = 0; i < 300; ++i) world.progress();
     }
@@ -249,7 +249,7 @@ TEST(ShmLending, LeavesColdRoomsToThoseOfABurstThatFindNoSlotToPassOn) {
         rotate[i] += header.where.placement.is_rotated();
         if (kind_of(header.size_and_kind) == Kind::kTimed) {
           ++timed[i];
-          timed_as_passed[i] += header.where.placement.filling() >= kWritePolicies;
+          timed_as_passed[i] += header.where.placement.policy() >= kWritePolicies;
         }
         ASSERT_TRUE(try_receive(t(), pipe.receiver, n + i, bytes));
       }

@@ -132,8 +132,8 @@ TEST(ShmLayout, KeepsWritersApartAndPayloadsAligned) {
     EXPECT_GE(l.stride, bytes > kInlineBytes ? bytes : 0) << bytes;
     EXPECT_EQ(l.payload_offset % kPair, 0u) << bytes;
     EXPECT_GE(l.payload_offset, kPage + l.headers * kHeaderStride) << bytes;
-    EXPECT_GE(l.cold_offset, l.places * l.stride) << bytes;
-    EXPECT_EQ(l.cold_offset % kPair, 0u) << bytes;
+    EXPECT_GE(l.rotation_offset, l.places * l.stride) << bytes;
+    EXPECT_EQ(l.rotation_offset % kPair, 0u) << bytes;
     EXPECT_GE(l.total, l.payload_offset + l.payload_bytes) << bytes;
   }
   for (const std::uint32_t slots : {1u, 3u, 40u, 1000u}) {
@@ -219,18 +219,18 @@ TEST(ShmLink, BreaksWhereAMessageLiesOutsideThePayloadsOrIsTimedAsNoneIs) {
     bool sound;
   };
   for (const Nonsense& n : std::initializer_list<Nonsense>{
-           {8192, Kind::kSlot, Placement::rotate(layout.payload_bytes - 8192), true},
-           {8192, Kind::kSlot, Placement::rotate(layout.cold_offset), true},
+           {8192, Kind::kSlot, Placement::rotated(layout.payload_bytes - 8192), true},
+           {8192, Kind::kSlot, Placement::rotated(layout.rotation_offset), true},
            {8192, Kind::kSlot, Placement::slot(layout.places - 1), true},
-           {8192, Kind::kSlot, {99ULL << Placement::kFillingShift}, true},  // nobody looks
+           {8192, Kind::kSlot, {99ULL << Placement::kPolicyShift}, true},  // nobody looks
            {8192, Kind::kTimed, Placement::slot(0).with(WritePolicy::non_temporal, true), true},
-           {8192, Kind::kSlot, Placement::rotate(layout.payload_bytes - 8191), false},
-           {8192, Kind::kSlot, Placement::rotate(layout.cold_offset - 1), false},
+           {8192, Kind::kSlot, Placement::rotated(layout.payload_bytes - 8191), false},
+           {8192, Kind::kSlot, Placement::rotated(layout.rotation_offset - 1), false},
            {8192, Kind::kSlot, Placement::slot(layout.places), false},
            {8192, Kind::kSlot, Placement::borrowed(0), false},  // there is no link that lends
            {1, Kind::kSlot, {UINT64_MAX}, false},
            {8193, Kind::kSlot, Placement::slot(0), false},
-           {8192, Kind::kTimed, {2 * kWritePolicies << Placement::kFillingShift}, false},
+           {8192, Kind::kTimed, {2 * kWritePolicies << Placement::kPolicyShift}, false},
            {kLeastTuned - 1, Kind::kTimed, Placement::slot(0), false},
        }) {
     World world(&t(), 2);
@@ -260,7 +260,7 @@ Rooms send_at_random(const Pipe& pipe, std::uint64_t slot_bytes, int rounds) {
   std::list<Room> under_way;
   std::uint64_t sent = 0, taken = 0;
   const unsigned char *lowest = nullptr, *farthest = nullptr, *last_cold = nullptr;
-  const std::uint64_t cold_offset = LinkLayout::of(pipe.sending.slots, slot_bytes).cold_offset;
+  const std::uint64_t rotation_offset = LinkLayout::of(pipe.sending.slots, slot_bytes).rotation_offset;
   Rooms rooms;
   const auto length = [&](std::uint64_t n) {
     std::mt19937_64 of_message(n);
@@ -279,7 +279,7 @@ Rooms send_at_random(const Pipe& pipe, std::uint64_t slot_bytes, int rounds) {
       under_way.push_back({room, bytes});
       lowest = lowest == nullptr ? room : std::min<const unsigned char*>(lowest, room);
       farthest = std::max<const unsigned char*>(farthest, room + bytes);
-      if (room >= lowest + cold_offset) {
+      if (room >= lowest + rotation_offset) {
         rooms.rounds += room < last_cold ? 1 : 0;
         last_cold = room;
       }
@@ -320,7 +320,7 @@ TEST(ShmLink, GoesThroughMoreMemoryThanACoresCacheHoldsButNotForEveryPeer) {
   std::vector<Pipe> pipes{open_pipe(world, 0, 1, 0, 4, slot)};
   const std::uint64_t alone = send_at_random(pipes[0], slot, 20'000).span;
   EXPECT_GE(alone, 2 * cache - 2 * slot);
-  const std::uint64_t slots = LinkLayout::of(4, slot).cold_offset;
+  const std::uint64_t slots = LinkLayout::of(4, slot).rotation_offset;
   EXPECT_LE(alone, 2 * cache + slots + 2 * slot) << "and the slots";
   for (std::uint32_t channel = 1; channel < 32; ++channel) pipes.push_back(open_pipe(world, 0, 1, channel, 4, slot));
   // Both ends' links are of one rank here only where a rank sends to itself: rank 0 has 32 links.
@@ -502,7 +502,7 @@ TEST(ShmLink, SaysWhichRoomsAreToBeFilledPastTheCachesAndTimesEachWay) {
     streamed += t().streams(pipe.sender, 65'536);
     EXPECT_EQ(t().streams(pipe.sender, kLeastTuned - 1), 0);
     if (n < 31) {
-      EXPECT_EQ(streamed, 0) << "nothing is tried before as much as the cold room holds, 2 MiB, has been sent";
+      EXPECT_EQ(streamed, 0) << "nothing is tried before as much as the rotation area holds, 2 MiB, has been sent";
     }
     const WriteTimes before = std::to_array(control.read_ns[size_class(65'536)]);
     ASSERT_TRUE(try_send(t(), pipe.sender, n, 65'536));
@@ -875,7 +875,7 @@ TEST(ShmEndpoint, LeavesNoFileAndNoDescriptor) {
     World warm_up(&t(), 1);
   }
   const int files = entries("/proc/self/fd");
-  for (int round = 0; round < 3; ++round) {
+  for (int lap = 0; lap < 3; ++lap) {
     World world(&t(), 3);
     open_pipe(world, 0, 1, 0, 2, 64);
     open_pipe(world, 2, 1, 0, 2, 1 << 20);

@@ -24,7 +24,7 @@ struct Machine {
   std::uint64_t spent = 0;                           ///< over all messages
   std::array<std::uint32_t, kWritePolicies> used{};  ///< messages by their way
   std::mt19937 random{7};
-  std::uint32_t round = 8;
+  std::uint32_t lap = 8;
   bool touched = true;
   std::uint64_t bytes = kLeastTuned;
   std::uint64_t pause = 0;  ///< from a message to the next
@@ -34,14 +34,14 @@ struct Machine {
   void send(int messages, bool settled = true) {
     for (int m = 0; m < messages; ++m) {
       const auto way = static_cast<std::size_t>(choice.next());
-      const std::size_t f = round == 0 && way == 1 ? 0 : way;  // without a cold room it lies in a slot
+      const std::size_t f = lap == 0 && way == 1 ? 0 : way;  // without a rotation area it lies in a slot
       const auto longer = [&](std::uint64_t ns) { return std::bernoulli_distribution(disturbed)(random) ? ns * 1000 : ns; };
       const std::uint64_t write = longer(writing[f]);
       if (choice.timed()) read[way] = least_time(read[way], longer(reading[f]));
       const std::uint64_t took = writing[f] + reading[f];
       spent += took;
       now += took * bytes / kLeastTuned + pause;
-      if (choice.filled(write)) choice.compare(std::exchange(read, {}), bytes, settled, {round, touched}, now);
+      if (choice.written(write)) choice.compare(std::exchange(read, {}), bytes, settled, {lap, touched}, now);
       ++used[f];
     }
   }
@@ -84,30 +84,30 @@ TEST(WritePolicyTuner, BeginsWarmAndTriesNothingUntilItMay) {
 }
 
 TEST(WritePolicyTuner, CostsLittleToMake) {
-  for (const std::uint32_t round : {0u, 8u, 31u, 496u}) {
+  for (const std::uint32_t lap : {0u, 8u, 31u, 496u}) {
     for (const std::uint64_t dear : {1010u, 1500u, 1990u, 3000u, 10'000u, 60'000u}) {
       Machine machine{{500, 500 * dear / 1000, 500 * dear / 1000}, {500, 500 * dear / 1000, 500 * dear / 1000}};
-      machine.round = round;
+      machine.lap = lap;
       machine.send(3000);
       machine.spent = 0;
       machine.send(2'000'000);
-      EXPECT_LE(static_cast<double>(machine.spent), 1.022 * 2'000'000 * 1000) << dear << ", " << round;
+      EXPECT_LE(static_cast<double>(machine.spent), 1.022 * 2'000'000 * 1000) << dear << ", " << lap;
     }
   }
 }
 
 // What has nothing to do with the ways does not make them be tried again and again.
 TEST(WritePolicyTuner, CostsLittleToMakeWhereMuchIsDisturbed) {
-  for (const std::uint32_t round : {8u, 124u}) {
+  for (const std::uint32_t lap : {8u, 124u}) {
     Machine machine{{1000, 2000, 3000}, {1000, 2000, 3000}};
-    machine.round = round;
+    machine.lap = lap;
     machine.disturbed = .2;
     machine.send(100'000);
     machine.used = {};
     machine.send(1'000'000);
-    EXPECT_LE(machine.used[static_cast<std::size_t>(WritePolicy::non_temporal)] / WritePolicyTuner::kTimed * (round + 16),
+    EXPECT_LE(machine.used[static_cast<std::size_t>(WritePolicy::non_temporal)] / WritePolicyTuner::kTimed * (lap + 16),
               60'000u)
-        << round;
+        << lap;
   }
 }
 
@@ -132,7 +132,7 @@ TEST(WritePolicyTuner, IsMendedSoonWhereCallsAreFew) {
   Machine machine{{1000, 1100, 1500}, {1000, 1100, 2600}};
   machine.bytes = 1 << 18;
   machine.pause = 1'000'000;
-  machine.round = 30;
+  machine.lap = 30;
   machine.send(1000);
   ASSERT_EQ(machine.choice.next(), WritePolicy::reuse_slot);
   const auto [writing, reading] = std::pair(machine.writing, machine.reading);
@@ -148,11 +148,11 @@ TEST(WritePolicyTuner, IsMendedSoonWhereCallsAreFew) {
 
 TEST(WritePolicyTuner, TriesWhatNeedsNoColdRoomBeforeThereIsOneAndThatAtOnceThen) {
   Machine machine{{2000, 100, 500}, {2000, 100, 900}};
-  machine.round = 0;
+  machine.lap = 0;
   machine.send(400);
   EXPECT_EQ(machine.choice.next(), WritePolicy::non_temporal);
   EXPECT_EQ(machine.used[static_cast<std::size_t>(WritePolicy::rotate)], 0u);
-  machine.round = 8;
+  machine.lap = 8;
   machine.touched = false;
   machine.send(100);
   EXPECT_EQ(machine.choice.next(), WritePolicy::rotate);
@@ -161,7 +161,7 @@ TEST(WritePolicyTuner, TriesWhatNeedsNoColdRoomBeforeThereIsOneAndThatAtOnceThen
 TEST(WritePolicyTuner, GivesUpNoRoomForThePagesThatItTouches) {
   Machine machine{{900, 30'000, 2000}, {900, 900, 2000}};
   machine.touched = false;
-  machine.round = 16;
+  machine.lap = 16;
   for (int m = 0; m < 200; ++m) {
     if (machine.used[1] == 8) machine.writing[1] = 500;
     machine.send(1);
@@ -171,7 +171,7 @@ TEST(WritePolicyTuner, GivesUpNoRoomForThePagesThatItTouches) {
 
 TEST(WritePolicyTuner, GivesUpAWayThatIsMuchDearer) {
   Machine machine{{21'000, 11'000, 1500}, {2500, 2500, 3000}};
-  machine.round = 124;
+  machine.lap = 124;
   machine.send(1000);
   ASSERT_EQ(machine.choice.next(), WritePolicy::non_temporal);
   machine.used = {};
@@ -190,7 +190,7 @@ TEST(WritePolicyTuner, TimesAColdRoomOnceItHasBeenGoneThrough) {
   std::uint32_t run = 0;
   for (int m = 0; m < 100'000; ++m) {
     run = machine.choice.next() == WritePolicy::rotate ? run + 1 : 0;
-    const std::uint64_t rotate = run > machine.round ? 500 : 1500;
+    const std::uint64_t rotate = run > machine.lap ? 500 : 1500;
     machine.writing[1] = machine.reading[1] = rotate;
     machine.send(1);
   }
@@ -232,7 +232,7 @@ TEST(WritePolicyTuner, BelievesNoTimesThatAreNone) {
     for (int m = 0; m < 10'000; ++m) {
       streamed += choice.next() == WritePolicy::non_temporal ? 1u : 0u;
       rotate += streamed != 0 && choice.next() == WritePolicy::rotate ? 1u : 0u;
-      if (choice.filled(1000))
+      if (choice.written(1000))
         choice.compare({1000, nonsense, 1000}, kLeastTuned, true, {8, true}, static_cast<std::uint64_t>(m) * 100'000);
     }
     EXPECT_GE(streamed, 3 * WritePolicyTuner::kTimed) << nonsense;
