@@ -206,10 +206,10 @@ int Bench::make_sure_of_memory() {
 int Bench::reserve(tutti_type type) {
   const uint64_t bytes = buffer_bytes(type);
   if (send_.bytes() >= bytes && send_.data() != nullptr) return program::kGood;
-  send_ = TestBuffer();
-  recv_ = TestBuffer();
-  send_ = TestBuffer::allocate(bytes, request_.memory);
-  recv_ = TestBuffer::allocate(bytes, request_.memory);
+  send_ = GuardedBuffer();
+  recv_ = GuardedBuffer();
+  send_ = GuardedBuffer::allocate(bytes, request_.memory);
+  recv_ = GuardedBuffer::allocate(bytes, request_.memory);
   if (send_.data() != nullptr && recv_.data() != nullptr) return program::kGood;
   return fail(program::kFailed,
               fmt::format("two buffers of {} bytes on each rank are more than this machine gives; lower -e or --elements",

@@ -64,8 +64,8 @@ class Bench {
   const std::vector<tutti_type> types_;  ///< a barrier has none of its own, and one counts
   tutti_call call_ = TUTTI_CALL_INIT;
   tutti_stream stream_ = {TUTTI_STREAM_BLOCKING, nullptr};  ///< of the operations that are timed
-  TestBuffer send_;
-  TestBuffer recv_;
+  GuardedBuffer send_;
+  GuardedBuffer recv_;
   uint32_t seed_ = 1;
   bool oversubscribed_ = false;  ///< ranks share CPUs
   bool wrong_ = false;           ///< on any rank

@@ -18,8 +18,8 @@ void free_registered(std::byte* memory) { static_cast<void>(tutti_memory_free(me
 
 }  // namespace
 
-TestBuffer TestBuffer::allocate(uint64_t bytes, MemoryKind kind) {
-  TestBuffer buffer;
+GuardedBuffer GuardedBuffer::allocate(uint64_t bytes, MemoryKind kind) {
+  GuardedBuffer buffer;
   if (bytes > SIZE_MAX - 4 * kPage) return buffer;
   const uint64_t total = (bytes + kPage - 1) / kPage * kPage + 2 * kPage;
   void* memory = nullptr;
@@ -33,13 +33,13 @@ TestBuffer TestBuffer::allocate(uint64_t bytes, MemoryKind kind) {
   return buffer;
 }
 
-void TestBuffer::guard(uint64_t used) {
+void GuardedBuffer::guard(uint64_t used) {
   used_ = std::min(used, bytes_);
   std::memset(data_ - kGuard, static_cast<int>(kKnown), kGuard);
   std::memset(data_ + used_, static_cast<int>(kKnown), kGuard);
 }
 
-uint64_t TestBuffer::trespasses() const {
+uint64_t GuardedBuffer::trespasses() const {
   const auto touched = [](const std::byte* from) {
     return std::count_if(from, from + kGuard, [](std::byte b) { return b != kKnown; });
   };

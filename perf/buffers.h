@@ -13,12 +13,12 @@ namespace tutti::perf {
 enum class MemoryKind { host, registered };
 
 /// Page-aligned memory with a guarded page's worth of known bytes on either side. Movable. Not thread safe.
-class TestBuffer {
+class GuardedBuffer {
  public:
   /// A buffer of 0 bytes has an address too. On failure data() is NULL.
-  static TestBuffer allocate(uint64_t bytes, MemoryKind kind = MemoryKind::host);
+  static GuardedBuffer allocate(uint64_t bytes, MemoryKind kind = MemoryKind::host);
 
-  TestBuffer() = default;
+  GuardedBuffer() = default;
   std::byte* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }
 

@@ -19,15 +19,15 @@ EarlyConnections::EarlyConnections(Listener listener) : listener_(std::move(list
 void EarlyConnections::step() {
   for (const Poller::Event& event : poller_.wait(0)) let_in(listener_.sockets[static_cast<std::size_t>(event.tag)].get());
   const std::uint64_t now = now_ns();
-  while (!guests_.empty() && now >= guests_.front().until_ns) guests_.pop_front();
+  while (!pending_.empty() && now >= pending_.front().until_ns) pending_.pop_front();
 }
 
 void EarlyConnections::let_in(int listening_fd) {
   for (int i = 0; i < kAcceptsPerStep; ++i) {
     Descriptor fd = accept_one(listening_fd);
     if (fd) {
-      if (guests_.size() == kMostGuests) guests_.pop_front();
-      guests_.push_back({std::move(fd), now_ns() + kStayNs});
+      if (pending_.size() == kMostPending) pending_.pop_front();
+      pending_.push_back({std::move(fd), now_ns() + kStayNs});
       continue;
     }
     if (errno == ECONNABORTED || errno == EINTR) continue;
@@ -44,8 +44,8 @@ void EarlyConnections::close() {
 EarlyConnections::Contents EarlyConnections::take() {
   close();
   Contents contents{std::move(listener_), {}, std::move(in_process_)};
-  for (Pending& guest : guests_) contents.guests.push_back(std::move(guest.fd));
-  guests_.clear();
+  for (Pending& guest : pending_) contents.pending.push_back(std::move(guest.fd));
+  pending_.clear();
   return contents;
 }
 

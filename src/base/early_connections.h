@@ -16,21 +16,21 @@ namespace tutti {
 class EarlyConnections {
  public:
   static constexpr std::uint64_t kStayNs = 20'000'000;
-  static constexpr std::size_t kMostGuests = 64;
+  static constexpr std::size_t kMostPending = 64;
 
   explicit EarlyConnections(Listener listener);
 
   /// Polls readable when `step` has something to do.
   int fd() const { return poller_.fd(); }
   /// When `step` wants to be called even if fd() is quiet; UINT64_MAX: never. CLOCK_MONOTONIC.
-  std::uint64_t next_ns() const { return guests_.empty() ? UINT64_MAX : guests_.front().until_ns; }
+  std::uint64_t next_ns() const { return pending_.empty() ? UINT64_MAX : pending_.front().until_ns; }
   /// Lets in who waits outside, drops who has stayed too long.
   void step();
 
   struct Contents {
     Listener listener;
-    std::deque<Descriptor> guests;  ///< in the order of arrival
-    InProcessListener in_process;   ///< whose connections have waited in it
+    std::deque<Descriptor> pending;  ///< in the order of arrival
+    InProcessListener in_process;    ///< whose connections have waited in it
   };
   /// Hands all over, to an Acceptor; none are left then.
   Contents take();
@@ -46,7 +46,7 @@ class EarlyConnections {
   Listener listener_;
   InProcessListener in_process_;  // no strangers come by it, so nobody has to be let in and dropped
   Poller poller_;
-  std::deque<Pending> guests_;
+  std::deque<Pending> pending_;
 };
 
 }  // namespace tutti

@@ -150,6 +150,8 @@ class RendezvousClient {
  private:
   Result<AuthenticatedConnection> reach();
   Status look_again();
+  Status trouble();
+  Status connector_trouble(bool late) const;
   Status await_next();
   bool is_dead() const;
   Status wrong_key() const;
@@ -217,20 +219,30 @@ Result<AuthenticatedConnection> RendezvousClient::reach() {
   for (;;) {
     if (Status status = look_again(); !status) return status;
     if (connector_ && connector_->step()) return connector_->take();
-    if (Status status = wait_limits_.check(); !status) return status;
-    if (is_dead()) return gone_;
-    if (connector_ && connector_->starved() != 0) return starved(connector_->starved());
-    const bool late = wait_limits_.deadline.passed();
-    const std::uint64_t refused_since = connector_ ? connector_->key_refused_since_ns() : UINT64_MAX;
-    if (refused_since != UINT64_MAX && (late || now_ns() >= refused_since + kKeyGraceNs)) return wrong_key();
-    if (connector_ && lasts(connector_->loopback_down_since_ns(), kLoopbackNs)) return loopback_down();
-    if (point_.listened_first && connector_ && lasts(connector_->refused_since_ns(), kMakerNs)) return maker_gone();
-    if (late && connector_ && connector_->shortage() != 0) return starved(connector_->shortage());
-    if (const int shortage = late ? shortage_now() : 0; shortage != 0) return starved(shortage);
-    if (late) return gone_.ok() ? unreachable() : gone_;
+    if (Status status = trouble(); !status) return status;
     wait_for(connector_ ? connector_->fd() : -1,
              connector_ ? std::min(connector_->next_ns(), next_look_ns_) : next_look_ns_);
   }
+}
+
+// Why there is no use in trying on.
+Status RendezvousClient::trouble() {
+  if (Status status = wait_limits_.check(); !status) return status;
+  if (is_dead()) return gone_;
+  const bool late = wait_limits_.deadline.passed();
+  if (Status status = connector_ ? connector_trouble(late) : Status(); !status) return status;
+  if (!late) return {};
+  if (const int shortage = shortage_now(); shortage != 0) return starved(shortage);
+  return gone_.ok() ? unreachable() : gone_;
+}
+
+Status RendezvousClient::connector_trouble(bool late) const {
+  if (connector_->starved() != 0) return starved(connector_->starved());
+  const std::uint64_t key_refused_ns = connector_->key_refused_since_ns();
+  if (lasts(key_refused_ns, kKeyGraceNs) || (late && key_refused_ns != UINT64_MAX)) return wrong_key();
+  if (lasts(connector_->loopback_down_since_ns(), kLoopbackNs)) return loopback_down();
+  if (point_.listened_first && lasts(connector_->refused_since_ns(), kMakerNs)) return maker_gone();
+  return late && connector_->shortage() != 0 ? starved(connector_->shortage()) : Status();
 }
 
 Status RendezvousClient::loopback_down() const {
@@ -275,7 +287,10 @@ Status RendezvousClient::unreachable() const {
                    : connector_   ? connector_->explain()
                                   : "rank 0 has not announced it");
   if (point_.holder >= 0) error.guilty.emplace_back().rank = point_.holder;
-  error.remedy = "See that rank 0 runs and its address can be reached from here; TUTTI_CONNECT_TIMEOUT gives it more time";
+  error.remedy =
+      point_.holder == self_.member.rank
+          ? "Give an address of this machine, or see that connections to the given one are passed on to here"
+          : "See that rank 0 runs and its address can be reached from here; TUTTI_CONNECT_TIMEOUT gives it more time";
   if (connector_ && connector_->key_was_refused()) {
     error.message += "; somebody there has refused this rank's key";
     error.remedy = std::string("See that rank 0 runs. ") + kKeyRemedy;
@@ -654,7 +669,7 @@ Error refused_by(const Introduction& peer, const Member& self, const std::string
 }
 
 Acceptor control_acceptor(EarlyConnections::Contents contents, const Key& key, int rank) {
-  return Acceptor(std::move(contents.listener), std::move(contents.in_process), std::move(contents.guests), key,
+  return Acceptor(std::move(contents.listener), std::move(contents.in_process), std::move(contents.pending), key,
                   kControlPurpose, ranks_payload(rank, rank));
 }
 

@@ -116,7 +116,7 @@ void RendezvousServer::conclude() {
   }
 }
 
-void RendezvousServer::perish(const Status& status) noexcept {
+void RendezvousServer::end_without_memory(const Status& status) noexcept {
   if (failure_.ok()) {
     failure_ = status;
     failed_ns_ = now_ns();
@@ -131,7 +131,7 @@ void RendezvousServer::perish(const Status& status) noexcept {
 void RendezvousServer::step() {
   if (now_ns() >= told_from_ns_) told_from_ns_ = 0;
   if (own_acceptor_) {
-    for (AuthenticatedConnection& accepted : own_acceptor_->step()) welcome(std::move(accepted));
+    for (AuthenticatedConnection& accepted : own_acceptor_->step()) take_client(std::move(accepted));
   }
   dismiss_silent_clients();
   fail_in_time();
@@ -205,7 +205,7 @@ void RendezvousServer::handle(const Poller::Event& event) {
   if (event.readable) read_from(event.tag);
 }
 
-void RendezvousServer::welcome(AuthenticatedConnection accepted) {
+void RendezvousServer::take_client(AuthenticatedConnection accepted) {
   const std::uint64_t id = next_tag_++;
   Client client;
   client.channel = FrameChannel(std::move(accepted.fd));
@@ -673,7 +673,7 @@ void RendezvousServers::attend(Running& running, const Body& body) {
     body();
     return {};
   });
-  if (!status) running.server.perish(status);
+  if (!status) running.server.end_without_memory(status);
 }
 
 void RendezvousServers::turn() {
@@ -684,7 +684,7 @@ void RendezvousServers::turn() {
         const auto there = find(accepted.payload);
         if (there == by_name_.end()) continue;
         Running& running = root_of(there);
-        attend(running, [&] { running.server.welcome(std::move(accepted)); });
+        attend(running, [&] { running.server.take_client(std::move(accepted)); });
       }
       return {};
     }));
@@ -881,8 +881,8 @@ RendezvousServers::Running& RendezvousServers::root_of(ByName::iterator named) {
   List made;
   Running& running = made.emplace_back(id.number, id.retry_policy, *service_, next_tag_, nullptr);
   running.named = named;
-  if (id.shared != nullptr) running.server.found_at(id.shared->acceptor);
-  if (id.used) running.server.serves_no_more(id.ranks);
+  if (id.shared != nullptr) running.server.use_shared_acceptor(id.shared->acceptor);
+  if (id.used) running.server.mark_used(id.ranks);
   running_.splice(running_.end(), made);
   id.running = &running;
   return running;

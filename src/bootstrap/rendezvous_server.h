@@ -4,8 +4,7 @@
 //     server → rank   introduction: a fresh nonce for the communicator's key, the neighbours' addresses
 //     rank → server   ready: my connections stand (or: failed, with the error)
 //     server → rank   failed, at any time before ready: the first error of this creation
-//     rank → server   notice, instead of join: who I am, and why I cannot take part; the server fails with that, and says
-//     so
+//     rank → server   notice, instead of join: who I am, and why I cannot take part; the server fails with that
 //
 // A server serves one communicator. It fails the creation, telling everybody that is there and whoever comes later, when
 // two ranks have the same number, sizes differ, a rank dies or says that it cannot take part, or the first deadline passes.
@@ -27,7 +26,6 @@
 #include <vector>
 
 #include "src/base/authenticated_acceptor.h"
-#include "src/base/clock.h"
 #include "src/base/settings.h"
 #include "src/base/status.h"
 #include "src/bootstrap/unique_id.h"
@@ -81,7 +79,7 @@ class RendezvousServer {
   RendezvousServer& operator=(const RendezvousServer&) = delete;
 
   /// Of an id that has made a communicator of so many ranks; 0: of how many nobody knows any more.
-  void serves_no_more(int ranks) {
+  void mark_used(int ranks) {
     introduced_ = true;
     ranks_ = ranks;
   }
@@ -89,12 +87,12 @@ class RendezvousServer {
   /// nobody would be heard.
   bool open_acceptor(Listener listener, const Key& key, std::vector<unsigned char> payload);
   /// Or somebody else lets them in, at that acceptor.
-  void found_at(const Acceptor& shared) { shared_acceptor_ = &shared; }
+  void use_shared_acceptor(const Acceptor& shared) { shared_acceptor_ = &shared; }
   /// In a forked child, of its parent's: the acceptor of its own listens in the parent alone.
   void leave_listening_to_parent() {
     if (own_acceptor_) own_acceptor_->leave_listening_to_parent();
   }
-  void welcome(AuthenticatedConnection accepted);
+  void take_client(AuthenticatedConnection accepted);
   /// Moves the client's connection along whose event it is.
   void handle(const Poller::Event& event);
   /// Does what time brings. To be called after each change, and at next_ns().
@@ -105,10 +103,10 @@ class RendezvousServer {
   /// The id serves a group of one. Errors: it has served another creation.
   Status use_up();
   /// Ends it where there is no memory for words: connections that close tell. Needs none.
-  void perish(const Status& status) noexcept;
+  void end_without_memory(const Status& status) noexcept;
 
   /// The creation has failed, and all who were there have been told.
-  bool told() const { return told_ && (told_from_ns_ == 0 || all_heard() || now_ns() >= told_from_ns_); }
+  bool told() const { return told_ && (told_from_ns_ == 0 || all_heard()); }
   bool failed() const { return !failure_.ok(); }
   /// Of the communicator that was made here; 0: of none.
   int ranks_made() const { return introduced_ && failure_.ok() ? ranks_ : 0; }

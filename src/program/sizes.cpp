@@ -29,7 +29,7 @@ int shift_of(std::string_view unit) {
   }
 }
 
-constexpr char kAfterDigits[] = "after its digits a size may only have B, or one of K, M and G with or without B or iB";
+constexpr char kAfterDigits[] = "after its digits a size may only have a unit, as in 64B, 64K, 64MB and 64GiB";
 
 // "0.5G", as nccl-tests takes it. A fraction that is whole in its unit has so few binary digits that a double is exact.
 Parsed<uint64_t> parse_fraction(std::string_view text) {

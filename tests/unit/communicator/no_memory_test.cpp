@@ -58,7 +58,7 @@ std::ptrdiff_t count_of(const char* what) {
   return std::distance(std::filesystem::directory_iterator(std::string("/proc/self/") + what), {});
 }
 
-TEST(RendezvousServer, OfAMeetingThatIsDroppedIsGone) {
+TEST(RendezvousServer, OfARendezvousThatIsDroppedIsGone) {
   const auto there = [] { return std::pair(count_of("task"), count_of("fd")); };
   std::thread([] {}).join();  // with which a sanitizer's own thread comes
   const auto before = there();

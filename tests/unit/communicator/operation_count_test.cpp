@@ -74,7 +74,7 @@ TEST(OperationCount, OnceAbandonedIsWaitedForAsFarAsItHasBegun) {
 }
 
 // What is behind visits, and what counts them, may be freed as soon as the wait for them is over.
-TEST(OperationCount, IsNotTouchedByVisitsThatWereWaitedFor) {
+TEST(OperationCount, IsNotTouchedByOperationsThatWereWaitedFor) {
   for (int round = 0; round < 200; ++round) {
     auto operations_under_way = std::make_unique<OperationCount>();
     auto visited = std::make_unique<std::atomic<int>>(0);

@@ -18,8 +18,8 @@ using Bytes = std::vector<std::byte>;
 // All ranks of one operation, their buffers filled and poisoned as tutti-perf does it.
 struct World {
   std::vector<CheckedOperation> operations;
-  std::vector<TestBuffer> send;
-  std::vector<TestBuffer> recv;
+  std::vector<GuardedBuffer> send;
+  std::vector<GuardedBuffer> recv;
   std::vector<Places> places;
   uint64_t size;
 
@@ -30,8 +30,8 @@ struct World {
       operations.push_back({collective, {type, op, collective->reduces, ranks, 3}, root, rank, count, in_place});
       const CheckedOperation& operation = operations.back();
       const uint64_t bytes = std::max(operation.send_bytes(), operation.recv_bytes());
-      send.push_back(TestBuffer::allocate(bytes));
-      recv.push_back(TestBuffer::allocate(bytes));
+      send.push_back(GuardedBuffer::allocate(bytes));
+      recv.push_back(GuardedBuffer::allocate(bytes));
       places.push_back(lay_out(operation, send.back().data(), recv.back().data()));
       poison_result(operation, places.back());
       fill_send(operation, places.back());
@@ -169,8 +169,8 @@ TEST(Check, FindsWritesToIgnoredBuffers) {
   EXPECT_THAT(broadcast.check(0).sentence, HasSubstr("the ignored input"));
 }
 
-TEST(TestBuffer, NoticesWritesBesideIt) {
-  TestBuffer buffer = TestBuffer::allocate(1000);
+TEST(GuardedBuffer, NoticesWritesBesideIt) {
+  GuardedBuffer buffer = GuardedBuffer::allocate(1000);
   EXPECT_EQ(buffer.trespasses(), 0u);
   buffer.data()[-1] = std::byte{0};
   EXPECT_EQ(buffer.trespasses(), 1u);
@@ -182,9 +182,9 @@ TEST(TestBuffer, NoticesWritesBesideIt) {
   EXPECT_EQ(buffer.trespasses(), 1u);
 }
 
-TEST(TestBuffer, HasAnAddressWithoutBytesAndNoneForTooMany) {
-  EXPECT_NE(TestBuffer::allocate(0).data(), nullptr);
-  EXPECT_EQ(TestBuffer::allocate(UINT64_MAX).data(), nullptr);
+TEST(GuardedBuffer, HasAnAddressWithoutBytesAndNoneForTooMany) {
+  EXPECT_NE(GuardedBuffer::allocate(0).data(), nullptr);
+  EXPECT_EQ(GuardedBuffer::allocate(UINT64_MAX).data(), nullptr);
 }
 
 }  // namespace
