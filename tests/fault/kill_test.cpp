@@ -12,7 +12,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <iterator>
 #include <new>
 #include <random>
 #include <set>
@@ -22,6 +21,7 @@
 #include "include/tutti/tutti.h"
 #include "src/base/clock.h"
 #include "tests/fault/strangers.h"
+#include "tests/support/holdings.h"
 
 namespace tutti::fault {
 namespace {
@@ -83,19 +83,13 @@ Outcome judge(const tutti_error& error, int victim) {
   return kNamesVictim;
 }
 
-std::size_t open_descriptors() {
-  std::size_t count = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++count;
-  return count;
-}
-
 /// A rank's life: joins, then reduces until something goes wrong, and notes what it learnt.
 [[noreturn]] void live(Learnt& learnt, const Case& at, const Plan& plan, int rank) {
   tutti_config config = TUTTI_CONFIG_INIT;
   config.transports = at.transports;
   config.operation_timeout_ns = 20'000 * kMs;
   config.connect_timeout_ns = plan.connect_timeout_ns;
-  const std::size_t before = open_descriptors();
+  const test::Holdings before = test::Holdings::now();
   tutti_comm* comm = nullptr;
   tutti_status status = tutti_comm_create_address(&comm, plan.address.c_str(), at.ranks, rank, &config);
   // Release: pairs with the acquire of whoever waits for all to be there.
@@ -112,7 +106,7 @@ std::size_t open_descriptors() {
   learnt.outcome = judge(error, plan.victim);
   const bool was_created = comm != nullptr;
   tutti_comm_destroy(comm);
-  learnt.descriptors_left = was_created && open_descriptors() > before;
+  learnt.descriptors_left = was_created && !test::holds_no_more_than(before);
   ::_exit(0);
 }
 

@@ -11,10 +11,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
-#include <iterator>
 #include <string>
 #include <thread>
 
+#include "tests/support/holdings.h"
 #include "tests/support/ranks.h"
 #include "tests/support/sanitizers.h"
 
@@ -178,18 +178,13 @@ TEST(Creation, RefusesWhatItCannotDo) {
   EXPECT_EQ(tutti_comm_destroy(comm[0]), TUTTI_SUCCESS);
 }
 
-std::ptrdiff_t count_of(const char* what) {
-  return std::distance(std::filesystem::directory_iterator(std::string("/proc/self/") + what), {});
-}
-
 TEST(Creation, ThatIsRefusedLeavesNothingBehind) {
   std::array<tutti_comm*, 2> comms{};
   tutti_config config = TUTTI_CONFIG_INIT;
   config.memory = TUTTI_MEMORY_CUDA;
   const auto refuse = [&] { return tutti_comm_create_all(comms.data(), 2, &config); };
   EXPECT_EQ(refuse(), TUTTI_UNSUPPORTED);  // what comes with the first is there now
-  const std::ptrdiff_t descriptors = count_of("fd");
-  const std::ptrdiff_t threads = count_of("task");
+  const Holdings before = Holdings::now();
   for (int i = 0; i < 10; ++i) EXPECT_EQ(refuse(), TUTTI_UNSUPPORTED);
   config.memory = TUTTI_MEMORY_AUTO;
   config.transports = "carrier-pigeon";  // when they meet
@@ -197,24 +192,17 @@ TEST(Creation, ThatIsRefusedLeavesNothingBehind) {
   config.transports = nullptr;
   config.poll = [](void*) { return 1; };  // and while they do
   for (int i = 0; i < 3; ++i) EXPECT_EQ(refuse(), TUTTI_ABORTED);
-  EXPECT_EQ(count_of("fd"), descriptors);
-  for (int i = 0; i < 500 && count_of("task") > threads; ++i) usleep(10'000);
-  EXPECT_LE(count_of("task"), threads);
+  EXPECT_TRUE(holds_no_more_than(before));
 }
 
 // So a program may fork, or change its user, as if it had never met anybody.
 TEST(Creation, ThatIsOverLeavesNoThreadAndNoSocketBehind) {
-  const auto there = [] { return std::pair(count_of("task"), count_of("fd")); };
   std::thread([] {}).join();  // with which a sanitizer's own thread comes
-  const auto before = there();
+  const Holdings before = Holdings::now();
   {
     const Ranks ranks(3);
   }
-  const auto over = std::chrono::steady_clock::now() + std::chrono::seconds(5);
-  const auto more = [&] { return there().first > before.first || there().second > before.second; };
-  while (more() && std::chrono::steady_clock::now() < over) ::usleep(2'000);
-  EXPECT_FALSE(more()) << there().first << " threads and " << there().second << " descriptors instead of " << before.first
-                       << " and " << before.second;
+  EXPECT_TRUE(holds_no_more_than(before));
 }
 
 TEST(Creation, OfOneRankReadsItsAddressToo) {

@@ -6,12 +6,12 @@
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
-#include <iterator>
 #include <new>
 #include <string>
 #include <thread>
 #include <utility>
 
+#include "tests/support/holdings.h"
 #include "tests/support/ranks.h"
 
 namespace {
@@ -82,21 +82,14 @@ struct World {
   int y = 2;
 };
 
-std::ptrdiff_t count_of(const char* what) {
-  return std::distance(std::filesystem::directory_iterator(std::string("/proc/self/") + what), {});
-}
-
 /// Nothing but what was there before stays of a failure.
 struct Tidy {
   ~Tidy() {
     if (made) return;
-    for (int i = 0; i < 500 && count_of("task") > threads; ++i) usleep(10'000);
-    EXPECT_LE(count_of("task"), threads);
-    EXPECT_LE(count_of("fd"), descriptors);
+    EXPECT_TRUE(holds_no_more_than(before));
   }
   bool made = false;
-  std::ptrdiff_t threads = count_of("task");
-  std::ptrdiff_t descriptors = count_of("fd");
+  const Holdings before = Holdings::now();
 };
 
 TEST(NoMemory, AnIdIsMadeOrLeavesNothing) {

@@ -6,8 +6,6 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <iterator>
 #include <new>
 #include <thread>
 #include <utility>
@@ -17,6 +15,7 @@
 #include "src/bootstrap/unique_id.h"
 #include "src/links/registered_memory.h"
 #include "tests/support/arenas.h"
+#include "tests/support/holdings.h"
 #include "tests/support/probe_pipe.h"
 #include "tests/unit/communicator/world.h"
 
@@ -53,27 +52,21 @@ bool refused() {
 namespace tutti::test {
 namespace {
 
-/// The number of descriptors or threads of this process. Roots of earlier tests may end at any time, so these come first.
-std::ptrdiff_t count_of(const char* what) {
-  return std::distance(std::filesystem::directory_iterator(std::string("/proc/self/") + what), {});
-}
-
+// Servers of other tests may end at any time, so this one comes first.
 TEST(RendezvousServer, OfARendezvousThatIsDroppedIsGone) {
-  const auto there = [] { return std::pair(count_of("task"), count_of("fd")); };
   std::thread([] {}).join();  // with which a sanitizer's own thread comes
-  const auto before = there();
+  const Holdings before = Holdings::now();
   {
     const auto first = UniqueIdRendezvous::open(settings_of_test());
-    const auto with_one = there();
+    const Holdings with_one = Holdings::now();
     for (int i = 0; i < 3; ++i) {
       const auto meeting = UniqueIdRendezvous::open(settings_of_test());
       ASSERT_TRUE(meeting.ok()) << meeting.status().text();
-      EXPECT_EQ(there(), with_one) << "all ids share a listening socket and a thread";
+      EXPECT_EQ(Holdings::now(), with_one) << "all ids share a listening socket and a thread";
     }
-    EXPECT_EQ(there(), with_one);
+    EXPECT_EQ(Holdings::now(), with_one);
   }
-  EXPECT_EQ(count_of("fd"), before.second);
-  EXPECT_TRUE(eventually([&] { return count_of("task") <= before.first; }));
+  EXPECT_TRUE(holds_no_more_than(before));
 }
 
 TEST(NoMemory, ABlockOfRegisteredMemoryIsAllocatedOrNotAndIsFreed) {

@@ -10,7 +10,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <sstream>
 
@@ -20,6 +19,7 @@
 #include "src/bootstrap/rendezvous_client.h"
 #include "src/bootstrap/rendezvous_server.h"
 #include "src/bootstrap/unique_id.h"
+#include "tests/support/holdings.h"
 #include "tests/unit/communicator/world.h"
 
 namespace tutti::test {
@@ -610,10 +610,6 @@ TEST(Join, AnIdThatNobodyComesToTakesAFewHundredBytes) {
   EXPECT_LT((::mallinfo2().uordblks - before) / kIds, 400u);
 }
 
-std::ptrdiff_t count_of(const char* what) {
-  return std::distance(std::filesystem::directory_iterator(std::string("/proc/self/") + what), {});
-}
-
 // How often; TEST_CREATIONS sets another number.
 int creations() {
   const char* told = std::getenv("TEST_CREATIONS");
@@ -623,24 +619,17 @@ int creations() {
 TEST(Join, FailedAndUsedIdsGiveBackAllTheyTook) {
   const tutti_unique_id awaited = id_of_test();  // for which one thread and a few descriptors stay
   static_cast<void>(world_of(2));
-  const auto rest = [] { return std::pair(count_of("task"), count_of("fd")); };
-  const auto within_a_second = [&](const std::pair<std::ptrdiff_t, std::ptrdiff_t>& before) {
-    const Deadline deadline = Deadline::in(1'000'000'000);
-    while (!deadline.passed() && (rest().first > before.first || rest().second > before.second)) ::usleep(5'000);
-    EXPECT_LE(rest().first, before.first) << "threads";
-    EXPECT_LE(rest().second, before.second) << "descriptors";
-  };
   ::usleep(700'000);
-  const auto before = rest();
+  const Holdings before = Holdings::now();
   for (int i = 0; i < creations(); ++i) {
     const tutti_unique_id id = id_of_test();
     JoinRequest request = request_of(0, 2, 0.001);
     request.id = &id;
     EXPECT_EQ(join(request).status().code(), TUTTI_TIMEOUT);
   }
-  within_a_second(before);
+  EXPECT_TRUE(holds_no_more_than(before, std::chrono::seconds(1)));
   for (int i = 0; i < creations() / 5; ++i) EXPECT_EQ(world_of(2).size(), 2u);
-  within_a_second(before);
+  EXPECT_TRUE(holds_no_more_than(before, std::chrono::seconds(1)));
   EXPECT_TRUE(use_up_id(key_of(awaited)).ok());
 }
 
@@ -678,9 +667,9 @@ TEST_P(Again, RetriesHoldNoMoreDescriptorsThanOneTry) {
   JoinRequest request = request_of(0, 2, 0.001);
   at(request);
   EXPECT_EQ(join(request).status().code(), TUTTI_TIMEOUT);
-  const auto after_one = count_of("fd");
+  const Holdings after_one = Holdings::now();
   for (int i = 0; i < 3; ++i) EXPECT_EQ(join(request).status().code(), TUTTI_TIMEOUT);
-  EXPECT_LE(count_of("fd"), after_one);
+  EXPECT_TRUE(holds_no_more_than(after_one));
 }
 
 TEST_P(Again, AnAttemptThatWasGivenUpIsNotInTheWayOfTheNext) {
