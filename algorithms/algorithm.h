@@ -51,7 +51,7 @@ struct Algorithm {
   /// Sizes d1, …, dk of a torus of the ranks, the last one varying fastest, such that every rank's program is rank 0's,
   /// moved: peers by as much as the rank is away from rank 0 along each dimension, steps of the same numbers of chunks and
   /// blocks. Empty: there is no such torus. nullptr: nobody has looked. The simulator then need not ask for 65,536 programs
-  /// (src/executors/simulator/cast.h); a test compares all programs of up to 64 ranks.
+  /// (src/executors/simulator/program_classes.h); a test compares all programs of up to 64 ranks.
   std::vector<int> (*symmetry)(const Problem&, const View&) = nullptr;
 };
 

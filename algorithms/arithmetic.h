@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "src/base/bytes.h"
+#include "src/base/saturating.h"
 #include "src/base/types.h"
 #include "src/schedule/ir.h"
 #include "topology/view.h"

@@ -10,7 +10,7 @@
 
 #include "algorithms/algorithms.h"
 #include "algorithms/arithmetic.h"
-#include "src/base/bytes.h"
+#include "src/base/saturating.h"
 
 namespace tutti {
 namespace {

@@ -10,7 +10,7 @@
 #include "perf/options.h"
 #include "perf/report.h"
 #include "src/program/output.h"
-#include "src/program/ranks.h"
+#include "src/program/run_ranks.h"
 
 namespace tutti::perf {
 

@@ -35,7 +35,7 @@ constexpr double kApart = 10;  // and how much pairs of one class differ, who sh
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-std::string counted(std::size_t number, const char* noun) {
+std::string plural(std::size_t number, const char* noun) {
   return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
 }
 
@@ -222,8 +222,8 @@ std::string today() {
 std::string about(std::size_t ranks, std::size_t pairs) {
   const char* const which = ranks <= kMostRanksWhole ? "" : ", whose distances are powers of two";
   return fmt::format("{}, {}, {}: {} ranks, {}{}", processor(),
-                     counted(static_cast<std::size_t>(sysconf(_SC_NPROCESSORS_ONLN)), "CPU"), today(), ranks,
-                     counted(pairs, "pair"), which);
+                     plural(static_cast<std::size_t>(sysconf(_SC_NPROCESSORS_ONLN)), "CPU"), today(), ranks,
+                     plural(pairs, "pair"), which);
 }
 
 /// Least, median and most, multiplied by `unit`.
@@ -280,7 +280,7 @@ std::string warning(const std::vector<LinkMeasured>& pairs) {
     apart = std::max({apart, alpha.most / alpha.least, beta.most / beta.least});
   }
   if (apart >= kApart) signs.push_back(fmt::format("pairs of one class differ {:.3g} times", apart));
-  if (without_slope > 0) signs.push_back(fmt::format("for {} more bytes took no longer", counted(without_slope, "pair")));
+  if (without_slope > 0) signs.push_back(fmt::format("for {} more bytes took no longer", plural(without_slope, "pair")));
   if (signs.empty()) return {};
   return fmt::format("{}: measure again on a quiet machine", fmt::join(signs, ", "));
 }
@@ -369,7 +369,7 @@ std::string table_of(const std::vector<LinkMeasured>& pairs, const std::string& 
   for (const auto& [of, links] : grouped(pairs)) {
     const Spread micro(links, &LinkMeasured::alpha, 1e6);
     const Spread nano(links, &LinkMeasured::beta, 1e9);
-    text += fmt::format("# {}: {:.3g} to {:.3g} us a message, {:.3g} to {:.3g} ns a byte\n", counted(links.size(), "pair"),
+    text += fmt::format("# {}: {:.3g} to {:.3g} us a message, {:.3g} to {:.3g} ns a byte\n", plural(links.size(), "pair"),
                         micro.least, micro.most, nano.least, nano.most);
     text += fmt::format("link {} {} {:.4g} {:.4g}\n", of.first, of.second, Spread(links, &LinkMeasured::alpha, 1).middle,
                         Spread(links, &LinkMeasured::beta, 1).middle);

@@ -7,7 +7,7 @@
 
 #include "perf/options.h"
 #include "src/program/output.h"
-#include "src/program/ranks.h"
+#include "src/program/run_ranks.h"
 
 namespace tutti::perf {
 

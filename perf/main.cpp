@@ -5,7 +5,7 @@
 #include "perf/bench.h"
 #include "perf/links.h"
 #include "perf/options.h"
-#include "src/program/ranks.h"
+#include "src/program/run_ranks.h"
 
 int main(int argc, char** argv) {
   using namespace tutti;

@@ -11,7 +11,7 @@
 #include "perf/names.h"
 #include "perf/nccl_options.h"
 #include "src/program/files.h"
-#include "src/program/place.h"
+#include "src/program/launcher_detection.h"
 #include "src/program/plot.h"
 #include "src/program/sizes.h"
 
@@ -312,7 +312,7 @@ std::string read_files(const program::Options& options, const Words& words, Requ
     return fmt::format("-N 0 (--run_cycles) never comes to the end where {} is written; give a number of sweeps", option);
   }
   // As for a plot: the file is rank 0's.
-  const auto place = program::find_place().place;
+  const auto place = program::detect_launcher().place;
   if (!file.empty() && (!place || place->rank == 0)) {
     if (std::string why = program::check_writable("--output_file", file); !why.empty()) return why;
   }

@@ -11,7 +11,7 @@
 #include "perf/environment.h"
 #include "perf/measure.h"
 #include "src/program/options.h"
-#include "src/program/ranks.h"
+#include "src/program/run_ranks.h"
 #include "tutti/tutti.h"
 
 namespace tutti::perf {

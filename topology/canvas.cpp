@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/base/plain_text.h"
+#include "src/base/printable.h"
 
 namespace tutti {
 namespace {
@@ -38,7 +38,7 @@ std::string ending(std::string_view element, std::string_view hint) {
 }  // namespace
 
 std::string Canvas::fitted(std::string_view text, std::size_t most) {
-  std::string out = plain_text(text);
+  std::string out = printable(text);
   if (static_cast<std::size_t>(std::count_if(out.begin(), out.end(), starts_letter)) <= most) return out;
   std::size_t end = 0;
   for (std::size_t left = most; end < out.size(); ++end) {

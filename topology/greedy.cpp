@@ -17,11 +17,11 @@ constexpr std::uint64_t kWaysOfARing = 1 << 22;
 /// The same hops one after the other in memory: every ring looks at half of them.
 class FlatHops {
  public:
-  explicit FlatHops(const Hops& hops) : places_(hops.places()) {
+  explicit FlatHops(const TransitGraph& hops) : places_(hops.places()) {
     for (int a = 0; a < places_; ++a) {
       for (int b = 0; b < places_; ++b) {
         first_way_.push_back(first_link_.size());
-        for (const Hops::Way& way : hops.ways(a, b)) {
+        for (const TransitGraph::Way& way : hops.ways(a, b)) {
           first_link_.push_back(links_.size());
           links_.insert(links_.end(), way.begin(), way.end());
         }
@@ -50,7 +50,7 @@ class FlatHops {
 
 class GreedyRings {
  public:
-  GreedyRings(const Hops& hops, Steps& steps) : hops_(hops), flat_(hops), steps_(steps), left_(hops.capacity()) {}
+  GreedyRings(const TransitGraph& hops, Steps& steps) : hops_(hops), flat_(hops), steps_(steps), left_(hops.capacity()) {}
 
   Packed<RingOrder> run() {
     Packed<RingOrder> set;
@@ -156,7 +156,7 @@ class GreedyRings {
     });
   }
 
-  const Hops& hops_;
+  const TransitGraph& hops_;
   const FlatHops flat_;
   Steps& steps_;
   std::vector<double> left_;    // bytes per second, by link
@@ -166,7 +166,7 @@ class GreedyRings {
 };
 
 /// The ring's places as a chain, below the place by which it comes from outside; no edges where a hop has no way back.
-TreeShape chain_along(const Hops& hops, const RingOrder& ring, OutsideLoad outside) {
+TreeShape chain_along(const TransitGraph& hops, const RingOrder& ring, OutsideLoad outside) {
   TreeShape shape;
   const std::size_t first = outside > 0 ? 1 : 0;
   if (outside > 0) {
@@ -182,7 +182,7 @@ TreeShape chain_along(const Hops& hops, const RingOrder& ring, OutsideLoad outsi
 }
 
 /// All rates by the same factor, so that no link is too narrow, and then each, one after the other, as far as it goes.
-void fill(const Hops& hops, OutsideLoad outside, Packed<TreeShape>& set) {
+void fill(const TransitGraph& hops, OutsideLoad outside, Packed<TreeShape>& set) {
   std::vector<double> load(hops.capacity().size(), 0);
   for (const auto& [tree, rate] : set.orders) {
     for (const auto& [link, times] : loads_of(hops, tree, outside)) load[link] += times * rate;
@@ -202,9 +202,9 @@ void fill(const Hops& hops, OutsideLoad outside, Packed<TreeShape>& set) {
 
 }  // namespace
 
-Packed<RingOrder> greedy_rings(const Hops& hops, Steps& steps) { return GreedyRings(hops, steps).run(); }
+Packed<RingOrder> greedy_rings(const TransitGraph& hops, Steps& steps) { return GreedyRings(hops, steps).run(); }
 
-Packed<TreeShape> greedy_trees(const Hops& hops, OutsideLoad outside, Steps& steps) {
+Packed<TreeShape> greedy_trees(const TransitGraph& hops, OutsideLoad outside, Steps& steps) {
   const Packed<RingOrder> rings = greedy_rings(hops, steps);
   Packed<TreeShape> set;
   set.bound = rings.bound;

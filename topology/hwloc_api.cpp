@@ -8,7 +8,7 @@
 #include <memory>
 #include <optional>
 
-#include "src/base/library.h"
+#include "src/base/shared_library.h"
 
 namespace tutti {
 namespace {

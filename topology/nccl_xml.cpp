@@ -10,7 +10,7 @@
 #include "src/base/text_file.h"
 #include "topology/objects.h"
 #include "topology/rates.h"
-#include "topology/told_links.h"
+#include "topology/reported_links.h"
 #include "topology/xml.h"
 
 namespace tutti {
@@ -296,7 +296,7 @@ class NcclReader {
         if (!optional_hex(link, "tclass", target_class)) return bad_value(link, "tclass");
         const int other = end_of(target, target_class, side.gpu);
         if (other < 0 || other == side.gpu) continue;
-        links_.tell(kind, side.gpu, other, count);
+        links_.report(kind, side.gpu, other, count);
       }
     }
     return Status();
@@ -329,7 +329,7 @@ class NcclReader {
   std::map<std::string, int> gpus_;
   std::map<std::string, int> switches_;
   std::map<int, int> dev_;
-  ToldLinks links_;
+  ReportedLinks links_;
   std::vector<Side> sides_;
   int nics_ = 0;
   int numa_nodes_ = 0;

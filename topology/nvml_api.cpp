@@ -8,10 +8,10 @@
 #include <map>
 #include <optional>
 
-#include "src/base/library.h"
+#include "src/base/shared_library.h"
 #include "topology/objects.h"
 #include "topology/rates.h"
-#include "topology/told_links.h"
+#include "topology/reported_links.h"
 
 namespace tutti {
 namespace {
@@ -112,7 +112,7 @@ class NvmlReader {
       if (api_.link_remote(device, link, &remote) != nvml::kSuccess) continue;
       api_.link_version(device, link, &version_);
       const int other = end_of(device, link, address_of(remote), gpu);
-      if (other >= 0 && other != gpu) links_.tell(LinkKind::nvlink, gpu, other, 1);
+      if (other >= 0 && other != gpu) links_.report(LinkKind::nvlink, gpu, other, 1);
     }
   }
 
@@ -139,7 +139,7 @@ class NvmlReader {
   const NvmlApi& api_;
   Graph& graph_;
   std::map<std::string, int> by_address_;
-  ToldLinks links_;
+  ReportedLinks links_;
   unsigned version_ = 0;  ///< of the last link: a machine's GPUs have the same
   bool has_links_ = false;
 };

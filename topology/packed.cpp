@@ -22,7 +22,7 @@ constexpr std::uint64_t kPartOfSteps = 64;
 constexpr std::uint64_t kPartForGreedy = 512;
 
 /// A ring that the program lacks at these prices; `certain` where none means that there is none.
-std::optional<RingOrder> missing_ring(const Hops& hops, const Packing& program, bool& certain, Steps& steps) {
+std::optional<RingOrder> missing_ring(const TransitGraph& hops, const Packing& program, bool& certain, Steps& steps) {
   certain = false;
   const auto missing = [&](const std::optional<RingOrder>& ring) {
     return ring && program.cost(loads_of(hops, *ring)) < 1 - kRounding;
@@ -54,7 +54,7 @@ void take_used(Packed<Order>& packed, const Packing& program, const std::vector<
 }
 
 /// Returns the links' prices by which every ring costs at least 1, but for rounding; none where that is not certain.
-std::vector<double> pack_by_program(const Hops& hops, RingOrder first, Packed<RingOrder>& packed, Steps& steps) {
+std::vector<double> pack_by_program(const TransitGraph& hops, RingOrder first, Packed<RingOrder>& packed, Steps& steps) {
   Packing program(hops.capacity());
   std::vector<RingOrder> columns;
   std::vector<double> prices;
@@ -80,7 +80,7 @@ std::vector<double> pack_by_program(const Hops& hops, RingOrder first, Packed<Ri
 
 /// Whether rings of this rate, which use whole multiples of it of every link, can have that sum: by weak duality no more
 /// than what those multiples are worth. Most rates fail here.
-bool may_be_equal(const Hops& hops, const std::vector<double>& prices, double sum, double rate) {
+bool may_be_equal(const TransitGraph& hops, const std::vector<double>& prices, double sum, double rate) {
   if (prices.empty()) return true;
   double worth = 0;
   for (std::size_t link = 0; link < prices.size(); ++link) {
@@ -90,7 +90,7 @@ bool may_be_equal(const Hops& hops, const std::vector<double>& prices, double su
 }
 
 /// The fewest rings of one rate with the same sum. False where there are none, or none are found in time.
-bool prefer_equal(const Hops& hops, const std::vector<double>& prices, Packed<RingOrder>& packed, Steps& steps) {
+bool prefer_equal(const TransitGraph& hops, const std::vector<double>& prices, Packed<RingOrder>& packed, Steps& steps) {
   const std::uint64_t part = steps.left() / kPartOfSteps;
   for (int count = 2; count <= kMostEqual; ++count) {
     if (!may_be_equal(hops, prices, packed.sum, packed.sum / count)) continue;
@@ -107,7 +107,7 @@ bool prefer_equal(const Hops& hops, const std::vector<double>& prices, Packed<Ri
 
 /// The best rates of some orders alone.
 template <typename Order, typename LoadsOf>
-Packed<Order> best_of(const Hops& hops, const std::vector<Order>& orders, LoadsOf loads_of, Steps& steps) {
+Packed<Order> best_of(const TransitGraph& hops, const std::vector<Order>& orders, LoadsOf loads_of, Steps& steps) {
   Packing program(hops.capacity());
   std::vector<Loads> loads;
   for (const Order& order : orders) loads.push_back(loads_of(order));
@@ -126,7 +126,7 @@ Packed<Order> best_of(const Hops& hops, const std::vector<Order>& orders, LoadsO
 /// Leaves out the order with the least rate, again and again, as long as the others can have the sum but for what may be
 /// given up.
 template <typename Order, typename LoadsOf>
-void thin_out(const Hops& hops, double give_up, LoadsOf loads_of, Packed<Order>& packed, Steps& steps) {
+void thin_out(const TransitGraph& hops, double give_up, LoadsOf loads_of, Packed<Order>& packed, Steps& steps) {
   const double enough = packed.sum * (1 - give_up);
   while (give_up > 0 && packed.orders.size() > 1) {
     const auto least = std::min_element(packed.orders.begin(), packed.orders.end(),
@@ -159,7 +159,7 @@ void take_if_more(Packed<Order>& packed, Packed<Order> greedy) {
 
 }  // namespace
 
-Packed<RingOrder> pack_rings(const Hops& hops, double give_up, Steps& steps) {
+Packed<RingOrder> pack_rings(const TransitGraph& hops, double give_up, Steps& steps) {
   if (!hops.few()) return greedy_rings(hops, steps);
   Packed<RingOrder> packed;
   packed.bound = hops.bound();
@@ -185,7 +185,7 @@ Packed<RingOrder> pack_rings(const Hops& hops, double give_up, Steps& steps) {
   return packed;
 }
 
-Packed<TreeShape> pack_trees(const Hops& hops, OutsideLoad outside, double give_up, Steps& steps) {
+Packed<TreeShape> pack_trees(const TransitGraph& hops, OutsideLoad outside, double give_up, Steps& steps) {
   if (!hops.few()) return greedy_trees(hops, outside, steps);
   Packed<TreeShape> packed;
   packed.bound = hops.bound();

@@ -25,9 +25,9 @@ struct Packed {
 /// The best set of rings that `steps` suffice to find, empty where there is none; beyond Hops::few a greedy one (greedy.h).
 /// The bound is never above Hops::bound, and holds however few the steps are.
 /// give_up  the part of the sum that may be given up where fewer rings have the rest.
-Packed<RingOrder> pack_rings(const Hops& hops, double give_up, Steps& steps);
+Packed<RingOrder> pack_rings(const TransitGraph& hops, double give_up, Steps& steps);
 
 /// The best set of trees, likewise. outside: see tree_orders.h.
-Packed<TreeShape> pack_trees(const Hops& hops, OutsideLoad outside, double give_up, Steps& steps);
+Packed<TreeShape> pack_trees(const TransitGraph& hops, OutsideLoad outside, double give_up, Steps& steps);
 
 }  // namespace tutti

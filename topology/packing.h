@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "topology/hops.h"
+#include "topology/transit_graph.h"
 
 namespace tutti {
 

@@ -6,9 +6,9 @@
 #include <array>
 #include <set>
 
-#include "src/base/counted.h"
-#include "src/base/plain_text.h"
-#include "topology/words.h"
+#include "src/base/plural.h"
+#include "src/base/printable.h"
+#include "topology/phrases.h"
 
 namespace tutti {
 namespace {
@@ -19,13 +19,13 @@ std::string nic_text(const Node& node) {
   std::vector<std::string> parts;
   const bool named_by_interface = node.nic.interfaces.size() == 1 && node.nic.interfaces.front() == node.name;
   if (!node.nic.interfaces.empty() && !named_by_interface)
-    parts.push_back("interface " + words::joined(node.nic.interfaces));
+    parts.push_back("interface " + phrases::joined(node.nic.interfaces));
   const bool by_interface = !node.nic.interfaces.empty() || node.nic.verbs;
   if (!by_interface && node.nic.speed_gbps == 0) parts.push_back("no interface here");
-  parts.push_back(words::speed(node));
+  parts.push_back(phrases::speed(node));
   if (node.nic.ports > 1) parts.push_back(fmt::format("{} ports", node.nic.ports));
   if (node.nic.verbs) parts.push_back(node.nic.gdr ? "verbs, GPU memory" : "verbs");
-  return words::joined(parts);
+  return phrases::joined(parts);
 }
 
 std::string details(const Graph& graph, const Node& node) {
@@ -34,15 +34,15 @@ std::string details(const Graph& graph, const Node& node) {
   if (!node.pci.empty() && node.pci != node.name) parts.push_back(node.pci);
   if (!node.cpus.empty()) parts.push_back("CPUs " + cpu_list_text(node.cpus));
   if (node.kind == NodeKind::package) {
-    if (const int cores = words::cores_of(graph, node.id); cores > 0) parts.push_back(fmt::format("{} cores", cores));
-    if (const std::string caches = words::caches(graph, node.cpus); !caches.empty()) parts.push_back(caches);
+    if (const int cores = phrases::cores_of(graph, node.id); cores > 0) parts.push_back(fmt::format("{} cores", cores));
+    if (const std::string caches = phrases::caches(graph, node.cpus); !caches.empty()) parts.push_back(caches);
   }
-  if (node.memory_bytes > 0) parts.push_back(words::bytes(node.memory_bytes));
+  if (node.memory_bytes > 0) parts.push_back(phrases::bytes(node.memory_bytes));
   if (node.uplink_gbytes > 0) parts.push_back(fmt::format("PCIe {:.1f} GB/s", node.uplink_gbytes));
-  if (const std::string architecture = words::architecture(node); !architecture.empty()) parts.push_back(architecture);
+  if (const std::string architecture = phrases::architecture(node); !architecture.empty()) parts.push_back(architecture);
   if (node.kind == NodeKind::pci) parts.push_back("of unknown class");
   if (node.kind == NodeKind::nic) parts.push_back(nic_text(node));
-  return plain_text(words::joined(parts));
+  return printable(phrases::joined(parts));
 }
 
 void add_lines(const Graph& graph, const std::vector<std::vector<int>>& children, int index, int depth, std::string& out) {
@@ -137,14 +137,14 @@ std::vector<std::string> path_explained(const Graph& graph, const Path& path) {
   const Node& to = graph.nodes[at(path.b)];
   const std::string speed = path.gbytes > 0 ? fmt::format("{:.1f} GB/s", path.gbytes) : "bandwidth unknown";
   std::vector<std::string> lines = {
-      fmt::format("{} to {}: {}, {}, {}", node_label(from), node_label(to), path.text(), speed, counted(path.hops, "hop"))};
+      fmt::format("{} to {}: {}, {}, {}", node_label(from), node_label(to), path.text(), speed, plural(path.hops, "hop"))};
   if (legend != kLegend.end()) lines.push_back(legend->text);
   if (path.type == PathType::nvlink || path.type == PathType::xgmi || path.type == PathType::self) return lines;
   for (const int end : {path.a, path.b}) {
     std::string line = node_label(graph.nodes[at(end)]);
     for (int n = graph.nodes[at(end)].parent; n >= 0; n = graph.nodes[at(n)].parent) {
       line += fmt::format(" < {}", node_label(graph.nodes[at(n)]));
-      if (!graph.nodes[at(n)].pci.empty()) line += fmt::format(" ({})", plain_text(graph.nodes[at(n)].pci));
+      if (!graph.nodes[at(n)].pci.empty()) line += fmt::format(" ({})", printable(graph.nodes[at(n)].pci));
     }
     lines.push_back(line);
   }
@@ -164,7 +164,7 @@ std::string dot_graph(const Graph& graph) {
   }
   for (const GraphLink& link : graph.links) {
     out += fmt::format("  n{} -- n{} [style=bold, label=\"{}{} {:.0f} GB/s\"];\n", link.a, link.b,
-                       words::link_kind(link.kind), link.count, link.gbytes);
+                       phrases::link_kind(link.kind), link.count, link.gbytes);
   }
   return out + "}\n";
 }

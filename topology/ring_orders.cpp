@@ -20,7 +20,7 @@ constexpr double kRounding = 1e-9;
 /// The price of the cheapest way of every hop.
 class HopCosts {
  public:
-  HopCosts(const Hops& hops, const std::vector<double>& prices) : places_(hops.places()) {
+  HopCosts(const TransitGraph& hops, const std::vector<double>& prices) : places_(hops.places()) {
     for (int a = 0; a < places_; ++a) {
       for (int b = 0; b < places_; ++b) add(hops.ways(a, b), prices);
     }
@@ -36,7 +36,7 @@ class HopCosts {
   }
 
  private:
-  void add(const std::vector<Hops::Way>& ways, const std::vector<double>& prices) {
+  void add(const std::vector<TransitGraph::Way>& ways, const std::vector<double>& prices) {
     double least = kNever;
     int best = 0;
     for (std::size_t w = 0; w < ways.size(); ++w) {
@@ -170,7 +170,7 @@ std::vector<int> cheapest_by_moves(const HopCosts& costs, int places, Steps& ste
 /// Depth-first search for the widest ring.
 class WidestSearch {
  public:
-  WidestSearch(const Hops& hops, double bound, Steps& steps)
+  WidestSearch(const TransitGraph& hops, double bound, Steps& steps)
       : hops_(hops), bound_(bound * (1 - kRounding)), steps_(steps), times_(hops.capacity().size(), 0) {
     for (int place = 0; place < hops.places(); ++place) rank_hops(place);
   }
@@ -197,7 +197,7 @@ class WidestSearch {
   void rank_hops(int from) {
     std::vector<Hop> hops;
     for (int to = 0; to < hops_.places(); ++to) {
-      const std::vector<Hops::Way>& ways = hops_.ways(from, to);
+      const std::vector<TransitGraph::Way>& ways = hops_.ways(from, to);
       for (std::size_t w = 0; w < ways.size(); ++w) {
         double width = kNever;
         for (const std::uint32_t link : ways[w]) width = std::min(width, hops_.capacity()[link]);
@@ -227,7 +227,7 @@ class WidestSearch {
   }
 
   void take(const Hop& hop, double rate, bool closing) {
-    const Hops::Way& way = hops_.ways(ring_.order.back(), hop.to)[at(hop.way)];
+    const TransitGraph::Way& way = hops_.ways(ring_.order.back(), hop.to)[at(hop.way)];
     for (const std::uint32_t link : way) rate = std::min(rate, hops_.capacity()[link] / ++times_[link]);
     if (rate > best_.rate) {
       ring_.ways.push_back(hop.way);
@@ -246,7 +246,7 @@ class WidestSearch {
     for (const std::uint32_t link : way) --times_[link];
   }
 
-  const Hops& hops_;
+  const TransitGraph& hops_;
   const double bound_;
   Steps& steps_;
   std::vector<int> times_;
@@ -260,7 +260,7 @@ class WidestSearch {
 /// Depth-first search for rings that take one unit of every link they pass, and do not take more units than there are.
 class EqualSearch {
  public:
-  EqualSearch(const Hops& hops, double rate, int count, bool both_ways, Steps& steps)
+  EqualSearch(const TransitGraph& hops, double rate, int count, bool both_ways, Steps& steps)
       : hops_(hops), count_(count), both_ways_(both_ways), steps_(steps) {
     for (const double capacity : hops.capacity()) {
       units_.push_back(static_cast<int>(std::min(1e6, std::floor(capacity / rate * (1 + kRounding)))));
@@ -279,8 +279,8 @@ class EqualSearch {
       std::map<std::uint32_t, int> first;
       std::map<std::uint32_t, int> last;
       for (int other = 0; other < hops_.places(); ++other) {
-        for (const Hops::Way& way : hops_.ways(place, other)) first[way.front()] = units_[way.front()];
-        for (const Hops::Way& way : hops_.ways(other, place)) last[way.back()] = units_[way.back()];
+        for (const TransitGraph::Way& way : hops_.ways(place, other)) first[way.front()] = units_[way.front()];
+        for (const TransitGraph::Way& way : hops_.ways(other, place)) last[way.back()] = units_[way.back()];
       }
       for (const auto& units : {first, last}) {
         int sum = 0;
@@ -350,7 +350,7 @@ class EqualSearch {
   }
 
   bool take(int a, int b, std::size_t w) {
-    const auto take_way = [&](const Hops::Way& way) {
+    const auto take_way = [&](const TransitGraph::Way& way) {
       bool enough = true;
       for (const std::uint32_t link : way) enough = --units_[link] >= 0 && enough;
       return enough;
@@ -368,7 +368,7 @@ class EqualSearch {
     for (const std::uint32_t link : hops_.ways(b, a)[w]) ++units_[link];
   }
 
-  const Hops& hops_;
+  const TransitGraph& hops_;
   const int count_;
   const bool both_ways_;
   Steps& steps_;
@@ -378,7 +378,7 @@ class EqualSearch {
 
 }  // namespace
 
-Loads loads_of(const Hops& hops, const RingOrder& ring) {
+Loads loads_of(const TransitGraph& hops, const RingOrder& ring) {
   std::map<std::uint32_t, double> times;
   for (std::size_t i = 0; i < ring.order.size(); ++i) {
     const int next = ring.order[(i + 1) % ring.order.size()];
@@ -387,17 +387,18 @@ Loads loads_of(const Hops& hops, const RingOrder& ring) {
   return {times.begin(), times.end()};
 }
 
-double rate_of(const Hops& hops, const RingOrder& ring) {
+double rate_of(const TransitGraph& hops, const RingOrder& ring) {
   double rate = kNever;
   for (const auto& [link, times] : loads_of(hops, ring)) rate = std::min(rate, hops.capacity()[link] / times);
   return rate;
 }
 
-bool can_be_exact(const Hops& hops, const Steps& steps) {
+bool can_be_exact(const TransitGraph& hops, const Steps& steps) {
   return hops.places() <= kMostForSubsets && subset_steps(hops.places()) < steps.left();
 }
 
-std::optional<RingOrder> cheapest_ring(const Hops& hops, const std::vector<double>& prices, bool exact, Steps& steps) {
+std::optional<RingOrder> cheapest_ring(const TransitGraph& hops, const std::vector<double>& prices, bool exact,
+                                       Steps& steps) {
   const HopCosts costs(hops, prices);
   if (exact) steps.take(subset_steps(hops.places()));
   std::vector<int> order =
@@ -406,11 +407,11 @@ std::optional<RingOrder> cheapest_ring(const Hops& hops, const std::vector<doubl
   return costs.ring(std::move(order));
 }
 
-std::optional<WideRing> widest_ring(const Hops& hops, double bound, Steps& steps) {
+std::optional<WideRing> widest_ring(const TransitGraph& hops, double bound, Steps& steps) {
   return WidestSearch(hops, bound, steps).run();
 }
 
-std::vector<RingOrder> equal_rings(const Hops& hops, double total, int count, Steps& steps) {
+std::vector<RingOrder> equal_rings(const TransitGraph& hops, double total, int count, Steps& steps) {
   if (count % 2 == 0 && hops.places() > 2) {
     Steps half(steps.left() / 2);
     const std::uint64_t given = half.left();

@@ -1,7 +1,7 @@
 #include "topology/search.h"
 
+#include "topology/bottleneck.h"
 #include "topology/greedy.h"
-#include "topology/narrowest.h"
 
 namespace tutti {
 namespace {
@@ -34,7 +34,7 @@ std::vector<std::uint32_t> links_of(const Network& network, const Tree& tree) {
 std::optional<FoundRing> best_ring(const Network& network, const SearchOptions& options) {
   Steps steps(options.steps);
   if (network.endpoints() < 2) return std::nullopt;
-  const Hops hops = hops_of(network);
+  const TransitGraph hops = transit_graph_of(network);
   std::vector<FoundRing> alone;
   if (hops.few()) {
     const auto widest = widest_ring(hops, hops.bound(), steps);
@@ -44,30 +44,30 @@ std::optional<FoundRing> best_ring(const Network& network, const SearchOptions& 
     if (!greedy.orders.empty()) alone.push_back({greedy.orders[0].first.order, greedy.orders[0].second, 0, {}});
   }
   if (alone.empty()) return std::nullopt;
-  mark_narrowest(network, alone);
+  mark_bottleneck(network, alone);
   return alone[0];
 }
 
 RingSet search_rings(const Network& network, const SearchOptions& options) {
   Steps steps(options.steps);
   if (network.endpoints() < 2) return {.optimal = true};
-  const Packed<RingOrder> packed = pack_rings(hops_of(network), options.give_up, steps);
+  const Packed<RingOrder> packed = pack_rings(transit_graph_of(network), options.give_up, steps);
   RingSet set{{}, packed.sum, packed.bound, packed.optimal(), 0};
   for (const auto& [ring, rate] : packed.orders) set.rings.push_back({ring.order, rate, 0, {}});
-  mark_narrowest(network, set.rings);
+  mark_bottleneck(network, set.rings);
   return set;
 }
 
 TreeSet search_trees(const Network& network, const SearchOptions& options) {
   Steps steps(options.steps);
   if (network.endpoints() < 2) return {.optimal = true};
-  const Packed<TreeShape> packed = pack_trees(hops_of(network), 0, options.give_up, steps);
+  const Packed<TreeShape> packed = pack_trees(transit_graph_of(network), 0, options.give_up, steps);
   TreeSet set{{}, packed.sum, packed.bound, packed.optimal()};
   for (const auto& [shape, rate] : packed.orders) {
     const int root = center_of(shape, network.endpoints(), 0);
     set.trees.push_back({root, rooted(shape, root), rate, 0, {}});
   }
-  mark_narrowest(network, set.trees);
+  mark_bottleneck(network, set.trees);
   return set;
 }
 

@@ -44,7 +44,7 @@ struct Passage {
 struct FoundRing {
   std::vector<int> order;  ///< endpoints; the last sends to the first
   double bytes_per_second = 0;
-  std::uint32_t narrowest = 0;    ///< the network's link on its way that the set fills most
+  std::uint32_t bottleneck = 0;   ///< the network's link on its way that the set fills most
   std::vector<Passage> passages;  ///< machine by machine, where there are several
 };
 
@@ -60,7 +60,7 @@ struct Tree {
   int root = 0;
   std::vector<std::pair<int, int>> edges;  ///< parent to child, level by level within a machine
   double bytes_per_second = 0;
-  std::uint32_t narrowest = 0;
+  std::uint32_t bottleneck = 0;
   std::vector<Passage> passages;  ///< machine by machine, where there are several: entry and exit are the machine's head
 };
 

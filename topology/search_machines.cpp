@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "topology/binary_tree.h"
-#include "topology/narrowest.h"
+#include "topology/bottleneck.h"
 #include "topology/packed.h"
 #include "topology/search.h"
 
@@ -32,8 +32,8 @@ std::vector<std::vector<int>> ends_by_machine(const MachineNetwork& network) {
 
 /// The hops of a machine, all and those by NVLink and xGMI alone.
 struct MachineHops {
-  Hops all;
-  Hops peers;
+  TransitGraph all;
+  TransitGraph peers;
   friend bool operator==(const MachineHops& a, const MachineHops& b) { return a.all.same(b.all) && a.peers.same(b.peers); }
 };
 
@@ -42,7 +42,7 @@ struct MachineHops {
 MachineHops machine_hops(const MachineNetwork& network, const std::vector<int>& ends, bool outside) {
   const int first = outside ? 1 : 0;
   const int places = static_cast<int>(ends.size()) + first;
-  MachineHops hops{Hops(places), Hops(places)};
+  MachineHops hops{TransitGraph(places), TransitGraph(places)};
   std::vector<std::uint32_t> way;
   const auto add = [&](bool peers, int a, int b, const std::vector<std::uint32_t>& links) {
     hops.all.add(network, a, b, links);
@@ -244,20 +244,20 @@ void append_hop(const MachineNetwork& network, const std::vector<Passage>& passa
 /// Rings of one machine.
 RingSet search_alone(const MachineNetwork& network, const SearchOptions& options) {
   const MachineHops hops = machine_hops(network, ends_by_machine(network)[0], false);
-  const Packed<RingOrder> packed = pack_apart<RingOrder>(hops, [&](const Hops& some) {
+  const Packed<RingOrder> packed = pack_apart<RingOrder>(hops, [&](const TransitGraph& some) {
     Steps steps(options.steps);
     return pack_rings(some, options.give_up, steps);
   });
   RingSet set{{}, packed.sum, packed.bound, packed.optimal(), 0};
   for (const auto& [ring, rate] : packed.orders) set.rings.push_back({ring.order, rate, 0, {}});
-  mark_narrowest(network, set.rings);
+  mark_bottleneck(network, set.rings);
   return set;
 }
 
 /// Trees of one machine.
 TreeSet search_trees_alone(const MachineNetwork& network, const SearchOptions& options) {
   const MachineHops hops = machine_hops(network, ends_by_machine(network)[0], false);
-  const Packed<TreeShape> packed = pack_apart<TreeShape>(hops, [&](const Hops& some) {
+  const Packed<TreeShape> packed = pack_apart<TreeShape>(hops, [&](const TransitGraph& some) {
     Steps steps(options.steps);
     return pack_trees(some, 0, options.give_up, steps);
   });
@@ -266,7 +266,7 @@ TreeSet search_trees_alone(const MachineNetwork& network, const SearchOptions& o
     const int root = center_of(shape, network.endpoints(), 0);
     set.trees.push_back({root, rooted(shape, root), rate, 0, {}});
   }
-  mark_narrowest(network, set.trees);
+  mark_bottleneck(network, set.trees);
   return set;
 }
 
@@ -292,7 +292,7 @@ std::vector<std::uint32_t> links_of(const MachineNetwork& network, const Tree& t
 RingSet search_machine_rings(const MachineNetwork& network, const SearchOptions& options) {
   if (network.endpoints() < 2) return {.optimal = true};
   if (network.machines() < 2) return search_alone(network, options);
-  const auto search = [&](const Hops& hops) {
+  const auto search = [&](const TransitGraph& hops) {
     Steps steps(options.steps);
     return pack_rings(hops, options.give_up, steps);
   };
@@ -308,7 +308,7 @@ RingSet search_machine_rings(const MachineNetwork& network, const SearchOptions&
     set.rings.push_back(joined_ring(machines, part));
     set.rail_changes += rail_changes_of(network, set.rings.back());
   }
-  mark_narrowest(network, set.rings);
+  mark_bottleneck(network, set.rings);
   return set;
 }
 
@@ -316,7 +316,7 @@ TreeSet search_machine_trees(const MachineNetwork& network, const SearchOptions&
   if (network.endpoints() < 2) return {.optimal = true};
   if (network.machines() < 2) return search_trees_alone(network, options);
   const double neighbors = most_neighbors(network.machines());
-  const auto search = [&](const Hops& hops) {
+  const auto search = [&](const TransitGraph& hops) {
     Steps steps(options.steps);
     return pack_trees(hops, neighbors / 2, options.give_up, steps);  // each of the two trees has half the rate
   };
@@ -331,7 +331,7 @@ TreeSet search_machine_trees(const MachineNetwork& network, const SearchOptions&
   for (const Joined& part : join_all(machines, set.bytes_per_second)) {
     for (const bool second : {false, true}) set.trees.push_back(joined_tree(machines, part, second));
   }
-  mark_narrowest(network, set.trees);
+  mark_bottleneck(network, set.trees);
   return set;
 }
 

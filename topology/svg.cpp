@@ -8,9 +8,9 @@
 #include <cstddef>
 #include <set>
 
-#include "topology/cells.h"
-#include "topology/link_circle.h"
-#include "topology/words.h"
+#include "topology/box_layout.h"
+#include "topology/circle_layout.h"
+#include "topology/phrases.h"
 
 namespace tutti {
 namespace {
@@ -48,7 +48,7 @@ const Look& look_of(NodeKind kind) {
 
 std::string line(const std::string& text) { return Canvas::fitted(text, kLongestLine); }
 
-/// The machine's side of the drawing, cell by cell.
+/// The machine's side of the drawing, box by box.
 class Maker {
  public:
   explicit Maker(const Graph& graph) : graph_(graph), children_(graph.nodes.size()) {
@@ -57,34 +57,34 @@ class Maker {
     }
   }
 
-  /// The cells of a node and what is in it; none where nothing in it is worth a box.
-  std::vector<Cell> cells_of(int index) {
+  /// The boxes of a node and what is in it; none where nothing in it is worth a box.
+  std::vector<Box> boxes_of(int index) {
     const Node& from = node(index);
-    Cell cell = framed(from);
+    Box box = framed(from);
     const bool way = from.kind == NodeKind::host_bridge || from.kind == NodeKind::bridge;
     if (from.kind == NodeKind::numa || (from.kind == NodeKind::package && !has(index, NodeKind::numa))) {
-      add_cores(from, cell);
+      add_cores(from, box);
     }
-    add_inside(index, cell);
-    if (way && cell.children.empty()) return {};
-    if (from.kind == NodeKind::bridge && cell.children.size() == 1) return std::move(cell.children);
-    cell.lines = lines_of(from);
+    add_inside(index, box);
+    if (way && box.children.empty()) return {};
+    if (from.kind == NodeKind::bridge && box.children.size() == 1) return std::move(box.children);
+    box.lines = lines_of(from);
     drawn_.insert(from.kind);
-    return {std::move(cell)};
+    return {std::move(box)};
   }
 
-  /// The kinds that have got a cell so far.
+  /// The kinds that have got a box so far.
   const std::set<NodeKind>& drawn() const { return drawn_; }
 
  private:
   const Node& node(int index) const { return graph_.nodes[at(index)]; }
 
-  static Cell framed(const Node& from) {
-    Cell cell;
-    cell.order = from.kind == NodeKind::gpu ? 0 : from.kind == NodeKind::nic ? 1 : 2;  // by_kind knows these
-    cell.fill = look_of(from.kind).fill;
-    cell.edge = look_of(from.kind).edge;
-    return cell;
+  static Box framed(const Node& from) {
+    Box box;
+    box.order = from.kind == NodeKind::gpu ? 0 : from.kind == NodeKind::nic ? 1 : 2;  // by_kind knows these
+    box.fill = look_of(from.kind).fill;
+    box.edge = look_of(from.kind).edge;
+    return box;
   }
 
   bool has(int index, NodeKind kind) const {
@@ -94,45 +94,45 @@ class Maker {
 
   /// Containers first, then devices by kind: as a group of their own beside containers, so that neither stretches the
   /// other.
-  void add_inside(int index, Cell& cell) {
-    Cell containers;
-    Cell devices;
+  void add_inside(int index, Box& box) {
+    Box containers;
+    Box devices;
     for (const int child : children_[at(index)]) {
-      for (Cell& inner : cells_of(child)) {
+      for (Box& inner : boxes_of(child)) {
         (inner.children.empty() ? devices : containers).children.push_back(std::move(inner));
       }
     }
     devices.children = by_kind(std::move(devices.children));
     if (!containers.children.empty() && !devices.children.empty()) containers.children.push_back(std::move(devices));
-    Cell& inside = containers.children.empty() ? devices : containers;
+    Box& inside = containers.children.empty() ? devices : containers;
     if (inside.children.empty()) return;
-    if (cell.children.empty()) {
-      cell.children = std::move(inside.children);
+    if (box.children.empty()) {
+      box.children = std::move(inside.children);
     } else {  // below the cores
-      cell.columns = 1;
-      cell.children.push_back(std::move(inside));
+      box.columns = 1;
+      box.children.push_back(std::move(inside));
     }
   }
 
-  static std::vector<Cell> by_kind(std::vector<Cell> cells) {
-    std::vector<Cell> sorted;
+  static std::vector<Box> by_kind(std::vector<Box> boxes) {
+    std::vector<Box> sorted;
     for (const int order : {0, 1, 2}) {
-      for (Cell& cell : cells) {
-        if (cell.order == order) sorted.push_back(std::move(cell));
+      for (Box& box : boxes) {
+        if (box.order == order) sorted.push_back(std::move(box));
       }
     }
     return sorted;
   }
 
   /// Cores of a few stand as boxes, those of many as a number.
-  void add_cores(const Node& from, Cell& cell) const {
-    Cell cores;
+  void add_cores(const Node& from, Box& box) const {
+    Box cores;
     int count = 0;
     for (const Core& core : graph_.cores) {
       const bool inside = std::includes(from.cpus.begin(), from.cpus.end(), core.cpus.begin(), core.cpus.end());
       if (!inside || core.cpus.empty()) continue;
       ++count;
-      Cell one;
+      Box one;
       one.fill = "#ffffff";
       one.edge = kCoreEdge;
       one.lines = {fmt::format("core {}", core.id), line("CPU " + cpu_list_text(core.cpus))};
@@ -144,9 +144,10 @@ class Maker {
       cores.fill = "#ffffff";
       cores.edge = kCoreEdge;
       cores.lines = {fmt::format("{} cores", count)};
-      if (const std::string caches = words::caches(graph_, from.cpus); !caches.empty()) cores.lines.push_back(line(caches));
+      if (const std::string caches = phrases::caches(graph_, from.cpus); !caches.empty())
+        cores.lines.push_back(line(caches));
     }
-    cell.children.push_back(std::move(cores));
+    box.children.push_back(std::move(cores));
   }
 
   std::vector<std::string> lines_of(const Node& from) const {
@@ -181,8 +182,8 @@ class Maker {
     std::vector<std::string> lines = {from.id < 0 ? "NUMA node unknown" : node_label(from)};
     std::vector<std::string> facts;
     if (!from.cpus.empty()) facts.push_back("CPUs " + Canvas::fitted(cpu_list_text(from.cpus), 28));
-    if (from.memory_bytes > 0) facts.push_back(words::bytes(from.memory_bytes));
-    if (!facts.empty()) lines.push_back(line(words::joined(facts)));
+    if (from.memory_bytes > 0) facts.push_back(phrases::bytes(from.memory_bytes));
+    if (!facts.empty()) lines.push_back(line(phrases::joined(facts)));
     return lines;
   }
 
@@ -190,13 +191,13 @@ class Maker {
     std::vector<std::string> lines = {node_label(from)};
     const std::size_t narrow = 26;
     if (from.kind == NodeKind::gpu) {
-      const std::string architecture = words::architecture(from);
+      const std::string architecture = phrases::architecture(from);
       if (!from.name.empty()) lines.push_back(Canvas::fitted(from.name, narrow));
       if (from.name.empty() && !architecture.empty()) lines.push_back(Canvas::fitted(architecture, narrow));
     }
     if (from.kind == NodeKind::nic) {
       if (!from.name.empty() && from.name != from.pci) lines[0] += ' ' + Canvas::fitted(from.name, narrow);
-      if (from.nic.speed_gbps > 0) lines.push_back(words::speed(from));
+      if (from.nic.speed_gbps > 0) lines.push_back(phrases::speed(from));
     }
     if (!from.pci.empty()) lines.push_back(line(from.pci));
     if (from.uplink_gbytes > 0 && from.kind != NodeKind::nv_switch) {
@@ -284,14 +285,14 @@ std::string title_of(const Graph& graph) {
   for (const int machine : graph.of(NodeKind::machine)) cpus += graph.nodes[at(machine)].cpus.size();
   if (cpus > 0) parts.push_back(fmt::format("{} CPUs", cpus));
   if (!graph.source.empty()) parts.push_back("from " + graph.source.substr(graph.source.rfind('/') + 1));
-  return Canvas::fitted(words::joined(parts), 80);
+  return Canvas::fitted(phrases::joined(parts), 80);
 }
 
-Cell cells_of_machines(const Graph& graph, Maker& maker) {
-  Cell machines;
+Box cells_of_machines(const Graph& graph, Maker& maker) {
+  Box machines;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     if (graph.nodes[i].parent >= 0) continue;
-    for (Cell& cell : maker.cells_of(static_cast<int>(i))) machines.children.push_back(std::move(cell));
+    for (Box& box : maker.boxes_of(static_cast<int>(i))) machines.children.push_back(std::move(box));
   }
   return machines;
 }
@@ -304,7 +305,7 @@ struct Size {
 /// The circles side by side.
 struct Circles {
   Circles(const Graph& graph, const std::vector<std::vector<int>>& rings, const std::vector<double>& gbytes) {
-    for (const LinkCircle& circle : std::array{circle_of_gpus(graph, rings, gbytes), circle_of_nics(graph)}) {
+    for (const CircleLayout& circle : std::array{circle_of_gpus(graph, rings, gbytes), circle_of_nics(graph)}) {
       if (circle.width == 0) continue;
       kinds.insert(kinds.end(), circle.kinds.begin(), circle.kinds.end());
       size.width += circle.width + (all.empty() ? 0 : 2 * kMargin);
@@ -314,13 +315,13 @@ struct Circles {
   }
 
   void draw(double x, double y, Canvas& page) const {
-    for (const LinkCircle& circle : all) {
+    for (const CircleLayout& circle : all) {
       page.place(circle.canvas, x, y);
       x += circle.width + 2 * kMargin;
     }
   }
 
-  std::vector<LinkCircle> all;
+  std::vector<CircleLayout> all;
   std::vector<LineKind> kinds;
   Size size;
 };
@@ -330,7 +331,7 @@ struct Circles {
 SvgDrawing draw_svg(const Graph& graph, const std::vector<std::vector<int>>& rings, const std::vector<double>& gbytes) {
   const std::string title = title_of(graph);
   Maker maker(graph);
-  Cell machines = cells_of_machines(graph, maker);
+  Box machines = cells_of_machines(graph, maker);
   lay_out(machines, kShape);
   const Circles circles(graph, rings, gbytes);
   const double top = kMargin + kTitle * Canvas::kLine + 6;

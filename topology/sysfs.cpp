@@ -13,7 +13,7 @@
 #include <charconv>
 #include <memory>
 
-#include "src/base/descriptor.h"
+#include "src/base/unique_fd.h"
 
 namespace tutti {
 namespace {
@@ -51,7 +51,7 @@ bool take_number(std::string_view& text, int& out) {
 }  // namespace
 
 std::optional<std::string> Sysfs::text(const std::string& path) const {
-  const Descriptor file(::open((root_ + path).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const UniqueFd file(::open((root_ + path).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) return std::nullopt;
   std::string all;
   std::array<char, 4096> part;

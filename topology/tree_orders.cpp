@@ -14,19 +14,19 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kPerLink = 1e-11;
 constexpr double kEqual = 1e-12;
 
-double cost_of(const Hops::Way& way, const std::vector<double>& prices) {
+double cost_of(const TransitGraph::Way& way, const std::vector<double>& prices) {
   double sum = 0;
   for (const std::uint32_t link : way) sum += prices[link] + kPerLink;
   return sum;
 }
 
 /// The price of both ways between two places.
-double both_ways(const Hops& hops, int a, int b, const std::vector<double>& prices) {
+double both_ways(const TransitGraph& hops, int a, int b, const std::vector<double>& prices) {
   if (hops.ways(a, b).empty() || hops.ways(b, a).empty()) return kNever;
   return cost_of(hops.ways(a, b)[0], prices) + cost_of(hops.ways(b, a)[0], prices);
 }
 
-void find_head(const Hops& hops, const std::vector<double>& prices, TreeShape& tree) {
+void find_head(const TransitGraph& hops, const std::vector<double>& prices, TreeShape& tree) {
   double least = kNever;
   for (int place = 1; place < hops.places(); ++place) {
     for (std::size_t w = 0; w < hops.ways(place, 0).size(); ++w) {
@@ -66,7 +66,7 @@ std::vector<std::vector<int>> neighbors_in(const TreeShape& tree) {
 
 }  // namespace
 
-Loads loads_of(const Hops& hops, const TreeShape& tree, OutsideLoad outside) {
+Loads loads_of(const TransitGraph& hops, const TreeShape& tree, OutsideLoad outside) {
   std::map<std::uint32_t, double> times;
   for (const auto& [a, b] : tree.edges) {
     for (const std::uint32_t link : hops.ways(a, b)[0]) times[link] += 1;
@@ -79,7 +79,7 @@ Loads loads_of(const Hops& hops, const TreeShape& tree, OutsideLoad outside) {
   return {times.begin(), times.end()};
 }
 
-std::optional<TreeShape> cheapest_tree(const Hops& hops, const std::vector<double>& prices, OutsideLoad outside) {
+std::optional<TreeShape> cheapest_tree(const TransitGraph& hops, const std::vector<double>& prices, OutsideLoad outside) {
   const int first = outside > 0 ? 1 : 0;
   TreeShape tree;
   std::vector<double> cost(at(hops.places()), kNever);

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "topology/hops.h"
+#include "topology/transit_graph.h"
 
 namespace tutti {
 
@@ -22,12 +22,12 @@ struct TreeShape {
 using OutsideLoad = double;
 
 /// How often the tree's rate passes each link.
-Loads loads_of(const Hops& hops, const TreeShape& tree, OutsideLoad outside);
+Loads loads_of(const TransitGraph& hops, const TreeShape& tree, OutsideLoad outside);
 
 /// The tree that costs least by the links' prices (at least 0): a minimum spanning tree (Prim 1957), with the head that
 /// sends outside at the least cost. Of trees that cost the same one with few links, like a chain. Nothing where places
 /// cannot reach each other.
-std::optional<TreeShape> cheapest_tree(const Hops& hops, const std::vector<double>& prices, OutsideLoad outside);
+std::optional<TreeShape> cheapest_tree(const TransitGraph& hops, const std::vector<double>& prices, OutsideLoad outside);
 
 /// The place from which the farthest one is nearest, the lowest of two.
 int center_of(const TreeShape& tree, int places, int first_place);

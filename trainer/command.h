@@ -6,7 +6,7 @@
 #include <string>
 
 #include "src/program/options.h"
-#include "src/program/ranks.h"
+#include "src/program/run_ranks.h"
 #include "trainer/failure.h"
 #include "trainer/training.h"
 

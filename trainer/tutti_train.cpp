@@ -4,10 +4,10 @@
 #include <new>
 #include <optional>
 
+#include "src/program/launcher_detection.h"
 #include "src/program/options.h"
 #include "src/program/output.h"
-#include "src/program/place.h"
-#include "src/program/ranks.h"
+#include "src/program/run_ranks.h"
 #include "trainer/command.h"
 #include "trainer/communicator.h"
 #include "trainer/dataset.h"
@@ -120,7 +120,7 @@ int run_program(int argc, char** argv) {
   const Fallible<TrainingSettings> settings = settings_of(command);
   if (!settings.ok()) return output.fail(static_cast<int>(settings.failure().code), settings.failure().sentence);
   const bool layers_given = options.given("--layers");
-  const std::optional<program::LauncherRank> place = program::find_place().place;
+  const std::optional<program::LauncherRank> place = program::detect_launcher().place;
   tutti_config config = TUTTI_CONFIG_INIT;
   config.spin = spin_of(*settings, place ? place->ranks : static_cast<int>(command.ranks.ranks),
                         static_cast<int>(program::allowed_cpus().size()));

@@ -4,9 +4,9 @@ import shutil
 import subprocess
 import sys
 
-from . import catalogue
+from . import contenders
 from .output import say
-from .words import FAILED, GOOD, WRONG_USE, Refusal
+from .formatting import FAILED, GOOD, WRONG_USE, Refusal
 
 DEBIAN = {"openmpi": ["openmpi-bin", "libopenmpi-dev"], "mpich": ["mpich", "libmpich-dev"], "gloo": ["libgloo-dev"],
           "torch": ["python3-torch"]}
@@ -41,7 +41,7 @@ def with_pip(folder, packages):
 def install(build):
     """Installs what is missing and says what there is. One that cannot be had does not keep the others away."""
     folder, status = os.path.join(build.folder, "peers"), GOOD
-    for name, kind in catalogue.ALL_PEERS.items():
+    for name, kind in contenders.ALL_PEERS.items():
         failure = ""
         if kind(build, folder).why_not():
             say(f"{name}: installing {' '.join(DEBIAN.get(name, []) + PYPI.get(name, []))}")

@@ -4,7 +4,7 @@ import json
 
 from . import install, options, output, program, report, signals
 from .run import Run
-from .words import GOOD, Refusal, worse
+from .formatting import GOOD, Refusal, worse
 
 
 def carry_out(given, goal=None):

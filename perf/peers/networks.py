@@ -4,7 +4,7 @@ import re
 import shutil
 import subprocess
 
-from .words import FAILED, WRONG_USE, Refusal
+from .formatting import FAILED, WRONG_USE, Refusal
 
 MTU = 9000
 HOST = "host"  # no namespaces: the loopback

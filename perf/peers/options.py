@@ -3,10 +3,10 @@ import argparse
 import os
 import tempfile
 
-from . import catalogue, networks, output
-from .goals import GOALS
+from . import contenders, networks, output
+from .targets import GOALS
 from .cases import COLLECTIVES, OPS, TYPE_ALIASES, TYPE_BYTES
-from .words import GOOD, Refusal, parse_size
+from .formatting import GOOD, Refusal, parse_size
 
 EXAMPLES = """examples:
   perf/compare --install-peers                       install the peers that this machine can have
@@ -112,7 +112,7 @@ def parser():
     p.add_argument("--offset", default="0", metavar="BYTES", help="buffers begin so far behind the beginning of a page, everybody's; "
                    "malloc has 16 (0)")
     p.add_argument("--memory", default="host", metavar="LIST", help="Tutti's buffers: host, registered (host)")
-    p.add_argument("--peers", default="all", metavar="LIST", help=f"{', '.join(catalogue.ALL_PEERS)}; all or mpi: those "
+    p.add_argument("--peers", default="all", metavar="LIST", help=f"{', '.join(contenders.ALL_PEERS)}; all or mpi: those "
                    "that are installed; or none (all)")
     p.add_argument("--build", action="append", default=[], metavar="[LABEL=]FOLDER", help="build folder of Tutti (build); several "
                    "with labels are compared with each other")
@@ -140,13 +140,13 @@ def parser():
 
 def builds_of(given):
     builds = []
-    for word in given.build or [os.path.join(catalogue.ROOT, "build")]:
+    for word in given.build or [os.path.join(contenders.ROOT, "build")]:
         label, equals, folder = word.partition("=")
         label, folder = (label, folder) if equals else ("", word)
         if not os.path.isdir(folder):
-            raise Refusal(f"--build {folder} is no folder; build Tutti there first: cmake -S {catalogue.ROOT} -B {folder} && "
+            raise Refusal(f"--build {folder} is no folder; build Tutti there first: cmake -S {contenders.ROOT} -B {folder} && "
                           f"cmake --build {folder}")
-        builds.append(catalogue.Build(label or os.path.basename(os.path.realpath(folder)), folder))
+        builds.append(contenders.Build(label or os.path.basename(os.path.realpath(folder)), folder))
     if len({b.label for b in builds}) < len(builds):
         raise Refusal("two --build folders have the same label; write them as LABEL=FOLDER")
     return builds
@@ -195,7 +195,7 @@ def understand(given):
     if "none" in given.named and len(given.named) > 1:
         raise Refusal(f"--peers was given '{given.peers}', but none stands alone")
     peers = ",".join("openmpi,mpich,intelmpi" if word == "mpi" else word for word in given.named)
-    given.wanted = words_of(peers, catalogue.ALL_PEERS, "--peers", groups=("mpi",)) if peers != "none" else []
+    given.wanted = words_of(peers, contenders.ALL_PEERS, "--peers", groups=("mpi",)) if peers != "none" else []
     given.rounds = number(given.rounds, "--rounds", 1, 100000)
     given.batch_time = real(given.batch_time, "--batch-time", 0.001, 60000)
     given.case_time = real(given.case_time, "--case-time", 0.01, 36000)

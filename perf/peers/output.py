@@ -5,7 +5,7 @@ import signal
 import sys
 
 from .signals import Ended
-from .words import FAILED, Refusal
+from .formatting import FAILED, Refusal
 
 
 def take_descriptors():

@@ -2,7 +2,7 @@
 import math
 from xml.sax.saxutils import escape
 
-from .words import significant, size_text, time_text
+from .formatting import significant, size_text, time_text
 
 COLOURS = {"tutti": "#c2362b", "tutti registered": "#e58a2e", "openmpi": "#2f6db5", "mpich": "#3b8f5a", "intelmpi": "#7d55a8",
            "gloo": "#8a6d4b", "torch": "#4aa3a8"}

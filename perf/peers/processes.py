@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 
-from .words import FAILED, LOST, Refusal
+from .formatting import FAILED, LOST, Refusal
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 LIBC = ctypes.CDLL(None, use_errno=True)

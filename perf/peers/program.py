@@ -2,7 +2,7 @@
 from . import output, signals
 from .networks import Spaces
 from .processes import Folder, adopt_orphans, end_all
-from .words import FAILED, Refusal
+from .formatting import FAILED, Refusal
 
 
 def clear_away():

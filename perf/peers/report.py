@@ -6,8 +6,8 @@ import platform
 import subprocess
 
 from . import plots
-from .catalogue import ROOT
-from .words import significant, size_text, time_text
+from .contenders import ROOT
+from .formatting import significant, size_text, time_text
 
 
 def first(path, key):

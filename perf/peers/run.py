@@ -6,15 +6,15 @@ import re
 import sys
 import tempfile
 
-from . import catalogue, goals, networks, occasions, options, output, report, results, rounds
+from . import contenders, networks, options, output, report, results, rounds, startup_and_idle, targets
 from .cases import FRESH_ROOM, Setting, cases_of
 from .processes import Died, Folder, Ranks
-from .words import GOOD, WRONG_DATA, Refusal, size_text, worse
+from .formatting import GOOD, WRONG_DATA, Refusal, size_text, worse
 
 
 class Run:
     def __init__(self, given, goal=None):
-        """given: options.read's; goal: what the result is judged by, a name in goals.GOALS."""
+        """given: options.read's; goal: what the result is judged by, a name in targets.GOALS."""
         self.given, self.goal = given, goal
         self.allowed = sorted(os.sched_getaffinity(0))
         self.cpus = self.allowed if given.bind == "core" else []
@@ -24,11 +24,11 @@ class Run:
         self.fallen, self.died_of = [], set()
         self.builds = options.builds_of(given)
         several = len(self.builds) > 1
-        self.ours = [catalogue.Tutti(b, self.builds[0], m, several, given.tutti) for b in self.builds for m in given.memory]
+        self.ours = [contenders.Tutti(b, self.builds[0], m, several, given.tutti) for b in self.builds for m in given.memory]
         if given.measure == "init":
-            self.ours.append(catalogue.Threads(self.builds[0]))
+            self.ours.append(contenders.Threads(self.builds[0]))
         self.peers = self.find_peers()
-        self.limits = [catalogue.Limit(self.builds[0], kind) for kind in catalogue.LIMITS] if given.measure == "time" else []
+        self.limits = [contenders.Limit(self.builds[0], kind) for kind in contenders.LIMITS] if given.measure == "time" else []
         if given.measure == "time":
             self.make_sure_of_memory()
         for contender in (*self.ours, *self.peers, *self.limits):
@@ -47,7 +47,7 @@ class Run:
     def find_peers(self):
         found = []
         for name in self.given.wanted:
-            peer = catalogue.ALL_PEERS[name](self.builds[0], os.path.join(self.builds[0].folder, "peers"))
+            peer = contenders.ALL_PEERS[name](self.builds[0], os.path.join(self.builds[0].folder, "peers"))
             why = peer.why_not()
             if not why:
                 found.append(peer)
@@ -74,7 +74,7 @@ class Run:
         return {} if contender in self.limits else self.about["contenders"].setdefault(contender.name, {})
 
     def place(self, setting, wire, folder):
-        return catalogue.Place(setting.ranks, setting.transport, self.cpus, folder, wire.networks, wire.addresses)
+        return contenders.Place(setting.ranks, setting.transport, self.cpus, folder, wire.networks, wire.addresses)
 
     def launch(self, contender, setting, wire, running):
         """Starts one contender, into `running`; where it cannot, it is left out, with a note."""
@@ -162,7 +162,7 @@ class Run:
     def run(self):
         how = {"time": self.time_all, "idle": self.wait_all, "init": self.join_all}[self.given.measure]
         for setting in self.settings():
-            with networks.Wire(setting.network) as wire, occasions.Strangers(self.given.strangers, self.allowed):
+            with networks.Wire(setting.network) as wire, startup_and_idle.Strangers(self.given.strangers, self.allowed):
                 how(setting, wire)
         self.progress("")
 
@@ -199,7 +199,7 @@ class Run:
             for contender, ranks in list(running.items()):
                 self.progress(f"{contender.name} waits for a late peer")
                 try:
-                    contenders[contender.name] = occasions.wait_for_late(ranks, self.given.late)
+                    contenders[contender.name] = startup_and_idle.wait_for_late(ranks, self.given.late)
                 except Died as death:
                     contenders[contender.name] = {}
                     self.lose(contender, contenders[contender.name], death)
@@ -216,22 +216,22 @@ class Run:
                 self.progress(f"{contender.name} joins {setting.ranks} ranks")
                 with Folder() as folder:
                     try:
-                        took, note = occasions.join_once(contender, self.place(setting, wire, folder), self.given.deadline)
+                        took, note = startup_and_idle.join_once(contender, self.place(setting, wire, folder), self.given.deadline)
                     except Died as death:
                         failed[contender.name] = {}
                         self.lose(contender, failed[contender.name], death)
                         continue
                 self.about_of(contender).update(note)
                 times.setdefault(contender.name, []).append(took)
-        contenders = {**{name: occasions.joins(taken) for name, taken in times.items()}, **failed}
+        contenders = {**{name: startup_and_idle.joins(taken) for name, taken in times.items()}, **failed}
         self.add({"measure": "init", "ranks": setting.ranks, "transport": setting.transport, "contenders": contenders})
 
     def verdicts(self):
-        return goals.judge(goals.GOALS[self.goal], self.records) if self.goal else []
+        return targets.judge(targets.GOALS[self.goal], self.records) if self.goal else []
 
     def text(self):
         names = [c.name for c in (*self.ours, *self.peers)]
-        goal, verdicts = goals.GOALS.get(self.goal), self.verdicts()
+        goal, verdicts = targets.GOALS.get(self.goal), self.verdicts()
         said = report.notes(self.records)
         parts = [f"{self.given.title}: {goal.title}" if goal else self.given.title, report.heading(self.about),
                  report.tables(self.records, names), report.occasion_tables(self.records),
@@ -255,7 +255,7 @@ class Run:
     def save(self):
         if self.given.output:
             names = [c.name for c in (*self.ours, *self.peers)]
-            asked = goals.GOALS[self.goal].ratio if self.goal else []
+            asked = targets.GOALS[self.goal].ratio if self.goal else []
             with output.written(f"--output {self.given.output}"):
                 report.save(self.given.output, self.file_name(), self.about, self.records, self.text(), names, asked)
 

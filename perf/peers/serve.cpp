@@ -18,7 +18,7 @@
 
 #include "perf/peers/contender.h"
 #include "perf/peers/session.h"
-#include "src/program/place.h"
+#include "src/program/launcher_detection.h"
 
 namespace tutti::perf {
 namespace {
@@ -102,7 +102,7 @@ std::string read(int argc, char** argv, ContenderPlace& place) {
     if (!found->take(place, value)) return name + " was given '" + value + "', which it does not take";
   }
   if (place.rank < 0) {
-    const program::LauncherPlace launched = program::find_place();
+    const program::DetectedLauncher launched = program::detect_launcher();
     if (launched.place) place.rank = launched.place->rank;
   }
   if (place.rank >= 0 && place.rank < place.ranks && !place.control.empty() && !place.folder.empty()) return "";

@@ -59,7 +59,7 @@ Command parse_command(const std::string& line) {
 
 std::string Session::open() {
   const bool crowded = !place_.cpus.empty() && static_cast<size_t>(place_.ranks) > place_.cpus.size();
-  return meeting_.open(place_.folder + "/meeting", place_.ranks, crowded);
+  return barrier_.open(place_.folder + "/meeting", place_.ranks, crowded);
 }
 
 program::JsonObject Session::obey(const Command& command) {
@@ -77,7 +77,7 @@ program::JsonObject Session::obey(const Command& command) {
 }
 
 program::JsonObject Session::start() {
-  if (!meeting_.come(Meeting::Wait::kKeen)) return said("error", "the other ranks did not come to begin");
+  if (!barrier_.arrive_and_wait(Barrier::Wait::kKeen)) return said("error", "the other ranks did not come to begin");
   const uint64_t begin = now_ns();
   const std::string why = contender_.start(place_);
   const uint64_t end = now_ns();
@@ -179,7 +179,7 @@ program::JsonObject Session::check(const Command& command) {
   const Places first = places(0);
   poison_result(operation_, first);
   fill_send(operation_, first);
-  if (!meeting_.come(Meeting::Wait::kQuiet)) return said("error", "the other ranks did not come to the check");
+  if (!barrier_.arrive_and_wait(Barrier::Wait::kQuiet)) return said("error", "the other ranks did not come to the check");
   if (!operate_once()) return failed();
   const CheckFinding finding = check_result(operation_, first);
   program::JsonObject reply = good();
@@ -188,7 +188,7 @@ program::JsonObject Session::check(const Command& command) {
 }
 
 double Session::time_batch(uint64_t batch) {
-  if (!meeting_.come(Meeting::Wait::kKeen)) {
+  if (!barrier_.arrive_and_wait(Barrier::Wait::kKeen)) {
     failure_ = "the other ranks did not come to begin";
     return -1;
   }
@@ -197,7 +197,7 @@ double Session::time_batch(uint64_t batch) {
   if (!operate(batch)) return -1;
   const uint64_t end = now_ns();
   preempted_ += preemptions() - before;
-  if (!meeting_.come(Meeting::Wait::kQuiet)) {
+  if (!barrier_.arrive_and_wait(Barrier::Wait::kQuiet)) {
     failure_ = "the other ranks did not come to the end";
     return -1;
   }
@@ -225,7 +225,7 @@ program::JsonObject Session::time(const Command& command) {
 
 // Rank 0 waits in an operation for the others, who come `milliseconds` later; the conductor looks at rank 0's CPU time.
 program::JsonObject Session::arrive_late(const Command& command) {
-  if (!meeting_.come(Meeting::Wait::kKeen)) return said("error", "the other ranks did not come to begin");
+  if (!barrier_.arrive_and_wait(Barrier::Wait::kKeen)) return said("error", "the other ranks did not come to begin");
   if (place_.rank != 0) usleep(static_cast<useconds_t>(command.number("milliseconds") * 1000));
   return operate_once() ? good() : failed();
 }

@@ -4,8 +4,8 @@
 #include <map>
 #include <string>
 
+#include "perf/peers/barrier.h"
 #include "perf/peers/contender.h"
-#include "perf/peers/meeting.h"
 #include "src/program/json.h"
 
 namespace tutti::perf {
@@ -57,7 +57,7 @@ class Session {
 
   Contender& contender_;
   const ContenderPlace& place_;
-  Meeting meeting_;
+  Barrier barrier_;
   CheckedOperation operation_;
   uint64_t slots_ = 1;
   uint64_t stride_ = 0;

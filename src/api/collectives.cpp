@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "src/api/handles.h"
-#include "src/base/counted.h"
+#include "src/base/plural.h"
 #include "src/base/types.h"
 
 namespace tutti {
@@ -35,7 +35,7 @@ Status check(const CollectiveCall& call, const Communicator& comm) {
   }
   if (rooted(call.collective) && (call.root < 0 || call.root >= comm.ranks())) {
     return invalid(
-        fmt::format("root {} is outside \"{}\", which has {}", call.root, comm.name(), counted(comm.ranks(), "rank")),
+        fmt::format("root {} is outside \"{}\", which has {}", call.root, comm.name(), plural(comm.ranks(), "rank")),
         fmt::format("Pass a root from 0 to {}.", comm.ranks() - 1));
   }
   std::uint64_t bytes = 0;

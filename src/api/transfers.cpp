@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "src/api/handles.h"
-#include "src/base/counted.h"
+#include "src/base/plural.h"
 #include "src/base/types.h"
 
 namespace tutti {
@@ -27,7 +27,7 @@ Status check(const Asked& asked, const Communicator& comm) {
   const bool any = !asked.sends && asked.peer == TUTTI_ANY_SOURCE;
   if (!any && (asked.peer < 0 || asked.peer >= comm.ranks())) {
     return invalid(
-        fmt::format("peer {} is outside \"{}\", which has {}", asked.peer, comm.name(), counted(comm.ranks(), "rank")),
+        fmt::format("peer {} is outside \"{}\", which has {}", asked.peer, comm.name(), plural(comm.ranks(), "rank")),
         fmt::format("Pass a rank from 0 to {}.", comm.ranks() - 1));
   }
   std::uint64_t bytes = 0;

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "src/base/byte_codec.h"
 #include "src/base/status.h"
-#include "src/base/wire.h"
 
 namespace tutti {
 

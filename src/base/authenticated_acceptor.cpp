@@ -23,7 +23,7 @@ std::size_t most_pending() {
 Acceptor::Acceptor(Listener listener, const Key& key, std::string purpose, std::vector<unsigned char> payload)
     : Acceptor(std::move(listener), InProcessListener(), {}, key, std::move(purpose), std::move(payload)) {}
 
-Acceptor::Acceptor(Listener listener, InProcessListener in_process, std::deque<Descriptor> early, const Key& key,
+Acceptor::Acceptor(Listener listener, InProcessListener in_process, std::deque<UniqueFd> early, const Key& key,
                    std::string purpose, std::vector<unsigned char> payload)
     : listener_(std::move(listener)),
       in_process_(in_process.fd() >= 0 ? std::move(in_process) : InProcessListener(listener_.addresses)),
@@ -65,7 +65,7 @@ std::vector<AuthenticatedConnection> Acceptor::step() {
     if (event.tag < listener_.sockets.size()) {
       accept_from(static_cast<std::size_t>(event.tag), accepted);
     } else if (event.tag == listener_.sockets.size()) {
-      for (Descriptor& fd : in_process_.accept_all()) admit(std::move(fd), accepted);
+      for (UniqueFd& fd : in_process_.accept_all()) admit(std::move(fd), accepted);
     } else {
       advance_pending(event.tag, accepted);
     }
@@ -78,7 +78,7 @@ void Acceptor::accept_from(std::size_t index, std::vector<AuthenticatedConnectio
   const int listening = listener_.sockets[index].get();
   const std::uint64_t first_new = next_id_;  // who comes in now makes no room for the next
   for (int i = 0; i < kAcceptsPerStep; ++i) {
-    Descriptor fd = accept_one(listening);
+    UniqueFd fd = accept_one(listening);
     if (fd) {
       shut_since_ns_ = UINT64_MAX;
       admit(std::move(fd), accepted);
@@ -90,7 +90,7 @@ void Acceptor::accept_from(std::size_t index, std::vector<AuthenticatedConnectio
     shortage_ = number;
     if (!pending_.empty() && pending_.begin()->first < first_new && make_room()) continue;
     // Nothing to drop: the process has no descriptor for us now. Look again in a while rather than spin.
-    for (const Descriptor& socket : listener_.sockets) poller_.forget(socket.get());
+    for (const UniqueFd& socket : listener_.sockets) poller_.forget(socket.get());
     const std::uint64_t now = now_ns();
     if (shut_since_ns() == UINT64_MAX) shut_since_ns_ = now;
     shut_seen_ns_ = now;
@@ -110,7 +110,7 @@ bool Acceptor::make_room() {
   return true;
 }
 
-void Acceptor::admit(Descriptor fd, std::vector<AuthenticatedConnection>& accepted) {
+void Acceptor::admit(UniqueFd fd, std::vector<AuthenticatedConnection>& accepted) {
   if (pending_.size() >= most_pending_) make_room();
   const std::uint64_t id = next_id_++;
   if (!poller_.watch(fd.get(), id, true, false)) {

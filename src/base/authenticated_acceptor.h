@@ -19,7 +19,7 @@ namespace tutti {
 
 /// A connection whose other side has proved to know the key.
 struct AuthenticatedConnection {
-  Descriptor fd;
+  UniqueFd fd;
   std::vector<unsigned char> payload;  ///< what the other side said within the handshake
 };
 
@@ -31,8 +31,8 @@ class Acceptor {
   /// payload: what this side says within each handshake, at most Handshake::kMaxPayload bytes.
   Acceptor(Listener listener, const Key& key, std::string purpose, std::vector<unsigned char> payload);
   /// early: connections that were accepted before there was an acceptor. in_process: where this process's own come in.
-  Acceptor(Listener listener, InProcessListener in_process, std::deque<Descriptor> early, const Key& key,
-           std::string purpose, std::vector<unsigned char> payload);
+  Acceptor(Listener listener, InProcessListener in_process, std::deque<UniqueFd> early, const Key& key, std::string purpose,
+           std::vector<unsigned char> payload);
   /// For several keys: `recognize` tells by what a client says which it must prove, and what to say to it.
   Acceptor(Listener listener, Handshake::Recognize recognize, std::string purpose);
 
@@ -58,13 +58,13 @@ class Acceptor {
 
  private:
   struct Pending {
-    Descriptor fd;
+    UniqueFd fd;
     Handshake handshake;
     std::uint64_t until_ns;
   };
 
   void accept_from(std::size_t index, std::vector<AuthenticatedConnection>& accepted);
-  void admit(Descriptor fd, std::vector<AuthenticatedConnection>& accepted);
+  void admit(UniqueFd fd, std::vector<AuthenticatedConnection>& accepted);
   bool make_room();
   void drop(std::uint64_t id);
   void resume();
@@ -81,7 +81,7 @@ class Acceptor {
   std::size_t most_pending_;                  // a quarter of the descriptors that this process may have, 64 to 1024
   std::map<std::uint64_t, Pending> pending_;  // by number of arrival: the oldest first
   std::uint64_t next_id_;
-  std::deque<Descriptor> early_;
+  std::deque<UniqueFd> early_;
   std::uint64_t paused_until_ns_ = 0;  // not 0: out of descriptors, the listening sockets are not watched
   int shortage_ = 0;
   std::uint64_t shut_since_ns_ = UINT64_MAX;

@@ -54,12 +54,12 @@ bool Connector::step() {
 }
 
 // Without loopback this process's own listeners are reached within it, and those of others of this machine not at all.
-Result<Descriptor> Connector::connect(const SocketAddress& address) {
+Result<UniqueFd> Connector::connect(const SocketAddress& address) {
   if (!loopback_is_down_for(address)) {
     round_loopback_down_ = false;
     return connect_to(address);
   }
-  Descriptor here = connect_in_process(address);
+  UniqueFd here = connect_in_process(address);
   if (!here) return Status(TUTTI_SYSTEM_ERROR, kLoopbackDown, kLoopbackRemedy);
   round_loopback_down_ = false;
   return here;

@@ -53,7 +53,7 @@ class Connector {
   struct Attempt {
     std::size_t address;
     std::uint64_t id;
-    Descriptor fd;
+    UniqueFd fd;
     bool connected = false;
     Handshake handshake;
     std::uint64_t until_ns;
@@ -63,7 +63,7 @@ class Connector {
   void end_round();
   bool every_port_refused_key() const;
   bool advance_attempt(std::uint64_t id);
-  Result<Descriptor> connect(const SocketAddress& address);
+  Result<UniqueFd> connect(const SocketAddress& address);
   void fail(std::uint64_t id, std::string why, bool refused_by_system, bool refused_our_key, int shortage = 0);
 
   std::vector<SocketAddress> addresses_;

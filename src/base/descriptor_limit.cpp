@@ -15,7 +15,7 @@ void raise_descriptor_limit() {
   (void)::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-Status check_descriptors_left(const Descriptor& newest, std::uint64_t least) {
+Status check_descriptors_left(const UniqueFd& newest, std::uint64_t least) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_max == RLIM_INFINITY) return {};
   // The system gives out the lowest free number, so that all below it are taken.

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "src/base/descriptor.h"
 #include "src/base/status.h"
+#include "src/base/unique_fd.h"
 
 namespace tutti {
 
@@ -13,6 +13,6 @@ void raise_descriptor_limit();
 
 /// OK where this process may have `least` descriptors more, once that limit is raised; newest: the one it got last. Else
 /// TUTTI_SYSTEM_ERROR (EMFILE) with both numbers and the remedy.
-Status check_descriptors_left(const Descriptor& newest, std::uint64_t least);
+Status check_descriptors_left(const UniqueFd& newest, std::uint64_t least);
 
 }  // namespace tutti

@@ -24,7 +24,7 @@ void EarlyConnections::step() {
 
 void EarlyConnections::let_in(int listening_fd) {
   for (int i = 0; i < kAcceptsPerStep; ++i) {
-    Descriptor fd = accept_one(listening_fd);
+    UniqueFd fd = accept_one(listening_fd);
     if (fd) {
       if (pending_.size() == kMostPending) pending_.pop_front();
       pending_.push_back({std::move(fd), now_ns() + kStayNs});
@@ -38,7 +38,7 @@ void EarlyConnections::let_in(int listening_fd) {
 }
 
 void EarlyConnections::close() {
-  for (const Descriptor& socket : listener_.sockets) poller_.forget(socket.get());
+  for (const UniqueFd& socket : listener_.sockets) poller_.forget(socket.get());
 }
 
 EarlyConnections::Contents EarlyConnections::take() {

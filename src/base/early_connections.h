@@ -29,15 +29,15 @@ class EarlyConnections {
 
   struct Contents {
     Listener listener;
-    std::deque<Descriptor> pending;  ///< in the order of arrival
-    InProcessListener in_process;    ///< whose connections have waited in it
+    std::deque<UniqueFd> pending;  ///< in the order of arrival
+    InProcessListener in_process;  ///< whose connections have waited in it
   };
   /// Hands all over, to an Acceptor; none are left then.
   Contents take();
 
  private:
   struct Pending {
-    Descriptor fd;
+    UniqueFd fd;
     std::uint64_t until_ns;
   };
   void let_in(int listening_fd);

@@ -18,7 +18,7 @@ struct InProcessListener::State {
 
   const std::vector<SocketAddress> addresses;
   const WakeUp wake;
-  std::vector<Descriptor> waiting;  // under the registry's mutex
+  std::vector<UniqueFd> waiting;  // under the registry's mutex
 
   // All of this process; see PerProcess for what a fork means.
   struct Registry {
@@ -61,14 +61,14 @@ InProcessListener::~InProcessListener() {
 
 int InProcessListener::fd() const { return state_ != nullptr ? state_->wake.fd() : -1; }
 
-std::vector<Descriptor> InProcessListener::accept_all() {
+std::vector<UniqueFd> InProcessListener::accept_all() {
   if (state_ == nullptr) return {};
   state_->wake.clear();  // first: who comes after it wakes the thread again
   const std::lock_guard lock(State::registry().mutex);
   return std::exchange(state_->waiting, {});
 }
 
-Descriptor connect_in_process(const SocketAddress& address) {
+UniqueFd connect_in_process(const SocketAddress& address) {
   InProcessListener::State::Registry& registry = InProcessListener::State::registry();
   const std::lock_guard lock(registry.mutex);
   const auto there = std::ranges::find_if(registry.listeners, [&](const auto& listener) {
@@ -77,8 +77,8 @@ Descriptor connect_in_process(const SocketAddress& address) {
   if (there == registry.listeners.end()) return {};
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) != 0) return {};
-  Descriptor mine(ends[0]);
-  Descriptor theirs(ends[1]);
+  UniqueFd mine(ends[0]);
+  UniqueFd theirs(ends[1]);
   (*there)->waiting.push_back(std::move(theirs));
   (*there)->wake.raise();
   return mine;

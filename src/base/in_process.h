@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "src/base/addresses.h"
-#include "src/base/descriptor.h"
+#include "src/base/unique_fd.h"
 
 namespace tutti {
 
@@ -23,16 +23,16 @@ class InProcessListener {
   /// Polls readable while connections wait; -1 where there is none.
   int fd() const;
   /// The connections that wait, in the order of arrival.
-  std::vector<Descriptor> accept_all();
+  std::vector<UniqueFd> accept_all();
 
  private:
   struct State;
-  friend Descriptor connect_in_process(const SocketAddress& address);
+  friend UniqueFd connect_in_process(const SocketAddress& address);
   std::shared_ptr<State> state_;
 };
 
 /// The other end of a new connection to this process's own listener at `address`. Empty where it has none there, or the
 /// system has no descriptor. A forked child reaches none of its parent's. Never blocks; thread safe.
-Descriptor connect_in_process(const SocketAddress& address);
+UniqueFd connect_in_process(const SocketAddress& address);
 
 }  // namespace tutti

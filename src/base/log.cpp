@@ -12,14 +12,14 @@
 #include <mutex>
 #include <set>
 
-#include "src/base/descriptor.h"
+#include "src/base/unique_fd.h"
 
 namespace tutti {
 namespace {
 
 struct Sink {
   std::mutex mutex;
-  Descriptor file;  ///< none: stderr
+  UniqueFd file;  ///< none: stderr
   bool was_read = false;
 };
 
@@ -51,10 +51,10 @@ std::string expanded(std::string_view pattern) {
   return path;
 }
 
-Status open_sink(const std::string& pattern, Descriptor& out) {
+Status open_sink(const std::string& pattern, UniqueFd& out) {
   if (pattern.empty()) return out.reset(), Status();
   const std::string path = expanded(pattern);
-  Descriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
+  UniqueFd file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
   if (!file)
     return system_error(fmt::format("cannot append the log to {}", path), errno,
                         "Set TUTTI_LOG_FILE to a file that can be written");

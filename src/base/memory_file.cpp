@@ -10,7 +10,7 @@
 
 namespace tutti {
 
-Result<Descriptor> create_memory(const char* label, std::uint64_t bytes) {
+Result<UniqueFd> create_memory(const char* label, std::uint64_t bytes) {
   // Asked beforehand: the system answers a file that is too long with SIGXFSZ, which ends the process.
   rlimit longest{};
   if (::getrlimit(RLIMIT_FSIZE, &longest) == 0 && longest.rlim_cur != RLIM_INFINITY && bytes > longest.rlim_cur) {
@@ -18,7 +18,7 @@ Result<Descriptor> create_memory(const char* label, std::uint64_t bytes) {
                             std::to_string(longest.rlim_cur) + " bytes)",
                         EFBIG, "Raise the limit of file sizes (`ulimit -f`)");
   }
-  Descriptor fd(::memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  UniqueFd fd(::memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) {
     const int number = errno;
     return system_error("cannot create shared memory (memfd_create)", number,

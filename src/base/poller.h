@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <span>
 
-#include "src/base/descriptor.h"
+#include "src/base/unique_fd.h"
 
 namespace tutti {
 
@@ -52,7 +52,7 @@ class Poller {
   }
 
  private:
-  Descriptor epoll_;
+  UniqueFd epoll_;
   std::array<Event, 64> events_;
 };
 
@@ -73,7 +73,7 @@ class WakeUp {
   }
 
  private:
-  Descriptor fd_;
+  UniqueFd fd_;
 };
 
 }  // namespace tutti

@@ -88,7 +88,7 @@ struct Secret : Text {
 };
 
 /// An address is no secret. All else may be an id: whoever has one can join.
-struct Meeting : Text {
+struct CommIdText : Text {
   static std::string print(const std::string& value) {
     return value.empty() || value.find("://") != std::string::npos ? value : "(set)";
   }
@@ -322,7 +322,7 @@ constexpr const char* kTransports = "TUTTI_TRANSPORTS";
 using S = Settings;
 using C = tutti_config;
 constexpr std::array kTable = {
-    setting<Meeting, &S::comm_id>(
+    setting<CommIdText, &S::comm_id>(
         "TUTTI_COMM_ID", "",
         "Printed unique id, or an address (tcp://HOST:PORT, tcp://[fe80::1%eth0]:PORT, file:///PATH), that env:// "
         "joins at."),

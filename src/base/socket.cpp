@@ -13,14 +13,14 @@
 #include <cstring>
 #include <string>
 
-#include "src/base/counted.h"
+#include "src/base/plural.h"
 #include "src/base/random.h"
 
 namespace tutti {
 
 namespace {
 
-Descriptor open_stream(int family) { return Descriptor(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)); }
+UniqueFd open_stream(int family) { return UniqueFd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)); }
 
 void set_option(int fd, int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof value); }
 
@@ -49,7 +49,7 @@ struct Ports {
 
 // Where to start in the range is random, so that many processes that start at once do not all try the same ports.
 template <typename Try>
-Result<Descriptor> first_free_port(Ports ports, const Try& try_port) {
+Result<UniqueFd> first_free_port(Ports ports, const Try& try_port) {
   if (ports.low == 0 && ports.high == 0) return try_port(std::uint16_t{0});
   const std::uint32_t size = ports.high >= ports.low ? ports.high - ports.low + 1 : 1;
   const auto start = static_cast<std::uint32_t>(random_u64() % size);
@@ -62,13 +62,13 @@ Result<Descriptor> first_free_port(Ports ports, const Try& try_port) {
   error.system_error = EADDRINUSE;
   // A rank listens for its neighbours at one, which it closes before tcp opens one for each traffic class.
   error.message = "No port of " + std::to_string(ports.low) + "-" + std::to_string(ports.high) +
-                  " is free to listen on: TUTTI_PORT_RANGE has " + counted(size, "port") +
+                  " is free to listen on: TUTTI_PORT_RANGE has " + plural(size, "port") +
                   ", a rank needs 2, n ranks on one machine need 2n, and the maker of a unique id needs 1 more";
   error.remedy = "Widen TUTTI_PORT_RANGE, or leave it unset for the system's choice";
   return Status(std::move(error));
 }
 
-Result<Descriptor> listen_everywhere(Ports ports, int backlog) {
+Result<UniqueFd> listen_everywhere(Ports ports, int backlog) {
   const int family = open_stream(AF_INET6) ? AF_INET6 : AF_INET;
   auto socket =
       first_free_port(ports, [&](std::uint16_t port) { return listen_at(SocketAddress::any(family, port), backlog); });
@@ -80,12 +80,12 @@ Result<Descriptor> listen_everywhere(Ports ports, int backlog) {
 }  // namespace
 
 int shortage_now() {
-  const Descriptor probe = open_stream(AF_INET);
+  const UniqueFd probe = open_stream(AF_INET);
   return !probe && is_shortage(errno) ? errno : 0;
 }
 
-Result<Descriptor> listen_at(const SocketAddress& address, int backlog) {
-  Descriptor socket = open_stream(address.family());
+Result<UniqueFd> listen_at(const SocketAddress& address, int backlog) {
+  UniqueFd socket = open_stream(address.family());
   if (!socket) return no_socket(address);
   set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   const bool everywhere = address == SocketAddress::any(AF_INET6, address.port());
@@ -137,18 +137,18 @@ SocketAddress bound_address(int fd) {
   return {reinterpret_cast<const sockaddr*>(&storage), length};
 }
 
-Descriptor accept_one(int listening_fd, SocketAddress* peer) {
+UniqueFd accept_one(int listening_fd, SocketAddress* peer) {
   sockaddr_storage storage{};
   socklen_t length = sizeof storage;
   const int fd = ::accept4(listening_fd, reinterpret_cast<sockaddr*>(&storage), &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (fd < 0) return {};
   set_no_delay(fd);
   if (peer != nullptr) *peer = SocketAddress(reinterpret_cast<const sockaddr*>(&storage), length);
-  return Descriptor(fd);
+  return UniqueFd(fd);
 }
 
 bool loopback_is_down_for(const SocketAddress& address) {
-  const Descriptor probe(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const UniqueFd probe(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ifreq loopback{};
   std::strcpy(loopback.ifr_name, "lo");
   if (!probe || ::ioctl(probe.get(), SIOCGIFFLAGS, &loopback) != 0) return false;
@@ -167,8 +167,8 @@ bool loopback_is_down_for(const SocketAddress& address) {
   return own;
 }
 
-Result<Descriptor> connect_to(const SocketAddress& address) {
-  Descriptor socket = open_stream(address.family());
+Result<UniqueFd> connect_to(const SocketAddress& address) {
+  UniqueFd socket = open_stream(address.family());
   if (!socket) return no_socket(address);
   set_no_delay(socket.get());
   if (::connect(socket.get(), address.data(), address.length()) != 0 && errno != EINPROGRESS) {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "src/base/addresses.h"
-#include "src/base/descriptor.h"
 #include "src/base/status.h"
+#include "src/base/unique_fd.h"
 
 namespace tutti {
 
@@ -16,13 +16,13 @@ int shortage_now();
 
 /// Sockets that listen, and the addresses at which others reach them (ports filled in, the best first).
 struct Listener {
-  std::vector<Descriptor> sockets;
+  std::vector<UniqueFd> sockets;
   std::vector<SocketAddress> addresses;
 };
 
 /// A socket that listens at exactly `address` (port 0: the system's choice). A v6 wildcard takes v4 too. Errors:
 /// TUTTI_SYSTEM_ERROR, whose sentence names the address and errno (a taken port: EADDRINUSE with the remedy).
-Result<Descriptor> listen_at(const SocketAddress& address, int backlog = 4096);
+Result<UniqueFd> listen_at(const SocketAddress& address, int backlog = 4096);
 
 /// Listens on a free port of port_low..port_high (0, 0: the system's choice): on one socket for all addresses where
 /// `interfaces` (comma-separated names) is empty, else on one socket for each address of those interfaces. Errors as
@@ -34,7 +34,7 @@ Result<Listener> listen_on(std::string_view interfaces, std::uint32_t port_low, 
 SocketAddress bound_address(int fd);
 
 /// Takes one pending connection; an empty Descriptor where there is none now. errno is left as accept4 set it.
-Descriptor accept_one(int listening_fd, SocketAddress* peer = nullptr);
+UniqueFd accept_one(int listening_fd, SocketAddress* peer = nullptr);
 
 /// Whether to accept there failed, with `number`, by a shortage that keeps somebody out. (It asks for a descriptor first:
 /// where there is none it says that, though nobody may wait.)
@@ -50,7 +50,7 @@ inline constexpr const char* kLoopbackDown = "the loopback interface is down in 
 inline constexpr const char* kLoopbackRemedy = "Bring the loopback interface up: ip link set lo up";
 
 /// Begins to connect; the socket polls writable once it is decided, see connect_result. Errors: TUTTI_SYSTEM_ERROR.
-Result<Descriptor> connect_to(const SocketAddress& address);
+Result<UniqueFd> connect_to(const SocketAddress& address);
 
 /// The outcome of connect_to, once the socket polls writable: 0 or an errno.
 int connect_result(int fd);

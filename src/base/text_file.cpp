@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "src/base/descriptor.h"
+#include "src/base/unique_fd.h"
 
 namespace tutti {
 namespace {
@@ -23,7 +23,7 @@ std::string size_text(std::size_t bytes) {
 }  // namespace
 
 Result<std::string> read_text_file(const std::string& path, std::size_t longest) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
   struct stat facts = {};
   if (!file || ::fstat(file.get(), &facts) != 0) return refusal(std::strerror(errno));
   if (S_ISDIR(facts.st_mode)) return refusal("it is a folder");

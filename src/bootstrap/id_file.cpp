@@ -12,8 +12,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "src/base/descriptor.h"
 #include "src/base/random.h"
+#include "src/base/unique_fd.h"
 #include "src/control/members.h"
 
 namespace tutti {
@@ -81,17 +81,17 @@ bool write_all(int fd, const std::string& text) {
 
 // A file without a name yet, so that nothing is left of a process that dies while it writes; where the file system has
 // none of these, one with another name. Its name is empty or that.
-Descriptor open_unnamed(const std::string& path, std::string& temporary) {
+UniqueFd open_unnamed(const std::string& path, std::string& temporary) {
   const auto slash = path.rfind('/');
   const std::string folder = slash == 0 ? "/" : path.substr(0, slash);
-  Descriptor file(::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
+  UniqueFd file(::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
   if (file) return file;
   temporary = path + "." + std::to_string(random_u64()) + ".tmp";
-  return Descriptor(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  return UniqueFd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
 }
 
 // Gives it its name, unless somebody else has that (EEXIST).
-bool give_name(const Descriptor& file, const std::string& temporary, const std::string& path) {
+bool give_name(const UniqueFd& file, const std::string& temporary, const std::string& path) {
   if (temporary.empty()) {
     const std::string opened = "/proc/self/fd/" + std::to_string(file.get());
     return ::linkat(AT_FDCWD, opened.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0;
@@ -133,7 +133,7 @@ Result<std::string> write_id_file(const std::string& path, const UniqueIdContent
   if (*there && !(*there)->stale()) return in_use(path, **there);
   std::string text = file_text(contents);
   std::string temporary;
-  const Descriptor file = open_unnamed(path, temporary);
+  const UniqueFd file = open_unnamed(path, temporary);
   if (!file)
     return system_error("Writing " + path + " failed", errno, "Choose a path in a folder that all ranks can write");
   bool written = write_all(file.get(), text);
@@ -149,7 +149,7 @@ Result<std::string> write_id_file(const std::string& path, const UniqueIdContent
 }
 
 Result<std::optional<IdRecord>> read_id_file(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file && errno == ENOENT) return std::optional<IdRecord>();
   if (!file && errno == ELOOP) return Status(TUTTI_INVALID_ARGUMENT, path + " is a symbolic link", "Choose another path");
   if (!file) return system_error("Reading " + path + " failed", errno);
@@ -171,7 +171,7 @@ Result<std::optional<IdRecord>> read_id_file(const std::string& path) {
 }
 
 void remove_id_file(const std::string& path, const std::string& text) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file) return;
   char there[kMostBytes];  // no allocation: what there is no memory for ends here, too
   const ssize_t n = ::read(file.get(), there, sizeof there);

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "src/base/counted.h"
 #include "src/base/exception_boundary.h"
+#include "src/base/plural.h"
 #include "src/bootstrap/rendezvous_address.h"
 
 namespace tutti {
@@ -169,7 +169,7 @@ Result<RankAndSize> place_of(const JoinRequest& request) {
   }
   if (place.rank < 0 || place.rank >= place.ranks) {
     return Status(TUTTI_INVALID_ARGUMENT,
-                  "Rank " + std::to_string(place.rank) + " is outside a group of " + counted(place.ranks, "rank"),
+                  "Rank " + std::to_string(place.rank) + " is outside a group of " + plural(place.ranks, "rank"),
                   "Ranks count from 0 to the number of ranks less 1");
   }
   return place;

@@ -12,9 +12,9 @@
 #include <system_error>
 
 #include "src/base/clock.h"
-#include "src/base/descriptor.h"
 #include "src/base/exception_boundary.h"
 #include "src/base/log.h"
+#include "src/base/unique_fd.h"
 #include "src/bootstrap/id_file.h"
 
 namespace tutti {
@@ -115,7 +115,7 @@ Result<RendezvousPoint> by_file(const std::string& path, const std::string& wher
 // ---- An address at which rank 0 listens.
 
 // All that `file` has to say: it may be a pipe whose writer takes its time. Errors: half-sentences about it.
-Result<std::string> read_to_end(const Descriptor& file, const WaitLimits& wait_limits) {
+Result<std::string> read_to_end(const UniqueFd& file, const WaitLimits& wait_limits) {
   std::string text;
   std::array<char, 4096> part;
   while (text.size() <= kMostSecretBytes) {
@@ -167,7 +167,7 @@ Addresses to_call(const Addresses& addresses) {
 }
 
 // A v6 wildcard takes v4 too, and is v4's where there is no v6.
-Result<Descriptor> listen_everywhere(std::uint16_t port) {
+Result<UniqueFd> listen_everywhere(std::uint16_t port) {
   auto socket = listen_at(SocketAddress::any(AF_INET6, port));
   return socket || socket.status().error().system_error == EADDRINUSE ? std::move(socket)
                                                                       : listen_at(SocketAddress::any(AF_INET, port));
@@ -474,7 +474,7 @@ Result<std::optional<Key>> configured_key(const Settings& settings, const WaitLi
     return Status(std::move(error));
   };
   const auto because = [&](const char* why) { return refuse(Status(TUTTI_INVALID_ARGUMENT, why).error()); };
-  const Descriptor file(::open(settings.secret_file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const UniqueFd file(::open(settings.secret_file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) return refuse(system_error("cannot be read", errno).error());
   auto secret = read_to_end(file, wait_limits);
   if (!secret) return refuse(secret.status().error());

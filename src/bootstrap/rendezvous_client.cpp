@@ -48,12 +48,12 @@ constexpr unsigned char kSettled = 'S';
 constexpr unsigned char kLinked = 'L';
 
 // A fresh connection has room for a byte; where it is broken already, its reader will see that.
-void say(const Descriptor& fd, unsigned char word) {
+void say(const UniqueFd& fd, unsigned char word) {
   static_cast<void>(::send(fd.get(), &word, 1, MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 
 // The byte that has arrived, 0 where none has yet, nothing where the connection has ended.
-std::optional<unsigned char> hear(const Descriptor& fd) {
+std::optional<unsigned char> hear(const UniqueFd& fd) {
   unsigned char word = 0;
   const ssize_t n = ::recv(fd.get(), &word, 1, MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return 0;
@@ -395,11 +395,11 @@ class NeighborConnector {
  private:
   struct Proved {  // a connection whose peer knows the key
     int rank;
-    Descriptor fd;
+    UniqueFd fd;
   };
 
   void call(const Introduction& peer);
-  void link(int rank, Descriptor fd) {
+  void link(int rank, UniqueFd fd) {
     control_.add_link(std::move(fd), missing_.at(rank)->member);
     missing_.erase(rank);
   }

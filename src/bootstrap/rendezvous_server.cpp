@@ -17,9 +17,9 @@
 
 #include "src/base/background_thread.h"
 #include "src/base/clock.h"
-#include "src/base/counted.h"
 #include "src/base/exception_boundary.h"
 #include "src/base/per_process.h"
+#include "src/base/plural.h"
 #include "src/base/random.h"
 
 namespace tutti {
@@ -391,7 +391,7 @@ const char* const kAnotherId = "An id serves one creation: make another (tutti_g
 Error used_error(int ranks) {
   return error_of(TUTTI_INVALID_USAGE,
                   ranks == 0 ? "The unique id was used for an earlier creation"
-                             : "The unique id has made its communicator already, of " + counted(ranks, "rank"),
+                             : "The unique id has made its communicator already, of " + plural(ranks, "rank"),
                   kAnotherId);
 }
 }  // namespace

@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "algorithms/algorithm.h"
-#include "src/base/bytes.h"
+#include "src/base/byte_codec.h"
 #include "src/base/exception_boundary.h"
 #include "src/base/log.h"
 #include "src/base/no_cancellation.h"
-#include "src/base/plain_text.h"
-#include "src/base/wire.h"
+#include "src/base/printable.h"
+#include "src/base/saturating.h"
 #include "src/base/work.h"
 #include "src/bootstrap/rendezvous_client.h"
 #include "src/communicator/failure_report.h"

@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "src/base/plain_text.h"
+#include "src/base/printable.h"
 #include "src/control/mismatch.h"
 #include "src/links/transport_loader.h"
 

@@ -38,9 +38,9 @@
 #include "src/base/background_thread.h"
 #include "src/base/clock.h"
 #include "src/base/copy.h"
-#include "src/base/counted.h"
 #include "src/base/exception_boundary.h"
 #include "src/base/no_cancellation.h"
+#include "src/base/plural.h"
 #include "src/communicator/by_deadline.h"
 #include "src/communicator/communicator.h"
 #include "src/communicator/matching.h"
@@ -775,7 +775,7 @@ class PointToPoint::Engine {
     const bool met = active.done != 0 || active.total != 0 || active.last != 0;
     error.message = fmt::format(
         "rank {}'s {} of {} {} {} with tag {} in \"{}\" {} within {}", comm_.rank(), error.operation_kind,
-        counted(static_cast<std::int64_t>(active.transfer.bytes), "byte"), active.transfer.sends ? "to" : "from",
+        plural(static_cast<std::int64_t>(active.transfer.bytes), "byte"), active.transfer.sends ? "to" : "from",
         active.transfer.peer < 0 ? "any rank" : fmt::format("rank {}", active.transfer.peer), active.transfer.tag,
         comm_.name(), met ? "did not end" : "found no match", duration_text(active.deadline.limit_ns));
     error.remedy = met ? "Look for what holds up the peer or the network; raise TUTTI_OPERATION_TIMEOUT if it is only slow."
@@ -1039,8 +1039,8 @@ class PointToPoint::Engine {
     error.guilty = {comm_.guilty(source)};
     error.message =
         fmt::format("rank {} of \"{}\" sent {} of {} with tag {}, rank {} has posted a receive of {} of {}{}", source,
-                    comm_.name(), counted(static_cast<std::int64_t>(trailer.bytes), "byte"), text_of(trailer.type),
-                    trailer.tag, comm_.rank(), counted(static_cast<std::int64_t>(transfer.bytes), "byte"),
+                    comm_.name(), plural(static_cast<std::int64_t>(trailer.bytes), "byte"), text_of(trailer.type),
+                    trailer.tag, comm_.rank(), plural(static_cast<std::int64_t>(transfer.bytes), "byte"),
                     text_of(transfer.type), too_long ? "" : "; the message ends within an element");
     error.remedy = too_long ? "Post a receive at least as long as the send." : "Pass types of one size on both sides.";
     fail_all(comm_.fail(std::move(error)));

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "src/base/byte_codec.h"
 #include "src/base/settings.h"
 #include "src/base/status.h"
-#include "src/base/wire.h"
 #include "src/control/members.h"
 #include "src/selection/msccl_files.h"
 #include "src/selection/tuning.h"

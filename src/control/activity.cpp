@@ -39,7 +39,7 @@ std::uint64_t past_of(const Activity& activity, std::uint64_t sequence) {
   return followed_by(run->past, run->hash, sequence - run->sequence);
 }
 
-std::uint64_t inode_of(const Descriptor& file) {
+std::uint64_t inode_of(const UniqueFd& file) {
   struct stat about{};
   return file && ::fstat(file.get(), &about) == 0 ? about.st_ino : 0;
 }
@@ -168,7 +168,7 @@ ActivityBoard::ActivityBoard() {
 
 ActivityBoard::ActivityBoard(int pid, int fd, std::uint64_t inode) {
   const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(fd);
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (inode_of(file) != inode) return;
   auto mapping = file ? map_memory(file.get(), 0, kPageBytes, false) : Status(TUTTI_REMOTE_ERROR, "it has ended");
   if (!mapping) return;

@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
-#include "src/base/descriptor.h"
-#include "src/base/wire.h"
+#include "src/base/byte_codec.h"
+#include "src/base/unique_fd.h"
 
 namespace tutti {
 
@@ -154,7 +154,7 @@ class ActivityBoard {
   void put(std::size_t at, const Called& run);
   Called get_run(std::size_t at) const;
 
-  Descriptor fd_;
+  UniqueFd fd_;
   Mapping mapping_;
   Page* page_ = nullptr;
   bool own_ = false;             ///< and there is a page

@@ -116,7 +116,7 @@ Result<std::vector<std::vector<std::byte>>> ControlPlane::allgather(std::span<co
   return impl_->allgather(mine, wait_limits, purpose);
 }
 
-void ControlPlane::add_link(Descriptor fd, const Member& about) {
+void ControlPlane::add_link(UniqueFd fd, const Member& about) {
   if (!impl_->in_child()) impl_->add_link(std::move(fd), about);
 }
 

@@ -18,8 +18,8 @@
 #include <string>
 #include <vector>
 
-#include "src/base/descriptor.h"
 #include "src/base/status.h"
+#include "src/base/unique_fd.h"
 #include "src/control/activity.h"
 #include "src/control/members.h"
 #include "src/control/wait_limits.h"
@@ -131,7 +131,7 @@ class ControlPlane {
 
   // ---- Life.
   /// Hands over an authenticated connection to neighbour `about.rank`, non-blocking.
-  void add_link(Descriptor fd, const Member& about);
+  void add_link(UniqueFd fd, const Member& about);
   /// Takes leave of the neighbours, who read "left" and not "died", and stops the watcher. Returns within about 100 ms
   /// whatever the peers do. Logs a warning where a neighbour is known to have called something else and nobody has been
   /// told. Only failed(), first_error() and members remain usable. Idempotent.

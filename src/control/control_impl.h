@@ -35,7 +35,7 @@ class ControlPlane::Impl {
     std::uint64_t heard_ns = 0;
     std::optional<Activity> last;          ///< as its last heartbeat, or its goodbye, told
     std::unique_ptr<ActivityBoard> board;  ///< its page, where it is on this machine
-    Descriptor process;                    ///< pidfd, where pids mean the same here and there
+    UniqueFd process;                      ///< pidfd, where pids mean the same here and there
     std::uint64_t ended_ns = 0;            ///< when its process was seen to have ended; 0: runs
     Loss loss;                             ///< why it is dead
     std::uint64_t told_ns = 0;             ///< when that is to be told as this rank sees it; 0: it has been
@@ -85,7 +85,7 @@ class ControlPlane::Impl {
   bool in_child() const;
   Status child_error() const;
 
-  void add_link(Descriptor fd, const Member& about);
+  void add_link(UniqueFd fd, const Member& about);
   void set_members(std::vector<Member> members);
   void report(const Status& failure) noexcept;
   void set_callback(OnFailure callback);

@@ -30,9 +30,9 @@ std::uint64_t process_tag(int rank) { return link_tag(rank) + 1; }
 
 // pidfd_open has this number on every architecture; older C libraries do not name it. An older kernel refuses it, and
 // then connections and heartbeats alone tell.
-Descriptor open_process(int pid) {
+UniqueFd open_process(int pid) {
   constexpr long kPidfdOpen = 434;
-  return Descriptor(static_cast<int>(::syscall(kPidfdOpen, pid, 0)));
+  return UniqueFd(static_cast<int>(::syscall(kPidfdOpen, pid, 0)));
 }
 
 }  // namespace
@@ -335,7 +335,7 @@ Member ControlPlane::Impl::member_locked(int rank) const {
   return unknown;
 }
 
-void ControlPlane::Impl::add_link(Descriptor fd, const Member& about) {
+void ControlPlane::Impl::add_link(UniqueFd fd, const Member& about) {
   const Member self = this_member(options_.rank);
   const bool pids_known = about.same_pids(self);
   Link link;

@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "src/base/wire.h"
+#include "src/base/byte_codec.h"
 
 namespace tutti {
 

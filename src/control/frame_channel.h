@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "src/base/descriptor.h"
+#include "src/base/unique_fd.h"
 
 namespace tutti {
 
@@ -20,7 +20,7 @@ class FrameChannel {
   using Take = std::function<bool(std::uint8_t type, std::span<const std::byte> payload)>;
 
   FrameChannel() = default;
-  explicit FrameChannel(Descriptor fd) : fd_(std::move(fd)) {}
+  explicit FrameChannel(UniqueFd fd) : fd_(std::move(fd)) {}
 
   int fd() const { return fd_.get(); }
   bool open() const { return static_cast<bool>(fd_); }
@@ -42,7 +42,7 @@ class FrameChannel {
  private:
   bool parse(const Take& take);
 
-  Descriptor fd_;
+  UniqueFd fd_;
   std::vector<std::byte> in_;
   std::size_t parsed_ = 0;
   std::vector<std::byte> out_;

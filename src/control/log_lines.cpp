@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "include/tutti/tutti.h"
-#include "src/base/bytes.h"
-#include "src/base/counted.h"
+#include "src/base/plural.h"
+#include "src/base/saturating.h"
 
 namespace tutti {
 namespace {
@@ -71,7 +71,7 @@ std::string hosts_line(std::span<const Member> members) {
   for (std::size_t h = 0; h < std::min(hosts.size(), most_hosts); ++h) {
     text += fmt::format("{}{} on {}", h == 0 ? "" : "; ", brief_rank_list(hosts[h].second), hosts[h].first);
   }
-  if (hosts.size() > most_hosts) text += fmt::format("; and {} more", counted(hosts.size() - most_hosts, "host"));
+  if (hosts.size() > most_hosts) text += fmt::format("; and {} more", plural(hosts.size() - most_hosts, "host"));
   return text;
 }
 
@@ -101,8 +101,8 @@ std::string algorithms_line(Collective collective, std::span<const AlgorithmUpTo
 
 std::string plan_line(const Plan& plan, std::string_view algorithm) {
   return fmt::format("plan: {} of {} of {} B by {}: {}, {}, hash {:016x}", name_of(plan.problem.collective),
-                     counted(plan.problem.count, "element"), bytes_of(1, plan.problem.type), algorithm,
-                     counted(plan.shape.chunks, "chunk"), counted(plan.shape.lanes, "lane"), plan.hash);
+                     plural(plan.problem.count, "element"), bytes_of(1, plan.problem.type), algorithm,
+                     plural(plan.shape.chunks, "chunk"), plural(plan.shape.lanes, "lane"), plan.hash);
 }
 
 std::string link_line(std::string_view transport, bool sends, int peer, std::uint32_t channel, bool collective) {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "src/base/addresses.h"
+#include "src/base/byte_codec.h"
 #include "src/base/status.h"
-#include "src/base/wire.h"
 
 namespace tutti {
 

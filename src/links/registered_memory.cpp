@@ -22,7 +22,7 @@ namespace {
 
 /// Whether a file leaves half of the descriptors that this process may have: the system gives out the lowest free number,
 /// so that all below it are taken. Communicators need theirs, and so does the program.
-bool leaves_enough(const Descriptor& file) {
+bool leaves_enough(const UniqueFd& file) {
   rlimit limit{};
   return ::getrlimit(RLIMIT_NOFILE, &limit) != 0 || static_cast<rlim_t>(file.get()) < limit.rlim_cur / 2;
 }
@@ -34,11 +34,11 @@ std::size_t whole_pages(std::size_t bytes) {
 }
 
 struct Pages {
-  Descriptor file;
+  UniqueFd file;
   Mapping mapping;  ///< empty: refused, errno says why
 };
 
-Pages map_pages(std::size_t bytes, Descriptor file) {
+Pages map_pages(std::size_t bytes, UniqueFd file) {
   const int flags = file ? MAP_SHARED : MAP_SHARED | MAP_ANONYMOUS;
   void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, file.get(), 0);
   if (data == MAP_FAILED) return {};
@@ -58,7 +58,7 @@ Pages pages_for(std::size_t bytes) {
     }
     if (size == bytes) break;
   }
-  return map_pages(bytes, Descriptor());
+  return map_pages(bytes, UniqueFd());
 }
 
 /// Made when the library is loaded, so that no fork falls into its making.
@@ -128,7 +128,7 @@ Result<RegisteredMemory::BySize::iterator> RegisteredMemory::add_arena(std::size
   arena.id = ++ids_;
   arena.base = static_cast<std::byte*>(pages.mapping.data());
   arena.bytes = pages.mapping.size();
-  if (pages.file) arena.file = std::make_shared<const Descriptor>(std::move(pages.file));
+  if (pages.file) arena.file = std::make_shared<const UniqueFd>(std::move(pages.file));
   std::map<const std::byte*, Owned> added;
   Owned& owned = added.emplace(arena.base, Owned{arena, std::move(pages.mapping)}).first->second;
   add_free(arena.base, arena.bytes, owned);

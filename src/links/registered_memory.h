@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "src/base/descriptor.h"
 #include "src/base/status.h"
+#include "src/base/unique_fd.h"
 #include "src/executors/host/executor.h"
 #include "src/links/waiter.h"
 
@@ -27,7 +27,7 @@ struct Arena {
   std::uint64_t id = 0;
   std::byte* base = nullptr;
   std::uint64_t bytes = 0;
-  std::shared_ptr<const Descriptor> file;  ///< null: memory like any other
+  std::shared_ptr<const UniqueFd> file;  ///< null: memory like any other
 
   bool holds(const void* data, std::uint64_t length) const;
 };

@@ -7,11 +7,11 @@
 #include <bit>
 #include <limits>
 
+#include "src/base/byte_codec.h"
 #include "src/base/clock.h"
 #include "src/base/exception_boundary.h"
 #include "src/base/log.h"
 #include "src/base/socket.h"
-#include "src/base/wire.h"
 #include "src/control/log_lines.h"
 #include "src/links/transport_loader.h"
 #include "topology/caches.h"

@@ -21,7 +21,7 @@
 #include <thread>
 
 #include "src/program/files.h"
-#include "src/program/place.h"
+#include "src/program/launcher_detection.h"
 #include "src/program/sizes.h"
 
 namespace tutti::program {
@@ -208,7 +208,7 @@ std::string check_plot_file(const std::string& file) {
                        file);
   }
   // Rank 0 draws. What others lack, who may be on other machines, is no matter.
-  const auto place = find_place().place;
+  const auto place = detect_launcher().place;
   if ((!place || place->rank == 0) && !has_gnuplot()) {
     return fmt::format("--plot was given '{}', but gnuplot, which would draw it, is not in PATH; {}, or leave --plot out",
                        file, kInstall);

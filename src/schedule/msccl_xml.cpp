@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "src/base/bytes.h"
+#include "src/base/saturating.h"
 #include "src/base/text_file.h"
 #include "src/schedule/msccl_file.h"
 #include "src/schedule/msccl_flow.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "src/base/counted.h"
+#include "src/base/plural.h"
 #include "src/schedule/cells.h"
 
 namespace tutti {
@@ -60,7 +60,7 @@ class Structure {
 
   bool lanes() {
     if (program_.lanes.size() != plan_.shape.lanes) {
-      return refuse("has " + counted(static_cast<std::int64_t>(program_.lanes.size()), "lane") + ", the plan " +
+      return refuse("has " + plural(static_cast<std::int64_t>(program_.lanes.size()), "lane") + ", the plan " +
                     std::to_string(plan_.shape.lanes));
     }
     std::uint64_t next = 0;
@@ -218,10 +218,10 @@ Fault check_plan(const Plan& plan, std::size_t programs, const VerifyLimits& lim
     return of_plan("a schedule has 1 to 65536 ranks, not " + std::to_string(problem.ranks));
   }
   if (problem.root < 0 || problem.root >= problem.ranks) {
-    return of_plan("root " + std::to_string(problem.root) + " is none of the " + counted(problem.ranks, "rank"));
+    return of_plan("root " + std::to_string(problem.root) + " is none of the " + plural(problem.ranks, "rank"));
   }
   if (programs != static_cast<std::size_t>(problem.ranks)) {
-    return of_plan("there are " + std::to_string(programs) + " programs for " + counted(problem.ranks, "rank"));
+    return of_plan("there are " + std::to_string(programs) + " programs for " + plural(problem.ranks, "rank"));
   }
   if (const char* wrong = wrong_sizes(plan)) return of_plan(wrong);
   if (shape.lanes == 0 || shape.depth == 0 || shape.credit == 0) return of_plan("lanes, depth and credit are at least 1");

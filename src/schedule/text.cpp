@@ -5,7 +5,7 @@
 #include <map>
 #include <tuple>
 
-#include "src/base/plain_text.h"
+#include "src/base/printable.h"
 #include "src/schedule/names.h"
 
 namespace tutti {
@@ -131,7 +131,7 @@ class Parser {
     const auto collective = collective_of(words_[1]);
     if (!collective) return void(refuse("there is no collective " + quoted(words_[1])));
     schedule_.plan.problem.collective = *collective;
-    schedule_.plan.algorithm = plain_text(words_[2]);  // it is printed
+    schedule_.plan.algorithm = printable(words_[2]);  // it is printed
   }
 
   /// Pairs of a name and a value.

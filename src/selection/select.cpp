@@ -6,7 +6,7 @@
 #include <charconv>
 #include <optional>
 
-#include "src/base/bytes.h"
+#include "src/base/saturating.h"
 
 namespace tutti {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "algorithms/algorithm.h"
-#include "src/base/bytes.h"
+#include "src/base/saturating.h"
 #include "src/base/text_file.h"
 
 namespace tutti {

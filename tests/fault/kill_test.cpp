@@ -155,7 +155,7 @@ class Kill : public testing::TestWithParam<Case> {
   std::filesystem::path folder_;
   int moments_ = 0;
   int trial_ = 0;
-  int told_ = 0;  ///< failures that tell_all has followed
+  int reported_ = 0;  ///< failures that tell_all has followed
 };
 
 bool wait_for_all(const SharedStage& stage, int ranks) {
@@ -249,8 +249,8 @@ Kill::Trial Kill::perform(const Plan& plan, From from, std::uint64_t kill_ns) {
   }
   expect_nothing_left(sockets, shared_before, moment);
   const auto* result = testing::UnitTest::GetInstance()->current_test_info()->result();
-  if (result->total_part_count() > told_) tell_all(stage, ranks, killed_ns);
-  told_ = result->total_part_count();
+  if (result->total_part_count() > reported_) tell_all(stage, ranks, killed_ns);
+  reported_ = result->total_part_count();
   return trial;
 }
 

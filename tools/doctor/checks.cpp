@@ -14,9 +14,9 @@
 #include <map>
 
 #include "src/base/addresses.h"
-#include "src/base/descriptor.h"
 #include "src/base/memory_file.h"
 #include "src/base/settings.h"
+#include "src/base/unique_fd.h"
 #include "tools/doctor/values.h"
 #include "topology/caches.h"
 #include "topology/cpus.h"
@@ -57,7 +57,7 @@ Finding look_at_shared_memory(const Sysfs&) {
 }
 
 Finding look_at_unix_sockets(const Sysfs&) {
-  const Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   // Binding to no more than the family gives an abstract name of the kernel's choice.

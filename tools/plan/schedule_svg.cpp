@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "src/base/plural.h"
 #include "src/base/types.h"
 #include "src/schedule/names.h"
 #include "src/schedule/text.h"
@@ -132,9 +133,6 @@ class Drawing {
   /// Returns where they end.
   double draw_captions(const std::string& network) {
     const Problem& problem = plan_.problem;
-    const auto counted = [](std::uint64_t n, const char* what) {
-      return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
-    };
     caption(kMargin,
             fmt::format("{} by {} on {} ranks{}", name_of(problem.collective), Canvas::fitted(plan_.algorithm, 60),
                         problem.ranks, rooted(problem.collective) ? fmt::format(", root {}", problem.root) : ""),
@@ -144,7 +142,8 @@ class Drawing {
             fmt::format("{} bytes a block of {}{}: {}, {} of {} bytes in all, {}; {} in virtual time",
                         problem.count * element_bytes(problem.type), text_of(problem.type),
                         reduces(problem.collective) ? fmt::format(" by {}", text_of(problem.op)) : "",
-                        counted(report_.steps.size(), "move"), counted(report_.messages, "message"), report_.bytes,
+                        plural(static_cast<std::int64_t>(report_.steps.size()), "move"),
+                        plural(static_cast<std::int64_t>(report_.messages), "message"), report_.bytes,
                         plan_.passes(problem.count) == 1 ? "1 pass" : fmt::format("{} passes", plan_.passes(problem.count)),
                         time_in(report_.seconds, report_.seconds)),
             kCaption, false);

@@ -115,8 +115,8 @@ void tell(const Plan& plan, const Simulation& simulation, const SimulatorReport&
     return tell_links(report, output);
   }
   output.line(fmt::format("  the busiest rank's processor works for {}", time_text(most.processor)));
-  if (report.players.size() < report.ranks.size()) {
-    output.line(fmt::format("  {} of the ranks simulated, for all that go through the same", report.players.size()));
+  if (report.rank_classes.size() < report.ranks.size()) {
+    output.line(fmt::format("  {} of the ranks simulated, for all that go through the same", report.rank_classes.size()));
   }
   tell_loads(*simulation.network, report, output);
 }
@@ -153,7 +153,7 @@ void record(const Subject& subject, const Simulation& simulation, const Simulato
   record.add("bytes_per_rank", static_cast<double>(report.bytes) / plan.problem.ranks);
   record.add("seconds", report.seconds).add_json("links", links_json(report));
   if (simulation.network != nullptr) {
-    record.add("topology", simulation.network_name).add("simulated_ranks", std::uint64_t{report.players.size()});
+    record.add("topology", simulation.network_name).add("simulated_ranks", std::uint64_t{report.rank_classes.size()});
     record.add_json("network_links", loads_json(*simulation.network, report));
   }
   output.record(record);
@@ -208,7 +208,7 @@ std::string even_bytes(const Plan& plan) {
 
 /// The programs of all ranks; or, where more steps than `limit` or more links than most_links would be simulated one by
 /// one, the sentence that says so.
-Result<Cast> cast_for(const Algorithm& algorithm, const Plan& plan, const Simulation& simulation, double limit) {
+Result<ProgramClasses> cast_for(const Algorithm& algorithm, const Plan& plan, const Simulation& simulation, double limit) {
   const auto program_of = [&](int rank) { return make_program(algorithm, plan, simulation.view, rank); };
   const int ranks = plan.problem.ranks;
   const std::vector<int> symmetry = symmetry_of(algorithm, plan, simulation);
@@ -231,7 +231,7 @@ Result<Cast> cast_for(const Algorithm& algorithm, const Plan& plan, const Simula
                                 plan.algorithm, ranks, steps, limit, remedy));
     }
   }
-  return cast_of(plan, program_of, symmetry);
+  return classify_programs(plan, program_of, symmetry);
 }
 
 }  // namespace
@@ -247,16 +247,16 @@ int simulate_schedule(const Schedule& schedule, bool proved, const Simulation& s
 
 int simulate_algorithm(const Algorithm& algorithm, const Plan& plan, const Simulation& simulation,
                        program::Output& output) {
-  const auto cast = cast_for(algorithm, plan, simulation, most_steps);
-  if (!cast.ok()) return output.fail(static_cast<int>(program::kWrongUse), cast.status().text());
+  const auto program_classes = cast_for(algorithm, plan, simulation, most_steps);
+  if (!program_classes.ok()) return output.fail(static_cast<int>(program::kWrongUse), program_classes.status().text());
   if (plan.problem.ranks > few_ranks && !chunks_alike(plan) && !symmetry_of(algorithm, plan, simulation).empty()) {
     output.line(fmt::format("{} ranks are simulated one by one; to be quicker, {}", plan.problem.ranks, even_bytes(plan)));
   }
   std::uint64_t steps = 0;
-  for (int r = 0; r < plan.problem.ranks; ++r) steps += cast->program(r).steps.size();
+  for (int r = 0; r < plan.problem.ranks; ++r) steps += program_classes->program(r).steps.size();
   const Subject subject{plan, "completed", steps,
-                        [&](const SimulatorConfig& config) { return simulate(plan, *cast, config); },
-                        [&](int rank) -> const Program& { return cast->program(rank); }};
+                        [&](const SimulatorConfig& config) { return simulate(plan, *program_classes, config); },
+                        [&](int rank) -> const Program& { return program_classes->program(rank); }};
   return simulate_subject(subject, simulation, output);
 }
 
@@ -264,9 +264,9 @@ namespace {
 
 /// Seconds of all passes, each simulated; nothing where those are too many steps.
 std::optional<double> seconds_of_all(const Algorithm& algorithm, const Plan& plan, const Simulation& simulation) {
-  const auto cast = cast_for(algorithm, plan, simulation, most_compared_steps);
-  if (!cast.ok()) return std::nullopt;
-  const SimulatorReport report = simulate(plan, *cast, config_for(plan, simulation));
+  const auto program_classes = cast_for(algorithm, plan, simulation, most_compared_steps);
+  if (!program_classes.ok()) return std::nullopt;
+  const SimulatorReport report = simulate(plan, *program_classes, config_for(plan, simulation));
   return report.verdict == SimulatorReport::Verdict::completed ? std::optional(report.seconds) : std::nullopt;
 }
 

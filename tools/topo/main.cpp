@@ -10,7 +10,7 @@
 #include "tools/topo/graph_json.h"
 #include "tools/topo/routes.h"
 #include "topology/hwloc_xml.h"
-#include "topology/live.h"
+#include "topology/live_machine.h"
 #include "topology/nccl_xml.h"
 #include "topology/render.h"
 #include "topology/svg.h"

@@ -131,7 +131,7 @@ std::vector<std::string> rings_text(const Routes& routes) {
     std::vector<std::string> names;
     for (const int end : ring.order) names.push_back(routes.network.label(end));
     lines.push_back(fmt::format("  {:6.1f} GB/s  {}  (narrowest: {})", gbytes(ring.bytes_per_second), fmt::join(names, " "),
-                                link_text(routes, ring.narrowest)));
+                                link_text(routes, ring.bottleneck)));
   }
   return lines;
 }
@@ -145,7 +145,7 @@ std::vector<std::string> trees_text(const Routes& routes) {
       edges.push_back(fmt::format("{}>{}", routes.network.label(parent), routes.network.label(child)));
     }
     lines.push_back(fmt::format("  {:6.1f} GB/s  {}  (narrowest: {})", gbytes(tree.bytes_per_second), fmt::join(edges, " "),
-                                link_text(routes, tree.narrowest)));
+                                link_text(routes, tree.bottleneck)));
   }
   return lines;
 }
@@ -175,10 +175,10 @@ void add_routes(const Routes& routes, program::JsonObject& object) {
     Json order = Json::array();
     for (const int end : ring.order) order.push_back(routes.gpus[at(end)]);
     rings.push_back(std::move(order));
-    const NetworkLink narrowest = routes.network.link(ring.narrowest);
+    const NetworkLink bottleneck = routes.network.link(ring.bottleneck);
     details.push_back({{"bandwidth_GBps", rounded(ring.bytes_per_second)},
-                       {"narrowest", narrowest.name},
-                       {"assumed", narrowest.assumed}});
+                       {"narrowest", bottleneck.name},
+                       {"assumed", bottleneck.assumed}});
   }
   Json trees = Json::array();
   for (const Tree& tree : routes.trees.trees) {
@@ -186,12 +186,12 @@ void add_routes(const Routes& routes, program::JsonObject& object) {
     for (const auto& [parent, child] : tree.edges) {
       edges.push_back(Json::array({routes.gpus[at(parent)], routes.gpus[at(child)]}));
     }
-    const NetworkLink narrowest = routes.network.link(tree.narrowest);
+    const NetworkLink bottleneck = routes.network.link(tree.bottleneck);
     trees.push_back({{"root", routes.gpus[at(tree.root)]},
                      {"edges", std::move(edges)},
                      {"bandwidth_GBps", rounded(tree.bytes_per_second)},
-                     {"narrowest", narrowest.name},
-                     {"assumed", narrowest.assumed}});
+                     {"narrowest", bottleneck.name},
+                     {"assumed", bottleneck.assumed}});
   }
   object.add_json("rings", rings.dump()).add_json("ring_bandwidth_GBps", rounded(routes.rings.bytes_per_second).dump());
   object.add_json("trees", trees.dump()).add_json("ring_details", details.dump());

@@ -21,8 +21,8 @@ namespace tutti::shm {
 namespace {
 
 /// A descriptor that somebody else closes.
-SharedDescriptor borrowed(int fd) {
-  return std::shared_ptr<Descriptor>(new Descriptor(fd), [](Descriptor* d) {
+SharedFd borrowed(int fd) {
+  return std::shared_ptr<UniqueFd>(new UniqueFd(fd), [](UniqueFd* d) {
     static_cast<void>(d->release());
     delete d;
   });
@@ -87,18 +87,18 @@ Status Endpoint::set_up() {
   address_.rank = rank_;
   random_bytes(address_.name);
 
-  Result<Descriptor> page = create_memory("tutti-endpoint", kPage);
+  Result<UniqueFd> page = create_memory("tutti-endpoint", kPage);
   if (!page.ok()) return page.status();
-  page_file_ = std::make_shared<const Descriptor>(std::move(*page));
+  page_file_ = std::make_shared<const UniqueFd>(std::move(*page));
   Result<Mapping> mapping = map_memory(page_file_->get(), 0, kPage, true);
   if (!mapping.ok()) return mapping.status();
   page_mapping_ = std::move(*mapping);
   page_ = static_cast<EndpointPage*>(page_mapping_.data());
 
-  doorbell_ = std::make_shared<const Descriptor>(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  doorbell_ = std::make_shared<const UniqueFd>(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
   if (!*doorbell_ || !epoll_) return system_error("cannot create an event descriptor", errno);
-  Result<Descriptor> listener = listen_at(address_.name);
+  Result<UniqueFd> listener = listen_at(address_.name);
   if (!listener.ok()) return listener.status();
   listener_ = std::move(*listener);
   // Edge-triggered: each ring makes one event, and nothing needs to be read back.
@@ -174,7 +174,7 @@ bool Endpoint::accept_some() {
   bool moved = false;
   std::size_t before = strangers_.size();  // who comes in now makes no room for the next
   for (int i = 0; i < kAcceptAtOnce; ++i) {
-    Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket && keeps_out(listener_.get(), errno)) {
       if (before == 0) return pause(), moved;
       strangers_.pop_front();

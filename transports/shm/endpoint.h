@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "include/tutti/transport.h"
-#include "src/base/descriptor.h"
 #include "src/base/handshake.h"
 #include "src/base/status.h"
+#include "src/base/unique_fd.h"
 #include "transports/shm/layout.h"
 #include "transports/shm/machine.h"
 #include "transports/shm/peer.h"
@@ -104,7 +104,7 @@ class Endpoint {
   /// Somebody who has connected and not yet proved to be a rank.
   struct Stranger {
     std::uint64_t id;
-    Descriptor socket;
+    UniqueFd socket;
     Handshake handshake;
     std::uint64_t until_ns;
   };
@@ -138,10 +138,10 @@ class Endpoint {
 
   Mapping page_mapping_;
   EndpointPage* page_ = nullptr;
-  SharedDescriptor page_file_;
-  SharedDescriptor doorbell_;
-  Descriptor epoll_;
-  Descriptor listener_;
+  SharedFd page_file_;
+  SharedFd doorbell_;
+  UniqueFd epoll_;
+  UniqueFd listener_;
 
   std::uint32_t idle_calls_ = 0;
   bool asked_ = false;                 ///< to be woken, by the last `arm`

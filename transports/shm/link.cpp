@@ -155,7 +155,7 @@ Status SenderLink::begin() {
     break_off(peer_.why_gone());
     return {};
   }
-  Result<Descriptor> memory = create_memory("tutti-link", layout_.total);
+  Result<UniqueFd> memory = create_memory("tutti-link", layout_.total);
   if (!memory.ok()) return memory.status();
   Result<Mapping> mapping = map_memory(memory->get(), 0, layout_.total, true);
   if (!mapping.ok()) return mapping.status();
@@ -163,7 +163,7 @@ Status SenderLink::begin() {
   Packet packet = packet_of(Verb::kLink, *this);
   packet.message.a = layout_.slots;
   packet.message.b = layout_.slot_bytes;
-  packet.descriptors[0] = std::make_shared<const Descriptor>(std::move(*memory));
+  packet.descriptors[0] = std::make_shared<const UniqueFd>(std::move(*memory));
   peer_.post(std::move(packet));
   return {};
 }
@@ -521,7 +521,7 @@ Status ReceiverLink::begin() {
   return {};
 }
 
-void ReceiverLink::offered(const ControlMessage& message, const SharedDescriptor& memory) {
+void ReceiverLink::offered(const ControlMessage& message, const SharedFd& memory) {
   serial_ = message.serial;
   if (message.a != layout_.slots || message.b != layout_.slot_bytes) {
     Packet packet = packet_of(Verb::kRefuse, *this);

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "include/tutti/transport.h"
-#include "src/base/absence.h"
 #include "src/base/copy.h"
-#include "src/base/descriptor.h"
 #include "src/base/prefetch.h"
+#include "src/base/unique_fd.h"
+#include "src/base/unreachable_timer.h"
 #include "transports/shm/endpoint.h"
 #include "transports/shm/layout.h"
 #include "transports/shm/peer.h"
@@ -85,7 +85,7 @@ class ShmLink {
   const std::uint32_t channel_;
   std::uint64_t serial_ = 0;
   Stage stage_ = Stage::kOpening;
-  Absence absence_;  ///< of its peer, while it is opening
+  UnreachableTimer absence_;  ///< of its peer, while it is opening
   std::string why_;
   Mapping mapping_;
   virtual const std::uint64_t* reusable() const { return nullptr; }
@@ -437,7 +437,7 @@ class ReceiverLink final : public ShmLink {
   tutti_quiesced give_up() override;
 
   // From the peer.
-  void offered(const ControlMessage& message, const SharedDescriptor& memory);
+  void offered(const ControlMessage& message, const SharedFd& memory);
 
  private:
   struct Granted {

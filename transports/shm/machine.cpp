@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "src/base/descriptor.h"
+#include "src/base/unique_fd.h"
 
 namespace tutti::shm {
 
@@ -24,7 +24,7 @@ Status unreadable(const char* file) {
 Result<EndpointAddress> machine_identity() {
   EndpointAddress address;
   const char* boot_file = "/proc/sys/kernel/random/boot_id";
-  const Descriptor boot(::open(boot_file, O_RDONLY | O_CLOEXEC));
+  const UniqueFd boot(::open(boot_file, O_RDONLY | O_CLOEXEC));
   if (!boot || ::read(boot.get(), address.boot.data(), 36) != 36) {
     return unreadable(boot_file);
   }

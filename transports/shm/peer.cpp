@@ -55,7 +55,7 @@ void Peer::connected_to_self() {
   stage_ = Stage::kReady;
 }
 
-bool Peer::adopt(Descriptor socket) {
+bool Peer::adopt(UniqueFd socket) {
   if (stage_ != Stage::kIdle && stage_ != Stage::kGreeting) return false;
   drop_socket();
   endpoint_.connecting(*this, false);
@@ -97,7 +97,7 @@ bool Peer::probe() {
   }
   if (now_ns() < retry_at_ns_) return false;
   bool refused = false;
-  Result<Descriptor> socket = connect_to(address_.name, refused);
+  Result<UniqueFd> socket = connect_to(address_.name, refused);
   if (!socket.ok() && refused) {
     end(named(rank_, pid_) + kNobodyThere);
     return true;
@@ -117,7 +117,7 @@ void Peer::pause() {
 bool Peer::connect() {
   if (retry_at_ns_ != 0 && now_ns() < retry_at_ns_) return false;
   bool refused = false;
-  Result<Descriptor> socket = connect_to(address_.name, refused);
+  Result<UniqueFd> socket = connect_to(address_.name, refused);
   if (!socket.ok() && refused) {
     end(named(rank_, pid_) + kNobodyThere);
     return true;

@@ -10,8 +10,8 @@
 #include <string>
 #include <unordered_map>
 
-#include "src/base/descriptor.h"
 #include "src/base/handshake.h"
+#include "src/base/unique_fd.h"
 #include "transports/shm/layout.h"
 #include "transports/shm/machine.h"
 #include "transports/shm/region.h"
@@ -26,7 +26,7 @@ class ReceiverLink;
 /// A sender's announcement that no receiver has taken yet.
 struct OfferedLink {
   ControlMessage message;
-  SharedDescriptor memory;
+  SharedFd memory;
 };
 
 /// Memory of a sending link that is gone.
@@ -74,7 +74,7 @@ class Peer {
   /// Names the peer's address; begins to connect where that is ours to do.
   void meet(const EndpointAddress& address);
   /// Takes over a connection whose handshake the endpoint has completed; false: there is one already.
-  bool adopt(Descriptor socket);
+  bool adopt(UniqueFd socket);
   /// Does what can be done now: connects, shakes hands, receives, sends. True where anything moved.
   bool advance();
 
@@ -144,15 +144,15 @@ class Peer {
 
   EndpointAddress address_;
   bool met_ = false;  ///< address_ is known
-  Descriptor socket_;
-  Descriptor probe_;    ///< see `probe`
-  Descriptor to_self_;  ///< a rank's connection to itself has both ends here
+  UniqueFd socket_;
+  UniqueFd probe_;    ///< see `probe`
+  UniqueFd to_self_;  ///< a rank's connection to itself has both ends here
   std::optional<Handshake> handshake_;
   std::uint64_t retry_at_ns_ = 0;
   std::uint64_t retry_pause_ns_ = 0;
   bool watching_output_ = false;
   bool fenced_ = false;
-  Descriptor parting_;  ///< given up, but not closed while we write the peer's memory: its end says that nobody does
+  UniqueFd parting_;  ///< given up, but not closed while we write the peer's memory: its end says that nobody does
 
   std::optional<Packet> greeting_;  ///< goes before everything else, and alone until the peer's has come
   std::deque<Packet> outbox_;
@@ -162,7 +162,7 @@ class Peer {
 
   Mapping page_mapping_;
   EndpointPage* page_ = nullptr;
-  SharedDescriptor doorbell_;
+  SharedFd doorbell_;
 
   std::map<std::uint32_t, ChannelPair> channel_pair_;
   std::map<std::uint32_t, SenderLink*> senders_;

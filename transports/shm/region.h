@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "src/base/descriptor.h"
+#include "src/base/unique_fd.h"
 #include "transports/shm/layout.h"
 #include "transports/shm/socket.h"
 
@@ -25,7 +25,7 @@ struct OwnRegion {
   unsigned char* base = nullptr;
   std::uint64_t bytes = 0;
   std::uint64_t file_offset = 0;
-  SharedDescriptor file;   ///< not closed with it
+  SharedFd file;           ///< not closed with it
   std::vector<Told> told;  ///< by rank
 
   /// Whether [data, data + length) lies within.
@@ -42,7 +42,7 @@ struct OwnRegion {
 /// Memory that a peer registered, as we see it.
 class PeerRegion {
  public:
-  PeerRegion(SharedDescriptor file, std::uint64_t bytes, std::uint64_t file_offset)
+  PeerRegion(SharedFd file, std::uint64_t bytes, std::uint64_t file_offset)
       : file_(std::move(file)), bytes_(bytes), file_offset_(file_offset) {}
 
   /// Maps the file, and then closes it. Errors: as map_memory.
@@ -59,7 +59,7 @@ class PeerRegion {
   bool forgotten = false;
 
  private:
-  SharedDescriptor file_;
+  SharedFd file_;
   std::uint64_t bytes_;
   std::uint64_t file_offset_;
   Mapping mapping_;

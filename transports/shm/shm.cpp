@@ -38,7 +38,7 @@ Status try_out() {
   const Result<EndpointAddress> identity = machine_identity();
   if (!identity.ok()) return identity.status();
   const std::uint64_t bytes = LinkLayout::of(link_slots, link_slot_bytes).total;
-  const Result<Descriptor> memory = create_memory("tutti-probe", bytes);
+  const Result<UniqueFd> memory = create_memory("tutti-probe", bytes);
   if (!memory.ok()) return memory.status();
   if (Status few = check_descriptors_left(*memory, kLeastDescriptors); !few.ok()) return few;
   return map_memory(memory->get(), 0, bytes, true).status();

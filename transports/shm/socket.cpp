@@ -35,7 +35,7 @@ Address abstract_address(const SocketName& name) {
   return address;
 }
 
-Descriptor unix_socket() { return Descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)); }
+UniqueFd unix_socket() { return UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)); }
 
 // A queue of descriptors in flight that is full (ETOOMANYREFS) empties as the peer reads.
 bool try_later(int number) {
@@ -45,8 +45,8 @@ bool try_later(int number) {
 
 }  // namespace
 
-Result<Descriptor> listen_at(const SocketName& name) {
-  Descriptor fd = unix_socket();
+Result<UniqueFd> listen_at(const SocketName& name) {
+  UniqueFd fd = unix_socket();
   if (!fd) return system_error("cannot create a Unix socket", errno);
   const Address address = abstract_address(name);
   if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address.text), address.length) != 0 ||
@@ -56,13 +56,13 @@ Result<Descriptor> listen_at(const SocketName& name) {
   return fd;
 }
 
-Result<Descriptor> connect_to(const SocketName& name, bool& refused) {
+Result<UniqueFd> connect_to(const SocketName& name, bool& refused) {
   refused = false;
-  Descriptor fd = unix_socket();
+  UniqueFd fd = unix_socket();
   if (!fd) return system_error("cannot create a Unix socket", errno);
   const Address address = abstract_address(name);
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.text), address.length) == 0) return fd;
-  if (errno == EAGAIN || errno == EINTR) return Descriptor();
+  if (errno == EAGAIN || errno == EINTR) return UniqueFd();
   refused = errno == ECONNREFUSED || errno == ENOENT;
   return system_error("cannot connect to its Unix socket", errno);
 }
@@ -71,7 +71,7 @@ SocketResult send_packet(int fd, const Packet& packet, std::size_t& begun) {
   alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
   std::array<int, 2> fds{};
   std::size_t count = 0;
-  for (const SharedDescriptor& d : packet.descriptors) {
+  for (const SharedFd& d : packet.descriptors) {
     if (d) fds[count++] = d->get();
   }
   ControlMessage copy = packet.message;
@@ -108,8 +108,8 @@ void take_descriptors(msghdr& header, Packet& packet) {
     for (std::size_t i = 0; i < count; ++i) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof fd);
-      auto owned = std::make_shared<const Descriptor>(fd);
-      for (SharedDescriptor& d : packet.descriptors) {
+      auto owned = std::make_shared<const UniqueFd>(fd);
+      for (SharedFd& d : packet.descriptors) {
         if (owned && !d) d = std::exchange(owned, nullptr);
       }
     }
@@ -140,7 +140,7 @@ SocketResult receive_packet(int fd, Packet& packet, std::size_t& begun) {
 }
 
 // What a pipe would do with our ring instead: end us, or hold us up.
-bool is_doorbell(const Descriptor& passed) {
+bool is_doorbell(const UniqueFd& passed) {
   const std::string path = "/proc/self/fd/" + std::to_string(passed.get());
   std::array<char, 64> target{};
   const ssize_t length = ::readlink(path.c_str(), target.data(), target.size());
@@ -148,7 +148,7 @@ bool is_doorbell(const Descriptor& passed) {
   return what == "anon_inode:[eventfd]" && (::fcntl(passed.get(), F_GETFL) & O_NONBLOCK) != 0;
 }
 
-void ring_doorbell(const Descriptor& doorbell) {
+void ring_doorbell(const UniqueFd& doorbell) {
   const std::uint64_t one = 1;
   // Cannot fail but for a full counter, which is as good as a ring.
   [[maybe_unused]] const ssize_t n = ::write(doorbell.get(), &one, sizeof one);

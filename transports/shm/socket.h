@@ -7,28 +7,28 @@
 #include <memory>
 #include <string>
 
-#include "src/base/descriptor.h"
 #include "src/base/memory_file.h"
 #include "src/base/status.h"
+#include "src/base/unique_fd.h"
 #include "transports/shm/layout.h"
 
 namespace tutti::shm {
 
-using SharedDescriptor = std::shared_ptr<const Descriptor>;
+using SharedFd = std::shared_ptr<const UniqueFd>;
 using SocketName = std::array<unsigned char, 16>;
 
 /// A non-blocking listening socket of that name.
-Result<Descriptor> listen_at(const SocketName& name);
+Result<UniqueFd> listen_at(const SocketName& name);
 /// A non-blocking connection to that name. `refused` is set where nobody listens there any more; an invalid descriptor
 /// without an error means that the listener's queue is full: try later.
-Result<Descriptor> connect_to(const SocketName& name, bool& refused);
+Result<UniqueFd> connect_to(const SocketName& name, bool& refused);
 
 enum class SocketResult { kDone, kAgain, kEnded, kRefused };
 
 /// One control message with up to two descriptors.
 struct Packet {
   ControlMessage message{};
-  std::array<SharedDescriptor, 2> descriptors;
+  std::array<SharedFd, 2> descriptors;
   bool lost = false;  ///< received: some of them did not arrive, as this process has no free ones
 };
 
@@ -39,8 +39,8 @@ SocketResult send_packet(int fd, const Packet& packet, std::size_t& begun);
 SocketResult receive_packet(int fd, Packet& packet, std::size_t& begun);
 
 /// Whether what a peer passed to be rung by is an event descriptor that never blocks.
-bool is_doorbell(const Descriptor& passed);
+bool is_doorbell(const UniqueFd& passed);
 /// Wakes who sleeps on that event descriptor.
-void ring_doorbell(const Descriptor& doorbell);
+void ring_doorbell(const UniqueFd& doorbell);
 
 }  // namespace tutti::shm

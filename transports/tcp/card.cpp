@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "include/tutti/transport.h"
-#include "src/base/wire.h"
+#include "src/base/byte_codec.h"
 
 namespace tutti::tcp {
 

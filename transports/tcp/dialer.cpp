@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <system_error>
 
+#include "src/base/byte_codec.h"
 #include "src/base/clock.h"
 #include "src/base/socket.h"
-#include "src/base/wire.h"
 #include "transports/tcp/endpoint.h"
 #include "transports/tcp/frame.h"
 #include "transports/tcp/peer.h"
@@ -66,7 +66,7 @@ Attempt::~Attempt() {
   if (watch_ != 0) endpoint_.unwatch(watch_, socket_.get());
 }
 
-Descriptor Attempt::take_socket() {
+UniqueFd Attempt::take_socket() {
   if (watch_ != 0) endpoint_.unwatch(watch_, socket_.get());
   watch_ = 0;
   return std::move(socket_);
@@ -200,7 +200,7 @@ void Dialer::take_attached() {
     first_taken_ = true;
     const std::uint32_t index = attempt->index();
     const std::string remote = attempt->way().text();
-    Descriptor socket = attempt->take_socket();
+    UniqueFd socket = attempt->take_socket();
     attempt.reset();
     peer_.adopt(index, sockets_, std::move(socket), remote);
   }

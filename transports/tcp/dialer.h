@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "src/base/addresses.h"
-#include "src/base/descriptor.h"
 #include "src/base/handshake.h"
+#include "src/base/unique_fd.h"
 #include "transports/tcp/card.h"
 #include "transports/tcp/frame.h"
 #include "transports/tcp/watcher.h"
@@ -56,7 +56,7 @@ class Attempt final : public Watcher {
   bool starved() const;
   /// "10.0.0.1:4242 (connection refused)".
   std::string text() const;
-  Descriptor take_socket();
+  UniqueFd take_socket();
 
  private:
   static constexpr int kRefusals = 5;
@@ -72,7 +72,7 @@ class Attempt final : public Watcher {
   std::uint64_t pause_ns_ = 5'000'000;
   int refusals_ = 0;
   Phase phase_ = Phase::kWaiting;
-  Descriptor socket_;
+  UniqueFd socket_;
   std::uint64_t watch_ = 0;
   EndpointId wanted_{};
   std::optional<Handshake> handshake_;

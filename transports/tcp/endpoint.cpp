@@ -39,7 +39,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const tutti_endpoint_config& co
   if (!locals) return locals.status();
   auto listener = listen_on(interfaces, config.port_low, config.port_high);
   if (!listener) return listener.status();
-  endpoint->epoll_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
+  endpoint->epoll_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
   if (!endpoint->epoll_) return system_error("Opening an epoll descriptor failed", errno);
 
   endpoint->rank_ = config.rank;
@@ -156,7 +156,7 @@ void Endpoint::expect(Peer& peer) {
   if (peer.waiting() && std::find(waiting_.begin(), waiting_.end(), &peer) == waiting_.end()) waiting_.push_back(&peer);
 }
 
-void Endpoint::attach(const DialIntroduction& other, std::uint32_t index, std::uint32_t count, Descriptor socket,
+void Endpoint::attach(const DialIntroduction& other, std::uint32_t index, std::uint32_t count, UniqueFd socket,
                       const std::string& remote) {
   Peer& known = peer(other.rank);
   const bool accepted = known.accept(other.self, index, count, std::move(socket), remote);

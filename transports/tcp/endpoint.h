@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "include/tutti/transport.h"
-#include "src/base/descriptor.h"
 #include "src/base/handshake.h"
 #include "src/base/status.h"
+#include "src/base/unique_fd.h"
 #include "transports/tcp/card.h"
 #include "transports/tcp/gate.h"
 #include "transports/tcp/peer.h"
@@ -59,7 +59,7 @@ class Endpoint {
   void dress(int fd) const;
   /// Sockets to connect a peer with.
   std::uint32_t sockets_to(const Card& other) const;
-  void attach(const DialIntroduction& other, std::uint32_t index, std::uint32_t count, Descriptor socket,
+  void attach(const DialIntroduction& other, std::uint32_t index, std::uint32_t count, UniqueFd socket,
               const std::string& remote);
   void add(Stream& stream);
   void log(int level, const std::string& text) const;
@@ -94,7 +94,7 @@ class Endpoint {
   std::int32_t sockets_per_peer_ = 0;
   void (*log_)(int, const char*) = nullptr;
 
-  Descriptor epoll_;
+  UniqueFd epoll_;
   std::unordered_map<std::uint64_t, Watcher*> watchers_;
   std::uint64_t last_watch_ = 0;
   std::unordered_map<int, std::unique_ptr<Peer>> peers_;

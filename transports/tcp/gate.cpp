@@ -24,7 +24,7 @@ std::vector<unsigned char> introduction(const Endpoint& endpoint) {
 
 }  // namespace
 
-Guest::Guest(Endpoint& endpoint, Descriptor socket, std::string remote, std::uint64_t until_ns)
+Guest::Guest(Endpoint& endpoint, UniqueFd socket, std::string remote, std::uint64_t until_ns)
     : endpoint_(endpoint),
       socket_(std::move(socket)),
       remote_(std::move(remote)),
@@ -80,7 +80,7 @@ void Guest::refuse(const std::string& why) {
   endpoint_.log(3, "a connection from " + remote_ + " was dropped: " + why);
 }
 
-void Gate::open(std::vector<Descriptor> sockets) {
+void Gate::open(std::vector<UniqueFd> sockets) {
   for (auto& socket : sockets) {
     doors_.push_back(std::make_unique<Door>(*this, std::move(socket)));
     doors_.back()->watch = endpoint_.watch(*doors_.back(), doors_.back()->fd(), EPOLLIN);
@@ -104,7 +104,7 @@ void Gate::accept(int socket) {
   std::size_t before = guests_.size();  // who comes in now makes no room for the next
   for (int i = 0; i < kAcceptedAtOnce; ++i) {
     SocketAddress remote;
-    Descriptor accepted = accept_one(socket, &remote);
+    UniqueFd accepted = accept_one(socket, &remote);
     if (!accepted && keeps_out(socket, errno)) {
       if (!drop_stranger(before)) return pause();
       --before;

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "src/base/descriptor.h"
 #include "src/base/handshake.h"
+#include "src/base/unique_fd.h"
 #include "transports/tcp/dialer.h"
 #include "transports/tcp/frame.h"
 #include "transports/tcp/watcher.h"
@@ -20,7 +20,7 @@ class Endpoint;
 /// that lost against a faster one is closed by its other side in this state.
 class Guest final : public Watcher {
  public:
-  Guest(Endpoint& endpoint, Descriptor socket, std::string remote, std::uint64_t until_ns);
+  Guest(Endpoint& endpoint, UniqueFd socket, std::string remote, std::uint64_t until_ns);
   ~Guest() override;
 
   void ready(std::uint32_t events) override;
@@ -35,7 +35,7 @@ class Guest final : public Watcher {
   void refuse(const std::string& why);
 
   Endpoint& endpoint_;
-  Descriptor socket_;
+  UniqueFd socket_;
   std::string remote_;
   std::uint64_t until_ns_;
   std::uint64_t watch_ = 0;
@@ -55,7 +55,7 @@ class Gate {
   explicit Gate(Endpoint& endpoint) : endpoint_(endpoint) {}
 
   /// Watches the sockets; takes them over.
-  void open(std::vector<Descriptor> sockets);
+  void open(std::vector<UniqueFd> sockets);
   /// Drops guests whose time is over.
   void sweep(std::uint64_t now);
   /// Whether `sweep` has something to do before long.
@@ -69,14 +69,14 @@ class Gate {
 
   class Door final : public Watcher {
    public:
-    Door(Gate& gate, Descriptor socket) : gate_(gate), socket_(std::move(socket)) {}
+    Door(Gate& gate, UniqueFd socket) : gate_(gate), socket_(std::move(socket)) {}
     void ready(std::uint32_t) override { gate_.accept(socket_.get()); }
     int fd() const { return socket_.get(); }
     std::uint64_t watch = 0;
 
    private:
     Gate& gate_;
-    Descriptor socket_;
+    UniqueFd socket_;
   };
 
   void accept(int socket);

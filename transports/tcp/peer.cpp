@@ -95,18 +95,18 @@ tutti_quiesced Peer::close_link(TcpLink& link) {
   return result;
 }
 
-Stream& Peer::add_stream(std::uint32_t index, std::uint32_t count, Descriptor socket, const std::string& remote) {
+Stream& Peer::add_stream(std::uint32_t index, std::uint32_t count, UniqueFd socket, const std::string& remote) {
   streams_.resize(count);
   streams_[index] = std::make_unique<Stream>(*this, index, std::move(socket), remote);
   endpoint_.add(*streams_[index]);
   return *streams_[index];
 }
 
-void Peer::adopt(std::uint32_t index, std::uint32_t count, Descriptor socket, const std::string& remote) {
+void Peer::adopt(std::uint32_t index, std::uint32_t count, UniqueFd socket, const std::string& remote) {
   connect_links(add_stream(index, count, std::move(socket), remote));
 }
 
-bool Peer::accept(const EndpointId& id, std::uint32_t index, std::uint32_t count, Descriptor socket,
+bool Peer::accept(const EndpointId& id, std::uint32_t index, std::uint32_t count, UniqueFd socket,
                   const std::string& remote) {
   if (!fault_.empty() || count == 0 || count > kMostSockets || index >= count || (id_ && *id_ != id)) return false;
   if (!streams_.empty() && (dialer_ || streams_.size() != count || streams_[index])) return false;

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "include/tutti/transport.h"
-#include "src/base/absence.h"
 #include "src/base/status.h"
+#include "src/base/unreachable_timer.h"
 #include "transports/tcp/card.h"
 #include "transports/tcp/dialer.h"
 #include "transports/tcp/link.h"
@@ -72,9 +72,9 @@ class Peer {
   tutti_quiesced close_link(TcpLink& link);
 
   /// Takes a connection that this side made, and that the peer has taken, as socket `index` of `count`.
-  void adopt(std::uint32_t index, std::uint32_t count, Descriptor socket, const std::string& remote);
+  void adopt(std::uint32_t index, std::uint32_t count, UniqueFd socket, const std::string& remote);
   /// Takes one that the peer made, and tells it so. False where it is not wanted.
-  bool accept(const EndpointId& id, std::uint32_t index, std::uint32_t count, Descriptor socket, const std::string& remote);
+  bool accept(const EndpointId& id, std::uint32_t index, std::uint32_t count, UniqueFd socket, const std::string& remote);
   /// Goes on connecting; gives up where nobody has been there for the endpoint's time to connect altogether. Who is
   /// there and does not answer is late, not lost: how long that is borne is the caller's to say.
   void dial(std::uint64_t now);
@@ -97,7 +97,7 @@ class Peer {
   template <typename Action>
   void each_channel(const Action& action);
   Stream* stream_for(std::uint32_t channel) const;
-  Stream& add_stream(std::uint32_t index, std::uint32_t count, Descriptor socket, const std::string& remote);
+  Stream& add_stream(std::uint32_t index, std::uint32_t count, UniqueFd socket, const std::string& remote);
   void connect_links(Stream& stream);
   /// The peer's machine has taken a connection.
   bool reached() const;
@@ -109,8 +109,8 @@ class Peer {
   std::unordered_map<std::uint32_t, std::unique_ptr<LinkPair>> high_channels_;
   std::vector<std::unique_ptr<Stream>> streams_;  ///< by index, null while not connected; empty before the first
   std::unique_ptr<Dialer> dialer_;
-  Absence absence_;    ///< of any connection, while the dialer is at it
-  std::string fault_;  ///< not empty: the peer is gone for good
+  UnreachableTimer absence_;  ///< of any connection, while the dialer is at it
+  std::string fault_;         ///< not empty: the peer is gone for good
 };
 
 }  // namespace tutti::tcp

@@ -56,7 +56,7 @@ void hurry(int fd) {
 
 }  // namespace
 
-Stream::Stream(Peer& peer, std::uint32_t index, Descriptor socket, std::string remote)
+Stream::Stream(Peer& peer, std::uint32_t index, UniqueFd socket, std::string remote)
     : peer_(peer),
       index_(index),
       socket_(std::move(socket)),

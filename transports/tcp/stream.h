@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "src/base/descriptor.h"
+#include "src/base/unique_fd.h"
 #include "transports/tcp/buffer.h"
 #include "transports/tcp/frame.h"
 #include "transports/tcp/link.h"
@@ -30,7 +30,7 @@ struct OutFrame {
 class Stream final : public Watcher, private FrameSink {
  public:
   /// remote: the other end's address, for sentences.
-  Stream(Peer& peer, std::uint32_t index, Descriptor socket, std::string remote);
+  Stream(Peer& peer, std::uint32_t index, UniqueFd socket, std::string remote);
 
   /// epoll says that something can be done.
   void ready(std::uint32_t events) override;
@@ -97,7 +97,7 @@ class Stream final : public Watcher, private FrameSink {
 
   Peer& peer_;
   std::uint32_t index_;
-  Descriptor socket_;
+  UniqueFd socket_;
   std::string remote_;
   FrameReader reader_{*this};
   RingBuffer<OutFrame> out_;

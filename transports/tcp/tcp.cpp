@@ -50,7 +50,7 @@ constexpr std::uint64_t kLeastDescriptors = 6;
 
 /// Whether sockets can be had; OK: they can.
 Status try_out() {
-  const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket) {
     const int number = errno;
     return system_error("socket", number, is_shortage(number) ? "" : "Allow sockets in the sandbox of this process");

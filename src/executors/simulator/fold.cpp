@@ -30,16 +30,16 @@ std::uint32_t renumber(const std::vector<std::uint64_t>& keys, std::vector<std::
 
 class Refinement {
  public:
-  Refinement(const Company& company, const Network& network) : company_(company), uses_(uses_of(company)) {
-    const std::size_t wires = company.wires.size();
-    classes_.rank.assign(company.program.size(), 0);
+  Refinement(const RankLinks& rank_links, const Network& network) : rank_links_(rank_links), uses_(uses_of(rank_links)) {
+    const std::size_t wires = rank_links.wires.size();
+    classes_.rank.assign(rank_links.program.size(), 0);
     classes_.wire.assign(wires, 0);
     classes_.link.assign(network.links(), nothing);
-    for (const std::uint32_t link : company.hops) classes_.link[link] = 0;
-    std::vector<std::uint64_t> rank_keys(company.part.begin(), company.part.end());
+    for (const std::uint32_t link : rank_links.hops) classes_.link[link] = 0;
+    std::vector<std::uint64_t> rank_keys(rank_links.program_class.begin(), rank_links.program_class.end());
     std::vector<std::uint64_t> wire_keys(wires), link_keys(network.links());
     for (std::size_t w = 0; w < wires; ++w)
-      wire_keys[w] = mix(use(company.wires[w].sending), use(company.wires[w].receiving));
+      wire_keys[w] = mix(use(rank_links.wires[w].sending), use(rank_links.wires[w].receiving));
     std::map<std::pair<double, double>, std::uint64_t> kinds;
     for (std::uint32_t l = 0; l < network.links(); ++l) {
       if (classes_.link[l] == nothing) continue;
@@ -51,7 +51,7 @@ class Refinement {
 
   /// True where it came to an end, and there are few enough classes.
   bool run() {
-    const std::uint64_t work = company_.hops.size() + company_.wire_of.size() + company_.wires.size();
+    const std::uint64_t work = rank_links_.hops.size() + rank_links_.wire_of.size() + rank_links_.wires.size();
     for (std::uint64_t done = 0; done < most_work; done += work) {
       const auto before = std::tuple(classes_.ranks, classes_.wires, classes_.links);
       if (classes_.ranks * std::uint64_t{2} > classes_.rank.size()) return false;
@@ -78,18 +78,18 @@ class Refinement {
     std::vector<std::uint64_t> rank_keys(classes_.rank.size()), wire_keys(classes_.wire.size());
     std::vector<std::uint64_t> link_keys(classes_.link.size());
     for (std::uint32_t w = 0; w < wire_keys.size(); ++w) {
-      const Company::Wire& wire = company_.wires[w];
+      const RankLinks::Wire& wire = rank_links_.wires[w];
       std::uint64_t key = mix(mix(classes_.wire[w], rank_class(wire.from)), rank_class(wire.to));
-      for (const std::uint32_t link : company_.way(w)) key = mix(key, classes_.link[link]);
+      for (const std::uint32_t link : rank_links_.way(w)) key = mix(key, classes_.link[link]);
       wire_keys[w] = key;
       // Sums do not depend on the order.
-      for (const std::uint32_t link : company_.way(w)) link_keys[link] += mix(1, key);
+      for (const std::uint32_t link : rank_links_.way(w)) link_keys[link] += mix(1, key);
     }
     for (std::size_t l = 0; l < link_keys.size(); ++l) link_keys[l] = mix(classes_.link[l], link_keys[l]);
     for (std::size_t r = 0; r < rank_keys.size(); ++r) {
       std::uint64_t sum = 0;
-      for (std::uint32_t e = company_.first_end[r]; e < company_.first_end[r + 1]; ++e) {
-        if (company_.wire_of[e] != nothing) sum += mix(uses_[e], wire_keys[company_.wire_of[e]]);
+      for (std::uint32_t e = rank_links_.first_end[r]; e < rank_links_.first_end[r + 1]; ++e) {
+        if (rank_links_.wire_of[e] != nothing) sum += mix(uses_[e], wire_keys[rank_links_.wire_of[e]]);
       }
       rank_keys[r] = mix(classes_.rank[r], sum);
     }
@@ -104,12 +104,12 @@ class Refinement {
     for (std::uint32_t w = 0; w < classes_.wire.size(); ++w) {
       std::uint32_t& model = first[classes_.wire[w]];
       if (model == nothing) model = w;
-      const Company::Wire& a = company_.wires[model];
-      const Company::Wire& b = company_.wires[w];
+      const RankLinks::Wire& a = rank_links_.wires[model];
+      const RankLinks::Wire& b = rank_links_.wires[w];
       const auto same_link = [&](std::uint32_t x, std::uint32_t y) { return classes_.link[x] == classes_.link[y]; };
       if (rank_class(a.from) != rank_class(b.from) || rank_class(a.to) != rank_class(b.to) ||
           use(a.sending) != use(b.sending) || use(a.receiving) != use(b.receiving) ||
-          !std::ranges::equal(company_.way(model), company_.way(w), same_link)) {
+          !std::ranges::equal(rank_links_.way(model), rank_links_.way(w), same_link)) {
         return false;
       }
     }
@@ -119,18 +119,18 @@ class Refinement {
   bool ranks_alike() const {
     using Ends = std::vector<std::pair<std::uint32_t, std::uint32_t>>;  // use and wire class
     std::vector<Ends> first(classes_.ranks);
-    std::vector<std::uint32_t> part(classes_.ranks, nothing);
+    std::vector<std::uint32_t> program_class(classes_.ranks, nothing);
     for (std::size_t r = 0; r < classes_.rank.size(); ++r) {
       Ends ends;
-      for (std::uint32_t e = company_.first_end[r]; e < company_.first_end[r + 1]; ++e) {
-        if (company_.wire_of[e] != nothing) ends.emplace_back(uses_[e], classes_.wire[company_.wire_of[e]]);
+      for (std::uint32_t e = rank_links_.first_end[r]; e < rank_links_.first_end[r + 1]; ++e) {
+        if (rank_links_.wire_of[e] != nothing) ends.emplace_back(uses_[e], classes_.wire[rank_links_.wire_of[e]]);
       }
       std::sort(ends.begin(), ends.end());
       const std::uint32_t own = classes_.rank[r];
-      if (part[own] == nothing) {
-        part[own] = company_.part[r];
+      if (program_class[own] == nothing) {
+        program_class[own] = rank_links_.program_class[r];
         first[own] = std::move(ends);
-      } else if (part[own] != company_.part[r] || first[own] != ends) {
+      } else if (program_class[own] != rank_links_.program_class[r] || first[own] != ends) {
         return false;
       }
     }
@@ -140,12 +140,12 @@ class Refinement {
   bool links_alike() const {
     // The wires' classes by link, as a counting sort lays them out.
     std::vector<std::uint64_t> begin(classes_.link.size() + 1);
-    for (const std::uint32_t link : company_.hops) ++begin[link + 1];
+    for (const std::uint32_t link : rank_links_.hops) ++begin[link + 1];
     for (std::size_t l = 1; l < begin.size(); ++l) begin[l] += begin[l - 1];
-    std::vector<std::uint32_t> passing(company_.hops.size());
+    std::vector<std::uint32_t> passing(rank_links_.hops.size());
     std::vector<std::uint64_t> at(begin.begin(), begin.end() - 1);
     for (std::uint32_t w = 0; w < classes_.wire.size(); ++w) {
-      for (const std::uint32_t link : company_.way(w)) passing[at[link]++] = classes_.wire[w];
+      for (const std::uint32_t link : rank_links_.way(w)) passing[at[link]++] = classes_.wire[w];
     }
     std::vector<std::uint32_t> first(classes_.links, nothing);
     for (std::uint32_t l = 0; l < classes_.link.size(); ++l) {
@@ -159,19 +159,19 @@ class Refinement {
     return true;
   }
 
-  const Company& company_;
+  const RankLinks& rank_links_;
   std::vector<std::uint32_t> uses_;
   Classes classes_;
 };
 
-Classes everybody(const Company& company, const Network& network) {
+Classes everybody(const RankLinks& rank_links, const Network& network) {
   Classes classes;
-  classes.rank.resize(company.program.size());
-  classes.wire.resize(company.wires.size());
+  classes.rank.resize(rank_links.program.size());
+  classes.wire.resize(rank_links.wires.size());
   classes.link.assign(network.links(), nothing);
   for (std::uint32_t& rank : classes.rank) rank = classes.ranks++;
   for (std::uint32_t& wire : classes.wire) wire = classes.wires++;
-  for (const std::uint32_t link : company.hops) {
+  for (const std::uint32_t link : rank_links.hops) {
     if (classes.link[link] == nothing) classes.link[link] = classes.links++;
   }
   return classes;
@@ -179,15 +179,15 @@ Classes everybody(const Company& company, const Network& network) {
 
 }  // namespace
 
-std::vector<std::uint32_t> uses_of(const Company& company) {
+std::vector<std::uint32_t> uses_of(const RankLinks& rank_links) {
   std::map<std::vector<std::uint64_t>, std::uint32_t> known;
   std::unordered_map<const Program*, std::vector<std::uint32_t>> of_program;
   std::vector<std::uint32_t> uses;
-  uses.reserve(company.wire_of.size());
-  for (const Program* program : company.program) {
+  uses.reserve(rank_links.wire_of.size());
+  for (const Program* program : rank_links.program) {
     auto [own, added] = of_program.try_emplace(program);
     if (added) {
-      // Which part's, which direction, and which steps.
+      // Which class's, which direction, and which steps.
       std::vector<std::vector<std::uint64_t>> steps(program->links.size());
       for (std::size_t l = 0; l < steps.size(); ++l) steps[l] = {of_program.size(), program->links[l].sends ? 1u : 0u};
       for (std::uint64_t s = 0; s < program->steps.size(); ++s) {
@@ -205,16 +205,16 @@ std::vector<std::uint32_t> uses_of(const Company& company) {
   return uses;
 }
 
-Classes classes_of(const Company& company, const Network& network, bool fold) {
+Classes classes_of(const RankLinks& rank_links, const Network& network, bool fold) {
   if (fold) {
-    Refinement refinement(company, network);
+    Refinement refinement(rank_links, network);
     if (refinement.run()) {
       Classes classes = std::move(refinement).take();
       classes.folded = true;
       return classes;
     }
   }
-  return everybody(company, network);
+  return everybody(rank_links, network);
 }
 
 }  // namespace tutti::simulator

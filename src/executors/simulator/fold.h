@@ -1,7 +1,7 @@
 // Which ranks, wires and links of a run go through the same at the same times, so that one of them may stand for all.
 //
-// Colour refinement. Ranks begin with their part as colour, wires with their use at both ends (the steps that send and
-// take their messages), links with bandwidth and latency. Then, until no colour splits any more,
+// Colour refinement. Ranks begin with their program class as colour, wires with their use at both ends (the steps that send
+// and take their messages), links with bandwidth and latency. Then, until no colour splits any more,
 //
 //     a wire's colour    becomes itself, its ranks' colours, and those of the links on its way, in order
 //     a link's colour             itself, and how many wires of each colour pass it
@@ -19,7 +19,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "src/executors/simulator/company.h"
+#include "src/executors/simulator/rank_links.h"
 
 namespace tutti::simulator {
 
@@ -34,11 +34,11 @@ struct Classes {
   bool folded = false;  ///< false: every rank, wire and link is a class of its own
 };
 
-/// company: with its ways. fold: false gives everything a class of its own, as does a company that has too little symmetry
+/// rank_links: with their ways. fold: false gives everything a class of its own, as do ranks that have too little symmetry
 /// to be worth it (more than half as many classes as ranks, or more rounds than a few seconds hold). Pure.
-Classes classes_of(const Company& company, const Network& network, bool fold);
+Classes classes_of(const RankLinks& rank_links, const Network& network, bool fold);
 
-/// For every end of the company the number of its use: equal where the same steps of the same part use it alike.
-std::vector<std::uint32_t> uses_of(const Company& company);
+/// For every end of the ranks the number of its use: equal where the same steps of the same class use it alike.
+std::vector<std::uint32_t> uses_of(const RankLinks& rank_links);
 
 }  // namespace tutti::simulator

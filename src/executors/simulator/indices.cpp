@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "src/base/counted.h"
+#include "src/base/plural.h"
 #include "src/base/types.h"
 
 namespace tutti::simulator {
@@ -39,7 +39,7 @@ Fault check_program(const Plan& plan, int rank, const Program& program) {
   Fault fault;
   fault.rank = rank;
   if (program.lanes.size() != plan.shape.lanes) {
-    fault.what = "has " + counted(static_cast<std::int64_t>(program.lanes.size()), "lane") + ", the plan " +
+    fault.what = "has " + plural(static_cast<std::int64_t>(program.lanes.size()), "lane") + ", the plan " +
                  std::to_string(plan.shape.lanes);
     return fault;
   }
@@ -98,14 +98,14 @@ Fault check_indices(const Plan& plan, std::span<const Program> programs, const S
   return fault;
 }
 
-Fault check_indices(const Plan& plan, const Cast& cast, const SimulatorConfig& config) {
-  Fault fault = check_plan(plan, cast.part.size(), config);
-  if (!fault.any() && !config.memory.empty()) fault.what = "a cast moves no data, but there is memory";
-  std::vector<bool> checked(cast.parts.size());
-  for (std::size_t r = 0; r < cast.part.size() && !fault.any(); ++r) {
-    if (checked[cast.part[r]]) continue;
-    checked[cast.part[r]] = true;
-    fault = check_program(plan, static_cast<int>(r), cast.parts[cast.part[r]]);
+Fault check_indices(const Plan& plan, const ProgramClasses& program_classes, const SimulatorConfig& config) {
+  Fault fault = check_plan(plan, program_classes.class_of.size(), config);
+  if (!fault.any() && !config.memory.empty()) fault.what = "program classes move no data, but there is memory";
+  std::vector<bool> checked(program_classes.programs.size());
+  for (std::size_t r = 0; r < program_classes.class_of.size() && !fault.any(); ++r) {
+    if (checked[program_classes.class_of[r]]) continue;
+    checked[program_classes.class_of[r]] = true;
+    fault = check_program(plan, static_cast<int>(r), program_classes.programs[program_classes.class_of[r]]);
   }
   return fault;
 }

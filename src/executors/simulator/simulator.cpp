@@ -13,8 +13,8 @@
 #include "src/executors/simulator/fold.h"
 #include "src/executors/simulator/indices.h"
 #include "src/executors/simulator/memory.h"
-#include "src/executors/simulator/stage.h"
-#include "src/executors/simulator/wires.h"
+#include "src/executors/simulator/simulation_setup.h"
+#include "src/executors/simulator/wire_queues.h"
 
 namespace tutti {
 namespace {
@@ -32,7 +32,7 @@ struct Taken {
 
 /// One lane of one rank.
 struct LaneRun {
-  std::uint32_t player = 0;
+  std::uint32_t rank_class = 0;
   std::uint32_t lane = 0;
   std::uint64_t pass = 0;
   std::uint32_t step = 0;
@@ -47,7 +47,7 @@ struct LaneRun {
   std::vector<Taken> taken;       ///< by it
 };
 
-/// What the lanes of a player share.
+/// What the lanes of a rank class share.
 struct RankRun {
   Memory memory;
   std::uint32_t first_lane = 0;
@@ -64,7 +64,7 @@ constexpr double moment = 1e-11;
 /// One run. The indices of all arguments have been checked.
 class Run {
  public:
-  Run(const Plan& plan, Stage stage, const SimulatorConfig& config);
+  Run(const Plan& plan, SimulationSetup setup, const SimulatorConfig& config);
   SimulatorReport run();
 
  private:
@@ -94,9 +94,9 @@ class Run {
   void send(const LaneRun& lane, std::uint32_t index, const Pieces& kept);
   void share_links();
   void leave(std::uint32_t index);
-  void begin_to_leave(Wire& wire);
+  void begin_to_leave(WireQueue& wire);
   void plan_leaving(std::uint32_t index);
-  bool put(Wire& wire, const LaneRun& sender);
+  bool put(WireQueue& wire, const LaneRun& sender);
   void let_go(LaneRun& lane);
   void retire(LaneId id);
 
@@ -107,10 +107,10 @@ class Run {
   void find_left_over(SimulatorReport& report) const;
   std::string reason(const LaneRun& lane) const;
 
-  const Program& program_of(const LaneRun& lane) const { return *stage_.players[lane.player].program; }
-  int rank_number(const LaneRun& lane) const { return stage_.players[lane.player].rank; }
-  RankRun& rank_of(const LaneRun& lane) { return ranks_[lane.player]; }
-  const RankRun& rank_of(const LaneRun& lane) const { return ranks_[lane.player]; }
+  const Program& program_of(const LaneRun& lane) const { return *setup_.rank_classes[lane.rank_class].program; }
+  int rank_number(const LaneRun& lane) const { return setup_.rank_classes[lane.rank_class].rank; }
+  RankRun& rank_of(const LaneRun& lane) { return ranks_[lane.rank_class]; }
+  const RankRun& rank_of(const LaneRun& lane) const { return ranks_[lane.rank_class]; }
   const Step& step_of(const LaneRun& lane) const {
     const Program& program = program_of(lane);
     return program.steps[program.lanes[lane.lane].first + lane.step];
@@ -121,7 +121,7 @@ class Run {
   Pieces pieces_of(const LaneRun& lane, const Operand& operand) { return rank_of(lane).memory.pieces(operand, lane.pass); }
 
   const Plan& plan_;
-  Stage stage_;
+  SimulationSetup setup_;
   const SimulatorConfig& config_;
   bool looks_at_memory_;  ///< there is data, or messages are pulled
   std::uint64_t passes_;
@@ -130,9 +130,9 @@ class Run {
   std::uint64_t unit_;       ///< bytes of what `fold_` counts
   std::uint64_t divide_by_;  ///< on the last touch
   FoldFunction fold_;
-  Wires wires_;
+  WireQueues wires_;
   std::optional<Flows> flows_;  ///< over a network
-  std::vector<RankRun> ranks_;  ///< by player
+  std::vector<RankRun> ranks_;  ///< by rank class
   std::vector<LaneRun> lanes_;
   Events events_;
   std::vector<LaneId> ready_;
@@ -143,14 +143,14 @@ class Run {
   SimulatorReport report_;
 };
 
-Run::Run(const Plan& plan, Stage stage, const SimulatorConfig& config)
+Run::Run(const Plan& plan, SimulationSetup setup, const SimulatorConfig& config)
     : plan_(plan),
-      stage_(std::move(stage)),
+      setup_(std::move(setup)),
       config_(config),
       looks_at_memory_(!config.memory.empty() || config.disturbance.pulled > 0),
       passes_(plan.passes(plan.problem.count)),
       credit_(std::max(1u, config.credit != 0 ? config.credit : plan.shape.credit)),
-      wires_(stage_, config),
+      wires_(setup_, config),
       random_(config.disturbance.seed) {
   const Problem& problem = plan.problem;
   const std::uint64_t element = element_bytes(problem.type);
@@ -159,18 +159,18 @@ Run::Run(const Plan& plan, Stage stage, const SimulatorConfig& config)
   unit_ = folding || config.fold != nullptr ? element : 1;
   divide_by_ = divisor(problem);
   fold_ = config.fold != nullptr ? config.fold : folding ? find_fold(problem.type, problem.op) : find_copy();
-  if (config.network != nullptr) flows_.emplace(std::move(stage_.routes));
-  for (std::uint32_t p = 0; p < stage_.players.size(); ++p) {
-    const Stage::Player& player = stage_.players[p];
-    const RankMemory* real = config.memory.empty() ? nullptr : &config.memory[static_cast<std::size_t>(player.rank)];
+  if (config.network != nullptr) flows_.emplace(std::move(setup_.routes));
+  for (std::uint32_t p = 0; p < setup_.rank_classes.size(); ++p) {
+    const SimulationSetup::RankClass& rank_class = setup_.rank_classes[p];
+    const RankMemory* real = config.memory.empty() ? nullptr : &config.memory[static_cast<std::size_t>(rank_class.rank)];
     const auto first = static_cast<std::uint32_t>(lanes_.size());
-    const auto count = static_cast<std::uint32_t>(player.program->lanes.size());
-    ranks_.push_back({Memory(plan, player.rank, real), first, count, {}, 0, {}});
+    const auto count = static_cast<std::uint32_t>(rank_class.program->lanes.size());
+    ranks_.push_back({Memory(plan, rank_class.rank, real), first, count, {}, 0, {}});
     for (std::uint32_t l = 0; l < count; ++l) {
       LaneRun& lane = lanes_.emplace_back();
-      lane.player = p;
+      lane.rank_class = p;
       lane.lane = l;
-      lane.finished = passes_ == 0 || player.program->lanes[l].count == 0;
+      lane.finished = passes_ == 0 || rank_class.program->lanes[l].count == 0;
     }
   }
 }
@@ -228,7 +228,7 @@ void Run::handle(const Event& event) {
       return;
     }
     case Event::Kind::message_there: {
-      Wire& wire = wires_[event.index];
+      WireQueue& wire = wires_[event.index];
       const Message& message = wire.queue[wire.arrived++];
       if (config_.timeline) {
         report_.flights.push_back({event.index, message.bytes, message.begin, message.left, event.time});
@@ -236,7 +236,7 @@ void Run::handle(const Event& event) {
       return wake(wire.waiting);
     }
     case Event::Kind::room_back: {
-      Wire& wire = wires_[event.index];
+      WireQueue& wire = wires_[event.index];
       --wire.under_way;
       return wake(wire.waiting);
     }
@@ -314,9 +314,9 @@ Wait Run::operands_wait(LaneRun& lane, const Step& step) {
     const bool source = lane.ready < step.sources;
     if (!operand_sound(lane, operand, lane.bytes)) return Wait::nothing;
     if (operand.place == Place::link) {
-      lane.waits_on = stage_.wire_of(lane.player, operand.link);
+      lane.waits_on = setup_.wire_of(lane.rank_class, operand.link);
       if (lane.waits_on == nothing) continue;
-      const Wire& wire = wires_[lane.waits_on];
+      const WireQueue& wire = wires_[lane.waits_on];
       if (source && wire.arrived == 0) return Wait::message;
       if (!source && wire.under_way >= credit_) return Wait::room;
       if (!source && lane.bytes > longest_)
@@ -378,9 +378,9 @@ bool Run::begin(LaneId id, const Step& step) {
 }
 
 void Run::take(LaneRun& lane, const Operand& operand) {
-  const std::uint32_t index = stage_.wire_of(lane.player, operand.link);
+  const std::uint32_t index = setup_.wire_of(lane.rank_class, operand.link);
   if (index == nothing) return;
-  Wire& wire = wires_[index];
+  WireQueue& wire = wires_[index];
   if (wire.arrived == 0) return fail(lane, "takes two messages where there is one");
   lane.taken.push_back({index, std::move(wire.queue.front())});
   wire.queue.erase(wire.queue.begin());
@@ -441,7 +441,7 @@ void Run::finish(LaneId id) {
   const auto operands = operands_of(lane, step);
   const Pieces kept = looks_at_memory_ ? write(lane, step) : Pieces{};
   for (const Operand& operand : operands.subspan(step.sources)) {
-    const std::uint32_t wire = operand.place == Place::link ? stage_.wire_of(lane.player, operand.link) : nothing;
+    const std::uint32_t wire = operand.place == Place::link ? setup_.wire_of(lane.rank_class, operand.link) : nothing;
     if (wire != nothing) send(lane, wire, kept);
   }
   let_go(lane);
@@ -453,7 +453,7 @@ void Run::finish(LaneId id) {
 }
 
 void Run::send(const LaneRun& lane, std::uint32_t index, const Pieces& kept) {
-  Wire& wire = wires_[index];
+  WireQueue& wire = wires_[index];
   Message message;
   message.bytes = lane.bytes;
   if (wire.queue.empty() && chance(config_.disturbance.put) && put(wire, lane)) {
@@ -484,7 +484,7 @@ void Run::send(const LaneRun& lane, std::uint32_t index, const Pieces& kept) {
 void Run::share_links() {
   if (!flows_->unsettled()) return;
   for (const std::uint32_t index : flows_->settle()) {
-    Wire& wire = wires_[index];
+    WireQueue& wire = wires_[index];
     wire.remaining = std::max(0.0, wire.remaining - wire.rate * (events_.now() - wire.since));
     wire.since = events_.now();
     wire.rate = flows_->rate(index);
@@ -493,7 +493,7 @@ void Run::share_links() {
 }
 
 /// The wire's first message that waits to leave begins to; its rate is settled at the end of this moment.
-void Run::begin_to_leave(Wire& wire) {
+void Run::begin_to_leave(WireQueue& wire) {
   Message& message = wire.queue[wire.left];
   message.begin = events_.now();
   wire.remaining = static_cast<double>(message.bytes);
@@ -501,14 +501,14 @@ void Run::begin_to_leave(Wire& wire) {
 }
 
 void Run::plan_leaving(std::uint32_t index) {
-  Wire& wire = wires_[index];
+  WireQueue& wire = wires_[index];
   ++wire.version;
   events_.plan(events_.now() + wire.remaining / wire.rate, Event::Kind::message_leaves, index, wire.version);
 }
 
 /// The last byte of a wire's message has left: it arrives after the wire's latency, and the next one begins to leave.
 void Run::leave(std::uint32_t index) {
-  Wire& wire = wires_[index];
+  WireQueue& wire = wires_[index];
   wire.queue[wire.left].left = events_.now();
   ++wire.left;
   events_.plan(events_.now() + wire.estimate.alpha + pause(), Event::Kind::message_there, index);
@@ -518,7 +518,7 @@ void Run::leave(std::uint32_t index) {
 }
 
 /// Writes a message straight to its destination, where the receiver waits for just this one and nobody reads there.
-bool Run::put(Wire& wire, const LaneRun& sender) {
+bool Run::put(WireQueue& wire, const LaneRun& sender) {
   for (const LaneId id : wire.waiting) {
     const LaneRun& lane = lanes_[id];
     if (lane.wait != Wait::message || rank_number(lane) != wire.traffic.to || lane.bytes != sender.bytes) continue;
@@ -540,10 +540,10 @@ bool Run::put(Wire& wire, const LaneRun& sender) {
 /// Gives back the room and the memory of the messages that a step took.
 void Run::let_go(LaneRun& lane) {
   for (const Taken& taken : lane.taken) {
-    const Wire& wire = wires_[taken.wire];
+    const WireQueue& wire = wires_[taken.wire];
     events_.plan(events_.now() + wire.estimate.alpha, Event::Kind::room_back, taken.wire);
     if (taken.message.pulled.empty()) continue;
-    RankRun& sender = ranks_[stage_.wires[taken.wire].sender];
+    RankRun& sender = ranks_[setup_.wires[taken.wire].sender];
     sender.memory.release(taken.message.pulled);
     wake(sender.waiting);
   }
@@ -576,14 +576,15 @@ SimulatorReport Run::report() {
     report.messages += traffic.messages * traffic.alike;
     report.bytes += traffic.bytes * traffic.alike;
   }
-  for (const Stage::Player& player : stage_.players) report.players.push_back({player.rank, player.members});
-  for (const std::uint32_t player : stage_.player_of) {
-    report.ranks.push_back(wires_.use()[player]);
-    report.ranks.back().processor = ranks_[player].busy;
+  for (const SimulationSetup::RankClass& rank_class : setup_.rank_classes)
+    report.rank_classes.push_back({rank_class.rank, rank_class.members});
+  for (const std::uint32_t rank_class : setup_.class_of_rank) {
+    report.ranks.push_back(wires_.use()[rank_class]);
+    report.ranks.back().processor = ranks_[rank_class].busy;
   }
   if (flows_) {
     const std::vector<double> carried = flows_->carried([&](std::uint32_t w) { return wires_[w].traffic.bytes; });
-    for (const std::uint32_t link : stage_.link_of) {
+    for (const std::uint32_t link : setup_.link_of) {
       report.loads.push_back(link == nothing ? 0 : static_cast<std::uint64_t>(std::llround(carried[link])));
     }
   }
@@ -628,7 +629,7 @@ std::string Run::reason(const LaneRun& lane) const {
 
 void Run::find_left_over(SimulatorReport& report) const {
   for (std::uint32_t w = 0; w < wires_.size(); ++w) {
-    const Wire& wire = wires_[w];
+    const WireQueue& wire = wires_[w];
     if (wire.queue.empty()) continue;
     report.verdict = SimulatorReport::Verdict::overrun;
     const std::size_t left = wire.queue.size();
@@ -646,27 +647,28 @@ SimulatorReport overrun(std::string why) {
   return report;
 }
 
-/// Runs a company, folded where the config says so and there is a network.
-SimulatorReport run_company(const Plan& plan, Company company, const SimulatorConfig& config) {
-  if (config.network == nullptr) return Run(plan, full_stage(company), config).run();
-  if (std::string why = find_ways(company, *config.network); !why.empty()) return overrun(std::move(why));
+/// Runs all ranks, folded where the config says so and there is a network.
+SimulatorReport run_company(const Plan& plan, RankLinks rank_links, const SimulatorConfig& config) {
+  if (config.network == nullptr) return Run(plan, unfolded_setup(rank_links), config).run();
+  if (std::string why = find_ways(rank_links, *config.network); !why.empty()) return overrun(std::move(why));
   const Disturbance& disturbance = config.disturbance;
   const bool alike = config.memory.empty() && disturbance.pause == 0 && disturbance.pulled == 0 && disturbance.put == 0;
-  Stage stage = folded_stage(company, *config.network, classes_of(company, *config.network, config.fold_ranks && alike));
-  company = {};
-  return Run(plan, std::move(stage), config).run();
+  SimulationSetup setup =
+      folded_setup(rank_links, *config.network, classes_of(rank_links, *config.network, config.fold_ranks && alike));
+  rank_links = {};
+  return Run(plan, std::move(setup), config).run();
 }
 
 }  // namespace
 
 SimulatorReport simulate(const Plan& plan, std::span<const Program> programs, const SimulatorConfig& config) {
   const Fault fault = check_indices(plan, programs, config);
-  return fault.any() ? overrun(fault.text()) : run_company(plan, company_of(programs), config);
+  return fault.any() ? overrun(fault.text()) : run_company(plan, rank_links_of(programs), config);
 }
 
-SimulatorReport simulate(const Plan& plan, const Cast& cast, const SimulatorConfig& config) {
-  const Fault fault = check_indices(plan, cast, config);
-  return fault.any() ? overrun(fault.text()) : run_company(plan, company_of(cast), config);
+SimulatorReport simulate(const Plan& plan, const ProgramClasses& program_classes, const SimulatorConfig& config) {
+  const Fault fault = check_indices(plan, program_classes, config);
+  return fault.any() ? overrun(fault.text()) : run_company(plan, rank_links_of(program_classes), config);
 }
 
 }  // namespace tutti

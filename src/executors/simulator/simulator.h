@@ -27,7 +27,7 @@
 #include <string>
 #include <vector>
 
-#include "src/executors/simulator/cast.h"
+#include "src/executors/simulator/program_classes.h"
 #include "src/reduction/reduction.h"
 #include "src/schedule/ir.h"
 #include "src/schedule/verifier.h"
@@ -128,10 +128,10 @@ struct SimulatorReport {
   std::uint64_t bytes = 0;
   std::vector<LinkTraffic> links;  ///< of all programs, in the order in which they name them; the first of those alike
   std::vector<RankUse> ranks;      ///< all of them
-  std::vector<SimulatedPlayer> players;  ///< all ranks, or the first of those alike
-  std::vector<std::uint64_t> loads;      ///< over a network: bytes that each of its links carried
-  std::vector<SimulatedStep> steps;      ///< where asked, in the order in which they retired
-  std::vector<SimulatedFlight> flights;  ///< where asked, in the order in which they were delivered
+  std::vector<SimulatedPlayer> rank_classes;  ///< all ranks, or the first of those alike
+  std::vector<std::uint64_t> loads;           ///< over a network: bytes that each of its links carried
+  std::vector<SimulatedStep> steps;           ///< where asked, in the order in which they retired
+  std::vector<SimulatedFlight> flights;       ///< where asked, in the order in which they were delivered
 };
 
 /// Runs `programs` (one per rank, in order; any arrays of numbers) of `plan` for plan.problem.count elements a block.
@@ -140,7 +140,7 @@ struct SimulatorReport {
 /// or where one cannot reach another, the verdict is `overrun`.
 SimulatorReport simulate(const Plan& plan, std::span<const Program> programs, const SimulatorConfig& config);
 
-/// The same for a cast, which has no data: config.memory is empty. The way to many ranks: over a network folded.
-SimulatorReport simulate(const Plan& plan, const Cast& cast, const SimulatorConfig& config);
+/// The same for program classes, which have no data: config.memory is empty. The way to many ranks: over a network folded.
+SimulatorReport simulate(const Plan& plan, const ProgramClasses& program_classes, const SimulatorConfig& config);
 
 }  // namespace tutti

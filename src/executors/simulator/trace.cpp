@@ -32,7 +32,7 @@ std::string name_of_step(const Program& program, const SimulatedStep& step) {
 std::string chrome_trace(const std::function<const Program&(int)>& program_of, const SimulatorReport& report) {
   std::string out = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
   const char* comma = "\n";
-  for (const auto& [rank, alike] : report.players) {
+  for (const auto& [rank, alike] : report.rank_classes) {
     const Program& program = program_of(rank);
     append(out, "%s{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"rank %d", comma, rank, rank);
     if (alike > 1) append(out, " and %llu alike", static_cast<unsigned long long>(alike - 1));

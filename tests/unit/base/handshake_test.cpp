@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "src/base/descriptor.h"
 #include "src/base/random.h"
+#include "src/base/unique_fd.h"
 
 namespace tutti {
 namespace {
@@ -148,8 +148,8 @@ TEST(Handshake, AStreamThatEndsEarlyFails) {
 TEST(Handshake, OverASocketLeavesWhatFollowsInTheStream) {
   int fds[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
-  const Descriptor left(fds[0]);
-  const Descriptor right(fds[1]);
+  const UniqueFd left(fds[0]);
+  const UniqueFd right(fds[1]);
   const Key key = random_key();
   Handshake initiator(Role::kInitiator, key, "p");
   Handshake acceptor(Role::kAcceptor, key, "p");
@@ -169,8 +169,8 @@ TEST(Handshake, OverASocketLeavesWhatFollowsInTheStream) {
 TEST(Handshake, OverASocketTheRefusedSideLearnsWhyThoughTheOtherCloses) {
   int fds[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
-  const Descriptor left(fds[0]);
-  Descriptor right(fds[1]);
+  const UniqueFd left(fds[0]);
+  UniqueFd right(fds[1]);
   Handshake initiator(Role::kInitiator, random_key(), "p");
   Handshake acceptor(Role::kAcceptor, random_key(), "p");
   for (int i = 0; i < 4; ++i) {

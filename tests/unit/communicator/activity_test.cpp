@@ -126,7 +126,7 @@ TEST(ActivityBoard, OfAWriterThatDiedWhileItWroteShowsWhatItHadCalledBefore) {
   for (std::uint64_t n = 0; n < Activity::kRuns + 3; ++n) rank.call(n + 1);
   const std::uint64_t last = Activity::kRuns + 2;
   const ActivityBoard view(::getpid(), rank.board().fd(), rank.board().inode());
-  const Descriptor fd(::open(("/proc/self/fd/" + std::to_string(rank.board().fd())).c_str(), O_RDWR | O_CLOEXEC));
+  const UniqueFd fd(::open(("/proc/self/fd/" + std::to_string(rank.board().fd())).c_str(), O_RDWR | O_CLOEXEC));
   constexpr off_t word = 8;
   const auto put = [&](off_t at, std::uint64_t value) {
     ASSERT_EQ(::pwrite(fd.get(), &value, sizeof value, at * word), static_cast<ssize_t>(sizeof value));

@@ -127,8 +127,8 @@ TEST(Errors, ThatAPeerTellsAreNeverASuccess) {
 TEST(FrameChannel, WhatWasLeftWhereAReaderStoppedIsReadBeforeTheEnd) {
   int fds[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-  FrameChannel writer{Descriptor(fds[0])};
-  FrameChannel reader{Descriptor(fds[1])};
+  FrameChannel writer{UniqueFd(fds[0])};
+  FrameChannel reader{UniqueFd(fds[1])};
   writer.send(1, {});
   writer.send(2, {});
   std::vector<int> types;
@@ -302,10 +302,10 @@ TEST(Silence, EndsAfterTheIdleTimeoutAndIsNoDeath) {
   ASSERT_TRUE(control.ok()) << control.status().text();
   int ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-  const Descriptor stopped(ends[1]);  // open, and nobody reads or writes there
+  const UniqueFd stopped(ends[1]);  // open, and nobody reads or writes there
   Member peer;
   peer.rank = 1;
-  (*control)->add_link(Descriptor(ends[0]), peer);
+  (*control)->add_link(UniqueFd(ends[0]), peer);
   const std::uint64_t begin = now_ns();
   ASSERT_TRUE(eventually([&] { return (*control)->failed().load(); }));
   EXPECT_GE(now_ns() - begin, options.idle_timeout_ns);
@@ -330,10 +330,10 @@ class Silent : public testing::Test {
     EXPECT_TRUE(control.ok()) << control.status().text();
     int ends[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
-    its_end_ = FrameChannel(Descriptor(ends[1]));
+    its_end_ = FrameChannel(UniqueFd(ends[1]));
     Member peer;
     peer.rank = silent;
-    (*control)->add_link(Descriptor(ends[0]), peer);
+    (*control)->add_link(UniqueFd(ends[0]), peer);
     return std::move(control).value();
   }
   void beat(const Activity& activity) {
@@ -419,9 +419,9 @@ TEST_F(Silent, ButItsNeighboursTellOthers) {
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
   Member peer;
   peer.rank = 1;
-  (*control)->add_link(Descriptor(ends[0]), peer);
+  (*control)->add_link(UniqueFd(ends[0]), peer);
   peer.rank = 0;
-  between->add_link(Descriptor(ends[1]), peer);
+  between->add_link(UniqueFd(ends[1]), peer);
   Activity activity;
   activity.started = 7;
   activity.completed = 6;
@@ -474,10 +474,10 @@ TEST_F(Silent, AndDeadAheadOfThisRankIsToldOfByOthersFirst) {
   const auto control = linked(0, 3, 2);
   int ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
-  FrameChannel other{Descriptor(ends[1])};
+  FrameChannel other{UniqueFd(ends[1])};
   Member peer;
   peer.rank = 1;
-  control->add_link(Descriptor(ends[0]), peer);
+  control->add_link(UniqueFd(ends[0]), peer);
   Activity activity;
   activity.started = activity.completed = 0;
   activity.runs.push_back(broadcast_of(1));

@@ -183,7 +183,7 @@ bool quiet(int fd) {
   return ::poll(&wait, 1, 0) == 0;
 }
 
-Descriptor connected_to(const SocketAddress& address) {
+UniqueFd connected_to(const SocketAddress& address) {
   auto socket = connect_to(address);
   EXPECT_TRUE(socket.ok() && eventually([&] { return connect_result(socket->get()) == 0; }));
   return std::move(socket).value();
@@ -193,7 +193,7 @@ TEST(ForkedCopies, KeepNoDoorAwake) {
   auto listener = listen_on("lo", 0, 0);
   ASSERT_TRUE(listener.ok());
   Acceptor acceptor(std::move(*listener), random_key(), "test", {});
-  Descriptor stranger = connected_to(acceptor.addresses().front());
+  UniqueFd stranger = connected_to(acceptor.addresses().front());
   EXPECT_TRUE(eventually([&] { return !quiet(acceptor.fd()); }));
   acceptor.step();
   const Forked child;
@@ -211,7 +211,7 @@ TEST(ForkedCopies, KeepNoCallerAwake) {
   ASSERT_TRUE(listener.ok());
   Connector connector({listener->addresses.front()}, random_key(), "test", {});
   connector.step();
-  Descriptor other;
+  UniqueFd other;
   EXPECT_TRUE(eventually([&] {
     other = accept_one(listener->sockets.front().get());
     return static_cast<bool>(other);

@@ -335,9 +335,9 @@ TEST(Join, ASecretMayComeThroughAPipeInParts) {
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   const std::string address = "tcp://127.0.0.1:" + std::to_string(free_port());
   std::thread writer([&] {
-    Descriptor out;
+    UniqueFd out;
     EXPECT_TRUE(eventually([&] {  // until somebody reads
-      out = Descriptor(::open(pipe.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+      out = UniqueFd(::open(pipe.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
       return static_cast<bool>(out);
     }));
     for (const std::string_view part : {"s", "h", "h\n"}) {
@@ -357,7 +357,7 @@ TEST(Join, ASecretMayComeThroughAPipeInParts) {
   request.address = address;
   request.settings.secret_file = pipe;
   EXPECT_THAT(join(request).status().text(), HasSubstr("has not been written to its end within 200 ms"));
-  const Descriptor held(::open(pipe.c_str(), O_RDWR | O_CLOEXEC));
+  const UniqueFd held(::open(pipe.c_str(), O_RDWR | O_CLOEXEC));
   request.wait_limits = patience_of(0.2);
   const auto result = join(request);
   EXPECT_EQ(result.status().code(), TUTTI_TIMEOUT) << result.status().text();

@@ -20,7 +20,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 sys.path.insert(0, os.path.join(ROOT, "perf"))
 sys.dont_write_bytecode = True
 
-from peers import cases, goals, main, networks, options, plots, processes, report, results, rounds, signals, words  # noqa: E402
+from peers import cases, formatting, main, networks, options, plots, processes, report, results, rounds, signals, targets  # noqa: E402
 
 from leftovers import mind_signals, spaces_can_be_made, spaces_of, started  # noqa: E402
 
@@ -56,13 +56,13 @@ class Words(unittest.TestCase):
     def test_sizes_are_read_and_written_alike(self):
         for text, size in (("8", 8), ("4K", 4096), ("4KiB", 4096), ("1m", MI), ("2G", 2 << 30), ("17B", 17),
                            ("0.5G", 512 * MI), ("1.5k", 1536), ("0.3K", 307), ("1.5KiB", 1536)):
-            self.assertEqual(words.parse_size(text), size)
+            self.assertEqual(formatting.parse_size(text), size)
         for text in ("", "K", "-1", "1.5", "1.5B", "1,5K", "4KK", "1T", "8 8"):
-            self.assertIsNone(words.parse_size(text), text)
-        self.assertEqual([words.size_text(s) for s in (8, 4096, 4100, MI, 3 << 30)], ["8 B", "4 KiB", "4100 B", "1 MiB", "3 GiB"])
+            self.assertIsNone(formatting.parse_size(text), text)
+        self.assertEqual([formatting.size_text(s) for s in (8, 4096, 4100, MI, 3 << 30)], ["8 B", "4 KiB", "4100 B", "1 MiB", "3 GiB"])
 
     def test_times_carry_a_unit_that_suits_them(self):
-        self.assertEqual([words.time_text(t) for t in (.0312, .9, 1.25, 999, 12345, 2.5e6)],
+        self.assertEqual([formatting.time_text(t) for t in (.0312, .9, 1.25, 999, 12345, 2.5e6)],
                          ["31 ns", "900 ns", "1.25 us", "999 us", "12.3 ms", "2.5 s"])
 
 
@@ -70,7 +70,7 @@ class Refusals(unittest.TestCase):
     def refused(self, *arguments):
         said = io.StringIO()
         with contextlib.redirect_stderr(said):
-            self.assertEqual(main.main(list(arguments)), words.WRONG_USE, arguments)
+            self.assertEqual(main.main(list(arguments)), formatting.WRONG_USE, arguments)
         self.assertEqual(said.getvalue().count("\n"), 1, said.getvalue())
         return said.getvalue()
 
@@ -95,7 +95,7 @@ class Refusals(unittest.TestCase):
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
             self.refused("--json", "-b", "8Q")
-        self.assertEqual(json.loads(said.getvalue())["exit"], words.WRONG_USE)
+        self.assertEqual(json.loads(said.getvalue())["exit"], formatting.WRONG_USE)
 
     def test_more_memory_than_there_is_is_refused_before_anyone_is_started(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -110,7 +110,7 @@ class Refusals(unittest.TestCase):
         self.assertEqual((given.sizes, given.rounds, given.title), ([8, 32, 128, 512], 3, "small"))
 
     def test_every_goal_can_be_run(self):
-        for name in goals.GOALS:
+        for name in targets.GOALS:
             self.assertTrue(options.for_goal(name, []).title)
 
 
@@ -134,7 +134,7 @@ class Counting(unittest.TestCase):
         self.assertIn("offset=0", case().words(2))
         self.assertEqual(options.read(["--offset", "4092"]).offset, 4092)
         for wrong in (["--offset", "2"], ["--offset", "4096"], ["--offset", "x"], ["--offset", "4", "-d", "float64"]):
-            with self.assertRaises(words.Refusal):
+            with self.assertRaises(formatting.Refusal):
                 options.read(wrong)
         title = report.group_title(report.group_of(record(8, {"tutti": timed(1)}, offset=16)))
         self.assertIn("16 bytes behind a page", title)
@@ -185,7 +185,7 @@ class Numbers(unittest.TestCase):
 
 class Judging(unittest.TestCase):
     def verdicts(self, name, records):
-        return [(v.limit, v.met) for v in goals.judge(goals.GOALS[name], records)]
+        return [(v.limit, v.met) for v in targets.judge(targets.GOALS[name], records)]
 
     def test_ratios_are_judged_by_size(self):
         records = [record(size, {"tutti": timed(ratio), "peer": timed(1)}) for size, ratio in
@@ -212,7 +212,7 @@ class Judging(unittest.TestCase):
     def test_what_cannot_be_judged_is_missed(self):
         dead = [record(8, {"tutti": {"failed": "tutti died"}, "peer": timed(1)}), record(8, {"tutti": timed(1), "peer": {"failed": "gone"}})]
         self.assertEqual(self.verdicts("middle", dead), [(.85, False), (.85, False)])
-        said = [v.text() for v in goals.judge(goals.GOALS["middle"], dead)]
+        said = [v.text() for v in targets.judge(targets.GOALS["middle"], dead)]
         self.assertIn("tutti died", said[0])
         self.assertIn("no peer was timed", said[1])
         idle = {"measure": "idle", "ranks": 2, "transport": "shm", "contenders": {"tutti": {"failed": "lost"}}}
@@ -334,7 +334,7 @@ class Turns(unittest.TestCase):
         begin = time.monotonic()
         rounds.interleave([silent], effort, lambda trial, death: lost.append(death))
         self.assertLess(time.monotonic() - begin, 10)
-        self.assertEqual((len(lost), lost[0].status), (1, words.LOST))
+        self.assertEqual((len(lost), lost[0].status), (1, formatting.LOST))
         silent.ranks.kill()
         self.assertTrue(self.gone())
 
@@ -477,7 +477,7 @@ class Alone(unittest.TestCase):
     def test_an_algorithm_that_there_is_not_is_wrong_use(self):
         done = subprocess.run([*self.tool, "--sizes", "8", "--rounds", "5", "--tutti", "algorithm=bogus"], capture_output=True, text=True,
                               timeout=100, check=False)
-        self.assertEqual(done.returncode, words.WRONG_USE, done.stderr)
+        self.assertEqual(done.returncode, formatting.WRONG_USE, done.stderr)
         self.assertIn("bogus", done.stderr)
 
     def ended_by(self, number, *arguments, twice=False):
@@ -517,7 +517,7 @@ class Alone(unittest.TestCase):
         for words_, named in ((">/dev/full", "stdout"), ("--json >/dev/full", "stdout"), (">&-", "stdout"), ("--json >&-", "stdout"),
                               ("--json /dev/full", "/dev/full"), ("--version >/dev/full", "stdout"), ("--help >/dev/full", "stdout")):
             done = subprocess.run(["sh", "-c", f"{tool} {words_}"], capture_output=True, text=True, timeout=100, check=False)
-            self.assertEqual(done.returncode, words.FAILED, (words_, done.stderr))
+            self.assertEqual(done.returncode, formatting.FAILED, (words_, done.stderr))
             self.assertRegex(done.stderr, rf"\Aperf/compare: [^\n]*{named} cannot be written: [^\n]*\n\Z", words_)
             if words_ == "--json /dev/full":
                 self.assertIn("No peer took part", done.stdout)  # what was measured is not lost for that
@@ -545,7 +545,7 @@ class Alone(unittest.TestCase):
         time.sleep(2)
         os.kill(victims[1], signal.SIGKILL)
         out, said = run.communicate(timeout=100)
-        self.assertEqual(run.returncode, words.LOST, said)
+        self.assertEqual(run.returncode, formatting.LOST, said)
         self.assertRegex(said, "tutti (lost rank|failed on rank)")
         self.assertIn("tutti", report.notes([{"collective": "c", "type": "t", "contenders": {"tutti": {"failed": "it"}}}])[0])
 

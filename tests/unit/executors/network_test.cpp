@@ -185,7 +185,7 @@ void expect_equal(const SimulatorReport& folded, const SimulatorReport& all, con
     EXPECT_NEAR(folded.ranks[r].processor, all.ranks[r].processor, 1e-9 * all.seconds) << where << ", rank " << r;
   }
   std::uint64_t stood_for = 0;
-  for (const SimulatedPlayer& player : folded.players) stood_for += player.alike;
+  for (const SimulatedPlayer& rank_class : folded.rank_classes) stood_for += rank_class.alike;
   EXPECT_EQ(stood_for, all.ranks.size()) << where;
 }
 
@@ -205,13 +205,13 @@ void compare(const Algorithm& algorithm, const Network& net, View view, std::uin
   for (int r = 0; r < view.ranks(); ++r) programs.push_back(program_of(r));
   SimulatorConfig config = config_of(net, view.ranks());
   config.view.gamma = 3e-11;
-  const SimulatorReport folded = simulate(plan, cast_of(plan, program_of, symmetry), config);
+  const SimulatorReport folded = simulate(plan, classify_programs(plan, program_of, symmetry), config);
   config.fold_ranks = false;
   const SimulatorReport all = simulate(plan, programs, config);
   expect_equal(folded, all, where + " " + describe(algorithm, view.ranks(), 0) + " count " + std::to_string(count));
   ++folding.compared;
-  folding.folded += folded.players.size() < folded.ranks.size() ? 1 : 0;
-  folding.wholly += folded.players.size() == 1 ? 1 : 0;
+  folding.folded += folded.rank_classes.size() < folded.ranks.size() ? 1 : 0;
+  folding.wholly += folded.rank_classes.size() == 1 ? 1 : 0;
 }
 
 Folding compare_all(const std::vector<std::string>& specs, bool flat, bool bent) {
@@ -259,9 +259,9 @@ TEST(Folding, LetsOneRankStandForAllWhereAllDoTheSame) {
     problem.ranks = view.ranks();
     problem.count = std::uint64_t{32} * 12 * 4096;
     const Plan plan = make_plan(algorithm, problem, view, {}, 1 << 18);
-    const Cast cast =
-        cast_of(plan, [&](int r) { return make_program(algorithm, plan, view, r); }, algorithm.symmetry(problem, view));
-    return simulate(plan, cast, config_of(*net, view.ranks())).players.size();
+    const ProgramClasses program_classes = classify_programs(
+        plan, [&](int r) { return make_program(algorithm, plan, view, r); }, algorithm.symmetry(problem, view));
+    return simulate(plan, program_classes, config_of(*net, view.ranks())).rank_classes.size();
   };
   EXPECT_EQ(run(ring_all_reduce, "switch:64"), 1u);
   EXPECT_EQ(run(halving_doubling_all_reduce, "switch:64"), 1u);
@@ -291,8 +291,9 @@ double seconds(const Algorithm& algorithm, const std::string& spec, double bytes
   config.view.link(LinkClass::self).beta = 0;
   std::vector<int> symmetry;
   if (algorithm.symmetry != nullptr) symmetry = algorithm.symmetry(problem, view);
-  const Cast cast = cast_of(plan, [&](int r) { return make_program(algorithm, plan, view, r); }, symmetry);
-  const SimulatorReport report = simulate(plan, cast, config);
+  const ProgramClasses program_classes =
+      classify_programs(plan, [&](int r) { return make_program(algorithm, plan, view, r); }, symmetry);
+  const SimulatorReport report = simulate(plan, program_classes, config);
   EXPECT_EQ(report.verdict, Verdict::completed) << report.why;
   return report.seconds;
 }

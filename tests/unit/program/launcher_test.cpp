@@ -17,7 +17,7 @@
 #include <set>
 #include <thread>
 
-#include "src/program/place.h"
+#include "src/program/launcher_detection.h"
 #include "tests/support/default_signals.h"
 #include "tests/support/sanitizers.h"
 
@@ -73,7 +73,7 @@ void await_leave() {
 
 // A rank of ours: never returns to the test.
 TEST(LauncherBody, Child) {
-  const auto place = find_place().place;
+  const auto place = detect_launcher().place;
   if (variable(kAction).empty() || !place || place->launcher != "TUTTI_RANK") GTEST_SKIP() << "a body for the tests below";
   const std::string action = variable(kAction);
   std::ofstream(fs::path(variable(kFolder)) / std::to_string(place->rank)) << getpid() << ' ' << place->ranks << std::endl;
@@ -173,7 +173,7 @@ class LauncherTest : public testing::Test {
 
 TEST(LauncherBody, Parent) {
   const std::string action = variable(kAction);
-  if ((action != "sleep" && action != "piped" && action != "when told") || find_place().place)
+  if ((action != "sleep" && action != "piped" && action != "when told") || detect_launcher().place)
     GTEST_SKIP() << "a body for the tests below";
   static char name[] = "program_test";
   static char filter[] = "--gtest_filter=LauncherBody.Child";
@@ -363,15 +363,15 @@ class PlaceTest : public testing::Test {
 };
 
 TEST_F(PlaceTest, IsNothingWithoutALauncher) {
-  EXPECT_FALSE(find_place().place);
-  EXPECT_EQ(find_place().refusal, "");
+  EXPECT_FALSE(detect_launcher().place);
+  EXPECT_EQ(detect_launcher().refusal, "");
 }
 
 TEST_F(PlaceTest, ReadsOpenMpi) {
   set("OMPI_COMM_WORLD_RANK", "5");
   set("OMPI_COMM_WORLD_SIZE", "8");
   set("OMPI_COMM_WORLD_LOCAL_RANK", "1");
-  const auto place = find_place().place;
+  const auto place = detect_launcher().place;
   ASSERT_TRUE(place);
   EXPECT_EQ(place->rank, 5);
   EXPECT_EQ(place->ranks, 8);
@@ -384,85 +384,86 @@ TEST_F(PlaceTest, OurOwnVariablesComeFirst) {
   set("OMPI_COMM_WORLD_SIZE", "8");
   set("TUTTI_RANK", "0");
   set("TUTTI_RANKS", "2");
-  EXPECT_EQ(find_place().place->ranks, 2);
+  EXPECT_EQ(detect_launcher().place->ranks, 2);
 }
 
 TEST_F(PlaceTest, RankAloneIsNotTorchrun) {
   set("RANK", "1");
-  EXPECT_FALSE(find_place().place);
-  EXPECT_EQ(find_place().refusal, "");
+  EXPECT_FALSE(detect_launcher().place);
+  EXPECT_EQ(detect_launcher().refusal, "");
   set("WORLD_SIZE", "2");
   set("MASTER_ADDR", "localhost");
   set("MASTER_PORT", "29500");
-  ASSERT_TRUE(find_place().place);
-  EXPECT_EQ(find_place().place->launcher, "torchrun");
+  ASSERT_TRUE(detect_launcher().place);
+  EXPECT_EQ(detect_launcher().place->launcher, "torchrun");
 }
 
 TEST_F(PlaceTest, RanksOfTorchrunThatCannotMeetAreRefusedWithWhatIsMissing) {
   set("RANK", "0");
   set("WORLD_SIZE", "2");
-  EXPECT_FALSE(find_place().place);
-  EXPECT_THAT(find_place().refusal, AllOf(HasSubstr("RANK=0"), HasSubstr("MASTER_ADDR and MASTER_PORT are not")));
+  EXPECT_FALSE(detect_launcher().place);
+  EXPECT_THAT(detect_launcher().refusal, AllOf(HasSubstr("RANK=0"), HasSubstr("MASTER_ADDR and MASTER_PORT are not")));
   set("MASTER_ADDR", "localhost");
-  EXPECT_FALSE(find_place().place);
-  EXPECT_THAT(find_place().refusal, HasSubstr("MASTER_PORT is not"));
+  EXPECT_FALSE(detect_launcher().place);
+  EXPECT_THAT(detect_launcher().refusal, HasSubstr("MASTER_PORT is not"));
   unsetenv("MASTER_ADDR");
   set("MASTER_PORT", "29500");
-  EXPECT_THAT(find_place().refusal, HasSubstr("MASTER_ADDR is not"));
+  EXPECT_THAT(detect_launcher().refusal, HasSubstr("MASTER_ADDR is not"));
   set("TUTTI_COMM_ID", "tcp://localhost:4711");
-  ASSERT_TRUE(find_place().place);
-  EXPECT_EQ(find_place().place->ranks, 2);
+  ASSERT_TRUE(detect_launcher().place);
+  EXPECT_EQ(detect_launcher().place->ranks, 2);
   unsetenv("TUTTI_COMM_ID");
   set("WORLD_SIZE", "1");  // nobody would wait
-  EXPECT_FALSE(find_place().place);
-  EXPECT_EQ(find_place().refusal, "");
+  EXPECT_FALSE(detect_launcher().place);
+  EXPECT_EQ(detect_launcher().refusal, "");
   set("WORLD_SIZE", "2");
   set("SLURM_PROCID", "1");
   set("SLURM_STEP_NUM_TASKS", "4");
   set("SLURM_STEP_ID", "0");
-  ASSERT_TRUE(find_place().place);
-  EXPECT_EQ(find_place().place->launcher, "srun");
+  ASSERT_TRUE(detect_launcher().place);
+  EXPECT_EQ(detect_launcher().place->launcher, "srun");
 }
 
 TEST_F(PlaceTest, SlurmCountsInsideAStepOnly) {
   set("SLURM_PROCID", "1");
   set("SLURM_STEP_NUM_TASKS", "4");
-  EXPECT_FALSE(find_place().place);
+  EXPECT_FALSE(detect_launcher().place);
   set("SLURM_STEP_ID", "4294967291");  // the batch script
-  EXPECT_FALSE(find_place().place);
+  EXPECT_FALSE(detect_launcher().place);
   set("SLURM_STEP_ID", "0");
-  ASSERT_TRUE(find_place().place);
-  EXPECT_EQ(find_place().place->launcher, "srun");
+  ASSERT_TRUE(detect_launcher().place);
+  EXPECT_EQ(detect_launcher().place->launcher, "srun");
 }
 
 TEST_F(PlaceTest, RefusesWhatNoLauncherWouldSay) {
   set("PMI_SIZE", "2");
   for (const char* rank : {"2", "-1", "x", "", "1x", "99999999999"}) {
     set("PMI_RANK", rank);
-    EXPECT_FALSE(find_place().place) << rank;
-    EXPECT_THAT(find_place().refusal, AllOf(HasSubstr("PMI_RANK"), HasSubstr(rank))) << rank;
+    EXPECT_FALSE(detect_launcher().place) << rank;
+    EXPECT_THAT(detect_launcher().refusal, AllOf(HasSubstr("PMI_RANK"), HasSubstr(rank))) << rank;
   }
   set("PMI_RANK", "0");
   set("PMI_SIZE", "0");
-  EXPECT_THAT(find_place().refusal, HasSubstr("PMI_SIZE is '0'"));
+  EXPECT_THAT(detect_launcher().refusal, HasSubstr("PMI_SIZE is '0'"));
 }
 
 TEST_F(PlaceTest, RefusesHalfOfALaunchersVariables) {
   set("OMPI_COMM_WORLD_RANK", "0");
-  EXPECT_THAT(find_place().refusal, AllOf(HasSubstr("OMPI_COMM_WORLD_RANK=0"), HasSubstr("OMPI_COMM_WORLD_SIZE is not")));
+  EXPECT_THAT(detect_launcher().refusal,
+              AllOf(HasSubstr("OMPI_COMM_WORLD_RANK=0"), HasSubstr("OMPI_COMM_WORLD_SIZE is not")));
   clear();
   set("TUTTI_RANKS", "2");
-  EXPECT_THAT(find_place().refusal, HasSubstr("TUTTI_RANK is not"));
+  EXPECT_THAT(detect_launcher().refusal, HasSubstr("TUTTI_RANK is not"));
   set("OMPI_COMM_WORLD_RANK", "0");  // a later launcher does not hide it
   set("OMPI_COMM_WORLD_SIZE", "2");
-  EXPECT_FALSE(find_place().place);
+  EXPECT_FALSE(detect_launcher().place);
 }
 
 TEST_F(PlaceTest, LeftoversWithoutTheirLaunchersMarkAreNoError) {
   set("RANK", "seven");
   set("SLURM_PROCID", "x");
-  EXPECT_FALSE(find_place().place);
-  EXPECT_EQ(find_place().refusal, "");
+  EXPECT_FALSE(detect_launcher().place);
+  EXPECT_EQ(detect_launcher().refusal, "");
 }
 
 }  // namespace

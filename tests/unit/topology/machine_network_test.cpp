@@ -26,7 +26,7 @@ std::vector<std::string> names(const Network& network, int a, int b) {
   return found;
 }
 
-double narrowest(const Network& network, int a, int b) {
+double bottleneck(const Network& network, int a, int b) {
   std::vector<std::uint32_t> way;
   network.route(a, b, way);
   double least = std::numeric_limits<double>::infinity();
@@ -39,8 +39,8 @@ TEST(MachineNetwork, ABundleIsOneLinkEachWay) {
   const MachineNetwork network = *network_of(machines.graph, machines.graph.of(NodeKind::gpu));
   EXPECT_THAT(names(network, 0, 3), ElementsAre("gpu0 > gpu3 (NVLink)"));
   EXPECT_THAT(names(network, 3, 0), ElementsAre("gpu3 > gpu0 (NVLink)"));
-  EXPECT_DOUBLE_EQ(narrowest(network, 0, 3), 50);
-  EXPECT_DOUBLE_EQ(narrowest(network, 0, 1), 25);
+  EXPECT_DOUBLE_EQ(bottleneck(network, 0, 3), 50);
+  EXPECT_DOUBLE_EQ(bottleneck(network, 0, 1), 25);
   EXPECT_TRUE(network.peers(0, 3));
   EXPECT_FALSE(network.peers(0, 7));
 }
@@ -58,7 +58,7 @@ TEST(MachineNetwork, ByASwitchTheWayIsUpAndDown) {
   const test::Machines machines = test::switched(4, 6);
   const MachineNetwork network = *network_of(machines.graph, machines.graph.of(NodeKind::gpu));
   EXPECT_THAT(names(network, 1, 3), ElementsAre("gpu1 > NVSwitch", "NVSwitch > gpu3"));
-  EXPECT_DOUBLE_EQ(narrowest(network, 1, 3), 150);
+  EXPECT_DOUBLE_EQ(bottleneck(network, 1, 3), 150);
 }
 
 TEST(MachineNetwork, UnknownSpeedsAreThoseOfTheNeighborsAndElseNccls) {
@@ -68,10 +68,10 @@ TEST(MachineNetwork, UnknownSpeedsAreThoseOfTheNeighborsAndElseNccls) {
   const int b = machines.gpu(machines.bridge(host, 32), 0);
   const int c = machines.gpu(machines.bridge(host, 0), 0);
   const MachineNetwork network = *network_of(machines.graph, {a, b, c});
-  EXPECT_DOUBLE_EQ(narrowest(network, 0, 1), 16) << "the bridge above a is no narrower than a";
-  EXPECT_DOUBLE_EQ(narrowest(network, 1, 2), 12) << "nothing is known of c";
+  EXPECT_DOUBLE_EQ(bottleneck(network, 0, 1), 16) << "the bridge above a is no narrower than a";
+  EXPECT_DOUBLE_EQ(bottleneck(network, 1, 2), 12) << "nothing is known of c";
   machines.graph.nodes[static_cast<std::size_t>(a)].uplink_gbytes = 64;
-  EXPECT_DOUBLE_EQ(narrowest(*network_of(machines.graph, {a, b}), 0, 1), 32) << "b is as wide as its bridge";
+  EXPECT_DOUBLE_EQ(bottleneck(*network_of(machines.graph, {a, b}), 0, 1), 32) << "b is as wide as its bridge";
 }
 
 TEST(MachineNetwork, BetweenMachinesTheWayIsByTheNearestNics) {
@@ -81,7 +81,7 @@ TEST(MachineNetwork, BetweenMachinesTheWayIsByTheNearestNics) {
   EXPECT_THAT(names(network, 1, 10), ElementsAre("machine0/gpu1 > bridge1 (PCIe)", "machine0/nic1 < bridge1 (PCIe)",
                                                  "machine0/nic1 > network", "network > machine1/nic10",
                                                  "machine1/nic10 > bridge10 (PCIe)", "machine1/gpu10 < bridge10 (PCIe)"));
-  EXPECT_DOUBLE_EQ(narrowest(network, 1, 10), 50);
+  EXPECT_DOUBLE_EQ(bottleneck(network, 1, 10), 50);
   ASSERT_EQ(network.nics(1).size(), 1u);
   EXPECT_EQ(network.nics(1)[0].rail, 1);
   EXPECT_THAT(names(network, 0, 5), ElementsAre("machine0/gpu0 > NVSwitch", "NVSwitch > machine0/gpu5"));
@@ -189,7 +189,7 @@ TEST(MachineNetwork, WaysAreThoseOfPathBetweenOnAllSampleMachines) {
         if (a == b) continue;
         const Path path = path_between(*graph, network->device(a), network->device(b));
         if (known(*graph, path)) {
-          EXPECT_NEAR(narrowest(*network, a, b), path.gbytes, 1e-6) << path.text() << " " << a << " " << b;
+          EXPECT_NEAR(bottleneck(*network, a, b), path.gbytes, 1e-6) << path.text() << " " << a << " " << b;
         }
         EXPECT_EQ(network->peers(a, b), path.type == PathType::nvlink || path.type == PathType::xgmi);
         ++compared;

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "topology/live.h"
+#include "topology/live_machine.h"
 #include "topology/rates.h"
 
 namespace tutti {

@@ -181,9 +181,9 @@ void expect_no_link_too_full(const AnyNetwork& network, const Routes& routes, do
     EXPECT_LE(load[link], network.link(link).bytes_per_second * (1 + 1e-6)) << network.link(link).name;
   }
   for (const auto& route : routes) {
-    EXPECT_NEAR(load[route.narrowest], network.link(route.narrowest).bytes_per_second,
-                1e-5 * network.link(route.narrowest).bytes_per_second)
-        << "the narrowest link, " << network.link(route.narrowest).name << ", is full";
+    EXPECT_NEAR(load[route.bottleneck], network.link(route.bottleneck).bytes_per_second,
+                1e-5 * network.link(route.bottleneck).bytes_per_second)
+        << "the narrowest link, " << network.link(route.bottleneck).name << ", is full";
   }
 }
 
@@ -408,7 +408,7 @@ TEST(Search, BehindSwitchesOneRingFillsThePorts) {
   ASSERT_EQ(set.rings.size(), 1u);
   EXPECT_NEAR(set.bytes_per_second, 150e9, 1e3);
   EXPECT_TRUE(set.optimal);
-  EXPECT_THAT(network.link(set.rings[0].narrowest).name, testing::HasSubstr("NVSwitch"));
+  EXPECT_THAT(network.link(set.rings[0].bottleneck).name, testing::HasSubstr("NVSwitch"));
   const TreeSet trees = search_machine_trees(network);
   EXPECT_NEAR(trees.bytes_per_second, 150e9 * 16 / 30, 1e3) << "n/(2(n-1)) of the ports: what the ring all-reduces too";
   EXPECT_TRUE(trees.optimal);
@@ -434,8 +434,8 @@ TEST(Search, WithPcieAloneTheRingCrossesBetweenPackagesOnceEachWay) {
     crossings += network.link(link).name.find("package0 > package1") != std::string::npos ? 1 : 0;
   }
   EXPECT_EQ(crossings, 1);
-  EXPECT_THAT(network.link(set.rings[0].narrowest).name, testing::HasSubstr("package"));
-  EXPECT_NEAR(set.bytes_per_second, network.link(set.rings[0].narrowest).bytes_per_second, 1);
+  EXPECT_THAT(network.link(set.rings[0].bottleneck).name, testing::HasSubstr("package"));
+  EXPECT_NEAR(set.bytes_per_second, network.link(set.rings[0].bottleneck).bytes_per_second, 1);
 }
 
 TEST(Search, APartOfTheGpusIsAnInstanceOfItsOwn) {
@@ -636,7 +636,7 @@ std::string samples() {
 double widest_single_ring(const MachineNetwork& network) {
   if (network.endpoints() < 2) return 0;
   Steps steps(1'000'000);
-  const auto ring = widest_ring(hops_of(network), std::numeric_limits<double>::infinity(), steps);
+  const auto ring = widest_ring(transit_graph_of(network), std::numeric_limits<double>::infinity(), steps);
   return ring && ring->exact ? ring->rate : 0;
 }
 

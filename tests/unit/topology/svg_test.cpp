@@ -7,7 +7,7 @@
 
 #include "tests/support/readable_svg.h"
 #include "tests/unit/topology/files.h"
-#include "topology/live.h"
+#include "topology/live_machine.h"
 
 namespace tutti {
 namespace {

@@ -702,7 +702,7 @@ TEST(ShmRegion, WhoseFileDoesNotArriveIsNothingToALinkThatIsOpening) {
 // Whoever could shorten a file could end all that have mapped it.
 TEST(ShmRegion, ThatCouldShrinkIsRefused) {
   World world(&t(), 2);
-  const Descriptor file(::memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const UniqueFd file(::memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(file.get(), 8192), 0);
   std::array<unsigned char, 1> anywhere{};
   tutti_region region{};
@@ -718,7 +718,7 @@ TEST(ShmRegion, WhoseDescriptorIsClosedTooSoonEndsThePeerWithTheReason) {
   const Pipe pipe = open_pipe(world, 0, 1, 0, 2, 64);
   RegisteredFile source(world, 0, 8192);
   {
-    const Descriptor parked(::dup(source.memory.fd()));
+    const UniqueFd parked(::dup(source.memory.fd()));
     ::close(source.memory.fd());
     t().offer(pipe.sender, &source.region, source.memory.data(), 8192, 0);
     EXPECT_EQ(::dup2(parked.get(), source.memory.fd()), source.memory.fd());
@@ -820,19 +820,19 @@ TEST(ShmRegion, ThatIsGivenUpBeforeItWasAnnouncedLeavesNothingBehind) {
 }
 
 /// A connection to an endpoint's listening socket.
-Descriptor knock(const Bytes& descriptor) {
+UniqueFd knock(const Bytes& descriptor) {
   EndpointAddress address;
   std::memcpy(&address, descriptor.data(), sizeof address);
   bool refused = false;
   auto socket = connect_to(address.name, refused);
   EXPECT_TRUE(socket.ok());
-  return socket.ok() ? std::move(*socket) : Descriptor();
+  return socket.ok() ? std::move(*socket) : UniqueFd();
 }
 
 // Who knocks and cannot be let in must not keep a rank from sleeping.
 TEST(ShmEndpoint, SleepsThoughNobodyCanBeLetIn) {
   World world(&t(), 2);
-  const Descriptor stranger = knock(world[1].descriptor());
+  const UniqueFd stranger = knock(world[1].descriptor());
   pollfd events{t().event_fd(world[1].get()), POLLIN, 0};
   {
     const NoDescriptors none;
@@ -853,7 +853,7 @@ TEST(ShmEndpoint, SleepsThoughNobodyCanBeLetIn) {
 // Whose peers could never come in learns why, and not at last that they are late.
 TEST(ShmEndpoint, ThatCanLetNobodyInBreaksLinksThatWaitForTheirPeer) {
   World world(&t(), 2);
-  const Descriptor knocking = knock(world[0].descriptor());
+  const UniqueFd knocking = knock(world[0].descriptor());
   tutti_link* const link = world[0].open_receiver(1, world[1].descriptor(), 0, 2, 64);
   const NoDescriptors none;
   EXPECT_TRUE(world.until([&] { return !failure_of(t(), link).empty(); }));

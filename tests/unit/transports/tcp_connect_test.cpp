@@ -9,9 +9,9 @@
 #include <optional>
 
 #include "src/base/addresses.h"
-#include "src/base/descriptor.h"
 #include "src/base/handshake.h"
 #include "src/base/socket.h"
+#include "src/base/unique_fd.h"
 #include "tests/support/no_descriptors.h"
 #include "tests/unit/transports/tcp_world.h"
 #include "transports/tcp/card.h"
@@ -26,25 +26,25 @@ tcp::Card card_of(const Rank& rank) {
 }
 
 /// A plain blocking connection to a rank's listening socket, over loopback.
-Descriptor stranger(const Rank& rank) {
+UniqueFd stranger(const Rank& rank) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   address.sin_port = htons(card_of(rank).addresses.front().port());
-  Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   EXPECT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   set_no_delay(socket.get());
   return socket;
 }
 
 /// Whether the other side has closed this connection.
-bool closed(const Descriptor& socket) {
+bool closed(const UniqueFd& socket) {
   char byte = 0;
   return ::recv(socket.get(), &byte, 1, MSG_DONTWAIT) == 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
 }
 
 /// A peer made by hand: has shaken hands with `with` as rank `rank`, and sends what the test wants.
-Descriptor forged_peer(Rank& with, int rank, const tcp::EndpointId& other, Descriptor socket) {
+UniqueFd forged_peer(Rank& with, int rank, const tcp::EndpointId& other, UniqueFd socket) {
   tcp::DialIntroduction self;
   self.self = {9, 9, 9};
   self.other = other;
@@ -56,11 +56,11 @@ Descriptor forged_peer(Rank& with, int rank, const tcp::EndpointId& other, Descr
   }));
   return socket;
 }
-Descriptor forged_peer(Rank& with, int rank, const tcp::EndpointId& other) {
+UniqueFd forged_peer(Rank& with, int rank, const tcp::EndpointId& other) {
   return forged_peer(with, rank, other, stranger(with));
 }
 
-void send_frame(const Descriptor& socket, const tcp::FrameHeader& header) {
+void send_frame(const UniqueFd& socket, const tcp::FrameHeader& header) {
   ASSERT_EQ(::send(socket.get(), &header, sizeof header, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof header));
 }
 
@@ -175,7 +175,7 @@ struct Vanishing {
   }
   /// Shakes hands with `a`, which dials; waits for what it says next, if asked to; and goes.
   void shake_and_vanish(Rank& a, bool reads_attach) {
-    Descriptor socket;
+    UniqueFd socket;
     ASSERT_TRUE(until({&a}, [&] {
       pollfd waiting{listener.get(), POLLIN, 0};
       return ::poll(&waiting, 1, 0) == 1;
@@ -195,7 +195,7 @@ struct Vanishing {
     }
     listener.reset();
   }
-  Descriptor listener;
+  UniqueFd listener;
   tcp::Card card;
 };
 
@@ -215,7 +215,7 @@ TEST(TcpConnect, APeerThatVanishesBetweenItsHandshakeAndItsAnswerIsRefusedLongBe
 TEST(TcpConnect, AVisitorThatVanishesBetweenItsHandshakeAndItsAttachLeavesRoomForTheNext) {
   Rank a(config(0, 2)), b(config(1, 2));
   for (int i = 0; i < 3; ++i) {
-    Descriptor visitor = forged_peer(a, 1, card_of(a).id);
+    UniqueFd visitor = forged_peer(a, 1, card_of(a).id);
     EXPECT_FALSE(closed(visitor)) << "it may still attach";
   }
   tutti_link* to = a.sender(1, b.descriptor);
@@ -225,7 +225,7 @@ TEST(TcpConnect, AVisitorThatVanishesBetweenItsHandshakeAndItsAttachLeavesRoomFo
 
 TEST(TcpConnect, FiveHundredStrangersKeepNobodyOut) {
   Rank a(config(0, 2)), b(config(1, 2));
-  std::vector<Descriptor> strangers;
+  std::vector<UniqueFd> strangers;
   for (int i = 0; i < 250; ++i) {
     for (Rank* rank : {&a, &b}) {
       strangers.push_back(stranger(*rank));
@@ -249,7 +249,7 @@ TEST(TcpConnect, FiveHundredStrangersKeepNobodyOut) {
 // Who knocks and cannot be let in must not keep a rank from sleeping.
 TEST(TcpConnect, ARankSleepsThoughNobodyCanBeLetIn) {
   Rank rank(config(0, 2));
-  const Descriptor visitor = stranger(rank);
+  const UniqueFd visitor = stranger(rank);
   pollfd events{rank.t.event_fd(rank.endpoint), POLLIN, 0};
   {
     const test::NoDescriptors none;
@@ -263,8 +263,8 @@ TEST(TcpConnect, ARankSleepsThoughNobodyCanBeLetIn) {
 // To accept asks for a descriptor first: where there is none, that says nothing of anybody waiting.
 TEST(TcpConnect, ThePeerThatTakesTheLastDescriptorStays) {
   Rank rank(config(0, 2));
-  Descriptor last(::dup(0));
-  Descriptor peer = stranger(rank);
+  UniqueFd last(::dup(0));
+  UniqueFd peer = stranger(rank);
   const test::NoDescriptors none;
   last.reset();
   peer = forged_peer(rank, 1, card_of(rank).id, std::move(peer));
@@ -287,9 +287,9 @@ TEST(TcpConnect, AWrongKeyIsNotLetIn) {
 
 TEST(TcpConnect, WhoMeansAnotherRankIsNotTakenForAPeer) {
   Rank a(config(0, 3));
-  Descriptor lost = forged_peer(a, 1, {7, 7, 7});
+  UniqueFd lost = forged_peer(a, 1, {7, 7, 7});
   EXPECT_TRUE(until({&a}, [&] { return closed(lost); }));
-  Descriptor itself = forged_peer(a, 0, card_of(a).id);
+  UniqueFd itself = forged_peer(a, 0, card_of(a).id);
   send_frame(itself, tcp::control_frame(tcp::FrameKind::kAttach, 0, 1));
   EXPECT_TRUE(until({&a}, [&] {
     char sink[256];
@@ -318,7 +318,7 @@ struct Forged {
     return fault(from);
   }
   Rank a;
-  Descriptor peer;
+  UniqueFd peer;
   tutti_link* from = nullptr;
 };
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "topology/hops.h"
+#include "topology/transit_graph.h"
 
 namespace tutti::synthesis {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "tools/plan/synthesis/arborescence.h"
-#include "topology/hops.h"
 #include "topology/network.h"
+#include "topology/transit_graph.h"
 
 namespace tutti::synthesis {
 

@@ -11,7 +11,7 @@
 #include <set>
 
 #include "algorithms/algorithm.h"
-#include "src/base/counted.h"
+#include "src/base/plural.h"
 #include "src/base/types.h"
 #include "src/executors/simulator/simulator.h"
 #include "src/schedule/verifier.h"
@@ -55,8 +55,8 @@ struct Draft {
   Contender contender(const Problem& problem) const {
     const Schedule made = schedule(problem);
     const std::string kind = trees.empty()
-                                 ? counted(static_cast<std::int64_t>(rings.size()), "ring")
-                                 : fmt::format("{} of trees", counted(static_cast<std::int64_t>(trees.size()), "pair"));
+                                 ? plural(static_cast<std::int64_t>(rings.size()), "ring")
+                                 : fmt::format("{} of trees", plural(static_cast<std::int64_t>(trees.size()), "pair"));
     return {made.plan.algorithm,
             fmt::format("{}, {} chunks, messages up to {} KiB", kind, made.plan.shape.chunks, message / 1024), seconds};
   }
