@@ -79,7 +79,6 @@ struct Endpoint {
   std::string key;
   std::chrono::nanoseconds patience;
   std::list<Link> links;
-  std::string refusal;  // why the last opening that failed did
 };
 
 Endpoint& of(tutti_endpoint* e) { return *reinterpret_cast<Endpoint*>(e); }
@@ -96,7 +95,7 @@ int viable(char* why, std::size_t n) {
 tutti_status open(const tutti_endpoint_config* config, tutti_endpoint** endpoint, char*, std::size_t) {
   auto* const e = new Endpoint;
   e->key.assign(reinterpret_cast<const char*>(config->key), 32);
-  e->key += std::to_string(config->traffic_class_index);
+  e->key += std::to_string(config->endpoint_class);
   e->patience = std::chrono::nanoseconds(config->connect_timeout_ns);
   e->card.pid = getpid();
   const std::lock_guard hold(registry().lock);
@@ -106,7 +105,10 @@ tutti_status open(const tutti_endpoint_config* config, tutti_endpoint** endpoint
   return TUTTI_SUCCESS;
 }
 
-tutti_quiesced close_link(tutti_link* handle) {
+// Whoever is to write this process's memory does so under a lock, in calls of its own: nothing has to be taken back.
+tutti_quiesced quiesce(tutti_link*) { return TUTTI_QUIESCED; }
+
+void close_link(tutti_link* handle) {
   Link& link = of(handle);
   Endpoint& endpoint = *link.endpoint;
   {
@@ -117,7 +119,6 @@ tutti_quiesced close_link(tutti_link* handle) {
     if (other != End::kOpen) registry().channels.erase(link.name);
   }
   endpoint.links.remove_if([&](const Link& l) { return &l == &link; });
-  return TUTTI_QUIESCED;
 }
 
 void close(tutti_endpoint* handle) {
@@ -155,40 +156,38 @@ tutti_link_result progress(tutti_endpoint*) { return TUTTI_LINK_NOT_YET; }  // q
 int event_fd(tutti_endpoint*) { return -1; }
 void arm(tutti_endpoint*, int) {}
 
-tutti_status refuse(Endpoint& e, tutti_status status, const char* why) {
-  e.refusal = why;
-  return status;
+void properties(tutti_endpoint*, tutti_endpoint_properties* properties) {
+  *properties = {};
+  properties->size = sizeof *properties;
+  properties->numa_node = -1;
 }
-void refusal(tutti_endpoint* e, char* why, std::size_t n) { say(why, n, of(e).refusal); }
 
-tutti_status open_end(Endpoint& e, bool sends, int peer, const void* descriptor, std::size_t length, std::uint32_t number,
-                      std::uint32_t slots, std::uint64_t slot_bytes, tutti_link** link) {
+tutti_status open_link(tutti_endpoint* handle, const tutti_link_params* params, tutti_link** link, char* why, size_t n) {
+  Endpoint& e = of(handle);
   Card there;
-  if (!parse(descriptor, length, there)) {
-    return refuse(e, TUTTI_INVALID_ARGUMENT, "the descriptor is not one of the queue transport");
+  if (!parse(params->descriptor, params->descriptor_length, there)) {
+    say(why, n, "the descriptor is not one of the queue transport");
+    return TUTTI_INVALID_ARGUMENT;
   }
+  const bool sends = params->direction == TUTTI_LINK_SENDS;
   const std::uint64_t from = sends ? e.card.number : there.number;
   const std::uint64_t to = sends ? there.number : e.card.number;
-  const ChannelName name{from, to, number, e.key};
+  const ChannelName name{from, to, params->channel, e.key};
   const std::lock_guard hold(registry().lock);
   std::shared_ptr<Channel>& slot = registry().channels[name];
   if (!slot) slot = std::make_shared<Channel>();
   const std::lock_guard held(slot->lock);
   End& mine = sends ? slot->sender : slot->receiver;
-  if (mine != End::kAbsent) return refuse(e, TUTTI_INVALID_USAGE, "that end of the channel is open already");
+  if (mine != End::kAbsent) {
+    say(why, n, "that end of the channel is open already");
+    return TUTTI_INVALID_USAGE;
+  }
   mine = End::kOpen;
   const auto deadline = std::chrono::steady_clock::now() + e.patience;
-  e.links.push_back({&e, slot, name, there.number, peer, sends, slots, slot_bytes, 0, deadline, {}, {}});
+  e.links.push_back(
+      {&e, slot, name, there.number, params->peer, sends, params->slots, params->slot_bytes, 0, deadline, {}, {}});
   *link = reinterpret_cast<tutti_link*>(&e.links.back());
   return TUTTI_SUCCESS;
-}
-tutti_status open_sender(tutti_endpoint* e, int peer, const void* descriptor, std::size_t length, std::uint32_t channel,
-                         std::uint32_t slots, std::uint64_t slot_bytes, tutti_link** link) {
-  return open_end(of(e), true, peer, descriptor, length, channel, slots, slot_bytes, link);
-}
-tutti_status open_receiver(tutti_endpoint* e, int peer, const void* descriptor, std::size_t length, std::uint32_t channel,
-                           std::uint32_t slots, std::uint64_t slot_bytes, tutti_link** link) {
-  return open_end(of(e), false, peer, descriptor, length, channel, slots, slot_bytes, link);
 }
 
 /// Why nothing can come of the link any more; empty while something can.
@@ -221,7 +220,7 @@ tutti_link_result link_state(tutti_link* handle, tutti_link_state* state) {
   if (!trouble(link).empty()) return TUTTI_LINK_BROKEN;
   if (!is_open(link)) return TUTTI_LINK_NOT_YET;
   const auto* const arrived = reinterpret_cast<const unsigned char*>(&link.channel->arrived);
-  *state = {sizeof *state, 0, link.slots, link.slot_bytes, arrived, &link.channel->released};
+  *state = {sizeof *state, 0, link.slots, link.slot_bytes, arrived, &link.channel->released, nullptr};
   return TUTTI_LINK_OK;
 }
 
@@ -232,15 +231,17 @@ tutti_link_result failure(tutti_link* link, char* why, std::size_t n) {
   return TUTTI_LINK_BROKEN;
 }
 
-void* reserve(tutti_link* handle, std::uint64_t bytes, std::uint64_t) {
+tutti_link_result reserve(tutti_link* handle, std::uint64_t bytes, std::uint64_t, tutti_room* room) {
   Link& link = of(handle);
-  if (!is_open(link) || bytes > link.slot_bytes) return nullptr;
+  if (!is_open(link) || bytes > link.slot_bytes) return TUTTI_LINK_NOT_YET;
   {
     const std::lock_guard held(link.channel->lock);
-    if (link.channel->receiver == End::kClosed || link.channel->queue.size() >= link.slots) return nullptr;
+    if (link.channel->receiver == End::kClosed) return TUTTI_LINK_BROKEN;
+    if (link.channel->queue.size() >= link.slots) return TUTTI_LINK_NOT_YET;
   }
   if (link.room.size() * sizeof(Line) < bytes) link.room.resize((bytes + sizeof(Line) - 1) / sizeof(Line));
-  return link.room.data();
+  *room = {link.room.data(), 0};
+  return TUTTI_LINK_OK;
 }
 
 tutti_link_result commit(tutti_link* handle, std::uint64_t bytes, std::uint64_t fingerprint) {
@@ -252,6 +253,10 @@ tutti_link_result commit(tutti_link* handle, std::uint64_t bytes, std::uint64_t 
   // Release: whoever acquires the count may find the message; it takes the lock for the message itself.
   std::atomic_ref(link.channel->arrived).store(++link.sent, std::memory_order_release);
   return TUTTI_LINK_OK;
+}
+
+tutti_link_result send(tutti_link* link, const void* source, std::uint64_t bytes, std::uint64_t fingerprint) {
+  return tutti_send_in_parts(reserve, commit, link, source, bytes, fingerprint);
 }
 
 tutti_link_result flushed(tutti_link*) { return TUTTI_LINK_OK; }
@@ -277,33 +282,40 @@ void release(tutti_link* handle) {
   std::atomic_ref(channel.released).store(channel.released + 1, std::memory_order_release);
 }
 
-constexpr tutti_transport table() {
-  tutti_transport transport{};  // what cannot be done is NULL: offers, grants, regions
-  transport.size = sizeof transport;
-  transport.abi = TUTTI_TRANSPORT_ABI;
-  transport.name = "queue";
-  transport.viable = viable;
-  transport.open = open;
-  transport.close = close;
-  transport.describe = describe;
-  transport.reach = reach;
-  transport.progress = progress;
-  transport.event_fd = event_fd;
-  transport.arm = arm;
-  transport.open_sender = open_sender;
-  transport.open_receiver = open_receiver;
-  transport.link_state = link_state;
-  transport.failure = failure;
-  transport.close_link = close_link;
-  transport.reserve = reserve;
-  transport.commit = commit;
-  transport.flushed = flushed;
-  transport.view = view;
-  transport.release = release;
-  transport.refusal = refusal;
-  return transport;
-}
-
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) const tutti_transport tutti_transport_plugin = table();
+extern "C" __attribute__((visibility("default"))) const tutti_transport TUTTI_TRANSPORT_PLUGIN = {
+    .size = sizeof(tutti_transport),
+    .abi = TUTTI_TRANSPORT_ABI,
+    .name = "queue",
+    .viable = viable,
+    .open = open,
+    .close = close,
+    .properties = properties,
+    .describe = describe,
+    .reach = reach,
+    .probe = nullptr,
+    .explain = nullptr,
+    .progress = progress,
+    .event_fd = event_fd,
+    .arm = arm,
+    .open_link = open_link,
+    .link_state = link_state,
+    .failure = failure,
+    .quiesce = quiesce,
+    .close_link = close_link,
+    .link_stats = nullptr,
+    .reserve = reserve,
+    .commit = commit,
+    .send = send,
+    .offer = nullptr,
+    .flushed = flushed,
+    .view = view,
+    .revalidate = nullptr,
+    .release = release,
+    .grant = nullptr,
+    .register_memory = nullptr,
+    .unregister_memory = nullptr,
+    .flush = nullptr,
+    .device_link = nullptr,
+};

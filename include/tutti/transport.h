@@ -1,14 +1,15 @@
 // The one transport interface: what the library's own transports implement, and outsiders' plugins too.
 //
-// A plugin is a shared object in TUTTI_PLUGIN_PATH that exports one symbol, `tutti_transport_plugin`, of type
-// tutti_transport. Structs that may grow start with their size: what lies beyond the plugin's size is read as NULL, so a
-// plugin that was built against an older header keeps working, and what is added to a struct is added at its end. Optional
-// operations are NULL, never functions that fail.
+// A plugin is a shared object in TUTTI_PLUGIN_PATH that exports one symbol, TUTTI_TRANSPORT_PLUGIN, of type
+// tutti_transport. The symbol's name carries the interface's number, so that one shared object may serve several libraries.
+// A plugin of another number is refused with a sentence. The table of operations changes with that number only. Structs
+// that are passed to operations may grow at their ends: they start with their size, and a field beyond it counts as zero.
+// Operations are mandatory unless their comment says what NULL means.
 //
 // Objects. An *endpoint* is one rank's end of one transport, for one communicator and one class of traffic. A *link* is
 // one ordered direction between two ranks, (peer, channel): messages arrive in the order they were sent, and nothing is
 // put on a wire without room at its end, so that no message blocks another link's. Links are opened lazily, by both
-// sides, each naming the same channel.
+// sides, each naming the same channel. A *region* is memory that was registered with an endpoint.
 //
 // Threads. One thread at a time uses an endpoint and its links; different endpoints are independent. Nothing here blocks,
 // `close` excepted, which is bounded: what cannot be done now answers "not yet", and the caller waits, calling `progress`,
@@ -22,8 +23,14 @@
 // with acquire loads, and that advances only when the data is visible to it: `arrived` at the receiver, which may be
 // another word for each message, and `reusable` at the sender (the source of an offer may be overwritten; a slot is always
 // reusable at once from the caller's point of view).
+//
+// Reasons. A function with a `why` writes a sentence there of at most n bytes, 0 included; TUTTI_WHY_MAX are enough. Where
+// something can be done about it, a full stop and that remedy follow. A sentence that begins "this process " says that this
+// process lacks something: such a limit is no fault of a peer's, and users are warned of it. `why` may be NULL with n = 0.
 #ifndef TUTTI_TRANSPORT_H_
 #define TUTTI_TRANSPORT_H_
+
+#include <string.h>
 
 #include "tutti.h"
 
@@ -31,10 +38,15 @@
 extern "C" {
 #endif
 
-/// Goes up where structs change otherwise than at their ends: plugins of another number are refused.
-#define TUTTI_TRANSPORT_ABI 2
-/// Longest descriptor that `describe` may give.
+/// Goes up where tutti_transport changes, or another struct otherwise than at its end.
+#define TUTTI_TRANSPORT_ABI 3
+/// The symbol that a plugin exports, and its name as text.
+#define TUTTI_TRANSPORT_PLUGIN tutti_transport_plugin_v3
+#define TUTTI_TRANSPORT_SYMBOL "tutti_transport_plugin_v3"
+/// Longest descriptor that `describe` may give, in bytes.
 #define TUTTI_DESCRIPTOR_MAX 2048
+/// Bytes that hold any `why` or text.
+#define TUTTI_WHY_MAX 1024
 
 typedef struct tutti_endpoint tutti_endpoint;  ///< defined by the transport
 typedef struct tutti_link tutti_link;          ///< defined by the transport
@@ -44,16 +56,28 @@ typedef enum tutti_link_result {
   TUTTI_LINK_OK = 0,
   TUTTI_LINK_NOT_YET = 1,  ///< no credit, no message, not open yet: progress and try again
   TUTTI_LINK_BROKEN = 2,   ///< the peer died or closed, or the system failed: see `failure`
+  TUTTI_LINK_RESULT_LIMIT = 0x7fffffff,
 } tutti_link_result;
 
 /// What a pair of links can do beyond slots; flags of tutti_reach.capabilities and of tutti_link_state.
 enum {
   TUTTI_CAN_OFFER_ANY = 1,         ///< any host memory may be offered
-  TUTTI_CAN_OFFER_REGISTERED = 2,  ///< memory of a region of this endpoint may be offered
+  TUTTI_CAN_OFFER_REGISTERED = 2,  ///< host memory of a region of this endpoint may be offered
   TUTTI_CAN_GRANT_ANY = 4,         ///< any host memory may be granted
-  TUTTI_CAN_GRANT_REGISTERED = 8,  ///< memory of a region of this endpoint may be granted
+  TUTTI_CAN_GRANT_REGISTERED = 8,  ///< host memory of a region of this endpoint may be granted
   TUTTI_READS_PEER = 16,           ///< `view` shows the sender's own memory: a source operand may be the peer's memory
-  TUTTI_NEEDS_PROGRESS = 32,       ///< bytes move, and the words advance, only while `progress` is called
+  TUTTI_NEEDS_PROGRESS = 32,       ///< the words advance only while `progress` is called
+  TUTTI_DEVICE_LINK = 64,          ///< `device_link` gives state that a kernel can use
+  TUTTI_CAN_OFFER_DEVICE = 128,    ///< device memory of a region of this endpoint may be offered
+  TUTTI_CAN_GRANT_DEVICE = 256,    ///< device memory of a region of this endpoint may be granted
+  TUTTI_WRITES_PEER = 512,         ///< `reserve` may give the receiver's granted memory: a result may go straight there
+};
+
+/// What an endpoint is for; values from 3 on are for later kinds of traffic.
+enum {
+  TUTTI_CLASS_COLLECTIVE = 0,
+  TUTTI_CLASS_POINT_TO_POINT = 1,
+  TUTTI_CLASS_DEVICE = 2,  ///< collectives on device memory
 };
 
 /// How a peer can be reached: data, so that the choice between transports is made by numbers, per pair.
@@ -65,23 +89,78 @@ typedef struct tutti_reach {
   uint32_t preference;  ///< breaks ties, larger wins
 } tutti_reach;
 
+/// One setting of an endpoint, as text.
+typedef struct tutti_option {
+  const char* key;
+  const char* value;
+} tutti_option;
+
 /// What an endpoint is opened with. Pointers are valid for the life of the endpoint.
 typedef struct tutti_endpoint_config {
   size_t size;
   int32_t rank;
   int32_t ranks;
-  uint32_t traffic_class_index;  ///< 0 collective, 1 point to point
-  const unsigned char* key;      ///< 32 bytes, the communicator's: every connection proves that it knows it
-  const char* interfaces;        ///< comma-separated names, "" for all that are up
-  uint32_t port_low, port_high;  ///< 0, 0: the system's choice
-  /// A link whose peer cannot be reached for so long altogether, while somebody looks, breaks; 0: none does. A peer that
-  /// can be, and does not answer, is late: how long that is borne is the caller's to say.
+  uint32_t endpoint_class;   ///< TUTTI_CLASS_*: endpoints meet those of their own class only
+  const unsigned char* key;  ///< 32 bytes, the communicator's: every connection proves that it knows it
+  /// A link breaks after its peer was unreachable for this long in total, counted only while it is polled; 0: never. A peer
+  /// that is reachable and silent is late: the caller's own deadline applies.
   uint64_t connect_timeout_ns;
-  uint32_t traffic_class;                    ///< DSCP, 0: the system's
-  int32_t sockets_per_peer;                  ///< 0: the transport's choice
   void (*log)(int level, const char* text);  ///< 0 error .. 4 trace; thread safe; may be NULL
-  uint64_t core_cache_bytes;                 ///< of the cache that a core has to itself; 0: not known
+  /// Settings; a transport reads those that it knows (tutti_option_of) and passes over the others:
+  ///   interfaces        comma-separated names; absent: all that are up
+  ///   ports             "low-high"; absent: the system's choice
+  ///   dscp              of its packets, 0 to 63; absent: the system's
+  ///   sockets_per_peer  connections to each peer; absent: the transport's choice
+  ///   core_cache_bytes  of the cache that a core has to itself; absent: not known
+  ///   device            of TUTTI_CLASS_DEVICE: the number of its GPU, plus one
+  ///   device_uuid       likewise, as the driver writes it
+  const tutti_option* options;
+  size_t option_count;
 } tutti_endpoint_config;
+
+/// What an endpoint is made of; constant while it is open.
+typedef struct tutti_endpoint_properties {
+  size_t size;
+  char pci_address[24];   ///< of its network adapter, as in sysfs ("0000:3b:00.0"); "": it has none, or several
+  int32_t numa_node;      ///< of that adapter; -1: not known
+  double bandwidth;       ///< bytes per second that all its links together can have one way; 0: not known
+  uint32_t memory_kinds;  ///< bit 1 << tutti_memory_kind for each kind that it registers
+  /// A word that this rank stores with release, for peers to see: 1 while it leaves its core to others, else 0. A hint for
+  /// ranks that share cores. NULL: peers cannot see it.
+  uint32_t* yielding;
+} tutti_endpoint_properties;
+
+typedef enum tutti_direction {
+  TUTTI_LINK_SENDS = 0,
+  TUTTI_LINK_RECEIVES = 1,
+  TUTTI_DIRECTION_LIMIT = 0x7fffffff,
+} tutti_direction;
+
+/// What a link is opened with. `slots` and `slot_bytes` are least values, equal on both sides.
+typedef struct tutti_link_params {
+  size_t size;
+  tutti_direction direction;
+  int32_t peer;
+  const void* descriptor;  ///< the peer's, as `describe` gave it there; read before open_link returns
+  size_t descriptor_length;
+  uint32_t channel;
+  uint32_t slots;
+  uint64_t slot_bytes;
+} tutti_link_params;
+
+/// Room for one message.
+typedef struct tutti_room {
+  void* data;
+  uint32_t flags;  ///< TUTTI_ROOM_*
+} tutti_room;
+
+enum {
+  /// It is the receiver's granted memory: the bytes stay where they are written, and are not read by the peer next.
+  TUTTI_ROOM_GRANTED = 1,
+  /// It is best filled by stores that bypass the caches. A hint, which may differ from message to message: a link may fill
+  /// some in the way that it takes for the slower one, to find out.
+  TUTTI_ROOM_NON_TEMPORAL = 2,
+};
 
 /// One message that has arrived.
 typedef struct tutti_message {
@@ -89,6 +168,27 @@ typedef struct tutti_message {
   uint64_t bytes;
   uint64_t fingerprint;  ///< as its sender gave it
 } tutti_message;
+
+/// How a file descriptor stands for memory.
+typedef enum tutti_fd_kind {
+  TUTTI_FD_NONE = 0,
+  TUTTI_FD_MEMFD = 1,     ///< a file that peers may map, sealed against shrinking (F_SEAL_SHRINK), or peers refuse it
+  TUTTI_FD_CUDA_VMM = 2,  ///< a handle of CUDA's virtual memory management, exported as POSIX descriptor
+  TUTTI_FD_DMABUF = 3,    ///< what a network adapter imports
+  TUTTI_FD_KIND_LIMIT = 0x7fffffff,
+} tutti_fd_kind;
+
+/// Memory to be registered.
+typedef struct tutti_memory {
+  size_t size;
+  tutti_memory_kind kind;  ///< TUTTI_MEMORY_HOST, _CUDA or _MANAGED
+  void* base;
+  uint64_t bytes;
+  tutti_fd_kind fd_kind;
+  int32_t fd;          ///< stays open until the region is given up; -1 with TUTTI_FD_NONE
+  uint64_t fd_offset;  ///< bytes from the file's beginning to `base`
+  int32_t device;      ///< of device and managed memory: the GPU's number plus one; else 0
+} tutti_memory;
 
 /// Memory registered with an endpoint; `handle` is the transport's.
 typedef struct tutti_region {
@@ -114,37 +214,67 @@ typedef struct tutti_link_state {
   /// and nothing is counted. For a slot's message, which needs no such word, it may advance as late as the receiver's
   /// release; with TUTTI_NEEDS_PROGRESS not before its bytes need no more `progress` here.
   const uint64_t* reusable;
+  /// The peer's `yielding`, loaded with acquire: where it is 1, what the peer sent before can be viewed, and nothing new
+  /// comes for a while. NULL: it cannot be told.
+  const uint32_t* peer_yielding;
 } tutti_link_state;
 
-/// What became of granted memory when a link is given up.
+/// What a link has carried since it was opened.
+typedef struct tutti_link_stats {
+  size_t size;
+  uint64_t messages;  ///< sender: sent; receiver: released
+  uint64_t bytes;     ///< of those messages
+  uint64_t stalls;    ///< sender: times that room was asked for and there was no credit
+} tutti_link_stats;
+
+/// What became of granted and offered memory when a link is given up.
 typedef enum tutti_quiesced {
-  TUTTI_QUIESCED = 0,     ///< nobody will write it any more: the peer agreed, or nothing was granted
-  TUTTI_FENCED = 1,       ///< nobody can write it any more: socket closed, queue pair in error, process dead
-  TUTTI_QUARANTINED = 2,  ///< somebody may still write it: it may not be reused
+  TUTTI_QUIESCED = 0,         ///< nobody uses it any more: the peer agreed, or there was none
+  TUTTI_FENCED = 1,           ///< nobody can use it any more: socket closed, queue pair in error, process dead
+  TUTTI_QUARANTINED = 2,      ///< somebody may still write it, and that will not change: it may not be reused
+  TUTTI_QUIESCE_NOT_YET = 3,  ///< the peer writes at this moment, as far as can be seen: progress, and ask again
+  TUTTI_QUIESCED_LIMIT = 0x7fffffff,
 } tutti_quiesced;
+
+/// A link as a kernel uses it: device pointers, all valid while the link is open. "Own" lies in this rank's memory and is
+/// written by the peer; "peer" is written by this rank.
+typedef struct tutti_device_link {
+  size_t size;
+  uint32_t slots;
+  uint64_t slot_bytes;
+  uint64_t *own_arrived, *peer_arrived;  ///< messages that have come
+  uint64_t *own_credit, *peer_credit;    ///< messages that were released
+  void *own_data, *peer_data;            ///< the slots, one behind the other
+  void *own_lines, *peer_lines;          ///< short messages that carry their own flags
+  void *own_places, *peer_places;        ///< where messages that skip the slots shall land
+  const void* windows;                   ///< table of the peer's windows
+} tutti_device_link;
 
 typedef struct tutti_transport {
   size_t size;   ///< sizeof(tutti_transport)
   uint32_t abi;  ///< TUTTI_TRANSPORT_ABI
   const char* name;
 
-  // A `why` is a sentence, and where something can be done about it a full stop and that remedy. One that begins "this
-  // process " says that this process lacks something: such a limit is no fault of a peer's, and users are warned of it.
-
-  /// Whether this machine and process can use the transport, for one peer at least; writes `why` (at most n bytes) either
-  /// way. A limit of the process that would keep links from opening is best found here: pairs then use another transport.
+  // ---- Endpoints.
+  /// Whether this machine and process can use the transport, for one peer at least; writes `why` either way. A limit of
+  /// the process that would keep links from opening is best found here: pairs then use another transport.
   int (*viable)(char* why, size_t n);
-
-  /// Opens this rank's end. Returns TUTTI_SUCCESS or a status, with a sentence in `why`.
+  /// Opens this rank's end. Returns TUTTI_SUCCESS or a status, with `why`.
   tutti_status (*open)(const tutti_endpoint_config* config, tutti_endpoint** endpoint, char* why, size_t n);
   /// Frees the endpoint and all that it opened. Bounded: drops what peers have not taken. Memory offered on a link that was
   /// not closed before is read until this returns.
   void (*close)(tutti_endpoint*);
+  /// What the endpoint is made of. properties->size is the caller's.
+  void (*properties)(tutti_endpoint*, tutti_endpoint_properties* properties);
   /// Writes a descriptor of at most TUTTI_DESCRIPTOR_MAX bytes, which peers get; returns its length.
   size_t (*describe)(tutti_endpoint*, void* descriptor);
-  /// Whether and how well the rank behind `descriptor` can be reached: 1 and *reach filled, or 0 with a sentence in why.
+  /// Whether and how well the rank behind `descriptor` can be reached: 1 and *reach filled, or 0; writes `why` either way.
   int (*reach)(tutti_endpoint*, int peer, const void* descriptor, size_t length, tutti_reach* reach, char* why, size_t n);
-
+  /// Whether a path to that peer has proved itself, which `reach` said there is: OK, NOT_YET, or BROKEN and `why`. Asked
+  /// again and again, with `progress` in between, on both sides at about the same time. NULL: reaching is proof enough.
+  tutti_link_result (*probe)(tutti_endpoint*, int peer, const void* descriptor, size_t length, char* why, size_t n);
+  /// Writes by which paths that peer's links travel, and why by those, for the log. NULL: there is nothing to say.
+  void (*explain)(tutti_endpoint*, int peer, char* text, size_t n);
   /// Moves bytes, accepts connections, updates words. Cheap when there is nothing to do. TUTTI_LINK_OK if something
   /// moved, else TUTTI_LINK_NOT_YET; links break, endpoints do not.
   tutti_link_result (*progress)(tutti_endpoint*);
@@ -155,30 +285,40 @@ typedef struct tutti_transport {
   int (*event_fd)(tutti_endpoint*);
   void (*arm)(tutti_endpoint*, int sleeping);
 
-  /// Begins to open the sending or receiving end of a link: non-blocking, one call per (peer, channel, direction).
-  /// descriptor: the peer's, as `describe` gave it there. slots and slot_bytes: at least these, equal on both sides.
-  tutti_status (*open_sender)(tutti_endpoint*, int peer, const void* descriptor, size_t length, uint32_t channel,
-                              uint32_t slots, uint64_t slot_bytes, tutti_link** link);
-  tutti_status (*open_receiver)(tutti_endpoint*, int peer, const void* descriptor, size_t length, uint32_t channel,
-                                uint32_t slots, uint64_t slot_bytes, tutti_link** link);
+  // ---- Links.
+  /// Begins to open one end of a link: non-blocking, one call per (peer, channel, direction). Returns TUTTI_SUCCESS or a
+  /// status, with `why`.
+  tutti_status (*open_link)(tutti_endpoint*, const tutti_link_params* params, tutti_link** link, char* why, size_t n);
   /// OK and *state filled once it is open, NOT_YET, or BROKEN.
   tutti_link_result (*link_state)(tutti_link*, tutti_link_state* state);
-  /// OK while the link is sound, else BROKEN and `why`, which begins "this process " for what lacks here. Cheap; needs
-  /// progress to notice. A receiving link whose peer left in order is sound until the messages that came are released.
+  /// OK while the link is sound, else BROKEN and `why`. Cheap; needs progress to notice. A receiving link whose peer left
+  /// in order is sound until the messages that came are released.
   tutti_link_result (*failure)(tutti_link*, char* why, size_t n);
-  /// Gives the link up, after what was committed has been handed over as far as the peer takes it without waiting.
-  tutti_quiesced (*close_link)(tutti_link*);
+  /// Takes back what the link has granted and offered, and gives back the room that it has reserved in the peer's granted
+  /// memory. Only `quiesce`, `failure`, `link_stats` and `close_link` may follow. An answer other than
+  /// TUTTI_QUIESCE_NOT_YET is final.
+  tutti_quiesced (*quiesce)(tutti_link*);
+  /// Frees the link, after what was committed has been handed over as far as the peer takes it without waiting. What
+  /// `quiesce` would have answered is then unknown: call that first.
+  void (*close_link)(tutti_link*);
+  /// What the link has carried. stats->size is the caller's. NULL: nobody counts.
+  void (*link_stats)(tutti_link*, tutti_link_stats* stats);
 
   // ---- Sender.
-  /// Room for a message of `bytes`, <= slot_bytes, aligned to 64 bytes where it is longer than that; NULL: no credit now,
-  /// or broken. One reservation at a time; asking again before `commit` gives the same room, and where that is not granted
-  /// memory the message may be offered instead. Where the receiver granted memory that this side can write, for this length
-  /// and fingerprint, that very memory.
-  void* (*reserve)(tutti_link*, uint64_t bytes, uint64_t fingerprint);
+  /// Room for a message of `bytes`, 1 to slot_bytes, aligned to 64 bytes where it is longer than that. One reservation at
+  /// a time; asking again before `commit` gives the same room, and where that is not granted memory the message may be
+  /// offered instead. Where the receiver granted memory that this side can write, for this length and fingerprint, that
+  /// very memory. NOT_YET: no credit now. *room is written with OK only.
+  tutti_link_result (*reserve)(tutti_link*, uint64_t bytes, uint64_t fingerprint, tutti_room* room);
   /// Sends what was reserved; `bytes` and `fingerprint` as reserved. Never fails for want of credit.
   tutti_link_result (*commit)(tutti_link*, uint64_t bytes, uint64_t fingerprint);
+  /// `reserve`, a copy of `bytes` (1 to slot_bytes) from `source` into that room, granted memory or not, and `commit`, in
+  /// one: for short messages that lie in one piece, of which each of the three would be a good part. Nothing may be
+  /// reserved. `source` may be changed as soon as it returns. NOT_YET: no credit now, and nothing has happened. A
+  /// transport that has no shorter way calls tutti_send_in_parts.
+  tutti_link_result (*send)(tutti_link*, const void* source, uint64_t bytes, uint64_t fingerprint);
   /// Sends from the caller's memory, which may not change until `reusable` has counted this message. region: NULL where
-  /// the link can offer any memory. NOT_YET: no credit now.
+  /// the link can offer any memory. NOT_YET: no credit now. NULL: nothing can be offered.
   tutti_link_result (*offer)(tutti_link*, const tutti_region* region, const void* source, uint64_t bytes,
                              uint64_t fingerprint);
   /// NOT_YET while the transport still holds what the peer can only get by `progress`: bytes, or returned credit without
@@ -186,60 +326,51 @@ typedef struct tutti_transport {
   tutti_link_result (*flushed)(tutti_link*);
 
   // ---- Receiver.
-  /// The oldest message not yet released: OK, NOT_YET or BROKEN. One that a link with TUTTI_READS_PEER gave is viewed once
-  /// more when it has been read: BROKEN says that the sender took its memory back meanwhile, and what was read may be
-  /// anything.
+  /// The oldest message not yet released: OK, NOT_YET or BROKEN.
   tutti_link_result (*view)(tutti_link*, tutti_message* message);
+  /// To be asked of a viewed message when it has been read: BROKEN says that the sender took its memory back meanwhile, and
+  /// what was read may be anything; else OK. NULL: the link never has TUTTI_READS_PEER.
+  tutti_link_result (*revalidate)(tutti_link*);
   /// Gives back the viewed message's room (credit).
   void (*release)(tutti_link*);
   /// Announces where the first message that was neither viewed nor granted shall land if it has exactly this length and
   /// fingerprint; any other travels as if there were no grant, so nothing of another operation is ever put into the
   /// caller's memory. A hint that the link may ignore. At most one ahead of the viewed message; only OK makes a grant,
   /// which stands until its message is released or the link is given up. NOT_YET: it has come already, or cannot be used.
+  /// NULL: nothing can be granted.
   tutti_link_result (*grant)(tutti_link*, const tutti_region* region, void* target, uint64_t bytes, uint64_t fingerprint);
 
-  // ---- Regions, optional.
-  /// Registers memory. fd >= 0: it is `bytes` at fd_offset of that file, which peers may map; it is sealed against
-  /// shrinking (F_SEAL_SHRINK), or peers refuse it, and stays open until the region is given up.
-  tutti_status (*register_region)(tutti_endpoint*, void* base, uint64_t bytes, int fd, uint64_t fd_offset,
-                                  tutti_region* region);
-  void (*unregister_region)(tutti_endpoint*, tutti_region*);
-
-  // ---- Sender, optional, not in the first header of this ABI.
-  /// Whether the room last reserved is the receiver's granted memory: then whoever fills it writes where the bytes stay,
-  /// and not what the peer is about to read.
-  int (*granted)(tutti_link*);
-
-  // ---- Both ends, optional, likewise.
-  /// Takes back what the link has granted, and gives back the room that it has reserved in the peer's granted memory;
-  /// nothing but `close_link` may follow. QUARANTINED: the peer writes at this moment, as far as can be seen: `progress`,
-  /// and ask again. NULL: `close_link` alone answers.
-  tutti_quiesced (*withdraw)(tutti_link*);
-
-  // ---- Sender, optional, likewise.
-  /// Whether the room last reserved, for a message of `bytes`, is best filled by stores that bypass the caches, because the
-  /// peer reads it sooner, or lets it be overwritten sooner, from memory. A hint, which may differ from message to message:
-  /// a link may fill some in the way that it takes for the slower one, to find out.
-  int (*streams)(tutti_link*, uint64_t bytes);
-
-  // ---- Both ends, optional, likewise, both or neither: hints for ranks that share cores.
-  /// Tells all peers that this rank leaves its core to others (1), or has it again (0).
-  void (*step_aside)(tutti_endpoint*, int aside);
-  /// Whether the peer at the other end of an open link has said last that it leaves its core: then what it sent before can
-  /// be viewed, and nothing new comes for a while. 1 as well where that cannot be told.
-  int (*peer_is_aside)(tutti_link*);
-
-  // ---- Sender, optional, likewise.
-  /// `reserve`, a copy of `bytes` (1 to slot_bytes) from `source` into that room, granted memory or not, and `commit`, in
-  /// one: for short messages that lie in one piece, of which each of the three would be a good part. Nothing may be
-  /// reserved. `source` may be changed as soon as it returns. NOT_YET: no credit now, and nothing has happened.
-  tutti_link_result (*send)(tutti_link*, const void* source, uint64_t bytes, uint64_t fingerprint);
-
-  // ---- Endpoint, optional, likewise.
-  /// Writes why the last call of open_sender, open_receiver or register_region that failed on this endpoint did so; an
-  /// empty string where none has.
-  void (*refusal)(tutti_endpoint*, char* why, size_t n);
+  // ---- Memory. NULL, all of them, where no link has use for it.
+  /// Registers memory; *memory is read before it returns. Returns TUTTI_SUCCESS or a status, with `why`.
+  tutti_status (*register_memory)(tutti_endpoint*, const tutti_memory* memory, tutti_region* region, char* why, size_t n);
+  void (*unregister_memory)(tutti_endpoint*, tutti_region*);
+  /// Makes what has arrived in the region by the link visible to kernels of its device: to be called after `view`. OK,
+  /// NOT_YET or BROKEN. NULL: it is visible when it has arrived.
+  tutti_link_result (*flush)(tutti_link*, const tutti_region* region);
+  /// The open link's state for kernels. OK, or BROKEN. NULL: no link has TUTTI_DEVICE_LINK.
+  tutti_link_result (*device_link)(tutti_link*, tutti_device_link* state);
 } tutti_transport;
+
+/// The value of an option of that key, NULL where it is absent.
+static inline const char* tutti_option_of(const tutti_endpoint_config* config, const char* key) {
+  for (size_t i = 0; i < config->option_count; ++i) {
+    if (strcmp(config->options[i].key, key) == 0) return config->options[i].value;
+  }
+  return NULL;
+}
+
+/// A `send` by the transport's own `reserve` and `commit`.
+static inline tutti_link_result tutti_send_in_parts(tutti_link_result (*reserve)(tutti_link*, uint64_t, uint64_t,
+                                                                                 tutti_room*),
+                                                    tutti_link_result (*commit)(tutti_link*, uint64_t, uint64_t),
+                                                    tutti_link* link, const void* source, uint64_t bytes,
+                                                    uint64_t fingerprint) {
+  tutti_room room;
+  const tutti_link_result reserved = reserve(link, bytes, fingerprint, &room);
+  if (reserved != TUTTI_LINK_OK) return reserved;
+  memcpy(room.data, source, bytes);
+  return commit(link, bytes, fingerprint);
+}
 
 #ifdef __cplusplus
 }

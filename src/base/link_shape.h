@@ -1,10 +1,7 @@
 // What the library asks of every transport, known to those built in before they say whether they are viable.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-
-#include "include/tutti/tutti.h"
 
 namespace tutti {
 
@@ -12,7 +9,5 @@ namespace tutti {
 /// second-level cache; plans need no more credit (make_plan's windows come from slot_bytes).
 inline constexpr std::uint32_t link_slots = 4;
 inline constexpr std::uint64_t link_slot_bytes = 256 * 1024;
-/// What a transport may say of why it failed, in bytes: as much as an error's message and remedy hold.
-inline constexpr std::size_t why_bytes = sizeof(tutti_error::message) + sizeof(tutti_error::remedy);
 
 }  // namespace tutti

@@ -291,7 +291,9 @@ Status Communicator::set_up(const WaitLimits& wait_limits, Advice advice) {
   advice_ = std::move(advice);
   advice_.tuning.apply(view_);
   if (ranks() > 1) {
-    auto reaches = membership_->control->allgather(transports_->reach(descriptions, view_, advice_.tuning), wait_limits);
+    auto reach = transports_->reach(descriptions, view_, advice_.tuning, wait_limits);
+    if (!reach.ok()) return reach.status();
+    auto reaches = membership_->control->allgather(*reach, wait_limits);
     if (!reaches.ok()) return reaches.status();
     if (Status status = transports_->settle(*reaches, view_); !status.ok()) return status;
   }
@@ -421,7 +423,7 @@ Status Communicator::conclude(Status status, const CollectiveCall& call, const P
 /// takes too long (a peer is stopped), the error says whom this memory is not safe from.
 Status Communicator::take_back(Status failure, const CollectiveCall& call, const PollHook& hook) {
   const NoCancellation whole;  // what ends here has destructors
-  transports_->await_withdrawal(TrafficClass::collective, hook);
+  transports_->await_quiescence(TrafficClass::collective, hook);
   const Status said = catching([&]() -> Status {
     transports_->close_links(TrafficClass::collective);
     linked_.clear();
@@ -543,7 +545,7 @@ Status Communicator::execute(const Prepared& plan, const CollectiveCall& call, c
 Status Communicator::give_up(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence) {
   // At once: a peer may wait for memory of its own that this rank was about to write. The rest is done when the call ends:
   // see take_back.
-  static_cast<void>(transports_->withdraw(TrafficClass::collective));
+  static_cast<void>(transports_->quiesce(TrafficClass::collective));
   return explain(outcome, call, sequence);
 }
 
@@ -655,7 +657,7 @@ Status Communicator::open_links(Linked& linked, Waiter& waiter) {
     for (HostLink* link : linked.links) {
       const tutti_link_result result = transports_->ready(*link);
       if (result == TUTTI_LINK_BROKEN) {
-        char why[why_bytes] = "";
+        char why[TUTTI_WHY_MAX] = "";
         static_cast<void>(link->transport->failure(link->link, why, sizeof why));
         return lost(link->peer, why);
       }

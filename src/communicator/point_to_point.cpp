@@ -736,7 +736,7 @@ class PointToPoint::Engine {
       p.asked.reset();
       return;
     }
-    char why[why_bytes] = "";
+    char why[TUTTI_WHY_MAX] = "";
     static_cast<void>(link.transport->failure(link.link, why, sizeof why));
     if (auto own = comm_.own_shortage(rank, why)) return fail_all(comm_.fail(std::move(*own)));
     // What follows takes locks of others': not in every round.
@@ -787,8 +787,7 @@ class PointToPoint::Engine {
   static bool send_message(Peer& p, const Trailer& trailer, std::span<const std::byte> payload) {
     const std::uint64_t word = beside(trailer);
     const tutti_transport& transport = *p.to->transport;
-    const bool in_one =
-        word != in_trailer && !payload.empty() && payload.size() < least_streamed && transport.send != nullptr;
+    const bool in_one = word != in_trailer && !payload.empty() && payload.size() < least_streamed;
     // What breaks here is told by the peer's link to us, by the control plane, or by the deadline.
     if (in_one ? transport.send(p.to->link, payload.data(), payload.size(), word) != TUTTI_LINK_OK
                : !send_in_parts(*p.to, trailer, word, payload)) {
@@ -801,10 +800,11 @@ class PointToPoint::Engine {
   static bool send_in_parts(const HostLink& to, const Trailer& trailer, std::uint64_t word,
                             std::span<const std::byte> payload) {
     const std::uint64_t bytes = payload.size() + (word == in_trailer ? sizeof(Trailer) : 0);
-    auto* const room = static_cast<std::byte*>(to.transport->reserve(to.link, bytes, word));
-    if (room == nullptr) return false;
-    copy(room, payload, to.streams(bytes));
-    if (word == in_trailer) std::memcpy(room + payload.size(), &trailer, sizeof(Trailer));
+    tutti_room room;
+    if (to.transport->reserve(to.link, bytes, word, &room) != TUTTI_LINK_OK) return false;
+    auto* const data = static_cast<std::byte*>(room.data);
+    copy(data, payload, bytes >= least_streamed && (room.flags & TUTTI_ROOM_NON_TEMPORAL) != 0);
+    if (word == in_trailer) std::memcpy(data + payload.size(), &trailer, sizeof(Trailer));
     static_cast<void>(to.transport->commit(to.link, bytes, word));
     return true;
   }

@@ -229,7 +229,7 @@ Registrations::~Registrations() {
 
 void Registrations::unregister(Known& known) {
   for (std::size_t e = 0; e < endpoints_.size(); ++e) {
-    if (known.regions[e].size != 0) endpoints_[e].transport()->unregister_region(endpoints_[e].handle(), &known.regions[e]);
+    if (known.regions[e].size != 0) endpoints_[e].transport()->unregister_memory(endpoints_[e].handle(), &known.regions[e]);
   }
 }
 
@@ -275,15 +275,21 @@ const Registrations::Known* Registrations::known(const void* data, std::uint64_t
   Known known{std::move(*arena), std::vector<tutti_region>(endpoints_.size())};
   for (std::size_t e = 0; e < endpoints_.size(); ++e) {
     const tutti_transport& transport = *endpoints_[e].transport();
-    if (transport.register_region == nullptr) continue;
+    if (transport.register_memory == nullptr) continue;
+    const tutti_memory memory{.size = sizeof(tutti_memory),
+                              .kind = TUTTI_MEMORY_HOST,
+                              .base = known.arena.base,
+                              .bytes = known.arena.bytes,
+                              .fd_kind = TUTTI_FD_MEMFD,
+                              .fd = known.arena.file->get(),
+                              .fd_offset = 0,
+                              .device = 0};
     tutti_region region{};
-    const tutti_status status = transport.register_region(endpoints_[e].handle(), known.arena.base, known.arena.bytes,
-                                                          known.arena.file->get(), 0, &region);
+    char why[TUTTI_WHY_MAX] = "";
+    const tutti_status status = transport.register_memory(endpoints_[e].handle(), &memory, &region, why, sizeof why);
     if (status == TUTTI_SUCCESS) {
       known.regions[e] = region;
     } else if (log_enabled(Level::debug)) {
-      char why[why_bytes] = "";
-      if (transport.refusal != nullptr) transport.refusal(endpoints_[e].handle(), why, sizeof why);
       log(Level::debug, std::to_string(known.arena.bytes) + " bytes of tutti_memory_alloc are not registered with " +
                             transport.name + ", and are copied: " + why);
     }

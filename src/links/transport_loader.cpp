@@ -5,13 +5,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstddef>
-#include <cstring>
 #include <filesystem>
-#include <map>
-#include <mutex>
+#include <initializer_list>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "transports/registry.h"
 
@@ -28,6 +26,17 @@ std::string list_names(const TransportList& transports) {
   return names;
 }
 
+/// Why a shared object without the symbol of this ABI is no transport.
+std::string missing_symbol(void* library) {
+  // The symbol of ABI 2 had no number.
+  const bool old = ::dlsym(library, "tutti_transport_plugin") != nullptr;
+  if (!old) return fmt::format("it exports no {}, so it is no transport", TUTTI_TRANSPORT_SYMBOL);
+  return fmt::format(
+      "it is built for ABI 2 of tutti/transport.h, and this library has ABI {}; build it with this library's "
+      "header",
+      TUTTI_TRANSPORT_ABI);
+}
+
 /// The plugin in a shared object, which adds to those that are known.
 Plugin load(const std::filesystem::path& file, const TransportList& known) {
   Plugin plugin{file.string(), nullptr, {}};
@@ -36,14 +45,12 @@ Plugin load(const std::filesystem::path& file, const TransportList& known) {
     plugin.why = ::dlerror();
     return plugin;
   }
-  const tutti_transport* const transport =
-      whole_table(static_cast<const tutti_transport*>(::dlsym(library, "tutti_transport_plugin")));
-  if (transport == nullptr) {
-    plugin.why = "it exports no transport of this ABI";
-  } else if (named(known, transport->name) != known.end()) {
-    plugin.why = fmt::format("there is a transport \"{}\" already", transport->name);
+  const tutti_transport* const exported = exported_transport(library, plugin.why);
+  if (exported == nullptr) return plugin;
+  if (named(known, exported->name) != known.end()) {
+    plugin.why = fmt::format("there is a transport \"{}\" already", exported->name);
   } else {
-    plugin.transport = transport;
+    plugin.transport = exported;
   }
   return plugin;
 }
@@ -70,17 +77,49 @@ Status load_folder(const std::string& folder, KnownTransports& known) {
 
 }  // namespace
 
-const tutti_transport* whole_table(const tutti_transport* given) {
-  constexpr std::size_t first_header = offsetof(tutti_transport, granted);
-  if (given == nullptr || given->abi != TUTTI_TRANSPORT_ABI || given->size < first_header) return nullptr;
-  if (given->size >= sizeof *given) return given;
-  static std::mutex mutex;
-  // Never destroyed, as links may outlive main; a map's elements stay where they are.
-  static auto& completed = *new std::map<const tutti_transport*, tutti_transport>;
-  const std::lock_guard lock(mutex);
-  const auto [entry, added] = completed.try_emplace(given);
-  if (added) std::memcpy(&entry->second, given, given->size);
-  return &entry->second;
+const tutti_transport* exported_transport(void* library, std::string& why) {
+  const auto* const exported = static_cast<const tutti_transport*>(::dlsym(library, TUTTI_TRANSPORT_SYMBOL));
+  why = exported != nullptr ? table_objection(*exported) : missing_symbol(library);
+  return why.empty() ? exported : nullptr;
+}
+
+std::string table_objection(const tutti_transport& given) {
+  if (given.abi != TUTTI_TRANSPORT_ABI || given.size < sizeof(tutti_transport)) {
+    return fmt::format(
+        "its table is of ABI {} of tutti/transport.h with {} bytes, and this library has ABI {} with {}; build it with "
+        "this "
+        "library's header",
+        given.abi, given.size, TUTTI_TRANSPORT_ABI, sizeof(tutti_transport));
+  }
+  const std::initializer_list<std::pair<const char*, bool>> mandatory = {
+      {"name", given.name != nullptr},
+      {"viable", given.viable != nullptr},
+      {"open", given.open != nullptr},
+      {"close", given.close != nullptr},
+      {"properties", given.properties != nullptr},
+      {"describe", given.describe != nullptr},
+      {"reach", given.reach != nullptr},
+      {"progress", given.progress != nullptr},
+      {"event_fd", given.event_fd != nullptr},
+      {"arm", given.arm != nullptr},
+      {"open_link", given.open_link != nullptr},
+      {"link_state", given.link_state != nullptr},
+      {"failure", given.failure != nullptr},
+      {"quiesce", given.quiesce != nullptr},
+      {"close_link", given.close_link != nullptr},
+      {"reserve", given.reserve != nullptr},
+      {"commit", given.commit != nullptr},
+      {"send", given.send != nullptr},
+      {"flushed", given.flushed != nullptr},
+      {"view", given.view != nullptr},
+      {"release", given.release != nullptr},
+      {"unregister_memory beside register_memory",
+       (given.register_memory == nullptr) == (given.unregister_memory == nullptr)},
+  };
+  for (const auto& [what, there] : mandatory) {
+    if (!there) return fmt::format("its table lacks {}, which every transport must have", what);
+  }
+  return {};
 }
 
 TransportWhy read_why(std::string_view why) {

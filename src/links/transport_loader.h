@@ -19,9 +19,13 @@ struct Plugin {
   std::string why;                             ///< it is passed over; empty where it is not
 };
 
-/// The whole table of a plugin's, whose own may be an older header's: what it lacks is NULL. NULL where it is of another
-/// ABI, or shorter than this ABI's first header had it. The process's; the same for the same table. Thread safe.
-const tutti_transport* whole_table(const tutti_transport* given);
+/// The transport that a loaded shared object exports; nullptr, with the reason in `why`, where it is none that this library
+/// can use. library: as dlopen gave it. Thread safe.
+const tutti_transport* exported_transport(void* library, std::string& why);
+
+/// Why a plugin's table cannot be used: it is of another ABI, or lacks a mandatory operation. Empty where it can. Thread
+/// safe.
+std::string table_objection(const tutti_transport& given);
 
 /// What a transport says of why it cannot do something (`why` in transport.h), in its parts.
 struct TransportWhy {

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 #include <limits>
 
 #include "src/base/byte_codec.h"
 #include "src/base/clock.h"
 #include "src/base/exception_boundary.h"
 #include "src/base/log.h"
+#include "src/base/plural.h"
 #include "src/base/socket.h"
 #include "src/control/log_lines.h"
 #include "src/links/transport_loader.h"
@@ -71,6 +73,15 @@ Status none_of(const AllRefused& all) {
 void say_refused(const Refused& one) {
   const Level level = one.error.status == TUTTI_SYSTEM_ERROR ? Level::warn : Level::info;
   log_once(level, fmt::format("{} is not used: {}", one.transport, Status(one.error).text()));
+}
+
+/// Whether a peer may reach into this process's memory by the link, or this process into its peer's. Memory that no region
+/// holds is moved by the owner's own progress where the link needs that.
+bool reaches_memory(const HostLink& link) {
+  constexpr std::uint32_t registered = TUTTI_CAN_OFFER_REGISTERED | TUTTI_CAN_GRANT_REGISTERED | TUTTI_CAN_OFFER_DEVICE |
+                                       TUTTI_CAN_GRANT_DEVICE | TUTTI_READS_PEER | TUTTI_WRITES_PEER;
+  const std::uint32_t can = link.state.capabilities;
+  return link.state.size != 0 && ((can & TUTTI_NEEDS_PROGRESS) == 0 || (can & registered) != 0);
 }
 
 std::string joined(const std::vector<std::string>& names) {
@@ -152,10 +163,10 @@ Result<std::unique_ptr<Transports>> Transports::open(const Settings& settings, s
   auto transports = wanted(settings);
   if (!transports.ok()) return transports.status();
   if (ranks == 1) return self;
-  self->interfaces_ = joined(settings.interfaces);
+  self->set_options(settings);
   AllRefused refused;
   for (const tutti_transport* transport : *transports) {
-    char why[why_bytes] = "";
+    char why[TUTTI_WHY_MAX] = "";
     const bool viable = transport->viable(why, sizeof why) != 0;
     const Status opened = viable ? self->open_endpoints(*transport, settings)
                                  : refusal_of(shortage_now() != 0 ? TUTTI_SYSTEM_ERROR : TUTTI_UNSUPPORTED, why);
@@ -168,6 +179,17 @@ Result<std::unique_ptr<Transports>> Transports::open(const Settings& settings, s
   return self;
 }
 
+void Transports::set_options(const Settings& settings) {
+  std::vector<std::pair<const char*, std::string>> all;
+  if (!settings.interfaces.empty()) all.emplace_back("interfaces", joined(settings.interfaces));
+  if (settings.port_range.high != 0) {
+    all.emplace_back("ports", fmt::format("{}-{}", settings.port_range.low, settings.port_range.high));
+  }
+  if (cache_sizes().l2_share() != 0) all.emplace_back("core_cache_bytes", std::to_string(cache_sizes().l2_share()));
+  option_values_.reserve(all.size());  // their addresses stay
+  for (auto& [key, value] : all) options_.push_back({key, option_values_.emplace_back(std::move(value)).c_str()});
+}
+
 Status Transports::open_endpoints(const tutti_transport& transport, const Settings& settings) {
   PerTransport mine{&transport, {}, {}};
   std::vector<OpenEndpoint> opened;
@@ -176,16 +198,14 @@ Status Transports::open_endpoints(const tutti_transport& transport, const Settin
     config.size = sizeof config;
     config.rank = rank_;
     config.ranks = ranks_;
-    config.traffic_class_index = traffic;
+    config.endpoint_class = traffic;
     config.key = key_.data();
-    config.interfaces = interfaces_.c_str();
-    config.port_low = settings.port_range.low;
-    config.port_high = settings.port_range.high;
     config.connect_timeout_ns = settings.connect_timeout_ns;
     config.log = log_line;
-    config.core_cache_bytes = cache_sizes().l2_share();
+    config.options = options_.data();
+    config.option_count = options_.size();
     tutti_endpoint* handle = nullptr;
-    char why[why_bytes] = "";
+    char why[TUTTI_WHY_MAX] = "";
     const tutti_status status = transport.open(&config, &handle, why, sizeof why);
     if (status != TUTTI_SUCCESS) return refusal_of(status, why);
     opened.emplace_back(&transport, handle);
@@ -240,32 +260,82 @@ int Transports::index_of(const std::string& name) const {
   return -1;
 }
 
-std::vector<std::byte> Transports::reach(std::span<const std::vector<std::byte>> descriptions, const View& view,
-                                         const Tuning& tuning) {
+Result<std::vector<std::byte>> Transports::reach(std::span<const std::vector<std::byte>> descriptions, const View& view,
+                                                 const Tuning& tuning, const WaitLimits& wait_limits) {
   read_descriptions(descriptions);
   ByteWriter out;
   for (const auto& [name, mine] : common_) {
-    for (int peer = 0; peer < ranks_; ++peer) {
+    std::vector<std::optional<tutti_reach>> paths(static_cast<std::size_t>(ranks_));
+    for (int peer = 0; mine >= 0 && peer < ranks_; ++peer) {
       tutti_reach there{};
       there.size = sizeof there;
-      const bool has = mine >= 0 && peer != rank_ && reaches(static_cast<std::size_t>(mine), peer, there);
-      const LinkEstimate own{has ? there.latency : -1, has ? 1 / there.bandwidth : 0};
+      if (peer != rank_ && reaches(static_cast<std::size_t>(mine), peer, there))
+        paths[static_cast<std::size_t>(peer)] = there;
+    }
+    if (mine >= 0) {
+      if (Status status = prove(static_cast<std::size_t>(mine), paths, wait_limits); !status.ok()) return status;
+    }
+    for (int peer = 0; peer < ranks_; ++peer) {
+      const std::optional<tutti_reach>& there = paths[static_cast<std::size_t>(peer)];
+      const LinkEstimate own{there ? there->latency : -1, there ? 1 / there->bandwidth : 0};
       LinkEstimate told = own;
-      if (has) told = tuning.link(name, view.link_class(rank_, peer)).value_or(own);
+      if (there) told = tuning.link(name, view.link_class(rank_, peer)).value_or(own);
       for (const double number : {own.alpha, own.beta, told.alpha, told.beta}) {
         out.u32(std::bit_cast<std::uint32_t>(static_cast<float>(number)));
       }
-      out.u32(there.capabilities & TUTTI_READS_PEER);
+      out.u32(there ? there->capabilities & TUTTI_READS_PEER : 0);
     }
   }
   return out.take();
+}
+
+/// Takes away paths that do not prove themselves in time. Only neighbours at powers of two are asked, so that a creation
+/// makes no more connections than a tree does: a fabric that joins those joins the others.
+Status Transports::prove(std::size_t mine, std::vector<std::optional<tutti_reach>>& paths, const WaitLimits& wait_limits) {
+  const tutti_transport& transport = *transports_[mine].transport;
+  if (transport.probe == nullptr) return {};
+  std::vector<int> pending;
+  for (int peer = 0; peer < ranks_; ++peer) {
+    const auto distance = static_cast<unsigned>(std::abs(peer - rank_));
+    const bool neighbor = std::has_single_bit(distance) || std::has_single_bit(static_cast<unsigned>(ranks_) - distance);
+    if (neighbor && paths[static_cast<std::size_t>(peer)]) pending.push_back(peer);
+  }
+  const Deadline deadline = Deadline::in(std::min(longest_proof_ns, wait_limits.deadline.left_ns()));
+  while (!pending.empty()) {
+    const bool late = deadline.passed();
+    std::erase_if(pending, [&](int peer) {
+      const tutti_link_result result = probe(mine, peer, late);
+      if (result == TUTTI_LINK_BROKEN) paths[static_cast<std::size_t>(peer)].reset();
+      return result != TUTTI_LINK_NOT_YET;
+    });
+    if (pending.empty()) break;
+    if (Status status = wait_limits.check(); !status.ok()) return status;
+    if (transport.progress(endpoints_[0][mine].handle()) == TUTTI_LINK_OK) continue;
+    constexpr timespec nap{0, 200'000};
+    ::nanosleep(&nap, nullptr);
+  }
+  return {};
+}
+
+/// Asks once. late: "not yet" is too late, and says why in the log like every path that fails.
+tutti_link_result Transports::probe(std::size_t mine, int peer, bool late) {
+  const PerTransport& per = transports_[mine];
+  const std::vector<std::byte>& descriptor = per.peers[0][static_cast<std::size_t>(peer)];
+  char why[TUTTI_WHY_MAX] = "";
+  const tutti_link_result result =
+      per.transport->probe(endpoints_[0][mine].handle(), peer, descriptor.data(), descriptor.size(), why, sizeof why);
+  if (result == TUTTI_LINK_OK || (result == TUTTI_LINK_NOT_YET && !late)) return result;
+  log(Level::warn,
+      fmt::format("rank {} does not use {} to rank {}, as no path has proved itself: {}", rank_, per.transport->name, peer,
+                  result == TUTTI_LINK_NOT_YET ? "none did within " + duration_text(longest_proof_ns) : why));
+  return TUTTI_LINK_BROKEN;
 }
 
 bool Transports::reaches(std::size_t mine, int peer, tutti_reach& there) {
   const PerTransport& per = transports_[mine];
   const std::vector<std::byte>& descriptor = per.peers[0][static_cast<std::size_t>(peer)];
   if (descriptor.empty()) return false;
-  char why[why_bytes] = "";
+  char why[TUTTI_WHY_MAX] = "";
   if (per.transport->reach(endpoints_[0][mine].handle(), peer, descriptor.data(), descriptor.size(), &there, why,
                            sizeof why) != 0) {
     return true;
@@ -350,23 +420,27 @@ Result<HostLink*> Transports::link(TrafficClass traffic, int peer, std::uint32_t
   link->transport = per.transport;
   link->peer = peer;
   link->endpoint = static_cast<std::uint32_t>(t);
-  const auto open = sends ? per.transport->open_sender : per.transport->open_receiver;
+  const tutti_link_params params{.size = sizeof(tutti_link_params),
+                                 .direction = sends ? TUTTI_LINK_SENDS : TUTTI_LINK_RECEIVES,
+                                 .peer = peer,
+                                 .descriptor = descriptor.data(),
+                                 .descriptor_length = descriptor.size(),
+                                 .channel = channel,
+                                 .slots = link_slots,
+                                 .slot_bytes = link_slot_bytes};
+  char why[TUTTI_WHY_MAX] = "";
   tutti_endpoint* const endpoint = endpoints_[static_cast<std::size_t>(traffic)][t].handle();
-  const tutti_status status =
-      open(endpoint, peer, descriptor.data(), descriptor.size(), channel, link_slots, link_slot_bytes, &link->link);
-  if (status != TUTTI_SUCCESS) return not_opened(*link, sends, status, endpoint);
+  const tutti_status status = per.transport->open_link(endpoint, &params, &link->link, why, sizeof why);
+  if (status != TUTTI_SUCCESS) return not_opened(*link, sends, status, why);
   return links.emplace(key, std::move(link)).first->second.get();
 }
 
-Status Transports::not_opened(const HostLink& link, bool sends, tutti_status status, tutti_endpoint* endpoint) const {
-  const tutti_transport& transport = *link.transport;
-  char why[why_bytes] = "";
-  if (transport.refusal != nullptr) transport.refusal(endpoint, why, sizeof why);
-  const TransportWhy said = read_why(why[0] != '\0' ? why : "it gives no reason. See what its maker says of it");
+Status Transports::not_opened(const HostLink& link, bool sends, tutti_status status, std::string_view why) const {
+  const TransportWhy said = read_why(!why.empty() ? why : "it gives no reason. See what its maker says of it");
   Error error;
   error.status = said.own ? TUTTI_SYSTEM_ERROR : status;
   error.system_error = error.status == TUTTI_SYSTEM_ERROR ? shortage_now() : 0;
-  error.message = fmt::format("rank {} could not open its {} link {} rank {}: {}", rank_, transport.name,
+  error.message = fmt::format("rank {} could not open its {} link {} rank {}: {}", rank_, link.transport->name,
                               sends ? "to" : "from", link.peer, said.told_of("it"));
   error.remedy = said.remedy.empty() && error.system_error != 0 ? kShortageRemedy : said.remedy;
   return Status(std::move(error));
@@ -383,43 +457,57 @@ tutti_link_result Transports::ready(HostLink& link) {
   return result;
 }
 
-void Transports::log_open(const HostLink& link) const {
+void Transports::log_stats(const HostLink& link) const {
+  if (link.transport->link_stats == nullptr) return;
+  tutti_link_stats stats{};
+  stats.size = sizeof stats;
+  link.transport->link_stats(link.link, &stats);
+  log(Level::debug, fmt::format("{}{} link with rank {}: {}, {}, {} without credit", label_, link.transport->name,
+                                link.peer, plural(static_cast<std::int64_t>(stats.messages), "message"),
+                                plural(static_cast<std::int64_t>(stats.bytes), "byte"), stats.stalls));
+}
+
+void Transports::log_open(const HostLink& link) {
   for (const TrafficClass traffic : {TrafficClass::collective, TrafficClass::point_to_point}) {
     for (const auto& [key, each] : links_[static_cast<std::size_t>(traffic)]) {
       if (each.get() != &link) continue;
       const auto channel = static_cast<std::uint32_t>(key) >> 1;
       log(Level::debug, label_ + link_line(link.transport->name, (key & 1) != 0, link.peer, channel,
                                            traffic == TrafficClass::collective));
+      if (link.transport->explain == nullptr) return;
+      char text[TUTTI_WHY_MAX] = "";
+      link.transport->explain(endpoints_[static_cast<std::size_t>(traffic)][link.endpoint].handle(), link.peer, text,
+                              sizeof text);
+      log(Level::debug, label_ + text);
       return;
     }
   }
 }
 
-bool Transports::withdraw(TrafficClass traffic) {
+bool Transports::quiesce(TrafficClass traffic) {
   bool over = true;
   for (auto& [key, link] : links_[static_cast<std::size_t>(traffic)]) {
-    const auto withdraw = link->transport->withdraw;
-    over = (withdraw == nullptr || withdraw(link->link) != TUTTI_QUARANTINED) && over;
+    if (reaches_memory(*link)) over = link->transport->quiesce(link->link) != TUTTI_QUIESCE_NOT_YET && over;
   }
   return over;
 }
 
-void Transports::await_withdrawal(TrafficClass traffic, const PollHook& hook) {
+void Transports::await_quiescence(TrafficClass traffic, const PollHook& hook) {
   constexpr long first_nap_ns = 20'000;
   constexpr long longest_nap_ns = 500'000;
-  const Deadline deadline = Deadline::in(longest_withdrawal_ns);
+  const Deadline deadline = Deadline::in(longest_quiesce_ns);
   timespec nap{0, first_nap_ns};
   const auto over = [&] {
-    bool withdrawn = false;
+    bool quiet = false;
     // What takes memory here (a peer's messages) and gets none has not told us that it is over.
     const Status looked = catching([&]() -> Status {
-      withdrawn = withdraw(traffic);
-      if (withdrawn) return {};
+      quiet = quiesce(traffic);
+      if (quiet) return {};
       for (OpenEndpoint& endpoint : endpoints(traffic))
         static_cast<void>(endpoint.transport()->progress(endpoint.handle()));
       return {};
     });
-    return looked.ok() && withdrawn;
+    return looked.ok() && quiet;
   };
   while (!over() && !deadline.passed()) {
     static_cast<void>(hook.ends_wait());
@@ -434,11 +522,16 @@ void Transports::close_links(TrafficClass traffic) {
   while (!links.empty()) {
     const auto taken = links.extract(links.begin());
     const HostLink& link = *taken.mapped();
-    const Status closed = catching([&]() -> Status {
-      if (link.transport->close_link(link.link) == TUTTI_QUARANTINED) writers_[static_cast<std::size_t>(link.peer)] = true;
+    const Status quieted = catching([&]() -> Status {
+      const tutti_quiesced quiesced = link.transport->quiesce(link.link);
+      const bool writes = quiesced == TUTTI_QUARANTINED || quiesced == TUTTI_QUIESCE_NOT_YET;
+      if (writes) writers_[static_cast<std::size_t>(link.peer)] = true;
+      if (log_enabled(Level::debug)) log_stats(link);
       return {};
     });
-    static_cast<void>(closed);  // without memory its peer hears of the end otherwise
+    // Without memory its peer hears of the end otherwise.
+    static_cast<void>(quieted);
+    static_cast<void>(catching([&] { return link.transport->close_link(link.link), Status(); }));
   }
 }
 

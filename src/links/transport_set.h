@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -13,6 +14,7 @@
 #include "src/base/poll_hook.h"
 #include "src/base/settings.h"
 #include "src/base/status.h"
+#include "src/control/wait_limits.h"
 #include "src/links/waiter.h"
 #include "src/schedule/ir.h"
 #include "src/selection/tuning.h"
@@ -27,7 +29,10 @@ inline constexpr std::size_t traffic_classes = 2;
 static_assert(link_slots == most_credit);
 /// Longest that an operation which failed waits, before its call returns, for peers that write into memory which it granted
 /// them: they end with the sweep that they are in, well below a millisecond, unless they are stopped.
-inline constexpr std::uint64_t longest_withdrawal_ns = 1'000'000'000;
+inline constexpr std::uint64_t longest_quiesce_ns = 1'000'000'000;
+
+/// Longest that a creation waits for paths to prove themselves.
+inline constexpr std::uint64_t longest_proof_ns = 3'000'000'000;
 
 /// A rank's endpoints of every viable transport, and what they say of each peer.
 class Transports {
@@ -46,9 +51,10 @@ class Transports {
   std::vector<std::byte> describe() const;
   /// How this rank reaches each peer, as bytes to be gathered, from all ranks' descriptions (rank order).
   /// tuning: what it says of a transport counts more in view.links than what that says itself. Transports are chosen by
-  /// their own numbers, since one that was measured would compete with others' guesses.
-  std::vector<std::byte> reach(std::span<const std::vector<std::byte>> descriptions, const View& view,
-                               const Tuning& tuning);
+  /// their own numbers, since one that was measured would compete with others' guesses. Waits up to longest_proof_ns where
+  /// a transport wants its paths proved (tutti_transport.probe). Errors: TUTTI_ABORTED, as wait_limits say.
+  Result<std::vector<std::byte>> reach(std::span<const std::vector<std::byte>> descriptions, const View& view,
+                                       const Tuning& tuning, const WaitLimits& wait_limits);
   /// Settles which transport each pair uses, from all ranks' reaches (rank order): the quickest for 64 KiB that reaches
   /// in both directions, by the lower rank's numbers. Fills view.links with the dearest pair of each class (equal on
   /// all ranks). Errors: TUTTI_UNSUPPORTED naming a pair that nothing connects; TUTTI_SYSTEM_ERROR where one of the two
@@ -65,12 +71,12 @@ class Transports {
   Result<HostLink*> link(TrafficClass traffic, int peer, std::uint32_t channel, bool sends);
   /// OK once it is open; NOT_YET; BROKEN.
   tutti_link_result ready(HostLink& link);
-  /// Takes back what links of the class have granted, and gives back peers' granted memory that they have reserved; they
-  /// are only to be closed after that. Whether no peer writes this process's memory any more; who does ends soon.
-  bool withdraw(TrafficClass traffic);
-  /// Withdraws until no peer writes, at most for longest_withdrawal_ns. hook: asked each millisecond, as in every wait, but
+  /// Quiesces the links of the class by which peers reach into this process's memory, or it into theirs; they are only to
+  /// be closed after that. False: a peer writes at this moment, and ends soon.
+  bool quiesce(TrafficClass traffic);
+  /// Quiesces until no peer writes, at most for longest_quiesce_ns. hook: asked each millisecond, as in every wait, but
   /// what it says ends nothing: the caller's memory goes before its haste. Throws nothing.
-  void await_withdrawal(TrafficClass traffic, const PollHook& hook);
+  void await_quiescence(TrafficClass traffic, const PollHook& hook);
   /// Closes every link of the class.
   void close_links(TrafficClass traffic);
   /// Whether a peer was writing into this process's memory, as far as could be seen, when its links were closed.
@@ -87,18 +93,23 @@ class Transports {
     int mine;  ///< index into transports_, -1 where not had here
   };
   Transports(std::span<const unsigned char, 32> key, int rank, int ranks, const std::string& name);
+  void set_options(const Settings& settings);
   Status open_endpoints(const tutti_transport& transport, const Settings& settings);
 
   void read_descriptions(std::span<const std::vector<std::byte>> descriptions);
   bool reaches(std::size_t mine, int peer, tutti_reach& there);
+  Status prove(std::size_t mine, std::vector<std::optional<tutti_reach>>& paths, const WaitLimits& wait_limits);
+  tutti_link_result probe(std::size_t mine, int peer, bool late);
   Status unconnected(std::size_t a, std::size_t b) const;
-  Status not_opened(const HostLink& link, bool sends, tutti_status status, tutti_endpoint* endpoint) const;
+  Status not_opened(const HostLink& link, bool sends, tutti_status status, std::string_view why) const;
   int index_of(const std::string& name) const;
   std::string names_of(const std::vector<bool>& used) const;  ///< used: by index into common_
-  void log_open(const HostLink& link) const;
+  void log_open(const HostLink& link);
+  void log_stats(const HostLink& link) const;
 
   std::array<unsigned char, 32> key_;
-  std::string interfaces_;
+  std::vector<std::string> option_values_;
+  std::vector<tutti_option> options_;  ///< of every endpoint; values in option_values_
   int rank_;
   int ranks_;
   std::string label_;  ///< how lines of the log begin

@@ -75,9 +75,9 @@ bool Waiter::hand_over(std::uint64_t& since_ns) {
 }
 
 void Waiter::yield_core(std::uint64_t now) {
-  step_aside(true);
+  set_yielding(true);
   sched_yield();
-  step_aside(false);
+  set_yielding(false);
   const std::uint64_t after = now_ns();
   const std::uint64_t lost = after - now < long_yield ? 0 : after - now;
   lost_ns_ = lost_ns_ - lost_ns_ / yields_remembered + lost / yields_remembered;
@@ -140,10 +140,12 @@ void Waiter::arm(bool sleeping) {
   for (OpenEndpoint& endpoint : endpoints_) endpoint.transport()->arm(endpoint.handle(), sleeping ? 1 : 0);
 }
 
-void Waiter::step_aside(bool aside) {
+void Waiter::set_yielding(bool yielding) {
   if (!options_.tells) return;
-  for (OpenEndpoint& endpoint : endpoints_) {
-    if (endpoint.transport()->step_aside != nullptr) endpoint.transport()->step_aside(endpoint.handle(), aside ? 1 : 0);
+  for (const OpenEndpoint& endpoint : endpoints_) {
+    std::uint32_t* const word = endpoint.properties().yielding;
+    // Release: whoever sees it sees what was sent before.
+    if (word != nullptr) std::atomic_ref(*word).store(yielding ? 1 : 0, std::memory_order_release);
   }
 }
 
@@ -166,9 +168,9 @@ void Waiter::nap(std::uint64_t idle_for) {
   // A wake-up that is lost costs no more than a part of what was waited already; and who waits for minutes takes no core.
   const bool brief = options_.shared || hook_.poll != nullptr;
   const std::uint64_t most = brief ? millisecond : std::clamp(idle_for / nap_share, millisecond, longest_nap);
-  step_aside(true);
+  set_yielding(true);
   static_cast<void>(::poll(events.data(), count, static_cast<int>(most / millisecond)));
-  step_aside(false);
+  set_yielding(false);
   arm(false);
 }
 

@@ -23,19 +23,24 @@ namespace tutti {
 /// One end of a transport, opened. Closed with the object.
 class OpenEndpoint {
  public:
-  OpenEndpoint(const tutti_transport* transport, tutti_endpoint* handle) : transport_(transport), handle_(handle) {}
+  OpenEndpoint(const tutti_transport* transport, tutti_endpoint* handle) : transport_(transport), handle_(handle) {
+    properties_.size = sizeof properties_;
+    transport->properties(handle, &properties_);
+  }
   OpenEndpoint(OpenEndpoint&& other) noexcept
-      : transport_(other.transport_), handle_(std::exchange(other.handle_, nullptr)) {}
+      : transport_(other.transport_), handle_(std::exchange(other.handle_, nullptr)), properties_(other.properties_) {}
   OpenEndpoint& operator=(OpenEndpoint&&) = delete;
   ~OpenEndpoint() {
     if (handle_ != nullptr) transport_->close(handle_);
   }
   const tutti_transport* transport() const { return transport_; }
   tutti_endpoint* handle() const { return handle_; }
+  const tutti_endpoint_properties& properties() const { return properties_; }
 
  private:
   const tutti_transport* transport_;
   tutti_endpoint* handle_;
+  tutti_endpoint_properties properties_{};
 };
 
 /// Why an agent gave up.
@@ -97,7 +102,7 @@ class Waiter : public Agent {
   /// Yields, and remembers whom to.
   void yield_core(std::uint64_t now);
   /// Where its habit is to tell.
-  void step_aside(bool aside);
+  void set_yielding(bool yielding);
   void nap(std::uint64_t idle_for);
   void arm(bool sleeping);
 

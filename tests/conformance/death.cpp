@@ -103,9 +103,9 @@ void live(const tutti_transport& t, Child& self, int how_far) {
   if (how_far >= kOpening) {
     const Links links = open_both(endpoint, 0, parent);
     if (how_far >= kOpened) wait([&] { return is_open(t, links); });
-    if (how_far >= kReserved) wait([&] { return t.reserve(links.out, kBytes, fingerprint_of(0)) != nullptr; });
+    if (how_far >= kReserved) wait([&] { return room_of(t, links.out, kBytes, fingerprint_of(0)) != nullptr; });
     if (how_far >= kCommitted) {
-      fill(static_cast<unsigned char*>(t.reserve(links.out, kBytes, fingerprint_of(0))), 0, kBytes);
+      fill(static_cast<unsigned char*>(room_of(t, links.out, kBytes, fingerprint_of(0))), 0, kBytes);
       (void)t.commit(links.out, kBytes, fingerprint_of(0));
       wait([&] { return t.flushed(links.out) == TUTTI_LINK_OK; });
     }
@@ -163,8 +163,8 @@ void Death::die_at(int how_far) {
   EXPECT_LT(now_ns() - killed, 5 * kSecond) << "the promised time in which a death is reported";
   EXPECT_NE(failure_of(t(), links.out).find("rank 1"), std::string::npos) << failure_of(t(), links.out);
   EXPECT_NE(failure_of(t(), links.in).find("rank 1"), std::string::npos) << failure_of(t(), links.in);
-  EXPECT_EQ(t().reserve(links.out, 10, 0), nullptr);
-  EXPECT_NE(t().close_link(links.in), TUTTI_QUARANTINED);
+  EXPECT_EQ(room_of(t(), links.out, 10, 0), nullptr);
+  EXPECT_NE(quiesce_and_close(t(), links.in), TUTTI_QUARANTINED);
 }
 
 TEST_P(Death, BeforeItHasOpenedAnything) { die_at(kDescribed); }

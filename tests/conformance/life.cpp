@@ -28,7 +28,7 @@ TEST_P(Conformance, ALinkIsNotOpenBeforeThePeerOpensIt) {
     for (int i = 0; i < 300; ++i) {
       world.progress();
       ASSERT_EQ(t().link_state(sender, &state), TUTTI_LINK_NOT_YET);
-      ASSERT_EQ(t().reserve(sender, 8, 0), nullptr);
+      ASSERT_EQ(room_of(t(), sender, 8, 0), nullptr);
     }
     tutti_link* const receiver = world[late].open_receiver(early, world[early].descriptor(), channel, 2, 64);
     EXPECT_TRUE(world.until([&] { return t().link_state(sender, &state) == TUTTI_LINK_OK; }));
@@ -38,22 +38,18 @@ TEST_P(Conformance, ALinkIsNotOpenBeforeThePeerOpensIt) {
 }
 
 TEST_P(Conformance, AnOpeningThatFailsLeavesItsReason) {
-  if (t().refusal == nullptr) GTEST_SKIP() << t().name << " gives no reasons";
   World world(GetParam(), 2);
-  EXPECT_EQ(refusal_of(t(), world[0].get()), "");
   const Bytes& there = world[1].descriptor();
   const Bytes rubbish(there.size(), 0x5A);
-  for (const auto open : {t().open_sender, t().open_receiver}) {
+  for (const tutti_direction direction : {TUTTI_LINK_SENDS, TUTTI_LINK_RECEIVES}) {
     tutti_link* link = nullptr;
-    EXPECT_NE(open(world[0].get(), 1, rubbish.data(), rubbish.size(), 3, 2, 64, &link), TUTTI_SUCCESS);
-    const std::string foreign = refusal_of(t(), world[0].get());
+    std::string foreign, none, twice;
+    EXPECT_NE(world[0].try_open(direction, 1, rubbish, 3, 2, 64, &link, foreign), TUTTI_SUCCESS);
     EXPECT_GT(foreign.size(), 10u);
-    EXPECT_EQ(open(world[0].get(), 1, there.data(), there.size(), 3, 2, 64, &link), TUTTI_SUCCESS);
-    EXPECT_NE(open(world[0].get(), 1, there.data(), there.size(), 3, 2, 64, &link), TUTTI_SUCCESS);
-    const std::string twice = refusal_of(t(), world[0].get());
+    EXPECT_EQ(world[0].try_open(direction, 1, there, 3, 2, 64, &link, none), TUTTI_SUCCESS);
+    EXPECT_NE(world[0].try_open(direction, 1, there, 3, 2, 64, &link, twice), TUTTI_SUCCESS);
     EXPECT_GT(twice.size(), 10u);
     EXPECT_NE(twice, foreign) << "each failure has a reason of its own";
-    EXPECT_EQ(refusal_of(t(), world[1].get()), "") << "and it is this endpoint's alone";
   }
 }
 
@@ -157,7 +153,7 @@ TEST_P(Conformance, AClosedReceiverBreaksItsSenderOnly) {
   const Pipe other = open_pipe(world, 0, 1, 1, 2, 64);
   t().close_link(closed.receiver);
   EXPECT_TRUE(world.until([&] { return broken(t(), closed.sender); }));
-  EXPECT_EQ(t().reserve(closed.sender, 8, 0), nullptr);
+  EXPECT_EQ(room_of(t(), closed.sender, 8, 0), nullptr);
   EXPECT_GT(failure_of(t(), closed.sender).size(), 10u);
   EXPECT_TRUE(world.until([&] { return try_send(t(), other.sender, 0, 64); }));
   EXPECT_TRUE(world.until([&] { return try_receive(t(), other.receiver, 0, 64); }));
@@ -211,7 +207,7 @@ TEST_P(Conformance, ClosesInTheMiddleOfEverything) {
     } else {
       pipe = open_pipe(world, 0, 1, 0, 2, 5000);
     }
-    void* const room = state >= 2 ? t().reserve(pipe.sender, 5000, 1) : nullptr;
+    void* const room = state >= 2 ? room_of(t(), pipe.sender, 5000, 1) : nullptr;
     EXPECT_EQ(room != nullptr, state >= 2);
     if (state >= 3) fill(static_cast<unsigned char*>(room), 1, 5000);
     EXPECT_EQ(state >= 3 ? t().commit(pipe.sender, 5000, 1) : TUTTI_LINK_OK, TUTTI_LINK_OK);
@@ -229,11 +225,11 @@ TEST_P(Conformance, AChannelOpensAgainAfterBothEndsClosed) {
   World world(GetParam(), 2);
   for (std::uint64_t round = 0; round < 5; ++round) {
     Pipe pipe;
-    const Bytes& there = world[1].descriptor();
+    std::string why;
     const tutti_status status =
-        t().open_sender(world[0].get(), 1, there.data(), there.size(), 7, 2, 64 + round, &pipe.sender);
+        world[0].try_open(TUTTI_LINK_SENDS, 1, world[1].descriptor(), 7, 2, 64 + round, &pipe.sender, why);
     if (round > 0 && status == TUTTI_INVALID_USAGE) GTEST_SKIP() << t().name << " opens a channel once";
-    ASSERT_EQ(status, TUTTI_SUCCESS);
+    ASSERT_EQ(status, TUTTI_SUCCESS) << why;
     pipe.receiver = world[1].open_receiver(0, world[0].descriptor(), 7, 2, 64 + round);
     ASSERT_TRUE(world.until([&] { return try_send(t(), pipe.sender, round, 60); }));
     ASSERT_TRUE(world.until([&] { return try_receive(t(), pipe.receiver, round, 60); }));
@@ -296,24 +292,85 @@ TEST_P(Conformance, StrangersAreDroppedAndKeepNobodyOut) {
   for (const int fd : open) ::close(fd);
 }
 
-TEST_P(Conformance, WhoStepsAsideIsKnownToBeAsideByAllPeersAndBothEnds) {
-  if (t().peer_is_aside == nullptr || t().step_aside == nullptr) GTEST_SKIP() << "it cannot tell";
+TEST_P(Conformance, WhoYieldsIsKnownToYieldByAllPeersAndBothEnds) {
   World world(GetParam(), 3);
+  tutti_endpoint_properties properties{};
+  properties.size = sizeof properties;
+  t().properties(world[1].get(), &properties);
   const Pipe to = open_pipe(world, 0, 1, 0, 4, 64);
   const Pipe back = open_pipe(world, 1, 2, 0, 4, 64);
-  const auto aside = [&](tutti_link* link) { return t().peer_is_aside(link) != 0; };
-  const auto know = [&](bool is) {
-    return world.until([&] { return aside(to.sender) == is && aside(back.receiver) == is; }, kSecond);
+  EXPECT_EQ(to.sending.peer_yielding != nullptr, properties.yielding != nullptr) << "it tells, or it does not";
+  if (properties.yielding == nullptr) GTEST_SKIP() << "it cannot tell";
+  const auto yields = [](const tutti_link_state& state) {
+    return __atomic_load_n(state.peer_yielding, __ATOMIC_ACQUIRE) != 0;
   };
-  if (aside(to.sender)) GTEST_SKIP() << "it cannot tell: what it is built upon cannot";
-  EXPECT_TRUE(know(false));
+  const auto know = [&](bool is) {
+    return world.until([&] { return yields(to.sending) == is && yields(back.receiving) == is; }, kSecond);
+  };
+  EXPECT_TRUE(know(false)) << "who says nothing runs";
   for (int i = 0; i < 3; ++i) {
-    t().step_aside(world[1].get(), 1);
+    __atomic_store_n(properties.yielding, 1, __ATOMIC_RELEASE);
     EXPECT_TRUE(know(true)) << i;
-    EXPECT_FALSE(aside(to.receiver) || aside(back.sender)) << "the others are not";
-    t().step_aside(world[1].get(), 0);
+    EXPECT_FALSE(yields(to.receiving) || yields(back.sending)) << "the others do not";
+    __atomic_store_n(properties.yielding, 0, __ATOMIC_RELEASE);
     EXPECT_TRUE(know(false)) << i;
   }
+}
+
+TEST_P(Conformance, SaysWhatItIsMadeOf) {
+  World world(GetParam(), 2);
+  tutti_endpoint_properties properties{};
+  properties.size = sizeof properties;
+  t().properties(world[0].get(), &properties);
+  EXPECT_LT(::strnlen(properties.pci_address, sizeof properties.pci_address), sizeof properties.pci_address);
+  EXPECT_GE(properties.numa_node, -1);
+  EXPECT_GE(properties.bandwidth, 0);
+  EXPECT_EQ(properties.memory_kinds != 0, t().register_memory != nullptr && properties.memory_kinds != 0);
+}
+
+TEST_P(Conformance, CountsWhatALinkHasCarried) {
+  if (t().link_stats == nullptr) GTEST_SKIP() << t().name << " counts nothing";
+  World world(GetParam(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 2, 3000);
+  const auto stats = [&](tutti_link* link) {
+    tutti_link_stats out{};
+    out.size = sizeof out;
+    t().link_stats(link, &out);
+    return out;
+  };
+  std::uint64_t sent = 0, bytes = 0;
+  EXPECT_EQ(stats(pipe.sender).messages, 0u);
+  for (const std::uint64_t length : {8u, 40u, 100u, 2000u, 3000u, 1u}) {
+    ASSERT_TRUE(world.until([&] { return try_send(t(), pipe.sender, sent, length); }));
+    ASSERT_TRUE(world.until([&] { return try_receive(t(), pipe.receiver, sent, length); }));
+    ++sent;
+    bytes += length;
+    for (tutti_link* const end : {pipe.sender, pipe.receiver}) {
+      EXPECT_EQ(stats(end).messages, sent);
+      EXPECT_EQ(stats(end).bytes, bytes);
+    }
+  }
+  std::uint64_t ahead = sent;
+  while (try_send(t(), pipe.sender, ahead, 3000)) ++ahead;
+  EXPECT_GE(stats(pipe.sender).stalls, 1u);
+  EXPECT_EQ(stats(pipe.sender).messages, ahead);
+  EXPECT_EQ(stats(pipe.receiver).messages, sent) << "only what was released";
+}
+
+TEST_P(Conformance, ALinkThatIsQuietStaysQuietUntilItIsClosed) {
+  World world(GetParam(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 2, 64);
+  ASSERT_TRUE(world.until([&] { return try_send(t(), pipe.sender, 0, 64); }));
+  for (tutti_link* const end : {pipe.receiver, pipe.sender}) {
+    const tutti_quiesced first = t().quiesce(end);
+    EXPECT_EQ(first, TUTTI_QUIESCED) << "nothing was granted or offered";
+    for (int i = 0; i < 100; ++i) world.progress();
+    EXPECT_EQ(t().quiesce(end), first);
+    t().close_link(end);
+  }
+  const Pipe other = open_pipe(world, 0, 1, 1, 2, 64);
+  EXPECT_TRUE(world.until([&] { return try_send(t(), other.sender, 0, 64); }));
+  EXPECT_TRUE(world.until([&] { return try_receive(t(), other.receiver, 0, 64); }));
 }
 
 /// What a thread does that sleeps until its link has something: false at a wake-up that did not come by itself.

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "src/links/transport_loader.h"
 #include "tests/conformance/world.h"
 #include "transports/registry.h"
 
@@ -19,28 +20,17 @@ INSTANTIATE_TEST_SUITE_P(Transports, Conformance, testing::ValuesIn(transports_u
 
 namespace {
 
-/// The plugin's table, widened to today's: what lies beyond the plugin's size is NULL.
+/// The plugin's table.
 const tutti_transport* load(const char* path) {
   void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     std::fprintf(stderr, "tutti-conformance: cannot load %s: %s\n", path, dlerror());
     return nullptr;
   }
-  const void* const symbol = dlsym(library, "tutti_transport_plugin");
-  if (symbol == nullptr) {
-    std::fprintf(stderr, "tutti-conformance: %s does not export tutti_transport_plugin\n", path);
-    return nullptr;
-  }
-  std::size_t size = 0;
-  std::memcpy(&size, symbol, sizeof size);
-  static tutti_transport transport{};
-  std::memcpy(&transport, symbol, std::min(size, sizeof transport));
-  if (transport.abi != TUTTI_TRANSPORT_ABI) {
-    std::fprintf(stderr, "tutti-conformance: %s speaks version %u of the interface, not %d\n", path, transport.abi,
-                 TUTTI_TRANSPORT_ABI);
-    return nullptr;
-  }
-  return &transport;
+  std::string why;
+  const tutti_transport* const transport = exported_transport(library, why);
+  if (transport == nullptr) std::fprintf(stderr, "tutti-conformance: %s cannot be used: %s\n", path, why.c_str());
+  return transport;
 }
 
 bool choose(const char* what) {

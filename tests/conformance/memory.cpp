@@ -13,14 +13,14 @@ class Registered {
  public:
   Registered(const tutti_transport& t, TestEndpoint& endpoint, std::uint64_t bytes)
       : t_(t), endpoint_(endpoint), memory_(bytes) {
-    if (t.register_region == nullptr) return;
-    EXPECT_EQ(t.register_region(endpoint.get(), memory_.data(), bytes, memory_.fd(), 0, &region_), TUTTI_SUCCESS);
+    if (t.register_memory == nullptr) return;
+    EXPECT_EQ(register_file(t, endpoint.get(), memory_.data(), bytes, memory_.fd(), &region_), TUTTI_SUCCESS);
   }
   ~Registered() { unregister(); }
   Registered(const Registered&) = delete;
   Registered& operator=(const Registered&) = delete;
   void unregister() {
-    if (region_.handle != nullptr) t_.unregister_region(endpoint_.get(), &region_);
+    if (region_.handle != nullptr) t_.unregister_memory(endpoint_.get(), &region_);
     region_.handle = nullptr;
   }
   unsigned char* data() const { return memory_.data(); }
@@ -45,16 +45,16 @@ bool grants(const tutti_transport& t, const Pipe& pipe) {
 std::uint64_t load(const std::uint64_t* word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
 
 TEST_P(Conformance, ARegistrationThatFailsLeavesItsReason) {
-  if (t().refusal == nullptr || t().register_region == nullptr)
-    GTEST_SKIP() << t().name << " registers nothing, or says nothing";
+  if (t().register_memory == nullptr) GTEST_SKIP() << t().name << " registers nothing";
   World world(GetParam(), 2);
   FileMemory memory(4096);
   tutti_region region{};
-  if (t().register_region(world[0].get(), memory.data(), 8192, memory.fd(), 0, &region) == TUTTI_SUCCESS) {
-    t().unregister_region(world[0].get(), &region);
+  std::string why;
+  if (register_file(t(), world[0].get(), memory.data(), 8192, memory.fd(), &region, &why) == TUTTI_SUCCESS) {
+    t().unregister_memory(world[0].get(), &region);
     GTEST_SKIP() << t().name << " registers more than there is of a file";
   }
-  EXPECT_GT(refusal_of(t(), world[0].get()).size(), 10u);
+  EXPECT_GT(why.size(), 10u);
 }
 
 TEST_P(Conformance, OffersMemoryOfAnyLength) {
@@ -123,11 +123,12 @@ TEST_P(Conformance, WhatASenderTookBackWhileItWasReadIsNoMessage) {
   }
   tutti_message message;
   ASSERT_TRUE(world.until([&] { return t().view(pipe.receiver, &message) == TUTTI_LINK_OK; }));
-  EXPECT_EQ(t().view(pipe.receiver, &message), TUTTI_LINK_OK) << "nothing has happened yet";
+  EXPECT_EQ(t().revalidate(pipe.receiver), TUTTI_LINK_OK) << "nothing has happened yet";
+  EXPECT_EQ(t().view(pipe.receiver, &message), TUTTI_LINK_OK) << "likewise";
   t().release(pipe.receiver);
   ASSERT_TRUE(world.until([&] { return t().view(pipe.receiver, &message) == TUTTI_LINK_OK; }));
-  ASSERT_NE(t().withdraw, nullptr);
-  EXPECT_EQ(t().withdraw(pipe.sender), TUTTI_QUIESCED);
+  EXPECT_EQ(t().quiesce(pipe.sender), TUTTI_QUIESCED);
+  EXPECT_EQ(t().revalidate(pipe.receiver), TUTTI_LINK_BROKEN);
   EXPECT_EQ(t().view(pipe.receiver, &message), TUTTI_LINK_BROKEN);
   EXPECT_NE(failure_of(t(), pipe.receiver), "");
 }
@@ -268,9 +269,9 @@ TEST_P(Conformance, AGrantThatIsGivenUpIsNotWrittenAnyMore) {
   std::memset(memory.data(), 0xEE, kBytes);
   ASSERT_NE(t().grant(pipe.receiver, memory.region(), memory.data(), kBytes, 1), TUTTI_LINK_BROKEN);
   for (int i = 0; i < 20; ++i) world.progress();
-  EXPECT_NE(t().close_link(pipe.receiver), TUTTI_QUARANTINED);
+  EXPECT_NE(quiesce_and_close(t(), pipe.receiver), TUTTI_QUARANTINED);
   (void)world.until([&] { return t().failure(pipe.sender, nullptr, 0) == TUTTI_LINK_BROKEN; });
-  if (void* const room = t().reserve(pipe.sender, kBytes, 1)) {
+  if (void* const room = room_of(t(), pipe.sender, kBytes, 1)) {
     std::memset(room, 0x11, kBytes);
     (void)t().commit(pipe.sender, kBytes, 1);
   }

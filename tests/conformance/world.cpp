@@ -22,11 +22,14 @@ TestEndpoint::TestEndpoint(const tutti_transport* transport, const EndpointOptio
   config_.size = sizeof config_;
   config_.rank = options.rank;
   config_.ranks = options.ranks;
-  config_.traffic_class_index = options.traffic_class_index;
+  config_.endpoint_class = options.endpoint_class;
   config_.key = key_.data();
-  config_.interfaces = "";
   config_.connect_timeout_ns = options.connect_timeout_ns;
-  config_.core_cache_bytes = options.core_cache_bytes;
+  cache_ = std::to_string(options.core_cache_bytes);
+  options_.push_back({"an option that nobody knows", "passed over"});
+  if (options.core_cache_bytes != 0) options_.push_back({"core_cache_bytes", cache_.c_str()});
+  config_.options = options_.data();
+  config_.option_count = options_.size();
   char why[512] = "";
   const tutti_status status = transport_->open(&config_, &endpoint_, why, sizeof why);
   EXPECT_EQ(status, TUTTI_SUCCESS) << why;
@@ -42,22 +45,38 @@ void TestEndpoint::close() {
   endpoint_ = nullptr;
 }
 
+tutti_status TestEndpoint::try_open(tutti_direction direction, int peer, const Bytes& descriptor, std::uint32_t channel,
+                                    std::uint32_t slots, std::uint64_t bytes, tutti_link** link, std::string& why) {
+  const tutti_link_params params{.size = sizeof(tutti_link_params),
+                                 .direction = direction,
+                                 .peer = peer,
+                                 .descriptor = descriptor.data(),
+                                 .descriptor_length = descriptor.size(),
+                                 .channel = channel,
+                                 .slots = slots,
+                                 .slot_bytes = bytes};
+  std::array<char, TUTTI_WHY_MAX> text{};
+  const tutti_status status = transport_->open_link(endpoint_, &params, link, text.data(), text.size());
+  why = text.data();
+  return status;
+}
+
+tutti_link* TestEndpoint::open(tutti_direction direction, int peer, const Bytes& descriptor, std::uint32_t channel,
+                               std::uint32_t slots, std::uint64_t bytes) {
+  tutti_link* link = nullptr;
+  std::string why;
+  EXPECT_EQ(try_open(direction, peer, descriptor, channel, slots, bytes, &link, why), TUTTI_SUCCESS) << why;
+  return link;
+}
+
 tutti_link* TestEndpoint::open_sender(int peer, const Bytes& descriptor, std::uint32_t channel, std::uint32_t slots,
                                       std::uint64_t bytes) {
-  tutti_link* link = nullptr;
-  const tutti_status status =
-      transport_->open_sender(endpoint_, peer, descriptor.data(), descriptor.size(), channel, slots, bytes, &link);
-  EXPECT_EQ(status, TUTTI_SUCCESS);
-  return link;
+  return open(TUTTI_LINK_SENDS, peer, descriptor, channel, slots, bytes);
 }
 
 tutti_link* TestEndpoint::open_receiver(int peer, const Bytes& descriptor, std::uint32_t channel, std::uint32_t slots,
                                         std::uint64_t bytes) {
-  tutti_link* link = nullptr;
-  const tutti_status status =
-      transport_->open_receiver(endpoint_, peer, descriptor.data(), descriptor.size(), channel, slots, bytes, &link);
-  EXPECT_EQ(status, TUTTI_SUCCESS);
-  return link;
+  return open(TUTTI_LINK_RECEIVES, peer, descriptor, channel, slots, bytes);
 }
 
 World::World(const tutti_transport* transport, int ranks, EndpointOptions options) : transport_(transport) {
@@ -123,8 +142,41 @@ std::uint64_t mismatch(const void* data, std::uint64_t number, std::uint64_t byt
   return bytes;
 }
 
+tutti_room reserved(const tutti_transport& t, tutti_link* sender, std::uint64_t bytes, std::uint64_t fingerprint) {
+  tutti_room room{};
+  const tutti_link_result result = t.reserve(sender, bytes, fingerprint, &room);
+  EXPECT_EQ(room.data != nullptr, result == TUTTI_LINK_OK) << "it is written where there is room only";
+  return room;
+}
+
+void* room_of(const tutti_transport& t, tutti_link* sender, std::uint64_t bytes, std::uint64_t fingerprint) {
+  return reserved(t, sender, bytes, fingerprint).data;
+}
+
+tutti_quiesced quiesce_and_close(const tutti_transport& t, tutti_link* link) {
+  const tutti_quiesced quiesced = t.quiesce(link);
+  t.close_link(link);
+  return quiesced;
+}
+
+tutti_status register_file(const tutti_transport& t, tutti_endpoint* endpoint, void* base, std::uint64_t bytes, int fd,
+                           tutti_region* region, std::string* why) {
+  const tutti_memory memory{.size = sizeof(tutti_memory),
+                            .kind = TUTTI_MEMORY_HOST,
+                            .base = base,
+                            .bytes = bytes,
+                            .fd_kind = TUTTI_FD_MEMFD,
+                            .fd = fd,
+                            .fd_offset = 0,
+                            .device = 0};
+  std::array<char, TUTTI_WHY_MAX> text{};
+  const tutti_status status = t.register_memory(endpoint, &memory, region, text.data(), text.size());
+  if (why != nullptr) *why = text.data();
+  return status;
+}
+
 bool try_send(const tutti_transport& t, tutti_link* sender, std::uint64_t number, std::uint64_t bytes) {
-  void* const room = t.reserve(sender, bytes, fingerprint_of(number));
+  void* const room = room_of(t, sender, bytes, fingerprint_of(number));
   if (room == nullptr) return false;
   fill(static_cast<unsigned char*>(room), number, bytes);
   EXPECT_EQ(t.commit(sender, bytes, fingerprint_of(number)), TUTTI_LINK_OK) << failure_of(t, sender);
@@ -146,12 +198,6 @@ bool try_receive(const tutti_transport& t, tutti_link* receiver, std::uint64_t n
 std::string failure_of(const tutti_transport& t, tutti_link* link) {
   char why[512] = "";
   return t.failure(link, why, sizeof why) == TUTTI_LINK_OK ? std::string() : std::string(why);
-}
-
-std::string refusal_of(const tutti_transport& t, tutti_endpoint* endpoint) {
-  char why[512] = "";
-  t.refusal(endpoint, why, sizeof why);
-  return why;
 }
 
 FileMemory::FileMemory(std::uint64_t bytes)

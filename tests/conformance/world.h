@@ -27,7 +27,7 @@ struct EndpointOptions {
   int ranks = 2;
   unsigned char key = 7;  ///< all 32 bytes of the key
   std::uint64_t connect_timeout_ns = 20 * kSecond;
-  std::uint32_t traffic_class_index = 0;
+  std::uint32_t endpoint_class = TUTTI_CLASS_COLLECTIVE;
   std::uint64_t core_cache_bytes = 0;
 };
 
@@ -43,6 +43,9 @@ class TestEndpoint {
   tutti_endpoint* get() const { return endpoint_; }
   const Bytes& descriptor() const { return descriptor_; }
   tutti_link_result progress() { return transport_->progress(endpoint_); }
+  /// As open_link, which may fail, with its sentence in `why`.
+  tutti_status try_open(tutti_direction direction, int peer, const Bytes& descriptor, std::uint32_t channel,
+                        std::uint32_t slots, std::uint64_t bytes, tutti_link** link, std::string& why);
   tutti_link* open_sender(int peer, const Bytes& descriptor, std::uint32_t channel, std::uint32_t slots,
                           std::uint64_t bytes);
   tutti_link* open_receiver(int peer, const Bytes& descriptor, std::uint32_t channel, std::uint32_t slots,
@@ -50,7 +53,12 @@ class TestEndpoint {
 
  private:
   const tutti_transport* transport_;
+  tutti_link* open(tutti_direction direction, int peer, const Bytes& descriptor, std::uint32_t channel, std::uint32_t slots,
+                   std::uint64_t bytes);
+
   std::array<unsigned char, 32> key_{};
+  std::string cache_;
+  std::vector<tutti_option> options_;
   tutti_endpoint_config config_{};
   tutti_endpoint* endpoint_ = nullptr;
   Bytes descriptor_;
@@ -94,13 +102,19 @@ void fill(unsigned char* data, std::uint64_t number, std::uint64_t bytes);
 std::uint64_t mismatch(const void* data, std::uint64_t number, std::uint64_t bytes);
 constexpr std::uint64_t fingerprint_of(std::uint64_t number) { return number * 0x9E3779B97F4A7C15u + 1; }
 
+/// Room for a message; its data is NULL where there is no credit.
+tutti_room reserved(const tutti_transport& t, tutti_link* sender, std::uint64_t bytes, std::uint64_t fingerprint);
+void* room_of(const tutti_transport& t, tutti_link* sender, std::uint64_t bytes, std::uint64_t fingerprint);
+/// What the link's memory came to, once it is known; the link is gone.
+tutti_quiesced quiesce_and_close(const tutti_transport& t, tutti_link* link);
+/// Registers a file's memory.
+tutti_status register_file(const tutti_transport& t, tutti_endpoint* endpoint, void* base, std::uint64_t bytes, int fd,
+                           tutti_region* region, std::string* why = nullptr);
 /// Sends message `number` if there is credit.
 bool try_send(const tutti_transport& t, tutti_link* sender, std::uint64_t number, std::uint64_t bytes);
 /// Takes message `number` if it is there, and checks all of it.
 bool try_receive(const tutti_transport& t, tutti_link* receiver, std::uint64_t number, std::uint64_t bytes);
 /// The link's sentence, empty while it is sound.
-/// Why the endpoint's last opening or registration that failed did.
-std::string refusal_of(const tutti_transport& t, tutti_endpoint* endpoint);
 std::string failure_of(const tutti_transport& t, tutti_link* link);
 
 /// Memory in a file of its own, as tutti_memory_alloc gives it.

@@ -187,6 +187,47 @@ TEST(ATransportThatRefusesToOpen, HasItsReasonInTheErrorOfEachVerb) {
   });
 }
 
+/// Runs a sum of two ranks over faulty around tcp, or shm, with a probe that fails as told. What the log says of paths.
+std::string log_of_probe(const char* orders) {
+  const LogOf log;
+  ::setenv("TUTTI_LOG", "debug", 1);
+  ::setenv("TUTTI_PLUGIN_PATH", TUTTI_PLUGINS, 1);
+  ::setenv("TUTTI_FAULTY", orders, 1);
+  {
+    const Ranks ranks(2, "faulty,tcp");
+    ranks.run([](int, tutti_comm* comm) { expect_sum(2, comm); });
+  }
+  std::string all;
+  for (const char* part : {"does not use faulty", "fail as TUTTI_FAULTY says", "link with rank"}) {
+    for (const std::string& line : log.lines(part)) all += line + "\n";
+  }
+  return all;
+}
+
+TEST(APathThatDoesNotProveItself, IsNotUsedAndTheLogSaysWhy) {
+  const Child child([] {
+    const std::string all = log_of_probe("shm:rank=0,point=probe,action=break");
+    EXPECT_THAT(all,
+                HasSubstr("rank 0 does not use faulty to rank 1, as no path has proved itself: this process is refused"));
+    EXPECT_THAT(all, Not(HasSubstr("rank 1 does not use"))) << "its own probe was good";
+    EXPECT_THAT(all, AllOf(HasSubstr("tcp link with rank 1: 1 message"), Not(HasSubstr("faulty link with"))));
+  });
+}
+
+TEST(APathThatProvesItselfLate, IsUsedWithinItsTimeAndNotBeyond) {
+  const Child soon([] {
+    const std::string all = log_of_probe("shm:rank=1,point=probe,action=delay,ms=200");
+    EXPECT_THAT(all, Not(HasSubstr("does not use")));
+    EXPECT_THAT(all, HasSubstr("links to rank 1 fail as TUTTI_FAULTY says, around shm"));
+    EXPECT_THAT(all, HasSubstr("faulty link with rank 1: 1 message"));
+  });
+  const Child never([] {
+    const std::string all = log_of_probe("shm:rank=1,point=probe,action=delay,ms=3600000");
+    EXPECT_THAT(all, HasSubstr("rank 1 does not use faulty to rank 0, as no path has proved itself: none did within 3 s"));
+    EXPECT_THAT(all, HasSubstr("tcp link with rank 1: 1 message"));
+  });
+}
+
 TEST(MemoryThatATransportDoesNotRegister, IsCopiedAndTheLogSaysWhy) {
   const Child child([] {
     const LogOf log;

@@ -20,7 +20,7 @@ namespace {
 
 /// What the transport itself says, as a communicator would be told.
 Verdict judge_viable(const tutti_transport& transport) {
-  std::array<char, why_bytes> why{};
+  std::array<char, TUTTI_WHY_MAX> why{};
   const bool usable = transport.viable(why.data(), why.size()) != 0;
   const TransportWhy said = read_why(why.data());
   const std::string remedy = said.remedy.empty() ? "See what the transport's maker says of it" : said.remedy;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstdio>
 #include <cstdlib>
 #include <list>
 #include <mutex>
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "src/base/clock.h"
+#include "src/base/transport_helpers.h"
 #include "transports/registry.h"
 
 namespace tutti::faulty {
@@ -40,28 +40,26 @@ struct Endpoint {
   int rank = -1;
   std::array<std::uint64_t, kPoints> calls{};
   std::vector<Pending> pending;
-  bool refuses = false;  ///< the last call that opens or registers something
   std::list<Link> links;
 };
 struct Link {
   Endpoint* owner;
   tutti_link* link;  ///< null once it is broken
   std::string why;
-  tutti_quiesced quiesced = TUTTI_QUIESCED;  ///< what closing it came to
+  tutti_quiesced quiesced = TUTTI_QUIESCED;  ///< once it is broken: what its quiescing came to
 };
 
 Endpoint& of(tutti_endpoint* e) { return *reinterpret_cast<Endpoint*>(e); }
 Link& of(tutti_link* l) { return *reinterpret_cast<Link*>(l); }
 const tutti_transport& inner(Link& link) { return *link.owner->inner; }
 
-void say(char* why, std::size_t n, const std::string& text) {
-  if (why != nullptr && n > 0) std::snprintf(why, n, "%s", text.c_str());
-}
-
 void break_off(Endpoint& e, Link* link, const InjectedFault& fault) {
   if (link == nullptr || link->link == nullptr) return;
   link->why = "the link was broken on purpose after " + std::to_string(fault.after) + " calls (TUTTI_FAULTY)";
-  link->quiesced = e.inner->close_link(std::exchange(link->link, nullptr));
+  tutti_link* const broken = std::exchange(link->link, nullptr);
+  link->quiesced = e.inner->quiesce(broken);
+  if (link->quiesced == TUTTI_QUIESCE_NOT_YET) link->quiesced = TUTTI_QUARANTINED;
+  e.inner->close_link(broken);
 }
 
 /// Counts a call; whether it may go on.
@@ -111,14 +109,14 @@ Status read_environment() {
 int viable(char* why, std::size_t n) {
   const Status status = read_environment();
   if (status.ok()) return orders().inner->viable(why, n);
-  say(why, n, status.text());
+  write_why(why, n, status.text());
   return 0;
 }
 
 tutti_status open(const tutti_endpoint_config* config, tutti_endpoint** endpoint, char* why, std::size_t n) {
   const Status status = read_environment();
   if (!status.ok()) {
-    say(why, n, status.text());
+    write_why(why, n, status.text());
     return status.code();
   }
   auto* const e = new Endpoint;
@@ -151,44 +149,42 @@ int reach(tutti_endpoint* e, int peer, const void* descriptor, std::size_t lengt
 tutti_link_result progress(tutti_endpoint* e) {
   return pass(of(e), Point::kProgress, nullptr) ? of(e).inner->progress(of(e).endpoint) : TUTTI_LINK_NOT_YET;
 }
-int event_fd(tutti_endpoint* e) { return of(e).inner->event_fd != nullptr ? of(e).inner->event_fd(of(e).endpoint) : -1; }
-void arm(tutti_endpoint* e, int sleeping) {
-  if (of(e).inner->arm != nullptr) of(e).inner->arm(of(e).endpoint, sleeping);
+int event_fd(tutti_endpoint* e) { return of(e).inner->event_fd(of(e).endpoint); }
+void arm(tutti_endpoint* e, int sleeping) { of(e).inner->arm(of(e).endpoint, sleeping); }
+void properties(tutti_endpoint* e, tutti_endpoint_properties* properties) {
+  of(e).inner->properties(of(e).endpoint, properties);
 }
 
-/// Whether a call that opens or registers something fails on purpose.
-bool refuses(Endpoint& e, Point point) {
-  e.refuses = !pass(e, point, nullptr);
-  return e.refuses;
+/// Whether a call that opens, registers or proves something fails on purpose; then `why` says so.
+bool refuses(Endpoint& e, Point point, char* why, std::size_t n) {
+  if (pass(e, point, nullptr)) return false;
+  write_why(why, n, "this process is refused it on purpose. Take that out of TUTTI_FAULTY");
+  return true;
 }
 
-void refusal(tutti_endpoint* e, char* why, std::size_t n) {
-  if (of(e).refuses) return say(why, n, "this process is refused it on purpose. Take that out of TUTTI_FAULTY");
-  say(why, n, "");
-  if (of(e).inner->refusal != nullptr) of(e).inner->refusal(of(e).endpoint, why, n);
+tutti_link_result probe(tutti_endpoint* e, int peer, const void* descriptor, std::size_t length, char* why, std::size_t n) {
+  if (refuses(of(e), Point::kProbe, why, n)) {
+    const bool delayed = std::ranges::any_of(of(e).pending, [](const Pending& p) {
+      return p.fault.point == Point::kProbe && p.fault.action == FaultAction::kDelay && p.struck && now_ns() < p.until_ns;
+    });
+    return delayed ? TUTTI_LINK_NOT_YET : TUTTI_LINK_BROKEN;
+  }
+  const auto probe = of(e).inner->probe;
+  return probe != nullptr ? probe(of(e).endpoint, peer, descriptor, length, why, n) : TUTTI_LINK_OK;
 }
 
-tutti_status keep(Endpoint& e, tutti_status status, tutti_link* inner_link, tutti_link** link) {
+void explain(tutti_endpoint* e, int peer, char* text, std::size_t n) {
+  write_why(text, n, "links to rank " + std::to_string(peer) + " fail as TUTTI_FAULTY says, around " + of(e).inner->name);
+}
+
+tutti_status open_link(tutti_endpoint* e, const tutti_link_params* params, tutti_link** link, char* why, std::size_t n) {
+  if (refuses(of(e), Point::kOpen, why, n)) return TUTTI_SYSTEM_ERROR;
+  tutti_link* opened = nullptr;
+  const tutti_status status = of(e).inner->open_link(of(e).endpoint, params, &opened, why, n);
   if (status != TUTTI_SUCCESS) return status;
-  e.links.push_back({&e, inner_link, {}, TUTTI_QUIESCED});
-  *link = reinterpret_cast<tutti_link*>(&e.links.back());
+  of(e).links.push_back({&of(e), opened, {}, TUTTI_QUIESCED});
+  *link = reinterpret_cast<tutti_link*>(&of(e).links.back());
   return status;
-}
-tutti_status open_sender(tutti_endpoint* e, int peer, const void* descriptor, std::size_t length, std::uint32_t channel,
-                         std::uint32_t slots, std::uint64_t slot_bytes, tutti_link** link) {
-  if (refuses(of(e), Point::kOpen)) return TUTTI_SYSTEM_ERROR;
-  tutti_link* opened = nullptr;
-  const tutti_status status =
-      of(e).inner->open_sender(of(e).endpoint, peer, descriptor, length, channel, slots, slot_bytes, &opened);
-  return keep(of(e), status, opened, link);
-}
-tutti_status open_receiver(tutti_endpoint* e, int peer, const void* descriptor, std::size_t length, std::uint32_t channel,
-                           std::uint32_t slots, std::uint64_t slot_bytes, tutti_link** link) {
-  if (refuses(of(e), Point::kOpen)) return TUTTI_SYSTEM_ERROR;
-  tutti_link* opened = nullptr;
-  const tutti_status status =
-      of(e).inner->open_receiver(of(e).endpoint, peer, descriptor, length, channel, slots, slot_bytes, &opened);
-  return keep(of(e), status, opened, link);
 }
 
 tutti_link_result link_state(tutti_link* l, tutti_link_state* state) {
@@ -196,29 +192,30 @@ tutti_link_result link_state(tutti_link* l, tutti_link_state* state) {
 }
 tutti_link_result failure(tutti_link* l, char* why, std::size_t n) {
   if (of(l).link != nullptr) return inner(of(l)).failure(of(l).link, why, n);
-  say(why, n, of(l).why);
+  write_why(why, n, of(l).why);
   return TUTTI_LINK_BROKEN;
 }
-tutti_quiesced close_link(tutti_link* l) {
+tutti_quiesced quiesce(tutti_link* l) { return of(l).link != nullptr ? inner(of(l)).quiesce(of(l).link) : of(l).quiesced; }
+void close_link(tutti_link* l) {
   Link& link = of(l);
-  const tutti_quiesced result = link.link != nullptr ? inner(link).close_link(link.link) : link.quiesced;
+  if (link.link != nullptr) inner(link).close_link(link.link);
   link.owner->links.remove_if([&](const Link& other) { return &other == &link; });
-  return result;
+}
+void link_stats(tutti_link* l, tutti_link_stats* stats) {
+  if (of(l).link != nullptr && inner(of(l)).link_stats != nullptr) inner(of(l)).link_stats(of(l).link, stats);
 }
 
-tutti_quiesced withdraw(tutti_link* l) {
-  Link& link = of(l);
-  if (link.link == nullptr) return link.quiesced;
-  // Without such an operation the closing answers.
-  return inner(link).withdraw != nullptr ? inner(link).withdraw(link.link) : TUTTI_QUIESCED;
-}
-
-void* reserve(tutti_link* l, std::uint64_t bytes, std::uint64_t fingerprint) {
-  return sound(of(l), Point::kReserve) ? inner(of(l)).reserve(of(l).link, bytes, fingerprint) : nullptr;
+tutti_link_result reserve(tutti_link* l, std::uint64_t bytes, std::uint64_t fingerprint, tutti_room* room) {
+  if (sound(of(l), Point::kReserve)) return inner(of(l)).reserve(of(l).link, bytes, fingerprint, room);
+  return of(l).link != nullptr ? TUTTI_LINK_NOT_YET : TUTTI_LINK_BROKEN;
 }
 tutti_link_result commit(tutti_link* l, std::uint64_t bytes, std::uint64_t fingerprint) {
   if (of(l).link != nullptr) (void)pass(*of(l).owner, Point::kCommit, &of(l));
   return of(l).link != nullptr ? inner(of(l)).commit(of(l).link, bytes, fingerprint) : TUTTI_LINK_BROKEN;
+}
+/// In its parts, where faults strike.
+tutti_link_result send(tutti_link* l, const void* source, std::uint64_t bytes, std::uint64_t fingerprint) {
+  return tutti_send_in_parts(reserve, commit, l, source, bytes, fingerprint);
 }
 tutti_link_result offer(tutti_link* l, const tutti_region* region, const void* source, std::uint64_t bytes,
                         std::uint64_t fingerprint) {
@@ -234,6 +231,10 @@ tutti_link_result view(tutti_link* l, tutti_message* message) {
   if (sound(of(l), Point::kView)) return inner(of(l)).view(of(l).link, message);
   return of(l).link != nullptr ? TUTTI_LINK_NOT_YET : TUTTI_LINK_BROKEN;
 }
+tutti_link_result revalidate(tutti_link* l) {
+  if (of(l).link == nullptr) return TUTTI_LINK_BROKEN;
+  return inner(of(l)).revalidate != nullptr ? inner(of(l)).revalidate(of(l).link) : TUTTI_LINK_OK;
+}
 void release(tutti_link* l) {
   if (of(l).link != nullptr) (void)pass(*of(l).owner, Point::kRelease, &of(l));
   if (of(l).link != nullptr) inner(of(l)).release(of(l).link);
@@ -244,30 +245,17 @@ tutti_link_result grant(tutti_link* l, const tutti_region* region, void* target,
   if (inner(of(l)).grant == nullptr) return TUTTI_LINK_NOT_YET;
   return inner(of(l)).grant(of(l).link, region, target, bytes, fingerprint);
 }
-int granted(tutti_link* l) {
-  return of(l).link != nullptr && inner(of(l)).granted != nullptr ? inner(of(l)).granted(of(l).link) : 0;
+tutti_status register_memory(tutti_endpoint* e, const tutti_memory* memory, tutti_region* region, char* why,
+                             std::size_t n) {
+  if (refuses(of(e), Point::kRegister, why, n)) return TUTTI_SYSTEM_ERROR;
+  if (of(e).inner->register_memory != nullptr) {
+    return of(e).inner->register_memory(of(e).endpoint, memory, region, why, n);
+  }
+  write_why(why, n, std::string(of(e).inner->name) + " registers no memory");
+  return TUTTI_UNSUPPORTED;
 }
-
-int streams(tutti_link* l, std::uint64_t bytes) {
-  return of(l).link != nullptr && inner(of(l)).streams != nullptr ? inner(of(l)).streams(of(l).link, bytes) : 0;
-}
-
-void step_aside(tutti_endpoint* e, int aside) {
-  if (of(e).inner->step_aside != nullptr) of(e).inner->step_aside(of(e).endpoint, aside);
-}
-// Who cannot tell is nobody to look for.
-int peer_is_aside(tutti_link* l) {
-  return of(l).link != nullptr && inner(of(l)).peer_is_aside != nullptr ? inner(of(l)).peer_is_aside(of(l).link) : 1;
-}
-
-tutti_status register_region(tutti_endpoint* e, void* base, std::uint64_t bytes, int fd, std::uint64_t fd_offset,
-                             tutti_region* region) {
-  if (refuses(of(e), Point::kRegister)) return TUTTI_SYSTEM_ERROR;
-  if (of(e).inner->register_region == nullptr) return TUTTI_UNSUPPORTED;
-  return of(e).inner->register_region(of(e).endpoint, base, bytes, fd, fd_offset, region);
-}
-void unregister_region(tutti_endpoint* e, tutti_region* region) {
-  if (of(e).inner->unregister_region != nullptr) of(e).inner->unregister_region(of(e).endpoint, region);
+void unregister_memory(tutti_endpoint* e, tutti_region* region) {
+  if (of(e).inner->unregister_memory != nullptr) of(e).inner->unregister_memory(of(e).endpoint, region);
 }
 
 bool number(std::string_view text, std::uint64_t& value) {
@@ -287,8 +275,8 @@ bool word(std::string_view text, const std::array<std::string_view, n>& names, T
 }
 
 bool take(InjectedFault& fault, std::string_view name, std::string_view text) {
-  static constexpr std::array<std::string_view, 8> kPointNames{"reserve", "commit",   "offer", "view",
-                                                               "release", "progress", "open",  "register"};
+  static constexpr std::array<std::string_view, kPoints> kPointNames{"reserve",  "commit", "offer",    "view", "release",
+                                                                     "progress", "open",   "register", "probe"};
   static constexpr std::array<std::string_view, 3> kActionNames{"delay", "break", "kill"};
   std::uint64_t value = 0;
   if (name == "point") return word(text, kPointNames, fault.point);
@@ -314,7 +302,7 @@ Result<std::vector<InjectedFault>> parse_faults(std::string_view text) {
       const std::size_t equals = pair.find('=');
       if (equals == std::string_view::npos || !take(fault, pair.substr(0, equals), pair.substr(equals + 1))) {
         return Status(TUTTI_INVALID_ARGUMENT, "the fault's \"" + std::string(pair) + "\" is not understood",
-                      "Write rank=N, point=reserve|commit|offer|view|release|progress|open|register, after=N, "
+                      "Write rank=N, point=reserve|commit|offer|view|release|progress|open|register|probe, after=N, "
                       "action=delay|break|kill, ms=N");
       }
     }
@@ -329,39 +317,40 @@ void configure(const tutti_transport* inner_transport, std::vector<InjectedFault
 
 }  // namespace tutti::faulty
 
-extern "C" __attribute__((visibility("default"))) const tutti_transport tutti_transport_plugin = {
-    sizeof(tutti_transport),
-    TUTTI_TRANSPORT_ABI,
-    "faulty",
-    tutti::faulty::viable,
-    tutti::faulty::open,
-    tutti::faulty::close,
-    tutti::faulty::describe,
-    tutti::faulty::reach,
-    tutti::faulty::progress,
-    tutti::faulty::event_fd,
-    tutti::faulty::arm,
-    tutti::faulty::open_sender,
-    tutti::faulty::open_receiver,
-    tutti::faulty::link_state,
-    tutti::faulty::failure,
-    tutti::faulty::close_link,
-    tutti::faulty::reserve,
-    tutti::faulty::commit,
-    tutti::faulty::offer,
-    tutti::faulty::flushed,
-    tutti::faulty::view,
-    tutti::faulty::release,
-    tutti::faulty::grant,
-    tutti::faulty::register_region,
-    tutti::faulty::unregister_region,
-    tutti::faulty::granted,
-    tutti::faulty::withdraw,
-    tutti::faulty::streams,
-    tutti::faulty::step_aside,
-    tutti::faulty::peer_is_aside,
-    nullptr,  // so that messages are reserved and committed, where faults strike
-    tutti::faulty::refusal,
+extern "C" __attribute__((visibility("default"))) const tutti_transport TUTTI_TRANSPORT_PLUGIN = {
+    .size = sizeof(tutti_transport),
+    .abi = TUTTI_TRANSPORT_ABI,
+    .name = "faulty",
+    .viable = tutti::faulty::viable,
+    .open = tutti::faulty::open,
+    .close = tutti::faulty::close,
+    .properties = tutti::faulty::properties,
+    .describe = tutti::faulty::describe,
+    .reach = tutti::faulty::reach,
+    .probe = tutti::faulty::probe,
+    .explain = tutti::faulty::explain,
+    .progress = tutti::faulty::progress,
+    .event_fd = tutti::faulty::event_fd,
+    .arm = tutti::faulty::arm,
+    .open_link = tutti::faulty::open_link,
+    .link_state = tutti::faulty::link_state,
+    .failure = tutti::faulty::failure,
+    .quiesce = tutti::faulty::quiesce,
+    .close_link = tutti::faulty::close_link,
+    .link_stats = tutti::faulty::link_stats,
+    .reserve = tutti::faulty::reserve,
+    .commit = tutti::faulty::commit,
+    .send = tutti::faulty::send,
+    .offer = tutti::faulty::offer,
+    .flushed = tutti::faulty::flushed,
+    .view = tutti::faulty::view,
+    .revalidate = tutti::faulty::revalidate,
+    .release = tutti::faulty::release,
+    .grant = tutti::faulty::grant,
+    .register_memory = tutti::faulty::register_memory,
+    .unregister_memory = tutti::faulty::unregister_memory,
+    .flush = nullptr,
+    .device_link = nullptr,
 };
 
-const tutti_transport* tutti::faulty::transport() { return &tutti_transport_plugin; }
+const tutti_transport* tutti::faulty::transport() { return &TUTTI_TRANSPORT_PLUGIN; }

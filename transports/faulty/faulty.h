@@ -16,12 +16,12 @@
 namespace tutti::faulty {
 
 /// Where a fault strikes: at a call of this operation.
-enum class Point { kReserve, kCommit, kOffer, kView, kRelease, kProgress, kOpen, kRegister };
-inline constexpr int kPoints = 8;
+enum class Point { kReserve, kCommit, kOffer, kView, kRelease, kProgress, kOpen, kRegister, kProbe };
+inline constexpr int kPoints = 9;
 
 enum class FaultAction {
-  kDelay,  ///< reserve, view and progress come to nothing for a while
-  kBreak,  ///< the link breaks, with a sentence; the other end sees it closed; open and register fail, likewise
+  kDelay,  ///< reserve, view, progress and probe come to nothing for a while
+  kBreak,  ///< the link breaks, with a sentence; the other end sees it closed; open, register and probe fail, likewise
   kKill,   ///< the process ends by SIGKILL
 };
 

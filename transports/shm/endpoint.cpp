@@ -15,6 +15,7 @@
 #include "src/base/descriptor_limit.h"
 #include "src/base/random.h"
 #include "src/base/socket.h"
+#include "src/base/transport_helpers.h"
 #include "transports/shm/link.h"
 
 namespace tutti::shm {
@@ -59,9 +60,9 @@ std::uint64_t descriptors_of_peers(int ranks) {
 Endpoint::Endpoint(const tutti_endpoint_config& config)
     : rank_(config.rank),
       ranks_(config.ranks),
-      traffic_class_(config.traffic_class_index),
+      traffic_class_(config.endpoint_class),
       connect_timeout_ns_(config.connect_timeout_ns),
-      core_cache_bytes_(config.core_cache_bytes != 0 ? config.core_cache_bytes : kUsualCacheBytes),
+      core_cache_bytes_(option_number(config, "core_cache_bytes", kUsualCacheBytes)),
       log_(config.log),
       peers_(static_cast<std::size_t>(config.ranks)) {
   std::memcpy(key_.data(), config.key, key_.size());
@@ -297,31 +298,27 @@ void Endpoint::log(int level, const std::string& text) const {
   if (log_ != nullptr) log_(level, text.c_str());
 }
 
-tutti_status Endpoint::refuse(const Status& status) {
-  refusal_ = (status.error().system_error != 0 ? kCannotShare : "") + status.text();
-  return status.code();
-}
-
-Result<OwnRegion*> Endpoint::register_region(void* base, std::uint64_t bytes, int fd, std::uint64_t fd_offset) {
-  if (base == nullptr || bytes == 0 || fd < 0) {
+Result<OwnRegion*> Endpoint::register_memory(const tutti_memory& memory) {
+  if (memory.kind != TUTTI_MEMORY_HOST || memory.fd_kind != TUTTI_FD_MEMFD || memory.base == nullptr || memory.bytes == 0 ||
+      memory.fd < 0) {
     return Status(TUTTI_INVALID_ARGUMENT, "shm can only register memory that lies in a file (a memfd)",
                   "Allocate it with tutti_memory_alloc");
   }
   // Maps it once to find out now, not at a peer, whether the file is as long as was said, and sealed.
-  Result<Mapping> mapped = map_memory(fd, fd_offset, bytes, false);
+  Result<Mapping> mapped = map_memory(memory.fd, memory.fd_offset, memory.bytes, false);
   if (!mapped.ok()) return mapped.status();
   OwnRegion region;
   region.id = ++region_ids_;
-  region.base = static_cast<unsigned char*>(base);
-  region.bytes = bytes;
-  region.file_offset = fd_offset;
-  region.file = borrowed(fd);
+  region.base = static_cast<unsigned char*>(memory.base);
+  region.bytes = memory.bytes;
+  region.file_offset = memory.fd_offset;
+  region.file = borrowed(memory.fd);
   region.told.resize(static_cast<std::size_t>(ranks_));
   regions_.push_back(std::move(region));
   return &regions_.back();
 }
 
-void Endpoint::unregister_region(OwnRegion& region) {
+void Endpoint::unregister_memory(OwnRegion& region) {
   for (int rank = 0; rank < ranks_; ++rank) {
     if (region.told[static_cast<std::size_t>(rank)] != Told::kAnnounced) continue;
     // What was not sent yet must not be: the descriptor may be another file's soon.

@@ -55,11 +55,6 @@ class Endpoint {
   /// Asks peers to ring, or no longer to. Asked again, it rings itself where somebody has rung since: that ring may have
   /// been heard by a look which found only a part of what is waited for.
   void arm(bool sleeping);
-  /// Tells the peers that this rank leaves its core to others, or has it again.
-  void step_aside(bool aside) {
-    // Release: who sees it sees what was sent before.
-    shared(page_->aside).store(aside ? 1 : 0, std::memory_order_release);
-  }
 
   /// Looks at the sockets now; true where something moved.
   bool look();
@@ -67,10 +62,10 @@ class Endpoint {
   /// The peer of that rank, created where needed.
   Peer& peer(int rank);
 
-  /// The region belongs to the endpoint. fd stays the caller's, and open until the region is given up.
-  Result<OwnRegion*> register_region(void* base, std::uint64_t bytes, int fd, std::uint64_t fd_offset);
+  /// The region belongs to the endpoint. The file stays the caller's, and open until the region is given up.
+  Result<OwnRegion*> register_memory(const tutti_memory& memory);
   /// Tells the peers that know it, and frees it.
-  void unregister_region(OwnRegion& region);
+  void unregister_memory(OwnRegion& region);
   /// Tells `to` about the region once. False: not sent yet, try again later.
   bool announce(OwnRegion& region, Peer& to);
   /// The peer could not take the region of that id.
@@ -95,9 +90,6 @@ class Endpoint {
   void keep(std::unique_ptr<ShmLink> link);
   void free(ShmLink& link);
   void log(int level, const std::string& text) const;
-  /// Keeps why a call fails, for `refusal`; returns its status.
-  tutti_status refuse(const Status& status);
-  const std::string& refusal() const { return refusal_; }
   EndpointPage* page() const { return page_; }
 
  private:
@@ -156,7 +148,6 @@ class Endpoint {
   std::list<OwnRegion> regions_;
   std::uint64_t region_ids_ = 0;
   std::uint64_t serial_ = 0;
-  std::string refusal_;  ///< of the last call that failed
 };
 
 }  // namespace tutti::shm

@@ -23,7 +23,7 @@ struct EndpointPage {
   /// Set by a peer that has sent something on a socket; cleared by the owner, who then looks at its sockets.
   alignas(kPair) std::uint32_t attention;
   /// 1 while the owner has left its core to others. Apart from `sleeping`, which peers look at with every message.
-  alignas(kPair) std::uint32_t aside;
+  alignas(kPair) std::uint32_t yielding;
 };
 static_assert(sizeof(EndpointPage) <= kPage);
 

@@ -89,11 +89,12 @@ tutti_link_result ShmLink::state(tutti_link_state* state) const {
   if (control_ == nullptr || (stage_ == Stage::kBroken && !failure().empty())) return TUTTI_LINK_BROKEN;
   *state = {};
   state->size = sizeof *state;
-  state->capabilities = TUTTI_CAN_OFFER_REGISTERED | TUTTI_CAN_GRANT_REGISTERED | TUTTI_READS_PEER;
+  state->capabilities = TUTTI_CAN_OFFER_REGISTERED | TUTTI_CAN_GRANT_REGISTERED | TUTTI_READS_PEER | TUTTI_WRITES_PEER;
   state->slots = layout_.slots;
   state->slot_bytes = layout_.slot_bytes;
   state->arrived = at_ + offsetof(SlotHeader, sequence);
   state->reusable = reusable();
+  state->peer_yielding = &peer_.page()->yielding;
   return TUTTI_LINK_OK;
 }
 
@@ -281,13 +282,19 @@ void SenderLink::on_lender_closed(std::uint64_t serial, Mapping mapping) {
   if (!slot_.is_nowhere() && slot_.is_borrowed() && lender_ == serial) lent_mapping_ = std::move(mapping);
 }
 
-void* SenderLink::reserve_large(std::uint64_t bytes, std::uint64_t fingerprint) {
-  if (granted_ != nullptr) return granted_at_;
-  if (unsigned char* target = take_grant(bytes, fingerprint)) return target;
-  if (stage_ != Stage::kOpen || bytes > layout_.slot_bytes) return nullptr;
+tutti_link_result SenderLink::reserve_large(std::uint64_t bytes, std::uint64_t fingerprint, tutti_room& room) {
+  if (granted_ == nullptr) granted_at_ = take_grant(bytes, fingerprint);
+  if (granted_ != nullptr) {
+    room = {granted_at_, TUTTI_ROOM_GRANTED};
+    return TUTTI_LINK_OK;
+  }
+  if (stage_ != Stage::kOpen || bytes > layout_.slot_bytes) return no_credit();
   learn(channel_pair_.peer_credit.released);
   place(bytes);
-  return place_.is_nowhere() ? nullptr : address(place_);
+  if (place_.is_nowhere()) return TUTTI_LINK_BROKEN;
+  const bool streams = bytes >= kLeastTuned && tuner(bytes).next() == WritePolicy::non_temporal;
+  room = {address(place_), streams ? std::uint32_t{TUTTI_ROOM_NON_TEMPORAL} : 0u};
+  return TUTTI_LINK_OK;
 }
 
 /// Decides where the next message lies, once, however often its room is asked for.
@@ -479,17 +486,16 @@ void SenderLink::cannot_copy(std::uint64_t bytes) {
             std::to_string(channel_) + " is too long for slots; raise its limit of open files (ulimit -n)");
 }
 
-tutti_quiesced SenderLink::withdraw() {
+tutti_quiesced SenderLink::quiesce() {
   // Sequentially consistent, an exchange: it comes before whatever the caller writes to memory that was offered.
   if (control_ != nullptr) shared(control_->withdrawn).exchange(1, std::memory_order_seq_cst);
   if (granted_ != nullptr) finish_put();
   return TUTTI_QUIESCED;
 }
 
-tutti_quiesced SenderLink::give_up() {
-  static_cast<void>(withdraw());
+void SenderLink::give_up() {
+  static_cast<void>(quiesce());
   peer_.post(packet_of(Verb::kCloseSender, *this));
-  return TUTTI_QUIESCED;
 }
 
 // ---- Receiver.
@@ -613,12 +619,18 @@ tutti_link_result ReceiverLink::view_pull(tutti_message* message) {
     pulled_bytes_ = message->bytes;
   }
   if (message->bytes != pulled_bytes_) return malformed("its length has changed");
-  // Acquire-release, by a write that changes nothing: what was read of the sender's memory since the last look was read
-  // before this one, and a sender that takes its memory back writes it after having said so.
-  if (shared(control_->withdrawn).fetch_add(0, std::memory_order_acq_rel) != 0)
-    return malformed("its sender, whose call failed, has taken back the memory in which it lies");
+  if (!still_offered()) return TUTTI_LINK_BROKEN;
   message->data = pulled_data_;
   return TUTTI_LINK_OK;
+}
+
+/// Whether the memory that a pulled message lies in is its sender's word still; where not, the link is broken.
+bool ReceiverLink::still_offered() {
+  // Acquire-release, by a write that changes nothing: what was read of the sender's memory since the last look was read
+  // before this one, and a sender that takes its memory back writes it after having said so.
+  if (shared(control_->withdrawn).fetch_add(0, std::memory_order_acq_rel) == 0) return true;
+  static_cast<void>(malformed("its sender, whose call failed, has taken back the memory in which it lies"));
+  return false;
 }
 
 tutti_link_result ReceiverLink::view_slot(tutti_message* message, Kind kind) {
@@ -743,21 +755,20 @@ bool ReceiverLink::take_back(const Granted& granted) {
   return state != grant_state(granted.message, kTaken);
 }
 
-tutti_quiesced ReceiverLink::withdraw() {
+tutti_quiesced ReceiverLink::quiesce() {
   tutti_quiesced result = TUTTI_QUIESCED;
   for (const Granted& granted : granted_) {
     if (granted.message == UINT64_MAX || granted.message < next_ || take_back(granted)) continue;
     // Whether it has died shows here and now; what else comes is taken on the way.
     if (!peer_.fenced()) static_cast<void>(peer_.advance());
-    result = peer_.fenced() ? std::max(result, TUTTI_FENCED) : TUTTI_QUARANTINED;
+    result = peer_.fenced() ? std::max(result, TUTTI_FENCED) : TUTTI_QUIESCE_NOT_YET;
   }
   return result;
 }
 
-tutti_quiesced ReceiverLink::give_up() {
-  const tutti_quiesced result = withdraw();
+void ReceiverLink::give_up() {
+  static_cast<void>(quiesce());
   if (control_ != nullptr) peer_.post(packet_of(Verb::kCloseReceiver, *this));
-  return result;
 }
 
 }  // namespace tutti::shm

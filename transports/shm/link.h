@@ -44,8 +44,14 @@ class ShmLink {
   tutti_link_result state(tutti_link_state* state) const;
   /// Why the link can bring nothing more; empty while it can.
   virtual std::string failure() const = 0;
-  virtual tutti_quiesced withdraw() = 0;
-  virtual tutti_quiesced give_up() = 0;
+  virtual tutti_quiesced quiesce() = 0;
+  /// Quiesces, and tells the peer that this end goes. Throws std::bad_alloc.
+  virtual void give_up() = 0;
+  void count(tutti_link_stats& stats) const {
+    stats.messages = next_;
+    stats.bytes = bytes_;
+    stats.stalls = stalls_;
+  }
 
   /// The link can carry nothing new from here on; the first sentence stays.
   void break_off(std::string why);
@@ -75,6 +81,7 @@ class ShmLink {
   std::uint64_t inline_limit_ = 0;  ///< sender: first message without a header, as known; 0 where the link is not open
   unsigned char* headers_end_ = nullptr;
   std::uint64_t limit_ = 0;  ///< sender: first message without a payload, likewise
+  std::uint64_t bytes_ = 0;  ///< of all messages sent, or released
   LinkControl* control_ = nullptr;
   EndpointPage* peer_page_ = nullptr;
   ChannelPair& channel_pair_;
@@ -84,6 +91,7 @@ class ShmLink {
   Peer& peer_;
   const std::uint32_t channel_;
   std::uint64_t serial_ = 0;
+  std::uint64_t stalls_ = 0;  ///< times that a sender had no credit
   Stage stage_ = Stage::kOpening;
   UnreachableTimer absence_;  ///< of its peer, while it is opening
   std::string why_;
@@ -108,22 +116,19 @@ class SenderLink final : public ShmLink {
   /// Creates the memory and tells the peer.
   Status begin();
 
-  void* reserve(std::uint64_t bytes, std::uint64_t fingerprint) {
+  tutti_link_result reserve(std::uint64_t bytes, std::uint64_t fingerprint, tutti_room& room) {
     if (bytes <= kShortBytes) {
-      if (next_ < inline_limit_ || find_credit(inline_limit_)) [[likely]]
-        return bytes <= kInlineBytes ? staged_ : at_ + kLine;
-      return nullptr;
+      if (next_ >= inline_limit_ && !find_credit(inline_limit_)) [[unlikely]]
+        return no_credit();
+      room = {bytes <= kInlineBytes ? staged_ : at_ + kLine, 0};
+      return TUTTI_LINK_OK;
     }
-    if (next_ >= limit_ && !find_credit(limit_)) return nullptr;
-    return reserve_large(bytes, fingerprint);
+    if (next_ >= limit_ && !find_credit(limit_)) return no_credit();
+    return reserve_large(bytes, fingerprint, room);
   }
 
   /// Whether what is reserved is memory that the receiver granted.
   bool has_grant() const { return granted_ != nullptr; }
-  /// Whether what is reserved for a message of `bytes` is to be written past the caches.
-  bool streams(std::uint64_t bytes) const {
-    return granted_ == nullptr && bytes >= kLeastTuned && tuner(bytes).next() == WritePolicy::non_temporal;
-  }
 
   tutti_link_result commit(std::uint64_t bytes, std::uint64_t fingerprint) {
     if (stage_ == Stage::kBroken) [[unlikely]]
@@ -171,18 +176,19 @@ class SenderLink final : public ShmLink {
       publish(h, pack(bytes, Kind::kInline), fingerprint);
       return TUTTI_LINK_OK;
     }
-    void* const room = reserve(bytes, fingerprint);
-    if (room == nullptr) [[unlikely]]
-      return no_credit();
-    copy_memory(room, source, bytes);
+    tutti_room room;
+    const tutti_link_result result = reserve(bytes, fingerprint, room);
+    if (result != TUTTI_LINK_OK) [[unlikely]]
+      return result;
+    copy_memory(room.data, source, bytes);
     return commit(bytes, fingerprint);
   }
 
   tutti_link_result offer(OwnRegion* region, const void* source, std::uint64_t bytes, std::uint64_t fingerprint);
 
   std::string failure() const override { return stage_ == Stage::kBroken ? why_ : std::string(); }
-  tutti_quiesced withdraw() override;
-  tutti_quiesced give_up() override;
+  tutti_quiesced quiesce() override;
+  void give_up() override;
 
   // From the link of the other direction at this end.
   /// The receiver of what lay in our slot, which we had lent, has released it.
@@ -219,7 +225,10 @@ class SenderLink final : public ShmLink {
         .store(channel_pair_.our_credit.serial, std::memory_order_relaxed);  // relaxed: `publish` follows
     shared(h.where.credit.released).store(channel_pair_.our_credit.released, std::memory_order_relaxed);
   }
-  tutti_link_result no_credit() const { return stage_ == Stage::kBroken ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET; }
+  [[gnu::noinline]] tutti_link_result no_credit() {
+    ++stalls_;
+    return stage_ == Stage::kBroken ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET;
+  }
   bool resend(std::uint64_t message, const OwnRegion* region, std::uint64_t id);
   /// Whether a message that was to be pulled has room in its slot.
   bool fits(std::uint64_t bytes) const { return bytes <= layout_.slot_bytes && layout_.slot_bytes > kInlineBytes; }
@@ -302,7 +311,7 @@ class SenderLink final : public ShmLink {
   }
   void send_slot(std::uint64_t bytes);
   void leave_memory();
-  void* reserve_large(std::uint64_t bytes, std::uint64_t fingerprint);
+  tutti_link_result reserve_large(std::uint64_t bytes, std::uint64_t fingerprint, tutti_room& room);
   unsigned char* take_grant(std::uint64_t bytes, std::uint64_t fingerprint);
   void finish_put();
   /// Of the next message, once it is placed.
@@ -325,6 +334,7 @@ class SenderLink final : public ShmLink {
     const std::uint64_t next = next_ + 1;
     shared(h.sequence).store(next, std::memory_order_release);
     next_ = next;
+    bytes_ += size_and_kind & kSizeMask;
     at_ = following(again);
     if (at_ == headers_begin()) begin_lap(next);
     // The receiver read the next header's line last, a lap ago, and polls it soon: as our own by then, it takes the next
@@ -389,7 +399,7 @@ class ReceiverLink final : public ShmLink {
     const std::uint64_t bytes = size_and_kind & kSizeMask;
     const Kind kind = kind_of(size_and_kind);
     again_ = (size_and_kind & kWrap) != 0;
-    message->bytes = bytes;
+    message->bytes = viewed_bytes_ = bytes;
     message->fingerprint = h.fingerprint;
     const std::uint64_t peer_credit = channel_pair_.peer_credit.released;
     if (kind != Kind::kInline || bytes <= kTellingBytes) hear(h.where.credit);
@@ -406,6 +416,8 @@ class ReceiverLink final : public ShmLink {
     return view_elsewhere(message, size_and_kind);
   }
 
+  tutti_link_result revalidate() { return pulled_ == nullptr || still_offered() ? TUTTI_LINK_OK : TUTTI_LINK_BROKEN; }
+
   void release() {
     if (pulled_ != nullptr) [[unlikely]]
       drop_pulled();
@@ -413,6 +425,7 @@ class ReceiverLink final : public ShmLink {
       note_time();
     if (!viewed_place_.is_nowhere()) release_slot();
     at_ = following(again_);
+    bytes_ += viewed_bytes_;
     channel_pair_.our_credit.released = ++next_;
     // Release: our reads of the slot come before the sender may write it again. Only we write this word.
     shared(control_->consumed).store(next_, std::memory_order_release);
@@ -433,8 +446,8 @@ class ReceiverLink final : public ShmLink {
 
   /// While messages are here that were committed before the sender ended, there is nothing to complain about.
   std::string failure() const override;
-  tutti_quiesced withdraw() override;
-  tutti_quiesced give_up() override;
+  tutti_quiesced quiesce() override;
+  void give_up() override;
 
   // From the peer.
   void offered(const ControlMessage& message, const SharedFd& memory);
@@ -453,6 +466,7 @@ class ReceiverLink final : public ShmLink {
   /// A message that is not behind its header.
   [[gnu::noinline]] tutti_link_result view_elsewhere(tutti_message* message, std::uint64_t size_and_kind);
   tutti_link_result view_pull(tutti_message* message);
+  bool still_offered();
   tutti_link_result view_put(tutti_message* message);
   tutti_link_result view_slot(tutti_message* message, Kind kind);
   void drop_pulled();
@@ -493,8 +507,9 @@ class ReceiverLink final : public ShmLink {
   bool retains_ = true;                            ///< some are to be kept
   std::uint64_t retained_count_ = 0;               ///< slots that were kept ever
   bool damaged_ = false;
-  bool again_ = false;        ///< the message after the viewed one has the first header
-  std::uint64_t viewed_ = 0;  ///< messages that the caller has seen: a grant is for a later one
+  bool again_ = false;              ///< the message after the viewed one has the first header
+  std::uint64_t viewed_ = 0;        ///< messages that the caller has seen: a grant is for a later one
+  std::uint64_t viewed_bytes_ = 0;  ///< of the last of them
   std::uint64_t next_grant_ = 0;
   Granted granted_[kGrants];
 };

@@ -68,8 +68,6 @@ class Peer {
   /// What went wrong last while connecting, for the sentence of a link that gave up waiting; may be empty.
   const std::string& trouble() const { return trouble_; }
   EndpointPage* page() const { return page_; }
-  /// Whether it has left its core to others, as it says. Of a peer that has said hello.
-  bool is_aside() const { return shared(page_->aside).load(std::memory_order_acquire) != 0; }  // acquire: see step_aside
 
   /// Names the peer's address; begins to connect where that is ours to do.
   void meet(const EndpointAddress& address);

@@ -1,6 +1,5 @@
 #include "transports/shm/shm.h"
 
-#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -9,6 +8,7 @@
 #include "src/base/descriptor_limit.h"
 #include "src/base/link_shape.h"
 #include "src/base/memory_file.h"
+#include "src/base/transport_helpers.h"
 #include "transports/shm/endpoint.h"
 #include "transports/shm/link.h"
 
@@ -29,10 +29,6 @@ SenderLink& sender(tutti_link* link) { return static_cast<SenderLink&>(of(link))
 ReceiverLink& receiver(tutti_link* link) { return static_cast<ReceiverLink&>(of(link)); }
 OwnRegion* of(const tutti_region* region) { return region != nullptr ? static_cast<OwnRegion*>(region->handle) : nullptr; }
 
-void say(char* why, std::size_t n, const std::string& text) {
-  if (why != nullptr && n > 0) std::snprintf(why, n, "%s", text.c_str());
-}
-
 /// Does once what a link to a peer does, so that the limit which would keep that from opening is met now.
 Status try_out() {
   const Result<EndpointAddress> identity = machine_identity();
@@ -46,15 +42,15 @@ Status try_out() {
 
 int viable(char* why, std::size_t n) {
   const Status tried = try_out();
-  say(why, n,
-      tried.ok() ? "ranks on this machine and in this network namespace share memory" : kCannotShare + tried.text());
+  write_why(why, n,
+            tried.ok() ? "ranks on this machine and in this network namespace share memory" : kCannotShare + tried.text());
   return tried.ok() ? 1 : 0;
 }
 
 tutti_status open(const tutti_endpoint_config* config, tutti_endpoint** endpoint, char* why, std::size_t n) {
   Result<std::unique_ptr<Endpoint>> opened = Endpoint::open(*config);
   if (!opened.ok()) {
-    say(why, n, opened.status().text());
+    write_why(why, n, opened.status().text());
     return opened.status().code();
   }
   *endpoint = reinterpret_cast<tutti_endpoint*>(opened->release());
@@ -74,12 +70,12 @@ int reach(tutti_endpoint* endpoint, int, const void* descriptor, std::size_t len
   const Result<EndpointAddress> there = parse_address(descriptor, length);
   const std::string obstacle = there.ok() ? unreachable(of(endpoint).address(), *there) : there.status().text();
   if (!obstacle.empty()) {
-    say(why, n, obstacle);
+    write_why(why, n, obstacle);
     return 0;
   }
-  *reach = {sizeof *reach, kBandwidth, kLatency, TUTTI_CAN_OFFER_REGISTERED | TUTTI_CAN_GRANT_REGISTERED | TUTTI_READS_PEER,
-            kPreference};
-  say(why, n, "it shares this machine's memory");
+  *reach = {sizeof *reach, kBandwidth, kLatency,
+            TUTTI_CAN_OFFER_REGISTERED | TUTTI_CAN_GRANT_REGISTERED | TUTTI_READS_PEER | TUTTI_WRITES_PEER, kPreference};
+  write_why(why, n, "it shares this machine's memory");
   return 1;
 }
 
@@ -90,54 +86,63 @@ tutti_link_result progress(tutti_endpoint* endpoint) {
 int event_fd(tutti_endpoint* endpoint) { return of(endpoint).event_fd(); }
 void arm(tutti_endpoint* endpoint, int sleeping) { of(endpoint).arm(sleeping != 0); }
 
-/// What both kinds of opening have in common: the peer, met and ready for a link.
-Result<Peer*> prepare(Endpoint& endpoint, int rank, const void* descriptor, std::size_t length, std::uint32_t slots,
-                      std::uint64_t slot_bytes, std::uint32_t channel, bool sends) {
-  const Result<EndpointAddress> address = parse_address(descriptor, length);
+/// The peer of a link that is to be opened, met and ready for it.
+Result<Peer*> prepare(Endpoint& endpoint, const tutti_link_params& params) {
+  const Result<EndpointAddress> address = parse_address(params.descriptor, params.descriptor_length);
   if (!address.ok()) return address.status();
-  if (rank < 0 || rank >= endpoint.ranks()) {
-    return Status(TUTTI_INVALID_ARGUMENT,
-                  "there is no rank " + std::to_string(rank) + " among " + std::to_string(endpoint.ranks()) + " ranks");
+  if (params.peer < 0 || params.peer >= endpoint.ranks()) {
+    return Status(TUTTI_INVALID_ARGUMENT, "there is no rank " + std::to_string(params.peer) + " among " +
+                                              std::to_string(endpoint.ranks()) + " ranks");
   }
-  if (!LinkLayout::sane(slots, slot_bytes)) {
-    return Status(TUTTI_INVALID_ARGUMENT, "a link of " + std::to_string(slots) + " slots of " + std::to_string(slot_bytes) +
-                                              " bytes is outside what shm can have");
+  if (!LinkLayout::sane(params.slots, params.slot_bytes)) {
+    return Status(TUTTI_INVALID_ARGUMENT, "a link of " + std::to_string(params.slots) + " slots of " +
+                                              std::to_string(params.slot_bytes) + " bytes is outside what shm can have");
   }
   if (const std::string obstacle = unreachable(endpoint.address(), *address); !obstacle.empty()) {
     return Status(TUTTI_UNSUPPORTED, obstacle);
   }
-  Peer& peer = endpoint.peer(rank);
+  Peer& peer = endpoint.peer(params.peer);
   peer.meet(*address);
-  if (sends ? peer.has_sender(channel) : peer.has_receiver(channel)) {
-    return Status(TUTTI_INVALID_USAGE, "that end of channel " + std::to_string(channel) + " is open already");
+  const bool sends = params.direction == TUTTI_LINK_SENDS;
+  if (sends ? peer.has_sender(params.channel) : peer.has_receiver(params.channel)) {
+    return Status(TUTTI_INVALID_USAGE, "that end of channel " + std::to_string(params.channel) + " is open already");
   }
   return &peer;
 }
 
 template <typename End>
-tutti_status open_end(Endpoint& endpoint, const Result<Peer*>& peer, std::uint32_t channel, std::uint32_t slots,
-                      std::uint64_t slot_bytes, tutti_link** link) {
-  if (!peer.ok()) return endpoint.refuse(peer.status());
-  auto end = std::make_unique<End>(endpoint, **peer, channel, slots, slot_bytes);
-  if (const Status status = end->begin(); !status.ok()) return endpoint.refuse(status);
-  *link = reinterpret_cast<tutti_link*>(static_cast<ShmLink*>(end.get()));
+Result<ShmLink*> open_end(Endpoint& endpoint, const tutti_link_params& params) {
+  const Result<Peer*> peer = prepare(endpoint, params);
+  if (!peer.ok()) return peer.status();
+  auto end = std::make_unique<End>(endpoint, **peer, params.channel, params.slots, params.slot_bytes);
+  if (Status status = end->begin(); !status.ok()) return status;
+  ShmLink* const link = end.get();
   endpoint.keep(std::move(end));
+  return link;
+}
+
+/// Says why; returns the status's code. What the system refuses this process lacks.
+tutti_status refuse(const Status& status, char* why, std::size_t n) {
+  write_why(why, n, (status.error().system_error != 0 ? kCannotShare : "") + status.text());
+  return status.code();
+}
+
+tutti_status open_link(tutti_endpoint* endpoint, const tutti_link_params* params, tutti_link** link, char* why,
+                       std::size_t n) {
+  const Result<ShmLink*> opened = params->direction == TUTTI_LINK_SENDS ? open_end<SenderLink>(of(endpoint), *params)
+                                                                        : open_end<ReceiverLink>(of(endpoint), *params);
+  if (!opened.ok()) return refuse(opened.status(), why, n);
+  *link = reinterpret_cast<tutti_link*>(*opened);
   return TUTTI_SUCCESS;
 }
 
-tutti_status open_sender(tutti_endpoint* endpoint, int rank, const void* descriptor, std::size_t length,
-                         std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes, tutti_link** link) {
-  const auto peer = prepare(of(endpoint), rank, descriptor, length, slots, slot_bytes, channel, true);
-  return open_end<SenderLink>(of(endpoint), peer, channel, slots, slot_bytes, link);
+void properties(tutti_endpoint* endpoint, tutti_endpoint_properties* properties) {
+  properties->pci_address[0] = '\0';
+  properties->numa_node = -1;
+  properties->bandwidth = 0;
+  properties->memory_kinds = 1u << TUTTI_MEMORY_HOST;
+  properties->yielding = &of(endpoint).page()->yielding;
 }
-
-tutti_status open_receiver(tutti_endpoint* endpoint, int rank, const void* descriptor, std::size_t length,
-                           std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes, tutti_link** link) {
-  const auto peer = prepare(of(endpoint), rank, descriptor, length, slots, slot_bytes, channel, false);
-  return open_end<ReceiverLink>(of(endpoint), peer, channel, slots, slot_bytes, link);
-}
-
-void refusal(tutti_endpoint* endpoint, char* why, std::size_t n) { say(why, n, of(endpoint).refusal()); }
 
 tutti_link_result link_state(tutti_link* link, tutti_link_state* state) { return of(link).state(state); }
 
@@ -145,33 +150,26 @@ tutti_link_result failure(tutti_link* link, char* why, std::size_t n) {
   if (of(link).stage() != ShmLink::Stage::kBroken) return TUTTI_LINK_OK;
   const std::string text = of(link).failure();
   if (text.empty()) return TUTTI_LINK_OK;
-  say(why, n, text);
+  write_why(why, n, text);
   return TUTTI_LINK_BROKEN;
 }
 
-tutti_quiesced close_link(tutti_link* link) {
-  tutti_quiesced result = TUTTI_QUIESCED;
+tutti_quiesced quiesce(tutti_link* link) { return of(link).quiesce(); }
+
+void close_link(tutti_link* link) {
   try {
-    result = of(link).give_up();
+    of(link).give_up();
   } catch (const std::bad_alloc&) {
     // The peer is not told that this link is closed; why its owner closes links, it hears otherwise.
-    result = of(link).withdraw();
   }
   of(link).endpoint().free(of(link));
-  return result;
 }
 
-tutti_quiesced withdraw(tutti_link* link) { return of(link).withdraw(); }
+void link_stats(tutti_link* link, tutti_link_stats* stats) { of(link).count(*stats); }
 
-void* reserve(tutti_link* link, std::uint64_t bytes, std::uint64_t fingerprint) {
-  return sender(link).reserve(bytes, fingerprint);
+tutti_link_result reserve(tutti_link* link, std::uint64_t bytes, std::uint64_t fingerprint, tutti_room* room) {
+  return sender(link).reserve(bytes, fingerprint, *room);
 }
-
-int granted(tutti_link* link) { return sender(link).has_grant() ? 1 : 0; }
-int streams(tutti_link* link, std::uint64_t bytes) { return sender(link).streams(bytes) ? 1 : 0; }
-
-void step_aside(tutti_endpoint* endpoint, int aside) { of(endpoint).step_aside(aside != 0); }
-int peer_is_aside(tutti_link* link) { return of(link).peer().is_aside() ? 1 : 0; }
 
 tutti_link_result commit(tutti_link* link, std::uint64_t bytes, std::uint64_t fingerprint) {
   return sender(link).commit(bytes, fingerprint);
@@ -196,52 +194,55 @@ tutti_link_result grant(tutti_link* link, const tutti_region* region, void* targ
   return receiver(link).grant(of(region), target, bytes, fingerprint);
 }
 
-tutti_status register_region(tutti_endpoint* endpoint, void* base, std::uint64_t bytes, int fd, std::uint64_t fd_offset,
-                             tutti_region* region) {
-  const Result<OwnRegion*> own = of(endpoint).register_region(base, bytes, fd, fd_offset);
-  if (!own.ok()) return of(endpoint).refuse(own.status());
-  *region = {sizeof *region, base, bytes, *own};
+tutti_link_result revalidate(tutti_link* link) { return receiver(link).revalidate(); }
+
+tutti_status register_memory(tutti_endpoint* endpoint, const tutti_memory* memory, tutti_region* region, char* why,
+                             std::size_t n) {
+  const Result<OwnRegion*> own = of(endpoint).register_memory(*memory);
+  if (!own.ok()) return refuse(own.status(), why, n);
+  *region = {sizeof *region, memory->base, memory->bytes, *own};
   return TUTTI_SUCCESS;
 }
 
-void unregister_region(tutti_endpoint* endpoint, tutti_region* region) {
-  if (of(region) != nullptr) of(endpoint).unregister_region(*of(region));
+void unregister_memory(tutti_endpoint* endpoint, tutti_region* region) {
+  if (of(region) != nullptr) of(endpoint).unregister_memory(*of(region));
   region->handle = nullptr;
 }
 
 constexpr tutti_transport kTransport = {
-    sizeof(tutti_transport),
-    TUTTI_TRANSPORT_ABI,
-    "shm",
-    viable,
-    open,
-    close,
-    describe,
-    reach,
-    progress,
-    event_fd,
-    arm,
-    open_sender,
-    open_receiver,
-    link_state,
-    failure,
-    close_link,
-    reserve,
-    commit,
-    offer,
-    flushed,
-    view,
-    release,
-    grant,
-    register_region,
-    unregister_region,
-    granted,
-    withdraw,
-    streams,
-    step_aside,
-    peer_is_aside,
-    send,
-    refusal,
+    .size = sizeof(tutti_transport),
+    .abi = TUTTI_TRANSPORT_ABI,
+    .name = "shm",
+    .viable = viable,
+    .open = open,
+    .close = close,
+    .properties = properties,
+    .describe = describe,
+    .reach = reach,
+    .probe = nullptr,
+    .explain = nullptr,
+    .progress = progress,
+    .event_fd = event_fd,
+    .arm = arm,
+    .open_link = open_link,
+    .link_state = link_state,
+    .failure = failure,
+    .quiesce = quiesce,
+    .close_link = close_link,
+    .link_stats = link_stats,
+    .reserve = reserve,
+    .commit = commit,
+    .send = send,
+    .offer = offer,
+    .flushed = flushed,
+    .view = view,
+    .revalidate = revalidate,
+    .release = release,
+    .grant = grant,
+    .register_memory = register_memory,
+    .unregister_memory = unregister_memory,
+    .flush = nullptr,
+    .device_link = nullptr,
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <new>
 
@@ -14,6 +15,7 @@
 #include "src/base/descriptor_limit.h"
 #include "src/base/random.h"
 #include "src/base/socket.h"
+#include "src/base/transport_helpers.h"
 
 namespace tutti::tcp {
 
@@ -25,6 +27,22 @@ constexpr double kNetworkLatency = 25e-6;
 constexpr double kPayloadShare = .94;  // what headers of Ethernet, IP and TCP leave at an MTU of 1500
 constexpr std::uint32_t kNetworkSockets = 4;
 
+struct Ports {
+  std::uint32_t low = 0;
+  std::uint32_t high = 0;
+};
+/// Errors: TUTTI_INVALID_ARGUMENT, where the option is not "low-high".
+Result<Ports> ports_of(const tutti_endpoint_config& config) {
+  const char* const text = tutti_option_of(&config, "ports");
+  Ports ports;
+  if (text == nullptr) return ports;
+  int length = 0;
+  const bool read = std::sscanf(text, "%u-%u%n", &ports.low, &ports.high, &length) == 2 && text[length] == '\0';
+  if (read && ports.low <= ports.high && ports.high <= 65535) return ports;
+  return Status(TUTTI_INVALID_ARGUMENT, "the option ports=" + std::string(text) + " is no range of ports",
+                "Give it as 20000-20100");
+}
+
 void set_option(int fd, int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof value); }
 
 }  // namespace
@@ -34,10 +52,13 @@ void set_option(int fd, int level, int name, int value) { ::setsockopt(fd, level
 Result<std::unique_ptr<Endpoint>> Endpoint::open(const tutti_endpoint_config& config) {
   std::unique_ptr<Endpoint> endpoint(new Endpoint);
   raise_descriptor_limit();
-  const std::string interfaces = config.interfaces != nullptr ? config.interfaces : "";
+  const char* const named = tutti_option_of(&config, "interfaces");
+  const std::string interfaces = named != nullptr ? named : "";
   auto locals = local_addresses(interfaces);
   if (!locals) return locals.status();
-  auto listener = listen_on(interfaces, config.port_low, config.port_high);
+  const auto ports = ports_of(config);
+  if (!ports) return ports.status();
+  auto listener = listen_on(interfaces, ports->low, ports->high);
   if (!listener) return listener.status();
   endpoint->epoll_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
   if (!endpoint->epoll_) return system_error("Opening an epoll descriptor failed", errno);
@@ -46,8 +67,8 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const tutti_endpoint_config& co
   endpoint->ranks_ = config.ranks;
   std::memcpy(endpoint->key_.data(), config.key, kKeyBytes);
   endpoint->connect_timeout_ns_ = config.connect_timeout_ns;
-  endpoint->traffic_class_ = config.traffic_class;
-  endpoint->sockets_per_peer_ = config.sockets_per_peer;
+  endpoint->traffic_class_ = static_cast<std::uint32_t>(option_number(config, "dscp", 0));
+  endpoint->sockets_per_peer_ = static_cast<std::uint32_t>(option_number(config, "sockets_per_peer", 0));
   endpoint->log_ = config.log;
 
   Card& card = endpoint->card_;
@@ -130,7 +151,7 @@ bool Endpoint::reach(int peer, const Card& other, tutti_reach* reach, std::strin
 }
 
 std::uint32_t Endpoint::sockets_to(const Card& other) const {
-  if (sockets_per_peer_ > 0) return static_cast<std::uint32_t>(std::min(sockets_per_peer_, 64));
+  if (sockets_per_peer_ > 0) return static_cast<std::uint32_t>(std::min(sockets_per_peer_, 64u));
   return other.machine == card_.machine ? 1 : kNetworkSockets;
 }
 

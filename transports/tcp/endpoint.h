@@ -39,12 +39,6 @@ class Endpoint {
   bool reach(int peer, const Card& other, tutti_reach* reach, std::string* why) const;
   /// Errors: TUTTI_INVALID_ARGUMENT, TUTTI_INVALID_USAGE.
   Result<TcpLink*> open_link(int peer, const Card& card, const LinkShape& shape, bool sends);
-  /// Keeps why a call fails, for `refusal`; returns its status.
-  tutti_status refuse(const Status& status) {
-    refusal_ = status.text();
-    return status.code();
-  }
-  const std::string& refusal() const { return refusal_; }
   bool progress();
   int event_fd() const { return epoll_.get(); }
   void arm(bool sleeping);
@@ -91,7 +85,7 @@ class Endpoint {
   Card card_;
   std::uint64_t connect_timeout_ns_ = 0;
   std::uint32_t traffic_class_ = 0;
-  std::int32_t sockets_per_peer_ = 0;
+  std::uint32_t sockets_per_peer_ = 0;
   void (*log_)(int, const char*) = nullptr;
 
   UniqueFd epoll_;
@@ -104,7 +98,6 @@ class Endpoint {
   std::uint32_t idle_turns_ = 0;
   bool sleeping_ = false;   ///< as `arm` said last
   bool look_soon_ = false;  ///< somebody slept on the epoll descriptor: see what woke it
-  std::string refusal_;     ///< of the last call that failed
   Gate gate_{*this};
 };
 

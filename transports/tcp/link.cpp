@@ -80,10 +80,15 @@ bool Sender::credit(std::uint64_t limit) {
   return true;
 }
 
-void* Sender::reserve(std::uint64_t bytes) {
-  if (!may_send() || bytes > shape_.slot_bytes) return nullptr;
+tutti_link_result Sender::reserve(std::uint64_t bytes, tutti_room& room) {
+  if (broken_) return TUTTI_LINK_BROKEN;
+  if (!may_send() || bytes > shape_.slot_bytes) {
+    ++stalls_;
+    return TUTTI_LINK_NOT_YET;
+  }
   if (!reserved_ || reserved_.capacity() < bytes) reserved_ = staging_.take(bytes);
-  return reserved_.data();
+  room = {reserved_.data(), 0};
+  return TUTTI_LINK_OK;
 }
 
 tutti_link_result Sender::commit(std::uint64_t bytes, std::uint64_t fingerprint) {
@@ -94,7 +99,10 @@ tutti_link_result Sender::commit(std::uint64_t bytes, std::uint64_t fingerprint)
 
 tutti_link_result Sender::offer(const void* source, std::uint64_t bytes, std::uint64_t fingerprint) {
   if (broken_) return TUTTI_LINK_BROKEN;
-  if (!may_send()) return TUTTI_LINK_NOT_YET;
+  if (!may_send()) {
+    ++stalls_;
+    return TUTTI_LINK_NOT_YET;
+  }
   return send(source, bytes, fingerprint, ByteBuffer());
 }
 
@@ -109,6 +117,8 @@ tutti_link_result Sender::send(const void* source, std::uint64_t bytes, std::uin
   frame.payload = static_cast<const std::byte*>(source);
   frame.staging = std::move(staging);
   frame.sender = this;
+  messages_counted_ = sent_;
+  bytes_counted_ += bytes;
   stream_->send(std::move(frame));
   return broken_ ? TUTTI_LINK_BROKEN : TUTTI_LINK_OK;
 }
@@ -197,6 +207,8 @@ tutti_link_result Receiver::view(tutti_message* out) {
 void Receiver::release() {
   if (released_ == arrived()) return;
   Message& oldest = message(released_);
+  ++messages_counted_;
+  bytes_counted_ += oldest.bytes;
   pool_.give(std::move(oldest.buffer));
   oldest = Message{};
   viewed_ = false;

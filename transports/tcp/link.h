@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,8 +47,16 @@ class TcpLink {
   virtual tutti_link_result state(tutti_link_state* state) = 0;
   tutti_link_result failure() const;
   virtual tutti_link_result flushed() = 0;
-  /// Gives it up: tells the peer, and from here on no memory of the caller's is read or written.
-  virtual tutti_quiesced give_up() = 0;
+  /// From here on no memory of the caller's is read or written. Asked again, it answers the same.
+  tutti_quiesced quiesce() {
+    if (!quiesced_) quiesced_ = give_up();
+    return *quiesced_;
+  }
+  void count(tutti_link_stats& stats) const {
+    stats.messages = messages_counted_;
+    stats.bytes = bytes_counted_;
+    stats.stalls = stalls_;
+  }
 
   /// Breaks the link; the first sentence stays. orderly: the peer said that it leaves.
   void fail(const std::string& sentence, bool orderly = false);
@@ -59,6 +68,8 @@ class TcpLink {
   Peer& peer() const { return peer_; }
 
  protected:
+  /// Tells the peer, and lets go of the caller's memory.
+  virtual tutti_quiesced give_up() = 0;
   void fill_state(tutti_link_state* state) const;
   /// Messages of a peer that left in order still wait to be viewed.
   virtual bool still_of_use() const { return false; }
@@ -70,6 +81,11 @@ class TcpLink {
   bool broken_ = false;
   bool orderly_ = false;
   std::string fault_;
+  std::optional<tutti_quiesced> quiesced_;
+  // What `count` says.
+  std::uint64_t messages_counted_ = 0;
+  std::uint64_t bytes_counted_ = 0;
+  std::uint64_t stalls_ = 0;
 };
 
 /// The sending end.
@@ -80,9 +96,7 @@ class Sender final : public TcpLink {
   bool sends() const override { return true; }
   tutti_link_result state(tutti_link_state* state) override;
   tutti_link_result flushed() override;
-  tutti_quiesced give_up() override;
-
-  void* reserve(std::uint64_t bytes);
+  tutti_link_result reserve(std::uint64_t bytes, tutti_room& room);
   tutti_link_result commit(std::uint64_t bytes, std::uint64_t fingerprint);
   tutti_link_result offer(const void* source, std::uint64_t bytes, std::uint64_t fingerprint);
 
@@ -93,6 +107,7 @@ class Sender final : public TcpLink {
   void gone(ByteBuffer staging);
 
  private:
+  tutti_quiesced give_up() override;
   bool may_send() const { return !broken_ && open_ && sent_ < limit_; }
   tutti_link_result send(const void* source, std::uint64_t bytes, std::uint64_t fingerprint, ByteBuffer staging);
 
@@ -111,8 +126,6 @@ class Receiver final : public TcpLink {
   bool sends() const override { return false; }
   tutti_link_result state(tutti_link_state* state) override;
   tutti_link_result flushed() override;
-  tutti_quiesced give_up() override;
-
   tutti_link_result view(tutti_message* message);
   void release();
   tutti_link_result grant(void* target, std::uint64_t bytes, std::uint64_t fingerprint);
@@ -127,6 +140,7 @@ class Receiver final : public TcpLink {
   FrameHeader announce();
 
  private:
+  tutti_quiesced give_up() override;
   struct Message {
     std::byte* data = nullptr;
     std::uint64_t bytes = 0;

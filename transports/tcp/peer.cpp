@@ -83,8 +83,8 @@ Result<TcpLink*> Peer::open_link(const Card& card, const LinkShape& shape, bool 
   return link;
 }
 
-tutti_quiesced Peer::close_link(TcpLink& link) {
-  const tutti_quiesced result = link.give_up();
+void Peer::close_link(TcpLink& link) {
+  static_cast<void>(link.quiesce());
   LinkPair* channel = find_channel(link.shape().channel);
   ++channel->direction(link.sends()).own_closes;
   if (link.sends()) {
@@ -92,7 +92,6 @@ tutti_quiesced Peer::close_link(TcpLink& link) {
   } else {
     channel->receiver.reset();
   }
-  return result;
 }
 
 Stream& Peer::add_stream(std::uint32_t index, std::uint32_t count, UniqueFd socket, const std::string& remote) {

@@ -69,7 +69,7 @@ class Peer {
   /// Errors: TUTTI_INVALID_USAGE where that end is open already, or channels are too many.
   Result<TcpLink*> open_link(const Card& card, const LinkShape& shape, bool sends);
   /// Gives an end up and frees it.
-  tutti_quiesced close_link(TcpLink& link);
+  void close_link(TcpLink& link);
 
   /// Takes a connection that this side made, and that the peer has taken, as socket `index` of `count`.
   void adopt(std::uint32_t index, std::uint32_t count, UniqueFd socket, const std::string& remote);

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "src/base/descriptor_limit.h"
+#include "src/base/transport_helpers.h"
 #include "transports/tcp/card.h"
 #include "transports/tcp/endpoint.h"
 #include "transports/tcp/link.h"
@@ -31,13 +32,6 @@ Endpoint* of(tutti_endpoint* endpoint) { return reinterpret_cast<Endpoint*>(endp
 TcpLink* of(tutti_link* link) { return reinterpret_cast<TcpLink*>(link); }
 Sender* sender_of(tutti_link* link) { return of(link)->sends() ? static_cast<Sender*>(of(link)) : nullptr; }
 Receiver* receiver_of(tutti_link* link) { return of(link)->sends() ? nullptr : static_cast<Receiver*>(of(link)); }
-
-void say(const std::string& text, char* why, std::size_t n) {
-  if (why == nullptr || n == 0) return;
-  const std::size_t length = std::min(n - 1, text.size());
-  std::memcpy(why, text.data(), length);
-  why[length] = '\0';
-}
 
 std::string unreadable(int peer) { return "rank " + std::to_string(peer) + " gave a descriptor that tcp cannot read"; }
 
@@ -60,28 +54,29 @@ Status try_out() {
 
 int viable(char* why, std::size_t n) {
   if (const Status tried = try_out(); !tried) {
-    say("this process cannot open sockets: " + tried.text(), why, n);
+    write_why(why, n, "this process cannot open sockets: " + tried.text());
     return 0;
   }
   const auto addresses = local_addresses("");
   if (!addresses) {
-    say(addresses.status().text(), why, n);
+    write_why(why, n, addresses.status().text());
     return 0;
   }
-  say("sockets work, at " + std::to_string(addresses->size()) + " addresses, the first on " + addresses->front().interface,
-      why, n);
+  write_why(
+      why, n,
+      "sockets work, at " + std::to_string(addresses->size()) + " addresses, the first on " + addresses->front().interface);
   return 1;
 }
 
 tutti_status open(const tutti_endpoint_config* config, tutti_endpoint** endpoint, char* why, std::size_t n) {
   if (config == nullptr || endpoint == nullptr || config->key == nullptr || config->rank < 0 ||
       config->rank >= config->ranks) {
-    say("an endpoint needs a key and a rank below the number of ranks", why, n);
+    write_why(why, n, "an endpoint needs a key and a rank below the number of ranks");
     return TUTTI_INVALID_ARGUMENT;
   }
   auto opened = Endpoint::open(*config);
   if (!opened) {
-    say(opened.status().text(), why, n);
+    write_why(why, n, opened.status().text());
     return opened.status().code();
   }
   *endpoint = reinterpret_cast<tutti_endpoint*>(opened->release());
@@ -103,7 +98,7 @@ int reach(tutti_endpoint* endpoint, int peer, const void* descriptor, std::size_
   tutti_reach full{};
   full.size = sizeof full;
   const bool reached = card && of(endpoint)->reach(peer, *card, &full, &sentence);
-  say(sentence, why, n);
+  write_why(why, n, sentence);
   if (reached) *reach = full;
   return reached ? 1 : 0;
 }
@@ -115,58 +110,67 @@ tutti_link_result progress(tutti_endpoint* endpoint) {
 int event_fd(tutti_endpoint* endpoint) { return of(endpoint)->event_fd(); }
 void arm(tutti_endpoint* endpoint, int sleeping) { of(endpoint)->arm(sleeping != 0); }
 
-tutti_status open_link(tutti_endpoint* endpoint, int peer, const void* descriptor, std::size_t length,
-                       std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes, bool sends,
-                       tutti_link** link) {
-  const auto card = card_of(descriptor, length);
+/// Why nothing can be opened with those parameters; OK: something can.
+Status check(const tutti_link_params& params) {
   constexpr std::uint32_t kMostSlots = 1u << 20;
-  if (!card || link == nullptr) {
-    return of(endpoint)->refuse(Status(TUTTI_INVALID_ARGUMENT, unreadable(peer)));
+  if (params.slots <= kMostSlots && params.slot_bytes <= tcp::kMaxMessage) return {};
+  return Status(TUTTI_INVALID_ARGUMENT, "a link of " + std::to_string(params.slots) + " slots of " +
+                                            std::to_string(params.slot_bytes) + " bytes is outside what tcp can have");
+}
+
+Result<TcpLink*> open_end(Endpoint& endpoint, const tutti_link_params& params) {
+  const auto card = card_of(params.descriptor, params.descriptor_length);
+  if (!card) return Status(TUTTI_INVALID_ARGUMENT, unreadable(params.peer));
+  if (Status status = check(params); !status.ok()) return status;
+  const tcp::LinkShape shape{params.channel, tcp::window_for(params.slots), params.slot_bytes};
+  return endpoint.open_link(params.peer, *card, shape, params.direction == TUTTI_LINK_SENDS);
+}
+
+tutti_status open_link(tutti_endpoint* endpoint, const tutti_link_params* params, tutti_link** link, char* why,
+                       std::size_t n) {
+  const Result<TcpLink*> opened = open_end(*of(endpoint), *params);
+  if (!opened.ok()) {
+    write_why(why, n, opened.status().text());
+    return opened.status().code();
   }
-  if (slots > kMostSlots || slot_bytes > tcp::kMaxMessage) {
-    return of(endpoint)->refuse(Status(TUTTI_INVALID_ARGUMENT, "a link of " + std::to_string(slots) + " slots of " +
-                                                                   std::to_string(slot_bytes) +
-                                                                   " bytes is outside what tcp can have"));
-  }
-  const tcp::LinkShape shape{channel, tcp::window_for(slots), slot_bytes};
-  const Result<TcpLink*> opened = of(endpoint)->open_link(peer, *card, shape, sends);
-  if (!opened) return of(endpoint)->refuse(opened.status());
   *link = reinterpret_cast<tutti_link*>(*opened);
   return TUTTI_SUCCESS;
 }
 
-void refusal(tutti_endpoint* endpoint, char* why, std::size_t n) { say(of(endpoint)->refusal(), why, n); }
-
-tutti_status open_sender(tutti_endpoint* endpoint, int peer, const void* descriptor, std::size_t length,
-                         std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes, tutti_link** link) {
-  return open_link(endpoint, peer, descriptor, length, channel, slots, slot_bytes, true, link);
-}
-
-tutti_status open_receiver(tutti_endpoint* endpoint, int peer, const void* descriptor, std::size_t length,
-                           std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes, tutti_link** link) {
-  return open_link(endpoint, peer, descriptor, length, channel, slots, slot_bytes, false, link);
+void properties(tutti_endpoint* endpoint, tutti_endpoint_properties* properties) {
+  properties->pci_address[0] = '\0';
+  properties->numa_node = -1;
+  properties->bandwidth = of(endpoint)->card().megabits * 1e6 / 8;
+  properties->memory_kinds = 0;
+  properties->yielding = nullptr;
 }
 
 tutti_link_result link_state(tutti_link* link, tutti_link_state* state) { return of(link)->state(state); }
 
 tutti_link_result failure(tutti_link* link, char* why, std::size_t n) {
   const tutti_link_result result = of(link)->failure();
-  if (result == TUTTI_LINK_BROKEN) say(of(link)->fault(), why, n);
+  if (result == TUTTI_LINK_BROKEN) write_why(why, n, of(link)->fault());
   return result;
 }
 
-tutti_quiesced close_link(tutti_link* link) { return of(link)->peer().close_link(*of(link)); }
+tutti_quiesced quiesce(tutti_link* link) { return of(link)->quiesce(); }
+void close_link(tutti_link* link) { of(link)->peer().close_link(*of(link)); }
+void link_stats(tutti_link* link, tutti_link_stats* stats) { of(link)->count(*stats); }
 
 // An operation of the other direction's end finds a link that can never do it.
 
-void* reserve(tutti_link* link, std::uint64_t bytes, std::uint64_t) {
+tutti_link_result reserve(tutti_link* link, std::uint64_t bytes, std::uint64_t, tutti_room* room) {
   Sender* sender = sender_of(link);
-  return sender != nullptr ? sender->reserve(bytes) : nullptr;
+  return sender != nullptr ? sender->reserve(bytes, *room) : TUTTI_LINK_BROKEN;
 }
 
 tutti_link_result commit(tutti_link* link, std::uint64_t bytes, std::uint64_t fingerprint) {
   Sender* sender = sender_of(link);
   return sender != nullptr ? sender->commit(bytes, fingerprint) : TUTTI_LINK_BROKEN;
+}
+
+tutti_link_result send(tutti_link* link, const void* source, std::uint64_t bytes, std::uint64_t fingerprint) {
+  return tutti_send_in_parts(reserve, commit, link, source, bytes, fingerprint);
 }
 
 tutti_link_result offer(tutti_link* link, const tutti_region*, const void* source, std::uint64_t bytes,
@@ -192,40 +196,44 @@ tutti_link_result grant(tutti_link* link, const tutti_region*, void* target, std
   return receiver != nullptr ? receiver->grant(target, bytes, fingerprint) : TUTTI_LINK_BROKEN;
 }
 
-tutti_transport make_table() {
-  tutti_transport table{};
-  table.size = sizeof table;
-  table.abi = TUTTI_TRANSPORT_ABI;
-  table.name = "tcp";
-  table.viable = viable;
-  table.open = open;
-  table.close = close;
-  table.describe = describe;
-  table.reach = reach;
-  table.progress = progress;
-  table.event_fd = event_fd;
-  table.arm = arm;
-  table.open_sender = open_sender;
-  table.open_receiver = open_receiver;
-  table.link_state = link_state;
-  table.failure = failure;
-  table.close_link = close_link;
-  table.reserve = reserve;
-  table.commit = commit;
-  table.offer = offer;
-  table.flushed = flushed;
-  table.view = view;
-  table.release = release;
-  table.grant = grant;
-  table.refusal = refusal;
-  return table;
-}
+constexpr tutti_transport kTransport = {
+    .size = sizeof(tutti_transport),
+    .abi = TUTTI_TRANSPORT_ABI,
+    .name = "tcp",
+    .viable = viable,
+    .open = open,
+    .close = close,
+    .properties = properties,
+    .describe = describe,
+    .reach = reach,
+    .probe = nullptr,
+    .explain = nullptr,
+    .progress = progress,
+    .event_fd = event_fd,
+    .arm = arm,
+    .open_link = open_link,
+    .link_state = link_state,
+    .failure = failure,
+    .quiesce = quiesce,
+    .close_link = close_link,
+    .link_stats = link_stats,
+    .reserve = reserve,
+    .commit = commit,
+    .send = send,
+    .offer = offer,
+    .flushed = flushed,
+    .view = view,
+    .revalidate = nullptr,
+    .release = release,
+    .grant = grant,
+    .register_memory = nullptr,
+    .unregister_memory = nullptr,
+    .flush = nullptr,
+    .device_link = nullptr,
+};
 
 }  // namespace
 
-const tutti_transport& tcp_transport() {
-  static const tutti_transport table = make_table();
-  return table;
-}
+const tutti_transport& tcp_transport() { return kTransport; }
 
 }  // namespace tutti

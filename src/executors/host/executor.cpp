@@ -237,9 +237,11 @@ void HostExecutor::make_room() {
   lanes_.resize(program_->lanes.size());
   for (LaneState& lane : lanes_) {
     lane.at.resize(room_);
+    lane.room_flags.resize(room_);
     lane.offers.resize(room_);
   }
   at_.resize(FlatCall::messages + room_);
+  room_flags_.resize(FlatCall::messages + room_);
   fold_sources_.resize(room_);
   fold_destinations_.resize(room_);
 }
@@ -340,12 +342,15 @@ HostExecutor::Turn HostExecutor::view(const HostLink& link, std::uint64_t bytes,
   return Turn::moved;
 }
 
-/// Room for the link's next message of so many bytes. data: where it lies.
-HostExecutor::Turn HostExecutor::reserve(const HostLink& link, std::uint64_t bytes, std::byte*& data) {
-  void* const room = link.transport->reserve(link.link, bytes, binding_.fingerprint);
-  if (room == nullptr)
-    return link.transport->failure(link.link, nullptr, 0) == TUTTI_LINK_BROKEN ? broken(link) : Turn::blocked;
-  data = static_cast<std::byte*>(room);
+/// Room for the link's next message of so many bytes. data: where it lies. flags: as tutti_room's.
+HostExecutor::Turn HostExecutor::reserve(const HostLink& link, std::uint64_t bytes, std::byte*& data,
+                                         std::uint32_t& flags) {
+  tutti_room room;
+  const tutti_link_result result = link.transport->reserve(link.link, bytes, binding_.fingerprint, &room);
+  if (result == TUTTI_LINK_NOT_YET) return Turn::blocked;
+  if (result == TUTTI_LINK_BROKEN) return broken(link);
+  data = static_cast<std::byte*>(room.data);
+  flags = room.flags;
   return Turn::moved;
 }
 
@@ -421,18 +426,19 @@ HostExecutor::Turn HostExecutor::take_destination(LaneState& lane, std::uint32_t
   }
   HostLink& link = *links_[operand.link];
   const OfferFrom from = offer_from(lane, step, link);
-  if (from == OfferFrom::destination && link.transport->granted != nullptr) {
+  std::uint32_t& flags = lane.room_flags[lane.ready];
+  if (from == OfferFrom::destination && (link.state.capabilities & TUTTI_WRITES_PEER) != 0) {
     // What the step computes goes into the peer's memory in the same sweep, where the peer has granted it; offered, the
     // peer would go over it once more.
-    const Turn turn = reserve(link, lane.bytes, lane.at[lane.ready]);
-    if (turn != Turn::moved || link.transport->granted(link.link) != 0) return turn;
+    const Turn turn = reserve(link, lane.bytes, lane.at[lane.ready], flags);
+    if (turn != Turn::moved || (flags & TUTTI_ROOM_GRANTED) != 0) return turn;
   }
   if (from != OfferFrom::none) {
     lane.offers[lane.ready] = from;
     lane.keeps = lane.keeps || from == OfferFrom::destination;
     return Turn::moved;
   }
-  return reserve(link, lane.bytes, lane.at[lane.ready]);
+  return reserve(link, lane.bytes, lane.at[lane.ready], flags);
 }
 
 const tutti_region* HostExecutor::region(const HostLink& link, Place place) const {
@@ -476,16 +482,16 @@ HostExecutor::Turn HostExecutor::sweep(LaneState& lane, const Step& step) {
   for (std::uint32_t o = step.operands; o < step.operands + step.sources; ++o) {
     if (program_->operands[o].place != Place::link) continue;
     const std::uint32_t link = program_->operands[o].link;
-    if (view_again(*links_[link], lane.bytes) == Turn::failed) return Turn::failed;
+    if (revalidate(*links_[link]) == Turn::failed) return Turn::failed;
     release(link);
   }
   return Turn::moved;
 }
 
 /// Whether what was read of a message was the message still, where it may have lain in its sender's memory.
-HostExecutor::Turn HostExecutor::view_again(const HostLink& link, std::uint64_t bytes) {
-  std::byte* same = nullptr;
-  return direct_ && (link.state.capabilities & TUTTI_READS_PEER) != 0 ? view(link, bytes, same) : Turn::moved;
+HostExecutor::Turn HostExecutor::revalidate(const HostLink& link) {
+  if (!direct_ || (link.state.capabilities & TUTTI_READS_PEER) == 0) return Turn::moved;
+  return link.transport->revalidate(link.link) == TUTTI_LINK_OK ? Turn::moved : broken(link);
 }
 
 /// Folds one piece of the step's message. lane.at has the beginnings of buffers and messages.
@@ -508,7 +514,7 @@ void HostExecutor::fold_piece(const LaneState& lane, const Step& step, std::uint
     if (sources == 1 && target == fold_sources_[0].data && !divides) continue;
     FoldDestination& destination = fold_destinations_[targets++];
     destination.data = target;
-    destination.streaming = streams(program_->operands[step.operands + o], lane.bytes);
+    destination.streaming = streams(program_->operands[step.operands + o], lane.bytes, lane.room_flags[o]);
   }
   if (targets == 0) return;
   fold_(
@@ -517,11 +523,10 @@ void HostExecutor::fold_piece(const LaneState& lane, const Step& step, std::uint
 
 /// Whether what is written there, of a message of so many bytes, is best written past the caches: where the call is long
 /// and neither this rank's executor nor its peer's reads it next, or where the link says so.
-bool HostExecutor::streams(const Operand& destination, std::uint64_t bytes) const {
+bool HostExecutor::streams(const Operand& destination, std::uint64_t bytes, std::uint32_t room_flags) const {
   if (destination.place != Place::link) return streams_ && destination.place == Place::output;
-  const HostLink& link = *links_[destination.link];
-  if (link.transport->granted != nullptr && link.transport->granted(link.link) != 0) return streams_;
-  return link.streams(bytes);
+  if ((room_flags & TUTTI_ROOM_GRANTED) != 0) return streams_;
+  return bytes >= least_streamed && (room_flags & TUTTI_ROOM_NON_TEMPORAL) != 0;
 }
 
 void HostExecutor::release(std::uint32_t l) {
@@ -589,7 +594,7 @@ HostExecutor::Turn HostExecutor::drain() {
 }
 
 HostExecutor::Turn HostExecutor::broken(const HostLink& link) {
-  char why[why_bytes] = "";
+  char why[TUTTI_WHY_MAX] = "";
   static_cast<void>(link.transport->failure(link.link, why, sizeof why));
   outcome_ = {.kind = Outcome::Kind::broken, .peer = link.peer, .fingerprint = 0, .bytes = 0, .expected = 0, .why = why};
   return Turn::failed;

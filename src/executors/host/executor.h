@@ -11,6 +11,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -36,12 +37,12 @@ struct HostLink {
   std::uint32_t endpoint = 0;  ///< its transport's number: index of Binding::regions
   std::uint64_t offered = 0;   ///< messages sent so far on this link, by commit or offer
 
-  /// Whether the room reserved for a message of so many bytes is best filled past the caches.
-  bool streams(std::uint64_t bytes) const {
-    return bytes >= least_streamed && transport->streams != nullptr && transport->streams(link, bytes) != 0;
+  /// Whether its peer runs at this moment, as far as it tells; false where that cannot be told. Of an open link.
+  bool peer_runs() const {
+    if (state.peer_yielding == nullptr) return false;
+    // Acquire, as transport.h asks for: what a peer sent before it said that it yields can be viewed.
+    return std::atomic_ref<const std::uint32_t>(*state.peer_yielding).load(std::memory_order_acquire) == 0;
   }
-  /// Whether its peer runs at this moment, as far as it tells; false where its transport cannot say. Of an open link.
-  bool peer_runs() const { return transport->peer_is_aside != nullptr && transport->peer_is_aside(link) == 0; }
 };
 
 /// A call's buffers as an endpoint knows them; null: not registered there.
@@ -184,11 +185,12 @@ class HostExecutor {
     bool begun = false;       ///< the step's length is known
     bool folded = false;      ///< the sweep is done, offers remain
     bool finished = false;
-    std::uint64_t bytes = 0;        ///< of the step's message
-    Window window;                  ///< the pass's
-    std::vector<std::byte*> at;     ///< of each operand in hand, where its buffer's window or its message begins
-    std::vector<OfferFrom> offers;  ///< by destination
-    bool keeps = false;             ///< some message is offered from where the step writes it
+    std::uint64_t bytes = 0;                ///< of the step's message
+    Window window;                          ///< the pass's
+    std::vector<std::byte*> at;             ///< of each operand in hand, where its buffer's window or its message begins
+    std::vector<std::uint32_t> room_flags;  ///< of each destination that is room in a link: as tutti_room's
+    std::vector<OfferFrom> offers;          ///< by destination
+    bool keeps = false;                     ///< some message is offered from where the step writes it
   };
   /// Where the messages of a receiving link stand: the grants run ahead of what has come. A message is (pass, which of the
   /// link's receives); empty ones do not exist.
@@ -234,7 +236,7 @@ class HostExecutor {
   void prepare();
   void make_room();
   Turn view(const HostLink& link, std::uint64_t bytes, std::byte*& data);
-  Turn reserve(const HostLink& link, std::uint64_t bytes, std::byte*& data);
+  Turn reserve(const HostLink& link, std::uint64_t bytes, std::byte*& data, std::uint32_t& flags);
   Turn advance(LaneState& lane, std::uint32_t index);
   bool may_begin_pass(const LaneState& lane) const;
   bool dependencies_hold(const LaneState& lane, const Step& step) const;
@@ -248,7 +250,7 @@ class HostExecutor {
   void saw(std::uint32_t link);
   Turn take_destination(LaneState& lane, std::uint32_t operand, const Step& step);
   Turn sweep(LaneState& lane, const Step& step);
-  Turn view_again(const HostLink& link, std::uint64_t bytes);
+  Turn revalidate(const HostLink& link);
   void fold_piece(const LaneState& lane, const Step& step, std::uint32_t piece);
   Turn hand_over(LaneState& lane, const Step& step);
   void retire(LaneState& lane, std::uint32_t index);
@@ -272,7 +274,7 @@ class HostExecutor {
   bool may_offer(const HostLink& link, Place place) const;
   OfferFrom offer_from(const LaneState& lane, const Step& step, const HostLink& link) const;
   std::uint32_t kept_operand(const Step& step) const;
-  bool streams(const Operand& destination, std::uint64_t bytes) const;
+  bool streams(const Operand& destination, std::uint64_t bytes, std::uint32_t room_flags) const;
   void release(std::uint32_t link);
 
   const Plan* plan_ = nullptr;
@@ -287,11 +289,12 @@ class HostExecutor {
   UseNonTemporal use_non_temporal_;
   bool streams_ = false;
   bool needs_progress_ = false;
-  bool in_place_ = false;              ///< input and output overlap, or may
-  bool direct_ = false;                ///< messages may be long enough to be offered or granted
-  bool flat_ = false;                  ///< the last call was
-  const HostLink* awaited_ = nullptr;  ///< in a flat call: the link that it waited for last
-  std::vector<std::byte*> at_;         ///< likewise, by FlatCall::Instruction::place: where it begins
+  bool in_place_ = false;                  ///< input and output overlap, or may
+  bool direct_ = false;                    ///< messages may be long enough to be offered or granted
+  bool flat_ = false;                      ///< the last call was
+  const HostLink* awaited_ = nullptr;      ///< in a flat call: the link that it waited for last
+  std::vector<std::byte*> at_;             ///< likewise, by FlatCall::Instruction::place: where it begins
+  std::vector<std::uint32_t> room_flags_;  ///< likewise: tutti_room's, of a message that is sent
   std::vector<LaneState> lanes_;
   std::vector<Inbox> inboxes_;  ///< by link; only where direct_
   std::vector<Hold> holds_;

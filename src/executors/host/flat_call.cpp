@@ -44,7 +44,7 @@ class FlatCallCompiler {
     push_to_links(FlatCall::Kind::reserve, whole, taken);
     append_pieces(whole, step, taken);
     // Before anything of it is sent on. That this rank offers nothing says nothing of its peers.
-    if (bytes >= least_offer) push_from_links(FlatCall::Kind::recheck, whole, taken);
+    if (bytes >= least_offer) push_from_links(FlatCall::Kind::revalidate, whole, taken);
     push_to_links(FlatCall::Kind::commit, whole, taken);
     push_from_links(FlatCall::Kind::release, whole, taken);
   }
@@ -176,6 +176,7 @@ class HostExecutor::FlatCallRun {
         agent_(agent),
         links_(executor.links_.data()),
         at_(executor.at_.data()),
+        room_flags_(executor.room_flags_.data()),
         operands_(executor.layouts_->flat.operands.data()),
         fingerprint_(executor.binding_.fingerprint) {
     // Only read from; see window_at.
@@ -211,18 +212,19 @@ class HostExecutor::FlatCallRun {
       return message.fingerprint == fingerprint_ && message.bytes == instruction.count;
     }
     if (instruction.kind == FlatCall::Kind::reserve) {
-      at_[instruction.place] = static_cast<std::byte*>(transport.reserve(link.link, instruction.count, fingerprint_));
-      return at_[instruction.place] != nullptr;
+      tutti_room room;
+      if (transport.reserve(link.link, instruction.count, fingerprint_, &room) != TUTTI_LINK_OK) return false;
+      at_[instruction.place] = static_cast<std::byte*>(room.data);
+      room_flags_[instruction.place] = room.flags;
+      return true;
     }
     if (instruction.kind == FlatCall::Kind::release) return transport.release(link.link), true;
-    if (instruction.kind == FlatCall::Kind::recheck) return recheck(instruction, link);
+    if (instruction.kind == FlatCall::Kind::revalidate) return revalidate(link) == TUTTI_LINK_OK;
     return hand_over(instruction, link) == TUTTI_LINK_OK;
   }
 
-  [[gnu::noinline]] static bool recheck(const FlatCall::Instruction& instruction, const HostLink& link) {
-    tutti_message same;
-    return (link.state.capabilities & TUTTI_READS_PEER) == 0 ||
-           (link.transport->view(link.link, &same) == TUTTI_LINK_OK && same.bytes == instruction.count);
+  [[gnu::noinline]] static tutti_link_result revalidate(const HostLink& link) {
+    return (link.state.capabilities & TUTTI_READS_PEER) == 0 ? TUTTI_LINK_OK : link.transport->revalidate(link.link);
   }
 
   /// What did not come about at once; false: it never will.
@@ -240,22 +242,10 @@ class HostExecutor::FlatCallRun {
     if (instruction.kind == FlatCall::Kind::commit) {
       result = transport.commit(link.link, instruction.count, fingerprint_);
     } else {
-      const std::byte* const source = address(operands_[instruction.operand]);
-      result = transport.send != nullptr ? transport.send(link.link, source, instruction.count, fingerprint_)
-                                         : send_in_parts(transport, link.link, source, instruction.count);
+      result = transport.send(link.link, address(operands_[instruction.operand]), instruction.count, fingerprint_);
     }
     if (result == TUTTI_LINK_OK) ++link.offered;
     return result;
-  }
-
-  /// Where a transport does not send in one.
-  [[gnu::noinline]] tutti_link_result send_in_parts(const tutti_transport& transport, tutti_link* link,
-                                                    const std::byte* source, std::uint64_t bytes) const {
-    void* const room = transport.reserve(link, bytes, fingerprint_);
-    if (room == nullptr)
-      return transport.failure(link, nullptr, 0) == TUTTI_LINK_BROKEN ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET;
-    copy_memory(room, source, bytes);
-    return transport.commit(link, bytes, fingerprint_);
   }
 
   /// Looking does not help where links move only when asked.
@@ -265,10 +255,11 @@ class HostExecutor::FlatCallRun {
 
   /// What did not come about at once, again, and what stands in its way.
   Turn attempt(const FlatCall::Instruction& instruction, HostLink& link) {
-    if (instruction.kind == FlatCall::Kind::view || instruction.kind == FlatCall::Kind::recheck)
-      return executor_.view(link, instruction.count, at_[instruction.place]);
+    if (instruction.kind == FlatCall::Kind::view) return executor_.view(link, instruction.count, at_[instruction.place]);
     if (instruction.kind == FlatCall::Kind::reserve)
-      return executor_.reserve(link, instruction.count, at_[instruction.place]);
+      return executor_.reserve(link, instruction.count, at_[instruction.place], room_flags_[instruction.place]);
+    if (instruction.kind == FlatCall::Kind::revalidate)
+      return revalidate(link) == TUTTI_LINK_OK ? Turn::moved : executor_.broken(link);
     const tutti_link_result result = hand_over(instruction, link);
     if (result == TUTTI_LINK_OK) return Turn::moved;
     return result == TUTTI_LINK_BROKEN ? executor_.broken(link) : Turn::blocked;
@@ -277,7 +268,7 @@ class HostExecutor::FlatCallRun {
   /// Whether it is a message that is best filled past the caches.
   bool streams(const FlatCall::Instruction& instruction, const FlatCall::Operand& destination) const {
     return instruction.message >= least_streamed && destination.place >= FlatCall::messages &&
-           links_[destination.link]->streams(instruction.message);
+           (room_flags_[destination.place] & TUTTI_ROOM_NON_TEMPORAL) != 0;
   }
 
   void copy(const FlatCall::Instruction& instruction, const FlatCall::Operand* operand) const {
@@ -327,6 +318,7 @@ class HostExecutor::FlatCallRun {
   Agent& agent_;
   HostLink* const* const links_;
   std::byte** const at_;
+  std::uint32_t* const room_flags_;
   const FlatCall::Operand* const operands_;
   const std::uint64_t fingerprint_;
 };

@@ -24,14 +24,14 @@ struct FlatCall {
   static constexpr std::uint32_t messages = 3;
 
   enum class Kind : std::uint8_t {
-    view,     ///< waits for the link's next message, which is `place` from then on
-    reserve,  ///< waits for room for the link's next message, likewise
-    send,     ///< waits for room for the link's next message, which is a short one of one piece, and sends it on its way
-    copy,     ///< one piece, of one source to one destination
-    fold,     ///< one piece, of all others
-    recheck,  ///< whether what was read of the link's message was that still, as its sender may have offered its memory
-    release,  ///< lets the link's message go
-    commit,   ///< sends the link's message on its way
+    view,        ///< waits for the link's next message, which is `place` from then on
+    reserve,     ///< waits for room for the link's next message, likewise
+    send,        ///< waits for room for the link's next message, which is a short one of one piece, and sends it on its way
+    copy,        ///< one piece, of one source to one destination
+    fold,        ///< one piece, of all others
+    revalidate,  ///< whether what was read of the link's message was that still, as its sender may have offered its memory
+    release,     ///< lets the link's message go
+    commit,      ///< sends the link's message on its way
   };
   /// How long a message is looked for, beyond once, before the core is handed over (look.h).
   enum class Look : std::uint8_t {

@@ -80,7 +80,9 @@ TEST(Shortage, OfAPeersTransportsIsToldToAll) {
     other.text(refused ? "tcp: Opening an epoll descriptor failed: Too many open files" : "");
     const std::array<std::vector<std::byte>, 2> descriptions = {(*opened)->describe(), other.take()};
     View view;
-    const std::array<std::vector<std::byte>, 2> rows = {(*opened)->reach(descriptions, view, {}), {}};
+    auto reach = (*opened)->reach(descriptions, view, {}, {Deadline::in(1'000'000'000)});
+    ASSERT_TRUE(reach.ok()) << reach.status().text();
+    const std::array<std::vector<std::byte>, 2> rows = {std::move(*reach), {}};
     const Status status = (*opened)->settle(rows, view);
     EXPECT_EQ(status.code(), refused ? TUTTI_SYSTEM_ERROR : TUTTI_UNSUPPORTED);
     EXPECT_THAT(status.text(), HasSubstr("no transport connects rank 0 and rank 1"));

@@ -84,7 +84,17 @@ TEST_F(Folders, MayHoldSharedObjectsWithoutATransportWhichArePassedOver) {
   const KnownTransports known = known_transports(one);
   ASSERT_EQ(known.plugins.size(), 1U);
   EXPECT_EQ(known.plugins[0].transport, nullptr);
-  EXPECT_EQ(known.plugins[0].why, "it exports no transport of this ABI");
+  EXPECT_EQ(known.plugins[0].why, "it exports no tutti_transport_plugin_v3, so it is no transport");
+}
+
+TEST_F(Folders, MayHoldTransportsOfAnEarlierInterfaceWhichAreRefusedWithASentence) {
+  const std::string one = folder("one");
+  std::filesystem::create_symlink(TUTTI_OLD_PLUGIN, one + "/old.so");
+  const KnownTransports known = known_transports(one);
+  ASSERT_EQ(known.plugins.size(), 1U);
+  EXPECT_EQ(known.plugins[0].transport, nullptr);
+  EXPECT_EQ(known.plugins[0].why,
+            "it is built for ABI 2 of tutti/transport.h, and this library has ABI 3; build it with this library's header");
 }
 
 TEST(ChooseTransports, KeepsTheOrderOfTheNamesAndTakesEachOnce) {
@@ -103,41 +113,29 @@ TEST(ChooseTransports, NamesWhatThereIsNotAndWhereItWasAskedFor) {
             "config.transports names a transport \"pigeon\", which there is not. Choose from shm, tcp.");
 }
 
-/// A plugin's table as an older header has it: what came later is not there, and the bytes behind it are somebody else's.
-TEST(WholeTable, HasNullForWhatAnOlderHeaderLacks) {
-  struct Older {
-    alignas(tutti_transport) unsigned char table[offsetof(tutti_transport, granted)];
-    unsigned char others[sizeof(tutti_transport)];
-  } older;
-  std::memset(&older, 0x5a, sizeof older);
-  tutti_transport complete{};
-  complete.size = sizeof older.table;
-  complete.abi = TUTTI_TRANSPORT_ABI;
-  complete.name = "older";
-  complete.unregister_region = [](tutti_endpoint*, tutti_region*) {};
-  std::memcpy(older.table, &complete, sizeof older.table);
-  const auto* const given = reinterpret_cast<const tutti_transport*>(older.table);
-  const tutti_transport* const whole = whole_table(given);
-  ASSERT_NE(whole, nullptr);
-  EXPECT_STREQ(whole->name, "older");
-  EXPECT_EQ(whole->unregister_region, complete.unregister_region);
-  EXPECT_EQ(whole->granted, nullptr);
-  EXPECT_EQ(whole->streams, nullptr);
-  EXPECT_EQ(whole_table(given), whole);
-  complete.size = sizeof complete;
-  EXPECT_EQ(whole_table(&complete), &complete);
+TEST(TableObjection, IsNoneToTheTransportsThatThereAre) {
+  for (const tutti_transport* transport : known_transports("").all) EXPECT_EQ(table_objection(*transport), "");
 }
 
-TEST(WholeTable, IsNoneOfAnotherAbiNorOfATableThatIsTooShort) {
-  tutti_transport table{};
-  table.size = sizeof table;
-  EXPECT_EQ(whole_table(&table), nullptr);
+TEST(TableObjection, NamesTheAbiAndWhatIsMissing) {
+  const tutti_transport& whole = *known_transports("").all.front();
+  tutti_transport table = whole;
   table.abi = TUTTI_TRANSPORT_ABI + 1;
-  EXPECT_EQ(whole_table(&table), nullptr);
-  table.abi = TUTTI_TRANSPORT_ABI;
-  table.size = offsetof(tutti_transport, granted) - 1;
-  EXPECT_EQ(whole_table(&table), nullptr);
-  EXPECT_EQ(whole_table(nullptr), nullptr);
+  EXPECT_THAT(table_objection(table), HasSubstr("is of ABI 4 of tutti/transport.h"));
+  table = whole;
+  table.size -= sizeof(void*);
+  EXPECT_THAT(table_objection(table), HasSubstr("build it with this library's header"));
+  table = whole;
+  table.quiesce = nullptr;
+  EXPECT_THAT(table_objection(table), HasSubstr("lacks quiesce"));
+  table = whole;
+  table.unregister_memory = nullptr;
+  EXPECT_THAT(table_objection(table), HasSubstr("lacks unregister_memory"));
+  table = whole;
+  table.probe = nullptr;
+  table.link_stats = nullptr;
+  table.grant = nullptr;
+  EXPECT_EQ(table_objection(table), "") << "these are optional";
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ TEST(Faulty, BreaksALinkAtTheChosenCallForBothSides) {
   const Pipe pipe = open_pipe(world, 0, 1, 0, 8, 64);
   const tutti_transport& t = *transport();
   for (std::uint64_t n = 0; n < 3; ++n) ASSERT_TRUE(try_send(t, pipe.sender, n, 64));
-  ASSERT_NE(t.reserve(pipe.sender, 64, 0), nullptr);
+  ASSERT_NE(room_of(t, pipe.sender, 64, 0), nullptr);
   EXPECT_EQ(t.commit(pipe.sender, 64, 0), TUTTI_LINK_BROKEN);
   EXPECT_NE(failure_of(t, pipe.sender).find("on purpose"), std::string::npos);
   for (std::uint64_t n = 0; n < 3; ++n) EXPECT_TRUE(world.until([&] { return try_receive(t, pipe.receiver, n, 64); }));
@@ -49,16 +49,16 @@ TEST(Faulty, RefusesToOpenAndToRegisterWithAReason) {
   const tutti_transport& t = *transport();
   const Bytes& there = world[1].descriptor();
   world[0].open_sender(1, there, 0, 2, 64);
-  EXPECT_EQ(refusal_of(t, world[0].get()), "");
   tutti_link* link = nullptr;
-  EXPECT_EQ(t.open_receiver(world[0].get(), 1, there.data(), there.size(), 0, 2, 64, &link), TUTTI_SYSTEM_ERROR);
-  EXPECT_NE(refusal_of(t, world[0].get()).find("on purpose"), std::string::npos);
-  EXPECT_EQ(t.open_sender(world[0].get(), 1, there.data(), there.size(), 0, 2, 64, &link), TUTTI_INVALID_USAGE);
-  EXPECT_NE(refusal_of(t, world[0].get()).find("open already"), std::string::npos) << "the inner transport's";
+  std::string why;
+  EXPECT_EQ(world[0].try_open(TUTTI_LINK_RECEIVES, 1, there, 0, 2, 64, &link, why), TUTTI_SYSTEM_ERROR);
+  EXPECT_NE(why.find("on purpose"), std::string::npos) << why;
+  EXPECT_EQ(world[0].try_open(TUTTI_LINK_SENDS, 1, there, 0, 2, 64, &link, why), TUTTI_INVALID_USAGE);
+  EXPECT_NE(why.find("open already"), std::string::npos) << "the inner transport's: " << why;
   FileMemory memory(4096);
   tutti_region region{};
-  EXPECT_EQ(t.register_region(world[0].get(), memory.data(), 4096, memory.fd(), 0, &region), TUTTI_SYSTEM_ERROR);
-  EXPECT_NE(refusal_of(t, world[0].get()).find("on purpose"), std::string::npos);
+  EXPECT_EQ(register_file(t, world[0].get(), memory.data(), 4096, memory.fd(), &region, &why), TUTTI_SYSTEM_ERROR);
+  EXPECT_NE(why.find("on purpose"), std::string::npos);
 }
 
 TEST(Faulty, DelaysWithoutBlocking) {
@@ -78,8 +78,9 @@ TEST(Faulty, LetsTheTransportSayHowRoomsAreFilled) {
   const tutti_transport& t = *transport();
   int streamed = 0;
   for (std::uint64_t n = 0; n < 1000; ++n) {
-    ASSERT_NE(t.reserve(pipe.sender, 65'536, fingerprint_of(n)), nullptr);
-    streamed += t.streams(pipe.sender, 65'536);
+    const tutti_room room = reserved(t, pipe.sender, 65'536, fingerprint_of(n));
+    ASSERT_NE(room.data, nullptr);
+    streamed += (room.flags & TUTTI_ROOM_NON_TEMPORAL) != 0 ? 1 : 0;
     ASSERT_TRUE(try_send(t, pipe.sender, n, 65'536));
     ASSERT_TRUE(try_receive(t, pipe.receiver, n, 65'536));
   }
@@ -92,7 +93,7 @@ TEST(Faulty, KillsTheProcess) {
     configure(shm(), {{-1, Point::kReserve, 2, FaultAction::kKill, 0}});
     World world(transport(), 2);
     const Pipe pipe = open_pipe(world, 0, 1, 0, 8, 64);
-    for (int i = 0; i < 3; ++i) (void)transport()->reserve(pipe.sender, 8, 0);
+    for (int i = 0; i < 3; ++i) (void)room_of(*transport(), pipe.sender, 8, 0);
     ::_exit(0);
   }
   int status = 0;

@@ -19,6 +19,9 @@ using conformance::failure_of;
 using conformance::fingerprint_of;
 using conformance::open_pipe;
 using conformance::Pipe;
+using conformance::quiesce_and_close;
+using conformance::register_file;
+using conformance::room_of;
 using conformance::try_receive;
 using conformance::try_send;
 using conformance::World;
@@ -29,8 +32,8 @@ constexpr std::uint64_t slot_bytes = 8192;
 const tutti_transport& t() { return *transport(); }
 
 void close(const Pipe& pipe) {
-  static_cast<void>(t().close_link(pipe.sender));
-  static_cast<void>(t().close_link(pipe.receiver));
+  t().close_link(pipe.sender);
+  t().close_link(pipe.receiver);
 }
 
 /// Message n of `pipe`, there and read; whether it was.
@@ -72,9 +75,9 @@ TEST(ShmLending, LeavesASlotForEveryMessageThatCouldNotBePulled) {
   }
   ASSERT_TRUE(pass(there, n++, longest));
   ASSERT_TRUE(try_receive(t(), back.receiver, 0, longest));
-  ASSERT_NE(t().reserve(back.sender, longest, fingerprint_of(slots)), nullptr);
+  ASSERT_NE(room_of(t(), back.sender, longest, fingerprint_of(slots)), nullptr);
   ASSERT_TRUE(pass(there, n++, longest));
-  ASSERT_NE(t().reserve(there.sender, longest, fingerprint_of(n)), nullptr);
+  ASSERT_NE(room_of(t(), there.sender, longest, fingerprint_of(n)), nullptr);
   const NoDescriptors none;
   for (std::uint32_t i = 0; i < slots; ++i) {
     ASSERT_EQ(t().offer(there.sender, &source.region, source.memory.data(), longest, fingerprint_of(1)), TUTTI_LINK_OK);
@@ -102,7 +105,7 @@ TEST(ShmLending, MemoryOutlivesItsLinkForAReceiverThatOpensLater) {
   const Pipe there = open_pipe(world, 0, 1, 0, 4, slot_bytes);
   tutti_link* const back = world[1].open_sender(0, world[0].descriptor(), 0, 4, slot_bytes);
   ASSERT_TRUE(pass(there, 0));
-  static_cast<void>(t().close_link(there.sender));
+  t().close_link(there.sender);
   tutti_link* const from = world[0].open_receiver(1, world[1].descriptor(), 0, 4, slot_bytes);
   ASSERT_TRUE(open_both(world, back, from));
   ASSERT_TRUE(try_send(t(), back, 0, bytes));
@@ -114,8 +117,8 @@ TEST(ShmLending, MemoryOutlivesItsLinkAndAReceiverThatWasNeverOpen) {
   const Pipe there = open_pipe(world, 0, 1, 0, 4, slot_bytes);
   ASSERT_TRUE(try_send(t(), there.sender, 0, bytes));
   tutti_link* from = world[0].open_receiver(1, world[1].descriptor(), 0, 4, slot_bytes);
-  static_cast<void>(t().close_link(there.sender));
-  static_cast<void>(t().close_link(from));
+  t().close_link(there.sender);
+  t().close_link(from);
   from = world[0].open_receiver(1, world[1].descriptor(), 0, 4, slot_bytes);
   tutti_link* const back = world[1].open_sender(0, world[0].descriptor(), 0, 4, slot_bytes);
   ASSERT_TRUE(open_both(world, back, from));
@@ -172,7 +175,7 @@ TEST(ShmLending, GoesOnWhenTheBorrowingLinkIsOpenedAnew) {
     tutti_message message{};
     ASSERT_EQ(t().view(there.receiver, &message), TUTTI_LINK_OK);
     ASSERT_TRUE(try_receive(t(), there.receiver, n, bytes));
-    EXPECT_EQ(t().reserve(back.sender, bytes, fingerprint_of(0)), message.data) << n;
+    EXPECT_EQ(room_of(t(), back.sender, bytes, fingerprint_of(0)), message.data) << n;
     ASSERT_TRUE(pass(back, 0));
     close(back);
   }
@@ -186,7 +189,7 @@ TEST(ShmLending, EndsWhereTheBorrowingLinkEndsInDebt) {
     for (std::uint64_t n = 0; n < 40; ++n) {
       const Pipe back = open_pipe(world, 1, 0, 0, 4, slot_bytes);
       ASSERT_TRUE(pass(there, n)) << n << failure_of(t(), there.sender);
-      ASSERT_NE(t().reserve(back.sender, bytes, fingerprint_of(0)), nullptr);
+      ASSERT_NE(room_of(t(), back.sender, bytes, fingerprint_of(0)), nullptr);
       ASSERT_TRUE(!sent || try_send(t(), back.sender, 0, bytes));
       close(back);
     }
@@ -198,7 +201,7 @@ TEST(ShmLending, TheLendersMemoryIsGivenBackWhenItsSlotIsSent) {
   const Pipe there = open_pipe(world, 0, 1, 0, 4, slot_bytes);
   const Pipe back = open_pipe(world, 1, 0, 0, 4, slot_bytes);
   ASSERT_TRUE(pass(there, 0));
-  ASSERT_NE(t().reserve(back.sender, bytes, fingerprint_of(0)), nullptr);
+  ASSERT_NE(room_of(t(), back.sender, bytes, fingerprint_of(0)), nullptr);
   close(there);
   EXPECT_EQ(mappings_of_links(), 4) << "those of the link that is left, and of the other one at both ends";
   for (std::uint64_t n = 0; n < 20; ++n) ASSERT_TRUE(pass(back, n));
@@ -222,7 +225,7 @@ TEST(ShmLending, SendsNothingInASlotOfALenderThatHasGoneWhereItHasNoneItself) {
   const std::uint32_t places = LinkLayout::of(4, slot_bytes).places;
   for (std::uint32_t slot = 0; slot < places; ++slot) control.kept_slots[slot] = slot;
   control.retained += places - 1;  // one of them rank 1 has not heard of yet
-  ASSERT_EQ(t().reserve(back.sender, bytes, fingerprint_of(8)), message.data);
+  ASSERT_EQ(room_of(t(), back.sender, bytes, fingerprint_of(8)), message.data);
   close(there);
   open_pipe(world, 0, 1, 0, 4, slot_bytes);
   EXPECT_EQ(t().commit(back.sender, bytes, fingerprint_of(8)), TUTTI_LINK_BROKEN);
@@ -277,7 +280,7 @@ TEST(ShmLending, IsNotDoneBetweenLinksOfDifferentSlots) {
       ASSERT_EQ(t().view(pipe.receiver, &message), TUTTI_LINK_OK);
       ASSERT_TRUE(try_receive(t(), pipe.receiver, n, bytes));
       const Pipe& other = &pipe == pipes.data() ? pipes[1] : pipes[0];
-      EXPECT_NE(t().reserve(other.sender, bytes, fingerprint_of(n)), message.data);
+      EXPECT_NE(room_of(t(), other.sender, bytes, fingerprint_of(n)), message.data);
     }
   }
   for (const Pipe& pipe : pipes) EXPECT_EQ(control_of(pipe).retained, 0u);
@@ -293,7 +296,7 @@ TEST(ShmLending, WhatWasKeptForALinkIsNotForOneOfOtherSlots) {
   t().release(there.receiver);
   close(back);
   const Pipe other = open_pipe(world, 1, 0, 0, 4, 2 * slot_bytes);
-  EXPECT_NE(t().reserve(other.sender, bytes, fingerprint_of(0)), message.data);
+  EXPECT_NE(room_of(t(), other.sender, bytes, fingerprint_of(0)), message.data);
   EXPECT_TRUE(pass(other, 0));
 }
 
@@ -359,7 +362,7 @@ class Model {
 
   template <typename End>
   void close(End& end) {
-    if (end.link != nullptr) static_cast<void>(t().close_link(end.link));
+    if (end.link != nullptr) t().close_link(end.link);
     end = {};
   }
   void open(Sending& end, std::size_t d) {
@@ -385,13 +388,13 @@ class Model {
   void send(Sending& end) {
     const std::uint64_t n = end.next, length = any_length(n);
     if (end.room == nullptr) {
-      if (random_() % 8 == 0) static_cast<void>(t().reserve(end.link, kShortBytes + 1, fingerprint_of(n)));
-      end.room = static_cast<unsigned char*>(t().reserve(end.link, length, fingerprint_of(n)));
+      if (random_() % 8 == 0) static_cast<void>(room_of(t(), end.link, kShortBytes + 1, fingerprint_of(n)));
+      end.room = static_cast<unsigned char*>(room_of(t(), end.link, length, fingerprint_of(n)));
       if (end.room == nullptr) return;
       conformance::fill(end.room, n, length);
     }
     if (now_and_then()) return;
-    EXPECT_EQ(t().reserve(end.link, length, fingerprint_of(n)), end.room);
+    EXPECT_EQ(room_of(t(), end.link, length, fingerprint_of(n)), end.room);
     EXPECT_EQ(conformance::mismatch(end.room, n, length), length) << "of what is written";
     end.room = nullptr;
     if (t().commit(end.link, length, n) == TUTTI_LINK_OK) ++end.next;

@@ -13,10 +13,11 @@ namespace tutti::shm {
 /// A region of `rank`'s, in a file of its own, and fit to be granted.
 struct RegisteredFile {
   RegisteredFile(conformance::World& world, int rank, std::uint64_t bytes) : memory(bytes), endpoint(world[rank].get()) {
-    EXPECT_EQ(transport()->register_region(endpoint, memory.data(), bytes, memory.fd(), 0, &region), TUTTI_SUCCESS);
+    EXPECT_EQ(conformance::register_file(*transport(), endpoint, memory.data(), bytes, memory.fd(), &region),
+              TUTTI_SUCCESS);
   }
   ~RegisteredFile() {
-    if (region.handle != nullptr) transport()->unregister_region(endpoint, &region);
+    if (region.handle != nullptr) transport()->unregister_memory(endpoint, &region);
   }
   RegisteredFile(const RegisteredFile&) = delete;
   RegisteredFile& operator=(const RegisteredFile&) = delete;

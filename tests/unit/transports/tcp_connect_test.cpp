@@ -94,8 +94,8 @@ TEST(TcpCard, AnotherMachinesLoopbackIsNoWayToIt) {
 TEST(TcpConnect, CrossingConnectionsBecomeOneSet) {
   for (int round = 0; round < 30; ++round) {
     auto low = config(0, 2), high = config(1, 2);
-    low.sockets_per_peer = 1 + round % 4;
-    high.sockets_per_peer = 1 + (round / 4) % 4;
+    low.set("sockets_per_peer", std::to_string(1 + round % 4));
+    high.set("sockets_per_peer", std::to_string(1 + (round / 4) % 4));
     Rank a(low), b(high);
     std::vector<tutti_link*> links;
     for (std::uint32_t channel = 0; channel < 5; ++channel) {
@@ -365,29 +365,29 @@ TEST(TcpConnect, DeathInTheMiddleOfAMessageKeepsTheOnesBeforeIt) {
 
 TEST(TcpConnect, ThePortRangeIsKeptAndATakenOneIsASentence) {
   auto c = config(0, 2);
-  c.port_low = c.port_high = 0;
   Rank free(c);
   const std::uint16_t port = card_of(free).addresses.front().port();
   c.rank = 1;
-  c.port_low = c.port_high = port;
+  c.set("ports", std::to_string(port) + "-" + std::to_string(port));
   tutti_endpoint* endpoint = nullptr;
   char why[512] = "";
-  EXPECT_EQ(tcp_transport().open(&c, &endpoint, why, sizeof why), TUTTI_SYSTEM_ERROR);
+  EXPECT_EQ(tcp_transport().open(c.ready(), &endpoint, why, sizeof why), TUTTI_SYSTEM_ERROR);
   EXPECT_NE(std::string(why).find(std::to_string(port)), std::string::npos) << why;
 }
 
 TEST(TcpConnect, AnInterfaceThatIsNotThereIsASentence) {
   auto c = config(0, 2);
-  c.interfaces = "nosuch0";
+  c.set("interfaces", "nosuch0");
   tutti_endpoint* endpoint = nullptr;
   char why[512] = "";
-  EXPECT_EQ(tcp_transport().open(&c, &endpoint, why, sizeof why), TUTTI_INVALID_ARGUMENT);
+  EXPECT_EQ(tcp_transport().open(c.ready(), &endpoint, why, sizeof why), TUTTI_INVALID_ARGUMENT);
   EXPECT_NE(std::string(why).find("nosuch0"), std::string::npos) << why;
 }
 
 TEST(TcpConnect, ANamedInterfaceCarriesLinksToo) {
   auto low = config(0, 2), high = config(1, 2);
-  low.interfaces = high.interfaces = "lo";
+  low.set("interfaces", "lo");
+  high.set("interfaces", "lo");
   Rank a(low), b(high);
   tutti_link* to = a.sender(1, b.descriptor);
   b.receiver(0, a.descriptor);

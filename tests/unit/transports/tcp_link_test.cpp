@@ -35,7 +35,7 @@ TEST(TcpLink, CarriesSmallMessagesBothWaysBetweenTheSameRanks) {
     ASSERT_TRUE(pair.send_text(std::to_string(i)));
     const std::string text = pair.receive_text();
     void* room = nullptr;
-    ASSERT_TRUE(pair.turn_until([&] { return (room = pair.t.reserve(back, text.size(), 0)) != nullptr; }));
+    ASSERT_TRUE(pair.turn_until([&] { return (room = pair.room_at(back, text.size(), 0)) != nullptr; }));
     std::memcpy(room, text.data(), text.size());
     ASSERT_EQ(pair.t.commit(back, text.size(), 0), TUTTI_LINK_OK);
     tutti_message message{};
@@ -51,7 +51,7 @@ TEST(TcpLink, StopsTheSenderAtItsCreditAndGoesOnAfterEachRelease) {
   ASSERT_EQ(pair.t.link_state(pair.to, &state), TUTTI_LINK_OK);
   ASSERT_GE(state.slots, 3u);
   std::uint32_t sent = 0;
-  while (pair.t.reserve(pair.to, 8, sent) != nullptr) {
+  while (pair.room_at(pair.to, 8, sent) != nullptr) {
     ASSERT_EQ(pair.t.commit(pair.to, 8, sent), TUTTI_LINK_OK);
     ASSERT_LE(++sent, state.slots);
   }
@@ -60,16 +60,16 @@ TEST(TcpLink, StopsTheSenderAtItsCreditAndGoesOnAfterEachRelease) {
     pair.a.progress();
     pair.b.progress();
   }
-  EXPECT_EQ(pair.t.reserve(pair.to, 8, sent), nullptr);
+  EXPECT_EQ(pair.room_at(pair.to, 8, sent), nullptr);
   EXPECT_EQ(pair.t.offer(pair.to, nullptr, &sent, 4, 0), TUTTI_LINK_NOT_YET);
   for (std::uint64_t i = 0; i < 20; ++i) {
     tutti_message message{};
     ASSERT_TRUE(pair.turn_until([&] { return pair.t.view(pair.from, &message) == TUTTI_LINK_OK; }));
     EXPECT_EQ(message.fingerprint, i);
     pair.t.release(pair.from);
-    ASSERT_TRUE(pair.turn_until([&] { return pair.t.reserve(pair.to, 8, sent) != nullptr; })) << "after release " << i;
+    ASSERT_TRUE(pair.turn_until([&] { return pair.room_at(pair.to, 8, sent) != nullptr; })) << "after release " << i;
     ASSERT_EQ(pair.t.commit(pair.to, 8, sent++), TUTTI_LINK_OK);
-    EXPECT_EQ(pair.t.reserve(pair.to, 8, sent), nullptr);
+    EXPECT_EQ(pair.room_at(pair.to, 8, sent), nullptr);
   }
 }
 
@@ -83,7 +83,7 @@ TEST(TcpLink, OneLinkWithoutCreditDoesNotHoldUpAnother) {
   }
   for (int i = 0; i < 100; ++i) {
     void* room = nullptr;
-    ASSERT_TRUE(pair.turn_until([&] { return (room = pair.t.reserve(other, 4, 0)) != nullptr; }));
+    ASSERT_TRUE(pair.turn_until([&] { return (room = pair.room_at(other, 4, 0)) != nullptr; }));
     std::memcpy(room, &i, 4);
     ASSERT_EQ(pair.t.commit(other, 4, 0), TUTTI_LINK_OK);
     tutti_message message{};
@@ -134,7 +134,7 @@ TEST(TcpLink, SpreadsChannelsOverSeveralSockets) {
   for (std::uint64_t round = 0; round < 50; ++round) {
     for (std::size_t i = 0; i < to.size(); ++i) {
       void* room = nullptr;
-      ASSERT_TRUE(pair.turn_until([&] { return (room = pair.t.reserve(to[i], 8, i)) != nullptr; }));
+      ASSERT_TRUE(pair.turn_until([&] { return (room = pair.room_at(to[i], 8, i)) != nullptr; }));
       std::memcpy(room, &round, 8);
       ASSERT_EQ(pair.t.commit(to[i], 8, i), TUTTI_LINK_OK);
     }
@@ -212,7 +212,7 @@ TEST(TcpLink, ClosingInTheMiddleOfAPutLeavesTheMemoryAlone) {
   ASSERT_EQ(pair.t.offer(pair.to, nullptr, source.data(), source.size(), 0), TUTTI_LINK_OK);
   ASSERT_TRUE(pair.turn_until([&] { return target[0] == 0x5a; }));
   ASSERT_EQ(target.back(), 0) << "the message came whole, too fast for this test";
-  EXPECT_NE(pair.t.close_link(pair.from), TUTTI_QUARANTINED);
+  EXPECT_NE(pair.quiesce_and_close(pair.from), TUTTI_QUARANTINED);
   std::fill(target.begin(), target.end(), static_cast<unsigned char>(1));
   ASSERT_TRUE(pair.turn_until([&] { return broken_now(pair.to); }));
   EXPECT_EQ(fault(pair.to), "rank 1 closed its receiving end of channel 0");
@@ -229,10 +229,10 @@ TEST(TcpLink, ClosingTheSenderInTheMiddleOfAnOfferKeepsOtherLinksWhole) {
   auto source = pattern(20'000'000, 1);
   ASSERT_EQ(pair.t.offer(pair.to, nullptr, source.data(), source.size(), 0), TUTTI_LINK_OK);
   ASSERT_EQ(pair.t.offer(pair.to, nullptr, source.data(), 1000, 0), TUTTI_LINK_OK);
-  EXPECT_EQ(pair.t.close_link(pair.to), TUTTI_QUIESCED);
+  EXPECT_EQ(pair.quiesce_and_close(pair.to), TUTTI_QUIESCED);
   const auto whole = source;
   std::fill(source.begin(), source.end(), static_cast<unsigned char>(0));
-  void* room = pair.t.reserve(other, 5, 0);
+  void* room = pair.room_at(other, 5, 0);
   ASSERT_NE(room, nullptr);
   std::memcpy(room, "still", 5);
   ASSERT_EQ(pair.t.commit(other, 5, 0), TUTTI_LINK_OK);
@@ -288,7 +288,7 @@ TEST(TcpLink, AMessageWakesWhoSleepsOnTheEventDescriptor) {
   for (int i = 0; i < 300; ++i) pair.a.progress(), pair.b.progress();
   pair.t.arm(pair.b.endpoint, 1);
   EXPECT_FALSE(readable(0));
-  void* room = pair.t.reserve(pair.to, 4, 0);
+  void* room = pair.room_at(pair.to, 4, 0);
   ASSERT_NE(room, nullptr);
   std::memcpy(room, "wake", 4);
   ASSERT_EQ(pair.t.commit(pair.to, 4, 0), TUTTI_LINK_OK);
