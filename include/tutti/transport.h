@@ -6,27 +6,28 @@
 // that are passed to operations may grow at their ends: they start with their size, and a field beyond it counts as zero.
 // Operations are mandatory unless their comment says what NULL means.
 //
-// Objects. An *endpoint* is one rank's end of one transport, for one communicator and one class of traffic. A *link* is
-// one ordered direction between two ranks, (peer, channel): messages arrive in the order they were sent, and nothing is
-// put on a wire without room at its end, so that no message blocks another link's. Links are opened lazily, by both
-// sides, each naming the same channel. A *region* is memory that was registered with an endpoint.
+// Objects. An *endpoint* is one rank's end of one transport, for one communicator and one class of traffic. A *link* is one
+// ordered direction between two ranks, named by (peer, channel). Its messages arrive in the order they were sent. Nothing
+// is put on a wire without room at its end, so no message blocks another link's. Both sides open a link, each when it first
+// needs it. A *region* is memory that was registered with an endpoint.
 //
-// Threads. One thread at a time uses an endpoint and its links; different endpoints are independent. Nothing here blocks,
-// `close` excepted, which is bounded: what cannot be done now answers "not yet", and the caller waits, calling `progress`,
-// with a deadline of its own.
+// Threads. One thread at a time uses an endpoint and its links. Different endpoints are independent. Nothing here blocks
+// but `close`, which is bounded. What cannot be done now answers "not yet". The caller then waits with a deadline of its
+// own, and calls `progress`.
 //
-// Messages. Each is at most `slot_bytes` long (as agreed when the link was opened) where it travels by slot, and may be
-// longer where it is offered. How it travels, by slot, by pull (the receiver reads the sender's offered memory) or by put
-// (the bytes land in memory that the receiver granted), is decided per message by the pair of links.
+// Messages. A message travels by slot, by pull or by put; the pair of links decides for each. By slot it is at most
+// `slot_bytes` long, as agreed when the link was opened. By pull the receiver reads memory that the sender offered, of any
+// length. By put the bytes land in memory that the receiver granted.
 //
-// Completion. Two counts of messages, each a 64-bit word that the agent (the thread that runs the rank's operations) polls
-// with acquire loads, and that advances only when the data is visible to it: `arrived` at the receiver, which may be
-// another word for each message, and `reusable` at the sender (the source of an offer may be overwritten; a slot is always
-// reusable at once from the caller's point of view).
+// Completion. Two counts of messages are 64-bit words, which the agent polls with acquire loads. The agent is the thread
+// that runs the rank's operations. They advance only when the data is visible to it. `arrived` counts at the receiver. It
+// may be another word for each message. `reusable` counts at the sender: the source of an offer may be overwritten. The
+// caller may reuse a slot's source at once.
 //
-// Reasons. A function with a `why` writes a sentence there of at most n bytes, 0 included; TUTTI_WHY_MAX are enough. Where
-// something can be done about it, a full stop and that remedy follow. A sentence that begins "this process " says that this
-// process lacks something: such a limit is no fault of a peer's, and users are warned of it. `why` may be NULL with n = 0.
+// Reasons. A function with a `why` writes a sentence there of at most n bytes, the terminating 0 included. TUTTI_WHY_MAX
+// are enough. Where something can be done about it, a full stop and that remedy follow. A sentence that begins "this
+// process " says that this process lacks something. Such a limit is no fault of a peer's, and users are warned of it.
+// `why` may be NULL with n = 0.
 #ifndef TUTTI_TRANSPORT_H_
 #define TUTTI_TRANSPORT_H_
 
@@ -106,7 +107,8 @@ typedef struct tutti_endpoint_config {
   /// that is reachable and silent is late: the caller's own deadline applies.
   uint64_t connect_timeout_ns;
   void (*log)(int level, const char* text);  ///< 0 error .. 4 trace; thread safe; may be NULL
-  /// Settings; a transport reads those that it knows (tutti_option_of) and passes over the others:
+  /// Settings. A transport reads those that it knows (tutti_option_of), and passes over the others:
+  ///
   ///   interfaces        comma-separated names; absent: all that are up
   ///   ports             "low-high"; absent: the system's choice
   ///   dscp              of its packets, 0 to 63; absent: the system's
@@ -125,7 +127,7 @@ typedef struct tutti_endpoint_properties {
   int32_t numa_node;      ///< of that adapter; -1: not known
   double bandwidth;       ///< bytes per second that all its links together can have one way; 0: not known
   uint32_t memory_kinds;  ///< bit 1 << tutti_memory_kind for each kind that it registers
-  /// A word that this rank stores with release, for peers to see: 1 while it leaves its core to others, else 0. A hint for
+  /// A word that this rank stores with release and peers can see: 1 while it leaves its core to others, else 0. A hint for
   /// ranks that share cores. NULL: peers cannot see it.
   uint32_t* yielding;
 } tutti_endpoint_properties;
@@ -207,15 +209,15 @@ typedef struct tutti_link_state {
   /// there may be more.
   uint32_t slots;
   uint64_t slot_bytes;  ///< longest message that travels by slot
-  /// Receiver: the word that is at least n + 1 once message n (from 0) has arrived, where n is the one that `view` would
-  /// show next, at an address that is a multiple of 8. It may be another word after `release`: ask again.
+  /// Receiver: a word that is at least n + 1 once message n has arrived. Messages count from 0, and n is the one that
+  /// `view` shows next. Its address is a multiple of 8. It may be another word after `release`: ask again.
   const unsigned char* arrived;
-  /// Sender: messages, of those offered or committed, whose source may be overwritten; NULL where nothing can be offered
-  /// and nothing is counted. For a slot's message, which needs no such word, it may advance as late as the receiver's
-  /// release; with TUTTI_NEEDS_PROGRESS not before its bytes need no more `progress` here.
+  /// Sender: messages, of those offered or committed, whose source may be overwritten. NULL: nothing can be offered and
+  /// nothing is counted. A slot's message needs no such word, so it may advance as late as the receiver's release. With
+  /// TUTTI_NEEDS_PROGRESS it does not advance before the message needs no more `progress` here.
   const uint64_t* reusable;
-  /// The peer's `yielding`, loaded with acquire: where it is 1, what the peer sent before can be viewed, and nothing new
-  /// comes for a while. NULL: it cannot be told.
+  /// The peer's `yielding`, to be loaded with acquire. Where it is 1, what the peer sent before can be viewed, and nothing
+  /// new comes for a while. NULL: it cannot be told.
   const uint32_t* peer_yielding;
 } tutti_link_state;
 
@@ -261,8 +263,8 @@ typedef struct tutti_transport {
   int (*viable)(char* why, size_t n);
   /// Opens this rank's end. Returns TUTTI_SUCCESS or a status, with `why`.
   tutti_status (*open)(const tutti_endpoint_config* config, tutti_endpoint** endpoint, char* why, size_t n);
-  /// Frees the endpoint and all that it opened. Bounded: drops what peers have not taken. Memory offered on a link that was
-  /// not closed before is read until this returns.
+  /// Frees the endpoint and all that it opened. Bounded: it drops what peers have not taken. Memory that was offered on a
+  /// link which is still open may be read until this returns.
   void (*close)(tutti_endpoint*);
   /// What the endpoint is made of. properties->size is the caller's.
   void (*properties)(tutti_endpoint*, tutti_endpoint_properties* properties);
@@ -278,11 +280,11 @@ typedef struct tutti_transport {
   /// Moves bytes, accepts connections, updates words. Cheap when there is nothing to do. TUTTI_LINK_OK if something
   /// moved, else TUTTI_LINK_NOT_YET; links break, endpoints do not.
   tutti_link_result (*progress)(tutti_endpoint*);
-  /// A descriptor that polls readable when there is something for `progress`, or -1. `arm` (1: about to sleep, 0: awake)
-  /// asks peers to wake it. Asked again without having been told that the caller is awake, it polls readable at once if a
-  /// peer has woken it since and `progress` has not moved all that came. A wake-up may be lost in a race; the caller's naps
-  /// are bounded for that reason.
+  /// A descriptor that polls readable when there is something for `progress`, or -1.
   int (*event_fd)(tutti_endpoint*);
+  /// Asks peers to make that descriptor readable (1: about to sleep), or no longer (0: awake). Asked for twice, without
+  /// being awake in between, it is readable at once if a peer has woken it and `progress` has not moved all that came. A
+  /// wake-up may be lost in a race, so the caller's naps are bounded.
   void (*arm)(tutti_endpoint*, int sleeping);
 
   // ---- Links.
@@ -291,8 +293,8 @@ typedef struct tutti_transport {
   tutti_status (*open_link)(tutti_endpoint*, const tutti_link_params* params, tutti_link** link, char* why, size_t n);
   /// OK and *state filled once it is open, NOT_YET, or BROKEN.
   tutti_link_result (*link_state)(tutti_link*, tutti_link_state* state);
-  /// OK while the link is sound, else BROKEN and `why`. Cheap; needs progress to notice. A receiving link whose peer left
-  /// in order is sound until the messages that came are released.
+  /// OK while the link is sound, else BROKEN and `why`. Cheap; it needs progress to notice. A receiving link whose peer
+  /// left in order is sound until the messages that came are released.
   tutti_link_result (*failure)(tutti_link*, char* why, size_t n);
   /// Takes back what the link has granted and offered, and gives back the room that it has reserved in the peer's granted
   /// memory. Only `quiesce`, `failure`, `link_stats` and `close_link` may follow. An answer other than
@@ -305,17 +307,17 @@ typedef struct tutti_transport {
   void (*link_stats)(tutti_link*, tutti_link_stats* stats);
 
   // ---- Sender.
-  /// Room for a message of `bytes`, 1 to slot_bytes, aligned to 64 bytes where it is longer than that. One reservation at
-  /// a time; asking again before `commit` gives the same room, and where that is not granted memory the message may be
-  /// offered instead. Where the receiver granted memory that this side can write, for this length and fingerprint, that
-  /// very memory. NOT_YET: no credit now. *room is written with OK only.
+  /// Room for a message of `bytes`, 1 to slot_bytes; aligned to 64 bytes where it is longer than that. It is the memory
+  /// that the receiver granted for this length and fingerprint, where this side can write that. One reservation at a time:
+  /// asking again before `commit` gives the same room. A message whose room is not granted memory may be offered instead.
+  /// NOT_YET: no credit now. *room is written with OK only.
   tutti_link_result (*reserve)(tutti_link*, uint64_t bytes, uint64_t fingerprint, tutti_room* room);
   /// Sends what was reserved; `bytes` and `fingerprint` as reserved. Never fails for want of credit.
   tutti_link_result (*commit)(tutti_link*, uint64_t bytes, uint64_t fingerprint);
-  /// `reserve`, a copy of `bytes` (1 to slot_bytes) from `source` into that room, granted memory or not, and `commit`, in
-  /// one: for short messages that lie in one piece, of which each of the three would be a good part. Nothing may be
-  /// reserved. `source` may be changed as soon as it returns. NOT_YET: no credit now, and nothing has happened. A
-  /// transport that has no shorter way calls tutti_send_in_parts.
+  /// `reserve`, a copy of `bytes` (1 to slot_bytes) from `source`, and `commit`, in one call. It is for short messages in
+  /// one piece, of which each of the three would be a good part. Nothing may be reserved. `source` may be changed as soon
+  /// as it returns. NOT_YET: no credit now, and nothing has happened. A transport without a shorter way calls
+  /// tutti_send_in_parts.
   tutti_link_result (*send)(tutti_link*, const void* source, uint64_t bytes, uint64_t fingerprint);
   /// Sends from the caller's memory, which may not change until `reusable` has counted this message. region: NULL where
   /// the link can offer any memory. NOT_YET: no credit now. NULL: nothing can be offered.
@@ -333,11 +335,11 @@ typedef struct tutti_transport {
   tutti_link_result (*revalidate)(tutti_link*);
   /// Gives back the viewed message's room (credit).
   void (*release)(tutti_link*);
-  /// Announces where the first message that was neither viewed nor granted shall land if it has exactly this length and
-  /// fingerprint; any other travels as if there were no grant, so nothing of another operation is ever put into the
-  /// caller's memory. A hint that the link may ignore. At most one ahead of the viewed message; only OK makes a grant,
-  /// which stands until its message is released or the link is given up. NOT_YET: it has come already, or cannot be used.
-  /// NULL: nothing can be granted.
+  /// Announces where the first message that was neither viewed nor granted shall land. It lands there only if it has
+  /// exactly this length and fingerprint: nothing of another operation is ever put into the caller's memory. A hint that
+  /// the link may ignore. At most one grant is ahead of the viewed message. Only OK makes a grant, which stands until its
+  /// message is released or the link is given up. NOT_YET: it has come already, or cannot be used. NULL: nothing can be
+  /// granted.
   tutti_link_result (*grant)(tutti_link*, const tutti_region* region, void* target, uint64_t bytes, uint64_t fingerprint);
 
   // ---- Memory. NULL, all of them, where no link has use for it.

@@ -164,10 +164,10 @@ bool refuses(Endpoint& e, Point point, char* why, std::size_t n) {
 
 tutti_link_result probe(tutti_endpoint* e, int peer, const void* descriptor, std::size_t length, char* why, std::size_t n) {
   if (refuses(of(e), Point::kProbe, why, n)) {
-    const bool delayed = std::ranges::any_of(of(e).pending, [](const Pending& p) {
-      return p.fault.point == Point::kProbe && p.fault.action == FaultAction::kDelay && p.struck && now_ns() < p.until_ns;
+    const bool breaks = std::ranges::any_of(of(e).pending, [](const Pending& p) {
+      return p.fault.point == Point::kProbe && p.fault.action == FaultAction::kBreak && p.struck;
     });
-    return delayed ? TUTTI_LINK_NOT_YET : TUTTI_LINK_BROKEN;
+    return breaks ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET;
   }
   const auto probe = of(e).inner->probe;
   return probe != nullptr ? probe(of(e).endpoint, peer, descriptor, length, why, n) : TUTTI_LINK_OK;

@@ -297,6 +297,14 @@ tutti_link_result SenderLink::reserve_large(std::uint64_t bytes, std::uint64_t f
   return TUTTI_LINK_OK;
 }
 
+tutti_link_result SenderLink::send_large(const void* source, std::uint64_t bytes, std::uint64_t fingerprint) {
+  tutti_room room;
+  const tutti_link_result result = reserve(bytes, fingerprint, room);
+  if (result != TUTTI_LINK_OK) return result;
+  copy_memory(room.data, source, bytes);
+  return commit(bytes, fingerprint);
+}
+
 /// Decides where the next message lies, once, however often its room is asked for.
 void SenderLink::place(std::uint64_t bytes) {
   const bool varies = bytes >= kLeastTuned;

@@ -120,7 +120,7 @@ class SenderLink final : public ShmLink {
     if (bytes <= kShortBytes) {
       if (next_ >= inline_limit_ && !find_credit(inline_limit_)) [[unlikely]]
         return no_credit();
-      room = {bytes <= kInlineBytes ? staged_ : at_ + kLine, 0};
+      room = {short_room(bytes), 0};
       return TUTTI_LINK_OK;
     }
     if (next_ >= limit_ && !find_credit(limit_)) return no_credit();
@@ -176,12 +176,13 @@ class SenderLink final : public ShmLink {
       publish(h, pack(bytes, Kind::kInline), fingerprint);
       return TUTTI_LINK_OK;
     }
-    tutti_room room;
-    const tutti_link_result result = reserve(bytes, fingerprint, room);
-    if (result != TUTTI_LINK_OK) [[unlikely]]
-      return result;
-    copy_memory(room.data, source, bytes);
-    return commit(bytes, fingerprint);
+    if (bytes <= kShortBytes) {
+      if (next_ >= inline_limit_ && !find_credit(inline_limit_)) [[unlikely]]
+        return no_credit();
+      copy_memory(short_room(bytes), source, bytes);
+      return commit(bytes, fingerprint);
+    }
+    return send_large(source, bytes, fingerprint);
   }
 
   tutti_link_result offer(OwnRegion* region, const void* source, std::uint64_t bytes, std::uint64_t fingerprint);
@@ -311,6 +312,8 @@ class SenderLink final : public ShmLink {
   }
   void send_slot(std::uint64_t bytes);
   void leave_memory();
+  unsigned char* short_room(std::uint64_t bytes) { return bytes <= kInlineBytes ? staged_ : at_ + kLine; }
+  tutti_link_result send_large(const void* source, std::uint64_t bytes, std::uint64_t fingerprint);
   tutti_link_result reserve_large(std::uint64_t bytes, std::uint64_t fingerprint, tutti_room& room);
   unsigned char* take_grant(std::uint64_t bytes, std::uint64_t fingerprint);
   void finish_put();

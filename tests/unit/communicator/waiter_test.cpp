@@ -18,10 +18,14 @@ using ::testing::IsEmpty;
 
 /// The word by which the telling transport's peers see whether this rank yields.
 std::uint32_t yielding = 0;
-/// What it was each time that this rank left its core.
+/// What it was each time that this rank left its core; noted while its thread watches.
 std::vector<std::uint32_t>& away() {
   static std::vector<std::uint32_t> all;
   return all;
+}
+thread_local bool watches = false;
+void note() {
+  if (watches) away().push_back(yielding);
 }
 
 tutti_transport mute_transport() {
@@ -45,11 +49,11 @@ tutti_transport telling_transport() {
 
 // In place of the C library's, for the whole program: by these a rank leaves its core.
 extern "C" int sched_yield() noexcept {
-  tutti::away().push_back(tutti::yielding);
+  tutti::note();
   return static_cast<int>(::syscall(SYS_sched_yield));
 }
 extern "C" int poll(pollfd* files, nfds_t count, int timeout_ms) {
-  tutti::away().push_back(tutti::yielding);
+  tutti::note();
   const timespec timeout{timeout_ms / 1000, timeout_ms % 1000 * 1'000'000L};
   return ::ppoll(files, count, timeout_ms < 0 ? nullptr : &timeout, nullptr);
 }
@@ -62,9 +66,11 @@ class AgentWithoutACore : public ::testing::Test {
   AgentWithoutACore() {
     away().clear();
     yielding = 0;
+    watches = true;
     for (const tutti_transport* transport : {&mute_, &telling_}) endpoints_.emplace_back(transport, nullptr);
     policy_.spins = false;
   }
+  ~AgentWithoutACore() override { watches = false; }
   /// What was said in a wait of many rounds, in which it yields and then naps; and while it handed its core over.
   void wait(const WaiterOptions& options) {
     Waiter agent(endpoints_, policy_, options);
