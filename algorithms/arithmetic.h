@@ -65,7 +65,7 @@ inline std::uint32_t shortening(const Problem& problem, std::uint32_t part) {
 inline double ring_share(const Problem& problem, const View& view, double blocks) {
   constexpr double cached = 8 << 20;  // of all ranks, where they are a few on each core
   const double bytes = blocks * static_cast<double>(bytes_of(problem.count, problem.type));
-  return view.crowd > 1 && view.through_memory && bytes * problem.ranks >= cached ? view.ring_share : 1;
+  return view.oversubscription > 1 && view.through_memory && bytes * problem.ranks >= cached ? view.ring_share : 1;
 }
 
 /// Messages that a pipeline cuts the buffer into: `chunks` per window, and more where a window does not hold it.

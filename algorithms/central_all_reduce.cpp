@@ -38,7 +38,8 @@ Cost cost(const Problem& problem, const View& view) {
   const double edges = 2 * tree_messages(problem);
   // One folds, while the others' cores, and the rest of its own, are idle. Of what it reads and writes the others do half;
   // beside it, its core does that for those who share it.
-  if (counts_messages(view) && view.through_memory) return {2, others + view.crowd - 1, others / view.crowd, edges, edges};
+  if (counts_messages(view) && view.through_memory)
+    return {2, others + view.oversubscription - 1, others / view.oversubscription, edges, edges};
   // What a socket takes at once waits in the kernel until the server comes to it; of longer blocks the server's port is the
   // limit (4 ranks on 2 cores over the loopback: 32 KiB 45 to 56 us, 128 KiB 116 to 284, 512 KiB 440 to 940).
   constexpr std::uint64_t at_once = 64 * 1024;

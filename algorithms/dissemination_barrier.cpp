@@ -21,7 +21,7 @@ namespace {
 /// Calls visit(distance, messages of each rank) for each round.
 template <typename Visit>
 void each_round(int ranks, const View& view, const Visit& visit) {
-  const int ways = view.crowd > 1 ? 8 : 4;
+  const int ways = view.oversubscription > 1 ? 8 : 4;
   for (std::int64_t distance = 1; distance < ranks; distance *= ways) {
     visit(static_cast<int>(distance), static_cast<int>(std::min<std::int64_t>(ways - 1, (ranks - 1) / distance)));
   }

@@ -47,7 +47,7 @@ Cost cost(const Problem& problem, const View& view) {
   const double betas = 2 * (p - 1) / p;
   // Through memory all that is passed on in turn counts on shared cores: ever fewer ranks gather while the others wait
   // (measured beside chains, 3, 4 and 8 ranks on 2 cores: 1.4, 1.7 and 2.7 times as long).
-  const bool in_turn = view.through_memory && view.crowd > 1;
+  const bool in_turn = view.through_memory && view.oversubscription > 1;
   return {h + p - 1, betas, (p - 1) / p, messages, in_turn ? betas : (p - 1 + h / 2) / p};
 }
 

@@ -65,9 +65,9 @@ namespace {
 /// The hash, and what the program owes to the ranks' cores (rings.h, dissemination_barrier.cpp): ranks that saw these
 /// differently are to find out at their first message. FNV-1a's step.
 std::uint64_t with_cores(std::uint64_t hash, const View& view) {
-  if (view.crowd <= 1) return hash;
+  if (view.oversubscription <= 1) return hash;
   const auto add = [&hash](std::int64_t value) { hash = (hash ^ static_cast<std::uint64_t>(value)) * 0x100000001b3u; };
-  add(view.crowd > 2 ? 2 : 1);
+  add(view.oversubscription > 2 ? 2 : 1);
   for (const std::int32_t core : view.core) add(core + 1);
   return hash;
 }

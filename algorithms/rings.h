@@ -16,7 +16,7 @@ namespace tutti {
 /// the machine where most do. With two, one
 /// sends while the other waits for the other core, and that hides more of the way than shorter links save
 /// (docs/performance.md, "Where ranks share cores").
-inline bool rings_go_by_cores(const View& view) { return !view.core.empty() && view.crowd > 2; }
+inline bool rings_go_by_cores(const View& view) { return !view.core.empty() && view.oversubscription > 2; }
 
 /// Algorithm::symmetry of those that use a RankRing.
 inline std::vector<int> around_ring_order(const Problem& problem, const View& view) {

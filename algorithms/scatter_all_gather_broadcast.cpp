@@ -48,7 +48,7 @@ Cost cost(const Problem& problem, const View& view) {
   const double h = log2_ceil(problem.ranks);
   // What goes round waits for the turn of every rank of a core (measured beside chains, 3, 4 and 8 ranks on 2 cores:
   // .9, 1.3 and 2.1 times as long).
-  const double turns = view.through_memory ? std::max(1.0, 0.6 * view.crowd) : 1;
+  const double turns = view.through_memory ? std::max(1.0, 0.6 * view.oversubscription) : 1;
   return {h + p - 1, 2 * (p - 1) / p, 0, messages, turns * (h / 2 + (p - 1) * (p - 1) / p) / p};
 }
 

@@ -51,11 +51,11 @@ struct View {
   /// Seconds per byte folded, besides those of reading it from the link, which beta has: arithmetic and the own operand
   /// (2 ranks, 4 to 512 KiB: what the flat all-reduce folds more than the direct one).
   double gamma = 1e-11;
-  double crowd = 1;  ///< ranks that share a core, on the machine where most do; at least 1
+  double oversubscription = 1;  ///< ranks that share a core, on the machine where most do; at least 1
   /// Seconds that a rank which shares its core waits for each of the others there until it has the core: what a wait costs
   /// then (3 to 8 ranks on 2 cores, five algorithms, 128 B to 2 KiB: 2.3 to 20 us a call, by this and a fifth of it for
   /// each message to within a fifth).
-  double hand_over = 1e-6;
+  double yield_seconds = 1e-6;
   /// What a byte costs a ring, of what it costs elsewhere, where ranks share cores and have more than their caches hold: a
   /// ring's few slots stay there, out of which the many of an exchange with everybody push each other (4 ranks on 2 cores,
   /// 2 MiB: .4 to .54 of the direct all-reduce's time; 1 MiB: 1 to 1.4 of it).
@@ -96,7 +96,7 @@ struct View {
 
 /// Whether messages take the time of cores that all ranks share: then all messages count, not only those that a rank waits
 /// for. Not where there are several machines, as what one rank sends is then no other's time. O(ranks).
-inline bool counts_messages(const View& view) { return view.crowd > 1 && view.machines() == 1; }
+inline bool counts_messages(const View& view) { return view.oversubscription > 1 && view.machines() == 1; }
 
 /// The classes of links that there are between ranks of the view. O(n log n).
 std::set<LinkClass> classes_between(const View& view);

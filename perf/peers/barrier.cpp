@@ -22,7 +22,7 @@ Barrier::~Barrier() {
   if (shared_ != nullptr) munmap(shared_, kPage);
 }
 
-std::string Barrier::open(const std::string& path, int ranks, bool crowded) {
+std::string Barrier::open(const std::string& path, int ranks, bool oversubscribed) {
   const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (file < 0 || ftruncate(file, kPage) != 0) return "cannot make " + path + ": " + std::strerror(errno);
   void* mapped = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -30,7 +30,7 @@ std::string Barrier::open(const std::string& path, int ranks, bool crowded) {
   if (mapped == MAP_FAILED) return "cannot map " + path + ": " + std::strerror(errno);
   shared_ = static_cast<Shared*>(mapped);  // a new file reads as zeros, which is where both counters begin
   ranks_ = static_cast<uint32_t>(ranks);
-  crowded_ = crowded;
+  oversubscribed_ = oversubscribed;
   return "";
 }
 
@@ -38,7 +38,7 @@ void Barrier::pause(Wait wait, uint64_t turn) const {
   if (wait == Wait::kQuiet && turn > 100) {
     const timespec nap = {0, 20'000};
     nanosleep(&nap, nullptr);
-  } else if (crowded_ || turn > 100'000) {
+  } else if (oversubscribed_ || turn > 100'000) {
     sched_yield();
   }
 }

@@ -15,8 +15,9 @@ class Barrier {
   Barrier& operator=(const Barrier&) = delete;
   ~Barrier();
 
-  /// Maps `path`, which any rank may be the first to make. `crowded`: more ranks than CPUs. Returns "" or a sentence.
-  std::string open(const std::string& path, int ranks, bool crowded);
+  /// Maps `path`, which any rank may be the first to make. `oversubscribed`: more ranks than CPUs. Returns "" or a
+  /// sentence.
+  std::string open(const std::string& path, int ranks, bool oversubscribed);
 
   /// How to wait: kKeen leaves as early as it can; kQuiet naps, so as not to disturb ranks that still work.
   enum class Wait { kKeen, kQuiet };
@@ -33,7 +34,7 @@ class Barrier {
 
   Shared* shared_ = nullptr;
   uint32_t ranks_ = 0;
-  bool crowded_ = false;
+  bool oversubscribed_ = false;
 };
 
 }  // namespace tutti::perf

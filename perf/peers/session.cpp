@@ -58,8 +58,8 @@ Command parse_command(const std::string& line) {
 }
 
 std::string Session::open() {
-  const bool crowded = !place_.cpus.empty() && static_cast<size_t>(place_.ranks) > place_.cpus.size();
-  return barrier_.open(place_.folder + "/meeting", place_.ranks, crowded);
+  const bool oversubscribed = !place_.cpus.empty() && static_cast<size_t>(place_.ranks) > place_.cpus.size();
+  return barrier_.open(place_.folder + "/meeting", place_.ranks, oversubscribed);
 }
 
 program::JsonObject Session::obey(const Command& command) {

@@ -303,7 +303,7 @@ Status Communicator::set_up(const WaitLimits& wait_limits, Advice advice) {
                   (settings_.spin == Spin::adapt && ranks_a_core(membership_->members, places, rank()) == 1);
   registrations_ = std::make_unique<Registrations>(transports_->endpoints(TrafficClass::collective));
   // Ranks that know who shares their core go by that, and spare each other the telling.
-  const WaiterOptions options = {.tells = view_.crowd > 1 && view_.core.empty()};
+  const WaiterOptions options = {.tells = view_.oversubscription > 1 && view_.core.empty()};
   waiter_ = std::make_unique<Waiter>(transports_->endpoints(TrafficClass::collective), policy_, options);
   comparison_ = std::make_unique<Comparison>(*this);
   point_to_point_ = std::make_unique<PointToPoint>(*this);
@@ -592,7 +592,7 @@ Result<const Communicator::Prepared*> Communicator::prepare(const Problem& probl
       linked = std::make_shared<Linked>();
       linked->lowered =
           lower(made.plan, rank(), choice->program_of(rank()), ranks() <= most_looked_at ? choice->program_of : ProgramOf(),
-                Cores{view_.crowd > 1, view_.core});
+                Cores{view_.oversubscription > 1, view_.core});
     }
     made.linked = linked;
     made.layouts = lay_out(made.plan, rank(), linked->lowered);

@@ -152,7 +152,7 @@ class Communicator {
   const char* last_algorithm() const;
   const char* transport_names() const { return transports_->names().c_str(); }
   /// Ranks that share a core, on the machine where most do; at least 1.
-  double crowd() const { return view_.crowd; }
+  double oversubscription() const { return view_.oversubscription; }
   /// The class of the dearest links between ranks; static.
   const char* link_names() const { return name_of(dearest_links(view_)); }
 

@@ -114,13 +114,13 @@ struct Parts {
   }
 };
 
-/// Bytes of the longest transfer that is sent before the receiver has asked for it, with crowd ranks to a core: so much
+/// Bytes of the longest transfer that is sent before the receiver has asked for it, with so many ranks to a core: so much
 /// that source, slot and target of each rank's stay in the core's own cache. Who runs ahead further finds them gone, and
 /// had better wait for the receiver, even where that means to hand the core over (Zen 4, 1 MiB: 256 KiB with a rank to a
 /// core, 128 with two, 64 with four). No more than a slot, and no less than what is over before the receiver's word could
 /// come.
-std::uint64_t longest_eager(double crowd) {
-  const double share = static_cast<double>(cache_sizes().l2_share()) / (4 * crowd);
+std::uint64_t longest_eager(double oversubscription) {
+  const double share = static_cast<double>(cache_sizes().l2_share()) / (4 * oversubscription);
   return std::clamp<std::uint64_t>(static_cast<std::uint64_t>(share), 32 * 1024, link_slot_bytes);
 }
 /// Bytes of the longest message that its request carries.
@@ -275,7 +275,7 @@ class PointToPoint::Engine {
       : comm_(comm),
         waiter_(comm.transports().endpoints(TrafficClass::point_to_point), comm.wait_policy(),
                 {.shared = true, .tells = true}),
-        longest_eager_(longest_eager(comm.crowd())),
+        longest_eager_(longest_eager(comm.oversubscription())),
         peers_(static_cast<std::size_t>(comm.ranks())) {}
 
   ~Engine() { end(); }
@@ -378,12 +378,12 @@ class PointToPoint::Engine {
     // Whatever is left of the call afterwards must not fail for want of memory. Never more are kept than `done` has bits.
     if (!alone || polls_ || ended_.size() < transfers.size()) return 0;
     std::size_t count = 0;
-    std::uint64_t handed_over_ns = 0;
+    std::uint64_t yielding_since_ns = 0;
     for (const bool sends : {true, false}) {
       for (std::size_t i = 0; i < transfers.size(); ++i) {
         if (transfers[i].sends != sends) continue;
         // The first one that cannot be done must not be overtaken by the next of its kind.
-        if (!(sends ? send_at_once(transfers[i]) : receive_at_once(transfers[i], handed_over_ns))) return count;
+        if (!(sends ? send_at_once(transfers[i]) : receive_at_once(transfers[i], yielding_since_ns))) return count;
         done.set(i);
         ++count;
       }
@@ -407,7 +407,7 @@ class PointToPoint::Engine {
 
   /// Waits for the message as long as one would spin for it, or look for it and pass the core to and fro, which all
   /// receives of a call do for a quarter of a millisecond together: nobody is asked meanwhile whether the call is to go on.
-  bool receive_at_once(const Transfer& transfer, std::uint64_t& handed_over_ns) {
+  bool receive_at_once(const Transfer& transfer, std::uint64_t& yielding_since_ns) {
     if (transfer.peer == TUTTI_ANY_SOURCE || transfer.peer == comm_.rank()) return false;
     Peer& p = peer(transfer.peer);
     if (!moves(p.from)) return false;
@@ -420,7 +420,7 @@ class PointToPoint::Engine {
     for (std::uint32_t rounds = 0; !answered();) {
       if (waiter_.spin(++rounds, false)) continue;
       if (waiter_.shares_core() && spin_briefly(*p.from, false, answered)) break;
-      if (!waiter_.hand_over(handed_over_ns)) return false;
+      if (!waiter_.yield_briefly(yielding_since_ns)) return false;
     }
     Parts parts;
     if (result != TUTTI_LINK_OK || !parts.read(message)) return false;

@@ -40,7 +40,7 @@ std::vector<std::int32_t> numbered(const std::vector<Key>& keys) {
 std::vector<std::int32_t> cores_of(std::span<const RankInfo> places, const View& view) {
   std::vector<std::pair<std::int32_t, int>> cores;
   for (std::size_t r = 0; r < places.size(); ++r) {
-    if (view.crowd <= 1 || places[r].cpus.allowed.size() != 1) return {};
+    if (view.oversubscription <= 1 || places[r].cpus.allowed.size() != 1) return {};
     cores.emplace_back(view.machine[r], places[r].cpus.allowed[0]);
   }
   return numbered(cores);
@@ -123,7 +123,7 @@ View view_of(std::span<const Member> members, std::span<const RankInfo> places) 
     racks.push_back(places[r].rack);
     view.numa[r] = places[r].numa;
     if (!seen.insert(members[r].machine).second) continue;
-    view.crowd = std::max(view.crowd, ranks_a_core(members, places, static_cast<int>(r)));
+    view.oversubscription = std::max(view.oversubscription, ranks_a_core(members, places, static_cast<int>(r)));
   }
   view.machine = numbered(machines);
   view.core = cores_of(places, view);

@@ -65,7 +65,7 @@ bool Waiter::spin(std::uint32_t rounds, bool polls) {
   return true;
 }
 
-bool Waiter::hand_over(std::uint64_t& since_ns) {
+bool Waiter::yield_briefly(std::uint64_t& since_ns) {
   if (!shares_core()) return false;
   const std::uint64_t now = now_ns();
   if (since_ns == 0) since_ns = now;

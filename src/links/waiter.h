@@ -89,7 +89,7 @@ class Waiter : public Agent {
   bool spin(std::uint32_t rounds, bool polls);
   /// Where ranks share cores, hands this one over, so that whoever is waited for may have it; false: it does not, or did so
   /// for a quarter of a millisecond. since_ns: when it began, kept between calls; 0 at first.
-  bool hand_over(std::uint64_t& since_ns);
+  bool yield_briefly(std::uint64_t& since_ns);
   bool shares_core() const override { return !policy_.spins && !beside_; }
   GaveUp gave_up() const { return gave_up_; }
   /// For whoever waits for something else within this wait: asks the caller's hook, and remembers if it ends the wait.

@@ -122,21 +122,23 @@ Terms terms_of(const View& view) { return terms_of(view, std::max(LinkClass::sam
 
 Terms terms_of(const View& view, LinkClass on) {
   const LinkEstimate& link = view.link(on);
-  if (view.crowd <= 1) return {link.alpha, link.beta, view.gamma};
+  if (view.oversubscription <= 1) return {link.alpha, link.beta, view.gamma};
   // The bytes of a network are the wire's, however many ranks have to share the cores behind it; what ranks of one core
   // pass to each other stays in its caches.
   constexpr double in_cache = 0.375;
   const bool wire = on >= LinkClass::other_machine;
-  const double beta = link.beta * (wire ? 1 : view.through_memory ? in_cache * view.crowd : view.crowd);
-  const double gamma = view.gamma * view.crowd;
-  const double wait = std::max(link.alpha, view.hand_over * view.crowd);
+  const double beta = link.beta * (wire                  ? 1
+                                   : view.through_memory ? in_cache * view.oversubscription
+                                                         : view.oversubscription);
+  const double gamma = view.gamma * view.oversubscription;
+  const double wait = std::max(link.alpha, view.yield_seconds * view.oversubscription);
   if (!counts_messages(view)) return {wait, beta, gamma, 0};
-  constexpr double posted = 0.2;  // View::hand_over
-  if (view.through_memory) return {wait, beta, gamma, posted * view.hand_over * view.crowd};
+  constexpr double posted = 0.2;  // View::yield_seconds
+  if (view.through_memory) return {wait, beta, gamma, posted * view.yield_seconds * view.oversubscription};
   // Whoever waits leaves the core to others, who have messages to pass: the waits are mostly hidden (3 to 8 ranks on 2
   // cores over the loopback, 8 B and 2 KiB: 4 to 6 us for each message of any rank, and 2 to 4 us for each wait).
   constexpr double seen_of_waits = 0.4;
-  return {seen_of_waits * link.alpha, beta, gamma, link.alpha * view.crowd};
+  return {seen_of_waits * link.alpha, beta, gamma, link.alpha * view.oversubscription};
 }
 
 std::vector<Candidate> rank_algorithms(const Problem& problem, const View& view, std::uint32_t lanes) {
@@ -164,7 +166,8 @@ std::vector<Candidate> rank_algorithms(const Problem& problem, const View& view,
       candidate.latency_seconds += (cost.messages > 0 ? cost.messages : waits) * terms.message;
       const double sent = cost.sent > 0 ? cost.sent : betas;
       // Through memory: what all ranks of a core do, or what one does after the other, while the others have nothing to do.
-      candidate.transfer_seconds = (view.through_memory ? std::max(sent, betas / view.crowd) : sent) * bytes * terms.beta;
+      candidate.transfer_seconds =
+          (view.through_memory ? std::max(sent, betas / view.oversubscription) : sent) * bytes * terms.beta;
     }
     candidate.reduction_seconds = cost.gammas * bytes * terms.gamma;
     candidate.seconds = candidate.latency_seconds + candidate.transfer_seconds + candidate.reduction_seconds;

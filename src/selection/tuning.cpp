@@ -23,7 +23,7 @@ constexpr std::array kClasses = {LinkClass::same_numa, LinkClass::same_machine, 
                                  LinkClass::other_rack};
 const char* const kForm =
     "Write `link TRANSPORT same_numa|same_machine|other_machine|other_rack SECONDS SECONDS_A_BYTE`, `fold SECONDS`, "
-    "`hand_over SECONDS`, `ring_share FACTOR`, numbers above 0, or `use COLLECTIVE RANKS BYTES BYTES ALGORITHM`, words "
+    "`yield_seconds SECONDS`, `ring_share FACTOR`, numbers above 0, or `use COLLECTIVE RANKS BYTES BYTES ALGORITHM`, words "
     "apart by blanks or commas.";
 
 /// The words of a line before its comment. No word of a table has a quote, a comma or a semicolon in it, so they all are
@@ -124,7 +124,7 @@ std::optional<std::string> Tuning::take(const std::vector<std::string>& words) {
     return std::nullopt;
   }
   const std::array<std::pair<std::string_view, std::optional<double>*>, 3> single = {
-      {{"fold", &fold_}, {"hand_over", &hand_over_}, {"ring_share", &ring_share_}}};
+      {{"fold", &fold_}, {"yield_seconds", &yield_seconds_}, {"ring_share", &ring_share_}}};
   for (const auto& [name, place] : single) {
     if (words.size() != 2 || words[0] != name) continue;
     *place = value;
@@ -171,7 +171,7 @@ std::optional<LinkEstimate> Tuning::link(std::string_view transport, LinkClass n
 
 void Tuning::apply(View& view) const {
   view.gamma = fold_.value_or(view.gamma);
-  view.hand_over = hand_over_.value_or(view.hand_over);
+  view.yield_seconds = yield_seconds_.value_or(view.yield_seconds);
   view.ring_share = ring_share_.value_or(view.ring_share);
 }
 
@@ -212,7 +212,7 @@ void Tuning::take_constants(const View& view) {
     if (can_be_said(estimate.alpha) && can_be_said(estimate.beta)) links_[{transport_assumed(near), near}] = estimate;
   }
   const std::array<std::pair<double, std::optional<double>*>, 3> single = {
-      {{view.gamma, &fold_}, {view.hand_over, &hand_over_}, {view.ring_share, &ring_share_}}};
+      {{view.gamma, &fold_}, {view.yield_seconds, &yield_seconds_}, {view.ring_share, &ring_share_}}};
   for (const auto& [value, place] : single) {
     if (can_be_said(value)) *place = value;
   }
@@ -226,7 +226,7 @@ std::string Tuning::text(char separator) const {
   };
   for (const auto& [of, estimate] : links_) add("link", of.first, name_of(of.second), estimate.alpha, estimate.beta);
   if (fold_) add("fold", *fold_);
-  if (hand_over_) add("hand_over", *hand_over_);
+  if (yield_seconds_) add("yield_seconds", *yield_seconds_);
   if (ring_share_) add("ring_share", *ring_share_);
   for (const TuningUse& use : uses_) add("use", name_of(use.collective), use.ranks, use.from, use.to, use.algorithm);
   return lines.empty() ? lines : fmt::format("{}\n{}", kHeader, lines);

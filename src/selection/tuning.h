@@ -3,7 +3,7 @@
 //     tutti tuning 1
 //     link shm same_numa 2.1e-07 9e-11     seconds a message, seconds a byte; also same_machine, other_machine, other_rack
 //     fold 6e-11                           seconds a byte that is folded
-//     hand_over 1e-06                      seconds for each rank that shares a core, where ranks do
+//     yield_seconds 1e-06                      seconds for each rank that shares a core, where ranks do
 //     ring_share 0.5                       View::ring_share
 //     use all_reduce 4 8192 65535 ring     on 4 ranks, for blocks of 8192 to 65535 bytes: what was quickest there
 //
@@ -75,7 +75,7 @@ class Tuning {
   std::map<std::pair<std::string, LinkClass>, LinkEstimate> links_;
   std::vector<TuningUse> uses_;
   std::optional<double> fold_;
-  std::optional<double> hand_over_;
+  std::optional<double> yield_seconds_;
   std::optional<double> ring_share_;
 };
 

@@ -145,7 +145,7 @@ inline std::vector<View> views_of(const Algorithm& algorithm, int ranks) {
   views.push_back(*usual);
   View bound = *usual;
   for (int r = 0; r < ranks; ++r) bound.core.push_back(ranks > 1 ? (r * r + r / 2) % (ranks / 2) : 0);
-  bound.crowd = 3;
+  bound.oversubscription = 3;
   Problem problem;
   problem.collective = algorithm.collective;
   problem.ranks = ranks;

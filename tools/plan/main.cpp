@@ -313,7 +313,7 @@ Result<View> view_of(const Request& request, int ranks, const Tuning& tuning) {
   }
   view.through_memory = view.machines() == 1;
   const double on_one = static_cast<double>(ranks) / view.machines();
-  if (request.cores > 0) view.crowd = std::max(1.0, on_one / static_cast<double>(request.cores));
+  if (request.cores > 0) view.oversubscription = std::max(1.0, on_one / static_cast<double>(request.cores));
   tuning.apply_with_links(view);
   return view;
 }
@@ -459,7 +459,7 @@ int cost(const Request& request, const Problem& problem, const View& view, const
   }
   if (network.network)
     constants = "the network's links" + (request.tuning.empty() ? "" : ", and what else is in " + request.tuning);
-  if (view.crowd > 1) constants += fmt::format(", {} ranks to a core", view.crowd);
+  if (view.oversubscription > 1) constants += fmt::format(", {} ranks to a core", view.oversubscription);
   return plan_tool::tell_costs({problem, static_cast<std::uint32_t>(request.lanes), request.slice, request.algorithm,
                                 tuning.use(problem), constants},
                                simulation_of(request, view, network), output);

@@ -268,7 +268,7 @@ HostExecutor::Turn HostExecutor::advance(LaneState& lane, std::uint32_t index) {
       lane.folded = true;
       lane.ready = 0;
     }
-    const Turn turn = hand_over(lane, step);
+    const Turn turn = send_results(lane, step);
     if (turn != Turn::moved) return turn;
   }
   retire(lane, index);
@@ -536,7 +536,7 @@ void HostExecutor::release(std::uint32_t l) {
   grant_ahead(l);
 }
 
-HostExecutor::Turn HostExecutor::hand_over(LaneState& lane, const Step& step) {
+HostExecutor::Turn HostExecutor::send_results(LaneState& lane, const Step& step) {
   for (; lane.ready < step.destinations; ++lane.ready) {
     const std::uint32_t o = step.sources + lane.ready;
     const Operand& operand = program_->operands[step.operands + o];

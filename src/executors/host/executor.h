@@ -252,7 +252,7 @@ class HostExecutor {
   Turn sweep(LaneState& lane, const Step& step);
   Turn revalidate(const HostLink& link);
   void fold_piece(const LaneState& lane, const Step& step, std::uint32_t piece);
-  Turn hand_over(LaneState& lane, const Step& step);
+  Turn send_results(LaneState& lane, const Step& step);
   void retire(LaneState& lane, std::uint32_t index);
   Turn drain();
   Turn broken(const HostLink& link);

@@ -220,7 +220,7 @@ class HostExecutor::FlatCallRun {
     }
     if (instruction.kind == FlatCall::Kind::release) return transport.release(link.link), true;
     if (instruction.kind == FlatCall::Kind::revalidate) return revalidate(link) == TUTTI_LINK_OK;
-    return hand_over(instruction, link) == TUTTI_LINK_OK;
+    return send(instruction, link) == TUTTI_LINK_OK;
   }
 
   [[gnu::noinline]] static tutti_link_result revalidate(const HostLink& link) {
@@ -236,7 +236,7 @@ class HostExecutor::FlatCallRun {
   }
 
   /// A send or a commit.
-  tutti_link_result hand_over(const FlatCall::Instruction& instruction, HostLink& link) {
+  tutti_link_result send(const FlatCall::Instruction& instruction, HostLink& link) {
     const tutti_transport& transport = *link.transport;
     tutti_link_result result = TUTTI_LINK_OK;
     if (instruction.kind == FlatCall::Kind::commit) {
@@ -260,7 +260,7 @@ class HostExecutor::FlatCallRun {
       return executor_.reserve(link, instruction.count, at_[instruction.place], room_flags_[instruction.place]);
     if (instruction.kind == FlatCall::Kind::revalidate)
       return revalidate(link) == TUTTI_LINK_OK ? Turn::moved : executor_.broken(link);
-    const tutti_link_result result = hand_over(instruction, link);
+    const tutti_link_result result = send(instruction, link);
     if (result == TUTTI_LINK_OK) return Turn::moved;
     return result == TUTTI_LINK_BROKEN ? executor_.broken(link) : Turn::blocked;
   }

@@ -63,7 +63,7 @@ TEST(Places, RingsGoFromCoreToCoreAsSeldomAsCanBe) {
   const std::vector<int> by_number = {0, 1, 2, 3, 4, 5, 6};
   EXPECT_EQ(ring(), by_number);
   view.core = {0, 1, 0, 1, 0, 1, 0};
-  view.crowd = 3.5;
+  view.oversubscription = 3.5;
   EXPECT_EQ(ring(), (std::vector<int>{0, 2, 4, 6, 1, 3, 5}));
   const auto hash = [&view] {
     Problem problem;
@@ -73,12 +73,12 @@ TEST(Places, RingsGoFromCoreToCoreAsSeldomAsCanBe) {
   std::set<std::uint64_t> hashes{hash()};
   view.core = {0, 1, 0, 1, 0, 1, 1};
   hashes.insert(hash());
-  view.crowd = 2;
+  view.oversubscription = 2;
   EXPECT_EQ(ring(), by_number);
   hashes.insert(hash());
   view.core.clear();
   hashes.insert(hash());
-  view.crowd = 1;
+  view.oversubscription = 1;
   hashes.insert(hash());
   EXPECT_EQ(hashes.size(), 5u) << "whoever sees the cores differently is told so";
 }

@@ -40,7 +40,7 @@ TEST(RankInfo, NamesPartAMachineForTheChoiceButNotItsCores) {
   Group group({7, 7, 7, 7});
   for (std::size_t r = 0; r < 4; ++r) group.places[r].machine = r % 2 == 0 ? "even" : "odd";
   EXPECT_THAT(group.view().machine, ElementsAre(0, 1, 0, 1));
-  EXPECT_DOUBLE_EQ(group.view().crowd, 2);
+  EXPECT_DOUBLE_EQ(group.view().oversubscription, 2);
   EXPECT_DOUBLE_EQ(ranks_a_core(group.members, group.places, 3), 2);
 }
 

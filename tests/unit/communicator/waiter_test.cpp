@@ -80,7 +80,7 @@ class AgentWithoutACore : public ::testing::Test {
     // Another one: what yields cost the first, on a busy machine, is no matter here.
     Waiter passer(endpoints_, policy_, options);
     std::uint64_t since_ns = 0;
-    EXPECT_TRUE(passer.hand_over(since_ns));
+    EXPECT_TRUE(passer.yield_briefly(since_ns));
   }
 
   const tutti_transport mute_ = mute_transport();
@@ -108,7 +108,7 @@ TEST_F(AgentWithoutACore, KeepsItWhereItSpins) {
   agent.begin(1'000'000'000);
   std::uint64_t since_ns = 0;
   EXPECT_FALSE(agent.shares_core());
-  EXPECT_FALSE(agent.hand_over(since_ns));
+  EXPECT_FALSE(agent.yield_briefly(since_ns));
   EXPECT_THAT(away(), IsEmpty());
 }
 

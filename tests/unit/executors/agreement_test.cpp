@@ -144,7 +144,7 @@ std::vector<int> own_cpus() {
 View view_of_two_cores(int ranks) {
   View view = flat_view(ranks);
   for (int r = 0; r < ranks; ++r) view.core.push_back(r % 2);
-  view.crowd = ranks / 2.;
+  view.oversubscription = ranks / 2.;
   return view;
 }
 

@@ -42,7 +42,7 @@ TEST(Tuning, TakesTheLaterOfTwoRowsThatSaySomethingElse) {
 TEST(Tuning, ReadsWhatItPrints) {
   const Tuning tuning = parsed(
       "# a comment\n\ntutti tuning 1 # and another\n  link shm same_numa 2e-07 9e-11\nlink tcp other_machine 3e-5 1e-9\n"
-      "fold 6e-11\nhand_over 2e-06\nring_share 0.25\nuse broadcast 3 0 99 chain\n");
+      "fold 6e-11\nyield_seconds 2e-06\nring_share 0.25\nuse broadcast 3 0 99 chain\n");
   EXPECT_EQ(parsed(tuning.text()).text(), tuning.text());
   EXPECT_EQ(tuning.digest(), parsed(tuning.text()).digest());
   EXPECT_EQ(tuning.link("shm", LinkClass::same_numa), (LinkEstimate{2e-7, 9e-11}));
@@ -50,7 +50,7 @@ TEST(Tuning, ReadsWhatItPrints) {
   View view = flat_view(4);
   tuning.apply(view);
   EXPECT_DOUBLE_EQ(view.gamma, 6e-11);
-  EXPECT_DOUBLE_EQ(view.hand_over, 2e-6);
+  EXPECT_DOUBLE_EQ(view.yield_seconds, 2e-6);
   EXPECT_DOUBLE_EQ(view.ring_share, .25);
   EXPECT_EQ(view.links, kUnmeasuredLinks);
   tuning.apply_with_links(view);
