@@ -239,7 +239,7 @@ tutti_link_result reserve(tutti_link* handle, std::uint64_t bytes, std::uint64_t
     if (link.channel->receiver == End::kClosed) return TUTTI_LINK_BROKEN;
     if (link.channel->queue.size() >= link.slots) return TUTTI_LINK_NOT_YET;
   }
-  if (link.room.size() * sizeof(Line) < bytes) link.room.resize((bytes + sizeof(Line) - 1) / sizeof(Line));
+  if (link.room.empty() || link.room.size() * sizeof(Line) < bytes) link.room.resize(bytes / sizeof(Line) + 1);
   *room = {link.room.data(), 0};
   return TUTTI_LINK_OK;
 }

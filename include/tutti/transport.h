@@ -2,9 +2,9 @@
 //
 // A plugin is a shared object in TUTTI_PLUGIN_PATH that exports one symbol, TUTTI_TRANSPORT_PLUGIN, of type
 // tutti_transport. The symbol's name carries the interface's number, so that one shared object may serve several libraries.
-// A plugin of another number is refused with a sentence. The table of operations changes with that number only. Structs
-// that are passed to operations may grow at their ends: they start with their size, and a field beyond it counts as zero.
-// Operations are mandatory unless their comment says what NULL means.
+// A plugin of another number is refused with a sentence. The table and all structs change with that number only.
+// Whoever fills a struct that starts with its size sets that. Operations are mandatory unless their comment says what NULL
+// means.
 //
 // Objects. An *endpoint* is one rank's end of one transport, for one communicator and one class of traffic. A *link* is one
 // ordered direction between two ranks, named by (peer, channel). Its messages arrive in the order they were sent. Nothing
@@ -39,7 +39,7 @@
 extern "C" {
 #endif
 
-/// Goes up where tutti_transport changes, or another struct otherwise than at its end.
+/// Goes up where the table of operations, a struct or a contract changes.
 #define TUTTI_TRANSPORT_ABI 3
 /// The symbol that a plugin exports, and its name as text.
 #define TUTTI_TRANSPORT_PLUGIN tutti_transport_plugin_v3
@@ -67,11 +67,12 @@ enum {
   TUTTI_CAN_GRANT_ANY = 4,         ///< any host memory may be granted
   TUTTI_CAN_GRANT_REGISTERED = 8,  ///< host memory of a region of this endpoint may be granted
   TUTTI_READS_PEER = 16,           ///< `view` shows the sender's own memory: a source operand may be the peer's memory
-  TUTTI_NEEDS_PROGRESS = 32,       ///< the words advance only while `progress` is called
-  TUTTI_DEVICE_LINK = 64,          ///< `device_link` gives state that a kernel can use
-  TUTTI_CAN_OFFER_DEVICE = 128,    ///< device memory of a region of this endpoint may be offered
-  TUTTI_CAN_GRANT_DEVICE = 256,    ///< device memory of a region of this endpoint may be granted
-  TUTTI_WRITES_PEER = 512,         ///< `reserve` may give the receiver's granted memory: a result may go straight there
+  /// The words advance only while `progress` is called. Memory that no region holds (…_ANY) moves only within that, too.
+  TUTTI_NEEDS_PROGRESS = 32,
+  TUTTI_DEVICE_LINK = 64,        ///< `device_link` gives state that a kernel can use
+  TUTTI_CAN_OFFER_DEVICE = 128,  ///< device memory of a region of this endpoint may be offered
+  TUTTI_CAN_GRANT_DEVICE = 256,  ///< device memory of a region of this endpoint may be granted
+  TUTTI_WRITES_PEER = 512,       ///< `reserve` may give the receiver's granted memory: a result may go straight there
 };
 
 /// What an endpoint is for; values from 3 on are for later kinds of traffic.
@@ -226,7 +227,7 @@ typedef struct tutti_link_stats {
   size_t size;
   uint64_t messages;  ///< sender: sent; receiver: released
   uint64_t bytes;     ///< of those messages
-  uint64_t stalls;    ///< sender: times that room was asked for and there was no credit
+  uint64_t stalls;    ///< sender: times that room was asked for in vain, each time of asking again too
 } tutti_link_stats;
 
 /// What became of granted and offered memory when a link is given up.
@@ -249,7 +250,6 @@ typedef struct tutti_device_link {
   void *own_data, *peer_data;            ///< the slots, one behind the other
   void *own_lines, *peer_lines;          ///< short messages that carry their own flags
   void *own_places, *peer_places;        ///< where messages that skip the slots shall land
-  const void* windows;                   ///< table of the peer's windows
 } tutti_device_link;
 
 typedef struct tutti_transport {
@@ -273,7 +273,8 @@ typedef struct tutti_transport {
   /// Whether and how well the rank behind `descriptor` can be reached: 1 and *reach filled, or 0; writes `why` either way.
   int (*reach)(tutti_endpoint*, int peer, const void* descriptor, size_t length, tutti_reach* reach, char* why, size_t n);
   /// Whether a path to that peer has proved itself, which `reach` said there is: OK, NOT_YET, or BROKEN and `why`. Asked
-  /// again and again, with `progress` in between, on both sides at about the same time. NULL: reaching is proof enough.
+  /// again and again, with `progress` in between, on both sides at about the same time. OK says, too, that the peer needs
+  /// at most one more `progress` here to prove it. NULL: reaching is proof enough.
   tutti_link_result (*probe)(tutti_endpoint*, int peer, const void* descriptor, size_t length, char* why, size_t n);
   /// Writes by which paths that peer's links travel, and why by those, for the log. NULL: there is nothing to say.
   void (*explain)(tutti_endpoint*, int peer, char* text, size_t n);
@@ -307,10 +308,11 @@ typedef struct tutti_transport {
   void (*link_stats)(tutti_link*, tutti_link_stats* stats);
 
   // ---- Sender.
-  /// Room for a message of `bytes`, 1 to slot_bytes; aligned to 64 bytes where it is longer than that. It is the memory
+  /// Room for a message of `bytes`, 0 to slot_bytes; aligned to 64 bytes where it is longer than that. It is the memory
   /// that the receiver granted for this length and fingerprint, where this side can write that. One reservation at a time:
   /// asking again before `commit` gives the same room. A message whose room is not granted memory may be offered instead.
-  /// NOT_YET: no credit now. *room is written with OK only.
+  /// NOT_YET: no credit now. BROKEN once `failure` says so, as with every operation below. *room is
+  /// written with OK only, and its data is not NULL.
   tutti_link_result (*reserve)(tutti_link*, uint64_t bytes, uint64_t fingerprint, tutti_room* room);
   /// Sends what was reserved; `bytes` and `fingerprint` as reserved. Never fails for want of credit.
   tutti_link_result (*commit)(tutti_link*, uint64_t bytes, uint64_t fingerprint);

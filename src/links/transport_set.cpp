@@ -263,20 +263,20 @@ int Transports::index_of(const std::string& name) const {
 Result<std::vector<std::byte>> Transports::reach(std::span<const std::vector<std::byte>> descriptions, const View& view,
                                                  const Tuning& tuning, const WaitLimits& wait_limits) {
   read_descriptions(descriptions);
-  ByteWriter out;
-  for (const auto& [name, mine] : common_) {
-    std::vector<std::optional<tutti_reach>> paths(static_cast<std::size_t>(ranks_));
-    for (int peer = 0; mine >= 0 && peer < ranks_; ++peer) {
+  Paths paths(transports_.size(), Paths::value_type(static_cast<std::size_t>(ranks_)));
+  for (std::size_t mine = 0; mine < paths.size(); ++mine) {
+    for (int peer = 0; peer < ranks_; ++peer) {
       tutti_reach there{};
       there.size = sizeof there;
-      if (peer != rank_ && reaches(static_cast<std::size_t>(mine), peer, there))
-        paths[static_cast<std::size_t>(peer)] = there;
+      if (peer != rank_ && reaches(mine, peer, there)) paths[mine][static_cast<std::size_t>(peer)] = there;
     }
-    if (mine >= 0) {
-      if (Status status = prove(static_cast<std::size_t>(mine), paths, wait_limits); !status.ok()) return status;
-    }
+  }
+  if (Status status = prove(paths, wait_limits); !status.ok()) return status;
+  ByteWriter out;
+  for (const auto& [name, mine] : common_) {
     for (int peer = 0; peer < ranks_; ++peer) {
-      const std::optional<tutti_reach>& there = paths[static_cast<std::size_t>(peer)];
+      std::optional<tutti_reach> there;
+      if (mine >= 0) there = paths[static_cast<std::size_t>(mine)][static_cast<std::size_t>(peer)];
       const LinkEstimate own{there ? there->latency : -1, there ? 1 / there->bandwidth : 0};
       LinkEstimate told = own;
       if (there) told = tuning.link(name, view.link_class(rank_, peer)).value_or(own);
@@ -290,44 +290,48 @@ Result<std::vector<std::byte>> Transports::reach(std::span<const std::vector<std
 }
 
 /// Takes away paths that do not prove themselves in time. Only neighbours at powers of two are asked, so that a creation
-/// makes no more connections than a tree does: a fabric that joins those joins the others.
-Status Transports::prove(std::size_t mine, std::vector<std::optional<tutti_reach>>& paths, const WaitLimits& wait_limits) {
-  const tutti_transport& transport = *transports_[mine].transport;
-  if (transport.probe == nullptr) return {};
-  std::vector<int> pending;
-  for (int peer = 0; peer < ranks_; ++peer) {
-    const auto distance = static_cast<unsigned>(std::abs(peer - rank_));
-    const bool neighbor = std::has_single_bit(distance) || std::has_single_bit(static_cast<unsigned>(ranks_) - distance);
-    if (neighbor && paths[static_cast<std::size_t>(peer)]) pending.push_back(peer);
+/// makes no more connections than a tree does: a fabric that joins those joins the others. All transports are asked at
+/// once, within one deadline, so that ranks which have different ones keep in step.
+Status Transports::prove(Paths& paths, const WaitLimits& wait_limits) {
+  std::vector<std::pair<std::size_t, int>> pending;
+  for (std::size_t mine = 0; mine < paths.size(); ++mine) {
+    for (int peer = 0; transports_[mine].transport->probe != nullptr && peer < ranks_; ++peer) {
+      const auto distance = static_cast<unsigned>(std::abs(peer - rank_));
+      const bool neighbor = std::has_single_bit(distance) || std::has_single_bit(static_cast<unsigned>(ranks_) - distance);
+      if (neighbor && paths[mine][static_cast<std::size_t>(peer)]) pending.emplace_back(mine, peer);
+    }
   }
   const Deadline deadline = Deadline::in(std::min(longest_proof_ns, wait_limits.deadline.left_ns()));
   while (!pending.empty()) {
     const bool late = deadline.passed();
-    std::erase_if(pending, [&](int peer) {
-      const tutti_link_result result = probe(mine, peer, late);
-      if (result == TUTTI_LINK_BROKEN) paths[static_cast<std::size_t>(peer)].reset();
+    std::erase_if(pending, [&](const std::pair<std::size_t, int>& path) {
+      const auto [mine, peer] = path;
+      const tutti_link_result result = probe(mine, peer, late, deadline);
+      if (result == TUTTI_LINK_BROKEN) paths[mine][static_cast<std::size_t>(peer)].reset();
       return result != TUTTI_LINK_NOT_YET;
     });
+    // The last answers, too, may have to be sent.
+    for (OpenEndpoint& endpoint : endpoints_[0]) static_cast<void>(endpoint.transport()->progress(endpoint.handle()));
     if (pending.empty()) break;
     if (Status status = wait_limits.check(); !status.ok()) return status;
-    if (transport.progress(endpoints_[0][mine].handle()) == TUTTI_LINK_OK) continue;
-    constexpr timespec nap{0, 200'000};
+    constexpr timespec nap{0, 1'000'000};
     ::nanosleep(&nap, nullptr);
   }
   return {};
 }
 
 /// Asks once. late: "not yet" is too late, and says why in the log like every path that fails.
-tutti_link_result Transports::probe(std::size_t mine, int peer, bool late) {
+tutti_link_result Transports::probe(std::size_t mine, int peer, bool late, const Deadline& deadline) {
   const PerTransport& per = transports_[mine];
   const std::vector<std::byte>& descriptor = per.peers[0][static_cast<std::size_t>(peer)];
   char why[TUTTI_WHY_MAX] = "";
   const tutti_link_result result =
       per.transport->probe(endpoints_[0][mine].handle(), peer, descriptor.data(), descriptor.size(), why, sizeof why);
   if (result == TUTTI_LINK_OK || (result == TUTTI_LINK_NOT_YET && !late)) return result;
-  log(Level::warn,
-      fmt::format("rank {} does not use {} to rank {}, as no path has proved itself: {}", rank_, per.transport->name, peer,
-                  result == TUTTI_LINK_NOT_YET ? "none did within " + duration_text(longest_proof_ns) : why));
+  const std::string reason =
+      result == TUTTI_LINK_NOT_YET ? "none did within " + duration_text(deadline.limit_ns) : std::string(why);
+  log(Level::warn, fmt::format("rank {} does not use {} to rank {}, as no path has proved itself: {}", rank_,
+                               per.transport->name, peer, reason));
   return TUTTI_LINK_BROKEN;
 }
 
@@ -452,6 +456,12 @@ tutti_link_result Transports::ready(HostLink& link) {
   state.size = sizeof state;
   const tutti_link_result result = link.transport->link_state(link.link, &state);
   if (result != TUTTI_LINK_OK) return result;
+  // What a transport says that it can do and has no operation for, it cannot.
+  if (link.transport->revalidate == nullptr) state.capabilities &= ~std::uint32_t{TUTTI_READS_PEER};
+  if (link.transport->offer == nullptr)
+    state.capabilities &= ~std::uint32_t{TUTTI_CAN_OFFER_ANY | TUTTI_CAN_OFFER_REGISTERED};
+  if (link.transport->grant == nullptr)
+    state.capabilities &= ~std::uint32_t{TUTTI_CAN_GRANT_ANY | TUTTI_CAN_GRANT_REGISTERED};
   link.state = state;
   if (log_enabled(Level::debug)) log_open(link);
   return result;
@@ -522,13 +532,14 @@ void Transports::close_links(TrafficClass traffic) {
   while (!links.empty()) {
     const auto taken = links.extract(links.begin());
     const HostLink& link = *taken.mapped();
+    bool may_write = true;  // unless it says otherwise
     const Status quieted = catching([&]() -> Status {
       const tutti_quiesced quiesced = link.transport->quiesce(link.link);
-      const bool writes = quiesced == TUTTI_QUARANTINED || quiesced == TUTTI_QUIESCE_NOT_YET;
-      if (writes) writers_[static_cast<std::size_t>(link.peer)] = true;
+      may_write = quiesced == TUTTI_QUARANTINED || quiesced == TUTTI_QUIESCE_NOT_YET;
       if (log_enabled(Level::debug)) log_stats(link);
       return {};
     });
+    if (may_write) writers_[static_cast<std::size_t>(link.peer)] = true;
     // Without memory its peer hears of the end otherwise.
     static_cast<void>(quieted);
     static_cast<void>(catching([&] { return link.transport->close_link(link.link), Status(); }));

@@ -98,8 +98,10 @@ class Transports {
 
   void read_descriptions(std::span<const std::vector<std::byte>> descriptions);
   bool reaches(std::size_t mine, int peer, tutti_reach& there);
-  Status prove(std::size_t mine, std::vector<std::optional<tutti_reach>>& paths, const WaitLimits& wait_limits);
-  tutti_link_result probe(std::size_t mine, int peer, bool late);
+  /// By transport of ours and peer: how it is reached, nothing where it is not.
+  using Paths = std::vector<std::vector<std::optional<tutti_reach>>>;
+  Status prove(Paths& paths, const WaitLimits& wait_limits);
+  tutti_link_result probe(std::size_t mine, int peer, bool late, const Deadline& deadline);
   Status unconnected(std::size_t a, std::size_t b) const;
   Status not_opened(const HostLink& link, bool sends, tutti_status status, std::string_view why) const;
   int index_of(const std::string& name) const;

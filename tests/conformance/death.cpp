@@ -163,8 +163,9 @@ void Death::die_at(int how_far) {
   EXPECT_LT(now_ns() - killed, 5 * kSecond) << "the promised time in which a death is reported";
   EXPECT_NE(failure_of(t(), links.out).find("rank 1"), std::string::npos) << failure_of(t(), links.out);
   EXPECT_NE(failure_of(t(), links.in).find("rank 1"), std::string::npos) << failure_of(t(), links.in);
-  EXPECT_EQ(room_of(t(), links.out, 10, 0), nullptr);
-  EXPECT_NE(quiesce_and_close(t(), links.in), TUTTI_QUARANTINED);
+  tutti_room room{};
+  EXPECT_EQ(t().reserve(links.out, 10, 0, &room), TUTTI_LINK_BROKEN);
+  EXPECT_LE(quiesce_and_close(t(), links.in), TUTTI_FENCED);
 }
 
 TEST_P(Death, BeforeItHasOpenedAnything) { die_at(kDescribed); }

@@ -153,7 +153,9 @@ TEST_P(Conformance, AClosedReceiverBreaksItsSenderOnly) {
   const Pipe other = open_pipe(world, 0, 1, 1, 2, 64);
   t().close_link(closed.receiver);
   EXPECT_TRUE(world.until([&] { return broken(t(), closed.sender); }));
-  EXPECT_EQ(room_of(t(), closed.sender, 8, 0), nullptr);
+  tutti_room room{};
+  EXPECT_EQ(t().reserve(closed.sender, 8, 0, &room), TUTTI_LINK_BROKEN);
+  EXPECT_EQ(t().send(closed.sender, &room, 8, 0), TUTTI_LINK_BROKEN);
   EXPECT_GT(failure_of(t(), closed.sender).size(), 10u);
   EXPECT_TRUE(world.until([&] { return try_send(t(), other.sender, 0, 64); }));
   EXPECT_TRUE(world.until([&] { return try_receive(t(), other.receiver, 0, 64); }));
@@ -325,7 +327,14 @@ TEST_P(Conformance, SaysWhatItIsMadeOf) {
   EXPECT_LT(::strnlen(properties.pci_address, sizeof properties.pci_address), sizeof properties.pci_address);
   EXPECT_GE(properties.numa_node, -1);
   EXPECT_GE(properties.bandwidth, 0);
-  EXPECT_EQ(properties.memory_kinds != 0, t().register_memory != nullptr && properties.memory_kinds != 0);
+  const bool host = (properties.memory_kinds & 1u << TUTTI_MEMORY_HOST) != 0;
+  EXPECT_TRUE(!host || t().register_memory != nullptr) << "it registers what it says";
+  if (t().register_memory == nullptr) return;
+  FileMemory memory(4096);
+  tutti_region region{};
+  const bool registered = register_file(t(), world[0].get(), memory.data(), 4096, memory.fd(), &region) == TUTTI_SUCCESS;
+  EXPECT_EQ(registered, host);
+  if (registered) t().unregister_memory(world[0].get(), &region);
 }
 
 TEST_P(Conformance, CountsWhatALinkHasCarried) {

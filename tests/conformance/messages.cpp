@@ -96,6 +96,16 @@ TEST_P(Conformance, SendsInOneAsByReserveAndCommit) {
   }
 }
 
+TEST_P(Conformance, CarriesEmptyMessages) {
+  World world(GetParam(), 2);
+  const Pipe pipe = open_pipe(world, 0, 1, 0, 3, 64);
+  for (std::uint64_t n = 0; n < 20; ++n) {
+    const std::uint64_t bytes = n % 3 == 0 ? 8 : 0;
+    ASSERT_TRUE(world.until([&] { return try_send(t(), pipe.sender, n, bytes); })) << n;
+    ASSERT_TRUE(world.until([&] { return try_receive(t(), pipe.receiver, n, bytes); })) << n;
+  }
+}
+
 TEST_P(Conformance, SendsNothingOnALinkThatIsGivenUp) {
   World world(GetParam(), 2);
   const Pipe pipe = open_pipe(world, 0, 1, 0, 3, 3000);

@@ -57,6 +57,7 @@ void break_off(Endpoint& e, Link* link, const InjectedFault& fault) {
   if (link == nullptr || link->link == nullptr) return;
   link->why = "the link was broken on purpose after " + std::to_string(fault.after) + " calls (TUTTI_FAULTY)";
   tutti_link* const broken = std::exchange(link->link, nullptr);
+  link->quiesced = TUTTI_QUARANTINED;  // where the next line does not return
   link->quiesced = e.inner->quiesce(broken);
   if (link->quiesced == TUTTI_QUIESCE_NOT_YET) link->quiesced = TUTTI_QUARANTINED;
   e.inner->close_link(broken);

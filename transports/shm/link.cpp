@@ -764,14 +764,15 @@ bool ReceiverLink::take_back(const Granted& granted) {
 }
 
 tutti_quiesced ReceiverLink::quiesce() {
-  tutti_quiesced result = TUTTI_QUIESCED;
+  bool written = false;
   for (const Granted& granted : granted_) {
-    if (granted.message == UINT64_MAX || granted.message < next_ || take_back(granted)) continue;
-    // Whether it has died shows here and now; what else comes is taken on the way.
-    if (!peer_.fenced()) static_cast<void>(peer_.advance());
-    result = peer_.fenced() ? std::max(result, TUTTI_FENCED) : TUTTI_QUIESCE_NOT_YET;
+    if (granted.message == UINT64_MAX || granted.message < next_) continue;
+    if (!take_back(granted)) written = true;
   }
-  return result;
+  if (!written) return TUTTI_QUIESCED;
+  // Whether it has died shows here and now; what else comes is taken on the way. It may need memory, so it comes last.
+  if (!peer_.fenced()) static_cast<void>(peer_.advance());
+  return peer_.fenced() ? TUTTI_FENCED : TUTTI_QUIESCE_NOT_YET;
 }
 
 void ReceiverLink::give_up() {

@@ -47,11 +47,10 @@ class TcpLink {
   virtual tutti_link_result state(tutti_link_state* state) = 0;
   tutti_link_result failure() const;
   virtual tutti_link_result flushed() = 0;
-  /// From here on no memory of the caller's is read or written. Asked again, it answers the same.
-  tutti_quiesced quiesce() {
-    if (!quiesced_) quiesced_ = give_up();
-    return *quiesced_;
-  }
+  /// Tells the peer that this end goes; from here on no memory of the caller's is read or written. Once.
+  void quiesce() { quiesced_ = give_up(); }
+  /// What that came to; nothing before.
+  const std::optional<tutti_quiesced>& quiesced() const { return quiesced_; }
   void count(tutti_link_stats& stats) const {
     stats.messages = messages_counted_;
     stats.bytes = bytes_counted_;

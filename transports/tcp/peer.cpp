@@ -83,10 +83,17 @@ Result<TcpLink*> Peer::open_link(const Card& card, const LinkShape& shape, bool 
   return link;
 }
 
+tutti_quiesced Peer::quiesce(TcpLink& link) {
+  if (!link.quiesced()) {
+    link.quiesce();
+    ++find_channel(link.shape().channel)->direction(link.sends()).own_closes;
+  }
+  return *link.quiesced();
+}
+
 void Peer::close_link(TcpLink& link) {
-  static_cast<void>(link.quiesce());
+  static_cast<void>(quiesce(link));
   LinkPair* channel = find_channel(link.shape().channel);
-  ++channel->direction(link.sends()).own_closes;
   if (link.sends()) {
     channel->sender.reset();
   } else {
@@ -126,7 +133,8 @@ void Peer::connect_links(Stream& stream) {
     for (const bool sends : {true, false}) {
       // Ends that were given up before there was a connection: the peer counts them too.
       for (std::uint64_t i = 0; i < channel.direction(sends).own_closes; ++i) stream.say_closed(number, sends);
-      if (TcpLink* link = channel.link(sends); link != nullptr && !link->broken()) link->attach(stream);
+      TcpLink* const link = channel.link(sends);
+      if (link != nullptr && !link->broken() && !link->quiesced()) link->attach(stream);
     }
   });
 }

@@ -68,6 +68,8 @@ class Peer {
   /// Opens one end of a link and begins to connect where that is to be done. card: what the peer told of itself.
   /// Errors: TUTTI_INVALID_USAGE where that end is open already, or channels are too many.
   Result<TcpLink*> open_link(const Card& card, const LinkShape& shape, bool sends);
+  /// Gives an end up, once: its life ends for the peer's frames, too. What became of the caller's memory.
+  tutti_quiesced quiesce(TcpLink& link);
   /// Gives an end up and frees it.
   void close_link(TcpLink& link);
 

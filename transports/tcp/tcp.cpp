@@ -153,7 +153,7 @@ tutti_link_result failure(tutti_link* link, char* why, std::size_t n) {
   return result;
 }
 
-tutti_quiesced quiesce(tutti_link* link) { return of(link)->quiesce(); }
+tutti_quiesced quiesce(tutti_link* link) { return of(link)->peer().quiesce(*of(link)); }
 void close_link(tutti_link* link) { of(link)->peer().close_link(*of(link)); }
 void link_stats(tutti_link* link, tutti_link_stats* stats) { of(link)->count(*stats); }
 
