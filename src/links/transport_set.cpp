@@ -150,6 +150,7 @@ class ReachTable {
 Transports::Transports(std::span<const unsigned char, 32> key, int rank, int ranks, const std::string& name)
     : rank_(rank), ranks_(ranks), label_(log_label(name, rank, ranks)) {
   writers_.resize(static_cast<std::size_t>(ranks));
+  obstacles_.resize(static_cast<std::size_t>(ranks));
   std::copy(key.begin(), key.end(), key_.begin());
 }
 
@@ -332,6 +333,7 @@ tutti_link_result Transports::probe(std::size_t mine, int peer, bool late, const
       result == TUTTI_LINK_NOT_YET ? "none did within " + duration_text(deadline.limit_ns) : std::string(why);
   log(Level::warn, fmt::format("rank {} does not use {} to rank {}, as no path has proved itself: {}", rank_,
                                per.transport->name, peer, reason));
+  note_obstacle(mine, peer, "no path has proved itself: " + reason);
   return TUTTI_LINK_BROKEN;
 }
 
@@ -345,7 +347,16 @@ bool Transports::reaches(std::size_t mine, int peer, tutti_reach& there) {
     return true;
   }
   log(Level::debug, fmt::format("rank {} does not reach rank {} by {}: {}", rank_, peer, per.transport->name, why));
+  note_obstacle(mine, peer, why);
   return false;
+}
+
+/// For the error of a pair that nothing connects, which this rank may be one of.
+void Transports::note_obstacle(std::size_t mine, int peer, std::string_view why) {
+  std::string& all = obstacles_[static_cast<std::size_t>(peer)];
+  const TransportWhy said = read_why(why);
+  all += fmt::format("{}{}: {}", all.empty() ? "" : "; ", transports_[mine].transport->name, said.told_of("this process"));
+  if (obstacle_remedy_.empty()) obstacle_remedy_ = said.remedy;
 }
 
 Status Transports::settle(std::span<const std::vector<std::byte>> rows, View& view) {
@@ -375,7 +386,7 @@ Status Transports::settle(std::span<const std::vector<std::byte>> rows, View& vi
   return {};
 }
 
-/// Why two ranks have no transport in common: the same on all ranks.
+/// Why two ranks have no transport in common: the same on all ranks, but that those two add why each does not reach.
 Status Transports::unconnected(std::size_t a, std::size_t b) const {
   const std::string message = fmt::format("no transport connects rank {} and rank {}: rank {} has {}, rank {} has {}", a, b,
                                           a, offered_[a], b, offered_[b]);
@@ -384,6 +395,13 @@ Status Transports::unconnected(std::size_t a, std::size_t b) const {
     const TransportWhy why = read_why(refusals_[rank]);
     return Status(TUTTI_SYSTEM_ERROR, fmt::format("{}; rank {} lacks {}", message, rank, why.reason),
                   why.remedy.empty() ? kShortageRemedy : why.remedy);
+  }
+  const std::size_t self = static_cast<std::size_t>(rank_);
+  const std::size_t other = a == self ? b : a;
+  if ((a == self || b == self) && !obstacles_[other].empty()) {
+    return Status(TUTTI_UNSUPPORTED,
+                  fmt::format("{}; rank {} does not reach rank {}: {}", message, self, other, obstacles_[other]),
+                  obstacle_remedy_.empty() ? "See tutti-doctor on both machines" : obstacle_remedy_);
   }
   const char* const remedy = offered_[a] == offered_[b]
                                  ? "TUTTI_LOG=debug, and tutti-doctor on both machines, say why these do not reach"

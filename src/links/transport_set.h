@@ -101,6 +101,7 @@ class Transports {
   /// By transport of ours and peer: how it is reached, nothing where it is not.
   using Paths = std::vector<std::vector<std::optional<tutti_reach>>>;
   Status prove(Paths& paths, const WaitLimits& wait_limits);
+  void note_obstacle(std::size_t mine, int peer, std::string_view why);
   tutti_link_result probe(std::size_t mine, int peer, bool late, const Deadline& deadline);
   Status unconnected(std::size_t a, std::size_t b) const;
   Status not_opened(const HostLink& link, bool sends, tutti_status status, std::string_view why) const;
@@ -116,9 +117,11 @@ class Transports {
   int ranks_;
   std::string label_;  ///< how lines of the log begin
   std::string names_ = "none";
-  std::string refusal_;                ///< what this rank's process lacks for its transports, and a remedy; or nothing
-  std::vector<std::string> offered_;   ///< by rank: the names of the transports that it opened
-  std::vector<std::string> refusals_;  ///< the same of all ranks
+  std::string refusal_;                 ///< what this rank's process lacks for its transports, and a remedy; or nothing
+  std::vector<std::string> offered_;    ///< by rank: the names of the transports that it opened
+  std::vector<std::string> refusals_;   ///< the same of all ranks
+  std::vector<std::string> obstacles_;  ///< by peer: why each transport that both have does not reach it from here
+  std::string obstacle_remedy_;         ///< of the first that has one
   std::vector<PerTransport> transports_;
   std::array<std::vector<OpenEndpoint>, traffic_classes> endpoints_;  ///< in the order of transports_
   std::vector<Common> common_;                                        ///< what any rank has, which all count alike

@@ -214,6 +214,20 @@ TEST(APathThatDoesNotProveItself, IsNotUsedAndTheLogSaysWhy) {
   });
 }
 
+TEST(APathThatDoesNotProveItself, IsNamedInTheErrorWhereThereIsNoOther) {
+  const Child child([] {
+    ::setenv("TUTTI_PLUGIN_PATH", TUTTI_PLUGINS, 1);
+    ::setenv("TUTTI_FAULTY", "shm:point=probe,action=break", 1);
+    tutti_config config = TUTTI_CONFIG_INIT;
+    config.transports = "faulty";
+    std::array<tutti_comm*, 2> comms{};
+    EXPECT_EQ(tutti_comm_create_all(comms.data(), 2, &config), TUTTI_UNSUPPORTED);
+    EXPECT_THAT(last_error(), AllOf(HasSubstr("no transport connects rank 0 and rank 1"), HasSubstr("does not reach rank"),
+                                    HasSubstr("faulty: no path has proved itself: this process is refused it on purpose"),
+                                    HasSubstr("Take that out of TUTTI_FAULTY")));
+  });
+}
+
 TEST(APathThatProvesItselfLate, IsUsedWithinItsTimeAndNotBeyond) {
   const Child soon([] {
     const std::string all = log_of_probe("shm:rank=1,point=probe,action=delay,ms=200");

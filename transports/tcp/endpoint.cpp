@@ -138,7 +138,7 @@ bool Endpoint::reach(int peer, const Card& other, tutti_reach* reach, std::strin
   }
   const bool beside = other.beside(card_);
   if (beside && std::ranges::all_of(ways, loopback_is_down_for)) {
-    *why = std::string(kLoopbackDown) + "; " + kLoopbackRemedy;
+    *why = std::string(kLoopbackDown) + ". " + kLoopbackRemedy;
     return false;
   }
   const double megabits = std::min(other.megabits, card_.megabits);
