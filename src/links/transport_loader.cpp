@@ -113,11 +113,11 @@ std::string table_objection(const tutti_transport& given) {
       {"flushed", given.flushed != nullptr},
       {"view", given.view != nullptr},
       {"release", given.release != nullptr},
-      {"unregister_memory beside register_memory",
+      {"one of register_memory and unregister_memory",
        (given.register_memory == nullptr) == (given.unregister_memory == nullptr)},
   };
   for (const auto& [what, there] : mandatory) {
-    if (!there) return fmt::format("its table lacks {}, which every transport must have", what);
+    if (!there) return fmt::format("its table lacks {}; see tutti/transport.h for what may be NULL", what);
   }
   return {};
 }

@@ -26,14 +26,22 @@ constexpr double compared_bytes = 64 * 1024;
 
 void log_line(int level, const char* text) { log(static_cast<Level>(level), text); }
 
-/// The transports that settings ask for. Plugins that cannot be used are said in the log and passed over.
+/// The transports that settings ask for. Plugins that cannot be used are said in the log and passed over; where a name is
+/// not found, which may be theirs, the error says so too.
 Result<TransportList> wanted(const Settings& settings) {
   const KnownTransports known = known_transports(settings.plugin_path);
+  std::string passed_over;
   for (const Plugin& plugin : known.plugins) {
-    if (plugin.transport == nullptr) log(Level::warn, fmt::format("plugin {} is passed over: {}", plugin.file, plugin.why));
+    if (plugin.transport != nullptr) continue;
+    log(Level::warn, fmt::format("plugin {} is passed over: {}", plugin.file, plugin.why));
+    passed_over += fmt::format("; plugin {} was passed over: {}", plugin.file, plugin.why);
   }
   if (!known.refusal.ok()) return known.refusal;
-  return choose_transports(known.all, settings.transports, settings.transports_place);
+  Result<TransportList> chosen = choose_transports(known.all, settings.transports, settings.transports_place);
+  if (chosen.ok() || passed_over.empty()) return chosen;
+  Error error = chosen.status().error();
+  error.message += passed_over;
+  return Status(std::move(error));
 }
 
 /// A transport that this rank has to do without.

@@ -24,7 +24,7 @@ namespace {
 const tutti_transport* load(const char* path) {
   void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    std::fprintf(stderr, "tutti-conformance: cannot load %s: %s\n", path, dlerror());
+    std::fprintf(stderr, "tutti-conformance: the plugin cannot be loaded: %s\n", dlerror());  // which names the file
     return nullptr;
   }
   std::string why;

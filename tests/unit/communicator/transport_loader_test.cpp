@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+
+#include "src/links/transport_set.h"
 
 namespace tutti {
 namespace {
@@ -95,6 +98,15 @@ TEST_F(Folders, MayHoldTransportsOfAnEarlierInterfaceWhichAreRefusedWithASentenc
   EXPECT_EQ(known.plugins[0].transport, nullptr);
   EXPECT_EQ(known.plugins[0].why,
             "it is built for ABI 2 of tutti/transport.h, and this library has ABI 3; build it with this library's header");
+  Settings settings;
+  settings.plugin_path = one;
+  settings.transports = {"old"};
+  settings.transports_place = "TUTTI_TRANSPORTS";
+  const std::array<unsigned char, 32> key{};
+  const auto opened = Transports::open(settings, key, 0, 2);
+  ASSERT_FALSE(opened.ok());
+  EXPECT_THAT(opened.status().text(), HasSubstr("names a transport \"old\", which there is not; plugin " + one +
+                                                "/old.so was passed over: it is built for ABI 2"));
 }
 
 TEST(ChooseTransports, KeepsTheOrderOfTheNamesAndTakesEachOnce) {
@@ -130,7 +142,7 @@ TEST(TableObjection, NamesTheAbiAndWhatIsMissing) {
   EXPECT_THAT(table_objection(table), HasSubstr("lacks quiesce"));
   table = whole;
   table.unregister_memory = nullptr;
-  EXPECT_THAT(table_objection(table), HasSubstr("lacks unregister_memory"));
+  EXPECT_THAT(table_objection(table), HasSubstr("lacks one of register_memory and unregister_memory"));
   table = whole;
   table.probe = nullptr;
   table.link_stats = nullptr;
