@@ -65,8 +65,8 @@ typedef enum tutti_type {
   TUTTI_UINT16 = 66,
   TUTTI_COMPLEX64 = 67,
   TUTTI_COMPLEX128 = 68,
-  TUTTI_OPAQUE = 128,  ///< TUTTI_OPAQUE + n is an element of n bytes that no operator touches
-  TUTTI_TYPE_LIMIT = 0x7fffffff,
+  TUTTI_OPAQUE = 128,             ///< TUTTI_OPAQUE + n is an element of n bytes that no operator touches
+  TUTTI_TYPE_LIMIT = 0x7fffffff,  ///< no type: the enumeration holds values that are made while a program runs
 } tutti_type;
 
 /// Reduction operators. 0 to 4 are NCCL's values. Integers wrap; min and max give NaN where an operand is NaN; avg is
@@ -83,7 +83,7 @@ typedef enum tutti_op {
   TUTTI_LOGICAL_AND = 67,
   TUTTI_LOGICAL_OR = 68,
   TUTTI_LOGICAL_XOR = 69,
-  TUTTI_OP_LIMIT = 0x7fffffff,
+  TUTTI_OP_LIMIT = 0x7fffffff,  ///< no operator: as TUTTI_TYPE_LIMIT
 } tutti_op;
 
 typedef struct tutti_comm tutti_comm;    ///< one rank's membership of a group of ranks
@@ -179,9 +179,9 @@ typedef struct tutti_config {
 typedef enum tutti_memory_kind {
   TUTTI_MEMORY_AUTO = 0,
   TUTTI_MEMORY_HOST = 1,
-  TUTTI_MEMORY_CUDA = 2,     ///< not there yet
-  TUTTI_MEMORY_MANAGED = 3,  ///< likewise: CUDA's, of host and device at once
-  TUTTI_MEMORY_KIND_LIMIT = 0x7fffffff,
+  TUTTI_MEMORY_CUDA = 2,                 ///< not there yet
+  TUTTI_MEMORY_MANAGED = 3,              ///< likewise: CUDA's, of host and device at once
+  TUTTI_MEMORY_KIND_LIMIT = 0x7fffffff,  ///< no kind: as TUTTI_TYPE_LIMIT
 } tutti_memory_kind;
 
 typedef enum tutti_comm_state_kind {

@@ -129,9 +129,9 @@ bool Waiter::may_go_on(std::uint64_t now) {
 }
 
 int Waiter::poll(void* self) {
-  Waiter& agent = *static_cast<Waiter*>(self);
-  agent.waited_ = true;
-  return (agent.hook_ended_ = agent.hook_ended_ || agent.hook_.ends_wait()) ? 1 : 0;
+  Waiter& waiter = *static_cast<Waiter*>(self);
+  waiter.waited_ = true;
+  return (waiter.hook_ended_ = waiter.hook_ended_ || waiter.hook_.ends_wait()) ? 1 : 0;
 }
 
 void Waiter::arm(bool sleeping) {

@@ -43,10 +43,10 @@ class OpenEndpoint {
   tutti_endpoint_properties properties_{};
 };
 
-/// Why an agent gave up.
+/// Why a waiter gave up.
 enum class GaveUp { not_yet, failed, deadline, hook };
 
-/// What bounds a wait, besides its deadline. Shared by the agents of a communicator.
+/// What bounds a wait, besides its deadline. Shared by the waiters of a communicator.
 struct WaitPolicy {
   bool spins = true;                          ///< every rank of this machine has a core
   const std::atomic<bool>* failed = nullptr;  ///< set by another thread: the communicator has failed or was aborted
@@ -60,7 +60,7 @@ class WaitObserver {
   virtual bool still_waiting(std::uint64_t waited_ns) = 0;
 };
 
-/// What sets one agent of a communicator apart from the other.
+/// What sets one waiter of a communicator apart from the other.
 struct WaiterOptions {
   bool shared = false;  ///< other threads post to whoever waits here, so it never naps longer than a millisecond
   bool tells = false;   ///< peers look for its messages while it runs, and hear when it leaves its core to others

@@ -14,8 +14,8 @@ SimulationSetup::WireClass wire_of(const RankLinks& rank_links, std::uint32_t in
   return {wire.from, wire.to, wire.channel, rank_class(wire.from), rank_class(wire.to), 1, 0};
 }
 
-/// Players of the classes' first ranks, and which wire each of their ends is.
-void cast_players(const RankLinks& rank_links, const Classes& classes, SimulationSetup& setup) {
+/// The classes' first ranks, and which wire each of their ends is.
+void take_rank_classes(const RankLinks& rank_links, const Classes& classes, SimulationSetup& setup) {
   setup.class_of_rank = classes.rank;
   setup.rank_classes.resize(classes.ranks);
   for (std::size_t r = classes.rank.size(); r-- > 0;) {
@@ -89,14 +89,14 @@ SimulationSetup unfolded_setup(const RankLinks& rank_links) {
   classes.wire.resize(classes.wires);
   std::iota(classes.rank.begin(), classes.rank.end(), 0u);
   std::iota(classes.wire.begin(), classes.wire.end(), 0u);
-  cast_players(rank_links, classes, setup);
+  take_rank_classes(rank_links, classes, setup);
   for (std::uint32_t w = 0; w < classes.wires; ++w) setup.wires.push_back(wire_of(rank_links, w, setup.class_of_rank));
   return setup;
 }
 
 SimulationSetup folded_setup(const RankLinks& rank_links, const Network& network, const Classes& classes) {
   SimulationSetup setup;
-  cast_players(rank_links, classes, setup);
+  take_rank_classes(rank_links, classes, setup);
   setup.link_of = classes.link;
   setup.wires.resize(classes.wires);
   std::vector<std::uint32_t> first_wire(classes.wires, nothing);

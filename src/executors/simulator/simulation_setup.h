@@ -1,4 +1,4 @@
-// What a run runs: a rank class for each class of ranks, a wire for each class of wires, and the links that flows share.
+// What a run runs: one rank for each class of ranks, one wire for each class of wires, and the links that flows share.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tutti::simulator {
 
-/// Plain data. Where nothing is folded, rank classes are the ranks, and wires the ranks'.
+/// Plain data. Where nothing is folded, each rank and each wire is a class of its own.
 struct SimulationSetup {
   /// The first rank of its class.
   struct RankClass {

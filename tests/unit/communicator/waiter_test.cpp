@@ -1,4 +1,4 @@
-// What an agent that waits without a core of its own tells its peers.
+// What a waiter that waits without a core of its own tells its peers.
 #include "src/links/waiter.h"
 
 #include <gmock/gmock.h>
@@ -61,21 +61,21 @@ extern "C" int poll(pollfd* files, nfds_t count, int timeout_ms) {
 namespace tutti {
 namespace {
 
-class AgentWithoutACore : public ::testing::Test {
+class WaiterWithoutACore : public ::testing::Test {
  protected:
-  AgentWithoutACore() {
+  WaiterWithoutACore() {
     away().clear();
     yielding = 0;
     watches = true;
     for (const tutti_transport* transport : {&mute_, &telling_}) endpoints_.emplace_back(transport, nullptr);
     policy_.spins = false;
   }
-  ~AgentWithoutACore() override { watches = false; }
+  ~WaiterWithoutACore() override { watches = false; }
   /// What was said in a wait of many rounds, in which it yields and then naps; and while it handed its core over.
   void wait(const WaiterOptions& options) {
-    Waiter agent(endpoints_, policy_, options);
-    agent.begin(50'000'000);
-    for (std::uint32_t rounds = 1; agent.idle(rounds, false); ++rounds) {
+    Waiter waiter(endpoints_, policy_, options);
+    waiter.begin(50'000'000);
+    for (std::uint32_t rounds = 1; waiter.idle(rounds, false); ++rounds) {
     }
     // Another one: what yields cost the first, on a busy machine, is no matter here.
     Waiter passer(endpoints_, policy_, options);
@@ -89,69 +89,69 @@ class AgentWithoutACore : public ::testing::Test {
   WaitPolicy policy_;
 };
 
-TEST_F(AgentWithoutACore, SaysThatItYieldsEachTimeAndThatItIsBack) {
+TEST_F(WaiterWithoutACore, SaysThatItYieldsEachTimeAndThatItIsBack) {
   wait({.tells = true});
   EXPECT_GT(away().size(), 5u);
   EXPECT_THAT(away(), Each(1u));
   EXPECT_EQ(yielding, 0u) << "it runs now";
 }
 
-TEST_F(AgentWithoutACore, SaysNothingWhereNobodyListens) {
+TEST_F(WaiterWithoutACore, SaysNothingWhereNobodyListens) {
   wait({});
   EXPECT_GT(away().size(), 5u);
   EXPECT_THAT(away(), Each(0u));
 }
 
-TEST_F(AgentWithoutACore, KeepsItWhereItSpins) {
+TEST_F(WaiterWithoutACore, KeepsItWhereItSpins) {
   policy_.spins = true;
-  Waiter agent(endpoints_, policy_, {.tells = true});
-  agent.begin(1'000'000'000);
+  Waiter waiter(endpoints_, policy_, {.tells = true});
+  waiter.begin(1'000'000'000);
   std::uint64_t since_ns = 0;
-  EXPECT_FALSE(agent.shares_core());
-  EXPECT_FALSE(agent.yield_briefly(since_ns));
+  EXPECT_FALSE(waiter.shares_core());
+  EXPECT_FALSE(waiter.yield_briefly(since_ns));
   EXPECT_THAT(away(), IsEmpty());
 }
 
-TEST_F(AgentWithoutACore, BeginsAgainWithTheTimeThatItIsGivenThen) {
-  Waiter agent(endpoints_, policy_, {});
-  const auto wait = [&agent] {
-    while (agent.idle(1, false)) {
+TEST_F(WaiterWithoutACore, BeginsAgainWithTheTimeThatItIsGivenThen) {
+  Waiter waiter(endpoints_, policy_, {});
+  const auto wait = [&waiter] {
+    while (waiter.idle(1, false)) {
     }
-    return agent.gave_up();
+    return waiter.gave_up();
   };
-  agent.begin(1'000'000);
+  waiter.begin(1'000'000);
   EXPECT_EQ(wait(), GaveUp::deadline);
-  agent.begin_again(3'600'000'000'000);
-  EXPECT_EQ(agent.gave_up(), GaveUp::not_yet);
-  EXPECT_TRUE(agent.idle(1, false));
-  agent.begin_again(1'000'000);
+  waiter.begin_again(3'600'000'000'000);
+  EXPECT_EQ(waiter.gave_up(), GaveUp::not_yet);
+  EXPECT_TRUE(waiter.idle(1, false));
+  waiter.begin_again(1'000'000);
   EXPECT_EQ(wait(), GaveUp::deadline);
 }
 
-TEST_F(AgentWithoutACore, AsksTheSameConcernAndHookWhenItBeginsAgain) {
+TEST_F(WaiterWithoutACore, AsksTheSameConcernAndHookWhenItBeginsAgain) {
   struct Curious final : WaitObserver {
     int asked = 0;
     bool still_waiting(std::uint64_t) override { return ++asked, true; }
   } curious;
   int polled = 0;
   const PollHook hook{[](void* count) { return ++*static_cast<int*>(count), 0; }, &polled};
-  Waiter agent(endpoints_, policy_, {});
-  agent.begin(1'000'000'000, &curious, true, hook);
+  Waiter waiter(endpoints_, policy_, {});
+  waiter.begin(1'000'000'000, &curious, true, hook);
   for (int again = 0; again < 3; ++again) {
     const int asked = curious.asked, had_polled = polled;
-    for (std::uint32_t rounds = 1; polled == had_polled; ++rounds) ASSERT_TRUE(agent.idle(rounds, false));
+    for (std::uint32_t rounds = 1; polled == had_polled; ++rounds) ASSERT_TRUE(waiter.idle(rounds, false));
     EXPECT_GT(curious.asked, asked);
-    EXPECT_FALSE(agent.shares_core());
-    agent.begin_again(1'000'000'000);
+    EXPECT_FALSE(waiter.shares_core());
+    waiter.begin_again(1'000'000'000);
   }
 }
 
-TEST_F(AgentWithoutACore, IsNotLookedForWhereItsCallerComputes) {
-  Waiter agent(endpoints_, policy_, {});
-  agent.begin(1'000'000'000);
-  EXPECT_TRUE(agent.shares_core());
-  agent.begin(1'000'000'000, nullptr, true);
-  EXPECT_FALSE(agent.shares_core());
+TEST_F(WaiterWithoutACore, IsNotLookedForWhereItsCallerComputes) {
+  Waiter waiter(endpoints_, policy_, {});
+  waiter.begin(1'000'000'000);
+  EXPECT_TRUE(waiter.shares_core());
+  waiter.begin(1'000'000'000, nullptr, true);
+  EXPECT_FALSE(waiter.shares_core());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Straight calls: what a program is taken apart into, and how a call ends on links that refuse, break or lie.
+// Flat calls: what a program is taken apart into, and how a call ends on links that refuse, break or lie.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -120,9 +120,9 @@ struct Prepared {
 };
 
 /// Rank 0 of two, in an all-reduce of some floats in which each sends all to the other.
-class StraightCall : public ::testing::Test {
+class FlatCallTest : public ::testing::Test {
  protected:
-  explicit StraightCall(std::size_t count = 2, std::uint64_t slot_bytes = 256 * 1024)
+  explicit FlatCallTest(std::size_t count = 2, std::uint64_t slot_bytes = 256 * 1024)
       : ours_(count), theirs_(count), result_(count) {
     for (std::size_t i = 0; i < count; ++i) {
       ours_[i] = static_cast<float>(i + 1);
@@ -181,7 +181,7 @@ class StraightCall : public ::testing::Test {
   std::vector<HostLink> made_;
 };
 
-TEST_F(StraightCall, IsWhatIsDoneOnLinksAndPiecesInOrder) {
+TEST_F(FlatCallTest, IsWhatIsDoneOnLinksAndPiecesInOrder) {
   std::vector<Kind> kinds;
   for (const FlatCall::Instruction& instruction : layouts_.flat.instructions) kinds.push_back(instruction.kind);
   EXPECT_THAT(kinds, ElementsAre(Kind::send, Kind::view, Kind::fold, Kind::release));
@@ -189,7 +189,7 @@ TEST_F(StraightCall, IsWhatIsDoneOnLinksAndPiecesInOrder) {
   EXPECT_EQ(layouts_.flat.instructions[2].count, 2u);  // elements
 }
 
-TEST_F(StraightCall, SendsInOneWhereItsTransportCan) {
+TEST_F(FlatCallTest, SendsInOneWhereItsTransportCan) {
   transport_.send = [](tutti_link* link, const void* source, std::uint64_t bytes, std::uint64_t print) {
     ++scripted(link).committed;
     EXPECT_EQ(print, fingerprint);
@@ -208,7 +208,7 @@ TEST_F(StraightCall, SendsInOneWhereItsTransportCan) {
   EXPECT_EQ(offered(), 1u);
 }
 
-TEST_F(StraightCall, DoesEachActOnceWhereNothingIsInTheWay) {
+TEST_F(FlatCallTest, DoesEachActOnceWhereNothingIsInTheWay) {
   ASSERT_EQ(run().kind, Outcome::Kind::completed);
   EXPECT_TRUE(executor_.may_run_again());
   EXPECT_THAT(result_, ElementsAre(11, 22));
@@ -222,18 +222,18 @@ TEST_F(StraightCall, DoesEachActOnceWhereNothingIsInTheWay) {
   EXPECT_EQ(offered(), 2u);
 }
 
-TEST_F(StraightCall, FillsAFewBytesTheSameWhateverItsLinkSays) {
+TEST_F(FlatCallTest, FillsAFewBytesTheSameWhateverItsLinkSays) {
   to_.streams = true;
   ASSERT_EQ(run().kind, Outcome::Kind::completed);
   EXPECT_EQ(std::memcmp(to_.room.data(), ours_.data(), 2 * sizeof(float)), 0);
 }
 
-class LongStraightCall : public StraightCall {
+class LongFlatCallTest : public FlatCallTest {
  protected:
-  LongStraightCall() : StraightCall(2003) {}
+  LongFlatCallTest() : FlatCallTest(2003) {}
 };
 
-TEST_F(LongStraightCall, FillsAMessageAsItsLinkSays) {
+TEST_F(LongFlatCallTest, FillsAMessageAsItsLinkSays) {
   for (const bool streams : {true, false}) {
     to_.streams = streams;
     to_.reserved = 0;
@@ -247,10 +247,10 @@ TEST_F(LongStraightCall, FillsAMessageAsItsLinkSays) {
   }
 }
 
-/// Two passes of a whole slot each, which no straight call has.
-class CallOfTwoPasses : public StraightCall {
+/// Two passes of a whole slot each, which no flat call has.
+class CallOfTwoPasses : public FlatCallTest {
  protected:
-  CallOfTwoPasses() : StraightCall(4096, 8192) { from_.message.bytes = 8192; }
+  CallOfTwoPasses() : FlatCallTest(4096, 8192) { from_.message.bytes = 8192; }
 };
 
 /// Of the folds into the result: which were to go past the caches.
@@ -279,12 +279,12 @@ TEST_F(CallOfTwoPasses, WritesItsResultPastTheCachesWhereThatIsBetter) {
   }
 }
 
-TEST_F(StraightCall, IsTooShortToAskWhereItsResultShallGo) {
+TEST_F(FlatCallTest, IsTooShortToAskWhereItsResultShallGo) {
   ASSERT_EQ(run().kind, Outcome::Kind::completed);
   EXPECT_THAT(touched_, ElementsAre());
 }
 
-TEST_F(StraightCall, TriesAgainWhatIsNotThereYet) {
+TEST_F(FlatCallTest, TriesAgainWhatIsNotThereYet) {
   to_.reserving = std::deque(4, TUTTI_LINK_NOT_YET);
   to_.committing = std::deque(3, TUTTI_LINK_NOT_YET);
   from_.viewing = std::deque(5, TUTTI_LINK_NOT_YET);
@@ -294,7 +294,7 @@ TEST_F(StraightCall, TriesAgainWhatIsNotThereYet) {
   EXPECT_EQ(offered(), 1u);
 }
 
-TEST_F(LongStraightCall, TriesAgainWhatIsNotThereYet) {
+TEST_F(LongFlatCallTest, TriesAgainWhatIsNotThereYet) {
   to_.reserving = std::deque(4, TUTTI_LINK_NOT_YET);
   to_.committing = std::deque(3, TUTTI_LINK_NOT_YET);
   from_.viewing = std::deque(5, TUTTI_LINK_NOT_YET);
@@ -304,14 +304,14 @@ TEST_F(LongStraightCall, TriesAgainWhatIsNotThereYet) {
   EXPECT_EQ(offered(), 1u);
 }
 
-TEST_F(LongStraightCall, EndsWhereALinkHasNoRoomAndBreaks) {
+TEST_F(LongFlatCallTest, EndsWhereALinkHasNoRoomAndBreaks) {
   to_.reserving = {TUTTI_LINK_NOT_YET, TUTTI_LINK_NOT_YET, TUTTI_LINK_BROKEN};
   to_.broken = true;
   EXPECT_EQ(run().kind, Outcome::Kind::broken);
   EXPECT_EQ(to_.committed, 0);
 }
 
-TEST_F(StraightCall, EndsWhereALinkHasNoRoomAndBreaks) {
+TEST_F(FlatCallTest, EndsWhereALinkHasNoRoomAndBreaks) {
   to_.reserving = {TUTTI_LINK_NOT_YET, TUTTI_LINK_NOT_YET, TUTTI_LINK_BROKEN};
   to_.broken = true;
   const Outcome& outcome = run();
@@ -322,21 +322,21 @@ TEST_F(StraightCall, EndsWhereALinkHasNoRoomAndBreaks) {
   EXPECT_FALSE(executor_.may_run_again());
 }
 
-TEST_F(StraightCall, EndsWhereALinkBreaksAsItIsToSend) {
+TEST_F(FlatCallTest, EndsWhereALinkBreaksAsItIsToSend) {
   to_.committing = std::deque(100, TUTTI_LINK_BROKEN);
   EXPECT_EQ(run().kind, Outcome::Kind::broken);
   EXPECT_EQ(offered(), 0u);
   EXPECT_EQ(from_.viewed, 0);
 }
 
-TEST_F(StraightCall, EndsWhereALinkBreaksBeforeItsMessage) {
+TEST_F(FlatCallTest, EndsWhereALinkBreaksBeforeItsMessage) {
   from_.viewing = {TUTTI_LINK_NOT_YET, TUTTI_LINK_NOT_YET, TUTTI_LINK_BROKEN};
   EXPECT_EQ(run().kind, Outcome::Kind::broken);
   EXPECT_EQ(from_.released, 0);
   EXPECT_THAT(result_, ElementsAre(0, 0));
 }
 
-TEST_F(StraightCall, TakesNoMessageOfAnotherOperationOrLength) {
+TEST_F(FlatCallTest, TakesNoMessageOfAnotherOperationOrLength) {
   from_.message.fingerprint = 78;
   const Outcome& other = run();
   EXPECT_EQ(other.kind, Outcome::Kind::mismatch);
@@ -351,7 +351,7 @@ TEST_F(StraightCall, TakesNoMessageOfAnotherOperationOrLength) {
   EXPECT_THAT(result_, ElementsAre(0, 0));
 }
 
-TEST_F(StraightCall, GivesUpWithItsAgentAndSaysWhomItWaitedFor) {
+TEST_F(FlatCallTest, GivesUpWithItsAgentAndSaysWhomItWaitedFor) {
   from_.viewing = std::deque(100, TUTTI_LINK_NOT_YET);
   EXPECT_EQ(run(5).kind, Outcome::Kind::interrupted);
   EXPECT_THAT(executor_.waiting_for(), ElementsAre(1));
@@ -367,7 +367,7 @@ std::vector<Kind> acts_of(Collective collective, const char* name, int ranks, st
   return Prepared(collective, name, ranks, count, {}, op, root).kinds();
 }
 
-TEST(StraightSends, GoToAllLinksBeforeTheCopyForOurselvesAndPassMessagesOnBeforeTheyAreLetGo) {
+TEST(FlatSends, GoToAllLinksBeforeTheCopyForOurselvesAndPassMessagesOnBeforeTheyAreLetGo) {
   using Collective::all_gather, Collective::broadcast;
   EXPECT_THAT(acts_of(broadcast, "binomial", 4, 2, TUTTI_SUM, 0), ElementsAre(Kind::send, Kind::send, Kind::copy));
   EXPECT_THAT(acts_of(broadcast, "chain", 4, 2, TUTTI_SUM, 3),
@@ -377,7 +377,7 @@ TEST(StraightSends, GoToAllLinksBeforeTheCopyForOurselvesAndPassMessagesOnBefore
   EXPECT_THAT(std::vector(gathers.begin(), gathers.begin() + 3), ElementsAre(Kind::send, Kind::send, Kind::copy));
 }
 
-TEST(StraightSends, AreForOnePieceThatIsShortAndNeedsNoArithmetic) {
+TEST(FlatSends, AreForOnePieceThatIsShortAndNeedsNoArithmetic) {
   using Collective::all_gather, Collective::all_reduce, Collective::gather;
   EXPECT_THAT(acts_of(all_gather, "direct", 2, 1024), Contains(Kind::reserve)) << "4 KiB may be streamed";
   EXPECT_THAT(acts_of(all_gather, "direct", 2, 1023), Contains(Kind::send));
@@ -386,7 +386,7 @@ TEST(StraightSends, AreForOnePieceThatIsShortAndNeedsNoArithmetic) {
   EXPECT_THAT(acts_of(all_reduce, "ring", 2, 64, TUTTI_AVG), Contains(Kind::reserve)) << "it divides what it sends";
 }
 
-TEST(StraightSends, AreNotSentAgainWhereTheNextLinkHasNoRoomYet) {
+TEST(FlatSends, AreNotSentAgainWhereTheNextLinkHasNoRoomYet) {
   const Prepared broadcast(Collective::broadcast, "binomial", 4, 2);
   const tutti_transport transport = scripted_transport();
   std::array<Scripted, 2> peers;
@@ -434,7 +434,7 @@ std::vector<int> awaited(Collective collective, const char* name, int ranks, std
   return peers;
 }
 
-TEST(StraightOnSharedCores, AwaitsThoseOfTheSameCoreFirstAndExpectsTheOthersSoonOnceTheyAreHere) {
+TEST(FlatCallsOnSharedCores, AwaitsThoseOfTheSameCoreFirstAndExpectsTheOthersSoonOnceTheyAreHere) {
   using Collective::all_gather, Collective::all_reduce, Collective::gather;
   EXPECT_THAT(awaited(all_reduce, "flat", 4, 2, {}), ElementsAre(101, 102, 103)) << "nobody knows";
   EXPECT_THAT(awaited(all_reduce, "flat", 4, 2, {}, false), ElementsAre(1, 2, 3)) << "everybody has a core";
@@ -448,7 +448,7 @@ TEST(StraightOnSharedCores, AwaitsThoseOfTheSameCoreFirstAndExpectsTheOthersSoon
   EXPECT_THAT(awaited(all_reduce, "direct", 4, 2, {0, 1, 0, 1}), ElementsAre(2, -1, -3)) << "its own chunk alone";
 }
 
-TEST_F(StraightCall, LooksALittleForWhatIsExpectedSoon) {
+TEST_F(FlatCallTest, LooksALittleForWhatIsExpectedSoon) {
   layouts_.flat.instructions[1].look = Look::even_if_descheduled;
   from_.viewing = {TUTTI_LINK_NOT_YET};
   ASSERT_EQ(run(0).kind, Outcome::Kind::completed) << "the agent was not asked";
@@ -457,7 +457,7 @@ TEST_F(StraightCall, LooksALittleForWhatIsExpectedSoon) {
   EXPECT_EQ(run(3).kind, Outcome::Kind::interrupted) << "and then it was";
 }
 
-TEST_F(StraightCall, LooksALittleForWhatComesFromARankThatRuns) {
+TEST_F(FlatCallTest, LooksALittleForWhatComesFromARankThatRuns) {
   layouts_.flat.instructions[1].look = Look::running;
   from_.viewing = {TUTTI_LINK_NOT_YET};
   ASSERT_EQ(run(0).kind, Outcome::Kind::completed) << "the agent was not asked";
@@ -472,14 +472,14 @@ TEST_F(StraightCall, LooksALittleForWhatComesFromARankThatRuns) {
   EXPECT_GE(from_.viewed, 3);
 }
 
-TEST_F(StraightCall, LooksOnceMoreForWhatWasSentBeforeItsRankStoppedRunning) {
+TEST_F(FlatCallTest, LooksOnceMoreForWhatWasSentBeforeItsRankStoppedRunning) {
   layouts_.flat.instructions[1].look = Look::running;
   from_.yielding = 1;
   from_.viewing = {TUTTI_LINK_NOT_YET};
   EXPECT_EQ(run(0).kind, Outcome::Kind::completed);
 }
 
-TEST_F(StraightCall, LooksForNobodyWhereItsCallerComputes) {
+TEST_F(FlatCallTest, LooksForNobodyWhereItsCallerComputes) {
   for (const Look look : {Look::running, Look::even_if_descheduled}) {
     layouts_.flat.instructions[1].look = look;
     from_.viewed = 0;
@@ -489,7 +489,7 @@ TEST_F(StraightCall, LooksForNobodyWhereItsCallerComputes) {
   }
 }
 
-TEST_F(StraightCall, LooksForNobodyWhoCannotTell) {
+TEST_F(FlatCallTest, LooksForNobodyWhoCannotTell) {
   for (HostLink* link : links_) link->state.peer_yielding = nullptr;
   layouts_.flat.instructions[1].look = Look::running;
   from_.viewing = std::deque(1'000'000, TUTTI_LINK_NOT_YET);

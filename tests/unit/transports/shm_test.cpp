@@ -633,7 +633,7 @@ TEST(ShmGrant, ThatIsWrittenWhenItIsTakenBackIsNotQuietUntilTheWriterIsThrough) 
   }
 }
 
-TEST(ShmGrant, ThatIsWithdrawnIsTakenByNobody) {
+TEST(ShmGrant, ThatIsTakenBackIsUsedByNobody) {
   World world(&t(), 2);
   const Pipe pipe = open_pipe(world, 0, 1, 0, 2, granted_bytes);
   const RegisteredFile file(world, 1, granted_bytes);

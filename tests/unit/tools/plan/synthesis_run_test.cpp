@@ -44,9 +44,9 @@ class ThreadAgent final : public Agent {
 };
 
 /// The ranks of one schedule, their links open.
-class RankLinks {
+class RanksInOneThread {
  public:
-  RankLinks(const Schedule& schedule, const tutti_transport* transport, std::uint64_t slot_bytes)
+  RanksInOneThread(const Schedule& schedule, const tutti_transport* transport, std::uint64_t slot_bytes)
       : schedule_(schedule), world_(transport, schedule.plan.problem.ranks), links_(schedule.programs.size()) {
     for (int rank = 0; rank < world_.ranks(); ++rank) {
       for (const Link& link : program(rank).links) open(rank, link, slot_bytes);
@@ -157,13 +157,13 @@ void expect_right(const std::string& machine, const char* transport) {
   ASSERT_TRUE(found.ok()) << found.status().text();
   const Plan& plan = found->schedule.plan;
   // The longest message, whatever the type: windows are counted in elements.
-  RankLinks company(found->schedule, transport_of(transport), plan.window / plan.shape.chunks * sizeof(float));
+  RanksInOneThread ranks(found->schedule, transport_of(transport), plan.window / plan.shape.chunks * sizeof(float));
   for (const bool in_place : {false, true}) {
     for (const std::uint64_t count : {std::uint64_t{1}, std::uint64_t{130}, std::uint64_t{9973}, 2 * plan.window + 1234}) {
-      EXPECT_EQ(company.run<std::int32_t>(count, TUTTI_INT32, TUTTI_SUM, in_place), "")
+      EXPECT_EQ(ranks.run<std::int32_t>(count, TUTTI_INT32, TUTTI_SUM, in_place), "")
           << machine << " over " << transport << ", " << count << " elements" << (in_place ? " in place" : "");
     }
-    EXPECT_EQ(company.run<float>(5000, TUTTI_FLOAT32, TUTTI_AVG, in_place), "") << machine << " over " << transport;
+    EXPECT_EQ(ranks.run<float>(5000, TUTTI_FLOAT32, TUTTI_AVG, in_place), "") << machine << " over " << transport;
   }
 }
 
