@@ -283,9 +283,9 @@ typedef struct tutti_transport {
   tutti_link_result (*progress)(tutti_endpoint*);
   /// A descriptor that polls readable when there is something for `progress`, or -1.
   int (*event_fd)(tutti_endpoint*);
-  /// Asks peers to make that descriptor readable (1: about to sleep), or no longer (0: awake). Asked for twice, without
-  /// being awake in between, it is readable at once if a peer has woken it and `progress` has not moved all that came. A
-  /// wake-up may be lost in a race, so the caller's naps are bounded.
+  /// Asks peers to make that descriptor readable (1: about to sleep), or no longer (0: awake). It may be asked twice
+  /// without being awake in between. The descriptor is then readable at once if a peer has woken it meanwhile and
+  /// `progress` has not moved all that came. A wake-up may be lost in a race, so the caller's naps are bounded.
   void (*arm)(tutti_endpoint*, int sleeping);
 
   // ---- Links.
@@ -325,8 +325,8 @@ typedef struct tutti_transport {
   /// the link can offer any memory. NOT_YET: no credit now. NULL: nothing can be offered.
   tutti_link_result (*offer)(tutti_link*, const tutti_region* region, const void* source, uint64_t bytes,
                              uint64_t fingerprint);
-  /// NOT_YET while the transport still holds what the peer can only get by `progress`: bytes, or returned credit without
-  /// which it has less than it asked for.
+  /// NOT_YET while the transport still holds what the peer can only get by `progress`. That is bytes, or returned credit
+  /// without which the peer has less than it asked for.
   tutti_link_result (*flushed)(tutti_link*);
 
   // ---- Receiver.

@@ -26,8 +26,8 @@ constexpr double compared_bytes = 64 * 1024;
 
 void log_line(int level, const char* text) { log(static_cast<Level>(level), text); }
 
-/// The transports that settings ask for. Plugins that cannot be used are said in the log and passed over; where a name is
-/// not found, which may be theirs, the error says so too.
+/// The transports that settings ask for. Plugins that cannot be used are said in the log and passed over. Where a name is
+/// not found, it may be theirs, so the error says it too.
 Result<TransportList> wanted(const Settings& settings) {
   const KnownTransports known = known_transports(settings.plugin_path);
   std::string passed_over;
@@ -299,7 +299,7 @@ Result<std::vector<std::byte>> Transports::reach(std::span<const std::vector<std
 }
 
 /// Takes away paths that do not prove themselves in time. Only neighbours at powers of two are asked, so that a creation
-/// makes no more connections than a tree does: a fabric that joins those joins the others. All transports are asked at
+/// makes no more connections than a tree does. A fabric that joins those joins the others. All transports are asked at
 /// once, within one deadline, so that ranks which have different ones keep in step.
 Status Transports::prove(Paths& paths, const WaitLimits& wait_limits) {
   std::vector<std::pair<std::size_t, int>> pending;
