@@ -12,12 +12,12 @@ void declare(program::Options& options, TrainCommand& command) {
   program::add_rank_options(options, command.ranks);
   options.text("--data", &command.data, "DIR",
                "Folder of MNIST-style IDX files, plain or .gz (train-images-idx3-ubyte, train-labels-idx1-ubyte, "
-               "t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte; or with .idx for -idx); without it, embedded drawn digits "
-               "of 28 x 28 pixels");
+               "t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte; or with .idx for -idx), or torchvision's root above one; "
+               "without it, embedded drawn digits of 28 x 28 pixels");
   options.text("--layers", &command.layers, "WIDTHS", "Widths of the layers: inputs, hidden ones, outputs");
   options.integer("--epochs", &command.epochs, 1, 1'000'000, "Passes over the training samples");
-  options.integer("--batch", &command.batch, 1, 1 << 30, "Samples to a step, over all ranks together");
-  options.real("--learning-rate", &command.learning_rate, 0, 1e6,
+  options.integer("--batch,--batch-size", &command.batch, 1, 1 << 30, "Samples to a step, over all ranks together");
+  options.real("--learning-rate,--lr", &command.learning_rate, 0, 1e6,
                "Length of a step in the first epoch; 0 takes 0.1 with cross_entropy and 0.01 with squared");
   options.real("--learning-rate-decay", &command.decay, 0, 1, "Factor of the learning rate from each epoch to the next");
   options.integer("--seed", &command.seed, 0, INT64_MAX, "What first weights, split and order of the samples follow from");
@@ -115,6 +115,10 @@ Fallible<TrainingSettings> settings_of(const TrainCommand& command) {
   if (command.resume && command.checkpoint.empty()) {
     return refused("--resume needs --checkpoint FILE, the file to go on from; give both");
   }
+  if (command.bucket < sizeof(float) || command.bucket % sizeof(float) != 0) {
+    return refused("--bucket " + std::to_string(command.bucket) +
+                   ": a bucket holds whole gradients of 4 bytes; give a multiple of 4");
+  }
   if (TrainingOutcome failure = check_files(command)) return *failure;
   TrainingSettings settings;
   settings.layers = std::move(*layers);
@@ -126,7 +130,7 @@ Fallible<TrainingSettings> settings_of(const TrainCommand& command) {
   settings.decay = command.decay;
   settings.seed = static_cast<std::uint64_t>(command.seed);
   settings.validation = command.validation;
-  settings.bucket_bytes = std::max<std::size_t>(command.bucket, sizeof(float));
+  settings.bucket_bytes = command.bucket;
   settings.checkpoint = command.checkpoint;
   settings.resume = command.resume;
   return settings;

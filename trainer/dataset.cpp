@@ -56,6 +56,15 @@ Fallible<std::string> find_part(const std::string& folder, const std::string& co
                  "embedded digits");
 }
 
+// Where the files are below a folder: torchvision's datasets keep them in raw, and MNIST's there in MNIST.
+std::string idx_folder(const std::string& folder) {
+  for (const char* inner : {"/raw", "/MNIST/raw"}) {
+    if (find_part(folder, "train-images", "idx3-ubyte").ok()) break;
+    if (find_part(folder + inner, "train-images", "idx3-ubyte").ok()) return folder + inner;
+  }
+  return folder;
+}
+
 Fallible<Idx> read_part(const std::string& folder, const std::string& content, int dimensions) {
   const Fallible<std::string> path = find_part(folder, content, "idx" + std::to_string(dimensions) + "-ubyte");
   if (!path.ok()) return path.failure();
@@ -166,9 +175,10 @@ Fallible<Dataset> load_idx_folder(const std::string& folder) {
     return refused("the data folder \"" + folder +
                    "\" does not exist; give --data an existing folder, or leave it out to train on the embedded digits");
   }
-  Fallible<Images> train = read_images(folder, "train");
+  const std::string holding = idx_folder(folder);
+  Fallible<Images> train = read_images(holding, "train");
   if (!train.ok()) return train.failure();
-  Fallible<Images> test = read_images(folder, "t10k");
+  Fallible<Images> test = read_images(holding, "t10k");
   if (!test.ok()) return test.failure();
   if (train->rows != test->rows || train->columns != test->columns) {
     return refused("\"" + folder + "\" holds training images of " + shape(*train) + " pixels but test images of " +

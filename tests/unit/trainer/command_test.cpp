@@ -58,6 +58,16 @@ TEST(TrainCommand, BecomesSettings) {
   EXPECT_EQ(settings_of(command)->step.learning_rate, 0.5);
 }
 
+TEST(TrainCommand, RefusesBucketsThatEndWithinAGradient) {
+  for (const std::uint64_t bytes : {0, 1, 3, 6, 4097}) {
+    TrainCommand command;
+    command.bucket = bytes;
+    const auto settings = settings_of(command);
+    ASSERT_FALSE(settings.ok()) << bytes;
+    EXPECT_THAT(settings.failure().sentence, testing::HasSubstr("multiple of 4"));
+  }
+}
+
 TEST(TrainCommand, HasTheSameDefaultsAsTheSettings) {
   const auto settings = settings_of({});
   const TrainingSettings defaults;

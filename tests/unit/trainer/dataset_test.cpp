@@ -183,6 +183,19 @@ TEST_F(IdxFolder, IsRefusedWhereGzipIsCutOffOrDamaged) {
       << "the checksum must be looked at";
 }
 
+TEST_F(IdxFolder, MayLieWhereTorchvisionPutsIt) {
+  for (const char* inner : {"raw", "MNIST/raw"}) {
+    const test::TemporaryFolder root;
+    std::filesystem::create_directories(root.file(inner));
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+      std::filesystem::copy(entry.path(), std::filesystem::path(root.file(inner)) / entry.path().filename());
+    }
+    const auto data = load_idx_folder(root.path());
+    ASSERT_TRUE(data.ok()) << inner << ": " << data.failure().sentence;
+    EXPECT_EQ(data->train.labels.size(), 12u);
+  }
+}
+
 TEST_F(IdxFolder, IsRefusedWhereAFileIsAFolder) {
   std::filesystem::remove(folder_.file("train-images-idx3-ubyte"));
   std::filesystem::create_directory(folder_.file("train-images-idx3-ubyte"));
