@@ -7,8 +7,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstring>
+#include <set>
 #include <system_error>
 
 #include "src/base/clock.h"
@@ -266,12 +266,16 @@ Result<RendezvousPoint> by_tcp(const TcpPlace& place, const JoinRequest& request
   return point;
 }
 
-// One name for all forms in which ranks may write one place: names in small letters, numbers as they are printed.
-std::string job_of(HostPort place) {
-  const auto number = numeric_address(place);
-  if (number && *number) return to_call({**number}).front().text();
-  for (char& c : place.host) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return place.host + ":" + std::to_string(place.port);
+// One name for all forms in which ranks may write one place: its addresses, of which "localhost" stands for two.
+std::string job_of(const Addresses& addresses) {
+  std::set<std::string> hosts;
+  for (const SocketAddress& address : to_call(addresses)) {
+    const std::string host = address.host_text();
+    hosts.insert(host == "127.0.0.1" || host == "[::1]" ? "localhost" : host);
+  }
+  std::string job = "tcp";
+  for (const std::string& host : hosts) job += " " + host;
+  return job + ":" + std::to_string(addresses.front().port());
 }
 
 Result<RendezvousPoint> by_tcp_address(const std::string& host_and_port, const JoinRequest& request, int rank) {
@@ -281,7 +285,7 @@ Result<RendezvousPoint> by_tcp_address(const std::string& host_and_port, const J
   if (!addresses) return addresses.status();
   TcpPlace place;
   place.host_and_port = host_and_port;
-  place.job = "tcp " + job_of(*host);
+  place.job = job_of(*addresses);
   place.candidates.push_back(std::move(addresses).value());
   return by_tcp(place, request, rank);
 }

@@ -274,6 +274,7 @@ void RendezvousServer::take_join(std::uint64_t id, Client& client, JoinMessage j
   join.left_ns = join.left_ns > UINT64_MAX - now ? UINT64_MAX : now + join.left_ns;
   if (join.self.member.rank < ranks_) heard_.insert(join.self.member.rank);
   client.join = std::move(join);
+  client_of_rank_.try_emplace(client.join->self.member.rank, id);
   if (error) return fail(std::move(*error));
   if (all_heard()) introduce_all();
 }
@@ -286,32 +287,36 @@ std::optional<Error> RendezvousServer::objection(const JoinMessage& join) const 
     error.guilty.push_back(member.guilty());
     return error;
   }
-  for (const auto& [id, client] : clients_) {
-    if (!client.join) continue;
-    const Member& other = client.join->self.member;
-    if (client.join->ranks != join.ranks) {
-      Error error = error_of(TUTTI_INVALID_ARGUMENT,
-                             other.text() + " joins a group of " + std::to_string(client.join->ranks) + " ranks, " +
-                                 member.text() + " one of " + std::to_string(join.ranks),
-                             "Give every rank the same number of ranks");
-      error.guilty = {other.guilty(), member.guilty()};
-      return error;
-    }
-    if (other.rank == member.rank) {
-      Error error =
-          error_of(TUTTI_INVALID_ARGUMENT, "Two processes join as the same rank: " + other.text() + " and " + member.text(),
-                   "Give every process a rank of its own; two jobs with one secret need different addresses");
-      error.guilty = {other.guilty(), member.guilty()};
-      return error;
-    }
+  // All who have joined agree in the number of ranks, or it would have failed.
+  const auto same = client_of_rank_.find(member.rank);
+  const auto joined = same != client_of_rank_.end() ? same : client_of_rank_.begin();
+  if (joined == client_of_rank_.end()) return std::nullopt;
+  const JoinMessage& earlier = *clients_.at(joined->second).join;
+  const Member& other = earlier.self.member;
+  if (earlier.ranks != join.ranks) {
+    Error error = error_of(TUTTI_INVALID_ARGUMENT,
+                           other.text() + " joins a group of " + std::to_string(earlier.ranks) + " ranks, " +
+                               member.text() + " one of " + std::to_string(join.ranks),
+                           "Give every rank the same number of ranks");
+    error.guilty = {other.guilty(), member.guilty()};
+    return error;
   }
-  return std::nullopt;
+  if (same == client_of_rank_.end()) return std::nullopt;
+  Error error =
+      error_of(TUTTI_INVALID_ARGUMENT, "Two processes join as the same rank: " + other.text() + " and " + member.text(),
+               "Give every process a rank of its own; two jobs with one secret need different addresses");
+  error.guilty = {other.guilty(), member.guilty()};
+  return error;
 }
 
 // A copy of the descriptor, in a forked child, would keep it in the poller.
 void RendezvousServer::dismiss(std::uint64_t id) {
   const auto client = clients_.find(id);
   poller_.forget(client->second.channel.fd());
+  if (client->second.join) {
+    const auto joined = client_of_rank_.find(client->second.join->self.member.rank);
+    if (joined != client_of_rank_.end() && joined->second == id) client_of_rank_.erase(joined);
+  }
   clients_.erase(client);
 }
 

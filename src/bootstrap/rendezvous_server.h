@@ -23,6 +23,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "src/base/authenticated_acceptor.h"
@@ -160,8 +161,9 @@ class RendezvousServer {
   const Acceptor* shared_acceptor_ = nullptr;
   std::function<void()> on_conclusion_;
   std::map<std::uint64_t, Client> clients_;
-  int ranks_ = 0;        // as the first client said; 0: nobody has yet
-  std::set<int> heard_;  // ranks that have said who they are
+  std::unordered_map<int, std::uint64_t> client_of_rank_;  // of those that have joined
+  int ranks_ = 0;                                          // as the first client said; 0: nobody has yet
+  std::set<int> heard_;                                    // ranks that have said who they are
   bool introduced_ = false;
   Status failure_;
   bool expired_ = false;  // by its deadline

@@ -76,8 +76,12 @@ TEST(Address, OfEveryFormIsMetAt) {
       ++port;
       expect_to_meet(place("[::ffff:7f00:1]"), place("127.0.0.1"), secret);
       ++port;
-      expect_to_meet(place("*"), place("127.0.0.1"), secret);
-      ++port;
+      for (const char* host : {"127.0.0.1", "localhost", "LOCALHOST"}) {
+        expect_to_meet(place("*"), place(host), secret);
+        ++port;
+        expect_to_meet(place(host), place("localhost"), secret);
+        ++port;
+      }
     }
     // Whoever is behind the wildcard is called wherever that is.
     expect_to_meet(place("[::]"), place("[fe80::1%veth0]"), "s");
