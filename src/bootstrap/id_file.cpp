@@ -212,9 +212,12 @@ void sweep_private_folder() {
 Result<std::string> private_path(std::string_view job) {
   auto folder = private_folder();
   if (!folder) return folder;
-  // The folder may be shared with other machines, which know nothing of each other's processes.
-  const Key name =
-      key_from_secret("rendezvous file of " + std::string(job) + " on machine " + std::to_string(machine_id()));
+  // The folder may be shared with other machines, which know nothing of each other's processes, and with containers of this
+  // one, whose networks have the same addresses.
+  struct stat network{};
+  const ino_t number = ::stat("/proc/thread-self/ns/net", &network) == 0 ? network.st_ino : 0;
+  const Key name = key_from_secret("rendezvous file of " + std::string(job) + " on machine " +
+                                   std::to_string(machine_id()) + " in network " + std::to_string(number));
   char digits[33];
   for (std::size_t i = 0; i < 16; ++i) std::snprintf(digits + 2 * i, 3, "%02x", name[i]);
   return *folder + "/" + digits;
