@@ -1,12 +1,16 @@
-# tutti_room(NAME [SOURCES files] [LINKS targets] [PRIVATE_LINKS targets])
+# tutti_room(NAME [SEPARATE] [SOURCES files] [LINKS targets] [PRIVATE_LINKS targets])
 # A room of the house is a static library of the repository's root include path; its LINKS are what it may import.
-# Without sources it is header-only.
+# Without sources it is header-only. SEPARATE: each file is compiled by itself, in rooms whose speed hangs on what the
+# compiler sees together, or whose files take long each.
 function(tutti_room name)
-  cmake_parse_arguments(ROOM "" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
+  cmake_parse_arguments(ROOM "SEPARATE" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
   if(ROOM_SOURCES)
     add_library(tutti_${name} STATIC ${ROOM_SOURCES})
     target_include_directories(tutti_${name} PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include)
     target_link_libraries(tutti_${name} PUBLIC ${ROOM_LINKS} PRIVATE ${ROOM_PRIVATE_LINKS})
+    if(ROOM_SEPARATE)
+      set_target_properties(tutti_${name} PROPERTIES UNITY_BUILD OFF)
+    endif()
   else()
     add_library(tutti_${name} INTERFACE)
     target_include_directories(tutti_${name} INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include)
@@ -22,15 +26,22 @@ function(tutti_program name)
   target_link_libraries(${name} PRIVATE ${PROGRAM_LINKS})
 endfunction()
 
-# tutti_test(NAME SOURCES files [LINKS targets] [LABELS labels] [TIMEOUT seconds] [SERIAL])
+# tutti_test(NAME SOURCES files [LINKS targets] [LABELS labels] [TIMEOUT seconds] [SERIAL] [SEPARATE])
 # One GoogleTest executable, one CTest test. The label `core` (<= 9 ranks, <= 64 Ki elements) runs under sanitizers
-# too; `quick` belongs to scripts/test --quick.
+# too; `one_thread` keeps it from the thread sanitizer, which has nothing to find there; `quick` belongs to scripts/test --quick.
 function(tutti_test name)
-  cmake_parse_arguments(TEST "SERIAL" "TIMEOUT" "SOURCES;LINKS;LABELS;ARGS" ${ARGN})
+  cmake_parse_arguments(TEST "SERIAL;SEPARATE" "TIMEOUT" "SOURCES;LINKS;LABELS;ARGS" ${ARGN})
   add_executable(${name} ${TEST_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include)
   target_link_libraries(${name} PRIVATE ${TEST_LINKS} GTest::gmock GTest::gtest GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  if(TEST_SEPARATE)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
+  endif()
+  if(TUTTI_SANITIZE STREQUAL "thread" AND "one_thread" IN_LIST TEST_LABELS)
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+    return()
+  endif()
   add_test(NAME ${name} COMMAND ${name} ${TEST_ARGS})
   if(NOT TEST_TIMEOUT)
     set(TEST_TIMEOUT 300)

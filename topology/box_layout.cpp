@@ -8,28 +8,22 @@
 namespace tutti {
 namespace {
 
-constexpr double kFont = 12;
 constexpr double kPad = 8;
 constexpr double kGap = 8;
 
-struct Size {
-  double width = 0;
-  double height = 0;
-};
-
-Size size_of_lines(const Box& box) {
-  Size size;
-  for (const std::string& line : box.lines) size.width = std::max(size.width, Canvas::width_of(line, kFont));
-  size.height = static_cast<double>(box.lines.size()) * kFont * Canvas::kLine;
+Canvas::Size size_of_lines(const Box& box) {
+  Canvas::Size size;
+  for (const std::string& line : box.lines) size.width = std::max(size.width, Canvas::width_of(line, Canvas::kFont));
+  size.height = static_cast<double>(box.lines.size()) * Canvas::kFont * Canvas::kLine;
   return size;
 }
 
 /// Rows and columns of so many children each, as wide and high as the largest in them needs.
-struct Grid {
+struct BoxGrid {
   std::vector<double> widths;
   std::vector<double> heights;
 
-  Grid(const std::vector<Box>& children, std::size_t columns)
+  BoxGrid(const std::vector<Box>& children, std::size_t columns)
       : widths(columns), heights((children.size() + columns - 1) / columns) {
     for (std::size_t i = 0; i < children.size(); ++i) {
       widths[i % columns] = std::max(widths[i % columns], children[i].width);
@@ -37,7 +31,7 @@ struct Grid {
     }
   }
 
-  Size size() const {
+  Canvas::Size size() const {
     const auto sum = [](const std::vector<double>& parts) {
       return std::accumulate(parts.begin(), parts.end(), kGap * static_cast<double>(parts.size() - 1));
     };
@@ -64,13 +58,13 @@ struct Grid {
 constexpr std::size_t kMostColumns = 64;
 
 /// How far from the wanted shape a size is, either way.
-double off(const Size& size, double aspect) { return std::abs(std::log(size.width / size.height / aspect)); }
+double off(const Canvas::Size& size, double aspect) { return std::abs(std::log(size.width / size.height / aspect)); }
 
 }  // namespace
 
 void lay_out(Box& box, double aspect) {
   const double pad = box.edge == "none" ? 0 : kPad;
-  const Size lines = size_of_lines(box);
+  const Canvas::Size lines = size_of_lines(box);
   box.width = lines.width + 2 * pad;
   box.height = lines.height + 2 * pad;
   if (box.children.empty()) return;
@@ -80,7 +74,7 @@ void lay_out(Box& box, double aspect) {
   double least = 1e300;
   for (std::size_t n = 1; n <= std::min(kMostColumns, box.children.size()); ++n) {
     if (box.columns != 0 && n != std::min(box.columns, box.children.size())) continue;
-    Size size = Grid(box.children, n).size();
+    Canvas::Size size = BoxGrid(box.children, n).size();
     size.width = std::max(size.width, lines.width) + 2 * pad;
     size.height += above + 2 * pad;
     if (off(size, aspect) >= least) continue;
@@ -89,15 +83,15 @@ void lay_out(Box& box, double aspect) {
     box.width = size.width;
     box.height = size.height;
   }
-  Grid(box.children, best).place(box.children, pad, pad + above);
+  BoxGrid(box.children, best).place(box.children, pad, pad + above);
 }
 
 void draw(const Box& box, double x, double y, Canvas& canvas) {
   if (box.edge != "none") canvas.box(x, y, box.width, box.height, box.fill, box.edge);
   double line = y + kPad;
   for (std::size_t i = 0; i < box.lines.size(); ++i) {
-    canvas.text(x + kPad, line, box.lines[i], kFont, i == 0);
-    line += kFont * Canvas::kLine;
+    canvas.text(x + kPad, line, box.lines[i], Canvas::kFont, i == 0);
+    line += Canvas::kFont * Canvas::kLine;
   }
   for (const Box& child : box.children) draw(child, x + child.x, y + child.y, canvas);
 }

@@ -16,6 +16,10 @@ class Canvas {
     double x = 0;
     double y = 0;
   };
+  struct Size {
+    double width = 0;
+    double height = 0;
+  };
   struct Stroke {
     std::string colour;
     double width = 1;
@@ -24,6 +28,7 @@ class Canvas {
 
   static constexpr double kLetter = .62;  ///< width of a letter in font sizes: DejaVu Sans Mono's .602, and some air
   static constexpr double kLine = 1.3;    ///< height of a line in font sizes
+  static constexpr double kFont = 12;     ///< font size of what is no title
 
   /// Valid UTF-8 without control characters, at most `most` letters; what is more ends in an ellipsis.
   static std::string fitted(std::string_view text, std::size_t most);

@@ -10,6 +10,7 @@
 #include <set>
 #include <tuple>
 
+#include "topology/index.h"
 #include "topology/phrases.h"
 
 namespace tutti {
@@ -17,7 +18,6 @@ namespace {
 
 constexpr std::size_t kMostDevices = 64;
 constexpr std::size_t kMostRings = 24;
-constexpr double kFont = 12;
 constexpr double kWide = 6;      ///< pixels of the link with the greatest bandwidth
 constexpr double kThin = 1;      ///< of the least
 constexpr double kApart = 4;     ///< between rings side by side, at most
@@ -27,8 +27,6 @@ constexpr double kHighest = 62;  ///< pixels of a box
 /// Okabe and Ito's colours, told apart by everybody.
 constexpr std::array<const char*, 7> kRingColours = {"#d55e00", "#0072b2", "#009e73", "#cc79a7",
                                                      "#e69f00", "#56b4e9", "#8a6d00"};
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// An end of links: a device, or switches that join the same devices.
 struct End {
@@ -99,7 +97,7 @@ class Circle {
     for (const int device : devices_) longest = std::max(longest, label_of(device).size());
     // Rings side by side end at boxes only where those are as wide as all of them together.
     box_height_ = std::clamp((most_side_by_side_ - 1) * kLeast + 6, 26., kHighest);
-    box_width_ = std::max(box_height_, static_cast<double>(longest) * kFont * Canvas::kLetter + 14);
+    box_width_ = std::max(box_height_, static_cast<double>(longest) * Canvas::kFont * Canvas::kLetter + 14);
     const auto count = static_cast<double>(devices_.size());
     radius_ = std::max({140., count * (box_width_ + 14) / (2 * std::numbers::pi), 1.6 * box_width_});
     for (std::size_t i = 0; i < devices_.size(); ++i) {
@@ -240,10 +238,10 @@ class Circle {
   }
 
   void draw_end(const End& end, Canvas& canvas) const {
-    const double text = Canvas::width_of(end.label, kFont);
+    const double text = Canvas::width_of(end.label, Canvas::kFont);
     const double width = std::max(box_width_, text + 14);
     canvas.box(end.place.x - width / 2, end.place.y - box_height_ / 2, width, box_height_, end.fill, "#555555");
-    canvas.text(end.place.x - text / 2, end.place.y - kFont * Canvas::kLine / 2, end.label, kFont, true);
+    canvas.text(end.place.x - text / 2, end.place.y - Canvas::kFont * Canvas::kLine / 2, end.label, Canvas::kFont, true);
   }
 
   const Graph& graph_;

@@ -14,6 +14,8 @@
 #include <string>
 #include <utility>
 
+#include "topology/index.h"
+
 namespace tutti {
 namespace {
 
@@ -23,7 +25,6 @@ constexpr int most_endpoints = 1 << 20;
 constexpr double as_bandwidth = -1;
 constexpr double as_latency = -2;
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 std::uint32_t number(int index) { return static_cast<std::uint32_t>(index); }
 
 /// A description, taken apart. Options that were not given have their defaults.

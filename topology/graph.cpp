@@ -4,12 +4,11 @@
 #include <array>
 #include <tuple>
 
+#include "topology/index.h"
 #include "topology/rates.h"
 
 namespace tutti {
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // ---- Rules, as data --------------------------------------------------------------------------------------------------
 
@@ -31,13 +30,6 @@ constexpr std::array<ContainerRule, 6> kContainerRules = {{
 constexpr std::array<const char*, 9> kPathNames = {"X", "NV", "XGMI", "PIX", "PXB", "PHB", "NODE", "SYS", "NET"};
 
 // ---- Ways ------------------------------------------------------------------------------------------------------------
-
-/// The node and all that contain it, innermost first.
-std::vector<int> containers(const Graph& graph, int node) {
-  std::vector<int> chain;
-  for (int n = node; n >= 0; n = graph.nodes[at(n)].parent) chain.push_back(n);
-  return chain;
-}
 
 double narrower(double a, double b) { return a == 0 || b == 0 ? std::max(a, b) : std::min(a, b); }
 
@@ -185,6 +177,12 @@ std::string node_label(const Node& node) {
   static constexpr std::array<const char*, 9> names = {"machine",  "package", "numa", "host_bridge", "bridge",
                                                        "nvswitch", "gpu",     "nic",  "pci"};
   return names[static_cast<std::size_t>(node.kind)] + std::to_string(node.id);
+}
+
+std::vector<int> containers(const Graph& graph, int node) {
+  std::vector<int> chain;
+  for (int n = node; n >= 0; n = graph.nodes[at(n)].parent) chain.push_back(n);
+  return chain;
 }
 
 }  // namespace tutti

@@ -153,6 +153,9 @@ class PathFinder {
 /// The best way between two nodes of the graph, alone.
 Path path_between(const Graph& graph, int a, int b);
 
+/// The node and all that contain it, innermost first.
+std::vector<int> containers(const Graph& graph, int node);
+
 /// GB/s one way between two parts right below a machine (packages, or NUMA nodes where packages are unknown): the narrower
 /// of what their CPUs can do, as far as they are known. Within a package there is no bound that would matter beside PCIe's.
 double between_packages_gbytes(const Graph& graph, int a, int b);

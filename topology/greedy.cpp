@@ -1,14 +1,13 @@
 #include "topology/greedy.h"
 
 #include <algorithm>
-#include <limits>
+
+#include "topology/index.h"
+#include "topology/search_costs.h"
 
 namespace tutti {
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr int kMostGreedy = 16;          // rings
 constexpr double kWorthARing = 1. / 64;  // of the first ring's rate
 /// About so many ways are looked at for a ring, that is 4 times those of 1,024 places: it is begun at several places.

@@ -13,7 +13,7 @@
 namespace tutti {
 namespace {
 
-std::optional<HwlocApi> find_api() {
+std::optional<HwlocApi> find_hwloc() {
   HwlocApi api;
   void* const library = open_library(
       "libhwloc.so.15", Wanted{"hwloc_get_api_version", api.get_api_version},
@@ -127,7 +127,7 @@ class Reader {
 }  // namespace
 
 const HwlocApi* load_hwloc() {
-  static const std::optional<HwlocApi> api = find_api();
+  static const std::optional<HwlocApi> api = find_hwloc();
   return api ? &*api : nullptr;
 }
 

@@ -18,7 +18,7 @@ namespace {
 using xml::number_in;
 
 constexpr const char* kAnew = "Write the file anew with lstopo";
-constexpr const char* kOther = "Give a file that lstopo wrote";
+constexpr const char* kOtherHwlocFile = "Give a file that lstopo wrote";
 
 struct TypeName {
   std::string_view name;
@@ -185,7 +185,7 @@ Result<pugi::xml_node> topology_in(const pugi::xml_document& document) {
   if (!topology) {
     const bool nccls = document.child("system");
     return Status(TUTTI_INVALID_ARGUMENT, nccls ? "it has NCCL's <system> and no <topology>" : "it has no <topology>",
-                  nccls ? "Give it by --nccl-xml" : kOther);
+                  nccls ? "Give it by --nccl-xml" : kOtherHwlocFile);
   }
   const unsigned version = version_of(topology);
   if (version < 1 || version > 3) {
@@ -199,7 +199,7 @@ Result<HwObject> objects_in(const pugi::xml_document& document) {
   const auto topology = topology_in(document);
   if (!topology.ok()) return topology.status();
   const pugi::xml_node root = topology->child("object");
-  if (!root) return Status(TUTTI_INVALID_ARGUMENT, "its <topology> holds no object", kOther);
+  if (!root) return Status(TUTTI_INVALID_ARGUMENT, "its <topology> holds no object", kOtherHwlocFile);
   HwObject machine;
   if (Status status = XmlReader(version_of(*topology)).read(root, machine, 0); !status.ok()) return status;
   return machine;
@@ -267,13 +267,13 @@ void add_nvlinks(const pugi::xml_document& document, Graph& graph) {
 
 Result<HwObject> parse_hwloc_xml(std::string_view text) {
   pugi::xml_document document;
-  if (Status status = xml::load(text, kOther, document); !status.ok()) return status;
+  if (Status status = xml::load(text, kOtherHwlocFile, document); !status.ok()) return status;
   return objects_in(document);
 }
 
 Result<Graph> graph_of_hwloc_xml(std::string_view text) {
   pugi::xml_document document;
-  if (Status status = xml::load(text, kOther, document); !status.ok()) return status;
+  if (Status status = xml::load(text, kOtherHwlocFile, document); !status.ok()) return status;
   const auto objects = objects_in(document);
   if (!objects.ok()) return objects.status();
   auto graph = graph_of(*objects);

@@ -7,12 +7,11 @@
 #include <set>
 #include <tuple>
 
+#include "topology/index.h"
 #include "topology/rates.h"
 
 namespace tutti {
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // ---- Rules, as data --------------------------------------------------------------------------------------------------
 
@@ -36,12 +35,6 @@ int nearness(PathType type) { return static_cast<int>(type == PathType::pix ? Pa
 
 bool has_pcie_link(NodeKind kind) {
   return kind != NodeKind::machine && kind != NodeKind::package && kind != NodeKind::numa && kind != NodeKind::host_bridge;
-}
-
-std::vector<int> containers(const Graph& graph, int node) {
-  std::vector<int> chain;
-  for (int n = node; n >= 0; n = graph.nodes[at(n)].parent) chain.push_back(n);
-  return chain;
 }
 
 }  // namespace

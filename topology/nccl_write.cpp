@@ -6,14 +6,13 @@
 #include <set>
 #include <sstream>
 
+#include "topology/index.h"
 #include "topology/nccl_xml.h"
 #include "topology/rates.h"
 #include "topology/xml.h"
 
 namespace tutti {
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// "000000ff,ffff0000", the most significant word first.
 std::string mask_text(const std::vector<int>& cpus) {

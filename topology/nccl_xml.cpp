@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "src/base/text_file.h"
+#include "topology/index.h"
 #include "topology/objects.h"
 #include "topology/rates.h"
 #include "topology/reported_links.h"
@@ -16,7 +17,7 @@
 namespace tutti {
 namespace {
 
-constexpr const char* kOther = "Give a file as NCCL_TOPO_DUMP_FILE makes it";
+constexpr const char* kOtherNcclFile = "Give a file as NCCL_TOPO_DUMP_FILE makes it";
 constexpr int kMostGpus = 1024;
 constexpr int kMostNics = 4096;
 constexpr std::size_t kMostSwitches = 4096;
@@ -28,8 +29,6 @@ constexpr std::uint32_t kIbmBridgeClass = 0x068001;
 
 /// What NVML and after it NCCL call a switch that a virtual machine does not show.
 constexpr std::string_view kHiddenSwitch = "fffffff:ffff:ff";
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 std::string lower(std::string text) {
   for (char& c : text) c = c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -64,7 +63,7 @@ class NcclReader {
   };
 
   static Status refusal(const pugi::xml_node& element, const std::string& why) {
-    return xml::refusal(element, why, kOther);
+    return xml::refusal(element, why, kOtherNcclFile);
   }
 
   static Status bad_value(const pugi::xml_node& element, const char* name) {
@@ -341,7 +340,7 @@ Result<Graph> graph_in(const pugi::xml_document& document) {
   if (!system) {
     const bool hwlocs = document.child("topology");
     return Status(TUTTI_INVALID_ARGUMENT, hwlocs ? "it has hwloc's <topology> and no <system>" : "it has no <system>",
-                  hwlocs ? "Give it by --hwloc-xml" : kOther);
+                  hwlocs ? "Give it by --hwloc-xml" : kOtherNcclFile);
   }
   const std::string_view version = system.attribute("version").value();
   if (version != "1" && version != "2") {
@@ -354,7 +353,7 @@ Result<Graph> graph_in(const pugi::xml_document& document) {
 
 Result<Graph> parse_nccl_xml(std::string_view text) {
   pugi::xml_document document;
-  if (Status status = xml::load(text, kOther, document); !status.ok()) return status;
+  if (Status status = xml::load(text, kOtherNcclFile, document); !status.ok()) return status;
   return graph_in(document);
 }
 

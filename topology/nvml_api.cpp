@@ -16,7 +16,7 @@
 namespace tutti {
 namespace {
 
-std::optional<NvmlApi> find_api() {
+std::optional<NvmlApi> find_nvml() {
   NvmlApi api;
   void* const library = open_library(
       "libnvidia-ml.so.1", Wanted{"nvmlInit_v2", api.init}, Wanted{"nvmlShutdown", api.shutdown},
@@ -147,7 +147,7 @@ class NvmlReader {
 }  // namespace
 
 const NvmlApi* load_nvml() {
-  static const std::optional<NvmlApi> api = find_api();
+  static const std::optional<NvmlApi> api = find_nvml();
   return api ? &*api : nullptr;
 }
 

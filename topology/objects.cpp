@@ -6,12 +6,12 @@
 #include <map>
 #include <tuple>
 
+#include "topology/index.h"
 #include "topology/rates.h"
 
 namespace tutti {
 namespace {
 
-constexpr std::uint16_t kNvidia = 0x10de;
 constexpr std::uint16_t kAmd = 0x1002;
 constexpr std::uint16_t kIntel = 0x8086;
 
@@ -33,8 +33,6 @@ constexpr std::array<GpuRule, 9> kGpuRules = {{{0x0300, kNvidia},
 
 /// AMD's VGA controllers that are servers' consoles: Rage XL, ES1000 (two of them).
 constexpr std::array<std::uint16_t, 3> kAmdConsoles = {0x4752, 0x515e, 0x5969};
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 std::string info_of(const HwObject& object, std::string_view key) {
   for (const auto& [name, value] : object.infos) {

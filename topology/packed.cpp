@@ -2,17 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "topology/greedy.h"
 #include "topology/packing.h"
+#include "topology/search_costs.h"
 
 namespace tutti {
 namespace {
 
-constexpr double kRounding = 1e-9;
 constexpr double kWorthRounding = 1e-6;
-constexpr double kNever = std::numeric_limits<double>::infinity();
 /// Up to so many places a table over all subsets is as quick as trying.
 constexpr int kFewPlaces = 10;
 /// Sets of equal rings are looked for up to this size, each with this part of the steps.

@@ -73,7 +73,6 @@ constexpr std::array<DeviceRule, 8> kNvidiaDevices = {{{0x15f0, 0x15ff, 60},
                                                        {0x2300, 0x23ff, 90},
                                                        {0x2600, 0x26ff, 89},
                                                        {0x2900, 0x29ff, 100}}};
-constexpr std::uint16_t kNvidia = 0x10de;
 
 struct Rate {
   double transfers;  ///< GT/s of a lane

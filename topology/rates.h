@@ -8,6 +8,9 @@
 
 namespace tutti {
 
+/// NVIDIA's PCI vendor number.
+constexpr std::uint16_t kNvidia = 0x10de;
+
 /// GB/s one way of one NVLink of a GPU with this compute capability * 10; 25, which most generations have, where it is
 /// unknown (0). NVIDIA's architecture white papers.
 double nvlink_gbytes(int sm);

@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "topology/index.h"
 #include "topology/objects.h"
 #include "topology/rates.h"
 
@@ -17,8 +18,6 @@ namespace {
 constexpr const char* kCpus = "/sys/devices/system/cpu";
 constexpr const char* kNumaNodes = "/sys/devices/system/node";
 constexpr const char* kPci = "/sys/bus/pci/devices/";
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// The number behind a prefix ("cpu12"), -1 where the name is another one ("cpufreq").
 int numbered(const std::string& name, std::string_view prefix) {

@@ -8,12 +8,11 @@
 
 #include "src/base/plural.h"
 #include "src/base/printable.h"
+#include "topology/index.h"
 #include "topology/phrases.h"
 
 namespace tutti {
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 std::string nic_text(const Node& node) {
   std::vector<std::string> parts;

@@ -2,20 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <tuple>
+
+#include "topology/index.h"
+#include "topology/search_costs.h"
 
 namespace tutti {
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr int kMostForSubsets = 17;  // 2^16 subsets of 16 places: 8 MiB
-/// What a link costs besides its price: too little to matter beside a price, enough to prefer NVLink to PCIe.
-constexpr double kPerLink = 1e-11;
-constexpr double kRounding = 1e-9;
 
 /// The price of the cheapest way of every hop.
 class HopCosts {

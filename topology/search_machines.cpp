@@ -5,19 +5,17 @@
 // Every machine's set is a number of bytes per second, cut into its rings. Laid side by side and cut where any machine's
 // is cut, they join to rings through all machines, at the sum of the machine that has the least.
 #include <algorithm>
-#include <limits>
 
 #include "topology/binary_tree.h"
 #include "topology/bottleneck.h"
+#include "topology/index.h"
 #include "topology/packed.h"
 #include "topology/search.h"
+#include "topology/search_costs.h"
 
 namespace tutti {
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
 /// By how much a set that also goes by PCIe must surpass one of NVLink and xGMI alone. What PCIe adds beside them is less
 /// than its bandwidth says (a hop's latency, copies by the CPU's interconnect), and NCCL does not mix them either.
 constexpr double kWorthMixing = 1.5;

@@ -10,20 +10,18 @@
 
 #include "topology/box_layout.h"
 #include "topology/circle_layout.h"
+#include "topology/index.h"
 #include "topology/phrases.h"
 
 namespace tutti {
 namespace {
 
 constexpr double kMargin = 16;
-constexpr double kFont = 12;
 constexpr double kTitle = 18;
 constexpr double kShape = 1.8;            ///< boxes are drawn about so many times as wide as high
 constexpr std::size_t kLongestLine = 46;  ///< letters
 constexpr std::size_t kCoresInARow = 8;
 constexpr std::size_t kMostCoresDrawn = 32;  ///< more are only counted
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 struct Look {
   NodeKind kind;
@@ -219,16 +217,16 @@ class Legend {
   void add(const Look& look) {
     const double x = next(look.legend);
     canvas_.box(x, y_ + 2, kSample, 12, look.fill, look.edge);
-    canvas_.text(x + kSample + 6, y_, look.legend, kFont);
+    canvas_.text(x + kSample + 6, y_, look.legend, Canvas::kFont);
   }
 
   void add(const LineKind& kind) {
     const double x = next(kind.text);
     canvas_.line({x, y_ + 8}, {x + kSample, y_ + 8}, kind.stroke, {});
-    canvas_.text(x + kSample + 6, y_, kind.text, kFont);
+    canvas_.text(x + kSample + 6, y_, kind.text, Canvas::kFont);
   }
 
-  void add_text(const std::string& text) { canvas_.text(next(text), y_, text, kFont); }
+  void add_text(const std::string& text) { canvas_.text(next(text), y_, text, Canvas::kFont); }
 
   /// Begins a row.
   void wrap() {
@@ -246,7 +244,7 @@ class Legend {
 
   /// Where the next sample is to stand.
   double next(const std::string& text) {
-    const double width = kSample + 6 + Canvas::width_of(text, kFont) + 18;
+    const double width = kSample + 6 + Canvas::width_of(text, Canvas::kFont) + 18;
     if (x_ > 0 && x_ + width > widest_) wrap();
     const double x = x_;
     x_ += width;
@@ -297,11 +295,6 @@ Box cells_of_machines(const Graph& graph, Maker& maker) {
   return machines;
 }
 
-struct Size {
-  double width = 0;
-  double height = 0;
-};
-
 /// The circles side by side.
 struct Circles {
   Circles(const Graph& graph, const std::vector<std::vector<int>>& rings, const std::vector<double>& gbytes) {
@@ -323,7 +316,7 @@ struct Circles {
 
   std::vector<CircleLayout> all;
   std::vector<LineKind> kinds;
-  Size size;
+  Canvas::Size size;
 };
 
 }  // namespace
@@ -335,11 +328,12 @@ SvgDrawing draw_svg(const Graph& graph, const std::vector<std::vector<int>>& rin
   lay_out(machines, kShape);
   const Circles circles(graph, rings, gbytes);
   const double top = kMargin + kTitle * Canvas::kLine + 6;
-  const Size beside{machines.width + 2 * kMargin + circles.size.width, std::max(machines.height, circles.size.height)};
-  const Size below{std::max(machines.width, circles.size.width), machines.height + kMargin + circles.size.height};
+  const Canvas::Size beside{machines.width + 2 * kMargin + circles.size.width,
+                            std::max(machines.height, circles.size.height)};
+  const Canvas::Size below{std::max(machines.width, circles.size.width), machines.height + kMargin + circles.size.height};
   const bool aside =
       std::abs(std::log(beside.width / beside.height / kShape)) < std::abs(std::log(below.width / below.height / kShape));
-  const Size all = aside ? beside : below;
+  const Canvas::Size all = aside ? beside : below;
 
   Canvas page;
   page.text(kMargin, kMargin, title, kTitle, true);

@@ -1,17 +1,14 @@
 #include "topology/tree_orders.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
+
+#include "topology/index.h"
+#include "topology/search_costs.h"
 
 namespace tutti {
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
-/// What a link costs besides its price, and what differs by less is equal: see ring_orders.cpp.
-constexpr double kPerLink = 1e-11;
 constexpr double kEqual = 1e-12;
 
 double cost_of(const TransitGraph::Way& way, const std::vector<double>& prices) {

@@ -12,7 +12,6 @@
 namespace tutti {
 
 namespace {
-constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint64_t kStagger = 100 * kMs;
 constexpr std::uint64_t kFirstBackoff = 5 * kMs;
 constexpr std::uint64_t kMostBackoff = 200 * kMs;

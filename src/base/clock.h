@@ -7,6 +7,9 @@
 
 namespace tutti {
 
+constexpr std::uint64_t kMs = 1'000'000;          ///< a millisecond in nanoseconds
+constexpr std::uint64_t kSecond = 1'000'000'000;  ///< a second in nanoseconds
+
 /// Nanoseconds of CLOCK_MONOTONIC, which all processes of a machine share.
 inline std::uint64_t now_ns() {
   timespec t;

@@ -9,7 +9,7 @@
 namespace tutti {
 
 namespace {
-constexpr int kAcceptsPerStep = 256;
+constexpr int kMostAccepted = 256;
 }  // namespace
 
 EarlyConnections::EarlyConnections(Listener listener) : listener_(std::move(listener)), in_process_(listener_.addresses) {
@@ -23,7 +23,7 @@ void EarlyConnections::step() {
 }
 
 void EarlyConnections::let_in(int listening_fd) {
-  for (int i = 0; i < kAcceptsPerStep; ++i) {
+  for (int i = 0; i < kMostAccepted; ++i) {
     UniqueFd fd = accept_one(listening_fd);
     if (fd) {
       if (pending_.size() == kMostPending) pending_.pop_front();

@@ -11,8 +11,7 @@ namespace tutti {
 
 namespace {
 
-constexpr int kMostRanks = 1 << 20;
-constexpr std::uint64_t kTellNs = 3'000'000'000;  // for a rank 0 that cannot open the rendezvous to tell the others
+constexpr std::uint64_t kLastWordsNs = 3'000'000'000;  // for a rank 0 that cannot open the rendezvous to tell the others
 
 ControlPlane::Options control_options(const std::string& name, const Settings& settings, int rank, int ranks) {
   ControlPlane::Options options;
@@ -146,7 +145,7 @@ Status without_server(const JoinRequest& request, const RankAndSize& place, cons
   if (failed.code() != TUTTI_SYSTEM_ERROR || request.bootstrap != nullptr) return failure;
   listener = {};
   JoinRequest brief = request;
-  brief.wait_limits.deadline.at_ns = std::min(brief.wait_limits.deadline.at_ns, Deadline::in(kTellNs).at_ns);
+  brief.wait_limits.deadline.at_ns = std::min(brief.wait_limits.deadline.at_ns, Deadline::in(kLastWordsNs).at_ns);
   auto point = open_rendezvous(brief, place, failed);
   if (point) leave_notice(*point, this_member(place.rank), place.ranks, failed, brief.wait_limits);
   return failed;

@@ -18,16 +18,15 @@ namespace tutti {
 
 namespace {
 
-constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint64_t kRefreshNs = 20 * kMs;
-constexpr std::uint64_t kVerdictNs = 500 * kMs;   // beyond the deadline, for the server to say who is missing
-constexpr std::uint64_t kKeyGraceNs = 500 * kMs;  // an earlier job may still hold the port for a moment
-constexpr std::uint64_t kGoneNs = 300 * kMs;      // so soon a rendezvous that was begun anew is found
-constexpr std::uint64_t kDeadNs = 1'500 * kMs;    // a peer that listened and now refuses for this long is gone
-constexpr std::uint64_t kMakerNs = 500 * kMs;     // likewise an id's maker
-constexpr std::uint64_t kLoopbackNs = 500 * kMs;  // a listener of this process may still come
-constexpr std::uint64_t kNoticeNs = 3'000 * kMs;  // for a rank that cannot take part to say so
-constexpr std::uint64_t kPartingNs = 100 * kMs;   // likewise after an abort
+constexpr std::uint64_t kVerdictNs = 500 * kMs;      // beyond the deadline, for the server to say who is missing
+constexpr std::uint64_t kKeyGraceNs = 500 * kMs;     // an earlier job may still hold the port for a moment
+constexpr std::uint64_t kGoneNs = 300 * kMs;         // so soon a rendezvous that was begun anew is found
+constexpr std::uint64_t kDeadNs = 1'500 * kMs;       // a peer that listened and now refuses for this long is gone
+constexpr std::uint64_t kMakerNs = 500 * kMs;        // likewise an id's maker
+constexpr std::uint64_t kLoopbackNs = 500 * kMs;     // a listener of this process may still come
+constexpr std::uint64_t kNoticeNs = 3'000 * kMs;     // for a rank that cannot take part to say so
+constexpr std::uint64_t kAbortNoticeNs = 100 * kMs;  // likewise after an abort
 
 const char* const kKeyRemedy = "Give all ranks the same unique id, TUTTI_SECRET or TUTTI_SECRET_FILE";
 
@@ -621,7 +620,7 @@ void leave_notice(const RendezvousPoint& point, const Member& self, int ranks, c
   if (point.server != 0) return point.abandon(failure, self, wait_limits);
   WaitLimits brief = wait_limits;
   if (failure.code() == TUTTI_ABORTED) brief = {};
-  const Deadline most = Deadline::in(failure.code() == TUTTI_ABORTED ? kPartingNs : kNoticeNs);
+  const Deadline most = Deadline::in(failure.code() == TUTTI_ABORTED ? kAbortNoticeNs : kNoticeNs);
   if (most.at_ns < brief.deadline.at_ns) brief.deadline = most;
   const Status left = catching([&] {
     EarlyConnections nobody{Listener{}};

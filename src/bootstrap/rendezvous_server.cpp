@@ -26,7 +26,6 @@ namespace tutti {
 
 namespace {
 
-constexpr std::uint64_t kSecond = 1'000'000'000;
 constexpr std::uint64_t kJoinNs = 5 * kSecond;           // an authenticated client says within this time who it is
 constexpr std::uint64_t kTellNs = kSecond;               // after a failure, for ranks on their way to come and hear why
 constexpr std::uint64_t kShortageNs = 3 * kSecond;       // without a descriptor for who comes; some may be given back
@@ -38,7 +37,6 @@ constexpr std::uint64_t kAwaitToldNs = 5 * kSecond / 2;  // in that time ranks n
 constexpr std::size_t kMostUsed = 1024;                  // ids whose use is told of in all words
 constexpr std::size_t kMostUsedNames = 65'536;           // ids that are known to have been used
 constexpr std::size_t kMostShared = 4;                   // listening sockets of ids
-constexpr int kMostRanks = 1 << 20;
 
 // Unlike any other's, anywhere.
 ServerId new_number() { return random_u64() | 1; }

@@ -42,6 +42,8 @@ inline constexpr const char* kRendezvousPurpose = "tutti rendezvous 3";
 enum RendezvousFrame : std::uint8_t { kJoin = 1, kIntroduced, kReady, kCreationFailed, kTooLate, kNotice };
 /// Bytes of the nonce that makes one communicator's key differ from another's with the same id.
 inline constexpr std::size_t kNonceBytes = 32;
+/// A group of more ranks is refused.
+inline constexpr int kMostRanks = 1 << 20;
 
 /// Names one server among all, of all processes: two rendezvous may well have the same key. 0: none.
 using ServerId = std::uint64_t;

@@ -14,13 +14,13 @@
 #include <utility>
 
 #include "src/base/background_thread.h"
+#include "src/base/clock.h"
 #include "src/base/exception_boundary.h"
 
 namespace tutti {
 
 namespace {
 
-constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint64_t kFirstPauseNs = 100 * kMs;
 constexpr std::uint64_t kMostPauseNs = 1'000 * kMs;
 

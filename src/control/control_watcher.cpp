@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/base/background_thread.h"
+#include "src/base/clock.h"
 #include "src/base/exception_boundary.h"
 #include "src/base/log.h"
 #include "src/base/no_cancellation.h"
@@ -13,7 +14,6 @@ namespace tutti {
 
 namespace {
 
-constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint64_t kMostBeat = 1'000 * kMs;
 constexpr std::uint64_t kLeaveNs = 50 * kMs;
 // A process may end with its goodbye still in our socket: what is in there has this long to be read.

@@ -116,11 +116,11 @@ bool reader_is_gone() {
   return poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
 }
 
-class Family {
+class RankProcesses {
  public:
-  Family(int ranks, Output& output, std::chrono::milliseconds grace)
+  RankProcesses(int ranks, Output& output, std::chrono::milliseconds grace)
       : output_(output), grace_(grace), pids_(static_cast<size_t>(ranks), 0), stopped_(static_cast<size_t>(ranks), 0) {}
-  ~Family() {
+  ~RankProcesses() {
     signal_all(SIGKILL);
     for (const pid_t pid : pids_) {
       if (pid > 0) waitpid(pid, nullptr, 0);
@@ -129,8 +129,8 @@ class Family {
       if (fd >= 0) close(fd);
     }
   }
-  Family(const Family&) = delete;
-  Family& operator=(const Family&) = delete;
+  RankProcesses(const RankProcesses&) = delete;
+  RankProcesses& operator=(const RankProcesses&) = delete;
 
   int start(char** argv, const char* id, const WatchedSignals& signals);
   int watch(const WatchedSignals& signals);
@@ -162,7 +162,7 @@ class Family {
   Clock::time_point only_stopped_since_ = Clock::now();
 };
 
-int Family::start(char** argv, const char* id, const WatchedSignals& signals) {
+int RankProcesses::start(char** argv, const char* id, const WatchedSignals& signals) {
   if (pipe2(pipe_, O_CLOEXEC | O_NONBLOCK) != 0) {
     return output_.fail(kFailed,
                         fmt::format("no pipe for {} ranks: {}; raise `ulimit -n`", pids_.size(), std::strerror(errno)));
@@ -186,27 +186,27 @@ int Family::start(char** argv, const char* id, const WatchedSignals& signals) {
   return kGood;
 }
 
-bool Family::any_alive() const {
+bool RankProcesses::any_alive() const {
   for (const pid_t pid : pids_) {
     if (pid > 0) return true;
   }
   return false;
 }
 
-bool Family::only_stopped_alive() const {
+bool RankProcesses::only_stopped_alive() const {
   for (size_t rank = 0; rank < pids_.size(); ++rank) {
     if (pids_[rank] > 0 && stopped_[rank] == 0) return false;
   }
   return any_alive();
 }
 
-void Family::signal_all(int signal) const {
+void RankProcesses::signal_all(int signal) const {
   for (const pid_t pid : pids_) {
     if (pid > 0) kill(pid, signal);
   }
 }
 
-void Family::ended(int rank, int status) {
+void RankProcesses::ended(int rank, int status) {
   const pid_t pid = pids_[static_cast<size_t>(rank)];
   pids_[static_cast<size_t>(rank)] = 0;
   if (WIFEXITED(status)) {
@@ -232,7 +232,7 @@ void Family::ended(int rank, int status) {
 }
 
 // It has ended, and somebody else has taken how. Its pid may be a stranger's by now.
-void Family::vanished(int rank) {
+void RankProcesses::vanished(int rank) {
   const pid_t pid = std::exchange(pids_[static_cast<size_t>(rank)], 0);
   code_ = worse(code_, kFailed);
   output_.collected(kFailed, rank,
@@ -242,7 +242,7 @@ void Family::vanished(int rank) {
   end_by(Clock::now() + grace_);
 }
 
-void Family::reap() {
+void RankProcesses::reap() {
   for (size_t rank = 0; rank < pids_.size(); ++rank) {
     while (pids_[rank] > 0) {
       int status = 0;
@@ -259,7 +259,7 @@ void Family::reap() {
   }
 }
 
-void Family::enforce() {
+void RankProcesses::enforce() {
   // Who stays stopped is not waited for once somebody has failed: a signal that they may catch would only wait with them.
   const auto now = Clock::now();
   const bool stopped = deadline_ != Clock::time_point::max() && only_stopped_alive();
@@ -271,7 +271,7 @@ void Family::enforce() {
   deadline_ = now + kLast;
 }
 
-void Family::take_report(std::string_view line) {
+void RankProcesses::take_report(std::string_view line) {
   const size_t first = line.find('\t');
   const size_t second = line.find('\t', first + 1);
   if (first == std::string_view::npos || second == std::string_view::npos) return;
@@ -283,7 +283,7 @@ void Family::take_report(std::string_view line) {
   output_.collected(code, rank, std::string(line.substr(second + 1)));
 }
 
-void Family::drain() {
+void RankProcesses::drain() {
   char bytes[4096];
   ssize_t n = 0;
   while ((n = read(pipe_[0], bytes, sizeof(bytes))) > 0) pending_.append(bytes, static_cast<size_t>(n));
@@ -294,7 +294,7 @@ void Family::drain() {
   }
 }
 
-int Family::watch(const WatchedSignals& signals) {
+int RankProcesses::watch(const WatchedSignals& signals) {
   while (any_alive()) {
     // Woken by SIGCHLD; the period is for the deadlines alone.
     const timespec period = {0, 100'000'000};
@@ -325,17 +325,17 @@ int launch_local(int ranks, char** argv, Output& output, std::chrono::millisecon
   if (status != TUTTI_SUCCESS) return output.fail(nullptr, status);
 
   output.collect();
-  Family family(ranks, output, grace);
-  int code = family.start(argv, text, signals);
-  if (code == kGood) code = family.watch(signals);
+  RankProcesses processes(ranks, output, grace);
+  int code = processes.start(argv, text, signals);
+  if (code == kGood) code = processes.watch(signals);
   // Where the reader of stdout has gone, that its writer is lost is no news.
-  if (family.interrupted() != SIGPIPE && !output.tell_worst() && code != kGood && family.interrupted() == 0) {
+  if (processes.interrupted() != SIGPIPE && !output.tell_worst() && code != kGood && processes.interrupted() == 0) {
     output.collected(code, 0, fmt::format("a rank ended with exit code {} and did not say why", code));
     output.tell_worst();
   }
-  if (family.interrupted() != 0) {
+  if (processes.interrupted() != 0) {
     // Whoever started us sees that a signal ended it, as if we had not been between.
-    end_by_signal(family.interrupted());
+    end_by_signal(processes.interrupted());
   }
   return code;
 }

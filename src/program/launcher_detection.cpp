@@ -29,15 +29,15 @@ std::optional<int64_t> number(const char* variable) {
   return value;
 }
 
-struct Family {
+struct LauncherVariables {
   const char* launcher;
   const char* rank;
   const char* ranks;
   const char* local_rank;
 };
 
-constexpr Family kTorchrun = {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"};
-constexpr Family kFamilies[] = {
+constexpr LauncherVariables kTorchrun = {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"};
+constexpr LauncherVariables kLaunchers[] = {
     {"TUTTI_RANK", "TUTTI_RANK", "TUTTI_RANKS", "TUTTI_LOCAL_RANK"},
     {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
     {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
@@ -46,44 +46,44 @@ constexpr Family kFamilies[] = {
 };
 
 // RANK and SLURM_PROCID alone may be left over from something else: each asks for marks of its launcher too.
-bool meant(const Family& family) {
-  if (std::strcmp(family.launcher, "torchrun") == 0)
+bool meant(const LauncherVariables& variables) {
+  if (std::strcmp(variables.launcher, "torchrun") == 0)
     return !text_of("MASTER_ADDR").empty() && !text_of("MASTER_PORT").empty();
-  if (std::strcmp(family.launcher, "srun") != 0) return true;
+  if (std::strcmp(variables.launcher, "srun") != 0) return true;
   // Steps numbered from here are the batch script, interactive shells and the like, which srun did not start.
   constexpr int64_t kFirstSpecialStep = 0xfffffff0;
   const auto step = number("SLURM_STEP_ID");
   return step && *step >= 0 && *step < kFirstSpecialStep;
 }
 
-// Why the family's variables name no place; empty where they do.
-std::string refusal(const Family& family) {
-  const char* const names[] = {family.rank, family.ranks};
+// Why the variables name no place; empty where they do.
+std::string refusal(const LauncherVariables& variables) {
+  const char* const names[] = {variables.rank, variables.ranks};
   for (const char* const name : names) {
     if (!text_of(name).empty()) continue;
-    const char* const other = name == family.rank ? family.ranks : family.rank;
+    const char* const other = name == variables.rank ? variables.ranks : variables.rank;
     return fmt::format("{}={} is set, but {} is not; set both, or neither where no launcher is meant", other,
                        text_of(other), name);
   }
   for (const char* const name : names) {
     const auto value = number(name);
-    const int64_t least = name == family.ranks ? 1 : 0;
+    const int64_t least = name == variables.ranks ? 1 : 0;
     if (value && *value >= least && *value <= INT32_MAX) continue;
     return fmt::format("{} is '{}', but a launcher gives a whole number from {}; correct it, or unset {} and {}", name,
-                       text_of(name), least, family.rank, family.ranks);
+                       text_of(name), least, variables.rank, variables.ranks);
   }
-  if (*number(family.rank) < *number(family.ranks)) return "";
-  return fmt::format("{}={} is outside {}={}: ranks are 0 to {}; correct it, or unset both", family.rank,
-                     text_of(family.rank), family.ranks, text_of(family.ranks), *number(family.ranks) - 1);
+  if (*number(variables.rank) < *number(variables.ranks)) return "";
+  return fmt::format("{}={} is outside {}={}: ranks are 0 to {}; correct it, or unset both", variables.rank,
+                     text_of(variables.rank), variables.ranks, text_of(variables.ranks), *number(variables.ranks) - 1);
 }
 
-DetectedLauncher place_by(const Family& family) {
-  if (std::string why = refusal(family); !why.empty()) return {std::nullopt, std::move(why)};
-  const int rank = static_cast<int>(*number(family.rank));
-  const auto local = number(family.local_rank);
-  return {
-      LauncherRank{rank, static_cast<int>(*number(family.ranks)), static_cast<int>(local.value_or(rank)), family.launcher},
-      ""};
+DetectedLauncher place_by(const LauncherVariables& variables) {
+  if (std::string why = refusal(variables); !why.empty()) return {std::nullopt, std::move(why)};
+  const int rank = static_cast<int>(*number(variables.rank));
+  const auto local = number(variables.local_rank);
+  return {LauncherRank{rank, static_cast<int>(*number(variables.ranks)), static_cast<int>(local.value_or(rank)),
+                       variables.launcher},
+          ""};
 }
 
 // As the library refuses env:// then. A job of one rank meets nobody, and may be a leftover.
@@ -112,18 +112,18 @@ int first_sibling(int cpu) {
 
 // As the library takes it: torchrun started by mpirun or a PMI launcher hands their variables on to its own ranks, to all
 // of them the same.
-bool is_around_torchrun(const Family& family) {
-  if (std::strcmp(family.launcher, "mpirun") != 0 && std::strcmp(family.launcher, "PMI") != 0) return false;
+bool is_around_torchrun(const LauncherVariables& variables) {
+  if (std::strcmp(variables.launcher, "mpirun") != 0 && std::strcmp(variables.launcher, "PMI") != 0) return false;
   if (!meant(kTorchrun) || !number(kTorchrun.rank) || !number(kTorchrun.ranks)) return false;
-  return number(kTorchrun.rank) != number(family.rank) || number(kTorchrun.ranks) != number(family.ranks);
+  return number(kTorchrun.rank) != number(variables.rank) || number(kTorchrun.ranks) != number(variables.ranks);
 }
 
 }  // namespace
 
 DetectedLauncher detect_launcher() {
-  for (const Family& family : kFamilies) {
-    if ((text_of(family.rank).empty() && text_of(family.ranks).empty()) || !meant(family)) continue;
-    return place_by(is_around_torchrun(family) ? kTorchrun : family);
+  for (const LauncherVariables& variables : kLaunchers) {
+    if ((text_of(variables.rank).empty() && text_of(variables.ranks).empty()) || !meant(variables)) continue;
+    return place_by(is_around_torchrun(variables) ? kTorchrun : variables);
   }
   return place_by_half_of_torchrun();
 }

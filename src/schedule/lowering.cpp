@@ -42,7 +42,7 @@ std::vector<std::uint8_t> only_offered(const Plan& plan, int rank, const Program
 
 namespace {
 
-constexpr std::uint32_t nobody = UINT32_MAX;
+constexpr std::uint32_t no_step = UINT32_MAX;
 
 /// Which steps use a program's links: a link's messages are in the order of its steps, as it has one lane.
 struct Traffic {
@@ -63,7 +63,7 @@ struct Traffic {
 
 std::uint32_t find_link(const Program& program, const Link& wanted) {
   const auto found = std::find(program.links.begin(), program.links.end(), wanted);
-  return found == program.links.end() ? nobody : static_cast<std::uint32_t>(found - program.links.begin());
+  return found == program.links.end() ? no_step : static_cast<std::uint32_t>(found - program.links.begin());
 }
 
 /// Who writes and who reads each cell.
@@ -112,13 +112,13 @@ class Uses {
     cells_.each(b, [&](std::size_t cell) { of_b.push_back(cell); });
     return of_a == of_b;
   }
-  /// The one step that reads any of the cells, `nobody` where none does; nothing where there are several.
+  /// The one step that reads any of the cells, `no_step` where none does; nothing where there are several.
   std::optional<std::uint32_t> reader(const Operand& target) const {
-    std::uint32_t reader = nobody;
+    std::uint32_t reader = no_step;
     bool one = true;
     cells_.each(target, [&](std::size_t cell) {
       if (readers_[cell] == 0) return;
-      one = one && (reader == nobody || reader == reader_[cell]);
+      one = one && (reader == no_step || reader == reader_[cell]);
       reader = reader_[cell];
     });
     return one ? std::optional(reader) : std::nullopt;
@@ -148,7 +148,7 @@ class Answers {
     const Peer& peer = of(in.peer);
     const std::uint32_t its_in = find_link(peer.program, {rank_, out.channel, false});
     const std::uint32_t its_out = find_link(peer.program, {rank_, in.channel, true});
-    if (its_in == nobody || its_out == nobody) return false;
+    if (its_in == no_step || its_out == no_step) return false;
     const std::vector<std::uint32_t>& takes = peer.traffic.steps[its_in];
     const std::vector<std::uint32_t>& sends = peer.traffic.steps[its_out];
     const std::uint32_t j = traffic_.message[sent];
@@ -198,7 +198,7 @@ std::vector<std::vector<Receive>> receives(const Plan& plan, int rank, const Pro
           const auto answered = [&] {
             return answers.holds(o, *reader) && in_place.same(program.operands[program.steps[*reader].operands], target);
           };
-          receive.early_in_place = reader && (*reader == nobody || answered());
+          receive.early_in_place = reader && (*reader == no_step || answered());
         }
         out[source.link].push_back(receive);
       }

@@ -14,7 +14,7 @@ namespace tutti::msccl {
 namespace {
 
 constexpr std::size_t longest_text = std::size_t{64} << 20;
-constexpr std::uint64_t most_ranks = 4096;
+constexpr std::uint64_t most_gpus = 4096;
 constexpr std::uint64_t most_blocks = 1024;
 constexpr std::uint64_t most_channels = 1024;
 constexpr std::uint64_t most_chunks = 1 << 16;
@@ -126,7 +126,7 @@ class Reader {
     std::uint32_t ranks = 0;
     int in_place = 0;
     const bool read =
-        number(from, "ngpus", ranks, 2, most_ranks) && number(from, "nchannels", channels_, 1, most_channels) &&
+        number(from, "ngpus", ranks, 2, most_gpus) && number(from, "nchannels", channels_, 1, most_channels) &&
         number(from, "nchunksperloop", file_.chunks, 1, most_chunks) && number(from, "inplace", in_place, 0, 1);
     if (!read) return false;
     int out_of_place = in_place == 0 ? 1 : 0;  // files of before there was the attribute are right one way

@@ -12,7 +12,7 @@ namespace tutti::msccl {
 namespace {
 
 /// Cells of a message at most, so that a slot of 256 KiB takes one of any element format.
-constexpr std::uint32_t most_cells = 256;
+constexpr std::uint32_t most_cells_together = 256;
 
 /// Where a chunk of data lies in a program's memory. Its chunk is the data's.
 struct Home {
@@ -159,7 +159,7 @@ class Groups {
     const std::uint32_t count = members[0].action->count;
     std::vector<Group> runs;
     for (std::uint32_t c = 0; c < count; ++c) {
-      const bool joins = c != 0 && runs.back().length < most_cells &&
+      const bool joins = c != 0 && runs.back().length < most_cells_together &&
                          std::all_of(members.begin(), members.end(), [&](const Member& m) { return continues(m, c); });
       if (joins) {
         ++runs.back().length;
@@ -170,7 +170,7 @@ class Groups {
     std::vector<Group> groups;
     for (const Group& run : runs) {
       const bool joins = !groups.empty() && groups.back().length == run.length &&
-                         (groups.back().blocks + 1) * run.length <= most_cells &&
+                         (groups.back().blocks + 1) * run.length <= most_cells_together &&
                          std::all_of(members.begin(), members.end(),
                                      [&](const Member& m) { return extends(m, groups.back(), run.first); });
       if (joins) {

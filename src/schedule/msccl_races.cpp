@@ -6,9 +6,9 @@ namespace tutti::msccl {
 namespace {
 
 /// A rank's steps as they stand, one for one, nops included, with every location a block of scratch.
-class Sketch {
+class OrderSketch {
  public:
-  explicit Sketch(const Locations& locations) : locations_(locations) {}
+  explicit OrderSketch(const Locations& locations) : locations_(locations) {}
 
   Program draw(const Gpu& gpu) {
     for (std::uint32_t b = 0; b < gpu.blocks.size(); ++b) {
@@ -65,7 +65,7 @@ Fault find_race(const Gpu& gpu, const Locations& locations) {
   plan.problem.ranks = 1;
   plan.shape.lanes = static_cast<std::uint32_t>(gpu.blocks.size());
   plan.shape.scratch_blocks = locations.size();
-  Fault fault = check_races(plan, 0, Sketch(locations).draw(gpu), VerifyLimits());
+  Fault fault = check_races(plan, 0, OrderSketch(locations).draw(gpu), VerifyLimits());
   for (std::size_t at = 0; (at = fault.what.find("lane ", at)) != std::string::npos;)
     fault.what.replace(at, 5, "thread block ");
   return fault;

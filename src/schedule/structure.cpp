@@ -9,8 +9,6 @@
 namespace tutti {
 namespace {
 
-constexpr std::int32_t most_ranks = 65536;
-
 Fault of_plan(std::string what) {
   Fault fault;
   fault.what = std::move(what);
@@ -143,9 +141,9 @@ class Structure {
     if (operand.place == Place::link) return link(operand, source);
     const std::uint32_t total = cells_.blocks(operand.place);
     if (range.block >= total || range.blocks > total) {
-      const char* names[] = {"the input", "the output", "scratch"};
+      const char* memories[] = {"the input", "the output", "scratch"};
       return refuse("touches block " + std::to_string(std::uint64_t{range.block} + range.blocks - 1) + " of " +
-                    names[static_cast<int>(operand.place)] + ", which has " + std::to_string(total));
+                    memories[static_cast<int>(operand.place)] + ", which has " + std::to_string(total));
     }
     if (!source && operand.place == Place::input) return refuse("writes the input");
     return true;

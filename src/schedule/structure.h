@@ -8,6 +8,9 @@
 
 namespace tutti {
 
+/// Plans of more ranks are refused.
+constexpr std::int32_t most_ranks = 65536;
+
 /// Checks what does not depend on a rank: the problem, the shape, and that a proof is within the limits.
 Fault check_plan(const Plan& plan, std::size_t programs, const VerifyLimits& limits);
 

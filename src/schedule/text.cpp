@@ -7,12 +7,12 @@
 
 #include "src/base/printable.h"
 #include "src/schedule/names.h"
+#include "src/schedule/structure.h"
 
 namespace tutti {
 namespace {
 
 constexpr std::string_view places[] = {"input", "output", "scratch"};
-constexpr std::uint64_t most_ranks = 65536;
 
 Buffer usual_sizing(Place place) { return place == Place::link ? Buffer::input : static_cast<Buffer>(place); }
 
@@ -196,7 +196,8 @@ class Parser {
     const std::uint64_t next = schedule_.programs.size();
     if (words_.size() != 2 || words_[1] != std::to_string(next))
       return void(refuse("expected 'rank " + std::to_string(next) + "'"));
-    if (next >= most_ranks) return void(refuse("there are more than " + std::to_string(most_ranks) + " ranks"));
+    if (next >= std::uint64_t{most_ranks})
+      return void(refuse("there are more than " + std::to_string(most_ranks) + " ranks"));
     schedule_.programs.emplace_back();
     links_.clear();
   }

@@ -73,7 +73,7 @@ class Child {
 /// How far the child goes before it says so and waits for its end.
 enum Progress { kDescribed, kOpening, kOpened, kReserved, kCommitted, kViewing };
 
-constexpr std::uint64_t kBytes = 3000;
+constexpr std::uint64_t kMessageBytes = 3000;
 
 /// Both sides' links: 0 to 1 and 1 to 0 on channel 0.
 struct Links {
@@ -82,7 +82,8 @@ struct Links {
 };
 
 Links open_both(TestEndpoint& endpoint, int peer, const Bytes& descriptor) {
-  return {endpoint.open_sender(peer, descriptor, 0, 2, kBytes), endpoint.open_receiver(peer, descriptor, 0, 2, kBytes)};
+  return {endpoint.open_sender(peer, descriptor, 0, 2, kMessageBytes),
+          endpoint.open_receiver(peer, descriptor, 0, 2, kMessageBytes)};
 }
 
 bool is_open(const tutti_transport& t, const Links& links) {
@@ -103,10 +104,10 @@ void live(const tutti_transport& t, Child& self, int how_far) {
   if (how_far >= kOpening) {
     const Links links = open_both(endpoint, 0, parent);
     if (how_far >= kOpened) wait([&] { return is_open(t, links); });
-    if (how_far >= kReserved) wait([&] { return room_of(t, links.out, kBytes, fingerprint_of(0)) != nullptr; });
+    if (how_far >= kReserved) wait([&] { return room_of(t, links.out, kMessageBytes, fingerprint_of(0)) != nullptr; });
     if (how_far >= kCommitted) {
-      fill(static_cast<unsigned char*>(room_of(t, links.out, kBytes, fingerprint_of(0))), 0, kBytes);
-      (void)t.commit(links.out, kBytes, fingerprint_of(0));
+      fill(static_cast<unsigned char*>(room_of(t, links.out, kMessageBytes, fingerprint_of(0))), 0, kMessageBytes);
+      (void)t.commit(links.out, kMessageBytes, fingerprint_of(0));
       wait([&] { return t.flushed(links.out) == TUTTI_LINK_OK; });
     }
     tutti_message message{};
@@ -147,14 +148,15 @@ void Death::die_at(int how_far) {
   };
   if (how_far >= kOpened) {
     ASSERT_TRUE(until([&] { return is_open(t(), links); })) << failure_of(t(), links.out) << failure_of(t(), links.in);
-    ASSERT_TRUE(until([&] { return try_send(t(), links.out, 0, kBytes); }));
+    ASSERT_TRUE(until([&] { return try_send(t(), links.out, 0, kMessageBytes); }));
     ASSERT_TRUE(until([&] { return t().flushed(links.out) == TUTTI_LINK_OK; }));
   }
   ASSERT_EQ(child.receive().size(), 1u);
   child.kill();
   const std::uint64_t killed = now_ns();
   if (how_far >= kCommitted) {
-    EXPECT_TRUE(until([&] { return try_receive(t(), links.in, 0, kBytes); })) << "it was sent before the sender died";
+    EXPECT_TRUE(until([&] { return try_receive(t(), links.in, 0, kMessageBytes); }))
+        << "it was sent before the sender died";
   }
   EXPECT_TRUE(until([&] {
     return t().failure(links.out, nullptr, 0) == TUTTI_LINK_BROKEN &&

@@ -68,7 +68,7 @@ struct ValueCheck {
   std::string_view setting;
   Refusal refuse;
 };
-constexpr std::array<ValueCheck, 8> kChecks = {{
+constexpr std::array<ValueCheck, 8> kValueChecks = {{
     {"TUTTI_PLUGIN_PATH", refuse_plugin_path},
     {"TUTTI_TRANSPORTS", refuse_transports},
     {"TUTTI_ALGORITHM", refuse_algorithm},
@@ -85,7 +85,7 @@ std::vector<SettingRow> checked_settings() {
   const Settings settings = tolerant_settings(nullptr);
   std::vector<SettingRow> rows = describe_settings(nullptr);
   for (SettingRow& row : rows) {
-    for (const ValueCheck& check : kChecks) {
+    for (const ValueCheck& check : kValueChecks) {
       if (row.problem.empty() && row.name == check.setting) row.problem = check.refuse(settings);
     }
   }

@@ -49,9 +49,9 @@ std::string bytes_text(double bytes) {
   return fmt::format("{:.3g} {}", bytes, units[unit]);
 }
 
-class Drawing {
+class LoadDrawing {
  public:
-  Drawing(const Network& network, const SimulatorReport& report) : network_(network), report_(report) {
+  LoadDrawing(const Network& network, const SimulatorReport& report) : network_(network), report_(report) {
     for (std::uint32_t l = 0; l < report.loads.size(); ++l) {
       const double full = network.link(l).bytes_per_second * report.seconds;
       busy_.push_back(full > 0 ? static_cast<double>(report.loads[l]) / full : 0);
@@ -150,7 +150,7 @@ class Drawing {
 }  // namespace
 
 SvgDrawing link_load_svg(const std::string& title, const Network& network, const SimulatorReport& report) {
-  return Drawing(network, report).draw(title);
+  return LoadDrawing(network, report).draw(title);
 }
 
 }  // namespace tutti::plan_tool

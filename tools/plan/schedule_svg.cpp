@@ -14,6 +14,7 @@
 #include "src/schedule/names.h"
 #include "src/schedule/text.h"
 #include "topology/canvas.h"
+#include "topology/index.h"
 
 namespace tutti::plan_tool {
 namespace {
@@ -54,8 +55,6 @@ const Look& look_of(std::string_view word) {
   return *std::find_if(kLooks.begin(), kLooks.end() - 1, [&](const Look& look) { return word == look.word; });
 }
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 /// A number of seconds in the unit that suits `whole`, the largest on the page.
 std::string time_in(double seconds, double whole) {
   const auto [unit, name] = whole < 1e-3 ? std::pair(1e6, "us") : whole < 1 ? std::pair(1e3, "ms") : std::pair(1.0, "s");
@@ -71,9 +70,9 @@ double round_step(double least) {
   return 10 * power;
 }
 
-class Drawing {
+class ScheduleDrawing {
  public:
-  Drawing(const Plan& plan, std::span<const Program> programs, const SimulatorReport& report)
+  ScheduleDrawing(const Plan& plan, std::span<const Program> programs, const SimulatorReport& report)
       : plan_(plan), programs_(programs), report_(report) {
     std::map<std::pair<int, std::uint32_t>, std::size_t> moves;
     std::size_t most = 1;
@@ -314,7 +313,7 @@ class Drawing {
 
 SvgDrawing schedule_svg(const Plan& plan, std::span<const Program> programs, const SimulatorReport& report,
                         const std::string& network) {
-  return Drawing(plan, programs, report).draw(network);
+  return ScheduleDrawing(plan, programs, report).draw(network);
 }
 
 }  // namespace tutti::plan_tool

@@ -2,15 +2,13 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <limits>
 #include <utility>
+
+#include "topology/index.h"
+#include "topology/search_costs.h"
 
 namespace tutti::synthesis {
 namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// A hop between places, with what it costs between the nodes that these have been contracted into.
 struct Arc {

@@ -2,25 +2,23 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 
 #include "tools/plan/synthesis/linear_program.h"
+#include "topology/index.h"
+#include "topology/search_costs.h"
 
 namespace tutti::synthesis {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr int kMostRounds = 1000;
 constexpr double kAgree = 1e-6;
 /// Besides its price every link of a hop costs a little, of 1 that a pair brings, so that among pairs of the same price
 /// those with short ways come.
-constexpr double kPerLink = 1e-10;
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
+constexpr double kPerLinkOfHop = 1e-10;
 
 double cost_of(const std::vector<std::uint32_t>& rows, const std::vector<double>& prices) {
   double cost = rows.empty() ? kNever : 0;
-  for (const std::uint32_t row : rows) cost += prices[row] + kPerLink;
+  for (const std::uint32_t row : rows) cost += prices[row] + kPerLinkOfHop;
   return cost;
 }
 

@@ -3,10 +3,10 @@
 #include <map>
 #include <set>
 
+#include "topology/index.h"
+
 namespace tutti::synthesis {
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// Whether all endpoints reach each other, over others where need be.
 bool connected(const Network& network) {

@@ -7,11 +7,10 @@
 #include "algorithms/phases.h"
 #include "src/schedule/builder.h"
 #include "src/schedule/fusion.h"
+#include "topology/index.h"
 
 namespace tutti::synthesis {
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// A pair of trees, what it takes, and the chunks that it has so far.
 struct Option {

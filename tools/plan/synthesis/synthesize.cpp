@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -19,11 +18,11 @@
 #include "tools/plan/synthesis/linear_program.h"
 #include "tools/plan/synthesis/schedule_of_trees.h"
 #include "topology/search.h"
+#include "topology/search_costs.h"
 
 namespace tutti::synthesis {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 /// Bytes of a message: the library's links take the longest (link_slot_bytes). Shorter ones would win in the simulator,
 /// where a message costs nothing but its latency.
 constexpr std::array<std::uint64_t, 5> message_lengths = {256 << 10, 128 << 10, 64 << 10, 32 << 10, 16 << 10};
