@@ -20,19 +20,22 @@ std::size_t most_pending() {
 }
 }  // namespace
 
-Acceptor::Acceptor(Listener listener, const Key& key, std::string purpose, std::vector<unsigned char> payload)
-    : Acceptor(std::move(listener), InProcessListener(), {}, key, std::move(purpose), std::move(payload)) {}
+Acceptor::Acceptor(Listener listener, const Key& key, std::string purpose, std::vector<unsigned char> payload,
+                   AcceptorOptions options)
+    : Acceptor(std::move(listener), InProcessListener(), {}, key, std::move(purpose), std::move(payload),
+               std::move(options)) {}
 
 Acceptor::Acceptor(Listener listener, InProcessListener in_process, std::deque<UniqueFd> early, const Key& key,
-                   std::string purpose, std::vector<unsigned char> payload)
+                   std::string purpose, std::vector<unsigned char> payload, AcceptorOptions options)
     : listener_(std::move(listener)),
       in_process_(in_process.fd() >= 0 ? std::move(in_process) : InProcessListener(listener_.addresses)),
       key_(key),
       purpose_(std::move(purpose)),
       payload_(std::move(payload)),
-      most_pending_(most_pending()),
+      options_(std::move(options)),
       next_id_(listener_.sockets.size() + 1),
       early_(std::move(early)) {
+  if (options_.most_pending == 0) options_.most_pending = most_pending();
   if (in_process_.fd() >= 0) poller_.watch(in_process_.fd(), listener_.sockets.size(), true, false);
   resume();
 }
@@ -60,12 +63,12 @@ void Acceptor::resume() {
 std::vector<AuthenticatedConnection> Acceptor::step() {
   std::vector<AuthenticatedConnection> accepted;
   if (paused_until_ns_ != 0 && now_ns() >= paused_until_ns_) resume();
-  for (; !early_.empty(); early_.pop_front()) admit(std::move(early_.front()), accepted);
+  for (; !early_.empty(); early_.pop_front()) admit(std::move(early_.front()), {}, accepted);
   for (const Poller::Event& event : poller_.wait(0)) {
     if (event.tag < listener_.sockets.size()) {
       accept_from(static_cast<std::size_t>(event.tag), accepted);
     } else if (event.tag == listener_.sockets.size()) {
-      for (UniqueFd& fd : in_process_.accept_all()) admit(std::move(fd), accepted);
+      for (UniqueFd& fd : in_process_.accept_all()) admit(std::move(fd), {}, accepted);
     } else {
       advance_pending(event.tag, accepted);
     }
@@ -78,10 +81,11 @@ void Acceptor::accept_from(std::size_t index, std::vector<AuthenticatedConnectio
   const int listening = listener_.sockets[index].get();
   const std::uint64_t first_new = next_id_;  // who comes in now makes no room for the next
   for (int i = 0; i < kAcceptsPerStep; ++i) {
-    UniqueFd fd = accept_one(listening);
+    SocketAddress remote;
+    UniqueFd fd = accept_one(listening, &remote);
     if (fd) {
       shut_since_ns_ = UINT64_MAX;
-      admit(std::move(fd), accepted);
+      admit(std::move(fd), remote, accepted);
       continue;
     }
     if (errno == ECONNABORTED || errno == EINTR) continue;
@@ -110,14 +114,14 @@ bool Acceptor::make_room() {
   return true;
 }
 
-void Acceptor::admit(UniqueFd fd, std::vector<AuthenticatedConnection>& accepted) {
-  if (pending_.size() >= most_pending_) make_room();
+void Acceptor::admit(UniqueFd fd, const SocketAddress& remote, std::vector<AuthenticatedConnection>& accepted) {
+  if (pending_.size() >= options_.most_pending) make_room();
   const std::uint64_t id = next_id_++;
   if (!poller_.watch(fd.get(), id, true, false)) {
     shortage_ = errno;
     return;
   }
-  pending_.try_emplace(id, Pending{std::move(fd), handshake(), now_ns() + kHandshakeNs});
+  pending_.try_emplace(id, Pending{std::move(fd), remote, handshake(), now_ns() + kHandshakeNs});
   // A peer on another core may be through with it right here, and then nothing more would come to tell us.
   advance_pending(id, accepted);
 }
@@ -127,12 +131,15 @@ void Acceptor::advance_pending(std::uint64_t id, std::vector<AuthenticatedConnec
   if (place == pending_.end()) return;  // dropped a moment ago, to make room
   Pending& pending = place->second;
   advance(pending.handshake, pending.fd.get());
-  if (pending.handshake.state() == Handshake::State::kFailed) return drop(id);
+  if (pending.handshake.state() == Handshake::State::kFailed) {
+    if (options_.on_failure) options_.on_failure(pending.remote, pending.handshake.explain());
+    return drop(id);
+  }
   if (!pending.handshake.complete()) return;
   poller_.forget(pending.fd.get());
   shortage_ = 0;
   const auto payload = pending.handshake.peer_payload();
-  accepted.push_back({std::move(pending.fd), {payload.begin(), payload.end()}});
+  accepted.push_back({std::move(pending.fd), {payload.begin(), payload.end()}, pending.remote});
   pending_.erase(place);
 }
 

@@ -1,11 +1,12 @@
 // Where connections of peers and strangers come in: accepts, lets them prove the key, hands over those that did.
 //
-// Strangers cost little: a bounded number of handshakes is under way, each for at most kHandshakeNs; where more come, the
+// Strangers cost little: a bounded number of handshakes is under way, each for at most kHandshakeNs. Where more come, the
 // oldest is dropped, as a peer that knows the key is through in one round trip. Nothing here is ever fatal.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -21,6 +22,15 @@ namespace tutti {
 struct AuthenticatedConnection {
   UniqueFd fd;
   std::vector<unsigned char> payload;  ///< what the other side said within the handshake
+  SocketAddress remote;                ///< where it is; not valid within this process, or over a Unix socket
+};
+
+/// What acceptors differ in.
+struct AcceptorOptions {
+  /// Handshakes under way at most; 0: a quarter of the descriptors that this process may have, 64 to 1024.
+  std::size_t most_pending = 0;
+  /// Told of each connection whose handshake failed, and why (one half-sentence); may be empty.
+  std::function<void(const SocketAddress& remote, const char* why)> on_failure;
 };
 
 /// Accepts on some listening sockets. Not thread safe.
@@ -28,16 +38,18 @@ class Acceptor {
  public:
   static constexpr std::uint64_t kHandshakeNs = 5'000'000'000;
 
-  /// payload: what this side says within each handshake, at most Handshake::kMaxPayload bytes.
-  Acceptor(Listener listener, const Key& key, std::string purpose, std::vector<unsigned char> payload);
+  /// payload: what this side says within each handshake, at most Handshake::kMaxPayload bytes. Connections from within this
+  /// process come in without a network, too, where the listener has addresses.
+  Acceptor(Listener listener, const Key& key, std::string purpose, std::vector<unsigned char> payload,
+           AcceptorOptions options = {});
   /// early: connections that were accepted before there was an acceptor. in_process: where this process's own come in.
   Acceptor(Listener listener, InProcessListener in_process, std::deque<UniqueFd> early, const Key& key, std::string purpose,
-           std::vector<unsigned char> payload);
+           std::vector<unsigned char> payload, AcceptorOptions options = {});
   /// For several keys: `recognize` tells by what a client says which it must prove, and what to say to it.
   Acceptor(Listener listener, Handshake::Recognize recognize, std::string purpose);
 
   const std::vector<SocketAddress>& addresses() const { return listener_.addresses; }
-  /// Polls readable when `step` has something to do.
+  /// Polls readable when `step` has something to do; -1: there was no descriptor for it.
   int fd() const { return poller_.fd(); }
   /// When `step` wants to be called even if fd() is quiet; UINT64_MAX: never. CLOCK_MONOTONIC.
   std::uint64_t next_ns() const;
@@ -59,12 +71,13 @@ class Acceptor {
  private:
   struct Pending {
     UniqueFd fd;
+    SocketAddress remote;
     Handshake handshake;
     std::uint64_t until_ns;
   };
 
   void accept_from(std::size_t index, std::vector<AuthenticatedConnection>& accepted);
-  void admit(UniqueFd fd, std::vector<AuthenticatedConnection>& accepted);
+  void admit(UniqueFd fd, const SocketAddress& remote, std::vector<AuthenticatedConnection>& accepted);
   bool make_room();
   void drop(std::uint64_t id);
   void resume();
@@ -78,7 +91,7 @@ class Acceptor {
   std::string purpose_;
   std::vector<unsigned char> payload_;
   Poller poller_;
-  std::size_t most_pending_;                  // a quarter of the descriptors that this process may have, 64 to 1024
+  AcceptorOptions options_;
   std::map<std::uint64_t, Pending> pending_;  // by number of arrival: the oldest first
   std::uint64_t next_id_;
   std::deque<UniqueFd> early_;

@@ -432,8 +432,10 @@ class NeighborConnector {
 
 void NeighborConnector::call(const Introduction& peer) {
   const int rank = peer.member.rank;
-  const auto [place, inserted] =
-      connectors_.try_emplace(rank, peer.addresses, key_, kControlPurpose, ranks_payload(control_.rank(), rank));
+  ConnectorOptions options;
+  options.is_meant = [rank](std::span<const unsigned char> payload) { return read_ranks(payload).first == rank; };
+  const auto [place, inserted] = connectors_.try_emplace(rank, peer.addresses, key_, kControlPurpose,
+                                                         ranks_payload(control_.rank(), rank), std::move(options));
   poller_.watch(place->second.fd(), 0, true, false);
 }
 
@@ -443,7 +445,6 @@ void NeighborConnector::step_connectors() {
     if (!here->second.step()) continue;
     AuthenticatedConnection accepted = here->second.take();
     const int rank = here->first;
-    if (read_ranks(accepted.payload).first != rank) continue;  // somebody else has that address: try on
     poller_.forget(here->second.fd());
     connectors_.erase(here);
     say(accepted.fd, kSettled);
