@@ -17,7 +17,10 @@ constexpr std::uint64_t kFirstPause = 5 * kMs;
 constexpr std::uint64_t kMostPause = 200 * kMs;
 constexpr std::uint64_t kAttemptNs = 5'000 * kMs;
 
-std::string text_of(int error) { return std::generic_category().message(error); }
+// EAGAIN: a Unix socket's.
+std::string text_of(int error) {
+  return error == EAGAIN ? "its queue of connections is full" : std::generic_category().message(error);
+}
 }  // namespace
 
 Connector::Connector(const std::vector<SocketAddress>& addresses, const Key& key, std::string purpose,
@@ -36,15 +39,20 @@ std::uint64_t Connector::next_ns() const {
 }
 
 bool Connector::step() {
-  for (const Poller::Event& event : poller_.wait(0)) {
-    if (advance(attempts_[event.tag])) return true;
-  }
+  if (look()) return true;
   const std::uint64_t now = now_ns();
+  bool begun = false;
   for (Attempt& attempt : attempts_) {
     if (now < attempt.next_ns) continue;
+    begun = begun || !attempt.fd;
     attempt.fd ? fail(attempt, Outcome::kOther, "no answer within 5 s") : begin(attempt, now);
   }
-  return false;
+  return begun && look();  // on this machine a connection stands at once
+}
+
+bool Connector::look() {
+  const auto events = poller_.wait(0);
+  return std::ranges::any_of(events, [this](const Poller::Event& event) { return advance(attempts_[event.tag]); });
 }
 
 // The first address that has not been tried yet has its turn then.
@@ -97,13 +105,19 @@ bool Connector::advance(Attempt& attempt) {
   return shake(attempt);
 }
 
+// Who closes has most likely dropped us among too many strangers: that passes.
+Connector::Outcome Connector::outcome_of(Handshake::Failure failure) {
+  if (failure == Handshake::Failure::kRefused) return Outcome::kKeyRefused;
+  return failure == Handshake::Failure::kClosed ? Outcome::kOther : Outcome::kUnproved;
+}
+
 bool Connector::shake(Attempt& attempt) {
   Handshake& handshake = *attempt.handshake;
   tutti::advance(handshake, attempt.fd.get());
   if (handshake.state() == Handshake::State::kFailed) {
-    const bool refused = handshake.failure() == Handshake::Failure::kRefused;
-    key_was_refused_ = key_was_refused_ || refused;
-    fail(attempt, refused ? Outcome::kKeyRefused : Outcome::kOther, handshake.explain());
+    const Outcome outcome = outcome_of(handshake.failure());
+    key_was_refused_ = key_was_refused_ || outcome == Outcome::kKeyRefused;
+    fail(attempt, outcome, handshake.explain());
     return false;
   }
   if (!handshake.complete()) return false;
@@ -152,6 +166,12 @@ bool Connector::is_taken() const {
 bool Connector::is_turned_away(int times) const {
   return std::ranges::all_of(attempts_, [times](const Attempt& attempt) {
     return (attempt.outcome == Outcome::kRefused || attempt.outcome == Outcome::kNotMeant) && attempt.times >= times;
+  });
+}
+
+bool Connector::is_unproved() const {
+  return std::ranges::all_of(attempts_, [](const Attempt& attempt) {
+    return attempt.outcome == Outcome::kKeyRefused || attempt.outcome == Outcome::kUnproved;
   });
 }
 

@@ -51,6 +51,8 @@ class Connector {
   bool is_taken() const;
   /// Whether every address turned us away the last `times` times: "connection refused", or by a peer that is not meant.
   bool is_turned_away(int times) const;
+  /// Whether every address answered last with something else than the proof of our key.
+  bool is_unproved() const;
   /// Since when every port among the addresses has refused our key, attempt after attempt; UINT64_MAX: not so. Where the
   /// peer may be at one of several ports, a refusal at some of them only tells that others use those.
   std::uint64_t key_refused_since_ns() const;
@@ -70,7 +72,7 @@ class Connector {
   std::string explain() const;
 
  private:
-  enum class Outcome { kNone, kRefused, kKeyRefused, kNotMeant, kNoLoopback, kShortage, kOther };
+  enum class Outcome { kNone, kRefused, kKeyRefused, kUnproved, kNotMeant, kNoLoopback, kShortage, kOther };
 
   /// What goes on at one address, and what came of it last.
   struct Attempt {
@@ -88,8 +90,10 @@ class Connector {
 
   std::size_t index_of(const Attempt& attempt) const { return static_cast<std::size_t>(&attempt - attempts_.data()); }
   void begin(Attempt& attempt, std::uint64_t now);
+  bool look();
   bool advance(Attempt& attempt);
   bool shake(Attempt& attempt);
+  static Outcome outcome_of(Handshake::Failure failure);
   void fail(Attempt& attempt, Outcome outcome, std::string answer, int error = 0);
   void stop(Attempt& attempt);
   void start_next(std::uint64_t at_ns);

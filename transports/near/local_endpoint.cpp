@@ -1,0 +1,81 @@
+#include "transports/near/local_endpoint.h"
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "src/base/socket.h"
+
+namespace tutti::near {
+namespace {
+
+/// What the handshake carries: who it is, and for which of a communicator's endpoints.
+struct Introduction {
+  std::int32_t rank = -1;
+  std::int32_t ranks = 0;
+  std::uint32_t endpoint_class = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<LocalEndpoint>> LocalEndpoint::open(LocalEndpointConfig config) {
+  std::unique_ptr<LocalEndpoint> endpoint(new LocalEndpoint(std::move(config)));
+  Result<LocalAddress> address = new_local_address(endpoint->config_.service, endpoint->rank());
+  if (!address) return address.status();
+  endpoint->address_ = *address;
+  if (Status status = endpoint->listen(); !status) return status;
+  return endpoint;
+}
+
+Status LocalEndpoint::listen() {
+  Result<UniqueFd> socket = listen_at(address_.socket());
+  if (!socket) return socket.status();
+  Listener listener;
+  listener.sockets.push_back(std::move(*socket));
+  AcceptorOptions options;
+  options.most_pending = kMostPending;
+  options.on_failure = [this](const SocketAddress&, const char* why) {
+    log(4, std::string("dropped a connection: ") + why);
+  };
+  acceptor_.emplace(std::move(listener), config_.key, config_.purpose, introduction(), std::move(options));
+  return acceptor_->fd() >= 0 ? Status() : system_error("cannot create an event descriptor", errno);
+}
+
+std::vector<unsigned char> LocalEndpoint::introduction() const {
+  const Introduction self{config_.rank, config_.ranks, config_.endpoint_class};
+  std::vector<unsigned char> payload(sizeof self);
+  std::memcpy(payload.data(), &self, sizeof self);
+  return payload;
+}
+
+int LocalEndpoint::introduced(std::span<const unsigned char> payload) const {
+  Introduction who;
+  if (payload.size() == sizeof who) std::memcpy(&who, payload.data(), sizeof who);
+  const bool ours = who.ranks == config_.ranks && who.endpoint_class == config_.endpoint_class && who.rank < who.ranks;
+  return ours ? who.rank : -1;
+}
+
+std::vector<LocalArrival> LocalEndpoint::accept() {
+  std::vector<LocalArrival> arrivals;
+  for (AuthenticatedConnection& accepted : acceptor_->step()) {
+    const int from = introduced(accepted.payload);
+    if (from > rank()) {
+      arrivals.push_back({from, std::move(accepted.fd)});
+    } else {
+      log(2, "rank " + std::to_string(rank()) + " refused a connection that is none of a higher rank's");
+    }
+  }
+  return arrivals;
+}
+
+Connector LocalEndpoint::connector_to(const LocalAddress& there) const {
+  ConnectorOptions options;
+  options.may_answer_late = true;
+  return Connector({there.socket()}, config_.key, config_.purpose, introduction(), std::move(options));
+}
+
+void LocalEndpoint::log(int level, const std::string& text) const {
+  if (config_.log) config_.log(level, config_.name + ": " + text);
+}
+
+}  // namespace tutti::near
