@@ -12,6 +12,8 @@ namespace tutti {
 namespace {
 constexpr int kAcceptsPerStep = 64;
 constexpr std::uint64_t kPauseNs = 10'000'000;
+constexpr std::uint64_t kEarlyNs = 20'000'000;
+constexpr std::size_t kMostEarly = 64;
 
 std::size_t most_pending() {
   rlimit limit{};
@@ -20,37 +22,42 @@ std::size_t most_pending() {
 }
 }  // namespace
 
-Acceptor::Acceptor(Listener listener, const Key& key, std::string purpose, std::vector<unsigned char> payload,
-                   AcceptorOptions options)
-    : Acceptor(std::move(listener), InProcessListener(), {}, key, std::move(purpose), std::move(payload),
-               std::move(options)) {}
-
-Acceptor::Acceptor(Listener listener, InProcessListener in_process, std::deque<UniqueFd> early, const Key& key,
-                   std::string purpose, std::vector<unsigned char> payload, AcceptorOptions options)
+Acceptor::Acceptor(Listener listener, AcceptorOptions options)
     : listener_(std::move(listener)),
-      in_process_(in_process.fd() >= 0 ? std::move(in_process) : InProcessListener(listener_.addresses)),
-      key_(key),
-      purpose_(std::move(purpose)),
-      payload_(std::move(payload)),
+      in_process_(listener_.addresses),
       options_(std::move(options)),
-      next_id_(listener_.sockets.size() + 1),
-      early_(std::move(early)) {
+      next_id_(listener_.sockets.size() + 1) {
   if (options_.most_pending == 0) options_.most_pending = most_pending();
-  if (in_process_.fd() >= 0) poller_.watch(in_process_.fd(), listener_.sockets.size(), true, false);
   resume();
 }
 
-Acceptor::Acceptor(Listener listener, Handshake::Recognize recognize, std::string purpose)
-    : Acceptor(std::move(listener), Key{}, std::move(purpose), {}) {
-  recognize_ = std::move(recognize);
+Acceptor::Acceptor(Listener listener, const Key& key, std::string purpose, std::vector<unsigned char> payload,
+                   AcceptorOptions options)
+    : Acceptor(std::move(listener), std::move(options)) {
+  set_key(key, std::move(purpose), std::move(payload));
 }
 
-Handshake Acceptor::handshake() const {
-  return recognize_ ? Handshake(recognize_, purpose_) : Handshake(Handshake::Role::kAcceptor, key_, purpose_, payload_);
+Acceptor::Acceptor(Listener listener, Handshake::Recognize recognize, std::string purpose) : Acceptor(std::move(listener)) {
+  shake_hands_by(
+      [recognize = std::move(recognize), purpose = std::move(purpose)] { return Handshake(recognize, purpose); });
+}
+
+void Acceptor::set_key(const Key& key, std::string purpose, std::vector<unsigned char> payload) {
+  shake_hands_by([key, purpose = std::move(purpose), payload = std::move(payload)] {
+    return Handshake(Handshake::Role::kAcceptor, key, purpose, payload);
+  });
+}
+
+// Who came from within this process is no stranger, and has waited in the listener there.
+void Acceptor::shake_hands_by(std::function<Handshake()> new_handshake) {
+  new_handshake_ = std::move(new_handshake);
+  shortage_ = 0;
+  if (in_process_.fd() >= 0) poller_.watch(in_process_.fd(), listener_.sockets.size(), true, false);
 }
 
 std::uint64_t Acceptor::next_ns() const {
   std::uint64_t next = paused_until_ns_ != 0 ? paused_until_ns_ : UINT64_MAX;
+  if (!early_.empty()) next = std::min(next, new_handshake_ ? 0 : early_.front().until_ns);
   if (!pending_.empty()) next = std::min(next, pending_.begin()->second.until_ns);
   return next;
 }
@@ -63,7 +70,7 @@ void Acceptor::resume() {
 std::vector<AuthenticatedConnection> Acceptor::step() {
   std::vector<AuthenticatedConnection> accepted;
   if (paused_until_ns_ != 0 && now_ns() >= paused_until_ns_) resume();
-  for (; !early_.empty(); early_.pop_front()) admit(std::move(early_.front()), {}, accepted);
+  step_early(accepted);
   for (const Poller::Event& event : poller_.wait(0)) {
     if (event.tag < listener_.sockets.size()) {
       accept_from(static_cast<std::size_t>(event.tag), accepted);
@@ -75,6 +82,14 @@ std::vector<AuthenticatedConnection> Acceptor::step() {
   }
   while (!pending_.empty() && now_ns() >= pending_.begin()->second.until_ns) drop(pending_.begin()->first);
   return accepted;
+}
+
+void Acceptor::step_early(std::vector<AuthenticatedConnection>& accepted) {
+  for (; !early_.empty(); early_.pop_front()) {
+    Early& early = early_.front();
+    if (!new_handshake_ && now_ns() < early.until_ns) return;
+    if (new_handshake_) admit(std::move(early.fd), early.remote, accepted);
+  }
 }
 
 void Acceptor::accept_from(std::size_t index, std::vector<AuthenticatedConnection>& accepted) {
@@ -115,13 +130,18 @@ bool Acceptor::make_room() {
 }
 
 void Acceptor::admit(UniqueFd fd, const SocketAddress& remote, std::vector<AuthenticatedConnection>& accepted) {
+  if (!new_handshake_) {
+    if (early_.size() == kMostEarly) early_.pop_front();
+    early_.push_back({std::move(fd), remote, now_ns() + kEarlyNs});
+    return;
+  }
   if (pending_.size() >= options_.most_pending) make_room();
   const std::uint64_t id = next_id_++;
   if (!poller_.watch(fd.get(), id, true, false)) {
     shortage_ = errno;
     return;
   }
-  pending_.try_emplace(id, Pending{std::move(fd), remote, handshake(), now_ns() + kHandshakeNs});
+  pending_.try_emplace(id, Pending{std::move(fd), remote, new_handshake_(), now_ns() + kHandshakeNs});
   // A peer on another core may be through with it right here, and then nothing more would come to tell us.
   advance_pending(id, accepted);
 }

@@ -33,21 +33,23 @@ struct AcceptorOptions {
   std::function<void(const SocketAddress& remote, const char* why)> on_failure;
 };
 
-/// Accepts on some listening sockets. Not thread safe.
+/// Accepts on some listening sockets. Connections from within this process come in without a network, too, where the
+/// listener has addresses. Not thread safe.
 class Acceptor {
  public:
   static constexpr std::uint64_t kHandshakeNs = 5'000'000'000;
 
-  /// payload: what this side says within each handshake, at most Handshake::kMaxPayload bytes. Connections from within this
-  /// process come in without a network, too, where the listener has addresses.
+  /// Has no key yet, and lets nobody through before `set_key`. A peer may come that early, so whoever comes may stay for
+  /// 20 ms. Who has stayed longer is a stranger, and is dropped: strangers are out of the way before the first peer is due.
+  explicit Acceptor(Listener listener, AcceptorOptions options = {});
+  /// payload: what this side says within each handshake, at most Handshake::kMaxPayload bytes.
   Acceptor(Listener listener, const Key& key, std::string purpose, std::vector<unsigned char> payload,
            AcceptorOptions options = {});
-  /// early: connections that were accepted before there was an acceptor. in_process: where this process's own come in.
-  Acceptor(Listener listener, InProcessListener in_process, std::deque<UniqueFd> early, const Key& key, std::string purpose,
-           std::vector<unsigned char> payload, AcceptorOptions options = {});
   /// For several keys: `recognize` tells by what a client says which it must prove, and what to say to it.
   Acceptor(Listener listener, Handshake::Recognize recognize, std::string purpose);
 
+  /// Gives an acceptor without a key one. Who came early begins its handshake with the next `step`.
+  void set_key(const Key& key, std::string purpose, std::vector<unsigned char> payload);
   const std::vector<SocketAddress>& addresses() const { return listener_.addresses; }
   /// Polls readable when `step` has something to do; -1: there was no descriptor for it.
   int fd() const { return poller_.fd(); }
@@ -76,25 +78,29 @@ class Acceptor {
     std::uint64_t until_ns;
   };
 
+  struct Early {
+    UniqueFd fd;
+    SocketAddress remote;
+    std::uint64_t until_ns;
+  };
+
   void accept_from(std::size_t index, std::vector<AuthenticatedConnection>& accepted);
   void admit(UniqueFd fd, const SocketAddress& remote, std::vector<AuthenticatedConnection>& accepted);
   bool make_room();
   void drop(std::uint64_t id);
   void resume();
-  Handshake handshake() const;
+  void shake_hands_by(std::function<Handshake()> new_handshake);
+  void step_early(std::vector<AuthenticatedConnection>& accepted);
   void advance_pending(std::uint64_t id, std::vector<AuthenticatedConnection>& accepted);
 
   Listener listener_;
   InProcessListener in_process_;
-  Handshake::Recognize recognize_;  // empty: there is one key
-  Key key_{};
-  std::string purpose_;
-  std::vector<unsigned char> payload_;
+  std::function<Handshake()> new_handshake_;  // empty: there is no key yet
   Poller poller_;
   AcceptorOptions options_;
   std::map<std::uint64_t, Pending> pending_;  // by number of arrival: the oldest first
   std::uint64_t next_id_;
-  std::deque<UniqueFd> early_;
+  std::deque<Early> early_;            // while there is no key
   std::uint64_t paused_until_ns_ = 0;  // not 0: out of descriptors, the listening sockets are not watched
   int shortage_ = 0;
   std::uint64_t shut_since_ns_ = UINT64_MAX;
