@@ -11,12 +11,19 @@
 #include <string>
 #include <vector>
 
+#include "src/base/byte_codec.h"
 #include "src/base/handshake.h"
 #include "src/base/in_process.h"
 #include "src/base/poller.h"
 #include "src/base/socket.h"
 
 namespace tutti {
+
+/// What a handshake is to carry, from what was written.
+inline std::vector<unsigned char> handshake_payload(const ByteWriter& out) {
+  const auto* const first = reinterpret_cast<const unsigned char*>(out.bytes().data());
+  return {first, first + out.size()};
+}
 
 /// A connection whose other side has proved to know the key.
 struct AuthenticatedConnection {

@@ -31,16 +31,11 @@ constexpr std::uint64_t kPartingNs = 100 * kMs;   // likewise after an abort
 
 const char* const kKeyRemedy = "Give all ranks the same unique id, TUTTI_SECRET or TUTTI_SECRET_FILE";
 
-std::vector<unsigned char> as_payload(const ByteWriter& out) {
-  const auto* first = reinterpret_cast<const unsigned char*>(out.bytes().data());
-  return {first, first + out.size()};
-}
-
 std::vector<unsigned char> ranks_payload(int from, int to) {
   ByteWriter out;
   out.i32(from);
   out.i32(to);
-  return as_payload(out);
+  return handshake_payload(out);
 }
 
 // What a connector sends once it has settled for one of its connections, and the answer; see NeighborConnector.

@@ -1,22 +1,12 @@
 #include "transports/near/local_endpoint.h"
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
+#include "src/base/byte_codec.h"
 #include "src/base/socket.h"
 
 namespace tutti::near {
-namespace {
-
-/// What the handshake carries: who it is, and for which of a communicator's endpoints.
-struct Introduction {
-  std::int32_t rank = -1;
-  std::int32_t ranks = 0;
-  std::uint32_t endpoint_class = 0;
-};
-
-}  // namespace
 
 Result<std::unique_ptr<LocalEndpoint>> LocalEndpoint::open(LocalEndpointConfig config) {
   std::unique_ptr<LocalEndpoint> endpoint(new LocalEndpoint(std::move(config)));
@@ -42,17 +32,18 @@ Status LocalEndpoint::listen() {
 }
 
 std::vector<unsigned char> LocalEndpoint::introduction() const {
-  const Introduction self{config_.rank, config_.ranks, config_.endpoint_class};
-  std::vector<unsigned char> payload(sizeof self);
-  std::memcpy(payload.data(), &self, sizeof self);
-  return payload;
+  ByteWriter out;
+  out.i32(config_.rank);
+  out.i32(config_.ranks);
+  out.u32(config_.endpoint_class);
+  return handshake_payload(out);
 }
 
 int LocalEndpoint::introduced(std::span<const unsigned char> payload) const {
-  Introduction who;
-  if (payload.size() == sizeof who) std::memcpy(&who, payload.data(), sizeof who);
-  const bool ours = who.ranks == config_.ranks && who.endpoint_class == config_.endpoint_class && who.rank < who.ranks;
-  return ours ? who.rank : -1;
+  ByteReader in(std::as_bytes(payload));
+  const int rank = in.i32();
+  const bool ours = in.i32() == config_.ranks && in.u32() == config_.endpoint_class && in.complete();
+  return ours && rank < config_.ranks ? rank : -1;
 }
 
 std::vector<LocalArrival> LocalEndpoint::accept() {

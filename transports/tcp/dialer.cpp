@@ -24,10 +24,7 @@ std::vector<unsigned char> DialIntroduction::pack() const {
   out.raw(std::span<const unsigned char>(self));
   out.raw(std::span<const unsigned char>(other));
   out.i32(rank);
-  std::vector<unsigned char> bytes(out.size());
-  std::transform(out.bytes().begin(), out.bytes().end(), bytes.begin(),
-                 [](std::byte b) { return std::to_integer<unsigned char>(b); });
-  return bytes;
+  return handshake_payload(out);
 }
 
 std::optional<DialIntroduction> DialIntroduction::unpack(std::span<const unsigned char> bytes) {
