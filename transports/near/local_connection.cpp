@@ -74,8 +74,11 @@ bool LocalConnection::connect() {
     if (who != rank_) end("rank " + std::to_string(who) + " answered at the socket of rank " + std::to_string(rank_));
     return true;
   }
-  if (connector_->is_turned_away(1)) end(name() + kNobodyThere);
-  if (connector_->is_unproved()) end(name() + " could not be authenticated (" + connector_->explain() + ")");
+  if (connector_->is_turned_away(1)) {
+    end(name() + kNobodyThere);
+  } else if (connector_->is_unproved()) {
+    end(name() + " could not be authenticated (" + connector_->explain() + ")");
+  }
   return state_ == State::kEnded;
 }
 
