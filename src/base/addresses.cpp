@@ -6,6 +6,7 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <sys/un.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -79,6 +80,15 @@ SocketAddress SocketAddress::any(int family, std::uint16_t port) {
   return v4(std::span(zeros).first<4>(), port);
 }
 
+SocketAddress SocketAddress::abstract(std::string_view name) {
+  sockaddr_un un{};
+  un.sun_family = AF_UNIX;
+  name = name.substr(0, sizeof un.sun_path - 1);
+  std::memcpy(un.sun_path + 1, name.data(), name.size());  // it begins with a zero byte
+  return {reinterpret_cast<const sockaddr*>(&un),
+          static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())};
+}
+
 std::uint16_t SocketAddress::port() const {
   return ntohs(family() == AF_INET6 ? read_as<sockaddr_in6>(storage_).sin6_port : read_as<sockaddr_in>(storage_).sin_port);
 }
@@ -124,6 +134,7 @@ void SocketAddress::set_scope(std::uint32_t interface_index) {
 
 std::string SocketAddress::host_text() const {
   char host[NI_MAXHOST] = "?";
+  if (family() == AF_UNIX) return "its Unix socket";
   if (!valid()) return "(no address)";
   ::getnameinfo(data(), length_, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
   return family() == AF_INET6 ? "[" + std::string(host) + "]" : host;

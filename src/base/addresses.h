@@ -14,8 +14,8 @@
 
 namespace tutti {
 
-/// An IPv4 or IPv6 address with its port. A value. An IPv4-mapped one (::ffff:10.0.0.1) is that IPv4 address, and only a
-/// link-local one has a scope, so that one place has one value.
+/// An IPv4 or IPv6 address with its port, or the name of a Unix socket. A value. An IPv4-mapped one (::ffff:10.0.0.1) is
+/// that IPv4 address, and only a link-local one has a scope, so that one place has one value.
 class SocketAddress {
  public:
   SocketAddress() = default;
@@ -25,6 +25,8 @@ class SocketAddress {
   static SocketAddress v6(std::span<const unsigned char, 16> bytes, std::uint16_t port, std::uint32_t scope = 0);
   /// All of this machine's addresses, of one family (AF_INET or AF_INET6).
   static SocketAddress any(int family, std::uint16_t port);
+  /// A Unix socket of that name in the abstract namespace; what exceeds 107 bytes is cut off. It is not `valid`.
+  static SocketAddress abstract(std::string_view name);
 
   int family() const { return storage_.ss_family; }
   bool valid() const { return family() == AF_INET || family() == AF_INET6; }

@@ -22,6 +22,8 @@ class Poller {
     bool writable = false;
   };
 
+  static constexpr std::size_t kMostEvents = 64;  ///< of one `wait`
+
   Poller() : epoll_(::epoll_create1(EPOLL_CLOEXEC)) {}
   /// False where the system had no descriptor left; nothing else works then.
   explicit operator bool() const { return static_cast<bool>(epoll_); }
@@ -35,13 +37,20 @@ class Poller {
     if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0) return true;
     return errno == EEXIST && ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event) == 0;
   }
+  /// Watches for each time that `fd` becomes readable, not for as long as it is.
+  bool watch_edges(int fd, std::uint64_t tag) {
+    epoll_event event{};
+    event.events = EPOLLIN | EPOLLET;
+    event.data.u64 = tag;
+    return ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+  }
   /// Must come before the descriptor is closed where the descriptor has copies.
   void forget(int fd) { ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
 
-  /// What is ready, at most 64 at a time, waiting at most timeout_ms (0: not at all, -1: for ever). The span is valid
-  /// until the next call; one thread at a time.
+  /// What is ready, at most kMostEvents at a time, waiting at most timeout_ms (0: not at all, -1: for ever). The span is
+  /// valid until the next call; one thread at a time.
   std::span<const Event> wait(int timeout_ms) {
-    std::array<epoll_event, 64> ready;
+    std::array<epoll_event, kMostEvents> ready;
     const int n = ::epoll_wait(epoll_.get(), ready.data(), static_cast<int>(ready.size()), timeout_ms);
     for (int i = 0; i < n; ++i) {
       const auto& event = ready[static_cast<std::size_t>(i)];
@@ -53,7 +62,7 @@ class Poller {
 
  private:
   UniqueFd epoll_;
-  std::array<Event, 64> events_;
+  std::array<Event, kMostEvents> events_;
 };
 
 /// An eventfd that wakes a poller from another thread.

@@ -79,11 +79,10 @@ Result<std::vector<Member>> exchange_members(Formation& forming, const MakeBlob&
 }
 
 // From introductions to a membership: connects, says "ready" to the server, exchanges what all shall know.
-Result<Membership> form(Formation forming, EarlyConnections::Contents early_contents, const MakeBlob& make_blob,
-                        const WaitLimits& wait_limits) {
+Result<Membership> form(Formation forming, Acceptor waiting, const MakeBlob& make_blob, const WaitLimits& wait_limits) {
   ControlPlane& control = *forming.control;
   {
-    Acceptor acceptor = control_acceptor(std::move(early_contents), forming.key, control.rank());
+    Acceptor acceptor = std::move(waiting);
     Status connected = connect_neighbours(control, acceptor, forming.neighbours, forming.key, forming.server, wait_limits);
     if (!connected) return give_up(forming, connected);
   }
@@ -113,7 +112,7 @@ Result<Membership> join_alone(const JoinRequest& request) {
   auto listener = open_formation(forming, control_options(request.name, request.settings, 0, 1), request.settings);
   if (!listener) return listener.status();
   forming.key = random_key();
-  return form(std::move(forming), {}, request.blob, request.wait_limits);
+  return form(std::move(forming), Acceptor(Listener{}), request.blob, request.wait_limits);
 }
 
 Key communicator_key(const Key& point, std::span<const unsigned char> nonce) {
@@ -122,14 +121,14 @@ Key communicator_key(const Key& point, std::span<const unsigned char> nonce) {
 
 // The server or the neighbours have heard of a failure, or `point` has it told to them.
 Result<Membership> join_at(const JoinRequest& request, Formation forming, Listener listener, const RendezvousPoint& point) {
-  EarlyConnections early(std::move(listener));
-  auto introduced = introduce(point, forming.self, forming.control->ranks(), early, request.wait_limits);
+  Acceptor acceptor(std::move(listener));
+  auto introduced = introduce(point, forming.self, forming.control->ranks(), acceptor, request.wait_limits);
   if (!introduced) return introduced.status();
   forming.key = communicator_key(introduced->key, introduced->nonce);
   forming.neighbours = std::move(introduced->neighbours);
   const ServerId server = introduced->server.number;
   forming.server = std::move(introduced->server);
-  auto membership = form(std::move(forming), early.take(), request.blob, request.wait_limits);
+  auto membership = form(std::move(forming), std::move(acceptor), request.blob, request.wait_limits);
   if (membership) {
     finish_server(server, request.wait_limits);
   } else if (membership.status().code() != TUTTI_ABORTED) {  // whoever aborts does not wait
@@ -281,13 +280,12 @@ Result<std::unique_ptr<Membership>> split(ControlPlane& parent, const Key& paren
   mine.key = request.key;
   mine.nonce = random_key();
   mine.self.member = self;
-  EarlyConnections::Contents early_contents;
+  Acceptor acceptor{Listener{}};
   if (request.color >= 0 && request.so_far.ok()) {
     auto opened = listen_for(request.settings);
     mine.failure = opened.status();
-    if (opened) early_contents = {std::move(opened).value(), {}, {}};
-    early_contents.in_process = InProcessListener(early_contents.listener.addresses);
-    mine.self.addresses = early_contents.listener.addresses;
+    if (opened) acceptor = Acceptor(std::move(opened).value());
+    mine.self.addresses = acceptor.addresses();
   }
   mine.failure = named(request.so_far.ok() ? mine.failure : request.so_far, self);
   auto all = parent.allgather(pack_half(mine), request.wait_limits, {"split", request.operation, request.history});
@@ -314,7 +312,7 @@ Result<std::unique_ptr<Membership>> split(ControlPlane& parent, const Key& paren
     forming.neighbours.push_back((*group)[static_cast<std::size_t>(near)].self);
     forming.neighbours.back().member.rank = near;
   }
-  auto membership = form(std::move(forming), std::move(early_contents), request.blob, request.wait_limits);
+  auto membership = form(std::move(forming), std::move(acceptor), request.blob, request.wait_limits);
   if (!membership) return membership.status();
   return std::make_unique<Membership>(std::move(membership).value());
 }

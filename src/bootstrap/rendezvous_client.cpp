@@ -30,16 +30,11 @@ constexpr std::uint64_t kAbortNoticeNs = 100 * kMs;  // likewise after an abort
 
 const char* const kKeyRemedy = "Give all ranks the same unique id, TUTTI_SECRET or TUTTI_SECRET_FILE";
 
-std::vector<unsigned char> as_payload(const ByteWriter& out) {
-  const auto* first = reinterpret_cast<const unsigned char*>(out.bytes().data());
-  return {first, first + out.size()};
-}
-
 std::vector<unsigned char> ranks_payload(int from, int to) {
   ByteWriter out;
   out.i32(from);
   out.i32(to);
-  return as_payload(out);
+  return handshake_payload(out);
 }
 
 // What a connector sends once it has settled for one of its connections, and the answer; see NeighborConnector.
@@ -99,9 +94,9 @@ ServerLink server_link(AuthenticatedConnection accepted, int rank) {
 // A rank's conversation with the server.
 class RendezvousClient {
  public:
-  RendezvousClient(const RendezvousPoint& point, const Introduction& self, int ranks, EarlyConnections& early,
+  RendezvousClient(const RendezvousPoint& point, const Introduction& self, int ranks, Acceptor& acceptor,
                    const WaitLimits& wait_limits)
-      : point_(point), self_(self), ranks_(ranks), early_(early), wait_limits_(wait_limits) {}
+      : point_(point), self_(self), ranks_(ranks), acceptor_(acceptor), wait_limits_(wait_limits) {}
 
   Result<Introduced> run() {
     for (;;) {
@@ -168,7 +163,7 @@ class RendezvousClient {
   const RendezvousPoint& point_;
   const Introduction& self_;
   const int ranks_;
-  EarlyConnections& early_;
+  Acceptor& acceptor_;  // has no key yet
   const WaitLimits& wait_limits_;
   std::optional<UniqueIdContents> contents_;
   std::optional<Connector> connector_;
@@ -193,8 +188,8 @@ Status RendezvousClient::await_next() {
 }
 
 void RendezvousClient::wait_for(int fd, std::uint64_t until_ns) const {
-  nap({fd, early_.fd()}, std::min(until_ns, early_.next_ns()), wait_limits_);
-  early_.step();
+  nap({fd, acceptor_.fd()}, std::min(until_ns, acceptor_.next_ns()), wait_limits_);
+  acceptor_.step();
 }
 
 Status RendezvousClient::look_again() {
@@ -431,8 +426,10 @@ class NeighborConnector {
 
 void NeighborConnector::call(const Introduction& peer) {
   const int rank = peer.member.rank;
-  const auto [place, inserted] =
-      connectors_.try_emplace(rank, peer.addresses, key_, kControlPurpose, ranks_payload(control_.rank(), rank));
+  ConnectorOptions options;
+  options.is_meant = [rank](std::span<const unsigned char> payload) { return read_ranks(payload).first == rank; };
+  const auto [place, inserted] = connectors_.try_emplace(rank, peer.addresses, key_, kControlPurpose,
+                                                         ranks_payload(control_.rank(), rank), std::move(options));
   poller_.watch(place->second.fd(), 0, true, false);
 }
 
@@ -442,7 +439,6 @@ void NeighborConnector::step_connectors() {
     if (!here->second.step()) continue;
     AuthenticatedConnection accepted = here->second.take();
     const int rank = here->first;
-    if (read_ranks(accepted.payload).first != rank) continue;  // somebody else has that address: try on
     poller_.forget(here->second.fd());
     connectors_.erase(here);
     say(accepted.fd, kSettled);
@@ -623,7 +619,7 @@ void leave_notice(const RendezvousPoint& point, const Member& self, int ranks, c
   const Deadline most = Deadline::in(failure.code() == TUTTI_ABORTED ? kAbortNoticeNs : kNoticeNs);
   if (most.at_ns < brief.deadline.at_ns) brief.deadline = most;
   const Status left = catching([&] {
-    EarlyConnections nobody{Listener{}};
+    Acceptor nobody{Listener{}};
     return RendezvousClient(point, {self, {}}, ranks, nobody, brief).leave(for_others(failure, self));
   });
   static_cast<void>(left);  // whoever cannot be told reads that this rank is missing
@@ -640,13 +636,14 @@ Status ServerLink::dead(const std::string& where) const {
   return Status(std::move(error));
 }
 
-Result<Introduced> introduce(const RendezvousPoint& point, const Introduction& self, int ranks, EarlyConnections& early,
+Result<Introduced> introduce(const RendezvousPoint& point, const Introduction& self, int ranks, Acceptor& acceptor,
                              const WaitLimits& wait_limits) {
-  return RendezvousClient(point, self, ranks, early, wait_limits).run();
+  return RendezvousClient(point, self, ranks, acceptor, wait_limits).run();
 }
 
 Status connect_neighbours(ControlPlane& control, Acceptor& acceptor, const std::vector<Introduction>& peers, const Key& key,
                           ServerLink& server, const WaitLimits& wait_limits) {
+  acceptor.set_key(key, kControlPurpose, ranks_payload(control.rank(), control.rank()));
   return NeighborConnector(control, acceptor, peers, key, server, wait_limits).run();
 }
 
@@ -665,11 +662,6 @@ Error refused_by(const Introduction& peer, const Member& self, const std::string
                             : "Look at that process's own output";
   error.guilty = {member.guilty()};
   return error;
-}
-
-Acceptor control_acceptor(EarlyConnections::Contents contents, const Key& key, int rank) {
-  return Acceptor(std::move(contents.listener), std::move(contents.in_process), std::move(contents.pending), key,
-                  kControlPurpose, ranks_payload(rank, rank));
 }
 
 }  // namespace tutti

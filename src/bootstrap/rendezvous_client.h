@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "src/base/authenticated_acceptor.h"
-#include "src/base/early_connections.h"
 #include "src/bootstrap/rendezvous_server.h"
 #include "src/bootstrap/unique_id.h"
 #include "src/control/control.h"
@@ -65,14 +64,14 @@ struct Introduced {
   ServerLink server;
 };
 
-/// Reaches the server, says who this rank is, waits for the introduction, and meanwhile keeps the early connections clear.
+/// Reaches the server, says who this rank is, waits for the introduction, and meanwhile keeps strangers out of `acceptor`.
 /// Errors: TUTTI_INVALID_ARGUMENT (wrong key, and what the server objects to), TUTTI_TIMEOUT, TUTTI_REMOTE_ERROR,
 /// TUTTI_ABORTED by `wait_limits`.
-Result<Introduced> introduce(const RendezvousPoint& point, const Introduction& self, int ranks, EarlyConnections& early,
+Result<Introduced> introduce(const RendezvousPoint& point, const Introduction& self, int ranks, Acceptor& acceptor,
                              const WaitLimits& wait_limits);
 
-/// Connects with all neighbours: the lower rank of two calls, the higher one answers at its acceptor. `server` may be
-/// closed; otherwise what it tells of others' failures ends the wait. Returns once every neighbour is linked to
+/// Connects with all neighbours: the lower rank of two calls, the higher one answers. Gives `acceptor` its key. `server`
+/// may be closed. Otherwise what it tells of others' failures ends the wait. Returns once every neighbour is linked to
 /// `control`. A failure is reported there. Errors: as introduce.
 Status connect_neighbours(ControlPlane& control, Acceptor& acceptor, const std::vector<Introduction>& peers, const Key& key,
                           ServerLink& server, const WaitLimits& wait_limits);
@@ -80,8 +79,5 @@ Status connect_neighbours(ControlPlane& control, Acceptor& acceptor, const std::
 /// Why a neighbour's addresses refuse `self` for so long, `caller` being what they say: it has died, or none of them leads
 /// from here to it.
 Error refused_by(const Introduction& peer, const Member& self, const std::string& connector);
-
-/// The acceptor at which a rank's lower neighbours connect.
-Acceptor control_acceptor(EarlyConnections::Contents contents, const Key& key, int rank);
 
 }  // namespace tutti

@@ -46,9 +46,7 @@ std::vector<unsigned char> server_payload(ServerId number) {
   out.u64(number);
   out.i32(::getpid());
   out.text(host_name().substr(0, 48));
-  const auto bytes = out.bytes();
-  const auto* first = reinterpret_cast<const unsigned char*>(bytes.data());
-  return {first, first + bytes.size()};
+  return handshake_payload(out);
 }
 
 Error error_of(tutti_status status, std::string message, std::string remedy) {

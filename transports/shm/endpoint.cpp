@@ -1,8 +1,6 @@
 #include "transports/shm/endpoint.h"
 
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,7 +11,6 @@
 
 #include "src/base/clock.h"
 #include "src/base/descriptor_limit.h"
-#include "src/base/random.h"
 #include "src/base/socket.h"
 #include "src/base/transport_helpers.h"
 #include "transports/shm/link.h"
@@ -29,23 +26,9 @@ SharedFd borrowed(int fd) {
   });
 }
 
-// What an event is about, in the upper half of its tag; the lower half says which.
-enum : std::uint64_t { kListener = 1, kDoorbell = 2, kPeer = 3, kStranger = 4 };
-constexpr std::uint64_t tag(std::uint64_t what, std::uint64_t which) { return what << 32 | (which & UINT32_MAX); }
-
-int control(int epoll, int operation, int fd, std::uint32_t events, std::uint64_t data) {
-  epoll_event event{};
-  event.events = events;
-  event.data.u64 = data;
-  return ::epoll_ctl(epoll, operation, fd, &event);
-}
-
-/// What the handshake carries: who it is, and for which of a communicator's endpoints.
-struct Introduction {
-  std::int32_t rank;
-  std::int32_t ranks;
-  std::uint32_t traffic_class;
-};
+// Tags of events; below them a peer's, which is its rank.
+constexpr std::uint64_t kLocal = UINT64_MAX;
+constexpr std::uint64_t kDoorbell = UINT64_MAX - 1;
 
 /// So many are taken in most programs after an endpoint was opened. With one peer a connection and its doorbell; while one
 /// is opened its memory's; and what other transports, and the other class of traffic, open for themselves. Rings and trees
@@ -64,9 +47,7 @@ Endpoint::Endpoint(const tutti_endpoint_config& config)
       connect_timeout_ns_(config.connect_timeout_ns),
       core_cache_bytes_(option_number(config, "core_cache_bytes", kUsualCacheBytes)),
       log_(config.log),
-      peers_(static_cast<std::size_t>(config.ranks)) {
-  std::memcpy(key_.data(), config.key, key_.size());
-}
+      peers_(static_cast<std::size_t>(config.ranks)) {}
 
 Result<std::unique_ptr<Endpoint>> Endpoint::open(const tutti_endpoint_config& config) {
   if (config.key == nullptr || config.ranks < 1 || config.rank < 0 || config.rank >= config.ranks) {
@@ -74,19 +55,26 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const tutti_endpoint_config& co
                                               std::to_string(config.ranks) +
                                               (config.key == nullptr ? " without a key" : ""));
   }
+  raise_descriptor_limit();
   std::unique_ptr<Endpoint> endpoint(new Endpoint(config));
-  Status status = endpoint->set_up();
+  Status status = endpoint->set_up(config.key);
   if (!status.ok()) return status;
   return endpoint;
 }
 
-Status Endpoint::set_up() {
-  raise_descriptor_limit();
-  Result<EndpointAddress> identity = machine_identity();
-  if (!identity.ok()) return identity.status();
-  address_ = *identity;
-  address_.rank = rank_;
-  random_bytes(address_.name);
+Status Endpoint::set_up(const unsigned char* key) {
+  near::LocalEndpointConfig config;
+  config.service = kService;
+  config.purpose = "tutti shm 2";
+  config.name = "shm";
+  config.rank = rank_;
+  config.ranks = ranks_;
+  config.endpoint_class = traffic_class_;
+  std::memcpy(config.key.data(), key, config.key.size());
+  config.log = [this](int level, const std::string& text) { log(level, text); };
+  Result<std::unique_ptr<near::LocalEndpoint>> local = near::LocalEndpoint::open(std::move(config));
+  if (!local.ok()) return local.status();
+  local_ = std::move(*local);
 
   Result<UniqueFd> page = create_memory("tutti-endpoint", kPage);
   if (!page.ok()) return page.status();
@@ -97,17 +85,12 @@ Status Endpoint::set_up() {
   page_ = static_cast<EndpointPage*>(page_mapping_.data());
 
   doorbell_ = std::make_shared<const UniqueFd>(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
-  if (!*doorbell_ || !epoll_) return system_error("cannot create an event descriptor", errno);
-  Result<UniqueFd> listener = listen_at(address_.name);
-  if (!listener.ok()) return listener.status();
-  listener_ = std::move(*listener);
-  // Edge-triggered: each ring makes one event, and nothing needs to be read back.
-  if (control(epoll_.get(), EPOLL_CTL_ADD, doorbell_->get(), EPOLLIN | EPOLLET, tag(kDoorbell, 0)) != 0 ||
-      control(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), EPOLLIN, tag(kListener, 0)) != 0) {
+  if (!*doorbell_ || !poller_) return system_error("cannot create an event descriptor", errno);
+  // Each ring makes one event, and nothing needs to be read back.
+  if (!poller_.watch_edges(doorbell_->get(), kDoorbell) || !poller_.watch(local_->fd(), kLocal, true, false)) {
     return system_error("cannot watch a socket", errno);
   }
-  return check_descriptors_left(listener_, descriptors_of_peers(ranks_));
+  return check_descriptors_left(*doorbell_, descriptors_of_peers(ranks_));
 }
 
 // Links first: their memory is unmapped before the sockets close, so that a peer who sees the end knows that nobody here
@@ -128,7 +111,7 @@ void Endpoint::arm(bool sleeping) {
   // Sequentially consistent, so that on our side at least the store is done before the caller looks at its words for a last
   // time. The peer's half of this agreement is missing on purpose: see Link::wake.
   const bool asked = shared(page_->sleeping).exchange(sleeping ? 1 : 0, std::memory_order_seq_cst) != 0;
-  if (sleeping && asked_ && !asked) ring_doorbell(*doorbell_);
+  if (sleeping && asked_ && !asked) near::ring_doorbell(*doorbell_);
   asked_ = sleeping;
 }
 
@@ -137,7 +120,7 @@ bool Endpoint::look() {
   // Relaxed: cleared before looking, so that what is sent from now on sets it again.
   shared(page_->attention).store(0, std::memory_order_relaxed);
   bool moved = false;
-  if (paused_until_ns_ != 0 && now_ns() >= paused_until_ns_) resume();
+  if (local_->next_ns() != UINT64_MAX && now_ns() >= local_->next_ns()) moved = let_in();
   while (take_events(moved)) {
   }
   for (auto next = connecting_.begin(); next != connecting_.end();) {
@@ -148,104 +131,42 @@ bool Endpoint::look() {
 }
 
 bool Endpoint::take_events(bool& moved) {
-  std::array<epoll_event, 64> events;
-  const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
-  for (int i = 0; i < count; ++i) moved = dispatch(events[static_cast<std::size_t>(i)].data.u64) || moved;
-  return count == static_cast<int>(events.size());
+  const auto events = poller_.wait(0);
+  for (const Poller::Event& event : events) moved = dispatch(event.tag) || moved;
+  return events.size() == Poller::kMostEvents;
 }
 
 bool Endpoint::dispatch(std::uint64_t tag) {
-  const std::uint64_t which = tag & UINT32_MAX;
-  switch (tag >> 32) {
-    case kListener:
-      return accept_some();
-    case kPeer:
-      return peer(static_cast<int>(which)).advance();
-    case kStranger: {
-      const auto found =
-          std::find_if(strangers_.begin(), strangers_.end(), [&](const Stranger& s) { return s.id == which; });
-      return found != strangers_.end() && advance_stranger(found);
-    }
-    default:
-      return true;  // the doorbell
-  }
+  if (tag == kDoorbell) return true;
+  return tag == kLocal ? let_in() : peer(static_cast<int>(tag)).advance();
 }
 
-bool Endpoint::accept_some() {
+bool Endpoint::let_in() {
   bool moved = false;
-  std::size_t before = strangers_.size();  // who comes in now makes no room for the next
-  for (int i = 0; i < kAcceptAtOnce; ++i) {
-    UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!socket && keeps_out(listener_.get(), errno)) {
-      if (before == 0) return pause(), moved;
-      strangers_.pop_front();
-      --before;
-      continue;
-    }
-    if (!socket) return moved;
-    moved = true;
-    short_since_ns_ = 0;
-    // Those who have been silent for longest make room: a rank that is dropped so calls again.
-    if (strangers_.size() >= kMostStrangers) strangers_.pop_front();
-    stranger_ids_ = (stranger_ids_ + 1) & UINT32_MAX;
-    const int fd = socket.get();
-    strangers_.push_back({stranger_ids_, std::move(socket), handshake(Handshake::Role::kAcceptor), now_ns() + kStrangerNs});
-    control(epoll_.get(), EPOLL_CTL_ADD, fd, EPOLLIN, tag(kStranger, stranger_ids_));
-    advance_stranger(std::prev(strangers_.end()));
+  for (near::LocalArrival& arrival : local_->accept()) {
+    const bool adopted = peer(arrival.rank).adopt(std::move(arrival.socket));
+    if (!adopted) log(2, "shm: a second connection of rank " + std::to_string(arrival.rank) + " was refused");
+    moved = moved || adopted;
   }
+  const bool is_short = local_->shut_since_ns() != UINT64_MAX;
+  if (is_short) keep_out();
+  short_ = is_short;
   return moved;
 }
 
-// Nobody can be let in: who stands at the door would end every nap at once until that changes. Where it does not, links
-// that wait to meet their peers would do so in vain, and be told of a peer that is late.
-void Endpoint::pause() {
-  control(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), 0, tag(kListener, 0));
-  const std::uint64_t now = now_ns();
-  paused_until_ns_ = now + kPauseNs;
-  if (short_since_ns_ == 0) {
-    short_since_ns_ = now;
-    log(2, std::string("shm: ") + kKeepsPeersOut);
-  }
-  if (now - short_since_ns_ < kShortNs) return;
+// Links that wait for peers who cannot be let in would do so in vain, and be told of a peer that is late.
+void Endpoint::keep_out() {
+  if (!short_) log(2, std::string("shm: ") + kKeepsPeersOut);
+  if (now_ns() < local_->shut_since_ns() + kShortNs) return;
   for (auto next = waiting_.begin(); next != waiting_.end();) {
     ShmLink& link = **next++;                                        // it may leave the list
     if (link.peer().rank() > rank_) link.break_off(kKeepsPeersOut);  // those call here
   }
 }
 
-void Endpoint::resume() {
-  paused_until_ns_ = 0;
-  control(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), EPOLLIN, tag(kListener, 0));
-}
-
-bool Endpoint::advance_stranger(std::list<Stranger>::iterator stranger) {
-  const bool moved = tutti::advance(stranger->handshake, stranger->socket.get());
-  if (stranger->handshake.complete()) {
-    admit(*stranger);
-    strangers_.erase(stranger);
-  } else if (stranger->handshake.state() == Handshake::State::kFailed) {
-    log(4, std::string("shm: dropped a connection: ") + stranger->handshake.explain());
-    strangers_.erase(stranger);
-  }
-  return moved;
-}
-
-void Endpoint::admit(Stranger& stranger) {
-  Introduction who{};
-  const auto payload = stranger.handshake.peer_payload();
-  if (payload.size() == sizeof who) std::memcpy(&who, payload.data(), sizeof who);
-  unwatch(stranger.socket.get());
-  if (who.ranks != ranks_ || who.rank <= rank_ || who.rank >= ranks_ || who.traffic_class != traffic_class_ ||
-      !peer(who.rank).adopt(std::move(stranger.socket))) {
-    log(2, "shm: rank " + std::to_string(rank_) + " refused a connection of rank " + std::to_string(who.rank) + " of " +
-               std::to_string(who.ranks));
-  }
-}
-
 bool Endpoint::expire() {
-  if (waiting_.empty() && strangers_.empty()) return false;
+  if (waiting_.empty()) return false;
   const std::uint64_t now = now_ns();
-  while (!strangers_.empty() && strangers_.front().until_ns <= now) strangers_.pop_front();
   bool expired = false;
   for (auto next = waiting_.begin(); next != waiting_.end();) {
     ShmLink& link = **next++;  // it may leave the list
@@ -268,22 +189,6 @@ void Endpoint::keep(std::unique_ptr<ShmLink> link) {
 }
 
 void Endpoint::free(ShmLink& link) { links_.erase(&link); }
-
-void Endpoint::watch(int fd, int rank, bool output, bool known) {
-  const std::uint32_t events = output ? EPOLLIN | EPOLLOUT : EPOLLIN;
-  // Where this fails (no memory) the socket is still looked at when the peer says so in our page.
-  control(epoll_.get(), known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, events, tag(kPeer, static_cast<std::uint64_t>(rank)));
-}
-
-// Said aloud, for closing is not enough where a forked child still has the file open.
-void Endpoint::unwatch(int fd) { control(epoll_.get(), EPOLL_CTL_DEL, fd, 0, 0); }
-
-Handshake Endpoint::handshake(Handshake::Role role) const {
-  const Introduction who{rank_, ranks_, traffic_class_};
-  std::array<unsigned char, sizeof who> payload;
-  std::memcpy(payload.data(), &who, sizeof who);
-  return Handshake(role, key_, "tutti shm 2", payload);
-}
 
 Packet Endpoint::hello() const {
   Packet packet;

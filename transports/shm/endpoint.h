@@ -1,4 +1,4 @@
-// One rank's end of the transport: the listening socket, the peers, the doorbell and the regions.
+// One rank's end of the transport: where peers come in, the peers, the doorbell and the regions.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,20 @@
 #include <vector>
 
 #include "include/tutti/transport.h"
-#include "src/base/handshake.h"
+#include "src/base/poller.h"
 #include "src/base/status.h"
 #include "src/base/unique_fd.h"
+#include "transports/near/local_endpoint.h"
 #include "transports/shm/layout.h"
-#include "transports/shm/machine.h"
 #include "transports/shm/peer.h"
 #include "transports/shm/region.h"
-#include "transports/shm/socket.h"
 
 namespace tutti::shm {
 
 class ShmLink;
 
+/// Which descriptors are this transport's, in this version.
+inline constexpr near::Service kService{'t', 'u', 't', 't', 'i', 's', 'h', '2'};
 /// Begins the sentence of what the system refuses this process.
 inline constexpr const char* kCannotShare = "this process cannot share memory: ";
 
@@ -35,9 +36,9 @@ class Endpoint {
 
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
-  const EndpointAddress& address() const { return address_; }
+  const near::LocalAddress& address() const { return local_->address(); }
   std::uint64_t connect_timeout_ns() const { return connect_timeout_ns_; }
-  int event_fd() const { return epoll_.get(); }
+  int event_fd() const { return poller_.fd(); }
   /// As in tutti_endpoint_config, or a guess.
   std::uint64_t core_cache_bytes() const { return core_cache_bytes_; }
   /// Links there are, of both directions.
@@ -79,13 +80,13 @@ class Endpoint {
   /// It has met it, or given up.
   void link_met(ShmLink& link);
   std::uint64_t next_serial() { return ++serial_; }
-  Handshake handshake(Handshake::Role role) const;
   Packet hello() const;
   /// A connection that has to be tried again belongs to no event: it is looked at whenever anything is.
   void connecting(Peer& peer, bool yes);
-  /// Puts a peer's socket under watch, or changes for what.
-  void watch(int fd, int rank, bool output, bool known);
-  void unwatch(int fd);
+  const near::LocalEndpoint& local() const { return *local_; }
+  Poller& poller() { return poller_; }
+  /// By which the poller's events of that peer's connection come.
+  static std::uint64_t tag_of_peer(int rank) { return static_cast<std::uint64_t>(rank); }
   /// Keeps a link until it is closed, or the endpoint is.
   void keep(std::unique_ptr<ShmLink> link);
   void free(ShmLink& link);
@@ -93,30 +94,16 @@ class Endpoint {
   EndpointPage* page() const { return page_; }
 
  private:
-  /// Somebody who has connected and not yet proved to be a rank.
-  struct Stranger {
-    std::uint64_t id;
-    UniqueFd socket;
-    Handshake handshake;
-    std::uint64_t until_ns;
-  };
   static constexpr std::uint32_t kPatience = 256;
   static constexpr std::uint64_t kUsualCacheBytes = 1 << 20;
-  static constexpr std::size_t kMostStrangers = 256;
-  static constexpr int kAcceptAtOnce = 64;
-  static constexpr std::uint64_t kStrangerNs = 5'000'000'000;
-  static constexpr std::uint64_t kPauseNs = 10'000'000;
   static constexpr std::uint64_t kShortNs = 1'000'000'000;
 
   explicit Endpoint(const tutti_endpoint_config& config);
-  Status set_up();
+  Status set_up(const unsigned char* key);
   bool take_events(bool& moved);
   bool dispatch(std::uint64_t tag);
-  bool accept_some();
-  void pause();
-  void resume();
-  bool advance_stranger(std::list<Stranger>::iterator stranger);
-  void admit(Stranger& stranger);
+  bool let_in();
+  void keep_out();
   bool expire();
 
   const int rank_;
@@ -125,24 +112,19 @@ class Endpoint {
   const std::uint64_t connect_timeout_ns_;
   const std::uint64_t core_cache_bytes_;
   void (*const log_)(int, const char*);
-  Key key_{};
-  EndpointAddress address_;
+  Poller poller_;
+  std::unique_ptr<near::LocalEndpoint> local_;
 
   Mapping page_mapping_;
   EndpointPage* page_ = nullptr;
   SharedFd page_file_;
   SharedFd doorbell_;
-  UniqueFd epoll_;
-  UniqueFd listener_;
 
   std::uint32_t idle_calls_ = 0;
-  bool asked_ = false;                 ///< to be woken, by the last `arm`
-  std::uint64_t paused_until_ns_ = 0;  ///< nobody is let in, for want of descriptors; 0: not so
-  std::uint64_t short_since_ns_ = 0;   ///< since when not; 0: somebody was let in
+  bool asked_ = false;  ///< to be woken, by the last `arm`
+  bool short_ = false;  ///< nobody is let in, for want of descriptors, and that has been said
   std::vector<std::unique_ptr<Peer>> peers_;
   std::list<Peer*> connecting_;
-  std::list<Stranger> strangers_;
-  std::uint64_t stranger_ids_ = 0;
   std::list<ShmLink*> waiting_;  ///< links whose peer has not answered yet
   std::unordered_map<ShmLink*, std::unique_ptr<ShmLink>> links_;
   std::list<OwnRegion> regions_;

@@ -64,10 +64,10 @@ void ShmLink::break_off(std::string why) {
 
 bool ShmLink::expire(std::uint64_t now) {
   const std::uint64_t limit = endpoint_.connect_timeout_ns();
-  if (absence_.look(now, !peer_.reached()) < limit || limit == 0) return false;
+  if (absence_.look(now, !peer_.connection().is_reached()) < limit || limit == 0) return false;
   std::string why =
       "rank " + std::to_string(peer_.rank()) + " could not be reached over shared memory within " + seconds(limit);
-  if (!peer_.trouble().empty()) why += " (" + peer_.trouble() + ")";
+  if (const std::string trouble = peer_.connection().trouble(); !trouble.empty()) why += " (" + trouble + ")";
   break_off(std::move(why));
   return true;
 }

@@ -1,223 +1,96 @@
 #include "transports/shm/peer.h"
 
-#include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 #include <vector>
 
-#include "src/base/clock.h"
 #include "transports/shm/endpoint.h"
 #include "transports/shm/link.h"
 
 namespace tutti::shm {
+
+using near::SocketResult;
+
 namespace {
 
-constexpr std::uint64_t kFirstPauseNs = 1'000'000;
-constexpr std::uint64_t kLongestPauseNs = 100'000'000;
 // What one call takes from one socket, so that a talkative peer does not starve the others.
 constexpr int kPacketsAtOnce = 256;
 
-const char kNobodyThere[] =
-    " cannot be reached: the socket of its shared memory is closed, so it has ended, or given this communicator up";
-
-std::string named(int rank, std::uint32_t pid) {
-  return "rank " + std::to_string(rank) + (pid != 0 ? " (pid " + std::to_string(pid) + ")" : "");
-}
-
 }  // namespace
 
-void Peer::meet(const EndpointAddress& address) {
-  if (stage_ != Stage::kIdle || met_) return;
-  met_ = true;
-  address_ = address;
-  if (pid_ == 0) pid_ = address.pid;
-  if (rank_ == endpoint_.rank()) return connected_to_self();
-  // One of the two has to call: the higher rank does, so that there is never more than one connection.
-  if (rank_ < endpoint_.rank()) stage_ = Stage::kConnecting;
+Peer::Peer(Endpoint& endpoint, int rank)
+    : endpoint_(endpoint), connection_(endpoint.local(), endpoint.poller(), Endpoint::tag_of_peer(rank), rank) {}
+
+void Peer::meet(const near::LocalAddress& address) {
+  if (stage_ == Stage::kGone) return;
+  connection_.meet(address);
+  if (stage_ != Stage::kIdle) return;
   endpoint_.connecting(*this, true);
   advance();
 }
 
-void Peer::connected_to_self() {
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0) {
-    return end(system_error("cannot create a Unix socket", errno).error().message);
-  }
-  socket_.reset(ends[0]);
-  to_self_.reset(ends[1]);
-  page_ = endpoint_.page();
-  endpoint_.watch(socket_.get(), rank_, false, false);
-  stage_ = Stage::kReady;
-}
-
 bool Peer::adopt(UniqueFd socket) {
   if (stage_ != Stage::kIdle && stage_ != Stage::kGreeting) return false;
-  drop_socket();
-  endpoint_.connecting(*this, false);
-  socket_ = std::move(socket);
-  endpoint_.watch(socket_.get(), rank_, false, false);
+  connection_.adopt(std::move(socket));
   greet();
   return true;
 }
 
 bool Peer::advance() {
-  switch (stage_) {
-    case Stage::kConnecting:
-      return connect();
-    case Stage::kHandshake:
-      return shake();
-    case Stage::kGreeting:
-    case Stage::kReady: {
-      const bool moved = flush();
-      return receive() || moved;
-    }
-    case Stage::kIdle:
-      return met_ && probe();
-    case Stage::kGone:
-      break;
-  }
-  return false;
-}
-
-// Who waits to be called would not learn that the caller has died before. So it holds a connection to the other's listening
-// socket on which it says nothing: the kernel ends it when that socket closes, and then nobody answers there any more.
-bool Peer::probe() {
-  char unread[128];
-  while (probe_) {
-    const ssize_t n = ::recv(probe_.get(), unread, sizeof unread, MSG_DONTWAIT);
-    if (n < 0 && errno == EAGAIN) return false;
-    if (n > 0) continue;
-    endpoint_.unwatch(probe_.get());
-    probe_.reset();
-  }
-  if (now_ns() < retry_at_ns_) return false;
-  bool refused = false;
-  Result<UniqueFd> socket = connect_to(address_.name, refused);
-  if (!socket.ok() && refused) {
-    end(named(rank_, pid_) + kNobodyThere);
-    return true;
-  }
-  pause();
-  if (!socket.ok() || !*socket) return false;
-  probe_ = std::move(*socket);
-  endpoint_.watch(probe_.get(), rank_, false, false);
-  return false;
-}
-
-void Peer::pause() {
-  retry_pause_ns_ = std::clamp(retry_pause_ns_ * 2, kFirstPauseNs, kLongestPauseNs);
-  retry_at_ns_ = now_ns() + retry_pause_ns_;
+  if (stage_ == Stage::kIdle) return connect();
+  if (stage_ == Stage::kGone) return false;
+  const bool moved = flush();
+  return receive() || moved;
 }
 
 bool Peer::connect() {
-  if (retry_at_ns_ != 0 && now_ns() < retry_at_ns_) return false;
-  bool refused = false;
-  Result<UniqueFd> socket = connect_to(address_.name, refused);
-  if (!socket.ok() && refused) {
-    end(named(rank_, pid_) + kNobodyThere);
-    return true;
-  }
-  if (!socket.ok() || !*socket) {
-    retry(socket.ok() ? "its queue of connections is full" : socket.status().error().message);
-    return false;
-  }
-  socket_ = std::move(*socket);
-  endpoint_.watch(socket_.get(), rank_, false, false);
-  handshake_.emplace(endpoint_.handshake(Handshake::Role::kInitiator));
-  stage_ = Stage::kHandshake;
-  shake();
-  return true;
-}
-
-bool Peer::shake() {
-  const bool moved = tutti::advance(*handshake_, socket_.get());
-  if (handshake_->complete()) {
-    settle_handshake();
-    return true;
-  }
-  if (handshake_->state() != Handshake::State::kFailed) return moved;
-  if (handshake_->failure() == Handshake::Failure::kClosed) {
-    // Most likely dropped among too many strangers: that passes.
-    retry("it closed the connection during the handshake");
-  } else {
-    end(named(rank_, pid_) + " could not be authenticated over shared memory: " + handshake_->explain());
-  }
-  return true;
-}
-
-void Peer::settle_handshake() {
-  std::int32_t who = -1;
-  const auto payload = handshake_->peer_payload();
-  if (payload.size() >= sizeof who) std::memcpy(&who, payload.data(), sizeof who);
-  handshake_.reset();
-  if (who != rank_) {
-    return end("rank " + std::to_string(who) + " answered at the shared memory's socket of rank " + std::to_string(rank_));
-  }
-  endpoint_.connecting(*this, false);
-  greet();
+  using State = near::LocalConnection::State;
+  const bool moved = connection_.advance();
+  if (connection_.state() == State::kEnded) gone();
+  if (connection_.state() == State::kConnected) greet();
+  return moved;
 }
 
 void Peer::greet() {
+  endpoint_.connecting(*this, false);
+  incoming_ = {};
+  received_ = sent_ = 0;
   stage_ = Stage::kGreeting;
   greeting_ = endpoint_.hello();
   advance();
 }
 
-void Peer::drop_socket() {
-  if (socket_) endpoint_.unwatch(socket_.get());
-  socket_.reset();
-  if (probe_) endpoint_.unwatch(probe_.get());
-  probe_.reset();
-  handshake_.reset();
-  greeting_.reset();
-  incoming_ = {};
-  received_ = sent_ = 0;
-  watching_output_ = false;
-}
-
-void Peer::retry(std::string trouble) {
-  trouble_ = std::move(trouble);
-  drop_socket();
-  pause();
-  if (stage_ != Stage::kConnecting) endpoint_.connecting(*this, true);
-  stage_ = Stage::kConnecting;
-}
-
 void Peer::end(std::string why) {
   if (stage_ == Stage::kGone) return;
-  why_ = std::move(why);
-  endpoint_.log(3, why_);  // a peer that leaves in order ends so, too; errors have it where it matters
+  UniqueFd socket = connection_.end(std::move(why));
+  if (writes()) parting_ = std::move(socket);
+  gone();
+}
+
+void Peer::gone() {
+  endpoint_.log(3, why_gone());  // a peer that leaves in order ends so, too; errors have it where it matters
   endpoint_.connecting(*this, false);
   stage_ = Stage::kGone;
-  if (socket_ && writes()) {
-    endpoint_.unwatch(socket_.get());
-    parting_ = std::move(socket_);
-  }
-  drop_socket();
-  to_self_.reset();
+  greeting_.reset();
   outbox_.clear();
   offered_.clear();
   // Links do not leave these maps when they break, only when they are closed.
-  for (const auto& [channel, link] : senders_) link->break_off(why_);
-  for (const auto& [channel, link] : receivers_) link->break_off(why_);
+  for (const auto& [channel, link] : senders_) link->break_off(why_gone());
+  for (const auto& [channel, link] : receivers_) link->break_off(why_gone());
 }
 
 bool Peer::lost_connection() {
   if (stage_ == Stage::kReady) {
     // A process's sockets end after its mappings: see Endpoint's destructor, `end`, and the kernel's order of exit.
     fenced_ = true;
-    end(named(rank_, pid_) + " has closed its shared memory: it has ended, or given this communicator up");
-  } else if (endpoint_.rank() > rank_) {
-    retry("it closed the connection after the handshake");
+    end(name() + " has closed its shared memory: it has ended, or given this communicator up");
   } else {
-    drop_socket();
+    connection_.retry();
+    greeting_.reset();
     stage_ = Stage::kIdle;
-    endpoint_.connecting(*this, met_);
+    endpoint_.connecting(*this, connection_.state() != near::LocalConnection::State::kUnmet);
   }
   return true;
 }
@@ -226,7 +99,7 @@ bool Peer::receive() {
   bool moved = false;
   for (int i = 0; i < kPacketsAtOnce; ++i) {
     if (stage_ != Stage::kGreeting && stage_ != Stage::kReady) return moved;
-    const SocketResult result = receive_packet(socket_.get(), incoming_, received_);
+    const SocketResult result = connection_.receive(incoming_, received_);
     if (result == SocketResult::kAgain) return moved;
     moved = true;
     if (result == SocketResult::kEnded) return lost_connection();
@@ -238,10 +111,10 @@ bool Peer::receive() {
 }
 
 bool Peer::send_front(const Packet& packet) {
-  const SocketResult result = send_packet(output(), packet, sent_);
+  const SocketResult result = connection_.send(packet, sent_);
   if (result == SocketResult::kDone) sent_ = 0;
   if (result == SocketResult::kRefused) {
-    end(system_error("this process cannot tell " + named(rank_, pid_) + " of its shared memory", errno).error().message);
+    end(system_error("this process cannot tell " + name() + " of its shared memory", errno).error().message);
     return false;
   }
   // Where the peer is gone the receiving side finds out, behind what the peer still sent.
@@ -270,12 +143,7 @@ bool Peer::flush() {
   return moved;
 }
 
-void Peer::watch_output() {
-  const bool waiting = greeting_ || (stage_ == Stage::kReady && !outbox_.empty());
-  if (waiting == watching_output_ || to_self_ || !socket_) return;
-  watching_output_ = waiting;
-  endpoint_.watch(socket_.get(), rank_, waiting, true);
-}
+void Peer::watch_output() { connection_.watch_output(greeting_ || (stage_ == Stage::kReady && !outbox_.empty())); }
 
 void Peer::post(Packet packet) {
   if (stage_ == Stage::kGone) return;
@@ -287,13 +155,13 @@ void Peer::ring() const {
   if (!doorbell_) return;
   // Whoever clears the word rings, so that a sleeper is rung once. Relaxed: the kernel orders the wake-up itself.
   if (shared(page_->sleeping).exchange(0, std::memory_order_relaxed) == 0) return;
-  ring_doorbell(*doorbell_);
+  near::ring_doorbell(*doorbell_);
 }
 
 void Peer::handle(Packet& packet) {
   const ControlMessage& m = packet.message;
   if (m.protocol != kProtocol || (stage_ == Stage::kGreeting) != (m.verb == Verb::kHello)) {
-    return end(named(rank_, pid_) + " speaks another version of the shared-memory protocol");
+    return end(name() + " speaks another version of the shared-memory protocol");
   }
   switch (m.verb) {
     case Verb::kHello:
@@ -308,7 +176,7 @@ void Peer::handle(Packet& packet) {
       return;
     case Verb::kCloseReceiver:
       if (SenderLink* link = sender_of(m)) {
-        link->break_off(named(rank_, pid_) + " has closed its end of channel " + std::to_string(m.channel));
+        link->break_off(name() + " has closed its end of channel " + std::to_string(m.channel));
       }
       return;
     case Verb::kCloseSender:
@@ -320,20 +188,19 @@ void Peer::handle(Packet& packet) {
     case Verb::kRefuseRegion:
       return region_refused(m.a);
   }
-  end(named(rank_, pid_) + " sent a message of unknown kind " + std::to_string(static_cast<std::uint32_t>(m.verb)));
+  end(name() + " sent a message of unknown kind " + std::to_string(static_cast<std::uint32_t>(m.verb)));
 }
 
 void Peer::take_hello(const Packet& packet) {
   if (packet.lost) {
-    return end("this process has no free file descriptor for the memory of " + named(rank_, pid_) +
+    return end("this process has no free file descriptor for the memory of " + name() +
                "; raise the limit of open files (ulimit -n)");
   }
-  if (!packet.descriptors[0] || !packet.descriptors[1]) return end(named(rank_, pid_) + " passed no descriptors");
-  if (!is_doorbell(*packet.descriptors[1]))
-    return end(named(rank_, pid_) + " passed something else than an event descriptor");
-  pid_ = packet.message.pid;
+  if (!packet.descriptors[0] || !packet.descriptors[1]) return end(name() + " passed no descriptors");
+  if (!near::is_doorbell(*packet.descriptors[1])) return end(name() + " passed something else than an event descriptor");
+  connection_.set_pid(packet.message.pid);
   Result<Mapping> page = map_memory(packet.descriptors[0]->get(), 0, kPage, true);
-  if (!page.ok()) return end(named(rank_, pid_) + ": " + page.status().error().message);
+  if (!page.ok()) return end(name() + ": " + page.status().error().message);
   page_mapping_ = std::move(*page);
   page_ = static_cast<EndpointPage*>(page_mapping_.data());
   doorbell_ = packet.descriptors[1];
@@ -361,7 +228,7 @@ void Peer::take_link(const Packet& packet) {
 void Peer::take_close_sender(const ControlMessage& message) {
   const auto found = receivers_.find(message.channel);
   if (found != receivers_.end() && found->second->serial() == message.serial) {
-    found->second->break_off(named(rank_, pid_) + " has closed its end of channel " + std::to_string(message.channel));
+    found->second->break_off(name() + " has closed its end of channel " + std::to_string(message.channel));
     return;
   }
   // Nobody has accepted it, so nothing was ever committed there.
@@ -383,7 +250,7 @@ void Peer::take_region(const Packet& packet) {
   if (packet.lost)
     return refuse_region(m.a, "there was no free file descriptor; raise the limit of open files (ulimit -n)");
   if (!packet.descriptors[0] || m.b == 0 || m.c > UINT64_MAX - m.b - kPage) {
-    return end(named(rank_, pid_) + " announced a region without memory");
+    return end(name() + " announced a region without memory");
   }
   auto region = std::make_unique<PeerRegion>(packet.descriptors[0], m.b, m.c);
   // Mapped now, so that its descriptor is free again. Where the file is not what was announced, whoever uses it learns so.
@@ -394,7 +261,7 @@ void Peer::take_region(const Packet& packet) {
 
 /// What the peer wanted to pass that way travels by slot.
 void Peer::refuse_region(std::uint64_t id, const std::string& why) {
-  endpoint_.log(2, "shm: memory of " + named(rank_, pid_) + " is not shared: " + why);
+  endpoint_.log(2, "shm: memory of " + name() + " is not shared: " + why);
   Packet answer;
   answer.message.verb = Verb::kRefuseRegion;
   answer.message.a = id;
@@ -402,7 +269,7 @@ void Peer::refuse_region(std::uint64_t id, const std::string& why) {
 }
 
 void Peer::region_refused(std::uint64_t id) {
-  endpoint_.region_refused(id, rank_);
+  endpoint_.region_refused(id, rank());
   for (const auto& [channel, link] : senders_) link->region_refused(id);
 }
 

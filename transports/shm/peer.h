@@ -10,12 +10,10 @@
 #include <string>
 #include <unordered_map>
 
-#include "src/base/handshake.h"
 #include "src/base/unique_fd.h"
+#include "transports/near/local_connection.h"
 #include "transports/shm/layout.h"
-#include "transports/shm/machine.h"
 #include "transports/shm/region.h"
-#include "transports/shm/socket.h"
 
 namespace tutti::shm {
 
@@ -49,31 +47,27 @@ struct ChannelPair {
 
 /// The connection and its contents. Belongs to its endpoint, and is used by the endpoint's thread only.
 ///
-///     idle → connecting → shaking hands → greeting → ready → gone        the higher rank connects
-///     idle → greeting (the endpoint has accepted and shaken hands) → ready → gone        the lower rank waits
+///     idle → greeting (the connection stands) → ready → gone
 class Peer {
  public:
-  enum class Stage { kIdle, kConnecting, kHandshake, kGreeting, kReady, kGone };
+  enum class Stage { kIdle, kGreeting, kReady, kGone };
 
-  Peer(Endpoint& endpoint, int rank) : endpoint_(endpoint), rank_(rank) {}
+  Peer(Endpoint& endpoint, int rank);
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
 
-  int rank() const { return rank_; }
+  int rank() const { return connection_.rank(); }
   Stage stage() const { return stage_; }
-  std::uint32_t pid() const { return pid_; }
-  const std::string& why_gone() const { return why_; }
-  /// It is there, connected or about to be: one that does not answer is late, not lost.
-  bool reached() const { return stage_ > Stage::kConnecting || probe_; }
-  /// What went wrong last while connecting, for the sentence of a link that gave up waiting; may be empty.
-  const std::string& trouble() const { return trouble_; }
+  const std::string& why_gone() const { return connection_.why_ended(); }
+  /// How it is connected, or why not.
+  const near::LocalConnection& connection() const { return connection_; }
   EndpointPage* page() const { return page_; }
 
   /// Names the peer's address; begins to connect where that is ours to do.
-  void meet(const EndpointAddress& address);
-  /// Takes over a connection whose handshake the endpoint has completed; false: there is one already.
+  void meet(const near::LocalAddress& address);
+  /// Takes over a connection that has come in; false: there is one already.
   bool adopt(UniqueFd socket);
-  /// Does what can be done now: connects, shakes hands, receives, sends. True where anything moved.
+  /// Does what can be done now: connects, receives, sends. True where anything moved.
   bool advance();
 
   /// Queues a message and sends as much as goes.
@@ -106,20 +100,15 @@ class Peer {
 
  private:
   bool connect();
-  bool probe();
-  void pause();
-  bool shake();
   bool receive();
   bool flush();
+  std::string name() const { return connection_.name(); }
   void greet();
-  void settle_handshake();
   bool lost_connection();
-  void connected_to_self();
   bool send_front(const Packet& packet);
   void watch_output();
-  void drop_socket();
-  void retry(std::string trouble);
   void end(std::string why);
+  void gone();
   void handle(Packet& packet);
   void take_hello(const Packet& packet);
   void take_link(const Packet& packet);
@@ -131,24 +120,10 @@ class Peer {
   PeerRegion* find_region(std::uint64_t id);
   void take_close_sender(const ControlMessage& message);
   SenderLink* sender_of(const ControlMessage& message) const;
-  int output() const { return to_self_ ? to_self_.get() : socket_.get(); }
 
   Endpoint& endpoint_;
-  const int rank_;
+  near::LocalConnection connection_;
   Stage stage_ = Stage::kIdle;
-  std::string why_;
-  std::string trouble_;
-  std::uint32_t pid_ = 0;
-
-  EndpointAddress address_;
-  bool met_ = false;  ///< address_ is known
-  UniqueFd socket_;
-  UniqueFd probe_;    ///< see `probe`
-  UniqueFd to_self_;  ///< a rank's connection to itself has both ends here
-  std::optional<Handshake> handshake_;
-  std::uint64_t retry_at_ns_ = 0;
-  std::uint64_t retry_pause_ns_ = 0;
-  bool watching_output_ = false;
   bool fenced_ = false;
   UniqueFd parting_;  ///< given up, but not closed while we write the peer's memory: its end says that nobody does
 

@@ -5,11 +5,16 @@
 #include <string>
 #include <vector>
 
+#include "src/base/memory_file.h"
 #include "src/base/unique_fd.h"
+#include "transports/near/descriptor_message.h"
 #include "transports/shm/layout.h"
-#include "transports/shm/socket.h"
 
 namespace tutti::shm {
+
+using near::SharedFd;
+/// What passes over a pair's socket, with the descriptors that it speaks of.
+using Packet = near::DescriptorMessage<ControlMessage>;
 
 /// What a peer knows of a region.
 enum class Told : std::uint8_t {

@@ -20,8 +20,9 @@ namespace {
 constexpr double kBandwidth = 10e9;
 constexpr double kLatency = 250e-9;
 constexpr std::uint32_t kPreference = 100;
-/// Four for each class of traffic's endpoint, and for one peer its socket, its doorbell and two on their way.
-constexpr std::uint64_t kLeastDescriptors = 12;
+/// Five for each class of traffic's endpoint, and for one peer its socket, its connector's, its doorbell and two on their
+/// way.
+constexpr std::uint64_t kLeastDescriptors = 15;
 
 Endpoint& of(tutti_endpoint* endpoint) { return *reinterpret_cast<Endpoint*>(endpoint); }
 ShmLink& of(tutti_link* link) { return *reinterpret_cast<ShmLink*>(link); }
@@ -31,7 +32,7 @@ OwnRegion* of(const tutti_region* region) { return region != nullptr ? static_ca
 
 /// Does once what a link to a peer does, so that the limit which would keep that from opening is met now.
 Status try_out() {
-  const Result<EndpointAddress> identity = machine_identity();
+  const Result<near::LocalAddress> identity = near::new_local_address(kService, 0);
   if (!identity.ok()) return identity.status();
   const std::uint64_t bytes = LinkLayout::of(link_slots, link_slot_bytes).total;
   const Result<UniqueFd> memory = create_memory("tutti-probe", bytes);
@@ -60,15 +61,15 @@ tutti_status open(const tutti_endpoint_config* config, tutti_endpoint** endpoint
 void close(tutti_endpoint* endpoint) { delete &of(endpoint); }
 
 std::size_t describe(tutti_endpoint* endpoint, void* descriptor) {
-  const EndpointAddress& address = of(endpoint).address();
+  const near::LocalAddress& address = of(endpoint).address();
   std::memcpy(descriptor, &address, sizeof address);
   return sizeof address;
 }
 
 int reach(tutti_endpoint* endpoint, int, const void* descriptor, std::size_t length, tutti_reach* reach, char* why,
           std::size_t n) {
-  const Result<EndpointAddress> there = parse_address(descriptor, length);
-  const std::string obstacle = there.ok() ? unreachable(of(endpoint).address(), *there) : there.status().text();
+  const Result<near::LocalAddress> there = near::parse_local_address(kService, descriptor, length);
+  const std::string obstacle = there.ok() ? near::unreachable(of(endpoint).address(), *there) : there.status().text();
   if (!obstacle.empty()) {
     write_why(why, n, obstacle);
     return 0;
@@ -88,7 +89,8 @@ void arm(tutti_endpoint* endpoint, int sleeping) { of(endpoint).arm(sleeping != 
 
 /// The peer of a link that is to be opened, met and ready for it.
 Result<Peer*> prepare(Endpoint& endpoint, const tutti_link_params& params) {
-  const Result<EndpointAddress> address = parse_address(params.descriptor, params.descriptor_length);
+  const Result<near::LocalAddress> address =
+      near::parse_local_address(kService, params.descriptor, params.descriptor_length);
   if (!address.ok()) return address.status();
   if (params.peer < 0 || params.peer >= endpoint.ranks()) {
     return Status(TUTTI_INVALID_ARGUMENT, "there is no rank " + std::to_string(params.peer) + " among " +
@@ -98,7 +100,7 @@ Result<Peer*> prepare(Endpoint& endpoint, const tutti_link_params& params) {
     return Status(TUTTI_INVALID_ARGUMENT, "a link of " + std::to_string(params.slots) + " slots of " +
                                               std::to_string(params.slot_bytes) + " bytes is outside what shm can have");
   }
-  if (const std::string obstacle = unreachable(endpoint.address(), *address); !obstacle.empty()) {
+  if (const std::string obstacle = near::unreachable(endpoint.address(), *address); !obstacle.empty()) {
     return Status(TUTTI_UNSUPPORTED, obstacle);
   }
   Peer& peer = endpoint.peer(params.peer);

@@ -5,11 +5,8 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <system_error>
 
 #include "src/base/byte_codec.h"
-#include "src/base/clock.h"
-#include "src/base/socket.h"
 #include "transports/tcp/endpoint.h"
 #include "transports/tcp/frame.h"
 #include "transports/tcp/peer.h"
@@ -18,26 +15,7 @@ namespace tutti::tcp {
 
 namespace {
 
-constexpr std::uint64_t kLongestPause = 500'000'000;
-constexpr std::uint64_t kSecondChoice = 50'000'000;  // head start of loopback over the other ways to a neighbour
-
-constexpr char kShortage[] = "no descriptor or memory for a socket here";
-
-std::string connect_error(int number) {
-  switch (number) {
-    case ECONNREFUSED:
-      return "connection refused";
-    case ETIMEDOUT:
-      return "no answer";
-    case ENETUNREACH:
-    case EHOSTUNREACH:
-      return "no route";
-    case EADDRNOTAVAIL:
-      return "no such address here";
-    default:
-      return is_shortage(number) ? kShortage : "cannot connect: " + std::generic_category().message(number);
-  }
-}
+constexpr std::uint64_t kLoopbackHeadStart = 50'000'000;  // of loopback over the other ways to a rank of this machine
 
 }  // namespace
 
@@ -46,10 +24,7 @@ std::vector<unsigned char> DialIntroduction::pack() const {
   out.raw(std::span<const unsigned char>(self));
   out.raw(std::span<const unsigned char>(other));
   out.i32(rank);
-  std::vector<unsigned char> bytes(out.size());
-  std::transform(out.bytes().begin(), out.bytes().end(), bytes.begin(),
-                 [](std::byte b) { return std::to_integer<unsigned char>(b); });
-  return bytes;
+  return handshake_payload(out);
 }
 
 std::optional<DialIntroduction> DialIntroduction::unpack(std::span<const unsigned char> bytes) {
@@ -62,65 +37,62 @@ std::optional<DialIntroduction> DialIntroduction::unpack(std::span<const unsigne
   return one;
 }
 
-Attempt::~Attempt() {
-  if (watch_ != 0) endpoint_.unwatch(watch_, socket_.get());
+Attempt::Attempt(Endpoint& endpoint, const Card& card, std::vector<SocketAddress> ways, std::uint32_t index)
+    : endpoint_(endpoint),
+      wanted_(card.id),
+      ways_(std::move(ways)),
+      stagger_ns_(card.beside(endpoint.card()) && card.everywhere ? kLoopbackHeadStart : 0),
+      index_(index) {
+  restart();
 }
 
+Attempt::~Attempt() { take_socket(); }
+
 UniqueFd Attempt::take_socket() {
-  if (watch_ != 0) endpoint_.unwatch(watch_, socket_.get());
+  if (watch_ != 0) endpoint_.unwatch(watch_, phase_ == Phase::kConnecting ? connector_->fd() : socket_.get());
   watch_ = 0;
   return std::move(socket_);
 }
 
-std::string Attempt::text() const {
-  static constexpr const char* kDoing[] = {
-      "not tried", "no answer", "no proof of the key yet", "connected", "connected, but not taken yet", "connected"};
-  return way_.text() + " (" + (last_.empty() ? kDoing[static_cast<int>(phase_)] : last_) + ")";
-}
-
-bool Attempt::starved() const { return last_ == kShortage; }
-
-void Attempt::step(std::uint64_t now, const Card& card, Key key) {
-  if (phase_ == Phase::kWaiting && now >= retry_ns_ && !hopeless()) begin(card, key);
-}
-
-void Attempt::begin(const Card& card, Key key) {
-  auto socket = connect_to(way_);
-  if (!socket) {
-    const int number = socket.status().error().system_error;
-    return failed(connect_error(number), number == ECONNREFUSED);
-  }
-  socket_ = std::move(socket).value();
-  endpoint_.dress(socket_.get());
-  wanted_ = card.id;
+void Attempt::restart() {
   DialIntroduction self;
   self.self = endpoint_.card().id;
-  self.other = card.id;
+  self.other = wanted_;
   self.rank = endpoint_.rank();
-  handshake_.emplace(Handshake::Role::kInitiator, key, kPurpose, self.pack());
-  phase_ = Phase::kConnecting;
-  watch_ = endpoint_.watch(*this, socket_.get(), EPOLLOUT);
-  if (watch_ == 0) failed(kShortage, false);  // nobody would ever hear of it
+  ConnectorOptions options;
+  options.stagger_ns = stagger_ns_;
+  options.may_answer_late = true;
+  options.prepare = [this](int fd) { endpoint_.dress(fd); };
+  // Behind a private address another rank of the same communicator may answer: it knows the key, but is not the one.
+  options.is_meant = [this](std::span<const unsigned char> payload) {
+    const auto other = DialIntroduction::unpack(payload);
+    return other && other->self == wanted_;
+  };
+  connector_.emplace(ways_, endpoint_.key(), kPurpose, self.pack(), std::move(options));
+  if (connector_->fd() >= 0) watch_ = endpoint_.watch(*this, connector_->fd(), EPOLLIN);
+}
+
+std::string Attempt::text() const {
+  return phase_ == Phase::kConnecting ? connector_->explain() : way_.text() + ": connected, but not taken yet";
+}
+
+// A connector that nobody watches, for want of memory, is looked at each time.
+void Attempt::step(std::uint64_t now) {
+  if (phase_ != Phase::kConnecting || (watch_ != 0 && now < connector_->next_ns())) return;
+  if (connector_->fd() < 0 && now >= connector_->next_ns()) restart();
+  ready(0);
 }
 
 void Attempt::ready(std::uint32_t) {
-  if (phase_ == Phase::kConnecting) {
-    if (const int number = connect_result(socket_.get()); number != 0)
-      return failed(connect_error(number), number == ECONNREFUSED);
-    phase_ = Phase::kShaking;
-    endpoint_.rewatch(watch_, socket_.get(), EPOLLIN);
-  }
-  if (phase_ == Phase::kShaking) shake();
+  if (phase_ == Phase::kConnecting && connector_->step()) proved();
   if (phase_ == Phase::kAttaching) take_answer();
 }
 
-void Attempt::shake() {
-  advance(*handshake_, socket_.get());
-  if (handshake_->state() == Handshake::State::kFailed) return failed(handshake_->explain(), false);
-  if (!handshake_->complete()) return;
-  const auto other = DialIntroduction::unpack(handshake_->peer_payload());
-  // Behind a private address another rank of the same communicator may answer: it knows the key, but is not the one.
-  if (!other || other->self != wanted_) return failed("another rank answers there", true);
+void Attempt::proved() {
+  take_socket();
+  AuthenticatedConnection made = connector_->take();
+  socket_ = std::move(made.fd);
+  way_ = made.remote;
   phase_ = Phase::kProved;
 }
 
@@ -128,67 +100,56 @@ void Attempt::attach(std::uint32_t sockets) {
   const FrameHeader attach = control_frame(FrameKind::kAttach, index_, sockets);
   // A connection that has carried only a handshake takes 32 bytes at once, or it is dead.
   const auto sent = ::send(socket_.get(), &attach, sizeof attach, MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent != static_cast<ssize_t>(sizeof attach)) return failed("it closed the connection", false);
+  if (sent != static_cast<ssize_t>(sizeof attach)) return failed("it closed the connection");
   answer_bytes_ = 0;
   phase_ = Phase::kAttaching;
+  watch_ = endpoint_.watch(*this, socket_.get(), EPOLLIN);
+  if (watch_ == 0) failed(kShortageRemedy);  // nobody would ever hear of it
 }
 
 void Attempt::take_answer() {
   auto* const bytes = reinterpret_cast<std::byte*>(&answer_);
   const ssize_t n = ::recv(socket_.get(), bytes + answer_bytes_, sizeof answer_ - answer_bytes_, MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
-  if (n <= 0) return failed("it does not take this connection now", false);
+  if (n <= 0) return failed("it does not take this connection now");
   answer_bytes_ += static_cast<std::size_t>(n);
   if (answer_bytes_ < sizeof answer_) return;
-  if (header_fault(answer_) != nullptr || !answer_.is(FrameKind::kAttach))
-    return failed("its answer makes no sense", false);
+  if (header_fault(answer_) != nullptr || !answer_.is(FrameKind::kAttach)) return failed("its answer makes no sense");
   phase_ = Phase::kAttached;
 }
 
-void Attempt::failed(const std::string& why, bool refused) {
+void Attempt::failed(const char* why) {
   take_socket().reset();
-  phase_ = Phase::kWaiting;
-  last_ = why;
-  refusals_ = refused ? refusals_ + 1 : 0;
-  retry_ns_ = now_ns() + pause_ns_;
-  pause_ns_ = std::min(2 * pause_ns_, kLongestPause);
+  phase_ = Phase::kConnecting;
+  connector_->reject(why);
+  watch_ = endpoint_.watch(*this, connector_->fd(), EPOLLIN);
 }
 
 Dialer::Dialer(Endpoint& endpoint, Peer& peer, const Card& card)
     : endpoint_(endpoint), peer_(peer), card_(card), sockets_(endpoint.sockets_to(card)) {
-  const std::uint64_t now = now_ns();
-  const bool beside = card.beside(endpoint.card()) && card.everywhere;
-  for (const auto& way : ways_to(card, endpoint.card())) {
-    attempts_.push_back(std::make_unique<Attempt>(endpoint, way, 0, beside && !way.loopback() ? now + kSecondChoice : now));
-  }
+  attempts_.push_back(std::make_unique<Attempt>(endpoint, card, ways_to(card, endpoint.card()), 0));
 }
 
 std::string Dialer::tried() const {
   std::string text;
-  for (const auto& attempt : attempts_) text += (text.empty() ? "" : ", ") + attempt->text();
-  return text.empty() ? "it has no address that can be reached from here" : text;
+  for (const auto& attempt : attempts_) text += (text.empty() ? "" : "; ") + attempt->text();
+  return text;
 }
 
 bool Dialer::starved() const {
-  return !attempts_.empty() && std::ranges::all_of(attempts_, [](const auto& attempt) { return attempt->starved(); });
+  return std::ranges::all_of(attempts_, [](const auto& attempt) { return attempt->starved(); });
 }
 
 bool Dialer::connected() const {
-  return std::any_of(attempts_.begin(), attempts_.end(),
-                     [](const auto& attempt) { return attempt->phase() >= Attempt::Phase::kShaking; });
+  return std::ranges::any_of(attempts_, [](const auto& attempt) { return attempt->connected(); });
 }
 
-// The first way that proved itself is taken for all sockets; connections over the others are closed, never attached.
+// The first way that proved itself is taken for all sockets.
 void Dialer::choose_way() {
-  const auto winner = std::find_if(attempts_.begin(), attempts_.end(),
-                                   [](const auto& attempt) { return attempt->phase() == Attempt::Phase::kProved; });
-  if (winner == attempts_.end()) return;
-  std::unique_ptr<Attempt> first = std::move(*winner);
-  attempts_.clear();
+  if (attempts_.front()->phase() != Attempt::Phase::kProved) return;
   chosen_ = true;
-  const SocketAddress way = first->way();
-  attempts_.push_back(std::move(first));
-  for (std::uint32_t i = 1; i < sockets_; ++i) attempts_.push_back(std::make_unique<Attempt>(endpoint_, way, i, 0));
+  const std::vector<SocketAddress> way{attempts_.front()->way()};
+  for (std::uint32_t i = 1; i < sockets_; ++i) attempts_.push_back(std::make_unique<Attempt>(endpoint_, card_, way, i));
 }
 
 // The first socket is attached before the others, so that it alone decides whose connections stay.
@@ -208,15 +169,13 @@ void Dialer::take_attached() {
 }
 
 void Dialer::step(std::uint64_t now) {
-  const Key key = endpoint_.key();
-  for (auto& attempt : attempts_) attempt->step(now, card_, key);
+  for (auto& attempt : attempts_) attempt->step(now);
   if (!chosen_) choose_way();
   if (chosen_) take_attached();
-  const bool hopeless =
-      std::all_of(attempts_.begin(), attempts_.end(), [](const auto& attempt) { return attempt->hopeless(); });
+  const bool hopeless = std::ranges::all_of(attempts_, [](const auto& attempt) { return attempt->hopeless(); });
   const bool all_there = chosen_ && attempts_.empty();
   if (!all_there && hopeless) {
-    peer_.unreachable(peer_.name() + " cannot be reached: " + tried() + "; its process is gone, or a firewall is between");
+    peer_.unreachable(peer_.name() + " cannot be reached (" + tried() + "); its process is gone, or a firewall is between");
   }
   finished_ = all_there || hopeless;
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/base/addresses.h"
-#include "src/base/handshake.h"
+#include "src/base/authenticated_connector.h"
 #include "src/base/unique_fd.h"
 #include "transports/tcp/card.h"
 #include "transports/tcp/frame.h"
@@ -32,53 +32,53 @@ struct DialIntroduction {
 /// The purpose that the handshake of this transport proves.
 inline constexpr const char* kPurpose = "tutti tcp 1";
 
-/// One try to connect to one address, begun again after failures.
+/// One socket to a peer in the making: connected by one of several ways, then attached as socket `index`.
 class Attempt final : public Watcher {
  public:
-  enum class Phase { kWaiting, kConnecting, kShaking, kProved, kAttaching, kAttached };
+  enum class Phase { kConnecting, kProved, kAttaching, kAttached };
 
-  Attempt(Endpoint& endpoint, const SocketAddress& way, std::uint32_t index, std::uint64_t start_ns)
-      : endpoint_(endpoint), way_(way), index_(index), retry_ns_(start_ns) {}
+  Attempt(Endpoint& endpoint, const Card& card, std::vector<SocketAddress> ways, std::uint32_t index);
   ~Attempt() override;
 
-  /// Begins, or begins again, where it is time.
-  void step(std::uint64_t now, const Card& card, Key key);
+  /// Goes on where it is time.
+  void step(std::uint64_t now);
   void ready(std::uint32_t events) override;
 
   /// Asks the peer to take this connection; only where it has proved itself.
   void attach(std::uint32_t sockets);
   Phase phase() const { return phase_; }
-  /// Nobody listens there: it was refused again and again.
-  bool hopeless() const { return refusals_ >= kRefusals; }
-  std::uint32_t index() const { return index_; }
-  const SocketAddress& way() const { return way_; }
+  /// Nobody listens there: every way was refused again and again.
+  bool hopeless() const { return phase_ == Phase::kConnecting && connector_->is_turned_away(kRefusals); }
+  /// A connection has been made, which may not have been answered yet.
+  bool connected() const { return phase_ != Phase::kConnecting || connector_->is_taken(); }
   /// This process had nothing left to make a connection with, last time.
-  bool starved() const;
-  /// "10.0.0.1:4242 (connection refused)".
+  bool starved() const { return phase_ == Phase::kConnecting && connector_->starved() != 0; }
+  std::uint32_t index() const { return index_; }
+  /// Where the connection leads; only once it has proved itself.
+  const SocketAddress& way() const { return way_; }
+  /// "10.0.0.1:4242: Connection refused".
   std::string text() const;
   UniqueFd take_socket();
 
  private:
   static constexpr int kRefusals = 5;
-  void begin(const Card& card, Key key);
-  void shake();
+  void restart();
+  void proved();
   void take_answer();
-  void failed(const std::string& why, bool refused);
+  void failed(const char* why);
 
   Endpoint& endpoint_;
-  SocketAddress way_;
+  EndpointId wanted_;
+  std::vector<SocketAddress> ways_;
+  std::uint64_t stagger_ns_;
   std::uint32_t index_;
-  std::uint64_t retry_ns_;
-  std::uint64_t pause_ns_ = 5'000'000;
-  int refusals_ = 0;
-  Phase phase_ = Phase::kWaiting;
+  Phase phase_ = Phase::kConnecting;
+  std::optional<Connector> connector_;
+  std::uint64_t watch_ = 0;  ///< of the connector while connecting, else of the socket
   UniqueFd socket_;
-  std::uint64_t watch_ = 0;
-  EndpointId wanted_{};
-  std::optional<Handshake> handshake_;
+  SocketAddress way_;
   FrameHeader answer_;
   std::size_t answer_bytes_ = 0;
-  std::string last_;
 };
 
 /// Makes all the connections to one peer.

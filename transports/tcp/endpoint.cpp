@@ -79,7 +79,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const tutti_endpoint_config& co
   card.megabits = interface_megabits(*locals);
   card.everywhere = interfaces.empty();
   card.addresses = listener->addresses;
-  endpoint->gate_.open(std::move(listener->sockets));
+  if (Status opened = endpoint->incoming_.open(std::move(listener->sockets)); !opened) return opened;
   return endpoint;
 }
 
@@ -113,6 +113,10 @@ void Endpoint::linger() {
 
 void Endpoint::log(int level, const std::string& text) const {
   if (log_ != nullptr) log_(level, text.c_str());
+}
+
+void Endpoint::dropped(const std::string& remote, const std::string& why) const {
+  log(3, "a connection from " + remote + " was dropped: " + why);
 }
 
 void Endpoint::dress(int fd) const {
@@ -275,7 +279,7 @@ void Endpoint::drop_broken() {
 
 void Endpoint::meet_peers() {
   const std::uint64_t now = now_ns();
-  gate_.sweep(now);
+  incoming_.sweep(now);
   std::erase_if(waiting_, [now](Peer* peer) {
     peer->dial(now);
     return !peer->waiting();
@@ -284,13 +288,13 @@ void Endpoint::meet_peers() {
 
 bool Endpoint::progress() {
   bool moved = move_streams();
-  const bool expecting = !waiting_.empty() || gate_.busy();
+  const bool expecting = !waiting_.empty() || incoming_.busy();
   const bool look = !directly() || look_soon_ || (expecting && !moved) || ++turns_ % kDoorsEvery == 0;
   if (look) {
     look_soon_ = false;
     moved = look_at_events() || moved;
   }
-  if (look && (expecting || gate_.busy())) meet_peers();
+  if (look && (expecting || incoming_.busy())) meet_peers();
   if (moved) {
     idle_turns_ = 0;
   } else if (++idle_turns_ >= kIdleTurns) {

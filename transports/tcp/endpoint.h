@@ -14,7 +14,7 @@
 #include "src/base/status.h"
 #include "src/base/unique_fd.h"
 #include "transports/tcp/card.h"
-#include "transports/tcp/gate.h"
+#include "transports/tcp/incoming.h"
 #include "transports/tcp/peer.h"
 
 namespace tutti::tcp {
@@ -57,6 +57,8 @@ class Endpoint {
               const std::string& remote);
   void add(Stream& stream);
   void log(int level, const std::string& text) const;
+  /// Logs that an accepted connection was dropped.
+  void dropped(const std::string& remote, const std::string& why) const;
 
  private:
   static constexpr std::size_t kPolledDirectly = 4;  ///< streams that are read without asking epoll first
@@ -98,7 +100,7 @@ class Endpoint {
   std::uint32_t idle_turns_ = 0;
   bool sleeping_ = false;   ///< as `arm` said last
   bool look_soon_ = false;  ///< somebody slept on the epoll descriptor: see what woke it
-  Gate gate_{*this};
+  IncomingConnections incoming_{*this};
 };
 
 }  // namespace tutti::tcp

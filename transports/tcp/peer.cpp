@@ -144,9 +144,10 @@ void Peer::dial(std::uint64_t now) {
   const std::uint64_t missing = absence_.look(now, !reached());
   dialer_->step(now);
   if (const std::uint64_t limit = endpoint_.connect_timeout_ns(); limit != 0 && missing >= limit) {
-    unreachable(dialer_->starved() ? "this process has had no descriptor or memory for a connection with " + name() +
-                                         " for " + seconds(limit) + ". " + kShortageRemedy
-                                   : name() + " could not be reached within " + seconds(limit) + ": " + dialer_->tried());
+    unreachable(dialer_->starved()
+                    ? "this process has had no descriptor or memory for a connection with " + name() + " for " +
+                          seconds(limit) + ". " + kShortageRemedy
+                    : name() + " could not be reached within " + seconds(limit) + " (" + dialer_->tried() + ")");
   }
   if (dialer_->finished() || !fault_.empty()) dialer_.reset();
 }

@@ -1,7 +1,7 @@
 // The TCP transport: what the transport interface is over sockets.
 //
 //     endpoint   listening sockets, one epoll set                                   endpoint.h
-//     gate       who comes in, until it has proved to be a peer                     gate.h
+//     incoming   who comes in, until it is known which socket of a peer it is       incoming.h
 //     dialer     all ways to a peer at once, the first that proves itself is taken  dialer.h
 //     peer       its connections and channels                                      peer.h
 //     stream     one connection: frames out and in                                  stream.h, frame.h

@@ -54,7 +54,7 @@ struct End {
   std::atomic<bool> given_up{false};
   Status status;
 
-  End(int rank, const Key& key) {
+  explicit End(int rank) {
     ControlPlane::Options options;
     options.rank = rank;
     options.ranks = 2;
@@ -62,7 +62,7 @@ struct End {
     auto listener = std::move(listen_on({"lo"}, 0, 0)).value();
     self.member = this_member(rank);
     self.addresses = listener.addresses;
-    acceptor.emplace(control_acceptor({std::move(listener), {}}, key, rank));
+    acceptor.emplace(std::move(listener));
   }
   void connect(const End& peer, const Key& key) {
     WaitLimits wait_limits = patience_of(20);
@@ -78,7 +78,7 @@ struct End {
 TEST(Graph, WhoGivesUpIsNotTakenForDead) {
   const Key key = random_key();
   for (int i = 0; i < 200; ++i) {
-    End ends[2] = {{0, key}, {1, key}};
+    End ends[2] = {End(0), End(1)};
     End& quits = ends[i % 2];
     End& stays = ends[1 - i % 2];
     std::thread other([&] { stays.connect(quits, key); });

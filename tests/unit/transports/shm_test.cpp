@@ -19,14 +19,14 @@
 #include <random>
 #include <set>
 
+#include "src/base/socket.h"
 #include "tests/conformance/world.h"
 #include "tests/support/child.h"
 #include "tests/support/sanitizers.h"
 #include "tests/unit/transports/shm_world.h"
+#include "transports/near/local_address.h"
 #include "transports/registry.h"
 #include "transports/shm/layout.h"
-#include "transports/shm/machine.h"
-#include "transports/shm/socket.h"
 
 namespace tutti::shm {
 namespace {
@@ -45,7 +45,7 @@ using conformance::World;
 
 const tutti_transport& t() { return *transport(); }
 
-std::string refusal(World& world, const EndpointAddress& address) {
+std::string refusal(World& world, const near::LocalAddress& address) {
   tutti_reach reach{};
   char why[256] = "";
   const int reached = t().reach(world[0].get(), 1, &address, sizeof address, &reach, why, sizeof why);
@@ -114,14 +114,14 @@ TEST(Viable, OfTcpNamesDescriptors) {
 
 TEST(ShmReach, IsThisMachineAndNetworkNamespace) {
   World world(&t(), 2);
-  EndpointAddress address;
+  near::LocalAddress address;
   ASSERT_EQ(world[1].descriptor().size(), sizeof address);
   std::memcpy(&address, world[1].descriptor().data(), sizeof address);
   EXPECT_EQ(refusal(world, address), "");
-  EndpointAddress elsewhere = address;
+  near::LocalAddress elsewhere = address;
   elsewhere.boot[3] = elsewhere.boot[3] == '0' ? '1' : '0';
   EXPECT_NE(refusal(world, elsewhere).find("another machine"), std::string::npos);
-  EndpointAddress contained = address;
+  near::LocalAddress contained = address;
   contained.network_inode += 1;
   EXPECT_NE(refusal(world, contained).find("network namespace"), std::string::npos);
   tutti_link* link = nullptr;
@@ -830,10 +830,9 @@ TEST(ShmRegion, ThatIsGivenUpBeforeItWasAnnouncedLeavesNothingBehind) {
 
 /// A connection to an endpoint's listening socket.
 UniqueFd knock(const Bytes& descriptor) {
-  EndpointAddress address;
+  near::LocalAddress address;
   std::memcpy(&address, descriptor.data(), sizeof address);
-  bool refused = false;
-  auto socket = connect_to(address.name, refused);
+  auto socket = connect_to(address.socket());
   EXPECT_TRUE(socket.ok());
   return socket.ok() ? std::move(*socket) : UniqueFd();
 }

@@ -1,41 +1,18 @@
-#include "transports/shm/socket.h"
+#include "transports/near/descriptor_message.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <string_view>
 #include <utility>
 
-namespace tutti::shm {
+namespace tutti::near {
 namespace {
-
-struct Address {
-  sockaddr_un text{};
-  socklen_t length = 0;
-};
-
-// An abstract name begins with a zero byte; it has no file, and vanishes with its socket.
-Address abstract_address(const SocketName& name) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  Address address;
-  address.text.sun_family = AF_UNIX;
-  std::string text = "tutti-shm-";
-  for (const unsigned char byte : name) {
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  std::memcpy(address.text.sun_path + 1, text.data(), text.size());
-  address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
-  return address;
-}
-
-UniqueFd unix_socket() { return UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)); }
 
 // A queue of descriptors in flight that is full (ETOOMANYREFS) empties as the peer reads.
 bool try_later(int number) {
@@ -45,37 +22,15 @@ bool try_later(int number) {
 
 }  // namespace
 
-Result<UniqueFd> listen_at(const SocketName& name) {
-  UniqueFd fd = unix_socket();
-  if (!fd) return system_error("cannot create a Unix socket", errno);
-  const Address address = abstract_address(name);
-  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address.text), address.length) != 0 ||
-      ::listen(fd.get(), SOMAXCONN) != 0) {
-    return system_error("cannot listen on an abstract Unix socket", errno);
-  }
-  return fd;
-}
-
-Result<UniqueFd> connect_to(const SocketName& name, bool& refused) {
-  refused = false;
-  UniqueFd fd = unix_socket();
-  if (!fd) return system_error("cannot create a Unix socket", errno);
-  const Address address = abstract_address(name);
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.text), address.length) == 0) return fd;
-  if (errno == EAGAIN || errno == EINTR) return UniqueFd();
-  refused = errno == ECONNREFUSED || errno == ENOENT;
-  return system_error("cannot connect to its Unix socket", errno);
-}
-
-SocketResult send_packet(int fd, const Packet& packet, std::size_t& begun) {
+SocketResult send_message(int fd, std::span<const std::byte> message, std::span<const SharedFd> descriptors,
+                          std::size_t& begun) {
   alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
   std::array<int, 2> fds{};
   std::size_t count = 0;
-  for (const SharedFd& d : packet.descriptors) {
-    if (d) fds[count++] = d->get();
+  for (const SharedFd& d : descriptors) {
+    if (d && count < fds.size()) fds[count++] = d->get();
   }
-  ControlMessage copy = packet.message;
-  iovec part{reinterpret_cast<char*>(&copy) + begun, sizeof copy - begun};
+  iovec part{const_cast<std::byte*>(message.data()) + begun, message.size() - begun};
   msghdr header{};
   header.msg_iov = &part;
   header.msg_iovlen = 1;
@@ -83,7 +38,7 @@ SocketResult send_packet(int fd, const Packet& packet, std::size_t& begun) {
   if (begun == 0 && count > 0) {
     header.msg_control = control;
     header.msg_controllen = CMSG_SPACE(count * sizeof(int));
-    cmsghdr* c = CMSG_FIRSTHDR(&header);
+    auto* const c = reinterpret_cast<cmsghdr*>(control);
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;
     c->cmsg_len = CMSG_LEN(count * sizeof(int));
@@ -95,13 +50,12 @@ SocketResult send_packet(int fd, const Packet& packet, std::size_t& begun) {
     return try_later(errno) ? SocketResult::kAgain : gone ? SocketResult::kEnded : SocketResult::kRefused;
   }
   begun += static_cast<std::size_t>(n);
-  return begun == sizeof copy ? SocketResult::kDone : SocketResult::kAgain;
+  return begun == message.size() ? SocketResult::kDone : SocketResult::kAgain;
 }
 
 namespace {
 
-void take_descriptors(msghdr& header, Packet& packet) {
-  packet.lost = packet.lost || (header.msg_flags & MSG_CTRUNC) != 0;
+void take_descriptors(msghdr& header, std::span<SharedFd> descriptors) {
   for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
     if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
     const std::size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -109,7 +63,7 @@ void take_descriptors(msghdr& header, Packet& packet) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof fd);
       auto owned = std::make_shared<const UniqueFd>(fd);
-      for (SharedFd& d : packet.descriptors) {
+      for (SharedFd& d : descriptors) {
         if (owned && !d) d = std::exchange(owned, nullptr);
       }
     }
@@ -118,24 +72,26 @@ void take_descriptors(msghdr& header, Packet& packet) {
 
 }  // namespace
 
-SocketResult receive_packet(int fd, Packet& packet, std::size_t& begun) {
+SocketResult receive_message(int fd, std::span<std::byte> message, std::span<SharedFd> descriptors, bool& lost,
+                             std::size_t& begun) {
   for (;;) {
     alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
-    iovec part{reinterpret_cast<char*>(&packet.message) + begun, sizeof packet.message - begun};
+    iovec part{message.data() + begun, message.size() - begun};
     msghdr header{};
     header.msg_iov = &part;
     header.msg_iovlen = 1;
     header.msg_control = control;
     header.msg_controllen = sizeof control;
     const ssize_t n = ::recvmsg(fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    // A peer that closed without having read all we sent makes the next call fail once with ECONNRESET, in front of what it
-    // sent before: that is still to be read.
+    // A peer that closed without having read all we sent makes the next call fail once with ECONNRESET. What it sent before
+    // comes behind that, and is still to be read.
     if (n < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
     if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? SocketResult::kAgain : SocketResult::kEnded;
     if (n == 0) return SocketResult::kEnded;
-    take_descriptors(header, packet);
+    lost = lost || (header.msg_flags & MSG_CTRUNC) != 0;
+    take_descriptors(header, descriptors);
     begun += static_cast<std::size_t>(n);
-    if (begun == sizeof packet.message) return SocketResult::kDone;
+    if (begun == message.size()) return SocketResult::kDone;
   }
 }
 
@@ -154,4 +110,4 @@ void ring_doorbell(const UniqueFd& doorbell) {
   [[maybe_unused]] const ssize_t n = ::write(doorbell.get(), &one, sizeof one);
 }
 
-}  // namespace tutti::shm
+}  // namespace tutti::near
