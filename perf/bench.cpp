@@ -6,8 +6,8 @@
 #include <map>
 
 #include "perf/memory.h"
-#include "perf/names.h"
 #include "src/program/sizes.h"
+#include "src/tables/names.h"
 
 namespace tutti::perf {
 namespace {
@@ -155,7 +155,7 @@ int Bench::check(CheckedOperation operation, Measured& measured) {
     if (trespasses > 0 && finding.wrong == 0) {
       finding.sentence =
           fmt::format("{} of {} {} elements wrote to {} bytes around the buffers of rank {}", operation.collective->name,
-                      operation.count, name_of(operation.pattern.type), trespasses, world_.rank);
+                      operation.count, text_of(operation.pattern.type), trespasses, world_.rank);
     }
     wrong += finding.wrong + trespasses;
     // Only the first finding is told; the table counts all.

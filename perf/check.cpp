@@ -6,7 +6,7 @@
 #include <array>
 #include <cstring>
 
-#include "perf/names.h"
+#include "src/tables/names.h"
 
 namespace tutti::perf {
 namespace {
@@ -111,7 +111,7 @@ CheckFinding check_block(const CheckedOperation& operation, const Source& source
       if (finding.wrong == 0) {
         finding.sentence = fmt::format("element {} of {} on rank {} is {} where {} is right ({} of {} {} elements)",
                                        from + k, what, operation.rank, as_number(type, got + k * size),
-                                       as_number(type, should), operation.collective->name, operation.count, name_of(type));
+                                       as_number(type, should), operation.collective->name, operation.count, text_of(type));
       }
       ++finding.wrong;
     }

@@ -140,10 +140,7 @@ void declare_examples(program::Options& options) {
 // The sentence that refuses the words, or empty.
 std::string read_types(const Words& words, Request& request) {
   request.types = types_named(words.type);
-  const bool known_later = words.type.rfind("float8", 0) == 0 || words.type.rfind("f8", 0) == 0 ||
-                           words.type.rfind("fp8", 0) == 0 || words.type == "bool" || words.type == "int16" ||
-                           words.type == "uint16" || words.type.rfind("complex", 0) == 0;
-  if (request.types.empty() && known_later) {
+  if (request.types.empty() && is_later_type(words.type)) {
     return fmt::format("--datatype was given '{}', which this version does not have yet; use one of {}", words.type,
                        program::listing(all_type_names()));
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "src/schedule/names.h"
+#include "src/tables/names.h"
 
 namespace tutti {
 namespace {

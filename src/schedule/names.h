@@ -1,4 +1,4 @@
-// Names of a problem's parts in the text form.
+// Names of collectives as text.
 #pragma once
 
 #include <optional>
@@ -10,17 +10,9 @@
 
 namespace tutti {
 
-/// "float32", "opaque12", …; "type99" for a value that no type has.
-std::string text_of(tutti_type type);
-/// "sum", …; "op99" for a value that no operator has.
-std::string text_of(tutti_op op);
-/// And back; nothing where there is no such name.
-std::optional<tutti_type> type_of(std::string_view name);
-std::optional<tutti_op> op_of(std::string_view name);
+/// The collective of that name; nothing where there is none.
 std::optional<Collective> collective_of(std::string_view name);
-/// The names that there are, of types but the opaque ones.
-std::vector<std::string> type_names();
-std::vector<std::string> op_names();
+/// The names that there are.
 std::vector<std::string> collective_names();
 
 }  // namespace tutti

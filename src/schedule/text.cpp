@@ -7,6 +7,7 @@
 
 #include "src/base/printable.h"
 #include "src/schedule/names.h"
+#include "src/tables/names.h"
 
 namespace tutti {
 namespace {

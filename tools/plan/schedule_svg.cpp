@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "src/base/plural.h"
-#include "src/base/types.h"
-#include "src/schedule/names.h"
 #include "src/schedule/text.h"
+#include "src/tables/element_types.h"
+#include "src/tables/names.h"
 #include "topology/canvas.h"
 
 namespace tutti::plan_tool {

@@ -8,9 +8,9 @@
 #include <tuple>
 #include <vector>
 
-#include "src/base/types.h"
 #include "src/executors/simulator/trace.h"
 #include "src/program/files.h"
+#include "src/tables/element_types.h"
 #include "tools/plan/load_svg.h"
 #include "tools/plan/time_text.h"
 

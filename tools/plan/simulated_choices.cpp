@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "algorithms/algorithm.h"
-#include "src/base/types.h"
 #include "src/selection/select.h"
+#include "src/tables/element_types.h"
 
 namespace tutti::plan_tool {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "src/base/types.h"
 #include "src/program/files.h"
 #include "src/schedule/text.h"
+#include "src/tables/element_types.h"
 #include "tools/plan/synthesis/synthesize.h"
 
 namespace tutti::plan_tool {

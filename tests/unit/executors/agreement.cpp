@@ -3,11 +3,11 @@
 #include <cmath>
 #include <cstring>
 
-#include "src/base/types.h"
 #include "src/executors/host/executor.h"
 #include "src/executors/simulator/simulator.h"
 #include "src/links/transport_set.h"
-#include "src/schedule/names.h"
+#include "src/tables/element_types.h"
+#include "src/tables/names.h"
 
 namespace tutti::testing {
 namespace {

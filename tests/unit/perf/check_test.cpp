@@ -7,7 +7,8 @@
 #include <cstring>
 #include <vector>
 
-#include "perf/names.h"
+#include "src/tables/element_types.h"
+#include "src/tables/operators.h"
 
 namespace tutti::perf {
 namespace {
@@ -104,9 +105,9 @@ TEST(Check, AcceptsEveryCollectiveCarriedOutByItsDefinition) {
 }
 
 TEST(Check, FindsASingleFlippedBitForEveryTypeAndOperator) {
-  for (const auto& type : type_names()) {
-    for (const auto& op : op_names()) {
-      World world("all_reduce", type.value, op.value, 3, 0, 1000, false);
+  for (const ElementTypeInfo& type : supported_types) {
+    for (const OperatorInfo& op : supported_operators) {
+      World world("all_reduce", type.type, op.op, 3, 0, 1000, false);
       carry_out(world);
       for (const uint64_t element : {0u, 1u, 511u, 999u}) {
         for (const uint64_t byte : {uint64_t{0}, world.size - 1}) {
@@ -124,10 +125,10 @@ TEST(Check, FindsASingleFlippedBitForEveryTypeAndOperator) {
 }
 
 TEST(Check, CountsEveryElementOfAResultThatWasNeverWritten) {
-  for (const auto& type : type_names()) {
+  for (const ElementTypeInfo& type : supported_types) {
     for (const char* name :
          {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "scatter", "send_recv"}) {
-      const World world(name, type.value, TUTTI_SUM, 3, 0, 700, false);
+      const World world(name, type.type, TUTTI_SUM, 3, 0, 700, false);
       const uint64_t blocks = find_collective(name)->recv_blocks(3);
       EXPECT_EQ(world.check(1).wrong, 700 * blocks) << name << " " << type.name;
     }

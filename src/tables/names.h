@@ -1,0 +1,30 @@
+// Names of element types and operators as text: in plans, options, reports and errors.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "include/tutti/tutti.h"
+
+namespace tutti {
+
+/// "float32", "opaque12", …; "type99" for a value that no type has.
+std::string text_of(tutti_type type);
+/// "sum", …; "op99" for a value that no operator has.
+std::string text_of(tutti_op op);
+/// And back, unsupported ones too; nothing where there is no such name.
+std::optional<tutti_type> type_of(std::string_view name);
+std::optional<tutti_op> op_of(std::string_view name);
+/// The names that there are, of types but the opaque ones.
+std::vector<std::string> type_names();
+std::vector<std::string> op_names();
+/// The names of those that verbs take.
+std::vector<std::string> supported_type_names();
+std::vector<std::string> supported_op_names();
+
+/// "a, b and c".
+std::string listing(const std::vector<std::string>& names);
+
+}  // namespace tutti
