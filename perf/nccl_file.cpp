@@ -42,7 +42,7 @@ std::string json_row(const Row& row, const Request& request) {
   const Measured& any = row.any();
   JsonObject object;
   object.add("size", any.bytes()).add("count", any.count).add("type", text_of(any.type));
-  object.add("redop", any.collective->reduces ? text_of(any.op) : "none");
+  object.add("redop", any.collective->reduces() ? text_of(any.op) : "none");
   object.add("root", std::to_string(any.collective->rooted() ? any.root : -1));
   object.add_json("out_of_place", half(row.out_of_place, request)).add_json("in_place", half(row.in_place, request));
   object.add("actual_iterations", any.iterations);
@@ -105,7 +105,7 @@ std::string csv_file(const NcclRun& run, const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     const Measured& any = row.any();
     text += fmt::format("{},{},{},{},{}{}{}\n", any.bytes(), any.count, text_of(any.type),
-                        any.collective->reduces ? text_of(any.op) : "none", any.collective->rooted() ? any.root : -1,
+                        any.collective->reduces() ? text_of(any.op) : "none", any.collective->rooted() ? any.root : -1,
                         csv_half(row.out_of_place), csv_half(row.in_place));
   }
   return text;

@@ -329,7 +329,7 @@ std::string read_method(const Words& words, Request& request) {
     return "-C 1 (--report_cputime) posts operations ahead, and --fresh rewrites the input before each; leave one of them "
            "out";
   }
-  if (words.op == "all" && request.collective->reduces) {
+  if (words.op == "all" && request.collective->reduces()) {
     request.notes.emplace_back("-o all is without mulsum: pre-multiplied sums are not there yet");
   }
   return "";
@@ -399,7 +399,7 @@ std::vector<uint64_t> sizes_of(const Request& request, size_t most) {
 }
 
 std::vector<uint64_t> counts_of(const Request& request, tutti_type type, int ranks) {
-  if (request.collective->senders == Role::kNobody) return {0};
+  if (request.collective->senders == Role::nobody) return {0};
   if (!request.elements.empty()) return request.elements;
   std::vector<uint64_t> counts;
   for (const uint64_t bytes : sizes_of(request)) counts.push_back(count_for(*request.collective, bytes, type, ranks));

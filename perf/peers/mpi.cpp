@@ -126,7 +126,7 @@ class Mpi : public Contender {
     type_ = in_mpi(kTypes, operation.pattern.type, MPI_DATATYPE_NULL);
     op_ = in_mpi(kOps, operation.pattern.op, MPI_OP_NULL);
     if (type_ == MPI_DATATYPE_NULL) return "it has no such type";
-    if (operation.collective->reduces && op_ == MPI_OP_NULL) return "MPI has no such operator";
+    if (operation.collective->reduces() && op_ == MPI_OP_NULL) return "MPI has no such operator";
     return operation.count > INT_MAX ? "its counts are ints" : "";
   }
 

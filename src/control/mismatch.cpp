@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "src/schedule/names.h"
 #include "src/tables/names.h"
 
 namespace tutti {

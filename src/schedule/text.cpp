@@ -6,7 +6,6 @@
 #include <tuple>
 
 #include "src/base/printable.h"
-#include "src/schedule/names.h"
 #include "src/tables/names.h"
 
 namespace tutti {

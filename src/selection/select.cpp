@@ -7,16 +7,10 @@
 #include <optional>
 
 #include "src/base/saturating.h"
+#include "src/tables/names.h"
 
 namespace tutti {
 namespace {
-
-std::optional<Collective> collective_named(std::string_view name) {
-  for (int c = 0; c < collective_count; ++c) {
-    if (name == name_of(static_cast<Collective>(c))) return static_cast<Collective>(c);
-  }
-  return std::nullopt;
-}
 
 std::string names_for(Collective collective) {
   std::string names;
@@ -78,7 +72,7 @@ Result<Overrides::Rule> Overrides::parse_rule(std::string_view text) {
   std::string_view rest = text;
   std::optional<Collective> collective;
   if (const auto name = take_part(rest)) {
-    collective = collective_named(*name);
+    collective = collective_of(*name);
     if (!collective) return refused(text, "names a collective that does not exist", std::nullopt);
     rule.any = false;
     rule.collective = *collective;

@@ -52,8 +52,20 @@ std::optional<tutti_type> type_of(std::string_view name) {
 
 std::optional<tutti_op> op_of(std::string_view name) { return value_in(operators, name, &OperatorInfo::op); }
 
+std::optional<Collective> collective_of(std::string_view name) {
+  for (const auto& [collective, info] : collectives) {
+    if (name == info.name) return collective;
+  }
+  return std::nullopt;
+}
+
 std::vector<std::string> type_names() { return names_in(element_types); }
 std::vector<std::string> op_names() { return names_in(operators); }
+std::vector<std::string> collective_names() {
+  std::vector<std::string> names;
+  for (const CollectiveRow& row : collectives) names.emplace_back(row.info.name);
+  return names;
+}
 std::vector<std::string> supported_type_names() { return names_in(supported_types); }
 std::vector<std::string> supported_op_names() { return names_in(supported_operators); }
 

@@ -1,4 +1,4 @@
-// Names of element types and operators as text: in plans, options, reports and errors.
+// Names of element types, operators and collectives as text: in plans, options, reports and errors.
 #pragma once
 
 #include <optional>
@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "include/tutti/tutti.h"
+#include "src/tables/collectives.h"
 
 namespace tutti {
 
@@ -17,9 +17,11 @@ std::string text_of(tutti_op op);
 /// And back, unsupported ones too; nothing where there is no such name.
 std::optional<tutti_type> type_of(std::string_view name);
 std::optional<tutti_op> op_of(std::string_view name);
+std::optional<Collective> collective_of(std::string_view name);
 /// The names that there are, of types but the opaque ones.
 std::vector<std::string> type_names();
 std::vector<std::string> op_names();
+std::vector<std::string> collective_names();
 /// The names of those that verbs take.
 std::vector<std::string> supported_type_names();
 std::vector<std::string> supported_op_names();
