@@ -6,8 +6,8 @@
 #include <map>
 
 #include "perf/memory.h"
-#include "src/program/sizes.h"
 #include "src/tables/names.h"
+#include "src/tables/units.h"
 
 namespace tutti::perf {
 namespace {
@@ -213,7 +213,7 @@ int Bench::reserve(tutti_type type) {
   if (send_.data() != nullptr && recv_.data() != nullptr) return program::kGood;
   return fail(program::kFailed,
               fmt::format("two buffers of {} bytes on each rank are more than this machine gives; lower -e or --elements",
-                          program::size_text(bytes)));
+                          size_text(bytes)));
 }
 
 int Bench::run_half(tutti_type type, tutti_op op, int root, uint64_t count, bool in_place, Measured& measured) {

@@ -13,7 +13,7 @@
 #include "src/program/files.h"
 #include "src/program/launcher_detection.h"
 #include "src/program/plot.h"
-#include "src/program/sizes.h"
+#include "src/tables/units.h"
 
 namespace tutti::perf {
 namespace {
@@ -198,7 +198,7 @@ std::string read_elements(const program::Options& options, const Words& words, R
   for (const char* other : {"--minbytes", "--maxbytes", "--stepfactor", "--stepbytes"}) {
     if (options.given(other)) return fmt::format("--elements and {} were both given; leave one of them out", other);
   }
-  const auto list = program::parse_size_list(words.elements);
+  const auto list = parse_size_list(words.elements);
   if (!list.value)
     return fmt::format("--elements was given '{}', but {}; give for example 0,1,17,1M", words.elements, list.why);
   constexpr uint64_t kMost = uint64_t{1} << 48;
@@ -212,20 +212,19 @@ std::string read_elements(const program::Options& options, const Words& words, R
 std::string read_sizes(const program::Options& options, const Words& words, Request& request) {
   if (options.given("--elements")) return read_elements(options, words, request);
   if (request.min_bytes > request.max_bytes) {
-    return fmt::format("--minbytes {} is more than --maxbytes {}; exchange them or raise -e",
-                       program::size_text(request.min_bytes), program::size_text(request.max_bytes));
+    return fmt::format("--minbytes {} is more than --maxbytes {}; exchange them or raise -e", size_text(request.min_bytes),
+                       size_text(request.max_bytes));
   }
   if (options.given("--stepbytes") && !options.given("--stepfactor")) request.step_factor = 1;
   if (options.given("--stepbytes") && request.step_factor > 1) {
     request.notes.push_back(fmt::format("-i (--stepbytes) {} has no effect: -f {} (--stepfactor) says the sizes",
-                                        program::size_text(request.step_bytes), request.step_factor));
+                                        size_text(request.step_bytes), request.step_factor));
   }
   if (request.step_factor > 1 || request.min_bytes == request.max_bytes) return "";
   if (request.step_bytes == 0) return "--stepbytes was given '0', but sizes must grow; give for example 1M";
   if (sizes_of(request, kMostSizes + 1).size() <= kMostSizes) return "";
   return fmt::format("--stepbytes {} makes more than {} sizes from {} to {}; give a longer step",
-                     program::size_text(request.step_bytes), kMostSizes, program::size_text(request.min_bytes),
-                     program::size_text(request.max_bytes));
+                     size_text(request.step_bytes), kMostSizes, size_text(request.min_bytes), size_text(request.max_bytes));
 }
 
 // Measuring links takes no options but those that say where ranks run and what they are joined by.

@@ -48,6 +48,7 @@
 #include "src/links/transport_set.h"
 #include "src/links/waiter.h"
 #include "src/tables/names.h"
+#include "src/tables/units.h"
 #include "topology/caches.h"
 
 namespace tutti {

@@ -12,7 +12,7 @@
 #include <deque>
 #include <functional>
 
-#include "src/program/sizes.h"
+#include "src/tables/units.h"
 
 namespace tutti::program {
 namespace {

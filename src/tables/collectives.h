@@ -7,9 +7,8 @@
 //     │ 0 │ 1 │ 2 │ 3 │ ───► │   │   │ b │   │  = block `index` of the rank(s) that `source` names
 //     └───┴───┴───┴───┘      └───┴───┴───┴───┘
 //
-// The input has a block for each rank where receivers take their own; the output has one for each rank where each rank
-// gives one. `count` in the API is the elements of one block. CONTRIBUTING.md, "Adding a collective", lists what else a new
-// one needs.
+// The input has a block for each rank where receivers take their own. The output has a block for each rank where each rank
+// gives one. The API counts elements of one block. CONTRIBUTING.md, "Adding a collective", lists what else a new one needs.
 #pragma once
 
 #include <array>
