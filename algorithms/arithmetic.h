@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "src/base/saturating.h"
-#include "src/base/types.h"
 #include "src/schedule/ir.h"
+#include "src/tables/element_types.h"
 #include "topology/view.h"
 
 namespace tutti {

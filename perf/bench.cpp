@@ -6,8 +6,8 @@
 #include <map>
 
 #include "perf/memory.h"
-#include "perf/names.h"
-#include "src/program/sizes.h"
+#include "src/tables/names.h"
+#include "src/tables/units.h"
 
 namespace tutti::perf {
 namespace {
@@ -33,7 +33,7 @@ Bench::Bench(const Request& request, const program::RankMember& world, const pro
       color_(color),
       output_(output),
       report_(request, output),
-      types_(request.collective->senders != Role::kNobody ? request.types : std::vector<tutti_type>{TUTTI_INT8}) {
+      types_(request.collective->senders != Role::nobody ? request.types : std::vector<tutti_type>{TUTTI_INT8}) {
   if (!request.algorithm.empty()) call_.algorithm = request.algorithm.c_str();
 }
 
@@ -84,7 +84,7 @@ void Bench::note_choice(const BenchedCollective& collective, Measured& measured)
   tutti_comm_choice choice = {sizeof choice, nullptr, nullptr, nullptr};
   if (tutti_comm_last_choice(group_.comm, &choice) != TUTTI_SUCCESS) return;
   // What the library tells is the last collective's, which for messages is one of our own between them.
-  const bool chosen = !collective.point_to_point() && choice.algorithm != nullptr;
+  const bool chosen = !collective.point_to_point && choice.algorithm != nullptr;
   measured.algorithm = chosen ? choice.algorithm : "none";
   measured.transport = choice.transport != nullptr ? choice.transport : "";
 }
@@ -155,7 +155,7 @@ int Bench::check(CheckedOperation operation, Measured& measured) {
     if (trespasses > 0 && finding.wrong == 0) {
       finding.sentence =
           fmt::format("{} of {} {} elements wrote to {} bytes around the buffers of rank {}", operation.collective->name,
-                      operation.count, name_of(operation.pattern.type), trespasses, world_.rank);
+                      operation.count, text_of(operation.pattern.type), trespasses, world_.rank);
     }
     wrong += finding.wrong + trespasses;
     // Only the first finding is told; the table counts all.
@@ -213,12 +213,12 @@ int Bench::reserve(tutti_type type) {
   if (send_.data() != nullptr && recv_.data() != nullptr) return program::kGood;
   return fail(program::kFailed,
               fmt::format("two buffers of {} bytes on each rank are more than this machine gives; lower -e or --elements",
-                          program::size_text(bytes)));
+                          size_text(bytes)));
 }
 
 int Bench::run_half(tutti_type type, tutti_op op, int root, uint64_t count, bool in_place, Measured& measured) {
   const CheckedOperation operation = {request_.collective,
-                                      {type, op, request_.collective->reduces, group_.ranks, seed_++},
+                                      {type, op, request_.collective->reduces(), group_.ranks, seed_++},
                                       root,
                                       group_.rank,
                                       count,
@@ -250,7 +250,7 @@ int Bench::run_counts(tutti_type type, tutti_op op, int root, const std::vector<
 int Bench::run_type(tutti_type type) {
   const std::vector<uint64_t> counts = counts_of(request_, type, group_.ranks);
   if (const int code = reserve(type); code != program::kGood) return code;
-  const std::vector<tutti_op> ops = request_.collective->reduces ? request_.ops : std::vector<tutti_op>{TUTTI_SUM};
+  const std::vector<tutti_op> ops = request_.collective->reduces() ? request_.ops : std::vector<tutti_op>{TUTTI_SUM};
   const bool all_roots = request_.collective->rooted() && !request_.root;
   const int first = request_.root.value_or(0);
   const int last = all_roots ? group_.ranks - 1 : first;

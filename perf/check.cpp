@@ -6,7 +6,7 @@
 #include <array>
 #include <cstring>
 
-#include "perf/names.h"
+#include "src/tables/names.h"
 
 namespace tutti::perf {
 namespace {
@@ -57,14 +57,10 @@ Places lay_out(const CheckedOperation& operation, std::byte* send, std::byte* re
   const bool sends = collective.sends(operation.rank, operation.root);
   const bool receives = collective.receives(operation.rank, operation.root);
   const uint64_t own = operation.count * tutti_type_size(operation.pattern.type) * static_cast<uint64_t>(operation.rank);
-  switch (collective.blocks) {
-    case Blocks::kRecv:  // gather's other ranks have nothing but a block to send
-      return receives ? Places{recv + own, recv} : Places{recv, nullptr};
-    case Blocks::kSend:  // scatter's other ranks have nothing but a block to receive
-      return sends ? Places{recv, recv + own} : Places{nullptr, recv};
-    default:
-      return {recv, recv};
-  }
+  if (collective.has_send_blocks() == collective.has_recv_blocks()) return {recv, recv};
+  // A gather's other ranks have nothing but a block to send, and a scatter's nothing but one to receive.
+  if (collective.has_recv_blocks()) return receives ? Places{recv + own, recv} : Places{recv, nullptr};
+  return sends ? Places{recv, recv + own} : Places{nullptr, recv};
 }
 
 void fill_send(const CheckedOperation& operation, const Places& places) {
@@ -87,7 +83,7 @@ void poison_result(const CheckedOperation& operation, const Places& places) {
   const uint64_t blocks = collective.recv_blocks(operation.pattern.ranks);
   for (uint64_t block = 0; block < blocks; ++block) {
     const Source source =
-        collective.source(operation.rank, operation.pattern.ranks, operation.root, operation.count, block);
+        collective.source_of(operation.rank, operation.pattern.ranks, operation.root, operation.count, block);
     std::byte* out = places.recv + block * operation.count * size;
     expect(operation, source, 0, operation.count, out);
     for (uint64_t i = 0; i < operation.count * size; ++i) out[i] = ~out[i];
@@ -111,7 +107,7 @@ CheckFinding check_block(const CheckedOperation& operation, const Source& source
       if (finding.wrong == 0) {
         finding.sentence = fmt::format("element {} of {} on rank {} is {} where {} is right ({} of {} {} elements)",
                                        from + k, what, operation.rank, as_number(type, got + k * size),
-                                       as_number(type, should), operation.collective->name, operation.count, name_of(type));
+                                       as_number(type, should), operation.collective->name, operation.count, text_of(type));
       }
       ++finding.wrong;
     }
@@ -126,7 +122,7 @@ CheckFinding check_result(const CheckedOperation& operation, const Places& place
   CheckFinding finding;
   if (collective.receives(operation.rank, operation.root)) {
     for (uint64_t block = 0; block < collective.recv_blocks(ranks); ++block) {
-      const Source source = collective.source(operation.rank, ranks, operation.root, operation.count, block);
+      const Source source = collective.source_of(operation.rank, ranks, operation.root, operation.count, block);
       const std::string what =
           collective.recv_blocks(ranks) > 1 ? fmt::format("block {} of the result", block) : "the result";
       add(finding, check_block(operation, source, operation.count, places.recv + block * operation.count * size, what));

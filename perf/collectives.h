@@ -1,13 +1,12 @@
-// What tutti-perf knows of each collective: how to call it, how its bytes are counted, and what every element of its
-// result must be. One row of the table each.
+// What tutti-perf measures: the collectives of src/tables/collectives.h, and what it makes of them besides.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "src/tables/collectives.h"
 #include "tutti/tutti.h"
 
 namespace tutti::perf {
@@ -35,33 +34,13 @@ struct Source {
   uint64_t index;
 };
 
-/// Which buffer holds a block for each rank.
-enum class Blocks { kNone, kSend, kRecv, kBoth };
-
-/// Who reads send and who writes recv.
-enum class Role { kAll, kRoot, kNobody };
-
-struct BenchedCollective {
-  const char* name;
-  Blocks blocks;
-  Role senders;
-  Role receivers;
-  bool reduces;   ///< takes an operator
-  bool in_place;  ///< has an in-place form
+struct BenchedCollective : CollectiveInfo {
+  bool in_place;        ///< has an in-place form
+  bool point_to_point;  ///< messages between two ranks each: no algorithm is chosen
   tutti_status (*call)(const Arguments& arguments);
-  /// Source of block `block` of the result on a rank that receives.
-  Source (*source)(int rank, int ranks, int root, uint64_t count, uint64_t block);
-  /// What nccl-tests multiplies the algorithm bandwidth by.
-  double (*bus_factor)(int ranks);
 
-  /// Messages between two ranks each: no algorithm is chosen.
-  bool point_to_point() const { return std::string_view(name) == "send_recv"; }
-  bool rooted() const { return senders == Role::kRoot || receivers == Role::kRoot; }
-  bool sends(int rank, int root) const { return senders == Role::kAll || (senders == Role::kRoot && rank == root); }
-  bool receives(int rank, int root) const { return receivers == Role::kAll || (receivers == Role::kRoot && rank == root); }
-  /// Blocks in either buffer.
-  uint64_t send_blocks(int ranks) const;
-  uint64_t recv_blocks(int ranks) const;
+  /// Source of block `block` of the result on a rank that receives.
+  Source source_of(int rank, int ranks, int root, uint64_t count, uint64_t block) const;
 };
 
 /// All of them, in the order of --help.

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <limits>
 
+#include "src/tables/element_types.h"
+
 namespace tutti::perf {
 namespace {
 
@@ -45,28 +47,11 @@ struct Traits {
 };
 
 Traits traits(tutti_type type) {
-  switch (type) {
-    case TUTTI_INT8:
-      return {8, false, true, 127};
-    case TUTTI_UINT8:
-      return {8, false, false, 255};
-    case TUTTI_INT32:
-      return {32, false, true, 2147483647.0};
-    case TUTTI_UINT32:
-      return {32, false, false, 4294967295.0};
-    case TUTTI_INT64:
-      return {64, false, true, 9007199254740992.0};
-    case TUTTI_UINT64:
-      return {64, false, false, 9007199254740992.0};
-    case TUTTI_FLOAT16:
-      return {16, true, true, 2048};
-    case TUTTI_BFLOAT16:
-      return {16, true, true, 256};
-    case TUTTI_FLOAT64:
-      return {64, true, true, 9007199254740992.0};
-    default:
-      return {32, true, true, 16777216};
-  }
+  const ElementTypeInfo row = element_type_info(type);
+  const bool is_float = row.kind == ElementKind::floating;
+  // Folds of integers are compared as float64 has them.
+  const double exact = std::ldexp(1.0, std::min(row.digits, 53)) - (is_float || row.digits > 53 ? 0 : 1);
+  return {8 * row.size, is_float, row.kind != ElementKind::unsigned_integer, exact};
 }
 
 // Values whose sum over all ranks never leaves `exact`: each rank's are within `amplitude`, and of more ranks than there
@@ -203,10 +188,13 @@ void cast_elements(const Wide* in, uint64_t n, std::byte* out) {
   }
 }
 
-void narrow(tutti_type type, const uint64_t* in, uint64_t n, std::byte* out) {
-  switch (traits(type).bits) {
+// The low `bits` of each.
+void low_bits(int bits, const uint64_t* in, uint64_t n, std::byte* out) {
+  switch (bits) {
     case 8:
       return cast_elements<uint8_t>(in, n, out);
+    case 16:
+      return cast_elements<uint16_t>(in, n, out);
     case 32:
       return cast_elements<uint32_t>(in, n, out);
     default:
@@ -214,25 +202,26 @@ void narrow(tutti_type type, const uint64_t* in, uint64_t n, std::byte* out) {
   }
 }
 
-template <uint16_t (*kRound)(double)>
-void round_elements(const double* in, uint64_t n, std::byte* out) {
-  for (uint64_t k = 0; k < n; ++k) {
-    const uint16_t element = kRound(in[k]);
-    std::memcpy(out + k * sizeof(element), &element, sizeof(element));
+void narrow(tutti_type type, const uint64_t* in, uint64_t n, std::byte* out) { low_bits(traits(type).bits, in, n, out); }
+
+template <class Element>
+Element element_of(double value) {
+  if constexpr (std::is_same_v<Element, Float16>) {
+    return {to_float16(value)};
+  } else if constexpr (std::is_same_v<Element, BFloat16>) {
+    return {to_bfloat16(value)};
+  } else {
+    return static_cast<Element>(value);
   }
 }
 
 void narrow(tutti_type type, const double* in, uint64_t n, std::byte* out) {
-  switch (type) {
-    case TUTTI_FLOAT16:
-      return round_elements<to_float16>(in, n, out);
-    case TUTTI_BFLOAT16:
-      return round_elements<to_bfloat16>(in, n, out);
-    case TUTTI_FLOAT64:
-      return cast_elements<double>(in, n, out);
-    default:
-      return cast_elements<float>(in, n, out);
-  }
+  visit_type(type, [&]<class Element>(std::type_identity<Element>) {
+    for (uint64_t k = 0; k < n; ++k) {
+      const Element element = element_of<Element>(in[k]);
+      std::memcpy(out + k * sizeof(Element), &element, sizeof(Element));
+    }
+  });
 }
 
 void moved_inputs(const Pattern& pattern, int rank, uint64_t index, uint64_t n, std::byte* out) {
@@ -241,8 +230,7 @@ void moved_inputs(const Pattern& pattern, int rank, uint64_t index, uint64_t n, 
   const Words high(pattern.seed, static_cast<uint32_t>(rank) | kHighWords);
   uint64_t words[kBlock];
   for (uint64_t k = 0; k < n; ++k) words[k] = raw_bits(low, high, bits, index + k);
-  if (bits == 16) return cast_elements<uint16_t>(words, n, out);
-  narrow(bits == 8 ? TUTTI_UINT8 : bits == 32 ? TUTTI_UINT32 : TUTTI_UINT64, words, n, out);
+  low_bits(bits, words, n, out);
 }
 
 template <class Wide>
@@ -311,11 +299,11 @@ double from_bits(uint16_t bits, int fraction, int lowest) {
   return sign * std::ldexp(mantissa + (1 << fraction), lowest + exponent - 1 - fraction);
 }
 
+double number_of(Float16 element) { return from_bits(element.bits, 10, -14); }
+double number_of(BFloat16 element) { return from_bits(element.bits, 7, -126); }
 template <class Element>
-Element load(const void* element) {
-  Element value;
-  std::memcpy(&value, element, sizeof(value));
-  return value;
+double number_of(Element element) {
+  return static_cast<double>(element);
 }
 
 }  // namespace
@@ -324,28 +312,11 @@ uint16_t to_float16(double value) { return round_to<10, -14, 15>(value); }
 uint16_t to_bfloat16(double value) { return round_to<7, -126, 127>(value); }
 
 double as_number(tutti_type type, const void* element) {
-  switch (type) {
-    case TUTTI_INT8:
-      return load<int8_t>(element);
-    case TUTTI_UINT8:
-      return load<uint8_t>(element);
-    case TUTTI_INT32:
-      return load<int32_t>(element);
-    case TUTTI_UINT32:
-      return load<uint32_t>(element);
-    case TUTTI_INT64:
-      return static_cast<double>(load<int64_t>(element));
-    case TUTTI_UINT64:
-      return static_cast<double>(load<uint64_t>(element));
-    case TUTTI_FLOAT16:
-      return from_bits(load<uint16_t>(element), 10, -14);
-    case TUTTI_BFLOAT16:
-      return from_bits(load<uint16_t>(element), 7, -126);
-    case TUTTI_FLOAT64:
-      return load<double>(element);
-    default:
-      return static_cast<double>(load<float>(element));
-  }
+  return visit_type(type, [&]<class Element>(std::type_identity<Element>) {
+    Element value;
+    std::memcpy(&value, element, sizeof(value));
+    return number_of(value);
+  });
 }
 
 void fill_input(const Pattern& pattern, int rank, uint64_t index, uint64_t count, void* out) {

@@ -33,7 +33,7 @@ void fill_folded(const Pattern& pattern, uint64_t index, uint64_t count, void* o
 uint16_t to_float16(double value);
 uint16_t to_bfloat16(double value);
 
-/// An element as a number for an error's sentence (64-bit integers lose bits there). `element` is any of the types.
+/// An element of a supported type as a number for an error's sentence. 64-bit integers lose bits there.
 double as_number(tutti_type type, const void* element);
 
 }  // namespace tutti::perf

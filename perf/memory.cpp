@@ -9,6 +9,8 @@
 #include <optional>
 #include <sstream>
 
+#include "src/tables/units.h"
+
 namespace tutti::perf {
 namespace {
 
@@ -69,8 +71,6 @@ void narrow(const std::string& root, const Version& version, std::string group, 
   }
 }
 
-std::string gibibytes(uint64_t bytes) { return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30)); }
-
 }  // namespace
 
 Rooms read_rooms(const std::string& root) {
@@ -107,7 +107,7 @@ std::string check_rooms(const std::vector<Rooms>& ranks, uint64_t each) {
       return fmt::format(
           "{} of buffers on each of {} ranks are more than the {} that {} has left for them; lower -e or "
           "--elements, or start fewer ranks there",
-          gibibytes(each), sharers, gibibytes(bytes), kind == 0 ? "their machine" : "their control group");
+          bytes_text(each), sharers, bytes_text(bytes), kind == 0 ? "their machine" : "their control group");
     }
   }
   return "";

@@ -5,8 +5,8 @@
 
 #include <string_view>
 
-#include "perf/names.h"
 #include "src/program/json.h"
+#include "src/tables/names.h"
 
 namespace tutti::perf {
 namespace {
@@ -41,8 +41,8 @@ std::string half(const std::optional<Measured>& measured, const Request& request
 std::string json_row(const Row& row, const Request& request) {
   const Measured& any = row.any();
   JsonObject object;
-  object.add("size", any.bytes()).add("count", any.count).add("type", name_of(any.type));
-  object.add("redop", any.collective->reduces ? name_of(any.op) : "none");
+  object.add("size", any.bytes()).add("count", any.count).add("type", text_of(any.type));
+  object.add("redop", any.collective->reduces() ? text_of(any.op) : "none");
   object.add("root", std::to_string(any.collective->rooted() ? any.root : -1));
   object.add_json("out_of_place", half(row.out_of_place, request)).add_json("in_place", half(row.in_place, request));
   object.add("actual_iterations", any.iterations);
@@ -104,8 +104,8 @@ std::string csv_file(const NcclRun& run, const std::vector<Row>& rows) {
   text += "(B),(elements),,,,(us),(GB/s),(GB/s),,(us),(GB/s),(GB/s),\n";
   for (const Row& row : rows) {
     const Measured& any = row.any();
-    text += fmt::format("{},{},{},{},{}{}{}\n", any.bytes(), any.count, name_of(any.type),
-                        any.collective->reduces ? name_of(any.op) : "none", any.collective->rooted() ? any.root : -1,
+    text += fmt::format("{},{},{},{},{}{}{}\n", any.bytes(), any.count, text_of(any.type),
+                        any.collective->reduces() ? text_of(any.op) : "none", any.collective->rooted() ? any.root : -1,
                         csv_half(row.out_of_place), csv_half(row.in_place));
   }
   return text;

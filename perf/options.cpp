@@ -13,7 +13,7 @@
 #include "src/program/files.h"
 #include "src/program/launcher_detection.h"
 #include "src/program/plot.h"
-#include "src/program/sizes.h"
+#include "src/tables/units.h"
 
 namespace tutti::perf {
 namespace {
@@ -140,10 +140,7 @@ void declare_examples(program::Options& options) {
 // The sentence that refuses the words, or empty.
 std::string read_types(const Words& words, Request& request) {
   request.types = types_named(words.type);
-  const bool known_later = words.type.rfind("float8", 0) == 0 || words.type.rfind("f8", 0) == 0 ||
-                           words.type.rfind("fp8", 0) == 0 || words.type == "bool" || words.type == "int16" ||
-                           words.type == "uint16" || words.type.rfind("complex", 0) == 0;
-  if (request.types.empty() && known_later) {
+  if (request.types.empty() && is_later_type(words.type)) {
     return fmt::format("--datatype was given '{}', which this version does not have yet; use one of {}", words.type,
                        program::listing(all_type_names()));
   }
@@ -201,7 +198,7 @@ std::string read_elements(const program::Options& options, const Words& words, R
   for (const char* other : {"--minbytes", "--maxbytes", "--stepfactor", "--stepbytes"}) {
     if (options.given(other)) return fmt::format("--elements and {} were both given; leave one of them out", other);
   }
-  const auto list = program::parse_size_list(words.elements);
+  const auto list = parse_size_list(words.elements);
   if (!list.value)
     return fmt::format("--elements was given '{}', but {}; give for example 0,1,17,1M", words.elements, list.why);
   constexpr uint64_t kMost = uint64_t{1} << 48;
@@ -215,20 +212,19 @@ std::string read_elements(const program::Options& options, const Words& words, R
 std::string read_sizes(const program::Options& options, const Words& words, Request& request) {
   if (options.given("--elements")) return read_elements(options, words, request);
   if (request.min_bytes > request.max_bytes) {
-    return fmt::format("--minbytes {} is more than --maxbytes {}; exchange them or raise -e",
-                       program::size_text(request.min_bytes), program::size_text(request.max_bytes));
+    return fmt::format("--minbytes {} is more than --maxbytes {}; exchange them or raise -e", size_text(request.min_bytes),
+                       size_text(request.max_bytes));
   }
   if (options.given("--stepbytes") && !options.given("--stepfactor")) request.step_factor = 1;
   if (options.given("--stepbytes") && request.step_factor > 1) {
     request.notes.push_back(fmt::format("-i (--stepbytes) {} has no effect: -f {} (--stepfactor) says the sizes",
-                                        program::size_text(request.step_bytes), request.step_factor));
+                                        size_text(request.step_bytes), request.step_factor));
   }
   if (request.step_factor > 1 || request.min_bytes == request.max_bytes) return "";
   if (request.step_bytes == 0) return "--stepbytes was given '0', but sizes must grow; give for example 1M";
   if (sizes_of(request, kMostSizes + 1).size() <= kMostSizes) return "";
   return fmt::format("--stepbytes {} makes more than {} sizes from {} to {}; give a longer step",
-                     program::size_text(request.step_bytes), kMostSizes, program::size_text(request.min_bytes),
-                     program::size_text(request.max_bytes));
+                     size_text(request.step_bytes), kMostSizes, size_text(request.min_bytes), size_text(request.max_bytes));
 }
 
 // Measuring links takes no options but those that say where ranks run and what they are joined by.
@@ -332,7 +328,7 @@ std::string read_method(const Words& words, Request& request) {
     return "-C 1 (--report_cputime) posts operations ahead, and --fresh rewrites the input before each; leave one of them "
            "out";
   }
-  if (words.op == "all" && request.collective->reduces) {
+  if (words.op == "all" && request.collective->reduces()) {
     request.notes.emplace_back("-o all is without mulsum: pre-multiplied sums are not there yet");
   }
   return "";
@@ -402,7 +398,7 @@ std::vector<uint64_t> sizes_of(const Request& request, size_t most) {
 }
 
 std::vector<uint64_t> counts_of(const Request& request, tutti_type type, int ranks) {
-  if (request.collective->senders == Role::kNobody) return {0};
+  if (request.collective->senders == Role::nobody) return {0};
   if (!request.elements.empty()) return request.elements;
   std::vector<uint64_t> counts;
   for (const uint64_t bytes : sizes_of(request)) counts.push_back(count_for(*request.collective, bytes, type, ranks));

@@ -11,6 +11,7 @@
 #include "perf/names.h"
 #include "perf/nccl_file.h"
 #include "src/program/files.h"
+#include "src/tables/names.h"
 
 namespace tutti::perf {
 namespace {
@@ -100,7 +101,7 @@ program::JsonObject json_of(const Measured& measured, const Request& request) {
   time.measured("p99", measured.time.p99).measured("max", measured.time.max);
   program::JsonObject line;
   line.add("collective", measured.collective->name).add("bytes", measured.bytes()).add("count", measured.count);
-  line.add("type", name_of(measured.type)).add("op", measured.collective->reduces ? name_of(measured.op) : "none");
+  line.add("type", text_of(measured.type)).add("op", measured.collective->reduces() ? text_of(measured.op) : "none");
   line.add("ranks", measured.ranks).add("in_place", measured.in_place).add("memory", name_of(request.memory));
   line.add("algorithm", measured.algorithm).add("transport", measured.transport).add("iterations", measured.iterations);
   line.add("time_us", time).measured("algbw_GBps", measured.algbw_GBps()).measured("busbw_GBps", measured.busbw_GBps());
@@ -172,8 +173,8 @@ void PerfReport::count(const Measured& measured) {
   bus_total_ += measured.busbw_GBps();
   ++measurements_;
   wrong_ += measured.wrong.value_or(0);
-  std::string label = name_of(measured.type);
-  if (measured.collective->reduces) label += std::string(" ") + name_of(measured.op);
+  std::string label = text_of(measured.type);
+  if (measured.collective->reduces()) label += std::string(" ") + text_of(measured.op);
   if (measured.collective->rooted() && !request_.root) label += fmt::format(" root {}", measured.root);
   if (measured.in_place) label += " in place";
   program::Series& series = series_[label];
@@ -203,7 +204,7 @@ void PerfReport::add(const std::optional<Measured>& out_of_place, const std::opt
   heading();
   const Measured& any = row.any();
   output_.line(fmt::format("{:>12}  {:>12}  {:>8}  {:>6}  {:>6}{}{}  {:<16}  {:<9}  {:>9}{}", any.bytes(), any.count,
-                           name_of(any.type), any.collective->reduces ? name_of(any.op) : "none",
+                           text_of(any.type), any.collective->reduces() ? text_of(any.op) : "none",
                            any.collective->rooted() ? any.root : -1, columns(row.out_of_place), columns(row.in_place),
                            common(row, &Measured::algorithm), common(row, &Measured::transport),
                            disturbed_text(row.disturbed()), request_.timestamps ? "  " + row.timestamp : ""));

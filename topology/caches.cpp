@@ -7,20 +7,10 @@
 #include <charconv>
 #include <string>
 
+#include "src/tables/units.h"
+
 namespace tutti {
 namespace {
-
-/// "512K" as bytes; 0 where it is no size.
-std::uint64_t size_of(const std::string& text) {
-  std::uint64_t number = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc()) return 0;
-  if (stop == end) return number;
-  if (*stop == 'K') return number << 10;
-  if (*stop == 'M') return number << 20;
-  return *stop == 'G' ? number << 30 : 0;
-}
 
 std::uint64_t by_sysconf(int name) {
   const long bytes = sysconf(name);
@@ -30,7 +20,7 @@ std::uint64_t by_sysconf(int name) {
 void take(const Sysfs& files, const std::string& folder, CacheSizes& sizes) {
   const std::int64_t level = files.number(folder + "/level").value_or(0);
   if (files.text(folder + "/type").value_or("") == "Instruction") return;
-  const std::uint64_t bytes = size_of(files.text(folder + "/size").value_or(""));
+  const std::uint64_t bytes = parse_size(files.text(folder + "/size").value_or("")).value.value_or(0);
   const auto shared = parse_cpu_list(files.text(folder + "/shared_cpu_list").value_or(""));
   const int sharers = shared && !shared->empty() ? static_cast<int>(shared->size()) : 1;
   if (level == 1) {

@@ -6,14 +6,9 @@
 #include <map>
 #include <utility>
 
-namespace tutti::phrases {
+#include "src/tables/units.h"
 
-std::string bytes(std::uint64_t bytes) {
-  if (bytes >= 10ull << 30) return fmt::format("{:.0f} GiB", static_cast<double>(bytes) / 0x1p30);
-  if (bytes >= 1ull << 30) return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / 0x1p30);
-  if (bytes >= 1ull << 20) return fmt::format("{} MiB", bytes >> 20);
-  return fmt::format("{} KiB", bytes >> 10);
-}
+namespace tutti::phrases {
 
 std::string joined(const std::vector<std::string>& parts) { return fmt::format("{}", fmt::join(parts, ", ")); }
 
@@ -35,7 +30,7 @@ std::string caches(const Graph& graph, const std::vector<int>& cpus) {
   std::vector<std::string> parts;
   for (const auto& [level, sizes] : kinds) {
     for (const auto& [size, count] : sizes) {
-      parts.push_back(fmt::format("{} x L{}{} {}", count, level, level == 1 ? "d" : "", bytes(size)));
+      parts.push_back(fmt::format("{} x L{}{} {}", count, level, level == 1 ? "d" : "", bytes_text(size)));
     }
   }
   return joined(parts);

@@ -9,9 +9,6 @@
 
 namespace tutti::phrases {
 
-/// "512 KiB", "1.5 GiB".
-std::string bytes(std::uint64_t bytes);
-
 /// "a, b, c".
 std::string joined(const std::vector<std::string>& parts);
 

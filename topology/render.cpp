@@ -8,6 +8,7 @@
 
 #include "src/base/plural.h"
 #include "src/base/printable.h"
+#include "src/tables/units.h"
 #include "topology/index.h"
 #include "topology/phrases.h"
 
@@ -36,7 +37,7 @@ std::string details(const Graph& graph, const Node& node) {
     if (const int cores = phrases::cores_of(graph, node.id); cores > 0) parts.push_back(fmt::format("{} cores", cores));
     if (const std::string caches = phrases::caches(graph, node.cpus); !caches.empty()) parts.push_back(caches);
   }
-  if (node.memory_bytes > 0) parts.push_back(phrases::bytes(node.memory_bytes));
+  if (node.memory_bytes > 0) parts.push_back(bytes_text(node.memory_bytes));
   if (node.uplink_gbytes > 0) parts.push_back(fmt::format("PCIe {:.1f} GB/s", node.uplink_gbytes));
   if (const std::string architecture = phrases::architecture(node); !architecture.empty()) parts.push_back(architecture);
   if (node.kind == NodeKind::pci) parts.push_back("of unknown class");

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <set>
 
+#include "src/tables/units.h"
 #include "topology/box_layout.h"
 #include "topology/circle_layout.h"
 #include "topology/index.h"
@@ -180,7 +181,7 @@ class Maker {
     std::vector<std::string> lines = {from.id < 0 ? "NUMA node unknown" : node_label(from)};
     std::vector<std::string> facts;
     if (!from.cpus.empty()) facts.push_back("CPUs " + Canvas::fitted(cpu_list_text(from.cpus), 28));
-    if (from.memory_bytes > 0) facts.push_back(phrases::bytes(from.memory_bytes));
+    if (from.memory_bytes > 0) facts.push_back(bytes_text(from.memory_bytes));
     if (!facts.empty()) lines.push_back(line(phrases::joined(facts)));
     return lines;
   }

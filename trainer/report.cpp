@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "src/program/plot.h"
+#include "src/tables/units.h"
 #include "trainer/hash.h"
 
 namespace tutti::trainer {
@@ -30,22 +31,6 @@ void ProgressBar::wipe() {
   std::fprintf(stderr, "\r\033[K");
   std::fflush(stderr);
   drawn_ = false;
-}
-
-std::string time_text(double seconds) {
-  struct Unit {
-    const char* name;
-    double seconds;
-  };
-  constexpr std::array<Unit, 3> units = {{{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}}};
-  if (seconds <= 0) return "0 s";
-  std::size_t u = 0;
-  // 0.9995 of a unit would be rounded up to 1.00 of it.
-  while (u + 1 < units.size() && seconds < 0.9995 * units[u].seconds) ++u;
-  const double value = seconds / units[u].seconds;
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.*f %s", value < 99.95 ? 2 : 0, value, units[u].name);
-  return text.data();
 }
 
 TrainingReport::TrainingReport(program::Output& output, const TrainingSettings& settings, int ranks,

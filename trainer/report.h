@@ -27,9 +27,6 @@ class ProgressBar {
   std::chrono::steady_clock::time_point last_ = {};
 };
 
-/// Seconds for people, in the largest unit that they fill: "12.34 s", "1.23 ms", "45.60 us", "123 us"; "0 s" for none.
-std::string time_text(double seconds);
-
 /// Rank 0's account of a run; the other ranks make none.
 class TrainingReport {
  public:

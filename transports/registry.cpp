@@ -8,10 +8,10 @@
 namespace tutti {
 
 std::span<const tutti_transport* const> builtin_transports() {
-  static const std::array<const tutti_transport*, 2> transports = {
+  static const auto transports = std::to_array<const tutti_transport*>({
       shm::transport(),
       &tcp_transport(),
-  };
+  });
   return transports;
 }
 

@@ -15,20 +15,11 @@
 #include <vector>
 
 #include "src/reduction/reduction.h"
+#include "src/tables/element_types.h"
+#include "src/tables/operators.h"
 
 namespace tutti {
 namespace {
-
-struct Named {
-  const char* name;
-  int value;
-};
-constexpr Named kTypes[] = {{"int8", TUTTI_INT8},       {"uint8", TUTTI_UINT8},       {"int32", TUTTI_INT32},
-                            {"uint32", TUTTI_UINT32},   {"int64", TUTTI_INT64},       {"uint64", TUTTI_UINT64},
-                            {"float16", TUTTI_FLOAT16}, {"bfloat16", TUTTI_BFLOAT16}, {"float32", TUTTI_FLOAT32},
-                            {"float64", TUTTI_FLOAT64}};
-constexpr Named kOps[] = {
-    {"sum", TUTTI_SUM}, {"prod", TUTTI_PROD}, {"min", TUTTI_MIN}, {"max", TUTTI_MAX}, {"avg", TUTTI_AVG}};
 
 struct Free {
   void operator()(std::uint8_t* block) const { std::free(block); }
@@ -112,16 +103,12 @@ void run_small(benchmark::State& state, tutti_type type, tutti_op op, std::size_
 }
 
 void register_place(const std::string& place, Shape shape) {
-  for (const Named& type : kTypes) {
-    for (const Named& op : kOps) {
+  for (const ElementTypeInfo& type : supported_types) {
+    for (const OperatorInfo& op : supported_operators) {
       const std::string name = "fold" + std::string(shape.streaming ? "_streaming" : "") + "/" + place + "/" +
                                std::to_string(shape.sources) + "to" + std::to_string(shape.destinations) + "/" + type.name +
                                "/" + op.name;
-      benchmark::RegisterBenchmark(name.c_str(),
-                                   [=](benchmark::State& state) {
-                                     run_fold(state, static_cast<tutti_type>(type.value), static_cast<tutti_op>(op.value),
-                                              shape);
-                                   })
+      benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) { run_fold(state, type.type, op.op, shape); })
           ->UseManualTime()
           ->Unit(benchmark::kMicrosecond);
     }
@@ -136,12 +123,11 @@ void register_all() {
   register_place("L2", {4, 1, kInCache * 2 / 3, false});
   register_place("memory", {2, 1, kInMemory, false});
   register_place("memory", {2, 1, kInMemory, true});
-  for (const Named& type : kTypes) {
+  for (const ElementTypeInfo& type : supported_types) {
     for (std::size_t bytes : {8u, 64u, 256u, 1024u}) {
       const std::string name = std::string("small/") + type.name + "/sum/" + std::to_string(bytes);
-      benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
-        run_small(state, static_cast<tutti_type>(type.value), TUTTI_SUM, bytes);
-      });
+      benchmark::RegisterBenchmark(name.c_str(),
+                                   [=](benchmark::State& state) { run_small(state, type.type, TUTTI_SUM, bytes); });
     }
   }
 }

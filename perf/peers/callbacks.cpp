@@ -3,8 +3,8 @@
 #include <array>
 #include <string>
 
-#include "perf/names.h"
 #include "perf/peers/contender.h"
+#include "src/tables/names.h"
 
 namespace tutti::perf {
 namespace {
@@ -24,7 +24,7 @@ class Foreign : public Contender {
   }
 
   std::string lacks(const CheckedOperation& operation) override {
-    call_.lacks(operation.collective->name, name_of(operation.pattern.type), name_of(operation.pattern.op),
+    call_.lacks(operation.collective->name, text_of(operation.pattern.type).c_str(), text_of(operation.pattern.op).c_str(),
                 operation.in_place, operation.root, operation.count, listen());
     return said();
   }

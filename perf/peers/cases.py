@@ -2,14 +2,15 @@
 import itertools
 from dataclasses import dataclass
 
-TYPE_BYTES = {"int8": 1, "uint8": 1, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8, "float16": 2, "bfloat16": 2,
-              "float32": 4, "float64": 8}
-TYPE_ALIASES = {"half": "float16", "float": "float32", "double": "float64"}
-OPS = ("sum", "prod", "min", "max", "avg")
+from . import tables
+
+TYPE_BYTES, TYPE_ALIASES = tables.element_types()
+OPS = tables.operators()
+# tutti-perf's send_recv, around a ring, is no collective of the library's.
+ROWS = tables.collectives() | {"send_recv": (False, False, "once")}
 # As tutti-perf counts: a case's bytes are those of the larger of a rank's two buffers. Whether it has a block a rank.
-COLLECTIVES = {"all_reduce": False, "all_gather": True, "reduce_scatter": True, "broadcast": False, "reduce": False,
-               "all_to_all": True, "gather": True, "scatter": True, "send_recv": False, "barrier": False}
-REDUCING = ("all_reduce", "reduce", "reduce_scatter")
+COLLECTIVES = {name: blocks for name, (blocks, _, _) in ROWS.items()}
+REDUCING = tuple(name for name, (_, reduces, _) in ROWS.items() if reduces)
 FRESH_ROOM = 1 << 20  # bytes that the slots of fresh inputs may take
 LINE = 64
 
@@ -74,8 +75,5 @@ def cases_of(collectives, types, ops, inputs, sizes, in_place, offset=0):
 
 def bus_factor(collective, ranks):
     """What nccl-tests multiplies bytes / time by."""
-    if collective == "all_reduce":
-        return 2 * (ranks - 1) / ranks
-    if collective in ("broadcast", "reduce", "send_recv", "barrier"):
-        return 1
-    return (ranks - 1) / ranks
+    others = (ranks - 1) / ranks
+    return {"once": 1, "others": others, "twice_others": 2 * others}[ROWS[collective][2]]

@@ -205,7 +205,7 @@ class Gloo : public Contender {
     if (type_ == nullptr) return "it has no such type";
     if (name == "reduce_scatter") return "its reduce_scatter is of its older interface, whose memory it keeps to itself";
     if (name == "reduce") return "its reduce writes to the result's buffer on every rank";
-    if (operation.collective->reduces && type_->fold(operation.pattern.op) == nullptr) return "it has no such operator";
+    if (operation.collective->reduces() && type_->fold(operation.pattern.op) == nullptr) return "it has no such operator";
     if (operation.in_place && name != "all_reduce" && name != "broadcast") return "its in place means something else";
     return "";
   }

@@ -27,18 +27,14 @@ namespace {
 
 constexpr uint64_t kPatience = 20'000'000'000;  // ns for connecting
 
-Source own_input(int rank, int, int, uint64_t, uint64_t) { return {false, rank, 0}; }
-Source from_previous(int rank, int ranks, int, uint64_t, uint64_t) { return {false, (rank + ranks - 1) % ranks, 0}; }
-double once(int) { return 1; }
-
 enum Limit { kCopy, kCopyStreaming, kHop, kStream };
 
 // In the order of Limit.
 const BenchedCollective kLimits[] = {
-    {"copy", Blocks::kNone, Role::kAll, Role::kAll, false, false, nullptr, own_input, once},
-    {"copy_streaming", Blocks::kNone, Role::kAll, Role::kAll, false, false, nullptr, own_input, once},
-    {"hop", Blocks::kNone, Role::kNobody, Role::kNobody, false, false, nullptr, own_input, once},
-    {"stream", Blocks::kNone, Role::kAll, Role::kAll, false, false, nullptr, from_previous, once},
+    {{"copy", nullptr, Role::all, Role::all, BlockSource::self}, false, false, nullptr},
+    {{"copy_streaming", nullptr, Role::all, Role::all, BlockSource::self}, false, false, nullptr},
+    {{"hop"}, false, false, nullptr},
+    {{"stream", nullptr, Role::all, Role::all, BlockSource::previous}, false, false, nullptr},
 };
 
 // One way each, on lines of their own.

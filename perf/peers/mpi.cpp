@@ -25,9 +25,9 @@ const MPI_Datatype kBfloat16 = MPI_DATATYPE_NULL;
 
 // What MPI calls our types and operators.
 const std::pair<tutti_type, MPI_Datatype> kTypes[] = {
-    {TUTTI_INT8, MPI_INT8_T},   {TUTTI_UINT8, MPI_UINT8_T},   {TUTTI_INT32, MPI_INT32_T}, {TUTTI_UINT32, MPI_UINT32_T},
-    {TUTTI_INT64, MPI_INT64_T}, {TUTTI_UINT64, MPI_UINT64_T}, {TUTTI_FLOAT16, kFloat16},  {TUTTI_BFLOAT16, kBfloat16},
-    {TUTTI_FLOAT32, MPI_FLOAT}, {TUTTI_FLOAT64, MPI_DOUBLE},
+    {TUTTI_INT8, MPI_INT8_T},   {TUTTI_UINT8, MPI_UINT8_T},   {TUTTI_INT16, MPI_INT16_T}, {TUTTI_UINT16, MPI_UINT16_T},
+    {TUTTI_INT32, MPI_INT32_T}, {TUTTI_UINT32, MPI_UINT32_T}, {TUTTI_INT64, MPI_INT64_T}, {TUTTI_UINT64, MPI_UINT64_T},
+    {TUTTI_FLOAT16, kFloat16},  {TUTTI_BFLOAT16, kBfloat16},  {TUTTI_FLOAT32, MPI_FLOAT}, {TUTTI_FLOAT64, MPI_DOUBLE},
 };
 const std::pair<tutti_op, MPI_Op> kOps[] = {
     {TUTTI_SUM, MPI_SUM},
@@ -126,7 +126,7 @@ class Mpi : public Contender {
     type_ = in_mpi(kTypes, operation.pattern.type, MPI_DATATYPE_NULL);
     op_ = in_mpi(kOps, operation.pattern.op, MPI_OP_NULL);
     if (type_ == MPI_DATATYPE_NULL) return "it has no such type";
-    if (operation.collective->reduces && op_ == MPI_OP_NULL) return "MPI has no such operator";
+    if (operation.collective->reduces() && op_ == MPI_OP_NULL) return "MPI has no such operator";
     return operation.count > INT_MAX ? "its counts are ints" : "";
   }
 

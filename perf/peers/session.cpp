@@ -96,7 +96,7 @@ program::JsonObject Session::take(const Command& command) {
   const std::vector<tutti_op> ops = ops_named(command.text("op", "sum"));
   if (types.size() != 1 || ops.size() != 1) return said("error", "a case needs one type and one operator");
   const int root = static_cast<int>(command.number("root"));
-  const Pattern pattern = {types[0], ops[0], collective->reduces, place_.ranks, 0};
+  const Pattern pattern = {types[0], ops[0], collective->reduces(), place_.ranks, 0};
   operation_ = {collective, pattern, root, place_.rank, command.number("count"), command.number("in_place") != 0};
   const std::string lacks = contender_.lacks(operation_);
   if (!lacks.empty()) return said("lacks", lacks);

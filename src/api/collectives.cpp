@@ -5,18 +5,19 @@
 
 #include "src/api/handles.h"
 #include "src/base/plural.h"
-#include "src/base/types.h"
+#include "src/tables/element_types.h"
+#include "src/tables/names.h"
+#include "src/tables/operators.h"
 
 namespace tutti {
 namespace {
 
 Status check_op(tutti_op op) {
-  if (op >= TUTTI_SUM && op <= TUTTI_AVG) return {};
-  if (op >= TUTTI_BITWISE_AND && op <= TUTTI_LOGICAL_XOR) {
-    return Status(TUTTI_UNSUPPORTED, fmt::format("operator {} is not there yet", static_cast<int>(op)),
-                  "Use sum, prod, max, min or avg.");
-  }
-  return invalid(fmt::format("operator {} does not exist", static_cast<int>(op)), "See tutti_op.");
+  const OperatorInfo row = operator_info(op);
+  if (row.supported) return {};
+  if (row.op != op) return invalid(fmt::format("operator {} does not exist", static_cast<int>(op)), "See tutti_op.");
+  return Status(TUTTI_UNSUPPORTED, fmt::format("operator {} is not there yet", static_cast<int>(op)),
+                fmt::format("Use one of {}.", listing(supported_op_names())));
 }
 
 /// Whether this rank uses the buffer at all: a reduce's recv matters on the root alone.

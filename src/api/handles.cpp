@@ -10,7 +10,8 @@
 #include <new>
 
 #include "src/base/background_thread.h"
-#include "src/base/types.h"
+#include "src/tables/element_types.h"
+#include "src/tables/names.h"
 
 namespace tutti {
 namespace {
@@ -142,9 +143,9 @@ Status read_other_version(const tutti_call*& call, tutti_call& room) {
 Status check_type(tutti_type type) {
   const int number = static_cast<int>(type);
   if (element_bytes(type) == 0) return invalid(fmt::format("element type {} does not exist", number), "See tutti_type.");
-  if (type <= TUTTI_BFLOAT16) return {};
+  if (is_supported(type)) return {};
   return Status(TUTTI_UNSUPPORTED, fmt::format("element type {} is not there yet", number),
-                "Use one of int8, uint8, int32, uint32, int64, uint64, float16, bfloat16, float32 and float64.");
+                fmt::format("Use one of {}.", listing(supported_type_names())));
 }
 
 }  // namespace tutti

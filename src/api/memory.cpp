@@ -1,7 +1,7 @@
 // Versions, sizes, names, and memory.
 #include "src/api/handles.h"
-#include "src/base/types.h"
 #include "src/links/registered_memory.h"
+#include "src/tables/element_types.h"
 
 int tutti_version(void) { return TUTTI_VERSION; }
 

@@ -3,7 +3,7 @@
 
 #include "src/api/handles.h"
 #include "src/base/plural.h"
-#include "src/base/types.h"
+#include "src/tables/element_types.h"
 
 namespace tutti {
 namespace {
@@ -53,8 +53,8 @@ Status start(const Asked& asked, tutti_comm* handle, tutti_stream stream, const 
 /// What mostly is so, and takes few words to ask: there is nothing to be said against the transfer.
 bool is_simple(const Asked& asked, const Communicator& comm) {
   constexpr std::size_t most = SIZE_MAX / 64;
-  return asked.type <= TUTTI_BFLOAT16 && element_bytes(asked.type) != 0 && asked.count < most && asked.memory != nullptr &&
-         asked.peer >= 0 && asked.peer < comm.ranks();
+  return is_supported(asked.type) && asked.count < most && asked.memory != nullptr && asked.peer >= 0 &&
+         asked.peer < comm.ranks();
 }
 
 /// A transfer of any kind.

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "src/base/types.h"
+#include "src/tables/element_types.h"
 
 namespace tutti {
 

@@ -15,6 +15,7 @@
 
 #include "src/base/dimensions.h"
 #include "src/base/log.h"
+#include "src/tables/units.h"
 
 extern char** environ;
 
@@ -160,12 +161,7 @@ struct Duration {
         {{"", 1e9}, {"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}}};
     return scaled_number(text, units, out);
   }
-  static std::string print(std::uint64_t ns) {
-    if (ns % 1'000'000'000 == 0) return fmt::format("{}s", ns / 1'000'000'000);
-    if (ns % 1'000'000 == 0) return fmt::format("{}ms", ns / 1'000'000);
-    if (ns % 1'000 == 0) return fmt::format("{}us", ns / 1'000);
-    return fmt::format("{}ns", ns);
-  }
+  static std::string print(std::uint64_t ns) { return exact_duration_text(ns); }
 };
 
 struct Bytes {
@@ -176,12 +172,7 @@ struct Bytes {
     static constexpr std::array<Unit, 4> units = {{{"", 1}, {"K", 0x1p10}, {"M", 0x1p20}, {"G", 0x1p30}}};
     return scaled_number(text, units, out);
   }
-  static std::string print(std::uint64_t bytes) {
-    if (bytes % (1u << 30) == 0) return fmt::format("{}G", bytes >> 30);
-    if (bytes % (1u << 20) == 0) return fmt::format("{}M", bytes >> 20);
-    if (bytes % (1u << 10) == 0) return fmt::format("{}K", bytes >> 10);
-    return std::to_string(bytes);
-  }
+  static std::string print(std::uint64_t bytes) { return size_text(bytes); }
 };
 
 struct Boolean {

@@ -10,15 +10,12 @@
 #include <cstring>
 
 #include "src/base/unique_fd.h"
+#include "src/tables/units.h"
 
 namespace tutti {
 namespace {
 
 Status refusal(const std::string& why) { return Status(TUTTI_INVALID_ARGUMENT, why); }
-
-std::string size_text(std::size_t bytes) {
-  return bytes % (1 << 20) == 0 ? fmt::format("{} MiB", bytes >> 20) : fmt::format("{} bytes", bytes);
-}
 
 }  // namespace
 
@@ -37,7 +34,7 @@ Result<std::string> read_text_file(const std::string& path, std::size_t longest)
     if (count == 0) return text;
     text.append(part.data(), static_cast<std::size_t>(count));
   }
-  return refusal("it is longer than " + size_text(longest));
+  return refusal("it is longer than " + bytes_text(longest));
 }
 
 }  // namespace tutti

@@ -16,6 +16,7 @@
 #include "src/base/log.h"
 #include "src/base/unique_fd.h"
 #include "src/bootstrap/id_file.h"
+#include "src/tables/units.h"
 
 namespace tutti {
 

@@ -13,6 +13,7 @@
 #include "src/base/authenticated_connector.h"
 #include "src/base/clock.h"
 #include "src/base/exception_boundary.h"
+#include "src/tables/units.h"
 
 namespace tutti {
 

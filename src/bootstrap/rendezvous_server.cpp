@@ -21,6 +21,7 @@
 #include "src/base/per_process.h"
 #include "src/base/plural.h"
 #include "src/base/random.h"
+#include "src/tables/units.h"
 
 namespace tutti {
 

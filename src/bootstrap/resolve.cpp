@@ -16,6 +16,7 @@
 #include "src/base/background_thread.h"
 #include "src/base/clock.h"
 #include "src/base/exception_boundary.h"
+#include "src/tables/units.h"
 
 namespace tutti {
 

@@ -12,6 +12,7 @@
 #include "src/base/printable.h"
 #include "src/control/mismatch.h"
 #include "src/links/transport_loader.h"
+#include "src/tables/units.h"
 
 namespace tutti {
 namespace {

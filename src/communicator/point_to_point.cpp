@@ -47,7 +47,8 @@
 #include "src/executors/host/bounded_spin.h"
 #include "src/links/transport_set.h"
 #include "src/links/waiter.h"
-#include "src/schedule/names.h"
+#include "src/tables/names.h"
+#include "src/tables/units.h"
 #include "topology/caches.h"
 
 namespace tutti {

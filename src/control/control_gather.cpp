@@ -7,6 +7,7 @@
 
 #include "src/base/exception_boundary.h"
 #include "src/control/control_impl.h"
+#include "src/tables/units.h"
 
 namespace tutti {
 

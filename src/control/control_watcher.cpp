@@ -9,6 +9,7 @@
 #include "src/base/log.h"
 #include "src/base/no_cancellation.h"
 #include "src/control/control_impl.h"
+#include "src/tables/units.h"
 
 namespace tutti {
 

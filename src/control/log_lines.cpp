@@ -9,6 +9,7 @@
 #include "include/tutti/tutti.h"
 #include "src/base/plural.h"
 #include "src/base/saturating.h"
+#include "src/tables/units.h"
 
 namespace tutti {
 namespace {
@@ -27,17 +28,6 @@ std::string brief_rank_list(std::span<const int> ranks) {
   }
   const std::string list = rank_list(ranks.first(shown));
   return shown == ranks.size() ? list : fmt::format("{} and {} more", list, ranks.size() - shown);
-}
-
-/// "4K", as settings read sizes.
-std::string short_size(std::uint64_t bytes) {
-  static constexpr std::string_view units = "KMGT";
-  std::size_t unit = 0;
-  while (bytes >= 1024 && bytes % 1024 == 0 && unit < units.size()) {
-    bytes /= 1024;
-    ++unit;
-  }
-  return unit == 0 ? std::to_string(bytes) : std::to_string(bytes) + units[unit - 1];
 }
 
 }  // namespace
@@ -95,7 +85,7 @@ std::string algorithms_line(Collective collective, std::span<const AlgorithmUpTo
   }
   std::string text = fmt::format("algorithms: {} by ", name_of(collective));
   for (std::size_t i = 0; i + 1 < runs.size(); ++i)
-    text += fmt::format("{} to {}, ", runs[i].name, short_size(runs[i].bytes));
+    text += fmt::format("{} to {}, ", runs[i].name, size_text(runs[i].bytes));
   return text + std::string(runs.back().name) + (runs.size() > 1 ? " above" : "");
 }
 

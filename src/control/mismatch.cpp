@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "src/schedule/names.h"
+#include "src/tables/names.h"
 
 namespace tutti {
 namespace {

@@ -38,14 +38,4 @@ struct WaitLimits {
   }
 };
 
-/// "30 s", "1.5 s", "200 ms", "20 us": a span of time as errors tell it, never as 0 of a unit that is too coarse.
-inline std::string duration_text(std::uint64_t ns) {
-  if (ns < 1'000) return std::to_string(ns) + " ns";
-  if (ns < 1'000'000) return std::to_string(ns / 1'000) + " us";
-  const std::uint64_t ms = ns / 1'000'000u;
-  if (ms < 1000 || ms % 100 != 0) return std::to_string(ms) + " ms";
-  const std::string whole = std::to_string(ms / 1000);
-  return ms % 1000 == 0 ? whole + " s" : whole + "." + std::to_string(ms % 1000 / 100) + " s";
-}
-
 }  // namespace tutti

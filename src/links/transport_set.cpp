@@ -16,6 +16,7 @@
 #include "src/base/socket.h"
 #include "src/control/log_lines.h"
 #include "src/links/transport_loader.h"
+#include "src/tables/units.h"
 #include "topology/caches.h"
 
 namespace tutti {

@@ -12,7 +12,7 @@
 #include <deque>
 #include <functional>
 
-#include "src/program/sizes.h"
+#include "src/tables/units.h"
 
 namespace tutti::program {
 namespace {
@@ -95,15 +95,6 @@ std::string nearest_name(std::string_view given, const std::vector<std::string>&
     }
   }
   return best;
-}
-
-std::string listing(const std::vector<std::string>& names) {
-  std::string text;
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (i > 0) text += i + 1 == names.size() ? " and " : ", ";
-    text += names[i];
-  }
-  return text;
 }
 
 struct Options::Body {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/program/output.h"
+#include "src/tables/names.h"
 
 namespace tutti::program {
 
@@ -63,6 +64,6 @@ class Options {
 std::string nearest_name(std::string_view given, const std::vector<std::string>& known);
 
 /// "a, b and c". Thread safe.
-std::string listing(const std::vector<std::string>& names);
+using tutti::listing;
 
 }  // namespace tutti::program

@@ -22,7 +22,7 @@
 
 #include "src/program/files.h"
 #include "src/program/launcher_detection.h"
-#include "src/program/sizes.h"
+#include "src/tables/units.h"
 
 namespace tutti::program {
 namespace {

@@ -1,10 +1,12 @@
-// Element types: the 16-bit floats, and which type each one is folded in. Usable in host and in device code.
+// Which type an element is folded in, and the way there and back. Usable in host and in device code.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+
+#include "src/tables/element_types.h"
 
 #if defined(__CUDACC__)
 #define TUTTI_HOST_DEVICE __host__ __device__
@@ -13,16 +15,6 @@
 #endif
 
 namespace tutti {
-
-/// IEEE 754 binary16, as bits. Arithmetic happens in float32 (widen, narrow).
-struct Float16 {
-  std::uint16_t bits;
-};
-
-/// bfloat16, the upper half of a binary32, as bits. Arithmetic happens in float32 (widen, narrow).
-struct BFloat16 {
-  std::uint16_t bits;
-};
 
 /// The bits of `from` as a To of the same size. std::bit_cast that device code may call too.
 template <typename To, typename From>

@@ -21,7 +21,10 @@ HWY_AFTER_NAMESPACE();
 namespace tutti {
 
 HWY_EXPORT(bfloat16_table);
-const FoldTable& bfloat16_folds() { return HWY_DYNAMIC_DISPATCH(bfloat16_table)(); }
+template <>
+const FoldTable& folds_of<BFloat16>() {
+  return HWY_DYNAMIC_DISPATCH(bfloat16_table)();
+}
 
 }  // namespace tutti
 #endif

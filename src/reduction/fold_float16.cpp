@@ -21,7 +21,10 @@ HWY_AFTER_NAMESPACE();
 namespace tutti {
 
 HWY_EXPORT(float16_table);
-const FoldTable& float16_folds() { return HWY_DYNAMIC_DISPATCH(float16_table)(); }
+template <>
+const FoldTable& folds_of<Float16>() {
+  return HWY_DYNAMIC_DISPATCH(float16_table)();
+}
 
 }  // namespace tutti
 #endif

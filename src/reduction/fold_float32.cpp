@@ -21,7 +21,10 @@ HWY_AFTER_NAMESPACE();
 namespace tutti {
 
 HWY_EXPORT(float32_table);
-const FoldTable& float32_folds() { return HWY_DYNAMIC_DISPATCH(float32_table)(); }
+template <>
+const FoldTable& folds_of<float>() {
+  return HWY_DYNAMIC_DISPATCH(float32_table)();
+}
 
 }  // namespace tutti
 #endif

@@ -21,7 +21,10 @@ HWY_AFTER_NAMESPACE();
 namespace tutti {
 
 HWY_EXPORT(float64_table);
-const FoldTable& float64_folds() { return HWY_DYNAMIC_DISPATCH(float64_table)(); }
+template <>
+const FoldTable& folds_of<double>() {
+  return HWY_DYNAMIC_DISPATCH(float64_table)();
+}
 
 }  // namespace tutti
 #endif

@@ -21,7 +21,10 @@ HWY_AFTER_NAMESPACE();
 namespace tutti {
 
 HWY_EXPORT(int32_table);
-const FoldTable& int32_folds() { return HWY_DYNAMIC_DISPATCH(int32_table)(); }
+template <>
+const FoldTable& folds_of<std::int32_t>() {
+  return HWY_DYNAMIC_DISPATCH(int32_table)();
+}
 
 }  // namespace tutti
 #endif

@@ -21,7 +21,10 @@ HWY_AFTER_NAMESPACE();
 namespace tutti {
 
 HWY_EXPORT(int64_table);
-const FoldTable& int64_folds() { return HWY_DYNAMIC_DISPATCH(int64_table)(); }
+template <>
+const FoldTable& folds_of<std::int64_t>() {
+  return HWY_DYNAMIC_DISPATCH(int64_table)();
+}
 
 }  // namespace tutti
 #endif

@@ -21,7 +21,10 @@ HWY_AFTER_NAMESPACE();
 namespace tutti {
 
 HWY_EXPORT(int8_table);
-const FoldTable& int8_folds() { return HWY_DYNAMIC_DISPATCH(int8_table)(); }
+template <>
+const FoldTable& folds_of<std::int8_t>() {
+  return HWY_DYNAMIC_DISPATCH(int8_table)();
+}
 
 }  // namespace tutti
 #endif

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "src/reduction/reduction.h"
+#include "src/tables/element_types.h"
 
 namespace tutti {
 
@@ -16,17 +17,29 @@ struct FoldTable {
   FoldFunction min;
 };
 
-/// The table of one type for this processor. Static, thread safe.
-const FoldTable& int8_folds();
-const FoldTable& uint8_folds();
-const FoldTable& int32_folds();
-const FoldTable& uint32_folds();
-const FoldTable& int64_folds();
-const FoldTable& uint64_folds();
-const FoldTable& float16_folds();
-const FoldTable& bfloat16_folds();
-const FoldTable& float32_folds();
-const FoldTable& float64_folds();
+/// The table of one type for this processor. Static, thread safe. fold_TYPE.cpp defines it.
+template <typename T>
+const FoldTable& folds_of();
+template <>
+const FoldTable& folds_of<std::int8_t>();
+template <>
+const FoldTable& folds_of<std::uint8_t>();
+template <>
+const FoldTable& folds_of<std::int32_t>();
+template <>
+const FoldTable& folds_of<std::uint32_t>();
+template <>
+const FoldTable& folds_of<std::int64_t>();
+template <>
+const FoldTable& folds_of<std::uint64_t>();
+template <>
+const FoldTable& folds_of<Float16>();
+template <>
+const FoldTable& folds_of<BFloat16>();
+template <>
+const FoldTable& folds_of<float>();
+template <>
+const FoldTable& folds_of<double>();
 
 /// Bytes of a cache line.
 inline constexpr std::size_t kLine = 64;

@@ -21,7 +21,10 @@ HWY_AFTER_NAMESPACE();
 namespace tutti {
 
 HWY_EXPORT(uint32_table);
-const FoldTable& uint32_folds() { return HWY_DYNAMIC_DISPATCH(uint32_table)(); }
+template <>
+const FoldTable& folds_of<std::uint32_t>() {
+  return HWY_DYNAMIC_DISPATCH(uint32_table)();
+}
 
 }  // namespace tutti
 #endif

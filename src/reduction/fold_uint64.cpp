@@ -21,7 +21,10 @@ HWY_AFTER_NAMESPACE();
 namespace tutti {
 
 HWY_EXPORT(uint64_table);
-const FoldTable& uint64_folds() { return HWY_DYNAMIC_DISPATCH(uint64_table)(); }
+template <>
+const FoldTable& folds_of<std::uint64_t>() {
+  return HWY_DYNAMIC_DISPATCH(uint64_table)();
+}
 
 }  // namespace tutti
 #endif

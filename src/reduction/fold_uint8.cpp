@@ -45,7 +45,10 @@ HWY_AFTER_NAMESPACE();
 namespace tutti {
 
 HWY_EXPORT(uint8_table);
-const FoldTable& uint8_folds() { return HWY_DYNAMIC_DISPATCH(uint8_table)(); }
+template <>
+const FoldTable& folds_of<std::uint8_t>() {
+  return HWY_DYNAMIC_DISPATCH(uint8_table)();
+}
 
 HWY_EXPORT(stream_bytes);
 void copy_piece(const void* from, const FoldDestination& to, std::uint64_t bytes) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "src/base/types.h"
+#include "src/tables/element_types.h"
 
 namespace tutti {
 namespace {

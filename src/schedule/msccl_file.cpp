@@ -5,10 +5,14 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
+#include <optional>
 #include <pugixml.hpp>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "src/base/xml_text.h"
+#include "src/tables/names.h"
 
 namespace tutti::msccl {
 namespace {
@@ -42,16 +46,30 @@ constexpr TypeRow types[] = {{"nop", StepType::nop, 0},
 const TypeRow& row_of(StepType type) { return types[static_cast<std::size_t>(type)]; }
 bool does(StepType type, Does what) { return (row_of(type).does & what) != 0; }
 
-/// Names of MSCCL's runtime, and where msccl-tools writes another, that one.
-constexpr std::pair<std::string_view, Collective> collectives[] = {{"allreduce", Collective::all_reduce},
-                                                                   {"allgather", Collective::all_gather},
-                                                                   {"reducescatter", Collective::reduce_scatter},
-                                                                   {"reduce_scatter", Collective::reduce_scatter},
-                                                                   {"alltoall", Collective::all_to_all},
-                                                                   {"broadcast", Collective::broadcast},
-                                                                   {"reduce", Collective::reduce},
-                                                                   {"gather", Collective::gather},
-                                                                   {"scatter", Collective::scatter}};
+/// The name of a collective in MSCCL's runtime: ours without its underscores.
+std::string msccl_name(const CollectiveInfo& info) {
+  std::string name = info.name;
+  std::erase(name, '_');
+  return name;
+}
+
+/// The collective of that name; nothing where there is none, as for a barrier.
+std::optional<Collective> collective_in(std::string_view name) {
+  for (const auto& [collective, info] : collectives) {
+    const bool known =
+        name == msccl_name(info) || (name == info.name && name == "reduce_scatter");  // as msccl-tools writes
+    if (info.source != BlockSource::none && known) return collective;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> msccl_names() {
+  std::vector<std::string> names;
+  for (const auto& [collective, info] : collectives) {
+    if (info.source != BlockSource::none) names.push_back(msccl_name(info));
+  }
+  return names;
+}
 
 constexpr const char* buffers[] = {"input", "output", "scratch"};
 
@@ -113,16 +131,12 @@ class Reader {
 
   bool read_algorithm(const pugi::xml_node& from) {
     const std::string_view name = from.attribute("coll").value();
-    const auto known =
-        std::find_if(std::begin(collectives), std::end(collectives), [&](const auto& pair) { return pair.first == name; });
-    if (known == std::end(collectives)) {
-      return refuse(
-          fmt::format("the collective {} is none that Tutti has; allreduce, allgather, reducescatter, alltoall, "
-                      "broadcast, reduce, gather and scatter are",
-                      quoted(name)));
+    const auto known = collective_in(name);
+    if (!known) {
+      return refuse(fmt::format("the collective {} is none that Tutti has; {} are", quoted(name), listing(msccl_names())));
     }
     file_.name = from.attribute("name").value();
-    file_.collective = known->second;
+    file_.collective = *known;
     std::uint32_t ranks = 0;
     int in_place = 0;
     const bool read =

@@ -97,7 +97,7 @@ class Follower {
   Result<std::vector<int>> roots() {
     const bool ok = lay_out() && make_actions() && pair_messages() && execute();
     if (!ok) return Status(TUTTI_INVALID_ARGUMENT, std::move(error_));
-    if (file_.collective == Collective::broadcast || file_.collective == Collective::scatter) return giver();
+    if (info_of(file_.collective).source == BlockSource::root) return giver();
     std::vector<int> found;
     for (std::uint32_t r = 0; r < ranks(); ++r) {
       bool all = true;
@@ -139,9 +139,7 @@ class Follower {
 
   bool lay_out() {
     const Collective collective = file_.collective;
-    const bool one =
-        collective == Collective::all_reduce || collective == Collective::reduce || collective == Collective::broadcast;
-    const std::uint32_t blocks = one ? 1 : static_cast<std::uint32_t>(ranks());
+    const std::uint32_t blocks = info_of(collective).largest_blocks(static_cast<int>(ranks()));
     if (file_.chunks % blocks != 0) {
       error_ = fmt::format("nchunksperloop is {}, which is no multiple of the {} blocks of {}", file_.chunks, blocks,
                            tutti::name_of(collective));
@@ -526,23 +524,11 @@ class Follower {
 
   /// What output chunk `chunk` of a rank has to be; for a fold only its block counts.
   Value promised(std::uint32_t rank, std::uint32_t chunk) const {
-    const auto root = static_cast<std::uint32_t>(flow_.problem.root);
-    const std::uint32_t block = chunk / flow_.of_block;
-    switch (file_.collective) {
-      case Collective::all_reduce:
-      case Collective::reduce:
-        return expressions_->leaf(rank, 0);
-      case Collective::reduce_scatter:
-        return expressions_->leaf(rank, rank);
-      case Collective::broadcast:
-        return expressions_->leaf(root, 0);
-      case Collective::scatter:
-        return expressions_->leaf(root, rank);
-      case Collective::all_to_all:
-        return expressions_->leaf(block, rank);
-      default:
-        return expressions_->leaf(block, 0);
-    }
+    const Problem& problem = flow_.problem;
+    const BlockOrigin from =
+        info_of(file_.collective)
+            .origin(static_cast<int>(rank), static_cast<int>(ranks()), problem.root, chunk / flow_.of_block);
+    return expressions_->leaf(static_cast<std::uint32_t>(from.rank), from.block);
   }
 
   bool keeps(const Content& content, Value wanted, std::uint32_t chunk) const {

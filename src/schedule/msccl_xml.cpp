@@ -167,10 +167,8 @@ bool MscclAlgorithm::is_for(const Problem& wanted) const {
 
 bool MscclAlgorithm::fits(const Problem& wanted) const {
   if (!is_for(wanted)) return false;
-  const bool one =
-      collective == Collective::all_reduce || collective == Collective::reduce || collective == Collective::broadcast;
   const std::uint64_t bytes =
-      saturating_product(bytes_of(wanted.count, wanted.type), one ? 1 : static_cast<std::uint64_t>(ranks));
+      saturating_product(bytes_of(wanted.count, wanted.type), info_of(collective).largest_blocks(ranks));
   return bytes >= min_bytes && bytes <= max_bytes;
 }
 

@@ -4,36 +4,9 @@
 #include <cstdint>
 
 #include "include/tutti/tutti.h"
+#include "src/tables/collectives.h"
 
 namespace tutti {
-
-enum class Collective : std::uint8_t {
-  all_reduce,
-  reduce,
-  broadcast,
-  all_gather,
-  reduce_scatter,
-  all_to_all,
-  gather,
-  scatter,
-  barrier,
-};
-inline constexpr int collective_count = 9;
-
-/// "all_reduce", …; static.
-const char* name_of(Collective collective);
-/// Whether elements are folded.
-constexpr bool reduces(Collective collective) {
-  return collective == Collective::all_reduce || collective == Collective::reduce ||
-         collective == Collective::reduce_scatter;
-}
-/// Whether what arrives is combined by the operator and not copied: a barrier's token is, too.
-constexpr bool combines(Collective collective) { return reduces(collective) || collective == Collective::barrier; }
-/// Whether the problem has a root.
-constexpr bool rooted(Collective collective) {
-  return collective == Collective::broadcast || collective == Collective::reduce || collective == Collective::gather ||
-         collective == Collective::scatter;
-}
 
 /// Everything that selection and algorithms may look at. Equal on every rank, or it is a mismatch.
 struct Problem {

@@ -6,8 +6,8 @@
 #include <tuple>
 
 #include "src/base/printable.h"
-#include "src/schedule/names.h"
 #include "src/schedule/structure.h"
+#include "src/tables/names.h"
 
 namespace tutti {
 namespace {

@@ -119,12 +119,13 @@ class Promise {
     const Problem& problem = plan_.problem;
     if (value == unwritten) return "is never written";
     if (reduces(problem.collective)) {
-      const std::uint32_t wanted = problem.collective == Collective::reduce_scatter ? rank : 0;
+      const std::uint32_t wanted = origin(rank, block).block;
       if (!expressions_.complete(value)) return "is " + expressions_.text(value) + ", which did not pass the last touch";
       if (expressions_.block(value) != wanted) return "is of block " + std::to_string(expressions_.block(value));
       return agreed_.empty() ? std::string{} : agree(chunk, value);
     }
-    const Value wanted = promised_leaf(rank, block);
+    const BlockOrigin from = origin(rank, block);
+    const Value wanted = expressions_.leaf(static_cast<std::uint32_t>(from.rank), from.block);
     if (value == wanted) return {};
     return "is " + expressions_.text(value) + " instead of " + expressions_.text(wanted);
   }
@@ -155,18 +156,9 @@ class Promise {
            ", so that ranks get different bits";
   }
 
-  Value promised_leaf(std::uint32_t rank, std::uint32_t block) const {
-    const std::uint32_t root = static_cast<std::uint32_t>(plan_.problem.root);
-    switch (plan_.problem.collective) {
-      case Collective::broadcast:
-        return expressions_.leaf(root, 0);
-      case Collective::scatter:
-        return expressions_.leaf(root, rank);
-      case Collective::all_to_all:
-        return expressions_.leaf(block, rank);
-      default:
-        return expressions_.leaf(block, 0);
-    }
+  BlockOrigin origin(std::uint32_t rank, std::uint32_t block) const {
+    const Problem& problem = plan_.problem;
+    return info_of(problem.collective).origin(static_cast<int>(rank), problem.ranks, problem.root, block);
   }
 
   const Plan& plan_;

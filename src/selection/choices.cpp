@@ -90,10 +90,10 @@ std::vector<TuningUse> rows_of(Collective collective, const View& view, const Tu
 
 }  // namespace
 
-Tuning with_every_choice(const Tuning& tuning, const View& view, std::span<const Collective> collectives) {
+Tuning with_every_choice(const Tuning& tuning, const View& view, std::span<const Collective> wanted) {
   Tuning whole = tuning;
   whole.take_constants(view);
-  for (const Collective collective : collectives) {
+  for (const Collective collective : wanted) {
     whole.replace_uses(collective, view.ranks(), rows_of(collective, view, tuning));
   }
   return whole;

@@ -7,16 +7,11 @@
 #include <optional>
 
 #include "src/base/saturating.h"
+#include "src/tables/names.h"
+#include "src/tables/units.h"
 
 namespace tutti {
 namespace {
-
-std::optional<Collective> collective_named(std::string_view name) {
-  for (int c = 0; c < collective_count; ++c) {
-    if (name == name_of(static_cast<Collective>(c))) return static_cast<Collective>(c);
-  }
-  return std::nullopt;
-}
 
 std::string names_for(Collective collective) {
   std::string names;
@@ -27,19 +22,6 @@ std::string names_for(Collective collective) {
   return names;
 }
 
-/// "64K" and the like; nothing where it is malformed.
-std::optional<std::uint64_t> parse_bytes(std::string_view text) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{}) return std::nullopt;
-  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
-  if (unit.empty()) return value;
-  const auto at = std::string_view("KMG").find(static_cast<char>(unit[0] & ~0x20));
-  if (unit.size() != 1 || at == std::string_view::npos) return std::nullopt;
-  const auto shift = 10 * (at + 1);
-  return value <= UINT64_MAX >> shift ? std::optional(value << shift) : std::nullopt;
-}
-
 struct Range {
   std::uint64_t from, to;
 };
@@ -48,8 +30,8 @@ struct Range {
 std::optional<Range> parse_range(std::string_view text) {
   const auto dash = text.find('-');
   if (dash == std::string_view::npos) return std::nullopt;
-  const auto from = dash == 0 ? std::uint64_t{0} : parse_bytes(text.substr(0, dash));
-  const auto to = dash + 1 == text.size() ? UINT64_MAX : parse_bytes(text.substr(dash + 1));
+  const auto from = dash == 0 ? std::uint64_t{0} : parse_size(text.substr(0, dash)).value;
+  const auto to = dash + 1 == text.size() ? UINT64_MAX : parse_size(text.substr(dash + 1)).value;
   if (!from || !to || *from > *to) return std::nullopt;
   return Range{*from, *to};
 }
@@ -78,7 +60,7 @@ Result<Overrides::Rule> Overrides::parse_rule(std::string_view text) {
   std::string_view rest = text;
   std::optional<Collective> collective;
   if (const auto name = take_part(rest)) {
-    collective = collective_named(*name);
+    collective = collective_of(*name);
     if (!collective) return refused(text, "names a collective that does not exist", std::nullopt);
     rule.any = false;
     rule.collective = *collective;

@@ -14,6 +14,7 @@
 #include "algorithms/algorithm.h"
 #include "src/base/saturating.h"
 #include "src/base/text_file.h"
+#include "src/tables/names.h"
 
 namespace tutti {
 namespace {
@@ -136,12 +137,9 @@ std::optional<std::string> Tuning::take(const std::vector<std::string>& words) {
 std::optional<std::string> Tuning::take_use(const std::vector<std::string>& words) {
   if (words.size() != 6) return "";
   TuningUse use;
-  bool known = false;
-  for (int c = 0; c < collective_count && !known; ++c) {
-    use.collective = static_cast<Collective>(c);
-    known = words[1] == name_of(use.collective);
-  }
+  const auto known = collective_of(words[1]);
   if (!known) return fmt::format(", but there is no collective {}", words[1]);
+  use.collective = *known;
   if (!whole(words[2], use.ranks) || !whole(words[3], use.from) || !whole(words[4], use.to)) {
     return ", but ranks and bytes are whole numbers, up to 2^31 - 1 and 2^64 - 1";
   }

@@ -56,27 +56,7 @@ class FileRanks {
 };
 
 tutti_status call(const Problem& p, const void* send, void* recv, tutti_comm* comm, const tutti_call* options) {
-  switch (p.collective) {
-    case Collective::all_reduce:
-      return tutti_all_reduce(send, recv, p.count, p.type, p.op, comm, {}, options);
-    case Collective::reduce:
-      return tutti_reduce(send, recv, p.count, p.type, p.op, p.root, comm, {}, options);
-    case Collective::broadcast:
-      return tutti_broadcast(send, recv, p.count, p.type, p.root, comm, {}, options);
-    case Collective::all_gather:
-      return tutti_all_gather(send, recv, p.count, p.type, comm, {}, options);
-    case Collective::reduce_scatter:
-      return tutti_reduce_scatter(send, recv, p.count, p.type, p.op, comm, {}, options);
-    case Collective::all_to_all:
-      return tutti_all_to_all(send, recv, p.count, p.type, comm, {}, options);
-    case Collective::gather:
-      return tutti_gather(send, recv, p.count, p.type, p.root, comm, {}, options);
-    case Collective::scatter:
-      return tutti_scatter(send, recv, p.count, p.type, p.root, comm, {}, options);
-    case Collective::barrier:
-      break;
-  }
-  return TUTTI_INVALID_ARGUMENT;
+  return call_verb(p.collective, {send, recv, p.count, p.type, p.op, p.root, comm, {}, options});
 }
 
 /// What element `i` of output block `block` of a rank has to be.

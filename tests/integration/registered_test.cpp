@@ -1,9 +1,9 @@
 // Memory of tutti_memory_alloc: peers read and write it in place, so every collective must come to what it comes to in any
 // other memory, whoever has which, and nothing may be left of what was freed.
 #include <cstring>
-#include <functional>
 #include <numeric>
 
+#include "src/tables/collectives.h"
 #include "tests/support/ranks.h"
 
 namespace tutti::test {
@@ -30,34 +30,9 @@ class Elements {
   std::size_t count_;
 };
 
-struct Verb {
-  const char* name;
-  bool send_blocks, recv_blocks;  ///< whether the buffer has a block for each rank
-  bool in_place;                  ///< whether send may be recv itself
-  std::function<tutti_status(const void*, void*, std::size_t, tutti_comm*)> call;
-};
-
-const std::vector<Verb>& verbs() {
-  constexpr tutti_type type = TUTTI_INT32;
-  static const std::vector<Verb> all = {
-      {"all_reduce", false, false, true,
-       [](auto s, auto r, auto n, auto c) { return tutti_all_reduce(s, r, n, type, TUTTI_SUM, c, {}, nullptr); }},
-      {"reduce", false, false, true,
-       [](auto s, auto r, auto n, auto c) { return tutti_reduce(s, r, n, type, TUTTI_MAX, 1, c, {}, nullptr); }},
-      {"broadcast", false, false, true,
-       [](auto s, auto r, auto n, auto c) { return tutti_broadcast(s, r, n, type, 1, c, {}, nullptr); }},
-      {"all_gather", false, true, false,
-       [](auto s, auto r, auto n, auto c) { return tutti_all_gather(s, r, n, type, c, {}, nullptr); }},
-      {"reduce_scatter", true, false, false,
-       [](auto s, auto r, auto n, auto c) { return tutti_reduce_scatter(s, r, n, type, TUTTI_SUM, c, {}, nullptr); }},
-      {"all_to_all", true, true, true,
-       [](auto s, auto r, auto n, auto c) { return tutti_all_to_all(s, r, n, type, c, {}, nullptr); }},
-      {"gather", false, true, false,
-       [](auto s, auto r, auto n, auto c) { return tutti_gather(s, r, n, type, 1, c, {}, nullptr); }},
-      {"scatter", true, false, false,
-       [](auto s, auto r, auto n, auto c) { return tutti_scatter(s, r, n, type, 1, c, {}, nullptr); }},
-  };
-  return all;
+/// A call of each collective, of sums, and with the root 1 where there is one.
+tutti_status call(Collective collective, const void* send, void* recv, std::size_t count, tutti_comm* comm) {
+  return call_verb(collective, {send, recv, count, TUTTI_INT32, TUTTI_SUM, 1, comm, {}, nullptr});
 }
 
 struct Case {
@@ -71,27 +46,29 @@ TEST_P(Registered, EveryVerbComesToTheSameWhoeverHasWhichMemory) {
   const Ranks ranks(GetParam().ranks, GetParam().transports);
   const auto p = static_cast<std::size_t>(ranks.size());
   ranks.run([&](int rank, tutti_comm* comm) {
-    for (const Verb& verb : verbs()) {
+    for (const auto& [collective, info] : collectives) {
+      if (info.senders == Role::nobody) continue;
       for (const std::size_t count : {std::size_t{5000}, std::size_t{65'536 / p}, 300'001 / p}) {
-        std::vector<std::int32_t> input(count * (verb.send_blocks ? p : 1)), before(count * (verb.recv_blocks ? p : 1), -7);
+        std::vector<std::int32_t> input(count * info.send_blocks(ranks.size())),
+            before(count * info.recv_blocks(ranks.size()), -7);
         std::iota(input.begin(), input.end(), rank * 1000);
         std::vector<std::int32_t> expected = before;
-        ASSERT_EQ(verb.call(input.data(), expected.data(), count, comm), TUTTI_SUCCESS) << verb.name << last_error();
+        ASSERT_EQ(call(collective, input.data(), expected.data(), count, comm), TUTTI_SUCCESS) << info.name << last_error();
         for (const unsigned who : {~0u, 0xaaaaaaaau, 0x55555555u}) {
           const bool mine = (who >> rank & 1u) != 0;
           Elements send(input.size(), mine), recv(before.size(), mine);
           for (int turn = 0; turn < 3; ++turn) {  // of one program on the same memory
             send.set(input);
             recv.set(before);
-            ASSERT_EQ(verb.call(send.data(), recv.data(), count, comm), TUTTI_SUCCESS) << verb.name << last_error();
-            ASSERT_EQ(recv.get(), expected) << verb.name << " of " << count << ", registered " << who << ", rank " << rank;
-            ASSERT_EQ(send.get(), input) << verb.name << " wrote to its input";
+            ASSERT_EQ(call(collective, send.data(), recv.data(), count, comm), TUTTI_SUCCESS) << info.name << last_error();
+            ASSERT_EQ(recv.get(), expected) << info.name << " of " << count << ", registered " << who << ", rank " << rank;
+            ASSERT_EQ(send.get(), input) << info.name << " wrote to its input";
           }
-          if (!verb.in_place) continue;
-          ASSERT_EQ(verb.call(send.data(), send.data(), count, comm), TUTTI_SUCCESS) << verb.name << last_error();
-          const bool keeps = std::string(verb.name) == "reduce" && rank != 1;
+          if (info.has_send_blocks() != info.has_recv_blocks()) continue;
+          ASSERT_EQ(call(collective, send.data(), send.data(), count, comm), TUTTI_SUCCESS) << info.name << last_error();
+          const bool keeps = info.receivers == Role::root && rank != 1;
           ASSERT_EQ(send.get(), keeps ? input : expected)
-              << verb.name << " in place, of " << count << ", registered " << who;
+              << info.name << " in place, of " << count << ", registered " << who;
         }
       }
     }

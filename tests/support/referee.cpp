@@ -130,22 +130,11 @@ class Field {
     const auto of = [&](int from, std::uint32_t b) {
       return ranks_[static_cast<std::size_t>(from)].contribution[b * count_ + element];
     };
-    const auto own = static_cast<std::uint32_t>(rank);
-    if (reduces(problem.collective)) {
-      Number sum = 0;
-      for (int r = 0; r < problem.ranks; ++r) sum += of(r, problem.collective == Collective::reduce_scatter ? own : 0);
-      return 3 * sum + 1;
-    }
-    switch (problem.collective) {
-      case Collective::broadcast:
-        return of(problem.root, 0);
-      case Collective::scatter:
-        return of(problem.root, own);
-      case Collective::all_to_all:
-        return of(static_cast<int>(block), own);
-      default:
-        return of(static_cast<int>(block), 0);
-    }
+    const BlockOrigin from = info_of(problem.collective).origin(rank, problem.ranks, problem.root, block);
+    if (!from.fold) return of(from.rank, from.block);
+    Number sum = 0;
+    for (int r = 0; r < problem.ranks; ++r) sum += of(r, from.block);
+    return 3 * sum + 1;
   }
 
   const Schedule& schedule_;

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "src/base/types.h"
+#include "src/tables/element_types.h"
 
 namespace tutti::plan_tool {
 namespace {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/plan/time_text.h"
+#include "src/tables/units.h"
 #include "topology/canvas.h"
 
 namespace tutti::plan_tool {
@@ -39,16 +39,6 @@ std::string_view shade(double busy) {
   return shades[1 + std::min<std::size_t>(4, static_cast<std::size_t>(busy * 5))];
 }
 
-std::string bytes_text(double bytes) {
-  constexpr std::array<std::string_view, 6> units = {"B", "kB", "MB", "GB", "TB", "PB"};
-  std::size_t unit = 0;
-  while (bytes >= 1000 && unit + 1 < units.size()) {
-    bytes /= 1000;
-    ++unit;
-  }
-  return fmt::format("{:.3g} {}", bytes, units[unit]);
-}
-
 class LoadDrawing {
  public:
   LoadDrawing(const Network& network, const SimulatorReport& report) : network_(network), report_(report) {
@@ -67,10 +57,10 @@ class LoadDrawing {
   SvgDrawing draw(const std::string& title) {
     const auto letters = static_cast<std::size_t>((width - 2 * margin) / (title_size * Canvas::kLetter));
     page_.text(margin, 16, Canvas::fitted(title, letters), title_size, true);
-    page_.text(
-        margin, 44,
-        fmt::format("{} in virtual time; {} of {} links used", time_text(report_.seconds), used_.size(), busy_.size()),
-        text_size);
+    page_.text(margin, 44,
+               fmt::format("{} in virtual time; {} of {} links used", exact_time_text(report_.seconds), used_.size(),
+                           busy_.size()),
+               text_size);
     int y = draw_legend(76);
     y = draw_bars(y + 18);
     y = draw_squares(y + 18);
@@ -111,15 +101,15 @@ class LoadDrawing {
       text_to(bars_left - 8, y + 3, Canvas::fitted(link.name, most_letters));
       box(bars_left, y + 3, bars_width * std::min(1.0, busy_[l]), row - 6, shade(busy_[l]), told(l));
       text_to(width - margin, y + 3,
-              fmt::format("{}, {:.1f} % of {:.4g} GB/s", bytes_text(static_cast<double>(report_.loads[l])), 100 * busy_[l],
-                          link.bytes_per_second * 1e-9));
+              fmt::format("{}, {:.1f} % of {:.4g} GB/s", traffic_text(static_cast<double>(report_.loads[l])),
+                          100 * busy_[l], link.bytes_per_second * 1e-9));
       y += row;
     }
     return bottom + 4 + row;
   }
 
   std::string told(std::uint32_t l) const {
-    return fmt::format("{}: {}, {:.1f} %", network_.link(l).name, bytes_text(static_cast<double>(report_.loads[l])),
+    return fmt::format("{}: {}, {:.1f} %", network_.link(l).name, traffic_text(static_cast<double>(report_.loads[l])),
                        100 * busy_[l]);
   }
 

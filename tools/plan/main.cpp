@@ -9,19 +9,19 @@
 #include "algorithms/algorithm.h"
 #include "src/base/dimensions.h"
 #include "src/base/text_file.h"
-#include "src/base/types.h"
 #include "src/program/files.h"
 #include "src/program/options.h"
 #include "src/program/output.h"
 #include "src/reduction/reduction.h"
 #include "src/schedule/msccl_file.h"
 #include "src/schedule/msccl_xml.h"
-#include "src/schedule/names.h"
 #include "src/schedule/text.h"
 #include "src/schedule/verifier.h"
 #include "src/selection/choices.h"
 #include "src/selection/select.h"
 #include "src/selection/tuning.h"
+#include "src/tables/element_types.h"
+#include "src/tables/names.h"
 #include "tools/plan/costs.h"
 #include "tools/plan/draw.h"
 #include "tools/plan/networks.h"
@@ -435,14 +435,14 @@ plan_tool::Simulation simulation_of(const Request& request, View view, const pla
 /// been told.
 int write_choices(const Request& request, const Problem& problem, const Tuning& tuning,
                   const plan_tool::Simulation& simulation, program::Output& output) {
-  std::vector<Collective> collectives = {problem.collective};
-  for (int c = 0; c < collective_count && !request.one_collective; ++c) {
-    if (static_cast<Collective>(c) != problem.collective) collectives.push_back(static_cast<Collective>(c));
+  std::vector<Collective> wanted = {problem.collective};
+  for (const auto& [collective, info] : collectives) {
+    if (!request.one_collective && collective != problem.collective) wanted.push_back(collective);
   }
   const View& view = simulation.view;
   const Tuning whole = simulation.network == nullptr
-                           ? with_every_choice(tuning, view, collectives)
-                           : plan_tool::with_simulated_choices(tuning, simulation, request.slice, collectives);
+                           ? with_every_choice(tuning, view, wanted)
+                           : plan_tool::with_simulated_choices(tuning, simulation, request.slice, wanted);
   const int code = output.file(request.csv, whole.text(','));
   if (code == static_cast<int>(program::kGood)) {
     output.line(fmt::format("all choices on {} ranks are in {}, for --tuning and TUTTI_TUNING", view.ranks(), request.csv));

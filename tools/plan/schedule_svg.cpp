@@ -10,9 +10,10 @@
 #include <vector>
 
 #include "src/base/plural.h"
-#include "src/base/types.h"
-#include "src/schedule/names.h"
 #include "src/schedule/text.h"
+#include "src/tables/element_types.h"
+#include "src/tables/names.h"
+#include "src/tables/units.h"
 #include "topology/canvas.h"
 #include "topology/index.h"
 
@@ -53,12 +54,6 @@ constexpr std::array<Look, 8> kLooks = {{{"copy", "#c9c9c9", "#f0f0f0", "#8f8f8f
 
 const Look& look_of(std::string_view word) {
   return *std::find_if(kLooks.begin(), kLooks.end() - 1, [&](const Look& look) { return word == look.word; });
-}
-
-/// A number of seconds in the unit that suits `whole`, the largest on the page.
-std::string time_in(double seconds, double whole) {
-  const auto [unit, name] = whole < 1e-3 ? std::pair(1e6, "us") : whole < 1 ? std::pair(1e3, "ms") : std::pair(1.0, "s");
-  return fmt::format("{:.4g} {}", seconds * unit, name);
 }
 
 /// 1, 2 or 5 times a power of ten, at least `least`.
@@ -144,7 +139,7 @@ class ScheduleDrawing {
                         plural(static_cast<std::int64_t>(report_.steps.size()), "move"),
                         plural(static_cast<std::int64_t>(report_.messages), "message"), report_.bytes,
                         plan_.passes(problem.count) == 1 ? "1 pass" : fmt::format("{} passes", plan_.passes(problem.count)),
-                        time_in(report_.seconds, report_.seconds)),
+                        time_text_within(report_.seconds, report_.seconds)),
             kCaption, false);
     const double third = second + kCaption * Canvas::kLine;
     caption(third, fmt::format("time from left to right, simulated on {}", network), kCaption, false);
@@ -206,7 +201,7 @@ class ScheduleDrawing {
     const double step = whole > 0 ? round_step(whole * kTick / width_) : 1;
     for (int tick = 0; tick * step <= whole * (1 + 1e-9); ++tick) {
       const double x = x_of(tick * step);
-      const std::string text = time_in(tick * step, whole);
+      const std::string text = time_text_within(tick * step, whole);
       const double left = x - Canvas::width_of(text, kCaption) / 2;
       canvas_.text(left, top, text, kCaption);
       canvas_.text(left, bottom + 4, text, kCaption);
@@ -228,7 +223,7 @@ class ScheduleDrawing {
     const std::string hint =
         fmt::format("rank {}, lane {}, step {}, pass {}: {}; {} bytes, {} to {}", step.rank, step.lane, step.step,
                     step.pass, print_step(programs_[at(step.rank)], step_of(step)), step.bytes,
-                    time_in(step.begin, report_.seconds), time_in(step.end, report_.seconds));
+                    time_text_within(step.begin, report_.seconds), time_text_within(step.end, report_.seconds));
     if (box.works - box.left >= 1) canvas_.box(box.left, box.top, box.works - box.left, row_, look.pale, look.edge, hint);
     canvas_.box(box.works, box.top, box.right - box.works, row_, look.fill, look.edge, hint);
   }

@@ -8,11 +8,11 @@
 #include <tuple>
 #include <vector>
 
-#include "src/base/types.h"
 #include "src/executors/simulator/trace.h"
 #include "src/program/files.h"
+#include "src/tables/element_types.h"
+#include "src/tables/units.h"
 #include "tools/plan/load_svg.h"
-#include "tools/plan/time_text.h"
 
 namespace tutti::plan_tool {
 namespace {
@@ -106,15 +106,15 @@ void tell(const Plan& plan, const Simulation& simulation, const SimulatorReport&
   const bool on_network = simulation.network != nullptr;
   output.line(fmt::format("{} by {} on {} ranks{}, {} bytes a block: {} in virtual time", name_of(problem.collective),
                           plan.algorithm, problem.ranks, on_network ? " of " + simulation.network_name : "",
-                          problem.count * element_bytes(problem.type), time_text(report.seconds)));
+                          problem.count * element_bytes(problem.type), exact_time_text(report.seconds)));
   output.line(fmt::format("  {} messages of {} bytes in all, {} passes, credit {}", report.messages, report.bytes,
                           plan.passes(problem.count), link_credit(plan)));
   if (!on_network) {
     output.line(fmt::format("  the busiest rank's processor works for {}, egress for {}, ingress for {}",
-                            time_text(most.processor), time_text(most.egress), time_text(most.ingress)));
+                            exact_time_text(most.processor), exact_time_text(most.egress), exact_time_text(most.ingress)));
     return tell_links(report, output);
   }
-  output.line(fmt::format("  the busiest rank's processor works for {}", time_text(most.processor)));
+  output.line(fmt::format("  the busiest rank's processor works for {}", exact_time_text(most.processor)));
   if (report.rank_classes.size() < report.ranks.size()) {
     output.line(fmt::format("  {} of the ranks simulated, for all that go through the same", report.rank_classes.size()));
   }

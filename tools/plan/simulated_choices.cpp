@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "algorithms/algorithm.h"
-#include "src/base/types.h"
 #include "src/selection/select.h"
+#include "src/tables/element_types.h"
 
 namespace tutti::plan_tool {
 namespace {
@@ -105,10 +105,10 @@ std::vector<TuningUse> rows_of(Collective collective, const Simulation& simulati
 }  // namespace
 
 Tuning with_simulated_choices(const Tuning& tuning, const Simulation& simulation, std::uint64_t slot_bytes,
-                              std::span<const Collective> collectives) {
+                              std::span<const Collective> wanted) {
   Tuning whole = tuning;
   whole.take_constants(simulation.view);
-  for (const Collective collective : collectives) {
+  for (const Collective collective : wanted) {
     whole.replace_uses(collective, simulation.view.ranks(), rows_of(collective, simulation, slot_bytes));
   }
   return whole;

@@ -16,6 +16,6 @@ namespace tutti::plan_tool {
 /// of the size; an algorithm that is quickest between two sizes only is missed. The first row and the last go on. Where no
 /// algorithm can be simulated for its steps, the model answers.
 Tuning with_simulated_choices(const Tuning& tuning, const Simulation& simulation, std::uint64_t slot_bytes,
-                              std::span<const Collective> collectives);
+                              std::span<const Collective> wanted);
 
 }  // namespace tutti::plan_tool

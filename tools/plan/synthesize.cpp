@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "src/base/types.h"
 #include "src/program/files.h"
 #include "src/schedule/text.h"
+#include "src/tables/element_types.h"
+#include "src/tables/units.h"
 #include "tools/plan/synthesis/synthesize.h"
 
 namespace tutti::plan_tool {
@@ -12,8 +13,6 @@ namespace {
 
 using synthesis::Contender;
 using synthesis::Synthesis;
-
-std::string rate_text(double bytes_per_second) { return fmt::format("{:.2f} GB/s", bytes_per_second * 1e-9); }
 
 void tell(const NamedNetwork& network, const Synthesis& found, program::Output& output) {
   const Problem& problem = found.schedule.plan.problem;

@@ -7,6 +7,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/copy.h"
+#include "src/tables/units.h"
 
 namespace tutti::shm {
 
@@ -16,13 +17,6 @@ namespace {
 constexpr std::uint64_t kHugeFrom = 4u << 20;
 // How often a link's messages could have gone through its rotation area before that is tried.
 constexpr std::uint64_t kLapsUntilTrial = 8;
-
-std::string seconds(std::uint64_t ns) {
-  std::string text = std::to_string(static_cast<double>(ns) / 1e9);
-  text.erase(text.find_last_not_of('0') + 1);
-  if (text.back() == '.') text.pop_back();
-  return text + " s";
-}
 
 std::string sizes(std::uint64_t slots, std::uint64_t slot_bytes) {
   return std::to_string(slots) + " slots of " + std::to_string(slot_bytes) + " bytes";
@@ -66,7 +60,7 @@ bool ShmLink::expire(std::uint64_t now) {
   const std::uint64_t limit = endpoint_.connect_timeout_ns();
   if (absence_.look(now, !peer_.connection().is_reached()) < limit || limit == 0) return false;
   std::string why =
-      "rank " + std::to_string(peer_.rank()) + " could not be reached over shared memory within " + seconds(limit);
+      "rank " + std::to_string(peer_.rank()) + " could not be reached over shared memory within " + duration_text(limit);
   if (const std::string trouble = peer_.connection().trouble(); !trouble.empty()) why += " (" + trouble + ")";
   break_off(std::move(why));
   return true;

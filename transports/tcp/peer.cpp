@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/base/clock.h"
+#include "src/tables/units.h"
 #include "transports/tcp/endpoint.h"
 
 namespace tutti::tcp {
@@ -12,11 +13,6 @@ namespace {
 constexpr std::uint32_t kLowChannels = 256;           // found by index
 constexpr std::size_t kMostHighChannels = 64 * 1024;  // found by hash; peers can only make us remember so many
 constexpr std::uint32_t kMostSockets = 64;
-
-std::string seconds(std::uint64_t ns) {
-  const std::uint64_t tenths = ns / 100'000'000u;
-  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
-}
 
 }  // namespace
 
@@ -146,8 +142,8 @@ void Peer::dial(std::uint64_t now) {
   if (const std::uint64_t limit = endpoint_.connect_timeout_ns(); limit != 0 && missing >= limit) {
     unreachable(dialer_->starved()
                     ? "this process has had no descriptor or memory for a connection with " + name() + " for " +
-                          seconds(limit) + ". " + kShortageRemedy
-                    : name() + " could not be reached within " + seconds(limit) + " (" + dialer_->tried() + ")");
+                          duration_text(limit) + ". " + kShortageRemedy
+                    : name() + " could not be reached within " + duration_text(limit) + " (" + dialer_->tried() + ")");
   }
   if (dialer_->finished() || !fault_.empty()) dialer_.reset();
 }

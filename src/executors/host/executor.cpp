@@ -5,7 +5,7 @@
 #include <bit>
 
 #include "src/base/link_shape.h"
-#include "src/base/types.h"
+#include "src/tables/element_types.h"
 
 namespace tutti {
 namespace {

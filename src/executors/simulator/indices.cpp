@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "src/base/plural.h"
-#include "src/base/types.h"
+#include "src/tables/element_types.h"
 
 namespace tutti::simulator {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "src/base/types.h"
+#include "src/tables/element_types.h"
 
 namespace tutti::simulator {
 namespace {

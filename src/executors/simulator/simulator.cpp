@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "src/base/types.h"
 #include "src/executors/simulator/events.h"
 #include "src/executors/simulator/flows.h"
 #include "src/executors/simulator/fold.h"
@@ -15,6 +14,7 @@
 #include "src/executors/simulator/memory.h"
 #include "src/executors/simulator/simulation_setup.h"
 #include "src/executors/simulator/wire_queues.h"
+#include "src/tables/element_types.h"
 
 namespace tutti {
 namespace {

@@ -38,7 +38,7 @@ inline void add_tasks(const View& view, std::vector<PlacedTask>& tasks) {
     problem.collective = algorithm->collective;
     if (!algorithm->fits(problem, view)) continue;
     // Trees see machines alone: deeper views are theirs again and again.
-    const bool deep = !view.rack.empty() || view.numa != std::vector<std::int32_t>(view.numa.size(), 0);
+    const bool deep = !view.rack.empty() || std::ranges::any_of(view.numa, [](std::int32_t node) { return node != 0; });
     if (rooted(algorithm->collective) && deep) continue;
     const int roots = rooted(algorithm->collective) ? view.ranks() : 1;
     for (int root = 0; root < roots; ++root) tasks.push_back({algorithm, view, root});

@@ -196,11 +196,10 @@ TEST(Algorithms, HaveUniqueNamesCostsAndSummaries) {
 }
 
 TEST(Algorithms, CoverEveryCollective) {
-  for (int c = 0; c < collective_count; ++c) {
+  for (const CollectiveRow& row : collectives) {
     const auto all = all_algorithms();
-    EXPECT_TRUE(std::any_of(all.begin(), all.end(), [&](const Algorithm* a) {
-      return a->collective == static_cast<Collective>(c);
-    })) << name_of(static_cast<Collective>(c));
+    EXPECT_TRUE(std::any_of(all.begin(), all.end(), [&](const Algorithm* a) { return a->collective == row.collective; }))
+        << row.info.name;
   }
 }
 

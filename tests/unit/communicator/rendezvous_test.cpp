@@ -19,6 +19,7 @@
 #include "src/bootstrap/rendezvous_client.h"
 #include "src/bootstrap/rendezvous_server.h"
 #include "src/bootstrap/unique_id.h"
+#include "src/tables/units.h"
 #include "tests/support/holdings.h"
 #include "tests/unit/communicator/world.h"
 

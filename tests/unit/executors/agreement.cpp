@@ -3,11 +3,11 @@
 #include <cmath>
 #include <cstring>
 
-#include "src/base/types.h"
 #include "src/executors/host/executor.h"
 #include "src/executors/simulator/simulator.h"
 #include "src/links/transport_set.h"
-#include "src/schedule/names.h"
+#include "src/tables/element_types.h"
+#include "src/tables/names.h"
 
 namespace tutti::testing {
 namespace {
@@ -92,30 +92,8 @@ tutti_status run_on_host(const Case& at, int rank, tutti_comm* comm, std::byte* 
   std::byte* recv = memory + layout.output;
   tutti_call call = TUTTI_CALL_INIT;
   call.algorithm = at.algorithm->name;
-  const auto run = [&] {
-    switch (at.algorithm->collective) {
-      case Collective::all_reduce:
-        return tutti_all_reduce(send, recv, at.count, at.type, at.op, comm, {}, &call);
-      case Collective::reduce:
-        return tutti_reduce(send, recv, at.count, at.type, at.op, at.root, comm, {}, &call);
-      case Collective::broadcast:
-        return tutti_broadcast(send, recv, at.count, at.type, at.root, comm, {}, &call);
-      case Collective::all_gather:
-        return tutti_all_gather(send, recv, at.count, at.type, comm, {}, &call);
-      case Collective::reduce_scatter:
-        return tutti_reduce_scatter(send, recv, at.count, at.type, at.op, comm, {}, &call);
-      case Collective::all_to_all:
-        return tutti_all_to_all(send, recv, at.count, at.type, comm, {}, &call);
-      case Collective::gather:
-        return tutti_gather(send, recv, at.count, at.type, at.root, comm, {}, &call);
-      case Collective::scatter:
-        return tutti_scatter(send, recv, at.count, at.type, at.root, comm, {}, &call);
-      case Collective::barrier:
-        return tutti_barrier(comm, {}, &call);
-    }
-    return TUTTI_INVALID_ARGUMENT;
-  };
-  const tutti_status status = run();
+  const tutti_status status =
+      call_verb(at.algorithm->collective, {send, recv, at.count, at.type, at.op, at.root, comm, {}, &call});
   if (status != TUTTI_SUCCESS || at.ranks == 1) return status;
   tutti_comm_choice choice{};
   choice.size = sizeof choice;

@@ -10,7 +10,9 @@
 #include <set>
 #include <vector>
 
-#include "perf/names.h"
+#include "src/tables/element_types.h"
+#include "src/tables/names.h"
+#include "src/tables/operators.h"
 
 namespace tutti::perf {
 namespace {
@@ -62,65 +64,44 @@ Bytes combine_16(tutti_type type, tutti_op op, const Bytes& a, const Bytes& b) {
 }
 
 Bytes combine(tutti_type type, tutti_op op, const Bytes& a, const Bytes& b) {
-  switch (type) {
-    case TUTTI_INT8:
-      return combine_as<int8_t>(op, a, b);
-    case TUTTI_UINT8:
-      return combine_as<uint8_t>(op, a, b);
-    case TUTTI_INT32:
-      return combine_as<int32_t>(op, a, b);
-    case TUTTI_UINT32:
-      return combine_as<uint32_t>(op, a, b);
-    case TUTTI_INT64:
-      return combine_as<int64_t>(op, a, b);
-    case TUTTI_UINT64:
-      return combine_as<uint64_t>(op, a, b);
-    case TUTTI_FLOAT32:
-      return combine_as<float>(op, a, b);
-    case TUTTI_FLOAT64:
-      return combine_as<double>(op, a, b);
-    default:
+  return visit_type(type, [&]<class T>(std::type_identity<T>) {
+    if constexpr (std::is_arithmetic_v<T>) {
+      return combine_as<T>(op, a, b);
+    } else {
       return combine_16(type, op, a, b);
-  }
+    }
+  });
 }
 
 template <class T>
 void divide_as(Bytes& bytes, int ranks) {
+  // Ranks may be more than T holds.
+  using Integer = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
+  using Divisor = std::conditional_t<std::is_integral_v<T>, Integer, T>;
   for (size_t i = 0; i < bytes.size(); i += sizeof(T)) {
     T x;
     std::memcpy(&x, &bytes[i], sizeof(T));
-    x = static_cast<T>(x / static_cast<T>(ranks));
+    x = static_cast<T>(x / static_cast<Divisor>(ranks));
     std::memcpy(&bytes[i], &x, sizeof(T));
   }
 }
 
-void divide(tutti_type type, Bytes& bytes, int ranks) {
-  switch (type) {
-    case TUTTI_INT8:
-      for (std::byte& byte : bytes) byte = static_cast<std::byte>(static_cast<int8_t>(byte) / ranks);
-      return;
-    case TUTTI_UINT8:
-      for (std::byte& byte : bytes) byte = static_cast<std::byte>(static_cast<uint8_t>(byte) / ranks);
-      return;
-    case TUTTI_INT32:
-      return divide_as<int32_t>(bytes, ranks);
-    case TUTTI_UINT32:
-      return divide_as<uint32_t>(bytes, ranks);
-    case TUTTI_INT64:
-      return divide_as<int64_t>(bytes, ranks);
-    case TUTTI_UINT64:
-      return divide_as<uint64_t>(bytes, ranks);
-    case TUTTI_FLOAT32:
-      return divide_as<float>(bytes, ranks);
-    case TUTTI_FLOAT64:
-      return divide_as<double>(bytes, ranks);
-    default:
-      for (size_t i = 0; i < bytes.size(); i += 2) {
-        const double value = as_number(type, &bytes[i]) / ranks;
-        const uint16_t bits = type == TUTTI_FLOAT16 ? to_float16(value) : to_bfloat16(value);
-        std::memcpy(&bytes[i], &bits, 2);
-      }
+void divide_16(tutti_type type, Bytes& bytes, int ranks) {
+  for (size_t i = 0; i < bytes.size(); i += 2) {
+    const double value = as_number(type, &bytes[i]) / ranks;
+    const uint16_t bits = type == TUTTI_FLOAT16 ? to_float16(value) : to_bfloat16(value);
+    std::memcpy(&bytes[i], &bits, 2);
   }
+}
+
+void divide(tutti_type type, Bytes& bytes, int ranks) {
+  visit_type(type, [&]<class T>(std::type_identity<T>) {
+    if constexpr (std::is_arithmetic_v<T>) {
+      divide_as<T>(bytes, ranks);
+    } else {
+      divide_16(type, bytes, ranks);
+    }
+  });
 }
 
 Bytes input(const Pattern& pattern, int rank, uint64_t index, uint64_t count) {
@@ -137,16 +118,16 @@ Bytes folded(const Pattern& pattern, uint64_t index, uint64_t count) {
 
 std::vector<Pattern> reducing_patterns(const std::vector<int>& rank_counts) {
   std::vector<Pattern> patterns;
-  for (const auto& type : type_names()) {
-    for (const auto& op : op_names()) {
-      for (const int ranks : rank_counts) patterns.push_back({type.value, op.value, true, ranks, 7});
+  for (const ElementTypeInfo& type : supported_types) {
+    for (const OperatorInfo& op : supported_operators) {
+      for (const int ranks : rank_counts) patterns.push_back({type.type, op.op, true, ranks, 7});
     }
   }
   return patterns;
 }
 
 std::string text(const Pattern& pattern) {
-  return std::string(name_of(pattern.type)) + " " + name_of(pattern.op) + " of " + std::to_string(pattern.ranks);
+  return text_of(pattern.type) + " " + text_of(pattern.op) + " of " + std::to_string(pattern.ranks);
 }
 
 constexpr uint64_t kCount = 700;  // more than one block of the generator

@@ -14,7 +14,7 @@
 #include "src/program/exit_code.h"
 #include "src/program/json.h"
 #include "src/program/plot.h"
-#include "src/program/sizes.h"
+#include "src/tables/units.h"
 #include "tests/support/temporary_folder.h"
 
 namespace tutti::program {

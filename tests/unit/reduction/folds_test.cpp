@@ -17,6 +17,9 @@
 #include "hwy/highway.h"
 #include "hwy/targets.h"
 #include "src/reduction/reduction.h"
+#include "src/tables/element_types.h"
+#include "src/tables/names.h"
+#include "src/tables/operators.h"
 #include "tests/unit/reduction/reference.h"
 
 #if HWY_ARCH_X86
@@ -26,9 +29,16 @@
 namespace tutti {
 namespace {
 
-constexpr std::array kTypes = {TUTTI_INT8,   TUTTI_UINT8,   TUTTI_INT32,    TUTTI_UINT32,  TUTTI_INT64,
-                               TUTTI_UINT64, TUTTI_FLOAT16, TUTTI_BFLOAT16, TUTTI_FLOAT32, TUTTI_FLOAT64};
-constexpr std::array kOps = {TUTTI_SUM, TUTTI_PROD, TUTTI_MAX, TUTTI_MIN, TUTTI_AVG};
+constexpr auto kTypes = [] {
+  std::array<tutti_type, supported_types.size()> types;
+  std::ranges::transform(supported_types, types.begin(), &ElementTypeInfo::type);
+  return types;
+}();
+constexpr auto kOps = [] {
+  std::array<tutti_op, supported_operators.size()> ops;
+  std::ranges::transform(supported_operators, ops.begin(), &OperatorInfo::op);
+  return ops;
+}();
 
 bool is_narrow(tutti_type type) { return type == TUTTI_FLOAT16 || type == TUTTI_BFLOAT16; }
 
@@ -57,27 +67,16 @@ std::vector<std::int64_t> all_targets() {
   return targets;
 }
 
-/// Calls fn<T>(layout) with the type that elements are folded in; layout is nullptr for all but the 16-bit floats.
+/// Calls fn with a zero of the type that elements are folded in.
 template <typename Fn>
 auto with_wide_type(tutti_type type, Fn&& fn) {
-  switch (type) {
-    case TUTTI_INT8:
-      return fn(std::int8_t{});
-    case TUTTI_UINT8:
-      return fn(std::uint8_t{});
-    case TUTTI_INT32:
-      return fn(std::int32_t{});
-    case TUTTI_UINT32:
-      return fn(std::uint32_t{});
-    case TUTTI_INT64:
-      return fn(std::int64_t{});
-    case TUTTI_UINT64:
-      return fn(std::uint64_t{});
-    case TUTTI_FLOAT64:
-      return fn(double{});
-    default:
+  return visit_type(type, [&]<typename T>(std::type_identity<T>) {
+    if constexpr (std::is_arithmetic_v<T>) {
+      return fn(T{});
+    } else {
       return fn(float{});
-  }
+    }
+  });
 }
 
 reference::Layout layout_of(tutti_type type) { return type == TUTTI_FLOAT16 ? reference::kFloat16 : reference::kBFloat16; }
@@ -332,30 +331,7 @@ TEST_P(EveryType, StreamsToEveryAlignmentOfTheDestination) {
   }
 }
 
-std::string type_name(const testing::TestParamInfo<tutti_type>& info) {
-  switch (info.param) {
-    case TUTTI_INT8:
-      return "int8";
-    case TUTTI_UINT8:
-      return "uint8";
-    case TUTTI_INT32:
-      return "int32";
-    case TUTTI_UINT32:
-      return "uint32";
-    case TUTTI_INT64:
-      return "int64";
-    case TUTTI_UINT64:
-      return "uint64";
-    case TUTTI_FLOAT16:
-      return "float16";
-    case TUTTI_BFLOAT16:
-      return "bfloat16";
-    case TUTTI_FLOAT32:
-      return "float32";
-    default:
-      return "float64";
-  }
-}
+std::string type_name(const testing::TestParamInfo<tutti_type>& info) { return text_of(info.param); }
 INSTANTIATE_TEST_SUITE_P(All, EveryType, testing::ValuesIn(kTypes), type_name);
 
 /// Folds one source of T's through `type` on every instruction set, and gives the results one after another.

@@ -19,9 +19,11 @@ namespace {
 using testing::Levels;
 using testing::Placement;
 
-constexpr std::array<Collective, collective_count> everything = {
-    Collective::all_reduce, Collective::reduce, Collective::broadcast, Collective::all_gather, Collective::reduce_scatter,
-    Collective::all_to_all, Collective::gather, Collective::scatter,   Collective::barrier};
+constexpr auto everything = [] {
+  std::array<Collective, collectives.size()> all;
+  std::ranges::transform(collectives, all.begin(), &CollectiveRow::collective);
+  return all;
+}();
 
 std::string choice(Collective collective, std::uint64_t bytes, const View& view, const Tuning& tuning) {
   Problem problem;

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "src/tables/units.h"
 #include "tests/support/temporary_folder.h"
 #include "trainer/report.h"
 

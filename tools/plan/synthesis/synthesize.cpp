@@ -11,10 +11,10 @@
 
 #include "algorithms/algorithm.h"
 #include "src/base/plural.h"
-#include "src/base/types.h"
 #include "src/executors/simulator/simulator.h"
 #include "src/schedule/verifier.h"
 #include "src/selection/select.h"
+#include "src/tables/element_types.h"
 #include "tools/plan/synthesis/linear_program.h"
 #include "tools/plan/synthesis/schedule_of_trees.h"
 #include "topology/search.h"

@@ -1,4 +1,4 @@
-// Names of a problem's parts in the text form.
+// Names of element types, operators and collectives as text: in plans, options, reports and errors.
 #pragma once
 
 #include <optional>
@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/schedule/problem.h"
+#include "src/tables/collectives.h"
 
 namespace tutti {
 
@@ -14,7 +14,7 @@ namespace tutti {
 std::string text_of(tutti_type type);
 /// "sum", …; "op99" for a value that no operator has.
 std::string text_of(tutti_op op);
-/// And back; nothing where there is no such name.
+/// And back, unsupported ones too; nothing where there is no such name.
 std::optional<tutti_type> type_of(std::string_view name);
 std::optional<tutti_op> op_of(std::string_view name);
 std::optional<Collective> collective_of(std::string_view name);
@@ -22,5 +22,11 @@ std::optional<Collective> collective_of(std::string_view name);
 std::vector<std::string> type_names();
 std::vector<std::string> op_names();
 std::vector<std::string> collective_names();
+/// The names of those that verbs take.
+std::vector<std::string> supported_type_names();
+std::vector<std::string> supported_op_names();
+
+/// "a, b and c".
+std::string listing(const std::vector<std::string>& names);
 
 }  // namespace tutti
