@@ -15,9 +15,9 @@
 #include "src/base/work.h"
 #include "src/bootstrap/rendezvous_client.h"
 #include "src/communicator/failure_report.h"
-#include "src/communicator/point_to_point.h"
 #include "src/communicator/rank_info.h"
 #include "src/control/log_lines.h"
+#include "src/links/non_temporal.h"
 #include "src/reduction/reduction.h"
 
 namespace tutti {
@@ -152,7 +152,7 @@ Result<SplitRequest> Communicator::split_request(int color, int key, const tutti
     request.settings = std::move(*settings);
   }
   request.name =
-      shown_name(config != nullptr && config->name != nullptr ? config->name : fmt::format("{}/{}", name_, color));
+      shown_name(config != nullptr && config->name != nullptr ? config->name : fmt::format("{}/{}", name(), color));
   return request;
 }
 
@@ -181,9 +181,9 @@ Result<std::unique_ptr<Communicator>> Communicator::split(SplitRequest request, 
   if (!asked.ended && !interrupted) return status;
   Error error;
   error.status = TUTTI_ABORTED;
-  error.guilty = {guilty(rank())};
+  error.guilty = {failures_.guilty(rank())};
   error.message =
-      fmt::format("rank {} gave up splitting \"{}\"{}", rank(), name_, asked.ended ? ": its poll hook said so" : "");
+      fmt::format("rank {} gave up splitting \"{}\"{}", rank(), name(), asked.ended ? ": its poll hook said so" : "");
   return fail(std::move(error));
 }
 
@@ -208,15 +208,15 @@ Result<std::unique_ptr<Communicator>> Communicator::split_in_turn(SplitRequest& 
 }
 
 Communicator::Communicator(std::unique_ptr<Membership> membership, std::unique_ptr<Transports> transports,
-                           const Settings& settings, std::string name, const PollHook& hook)
+                           const Settings& settings, const std::string& name, const PollHook& hook)
     : membership_(std::move(membership)),
       transports_(std::move(transports)),
       settings_(settings),
-      name_(std::move(name)),
+      failures_(*membership_->control, name),
       hook_(hook),
       timeout_ns_(settings.operation_timeout_ns),
       board_(membership_->control->board()),
-      executor_([this](std::uint64_t touched) { return use_non_temporal(touched); }) {
+      executor_([this](std::uint64_t touched) { return use_non_temporal(touched, ranks_here_); }) {
   policy_.failed = &membership_->control->failed();
 }
 
@@ -306,7 +306,15 @@ Status Communicator::set_up(const WaitLimits& wait_limits, Advice advice) {
   const WaiterOptions options = {.tells = view_.oversubscription > 1 && view_.core.empty()};
   waiter_ = std::make_unique<Waiter>(transports_->endpoints(TrafficClass::collective), policy_, options);
   comparison_ = std::make_unique<Comparison>(*this);
-  point_to_point_ = std::make_unique<PointToPoint>(*this);
+  point_to_point_ = std::make_unique<PointToPoint>(TransferContext{.rank = rank(),
+                                                                   .ranks = ranks(),
+                                                                   .ranks_here = ranks_here_,
+                                                                   .oversubscription = view_.oversubscription,
+                                                                   .transports = *transports_,
+                                                                   .failures = failures_,
+                                                                   .operations_under_way = operations_under_way_,
+                                                                   .wait_policy = policy_,
+                                                                   .timeout_ns = timeout_ns_});
   return {};
 }
 
@@ -315,26 +323,6 @@ CommState Communicator::state() const {
   // Relaxed: a state, no data behind it.
   return finalized_.load(std::memory_order_relaxed) ? CommState::finalized : CommState::ready;
 }
-
-Status Communicator::first_error() const {
-  if (!policy_.failed->load(std::memory_order_acquire)) return {};
-  {
-    const std::lock_guard lock(quarantine_mutex_);
-    if (!quarantine_.ok()) return quarantine_;
-  }
-  return membership_->control->first_error();
-}
-
-Status Communicator::fail(Error error) { return fail(Status(std::move(error))); }
-
-Status Communicator::fail(const Status& status) noexcept {
-  membership_->control->report(status);
-  // One that has left keeps no errors; what failed has failed all the same.
-  Status first = membership_->control->first_error();
-  return first.ok() ? status : first;
-}
-
-Guilty Communicator::guilty(int rank) const { return membership_->control->member(rank).guilty(); }
 
 void Communicator::set_timeout(std::uint64_t ns) {
   // Relaxed, here and below: single values that order nothing.
@@ -347,31 +335,11 @@ const char* Communicator::last_algorithm() const {
   return ranks() == 1 || last == nullptr ? "none" : last;
 }
 
-Status Communicator::legal() const {
-  if (legal_now()) [[likely]]
-    return {};
-  if (Status failed = first_error(); !failed.ok()) return failed;
-  // Relaxed: who calls while finalize begins may be told either; admit and the turn decide.
-  if (!finalizing_.load(std::memory_order_relaxed)) return {};
-  return Status(TUTTI_INVALID_USAGE, fmt::format("\"{}\" has been finalized", name_),
-                "Only tutti_comm_destroy may follow.");
-}
-
 Result<std::shared_ptr<SharedOperation>> Communicator::admit() {
   if (Status status = legal(); !status.ok()) return status;
   auto admission = operations_under_way_.admit();
   if (admission == nullptr) return legal();  // closed by finalize, after the flag: not a success any more
   return admission;
-}
-
-Status Communicator::fail_by_hook(const char* during) noexcept {
-  return fail(catching([&] {
-    Error error;
-    error.status = TUTTI_ABORTED;
-    error.guilty = {guilty(rank())};
-    error.message = fmt::format("\"{}\": the poll hook of rank {} ended the wait {}", name_, rank(), during);
-    return Status(std::move(error));
-  }));
 }
 
 /// Those before have deadlines of their own, which count from their turns; so this ends without one.
@@ -442,8 +410,7 @@ Status Communicator::take_back(Status failure, const CollectiveCall& call, const
     error.remedy =
         "Free that memory if tutti_memory_alloc gave it, else leave it alone while that process runs. " + error.remedy;
     failure = Status(std::move(error));
-    const std::lock_guard lock(quarantine_mutex_);
-    quarantine_ = failure;
+    failures_.quarantine(failure);
     return {};
   });
   // Without memory for words the failure is said alone.
@@ -608,7 +575,7 @@ Result<const Communicator::Prepared*> Communicator::prepare(const Problem& probl
 }
 
 void Communicator::log_line(Level level, std::string_view text) const {
-  log(level, log_label(name_, rank(), ranks()).append(text));
+  log(level, log_label(name(), rank(), ranks()).append(text));
 }
 
 /// settings: their line, empty where all have their defaults.
@@ -674,15 +641,14 @@ void Communicator::abort() {
   if (finalized_.load(std::memory_order_relaxed)) return;  // relaxed: nothing is left to end, whoever sees it when
   Error error;
   error.status = TUTTI_ABORTED;
-  error.guilty = {guilty(rank())};
-  error.message = fmt::format("\"{}\" was aborted by {}", name_, membership_->control->member(rank()).text());
+  error.guilty = {failures_.guilty(rank())};
+  error.message = fmt::format("\"{}\" was aborted by {}", name(), membership_->control->member(rank()).text());
   membership_->control->report(std::move(error));
 }
 
 Status Communicator::finalize() {
   if (Status status = legal(); !status.ok()) return status;
-  // Relaxed: what is admitted or has its turn meanwhile is waited for below; see legal.
-  if (finalizing_.exchange(true, std::memory_order_relaxed)) return legal();
+  if (!failures_.begin_finalize()) return legal();
   close();
   while (!operations_under_way_.wait(hook_.slice_ns(longest_sleep_ns))) {
     if (Status failed = first_error(); !failed.ok()) return failed;

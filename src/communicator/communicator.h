@@ -15,25 +15,25 @@
 #include <vector>
 
 #include "src/base/exception_boundary.h"
+#include "src/base/operation_count.h"
 #include "src/base/poll_hook.h"
 #include "src/base/settings.h"
 #include "src/base/status.h"
 #include "src/bootstrap/rendezvous.h"
-#include "src/communicator/operation_count.h"
 #include "src/communicator/ticket_lock.h"
 #include "src/control/control.h"
 #include "src/executors/host/executor.h"
-#include "src/links/non_temporal.h"
+#include "src/links/failure_state.h"
 #include "src/links/registered_memory.h"
 #include "src/links/transport_set.h"
 #include "src/links/waiter.h"
+#include "src/point_to_point/point_to_point.h"
 #include "src/selection/msccl_files.h"
 #include "src/selection/select.h"
 
 namespace tutti {
 
 class Communicator;
-class PointToPoint;
 class Work;
 
 /// A place in a communicator's order of entry, redeemed by one `run` or `split`. One that is lost instead fails the
@@ -98,7 +98,7 @@ class Communicator {
 
   int rank() const { return membership_->rank; }
   int ranks() const { return membership_->ranks; }
-  const std::string& name() const { return name_; }
+  const std::string& name() const { return failures_.name(); }
   const Settings& settings() const { return settings_; }
   CommState state() const;
 
@@ -113,63 +113,36 @@ class Communicator {
   Again run_again(const CallShape& shape, const void* send, void* recv, Status& failure);
   /// A place in the order of entry. Needs no memory.
   Ticket enter() noexcept { return {*this, ticket_lock_.take()}; }
-  /// Success while operations may begin; the first error of a failed communicator, TUTTI_INVALID_USAGE once finalize has.
-  Status legal() const;
-  /// legal() as far as it is a success; for whoever asks it again otherwise.
-  bool legal_now() const {
-    // Relaxed: see legal. Acquire: pairs with whoever fails the communicator.
-    return !policy_.failed->load(std::memory_order_acquire) && !finalizing_.load(std::memory_order_relaxed);
-  }
+  /// As FailureState's.
+  Status legal() const { return failures_.legal(); }
+  bool legal_now() const { return failures_.legal_now(); }
   /// As legal, and counts one operation as under way until the result is let go of: finalize and destruction wait for it.
   Result<std::shared_ptr<SharedOperation>> admit();
-  /// For visits of what begins and ends within a call; where it is closed, legal() says why.
-  const OperationCount& operations_under_way() const { return operations_under_way_; }
   /// A split as a call asks for it: the group of `color` (>= 0), or nothing (< 0). config: NULL means this one's settings.
   Result<SplitRequest> split_request(int color, int key, const tutti_config* config) const;
   /// Splits off what was asked for, once those entered before have ended. Collective. The request's patience says who may
   /// end that; the exchange among all ranks is then torn, so this communicator fails. Likewise for want of memory.
   Result<std::unique_ptr<Communicator>> split(SplitRequest request, Ticket ticket);
   PointToPoint& point_to_point() { return *point_to_point_; }
-  /// Whether what a call of ours that touches so many bytes writes is best written past the caches; see non_temporal.h.
-  bool use_non_temporal(std::uint64_t touched) const { return tutti::use_non_temporal(touched, ranks_here_); }
 
   /// Fails the communicator here and on its peers; returns at once.
   void abort();
   /// Completes what was admitted or entered before, meets the others, and takes leave of them. Collective.
   Status finalize();
-  /// The first error, success if there is none.
-  Status first_error() const;
-  /// Records an error as the communicator's, tells the peers, and gives the first error there was.
-  Status fail(Error error);
-  /// As above, without memory too. Throws nothing.
-  Status fail(const Status& status) noexcept;
-  /// As above, since the caller's hook ended a wait. during: such as "for a transfer".
-  Status fail_by_hook(const char* during) noexcept;
+  /// As FailureState's.
+  Status first_error() const { return failures_.first_error(); }
+  Status fail(Error error) { return failures_.fail(std::move(error)); }
+  Status fail(const Status& status) noexcept { return failures_.fail(status); }
+  Status fail_by_hook(const char* during) noexcept { return failures_.fail_by_hook(during); }
 
   void set_timeout(std::uint64_t ns);
   std::uint64_t timeout_ns() const;
   std::uint64_t sequence() const;
   const char* last_algorithm() const;
   const char* transport_names() const { return transports_->names().c_str(); }
-  /// Ranks that share a core, on the machine where most do; at least 1.
-  double oversubscription() const { return view_.oversubscription; }
   /// The class of the dearest links between ranks; static.
   const char* link_names() const { return name_of(dearest_links(view_)); }
 
-  /// The error of a link to `peer` that broke for want of something here, as `why` says (transport.h, `failure`); nothing
-  /// where it broke otherwise.
-  std::optional<Error> own_shortage(int peer, std::string_view why) const;
-  /// Asks what a peer does, and returns at once. Gone before this communicator is.
-  std::unique_ptr<ControlPlane::Inquiry> inquire(int peer, std::uint64_t ns) const;
-  /// The error of a peer that is missed, as far as its report gives a reason: that the two have called different things, or
-  /// that it left.
-  std::optional<Error> loss_of(const PeerReport& peer) const;
-  /// How long whoever meets a broken link looks for a reason: the control plane hears of a death at about the same time.
-  static constexpr std::uint64_t culprit_ns = 300'000'000;
-  /// An error that names this communicator, an operation of it and a member, as far as it is known.
-  Guilty guilty(int rank) const;
-  Transports& transports() { return *transports_; }
-  const WaitPolicy& wait_policy() const { return policy_; }
   /// tutti_config.poll.
   const PollHook& hook() const { return hook_; }
 
@@ -210,7 +183,7 @@ class Communicator {
   };
 
   Communicator(std::unique_ptr<Membership> membership, std::unique_ptr<Transports> transports, const Settings& settings,
-               std::string name, const PollHook& hook);
+               const std::string& name, const PollHook& hook);
   static MakeBlob open_transports(const Settings& settings, const std::string& name,
                                   std::unique_ptr<Transports>& transports, Advice& advice);
   Status begin(const WaitLimits& wait_limits, Advice advice);
@@ -242,19 +215,16 @@ class Communicator {
   WaitLimits asking(std::uint64_t ns);
   Status explain_deadline(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting);
   std::string absence(const PeerReport& report, std::uint64_t limit_ns) const;
-  Guilty guilty(const PeerReport& report) const;
   Status lost(int peer, const std::string& why);
-  Error cut(tutti_status status, Guilty to_blame, int peer, std::string_view why) const;
   Status explain_mismatch(int peer, const CollectiveCall& call, std::uint64_t sequence);
   Error error_of(tutti_status status, const CollectiveCall& call, std::uint64_t sequence) const;
-  std::optional<Error> mismatch_with(const PeerReport& peer, const std::string& where) const;
   bool agrees_with_peers(const CollectiveCall& call, std::uint64_t sequence, std::span<const PeerReport> peers);
   std::string label(const CollectiveCall& call, std::uint64_t sequence) const;
 
   std::unique_ptr<Membership> membership_;
   std::unique_ptr<Transports> transports_;
   Settings settings_;
-  std::string name_;
+  FailureState failures_;
   View view_;
   Advice advice_;
   Overrides overrides_;
@@ -262,12 +232,8 @@ class Communicator {
   PollHook hook_;
   std::unique_ptr<PointToPoint> point_to_point_;
   std::atomic<std::uint64_t> timeout_ns_;
-  std::atomic<bool> finalizing_{false};
   std::atomic<bool> finalized_{false};
   OperationCount operations_under_way_;
-
-  mutable std::mutex quarantine_mutex_;
-  Status quarantine_;  ///< the first error, where it also says who may still write into which memory of the caller's
 
   TicketLock ticket_lock_;  ///< whoever's turn it is owns what follows; others read the atomics
   std::atomic<std::uint64_t> sequence_{0};

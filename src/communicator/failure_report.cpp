@@ -11,7 +11,6 @@
 
 #include "src/base/printable.h"
 #include "src/control/mismatch.h"
-#include "src/links/transport_loader.h"
 
 namespace tutti {
 namespace {
@@ -48,11 +47,6 @@ std::string hearsay(const PeerReport& report, std::uint64_t sequence) {
   return "it had not arrived when last heard of, and its last completed operation was " + last;
 }
 
-/// What became of a rank, after what it called.
-std::string fate_of(const PeerReport& report) {
-  return report.state == PeerReport::State::kLeft ? "left" : report.state == PeerReport::State::kDead ? "died" : "";
-}
-
 }  // namespace
 
 std::array<std::uint64_t, 3> detail_of(const CollectiveCall& call) {
@@ -62,7 +56,7 @@ std::array<std::uint64_t, 3> detail_of(const CollectiveCall& call) {
 
 std::string Communicator::label(const CollectiveCall& call, std::uint64_t sequence) const {
   const std::string named = call.name.empty() ? "" : fmt::format(" ({})", shown_name(call.name));
-  return fmt::format("{} #{}{} of \"{}\"", kind_of(call), sequence, named, name_);
+  return fmt::format("{} #{}{} of \"{}\"", kind_of(call), sequence, named, name());
 }
 
 Error Communicator::error_of(tutti_status status, const CollectiveCall& call, std::uint64_t sequence) const {
@@ -76,51 +70,21 @@ Error Communicator::error_of(tutti_status status, const CollectiveCall& call, st
 /// A peer's link broke. The control plane usually knows more; it is given a moment to say so, except of what this process
 /// itself lacks: peers see that as a broken link too, and wait for these words.
 Status Communicator::lost(int peer, const std::string& why) {
-  if (auto own = own_shortage(peer, why)) return fail(std::move(*own));
-  const Deadline moment = Deadline::in(culprit_ns);
+  if (auto own = failures_.own_shortage(peer, why)) return fail(std::move(*own));
+  const Deadline moment = Deadline::in(FailureState::culprit_ns);
   PeerReport report;
   std::optional<Error> loss;
   while (first_error().ok() && !loss && !moment.passed()) {
     timespec nap{0, 2'000'000};
     nanosleep(&nap, nullptr);
-    report = membership_->control->query(peer, asking(culprit_ns / 10));
-    loss = loss_of(report);
+    report = membership_->control->query(peer, asking(FailureState::culprit_ns / 10));
+    loss = failures_.loss_of(report);
   }
   if (Status first = first_error(); !first.ok()) return first;
   if (loss) return fail(std::move(*loss));
-  if (report.state == PeerReport::State::kAlive) return fail(cut(TUTTI_REMOTE_ERROR, guilty(report), peer, why));
+  if (report.state == PeerReport::State::kAlive)
+    return fail(failures_.cut(TUTTI_REMOTE_ERROR, failures_.guilty(report), peer, why));
   return fail(membership_->control->death_of(report, why));
-}
-
-/// Of one that died the control plane tells, once those that know more of it have had their chance.
-std::optional<Error> Communicator::loss_of(const PeerReport& peer) const {
-  if (auto mismatch = mismatch_with(peer, fmt::format("\"{}\"", name_))) return mismatch;
-  if (peer.state != PeerReport::State::kLeft) return std::nullopt;
-  return membership_->control->leave_of(peer);
-}
-
-std::unique_ptr<ControlPlane::Inquiry> Communicator::inquire(int peer, std::uint64_t ns) const {
-  return membership_->control->inquire(std::span(&peer, 1), Deadline::in(ns));
-}
-
-std::optional<Error> Communicator::own_shortage(int peer, std::string_view why) const {
-  if (!read_why(why).own) return std::nullopt;
-  return cut(TUTTI_SYSTEM_ERROR, guilty_of(membership_->control->member(rank()), board_.read()), peer, why);
-}
-
-/// The error of a link that broke between ranks that live.
-Error Communicator::cut(tutti_status status, Guilty to_blame, int peer, std::string_view why) const {
-  const Member& self = membership_->control->member(rank());
-  const TransportWhy said = read_why(why);
-  Error error;
-  error.status = status;
-  error.message = fmt::format("the link between {} and {} of \"{}\" broke: {}", self.text(),
-                              membership_->control->member(peer).text(), name_, said.told_of(self.text()));
-  error.remedy = !said.remedy.empty()
-                     ? said.remedy
-                     : fmt::format("See what rank {} says, and the limits of its process (`ulimit -n`)", to_blame.rank);
-  error.guilty.push_back(std::move(to_blame));
-  return error;
 }
 
 Status Communicator::explain(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence) {
@@ -143,7 +107,7 @@ Status Communicator::explain_gave_up(const CollectiveCall& call, std::uint64_t s
       return explain_deadline(call, sequence, waiting);
     case GaveUp::hook: {
       Error error = error_of(TUTTI_ABORTED, call, sequence);
-      error.guilty = {guilty(rank())};
+      error.guilty = {failures_.guilty(rank())};
       error.message = label(call, sequence) + fmt::format(": the poll hook of rank {} ended the wait", rank());
       return fail(std::move(error));
     }
@@ -171,7 +135,7 @@ Status Communicator::explain_deadline(const CollectiveCall& call, std::uint64_t 
       missing.push_back(absence(report, error.limit_ns));
       if (report.state == PeerReport::State::kUnknown) missing.back() += hearsay(report, sequence);
       silent = silent || report.state == PeerReport::State::kUnknown;
-      error.guilty.push_back(guilty(report));
+      error.guilty.push_back(failures_.guilty(report));
     } else if (report.activity.started == sequence && report.activity.busy()) {
       waiters.push_back(report.rank);
     }
@@ -179,7 +143,7 @@ Status Communicator::explain_deadline(const CollectiveCall& call, std::uint64_t 
   if (silent) error.remedy = "See whether it is stopped or cut off; raise TUTTI_OPERATION_TIMEOUT if it is only slow.";
   std::string words = fmt::format("{}", fmt::join(missing, "; "));
   if (missing.empty()) {
-    for (const int peer : waiting) error.guilty.push_back(guilty(peer));
+    for (const int peer : waiting) error.guilty.push_back(failures_.guilty(peer));
     words = fmt::format("all ranks arrived, but it did not end within {}; rank {} waits for {}",
                         duration_text(error.limit_ns), rank(), waiting.empty() ? "its own sends" : rank_list(waiting));
   } else if (!waiters.empty()) {
@@ -204,28 +168,18 @@ std::string Communicator::absence(const PeerReport& report, std::uint64_t limit_
   return fmt::format("{} {}; its last completed operation is {}", who, what, last);
 }
 
-Guilty Communicator::guilty(const PeerReport& report) const {
-  return guilty_of(membership_->control->member(report.rank), report.activity);
-}
-
-/// Nothing where this rank and that one called the same, as far as both are known to have got.
-std::optional<Error> Communicator::mismatch_with(const PeerReport& peer, const std::string& where) const {
-  return mismatch_between(where, {membership_->control->member(rank()), board_.read()},
-                          {membership_->control->member(peer.rank), peer.activity}, fate_of(peer));
-}
-
 /// A message of another operation has come from a peer.
 Status Communicator::explain_mismatch(int peer, const CollectiveCall& call, std::uint64_t sequence) {
   if (Status first = first_error(); !first.ok()) return first;
   const PeerReport report = membership_->control->query(peer, asking(survey_ns));
-  if (auto mismatch = mismatch_with(report, label(call, sequence))) return fail(std::move(*mismatch));
+  if (auto mismatch = failures_.mismatch_with(report, label(call, sequence))) return fail(std::move(*mismatch));
   // It does not answer, or is so far ahead that it has forgotten all that this rank has called.
   const Activity own = board_.read();
   const Called* const mine = own.called(sequence);
   const Called* const its = report.activity.called(report.activity.started);
   const Member self = membership_->control->member(rank());
   Error error = error_of(TUTTI_MISMATCH, call, sequence);
-  error.guilty = {guilty_of(self, own), guilty(report)};
+  error.guilty = {guilty_of(self, own), failures_.guilty(report)};
   error.message =
       fmt::format("{}: {} called {} as #{}, {} called something else then or before", label(call, sequence), self.text(),
                   mine != nullptr ? call_words(*mine) : kind_of(call), sequence, membership_->control->member(peer).text());
@@ -241,7 +195,7 @@ Status Communicator::explain_mismatch(int peer, const CollectiveCall& call, std:
 bool Communicator::agrees_with_peers(const CollectiveCall& call, std::uint64_t sequence,
                                      std::span<const PeerReport> peers) {
   for (const PeerReport& report : peers) {
-    auto mismatch = mismatch_with(report, label(call, sequence));
+    auto mismatch = failures_.mismatch_with(report, label(call, sequence));
     if (!mismatch) continue;
     static_cast<void>(fail(std::move(*mismatch)));
     return false;

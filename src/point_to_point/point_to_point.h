@@ -1,18 +1,22 @@
 // Point to point: sends and receives that match by (source, tag), progress together and may complete out of order.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 
 #include "include/tutti/tutti.h"
+#include "src/base/operation_count.h"
 #include "src/base/poll_hook.h"
 #include "src/base/status.h"
 #include "src/base/work.h"
+#include "src/links/failure_state.h"
+#include "src/links/transport_set.h"
+#include "src/links/waiter.h"
 
 namespace tutti {
-
-class Communicator;
 
 /// A send or a receive, as a verb asks for it. The memory belongs to it until its work has completed.
 struct Transfer {
@@ -26,10 +30,24 @@ struct Transfer {
   std::uint64_t timeout_ns = 0;
 };
 
-/// The engine of one communicator. Thread safe.
+/// What transfers are told of their communicator: values, and references to what outlives them. Nothing here is virtual,
+/// since each message asks for some of it.
+struct TransferContext {
+  int rank = 0;
+  int ranks = 1;
+  std::uint64_t ranks_here = 1;  ///< of this machine
+  double oversubscription = 1;   ///< ranks that share a core, on the machine where most do
+  Transports& transports;
+  FailureState& failures;
+  const OperationCount& operations_under_way;
+  const WaitPolicy& wait_policy;
+  const std::atomic<std::uint64_t>& timeout_ns;  ///< of a transfer that has no limit of its own
+};
+
+/// The transfers of one communicator. Thread safe.
 class PointToPoint {
  public:
-  explicit PointToPoint(Communicator& communicator);
+  explicit PointToPoint(const TransferContext& context);
   ~PointToPoint();
   PointToPoint(const PointToPoint&) = delete;
   PointToPoint& operator=(const PointToPoint&) = delete;

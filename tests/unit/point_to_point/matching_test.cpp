@@ -1,5 +1,5 @@
 // Lines, against lists that are walked; and items by deadline, against their order.
-#include "src/communicator/matching.h"
+#include "src/point_to_point/lines.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/communicator/by_deadline.h"
+#include "src/point_to_point/by_deadline.h"
 
 namespace tutti {
 namespace {
