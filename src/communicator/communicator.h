@@ -3,14 +3,9 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <string>
-#include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -20,6 +15,10 @@
 #include "src/base/settings.h"
 #include "src/base/status.h"
 #include "src/bootstrap/rendezvous.h"
+#include "src/communicator/collective_call.h"
+#include "src/communicator/failure_report.h"
+#include "src/communicator/history_comparison.h"
+#include "src/communicator/plan_cache.h"
 #include "src/communicator/ticket_lock.h"
 #include "src/control/control.h"
 #include "src/executors/host/executor.h"
@@ -28,8 +27,6 @@
 #include "src/links/transport_set.h"
 #include "src/links/waiter.h"
 #include "src/point_to_point/point_to_point.h"
-#include "src/selection/msccl_files.h"
-#include "src/selection/select.h"
 
 namespace tutti {
 
@@ -56,27 +53,6 @@ class Ticket {
  private:
   Communicator* communicator_ = nullptr;
   std::uint64_t number_ = 0;
-};
-
-/// What a collective does, whatever its buffers.
-struct CallShape {
-  Collective collective = Collective::all_reduce;
-  std::uint64_t count = 0;
-  tutti_type type = TUTTI_FLOAT32;
-  tutti_op op = TUTTI_SUM;
-  int root = 0;
-  bool operator==(const CallShape&) const = default;
-};
-
-/// One collective, as a verb asks for it.
-struct CollectiveCall : CallShape {
-  const void* send = nullptr;
-  void* recv = nullptr;
-  std::uint64_t timeout_ns = 0;  ///< 0: the communicator's
-  bool beside = false;           ///< runs beside its caller's computing, which may want the core
-  bool finalizes = false;        ///< the barrier of finalize, which errors call by that name
-  std::string name;
-  std::string algorithm;
 };
 
 /// What became of a call that is to be run as the one before.
@@ -141,62 +117,24 @@ class Communicator {
   const char* last_algorithm() const;
   const char* transport_names() const { return transports_->names().c_str(); }
   /// The class of the dearest links between ranks; static.
-  const char* link_names() const { return name_of(dearest_links(view_)); }
+  const char* link_names() const { return name_of(dearest_links(inputs_.view)); }
 
   /// tutti_config.poll.
   const PollHook& hook() const { return hook_; }
 
  private:
-  /// A program and its links: what calls of one (collective, root, algorithm, parameters) share, whatever their count.
-  struct Linked {
-    Lowered lowered;
-    std::vector<HostLink*> links;
-    bool open = false;
-    std::vector<int> waiting;  ///< peers whose links are not open yet, each once
-  };
-  /// A plan ready to run.
-  struct Prepared {
-    Plan plan;
-    FoldFunction fold = nullptr;
-    std::shared_ptr<Linked> linked;
-    Layouts layouts;
-    std::uint64_t scratch = 0;
-    const char* algorithm = nullptr;  ///< its name; lives as long as the communicator
-    KindName name;                    ///< of the collective
-    KindName algorithm_name;
-  };
-  /// What files of the user's say about choosing.
-  struct Advice {
-    Tuning tuning;
-    MscclFiles msccl;
-  };
-  /// A plan, everybody's programs of it, and what tells these from other plans' of the same collective and root.
-  struct Choice {
-    Plan plan;
-    const char* name = nullptr;
-    ProgramOf program_of;
-    std::string key;
-  };
-  class Comparison;
-  struct ProblemHash {
-    std::size_t operator()(const Problem& problem) const;
-  };
-
   Communicator(std::unique_ptr<Membership> membership, std::unique_ptr<Transports> transports, const Settings& settings,
                const std::string& name, const PollHook& hook);
   static MakeBlob open_transports(const Settings& settings, const std::string& name,
-                                  std::unique_ptr<Transports>& transports, Advice& advice);
-  Status begin(const WaitLimits& wait_limits, Advice advice);
-  Status set_up(const WaitLimits& wait_limits, Advice advice);
+                                  std::unique_ptr<Transports>& transports, SelectionFiles& files);
+  Status begin(const WaitLimits& wait_limits, SelectionFiles files);
+  Status set_up(const WaitLimits& wait_limits, SelectionFiles files);
   Result<std::unique_ptr<Communicator>> split_in_turn(SplitRequest& request);
-  const MscclAlgorithm* file_for(const Problem& problem, const std::string& wish) const;
-  Result<Choice> choose(const Problem& problem, const std::string& wish) const;
-  Result<const Prepared*> prepare(const Problem& problem, const std::string& wish);
-  Status open_links(Linked& linked, Waiter& waiter);
+  Result<const PreparedPlan*> prepare(const CollectiveCall& call);
+  Status open_links(LinkedProgram& linked);
   void log_line(Level level, std::string_view text) const;
   void log_creation(const std::string& settings) const;
-  void log_plan(const Plan& plan, std::string_view algorithm);
-  void log_algorithms(Problem problem) const;
+  void log_plan(const PreparedPlan& plan);
   Status await_turn(Ticket& ticket, const PollHook& hook);
   Status run_in_turn(const CollectiveCall& call, const PollHook& hook);
   Status conclude(Status status, const CollectiveCall& call, const PollHook& hook);
@@ -204,30 +142,18 @@ class Communicator {
   Problem problem_of(const CollectiveCall& call) const;
   Status carry_out(const CollectiveCall& call, const PollHook& hook);
   std::uint64_t begin_operation(Called operation);
-  Status execute(const Prepared& plan, const CollectiveCall& call, const PollHook& hook, std::uint64_t sequence);
+  Status execute(const PreparedPlan& plan, const CollectiveCall& call, const PollHook& hook, std::uint64_t sequence);
   Status give_up(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence);
-  void remember(const Prepared& plan, const CollectiveCall& call);
+  void remember(const PreparedPlan& plan, const CollectiveCall& call);
   void close();
   void drain();
   void take_leave();
-  Status explain(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence);
-  Status explain_gave_up(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting);
-  WaitLimits asking(std::uint64_t ns);
-  Status explain_deadline(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting);
-  std::string absence(const PeerReport& report, std::uint64_t limit_ns) const;
-  Status lost(int peer, const std::string& why);
-  Status explain_mismatch(int peer, const CollectiveCall& call, std::uint64_t sequence);
-  Error error_of(tutti_status status, const CollectiveCall& call, std::uint64_t sequence) const;
-  bool agrees_with_peers(const CollectiveCall& call, std::uint64_t sequence, std::span<const PeerReport> peers);
-  std::string label(const CollectiveCall& call, std::uint64_t sequence) const;
 
   std::unique_ptr<Membership> membership_;
   std::unique_ptr<Transports> transports_;
   Settings settings_;
   FailureState failures_;
-  View view_;
-  Advice advice_;
-  Overrides overrides_;
+  PlanInputs inputs_;
   WaitPolicy policy_;
   PollHook hook_;
   std::unique_ptr<PointToPoint> point_to_point_;
@@ -247,15 +173,13 @@ class Communicator {
   std::unique_ptr<Waiter> waiter_;
   std::unique_ptr<Registrations> registrations_;  ///< of the collectives' endpoints
   std::vector<std::byte> scratch_;
-  std::unordered_map<Problem, Prepared, ProblemHash> plans_;
-  std::map<std::string, std::shared_ptr<Linked>> linked_;
+  PlanCache plans_{inputs_};
   std::uint32_t logged_ = 0;  ///< a bit for each collective of which log_plan has told
-  std::string last_wish_;
-  const Prepared* last_ = nullptr;  ///< the plan of the last call: a repeated shape costs one comparison
-  /// The same, where run_again may run it: the executor, links, board, agent and comparison are as it left them.
-  const Prepared* again_ = nullptr;
+  std::unique_ptr<FailureReporter> reporter_;
+  std::unique_ptr<HistoryComparison> comparison_;
+  /// The plan of the last call, where run_again may run it: all that runs it is as that call left it.
+  const PreparedPlan* again_ = nullptr;
   CollectiveCall again_call_;  ///< that call
-  std::unique_ptr<Comparison> comparison_;
 };
 
 inline Ticket::~Ticket() {
