@@ -52,7 +52,7 @@ Result<const PreparedPlan*> PlanCache::make(const Problem& problem, const std::s
   made.scratch = scratch_bytes(choice->plan);
   made.linked = link_program(*choice);
   made.plan = std::move(choice->plan);
-  made.layouts = lay_out(made.plan, inputs_.rank, made.linked->lowered);
+  made.layouts = lay_out_for_host(made.plan, inputs_.rank, made.linked->lowered);
   last_wish_ = wish;
   last_ = &plans_.emplace(problem, std::move(made)).first->second;
   return last_;

@@ -51,7 +51,7 @@ struct PreparedPlan {
   Plan plan;
   FoldFunction fold = nullptr;
   std::shared_ptr<LinkedProgram> linked;
-  Layouts layouts;
+  HostLayouts layouts;
   std::uint64_t scratch = 0;
   const char* algorithm = nullptr;  ///< its name; lives as long as the communicator
   KindName name;                    ///< of the collective

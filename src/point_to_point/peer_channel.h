@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -12,7 +11,7 @@
 #include "src/base/copy.h"
 #include "src/base/link_shape.h"
 #include "src/control/control.h"
-#include "src/executors/host/executor.h"
+#include "src/executors/host/host_link.h"
 #include "src/point_to_point/active_transfer.h"
 #include "src/point_to_point/wire.h"
 #include "src/reduction/reduction.h"
@@ -113,9 +112,7 @@ struct PeerChannel {
   }
   /// Whether all that a leaving transfer has committed has left this process, as far as the link counts.
   bool has_left(const ActiveTransfer& active) const {
-    if (to->state.reusable == nullptr) return false;
-    // Acquire, as the transport's word asks for, though nothing is read here that it orders.
-    return std::atomic_ref<const std::uint64_t>(*to->state.reusable).load(std::memory_order_acquire) >= active.last;
+    return to->state.reusable != nullptr && to->reusable() >= active.last;
   }
 
  private:

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "src/executors/host/executor.h"
+#include "src/schedule/layout.h"
 #include "src/executors/simulator/simulator.h"
 
 namespace tutti::testing {

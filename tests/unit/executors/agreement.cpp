@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "src/base/types.h"
-#include "src/executors/host/executor.h"
+#include "src/schedule/layout.h"
 #include "src/executors/simulator/simulator.h"
 #include "src/links/transport_set.h"
 #include "src/schedule/names.h"
