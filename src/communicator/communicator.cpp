@@ -135,7 +135,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split_in_turn(SplitRequest& 
   request.blob = open_transports(request.settings, request.name, transports, files);
   // It has a number among the operations, so that who calls another meanwhile learns of the difference.
   const std::uint64_t sequence = begin_operation({.hash = split_hash, .kind = KindName("split")});
-  again_ = nullptr;
+  fast_path_->forget();
   request.operation = sequence;
   request.history = history_;
   auto membership = tutti::split(*membership_->control, membership_->key, request);
@@ -201,8 +201,8 @@ void Communicator::take_leave() {
   // What was committed leaves with the links; peers then read that this rank left, and did not die.
   transports_->close_links(TrafficClass::collective);
   transports_->close_links(TrafficClass::point_to_point);
+  if (fast_path_) fast_path_->forget();
   plans_.clear();
-  again_ = nullptr;
   membership_->control->leave();
 }
 
@@ -249,6 +249,7 @@ Status Communicator::set_up(const WaitLimits& wait_limits, SelectionFiles files)
   ControlPlane& control = *membership_->control;
   reporter_ = std::make_unique<FailureReporter>(failures_, control, executor_, *waiter_, timeout_ns_);
   comparison_ = std::make_unique<HistoryComparison>(*reporter_, control, executor_, sequence_);
+  fast_path_.emplace(executor_, *waiter_, *comparison_, board_);
   point_to_point_ = std::make_unique<PointToPoint>(TransferContext{.rank = rank(),
                                                                    .ranks = ranks(),
                                                                    .ranks_here = ranks_here_,
@@ -306,16 +307,6 @@ Status Communicator::run(const CollectiveCall& call, Ticket ticket, Work* work, 
   return run_in_turn(call, hook);
 }
 
-/// Whether the next call may be run by run_again.
-void Communicator::remember(const PreparedPlan& plan, const CollectiveCall& call) {
-  const bool plain = call.algorithm.empty() && call.name.empty() && call.timeout_ns == 0 && !call.beside && !call.finalizes;
-  if (!plain || call.count == 0 || !executor_.may_run_again()) return;
-  again_ = &plan;
-  again_call_ = call;
-  comparison_->begin(again_call_, *plan.linked);
-  waiter_->begin(timeout_ns(), comparison_.get(), false, hook_);
-}
-
 Status Communicator::run_in_turn(const CollectiveCall& call, const PollHook& hook) {
   return conclude(catching([&] { return carry_out(call, hook); }), call, hook);
 }
@@ -337,8 +328,8 @@ Status Communicator::take_back(Status failure, const CollectiveCall& call, const
   transports_->await_quiescence(TrafficClass::collective, hook);
   const Status said = catching([&]() -> Status {
     transports_->close_links(TrafficClass::collective);
+    fast_path_->forget();
     plans_.clear();
-    again_ = nullptr;
     std::string names;
     for (int peer = 0; peer < ranks(); ++peer) {
       if (!transports_->may_write(peer)) continue;
@@ -363,31 +354,22 @@ Status Communicator::take_back(Status failure, const CollectiveCall& call, const
 Again Communicator::run_again(const CallShape& shape, const void* send, void* recv, Status& failure) {
   if (!ticket_lock_.try_take()) return Again::no;
   const TurnGuard turn(ticket_lock_);
-  // A buffer that may be NULL (a root's, a barrier's) may be so again.
-  const bool alike = again_ != nullptr && shape == again_call_ && (send != nullptr) == (again_call_.send != nullptr) &&
-                     (recv != nullptr) == (again_call_.recv != nullptr);
-  if (!alike || !legal_now()) return Again::no;
-  const PreparedPlan& plan = *again_;
-  again_call_.send = send;
-  again_call_.recv = recv;
+  if (!fast_path_->repeats(shape, send, recv) || !legal_now()) return Again::no;
   const std::uint64_t sequence = sequence_.load(std::memory_order_relaxed);  // only changed in a turn
   sequence_.store(sequence + 1, std::memory_order_relaxed);
-  history_ = followed_by(history_, plan.plan.hash);
-  board_.start_again(sequence);
-  comparison_->begin_again();
-  waiter_->begin_again(timeout_ns());
+  history_ = followed_by(history_, fast_path_->hash());
   const auto run = [&] {
-    const Outcome& outcome = executor_.run_again(send, recv, history_, *waiter_);
+    const Outcome& outcome = fast_path_->run(send, recv, sequence, history_, timeout_ns());
     if (outcome.kind == Outcome::Kind::completed) [[likely]]
       return true;
-    failure = give_up(outcome, again_call_, sequence);
+    failure = give_up(outcome, fast_path_->call(), sequence);
     return false;
   };
   if (catching_bool(run, failure)) [[likely]] {
     board_.complete(sequence);
     return Again::done;
   }
-  failure = conclude(std::move(failure), again_call_, hook_);
+  failure = conclude(std::move(failure), fast_path_->call(), hook_);
   return Again::failed;
 }
 
@@ -413,7 +395,8 @@ std::uint64_t Communicator::begin_operation(Called operation) {
 }
 
 Status Communicator::carry_out(const CollectiveCall& call, const PollHook& hook) {
-  again_ = nullptr;  // it may go with the plans, and the executor's layouts with it, also where this call is refused
+  fast_path_
+      ->forget();  // its plan may go with the plans, and the executor's layouts with it, also where this call is refused
   auto prepared = prepare(call);
   if (!prepared.ok()) return prepared.status();
   const PreparedPlan& plan = **prepared;
@@ -426,7 +409,7 @@ Status Communicator::carry_out(const CollectiveCall& call, const PollHook& hook)
     if (Status status = execute(plan, call, hook, sequence); !status.ok()) return status;
   }
   board_.complete(sequence);
-  remember(plan, call);
+  fast_path_->remember(plan, call, timeout_ns(), hook_);
   return {};
 }
 

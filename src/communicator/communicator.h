@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +17,7 @@
 #include "src/bootstrap/rendezvous.h"
 #include "src/communicator/collective_call.h"
 #include "src/communicator/failure_report.h"
+#include "src/communicator/fast_path.h"
 #include "src/communicator/history_comparison.h"
 #include "src/communicator/plan_cache.h"
 #include "src/communicator/ticket_lock.h"
@@ -144,7 +145,6 @@ class Communicator {
   std::uint64_t begin_operation(Called operation);
   Status execute(const PreparedPlan& plan, const CollectiveCall& call, const PollHook& hook, std::uint64_t sequence);
   Status give_up(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence);
-  void remember(const PreparedPlan& plan, const CollectiveCall& call);
   void close();
   void drain();
   void take_leave();
@@ -177,9 +177,7 @@ class Communicator {
   std::uint32_t logged_ = 0;  ///< a bit for each collective of which log_plan has told
   std::unique_ptr<FailureReporter> reporter_;
   std::unique_ptr<HistoryComparison> comparison_;
-  /// The plan of the last call, where run_again may run it: all that runs it is as that call left it.
-  const PreparedPlan* again_ = nullptr;
-  CollectiveCall again_call_;  ///< that call
+  std::optional<FastPath> fast_path_;  ///< of all that runs collectives; set once that is there
 };
 
 inline Ticket::~Ticket() {
