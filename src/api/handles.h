@@ -16,7 +16,7 @@
 #include "src/base/exception_boundary.h"
 #include "src/base/work.h"
 #include "src/communicator/communicator.h"
-#include "src/point_to_point/point_to_point.h"
+#include "src/point_to_point/transfer.h"
 #include "src/communicator/queue.h"
 
 namespace tutti {

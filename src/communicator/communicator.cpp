@@ -16,6 +16,7 @@
 #include "src/communicator/rank_info.h"
 #include "src/control/log_lines.h"
 #include "src/links/non_temporal.h"
+#include "src/point_to_point/engine.h"
 
 namespace tutti {
 namespace {
@@ -250,15 +251,15 @@ Status Communicator::set_up(const WaitLimits& wait_limits, SelectionFiles files)
   reporter_ = std::make_unique<FailureReporter>(failures_, control, executor_, *waiter_, timeout_ns_);
   comparison_ = std::make_unique<HistoryComparison>(*reporter_, control, executor_, sequence_);
   fast_path_.emplace(executor_, *waiter_, *comparison_, board_);
-  point_to_point_ = std::make_unique<PointToPoint>(TransferContext{.rank = rank(),
-                                                                   .ranks = ranks(),
-                                                                   .ranks_here = ranks_here_,
-                                                                   .oversubscription = view.oversubscription,
-                                                                   .transports = *transports_,
-                                                                   .failures = failures_,
-                                                                   .operations_under_way = operations_under_way_,
-                                                                   .wait_policy = policy_,
-                                                                   .timeout_ns = timeout_ns_});
+  point_to_point_ = std::make_unique<TransferEngine>(TransferContext{.rank = rank(),
+                                                                     .ranks = ranks(),
+                                                                     .ranks_here = ranks_here_,
+                                                                     .oversubscription = view.oversubscription,
+                                                                     .transports = *transports_,
+                                                                     .failures = failures_,
+                                                                     .operations_under_way = operations_under_way_,
+                                                                     .wait_policy = policy_,
+                                                                     .timeout_ns = timeout_ns_});
   return {};
 }
 

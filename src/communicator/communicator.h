@@ -27,11 +27,11 @@
 #include "src/links/registered_memory.h"
 #include "src/links/transport_set.h"
 #include "src/links/waiter.h"
-#include "src/point_to_point/point_to_point.h"
 
 namespace tutti {
 
 class Communicator;
+class TransferEngine;
 class Work;
 
 /// A place in a communicator's order of entry, redeemed by one `run` or `split`. One that is lost instead fails the
@@ -100,7 +100,7 @@ class Communicator {
   /// Splits off what was asked for, once those entered before have ended. Collective. The request's patience says who may
   /// end that; the exchange among all ranks is then torn, so this communicator fails. Likewise for want of memory.
   Result<std::unique_ptr<Communicator>> split(SplitRequest request, Ticket ticket);
-  PointToPoint& point_to_point() { return *point_to_point_; }
+  TransferEngine& point_to_point() { return *point_to_point_; }
 
   /// Fails the communicator here and on its peers; returns at once.
   void abort();
@@ -156,7 +156,7 @@ class Communicator {
   PlanInputs inputs_;
   WaitPolicy policy_;
   PollHook hook_;
-  std::unique_ptr<PointToPoint> point_to_point_;
+  std::unique_ptr<TransferEngine> point_to_point_;
   std::atomic<std::uint64_t> timeout_ns_;
   std::atomic<bool> finalized_{false};
   OperationCount operations_under_way_;

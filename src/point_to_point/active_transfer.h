@@ -12,7 +12,7 @@
 #include "src/base/status.h"
 #include "src/base/work.h"
 #include "src/point_to_point/lines.h"
-#include "src/point_to_point/point_to_point.h"
+#include "src/point_to_point/transfer.h"
 #include "src/point_to_point/wire.h"
 
 namespace tutti {

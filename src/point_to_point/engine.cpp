@@ -10,7 +10,6 @@
 #include "src/base/exception_boundary.h"
 #include "src/executors/host/bounded_spin.h"
 #include "src/links/non_temporal.h"
-#include "src/links/transport_set.h"
 #include "src/point_to_point/transfer_errors.h"
 #include "topology/caches.h"
 
@@ -44,8 +43,8 @@ Status stopped() {
 }  // namespace
 
 /// Where a thread is cancelled between two messages of a call. With the lock held.
-struct PointToPoint::Engine::Midst {
-  Engine& engine;
+struct TransferEngine::Midst {
+  TransferEngine& engine;
   bool left = false;
   ~Midst() {
     if (!left) engine.torn(stopped());
@@ -54,8 +53,8 @@ struct PointToPoint::Engine::Midst {
 
 /// Ends what a batch waits for where its call is left otherwise than by its end. A thread may be cancelled, or a hook
 /// throw. Its stack, and the caller's memory, are others' then.
-struct PointToPoint::Engine::Recall {
-  Engine& engine;
+struct TransferEngine::Recall {
+  TransferEngine& engine;
   const TransferBatch& batch;
   bool posted = false;
   ~Recall() {
@@ -69,7 +68,7 @@ struct PointToPoint::Engine::Recall {
   }
 };
 
-PointToPoint::Engine::Engine(const TransferContext& context)
+TransferEngine::TransferEngine(const TransferContext& context)
     : context_(context),
       failures_(context.failures),
       longest_eager_(longest_eager(context.oversubscription)),
@@ -77,7 +76,7 @@ PointToPoint::Engine::Engine(const TransferContext& context)
               {.shared = true, .tells = true}),
       peers_(static_cast<std::size_t>(context.ranks)) {}
 
-void PointToPoint::Engine::end() {
+void TransferEngine::end() {
   {
     const std::lock_guard lock(inbox_mutex_);
     closing_ = true;
@@ -92,7 +91,7 @@ void PointToPoint::Engine::end() {
   }));
 }
 
-void PointToPoint::Engine::post(const Transfer& transfer, std::shared_ptr<Work> work, bool background) {
+void TransferEngine::post(const Transfer& transfer, std::shared_ptr<Work> work, bool background) {
   const Status status = catching([&]() -> Status {
     if (background) {
       if (Status started = start_thread(); !started.ok()) return started;
@@ -114,7 +113,7 @@ void PointToPoint::Engine::post(const Transfer& transfer, std::shared_ptr<Work> 
   if (!status.ok()) work->complete(status);
 }
 
-inline Status PointToPoint::Engine::exchange(std::span<const Transfer> transfers, const PollHook& hook) {
+Status TransferEngine::exchange(std::span<const Transfer> transfers, const PollHook& hook) {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) {
     const ScopedOperation visit(context_.operations_under_way);
@@ -142,7 +141,7 @@ inline Status PointToPoint::Engine::exchange(std::span<const Transfer> transfers
   return {};
 }
 
-Status PointToPoint::Engine::wait(const Work& work, const PollHook& hook) {
+Status TransferEngine::wait(const Work& work, const PollHook& hook) {
   help_until_over(work, hook, {});
   return work.test().value_or(Status());
 }
@@ -150,7 +149,7 @@ Status PointToPoint::Engine::wait(const Work& work, const PollHook& hook) {
 /// Does as many of a call's transfers as need no memory of theirs, and says how many. These are messages that fit a slot,
 /// over links that are open and move by themselves. Nothing else is under way that they could overtake. Most calls are no
 /// more than that. With the lock held.
-inline std::size_t PointToPoint::Engine::exchange_at_once(std::span<const Transfer> transfers, Done& done) {
+inline std::size_t TransferEngine::exchange_at_once(std::span<const Transfer> transfers, Done& done) {
   // Relaxed: a post that happened before this call is seen, another thread's too. A thread that has taken it out of the
   // inbox since held our lock, so it shows in fresh_ or under_way_. Of a post that did not, either order will do.
   const bool alone =
@@ -171,7 +170,7 @@ inline std::size_t PointToPoint::Engine::exchange_at_once(std::span<const Transf
   return count;
 }
 
-inline bool PointToPoint::Engine::send_at_once(const Transfer& transfer) {
+inline bool TransferEngine::send_at_once(const Transfer& transfer) {
   if (transfer.peer == context_.rank) return false;
   PeerChannel& p = peer(transfer.peer);
   if (!moves_by_itself(p.to) || p.taken >= taken_lot || !p.may_send_eagerly(transfer, longest_eager_)) return false;
@@ -183,7 +182,7 @@ inline bool PointToPoint::Engine::send_at_once(const Transfer& transfer) {
 /// Waits for the message as long as one would spin for it. Where ranks share cores it looks for the message and passes the
 /// core to and fro, for at most a quarter of a millisecond of all receives of a call together. Nobody is asked meanwhile
 /// whether the call is to go on.
-inline bool PointToPoint::Engine::receive_at_once(const Transfer& transfer, std::uint64_t& yielding_since_ns) {
+inline bool TransferEngine::receive_at_once(const Transfer& transfer, std::uint64_t& yielding_since_ns) {
   if (transfer.peer == TUTTI_ANY_SOURCE || transfer.peer == context_.rank) return false;
   PeerChannel& p = peer(transfer.peer);
   if (!moves_by_itself(p.from)) return false;
@@ -211,8 +210,8 @@ inline bool PointToPoint::Engine::receive_at_once(const Transfer& transfer, std:
 }
 
 /// What is left of an exchange, of which `count` transfers are done. Throws std::bad_alloc, and only where none is.
-Status PointToPoint::Engine::exchange_rest(std::span<const Transfer> transfers, const Done& done, std::size_t count,
-                                           const PollHook& hook, std::unique_lock<TriedMutex> turn) {
+Status TransferEngine::exchange_rest(std::span<const Transfer> transfers, const Done& done, std::size_t count,
+                                     const PollHook& hook, std::unique_lock<TriedMutex> turn) {
   const std::size_t left = transfers.size() - count;
   TransferBatch batch(left);
   Recall recall{*this, batch};
@@ -238,8 +237,8 @@ Status PointToPoint::Engine::exchange_rest(std::span<const Transfer> transfers, 
 }
 
 /// Makes `posted` the transfers of a call that are not done. As many stand in it.
-inline void PointToPoint::Engine::fill(std::list<ActiveTransfer>& posted, std::span<const Transfer> transfers,
-                                       const Done& done, TransferBatch& batch) {
+inline void TransferEngine::fill(std::list<ActiveTransfer>& posted, std::span<const Transfer> transfers, const Done& done,
+                                 TransferBatch& batch) {
   auto active = posted.begin();
   for (std::size_t i = 0; i < transfers.size(); ++i) {
     if (i < done.size() && done[i]) continue;
@@ -251,13 +250,13 @@ inline void PointToPoint::Engine::fill(std::list<ActiveTransfer>& posted, std::s
   }
 }
 
-inline std::uint64_t PointToPoint::Engine::limit_of(const Transfer& transfer) const {
+inline std::uint64_t TransferEngine::limit_of(const Transfer& transfer) const {
   // Relaxed: a single value that orders nothing.
   return transfer.timeout_ns != 0 ? transfer.timeout_ns : context_.timeout_ns.load(std::memory_order_relaxed);
 }
 
 /// With the inbox' lock held. Needs no memory.
-inline void PointToPoint::Engine::post_inbox(std::list<ActiveTransfer>& posted) {
+inline void TransferEngine::post_inbox(std::list<ActiveTransfer>& posted) {
   inbox_.splice(inbox_.end(), posted);
   // Release: whoever sees it takes the lock and finds the transfers.
   posted_some_.store(true, std::memory_order_release);
@@ -266,7 +265,7 @@ inline void PointToPoint::Engine::post_inbox(std::list<ActiveTransfer>& posted) 
 /// Makes progress for all, in turn with others who do, until a work or a batch has ended.
 /// lock: the first turn's, where the caller has it.
 template <typename Ends>
-void PointToPoint::Engine::help_until_over(const Ends& what, const PollHook& hook, std::unique_lock<TriedMutex> lock) {
+void TransferEngine::help_until_over(const Ends& what, const PollHook& hook, std::unique_lock<TriedMutex> lock) {
   std::uint64_t next_poll_ns = 0;
   bool ended = false;
   for (std::uint32_t rounds = 0; !what.over();) {
@@ -286,8 +285,7 @@ void PointToPoint::Engine::help_until_over(const Ends& what, const PollHook& hoo
 
 /// One look at everything, by whoever gets the lock, or as many as follow each other without a break; `rounds` counts
 /// them.
-inline PointToPoint::Engine::Turn PointToPoint::Engine::take_turn(std::unique_lock<TriedMutex> lock,
-                                                                  std::uint32_t& rounds) {
+inline TransferEngine::Turn TransferEngine::take_turn(std::unique_lock<TriedMutex> lock, std::uint32_t& rounds) {
   if (!lock.owns_lock()) {
     ++rounds;
     return Turn::taken;
@@ -310,12 +308,12 @@ inline PointToPoint::Engine::Turn PointToPoint::Engine::take_turn(std::unique_lo
 }
 
 /// An exception (no memory) left transfers half done, so that nothing of this communicator can be matched any more.
-void PointToPoint::Engine::torn(const Status& status) {
+void TransferEngine::torn(const Status& status) {
   fail_all(status);
   static_cast<void>(failures_.fail(status));
 }
 
-Status PointToPoint::Engine::start_thread() {
+Status TransferEngine::start_thread() {
   const std::lock_guard lock(inbox_mutex_);
   if (thread_.joinable()) return {};
   auto thread = background_thread("tutti transfers", [this] { run(); });
@@ -323,7 +321,7 @@ Status PointToPoint::Engine::start_thread() {
   return thread.status();
 }
 
-void PointToPoint::Engine::run() {
+void TransferEngine::run() {
   std::unique_lock lock(inbox_mutex_);
   while (!closing_) {
     // Relaxed: the mutex orders it with the posts that want this thread; completions make it smaller.
@@ -341,7 +339,7 @@ void PointToPoint::Engine::run() {
   }
 }
 
-inline void PointToPoint::Engine::take_inbox() {
+inline void TransferEngine::take_inbox() {
   // Acquire: pairs with post_inbox. Who posts a moment later looks for itself, or has the thread look.
   while (posted_some_.load(std::memory_order_acquire)) {
     {
@@ -356,7 +354,7 @@ inline void PointToPoint::Engine::take_inbox() {
 }
 
 /// Without the inbox, after what is in it.
-inline void PointToPoint::Engine::begin_now(std::list<ActiveTransfer>& posted) {
+inline void TransferEngine::begin_now(std::list<ActiveTransfer>& posted) {
   const Status status = catching([&]() -> Status {
     take_inbox();
     fresh_.splice(fresh_.end(), posted);
@@ -368,23 +366,23 @@ inline void PointToPoint::Engine::begin_now(std::list<ActiveTransfer>& posted) {
   torn(status);
 }
 
-inline void PointToPoint::Engine::begin_fresh() {
+inline void TransferEngine::begin_fresh() {
   if (!begun_) waiter_.begin(UINT64_MAX);
   begun_ = true;
   while (!fresh_.empty()) begin(enter());
 }
 
 /// The first fresh one is under way from now on.
-inline ActiveTransfer& PointToPoint::Engine::enter() {
+inline ActiveTransfer& TransferEngine::enter() {
   ActiveTransfer& active = under_way_.add(fresh_);
   ++needs_of(active);
   return active;
 }
-inline std::uint64_t& PointToPoint::Engine::needs_of(const ActiveTransfer& active) {
+inline std::uint64_t& TransferEngine::needs_of(const ActiveTransfer& active) {
   return active.transfer.peer == TUTTI_ANY_SOURCE ? needs_any_ : peer(active.transfer.peer).needed;
 }
 
-inline void PointToPoint::Engine::begin(ActiveTransfer& active) {
+inline void TransferEngine::begin(ActiveTransfer& active) {
   const Transfer& transfer = active.transfer;
   active.id = next_id_++;
   if (!transfer.sends) return begin_receive(active);
@@ -392,7 +390,7 @@ inline void PointToPoint::Engine::begin(ActiveTransfer& active) {
   if (open(transfer.peer)) peer(transfer.peer).sends.push(active);
 }
 
-inline void PointToPoint::Engine::begin_receive(ActiveTransfer& active) {
+inline void TransferEngine::begin_receive(ActiveTransfer& active) {
   const int named = active.transfer.peer;
   const bool any = named == TUTTI_ANY_SOURCE;
   for (int p = any ? 0 : named; p < (any ? context_.ranks : named + 1); ++p) {
@@ -401,14 +399,14 @@ inline void PointToPoint::Engine::begin_receive(ActiveTransfer& active) {
   if (!take_unexpected(active)) matcher_.post(active);
 }
 
-void PointToPoint::Engine::send_to_self(ActiveTransfer& active) {
+void TransferEngine::send_to_self(ActiveTransfer& active) {
   const int rank = context_.rank;
   if (ActiveTransfer* const to = matcher_.take_receive(rank, active.transfer.tag)) return receive_own(*to, active);
   matcher_.keep(UnexpectedMessage::make(active.trailer(MessageKind::eager), rank, &active, {}));
 }
 
 /// Ends one that stands in no line; it may be another transfer afterwards. Needs no memory.
-inline void PointToPoint::Engine::complete(ActiveTransfer& active, const Status& status) {
+inline void TransferEngine::complete(ActiveTransfer& active, const Status& status) {
   --needs_of(active);
   under_way_.remove(active, ended_);
   if (active.batch != nullptr) {
@@ -422,7 +420,7 @@ inline void PointToPoint::Engine::complete(ActiveTransfer& active, const Status&
   followers_.wake();
 }
 
-void PointToPoint::Engine::fail_all(const Status& status) {
+void TransferEngine::fail_all(const Status& status) {
   const Status why = status.ok() ? Status(TUTTI_ABORTED, "the communicator was aborted") : status;
   matcher_.forget_receives();
   matcher_.forget_messages();
@@ -436,7 +434,7 @@ void PointToPoint::Engine::fail_all(const Status& status) {
 }
 
 /// Both links with a peer; false: they cannot be had, and every transfer has ended, its caller's memory with it.
-inline bool PointToPoint::Engine::open(int rank) {
+inline bool TransferEngine::open(int rank) {
   PeerChannel& p = peer(rank);
   p.gone = false;  // if it is, that is looked at again
   if (p.to != nullptr && p.from != nullptr) return true;
@@ -454,7 +452,7 @@ inline bool PointToPoint::Engine::open(int rank) {
   return true;
 }
 
-inline bool PointToPoint::Engine::progress() {
+inline bool TransferEngine::progress() {
   bool moved = false;
   polls_ = false;
   for (const int rank : open_) {
@@ -467,7 +465,7 @@ inline bool PointToPoint::Engine::progress() {
   return moved;
 }
 
-inline bool PointToPoint::Engine::ready(HostLink& link, int rank) {
+inline bool TransferEngine::ready(HostLink& link, int rank) {
   const bool was_ready = link.state.size != 0;  // as Transports::ready would say
   const tutti_link_result result = was_ready ? TUTTI_LINK_OK : context_.transports.ready(link);
   if (result == TUTTI_LINK_BROKEN && !(&link == peer(rank).to && has_more(peer(rank)))) broken(link, rank);
@@ -477,7 +475,7 @@ inline bool PointToPoint::Engine::ready(HostLink& link, int rank) {
 
 /// Whether a peer that has closed its end of our link to it may have sent something before. A peer that leaves closes it,
 /// and what it sent is to be taken first.
-bool PointToPoint::Engine::has_more(const PeerChannel& p) {
+bool TransferEngine::has_more(const PeerChannel& p) {
   if (p.from == nullptr) return false;
   const tutti_link_result result = context_.transports.ready(*p.from);
   tutti_message message;
@@ -486,7 +484,7 @@ bool PointToPoint::Engine::has_more(const PeerChannel& p) {
 }
 
 /// A peer that left in order takes nothing from transfers among others, and one that died the control plane tells of.
-void PointToPoint::Engine::broken(const HostLink& link, int rank) {
+void TransferEngine::broken(const HostLink& link, int rank) {
   PeerChannel& p = peer(rank);
   p.gone = p.needed == 0 && needs_any_ == 0;
   if (p.gone) {
@@ -511,7 +509,7 @@ void PointToPoint::Engine::broken(const HostLink& link, int rank) {
 }
 
 /// Not every time, as it takes a look at the clock.
-void PointToPoint::Engine::look_at_deadlines() {
+void TransferEngine::look_at_deadlines() {
   const std::uint64_t now = now_ns();
   if (now < next_look_ns_) return;
   next_look_ns_ = now + look_every_ns;
@@ -524,7 +522,7 @@ void PointToPoint::Engine::look_at_deadlines() {
 }
 
 /// Its peer is asked first whether there is another reason, and the transfers go on until it has answered.
-void PointToPoint::Engine::late(const ActiveTransfer& active) {
+void TransferEngine::late(const ActiveTransfer& active) {
   if (const int peer = active.transfer.peer; peer >= 0) {
     if (late_asked_ == nullptr || late_peer_ != peer) late_asked_ = failures_.inquire(peer, grace_ns);
     late_peer_ = peer;
@@ -535,7 +533,7 @@ void PointToPoint::Engine::late(const ActiveTransfer& active) {
   fail_all(failures_.fail(missed_deadline(failures_, context_.rank, active)));
 }
 
-inline bool PointToPoint::Engine::send_some(PeerChannel& p) {
+inline bool TransferEngine::send_some(PeerChannel& p) {
   const std::uint64_t before = p.committed;
   for (const std::uint64_t end = p.sent + turn_bytes; p.sent < end && send_next(p);) {
   }
@@ -552,7 +550,7 @@ inline bool PointToPoint::Engine::send_some(PeerChannel& p) {
 }
 
 /// One message; false: there is none, or no credit now.
-inline bool PointToPoint::Engine::send_next(PeerChannel& p) {
+inline bool TransferEngine::send_next(PeerChannel& p) {
   if (p.taken >= taken_lot) return p.send_taken();
   if (!p.answers.empty()) return answer(p);
   if (!p.sends.empty()) return announce(p);
@@ -560,7 +558,7 @@ inline bool PointToPoint::Engine::send_next(PeerChannel& p) {
 }
 
 /// Sends a clear; false: no credit now. Where the bytes came with the request, the receive ends once the clear has left.
-inline bool PointToPoint::Engine::answer(PeerChannel& p) {
+inline bool TransferEngine::answer(PeerChannel& p) {
   ActiveTransfer& active = p.answers.front();
   receiving_.make_room();
   if (!p.send(active.trailer(MessageKind::clear), {})) return false;
@@ -574,7 +572,7 @@ inline bool PointToPoint::Engine::answer(PeerChannel& p) {
 }
 
 /// Sends the first one whole, or asks where it is long.
-inline bool PointToPoint::Engine::announce(PeerChannel& p) {
+inline bool TransferEngine::announce(PeerChannel& p) {
   ActiveTransfer& active = p.sends.front();
   const Transfer& transfer = active.transfer;
   if (p.may_send_eagerly(transfer, longest_eager_)) {
@@ -591,7 +589,7 @@ inline bool PointToPoint::Engine::announce(PeerChannel& p) {
   return true;
 }
 
-inline bool PointToPoint::Engine::receive_some(PeerChannel& p, int rank) {
+inline bool TransferEngine::receive_some(PeerChannel& p, int rank) {
   bool moved = false;
   std::uint64_t received = 0;
   tutti_message message;
@@ -609,8 +607,7 @@ inline bool PointToPoint::Engine::receive_some(PeerChannel& p, int rank) {
   return moved;
 }
 
-inline void PointToPoint::Engine::take(PeerChannel& p, int rank, const Trailer& trailer,
-                                       std::span<const std::byte> payload) {
+inline void TransferEngine::take(PeerChannel& p, int rank, const Trailer& trailer, std::span<const std::byte> payload) {
   switch (trailer.kind) {
     case MessageKind::eager:
     case MessageKind::request:
@@ -625,14 +622,14 @@ inline void PointToPoint::Engine::take(PeerChannel& p, int rank, const Trailer& 
   }
 }
 
-inline void PointToPoint::Engine::take_clear(PeerChannel& p, int rank, const Trailer& trailer) {
+inline void TransferEngine::take_clear(PeerChannel& p, int rank, const Trailer& trailer) {
   ActiveTransfer* const active = announced_.first({trailer.id, rank});
   if (active == nullptr) return;
   announced_.remove(*active);
   return active->transfer.bytes <= longest_in_request ? complete(*active, {}) : p.sending.push(*active);
 }
 
-inline void PointToPoint::Engine::take_data(int rank, const Trailer& trailer, std::span<const std::byte> payload) {
+inline void TransferEngine::take_data(int rank, const Trailer& trailer, std::span<const std::byte> payload) {
   ActiveTransfer* const active = receiving_.first({trailer.id, rank});
   if (active == nullptr) return;
   const std::uint64_t part = std::min<std::uint64_t>(payload.size(), active->total - active->done);
@@ -643,14 +640,14 @@ inline void PointToPoint::Engine::take_data(int rank, const Trailer& trailer, st
   complete(*active, {});
 }
 
-inline void PointToPoint::Engine::arrived(int source, const Trailer& trailer, std::span<const std::byte> payload) {
+inline void TransferEngine::arrived(int source, const Trailer& trailer, std::span<const std::byte> payload) {
   if (ActiveTransfer* const active = matcher_.take_receive(source, trailer.tag))
     return receive(*active, source, trailer, payload);
   matcher_.keep(UnexpectedMessage::make(trailer, source, nullptr, payload));
 }
 
 /// Gives a receive the first message that came for it; false: none has.
-inline bool PointToPoint::Engine::take_unexpected(ActiveTransfer& active) {
+inline bool TransferEngine::take_unexpected(ActiveTransfer& active) {
   const UnexpectedMessage::Owner message = matcher_.take_message(active.transfer);
   if (message == nullptr) return false;
   if (message->sent != nullptr) {
@@ -662,8 +659,8 @@ inline bool PointToPoint::Engine::take_unexpected(ActiveTransfer& active) {
 }
 
 /// A receive has met its message.
-inline void PointToPoint::Engine::receive(ActiveTransfer& active, int source, const Trailer& trailer,
-                                          std::span<const std::byte> payload) {
+inline void TransferEngine::receive(ActiveTransfer& active, int source, const Trailer& trailer,
+                                    std::span<const std::byte> payload) {
   if (!takes(active.transfer, trailer.bytes)) return mismatch(active, source, trailer);
   if (active.work != nullptr) active.work->set_received(source, trailer.bytes / active.transfer.element);
   PeerChannel& p = peer(source);
@@ -682,7 +679,7 @@ inline void PointToPoint::Engine::receive(ActiveTransfer& active, int source, co
 }
 
 /// A receive has met a message of this rank's own.
-void PointToPoint::Engine::receive_own(ActiveTransfer& to, ActiveTransfer& sent) {
+void TransferEngine::receive_own(ActiveTransfer& to, ActiveTransfer& sent) {
   const Transfer& from = sent.transfer;
   if (!takes(to.transfer, from.bytes)) return mismatch(to, context_.rank, sent.trailer(MessageKind::eager));
   if (from.bytes != 0) std::memmove(to.transfer.memory, from.memory, from.bytes);
@@ -691,20 +688,8 @@ void PointToPoint::Engine::receive_own(ActiveTransfer& to, ActiveTransfer& sent)
   complete(to, {});
 }
 
-void PointToPoint::Engine::mismatch(const ActiveTransfer& active, int source, const Trailer& trailer) {
+void TransferEngine::mismatch(const ActiveTransfer& active, int source, const Trailer& trailer) {
   fail_all(failures_.fail(unfit_message(failures_, context_.rank, active.transfer, source, trailer)));
 }
-
-PointToPoint::PointToPoint(const TransferContext& context) : engine_(std::make_unique<Engine>(context)) {}
-PointToPoint::~PointToPoint() = default;
-void PointToPoint::post(const Transfer& transfer, std::shared_ptr<Work> work, bool background) {
-  engine_->post(transfer, std::move(work), background);
-}
-Status PointToPoint::exchange(std::span<const Transfer> transfers, const PollHook& hook) {
-  return engine_->exchange(transfers, hook);
-}
-Status PointToPoint::wait(const Work& work, const PollHook& hook) { return engine_->wait(work, hook); }
-void PointToPoint::settle() { engine_->settle(); }
-void PointToPoint::end() { engine_->end(); }
 
 }  // namespace tutti
