@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "src/schedule/layout.h"
 #include "src/executors/simulator/simulator.h"
+#include "src/schedule/layout.h"
 
 namespace tutti::testing {
 namespace {

@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "src/base/types.h"
-#include "src/schedule/layout.h"
 #include "src/executors/simulator/simulator.h"
 #include "src/links/transport_set.h"
+#include "src/schedule/layout.h"
 #include "src/schedule/names.h"
 
 namespace tutti::testing {
