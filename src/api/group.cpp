@@ -11,6 +11,7 @@
 
 #include "src/api/handles.h"
 #include "src/api/thread_group.h"
+#include "src/point_to_point/engine.h"
 
 namespace tutti {
 namespace {

@@ -16,8 +16,8 @@
 #include "src/base/exception_boundary.h"
 #include "src/base/work.h"
 #include "src/communicator/communicator.h"
-#include "src/communicator/point_to_point.h"
 #include "src/communicator/queue.h"
+#include "src/point_to_point/transfer.h"
 
 namespace tutti {
 

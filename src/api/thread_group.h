@@ -5,9 +5,9 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/operation_count.h"
 #include "src/base/poll_hook.h"
 #include "src/base/status.h"
-#include "src/communicator/operation_count.h"
 
 namespace tutti {
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "algorithms/algorithm.h"
 #include "src/base/byte_codec.h"
 #include "src/base/exception_boundary.h"
 #include "src/base/log.h"
@@ -14,20 +13,16 @@
 #include "src/base/saturating.h"
 #include "src/base/work.h"
 #include "src/bootstrap/rendezvous_client.h"
-#include "src/communicator/failure_report.h"
-#include "src/communicator/point_to_point.h"
 #include "src/communicator/rank_info.h"
 #include "src/control/log_lines.h"
-#include "src/reduction/reduction.h"
+#include "src/links/non_temporal.h"
+#include "src/point_to_point/engine.h"
 
 namespace tutti {
 namespace {
 
 /// How long a wait for other threads sleeps before it looks at failure again; a hook makes it a millisecond.
 constexpr std::uint64_t longest_sleep_ns = 10'000'000;
-
-/// Up to so many ranks a program is looked at beside those of its peers: building them takes each rank time and memory.
-constexpr int most_looked_at = 32;
 
 /// In the place of a plan's hash, and added to that of the barrier which ends a communicator.
 constexpr std::uint64_t split_hash = 0x9e3779b97f4a7c15;
@@ -45,82 +40,30 @@ struct Asked {
 
 }  // namespace
 
-/// Compares with the peers that a lasting wait is for: after 100 ms, 400 ms, 1.6 s and so on they are asked what they have
-/// called, and their answers are looked at when they have come. The data moves on meanwhile, since where links are slow the
-/// answers come behind it.
-class Communicator::Comparison final : public WaitObserver {
- public:
-  explicit Comparison(Communicator& comm) : comm_(comm) {}
-
-  /// Of a call that begins.
-  void begin(const CollectiveCall& call, const Linked& linked) {
-    call_ = &call;
-    linked_ = &linked;
-    begin_again();
-  }
-  /// Likewise, like the one before.
-  void begin_again() {
-    next_ns_ = 100'000'000;
-    if (inquiry_ != nullptr) [[unlikely]]
-      inquiry_.reset();
-  }
-  bool still_waiting(std::uint64_t waited_ns) override {
-    if (inquiry_ != nullptr) {
-      if (!inquiry_->over()) return true;
-      const std::vector<PeerReport> reports = inquiry_->reports();
-      inquiry_.reset();
-      return comm_.agrees_with_peers(*call_, comm_.sequence() - 1, reports);
-    }
-    if (waited_ns < next_ns_) return true;
-    next_ns_ *= 4;
-    inquiry_ = comm_.membership_->control->inquire(linked_->open ? comm_.executor_.waiting_for() : linked_->waiting,
-                                                   Deadline::in(next_ns_ - waited_ns));
-    return true;
-  }
-
- private:
-  Communicator& comm_;
-  const CollectiveCall* call_ = nullptr;
-  const Linked* linked_ = nullptr;
-  std::uint64_t next_ns_ = 0;
-  std::unique_ptr<ControlPlane::Inquiry> inquiry_;
-};
-
-std::size_t Communicator::ProblemHash::operator()(const Problem& problem) const {
-  const std::uint64_t shape = static_cast<std::uint64_t>(problem.collective) |
-                              static_cast<std::uint64_t>(problem.type) << 8 | static_cast<std::uint64_t>(problem.op) << 24 |
-                              static_cast<std::uint64_t>(problem.root) << 40;
-  // splitmix64's finaliser: every bit of both in every bit of the result.
-  std::uint64_t x = shape + 0x9e3779b97f4a7c15u * (problem.count + 1);
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
 /// Opens the transports once the key is known, and makes what this rank tells the others: its place, then its transports.
 MakeBlob Communicator::open_transports(const Settings& settings, const std::string& name,
-                                       std::unique_ptr<Transports>& transports, Advice& advice) {
-  return [&settings, &name, &transports, &advice](std::span<const unsigned char, kKeyBytes> key, int rank,
-                                                  int ranks) -> Result<std::vector<std::byte>> {
+                                       std::unique_ptr<Transports>& transports, SelectionFiles& files) {
+  return [&settings, &name, &transports, &files](std::span<const unsigned char, kKeyBytes> key, int rank,
+                                                 int ranks) -> Result<std::vector<std::byte>> {
     if (!settings.tuning.empty()) {
       auto read = Tuning::read(settings.tuning);
       if (!read.ok()) {
         const Error& error = read.status().error();
         return Status(read.status().code(), "TUTTI_TUNING: " + error.message, error.remedy);
       }
-      advice.tuning = std::move(*read);
+      files.tuning = std::move(*read);
     }
-    auto files = MscclFiles::read(settings.msccl);
-    if (!files.ok()) {
-      return Status(TUTTI_INVALID_ARGUMENT, "TUTTI_MSCCL: " + files.status().error().message,
+    auto msccl = MscclFiles::read(settings.msccl);
+    if (!msccl.ok()) {
+      return Status(TUTTI_INVALID_ARGUMENT, "TUTTI_MSCCL: " + msccl.status().error().message,
                     "Name files that `tutti-plan verify --msccl` proves, or leave it unset.");
     }
-    advice.msccl = std::move(*files);
+    files.msccl = std::move(*msccl);
     auto opened = Transports::open(settings, key, rank, ranks, name);
     if (!opened.ok()) return opened.status();
     transports = std::move(*opened);
     ByteWriter out;
-    pack_rank_info(out, rank_info_of(settings, advice.tuning, advice.msccl));
+    pack_rank_info(out, rank_info_of(settings, files.tuning, files.msccl));
     out.blob(transports->describe());
     return out.take();
   };
@@ -128,15 +71,15 @@ MakeBlob Communicator::open_transports(const Settings& settings, const std::stri
 
 Result<std::unique_ptr<Communicator>> Communicator::create(JoinRequest request, const tutti_config* config) {
   std::unique_ptr<Transports> transports;
-  Advice advice;
+  SelectionFiles files;
   request.name = shown_name(request.name);  // sentences are all that it is for
-  request.blob = open_transports(request.settings, request.name, transports, advice);
+  request.blob = open_transports(request.settings, request.name, transports, files);
   auto membership = join(request);
   if (!membership.ok()) return membership.status();
   std::unique_ptr<Communicator> self(
       new Communicator(std::make_unique<Membership>(std::move(*membership)), std::move(transports), request.settings,
                        request.name, config != nullptr ? PollHook{config->poll, config->poll_ctx} : PollHook()));
-  if (Status status = self->begin(request.wait_limits, std::move(advice)); !status.ok()) return status;
+  if (Status status = self->begin(request.wait_limits, std::move(files)); !status.ok()) return status;
   if (log_enabled(Level::info)) self->log_creation(request.settings_line);
   return self;
 }
@@ -152,7 +95,7 @@ Result<SplitRequest> Communicator::split_request(int color, int key, const tutti
     request.settings = std::move(*settings);
   }
   request.name =
-      shown_name(config != nullptr && config->name != nullptr ? config->name : fmt::format("{}/{}", name_, color));
+      shown_name(config != nullptr && config->name != nullptr ? config->name : fmt::format("{}/{}", name(), color));
   return request;
 }
 
@@ -181,19 +124,19 @@ Result<std::unique_ptr<Communicator>> Communicator::split(SplitRequest request, 
   if (!asked.ended && !interrupted) return status;
   Error error;
   error.status = TUTTI_ABORTED;
-  error.guilty = {guilty(rank())};
+  error.guilty = {failures_.guilty(rank())};
   error.message =
-      fmt::format("rank {} gave up splitting \"{}\"{}", rank(), name_, asked.ended ? ": its poll hook said so" : "");
+      fmt::format("rank {} gave up splitting \"{}\"{}", rank(), name(), asked.ended ? ": its poll hook said so" : "");
   return fail(std::move(error));
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::split_in_turn(SplitRequest& request) {
   std::unique_ptr<Transports> transports;
-  Advice advice;
-  request.blob = open_transports(request.settings, request.name, transports, advice);
+  SelectionFiles files;
+  request.blob = open_transports(request.settings, request.name, transports, files);
   // It has a number among the operations, so that who calls another meanwhile learns of the difference.
   const std::uint64_t sequence = begin_operation({.hash = split_hash, .kind = KindName("split")});
-  again_ = nullptr;
+  fast_path_->forget();
   request.operation = sequence;
   request.history = history_;
   auto membership = tutti::split(*membership_->control, membership_->key, request);
@@ -202,21 +145,21 @@ Result<std::unique_ptr<Communicator>> Communicator::split_in_turn(SplitRequest& 
   if (*membership == nullptr) return std::unique_ptr<Communicator>();
   std::unique_ptr<Communicator> child(
       new Communicator(std::move(*membership), std::move(transports), request.settings, request.name, hook_));
-  if (Status status = child->begin(request.wait_limits, std::move(advice)); !status.ok()) return status;
+  if (Status status = child->begin(request.wait_limits, std::move(files)); !status.ok()) return status;
   if (log_enabled(Level::info)) child->log_line(Level::info, transports_line(child->transports_->carriers()));
   return child;
 }
 
 Communicator::Communicator(std::unique_ptr<Membership> membership, std::unique_ptr<Transports> transports,
-                           const Settings& settings, std::string name, const PollHook& hook)
+                           const Settings& settings, const std::string& name, const PollHook& hook)
     : membership_(std::move(membership)),
       transports_(std::move(transports)),
       settings_(settings),
-      name_(std::move(name)),
+      failures_(*membership_->control, name),
       hook_(hook),
       timeout_ns_(settings.operation_timeout_ns),
       board_(membership_->control->board()),
-      executor_([this](std::uint64_t touched) { return use_non_temporal(touched); }) {
+      executor_([this](std::uint64_t touched) { return use_non_temporal(touched, ranks_here_); }) {
   policy_.failed = &membership_->control->failed();
 }
 
@@ -259,22 +202,21 @@ void Communicator::take_leave() {
   // What was committed leaves with the links; peers then read that this rank left, and did not die.
   transports_->close_links(TrafficClass::collective);
   transports_->close_links(TrafficClass::point_to_point);
-  linked_.clear();
+  if (fast_path_) fast_path_->forget();
   plans_.clear();
-  last_ = again_ = nullptr;
   membership_->control->leave();
 }
 
 /// Sets up. A failure is told to the peers, since these may be through with it already, and would read that this rank left.
-Status Communicator::begin(const WaitLimits& wait_limits, Advice advice) {
-  const Status status = catching([&] { return set_up(wait_limits, std::move(advice)); });
+Status Communicator::begin(const WaitLimits& wait_limits, SelectionFiles files) {
+  const Status status = catching([&] { return set_up(wait_limits, std::move(files)); });
   if (status.ok()) return status;
   const Status told = catching([&] { return fail(for_others(status, membership_->control->member(rank()))); });
   if (first_error().ok()) static_cast<void>(fail(told));  // no memory for words
   return status;
 }
 
-Status Communicator::set_up(const WaitLimits& wait_limits, Advice advice) {
+Status Communicator::set_up(const WaitLimits& wait_limits, SelectionFiles files) {
   std::vector<RankInfo> places;
   std::vector<std::vector<std::byte>> descriptions;
   for (const Member& member : membership_->members) {
@@ -286,27 +228,38 @@ Status Communicator::set_up(const WaitLimits& wait_limits, Advice advice) {
   if (Status status = check_settings_agree(membership_->members, places); !status.ok()) return status;
   auto overrides = Overrides::parse(settings_.algorithm);
   if (!overrides.ok()) return overrides.status();
-  overrides_ = std::move(*overrides);
-  view_ = view_of(membership_->members, places);
-  advice_ = std::move(advice);
-  advice_.tuning.apply(view_);
+  inputs_ = {rank(), static_cast<std::uint32_t>(settings_.lanes), view_of(membership_->members, places),
+             std::move(*overrides), std::move(files)};
+  View& view = inputs_.view;
+  inputs_.files.tuning.apply(view);
   if (ranks() > 1) {
-    auto reach = transports_->reach(descriptions, view_, advice_.tuning, wait_limits);
+    auto reach = transports_->reach(descriptions, view, inputs_.files.tuning, wait_limits);
     if (!reach.ok()) return reach.status();
     auto reaches = membership_->control->allgather(*reach, wait_limits);
     if (!reaches.ok()) return reaches.status();
-    if (Status status = transports_->settle(*reaches, view_); !status.ok()) return status;
+    if (Status status = transports_->settle(*reaches, view); !status.ok()) return status;
   }
   ranks_here_ =
-      static_cast<std::uint64_t>(std::ranges::count(view_.machine, view_.machine[static_cast<std::size_t>(rank())]));
+      static_cast<std::uint64_t>(std::ranges::count(view.machine, view.machine[static_cast<std::size_t>(rank())]));
   policy_.spins = settings_.spin == Spin::always ||
                   (settings_.spin == Spin::adapt && ranks_a_core(membership_->members, places, rank()) == 1);
   registrations_ = std::make_unique<Registrations>(transports_->endpoints(TrafficClass::collective));
   // Ranks that know who shares their core go by that, and spare each other the telling.
-  const WaiterOptions options = {.tells = view_.oversubscription > 1 && view_.core.empty()};
+  const WaiterOptions options = {.tells = view.oversubscription > 1 && view.core.empty()};
   waiter_ = std::make_unique<Waiter>(transports_->endpoints(TrafficClass::collective), policy_, options);
-  comparison_ = std::make_unique<Comparison>(*this);
-  point_to_point_ = std::make_unique<PointToPoint>(*this);
+  ControlPlane& control = *membership_->control;
+  reporter_ = std::make_unique<FailureReporter>(failures_, control, executor_, *waiter_, timeout_ns_);
+  comparison_ = std::make_unique<HistoryComparison>(*reporter_, control, executor_, sequence_);
+  fast_path_.emplace(executor_, *waiter_, *comparison_, board_);
+  point_to_point_ = std::make_unique<TransferEngine>(TransferContext{.rank = rank(),
+                                                                     .ranks = ranks(),
+                                                                     .ranks_here = ranks_here_,
+                                                                     .oversubscription = view.oversubscription,
+                                                                     .transports = *transports_,
+                                                                     .failures = failures_,
+                                                                     .operations_under_way = operations_under_way_,
+                                                                     .wait_policy = policy_,
+                                                                     .timeout_ns = timeout_ns_});
   return {};
 }
 
@@ -315,26 +268,6 @@ CommState Communicator::state() const {
   // Relaxed: a state, no data behind it.
   return finalized_.load(std::memory_order_relaxed) ? CommState::finalized : CommState::ready;
 }
-
-Status Communicator::first_error() const {
-  if (!policy_.failed->load(std::memory_order_acquire)) return {};
-  {
-    const std::lock_guard lock(quarantine_mutex_);
-    if (!quarantine_.ok()) return quarantine_;
-  }
-  return membership_->control->first_error();
-}
-
-Status Communicator::fail(Error error) { return fail(Status(std::move(error))); }
-
-Status Communicator::fail(const Status& status) noexcept {
-  membership_->control->report(status);
-  // One that has left keeps no errors; what failed has failed all the same.
-  Status first = membership_->control->first_error();
-  return first.ok() ? status : first;
-}
-
-Guilty Communicator::guilty(int rank) const { return membership_->control->member(rank).guilty(); }
 
 void Communicator::set_timeout(std::uint64_t ns) {
   // Relaxed, here and below: single values that order nothing.
@@ -347,31 +280,11 @@ const char* Communicator::last_algorithm() const {
   return ranks() == 1 || last == nullptr ? "none" : last;
 }
 
-Status Communicator::legal() const {
-  if (legal_now()) [[likely]]
-    return {};
-  if (Status failed = first_error(); !failed.ok()) return failed;
-  // Relaxed: who calls while finalize begins may be told either; admit and the turn decide.
-  if (!finalizing_.load(std::memory_order_relaxed)) return {};
-  return Status(TUTTI_INVALID_USAGE, fmt::format("\"{}\" has been finalized", name_),
-                "Only tutti_comm_destroy may follow.");
-}
-
 Result<std::shared_ptr<SharedOperation>> Communicator::admit() {
   if (Status status = legal(); !status.ok()) return status;
   auto admission = operations_under_way_.admit();
   if (admission == nullptr) return legal();  // closed by finalize, after the flag: not a success any more
   return admission;
-}
-
-Status Communicator::fail_by_hook(const char* during) noexcept {
-  return fail(catching([&] {
-    Error error;
-    error.status = TUTTI_ABORTED;
-    error.guilty = {guilty(rank())};
-    error.message = fmt::format("\"{}\": the poll hook of rank {} ended the wait {}", name_, rank(), during);
-    return Status(std::move(error));
-  }));
 }
 
 /// Those before have deadlines of their own, which count from their turns; so this ends without one.
@@ -395,16 +308,6 @@ Status Communicator::run(const CollectiveCall& call, Ticket ticket, Work* work, 
   return run_in_turn(call, hook);
 }
 
-/// Whether the next call may be run by run_again.
-void Communicator::remember(const Prepared& plan, const CollectiveCall& call) {
-  const bool plain = call.algorithm.empty() && call.name.empty() && call.timeout_ns == 0 && !call.beside && !call.finalizes;
-  if (!plain || call.count == 0 || !executor_.may_run_again()) return;
-  again_ = &plan;
-  again_call_ = call;
-  comparison_->begin(again_call_, *plan.linked);
-  waiter_->begin(timeout_ns(), comparison_.get(), false, hook_);
-}
-
 Status Communicator::run_in_turn(const CollectiveCall& call, const PollHook& hook) {
   return conclude(catching([&] { return carry_out(call, hook); }), call, hook);
 }
@@ -426,9 +329,8 @@ Status Communicator::take_back(Status failure, const CollectiveCall& call, const
   transports_->await_quiescence(TrafficClass::collective, hook);
   const Status said = catching([&]() -> Status {
     transports_->close_links(TrafficClass::collective);
-    linked_.clear();
+    fast_path_->forget();
     plans_.clear();
-    last_ = again_ = nullptr;
     std::string names;
     for (int peer = 0; peer < ranks(); ++peer) {
       if (!transports_->may_write(peer)) continue;
@@ -438,12 +340,11 @@ Status Communicator::take_back(Status failure, const CollectiveCall& call, const
     if (names.empty()) return {};
     Error error = failure.error();
     error.message += fmt::format("; {} may still write into the recv buffer of {}, which must not be reused", names,
-                                 label(call, sequence() - 1));
+                                 reporter_->label(call, sequence() - 1));
     error.remedy =
         "Free that memory if tutti_memory_alloc gave it, else leave it alone while that process runs. " + error.remedy;
     failure = Status(std::move(error));
-    const std::lock_guard lock(quarantine_mutex_);
-    quarantine_ = failure;
+    failures_.quarantine(failure);
     return {};
   });
   // Without memory for words the failure is said alone.
@@ -454,31 +355,22 @@ Status Communicator::take_back(Status failure, const CollectiveCall& call, const
 Again Communicator::run_again(const CallShape& shape, const void* send, void* recv, Status& failure) {
   if (!ticket_lock_.try_take()) return Again::no;
   const TurnGuard turn(ticket_lock_);
-  // A buffer that may be NULL (a root's, a barrier's) may be so again.
-  const bool alike = again_ != nullptr && shape == again_call_ && (send != nullptr) == (again_call_.send != nullptr) &&
-                     (recv != nullptr) == (again_call_.recv != nullptr);
-  if (!alike || !legal_now()) return Again::no;
-  const Prepared& plan = *again_;
-  again_call_.send = send;
-  again_call_.recv = recv;
+  if (!fast_path_->repeats(shape, send, recv) || !legal_now()) return Again::no;
   const std::uint64_t sequence = sequence_.load(std::memory_order_relaxed);  // only changed in a turn
   sequence_.store(sequence + 1, std::memory_order_relaxed);
-  history_ = followed_by(history_, plan.plan.hash);
-  board_.start_again(sequence);
-  comparison_->begin_again();
-  waiter_->begin_again(timeout_ns());
+  history_ = followed_by(history_, fast_path_->hash());
   const auto run = [&] {
-    const Outcome& outcome = executor_.run_again(send, recv, history_, *waiter_);
+    const Outcome& outcome = fast_path_->run(send, recv, sequence, history_, timeout_ns());
     if (outcome.kind == Outcome::Kind::completed) [[likely]]
       return true;
-    failure = give_up(outcome, again_call_, sequence);
+    failure = give_up(outcome, fast_path_->call(), sequence);
     return false;
   };
   if (catching_bool(run, failure)) [[likely]] {
     board_.complete(sequence);
     return Again::done;
   }
-  failure = conclude(std::move(failure), again_call_, hook_);
+  failure = conclude(std::move(failure), fast_path_->call(), hook_);
   return Again::failed;
 }
 
@@ -504,12 +396,13 @@ std::uint64_t Communicator::begin_operation(Called operation) {
 }
 
 Status Communicator::carry_out(const CollectiveCall& call, const PollHook& hook) {
-  again_ = nullptr;  // it may go with the plans, and the executor's layouts with it, also where this call is refused
-  auto prepared = prepare(problem_of(call), call.algorithm);
+  fast_path_
+      ->forget();  // its plan may go with the plans, and the executor's layouts with it, also where this call is refused
+  auto prepared = prepare(call);
   if (!prepared.ok()) return prepared.status();
-  const Prepared& plan = **prepared;
+  const PreparedPlan& plan = **prepared;
   const std::uint64_t sequence = begin_operation({.hash = plan.plan.hash + (call.finalizes ? finalize_hash : 0),
-                                                  .detail = detail_of(call),
+                                                  .detail = call.detail(),
                                                   .kind = call.finalizes ? KindName("finalize") : plan.name,
                                                   .algorithm = plan.algorithm_name});
   last_algorithm_.store(plan.algorithm, std::memory_order_relaxed);
@@ -517,17 +410,17 @@ Status Communicator::carry_out(const CollectiveCall& call, const PollHook& hook)
     if (Status status = execute(plan, call, hook, sequence); !status.ok()) return status;
   }
   board_.complete(sequence);
-  remember(plan, call);
+  fast_path_->remember(plan, call, timeout_ns(), hook_);
   return {};
 }
 
-Status Communicator::execute(const Prepared& plan, const CollectiveCall& call, const PollHook& hook,
+Status Communicator::execute(const PreparedPlan& plan, const CollectiveCall& call, const PollHook& hook,
                              std::uint64_t sequence) {
   comparison_->begin(call, *plan.linked);
   waiter_->begin(call.timeout_ns != 0 ? call.timeout_ns : timeout_ns(), comparison_.get(), call.beside, hook);
   if (!plan.linked->open) {
-    if (Status status = open_links(*plan.linked, *waiter_); !status.ok()) {
-      return status.code() == TUTTI_IN_PROGRESS ? explain_gave_up(call, sequence, plan.linked->waiting) : status;
+    if (Status status = open_links(*plan.linked); !status.ok()) {
+      return status.code() == TUTTI_IN_PROGRESS ? reporter_->report_gave_up(call, sequence, plan.linked->waiting) : status;
     }
   }
   if (scratch_.size() < plan.scratch) scratch_.resize(plan.scratch);
@@ -546,69 +439,20 @@ Status Communicator::give_up(const Outcome& outcome, const CollectiveCall& call,
   // At once: a peer may wait for memory of its own that this rank was about to write. The rest is done when the call ends:
   // see take_back.
   static_cast<void>(transports_->quiesce(TrafficClass::collective));
-  return explain(outcome, call, sequence);
+  return reporter_->report(outcome, call, sequence);
 }
 
-/// The file that a call runs by; nullptr where none does.
-const MscclAlgorithm* Communicator::file_for(const Problem& problem, const std::string& wish) const {
-  const std::uint64_t bytes = bytes_of(problem.count, problem.type);
-  const bool overridden = wish.empty() && !overrides_.find(problem.collective, bytes).empty();
-  return overridden ? nullptr : advice_.msccl.find(problem, wish);
-}
-
-/// By the call's own wish, else TUTTI_ALGORITHM's, else a file's, else the tuning table's or the model's.
-Result<Communicator::Choice> Communicator::choose(const Problem& problem, const std::string& wish) const {
-  if (const MscclAlgorithm* const file = file_for(problem, wish); file != nullptr) {
-    return Choice{file->plan(problem, link_slot_bytes), file->name.c_str(),
-                  [file](int r) { return file->programs[static_cast<std::size_t>(r)]; },
-                  fmt::format("{} {:x}", file->name, file->digest)};
-  }
-  auto choice = select(problem, view_, overrides_, wish, static_cast<std::uint32_t>(settings_.lanes), advice_.tuning);
-  if (!choice.ok()) return choice.status();
-  const Algorithm* const algorithm = choice->algorithm;
-  Plan plan = make_plan(*algorithm, problem, view_, choice->parameters, link_slot_bytes);
-  const std::string key = fmt::format("{} {}", algorithm->name, plan.shape.chunks);
-  ProgramOf program_of = [this, algorithm, plan](int r) { return make_program(*algorithm, plan, view_, r); };
-  return Choice{std::move(plan), algorithm->name, std::move(program_of), key};
-}
-
-Result<const Communicator::Prepared*> Communicator::prepare(const Problem& problem, const std::string& wish) {
-  if (last_ != nullptr && last_->plan.problem == problem && last_wish_ == wish) return last_;
-  if (wish != last_wish_) plans_.clear();
-  last_ = nullptr;
-  const auto found = plans_.find(problem);
-  if (found == plans_.end()) {
-    auto choice = choose(problem, wish);
-    if (!choice.ok()) return choice.status();
-    Prepared made;
-    made.algorithm = choice->name;
-    made.name = KindName(name_of(problem.collective));
-    made.algorithm_name = KindName(choice->name);
-    made.plan = std::move(choice->plan);
-    made.fold = combines(problem.collective) ? find_fold(problem.type, problem.op) : find_copy();
-    made.scratch = scratch_bytes(made.plan);
-    auto& linked = linked_[fmt::format("{} {} {}", name_of(problem.collective), problem.root, choice->key)];
-    if (linked == nullptr) {
-      linked = std::make_shared<Linked>();
-      linked->lowered =
-          lower(made.plan, rank(), choice->program_of(rank()), ranks() <= most_looked_at ? choice->program_of : ProgramOf(),
-                Cores{view_.oversubscription > 1, view_.core});
-    }
-    made.linked = linked;
-    made.layouts = lay_out(made.plan, rank(), linked->lowered);
-    constexpr std::size_t most_plans = 4096;
-    if (plans_.size() >= most_plans) plans_.clear();
-    last_ = &plans_.emplace(problem, std::move(made)).first->second;
-    if (log_enabled(Level::info)) log_plan(last_->plan, last_->algorithm);
-  } else {
-    last_ = &found->second;
-  }
-  last_wish_ = wish;
-  return last_;
+/// The plan of a call, made where it is the first of its like.
+Result<const PreparedPlan*> Communicator::prepare(const CollectiveCall& call) {
+  const Problem problem = problem_of(call);
+  if (const PreparedPlan* const found = plans_.find(problem, call.algorithm); found != nullptr) return found;
+  auto made = plans_.make(problem, call.algorithm);
+  if (made.ok() && log_enabled(Level::info)) log_plan(**made);
+  return made;
 }
 
 void Communicator::log_line(Level level, std::string_view text) const {
-  log(level, log_label(name_, rank(), ranks()).append(text));
+  log(level, log_label(name(), rank(), ranks()).append(text));
 }
 
 /// settings: their line, empty where all have their defaults.
@@ -619,33 +463,19 @@ void Communicator::log_creation(const std::string& settings) const {
 }
 
 /// Rank 0 also tells, once for each collective, by which algorithms calls of all sizes run: all ranks choose alike.
-void Communicator::log_plan(const Plan& plan, std::string_view algorithm) {
-  const std::uint32_t bit = 1U << static_cast<unsigned>(plan.problem.collective);
+void Communicator::log_plan(const PreparedPlan& plan) {
+  const Problem& problem = plan.plan.problem;
+  const std::uint32_t bit = 1U << static_cast<unsigned>(problem.collective);
   if (rank() == 0 && (logged_ & bit) == 0) {
     logged_ |= bit;
-    log_algorithms(plan.problem);
+    const std::vector<AlgorithmUpTo> by_size = plans_.algorithms_by_size(problem);
+    if (!by_size.empty()) log_line(Level::info, algorithms_line(problem.collective, by_size));
   }
-  if (log_enabled(Level::debug)) log_line(Level::debug, plan_line(plan, algorithm));
+  if (log_enabled(Level::debug)) log_line(Level::debug, plan_line(plan.plan, plan.algorithm));
 }
 
-/// Of calls like this one, of 8 B to 1 GiB a block, in powers of two.
-void Communicator::log_algorithms(Problem problem) const {
-  constexpr std::uint64_t most = std::uint64_t{1} << 30;
-  const std::uint64_t element = bytes_of(1, problem.type);
-  std::vector<AlgorithmUpTo> by_size;
-  for (std::uint64_t bytes = 8; bytes <= most; bytes *= 2) {
-    if (problem.collective != Collective::barrier) problem.count = std::max<std::uint64_t>(1, bytes / element);
-    if (const MscclAlgorithm* const file = file_for(problem, ""); file != nullptr) {
-      by_size.push_back({bytes, file->name});
-      continue;
-    }
-    const auto choice = select(problem, view_, overrides_, "", static_cast<std::uint32_t>(settings_.lanes), advice_.tuning);
-    if (choice.ok()) by_size.push_back({bytes, choice->algorithm->name});
-  }
-  if (!by_size.empty()) log_line(Level::info, algorithms_line(problem.collective, by_size));
-}
-
-Status Communicator::open_links(Linked& linked, Waiter& waiter) {
+/// Opens the links of a program, and waits until they are open. TUTTI_IN_PROGRESS: the waiter gave up.
+Status Communicator::open_links(LinkedProgram& linked) {
   linked.links.clear();
   for (const Link& link : linked.lowered.program.links) {
     auto opened = transports_->link(TrafficClass::collective, link.peer, link.channel, link.sends);
@@ -659,14 +489,14 @@ Status Communicator::open_links(Linked& linked, Waiter& waiter) {
       if (result == TUTTI_LINK_BROKEN) {
         char why[TUTTI_WHY_MAX] = "";
         static_cast<void>(link->transport->failure(link->link, why, sizeof why));
-        return lost(link->peer, why);
+        return reporter_->report_lost(link->peer, why);
       }
       const bool noted = std::find(linked.waiting.begin(), linked.waiting.end(), link->peer) != linked.waiting.end();
       if (result == TUTTI_LINK_NOT_YET && !noted) linked.waiting.push_back(link->peer);
     }
     linked.open = linked.waiting.empty();
     if (linked.open) return {};
-    if (!waiter.idle(rounds, true)) return Status(TUTTI_IN_PROGRESS, "links are not open yet");
+    if (!waiter_->idle(rounds, true)) return Status(TUTTI_IN_PROGRESS, "links are not open yet");
   }
 }
 
@@ -674,15 +504,14 @@ void Communicator::abort() {
   if (finalized_.load(std::memory_order_relaxed)) return;  // relaxed: nothing is left to end, whoever sees it when
   Error error;
   error.status = TUTTI_ABORTED;
-  error.guilty = {guilty(rank())};
-  error.message = fmt::format("\"{}\" was aborted by {}", name_, membership_->control->member(rank()).text());
+  error.guilty = {failures_.guilty(rank())};
+  error.message = fmt::format("\"{}\" was aborted by {}", name(), membership_->control->member(rank()).text());
   membership_->control->report(std::move(error));
 }
 
 Status Communicator::finalize() {
   if (Status status = legal(); !status.ok()) return status;
-  // Relaxed: what is admitted or has its turn meanwhile is waited for below; see legal.
-  if (finalizing_.exchange(true, std::memory_order_relaxed)) return legal();
+  if (!failures_.begin_finalize()) return legal();
   close();
   while (!operations_under_way_.wait(hook_.slice_ns(longest_sleep_ns))) {
     if (Status failed = first_error(); !failed.ok()) return failed;

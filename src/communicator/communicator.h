@@ -3,37 +3,35 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <span>
+#include <optional>
 #include <string>
-#include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "src/base/exception_boundary.h"
+#include "src/base/operation_count.h"
 #include "src/base/poll_hook.h"
 #include "src/base/settings.h"
 #include "src/base/status.h"
 #include "src/bootstrap/rendezvous.h"
-#include "src/communicator/operation_count.h"
+#include "src/communicator/collective_call.h"
+#include "src/communicator/failure_report.h"
+#include "src/communicator/fast_path.h"
+#include "src/communicator/history_comparison.h"
+#include "src/communicator/plan_cache.h"
 #include "src/communicator/ticket_lock.h"
 #include "src/control/control.h"
 #include "src/executors/host/executor.h"
-#include "src/links/non_temporal.h"
+#include "src/links/failure_state.h"
 #include "src/links/registered_memory.h"
 #include "src/links/transport_set.h"
 #include "src/links/waiter.h"
-#include "src/selection/msccl_files.h"
-#include "src/selection/select.h"
 
 namespace tutti {
 
 class Communicator;
-class PointToPoint;
+class TransferEngine;
 class Work;
 
 /// A place in a communicator's order of entry, redeemed by one `run` or `split`. One that is lost instead fails the
@@ -58,27 +56,6 @@ class Ticket {
   std::uint64_t number_ = 0;
 };
 
-/// What a collective does, whatever its buffers.
-struct CallShape {
-  Collective collective = Collective::all_reduce;
-  std::uint64_t count = 0;
-  tutti_type type = TUTTI_FLOAT32;
-  tutti_op op = TUTTI_SUM;
-  int root = 0;
-  bool operator==(const CallShape&) const = default;
-};
-
-/// One collective, as a verb asks for it.
-struct CollectiveCall : CallShape {
-  const void* send = nullptr;
-  void* recv = nullptr;
-  std::uint64_t timeout_ns = 0;  ///< 0: the communicator's
-  bool beside = false;           ///< runs beside its caller's computing, which may want the core
-  bool finalizes = false;        ///< the barrier of finalize, which errors call by that name
-  std::string name;
-  std::string algorithm;
-};
-
 /// What became of a call that is to be run as the one before.
 enum class Again { no, done, failed };
 
@@ -98,7 +75,7 @@ class Communicator {
 
   int rank() const { return membership_->rank; }
   int ranks() const { return membership_->ranks; }
-  const std::string& name() const { return name_; }
+  const std::string& name() const { return failures_.name(); }
   const Settings& settings() const { return settings_; }
   CommState state() const;
 
@@ -113,117 +90,52 @@ class Communicator {
   Again run_again(const CallShape& shape, const void* send, void* recv, Status& failure);
   /// A place in the order of entry. Needs no memory.
   Ticket enter() noexcept { return {*this, ticket_lock_.take()}; }
-  /// Success while operations may begin; the first error of a failed communicator, TUTTI_INVALID_USAGE once finalize has.
-  Status legal() const;
-  /// legal() as far as it is a success; for whoever asks it again otherwise.
-  bool legal_now() const {
-    // Relaxed: see legal. Acquire: pairs with whoever fails the communicator.
-    return !policy_.failed->load(std::memory_order_acquire) && !finalizing_.load(std::memory_order_relaxed);
-  }
+  /// As FailureState's.
+  Status legal() const { return failures_.legal(); }
+  bool legal_now() const { return failures_.legal_now(); }
   /// As legal, and counts one operation as under way until the result is let go of: finalize and destruction wait for it.
   Result<std::shared_ptr<SharedOperation>> admit();
-  /// For visits of what begins and ends within a call; where it is closed, legal() says why.
-  const OperationCount& operations_under_way() const { return operations_under_way_; }
   /// A split as a call asks for it: the group of `color` (>= 0), or nothing (< 0). config: NULL means this one's settings.
   Result<SplitRequest> split_request(int color, int key, const tutti_config* config) const;
   /// Splits off what was asked for, once those entered before have ended. Collective. The request's patience says who may
   /// end that; the exchange among all ranks is then torn, so this communicator fails. Likewise for want of memory.
   Result<std::unique_ptr<Communicator>> split(SplitRequest request, Ticket ticket);
-  PointToPoint& point_to_point() { return *point_to_point_; }
-  /// Whether what a call of ours that touches so many bytes writes is best written past the caches; see non_temporal.h.
-  bool use_non_temporal(std::uint64_t touched) const { return tutti::use_non_temporal(touched, ranks_here_); }
+  TransferEngine& point_to_point() { return *point_to_point_; }
 
   /// Fails the communicator here and on its peers; returns at once.
   void abort();
   /// Completes what was admitted or entered before, meets the others, and takes leave of them. Collective.
   Status finalize();
-  /// The first error, success if there is none.
-  Status first_error() const;
-  /// Records an error as the communicator's, tells the peers, and gives the first error there was.
-  Status fail(Error error);
-  /// As above, without memory too. Throws nothing.
-  Status fail(const Status& status) noexcept;
-  /// As above, since the caller's hook ended a wait. during: such as "for a transfer".
-  Status fail_by_hook(const char* during) noexcept;
+  /// As FailureState's.
+  Status first_error() const { return failures_.first_error(); }
+  Status fail(Error error) { return failures_.fail(std::move(error)); }
+  Status fail(const Status& status) noexcept { return failures_.fail(status); }
+  Status fail_by_hook(const char* during) noexcept { return failures_.fail_by_hook(during); }
 
   void set_timeout(std::uint64_t ns);
   std::uint64_t timeout_ns() const;
   std::uint64_t sequence() const;
   const char* last_algorithm() const;
   const char* transport_names() const { return transports_->names().c_str(); }
-  /// Ranks that share a core, on the machine where most do; at least 1.
-  double oversubscription() const { return view_.oversubscription; }
   /// The class of the dearest links between ranks; static.
-  const char* link_names() const { return name_of(dearest_links(view_)); }
+  const char* link_names() const { return name_of(dearest_links(inputs_.view)); }
 
-  /// The error of a link to `peer` that broke for want of something here, as `why` says (transport.h, `failure`); nothing
-  /// where it broke otherwise.
-  std::optional<Error> own_shortage(int peer, std::string_view why) const;
-  /// Asks what a peer does, and returns at once. Gone before this communicator is.
-  std::unique_ptr<ControlPlane::Inquiry> inquire(int peer, std::uint64_t ns) const;
-  /// The error of a peer that is missed, as far as its report gives a reason: that the two have called different things, or
-  /// that it left.
-  std::optional<Error> loss_of(const PeerReport& peer) const;
-  /// How long whoever meets a broken link looks for a reason: the control plane hears of a death at about the same time.
-  static constexpr std::uint64_t culprit_ns = 300'000'000;
-  /// An error that names this communicator, an operation of it and a member, as far as it is known.
-  Guilty guilty(int rank) const;
-  Transports& transports() { return *transports_; }
-  const WaitPolicy& wait_policy() const { return policy_; }
   /// tutti_config.poll.
   const PollHook& hook() const { return hook_; }
 
  private:
-  /// A program and its links: what calls of one (collective, root, algorithm, parameters) share, whatever their count.
-  struct Linked {
-    Lowered lowered;
-    std::vector<HostLink*> links;
-    bool open = false;
-    std::vector<int> waiting;  ///< peers whose links are not open yet, each once
-  };
-  /// A plan ready to run.
-  struct Prepared {
-    Plan plan;
-    FoldFunction fold = nullptr;
-    std::shared_ptr<Linked> linked;
-    Layouts layouts;
-    std::uint64_t scratch = 0;
-    const char* algorithm = nullptr;  ///< its name; lives as long as the communicator
-    KindName name;                    ///< of the collective
-    KindName algorithm_name;
-  };
-  /// What files of the user's say about choosing.
-  struct Advice {
-    Tuning tuning;
-    MscclFiles msccl;
-  };
-  /// A plan, everybody's programs of it, and what tells these from other plans' of the same collective and root.
-  struct Choice {
-    Plan plan;
-    const char* name = nullptr;
-    ProgramOf program_of;
-    std::string key;
-  };
-  class Comparison;
-  struct ProblemHash {
-    std::size_t operator()(const Problem& problem) const;
-  };
-
   Communicator(std::unique_ptr<Membership> membership, std::unique_ptr<Transports> transports, const Settings& settings,
-               std::string name, const PollHook& hook);
+               const std::string& name, const PollHook& hook);
   static MakeBlob open_transports(const Settings& settings, const std::string& name,
-                                  std::unique_ptr<Transports>& transports, Advice& advice);
-  Status begin(const WaitLimits& wait_limits, Advice advice);
-  Status set_up(const WaitLimits& wait_limits, Advice advice);
+                                  std::unique_ptr<Transports>& transports, SelectionFiles& files);
+  Status begin(const WaitLimits& wait_limits, SelectionFiles files);
+  Status set_up(const WaitLimits& wait_limits, SelectionFiles files);
   Result<std::unique_ptr<Communicator>> split_in_turn(SplitRequest& request);
-  const MscclAlgorithm* file_for(const Problem& problem, const std::string& wish) const;
-  Result<Choice> choose(const Problem& problem, const std::string& wish) const;
-  Result<const Prepared*> prepare(const Problem& problem, const std::string& wish);
-  Status open_links(Linked& linked, Waiter& waiter);
+  Result<const PreparedPlan*> prepare(const CollectiveCall& call);
+  Status open_links(LinkedProgram& linked);
   void log_line(Level level, std::string_view text) const;
   void log_creation(const std::string& settings) const;
-  void log_plan(const Plan& plan, std::string_view algorithm);
-  void log_algorithms(Problem problem) const;
+  void log_plan(const PreparedPlan& plan);
   Status await_turn(Ticket& ticket, const PollHook& hook);
   Status run_in_turn(const CollectiveCall& call, const PollHook& hook);
   Status conclude(Status status, const CollectiveCall& call, const PollHook& hook);
@@ -231,43 +143,23 @@ class Communicator {
   Problem problem_of(const CollectiveCall& call) const;
   Status carry_out(const CollectiveCall& call, const PollHook& hook);
   std::uint64_t begin_operation(Called operation);
-  Status execute(const Prepared& plan, const CollectiveCall& call, const PollHook& hook, std::uint64_t sequence);
+  Status execute(const PreparedPlan& plan, const CollectiveCall& call, const PollHook& hook, std::uint64_t sequence);
   Status give_up(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence);
-  void remember(const Prepared& plan, const CollectiveCall& call);
   void close();
   void drain();
   void take_leave();
-  Status explain(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence);
-  Status explain_gave_up(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting);
-  WaitLimits asking(std::uint64_t ns);
-  Status explain_deadline(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting);
-  std::string absence(const PeerReport& report, std::uint64_t limit_ns) const;
-  Guilty guilty(const PeerReport& report) const;
-  Status lost(int peer, const std::string& why);
-  Error cut(tutti_status status, Guilty to_blame, int peer, std::string_view why) const;
-  Status explain_mismatch(int peer, const CollectiveCall& call, std::uint64_t sequence);
-  Error error_of(tutti_status status, const CollectiveCall& call, std::uint64_t sequence) const;
-  std::optional<Error> mismatch_with(const PeerReport& peer, const std::string& where) const;
-  bool agrees_with_peers(const CollectiveCall& call, std::uint64_t sequence, std::span<const PeerReport> peers);
-  std::string label(const CollectiveCall& call, std::uint64_t sequence) const;
 
   std::unique_ptr<Membership> membership_;
   std::unique_ptr<Transports> transports_;
   Settings settings_;
-  std::string name_;
-  View view_;
-  Advice advice_;
-  Overrides overrides_;
+  FailureState failures_;
+  PlanInputs inputs_;
   WaitPolicy policy_;
   PollHook hook_;
-  std::unique_ptr<PointToPoint> point_to_point_;
+  std::unique_ptr<TransferEngine> point_to_point_;
   std::atomic<std::uint64_t> timeout_ns_;
-  std::atomic<bool> finalizing_{false};
   std::atomic<bool> finalized_{false};
   OperationCount operations_under_way_;
-
-  mutable std::mutex quarantine_mutex_;
-  Status quarantine_;  ///< the first error, where it also says who may still write into which memory of the caller's
 
   TicketLock ticket_lock_;  ///< whoever's turn it is owns what follows; others read the atomics
   std::atomic<std::uint64_t> sequence_{0};
@@ -281,15 +173,11 @@ class Communicator {
   std::unique_ptr<Waiter> waiter_;
   std::unique_ptr<Registrations> registrations_;  ///< of the collectives' endpoints
   std::vector<std::byte> scratch_;
-  std::unordered_map<Problem, Prepared, ProblemHash> plans_;
-  std::map<std::string, std::shared_ptr<Linked>> linked_;
+  PlanCache plans_{inputs_};
   std::uint32_t logged_ = 0;  ///< a bit for each collective of which log_plan has told
-  std::string last_wish_;
-  const Prepared* last_ = nullptr;  ///< the plan of the last call: a repeated shape costs one comparison
-  /// The same, where run_again may run it: the executor, links, board, agent and comparison are as it left them.
-  const Prepared* again_ = nullptr;
-  CollectiveCall again_call_;  ///< that call
-  std::unique_ptr<Comparison> comparison_;
+  std::unique_ptr<FailureReporter> reporter_;
+  std::unique_ptr<HistoryComparison> comparison_;
+  std::optional<FastPath> fast_path_;  ///< of all that runs collectives; set once that is there
 };
 
 inline Ticket::~Ticket() {

@@ -1,4 +1,3 @@
-// Why a call failed: one sentence that names the operation, the ranks at fault and what to do.
 #include "src/communicator/failure_report.h"
 
 #include <fmt/format.h>
@@ -11,7 +10,6 @@
 
 #include "src/base/printable.h"
 #include "src/control/mismatch.h"
-#include "src/links/transport_loader.h"
 #include "src/tables/units.h"
 
 namespace tutti {
@@ -49,24 +47,14 @@ std::string hearsay(const PeerReport& report, std::uint64_t sequence) {
   return "it had not arrived when last heard of, and its last completed operation was " + last;
 }
 
-/// What became of a rank, after what it called.
-std::string fate_of(const PeerReport& report) {
-  return report.state == PeerReport::State::kLeft ? "left" : report.state == PeerReport::State::kDead ? "died" : "";
-}
-
 }  // namespace
 
-std::array<std::uint64_t, 3> detail_of(const CollectiveCall& call) {
-  return {static_cast<std::uint64_t>(call.type) << 32 | static_cast<std::uint32_t>(call.op),
-          static_cast<std::uint64_t>(call.root), call.count};
-}
-
-std::string Communicator::label(const CollectiveCall& call, std::uint64_t sequence) const {
+std::string FailureReporter::label(const CollectiveCall& call, std::uint64_t sequence) const {
   const std::string named = call.name.empty() ? "" : fmt::format(" ({})", shown_name(call.name));
-  return fmt::format("{} #{}{} of \"{}\"", kind_of(call), sequence, named, name_);
+  return fmt::format("{} #{}{} of \"{}\"", kind_of(call), sequence, named, failures_.name());
 }
 
-Error Communicator::error_of(tutti_status status, const CollectiveCall& call, std::uint64_t sequence) const {
+Error FailureReporter::error_of(tutti_status status, const CollectiveCall& call, std::uint64_t sequence) const {
   Error error;
   error.status = status;
   error.operation = sequence;
@@ -74,105 +62,79 @@ Error Communicator::error_of(tutti_status status, const CollectiveCall& call, st
   return error;
 }
 
-/// A peer's link broke. The control plane usually knows more; it is given a moment to say so, except of what this process
-/// itself lacks: peers see that as a broken link too, and wait for these words.
-Status Communicator::lost(int peer, const std::string& why) {
-  if (auto own = own_shortage(peer, why)) return fail(std::move(*own));
-  const Deadline moment = Deadline::in(culprit_ns);
+/// The control plane usually knows more, and is given a moment to say so. What this process itself lacks is said at once:
+/// peers see it as a broken link too, and wait for these words.
+Status FailureReporter::report_lost(int peer, const std::string& why) {
+  if (auto own = failures_.own_shortage(peer, why)) return failures_.fail(std::move(*own));
+  const Deadline moment = Deadline::in(FailureState::culprit_ns);
   PeerReport report;
   std::optional<Error> loss;
-  while (first_error().ok() && !loss && !moment.passed()) {
+  while (failures_.first_error().ok() && !loss && !moment.passed()) {
     timespec nap{0, 2'000'000};
     nanosleep(&nap, nullptr);
-    report = membership_->control->query(peer, asking(culprit_ns / 10));
-    loss = loss_of(report);
+    report = control_.query(peer, asking(FailureState::culprit_ns / 10));
+    loss = failures_.loss_of(report);
   }
-  if (Status first = first_error(); !first.ok()) return first;
-  if (loss) return fail(std::move(*loss));
-  if (report.state == PeerReport::State::kAlive) return fail(cut(TUTTI_REMOTE_ERROR, guilty(report), peer, why));
-  return fail(membership_->control->death_of(report, why));
+  if (Status first = failures_.first_error(); !first.ok()) return first;
+  if (loss) return failures_.fail(std::move(*loss));
+  if (report.state == PeerReport::State::kAlive)
+    return failures_.fail(failures_.cut(TUTTI_REMOTE_ERROR, failures_.guilty(report), peer, why));
+  return failures_.fail(control_.death_of(report, why));
 }
 
-/// Of one that died the control plane tells, once those that know more of it have had their chance.
-std::optional<Error> Communicator::loss_of(const PeerReport& peer) const {
-  if (auto mismatch = mismatch_with(peer, fmt::format("\"{}\"", name_))) return mismatch;
-  if (peer.state != PeerReport::State::kLeft) return std::nullopt;
-  return membership_->control->leave_of(peer);
-}
-
-std::unique_ptr<ControlPlane::Inquiry> Communicator::inquire(int peer, std::uint64_t ns) const {
-  return membership_->control->inquire(std::span(&peer, 1), Deadline::in(ns));
-}
-
-std::optional<Error> Communicator::own_shortage(int peer, std::string_view why) const {
-  if (!read_why(why).own) return std::nullopt;
-  return cut(TUTTI_SYSTEM_ERROR, guilty_of(membership_->control->member(rank()), board_.read()), peer, why);
-}
-
-/// The error of a link that broke between ranks that live.
-Error Communicator::cut(tutti_status status, Guilty to_blame, int peer, std::string_view why) const {
-  const Member& self = membership_->control->member(rank());
-  const TransportWhy said = read_why(why);
-  Error error;
-  error.status = status;
-  error.message = fmt::format("the link between {} and {} of \"{}\" broke: {}", self.text(),
-                              membership_->control->member(peer).text(), name_, said.told_of(self.text()));
-  error.remedy = !said.remedy.empty()
-                     ? said.remedy
-                     : fmt::format("See what rank {} says, and the limits of its process (`ulimit -n`)", to_blame.rank);
-  error.guilty.push_back(std::move(to_blame));
-  return error;
-}
-
-Status Communicator::explain(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence) {
+Status FailureReporter::report(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence) {
   switch (outcome.kind) {
     case Outcome::Kind::completed:
       return {};
     case Outcome::Kind::broken:
-      return lost(outcome.peer, outcome.why);
+      return report_lost(outcome.peer, outcome.why);
     case Outcome::Kind::mismatch:
-      return explain_mismatch(outcome.peer, call, sequence);
+      return report_mismatch(outcome.peer, call, sequence);
     case Outcome::Kind::interrupted:
-      return explain_gave_up(call, sequence, executor_.waiting_for());
+      return report_gave_up(call, sequence, executor_.waiting_for());
   }
   return Status(TUTTI_INTERNAL_ERROR, "an operation ended for no known reason");
 }
 
-Status Communicator::explain_gave_up(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting) {
-  switch (waiter_->gave_up()) {
+Status FailureReporter::report_gave_up(const CollectiveCall& call, std::uint64_t sequence,
+                                       const std::vector<int>& waiting) {
+  switch (waiter_.gave_up()) {
     case GaveUp::deadline:
-      return explain_deadline(call, sequence, waiting);
+      return report_deadline(call, sequence, waiting);
     case GaveUp::hook: {
       Error error = error_of(TUTTI_ABORTED, call, sequence);
-      error.guilty = {guilty(rank())};
-      error.message = label(call, sequence) + fmt::format(": the poll hook of rank {} ended the wait", rank());
-      return fail(std::move(error));
+      error.guilty = {failures_.guilty(control_.rank())};
+      error.message = label(call, sequence) + fmt::format(": the poll hook of rank {} ended the wait", control_.rank());
+      return failures_.fail(std::move(error));
     }
     default:
-      return membership_->control->first_error();
+      return control_.first_error();
   }
 }
 
 /// How long peers are asked in the midst of an operation: the caller's hook and a failure end that, too.
-WaitLimits Communicator::asking(std::uint64_t ns) { return {Deadline::in(ns), nullptr, waiter_->hook(), policy_.failed}; }
+WaitLimits FailureReporter::asking(std::uint64_t ns) {
+  return {Deadline::in(ns), nullptr, waiter_.hook(), &control_.failed()};
+}
 
-Status Communicator::explain_deadline(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting) {
+Status FailureReporter::report_deadline(const CollectiveCall& call, std::uint64_t sequence,
+                                        const std::vector<int>& waiting) {
   Error error = error_of(TUTTI_TIMEOUT, call, sequence);
-  error.limit_ns = call.timeout_ns != 0 ? call.timeout_ns : timeout_ns();
+  // Relaxed: a single value that orders nothing.
+  error.limit_ns = call.timeout_ns != 0 ? call.timeout_ns : timeout_ns_.load(std::memory_order_relaxed);
   error.remedy = "Raise TUTTI_OPERATION_TIMEOUT if it is only slow.";
-  std::vector<int> all(static_cast<std::size_t>(ranks()));
+  std::vector<int> all(static_cast<std::size_t>(control_.ranks()));
   std::iota(all.begin(), all.end(), 0);
   std::vector<std::string> missing;
   std::vector<int> waiters;
   bool silent = false;
-  const std::vector<PeerReport> reports = membership_->control->survey(all, asking(survey_ns));
-  if (!agrees_with_peers(call, sequence, reports)) return first_error();
+  const std::vector<PeerReport> reports = control_.survey(all, asking(survey_ns));
+  if (!agrees_with_peers(call, sequence, reports)) return failures_.first_error();
   for (const PeerReport& report : reports) {
-    if (report.rank != rank() && !is_blameless(report, sequence)) {
-      missing.push_back(absence(report, error.limit_ns));
-      if (report.state == PeerReport::State::kUnknown) missing.back() += hearsay(report, sequence);
+    if (report.rank != control_.rank() && !is_blameless(report, sequence)) {
+      missing.push_back(absence(report, sequence, error.limit_ns));
       silent = silent || report.state == PeerReport::State::kUnknown;
-      error.guilty.push_back(guilty(report));
+      error.guilty.push_back(failures_.guilty(report));
     } else if (report.activity.started == sequence && report.activity.busy()) {
       waiters.push_back(report.rank);
     }
@@ -180,22 +142,23 @@ Status Communicator::explain_deadline(const CollectiveCall& call, std::uint64_t 
   if (silent) error.remedy = "See whether it is stopped or cut off; raise TUTTI_OPERATION_TIMEOUT if it is only slow.";
   std::string words = fmt::format("{}", fmt::join(missing, "; "));
   if (missing.empty()) {
-    for (const int peer : waiting) error.guilty.push_back(guilty(peer));
-    words = fmt::format("all ranks arrived, but it did not end within {}; rank {} waits for {}",
-                        duration_text(error.limit_ns), rank(), waiting.empty() ? "its own sends" : rank_list(waiting));
+    for (const int peer : waiting) error.guilty.push_back(failures_.guilty(peer));
+    words =
+        fmt::format("all ranks arrived, but it did not end within {}; rank {} waits for {}", duration_text(error.limit_ns),
+                    control_.rank(), waiting.empty() ? "its own sends" : rank_list(waiting));
   } else if (!waiters.empty()) {
     words += fmt::format("; {} {}", rank_list(waiters), waiters.size() == 1 ? "waits" : "wait");
   }
   error.message = label(call, sequence) + ": " + words;
-  return fail(std::move(error));
+  return failures_.fail(std::move(error));
 }
 
-/// Of a rank that does not answer the beginning: `hearsay` goes on.
-std::string Communicator::absence(const PeerReport& report, std::uint64_t limit_ns) const {
-  const std::string who = membership_->control->member(report.rank).text();
+/// What is said of a rank to blame.
+std::string FailureReporter::absence(const PeerReport& report, std::uint64_t sequence, std::uint64_t limit_ns) const {
+  const std::string who = control_.member(report.rank).text();
   if (report.state == PeerReport::State::kUnknown) {
-    return fmt::format("{} does not answer after {} (it is stopped, cut off or overloaded); ", who,
-                       duration_text(limit_ns));
+    return fmt::format("{} does not answer after {} (it is stopped, cut off or overloaded); {}", who,
+                       duration_text(limit_ns), hearsay(report, sequence));
   }
   const std::string last =
       report.heard ? operation_words(report.activity.completed, report.activity.completed_kind()) : "unknown";
@@ -205,46 +168,36 @@ std::string Communicator::absence(const PeerReport& report, std::uint64_t limit_
   return fmt::format("{} {}; its last completed operation is {}", who, what, last);
 }
 
-Guilty Communicator::guilty(const PeerReport& report) const {
-  return guilty_of(membership_->control->member(report.rank), report.activity);
-}
-
-/// Nothing where this rank and that one called the same, as far as both are known to have got.
-std::optional<Error> Communicator::mismatch_with(const PeerReport& peer, const std::string& where) const {
-  return mismatch_between(where, {membership_->control->member(rank()), board_.read()},
-                          {membership_->control->member(peer.rank), peer.activity}, fate_of(peer));
-}
-
 /// A message of another operation has come from a peer.
-Status Communicator::explain_mismatch(int peer, const CollectiveCall& call, std::uint64_t sequence) {
-  if (Status first = first_error(); !first.ok()) return first;
-  const PeerReport report = membership_->control->query(peer, asking(survey_ns));
-  if (auto mismatch = mismatch_with(report, label(call, sequence))) return fail(std::move(*mismatch));
+Status FailureReporter::report_mismatch(int peer, const CollectiveCall& call, std::uint64_t sequence) {
+  if (Status first = failures_.first_error(); !first.ok()) return first;
+  const PeerReport report = control_.query(peer, asking(survey_ns));
+  if (auto mismatch = failures_.mismatch_with(report, label(call, sequence))) return failures_.fail(std::move(*mismatch));
   // It does not answer, or is so far ahead that it has forgotten all that this rank has called.
-  const Activity own = board_.read();
+  const Activity own = control_.board().read();
   const Called* const mine = own.called(sequence);
   const Called* const its = report.activity.called(report.activity.started);
-  const Member self = membership_->control->member(rank());
+  const Member self = control_.member(control_.rank());
   Error error = error_of(TUTTI_MISMATCH, call, sequence);
-  error.guilty = {guilty_of(self, own), guilty(report)};
+  error.guilty = {guilty_of(self, own), failures_.guilty(report)};
   error.message =
       fmt::format("{}: {} called {} as #{}, {} called something else then or before", label(call, sequence), self.text(),
-                  mine != nullptr ? call_words(*mine) : kind_of(call), sequence, membership_->control->member(peer).text());
+                  mine != nullptr ? call_words(*mine) : kind_of(call), sequence, control_.member(peer).text());
   if (its != nullptr) {
     error.message += fmt::format("; all that is known of it is {} as #{}", call_words(*its), report.activity.started);
   }
   error.remedy = kCallTheSame;
-  return fail(std::move(error));
+  return failures_.fail(std::move(error));
 }
 
-/// In a wait that lasts: a peer that called something else may never send anything that shows it, and may be through with
-/// it by now. Where one did the communicator fails.
-bool Communicator::agrees_with_peers(const CollectiveCall& call, std::uint64_t sequence,
-                                     std::span<const PeerReport> peers) {
+/// In a wait that lasts. A peer that called something else may never send anything that shows it, and may be through with
+/// it by now.
+bool FailureReporter::agrees_with_peers(const CollectiveCall& call, std::uint64_t sequence,
+                                        std::span<const PeerReport> peers) {
   for (const PeerReport& report : peers) {
-    auto mismatch = mismatch_with(report, label(call, sequence));
+    auto mismatch = failures_.mismatch_with(report, label(call, sequence));
     if (!mismatch) continue;
-    static_cast<void>(fail(std::move(*mismatch)));
+    static_cast<void>(failures_.fail(std::move(*mismatch)));
     return false;
   }
   return true;

@@ -16,7 +16,7 @@
 
 #include "src/base/status.h"
 #include "src/base/unique_fd.h"
-#include "src/executors/host/executor.h"
+#include "src/executors/host/host_link.h"
 #include "src/links/waiter.h"
 
 namespace tutti {

@@ -15,6 +15,7 @@
 #include "src/base/settings.h"
 #include "src/base/status.h"
 #include "src/control/wait_limits.h"
+#include "src/executors/host/host_link.h"
 #include "src/links/waiter.h"
 #include "src/schedule/ir.h"
 #include "src/selection/tuning.h"

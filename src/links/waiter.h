@@ -16,7 +16,7 @@
 #include "src/base/clock.h"
 #include "src/base/poll_hook.h"
 #include "src/base/settings.h"
-#include "src/executors/host/executor.h"
+#include "src/executors/host/agent.h"
 
 namespace tutti {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "src/executors/host/executor.h"
 #include "src/executors/simulator/simulator.h"
+#include "src/schedule/layout.h"
 
 namespace tutti::testing {
 namespace {

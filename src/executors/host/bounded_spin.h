@@ -5,7 +5,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/pause.h"
-#include "src/executors/host/executor.h"
+#include "src/executors/host/host_link.h"
 
 namespace tutti {
 

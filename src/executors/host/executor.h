@@ -11,7 +11,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -21,35 +20,14 @@
 #include <vector>
 
 #include "include/tutti/transport.h"
+#include "src/executors/host/agent.h"
 #include "src/executors/host/flat_call.h"
+#include "src/executors/host/host_link.h"
 #include "src/reduction/reduction.h"
 #include "src/schedule/ir.h"
-#include "src/schedule/lowering.h"
+#include "src/schedule/layout.h"
 
 namespace tutti {
-
-/// An open link, as the executor uses it. The link belongs to its transport's endpoint.
-struct HostLink {
-  const tutti_transport* transport = nullptr;
-  tutti_link* link = nullptr;
-  tutti_link_state state{};
-  int peer = -1;
-  std::uint32_t endpoint = 0;  ///< its transport's number: index of Binding::regions
-  std::uint64_t offered = 0;   ///< messages sent so far on this link, by commit or offer
-
-  /// Whether its peer runs at this moment, as far as it tells; false where that cannot be told. Of an open link.
-  bool peer_runs() const {
-    if (state.peer_yielding == nullptr) return false;
-    // Acquire, as transport.h asks for: what a peer sent before it said that it yields can be viewed.
-    return std::atomic_ref<const std::uint32_t>(*state.peer_yielding).load(std::memory_order_acquire) == 0;
-  }
-};
-
-/// A call's buffers as an endpoint knows them; null: not registered there.
-struct Regions {
-  const tutti_region* input = nullptr;
-  const tutti_region* output = nullptr;
-};
 
 /// What one call adds to a program. Addresses are in the caller's memory and not owned.
 struct Binding {
@@ -58,70 +36,6 @@ struct Binding {
   std::byte* scratch = nullptr;      ///< scratch_bytes(plan) bytes
   std::uint64_t fingerprint = 0;     ///< of the operation: travels with each message and is checked on arrival
   std::span<const Regions> regions;  ///< by HostLink::endpoint; empty: nothing is registered
-};
-
-/// A program as an executor runs it: what may be left out of it and what may be done early is worked out once.
-struct Lowered {
-  Program program;
-  std::vector<std::uint8_t> only_offered;       ///< per operand
-  std::vector<std::vector<Receive>> receives;   ///< per link
-  std::vector<std::uint32_t> sequential_order;  ///< see there; empty: its lanes need each other's company
-  bool shares_cores = false;                    ///< there are more ranks than cores
-  std::vector<std::uint8_t> same_core;          ///< per link: its peer shares our core; empty: nobody is known to
-  std::size_t on_core = 0;                      ///< ranks that do
-  std::uint32_t most_operands = 0;              ///< of a step
-};
-/// How a machine's ranks have its cores.
-struct Cores {
-  bool shared = false;                      ///< there are more ranks than cores
-  std::span<const std::int32_t> core = {};  ///< View::core
-};
-/// program_of: the peers', see receives() and sequential_order().
-Lowered lower(const Plan& plan, int rank, Program program, const ProgramOf& program_of, const Cores& cores = {});
-
-/// Where a program's operands lie in one window: bytes from their buffer's beginning in the first pass, or from their
-/// message's. What no call changes is worked out once, so that a step costs an addition.
-struct Layout {
-  struct Piece {
-    std::uint64_t offset = 0;
-    std::uint64_t bytes = 0;
-  };
-  std::vector<std::uint64_t> message_bytes;  ///< per step
-  std::vector<std::uint32_t> first_piece;    ///< per operand, and one past the last one's
-  std::vector<Piece> pieces;                 ///< one for each block of an operand's range, the empty ones too
-};
-
-/// The layouts of a plan for one rank's program. Plain data, shared by all calls of the plan.
-struct Layouts {
-  Layout full;  ///< of every pass but the last
-  Layout last;
-  std::uint64_t passes = 0;
-  std::array<std::uint64_t, 3> stride{};  ///< bytes from one pass to the next in input, output and scratch
-  std::uint32_t copies = 1;               ///< of the scratch: passes under way use them in turn
-  std::array<std::uint64_t, 2> bytes{};   ///< of input and output
-  std::uint64_t longest_message = 0;
-  FlatCall flat;  ///< where the call is such a one; else without acts
-};
-Layouts lay_out(const Plan& plan, int rank, const Lowered& lowered);
-
-/// log2 of the bytes of what the problem's fold counts: elements, or bytes where it copies.
-std::uint32_t unit_shift(const Problem& problem);
-
-/// Bytes of scratch that a run of the plan needs.
-std::uint64_t scratch_bytes(const Plan& plan);
-
-/// Whoever runs an executor: makes the world move while it waits.
-class Agent {
- public:
-  virtual ~Agent() = default;
-  /// Moves what only moves when asked (sockets).
-  virtual void progress() = 0;
-  /// Nothing could move, `rounds` times in a row (from 1). Pauses, yields or sleeps, and makes progress after that, so that
-  /// what came meanwhile is there when the caller looks again; in a round that only spins it does so where `polls`: some
-  /// link that is waited for moves only when asked. False: give up.
-  virtual bool idle(std::uint32_t rounds, bool polls) = 0;
-  /// Whether it waits so that other ranks may have its core; not where that is its caller's, who computes meanwhile.
-  virtual bool shares_core() const = 0;
 };
 
 /// How a run ended.
@@ -154,7 +68,7 @@ class HostExecutor {
   /// Runs a program of `plan` on `links` (one per Program::links, open). fold: of the plan's type and operator; find_copy
   /// for verbs without one (a barrier folds). Returns when every step has retired, all memory of the binding may be reused,
   /// and nothing that peers need is held back here. The outcome is this object's, valid until the next run.
-  const Outcome& run(const Plan& plan, const Lowered& lowered, const Layouts& layouts, const Binding& binding,
+  const Outcome& run(const Plan& plan, const Lowered& lowered, const HostLayouts& layouts, const Binding& binding,
                      FoldFunction fold, std::span<HostLink* const> links, Agent& agent);
 
   /// Whether the last run was flat (flat_call.h) and completed: then run_again may do the same over other buffers, as
@@ -279,7 +193,7 @@ class HostExecutor {
 
   const Plan* plan_ = nullptr;
   const Lowered* lowered_ = nullptr;
-  const Layouts* layouts_ = nullptr;
+  const HostLayouts* layouts_ = nullptr;
   const Program* program_ = nullptr;
   Binding binding_;
   FoldFunction fold_ = nullptr;

@@ -11,6 +11,9 @@
 namespace tutti {
 namespace {
 
+/// Where no link takes an offer, calls are flat while their messages are shorter than this.
+constexpr std::uint64_t least_of_lanes = std::uint64_t{1} << 18;
+
 /// Takes a call's steps apart, one after the other.
 class FlatCallCompiler {
  public:
@@ -161,10 +164,14 @@ class FlatCallCompiler {
 
 }  // namespace
 
-FlatCall compile_flat_call(const Problem& problem, const Lowered& lowered, const Layout& layout) {
-  FlatCallCompiler compiler(problem, lowered, layout);
+HostLayouts lay_out_for_host(const Plan& plan, int rank, const Lowered& lowered) {
+  HostLayouts layouts{lay_out(plan, rank, lowered.program), {}};
+  const bool flat = !lowered.sequential_order.empty() && layouts.passes == 1 && layouts.longest_message < least_of_lanes;
+  if (!flat) return layouts;
+  FlatCallCompiler compiler(plan.problem, lowered, layouts.last);
   for (const std::uint32_t step : lowered.sequential_order) compiler.append(step);
-  return compiler.take();
+  layouts.flat = compiler.take();
+  return layouts;
 }
 
 /// One flat call under way. What mostly comes about at once is within one function once compiled, and nothing else is:

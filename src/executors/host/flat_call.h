@@ -7,14 +7,12 @@
 #include <vector>
 
 #include "src/schedule/ir.h"
+#include "src/schedule/layout.h"
 
 namespace tutti {
 
 /// No shorter message is offered: copying it into a slot is cheaper than keeping track of it, or of lanes.
 inline constexpr std::uint64_t least_offer = 16384;
-
-struct Layout;
-struct Lowered;
 
 /// A program's steps in the order they run, taken apart into what every call of the plan does, one after the other: what
 /// remains is to wait, to fold and to hand over. Plain data.
@@ -60,7 +58,11 @@ struct FlatCall {
   std::vector<Operand> operands;
 };
 
-/// lowered: with a sequential order. layout: of the call's only pass. Pure.
-FlatCall compile_flat_call(const Problem& problem, const Lowered& lowered, const Layout& layout);
+/// A plan's layouts on the host.
+struct HostLayouts : Layouts {
+  FlatCall flat;  ///< where the call is such a one; else without instructions
+};
+/// Where everything lies in calls of a plan, as the host runs them. Pure.
+HostLayouts lay_out_for_host(const Plan& plan, int rank, const Lowered& lowered);
 
 }  // namespace tutti

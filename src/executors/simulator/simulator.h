@@ -37,7 +37,7 @@
 namespace tutti {
 
 /// One rank's buffers, in the shapes that the plan's problem says; not owned. In place, input and output are the same
-/// memory as in the API. scratch: scratch_bytes(plan) bytes (src/executors/host/executor.h).
+/// memory as in the API. scratch: scratch_bytes(plan) bytes (src/schedule/layout.h).
 struct RankMemory {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;

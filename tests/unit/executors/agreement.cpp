@@ -3,9 +3,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "src/executors/host/executor.h"
 #include "src/executors/simulator/simulator.h"
 #include "src/links/transport_set.h"
+#include "src/schedule/layout.h"
 #include "src/tables/element_types.h"
 #include "src/tables/names.h"
 

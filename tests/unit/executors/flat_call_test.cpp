@@ -106,7 +106,7 @@ struct Prepared {
     plan = make_plan(algorithm, problem, view, Parameters{}, slot_bytes);
     const auto program_of = [&](int rank) { return make_program(algorithm, plan, view, rank); };
     lowered = lower(plan, 0, program_of(0), program_of, cores);
-    layouts = lay_out(plan, 0, lowered);
+    layouts = lay_out_for_host(plan, 0, lowered);
   }
   std::vector<Kind> kinds() const {
     std::vector<Kind> all;
@@ -116,7 +116,7 @@ struct Prepared {
 
   Plan plan;
   Lowered lowered;
-  Layouts layouts;
+  HostLayouts layouts;
 };
 
 /// Rank 0 of two, in an all-reduce of some floats in which each sends all to the other.
@@ -166,7 +166,7 @@ class FlatCallTest : public ::testing::Test {
   std::vector<float> ours_, theirs_, result_;
   Plan plan_;
   Lowered lowered_;
-  Layouts layouts_;
+  HostLayouts layouts_;
   HostExecutor executor_{[this](std::uint64_t touched) {
     touched_.push_back(touched);
     return use_non_temporal_;

@@ -121,7 +121,7 @@ class RanksInOneThread {
     binding.fingerprint = calls_;
     HostExecutor executor;
     ThreadAgent agent(world_, rank);
-    const Outcome& outcome = executor.run(plan, lowered, lay_out(plan, rank, lowered), binding,
+    const Outcome& outcome = executor.run(plan, lowered, lay_out_for_host(plan, rank, lowered), binding,
                                           find_fold(plan.problem.type, plan.problem.op), links, agent);
     if (outcome.kind != Outcome::Kind::completed) {
       return "rank " + std::to_string(rank) + " did not complete: " + std::to_string(static_cast<int>(outcome.kind)) + ' ' +

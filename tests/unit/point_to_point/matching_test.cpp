@@ -1,6 +1,4 @@
 // Lines, against lists that are walked; and items by deadline, against their order.
-#include "src/communicator/matching.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "src/communicator/by_deadline.h"
+#include "src/point_to_point/by_deadline.h"
+#include "src/point_to_point/lines.h"
 
 namespace tutti {
 namespace {

@@ -1,4 +1,4 @@
-#include "src/communicator/operation_count.h"
+#include "src/base/operation_count.h"
 
 #include <algorithm>
 #include <chrono>

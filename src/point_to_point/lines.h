@@ -1,5 +1,5 @@
-// Lines: first come, first served, one line per key. This is a hash table of intrusive lists: an item needs no memory
-// besides itself, and the time of an operation does not depend on how many items wait.
+// Lines: first come, first served, one line per key. This is a hash table of intrusive lists. An item needs no
+// memory besides itself, and an operation's time does not depend on how many items wait.
 //
 //     heads_  ├─ first of a line ── chained ─→ first of another line ─→ …
 //                  │ next                           (the last of a line is known to its first)
