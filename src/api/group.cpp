@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "src/api/handles.h"
-#include "src/api/thread_group.h"
+#include "src/api/helper_threads.h"
 #include "src/point_to_point/engine.h"
 
 namespace tutti {
@@ -232,7 +232,7 @@ void run_share(Share& share, const PollHook& hook) {
 void run_at_once(Shares& shares) {
   std::vector<PollHook> hooks;  // before anything runs: those that run wait for the others
   for (const Share& share : shares) hooks.push_back(share.communicator->hook());
-  ThreadGroup threads;
+  HelperThreads threads;
   for (Share& share : shares) {
     const Status started = threads.start("tutti group", [&share] { run_share(share, {}); });
     if (started.ok()) continue;

@@ -3,7 +3,7 @@
 #include <mutex>
 
 #include "src/api/handles.h"
-#include "src/api/thread_group.h"
+#include "src/api/helper_threads.h"
 
 namespace tutti {
 namespace {
@@ -22,7 +22,7 @@ class TogetherCreated {
     for (const PollHook& hook : hooks) {
       if (hook.ends_wait()) note(ended());
     }
-    ThreadGroup threads;
+    HelperThreads threads;
     for (HeldCreation& held : creations_) {
       Status begun = held.enter ? catching(held.enter) : Status();
       if (begun.ok()) begun = threads.start("tutti creation", [this, &held] { note(held.make(*held.handle, given_up_)); });
@@ -60,7 +60,7 @@ class TogetherCreated {
 
 void refuse_together(std::span<HeldCreation> creations, const Status& failure) {
   const Status told = catching([&]() -> Status {
-    ThreadGroup threads;  // waits for all of them at its end
+    HelperThreads threads;  // waits for all of them at its end
     for (HeldCreation& held : creations) {
       if (!held.refuse) continue;
       if (!threads.start("tutti creation", [&] { held.refuse(failure); }).ok()) held.refuse(failure);

@@ -6,6 +6,7 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -447,6 +448,11 @@ std::uint64_t machine_id() {
     return hash;
   }();
   return id;
+}
+
+std::uint64_t network_namespace() {
+  struct stat found{};
+  return ::stat("/proc/thread-self/ns/net", &found) == 0 ? found.st_ino : 0;
 }
 
 }  // namespace tutti

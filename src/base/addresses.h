@@ -114,5 +114,8 @@ Lookup look_up(const HostPort& place);
 std::string host_name();
 /// Identifies the machine and its boot: equal for two processes exactly where they share a kernel. Thread safe.
 std::uint64_t machine_id();
+/// Identifies the network namespace in which this thread opens sockets, among those of this machine; 0 where the system
+/// does not say. Processes of two have loopbacks and ports of their own. Thread safe.
+std::uint64_t network_namespace();
 
 }  // namespace tutti

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "src/base/addresses.h"
 #include "src/base/random.h"
 #include "src/base/unique_fd.h"
 #include "src/control/members.h"
@@ -214,10 +215,8 @@ Result<std::string> private_path(std::string_view job) {
   if (!folder) return folder;
   // The folder may be shared with other machines, which know nothing of each other's processes, and with containers of this
   // one, whose networks have the same addresses.
-  struct stat network{};
-  const ino_t number = ::stat("/proc/thread-self/ns/net", &network) == 0 ? network.st_ino : 0;
   const Key name = key_from_secret("rendezvous file of " + std::string(job) + " on machine " +
-                                   std::to_string(machine_id()) + " in network " + std::to_string(number));
+                                   std::to_string(machine_id()) + " in network " + std::to_string(network_namespace()));
   char digits[33];
   for (std::size_t i = 0; i < 16; ++i) std::snprintf(digits + 2 * i, 3, "%02x", name[i]);
   return *folder + "/" + digits;

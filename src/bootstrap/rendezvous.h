@@ -68,7 +68,7 @@ Result<RankAndSize> place_of(const JoinRequest& request);
 class UniqueIdRendezvous {
  public:
   /// Errors: TUTTI_SYSTEM_ERROR, TUTTI_INVALID_ARGUMENT (interfaces).
-  static Result<UniqueIdRendezvous> open(const Settings& settings, RetryPolicy retry_policy = RetryPolicy::kNever);
+  static Result<UniqueIdRendezvous> open(const Settings& settings, ReusePolicy reuse_policy = ReusePolicy::kNever);
   UniqueIdRendezvous(UniqueIdRendezvous&& other) noexcept : id_(other.id_), server_(other.release()) {}
   UniqueIdRendezvous& operator=(UniqueIdRendezvous&&) = delete;
   /// Ends the rendezvous, unless it has ended or was released. Needs no memory.

@@ -80,7 +80,7 @@ Result<RendezvousPoint> open_by_file(const std::string& path, const std::string&
   if (!text) return text.status();
   const Status started = catching([&] {
     const auto remove = [path, text = *text] { remove_id_file(path, text); };
-    auto server = start_server(std::move(listener), contents.key, RetryPolicy::kPossible, remove, path);
+    auto server = start_server(std::move(listener), contents.key, ReusePolicy::kPossible, remove, path);
     if (server) point.server = *server;
     return server.status();
   });
@@ -261,7 +261,7 @@ Result<RendezvousPoint> by_tcp(const TcpPlace& place, const JoinRequest& request
   if (!listener) return listener.status();
   contents.addresses = listener->addresses;
   RendezvousPoint point = known(std::move(contents), where);
-  auto started = start_server(std::move(listener).value(), **key, RetryPolicy::kPossible, {});
+  auto started = start_server(std::move(listener).value(), **key, ReusePolicy::kPossible, {});
   if (!started) return started.status();
   point.server = *started;
   return point;
@@ -499,8 +499,8 @@ Result<Listener> listen_for(const Settings& settings) {
   return listen_on(interface_list(settings), settings.port_range.low, settings.port_range.high);
 }
 
-Result<UniqueIdRendezvous> UniqueIdRendezvous::open(const Settings& settings, RetryPolicy retry_policy) {
-  auto started = start_id_server(interface_list(settings), settings.port_range, retry_policy);
+Result<UniqueIdRendezvous> UniqueIdRendezvous::open(const Settings& settings, ReusePolicy reuse_policy) {
+  auto started = start_id_server(interface_list(settings), settings.port_range, reuse_policy);
   if (!started) return started.status();
   UniqueIdRendezvous point(started->id);
   point.server_ = started->number;
@@ -510,7 +510,7 @@ Result<UniqueIdRendezvous> UniqueIdRendezvous::open(const Settings& settings, Re
 UniqueIdRendezvous::~UniqueIdRendezvous() { stop_server(server_); }
 
 Result<tutti_unique_id> make_unique_id(const Settings& settings) {
-  auto point = UniqueIdRendezvous::open(settings, RetryPolicy::kNewId);
+  auto point = UniqueIdRendezvous::open(settings, ReusePolicy::kNewId);
   if (!point) return point.status();
   point->release();
   return point->id();

@@ -162,7 +162,7 @@ void RendezvousServer::fail_in_time() {
 
 bool RendezvousServer::over() const {
   if (!failure_.ok()) {
-    return told() && clients_.empty() && (retry_policy_ != RetryPolicy::kPossible || now_ns() >= failed_ns_ + kLingerNs);
+    return told() && clients_.empty() && (reuse_policy_ != ReusePolicy::kPossible || now_ns() >= failed_ns_ + kLingerNs);
   }
   if (!introduced_) return false;
   return std::all_of(clients_.begin(), clients_.end(), [](const auto& entry) { return entry.second.ready; });
@@ -174,7 +174,7 @@ std::uint64_t RendezvousServer::next_ns() const {
   if (failure_.ok()) return next;
   if (own_told_ns_ != 0) next = std::min(next, own_told_ns_);
   if (told_from_ns_ != 0) next = std::min(next, told_from_ns_);
-  return retry_policy_ == RetryPolicy::kPossible ? std::min(next, failed_ns_ + kLingerNs) : next;
+  return reuse_policy_ == ReusePolicy::kPossible ? std::min(next, failed_ns_ + kLingerNs) : next;
 }
 
 std::uint64_t RendezvousServer::deadline_ns() const {
@@ -254,7 +254,7 @@ bool RendezvousServer::take(std::uint64_t id, Client& client, std::uint8_t type,
 // notice: why the client cannot take part.
 void RendezvousServer::take_join(std::uint64_t id, Client& client, JoinMessage join, std::optional<Error> notice) {
   if (client.join || client.ready) return;
-  if (introduced_ && retry_policy_ != RetryPolicy::kPossible) {
+  if (introduced_ && reuse_policy_ != ReusePolicy::kPossible) {
     ByteWriter out;
     pack_error(out, late_error());
     return send_last(id, client, kCreationFailed, out.bytes());
@@ -402,7 +402,7 @@ Error used_error(int ranks) {
 Error RendezvousServer::late_error() const {
   if (failure_.ok()) return used_error(ranks_);
   Error error = failure_.error();
-  if (retry_policy_ != RetryPolicy::kNewId) return error;
+  if (reuse_policy_ != ReusePolicy::kNewId) return error;
   error.message = "The creation with this unique id has failed already: " + error.message;
   error.remedy = kAnotherId + (error.remedy.empty() ? "" : ". " + error.remedy);
   return error;
@@ -425,7 +425,7 @@ void RendezvousServer::tell_last() {
 }
 
 bool RendezvousServer::means_the_next(const Member& member) const {
-  return retry_policy_ == RetryPolicy::kPossible &&
+  return reuse_policy_ == ReusePolicy::kPossible &&
          std::any_of(told_members_.begin(), told_members_.end(), [&](const Member& told) {
            return told.rank == member.rank && told.pid == member.pid && told.same_pids(member);
          });
@@ -500,9 +500,9 @@ namespace {
 // of the failures. Who comes with a used id after that finds nobody, and says so by itself.
 class RendezvousServers {
  public:
-  Result<ServerId> start(Listener listener, const Key& key, RetryPolicy retry_policy, std::function<void()> concluded,
+  Result<ServerId> start(Listener listener, const Key& key, ReusePolicy reuse_policy, std::function<void()> concluded,
                          const std::string& file);
-  Result<IdServer> start_id(const std::string& interfaces, const PortRange& ports, RetryPolicy retry_policy);
+  Result<IdServer> start_id(const std::string& interfaces, const PortRange& ports, ReusePolicy reuse_policy);
   ServerId of_id(const Key& key);
   Status use_up(const Key& key);
   Status refusal_of(const Key& key);
@@ -541,7 +541,7 @@ class RendezvousServers {
   struct Id {
     Key key;
     ServerId number;
-    RetryPolicy retry_policy;
+    ReusePolicy reuse_policy;
     Shared* shared;                   // null: closed since
     std::list<ByName::iterator> age;  // one, itself; it goes to used_names_ when it is used, which needs no memory
     Running* running = nullptr;
@@ -549,9 +549,9 @@ class RendezvousServers {
     int ranks = 0;  // of the communicator that it made; 0: none, or unknown
   };
   struct Running {
-    Running(ServerId its_number, RetryPolicy retry_policy, Service& service, std::uint64_t& next_tag,
+    Running(ServerId its_number, ReusePolicy reuse_policy, Service& service, std::uint64_t& next_tag,
             std::function<void()> concluded)
-        : number(its_number), server(retry_policy, service.poller, next_tag, std::move(concluded)) {}
+        : number(its_number), server(reuse_policy, service.poller, next_tag, std::move(concluded)) {}
 
     const ServerId number;
     std::vector<SocketAddress> addresses;   // of its own acceptor
@@ -736,14 +736,14 @@ int RendezvousServers::timeout_ms() {
   return next <= now ? 0 : static_cast<int>(std::min<std::uint64_t>((next - now) / 1'000'000, 60'000)) + 1;
 }
 
-Result<ServerId> RendezvousServers::start(Listener listener, const Key& key, RetryPolicy retry_policy,
+Result<ServerId> RendezvousServers::start(Listener listener, const Key& key, ReusePolicy reuse_policy,
                                           std::function<void()> concluded, const std::string& file) {
   const std::lock_guard lock(mutex_);
   std::unique_ptr<Service> fresh;
   auto waits = service(fresh);
   if (!waits) return waits.status();
   List made;  // joins those running by itself: nothing may fail once it is seen
-  Running& running = made.emplace_back(new_number(), retry_policy, **waits, next_tag_, std::move(concluded));
+  Running& running = made.emplace_back(new_number(), reuse_policy, **waits, next_tag_, std::move(concluded));
   running.addresses = listener.addresses;
   running.file = file;
   if (!running.server.open_acceptor(std::move(listener), key, server_payload(running.number))) {
@@ -804,7 +804,7 @@ void RendezvousServers::close_unused_shared() {
 }
 
 Result<IdServer> RendezvousServers::start_id(const std::string& interfaces, const PortRange& ports,
-                                             RetryPolicy retry_policy) {
+                                             ReusePolicy reuse_policy) {
   auto locals = addresses_to_announce(interfaces);
   if (!locals) return locals.status();
   std::vector<SocketAddress> hosts;
@@ -830,7 +830,7 @@ Result<IdServer> RendezvousServers::start_id(const std::string& interfaces, cons
   Name name{};
   std::ranges::copy(key_name(key), name.begin());
   std::list<ByName::iterator> age(1);
-  const auto named = by_name_.emplace(name, Id{key, server.number, retry_policy, shared, std::move(age)}).first;
+  const auto named = by_name_.emplace(name, Id{key, server.number, reuse_policy, shared, std::move(age)}).first;
   named->second.age.front() = named;
   if (Status served = catching([&] { return serve(fresh); }); !served) {
     by_name_.erase(named);
@@ -881,7 +881,7 @@ RendezvousServers::Running& RendezvousServers::root_of(ByName::iterator named) {
   Id& id = named->second;
   if (id.running != nullptr) return *id.running;
   List made;
-  Running& running = made.emplace_back(id.number, id.retry_policy, *service_, next_tag_, nullptr);
+  Running& running = made.emplace_back(id.number, id.reuse_policy, *service_, next_tag_, nullptr);
   running.named = named;
   if (id.shared != nullptr) running.server.use_shared_acceptor(id.shared->acceptor);
   if (id.used) running.server.mark_used(id.ranks);
@@ -1015,13 +1015,13 @@ RendezvousServers& rendezvous_servers() {
 
 }  // namespace
 
-Result<ServerId> start_server(Listener listener, const Key& key, RetryPolicy retry_policy, std::function<void()> concluded,
+Result<ServerId> start_server(Listener listener, const Key& key, ReusePolicy reuse_policy, std::function<void()> concluded,
                               const std::string& file) {
-  return rendezvous_servers().start(std::move(listener), key, retry_policy, std::move(concluded), file);
+  return rendezvous_servers().start(std::move(listener), key, reuse_policy, std::move(concluded), file);
 }
 
-Result<IdServer> start_id_server(const std::string& interfaces, const PortRange& ports, RetryPolicy retry_policy) {
-  return rendezvous_servers().start_id(interfaces, ports, retry_policy);
+Result<IdServer> start_id_server(const std::string& interfaces, const PortRange& ports, ReusePolicy reuse_policy) {
+  return rendezvous_servers().start_id(interfaces, ports, reuse_policy);
 }
 
 ServerId server_of_id(const Key& key) { return rendezvous_servers().of_id(key); }

@@ -49,7 +49,7 @@ inline constexpr int kMostRanks = 1 << 20;
 using ServerId = std::uint64_t;
 
 /// Whether another creation may follow at a server's place once this one has failed.
-enum class RetryPolicy {
+enum class ReusePolicy {
   kNever,     ///< its key is for one creation, and nobody has it afterwards
   kNewId,     ///< likewise, but the key is in an id of the caller's: whoever comes later with it is told to make another,
               ///< after a success as well
@@ -75,8 +75,8 @@ class RendezvousServer {
   /// poller: where its clients are watched, with tags from next_tag. concluded: called once, when all are there and before
   /// anybody is told, or when it has failed and its own process is about to be told, or at its end (removes the file that
   /// led here). May be empty.
-  RendezvousServer(RetryPolicy retry_policy, Poller& poller, std::uint64_t& next_tag, std::function<void()> concluded)
-      : retry_policy_(retry_policy), poller_(poller), next_tag_(next_tag), on_conclusion_(std::move(concluded)) {}
+  RendezvousServer(ReusePolicy reuse_policy, Poller& poller, std::uint64_t& next_tag, std::function<void()> concluded)
+      : reuse_policy_(reuse_policy), poller_(poller), next_tag_(next_tag), on_conclusion_(std::move(concluded)) {}
   ~RendezvousServer();
   RendezvousServer(const RendezvousServer&) = delete;
   RendezvousServer& operator=(const RendezvousServer&) = delete;
@@ -155,7 +155,7 @@ class RendezvousServer {
   std::uint64_t deadline_ns() const;
   std::uint64_t shut_ns() const;
 
-  const RetryPolicy retry_policy_;
+  const ReusePolicy reuse_policy_;
   Poller& poller_;
   std::uint64_t& next_tag_;
   const Member self_ = this_member(-1);
@@ -180,7 +180,7 @@ class RendezvousServer {
 /// Starts a server of `key` with an acceptor of its own; it ends by itself when it is done, at stop_server, or with the
 /// process. Nothing runs where it fails or throws. file: the path that leads to it; empty: none. Errors:
 /// TUTTI_SYSTEM_ERROR.
-Result<ServerId> start_server(Listener listener, const Key& key, RetryPolicy retry_policy, std::function<void()> concluded,
+Result<ServerId> start_server(Listener listener, const Key& key, ReusePolicy reuse_policy, std::function<void()> concluded,
                               const std::string& file = {});
 
 /// A server that a new id leads to.
@@ -191,7 +191,7 @@ struct IdServer {
 /// Starts one at the listening socket that all ids of this process share, which is opened for the first: one for each
 /// choice of interfaces and ports, a few at most. Likewise otherwise. Errors: TUTTI_SYSTEM_ERROR, TUTTI_INVALID_ARGUMENT
 /// (interfaces).
-Result<IdServer> start_id_server(const std::string& interfaces, const PortRange& ports, RetryPolicy retry_policy);
+Result<IdServer> start_id_server(const std::string& interfaces, const PortRange& ports, ReusePolicy reuse_policy);
 
 /// The server of this process that serves the unique id with that key, which no other has, or answers for it; 0 where it
 /// has none. Thread safe.

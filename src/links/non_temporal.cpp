@@ -72,7 +72,7 @@ bool use_non_temporal(std::uint64_t touched, std::uint64_t ranks) {
   const StreamingBounds bounds = streaming_bounds(cache_sizes(), cache_sharers(cache_sizes(), ranks, cpus));
   if (touched < bounds.never_below) return false;
   if (touched >= bounds.always_from) return true;
-  static CacheProbe trials;
+  static NonTemporalTrials trials;
   return trials.memory_is_better(now_ns(), memory_beats_shared_cache);
 }
 

@@ -31,7 +31,7 @@ StreamingBounds streaming_bounds(const CacheSizes& sizes, std::uint64_t sharers)
 /// Whether memory beats the shared cache, told from several measurements. One says little where others share the cache: of
 /// the first ones of two ranks, 7 in 24 found memory faster where it is not (Zen 4). The cache is believed at first, and
 /// whoever is believed until the other has won some times in a row, apart from each other. Thread safe; never fails.
-class CacheProbe {
+class NonTemporalTrials {
  public:
   static constexpr int kInARow = 4;
   static constexpr std::uint64_t kApartNs = 20'000'000;
@@ -68,9 +68,9 @@ class CacheProbe {
 };
 
 /// Whether a call that touches so many bytes had best write its result past the caches, where `ranks` of this machine make
-/// such calls together. Where it is asked about bytes between the bounds it measures now and then, see CacheProbe: a few
-/// milliseconds, and 4 times the L2 cache in memory for that long. Where that memory cannot be had, no. Thread safe; never
-/// fails.
+/// such calls together. Where it is asked about bytes between the bounds it measures now and then, see NonTemporalTrials: a
+/// few milliseconds, and 4 times the L2 cache in memory for that long. Where that memory cannot be had, no. Thread safe;
+/// never fails.
 bool use_non_temporal(std::uint64_t touched, std::uint64_t ranks);
 
 }  // namespace tutti

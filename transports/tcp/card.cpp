@@ -1,7 +1,5 @@
 #include "transports/tcp/card.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <fstream>
 
@@ -52,12 +50,6 @@ std::optional<Card> Card::unpack(std::span<const std::byte> bytes) {
   for (unsigned i = 0; i < count && in.ok(); ++i) card.addresses.push_back(SocketAddress::unpack(in));
   if (!in.complete() || card.addresses.empty() || card.megabits == 0) return std::nullopt;
   return card;
-}
-
-std::uint64_t network_namespace() {
-  struct stat found{};
-  if (::stat("/proc/self/ns/net", &found) != 0) return 0;
-  return found.st_ino;
 }
 
 std::uint32_t interface_megabits(const std::vector<InterfaceAddress>& addresses) {

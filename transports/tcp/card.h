@@ -33,8 +33,6 @@ struct Card {
   bool beside(const Card& other) const { return machine == other.machine && network == other.network; }
 };
 
-/// The network namespace of this process. Thread safe.
-std::uint64_t network_namespace();
 /// The speed of the fastest of these interfaces (comma-separated names, empty for all but loopback) in Mbit/s, as the
 /// system tells it; 10000 where it tells nothing. Thread safe.
 std::uint32_t interface_megabits(const std::vector<InterfaceAddress>& addresses);

@@ -64,7 +64,7 @@ struct Course {
   std::vector<std::uint64_t> turned_ns;  ///< when another one was believed; memory first
 };
 Course ask(std::uint64_t for_ns, const std::function<bool(std::uint64_t)>& memory_wins) {
-  CacheProbe trials;
+  NonTemporalTrials trials;
   Course course;
   bool believed = false;
   for (std::uint64_t now = 0; now < for_ns; now += 1'000'000) {
@@ -75,36 +75,36 @@ Course ask(std::uint64_t for_ns, const std::function<bool(std::uint64_t)>& memor
   return course;
 }
 
-TEST(CacheProbe, BelieveMemoryThatWinsAgainAndAgain) {
+TEST(NonTemporalTrials, BelieveMemoryThatWinsAgainAndAgain) {
   const Course course = ask(150 * second, [](std::uint64_t) { return true; });
-  EXPECT_THAT(course.turned_ns, ElementsAre(3 * CacheProbe::kApartNs));
-  EXPECT_EQ(course.measured, CacheProbe::kInARow + 2) << "and now and then afterwards";
+  EXPECT_THAT(course.turned_ns, ElementsAre(3 * NonTemporalTrials::kApartNs));
+  EXPECT_EQ(course.measured, NonTemporalTrials::kInARow + 2) << "and now and then afterwards";
 }
 
-TEST(CacheProbe, BelieveTheCacheWithoutALossOfTime) {
+TEST(NonTemporalTrials, BelieveTheCacheWithoutALossOfTime) {
   const Course course = ask(150 * second, [](std::uint64_t) { return false; });
   EXPECT_THAT(course.turned_ns, IsEmpty());
   EXPECT_EQ(course.measured, 3);
 }
 
-TEST(CacheProbe, DoNotMindMomentsOfEitherKind) {
+TEST(NonTemporalTrials, DoNotMindMomentsOfEitherKind) {
   const Course busy = ask(200 * second, [](std::uint64_t at) { return at < 50'000'000; });
   EXPECT_THAT(busy.turned_ns, IsEmpty()) << "a twentieth of a second is nothing to go by";
   const Course lucky = ask(500 * second, [n = 0](std::uint64_t at) mutable { return at < second || ++n % 2 == 0; });
   EXPECT_EQ(lucky.turned_ns.size(), 1u) << "nor is it later";
 }
 
-TEST(CacheProbe, HearOfWhatHasChangedForGood) {
+TEST(NonTemporalTrials, HearOfWhatHasChangedForGood) {
   const Course course = ask(400 * second, [](std::uint64_t at) { return at >= 100 * second && at < 200 * second; });
   ASSERT_EQ(course.turned_ns.size(), 2u);
   EXPECT_GE(course.turned_ns[0], 100 * second);
-  EXPECT_LE(course.turned_ns[0], 100 * second + CacheProbe::kAgainNs + second);
+  EXPECT_LE(course.turned_ns[0], 100 * second + NonTemporalTrials::kAgainNs + second);
   EXPECT_GE(course.turned_ns[1], 200 * second);
-  EXPECT_LE(course.turned_ns[1], 200 * second + CacheProbe::kAgainNs + second);
+  EXPECT_LE(course.turned_ns[1], 200 * second + NonTemporalTrials::kAgainNs + second);
 }
 
-TEST(CacheProbe, AreMadeByOneThreadAtATimeAndKeepNobodyWaiting) {
-  CacheProbe trials;
+TEST(NonTemporalTrials, AreMadeByOneThreadAtATimeAndKeepNobodyWaiting) {
+  NonTemporalTrials trials;
   std::atomic<bool> measuring{false};
   std::atomic<int> others{0};
   std::thread measurer([&] {

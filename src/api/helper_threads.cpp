@@ -1,4 +1,4 @@
-#include "src/api/thread_group.h"
+#include "src/api/helper_threads.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace tutti {
 
-ThreadGroup::~ThreadGroup() {
+HelperThreads::~HelperThreads() {
   for (std::thread& thread : threads_) {
     if (thread.joinable()) thread.join();
   }
 }
 
-Status ThreadGroup::start(const char* name, std::function<void()> body) {
+Status HelperThreads::start(const char* name, std::function<void()> body) {
   return catching([&]() -> Status {
     threads_.emplace_back();
     auto started = background_thread(name, [work = std::move(body), running = running_.admit()]() mutable {
@@ -27,7 +27,7 @@ Status ThreadGroup::start(const char* name, std::function<void()> body) {
   });
 }
 
-void ThreadGroup::wait(const std::vector<PollHook>& hooks, const std::function<void(const PollHook&)>& ended) {
+void HelperThreads::wait(const std::vector<PollHook>& hooks, const std::function<void(const PollHook&)>& ended) {
   std::vector<PollHook> asked;
   for (const PollHook& hook : hooks) {
     if (hook.poll != nullptr && std::find(asked.begin(), asked.end(), hook) == asked.end()) asked.push_back(hook);

@@ -12,12 +12,12 @@
 namespace tutti {
 
 /// Used by one thread. Destruction waits for those that were started.
-class ThreadGroup {
+class HelperThreads {
  public:
-  ThreadGroup() = default;
-  ~ThreadGroup();
-  ThreadGroup(const ThreadGroup&) = delete;
-  ThreadGroup& operator=(const ThreadGroup&) = delete;
+  HelperThreads() = default;
+  ~HelperThreads();
+  HelperThreads(const HelperThreads&) = delete;
+  HelperThreads& operator=(const HelperThreads&) = delete;
 
   /// Runs `body`, which throws nothing, on a thread of its own. Throws nothing. Errors, and nothing has happened:
   /// TUTTI_SYSTEM_ERROR where the system has no thread or no memory left.
