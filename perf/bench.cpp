@@ -12,7 +12,6 @@
 namespace tutti::perf {
 namespace {
 
-constexpr tutti_stream kBlocking = {TUTTI_STREAM_BLOCKING, nullptr};
 constexpr uint64_t kLine = 64;
 constexpr uint64_t kFreshRoom = uint64_t{1} << 20;  // bytes that the slots of --fresh may take
 

@@ -19,16 +19,15 @@
 namespace tutti::perf {
 namespace {
 
-constexpr tutti_stream kBlocking = {TUTTI_STREAM_BLOCKING, nullptr};
 constexpr int kMostRanksWhole = 8;
 constexpr int kMostPairs = 32;
 constexpr uint64_t kTiny = 8;
 constexpr uint64_t kLarge = uint64_t{2} << 20;
 constexpr uint64_t kLeastLarge = uint64_t{32} << 10;
-constexpr uint64_t kPart = 4;      // the smaller of the two large sizes is the larger one's fourth part
-constexpr double kLongest = 50e6;  // ns that a message of the larger size may take, else sizes are smaller
-constexpr double kBatch = 1e6;     // ns of a batch
-constexpr double kBudget = 2e9;    // ns of all batches of a size, as far as 3 of them take no longer
+constexpr uint64_t kPart = 4;        // the smaller of the two large sizes is the larger one's fourth part
+constexpr double kLongest = 50e6;    // ns that a message of the larger size may take, else sizes are smaller
+constexpr double kBatch = 1e6;       // ns of a batch
+constexpr double kLinkBudget = 2e9;  // ns of all batches of a size, as far as 3 of them take no longer
 constexpr double kBatches = 15;
 constexpr double kUnrest = 2;  // from where on LinkMeasured::unrest is told
 constexpr double kApart = 10;  // and how much pairs of one class differ, who share cores or were held up
@@ -124,7 +123,7 @@ class Pair {
     then([&] { return quickest(bytes, each); });
     auto times = static_cast<uint64_t>(std::clamp(kBatch / each, 1.0, 10'000.0));
     then([&] { return agree(times); });
-    auto count = static_cast<uint64_t>(std::clamp(kBudget / each / static_cast<double>(times), 3.0, kBatches));
+    auto count = static_cast<uint64_t>(std::clamp(kLinkBudget / each / static_cast<double>(times), 3.0, kBatches));
     then([&] { return agree(count); });
     std::vector<double> batches(count);
     for (double& batch : batches) then([&] { return go(bytes, times, batch); });

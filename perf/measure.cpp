@@ -9,10 +9,9 @@
 namespace tutti::perf {
 namespace {
 
-constexpr double kBudget = 0.3e9;  // ns that one size takes
-constexpr double kReading = 2000;  // ns that share a clock reading, so that reading it does not show
+constexpr double kSizeBudget = 0.3e9;  // ns that one size takes
+constexpr double kReading = 2000;      // ns that share a clock reading, so that reading it does not show
 constexpr uint64_t kMostBatches = 1'000'000;
-constexpr tutti_stream kBlocking = {TUTTI_STREAM_BLOCKING, nullptr};
 
 double percentile(const std::vector<Batch>& sorted, uint64_t iterations, double fraction) {
   const uint64_t wanted =
@@ -74,7 +73,7 @@ Times summarize(std::vector<Batch> batches) {
 
 RunPlan plan_for(double nanoseconds, uint64_t asked) {
   const double each = std::max(nanoseconds, 1.0);
-  const double wanted = std::clamp(kBudget / each, 3.0, 1e6);
+  const double wanted = std::clamp(kSizeBudget / each, 3.0, 1e6);
   const uint64_t iterations = asked != 0 ? asked : static_cast<uint64_t>(wanted);
   // Every batch's time is kept: more iterations than a million share readings, so that asking for many costs no memory.
   const uint64_t batch = std::max(static_cast<uint64_t>(std::ceil(kReading / each)), iterations / kMostBatches);

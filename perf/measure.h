@@ -10,6 +10,9 @@
 
 namespace tutti::perf {
 
+/// Operations that are over when their call returns.
+inline constexpr tutti_stream kBlocking = {TUTTI_STREAM_BLOCKING, nullptr};
+
 /// Times of one iteration, in microseconds.
 struct Times {
   double min = 0;

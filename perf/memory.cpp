@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t kEndless = UINT64_MAX;
 
-std::string text_of(const std::string& path) {
+std::string content_of(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path).rdbuf();
   return text.str();
@@ -75,7 +75,7 @@ void narrow(const std::string& root, const Version& version, std::string group, 
 
 Rooms read_rooms(const std::string& root) {
   // Containers of one machine have their own names of groups; the name space tells them apart.
-  const std::string machine = text_of(root + "/proc/sys/kernel/random/boot_id");
+  const std::string machine = content_of(root + "/proc/sys/kernel/random/boot_id");
   std::error_code unknown;
   const std::string groups = machine + std::filesystem::read_symlink(root + "/proc/self/ns/cgroup", unknown).string();
   const auto available = entry(root + "/proc/meminfo", "MemAvailable:");  // in KiB

@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kMostSizes = 1'000'000;
 
 // What the command line says before it is understood.
-struct Words {
+struct CommandLine {
   std::string collective;
   std::string elements;
   std::string type = "float32";
@@ -46,7 +46,7 @@ std::vector<std::string> collective_names() {
   return names;
 }
 
-void declare_what(program::Options& options, Request& request, Words& words) {
+void declare_what(program::Options& options, Request& request, CommandLine& words) {
   options.positional("COLLECTIVE", &words.collective,
                      "One of " + program::listing(collective_names()) +
                          "; nccl-tests' names too (alltoall, all_reduce_perf); those with _v are not there yet",
@@ -85,7 +85,7 @@ void declare_ranks(program::Options& options, Request& request) {
                   "Seconds that one operation may take at most (0: the library's limit)");
 }
 
-void declare_how(program::Options& options, Request& request, Words& words) {
+void declare_how(program::Options& options, Request& request, CommandLine& words) {
   options.group("How it is measured");
   options.integer("-n,--iters", &request.iterations, 1, 1'000'000'000, "Iterations (default: what takes about 0.3 s)");
   options.integer("-w,--warmup_iters", &request.warmup, 0, 1'000'000'000, "Iterations before the first that counts");
@@ -106,7 +106,7 @@ void declare_how(program::Options& options, Request& request, Words& words) {
                "Instead of a collective: measures messages between the ranks, by pairs, and writes a tuning table");
 }
 
-void declare_output(program::Options& options, Request& request, Words& words) {
+void declare_output(program::Options& options, Request& request, CommandLine& words) {
   options.group("Output");
   options.integer("-S,--report_timestamps", &words.timestamps, 0, 1, "1: each row ends with date and time");
   options.text("-J,--output_file", &request.output_file, "FILE",
@@ -138,7 +138,7 @@ void declare_examples(program::Options& options) {
 }
 
 // The sentence that refuses the words, or empty.
-std::string read_types(const Words& words, Request& request) {
+std::string read_types(const CommandLine& words, Request& request) {
   request.types = types_named(words.type);
   if (request.types.empty() && is_later_type(words.type)) {
     return fmt::format("--datatype was given '{}', which this version does not have yet; use one of {}", words.type,
@@ -160,7 +160,7 @@ std::string read_types(const Words& words, Request& request) {
   return "";
 }
 
-std::string read_root(const Words& words, Request& request) {
+std::string read_root(const CommandLine& words, Request& request) {
   if (words.root == "all") {
     request.root.reset();
     return "";
@@ -175,7 +175,7 @@ std::string read_root(const Words& words, Request& request) {
   return "";
 }
 
-std::string read_memory(const program::Options& options, const Words& words, Request& request) {
+std::string read_memory(const program::Options& options, const CommandLine& words, Request& request) {
   if (words.memory == "cuda") return "--memory cuda was given, but CUDA memory is not there yet; use host";
   if (words.local_register == 2) {
     return "-R (--local_register) was given '2', but symmetric windows are not there yet; use 1, which is --memory "
@@ -194,7 +194,7 @@ std::string read_memory(const program::Options& options, const Words& words, Req
   return "";
 }
 
-std::string read_elements(const program::Options& options, const Words& words, Request& request) {
+std::string read_elements(const program::Options& options, const CommandLine& words, Request& request) {
   for (const char* other : {"--minbytes", "--maxbytes", "--stepfactor", "--stepbytes"}) {
     if (options.given(other)) return fmt::format("--elements and {} were both given; leave one of them out", other);
   }
@@ -209,7 +209,7 @@ std::string read_elements(const program::Options& options, const Words& words, R
   return "";
 }
 
-std::string read_sizes(const program::Options& options, const Words& words, Request& request) {
+std::string read_sizes(const program::Options& options, const CommandLine& words, Request& request) {
   if (options.given("--elements")) return read_elements(options, words, request);
   if (request.min_bytes > request.max_bytes) {
     return fmt::format("--minbytes {} is more than --maxbytes {}; exchange them or raise -e", size_text(request.min_bytes),
@@ -244,7 +244,7 @@ std::string check_links(const program::Options& options) {
 }
 
 // By argument, or by the name that the program was started by ("all_reduce_perf"), as nccl-tests' programs are.
-std::string read_collective(const program::Options& options, const std::string& started_as, const Words& words,
+std::string read_collective(const program::Options& options, const std::string& started_as, const CommandLine& words,
                             Request& request) {
   const std::string own_name = started_as.substr(started_as.rfind('/') + 1);
   const BenchedCollective* const own = own_name.ends_with("_perf") ? find_collective(own_name) : nullptr;
@@ -269,7 +269,7 @@ std::string read_collective(const program::Options& options, const std::string& 
                      program::listing(collective_names()), near.empty() ? "" : "; did you mean " + near + "?");
 }
 
-std::string read_places(const Words& words, Request& request) {
+std::string read_places(const CommandLine& words, Request& request) {
   if (words.only_out_of_place && (words.both_places || words.out_of_place == 0)) {
     return fmt::format("--out-of-place and {} contradict each other; leave one of them out",
                        words.both_places ? "--in-place" : "-O 0 (--out_of_place)");
@@ -285,7 +285,7 @@ std::string read_places(const Words& words, Request& request) {
 }
 
 // -F is one option of rccl-tests, and was another of nccl-tests.
-std::string read_files(const program::Options& options, const Words& words, Request& request) {
+std::string read_files(const program::Options& options, const CommandLine& words, Request& request) {
   const bool digits = !words.flush.empty() && words.flush.find_first_not_of("0123456789") == std::string::npos;
   if (digits && words.flush.find_first_not_of('0') != std::string::npos) request.fresh = true;
   if (!words.flush.empty() && !digits) {
@@ -315,7 +315,7 @@ std::string read_files(const program::Options& options, const Words& words, Requ
   return request.plot.empty() ? "" : program::check_plot_file(request.plot);
 }
 
-std::string read_method(const Words& words, Request& request) {
+std::string read_method(const CommandLine& words, Request& request) {
   request.average = static_cast<Average>(words.average);
   request.barriers = words.blocking != 0;
   request.call_time = words.cpu_time != 0;
@@ -342,7 +342,7 @@ std::string read_surroundings(Request& request) {
   return why;
 }
 
-std::string understand(const program::Options& options, const std::string& started_as, const Words& words,
+std::string understand(const program::Options& options, const std::string& started_as, const CommandLine& words,
                        Request& request) {
   if (options.given("--nthreads") || options.given("--ngpus")) {
     if (!options.given("--ranks")) request.ranks.ranks = 1;
@@ -366,7 +366,7 @@ std::string understand(const program::Options& options, const std::string& start
 
 std::optional<int> read_request(program::Options& options, int argc, const char* const* argv, program::Output& output,
                                 Request& request) {
-  Words words;
+  CommandLine words;
   request.ranks.ranks = 2;
   request.arguments.assign(argv, argv + argc);
   declare_what(options, request, words);
