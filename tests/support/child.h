@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <functional>
 
 namespace tutti::test {
@@ -14,10 +15,11 @@ namespace tutti::test {
 class Child {
  public:
   /// ends_by: the signal that it is to be ended by, 0: none.
-  explicit Child(const std::function<void()>& body, int ends_by = 0) : ends_by_(ends_by), pid_(::fork()) {
+  explicit Child(const std::function<void()>& body, int ends_by = 0) : ends_by_(ends_by), pid_(fork_flushed()) {
     if (pid_ != 0) return;
     ::alarm(120);
     body();
+    std::fflush(nullptr);  // what failed, which _exit would lose
     ::_exit(testing::Test::HasFailure() ? 1 : 0);
   }
   ~Child() {
@@ -31,6 +33,12 @@ class Child {
   pid_t pid() const { return pid_; }
 
  private:
+  // What this process has not written yet is not the child's to write.
+  static pid_t fork_flushed() {
+    std::fflush(nullptr);
+    return ::fork();
+  }
+
   int ends_by_;
   pid_t pid_;
 };
