@@ -39,8 +39,9 @@ std::optional<Card> card_of(const void* descriptor, std::size_t length) {
   return Card::unpack(std::span(static_cast<const std::byte*>(descriptor), length));
 }
 
-/// For each class of traffic's endpoint three, and for one peer a connection and its connector's.
-constexpr std::uint64_t kLeastDescriptors = 8;
+/// For each class of traffic's endpoint three, and for two peers there a connection and its connector's; for the
+/// control plane four.
+constexpr std::uint64_t kLeastDescriptors = 18;
 
 /// Whether sockets can be had; OK: they can.
 Status try_out() {
