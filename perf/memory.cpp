@@ -16,6 +16,9 @@ namespace {
 
 constexpr uint64_t kEndless = UINT64_MAX;
 
+// With two decimals, as a product of such a number with the ranks is compared with another.
+std::string gibibytes(uint64_t bytes) { return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30)); }
+
 std::string content_of(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path).rdbuf();
@@ -107,7 +110,7 @@ std::string check_rooms(const std::vector<Rooms>& ranks, uint64_t each) {
       return fmt::format(
           "{} of buffers on each of {} ranks are more than the {} that {} has left for them; lower -e or "
           "--elements, or start fewer ranks there",
-          bytes_text(each), sharers, bytes_text(bytes), kind == 0 ? "their machine" : "their control group");
+          gibibytes(each), sharers, gibibytes(bytes), kind == 0 ? "their machine" : "their control group");
     }
   }
   return "";

@@ -40,10 +40,10 @@ std::vector<std::string> all_op_names() {
 }
 
 bool is_later_type(const std::string& given) {
-  const auto begins = [&](const char* name) { return name != nullptr && std::string_view(name).starts_with(given); };
-  return !given.empty() && std::ranges::any_of(element_types, [&](const ElementTypeInfo& row) {
-    return !row.supported && (begins(row.name) || begins(row.alias));
-  });
+  const auto begins = [&](const char* stem) { return given.starts_with(stem); };
+  return std::ranges::any_of(std::array{"float8", "f8", "fp8", "complex"}, begins) ||
+         std::ranges::any_of(element_types,
+                             [&](const ElementTypeInfo& row) { return !row.supported && given == row.name; });
 }
 
 const char* name_of(MemoryKind memory) { return memory == MemoryKind::registered ? "registered" : "host"; }

@@ -10,10 +10,11 @@ namespace tutti::trainer {
 
 void declare(program::Options& options, TrainCommand& command) {
   program::add_rank_options(options, command.ranks);
-  options.text("--data", &command.data, "DIR",
-               "Folder of MNIST-style IDX files, plain or .gz (train-images-idx3-ubyte, train-labels-idx1-ubyte, "
-               "t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte; or with .idx for -idx), or torchvision's root above one; "
-               "without it, embedded drawn digits of 28 x 28 pixels");
+  options.text(
+      "--data", &command.data, "DIR",
+      "Folder of MNIST-style IDX files, plain or .gz (train-images-idx3-ubyte, train-labels-idx1-ubyte, "
+      "t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte; or with .idx for -idx), or torchvision's root above MNIST/raw; "
+      "without it, embedded drawn digits of 28 x 28 pixels");
   options.text("--layers", &command.layers, "WIDTHS", "Widths of the layers: inputs, hidden ones, outputs");
   options.integer("--epochs", &command.epochs, 1, 1'000'000, "Passes over the training samples");
   options.integer("--batch,--batch-size", &command.batch, 1, 1 << 30, "Samples to a step, over all ranks together");
@@ -117,7 +118,7 @@ Fallible<TrainingSettings> settings_of(const TrainCommand& command) {
   }
   if (command.bucket < sizeof(float) || command.bucket % sizeof(float) != 0) {
     return refused("--bucket " + std::to_string(command.bucket) +
-                   ": a bucket holds whole gradients of 4 bytes; give a multiple of 4");
+                   ": a bucket holds whole gradients of 4 bytes; give a multiple of 4, from 4 on");
   }
   if (TrainingOutcome failure = check_files(command)) return *failure;
   TrainingSettings settings;

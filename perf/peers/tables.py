@@ -5,28 +5,32 @@ import re
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "src", "tables")
 
 
-def rows(file, pattern):
-    """Every match of the pattern in a table, each a tuple of its groups."""
+def rows(file, begin, pattern):
+    """Every row of a table, each a tuple of the pattern's groups. begin: what every row begins with."""
     with open(os.path.join(FOLDER, file)) as table:
-        found = re.findall(pattern, table.read())
-    if not found:
-        raise RuntimeError(f"src/tables/{file} has no row that perf/peers/tables.py understands")
+        text = table.read()
+    found = re.findall(begin + pattern, text)
+    if not found or len(found) != len(re.findall(begin, text)):
+        raise RuntimeError(f"src/tables/{file} has rows that perf/peers/tables.py does not understand")
     return found
 
 
 def element_types():
     """(bytes of each supported type by name, name by nccl-tests' other name)."""
-    found = rows("element_types.h", r'\{TUTTI_\w+, "(\w+)", (?:nullptr|"(\w+)"), ElementKind::\w+, (\d+), \d+, true\}')
-    return {name: int(size) for name, _, size in found}, {alias: name for name, alias, _ in found if alias}
+    found = rows("element_types.h", r"\{TUTTI_\w+,",
+                 r'\s*"(\w+)",\s*(?:nullptr|"(\w+)"),\s*ElementKind::\w+,\s*(\d+),\s*\d+,\s*(true|false)\}')
+    supported = [(name, alias, int(size)) for name, alias, size, verbs_take_it in found if verbs_take_it == "true"]
+    return {name: size for name, _, size in supported}, {alias: name for name, alias, _ in supported if alias}
 
 
 def operators():
     """The names of the supported operators."""
-    return tuple(rows("operators.h", r'\{TUTTI_\w+, "(\w+)", true\}'))
+    found = rows("operators.h", r"\{TUTTI_\w+,", r'\s*"(\w+)",\s*(true|false)\}')
+    return tuple(name for name, supported in found if supported == "true")
 
 
 def collectives():
     """Name: (whether the larger of a rank's two buffers has a block for each rank, whether elements are folded, bus factor)."""
-    found = rows("collectives.h",
-                 r'"(\w+)", (?:nullptr|"\w+"),\s+[\w:]+,\s+[\w:]+,\s+BlockSource::(\w+),\s+(first|own),\s+(\w+)\}')
+    found = rows("collectives.h", r'\{(?="\w+",)',
+                 r'"(\w+)",\s*(?:nullptr|"\w+"),\s*[\w:]+,\s*[\w:]+,\s*BlockSource::(\w+),\s*(first|own),\s*(\w+)\}')
     return {name: (source == "each" or index == "own", source == "fold", bus) for name, source, index, bus in found}

@@ -13,9 +13,9 @@ namespace tutti {
 namespace {
 
 Status check_op(tutti_op op) {
-  const OperatorInfo row = operator_info(op);
-  if (row.supported) return {};
-  if (row.op != op) return invalid(fmt::format("operator {} does not exist", static_cast<int>(op)), "See tutti_op.");
+  const OperatorInfo* const row = operator_info(op);
+  if (row != nullptr && row->supported) return {};
+  if (row == nullptr) return invalid(fmt::format("operator {} does not exist", static_cast<int>(op)), "See tutti_op.");
   return Status(TUTTI_UNSUPPORTED, fmt::format("operator {} is not there yet", static_cast<int>(op)),
                 fmt::format("Use one of {}.", listing(supported_op_names())));
 }

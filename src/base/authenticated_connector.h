@@ -45,7 +45,10 @@ class Connector {
   /// The connection; once, after step() returned true.
   AuthenticatedConnection take() { return std::move(connected_); }
   /// What was taken turned out to be of no use: as if the attempt at its address had failed with that answer.
-  void reject(std::string answer) { fail(attempts_[connected_at_], Outcome::kOther, std::move(answer)); }
+  /// error: the number of the system's, where this process was out of something; 0: it was not.
+  void reject(std::string answer, int error = 0) {
+    fail(attempts_[connected_at_], is_shortage(error) ? Outcome::kShortage : Outcome::kOther, std::move(answer), error);
+  }
 
   /// Whether some address has taken a connection that the peer has not answered yet.
   bool is_taken() const;

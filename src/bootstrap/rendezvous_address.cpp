@@ -7,8 +7,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstring>
-#include <set>
 #include <system_error>
 
 #include "src/base/clock.h"
@@ -267,16 +267,20 @@ Result<RendezvousPoint> by_tcp(const TcpPlace& place, const JoinRequest& request
   return point;
 }
 
-// One name for all forms in which ranks may write one place: its addresses, of which "localhost" stands for two.
-std::string job_of(const Addresses& addresses) {
-  std::set<std::string> hosts;
-  for (const SocketAddress& address : to_call(addresses)) {
+// One name for the forms in which ranks may write one place. What stands for loopback is "localhost". Any other name is
+// itself, as a resolver may answer two ranks differently, and a number is as it is printed.
+std::string job_of(HostPort place, const Addresses& addresses) {
+  const std::string port = ":" + std::to_string(place.port);
+  const Addresses called = to_call(addresses);
+  const auto is_localhost = [](const SocketAddress& address) {
     const std::string host = address.host_text();
-    hosts.insert(host == "127.0.0.1" || host == "[::1]" ? "localhost" : host);
-  }
-  std::string job = "tcp";
-  for (const std::string& host : hosts) job += " " + host;
-  return job + ":" + std::to_string(addresses.front().port());
+    return host == "127.0.0.1" || host == "[::1]";
+  };
+  if (std::ranges::all_of(called, is_localhost)) return "tcp localhost" + port;
+  const auto number = numeric_address(place);
+  if (number && *number) return "tcp " + called.front().text();
+  for (char& c : place.host) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return "tcp " + place.host + port;
 }
 
 Result<RendezvousPoint> by_tcp_address(const std::string& host_and_port, const JoinRequest& request, int rank) {
@@ -286,7 +290,7 @@ Result<RendezvousPoint> by_tcp_address(const std::string& host_and_port, const J
   if (!addresses) return addresses.status();
   TcpPlace place;
   place.host_and_port = host_and_port;
-  place.job = job_of(*addresses);
+  place.job = job_of(*host, *addresses);
   place.candidates.push_back(std::move(addresses).value());
   return by_tcp(place, request, rank);
 }

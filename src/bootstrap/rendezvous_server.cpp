@@ -284,13 +284,11 @@ std::optional<Error> RendezvousServer::objection(const JoinMessage& join) const 
     error.guilty.push_back(member.guilty());
     return error;
   }
-  // All who have joined agree in the number of ranks, or it would have failed.
-  const auto same = client_of_rank_.find(member.rank);
-  const auto joined = same != client_of_rank_.end() ? same : client_of_rank_.begin();
-  if (joined == client_of_rank_.end()) return std::nullopt;
-  const JoinMessage& earlier = *clients_.at(joined->second).join;
-  const Member& other = earlier.self.member;
-  if (earlier.ranks != join.ranks) {
+  if (client_of_rank_.empty()) return std::nullopt;
+  if (join.ranks != ranks_) {  // in which all who have joined agree, or it would have failed
+    const auto first = std::ranges::find_if(clients_, [](const auto& entry) { return entry.second.join.has_value(); });
+    const JoinMessage& earlier = *first->second.join;
+    const Member& other = earlier.self.member;
     Error error = error_of(TUTTI_INVALID_ARGUMENT,
                            other.text() + " joins a group of " + std::to_string(earlier.ranks) + " ranks, " +
                                member.text() + " one of " + std::to_string(join.ranks),
@@ -298,7 +296,9 @@ std::optional<Error> RendezvousServer::objection(const JoinMessage& join) const 
     error.guilty = {other.guilty(), member.guilty()};
     return error;
   }
+  const auto same = client_of_rank_.find(member.rank);
   if (same == client_of_rank_.end()) return std::nullopt;
+  const Member& other = clients_.at(same->second).join->self.member;
   Error error =
       error_of(TUTTI_INVALID_ARGUMENT, "Two processes join as the same rank: " + other.text() + " and " + member.text(),
                "Give every process a rank of its own; two jobs with one secret need different addresses");

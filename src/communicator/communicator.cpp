@@ -135,8 +135,8 @@ Result<std::unique_ptr<Communicator>> Communicator::split_in_turn(SplitRequest& 
   SelectionFiles files;
   request.blob = open_transports(request.settings, request.name, transports, files);
   // It has a number among the operations, so that who calls another meanwhile learns of the difference.
-  const std::uint64_t sequence = begin_operation({.hash = split_hash, .kind = KindName("split")});
   fast_path_->forget();
+  const std::uint64_t sequence = begin_operation({.hash = split_hash, .kind = KindName("split")});
   request.operation = sequence;
   request.history = history_;
   auto membership = tutti::split(*membership_->control, membership_->key, request);
@@ -360,7 +360,7 @@ Again Communicator::run_again(const CallShape& shape, const void* send, void* re
   sequence_.store(sequence + 1, std::memory_order_relaxed);
   history_ = followed_by(history_, fast_path_->hash());
   const auto run = [&] {
-    const Outcome& outcome = fast_path_->run(send, recv, sequence, history_, timeout_ns());
+    const Outcome& outcome = fast_path_->run(executor_, send, recv, sequence, history_, timeout_ns());
     if (outcome.kind == Outcome::Kind::completed) [[likely]]
       return true;
     failure = give_up(outcome, fast_path_->call(), sequence);
@@ -396,8 +396,8 @@ std::uint64_t Communicator::begin_operation(Called operation) {
 }
 
 Status Communicator::carry_out(const CollectiveCall& call, const PollHook& hook) {
-  fast_path_
-      ->forget();  // its plan may go with the plans, and the executor's layouts with it, also where this call is refused
+  // Its plan may go with the plans, and the executor's layouts with it, also where this call is refused.
+  fast_path_->forget();
   auto prepared = prepare(call);
   if (!prepared.ok()) return prepared.status();
   const PreparedPlan& plan = **prepared;

@@ -156,10 +156,10 @@ class Communicator {
   PlanInputs inputs_;
   WaitPolicy policy_;
   PollHook hook_;
-  std::unique_ptr<TransferEngine> point_to_point_;
   std::atomic<std::uint64_t> timeout_ns_;
   std::atomic<bool> finalized_{false};
   OperationCount operations_under_way_;
+  std::unique_ptr<TransferEngine> point_to_point_;  ///< refers to what stands above
 
   TicketLock ticket_lock_;  ///< whoever's turn it is owns what follows; others read the atomics
   std::atomic<std::uint64_t> sequence_{0};

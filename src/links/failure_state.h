@@ -70,9 +70,9 @@ class FailureState {
  private:
   ControlPlane& control_;
   const std::atomic<bool>& failed_;  ///< the control plane's
+  std::atomic<bool> finalizing_{false};
   const int rank_;
   const std::string name_;
-  std::atomic<bool> finalizing_{false};
   mutable std::mutex quarantine_mutex_;
   Status quarantine_;  ///< see quarantine
 };

@@ -213,7 +213,7 @@ Fault check_plan(const Plan& plan, std::size_t programs, const VerifyLimits& lim
   const Shape& shape = plan.shape;
   if (static_cast<int>(problem.collective) >= collective_count) return of_plan("the collective is unknown");
   if (problem.ranks < 1 || problem.ranks > most_ranks) {
-    return of_plan("a schedule has 1 to 65536 ranks, not " + std::to_string(problem.ranks));
+    return of_plan("a schedule has 1 to " + std::to_string(most_ranks) + " ranks, not " + std::to_string(problem.ranks));
   }
   if (problem.root < 0 || problem.root >= problem.ranks) {
     return of_plan("root " + std::to_string(problem.root) + " is none of the " + plural(problem.ranks, "rank"));

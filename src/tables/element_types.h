@@ -119,8 +119,9 @@ inline constexpr auto element_sizes = [] {
 
 /// Bytes of one element, 0 for a type that does not exist.
 constexpr std::size_t element_bytes(tutti_type type) {
-  const std::size_t value = static_cast<unsigned>(type);
-  return value > TUTTI_OPAQUE ? value - TUTTI_OPAQUE : element_sizes<false>[value];
+  const auto value = static_cast<std::int64_t>(type);
+  if (value > TUTTI_OPAQUE) return static_cast<std::size_t>(value - TUTTI_OPAQUE);
+  return value >= 0 ? element_sizes<false>[static_cast<std::size_t>(value)] : 0;
 }
 
 /// Whether verbs take the type.

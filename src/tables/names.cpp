@@ -35,8 +35,8 @@ std::string text_of(tutti_type type) {
 }
 
 std::string text_of(tutti_op op) {
-  const std::string name = operator_info(op).name;
-  return !name.empty() ? name : numbered("op", static_cast<int>(op));
+  const OperatorInfo* const row = operator_info(op);
+  return row != nullptr ? row->name : numbered("op", static_cast<int>(op));
 }
 
 std::optional<tutti_type> type_of(std::string_view name) {

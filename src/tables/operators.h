@@ -38,10 +38,10 @@ inline constexpr auto supported_operators = [] {
   return rows;
 }();
 
-/// The row of an operator; one without a name for a value that no operator has.
-constexpr OperatorInfo operator_info(tutti_op op) {
+/// The row of an operator; nullptr for a value that no operator has.
+constexpr const OperatorInfo* operator_info(tutti_op op) {
   const auto* const row = std::ranges::find(operators, op, &OperatorInfo::op);
-  return row != operators.end() ? *row : OperatorInfo();
+  return row != operators.end() ? row : nullptr;
 }
 
 }  // namespace tutti

@@ -39,7 +39,7 @@ Result<LocalAddress> new_local_address(const Service& service, int rank) {
   const UniqueFd boot(::open(boot_file, O_RDONLY | O_CLOEXEC));
   if (!boot || ::read(boot.get(), address.boot.data(), 36) != 36) return unreadable(boot_file);
   struct stat network{};
-  if (::stat("/proc/self/ns/net", &network) != 0) return unreadable("/proc/self/ns/net");
+  if (::stat("/proc/thread-self/ns/net", &network) != 0) return unreadable("/proc/thread-self/ns/net");
   address.network_device = network.st_dev;
   address.network_inode = network.st_ino;
   random_bytes(address.name);

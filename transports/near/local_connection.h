@@ -41,6 +41,8 @@ class LocalConnection {
   bool is_reached() const { return state_ == State::kConnected || probe_ || (connector_ && connector_->is_taken()); }
   /// What went wrong last while connecting; may be empty.
   std::string trouble() const { return connector_ ? connector_->explain() : trouble_; }
+  /// This process had nothing left to call the peer with, last time.
+  bool is_starved() const { return connector_ && connector_->starved() != 0; }
   const std::string& why_ended() const { return why_; }
 
   /// Names the peer's address; begins to connect where that is ours to do. A rank is connected with itself at once.

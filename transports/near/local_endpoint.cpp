@@ -28,7 +28,7 @@ Status LocalEndpoint::listen() {
     log(4, std::string("dropped a connection: ") + why);
   };
   acceptor_.emplace(std::move(listener), config_.key, config_.purpose, introduction(), std::move(options));
-  return acceptor_->fd() >= 0 ? Status() : system_error("cannot create an event descriptor", errno);
+  return acceptor_->fd() >= 0 ? Status() : system_error("cannot create an event descriptor", EMFILE);
 }
 
 std::vector<unsigned char> LocalEndpoint::introduction() const {

@@ -59,6 +59,11 @@ void ShmLink::break_off(std::string why) {
 bool ShmLink::expire(std::uint64_t now) {
   const std::uint64_t limit = endpoint_.connect_timeout_ns();
   if (absence_.look(now, !peer_.connection().is_reached()) < limit || limit == 0) return false;
+  if (peer_.connection().is_starved()) {
+    break_off("this process has had no descriptor or memory for a connection with rank " + std::to_string(peer_.rank()) +
+              " for " + duration_text(limit) + ". " + kShortageRemedy);
+    return true;
+  }
   std::string why =
       "rank " + std::to_string(peer_.rank()) + " could not be reached over shared memory within " + duration_text(limit);
   if (const std::string trouble = peer_.connection().trouble(); !trouble.empty()) why += " (" + trouble + ")";

@@ -104,7 +104,7 @@ void Attempt::attach(std::uint32_t sockets) {
   answer_bytes_ = 0;
   phase_ = Phase::kAttaching;
   watch_ = endpoint_.watch(*this, socket_.get(), EPOLLIN);
-  if (watch_ == 0) failed(kShortageRemedy);  // nobody would ever hear of it
+  if (watch_ == 0) failed("no memory to watch it", ENOMEM);  // nobody would ever hear of it
 }
 
 void Attempt::take_answer() {
@@ -118,10 +118,15 @@ void Attempt::take_answer() {
   phase_ = Phase::kAttached;
 }
 
-void Attempt::failed(const char* why) {
+// From here on all sockets keep to the way that proved itself, whatever becomes of it.
+void Attempt::failed(const char* why, int error) {
   take_socket().reset();
   phase_ = Phase::kConnecting;
-  connector_->reject(why);
+  if (ways_.size() > 1) {
+    ways_ = {way_};
+    return restart();
+  }
+  connector_->reject(why, error);
   watch_ = endpoint_.watch(*this, connector_->fd(), EPOLLIN);
 }
 

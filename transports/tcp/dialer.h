@@ -65,7 +65,7 @@ class Attempt final : public Watcher {
   void restart();
   void proved();
   void take_answer();
-  void failed(const char* why);
+  void failed(const char* why, int error = 0);
 
   Endpoint& endpoint_;
   EndpointId wanted_;

@@ -47,8 +47,9 @@ Status IncomingConnections::open(std::vector<UniqueFd> sockets) {
   options.most_pending = kMostPending;
   options.on_failure = [this](const SocketAddress& remote, const char* why) { endpoint_.dropped(remote.text(), why); };
   acceptor_.emplace(Listener{std::move(sockets), {}}, endpoint_.key(), kPurpose, self.pack(), std::move(options));
-  if (acceptor_->fd() >= 0 && endpoint_.watch(*this, acceptor_->fd(), EPOLLIN) != 0) return {};
-  return system_error("Opening an epoll descriptor failed", errno);
+  if (acceptor_->fd() < 0) return system_error("Opening an epoll descriptor failed", EMFILE);
+  if (endpoint_.watch(*this, acceptor_->fd(), EPOLLIN) != 0) return {};
+  return system_error("Watching an epoll descriptor failed", errno);
 }
 
 void IncomingConnections::ready(std::uint32_t) {

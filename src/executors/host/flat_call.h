@@ -31,7 +31,7 @@ struct FlatCall {
     release,     ///< lets the link's message go
     commit,      ///< sends the link's message on its way
   };
-  /// How long a message is looked for, beyond once, before the core is handed over (look.h).
+  /// How long a message is looked for, beyond once, before the core is handed over (bounded_spin.h).
   enum class Look : std::uint8_t {
     none,
     running,              ///< while its sender runs

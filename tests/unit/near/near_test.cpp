@@ -234,6 +234,7 @@ void live(const LocalAddress& there, int tell) {
   side.connection.meet(there);
   until({&side}, [&] { return side.connection.state() == State::kConnected; });
   send(side.connection, {});
+  EXPECT_EQ(::write(tell, "!", 1), 1);
   for (;;) ::pause();
 }
 
@@ -243,7 +244,9 @@ TEST(NearDeath, OfAKilledPeerEndsTheConnectionBehindWhatItSent) {
   Side low(0, 1);
   const test::Child peer([&] { live(low.endpoint->address(), ends[1]); }, SIGKILL);
   EXPECT_TRUE(until({&low}, [&] { return low.connection.state() == State::kConnected; }));
-  ::usleep(50'000);
+  std::array<char, sizeof(LocalAddress) + 1> told{};
+  for (std::size_t got = 0; got < told.size();)
+    got += static_cast<std::size_t>(::read(ends[0], told.data() + got, told.size() - got));
   ::kill(peer.pid(), SIGKILL);
   Packet packet;
   EXPECT_EQ(receive(low.connection, packet), SocketResult::kDone);

@@ -23,7 +23,7 @@ FakeFiles& machine(FakeFiles& fake) {
 TEST(Rooms, CountWhatTheRanksOfAMachineTakeTogether) {
   const std::vector<Rooms> ranks(8, Rooms{{{7, 16 * kGiB}, kEndless}});
   EXPECT_EQ(check_rooms(ranks, 2 * kGiB), "");
-  EXPECT_THAT(check_rooms(ranks, 2 * kGiB + 1), AllOf(HasSubstr("8 ranks"), HasSubstr("2.0 GiB"), HasSubstr("16 GiB")));
+  EXPECT_THAT(check_rooms(ranks, 2 * kGiB + 1), AllOf(HasSubstr("8 ranks"), HasSubstr("2.00 GiB"), HasSubstr("16.00 GiB")));
 }
 
 TEST(Rooms, OfDifferentMachinesAreNotAddedUp) {
@@ -31,7 +31,7 @@ TEST(Rooms, OfDifferentMachinesAreNotAddedUp) {
   for (uint64_t rank = 0; rank < 8; ++rank) ranks.push_back({{{rank / 2, 16 * kGiB}, kEndless}});
   EXPECT_EQ(check_rooms(ranks, 8 * kGiB), "");
   ranks[7][0].bytes = 15 * kGiB;  // read a moment later: the least counts, for all
-  EXPECT_THAT(check_rooms(ranks, 8 * kGiB), AllOf(HasSubstr("2 ranks"), HasSubstr("15 GiB")));
+  EXPECT_THAT(check_rooms(ranks, 8 * kGiB), AllOf(HasSubstr("2 ranks"), HasSubstr("15.00 GiB")));
 }
 
 TEST(Rooms, AreTheMachinesAvailableMemoryWithoutGroups) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <climits>
 #include <limits>
 #include <set>
 #include <string>
@@ -37,7 +38,10 @@ TEST(ElementTypes, AreFoundByNameAndByValue) {
     EXPECT_TRUE(row.alias == nullptr || names.insert(row.alias).second) << row.alias;
   }
   EXPECT_EQ(text_of(static_cast<tutti_type>(99)), "type99");
-  EXPECT_EQ(element_bytes(static_cast<tutti_type>(99)), 0u);
+  for (const int none : {99, -1, INT_MIN}) {
+    EXPECT_EQ(element_bytes(static_cast<tutti_type>(none)), 0u) << none;
+    EXPECT_FALSE(is_supported(static_cast<tutti_type>(none))) << none;
+  }
   EXPECT_EQ(element_bytes(TUTTI_OPAQUE), 0u);
   EXPECT_EQ(element_bytes(static_cast<tutti_type>(TUTTI_OPAQUE + 5)), 5u);
   EXPECT_FALSE(is_supported(static_cast<tutti_type>(TUTTI_OPAQUE + 5)));
@@ -47,6 +51,8 @@ TEST(ElementTypes, AreFoundByNameAndByValue) {
 
 TEST(Operators, AreFoundByName) {
   for (const OperatorInfo& row : operators) EXPECT_EQ(op_of(row.name), row.op);
+  EXPECT_EQ(operator_info(TUTTI_OP_LIMIT), nullptr);
+  EXPECT_EQ(operator_info(static_cast<tutti_op>(-1)), nullptr);
   EXPECT_EQ(text_of(static_cast<tutti_op>(9)), "op9");
   EXPECT_FALSE(op_of("middle"));
 }
