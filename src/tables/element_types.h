@@ -119,7 +119,7 @@ inline constexpr auto element_sizes = [] {
 
 /// Bytes of one element, 0 for a type that does not exist.
 constexpr std::size_t element_bytes(tutti_type type) {
-  const auto value = static_cast<std::int64_t>(type);
+  const int value = static_cast<int>(type);  // the enumeration itself may be unsigned
   if (value > TUTTI_OPAQUE) return static_cast<std::size_t>(value - TUTTI_OPAQUE);
   return value >= 0 ? element_sizes<false>[static_cast<std::size_t>(value)] : 0;
 }
