@@ -119,9 +119,9 @@ inline constexpr auto element_sizes = [] {
 
 /// Bytes of one element, 0 for a type that does not exist.
 constexpr std::size_t element_bytes(tutti_type type) {
-  const int value = static_cast<int>(type);  // the enumeration itself may be unsigned
-  if (value > TUTTI_OPAQUE) return static_cast<std::size_t>(value - TUTTI_OPAQUE);
-  return value >= 0 ? element_sizes<false>[static_cast<std::size_t>(value)] : 0;
+  const std::size_t value = static_cast<unsigned>(type);
+  if (value <= TUTTI_OPAQUE) return element_sizes<false>[value];
+  return value <= TUTTI_TYPE_LIMIT ? value - TUTTI_OPAQUE : 0;  // 0: a negative one
 }
 
 /// Whether verbs take the type.
