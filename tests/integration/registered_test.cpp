@@ -30,9 +30,10 @@ class Elements {
   std::size_t count_;
 };
 
-/// A call of each collective, of sums, and with the root 1 where there is one.
+/// A call of each collective, of sums, but a reduce of the largest, and with the root 1 where there is one.
 tutti_status call(Collective collective, const void* send, void* recv, std::size_t count, tutti_comm* comm) {
-  return call_verb(collective, {send, recv, count, TUTTI_INT32, TUTTI_SUM, 1, comm, {}, nullptr});
+  const tutti_op op = collective == Collective::reduce ? TUTTI_MAX : TUTTI_SUM;
+  return call_verb(collective, {send, recv, count, TUTTI_INT32, op, 1, comm, {}, nullptr});
 }
 
 struct Case {

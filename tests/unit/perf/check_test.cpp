@@ -82,6 +82,17 @@ void carry_out(World& world) {
   }
 }
 
+TEST(Check, ExpectsOfSendRecvWhatTheRankBeforeHas) {
+  const BenchedCollective& send_recv = *find_collective("send_recv");
+  for (const auto& [rank, before] : {std::pair{0, 2}, {1, 0}, {2, 1}}) {
+    const BlockOrigin from = send_recv.origin(rank, 3, 0, 0);
+    EXPECT_EQ(from.rank, before);
+    EXPECT_EQ(from.block, 0u);
+    EXPECT_FALSE(from.fold);
+  }
+  EXPECT_EQ(send_recv.origin(0, 1, 0, 0).rank, 0);
+}
+
 TEST(Check, AcceptsEveryCollectiveCarriedOutByItsDefinition) {
   for (const BenchedCollective& collective : collectives()) {
     const std::string name = collective.name;
