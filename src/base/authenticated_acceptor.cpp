@@ -88,7 +88,11 @@ void Acceptor::step_early(std::vector<AuthenticatedConnection>& accepted) {
   for (; !early_.empty(); early_.pop_front()) {
     Early& early = early_.front();
     if (!new_handshake_ && now_ns() < early.until_ns) return;
-    if (new_handshake_) admit(std::move(early.fd), early.remote, accepted);
+    if (new_handshake_) {
+      admit(std::move(early.fd), early.remote, accepted);
+    } else {
+      ++strangers_;
+    }
   }
 }
 

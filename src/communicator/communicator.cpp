@@ -10,7 +10,6 @@
 #include "src/base/log.h"
 #include "src/base/no_cancellation.h"
 #include "src/base/printable.h"
-#include "src/base/saturating.h"
 #include "src/base/work.h"
 #include "src/bootstrap/rendezvous_client.h"
 #include "src/communicator/rank_info.h"

@@ -53,7 +53,10 @@ std::vector<LocalArrival> LocalEndpoint::accept() {
     if (from > rank()) {
       arrivals.push_back({from, std::move(accepted.fd)});
     } else {
-      log(2, "rank " + std::to_string(rank()) + " refused a connection that is none of a higher rank's");
+      ByteReader said(std::as_bytes(std::span(accepted.payload)));
+      const int claimed = said.i32();
+      log(2, "rank " + std::to_string(rank()) + " refused a connection of rank " + std::to_string(claimed) + " of " +
+                 std::to_string(said.i32()));
     }
   }
   return arrivals;

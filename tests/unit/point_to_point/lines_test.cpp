@@ -1,4 +1,6 @@
 // Lines, against lists that are walked; and items by deadline, against their order.
+#include "src/point_to_point/lines.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,7 +12,6 @@
 #include <vector>
 
 #include "src/point_to_point/by_deadline.h"
-#include "src/point_to_point/lines.h"
 
 namespace tutti {
 namespace {
