@@ -17,22 +17,32 @@ namespace tutti {
 struct LinkCost {
   double alphas = 0;
   double betas = 0;
+  double posted = 0;  ///< messages that are under way beside those of alphas, and only have to be posted
 };
 
-/// Time = alphas * α + betas * m β + gammas * m γ, with m the bytes of one block (the API's count), α the latency of a
-/// message, β seconds per byte and link direction, or copied within a rank besides what every algorithm copies, γ seconds
-/// per byte reduced (ALGORITHMS.md's terms). α and β are those of the dearest link that there is between ranks; what an
-/// algorithm keeps to links of a class comes besides, in that class's α and β.
+/// Which ranks move bytes at the same time.
+enum class CommunicationPattern : std::uint8_t {
+  other,              ///< none of these
+  ring,               ///< all ranks; each sends to the next one of a ring, or of one ring after the other
+  chain,              ///< all ranks, in a pipeline; each sends to the next one
+  central,            ///< one rank, which all others send to and hear from, and which folds alone
+  scatter_then_ring,  ///< a root scatters down a tree, then parts go round
+  ring_then_gather,   ///< parts go round, then ever fewer ranks gather them up a tree
+};
+
+/// Time = (alphas + a quarter of posted) * α + betas * m β + gammas * m γ, with m the bytes of one block (the API's count).
+/// A message has latency α. A byte takes β on a link's direction, or copied within a rank besides what every algorithm
+/// copies, and γ to be reduced (ALGORITHMS.md's terms). These are those of the dearest link that there is between ranks.
+/// What an algorithm keeps to links of a class comes besides, in that class's α and β. By the other facts selection weighs
+/// what ranks share (src/selection/shared_cores.h).
 struct Cost {
   double alphas = 0;
   double betas = 0;
   double gammas = 0;
-  /// Messages that a rank sends, on average over all ranks: what costs the time of cores that ranks share. 0: as many as
-  /// alphas, those of `on` included.
-  double messages = 0;
-  /// Of the block's bytes, how many times as many a rank sends, on average: likewise; weighed where cores are shared and
-  /// measurements say so. 0: as many as betas.
-  double sent = 0;
+  double messages = 0;  ///< that a rank sends, on average over all ranks. 0: as many as alphas
+  double sent = 0;      ///< of the block's bytes, how many times as many a rank sends, on average. 0: as many as betas
+  double posted = 0;    ///< as LinkCost's
+  CommunicationPattern pattern = CommunicationPattern::other;
   std::array<LinkCost, kLinkClasses> on = {};  ///< by LinkClass
 
   LinkCost& operator[](LinkClass c) { return on[static_cast<std::size_t>(c)]; }

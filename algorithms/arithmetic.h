@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "src/base/saturating.h"
+#include "algorithms/algorithm.h"
 #include "src/schedule/ir.h"
 #include "src/tables/element_types.h"
 #include "topology/view.h"
@@ -36,12 +36,6 @@ inline Range block_range(std::uint32_t block, std::uint32_t blocks = 1) {
   return range;
 }
 
-/// α of n messages to or from as many peers, under way at once: one latency, and for each further message what it takes to
-/// post it, about a quarter of that on shared memory as over TCP. Where messages are counted it is not counted here.
-inline double alphas_at_once(int n, const View& view) {
-  return n < 1 ? 0 : 1 + (counts_messages(view) ? 0 : 0.25) * (n - 1);
-}
-
 /// Of `chunks` chunks that a block is divided into, those that hold anything: a short block fills a few grains.
 inline double filled(const Problem& problem, int chunks) {
   constexpr double grain = 128;
@@ -61,13 +55,6 @@ inline std::uint32_t shortening(const Problem& problem, std::uint32_t part) {
   return messages >= 4 ? 1 : messages >= 2 ? 2 : 4;
 }
 
-/// View::ring_share where it counts. blocks: of a rank's longer buffer.
-inline double ring_share(const Problem& problem, const View& view, double blocks) {
-  constexpr double cached = 8 << 20;  // of all ranks, where they are a few on each core
-  const double bytes = blocks * static_cast<double>(bytes_of(problem.count, problem.type));
-  return view.oversubscription > 1 && view.through_memory && bytes * problem.ranks >= cached ? view.ring_share : 1;
-}
-
 /// Messages that a pipeline cuts the buffer into: `chunks` per window, and more where a window does not hold it.
 inline double pieces(const Problem& problem, std::uint32_t chunks) {
   constexpr double message = 256 * 1024;  // what a slot commonly holds
@@ -77,16 +64,16 @@ inline double pieces(const Problem& problem, std::uint32_t chunks) {
   return std::max(1.0, std::min(wanted, std::ceil(bytes / least)));
 }
 
-/// Buffers that pass over a chain's links one after the other, in so many pieces. Through memory a message is written by
-/// one end and read by the other: of two ranks one writes a piece while the other reads the one before.
-inline double chain_transfers(const Problem& problem, const View& view, double pieces) {
-  if (problem.ranks == 2 && view.through_memory) return (pieces + 1) / (2 * pieces);
-  return ring_share(problem, view, 1) * (problem.ranks - 2 + pieces) / pieces;
-}
-
-/// What a rank of a chain sends, on average.
-inline double chain_sends(const Problem& problem, const View& view) {
-  return ring_share(problem, view, 1) * tree_messages(problem);
+/// What it takes to hand a buffer down a chain, in so many pieces. Through memory, of two ranks one writes a piece while
+/// the other reads the one before.
+inline Cost chain_cost(const Problem& problem, const View& view, double pieces) {
+  const double messages = problem.ranks - 2 + pieces;
+  const bool overlapped = problem.ranks == 2 && view.through_memory;
+  return {.alphas = messages,
+          .betas = overlapped ? (pieces + 1) / (2 * pieces) : messages / pieces,
+          .messages = pieces * tree_messages(problem),
+          .sent = tree_messages(problem),
+          .pattern = CommunicationPattern::chain};
 }
 
 /// The parameter where it is set, else the algorithm's own choice.

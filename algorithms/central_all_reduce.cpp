@@ -10,7 +10,6 @@
 
 #include "algorithms/algorithms.h"
 #include "algorithms/arithmetic.h"
-#include "src/base/saturating.h"
 
 namespace tutti {
 namespace {
@@ -33,18 +32,16 @@ void build(Builder& builder, const View&, const Parameters&) {
   lane.complete(shares, results);
 }
 
-Cost cost(const Problem& problem, const View& view) {
+Cost cost(const Problem& problem, const View&) {
   const double others = problem.ranks - 1;
   const double edges = 2 * tree_messages(problem);
-  // One folds, while the others' cores, and the rest of its own, are idle. Of what it reads and writes the others do half;
-  // beside it, its core does that for those who share it.
-  if (counts_messages(view) && view.through_memory)
-    return {2, others + view.oversubscription - 1, others / view.oversubscription, edges, edges};
-  // What a socket takes at once waits in the kernel until the server comes to it; of longer blocks the server's port is the
-  // limit (4 ranks on 2 cores over the loopback: 32 KiB 45 to 56 us, 128 KiB 116 to 284, 512 KiB 440 to 940).
-  constexpr std::uint64_t at_once = 64 * 1024;
-  const double sent = bytes_of(problem.count, problem.type) <= at_once ? edges : 2 * others;
-  return {2 * alphas_at_once(problem.ranks - 1, view), 2 * others, others, edges, sent};
+  return {.alphas = 2,
+          .betas = 2 * others,
+          .gammas = others,
+          .messages = edges,
+          .sent = edges,
+          .posted = 2 * (others - 1),
+          .pattern = CommunicationPattern::central};
 }
 
 }  // namespace

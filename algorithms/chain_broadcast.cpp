@@ -29,9 +29,7 @@ void build(Builder& builder, const View&, const Parameters&) {
 }
 
 Cost cost(const Problem& problem, const View& view) {
-  const double n = pieces(problem, pieces_per_window);
-  const double messages = problem.ranks - 2 + n;
-  return {messages, chain_transfers(problem, view, n), 0, n * tree_messages(problem), chain_sends(problem, view)};
+  return chain_cost(problem, view, pieces(problem, pieces_per_window));
 }
 
 }  // namespace

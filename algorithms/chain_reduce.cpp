@@ -34,9 +34,9 @@ void build(Builder& builder, const View&, const Parameters&) {
 
 Cost cost(const Problem& problem, const View& view) {
   const double n = pieces(problem, pieces_per_window);
-  const double messages = problem.ranks - 2 + n;
-  return {messages, chain_transfers(problem, view, n), messages / n, n * tree_messages(problem),
-          chain_sends(problem, view)};
+  Cost cost = chain_cost(problem, view, n);
+  cost.gammas = cost.alphas / n;
+  return cost;
 }
 
 }  // namespace

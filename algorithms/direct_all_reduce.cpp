@@ -43,10 +43,10 @@ void build(Builder& builder, const View&, const Parameters&) {
   }
 }
 
-Cost cost(const Problem& problem, const View& view) {
+Cost cost(const Problem& problem, const View&) {
   const double p = problem.ranks;
   const double messages = 2 * filled(problem, problem.ranks) * (p - 1) / p;
-  return {2 * alphas_at_once(problem.ranks - 1, view), 2 * (p - 1) / p, (p - 1) / p, messages};
+  return {.alphas = 2, .betas = 2 * (p - 1) / p, .gammas = (p - 1) / p, .messages = messages, .posted = 2 * (p - 2)};
 }
 
 }  // namespace

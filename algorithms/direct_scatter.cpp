@@ -23,8 +23,10 @@ void build(Builder& builder, const View&, const Parameters&) {
   lane.move({input(block_range(wrap(root, p)))}, {output(0)});
 }
 
-Cost cost(const Problem& problem, const View& view) {
-  return {alphas_at_once(problem.ranks - 1, view), problem.ranks - 1.0, 0, tree_messages(problem), tree_messages(problem)};
+Cost cost(const Problem& problem, const View&) {
+  const double others = problem.ranks - 1;
+  const double edges = tree_messages(problem);
+  return {.alphas = 1, .betas = others, .messages = edges, .sent = edges, .posted = others - 1};
 }
 
 }  // namespace

@@ -4,10 +4,10 @@
 //     round 0     r ─→ r+1, r+2, r+3
 //     round 1     r ─→ r+4, r+8, r+12       after ⌈log₄ p⌉ rounds everybody has heard of everybody
 //
-// To post three messages takes less than to wait twice; where ranks share cores, whose waits are dearer, there are eight
-// ways and seven messages. What is said is one byte of scratch, folded by max; block 0 holds what was heard, and copies of
-// it, from where a peer may pull, are sent. Hensgen, Finkel & Manber 1988; n ways: Hoefler, Mehlan, Mietke & Rehm 2006.
-// Time hα and the posting of 3h messages, h = ⌈log₄ p⌉, or 7h, h = ⌈log₈ p⌉.
+// To post three messages takes less than to wait twice. Where waits are dearer, the view has eight ways, so seven messages.
+// What is said is one byte of scratch, folded by max. Block 0 holds what was heard; copies of it, from where a peer may
+// pull, are sent. Hensgen, Finkel & Manber 1988; n ways: Hoefler, Mehlan, Mietke & Rehm 2006. Time hα and the posting of 3h
+// messages, h = ⌈log₄ p⌉, or 7h, h = ⌈log₈ p⌉.
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -21,7 +21,7 @@ namespace {
 /// Calls visit(distance, messages of each rank) for each round.
 template <typename Visit>
 void each_round(int ranks, const View& view, const Visit& visit) {
-  const int ways = view.oversubscription > 1 ? 8 : 4;
+  const int ways = view.barrier_ways;
   for (std::int64_t distance = 1; distance < ranks; distance *= ways) {
     visit(static_cast<int>(distance), static_cast<int>(std::min<std::int64_t>(ways - 1, (ranks - 1) / distance)));
   }
@@ -53,8 +53,9 @@ void build(Builder& builder, const View& view, const Parameters&) {
 Cost cost(const Problem& problem, const View& view) {
   Cost cost;
   each_round(problem.ranks, view, [&](int, int messages) {
-    cost.alphas += alphas_at_once(messages, view);
+    cost.alphas += 1;
     cost.messages += messages;
+    cost.posted += messages - 1;
   });
   return cost;
 }

@@ -22,10 +22,10 @@ namespace tutti {
 namespace {
 
 Shape shape(const Problem& problem, const View& view, const Parameters& parameters) {
-  const int core = power_floor(problem.ranks);
-  const auto chunks = static_cast<std::uint32_t>(core);
-  if (core < 4 || view.machines() == 1) return {.chunks = chunks, .lanes = 1, .credit = 2, .message_cells = chunks / 2};
-  const auto lanes = static_cast<std::uint32_t>(2 * log2_ceil(core) - 1);
+  const int members = power_floor(problem.ranks);
+  const auto chunks = static_cast<std::uint32_t>(members);
+  if (members < 4 || view.machines() == 1) return {.chunks = chunks, .lanes = 1, .credit = 2, .message_cells = chunks / 2};
+  const auto lanes = static_cast<std::uint32_t>(2 * log2_ceil(members) - 1);
   return {.chunks = chunks,
           .lanes = lanes,
           .depth = or_default(parameters.depth, lanes),
@@ -33,11 +33,11 @@ Shape shape(const Problem& problem, const View& view, const Parameters& paramete
           .message_cells = chunks / 2 * shortening(problem, 2)};
 }
 
-/// The core's partners, near to far.
-std::vector<Swap> swaps_of(const PowerCore& core) {
+/// A member's partners, near to far.
+std::vector<Swap> swaps_of(const PowerMember& me) {
   std::vector<Swap> swaps;
-  for (int distance = 1; distance < core.size; distance *= 2) {
-    swaps.push_back({core.rank_of(core.member ^ distance), (core.member & distance) != 0});
+  for (int distance = 1; distance < me.size; distance *= 2) {
+    swaps.push_back({me.rank_of(me.member ^ distance), (me.member & distance) != 0});
   }
   return swaps;
 }
@@ -47,32 +47,32 @@ void build(Builder& builder, const View&, const Parameters&) {
   const LaneBuilder there = builder.lane(0);
   const LaneBuilder back = builder.lane(lanes - 1);
   const int rank = builder.rank();
-  const PowerCore core(rank, builder.ranks());
-  const Part all{0, static_cast<std::uint32_t>(core.size)};
-  if (core.extra) {
+  const PowerMember me(rank, builder.ranks());
+  const Part all{0, static_cast<std::uint32_t>(me.size)};
+  if (me.extra) {
     for (const Part& part : {all.lower(), all.upper()}) there.move({part.in()}, {there.to(rank + 1)});
     for (const Part& part : {all.lower(), all.upper()}) back.move({back.from(rank + 1)}, {part.out()});
     return;
   }
-  if (core.helps) {
+  if (me.helps) {
     for (const Part& part : {all.lower(), all.upper()}) there.move({there.from(rank - 1), part.in()}, {part.out()});
   }
   const auto lane = [&](std::size_t index) { return builder.lane(lanes == 1 ? 0 : static_cast<std::uint32_t>(index)); };
-  all_reduce_by_halving(all, swaps_of(core), core.helps ? OperandSource::sums : OperandSource::input, lane,
+  all_reduce_by_halving(all, swaps_of(me), me.helps ? OperandSource::sums : OperandSource::input, lane,
                         [&](std::size_t swap) { return lane(lanes - 1 - swap); });
-  if (core.helps) {
+  if (me.helps) {
     for (const Part& part : {all.lower(), all.upper()}) back.move({part.out()}, {back.to(rank - 1)});
   }
 }
 
 Cost cost(const Problem& problem, const View&) {
-  const int core = power_floor(problem.ranks);
-  const double h = log2_ceil(core);
-  const double share = (core - 1.0) / core;
-  const double around = core == problem.ranks ? 0 : 1;
-  const double chunks = filled(problem, core);
-  const double messages = 2 * (core * std::min(h, chunks * share) + (problem.ranks - core) * std::min(2.0, chunks));
-  const double sent = 2 * core * share + 2 * (problem.ranks - core);
+  const int members = power_floor(problem.ranks);
+  const double h = log2_ceil(members);
+  const double share = (members - 1.0) / members;
+  const double around = members == problem.ranks ? 0 : 1;
+  const double chunks = filled(problem, members);
+  const double messages = 2 * (members * std::min(h, chunks * share) + (problem.ranks - members) * std::min(2.0, chunks));
+  const double sent = 2 * members * share + 2 * (problem.ranks - members);
   return {2 * h + 2 * around, 2 * share + 2 * around, share + around, messages / problem.ranks, sent / problem.ranks};
 }
 

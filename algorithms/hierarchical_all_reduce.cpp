@@ -38,12 +38,12 @@ void build(Builder& builder, const View& view, const Parameters&) {
 }
 
 Cost cost(const Problem& problem, const View& view) {
-  Cost cost;
+  Cost cost{.pattern = CommunicationPattern::ring};
   double share = 1;
   const Grid grid = hierarchy_of(view);
   for (const GridDimension& level : grid.dimensions()) {
     cost[level.link].alphas += 2 * (level.size - 1);
-    cost[level.link].betas += ring_blocks(problem, view, level.link, 1, 2 * share * (level.size - 1) / level.size);
+    cost[level.link].betas += 2 * share * (level.size - 1) / level.size;
     share /= level.size;
   }
   cost.gammas = (problem.ranks - 1.0) / problem.ranks;

@@ -22,21 +22,15 @@ inline bool regular_levels(const Problem& problem, const View& view) {
   return axes && BlockTour(tour, *axes).fits();
 }
 
-/// Blocks that a ring moves on links of this class, of which it spares those that share a cache. longest: blocks of a
-/// rank's longer buffer.
-inline double ring_blocks(const Problem& problem, const View& view, LinkClass link, double longest, double moved) {
-  return link < LinkClass::other_machine ? ring_share(problem, view, longest) * moved : moved;
-}
-
 /// What carrying the blocks of a reduce-scatter or an all-gather takes, level by level.
 inline Cost levels_blocks_cost(const Problem& problem, const View& view) {
-  Cost cost;
+  Cost cost{.pattern = CommunicationPattern::ring};
   double blocks = problem.ranks;
   const Grid grid = hierarchy_of(view);
   for (const GridDimension& level : grid.dimensions()) {
     blocks /= level.size;
     cost[level.link].alphas += level.size - 1;
-    cost[level.link].betas += ring_blocks(problem, view, level.link, problem.ranks, blocks * (level.size - 1));
+    cost[level.link].betas += blocks * (level.size - 1);
   }
   return cost;
 }

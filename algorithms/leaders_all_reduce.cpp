@@ -69,7 +69,7 @@ Cost cost(const Problem&, const View& view) {
   const double n = crews.machines();
   const double others = crews.most() - 1;
   Cost cost{2 * (n - 1), 2 * (n - 1) / n, others + (n - 1) / n};
-  cost[crew_link(view)] = {2 * alphas_at_once(crews.most() - 1, view), 2 * others};
+  cost[crew_link(view)] = {2, 2 * others, 2 * (others - 1)};
   return cost;
 }
 

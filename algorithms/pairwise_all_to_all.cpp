@@ -2,13 +2,14 @@
 //
 //     rounds i and p−i    r ─→ r+i,  r ─→ r−i,  and later  r ←─ r−i,  r ←─ r+i
 //
-// Four pairs are sent before the first is waited for, so that ranks which share cores wait together for up to 8 others.
+// Four pairs are sent before the first is waited for, so that one wait is for up to 8 others.
 //
 // In place, block q of rank r is overwritten by what q sends, and q's by what r sends: each must let go of its block first.
 // So what is sent is kept in scratch, from where a peer may pull it at leisure. An executor that copies into slots, or that
 // runs out of place, need not write that scratch, as no step reads it. Time ⌈(p−1)/8⌉α and the
 // posting of p−1 messages, + (p−1)mβ.
 #include <algorithm>
+#include <cmath>
 
 #include "algorithms/algorithms.h"
 #include "algorithms/arithmetic.h"
@@ -54,11 +55,11 @@ void build(Builder& builder, const View&, const Parameters&) {
   }
 }
 
-Cost cost(const Problem& problem, const View& view) {
+Cost cost(const Problem& problem, const View&) {
   constexpr int at_once = 2 * most_ahead;
-  const int others = problem.ranks - 1;
-  const double alphas = others / at_once * alphas_at_once(at_once, view) + alphas_at_once(others % at_once, view);
-  return {alphas, static_cast<double>(others), 0, static_cast<double>(others)};
+  const double others = problem.ranks - 1;
+  const double waits = std::ceil(others / at_once);
+  return {.alphas = waits, .betas = others, .messages = others, .posted = others - waits};
 }
 
 }  // namespace

@@ -23,43 +23,43 @@ Ref half(int round) { return scratch(block_range(static_cast<std::uint32_t>(roun
 void build(Builder& builder, const View&, const Parameters&) {
   const LaneBuilder lane = builder.lane(0);
   const int rank = builder.rank();
-  const PowerCore core(rank, builder.ranks());
-  if (core.extra) {
+  const PowerMember me(rank, builder.ranks());
+  if (me.extra) {
     lane.move({input(0)}, {lane.to(rank + 1)});
     lane.move({lane.from(rank + 1)}, {output(0)});
     return;
   }
   Ref sum = input(0);
-  if (core.helps) {
+  if (me.helps) {
     sum = half(1);
     lane.move({lane.from(rank - 1), input(0)}, {sum});
   }
-  for (int round = 0, distance = 1; distance < core.size; ++round, distance *= 2) {
-    const int member = core.member ^ distance;
-    const int partner = core.rank_of(member);
+  for (int round = 0, distance = 1; distance < me.size; ++round, distance *= 2) {
+    const int member = me.member ^ distance;
+    const int partner = me.rank_of(member);
     if (sum.place == Place::input) {
       // In place the result overwrites the input: what peers may pull is a copy.
       lane.move({sum}, {scratch(block_range(2)), lane.to(partner)});
     } else {
       lane.move({sum}, {lane.to(partner)});
     }
-    const Ref first = member < core.member ? lane.from(partner) : sum;
-    const Ref second = member < core.member ? sum : lane.from(partner);
-    if (distance * 2 == core.size) {
+    const Ref first = member < me.member ? lane.from(partner) : sum;
+    const Ref second = member < me.member ? sum : lane.from(partner);
+    if (distance * 2 == me.size) {
       lane.complete({first, second}, {output(0)});
     } else {
       lane.move({first, second}, {half(round)});
       sum = half(round);
     }
   }
-  if (core.helps) lane.move({output(0)}, {lane.to(rank - 1)});
+  if (me.helps) lane.move({output(0)}, {lane.to(rank - 1)});
 }
 
 Cost cost(const Problem& problem, const View&) {
-  const int core = power_floor(problem.ranks);
-  const double h = log2_ceil(core);
-  const double around = core == problem.ranks ? 0 : 1;
-  const double messages = (core * h + 2 * (problem.ranks - core)) / problem.ranks;
+  const int members = power_floor(problem.ranks);
+  const double h = log2_ceil(members);
+  const double around = members == problem.ranks ? 0 : 1;
+  const double messages = (members * h + 2 * (problem.ranks - members)) / problem.ranks;
   return {h + 2 * around, h + 2 * around, h + around, messages, messages};
 }
 

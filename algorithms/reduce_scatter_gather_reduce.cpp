@@ -40,15 +40,16 @@ void build(Builder& builder, const View&, const Parameters&) {
   if (v != 0) lane.move({part(v, binomial_size(v, p))}, {lane.to(tree.rank(binomial_parent(v)))});
 }
 
-Cost cost(const Problem& problem, const View& view) {
+Cost cost(const Problem& problem, const View&) {
   const double p = problem.ranks;
   const double messages = tree_messages(problem) * (1 + filled(problem, problem.ranks));
   const double h = log2_ceil(problem.ranks);
-  const double betas = 2 * (p - 1) / p;
-  // Through memory all that is passed on in turn counts on shared cores: ever fewer ranks gather while the others wait
-  // (measured beside chains, 3, 4 and 8 ranks on 2 cores: 1.4, 1.7 and 2.7 times as long).
-  const bool in_turn = view.through_memory && view.oversubscription > 1;
-  return {h + p - 1, betas, (p - 1) / p, messages, in_turn ? betas : (p - 1 + h / 2) / p};
+  return {.alphas = h + p - 1,
+          .betas = 2 * (p - 1) / p,
+          .gammas = (p - 1) / p,
+          .messages = messages,
+          .sent = (p - 1 + h / 2) / p,
+          .pattern = CommunicationPattern::ring_then_gather};
 }
 
 }  // namespace

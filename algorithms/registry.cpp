@@ -4,6 +4,7 @@
 
 #include "algorithms/algorithms.h"
 #include "src/schedule/fusion.h"
+#include "topology/view.h"
 
 namespace tutti {
 namespace {
@@ -60,20 +61,6 @@ const Algorithm* find_algorithm(Collective collective, const char* name) {
   return nullptr;
 }
 
-namespace {
-
-/// The hash, and what the program owes to the ranks' cores (rings.h, dissemination_barrier.cpp): ranks that saw these
-/// differently are to find out at their first message. FNV-1a's step.
-std::uint64_t with_cores(std::uint64_t hash, const View& view) {
-  if (view.oversubscription <= 1) return hash;
-  const auto add = [&hash](std::int64_t value) { hash = (hash ^ static_cast<std::uint64_t>(value)) * 0x100000001b3u; };
-  add(view.oversubscription > 2 ? 2 : 1);
-  for (const std::int32_t core : view.core) add(core + 1);
-  return hash;
-}
-
-}  // namespace
-
 Plan make_plan(const Algorithm& algorithm, const Problem& problem, const View& view, const Parameters& parameters,
                std::uint64_t slot_bytes) {
   Plan plan;
@@ -83,7 +70,7 @@ Plan make_plan(const Algorithm& algorithm, const Problem& problem, const View& v
   plan.shape = problem.ranks > 1 ? algorithm.shape(problem, view, parameters) : Shape{};
   if (problem.ranks == 1 && problem.collective == Collective::barrier) plan.shape.scratch_blocks = 1;
   finish_plan(plan, slot_bytes);
-  plan.hash = with_cores(plan.hash, view);
+  plan.hash = hash_with_order(plan.hash, view);
   return plan;
 }
 

@@ -32,10 +32,14 @@ void build(Builder& builder, const View& view, const Parameters&) {
   for (std::uint32_t l = 0; l < builder.shape().lanes; ++l) build_lane(builder.lane(l), ring);
 }
 
-Cost cost(const Problem& problem, const View& view) {
+Cost cost(const Problem& problem, const View&) {
   const double p = problem.ranks;
   const double messages = 2 * filled(problem, problem.ranks) * (p - 1) / p;
-  return {2 * (p - 1), ring_share(problem, view, 1) * 2 * (p - 1) / p, (p - 1) / p, messages};
+  return {.alphas = 2 * (p - 1),
+          .betas = 2 * (p - 1) / p,
+          .gammas = (p - 1) / p,
+          .messages = messages,
+          .pattern = CommunicationPattern::ring};
 }
 
 }  // namespace

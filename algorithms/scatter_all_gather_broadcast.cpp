@@ -4,7 +4,6 @@
 //     ring       0 ─→ 1 ─→ 2 ─→ … ─→ p−1     position v sends chunks v, v−1, v−2, …; the root needs none and gets none
 //
 // Van de Geijn's. Time (h + p−1)α + 2(p−1)/p·mβ.
-#include <algorithm>
 #include <vector>
 
 #include "algorithms/algorithms.h"
@@ -42,14 +41,15 @@ void build(Builder& builder, const View&, const Parameters&) {
   }
 }
 
-Cost cost(const Problem& problem, const View& view) {
+Cost cost(const Problem& problem, const View&) {
   const double p = problem.ranks;
   const double messages = tree_messages(problem) * filled(problem, problem.ranks);  // nobody sends to the root
   const double h = log2_ceil(problem.ranks);
-  // What goes round waits for the turn of every rank of a core (measured beside chains, 3, 4 and 8 ranks on 2 cores:
-  // .9, 1.3 and 2.1 times as long).
-  const double turns = view.through_memory ? std::max(1.0, 0.6 * view.oversubscription) : 1;
-  return {h + p - 1, 2 * (p - 1) / p, 0, messages, turns * (h / 2 + (p - 1) * (p - 1) / p) / p};
+  return {.alphas = h + p - 1,
+          .betas = 2 * (p - 1) / p,
+          .messages = messages,
+          .sent = (h / 2 + (p - 1) * (p - 1) / p) / p,
+          .pattern = CommunicationPattern::scatter_then_ring};
 }
 
 }  // namespace

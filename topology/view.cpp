@@ -34,6 +34,16 @@ std::set<LinkClass> classes_between(const View& view) {
   return found;
 }
 
+std::uint64_t hash_with_order(std::uint64_t hash, const View& view) {
+  const auto add = [&hash](std::int32_t value) {  // FNV-1a's step
+    hash = (hash ^ static_cast<std::uint64_t>(value)) * 0x100000001b3u;
+  };
+  add(view.barrier_ways);
+  for (const std::int32_t rank : view.ring_order) add(rank);
+  for (const std::int32_t core : view.core) add(core);
+  return hash;
+}
+
 View flat_view(int ranks) { return uniform_view(1, ranks, 1); }
 
 View uniform_view(int machines, int ranks_per_machine, int numa_nodes) {

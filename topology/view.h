@@ -42,7 +42,12 @@ struct View {
   std::vector<std::int32_t> machine;  ///< machine[r]: index of rank r's machine, from 0 without gaps
   std::vector<std::int32_t> numa;     ///< numa[r]: index of its NUMA node within the machine, -1 where unknown
   /// core[r]: index of the CPU that rank r is bound to, from 0 without gaps. Empty: unless all are bound to one, and share.
+  /// Set by share_cores, as oversubscription is, and what rings and barriers owe to them.
   std::vector<std::int32_t> core;
+  /// Ranks in the order in which they stand in rings: neighbours there are near each other. Empty: by their numbers.
+  std::vector<std::int32_t> ring_order;
+  /// How many times as many ranks a round of a barrier reaches: one more than the messages that take less than a wait.
+  std::int32_t barrier_ways = 4;
   std::vector<std::int32_t> rack;  ///< rack[r]: index of its machine's rack, from 0 without gaps; empty: all in one
   /// Sizes of the torus that the ranks lie on, each with two ports in every dimension; their product is the number of
   /// ranks, and the last coordinate varies fastest with the rank: on 2x3, rank 4 is at (1, 1). Empty: no torus.
@@ -60,7 +65,7 @@ struct View {
   /// ring's few slots stay there, out of which the many of an exchange with everybody push each other (4 ranks on 2 cores,
   /// 2 MiB: .4 to .54 of the direct all-reduce's time; 1 MiB: 1 to 1.4 of it).
   double ring_share = 0.5;
-  /// Messages are read where the sender wrote them, between any two ranks: what ring_share is about.
+  /// Messages are read where the sender wrote them, between any two ranks.
   bool through_memory = true;
 
   int ranks() const { return static_cast<int>(machine.size()); }
@@ -94,9 +99,10 @@ struct View {
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 };
 
-/// Whether messages take the time of cores that all ranks share: then all messages count, not only those that a rank waits
-/// for. Not where there are several machines, as what one rank sends is then no other's time. O(ranks).
-inline bool counts_messages(const View& view) { return view.oversubscription > 1 && view.machines() == 1; }
+/// Of a plan's hash: one that also tells what ranks do by the view, and no shape shows. That is the order of rings, the
+/// ways of barriers, and whose messages a rank takes first. Ranks that saw these differently find out at their first
+/// message.
+std::uint64_t hash_with_order(std::uint64_t hash, const View& view);
 
 /// The classes of links that there are between ranks of the view. O(n log n).
 std::set<LinkClass> classes_between(const View& view);

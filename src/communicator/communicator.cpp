@@ -16,6 +16,7 @@
 #include "src/control/log_lines.h"
 #include "src/links/non_temporal.h"
 #include "src/point_to_point/engine.h"
+#include "topology/oversubscription.h"
 
 namespace tutti {
 namespace {
@@ -243,8 +244,7 @@ Status Communicator::set_up(const WaitLimits& wait_limits, SelectionFiles files)
   policy_.spins = settings_.spin == Spin::always ||
                   (settings_.spin == Spin::adapt && ranks_a_core(membership_->members, places, rank()) == 1);
   registrations_ = std::make_unique<Registrations>(transports_->endpoints(TrafficClass::collective));
-  // Ranks that know who shares their core go by that, and spare each other the telling.
-  const WaiterOptions options = {.tells = view.oversubscription > 1 && view.core.empty()};
+  const WaiterOptions options = {.tells = waiters_tell(view)};
   waiter_ = std::make_unique<Waiter>(transports_->endpoints(TrafficClass::collective), policy_, options);
   ControlPlane& control = *membership_->control;
   reporter_ = std::make_unique<FailureReporter>(failures_, control, executor_, *waiter_, timeout_ns_);
@@ -253,7 +253,7 @@ Status Communicator::set_up(const WaitLimits& wait_limits, SelectionFiles files)
   point_to_point_ = std::make_unique<TransferEngine>(TransferContext{.rank = rank(),
                                                                      .ranks = ranks(),
                                                                      .ranks_here = ranks_here_,
-                                                                     .oversubscription = view.oversubscription,
+                                                                     .longest_eager = longest_eager(view),
                                                                      .transports = *transports_,
                                                                      .failures = failures_,
                                                                      .operations_under_way = operations_under_way_,

@@ -10,6 +10,8 @@
 #include <set>
 #include <tuple>
 
+#include "topology/oversubscription.h"
+
 namespace tutti {
 namespace {
 
@@ -36,11 +38,11 @@ std::vector<std::int32_t> numbered(const std::vector<Key>& keys) {
   return out;
 }
 
-/// See View::core.
+/// See View::core; empty unless all ranks are bound to one.
 std::vector<std::int32_t> cores_of(std::span<const RankInfo> places, const View& view) {
   std::vector<std::pair<std::int32_t, int>> cores;
   for (std::size_t r = 0; r < places.size(); ++r) {
-    if (view.oversubscription <= 1 || places[r].cpus.allowed.size() != 1) return {};
+    if (places[r].cpus.allowed.size() != 1) return {};
     cores.emplace_back(view.machine[r], places[r].cpus.allowed[0]);
   }
   return numbered(cores);
@@ -118,15 +120,16 @@ View view_of(std::span<const Member> members, std::span<const RankInfo> places) 
   std::vector<std::tuple<std::uint64_t, std::string, std::string>> machines;
   std::vector<std::string> racks;
   std::set<std::uint64_t> seen;
+  double oversubscription = 1;
   for (std::size_t r = 0; r < members.size(); ++r) {
     machines.emplace_back(members[r].machine, places[r].machine, places[r].rack);
     racks.push_back(places[r].rack);
     view.numa[r] = places[r].numa;
     if (!seen.insert(members[r].machine).second) continue;
-    view.oversubscription = std::max(view.oversubscription, ranks_a_core(members, places, static_cast<int>(r)));
+    oversubscription = std::max(oversubscription, ranks_a_core(members, places, static_cast<int>(r)));
   }
   view.machine = numbered(machines);
-  view.core = cores_of(places, view);
+  share_cores(view, oversubscription, cores_of(places, view));
   if (std::set<std::string>(racks.begin(), racks.end()).size() > 1) view.rack = numbered(racks);
   if (!places.empty()) view.torus = places[0].torus;
   return view;

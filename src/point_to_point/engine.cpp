@@ -11,7 +11,6 @@
 #include "src/executors/host/bounded_spin.h"
 #include "src/links/non_temporal.h"
 #include "src/point_to_point/transfer_errors.h"
-#include "topology/caches.h"
 
 namespace tutti {
 namespace {
@@ -26,15 +25,6 @@ constexpr std::uint64_t grace_ns = 100'000'000;
 /// So much goes out to a peer before what has come from it is taken, and the other way round. A rank that fills all slots
 /// first finds that the peer's bytes, and its own, have left the caches meanwhile.
 constexpr std::uint64_t turn_bytes = link_slot_bytes;
-
-/// Bytes of the longest transfer that is sent before the receiver has asked for it, with so many ranks to a core. Source,
-/// slot and target of each rank's then stay in the core's own cache. A sender that runs ahead further finds them gone, and
-/// had better wait for the receiver, even where that hands the core over. No more than a slot, and no less than what is
-/// over before the receiver's word could come.
-std::uint64_t longest_eager(double oversubscription) {
-  const double share = static_cast<double>(cache_sizes().l2_share()) / (4 * oversubscription);
-  return std::clamp<std::uint64_t>(static_cast<std::uint64_t>(share), 32 * 1024, link_slot_bytes);
-}
 
 Status stopped() {
   return catching([] { return Status(TUTTI_ABORTED, "a thread was stopped within a send or a receive"); });
@@ -71,7 +61,6 @@ struct TransferEngine::Recall {
 TransferEngine::TransferEngine(const TransferContext& context)
     : context_(context),
       failures_(context.failures),
-      longest_eager_(longest_eager(context.oversubscription)),
       waiter_(context.transports.endpoints(TrafficClass::point_to_point), context.wait_policy,
               {.shared = true, .tells = true}),
       peers_(static_cast<std::size_t>(context.ranks)) {}
@@ -173,7 +162,7 @@ inline std::size_t TransferEngine::exchange_at_once(std::span<const Transfer> tr
 inline bool TransferEngine::send_at_once(const Transfer& transfer) {
   if (transfer.peer == context_.rank) return false;
   PeerChannel& p = peer(transfer.peer);
-  if (!moves_by_itself(p.to) || p.taken >= taken_lot || !p.may_send_eagerly(transfer, longest_eager_)) return false;
+  if (!moves_by_itself(p.to) || p.taken >= taken_lot || !p.may_send_eagerly(transfer, context_.longest_eager)) return false;
   // Such a link keeps nothing back of what is committed from now on.
   if (p.to->transport->flushed(p.to->link) != TUTTI_LINK_OK) return false;
   return p.send_eagerly(transfer, next_id_++);
@@ -575,7 +564,7 @@ inline bool TransferEngine::answer(PeerChannel& p) {
 inline bool TransferEngine::announce(PeerChannel& p) {
   ActiveTransfer& active = p.sends.front();
   const Transfer& transfer = active.transfer;
-  if (p.may_send_eagerly(transfer, longest_eager_)) {
+  if (p.may_send_eagerly(transfer, context_.longest_eager)) {
     if (!p.send_eagerly(transfer, active.id)) return false;
     p.sends.pop();
     p.leave(active);

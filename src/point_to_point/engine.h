@@ -42,7 +42,7 @@ struct TransferContext {
   int rank = 0;
   int ranks = 1;
   std::uint64_t ranks_here = 1;  ///< of this machine
-  double oversubscription = 1;   ///< ranks that share a core, on the machine where most do
+  std::uint64_t longest_eager;   ///< bytes that go before the receiver has asked for them; see topology/oversubscription.h
   Transports& transports;
   FailureState& failures;
   const OperationCount& operations_under_way;
@@ -142,7 +142,6 @@ class TransferEngine {
 
   const TransferContext context_;
   FailureState& failures_;  ///< the context's
-  const std::uint64_t longest_eager_;
 
   std::mutex inbox_mutex_;  ///< guards inbox_, closing_ and thread_
   std::condition_variable posted_;

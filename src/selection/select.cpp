@@ -104,26 +104,11 @@ Terms terms_of(const View& view) { return terms_of(view, std::max(LinkClass::sam
 
 Terms terms_of(const View& view, LinkClass on) {
   const LinkEstimate& link = view.link(on);
-  if (view.oversubscription <= 1) return {link.alpha, link.beta, view.gamma};
-  // The bytes of a network are the wire's, however many ranks have to share the cores behind it; what ranks of one core
-  // pass to each other stays in its caches.
-  constexpr double in_cache = 0.375;
-  const bool wire = on >= LinkClass::other_machine;
-  const double beta = link.beta * (wire                  ? 1
-                                   : view.through_memory ? in_cache * view.oversubscription
-                                                         : view.oversubscription);
-  const double gamma = view.gamma * view.oversubscription;
-  const double wait = std::max(link.alpha, view.yield_seconds * view.oversubscription);
-  if (!counts_messages(view)) return {wait, beta, gamma, 0};
-  constexpr double posted = 0.2;  // View::yield_seconds
-  if (view.through_memory) return {wait, beta, gamma, posted * view.yield_seconds * view.oversubscription};
-  // Whoever waits leaves the core to others, who have messages to pass: the waits are mostly hidden (3 to 8 ranks on 2
-  // cores over the loopback, 8 B and 2 KiB: 4 to 6 us for each message of any rank, and 2 to 4 us for each wait).
-  constexpr double seen_of_waits = 0.4;
-  return {seen_of_waits * link.alpha, beta, gamma, link.alpha * view.oversubscription};
+  return on_shared_cores({.alpha = link.alpha, .beta = link.beta, .gamma = view.gamma}, view, on);
 }
 
 std::vector<Candidate> rank_algorithms(const Problem& problem, const View& view, std::uint32_t lanes) {
+  constexpr double posting = 0.25;  // of a wait, on shared memory as over TCP
   const Terms terms = terms_of(view);
   const double bytes = static_cast<double>(problem.count) * static_cast<double>(element_bytes(problem.type));
   std::vector<Candidate> out;
@@ -131,26 +116,16 @@ std::vector<Candidate> rank_algorithms(const Problem& problem, const View& view,
     // One rank is a copy: algorithms, and their costs, begin at two.
     const bool fits = problem.ranks == 1 || algorithm->fits(problem, view);
     if (algorithm->collective != problem.collective || !fits) continue;
-    const Cost cost = problem.ranks > 1 ? algorithm->cost(problem, view) : Cost{};
-    Candidate candidate{algorithm, {.lanes = lanes, .depth = 0}, cost, 0, 0, 0, 0};
-    double waits = cost.alphas;
-    double betas = cost.betas;
-    candidate.latency_seconds = cost.alphas * terms.alpha;
+    const Cost cost = problem.ranks > 1 ? on_shared_cores(algorithm->cost(problem, view), problem, view) : Cost{};
+    Candidate candidate{algorithm, {.lanes = lanes, .depth = 0}, 0, 0, 0, 0};
+    candidate.latency_seconds = (cost.alphas + posting * cost.posted) * terms.alpha;
     candidate.transfer_seconds = cost.betas * bytes * terms.beta;
     for (std::size_t c = 0; c < kLinkClasses; ++c) {
       const Terms near = terms_of(view, static_cast<LinkClass>(c));
-      waits += cost.on[c].alphas;
-      betas += cost.on[c].betas;
-      candidate.latency_seconds += cost.on[c].alphas * near.alpha;
+      candidate.latency_seconds += (cost.on[c].alphas + posting * cost.on[c].posted) * near.alpha;
       candidate.transfer_seconds += cost.on[c].betas * bytes * near.beta;
     }
-    if (counts_messages(view)) {
-      candidate.latency_seconds += (cost.messages > 0 ? cost.messages : waits) * terms.message;
-      const double sent = cost.sent > 0 ? cost.sent : betas;
-      // Through memory: what all ranks of a core do, or what one does after the other, while the others have nothing to do.
-      candidate.transfer_seconds =
-          (view.through_memory ? std::max(sent, betas / view.oversubscription) : sent) * bytes * terms.beta;
-    }
+    candidate.latency_seconds += cost.messages * terms.message;
     candidate.reduction_seconds = cost.gammas * bytes * terms.gamma;
     candidate.seconds = candidate.latency_seconds + candidate.transfer_seconds + candidate.reduction_seconds;
     out.push_back(candidate);

@@ -7,6 +7,7 @@
 
 #include "algorithms/algorithm.h"
 #include "src/base/status.h"
+#include "src/selection/shared_cores.h"
 #include "src/selection/tuning.h"
 #include "topology/view.h"
 
@@ -16,7 +17,6 @@ namespace tutti {
 struct Candidate {
   const Algorithm* algorithm = nullptr;
   Parameters parameters;
-  Cost cost;
   double seconds = 0;
   double latency_seconds = 0;    ///< the part of α
   double transfer_seconds = 0;   ///< the part of β
@@ -47,14 +47,8 @@ class Overrides {
   std::vector<Rule> rules_;
 };
 
-/// The α, β and γ that a collective over all ranks of the view meets: those of its dearest link, and of cores that are
-/// shared, where they are.
-struct Terms {
-  double alpha = 0;
-  double beta = 0;
-  double gamma = 0;
-  double message = 0;  ///< seconds for each of Cost::messages, where counts_messages(view)
-};
+/// The α, β and γ that a collective over all ranks of the view meets: those of its dearest link, with the cores as they
+/// are.
 Terms terms_of(const View& view);
 /// Those of links of one class, with the cores as they are.
 Terms terms_of(const View& view, LinkClass on);

@@ -10,6 +10,7 @@
 
 #include "algorithms/algorithm.h"
 #include "src/schedule/ir.h"
+#include "topology/oversubscription.h"
 #include "topology/view.h"
 
 namespace tutti::testing {
@@ -144,8 +145,9 @@ inline std::vector<View> views_of(const Algorithm& algorithm, int ranks) {
   if (!usual) return views;
   views.push_back(*usual);
   View bound = *usual;
-  for (int r = 0; r < ranks; ++r) bound.core.push_back(ranks > 1 ? (r * r + r / 2) % (ranks / 2) : 0);
-  bound.oversubscription = 3;
+  std::vector<std::int32_t> core;
+  for (int r = 0; r < ranks; ++r) core.push_back(ranks > 1 ? (r * r + r / 2) % (ranks / 2) : 0);
+  share_cores(bound, 3, core);
   Problem problem;
   problem.collective = algorithm.collective;
   problem.ranks = ranks;

@@ -30,6 +30,7 @@
 #include "tools/plan/synthesize.h"
 #include "topology/generators.h"
 #include "topology/grid.h"
+#include "topology/oversubscription.h"
 
 namespace {
 
@@ -313,7 +314,7 @@ Result<View> view_of(const Request& request, int ranks, const Tuning& tuning) {
   }
   view.through_memory = view.machines() == 1;
   const double on_one = static_cast<double>(ranks) / view.machines();
-  if (request.cores > 0) view.oversubscription = std::max(1.0, on_one / static_cast<double>(request.cores));
+  if (request.cores > 0) share_cores(view, std::max(1.0, on_one / static_cast<double>(request.cores)));
   tuning.apply_with_links(view);
   return view;
 }

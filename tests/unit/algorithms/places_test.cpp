@@ -14,6 +14,7 @@
 #include "algorithms/rings.h"
 #include "src/executors/simulator/simulator.h"
 #include "topology/grid.h"
+#include "topology/oversubscription.h"
 
 namespace tutti::testing {
 namespace {
@@ -62,8 +63,7 @@ TEST(Places, RingsGoFromCoreToCoreAsSeldomAsCanBe) {
   };
   const std::vector<int> by_number = {0, 1, 2, 3, 4, 5, 6};
   EXPECT_EQ(ring(), by_number);
-  view.core = {0, 1, 0, 1, 0, 1, 0};
-  view.oversubscription = 3.5;
+  share_cores(view, 3.5, {0, 1, 0, 1, 0, 1, 0});
   EXPECT_EQ(ring(), (std::vector<int>{0, 2, 4, 6, 1, 3, 5}));
   const auto hash = [&view] {
     Problem problem;
@@ -71,14 +71,14 @@ TEST(Places, RingsGoFromCoreToCoreAsSeldomAsCanBe) {
     return make_plan(ring_all_reduce, problem, view, {}, 1 << 16).hash;
   };
   std::set<std::uint64_t> hashes{hash()};
-  view.core = {0, 1, 0, 1, 0, 1, 1};
+  share_cores(view, 3.5, {0, 1, 0, 1, 0, 1, 1});
   hashes.insert(hash());
-  view.oversubscription = 2;
+  share_cores(view, 2, {0, 1, 0, 1, 0, 1, 1});
   EXPECT_EQ(ring(), by_number);
   hashes.insert(hash());
-  view.core.clear();
+  share_cores(view, 2);
   hashes.insert(hash());
-  view.oversubscription = 1;
+  share_cores(view, 1);
   hashes.insert(hash());
   EXPECT_EQ(hashes.size(), 5u) << "whoever sees the cores differently is told so";
 }

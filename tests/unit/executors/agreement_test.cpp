@@ -20,6 +20,7 @@
 #include "algorithms/algorithms.h"
 #include "tests/support/ranks.h"
 #include "tests/support/views.h"
+#include "topology/oversubscription.h"
 #include "topology/sysfs.h"
 
 namespace tutti::testing {
@@ -143,8 +144,9 @@ std::vector<int> own_cpus() {
 /// Ranks that share two cores in turn.
 View view_of_two_cores(int ranks) {
   View view = flat_view(ranks);
-  for (int r = 0; r < ranks; ++r) view.core.push_back(r % 2);
-  view.oversubscription = ranks / 2.;
+  std::vector<std::int32_t> core;
+  for (int r = 0; r < ranks; ++r) core.push_back(r % 2);
+  share_cores(view, ranks / 2., core);
   return view;
 }
 

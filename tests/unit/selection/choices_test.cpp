@@ -12,6 +12,7 @@
 
 #include "src/selection/select.h"
 #include "tests/support/views.h"
+#include "topology/oversubscription.h"
 
 namespace tutti {
 namespace {
@@ -72,7 +73,7 @@ TEST(Choices, ComeBackFromATableAtEverySize) {
   for (const int ranks : {1, 2, 3, 4, 5, 7, 8, 13, 16, 31, 64, 100, 1000}) {
     View view = flat_view(ranks);
     expect_the_same_choices(view, Tuning(), "a core each");
-    view.oversubscription = std::max(1.0, ranks / 2.0);
+    share_cores(view, std::max(1.0, ranks / 2.0));
     expect_the_same_choices(view, Tuning(), "two cores");
     view.through_memory = false;
     expect_the_same_choices(view, Tuning(), "two cores, not through memory");
@@ -84,7 +85,7 @@ TEST(Choices, ComeBackOnMachinesRacksAndTori) {
        std::vector<Levels>{{1, 2, 1, 4}, {1, 4, 2, 2}, {2, 2, 2, 2}, {1, 5, 1, 3, Placement::shuffled}}) {
     View view = testing::view_of_levels(levels);
     expect_the_same_choices(view, Tuning(), levels.text());
-    view.oversubscription = 2;
+    share_cores(view, 2);
     expect_the_same_choices(view,
                             parsed("tutti tuning 1\nlink tcp other_machine 5e-6 1e-9\nlink shm same_numa 1e-6 9e-11\n"),
                             levels.text() + ", a given table");

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "topology/oversubscription.h"
+
 namespace tutti {
 namespace {
 
@@ -125,7 +127,7 @@ TEST(RankAlgorithms, ChoosesOtherwiseWhereRanksShareCores) {
   EXPECT_EQ(chosen(8192), "direct");
   EXPECT_EQ(chosen(4 << 20), "direct");
   const Terms alone = terms_of(view);
-  view.oversubscription = 2;
+  share_cores(view, 2);
   EXPECT_GT(terms_of(view).alpha, alone.alpha);
   EXPECT_EQ(chosen(512), "flat");
   EXPECT_EQ(chosen(8192), "flat");
@@ -154,7 +156,7 @@ TEST(RankAlgorithms, LetsOneRankSumForManyOnACore) {
     return std::string(rank_algorithms(all_reduce_of(bytes / 4, 8), view, 0)[0].algorithm->name);
   };
   EXPECT_NE(chosen(2048), "central");
-  view.oversubscription = 4;
+  share_cores(view, 4);
   for (const std::uint64_t bytes : {2048, 8192, 32768}) EXPECT_EQ(chosen(bytes), "central") << bytes;
   EXPECT_EQ(chosen(128 << 10), "direct");
   EXPECT_EQ(chosen(512 << 10), "direct");
@@ -183,7 +185,7 @@ TEST(RankAlgorithms, LetsTwoRanksWriteAndReadAtOnce) {
 TEST(RankAlgorithms, SendsLongBlocksDownChainsWhereRanksShareCores) {
   for (const int ranks : {3, 4, 8}) {
     View view = flat_view(ranks);
-    view.oversubscription = ranks / 2.;
+    share_cores(view, ranks / 2.);
     for (const Collective collective : {Collective::reduce, Collective::broadcast}) {
       Problem problem = all_reduce_of(24 << 10, ranks);
       problem.collective = collective;
@@ -201,7 +203,7 @@ TEST(RankAlgorithms, KeepsMachinesApartWhereRanksShareTheirCores) {
     View alone = uniform_view(machines, each);
     alone.through_memory = false;
     View shared = alone;
-    shared.oversubscription = 1.02;
+    share_cores(shared, 1.02);
     const auto best = [&](const View& view, std::uint64_t bytes) {
       return rank_algorithms(all_reduce_of(bytes / 4, view.ranks()), view, 0)[0];
     };
@@ -267,7 +269,7 @@ TEST(RankAlgorithms, ChoosesATorusWhereThereIsOne) {
 // The fewest waits are worth its copies for the shortest blocks alone.
 TEST(RankAlgorithms, CountsWhatBruckCopies) {
   View view = flat_view(16);
-  view.oversubscription = 8;
+  share_cores(view, 8);
   const auto chosen = [&](std::uint64_t bytes) {
     Problem problem = all_reduce_of(bytes / 4, view.ranks());
     problem.collective = Collective::all_to_all;
@@ -276,7 +278,7 @@ TEST(RankAlgorithms, CountsWhatBruckCopies) {
   EXPECT_EQ(chosen(16), "bruck");
   EXPECT_EQ(chosen(8192), "pairwise");
   view = flat_view(8);
-  view.oversubscription = 4;
+  share_cores(view, 4);
   EXPECT_EQ(chosen(16), "pairwise") << "one wait instead of three";
 }
 
