@@ -15,7 +15,7 @@
 #include "algorithms/trees.h"
 
 namespace tutti {
-namespace {
+namespace binomial_broadcast_detail {
 
 Shape shape(const Problem&, const View&, const Parameters&) { return {.chunks = 1, .lanes = 1, .message_cells = 1}; }
 
@@ -35,9 +35,14 @@ Cost cost(const Problem& problem, const View&) {
   return {h, h, 0, tree_messages(problem), tree_messages(problem)};
 }
 
-}  // namespace
+}  // namespace binomial_broadcast_detail
 
-const Algorithm binomial_broadcast = {
-    "binomial", Collective::broadcast, "down a binomial tree; the fewest waits", always_fits, shape, build, cost};
+const Algorithm binomial_broadcast = {"binomial",
+                                      Collective::broadcast,
+                                      "down a binomial tree; the fewest waits",
+                                      always_fits,
+                                      binomial_broadcast_detail::shape,
+                                      binomial_broadcast_detail::build,
+                                      binomial_broadcast_detail::cost};
 
 }  // namespace tutti

@@ -13,7 +13,7 @@
 #include "algorithms/trees.h"
 
 namespace tutti {
-namespace {
+namespace binomial_gather_detail {
 
 Shape shape(const Problem& problem, const View&, const Parameters&) {
   const auto widest = static_cast<std::uint32_t>(binomial_widest(problem.ranks));
@@ -51,9 +51,14 @@ Cost cost(const Problem& problem, const View&) {
   return {h, problem.ranks - 1.0, 0, tree_messages(problem), h / 2};
 }
 
-}  // namespace
+}  // namespace binomial_gather_detail
 
-const Algorithm binomial_gather = {
-    "binomial", Collective::gather, "up a binomial tree; the fewest waits", always_fits, shape, build, cost};
+const Algorithm binomial_gather = {"binomial",
+                                   Collective::gather,
+                                   "up a binomial tree; the fewest waits",
+                                   always_fits,
+                                   binomial_gather_detail::shape,
+                                   binomial_gather_detail::build,
+                                   binomial_gather_detail::cost};
 
 }  // namespace tutti

@@ -16,7 +16,7 @@
 #include "algorithms/trees.h"
 
 namespace tutti {
-namespace {
+namespace binomial_reduce_detail {
 
 Shape shape(const Problem&, const View&, const Parameters&) { return {.chunks = 1, .lanes = 1, .message_cells = 1}; }
 
@@ -38,9 +38,14 @@ Cost cost(const Problem& problem, const View&) {
   return {h, h, h, tree_messages(problem), tree_messages(problem)};
 }
 
-}  // namespace
+}  // namespace binomial_reduce_detail
 
-const Algorithm binomial_reduce = {
-    "binomial", Collective::reduce, "up a binomial tree; the fewest waits", always_fits, shape, build, cost};
+const Algorithm binomial_reduce = {"binomial",
+                                   Collective::reduce,
+                                   "up a binomial tree; the fewest waits",
+                                   always_fits,
+                                   binomial_reduce_detail::shape,
+                                   binomial_reduce_detail::build,
+                                   binomial_reduce_detail::cost};
 
 }  // namespace tutti

@@ -13,7 +13,7 @@
 #include "algorithms/trees.h"
 
 namespace tutti {
-namespace {
+namespace binomial_scatter_detail {
 
 Shape shape(const Problem& problem, const View&, const Parameters&) {
   const auto widest = static_cast<std::uint32_t>(binomial_widest(problem.ranks));
@@ -45,9 +45,14 @@ Cost cost(const Problem& problem, const View&) {
   return {h, problem.ranks - 1.0, 0, tree_messages(problem), h / 2};
 }
 
-}  // namespace
+}  // namespace binomial_scatter_detail
 
-const Algorithm binomial_scatter = {
-    "binomial", Collective::scatter, "down a binomial tree; the fewest waits", always_fits, shape, build, cost};
+const Algorithm binomial_scatter = {"binomial",
+                                    Collective::scatter,
+                                    "down a binomial tree; the fewest waits",
+                                    always_fits,
+                                    binomial_scatter_detail::shape,
+                                    binomial_scatter_detail::build,
+                                    binomial_scatter_detail::cost};
 
 }  // namespace tutti

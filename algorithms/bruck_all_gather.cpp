@@ -13,7 +13,7 @@
 #include "algorithms/trees.h"
 
 namespace tutti {
-namespace {
+namespace bruck_all_gather_detail {
 
 Shape shape(const Problem& problem, const View&, const Parameters&) {
   return {
@@ -36,10 +36,15 @@ Cost cost(const Problem& problem, const View&) {
   return {static_cast<double>(log2_ceil(problem.ranks)), problem.ranks - 1.0, 0};
 }
 
-}  // namespace
+}  // namespace bruck_all_gather_detail
 
-const Algorithm bruck_all_gather = {
-    "bruck", Collective::all_gather, "twice as many blocks each round; the fewest waits", always_fits, shape, build,
-    cost,    around_a_ring};
+const Algorithm bruck_all_gather = {"bruck",
+                                    Collective::all_gather,
+                                    "twice as many blocks each round; the fewest waits",
+                                    always_fits,
+                                    bruck_all_gather_detail::shape,
+                                    bruck_all_gather_detail::build,
+                                    bruck_all_gather_detail::cost,
+                                    around_a_ring};
 
 }  // namespace tutti

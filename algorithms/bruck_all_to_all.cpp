@@ -14,7 +14,7 @@
 #include "algorithms/arithmetic.h"
 
 namespace tutti {
-namespace {
+namespace bruck_all_to_all_detail {
 
 /// How many i in 1 … p−1 have this bit.
 std::uint32_t with_bit(int bit, int p) {
@@ -70,15 +70,15 @@ Cost cost(const Problem& problem, const View&) {
   return {h, blocks + copies, 0, h, blocks};
 }
 
-}  // namespace
+}  // namespace bruck_all_to_all_detail
 
 const Algorithm bruck_all_to_all = {"bruck",
                                     Collective::all_to_all,
                                     "blocks travel by their binary digits; the fewest waits, more bytes",
                                     always_fits,
-                                    shape,
-                                    build,
-                                    cost,
+                                    bruck_all_to_all_detail::shape,
+                                    bruck_all_to_all_detail::build,
+                                    bruck_all_to_all_detail::cost,
                                     around_a_ring};
 
 }  // namespace tutti

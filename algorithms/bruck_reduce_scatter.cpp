@@ -15,7 +15,7 @@
 #include "algorithms/trees.h"
 
 namespace tutti {
-namespace {
+namespace bruck_reduce_scatter_detail {
 
 Shape shape(const Problem& problem, const View&, const Parameters&) {
   const auto widest = static_cast<std::uint32_t>(binomial_widest(problem.ranks));
@@ -80,15 +80,15 @@ Cost cost(const Problem& problem, const View&) {
   return {log2_ceil(problem.ranks) + (cut && problem.ranks > 2 ? 1.0 : 0.0), others, others};
 }
 
-}  // namespace
+}  // namespace bruck_reduce_scatter_detail
 
 const Algorithm bruck_reduce_scatter = {"bruck",
                                         Collective::reduce_scatter,
                                         "half of the sums sent on each round; the fewest waits",
                                         always_fits,
-                                        shape,
-                                        build,
-                                        cost,
+                                        bruck_reduce_scatter_detail::shape,
+                                        bruck_reduce_scatter_detail::build,
+                                        bruck_reduce_scatter_detail::cost,
                                         around_a_ring};
 
 }  // namespace tutti

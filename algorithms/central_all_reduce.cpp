@@ -12,7 +12,7 @@
 #include "algorithms/arithmetic.h"
 
 namespace tutti {
-namespace {
+namespace central_all_reduce_detail {
 
 Shape shape(const Problem&, const View&, const Parameters&) { return {.chunks = 1, .lanes = 1, .message_cells = 1}; }
 
@@ -44,14 +44,14 @@ Cost cost(const Problem& problem, const View&) {
           .pattern = CommunicationPattern::central};
 }
 
-}  // namespace
+}  // namespace central_all_reduce_detail
 
 const Algorithm central_all_reduce = {"central",
                                       Collective::all_reduce,
                                       "one rank sums for all, as a parameter server does; its port carries everything",
                                       always_fits,
-                                      shape,
-                                      build,
-                                      cost};
+                                      central_all_reduce_detail::shape,
+                                      central_all_reduce_detail::build,
+                                      central_all_reduce_detail::cost};
 
 }  // namespace tutti

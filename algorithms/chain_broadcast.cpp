@@ -9,7 +9,7 @@
 #include "algorithms/trees.h"
 
 namespace tutti {
-namespace {
+namespace chain_broadcast_detail {
 
 constexpr std::uint32_t pieces_per_window = 4;
 
@@ -32,10 +32,14 @@ Cost cost(const Problem& problem, const View& view) {
   return chain_cost(problem, view, pieces(problem, pieces_per_window));
 }
 
-}  // namespace
+}  // namespace chain_broadcast_detail
 
-const Algorithm chain_broadcast = {
-    "chain", Collective::broadcast, "handed on from rank to rank in a pipeline; the least bytes", always_fits, shape, build,
-    cost};
+const Algorithm chain_broadcast = {"chain",
+                                   Collective::broadcast,
+                                   "handed on from rank to rank in a pipeline; the least bytes",
+                                   always_fits,
+                                   chain_broadcast_detail::shape,
+                                   chain_broadcast_detail::build,
+                                   chain_broadcast_detail::cost};
 
 }  // namespace tutti

@@ -9,7 +9,7 @@
 #include "algorithms/trees.h"
 
 namespace tutti {
-namespace {
+namespace chain_reduce_detail {
 
 constexpr std::uint32_t pieces_per_window = 4;
 
@@ -39,10 +39,14 @@ Cost cost(const Problem& problem, const View& view) {
   return cost;
 }
 
-}  // namespace
+}  // namespace chain_reduce_detail
 
-const Algorithm chain_reduce = {
-    "chain", Collective::reduce, "summed from rank to rank in a pipeline; the least bytes", always_fits, shape, build,
-    cost};
+const Algorithm chain_reduce = {"chain",
+                                Collective::reduce,
+                                "summed from rank to rank in a pipeline; the least bytes",
+                                always_fits,
+                                chain_reduce_detail::shape,
+                                chain_reduce_detail::build,
+                                chain_reduce_detail::cost};
 
 }  // namespace tutti

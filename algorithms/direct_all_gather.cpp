@@ -10,7 +10,7 @@
 #include "algorithms/arithmetic.h"
 
 namespace tutti {
-namespace {
+namespace direct_all_gather_detail {
 
 Shape shape(const Problem&, const View&, const Parameters& parameters) {
   return {.chunks = 1, .lanes = 2, .depth = or_default(parameters.depth, 2), .message_cells = 1};
@@ -35,10 +35,15 @@ Cost cost(const Problem& problem, const View&) {
   return {.alphas = 1, .betas = others, .messages = others, .posted = others - 1};
 }
 
-}  // namespace
+}  // namespace direct_all_gather_detail
 
-const Algorithm direct_all_gather = {
-    "direct", Collective::all_gather, "everybody sends its block to everybody; one wait", always_fits, shape, build,
-    cost,     around_a_ring};
+const Algorithm direct_all_gather = {"direct",
+                                     Collective::all_gather,
+                                     "everybody sends its block to everybody; one wait",
+                                     always_fits,
+                                     direct_all_gather_detail::shape,
+                                     direct_all_gather_detail::build,
+                                     direct_all_gather_detail::cost,
+                                     around_a_ring};
 
 }  // namespace tutti

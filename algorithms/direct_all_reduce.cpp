@@ -12,7 +12,7 @@
 #include "algorithms/arithmetic.h"
 
 namespace tutti {
-namespace {
+namespace direct_all_reduce_detail {
 
 Shape shape(const Problem& problem, const View&, const Parameters& parameters) {
   return {.chunks = static_cast<std::uint32_t>(problem.ranks),
@@ -49,14 +49,14 @@ Cost cost(const Problem& problem, const View&) {
   return {.alphas = 2, .betas = 2 * (p - 1) / p, .gammas = (p - 1) / p, .messages = messages, .posted = 2 * (p - 2)};
 }
 
-}  // namespace
+}  // namespace direct_all_reduce_detail
 
 const Algorithm direct_all_reduce = {"direct",
                                      Collective::all_reduce,
                                      "two exchanges with everybody; the least bytes in two waits",
                                      always_fits,
-                                     shape,
-                                     build,
-                                     cost};
+                                     direct_all_reduce_detail::shape,
+                                     direct_all_reduce_detail::build,
+                                     direct_all_reduce_detail::cost};
 
 }  // namespace tutti

@@ -7,7 +7,7 @@
 #include "algorithms/arithmetic.h"
 
 namespace tutti {
-namespace {
+namespace direct_gather_detail {
 
 Shape shape(const Problem&, const View&, const Parameters&) { return {.chunks = 1, .lanes = 1, .message_cells = 1}; }
 
@@ -29,9 +29,14 @@ Cost cost(const Problem& problem, const View&) {
   return {.alphas = 1, .betas = others, .messages = edges, .sent = edges, .posted = others - 1};
 }
 
-}  // namespace
+}  // namespace direct_gather_detail
 
-const Algorithm direct_gather = {
-    "direct", Collective::gather, "everybody sends to the root; one wait", always_fits, shape, build, cost};
+const Algorithm direct_gather = {"direct",
+                                 Collective::gather,
+                                 "everybody sends to the root; one wait",
+                                 always_fits,
+                                 direct_gather_detail::shape,
+                                 direct_gather_detail::build,
+                                 direct_gather_detail::cost};
 
 }  // namespace tutti

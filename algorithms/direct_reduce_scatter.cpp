@@ -11,7 +11,7 @@
 #include "algorithms/arithmetic.h"
 
 namespace tutti {
-namespace {
+namespace direct_reduce_scatter_detail {
 
 Shape shape(const Problem&, const View&, const Parameters& parameters) {
   return {.chunks = 1, .lanes = 2, .depth = or_default(parameters.depth, 2), .message_cells = 1};
@@ -36,9 +36,14 @@ Cost cost(const Problem& problem, const View&) {
   return {.alphas = 1, .betas = others, .gammas = others, .messages = others, .posted = others - 1};
 }
 
-}  // namespace
+}  // namespace direct_reduce_scatter_detail
 
-const Algorithm direct_reduce_scatter = {
-    "direct", Collective::reduce_scatter, "everybody sends everybody its share; one wait", always_fits, shape, build, cost};
+const Algorithm direct_reduce_scatter = {"direct",
+                                         Collective::reduce_scatter,
+                                         "everybody sends everybody its share; one wait",
+                                         always_fits,
+                                         direct_reduce_scatter_detail::shape,
+                                         direct_reduce_scatter_detail::build,
+                                         direct_reduce_scatter_detail::cost};
 
 }  // namespace tutti

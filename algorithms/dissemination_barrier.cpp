@@ -16,7 +16,7 @@
 #include "algorithms/arithmetic.h"
 
 namespace tutti {
-namespace {
+namespace dissemination_barrier_detail {
 
 /// Calls visit(distance, messages of each rank) for each round.
 template <typename Visit>
@@ -60,15 +60,15 @@ Cost cost(const Problem& problem, const View& view) {
   return cost;
 }
 
-}  // namespace
+}  // namespace dissemination_barrier_detail
 
 const Algorithm dissemination_barrier = {"dissemination",
                                          Collective::barrier,
                                          "hearsay, four or eight times as far each round; the fewest waits",
                                          always_fits,
-                                         shape,
-                                         build,
-                                         cost,
+                                         dissemination_barrier_detail::shape,
+                                         dissemination_barrier_detail::build,
+                                         dissemination_barrier_detail::cost,
                                          around_a_ring};
 
 }  // namespace tutti

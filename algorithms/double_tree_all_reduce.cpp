@@ -15,7 +15,7 @@
 #include "algorithms/trees.h"
 
 namespace tutti {
-namespace {
+namespace double_tree_all_reduce_detail {
 
 constexpr std::uint32_t pieces_per_tree = 2;
 
@@ -66,14 +66,14 @@ Cost cost(const Problem& problem, const View&) {
           2 * tree_messages(problem)};
 }
 
-}  // namespace
+}  // namespace double_tree_all_reduce_detail
 
 const Algorithm double_tree_all_reduce = {"double_tree",
                                           Collective::all_reduce,
                                           "two trees in a pipeline, each for half; few waits and twice the bytes",
                                           always_fits,
-                                          shape,
-                                          build,
-                                          cost};
+                                          double_tree_all_reduce_detail::shape,
+                                          double_tree_all_reduce_detail::build,
+                                          double_tree_all_reduce_detail::cost};
 
 }  // namespace tutti

@@ -14,7 +14,7 @@
 #include "algorithms/arithmetic.h"
 
 namespace tutti {
-namespace {
+namespace flat_all_reduce_detail {
 
 Shape shape(const Problem&, const View&, const Parameters&) {
   return {.chunks = 1, .lanes = 1, .scratch_blocks = 1, .message_cells = 1};
@@ -35,14 +35,14 @@ Cost cost(const Problem& problem, const View&) {
   return {.alphas = 1, .betas = others, .gammas = others, .messages = others, .posted = others - 1};
 }
 
-}  // namespace
+}  // namespace flat_all_reduce_detail
 
 const Algorithm flat_all_reduce = {"flat",
                                    Collective::all_reduce,
                                    "everybody sends all to everybody; one wait, p-1 times the bytes",
                                    always_fits,
-                                   shape,
-                                   build,
-                                   cost};
+                                   flat_all_reduce_detail::shape,
+                                   flat_all_reduce_detail::build,
+                                   flat_all_reduce_detail::cost};
 
 }  // namespace tutti

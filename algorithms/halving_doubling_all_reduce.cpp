@@ -19,7 +19,7 @@
 #include "algorithms/powers.h"
 
 namespace tutti {
-namespace {
+namespace halving_doubling_all_reduce_detail {
 
 Shape shape(const Problem& problem, const View& view, const Parameters& parameters) {
   const int members = power_floor(problem.ranks);
@@ -76,15 +76,15 @@ Cost cost(const Problem& problem, const View&) {
   return {2 * h + 2 * around, 2 * share + 2 * around, share + around, messages / problem.ranks, sent / problem.ranks};
 }
 
-}  // namespace
+}  // namespace halving_doubling_all_reduce_detail
 
 const Algorithm halving_doubling_all_reduce = {"halving_doubling",
                                                Collective::all_reduce,
                                                "halves swapped near to far and back; the least bytes in 2 log2 p waits",
                                                always_fits,
-                                               shape,
-                                               build,
-                                               cost,
+                                               halving_doubling_all_reduce_detail::shape,
+                                               halving_doubling_all_reduce_detail::build,
+                                               halving_doubling_all_reduce_detail::cost,
                                                hypercube_symmetry};
 
 }  // namespace tutti

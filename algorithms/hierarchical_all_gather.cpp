@@ -11,7 +11,7 @@
 #include "algorithms/hierarchies.h"
 
 namespace tutti {
-namespace {
+namespace hierarchical_all_gather_detail {
 
 Shape shape(const Problem& problem, const View& view, const Parameters& parameters) {
   const Grid grid = hierarchy_of(view);
@@ -31,14 +31,14 @@ void build(Builder& builder, const View& view, const Parameters&) {
                   [&](int level) { return builder.lane(static_cast<std::uint32_t>(last - level)); });
 }
 
-}  // namespace
+}  // namespace hierarchical_all_gather_detail
 
 const Algorithm hierarchical_all_gather = {"hierarchical",
                                            Collective::all_gather,
                                            "blocks cross, then travel inside; the least bytes between machines",
                                            regular_levels,
-                                           shape,
-                                           build,
+                                           hierarchical_all_gather_detail::shape,
+                                           hierarchical_all_gather_detail::build,
                                            levels_blocks_cost};
 
 }  // namespace tutti

@@ -14,7 +14,7 @@
 #include "algorithms/hierarchies.h"
 
 namespace tutti {
-namespace {
+namespace hierarchical_all_reduce_detail {
 
 Shape shape(const Problem& problem, const View& view, const Parameters& parameters) {
   const Grid grid = hierarchy_of(view);
@@ -50,15 +50,15 @@ Cost cost(const Problem& problem, const View& view) {
   return cost;
 }
 
-}  // namespace
+}  // namespace hierarchical_all_reduce_detail
 
 const Algorithm hierarchical_all_reduce = {
     "hierarchical",
     Collective::all_reduce,
     "scattered inside, summed across, gathered inside; the least bytes between machines, on every rank's link",
     several_levels,
-    shape,
-    build,
-    cost};
+    hierarchical_all_reduce_detail::shape,
+    hierarchical_all_reduce_detail::build,
+    hierarchical_all_reduce_detail::cost};
 
 }  // namespace tutti

@@ -10,7 +10,7 @@
 #include "algorithms/hierarchies.h"
 
 namespace tutti {
-namespace {
+namespace hierarchical_reduce_scatter_detail {
 
 Shape shape(const Problem& problem, const View& view, const Parameters& parameters) {
   const Grid grid = hierarchy_of(view);
@@ -37,14 +37,14 @@ Cost cost(const Problem& problem, const View& view) {
   return cost;
 }
 
-}  // namespace
+}  // namespace hierarchical_reduce_scatter_detail
 
 const Algorithm hierarchical_reduce_scatter = {"hierarchical",
                                                Collective::reduce_scatter,
                                                "blocks add up inside, then across; the least bytes between machines",
                                                regular_levels,
-                                               shape,
-                                               build,
-                                               cost};
+                                               hierarchical_reduce_scatter_detail::shape,
+                                               hierarchical_reduce_scatter_detail::build,
+                                               hierarchical_reduce_scatter_detail::cost};
 
 }  // namespace tutti

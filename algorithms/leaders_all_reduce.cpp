@@ -13,7 +13,7 @@
 #include "algorithms/phases.h"
 
 namespace tutti {
-namespace {
+namespace leaders_all_reduce_detail {
 
 Shape shape(const Problem&, const View& view, const Parameters& parameters) {
   return {.chunks = static_cast<std::uint32_t>(view.machines()),
@@ -73,14 +73,14 @@ Cost cost(const Problem&, const View& view) {
   return cost;
 }
 
-}  // namespace
+}  // namespace leaders_all_reduce_detail
 
 const Algorithm leaders_all_reduce = {"leaders",
                                       Collective::all_reduce,
                                       "a leader on each machine sums, crosses and hands out; for unequal machines",
                                       has_crews,
-                                      shape,
-                                      build,
-                                      cost};
+                                      leaders_all_reduce_detail::shape,
+                                      leaders_all_reduce_detail::build,
+                                      leaders_all_reduce_detail::cost};
 
 }  // namespace tutti

@@ -8,7 +8,7 @@
 #include "algorithms/leaders.h"
 
 namespace tutti {
-namespace {
+namespace leaders_broadcast_detail {
 
 void build(Builder& builder, const View& view, const Parameters&) {
   const LaneBuilder lane = builder.lane(0);
@@ -20,10 +20,10 @@ void build(Builder& builder, const View& view, const Parameters&) {
   lane.move(std::vector{tree.parent < 0 ? input(0) : lane.from(tree.parent)}, destinations);
 }
 
-}  // namespace
+}  // namespace leaders_broadcast_detail
 
 const Algorithm leaders_broadcast = {"leaders",     Collective::broadcast, "down a tree of machines, then of their ranks",
-                                     has_crews,     crew_tree_shape,       build,
+                                     has_crews,     crew_tree_shape,       leaders_broadcast_detail::build,
                                      crew_tree_cost};
 
 }  // namespace tutti

@@ -8,7 +8,7 @@
 #include "algorithms/leaders.h"
 
 namespace tutti {
-namespace {
+namespace leaders_reduce_detail {
 
 void build(Builder& builder, const View& view, const Parameters&) {
   const LaneBuilder lane = builder.lane(0);
@@ -31,10 +31,14 @@ Cost cost(const Problem& problem, const View& view) {
   return cost;
 }
 
-}  // namespace
+}  // namespace leaders_reduce_detail
 
-const Algorithm leaders_reduce = {"leaders", Collective::reduce, "up a tree of each machine's ranks, then of machines",
-                                  has_crews, crew_tree_shape,    build,
-                                  cost};
+const Algorithm leaders_reduce = {"leaders",
+                                  Collective::reduce,
+                                  "up a tree of each machine's ranks, then of machines",
+                                  has_crews,
+                                  crew_tree_shape,
+                                  leaders_reduce_detail::build,
+                                  leaders_reduce_detail::cost};
 
 }  // namespace tutti

@@ -15,7 +15,7 @@
 #include "algorithms/arithmetic.h"
 
 namespace tutti {
-namespace {
+namespace pairwise_all_to_all_detail {
 
 /// Pairs of rounds whose messages are under way at once.
 constexpr int most_ahead = 4;
@@ -62,10 +62,15 @@ Cost cost(const Problem& problem, const View&) {
   return {.alphas = waits, .betas = others, .messages = others, .posted = others - waits};
 }
 
-}  // namespace
+}  // namespace pairwise_all_to_all_detail
 
-const Algorithm pairwise_all_to_all = {
-    "pairwise", Collective::all_to_all, "one permutation a round; the least bytes", always_fits, shape, build,
-    cost,       around_a_ring};
+const Algorithm pairwise_all_to_all = {"pairwise",
+                                       Collective::all_to_all,
+                                       "one permutation a round; the least bytes",
+                                       always_fits,
+                                       pairwise_all_to_all_detail::shape,
+                                       pairwise_all_to_all_detail::build,
+                                       pairwise_all_to_all_detail::cost,
+                                       around_a_ring};
 
 }  // namespace tutti

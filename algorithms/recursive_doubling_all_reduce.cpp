@@ -12,7 +12,7 @@
 #include "algorithms/powers.h"
 
 namespace tutti {
-namespace {
+namespace recursive_doubling_all_reduce_detail {
 
 Shape shape(const Problem&, const View&, const Parameters&) {
   return {.chunks = 1, .lanes = 1, .scratch_blocks = 3, .message_cells = 1};
@@ -63,15 +63,15 @@ Cost cost(const Problem& problem, const View&) {
   return {h + 2 * around, h + 2 * around, h + around, messages, messages};
 }
 
-}  // namespace
+}  // namespace recursive_doubling_all_reduce_detail
 
 const Algorithm recursive_doubling_all_reduce = {"recursive_doubling",
                                                  Collective::all_reduce,
                                                  "everybody swaps all it has, log2 p times; the fewest waits",
                                                  always_fits,
-                                                 shape,
-                                                 build,
-                                                 cost,
+                                                 recursive_doubling_all_reduce_detail::shape,
+                                                 recursive_doubling_all_reduce_detail::build,
+                                                 recursive_doubling_all_reduce_detail::cost,
                                                  hypercube_symmetry};
 
 }  // namespace tutti

@@ -10,7 +10,7 @@
 #include "algorithms/trees.h"
 
 namespace tutti {
-namespace {
+namespace reduce_scatter_gather_reduce_detail {
 
 Shape shape(const Problem& problem, const View&, const Parameters&) {
   return {.chunks = static_cast<std::uint32_t>(problem.ranks),
@@ -52,15 +52,15 @@ Cost cost(const Problem& problem, const View&) {
           .pattern = CommunicationPattern::ring_then_gather};
 }
 
-}  // namespace
+}  // namespace reduce_scatter_gather_reduce_detail
 
 const Algorithm reduce_scatter_gather_reduce = {
     "reduce_scatter_gather",
     Collective::reduce,
     "summed round a ring, then gathered up a tree; twice the bytes, no pipeline to fill",
     always_fits,
-    shape,
-    build,
-    cost};
+    reduce_scatter_gather_reduce_detail::shape,
+    reduce_scatter_gather_reduce_detail::build,
+    reduce_scatter_gather_reduce_detail::cost};
 
 }  // namespace tutti

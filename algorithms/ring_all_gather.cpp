@@ -8,7 +8,7 @@
 #include "algorithms/rings.h"
 
 namespace tutti {
-namespace {
+namespace ring_all_gather_detail {
 
 Shape shape(const Problem&, const View&, const Parameters&) {
   return {.chunks = 1, .lanes = 1, .credit = 2, .message_cells = 1};
@@ -30,15 +30,15 @@ Cost cost(const Problem& problem, const View&) {
   return {.alphas = others, .betas = others, .pattern = CommunicationPattern::ring};
 }
 
-}  // namespace
+}  // namespace ring_all_gather_detail
 
 const Algorithm ring_all_gather = {"ring",
                                    Collective::all_gather,
                                    "blocks travel around the ring; one neighbour each, latency grows with the ranks",
                                    always_fits,
-                                   shape,
-                                   build,
-                                   cost,
+                                   ring_all_gather_detail::shape,
+                                   ring_all_gather_detail::build,
+                                   ring_all_gather_detail::cost,
                                    around_ring_order};
 
 }  // namespace tutti

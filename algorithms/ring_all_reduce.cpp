@@ -11,7 +11,7 @@
 #include "algorithms/rings.h"
 
 namespace tutti {
-namespace {
+namespace ring_all_reduce_detail {
 
 Shape shape(const Problem& problem, const View&, const Parameters& parameters) {
   const std::uint32_t lanes = parameters.lanes != 0 ? parameters.lanes : 1;
@@ -42,15 +42,15 @@ Cost cost(const Problem& problem, const View&) {
           .pattern = CommunicationPattern::ring};
 }
 
-}  // namespace
+}  // namespace ring_all_reduce_detail
 
 const Algorithm ring_all_reduce = {"ring",
                                    Collective::all_reduce,
                                    "chunks travel around the ring twice; the least bytes, latency grows with the ranks",
                                    always_fits,
-                                   shape,
-                                   build,
-                                   cost,
+                                   ring_all_reduce_detail::shape,
+                                   ring_all_reduce_detail::build,
+                                   ring_all_reduce_detail::cost,
                                    around_ring_order};
 
 }  // namespace tutti

@@ -8,7 +8,7 @@
 #include "algorithms/rings.h"
 
 namespace tutti {
-namespace {
+namespace ring_reduce_scatter_detail {
 
 Shape shape(const Problem&, const View&, const Parameters&) {
   return {.chunks = 1, .lanes = 1, .credit = 2, .message_cells = 1};
@@ -29,15 +29,15 @@ Cost cost(const Problem& problem, const View&) {
   return {.alphas = others, .betas = others, .gammas = others, .pattern = CommunicationPattern::ring};
 }
 
-}  // namespace
+}  // namespace ring_reduce_scatter_detail
 
 const Algorithm ring_reduce_scatter = {"ring",
                                        Collective::reduce_scatter,
                                        "blocks add up around the ring; one neighbour each, latency grows with the ranks",
                                        always_fits,
-                                       shape,
-                                       build,
-                                       cost,
+                                       ring_reduce_scatter_detail::shape,
+                                       ring_reduce_scatter_detail::build,
+                                       ring_reduce_scatter_detail::cost,
                                        around_ring_order};
 
 }  // namespace tutti

@@ -10,7 +10,7 @@
 #include "algorithms/trees.h"
 
 namespace tutti {
-namespace {
+namespace scatter_all_gather_broadcast_detail {
 
 Shape shape(const Problem& problem, const View&, const Parameters&) {
   return {.chunks = static_cast<std::uint32_t>(problem.ranks),
@@ -52,15 +52,15 @@ Cost cost(const Problem& problem, const View&) {
           .pattern = CommunicationPattern::scatter_then_ring};
 }
 
-}  // namespace
+}  // namespace scatter_all_gather_broadcast_detail
 
 const Algorithm scatter_all_gather_broadcast = {
     "scatter_all_gather",
     Collective::broadcast,
     "scattered down a tree, then handed round a ring; twice the bytes, no pipeline to fill",
     always_fits,
-    shape,
-    build,
-    cost};
+    scatter_all_gather_broadcast_detail::shape,
+    scatter_all_gather_broadcast_detail::build,
+    scatter_all_gather_broadcast_detail::cost};
 
 }  // namespace tutti

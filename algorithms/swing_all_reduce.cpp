@@ -21,7 +21,7 @@
 #include "algorithms/tori.h"
 
 namespace tutti {
-namespace {
+namespace swing_all_reduce_detail {
 
 /// ρ(s), times the direction of the part.
 int swing(int step, bool forward) {
@@ -124,14 +124,14 @@ Cost cost(const Problem& problem, const View& view) {
   return {2.0 * static_cast<double>(steps), 2 * carried, others};
 }
 
-}  // namespace
+}  // namespace swing_all_reduce_detail
 
 const Algorithm swing_all_reduce = {"swing",
                                     Collective::all_reduce,
                                     "halves swapped with partners that stay near on a torus, on all ports; few waits",
-                                    fits,
-                                    shape,
-                                    build,
-                                    cost};
+                                    swing_all_reduce_detail::fits,
+                                    swing_all_reduce_detail::shape,
+                                    swing_all_reduce_detail::build,
+                                    swing_all_reduce_detail::cost};
 
 }  // namespace tutti

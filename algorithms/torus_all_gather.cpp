@@ -5,7 +5,7 @@
 #include "algorithms/tori.h"
 
 namespace tutti {
-namespace {
+namespace torus_all_gather_detail {
 
 Shape shape(const Problem& problem, const View& view, const Parameters&) {
   const Grid torus = torus_of(view);
@@ -23,14 +23,14 @@ void build(Builder& builder, const View& view, const Parameters&) {
   }
 }
 
-}  // namespace
+}  // namespace torus_all_gather_detail
 
 const Algorithm torus_all_gather = {"torus",
                                     Collective::all_gather,
                                     "rings of one dimension after another on all ports of a torus",
                                     on_torus,
-                                    shape,
-                                    build,
+                                    torus_all_gather_detail::shape,
+                                    torus_all_gather_detail::build,
                                     torus_blocks_cost,
                                     on_the_torus};
 

@@ -11,7 +11,7 @@
 #include "algorithms/tori.h"
 
 namespace tutti {
-namespace {
+namespace torus_all_reduce_detail {
 
 Shape shape(const Problem& problem, const View& view, const Parameters&) {
   const Grid torus = torus_of(view);
@@ -37,15 +37,15 @@ Cost cost(const Problem& problem, const View& view) {
   return {2 * torus_messages(torus), 2 * torus_share(torus, view), (problem.ranks - 1.0) / problem.ranks};
 }
 
-}  // namespace
+}  // namespace torus_all_reduce_detail
 
 const Algorithm torus_all_reduce = {"torus",
                                     Collective::all_reduce,
                                     "rings of one dimension after another on all ports of a torus; the least bytes a port",
                                     on_torus,
-                                    shape,
-                                    build,
-                                    cost,
+                                    torus_all_reduce_detail::shape,
+                                    torus_all_reduce_detail::build,
+                                    torus_all_reduce_detail::cost,
                                     on_the_torus};
 
 }  // namespace tutti

@@ -5,7 +5,7 @@
 #include "algorithms/tori.h"
 
 namespace tutti {
-namespace {
+namespace torus_reduce_scatter_detail {
 
 Shape shape(const Problem& problem, const View& view, const Parameters&) {
   const Grid torus = torus_of(view);
@@ -31,15 +31,15 @@ Cost cost(const Problem& problem, const View& view) {
   return cost;
 }
 
-}  // namespace
+}  // namespace torus_reduce_scatter_detail
 
 const Algorithm torus_reduce_scatter = {"torus",
                                         Collective::reduce_scatter,
                                         "rings of one dimension after another on all ports of a torus",
                                         on_torus,
-                                        shape,
-                                        build,
-                                        cost,
+                                        torus_reduce_scatter_detail::shape,
+                                        torus_reduce_scatter_detail::build,
+                                        torus_reduce_scatter_detail::cost,
                                         on_the_torus};
 
 }  // namespace tutti

@@ -10,7 +10,7 @@
 #include "algorithms/phases.h"
 
 namespace tutti {
-namespace {
+namespace transpose_all_reduce_detail {
 
 Shape shape(const Problem& problem, const View&, const Parameters&) {
   return {.chunks = static_cast<std::uint32_t>(problem.ranks), .lanes = 1, .credit = 2, .message_cells = 1};
@@ -40,15 +40,15 @@ Cost cost(const Problem& problem, const View&) {
   return {2 * (p - 1), 2 * (p - 1) / p, (p - 1) / p};
 }
 
-}  // namespace
+}  // namespace transpose_all_reduce_detail
 
 const Algorithm transpose_all_reduce = {"transpose",
                                         Collective::all_reduce,
                                         "shares, then sums, swapped with one rank after another; the least bytes",
                                         always_fits,
-                                        shape,
-                                        build,
-                                        cost,
+                                        transpose_all_reduce_detail::shape,
+                                        transpose_all_reduce_detail::build,
+                                        transpose_all_reduce_detail::cost,
                                         around_a_ring};
 
 }  // namespace tutti

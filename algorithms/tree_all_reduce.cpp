@@ -17,7 +17,7 @@
 #include "algorithms/trees.h"
 
 namespace tutti {
-namespace {
+namespace tree_all_reduce_detail {
 
 constexpr std::uint32_t pieces_per_window = 4;
 constexpr std::uint32_t up = 0;
@@ -59,14 +59,14 @@ Cost cost(const Problem& problem, const View&) {
           2 * tree_messages(problem)};
 }
 
-}  // namespace
+}  // namespace tree_all_reduce_detail
 
 const Algorithm tree_all_reduce = {"tree",
                                    Collective::all_reduce,
                                    "up and down a binary tree in a pipeline; few waits, three times the bytes",
                                    always_fits,
-                                   shape,
-                                   build,
-                                   cost};
+                                   tree_all_reduce_detail::shape,
+                                   tree_all_reduce_detail::build,
+                                   tree_all_reduce_detail::cost};
 
 }  // namespace tutti
