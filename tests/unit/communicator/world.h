@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -13,7 +15,9 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/clock.h"
 #include "src/base/socket.h"
+#include "src/base/unique_fd.h"
 #include "src/bootstrap/rendezvous.h"
 #include "tests/support/temporary_folder.h"
 
@@ -82,18 +86,49 @@ void on_each(std::vector<Membership>& members, const Body& body) {
   for (std::thread& thread : running) thread.join();
 }
 
-/// A port that nobody else takes before the test does: from below those that the kernel hands out by itself (to whoever
-/// connects anywhere meanwhile), another one at each call, and from another place in each process.
-inline std::uint16_t free_port() {
-  static constexpr unsigned kFirst = 12'000, kStretch = 40, kStretches = 400;
-  static unsigned next = static_cast<unsigned>(::getpid()) % kStretches * kStretch;
-  for (unsigned tries = 0; tries < kStretch * kStretches; ++tries) {
-    const unsigned port = kFirst + next++ % (kStretch * kStretches);
-    if (listen_on("lo", port, port).ok()) return static_cast<std::uint16_t>(port);
+/// Ports that this process alone takes, from below those that the kernel hands out by itself (to whoever connects anywhere
+/// meanwhile). An abstract Unix socket keeps the stretch, so that it is free again however the process ends.
+class OwnPorts {
+ public:
+  OwnPorts() {
+    for (unsigned tries = 0; tries < kStretches && stretch_ == kStretches; ++tries)
+      take((static_cast<unsigned>(::getpid()) + tries) % kStretches);
   }
-  ADD_FAILURE() << "no port is free from " << kFirst << " on";
-  return 0;
-}
+  /// One that nobody listens at, another one at each call.
+  std::uint16_t take_free() {
+    const Deadline deadline = Deadline::in(15'000'000'000);  // of those in use, each is for ten seconds at most
+    for (unsigned tries = 1; stretch_ < kStretches && !deadline.passed(); ++tries) {
+      const unsigned port = kFirst + stretch_ * kPorts + next_++ % kPorts;
+      if (listen_on("lo", port, port).ok()) return static_cast<std::uint16_t>(port);
+      if (tries % kPorts == 0) ::usleep(10'000);
+    }
+    ADD_FAILURE() << "this process has no free port from " << kFirst + stretch_ * kPorts << " on";
+    return 0;
+  }
+
+ private:
+  static constexpr unsigned kFirst = 12'000, kPorts = 160, kStretches = 100;
+
+  void take(unsigned stretch) {
+    UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    const std::string name = "tutti-test-ports-" + std::to_string(stretch);
+    name.copy(address.sun_path + 1, sizeof address.sun_path - 1);  // a zero first: abstract
+    if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) return;
+    kept_ = std::move(fd);
+    stretch_ = stretch;
+  }
+
+  UniqueFd kept_;
+  unsigned stretch_ = kStretches;  ///< none
+  unsigned next_ = 0;
+};
+/// Taken before `main`, so that tests which count descriptors find it there.
+inline OwnPorts own_ports;
+
+/// A port that nobody else takes before the test does. One thread at a time.
+inline std::uint16_t free_port() { return own_ports.take_free(); }
 
 /// Waits until `condition`, at most 5 s.
 inline bool eventually(const std::function<bool()>& condition) {
