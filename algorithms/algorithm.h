@@ -70,9 +70,9 @@ std::span<const Algorithm* const> all_algorithms();
 /// By collective and name; nullptr where there is none.
 const Algorithm* find_algorithm(Collective collective, const char* name);
 
-/// The plan of one algorithm for links of slot_bytes. Pure; the same on every rank.
+/// The plan of one algorithm for links whose slots hold message_bytes. Pure; the same on every rank.
 Plan make_plan(const Algorithm& algorithm, const Problem& problem, const View& view, const Parameters& parameters,
-               std::uint64_t slot_bytes);
+               std::uint64_t message_bytes);
 /// One rank's program of that plan, fused. For one rank: a single move from input to output.
 Program make_program(const Algorithm& algorithm, const Plan& plan, const View& view, int rank);
 

@@ -62,14 +62,16 @@ const Algorithm* find_algorithm(Collective collective, const char* name) {
 }
 
 Plan make_plan(const Algorithm& algorithm, const Problem& problem, const View& view, const Parameters& parameters,
-               std::uint64_t slot_bytes) {
+               std::uint64_t message_bytes) {
   Plan plan;
   plan.problem = problem;
   plan.algorithm = algorithm.name;
   plan.parameters = parameters;
+  plan.strands = std::max(1u, parameters.strands);
+  plan.protocol = parameters.protocol;
   plan.shape = problem.ranks > 1 ? algorithm.shape(problem, view, parameters) : Shape{};
   if (problem.ranks == 1 && problem.collective == Collective::barrier) plan.shape.scratch_blocks = 1;
-  finish_plan(plan, slot_bytes);
+  finish_plan(plan, message_bytes);
   plan.hash = hash_with_order(plan.hash, view);
   return plan;
 }

@@ -23,7 +23,8 @@ constexpr std::size_t most_plans = 4096;
 std::size_t PlanCache::ProblemHash::operator()(const Problem& problem) const {
   const std::uint64_t shape = static_cast<std::uint64_t>(problem.collective) |
                               static_cast<std::uint64_t>(problem.type) << 8 | static_cast<std::uint64_t>(problem.op) << 24 |
-                              static_cast<std::uint64_t>(problem.root) << 40;
+                              static_cast<std::uint64_t>(problem.root) << 40 |
+                              static_cast<std::uint64_t>(problem.processor) << 7;
   // splitmix64's finaliser: every bit of both in every bit of the result.
   std::uint64_t x = shape + 0x9e3779b97f4a7c15u * (problem.count + 1);
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;

@@ -38,16 +38,20 @@ const char* wrong_sizes(const Plan& plan) {
   // Far from where sums and products of them leave 64 bits.
   constexpr std::uint64_t most = std::uint64_t{1} << 42;
   constexpr std::uint32_t most_grain = 1 << 20;
+  constexpr std::uint32_t most_strands = 1 << 10;
   if (plan.window == 0 || plan.grain == 0 || plan.shape.chunks == 0) return "window, grain and chunks are at least 1";
   if (plan.window > most || plan.problem.count > most) return "window and count are at most 2^42 elements";
   if (plan.grain > most_grain) return "the grain is at most 2^20 elements";
+  if (plan.strands == 0 || plan.strands > most_strands) return "there are 1 to 1024 strands";
   return nullptr;
 }
 
-void finish_plan(Plan& plan, std::uint64_t slot_bytes) {
+void finish_plan(Plan& plan, std::uint64_t message_bytes) {
+  plan.message_bytes = message_bytes;
   const std::uint64_t element = element_bytes(plan.problem.type);
   plan.grain = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, grain_bytes / element));
-  const std::uint64_t cell = slot_bytes / wire_element_bytes(plan) / std::max<std::uint32_t>(1, plan.shape.message_cells);
+  const std::uint64_t cell =
+      message_bytes / wire_element_bytes(plan) / std::max<std::uint32_t>(1, plan.shape.message_cells);
   plan.window = std::max<std::uint64_t>(1, cell / plan.grain) * plan.grain * plan.shape.chunks;
   Hash hash;
   const Problem& p = plan.problem;
@@ -56,7 +60,9 @@ void finish_plan(Plan& plan, std::uint64_t slot_bytes) {
         static_cast<std::uint64_t>(p.root), static_cast<std::uint64_t>(p.ranks), p.count,
         static_cast<std::uint64_t>(p.accumulate), std::uint64_t{plan.shape.chunks}, std::uint64_t{plan.shape.lanes},
         std::uint64_t{plan.shape.depth}, std::uint64_t{plan.shape.credit}, std::uint64_t{plan.shape.scratch_blocks},
-        plan.window, std::uint64_t{plan.grain}, static_cast<std::uint64_t>(plan.wire)}) {
+        plan.window, std::uint64_t{plan.grain}, static_cast<std::uint64_t>(plan.wire),
+        static_cast<std::uint64_t>(p.processor), std::uint64_t{plan.strands}, static_cast<std::uint64_t>(plan.protocol),
+        message_bytes}) {
     hash.add(value);
   }
   hash.add(plan.algorithm);

@@ -101,10 +101,16 @@ struct Program {
   std::vector<Link> links;
 };
 
+/// How a link tells of a message. Messages: by a count beside the bytes. Lines: by a tag in every eight bytes, of which
+/// four are data; such a message needs no store after another one, but twice the room (NCCL calls this LL).
+enum class Protocol : std::uint8_t { messages, lines };
+
 /// What is tunable in an algorithm; 0 is "the algorithm's own choice".
 struct Parameters {
   std::uint32_t lanes = 0;
   std::uint32_t depth = 0;
+  std::uint32_t strands = 0;  ///< 0: one
+  Protocol protocol = Protocol::messages;
   bool operator==(const Parameters&) const = default;
 };
 
@@ -122,6 +128,21 @@ struct Shape {
   bool operator==(const Shape&) const = default;
 };
 
+/// One of `count` copies of a program that run a plan's passes in turn: copy i runs passes i, i + count, i + 2 count, ...
+/// on links and scratch of its own. Passes touch disjoint windows and dependencies count passes. So a strand is the proved
+/// program over some of the passes, and needs no proof of its own. POD.
+struct Strand {
+  std::uint32_t index = 0;
+  std::uint32_t count = 1;
+
+  /// Which pass of the plan the strand's `own` one is.
+  std::uint64_t pass(std::uint64_t own) const { return index + own * count; }
+  /// How many of the plan's passes are the strand's.
+  std::uint64_t passes(std::uint64_t all) const { return all <= index ? 0 : (all - index - 1) / count + 1; }
+  /// The channel of its link, where the program has channel `channel`.
+  std::uint32_t channel(std::uint32_t channel) const { return channel * count + index; }
+};
+
 /// Equal on all ranks, and agreed by its hash.
 struct Plan {
   Problem problem;
@@ -131,6 +152,9 @@ struct Plan {
   std::uint64_t window = 0;  ///< W, elements of a block that one pass covers; a multiple of chunks * grain
   std::uint32_t grain = 1;   ///< elements; 128 bytes' worth
   Format wire = Format::user;
+  std::uint32_t strands = 1;
+  Protocol protocol = Protocol::messages;
+  std::uint64_t message_bytes = 0;  ///< most that a link's slot holds; the window follows from it
   std::uint64_t hash = 0;
 
   /// Passes that `count` elements a block take.
@@ -159,9 +183,9 @@ inline Elements elements_of(const Plan& plan, std::uint64_t count, std::uint64_t
           start + std::min(window, (std::uint64_t{chunk} + chunks) * chunk_size)};
 }
 
-/// The plan's window for links whose slots hold slot_bytes: as large as the longest message allows. Also fills grain,
-/// wire and hash. The barrier moves one scratch element of one byte.
-void finish_plan(Plan& plan, std::uint64_t slot_bytes);
+/// The plan's window for links whose slots hold message_bytes: as large as the longest message allows. Also fills grain and
+/// hash. All else is set. The barrier moves one scratch element of one byte.
+void finish_plan(Plan& plan, std::uint64_t message_bytes);
 
 /// The wire's bytes per element.
 std::uint64_t wire_element_bytes(const Plan& plan);

@@ -85,7 +85,7 @@ class Arranger {
 
 std::uint64_t scratch_bytes(const Plan& plan) {
   const std::uint64_t window = std::min(plan.window, std::max<std::uint64_t>(1, plan.problem.count));
-  return window * plan.shape.scratch_blocks * plan.shape.depth * element_bytes(plan.problem.type);
+  return window * plan.shape.scratch_blocks * plan.shape.depth * plan.strands * element_bytes(plan.problem.type);
 }
 
 std::uint32_t unit_shift(const Problem& problem) {
@@ -106,17 +106,21 @@ Lowered lower(const Plan& plan, int rank, Program program, const ProgramOf& prog
   return lowered;
 }
 
-Layouts lay_out(const Plan& plan, int rank, const Program& program) {
+Layouts lay_out(const Plan& plan, int rank, const Program& program, std::uint32_t index) {
+  const Strand strand{index, plan.strands};
   Layouts layouts;
   const std::uint64_t count = plan.problem.count;
   const std::uint64_t element = element_bytes(plan.problem.type);
-  layouts.passes = plan.passes(count);
+  layouts.passes = strand.passes(plan.passes(count));
   if (layouts.passes == 0) return layouts;
   layouts.copies = plan.shape.depth;
-  layouts.stride = {plan.window * element, plan.window * element, scratch_bytes(plan) / plan.shape.depth};
+  const std::uint64_t window = plan.window * element;
+  const std::uint64_t scratch = scratch_bytes(plan) / plan.shape.depth / plan.strands;
+  layouts.begin = {index * window, index * window, index * scratch * plan.shape.depth};
+  layouts.stride = {plan.strands * window, plan.strands * window, scratch};
   for (const Buffer buffer : {Buffer::input, Buffer::output})
     layouts.bytes[static_cast<std::size_t>(buffer)] = count * element * blocks_of(plan.problem, buffer, rank);
-  layouts.last = Arranger(plan, rank, layouts.passes - 1).arrange(program);
+  layouts.last = Arranger(plan, rank, strand.pass(layouts.passes - 1)).arrange(program);
   if (layouts.passes > 1) layouts.full = Arranger(plan, rank, 0).arrange(program);
   for (const Layout* layout : {&layouts.full, &layouts.last}) {
     for (const std::uint64_t bytes : layout->message_bytes)

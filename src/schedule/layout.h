@@ -44,23 +44,25 @@ struct Layout {
   std::vector<Piece> pieces;                 ///< one for each block of an operand's range, the empty ones too
 };
 
-/// The layouts of a plan for one rank's program. Plain data, shared by all calls of the plan.
+/// The layouts of a plan for one strand of one rank's program, whose passes they count. Plain data, shared by all calls of
+/// the plan.
 struct Layouts {
   Layout full;  ///< of every pass but the last
   Layout last;
   std::uint64_t passes = 0;
-  std::array<std::uint64_t, 3> stride{};  ///< bytes from one pass to the next in input, output and scratch
+  std::array<std::uint64_t, 3> begin{};   ///< bytes to the first pass in input, output and scratch
+  std::array<std::uint64_t, 3> stride{};  ///< from one pass to the next there
   std::uint32_t copies = 1;               ///< of the scratch: passes under way use them in turn
   std::array<std::uint64_t, 2> bytes{};   ///< of input and output
   std::uint64_t longest_message = 0;
 };
-/// Where everything lies in calls of a plan. Pure.
-Layouts lay_out(const Plan& plan, int rank, const Program& program);
+/// Where everything lies in calls of a plan. strand: below plan.strands. Pure.
+Layouts lay_out(const Plan& plan, int rank, const Program& program, std::uint32_t strand = 0);
 
 /// log2 of the bytes of what the problem's fold counts: elements, or bytes where it copies.
 std::uint32_t unit_shift(const Problem& problem);
 
-/// Bytes of scratch that a run of the plan needs.
+/// Bytes of scratch that a run of the plan needs, for all its strands.
 std::uint64_t scratch_bytes(const Plan& plan);
 
 }  // namespace tutti

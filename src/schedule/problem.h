@@ -8,6 +8,9 @@
 
 namespace tutti {
 
+/// What runs a collective. The state of its links lies in that processor's memory, so both ends of a link have to agree.
+enum class Processor : std::uint8_t { cpu, cuda };
+
 /// Everything that selection and algorithms may look at. Equal on every rank, or it is a mismatch.
 struct Problem {
   Collective collective = Collective::all_reduce;
@@ -17,6 +20,7 @@ struct Problem {
   std::int32_t ranks = 1;
   std::uint64_t count = 0;             ///< elements of one block, as the API counts
   tutti_type accumulate = TUTTI_INT8;  ///< TUTTI_FLOAT32: wide wire; TUTTI_INT8: unset
+  Processor processor = Processor::cpu;
 
   bool operator==(const Problem&) const = default;
 };

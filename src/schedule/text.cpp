@@ -153,6 +153,13 @@ class Parser {
       const auto op = op_of(value);
       if (!op) return void(refuse("there is no operator " + quoted(value)));
       plan.problem.op = *op;
+    } else if (name == "processor") {
+      if (value != "cpu" && value != "cuda") return void(refuse("the processor is 'cpu' or 'cuda', not " + quoted(value)));
+      plan.problem.processor = value == "cuda" ? Processor::cuda : Processor::cpu;
+    } else if (name == "protocol") {
+      if (value != "messages" && value != "lines")
+        return void(refuse("the protocol is 'messages' or 'lines', not " + quoted(value)));
+      plan.protocol = value == "lines" ? Protocol::lines : Protocol::messages;
     } else if (name == "wire") {
       if (value != "user" && value != "wide") return void(refuse("the wire is 'user' or 'wide', not " + quoted(value)));
       plan.wire = value == "wide" ? Format::wide : Format::user;
@@ -170,9 +177,11 @@ class Parser {
                                                                  {"scratch", &plan.shape.scratch_blocks},
                                                                  {"message", &plan.shape.message_cells},
                                                                  {"grain", &plan.grain},
+                                                                 {"strands", &plan.strands},
                                                                  {"lanes_wanted", &plan.parameters.lanes},
                                                                  {"depth_wanted", &plan.parameters.depth}};
-    const std::pair<std::string_view, std::uint64_t*> large[] = {{"count", &plan.problem.count}, {"window", &plan.window}};
+    const std::pair<std::string_view, std::uint64_t*> large[] = {
+        {"count", &plan.problem.count}, {"window", &plan.window}, {"message_bytes", &plan.message_bytes}};
     Word word(value);
     if (name == "ranks") return word.number(plan.problem.ranks) && word.empty();
     if (name == "root") return word.number(plan.problem.root) && word.empty();
@@ -396,8 +405,11 @@ std::string print_schedule(const Plan& plan, const std::vector<Program>& program
   if (problem.accumulate != TUTTI_INT8) out += " accumulate " + text_of(problem.accumulate);
   out += pair("\nlanes", shape.lanes) + pair(" depth", shape.depth) + pair(" credit", shape.credit) +
          pair(" chunks", shape.chunks) + pair(" scratch", shape.scratch_blocks) + pair(" message", shape.message_cells);
-  out += pair("\nwindow", plan.window) + pair(" grain", plan.grain) + " wire " +
-         (plan.wire == Format::wide ? "wide" : "user") + " hash " + hex(plan.hash) + "\n";
+  if (plan.strands != 1) out += pair(" strands", plan.strands);
+  if (plan.protocol == Protocol::lines) out += " protocol lines";
+  if (problem.processor == Processor::cuda) out += " processor cuda";
+  out += pair("\nwindow", plan.window) + pair(" grain", plan.grain) + pair(" message_bytes", plan.message_bytes) +
+         " wire " + (plan.wire == Format::wide ? "wide" : "user") + " hash " + hex(plan.hash) + "\n";
   if (plan.parameters.lanes != 0 || plan.parameters.depth != 0) {
     out += pair("lanes_wanted", plan.parameters.lanes) + pair(" depth_wanted", plan.parameters.depth) + "\n";
   }

@@ -62,7 +62,7 @@ struct FlatCall {
 struct HostLayouts : Layouts {
   FlatCall flat;  ///< where the call is such a one; else without instructions
 };
-/// Where everything lies in calls of a plan, as the host runs them. Pure.
-HostLayouts lay_out_for_host(const Plan& plan, int rank, const Lowered& lowered);
+/// Where everything lies in calls of a plan, as the host runs them. strand: below plan.strands. Pure.
+HostLayouts lay_out_for_host(const Plan& plan, int rank, const Lowered& lowered, std::uint32_t strand = 0);
 
 }  // namespace tutti

@@ -64,9 +64,12 @@ void HostExecutor::prepare() {
 
 HostExecutor::Window HostExecutor::window_at(std::uint64_t pass) const {
   // The input is never a destination; its address loses const only to share its place with the others'.
+  const auto offset = [this](std::size_t buffer, std::uint64_t nth) {
+    return layouts_->begin[buffer] + nth * layouts_->stride[buffer];
+  };
   return {&layout_at(pass),
-          {const_cast<std::byte*>(binding_.input) + pass * layouts_->stride[0],
-           binding_.output + pass * layouts_->stride[1], binding_.scratch + pass % layouts_->copies * layouts_->stride[2]}};
+          {const_cast<std::byte*>(binding_.input) + offset(0, pass), binding_.output + offset(1, pass),
+           binding_.scratch + offset(2, pass % layouts_->copies)}};
 }
 
 HostExecutor::Turn HostExecutor::advance(LaneState& lane, std::uint32_t index) {

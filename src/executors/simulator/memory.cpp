@@ -70,8 +70,10 @@ Pieces Memory::pieces(const Operand& operand, std::uint64_t pass) const {
     const std::uint64_t block = range.block_at(i, blocks_[place]);
     std::uint64_t at = block * plan_.problem.count + elements.begin;
     if (operand.place == Place::scratch) {
-      const std::uint64_t copy = pass % plan_.shape.depth * plan_.shape.scratch_blocks + block;
-      at = copy * window_ + elements.begin - pass * plan_.window;
+      // Each strand has as many copies as passes of its own may be under way.
+      const std::uint64_t strand = pass % plan_.strands;
+      const std::uint64_t copy = strand * plan_.shape.depth + pass / plan_.strands % plan_.shape.depth;
+      at = (copy * plan_.shape.scratch_blocks + block) * window_ + elements.begin - pass * plan_.window;
     }
     pieces.push_back({base_[place] + at * element_, elements.size() * element_});
   }

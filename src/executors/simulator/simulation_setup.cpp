@@ -119,4 +119,30 @@ SimulationSetup folded_setup(const RankLinks& rank_links, const Network& network
   return setup;
 }
 
+void add_strands(SimulationSetup& setup, std::uint32_t strands) {
+  if (strands == 1) return;
+  std::vector<SimulationSetup::WireClass> wires;
+  FlowRoutes routes;
+  routes.capacity = std::move(setup.routes.capacity);
+  const bool routed = !setup.routes.first.empty();
+  for (std::uint32_t w = 0; w < setup.wires.size(); ++w) {
+    for (std::uint32_t s = 0; s < strands; ++s) {
+      wires.push_back(setup.wires[w]);
+      wires.back().channel = Strand{s, strands}.channel(setup.wires[w].channel);
+      if (!routed) continue;
+      routes.first.push_back(routes.link.size());
+      for (std::uint64_t hop = setup.routes.first[w]; hop < setup.routes.first[w + 1]; ++hop) {
+        routes.link.push_back(setup.routes.link[hop]);
+        if (!setup.routes.weight.empty()) routes.weight.push_back(setup.routes.weight[hop]);
+      }
+    }
+  }
+  if (routed) routes.first.push_back(routes.link.size());
+  setup.wires = std::move(wires);
+  setup.routes = std::move(routes);
+  for (std::uint32_t& wire : setup.wire_of_end) {
+    if (wire != nothing) wire *= strands;
+  }
+}
+
 }  // namespace tutti::simulator

@@ -31,15 +31,16 @@ struct SimulationSetup {
 
   std::vector<RankClass> rank_classes;
   std::vector<WireClass> wires;
-  /// By rank class and link of its program: the wire, or `nothing` where no step uses the link or another end of the class,
-  /// which the same steps use, does the same.
+  /// By rank class and link of its program: the wire of the first strand, or `nothing` where no step uses the link or
+  /// another end of the class, which the same steps use, does the same.
   std::vector<std::uint32_t> wire_of_end;
   std::vector<std::uint32_t> class_of_rank;  ///< by rank
   FlowRoutes routes;                         ///< of the wires; empty without a network
   std::vector<std::uint32_t> link_of;        ///< by link of the network: its place in routes, or `nothing`
 
-  std::uint32_t wire_of(std::uint32_t rank_class, std::uint32_t link) const {
-    return wire_of_end[rank_classes[rank_class].first_end + link];
+  std::uint32_t wire_of(std::uint32_t rank_class, std::uint32_t link, std::uint32_t strand) const {
+    const std::uint32_t first = wire_of_end[rank_classes[rank_class].first_end + link];
+    return first == nothing ? nothing : first + strand;
   }
 };
 
@@ -47,5 +48,7 @@ struct SimulationSetup {
 SimulationSetup unfolded_setup(const RankLinks& rank_links);
 /// One class for each of `classes`. rank_links: with their ways.
 SimulationSetup folded_setup(const RankLinks& rank_links, const Network& network, const Classes& classes);
+/// Gives each strand of a program wires of its own: those of a link follow each other.
+void add_strands(SimulationSetup& setup, std::uint32_t strands);
 
 }  // namespace tutti::simulator

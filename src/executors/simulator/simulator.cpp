@@ -30,11 +30,12 @@ struct Taken {
   Message message;
 };
 
-/// One lane of one rank.
+/// One lane of one strand of one rank.
 struct LaneRun {
   std::uint32_t rank_class = 0;
+  std::uint32_t strand = 0;
   std::uint32_t lane = 0;
-  std::uint64_t pass = 0;
+  std::uint64_t pass = 0;  ///< of the plan, one of the strand's
   std::uint32_t step = 0;
   bool finished = false;
   Wait wait = Wait::nothing;
@@ -51,7 +52,7 @@ struct LaneRun {
 struct RankRun {
   Memory memory;
   std::uint32_t first_lane = 0;
-  std::uint32_t lanes = 0;
+  std::uint32_t lanes = 0;  ///< of each strand: those of one follow each other
   Server processor;
   double busy = 0;                     ///< seconds of the processor
   std::vector<std::uint32_t> waiting;  ///< lanes that look again when a step retires or a hold ends
@@ -111,6 +112,13 @@ class Run {
   int rank_number(const LaneRun& lane) const { return setup_.rank_classes[lane.rank_class].rank; }
   RankRun& rank_of(const LaneRun& lane) { return ranks_[lane.rank_class]; }
   const RankRun& rank_of(const LaneRun& lane) const { return ranks_[lane.rank_class]; }
+  /// The first lane of its strand.
+  std::uint32_t first_lane_of(const LaneRun& lane) const {
+    return rank_of(lane).first_lane + lane.strand * rank_of(lane).lanes;
+  }
+  std::uint32_t wire_of(const LaneRun& lane, const Operand& operand) const {
+    return setup_.wire_of(lane.rank_class, operand.link, lane.strand);
+  }
   const Step& step_of(const LaneRun& lane) const {
     const Program& program = program_of(lane);
     return program.steps[program.lanes[lane.lane].first + lane.step];
@@ -166,11 +174,13 @@ Run::Run(const Plan& plan, SimulationSetup setup, const SimulatorConfig& config)
     const auto first = static_cast<std::uint32_t>(lanes_.size());
     const auto count = static_cast<std::uint32_t>(rank_class.program->lanes.size());
     ranks_.push_back({Memory(plan, rank_class.rank, real), first, count, {}, 0, {}});
-    for (std::uint32_t l = 0; l < count; ++l) {
+    for (std::uint32_t l = 0; l < count * plan.strands; ++l) {
       LaneRun& lane = lanes_.emplace_back();
       lane.rank_class = p;
-      lane.lane = l;
-      lane.finished = passes_ == 0 || rank_class.program->lanes[l].count == 0;
+      lane.strand = l / count;
+      lane.lane = l % count;
+      lane.pass = lane.strand;
+      lane.finished = lane.pass >= passes_ || rank_class.program->lanes[lane.lane].count == 0;
     }
   }
 }
@@ -268,21 +278,20 @@ void Run::advance(LaneId id) {
 }
 
 bool Run::passed_by_others(const LaneRun& lane) const {
-  const std::uint64_t depth = plan_.shape.depth;
+  const std::uint64_t depth = std::uint64_t{plan_.shape.depth} * plan_.strands;
   if (lane.pass < depth) return true;
-  const RankRun& rank = rank_of(lane);
-  const auto first = lanes_.begin() + rank.first_lane;
-  return std::all_of(first, first + rank.lanes,
+  const auto first = lanes_.begin() + first_lane_of(lane);
+  return std::all_of(first, first + rank_of(lane).lanes,
                      [&](const LaneRun& other) { return other.finished || other.pass > lane.pass - depth; });
 }
 
 bool Run::dependencies_hold(const LaneRun& lane, const Step& step) const {
-  const RankRun& rank = rank_of(lane);
   const auto first = program_of(lane).dependencies.begin() + step.dependencies;
   return std::all_of(first, first + step.dependency_count, [&](const Dependency& on) {
-    if (lane.pass < on.distance) return true;
-    const LaneRun& other = lanes_[rank.first_lane + on.lane];
-    const std::uint64_t pass = lane.pass - on.distance;
+    const std::uint64_t distance = std::uint64_t{on.distance} * plan_.strands;
+    if (lane.pass < distance) return true;
+    const LaneRun& other = lanes_[first_lane_of(lane) + on.lane];
+    const std::uint64_t pass = lane.pass - distance;
     return other.finished || other.pass > pass || (other.pass == pass && other.step > on.step);
   });
 }
@@ -314,7 +323,7 @@ Wait Run::operands_wait(LaneRun& lane, const Step& step) {
     const bool source = lane.ready < step.sources;
     if (!operand_sound(lane, operand, lane.bytes)) return Wait::nothing;
     if (operand.place == Place::link) {
-      lane.waits_on = setup_.wire_of(lane.rank_class, operand.link);
+      lane.waits_on = wire_of(lane, operand);
       if (lane.waits_on == nothing) continue;
       const WireQueue& wire = wires_[lane.waits_on];
       if (source && wire.arrived == 0) return Wait::message;
@@ -378,7 +387,7 @@ bool Run::begin(LaneId id, const Step& step) {
 }
 
 void Run::take(LaneRun& lane, const Operand& operand) {
-  const std::uint32_t index = setup_.wire_of(lane.rank_class, operand.link);
+  const std::uint32_t index = wire_of(lane, operand);
   if (index == nothing) return;
   WireQueue& wire = wires_[index];
   if (wire.arrived == 0) return fail(lane, "takes two messages where there is one");
@@ -441,7 +450,7 @@ void Run::finish(LaneId id) {
   const auto operands = operands_of(lane, step);
   const Pieces kept = looks_at_memory_ ? write(lane, step) : Pieces{};
   for (const Operand& operand : operands.subspan(step.sources)) {
-    const std::uint32_t wire = operand.place == Place::link ? setup_.wire_of(lane.rank_class, operand.link) : nothing;
+    const std::uint32_t wire = operand.place == Place::link ? wire_of(lane, operand) : nothing;
     if (wire != nothing) send(lane, wire, kept);
   }
   let_go(lane);
@@ -557,7 +566,8 @@ void Run::retire(LaneId id) {
   lane.ready = 0;
   if (++lane.step == program_of(lane).lanes[lane.lane].count) {
     lane.step = 0;
-    lane.finished = ++lane.pass == passes_;
+    lane.pass += plan_.strands;
+    lane.finished = lane.pass >= passes_;
   }
   wake(rank_of(lane).waiting);
 }
@@ -647,16 +657,21 @@ SimulatorReport overrun(std::string why) {
   return report;
 }
 
+SimulatorReport run_strands(const Plan& plan, SimulationSetup setup, const SimulatorConfig& config) {
+  add_strands(setup, plan.strands);
+  return Run(plan, std::move(setup), config).run();
+}
+
 /// Runs all ranks, folded where the config says so and there is a network.
 SimulatorReport run_company(const Plan& plan, RankLinks rank_links, const SimulatorConfig& config) {
-  if (config.network == nullptr) return Run(plan, unfolded_setup(rank_links), config).run();
+  if (config.network == nullptr) return run_strands(plan, unfolded_setup(rank_links), config);
   if (std::string why = find_ways(rank_links, *config.network); !why.empty()) return overrun(std::move(why));
   const Disturbance& disturbance = config.disturbance;
   const bool alike = config.memory.empty() && disturbance.pause == 0 && disturbance.pulled == 0 && disturbance.put == 0;
   SimulationSetup setup =
       folded_setup(rank_links, *config.network, classes_of(rank_links, *config.network, config.fold_ranks && alike));
   rank_links = {};
-  return Run(plan, std::move(setup), config).run();
+  return run_strands(plan, std::move(setup), config);
 }
 
 }  // namespace

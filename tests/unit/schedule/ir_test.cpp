@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <set>
+
 namespace tutti {
 namespace {
 
@@ -60,9 +63,19 @@ TEST(Plan, HashTellsPlansApart) {
   Plan other = plan;
   finish_plan(other, 1 << 16);
   EXPECT_EQ(other.hash, plan.hash);
-  other.problem.count = 5;
-  finish_plan(other, 1 << 16);
-  EXPECT_NE(other.hash, plan.hash);
+  const auto hash_with = [&plan](const std::function<void(Plan&)>& change, std::uint64_t message_bytes = 1 << 16) {
+    Plan copy = plan;
+    change(copy);
+    finish_plan(copy, message_bytes);
+    return copy.hash;
+  };
+  std::set<std::uint64_t> hashes = {plan.hash};
+  hashes.insert(hash_with([](Plan& p) { p.problem.count = 5; }));
+  hashes.insert(hash_with([](Plan& p) { p.problem.processor = Processor::cuda; }));
+  hashes.insert(hash_with([](Plan& p) { p.strands = 2; }));
+  hashes.insert(hash_with([](Plan& p) { p.protocol = Protocol::lines; }));
+  hashes.insert(hash_with([](Plan&) {}, (1 << 16) + 1));  // the same window
+  EXPECT_EQ(hashes.size(), 6u);
 }
 
 }  // namespace

@@ -45,6 +45,20 @@ TEST(Text, ReadsBackWhatItPrinted) {
   }
 }
 
+TEST(Text, ReadsBackWhatSetsADevicesPlanApart) {
+  Schedule schedule = make_schedule(*find_algorithm(Collective::all_reduce, "ring"), 2, 0);
+  schedule.plan.problem.processor = Processor::cuda;
+  schedule.plan.strands = 3;
+  schedule.plan.protocol = Protocol::lines;
+  finish_plan(schedule.plan, 1 << 15);
+  const Result<Schedule> read = parse_schedule(print_schedule(schedule.plan, schedule.programs));
+  ASSERT_TRUE(read.ok()) << read.status().text();
+  EXPECT_EQ(read->plan.problem, schedule.plan.problem);
+  EXPECT_EQ(read->plan.strands, 3u);
+  EXPECT_EQ(read->plan.protocol, Protocol::lines);
+  EXPECT_EQ(read->plan.message_bytes, std::uint64_t{1} << 15);
+}
+
 TEST(Text, LooksAsDocumented) {
   const Schedule schedule = make_schedule(*find_algorithm(Collective::all_reduce, "ring"), 2, 0);
   EXPECT_EQ(print_program(schedule.programs[0], 0),
@@ -111,6 +125,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Bad{"depth 1", "depht 1", "3: there is no setting 'depht' of this value: '1'"},
                       Bad{"depth 1", "lanes 1", "3: 'lanes' is there twice"},
                       Bad{" credit 1", "", "4: 'credit' is missing above"}, Bad{"rank 0", "rank 1", "4: expected 'rank 0'"},
+                      Bad{"window 128", "window 128 processor gpu", "3: the processor is 'cpu' or 'cuda', not 'gpu'"},
+                      Bad{"window 128", "protocol words", "3: the protocol is 'messages' or 'lines', not 'words'"},
                       Bad{"ranks 2", "ranks 3", "11: it ends after 2 of 3 ranks"},
                       Bad{"ranks 2", "ranks -3", "11: there are -3 ranks"},
                       Bad{"links to:1.0", "links up:1.0", "5: 'up:1.0' is no link, as in to:3.0 or from:3.0"},
