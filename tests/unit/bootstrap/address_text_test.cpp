@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "src/bootstrap/rendezvous.h"
-#include "tests/unit/communicator/world.h"
+#include "tests/support/world.h"
 
 namespace tutti::test {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "src/bootstrap/rendezvous_client.h"
 #include "src/control/control_impl.h"
-#include "tests/unit/communicator/world.h"
+#include "tests/support/world.h"
 
 namespace tutti::test {
 namespace {

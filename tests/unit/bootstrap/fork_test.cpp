@@ -10,7 +10,7 @@
 #include "src/base/authenticated_acceptor.h"
 #include "src/base/authenticated_connector.h"
 #include "src/tables/units.h"
-#include "tests/unit/communicator/world.h"
+#include "tests/support/world.h"
 
 namespace tutti::test {
 namespace {

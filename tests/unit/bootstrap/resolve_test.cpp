@@ -6,7 +6,7 @@
 
 #include <future>
 
-#include "tests/unit/communicator/world.h"
+#include "tests/support/world.h"
 
 namespace tutti::test {
 namespace {

@@ -21,7 +21,7 @@
 #include "src/bootstrap/unique_id.h"
 #include "src/tables/units.h"
 #include "tests/support/holdings.h"
-#include "tests/unit/communicator/world.h"
+#include "tests/support/world.h"
 
 namespace tutti::test {
 namespace {

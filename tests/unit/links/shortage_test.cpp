@@ -4,7 +4,7 @@
 #include "src/bootstrap/rendezvous_server.h"
 #include "src/links/transport_set.h"
 #include "tests/support/no_descriptors.h"
-#include "tests/unit/communicator/world.h"
+#include "tests/support/world.h"
 
 namespace tutti::test {
 namespace {

@@ -17,7 +17,7 @@
 #include "tests/support/arenas.h"
 #include "tests/support/holdings.h"
 #include "tests/support/probe_pipe.h"
-#include "tests/unit/communicator/world.h"
+#include "tests/support/world.h"
 
 namespace {
 
