@@ -7,8 +7,10 @@ option(TUTTI_WERROR "Warnings are errors" OFF)
 option(TUTTI_UNITY "Compile the files of a room together: a third of the time from nothing, more after an edit" ON)
 set(TUTTI_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them: address,undefined or thread")
 
-add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wcast-align
-  -Woverloaded-virtual -Wnull-dereference -Wimplicit-fallthrough)
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wcast-align -Wnull-dereference -Wimplicit-fallthrough)
+foreach(warning IN ITEMS -Wnon-virtual-dtor -Wold-style-cast -Woverloaded-virtual)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:${warning}>)
+endforeach()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>)
   if(TUTTI_UNITY)

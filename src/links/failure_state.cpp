@@ -4,6 +4,7 @@
 
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "src/base/exception_boundary.h"
 #include "src/control/mismatch.h"
@@ -66,11 +67,16 @@ Guilty FailureState::guilty(const PeerReport& report) const {
 }
 
 std::unique_ptr<ControlPlane::Inquiry> FailureState::inquire(int peer, std::uint64_t ns) const {
-  return control_.inquire(std::span(&peer, 1), Deadline::in(ns));
+  if (peer >= 0) return control_.inquire(std::span(&peer, 1), Deadline::in(ns));
+  std::vector<int> others;
+  for (int rank = 0; rank < control_.ranks(); ++rank) {
+    if (rank != rank_) others.push_back(rank);
+  }
+  return control_.inquire(others, Deadline::in(ns));
 }
 
 std::optional<Error> FailureState::loss_of(const PeerReport& peer) const {
-  if (auto mismatch = mismatch_with(peer, fmt::format("\"{}\"", name_))) return mismatch;
+  if (auto mismatch = mismatch_with(peer)) return mismatch;
   if (peer.state != PeerReport::State::kLeft) return std::nullopt;
   return control_.leave_of(peer);
 }
@@ -78,6 +84,10 @@ std::optional<Error> FailureState::loss_of(const PeerReport& peer) const {
 std::optional<Error> FailureState::mismatch_with(const PeerReport& peer, const std::string& where) const {
   return mismatch_between(where, {control_.member(rank_), control_.board().read()},
                           {control_.member(peer.rank), peer.activity}, fate_of(peer));
+}
+
+std::optional<Error> FailureState::mismatch_with(const PeerReport& peer) const {
+  return mismatch_with(peer, fmt::format("\"{}\"", name_));
 }
 
 std::optional<Error> FailureState::own_shortage(int peer, std::string_view why) const {

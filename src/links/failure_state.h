@@ -55,13 +55,16 @@ class FailureState {
   Guilty guilty(int rank) const { return control_.member(rank).guilty(); }
   /// Likewise, with its last completed operation.
   Guilty guilty(const PeerReport& report) const;
-  /// Asks what a peer does, and returns at once. Gone before the control plane is.
+  /// Asks what a peer does, or every other rank where `peer` is negative, and returns at once. Gone before the control
+  /// plane is.
   std::unique_ptr<ControlPlane::Inquiry> inquire(int peer, std::uint64_t ns) const;
   /// The error of a peer that is missed, as far as its report gives a reason. Either the two have called different things,
   /// or the peer left. The control plane itself tells of a death, after those that know more of it.
   std::optional<Error> loss_of(const PeerReport& peer) const;
-  /// The error of two ranks that called different things, as far as both are known to have got. where: as mismatch_between.
+  /// The error of two ranks that called different things, as far as both are known to have got. where: as mismatch_between;
+  /// by itself, the communicator.
   std::optional<Error> mismatch_with(const PeerReport& peer, const std::string& where) const;
+  std::optional<Error> mismatch_with(const PeerReport& peer) const;
   /// The error of a link to `peer` that broke for want of something here, as `why` says (transport.h, `failure`); nothing
   /// where it broke otherwise.
   std::optional<Error> own_shortage(int peer, std::string_view why) const;

@@ -510,16 +510,18 @@ void TransferEngine::look_at_deadlines() {
   }
 }
 
-/// Its peer is asked first whether there is another reason, and the transfers go on until it has answered.
+/// Its peer, or all that it may be, are asked first whether there is another reason. The transfers go on meanwhile.
 void TransferEngine::late(const ActiveTransfer& active) {
-  if (const int peer = active.transfer.peer; peer >= 0) {
-    if (late_asked_ == nullptr || late_peer_ != peer) late_asked_ = failures_.inquire(peer, grace_ns);
-    late_peer_ = peer;
-    const bool over = late_asked_->over();
-    if (auto loss = failures_.loss_of(late_asked_->reports().front())) return fail_all(failures_.fail(std::move(*loss)));
-    if (!over) return;
+  const int peer = active.transfer.peer;
+  if (late_asked_ == nullptr || late_peer_ != peer) late_asked_ = failures_.inquire(peer, grace_ns);
+  late_peer_ = peer;
+  const bool over = late_asked_->over();
+  for (const PeerReport& report : late_asked_->reports()) {
+    // That one of many left is no reason: another may send.
+    auto loss = peer >= 0 ? failures_.loss_of(report) : failures_.mismatch_with(report);
+    if (loss) return fail_all(failures_.fail(std::move(*loss)));
   }
-  fail_all(failures_.fail(missed_deadline(failures_, context_.rank, active)));
+  if (over) fail_all(failures_.fail(missed_deadline(failures_, context_.rank, active)));
 }
 
 inline bool TransferEngine::send_some(PeerChannel& p) {

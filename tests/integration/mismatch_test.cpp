@@ -483,16 +483,18 @@ TEST(Mismatch, IsNotALossWhereARankThatIsNoNeighbourLeft) {
   }
 }
 
-TEST(Mismatch, IsNotATimeOutOfATransferWithARankThatIsNoNeighbour) {
-  on_own_ranks(with_opposite, "shm", [](int rank, tutti_comm* comm) {
-    sum_in_step(comm, 100);
-    EXPECT_EQ(rank == opposite ? sum(comm, 0) : broadcast(comm, 0, 0), TUTTI_SUCCESS);
-    float x = 1;
-    tutti_call call = TUTTI_CALL_INIT;
-    call.timeout_ns = rank == 0 ? 200'000'000 : 30'000'000'000;
-    EXPECT_EQ(tutti_recv(&x, 1, TUTTI_FLOAT32, rank == 0 ? opposite : 0, comm, {}, &call), TUTTI_MISMATCH);
-    EXPECT_THAT(message_of(comm), HasSubstr("all_reduce of 0 float32"));
-  });
+TEST(Mismatch, IsNotATimeOutOfATransferWithARankThatIsNoNeighbourNorWithAnyRank) {
+  for (const int from : {opposite, TUTTI_ANY_SOURCE}) {
+    on_own_ranks(with_opposite, "shm", [from](int rank, tutti_comm* comm) {
+      sum_in_step(comm, 100);
+      EXPECT_EQ(rank == opposite ? sum(comm, 0) : broadcast(comm, 0, 0), TUTTI_SUCCESS);
+      float x = 1;
+      tutti_call call = TUTTI_CALL_INIT;
+      call.timeout_ns = rank == 0 ? 200'000'000 : 30'000'000'000;
+      EXPECT_EQ(tutti_recv(&x, 1, TUTTI_FLOAT32, rank == 0 ? from : 0, comm, {}, &call), TUTTI_MISMATCH);
+      EXPECT_THAT(message_of(comm), HasSubstr("all_reduce of 0 float32"));
+    });
+  }
 }
 
 }  // namespace

@@ -45,9 +45,13 @@ constexpr std::uint64_t kLeastDescriptors = 18;
 
 /// Whether sockets can be had; OK: they can.
 Status try_out() {
-  const UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  int number = errno;
+  if (!socket && number == EAFNOSUPPORT) {  // a machine without IPv4
+    socket = UniqueFd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    number = errno;
+  }
   if (!socket) {
-    const int number = errno;
     return system_error("socket", number, is_shortage(number) ? "" : "Allow sockets in the sandbox of this process");
   }
   return check_descriptors_left(socket, kLeastDescriptors);
