@@ -1,0 +1,47 @@
+// Makes blobs (blob.h) of programs, and looks whether one is sound.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/executors/cuda/blob.h"
+#include "src/schedule/layout.h"
+
+namespace tutti {
+
+/// The bytes of a blob, aligned as it wants to be.
+class BlobMemory {
+ public:
+  explicit BlobMemory(std::uint64_t bytes = 0) : bytes_(bytes), memory_((bytes + sizeof(Block) - 1) / sizeof(Block)) {}
+  std::span<std::byte> bytes() { return {reinterpret_cast<std::byte*>(memory_.data()), bytes_}; }
+  std::span<const std::byte> bytes() const { return {reinterpret_cast<const std::byte*>(memory_.data()), bytes_}; }
+  /// Of a blob that is one.
+  const Blob& blob() const { return *reinterpret_cast<const Blob*>(memory_.data()); }
+
+ private:
+  struct alignas(alignof(Blob)) Block {
+    std::byte bytes[alignof(Blob)];
+  };
+  std::uint64_t bytes_;
+  std::vector<Block> memory_;
+};
+
+/// One rank's program of a plan. lowered: of that program. Pure. Errors: TUTTI_UNSUPPORTED in the unlikely case of more
+/// than 4 GiB.
+Result<BlobMemory> encode(const Plan& plan, int rank, const Lowered& lowered);
+
+/// Bytes of the caller's buffers and the scratch, which a blob's operands must stay within.
+using BufferBytes = std::array<std::uint64_t, 3>;
+/// What calls of a plan give a rank. Pure.
+BufferBytes buffer_bytes(const Plan& plan, int rank);
+
+/// Why a kernel must not run such bytes: something leads out of the blob or out of a buffer. Empty where nothing does.
+/// Looks at each step of two passes, whatever the number of passes; bytes are aligned as a Blob. Pure.
+std::string check_blob(std::span<const std::byte> bytes, const BufferBytes& buffers);
+
+}  // namespace tutti

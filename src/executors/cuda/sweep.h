@@ -1,0 +1,234 @@
+// A fold by the threads of a block together: what src/reduction does on the host, with the same functors, to the same bits.
+//
+//     elements   before the first pack | packs of 16 bytes, a few of each thread under way | behind the last one
+//
+// A pack is loaded and stored at once, where all operands lie alike. Thread r of n takes every n-th. Loads and stores are
+// weak: whoever calls orders them. No thread writes what another one reads or writes. Where a source is a destination, too,
+// its thread reads each element before it writes it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "src/reduction/elements.h"
+#include "src/reduction/operators.h"
+
+/// Before a loop: a kernel's compiler writes out its body once for each value, or once. Host compilers decide themselves.
+#if defined(__CUDACC__)
+#define TUTTI_UNROLLED _Pragma("unroll")
+#define TUTTI_ROLLED _Pragma("unroll 1")
+#else
+#define TUTTI_UNROLLED
+#define TUTTI_ROLLED
+#endif
+
+namespace tutti {
+
+/// One of the threads that sweep together.
+struct Sweeper {
+  std::uint32_t rank = 0;
+  std::uint32_t size = 1;
+};
+
+/// What is swept, as FoldArguments says it, all in the user's format. A POD of borrowed pointers, in memory that the
+/// threads reach.
+struct SweepArguments {
+  const std::byte* const* sources;
+  std::byte* const* destinations;
+  std::uint32_t source_count;
+  std::uint32_t destination_count;
+  std::uint64_t count;      ///< elements
+  std::uint64_t divide_by;  ///< 0 or 1: nothing
+};
+
+/// Bytes that a thread loads or stores at once.
+inline constexpr std::uint64_t pack_bytes = 16;
+
+/// Folds elements of type T by Op, of operators.h.
+template <typename T, typename Op>
+class BlockSweep {
+ public:
+  TUTTI_HOST_DEVICE BlockSweep(const SweepArguments& arguments, Sweeper self) : arguments_(arguments), self_(self) {}
+
+  /// Folds this thread's share of all elements.
+  TUTTI_HOST_DEVICE void run() const {
+    if constexpr (!std::is_integral_v<T>) {
+      // One source is copied, every bit, as on the host. Sums of one integer are the integer.
+      if (arguments_.source_count == 1 && arguments_.divide_by <= 1) return BlockSweep<Bits, Sum>(arguments_, self_).run();
+    }
+    const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(arguments_.destinations[0]);
+    const std::uintptr_t differ = difference(first);
+    const std::uint64_t before = (0 - first) % pack_bytes / sizeof(T);
+    if (differ % pack_bytes != 0 || first % sizeof(T) != 0 || before >= arguments_.count) {
+      return run_elements(0, arguments_.count, (differ | first) % sizeof(T) == 0);
+    }
+    const std::uint64_t packs = (arguments_.count - before) / kElements;
+    run_elements(0, before, true);
+    run_packs(before, packs);
+    run_elements(before + packs * kElements, arguments_.count, true);
+  }
+
+ private:
+  using Value = Wide<T>;
+  using LongBits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+  using ShortBits = std::conditional_t<sizeof(T) == 1, std::uint8_t, std::uint16_t>;
+  using Bits = std::conditional_t<sizeof(T) <= 2, ShortBits, LongBits>;
+  static constexpr std::uint32_t kElements = pack_bytes / sizeof(T);
+  /// Packs that a thread has under way: enough to hide memory's latency, few enough for the registers.
+  static constexpr std::uint32_t kPacks = sizeof(T) >= 4 ? 4 : 2;
+
+  struct alignas(pack_bytes) Pack {
+    std::uint32_t words[4];
+  };
+  struct Values {
+    Value of[kElements];
+  };
+
+  /// The bits in which some operand's address differs from `first`.
+  TUTTI_HOST_DEVICE std::uintptr_t difference(std::uintptr_t first) const {
+    std::uintptr_t bits = 0;
+    for (std::uint32_t s = 0; s < arguments_.source_count; ++s)
+      bits |= reinterpret_cast<std::uintptr_t>(arguments_.sources[s]) ^ first;
+    for (std::uint32_t d = 1; d < arguments_.destination_count; ++d)
+      bits |= reinterpret_cast<std::uintptr_t>(arguments_.destinations[d]) ^ first;
+    return bits;
+  }
+
+  // By shifts, so that a pack never leaves its registers for an array in memory.
+  static constexpr std::uint32_t kWord = sizeof(std::uint32_t);
+  static constexpr std::uint32_t kInWord = sizeof(T) < kWord ? kWord / sizeof(T) : 1;  ///< elements
+  TUTTI_HOST_DEVICE static T element_of(const Pack& pack, std::uint32_t i) {
+    if constexpr (sizeof(T) == 8) {
+      return bits_as<T>(std::uint64_t{pack.words[2 * i + 1]} << 32 | pack.words[2 * i]);
+    } else if constexpr (sizeof(T) == kWord) {
+      return bits_as<T>(pack.words[i]);
+    } else {
+      return bits_as<T>(static_cast<Bits>(pack.words[i / kInWord] >> (i % kInWord * 8 * sizeof(T))));
+    }
+  }
+  /// Into a pack of zeros.
+  TUTTI_HOST_DEVICE static void put_element(Pack& pack, std::uint32_t i, T element) {
+    if constexpr (sizeof(T) == 8) {
+      const std::uint64_t bits = bits_as<std::uint64_t>(element);
+      pack.words[2 * i] = static_cast<std::uint32_t>(bits);
+      pack.words[2 * i + 1] = static_cast<std::uint32_t>(bits >> 32);
+    } else if constexpr (sizeof(T) == kWord) {
+      pack.words[i] = bits_as<std::uint32_t>(element);
+    } else {
+      pack.words[i / kInWord] |= std::uint32_t{bits_as<Bits>(element)} << (i % kInWord * 8 * sizeof(T));
+    }
+  }
+  TUTTI_HOST_DEVICE static Values unpacked(const Pack& pack) {
+    Values values;
+    TUTTI_UNROLLED
+    for (std::uint32_t i = 0; i < kElements; ++i) values.of[i] = widen(element_of(pack, i));
+    return values;
+  }
+  TUTTI_HOST_DEVICE static void combine(Values& total, const Values& next) {
+    TUTTI_UNROLLED
+    for (std::uint32_t i = 0; i < kElements; ++i) total.of[i] = Op()(total.of[i], next.of[i]);
+  }
+  /// Finished.
+  TUTTI_HOST_DEVICE Pack packed(const Values& values) const {
+    Pack pack{};
+    TUTTI_UNROLLED
+    for (std::uint32_t i = 0; i < kElements; ++i) put_element(pack, i, narrow<T>(finished(values.of[i])));
+    return pack;
+  }
+  TUTTI_HOST_DEVICE Value finished(Value total) const {
+    if constexpr (std::is_same_v<Op, Sum>) {
+      if (arguments_.divide_by > 1) total = Divide{arguments_.divide_by}(total);
+    }
+    return canonical(total);
+  }
+
+  /// Packs [0, count) behind element `first`.
+  TUTTI_HOST_DEVICE void run_packs(std::uint64_t first, std::uint64_t count) const {
+    const std::uint64_t turn = std::uint64_t{self_.size} * kPacks;
+    std::uint64_t pack = self_.rank;
+    TUTTI_ROLLED
+    for (; pack + (kPacks - 1) * std::uint64_t{self_.size} < count; pack += turn) run_some<kPacks>(first, pack);
+    TUTTI_ROLLED
+    for (; pack < count; pack += self_.size) run_some<1>(first, pack);
+  }
+
+  /// kCount packs, each self_.size behind the one before.
+  template <std::uint32_t kCount>
+  TUTTI_HOST_DEVICE void run_some(std::uint64_t first, std::uint64_t pack) const {
+    const auto at = [&](std::uint32_t i) {
+      return first * sizeof(T) + (pack + std::uint64_t{i} * self_.size) * pack_bytes;
+    };
+    const auto load = [&](std::uint32_t source, std::uint32_t i) {
+      return *reinterpret_cast<const Pack*>(arguments_.sources[source] + at(i));
+    };
+    Values total[kCount];
+    TUTTI_UNROLLED
+    for (std::uint32_t i = 0; i < kCount; ++i) total[i] = unpacked(load(0, i));
+    TUTTI_ROLLED
+    for (std::uint32_t s = 1; s < arguments_.source_count; ++s) {
+      Pack next[kCount];
+      TUTTI_UNROLLED
+      for (std::uint32_t i = 0; i < kCount; ++i) next[i] = load(s, i);
+      TUTTI_UNROLLED
+      for (std::uint32_t i = 0; i < kCount; ++i) combine(total[i], unpacked(next[i]));
+    }
+    TUTTI_UNROLLED
+    for (std::uint32_t i = 0; i < kCount; ++i) {
+      const Pack result = packed(total[i]);
+      TUTTI_ROLLED
+      for (std::uint32_t d = 0; d < arguments_.destination_count; ++d)
+        *reinterpret_cast<Pack*>(arguments_.destinations[d] + at(i)) = result;
+    }
+  }
+
+  /// aligned: every operand lies as its elements want to.
+  TUTTI_HOST_DEVICE void run_elements(std::uint64_t begin, std::uint64_t end, bool aligned) const {
+    TUTTI_ROLLED
+    for (std::uint64_t e = begin + self_.rank; e < end; e += self_.size) {
+      Value total = load_element(arguments_.sources[0] + e * sizeof(T), aligned);
+      TUTTI_ROLLED
+      for (std::uint32_t s = 1; s < arguments_.source_count; ++s)
+        total = Op()(total, load_element(arguments_.sources[s] + e * sizeof(T), aligned));
+      const T element = narrow<T>(finished(total));
+      TUTTI_ROLLED
+      for (std::uint32_t d = 0; d < arguments_.destination_count; ++d)
+        store_element(arguments_.destinations[d] + e * sizeof(T), element, aligned);
+    }
+  }
+
+  // A processor may refuse to load what lies across its alignment. That goes byte by byte, as memcpy does where nothing is
+  // known of the address.
+  TUTTI_HOST_DEVICE static Value load_element(const std::byte* from, bool aligned) {
+    if (aligned) return widen(*reinterpret_cast<const T*>(from));
+    T element;
+    std::memcpy(&element, from, sizeof element);
+    return widen(element);
+  }
+  TUTTI_HOST_DEVICE static void store_element(std::byte* to, T element, bool aligned) {
+    if (aligned) {
+      *reinterpret_cast<T*>(to) = element;
+    } else {
+      std::memcpy(to, &element, sizeof element);
+    }
+  }
+
+  const SweepArguments& arguments_;
+  const Sweeper self_;
+};
+
+/// Copies this thread's share of `count` bytes of the one source to every destination, bits unchanged.
+TUTTI_HOST_DEVICE inline void copy_in_block(SweepArguments arguments, Sweeper self) {
+  // Sums of one integer are the integer. Long ones are copied by the word where every address is a word's.
+  std::uintptr_t addresses = reinterpret_cast<std::uintptr_t>(arguments.sources[0]);
+  for (std::uint32_t d = 0; d < arguments.destination_count; ++d)
+    addresses |= reinterpret_cast<std::uintptr_t>(arguments.destinations[d]);
+  constexpr std::uint64_t word = sizeof(std::uint64_t);
+  const std::uint64_t bytes = arguments.count;
+  if (addresses % word != 0 || bytes % word != 0) return BlockSweep<std::uint8_t, Sum>(arguments, self).run();
+  arguments.count = bytes / word;
+  BlockSweep<std::uint64_t, Sum>(arguments, self).run();
+}
+
+}  // namespace tutti
