@@ -370,6 +370,8 @@ constexpr std::array kTable = {
                                   "Folder of recordings; tutti-UID in TMPDIR, else in /tmp, where empty (no effect yet)."),
     setting<Bytes, &S::record_bytes>("TUTTI_RECORD_BYTES", "4M", "Most that one rank's recording takes (no effect yet)."),
     setting<Text, &S::plugin_path>("TUTTI_PLUGIN_PATH", "", "Folders with transport plugins, separated by colons."),
+    setting<Text, &S::module_dir>(
+        "TUTTI_MODULE_DIR", "", "Folder of the library's own modules; tutti/ beside libtutti where empty (no effect yet)."),
     setting<Secret, &S::secret>("TUTTI_SECRET", "", "The key that ranks prove to each other under env:// and tcp://.",
                                 "config.secret", text_field<&C::secret>),
     setting<Text, &S::secret_file>("TUTTI_SECRET_FILE", "",

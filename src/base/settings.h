@@ -48,8 +48,9 @@ struct Settings {
   std::string record_dir;                  ///< TUTTI_RECORD_DIR: where recordings are written, never empty
   std::uint64_t record_bytes = 0;          ///< TUTTI_RECORD_BYTES: most that one rank records
   std::string plugin_path;                 ///< TUTTI_PLUGIN_PATH: folders of transport plugins, colon-separated
-  std::string secret;                      ///< TUTTI_SECRET
-  std::string secret_file;                 ///< TUTTI_SECRET_FILE
+  std::string module_dir;   ///< TUTTI_MODULE_DIR: folder of the library's own modules; empty: beside libtutti
+  std::string secret;       ///< TUTTI_SECRET
+  std::string secret_file;  ///< TUTTI_SECRET_FILE
 };
 
 /// What a setting's effective value comes from, weakest first.

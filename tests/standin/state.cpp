@@ -1,0 +1,27 @@
+#include "tests/standin/state.h"
+
+#include <time.h>
+
+#include <algorithm>
+
+namespace standin {
+
+State& state() {
+  static State& only = *new State;
+  return only;
+}
+
+void lose(Context& context, DriverResult error) {
+  if (context.error == DriverResult::success) context.error = error;
+  state().changed.notify_all();
+}
+
+std::uint64_t draw(std::uint64_t limit) { return limit == 0 ? 0 : state().random() % limit; }
+
+std::uint64_t now_ns() {
+  timespec t;
+  ::clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(t.tv_nsec);
+}
+
+}  // namespace standin
