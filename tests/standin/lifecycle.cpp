@@ -15,6 +15,7 @@
 #include "tests/standin/graphs.h"
 #include "tests/standin/libraries.h"
 #include "tests/standin/pool.h"
+#include "tests/standin/virtual_memory.h"
 
 using namespace standin;  // NOLINT: entry points live outside of namespaces
 
@@ -115,7 +116,7 @@ std::uint64_t standin_live() {
   const Lock lock(state().lock);
   const State& now = state();
   return now.contexts.size() + now.streams.size() + now.events.size() + address_map().size() + graph_objects() +
-         library_objects();
+         library_objects() + virtual_memory_objects();
 }
 
 std::uint64_t standin_most_resident(int device) {

@@ -1,4 +1,6 @@
 // Virtual memory management: physical memory, addresses, mappings, and who may use them.
+#include "tests/standin/virtual_memory.h"
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -79,6 +81,8 @@ int protection_of(const Range& range) {
 }
 
 }  // namespace
+
+std::size_t standin::virtual_memory_objects() { return allocations().size() + reservations().size(); }
 
 DriverResult cuMemGetAllocationGranularity(std::size_t* bytes, const AllocationProperties* properties, Granularity) {
   return enter(__func__, Needs::driver, [&](Call&) {

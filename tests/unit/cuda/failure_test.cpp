@@ -1,0 +1,131 @@
+// Failures: sticky errors, injected ones, the driver's end, forks.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/unit/cuda/cuda_test.h"
+#include "tests/unit/cuda/owner_process.h"
+
+namespace tutti::cuda {
+namespace {
+
+class Failures : public StandinTest {};
+
+TEST_F(Failures, ALostContextAnswersItsErrorToEveryCall) {
+  std::uint32_t* const word = make_word();
+  const StreamHandle stream = make_stream();
+  const EventHandle event = make_event();
+  const FunctionHandle spin = find_kernel("spin");
+  EXPECT_EQ(api().cuEventRecord(event, stream), ok);
+  EXPECT_EQ(launch("store", 1, 3, stream, std::uint64_t{8}, 5u), ok) << "the fault comes when it runs";
+  EXPECT_EQ(api().cuStreamSynchronize(stream), DriverResult::illegal_address);
+  DevicePointer address = 0;
+  EXPECT_EQ(api().cuMemAlloc_v2(&address, 64), DriverResult::illegal_address);
+  EXPECT_EQ(api().cuStreamQuery(stream), DriverResult::illegal_address);
+  EXPECT_EQ(api().cuEventQuery(event), DriverResult::illegal_address);
+  std::uint32_t value = 0;
+  void* parameters[] = {static_cast<void*>(const_cast<std::uint32_t**>(&word)), &value};
+  EXPECT_EQ(api().cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr), DriverResult::illegal_address);
+  int device = -1;
+  EXPECT_EQ(api().cuCtxGetDevice(&device), ok) << "what asks the device nothing still answers";
+  unload();
+}
+
+TEST_F(Failures, KernelsOfALostContextEndAndTheNextContextWorks) {
+  std::uint32_t* const word = make_word();
+  standin.set("QUEUES", "64");
+  EXPECT_EQ(launch("spin", 2, 3, make_stream(), word, 1u), ok);
+  EXPECT_EQ(launch("store", 1, 1, make_stream(), std::uint64_t{8}, 5u), ok);
+  EXPECT_EQ(api().cuCtxSynchronize(), DriverResult::illegal_address);
+  unload();
+  close_context();
+  open_context();
+  const DevicePointer address = allocate(64);
+  EXPECT_EQ(api().cuMemsetD32Async(address, 6, 16, nullptr), ok);
+  EXPECT_THAT(read(address, 16), ::testing::Each(6));
+}
+
+TEST_F(Failures, AnOrderFailsTheCallThatItNames) {
+  DevicePointer address = 0;
+  ASSERT_TRUE(standin.fail("cuMemAlloc_v2:2"));
+  EXPECT_EQ(api().cuMemAlloc_v2(&address, 64), ok);
+  EXPECT_EQ(api().cuMemAlloc_v2(&address, 64), DriverResult::out_of_memory);
+  EXPECT_EQ(api().cuMemAlloc_v2(&address, 64), ok);
+  ASSERT_TRUE(standin.fail("cuStreamQuery:0:999"));
+  EXPECT_EQ(api().cuStreamQuery(nullptr), DriverResult::unknown);
+  EXPECT_EQ(api().cuStreamQuery(nullptr), DriverResult::unknown);
+  EXPECT_FALSE(standin.fail("cuStreamQuery"));
+  EXPECT_EQ(api().cuStreamQuery(nullptr), ok);
+}
+
+TEST_F(Failures, AStickyOrderLosesTheContext) {
+  ASSERT_TRUE(standin.fail("cuStreamQuery:1:719"));
+  EXPECT_EQ(api().cuStreamQuery(nullptr), DriverResult::launch_failed);
+  standin.fail("");
+  EXPECT_EQ(api().cuStreamQuery(nullptr), DriverResult::launch_failed);
+}
+
+TEST_F(CudaTest, CallsInAForkedChildAreRefused) {
+  const StreamHandle stream = make_stream();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ContextHandle current = nullptr;
+    const bool refused = api().cuCtxGetCurrent(&current) == DriverResult::not_initialized &&
+                         api().cuStreamQuery(stream) == DriverResult::not_initialized &&
+                         api().cuInit(0) == DriverResult::not_initialized;
+    const auto found = Driver::get();
+    const bool ours = !found.ok() && found.status().code() == TUTTI_INVALID_USAGE;
+    const bool sentence = driver->call(api().cuStreamQuery, 0, "asking", stream).code() == TUTTI_UNHANDLED_CUDA_ERROR;
+    ::_exit(refused && ours && sentence ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+TEST_F(CudaTest, HoldersInAForkedChildGiveNothingBack) {
+  auto memory = PinnedMemory::allocate(*context, 64);
+  auto stream = OwnedStream::create(*context);
+  ASSERT_TRUE(memory.ok() && stream.ok());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    *memory = PinnedMemory();
+    *stream = OwnedStream();
+    ::_exit(driver->release_deferred() == 0 ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(api().cuStreamQuery(stream->handle()), ok) << "the parent's is untouched";
+}
+
+TEST_F(CudaTest, CallsAfterMainAreAnsweredThatTheDriverHasEnded) {
+  OwnerProcess program("exit");
+  EXPECT_EQ(program.wait(), 0);
+}
+
+TEST_F(CudaTest, CallsBeforeCuInitOrWithoutAContextAreRefused) {
+  ContextHandle current = nullptr;
+  ASSERT_EQ(api().cuCtxPopCurrent_v2(&current), ok);
+  DevicePointer address = 0;
+  EXPECT_EQ(api().cuMemAlloc_v2(&address, 64), DriverResult::invalid_context);
+  EXPECT_EQ(api().cuCtxPushCurrent_v2(current), ok);
+  EXPECT_EQ(api().cuStreamQuery(reinterpret_cast<StreamHandle>(&address)), DriverResult::invalid_handle);
+}
+
+TEST_F(CudaTest, ADestroyedContextIsNoContext) {
+  ContextHandle own = nullptr;
+  ASSERT_EQ(api().cuCtxCreate_v2(&own, 0, 0), ok);
+  const StreamHandle stream = make_stream();
+  EXPECT_EQ(api().cuCtxDestroy_v2(own), ok);
+  EXPECT_EQ(api().cuCtxPushCurrent_v2(own), DriverResult::invalid_context);
+  if (standin) {
+    EXPECT_EQ(api().cuStreamQuery(stream), DriverResult::invalid_handle);
+  }
+  unsigned flags = 0;
+  int active = 0;
+  EXPECT_EQ(api().cuDevicePrimaryCtxGetState(0, &flags, &active), ok);
+  EXPECT_EQ(active, 1);
+}
+
+}  // namespace
+}  // namespace tutti::cuda
