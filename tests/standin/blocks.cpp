@@ -97,9 +97,9 @@ class Block {
   std::uint64_t values_[2] = {0, 0};
 };
 
-class HostThread final : public KernelThread {
+class BlockThread final : public tutti::device::HostThread {
  public:
-  HostThread(Block& own, std::uint32_t index) : block_(own) {
+  BlockThread(Block& own, std::uint32_t index) : block_(own) {
     thread = index;
     threads = own.threads();
     block = own.index();
@@ -107,7 +107,7 @@ class HostThread final : public KernelThread {
     shared = own.shared();
     shared_bytes = own.shared_bytes();
   }
-  ~HostThread() = default;
+  ~BlockThread() = default;
 
   void barrier() override { block_.arrive_and_wait(); }
   bool any(bool vote) override {
@@ -143,7 +143,7 @@ void run_thread(const std::shared_ptr<Block>& block, std::uint32_t index, std::c
   for (auto& each : parameters) pointers.push_back(each.data());
   const bool whole = guarded([&] {
     try {
-      HostThread self(*block, index);
+      BlockThread self(*block, index);
       block->launch().kernel->function(self, pointers.data());
     } catch (const KernelEnded&) {
       block->end();  // the others may wait for this one at a barrier

@@ -89,15 +89,20 @@ std::vector<std::vector<unsigned char>> copy_parameters(const Kernel& kernel, vo
   return copies;
 }
 
-/// Whether parameters that are addresses of device memory are of memory that the device may use. Addresses within structs
-/// in memory are not seen: see docs/gpu.md.
+/// Whether an address of device memory is of memory that the context may use; what is no such address may be anything.
+bool may_use(const Context& context, std::uintptr_t address) {
+  if (!pool().contains(address) || address_map().find(address) == nullptr) return true;
+  return may_access(context, address, 1, Use::read) == DriverResult::success;
+}
+
+/// Whether all addresses in the parameters may be used. Those that lie in memory are not seen: see docs/gpu.md.
 bool may_use_parameters(const Context& context, const Launch& launch) {
   for (const auto& parameter : launch.parameters) {
-    std::uintptr_t address = 0;
-    if (parameter.size() != sizeof(address)) continue;
-    std::memcpy(&address, parameter.data(), sizeof(address));
-    if (!pool().contains(address) || address_map().find(address) == nullptr) continue;
-    if (may_access(context, address, 1, Use::read) != DriverResult::success) return false;
+    for (std::size_t at = 0; at + sizeof(std::uintptr_t) <= parameter.size(); at += sizeof(std::uintptr_t)) {
+      std::uintptr_t address = 0;
+      std::memcpy(&address, parameter.data() + at, sizeof(address));
+      if (!may_use(context, address)) return false;
+    }
   }
   return true;
 }

@@ -9,8 +9,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <fstream>
 #include <optional>
 #include <ostream>
+#include <sstream>
 #include <thread>
 #include <vector>
 
@@ -20,6 +22,7 @@
 #include "src/cuda/stream.h"
 #include "tests/standin/control.h"
 #include "tests/standin/kernels.h"
+#include "tests/standin/test_kernels.h"
 
 namespace tutti::cuda {
 
@@ -156,22 +159,45 @@ class CudaTest : public ::testing::Test {
     EXPECT_EQ(api().cuStreamWriteValue32_v2(stream, reinterpret_cast<DevicePointer>(word), value, 0), ok);
   }
 
+  /// The image of the tests' kernels: for a real driver a file that nvcc or clang made beside the stand-in.
+  static const void* kernel_image(bool is_standin) {
+    if (is_standin) return &standin::kTestKernelsImage;
+    static const std::string image = [] {
+      const std::ifstream file(TUTTI_TEST_KERNELS, std::ios::binary);
+      std::ostringstream bytes;
+      if (file) bytes << file.rdbuf();
+      return bytes.str();
+    }();
+    return image.empty() ? nullptr : image.data();
+  }
+  bool has_kernels() const { return kernel_image(static_cast<bool>(standin)) != nullptr; }
+
   FunctionHandle find_kernel(const char* name) {
     KernelHandle kernel = nullptr;
     FunctionHandle function = nullptr;
     if (library_ == nullptr) {
-      EXPECT_EQ(api().cuLibraryLoadData(&library_, &standin::kTestKernelsImage, nullptr, nullptr, 0, nullptr, nullptr, 0),
-                ok);
+      const void* const image = kernel_image(static_cast<bool>(standin));
+      EXPECT_EQ(api().cuLibraryLoadData(&library_, image, nullptr, nullptr, 0, nullptr, nullptr, 0), ok);
     }
-    EXPECT_EQ(api().cuLibraryGetKernel(&kernel, library_, name), ok);
+    EXPECT_EQ(api().cuLibraryGetKernel(&kernel, library_, (std::string(name) + "_kernel").c_str()), ok);
     EXPECT_EQ(api().cuKernelGetFunction(&function, kernel), ok);
     return function;
   }
 
-  template <typename... Arguments>
-  DriverResult launch(const char* name, unsigned blocks, unsigned threads, StreamHandle stream, Arguments... arguments) {
-    void* parameters[] = {static_cast<void*>(&arguments)...};
-    return api().cuLaunchKernel(find_kernel(name), blocks, 1, 1, threads, 1, 1, 0, stream, parameters, nullptr);
+  /// Every launch has this much storage for its blocks.
+  static constexpr unsigned kSharedBytes = 1024;
+
+  template <typename Parameters>
+  DriverResult launch(const char* name, unsigned blocks, unsigned threads, StreamHandle stream, const Parameters& given) {
+    Parameters copy = given;
+    void* parameters[] = {&copy};
+    return api().cuLaunchKernel(find_kernel(name), blocks, 1, 1, threads, 1, 1, kSharedBytes, stream, parameters, nullptr);
+  }
+
+  /// An address as kernels' parameters have it.
+  template <typename T = unsigned>
+  static T* at(DevicePointer address) {
+    return reinterpret_cast<T*>(address);
   }
 
   /// Call before the test's end where find_kernel was used.
@@ -197,6 +223,15 @@ class CudaTest : public ::testing::Test {
   std::optional<ContextScope> scope_;
   LibraryHandle library_ = nullptr;
   std::uint64_t live_before_ = 0;
+};
+
+/// A test that launches kernels, and is skipped where they were not built for a real driver.
+class KernelTest : public CudaTest {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    if (driver != nullptr && !has_kernels()) GTEST_SKIP() << "the tests' kernels were built by neither nvcc nor clang-19";
+  }
 };
 
 /// A test of what only the stand-in can show.

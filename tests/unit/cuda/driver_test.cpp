@@ -172,10 +172,10 @@ TEST_F(Holders, KernelsAreLoadedAndFoundByTheirSymbol) {
   if (!standin) GTEST_SKIP() << "the kernels of this test are the stand-in's";
   auto library = KernelLibrary::load(*context, &standin::kTestKernelsImage);
   ASSERT_TRUE(library.ok()) << library.status().text();
-  const auto kernel = library->kernel(*context, "block_sum");
+  const auto kernel = library->kernel(*context, "block_sum_kernel");
   ASSERT_TRUE(kernel.ok()) << kernel.status().text();
   EXPECT_EQ(kernel->most_threads, 3);
-  EXPECT_EQ(kernel->shared_bytes, 1024u);
+  EXPECT_EQ(kernel->shared_bytes, 0u);
   EXPECT_THAT(
       library->kernel(*context, "nosuch").status().text(),
       HasSubstr(
@@ -194,7 +194,7 @@ Status make_everything(const Driver& driver) {
   if (!context.ok()) return context.status();
   const auto library = KernelLibrary::load(*context, &standin::kTestKernelsImage);
   if (!library.ok()) return library.status();
-  if (const auto kernel = library->kernel(*context, "add"); !kernel.ok()) return kernel.status();
+  if (const auto kernel = library->kernel(*context, "add_kernel"); !kernel.ok()) return kernel.status();
   const auto stream = OwnedStream::create(*context);
   if (!stream.ok()) return stream.status();
   const auto event = OwnedEvent::create(*context);

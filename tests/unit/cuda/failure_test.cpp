@@ -16,14 +16,14 @@ TEST_F(Failures, ALostContextAnswersItsErrorToEveryCall) {
   const EventHandle event = make_event();
   const FunctionHandle spin = find_kernel("spin");
   EXPECT_EQ(api().cuEventRecord(event, stream), ok);
-  EXPECT_EQ(launch("store", 1, 3, stream, std::uint64_t{8}, 5u), ok) << "the fault comes when it runs";
+  EXPECT_EQ(launch("store", 1, 3, stream, standin::WordParameters{at(8), 5}), ok) << "the fault comes when it runs";
   EXPECT_EQ(api().cuStreamSynchronize(stream), DriverResult::illegal_address);
   DevicePointer address = 0;
   EXPECT_EQ(api().cuMemAlloc_v2(&address, 64), DriverResult::illegal_address);
   EXPECT_EQ(api().cuStreamQuery(stream), DriverResult::illegal_address);
   EXPECT_EQ(api().cuEventQuery(event), DriverResult::illegal_address);
-  std::uint32_t value = 0;
-  void* parameters[] = {static_cast<void*>(const_cast<std::uint32_t**>(&word)), &value};
+  standin::WordParameters given{word, 0};
+  void* parameters[] = {&given};
   EXPECT_EQ(api().cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr), DriverResult::illegal_address);
   int device = -1;
   EXPECT_EQ(api().cuCtxGetDevice(&device), ok) << "what asks the device nothing still answers";
@@ -33,8 +33,8 @@ TEST_F(Failures, ALostContextAnswersItsErrorToEveryCall) {
 TEST_F(Failures, KernelsOfALostContextEndAndTheNextContextWorks) {
   std::uint32_t* const word = make_word();
   standin.set("QUEUES", "64");
-  EXPECT_EQ(launch("spin", 2, 3, make_stream(), word, 1u), ok);
-  EXPECT_EQ(launch("store", 1, 1, make_stream(), std::uint64_t{8}, 5u), ok);
+  EXPECT_EQ(launch("spin", 2, 3, make_stream(), standin::WordParameters{word, 1}), ok);
+  EXPECT_EQ(launch("store", 1, 1, make_stream(), standin::WordParameters{at(8), 5}), ok);
   EXPECT_EQ(api().cuCtxSynchronize(), DriverResult::illegal_address);
   unload();
   close_context();

@@ -23,7 +23,7 @@ class MemoryRules : public CudaTest {
 class StandinMemoryRules : public StandinTest {};
 
 TEST_F(MemoryRules, MappedMemoryMayBeUsedOnlyAfterSetAccess) {
-  if (!standin) GTEST_SKIP() << "the kernels of this test are the stand-in's, and the fault costs the context";
+  if (!standin) GTEST_SKIP() << "the fault costs the process its context";
   const PhysicalMemory memory = make_physical();
   DevicePointer address = 0;
   ASSERT_EQ(api().cuMemAddressReserve(&address, memory.bytes(), 0, 0, 0), ok);
@@ -32,7 +32,7 @@ TEST_F(MemoryRules, MappedMemoryMayBeUsedOnlyAfterSetAccess) {
   const MemoryLocation own{LocationType::device, 0};
   EXPECT_EQ(api().cuMemGetAccess(&flags, &own, address), ok);
   EXPECT_EQ(flags, 0u);
-  EXPECT_EQ(launch("store", 1, 1, nullptr, std::uint64_t{address}, 5u), ok);
+  EXPECT_EQ(launch("store", 1, 1, nullptr, standin::WordParameters{at(address), 5}), ok);
   EXPECT_EQ(api().cuCtxSynchronize(), DriverResult::illegal_address);
   unload();
   EXPECT_EQ(api().cuMemUnmap(address, memory.bytes()), ok);
@@ -78,13 +78,13 @@ TEST_F(MemoryRules, AnotherDevicesMemoryNeedsPeerAccessExceptForCopies) {
 }
 
 TEST_F(MemoryRules, AKernelMayNotUseAnotherDevicesMemoryWithoutPeerAccess) {
-  if (!standin || driver->device_count() < 2) GTEST_SKIP() << "the kernels of this test are the stand-in's, on two devices";
+  if (!standin || driver->device_count() < 2) GTEST_SKIP() << "the fault costs the process its context; two devices";
   const DevicePointer address = allocate(64);
   auto other = Context::primary(*driver, 1);
   ASSERT_TRUE(other.ok());
   {
     const auto entered = ContextScope::enter(*other);
-    EXPECT_EQ(launch("store", 1, 1, nullptr, std::uint64_t{address}, 5u), ok);
+    EXPECT_EQ(launch("store", 1, 1, nullptr, standin::WordParameters{at(address), 5}), ok);
     EXPECT_EQ(api().cuCtxSynchronize(), DriverResult::illegal_address);
   }
   unload();
@@ -198,8 +198,7 @@ TEST_F(StandinMemoryRules, UseAfterFreeFaultsEvenWhereOtherMemoryWasTakenSince) 
   const DevicePointer address = allocate(4096);
   EXPECT_EQ(api().cuMemFree_v2(address), ok);
   EXPECT_NE(allocate(4096), address);
-  std::uint64_t stale = address;
-  EXPECT_EQ(launch("store", 1, 1, nullptr, stale, 5u), ok);
+  EXPECT_EQ(launch("store", 1, 1, nullptr, standin::WordParameters{at(address), 5}), ok);
   EXPECT_EQ(api().cuCtxSynchronize(), DriverResult::illegal_address);
   unload();
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "tests/support/sanitizers.h"
 #include "tests/unit/cuda/cuda_test.h"
 
 namespace tutti::cuda {
@@ -20,8 +21,8 @@ TEST_F(Scheduling, BlocksStartInAnyOrder) {
     std::uint32_t* const next = make_word();
     void* memory = nullptr;
     ASSERT_EQ(api().cuMemHostAlloc(&memory, blocks * sizeof(std::uint32_t), 0), ok);
-    const auto* const order = static_cast<std::uint32_t*>(memory);
-    EXPECT_EQ(launch("order", blocks, 1, nullptr, next, order), ok);
+    auto* const order = static_cast<std::uint32_t*>(memory);
+    EXPECT_EQ(launch("order", blocks, 1, nullptr, standin::OrderParameters{next, order}), ok);
     EXPECT_EQ(api().cuCtxSynchronize(), ok);
     std::vector<std::uint32_t> seen(order, order + blocks);
     shuffled |= seen != sorted;
@@ -36,7 +37,7 @@ TEST_F(Scheduling, NoMoreBlocksAreResidentThanTheDeviceHolds) {
   standin.set("BLOCKS_PER_SM", "2");
   standin.most_resident(0);
   std::uint32_t* const count = make_word();
-  EXPECT_EQ(launch("count_blocks", 16, 2, nullptr, count, 4u), ok);
+  EXPECT_EQ(launch("count_blocks", 16, 2, nullptr, standin::WordParameters{count, 4}), ok);
   EXPECT_EQ(api().cuCtxSynchronize(), ok);
   EXPECT_EQ(get(count), 16u);
   EXPECT_EQ(standin.most_resident(0), 4u);
@@ -48,7 +49,7 @@ TEST_F(Scheduling, BlocksThatDoNotFitWaitForThoseThatRun) {
   standin.set("BLOCKS_PER_SM", "2");
   std::uint32_t* const count = make_word();
   const StreamHandle stream = make_stream();
-  EXPECT_EQ(launch("count_blocks", 3, 1, stream, count, 3u), ok);
+  EXPECT_EQ(launch("count_blocks", 3, 1, stream, standin::WordParameters{count, 3}), ok);
   EXPECT_TRUE(eventually([&] { return get(count) == 2; }));
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
   EXPECT_EQ(get(count), 2u) << "the third block waits, and the two wait for it: a program that needs more is stuck";
@@ -63,7 +64,7 @@ TEST_F(Scheduling, StreamsThatShareAQueueHoldEachOtherUp) {
   std::uint32_t* const out = make_word();
   const StreamHandle first = make_stream();
   const StreamHandle second = make_stream();
-  EXPECT_EQ(launch("spin", 1, 1, first, word, 1u), ok);
+  EXPECT_EQ(launch("spin", 1, 1, first, standin::WordParameters{word, 1}), ok);
   EXPECT_EQ(api().cuMemsetD8Async(allocate(64), 0, 64, first), ok);
   mark(second, out, 1);
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -80,7 +81,7 @@ TEST_F(Scheduling, StreamsOfTwoQueuesRunSideBySide) {
   std::uint32_t* const word = make_word();
   std::uint32_t* const out = make_word();
   const StreamHandle held = make_stream();
-  EXPECT_EQ(launch("spin", 1, 1, held, word, 1u), ok);
+  EXPECT_EQ(launch("spin", 1, 1, held, standin::WordParameters{word, 1}), ok);
   // One of several is on another queue.
   for (int tries = 0; tries < 4; ++tries) mark(make_stream(), out, 1);
   EXPECT_TRUE(eventually([&] { return get(out) == 1; }));
@@ -106,7 +107,7 @@ TEST_F(Scheduling, SeedsGiveOtherOrders) {
   EXPECT_TRUE(second_last);
 }
 
-class BlockThreads : public StandinTest, public ::testing::WithParamInterface<unsigned> {};
+class BlockThreads : public KernelTest, public ::testing::WithParamInterface<unsigned> {};
 
 TEST_P(BlockThreads, MeetAtBarriersVoteAndBroadcast) {
   constexpr unsigned blocks = 5;
@@ -114,7 +115,9 @@ TEST_P(BlockThreads, MeetAtBarriersVoteAndBroadcast) {
   const unsigned threads = GetParam();
   void* out = nullptr;
   ASSERT_EQ(api().cuMemHostAlloc(&out, blocks * sizeof(std::uint64_t), 0), ok);
-  EXPECT_EQ(launch("block_sum", blocks, threads, nullptr, out, rounds), ok);
+  EXPECT_EQ(launch("block_sum", blocks, threads, nullptr,
+                   standin::BlockSumParameters{static_cast<unsigned long long*>(out), rounds}),
+            ok);
   EXPECT_EQ(api().cuCtxSynchronize(), ok);
   const std::uint64_t wanted = rounds * (threads * (threads - 1) / 2) + threads * (rounds * (rounds - 1) / 2);
   for (unsigned block = 0; block < blocks; ++block) EXPECT_EQ(static_cast<std::uint64_t*>(out)[block], wanted);
@@ -128,20 +131,55 @@ TEST_P(BlockThreads, ShareAGridsWork) {
   const DevicePointer b = allocate(count * 4);
   EXPECT_EQ(api().cuMemsetD32Async(a, 3, count, nullptr), ok);
   EXPECT_EQ(api().cuMemsetD32Async(b, 4, count, nullptr), ok);
-  EXPECT_EQ(launch("add", 3, threads, nullptr, std::uint64_t{b}, std::uint64_t{a}, std::uint64_t{b}, count), ok);
+  EXPECT_EQ(
+      launch("add", 3, threads, nullptr, standin::AddParameters{at<int>(b), at<const int>(a), at<const int>(b), count}),
+      ok);
   EXPECT_THAT(read(b, count), ::testing::Each(7));
   unload();
+}
+
+TEST_P(BlockThreads, SendLinesWhoseWordsMayArriveInAnyOrder) {
+  constexpr unsigned count = 100;
+  void* memory = nullptr;
+  void* out = nullptr;
+  ASSERT_EQ(api().cuMemHostAlloc(&memory, count * 16, 0), ok);
+  ASSERT_EQ(api().cuMemHostAlloc(&out, count * 4, 0), ok);
+  std::memset(memory, 0, count * 16);
+  const standin::LineParameters given{memory, static_cast<unsigned*>(out), count, 77};
+  EXPECT_EQ(launch("lines", 2, GetParam(), nullptr, given), ok);
+  EXPECT_EQ(api().cuCtxSynchronize(), ok);
+  for (unsigned i = 0; i < count; ++i) EXPECT_EQ(static_cast<unsigned*>(out)[i], 4 * i + 1);
+  unload();
+}
+
+TEST_P(BlockThreads, WithoutABarrierRaceWhereThereIsMoreThanOne) {
+  if (!test::under_tsan || !standin) GTEST_SKIP() << "for the thread sanitizer, on the stand-in";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto run = [&] {
+    void* out = nullptr;
+    api().cuMemHostAlloc(&out, 64, 0);
+    static_cast<void>(launch("broken_sum", 1, GetParam(), nullptr,
+                             standin::BlockSumParameters{static_cast<unsigned long long*>(out), 1}));
+    api().cuCtxSynchronize();
+    std::exit(0);
+  };
+  constexpr int race = 66;  // the sanitizer's exit status
+  if (GetParam() == 1) {
+    EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), "");
+  } else {
+    EXPECT_EXIT(run(), ::testing::ExitedWithCode(race), "data race");
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, BlockThreads, ::testing::Values(1u, 3u));
 
 TEST_F(Scheduling, LaunchesBeyondTheLimitsAreRefused) {
   std::uint32_t* const word = make_word();
-  EXPECT_EQ(launch("spin", 1, 4, nullptr, word, 0u), DriverResult::invalid_value) << "more threads than a block has";
-  EXPECT_EQ(launch("spin", 0, 1, nullptr, word, 0u), DriverResult::invalid_value);
-  std::uint64_t address = reinterpret_cast<std::uint64_t>(word);
-  std::uint32_t value = 0;
-  void* parameters[] = {&address, &value};
+  EXPECT_EQ(launch("spin", 1, 4, nullptr, standin::WordParameters{word, 0}), DriverResult::invalid_value)
+      << "more threads than a block has";
+  EXPECT_EQ(launch("spin", 0, 1, nullptr, standin::WordParameters{word, 0}), DriverResult::invalid_value);
+  standin::WordParameters given{word, 0};
+  void* parameters[] = {&given};
   const FunctionHandle function = find_kernel("spin");
   LaunchConfig config;
   config.shared_bytes = 64 * 1024;

@@ -6,18 +6,21 @@ namespace {
 
 class Streams : public CudaTest {};
 
-TEST_F(Streams, ParametersAreThoseOfTheLaunchAndNotOfTheTimeWhenItRuns) {
-  if (!standin) GTEST_SKIP() << "the kernels of this test are the stand-in's";
+class StreamKernels : public KernelTest {};
+
+TEST_F(StreamKernels, ParametersAreThoseOfTheLaunchAndNotOfTheTimeWhenItRuns) {
   std::uint32_t* const word = make_word();
   std::uint32_t* const out = make_word();
+  const FunctionHandle function = find_kernel("store");
+  if (api().cuFuncLoad.there()) {
+    EXPECT_EQ(api().cuFuncLoad(function), ok);
+  }  // a first launch may wait for the device
   const StreamHandle stream = make_stream();
   hold(stream, word);
-  std::uint64_t address = reinterpret_cast<std::uint64_t>(out);
-  std::uint32_t value = 7;
-  void* parameters[] = {&address, &value};
-  ASSERT_EQ(api().cuLaunchKernel(find_kernel("store"), 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr), ok);
-  value = 8;
-  address = 0;
+  standin::WordParameters given{out, 7};
+  void* parameters[] = {&given};
+  ASSERT_EQ(api().cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr), ok);
+  given = {nullptr, 8};
   put(word, 1);
   EXPECT_EQ(api().cuStreamSynchronize(stream), ok);
   EXPECT_EQ(get(out), 7u);
