@@ -10,6 +10,8 @@
 
 #if defined(__CUDACC__)
 #define TUTTI_HOST_DEVICE __host__ __device__
+#elif defined(__CUDA__)  // clang without NVIDIA's headers
+#define TUTTI_HOST_DEVICE __attribute__((host)) __attribute__((device))
 #else
 #define TUTTI_HOST_DEVICE
 #endif
@@ -21,7 +23,7 @@ template <typename To, typename From>
 TUTTI_HOST_DEVICE inline To bits_as(const From& from) {
   static_assert(sizeof(To) == sizeof(From) && std::is_trivially_copyable_v<To> && std::is_trivially_copyable_v<From>);
   To to;
-  std::memcpy(&to, &from, sizeof(to));
+  __builtin_memcpy(&to, &from, sizeof(to));  // which device code of every compiler has
   return to;
 }
 

@@ -136,11 +136,11 @@ struct Strand {
   std::uint32_t count = 1;
 
   /// Which pass of the plan the strand's `own` one is.
-  std::uint64_t pass(std::uint64_t own) const { return index + own * count; }
+  constexpr std::uint64_t pass(std::uint64_t own) const { return index + own * count; }
   /// How many of the plan's passes are the strand's.
-  std::uint64_t passes(std::uint64_t all) const { return all <= index ? 0 : (all - index - 1) / count + 1; }
+  constexpr std::uint64_t passes(std::uint64_t all) const { return all <= index ? 0 : (all - index - 1) / count + 1; }
   /// The channel of its link, where the program has channel `channel`.
-  std::uint32_t channel(std::uint32_t channel) const { return channel * count + index; }
+  constexpr std::uint32_t channel(std::uint32_t channel) const { return channel * count + index; }
 };
 
 /// Equal on all ranks, and agreed by its hash.

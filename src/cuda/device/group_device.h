@@ -122,6 +122,19 @@ TUTTI_DEVICE Word32 swap_on_device(Word32* at, Word32 expected, Word32 wanted) {
                : "memory");
   return before;
 }
+TUTTI_DEVICE Word64 add_on_device(Word64* at, Word64 value) {
+  Word64 before;
+  asm volatile("atom.acq_rel.gpu.add.u64 %0, [%1], %2;" : "=l"(before) : "l"(at), "l"(value) : "memory");
+  return before;
+}
+TUTTI_DEVICE Word64 swap_on_device(Word64* at, Word64 expected, Word64 wanted) {
+  Word64 before;
+  asm volatile("atom.acquire.gpu.cas.b64 %0, [%1], %2, %3;"
+               : "=l"(before)
+               : "l"(at), "l"(expected), "l"(wanted)
+               : "memory");
+  return before;
+}
 TUTTI_DEVICE void load_pair(const Word64* at, Word64& first, Word64& second) {
   asm volatile("ld.relaxed.sys.v2.b64 {%0, %1}, [%2];" : "=l"(first), "=l"(second) : "l"(at) : "memory");
 }

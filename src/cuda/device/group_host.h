@@ -67,10 +67,12 @@ template <typename T>
 void store_release_on_device(T* at, T value) {
   store_release(at, value);
 }
-inline std::uint32_t add_on_device(std::uint32_t* at, std::uint32_t value) {
+template <typename T>
+T add_on_device(T* at, T value) {
   return std::atomic_ref(*at).fetch_add(value, std::memory_order_acq_rel);
 }
-inline std::uint32_t swap_on_device(std::uint32_t* at, std::uint32_t expected, std::uint32_t wanted) {
+template <typename T>
+T swap_on_device(T* at, T expected, T wanted) {
   std::atomic_ref(*at).compare_exchange_strong(expected, wanted, std::memory_order_acquire, std::memory_order_relaxed);
   return expected;
 }

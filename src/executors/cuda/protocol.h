@@ -1,5 +1,5 @@
-// How blocks of different ranks hand each other messages, tasks and turns: by a few words that they share, written and read
-// in a certain order. Templates over Words, so that the same lines run in a kernel, in host threads and in a model checker
+// How blocks of different ranks hand each other messages, tasks and turns: by a few shared words, written and read in a
+// certain order. Templates over Words, so that the same lines run in a kernel, in host threads and in a model checker
 // (tests/model).
 //
 // Words has Number, a shared word of 64 bits, and static functions on it: load_acquire, load_relaxed, store_release,
@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-#include "src/reduction/elements.h"
+#include "src/cuda/device/group.h"
 
 namespace tutti {
 
@@ -26,12 +26,12 @@ struct SendingEnd {
   std::uint64_t slots = 0;
 
   /// Whether message n may be written, once those before it have been published.
-  TUTTI_HOST_DEVICE bool has_room(std::uint64_t n) const {
+  TUTTI_DEVICE bool has_room(std::uint64_t n) const {
     // Acquire: the receiver's loads of what lay in the slot came before its release.
     return n - Words::load_acquire(*credit) < slots;
   }
   /// Message n is written.
-  TUTTI_HOST_DEVICE void publish(std::uint64_t n) const {
+  TUTTI_DEVICE void publish(std::uint64_t n) const {
     // Release: the message is visible to whoever acquires the count.
     Words::store_release(*peer_arrived, n + 1);
   }
@@ -45,12 +45,12 @@ struct ReceivingEnd {
   Number* peer_credit = nullptr;  ///< in the sender's
 
   /// Whether message n has come.
-  TUTTI_HOST_DEVICE bool has_come(std::uint64_t n) const {
+  TUTTI_DEVICE bool has_come(std::uint64_t n) const {
     // Acquire: pairs with publish. Counts only grow.
     return Words::load_acquire(*arrived) > n;
   }
   /// Message n has been read, and those before it.
-  TUTTI_HOST_DEVICE void release(std::uint64_t n) const {
+  TUTTI_DEVICE void release(std::uint64_t n) const {
     // Release: whoever acquires the count may overwrite what was read.
     Words::store_release(*peer_credit, n + 1);
   }
@@ -64,12 +64,12 @@ struct Line {
   using Number = typename Words::Number;
 
   /// Lines that no message has used are 0, so no message has that tag. They are cleaned before tags come again.
-  TUTTI_HOST_DEVICE static std::uint32_t tag_of(std::uint64_t n) { return static_cast<std::uint32_t>(n + 1); }
-  TUTTI_HOST_DEVICE static void put(Number& line, std::uint64_t n, std::uint32_t data) {
+  TUTTI_DEVICE static std::uint32_t tag_of(std::uint64_t n) { return static_cast<std::uint32_t>(n + 1); }
+  TUTTI_DEVICE static void put(Number& line, std::uint64_t n, std::uint32_t data) {
     Words::store_relaxed(line, std::uint64_t{tag_of(n)} << 32 | data);
   }
   /// Whether message n's data is there. data: only written then.
-  TUTTI_HOST_DEVICE static bool get(const Number& line, std::uint64_t n, std::uint32_t& data) {
+  TUTTI_DEVICE static bool get(const Number& line, std::uint64_t n, std::uint32_t& data) {
     const std::uint64_t word = Words::load_relaxed(line);
     if (static_cast<std::uint32_t>(word >> 32) != tag_of(n)) return false;
     data = static_cast<std::uint32_t>(word);
@@ -82,11 +82,11 @@ template <class Words>
 struct Claim {
   using Number = typename Words::Number;
 
-  TUTTI_HOST_DEVICE static bool take(Number& claim) {
+  TUTTI_DEVICE static bool take(Number& claim) {
     // Acquire: pairs with put_back, so what the last holder did to the task is seen.
     return Words::exchange_acquire(claim, 0, 1);
   }
-  TUTTI_HOST_DEVICE static void put_back(Number& claim) {
+  TUTTI_DEVICE static void put_back(Number& claim) {
     // Release: see take.
     Words::store_release(claim, 0);
   }
@@ -101,16 +101,16 @@ struct Turns {
   Number* serving = nullptr;  ///< of the one whose turn it is
 
   /// The number of a launch that has come.
-  TUTTI_HOST_DEVICE std::uint64_t take() const {
+  TUTTI_DEVICE std::uint64_t take() const {
     // Relaxed: numbers only have to differ; has_come orders the rest.
     return Words::add_relaxed(*next, 1);
   }
-  TUTTI_HOST_DEVICE bool has_come(std::uint64_t number) const {
+  TUTTI_DEVICE bool has_come(std::uint64_t number) const {
     // Acquire: pairs with pass, so all that the launch before did is seen.
     return Words::load_acquire(*serving) == number;
   }
   /// By the last block to leave.
-  TUTTI_HOST_DEVICE void pass(std::uint64_t number) const {
+  TUTTI_DEVICE void pass(std::uint64_t number) const {
     // Release: see has_come.
     Words::store_release(*serving, number + 1);
   }
@@ -122,7 +122,7 @@ struct Departures {
   using Number = typename Words::Number;
 
   /// Whether all `blocks` have left with this one.
-  TUTTI_HOST_DEVICE static bool is_last(Number& left, std::uint64_t blocks) {
+  TUTTI_DEVICE static bool is_last(Number& left, std::uint64_t blocks) {
     // Acquire and release: each block's stores are visible to the last one, which tells the host of all of them.
     return Words::add_acq_rel(left, 1) + 1 == blocks;
   }

@@ -12,11 +12,12 @@
 #include <cstring>
 #include <type_traits>
 
+#include "src/cuda/device/group.h"
 #include "src/reduction/elements.h"
 #include "src/reduction/operators.h"
 
 /// Before a loop: a kernel's compiler writes out its body once for each value, or once. Host compilers decide themselves.
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) || defined(__CUDA__)
 #define TUTTI_UNROLLED _Pragma("unroll")
 #define TUTTI_ROLLED _Pragma("unroll 1")
 #else
@@ -50,10 +51,10 @@ inline constexpr std::uint64_t pack_bytes = 16;
 template <typename T, typename Op>
 class BlockSweep {
  public:
-  TUTTI_HOST_DEVICE BlockSweep(const SweepArguments& arguments, Sweeper self) : arguments_(arguments), self_(self) {}
+  TUTTI_DEVICE BlockSweep(const SweepArguments& arguments, Sweeper self) : arguments_(arguments), self_(self) {}
 
   /// Folds this thread's share of all elements.
-  TUTTI_HOST_DEVICE void run() const {
+  TUTTI_DEVICE void run() const {
     if constexpr (!std::is_integral_v<T>) {
       // One source is copied, every bit, as on the host. Sums of one integer are the integer.
       if (arguments_.source_count == 1 && arguments_.divide_by <= 1) return BlockSweep<Bits, Sum>(arguments_, self_).run();
@@ -87,7 +88,7 @@ class BlockSweep {
   };
 
   /// The bits in which some operand's address differs from `first`.
-  TUTTI_HOST_DEVICE std::uintptr_t difference(std::uintptr_t first) const {
+  TUTTI_DEVICE std::uintptr_t difference(std::uintptr_t first) const {
     std::uintptr_t bits = 0;
     for (std::uint32_t s = 0; s < arguments_.source_count; ++s)
       bits |= reinterpret_cast<std::uintptr_t>(arguments_.sources[s]) ^ first;
@@ -99,7 +100,7 @@ class BlockSweep {
   // By shifts, so that a pack never leaves its registers for an array in memory.
   static constexpr std::uint32_t kWord = sizeof(std::uint32_t);
   static constexpr std::uint32_t kInWord = sizeof(T) < kWord ? kWord / sizeof(T) : 1;  ///< elements
-  TUTTI_HOST_DEVICE static T element_of(const Pack& pack, std::uint32_t i) {
+  TUTTI_DEVICE static T element_of(const Pack& pack, std::uint32_t i) {
     if constexpr (sizeof(T) == 8) {
       return bits_as<T>(std::uint64_t{pack.words[2 * i + 1]} << 32 | pack.words[2 * i]);
     } else if constexpr (sizeof(T) == kWord) {
@@ -109,7 +110,7 @@ class BlockSweep {
     }
   }
   /// Into a pack of zeros.
-  TUTTI_HOST_DEVICE static void put_element(Pack& pack, std::uint32_t i, T element) {
+  TUTTI_DEVICE static void put_element(Pack& pack, std::uint32_t i, T element) {
     if constexpr (sizeof(T) == 8) {
       const std::uint64_t bits = bits_as<std::uint64_t>(element);
       pack.words[2 * i] = static_cast<std::uint32_t>(bits);
@@ -120,24 +121,24 @@ class BlockSweep {
       pack.words[i / kInWord] |= std::uint32_t{bits_as<Bits>(element)} << (i % kInWord * 8 * sizeof(T));
     }
   }
-  TUTTI_HOST_DEVICE static Values unpacked(const Pack& pack) {
+  TUTTI_DEVICE static Values unpacked(const Pack& pack) {
     Values values;
     TUTTI_UNROLLED
     for (std::uint32_t i = 0; i < kElements; ++i) values.of[i] = widen(element_of(pack, i));
     return values;
   }
-  TUTTI_HOST_DEVICE static void combine(Values& total, const Values& next) {
+  TUTTI_DEVICE static void combine(Values& total, const Values& next) {
     TUTTI_UNROLLED
     for (std::uint32_t i = 0; i < kElements; ++i) total.of[i] = Op()(total.of[i], next.of[i]);
   }
   /// Finished.
-  TUTTI_HOST_DEVICE Pack packed(const Values& values) const {
+  TUTTI_DEVICE Pack packed(const Values& values) const {
     Pack pack{};
     TUTTI_UNROLLED
     for (std::uint32_t i = 0; i < kElements; ++i) put_element(pack, i, narrow<T>(finished(values.of[i])));
     return pack;
   }
-  TUTTI_HOST_DEVICE Value finished(Value total) const {
+  TUTTI_DEVICE Value finished(Value total) const {
     if constexpr (std::is_same_v<Op, Sum>) {
       if (arguments_.divide_by > 1) total = Divide{arguments_.divide_by}(total);
     }
@@ -145,7 +146,7 @@ class BlockSweep {
   }
 
   /// Packs [0, count) behind element `first`.
-  TUTTI_HOST_DEVICE void run_packs(std::uint64_t first, std::uint64_t count) const {
+  TUTTI_DEVICE void run_packs(std::uint64_t first, std::uint64_t count) const {
     const std::uint64_t turn = std::uint64_t{self_.size} * kPacks;
     std::uint64_t pack = self_.rank;
     TUTTI_ROLLED
@@ -156,7 +157,7 @@ class BlockSweep {
 
   /// kCount packs, each self_.size behind the one before.
   template <std::uint32_t kCount>
-  TUTTI_HOST_DEVICE void run_some(std::uint64_t first, std::uint64_t pack) const {
+  TUTTI_DEVICE void run_some(std::uint64_t first, std::uint64_t pack) const {
     const auto at = [&](std::uint32_t i) {
       return first * sizeof(T) + (pack + std::uint64_t{i} * self_.size) * pack_bytes;
     };
@@ -184,7 +185,7 @@ class BlockSweep {
   }
 
   /// aligned: every operand lies as its elements want to.
-  TUTTI_HOST_DEVICE void run_elements(std::uint64_t begin, std::uint64_t end, bool aligned) const {
+  TUTTI_DEVICE void run_elements(std::uint64_t begin, std::uint64_t end, bool aligned) const {
     TUTTI_ROLLED
     for (std::uint64_t e = begin + self_.rank; e < end; e += self_.size) {
       Value total = load_element(arguments_.sources[0] + e * sizeof(T), aligned);
@@ -200,17 +201,17 @@ class BlockSweep {
 
   // A processor may refuse to load what lies across its alignment. That goes byte by byte, as memcpy does where nothing is
   // known of the address.
-  TUTTI_HOST_DEVICE static Value load_element(const std::byte* from, bool aligned) {
+  TUTTI_DEVICE static Value load_element(const std::byte* from, bool aligned) {
     if (aligned) return widen(*reinterpret_cast<const T*>(from));
     T element;
-    std::memcpy(&element, from, sizeof element);
+    __builtin_memcpy(&element, from, sizeof element);
     return widen(element);
   }
-  TUTTI_HOST_DEVICE static void store_element(std::byte* to, T element, bool aligned) {
+  TUTTI_DEVICE static void store_element(std::byte* to, T element, bool aligned) {
     if (aligned) {
       *reinterpret_cast<T*>(to) = element;
     } else {
-      std::memcpy(to, &element, sizeof element);
+      __builtin_memcpy(to, &element, sizeof element);
     }
   }
 
@@ -219,7 +220,7 @@ class BlockSweep {
 };
 
 /// Copies this thread's share of `count` bytes of the one source to every destination, bits unchanged.
-TUTTI_HOST_DEVICE inline void copy_in_block(SweepArguments arguments, Sweeper self) {
+TUTTI_DEVICE void copy_in_block(SweepArguments arguments, Sweeper self) {
   // Sums of one integer are the integer. Long ones are copied by the word where every address is a word's.
   std::uintptr_t addresses = reinterpret_cast<std::uintptr_t>(arguments.sources[0]);
   for (std::uint32_t d = 0; d < arguments.destination_count; ++d)

@@ -7,12 +7,12 @@
 #include <thread>
 #include <vector>
 
-#include "src/executors/cuda/host_words.h"
+#include "src/executors/cuda/words.h"
 
 namespace tutti::testing {
 namespace {
 
-using W = HostWords;
+using W = SystemWords;
 
 template <typename Ready>
 void wait_until(const Ready& ready) {
@@ -100,9 +100,9 @@ TEST(Claims, AreOneBlocksAtATime) {
   constexpr std::uint64_t each = 5000;
   on_threads(4, [&](int) {
     for (std::uint64_t done = 0; done < each;) {
-      wait_until([&] { return Claim<W>::take(claim); });
+      wait_until([&] { return Claim<DeviceWords>::take(claim); });
       for (int i = 0; i < 5 && done < each; ++i, ++done) ++steps;
-      Claim<W>::put_back(claim);
+      Claim<DeviceWords>::put_back(claim);
     }
   });
   EXPECT_EQ(steps, 4 * each);
@@ -112,7 +112,7 @@ TEST(Turn, ComesToEachLaunchOnceInTheOrderOfTheirNumbers) {
   std::uint64_t next = 0, serving = 0, state = 0, wrong = 0;
   constexpr std::uint64_t each = 3000;
   on_threads(4, [&](int) {
-    const Turns<W> turns{&next, &serving};
+    const Turns<DeviceWords> turns{&next, &serving};
     for (std::uint64_t i = 0; i < each; ++i) {
       const std::uint64_t number = turns.take();
       wait_until([&] { return turns.has_come(number); });
@@ -131,7 +131,7 @@ TEST(Departure, OfTheLastBlockIsTold) {
     std::array<int, blocks> done{};
     on_threads(blocks, [&](int block) {
       done[static_cast<std::size_t>(block)] = 1;
-      if (!Departures<W>::is_last(left, blocks)) return;
+      if (!Departures<DeviceWords>::is_last(left, blocks)) return;
       for (const int one : done) told += static_cast<std::uint64_t>(one);
     });
     ASSERT_EQ(told, std::uint64_t{blocks});
