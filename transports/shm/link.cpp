@@ -101,6 +101,7 @@ tutti_link_result ShmLink::state(tutti_link_state* state) const {
 
 SenderLink::SenderLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes)
     : ShmLink(endpoint, peer, channel, slots, slot_bytes),
+      credit_(layout_),
       tuners_(kChoices, WritePolicyTuner(slots)),
       slot_state_(layout_.places) {
   serial_ = endpoint.next_serial();
@@ -184,12 +185,11 @@ bool SenderLink::find_credit(const std::uint64_t& limit) {
   if (stage_ != Stage::kOpen) return false;
   // Acquire: the receiver's reads of the slots come before our writing them again.
   const std::uint64_t consumed = shared(control_->consumed).load(std::memory_order_acquire);
-  if (consumed > next_ || consumed < consumed_) {
+  if (!credit_.look_up(consumed, next_)) {
     break_off("rank " + std::to_string(peer_.rank()) + " counts " + std::to_string(consumed) + " messages of channel " +
               std::to_string(channel_) + " as released, of " + std::to_string(next_) + " sent: its memory is damaged");
     return false;
   }
-  consumed_ = consumed;
   set_limits();
   find_kept();  // in the same line
   return next_ < limit;
@@ -245,7 +245,7 @@ void SenderLink::find_kept() {
   // Acquire: pairs with the receiver's release behind the slots' numbers. What it kept it counted before it said that the
   // message was released, in the control page or in a message of its own, from which we know that.
   const std::uint64_t retained = shared(control_->retained).load(std::memory_order_acquire);
-  kept_known_ = consumed_;
+  kept_known_ = credit_.consumed();
   retained_ = std::max(retained_, homes_);
   if (retained - retained_ > layout_.places) return;  // nonsense, which harms whoever tells it
   // Relaxed: ordered by the count. The entry is not written again before that slot has come home.
@@ -288,7 +288,7 @@ tutti_link_result SenderLink::reserve_large(std::uint64_t bytes, std::uint64_t f
     return TUTTI_LINK_OK;
   }
   if (stage_ != Stage::kOpen || bytes > layout_.slot_bytes) return no_credit();
-  learn(channel_pair_.peer_credit.released);
+  learn();
   place(bytes);
   if (place_.is_nowhere()) return TUTTI_LINK_BROKEN;
   const bool streams = bytes >= kLeastTuned && tuner(bytes).next() == WritePolicy::non_temporal;
@@ -460,7 +460,7 @@ void SenderLink::region_refused(std::uint64_t id) {
   const OwnRegion* const region = endpoint_.own_region(id);
   // Acquire: as in find_credit. What was released needs nothing any more.
   const std::uint64_t consumed = shared(control_->consumed).load(std::memory_order_acquire);
-  for (std::uint64_t n = std::max(consumed, consumed_); n < next_; ++n) {
+  for (std::uint64_t n = std::max(consumed, credit_.consumed()); n < next_; ++n) {
     if (!resend(n, region, id)) return;
   }
   wake();
@@ -468,7 +468,7 @@ void SenderLink::region_refused(std::uint64_t id) {
 
 /// The receiver, who found no region, looks at the header again and again.
 bool SenderLink::resend(std::uint64_t message, const OwnRegion* region, std::uint64_t id) {
-  SlotHeader& h = header_of(message);
+  SlotHeader& h = *reinterpret_cast<SlotHeader*>(headers_begin() + kHeaderStride * credit_.header_of(message));
   const std::uint64_t size_and_kind = h.size_and_kind;
   const std::uint64_t bytes = size_and_kind & kSizeMask;
   const Reference source = h.where.reference;

@@ -15,6 +15,7 @@
 #include "src/base/prefetch.h"
 #include "src/base/unique_fd.h"
 #include "src/base/unreachable_timer.h"
+#include "transports/shm/credit.h"
 #include "transports/shm/endpoint.h"
 #include "transports/shm/layout.h"
 #include "transports/shm/peer.h"
@@ -238,48 +239,21 @@ class SenderLink final : public ShmLink {
   const std::uint64_t* reusable() const override { return control_ != nullptr ? &control_->consumed : nullptr; }
   /// Looks how much has been released, and whether the next message is below `limit` then, one of the two below.
   bool find_credit(const std::uint64_t& limit);
-  /// So much has been released, as far as that can be.
-  void learn(std::uint64_t consumed) {
-    // What is told may be older than what was looked up since; nonsense only harms whoever tells it.
-    if (consumed - consumed_ > next_ - consumed_) return;
-    consumed_ = consumed;
-    set_limits();
-  }
-  /// Headers of this round are free where those that had them in the last one are released; behind where that one ended,
-  /// all are.
   void set_limits() {
-    inline_limit_ = lap_begin_ + (consumed_ >= lap_begin_ ? layout_.headers : consumed_ - previous_lap_begin_);
-    limit_ = std::min(consumed_ + layout_.slots, inline_limit_);
+    inline_limit_ = credit_.inline_limit();
+    limit_ = credit_.limit();
   }
-  /// Whether the message after the next one, which has `bytes`, is to have the first header: as few lines as can be are in
-  /// use (kLapLines) where the peer answers each message, so that two of ours are under way at most by what it told. Who
-  /// is not told runs far ahead, and messages of a lap that ended early would lie in the way soon. Only those two do, so
-  /// that a lap of as many headers as there are slots leaves room for as many messages under way.
-  bool wraps_early(std::uint64_t bytes) const {
-    const std::uint64_t messages = next_ + 1 - lap_begin_;
-    return messages >= layout_.slots && messages * header_lines(bytes) >= kLapLines && in_turn(next_ + 1) &&
-           known_released() > lap_begin_;
+  /// What the peer's messages said of our messages' release.
+  std::uint64_t told() const { return channel_pair_.peer_credit.released; }
+  void learn() {
+    if (credit_.learn(told(), next_)) set_limits();
   }
-  std::uint64_t known_released() const { return std::min(channel_pair_.peer_credit.released, consumed_); }
-  /// Whether, of so many messages, the peer has answered all but two.
-  bool in_turn(std::uint64_t messages) const { return messages - known_released() <= 2; }
   /// The next message is often like this one. Where it waits for an answer first, all its lines may come meanwhile; who
   /// sends on and on has no time for that, and the lines that the peer has prefetched behind what it reads would go to and
   /// fro.
   void prefetch_short(std::uint64_t bytes) {
-    const std::uint64_t end = in_turn(next_) ? bytes : 1;
+    const std::uint64_t end = credit_.in_turn(next_, told()) ? bytes : 1;
     for (std::uint64_t i = 0; i < end; i += kLine) prefetch_to_write(at_ + kLine + i);
-  }
-  /// `first`, the next message, has the first header. Those before the last round are released: it has ended early only
-  /// where its first message was, and gone on to its end only where all before it were.
-  void begin_lap(std::uint64_t first) {
-    previous_lap_begin_ = lap_begin_;
-    lap_begin_ = first;
-    set_limits();
-  }
-  SlotHeader& header_of(std::uint64_t message) const {
-    const std::uint64_t place = message >= lap_begin_ ? message - lap_begin_ : message - previous_lap_begin_;
-    return *reinterpret_cast<SlotHeader*>(headers_begin() + kHeaderStride * place);
   }
   /// A slot for the next message, the same one until it is sent. There is credit for it. Nowhere: the link is broken.
   Placement slot() {
@@ -295,7 +269,7 @@ class SenderLink final : public ShmLink {
   [[gnu::noinline]] std::uint32_t miss_slots();
   bool is_free(std::uint32_t slot) {
     if (slot_state_[slot] <= kept_known_) return true;
-    if (slot_state_[slot] > consumed_) return false;
+    if (slot_state_[slot] > credit_.consumed()) return false;
     find_kept();
     return slot_state_[slot] != kAway;
   }
@@ -329,8 +303,8 @@ class SenderLink final : public ShmLink {
   Kind written(std::uint64_t bytes);
 
   void publish(SlotHeader& h, std::uint64_t size_and_kind, std::uint64_t fingerprint) {
-    if (channel_pair_.peer_credit.released != consumed_) learn(channel_pair_.peer_credit.released);
-    const bool again = wraps_early(size_and_kind & kSizeMask);
+    if (told() != credit_.consumed()) learn();
+    const bool again = credit_.wraps_early(next_, size_and_kind & kSizeMask, told());
     h.fingerprint = fingerprint;
     h.size_and_kind = size_and_kind | (again ? kWrap : 0);
     // Release: payload and header must be visible to whoever acquires the sequence. Only we write it.
@@ -339,7 +313,10 @@ class SenderLink final : public ShmLink {
     next_ = next;
     bytes_ += size_and_kind & kSizeMask;
     at_ = following(again);
-    if (at_ == headers_begin()) begin_lap(next);
+    if (at_ == headers_begin()) {
+      credit_.begin_lap(next);
+      set_limits();
+    }
     // The receiver read the next header's line last, a lap ago, and polls it soon: as our own by then, it takes the next
     // message with one transfer between the cores instead of two.
     prefetch_to_write(at_);
@@ -347,6 +324,7 @@ class SenderLink final : public ShmLink {
   }
 
   alignas(kLine) unsigned char staged_[kLine] = {};
+  SenderCredit credit_;
   PeerRegion* granted_ = nullptr;           ///< of the reserved message, held until it is committed
   unsigned char* granted_at_ = nullptr;     ///< where it is written
   std::vector<WritePolicyTuner> tuners_;    ///< see choice_of
@@ -359,9 +337,6 @@ class SenderLink final : public ShmLink {
   std::uint64_t written_bytes_ = 0;         ///< of all messages in slots or the rotation area, of kLeastTuned or more
   bool touched_ = false;                    ///< they have begun anew once: all pages are there
   std::uint64_t reserved_ns_ = 0;           ///< when the room of a message whose writing is timed was given
-  std::uint64_t consumed_ = 0;              ///< messages that have been released, as known
-  std::uint64_t lap_begin_ = 0;             ///< the message that had the first header last
-  std::uint64_t previous_lap_begin_ = 0;    ///< the one that had it before; older ones are released
 
   static constexpr std::uint64_t kAway = UINT64_MAX;
   static constexpr std::uint64_t kReserved = UINT64_MAX - 1;
