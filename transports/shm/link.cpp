@@ -33,7 +33,7 @@ Packet packet_of(Verb verb, const ShmLink& link) {
 }  // namespace
 
 ShmLink::ShmLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes)
-    : channel_pair_(peer.returns(channel)),
+    : channel_pair_(peer.channel_pair(channel)),
       layout_(LinkLayout::of(slots, slot_bytes)),
       endpoint_(endpoint),
       peer_(peer),
@@ -102,53 +102,21 @@ tutti_link_result ShmLink::state(tutti_link_state* state) const {
 SenderLink::SenderLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes)
     : ShmLink(endpoint, peer, channel, slots, slot_bytes),
       credit_(layout_),
-      tuners_(kChoices, WritePolicyTuner(slots)),
-      slot_state_(layout_.places) {
+      slots_(channel_pair_, credit_, layout_),
+      tuners_(kChoices, WritePolicyTuner(slots)) {
   serial_ = endpoint.next_serial();
   peer.add(*this);
   channel_pair_.peer_credit = {serial_, 0};
-  channel_pair_.sender = this;
 }
 
 SenderLink::~SenderLink() {
   if (granted_ != nullptr) finish_put();
-  if (channel_pair_.sender == this) {
-    channel_pair_.sender = nullptr;
-    ReceiverLink* const lender = channel_pair_.receiver;
-    if (!has_all_slots() || (lender != nullptr && lender->reads_from(serial_))) leave_memory();
-    if (lender != nullptr) lender->on_borrower_closed(!owes_nothing());
-  }
+  // Acquire: the receiver's reads of what it has released came before, and so did what it kept.
+  const auto all_released = [&] { return shared(control_->consumed).load(std::memory_order_acquire) == next_; };
+  if (control_ != nullptr) slots_.close(all_released(), std::move(mapping_));
   if (channel_pair_.peer_credit.serial == serial_) channel_pair_.peer_credit = {};
   settle(Stage::kBroken);
   peer_.remove(*this);
-}
-
-/// Messages that are still to be read may lie in our memory. The peer says when none does, by what else it sends; one that
-/// sends nothing is believed to lend from the last few links only.
-void SenderLink::leave_memory() {
-  constexpr std::size_t most = 8;
-  remains_.front() = {serial_, std::move(mapping_), layout_};
-  channel_pair_.gone.splice(channel_pair_.gone.end(), remains_);
-  const ReceiverLink* const reader = channel_pair_.receiver;
-  const auto is_read = [reader](const RetiredMemory& memory) {
-    return reader != nullptr && reader->reads_from(memory.serial);
-  };
-  if (channel_pair_.gone.size() <= most) return;
-  channel_pair_.gone.erase(std::find_if_not(channel_pair_.gone.begin(), channel_pair_.gone.end(), is_read));
-}
-
-/// Whether no message lies in a slot of ours, and none can come to.
-bool SenderLink::has_all_slots() const {
-  if (control_ == nullptr) return true;
-  // Acquire: what the receiver keeps of a message it has counted before it says that the message is released.
-  const bool all_released = shared(control_->consumed).load(std::memory_order_acquire) == next_;
-  return all_released && shared(control_->retained).load(std::memory_order_acquire) == homes_;
-}
-
-bool SenderLink::owes_nothing() const {
-  // Acquire: what was released has come home before.
-  const bool all_released = control_ == nullptr || shared(control_->consumed).load(std::memory_order_acquire) == next_;
-  return all_released && (slot_.is_nowhere() || !slot_.is_borrowed());
 }
 
 Status SenderLink::begin() {
@@ -156,15 +124,16 @@ Status SenderLink::begin() {
     break_off(peer_.why_gone());
     return {};
   }
-  Result<UniqueFd> memory = create_memory("tutti-link", layout_.total);
-  if (!memory.ok()) return memory.status();
-  Result<Mapping> mapping = map_memory(memory->get(), 0, layout_.total, true);
+  Result<UniqueFd> file = create_memory("tutti-link", layout_.total);
+  if (!file.ok()) return file.status();
+  Result<Mapping> mapping = map_memory(file->get(), 0, layout_.total, true);
   if (!mapping.ok()) return mapping.status();
   attach(std::move(*mapping));
+  slots_.open(serial_, memory());
   Packet packet = packet_of(Verb::kLink, *this);
   packet.message.a = layout_.slots;
   packet.message.b = layout_.slot_bytes;
-  packet.descriptors[0] = std::make_shared<const UniqueFd>(std::move(*memory));
+  packet.descriptors[0] = std::make_shared<const UniqueFd>(std::move(*file));
   peer_.post(std::move(packet));
   return {};
 }
@@ -191,94 +160,14 @@ bool SenderLink::find_credit(const std::uint64_t& limit) {
     return false;
   }
   set_limits();
-  find_kept();  // in the same line
+  slots_.find_kept();  // in the same line
   return next_ < limit;
 }
 
-/// One that we have read: the peer's that is kept, else ours that came home last; else any of ours.
-Placement SenderLink::take_slot() {
-  if (lent_mapping_.data() != nullptr) [[unlikely]]
-    lent_mapping_ = {};  // it held a slot that is given up
-  slot_passed_ = is_recently_read();
-  ReceiverLink* const from = lender();
-  if (const std::uint32_t retained = from != nullptr ? from->take_retained() : kNone; retained != kNone) {
-    lender_ = from->serial();
-    lent_payloads_ = from->payloads();
-    return Placement::borrowed(retained);
-  }
-  const std::uint32_t own = take_own_slot();
-  return own == kNone ? Placement::nowhere() : Placement::slot(own);
-}
-
-/// The one that came home last, else the first that is free.
-std::uint32_t SenderLink::take_own_slot() {
-  std::uint32_t slot = std::exchange(hot_, kNone);
-  if (slot == kNone) {
-    slot = 0;
-    while (!is_free(slot)) {
-      if (++slot == layout_.places) return miss_slots();
-    }
-  }
-  slot_state_[slot] = kReserved;
-  return slot;
-}
-
-ReceiverLink* SenderLink::lender() const {
-  ReceiverLink* const receiver = channel_pair_.receiver;
-  return receiver != nullptr && receiver->layout().like(layout_) ? receiver : nullptr;
-}
-
-bool SenderLink::is_recently_read() const {
-  if (!slot_.is_nowhere() && (!slot_.is_borrowed() || has_lender())) return slot_passed_;
-  const ReceiverLink* const from = lender();
-  return hot_ != kNone || (from != nullptr && from->has_kept());
-}
-
-std::uint32_t SenderLink::miss_slots() {
+tutti_link_result SenderLink::miss_slots() {
   break_off("rank " + std::to_string(peer_.rank()) + " has kept all slots of channel " + std::to_string(channel_) +
             ", though it has released their messages: its memory is damaged");
-  return kNone;
-}
-
-/// What the receiver has kept of the slots of messages that are known as released.
-void SenderLink::find_kept() {
-  // Acquire: pairs with the receiver's release behind the slots' numbers. What it kept it counted before it said that the
-  // message was released, in the control page or in a message of its own, from which we know that.
-  const std::uint64_t retained = shared(control_->retained).load(std::memory_order_acquire);
-  kept_known_ = credit_.consumed();
-  retained_ = std::max(retained_, homes_);
-  if (retained - retained_ > layout_.places) return;  // nonsense, which harms whoever tells it
-  // Relaxed: ordered by the count. The entry is not written again before that slot has come home.
-  for (; retained_ != retained; ++retained_) {
-    const std::uint32_t slot = shared(kept_slot(retained_)).load(std::memory_order_relaxed);
-    if (slot < layout_.places) slot_state_[slot] = kAway;
-  }
-}
-
-void SenderLink::returned(std::uint64_t serial, std::uint32_t slot) {
-  if (serial != serial_) return;
-  ++homes_;
-  slot_state_[slot] = 0;
-  hot_ = slot;
-}
-
-/// The message lies in the slot that was taken. Where its lender has gone meanwhile, it is moved: messages tell by the link
-/// that is there whose slot they are in. Nowhere: the link is broken.
-void SenderLink::send_slot(std::uint64_t bytes) {
-  if (place_.is_borrowed() && !has_lender()) [[unlikely]] {
-    const unsigned char* const from = address(place_);
-    const std::uint32_t own = take_own_slot();
-    place_ = own == kNone ? Placement::nowhere() : Placement::slot(own);
-    if (place_.is_nowhere()) return;
-    copy_memory(address(place_), from, bytes);
-  }
-  if (!place_.is_borrowed()) slot_state_[place_.value()] = next_ + 1;
-  slot_ = Placement::nowhere();
-}
-
-/// The link goes whose memory holds what we have borrowed and perhaps written to.
-void SenderLink::on_lender_closed(std::uint64_t serial, Mapping mapping) {
-  if (!slot_.is_nowhere() && slot_.is_borrowed() && lender_ == serial) lent_mapping_ = std::move(mapping);
+  return TUTTI_LINK_BROKEN;
 }
 
 tutti_link_result SenderLink::reserve_large(std::uint64_t bytes, std::uint64_t fingerprint, tutti_room& room) {
@@ -290,9 +179,9 @@ tutti_link_result SenderLink::reserve_large(std::uint64_t bytes, std::uint64_t f
   if (stage_ != Stage::kOpen || bytes > layout_.slot_bytes) return no_credit();
   learn();
   place(bytes);
-  if (place_.is_nowhere()) return TUTTI_LINK_BROKEN;
+  if (place_.is_nowhere()) return miss_slots();
   const bool streams = bytes >= kLeastTuned && tuner(bytes).next() == WritePolicy::non_temporal;
-  room = {address(place_), streams ? std::uint32_t{TUTTI_ROOM_NON_TEMPORAL} : 0u};
+  room = {slots_.address(place_), streams ? std::uint32_t{TUTTI_ROOM_NON_TEMPORAL} : 0u};
   return TUTTI_LINK_OK;
 }
 
@@ -310,10 +199,10 @@ void SenderLink::place(std::uint64_t bytes) {
   if (placed_ != next_) {
     placed_ = next_;
     placed_bytes_ = bytes;
-    passed_ = varies && is_recently_read();
-    place_ = varies && !passed_ && tuner(bytes).next() == WritePolicy::rotate ? rotation_place(bytes) : slot();
+    passed_ = varies && slots_.is_next_recently_read();
+    place_ = varies && !passed_ && tuner(bytes).next() == WritePolicy::rotate ? rotation_place(bytes) : slots_.next();
   } else if (bytes > placed_bytes_ && !place_.is_nowhere() && place_.is_rotated()) {
-    place_ = slot();
+    place_ = slots_.next();
   }
   if (varies && tuner(bytes).timed_here()) reserved_ns_ = now_ns();
 }
@@ -324,7 +213,7 @@ void SenderLink::place(std::uint64_t bytes) {
 /// the other, of at most a part in slots + 1 each, and what is left over at the end where one would not fit is less than
 /// one.
 Placement SenderLink::rotation_place(std::uint64_t bytes) {
-  if (!may_rotate(size_class(bytes))) return slot();
+  if (!may_rotate(size_class(bytes))) return slots_.next();
   const std::uint64_t room = rotation_room(bytes);
   if (rotation_end() - rotation_at_ < room) {
     rotation_at_ = 0;
@@ -353,7 +242,7 @@ std::uint64_t SenderLink::rotation_end() {
 
 /// The next message was written. Returns the message's kind.
 Kind SenderLink::written(std::uint64_t bytes) {
-  if (!place_.is_rotated()) send_slot(bytes);
+  if (!place_.is_rotated()) place_ = slots_.send(next_, bytes);
   if (place_.is_nowhere()) return Kind::kSlot;
   header().where.placement = place_;
   if (bytes < kLeastTuned) return Kind::kSlot;
@@ -445,12 +334,10 @@ tutti_link_result SenderLink::offer(OwnRegion* region, const void* source, std::
     cannot_copy(bytes);
     return TUTTI_LINK_BROKEN;
   }
-  place_ = slot();
-  if (place_.is_nowhere()) return TUTTI_LINK_BROKEN;
-  copy_memory(address(place_), source, bytes);
-  send_slot(bytes);
-  if (place_.is_nowhere()) return TUTTI_LINK_BROKEN;
-  h.where = {{}, place_, channel_pair_.our_credit};
+  const Placement at = slots_.next();
+  if (at.is_nowhere()) return miss_slots();
+  copy_memory(slots_.address(at), source, bytes);
+  h.where = {{}, slots_.send(next_, bytes), channel_pair_.our_credit};
   publish(h, pack(bytes, Kind::kSlot), fingerprint);
   return TUTTI_LINK_OK;
 }
@@ -477,11 +364,9 @@ bool SenderLink::resend(std::uint64_t message, const OwnRegion* region, std::uin
     cannot_copy(bytes);
     return false;
   }
-  const std::uint32_t slot = take_own_slot();
-  if (slot == kNone) return false;
-  slot_state_[slot] = message + 1;
-  h.where.placement = Placement::slot(slot);
-  copy_memory(address(Placement::slot(slot)), region->base + source.offset, bytes);
+  const Placement at = slots_.send_copy(message, region->base + source.offset, bytes);
+  if (at.is_nowhere()) return miss_slots() == TUTTI_LINK_OK;
+  h.where.placement = at;
   // Release: the payload before the word that says where it is. Nobody else writes the word.
   shared(h.size_and_kind).store(pack(bytes, Kind::kSlot) | (size_and_kind & kWrap), std::memory_order_release);
   return true;
@@ -509,18 +394,14 @@ void SenderLink::give_up() {
 
 ReceiverLink::ReceiverLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots,
                            std::uint64_t slot_bytes)
-    : ShmLink(endpoint, peer, channel, slots, slot_bytes) {
+    : ShmLink(endpoint, peer, channel, slots, slot_bytes), slots_(channel_pair_, layout_) {
   peer.add(*this);
-  channel_pair_.receiver = this;
 }
 
 ReceiverLink::~ReceiverLink() {
   if (pulled_ != nullptr) drop_pulled();
   if (channel_pair_.our_credit.serial == serial_) channel_pair_.our_credit = {};
-  if (channel_pair_.receiver == this) {
-    channel_pair_.receiver = nullptr;
-    if (channel_pair_.sender != nullptr) channel_pair_.sender->on_lender_closed(serial_, std::move(mapping_));
-  }
+  slots_.close(std::move(mapping_));
   settle(Stage::kBroken);
   peer_.remove(*this);
 }
@@ -557,6 +438,7 @@ void ReceiverLink::offered(const ControlMessage& message, const SharedFd& memory
                      error.message);
   }
   attach(std::move(*mapping));
+  slots_.open(serial_, this->memory());
   channel_pair_.our_credit = {serial_, 0};
   settle(Stage::kOpen);
   peer_.post(packet_of(Verb::kAccept, *this));
@@ -645,13 +527,9 @@ tutti_link_result ReceiverLink::view_slot(tutti_message* message, Kind kind) {
   const Placement placement{shared(header().where.placement.word).load(std::memory_order_relaxed)};
   const std::uint64_t serial = shared(header().where.credit.serial).load(std::memory_order_relaxed);
   const std::uint64_t bytes = message->bytes;
-  // Both links of a channel lie alike, or neither lends.
-  const unsigned char* const from = placement.is_borrowed() ? own_payloads(serial) : payloads();
-  if (from == nullptr || !layout_.holds(placement, bytes)) [[unlikely]]
+  message->data = slots_.view(placement, serial, bytes);
+  if (message->data == nullptr) [[unlikely]]
     return misplaced(placement, bytes);
-  message->data = from + layout_.offset_of(placement);
-  viewed_place_ = placement;
-  viewed_serial_ = serial;
   if (kind == Kind::kTimed && timed_ns_ == 0) {
     if (bytes < kLeastTuned || placement.policy() >= 2 * kWritePolicies) return malformed("it is timed as no message is");
     const bool passed = placement.policy() >= kWritePolicies;
@@ -666,44 +544,6 @@ tutti_link_result ReceiverLink::misplaced(Placement at, std::uint64_t bytes) {
   const char* const where = at.is_borrowed() ? " of what was lent" : at.is_rotated() ? " behind the slots" : "";
   return malformed(std::to_string(bytes) + " bytes at " + std::to_string(at.value()) + where + " in slots of " +
                    std::to_string(layout_.slot_bytes));
-}
-
-const unsigned char* ReceiverLink::own_payloads(std::uint64_t serial) {
-  const SenderLink* const sender = channel_pair_.sender;
-  if (sender != nullptr && sender->serial() == serial)
-    return sender->has_memory() && sender->layout().like(layout_) ? sender->payloads() : nullptr;
-  for (const RetiredMemory& memory : channel_pair_.gone) {
-    if (memory.serial != serial || !memory.layout.like(layout_)) continue;
-    return static_cast<const unsigned char*>(memory.mapping.data()) + layout_.payload_offset;
-  }
-  return nullptr;
-}
-
-void ReceiverLink::forget(std::uint64_t serial) {
-  std::erase_if(channel_pair_.gone,
-                [&](const RetiredMemory& memory) { return memory.serial < serial && !reads_from(memory.serial); });
-}
-
-/// What was viewed in a slot or the rotation area is not needed any more.
-void ReceiverLink::release_slot() {
-  const Placement place = std::exchange(viewed_place_, Placement::nowhere());
-  const auto slot = static_cast<std::uint32_t>(place.value());
-  if (place.is_borrowed()) {
-    if (channel_pair_.sender != nullptr) channel_pair_.sender->returned(viewed_serial_, slot);
-  } else if (!place.is_rotated() && retains_ && retained_ == kNone && channel_pair_.sender != nullptr &&
-             channel_pair_.sender->layout().like(layout_)) {
-    retained_ = slot;
-    // Relaxed: the next store tells of it.
-    shared(kept_slot(retained_count_)).store(slot, std::memory_order_relaxed);
-    // Release: the number before the count. Only we write it, and before we say that the message is released.
-    shared(control_->retained).store(++retained_count_, std::memory_order_release);
-  }
-}
-
-void ReceiverLink::on_borrower_closed(bool owes) {
-  if (!owes) return;
-  retains_ = false;
-  retained_ = kNone;
 }
 
 /// What was viewed, and is timed, has been read.

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,7 +24,6 @@ namespace tutti::shm {
 /// What both ends have in common. `tutti_link*` points to one.
 class ShmLink {
  public:
-  static constexpr std::uint32_t kNone = UINT32_MAX;  ///< no slot
   enum class Stage { kOpening, kOpen, kBroken };
 
   virtual ~ShmLink();
@@ -37,10 +35,6 @@ class ShmLink {
   Stage stage() const { return stage_; }
   Peer& peer() const { return peer_; }
   Endpoint& endpoint() const { return endpoint_; }
-  const LinkLayout& layout() const { return layout_; }
-  bool has_memory() const { return control_ != nullptr; }
-  /// Of a link that has its memory.
-  unsigned char* payloads() const { return static_cast<unsigned char*>(mapping_.data()) + layout_.payload_offset; }
 
   tutti_link_result state(tutti_link_state* state) const;
   /// Why the link can bring nothing more; empty while it can.
@@ -65,12 +59,8 @@ class ShmLink {
   virtual void on_broken() {}
   /// Takes the memory over and finds the words in it.
   void attach(Mapping mapping);
-  unsigned char* headers_begin() const { return static_cast<unsigned char*>(mapping_.data()) + kPage; }
-  /// LinkControl::retained's ring, an entry for each slot.
-  std::uint32_t& kept_slot(std::uint64_t n) const {
-    unsigned char* const ring = static_cast<unsigned char*>(mapping_.data()) + layout_.retained_offset;
-    return reinterpret_cast<std::uint32_t*>(ring)[n % layout_.places];
-  }
+  unsigned char* memory() const { return static_cast<unsigned char*>(mapping_.data()); }
+  unsigned char* headers_begin() const { return memory() + kPage; }
   /// The header behind the next message's, which says whether it is the first one again.
   unsigned char* following(bool again) const {
     return again || at_ + kHeaderStride == headers_end_ ? headers_begin() : at_ + kHeaderStride;
@@ -158,7 +148,7 @@ class SenderLink final : public ShmLink {
     } else {
       kind = written(bytes);
       if (place_.is_nowhere()) [[unlikely]]
-        return TUTTI_LINK_BROKEN;
+        return miss_slots();
     }
     credit(h);
     publish(h, pack(bytes, kind), fingerprint);
@@ -191,12 +181,6 @@ class SenderLink final : public ShmLink {
   std::string failure() const override { return stage_ == Stage::kBroken ? why_ : std::string(); }
   tutti_quiesced quiesce() override;
   void give_up() override;
-
-  // From the link of the other direction at this end.
-  /// The receiver of what lay in our slot, which we had lent, has released it.
-  void returned(std::uint64_t serial, std::uint32_t slot);
-  /// It goes, and this is its memory.
-  void on_lender_closed(std::uint64_t serial, Mapping mapping);
 
   // From the peer.
   void accepted();
@@ -255,37 +239,8 @@ class SenderLink final : public ShmLink {
     const std::uint64_t end = credit_.in_turn(next_, told()) ? bytes : 1;
     for (std::uint64_t i = 0; i < end; i += kLine) prefetch_to_write(at_ + kLine + i);
   }
-  /// A slot for the next message, the same one until it is sent. There is credit for it. Nowhere: the link is broken.
-  Placement slot() {
-    if (slot_.is_nowhere() || (slot_.is_borrowed() && !has_lender())) slot_ = take_slot();
-    return slot_;
-  }
-  Placement take_slot();
-  /// Whose link lends us slots, if any.
-  ReceiverLink* lender() const;
-  /// One of ours, by its number, for which slot_state_ says kReserved. kNone where the peer's memory is damaged: the link
-  /// is broken.
-  std::uint32_t take_own_slot();
-  [[gnu::noinline]] std::uint32_t miss_slots();
-  bool is_free(std::uint32_t slot) {
-    if (slot_state_[slot] <= kept_known_) return true;
-    if (slot_state_[slot] > credit_.consumed()) return false;
-    find_kept();
-    return slot_state_[slot] != kAway;
-  }
-  void find_kept();
-  /// Whether the slot that `slot` would give is one that we have read last.
-  bool is_recently_read() const;
-  bool has_all_slots() const;
-  /// Whether no slot that was borrowed is out for good once the link ends.
-  bool owes_nothing() const;
-  /// Whether the link is there that `slot_` was lent by.
-  bool has_lender() const { return channel_pair_.our_credit.serial == lender_; }
-  unsigned char* address(Placement at) const {
-    return (at.is_borrowed() ? lent_payloads_ : payloads()) + layout_.offset_of(at);
-  }
-  void send_slot(std::uint64_t bytes);
-  void leave_memory();
+  /// The peer has kept all slots.
+  [[gnu::noinline]] tutti_link_result miss_slots();
   unsigned char* short_room(std::uint64_t bytes) { return bytes <= kInlineBytes ? staged_ : at_ + kLine; }
   tutti_link_result send_large(const void* source, std::uint64_t bytes, std::uint64_t fingerprint);
   tutti_link_result reserve_large(std::uint64_t bytes, std::uint64_t fingerprint, tutti_room& room);
@@ -325,6 +280,7 @@ class SenderLink final : public ShmLink {
 
   alignas(kLine) unsigned char staged_[kLine] = {};
   SenderCredit credit_;
+  SenderSlots slots_;
   PeerRegion* granted_ = nullptr;           ///< of the reserved message, held until it is committed
   unsigned char* granted_at_ = nullptr;     ///< where it is written
   std::vector<WritePolicyTuner> tuners_;    ///< see choice_of
@@ -337,23 +293,6 @@ class SenderLink final : public ShmLink {
   std::uint64_t written_bytes_ = 0;         ///< of all messages in slots or the rotation area, of kLeastTuned or more
   bool touched_ = false;                    ///< they have begun anew once: all pages are there
   std::uint64_t reserved_ns_ = 0;           ///< when the room of a message whose writing is timed was given
-
-  static constexpr std::uint64_t kAway = UINT64_MAX;
-  static constexpr std::uint64_t kReserved = UINT64_MAX - 1;
-  /// Of the slots: the number, and one, of the message that had each last; kReserved until that is sent, kAway while the
-  /// receiver has kept it.
-  std::vector<std::uint64_t> slot_state_;
-  std::uint64_t kept_known_ = 0;           ///< messages of which it is known whether their slots were
-  std::uint64_t retained_ = 0;             ///< of LinkControl, so far
-  std::uint64_t homes_ = 0;                ///< of them, those that have come home; they do so in order
-  std::uint32_t hot_ = kNone;              ///< the one that came last, and is free
-  Placement slot_ = Placement::nowhere();  ///< taken, and not sent yet
-  bool slot_passed_ = false;               ///< we have read it last
-  std::uint64_t lender_ = 0;               ///< serial of the link whose slot that is, where it is lent
-  unsigned char* lent_payloads_ = nullptr;
-  std::list<RetiredMemory> remains_{
-      1};                 ///< room for our own memory in ChannelPair::gone: when that is needed, memory may be out
-  Mapping lent_mapping_;  ///< of a link that is gone, while `slot_` is there
 };
 
 /// The consumer: maps the producer's memory and reads it where it lies.
@@ -401,7 +340,7 @@ class ReceiverLink final : public ShmLink {
       drop_pulled();
     if (timed_ns_ != 0) [[unlikely]]
       note_time();
-    if (!viewed_place_.is_nowhere()) release_slot();
+    if (slots_.is_reading()) slots_.release();
     at_ = following(again_);
     bytes_ += viewed_bytes_;
     channel_pair_.our_credit.released = ++next_;
@@ -411,16 +350,6 @@ class ReceiverLink final : public ShmLink {
   }
 
   tutti_link_result grant(OwnRegion* region, void* target, std::uint64_t bytes, std::uint64_t fingerprint);
-
-  // From the link of the other direction at this end.
-  /// A slot of the sender's that was read last, for a message to it; no more than once. kNone where none is kept.
-  std::uint32_t take_retained() { return std::exchange(retained_, kNone); }
-  bool has_kept() const { return retained_ != kNone; }
-  /// It goes. Where it owes slots nothing is kept from here on: those of messages that nobody reads any more do not come
-  /// home, and more must not be missing.
-  void on_borrower_closed(bool owes);
-  /// Whether the message that is being read lies in memory of our sending link of that serial.
-  bool reads_from(std::uint64_t serial) const { return viewed_place_.is_borrowed() && viewed_serial_ == serial; }
 
   /// While messages are here that were committed before the sender ended, there is nothing to complain about.
   std::string failure() const override;
@@ -449,9 +378,6 @@ class ReceiverLink final : public ShmLink {
   tutti_link_result view_slot(tutti_message* message, Kind kind);
   void drop_pulled();
   void note_time();
-  void release_slot();
-  /// The payloads that we lend from, of that opening; nothing where they are gone.
-  const unsigned char* own_payloads(std::uint64_t serial);
   /// The peer tells about the link that we have now, or about one that we had.
   void hear(CreditUpdate& credit) {
     // Relaxed: each word is read once, as the peer may write nonsense at any time; both came with the message.
@@ -459,11 +385,8 @@ class ReceiverLink final : public ShmLink {
     if (serial == channel_pair_.peer_credit.serial)
       channel_pair_.peer_credit.released = shared(credit.released).load(std::memory_order_relaxed);
     if (!channel_pair_.gone.empty() && channel_pair_.gone.front().serial < serial) [[unlikely]]
-      forget(serial);
+      slots_.forget_before(serial);
   }
-  /// Who reads from that link of ours lends no more from earlier ones. (Who reads from none may have what comes next from
-  /// one that is gone here already.)
-  [[gnu::noinline]] void forget(std::uint64_t serial);
   /// Whether message next_, or the one after it, is here.
   bool arrived(std::uint64_t message) const;
   bool take_back(const Granted& granted);
@@ -479,11 +402,7 @@ class ReceiverLink final : public ShmLink {
   std::uint64_t timed_ns_ = 0;            ///< when the viewed message, whose reading is timed, was seen; 0: it is none
   std::uint64_t timed_bytes_ = 0;         ///< its length
   std::uint32_t* timed_least_ = nullptr;  ///< of LinkControl::read_ns, for that message
-  Placement viewed_place_ = Placement::nowhere();  ///< of the viewed message, where it lies in a slot or the rotation area
-  std::uint64_t viewed_serial_ = 0;                ///< and of the link whose slot it is, where that is lent
-  std::uint32_t retained_ = kNone;                 ///< a slot of the sender's, for our next message to it
-  bool retains_ = true;                            ///< some are to be kept
-  std::uint64_t retained_count_ = 0;               ///< slots that were kept ever
+  ReceiverSlots slots_;
   bool damaged_ = false;
   bool again_ = false;              ///< the message after the viewed one has the first header
   std::uint64_t viewed_ = 0;        ///< messages that the caller has seen: a grant is for a later one

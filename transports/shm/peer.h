@@ -12,6 +12,7 @@
 
 #include "src/base/unique_fd.h"
 #include "transports/near/local_connection.h"
+#include "transports/shm/channel_pair.h"
 #include "transports/shm/layout.h"
 #include "transports/shm/region.h"
 
@@ -25,24 +26,6 @@ class ReceiverLink;
 struct OfferedLink {
   ControlMessage message;
   SharedFd memory;
-};
-
-/// Memory of a sending link that is gone.
-struct RetiredMemory {
-  std::uint64_t serial;
-  Mapping mapping;
-  LinkLayout layout;
-};
-
-/// What the two links of a channel, there and back, have to tell each other.
-struct ChannelPair {
-  CreditUpdate our_credit;       ///< what our receiving link has released: our sending link's messages say so
-  CreditUpdate peer_credit;      ///< what the peer's messages said of our sending link's
-  SenderLink* sender = nullptr;  ///< while there is one, and likewise
-  ReceiverLink* receiver = nullptr;
-  /// Of our former sending links, the oldest first: messages of the peer's may still lie in them, for whichever receiving
-  /// link reads them.
-  std::list<RetiredMemory> gone;
 };
 
 /// The connection and its contents. Belongs to its endpoint, and is used by the endpoint's thread only.
@@ -88,7 +71,7 @@ class Peer {
   void sweep_regions();
 
   /// Of a channel; it lives as long as this.
-  ChannelPair& returns(std::uint32_t channel) { return channel_pair_[channel]; }
+  ChannelPair& channel_pair(std::uint32_t channel) { return channel_pairs_[channel]; }
   void add(SenderLink& link);
   void add(ReceiverLink& link);
   void remove(SenderLink& link);
@@ -137,7 +120,7 @@ class Peer {
   EndpointPage* page_ = nullptr;
   SharedFd doorbell_;
 
-  std::map<std::uint32_t, ChannelPair> channel_pair_;
+  std::map<std::uint32_t, ChannelPair> channel_pairs_;
   std::map<std::uint32_t, SenderLink*> senders_;
   std::map<std::uint32_t, ReceiverLink*> receivers_;
   std::list<OfferedLink> offered_;
