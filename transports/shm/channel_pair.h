@@ -138,7 +138,7 @@ class ReceiverSlots {
   std::uint32_t take_kept() { return std::exchange(kept_, SlotPool::kNone); }
   bool has_kept() const { return kept_ != SlotPool::kNone; }
   /// Whether the message that is being read lies in memory of our sending link of that serial.
-  bool reads_from(std::uint64_t serial) const { return viewed_.is_borrowed() && viewed_serial_ == serial; }
+  bool reads_from(std::uint64_t serial) const { return is_reading() && viewed_.is_borrowed() && viewed_serial_ == serial; }
   /// It goes, and a slot that it borrowed may never come back. Nothing is kept from here on, or more would be missing.
   void stop_keeping();
 

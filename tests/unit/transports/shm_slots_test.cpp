@@ -167,6 +167,12 @@ TEST(ChannelPair, KeepsMemoryOfALinkThatIsGoneWhileItsSlotsAreOut) {
   EXPECT_EQ(ends.here.view(answer, 7, 6), "answer");
   ends.here.receiver.forget_before(8);
   EXPECT_EQ(ends.here.pair.gone.size(), 1u) << "it is being read";
+  ends.here.receiver.release();
+  ends.here.receiver.forget_before(7);
+  EXPECT_EQ(ends.here.pair.gone.size(), 1u);
+  ends.here.receiver.forget_before(8);
+  EXPECT_EQ(ends.here.pair.gone.size(), 0u);
+  EXPECT_EQ(ends.here.view(answer, 7, 6), "nowhere");
 }
 
 TEST(ChannelPair, LeavesNoMemoryWhereAllSlotsAreThere) {
