@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "src/base/clock.h"
 #include "src/base/copy.h"
 #include "src/tables/units.h"
 
@@ -15,8 +14,6 @@ namespace {
 
 // Memory of a link, as far as the messages lie in it that may be under way, from which huge pages pay.
 constexpr std::uint64_t kHugeFrom = 4u << 20;
-// How often a link's messages could have gone through its rotation area before that is tried.
-constexpr std::uint64_t kLapsUntilTrial = 8;
 
 std::string sizes(std::uint64_t slots, std::uint64_t slot_bytes) {
   return std::to_string(slots) + " slots of " + std::to_string(slot_bytes) + " bytes";
@@ -60,12 +57,11 @@ bool ShmLink::expire(std::uint64_t now) {
   const std::uint64_t limit = endpoint_.connect_timeout_ns();
   if (absence_.look(now, !peer_.connection().is_reached()) < limit || limit == 0) return false;
   if (peer_.connection().is_starved()) {
-    break_off("this process has had no descriptor or memory for a connection with rank " + std::to_string(peer_.rank()) +
-              " for " + duration_text(limit) + ". " + kShortageRemedy);
+    break_off("this process has had no descriptor or memory for a connection with " + peer_name() + " for " +
+              duration_text(limit) + ". " + kShortageRemedy);
     return true;
   }
-  std::string why =
-      "rank " + std::to_string(peer_.rank()) + " could not be reached over shared memory within " + duration_text(limit);
+  std::string why = peer_name() + " could not be reached over shared memory within " + duration_text(limit);
   if (const std::string trouble = peer_.connection().trouble(); !trouble.empty()) why += " (" + trouble + ")";
   break_off(std::move(why));
   return true;
@@ -81,6 +77,11 @@ void ShmLink::attach(Mapping mapping) {
   peer_page_ = peer_.page();
   at_ = headers_begin();
   headers_end_ = headers_begin() + kHeaderStride * layout_.headers;
+}
+
+std::string ShmLink::differs(const ControlMessage& theirs) const {
+  return peer_name() + " opened channel " + std::to_string(channel_) + " with " + sizes(theirs.a, theirs.b) +
+         ", this rank with " + sizes(layout_.slots, layout_.slot_bytes);
 }
 
 tutti_link_result ShmLink::state(tutti_link_state* state) const {
@@ -103,7 +104,7 @@ SenderLink::SenderLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, st
     : ShmLink(endpoint, peer, channel, slots, slot_bytes),
       credit_(layout_),
       slots_(channel_pair_, credit_, layout_),
-      tuners_(kChoices, WritePolicyTuner(slots)) {
+      writing_(layout_, slots_) {
   serial_ = endpoint.next_serial();
   peer.add(*this);
   channel_pair_.peer_credit = {serial_, 0};
@@ -145,18 +146,13 @@ void SenderLink::accepted() {
   settle(Stage::kOpen);
 }
 
-void SenderLink::refused(const ControlMessage& message) {
-  break_off("rank " + std::to_string(peer_.rank()) + " opened channel " + std::to_string(channel_) + " with " +
-            sizes(message.a, message.b) + ", this rank with " + sizes(layout_.slots, layout_.slot_bytes));
-}
-
 bool SenderLink::find_credit(const std::uint64_t& limit) {
   if (stage_ != Stage::kOpen) return false;
   // Acquire: the receiver's reads of the slots come before our writing them again.
   const std::uint64_t consumed = shared(control_->consumed).load(std::memory_order_acquire);
   if (!credit_.look_up(consumed, next_)) {
-    break_off("rank " + std::to_string(peer_.rank()) + " counts " + std::to_string(consumed) + " messages of channel " +
-              std::to_string(channel_) + " as released, of " + std::to_string(next_) + " sent: its memory is damaged");
+    break_off(peer_name() + " counts " + std::to_string(consumed) + " messages of channel " + std::to_string(channel_) +
+              " as released, of " + std::to_string(next_) + " sent: its memory is damaged");
     return false;
   }
   set_limits();
@@ -165,9 +161,8 @@ bool SenderLink::find_credit(const std::uint64_t& limit) {
 }
 
 tutti_link_result SenderLink::miss_slots() {
-  break_off("rank " + std::to_string(peer_.rank()) + " has kept all slots of channel " + std::to_string(channel_) +
-            ", though it has released their messages: its memory is damaged");
-  return TUTTI_LINK_BROKEN;
+  return broken(peer_name() + " has kept all slots of channel " + std::to_string(channel_) +
+                ", though it has released their messages: its memory is damaged");
 }
 
 tutti_link_result SenderLink::reserve_large(std::uint64_t bytes, std::uint64_t fingerprint, tutti_room& room) {
@@ -178,10 +173,9 @@ tutti_link_result SenderLink::reserve_large(std::uint64_t bytes, std::uint64_t f
   }
   if (stage_ != Stage::kOpen || bytes > layout_.slot_bytes) return no_credit();
   learn();
-  place(bytes);
-  if (place_.is_nowhere()) return miss_slots();
-  const bool streams = bytes >= kLeastTuned && tuner(bytes).next() == WritePolicy::non_temporal;
-  room = {slots_.address(place_), streams ? std::uint32_t{TUTTI_ROOM_NON_TEMPORAL} : 0u};
+  const Placement at = writing_.choose(next_, bytes);
+  if (at.is_nowhere()) return miss_slots();
+  room = {slots_.address(at), writing_.streams(bytes) ? std::uint32_t{TUTTI_ROOM_NON_TEMPORAL} : 0u};
   return TUTTI_LINK_OK;
 }
 
@@ -193,85 +187,24 @@ tutti_link_result SenderLink::send_large(const void* source, std::uint64_t bytes
   return commit(bytes, fingerprint);
 }
 
-/// Decides where the next message lies, once, however often its room is asked for.
-void SenderLink::place(std::uint64_t bytes) {
-  const bool varies = bytes >= kLeastTuned;
-  if (placed_ != next_) {
-    placed_ = next_;
-    placed_bytes_ = bytes;
-    passed_ = varies && slots_.is_next_recently_read();
-    place_ = varies && !passed_ && tuner(bytes).next() == WritePolicy::rotate ? rotation_place(bytes) : slots_.next();
-  } else if (bytes > placed_bytes_ && !place_.is_nowhere() && place_.is_rotated()) {
-    place_ = slots_.next();
-  }
-  if (varies && tuner(bytes).timed_here()) reserved_ns_ = now_ns();
+/// As commit, of what `writing_` placed.
+tutti_link_result SenderLink::commit_placed(std::uint64_t bytes, std::uint64_t fingerprint) {
+  const WrittenMessage written = writing_.observe(bytes);
+  if (written.place.is_nowhere()) [[unlikely]]
+    return miss_slots();
+  if (written.compares) writing_.compare(bytes, *control_, rotation_span());
+  SlotHeader& h = header();
+  h.where.placement = written.place;
+  credit(h);
+  publish(h, pack(bytes, written.timed ? Kind::kTimed : Kind::kSlot), fingerprint);
+  return TUTTI_LINK_OK;
 }
 
-/// The next place in the rotation area, or the message's slot where there is none.
-///
-/// No room that may still be read is given out: what is under way, and this message, are at most `slots` rooms, one behind
-/// the other, of at most a part in slots + 1 each, and what is left over at the end where one would not fit is less than
-/// one.
-Placement SenderLink::rotation_place(std::uint64_t bytes) {
-  if (!may_rotate(size_class(bytes))) return slots_.next();
-  const std::uint64_t room = rotation_room(bytes);
-  if (rotation_end() - rotation_at_ < room) {
-    rotation_at_ = 0;
-    touched_ = true;
-  }
-  const Placement at = Placement::rotated(layout_.rotation_offset + rotation_at_);
-  rotation_at_ += room;
-  return at;
-}
-
-bool SenderLink::may_rotate(std::uint32_t size_class) {
-  const std::uint64_t longest = size_class + 1 == kSizeClasses ? layout_.slot_bytes : (2 * kLeastTuned << size_class) - 1;
-  return rotation_room(std::min(longest, layout_.slot_bytes)) <= rotation_end() / (layout_.slots + 1);
-}
-
-/// Where the rotation area ends. Twice what a core's own cache holds, or their lines would still be there. Links that
-/// are opened together share four times that, so that a rank's memory does not grow with its peers.
-std::uint64_t SenderLink::rotation_end() {
-  if (rotation_end_ == 0) {
-    const std::uint64_t cache = endpoint_.core_cache_bytes();
-    const std::uint64_t span = std::min(2 * cache, 8 * cache / std::max<std::uint64_t>(1, endpoint_.links() / 2));
-    rotation_end_ = std::clamp<std::uint64_t>(span, kPage, layout_.payload_bytes - layout_.rotation_offset);
-  }
-  return rotation_end_;
-}
-
-/// The next message was written. Returns the message's kind.
-Kind SenderLink::written(std::uint64_t bytes) {
-  if (!place_.is_rotated()) place_ = slots_.send(next_, bytes);
-  if (place_.is_nowhere()) return Kind::kSlot;
-  header().where.placement = place_;
-  if (bytes < kLeastTuned) return Kind::kSlot;
-  written_bytes_ += bytes;
-  const std::uint32_t index = choice_of(bytes, passed_);
-  WritePolicyTuner& choice = tuners_[index];
-  const bool timed = choice.timed();
-  if (timed) header().where.placement = place_.with(choice.next(), passed_);
-  std::uint64_t taken = 0;
-  if (choice.timed_here()) {
-    // Stores that are not done yet are to be paid for. Sequentially consistent, though nobody learns anything by it: an
-    // exchange on x86 waits for all stores before it, and on Arm for most.
-    const std::uint64_t since = shared(reserved_ns_).exchange(0, std::memory_order_seq_cst);
-    taken = per_least(now_ns() - since, bytes);
-  }
-  if (choice.written(taken)) {
-    WriteTimes receiver{};
-    for (std::size_t f = 0; f < kWritePolicies; ++f) {
-      // Relaxed: a time that the receiver wrote at some time, and from which nothing else follows. Where it writes one at
-      // this moment, that counts now or the next time.
-      receiver[f] = shared(control_->read_ns[index][f]).exchange(0, std::memory_order_relaxed);
-    }
-    const bool rotate = may_rotate(size_class(bytes)) && written_bytes_ / kLapsUntilTrial >= rotation_end() && !passed_;
-    const std::uint64_t rooms = rotate ? rotation_end() / rotation_room(bytes) : 0;
-    // Before anything in it is timed the whole room is touched for the first time, and then gone through.
-    choice.compare(receiver, bytes, written_bytes_ >= rotation_end(),
-                   {static_cast<std::uint32_t>(touched_ ? rooms : 2 * rooms), touched_}, now_ns());
-  }
-  return timed ? Kind::kTimed : Kind::kSlot;
+/// Twice what a core's own cache holds, or the lines would still be there. Links that are opened together share four times
+/// that, so that a rank's memory does not grow with its peers.
+std::uint64_t SenderLink::rotation_span() const {
+  const std::uint64_t cache = endpoint_.core_cache_bytes();
+  return std::min(2 * cache, 8 * cache / std::max<std::uint64_t>(1, endpoint_.links() / 2));
 }
 
 unsigned char* SenderLink::take_grant(std::uint64_t bytes, std::uint64_t fingerprint) {
@@ -288,7 +221,7 @@ unsigned char* SenderLink::take_grant(std::uint64_t bytes, std::uint64_t fingerp
   std::string why;
   unsigned char* const address = region->at(target.offset, bytes, true, why);
   if (address == nullptr) {
-    endpoint_.log(3, "shm: a grant of rank " + std::to_string(peer_.rank()) + " was not used: " + why);
+    endpoint_.log(3, "shm: a grant of " + peer_name() + " was not used: " + why);
     return nullptr;
   }
   // The receiver may take its grant back at this very moment: one of us wins. Acquire-release: whoever reads kTaken knows
@@ -316,11 +249,9 @@ void SenderLink::finish_put() {
 
 tutti_link_result SenderLink::offer(OwnRegion* region, const void* source, std::uint64_t bytes, std::uint64_t fingerprint) {
   if (stage_ == Stage::kBroken) return TUTTI_LINK_BROKEN;
-  if (next_ >= limit_ && !find_credit(limit_)) return stage_ == Stage::kBroken ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET;
-  if (region == nullptr || !region->holds(source, bytes)) {
-    break_off("memory was offered on channel " + std::to_string(channel_) + " that is not in a registered region");
-    return TUTTI_LINK_BROKEN;
-  }
+  if (next_ >= limit_ && !find_credit(limit_)) return nothing();
+  if (region == nullptr || !region->holds(source, bytes))
+    return broken("memory was offered on channel " + std::to_string(channel_) + " that is not in a registered region");
   // The receiver must be able to find the region when it finds the message.
   if (!endpoint_.announce(*region, peer_)) return TUTTI_LINK_NOT_YET;
   if (stage_ != Stage::kOpen) return TUTTI_LINK_BROKEN;  // its socket broke just then
@@ -330,10 +261,7 @@ tutti_link_result SenderLink::offer(OwnRegion* region, const void* source, std::
     publish(h, pack(bytes, Kind::kPull), fingerprint);
     return TUTTI_LINK_OK;
   }
-  if (!fits(bytes)) {
-    cannot_copy(bytes);
-    return TUTTI_LINK_BROKEN;
-  }
+  if (!fits(bytes)) return cannot_copy(bytes);
   const Placement at = slots_.next();
   if (at.is_nowhere()) return miss_slots();
   copy_memory(slots_.address(at), source, bytes);
@@ -348,34 +276,32 @@ void SenderLink::region_refused(std::uint64_t id) {
   // Acquire: as in find_credit. What was released needs nothing any more.
   const std::uint64_t consumed = shared(control_->consumed).load(std::memory_order_acquire);
   for (std::uint64_t n = std::max(consumed, credit_.consumed()); n < next_; ++n) {
-    if (!resend(n, region, id)) return;
+    if (resend(n, region, id) != TUTTI_LINK_OK) return;
   }
   wake();
 }
 
 /// The receiver, who found no region, looks at the header again and again.
-bool SenderLink::resend(std::uint64_t message, const OwnRegion* region, std::uint64_t id) {
+tutti_link_result SenderLink::resend(std::uint64_t message, const OwnRegion* region, std::uint64_t id) {
   SlotHeader& h = *reinterpret_cast<SlotHeader*>(headers_begin() + kHeaderStride * credit_.header_of(message));
   const std::uint64_t size_and_kind = h.size_and_kind;
   const std::uint64_t bytes = size_and_kind & kSizeMask;
   const Reference source = h.where.reference;
-  if (kind_of(size_and_kind) != Kind::kPull || source.region != id) return true;
-  if (region == nullptr || bytes > region->bytes || source.offset > region->bytes - bytes || !fits(bytes)) {
-    cannot_copy(bytes);
-    return false;
-  }
+  if (kind_of(size_and_kind) != Kind::kPull || source.region != id) return TUTTI_LINK_OK;
+  if (region == nullptr || bytes > region->bytes || source.offset > region->bytes - bytes || !fits(bytes))
+    return cannot_copy(bytes);
   const Placement at = slots_.send_copy(message, region->base + source.offset, bytes);
-  if (at.is_nowhere()) return miss_slots() == TUTTI_LINK_OK;
+  if (at.is_nowhere()) return miss_slots();
   h.where.placement = at;
   // Release: the payload before the word that says where it is. Nobody else writes the word.
   shared(h.size_and_kind).store(pack(bytes, Kind::kSlot) | (size_and_kind & kWrap), std::memory_order_release);
-  return true;
+  return TUTTI_LINK_OK;
 }
 
-void SenderLink::cannot_copy(std::uint64_t bytes) {
-  break_off("rank " + std::to_string(peer_.rank()) + " has no free file descriptor for memory of rank " +
-            std::to_string(endpoint_.rank()) + ", whose message of " + std::to_string(bytes) + " bytes on channel " +
-            std::to_string(channel_) + " is too long for slots; raise its limit of open files (ulimit -n)");
+tutti_link_result SenderLink::cannot_copy(std::uint64_t bytes) {
+  return broken(peer_name() + " has no free file descriptor for memory of rank " + std::to_string(endpoint_.rank()) +
+                ", whose message of " + std::to_string(bytes) + " bytes on channel " + std::to_string(channel_) +
+                " is too long for slots; raise its limit of open files (ulimit -n)");
 }
 
 tutti_quiesced SenderLink::quiesce() {
@@ -422,8 +348,7 @@ void ReceiverLink::offered(const ControlMessage& message, const SharedFd& memory
     packet.message.a = layout_.slots;
     packet.message.b = layout_.slot_bytes;
     peer_.post(std::move(packet));
-    return break_off("rank " + std::to_string(peer_.rank()) + " opened channel " + std::to_string(channel_) + " with " +
-                     sizes(message.a, message.b) + ", this rank with " + sizes(layout_.slots, layout_.slot_bytes));
+    return break_off(differs(message));
   }
   Result<Mapping> mapping = memory ? map_memory(memory->get(), 0, layout_.total, true)
                                    : Result<Mapping>(Status(TUTTI_REMOTE_ERROR,
@@ -432,7 +357,7 @@ void ReceiverLink::offered(const ControlMessage& message, const SharedFd& memory
   if (!mapping.ok()) {
     peer_.post(packet_of(Verb::kCloseReceiver, *this));
     const Error& error = mapping.status().error();
-    const std::string whose = "memory of rank " + std::to_string(peer_.rank()) + "'s, channel " + std::to_string(channel_);
+    const std::string whose = "memory of " + peer_name() + "'s, channel " + std::to_string(channel_);
     // What the system refuses is this process's affair, what the peer passed its own.
     return break_off((error.system_error != 0 || !memory ? "this process cannot take " : "cannot take ") + whose + ": " +
                      error.message);
@@ -461,9 +386,8 @@ std::string ReceiverLink::failure() const {
 
 tutti_link_result ReceiverLink::malformed(const std::string& what) {
   damaged_ = true;
-  break_off("message " + std::to_string(next_) + " of rank " + std::to_string(peer_.rank()) + " on channel " +
-            std::to_string(channel_) + " is damaged: " + what);
-  return TUTTI_LINK_BROKEN;
+  return broken("message " + std::to_string(next_) + " of " + peer_name() + " on channel " + std::to_string(channel_) +
+                " is damaged: " + what);
 }
 
 tutti_link_result ReceiverLink::oversized(std::uint64_t size_and_kind) {
@@ -530,12 +454,10 @@ tutti_link_result ReceiverLink::view_slot(tutti_message* message, Kind kind) {
   message->data = slots_.view(placement, serial, bytes);
   if (message->data == nullptr) [[unlikely]]
     return misplaced(placement, bytes);
-  if (kind == Kind::kTimed && timed_ns_ == 0) {
+  if (kind == Kind::kTimed && !timer_.is_running()) {
     if (bytes < kLeastTuned || placement.policy() >= 2 * kWritePolicies) return malformed("it is timed as no message is");
     const bool passed = placement.policy() >= kWritePolicies;
-    timed_least_ = &control_->read_ns[choice_of(bytes, passed)][placement.policy() % kWritePolicies];
-    timed_bytes_ = bytes;
-    timed_ns_ = now_ns();
+    timer_.start(control_->read_ns[choice_of(bytes, passed)][placement.policy() % kWritePolicies], bytes);
   }
   return TUTTI_LINK_OK;
 }
@@ -544,15 +466,6 @@ tutti_link_result ReceiverLink::misplaced(Placement at, std::uint64_t bytes) {
   const char* const where = at.is_borrowed() ? " of what was lent" : at.is_rotated() ? " behind the slots" : "";
   return malformed(std::to_string(bytes) + " bytes at " + std::to_string(at.value()) + where + " in slots of " +
                    std::to_string(layout_.slot_bytes));
-}
-
-/// What was viewed, and is timed, has been read.
-void ReceiverLink::note_time() {
-  // Relaxed: a hint of its own, which the sender sets to 0 when it has taken it; a time that comes back because of that is
-  // not much older than what it is held against.
-  const std::uint32_t known = shared(*timed_least_).load(std::memory_order_relaxed);
-  shared(*timed_least_).store(least_time(known, per_least(now_ns() - timed_ns_, timed_bytes_)), std::memory_order_relaxed);
-  timed_ns_ = 0;
 }
 
 void ReceiverLink::drop_pulled() {
@@ -571,7 +484,7 @@ tutti_link_result ReceiverLink::view_put(tutti_message* message) {
 // The caller does not know what has come since it looked last, so a grant is for the first message that it has neither seen
 // nor granted, even where that has come meanwhile: then the grant is refused, and never slips on to the next message.
 tutti_link_result ReceiverLink::grant(OwnRegion* region, void* target, std::uint64_t bytes, std::uint64_t fingerprint) {
-  if (stage_ != Stage::kOpen) return stage_ == Stage::kBroken ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET;
+  if (stage_ != Stage::kOpen) return nothing();
   const std::uint64_t message = std::max({next_grant_, next_, viewed_});
   if (message > next_ + 1 || bytes < kGrantFloor || region == nullptr || !region->holds(target, bytes) ||
       arrived(message) || region->told[static_cast<std::size_t>(peer_.rank())] == Told::kRefused ||

@@ -18,6 +18,7 @@
 #include "transports/shm/endpoint.h"
 #include "transports/shm/layout.h"
 #include "transports/shm/peer.h"
+#include "transports/shm/write_placement.h"
 
 namespace tutti::shm {
 
@@ -56,6 +57,14 @@ class ShmLink {
  protected:
   ShmLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes);
   void settle(Stage stage);
+  tutti_link_result broken(std::string why) {
+    break_off(std::move(why));
+    return TUTTI_LINK_BROKEN;
+  }
+  tutti_link_result nothing() const { return stage_ == Stage::kBroken ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET; }
+  std::string peer_name() const { return "rank " + std::to_string(peer_.rank()); }
+  /// That the peer opened the channel with those slots.
+  std::string differs(const ControlMessage& theirs) const;
   virtual void on_broken() {}
   /// Takes the memory over and finds the words in it.
   void attach(Mapping mapping);
@@ -146,9 +155,7 @@ class SenderLink final : public ShmLink {
       kind = Kind::kPut;
       finish_put();
     } else {
-      kind = written(bytes);
-      if (place_.is_nowhere()) [[unlikely]]
-        return miss_slots();
+      return commit_placed(bytes, fingerprint);
     }
     credit(h);
     publish(h, pack(bytes, kind), fingerprint);
@@ -184,7 +191,7 @@ class SenderLink final : public ShmLink {
 
   // From the peer.
   void accepted();
-  void refused(const ControlMessage& message);
+  void refused(const ControlMessage& message) { break_off(differs(message)); }
   /// It could not take that region of ours: what it shall pull from there is copied into its slots.
   void region_refused(std::uint64_t id);
 
@@ -213,12 +220,12 @@ class SenderLink final : public ShmLink {
   }
   [[gnu::noinline]] tutti_link_result no_credit() {
     ++stalls_;
-    return stage_ == Stage::kBroken ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET;
+    return nothing();
   }
-  bool resend(std::uint64_t message, const OwnRegion* region, std::uint64_t id);
+  tutti_link_result resend(std::uint64_t message, const OwnRegion* region, std::uint64_t id);
   /// Whether a message that was to be pulled has room in its slot.
   bool fits(std::uint64_t bytes) const { return bytes <= layout_.slot_bytes && layout_.slot_bytes > kInlineBytes; }
-  void cannot_copy(std::uint64_t bytes);
+  tutti_link_result cannot_copy(std::uint64_t bytes);
   void on_broken() override { limit_ = inline_limit_ = 0; }
   const std::uint64_t* reusable() const override { return control_ != nullptr ? &control_->consumed : nullptr; }
   /// Looks how much has been released, and whether the next message is below `limit` then, one of the two below.
@@ -246,16 +253,8 @@ class SenderLink final : public ShmLink {
   tutti_link_result reserve_large(std::uint64_t bytes, std::uint64_t fingerprint, tutti_room& room);
   unsigned char* take_grant(std::uint64_t bytes, std::uint64_t fingerprint);
   void finish_put();
-  /// Of the next message, once it is placed.
-  const WritePolicyTuner& tuner(std::uint64_t bytes) const { return tuners_[choice_of(bytes, passed_)]; }
-  void place(std::uint64_t bytes);
-  /// What a message takes of the rotation area.
-  static std::uint64_t rotation_room(std::uint64_t bytes) { return (bytes + kPair - 1) / kPair * kPair + kPair; }
-  /// Whether messages of that size class may lie in the rotation area.
-  bool may_rotate(std::uint32_t size_class);
-  std::uint64_t rotation_end();
-  Placement rotation_place(std::uint64_t bytes);
-  Kind written(std::uint64_t bytes);
+  tutti_link_result commit_placed(std::uint64_t bytes, std::uint64_t fingerprint);
+  std::uint64_t rotation_span() const;
 
   void publish(SlotHeader& h, std::uint64_t size_and_kind, std::uint64_t fingerprint) {
     if (told() != credit_.consumed()) learn();
@@ -281,18 +280,9 @@ class SenderLink final : public ShmLink {
   alignas(kLine) unsigned char staged_[kLine] = {};
   SenderCredit credit_;
   SenderSlots slots_;
-  PeerRegion* granted_ = nullptr;           ///< of the reserved message, held until it is committed
-  unsigned char* granted_at_ = nullptr;     ///< where it is written
-  std::vector<WritePolicyTuner> tuners_;    ///< see choice_of
-  std::uint64_t placed_ = UINT64_MAX;       ///< the message that `place_` is for
-  std::uint64_t placed_bytes_ = 0;          ///< and its length
-  Placement place_ = Placement::nowhere();  ///< where the next message lies; nowhere: the link is broken
-  bool passed_ = false;                     ///< it is a slot that we have read last
-  std::uint64_t rotation_at_ = 0;           ///< of the rotation area, where the next one begins
-  std::uint64_t rotation_end_ = 0;          ///< where they begin anew; 0: not decided yet
-  std::uint64_t written_bytes_ = 0;         ///< of all messages in slots or the rotation area, of kLeastTuned or more
-  bool touched_ = false;                    ///< they have begun anew once: all pages are there
-  std::uint64_t reserved_ns_ = 0;           ///< when the room of a message whose writing is timed was given
+  PeerRegion* granted_ = nullptr;        ///< of the reserved message, held until it is committed
+  unsigned char* granted_at_ = nullptr;  ///< where it is written
+  WritePlacement writing_;
 };
 
 /// The consumer: maps the producer's memory and reads it where it lies.
@@ -338,8 +328,8 @@ class ReceiverLink final : public ShmLink {
   void release() {
     if (pulled_ != nullptr) [[unlikely]]
       drop_pulled();
-    if (timed_ns_ != 0) [[unlikely]]
-      note_time();
+    if (timer_.is_running()) [[unlikely]]
+      timer_.stop();
     if (slots_.is_reading()) slots_.release();
     at_ = following(again_);
     bytes_ += viewed_bytes_;
@@ -366,7 +356,6 @@ class ReceiverLink final : public ShmLink {
     std::uint64_t bytes = 0;
   };
 
-  tutti_link_result nothing() const { return stage_ == Stage::kBroken ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET; }
   tutti_link_result malformed(const std::string& what);
   [[gnu::noinline]] tutti_link_result misplaced(Placement at, std::uint64_t bytes);
   tutti_link_result oversized(std::uint64_t size_and_kind);
@@ -377,7 +366,6 @@ class ReceiverLink final : public ShmLink {
   tutti_link_result view_put(tutti_message* message);
   tutti_link_result view_slot(tutti_message* message, Kind kind);
   void drop_pulled();
-  void note_time();
   /// The peer tells about the link that we have now, or about one that we had.
   void hear(CreditUpdate& credit) {
     // Relaxed: each word is read once, as the peer may write nonsense at any time; both came with the message.
@@ -396,17 +384,15 @@ class ReceiverLink final : public ShmLink {
   /// only find its lines taken while it writes them, and so it does where they are many.
   std::uint64_t expected_ = 0;
   static constexpr std::uint64_t kExpectedBytes = 512;
-  PeerRegion* pulled_ = nullptr;  ///< of the viewed message, held until it is released
-  const void* pulled_data_ = nullptr;
-  std::uint64_t pulled_bytes_ = 0;
-  std::uint64_t timed_ns_ = 0;            ///< when the viewed message, whose reading is timed, was seen; 0: it is none
-  std::uint64_t timed_bytes_ = 0;         ///< its length
-  std::uint32_t* timed_least_ = nullptr;  ///< of LinkControl::read_ns, for that message
-  ReceiverSlots slots_;
-  bool damaged_ = false;
-  bool again_ = false;              ///< the message after the viewed one has the first header
   std::uint64_t viewed_ = 0;        ///< messages that the caller has seen: a grant is for a later one
   std::uint64_t viewed_bytes_ = 0;  ///< of the last of them
+  bool again_ = false;              ///< the message after it has the first header
+  bool damaged_ = false;
+  PeerRegion* pulled_ = nullptr;  ///< of the viewed message, held until it is released
+  ReadTimer timer_;               ///< of that message
+  ReceiverSlots slots_;
+  const void* pulled_data_ = nullptr;
+  std::uint64_t pulled_bytes_ = 0;
   std::uint64_t next_grant_ = 0;
   Granted granted_[kGrants];
 };

@@ -315,15 +315,8 @@ PeerRegion* Peer::find_region(std::uint64_t id) {
 void Peer::add(SenderLink& link) { senders_[link.channel()] = &link; }
 void Peer::add(ReceiverLink& link) { receivers_[link.channel()] = &link; }
 
-void Peer::remove(SenderLink& link) {
-  const auto found = senders_.find(link.channel());
-  if (found != senders_.end() && found->second == &link) senders_.erase(found);
-}
-
-void Peer::remove(ReceiverLink& link) {
-  const auto found = receivers_.find(link.channel());
-  if (found != receivers_.end() && found->second == &link) receivers_.erase(found);
-}
+void Peer::remove(SenderLink& link) { senders_.erase(link.channel()); }
+void Peer::remove(ReceiverLink& link) { receivers_.erase(link.channel()); }
 
 bool Peer::has_sender(std::uint32_t channel) const { return senders_.contains(channel); }
 bool Peer::has_receiver(std::uint32_t channel) const { return receivers_.contains(channel); }

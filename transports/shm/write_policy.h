@@ -79,10 +79,10 @@ constexpr std::uint32_t least_time(std::uint32_t known, std::uint64_t ns) {
 /// What a message of that length took, as WriteTimes count it: lengths of a class differ by a factor of two.
 constexpr std::uint64_t per_least(std::uint64_t ns, std::uint64_t bytes) { return ns * kLeastTuned / bytes; }
 
-/// Where rotated messages lie.
-struct RotationArea {
-  std::uint32_t lap;  ///< messages until the place of the first is given to another one; 0: there is none yet
-  bool touched;       ///< no message meets a page for the first time
+/// Of messages in the rotation area.
+struct RotationLap {
+  std::uint32_t messages;  ///< until the place of the first is given to another one; 0: there is none yet
+  bool touched;            ///< no message meets a page for the first time
 };
 
 /// One of a link's kChoices. Not thread safe.
@@ -131,14 +131,14 @@ class WritePolicyTuner {
 
   /// Decides what to do next by what it took the receiver since it was last asked. bytes: of the last message; settled: a
   /// trial may begin; area: as it is now.
-  void compare(const WriteTimes& receiver, std::uint64_t bytes, bool settled, const RotationArea& area,
+  void compare(const WriteTimes& receiver, std::uint64_t bytes, bool settled, const RotationLap& area,
                std::uint64_t now_ns) {
     const WriteTimes both = together(receiver);
     own_ = {};
     if (stage_ == Stage::reading) {
       choose(both, bytes, now_ns);
-    } else if ((trial_is_due(both[index(chosen_)], now_ns) || (lap_ == 0 && area.lap != 0)) && settled) {
-      lap_ = area.lap;
+    } else if ((trial_is_due(both[index(chosen_)], now_ns) || (lap_ == 0 && area.messages != 0)) && settled) {
+      lap_ = area.messages;
       touched_ = area.touched;
       sent_ = {};
       given_up_ = {};
