@@ -6,9 +6,6 @@
 
 namespace tutti::shm {
 
-SenderSlots::SenderSlots(ChannelPair& pair, const SenderCredit& credit, const LinkLayout& layout)
-    : pair_(pair), credit_(credit), layout_(layout), pool_(layout) {}
-
 void SenderSlots::open(std::uint64_t serial, unsigned char* memory) {
   serial_ = serial;
   payloads_ = memory + layout_.payload_offset;
@@ -132,11 +129,6 @@ void ReceiverSlots::release() {
     kept_ = slot;
     kept_ever_.add(kept_count_++, slot);
   }
-}
-
-void ReceiverSlots::stop_keeping() {
-  keeps_ = false;
-  kept_ = SlotPool::kNone;
 }
 
 void ReceiverSlots::forget_before(std::uint64_t serial) {

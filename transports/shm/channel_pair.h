@@ -46,7 +46,8 @@ struct ChannelPair {
 /// the link, as does its memory, until `close` hands that over. Pair, credit and layout outlive it. Not thread safe.
 class SenderSlots {
  public:
-  SenderSlots(ChannelPair& pair, const SenderCredit& credit, const LinkLayout& layout);
+  SenderSlots(ChannelPair& pair, const SenderCredit& credit, const LinkLayout& layout)
+      : pair_(pair), credit_(credit), layout_(layout), pool_(layout) {}
   SenderSlots(const SenderSlots&) = delete;
   SenderSlots& operator=(const SenderSlots&) = delete;
 
@@ -140,7 +141,10 @@ class ReceiverSlots {
   /// Whether the message that is being read lies in memory of our sending link of that serial.
   bool reads_from(std::uint64_t serial) const { return is_reading() && viewed_.is_borrowed() && viewed_serial_ == serial; }
   /// It goes, and a slot that it borrowed may never come back. Nothing is kept from here on, or more would be missing.
-  void stop_keeping();
+  void stop_keeping() {
+    keeps_ = false;
+    kept_ = SlotPool::kNone;
+  }
 
  private:
   /// The payloads of our sending link `serial`; null where they are gone.

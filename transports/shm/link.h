@@ -2,12 +2,10 @@
 // object and the slot's own lines only.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "include/tutti/transport.h"
 #include "src/base/copy.h"
@@ -279,9 +277,9 @@ class SenderLink final : public ShmLink {
 
   alignas(kLine) unsigned char staged_[kLine] = {};
   SenderCredit credit_;
-  SenderSlots slots_;
   PeerRegion* granted_ = nullptr;        ///< of the reserved message, held until it is committed
   unsigned char* granted_at_ = nullptr;  ///< where it is written
+  SenderSlots slots_;
   WritePlacement writing_;
 };
 
