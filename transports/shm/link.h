@@ -371,8 +371,10 @@ class ReceiverLink final : public ShmLink {
     if (serial == channel_pair_.peer_credit.serial)
       channel_pair_.peer_credit.released = shared(credit.released).load(std::memory_order_relaxed);
     if (!channel_pair_.gone.empty() && channel_pair_.gone.front().serial < serial) [[unlikely]]
-      slots_.forget_before(serial);
+      forget_before(serial);
   }
+  /// Out of line by itself, so that looking for a message saves no register for it.
+  [[gnu::noinline]] void forget_before(std::uint64_t serial) { slots_.forget_before(serial); }
   /// Whether message next_, or the one after it, is here.
   bool arrived(std::uint64_t message) const;
   bool take_back(const Granted& granted);
