@@ -55,7 +55,7 @@ class SenderCredit {
     return messages >= slots_ && messages * header_lines(bytes) >= kLapLines && in_turn(next + 1, told) &&
            known_released(told) > lap_begin_;
   }
-  /// `first`, the next message, has the first header. Those before the last lap are released: a lap ends early only where
+  /// `first`, the next message, has the first header. Those before the last lap are released. A lap ends early only where
   /// its first message was, and goes on to its end only where all before it were.
   void begin_lap(std::uint64_t first) {
     previous_lap_begin_ = lap_begin_;

@@ -439,8 +439,8 @@ tutti_link_result ReceiverLink::view_pull(tutti_message* message) {
 
 /// Whether the memory that a pulled message lies in is its sender's word still; where not, the link is broken.
 bool ReceiverLink::still_offered() {
-  // Acquire-release, by a write that changes nothing: what was read of the sender's memory since the last look was read
-  // before this one, and a sender that takes its memory back writes it after having said so.
+  // Acquire-release, by a write that changes nothing. What was read of the sender's memory since the last look was read
+  // before this one. A sender that takes its memory back writes it after having said so.
   if (shared(control_->withdrawn).fetch_add(0, std::memory_order_acq_rel) == 0) return true;
   static_cast<void>(malformed("its sender, whose call failed, has taken back the memory in which it lies"));
   return false;
@@ -481,8 +481,8 @@ tutti_link_result ReceiverLink::view_put(tutti_message* message) {
   return TUTTI_LINK_OK;
 }
 
-// The caller does not know what has come since it looked last, so a grant is for the first message that it has neither seen
-// nor granted, even where that has come meanwhile: then the grant is refused, and never slips on to the next message.
+// The caller does not know what has come since it looked last. So a grant is for the first message that it has neither seen
+// nor granted. Where that has come meanwhile the grant is refused, and never slips on to the next message.
 tutti_link_result ReceiverLink::grant(OwnRegion* region, void* target, std::uint64_t bytes, std::uint64_t fingerprint) {
   if (stage_ != Stage::kOpen) return nothing();
   const std::uint64_t message = std::max({next_grant_, next_, viewed_});

@@ -98,9 +98,9 @@ class ShmLink {
 
   SlotHeader& header() const { return *reinterpret_cast<SlotHeader*>(at_); }
   void wake() const {
-    // Relaxed, and not ordered after the store before it: that store may still be in our store buffer while the peer, about
-    // to sleep, sets this word and looks at ours for a last time. Then both miss each other. A full fence on every message
-    // would cost more than what it saves; the peer's naps are bounded for this reason, as transport.h says.
+    // Relaxed, and not ordered after the store before it. That store may still be in our store buffer while the peer, about
+    // to sleep, sets this word. Where it then looks at ours for a last time, both miss each other. A full fence on every
+    // message would cost more than it saves. The peer's naps are bounded for this reason, as transport.h says.
     if (shared(peer_page_->sleeping).load(std::memory_order_relaxed) != 0) [[unlikely]]
       peer_.ring();
   }
@@ -237,9 +237,9 @@ class SenderLink final : public ShmLink {
   void learn() {
     if (credit_.learn(told(), next_)) set_limits();
   }
-  /// The next message is often like this one. Where it waits for an answer first, all its lines may come meanwhile; who
-  /// sends on and on has no time for that, and the lines that the peer has prefetched behind what it reads would go to and
-  /// fro.
+  /// The next message is often like this one. Where it waits for an answer first, all its lines may come meanwhile. A
+  /// sender that goes on and on has no time for that, and would contend for lines that the peer prefetches behind what it
+  /// reads.
   void prefetch_short(std::uint64_t bytes) {
     const std::uint64_t end = credit_.in_turn(next_, told()) ? bytes : 1;
     for (std::uint64_t i = 0; i < end; i += kLine) prefetch_to_write(at_ + kLine + i);
@@ -269,8 +269,8 @@ class SenderLink final : public ShmLink {
       credit_.begin_lap(next);
       set_limits();
     }
-    // The receiver read the next header's line last, a lap ago, and polls it soon: as our own by then, it takes the next
-    // message with one transfer between the cores instead of two.
+    // The receiver read the next header's line last, a lap ago, and polls it soon. As our own line by then, it takes the
+    // next message with one transfer between the cores instead of two.
     prefetch_to_write(at_);
     wake();
   }
@@ -379,9 +379,9 @@ class ReceiverLink final : public ShmLink {
   bool arrived(std::uint64_t message) const;
   bool take_back(const Granted& granted);
 
-  /// Bytes behind the next header that are fetched with every look at it, so that they come with the header and not after
-  /// it: those of a message like the last one, if that answered one of ours. Where messages go one way the sender would
-  /// only find its lines taken while it writes them, and so it does where they are many.
+  /// Bytes behind the next header that are fetched with every look at it, so that they come with the header. They are those
+  /// of a message like the last one, if that answered one of ours. Where messages go one way, or are many, the sender would
+  /// only find its lines taken while it writes them.
   std::uint64_t expected_ = 0;
   static constexpr std::uint64_t kExpectedBytes = 512;
   std::uint64_t viewed_ = 0;        ///< messages that the caller has seen: a grant is for a later one

@@ -1,5 +1,5 @@
-// Credit of a sending link: that no header is written while a message in it is unread, that none lies idle, and that laps
-// are short where messages come in turn.
+// Credit of a sending link. No header is written while a message in it is unread, and none lies idle. Laps are short where
+// messages come in turn.
 #include <gtest/gtest.h>
 
 #include <map>
