@@ -703,9 +703,11 @@ TEST_P(TransfersOver, AReceiveThatHasJustBegunIsNotLeftBehindByFinalize) {
     std::string why;
     const auto rank = [&](std::size_t r) {
       int x = 0;
-      tutti_group_start();  // so that the links are open
-      EXPECT_EQ(tutti_send(&x, 1, TUTTI_INT32, 1 - static_cast<int>(r), comms[r], {}, nullptr), TUTTI_SUCCESS);
-      EXPECT_EQ(tutti_recv(&x, 1, TUTTI_INT32, 1 - static_cast<int>(r), comms[r], {}, nullptr), TUTTI_SUCCESS);
+      tutti_call patient = TUTTI_CALL_INIT;
+      patient.timeout_ns = 30'000'000'000;  // the short limit is for what comes after
+      tutti_group_start();                  // so that the links are open
+      EXPECT_EQ(tutti_send(&x, 1, TUTTI_INT32, 1 - static_cast<int>(r), comms[r], {}, &patient), TUTTI_SUCCESS);
+      EXPECT_EQ(tutti_recv(&x, 1, TUTTI_INT32, 1 - static_cast<int>(r), comms[r], {}, &patient), TUTTI_SUCCESS);
       EXPECT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
       std::thread receives;
       if (r == 0) {
