@@ -12,7 +12,8 @@ class Context {
   /// Errors: as Driver::call.
   static Result<Context> primary(const Driver& driver, int device);
 
-  /// This thread's current context, which its owner must keep; the device's primary one where no context is current.
+  /// This thread's current context, which its owner must keep. Where none is current it is the device's primary one.
+  ///
   /// device  the ordinal; kNoDevice: the current context's, or 0 where there is none
   /// Errors: TUTTI_INVALID_ARGUMENT where another device's context is current; else as Driver::call.
   static Result<Context> current_or_primary(const Driver& driver, int device);

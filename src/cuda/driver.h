@@ -75,6 +75,7 @@ class Driver {
   bool own_process() const;
 
   /// Calls an entry point, and turns its failure into a Status.
+  ///
   /// device  the ordinal of the device that the call concerns, or kNoDevice
   /// doing   "allocating 64 bytes of device memory": text, or a function that gives one, called upon failure alone
   /// Errors: TUTTI_UNHANDLED_CUDA_ERROR naming entry point, CUresult, device and `doing`; the same in a forked child, for

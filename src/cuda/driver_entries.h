@@ -1,11 +1,11 @@
-// The entry points of libcuda.so.1 that we use, by their versioned names: the symbol says which signature it has, so a
+// The entry points of libcuda.so.1 that we use, by their versioned names. Such a symbol has one signature for good, so a
 // newer driver cannot change it under us. All but the optional ones are exported by R525 (API 12.0) and later.
 #pragma once
 
 #include "src/cuda/driver_types.h"
 
-// NOTE to whoever adds one: the name is the symbol as R525 exports it, not the macro's newest version in cuda.h.
-/// Calls MANDATORY(symbol, types of its parameters…) or OPTIONAL(…) for each entry point.
+/// Calls MANDATORY(symbol, types of its parameters…) or OPTIONAL(…) for each entry point. The symbol is the one that R525
+/// exports, which need not be the newest that cuda.h's macros lead to.
 #define TUTTI_CUDA_ENTRIES(MANDATORY, OPTIONAL)                                                                          \
   MANDATORY(cuInit, unsigned)                                                                                            \
   MANDATORY(cuDriverGetVersion, int*)                                                                                    \

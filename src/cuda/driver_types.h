@@ -1,6 +1,5 @@
-// The CUDA driver's types and constants as far as we use them, declared here after its public documentation, so that no
-// header of NVIDIA's is needed to build. tests/unit/cuda/declarations_test.cpp compares them with cuda.h where it is
-// installed.
+// The CUDA driver's types and constants as far as we use them. They are declared here after its public documentation, so
+// that no header of NVIDIA's is needed to build. tests/unit/cuda/declarations_compared.cpp compares them with cuda.h.
 #pragma once
 
 #include <cstddef>

@@ -32,8 +32,8 @@ struct KernelModule {
   const KernelName* kernels;  ///< sorted by name
 };
 
-/// The folder in which modules lie: `setting` (TUTTI_MODULE_DIR) unless empty, else `tutti` beside the file that holds this
-/// code: libtutti, or a program that was linked with it.
+/// The folder in which modules lie: `setting` (TUTTI_MODULE_DIR), or `tutti` beside the file that holds this code where
+/// that is empty. That file is libtutti, or a program that was linked with this room.
 std::string module_folder(const std::string& setting);
 
 /// The kernels of the module in `folder`, which stays loaded for as long as the process lives. Thread safe.

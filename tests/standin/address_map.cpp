@@ -34,7 +34,10 @@ bool lets(const Range& range, const Context& context, Use use) {
 
 }  // namespace
 
-Physical::~Physical() { ::close(descriptor); }
+Physical::~Physical() {
+  ::close(descriptor);
+  if (device != nullptr) device->used_bytes -= bytes;
+}
 
 AddressMap& address_map() {
   static AddressMap& only = *new AddressMap;

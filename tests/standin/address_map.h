@@ -20,7 +20,8 @@ struct Physical {
   int descriptor;
   std::size_t bytes;
   AllocationProperties properties;
-  unsigned handles = 1;  ///< by cuMemCreate, import and retain, less cuMemRelease
+  Device* device = nullptr;  ///< whose memory it takes; nullptr: another process's
+  unsigned handles = 1;      ///< by cuMemCreate, import and retain, less cuMemRelease
 };
 
 enum class RangeKind { device, async, managed, pinned, registered, mapped, imported };

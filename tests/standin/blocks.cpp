@@ -34,17 +34,12 @@ class Block {
 
   /// Ends the block's other threads at their next barrier or pause.
   void end() {
-    // Release: who sees it leaves, and need see nothing else; the order costs nothing here.
-    ended_.store(true, std::memory_order_release);
+    ended_.store(true, std::memory_order_relaxed);  // relaxed: the release below publishes it to who waits
     generation_.fetch_add(1, std::memory_order_release);
     generation_.notify_all();
   }
-  bool ended() const {
-    return ended_.load(std::memory_order_acquire) || lost_.load(std::memory_order_acquire);  // acquire: pairs with end
-  }
-  void note_loss() {
-    lost_.store(true, std::memory_order_release);  // release: pairs with ended
-  }
+  /// Relaxed: who sees it leaves, and concludes nothing else.
+  bool ended() const { return ended_.load(std::memory_order_relaxed); }
 
   /// The generation that this barrier ended. Votes and values lie in the slot of its parity, which is used again only two
   /// barriers later, when all have read it.
@@ -92,7 +87,6 @@ class Block {
   std::atomic<std::uint32_t> arrived_{0};
   std::atomic<std::uint32_t> generation_{0};
   std::atomic<bool> ended_{false};
-  std::atomic<bool> lost_{false};
   std::atomic<bool> votes_[2] = {false, false};
   std::uint64_t values_[2] = {0, 0};
 };
@@ -121,18 +115,12 @@ class BlockThread final : public tutti::device::HostThread {
   std::uint64_t timer_ns() override { return now_ns(); }
   void pause() override {
     std::this_thread::yield();
-    if (++pauses_ % 64 == 0) look_for_loss();
-    if (block_.ended()) throw KernelEnded();
+    // Relaxed: see Context::lost.
+    if (block_.ended() || block_.context().lost.load(std::memory_order_relaxed)) throw KernelEnded();
   }
 
  private:
-  void look_for_loss() {
-    const Lock lock(state().lock);
-    if (block_.context().error != DriverResult::success) block_.note_loss();
-  }
-
   Block& block_;
-  std::uint32_t pauses_ = 0;
 };
 
 /// One thread's part of a block.
@@ -149,7 +137,11 @@ void run_thread(const std::shared_ptr<Block>& block, std::uint32_t index, std::c
       block->end();  // the others may wait for this one at a barrier
     }
   });
-  if (!whole) block->end();
+  if (!whole) {
+    pool().let_this_thread_in(
+        true);  // a signal takes a thread's keys, and a jump out of its handler does not bring them back
+    block->end();
+  }
   const Lock lock(state().lock);
   block->leave(whole ? DriverResult::success : DriverResult::illegal_address);
 }

@@ -52,14 +52,15 @@ bool is_joined(const Capture& capture) {
   return std::all_of(reached.begin(), reached.end(), [](bool each) { return each; });
 }
 
-/// Whether work for the legacy stream would have to wait for a stream that is capturing.
-DriverResult refuse_implicit(const Stream& stream) {
+/// Whether the legacy stream would have to wait for a stream that is capturing. Work for it ends that capture, a question
+/// does not.
+DriverResult refuse_implicit(const Stream& stream, bool is_work = true) {
   if (!stream.legacy) return DriverResult::success;
   DriverResult result = DriverResult::success;
   for (const auto& capture : captures()) {
     for (const auto& other : capture->streams) {
       if (other->context != stream.context || !other->blocking()) continue;
-      invalidate(*capture);
+      if (is_work) invalidate(*capture);
       result = DriverResult::capture_implicit;
     }
   }
@@ -242,7 +243,7 @@ DriverResult cuStreamGetCaptureInfo_v2(StreamHandle handle, CaptureStatus* statu
     if (status == nullptr) return DriverResult::invalid_value;
     if (stream->capture == nullptr) {
       *status = CaptureStatus::none;
-      return refuse_implicit(*stream);
+      return refuse_implicit(*stream, false);
     }
     *status = stream->capture->invalidated ? CaptureStatus::invalidated : CaptureStatus::active;
     if (*status == CaptureStatus::active) describe(*stream, id, graph, nodes, count);

@@ -20,7 +20,7 @@ constexpr std::size_t kMostSharedBytes = 227 * 1024;  // that may be asked for
 
 struct Library {
   const KernelTable* table = nullptr;
-  std::set<KernelHandle> kernels;
+  std::map<std::string, KernelHandle> kernels;  ///< asked for
 };
 
 /// A kernel, of all contexts; and of one, once it was asked for there.
@@ -198,7 +198,7 @@ DriverResult cuLibraryUnload(LibraryHandle handle) {
       if (loaded->library == library) gone.push_back(function);
     }
     for (const FunctionHandle function : gone) functions().remove(function);
-    for (const KernelHandle kernel : library->kernels) kernels().remove(kernel);
+    for (const auto& [name, kernel] : library->kernels) kernels().remove(kernel);
     libraries().remove(handle);
     return DriverResult::success;
   });
@@ -214,11 +214,14 @@ DriverResult cuLibraryGetKernel(KernelHandle* out, LibraryHandle handle, const c
     const Kernel* const found =
         std::find_if(first, last, [&](const Kernel& each) { return std::strcmp(each.name, name) == 0; });
     if (found == last) return DriverResult::not_found;
-    auto loaded = std::make_shared<Loaded>();
-    loaded->kernel = found;
-    loaded->library = library;
-    *out = kernels().add(std::move(loaded));
-    library->kernels.insert(*out);
+    KernelHandle& kernel = library->kernels[name];
+    if (kernel == nullptr) {
+      auto loaded = std::make_shared<Loaded>();
+      loaded->kernel = found;
+      loaded->library = library;
+      kernel = kernels().add(std::move(loaded));
+    }
+    *out = kernel;
     return DriverResult::success;
   });
 }
@@ -228,6 +231,12 @@ DriverResult cuKernelGetFunction(FunctionHandle* out, KernelHandle handle) {
     const auto kernel = kernels().find(handle);
     if (kernel == nullptr) return DriverResult::invalid_handle;
     if (out == nullptr) return DriverResult::invalid_value;
+    for (const auto& [known, loaded] : functions().all()) {
+      if (loaded->kernel != kernel->kernel || loaded->library != kernel->library || loaded->context != call.context)
+        continue;
+      *out = known;
+      return DriverResult::success;
+    }
     auto function = std::make_shared<Loaded>(*kernel);
     function->context = call.context;
     *out = functions().add(std::move(function));

@@ -23,6 +23,8 @@ namespace {
 
 /// From here on every call answers CUDA_ERROR_DEINITIALIZED, and kernels end.
 void end_driver() {
+  // A child's exit: its lock may be held for ever. Relaxed: see State::forked.
+  if (state().forked.load(std::memory_order_relaxed)) return;
   const Lock lock(state().lock);
   state().ending = true;
   for (const auto& [handle, context] : state().contexts.all()) lose(*context, DriverResult::deinitialized);
@@ -65,6 +67,13 @@ void read_first_orders() {
   static_cast<void>(once);
 }
 
+/// This driver, as dlopen gives it: programs load it without adding its symbols to their own.
+void* own_library() {
+  Dl_info own{};
+  if (::dladdr(reinterpret_cast<const void*>(&end_driver), &own) == 0) return nullptr;
+  return ::dlopen(own.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+}
+
 }  // namespace
 
 DriverResult cuInit(unsigned flags) {
@@ -88,7 +97,7 @@ extern "C" __attribute__((visibility("default"))) DriverResult cuGetProcAddress_
     if (symbol == nullptr || found == nullptr) return DriverResult::invalid_value;
     *found = nullptr;
     for (const char* suffix : {"_v3", "_v2", ""}) {
-      if (*found == nullptr) *found = ::dlsym(RTLD_DEFAULT, (std::string(symbol) + suffix).c_str());
+      if (*found == nullptr) *found = ::dlsym(own_library(), (std::string(symbol) + suffix).c_str());
     }
     if (outcome != nullptr) *outcome = *found == nullptr ? 1 : 0;
     return *found == nullptr ? DriverResult::not_found : DriverResult::success;

@@ -50,6 +50,7 @@ DriverResult allocate_shared(const std::shared_ptr<Context>& context, RangeKind 
                              std::uintptr_t& out) {
   void* const base = ::mmap(nullptr, round_up(bytes, kPage), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED) return DriverResult::out_of_memory;
+  ::madvise(base, round_up(bytes, kPage), MADV_DONTFORK);  // a child has none of it
   out = reinterpret_cast<std::uintptr_t>(base);
   address_map().add(describe(context, kind, out, bytes));
   return DriverResult::success;

@@ -54,7 +54,9 @@ void Pool::give_back(std::uintptr_t address, std::size_t bytes) {
 bool Pool::map(std::uintptr_t address, std::size_t bytes, int descriptor, std::size_t offset, int protection) {
   void* const at = ::mmap(pointer(address), round_up(bytes, kPage), protection, MAP_SHARED | MAP_FIXED, descriptor,
                           static_cast<off_t>(offset));
-  return at != MAP_FAILED && protect(address, bytes, protection);
+  if (at == MAP_FAILED) return false;
+  ::madvise(at, round_up(bytes, kPage), MADV_DONTFORK);  // a child has no device memory
+  return protect(address, bytes, protection);
 }
 
 void Pool::unmap(std::uintptr_t address, std::size_t bytes) {

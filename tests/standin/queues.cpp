@@ -30,6 +30,7 @@ DriverResult perform(Lock& lock, const Operation& operation) {
   lock.unlock();
   DriverResult result = DriverResult::success;
   const bool whole = guarded([&] { result = operation.work(); });
+  if (!whole) pool().let_this_thread_in(true);  // a jump out of a signal's handler leaves the thread without its keys
   lock.lock();
   return whole ? result : DriverResult::illegal_address;
 }

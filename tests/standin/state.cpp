@@ -13,6 +13,7 @@ State& state() {
 
 void lose(Context& context, DriverResult error) {
   if (context.error == DriverResult::success) context.error = error;
+  context.lost.store(true, std::memory_order_relaxed);  // relaxed: see there
   state().changed.notify_all();
 }
 

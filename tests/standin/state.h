@@ -1,6 +1,6 @@
 // The stand-in's state: devices, contexts, streams and what they have to do. One lock guards all of it.
 //
-// The lock is held by entry points, and by the driver's threads while they choose what to do next; never while an
+// Entry points hold the lock, and the driver's threads while they choose what to do next. Nobody holds it while an
 // operation, a kernel or a callback runs. One condition variable tells of every change: simple, and fast enough for tests.
 #pragma once
 
@@ -92,7 +92,10 @@ struct Context {
   bool primary = false;
   bool destroyed = false;
   DriverResult error = DriverResult::success;  ///< sticky
-  std::set<int> peers;                         ///< devices whose memory it may reach
+  /// The same for who polls without the lock, which would order kernels that nothing else orders, and so hide their races.
+  /// Relaxed: who sees it leaves, and concludes nothing else.
+  std::atomic<bool> lost{false};
+  std::set<int> peers;  ///< devices whose memory it may reach
   std::shared_ptr<Stream> legacy;
   std::map<std::thread::id, std::shared_ptr<Stream>> per_thread;
   std::set<std::shared_ptr<Stream>> streams;  ///< created ones that live

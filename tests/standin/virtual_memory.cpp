@@ -98,10 +98,13 @@ DriverResult cuMemCreate(AllocationHandle* out, std::size_t bytes, const Allocat
     if (out == nullptr || !is_known(properties) || bytes == 0 || bytes % kGranularity != 0 || flags != 0) {
       return DriverResult::invalid_value;
     }
-    if (bytes > kDeviceBytes) return DriverResult::out_of_memory;
-    const int file = make_memory_file(bytes);
+    Device& device = *state().devices[static_cast<std::size_t>(properties->location.id)];
+    const int file = bytes <= kDeviceBytes - device.used_bytes ? make_memory_file(bytes) : -1;
     if (file < 0) return DriverResult::out_of_memory;
-    *out = add(std::make_shared<Physical>(file, bytes, *properties));
+    auto physical = std::make_shared<Physical>(file, bytes, *properties);
+    physical->device = &device;
+    device.used_bytes += bytes;
+    *out = add(std::move(physical));
     return DriverResult::success;
   });
 }

@@ -1,5 +1,5 @@
-// Memory order between kernels, and between kernels and the host: every access to a word that two sides share goes through
-// here, and each says which edge it is. The scope is the system but for what stays on one device. No stand-alone fences.
+// Memory order between kernels, and between kernels and the host. Every access to a word that two sides share goes through
+// here, and says which edge it is. The scope is the system but for what stays on one device. No stand-alone fences.
 //
 //   edge                 writer                                     reader
 //   payload, `arrived`   weak stores, barrier, publish              poll, acquire once, barrier, weak loads

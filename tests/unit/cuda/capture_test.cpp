@@ -146,6 +146,11 @@ TEST_F(Capture, TheLegacyStreamIsNotCapturedAndMayNotBeUsedBesideBlockingStreams
   const DevicePointer address = allocate(64);
   stream = make_stream(0);
   begin(CaptureMode::relaxed);
+  CaptureStatus status = CaptureStatus::none;
+  EXPECT_EQ(api().cuStreamGetCaptureInfo_v2(nullptr, &status, nullptr, nullptr, nullptr, nullptr),
+            DriverResult::capture_implicit);
+  EXPECT_EQ(api().cuStreamGetCaptureInfo_v2(stream, &status, nullptr, nullptr, nullptr, nullptr), ok);
+  EXPECT_EQ(status, CaptureStatus::active) << "a question ends no capture";
   EXPECT_EQ(api().cuMemsetD32Async(address, 1, 16, nullptr), DriverResult::capture_implicit);
   expect_invalidated();
 }

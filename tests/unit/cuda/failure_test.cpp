@@ -2,6 +2,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
+
 #include "tests/unit/cuda/cuda_test.h"
 #include "tests/unit/cuda/owner_process.h"
 
@@ -62,6 +64,31 @@ TEST_F(Failures, AStickyOrderLosesTheContext) {
   EXPECT_EQ(api().cuStreamQuery(nullptr), DriverResult::launch_failed);
   standin.fail("");
   EXPECT_EQ(api().cuStreamQuery(nullptr), DriverResult::launch_failed);
+}
+
+TEST_F(Failures, OrdersOfTheEnvironmentHoldFromTheFirstCall) {
+  for (const auto& [name, value] :
+       {std::pair{"STANDIN_FAIL", "cuInit:1:304"}, {"STANDIN_DEVICES", "0"}, {"STANDIN_VERSION", "11080"}}) {
+    const char* const given = std::getenv(name);
+    const std::string before = given != nullptr ? given : "";
+    ASSERT_EQ(::setenv(name, value, 1), 0);
+    EXPECT_EQ(OwnerProcess("legacy", OwnerProcess::Errors::hidden).wait(), 1) << name;
+    ASSERT_EQ(given != nullptr ? ::setenv(name, before.c_str(), 1) : ::unsetenv(name), 0);
+  }
+}
+
+TEST_F(Failures, SymbolsAreFoundByTheirNameWithoutAVersion) {
+  using Find = DriverResult (*)(const char*, void**, int, std::uint64_t, unsigned*);
+  void* const library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  const auto find = reinterpret_cast<Find>(::dlsym(library, "cuGetProcAddress_v2"));
+  ASSERT_NE(find, nullptr);
+  void* found = nullptr;
+  unsigned outcome = 9;
+  EXPECT_EQ(find("cuMemAlloc", &found, 12000, 0, &outcome), ok);
+  EXPECT_EQ(found, reinterpret_cast<void*>(api().cuMemAlloc_v2.function));
+  EXPECT_EQ(outcome, 0u);
+  EXPECT_EQ(find("cuOfTomorrow", &found, 12000, 0, &outcome), DriverResult::not_found);
+  EXPECT_EQ(outcome, 1u);
 }
 
 TEST_F(CudaTest, CallsInAForkedChildAreRefused) {

@@ -311,6 +311,28 @@ TEST_F(MemoryRules, RegisteredMemoryIsPinnedUntilItIsUnregistered) {
   EXPECT_EQ(api().cuMemHostUnregister(own.data()), DriverResult::host_memory_not_registered);
 }
 
+TEST_F(StandinMemoryRules, TakenMemoryIsCountedAndMoreThanThereIsRefused) {
+  const auto left = [&] {
+    std::size_t bytes = 0;
+    std::size_t total = 0;
+    EXPECT_EQ(api().cuMemGetInfo_v2(&bytes, &total), ok);
+    return bytes;
+  };
+  const std::size_t before = left();
+  DevicePointer address = 0;
+  EXPECT_EQ(api().cuMemAlloc_v2(&address, before + 1), DriverResult::out_of_memory);
+  {
+    auto memory = PhysicalMemory::create(*context, *PhysicalMemory::granularity(*context));
+    ASSERT_TRUE(memory.ok());
+    auto mapped = MappedMemory::map(*memory);
+    ASSERT_TRUE(mapped.ok());
+    EXPECT_EQ(left(), before - memory->bytes());
+    *memory = PhysicalMemory();
+    EXPECT_LT(left(), before) << "it is mapped";
+  }
+  EXPECT_EQ(left(), before);
+}
+
 TEST_F(MemoryRules, AnAddressRangeIsTheWholeAllocation) {
   const DevicePointer address = allocate(12345);
   DevicePointer base = 0;

@@ -1,6 +1,7 @@
 // Another process that owns device memory: tests/unit/cuda/owner.cpp, spoken to over a socket.
 #pragma once
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -16,14 +17,17 @@ namespace tutti::cuda {
 
 class OwnerProcess {
  public:
-  /// Starts it in one of its modes.
-  explicit OwnerProcess(const std::string& mode) {
+  enum class Errors { shown, hidden };
+
+  /// Starts it in one of its modes; hidden: what it says on stderr is not this test's.
+  explicit OwnerProcess(const std::string& mode, Errors errors = Errors::shown) {
     int ends[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     socket_.reset(ends[0]);
     pid_ = ::fork();
     if (pid_ == 0) {
       ::dup2(ends[1], 3);
+      if (errors == Errors::hidden) ::dup2(::open("/dev/null", O_WRONLY), STDERR_FILENO);
       if (ends[0] != 3) ::close(ends[0]);
       ::execl(TUTTI_CUDA_OWNER, TUTTI_CUDA_OWNER, mode.c_str(), static_cast<char*>(nullptr));
       ::_exit(127);

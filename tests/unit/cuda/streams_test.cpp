@@ -97,8 +97,7 @@ class StreamOrder : public CudaTest {
     return !ran;
   }
 
-  /// A tenth of a second is enough for what may run at once, mostly: a slow machine makes this a weaker test, not a wrong
-  /// one.
+  /// What may run at once has mostly run after a tenth of a second. A slow machine weakens the test, and does not fail it.
   static bool wait_for(std::uint32_t* word) {
     for (int tries = 0; tries < 100 && get(word) == 0; ++tries) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return get(word) != 0;
