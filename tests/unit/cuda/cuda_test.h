@@ -23,6 +23,7 @@
 #include "tests/standin/control.h"
 #include "tests/standin/kernels.h"
 #include "tests/standin/test_kernels.h"
+#include "tests/unit/cuda/beside.h"
 
 namespace tutti::cuda {
 
@@ -61,6 +62,20 @@ struct StandinControl {
     return control;
   }
 };
+
+/// Calls `visit(entry)` for every entry point of the table.
+template <typename Visit>
+void for_each_entry(const DriverApi& api, const Visit& visit) {
+#define TUTTI_CUDA_VISIT(symbol, ...) visit(api.symbol);
+  TUTTI_CUDA_ENTRIES(TUTTI_CUDA_VISIT, TUTTI_CUDA_VISIT)
+#undef TUTTI_CUDA_VISIT
+}
+
+/// Calls an entry point with nothing: zeros and null pointers. For calls that are refused before they look at them.
+template <typename... Parameters>
+DriverResult call_with_nothing(const DriverEntry<Parameters...>& entry) {
+  return entry(Parameters{}...);
+}
 
 /// Asks `condition` until it holds, for half a minute at most; whether it did.
 template <typename Condition>
@@ -163,7 +178,7 @@ class CudaTest : public ::testing::Test {
   static const void* kernel_image(bool is_standin) {
     if (is_standin) return &standin::kTestKernelsImage;
     static const std::string image = [] {
-      const std::ifstream file(TUTTI_TEST_KERNELS, std::ios::binary);
+      const std::ifstream file(beside("standin/test_kernels.image"), std::ios::binary);
       std::ostringstream bytes;
       if (file) bytes << file.rdbuf();
       return bytes.str();

@@ -30,7 +30,7 @@ TEST(DriverLoading, AMachineWithoutADriverIsToldTheRemedy) {
 }
 
 TEST(DriverLoading, AnOldDriverIsNamedWithItsVersionTheLeastOneAndWhatItLacks) {
-  const auto loaded = Driver::load(TUTTI_OLD_DRIVER);
+  const auto loaded = Driver::load(beside("cuda_modules/libcuda_old_driver.so").c_str());
   ASSERT_FALSE(loaded.ok());
   EXPECT_EQ(loaded.status().code(), TUTTI_UNSUPPORTED);
   EXPECT_THAT(loaded.status().text(),
@@ -91,6 +91,27 @@ TEST_F(DriverRefusals, AResultWithoutANameIsToldByItsNumber) {
 TEST_F(DriverRefusals, AStickyErrorTellsThatTheContextIsLost) {
   EXPECT_THAT(driver->failure(DriverResult::illegal_address, "cuStreamQuery", 1, "waiting").text(),
               AllOf(HasSubstr("on device 1 while waiting"), HasSubstr("The device's context is lost")));
+}
+
+TEST_F(DriverRefusals, ARemedyFitsItsResult) {
+  const auto remedy = [&](DriverResult result) {
+    return driver->failure(result, "cuInit", kNoDevice, "testing").error().remedy;
+  };
+  EXPECT_THAT(remedy(DriverResult::deinitialized), HasSubstr("before the program returns from main"));
+  EXPECT_THAT(remedy(DriverResult::not_initialized), HasSubstr("not in a forked child"));
+  EXPECT_THAT(remedy(DriverResult::no_device), HasSubstr("CUDA_VISIBLE_DEVICES"));
+  EXPECT_THAT(remedy(DriverResult::launch_failed), HasSubstr("context is lost"));
+  EXPECT_THAT(remedy(DriverResult::invalid_value), HasSubstr("kernel's log"));
+}
+
+TEST_F(DriverRefusals, AnAttributeIsReadOrItsFailureTold) {
+  const auto blocks = driver->attribute(DeviceAttribute::multiprocessor_count, 0);
+  ASSERT_TRUE(blocks.ok());
+  EXPECT_EQ(*blocks, 4);
+  EXPECT_THAT(
+      driver->attribute(DeviceAttribute::multiprocessor_count, 77).status().text(),
+      HasSubstr(
+          "CUDA_ERROR_INVALID_DEVICE (101: invalid device ordinal) on device 77 while asking for device attribute 16"));
 }
 
 TEST_F(DriverRefusals, AnOptionalEntryPointThatIsAbsentIsUnsupported) {
@@ -289,17 +310,17 @@ TEST(KernelModuleFile, ThatIsMissingIsNamedWithTheRemedy) {
 }
 
 TEST(KernelModuleFile, OfAnotherVersionOrAbiOrNoModuleAtAllIsRefused) {
-  EXPECT_THAT(load_kernel_module(TUTTI_MODULES "/version").status().text(),
+  EXPECT_THAT(load_kernel_module(beside("cuda_modules/version")).status().text(),
               HasSubstr("and it is of version 9.9.9, where this library is of "));
-  EXPECT_THAT(load_kernel_module(TUTTI_MODULES "/abi").status().text(),
+  EXPECT_THAT(load_kernel_module(beside("cuda_modules/abi")).status().text(),
               HasSubstr("and it is of ABI 99, where this library has 1"));
-  EXPECT_THAT(load_kernel_module(TUTTI_MODULES "/empty").status().text(), HasSubstr("and it holds no kernels"));
-  EXPECT_THAT(load_kernel_module(TUTTI_MODULES "/none").status().text(),
+  EXPECT_THAT(load_kernel_module(beside("cuda_modules/empty")).status().text(), HasSubstr("and it holds no kernels"));
+  EXPECT_THAT(load_kernel_module(beside("cuda_modules/none")).status().text(),
               HasSubstr("and it exports no tutti_kernel_module"));
 }
 
 TEST(KernelModuleFile, FindsKernelsByTheirName) {
-  const auto loaded = load_kernel_module(TUTTI_MODULES "/good");
+  const auto loaded = load_kernel_module(beside("cuda_modules/good"));
   ASSERT_TRUE(loaded.ok()) << loaded.status().text();
   const KernelName* const found = find_kernel(**loaded, "fold float32 sum");
   ASSERT_NE(found, nullptr);

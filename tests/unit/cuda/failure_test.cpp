@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <string_view>
 
 #include "tests/unit/cuda/cuda_test.h"
 #include "tests/unit/cuda/owner_process.h"
@@ -66,6 +67,31 @@ TEST_F(Failures, AStickyOrderLosesTheContext) {
   EXPECT_EQ(api().cuStreamQuery(nullptr), DriverResult::launch_failed);
 }
 
+TEST_F(Failures, EveryEntryPointCanBeMadeToFail) {
+  for_each_entry(api(), [&](const auto& entry) {
+    const std::uint64_t before = standin.calls(entry.name);
+    ASSERT_TRUE(standin.fail((std::string(entry.name) + ":1:304").c_str()));
+    EXPECT_EQ(call_with_nothing(entry), DriverResult::operating_system) << entry.name;
+    EXPECT_EQ(standin.calls(entry.name), before + 1) << entry.name;
+  });
+}
+
+TEST_F(Failures, EveryEntryPointIsRefusedInAForkedChild) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    int wrong = 0;
+    for_each_entry(api(), [&](const auto& entry) {
+      const DriverResult result = call_with_nothing(entry);
+      const bool names = std::string_view(entry.name).starts_with("cuGetError");  // for the sentence that the child gets
+      wrong += result != (names ? DriverResult::invalid_value : DriverResult::not_initialized);
+    });
+    ::_exit(wrong);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
 TEST_F(Failures, OrdersOfTheEnvironmentHoldFromTheFirstCall) {
   for (const auto& [name, value] :
        {std::pair{"STANDIN_FAIL", "cuInit:1:304"}, {"STANDIN_DEVICES", "0"}, {"STANDIN_VERSION", "11080"}}) {
@@ -100,7 +126,9 @@ TEST_F(CudaTest, CallsInAForkedChildAreRefused) {
                          api().cuStreamQuery(stream) == DriverResult::not_initialized &&
                          api().cuInit(0) == DriverResult::not_initialized;
     const auto found = Driver::get();
-    const bool ours = !found.ok() && found.status().code() == TUTTI_INVALID_USAGE;
+    const bool ours = !found.ok() && found.status().code() == TUTTI_INVALID_USAGE &&
+                      found.status().text().find(fmt::format("was forked from process {} after that had started CUDA",
+                                                             ::getppid())) != std::string::npos;
     const bool sentence = driver->call(api().cuStreamQuery, 0, "asking", stream).code() == TUTTI_UNHANDLED_CUDA_ERROR;
     ::_exit(refused && ours && sentence ? 0 : 1);
   }

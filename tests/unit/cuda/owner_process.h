@@ -12,6 +12,7 @@
 #include <string>
 
 #include "src/base/unique_fd.h"
+#include "tests/unit/cuda/beside.h"
 
 namespace tutti::cuda {
 
@@ -21,6 +22,7 @@ class OwnerProcess {
 
   /// Starts it in one of its modes; hidden: what it says on stderr is not this test's.
   explicit OwnerProcess(const std::string& mode, Errors errors = Errors::shown) {
+    const std::string program = beside("cuda_owner");
     int ends[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     socket_.reset(ends[0]);
@@ -29,7 +31,7 @@ class OwnerProcess {
       ::dup2(ends[1], 3);
       if (errors == Errors::hidden) ::dup2(::open("/dev/null", O_WRONLY), STDERR_FILENO);
       if (ends[0] != 3) ::close(ends[0]);
-      ::execl(TUTTI_CUDA_OWNER, TUTTI_CUDA_OWNER, mode.c_str(), static_cast<char*>(nullptr));
+      ::execl(program.c_str(), program.c_str(), mode.c_str(), static_cast<char*>(nullptr));
       ::_exit(127);
     }
     ::close(ends[1]);
