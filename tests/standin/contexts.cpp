@@ -12,12 +12,6 @@ using namespace standin;  // NOLINT: entry points live outside of namespaces
 
 namespace {
 
-Device* find_device(DeviceOrdinal ordinal) {
-  auto& devices = state().devices;
-  const auto at = static_cast<std::size_t>(ordinal);
-  return ordinal >= 0 && at < devices.size() ? devices[at].get() : nullptr;
-}
-
 std::shared_ptr<Context> make_context(Device& device, unsigned flags, bool primary) {
   auto context = std::make_shared<Context>();
   context->device = &device;

@@ -14,12 +14,6 @@ namespace {
 
 constexpr int kFirstBus = 0x17;
 
-Device* find_device(DeviceOrdinal ordinal) {
-  auto& devices = state().devices;
-  const auto at = static_cast<std::size_t>(ordinal);
-  return ordinal >= 0 && at < devices.size() ? devices[at].get() : nullptr;
-}
-
 DriverResult copy_text(char* out, int room, const char* text) {
   if (out == nullptr || room <= 0) return DriverResult::invalid_value;
   std::snprintf(out, static_cast<std::size_t>(room), "%s", text);

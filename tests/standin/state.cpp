@@ -11,6 +11,12 @@ State& state() {
   return only;
 }
 
+Device* find_device(DeviceOrdinal ordinal) {
+  const auto& devices = state().devices;
+  const auto at = static_cast<std::size_t>(ordinal);
+  return ordinal >= 0 && at < devices.size() ? devices[at].get() : nullptr;
+}
+
 void lose(Context& context, DriverResult error) {
   if (context.error == DriverResult::success) context.error = error;
   context.lost.store(true, std::memory_order_relaxed);  // relaxed: see there

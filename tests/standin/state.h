@@ -170,6 +170,9 @@ struct State {
 /// The process's state, never destroyed: the driver's threads run until the process ends.
 State& state();
 
+/// The device of this number; nullptr where there is none. With the lock.
+Device* find_device(DeviceOrdinal ordinal);
+
 /// Loses a context: every later call in it answers `error`, and its kernels end. With the lock.
 void lose(Context& context, DriverResult error);
 

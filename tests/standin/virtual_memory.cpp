@@ -40,8 +40,7 @@ std::shared_ptr<Physical> find(AllocationHandle handle) {
 }
 
 bool is_device(const MemoryLocation& location) {
-  return location.type == LocationType::device && location.id >= 0 &&
-         static_cast<std::size_t>(location.id) < state().devices.size();
+  return location.type == LocationType::device && find_device(location.id) != nullptr;
 }
 
 bool is_known(const AllocationProperties* properties) {
@@ -98,7 +97,7 @@ DriverResult cuMemCreate(AllocationHandle* out, std::size_t bytes, const Allocat
     if (out == nullptr || !is_known(properties) || bytes == 0 || bytes % kGranularity != 0 || flags != 0) {
       return DriverResult::invalid_value;
     }
-    Device& device = *state().devices[static_cast<std::size_t>(properties->location.id)];
+    Device& device = *find_device(properties->location.id);
     const int file = bytes <= kDeviceBytes - device.used_bytes ? make_memory_file(bytes) : -1;
     if (file < 0) return DriverResult::out_of_memory;
     auto physical = std::make_shared<Physical>(file, bytes, *properties);

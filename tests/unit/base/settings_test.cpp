@@ -77,8 +77,9 @@ TEST_F(SettingsTest, DefaultsAreThePromisedOnes) {
 }
 
 TEST_F(SettingsTest, EveryNameOfTheContractIsThereWithHelpTypeAndAWellFormedDefault) {
-  for (const char* name : {"COMM_ID", "INTERFACE", "PORT_RANGE", "TRANSPORTS", "ALGORITHM", "LANES", "CONNECT_TIMEOUT",
-                           "OPERATION_TIMEOUT", "LOG", "LOG_FILE", "RECORD", "PLUGIN_PATH", "MODULE_DIR", "SECRET", "SECRET_FILE"}) {
+  for (const char* name :
+       {"COMM_ID", "INTERFACE", "PORT_RANGE", "TRANSPORTS", "ALGORITHM", "LANES", "CONNECT_TIMEOUT", "OPERATION_TIMEOUT",
+        "LOG", "LOG_FILE", "RECORD", "PLUGIN_PATH", "MODULE_DIR", "SECRET", "SECRET_FILE"}) {
     const SettingRow r = row(std::string("TUTTI_") + name);
     EXPECT_FALSE(r.help.empty()) << name;
     EXPECT_FALSE(r.type.empty()) << name;
