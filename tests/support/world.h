@@ -107,7 +107,7 @@ class OwnPorts {
   }
 
  private:
-  static constexpr unsigned kFirst = 12'000, kPorts = 160, kStretches = 100;
+  static constexpr unsigned kFirst = 12'000, kPorts = 800, kStretches = 20;
 
   void take(unsigned stretch) {
     UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
