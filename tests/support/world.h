@@ -8,6 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -90,16 +91,22 @@ void on_each(std::vector<Membership>& members, const Body& body) {
 /// meanwhile). An abstract Unix socket keeps the stretch, so that it is free again however the process ends.
 class OwnPorts {
  public:
+  static constexpr unsigned kPorts = 800;
   OwnPorts() {
     for (unsigned tries = 0; tries < kStretches && stretch_ == kStretches; ++tries)
       take((static_cast<unsigned>(::getpid()) + tries) % kStretches);
   }
-  /// One that nobody listens at, another one at each call.
+  /// One that nobody listens at, and that was not given within the last seconds: whoever got it may not listen yet.
   std::uint16_t take_free() {
     const Deadline deadline = Deadline::in(15'000'000'000);  // of those in use, each is for ten seconds at most
     for (unsigned tries = 1; stretch_ < kStretches && !deadline.passed(); ++tries) {
-      const unsigned port = kFirst + stretch_ * kPorts + next_++ % kPorts;
-      if (listen_on("lo", port, port).ok()) return static_cast<std::uint16_t>(port);
+      const unsigned index = next_++ % kPorts;
+      const unsigned port = kFirst + stretch_ * kPorts + index;
+      const bool rested = given_ns_[index] == 0 || now_ns() - given_ns_[index] > kRestNs;
+      if (rested && listen_on("lo", port, port).ok()) {
+        given_ns_[index] = now_ns();
+        return static_cast<std::uint16_t>(port);
+      }
       if (tries % kPorts == 0) ::usleep(10'000);
     }
     ADD_FAILURE() << "this process has no free port from " << kFirst + stretch_ * kPorts << " on";
@@ -107,7 +114,8 @@ class OwnPorts {
   }
 
  private:
-  static constexpr unsigned kFirst = 12'000, kPorts = 800, kStretches = 20;
+  static constexpr unsigned kFirst = 12'000, kStretches = 20;
+  static constexpr std::uint64_t kRestNs = 5'000'000'000;
 
   void take(unsigned stretch) {
     UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -123,6 +131,7 @@ class OwnPorts {
   UniqueFd kept_;
   unsigned stretch_ = kStretches;  ///< none
   unsigned next_ = 0;
+  std::array<std::uint64_t, kPorts> given_ns_{};
 };
 /// Taken before `main`, so that tests which count descriptors find it there.
 inline OwnPorts own_ports;

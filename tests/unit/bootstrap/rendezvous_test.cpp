@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "src/base/random.h"
@@ -157,6 +158,14 @@ TEST(Join, ABootstrapThatThrowsEndsTheMeetingAndItsWordsAreTold) {
   JoinRequest late = request_of(1, 2);
   late.id = &told;
   EXPECT_THAT(join(late).status().text(), HasSubstr("an exception of an unknown type"));
+}
+
+// The helper of these tests: nobody listens yet at a port that was given.
+TEST(OwnPorts, AreGivenOnceEachBeforeAnyIsGivenAgain) {
+  OwnPorts ports;
+  std::set<std::uint16_t> given;
+  for (unsigned i = 0; i < OwnPorts::kPorts; ++i) ASSERT_TRUE(given.insert(ports.take_free()).second);
+  EXPECT_EQ(given.count(own_ports.take_free()), 0u) << "another stretch";
 }
 
 TEST(Join, ARankOutsideTheSizeIsRefusedAtOnce) {

@@ -53,15 +53,19 @@ TEST(Shortage, KeepsARankFromTheRendezvousWithThatReasonAndAtOnce) {
   const tutti_unique_id id = id_of_test();
   JoinRequest request = request_of(1, 2, 600);
   request.id = &id;
-  const NoDescriptors none;
-  const auto result = join(request);
+  const auto result = [&] {
+    const NoDescriptors none;
+    return join(request);
+  }();
   EXPECT_EQ(result.status().code(), TUTTI_SYSTEM_ERROR);
   EXPECT_EQ(result.status().error().system_error, EMFILE);
 }
 
 TEST(Shortage, OfTransportsIsTheSystemsRefusal) {
-  const NoDescriptors none;
-  const auto opened = Transports::open(settings_of_test(), random_key(), 0, 2);
+  const auto opened = [] {
+    const NoDescriptors none;
+    return Transports::open(settings_of_test(), random_key(), 0, 2);
+  }();
   ASSERT_FALSE(opened.ok());
   EXPECT_EQ(opened.status().code(), TUTTI_SYSTEM_ERROR) << opened.status().text();
   EXPECT_THAT(opened.status().text(), HasSubstr("Too many open files"));
