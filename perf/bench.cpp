@@ -46,8 +46,34 @@ int Bench::fail(int code, const std::string& sentence) { return output_.fail_as(
 
 tutti_status Bench::call(const CheckedOperation& operation, const Places& places, const tutti_stream& stream) const {
   const Pattern& pattern = operation.pattern;
-  return operation.collective->call({places.send, places.recv, operation.count, pattern.type, pattern.op, operation.root,
-                                     group_.rank, group_.ranks, group_.comm, &call_, stream});
+  return operation.collective->call({for_calls(places.send), for_calls(places.recv), operation.count, pattern.type,
+                                     pattern.op, operation.root, group_.rank, group_.ranks, group_.comm, &call_, stream});
+}
+
+// Where the library finds what the host's copy of a buffer has there.
+std::byte* Bench::for_calls(std::byte* place) const {
+  if (place == nullptr || device_ == nullptr) return place;
+  return (recv_.holds(place) ? recv_ : send_).for_calls(place);
+}
+
+int Bench::to_device() {
+  if (device_ == nullptr) return program::kGood;
+  std::string why = send_.copy_in(*device_);
+  if (why.empty()) why = recv_.copy_in(*device_);
+  return why.empty() ? static_cast<int>(program::kGood) : fail(program::kFailed, why);
+}
+
+int Bench::from_device() {
+  if (device_ == nullptr) return program::kGood;
+  std::string why = send_.copy_out(*device_);
+  if (why.empty()) why = recv_.copy_out(*device_);
+  return why.empty() ? static_cast<int>(program::kGood) : fail(program::kFailed, why);
+}
+
+// Behind operations on a CUDA stream. What fails there the library tells by itself.
+tutti_status Bench::synchronize(tutti_status status) const {
+  if (status != TUTTI_SUCCESS || !request_.cuda_stream) return status;
+  return device_->synchronize().empty() ? TUTTI_SUCCESS : TUTTI_UNHANDLED_CUDA_ERROR;
 }
 
 // What one iteration is: an operation, or several in a group, and what else was asked to be timed with it.
@@ -104,6 +130,7 @@ int Bench::measure(const CheckedOperation& operation, Measured& measured) {
   const Places first = places_of(operation, 0);
   poison_result(operation, first);
   fill_send(operation, first);
+  if (const int code = to_device(); code != program::kGood) return code;
   if (const int code = warm_up(operation, first, measured); code != program::kGood) return code;
   uint64_t slots = 1;
   Run run;
@@ -112,21 +139,33 @@ int Bench::measure(const CheckedOperation& operation, Measured& measured) {
   // Most iterations are one operation, and a nanosecond shows.
   const bool plain = request_.aggregated == 1 && !request_.barriers;
   if (plain) run.iteration = [&](uint64_t slot) { return call(operation, places(slot), stream_); };
+  RunPlan plan = {1, 1};
+  if (request_.cuda_stream && !request_.call_time) {
+    run.iteration = [&](uint64_t slot) {
+      const tutti_status status = iterate(operation, places(slot));
+      return slot + 1 == plan.batch ? synchronize(status) : status;
+    };
+  }
   run.average = request_.average;
   // Where only the posting is timed, the plan is still for what an operation takes.
   const Iteration whole = request_.call_time ? [&](uint64_t) { return call(operation, first, kBlocking); } : run.iteration;
   double nanoseconds = 0;
   tutti_status status = estimate(world_.comm, whole, nanoseconds);
   if (status != TUTTI_SUCCESS) return fail(group_.comm, status);
-  RunPlan plan = plan_for(nanoseconds, static_cast<uint64_t>(request_.iterations));
+  plan = plan_for(nanoseconds, static_cast<uint64_t>(request_.iterations));
   if (request_.fresh) {
     slots = slots_for(operation, nanoseconds);
     plan.batch = slots;
     run.before = [&] {
       for (uint64_t slot = 0; slot < slots; ++slot) fill_send(operation, places_of(operation, slot));
+      static_cast<void>(to_device());
     };
   }
-  if (request_.call_time) run.after = [&] { return tutti_queue_wait(static_cast<tutti_queue*>(stream_.handle), 0); };
+  if (request_.call_time && request_.cuda_stream) {
+    run.after = [&] { return synchronize(TUTTI_SUCCESS); };
+  } else if (request_.call_time) {
+    run.after = [&] { return tutti_queue_wait(static_cast<tutti_queue*>(stream_.handle), 0); };
+  }
   Timing timing;
   status = run_plan(world_.comm, plan, run, timing);
   if (status != TUTTI_SUCCESS) return fail(group_.comm, status);
@@ -146,9 +185,11 @@ int Bench::check(CheckedOperation operation, Measured& measured) {
     recv_.guard(larger_buffer(operation));
     poison_result(operation, places);
     fill_send(operation, places);
+    if (const int code = to_device(); code != program::kGood) return code;
     if (const tutti_status status = call(operation, places, kBlocking); status != TUTTI_SUCCESS) {
       return fail(group_.comm, status);
     }
+    if (const int code = from_device(); code != program::kGood) return code;
     CheckFinding finding = check_result(operation, places);
     const uint64_t trespasses = send_.trespasses() + recv_.trespasses();
     if (trespasses > 0 && finding.wrong == 0) {
@@ -281,6 +322,24 @@ int Bench::check_root(const std::vector<RankLocation>& locations) {
                                               ranks == 1 ? "0" : fmt::format("0 to {}, or all", ranks - 1)));
 }
 
+// The device of this rank, which its calls take since it is current; and what it copies, for the report.
+int Bench::open_device() {
+  if (request_.memory != MemoryKind::cuda) return program::kGood;
+  std::string why;
+  device_ = program::RankDevice::open(request_.device, world_.rank, why);
+  if (device_ == nullptr) return fail(program::kWrongUse, why);
+  if (request_.cuda_stream) stream_ = {TUTTI_STREAM_CUDA, device_->stream()};
+  constexpr uint64_t copied = uint64_t{64} << 20;
+  const GuardedBuffer from = GuardedBuffer::allocate(world_.rank == 0 ? copied : 0, MemoryKind::cuda);
+  const GuardedBuffer to = GuardedBuffer::allocate(world_.rank == 0 ? copied : 0, MemoryKind::cuda);
+  if (from.data() == nullptr || to.data() == nullptr) return fail(nullptr, TUTTI_UNHANDLED_CUDA_ERROR);
+  if (world_.rank == 0) {
+    report_.introduce_device(device_->name(),
+                             device_->copy_GBps(to.for_calls(to.data()), from.for_calls(from.data()), copied));
+  }
+  return program::kGood;
+}
+
 // What all ranks must know before the first operation.
 int Bench::prepare() {
   std::vector<RankLocation> locations;
@@ -289,10 +348,11 @@ int Bench::prepare() {
   }
   if (const int code = check_root(locations); code != program::kGood) return code;
   if (const int code = make_sure_of_memory(); code != program::kGood) return code;
+  if (const int code = open_device(); code != program::kGood) return code;
   const std::vector<std::string> oversubscribed = oversubscribed_lines(locations);
   oversubscribed_ = !oversubscribed.empty();
   report_.introduce(locations, oversubscribed, group_.ranks);
-  if (!request_.call_time) return program::kGood;
+  if (!request_.call_time || request_.cuda_stream) return program::kGood;
   tutti_queue* queue = nullptr;
   if (const tutti_status status = tutti_queue_create(&queue); status != TUTTI_SUCCESS) return fail(nullptr, status);
   stream_ = {TUTTI_STREAM_QUEUE, queue};

@@ -1,6 +1,7 @@
 // One rank's run through everything that was asked for.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,11 @@ class Bench {
   int warm_up(const CheckedOperation& operation, const Places& places, Measured& measured);
   int measure(const CheckedOperation& operation, Measured& measured);
   int check(CheckedOperation operation, Measured& measured);
+  int open_device();
+  int to_device();
+  int from_device();
+  std::byte* for_calls(std::byte* place) const;
+  tutti_status synchronize(tutti_status status) const;
   int finish();
   tutti_status call(const CheckedOperation& operation, const Places& places, const tutti_stream& stream) const;
   tutti_status iterate(const CheckedOperation& operation, const Places& places) const;
@@ -64,6 +70,7 @@ class Bench {
   const std::vector<tutti_type> types_;  ///< a barrier has none of its own, and one counts
   tutti_call call_ = TUTTI_CALL_INIT;
   tutti_stream stream_ = {TUTTI_STREAM_BLOCKING, nullptr};  ///< of the operations that are timed
+  std::unique_ptr<program::RankDevice> device_;             ///< of CUDA memory
   GuardedBuffer send_;
   GuardedBuffer recv_;
   uint32_t seed_ = 1;

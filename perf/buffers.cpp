@@ -27,6 +27,10 @@ GuardedBuffer GuardedBuffer::allocate(uint64_t bytes, MemoryKind kind) {
                                                   : posix_memalign(&memory, kPage, total) == 0;
   if (!had) return buffer;
   buffer.memory_ = {static_cast<std::byte*>(memory), kind == MemoryKind::registered ? free_registered : free_host};
+  if (kind == MemoryKind::cuda) {
+    if (tutti_memory_alloc_kind(&memory, total, TUTTI_MEMORY_CUDA, 0) != TUTTI_SUCCESS) return GuardedBuffer();
+    buffer.twin_ = {static_cast<std::byte*>(memory), free_registered};
+  }
   buffer.data_ = buffer.memory_.get() + kPage;
   buffer.bytes_ = bytes;
   buffer.guard(bytes);
@@ -37,6 +41,14 @@ void GuardedBuffer::guard(uint64_t used) {
   used_ = std::min(used, bytes_);
   std::memset(data_ - kGuard, static_cast<int>(kKnown), kGuard);
   std::memset(data_ + used_, static_cast<int>(kKnown), kGuard);
+}
+
+std::string GuardedBuffer::copy_in(program::RankDevice& device) const {
+  return device.copy_in(for_calls(data_) - kGuard, data_ - kGuard, used_ + 2 * kGuard);
+}
+
+std::string GuardedBuffer::copy_out(program::RankDevice& device) const {
+  return device.copy_out(data_ - kGuard, for_calls(data_) - kGuard, used_ + 2 * kGuard);
 }
 
 uint64_t GuardedBuffer::trespasses() const {

@@ -46,6 +46,15 @@ bool is_later_type(const std::string& given) {
                              [&](const ElementTypeInfo& row) { return !row.supported && given == row.name; });
 }
 
-const char* name_of(MemoryKind memory) { return memory == MemoryKind::registered ? "registered" : "host"; }
+const char* name_of(MemoryKind memory) {
+  switch (memory) {
+    case MemoryKind::registered:
+      return "registered";
+    case MemoryKind::cuda:
+      return "cuda";
+    default:
+      return "host";
+  }
+}
 
 }  // namespace tutti::perf

@@ -28,6 +28,7 @@ struct CommandLine {
   std::string op = "sum";
   std::string root = "0";
   std::string memory = "host";
+  std::string stream = "blocking";
   std::string flush;
   int64_t out_of_place = -1;
   int64_t local_register = -1;
@@ -67,7 +68,11 @@ void declare_what(program::Options& options, Request& request, CommandLine& word
   options.integer("-O,--out_of_place", &words.out_of_place, 0, 1, "As rccl-tests: 1 out of place alone, 0 in place alone");
   options.flag("--in-place", &words.both_places, "Out of place and in place, as without it");
   options.text("--memory", &words.memory, "KIND",
-               "host, or registered: from tutti_memory_alloc (default: host); cuda is not there yet");
+               "host, registered: from tutti_memory_alloc, or cuda: a device's, with --threads (default: host)");
+  options.integer("--device", &request.device, 0, 1023,
+                  "All ranks' CUDA device; without it ranks take the devices in turn");
+  options.text("--stream", &words.stream, "KIND",
+               "blocking, or cuda: operations run on a CUDA stream, which is waited for after several (default: blocking)");
   options.integer("-R,--local_register", &words.local_register, 0, 2,
                   "As nccl-tests: 1 is --memory registered; 2 (symmetric windows) is not there yet");
 }
@@ -176,15 +181,23 @@ std::string read_root(const CommandLine& words, Request& request) {
 }
 
 std::string read_memory(const program::Options& options, const CommandLine& words, Request& request) {
-  if (words.memory == "cuda") return "--memory cuda was given, but CUDA memory is not there yet; use host";
   if (words.local_register == 2) {
     return "-R (--local_register) was given '2', but symmetric windows are not there yet; use 1, which is --memory "
            "registered";
   }
   if (words.memory == "registered" || words.local_register == 1) {
     request.memory = MemoryKind::registered;
+  } else if (words.memory == "cuda") {
+    request.memory = MemoryKind::cuda;
   } else if (words.memory != "host") {
     return fmt::format("--memory was given '{}', but it takes one of host, registered and cuda", words.memory);
+  }
+  if (words.stream != "blocking" && words.stream != "cuda")
+    return fmt::format("--stream was given '{}', but it takes one of blocking and cuda", words.stream);
+  request.cuda_stream = words.stream == "cuda";
+  for (const char* option : {"--device", "--stream"}) {
+    if (request.memory != MemoryKind::cuda && options.given(option))
+      return fmt::format("{} was given without --memory cuda; add that, or leave it out", option);
   }
   const bool asks_registered = words.local_register == 1;
   if (options.given("--memory") && words.local_register >= 0 && (words.memory == "registered") != asks_registered) {

@@ -40,13 +40,15 @@ struct Request {
   bool timestamps = false;  ///< in every row
   Average average = Average::kMost;
   MemoryKind memory = MemoryKind::host;
-  std::string algorithm;    ///< empty: the library chooses
-  std::string transports;   ///< empty: the library chooses
-  std::string plot;         ///< empty: none
-  std::string output_file;  ///< .json or .csv, as nccl-tests writes them; empty: none
-  std::string links;        ///< where measured links go, instead of all else; empty: a collective is measured
-  int64_t timeout_s = 0;    ///< 0: the library's
-  int64_t threads = 1;      ///< nccl-tests' numbers whose product is ranks.each
+  int64_t device = -1;       ///< of CUDA memory: all ranks' device; below 0: ranks take devices in turn
+  bool cuda_stream = false;  ///< timed operations run on a CUDA stream, which is waited for once a batch
+  std::string algorithm;     ///< empty: the library chooses
+  std::string transports;    ///< empty: the library chooses
+  std::string plot;          ///< empty: none
+  std::string output_file;   ///< .json or .csv, as nccl-tests writes them; empty: none
+  std::string links;         ///< where measured links go, instead of all else; empty: a collective is measured
+  int64_t timeout_s = 0;     ///< 0: the library's
+  int64_t threads = 1;       ///< nccl-tests' numbers whose product is ranks.each
   int64_t devices = 1;
   program::RankOptions ranks;
   PerfEnvironment environment;

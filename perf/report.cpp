@@ -95,7 +95,19 @@ std::string too_slow(double average_GBps, double least_GBps) {
       average_GBps, least_GBps);
 }
 
-program::JsonObject json_of(const Measured& measured, const Request& request) {
+double least_traffic(const Measured& measured) {
+  const auto n = static_cast<double>(measured.ranks);
+  const auto block = static_cast<double>(measured.count * tutti_type_size(measured.type));
+  const std::string_view name = measured.collective->name;
+  if (name == "all_reduce") return 2 * n * block;
+  if (name == "all_gather" || name == "reduce_scatter") return (n * n + n) * block;
+  if (name == "broadcast" || name == "reduce") return (n + 1) * block;
+  if (name == "all_to_all") return 2 * n * n * block;
+  if (name == "gather" || name == "scatter") return 2 * n * block;
+  return 0;
+}
+
+program::JsonObject json_of(const Measured& measured, const Request& request, double copy_GBps) {
   program::JsonObject time;
   time.measured("min", measured.time.min).measured("median", measured.time.median);
   time.measured("p99", measured.time.p99).measured("max", measured.time.max);
@@ -109,6 +121,12 @@ program::JsonObject json_of(const Measured& measured, const Request& request) {
   line.add("root", measured.collective->rooted() ? measured.root : -1).add("fresh", request.fresh);
   line.add("average", static_cast<int>(request.average)).add("agg_iters", request.aggregated);
   line.add("cpu_time", request.call_time);
+  if (request.memory == MemoryKind::cuda) {
+    const double traffic = least_traffic(measured);
+    line.add("stream", request.cuda_stream ? "cuda" : "blocking").measured("copy_GBps", copy_GBps);
+    // Of ranks on several devices it is not a bound.
+    if (copy_GBps > 0 && traffic > 0) line.measured("copy_bound_us", traffic / copy_GBps / 1000);
+  }
   return measured.disturbed < 0 ? std::move(line.add_json("disturbed", "null"))
                                 : std::move(line.measured("disturbed", measured.disturbed, 3));
 }
@@ -120,6 +138,11 @@ void PerfReport::introduce(std::vector<RankLocation> locations, std::vector<std:
   locations_ = std::move(locations);
   oversubscribed_ = std::move(oversubscribed);
   ranks_ = ranks;
+}
+
+void PerfReport::introduce_device(const std::string& name, double copy_GBps) {
+  device_ = name;
+  copy_GBps_ = copy_GBps;
 }
 
 void PerfReport::begin_cycle(int64_t cycle) {
@@ -140,6 +163,10 @@ void PerfReport::heading() {
   output_.line(fmt::format("# {}: median over iterations of {}{}", request_.call_time ? "cputime" : "time",
                            kind_of_time(request_.average),
                            request_.call_time ? ", of the call that posts an operation to a queue" : ""));
+  if (!device_.empty()) {
+    output_.line(fmt::format("# device of rank 0: {}, which reads and writes {:.4g} GB/s where it copies; operations {}",
+                             device_, copy_GBps_, request_.cuda_stream ? "on a CUDA stream" : "that block"));
+  }
   if (request_.barriers) output_.line("# -z 1 (--blocking): a barrier follows each iteration, and is timed with it");
   for (const std::string& note : request_.notes) output_.line("# " + note);
   output_.line("#");
@@ -184,7 +211,7 @@ void PerfReport::count(const Measured& measured) {
 }
 
 void PerfReport::record(const Measured& measured, const std::string& timestamp) {
-  program::JsonObject line = json_of(measured, request_);
+  program::JsonObject line = json_of(measured, request_, copy_GBps_);
   if (request_.cycles != 1) line.add("cycle", cycle_);
   if (request_.timestamps) line.add("timestamp", timestamp);
   output_.record(line);

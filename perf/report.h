@@ -60,6 +60,8 @@ class PerfReport {
 
   /// Who takes part, and the lines on those who share CPUs; `ranks` are those of rank 0's group. Before the first row.
   void introduce(std::vector<RankLocation> locations, std::vector<std::string> oversubscribed, int ranks);
+  /// Rank 0's device, and what it reads and writes a second where it copies, in GB/s; 0: unknown. Before the first row.
+  void introduce_device(const std::string& name, double copy_GBps);
   /// The next sweep begins, 0 for the first.
   void begin_cycle(int64_t cycle);
   /// A line of the table, the first below its heading: a run that is refused prints nothing but why. Or one or two JSON
@@ -84,6 +86,8 @@ class PerfReport {
   const std::string begun_at_;
   std::vector<RankLocation> locations_;
   std::vector<std::string> oversubscribed_;
+  std::string device_;  ///< empty: of no matter
+  double copy_GBps_ = 0;
   int ranks_ = 1;
   int64_t cycle_ = 0;
   bool begun_ = false;
@@ -96,7 +100,12 @@ class PerfReport {
   std::map<std::string, program::Series> series_;
 };
 
-/// The JSON line of a measurement. Its "wrong" is null where nothing was checked, its "disturbed" where nothing is known.
-program::JsonObject json_of(const Measured& measured, const Request& request);
+/// Bytes that a device's memory is read and written at least, in all, where all ranks' buffers lie on it. A copy of half as
+/// many takes as long, and bounds the time. 0 where nothing is known of the collective. (CUDA.md 3.10.)
+double least_traffic(const Measured& measured);
+
+/// The JSON line of a measurement. copy_GBps: of the device, 0 where there is none or it is unknown. Its "wrong" is null
+/// where nothing was checked, its "disturbed" where nothing is known.
+program::JsonObject json_of(const Measured& measured, const Request& request, double copy_GBps = 0);
 
 }  // namespace tutti::perf

@@ -94,7 +94,7 @@ typedef struct tutti_queue tutti_queue;  ///< runs operations in order, on a thr
 typedef enum tutti_stream_kind {
   TUTTI_STREAM_BLOCKING = 0,  ///< runs now, in the calling thread, and returns when done
   TUTTI_STREAM_QUEUE = 1,     ///< handle is a tutti_queue*: returns once enqueued
-  TUTTI_STREAM_CUDA = 2,      ///< handle is a cudaStream_t (NULL is the null stream); not there yet
+  TUTTI_STREAM_CUDA = 2,      ///< handle is a cudaStream_t (NULL is the null stream): see "Device memory"
 } tutti_stream_kind;
 typedef struct tutti_stream {
   tutti_stream_kind kind;
@@ -163,12 +163,12 @@ typedef struct tutti_config {
                                   ///< No C++ exception may leave it
   void* poll_ctx;
   int32_t spin;            ///< TUTTI_SPIN, which takes the words: 0 adapt, 1 always, -1 never
-  uint32_t min_blocks;     ///< CUDA: fewest thread blocks a collective takes
-  uint32_t max_blocks;     ///< CUDA: most
+  uint32_t min_blocks;     ///< TUTTI_MIN_BLOCKS: fewest thread blocks that a launch on a device takes; 0: no such limit
+  uint32_t max_blocks;     ///< TUTTI_MAX_BLOCKS: most
   uint32_t traffic_class;  ///< network traffic class (DSCP), 0: the system's; others are not there yet
-  int32_t device;          ///< CUDA device + 1; 0: the current one
+  int32_t device;          ///< TUTTI_DEVICE, which counts from 0: CUDA device + 1; 0: the current one
   int32_t priority;        ///< default of tutti_call.priority
-  int32_t memory;          ///< tutti_memory_kind of the buffers that will be passed; unset: auto
+  int32_t memory;          ///< TUTTI_MEMORY: tutti_memory_kind of the buffers that will be passed; unset: auto
   const char* tuning;      ///< TUTTI_TUNING: a tuning table's path, the same table on all ranks; NULL: built-in estimates
   const char* msccl;  ///< TUTTI_MSCCL: comma-separated paths of MSCCL algorithm files, the same on all ranks, each used
                       ///< for the calls that it is for; NULL: none
@@ -179,8 +179,8 @@ typedef struct tutti_config {
 typedef enum tutti_memory_kind {
   TUTTI_MEMORY_AUTO = 0,
   TUTTI_MEMORY_HOST = 1,
-  TUTTI_MEMORY_CUDA = 2,                 ///< not there yet
-  TUTTI_MEMORY_MANAGED = 3,              ///< likewise: CUDA's, of host and device at once
+  TUTTI_MEMORY_CUDA = 2,                 ///< a device's
+  TUTTI_MEMORY_MANAGED = 3,              ///< CUDA's, of host and device at once; for tutti_memory_alloc_kind alone
   TUTTI_MEMORY_KIND_LIMIT = 0x7fffffff,  ///< no kind: as TUTTI_TYPE_LIMIT
 } tutti_memory_kind;
 
@@ -343,6 +343,27 @@ TUTTI_API tutti_status tutti_comm_last_choice(const tutti_comm* comm, tutti_comm
 // by entry. Returns TUTTI_SUCCESS; TUTTI_INVALID_ARGUMENT or TUTTI_UNSUPPORTED (nothing was sent); TUTTI_TIMEOUT,
 // TUTTI_REMOTE_ERROR, TUTTI_MISMATCH, TUTTI_ABORTED (`send` is intact unless in place, `recv` is undefined; the
 // communicator has failed, and tutti_error_get says who and why). Buffers may not overlap except as "in place" says.
+//
+// Device memory. A call is a device's where `stream` is a CUDA stream, or a buffer that this rank uses is device or managed
+// memory. TUTTI_MEMORY says so for all calls, and spares the question to the driver (half a microsecond a buffer, once
+// libcuda was loaded). A communicator that is older than the driver's loading notices it at a call of a new shape or on a
+// CUDA stream. Set TUTTI_MEMORY where neither comes first. All ranks make such calls alike, and are threads of one process.
+// Other processes, sends and receives, and device memory beside pageable memory come later (TUTTI_UNSUPPORTED). A rank's
+// device is config.device, else the one that is current in its first such call. Buffers lie on that device, or are managed
+// or pinned; else TUTTI_INVALID_ARGUMENT. Without a driver of R525 or later, or without tutti/libtutti_kernels.so,
+// TUTTI_UNSUPPORTED.
+//
+// A blocking or queued call runs on a stream of the communicator's own: what was enqueued on the buffers before is over. On
+// a CUDA stream the call returns once it is enqueued there. Its failure is told by call.work, by the next verb and by
+// tutti_error_get; the stream goes on. Several ranks may share a device. Then a call returns when all of them have called.
+// A communicator's first device call returns when all its ranks have called. So a thread that has several ranks calls
+// between tutti_group_start and tutti_group_end. What a call of a new shape needs is made first, which may wait for what
+// the device does. The deadline counts from when the operation begins on the device.
+//
+// A call on a stream that is captured becomes a part of the graph, which keeps all that it uses. Ranks that share a device
+// are captured within one group. Graphs are replayed on all ranks in the same order, and one graph not twice at a time.
+// Once the communicator was destroyed, or has failed, replays end at once and leave `recv` undefined. call.work is refused
+// there (TUTTI_INVALID_USAGE).
 
 /// Folds every rank's `send` with `op` into every rank's `recv`. count elements each. In place: recv == send.
 TUTTI_API tutti_status tutti_all_reduce(const void* send, void* recv, size_t count, tutti_type type, tutti_op op,
@@ -498,6 +519,19 @@ TUTTI_API void tutti_work_release(tutti_work* work);
 /// at most. Then the error names it; the memory must not be used again, but may be freed: no later block gets its place.
 TUTTI_API tutti_status tutti_memory_alloc(void** ptr, size_t bytes);
 TUTTI_API tutti_status tutti_memory_free(void* ptr);
+
+/// Memory of a kind, freed by tutti_memory_free. Thread safe.
+///
+/// kind    TUTTI_MEMORY_HOST: as tutti_memory_alloc. TUTTI_MEMORY_CUDA: a device's, which all devices that reach it may
+/// use;
+///         what it holds is undefined, and whole granules of the driver's (2 MiB) are taken. TUTTI_MEMORY_MANAGED: CUDA's
+///         of host and device at once
+/// device  CUDA device + 1; 0: the current one. Of host memory: no matter
+/// Device memory is freed at once, whatever still uses it. Freeing managed memory may wait for devices. So it is freed once
+/// no communicator uses one, at the next call of this function or of tutti_memory_free.
+/// Errors: TUTTI_INVALID_ARGUMENT (no such kind or device), TUTTI_UNSUPPORTED (no driver, an old one),
+/// TUTTI_UNHANDLED_CUDA_ERROR (no memory left, named with device and bytes), TUTTI_INVALID_USAGE in a forked child.
+TUTTI_API tutti_status tutti_memory_alloc_kind(void** ptr, size_t bytes, tutti_memory_kind kind, int32_t device);
 
 #ifdef __cplusplus
 }

@@ -15,6 +15,7 @@
 #include "src/bootstrap/rendezvous_address.h"
 #include "src/bootstrap/unique_id.h"
 #include "src/control/log_lines.h"
+#include "src/cuda/driver.h"
 
 namespace tutti {
 namespace {
@@ -48,11 +49,10 @@ Result<tutti_bootstrap> read_bootstrap(const tutti_bootstrap* bootstrap) {
 /// Refuses what the fields ask for and this build cannot do: better than not doing it silently.
 Status check_config(const tutti_config& config) {
   if (config.memory == TUTTI_MEMORY_CUDA) {
-    return Status(TUTTI_UNSUPPORTED, "tutti_config.memory asks for CUDA memory, which is not there yet",
-                  "Use TUTTI_MEMORY_AUTO or TUTTI_MEMORY_HOST.");
-  }
-  if (config.memory != TUTTI_MEMORY_AUTO && config.memory != TUTTI_MEMORY_HOST) {
-    return invalid(fmt::format("tutti_config.memory is {}, which does not exist", config.memory), "See tutti_memory_kind.");
+    if (const auto driver = cuda::Driver::get(); !driver.ok()) return driver.status();
+  } else if (config.memory != TUTTI_MEMORY_AUTO && config.memory != TUTTI_MEMORY_HOST) {
+    return invalid(fmt::format("tutti_config.memory is {}, which is none of AUTO, HOST and CUDA", config.memory),
+                   "Managed memory is CUDA's, too.");
   }
   constexpr std::uint32_t classes = 64;  // DSCP has six bits (RFC 2474)
   if (config.traffic_class >= classes) {

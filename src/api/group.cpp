@@ -25,7 +25,10 @@ struct Task {
   bool issued = false;  ///< somebody else completes the work from now on
   /// Until its thread is through with it. A transfer may be in the engine for a moment after its work has completed.
   std::shared_ptr<SharedOperation> admission = nullptr;
+  bool wants_work = false;      ///< by a handle of its own
+  CallStream cuda_stream = {};  ///< of a call on a CUDA stream, once it was looked at
 
+  bool on_cuda_stream() const { return stream.kind == TUTTI_STREAM_CUDA; }
   Communicator& communicator() const { return *operation.communicator; }
   const CollectiveCall* collective() const { return std::get_if<CollectiveCall>(&operation.what); }
   const Transfer* transfer() const { return std::get_if<Transfer>(&operation.what); }
@@ -259,18 +262,51 @@ Status run_shares(Shares& shares) {
   return {};
 }
 
-Status check_stream(tutti_stream stream) {
+Status check_stream(const Operation& operation, tutti_stream stream) {
   if (stream.kind == TUTTI_STREAM_BLOCKING) return {};
   if (stream.kind == TUTTI_STREAM_QUEUE) return usable(static_cast<const tutti_queue*>(stream.handle));
   if (stream.kind == TUTTI_STREAM_CUDA) {
-    return Status(TUTTI_UNSUPPORTED, "CUDA streams are not there yet",
-                  "Use a blocking call or a tutti_queue on host memory.");
+    if (std::holds_alternative<CollectiveCall>(operation.what)) return {};
+    return Status(TUTTI_UNSUPPORTED, "sends and receives on CUDA streams come later",
+                  "Use a blocking call or a tutti_queue on host memory, or a collective.");
   }
   return invalid("the stream's kind " + std::to_string(stream.kind) + " does not exist", "See tutti_stream_kind.");
 }
 
+/// Looks at the calls on CUDA streams. Where one is refused nothing has happened.
+Status check_cuda_streams(const Tasks& tasks, bool wants_work) {
+  for (const auto& task : tasks) {
+    if (!task->on_cuda_stream()) continue;
+    auto stream = task->communicator().check_stream(
+        *task->collective(), static_cast<cuda::StreamHandle>(task->stream.handle), wants_work || task->wants_work);
+    if (!stream.ok()) return stream.status();
+    task->cuda_stream = *stream;
+  }
+  return {};
+}
+
+/// Puts a collective onto its CUDA stream; the batch launches it.
+Status enqueue(Task& task, LaunchBatch& batch) {
+  const std::shared_ptr<SharedOperation> admission = std::move(task.admission);
+  if (!admission->begin()) return destroyed_before_it_began();
+  Status status =
+      task.communicator().enqueue(*task.collective(), task.communicator().enter(), task.work, task.cuda_stream, batch);
+  task.issued = status.ok();
+  return status;
+}
+
+/// Makes what the calls on CUDA streams need, where they are several: the first one's launch may wait for the last one's.
+Status open_early(const Tasks& tasks) {
+  const auto count = std::count_if(tasks.begin(), tasks.end(), [](const auto& task) { return task->on_cuda_stream(); });
+  for (const auto& task : tasks) {
+    if (count < 2 || !task->on_cuda_stream()) continue;
+    if (Status status = task->communicator().open_early(*task->collective()); !status.ok()) return status;
+  }
+  return {};
+}
+
 /// Admits and issues all of them, in order; on failure those that nobody runs have that outcome.
-Status issue_all(const Tasks& tasks, Shares& shares, const std::shared_ptr<Parts>& parts) {
+Status issue_all(const Tasks& tasks, Shares& shares, const std::shared_ptr<Parts>& parts, LaunchBatch& batch) {
   Status status = catching([&]() -> Status {
     for (const auto& task : tasks) {
       if (Status refused = admit(*task, parts); !refused.ok()) return refused;
@@ -280,7 +316,12 @@ Status issue_all(const Tasks& tasks, Shares& shares, const std::shared_ptr<Parts
   const bool admitted = status.ok();
   if (admitted) {
     status = catching([&]() -> Status {
+      if (Status refused = open_early(tasks); !refused.ok()) return refused;
       for (const auto& task : tasks) {
+        if (task->on_cuda_stream()) {
+          if (Status refused = enqueue(*task, batch); !refused.ok()) return refused;
+          continue;
+        }
         // Whoever runs its share's collectives makes no progress for its transfers meanwhile.
         const Share* const share = find_share(shares, task->communicator());
         issue(task, share != nullptr && share->collectives);
@@ -292,6 +333,7 @@ Status issue_all(const Tasks& tasks, Shares& shares, const std::shared_ptr<Parts
   for (const auto& task : tasks) {
     // Peers would wait in vain for those that were not issued, and for blocking ones, which will not run.
     if (admitted) static_cast<void>(task->communicator().fail(status));
+    if (task->on_cuda_stream() && task->issued) continue;  // the batch's
     if (!task->issued || (task->queue() == nullptr && task->collective() != nullptr)) {
       task->ticket.redeem();
       task->work->complete(status);
@@ -307,12 +349,13 @@ Status run_group(const Tasks& tasks, const tutti_call& call) {
   Shares shares;
   for (const auto& task : tasks) {
     if (task->timeout_ns() == 0) task->timeout_ns() = call.timeout_ns;
-    if (task->queue() != nullptr) continue;
+    if (task->queue() != nullptr || task->on_cuda_stream()) continue;
     Share* share = find_share(shares, task->communicator());
     if (share == nullptr) share = &shares.emplace_back(Share{&task->communicator()});
     share->tasks.push_back(task.get());
     share->collectives = share->collectives || task->collective() != nullptr;
   }
+  if (Status status = check_cuda_streams(tasks, call.work != nullptr); !status.ok()) return status;
   std::shared_ptr<Parts> parts;
   std::unique_ptr<tutti_work> handle;
   if (call.work != nullptr) {
@@ -320,10 +363,26 @@ Status run_group(const Tasks& tasks, const tutti_call& call) {
     for (const auto& task : tasks) parts->works.push_back(task->work);
     handle.reset(new tutti_work{parts->whole});
   }
-  if (Status status = issue_all(tasks, shares, parts); !status.ok()) return status;
+  LaunchBatch batch;
+  Status status = issue_all(tasks, shares, parts, batch);
+  const Status launched = batch.end(tasks.empty() ? PollHook() : tasks[0]->work->hook());
+  if (!status.ok()) return status;
   if (call.work != nullptr) *call.work = handle.release();
   parts.reset();
-  return run_shares(shares);
+  status = run_shares(shares);
+  return launched.ok() ? status : launched;
+}
+
+/// One by itself.
+Status run_on_cuda_stream(const std::shared_ptr<Task>& task) {
+  if (Status status = check_cuda_streams({task}, false); !status.ok()) return status;
+  if (Status status = admit(*task, nullptr); !status.ok()) return status;
+  LaunchBatch batch;
+  if (Status status = enqueue(*task, batch); !status.ok()) {
+    task->work->complete(status);
+    return status;
+  }
+  return batch.end(task->work->hook());
 }
 
 std::shared_ptr<Task> make_task(Operation operation, tutti_stream stream) {
@@ -427,21 +486,30 @@ bool runs_now(tutti_stream stream, const tutti_call& call) {
 }
 
 Status dispatch(Operation operation, tutti_stream stream, const tutti_call& call) {
-  if (Status status = check_stream(stream); !status.ok()) return status;
+  if (Status status = check_stream(operation, stream); !status.ok()) return status;
   if (Status status = operation.communicator->legal(); !status.ok()) return status;
+  if (const auto* const collective = std::get_if<CollectiveCall>(&operation.what)) {
+    // Now, as this thread's device is the rank's: it may have another one when its group ends, and whoever runs the call
+    // for it has none.
+    const bool on_stream = stream.kind == TUTTI_STREAM_CUDA;
+    if (Status status = operation.communicator->announce_device(*collective, on_stream); !status.ok()) return status;
+  }
   Group& open = open_groups.group();
   if (!open.plain.empty()) unfold(open);
   auto task = make_task(std::move(operation), stream);
   std::unique_ptr<tutti_work> handle(call.work != nullptr ? new tutti_work{task->work} : nullptr);
+  task->wants_work = handle != nullptr;
   const bool held_back = open_groups.depth > 0;
   if (held_back) {
     open.tasks.push_back(task);
+  } else if (task->on_cuda_stream()) {
+    if (Status status = run_on_cuda_stream(task); !status.ok()) return status;
   } else {
     if (Status status = admit(*task, nullptr); !status.ok()) return status;
     issue(task, false);
   }
   if (handle != nullptr) *call.work = handle.release();
-  if (held_back || task->queue() != nullptr) return {};
+  if (held_back || task->queue() != nullptr || task->on_cuda_stream()) return {};
   const PollHook& hook = task->communicator().hook();
   return task->transfer() != nullptr ? wait_for_transfer(*task, hook) : run_collective(*task, hook);
 }

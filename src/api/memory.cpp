@@ -1,5 +1,8 @@
 // Versions, sizes, names, and memory.
+#include <string>
+
 #include "src/api/handles.h"
+#include "src/device/device_allocations.h"
 #include "src/links/registered_memory.h"
 #include "src/tables/element_types.h"
 
@@ -48,6 +51,28 @@ tutti_status tutti_memory_alloc(void** ptr, size_t bytes) {
   });
 }
 
+tutti_status tutti_memory_alloc_kind(void** ptr, size_t bytes, tutti_memory_kind kind, int32_t device) {
+  if (kind == TUTTI_MEMORY_HOST) return tutti_memory_alloc(ptr, bytes);
+  return tutti::guarded([&]() -> tutti::Status {
+    if (ptr == nullptr) return tutti::invalid("tutti_memory_alloc_kind needs a place for the address");
+    *ptr = nullptr;
+    if (kind != TUTTI_MEMORY_CUDA && kind != TUTTI_MEMORY_MANAGED) {
+      return tutti::invalid("tutti_memory_alloc_kind cannot give memory of kind " + std::to_string(static_cast<int>(kind)),
+                            "Name TUTTI_MEMORY_HOST, _CUDA or _MANAGED.");
+    }
+    if (device < 0) return tutti::invalid("a device's number is below 0", "Pass it plus 1, or 0 for the current one.");
+    auto memory = tutti::DeviceAllocations::instance().allocate(bytes, kind, device - 1);
+    if (!memory.ok()) return memory.status();
+    *ptr = *memory;
+    return {};
+  });
+}
+
 tutti_status tutti_memory_free(void* ptr) {
-  return tutti::guarded([&] { return tutti::RegisteredMemory::instance().free(ptr); });
+  return tutti::guarded([&]() -> tutti::Status {
+    // Host memory first: that lock is free in a forked child.
+    const tutti::Status host = tutti::RegisteredMemory::instance().free(ptr);
+    if (host.code() != TUTTI_INVALID_ARGUMENT) return host;
+    return tutti::DeviceAllocations::instance().free(ptr) ? tutti::Status() : host;
+  });
 }

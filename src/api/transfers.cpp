@@ -45,6 +45,8 @@ Status start(const Asked& asked, tutti_comm* handle, tutti_stream stream, const 
   auto comm = usable(handle);
   if (!comm.ok()) return comm.status();
   if (Status status = check(asked, **comm); !status.ok()) return status;
+  const char* const verb = asked.sends ? "tutti_send" : "tutti_recv";
+  if (Status status = (*comm)->refuse_device_memory(asked.memory, verb); !status.ok()) return status;
   const Transfer transfer = asked.transfer(*call);
   if (stream.kind == TUTTI_STREAM_BLOCKING && call->work == nullptr) return dispatch(**comm, transfer);
   return dispatch({*comm, transfer}, stream, *call);
@@ -73,7 +75,7 @@ inline tutti_status verb(const Asked& asked, tutti_comm* handle, const tutti_str
   const tutti_call& asks = call != nullptr ? *call : unset;
   if (asks.size == sizeof asks && asks.work == nullptr && stream.kind == TUTTI_STREAM_BLOCKING) {
     Communicator* const comm = usable_now(handle);
-    if (comm != nullptr && is_simple(asked, *comm)) {
+    if (comm != nullptr && is_simple(asked, *comm) && !comm->may_have_device_memory()) {
       const Transfer transfer = asked.transfer(asks);
       return hold_at_once(*comm, transfer) ? TUTTI_SUCCESS : run(*comm, transfer);
     }

@@ -141,6 +141,13 @@ struct RankCount : RankNumber {
   }
 };
 
+struct DeviceNumber : RankNumber {
+  static constexpr const char* form = "a whole number of at least 0";
+};
+struct Blocks : Integer<0, 65535> {
+  static constexpr const char* form = "a whole number from 1 to 65535, or 0 to let the library choose";
+};
+
 struct TorusSizes {
   static constexpr const char* name = "sizes";
   static constexpr const char* form = "whole numbers of at least 1 with x between them, as 16x16 or 4x4x2";
@@ -228,6 +235,13 @@ struct SpinWords {
 struct SpinChoice : Choice<Spin, SpinWords> {
   static constexpr const char* form = "adapt, always or never";
 };
+struct MemoryWords {
+  static constexpr std::array<std::pair<std::string_view, int>, 3> words = {
+      {{"auto", TUTTI_MEMORY_AUTO}, {"host", TUTTI_MEMORY_HOST}, {"cuda", TUTTI_MEMORY_CUDA}}};
+};
+struct MemoryChoice : Choice<int, MemoryWords> {
+  static constexpr const char* form = "auto, host or cuda";
+};
 struct LevelWords {
   static constexpr std::array<std::pair<std::string_view, Level>, 5> words = {{{"error", Level::error},
                                                                                {"warn", Level::warn},
@@ -277,6 +291,20 @@ std::optional<std::string> spin_field(const tutti_config& config) {
   if (value == 0) return std::nullopt;
   const std::string word = SpinChoice::print(static_cast<Spin>(value));
   return word.empty() ? std::to_string(value) : word;
+}
+
+std::optional<std::string> memory_field(const tutti_config& config) {
+  const int value = field<&tutti_config::memory>(config);
+  if (value == TUTTI_MEMORY_AUTO) return std::nullopt;
+  const std::string word = MemoryChoice::print(value);
+  return word.empty() ? std::to_string(value) : word;
+}
+
+/// A field counts devices from 1, since 0 is unset.
+std::optional<std::string> device_field(const tutti_config& config) {
+  const int value = field<&tutti_config::device>(config);
+  if (value == 0) return std::nullopt;
+  return std::to_string(value - 1);
 }
 
 // ---- The table -------------------------------------------------------------------------------------------------------
@@ -357,6 +385,19 @@ constexpr std::array kTable = {
                                                 "config.operation_timeout_ns", nanoseconds_field<&C::operation_timeout_ns>),
     setting<Duration, &S::idle_timeout_ns>("TUTTI_IDLE_TIMEOUT", "10s", "A peer that is silent this long is lost.",
                                            "config.idle_timeout_ns", nanoseconds_field<&C::idle_timeout_ns>),
+    setting<MemoryChoice, &S::memory>(
+        "TUTTI_MEMORY", "auto",
+        "Memory that calls are given: auto asks the CUDA driver where a program has loaded it, host never does.",
+        "config.memory", memory_field),
+    setting<DeviceNumber, &S::device>("TUTTI_DEVICE", "", "CUDA device of this rank; the current one where empty.",
+                                      "config.device", device_field),
+    setting<Blocks, &S::min_blocks>("TUTTI_MIN_BLOCKS", "0", "Fewest thread blocks that a launch on a device takes.",
+                                    "config.min_blocks", number_field<&C::min_blocks>),
+    setting<Blocks, &S::max_blocks>("TUTTI_MAX_BLOCKS", "0", "Most thread blocks that a launch on a device takes.",
+                                    "config.max_blocks", number_field<&C::max_blocks>),
+    setting<Boolean, &S::launch_order>(
+        "TUTTI_LAUNCH_ORDER", "off",
+        "Launches of all communicators on a device run one after another, in the order of the calls."),
     setting<SpinChoice, &S::spin>("TUTTI_SPIN", "adapt",
                                   "Whether waiting keeps the core: adapt does so while every rank has one.", "config.spin",
                                   spin_field),
@@ -370,8 +411,8 @@ constexpr std::array kTable = {
                                   "Folder of recordings; tutti-UID in TMPDIR, else in /tmp, where empty (no effect yet)."),
     setting<Bytes, &S::record_bytes>("TUTTI_RECORD_BYTES", "4M", "Most that one rank's recording takes (no effect yet)."),
     setting<Text, &S::plugin_path>("TUTTI_PLUGIN_PATH", "", "Folders with transport plugins, separated by colons."),
-    setting<Text, &S::module_dir>(
-        "TUTTI_MODULE_DIR", "", "Folder of the library's own modules; tutti/ beside libtutti where empty (no effect yet)."),
+    setting<Text, &S::module_dir>("TUTTI_MODULE_DIR", "",
+                                  "Folder of the library's own modules; tutti/ beside libtutti where empty."),
     setting<Secret, &S::secret>("TUTTI_SECRET", "", "The key that ranks prove to each other under env:// and tcp://.",
                                 "config.secret", text_field<&C::secret>),
     setting<Text, &S::secret_file>("TUTTI_SECRET_FILE", "",

@@ -41,6 +41,11 @@ struct Settings {
   std::uint64_t connect_timeout_ns = 0;    ///< TUTTI_CONNECT_TIMEOUT
   std::uint64_t operation_timeout_ns = 0;  ///< TUTTI_OPERATION_TIMEOUT
   std::uint64_t idle_timeout_ns = 0;       ///< TUTTI_IDLE_TIMEOUT
+  int memory = 0;                          ///< TUTTI_MEMORY: a tutti_memory_kind, AUTO, HOST or CUDA
+  int device = -1;                         ///< TUTTI_DEVICE: a CUDA device's number, -1: the current one
+  int min_blocks = 0;                      ///< TUTTI_MIN_BLOCKS: thread blocks of a launch, 0: the library chooses
+  int max_blocks = 0;                      ///< TUTTI_MAX_BLOCKS: likewise
+  bool launch_order = false;               ///< TUTTI_LAUNCH_ORDER: launches on a device run in the order of the calls
   Spin spin = Spin::adapt;                 ///< TUTTI_SPIN
   Level log = Level::warn;                 ///< TUTTI_LOG
   std::string log_file;                    ///< TUTTI_LOG_FILE; empty: stderr

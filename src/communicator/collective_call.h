@@ -26,14 +26,15 @@ struct CollectiveCall : CallShape {
   void* recv = nullptr;
   std::uint64_t timeout_ns = 0;  ///< 0: the communicator's
   bool beside = false;           ///< runs beside its caller's computing, which may want the core
+  bool on_device = false;        ///< its processor is a device
   bool finalizes = false;        ///< the barrier of finalize, which errors call by that name
   std::string name;
   std::string algorithm;
 
   /// What the activity board tells other ranks of it, whose errors name it: `detail` of what was called.
   std::array<std::uint64_t, 3> detail() const {
-    return {static_cast<std::uint64_t>(type) << 32 | static_cast<std::uint32_t>(op), static_cast<std::uint64_t>(root),
-            count};
+    return {static_cast<std::uint64_t>(type) << 32 | static_cast<std::uint32_t>(op),
+            static_cast<std::uint64_t>(on_device ? 1 : 0) << 32 | static_cast<std::uint32_t>(root), count};
   }
 };
 

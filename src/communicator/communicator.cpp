@@ -199,6 +199,7 @@ void Communicator::drain() {
 void Communicator::take_leave() {
   const NoCancellation whole;
   if (point_to_point_ != nullptr) point_to_point_->end();
+  if (device_ != nullptr) device_->end();
   // What was committed leaves with the links; peers then read that this rank left, and did not die.
   transports_->close_links(TrafficClass::collective);
   transports_->close_links(TrafficClass::point_to_point);
@@ -247,8 +248,15 @@ Status Communicator::set_up(const WaitLimits& wait_limits, SelectionFiles files)
   const WaiterOptions options = {.tells = waiters_tell(view)};
   waiter_ = std::make_unique<Waiter>(transports_->endpoints(TrafficClass::collective), policy_, options);
   ControlPlane& control = *membership_->control;
-  reporter_ = std::make_unique<FailureReporter>(failures_, control, executor_, *waiter_, timeout_ns_);
+  reporter_ = std::make_unique<FailureReporter>(failures_, control, timeout_ns_);
   comparison_ = std::make_unique<HistoryComparison>(*reporter_, control, executor_, sequence_);
+  device_ = std::make_unique<DeviceSide>(DeviceSideParts{.membership = *membership_,
+                                                         .settings = settings_,
+                                                         .plans = plans_,
+                                                         .failures = failures_,
+                                                         .reporter = *reporter_,
+                                                         .board = board_,
+                                                         .timeout_ns = timeout_ns_});
   fast_path_.emplace(executor_, *waiter_, *comparison_, board_);
   point_to_point_ = std::make_unique<TransferEngine>(TransferContext{.rank = rank(),
                                                                      .ranks = ranks(),
@@ -354,7 +362,7 @@ Status Communicator::take_back(Status failure, const CollectiveCall& call, const
 Again Communicator::run_again(const CallShape& shape, const void* send, void* recv, Status& failure) {
   if (!ticket_lock_.try_take()) return Again::no;
   const TurnGuard turn(ticket_lock_);
-  if (!fast_path_->repeats(shape, send, recv) || !legal_now()) return Again::no;
+  if (!fast_path_->repeats(shape, send, recv) || !legal_now() || device_->armed()) return Again::no;
   const std::uint64_t sequence = sequence_.load(std::memory_order_relaxed);  // only changed in a turn
   sequence_.store(sequence + 1, std::memory_order_relaxed);
   history_ = followed_by(history_, fast_path_->hash());
@@ -397,6 +405,9 @@ std::uint64_t Communicator::begin_operation(Called operation) {
 Status Communicator::carry_out(const CollectiveCall& call, const PollHook& hook) {
   // Its plan may go with the plans, and the executor's layouts with it, also where this call is refused.
   fast_path_->forget();
+  const auto processor = processor_of(call);
+  if (!processor.ok()) return processor.status();
+  if (*processor == Processor::cuda) return carry_out_on_device(call, hook);
   auto prepared = prepare(call);
   if (!prepared.ok()) return prepared.status();
   const PreparedPlan& plan = **prepared;
@@ -413,13 +424,121 @@ Status Communicator::carry_out(const CollectiveCall& call, const PollHook& hook)
   return {};
 }
 
+/// Of a call without a CUDA stream. The driver may have been loaded since the last call; a plan that is made takes long
+/// enough to look.
+Result<Processor> Communicator::processor_of(const CollectiveCall& call) {
+  if (call.finalizes) return Processor::cpu;
+  if (!device_->armed() && plans_.find(problem_of(call), call.algorithm) == nullptr) device_->arm_if_loaded();
+  return device_->armed() ? device_->processor_of(call, nullptr) : Processor::cpu;
+}
+
+/// The operation begins, and is put beside those of its team.
+Status Communicator::issue(PreparedDevicePlan& plan, const CallStream* stream, const PollHook& hook, DeviceCall& out) {
+  out.sequence = begin_operation(
+      {.hash = plan.plan.hash, .detail = out.call.detail(), .kind = plan.name, .algorithm = plan.algorithm_name});
+  last_algorithm_.store(plan.algorithm, std::memory_order_relaxed);
+  Status status = catching([&] { return device_->issue(plan, history_, stream, hook, out); });
+  if (status.ok()) return status;
+  // Others wait for it, whatever it was that failed; and what failed because of an earlier error is that one.
+  const Status first = first_error();
+  return first.ok() ? fail(status) : first;
+}
+
+Status Communicator::carry_out_on_device(const CollectiveCall& call, const PollHook& hook) {
+  if (Status status = device_->announce(); !status.ok()) return status;
+  if (Status status = device_->ready(call, nullptr); !status.ok()) return status;
+  Problem problem = problem_of(call);
+  problem.processor = Processor::cuda;
+  const auto plan = device_->prepare(problem, call.algorithm);
+  if (!plan.ok()) return plan.status();
+  DeviceCall issued;
+  issued.call = call;
+  issued.call.on_device = true;
+  if (Status status = issue(**plan, nullptr, hook, issued); !status.ok()) return status;
+  if (issued.meeting == nullptr) return device_->outcome(issued, JobEnd::completed, hook);
+  if (Status status = device_->await_launch(issued, hook); !status.ok()) return status;
+  return device_->await_end(issued, hook);
+}
+
+Status Communicator::announce_device(const CollectiveCall& call, bool on_stream) {
+  if (settings_.memory == TUTTI_MEMORY_HOST) return {};  // check_stream refuses streams
+  if (!on_stream) {
+    if (!device_->armed() || device_->is_announced()) return {};
+    const auto processor = device_->processor_of(call, nullptr);
+    if (!processor.ok() || *processor == Processor::cpu) return processor.status();
+  }
+  return device_->announce();
+}
+
+Status Communicator::open_early(const CollectiveCall& call) {
+  Ticket ticket = enter();
+  if (Status waited = await_turn(ticket, hook_); !waited.ok()) return waited;
+  const TurnGuard turn(ticket_lock_);
+  if (Status failed = first_error(); !failed.ok()) return failed;
+  return catching([&]() -> Status {
+    Problem problem = problem_of(call);
+    problem.processor = Processor::cuda;
+    const auto plan = device_->prepare(problem, call.algorithm);
+    if (!plan.ok()) return plan.status();
+    // Relaxed: only changed in a turn, which this is.
+    return device_->open_early(**plan, call, sequence_.load(std::memory_order_relaxed), hook_);
+  });
+}
+
+Result<CallStream> Communicator::check_stream(const CollectiveCall& call, cuda::StreamHandle handle, bool wants_work) {
+  CallStream stream{handle};
+  if (const auto processor = device_->processor_of(call, &stream); !processor.ok()) return processor.status();
+  if (Status status = device_->announce(); !status.ok()) return status;
+  if (Status status = device_->ready(call, &stream); !status.ok()) return status;
+  if (!stream.captured || !wants_work) return stream;
+  return Status(TUTTI_INVALID_USAGE,
+                "a call in a capture was asked for a work, and nothing runs before the graph is launched",
+                "Leave call.work NULL, and wait for the graph's stream.");
+}
+
+Status Communicator::enqueue(const CollectiveCall& call, Ticket ticket, std::shared_ptr<Work> work,
+                             const CallStream& stream, LaunchBatch& batch) {
+  if (Status waited = await_turn(ticket, hook_); !waited.ok()) return waited;
+  const TurnGuard turn(ticket_lock_);
+  if (Status failed = first_error(); !failed.ok()) return failed;
+  if (finalized_.load(std::memory_order_relaxed)) return legal();  // relaxed: written in a turn
+  fast_path_->forget();
+  return catching([&] { return enqueue_in_turn(call, std::move(work), stream, batch); });
+}
+
+Status Communicator::enqueue_in_turn(const CollectiveCall& call, std::shared_ptr<Work> work, const CallStream& stream,
+                                     LaunchBatch& batch) {
+  Problem problem = problem_of(call);
+  problem.processor = Processor::cuda;
+  const auto plan = device_->prepare(problem, call.algorithm);
+  if (!plan.ok()) return plan.status();
+  DeviceCall issued;
+  issued.call = call;
+  issued.call.on_device = true;
+  issued.work = std::move(work);
+  if (!stream.captured) {
+    if (Status status = issue(**plan, &stream, hook_, issued); !status.ok()) return status;
+    batch.add(*device_, std::move(issued));
+    return {};
+  }
+  Deposit deposit;
+  if (call.count != 0) {
+    auto made = device_->deposit_for_capture(**plan, issued.call, stream, hook_);
+    if (!made.ok()) return made.status();
+    deposit = std::move(*made);
+  }
+  batch.add_captured(*device_, std::move(issued), std::move(deposit), stream.graph);
+  return {};
+}
+
 Status Communicator::execute(const PreparedPlan& plan, const CollectiveCall& call, const PollHook& hook,
                              std::uint64_t sequence) {
   comparison_->begin(call, *plan.linked);
   waiter_->begin(call.timeout_ns != 0 ? call.timeout_ns : timeout_ns(), comparison_.get(), call.beside, hook);
   if (!plan.linked->open) {
     if (Status status = open_links(*plan.linked); !status.ok()) {
-      return status.code() == TUTTI_IN_PROGRESS ? reporter_->report_gave_up(call, sequence, plan.linked->waiting) : status;
+      if (status.code() != TUTTI_IN_PROGRESS) return status;
+      return reporter_->report_gave_up(waiter_->gave_up(), call, sequence, plan.linked->waiting, waiter_->hook());
     }
   }
   if (scratch_.size() < plan.scratch) scratch_.resize(plan.scratch);
@@ -438,7 +557,18 @@ Status Communicator::give_up(const Outcome& outcome, const CollectiveCall& call,
   // At once: a peer may wait for memory of its own that this rank was about to write. The rest is done when the call ends:
   // see take_back.
   static_cast<void>(transports_->quiesce(TrafficClass::collective));
-  return reporter_->report(outcome, call, sequence);
+  const PollHook hook = waiter_->hook();
+  switch (outcome.kind) {
+    case Outcome::Kind::completed:
+      return {};
+    case Outcome::Kind::broken:
+      return reporter_->report_lost(outcome.peer, outcome.why, hook);
+    case Outcome::Kind::mismatch:
+      return reporter_->report_mismatch(outcome.peer, call, sequence, hook);
+    case Outcome::Kind::interrupted:
+      return reporter_->report_gave_up(waiter_->gave_up(), call, sequence, executor_.waiting_for(), hook);
+  }
+  return Status(TUTTI_INTERNAL_ERROR, "an operation ended for no known reason");
 }
 
 /// The plan of a call, made where it is the first of its like.
@@ -488,7 +618,7 @@ Status Communicator::open_links(LinkedProgram& linked) {
       if (result == TUTTI_LINK_BROKEN) {
         char why[TUTTI_WHY_MAX] = "";
         static_cast<void>(link->transport->failure(link->link, why, sizeof why));
-        return reporter_->report_lost(link->peer, why);
+        return reporter_->report_lost(link->peer, why, waiter_->hook());
       }
       const bool noted = std::find(linked.waiting.begin(), linked.waiting.end(), link->peer) != linked.waiting.end();
       if (result == TUTTI_LINK_NOT_YET && !noted) linked.waiting.push_back(link->peer);
@@ -506,6 +636,7 @@ void Communicator::abort() {
   error.guilty = {failures_.guilty(rank())};
   error.message = fmt::format("\"{}\" was aborted by {}", name(), membership_->control->member(rank()).text());
   membership_->control->report(std::move(error));
+  if (device_ != nullptr) device_->abort();
 }
 
 Status Communicator::finalize() {

@@ -16,6 +16,7 @@
 #include "src/base/status.h"
 #include "src/bootstrap/rendezvous.h"
 #include "src/communicator/collective_call.h"
+#include "src/communicator/device_side.h"
 #include "src/communicator/failure_report.h"
 #include "src/communicator/fast_path.h"
 #include "src/communicator/history_comparison.h"
@@ -84,6 +85,24 @@ class Communicator {
   /// wait the communicator fails.
   Status run(const CollectiveCall& call) { return run(call, enter(), nullptr, hook_); }
   Status run(const CollectiveCall& call, Ticket ticket, Work* work, const PollHook& hook);
+  /// Looks at a collective that is to run on a stream of CUDA's, and at the stream. To be called for all calls of a batch
+  /// before the first of them is issued. wants_work: a work was asked for. Errors: TUTTI_INVALID_ARGUMENT,
+  /// TUTTI_UNSUPPORTED, TUTTI_INVALID_USAGE (a work of a captured call); nothing has happened then.
+  Result<CallStream> check_stream(const CollectiveCall& call, cuda::StreamHandle handle, bool wants_work);
+  /// Issues it, in its place in the order. The batch launches it, and `work` has its outcome from then on; where this
+  /// fails, it was not issued.
+  Status enqueue(const CollectiveCall& call, Ticket ticket, std::shared_ptr<Work> work, const CallStream& stream,
+                 LaunchBatch& batch);
+  /// As DeviceSide's, in the caller's thread, where the call is of device memory or on a CUDA stream.
+  Status announce_device(const CollectiveCall& call, bool on_stream);
+  /// As DeviceSide's, in its place in the order: before the calls of a group are enqueued.
+  Status open_early(const CollectiveCall& call);
+  /// As DeviceSide's. Costs a load where no driver was ever seen.
+  Status refuse_device_memory(const void* buffer, const char* what) const {
+    return device_->armed() ? device_->refuse_device_memory(buffer, what) : Status();
+  }
+  /// Whether buffers have to be looked at.
+  bool may_have_device_memory() const { return device_->armed(); }
   /// Runs what the last call did, over these buffers: most calls are such, and little is left to look at then. `no` where
   /// this is not one, or another thread is in the way, or the communicator may not be used: nothing has happened then.
   /// `failure` is set where it failed. For calls without options on a thread of the caller's.
@@ -141,6 +160,11 @@ class Communicator {
   Status conclude(Status status, const CollectiveCall& call, const PollHook& hook);
   Status take_back(Status failure, const CollectiveCall& call, const PollHook& hook);
   Problem problem_of(const CollectiveCall& call) const;
+  Status carry_out_on_device(const CollectiveCall& call, const PollHook& hook);
+  Result<Processor> processor_of(const CollectiveCall& call);
+  Status issue(PreparedDevicePlan& plan, const CallStream* stream, const PollHook& hook, DeviceCall& out);
+  Status enqueue_in_turn(const CollectiveCall& call, std::shared_ptr<Work> work, const CallStream& stream,
+                         LaunchBatch& batch);
   Status carry_out(const CollectiveCall& call, const PollHook& hook);
   std::uint64_t begin_operation(Called operation);
   Status execute(const PreparedPlan& plan, const CollectiveCall& call, const PollHook& hook, std::uint64_t sequence);
@@ -177,6 +201,7 @@ class Communicator {
   std::uint32_t logged_ = 0;  ///< a bit for each collective of which log_plan has told
   std::unique_ptr<FailureReporter> reporter_;
   std::unique_ptr<HistoryComparison> comparison_;
+  std::unique_ptr<DeviceSide> device_;
   std::optional<FastPath> fast_path_;  ///< of all that runs collectives; set once that is there
 };
 

@@ -51,7 +51,9 @@ std::string hearsay(const PeerReport& report, std::uint64_t sequence) {
 
 std::string FailureReporter::label(const CollectiveCall& call, std::uint64_t sequence) const {
   const std::string named = call.name.empty() ? "" : fmt::format(" ({})", shown_name(call.name));
-  return fmt::format("{} #{}{} of \"{}\"", kind_of(call), sequence, named, failures_.name());
+  const std::string number = sequence == UINT64_MAX ? " in a capture" : fmt::format(" #{}", sequence);
+  return fmt::format("{}{}{} of \"{}\"{}", kind_of(call), number, named, failures_.name(),
+                     call.on_device ? " on CUDA memory" : "");
 }
 
 Error FailureReporter::error_of(tutti_status status, const CollectiveCall& call, std::uint64_t sequence) const {
@@ -64,7 +66,7 @@ Error FailureReporter::error_of(tutti_status status, const CollectiveCall& call,
 
 /// The control plane usually knows more, and is given a moment to say so. What this process itself lacks is said at once:
 /// peers see it as a broken link too, and wait for these words.
-Status FailureReporter::report_lost(int peer, const std::string& why) {
+Status FailureReporter::report_lost(int peer, const std::string& why, const PollHook& hook) {
   if (auto own = failures_.own_shortage(peer, why)) return failures_.fail(std::move(*own));
   const Deadline moment = Deadline::in(FailureState::culprit_ns);
   PeerReport report;
@@ -72,7 +74,7 @@ Status FailureReporter::report_lost(int peer, const std::string& why) {
   while (failures_.first_error().ok() && !loss && !moment.passed()) {
     timespec nap{0, 2'000'000};
     nanosleep(&nap, nullptr);
-    report = control_.query(peer, asking(FailureState::culprit_ns / 10));
+    report = control_.query(peer, asking(FailureState::culprit_ns / 10, hook));
     loss = failures_.loss_of(report);
   }
   if (Status first = failures_.first_error(); !first.ok()) return first;
@@ -82,25 +84,11 @@ Status FailureReporter::report_lost(int peer, const std::string& why) {
   return failures_.fail(control_.death_of(report, why));
 }
 
-Status FailureReporter::report(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence) {
-  switch (outcome.kind) {
-    case Outcome::Kind::completed:
-      return {};
-    case Outcome::Kind::broken:
-      return report_lost(outcome.peer, outcome.why);
-    case Outcome::Kind::mismatch:
-      return report_mismatch(outcome.peer, call, sequence);
-    case Outcome::Kind::interrupted:
-      return report_gave_up(call, sequence, executor_.waiting_for());
-  }
-  return Status(TUTTI_INTERNAL_ERROR, "an operation ended for no known reason");
-}
-
-Status FailureReporter::report_gave_up(const CollectiveCall& call, std::uint64_t sequence,
-                                       const std::vector<int>& waiting) {
-  switch (waiter_.gave_up()) {
+Status FailureReporter::report_gave_up(GaveUp why, const CollectiveCall& call, std::uint64_t sequence,
+                                       const std::vector<int>& waiting, const PollHook& hook) {
+  switch (why) {
     case GaveUp::deadline:
-      return report_deadline(call, sequence, waiting);
+      return report_deadline(call, sequence, waiting, hook);
     case GaveUp::hook: {
       Error error = error_of(TUTTI_ABORTED, call, sequence);
       error.guilty = {failures_.guilty(control_.rank())};
@@ -113,12 +101,12 @@ Status FailureReporter::report_gave_up(const CollectiveCall& call, std::uint64_t
 }
 
 /// How long peers are asked in the midst of an operation: the caller's hook and a failure end that, too.
-WaitLimits FailureReporter::asking(std::uint64_t ns) {
-  return {Deadline::in(ns), nullptr, waiter_.hook(), &control_.failed()};
+WaitLimits FailureReporter::asking(std::uint64_t ns, const PollHook& hook) {
+  return {Deadline::in(ns), nullptr, hook, &control_.failed()};
 }
 
-Status FailureReporter::report_deadline(const CollectiveCall& call, std::uint64_t sequence,
-                                        const std::vector<int>& waiting) {
+Status FailureReporter::report_deadline(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting,
+                                        const PollHook& hook) {
   Error error = error_of(TUTTI_TIMEOUT, call, sequence);
   // Relaxed: a single value that orders nothing.
   error.limit_ns = call.timeout_ns != 0 ? call.timeout_ns : timeout_ns_.load(std::memory_order_relaxed);
@@ -128,7 +116,7 @@ Status FailureReporter::report_deadline(const CollectiveCall& call, std::uint64_
   std::vector<std::string> missing;
   std::vector<int> waiters;
   bool silent = false;
-  const std::vector<PeerReport> reports = control_.survey(all, asking(survey_ns));
+  const std::vector<PeerReport> reports = control_.survey(all, asking(survey_ns, hook));
   if (!agrees_with_peers(call, sequence, reports)) return failures_.first_error();
   for (const PeerReport& report : reports) {
     if (report.rank != control_.rank() && !is_blameless(report, sequence)) {
@@ -169,9 +157,10 @@ std::string FailureReporter::absence(const PeerReport& report, std::uint64_t seq
 }
 
 /// A message of another operation has come from a peer.
-Status FailureReporter::report_mismatch(int peer, const CollectiveCall& call, std::uint64_t sequence) {
+Status FailureReporter::report_mismatch(int peer, const CollectiveCall& call, std::uint64_t sequence,
+                                        const PollHook& hook) {
   if (Status first = failures_.first_error(); !first.ok()) return first;
-  const PeerReport report = control_.query(peer, asking(survey_ns));
+  const PeerReport report = control_.query(peer, asking(survey_ns, hook));
   if (auto mismatch = failures_.mismatch_with(report, label(call, sequence))) return failures_.fail(std::move(*mismatch));
   // It does not answer, or is so far ahead that it has forgotten all that this rank has called.
   const Activity own = control_.board().read();
@@ -198,6 +187,16 @@ bool FailureReporter::agrees_with_peers(const CollectiveCall& call, std::uint64_
     auto mismatch = failures_.mismatch_with(report, label(call, sequence));
     if (!mismatch) continue;
     static_cast<void>(failures_.fail(std::move(*mismatch)));
+    return false;
+  }
+  return true;
+}
+
+bool FailureReporter::are_there(const CollectiveCall& call, std::uint64_t sequence, std::span<const PeerReport> peers) {
+  if (!agrees_with_peers(call, sequence, peers)) return false;
+  for (const PeerReport& report : peers) {
+    if (report.state != PeerReport::State::kLeft || reached(report, report.activity.completed, sequence)) continue;
+    static_cast<void>(failures_.fail(control_.leave_of(report)));
     return false;
   }
   return true;

@@ -20,7 +20,7 @@ constexpr std::size_t most_plans = 4096;
 
 }  // namespace
 
-std::size_t PlanCache::ProblemHash::operator()(const Problem& problem) const {
+std::size_t ProblemHash::operator()(const Problem& problem) const {
   const std::uint64_t shape = static_cast<std::uint64_t>(problem.collective) |
                               static_cast<std::uint64_t>(problem.type) << 8 | static_cast<std::uint64_t>(problem.op) << 24 |
                               static_cast<std::uint64_t>(problem.root) << 40 |
@@ -66,7 +66,7 @@ void PlanCache::clear() {
 }
 
 /// The program of a choice, lowered with the first plan that needs it.
-std::shared_ptr<LinkedProgram> PlanCache::link_program(const Choice& choice) {
+std::shared_ptr<LinkedProgram> PlanCache::link_program(const PlanChoice& choice) {
   const Problem& problem = choice.plan.problem;
   auto& linked = linked_[fmt::format("{} {} {}", name_of(problem.collective), problem.root, choice.key)];
   if (linked == nullptr) {
@@ -89,11 +89,11 @@ Result<Candidate> PlanCache::candidate_for(const Problem& problem, const std::st
   return select(problem, inputs_.view, inputs_.overrides, wish, inputs_.lanes, inputs_.files.tuning);
 }
 
-Result<PlanCache::Choice> PlanCache::choose(const Problem& problem, const std::string& wish) const {
+Result<PlanChoice> PlanCache::choose(const Problem& problem, const std::string& wish) const {
   if (const MscclAlgorithm* const file = file_for(problem, wish); file != nullptr) {
-    return Choice{file->plan(problem, link_slot_bytes), file->name.c_str(),
-                  [file](int r) { return file->programs[static_cast<std::size_t>(r)]; },
-                  fmt::format("{} {:x}", file->name, file->digest)};
+    return PlanChoice{file->plan(problem, link_slot_bytes), file->name.c_str(),
+                      [file](int r) { return file->programs[static_cast<std::size_t>(r)]; },
+                      fmt::format("{} {:x}", file->name, file->digest)};
   }
   auto candidate = candidate_for(problem, wish);
   if (!candidate.ok()) return candidate.status();
@@ -101,7 +101,7 @@ Result<PlanCache::Choice> PlanCache::choose(const Problem& problem, const std::s
   Plan plan = make_plan(*algorithm, problem, inputs_.view, candidate->parameters, link_slot_bytes);
   std::string key = fmt::format("{} {}", algorithm->name, plan.shape.chunks);
   ProgramOf program_of = [this, algorithm, plan](int r) { return make_program(*algorithm, plan, inputs_.view, r); };
-  return Choice{std::move(plan), algorithm->name, std::move(program_of), std::move(key)};
+  return PlanChoice{std::move(plan), algorithm->name, std::move(program_of), std::move(key)};
 }
 
 std::vector<AlgorithmUpTo> PlanCache::algorithms_by_size(Problem problem) const {

@@ -58,6 +58,18 @@ struct PreparedPlan {
   KindName algorithm_name;
 };
 
+/// A plan, everybody's programs of it, and what tells these from other plans' of the same collective and root.
+struct PlanChoice {
+  Plan plan;
+  const char* name = nullptr;  ///< the algorithm's; lives as long as the communicator
+  ProgramOf program_of;
+  std::string key;
+};
+
+struct ProblemHash {
+  std::size_t operator()(const Problem& problem) const;
+};
+
 /// Plans by problem. A wish is the algorithm that a call asks for by name, or empty; plans of the last wish are kept. Not
 /// thread safe.
 class PlanCache {
@@ -74,28 +86,18 @@ class PlanCache {
   /// Chooses an algorithm by the call's own wish, else TUTTI_ALGORITHM's, else a file's, else the tuning table's or the
   /// model's. The plan is found from now on. Errors: as of `select`.
   Result<const PreparedPlan*> make(const Problem& problem, const std::string& wish);
+  /// The plan that `make` would make, and everybody's programs. Pure. Errors: as of `select`.
+  Result<PlanChoice> choose(const Problem& problem, const std::string& wish) const;
   /// Forgets all plans and their links.
   void clear();
   /// The algorithms that calls like this one run by without a wish, of 8 B to 1 GiB a block, in powers of two.
   std::vector<AlgorithmUpTo> algorithms_by_size(Problem problem) const;
 
  private:
-  /// A plan, everybody's programs of it, and what tells these from other plans' of the same collective and root.
-  struct Choice {
-    Plan plan;
-    const char* name = nullptr;
-    ProgramOf program_of;
-    std::string key;
-  };
-  struct ProblemHash {
-    std::size_t operator()(const Problem& problem) const;
-  };
-
   const PreparedPlan* find_in_table(const Problem& problem, const std::string& wish);
   const MscclAlgorithm* file_for(const Problem& problem, const std::string& wish) const;
   Result<Candidate> candidate_for(const Problem& problem, const std::string& wish) const;
-  Result<Choice> choose(const Problem& problem, const std::string& wish) const;
-  std::shared_ptr<LinkedProgram> link_program(const Choice& choice);
+  std::shared_ptr<LinkedProgram> link_program(const PlanChoice& choice);
 
   const PlanInputs& inputs_;
   std::unordered_map<Problem, PreparedPlan, ProblemHash> plans_;

@@ -208,6 +208,16 @@ void ActivityBoard::start(const Called& operation) {
   put(kStarted, operation.sequence);
 }
 
+void ActivityBoard::complete_at_least(std::uint64_t sequence) {
+  if (!own_) return;
+  std::atomic<std::uint64_t>& word = page_->words[kCompleted];
+  // Relaxed: the exchange looks again. Release: as put.
+  std::uint64_t known = word.load(std::memory_order_relaxed);
+  while ((known == UINT64_MAX || known < sequence) &&
+         !word.compare_exchange_weak(known, sequence, std::memory_order_release, std::memory_order_relaxed)) {
+  }
+}
+
 Activity ActivityBoard::read() const {
   Activity activity;
   if (page_ == nullptr) return activity;

@@ -133,6 +133,8 @@ class ActivityBoard {
   void complete(std::uint64_t sequence) {
     if (own_) put(kCompleted, sequence);
   }
+  /// Of operations that may overtake each other, from any thread: the number only grows.
+  void complete_at_least(std::uint64_t sequence);
   /// What its writer has done: all of an earlier moment, and maybe some of what it did since.
   Activity read() const;
 

@@ -7,6 +7,9 @@
 namespace tutti {
 namespace {
 
+/// Detail's second word is the root, and above it whether the memory is a device's (CollectiveCall::detail).
+bool on_device(const Called& called) { return called.detail[1] >> 32 != 0; }
+
 /// What two ranks called as the same operation.
 std::string both_calls(const Difference& difference, const std::string& one, const std::string& other) {
   std::string its = call_words(*difference.mine);
@@ -25,12 +28,13 @@ std::string call_words(const Called& called) {
   const std::string kind = called.kind.text();
   const auto collective = collective_of(kind);
   if (!collective) return "tutti_comm_" + kind;  // a finalize or a split
-  if (*collective == Collective::barrier) return kind;
-  const auto& [type_and_op, root, count] = called.detail;
+  const char* const memory = on_device(called) ? " on CUDA memory" : "";
+  if (*collective == Collective::barrier) return kind + memory;
+  const auto& [type_and_op, root_and_memory, count] = called.detail;
   std::string text = fmt::format("{} of {} {}", kind, count, text_of(static_cast<tutti_type>(type_and_op >> 32)));
   if (reduces(*collective)) text += fmt::format(" ({})", text_of(static_cast<tutti_op>(type_and_op & 0xffffffffu)));
-  if (rooted(*collective)) text += fmt::format(" with root {}", root);
-  return text;
+  if (rooted(*collective)) text += fmt::format(" with root {}", root_and_memory & 0xffffffffu);
+  return text + memory;
 }
 
 Guilty guilty_of(const Member& member, const Activity& activity) {
@@ -54,6 +58,8 @@ std::optional<Error> mismatch_between(const std::string& where, const Side& one,
     error.operation = difference->sequence;
     error.operation_kind = difference->mine->kind.text();
     error.message = where + ": " + both_calls(*difference, first, second);
+    if (on_device(*difference->mine) != on_device(*difference->its))
+      error.remedy = "Pass the same kind of memory on all ranks; config.memory says which it is.";
   } else {
     error.message = fmt::format("{}: {} and {} called different operations before #{}, too long ago to tell which", where,
                                 first, second, difference->sequence);

@@ -18,6 +18,9 @@ class Context {
   /// Errors: TUTTI_INVALID_ARGUMENT where another device's context is current; else as Driver::call.
   static Result<Context> current_or_primary(const Driver& driver, int device);
 
+  /// The same, for whom this one outlives.
+  Context borrowed() const { return Context(*driver_, handle_, device_); }
+
   const Driver& driver() const { return *driver_; }
   ContextHandle handle() const { return handle_; }
   int device() const { return device_; }

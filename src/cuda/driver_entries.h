@@ -80,6 +80,7 @@
   MANDATORY(cuStreamSynchronize, StreamHandle)                                                                           \
   MANDATORY(cuStreamWaitEvent, StreamHandle, EventHandle, unsigned)                                                      \
   MANDATORY(cuStreamGetCtx, StreamHandle, ContextHandle*)                                                                \
+  MANDATORY(cuStreamGetId, StreamHandle, unsigned long long*)                                                            \
   MANDATORY(cuStreamGetCaptureInfo_v2, StreamHandle, CaptureStatus*, std::uint64_t*, GraphHandle*,                       \
             const GraphNodeHandle**, std::size_t*)                                                                       \
   MANDATORY(cuStreamBeginCapture_v2, StreamHandle, CaptureMode)                                                          \

@@ -34,6 +34,16 @@ Result<KernelLibrary> KernelLibrary::load(const Context& context, const void* im
     return Status(TUTTI_UNSUPPORTED, fmt::format("The kernels have no code for device {}", context.device()),
                   "Build them for its compute capability, or use host memory");
   }
+  // The device's code is made of PTX by the driver, which does not know a newer compiler's, or has no compiler.
+  const bool unknown_ptx = result == DriverResult::invalid_ptx || result == DriverResult::unsupported_ptx_version ||
+                           result == DriverResult::jit_compiler_not_found ||
+                           result == DriverResult::jit_compilation_disabled || result == DriverResult::invalid_image;
+  if (unknown_ptx) {
+    return Status(TUTTI_UNSUPPORTED,
+                  fmt::format("The driver, of API {}, cannot make code for device {} of the kernels' PTX",
+                              driver.version() / 1000, context.device()),
+                  "Install a newer driver of NVIDIA's, or build the kernels for the device's compute capability");
+  }
   if (result != DriverResult::success) {
     return driver.failure(result, driver.api().cuLibraryLoadData.name, context.device(), "loading the kernels");
   }

@@ -19,7 +19,7 @@ struct KernelName {
   const char* name;               ///< by which the library asks: "fold float32 sum"
   const char* symbol;             ///< by which the driver knows it
   std::uint32_t parameter_bytes;  ///< of its one struct of parameters
-  std::uint32_t reserved;         ///< 0
+  std::uint32_t layout;           ///< a number for how all lies that they point to
 };
 
 /// What the file exports under kKernelModuleSymbol.
@@ -34,7 +34,8 @@ struct KernelModule {
 
 /// The folder in which modules lie: `setting` (TUTTI_MODULE_DIR), or `tutti` beside the file that holds this code where
 /// that is empty. That file is libtutti, or a program that was linked with this room.
-std::string module_folder(const std::string& setting);
+/// code: an address within another file that is meant instead.
+std::string module_folder(const std::string& setting, const void* code = nullptr);
 
 /// The kernels of the module in `folder`, which stays loaded for as long as the process lives. Thread safe.
 /// Errors: TUTTI_UNSUPPORTED naming the file, where there is none, or one of another version or ABI.

@@ -163,9 +163,9 @@ TEST(Creation, WhatIsWrongWithOneRanksSplitIsToldToTheOthers) {
 TEST(Creation, RefusesWhatItCannotDo) {
   std::array<tutti_comm*, 1> comm{};
   tutti_config config = TUTTI_CONFIG_INIT;
-  config.memory = TUTTI_MEMORY_CUDA;
-  EXPECT_EQ(tutti_comm_create_all(comm.data(), 1, &config), TUTTI_UNSUPPORTED);
-  EXPECT_THAT(last_error(), HasSubstr("CUDA memory"));
+  config.memory = TUTTI_MEMORY_MANAGED;
+  EXPECT_EQ(tutti_comm_create_all(comm.data(), 1, &config), TUTTI_INVALID_ARGUMENT);
+  EXPECT_THAT(last_error(), HasSubstr("Managed memory"));
   config.memory = 77;
   EXPECT_EQ(tutti_comm_create_all(comm.data(), 1, &config), TUTTI_INVALID_ARGUMENT);
   EXPECT_THAT(last_error(), HasSubstr("77"));
@@ -183,12 +183,12 @@ TEST(Creation, RefusesWhatItCannotDo) {
 TEST(Creation, ThatIsRefusedLeavesNothingBehind) {
   std::array<tutti_comm*, 2> comms{};
   tutti_config config = TUTTI_CONFIG_INIT;
-  config.memory = TUTTI_MEMORY_CUDA;
+  config.traffic_class = 46;  // not there yet
   const auto refuse = [&] { return tutti_comm_create_all(comms.data(), 2, &config); };
   EXPECT_EQ(refuse(), TUTTI_UNSUPPORTED);  // what comes with the first is there now
   const Holdings before = Holdings::now();
   for (int i = 0; i < 10; ++i) EXPECT_EQ(refuse(), TUTTI_UNSUPPORTED);
-  config.memory = TUTTI_MEMORY_AUTO;
+  config.traffic_class = 0;
   config.transports = "carrier-pigeon";  // when they meet
   for (int i = 0; i < 3; ++i) EXPECT_EQ(refuse(), TUTTI_INVALID_ARGUMENT);
   config.transports = nullptr;

@@ -26,6 +26,7 @@ enum class Fault {
   early_publish,        ///< a message is published before it is written
   data_beside_its_tag,  ///< in a word of its own
   tag_of_the_last,      ///< a tag off by one
+  one_tag_for_two,      ///< of a line's two words, the other one's is not looked at
   relaxed_claim,        ///< put back without release
   claim_without_look,   ///< taken by two
   relaxed_turn,
@@ -47,6 +48,14 @@ struct Words {
   static std::uint64_t load_relaxed(const Number& n) { return n(RL_INFO).load(rl::mo_relaxed); }
   static void store_release(Number& n, std::uint64_t value) { n(RL_INFO).store(value, release); }
   static void store_relaxed(Number& n, std::uint64_t value) { n(RL_INFO).store(value, rl::mo_relaxed); }
+  static void load_pair(const Number* at, std::uint64_t& first, std::uint64_t& second) {
+    first = load_relaxed(at[0]);
+    second = load_relaxed(at[1]);
+  }
+  static void store_pair(Number* at, std::uint64_t first, std::uint64_t second) {
+    store_relaxed(at[0], first);
+    store_relaxed(at[1], second);
+  }
   static std::uint64_t add_relaxed(Number& n, std::uint64_t value) { return n(RL_INFO).fetch_add(value, rl::mo_relaxed); }
   static std::uint64_t add_acq_rel(Number& n, std::uint64_t value) {
     return n(RL_INFO).fetch_add(value, fault == Fault::relaxed_departure ? rl::mo_relaxed : rl::mo_acq_rel);
@@ -110,39 +119,47 @@ struct LinkModel : rl::test_suite<LinkModel<fault>, 2> {
   }
 };
 
-/// Lines: messages of one word each, which nothing but their tag tells of.
+/// Lines: messages of one line each, of which nothing but the tags in its two words tells.
 template <Fault fault>
 struct LineModel : rl::test_suite<LineModel<fault>, 2> {
   using W = Words<Fault::none>;
-  rl::atomic<std::uint64_t> line[slots], beside[slots], credit, unused;
+  rl::atomic<std::uint64_t> line[slots][2], beside[slots], credit, unused;
 
   void before() {
     for (std::uint64_t s = 0; s < slots; ++s) {
-      line[s](RL_INFO) = 0;
+      line[s][0](RL_INFO) = 0;
+      line[s][1](RL_INFO) = 0;
       beside[s](RL_INFO) = 0;
     }
     credit(RL_INFO) = 0;
     unused(RL_INFO) = 0;
   }
   void thread(unsigned rank) { rank == 0 ? send() : receive(); }
+  static std::uint64_t data_of(std::uint64_t n) { return (n + 7) << 32 | (10 + n); }
   void send() {
     const SendingEnd<W> end{&credit, &unused, slots};
     for (std::uint64_t n = 0; n < messages; ++n) {
       while (!end.has_room(n)) wait();
-      const auto data = static_cast<std::uint32_t>(10 + n);
-      if (fault == Fault::data_beside_its_tag) W::store_relaxed(beside[n % slots], data);
-      Line<W>::put(line[n % slots], n, data);
+      if (fault == Fault::data_beside_its_tag) W::store_relaxed(beside[n % slots], data_of(n));
+      Line<W>::put(line[n % slots], n, data_of(n));
     }
+  }
+  /// With the fault, one word's tag is taken for both.
+  static bool get(const rl::atomic<std::uint64_t>* at, std::uint64_t n, std::uint64_t& data) {
+    if (fault != Fault::one_tag_for_two) return Line<W>::get(at, n, data);
+    const std::uint64_t low = W::load_relaxed(at[0]), high = W::load_relaxed(at[1]);
+    data = high << 32 | (low & 0xffffffffu);
+    return low >> 32 << 32 == Line<W>::tag_of(n);
   }
   void receive() {
     const ReceivingEnd<W> end{&unused, &credit};
     for (std::uint64_t n = 0; n < messages; ++n) {
-      std::uint32_t data = 0;
+      std::uint64_t data = 0;
       // A tag off by one takes what lay in the slot before for the message.
       const std::uint64_t expected = fault == Fault::tag_of_the_last && n >= slots ? n - slots : n;
-      while (!Line<W>::get(line[n % slots], expected, data)) wait();
-      if (fault == Fault::data_beside_its_tag) data = static_cast<std::uint32_t>(W::load_relaxed(beside[n % slots]));
-      RL_ASSERT(data == 10 + n);
+      while (!get(line[n % slots], expected, data)) wait();
+      if (fault == Fault::data_beside_its_tag) data = W::load_relaxed(beside[n % slots]);
+      RL_ASSERT(data == data_of(n));
       end.release(n);
     }
   }
@@ -253,6 +270,7 @@ void explore_all() {
   explore<LineModel<Fault::none>>("line", true);
   explore<LineModel<Fault::data_beside_its_tag>>("  data beside its tag", false);
   explore<LineModel<Fault::tag_of_the_last>>("  tag of the last", false);
+  explore<LineModel<Fault::one_tag_for_two>>("  one tag for two words", false);
   explore<ClaimModel<Fault::none>>("claim", true);
   explore<ClaimModel<Fault::relaxed_claim>>("  relaxed claim", false);
   explore<ClaimModel<Fault::relaxed_arrival>>("  relaxed take", false);

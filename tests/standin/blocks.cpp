@@ -152,7 +152,10 @@ class Workers {
   /// With the lock.
   void run(std::function<void()> task) {
     tasks_.push_back(std::move(task));
-    if (tasks_.size() > idle_) std::thread([this] { serve(); }).detach();
+    if (tasks_.size() > idle_) {
+      ++state().threads;
+      std::thread([this] { serve(); }).detach();
+    }
     wanted_.notify_one();
   }
 

@@ -21,6 +21,9 @@ __attribute__((visibility("default"))) std::uint64_t standin_calls(const char* e
 /// How many handles and ranges of memory are alive: what a program that releases all it took returns to.
 __attribute__((visibility("default"))) std::uint64_t standin_live();
 
+/// How many threads it has started that stay: those of queues and of blocks, as many as were ever busy at one time.
+__attribute__((visibility("default"))) std::uint64_t standin_threads();
+
 /// The most blocks that were resident on a device at one time since this was asked last.
 __attribute__((visibility("default"))) std::uint64_t standin_most_resident(int device);
 

@@ -56,6 +56,21 @@ std::string own_folder() {
   return slash == std::string::npos ? "" : file.substr(0, slash + 1);
 }
 
+/// The library that an image stands for. Code for GPUs (a fat binary, a cubin, PTX) is of the library's own kernels, which
+/// exist for the host as well. Empty: it is no image.
+std::string library_of(const void* code) {
+  const auto begins = [code](const auto& with, std::size_t bytes) { return std::memcmp(code, with, bytes) == 0; };
+  MarkerImage image{};
+  if (begins(kMarkerMagic, sizeof(kMarkerMagic))) {
+    std::memcpy(&image, code, sizeof(image));
+    image.library[sizeof(image.library) - 1] = '\0';
+    return image.library;
+  }
+  constexpr unsigned char fat_binary[] = {0x50, 0xed, 0x55, 0xba};
+  const bool for_gpus = begins(fat_binary, sizeof(fat_binary)) || begins("\177ELF", 4) || begins("//\n// Generated", 15);
+  return for_gpus ? "libstandin_tutti_kernels.so" : "";
+}
+
 const KernelTable* load_table(const std::string& name) {
   const bool bare = name.find('/') == std::string::npos;
   void* const library = ::dlopen(((bare ? own_folder() : "") + name).c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -177,12 +192,10 @@ DriverResult cuLibraryLoadData(LibraryHandle* out, const void* code, unsigned*, 
     if (out == nullptr || code == nullptr) return DriverResult::invalid_value;
     if (jit_options != 0 || library_options != 0) return DriverResult::not_supported;
     if (const DriverResult refused = refuse_unsafe(); refused != DriverResult::success) return refused;
-    MarkerImage image{};
-    if (std::memcmp(code, kMarkerMagic, sizeof(kMarkerMagic)) != 0) return DriverResult::invalid_image;
-    std::memcpy(&image, code, sizeof(image));
-    image.library[sizeof(image.library) - 1] = '\0';
+    const std::string name = library_of(code);
+    if (name.empty()) return DriverResult::invalid_image;
     auto library = std::make_shared<Library>();
-    library->table = load_table(image.library);
+    library->table = load_table(name);
     if (library->table == nullptr) return DriverResult::no_binary_for_gpu;
     *out = libraries().add(std::move(library));
     return DriverResult::success;

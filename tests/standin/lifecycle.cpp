@@ -128,6 +128,11 @@ std::uint64_t standin_live() {
          library_objects() + virtual_memory_objects();
 }
 
+std::uint64_t standin_threads() {
+  const Lock lock(state().lock);
+  return state().threads;
+}
+
 std::uint64_t standin_most_resident(int device) {
   const Lock lock(state().lock);
   Device& asked = *state().devices.at(static_cast<std::size_t>(device));

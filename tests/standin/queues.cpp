@@ -72,6 +72,7 @@ std::size_t choose_queue(Device& device) {
   while (device.queues.size() <= queue) {
     const std::size_t fresh = device.queues.size();
     device.queues.emplace_back();
+    ++state().threads;
     std::thread(serve, &device, fresh).detach();
   }
   return queue;

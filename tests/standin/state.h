@@ -76,6 +76,7 @@ struct Stream {
   int priority = 0;
   bool legacy = false;
   std::size_t queue = 0;
+  std::uint64_t id = 0;                    ///< of no other stream ever; 0: nobody has asked
   OperationPtr last;                       ///< enqueued; nullptr: none yet
   std::shared_ptr<Capture> capture;        ///< under way or invalidated
   std::vector<std::size_t> capture_nodes;  ///< which its next node depends on
@@ -162,6 +163,7 @@ struct State {
   std::atomic<bool> forked{false};
   std::vector<std::unique_ptr<Device>> devices;
   std::uint64_t next_id = 1;
+  std::uint64_t threads = 0;  ///< started ones that stay
   HandleTable<Context, ContextHandle> contexts;
   HandleTable<Stream, StreamHandle> streams;
   HandleTable<Event, EventHandle> events;

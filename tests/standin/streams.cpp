@@ -190,6 +190,15 @@ DriverResult cuStreamGetCtx(StreamHandle handle, ContextHandle* out) {
   });
 }
 
+DriverResult cuStreamGetId(StreamHandle handle, unsigned long long* out) {
+  return for_stream(__func__, handle, [&](Call&, const std::shared_ptr<Stream>& stream) {
+    if (out == nullptr) return DriverResult::invalid_value;
+    if (stream->id == 0) stream->id = state().next_id++;
+    *out = stream->id;
+    return DriverResult::success;
+  });
+}
+
 DriverResult cuLaunchHostFunc(StreamHandle handle, HostFunction function, void* data) {
   return for_stream(__func__, handle, [&](Call&, const std::shared_ptr<Stream>& stream) {
     if (function == nullptr) return DriverResult::invalid_value;

@@ -18,9 +18,10 @@ class Child {
   explicit Child(const std::function<void()>& body, int ends_by = 0) : ends_by_(ends_by), pid_(fork_flushed()) {
     if (pid_ != 0) return;
     ::alarm(120);
+    const int before = failures();  // the parent's own
     body();
     std::fflush(nullptr);  // what failed, which _exit would lose
-    ::_exit(testing::Test::HasFailure() ? 1 : 0);
+    ::_exit(failures() != before ? 1 : 0);
   }
   ~Child() {
     int status = -1;
@@ -33,6 +34,13 @@ class Child {
   pid_t pid() const { return pid_; }
 
  private:
+  static int failures() {
+    const testing::TestInfo* const test = testing::UnitTest::GetInstance()->current_test_info();
+    int failed = 0;
+    for (int part = 0; test != nullptr && part < test->result()->total_part_count(); ++part)
+      failed += test->result()->GetTestPartResult(part).failed() ? 1 : 0;
+    return failed;
+  }
   // What this process has not written yet is not the child's to write.
   static pid_t fork_flushed() {
     std::fflush(nullptr);

@@ -17,6 +17,7 @@
 #include "src/base/memory_file.h"
 #include "src/base/settings.h"
 #include "src/base/unique_fd.h"
+#include "tools/doctor/cuda_checks.h"
 #include "tools/doctor/values.h"
 #include "topology/caches.h"
 #include "topology/cpus.h"
@@ -159,7 +160,7 @@ struct Check {
   Finding (*look)(const Sysfs&);
 };
 
-constexpr std::array<Check, 12> kChecks = {{
+constexpr std::array<Check, 15> kChecks = {{
     {"CPUs", look_at_cpus},
     {"caches", look_at_caches},
     {"shared memory", look_at_shared_memory},
@@ -167,6 +168,9 @@ constexpr std::array<Check, 12> kChecks = {{
     {"interfaces", look_at_interfaces},
     {"verbs devices", look_at_verbs},
     {"GPUs", look_at_gpus},
+    {"CUDA driver", look_at_cuda_driver},
+    {"CUDA devices", look_at_cuda_devices},
+    {"CUDA kernels", look_at_cuda_kernels},
     {"open files", look_at_descriptors},
     {"locked memory", look_at_locked_memory},
     {"huge pages", look_at_huge_pages},

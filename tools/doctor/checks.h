@@ -19,7 +19,7 @@ struct Finding {
 };
 
 /// All findings, in the order that people read them. Reads /proc, /sys and /dev under the root of `files`, and asks the
-/// kernel; starts no driver. Thread safe.
+/// kernel; loads the CUDA driver, but makes no context. Thread safe.
 std::vector<Finding> look_around(const Sysfs& files);
 
 /// "good", "note", "bad".

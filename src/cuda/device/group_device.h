@@ -9,11 +9,17 @@
 #endif
 
 #define TUTTI_DEVICE __device__ inline __attribute__((always_inline))
+// A kernel that takes its parameters' address copies them to its stack otherwise. clang 19 does not know the word.
+#ifdef __CUDACC__
+#define TUTTI_PARAMETER __grid_constant__
+#else
+#define TUTTI_PARAMETER
+#endif
 /// Defines `name`, a kernel of one struct of parameters.
-#define TUTTI_KERNEL(name, Parameters, body)                \
-  extern "C" __global__ void name(const Parameters given) { \
-    tutti::device::Group group;                             \
-    body(group, given);                                     \
+#define TUTTI_KERNEL(name, Parameters, body)                                \
+  extern "C" __global__ void name(const TUTTI_PARAMETER Parameters given) { \
+    tutti::device::Group group;                                             \
+    body(group, given);                                                     \
   }
 
 namespace tutti::device {
@@ -22,7 +28,7 @@ namespace tutti::device {
 using Word32 = unsigned int;
 using Word64 = unsigned long long;
 
-extern __shared__ Word64 dynamic_storage[];
+extern __shared__ __attribute__((aligned(16))) Word64 dynamic_storage[];
 
 /// See group.h.
 class Group {

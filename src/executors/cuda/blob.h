@@ -71,6 +71,7 @@ struct alignas(16) Blob {
   std::uint32_t strands;
   std::uint32_t depth;
   std::uint32_t most_operands;  ///< of a step
+  std::uint32_t protocol;       ///< a Protocol, of all links
   BlobArray lanes, steps, operands, full_pieces, last_pieces, dependencies, links;
 
   template <typename T>

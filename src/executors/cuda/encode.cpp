@@ -82,7 +82,8 @@ std::vector<BlobPiece> pieces_of(const Layout& layout) {
 /// Looks at a blob from its beginning on; what has been found sound is used to look at the rest.
 class Checker {
  public:
-  Checker(std::span<const std::byte> bytes, const BufferBytes& buffers) : bytes_(bytes), buffers_(buffers) {}
+  Checker(std::span<const std::byte> bytes, const BufferBytes& buffers, std::uint64_t message_bytes)
+      : bytes_(bytes), buffers_(buffers), message_bytes_(message_bytes) {}
 
   std::string run() {
     if (bytes_.size() < sizeof(Blob)) return "it is shorter than its beginning";
@@ -90,6 +91,7 @@ class Checker {
     if (blob_.bytes != bytes_.size()) return "its length is another than it says";
     if (blob_.strands == 0 || blob_.depth == 0) return "it has no strand or no depth";
     if (blob_.unit_shift > 4) return "its elements are longer than any";
+    if (blob_.protocol > static_cast<std::uint32_t>(Protocol::lines)) return "its links have no protocol";
     if (!sound_arrays()) return "an array lies outside it";
     if (blob_.full_pieces.count != blob_.last_pieces.count && blob_.passes > 1) return "its passes differ in their pieces";
     return first_of({lanes(), steps(), operands()});
@@ -172,11 +174,22 @@ class Checker {
       if (operand.place > Place::link) return "an operand has no place";
       if (operand.place == Place::link) {
         if (operand.link >= blob_.links.count) return "an operand names a link beyond the program's";
+        if (!fits_message(operand)) return "an operand leaves its message";
       } else if (!stays(operand)) {
         return "an operand leaves its buffer";
       }
     }
     return {};
+  }
+
+  bool fits_message(const BlobOperand& operand) const {
+    const auto fits = [&](const BlobArray& which) {
+      if (!within(operand.piece, operand.pieces, which.count)) return false;
+      const auto pieces = all<BlobPiece>(which).subspan(operand.piece, operand.pieces);
+      return std::all_of(pieces.begin(), pieces.end(),
+                         [&](const BlobPiece& piece) { return within(piece.offset, piece.bytes, message_bytes_); });
+    };
+    return blob_.passes == 0 || (fits(blob_.last_pieces) && (blob_.passes < 2 || fits(blob_.full_pieces)));
   }
 
   /// In the plan's last pass, in the full one before it, and in all copies of the scratch.
@@ -203,6 +216,7 @@ class Checker {
 
   std::span<const std::byte> bytes_;
   const BufferBytes buffers_;
+  const std::uint64_t message_bytes_;
   Blob blob_{};
 };
 
@@ -230,6 +244,7 @@ Result<BlobMemory> encode(const Plan& plan, int rank, const Lowered& lowered) {
   blob.strands = plan.strands;
   blob.depth = plan.shape.depth;
   blob.most_operands = lowered.most_operands;
+  blob.protocol = static_cast<std::uint32_t>(plan.protocol);
   std::vector<BlobLane> lanes;
   for (const Lane& lane : program.lanes) lanes.push_back({lane.first, lane.count});
   std::vector<BlobLink> links;
@@ -244,8 +259,8 @@ Result<BlobMemory> encode(const Plan& plan, int rank, const Lowered& lowered) {
   return composer.finish();
 }
 
-std::string check_blob(std::span<const std::byte> bytes, const BufferBytes& buffers) {
-  return Checker(bytes, buffers).run();
+std::string check_blob(std::span<const std::byte> bytes, const BufferBytes& buffers, std::uint64_t message_bytes) {
+  return Checker(bytes, buffers, message_bytes).run();
 }
 
 }  // namespace tutti

@@ -17,10 +17,12 @@ namespace tutti {
 /// A fold of elements of type T by Op.
 template <typename T, typename Op>
 struct FoldBy {
+  using Word = WordFold<T, Op>;
   TUTTI_DEVICE static void run(const SweepArguments& arguments, Sweeper self) { BlockSweep<T, Op>(arguments, self).run(); }
 };
 /// For collectives that fold nothing: counts are of bytes.
 struct CopyOnly {
+  using Word = WordFold<std::uint64_t, Sum>;
   TUTTI_DEVICE static void run(const SweepArguments& arguments, Sweeper self) { copy_in_block(arguments, self); }
 };
 
@@ -28,11 +30,90 @@ struct CopyOnly {
 template <class Fold>
 class Interpreter {
  public:
-  TUTTI_DEVICE Interpreter(device::Group& group, const Launch& launch) : group_(group), launch_(launch) {}
+  TUTTI_DEVICE Interpreter(device::Group& group, const Launch& launch)
+      : group_(group),
+        launch_(launch),
+        words_(*launch.words),
+        jobs_(static_cast<Job*>(group.shared())),
+        places_(reinterpret_cast<std::byte**>(jobs_ + launch.job_count)),
+        line_places_(reinterpret_cast<LineOperand*>(jobs_ + launch.job_count)) {}
 
   /// Runs tasks until none needs a block any more, or the launch was stopped.
   TUTTI_DEVICE void run() {
+    copy_jobs();
+    if (group_.any(group_.rank() == 0 && await_turn())) {
+      begun_ns_ = group_.broadcast(begun_ns_, 0);
+      run_tasks();
+    }
+    leave();
+  }
+
+ private:
+  using SystemLine = Line<SystemWords>;
+  static constexpr std::uint64_t nothing_left = ~std::uint64_t{0};
+  static constexpr std::uint64_t none_free = nothing_left - 1;
+  /// Rounds of polling between two looks at what is dear to look at: the host's word and the clock.
+  static constexpr std::uint32_t look_every = 128;
+
+  /// Where a task stands.
+  struct Position {
+    std::uint32_t job;
+    Task* task;
+    std::uint32_t strand;
+    std::uint32_t lane;
+    std::uint64_t own_pass;  ///< of the strand
+    std::uint32_t step;      ///< of the lane
+    std::uint64_t pass;      ///< of the plan
+    const BlobStep* now;
+  };
+
+  // ---- The turn.
+
+  /// A block looks at its jobs again and again: it has them at hand.
+  TUTTI_DEVICE void copy_jobs() {
+    const auto* const from =
+        reinterpret_cast<const device::Word64*>(launch_.more != nullptr ? launch_.more : &launch_.jobs[0]);
+    auto* const to = reinterpret_cast<device::Word64*>(jobs_);
+    const std::uint32_t words = launch_.job_count * static_cast<std::uint32_t>(sizeof(Job) / sizeof(device::Word64));
+    for (std::uint32_t w = group_.rank(); w < words; w += group_.size()) to[w] = from[w];
+    group_.barrier();
+  }
+  /// By thread 0: waits until the links are this launch's. False: it is to leave. The first block of the launch takes its
+  /// turn, so a launch that holds a number has a block. Whoever waits for it waits for somebody that runs.
+  TUTTI_DEVICE bool await_turn() {
+    if (is_aborted()) return false;
+    const Turns<DeviceWords> turns{&launch_.order->next, &launch_.order->serving};
+    const bool first = DeviceWords::exchange_acquire(words_.begun, 0, 1);
+    const std::uint64_t number = first ? turns.take() : 0;
+    for (std::uint32_t rounds = 1;; ++rounds) {
+      if (first ? turns.has_come(number) : DeviceWords::load_acquire(words_.opened) != 0) break;
+      if (DeviceWords::load_acquire(words_.stopped) != 0) return false;
+      if (rounds % look_every == 0 && is_aborted()) return false;
+      group_.pause();
+    }
+    if (first) open(number);
     begun_ns_ = group_.timer_ns();
+    return true;
+  }
+  /// Its turn has come: the operation takes its place in the history.
+  TUTTI_DEVICE void open(std::uint64_t number) const {
+    // As followed_by of src/control/activity.h.
+    launch_.order->history = launch_.order->history * 6364136223846793005u + launch_.operation_hash;
+    words_.number = number;
+    words_.fingerprint = launch_.order->history;
+    // Relaxed: the host concludes nothing else from it.
+    for (std::uint32_t j = 0; j < launch_.job_count; ++j) SystemWords::store_relaxed(jobs_[j].record->begun, 1);
+    // Release: other blocks of the launch read the two, and what the launch before left in the links.
+    DeviceWords::store_release(words_.opened, 1);
+  }
+  /// Whether the host says so; then every block leaves.
+  TUTTI_DEVICE bool is_aborted() const {
+    if (device::acquire(launch_.abort) == 0) return false;
+    DeviceWords::store_release(words_.stopped, 1);
+    return true;
+  }
+
+  TUTTI_DEVICE void run_tasks() {
     // Blocks begin at different tasks, so that they do not all try for the same one.
     std::uint32_t next = group_.block() % launch_.task_count;
     for (std::uint32_t rounds = 0;; ++rounds) {
@@ -45,26 +126,7 @@ class Interpreter {
       work_on(static_cast<std::uint32_t>(found));
       next = (static_cast<std::uint32_t>(found) + 1) % launch_.task_count;
     }
-    leave();
   }
-
- private:
-  static constexpr std::uint64_t nothing_left = ~std::uint64_t{0};
-  static constexpr std::uint64_t none_free = nothing_left - 1;
-  /// Rounds of polling between two looks at what is dear to look at: the host's word and the clock.
-  static constexpr std::uint32_t look_every = 1024;
-
-  /// Where a task stands.
-  struct Position {
-    const Job* job;
-    Task* task;
-    std::uint32_t strand;
-    std::uint32_t lane;
-    std::uint64_t own_pass;  ///< of the strand
-    std::uint32_t step;      ///< of the lane
-    std::uint64_t pass;      ///< of the plan
-    const BlobStep* now;
-  };
 
   // ---- Which task. By thread 0.
 
@@ -80,27 +142,28 @@ class Interpreter {
     return none_free;
   }
   TUTTI_DEVICE bool is_over() const {
-    return DeviceWords::load_acquire(*launch_.finished) == launch_.work_count ||
-           DeviceWords::load_acquire(*launch_.stopped) != 0;
+    return DeviceWords::load_acquire(words_.finished) == launch_.work_count ||
+           DeviceWords::load_acquire(words_.stopped) != 0;
   }
   TUTTI_DEVICE Position position(std::uint32_t number) const {
-    const Job* job = launch_.jobs;
-    for (std::uint32_t tasks = tasks_of(*job); number >= tasks; tasks = tasks_of(*job)) {
+    std::uint32_t job = 0;
+    for (std::uint32_t tasks = tasks_of(jobs_[job]); number >= tasks; tasks = tasks_of(jobs_[job])) {
       number -= tasks;
       ++job;
     }
-    const std::uint32_t lanes = job->blob->lanes.count;
-    return {job, job->tasks + number, number / lanes, number % lanes, 0, 0, 0, nullptr};
+    const std::uint32_t lanes = jobs_[job].blob->lanes.count;
+    return {job, jobs_[job].tasks + number, number / lanes, number % lanes, 0, 0, 0, nullptr};
   }
+  TUTTI_DEVICE const Job& job_of(const Position& at) const { return jobs_[at.job]; }
   TUTTI_DEVICE static std::uint32_t tasks_of(const Job& job) { return job.blob->strands * job.blob->lanes.count; }
-  TUTTI_DEVICE static std::uint64_t passes_of(const Position& at) {
-    return Strand{at.strand, at.job->blob->strands}.passes(at.job->blob->passes);
+  TUTTI_DEVICE std::uint64_t passes_of(const Position& at) const {
+    return Strand{at.strand, job_of(at).blob->strands}.passes(job_of(at).blob->passes);
   }
-  TUTTI_DEVICE static std::uint32_t steps_of(const Position& at, std::uint32_t lane) {
-    const Blob& blob = *at.job->blob;
+  TUTTI_DEVICE std::uint32_t steps_of(const Position& at, std::uint32_t lane) const {
+    const Blob& blob = *job_of(at).blob;
     return blob.array<BlobLane>(blob.lanes)[lane].count;
   }
-  TUTTI_DEVICE static bool is_finished(const Position& at) {
+  TUTTI_DEVICE bool is_finished(const Position& at) const {
     return DeviceWords::load_acquire(at.task->retired) >= passes_of(at) * steps_of(at, at.lane);
   }
 
@@ -118,6 +181,8 @@ class Interpreter {
       if (!await_step(at)) break;
       if (bytes_of(at) != 0 && !run_step(at)) break;
       ++retired;
+      // Whose steps are always ready waits nowhere.
+      if (retired % look_every == 0) look(at);
       group_.barrier();  // all have done their part, and looked at what the step's words said
       if (group_.rank() == 0) retire(at, retired, all);
     }
@@ -125,19 +190,19 @@ class Interpreter {
     if (group_.rank() == 0) Claim<DeviceWords>::put_back(at.task->claim);
   }
   TUTTI_DEVICE void set_step(Position& at, std::uint64_t retired, std::uint32_t steps) const {
-    const Blob& blob = *at.job->blob;
+    const Blob& blob = *job_of(at).blob;
     at.own_pass = retired / steps;
     at.step = static_cast<std::uint32_t>(retired % steps);
     at.pass = Strand{at.strand, blob.strands}.pass(at.own_pass);
     at.now = blob.array<BlobStep>(blob.steps) + blob.array<BlobLane>(blob.lanes)[at.lane].first + at.step;
   }
-  TUTTI_DEVICE static std::uint64_t bytes_of(const Position& at) {
-    return at.now->message_bytes[at.job->blob->is_last(at.pass) ? 1 : 0];
+  TUTTI_DEVICE std::uint64_t bytes_of(const Position& at) const {
+    return at.now->message_bytes[job_of(at).blob->is_last(at.pass) ? 1 : 0];
   }
   TUTTI_DEVICE void retire(const Position& at, std::uint64_t retired, std::uint64_t all) const {
     // Release: who waits for this step may use what it wrote.
     DeviceWords::store_release(at.task->retired, retired);
-    if (retired == all) DeviceWords::add_acq_rel(*launch_.finished, 1);
+    if (retired == all) DeviceWords::add_acq_rel(words_.finished, 1);
   }
 
   /// Waits until the step may run. False: not now, or the launch was stopped.
@@ -152,7 +217,9 @@ class Interpreter {
   }
   /// This thread's share of what the step waits for.
   TUTTI_DEVICE bool is_ready(const Position& at) const {
-    const Blob& blob = *at.job->blob;
+    const Blob& blob = *job_of(at).blob;
+    // Relaxed: it only has to be seen some time; should_change looks again.
+    if (group_.rank() == 0 && DeviceWords::load_relaxed(words_.stopped) != 0) return false;
     if (at.step == 0 && at.own_pass >= blob.depth) {
       for (std::uint32_t lane = group_.rank(); lane < blob.lanes.count; lane += group_.size()) {
         if (!has_retired(at, lane, at.own_pass - blob.depth, steps_of(at, lane))) return false;
@@ -171,28 +238,43 @@ class Interpreter {
     return true;
   }
   /// Whether a lane of the strand has retired so many steps of a pass.
-  TUTTI_DEVICE static bool has_retired(const Position& at, std::uint32_t lane, std::uint64_t own_pass,
-                                       std::uint32_t steps) {
-    const Task& other = at.job->tasks[at.strand * at.job->blob->lanes.count + lane];
-    return DeviceWords::load_acquire(other.retired) >= own_pass * steps_of(at, lane) + steps;
+  TUTTI_DEVICE bool has_retired(const Position& at, std::uint32_t lane, std::uint64_t own_pass, std::uint32_t steps) const {
+    const Task& other = job_of(at).tasks[at.strand * job_of(at).blob->lanes.count + lane];
+    const std::uint64_t wanted = own_pass * steps_of(at, lane) + steps;
+    // Acquire: pairs with retire. Relaxed first, as in protocol.h.
+    return DeviceWords::load_relaxed(other.retired) >= wanted && DeviceWords::load_acquire(other.retired) >= wanted;
   }
   TUTTI_DEVICE static std::uint32_t operands_of(const Position& at) {
     return std::uint32_t{at.now->sources} + at.now->destinations;
   }
-  TUTTI_DEVICE static const BlobOperand& operand(const Position& at, std::uint32_t o) {
-    const Blob& blob = *at.job->blob;
+  TUTTI_DEVICE const BlobOperand& operand(const Position& at, std::uint32_t o) const {
+    const Blob& blob = *job_of(at).blob;
     return blob.array<BlobOperand>(blob.operands)[at.now->operands + o];
   }
-  TUTTI_DEVICE static const DeviceLinkEnd& link_of(const Position& at, std::uint32_t link) {
-    return at.job->links[at.strand * at.job->blob->links.count + link];
+  TUTTI_DEVICE const DeviceLinkEnd& link_of(const Position& at, std::uint32_t link) const {
+    return job_of(at).links[at.strand * job_of(at).blob->links.count + link];
   }
-  TUTTI_DEVICE static bool is_link_ready(const Position& at, std::uint32_t o) {
+  /// Whether an operand's message has come, or has room. Of one that goes by lines the first has come: whoever sends it is
+  /// at it, and does not put it down.
+  TUTTI_DEVICE bool is_link_ready(const Position& at, std::uint32_t o) const {
     const BlobOperand& which = operand(at, o);
     if (which.place != Place::link) return true;
     const DeviceLinkEnd& end = link_of(at, which.link);
     const std::uint64_t n = *end.carried;
-    if (o < at.now->sources) return ReceivingEnd<SystemWords>{end.arrived, end.credit}.has_come(n);
-    return SendingEnd<SystemWords>{end.credit, end.arrived, end.slot_count}.has_room(n);
+    if (o >= at.now->sources) return SendingEnd<SystemWords>{end.credit, end.arrived, end.slot_count}.has_room(n);
+    std::uint64_t fingerprint = 0;
+    if (has_lines(at)) return SystemLine::get(line_in(slot(end), 0), n, fingerprint);
+    return ReceivingEnd<SystemWords>{end.arrived, end.credit}.has_come(n);
+  }
+  TUTTI_DEVICE bool has_lines(const Position& at) const {
+    return job_of(at).blob->protocol == static_cast<std::uint32_t>(Protocol::lines);
+  }
+  /// Where the end's message lies.
+  TUTTI_DEVICE static std::byte* slot(const DeviceLinkEnd& end) {
+    return end.slots + *end.carried % end.slot_count * end.slot_bytes;
+  }
+  TUTTI_DEVICE static device::Word64* line_in(std::byte* message, std::uint64_t line) {
+    return reinterpret_cast<device::Word64*>(message + line * line_bytes);
   }
 
   // ---- One step. By all threads.
@@ -200,9 +282,13 @@ class Interpreter {
   /// False: a message is another operation's, and the launch was stopped.
   TUTTI_DEVICE bool run_step(const Position& at) {
     if (group_.any(finds_mismatch(at))) return false;
-    const std::uint32_t pieces = operand(at, 0).pieces;
-    for (std::uint32_t p = 0; p < pieces; ++p) sweep_piece(at, p);
-    group_.barrier();  // all have read and written
+    if (has_lines(at)) {
+      if (!sweep_lines(at)) return false;
+    } else {
+      const std::uint32_t pieces = operand(at, 0).pieces;
+      for (std::uint32_t p = 0; p < pieces; ++p) sweep_piece(at, p);
+      group_.barrier();  // all have read and written
+    }
     const std::uint32_t operands = operands_of(at);
     for (std::uint32_t o = group_.rank(); o < operands; o += group_.size()) hand_over(at, o);
     return true;
@@ -211,57 +297,65 @@ class Interpreter {
     for (std::uint32_t o = group_.rank(); o < at.now->sources; o += group_.size()) {
       const BlobOperand& which = operand(at, o);
       if (which.place != Place::link) continue;
-      const DeviceLinkEnd& end = link_of(at, which.link);
-      const std::uint64_t found = end.fingerprints[*end.carried % end.slot_count];
-      if (found == at.job->fingerprint) continue;
+      const std::uint64_t found = fingerprint_at(at, link_of(at, which.link));
+      if (found == words_.fingerprint) continue;
       JobRecord record{};
       record.fingerprint = found;
-      record.peer = end.peer;
+      record.peer = link_of(at, which.link).peer;
       stop(at, JobEnd::mismatch, record);
       return true;
     }
     return false;
   }
+  /// Of the operation whose message lies there. It has come.
+  TUTTI_DEVICE std::uint64_t fingerprint_at(const Position& at, const DeviceLinkEnd& end) const {
+    std::uint64_t found = 0;
+    if (!has_lines(at)) return end.fingerprints[*end.carried % end.slot_count];
+    SystemLine::get(line_in(slot(end), 0), *end.carried, found);
+    return found;
+  }
 
   /// Where an operand's piece lies.
   TUTTI_DEVICE std::byte* address(const Position& at, std::uint32_t o, std::uint32_t piece) const {
     const BlobOperand& which = operand(at, o);
-    const std::uint64_t offset = at.job->blob->pieces_at(at.pass)[which.piece + piece].offset;
+    const std::uint64_t offset = job_of(at).blob->pieces_at(at.pass)[which.piece + piece].offset;
     if (which.place == Place::link) {
-      const DeviceLinkEnd& end = link_of(at, which.link);
-      return end.slots + *end.carried % end.slot_count * end.slot_bytes + offset;
+      return slot(link_of(at, which.link)) + offset;
     }
-    return at.job->buffers[static_cast<std::uint32_t>(which.place)] + at.job->blob->window_begin(which.place, at.pass) +
-           offset;
+    return job_of(at).buffers[static_cast<std::uint32_t>(which.place)] +
+           job_of(at).blob->window_begin(which.place, at.pass) + offset;
   }
   TUTTI_DEVICE void sweep_piece(const Position& at, std::uint32_t piece) {
-    const Blob& blob = *at.job->blob;
-    const std::uint64_t bytes = blob.pieces_at(at.pass)[operand(at, 0).piece + piece].bytes;
+    const std::uint64_t bytes = piece_bytes(at, piece);
     if (bytes == 0) return;
-    const std::uint64_t divide_by = (at.now->flags & last_touch) != 0 ? blob.divide_by : 0;
-    auto** const places = static_cast<std::byte**>(group_.shared());
     group_.barrier();  // the piece before is done with the storage
-    for (std::uint32_t o = group_.rank(); o < at.now->sources; o += group_.size()) places[o] = address(at, o, piece);
-    const std::uint32_t targets = place_targets(at, piece, divide_by, places);
+    for (std::uint32_t o = group_.rank(); o < at.now->sources; o += group_.size()) places_[o] = address(at, o, piece);
+    const std::uint32_t targets = place_targets(at, piece, divide_by(at));
     group_.barrier();
     if (targets == 0) return;
-    Fold::run({places, places + at.now->sources, at.now->sources, targets, bytes >> blob.unit_shift, divide_by},
-              {group_.rank(), group_.size()});
+    Fold::run(
+        {places_, places_ + at.now->sources, at.now->sources, targets, bytes >> job_of(at).blob->unit_shift, divide_by(at)},
+        {group_.rank(), group_.size()});
   }
   /// Those that are written, one behind the other: each thread goes through all, so that all know how many there are.
-  TUTTI_DEVICE std::uint32_t place_targets(const Position& at, std::uint32_t piece, std::uint64_t divide_by,
-                                           std::byte** places) const {
+  TUTTI_DEVICE std::uint32_t place_targets(const Position& at, std::uint32_t piece, std::uint64_t divide_by) const {
     std::uint32_t targets = 0;
     const std::uint32_t operands = operands_of(at);
     for (std::uint32_t o = at.now->sources; o < operands; ++o) {
-      // All messages go by slot, so memory that only serves to be offered from need not be written.
-      if (operand(at, o).only_offered != 0) continue;
-      std::byte* const target = address(at, o, piece);
-      if (at.now->sources == 1 && divide_by <= 1 && target == address(at, 0, piece)) continue;  // it is there already
-      if (targets % group_.size() == group_.rank()) places[at.now->sources + targets] = target;
+      if (!is_written(at, o, piece, divide_by)) continue;
+      if (targets % group_.size() == group_.rank()) places_[at.now->sources + targets] = address(at, o, piece);
       ++targets;
     }
     return targets;
+  }
+  /// All messages go by link, so memory that only serves to be offered from need not be written. Nor need what is there
+  /// already.
+  TUTTI_DEVICE bool is_written(const Position& at, std::uint32_t o, std::uint32_t piece, std::uint64_t divide_by) const {
+    if (operand(at, o).only_offered != 0) return false;
+    return at.now->sources != 1 || divide_by > 1 || address(at, o, piece) != address(at, 0, piece);
+  }
+  TUTTI_DEVICE std::uint64_t divide_by(const Position& at) const {
+    return (at.now->flags & last_touch) != 0 ? job_of(at).blob->divide_by : 0;
   }
   /// Of a link: what was sent is published, what was read is released.
   TUTTI_DEVICE void hand_over(const Position& at, std::uint32_t o) const {
@@ -271,15 +365,156 @@ class Interpreter {
     const std::uint64_t n = *end.carried;
     *end.carried = n + 1;
     if (o < at.now->sources) return ReceivingEnd<SystemWords>{end.arrived, end.credit}.release(n);
-    end.fingerprints[n % end.slot_count] = at.job->fingerprint;
+    if (has_lines(at)) return;
+    end.fingerprints[n % end.slot_count] = words_.fingerprint;
     SendingEnd<SystemWords>{end.credit, end.arrived, end.slot_count}.publish(n);
+  }
+
+  // ---- One step whose messages go by lines: a message is its fingerprint and the bytes behind it, eight in a line.
+
+  /// False: the launch was stopped meanwhile.
+  TUTTI_DEVICE bool sweep_lines(const Position& at) {
+    const std::uint32_t operands = operands_of(at);
+    bool cleans = false;
+    for (std::uint32_t o = 0; o < at.now->sources; ++o) cleans = cleans || is_cleaned(at, o);
+    for (std::uint32_t o = at.now->sources + group_.rank(); o < operands; o += group_.size()) {
+      if (operand(at, o).place != Place::link) continue;
+      const DeviceLinkEnd& end = link_of(at, operand(at, o).link);
+      SystemLine::put(line_in(slot(end), 0), *end.carried, words_.fingerprint);
+    }
+    std::uint64_t begin = 0;
+    const std::uint32_t pieces = operand(at, 0).pieces;
+    for (std::uint32_t p = 0; p < pieces; ++p) begin = sweep_piece_of_lines(at, p, begin);
+    // The vote is a barrier, too: all have read and written.
+    if (group_.any(ended_)) return false;
+    if (cleans) clean_lines(at);
+    return true;
+  }
+  /// A piece's lines, begin being where it begins in the message. The next one begins where this one ends.
+  TUTTI_DEVICE std::uint64_t sweep_piece_of_lines(const Position& at, std::uint32_t piece, std::uint64_t begin) {
+    const std::uint64_t end = begin + piece_bytes(at, piece);
+    const std::uint64_t whole = end / line_data_bytes;
+    if (begin == end) return end;
+    group_.barrier();  // the piece before is done with the storage
+    const std::uint32_t operands = operands_of(at);
+    for (std::uint32_t o = group_.rank(); o < operands; o += group_.size()) line_places_[o] = line_operand(at, o, piece);
+    group_.barrier();
+    // Last what begins in this piece and ends behind it, or at the message's end. One loop, so that its body is there once.
+    bool has_part =
+        end % line_data_bytes != 0 && whole * line_data_bytes >= begin && piece % group_.size() == group_.rank();
+    std::uint64_t line = (begin + line_data_bytes - 1) / line_data_bytes + group_.rank();
+    TUTTI_ROLLED
+    for (; line < whole || has_part; line += group_.size()) {
+      const bool is_part = line >= whole;
+      if (is_part) has_part = false;
+      run_line(at, {is_part ? whole : line, piece, begin, is_part});
+    }
+    return end;
+  }
+  TUTTI_DEVICE std::uint64_t piece_bytes(const Position& at, std::uint32_t piece) const {
+    return job_of(at).blob->pieces_at(at.pass)[operand(at, 0).piece + piece].bytes;
+  }
+  TUTTI_DEVICE LineOperand line_operand(const Position& at, std::uint32_t o, std::uint32_t piece) const {
+    const BlobOperand& which = operand(at, o);
+    if (which.place == Place::link) {
+      const DeviceLinkEnd& end = link_of(at, which.link);
+      return {slot(end), *end.carried + 1};
+    }
+    return {o < at.now->sources || is_written(at, o, piece, divide_by(at)) ? address(at, o, piece) : nullptr, 0};
+  }
+
+  /// One line's worth of a step: where it begins and whether it is a part of more than the piece.
+  struct LineAt {
+    std::uint64_t line;   ///< of the message's bytes
+    std::uint32_t piece;  ///< in which it begins
+    std::uint64_t begin;  ///< of the piece, in the message
+    bool is_part;         ///< it ends behind the piece
+  };
+  TUTTI_DEVICE void run_line(const Position& at, const LineAt& which) {
+    typename Fold::Word word;
+    TUTTI_ROLLED
+    for (std::uint32_t s = 0; s < at.now->sources; ++s) word.add(load_word(at, s, which));
+    const std::uint64_t result = word.result(divide_by(at));
+    const std::uint32_t operands = operands_of(at);
+    TUTTI_ROLLED
+    for (std::uint32_t o = at.now->sources; o < operands; ++o) store_word(at, o, which, result);
+  }
+  TUTTI_DEVICE std::uint64_t load_word(const Position& at, std::uint32_t o, const LineAt& which) {
+    const LineOperand& from = line_places_[o];
+    if (from.number != 0) return await_line(at, o, line_in(from.at, 1 + which.line), from.number - 1);
+    std::uint64_t word = 0;
+    if (which.is_part) {
+      each_byte(at, o, which,
+                [&word](std::byte* byte, std::uint32_t i) { word |= static_cast<std::uint64_t>(*byte) << (8 * i); });
+      return word;
+    }
+    const std::byte* const data = from.at + (which.line * line_data_bytes - which.begin);
+    if (reinterpret_cast<std::uintptr_t>(data) % line_data_bytes == 0) return *reinterpret_cast<const std::uint64_t*>(data);
+    __builtin_memcpy(&word, data, sizeof word);
+    return word;
+  }
+  TUTTI_DEVICE void store_word(const Position& at, std::uint32_t o, const LineAt& which, std::uint64_t word) const {
+    const LineOperand& to = line_places_[o];
+    if (to.number != 0) return SystemLine::put(line_in(to.at, 1 + which.line), to.number - 1, word);
+    if (to.at == nullptr) return;
+    if (which.is_part) {
+      each_byte(at, o, which,
+                [word](std::byte* byte, std::uint32_t i) { *byte = static_cast<std::byte>(word >> (8 * i)); });
+      return;
+    }
+    std::byte* const data = to.at + (which.line * line_data_bytes - which.begin);
+    if (reinterpret_cast<std::uintptr_t>(data) % line_data_bytes == 0) {
+      *reinterpret_cast<std::uint64_t*>(data) = word;
+    } else {
+      __builtin_memcpy(data, &word, sizeof word);
+    }
+  }
+  /// visit(address, number): a line's bytes in a buffer, which may lie in several pieces; the last line has fewer.
+  template <typename Visit>
+  TUTTI_DEVICE void each_byte(const Position& at, std::uint32_t o, const LineAt& which, const Visit& visit) const {
+    const std::uint32_t pieces = operand(at, 0).pieces;
+    std::uint32_t piece = which.piece;
+    std::uint64_t begin = which.begin;
+    for (std::uint32_t i = 0; i < line_data_bytes; ++i) {
+      const std::uint64_t byte = which.line * line_data_bytes + i;
+      for (; piece < pieces && byte >= begin + piece_bytes(at, piece); ++piece) begin += piece_bytes(at, piece);
+      if (piece == pieces) return;
+      visit(address(at, o, piece) + (byte - begin), i);
+    }
+  }
+  /// The line is on its way, unless the launch was stopped.
+  TUTTI_DEVICE std::uint64_t await_line(const Position& at, std::uint32_t o, const device::Word64* line, std::uint64_t n) {
+    std::uint64_t data = 0;
+    for (std::uint32_t polls = 1; !ended_ && !SystemLine::get(line, n, data); ++polls) {
+      if (polls % look_every == 0) {
+        if (is_late()) stop_late(at, link_of(at, operand(at, o).link).peer);
+        ended_ = DeviceWords::load_acquire(words_.stopped) != 0;
+      }
+      group_.pause();
+    }
+    return data;
+  }
+  TUTTI_DEVICE bool is_cleaned(const Position& at, std::uint32_t o) const {
+    if (operand(at, o).place != Place::link) return false;
+    const DeviceLinkEnd& end = link_of(at, operand(at, o).link);
+    return SystemLine::is_cleaned_behind(*end.carried, end.slot_count);
+  }
+  /// Of messages that have been read, before they are released.
+  TUTTI_DEVICE void clean_lines(const Position& at) {
+    for (std::uint32_t o = 0; o < at.now->sources; ++o) {
+      if (!is_cleaned(at, o)) continue;
+      const DeviceLinkEnd& end = link_of(at, operand(at, o).link);
+      for (std::uint64_t line = group_.rank(); line < end.slot_bytes / line_bytes; line += group_.size())
+        SystemLine::clean(line_in(slot(end), line));
+    }
+    group_.barrier();
   }
 
   // ---- How it ends.
 
   /// By thread 0: whether the block had better look for another task.
   TUTTI_DEVICE bool should_change() const {
-    if (DeviceWords::load_acquire(*launch_.stopped) != 0) return true;
+    if (DeviceWords::load_acquire(words_.stopped) != 0) return true;
     for (std::uint32_t number = 0; number < launch_.task_count; ++number) {
       const Position other = position(number);
       if (DeviceWords::load_acquire(other.task->claim) == 0 && !is_finished(other)) return true;
@@ -287,16 +522,20 @@ class Interpreter {
     return false;
   }
   /// What the host says, and the time. By thread 0 for all.
-  TUTTI_DEVICE void look(const Position& at) {
-    if (group_.rank() != 0) return;
+  TUTTI_DEVICE void look(const Position& at) const {
+    if (group_.rank() == 0 && is_late()) stop_late(at, awaited_peer(at));
+  }
+  TUTTI_DEVICE bool is_late() const {
+    return !is_aborted() && launch_.limit_ns != 0 && group_.timer_ns() - begun_ns_ >= launch_.limit_ns;
+  }
+  TUTTI_DEVICE void stop_late(const Position& at, std::int32_t peer) const {
     JobRecord record{};
-    record.peer = awaited_peer(at);
+    record.peer = peer;
     record.lane = at.lane;
     record.strand = at.strand;
     record.step = at.step;
     record.pass = at.pass;
-    if (device::acquire(launch_.abort) != 0) return stop(at, JobEnd::aborted, record);
-    if (launch_.limit_ns != 0 && group_.timer_ns() - begun_ns_ >= launch_.limit_ns) stop(at, JobEnd::late, record);
+    stop(at, JobEnd::late, record);
   }
   /// Whom the step waits for; -1: another lane.
   TUTTI_DEVICE std::int32_t awaited_peer(const Position& at) const {
@@ -310,37 +549,57 @@ class Interpreter {
   TUTTI_DEVICE bool wait_a_little(std::uint32_t rounds) {
     group_.pause();
     if (rounds % look_every != look_every - 1) return true;
-    if (group_.rank() == 0 && device::acquire(launch_.abort) != 0) DeviceWords::store_release(*launch_.stopped, 1);
+    if (group_.rank() == 0) is_aborted();
     return true;  // find_task sees it
   }
   /// The first to stop the launch says why; every job that is under way then ends as this one.
-  TUTTI_DEVICE void stop(const Position& at, JobEnd end, JobRecord record) const {
-    if (!DeviceWords::exchange_acquire(*launch_.stopped, 0, 1)) return;
-    JobRecord& told = *at.job->record;
+  TUTTI_DEVICE void stop(const Position& at, JobEnd end, const JobRecord& record) const {
+    if (!DeviceWords::exchange_acquire(words_.stopped, 0, 1)) return;
+    words_.told = at.job + 1;
+    words_.why = static_cast<device::Word64>(end);
+    JobRecord& told = *job_of(at).record;
     told.fingerprint = record.fingerprint;
     told.peer = record.peer;
     told.lane = record.lane;
     told.strand = record.strand;
     told.step = record.step;
     told.pass = record.pass;
-    // Release: the host reads the rest behind it.
-    SystemWords::store_release(told.end, static_cast<device::Word64>(end));
   }
-  /// The last block says of each job how it ended, behind all that any block wrote.
+  /// The last block cleans up, says of each job how it ended, behind all that any block wrote, and hands the turn on.
   TUTTI_DEVICE void leave() {
     group_.barrier();
-    if (group_.rank() != 0 || !Departures<DeviceWords>::is_last(*launch_.left, group_.blocks())) return;
-    const bool completed = DeviceWords::load_acquire(*launch_.finished) == launch_.work_count;
+    // Acquire and release: the last one has seen what all others did.
+    const bool last = group_.rank() == 0 && Departures<DeviceWords>::is_last(words_.left, group_.blocks());
+    if (!group_.any(last)) return;
+    const LaunchWords ended = words_;
+    // Without a turn it has touched no task, and they may be another launch's, which has it.
+    for (std::uint32_t j = 0; ended.opened != 0 && j < launch_.job_count; ++j) {
+      const std::uint32_t tasks = tasks_of(jobs_[j]);
+      for (std::uint32_t t = group_.rank(); t < tasks; t += group_.size()) jobs_[j].tasks[t] = Task{};
+    }
+    group_.barrier();
+    if (group_.rank() != 0) return;
+    words_ = LaunchWords{};
+    // A launch that was stopped before its turn has none to hand on; whoever waits for it leaves by the same word.
+    if (ended.opened != 0) Turns<DeviceWords>{&launch_.order->next, &launch_.order->serving}.pass(ended.number);
+    const bool completed = ended.opened != 0 && ended.finished == launch_.work_count;
     for (std::uint32_t j = 0; j < launch_.job_count; ++j) {
-      device::Word64& end = launch_.jobs[j].record->end;
-      if (!completed && SystemWords::load_acquire(end) != static_cast<device::Word64>(JobEnd::under_way)) continue;
-      SystemWords::store_release(end, static_cast<device::Word64>(completed ? JobEnd::completed : JobEnd::aborted));
+      const bool told = ended.told == j + 1;
+      const JobEnd end = completed ? JobEnd::completed : told ? static_cast<JobEnd>(ended.why) : JobEnd::aborted;
+      // Release: the host reads the rest behind it, and what every block wrote. The last accesses of the launch: the host
+      // may free all else once it has seen them.
+      SystemWords::store_release(jobs_[j].record->end, static_cast<device::Word64>(end));
     }
   }
 
   device::Group& group_;
   const Launch& launch_;
+  LaunchWords& words_;
+  Job* const jobs_;                 ///< the block's copy
+  std::byte** const places_;        ///< where a step's operands lie
+  LineOperand* const line_places_;  ///< likewise, in the same storage, where they go by lines
   std::uint64_t begun_ns_ = 0;
+  bool ended_ = false;       ///< the launch was stopped while this thread waited for a line
   std::uint32_t polls_ = 0;  ///< in vain, of all tasks; the same in all threads
 };
 

@@ -1,13 +1,16 @@
-// What one launch of the executor's kernel is given: jobs, their tasks and links. Plain data in device memory.
+// What one launch of the executor's kernel is given: jobs, their tasks and links. Plain data.
 //
 //     Launch ──► jobs: one collective of one rank each ──► tasks: one lane of one strand each, which a block claims
 //                                                     ──► links: the ends of the job's links, by strand
+//            ──► order: whose turn it is among the launches of these ranks
 //
-// The host lays it out before the launch, and owns all of it until the launch is over.
+// The ranks of a communicator that share a device are a team; a launch has one job of each of them. The host lays it out
+// before the launch, and owns all of it until the launch is over.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
 #include "src/cuda/device/group.h"
 #include "src/executors/cuda/blob.h"
@@ -17,14 +20,24 @@ namespace tutti {
 /// One end of a link, of one strand. Slots and their fingerprints lie in the receiver's memory.
 struct DeviceLinkEnd {
   device::Word64* carried;       ///< messages that this end has sent or released; its own, plain
-  device::Word64* arrived;       ///< in the receiver's memory: messages that have come
+  device::Word64* arrived;       ///< in the receiver's memory: messages that have come; not of lines
   device::Word64* credit;        ///< in the sender's memory: messages that were released
-  device::Word64* fingerprints;  ///< by slot: of the operation that its message belongs to
-  std::byte* slots;              ///< slot_bytes each, aligned to 16
+  device::Word64* fingerprints;  ///< by slot: of the operation that its message belongs to; not of lines
+  std::byte* slots;              ///< slot_bytes each, aligned to 16; of lines: the fingerprint, and the message behind it
   std::uint64_t slot_count;
   std::uint64_t slot_bytes;
   std::int32_t peer;
 };
+
+/// What a line holds, and what it takes.
+inline constexpr std::uint64_t line_data_bytes = 8;
+inline constexpr std::uint64_t line_bytes = 16;
+
+/// Bytes of a slot for messages of up to message_bytes.
+constexpr std::uint64_t slot_bytes_of(Protocol protocol, std::uint64_t message_bytes) {
+  if (protocol == Protocol::messages) return message_bytes;
+  return (1 + (message_bytes + line_data_bytes - 1) / line_data_bytes) * line_bytes;
+}
 
 /// One lane of one strand of a job. Changed by whoever has its claim; `retired` is looked at by others.
 struct Task {
@@ -38,6 +51,7 @@ enum class JobEnd : std::uint32_t { under_way, completed, mismatch, aborted, lat
 /// What a job tells the host. In memory that the host reads while kernels run.
 struct JobRecord {
   device::Word64 end;          ///< a JobEnd; all else is written before it
+  device::Word64 begun;        ///< 1: its turn has come
   device::Word64 fingerprint;  ///< mismatch: the message's
   std::int32_t peer;           ///< mismatch: whose; late: whom the first task that was stuck waited for, or -1
   std::uint32_t lane;          ///< late: of that task
@@ -53,25 +67,72 @@ struct Job {
   DeviceLinkEnd* links;   ///< strand by strand, each as many as the blob's
   Task* tasks;            ///< strand by strand, each as many as the blob has lanes
   JobRecord* record;
-  std::uint64_t fingerprint;
 };
 
-/// All of it. The counting words begin at 0.
+/// The order of a team's launches, on its device: the links of its ranks are one launch's at a time. Begins at 0.
+struct LaunchOrder {
+  device::Word64 next;     ///< as Turns
+  device::Word64 serving;  ///< likewise
+  /// Hash of all operations so far. Messages of the last one carry it: ranks that have run anything differently, however
+  /// long ago, do not take each other's messages. Plain: whoever's turn it is owns it.
+  device::Word64 history;
+};
+
+/// What the blocks of one launch share. Begins at 0, and is 0 again when the last block leaves: a graph runs it again.
+struct LaunchWords {
+  device::Word64 begun;        ///< 1: a block has come, and takes the turn
+  device::Word64 opened;       ///< 1: its turn has come; the two that follow are set
+  device::Word64 number;       ///< of the launch, in the team's order
+  device::Word64 fingerprint;  ///< of its messages
+  device::Word64 finished;     ///< tasks that have anything to run, and need no block any more
+  device::Word64 stopped;      ///< 1: every block leaves
+  device::Word64 told;         ///< 1 + the job whose record says why, 0: none; plain, set by whoever stopped it
+  device::Word64 why;          ///< that job's JobEnd; likewise
+  device::Word64 left;         ///< blocks that have
+};
+
+/// Jobs that a launch's parameters hold; where there are more, all of them lie in memory.
+inline constexpr std::uint32_t most_inline_jobs = 16;
+
+/// All of it: a kernel's one parameter.
 struct Launch {
-  const Job* jobs;
+  LaunchOrder* order;
+  LaunchWords* words;
+  const device::Word64* abort;  ///< written by the host: not 0: leave
+  const Job* more;              ///< all jobs, where there are more than most_inline_jobs; else nullptr
+  /// Of every job's operation: its plan's hash or, where the host knows what came before, of all operations so far.
+  std::uint64_t operation_hash;
+  std::uint64_t limit_ns;  ///< from when its turn comes; 0: none
   std::uint32_t job_count;
   std::uint32_t task_count;     ///< of all jobs; at least 1
   std::uint32_t work_count;     ///< of them, those that have any step to run
-  std::uint32_t most_operands;  ///< of a step of any job: a block's storage has two pointers for each
+  std::uint32_t most_operands;  ///< of a step of any job
   std::uint32_t patience;       ///< polls in vain after which a block looks for another task, while there is one
-  device::Word64* finished;     ///< of those, the ones that need no block any more
-  device::Word64* stopped;      ///< not 0: every block leaves
-  device::Word64* left;         ///< blocks that have
-  const device::Word64* abort;  ///< written by the host: not 0: leave
-  std::uint64_t limit_ns;       ///< from the kernel's start on; 0: none
+  std::uint32_t unused;
+  Job jobs[most_inline_jobs];
 };
 
-/// Bytes of storage that each block of a launch needs.
-constexpr std::uint64_t storage_bytes(std::uint32_t most_operands) { return sizeof(void*) * most_operands; }
+/// A number for the sizes of all that kernels and library share, so that a module of another build is not taken.
+constexpr std::uint32_t launch_layout() {
+  std::uint32_t hash = 1;
+  for (const std::size_t size :
+       {sizeof(Launch), sizeof(Job), sizeof(Task), sizeof(JobRecord), sizeof(LaunchOrder), sizeof(LaunchWords),
+        sizeof(DeviceLinkEnd), sizeof(Blob), sizeof(BlobLane), sizeof(BlobStep), sizeof(BlobOperand), sizeof(BlobPiece),
+        sizeof(BlobLink), sizeof(Dependency)}) {
+    hash = hash * 31 + static_cast<std::uint32_t>(size);
+  }
+  return hash;
+}
+
+/// Where an operand of a step lies that goes by lines.
+struct LineOperand {
+  std::byte* at;          ///< the message's lines; or, of a buffer, the piece's first byte; nullptr: nothing is written
+  device::Word64 number;  ///< 1 + the message's; 0: a buffer
+};
+
+/// Bytes of storage that each block of a launch needs: its jobs, and a place for each operand of a step.
+constexpr std::uint64_t storage_bytes(std::uint32_t jobs, std::uint32_t most_operands) {
+  return sizeof(Job) * jobs + sizeof(LineOperand) * most_operands;
+}
 
 }  // namespace tutti

@@ -2,13 +2,13 @@
 // certain order. Templates over Words, so that the same lines run in a kernel, in host threads and in a model checker
 // (tests/model).
 //
-// Words has Number, a shared word of 64 bits, and static functions on it: load_acquire, load_relaxed, store_release,
-// store_relaxed, add_relaxed, add_acq_rel and exchange_acquire. The additions return what was there.
-// exchange_acquire(number, expected, desired) returns whether it was as expected. In a kernel all are of the whole system's
-// scope.
+// Words has Number, a shared word of 64 bits, and static functions on it. load_acquire, load_relaxed, store_release and
+// store_relaxed are what they say. add_relaxed and add_acq_rel return what was there. exchange_acquire(number, expected,
+// desired) returns whether it was as expected. load_pair and store_pair are of two words side by side, relaxed, each by
+// itself. What is polled is looked at relaxed first: on a device each acquire empties the nearest cache.
 //
 // A block of many threads calls these from one thread. Its barrier comes between that call and the others' weak loads and
-// stores. It comes after has_room, has_come and take, and before publish, release, put_back and pass.
+// stores. It comes after has_room, has_come and take, and before publish, release, put_back and pass. Lines need none.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct SendingEnd {
   /// Whether message n may be written, once those before it have been published.
   TUTTI_DEVICE bool has_room(std::uint64_t n) const {
     // Acquire: the receiver's loads of what lay in the slot came before its release.
-    return n - Words::load_acquire(*credit) < slots;
+    return n - Words::load_relaxed(*credit) < slots && n - Words::load_acquire(*credit) < slots;
   }
   /// Message n is written.
   TUTTI_DEVICE void publish(std::uint64_t n) const {
@@ -47,7 +47,7 @@ struct ReceivingEnd {
   /// Whether message n has come.
   TUTTI_DEVICE bool has_come(std::uint64_t n) const {
     // Acquire: pairs with publish. Counts only grow.
-    return Words::load_acquire(*arrived) > n;
+    return Words::load_relaxed(*arrived) > n && Words::load_acquire(*arrived) > n;
   }
   /// Message n has been read, and those before it.
   TUTTI_DEVICE void release(std::uint64_t n) const {
@@ -56,25 +56,39 @@ struct ReceivingEnd {
   }
 };
 
-/// A line: 4 bytes of data and a tag of 4, in one word. Data and tag are written and read at once, so neither needs an
-/// order. (NCCL's LL does so with two such pairs in one access, which PTX does not promise to be one.) Credit is the
-/// link's.
+/// A line: 8 bytes of data in two words, each of which holds 4 of them and a tag of 4. A word's data and tag are written
+/// and read at once, so neither needs an order. The two words may come in any, so both have it. (NCCL's LL takes the four
+/// as one access, which PTX does not promise to be one.) Credit is the link's.
 template <class Words>
 struct Line {
   using Number = typename Words::Number;
 
-  /// Lines that no message has used are 0, so no message has that tag. They are cleaned before tags come again.
-  TUTTI_DEVICE static std::uint32_t tag_of(std::uint64_t n) { return static_cast<std::uint32_t>(n + 1); }
-  TUTTI_DEVICE static void put(Number& line, std::uint64_t n, std::uint32_t data) {
-    Words::store_relaxed(line, std::uint64_t{tag_of(n)} << 32 | data);
+  /// Messages after which tags come again. Lines of a slot are cleaned more often: see is_cleaned_behind.
+  static constexpr std::uint64_t tags = std::uint64_t{1} << 31;
+
+  /// Never 0, as lines are that no message has used.
+  TUTTI_DEVICE static std::uint64_t tag_of(std::uint64_t n) { return (tags | n % tags) << 32; }
+  /// line: two words, aligned to 16 bytes.
+  TUTTI_DEVICE static void put(Number* line, std::uint64_t n, std::uint64_t data) {
+    const std::uint64_t tag = tag_of(n);
+    Words::store_pair(line, tag | (data & 0xffffffffu), tag | data >> 32);
   }
   /// Whether message n's data is there. data: only written then.
-  TUTTI_DEVICE static bool get(const Number& line, std::uint64_t n, std::uint32_t& data) {
-    const std::uint64_t word = Words::load_relaxed(line);
-    if (static_cast<std::uint32_t>(word >> 32) != tag_of(n)) return false;
-    data = static_cast<std::uint32_t>(word);
+  TUTTI_DEVICE static bool get(const Number* line, std::uint64_t n, std::uint64_t& data) {
+    std::uint64_t low = 0, high = 0;
+    Words::load_pair(line, low, high);
+    const std::uint64_t tag = tag_of(n);
+    if (low >> 32 << 32 != tag || high >> 32 << 32 != tag) return false;
+    data = high << 32 | (low & 0xffffffffu);
     return true;
   }
+  /// Whether the receiver cleans a slot once it has read message n there, before it releases it. A line that only long
+  /// messages use keeps an old one's tag for as long as short ones come. So each slot is cleaned twice before that tag
+  /// comes again.
+  TUTTI_DEVICE static bool is_cleaned_behind(std::uint64_t n, std::uint64_t slots) {
+    return n >= slots && n % (tags / 2) < slots;
+  }
+  TUTTI_DEVICE static void clean(Number* line) { Words::store_pair(line, 0, 0); }
 };
 
 /// A task's claim: whoever has it may read and change the task, no other block.
@@ -107,7 +121,7 @@ struct Turns {
   }
   TUTTI_DEVICE bool has_come(std::uint64_t number) const {
     // Acquire: pairs with pass, so all that the launch before did is seen.
-    return Words::load_acquire(*serving) == number;
+    return Words::load_relaxed(*serving) == number && Words::load_acquire(*serving) == number;
   }
   /// By the last block to leave.
   TUTTI_DEVICE void pass(std::uint64_t number) const {

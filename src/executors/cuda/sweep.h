@@ -47,6 +47,23 @@ struct SweepArguments {
 /// Bytes that a thread loads or stores at once.
 inline constexpr std::uint64_t pack_bytes = 16;
 
+/// An unsigned integer of T's size.
+template <typename T>
+using LongBitsOf = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+template <typename T>
+using ShortBitsOf = std::conditional_t<sizeof(T) == 1, std::uint8_t, std::uint16_t>;
+template <typename T>
+using BitsOf = std::conditional_t<sizeof(T) <= 2, ShortBitsOf<T>, LongBitsOf<T>>;
+
+/// A fold's result as it is written: an average's sum is divided, a NaN is the canonical one.
+template <typename T, typename Op>
+TUTTI_DEVICE Wide<T> finished(Wide<T> total, std::uint64_t divide_by) {
+  if constexpr (std::is_same_v<Op, Sum>) {
+    if (divide_by > 1) total = Divide{divide_by}(total);
+  }
+  return canonical(total);
+}
+
 /// Folds elements of type T by Op, of operators.h.
 template <typename T, typename Op>
 class BlockSweep {
@@ -73,9 +90,7 @@ class BlockSweep {
 
  private:
   using Value = Wide<T>;
-  using LongBits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
-  using ShortBits = std::conditional_t<sizeof(T) == 1, std::uint8_t, std::uint16_t>;
-  using Bits = std::conditional_t<sizeof(T) <= 2, ShortBits, LongBits>;
+  using Bits = BitsOf<T>;
   static constexpr std::uint32_t kElements = pack_bytes / sizeof(T);
   /// Packs that a thread has under way: enough to hide memory's latency, few enough for the registers.
   static constexpr std::uint32_t kPacks = sizeof(T) >= 4 ? 4 : 2;
@@ -138,12 +153,7 @@ class BlockSweep {
     for (std::uint32_t i = 0; i < kElements; ++i) put_element(pack, i, narrow<T>(finished(values.of[i])));
     return pack;
   }
-  TUTTI_DEVICE Value finished(Value total) const {
-    if constexpr (std::is_same_v<Op, Sum>) {
-      if (arguments_.divide_by > 1) total = Divide{arguments_.divide_by}(total);
-    }
-    return canonical(total);
-  }
+  TUTTI_DEVICE Value finished(Value total) const { return tutti::finished<T, Op>(total, arguments_.divide_by); }
 
   /// Packs [0, count) behind element `first`.
   TUTTI_DEVICE void run_packs(std::uint64_t first, std::uint64_t count) const {
@@ -219,17 +229,61 @@ class BlockSweep {
   const Sweeper self_;
 };
 
-/// Copies this thread's share of `count` bytes of the one source to every destination, bits unchanged.
-TUTTI_DEVICE void copy_in_block(SweepArguments arguments, Sweeper self) {
-  // Sums of one integer are the integer. Long ones are copied by the word where every address is a word's.
-  std::uintptr_t addresses = reinterpret_cast<std::uintptr_t>(arguments.sources[0]);
+/// Folds eight bytes of every source: as many elements of type T as they hold.
+template <typename T, typename Op>
+class WordFold {
+ public:
+  /// The next source's.
+  TUTTI_DEVICE void add(std::uint64_t word) {
+    const bool first = words_++ == 0;
+    first_ = first ? word : first_;
+    TUTTI_UNROLLED
+    for (std::uint32_t i = 0; i < kElements; ++i) {
+      const Wide<T> element = widen(bits_as<T>(static_cast<BitsOf<T>>(word >> (i * 8 * sizeof(T)))));
+      total_[i] = first ? element : Op()(total_[i], element);
+    }
+  }
+  TUTTI_DEVICE std::uint64_t result(std::uint64_t divide_by) const {
+    if (words_ == 1 && divide_by <= 1) return first_;  // one source is copied, every bit
+    std::uint64_t bits = 0;
+    TUTTI_UNROLLED
+    for (std::uint32_t i = 0; i < kElements; ++i) {
+      const T element = narrow<T>(finished<T, Op>(total_[i], divide_by));
+      bits |= std::uint64_t{bits_as<BitsOf<T>>(element)} << (i * 8 * sizeof(T));
+    }
+    return bits;
+  }
+
+ private:
+  static constexpr std::uint32_t kElements = sizeof(std::uint64_t) / sizeof(T);
+
+  std::uint64_t first_ = 0;
+  std::uint32_t words_ = 0;
+  Wide<T> total_[kElements] = {};
+};
+
+/// Copies this thread's share of `count` bytes by the word. Sums of one integer are the integer.
+template <typename Word>
+TUTTI_DEVICE void copy_by(SweepArguments arguments, Sweeper self) {
+  arguments.count /= sizeof(Word);
+  BlockSweep<Word, Sum>(arguments, self).run();
+}
+
+/// Copies this thread's share of `count` bytes of the one source to every destination, bits unchanged: by the longest word
+/// that divides all addresses and the count.
+TUTTI_DEVICE void copy_in_block(const SweepArguments& arguments, Sweeper self) {
+  std::uintptr_t all = reinterpret_cast<std::uintptr_t>(arguments.sources[0]) | arguments.count;
   for (std::uint32_t d = 0; d < arguments.destination_count; ++d)
-    addresses |= reinterpret_cast<std::uintptr_t>(arguments.destinations[d]);
-  constexpr std::uint64_t word = sizeof(std::uint64_t);
-  const std::uint64_t bytes = arguments.count;
-  if (addresses % word != 0 || bytes % word != 0) return BlockSweep<std::uint8_t, Sum>(arguments, self).run();
-  arguments.count = bytes / word;
-  BlockSweep<std::uint64_t, Sum>(arguments, self).run();
+    all |= reinterpret_cast<std::uintptr_t>(arguments.destinations[d]);
+  if (all % sizeof(std::uint64_t) == 0) {
+    copy_by<std::uint64_t>(arguments, self);
+  } else if (all % sizeof(std::uint32_t) == 0) {
+    copy_by<std::uint32_t>(arguments, self);
+  } else if (all % sizeof(std::uint16_t) == 0) {
+    copy_by<std::uint16_t>(arguments, self);
+  } else {
+    copy_by<std::uint8_t>(arguments, self);
+  }
 }
 
 }  // namespace tutti

@@ -10,6 +10,8 @@ struct DeviceWords {
   using Number = device::Word64;
 
   TUTTI_DEVICE static Number load_acquire(const Number& number) { return device::acquire_on_device(&number); }
+  /// Of the system's scope, which is no dearer where nothing is ordered.
+  TUTTI_DEVICE static Number load_relaxed(const Number& number) { return device::poll(&number); }
   TUTTI_DEVICE static void store_release(Number& number, Number value) { device::publish_on_device(&number, value); }
   /// Stronger than it need be: there is one counting instruction.
   TUTTI_DEVICE static Number add_relaxed(Number& number, Number value) { return add_acq_rel(number, value); }
@@ -29,6 +31,15 @@ struct SystemWords {
   TUTTI_DEVICE static Number load_relaxed(const Number& number) { return device::poll(&number); }
   TUTTI_DEVICE static void store_release(Number& number, Number value) { device::publish(&number, value); }
   TUTTI_DEVICE static void store_relaxed(Number& number, Number value) { device::native::store_relaxed(&number, value); }
+  TUTTI_DEVICE static void load_pair(const Number* at, std::uint64_t& first, std::uint64_t& second) {
+    Number low = 0, high = 0;
+    device::read_line(at, low, high);
+    first = low;
+    second = high;
+  }
+  TUTTI_DEVICE static void store_pair(Number* at, std::uint64_t first, std::uint64_t second) {
+    device::write_line(at, static_cast<Number>(first), static_cast<Number>(second));
+  }
 };
 
 }  // namespace tutti

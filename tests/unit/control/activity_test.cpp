@@ -70,6 +70,28 @@ TEST(ActivityBoard, ShowsTheCurrentAndTheLastOperation) {
   EXPECT_EQ(activity.completed_kind().text(), "all_reduce");
 }
 
+TEST(ActivityBoard, CompletionsThatOvertakeEachOtherDoNotGoBack) {
+  ActivityBoard board;
+  EXPECT_EQ(board.read().completed, UINT64_MAX);
+  board.complete_at_least(0);
+  EXPECT_EQ(board.read().completed, 0u) << "the first of all";
+  for (const std::uint64_t sequence : {6u, 5u, 6u, 2u}) board.complete_at_least(sequence);
+  EXPECT_EQ(board.read().completed, 6u);
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&board, t] {
+      for (std::uint64_t n = 7 + t; n < 4000; n += 4) board.complete_at_least(n);
+    });
+  }
+  std::uint64_t last = 6;
+  while (last != 3999) {
+    const std::uint64_t now = board.read().completed;
+    ASSERT_GE(now, last);
+    last = now;
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST(ActivityBoard, RemembersManyOperationsThatAreAllDifferent) {
   Rank rank;
   for (std::uint64_t n = 0; n < 1000; ++n) rank.call(n + 1);

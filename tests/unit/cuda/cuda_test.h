@@ -41,6 +41,7 @@ struct StandinControl {
   decltype(&standin_set) set = nullptr;
   decltype(&standin_calls) calls = nullptr;
   decltype(&standin_live) live = nullptr;
+  decltype(&standin_threads) threads = nullptr;
   decltype(&standin_most_resident) most_resident = nullptr;
   decltype(&standin_protects) protects = nullptr;
 
@@ -57,6 +58,7 @@ struct StandinControl {
     put(control.set, "standin_set");
     put(control.calls, "standin_calls");
     put(control.live, "standin_live");
+    put(control.threads, "standin_threads");
     put(control.most_resident, "standin_most_resident");
     put(control.protects, "standin_protects");
     return control;

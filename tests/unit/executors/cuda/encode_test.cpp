@@ -96,7 +96,7 @@ TEST(Blob, SaysWhatTheHostsLayoutsSay) {
       for (const std::uint32_t strands : {1u, 2u, 5u}) {
         for (const std::uint64_t passes : {0, 1, 3, 12}) {
           const Encoded one = encoded(*algorithm, ranks, ranks - 1, passes, strands);
-          ASSERT_EQ(check_blob(one.memory.bytes(), buffer_bytes(one.plan, one.rank)), "")
+          ASSERT_EQ(check_blob(one.memory.bytes(), buffer_bytes(one.plan, one.rank), one.plan.message_bytes), "")
               << algorithm->name << " " << ranks << " ranks, " << passes << " passes";
           EXPECT_EQ(one.memory.blob().plan_hash, one.plan.hash);
           for (std::uint32_t s = 0; s < strands; ++s) {
@@ -194,7 +194,7 @@ TEST(Blob, IsRefusedWhereItWouldLeadAnywhereElse) {
           const auto small = static_cast<std::byte>(1u << random() % 8);
           bytes[at] = random() % 2 == 0 ? bytes[at] ^ small : static_cast<std::byte>(random());
         }
-        const bool sound = check_blob(bytes, buffers).empty();
+        const bool sound = check_blob(bytes, buffers, one.plan.message_bytes).empty();
         ++(sound ? accepted : refused);
         ASSERT_TRUE(!sound || Walk(bytes, buffers).stays_inside()) << algorithm->name;
       }
@@ -208,18 +208,18 @@ TEST(Blob, ThatIsCutShortIsRefused) {
   const Encoded one = encoded(*find_algorithm(Collective::all_reduce, "ring"), 3, 0, 3, 1);
   const BufferBytes buffers = buffer_bytes(one.plan, 0);
   for (std::size_t bytes = 0; bytes < one.memory.bytes().size(); ++bytes)
-    ASSERT_NE(check_blob(one.memory.bytes().first(bytes), buffers), "") << bytes;
+    ASSERT_NE(check_blob(one.memory.bytes().first(bytes), buffers, one.plan.message_bytes), "") << bytes;
 }
 
 TEST(Blob, IsRefusedForSmallerBuffers) {
   const Encoded one = encoded(*find_algorithm(Collective::all_reduce, "double_tree"), 5, 2, 4, 2);
   const BufferBytes exact = buffer_bytes(one.plan, one.rank);
-  ASSERT_EQ(check_blob(one.memory.bytes(), exact), "");
+  ASSERT_EQ(check_blob(one.memory.bytes(), exact, one.plan.message_bytes), "");
   for (std::size_t b = 0; b < exact.size(); ++b) {
     if (exact[b] == 0) continue;
     BufferBytes less = exact;
     --less[b];
-    EXPECT_EQ(check_blob(one.memory.bytes(), less), "an operand leaves its buffer") << b;
+    EXPECT_EQ(check_blob(one.memory.bytes(), less, one.plan.message_bytes), "an operand leaves its buffer") << b;
   }
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -61,7 +62,7 @@ TEST_P(Links, CarryEachMessageOnceAndInOrder) {
 TEST_P(Links, CarryLinesByTheirTags) {
   const std::uint64_t first = GetParam();
   std::uint64_t unused = 0, credit = first;
-  std::array<std::array<std::uint64_t, 5>, slots> lines{};
+  alignas(16) std::array<std::array<std::array<std::uint64_t, 2>, 5>, slots> lines{};
   std::uint64_t wrong = 0;
   on_threads(2, [&](int side) {
     const SendingEnd<W> sender{&credit, &unused, slots};
@@ -70,13 +71,13 @@ TEST_P(Links, CarryLinesByTheirTags) {
       auto& own = lines[n % slots];
       if (side == 0) wait_until([&] { return sender.has_room(n); });
       for (std::uint32_t i = 0; i < own.size(); ++i) {
-        const auto expected = static_cast<std::uint32_t>(3 * n + i);
+        const std::uint64_t expected = (3 * n + i) * 0x9e3779b97f4a7c15u;
         if (side == 0) {
-          Line<W>::put(own[i], n, expected);
+          Line<W>::put(own[i].data(), n, expected);
           continue;
         }
-        std::uint32_t data = 0;
-        wait_until([&] { return Line<W>::get(own[i], n, data); });
+        std::uint64_t data = 0;
+        wait_until([&] { return Line<W>::get(own[i].data(), n, data); });
         wrong += data != expected ? 1 : 0;
       }
       if (side == 1) receiver.release(n);
@@ -88,11 +89,32 @@ TEST_P(Links, CarryLinesByTheirTags) {
 INSTANTIATE_TEST_SUITE_P(From, Links, ::testing::Values(0, (std::uint64_t{1} << 32) - 5000));
 
 TEST(Line, ThatNobodyHasWrittenIsNoMessage) {
-  const std::uint64_t line = 0;
-  std::uint32_t data = 7;
-  for (const std::uint64_t n : {std::uint64_t{0}, std::uint64_t{1}, (std::uint64_t{1} << 32) - 2})
-    EXPECT_FALSE(Line<W>::get(line, n, data)) << n;
+  alignas(16) const std::uint64_t line[2] = {0, 0};
+  std::uint64_t data = 7;
+  for (const int power : {0, 1, 30, 31, 32, 33, 63}) {
+    for (const std::uint64_t around : {-2, -1, 0, 1}) EXPECT_FALSE(Line<W>::get(line, (1ull << power) + around, data));
+  }
   EXPECT_EQ(data, 7u);
+}
+
+// A line that short messages leave alone keeps its tag until the slot is cleaned.
+TEST(Line, IsCleanedBeforeItsTagComesAgain) {
+  constexpr std::uint64_t again = Line<W>::tags;
+  for (const std::uint64_t first : {std::uint64_t{0}, std::uint64_t{5}, again / 2 - 1, again / 2, again - 1, 3 * again}) {
+    EXPECT_EQ(Line<W>::tag_of(first), Line<W>::tag_of(first + again));
+    // In between each slot has a message that is followed by a cleaning.
+    const std::uint64_t next = (first / (again / 2) + 1) * (again / 2);
+    std::set<std::uint64_t> cleaned;
+    for (std::uint64_t n = next; n < next + slots; ++n) {
+      EXPECT_TRUE(Line<W>::is_cleaned_behind(n, slots)) << n;
+      cleaned.insert(n % slots);
+    }
+    EXPECT_EQ(cleaned.size(), slots);
+    EXPECT_GT(next, first);
+    EXPECT_LT(next + slots, first + again);
+    EXPECT_FALSE(Line<W>::is_cleaned_behind(next + slots, slots)) << "now and then is enough";
+  }
+  EXPECT_FALSE(Line<W>::is_cleaned_behind(0, slots)) << "nothing has been there";
 }
 
 TEST(Claims, AreOneBlocksAtATime) {

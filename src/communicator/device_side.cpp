@@ -1,0 +1,577 @@
+#include "src/communicator/device_side.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "src/base/clock.h"
+#include "src/base/exception_boundary.h"
+#include "src/communicator/launch_watch.h"
+#include "src/cuda/kernel_module.h"
+#include "src/device/buffers.h"
+#include "src/device/device_allocations.h"
+
+namespace tutti {
+namespace {
+
+/// How long a wait for other threads sleeps before it looks at failure again; a hook makes it a millisecond.
+constexpr std::uint64_t longest_sleep_ns = 10 * kMs;
+/// A launch that ends soon is looked for without sleep.
+constexpr std::uint64_t spins_for_ns = 50'000;
+/// How long a launch may take to end once its communicator has failed.
+constexpr std::uint64_t longest_end_ns = kSecond;
+/// How long whoever was stopped by another looks for that one's words.
+constexpr std::uint64_t words_ns = kSecond;
+/// A launch that has not begun is given this long beyond its limit: other work may be before it on the device.
+constexpr std::uint64_t begin_grace_ns = 5 * kSecond;
+constexpr std::size_t most_plans = 1024;
+
+void nap(std::uint64_t ns) {
+  const timespec time{static_cast<time_t>(ns / kSecond), static_cast<long>(ns % kSecond)};
+  nanosleep(&time, nullptr);
+}
+
+std::uint64_t no_less(std::uint64_t a, std::uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
+
+}  // namespace
+
+DeviceSide::DeviceSide(const DeviceSideParts& parts) : parts_(parts), watch_(std::make_unique<LaunchWatch>(*this)) {
+  if (parts_.settings.memory == TUTTI_MEMORY_CUDA) armed_.store(true, std::memory_order_relaxed);
+  arm_if_loaded();
+}
+
+DeviceSide::~DeviceSide() { end(); }
+
+void DeviceSide::end() {
+  if (watch_ == nullptr) return;
+  if (watch_->holds_graphs()) abort();
+  watch_.reset();
+  if (is_announced()) {
+    DeviceAllocations::instance().end_use();
+    release_flights();
+  }
+}
+
+void DeviceSide::arm_if_loaded() {
+  if (!armed() && parts_.settings.memory != TUTTI_MEMORY_HOST && cuda::Driver::loaded_already())
+    armed_.store(true, std::memory_order_relaxed);
+}
+
+bool DeviceSide::uses(const CollectiveCall& call, Buffer buffer) const {
+  Problem problem;
+  problem.collective = call.collective;
+  problem.root = call.root;
+  problem.ranks = parts_.membership.ranks;
+  return call.count != 0 && blocks_of(problem, buffer, rank()) != 0;
+}
+
+std::vector<int> DeviceSide::others() const {
+  std::vector<int> all;
+  for (int r = 0; r < parts_.membership.ranks; ++r) {
+    if (r != rank()) all.push_back(r);
+  }
+  return all;
+}
+
+std::uint64_t DeviceSide::limit_of(const CollectiveCall& call) const {
+  // Relaxed: a single value that orders nothing.
+  return call.timeout_ns != 0 ? call.timeout_ns : parts_.timeout_ns.load(std::memory_order_relaxed);
+}
+
+// ---- Whether a call is of a device, and may be.
+
+Result<Processor> DeviceSide::processor_of(const CollectiveCall& call, const CallStream* stream) {
+  if (parts_.settings.memory == TUTTI_MEMORY_HOST) {
+    if (stream == nullptr) return Processor::cpu;
+    return Status(TUTTI_INVALID_ARGUMENT, "a CUDA stream was passed where config.memory says that all memory is the host's",
+                  "Leave config.memory and TUTTI_MEMORY unset, or set them to CUDA.");
+  }
+  const auto driver = cuda::Driver::get();
+  if (parts_.settings.memory == TUTTI_MEMORY_CUDA || stream != nullptr) {
+    if (!driver.ok()) return driver.status();
+    armed_.store(true, std::memory_order_relaxed);
+    return Processor::cuda;
+  }
+  // Without a driver that works there is no device memory.
+  if (!driver.ok()) return Processor::cpu;
+  for (const auto& [buffer, which] : {std::pair(call.send, Buffer::input), {call.recv, Buffer::output}}) {
+    if (!uses(call, which)) continue;
+    const auto place = place_of(**driver, buffer);
+    if (!place.ok()) return place.status();
+    if (place->on_device()) return Processor::cuda;
+  }
+  return Processor::cpu;
+}
+
+Status DeviceSide::refuse_device_memory(const void* buffer, const char* what) const {
+  if (!armed() || parts_.settings.memory == TUTTI_MEMORY_HOST || buffer == nullptr) return {};
+  const auto driver = cuda::Driver::get();
+  if (!driver.ok()) return {};
+  const auto place = place_of(**driver, buffer);
+  if (!place.ok()) return place.status();
+  if (!place->on_device()) return {};
+  return Status(TUTTI_UNSUPPORTED,
+                fmt::format("{} was given memory of a device; sends and receives of it come later", what),
+                "Use host memory, or a collective.");
+}
+
+Status DeviceSide::check_processes() const {
+  const Member& self = parts_.membership.members[static_cast<std::size_t>(rank())];
+  for (const Member& member : parts_.membership.members) {
+    if (member.same_pids(self) && member.pid == self.pid) continue;
+    return Status(TUTTI_UNSUPPORTED,
+                  fmt::format("device memory between processes comes later, and {} is in another one than {}",
+                              member.text(), self.text()),
+                  "Make the ranks threads of one process, or use host memory.");
+  }
+  return {};
+}
+
+Status DeviceSide::announce() {
+  // Acquire: pairs with the store below, behind which the two are there.
+  if (announced_.load(std::memory_order_acquire)) return {};
+  const std::lock_guard lock(announcing_);
+  if (announced_.load(std::memory_order_acquire)) return {};
+  if (Status status = check_processes(); !status.ok()) return status;
+  const int device = parts_.settings.device;
+  auto runtime = DeviceRuntime::get(device < 0 ? cuda::kNoDevice : device, cuda::module_folder(parts_.settings.module_dir));
+  if (!runtime.ok()) return runtime.status();
+  const auto scope = DeviceScope::enter(**runtime);
+  if (!scope.ok()) return scope.status();
+  auto stream = cuda::OwnedStream::create((*runtime)->context());
+  if (!stream.ok()) return stream.status();
+  stream_ = std::move(*stream);
+  runtime_ = std::move(*runtime);
+  const auto& key = parts_.membership.key;
+  world_ = DeviceWorld::of(std::string(key.begin(), key.end()), parts_.membership.ranks);
+  world_->join(rank(), runtime_);
+  DeviceAllocations::instance().begin_use();
+  announced_.store(true, std::memory_order_release);
+  return {};
+}
+
+Status DeviceSide::check_stream(CallStream& stream) const {
+  const cuda::Driver& driver = runtime_->driver();
+  const auto own_value = reinterpret_cast<std::uintptr_t>(stream.handle);
+  if (own_value > cuda::kPerThreadStream) {  // the others are of whatever context is current
+    cuda::ContextHandle context = nullptr;
+    const cuda::DriverResult result = driver.api().cuStreamGetCtx(stream.handle, &context);
+    if (result == cuda::DriverResult::invalid_handle) {
+      return Status(TUTTI_INVALID_ARGUMENT, "the stream's handle is no CUDA stream", "Pass a cudaStream_t.");
+    }
+    if (result != cuda::DriverResult::success)
+      return driver.failure(result, driver.api().cuStreamGetCtx.name, runtime_->device(), "asking for a stream's context");
+    if (context != runtime_->context().handle()) {
+      return Status(TUTTI_INVALID_ARGUMENT,
+                    fmt::format("the stream is of another context than rank {}'s on device {}", rank(), runtime_->device()),
+                    "Pass a stream of the device that was current when this communicator first used one.");
+    }
+  }
+  if (own_value == 0 || own_value == cuda::kLegacyStream) return {};  // cannot be captured
+  auto capture = cuda::CaptureStatus::none;
+  std::uint64_t id = 0;
+  const cuda::GraphNodeHandle* nodes = nullptr;
+  std::size_t count = 0;
+  const Status status =
+      driver.call(driver.api().cuStreamGetCaptureInfo_v2, runtime_->device(), "asking whether a stream is captured",
+                  stream.handle, &capture, &id, &stream.graph, &nodes, &count);
+  if (!status.ok()) return status;
+  if (capture == cuda::CaptureStatus::invalidated)
+    return Status(TUTTI_INVALID_USAGE, "the capture of the stream is invalid already", "End it, and begin another one.");
+  stream.captured = capture == cuda::CaptureStatus::active;
+  return {};
+}
+
+Status DeviceSide::check_buffer(const void* buffer, const char* what, bool on_stream) const {
+  const auto place = place_of(runtime_->driver(), buffer);
+  if (!place.ok()) return place.status();
+  const int own = runtime_->device();
+  if (place->kind == BufferPlace::Kind::device && place->device != own) {
+    return Status(
+        TUTTI_INVALID_ARGUMENT,
+        fmt::format("the {} buffer lies on device {}, and rank {}'s device is {}", what, place->device, rank(), own),
+        "Pass memory of that device, or managed or pinned memory.");
+  }
+  if (place->kind != BufferPlace::Kind::pageable || runtime_->reaches_pageable()) return {};
+  if (on_stream) {
+    return Status(TUTTI_INVALID_ARGUMENT,
+                  fmt::format("the {} buffer is pageable host memory, which device {} does not reach", what, own),
+                  "Pass device, managed or pinned memory.");
+  }
+  return Status(
+      TUTTI_UNSUPPORTED,
+      fmt::format("the {} buffer is pageable host memory where the call is of device {}; mixed memory comes later", what,
+                  own),
+      "Pass device, managed or pinned memory for both buffers.");
+}
+
+Status DeviceSide::ready(const CollectiveCall& call, CallStream* stream) {
+  const auto scope = DeviceScope::enter(*runtime_);
+  if (!scope.ok()) return scope.status();
+  if (stream != nullptr) {
+    if (Status status = check_stream(*stream); !status.ok()) return status;
+  }
+  if (uses(call, Buffer::input)) {
+    if (Status status = check_buffer(call.send, "send", stream != nullptr); !status.ok()) return status;
+  }
+  if (uses(call, Buffer::output)) {
+    if (Status status = check_buffer(call.recv, "receive", stream != nullptr); !status.ok()) return status;
+  }
+  return {};
+}
+
+// ---- Plans.
+
+Result<PreparedDevicePlan*> DeviceSide::prepare(const Problem& problem, const std::string& wish) {
+  if (wish != wish_ || plans_.size() >= most_plans) plans_.clear();
+  if (const auto found = plans_.find(problem); found != plans_.end()) return &found->second;
+  auto choice = parts_.plans.choose(problem, wish);
+  if (!choice.ok()) return choice.status();
+  PreparedDevicePlan made;
+  made.algorithm = choice->name;
+  made.name = KindName(name_of(problem.collective));
+  made.algorithm_name = KindName(choice->name);
+  // Blocks run lanes side by side whatever the host's cores.
+  made.lowered = lower(choice->plan, rank(), choice->program_of(rank()), ProgramOf(), Cores());
+  made.plan = std::move(choice->plan);
+  wish_ = wish;
+  return &plans_.emplace(problem, std::move(made)).first->second;
+}
+
+Status DeviceSide::open(PreparedDevicePlan& plan, const CollectiveCall& call) {
+  if (plan.device != nullptr) return {};
+  const std::uint64_t bytes = scratch_bytes(plan.plan);
+  if (bytes != 0 && (scratch_ == nullptr || scratch_->bytes() < bytes)) {
+    auto block = world_->arena(rank())->allocate(bytes);
+    if (!block.ok()) return block.status();
+    scratch_ = std::make_shared<const DeviceBlock>(std::move(*block));
+  }
+  auto made = DevicePlan::make(world_, rank(), plan.plan, plan.lowered, scratch_, set_up_limit(call));
+  if (!made.ok()) return made.status();
+  plan.device = std::move(*made);
+  return {};
+}
+
+// ---- Waits.
+
+/// The first device call of a communicator waits here until all ranks are in theirs.
+Status DeviceSide::await_ranks(const CollectiveCall& call, std::uint64_t sequence, const PollHook& hook) {
+  // Relaxed: in a turn, as the store.
+  if (team_.load(std::memory_order_relaxed) != nullptr) return {};
+  const Deadline deadline = Deadline::in(limit_of(call));
+  const std::uint64_t begun = now_ns();
+  PeerInquiry inquiry(parts_.reporter, control(), true);
+  inquiry.begin();
+  while (!world_->await_ranks(hook.slice_ns(longest_sleep_ns))) {
+    if (Status first = parts_.failures.first_error(); !first.ok()) return first;
+    const bool ended = hook.ends_wait();
+    if (ended || deadline.passed())
+      return parts_.reporter.report_gave_up(ended ? GaveUp::hook : GaveUp::deadline, call, sequence, world_->missing(),
+                                            hook);
+    if (!inquiry.look(now_ns() - begun, call, sequence, [this] { return world_->missing(); }))
+      return parts_.failures.first_error();
+  }
+  if (Status status = world_->connect(set_up_limit(call)); !status.ok()) return status;
+  // Release: pairs with abort, which uses the team.
+  team_.store(&world_->team(rank()), std::memory_order_release);
+  // An abort that came before found no team to stop.
+  if (Status first = parts_.failures.first_error(); !first.ok()) return first;
+  return {};
+}
+
+Result<Deposit> DeviceSide::deposit_of(PreparedDevicePlan& plan, const CollectiveCall& call, std::uint64_t sequence,
+                                       const PollHook& hook) {
+  if (Status status = await_ranks(call, sequence, hook); !status.ok()) return status;
+  const auto scope = DeviceScope::enter(*runtime_);
+  if (!scope.ok()) return scope.status();
+  release_flights();
+  if (Status status = open(plan, call); !status.ok()) return status;
+  Deposit deposit;
+  deposit.rank = rank();
+  deposit.plan = plan.device;
+  deposit.send = call.send;
+  deposit.recv = call.recv;
+  deposit.limit_ns = limit_of(call);
+  deposit.blocks = {static_cast<std::uint32_t>(parts_.settings.min_blocks),
+                    static_cast<std::uint32_t>(parts_.settings.max_blocks)};
+  deposit.in_order = parts_.settings.launch_order;
+  return deposit;
+}
+
+Status DeviceSide::open_early(PreparedDevicePlan& plan, const CollectiveCall& call, std::uint64_t sequence,
+                              const PollHook& hook) {
+  if (call.count == 0) return {};
+  if (Status status = await_ranks(call, sequence, hook); !status.ok()) return status;
+  const auto scope = DeviceScope::enter(*runtime_);
+  if (!scope.ok()) return scope.status();
+  if (Status status = open(plan, call); !status.ok()) return status;
+  return team().prepare_rooms();
+}
+
+Status DeviceSide::issue(PreparedDevicePlan& plan, std::uint64_t history, const CallStream* stream, const PollHook& hook,
+                         DeviceCall& out) {
+  out.issued_ns = now_ns();
+  if (out.call.count == 0) return {};
+  auto deposit = deposit_of(plan, out.call, out.sequence, hook);
+  if (!deposit.ok()) return deposit.status();
+  deposit->stream = stream != nullptr ? stream->handle : stream_.handle();
+  deposit->operation_hash = history;
+  out.stream = deposit->stream;
+  auto meeting = team().deposit(std::move(*deposit));
+  if (!meeting.ok()) return meeting.status();
+  out.meeting = std::move(*meeting);
+  return {};
+}
+
+Result<Deposit> DeviceSide::deposit_for_capture(PreparedDevicePlan& plan, const CollectiveCall& call,
+                                                const CallStream& stream, const PollHook& hook) {
+  auto deposit = deposit_of(plan, call, UINT64_MAX, hook);
+  if (!deposit.ok()) return deposit.status();
+  deposit->stream = stream.handle;
+  deposit->operation_hash = plan.plan.hash;
+  return deposit;
+}
+
+Status DeviceSide::await_launch(DeviceCall& call, const PollHook& hook) {
+  Team& own = team();
+  const Deadline deadline = Deadline::in(limit_of(call.call));
+  const std::uint64_t begun = now_ns();
+  PeerInquiry inquiry(parts_.reporter, control(), true);
+  inquiry.begin();
+  Status ended;
+  while (ended.ok() && !own.wait(*call.meeting, hook.slice_ns(longest_sleep_ns))) {
+    const auto missing = [&] { return own.missing(*call.meeting); };
+    ended = parts_.failures.first_error();
+    const bool by_hook = ended.ok() && hook.ends_wait();
+    if (ended.ok() && (by_hook || deadline.passed())) {
+      ended = parts_.reporter.report_gave_up(by_hook ? GaveUp::hook : GaveUp::deadline, call.call, call.sequence, missing(),
+                                             hook);
+    } else if (ended.ok() && !inquiry.look(now_ns() - begun, call.call, call.sequence, missing)) {
+      ended = parts_.failures.first_error();
+    }
+  }
+  // The others do not launch what this rank's memory is a part of once it has left its call.
+  if (!ended.ok()) own.withdraw(*call.meeting, ended);
+  Departure departure = own.departure(*call.meeting, rank());
+  call.flight = std::move(departure.flight);
+  call.job = departure.job;
+  call.meeting.reset();
+  if (call.flight != nullptr) {
+    if (Status status = own.follow(call.stream); !status.ok()) return parts_.failures.fail(status);
+    return {};
+  }
+  if (!ended.ok()) return ended;
+  if (departure.differs >= 0) {
+    const int other = departure.differs == rank() ? own.ranks()[0] : departure.differs;
+    return parts_.reporter.report_mismatch(other, call.call, call.sequence, hook);
+  }
+  return parts_.failures.fail(departure.status);
+}
+
+Status DeviceSide::await_end(DeviceCall& call, const PollHook& hook) {
+  const std::uint64_t begun = now_ns();
+  const Deadline deadline = Deadline::in(no_less(limit_of(call.call), begin_grace_ns));
+  PeerInquiry inquiry(parts_.reporter, control(), true);
+  inquiry.begin();
+  std::uint64_t next_health = begun + 20 * kMs;
+  for (std::uint64_t pause = 0;;) {
+    const JobEnd end = call.flight->end(call.job);
+    if (end != JobEnd::under_way) return outcome(call, end, hook);
+    if (has_failed()) return linger(call, parts_.failures.first_error());
+    const std::uint64_t now = now_ns();
+    if (hook.ends_wait())
+      return linger(call, parts_.reporter.report_gave_up(GaveUp::hook, call.call, call.sequence, {}, hook));
+    if (deadline.passed() && !call.flight->begun(call.job))
+      return linger(call, parts_.reporter.report_gave_up(GaveUp::deadline, call.call, call.sequence, {}, hook));
+    if (!inquiry.look(now - begun, call.call, call.sequence, [this] { return others(); }))
+      return linger(call, parts_.failures.first_error());
+    if (now >= next_health) {
+      next_health = now + 20 * kMs;
+      if (Status status = check_health(); !status.ok()) return status;
+    }
+    if (now - begun < spins_for_ns) {
+      sched_yield();
+    } else {
+      pause = std::min(hook.slice_ns(longest_sleep_ns / 10), std::max<std::uint64_t>(5'000, 2 * pause));
+      nap(pause);
+    }
+  }
+}
+
+/// A launch under way in a failed communicator: waits until its kernel has left the caller's memory.
+Status DeviceSide::linger(const DeviceCall& call, Status failure) {
+  abort();
+  const Deadline deadline = Deadline::in(longest_end_ns);
+  while (call.flight->end(call.job) == JobEnd::under_way) {
+    if (!check_health().ok()) return failure;  // nothing runs there any more
+    if (deadline.passed()) {
+      Error error = failure.error();
+      error.message +=
+          fmt::format("; device {} may still use the buffers of this call, which must not be reused", runtime_->device());
+      return Status(std::move(error));
+    }
+    nap(100'000);
+  }
+  return failure;
+}
+
+Status DeviceSide::outcome(const DeviceCall& call, JobEnd end, const PollHook& hook) {
+  if (end == JobEnd::completed) {
+    if (call.sequence != UINT64_MAX) parts_.board.complete_at_least(call.sequence);
+    return {};
+  }
+  const Status first = parts_.failures.first_error();
+  if (!first.ok()) return first;
+  abort();
+  if (call.sequence == UINT64_MAX) return fail_captured(call, end);
+  const int peer = call.flight->record(call.job).peer;
+  if (end == JobEnd::mismatch) return parts_.reporter.report_mismatch(peer, call.call, call.sequence, hook);
+  if (end == JobEnd::late) {
+    const std::vector<int> waiting = peer >= 0 ? std::vector{peer} : std::vector<int>();
+    return parts_.reporter.report_gave_up(GaveUp::deadline, call.call, call.sequence, waiting, hook);
+  }
+  // Another rank of the launch, or of another one, is about to say why.
+  const Deadline deadline = Deadline::in(words_ns);
+  while (parts_.failures.first_error().ok() && !deadline.passed()) nap(kMs);
+  if (Status told = parts_.failures.first_error(); !told.ok()) return told;
+  return parts_.failures.fail(
+      Status(TUTTI_ABORTED, fmt::format("{}: its launch was stopped", parts_.reporter.label(call.call, call.sequence))));
+}
+
+/// Of replays no rank knows how many others have done: there is only what the kernel saw.
+Status DeviceSide::fail_captured(const DeviceCall& call, JobEnd end) {
+  const JobRecord& record = call.flight->record(call.job);
+  Error error;
+  error.operation_kind = name_of(call.call.collective);
+  if (record.peer >= 0 && end != JobEnd::aborted) error.guilty = {parts_.failures.guilty(record.peer)};
+  const std::string what =
+      fmt::format("a replayed {} of \"{}\" on CUDA memory", name_of(call.call.collective), parts_.failures.name());
+  if (end == JobEnd::mismatch) {
+    error.status = TUTTI_MISMATCH;
+    error.message = fmt::format("{}: rank {} runs another operation there than rank {}", what, record.peer, rank());
+    error.remedy = "Replay the same graphs in the same order on all ranks.";
+  } else if (end == JobEnd::late) {
+    error.status = TUTTI_TIMEOUT;
+    error.limit_ns = limit_of(call.call);
+    error.message =
+        fmt::format("{}: rank {} waited for {} in vain (step {} of lane {})", what, rank(),
+                    record.peer >= 0 ? fmt::format("rank {}", record.peer) : "its own lanes", record.step, record.lane);
+    error.remedy = "Replay the graph on all ranks, or raise TUTTI_OPERATION_TIMEOUT if it is only slow.";
+  } else {
+    error.status = TUTTI_ABORTED;
+    error.message = what + ": its launch was stopped";
+  }
+  return parts_.failures.fail(std::move(error));
+}
+
+// ---- Failure.
+
+bool DeviceSide::has_failed() {
+  // Acquire: what is known of the failure is there.
+  if (!failed()->load(std::memory_order_acquire)) return false;
+  abort();
+  return true;
+}
+
+void DeviceSide::abort() {
+  // Acquire: pairs with the store once all ranks are connected.
+  if (Team* const own = team_.load(std::memory_order_acquire); own != nullptr) own->abort();
+}
+
+Status DeviceSide::fail(Status status) {
+  Status first = parts_.failures.fail(std::move(status));
+  abort();
+  return first;
+}
+
+Status DeviceSide::check_health() {
+  Status status = runtime_->health();
+  return status.ok() ? status : parts_.failures.fail(status);
+}
+
+Status DeviceSide::watch(DeviceCall call) { return watch_->add(std::move(call)); }
+
+// ---- Batches.
+
+Status LaunchBatch::end(const PollHook& hook) {
+  std::set<Team*> refused;
+  Status first = launch_captured(refused);
+  for (Issued& each : issued_) {
+    const std::shared_ptr<Work> work = each.call.work;
+    // Others of its team were to be in a capture: they will not come.
+    if (each.call.meeting != nullptr && refused.contains(&each.side->team())) static_cast<void>(each.side->fail(first));
+    Status status = catching([&]() -> Status {
+      if (each.call.meeting == nullptr) {  // of no elements
+        work->start(each.call.sequence);
+        Status done = each.side->outcome(each.call, JobEnd::completed, hook);
+        work->complete(done);
+        return done;
+      }
+      if (Status failed = each.side->await_launch(each.call, hook); !failed.ok()) return failed;
+      Status watched = each.side->watch(each.call);
+      return watched.ok() ? watched : each.side->fail(watched);
+    });
+    if (!status.ok()) work->complete(status);
+    if (first.ok()) first = std::move(status);
+  }
+  issued_.clear();
+  return first;
+}
+
+/// The n-th operation of each rank of a team is of one launch.
+Status LaunchBatch::launch_captured(std::set<Team*>& refused) {
+  std::map<Team*, std::map<int, std::vector<Captured*>>> by_rank;
+  for (Captured& each : captured_) {
+    if (each.call.call.count != 0) {
+      by_rank[&each.side->team()][each.deposit.rank].push_back(&each);
+    } else {
+      each.call.work->complete({});
+    }
+  }
+  Status first;
+  for (auto& [team, ranks] : by_rank) {
+    std::size_t most = 0;
+    for (const auto& [rank, calls] : ranks) most = std::max(most, calls.size());
+    for (std::size_t n = 0; n < most; ++n) {
+      std::vector<Captured*> together;
+      for (auto& [rank, calls] : ranks) {
+        if (n < calls.size()) together.push_back(calls[n]);
+      }
+      Status status = catching([&] { return capture_together(together); });
+      // Nothing of it has run; whatever becomes of the graph is the graph's.
+      for (const Captured* each : together) each->call.work->complete(status);
+      if (!status.ok()) refused.insert(team);
+      if (first.ok()) first = std::move(status);
+    }
+  }
+  captured_.clear();
+  return first;
+}
+
+Status LaunchBatch::capture_together(const std::vector<Captured*>& calls) {
+  std::vector<Deposit> deposits;
+  for (const Captured* each : calls) {
+    if (each->graph != calls[0]->graph) {
+      return Status(TUTTI_UNSUPPORTED, "ranks that share a device are in different captures",
+                    "Capture their calls on streams of one capture, within one group.");
+    }
+    deposits.push_back(each->deposit);
+  }
+  auto flight = calls[0]->side->team().capture(deposits, calls[0]->graph);
+  if (!flight.ok()) return flight.status();
+  for (std::size_t c = 0; c < calls.size(); ++c) {
+    DeviceCall watched;
+    watched.call = calls[c]->call.call;
+    watched.flight = *flight;
+    watched.job = static_cast<std::uint32_t>(c);
+    if (Status status = calls[c]->side->watch(std::move(watched)); !status.ok()) return status;
+  }
+  return {};
+}
+
+}  // namespace tutti

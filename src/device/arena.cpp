@@ -1,0 +1,94 @@
+#include "src/device/arena.h"
+
+#include <algorithm>
+#include <bit>
+#include <mutex>
+
+namespace tutti {
+namespace {
+
+constexpr std::size_t least_block = 256;
+constexpr std::size_t step = std::size_t{64} << 10;
+constexpr std::size_t large_block = std::size_t{2} << 20;
+
+constexpr std::size_t multiple_of(std::size_t unit, std::size_t bytes) { return (bytes + unit - 1) / unit * unit; }
+
+}  // namespace
+
+DeviceBlock& DeviceBlock::operator=(DeviceBlock&& other) noexcept {
+  std::swap(arena_, other.arena_);
+  std::swap(address_, other.address_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+DeviceBlock::~DeviceBlock() {
+  if (arena_ != nullptr) arena_->give_back(address_, bytes_);
+}
+
+void DeviceBlock::keep_for_good() && {
+  static auto& mutex = *new std::mutex;
+  static auto& kept = *new std::vector<DeviceBlock>;
+  const std::lock_guard lock(mutex);
+  kept.push_back(std::move(*this));
+}
+
+/// Few sizes, so that what is given back serves again.
+std::size_t DeviceArena::rounded(std::size_t bytes) {
+  if (bytes >= large_block) return multiple_of(large_block, bytes);
+  return bytes > step ? multiple_of(step, bytes) : std::max(least_block, std::bit_ceil(bytes));
+}
+
+Result<DeviceBlock> DeviceArena::allocate(std::size_t bytes) {
+  const std::size_t size = rounded(bytes);
+  const std::lock_guard lock(mutex_);
+  Blocks& known = blocks_[size];
+  if (known.free.empty()) {
+    known.free.reserve(known.made + 1);  // for its return, which may not fail
+    auto address = cut(size);
+    if (!address.ok()) return address.status();
+    ++known.made;
+    return DeviceBlock(shared_from_this(), *address, size);
+  }
+  const cuda::DevicePointer address = known.free.back();
+  known.free.pop_back();
+  return DeviceBlock(shared_from_this(), address, size);
+}
+
+/// With the lock, as what follows.
+Result<cuda::DevicePointer> DeviceArena::cut(std::size_t bytes) {
+  if (left_ < bytes) {
+    if (Status status = grow(bytes); !status.ok()) return status;
+  }
+  const cuda::DevicePointer address = next_;
+  next_ += bytes;
+  left_ -= bytes;
+  return address;
+}
+
+Status DeviceArena::grow(std::size_t bytes) {
+  const auto scope = DeviceScope::enter(*runtime_);
+  if (!scope.ok()) return scope.status();
+  const cuda::Context& context = runtime_->context();
+  const auto granule = cuda::PhysicalMemory::granularity(context);
+  if (!granule.ok()) return granule.status();
+  const auto memory = cuda::PhysicalMemory::create(context, multiple_of(std::max(*granule, large_block), bytes));
+  if (!memory.ok()) return memory.status();
+  auto mapped = cuda::MappedMemory::map(*memory);
+  if (!mapped.ok()) return mapped.status();
+  for (const int device : others_) {
+    if (Status status = mapped->allow(device); !status.ok()) return status;
+  }
+  next_ = mapped->address();
+  left_ = mapped->bytes();
+  chunks_.push_back(std::move(*mapped));
+  return {};
+}
+
+void DeviceArena::give_back(cuda::DevicePointer address, std::size_t bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  // It was made with the block, and has room for it.
+  blocks_.find(bytes)->second.free.push_back(address);
+}
+
+}  // namespace tutti

@@ -1,0 +1,83 @@
+// Device memory in small pieces: cut from memory that is mapped for every device of a communicator.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/cuda/memory.h"
+#include "src/device/runtime.h"
+
+namespace tutti {
+
+class DeviceArena;
+
+/// A piece of an arena, given back upon destruction: no launch may use it any more. Movable. Keeps the arena.
+class DeviceBlock {
+ public:
+  DeviceBlock() = default;  ///< none
+  DeviceBlock(std::shared_ptr<DeviceArena> arena, cuda::DevicePointer address, std::size_t bytes)
+      : arena_(std::move(arena)), address_(address), bytes_(bytes) {}
+  DeviceBlock(DeviceBlock&& other) noexcept
+      : arena_(std::move(other.arena_)), address_(other.address_), bytes_(other.bytes_) {
+    other.arena_.reset();
+  }
+  DeviceBlock& operator=(DeviceBlock&& other) noexcept;
+  ~DeviceBlock();
+
+  /// It is never given back, nor its arena: a device may still write there.
+  void keep_for_good() &&;
+
+  cuda::DevicePointer address() const { return address_; }
+  std::size_t bytes() const { return bytes_; }
+  /// The address as T of device memory: not for the host to look at.
+  template <typename T>
+  T* as(std::size_t offset = 0) const {
+    return reinterpret_cast<T*>(address_ + offset);
+  }
+
+ private:
+  std::shared_ptr<DeviceArena> arena_;
+  cuda::DevicePointer address_ = 0;
+  std::size_t bytes_ = 0;
+};
+
+/// Memory of one device that all devices of a communicator reach. It grows by whole granules, and shrinks only with its
+/// end. Unmapping waits for no launch. Thread safe.
+class DeviceArena : public std::enable_shared_from_this<DeviceArena> {
+ public:
+  /// others: ordinals of the devices that are to reach the memory, besides its own.
+  DeviceArena(std::shared_ptr<DeviceRuntime> runtime, std::vector<int> others)
+      : runtime_(std::move(runtime)), others_(std::move(others)) {}
+
+  /// At least `bytes` > 0, aligned to 256, contents undefined. Errors: as Driver::call.
+  Result<DeviceBlock> allocate(std::size_t bytes);
+  DeviceRuntime& runtime() const { return *runtime_; }
+
+ private:
+  friend class DeviceBlock;
+  static std::size_t rounded(std::size_t bytes);
+  Result<cuda::DevicePointer> cut(std::size_t bytes);
+  Status grow(std::size_t bytes);
+  void give_back(cuda::DevicePointer address, std::size_t bytes) noexcept;
+
+  const std::shared_ptr<DeviceRuntime> runtime_;
+  const std::vector<int> others_;
+  std::mutex mutex_;  ///< guards what follows
+  std::vector<cuda::MappedMemory> chunks_;
+  cuda::DevicePointer next_ = 0;  ///< of the last chunk, what was never given out
+  std::size_t left_ = 0;
+  /// Those of one size.
+  struct Blocks {
+    std::vector<cuda::DevicePointer> free;
+    std::size_t made = 0;
+  };
+  std::map<std::size_t, Blocks> blocks_;  ///< by size, as `rounded` gives it
+};
+
+}  // namespace tutti

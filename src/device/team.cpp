@@ -1,0 +1,322 @@
+#include "src/device/team.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "src/base/exception_boundary.h"
+
+namespace tutti {
+namespace {
+
+/// Polls in vain after which a block of a launch looks for another task.
+constexpr std::uint32_t patience = 64;
+/// Dynamic storage that every device gives a block unasked.
+constexpr std::uint64_t most_storage = 48 * 1024;
+
+}  // namespace
+
+Team::Team(std::shared_ptr<DeviceArena> arena, std::vector<int> ranks)
+    : arena_(std::move(arena)),
+      ranks_(std::move(ranks)),
+      rooms_(std::make_shared<LaunchRooms>(arena_, static_cast<std::uint32_t>(ranks_.size()))),
+      deposits_(ranks_.size()) {}
+
+Result<std::unique_ptr<Team>> Team::make(std::shared_ptr<DeviceArena> arena, std::vector<int> ranks,
+                                         const SetUpLimit& limit) {
+  auto team = std::make_unique<Team>(std::move(arena), std::move(ranks));
+  DeviceRuntime& runtime = team->runtime();
+  const auto scope = DeviceScope::enter(runtime);
+  if (!scope.ok()) return scope.status();
+  auto order = team->arena_->allocate(sizeof(LaunchOrder));
+  if (!order.ok()) return order.status();
+  team->order_ = std::move(*order);
+  auto word = runtime.take_pinned(sizeof(device::Word64));
+  if (!word.ok()) return word.status();
+  team->abort_ = std::move(*word);
+  *static_cast<device::Word64*>(team->abort_.data()) = 0;
+  auto event = cuda::OwnedEvent::create(runtime.context());
+  if (!event.ok()) return event.status();
+  team->launched_ = std::move(*event);
+  const DeviceWrite zeros[] = {{team->order_.address(), nullptr, sizeof(LaunchOrder)}};
+  if (Status status = runtime.write(zeros, limit); !status.ok()) {
+    std::move(team->order_).keep_for_good();
+    return status;
+  }
+  if (Status status = team->prepare_rooms(); !status.ok()) return status;
+  return team;
+}
+
+Team::~Team() { runtime().give_back(std::move(abort_)); }
+
+void Team::abort() {
+  // Release: pairs with the kernels' acquire, though nothing is behind it.
+  std::atomic_ref(*static_cast<device::Word64*>(abort_.data())).store(1, std::memory_order_release);
+}
+
+std::uint32_t Team::place_of(int rank) const {
+  return static_cast<std::uint32_t>(std::lower_bound(ranks_.begin(), ranks_.end(), rank) - ranks_.begin());
+}
+
+Result<std::shared_ptr<Meeting>> Team::deposit(Deposit deposit) {
+  if (is_per_thread(deposit.stream) && ranks_.size() > 1) {
+    const auto scope = DeviceScope::enter(runtime());
+    if (!scope.ok()) return scope.status();
+    auto event = cuda::OwnedEvent::create(runtime().context());
+    if (!event.ok()) return event.status();
+    deposit.before = std::make_shared<const cuda::OwnedEvent>(std::move(*event));
+    const cuda::Driver& driver = runtime().driver();
+    const Status status = driver.call(driver.api().cuEventRecord, runtime().device(), "recording an event on a stream",
+                                      deposit.before->handle(), deposit.stream);
+    if (!status.ok()) return status;
+  }
+  std::shared_ptr<Meeting> meeting;
+  {
+    const std::lock_guard lock(mutex_);
+    const std::uint32_t place = place_of(deposit.rank);
+    const std::uint64_t number = deposits_[place]++;
+    while (first_ + meetings_.size() <= number) meetings_.push_back(std::make_shared<Meeting>(ranks_.size()));
+    meeting = meetings_[number - first_];
+    meeting->deposits_[place] = std::move(deposit);
+    ++meeting->come_;
+    if (meeting->come_ == ranks_.size() && !meeting->over_) {
+      // It is the first one: whoever has come to a later one has come to this, too.
+      launch(*meeting, place);
+      meetings_.pop_front();
+      ++first_;
+    }
+    if (!meeting->over_) return meeting;
+    meeting->let_go();
+  }
+  changed_.notify_all();
+  return meeting;
+}
+
+Status Team::follow(cuda::StreamHandle stream) {
+  if (!is_per_thread(stream) || ranks_.size() == 1) return {};
+  // With the lock the event is behind a launch, not before the next one.
+  const std::lock_guard lock(mutex_);
+  const auto scope = DeviceScope::enter(runtime());
+  if (!scope.ok()) return scope.status();
+  const cuda::Driver& driver = runtime().driver();
+  return driver.call(driver.api().cuStreamWaitEvent, runtime().device(), "making a stream wait for another", stream,
+                     launched_.handle(), 0u);
+}
+
+bool Team::wait(const Meeting& meeting, std::uint64_t ns) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, std::chrono::nanoseconds(ns), [&] { return meeting.over_; });
+}
+
+Departure Team::departure(const Meeting& meeting, int rank) const {
+  const std::lock_guard lock(mutex_);
+  return {meeting.status_, meeting.flight_, place_of(rank), meeting.differs_};
+}
+
+std::vector<int> Team::missing(const Meeting& meeting) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<int> missing;
+  for (std::size_t place = 0; place < ranks_.size(); ++place) {
+    if (meeting.deposits_[place].rank < 0) missing.push_back(ranks_[place]);
+  }
+  return missing;
+}
+
+void Team::withdraw(Meeting& meeting, const Status& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (meeting.over_) return;
+    meeting.over_ = true;
+    meeting.status_ = reason;
+    meeting.let_go();
+  }
+  changed_.notify_all();
+}
+
+/// With the lock.
+void Team::launch(Meeting& meeting, std::uint32_t launcher) {
+  meeting.over_ = true;
+  const std::vector<Deposit>& deposits = meeting.deposits_;
+  for (const Deposit& each : deposits) {
+    if (each.operation_hash != deposits[0].operation_hash) meeting.differs_ = each.rank;
+  }
+  if (meeting.differs_ >= 0) return;
+  meeting.status_ = catching([&]() -> Status {
+    const auto scope = DeviceScope::enter(runtime());
+    if (!scope.ok()) return scope.status();
+    Launch launch{};
+    std::uint32_t blocks = 0;
+    auto flight = prepare(deposits, launch, blocks);
+    if (!flight.ok()) return flight.status();
+    bool launched = false;
+    Status status = clean((*flight)->room(), deposits[launcher].stream);
+    if (status.ok()) status = enqueue(deposits, launcher, launch, blocks, launched_.handle(), true, launched);
+    // One that runs although what came behind it failed is kept until it is over.
+    if (!launched) (*flight)->will_not_run();
+    if (status.ok()) meeting.flight_ = std::move(*flight);
+    return status;
+  });
+}
+
+/// What each rank's settings allow is what its launches take; of a fused one, the first rank's.
+std::uint32_t Team::blocks_for(std::span<const Deposit> deposits, std::uint32_t tasks) const {
+  const std::uint32_t all = runtime().multiprocessors();
+  const std::uint32_t usual = deposits.size() > 1 ? 2 * all : std::max(1u, all / 4);
+  const BlockLimits& limits = deposits[0].blocks;
+  std::uint32_t blocks = std::max(std::min(tasks, usual), limits.least);
+  if (limits.most != 0) blocks = std::min(blocks, limits.most);
+  return std::max(1u, std::min(blocks, tasks));
+}
+
+Launch Team::describe(std::span<const Deposit> deposits, LaunchRoom& room) const {
+  Launch launch{};
+  launch.order = order_.as<LaunchOrder>();
+  launch.words = reinterpret_cast<LaunchWords*>(room.words);
+  launch.abort = static_cast<const device::Word64*>(abort_.data());
+  launch.operation_hash = deposits[0].operation_hash;
+  launch.limit_ns = deposits[0].limit_ns;
+  launch.job_count = static_cast<std::uint32_t>(deposits.size());
+  launch.patience = patience;
+  if (launch.job_count > most_inline_jobs) launch.more = room.jobs;
+  for (std::uint32_t j = 0; j < launch.job_count; ++j) {
+    const Deposit& each = deposits[j];
+    (launch.more != nullptr ? room.jobs : launch.jobs)[j] = each.plan->job(each.send, each.recv, &room.records[j]);
+    launch.task_count += each.plan->tasks();
+    launch.work_count += each.plan->work();
+    launch.most_operands = std::max(launch.most_operands, each.plan->most_operands());
+    launch.limit_ns = std::min(launch.limit_ns, each.limit_ns);
+  }
+  return launch;
+}
+
+Result<std::shared_ptr<Flight>> Team::prepare(std::span<const Deposit> deposits, Launch& launch, std::uint32_t& blocks) {
+  auto room = rooms_->take();
+  if (!room.ok()) return room.status();
+  launch = describe(deposits, **room);
+  std::vector<std::shared_ptr<const DevicePlan>> plans;
+  for (const Deposit& each : deposits) plans.push_back(each.plan);
+  const std::uint32_t wanted = blocks_for(deposits, launch.task_count);
+  blocks = runtime().reserve(wanted, plans[0]->kernel().resident_blocks);
+  auto flight = std::make_shared<Flight>(rooms_, std::move(*room), std::move(plans),
+                                         std::shared_ptr<DeviceRuntime>(arena_, &runtime()), blocks);
+  if (storage_bytes(launch.job_count, launch.most_operands) <= most_storage) return flight;
+  flight->will_not_run();
+  return Status(TUTTI_UNSUPPORTED,
+                fmt::format("{} ranks on device {} with {} operands a step are more than a launch holds", launch.job_count,
+                            runtime().device(), launch.most_operands),
+                "Put fewer ranks on a device, or name another algorithm.");
+}
+
+/// A new room's words become 0 in the launch's own stream: what else the device does might keep a stream of ours waiting.
+Status Team::clean(LaunchRoom& room, cuda::StreamHandle stream) const {
+  if (room.clean) return {};
+  const cuda::Driver& driver = runtime().driver();
+  const auto scope = DeviceScope::enter(runtime());
+  if (!scope.ok()) return scope.status();
+  Status status = driver.call(driver.api().cuMemsetD8Async, runtime().device(), "clearing a launch's words", room.words,
+                              static_cast<unsigned char>(0), sizeof(LaunchWords), stream);
+  room.clean = status.ok();
+  return status;
+}
+
+Status Team::run_kernel(const Deposit& on, Launch& launch, std::uint32_t blocks) {
+  const cuda::Driver& driver = runtime().driver();
+  const DeviceKernel& kernel = on.plan->kernel();
+  cuda::LaunchAttribute domain;
+  domain.id = cuda::LaunchAttributeId::mem_sync_domain;
+  domain.value.domain = cuda::MemSyncDomain::remote;  // its releases need not wait for what other kernels write
+  cuda::LaunchConfig config;
+  config.grid[0] = blocks;
+  config.block[0] = std::min(runtime().threads(), static_cast<std::uint32_t>(kernel.code.most_threads));
+  config.shared_bytes = static_cast<unsigned>(storage_bytes(launch.job_count, launch.most_operands));
+  config.stream = on.stream;
+  config.attributes = &domain;
+  config.attribute_count = runtime().has_domains() ? 1 : 0;
+  void* parameters[] = {&launch};
+  return driver.call(driver.api().cuLaunchKernelEx, runtime().device(), "launching a collective", &config,
+                     kernel.code.function, parameters, nullptr);
+}
+
+/// The kernel runs on the launcher's stream, behind what the others have been given, and they go on behind it.
+Status Team::enqueue(std::span<const Deposit> deposits, std::uint32_t launcher, Launch& launch, std::uint32_t blocks,
+                     cuda::EventHandle event, bool behind_last, bool& launched) {
+  const cuda::Driver& driver = runtime().driver();
+  const cuda::StreamHandle stream = deposits[launcher].stream;
+  const auto record = [&](cuda::StreamHandle on) {
+    return driver.call(driver.api().cuEventRecord, runtime().device(), "recording an event on a stream", event, on);
+  };
+  const auto wait = [&](cuda::StreamHandle waits, cuda::EventHandle what) {
+    return driver.call(driver.api().cuStreamWaitEvent, runtime().device(), "making a stream wait for another", waits, what,
+                       0u);
+  };
+  Status status;
+  // By the same handle there may be another thread's stream, or one that was made since the last was destroyed.
+  unsigned long long id = 0;
+  if (behind_last) {
+    status = driver.call(driver.api().cuStreamGetId, runtime().device(), "asking which stream it is", stream, &id);
+    if (status.ok() && has_launched_ && last_stream_ != id) status = wait(stream, event);
+  }
+  std::vector<cuda::StreamHandle> others;
+  for (const Deposit& each : deposits) {
+    if (!status.ok()) return status;
+    if (each.before != nullptr) {
+      status = wait(stream, each.before->handle());
+    } else if (each.stream != stream && std::find(others.begin(), others.end(), each.stream) == others.end()) {
+      others.push_back(each.stream);
+      status = record(each.stream);
+      if (status.ok()) status = wait(stream, event);
+    }
+  }
+  std::optional<DeviceRuntime::InOrder> order;
+  if (status.ok() && behind_last && deposits[launcher].in_order) {
+    auto begun = DeviceRuntime::InOrder::begin(runtime(), stream);
+    if (!begun.ok()) return begun.status();
+    order = std::move(*begun);
+  }
+  if (status.ok()) status = run_kernel(deposits[launcher], launch, blocks);
+  launched = status.ok();
+  if (!launched) return status;
+  if (behind_last) {
+    has_launched_ = true;
+    last_stream_ = id;
+  }
+  if (order) status = order->end(stream);
+  if (status.ok() && (behind_last || !others.empty())) status = record(stream);
+  for (const cuda::StreamHandle other : others) {
+    if (status.ok()) status = wait(other, event);
+  }
+  return status;
+}
+
+Result<std::shared_ptr<Flight>> Team::capture(std::span<const Deposit> deposits, cuda::GraphHandle graph) {
+  const std::lock_guard lock(mutex_);
+  const bool same = std::all_of(deposits.begin(), deposits.end(),
+                                [&](const Deposit& each) { return each.operation_hash == deposits[0].operation_hash; });
+  if (deposits.size() != ranks_.size() || !same) {
+    return Status(TUTTI_UNSUPPORTED,
+                  fmt::format("a capture has the operation of {} of the {} ranks on device {}", same ? deposits.size() : 1,
+                              ranks_.size(), runtime().device()),
+                  "Call it for all of them within one group, on streams of the same capture.");
+  }
+  const auto scope = DeviceScope::enter(runtime());
+  if (!scope.ok()) return scope.status();
+  auto event = cuda::OwnedEvent::create(runtime().context());
+  if (!event.ok()) return event.status();
+  Launch launch{};
+  std::uint32_t blocks = 0;
+  auto flight = prepare(deposits, launch, blocks);
+  if (!flight.ok()) return flight.status();
+  Status status = give_to_graph(runtime(), *flight, graph);
+  if (!status.ok()) (*flight)->will_not_run();
+  bool launched = false;
+  if (status.ok()) status = clean((*flight)->room(), deposits[0].stream);
+  (*flight)->room().clean = false;  // a graph that is never launched leaves them as they were
+  if (status.ok()) status = enqueue(deposits, 0, launch, blocks, event->handle(), false, launched);
+  if (!status.ok()) return status;
+  return flight;
+}
+
+}  // namespace tutti

@@ -1,0 +1,360 @@
+// Collectives on CUDA streams: their order, groups of one thread, works, and the end of communicators meanwhile.
+#include <atomic>
+
+#include "tests/device/calls.h"
+#include "tests/device/device_fixture.h"
+#include "tests/support/holdings.h"
+
+namespace tutti::test {
+namespace {
+
+constexpr std::size_t kCount = 2000;
+
+/// Streams that are held up would hold up others where they share a hardware queue: so there are as many as needed.
+class DeviceStreams : public DeviceTest {
+ protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    if (standin) standin.set("QUEUES", "128");
+  }
+};
+
+tutti_status sum_on(const Memory& send, const Memory& recv, tutti_comm* comm, tutti_stream stream,
+                    const tutti_call* call = nullptr) {
+  return tutti_all_reduce(send.data(), recv.data(), kCount, TUTTI_INT32, TUTTI_SUM, comm, stream, call);
+}
+
+void copy(const Memory& to, const Memory& from, const Stream& stream) {
+  EXPECT_EQ(api().cuMemcpyAsync(to.address(), from.address(), from.bytes(), stream.handle()), kOk);
+}
+
+TEST_F(DeviceStreams, TheLegacyStreamAndThatOfTheThreadAreStreamsToo) {
+  const DeviceRanks ranks({.ranks = 3});
+  ranks.run([](const DeviceRank& rank) {
+    for (const std::uintptr_t value : {std::uintptr_t{0}, cuda::kLegacyStream, cuda::kPerThreadStream}) {
+      const auto handle = reinterpret_cast<cuda::StreamHandle>(value);
+      const Memory data = device_values(std::vector<std::int32_t>(kCount, 1));
+      for (int round = 0; round < 3; ++round) {
+        ASSERT_EQ(sum_on(data, data, rank.comm, on(handle)), TUTTI_SUCCESS) << value << ": " << last_error();
+      }
+      EXPECT_EQ(api().cuStreamSynchronize(handle), kOk);
+      EXPECT_EQ(data.read_all<std::int32_t>(), std::vector<std::int32_t>(kCount, 27)) << value;
+    }
+  });
+}
+
+// Each rank's stream is the last to go on once: the others' calls wait for it, and so does what is behind them.
+TEST_F(DeviceStreams, ACallReturnsBeforeItsTurnAndRunsInIt) {
+  constexpr int kRanks = 3;
+  const DeviceRanks ranks({.ranks = kRanks, .places = 2});
+  const CurrentPlace current(0);
+  for (int last = 0; last < kRanks; ++last) {
+    Hold holds[kRanks];
+    MeetingPoint point(kRanks);
+    ranks.run([&](const DeviceRank& rank) {
+      expect_sums(rank, on(rank.stream), rank.stream);  // what the first call brings about waits for the device
+      const Memory source(MemoryKind::pinned, kCount * sizeof(std::int32_t));
+      const Memory result(MemoryKind::pinned, kCount * sizeof(std::int32_t));
+      result.write_all(std::vector<std::int32_t>(kCount, -1));
+      const Memory send = device_values(std::vector<std::int32_t>(kCount, 77));
+      const Memory recv = device_values(std::vector<std::int32_t>(kCount, -2));
+      point.meet();
+      holds[rank.rank].hold(rank.stream);
+      copy(send, source, rank.stream);
+      ASSERT_EQ(sum_on(send, recv, rank.comm, on(rank.stream)), TUTTI_SUCCESS) << last_error();
+      copy(result, recv, rank.stream);
+      // All calls have returned, and the streams still stand still: what is written now is what gets summed.
+      std::fill_n(source.as<std::int32_t>(), kCount, rank.rank + 1);
+      point.meet();
+      if (rank.rank != last) holds[rank.rank].open();
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      EXPECT_EQ(result.as<std::int32_t>()[0], -1) << "a stream before it stands still";
+      point.meet();
+      if (rank.rank == last) holds[rank.rank].open();
+      rank.stream.wait();
+      EXPECT_EQ(std::vector<std::int32_t>(result.as<std::int32_t>(), result.as<std::int32_t>() + kCount),
+                std::vector<std::int32_t>(kCount, 6));
+    });
+  }
+}
+
+TEST_F(DeviceStreams, CallsOfOneCommunicatorKeepTheirOrderOverTwoStreams) {
+  const DeviceRanks ranks({.ranks = 4, .places = 2});
+  ranks.run([](const DeviceRank& rank) {
+    const Stream other;
+    const Memory data = device_values(std::vector<std::int32_t>(kCount, 1));
+    std::int32_t expected = 1;
+    for (int round = 0; round < 14; ++round) {
+      // Only the communicator orders the two streams.
+      ASSERT_EQ(sum_on(data, data, rank.comm, on(round % 3 == 0 ? other : rank.stream)), TUTTI_SUCCESS) << last_error();
+      expected *= 4;
+    }
+    rank.stream.wait();
+    other.wait();
+    EXPECT_EQ(data.read_all<std::int32_t>(), std::vector<std::int32_t>(kCount, expected));
+  });
+}
+
+TEST_F(DeviceStreams, AStreamMayGoBeforeTheNextCallComesOnAnother) {
+  const DeviceRanks ranks({.ranks = 2});
+  ranks.run([](const DeviceRank& rank) {
+    const Memory data = device_values(std::vector<std::int32_t>(kCount, 1));
+    for (int round = 0; round < 6; ++round) {
+      const Stream brief;
+      ASSERT_EQ(sum_on(data, data, rank.comm, on(brief)), TUTTI_SUCCESS) << last_error();
+    }
+    ASSERT_EQ(sum_on(data, data, rank.comm, on(rank.stream)), TUTTI_SUCCESS) << last_error();
+    rank.stream.wait();
+    EXPECT_EQ(data.read_all<std::int32_t>(), std::vector<std::int32_t>(kCount, 128));
+  });
+}
+
+/// Ranks of one thread, in one group.
+struct OneThread {
+  explicit OneThread(const DeviceRanks& of) : ranks(of) {
+    for (int r = 0; r < ranks.size(); ++r) {
+      contexts.push_back(std::make_unique<CurrentPlace>(ranks.place_of(r)));
+      streams.emplace_back();
+      data.push_back(device_values(std::vector<std::int32_t>(kCount, r + 1)));
+    }
+  }
+  /// Contexts are left in the opposite order.
+  ~OneThread() {
+    data.clear();
+    streams.clear();
+    while (!contexts.empty()) contexts.pop_back();
+  }
+  tutti_status call(int r, tutti_call* options = nullptr) {
+    const auto at = static_cast<std::size_t>(r);
+    const CurrentPlace current(ranks.place_of(r));
+    return sum_on(data[at], data[at], ranks[r], on(streams[at]), options);
+  }
+  void expect(std::int32_t value) {
+    for (int r = 0; r < ranks.size(); ++r) {
+      const CurrentPlace current(ranks.place_of(r));
+      streams[static_cast<std::size_t>(r)].wait();
+      EXPECT_EQ(data[static_cast<std::size_t>(r)].read_all<std::int32_t>(), std::vector<std::int32_t>(kCount, value))
+          << "rank " << r;
+    }
+  }
+
+  const DeviceRanks& ranks;
+  std::vector<std::unique_ptr<CurrentPlace>> contexts;
+  std::vector<Stream> streams;
+  std::vector<Memory> data;
+};
+
+TEST_F(DeviceStreams, OneThreadHasSeveralRanksInAGroup) {
+  for (const int places : {1, 2}) {
+    const DeviceRanks ranks({.ranks = 3, .places = places});
+    OneThread all(ranks);
+    // The last context stays current: calls of the other device's ranks come from it, too.
+    for (int round = 0; round < 3; ++round) {
+      ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+      for (int r = 0; r < ranks.size(); ++r) EXPECT_EQ(all.call(r), TUTTI_SUCCESS) << last_error();
+      ASSERT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << places << " places: " << last_error();
+    }
+    all.expect(6 * 3 * 3);
+  }
+}
+
+TEST_F(DeviceStreams, AGroupMayHoldSeveralCallsOfEachRank) {
+  const DeviceRanks ranks({.ranks = 3});
+  OneThread all(ranks);
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  for (int r = 0; r < ranks.size(); ++r) {
+    for (int n = 0; n < 3; ++n) EXPECT_EQ(all.call(r), TUTTI_SUCCESS) << last_error();
+  }
+  ASSERT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+  all.expect(6 * 3 * 3);
+}
+
+TEST_F(DeviceStreams, AGroupsWorksEndWithTheirCallsAndItsOwnWithAll) {
+  const DeviceRanks ranks({.ranks = 2});
+  OneThread all(ranks);
+  tutti_work* works[2] = {};
+  tutti_work* whole = nullptr;
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  for (int r = 0; r < 2; ++r) {
+    tutti_call call = TUTTI_CALL_INIT;
+    call.work = &works[r];
+    EXPECT_EQ(all.call(r, &call), TUTTI_SUCCESS) << last_error();
+  }
+  tutti_call call = TUTTI_CALL_INIT;
+  call.work = &whole;
+  ASSERT_EQ(tutti_group_end(&call), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(tutti_work_wait(whole, 0), TUTTI_SUCCESS) << last_error();
+  for (tutti_work* work : works) {
+    EXPECT_EQ(tutti_work_test(work), TUTTI_SUCCESS) << "the whole has ended";
+    tutti_work_release(work);
+  }
+  tutti_work_release(whole);
+  all.expect(3);
+}
+
+TEST_F(DeviceStreams, AWorkSaysWhenItsCallHasEndedAndNotBefore) {
+  const DeviceRanks ranks({.ranks = 2});
+  const CurrentPlace current(0);
+  Hold hold;
+  MeetingPoint point(2);
+  ranks.run([&](const DeviceRank& rank) {
+    expect_sums(rank, on(rank.stream), rank.stream);
+    const Memory data = device_values(std::vector<std::int32_t>(kCount, rank.rank + 1));
+    std::uint64_t sequence = 0;
+    ASSERT_EQ(tutti_comm_sequence(rank.comm, &sequence), TUTTI_SUCCESS);
+    tutti_work* work = nullptr;
+    tutti_call call = TUTTI_CALL_INIT;
+    call.work = &work;
+    point.meet();  // memory that is freed waits for held streams
+    hold.hold(rank.stream);
+    ASSERT_EQ(sum_on(data, data, rank.comm, on(rank.stream), &call), TUTTI_SUCCESS) << last_error();
+    std::atomic<int> called{0};
+    std::atomic<int> told{-1};
+    struct Heard {
+      std::atomic<int>& called;
+      std::atomic<int>& told;
+    } heard{called, told};
+    ASSERT_EQ(tutti_work_on_complete(
+                  work,
+                  [](void* ctx, tutti_status status) {
+                    auto& into = *static_cast<Heard*>(ctx);
+                    into.told = status;
+                    ++into.called;
+                  },
+                  &heard),
+              TUTTI_SUCCESS);
+    EXPECT_EQ(tutti_work_test(work), TUTTI_IN_PROGRESS);
+    EXPECT_EQ(tutti_work_wait(work, 20'000'000), TUTTI_IN_PROGRESS);
+    EXPECT_EQ(called, 0);
+    point.meet();
+    hold.open();
+    EXPECT_EQ(tutti_work_wait(work, 0), TUTTI_SUCCESS) << last_error();
+    // Its end is the data's, without a wait for the stream.
+    EXPECT_EQ(data.read_all<std::int32_t>(), std::vector<std::int32_t>(kCount, 3));
+    EXPECT_TRUE(cuda::eventually([&] { return called == 1; }));
+    EXPECT_EQ(told, TUTTI_SUCCESS);
+    tutti_work_info_t info{};
+    info.size = sizeof info;
+    ASSERT_EQ(tutti_work_info(work, &info), TUTTI_SUCCESS);
+    EXPECT_EQ(info.status, TUTTI_SUCCESS);
+    EXPECT_EQ(info.sequence, sequence);
+    EXPECT_GT(info.start_ns, 0u);
+    EXPECT_GE(info.end_ns, info.start_ns);
+    EXPECT_LE(info.end_ns, clock_ns());
+    tutti_work_release(work);
+  });
+}
+
+TEST_F(DeviceStreams, AWorkMayBeReleasedBeforeItsEnd) {
+  const DeviceRanks ranks({.ranks = 2});
+  ranks.run([](const DeviceRank& rank) {
+    const Memory data = device_values(std::vector<std::int32_t>(kCount, 1));
+    for (int round = 0; round < 10; ++round) {
+      tutti_work* work = nullptr;
+      tutti_call call = TUTTI_CALL_INIT;
+      call.work = &work;
+      ASSERT_EQ(sum_on(data, data, rank.comm, on(rank.stream), &call), TUTTI_SUCCESS) << last_error();
+      tutti_work_release(work);
+    }
+    rank.stream.wait();
+    EXPECT_EQ(data.read_all<std::int32_t>(), std::vector<std::int32_t>(kCount, 1024));
+  });
+}
+
+/// How a communicator's life ends while its calls are still under way.
+enum class End { finalize, destroy };
+
+class DeviceEnd : public DeviceStreams, public ::testing::WithParamInterface<End> {};
+
+TEST_P(DeviceEnd, WaitsForCallsUnderWay) {
+  DeviceRanks ranks({.ranks = 3, .places = 2});
+  MeetingPoint point(3);
+  std::vector<tutti_comm*> handles;
+  for (int r = 0; r < 3; ++r) handles.push_back(GetParam() == End::destroy ? ranks.take(r) : ranks[r]);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < 3; ++r) {
+    threads.emplace_back([&, r] {
+      const CurrentPlace current(ranks.place_of(r));
+      const Stream stream;
+      tutti_comm* const comm = handles[static_cast<std::size_t>(r)];
+      const Memory data = device_values(std::vector<std::int32_t>(kCount, 1));
+      for (int round = 0; round < 12; ++round) {
+        ASSERT_EQ(sum_on(data, data, comm, on(stream)), TUTTI_SUCCESS) << last_error();
+      }
+      point.meet();  // so that each has called before one leaves
+      if (GetParam() == End::finalize) {
+        EXPECT_EQ(tutti_comm_finalize(comm), TUTTI_SUCCESS) << last_error();
+        EXPECT_EQ(sum_on(data, data, comm, on(stream)), TUTTI_INVALID_USAGE);
+      } else {
+        EXPECT_EQ(tutti_comm_destroy(comm), TUTTI_SUCCESS) << last_error();
+      }
+      stream.wait();
+      EXPECT_EQ(data.read_all<std::int32_t>(), std::vector<std::int32_t>(kCount, 531'441));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(Ends, DeviceEnd, ::testing::Values(End::finalize, End::destroy),
+                         [](const ::testing::TestParamInfo<End>& at) {
+                           return at.param == End::finalize ? "Finalize" : "Destroy";
+                         });
+
+TEST_F(DeviceStreams, CommunicatorsThatComeAndGoLeaveNothingBehind) {
+  if (!standin) GTEST_SKIP() << "a real driver does not count what is alive";
+  for (int warm_up = 0; warm_up < 2; ++warm_up) expect_places_work(3, 2);
+  const std::uint64_t live = standin.live();
+  Holdings held = Holdings::now();
+  const std::uint64_t threads = standin.threads();
+  for (int round = 0; round < 5; ++round) expect_places_work(3, 2);
+  held.threads += static_cast<std::ptrdiff_t>(standin.threads() - threads);  // its own may have become more
+  EXPECT_TRUE(cuda::eventually([&] { return standin.live() <= live; }))
+      << standin.live() << " handles and ranges are alive, before " << live;
+  EXPECT_TRUE(holds_no_more_than(held));
+}
+
+// Managed memory waits for communicators to be gone: to free it the driver waits for devices.
+TEST_F(DeviceStreams, ManagedMemoryIsFreedOnceNoCommunicatorUsesADevice) {
+  if (!standin) GTEST_SKIP() << "a real driver does not count what is alive";
+  const CurrentPlace current(0);
+  const auto make = [] {
+    void* memory = nullptr;
+    EXPECT_EQ(tutti_memory_alloc_kind(&memory, 100, TUTTI_MEMORY_MANAGED, 2), TUTTI_SUCCESS) << last_error();
+    return memory;
+  };
+  EXPECT_EQ(tutti_memory_free(make()), TUTTI_SUCCESS);
+  for (int warm_up = 0; warm_up < 2; ++warm_up) expect_places_work(2, 1);
+  const std::uint64_t live = standin.live();
+  for (int round = 0; round < 3; ++round) EXPECT_EQ(tutti_memory_free(make()), TUTTI_SUCCESS);
+  EXPECT_EQ(standin.live(), live);
+  {
+    const DeviceRanks ranks({.ranks = 2});
+    ranks.run([](const DeviceRank& rank) { expect_sums(rank, {}, rank.stream); });
+    const std::uint64_t before = standin.live();
+    for (int round = 0; round < 3; ++round) EXPECT_EQ(tutti_memory_free(make()), TUTTI_SUCCESS);
+    EXPECT_EQ(standin.live(), before + 3) << "they wait";
+  }
+  EXPECT_EQ(tutti_memory_free(make()), TUTTI_SUCCESS);
+  EXPECT_TRUE(cuda::eventually([&] { return standin.live() <= live; })) << standin.live() << " after " << live;
+}
+
+// Many streams share the hardware's queues, so launches that wait for each other could stand in each other's way.
+TEST_F(DeviceStreams, ManyStreamsOnFewQueuesComeToAnEnd) {
+  if (standin) standin.set("QUEUES", "2");
+  constexpr int kStreams = 33;
+  const DeviceRanks ranks({.ranks = 4, .places = 2});
+  ranks.run([](const DeviceRank& rank) {
+    std::vector<Stream> streams(kStreams);
+    const Memory data = device_values(std::vector<std::int32_t>(kCount, 1));
+    for (const Stream& stream : streams) {
+      ASSERT_EQ(tutti_all_reduce(data.data(), data.data(), kCount, TUTTI_INT32, TUTTI_MAX, rank.comm, on(stream), nullptr),
+                TUTTI_SUCCESS)
+          << last_error();
+    }
+    for (const Stream& stream : streams) stream.wait();
+    EXPECT_EQ(data.read_all<std::int32_t>(), std::vector<std::int32_t>(kCount, 1));
+  });
+}
+
+}  // namespace
+}  // namespace tutti::test
