@@ -18,6 +18,12 @@ constexpr int most_looked_at = 32;
 /// So many plans are kept.
 constexpr std::size_t most_plans = 4096;
 
+/// Whether a device's messages tell of themselves: where a trip takes longer than the data. A barrier has no data.
+bool goes_by_lines(const Problem& problem) {
+  return problem.processor == Processor::cuda && problem.collective != Collective::barrier &&
+         bytes_of(problem.count, problem.type) <= line_message_bytes;
+}
+
 }  // namespace
 
 std::size_t ProblemHash::operator()(const Problem& problem) const {
@@ -98,7 +104,10 @@ Result<PlanChoice> PlanCache::choose(const Problem& problem, const std::string& 
   auto candidate = candidate_for(problem, wish);
   if (!candidate.ok()) return candidate.status();
   const Algorithm* const algorithm = candidate->algorithm;
-  Plan plan = make_plan(*algorithm, problem, inputs_.view, candidate->parameters, link_slot_bytes);
+  const bool by_lines = goes_by_lines(problem);
+  candidate->parameters.protocol = by_lines ? Protocol::lines : Protocol::messages;
+  Plan plan =
+      make_plan(*algorithm, problem, inputs_.view, candidate->parameters, by_lines ? line_message_bytes : link_slot_bytes);
   std::string key = fmt::format("{} {}", algorithm->name, plan.shape.chunks);
   ProgramOf program_of = [this, algorithm, plan](int r) { return make_program(*algorithm, plan, inputs_.view, r); };
   return PlanChoice{std::move(plan), algorithm->name, std::move(program_of), std::move(key)};

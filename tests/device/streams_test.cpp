@@ -24,6 +24,13 @@ tutti_status sum_on(const Memory& send, const Memory& recv, tutti_comm* comm, tu
   return tutti_all_reduce(send.data(), recv.data(), kCount, TUTTI_INT32, TUTTI_SUM, comm, stream, call);
 }
 
+/// Calls as those that follow will. What a new shape needs is made once, which may wait for the device.
+void make_shape_known(const DeviceRank& rank) {
+  const Memory data = device_values(std::vector<std::int32_t>(kCount, 1));
+  ASSERT_EQ(sum_on(data, data, rank.comm, on(rank.stream)), TUTTI_SUCCESS) << last_error();
+  rank.stream.wait();
+}
+
 void copy(const Memory& to, const Memory& from, const Stream& stream) {
   EXPECT_EQ(api().cuMemcpyAsync(to.address(), from.address(), from.bytes(), stream.handle()), kOk);
 }
@@ -52,7 +59,7 @@ TEST_F(DeviceStreams, ACallReturnsBeforeItsTurnAndRunsInIt) {
     Hold holds[kRanks];
     MeetingPoint point(kRanks);
     ranks.run([&](const DeviceRank& rank) {
-      expect_sums(rank, on(rank.stream), rank.stream);  // what the first call brings about waits for the device
+      make_shape_known(rank);
       const Memory source(MemoryKind::pinned, kCount * sizeof(std::int32_t));
       const Memory result(MemoryKind::pinned, kCount * sizeof(std::int32_t));
       result.write_all(std::vector<std::int32_t>(kCount, -1));
@@ -198,7 +205,7 @@ TEST_F(DeviceStreams, AWorkSaysWhenItsCallHasEndedAndNotBefore) {
   Hold hold;
   MeetingPoint point(2);
   ranks.run([&](const DeviceRank& rank) {
-    expect_sums(rank, on(rank.stream), rank.stream);
+    make_shape_known(rank);
     const Memory data = device_values(std::vector<std::int32_t>(kCount, rank.rank + 1));
     std::uint64_t sequence = 0;
     ASSERT_EQ(tutti_comm_sequence(rank.comm, &sequence), TUTTI_SUCCESS);
