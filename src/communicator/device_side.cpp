@@ -53,6 +53,7 @@ void DeviceSide::end() {
   watch_.reset();
   if (is_announced()) {
     DeviceAllocations::instance().end_use();
+    const auto scope = DeviceScope::enter(*runtime_);  // what is released is the device's
     release_flights();
   }
 }
@@ -97,24 +98,32 @@ Result<Processor> DeviceSide::processor_of(const CollectiveCall& call, const Cal
     armed_.store(true, std::memory_order_relaxed);
     return Processor::cuda;
   }
-  // Without a driver that works there is no device memory.
-  if (!driver.ok()) return Processor::cpu;
   for (const auto& [buffer, which] : {std::pair(call.send, Buffer::input), {call.recv, Buffer::output}}) {
     if (!uses(call, which)) continue;
-    const auto place = place_of(**driver, buffer);
-    if (!place.ok()) return place.status();
-    if (place->on_device()) return Processor::cuda;
+    const auto on_device = is_on_device(buffer);
+    if (!on_device.ok()) return on_device.status();
+    if (*on_device) return Processor::cuda;
   }
   return Processor::cpu;
 }
 
-Status DeviceSide::refuse_device_memory(const void* buffer, const char* what) const {
-  if (!armed() || parts_.settings.memory == TUTTI_MEMORY_HOST || buffer == nullptr) return {};
+/// Memory of a device whose driver is refused is refused with it: the host would fault where it touches that.
+Result<bool> DeviceSide::is_on_device(const void* buffer) {
   const auto driver = cuda::Driver::get();
-  if (!driver.ok()) return {};
+  if (!driver.ok()) {
+    if (cuda::Driver::refused_one_knows(buffer)) return driver.status();
+    return false;
+  }
   const auto place = place_of(**driver, buffer);
   if (!place.ok()) return place.status();
-  if (!place->on_device()) return {};
+  return place->on_device();
+}
+
+Status DeviceSide::refuse_device_memory(const void* buffer, const char* what) const {
+  if (!armed() || parts_.settings.memory == TUTTI_MEMORY_HOST || buffer == nullptr) return {};
+  const auto on_device = is_on_device(buffer);
+  if (!on_device.ok()) return on_device.status();
+  if (!*on_device) return {};
   return Status(TUTTI_UNSUPPORTED,
                 fmt::format("{} was given memory of a device; sends and receives of it come later", what),
                 "Use host memory, or a collective.");
@@ -408,7 +417,8 @@ Status DeviceSide::linger(const DeviceCall& call, Status failure) {
   abort();
   const Deadline deadline = Deadline::in(longest_end_ns);
   while (call.flight->end(call.job) == JobEnd::under_way) {
-    if (!check_health().ok()) return failure;  // nothing runs there any more
+    static_cast<void>(check_health());
+    if (runtime_->is_lost()) return failure;  // nothing runs there any more
     if (deadline.passed()) {
       Error error = failure.error();
       error.message +=

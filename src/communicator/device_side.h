@@ -152,6 +152,7 @@ class DeviceSide {
   Status fail_captured(const DeviceCall& call, JobEnd end);
   Status linger(const DeviceCall& call, Status failure);
   bool uses(const CollectiveCall& call, Buffer buffer) const;
+  static Result<bool> is_on_device(const void* buffer);
 
   const DeviceSideParts parts_;
   std::atomic<bool> armed_{false};

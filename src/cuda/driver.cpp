@@ -50,6 +50,7 @@ std::string find_entries(void* library, DriverApi& api) {
 struct Found {
   std::unique_ptr<const Driver> driver;
   Status refusal;
+  DriverEntry<void*, PointerAttribute, DevicePointer> pointer_attribute{"cuPointerGetAttribute"};  ///< of one refused
   const pid_t owner = ::getpid();
 };
 
@@ -60,7 +61,17 @@ Found find_driver() {
     found.driver = std::move(*loaded);
   } else {
     found.refusal = loaded.status();
+    // It stays loaded where somebody else uses it.
+    if (void* const library = ::dlopen(kFile, RTLD_NOW | RTLD_NOLOAD); library != nullptr) {
+      find_function(library, found.pointer_attribute.name, found.pointer_attribute.function);
+    }
   }
+  return found;
+}
+
+/// Never destroyed: threads of the library, and holders, may outlive static destructors.
+const Found& found_driver() {
+  static const Found& found = *new Found(find_driver());
   return found;
 }
 
@@ -103,8 +114,7 @@ bool is_sticky(DriverResult result) {
 }
 
 Result<const Driver*> Driver::get() {
-  // Never destroyed: threads of the library, and holders, may outlive static destructors.
-  static const Found& found = *new Found(find_driver());
+  const Found& found = found_driver();
   if (found.driver != nullptr && found.owner != ::getpid()) {
     return Status(TUTTI_INVALID_USAGE,
                   fmt::format("Process {} was forked from process {} after that had started CUDA, which serves no child",
@@ -113,6 +123,14 @@ Result<const Driver*> Driver::get() {
   }
   if (!found.refusal.ok()) return found.refusal;
   return found.driver.get();
+}
+
+bool Driver::refused_one_knows(const void* address) {
+  const auto& ask = found_driver().pointer_attribute;
+  auto type = MemoryType::none;
+  return ask.there() &&
+         ask(&type, PointerAttribute::memory_type, reinterpret_cast<std::uintptr_t>(address)) == DriverResult::success &&
+         type == MemoryType::device;
 }
 
 bool Driver::loaded_already() {

@@ -40,8 +40,8 @@ Result<KernelLibrary> KernelLibrary::load(const Context& context, const void* im
                            result == DriverResult::jit_compilation_disabled || result == DriverResult::invalid_image;
   if (unknown_ptx) {
     return Status(TUTTI_UNSUPPORTED,
-                  fmt::format("The driver, of API {}, cannot make code for device {} of the kernels' PTX",
-                              driver.version() / 1000, context.device()),
+                  fmt::format("The driver, of API {}.{}, cannot make code for device {} of the kernels' PTX",
+                              driver.version() / 1000, driver.version() % 1000 / 10, context.device()),
                   "Install a newer driver of NVIDIA's, or build the kernels for the device's compute capability");
   }
   if (result != DriverResult::success) {

@@ -71,8 +71,13 @@ Result<std::shared_ptr<DeviceRuntime>> DeviceRuntime::get(int device, const std:
   static auto& all = *new std::map<Key, std::shared_ptr<DeviceRuntime>>;
   const std::lock_guard lock(mutex);
   std::shared_ptr<DeviceRuntime>& known = all[{context->device(), id, module_folder}];
-  // One that has met a failure may have been reset since.
-  if (known != nullptr && known->health().ok()) return known;
+  if (known != nullptr) {
+    Status health = known->health();
+    if (health.ok()) return known;
+    // A lost context may have been reset since. What could not be asked says nothing of it: two runtimes of one context
+    // would launch beside each other, each for ranks that wait for the other's.
+    if (!known->is_lost()) return health;
+  }
   const auto module = cuda::load_kernel_module(module_folder);
   if (!module.ok()) return module.status();
   auto made = std::make_shared<DeviceRuntime>(std::move(*context), **module);
@@ -194,12 +199,23 @@ void DeviceRuntime::give_back(cuda::PinnedMemory memory) noexcept {
   if (memory && pinned_.size() < pinned_.capacity()) pinned_.push_back(std::move(memory));
 }
 
-Status DeviceRuntime::health() const {
+Status DeviceRuntime::health() {
+  const std::lock_guard lock(health_mutex_);
+  if (!lost_.ok()) return lost_;
   const auto scope = DeviceScope::enter(*this);
   if (!scope.ok()) return scope.status();
   const cuda::DriverResult result = driver().api().cuStreamQuery(stream_.handle());
   if (result == cuda::DriverResult::success || result == cuda::DriverResult::not_ready) return {};
-  return driver().failure(result, driver().api().cuStreamQuery.name, device(), "looking whether its kernels run well");
+  Status failure =
+      driver().failure(result, driver().api().cuStreamQuery.name, device(), "looking whether its kernels run well");
+  // After a reset its stream is none any more.
+  if (cuda::is_sticky(result) || result == cuda::DriverResult::invalid_handle) lost_ = failure;
+  return failure;
+}
+
+bool DeviceRuntime::is_lost() const {
+  const std::lock_guard lock(health_mutex_);
+  return !lost_.ok();
 }
 
 Result<DeviceRuntime::InOrder> DeviceRuntime::InOrder::begin(DeviceRuntime& runtime, cuda::StreamHandle stream) {

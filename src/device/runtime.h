@@ -82,8 +82,11 @@ class DeviceRuntime {
   Result<cuda::PinnedMemory> take_pinned(std::size_t bytes);
   void give_back(cuda::PinnedMemory memory) noexcept;
 
-  /// A failure that the context has met, after which every call in it fails. Waits for nothing.
-  Status health() const;
+  /// A failure that the context has met, or that kept it from being asked. Waits for nothing.
+  Status health();
+  /// Whether health has found that the context is lost; its failure stays the answer. Users of a lost runtime and of its
+  /// successor never meet: each has an account of blocks of its own.
+  bool is_lost() const;
 
   /// Launches of different communicators in the order of the calls (TUTTI_LAUNCH_ORDER; NCCL has
   /// NCCL_LAUNCH_ORDER_IMPLICIT). Held from before a launch until it is enqueued.
@@ -122,6 +125,9 @@ class DeviceRuntime {
   std::mutex order_mutex_;  ///< guards the next two
   cuda::OwnedEvent last_launch_;
   bool has_launched_ = false;
+
+  mutable std::mutex health_mutex_;  ///< guards lost_
+  Status lost_;
 
   mutable std::mutex mutex_;  ///< guards what follows
   cuda::KernelLibrary library_;

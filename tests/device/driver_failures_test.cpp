@@ -3,6 +3,7 @@
 // the driver has lost stays lost there.
 //
 // The quick test takes a sample by a seed, TEST_SEED. With TEST_WHOLE=1 every call is failed (label cuda-long).
+// TEST_ORDER=ENTRY:NUMBER:RESULT takes that failure alone.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -246,19 +247,21 @@ bool may_be_ignored(const std::string& entry) {
   return entry.find("Destroy") != std::string::npos || entry.find("Free") != std::string::npos ||
          entry.find("Release") != std::string::npos || entry.find("Unmap") != std::string::npos ||
          entry == "cuCtxPopCurrent_v2" || entry == "cuThreadExchangeStreamCaptureMode" || entry == "cuGetErrorName" ||
-         entry == "cuGetErrorString" || entry == "cuStreamQuery" || entry == "cuFuncLoad" ||
-         // A driver that does not start has given nobody device memory.
-         entry == "cuInit" || entry == "cuDriverGetVersion" || entry == "cuDeviceGetCount";
+         entry == "cuGetErrorString" || entry == "cuStreamQuery" || entry == "cuFuncLoad";
+}
+
+/// The last number of "ENTRY:NUMBER:RESULT".
+unsigned long result_of(const std::string& order) {
+  return std::strtoul(order.c_str() + order.rfind(':') + 1, nullptr, 10);
 }
 
 /// Fails one call of a stage in a child, and looks at what came of it.
-void fail_call(Stage stage, const std::string& entry, std::uint64_t number, unsigned result) {
-  const std::string order = entry + ":" + std::to_string(number) + ":" + std::to_string(result);
+void fail_call(Stage stage, const std::string& entry, std::uint64_t number, const std::string& order) {
   SCOPED_TRACE(std::string(name_of(stage)) + ", " + order);
   const Child child([&] {
     ::alarm(60);
     const cuda::StandinControl standin = load_standin();
-    const bool is_sticky = cuda::is_sticky(static_cast<cuda::DriverResult>(result));
+    const bool is_sticky = cuda::is_sticky(static_cast<cuda::DriverResult>(result_of(order)));
     if (stage != Stage::joining) expect_places_work(kRanks, 2);
     const std::uint64_t live = standin.live();
     Run run(standin, stage, order);
@@ -292,6 +295,11 @@ TEST_P(DriverFailures, OfEveryCallAreToldInTimeAndLeaveNothing) {
   const bool takes_all = std::getenv("TEST_WHOLE") != nullptr;
   std::mt19937_64 random(seed != nullptr ? std::strtoull(seed, nullptr, 10) : 1);
   constexpr unsigned kUnknown = 999, kLaunchFailed = 719;
+  if (const char* const only = std::getenv("TEST_ORDER"); only != nullptr) {
+    const std::string order = only;
+    const std::size_t colon = order.find(':');
+    return fail_call(GetParam(), order.substr(0, colon), std::strtoul(only + colon + 1, nullptr, 10), order);
+  }
   std::vector<std::pair<std::string, std::uint64_t>> calls;
   for (const auto& [entry, count] : count_calls(GetParam())) {
     for (std::uint64_t n = 1; n <= std::min<std::uint64_t>(count, 40); ++n) calls.emplace_back(entry, n);
@@ -300,7 +308,8 @@ TEST_P(DriverFailures, OfEveryCallAreToldInTimeAndLeaveNothing) {
   std::shuffle(calls.begin(), calls.end(), random);
   if (!takes_all && calls.size() > kQuickFailures) calls.resize(kQuickFailures);
   for (const auto& [entry, n] : calls) {
-    fail_call(GetParam(), entry, n, random() % 4 == 0 ? kLaunchFailed : kUnknown);
+    const unsigned result = random() % 4 == 0 ? kLaunchFailed : kUnknown;
+    fail_call(GetParam(), entry, n, entry + ":" + std::to_string(n) + ":" + std::to_string(result));
     if (HasFailure() && !takes_all) break;
   }
 }

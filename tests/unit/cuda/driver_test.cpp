@@ -222,6 +222,18 @@ TEST_F(Holders, KernelsAreLoadedAndFoundByTheirSymbol) {
   EXPECT_THAT(missing.status().text(), StartsWith("The kernels have no code for device 0"));
 }
 
+TEST_F(Holders, ADriverThatMakesNoCodeOfTheKernelsPtxIsToBeNewer) {
+  if (!standin) GTEST_SKIP() << "a real driver does not fail on order";
+  for (const int result : {218, 221, 222, 223}) {
+    standin.fail(("cuLibraryLoadData:1:" + std::to_string(result)).c_str());
+    const Status status = KernelLibrary::load(*context, &standin::kTestKernelsImage).status();
+    EXPECT_EQ(status.code(), TUTTI_UNSUPPORTED) << result;
+    EXPECT_THAT(status.text(), AllOf(StartsWith("The driver, of API 12.4, cannot make code"), HasSubstr("PTX"),
+                                     HasSubstr("Install a newer driver")));
+  }
+  standin.fail("");
+}
+
 /// All that a communicator would make on a device, in the order in which it would.
 Status make_everything(const Driver& driver) {
   auto context = Context::current_or_primary(driver, 0);
