@@ -420,6 +420,8 @@ TEST_F(DeviceMemory, SeveralCommunicatorsShareADevice) {
 }
 
 TEST_F(DeviceMemory, CommunicatorsThatAreCalledInDifferentOrdersComeToAnEnd) {
+  // Kernels that wait for each other are on queues of their own: no driver promises as much where streams share one.
+  if (standin) standin.set("QUEUES", "128");
   // Ranks of one place meet in their calls, so they keep one order.
   const DeviceRanks first({.ranks = 2, .places = 2});
   const DeviceRanks second({.ranks = 2, .places = 2});
@@ -437,9 +439,11 @@ TEST_F(DeviceMemory, CommunicatorsThatAreCalledInDifferentOrdersComeToAnEnd) {
                   TUTTI_SUCCESS)
             << last_error();
       };
-      if (rank.rank == 0) call(rank.comm, a, rank.stream);
+      // What a new shape needs may wait for the device: the first calls keep one order, too.
+      const bool is_first = rank.rank == 0 || round == 0;
+      if (is_first) call(rank.comm, a, rank.stream);
       call(second[rank.rank], b, other);
-      if (rank.rank != 0) call(rank.comm, a, rank.stream);
+      if (!is_first) call(rank.comm, a, rank.stream);
     }
     rank.stream.wait();
     other.wait();

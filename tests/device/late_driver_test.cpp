@@ -1,14 +1,20 @@
-// The driver comes late: host collectives run without it, and device calls follow once somebody has loaded it. A program of
+// The driver comes late: host collectives run without it, and device calls follow once somebody has loaded it. A process of
 // its own, since a driver that was loaded stays.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+
 #include "tests/device/calls.h"
 #include "tests/device/device_fixture.h"
+#include "tests/support/child.h"
 
 namespace tutti::test {
 namespace {
 
 constexpr std::size_t kCount = 1000;
 
-TEST(LateDriver, HostCallsDoNotLoadItAndDeviceCallsFollowIt) {
+void run_before_and_after_the_driver_is_loaded() {
   const Ranks ranks(3);
   ranks.run([](int rank, tutti_comm* comm) {
     std::vector<std::int32_t> data(kCount, rank + 1);
@@ -21,7 +27,7 @@ TEST(LateDriver, HostCallsDoNotLoadItAndDeviceCallsFollowIt) {
   });
   EXPECT_FALSE(cuda::Driver::loaded_already()) << "nobody asked for a device";
   const auto driver = cuda::Driver::get();
-  if (!driver.ok()) GTEST_SKIP() << driver.status().text();
+  ASSERT_TRUE(driver.ok()) << driver.status().text();
   const auto standin = cuda::StandinControl::find();
   const auto launches = [&] { return standin ? standin.calls("cuLaunchKernelEx") : 0; };
   MeetingPoint point(3);
@@ -49,6 +55,20 @@ TEST(LateDriver, HostCallsDoNotLoadItAndDeviceCallsFollowIt) {
         << last_error();
     EXPECT_EQ(data, std::vector<std::int32_t>(kCount, 6));
   });
+}
+
+/// Asks a child: this process never loads the driver.
+bool driver_works() {
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(cuda::Driver::get().ok() ? 0 : 1);
+  int status = -1;
+  return ::waitpid(child, &status, 0) == child && status == 0;
+}
+
+TEST(LateDriver, HostCallsDoNotLoadItAndDeviceCallsFollowIt) {
+  if (!driver_works()) GTEST_SKIP() << "there is no driver";
+  const Child child(run_before_and_after_the_driver_is_loaded);
 }
 
 }  // namespace
