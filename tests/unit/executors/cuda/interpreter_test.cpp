@@ -20,6 +20,7 @@
 #include "algorithms/algorithm.h"
 #include "src/executors/cuda/encode.h"
 #include "src/executors/simulator/simulator.h"
+#include "tests/support/views.h"
 #include "tests/unit/executors/agreement.h"
 
 namespace tutti::testing {
@@ -382,6 +383,28 @@ TEST(Interpreter, RunsAgainOnTheSameLinks) {
     Fused fused(at, {.strands = 2});
     const auto expected = simulated(at, fused.plan());
     for (int i = 0; i < 5; ++i) ASSERT_EQ(fused.launch(grid), expected) << "launch " << i;
+  }
+}
+
+// Lanes that need what others of the rank wrote, and passes that share scratch: one block might be right by chance.
+TEST(Interpreter, AwaitsOtherLanesAndPasses) {
+  const std::pair<Collective, const char*> some[] = {{Collective::all_reduce, "hierarchical"},
+                                                     {Collective::all_reduce, "leaders"},
+                                                     {Collective::all_reduce, "halving_doubling"},
+                                                     {Collective::reduce_scatter, "hierarchical"}};
+  for (const auto& [collective, name] : some) {
+    for (const Protocol protocol : {Protocol::messages, Protocol::lines}) {
+      for (const Grid& grid : {Grid{8, 1}, Grid{3, 2}}) {
+        Case at{find_algorithm(collective, name), 6};
+        at.view = view_of_machines({3, 3});
+        at.count = 5000;
+        at.in_place = true;
+        Fused fused(at, {.strands = 2, .protocol = protocol});
+        ASSERT_GT(fused.plan().passes(at.count), 4u);
+        const auto expected = simulated(at, fused.plan());
+        ASSERT_EQ(first_difference(fused.launch(grid), expected), "") << at.text() << ", " << grid.blocks << " blocks";
+      }
+    }
   }
 }
 
