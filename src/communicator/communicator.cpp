@@ -28,6 +28,14 @@ constexpr std::uint64_t longest_sleep_ns = 10'000'000;
 constexpr std::uint64_t split_hash = 0x9e3779b97f4a7c15;
 constexpr std::uint64_t finalize_hash = 0xc2b2ae3d27d4eb4f;
 
+/// A call that is about to be issued on the rank's device.
+DeviceCall device_call(const CollectiveCall& call) {
+  DeviceCall issued;
+  issued.call = call;
+  issued.call.on_device = true;
+  return issued;
+}
+
 /// A hook that remembers that it ended a wait: an abort by another rank reads alike.
 struct Asked {
   PollHook hook;
@@ -432,6 +440,13 @@ Result<Processor> Communicator::processor_of(const CollectiveCall& call) {
   return device_->armed() ? device_->processor_of(call, nullptr) : Processor::cpu;
 }
 
+/// The plan of a call that runs on the rank's device.
+Result<PreparedDevicePlan*> Communicator::prepare_on_device(const CollectiveCall& call) {
+  Problem problem = problem_of(call);
+  problem.processor = Processor::cuda;
+  return device_->prepare(problem, call.algorithm);
+}
+
 /// The operation begins, and is put beside those of its team.
 Status Communicator::issue(PreparedDevicePlan& plan, const CallStream* stream, const PollHook& hook, DeviceCall& out) {
   out.sequence = begin_operation(
@@ -447,13 +462,9 @@ Status Communicator::issue(PreparedDevicePlan& plan, const CallStream* stream, c
 Status Communicator::carry_out_on_device(const CollectiveCall& call, const PollHook& hook) {
   if (Status status = device_->announce(); !status.ok()) return status;
   if (Status status = device_->ready(call, nullptr); !status.ok()) return status;
-  Problem problem = problem_of(call);
-  problem.processor = Processor::cuda;
-  const auto plan = device_->prepare(problem, call.algorithm);
+  const auto plan = prepare_on_device(call);
   if (!plan.ok()) return plan.status();
-  DeviceCall issued;
-  issued.call = call;
-  issued.call.on_device = true;
+  DeviceCall issued = device_call(call);
   if (Status status = issue(**plan, nullptr, hook, issued); !status.ok()) return status;
   if (issued.meeting == nullptr) return device_->outcome(issued, JobEnd::completed, hook);
   if (Status status = device_->await_launch(issued, hook); !status.ok()) return status;
@@ -476,9 +487,7 @@ Status Communicator::open_early(const CollectiveCall& call) {
   const TurnGuard turn(ticket_lock_);
   if (Status failed = first_error(); !failed.ok()) return failed;
   return catching([&]() -> Status {
-    Problem problem = problem_of(call);
-    problem.processor = Processor::cuda;
-    const auto plan = device_->prepare(problem, call.algorithm);
+    const auto plan = prepare_on_device(call);
     if (!plan.ok()) return plan.status();
     // Relaxed: only changed in a turn, which this is.
     return device_->open_early(**plan, call, sequence_.load(std::memory_order_relaxed), hook_);
@@ -508,13 +517,9 @@ Status Communicator::enqueue(const CollectiveCall& call, Ticket ticket, std::sha
 
 Status Communicator::enqueue_in_turn(const CollectiveCall& call, std::shared_ptr<Work> work, const CallStream& stream,
                                      LaunchBatch& batch) {
-  Problem problem = problem_of(call);
-  problem.processor = Processor::cuda;
-  const auto plan = device_->prepare(problem, call.algorithm);
+  const auto plan = prepare_on_device(call);
   if (!plan.ok()) return plan.status();
-  DeviceCall issued;
-  issued.call = call;
-  issued.call.on_device = true;
+  DeviceCall issued = device_call(call);
   issued.work = std::move(work);
   if (!stream.captured) {
     if (Status status = issue(**plan, &stream, hook_, issued); !status.ok()) return status;

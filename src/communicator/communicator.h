@@ -160,6 +160,7 @@ class Communicator {
   Status conclude(Status status, const CollectiveCall& call, const PollHook& hook);
   Status take_back(Status failure, const CollectiveCall& call, const PollHook& hook);
   Problem problem_of(const CollectiveCall& call) const;
+  Result<PreparedDevicePlan*> prepare_on_device(const CollectiveCall& call);
   Status carry_out_on_device(const CollectiveCall& call, const PollHook& hook);
   Result<Processor> processor_of(const CollectiveCall& call);
   Status issue(PreparedDevicePlan& plan, const CallStream* stream, const PollHook& hook, DeviceCall& out);
