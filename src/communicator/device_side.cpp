@@ -111,7 +111,7 @@ Result<Processor> DeviceSide::processor_of(const CollectiveCall& call, const Cal
 Result<bool> DeviceSide::is_on_device(const void* buffer) {
   const auto driver = cuda::Driver::get();
   if (!driver.ok()) {
-    if (cuda::Driver::refused_one_knows(buffer)) return driver.status();
+    if (cuda::Driver::refused_driver_owns(buffer)) return driver.status();
     return false;
   }
   const auto place = place_of(**driver, buffer);

@@ -61,7 +61,7 @@ Found find_driver() {
     found.driver = std::move(*loaded);
   } else {
     found.refusal = loaded.status();
-    // It stays loaded where somebody else uses it.
+    // Never closed, since refused_driver_owns calls into it.
     if (void* const library = ::dlopen(kFile, RTLD_NOW | RTLD_NOLOAD); library != nullptr) {
       find_function(library, found.pointer_attribute.name, found.pointer_attribute.function);
     }
@@ -125,7 +125,7 @@ Result<const Driver*> Driver::get() {
   return found.driver.get();
 }
 
-bool Driver::refused_one_knows(const void* address) {
+bool Driver::refused_driver_owns(const void* address) {
   const auto& ask = found_driver().pointer_attribute;
   auto type = MemoryType::none;
   return ask.there() &&

@@ -57,9 +57,9 @@ class Driver {
   /// TUTTI_UNHANDLED_CUDA_ERROR (it refuses to start); TUTTI_INVALID_USAGE in a child of a process that had started it.
   static Result<const Driver*> get();
 
-  /// Whether a driver that get() refuses says all the same that `address` is a device's memory: it may have started before,
-  /// for somebody else. Call after get(). Thread safe.
-  static bool refused_one_knows(const void* address);
+  /// Whether `address` is a device's memory by the word of a driver that get() has refused. Another library may have
+  /// started that driver and allocated there. False where get() refused none. Thread safe.
+  static bool refused_driver_owns(const void* address);
 
   /// Whether this process has loaded libcuda.so.1 already, by whomever. Loads and initialises nothing.
   static bool loaded_already();

@@ -40,13 +40,7 @@ cuda::StandinControl load_standin() {
 
 /// Asks a child, so that this process never loads the driver: its children could not use it.
 bool standin_is_there() {
-  static const bool there = [] {
-    std::fflush(nullptr);
-    const pid_t child = ::fork();
-    if (child == 0) ::_exit(load_standin() ? 0 : 1);
-    int status = -1;
-    return ::waitpid(child, &status, 0) == child && status == 0;
-  }();
+  static const bool there = child_says([] { return static_cast<bool>(load_standin()); });
   return there;
 }
 

@@ -1,10 +1,5 @@
 // The driver comes late: host collectives run without it, and device calls follow once somebody has loaded it. A process of
 // its own, since a driver that was loaded stays.
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cstdio>
-
 #include "tests/device/calls.h"
 #include "tests/device/device_fixture.h"
 #include "tests/support/child.h"
@@ -57,17 +52,8 @@ void run_before_and_after_the_driver_is_loaded() {
   });
 }
 
-/// Asks a child: this process never loads the driver.
-bool driver_works() {
-  std::fflush(nullptr);
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(cuda::Driver::get().ok() ? 0 : 1);
-  int status = -1;
-  return ::waitpid(child, &status, 0) == child && status == 0;
-}
-
 TEST(LateDriver, HostCallsDoNotLoadItAndDeviceCallsFollowIt) {
-  if (!driver_works()) GTEST_SKIP() << "there is no driver";
+  if (!child_says([] { return cuda::Driver::get().ok(); })) GTEST_SKIP() << "there is no driver";
   const Child child(run_before_and_after_the_driver_is_loaded);
 }
 

@@ -57,4 +57,13 @@ inline void limit(int resource, rlim_t to) {
   EXPECT_EQ(::setrlimit(static_cast<__rlimit_resource>(resource), &both), 0);
 }
 
+/// What a child of this process answers. What it loads or starts for that is gone with it.
+inline bool child_says(const std::function<bool()>& question) {
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(question() ? 0 : 1);
+  int status = -1;
+  return ::waitpid(child, &status, 0) == child && status == 0;
+}
+
 }  // namespace tutti::test
