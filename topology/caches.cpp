@@ -7,6 +7,7 @@
 #include <charconv>
 #include <string>
 
+#include "src/base/made_once.h"
 #include "src/tables/units.h"
 
 namespace tutti {
@@ -56,11 +57,11 @@ CacheSizes read_cache_sizes(const Sysfs& files, int cpu) {
 }
 
 const CacheSizes& cache_sizes() {
-  static const CacheSizes sizes = [] {
+  static constinit MadeOnce<CacheSizes> sizes;
+  return sizes.get([] {
     const int here = sched_getcpu();
     return read_cache_sizes(Sysfs(), here < 0 ? 0 : here);
-  }();
-  return sizes;
+  });
 }
 
 }  // namespace tutti

@@ -14,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include "src/base/made_once.h"
 #include "topology/index.h"
 
 namespace tutti {
@@ -317,39 +318,41 @@ std::shared_ptr<const Network> make(const Description& given) {
 }
 
 const std::vector<Kind>& kinds() {
-  static const std::vector<Kind> all = {
-      {"switch",
-       1,
-       1,
-       "switch:ENDPOINTS",
-       {{"slow_endpoint", most_endpoints}, {"slow_GBps", as_bandwidth}},
-       make<TreeNetwork>},
-      {"fat_tree",
-       2,
-       3,
-       "fat_tree:[PODSx]LEAVESxENDPOINTS",
-       {{"oversubscription", 1},
-        {"core_oversubscription", 1},
-        {"spines", 0},
-        {"trunk_latency_us", as_latency},
-        {"slow_endpoint", most_endpoints},
-        {"slow_GBps", as_bandwidth}},
-       make<TreeNetwork>},
-      {"torus", 1, 8, "torus:SIZE[xSIZE]...", {}, make<TorusNetwork>},
-      {"dragonfly",
-       3,
-       3,
-       "dragonfly:GROUPSxROUTERSxENDPOINTS",
-       {{"local_GBps", as_bandwidth}, {"global_GBps", as_bandwidth}},
-       make<DragonflyNetwork>},
-      {"pod",
-       2,
-       2,
-       "pod:MACHINESxGPUS",
-       {{"oversubscription", 1}, {"nvlink_GBps", 450}, {"nvlink_latency_us", 0.5}},
-       make<PodNetwork>},
-  };
-  return all;
+  static constinit MadeOnce<std::vector<Kind>> all;
+  return all.get([] {
+    return std::vector<Kind>{
+        {"switch",
+         1,
+         1,
+         "switch:ENDPOINTS",
+         {{"slow_endpoint", most_endpoints}, {"slow_GBps", as_bandwidth}},
+         make<TreeNetwork>},
+        {"fat_tree",
+         2,
+         3,
+         "fat_tree:[PODSx]LEAVESxENDPOINTS",
+         {{"oversubscription", 1},
+          {"core_oversubscription", 1},
+          {"spines", 0},
+          {"trunk_latency_us", as_latency},
+          {"slow_endpoint", most_endpoints},
+          {"slow_GBps", as_bandwidth}},
+         make<TreeNetwork>},
+        {"torus", 1, 8, "torus:SIZE[xSIZE]...", {}, make<TorusNetwork>},
+        {"dragonfly",
+         3,
+         3,
+         "dragonfly:GROUPSxROUTERSxENDPOINTS",
+         {{"local_GBps", as_bandwidth}, {"global_GBps", as_bandwidth}},
+         make<DragonflyNetwork>},
+        {"pod",
+         2,
+         2,
+         "pod:MACHINESxGPUS",
+         {{"oversubscription", 1}, {"nvlink_GBps", 450}, {"nvlink_latency_us", 0.5}},
+         make<PodNetwork>},
+    };
+  });
 }
 
 const Kind* kind_of(std::string_view spec) {
@@ -471,7 +474,8 @@ Result<Description> describe(std::string_view spec) {
 }  // namespace
 
 std::string_view generators_help() {
-  static const std::string text = [] {
+  static constinit MadeOnce<std::string> text;
+  return text.get([] {
     std::string lines;
     for (const Kind& kind : kinds()) {
       std::vector<std::string> names{"GBps", "latency_us"};
@@ -479,8 +483,7 @@ std::string_view generators_help() {
       lines += fmt::format("{}  options: {}\n", kind.form, fmt::join(names, ", "));
     }
     return lines;
-  }();
-  return text;
+  });
 }
 
 bool names_generator(std::string_view spec) { return kind_of(spec) != nullptr; }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "src/base/made_once.h"
 #include "src/base/shared_library.h"
 
 namespace tutti {
@@ -127,7 +128,8 @@ class Reader {
 }  // namespace
 
 const HwlocApi* load_hwloc() {
-  static const std::optional<HwlocApi> api = find_hwloc();
+  static constinit MadeOnce<std::optional<HwlocApi>> found;
+  const std::optional<HwlocApi>& api = found.get(find_hwloc);
   return api ? &*api : nullptr;
 }
 

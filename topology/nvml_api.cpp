@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 
+#include "src/base/made_once.h"
 #include "src/base/shared_library.h"
 #include "topology/objects.h"
 #include "topology/rates.h"
@@ -147,7 +148,8 @@ class NvmlReader {
 }  // namespace
 
 const NvmlApi* load_nvml() {
-  static const std::optional<NvmlApi> api = find_nvml();
+  static constinit MadeOnce<std::optional<NvmlApi>> found;
+  const std::optional<NvmlApi>& api = found.get(find_nvml);
   return api ? &*api : nullptr;
 }
 

@@ -7,12 +7,11 @@
 
 namespace tutti {
 
-std::span<const tutti_transport* const> builtin_transports() {
-  static const auto transports = std::to_array<const tutti_transport*>({
+std::vector<const tutti_transport*> builtin_transports() {
+  return {
       shm::transport(),
       &tcp_transport(),
-  });
-  return transports;
+  };
 }
 
 }  // namespace tutti

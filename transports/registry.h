@@ -1,13 +1,13 @@
 // The transports that the library brings along. Outsiders' plugins are loaded elsewhere, and look just the same.
 #pragma once
 
-#include <span>
+#include <vector>
 
 #include "include/tutti/transport.h"
 
 namespace tutti {
 
-/// All built-in transports; static. A new one is a folder here and a line in registry.cpp.
-std::span<const tutti_transport* const> builtin_transports();
+/// All built-in transports, which last as long as the process. A new one is a folder here and a line in registry.cpp.
+std::vector<const tutti_transport*> builtin_transports();
 
 }  // namespace tutti

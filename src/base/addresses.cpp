@@ -20,6 +20,8 @@
 #include <memory>
 #include <set>
 
+#include "src/base/made_once.h"
+
 namespace tutti {
 
 namespace {
@@ -439,15 +441,15 @@ std::string host_name() {
 
 std::uint64_t machine_id() {
   // The boot id is the kernel's, the same in every container on it; two machines never share one.
-  static const std::uint64_t id = [] {
+  static constinit MadeOnce<std::uint64_t> id;
+  return id.get([] {
     std::string text;
     std::ifstream("/proc/sys/kernel/random/boot_id") >> text;
     if (text.empty()) text = host_name();
     std::uint64_t hash = 1469598103934665603u;  // FNV-1a
     for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
     return hash;
-  }();
-  return id;
+  });
 }
 
 std::uint64_t network_namespace() {

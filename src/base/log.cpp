@@ -12,22 +12,33 @@
 #include <mutex>
 #include <set>
 
+#include "src/base/made_once.h"
 #include "src/base/unique_fd.h"
 
 namespace tutti {
 namespace {
 
+/// A forked child goes on with it.
 struct Sink {
-  std::mutex mutex;
   UniqueFd file;  ///< none: stderr
   bool was_read = false;
 };
-
-/// Never destroyed: threads may log while the process exits.
 Sink& sink() {
-  static Sink* const the_sink = new Sink;
-  return *the_sink;
+  static constinit MadeOnce<Sink> the_sink;
+  return the_sink.get();
 }
+
+/// Guards the sink. Another thread may hold it at a fork: the child has one of its own.
+std::mutex& sink_mutex() {
+  static constinit PerProcess<std::mutex> mutex;
+  return mutex.get();
+}
+
+/// Of log_once. The texts are few, since they tell of this process and not of what it handles.
+struct Said {
+  std::mutex mutex;
+  std::set<std::string> texts;
+};
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -76,8 +87,7 @@ const char* level_name(Level level) {
 }
 
 std::string line_of(Level level, std::string_view text) {
-  static const std::string host = host_name();
-  std::string line = fmt::format("tutti {} {}:{} {}: {}", time_of_day(), host, getpid(), level_name(level), text);
+  std::string line = fmt::format("tutti {} {}:{} {}: {}", time_of_day(), host_name(), getpid(), level_name(level), text);
   for (char& c : line) {
     if (c == '\n' || c == '\r') c = ' ';
   }
@@ -95,7 +105,7 @@ void write_line(const Sink& to, const std::string& line) {
 
 int detail::read_log_settings() {
   Sink& s = sink();
-  std::lock_guard lock(s.mutex);
+  const std::lock_guard lock(sink_mutex());
   if (s.was_read) return log_threshold.load(std::memory_order_relaxed);
   s.was_read = true;
   const Settings settings = tolerant_settings(nullptr);
@@ -111,24 +121,24 @@ void log(Level level, std::string_view text) {
   if (!log_enabled(level)) return;
   const std::string line = line_of(level, text);
   Sink& s = sink();
-  std::lock_guard lock(s.mutex);
+  const std::lock_guard lock(sink_mutex());
   write_line(s, line);
 }
 
 void log_once(Level level, const std::string& text) {
   if (!log_enabled(level)) return;
-  // Never destroyed, as the sink; the texts are few, since they tell of this process and not of what it handles.
-  static auto& said = *new std::set<std::string>;
+  static constinit PerProcess<Said> process;
+  Said& said = process.get();
   {
-    std::lock_guard lock(sink().mutex);
-    if (!said.insert(text).second) return;
+    const std::lock_guard lock(said.mutex);
+    if (!said.texts.insert(text).second) return;
   }
   log(level, text);
 }
 
 Status set_log(Level level, const std::string& file) {
   Sink& s = sink();
-  std::lock_guard lock(s.mutex);
+  const std::lock_guard lock(sink_mutex());
   if (Status status = open_sink(file, s.file); !status.ok()) return status;
   s.was_read = true;
   // Relaxed: as in read_log_settings.

@@ -2,12 +2,21 @@
 
 #include <sodium.h>
 
+#include "src/base/made_once.h"
+
 namespace tutti {
 
 bool random_ready() {
-  static const bool ready = sodium_init() >= 0;
-  return ready;
+  static constinit MadeOnce<bool> ready;
+  return ready.get([] { return sodium_init() >= 0; });
 }
+
+namespace {
+
+/// When the library is loaded: no fork may fall into it, since libsodium has a lock of its own there.
+[[maybe_unused]] const bool ready_early = random_ready();
+
+}  // namespace
 
 void random_bytes(std::span<unsigned char> out) {
   random_ready();

@@ -547,7 +547,7 @@ std::vector<std::string> unknown_settings() {
 }
 
 void warn_of_unknown_settings() {
-  static std::atomic<bool> done{false};
+  static constinit std::atomic<bool> done{false};
   // Relaxed: only one caller may see false; nothing else is published by the flag.
   if (done.exchange(true, std::memory_order_relaxed)) return;
   for (const std::string& sentence : unknown_settings()) log(Level::warn, sentence);

@@ -10,8 +10,11 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <string>
+#include <utility>
 
 #include "src/base/plural.h"
 #include "src/base/random.h"
@@ -24,8 +27,11 @@ UniqueFd open_stream(int family) { return UniqueFd(::socket(family, SOCK_STREAM 
 
 void set_option(int fd, int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof value); }
 
+constexpr char no_port_left[] = "No port of net.ipv4.ip_local_port_range is free; widen it, or end what holds them";
+
 Status listen_error(const SocketAddress& address, int number) {
   const std::string what = "Listening at " + address.text() + " failed";
+  if (number == EADDRINUSE && address.port() == 0) return system_error(what, number, no_port_left);
   if (number == EADDRINUSE) {
     return system_error(what, number, "Another program has the port; choose another one, or end that program");
   }
@@ -46,6 +52,24 @@ Status no_socket(const SocketAddress& address) {
 struct Ports {
   std::uint32_t low, high;
 };
+
+/// That the system chooses from where it is asked for any.
+Ports system_ports() {
+  Ports ports{32768, 60999};
+  std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> ports.low >> ports.high;
+  return ports;
+}
+
+Result<UniqueFd> listen_once(const SocketAddress& address, int backlog) {
+  UniqueFd socket = open_stream(address.family());
+  if (!socket) return no_socket(address);
+  set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  const bool everywhere = address == SocketAddress::any(AF_INET6, address.port());
+  if (address.family() == AF_INET6) set_option(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, everywhere ? 0 : 1);
+  if (::bind(socket.get(), address.data(), address.length()) != 0) return listen_error(address, errno);
+  if (::listen(socket.get(), backlog) != 0) return listen_error(address, errno);
+  return socket;
+}
 
 // Where to start in the range is random, so that many processes that start at once do not all try the same ports.
 template <typename Try>
@@ -85,14 +109,16 @@ int shortage_now() {
 }
 
 Result<UniqueFd> listen_at(const SocketAddress& address, int backlog) {
-  UniqueFd socket = open_stream(address.family());
-  if (!socket) return no_socket(address);
-  set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
-  const bool everywhere = address == SocketAddress::any(AF_INET6, address.port());
-  if (address.family() == AF_INET6) set_option(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, everywhere ? 0 : 1);
-  if (::bind(socket.get(), address.data(), address.length()) != 0) return listen_error(address, errno);
-  if (::listen(socket.get(), backlog) != 0) return listen_error(address, errno);
-  return socket;
+  auto socket = listen_once(address, backlog);
+  if (socket || address.port() != 0 || socket.status().error().system_error != EADDRINUSE) return socket;
+  // Linux chooses no port at which connections of the last minute still rest, but gives it to who asks for it by number.
+  const auto [low, high] = system_ports();
+  auto named = first_free_port({std::max(low, 1u), high}, [&](std::uint16_t port) {
+    SocketAddress at = address;
+    at.set_port(port);
+    return listen_once(at, backlog);
+  });
+  return named ? std::move(named) : std::move(socket);
 }
 
 Result<Listener> listen_on(std::string_view interfaces, std::uint32_t port_low, std::uint32_t port_high, int backlog) {
@@ -171,8 +197,10 @@ Result<UniqueFd> connect_to(const SocketAddress& address) {
   UniqueFd socket = open_stream(address.family());
   if (!socket) return no_socket(address);
   set_no_delay(socket.get());
+  set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);  // its port is free for a listener once it has ended
   if (::connect(socket.get(), address.data(), address.length()) != 0 && errno != EINPROGRESS) {
-    return system_error("Connecting to " + address.text() + " failed", errno);
+    const int number = errno;
+    return system_error("Connecting to " + address.text() + " failed", number, number == EADDRNOTAVAIL ? no_port_left : "");
   }
   return socket;
 }

@@ -18,6 +18,7 @@
 #include "src/base/background_thread.h"
 #include "src/base/clock.h"
 #include "src/base/exception_boundary.h"
+#include "src/base/made_once.h"
 #include "src/base/per_process.h"
 #include "src/base/plural.h"
 #include "src/base/random.h"
@@ -1002,14 +1003,18 @@ void after_fork_in_child() {
   if (forking != nullptr) forking->leave_to_parent();
 }
 
-// Ends the servers with the process. A forked child has none of its parent's.
-struct StopAtExit {
-  ~StopAtExit() { process_servers.get().stop_all(); }
-};
+// When the library is loaded: no fork falls into it.
+[[maybe_unused]] const int told_of_forks = ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 
+// Ends the servers with the process. A forked child has none of its parent's.
+void stop_at_exit() {
+  if (RendezvousServers* const servers = process_servers.made(); servers != nullptr) servers->stop_all();
+}
+
+// Registered with the first server: what the program made before it, and destroys after it, may still need them.
 RendezvousServers& rendezvous_servers() {
-  static const StopAtExit at_exit;
-  [[maybe_unused]] static const int told = ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  static constinit MadeOnce<int> registered;
+  registered.get([] { return std::atexit(stop_at_exit); });
   return process_servers.get();
 }
 

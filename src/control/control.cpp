@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "src/base/made_once.h"
 #include "src/base/per_process.h"
 #include "src/control/control_impl.h"
 
@@ -29,8 +30,8 @@ void take_leave_at_exit() {
 }
 
 void remember(ControlPlane::Impl* plane) {
-  static const bool registered = std::atexit(take_leave_at_exit) == 0;
-  static_cast<void>(registered);
+  static constinit MadeOnce<int> registered;
+  registered.get([] { return std::atexit(take_leave_at_exit); });
   const std::lock_guard lock(live().mutex);
   live().planes.insert(plane);
 }

@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 
+#include "src/base/made_once.h"
 #include "src/base/shared_library.h"
 
 namespace tutti::cuda {
@@ -69,10 +70,9 @@ Found find_driver() {
   return found;
 }
 
-/// Never destroyed: threads of the library, and holders, may outlive static destructors.
 const Found& found_driver() {
-  static const Found& found = *new Found(find_driver());
-  return found;
+  static constinit MadeOnce<Found> found;
+  return found.get(find_driver);
 }
 
 std::string remedy_of(DriverResult result) {

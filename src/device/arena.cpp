@@ -4,6 +4,8 @@
 #include <bit>
 #include <mutex>
 
+#include "src/base/made_once.h"
+
 namespace tutti {
 namespace {
 
@@ -27,10 +29,10 @@ DeviceBlock::~DeviceBlock() {
 }
 
 void DeviceBlock::keep_for_good() && {
-  static auto& mutex = *new std::mutex;
-  static auto& kept = *new std::vector<DeviceBlock>;
+  static constinit std::mutex mutex;
+  static constinit MadeOnce<std::vector<DeviceBlock>> kept;
   const std::lock_guard lock(mutex);
-  kept.push_back(std::move(*this));
+  kept.get().push_back(std::move(*this));
 }
 
 /// Few sizes, so that what is given back serves again.

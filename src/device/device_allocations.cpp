@@ -6,14 +6,14 @@
 #include <limits>
 #include <utility>
 
+#include "src/base/made_once.h"
 #include "src/device/runtime.h"
 
 namespace tutti {
 
 DeviceAllocations& DeviceAllocations::instance() {
-  // Never destroyed: threads may still run when the process ends.
-  static auto& all = *new DeviceAllocations;
-  return all;
+  static constinit MadeOnce<DeviceAllocations> all;
+  return all.get();
 }
 
 Result<cuda::MappedMemory> DeviceAllocations::map(const cuda::Context& context, std::size_t bytes) {

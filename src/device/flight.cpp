@@ -5,20 +5,21 @@
 #include <iterator>
 #include <utility>
 
+#include "src/base/made_once.h"
 #include "src/device/device_plan.h"
 
 namespace tutti {
 namespace {
 
-/// What waits for release_flights. Never destroyed: threads may still run when the process ends.
+/// What waits for release_flights.
 struct Kept {
   std::mutex mutex;
   std::vector<LaunchRemains> given_up;
   std::vector<std::shared_ptr<Flight>> of_graphs;
 };
 Kept& kept() {
-  static auto& all = *new Kept;
-  return all;
+  static constinit MadeOnce<Kept> all;
+  return all.get();
 }
 
 constexpr std::uint32_t rooms_at_a_time = 32;

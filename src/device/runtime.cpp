@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "src/base/clock.h"
+#include "src/base/made_once.h"
 #include "src/executors/cuda/launch.h"
 
 namespace tutti {
@@ -66,11 +67,10 @@ Result<std::shared_ptr<DeviceRuntime>> DeviceRuntime::get(int device, const std:
     return status;
   }
   using Key = std::tuple<int, unsigned long long, std::string>;
-  // Never destroyed: threads may still run when the process ends.
-  static auto& mutex = *new std::mutex;
-  static auto& all = *new std::map<Key, std::shared_ptr<DeviceRuntime>>;
+  static constinit std::mutex mutex;
+  static constinit MadeOnce<std::map<Key, std::shared_ptr<DeviceRuntime>>> all;
   const std::lock_guard lock(mutex);
-  std::shared_ptr<DeviceRuntime>& known = all[{context->device(), id, module_folder}];
+  std::shared_ptr<DeviceRuntime>& known = all.get()[{context->device(), id, module_folder}];
   if (known != nullptr) {
     Status health = known->health();
     if (health.ok()) return known;

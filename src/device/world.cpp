@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "src/base/exception_boundary.h"
+#include "src/base/made_once.h"
 #include "src/device/team.h"
 
 namespace tutti {
@@ -29,10 +30,10 @@ struct ReceiverPart {
 }  // namespace
 
 std::shared_ptr<DeviceWorld> DeviceWorld::of(const std::string& key, int ranks) {
-  // Never destroyed: threads may still run when the process ends.
-  static auto& mutex = *new std::mutex;
-  static auto& all = *new std::map<std::string, std::weak_ptr<DeviceWorld>>;
+  static constinit std::mutex mutex;
+  static constinit MadeOnce<std::map<std::string, std::weak_ptr<DeviceWorld>>> worlds;
   const std::lock_guard lock(mutex);
+  auto& all = worlds.get();
   std::erase_if(all, [](const auto& entry) { return entry.second.expired(); });
   std::weak_ptr<DeviceWorld>& known = all[key];
   auto world = known.lock();

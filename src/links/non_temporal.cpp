@@ -9,6 +9,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/made_once.h"
 #include "src/reduction/reduction.h"
 
 namespace tutti {
@@ -68,11 +69,13 @@ StreamingBounds streaming_bounds(const CacheSizes& sizes, std::uint64_t sharers)
 }
 
 bool use_non_temporal(std::uint64_t touched, std::uint64_t ranks) {
-  static const auto cpus = static_cast<std::uint64_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
-  const StreamingBounds bounds = streaming_bounds(cache_sizes(), cache_sharers(cache_sizes(), ranks, cpus));
+  static constinit MadeOnce<std::uint64_t> cpus;
+  const std::uint64_t here =
+      cpus.get([] { return static_cast<std::uint64_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))); });
+  const StreamingBounds bounds = streaming_bounds(cache_sizes(), cache_sharers(cache_sizes(), ranks, here));
   if (touched < bounds.never_below) return false;
   if (touched >= bounds.always_from) return true;
-  static NonTemporalTrials trials;
+  static constinit NonTemporalTrials trials;
   return trials.memory_is_better(now_ns(), memory_beats_shared_cache);
 }
 

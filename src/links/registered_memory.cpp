@@ -15,6 +15,7 @@
 
 #include "src/base/link_shape.h"
 #include "src/base/log.h"
+#include "src/base/made_once.h"
 #include "src/base/memory_file.h"
 
 namespace tutti {
@@ -29,7 +30,7 @@ bool leaves_enough(const UniqueFd& file) {
 
 /// Sizes that cannot be rounded stay so long that the system refuses them.
 std::size_t whole_pages(std::size_t bytes) {
-  static const std::size_t page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   return (std::clamp<std::size_t>(bytes, 1, SIZE_MAX - page) + page - 1) / page * page;
 }
 
@@ -73,13 +74,13 @@ bool Arena::holds(const void* data, std::uint64_t length) const {
 }
 
 RegisteredMemory& RegisteredMemory::instance() {
-  static RegisteredMemory* const self = create();  // never destroyed: memory may be freed while the process exits
-  return *self;
+  static constinit MadeOnce<std::unique_ptr<RegisteredMemory>> self;  // memory may be freed while the process exits
+  return *self.get(create);
 }
 
 /// A fork waits for whoever is at it, so that the child finds it whole and unlocked; and is counted, in both. The parent
 /// goes on with what is free in its arenas; the child, which has the same pages, must leave it alone.
-RegisteredMemory* RegisteredMemory::create() {
+std::unique_ptr<RegisteredMemory> RegisteredMemory::create() {
   constexpr auto before = [] { instance().mutex_.lock(); };
   constexpr auto in_parent = [] {
     ++instance().forks_;
@@ -92,7 +93,7 @@ RegisteredMemory* RegisteredMemory::create() {
   };
   // Refused for want of memory only; then a child has to do without what this guards.
   static_cast<void>(::pthread_atfork(before, in_parent, in_child));
-  return new RegisteredMemory;
+  return std::unique_ptr<RegisteredMemory>(new RegisteredMemory);
 }
 
 /// Release: whoever sees the new number finds the change under the lock, which it takes next.

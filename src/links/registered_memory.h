@@ -82,7 +82,7 @@ class RegisteredMemory {
   using Extents = std::map<std::byte*, Extent, std::less<>>;
 
   RegisteredMemory() = default;
-  static RegisteredMemory* create();
+  static std::unique_ptr<RegisteredMemory> create();
   void changed();
   Result<BySize::iterator> add_arena(std::size_t block_bytes);
   void add_free(std::byte* base, std::size_t bytes, Owned& owner);

@@ -139,7 +139,7 @@ TransportWhy read_why(std::string_view why) {
 
 KnownTransports known_transports(const std::string& plugin_path) {
   KnownTransports known;
-  known.all.assign(builtin_transports().begin(), builtin_transports().end());
+  known.all = builtin_transports();
   for (std::size_t at = 0; at < plugin_path.size() && known.refusal.ok();) {
     const std::size_t end = std::min(plugin_path.find(':', at), plugin_path.size());
     if (end != at) known.refusal = load_folder(plugin_path.substr(at, end - at), known);

@@ -1,6 +1,9 @@
 // In fresh network namespaces: a machine, or a container, whose loopback interface is down; ports that nobody else has.
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
+#include <netinet/in.h>
 #include <sched.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -182,6 +185,67 @@ TEST(AFreshNetwork, HasPortsEnoughWhereTheSentenceSaysSo) {
                  : complain();
     }));
   }
+}
+
+/// Sets the ports that the system chooses from.
+bool choose_ports(const char* low_high) {
+  const std::string file = "/proc/sys/net/ipv4/ip_local_port_range";
+  return std::system(("{ ip link set lo up && echo " + std::string(low_high) + " > " + file + "; } 2>/dev/null").c_str()) ==
+         0;
+}
+
+/// A socket at a port of loopback; -1: none.
+int bound(int port) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  const int on = 1;
+  ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_port = htons(static_cast<std::uint16_t>(port));
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return ::bind(fd, reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0 ? fd : -1;
+}
+
+/// A connection to the port that this side has ended: it holds the port for a minute.
+bool leave_a_connection_at(int port) {
+  const int listener = bound(port);
+  const int client = bound(port + 1000);
+  sockaddr_in at{};
+  socklen_t length = sizeof at;
+  if (listener < 0 || client < 0 || ::listen(listener, 1) != 0) return false;
+  if (::getsockname(listener, reinterpret_cast<sockaddr*>(&at), &length) != 0) return false;
+  if (::connect(client, reinterpret_cast<const sockaddr*>(&at), length) != 0) return false;
+  const int server = ::accept(listener, nullptr, nullptr);
+  for (const int fd : {server, client, listener}) ::close(fd);
+  return server >= 0;
+}
+
+TEST(AFreshNetwork, WherePortsRestAfterTheirConnectionsHasThem) {
+  EXPECT_GOOD_OR_SKIP(live_there([] {
+    if (!choose_ports("40000 40009")) return kNotPermitted;
+    for (int port = 40'000; port < 40'010; ++port) {
+      if (!leave_a_connection_at(port)) return complain();
+    }
+    if (::listen(::socket(AF_INET, SOCK_STREAM, 0), 1) == 0) return complain();  // the system knows of none
+    tutti_unique_id id;
+    return tutti_get_unique_id(&id) == TUTTI_SUCCESS ? 0 : complain();
+  }));
+}
+
+TEST(AFreshNetwork, WhosePortsAreAllTakenIsSo) {
+  EXPECT_GOOD_OR_SKIP(live_there([] {
+    if (!choose_ports("40000 40002")) return kNotPermitted;
+    // Held for as long as this process lives.
+    for (int port = 40'000; port <= 40'002; ++port) {
+      if (::listen(bound(port), 1) != 0) return complain();
+    }
+    tutti_unique_id id;
+    const tutti_status status = tutti_get_unique_id(&id);
+    return status == TUTTI_SYSTEM_ERROR &&
+                   last_error().find("No port of net.ipv4.ip_local_port_range is free") != std::string::npos
+               ? 0
+               : complain();
+  }));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "src/base/clock.h"
+#include "src/base/made_once.h"
 #include "src/base/transport_helpers.h"
 #include "transports/registry.h"
 
@@ -23,8 +24,8 @@ struct Orders {
   std::vector<InjectedFault> faults;
 };
 Orders& orders() {
-  static Orders one;
-  return one;
+  static constinit MadeOnce<Orders> one;
+  return one.get();
 }
 
 struct Pending {
@@ -87,7 +88,7 @@ bool sound(Link& link, Point point) {
 
 // Ranks that are threads of one process open it at once. Until then nobody reads what is written here.
 Status read_environment() {
-  static std::mutex mutex;
+  static constinit std::mutex mutex;
   const std::lock_guard lock(mutex);
   if (orders().inner != nullptr) return {};
   const char* const text = std::getenv("TUTTI_FAULTY");
