@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <ctime>
 #include <mutex>
 #include <set>
 
@@ -73,12 +75,28 @@ Status open_sink(const std::string& pattern, UniqueFd& out) {
   return Status();
 }
 
+/// The process that loaded the library, for what a process forked from it must not do.
+const pid_t loading_process = ::getpid();
+
+/// Seconds that local time is ahead of UTC. A forked child keeps what it was: localtime_r takes a lock, which another
+/// thread may have held at the fork, and so does gmtime_r.
+long utc_offset(std::time_t now) {
+  static constinit std::atomic<long> known{0};  // relaxed: a number by itself
+  if (::getpid() == loading_process) {
+    tm parts{};
+    if (localtime_r(&now, &parts) != nullptr) known.store(parts.tm_gmtoff, std::memory_order_relaxed);
+  }
+  return known.load(std::memory_order_relaxed);
+}
+/// So that a child knows it whose parent has logged nothing.
+[[maybe_unused]] const long offset_early = utc_offset(std::time(nullptr));
+
 std::string time_of_day() {
   timeval now{};
   gettimeofday(&now, nullptr);
-  tm parts{};
-  localtime_r(&now.tv_sec, &parts);
-  return fmt::format("{:02}:{:02}:{:02}.{:06}", parts.tm_hour, parts.tm_min, parts.tm_sec, now.tv_usec);
+  constexpr long day = 86'400;
+  const long second = (((now.tv_sec + utc_offset(now.tv_sec)) % day) + day) % day;
+  return fmt::format("{:02}:{:02}:{:02}.{:06}", second / 3600, second / 60 % 60, second % 60, now.tv_usec);
 }
 
 const char* level_name(Level level) {

@@ -444,7 +444,12 @@ Result<Processor> Communicator::processor_of(const CollectiveCall& call) {
 Result<PreparedDevicePlan*> Communicator::prepare_on_device(const CollectiveCall& call) {
   Problem problem = problem_of(call);
   problem.processor = Processor::cuda;
-  return device_->prepare(problem, call.algorithm);
+  auto plan = device_->prepare(problem, call.algorithm);
+  if (plan.ok() && !(*plan)->logged && log_enabled(Level::info)) {
+    (*plan)->logged = true;
+    log_plan((*plan)->plan, (*plan)->algorithm);
+  }
+  return plan;
 }
 
 /// The operation begins, and is put beside those of its team.
@@ -581,7 +586,7 @@ Result<const PreparedPlan*> Communicator::prepare(const CollectiveCall& call) {
   const Problem problem = problem_of(call);
   if (const PreparedPlan* const found = plans_.find(problem, call.algorithm); found != nullptr) return found;
   auto made = plans_.make(problem, call.algorithm);
-  if (made.ok() && log_enabled(Level::info)) log_plan(**made);
+  if (made.ok() && log_enabled(Level::info)) log_plan((*made)->plan, (*made)->algorithm);
   return made;
 }
 
@@ -597,15 +602,16 @@ void Communicator::log_creation(const std::string& settings) const {
 }
 
 /// Rank 0 also tells, once for each collective, by which algorithms calls of all sizes run: all ranks choose alike.
-void Communicator::log_plan(const PreparedPlan& plan) {
-  const Problem& problem = plan.plan.problem;
-  const std::uint32_t bit = 1U << static_cast<unsigned>(problem.collective);
+void Communicator::log_plan(const Plan& plan, const char* algorithm) {
+  const Problem& problem = plan.problem;
+  const std::uint32_t bit =
+      1U << (2 * static_cast<unsigned>(problem.collective) + static_cast<unsigned>(problem.processor));
   if (rank() == 0 && (logged_ & bit) == 0) {
     logged_ |= bit;
     const std::vector<AlgorithmUpTo> by_size = plans_.algorithms_by_size(problem);
-    if (!by_size.empty()) log_line(Level::info, algorithms_line(problem.collective, by_size));
+    if (!by_size.empty()) log_line(Level::info, algorithms_line(problem.collective, problem.processor, by_size));
   }
-  if (log_enabled(Level::debug)) log_line(Level::debug, plan_line(plan.plan, plan.algorithm));
+  if (log_enabled(Level::debug)) log_line(Level::debug, plan_line(plan, algorithm));
 }
 
 /// Opens the links of a program, and waits until they are open. TUTTI_IN_PROGRESS: the waiter gave up.

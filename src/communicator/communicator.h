@@ -154,7 +154,7 @@ class Communicator {
   Status open_links(LinkedProgram& linked);
   void log_line(Level level, std::string_view text) const;
   void log_creation(const std::string& settings) const;
-  void log_plan(const PreparedPlan& plan);
+  void log_plan(const Plan& plan, const char* algorithm);
   Status await_turn(Ticket& ticket, const PollHook& hook);
   Status run_in_turn(const CollectiveCall& call, const PollHook& hook);
   Status conclude(Status status, const CollectiveCall& call, const PollHook& hook);
@@ -199,7 +199,7 @@ class Communicator {
   std::unique_ptr<Registrations> registrations_;  ///< of the collectives' endpoints
   std::vector<std::byte> scratch_;
   PlanCache plans_{inputs_};
-  std::uint32_t logged_ = 0;  ///< a bit for each collective of which log_plan has told
+  std::uint32_t logged_ = 0;  ///< a bit for each collective and processor of which log_plan has told
   std::unique_ptr<FailureReporter> reporter_;
   std::unique_ptr<HistoryComparison> comparison_;
   std::unique_ptr<DeviceSide> device_;

@@ -11,7 +11,9 @@
 
 #include "src/base/clock.h"
 #include "src/base/exception_boundary.h"
+#include "src/base/log.h"
 #include "src/communicator/launch_watch.h"
+#include "src/control/log_lines.h"
 #include "src/cuda/kernel_module.h"
 #include "src/device/buffers.h"
 #include "src/device/device_allocations.h"
@@ -159,9 +161,20 @@ Status DeviceSide::announce() {
   const auto& key = parts_.membership.key;
   world_ = DeviceWorld::of(std::string(key.begin(), key.end()), parts_.membership.ranks);
   world_->join(rank(), runtime_);
+  if (log_enabled(Level::info)) log_device();
   DeviceAllocations::instance().begin_use();
   announced_.store(true, std::memory_order_release);
   return {};
+}
+
+void DeviceSide::log_device() const {
+  const cuda::DriverApi& api = runtime_->driver().api();
+  char name[256] = "unknown", address[32] = "an unknown address";
+  // What cannot be asked stays unknown.
+  static_cast<void>(api.cuDeviceGetName(name, sizeof name, runtime_->device()));
+  static_cast<void>(api.cuDeviceGetPCIBusId(address, sizeof address, runtime_->device()));
+  log(Level::info, log_label(parts_.failures.name(), rank(), parts_.membership.ranks)
+                       .append(device_line(runtime_->device(), name, address, runtime_->multiprocessors())));
 }
 
 Status DeviceSide::check_stream(CallStream& stream) const {
@@ -341,6 +354,7 @@ Result<Deposit> DeviceSide::deposit_for_capture(PreparedDevicePlan& plan, const 
                                                 const CallStream& stream, const PollHook& hook) {
   auto deposit = deposit_of(plan, call, UINT64_MAX, hook);
   if (!deposit.ok()) return deposit.status();
+  if (Status status = plan.device->await_written(set_up_limit(call)); !status.ok()) return status;
   deposit->stream = stream.handle;
   deposit->operation_hash = plan.plan.hash;
   return deposit;

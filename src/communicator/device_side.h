@@ -38,7 +38,8 @@ struct PreparedDevicePlan {
   const char* algorithm = nullptr;  ///< its name; lives as long as the communicator
   KindName name;                    ///< of the collective
   KindName algorithm_name;
-  std::shared_ptr<const DevicePlan> device;  ///< null until it was opened
+  std::shared_ptr<DevicePlan> device;  ///< null until it was opened
+  bool logged = false;
 };
 
 /// A stream of CUDA's that a call runs on, and the capture that it is in, if any.
@@ -142,6 +143,7 @@ class DeviceSide {
   const std::atomic<bool>* failed() const { return &parts_.membership.control->failed(); }
   std::uint64_t limit_of(const CollectiveCall& call) const;
   Status check_processes() const;
+  void log_device() const;
   Status check_stream(CallStream& stream) const;
   Status check_buffer(const void* buffer, const char* what, bool on_stream) const;
   Status await_ranks(const CollectiveCall& call, std::uint64_t sequence, const PollHook& hook);

@@ -30,6 +30,8 @@ std::string brief_rank_list(std::span<const int> ranks) {
   return shown == ranks.size() ? list : fmt::format("{} and {} more", list, ranks.size() - shown);
 }
 
+const char* memory_text(Processor processor) { return processor == Processor::cuda ? " on CUDA memory" : ""; }
+
 }  // namespace
 
 std::string log_label(std::string_view name, int rank, int ranks) {
@@ -74,7 +76,7 @@ std::string settings_line(std::span<const SettingRow> rows) {
   return text;
 }
 
-std::string algorithms_line(Collective collective, std::span<const AlgorithmUpTo> by_size) {
+std::string algorithms_line(Collective collective, Processor processor, std::span<const AlgorithmUpTo> by_size) {
   std::vector<AlgorithmUpTo> runs;
   for (const AlgorithmUpTo& each : by_size) {
     if (!runs.empty() && runs.back().name == each.name) {
@@ -83,16 +85,24 @@ std::string algorithms_line(Collective collective, std::span<const AlgorithmUpTo
       runs.push_back(each);
     }
   }
-  std::string text = fmt::format("algorithms: {} by ", name_of(collective));
+  std::string text = fmt::format("algorithms: {}{} by ", name_of(collective), memory_text(processor));
   for (std::size_t i = 0; i + 1 < runs.size(); ++i)
     text += fmt::format("{} to {}, ", runs[i].name, size_text(runs[i].bytes));
   return text + std::string(runs.back().name) + (runs.size() > 1 ? " above" : "");
 }
 
+std::string device_line(int ordinal, std::string_view name, std::string_view address, std::uint32_t multiprocessors) {
+  return fmt::format("device: {}, {} at {}, of {}", ordinal, name, address, plural(multiprocessors, "multiprocessor"));
+}
+
 std::string plan_line(const Plan& plan, std::string_view algorithm) {
-  return fmt::format("plan: {} of {} of {} B by {}: {}, {}, hash {:016x}", name_of(plan.problem.collective),
+  const bool on_device = plan.problem.processor == Processor::cuda;
+  const char* const as = !on_device ? "" : plan.protocol == Protocol::lines ? ", as lines" : ", as messages";
+  const std::string strands = on_device ? ", " + plural(plan.strands, "strand") : "";
+  return fmt::format("plan: {} of {} of {} B by {}{}{}: {}, {}{}, hash {:016x}", name_of(plan.problem.collective),
                      plural(plan.problem.count, "element"), bytes_of(1, plan.problem.type), algorithm,
-                     plural(plan.shape.chunks, "chunk"), plural(plan.shape.lanes, "lane"), plan.hash);
+                     memory_text(plan.problem.processor), as, plural(plan.shape.chunks, "chunk"),
+                     plural(plan.shape.lanes, "lane"), strands, plan.hash);
 }
 
 std::string link_line(std::string_view transport, bool sends, int peer, std::uint32_t channel, bool collective) {

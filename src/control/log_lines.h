@@ -1,7 +1,8 @@
 // What a communicator tells the log: the text of every line, so that all formats stand in one place.
 //
 // Each line begins with `"NAME" rank R of N: WORD:`, whose word says what follows. At info a rank writes at most three
-// lines when its communicator is created, and rank 0 one for each collective that is used, whatever the number of ranks.
+// lines when its communicator is created, and one with its first call on device memory. Rank 0 writes one for each
+// collective that is used, whatever the number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -35,10 +36,15 @@ struct AlgorithmUpTo {
   std::uint64_t bytes = 0;
   std::string_view name;
 };
-/// "algorithms: all_reduce by direct to 4K, ring above". by_size: ascending, at least one; equal neighbours become one.
-std::string algorithms_line(Collective collective, std::span<const AlgorithmUpTo> by_size);
+/// "algorithms: all_reduce by direct to 4K, ring above"; of devices "all_reduce on CUDA memory by". by_size: ascending, at
+/// least one; equal neighbours become one.
+std::string algorithms_line(Collective collective, Processor processor, std::span<const AlgorithmUpTo> by_size);
 
-/// "plan: all_reduce of 1000 elements of 4 B by ring: 4 chunks, 1 lane, hash 1f…".
+/// "device: 1, NVIDIA H100 at 0000:17:00.0, of 132 multiprocessors". name, address: as the driver gives them.
+std::string device_line(int ordinal, std::string_view name, std::string_view address, std::uint32_t multiprocessors);
+
+/// "plan: all_reduce of 1000 elements of 4 B by ring: 4 chunks, 1 lane, hash 1f…"; of devices "by ring on CUDA memory, as
+/// lines: 4 chunks, 1 lane, 2 strands, hash 1f…".
 std::string plan_line(const Plan& plan, std::string_view algorithm);
 
 /// "link: shm to rank 1, channel 0, for collectives".

@@ -11,7 +11,6 @@ namespace {
 
 constexpr std::size_t least_block = 256;
 constexpr std::size_t step = std::size_t{64} << 10;
-constexpr std::size_t large_block = std::size_t{2} << 20;
 
 constexpr std::size_t multiple_of(std::size_t unit, std::size_t bytes) { return (bytes + unit - 1) / unit * unit; }
 
@@ -47,28 +46,36 @@ Result<DeviceBlock> DeviceArena::allocate(std::size_t bytes) {
   Blocks& known = blocks_[size];
   if (known.free.empty()) {
     known.free.reserve(known.made + 1);  // for its return, which may not fail
-    auto address = cut(size);
-    if (!address.ok()) return address.status();
+    if (rest_.bytes < size) {
+      if (Status status = grow(size); !status.ok()) return status;
+    }
     ++known.made;
-    return DeviceBlock(shared_from_this(), *address, size);
+    return DeviceBlock(shared_from_this(), rest_.cut(size), size);
   }
   const cuda::DevicePointer address = known.free.back();
   known.free.pop_back();
   return DeviceBlock(shared_from_this(), address, size);
 }
 
-/// With the lock, as what follows.
-Result<cuda::DevicePointer> DeviceArena::cut(std::size_t bytes) {
-  if (left_ < bytes) {
-    if (Status status = grow(bytes); !status.ok()) return status;
+Result<cuda::DevicePointer> DeviceArena::allocate_zeros(std::size_t bytes, const SetUpLimit& limit) {
+  const std::size_t size = multiple_of(least_block, bytes);
+  for (;;) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (zeros_.bytes >= size) return zeros_.cut(size);
+    }
+    if (Status status = add_zeros(size, limit); !status.ok()) return status;
   }
-  const cuda::DevicePointer address = next_;
-  next_ += bytes;
-  left_ -= bytes;
+}
+
+cuda::DevicePointer DeviceArena::Rest::cut(std::size_t wanted) {
+  const cuda::DevicePointer address = next;
+  next += wanted;
+  bytes -= wanted;
   return address;
 }
 
-Status DeviceArena::grow(std::size_t bytes) {
+Result<cuda::MappedMemory> DeviceArena::map(std::size_t bytes) const {
   const auto scope = DeviceScope::enter(*runtime_);
   if (!scope.ok()) return scope.status();
   const cuda::Context& context = runtime_->context();
@@ -81,9 +88,34 @@ Status DeviceArena::grow(std::size_t bytes) {
   for (const int device : others_) {
     if (Status status = mapped->allow(device); !status.ok()) return status;
   }
-  next_ = mapped->address();
-  left_ = mapped->bytes();
+  return mapped;
+}
+
+/// With the lock.
+Status DeviceArena::grow(std::size_t bytes) {
+  auto mapped = map(bytes);
+  if (!mapped.ok()) return mapped.status();
+  rest_ = {mapped->address(), mapped->bytes()};
   chunks_.push_back(std::move(*mapped));
+  return {};
+}
+
+/// Without the lock: the device may be busy with a launch that waits for a rank which is about to allocate.
+Status DeviceArena::add_zeros(std::size_t bytes, const SetUpLimit& limit) {
+  auto mapped = map(bytes);
+  if (!mapped.ok()) return mapped.status();
+  const Rest fresh{mapped->address(), mapped->bytes()};
+  {
+    const std::lock_guard lock(mutex_);
+    chunks_.push_back(std::move(*mapped));
+  }
+  const DeviceWrite zeros[] = {{fresh.next, nullptr, fresh.bytes}};
+  if (Status status = runtime_->write(zeros, limit); !status.ok()) {
+    DeviceBlock(shared_from_this(), fresh.next, fresh.bytes).keep_for_good();
+    return status;
+  }
+  const std::lock_guard lock(mutex_);
+  if (zeros_.bytes < fresh.bytes) zeros_ = fresh;  // another thread may have added some meanwhile
   return {};
 }
 

@@ -57,21 +57,34 @@ class DeviceArena : public std::enable_shared_from_this<DeviceArena> {
 
   /// At least `bytes` > 0, aligned to 256, contents undefined. Errors: as Driver::call.
   Result<DeviceBlock> allocate(std::size_t bytes);
+  /// The same of zeros, for as long as the arena lives. Taken from a stock that is made 2 MiB at a time, or as much as it
+  /// takes: only then it waits for the device. Errors: as DeviceRuntime::write.
+  Result<cuda::DevicePointer> allocate_zeros(std::size_t bytes, const SetUpLimit& limit);
+  /// Makes the stock's beginning. Errors: as DeviceRuntime::write.
+  Status stock_zeros(const SetUpLimit& limit) { return add_zeros(large_block, limit); }
   DeviceRuntime& runtime() const { return *runtime_; }
 
  private:
   friend class DeviceBlock;
+  static constexpr std::size_t large_block = std::size_t{2} << 20;
+  /// Memory that was not given out yet, from a chunk's middle to its end.
+  struct Rest {
+    cuda::DevicePointer next = 0;
+    std::size_t bytes = 0;
+    cuda::DevicePointer cut(std::size_t wanted);
+  };
   static std::size_t rounded(std::size_t bytes);
-  Result<cuda::DevicePointer> cut(std::size_t bytes);
+  Result<cuda::MappedMemory> map(std::size_t bytes) const;
   Status grow(std::size_t bytes);
+  Status add_zeros(std::size_t bytes, const SetUpLimit& limit);
   void give_back(cuda::DevicePointer address, std::size_t bytes) noexcept;
 
   const std::shared_ptr<DeviceRuntime> runtime_;
   const std::vector<int> others_;
   std::mutex mutex_;  ///< guards what follows
   std::vector<cuda::MappedMemory> chunks_;
-  cuda::DevicePointer next_ = 0;  ///< of the last chunk, what was never given out
-  std::size_t left_ = 0;
+  Rest rest_;
+  Rest zeros_;
   /// Those of one size.
   struct Blocks {
     std::vector<cuda::DevicePointer> free;

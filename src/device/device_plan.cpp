@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
+#include "src/base/exception_boundary.h"
 #include "src/executors/cuda/kernel_names.h"
 
 namespace tutti {
@@ -13,17 +15,16 @@ constexpr std::uint64_t aligned(std::uint64_t bytes) { return (bytes + 15) / 16 
 
 }  // namespace
 
-Result<std::shared_ptr<const DevicePlan>> DevicePlan::make(std::shared_ptr<DeviceWorld> world, int rank, const Plan& plan,
-                                                           const Lowered& lowered,
-                                                           std::shared_ptr<const DeviceBlock> scratch,
-                                                           const SetUpLimit& limit) {
+Result<std::shared_ptr<DevicePlan>> DevicePlan::make(std::shared_ptr<DeviceWorld> world, int rank, const Plan& plan,
+                                                     const Lowered& lowered, std::shared_ptr<const DeviceBlock> scratch,
+                                                     const SetUpLimit& limit) {
   const auto blob = encode(plan, rank, lowered);
   if (!blob.ok()) return blob.status();
   if (const std::string why = check_blob(blob->bytes(), buffer_bytes(plan, rank), plan.message_bytes); !why.empty()) {
     return Status(TUTTI_INTERNAL_ERROR,
                   fmt::format("rank {}'s program of {} cannot run on a device: {}", rank, plan.algorithm, why));
   }
-  auto made = std::make_shared<DevicePlan>(world);
+  auto made = std::make_shared<DevicePlan>(world, rank);
   const auto kernel = world->arena(rank)->runtime().kernel(kernel_name(plan.problem));
   if (!kernel.ok()) return kernel.status();
   made->kernel_ = *kernel;
@@ -31,8 +32,17 @@ Result<std::shared_ptr<const DevicePlan>> DevicePlan::make(std::shared_ptr<Devic
   const auto ends = world->link_ends(rank, lowered.program.links, plan, limit);
   if (!ends.ok()) return ends.status();
   made->count(blob->blob());
-  if (Status status = made->write(rank, *blob, *ends, limit); !status.ok()) return status;
-  return std::shared_ptr<const DevicePlan>(std::move(made));
+  if (Status status = made->lay_out(*blob, *ends); !status.ok()) return status;
+  return made;
+}
+
+/// What was enqueued for no launch may still come.
+DevicePlan::~DevicePlan() {
+  if (!touched_ || launched_ || there_) return;
+  static_cast<void>(catching([this]() -> Status {
+    std::move(memory_).keep_for_good();
+    return {};
+  }));
 }
 
 void DevicePlan::count(const Blob& blob) {
@@ -46,21 +56,63 @@ void DevicePlan::count(const Blob& blob) {
   }
 }
 
-Status DevicePlan::write(int rank, const BlobMemory& blob, const std::vector<DeviceLinkEnd>& ends,
-                         const SetUpLimit& limit) {
-  ends_at_ = aligned(blob.bytes().size());
+Status DevicePlan::lay_out(const BlobMemory& blob, const std::vector<DeviceLinkEnd>& ends) {
   const std::uint64_t ends_bytes = ends.size() * sizeof(DeviceLinkEnd);
+  ends_at_ = aligned(blob.bytes().size());
   tasks_at_ = aligned(ends_at_ + ends_bytes);
-  const std::uint64_t tasks_bytes = tasks_ * sizeof(Task);
-  auto memory = world_->arena(rank)->allocate(tasks_at_ + tasks_bytes);
+  image_.resize(tasks_at_ + tasks_ * sizeof(Task));  // tasks begin as zeros
+  std::copy_n(blob.bytes().data(), blob.bytes().size(), image_.data());
+  if (!ends.empty()) std::memcpy(image_.data() + ends_at_, ends.data(), ends_bytes);
+  auto memory = world_->arena(rank_)->allocate(image_.size());
   if (!memory.ok()) return memory.status();
   memory_ = std::move(*memory);
-  const DeviceWrite writes[] = {{memory_.address(), blob.bytes().data(), blob.bytes().size()},
-                                {memory_.address() + ends_at_, ends.data(), ends_bytes},
-                                {memory_.address() + tasks_at_, nullptr, tasks_bytes}};
-  Status status = world_->arena(rank)->runtime().write(writes, limit);
-  if (!status.ok()) std::move(memory_).keep_for_good();
-  return status;
+  auto event = cuda::OwnedEvent::create(runtime().context());
+  if (!event.ok()) return event.status();
+  written_ = std::move(*event);
+  return {};
+}
+
+/// With the lock, within a scope.
+Status DevicePlan::enqueue(cuda::StreamHandle stream) {
+  touched_ = true;
+  const DeviceWrite writes[] = {{memory_.address(), image_.data(), image_.size()}};
+  if (Status status = runtime().enqueue(writes, stream, written_); !status.ok()) return status;
+  enqueued_ = true;
+  image_ = {};  // the call has read it
+  return {};
+}
+
+Status DevicePlan::write_on(cuda::StreamHandle stream) {
+  const std::lock_guard lock(mutex_);
+  if (launched_ || there_) return {};
+  const auto scope = DeviceScope::enter(runtime());
+  if (!scope.ok()) return scope.status();
+  if (!enqueued_) return enqueue(stream);
+  // A capture is about to have it written.
+  const cuda::Driver& driver = runtime().driver();
+  return driver.call(driver.api().cuStreamWaitEvent, runtime().device(), "making a stream wait for a plan", stream,
+                     written_.handle(), 0u);
+}
+
+void DevicePlan::note_launch() {
+  const std::lock_guard lock(mutex_);
+  launched_ = true;
+}
+
+Status DevicePlan::await_written(const SetUpLimit& limit) {
+  const auto scope = DeviceScope::enter(runtime());
+  if (!scope.ok()) return scope.status();
+  {
+    const std::lock_guard lock(mutex_);
+    if (there_) return {};
+    if (!enqueued_) {
+      if (Status status = enqueue(runtime().set_up_stream()); !status.ok()) return status;
+    }
+  }
+  if (Status status = runtime().await(written_, limit); !status.ok()) return status;
+  const std::lock_guard lock(mutex_);
+  there_ = true;
+  return {};
 }
 
 Job DevicePlan::job(const void* send, void* recv, JobRecord* record) const {

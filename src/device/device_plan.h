@@ -1,13 +1,16 @@
 // A plan's program of one rank on its device: what every launch of it takes, but for the call's buffers.
 #pragma once
 
-#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "src/base/status.h"
+#include "src/cuda/stream.h"
 #include "src/device/world.h"
 #include "src/executors/cuda/encode.h"
 #include "src/executors/cuda/launch.h"
@@ -15,19 +18,29 @@
 
 namespace tutti {
 
-/// Immutable, and shared by the launches that run it. It keeps the world that its links are of.
+/// Shared by the launches that run it. It keeps the world that its links are of. The device gets it with the first launch.
+/// Thread safe.
 class DevicePlan {
  public:
-  /// Encodes a rank's program, opens its links and writes all of it into the device's memory. The world is connected.
+  /// Encodes a rank's program and opens its links. The world is connected.
   ///
   /// lowered  of that program
   /// scratch  of the rank, for as many bytes as the plan wants; NULL where that is none
-  /// limit    of its writes
-  /// Errors: TUTTI_INTERNAL_ERROR (a program that leads out of its buffers); as encode, DeviceRuntime::kernel and
-  /// Driver::call.
-  static Result<std::shared_ptr<const DevicePlan>> make(std::shared_ptr<DeviceWorld> world, int rank, const Plan& plan,
-                                                        const Lowered& lowered, std::shared_ptr<const DeviceBlock> scratch,
-                                                        const SetUpLimit& limit);
+  /// limit    of making links
+  /// Errors: TUTTI_INTERNAL_ERROR (a program that leads out of its buffers); as encode, DeviceRuntime::kernel,
+  /// DeviceWorld::link_ends and Driver::call.
+  static Result<std::shared_ptr<DevicePlan>> make(std::shared_ptr<DeviceWorld> world, int rank, const Plan& plan,
+                                                  const Lowered& lowered, std::shared_ptr<const DeviceBlock> scratch,
+                                                  const SetUpLimit& limit);
+  ~DevicePlan();
+
+  /// The stream writes it, unless that was asked for before: it goes before a launch on the same stream, and others come
+  /// behind that. Waits for nothing. Errors: as Driver::call.
+  Status write_on(cuda::StreamHandle stream);
+  /// It was launched behind that: what holds it from now on is the launch.
+  void note_launch();
+  /// Waits until the device has it, for launches that come behind no other: a graph's. Errors: as DeviceRuntime::write.
+  Status await_written(const SetUpLimit& limit);
 
   const DeviceKernel& kernel() const { return *kernel_; }
   std::uint32_t tasks() const { return tasks_; }
@@ -36,13 +49,16 @@ class DevicePlan {
   /// A call's job. All pointers are the device's.
   Job job(const void* send, void* recv, JobRecord* record) const;
 
-  explicit DevicePlan(std::shared_ptr<DeviceWorld> world) : world_(std::move(world)) {}
+  DevicePlan(std::shared_ptr<DeviceWorld> world, int rank) : world_(std::move(world)), rank_(rank) {}
 
  private:
-  Status write(int rank, const BlobMemory& blob, const std::vector<DeviceLinkEnd>& ends, const SetUpLimit& limit);
+  DeviceRuntime& runtime() const { return world_->arena(rank_)->runtime(); }
+  Status lay_out(const BlobMemory& blob, const std::vector<DeviceLinkEnd>& ends);
+  Status enqueue(cuda::StreamHandle stream);
   void count(const Blob& blob);
 
   const std::shared_ptr<DeviceWorld> world_;
+  const int rank_;
   std::shared_ptr<const DeviceBlock> scratch_;
   const DeviceKernel* kernel_ = nullptr;
   DeviceBlock memory_;  ///< the blob, then its links' ends, then its tasks
@@ -51,6 +67,14 @@ class DevicePlan {
   std::uint32_t tasks_ = 0;
   std::uint32_t work_ = 0;
   std::uint32_t most_operands_ = 0;
+
+  cuda::OwnedEvent written_;      ///< behind the write
+  std::mutex mutex_;              ///< guards what follows
+  std::vector<std::byte> image_;  ///< what to write, until that is enqueued
+  bool touched_ = false;          ///< something of it may have been enqueued
+  bool enqueued_ = false;
+  bool launched_ = false;  ///< behind the write
+  bool there_ = false;     ///< the device is known to have it
 };
 
 }  // namespace tutti

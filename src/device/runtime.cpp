@@ -157,26 +157,34 @@ Status DeviceRuntime::write(std::span<const DeviceWrite> writes, const SetUpLimi
   if (!scope.ok()) return scope.status();
   const auto written = cuda::OwnedEvent::create(context_);
   if (!written.ok()) return written.status();
+  if (Status status = enqueue(writes, stream_.handle(), *written); !status.ok()) return status;
+  return await(*written, limit);
+}
+
+Status DeviceRuntime::enqueue(std::span<const DeviceWrite> writes, cuda::StreamHandle stream,
+                              const cuda::OwnedEvent& written) const {
   for (const DeviceWrite& each : writes) {
     if (each.bytes == 0) continue;
     const auto writing = [&] { return fmt::format("writing {} bytes", each.bytes); };
     const Status status = each.from != nullptr ? driver().call(driver().api().cuMemcpyHtoDAsync_v2, device(), writing,
-                                                               each.to, each.from, each.bytes, stream_.handle())
+                                                               each.to, each.from, each.bytes, stream)
                                                : driver().call(driver().api().cuMemsetD8Async, device(), writing, each.to,
-                                                               static_cast<unsigned char>(0), each.bytes, stream_.handle());
+                                                               static_cast<unsigned char>(0), each.bytes, stream);
     if (!status.ok()) return status;
   }
-  Status status = driver().call(driver().api().cuEventRecord, device(), "recording an event behind writes",
-                                written->handle(), stream_.handle());
-  for (std::uint64_t ns = 2'000; status.ok(); ns = std::min<std::uint64_t>(2 * ns, kMs)) {
-    const cuda::DriverResult result = driver().api().cuEventQuery(written->handle());
+  return driver().call(driver().api().cuEventRecord, device(), "recording an event behind writes", written.handle(),
+                       stream);
+}
+
+Status DeviceRuntime::await(const cuda::OwnedEvent& written, const SetUpLimit& limit) const {
+  for (std::uint64_t ns = 2'000;; ns = std::min<std::uint64_t>(2 * ns, kMs)) {
+    const cuda::DriverResult result = driver().api().cuEventQuery(written.handle());
     if (result == cuda::DriverResult::success) return {};
     if (result != cuda::DriverResult::not_ready)
       return driver().failure(result, driver().api().cuEventQuery.name, device(), "waiting for writes");
-    status = limit.check("a device to write its memory");
+    if (Status status = limit.check("a device to write its memory"); !status.ok()) return status;
     nap(ns);
   }
-  return status;
 }
 
 Result<cuda::PinnedMemory> DeviceRuntime::take_pinned(std::size_t bytes) {

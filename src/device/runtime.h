@@ -77,6 +77,12 @@ class DeviceRuntime {
   /// Writes, and waits until the device has done so; not for what other streams do. Where it fails the device may still
   /// write: the memory has to be kept (DeviceBlock::keep_for_good). Errors: SetUpLimit's; as Driver::call.
   Status write(std::span<const DeviceWrite> writes, const SetUpLimit& limit);
+  /// Its two halves: a stream writes and an event is behind that; the event comes. What is read is pageable memory: the
+  /// call has done so. Within a DeviceScope. Errors: as of write.
+  Status enqueue(std::span<const DeviceWrite> writes, cuda::StreamHandle stream, const cuda::OwnedEvent& written) const;
+  Status await(const cuda::OwnedEvent& written, const SetUpLimit& limit) const;
+  /// That of `write`.
+  cuda::StreamHandle set_up_stream() const { return stream_.handle(); }
 
   /// Pinned memory of at least `bytes`, contents undefined; to be given back, for others to take. Errors: as Driver::call.
   Result<cuda::PinnedMemory> take_pinned(std::size_t bytes);

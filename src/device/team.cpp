@@ -31,9 +31,9 @@ Result<std::unique_ptr<Team>> Team::make(std::shared_ptr<DeviceArena> arena, std
   DeviceRuntime& runtime = team->runtime();
   const auto scope = DeviceScope::enter(runtime);
   if (!scope.ok()) return scope.status();
-  auto order = team->arena_->allocate(sizeof(LaunchOrder));
+  const auto order = team->arena_->allocate_zeros(sizeof(LaunchOrder), limit);
   if (!order.ok()) return order.status();
-  team->order_ = std::move(*order);
+  team->order_ = *order;
   auto word = runtime.take_pinned(sizeof(device::Word64));
   if (!word.ok()) return word.status();
   team->abort_ = std::move(*word);
@@ -41,11 +41,6 @@ Result<std::unique_ptr<Team>> Team::make(std::shared_ptr<DeviceArena> arena, std
   auto event = cuda::OwnedEvent::create(runtime.context());
   if (!event.ok()) return event.status();
   team->launched_ = std::move(*event);
-  const DeviceWrite zeros[] = {{team->order_.address(), nullptr, sizeof(LaunchOrder)}};
-  if (Status status = runtime.write(zeros, limit); !status.ok()) {
-    std::move(team->order_).keep_for_good();
-    return status;
-  }
   if (Status status = team->prepare_rooms(); !status.ok()) return status;
   return team;
 }
@@ -151,14 +146,28 @@ void Team::launch(Meeting& meeting, std::uint32_t launcher) {
     std::uint32_t blocks = 0;
     auto flight = prepare(deposits, launch, blocks);
     if (!flight.ok()) return flight.status();
-    bool launched = false;
-    Status status = clean((*flight)->room(), deposits[launcher].stream);
-    if (status.ok()) status = enqueue(deposits, launcher, launch, blocks, launched_.handle(), true, launched);
-    // One that runs although what came behind it failed is kept until it is over.
-    if (!launched) (*flight)->will_not_run();
+    Status status = launch_written(deposits, launcher, **flight, launch, blocks);
     if (status.ok()) meeting.flight_ = std::move(*flight);
     return status;
   });
+}
+
+/// What a launch needs of the device's memory is written on its own stream. Later launches come behind it.
+Status Team::launch_written(std::span<const Deposit> deposits, std::uint32_t launcher, Flight& flight, Launch& launch,
+                            std::uint32_t blocks) {
+  const cuda::StreamHandle stream = deposits[launcher].stream;
+  bool launched = false;
+  Status status = clean(flight.room(), stream);
+  for (const Deposit& each : deposits) {
+    if (status.ok()) status = each.plan->write_on(stream);
+  }
+  if (status.ok()) status = enqueue(deposits, launcher, launch, blocks, launched_.handle(), true, launched);
+  // One that runs although what came behind it failed is kept until it is over.
+  if (!launched) flight.will_not_run();
+  for (const Deposit& each : deposits) {
+    if (launched) each.plan->note_launch();
+  }
+  return status;
 }
 
 /// What each rank's settings allow is what its launches take; of a fused one, the first rank's.
@@ -173,7 +182,7 @@ std::uint32_t Team::blocks_for(std::span<const Deposit> deposits, std::uint32_t 
 
 Launch Team::describe(std::span<const Deposit> deposits, LaunchRoom& room) const {
   Launch launch{};
-  launch.order = order_.as<LaunchOrder>();
+  launch.order = reinterpret_cast<LaunchOrder*>(order_);
   launch.words = reinterpret_cast<LaunchWords*>(room.words);
   launch.abort = static_cast<const device::Word64*>(abort_.data());
   launch.operation_hash = deposits[0].operation_hash;

@@ -31,7 +31,7 @@ struct BlockLimits {
 /// A rank's part of a launch.
 struct Deposit {
   int rank = -1;
-  std::shared_ptr<const DevicePlan> plan;
+  std::shared_ptr<DevicePlan> plan;  ///< the launch writes it, where it has not been
   const void* send = nullptr;
   void* recv = nullptr;
   cuda::StreamHandle stream = nullptr;
@@ -100,6 +100,8 @@ class Team {
   Status enqueue(std::span<const Deposit> deposits, std::uint32_t launcher, Launch& launch, std::uint32_t blocks,
                  cuda::EventHandle event, bool behind_last, bool& launched);
   Status clean(LaunchRoom& room, cuda::StreamHandle stream) const;
+  Status launch_written(std::span<const Deposit> deposits, std::uint32_t launcher, Flight& flight, Launch& launch,
+                        std::uint32_t blocks);
   Status run_kernel(const Deposit& on, Launch& launch, std::uint32_t blocks);
   std::uint32_t blocks_for(std::span<const Deposit> deposits, std::uint32_t tasks) const;
   Launch describe(std::span<const Deposit> deposits, LaunchRoom& room) const;
@@ -107,9 +109,9 @@ class Team {
   const std::shared_ptr<DeviceArena> arena_;
   const std::vector<int> ranks_;
   const std::shared_ptr<LaunchRooms> rooms_;
-  DeviceBlock order_;          ///< a LaunchOrder
-  cuda::PinnedMemory abort_;   ///< one word
-  cuda::OwnedEvent launched_;  ///< recorded behind each launch that is in no capture
+  cuda::DevicePointer order_ = 0;  ///< of a LaunchOrder
+  cuda::PinnedMemory abort_;       ///< one word
+  cuda::OwnedEvent launched_;      ///< recorded behind each launch that is in no capture
 
   mutable std::mutex mutex_;  ///< guards what follows, and the launches' order
   std::condition_variable changed_;

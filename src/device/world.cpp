@@ -108,7 +108,9 @@ Status DeviceWorld::form(const SetUpLimit& limit) {
     for (const int device : devices) {
       if (device != runtime->device()) others.push_back(device);
     }
-    for (const int r : of) member(r).arena = std::make_shared<DeviceArena>(member(r).runtime, others);
+    const auto arena = std::make_shared<DeviceArena>(member(of[0]).runtime, others);
+    if (Status status = arena->stock_zeros(limit); !status.ok()) return status;
+    for (const int r : of) member(r).arena = arena;
     auto team = Team::make(member(of[0]).arena, of, limit);
     if (!team.ok()) return team.status();
     for (const int r : of) member(r).team = team->get();
@@ -117,28 +119,29 @@ Status DeviceWorld::form(const SetUpLimit& limit) {
   return {};
 }
 
-/// Without the lock: the device may be busy with a launch that waits for a rank which is about to look for other wires.
+/// Without the lock: where no zeros are left it waits for the device. A launch there may wait for a rank that is about to
+/// look for other wires.
 Status DeviceWorld::make_wire(const WireKey& key, Wire& out, const SetUpLimit& limit) const {
   const auto& [sender, receiver, channel, protocol, message_bytes] = key;
   const std::uint64_t slots_bytes = slots * slot_bytes_of(protocol, message_bytes);
-  auto at_sender = arena(sender)->allocate(sizeof(SenderPart));
+  const auto at_sender = arena(sender)->allocate_zeros(sizeof(SenderPart), limit);
   if (!at_sender.ok()) return at_sender.status();
-  auto at_receiver = arena(receiver)->allocate(sizeof(ReceiverPart));
+  const auto at_receiver = arena(receiver)->allocate_zeros(sizeof(ReceiverPart), limit);
   if (!at_receiver.ok()) return at_receiver.status();
-  auto room = arena(receiver)->allocate(slots_bytes);
-  if (!room.ok()) return room.status();
-  const DeviceWrite sender_zeros[] = {{at_sender->address(), nullptr, sizeof(SenderPart)}};
-  const DeviceWrite receiver_zeros[] = {
-      {at_receiver->address(), nullptr, sizeof(ReceiverPart)},
-      {room->address(), nullptr, protocol == Protocol::lines ? slots_bytes : 0}};  // lines of no message are 0
-  Status status = arena(sender)->runtime().write(sender_zeros, limit);
-  if (status.ok()) status = arena(receiver)->runtime().write(receiver_zeros, limit);
-  if (status.ok()) {
-    out = Wire{std::move(*at_sender), std::move(*at_receiver), std::move(*room), true};
-    return {};
+  out.at_sender = *at_sender;
+  out.at_receiver = *at_receiver;
+  if (protocol == Protocol::lines) {  // of no message they are 0
+    const auto lines = arena(receiver)->allocate_zeros(slots_bytes, limit);
+    if (!lines.ok()) return lines.status();
+    out.slots = *lines;
+  } else {
+    auto memory = arena(receiver)->allocate(slots_bytes);
+    if (!memory.ok()) return memory.status();
+    out.slots = memory->address();
+    out.slots_memory = std::move(*memory);
   }
-  for (DeviceBlock* block : {&*at_sender, &*at_receiver, &*room}) std::move(*block).keep_for_good();
-  return status;
+  out.made = true;
+  return {};
 }
 
 Result<const DeviceWorld::Wire*> DeviceWorld::wire(const WireKey& key, const SetUpLimit& limit) {
@@ -176,10 +179,10 @@ Result<std::vector<DeviceLinkEnd>> DeviceWorld::link_ends(int rank, std::span<co
           limit);
       if (!found.ok()) return found.status();
       const Wire& own = **found;
-      auto* const sender = own.at_sender.as<SenderPart>();
-      auto* const receiver = own.at_receiver.as<ReceiverPart>();
+      auto* const sender = reinterpret_cast<SenderPart*>(own.at_sender);
+      auto* const receiver = reinterpret_cast<ReceiverPart*>(own.at_receiver);
       ends.push_back({link.sends ? &sender->carried : &receiver->carried, &receiver->arrived, &sender->credit,
-                      receiver->fingerprints, own.room.as<std::byte>(), slots,
+                      receiver->fingerprints, reinterpret_cast<std::byte*>(own.slots), slots,
                       slot_bytes_of(plan.protocol, plan.message_bytes), link.peer});
     }
   }

@@ -41,14 +41,14 @@ class DeviceWorld : public std::enable_shared_from_this<DeviceWorld> {
   /// Those that have not.
   std::vector<int> missing() const;
   /// Once all have joined: forms the teams. Errors, the same for each rank: TUTTI_UNSUPPORTED (devices that do not reach
-  /// each other); as DeviceRuntime::write.
+  /// each other); as DeviceRuntime::write. It waits for the devices.
   Status connect(const SetUpLimit& limit);
 
   // Once connected:
   Team& team(int rank) const { return *members_[static_cast<std::size_t>(rank)].team; }
   const std::shared_ptr<DeviceArena>& arena(int rank) const { return members_[static_cast<std::size_t>(rank)].arena; }
-  /// The rank's ends of links, of all strands of a plan, as Job wants them. Links that are new are made.
-  /// Errors: as DeviceRuntime::write.
+  /// The rank's ends of links, of all strands of a plan, as Job wants them. Links that are new are made, of the arenas'
+  /// zeros. Errors: as DeviceArena::allocate_zeros.
   Result<std::vector<DeviceLinkEnd>> link_ends(int rank, std::span<const Link> links, const Plan& plan,
                                                const SetUpLimit& limit);
 
@@ -60,8 +60,11 @@ class DeviceWorld : public std::enable_shared_from_this<DeviceWorld> {
   };
   /// A link from one rank to another. Slots and what counts messages lie with the receiver, credit with the sender.
   struct Wire {
-    DeviceBlock at_sender, at_receiver, room;
-    bool made = false;  ///< else somebody is making it
+    cuda::DevicePointer at_sender = 0;
+    cuda::DevicePointer at_receiver = 0;
+    cuda::DevicePointer slots = 0;
+    DeviceBlock slots_memory;  ///< unless they are lines, which begin as zeros
+    bool made = false;         ///< else somebody is making it
   };
   /// Sender, receiver, channel, how messages go and how long they are: links of different protocols count by themselves.
   using WireKey = std::tuple<int, int, std::uint32_t, Protocol, std::uint64_t>;

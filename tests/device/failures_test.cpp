@@ -474,9 +474,8 @@ TEST_F(DeviceFailures, AnAbortBeforeALaunchsTurnEndsItWhenThatComes) {
   MeetingPoint point(2);
   DeviceRanks(GroupOptions{.ranks = 2}).run([&](const DeviceRank& rank) {
     const Memory data = device_values(std::vector<std::int32_t>(kCount, 1));
-    // A call of a new shape may wait for the device: this one is known once it is held.
-    ASSERT_EQ(issue({.count = kCount}, data.data(), data.data(), rank.comm, on(rank.stream)), TUTTI_SUCCESS)
-        << last_error();
+    // The first call waits for all ranks and their devices.
+    ASSERT_EQ(issue({.count = 1}, data.data(), data.data(), rank.comm, on(rank.stream)), TUTTI_SUCCESS) << last_error();
     rank.stream.wait();
     point.meet();
     hold.hold(rank.stream);

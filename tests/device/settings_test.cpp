@@ -46,14 +46,14 @@ bool second_overtakes() {
     const Stream other;
     const Memory a = device_values(std::vector<std::int32_t>(kCount, 0));
     const Memory b = device_values(std::vector<std::int32_t>(kCount, 0));
-    const auto call = [&](tutti_comm* comm, const Memory& data, const Stream& stream) {
-      ASSERT_EQ(tutti_all_reduce(data.data(), data.data(), kCount, TUTTI_INT32, TUTTI_SUM, comm, on(stream), nullptr),
+    const auto call = [&](tutti_comm* comm, const Memory& data, const Stream& stream, std::size_t count = kCount) {
+      ASSERT_EQ(tutti_all_reduce(data.data(), data.data(), count, TUTTI_INT32, TUTTI_SUM, comm, on(stream), nullptr),
                 TUTTI_SUCCESS)
           << last_error();
     };
-    // What a call of a new shape needs is made first, which waits for the device.
-    call(rank.comm, a, rank.stream);
-    call(second[rank.rank], b, other);
+    // The first call waits for all ranks and their devices.
+    call(rank.comm, a, rank.stream, 1);
+    call(second[rank.rank], b, other, 1);
     rank.stream.wait();
     other.wait();
     a.write_all(std::vector<std::int32_t>(kCount, 1));

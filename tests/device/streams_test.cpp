@@ -1,5 +1,6 @@
 // Collectives on CUDA streams: their order, groups of one thread, works, and the end of communicators meanwhile.
 #include <atomic>
+#include <cstdlib>
 
 #include "tests/device/calls.h"
 #include "tests/device/device_fixture.h"
@@ -15,7 +16,7 @@ class DeviceStreams : public DeviceTest {
  protected:
   void SetUp() override {
     DeviceTest::SetUp();
-    if (standin) standin.set("QUEUES", "128");
+    if (standin && std::getenv("STANDIN_QUEUES") == nullptr) standin.set("QUEUES", "128");
   }
 };
 
@@ -24,10 +25,10 @@ tutti_status sum_on(const Memory& send, const Memory& recv, tutti_comm* comm, tu
   return tutti_all_reduce(send.data(), recv.data(), kCount, TUTTI_INT32, TUTTI_SUM, comm, stream, call);
 }
 
-/// Calls as those that follow will. What a new shape needs is made once, which may wait for the device.
-void make_shape_known(const DeviceRank& rank) {
-  const Memory data = device_values(std::vector<std::int32_t>(kCount, 1));
-  ASSERT_EQ(sum_on(data, data, rank.comm, on(rank.stream)), TUTTI_SUCCESS) << last_error();
+/// A communicator's first call, which waits for all its ranks and their devices. Those that follow are of other shapes.
+void connect_devices(const DeviceRank& rank) {
+  const Memory data = device_values(std::vector<std::int32_t>(1, 1));
+  ASSERT_EQ(issue({.count = 1}, data.data(), data.data(), rank.comm, on(rank.stream)), TUTTI_SUCCESS) << last_error();
   rank.stream.wait();
 }
 
@@ -59,7 +60,7 @@ TEST_F(DeviceStreams, ACallReturnsBeforeItsTurnAndRunsInIt) {
     Hold holds[kRanks];
     MeetingPoint point(kRanks);
     ranks.run([&](const DeviceRank& rank) {
-      make_shape_known(rank);
+      connect_devices(rank);
       const Memory source(MemoryKind::pinned, kCount * sizeof(std::int32_t));
       const Memory result(MemoryKind::pinned, kCount * sizeof(std::int32_t));
       result.write_all(std::vector<std::int32_t>(kCount, -1));
@@ -83,6 +84,40 @@ TEST_F(DeviceStreams, ACallReturnsBeforeItsTurnAndRunsInIt) {
                 std::vector<std::int32_t>(kCount, 6));
     });
   }
+}
+
+// Also where all streams of a device share a hardware queue, the library's own included: CTest runs it so, too.
+TEST_F(DeviceStreams, ACallOfANewShapeWaitsForNoStream) {
+  constexpr int kRanks = 3;
+  constexpr std::size_t kCounts[] = {7, 500, 3000, 66'001};
+  const DeviceRanks ranks({.ranks = kRanks, .places = 2});
+  const CurrentPlace current(0);
+  Hold hold;
+  MeetingPoint point(kRanks);
+  ranks.run([&](const DeviceRank& rank) {
+    connect_devices(rank);
+    std::vector<Memory> sums, copies;
+    for (const std::size_t count : kCounts) {
+      sums.push_back(device_values(std::vector<std::int32_t>(count, rank.rank + 1)));
+      copies.push_back(device_values(std::vector<std::int32_t>(count, rank.rank)));
+    }
+    point.meet();
+    hold.hold(rank.stream);
+    for (std::size_t c = 0; c < std::size(kCounts); ++c) {
+      const CollectiveCase sum = {.count = kCounts[c]};
+      const CollectiveCase broadcast = {.verb = Verb::broadcast, .count = kCounts[c], .root = 2};
+      EXPECT_EQ(issue(sum, sums[c].data(), sums[c].data(), rank.comm, on(rank.stream)), TUTTI_SUCCESS) << last_error();
+      EXPECT_EQ(issue(broadcast, copies[c].data(), copies[c].data(), rank.comm, on(rank.stream)), TUTTI_SUCCESS)
+          << last_error();
+    }
+    point.meet();
+    hold.open();
+    rank.stream.wait();
+    for (std::size_t c = 0; c < std::size(kCounts); ++c) {
+      EXPECT_EQ(sums[c].read_all<std::int32_t>(), std::vector<std::int32_t>(kCounts[c], 6));
+      EXPECT_EQ(copies[c].read_all<std::int32_t>(), std::vector<std::int32_t>(kCounts[c], 2));
+    }
+  });
 }
 
 TEST_F(DeviceStreams, CallsOfOneCommunicatorKeepTheirOrderOverTwoStreams) {
@@ -205,7 +240,7 @@ TEST_F(DeviceStreams, AWorkSaysWhenItsCallHasEndedAndNotBefore) {
   Hold hold;
   MeetingPoint point(2);
   ranks.run([&](const DeviceRank& rank) {
-    make_shape_known(rank);
+    connect_devices(rank);
     const Memory data = device_values(std::vector<std::int32_t>(kCount, rank.rank + 1));
     std::uint64_t sequence = 0;
     ASSERT_EQ(tutti_comm_sequence(rank.comm, &sequence), TUTTI_SUCCESS);

@@ -91,7 +91,7 @@ class Lone {
   std::shared_ptr<DeviceWorld> world_;
 };
 
-std::shared_ptr<const DevicePlan> plan_of(const Lone& lone, const Problem& problem, const Cut& cut) {
+std::shared_ptr<DevicePlan> plan_of(const Lone& lone, const Problem& problem, const Cut& cut) {
   const View view = flat_view(problem.ranks);
   const Plan plan = make_plan(fold_alone, problem, view, {.strands = cut.strands}, cut.pass_bytes);
   const auto program_of = [&](int rank) { return make_program(fold_alone, plan, view, rank); };

@@ -5,6 +5,8 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
+#include <deque>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -17,8 +19,14 @@ namespace {
 
 using test::Child;
 
+/// One that nobody has asked yet, whenever a test is repeated. It stays, since nothing destroys what it makes.
+MadeOnce<int>& fresh() {
+  static std::deque<MadeOnce<int>> all;
+  return all.emplace_back();
+}
+
 TEST(MadeOnce, ManyThreadsAskAndOneMakes) {
-  static constinit MadeOnce<int> once;
+  MadeOnce<int>& once = fresh();
   std::atomic<int> made{0};
   std::array<int*, 8> got{};
   {
@@ -38,7 +46,7 @@ TEST(MadeOnce, ManyThreadsAskAndOneMakes) {
 }
 
 TEST(MadeOnce, WhatCouldNotBeMadeIsTriedAgain) {
-  static constinit MadeOnce<int> once;
+  MadeOnce<int>& once = fresh();
   EXPECT_THROW(once.get([]() -> int { throw std::runtime_error("not now"); }), std::runtime_error);
   EXPECT_EQ(once.get([] { return 7; }), 7);
 }
@@ -49,13 +57,13 @@ TEST(MadeOnce, MayBeWhatCannotBeMoved) {
 }
 
 TEST(MadeOnce, AForkedChildKeepsWhatWasMade) {
-  static constinit MadeOnce<int> once;
+  MadeOnce<int>& once = fresh();
   const int* const there = &once.get([] { return 7; });
   const Child child([&] { EXPECT_EQ(&once.get([] { return 8; }), there); });
 }
 
 TEST(MadeOnce, AForkInTheMiddleHoldsNobodyUp) {
-  static constinit MadeOnce<int> once;
+  MadeOnce<int>& once = fresh();
   std::atomic<bool> begun{false}, forked{false};
   std::jthread maker([&] {
     EXPECT_EQ(once.get([&] {
@@ -67,7 +75,7 @@ TEST(MadeOnce, AForkInTheMiddleHoldsNobodyUp) {
   });
   while (!begun) std::this_thread::yield();
   {
-    const Child child([] {
+    const Child child([&] {
       ::alarm(20);
       EXPECT_EQ(once.get([] { return 8; }), 8);
     });

@@ -75,10 +75,17 @@ TEST(LogLines, NameTheSettingsThatAreGivenAndWhatGivesThem) {
 TEST(LogLines, NameTheSizesAtWhichTheAlgorithmChanges) {
   const std::vector<AlgorithmUpTo> three = {
       {8, "tree"}, {1024, "tree"}, {2048, "direct"}, {1 << 20, "direct"}, {1 << 21, "ring"}};
-  EXPECT_EQ(algorithms_line(Collective::all_reduce, three),
+  EXPECT_EQ(algorithms_line(Collective::all_reduce, Processor::cpu, three),
             "algorithms: all_reduce by tree to 1K, direct to 1M, ring above");
-  EXPECT_EQ(algorithms_line(Collective::barrier, std::vector<AlgorithmUpTo>{{8, "dissemination"}, {16, "dissemination"}}),
-            "algorithms: barrier by dissemination");
+  const std::vector<AlgorithmUpTo> one = {{8, "dissemination"}, {16, "dissemination"}};
+  EXPECT_EQ(algorithms_line(Collective::barrier, Processor::cpu, one), "algorithms: barrier by dissemination");
+  EXPECT_EQ(algorithms_line(Collective::barrier, Processor::cuda, one),
+            "algorithms: barrier on CUDA memory by dissemination");
+}
+
+TEST(LogLines, NameADevice) {
+  EXPECT_EQ(device_line(1, "NVIDIA H100", "0000:17:00.0", 132),
+            "device: 1, NVIDIA H100 at 0000:17:00.0, of 132 multiprocessors");
 }
 
 }  // namespace
