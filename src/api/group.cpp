@@ -300,7 +300,8 @@ Status open_early(const Tasks& tasks) {
   const auto count = std::count_if(tasks.begin(), tasks.end(), [](const auto& task) { return task->on_cuda_stream(); });
   for (const auto& task : tasks) {
     if (count < 2 || !task->on_cuda_stream()) continue;
-    if (Status status = task->communicator().open_early(*task->collective()); !status.ok()) return status;
+    if (Status status = task->communicator().open_early(*task->collective(), task->cuda_stream.captured); !status.ok())
+      return status;
   }
   return {};
 }

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <time.h>
@@ -78,24 +79,25 @@ Status open_sink(const std::string& pattern, UniqueFd& out) {
 /// The process that loaded the library, for what a process forked from it must not do.
 const pid_t loading_process = ::getpid();
 
-/// Seconds that local time is ahead of UTC. A forked child keeps what it was: localtime_r takes a lock, which another
-/// thread may have held at the fork, and so does gmtime_r.
-long utc_offset(std::time_t now) {
+/// Seconds that local time is ahead of UTC. A forked child keeps what it was at the fork: localtime_r takes a lock, which
+/// another thread may have held then, and so does gmtime_r.
+long utc_offset() {
   static constinit std::atomic<long> known{0};  // relaxed: a number by itself
   if (::getpid() == loading_process) {
+    const std::time_t now = std::time(nullptr);
     tm parts{};
     if (localtime_r(&now, &parts) != nullptr) known.store(parts.tm_gmtoff, std::memory_order_relaxed);
   }
   return known.load(std::memory_order_relaxed);
 }
-/// So that a child knows it whose parent has logged nothing.
-[[maybe_unused]] const long offset_early = utc_offset(std::time(nullptr));
+/// Refused for want of memory only; then a child has what the last line had, or UTC.
+[[maybe_unused]] const int told_of_forks = ::pthread_atfork([] { utc_offset(); }, nullptr, nullptr);
 
 std::string time_of_day() {
   timeval now{};
   gettimeofday(&now, nullptr);
   constexpr long day = 86'400;
-  const long second = (((now.tv_sec + utc_offset(now.tv_sec)) % day) + day) % day;
+  const long second = (((now.tv_sec + utc_offset()) % day) + day) % day;
   return fmt::format("{:02}:{:02}:{:02}.{:06}", second / 3600, second / 60 % 60, second % 60, now.tv_usec);
 }
 
@@ -125,12 +127,12 @@ int detail::read_log_settings() {
   Sink& s = sink();
   const std::lock_guard lock(sink_mutex());
   if (s.was_read) return log_threshold.load(std::memory_order_relaxed);
-  s.was_read = true;
   const Settings settings = tolerant_settings(nullptr);
   const Level level = settings.log;
   const Status opened = open_sink(settings.log_file, s.file);
   // Relaxed: the sink's mutex orders everything but the level itself, which stands alone.
   log_threshold.store(static_cast<int>(level), std::memory_order_relaxed);
+  s.was_read = true;  // last: who is forked meanwhile reads them, too
   if (!opened.ok()) write_line(s, line_of(Level::warn, opened.text()));
   return static_cast<int>(level);
 }

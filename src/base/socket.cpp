@@ -13,8 +13,10 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "src/base/plural.h"
 #include "src/base/random.h"
@@ -58,6 +60,20 @@ Ports system_ports() {
   Ports ports{32768, 60999};
   std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> ports.low >> ports.high;
   return ports;
+}
+
+/// Of those, the ones that it never chooses: "8080,9148-9150".
+std::vector<Ports> reserved_ports() {
+  std::vector<Ports> all;
+  std::ifstream file("/proc/sys/net/ipv4/ip_local_reserved_ports");
+  for (std::string range; std::getline(file, range, ',');) {
+    std::istringstream text(range);
+    Ports ports{};
+    if (!(text >> ports.low)) continue;
+    ports.high = text.get() == '-' && text >> ports.high ? ports.high : ports.low;
+    all.push_back(ports);
+  }
+  return all;
 }
 
 Result<UniqueFd> listen_once(const SocketAddress& address, int backlog) {
@@ -113,9 +129,12 @@ Result<UniqueFd> listen_at(const SocketAddress& address, int backlog) {
   if (socket || address.port() != 0 || socket.status().error().system_error != EADDRINUSE) return socket;
   // Linux chooses no port at which connections of the last minute still rest, but gives it to who asks for it by number.
   const auto [low, high] = system_ports();
-  auto named = first_free_port({std::max(low, 1u), high}, [&](std::uint16_t port) {
+  const std::vector<Ports> reserved = reserved_ports();
+  auto named = first_free_port({std::max(low, 1u), high}, [&](std::uint16_t port) -> Result<UniqueFd> {
     SocketAddress at = address;
     at.set_port(port);
+    const auto holds = [port](const Ports& each) { return each.low <= port && port <= each.high; };
+    if (std::any_of(reserved.begin(), reserved.end(), holds)) return listen_error(at, EADDRINUSE);
     return listen_once(at, backlog);
   });
   return named ? std::move(named) : std::move(socket);
@@ -199,8 +218,7 @@ Result<UniqueFd> connect_to(const SocketAddress& address) {
   set_no_delay(socket.get());
   set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);  // its port is free for a listener once it has ended
   if (::connect(socket.get(), address.data(), address.length()) != 0 && errno != EINPROGRESS) {
-    const int number = errno;
-    return system_error("Connecting to " + address.text() + " failed", number, number == EADDRNOTAVAIL ? no_port_left : "");
+    return system_error("Connecting to " + address.text() + " failed", errno);
   }
   return socket;
 }

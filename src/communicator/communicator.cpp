@@ -486,7 +486,7 @@ Status Communicator::announce_device(const CollectiveCall& call, bool on_stream)
   return device_->announce();
 }
 
-Status Communicator::open_early(const CollectiveCall& call) {
+Status Communicator::open_early(const CollectiveCall& call, bool captured) {
   Ticket ticket = enter();
   if (Status waited = await_turn(ticket, hook_); !waited.ok()) return waited;
   const TurnGuard turn(ticket_lock_);
@@ -495,7 +495,7 @@ Status Communicator::open_early(const CollectiveCall& call) {
     const auto plan = prepare_on_device(call);
     if (!plan.ok()) return plan.status();
     // Relaxed: only changed in a turn, which this is.
-    return device_->open_early(**plan, call, sequence_.load(std::memory_order_relaxed), hook_);
+    return device_->open_early(**plan, call, captured, sequence_.load(std::memory_order_relaxed), hook_);
   });
 }
 

@@ -96,7 +96,7 @@ class Communicator {
   /// As DeviceSide's, in the caller's thread, where the call is of device memory or on a CUDA stream.
   Status announce_device(const CollectiveCall& call, bool on_stream);
   /// As DeviceSide's, in its place in the order: before the calls of a group are enqueued.
-  Status open_early(const CollectiveCall& call);
+  Status open_early(const CollectiveCall& call, bool captured);
   /// As DeviceSide's. Costs a load where no driver was ever seen.
   Status refuse_device_memory(const void* buffer, const char* what) const {
     return device_->armed() ? device_->refuse_device_memory(buffer, what) : Status();

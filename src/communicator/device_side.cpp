@@ -275,6 +275,9 @@ Status DeviceSide::open(PreparedDevicePlan& plan, const CollectiveCall& call) {
   }
   auto made = DevicePlan::make(world_, rank(), plan.plan, plan.lowered, scratch_, set_up_limit(call));
   if (!made.ok()) return made.status();
+  if (!(*made)->is_staged()) {
+    if (Status status = (*made)->await_written(set_up_limit(call)); !status.ok()) return status;
+  }
   plan.device = std::move(*made);
   return {};
 }
@@ -325,13 +328,16 @@ Result<Deposit> DeviceSide::deposit_of(PreparedDevicePlan& plan, const Collectiv
   return deposit;
 }
 
-Status DeviceSide::open_early(PreparedDevicePlan& plan, const CollectiveCall& call, std::uint64_t sequence,
+Status DeviceSide::open_early(PreparedDevicePlan& plan, const CollectiveCall& call, bool captured, std::uint64_t sequence,
                               const PollHook& hook) {
   if (call.count == 0) return {};
   if (Status status = await_ranks(call, sequence, hook); !status.ok()) return status;
   const auto scope = DeviceScope::enter(*runtime_);
   if (!scope.ok()) return scope.status();
   if (Status status = open(plan, call); !status.ok()) return status;
+  if (captured) {
+    if (Status status = plan.device->await_written(set_up_limit(call)); !status.ok()) return status;
+  }
   return team().prepare_rooms();
 }
 

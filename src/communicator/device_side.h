@@ -106,8 +106,10 @@ class DeviceSide {
   Result<PreparedDevicePlan*> prepare(const Problem& problem, const std::string& wish);
 
   /// Makes all that a call's launch needs, for each call of a batch before the first is issued. It may wait for the device,
-  /// where launches wait for those to come. sequence: of the next operation. Errors: as of issue.
-  Status open_early(PreparedDevicePlan& plan, const CollectiveCall& call, std::uint64_t sequence, const PollHook& hook);
+  /// where launches wait for those to come. captured: the call is in a capture. sequence: of the next operation. Errors: as
+  /// of issue.
+  Status open_early(PreparedDevicePlan& plan, const CollectiveCall& call, bool captured, std::uint64_t sequence,
+                    const PollHook& hook);
   /// Puts a call of operation `out.sequence` beside those of its team; see Team::deposit. Waits until all ranks know each
   /// other's devices, in the first call. Errors: of waits, of the driver.
   Status issue(PreparedDevicePlan& plan, std::uint64_t history, const CallStream* stream, const PollHook& hook,

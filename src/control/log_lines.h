@@ -2,7 +2,7 @@
 //
 // Each line begins with `"NAME" rank R of N: WORD:`, whose word says what follows. At info a rank writes at most three
 // lines when its communicator is created, and one with its first call on device memory. Rank 0 writes one for each
-// collective that is used, whatever the number of ranks.
+// collective that is used, on the host and on devices, whatever the number of ranks.
 #pragma once
 
 #include <cstdint>

@@ -62,7 +62,8 @@ Result<cuda::DevicePointer> DeviceArena::allocate_zeros(std::size_t bytes, const
   for (;;) {
     {
       const std::lock_guard lock(mutex_);
-      if (zeros_.bytes >= size) return zeros_.cut(size);
+      const auto fits = std::find_if(zeros_.begin(), zeros_.end(), [size](const Rest& each) { return each.bytes >= size; });
+      if (fits != zeros_.end()) return fits->cut(size);
     }
     if (Status status = add_zeros(size, limit); !status.ok()) return status;
   }
@@ -111,11 +112,16 @@ Status DeviceArena::add_zeros(std::size_t bytes, const SetUpLimit& limit) {
   }
   const DeviceWrite zeros[] = {{fresh.next, nullptr, fresh.bytes}};
   if (Status status = runtime_->write(zeros, limit); !status.ok()) {
+    {
+      const std::lock_guard lock(mutex_);
+      Blocks& known = blocks_[fresh.bytes];  // it may come back as one of them
+      known.free.reserve(++known.made);
+    }
     DeviceBlock(shared_from_this(), fresh.next, fresh.bytes).keep_for_good();
     return status;
   }
   const std::lock_guard lock(mutex_);
-  if (zeros_.bytes < fresh.bytes) zeros_ = fresh;  // another thread may have added some meanwhile
+  zeros_.push_back(fresh);
   return {};
 }
 

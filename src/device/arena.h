@@ -57,11 +57,11 @@ class DeviceArena : public std::enable_shared_from_this<DeviceArena> {
 
   /// At least `bytes` > 0, aligned to 256, contents undefined. Errors: as Driver::call.
   Result<DeviceBlock> allocate(std::size_t bytes);
-  /// The same of zeros, for as long as the arena lives. Taken from a stock that is made 2 MiB at a time, or as much as it
-  /// takes: only then it waits for the device. Errors: as DeviceRuntime::write.
+  /// The same of zeros, for as long as the arena lives. Taken from a stock; where that does not suffice it grows by 2 MiB,
+  /// or as much as it takes, and waits for the device. Errors: as DeviceRuntime::write.
   Result<cuda::DevicePointer> allocate_zeros(std::size_t bytes, const SetUpLimit& limit);
-  /// Makes the stock's beginning. Errors: as DeviceRuntime::write.
-  Status stock_zeros(const SetUpLimit& limit) { return add_zeros(large_block, limit); }
+  /// Makes the stock's beginning, of 2 MiB for each rank. Errors: as DeviceRuntime::write.
+  Status stock_zeros(std::size_t ranks, const SetUpLimit& limit) { return add_zeros(ranks * large_block, limit); }
   DeviceRuntime& runtime() const { return *runtime_; }
 
  private:
@@ -84,7 +84,7 @@ class DeviceArena : public std::enable_shared_from_this<DeviceArena> {
   std::mutex mutex_;  ///< guards what follows
   std::vector<cuda::MappedMemory> chunks_;
   Rest rest_;
-  Rest zeros_;
+  std::vector<Rest> zeros_;
   /// Those of one size.
   struct Blocks {
     std::vector<cuda::DevicePointer> free;

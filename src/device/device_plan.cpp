@@ -36,9 +36,10 @@ Result<std::shared_ptr<DevicePlan>> DevicePlan::make(std::shared_ptr<DeviceWorld
   return made;
 }
 
-/// What was enqueued for no launch may still come.
 DevicePlan::~DevicePlan() {
+  if (stage_ != nullptr && !touched_) runtime().give_back_stage(stage_);
   if (!touched_ || launched_ || there_) return;
+  // What was enqueued for no launch may still come.
   static_cast<void>(catching([this]() -> Status {
     std::move(memory_).keep_for_good();
     return {};
@@ -60,26 +61,31 @@ Status DevicePlan::lay_out(const BlobMemory& blob, const std::vector<DeviceLinkE
   const std::uint64_t ends_bytes = ends.size() * sizeof(DeviceLinkEnd);
   ends_at_ = aligned(blob.bytes().size());
   tasks_at_ = aligned(ends_at_ + ends_bytes);
-  image_.resize(tasks_at_ + tasks_ * sizeof(Task));  // tasks begin as zeros
-  std::copy_n(blob.bytes().data(), blob.bytes().size(), image_.data());
-  if (!ends.empty()) std::memcpy(image_.data() + ends_at_, ends.data(), ends_bytes);
-  auto memory = world_->arena(rank_)->allocate(image_.size());
+  image_bytes_ = tasks_at_ + tasks_ * sizeof(Task);
+  auto memory = world_->arena(rank_)->allocate(image_bytes_);
   if (!memory.ok()) return memory.status();
   memory_ = std::move(*memory);
   auto event = cuda::OwnedEvent::create(runtime().context());
   if (!event.ok()) return event.status();
   written_ = std::move(*event);
+  stage_ = runtime().take_stage(image_bytes_);
+  if (stage_ == nullptr) image_.resize(image_bytes_);
+  std::byte* const image = stage_ != nullptr ? stage_ : image_.data();
+  std::fill_n(image, image_bytes_, std::byte{0});  // tasks begin as zeros
+  std::copy_n(blob.bytes().data(), blob.bytes().size(), image);
+  if (!ends.empty()) std::memcpy(image + ends_at_, ends.data(), ends_bytes);
   return {};
 }
 
 /// With the lock, within a scope.
 Status DevicePlan::enqueue(cuda::StreamHandle stream) {
+  if (!refusal_.ok()) return refusal_;
   touched_ = true;
-  const DeviceWrite writes[] = {{memory_.address(), image_.data(), image_.size()}};
-  if (Status status = runtime().enqueue(writes, stream, written_); !status.ok()) return status;
-  enqueued_ = true;
-  image_ = {};  // the call has read it
-  return {};
+  const DeviceWrite writes[] = {{memory_.address(), stage_ != nullptr ? stage_ : image_.data(), image_bytes_}};
+  refusal_ = runtime().enqueue(writes, stream, written_);
+  if (refusal_.ok() && stage_ != nullptr) refusal_ = runtime().give_back_stage(stage_, stream);
+  enqueued_ = refusal_.ok();
+  return refusal_;
 }
 
 Status DevicePlan::write_on(cuda::StreamHandle stream) {
@@ -88,7 +94,7 @@ Status DevicePlan::write_on(cuda::StreamHandle stream) {
   const auto scope = DeviceScope::enter(runtime());
   if (!scope.ok()) return scope.status();
   if (!enqueued_) return enqueue(stream);
-  // A capture is about to have it written.
+  // A capture has had it written, or is about to.
   const cuda::Driver& driver = runtime().driver();
   return driver.call(driver.api().cuStreamWaitEvent, runtime().device(), "making a stream wait for a plan", stream,
                      written_.handle(), 0u);
@@ -112,6 +118,7 @@ Status DevicePlan::await_written(const SetUpLimit& limit) {
   if (Status status = runtime().await(written_, limit); !status.ok()) return status;
   const std::lock_guard lock(mutex_);
   there_ = true;
+  image_ = {};
   return {};
 }
 

@@ -34,12 +34,15 @@ class DevicePlan {
                                                   const SetUpLimit& limit);
   ~DevicePlan();
 
+  /// Whether a stream may write it without the driver's waiting for that stream. Else await_written comes before a launch.
+  bool is_staged() const { return stage_ != nullptr; }
   /// The stream writes it, unless that was asked for before: it goes before a launch on the same stream, and others come
   /// behind that. Waits for nothing. Errors: as Driver::call.
   Status write_on(cuda::StreamHandle stream);
   /// It was launched behind that: what holds it from now on is the launch.
   void note_launch();
-  /// Waits until the device has it, for launches that come behind no other: a graph's. Errors: as DeviceRuntime::write.
+  /// Waits until the device has it: for launches that come behind no other, such as a graph's. Where a stream was given it
+  /// before, that stream has to come to it; else the runtime's writes it. Errors: as DeviceRuntime::write.
   Status await_written(const SetUpLimit& limit);
 
   const DeviceKernel& kernel() const { return *kernel_; }
@@ -68,10 +71,13 @@ class DevicePlan {
   std::uint32_t work_ = 0;
   std::uint32_t most_operands_ = 0;
 
-  cuda::OwnedEvent written_;      ///< behind the write
-  std::mutex mutex_;              ///< guards what follows
-  std::vector<std::byte> image_;  ///< what to write, until that is enqueued
-  bool touched_ = false;          ///< something of it may have been enqueued
+  cuda::OwnedEvent written_;  ///< behind the write
+  std::size_t image_bytes_ = 0;
+  std::byte* stage_ = nullptr;  ///< has the image; nullptr: `image_` has it
+  std::mutex mutex_;            ///< guards what follows
+  std::vector<std::byte> image_;
+  bool touched_ = false;  ///< some of it may have been enqueued
+  Status refusal_;        ///< why not all of it was
   bool enqueued_ = false;
   bool launched_ = false;  ///< behind the write
   bool there_ = false;     ///< the device is known to have it

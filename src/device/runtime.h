@@ -77,12 +77,21 @@ class DeviceRuntime {
   /// Writes, and waits until the device has done so; not for what other streams do. Where it fails the device may still
   /// write: the memory has to be kept (DeviceBlock::keep_for_good). Errors: SetUpLimit's; as Driver::call.
   Status write(std::span<const DeviceWrite> writes, const SetUpLimit& limit);
-  /// Its two halves: a stream writes and an event is behind that; the event comes. What is read is pageable memory: the
-  /// call has done so. Within a DeviceScope. Errors: as of write.
+  /// Its two halves: a stream writes, and `written` is recorded behind that; whoever records it waits. Memory that is read
+  /// stays as it is until then. The stream waits for nobody where that memory is pinned; of pageable memory the driver may
+  /// wait for the stream. Within a DeviceScope. Errors: as of write.
   Status enqueue(std::span<const DeviceWrite> writes, cuda::StreamHandle stream, const cuda::OwnedEvent& written) const;
   Status await(const cuda::OwnedEvent& written, const SetUpLimit& limit) const;
-  /// That of `write`.
+  /// The stream of `write`. The runtime's own.
   cuda::StreamHandle set_up_stream() const { return stream_.handle(); }
+
+  /// Pinned memory for what a stream is to read, of a stock that is made with the runtime; nullptr: `bytes` are too many,
+  /// or all of it is in use. Waits for nothing. It is given back unused, or behind all that reads it on a stream: then
+  /// others get it once the stream has come so far. Within a DeviceScope, but for the former. Errors: as Driver::call; then
+  /// it is given to nobody any more.
+  std::byte* take_stage(std::size_t bytes);
+  void give_back_stage(std::byte* stage) noexcept;
+  Status give_back_stage(std::byte* stage, cuda::StreamHandle reader);
 
   /// Pinned memory of at least `bytes`, contents undefined; to be given back, for others to take. Errors: as Driver::call.
   Result<cuda::PinnedMemory> take_pinned(std::size_t bytes);
@@ -118,6 +127,9 @@ class DeviceRuntime {
  private:
   Status set_up();
   Status load_kernels();
+  Status make_stages();
+  struct Stage;
+  Stage& stage_of(const std::byte* memory);
   Status load_kernel(const cuda::KernelName& listed);
 
   cuda::Context context_;
@@ -140,6 +152,14 @@ class DeviceRuntime {
   std::map<std::string, DeviceKernel> kernels_;
   std::uint32_t resident_ = 0;
   std::vector<cuda::PinnedMemory> pinned_;  ///< that nobody uses
+  /// A piece of pinned memory that a stream reads.
+  struct Stage {
+    std::byte* memory = nullptr;
+    cuda::OwnedEvent read;
+    enum class State { free, taken, read } state = State::free;
+  };
+  cuda::PinnedMemory staging_;
+  std::vector<Stage> stages_;
 };
 
 /// The library's calls to the driver within a caller's thread: the runtime's context is current, and what they do breaks no

@@ -109,7 +109,7 @@ Status DeviceWorld::form(const SetUpLimit& limit) {
       if (device != runtime->device()) others.push_back(device);
     }
     const auto arena = std::make_shared<DeviceArena>(member(of[0]).runtime, others);
-    if (Status status = arena->stock_zeros(limit); !status.ok()) return status;
+    if (Status status = arena->stock_zeros(of.size(), limit); !status.ok()) return status;
     for (const int r : of) member(r).arena = arena;
     auto team = Team::make(member(of[0]).arena, of, limit);
     if (!team.ok()) return team.status();

@@ -175,6 +175,36 @@ TEST_F(DeviceCapture, ReplaysAndCallsTakeTurns) {
   }
 }
 
+// Nothing orders the graph's launches behind that call, which brings the plan.
+TEST_F(DeviceCapture, OfAShapeWhoseFirstCallHasNotRunWaitsForThatCall) {
+  const DeviceRanks ranks({.ranks = 2, .places = 2, .timeout_ns = 300'000'000});
+  const CurrentPlace current(0);
+  Hold hold;
+  MeetingPoint point(2);
+  ranks.run([&](const DeviceRank& rank) {
+    const Memory data = device_values(std::vector<std::int32_t>(kCount, 1));
+    const Memory first = device_values(std::vector<std::int32_t>(1, 1));
+    ASSERT_EQ(issue({.count = 1}, first.data(), first.data(), rank.comm, on(rank.stream)), TUTTI_SUCCESS) << last_error();
+    rank.stream.wait();
+    const Stream captured;
+    point.meet();
+    hold.hold(rank.stream);
+    ASSERT_EQ(sum(data, data, rank.comm, on(rank.stream)), TUTTI_SUCCESS) << last_error();
+    EXPECT_EQ(api().cuStreamBeginCapture_v2(captured.handle(), cuda::CaptureMode::thread_local_only), kOk);
+    EXPECT_EQ(sum(data, data, rank.comm, on(captured)), TUTTI_TIMEOUT);
+    EXPECT_THAT(last_error(), HasSubstr("waited for a device to write its memory"));
+    cuda::GraphHandle graph = nullptr;
+    EXPECT_EQ(api().cuStreamEndCapture(captured.handle(), &graph), kOk);
+    if (graph != nullptr) {
+      EXPECT_EQ(api().cuGraphDestroy(graph), kOk);
+    }
+    point.meet();
+    hold.open();
+    rank.stream.wait();
+    point.meet();
+  });
+}
+
 TEST_F(DeviceCapture, AReplayMayFollowACallThatIsStillUnderWay) {
   const DeviceRanks ranks({.ranks = 2, .places = 2});
   MeetingPoint point(2);

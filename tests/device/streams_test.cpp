@@ -16,7 +16,8 @@ class DeviceStreams : public DeviceTest {
  protected:
   void SetUp() override {
     DeviceTest::SetUp();
-    if (standin && std::getenv("STANDIN_QUEUES") == nullptr) standin.set("QUEUES", "128");
+    const char* const given = std::getenv("STANDIN_QUEUES");
+    if (standin) standin.set("QUEUES", given != nullptr ? given : "128");
   }
 };
 
@@ -117,6 +118,34 @@ TEST_F(DeviceStreams, ACallOfANewShapeWaitsForNoStream) {
       EXPECT_EQ(sums[c].read_all<std::int32_t>(), std::vector<std::int32_t>(kCounts[c], 6));
       EXPECT_EQ(copies[c].read_all<std::int32_t>(), std::vector<std::int32_t>(kCounts[c], 2));
     }
+  });
+}
+
+// Links by lines of 32 KiB: each shape takes more than half of what a rank has ready.
+TEST_F(DeviceStreams, MoreShapesThanThereIsMemoryForInTheStockAreRightToo) {
+  const DeviceRanks ranks({.ranks = 4, .places = 2});
+  ranks.run([](const DeviceRank& rank) {
+    for (std::size_t count = 8000; count < 8008; ++count) {
+      const Memory data = device_values(std::vector<std::int32_t>(count, rank.rank));
+      const CollectiveCase of = {.verb = Verb::all_reduce, .count = count, .algorithm = "flat"};
+      ASSERT_EQ(issue(of, data.data(), data.data(), rank.comm, on(rank.stream)), TUTTI_SUCCESS) << last_error();
+      rank.stream.wait();
+      EXPECT_EQ(data.read_all<std::int32_t>(), std::vector<std::int32_t>(count, 6));
+    }
+  });
+}
+
+// More than have room in pinned memory at one time, which none of them needs for longer than its first call.
+TEST_F(DeviceStreams, AHundredShapesRunOneAfterTheOther) {
+  const DeviceRanks ranks({.ranks = 2});
+  ranks.run([](const DeviceRank& rank) {
+    const Memory data = device_values(std::vector<std::int32_t>(100, 1));
+    for (std::size_t count = 1; count <= 100; ++count) {
+      ASSERT_EQ(issue({.verb = Verb::broadcast, .count = count}, data.data(), data.data(), rank.comm, on(rank.stream)),
+                TUTTI_SUCCESS)
+          << last_error();
+    }
+    rank.stream.wait();
   });
 }
 

@@ -47,12 +47,16 @@ DriverResult check_copy(const Context& to_context, DevicePointer to, const Conte
   return whole ? DriverResult::success : DriverResult::invalid_value;
 }
 
-/// A copy into pageable memory returns when it is done.
+/// A copy into pageable memory returns when it is done. One out of it may wait for what the stream has been given before,
+/// and here always does.
 DriverResult submit_copy(Lock& lock, const std::shared_ptr<Stream>& stream, DevicePointer to, DevicePointer from,
                          std::size_t bytes) {
   if (bytes == 0) return DriverResult::success;
   OperationPtr operation;
   const bool capturing = stream->capture != nullptr;
+  if (!capturing && is_pageable(from)) {
+    for (const OperationPtr& before : predecessors(*stream)) wait_for(lock, before);
+  }
   const DriverResult result = submit(stream, make_copy(to, from, bytes, capturing), operation);
   if (result != DriverResult::success || capturing || !is_pageable(to)) return result;
   wait_for(lock, operation);

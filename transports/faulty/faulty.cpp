@@ -13,6 +13,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/made_once.h"
+#include "src/base/per_process.h"
 #include "src/base/transport_helpers.h"
 #include "transports/registry.h"
 
@@ -88,8 +89,8 @@ bool sound(Link& link, Point point) {
 
 // Ranks that are threads of one process open it at once. Until then nobody reads what is written here.
 Status read_environment() {
-  static constinit std::mutex mutex;
-  const std::lock_guard lock(mutex);
+  static constinit PerProcess<std::mutex> mutex;
+  const std::lock_guard lock(mutex.get());
   if (orders().inner != nullptr) return {};
   const char* const text = std::getenv("TUTTI_FAULTY");
   const std::string_view all = text != nullptr ? text : "shm:";

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <random>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -233,6 +235,25 @@ TEST(Machine, HasANameAndAnIdentity) {
   EXPECT_FALSE(host_name().empty());
   EXPECT_EQ(machine_id(), machine_id());
   EXPECT_NE(machine_id(), 0u);
+}
+
+// Whoever connects may listen at the same port later: a connection that it ended itself rests there for a minute.
+TEST(Sockets, AConnectionLeavesItsPortToAListener) {
+  auto listener = listen_at(SocketAddress::v4(std::array<unsigned char, 4>{127, 0, 0, 1}, 0), 4);
+  ASSERT_TRUE(listener.ok()) << listener.status().text();
+  auto client = connect_to(bound_address(listener->get()));
+  ASSERT_TRUE(client.ok()) << client.status().text();
+  UniqueFd server;
+  for (int tries = 0; tries < 5000 && !server; ++tries) {
+    server = accept_one(listener->get(), nullptr);
+    if (!server) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  ASSERT_TRUE(server);
+  const SocketAddress there = bound_address(client->get());
+  client->reset();
+  server.reset();
+  const auto again = listen_at(there, 4);
+  EXPECT_TRUE(again.ok()) << again.status().text();
 }
 
 }  // namespace
