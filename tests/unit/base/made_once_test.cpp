@@ -21,7 +21,7 @@ using test::Child;
 
 /// One that nobody has asked yet, whenever a test is repeated. It stays, since nothing destroys what it makes.
 MadeOnce<int>& fresh() {
-  static std::deque<MadeOnce<int>> all;
+  static auto& all = *new std::deque<MadeOnce<int>>;
   return all.emplace_back();
 }
 
