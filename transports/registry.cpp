@@ -1,7 +1,5 @@
 #include "transports/registry.h"
 
-#include <array>
-
 #include "transports/shm/shm.h"
 #include "transports/tcp/tcp.h"
 

@@ -90,7 +90,7 @@ long utc_offset() {
   }
   return known.load(std::memory_order_relaxed);
 }
-/// Refused for want of memory only; then a child has what the last line had, or UTC.
+/// Refused for want of memory only; then a child has the offset of its parent's last line, or none.
 [[maybe_unused]] const int told_of_forks = ::pthread_atfork([] { utc_offset(); }, nullptr, nullptr);
 
 std::string time_of_day() {

@@ -55,7 +55,7 @@ struct Ports {
   std::uint32_t low, high;
 };
 
-/// That the system chooses from where it is asked for any.
+/// Those that the system chooses from where it is asked for any.
 Ports system_ports() {
   Ports ports{32768, 60999};
   std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> ports.low >> ports.high;

@@ -20,8 +20,9 @@ struct Listener {
   std::vector<SocketAddress> addresses;
 };
 
-/// A socket that listens at exactly `address` (port 0: the system's choice). A v6 wildcard takes v4 too. Errors:
-/// TUTTI_SYSTEM_ERROR, whose sentence names the address and errno (a taken port: EADDRINUSE with the remedy).
+/// A socket that listens at exactly `address` (port 0: the system's choice; where it has none left, one of those at which
+/// connections of the last minute rest). A v6 wildcard takes v4 too. Errors: TUTTI_SYSTEM_ERROR, whose sentence names the
+/// address and errno (a taken port, or none that is free: EADDRINUSE with the remedy).
 Result<UniqueFd> listen_at(const SocketAddress& address, int backlog = 4096);
 
 /// Listens on a free port of port_low..port_high (0, 0: the system's choice): on one socket for all addresses where

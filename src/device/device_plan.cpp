@@ -37,9 +37,9 @@ Result<std::shared_ptr<DevicePlan>> DevicePlan::make(std::shared_ptr<DeviceWorld
 }
 
 DevicePlan::~DevicePlan() {
-  if (stage_ != nullptr && !touched_) runtime().give_back_stage(stage_);
-  if (!touched_ || launched_ || there_) return;
-  // What was enqueued for no launch may still come.
+  if (state_ == State::on_host && staged_ != nullptr) runtime().staging().give_back(staged_);
+  if (state_ != State::refused && state_ != State::enqueued) return;
+  // The write may still come.
   static_cast<void>(catching([this]() -> Status {
     std::move(memory_).keep_for_good();
     return {};
@@ -61,17 +61,17 @@ Status DevicePlan::lay_out(const BlobMemory& blob, const std::vector<DeviceLinkE
   const std::uint64_t ends_bytes = ends.size() * sizeof(DeviceLinkEnd);
   ends_at_ = aligned(blob.bytes().size());
   tasks_at_ = aligned(ends_at_ + ends_bytes);
-  image_bytes_ = tasks_at_ + tasks_ * sizeof(Task);
-  auto memory = world_->arena(rank_)->allocate(image_bytes_);
+  bytes_ = tasks_at_ + tasks_ * sizeof(Task);
+  auto memory = world_->arena(rank_)->allocate(bytes_);
   if (!memory.ok()) return memory.status();
   memory_ = std::move(*memory);
   auto event = cuda::OwnedEvent::create(runtime().context());
   if (!event.ok()) return event.status();
   written_ = std::move(*event);
-  stage_ = runtime().take_stage(image_bytes_);
-  if (stage_ == nullptr) image_.resize(image_bytes_);
-  std::byte* const image = stage_ != nullptr ? stage_ : image_.data();
-  std::fill_n(image, image_bytes_, std::byte{0});  // tasks begin as zeros
+  staged_ = runtime().staging().take(bytes_);
+  if (staged_ == nullptr) pageable_.resize(bytes_);
+  std::byte* const image = staged_ != nullptr ? staged_ : pageable_.data();
+  std::fill_n(image, bytes_, std::byte{0});  // tasks begin as zeros
   std::copy_n(blob.bytes().data(), blob.bytes().size(), image);
   if (!ends.empty()) std::memcpy(image + ends_at_, ends.data(), ends_bytes);
   return {};
@@ -79,22 +79,21 @@ Status DevicePlan::lay_out(const BlobMemory& blob, const std::vector<DeviceLinkE
 
 /// With the lock, within a scope.
 Status DevicePlan::enqueue(cuda::StreamHandle stream) {
-  if (!refusal_.ok()) return refusal_;
-  touched_ = true;
-  const DeviceWrite writes[] = {{memory_.address(), stage_ != nullptr ? stage_ : image_.data(), image_bytes_}};
+  if (state_ == State::refused) return refusal_;
+  const DeviceWrite writes[] = {{memory_.address(), staged_ != nullptr ? staged_ : pageable_.data(), bytes_}};
   refusal_ = runtime().enqueue(writes, stream, written_);
-  if (refusal_.ok() && stage_ != nullptr) refusal_ = runtime().give_back_stage(stage_, stream);
-  enqueued_ = refusal_.ok();
+  if (refusal_.ok() && staged_ != nullptr) refusal_ = runtime().staging().give_back_behind(staged_, stream);
+  state_ = refusal_.ok() ? State::enqueued : State::refused;
   return refusal_;
 }
 
 Status DevicePlan::write_on(cuda::StreamHandle stream) {
   const std::lock_guard lock(mutex_);
-  if (launched_ || there_) return {};
+  if (state_ == State::launched || state_ == State::on_device) return {};
   const auto scope = DeviceScope::enter(runtime());
   if (!scope.ok()) return scope.status();
-  if (!enqueued_) return enqueue(stream);
-  // A capture has had it written, or is about to.
+  if (state_ != State::enqueued) return enqueue(stream);
+  // By another stream, for a capture.
   const cuda::Driver& driver = runtime().driver();
   return driver.call(driver.api().cuStreamWaitEvent, runtime().device(), "making a stream wait for a plan", stream,
                      written_.handle(), 0u);
@@ -102,7 +101,7 @@ Status DevicePlan::write_on(cuda::StreamHandle stream) {
 
 void DevicePlan::note_launch() {
   const std::lock_guard lock(mutex_);
-  launched_ = true;
+  if (state_ == State::enqueued) state_ = State::launched;
 }
 
 Status DevicePlan::await_written(const SetUpLimit& limit) {
@@ -110,15 +109,15 @@ Status DevicePlan::await_written(const SetUpLimit& limit) {
   if (!scope.ok()) return scope.status();
   {
     const std::lock_guard lock(mutex_);
-    if (there_) return {};
-    if (!enqueued_) {
+    if (state_ == State::on_device) return {};
+    if (state_ == State::on_host || state_ == State::refused) {
       if (Status status = enqueue(runtime().set_up_stream()); !status.ok()) return status;
     }
   }
   if (Status status = runtime().await(written_, limit); !status.ok()) return status;
   const std::lock_guard lock(mutex_);
-  there_ = true;
-  image_ = {};
+  state_ = State::on_device;
+  pageable_ = {};
   return {};
 }
 

@@ -34,12 +34,12 @@ class DevicePlan {
                                                   const SetUpLimit& limit);
   ~DevicePlan();
 
-  /// Whether a stream may write it without the driver's waiting for that stream. Else await_written comes before a launch.
-  bool is_staged() const { return stage_ != nullptr; }
-  /// The stream writes it, unless that was asked for before: it goes before a launch on the same stream, and others come
-  /// behind that. Waits for nothing. Errors: as Driver::call.
+  /// Whether write_on waits for nothing. Else await_written comes before a launch.
+  bool is_staged() const { return staged_ != nullptr; }
+  /// Has the stream write it, unless one was asked to before. A launch on the same stream follows, and all others come
+  /// behind that one. Errors: as Driver::call.
   Status write_on(cuda::StreamHandle stream);
-  /// It was launched behind that: what holds it from now on is the launch.
+  /// That launch has followed, and holds the plan for as long as it runs.
   void note_launch();
   /// Waits until the device has it: for launches that come behind no other, such as a graph's. Where a stream was given it
   /// before, that stream has to come to it; else the runtime's writes it. Errors: as DeviceRuntime::write.
@@ -71,16 +71,22 @@ class DevicePlan {
   std::uint32_t work_ = 0;
   std::uint32_t most_operands_ = 0;
 
-  cuda::OwnedEvent written_;  ///< behind the write
-  std::size_t image_bytes_ = 0;
-  std::byte* stage_ = nullptr;  ///< has the image; nullptr: `image_` has it
-  std::mutex mutex_;            ///< guards what follows
-  std::vector<std::byte> image_;
-  bool touched_ = false;  ///< some of it may have been enqueued
-  Status refusal_;        ///< why not all of it was
-  bool enqueued_ = false;
-  bool launched_ = false;  ///< behind the write
-  bool there_ = false;     ///< the device is known to have it
+  /// How it gets into the device's memory.
+  enum class State {
+    on_host,
+    refused,    ///< by the driver; some of it may have been enqueued
+    enqueued,   ///< a stream writes it
+    launched,   ///< behind that, on the same stream
+    on_device,  ///< it is known to be there
+  };
+
+  cuda::OwnedEvent written_;     ///< comes behind the write
+  std::byte* staged_ = nullptr;  ///< where the write reads it; nullptr: in pageable_
+  std::uint64_t bytes_ = 0;
+  std::mutex mutex_;  ///< guards what follows
+  State state_ = State::on_host;
+  Status refusal_;
+  std::vector<std::byte> pageable_;
 };
 
 }  // namespace tutti

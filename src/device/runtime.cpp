@@ -15,9 +15,6 @@ namespace tutti {
 namespace {
 
 constexpr std::uint32_t most_threads = 512;
-/// A plan takes a few KiB; as many may wait for their streams.
-constexpr std::size_t stage_bytes = std::size_t{64} << 10;
-constexpr std::size_t stage_count = 32;
 /// Storage that a block is counted with; most launches need less.
 constexpr std::size_t usual_storage = 8 * 1024;
 /// The first launch leaves this part of the device to others, at least a block. On another device the order may differ, and
@@ -112,54 +109,10 @@ Status DeviceRuntime::set_up() {
   auto stream = cuda::OwnedStream::create(context_);
   if (!stream.ok()) return stream.status();
   stream_ = std::move(*stream);
-  if (Status status = make_stages(); !status.ok()) return status;
+  auto staging = StagingBuffers::make(context_);
+  if (!staging.ok()) return staging.status();
+  staging_ = std::move(*staging);
   return load_kernels();
-}
-
-Status DeviceRuntime::make_stages() {
-  auto memory = cuda::PinnedMemory::allocate(context_, stage_bytes * stage_count);
-  if (!memory.ok()) return memory.status();
-  staging_ = std::move(*memory);
-  for (std::size_t s = 0; s < stage_count; ++s) {
-    auto event = cuda::OwnedEvent::create(context_);
-    if (!event.ok()) return event.status();
-    stages_.push_back({static_cast<std::byte*>(staging_.data()) + s * stage_bytes, std::move(*event)});
-  }
-  return {};
-}
-
-std::byte* DeviceRuntime::take_stage(std::size_t bytes) {
-  if (bytes > stage_bytes) return nullptr;
-  const std::lock_guard lock(mutex_);
-  const auto has_been_read = [this](const Stage& each) {
-    return each.state == Stage::State::read &&
-           driver().api().cuEventQuery(each.read.handle()) == cuda::DriverResult::success;
-  };
-  auto found =
-      std::find_if(stages_.begin(), stages_.end(), [](const Stage& each) { return each.state == Stage::State::free; });
-  if (found == stages_.end()) found = std::find_if(stages_.begin(), stages_.end(), has_been_read);
-  if (found == stages_.end()) return nullptr;
-  found->state = Stage::State::taken;
-  return found->memory;
-}
-
-/// With the lock.
-DeviceRuntime::Stage& DeviceRuntime::stage_of(const std::byte* memory) {
-  return stages_[static_cast<std::size_t>(memory - stages_[0].memory) / stage_bytes];
-}
-
-void DeviceRuntime::give_back_stage(std::byte* stage) noexcept {
-  const std::lock_guard lock(mutex_);
-  stage_of(stage).state = Stage::State::free;
-}
-
-Status DeviceRuntime::give_back_stage(std::byte* stage, cuda::StreamHandle reader) {
-  const std::lock_guard lock(mutex_);
-  Stage& own = stage_of(stage);
-  Status status =
-      driver().call(driver().api().cuEventRecord, device(), "recording an event behind writes", own.read.handle(), reader);
-  if (status.ok()) own.state = Stage::State::read;
-  return status;
 }
 
 Status DeviceRuntime::load_kernels() {

@@ -20,6 +20,7 @@
 #include "src/cuda/kernel_module.h"
 #include "src/cuda/memory.h"
 #include "src/cuda/stream.h"
+#include "src/device/staging.h"
 
 namespace tutti {
 
@@ -77,21 +78,15 @@ class DeviceRuntime {
   /// Writes, and waits until the device has done so; not for what other streams do. Where it fails the device may still
   /// write: the memory has to be kept (DeviceBlock::keep_for_good). Errors: SetUpLimit's; as Driver::call.
   Status write(std::span<const DeviceWrite> writes, const SetUpLimit& limit);
-  /// Its two halves: a stream writes, and `written` is recorded behind that; whoever records it waits. Memory that is read
-  /// stays as it is until then. The stream waits for nobody where that memory is pinned; of pageable memory the driver may
-  /// wait for the stream. Within a DeviceScope. Errors: as of write.
+  /// What `write` does first: a stream is given the writes, and `written` comes behind them. Sources stay as they are until
+  /// then. Where they are pinned the call waits for nothing; out of pageable memory the driver may wait for the stream.
+  /// Within a DeviceScope. Errors: as Driver::call.
   Status enqueue(std::span<const DeviceWrite> writes, cuda::StreamHandle stream, const cuda::OwnedEvent& written) const;
+  /// What it does then. Within a DeviceScope. Errors: as of write.
   Status await(const cuda::OwnedEvent& written, const SetUpLimit& limit) const;
-  /// The stream of `write`. The runtime's own.
+  /// The stream that it uses.
   cuda::StreamHandle set_up_stream() const { return stream_.handle(); }
-
-  /// Pinned memory for what a stream is to read, of a stock that is made with the runtime; nullptr: `bytes` are too many,
-  /// or all of it is in use. Waits for nothing. It is given back unused, or behind all that reads it on a stream: then
-  /// others get it once the stream has come so far. Within a DeviceScope, but for the former. Errors: as Driver::call; then
-  /// it is given to nobody any more.
-  std::byte* take_stage(std::size_t bytes);
-  void give_back_stage(std::byte* stage) noexcept;
-  Status give_back_stage(std::byte* stage, cuda::StreamHandle reader);
+  StagingBuffers& staging() { return *staging_; }
 
   /// Pinned memory of at least `bytes`, contents undefined; to be given back, for others to take. Errors: as Driver::call.
   Result<cuda::PinnedMemory> take_pinned(std::size_t bytes);
@@ -127,9 +122,6 @@ class DeviceRuntime {
  private:
   Status set_up();
   Status load_kernels();
-  Status make_stages();
-  struct Stage;
-  Stage& stage_of(const std::byte* memory);
   Status load_kernel(const cuda::KernelName& listed);
 
   cuda::Context context_;
@@ -139,6 +131,7 @@ class DeviceRuntime {
   bool has_domains_ = false;
   bool reaches_pageable_ = false;
   cuda::OwnedStream stream_;  ///< of writes
+  std::unique_ptr<StagingBuffers> staging_;
 
   std::mutex order_mutex_;  ///< guards the next two
   cuda::OwnedEvent last_launch_;
@@ -152,14 +145,6 @@ class DeviceRuntime {
   std::map<std::string, DeviceKernel> kernels_;
   std::uint32_t resident_ = 0;
   std::vector<cuda::PinnedMemory> pinned_;  ///< that nobody uses
-  /// A piece of pinned memory that a stream reads.
-  struct Stage {
-    std::byte* memory = nullptr;
-    cuda::OwnedEvent read;
-    enum class State { free, taken, read } state = State::free;
-  };
-  cuda::PinnedMemory staging_;
-  std::vector<Stage> stages_;
 };
 
 /// The library's calls to the driver within a caller's thread: the runtime's context is current, and what they do breaks no

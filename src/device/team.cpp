@@ -63,10 +63,7 @@ Result<std::shared_ptr<Meeting>> Team::deposit(Deposit deposit) {
     auto event = cuda::OwnedEvent::create(runtime().context());
     if (!event.ok()) return event.status();
     deposit.before = std::make_shared<const cuda::OwnedEvent>(std::move(*event));
-    const cuda::Driver& driver = runtime().driver();
-    const Status status = driver.call(driver.api().cuEventRecord, runtime().device(), "recording an event on a stream",
-                                      deposit.before->handle(), deposit.stream);
-    if (!status.ok()) return status;
+    if (Status status = record(deposit.before->handle(), deposit.stream); !status.ok()) return status;
   }
   std::shared_ptr<Meeting> meeting;
   {
@@ -96,9 +93,7 @@ Status Team::follow(cuda::StreamHandle stream) {
   const std::lock_guard lock(mutex_);
   const auto scope = DeviceScope::enter(runtime());
   if (!scope.ok()) return scope.status();
-  const cuda::Driver& driver = runtime().driver();
-  return driver.call(driver.api().cuStreamWaitEvent, runtime().device(), "making a stream wait for another", stream,
-                     launched_.handle(), 0u);
+  return make_wait(stream, launched_.handle());
 }
 
 bool Team::wait(const Meeting& meeting, std::uint64_t ns) {
@@ -146,15 +141,15 @@ void Team::launch(Meeting& meeting, std::uint32_t launcher) {
     std::uint32_t blocks = 0;
     auto flight = prepare(deposits, launch, blocks);
     if (!flight.ok()) return flight.status();
-    Status status = launch_written(deposits, launcher, **flight, launch, blocks);
+    Status status = write_and_launch(deposits, launcher, **flight, launch, blocks);
     if (status.ok()) meeting.flight_ = std::move(*flight);
     return status;
   });
 }
 
-/// What a launch needs of the device's memory is written on its own stream. Later launches come behind it.
-Status Team::launch_written(std::span<const Deposit> deposits, std::uint32_t launcher, Flight& flight, Launch& launch,
-                            std::uint32_t blocks) {
+/// The launch's own stream writes first what it needs in the device's memory. Later launches come behind it.
+Status Team::write_and_launch(std::span<const Deposit> deposits, std::uint32_t launcher, Flight& flight, Launch& launch,
+                              std::uint32_t blocks) {
   const cuda::StreamHandle stream = deposits[launcher].stream;
   bool launched = false;
   Status status = clean(flight.room(), stream);
@@ -249,36 +244,46 @@ Status Team::run_kernel(const Deposit& on, Launch& launch, std::uint32_t blocks)
                      kernel.code.function, parameters, nullptr);
 }
 
+Status Team::record(cuda::EventHandle event, cuda::StreamHandle stream) const {
+  return runtime().driver().call(runtime().driver().api().cuEventRecord, runtime().device(),
+                                 "recording an event on a stream", event, stream);
+}
+Status Team::make_wait(cuda::StreamHandle stream, cuda::EventHandle event) const {
+  return runtime().driver().call(runtime().driver().api().cuStreamWaitEvent, runtime().device(),
+                                 "making a stream wait for another", stream, event, 0u);
+}
+
+/// The launcher's stream waits for what the others have been given. event: recorded on one after the other of them.
+Status Team::gather_streams(std::span<const Deposit> deposits, cuda::StreamHandle launcher, cuda::EventHandle event,
+                            std::vector<cuda::StreamHandle>& others) const {
+  for (const Deposit& each : deposits) {
+    Status status;
+    if (each.before != nullptr) {
+      status = make_wait(launcher, each.before->handle());
+    } else if (each.stream != launcher && std::find(others.begin(), others.end(), each.stream) == others.end()) {
+      others.push_back(each.stream);
+      status = record(event, each.stream);
+      if (status.ok()) status = make_wait(launcher, event);
+    }
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
 /// The kernel runs on the launcher's stream, behind what the others have been given, and they go on behind it.
 Status Team::enqueue(std::span<const Deposit> deposits, std::uint32_t launcher, Launch& launch, std::uint32_t blocks,
                      cuda::EventHandle event, bool behind_last, bool& launched) {
   const cuda::Driver& driver = runtime().driver();
   const cuda::StreamHandle stream = deposits[launcher].stream;
-  const auto record = [&](cuda::StreamHandle on) {
-    return driver.call(driver.api().cuEventRecord, runtime().device(), "recording an event on a stream", event, on);
-  };
-  const auto wait = [&](cuda::StreamHandle waits, cuda::EventHandle what) {
-    return driver.call(driver.api().cuStreamWaitEvent, runtime().device(), "making a stream wait for another", waits, what,
-                       0u);
-  };
   Status status;
   // By the same handle there may be another thread's stream, or one that was made since the last was destroyed.
   unsigned long long id = 0;
   if (behind_last) {
     status = driver.call(driver.api().cuStreamGetId, runtime().device(), "asking which stream it is", stream, &id);
-    if (status.ok() && has_launched_ && last_stream_ != id) status = wait(stream, event);
+    if (status.ok() && has_launched_ && last_stream_ != id) status = make_wait(stream, event);
   }
   std::vector<cuda::StreamHandle> others;
-  for (const Deposit& each : deposits) {
-    if (!status.ok()) return status;
-    if (each.before != nullptr) {
-      status = wait(stream, each.before->handle());
-    } else if (each.stream != stream && std::find(others.begin(), others.end(), each.stream) == others.end()) {
-      others.push_back(each.stream);
-      status = record(each.stream);
-      if (status.ok()) status = wait(stream, event);
-    }
-  }
+  if (status.ok()) status = gather_streams(deposits, stream, event, others);
   std::optional<DeviceRuntime::InOrder> order;
   if (status.ok() && behind_last && deposits[launcher].in_order) {
     auto begun = DeviceRuntime::InOrder::begin(runtime(), stream);
@@ -293,9 +298,9 @@ Status Team::enqueue(std::span<const Deposit> deposits, std::uint32_t launcher, 
     last_stream_ = id;
   }
   if (order) status = order->end(stream);
-  if (status.ok() && (behind_last || !others.empty())) status = record(stream);
+  if (status.ok() && (behind_last || !others.empty())) status = record(event, stream);
   for (const cuda::StreamHandle other : others) {
-    if (status.ok()) status = wait(other, event);
+    if (status.ok()) status = make_wait(other, event);
   }
   return status;
 }

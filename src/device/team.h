@@ -99,9 +99,13 @@ class Team {
   Result<std::shared_ptr<Flight>> prepare(std::span<const Deposit> deposits, Launch& launch, std::uint32_t& blocks);
   Status enqueue(std::span<const Deposit> deposits, std::uint32_t launcher, Launch& launch, std::uint32_t blocks,
                  cuda::EventHandle event, bool behind_last, bool& launched);
+  Status record(cuda::EventHandle event, cuda::StreamHandle stream) const;
+  Status make_wait(cuda::StreamHandle stream, cuda::EventHandle event) const;
+  Status gather_streams(std::span<const Deposit> deposits, cuda::StreamHandle launcher, cuda::EventHandle event,
+                        std::vector<cuda::StreamHandle>& others) const;
   Status clean(LaunchRoom& room, cuda::StreamHandle stream) const;
-  Status launch_written(std::span<const Deposit> deposits, std::uint32_t launcher, Flight& flight, Launch& launch,
-                        std::uint32_t blocks);
+  Status write_and_launch(std::span<const Deposit> deposits, std::uint32_t launcher, Flight& flight, Launch& launch,
+                          std::uint32_t blocks);
   Status run_kernel(const Deposit& on, Launch& launch, std::uint32_t blocks);
   std::uint32_t blocks_for(std::span<const Deposit> deposits, std::uint32_t tasks) const;
   Launch describe(std::span<const Deposit> deposits, LaunchRoom& room) const;

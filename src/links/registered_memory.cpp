@@ -74,7 +74,7 @@ bool Arena::holds(const void* data, std::uint64_t length) const {
 }
 
 RegisteredMemory& RegisteredMemory::instance() {
-  static constinit MadeOnce<std::unique_ptr<RegisteredMemory>> self;  // memory may be freed while the process exits
+  static constinit MadeOnce<std::unique_ptr<RegisteredMemory>> self;  // never destroyed: see there
   return *self.get(create);
 }
 

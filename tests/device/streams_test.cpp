@@ -121,7 +121,7 @@ TEST_F(DeviceStreams, ACallOfANewShapeWaitsForNoStream) {
   });
 }
 
-// Links by lines of 32 KiB: each shape takes more than half of what a rank has ready.
+// Links by lines of 32 KiB: each shape takes more than a third of what a rank has ready.
 TEST_F(DeviceStreams, MoreShapesThanThereIsMemoryForInTheStockAreRightToo) {
   const DeviceRanks ranks({.ranks = 4, .places = 2});
   ranks.run([](const DeviceRank& rank) {
