@@ -373,7 +373,8 @@ Status DeviceSide::await_launch(DeviceCall& call, const PollHook& hook) {
   PeerInquiry inquiry(parts_.reporter, control(), true);
   inquiry.begin();
   Status ended;
-  while (ended.ok() && !own.wait(*call.meeting, hook.slice_ns(longest_sleep_ns))) {
+  own.launch_complete(rank());
+  for (; ended.ok() && !own.wait(*call.meeting, rank(), hook.slice_ns(longest_sleep_ns)); own.launch_complete(rank())) {
     const auto missing = [&] { return own.missing(*call.meeting); };
     ended = parts_.failures.first_error();
     const bool by_hook = ended.ok() && hook.ends_wait();
@@ -553,7 +554,7 @@ Status LaunchBatch::end(const PollHook& hook) {
   return first;
 }
 
-/// The n-th operation of each rank of a team is of one launch.
+/// The n-th operation of each rank of a team is of one launch, and so are those behind it where the team allows it.
 Status LaunchBatch::launch_captured(std::set<Team*>& refused) {
   std::map<Team*, std::map<int, std::vector<Captured*>>> by_rank;
   for (Captured& each : captured_) {
@@ -565,43 +566,62 @@ Status LaunchBatch::launch_captured(std::set<Team*>& refused) {
   }
   Status first;
   for (auto& [team, ranks] : by_rank) {
-    std::size_t most = 0;
-    for (const auto& [rank, calls] : ranks) most = std::max(most, calls.size());
-    for (std::size_t n = 0; n < most; ++n) {
-      std::vector<Captured*> together;
+    std::vector<Captured*> launch;
+    for (std::size_t n = 0;; ++n) {
+      std::vector<Captured*> operation;
       for (auto& [rank, calls] : ranks) {
-        if (n < calls.size()) together.push_back(calls[n]);
+        if (n < calls.size()) operation.push_back(calls[n]);
       }
-      Status status = catching([&] { return capture_together(together); });
-      // Nothing of it has run; whatever becomes of the graph is the graph's.
-      for (const Captured* each : together) each->call.work->complete(status);
-      if (!status.ok()) refused.insert(team);
-      if (first.ok()) first = std::move(status);
+      if (!operation.empty() && can_join(*team, launch, operation)) {
+        launch.insert(launch.end(), operation.begin(), operation.end());
+        continue;
+      }
+      if (Status status = capture_together(launch); !status.ok()) {
+        refused.insert(team);
+        if (first.ok()) first = std::move(status);
+      }
+      launch = std::move(operation);
+      if (launch.empty()) break;
     }
   }
   captured_.clear();
   return first;
 }
 
-Status LaunchBatch::capture_together(const std::vector<Captured*>& calls) {
+std::vector<Deposit> LaunchBatch::deposits_of(const std::vector<Captured*>& calls) {
   std::vector<Deposit> deposits;
-  for (const Captured* each : calls) {
-    if (each->graph != calls[0]->graph) {
+  for (const Captured* each : calls) deposits.push_back(each->deposit);
+  return deposits;
+}
+
+bool LaunchBatch::can_join(const Team& team, const std::vector<Captured*>& launch,
+                           const std::vector<Captured*>& operation) {
+  const auto of_launch = [&](const Captured* each) { return !launch.empty() && each->graph == launch[0]->graph; };
+  return std::all_of(operation.begin(), operation.end(), of_launch) &&
+         team.can_join(deposits_of(launch), deposits_of(operation));
+}
+
+/// Their works are complete then: nothing of them has run, and whatever becomes of the graph is the graph's.
+Status LaunchBatch::capture_together(const std::vector<Captured*>& calls) {
+  if (calls.empty()) return {};
+  const Status status = catching([&]() -> Status {
+    if (std::any_of(calls.begin(), calls.end(), [&](const Captured* each) { return each->graph != calls[0]->graph; })) {
       return Status(TUTTI_UNSUPPORTED, "ranks that share a device are in different captures",
                     "Capture their calls on streams of one capture, within one group.");
     }
-    deposits.push_back(each->deposit);
-  }
-  auto flight = calls[0]->side->team().capture(deposits, calls[0]->graph);
-  if (!flight.ok()) return flight.status();
-  for (std::size_t c = 0; c < calls.size(); ++c) {
-    DeviceCall watched;
-    watched.call = calls[c]->call.call;
-    watched.flight = *flight;
-    watched.job = static_cast<std::uint32_t>(c);
-    if (Status status = calls[c]->side->watch(std::move(watched)); !status.ok()) return status;
-  }
-  return {};
+    auto flight = calls[0]->side->team().capture(deposits_of(calls), calls[0]->graph);
+    if (!flight.ok()) return flight.status();
+    for (std::size_t c = 0; c < calls.size(); ++c) {
+      DeviceCall watched;
+      watched.call = calls[c]->call.call;
+      watched.flight = *flight;
+      watched.job = static_cast<std::uint32_t>(c);
+      if (Status watching = calls[c]->side->watch(std::move(watched)); !watching.ok()) return watching;
+    }
+    return {};
+  });
+  for (const Captured* each : calls) each->call.work->complete(status);
+  return status;
 }
 
 }  // namespace tutti

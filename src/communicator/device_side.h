@@ -173,7 +173,8 @@ class DeviceSide {
 };
 
 /// Stream calls that a thread makes together, of any communicators. One thread may hold several ranks of a team, so none of
-/// the calls waits for its launch before all are issued.
+/// the calls waits for its launch before all are issued. Nor is any launched before, so that calls of one communicator
+/// share a launch.
 class LaunchBatch {
  public:
   void add(DeviceSide& side, DeviceCall call) { issued_.push_back({&side, std::move(call)}); }
@@ -197,6 +198,8 @@ class LaunchBatch {
   };
   /// refused: gets the teams of which a launch was.
   Status launch_captured(std::set<Team*>& refused);
+  static std::vector<Deposit> deposits_of(const std::vector<Captured*>& calls);
+  static bool can_join(const Team& team, const std::vector<Captured*>& launch, const std::vector<Captured*>& operation);
   static Status capture_together(const std::vector<Captured*>& calls);
 
   std::vector<Issued> issued_;

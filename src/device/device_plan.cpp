@@ -122,13 +122,16 @@ Status DevicePlan::await_written(const SetUpLimit& limit) {
 }
 
 Job DevicePlan::job(const void* send, void* recv, JobRecord* record) const {
-  return {memory_.as<Blob>(),
-          // The input is only read.
-          {static_cast<std::byte*>(const_cast<void*>(send)), static_cast<std::byte*>(recv),
-           scratch_ != nullptr ? scratch_->as<std::byte>() : nullptr},
-          memory_.as<DeviceLinkEnd>(ends_at_),
-          memory_.as<Task>(tasks_at_),
-          record};
+  Job job{};
+  job.blob = memory_.as<Blob>();
+  job.buffers[0] = static_cast<std::byte*>(const_cast<void*>(send));  // the input is only read
+  job.buffers[1] = static_cast<std::byte*>(recv);
+  job.buffers[2] = scratch_ != nullptr ? scratch_->as<std::byte>() : nullptr;
+  job.links = memory_.as<DeviceLinkEnd>(ends_at_);
+  job.tasks = memory_.as<Task>(tasks_at_);
+  job.record = record;
+  job.work = work_;
+  return job;
 }
 
 }  // namespace tutti

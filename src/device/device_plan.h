@@ -49,7 +49,7 @@ class DevicePlan {
   std::uint32_t tasks() const { return tasks_; }
   std::uint32_t work() const { return work_; }  ///< tasks that have anything to run
   std::uint32_t most_operands() const { return most_operands_; }
-  /// A call's job. All pointers are the device's.
+  /// A call's job, but for its place in the launch. All pointers are the device's.
   Job job(const void* send, void* recv, JobRecord* record) const;
 
   DevicePlan(std::shared_ptr<DeviceWorld> world, int rank) : world_(std::move(world)), rank_(rank) {}

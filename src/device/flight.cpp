@@ -23,9 +23,8 @@ Kept& kept() {
 }
 
 constexpr std::uint32_t rooms_at_a_time = 32;
-/// From one launch's words to the next one's: launches do not share a line of a cache.
-constexpr std::size_t words_stride = 128;
-static_assert(sizeof(LaunchWords) <= words_stride);
+/// Launches do not share a line of a cache.
+constexpr std::size_t words_alignment = 128;
 
 }  // namespace
 
@@ -35,7 +34,8 @@ LaunchRooms::~LaunchRooms() {
 
 /// With the lock.
 Status LaunchRooms::grow() {
-  const std::size_t room_bytes = (sizeof(JobRecord) + sizeof(Job)) * jobs_;
+  const std::size_t words_stride = (words_bytes() + words_alignment - 1) / words_alignment * words_alignment;
+  const std::size_t room_bytes = (sizeof(JobRecord) + sizeof(Job)) * most_jobs_;
   auto words = arena_->allocate(words_stride * rooms_at_a_time);
   if (!words.ok()) return words.status();
   auto pinned = arena_->runtime().take_pinned(room_bytes * rooms_at_a_time);
@@ -48,7 +48,7 @@ Status LaunchRooms::grow() {
     auto room = std::make_unique<LaunchRoom>();
     room->words = words->address() + r * words_stride;
     room->records = reinterpret_cast<JobRecord*>(base + r * room_bytes);
-    room->jobs = reinterpret_cast<Job*>(room->records + jobs_);
+    room->jobs = reinterpret_cast<Job*>(room->records + most_jobs_);
     free_.push_back(std::move(room));
   }
   words_.push_back(std::move(*words));
@@ -71,7 +71,7 @@ Result<std::unique_ptr<LaunchRoom>> LaunchRooms::take() {
     room = std::move(free_.back());
     free_.pop_back();
   }
-  std::fill(room->records, room->records + jobs_, JobRecord{});
+  std::fill(room->records, room->records + most_jobs_, JobRecord{});
   return room;
 }
 

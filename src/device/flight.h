@@ -18,7 +18,7 @@ class DevicePlan;
 
 /// What a launch needs besides its plans: words on the device, records and jobs in pinned memory. Its rooms own them.
 struct LaunchRoom {
-  cuda::DevicePointer words = 0;  ///< of a LaunchWords
+  cuda::DevicePointer words = 0;  ///< of a LaunchWords, and of as many JobWords behind it as there may be jobs
   bool clean = false;             ///< the words are 0, as every launch leaves them
   JobRecord* records = nullptr;
   Job* jobs = nullptr;
@@ -28,10 +28,15 @@ struct LaunchRoom {
 /// for the device, which may wait for a rank.
 class LaunchRooms {
  public:
-  LaunchRooms(std::shared_ptr<DeviceArena> arena, std::uint32_t jobs) : arena_(std::move(arena)), jobs_(jobs) {}
+  /// most_jobs: of a launch.
+  LaunchRooms(std::shared_ptr<DeviceArena> arena, std::uint32_t most_jobs)
+      : arena_(std::move(arena)), most_jobs_(most_jobs) {}
   ~LaunchRooms();
   LaunchRooms(const LaunchRooms&) = delete;
   LaunchRooms& operator=(const LaunchRooms&) = delete;
+  std::uint32_t most_jobs() const { return most_jobs_; }
+  /// Bytes of a room's words.
+  std::size_t words_bytes() const { return sizeof(LaunchWords) + sizeof(JobWords) * most_jobs_; }
   /// Makes some, where none is free. Errors: as Driver::call.
   Status prepare();
   /// One whose records are clean. Errors: as Driver::call.
@@ -42,7 +47,7 @@ class LaunchRooms {
   Status grow();
 
   const std::shared_ptr<DeviceArena> arena_;
-  const std::uint32_t jobs_;
+  const std::uint32_t most_jobs_;
   std::mutex mutex_;  ///< guards what follows
   std::vector<DeviceBlock> words_;
   std::vector<cuda::PinnedMemory> pinned_;

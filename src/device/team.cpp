@@ -16,13 +16,33 @@ namespace {
 constexpr std::uint32_t patience = 64;
 /// Dynamic storage that every device gives a block unasked.
 constexpr std::uint64_t most_storage = 48 * 1024;
+/// Jobs of a launch, where its ranks are not more.
+constexpr std::uint32_t most_jobs = 32;
+
+bool agree(std::span<const Deposit> operation) {
+  return std::all_of(operation.begin(), operation.end(),
+                     [&](const Deposit& each) { return each.operation_hash == operation[0].operation_hash; });
+}
+
+std::uint32_t most_operands_of(std::span<const Deposit> deposits) {
+  std::uint32_t most = 0;
+  for (const Deposit& each : deposits) most = std::max(most, each.plan->most_operands());
+  return most;
+}
+
+/// Deposits of the same plan before that one.
+std::uint32_t uses_before(std::span<const Deposit> deposits, std::size_t number) {
+  const auto before = deposits.first(number);
+  return static_cast<std::uint32_t>(
+      std::count_if(before.begin(), before.end(), [&](const Deposit& each) { return each.plan == deposits[number].plan; }));
+}
 
 }  // namespace
 
 Team::Team(std::shared_ptr<DeviceArena> arena, std::vector<int> ranks)
     : arena_(std::move(arena)),
       ranks_(std::move(ranks)),
-      rooms_(std::make_shared<LaunchRooms>(arena_, static_cast<std::uint32_t>(ranks_.size()))),
+      rooms_(std::make_shared<LaunchRooms>(arena_, std::max(most_jobs, static_cast<std::uint32_t>(ranks_.size())))),
       deposits_(ranks_.size()) {}
 
 Result<std::unique_ptr<Team>> Team::make(std::shared_ptr<DeviceArena> arena, std::vector<int> ranks,
@@ -65,26 +85,61 @@ Result<std::shared_ptr<Meeting>> Team::deposit(Deposit deposit) {
     deposit.before = std::make_shared<const cuda::OwnedEvent>(std::move(*event));
     if (Status status = record(deposit.before->handle(), deposit.stream); !status.ok()) return status;
   }
-  std::shared_ptr<Meeting> meeting;
+  const std::lock_guard lock(mutex_);
+  const std::uint32_t place = place_of(deposit.rank);
+  const std::uint64_t number = deposits_[place]++;
+  while (first_ + meetings_.size() <= number) meetings_.push_back(std::make_shared<Meeting>(ranks_.size()));
+  std::shared_ptr<Meeting> meeting = meetings_[number - first_];
+  meeting->deposits_[place] = std::move(deposit);
+  ++meeting->come_;
+  if (meeting->over_) meeting->let_go();
+  return meeting;
+}
+
+/// With the lock. Whoever has come to a later one has come to the first, too.
+bool Team::is_front_complete() const {
+  return !meetings_.empty() && meetings_.front()->come_ == ranks_.size() && !meetings_.front()->over_;
+}
+
+void Team::launch_complete(int rank) {
+  const std::uint32_t launcher = place_of(rank);
   {
     const std::lock_guard lock(mutex_);
-    const std::uint32_t place = place_of(deposit.rank);
-    const std::uint64_t number = deposits_[place]++;
-    while (first_ + meetings_.size() <= number) meetings_.push_back(std::make_shared<Meeting>(ranks_.size()));
-    meeting = meetings_[number - first_];
-    meeting->deposits_[place] = std::move(deposit);
-    ++meeting->come_;
-    if (meeting->come_ == ranks_.size() && !meeting->over_) {
-      // It is the first one: whoever has come to a later one has come to this, too.
-      launch(*meeting, place);
-      meetings_.pop_front();
-      ++first_;
+    if (!is_front_complete()) return;
+    // All room that is needed is made before the first meeting is taken out.
+    std::vector<std::shared_ptr<Meeting>> meetings;
+    meetings.reserve(rooms_->most_jobs() / ranks_.size());
+    std::vector<Deposit> deposits;
+    deposits.reserve(rooms_->most_jobs());
+    while (is_front_complete() && is_own(meetings_.front()->deposits_[launcher])) {
+      meetings.clear();
+      deposits.clear();
+      do {
+        const Meeting& next = *meetings.emplace_back(std::move(meetings_.front()));
+        meetings_.pop_front();
+        ++first_;
+        deposits.insert(deposits.end(), next.deposits_.begin(), next.deposits_.end());
+      } while (is_front_complete() && can_join(deposits, meetings_.front()->deposits_));
+      launch(meetings, deposits, launcher);
+      for (const auto& each : meetings) each->let_go();
     }
-    if (!meeting->over_) return meeting;
-    meeting->let_go();
   }
   changed_.notify_all();
-  return meeting;
+}
+
+bool Team::can_join(std::span<const Deposit> launch, std::span<const Deposit> operation) const {
+  const std::size_t jobs = launch.size() + operation.size();
+  if (launch.size() < ranks_.size() || operation.size() != ranks_.size() || jobs > rooms_->most_jobs()) return false;
+  const auto first = of_operation(launch, 0);
+  if (!agree(first) || !agree(operation)) return false;
+  for (std::size_t place = 0; place < ranks_.size(); ++place) {
+    // A stream is not made to wait for what only another one of the rank's was given.
+    if (operation[place].stream != first[place].stream) return false;
+    if (is_per_thread(first[place].stream) && operation[place].thread != first[place].thread) return false;
+    if (&operation[place].plan->kernel() != &first[place].plan->kernel()) return false;
+  }
+  const std::uint32_t operands = std::max(most_operands_of(launch), most_operands_of(operation));
+  return storage_bytes(static_cast<std::uint32_t>(jobs), operands) <= most_storage;
 }
 
 Status Team::follow(cuda::StreamHandle stream) {
@@ -96,14 +151,22 @@ Status Team::follow(cuda::StreamHandle stream) {
   return make_wait(stream, launched_.handle());
 }
 
-bool Team::wait(const Meeting& meeting, std::uint64_t ns) {
+bool Team::wait(const Meeting& meeting, int rank, std::uint64_t ns) {
+  const std::uint32_t place = place_of(rank);
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, std::chrono::nanoseconds(ns), [&] { return meeting.over_; });
+  // What nobody else may launch is not left to the next look.
+  const auto is_for_this_thread = [&] {
+    if (!is_front_complete()) return false;
+    const Deposit& own = meetings_.front()->deposits_[place];
+    return is_per_thread(own.stream) && is_own(own);
+  };
+  changed_.wait_for(lock, std::chrono::nanoseconds(ns), [&] { return meeting.over_ || is_for_this_thread(); });
+  return meeting.over_;
 }
 
 Departure Team::departure(const Meeting& meeting, int rank) const {
   const std::lock_guard lock(mutex_);
-  return {meeting.status_, meeting.flight_, place_of(rank), meeting.differs_};
+  return {meeting.status_, meeting.flight_, meeting.first_job_ + place_of(rank), meeting.differs_};
 }
 
 std::vector<int> Team::missing(const Meeting& meeting) const {
@@ -126,25 +189,35 @@ void Team::withdraw(Meeting& meeting, const Status& reason) {
   changed_.notify_all();
 }
 
-/// With the lock.
-void Team::launch(Meeting& meeting, std::uint32_t launcher) {
-  meeting.over_ = true;
-  const std::vector<Deposit>& deposits = meeting.deposits_;
-  for (const Deposit& each : deposits) {
-    if (each.operation_hash != deposits[0].operation_hash) meeting.differs_ = each.rank;
+/// With the lock. deposits: of all these meetings.
+void Team::launch(std::span<const std::shared_ptr<Meeting>> meetings, std::span<const Deposit> deposits,
+                  std::uint32_t launcher) {
+  for (const auto& each : meetings) each->over_ = true;
+  if (const auto first = of_operation(deposits, 0); !agree(first)) {
+    for (const Deposit& each : first) {
+      if (each.operation_hash != first[0].operation_hash) meetings[0]->differs_ = each.rank;
+    }
+    return;
   }
-  if (meeting.differs_ >= 0) return;
-  meeting.status_ = catching([&]() -> Status {
+  std::shared_ptr<Flight> launched;
+  const Status status = catching([&]() -> Status {
     const auto scope = DeviceScope::enter(runtime());
     if (!scope.ok()) return scope.status();
     Launch launch{};
     std::uint32_t blocks = 0;
     auto flight = prepare(deposits, launch, blocks);
     if (!flight.ok()) return flight.status();
-    Status status = write_and_launch(deposits, launcher, **flight, launch, blocks);
-    if (status.ok()) meeting.flight_ = std::move(*flight);
-    return status;
+    Status made = write_and_launch(deposits, launcher, **flight, launch, blocks);
+    if (made.ok()) launched = std::move(*flight);
+    return made;
   });
+  std::uint32_t job = 0;
+  for (const auto& each : meetings) {
+    each->status_ = status;
+    each->flight_ = launched;
+    each->first_job_ = job;
+    job += static_cast<std::uint32_t>(ranks_.size());
+  }
 }
 
 /// The launch's own stream writes first what it needs in the device's memory. Later launches come behind it.
@@ -153,8 +226,8 @@ Status Team::write_and_launch(std::span<const Deposit> deposits, std::uint32_t l
   const cuda::StreamHandle stream = deposits[launcher].stream;
   bool launched = false;
   Status status = clean(flight.room(), stream);
-  for (const Deposit& each : deposits) {
-    if (status.ok()) status = each.plan->write_on(stream);
+  for (std::size_t d = 0; d < deposits.size(); ++d) {
+    if (status.ok() && uses_before(deposits, d) == 0) status = deposits[d].plan->write_on(stream);
   }
   if (status.ok()) status = enqueue(deposits, launcher, launch, blocks, launched_.handle(), true, launched);
   // One that runs although what came behind it failed is kept until it is over.
@@ -165,33 +238,53 @@ Status Team::write_and_launch(std::span<const Deposit> deposits, std::uint32_t l
   return status;
 }
 
-/// What each rank's settings allow is what its launches take; of a fused one, the first rank's.
-std::uint32_t Team::blocks_for(std::span<const Deposit> deposits, std::uint32_t tasks) const {
+/// What each rank's settings allow is what its launches take; of a fused one, the first rank's. Operations are run one
+/// behind the other, so the one of the most tasks counts.
+std::uint32_t Team::blocks_for(std::span<const Deposit> deposits) const {
+  std::uint32_t tasks = 1;
+  for (std::size_t operation = 0; operation * ranks_.size() < deposits.size(); ++operation) {
+    std::uint32_t own = 0;
+    for (const Deposit& each : of_operation(deposits, operation)) own += each.plan->tasks();
+    tasks = std::max(tasks, own);
+  }
   const std::uint32_t all = runtime().multiprocessors();
-  const std::uint32_t usual = deposits.size() > 1 ? 2 * all : std::max(1u, all / 4);
+  const std::uint32_t usual = ranks_.size() > 1 ? 2 * all : std::max(1u, all / 4);
   const BlockLimits& limits = deposits[0].blocks;
   std::uint32_t blocks = std::max(std::min(tasks, usual), limits.least);
   if (limits.most != 0) blocks = std::min(blocks, limits.most);
   return std::max(1u, std::min(blocks, tasks));
 }
 
+Job Team::describe(std::span<const Deposit> deposits, std::size_t number, JobRecord* record) const {
+  const Deposit& own = deposits[number];
+  const std::size_t operation = number / ranks_.size();
+  Job job = own.plan->job(own.send, own.recv, record);
+  job.operation = static_cast<std::uint32_t>(operation);
+  job.operation_hash = own.operation_hash;
+  job.limit_ns = own.limit_ns;
+  for (const Deposit& each : of_operation(deposits, operation)) job.limit_ns = std::min(job.limit_ns, each.limit_ns);
+  for (std::size_t before = number % ranks_.size(); before < number; before += ranks_.size()) {
+    if (deposits[before].plan->work() != 0) job.behind = static_cast<std::uint32_t>(before) + 1;
+  }
+  job.use = uses_before(deposits, number);
+  return job;
+}
+
 Launch Team::describe(std::span<const Deposit> deposits, LaunchRoom& room) const {
   Launch launch{};
   launch.order = reinterpret_cast<LaunchOrder*>(order_);
   launch.words = reinterpret_cast<LaunchWords*>(room.words);
+  launch.job_words = reinterpret_cast<JobWords*>(room.words + sizeof(LaunchWords));
   launch.abort = static_cast<const device::Word64*>(abort_.data());
-  launch.operation_hash = deposits[0].operation_hash;
-  launch.limit_ns = deposits[0].limit_ns;
   launch.job_count = static_cast<std::uint32_t>(deposits.size());
+  launch.most_operands = most_operands_of(deposits);
   launch.patience = patience;
   if (launch.job_count > most_inline_jobs) launch.more = room.jobs;
   for (std::uint32_t j = 0; j < launch.job_count; ++j) {
-    const Deposit& each = deposits[j];
-    (launch.more != nullptr ? room.jobs : launch.jobs)[j] = each.plan->job(each.send, each.recv, &room.records[j]);
-    launch.task_count += each.plan->tasks();
-    launch.work_count += each.plan->work();
-    launch.most_operands = std::max(launch.most_operands, each.plan->most_operands());
-    launch.limit_ns = std::min(launch.limit_ns, each.limit_ns);
+    const DevicePlan& plan = *deposits[j].plan;
+    (launch.more != nullptr ? room.jobs : launch.jobs)[j] = describe(deposits, j, &room.records[j]);
+    launch.task_count += plan.tasks();
+    launch.busy_jobs += plan.work() != 0 ? 1 : 0;
   }
   return launch;
 }
@@ -202,8 +295,7 @@ Result<std::shared_ptr<Flight>> Team::prepare(std::span<const Deposit> deposits,
   launch = describe(deposits, **room);
   std::vector<std::shared_ptr<const DevicePlan>> plans;
   for (const Deposit& each : deposits) plans.push_back(each.plan);
-  const std::uint32_t wanted = blocks_for(deposits, launch.task_count);
-  blocks = runtime().reserve(wanted, plans[0]->kernel().resident_blocks);
+  blocks = runtime().reserve(blocks_for(deposits), plans[0]->kernel().resident_blocks);
   auto flight = std::make_shared<Flight>(rooms_, std::move(*room), std::move(plans),
                                          std::shared_ptr<DeviceRuntime>(arena_, &runtime()), blocks);
   if (storage_bytes(launch.job_count, launch.most_operands) <= most_storage) return flight;
@@ -221,7 +313,7 @@ Status Team::clean(LaunchRoom& room, cuda::StreamHandle stream) const {
   const auto scope = DeviceScope::enter(runtime());
   if (!scope.ok()) return scope.status();
   Status status = driver.call(driver.api().cuMemsetD8Async, runtime().device(), "clearing a launch's words", room.words,
-                              static_cast<unsigned char>(0), sizeof(LaunchWords), stream);
+                              static_cast<unsigned char>(0), rooms_->words_bytes(), stream);
   room.clean = status.ok();
   return status;
 }
@@ -283,7 +375,7 @@ Status Team::enqueue(std::span<const Deposit> deposits, std::uint32_t launcher, 
     if (status.ok() && has_launched_ && last_stream_ != id) status = make_wait(stream, event);
   }
   std::vector<cuda::StreamHandle> others;
-  if (status.ok()) status = gather_streams(deposits, stream, event, others);
+  if (status.ok()) status = gather_streams(of_operation(deposits, 0), stream, event, others);
   std::optional<DeviceRuntime::InOrder> order;
   if (status.ok() && behind_last && deposits[launcher].in_order) {
     auto begun = DeviceRuntime::InOrder::begin(runtime(), stream);
@@ -307,9 +399,9 @@ Status Team::enqueue(std::span<const Deposit> deposits, std::uint32_t launcher, 
 
 Result<std::shared_ptr<Flight>> Team::capture(std::span<const Deposit> deposits, cuda::GraphHandle graph) {
   const std::lock_guard lock(mutex_);
-  const bool same = std::all_of(deposits.begin(), deposits.end(),
-                                [&](const Deposit& each) { return each.operation_hash == deposits[0].operation_hash; });
-  if (deposits.size() != ranks_.size() || !same) {
+  const bool all = deposits.size() % ranks_.size() == 0;
+  const bool same = agree(all ? of_operation(deposits, 0) : deposits);  // of more operations can_join has seen it
+  if (!all || !same) {
     return Status(TUTTI_UNSUPPORTED,
                   fmt::format("a capture has the operation of {} of the {} ranks on device {}", same ? deposits.size() : 1,
                               ranks_.size(), runtime().device()),

@@ -1,7 +1,8 @@
 // The ranks of a communicator that share a device: they meet before each launch, since one launch has the jobs of all.
 //
 // Streams share hardware queues. Kernels that wait for each other may stand in each other's way there, so there is one.
-// The rank that comes last launches it, while the others wait in their calls.
+// Ranks deposit their operations, a group's one behind the other. What all of them have come to is launched by the first
+// that waits for it, several operations at once where they allow it.
 #pragma once
 
 #include <atomic>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "src/base/status.h"
@@ -35,8 +37,9 @@ struct Deposit {
   const void* send = nullptr;
   void* recv = nullptr;
   cuda::StreamHandle stream = nullptr;
-  std::uint64_t operation_hash = 0;  ///< as Launch's
-  std::uint64_t limit_ns = 0;        ///< likewise
+  std::thread::id thread = std::this_thread::get_id();  ///< whose it is, where its handle says "that of the thread"
+  std::uint64_t operation_hash = 0;                     ///< as Job's
+  std::uint64_t limit_ns = 0;                           ///< likewise
   BlockLimits blocks;
   bool in_order = false;                           ///< behind all launches before it on the device
   std::shared_ptr<const cuda::OwnedEvent> before;  ///< the team's: of a stream that has another thread's name
@@ -71,14 +74,19 @@ class Team {
   /// Makes what a launch needs besides its plans, where none of it is left. It comes before a batch's first launch, since
   /// it may wait for the device. Errors: as Driver::call.
   Status prepare_rooms() { return rooms_->prepare(); }
-  /// Puts a rank's next operation beside those of the others. Whoever completes them launches, on its own stream. Waits for
-  /// nobody. Errors: as Driver::call.
+  /// Puts a rank's next operation beside those of the others. Launches nothing, and waits for nobody. Errors: as
+  /// Driver::call.
   Result<std::shared_ptr<Meeting>> deposit(Deposit deposit);
+  /// Launches, on the rank's streams, all operations that every rank has come to. To be called by the thread of its
+  /// deposits before it waits for them, and again meanwhile: whoever completed them may be held up. The meetings have the
+  /// outcome.
+  void launch_complete(int rank);
   /// Makes a thread's stream go on behind the launch that it was in, where the launch could not do so. For each thread has
   /// a stream of its own by the name of cuda::kPerThreadStream. Errors: as Driver::call.
   Status follow(cuda::StreamHandle stream);
-  /// Waits at most ns for the launch; whether there is one, or cannot be any.
-  bool wait(const Meeting& meeting, std::uint64_t ns);
+  /// Waits at most ns for the launch, less where the rank's thread can launch something; whether there is one, or cannot be
+  /// any.
+  bool wait(const Meeting& meeting, int rank, std::uint64_t ns);
   /// Of a meeting that is over.
   Departure departure(const Meeting& meeting, int rank) const;
   /// Ranks that have not come.
@@ -86,8 +94,11 @@ class Team {
   /// A rank gives up. Afterwards the meeting is over: where it was not launched, it never will be, for `reason`.
   void withdraw(Meeting& meeting, const Status& reason);
 
-  /// Launches into a capture, deposits of all ranks of the team in the order of their streams' captures; the graph owns the
-  /// launch afterwards. Errors: TUTTI_UNSUPPORTED (not all ranks, or not the same operation); as Driver::call.
+  /// Whether a launch of these deposits can have one more operation. Both lie operation by operation, and in each of them
+  /// by the ranks of the team.
+  bool can_join(std::span<const Deposit> launch, std::span<const Deposit> operation) const;
+  /// Launches into a capture, deposits as of can_join; the graph owns the launch afterwards. Errors: TUTTI_UNSUPPORTED (not
+  /// all ranks, or not the same operation); as Driver::call.
   Result<std::shared_ptr<Flight>> capture(std::span<const Deposit> deposits, cuda::GraphHandle graph);
 
  private:
@@ -95,7 +106,16 @@ class Team {
   static bool is_per_thread(cuda::StreamHandle stream) {
     return reinterpret_cast<std::uintptr_t>(stream) == cuda::kPerThreadStream;
   }
-  void launch(Meeting& meeting, std::uint32_t launcher);
+  bool is_front_complete() const;
+  /// Whether this thread may launch on its stream.
+  static bool is_own(const Deposit& deposit) {
+    return !is_per_thread(deposit.stream) || deposit.thread == std::this_thread::get_id();
+  }
+  std::span<const Deposit> of_operation(std::span<const Deposit> deposits, std::size_t operation) const {
+    return deposits.subspan(operation * ranks_.size(), ranks_.size());
+  }
+  void launch(std::span<const std::shared_ptr<Meeting>> meetings, std::span<const Deposit> deposits,
+              std::uint32_t launcher);
   Result<std::shared_ptr<Flight>> prepare(std::span<const Deposit> deposits, Launch& launch, std::uint32_t& blocks);
   Status enqueue(std::span<const Deposit> deposits, std::uint32_t launcher, Launch& launch, std::uint32_t blocks,
                  cuda::EventHandle event, bool behind_last, bool& launched);
@@ -107,7 +127,8 @@ class Team {
   Status write_and_launch(std::span<const Deposit> deposits, std::uint32_t launcher, Flight& flight, Launch& launch,
                           std::uint32_t blocks);
   Status run_kernel(const Deposit& on, Launch& launch, std::uint32_t blocks);
-  std::uint32_t blocks_for(std::span<const Deposit> deposits, std::uint32_t tasks) const;
+  std::uint32_t blocks_for(std::span<const Deposit> deposits) const;
+  Job describe(std::span<const Deposit> deposits, std::size_t number, JobRecord* record) const;
   Launch describe(std::span<const Deposit> deposits, LaunchRoom& room) const;
 
   const std::shared_ptr<DeviceArena> arena_;
@@ -144,6 +165,7 @@ class Meeting {
   int differs_ = -1;
   Status status_;
   std::shared_ptr<Flight> flight_;
+  std::uint32_t first_job_ = 0;  ///< in that
 };
 
 }  // namespace tutti

@@ -437,6 +437,37 @@ TEST_F(DeviceCapture, OfOneRankOfAPlaceAloneIsRefusedAndTheCommunicatorWorks) {
 }
 
 // One rank of a place in a capture, the other one not: neither can be launched, and both are told at once.
+// A call works on what the one before it gave, and the graph runs again and again.
+TEST_F(DeviceCapture, OfAGroupOfSeveralCallsOfEachRankIsOneLaunch) {
+  const CurrentPlace current(0);
+  const DeviceRanks ranks({.ranks = 2});
+  OneThread all(ranks);
+  ASSERT_EQ(all.call_all(), TUTTI_SUCCESS) << last_error();
+  all.first().wait();
+  const std::uint64_t before = standin ? standin.calls("cuLaunchKernelEx") : 0;
+  const Replay replay = Replay::capture(all.first(), cuda::CaptureMode::global, [&] {
+    EXPECT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+    for (int n = 0; n < 3; ++n) {
+      for (int r = 0; r < 2; ++r) {
+        const auto at = static_cast<std::size_t>(r);
+        EXPECT_EQ(sum(n == 0 ? all.send[at] : all.recv[at], all.recv[at], ranks[r], on(all.first())), TUTTI_SUCCESS)
+            << last_error();
+      }
+    }
+    EXPECT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+  });
+  if (standin) {
+    EXPECT_EQ(standin.calls("cuLaunchKernelEx") - before, 1u);
+  }
+  for (int round = 0; round < 20; ++round) {
+    all.fill(round);
+    replay.launch(all.first());
+    all.first().wait();
+    for (const Memory& each : all.recv)
+      ASSERT_EQ(each.read_all<std::int32_t>(), std::vector<std::int32_t>(kCount, 4 * (2 * round + 1))) << round;
+  }
+}
+
 TEST_F(DeviceCapture, OfOneRankOfAPlaceBesideACallOfTheOtherFailsAtOnce) {
   const CurrentPlace current(0);
   const DeviceRanks ranks({.ranks = 2});

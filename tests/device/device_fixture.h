@@ -259,8 +259,9 @@ class Hold {
   Hold(const Hold&) = delete;
   Hold& operator=(const Hold&) = delete;
   /// The stream stands still here until it is opened.
-  void hold(const Stream& stream) const {
-    EXPECT_EQ(api().cuStreamWaitValue32_v2(stream.handle(), word_.address(), 1, cuda::kWaitValueEqual), kOk);
+  void hold(const Stream& stream) const { hold(stream.handle()); }
+  void hold(cuda::StreamHandle stream) const {
+    EXPECT_EQ(api().cuStreamWaitValue32_v2(stream, word_.address(), 1, cuda::kWaitValueEqual), kOk);
   }
   void open() { put(1); }
 

@@ -305,6 +305,69 @@ TEST_F(DeviceFailures, RanksThatDifferAreAllToldOfAMismatch) {
   expect_places_work(3, 2);
 }
 
+/// The calls of a group on the rank's stream, all_reduce each. Its outcome, once its work has ended.
+tutti_status end_of_group(const DeviceRank& rank, const Memory& data, const std::vector<std::size_t>& counts) {
+  EXPECT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  for (const std::size_t count : counts) {
+    EXPECT_EQ(issue({.count = count}, data.data(), data.data(), rank.comm, on(rank.stream)), TUTTI_SUCCESS) << last_error();
+  }
+  tutti_call call = TUTTI_CALL_INIT;
+  tutti_work* whole = nullptr;
+  call.work = &whole;
+  tutti_status status = tutti_group_end(&call);
+  if (status == TUTTI_SUCCESS) status = tutti_work_wait(whole, 0);
+  if (whole != nullptr) tutti_work_release(whole);
+  return status;
+}
+
+// One launch may have them all, and the error is still the one call's.
+TEST_F(DeviceFailures, OfAGroupTheCallThatDiffersIsNamed) {
+  for (const int places : {1, 2, 3}) {
+    const DeviceRanks ranks({.ranks = 3, .places = places, .timeout_ns = 2 * kShortNs});
+    MeetingPoint through(ranks.size());
+    ranks.run([&](const DeviceRank& rank) {
+      expect_sums(rank, {}, rank.stream);
+      through.meet();
+      const Memory data(MemoryKind::device, kCount * 4);
+      tutti_status status = end_of_group(rank, data, {kCount, kCount, rank.rank == 1 ? kCount - 1 : kCount, kCount});
+      if (status == TUTTI_SUCCESS) status = tutti_barrier(rank.comm, {}, nullptr);
+      EXPECT_EQ(status, TUTTI_MISMATCH) << places << " places, rank " << rank.rank << ": " << last_error();
+      const tutti_error error = error_of(rank.comm);
+      EXPECT_EQ(error.status, TUTTI_MISMATCH) << places;
+      EXPECT_EQ(error.operation, 3u) << places << ": " << error.message;
+    });
+  }
+  expect_places_work(3, 2);
+}
+
+TEST_F(DeviceFailures, OfAGroupTheCallThatARankDoesNotMakeIsNamedAtTheDeadline) {
+  for (const int places : {1, 2, 3}) {
+    const DeviceRanks ranks({.ranks = 3, .places = places, .timeout_ns = kSecondNs / 2});
+    MeetingPoint point(ranks.size());
+    ranks.run([&](const DeviceRank& rank) {
+      expect_sums(rank, {}, rank.stream);
+      point.meet();
+      const Memory data(MemoryKind::device, kCount * 4);
+      if (rank.rank == 2) {
+        EXPECT_EQ(end_of_group(rank, data, {kCount, kCount}), TUTTI_SUCCESS) << places << ": " << last_error();
+        point.meet();
+        return;
+      }
+      const std::uint64_t begun = clock_ns();
+      EXPECT_EQ(end_of_group(rank, data, {kCount, kCount, kCount, kCount}), TUTTI_TIMEOUT)
+          << places << ": " << last_error();
+      EXPECT_LE(clock_ns() - begun, kSecondNs / 2 + 2 * kPromisedEndNs) << places;
+      const tutti_error error = error_of(rank.comm);
+      EXPECT_EQ(error.operation, 3u) << places << ": " << error.message;
+      ASSERT_EQ(error.guilty_count, 1u) << places << ": " << error.message;
+      EXPECT_EQ(error.guilty[0].rank, 2) << places << ": " << error.message;
+      rank.stream.wait();
+      point.meet();
+    });
+  }
+  expect_places_work(3, 2);
+}
+
 // ---- Ranks that do not come.
 
 TEST_F(DeviceFailures, ARankThatDoesNotCallIsNamedAtTheDeadline) {

@@ -52,6 +52,45 @@ TEST_F(DeviceStreams, TheLegacyStreamAndThatOfTheThreadAreStreamsToo) {
   });
 }
 
+// Whoever waits launches what has come, though not on the stream of another thread that has the same handle.
+TEST_F(DeviceStreams, ThreadsOfARankHaveStreamsOfTheirOwnByOneHandle) {
+  const auto handle = reinterpret_cast<cuda::StreamHandle>(cuda::kPerThreadStream);
+  constexpr int kRounds = 10, kThreads = 6;
+  for (const int of_ranks : {1, 2}) {
+    const DeviceRanks ranks({.ranks = of_ranks});
+    // Two calls of a rank may be made in either order, so they are the same but for their memory.
+    ranks.run([&](const DeviceRank& rank) {
+      const auto work = [&] {
+        const CurrentPlace current(rank.place);
+        const Memory source(MemoryKind::pinned, kCount * sizeof(std::int32_t));
+        const Memory result(MemoryKind::pinned, kCount * sizeof(std::int32_t));
+        const Memory data = device_values(std::vector<std::int32_t>(kCount, -1));
+        const Memory sum = device_values(std::vector<std::int32_t>(kCount, -1));
+        Hold holds[kRounds];
+        for (int round = 0; round < kRounds; ++round) {
+          source.write_all(std::vector<std::int32_t>(kCount, round));
+          holds[round].hold(handle);
+          EXPECT_EQ(api().cuMemcpyAsync(data.address(), source.address(), data.bytes(), handle), kOk);
+          // Between two of them another thread may come.
+          ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+          for (int n = 0; n < 4; ++n) {
+            EXPECT_EQ(sum_on(data, sum, rank.comm, on(handle)), TUTTI_SUCCESS) << last_error();
+          }
+          ASSERT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+          EXPECT_EQ(api().cuMemcpyAsync(result.address(), sum.address(), sum.bytes(), handle), kOk);
+          holds[round].open();
+          EXPECT_EQ(api().cuStreamSynchronize(handle), kOk);
+          if (of_ranks > 1) continue;  // whose call met whose is chance
+          ASSERT_EQ(result.read_all<std::int32_t>(), std::vector<std::int32_t>(kCount, round));
+        }
+      };
+      std::vector<std::thread> threads;
+      for (int t = 0; t < kThreads; ++t) threads.emplace_back(work);
+      for (std::thread& thread : threads) thread.join();
+    });
+  }
+}
+
 // Each rank's stream is the last to go on once: the others' calls wait for it, and so does what is behind them.
 TEST_F(DeviceStreams, ACallReturnsBeforeItsTurnAndRunsInIt) {
   constexpr int kRanks = 3;
@@ -238,6 +277,147 @@ TEST_F(DeviceStreams, AGroupMayHoldSeveralCallsOfEachRank) {
   }
   ASSERT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
   all.expect(6 * 3 * 3);
+}
+
+/// A group of one thread that has several calls of each rank. A call says by what it folds, and on which stream it runs.
+class GroupOfCalls {
+ public:
+  struct Call {
+    std::size_t count = kCount;
+    tutti_op op = TUTTI_SUM;
+    std::size_t stream = 0;  ///< which of two
+  };
+  explicit GroupOfCalls(const DeviceRanks& of, std::vector<Call> calls) : ranks_(of), calls_(std::move(calls)) {
+    for (int r = 0; r < ranks_.size(); ++r) {
+      const CurrentPlace current(ranks_.place_of(r));
+      for (std::size_t stream = 0; stream < 2; ++stream) streams_.emplace_back();
+      for (std::size_t c = 0; c < calls_.size(); ++c)
+        data_.push_back(device_values(std::vector<std::int32_t>(kCount, contents(r, c))));
+    }
+  }
+  ~GroupOfCalls() {
+    for (int r = ranks_.size() - 1; r >= 0; --r) {
+      const CurrentPlace current(ranks_.place_of(r));
+      data_.resize(static_cast<std::size_t>(r) * calls_.size());
+      streams_.resize(static_cast<std::size_t>(r) * 2);
+    }
+  }
+  GroupOfCalls(const GroupOfCalls&) = delete;
+  GroupOfCalls& operator=(const GroupOfCalls&) = delete;
+
+  /// Call by call, or rank by rank.
+  void run(bool by_rank) {
+    ++runs_;
+    ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+    const std::size_t ranks = static_cast<std::size_t>(ranks_.size());
+    for (std::size_t n = 0; n < ranks * calls_.size(); ++n) {
+      const std::size_t r = by_rank ? n / calls_.size() : n % ranks, c = by_rank ? n % calls_.size() : n / ranks;
+      const CurrentPlace current(ranks_.place_of(static_cast<int>(r)));
+      const Memory& data = data_[r * calls_.size() + c];
+      EXPECT_EQ(tutti_all_reduce(data.data(), data.data(), calls_[c].count, TUTTI_INT32, calls_[c].op,
+                                 ranks_[static_cast<int>(r)], on(streams_[2 * r + calls_[c].stream]), nullptr),
+                TUTTI_SUCCESS)
+          << last_error();
+    }
+    ASSERT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+  }
+  /// Once its streams have come to their ends.
+  void expect_results() const {
+    for (int r = 0; r < ranks_.size(); ++r) {
+      const CurrentPlace current(ranks_.place_of(r));
+      for (std::size_t stream = 0; stream < 2; ++stream) streams_[2 * static_cast<std::size_t>(r) + stream].wait();
+      for (std::size_t c = 0; c < calls_.size(); ++c) {
+        std::vector<std::int32_t> expected(kCount, contents(r, c));
+        std::fill_n(expected.begin(), calls_[c].count, result(c));
+        ASSERT_EQ(data_[static_cast<std::size_t>(r) * calls_.size() + c].read_all<std::int32_t>(), expected)
+            << "rank " << r << ", call " << c;
+      }
+    }
+  }
+
+ private:
+  static std::int32_t contents(int rank, std::size_t call) { return rank + 1 + static_cast<std::int32_t>(call); }
+  std::int32_t result(std::size_t call) const {
+    std::int32_t total = 0;
+    for (int r = 0; r < ranks_.size(); ++r)
+      total = calls_[call].op == TUTTI_MAX ? contents(r, call) : total + contents(r, call);
+    for (int run = 1; run < runs_ && calls_[call].op == TUTTI_SUM; ++run) total *= ranks_.size();
+    return total;
+  }
+
+  const DeviceRanks& ranks_;
+  const std::vector<Call> calls_;
+  std::vector<Stream> streams_;  ///< two of each rank
+  std::vector<Memory> data_;     ///< rank by rank
+  int runs_ = 0;
+};
+
+TEST_F(DeviceStreams, AGroupsCallsOfACommunicatorAreOneLaunchWhereTheyMayBe) {
+  if (!standin) GTEST_SKIP() << "a real driver does not count its calls";
+  using Calls = std::vector<GroupOfCalls::Call>;
+  const struct {
+    Calls calls;
+    std::uint64_t launches;
+    const char* why;
+  } cases[] = {{Calls(1), 1, "one"},
+               {Calls(5), 1, "of one shape"},
+               {{{1}, {7}, {kCount}, {7}, {1}}, 1, "of several shapes"},
+               {{{7}, {0}, {7}}, 1, "one of nothing"},
+               {{{7}, {7, TUTTI_MAX}, {7, TUTTI_MAX}, {7}}, 3, "of two folds"},
+               {{{7}, {7}, {7, TUTTI_SUM, 1}, {7, TUTTI_SUM, 1}, {7}}, 3, "on two streams"},
+               {Calls(40), 0, "more than a launch holds"}};
+  for (const auto& [of_ranks, places] : {std::pair(1, 1), {3, 1}, {4, 2}}) {
+    const DeviceRanks ranks({.ranks = of_ranks, .places = places});
+    const auto teams = static_cast<std::uint64_t>(places);
+    for (const auto& [calls, launches, why] : cases) {
+      GroupOfCalls group(ranks, calls);
+      const std::uint64_t fit = 32 * teams / static_cast<std::uint64_t>(of_ranks);  // 32 jobs in a launch
+      const std::uint64_t expected = launches != 0 ? launches : (calls.size() + fit - 1) / fit;
+      for (const bool by_rank : {false, true}) {
+        const std::uint64_t before = standin.calls("cuLaunchKernelEx");
+        group.run(by_rank);
+        EXPECT_EQ(standin.calls("cuLaunchKernelEx") - before, expected * teams)
+            << of_ranks << " ranks at " << places << " places: " << why;
+      }
+      group.expect_results();
+    }
+  }
+}
+
+// A call of the group works on what the one before it gave, on other ranks' devices too. Ranks are threads, and who
+// launches how many at once is chance.
+TEST_F(DeviceStreams, AGroupsCallsSeeWhatThoseBeforeThemGave) {
+  for (const int places : {1, 2, 3}) {
+    const DeviceRanks ranks({.ranks = 3, .places = places});
+    ranks.run([](const DeviceRank& rank) {
+      const Memory own = device_values(std::vector<std::int32_t>(kCount, rank.rank + 1));
+      const Memory all = device_values(std::vector<std::int32_t>(3 * kCount, -1));
+      const Memory sum = device_values(std::vector<std::int32_t>(kCount, -1));
+      std::int32_t value = rank.rank + 1, total = 6;
+      for (int round = 0; round < 10; ++round) {
+        ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+        const auto call = [&](const CollectiveCase& of, const Memory& send, const Memory& recv) {
+          EXPECT_EQ(issue(of, send.data(), recv.data(), rank.comm, on(rank.stream)), TUTTI_SUCCESS) << last_error();
+        };
+        call({.verb = Verb::all_gather, .count = kCount}, own, all);
+        call({.verb = Verb::all_to_all, .count = kCount}, all, all);  // block r of each: what rank r has
+        call({.verb = Verb::reduce_scatter, .count = kCount}, all, own);
+        call({.verb = Verb::broadcast, .count = kCount, .root = 2}, own, sum);
+        if (round % 2 == 0) call({.count = 1}, sum, sum);
+        ASSERT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+        rank.stream.wait();
+        // Rank r has block r of every rank's, which is rank r's own, in all blocks.
+        ASSERT_EQ(all.read_all<std::int32_t>(), std::vector<std::int32_t>(3 * kCount, value)) << round;
+        ASSERT_EQ(own.read_all<std::int32_t>(), std::vector<std::int32_t>(kCount, total)) << round;
+        std::vector<std::int32_t> expected(kCount, total);
+        if (round % 2 == 0) expected[0] *= 3;
+        ASSERT_EQ(sum.read_all<std::int32_t>(), expected) << round;
+        value = total % 1000;
+        total = 3 * value;
+        own.write_all(std::vector<std::int32_t>(kCount, value));
+      }
+    });
+  }
 }
 
 TEST_F(DeviceStreams, AGroupsWorksEndWithTheirCallsAndItsOwnWithAll) {

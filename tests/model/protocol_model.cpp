@@ -32,6 +32,7 @@ enum class Fault {
   relaxed_turn,
   early_turn,  ///< passed on before the launch is over
   relaxed_departure,
+  early_finish,  ///< a task is counted before its last step is done
 };
 
 /// Words of protocol.h as relacy's atomics, with the fault's orders.
@@ -212,6 +213,39 @@ struct TurnModel : rl::test_suite<TurnModel<fault>, 3> {
   }
 };
 
+/// Two tasks of a rank's job, in two blocks, and the job behind it, which reads what they wrote and writes over it. The
+/// last of them counts for the launch.
+template <Fault fault>
+struct ProgressModel : rl::test_suite<ProgressModel<fault>, 3> {
+  using W = Words<fault>;
+  static constexpr std::uint64_t tasks = 2;
+  rl::atomic<std::uint64_t> finished, jobs;
+  rl::var<std::uint64_t> data[tasks];
+
+  void before() {
+    finished(RL_INFO) = 0;
+    jobs(RL_INFO) = 0;
+    for (auto& each : data) each(RL_INFO) = 0;
+  }
+  void thread(unsigned block) {
+    if (block < tasks) {
+      if (fault == Fault::early_finish) finish();
+      data[block](RL_INFO) = 1;
+      if (fault != Fault::early_finish) finish();
+      return;
+    }
+    while (!Progress<W>::is_finished(finished, tasks)) wait();
+    for (auto& each : data) {
+      RL_ASSERT(each(RL_INFO) == 1);
+      each(RL_INFO) = 2;
+    }
+  }
+  void after() { RL_ASSERT(jobs(RL_INFO) == 1); }
+  void finish() {
+    if (Progress<W>::finish(finished, tasks)) W::add_acq_rel(jobs, 1);
+  }
+};
+
 /// Blocks that leave a launch, of which the last one tells.
 template <Fault fault>
 struct DepartureModel : rl::test_suite<DepartureModel<fault>, 3> {
@@ -279,6 +313,10 @@ void explore_all() {
   explore<TurnModel<Fault::relaxed_turn>>("  relaxed turn", false);
   explore<TurnModel<Fault::relaxed_arrival>>("  relaxed wait", false);
   explore<TurnModel<Fault::early_turn>>("  early turn", false);
+  explore<ProgressModel<Fault::none>>("progress", true);
+  explore<ProgressModel<Fault::relaxed_departure>>("  relaxed finish", false);
+  explore<ProgressModel<Fault::relaxed_arrival>>("  relaxed wait", false);
+  explore<ProgressModel<Fault::early_finish>>("  early finish", false);
   explore<DepartureModel<Fault::none>>("departure", true);
   explore<DepartureModel<Fault::relaxed_departure>>("  relaxed departure", false);
 }

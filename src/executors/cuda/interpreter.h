@@ -3,7 +3,8 @@
 // A block claims a task, and takes it from step to step as the host executor takes a lane. A step runs when its
 // dependencies have retired, its messages have come, and those it sends have room. All threads sweep over its operands
 // together. Where a step stays blocked the block gives the task back, and claims another one. So one resident block is
-// enough, and as many as there are tasks never change.
+// enough, and as many as there are tasks never change. A rank's next job begins once all tasks of the one before it are
+// finished. The ranks' jobs keep their order thereby, and so do the messages of every link.
 #pragma once
 
 #include "src/cuda/device/order.h"
@@ -61,6 +62,9 @@ class Interpreter {
     Task* task;
     std::uint32_t strand;
     std::uint32_t lane;
+    std::uint64_t steps;     ///< of the lane in one pass
+    std::uint64_t begin;     ///< steps that the task has retired for earlier jobs
+    std::uint64_t end;       ///< and with all of this one
     std::uint64_t own_pass;  ///< of the strand
     std::uint32_t step;      ///< of the lane
     std::uint64_t pass;      ///< of the plan
@@ -95,15 +99,18 @@ class Interpreter {
     begun_ns_ = group_.timer_ns();
     return true;
   }
-  /// Its turn has come: the operation takes its place in the history.
+  /// Its turn has come: the operations take their places in the history.
   TUTTI_DEVICE void open(std::uint64_t number) const {
-    // As followed_by of src/control/activity.h.
-    launch_.order->history = launch_.order->history * 6364136223846793005u + launch_.operation_hash;
     words_.number = number;
-    words_.fingerprint = launch_.order->history;
-    // Relaxed: the host concludes nothing else from it.
-    for (std::uint32_t j = 0; j < launch_.job_count; ++j) SystemWords::store_relaxed(jobs_[j].record->begun, 1);
-    // Release: other blocks of the launch read the two, and what the launch before left in the links.
+    for (std::uint32_t j = 0; j < launch_.job_count; ++j) {
+      // As followed_by of src/control/activity.h.
+      if (j == 0 || jobs_[j].operation != jobs_[j - 1].operation)
+        launch_.order->history = launch_.order->history * 6364136223846793005u + jobs_[j].operation_hash;
+      job_words(j).fingerprint = launch_.order->history;
+      // Relaxed: the host concludes nothing else from it.
+      SystemWords::store_relaxed(jobs_[j].record->begun, 1);
+    }
+    // Release: other blocks of the launch read these, and what the launch before left in the links.
     DeviceWords::store_release(words_.opened, 1);
   }
   /// Whether the host says so; then every block leaves.
@@ -133,76 +140,112 @@ class Interpreter {
   /// A task that is claimed now, by its number; or that none is free, or none left.
   TUTTI_DEVICE std::uint64_t find_task(std::uint32_t first) {
     if (is_over()) return nothing_left;
-    for (std::uint32_t i = 0; i < launch_.task_count; ++i) {
+    for (;;) {
+      const std::uint32_t number = find_free(first);
+      if (number == launch_.task_count) return none_free;
+      if (Claim<DeviceWords>::take(position(number).task->claim)) return number;
+      first = (number + 1) % launch_.task_count;  // somebody else has it
+    }
+  }
+  /// The first task from `first` on that has work for a block and that no block has; task_count: there is none.
+  TUTTI_DEVICE std::uint32_t find_free(std::uint32_t first) const {
+    for (std::uint32_t i = 0; i < launch_.task_count;) {
       const std::uint32_t number = (first + i) % launch_.task_count;
       const Position at = position(number);
-      if (is_finished(at)) continue;
-      if (Claim<DeviceWords>::take(at.task->claim)) return number;
+      if (!is_under_way(at.job)) {
+        i += tasks_of(job_of(at)) - static_cast<std::uint32_t>(at.task - job_of(at).tasks);
+        continue;
+      }
+      if (DeviceWords::load_acquire(at.task->claim) == 0 && !is_finished(at)) return number;
+      ++i;
     }
-    return none_free;
+    return launch_.task_count;
   }
   TUTTI_DEVICE bool is_over() const {
-    return DeviceWords::load_acquire(words_.finished) == launch_.work_count ||
+    return DeviceWords::load_acquire(words_.finished) == launch_.busy_jobs ||
            DeviceWords::load_acquire(words_.stopped) != 0;
   }
+  /// Whether the rank has come to the job, and is not done with it.
+  TUTTI_DEVICE bool is_under_way(std::uint32_t job) const {
+    if (is_job_finished(job)) return false;
+    return jobs_[job].behind == 0 || is_job_finished(jobs_[job].behind - 1);
+  }
+  TUTTI_DEVICE bool is_job_finished(std::uint32_t job) const {
+    return Progress<DeviceWords>::is_finished(job_words(job).finished, jobs_[job].work);
+  }
+  TUTTI_DEVICE JobWords& job_words(std::uint32_t job) const { return launch_.job_words[job]; }
   TUTTI_DEVICE Position position(std::uint32_t number) const {
     std::uint32_t job = 0;
     for (std::uint32_t tasks = tasks_of(jobs_[job]); number >= tasks; tasks = tasks_of(jobs_[job])) {
       number -= tasks;
       ++job;
     }
-    const std::uint32_t lanes = jobs_[job].blob->lanes.count;
-    return {job, jobs_[job].tasks + number, number / lanes, number % lanes, 0, 0, 0, nullptr};
+    const Blob& blob = *jobs_[job].blob;
+    Position at{};
+    at.job = job;
+    at.task = jobs_[job].tasks + number;
+    at.strand = number / blob.lanes.count;
+    at.lane = number % blob.lanes.count;
+    at.steps = steps_of(at, at.lane);
+    at.begin = retired_before(at, at.lane);
+    at.end = at.begin + Strand{at.strand, blob.strands}.passes(blob.passes) * at.steps;
+    return at;
   }
   TUTTI_DEVICE const Job& job_of(const Position& at) const { return jobs_[at.job]; }
   TUTTI_DEVICE static std::uint32_t tasks_of(const Job& job) { return job.blob->strands * job.blob->lanes.count; }
-  TUTTI_DEVICE std::uint64_t passes_of(const Position& at) const {
-    return Strand{at.strand, job_of(at).blob->strands}.passes(job_of(at).blob->passes);
-  }
   TUTTI_DEVICE std::uint32_t steps_of(const Position& at, std::uint32_t lane) const {
     const Blob& blob = *job_of(at).blob;
     return blob.array<BlobLane>(blob.lanes)[lane].count;
   }
-  TUTTI_DEVICE bool is_finished(const Position& at) const {
-    return DeviceWords::load_acquire(at.task->retired) >= passes_of(at) * steps_of(at, at.lane);
+  /// Steps that a lane of the strand has retired for jobs before this one.
+  TUTTI_DEVICE std::uint64_t retired_before(const Position& at, std::uint32_t lane) const {
+    const Blob& blob = *job_of(at).blob;
+    return job_of(at).use * Strand{at.strand, blob.strands}.passes(blob.passes) * steps_of(at, lane);
   }
+  TUTTI_DEVICE bool is_finished(const Position& at) const { return DeviceWords::load_acquire(at.task->retired) >= at.end; }
 
   // ---- One task. By all threads.
 
   /// From where it stands as far as it comes.
   TUTTI_DEVICE void work_on(std::uint32_t number) {
     Position at = position(number);
-    const std::uint64_t steps = steps_of(at, at.lane);
-    const std::uint64_t all = passes_of(at) * steps;
+    begin_operation(job_of(at).operation);
     // Thread 0 has acquired what the last holder did; the barrier of `broadcast` hands that on.
     std::uint64_t retired = group_.broadcast(group_.rank() == 0 ? DeviceWords::load_acquire(at.task->retired) : 0, 0);
-    while (retired < all) {
-      set_step(at, retired, static_cast<std::uint32_t>(steps));
+    while (retired < at.end) {
+      set_step(at, retired - at.begin);
       if (!await_step(at)) break;
       if (bytes_of(at) != 0 && !run_step(at)) break;
       ++retired;
       // Whose steps are always ready waits nowhere.
       if (retired % look_every == 0) look(at);
       group_.barrier();  // all have done their part, and looked at what the step's words said
-      if (group_.rank() == 0) retire(at, retired, all);
+      if (group_.rank() == 0) retire(at, retired);
     }
     group_.barrier();
     if (group_.rank() == 0) Claim<DeviceWords>::put_back(at.task->claim);
   }
-  TUTTI_DEVICE void set_step(Position& at, std::uint64_t retired, std::uint32_t steps) const {
+  /// An operation's time begins where a block first comes to it.
+  TUTTI_DEVICE void begin_operation(std::uint32_t operation) {
+    if (operation <= operation_) return;
+    operation_ = operation;
+    begun_ns_ = group_.broadcast(group_.rank() == 0 ? group_.timer_ns() : 0, 0);
+  }
+  TUTTI_DEVICE void set_step(Position& at, std::uint64_t retired) const {
     const Blob& blob = *job_of(at).blob;
-    at.own_pass = retired / steps;
-    at.step = static_cast<std::uint32_t>(retired % steps);
+    at.own_pass = retired / at.steps;
+    at.step = static_cast<std::uint32_t>(retired % at.steps);
     at.pass = Strand{at.strand, blob.strands}.pass(at.own_pass);
     at.now = blob.array<BlobStep>(blob.steps) + blob.array<BlobLane>(blob.lanes)[at.lane].first + at.step;
   }
   TUTTI_DEVICE std::uint64_t bytes_of(const Position& at) const {
     return at.now->message_bytes[job_of(at).blob->is_last(at.pass) ? 1 : 0];
   }
-  TUTTI_DEVICE void retire(const Position& at, std::uint64_t retired, std::uint64_t all) const {
+  TUTTI_DEVICE void retire(const Position& at, std::uint64_t retired) const {
     // Release: who waits for this step may use what it wrote.
     DeviceWords::store_release(at.task->retired, retired);
-    if (retired == all) DeviceWords::add_acq_rel(words_.finished, 1);
+    if (retired == at.end && Progress<DeviceWords>::finish(job_words(at.job).finished, job_of(at).work))
+      DeviceWords::add_acq_rel(words_.finished, 1);
   }
 
   /// Waits until the step may run. False: not now, or the launch was stopped.
@@ -240,7 +283,7 @@ class Interpreter {
   /// Whether a lane of the strand has retired so many steps of a pass.
   TUTTI_DEVICE bool has_retired(const Position& at, std::uint32_t lane, std::uint64_t own_pass, std::uint32_t steps) const {
     const Task& other = job_of(at).tasks[at.strand * job_of(at).blob->lanes.count + lane];
-    const std::uint64_t wanted = own_pass * steps_of(at, lane) + steps;
+    const std::uint64_t wanted = retired_before(at, lane) + own_pass * steps_of(at, lane) + steps;
     // Acquire: pairs with retire. Relaxed first, as in protocol.h.
     return DeviceWords::load_relaxed(other.retired) >= wanted && DeviceWords::load_acquire(other.retired) >= wanted;
   }
@@ -298,7 +341,7 @@ class Interpreter {
       const BlobOperand& which = operand(at, o);
       if (which.place != Place::link) continue;
       const std::uint64_t found = fingerprint_at(at, link_of(at, which.link));
-      if (found == words_.fingerprint) continue;
+      if (found == job_words(at.job).fingerprint) continue;
       JobRecord record{};
       record.fingerprint = found;
       record.peer = link_of(at, which.link).peer;
@@ -366,7 +409,7 @@ class Interpreter {
     *end.carried = n + 1;
     if (o < at.now->sources) return ReceivingEnd<SystemWords>{end.arrived, end.credit}.release(n);
     if (has_lines(at)) return;
-    end.fingerprints[n % end.slot_count] = words_.fingerprint;
+    end.fingerprints[n % end.slot_count] = job_words(at.job).fingerprint;
     SendingEnd<SystemWords>{end.credit, end.arrived, end.slot_count}.publish(n);
   }
 
@@ -380,7 +423,7 @@ class Interpreter {
     for (std::uint32_t o = at.now->sources + group_.rank(); o < operands; o += group_.size()) {
       if (operand(at, o).place != Place::link) continue;
       const DeviceLinkEnd& end = link_of(at, operand(at, o).link);
-      SystemLine::put(line_in(slot(end), 0), *end.carried, words_.fingerprint);
+      SystemLine::put(line_in(slot(end), 0), *end.carried, job_words(at.job).fingerprint);
     }
     std::uint64_t begin = 0;
     const std::uint32_t pieces = operand(at, 0).pieces;
@@ -487,7 +530,7 @@ class Interpreter {
     std::uint64_t data = 0;
     for (std::uint32_t polls = 1; !ended_ && !SystemLine::get(line, n, data); ++polls) {
       if (polls % look_every == 0) {
-        if (is_late()) stop_late(at, link_of(at, operand(at, o).link).peer);
+        if (is_late(at)) stop_late(at, link_of(at, operand(at, o).link).peer);
         ended_ = DeviceWords::load_acquire(words_.stopped) != 0;
       }
       group_.pause();
@@ -514,19 +557,15 @@ class Interpreter {
 
   /// By thread 0: whether the block had better look for another task.
   TUTTI_DEVICE bool should_change() const {
-    if (DeviceWords::load_acquire(words_.stopped) != 0) return true;
-    for (std::uint32_t number = 0; number < launch_.task_count; ++number) {
-      const Position other = position(number);
-      if (DeviceWords::load_acquire(other.task->claim) == 0 && !is_finished(other)) return true;
-    }
-    return false;
+    return DeviceWords::load_acquire(words_.stopped) != 0 || find_free(0) != launch_.task_count;
   }
   /// What the host says, and the time. By thread 0 for all.
   TUTTI_DEVICE void look(const Position& at) const {
-    if (group_.rank() == 0 && is_late()) stop_late(at, awaited_peer(at));
+    if (group_.rank() == 0 && is_late(at)) stop_late(at, awaited_peer(at));
   }
-  TUTTI_DEVICE bool is_late() const {
-    return !is_aborted() && launch_.limit_ns != 0 && group_.timer_ns() - begun_ns_ >= launch_.limit_ns;
+  TUTTI_DEVICE bool is_late(const Position& at) const {
+    const std::uint64_t limit_ns = job_of(at).limit_ns;
+    return !is_aborted() && limit_ns != 0 && group_.timer_ns() - begun_ns_ >= limit_ns;
   }
   TUTTI_DEVICE void stop_late(const Position& at, std::int32_t peer) const {
     JobRecord record{};
@@ -579,17 +618,29 @@ class Interpreter {
     }
     group_.barrier();
     if (group_.rank() != 0) return;
+    const std::uint32_t completed = completed_operations(ended);
+    for (std::uint32_t j = 0; j < launch_.job_count; ++j) job_words(j) = JobWords{};
     words_ = LaunchWords{};
     // A launch that was stopped before its turn has none to hand on; whoever waits for it leaves by the same word.
     if (ended.opened != 0) Turns<DeviceWords>{&launch_.order->next, &launch_.order->serving}.pass(ended.number);
-    const bool completed = ended.opened != 0 && ended.finished == launch_.work_count;
     for (std::uint32_t j = 0; j < launch_.job_count; ++j) {
       const bool told = ended.told == j + 1;
-      const JobEnd end = completed ? JobEnd::completed : told ? static_cast<JobEnd>(ended.why) : JobEnd::aborted;
+      const JobEnd end = jobs_[j].operation < completed ? JobEnd::completed
+                         : told                         ? static_cast<JobEnd>(ended.why)
+                                                        : JobEnd::aborted;
       // Release: the host reads the rest behind it, and what every block wrote. The last accesses of the launch: the host
       // may free all else once it has seen them.
       SystemWords::store_release(jobs_[j].record->end, static_cast<device::Word64>(end));
     }
+  }
+
+  /// Operations of which every job is finished: those before the first that is not.
+  TUTTI_DEVICE std::uint32_t completed_operations(const LaunchWords& ended) const {
+    if (ended.opened == 0) return 0;
+    for (std::uint32_t j = 0; j < launch_.job_count; ++j) {
+      if (!is_job_finished(j)) return jobs_[j].operation;
+    }
+    return jobs_[launch_.job_count - 1].operation + 1;
   }
 
   device::Group& group_;
@@ -598,9 +649,10 @@ class Interpreter {
   Job* const jobs_;                 ///< the block's copy
   std::byte** const places_;        ///< where a step's operands lie
   LineOperand* const line_places_;  ///< likewise, in the same storage, where they go by lines
-  std::uint64_t begun_ns_ = 0;
-  bool ended_ = false;       ///< the launch was stopped while this thread waited for a line
-  std::uint32_t polls_ = 0;  ///< in vain, of all tasks; the same in all threads
+  std::uint64_t begun_ns_ = 0;      ///< when the block came to operation_
+  std::uint32_t operation_ = 0;     ///< the last that it came to
+  bool ended_ = false;              ///< the launch was stopped while this thread waited for a line
+  std::uint32_t polls_ = 0;         ///< in vain, of all tasks; the same in all threads
 };
 
 }  // namespace tutti

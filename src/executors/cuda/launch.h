@@ -4,7 +4,8 @@
 //                                                     ──► links: the ends of the job's links, by strand
 //            ──► order: whose turn it is among the launches of these ranks
 //
-// The ranks of a communicator that share a device are a team; a launch has one job of each of them. The host lays it out
+// The ranks of a communicator that share a device are a team. A launch has one operation or several, and of each operation
+// one job of every rank. A rank's jobs run in their order; those of different ranks run side by side. The host lays it out
 // before the launch, and owns all of it until the launch is over.
 #pragma once
 
@@ -39,10 +40,12 @@ constexpr std::uint64_t slot_bytes_of(Protocol protocol, std::uint64_t message_b
   return (1 + (message_bytes + line_data_bytes - 1) / line_data_bytes) * line_bytes;
 }
 
-/// One lane of one strand of a job. Changed by whoever has its claim; `retired` is looked at by others.
+/// One lane of one strand of a plan. Changed by whoever has its claim; `retired` is looked at by others.
 struct Task {
   device::Word64 claim;
-  device::Word64 retired;  ///< steps, of all passes: own pass of the strand * steps of the lane + step
+  /// Steps: own pass of the strand * steps of the lane + step. Where several jobs of the launch run the plan, each goes on
+  /// behind those of the job before. Begins at 0, and is 0 again behind the launch.
+  device::Word64 retired;
 };
 
 /// How a job ended.
@@ -67,6 +70,13 @@ struct Job {
   DeviceLinkEnd* links;   ///< strand by strand, each as many as the blob's
   Task* tasks;            ///< strand by strand, each as many as the blob has lanes
   JobRecord* record;
+  /// Of its operation: the plan's hash or, where the host knows what came before, of all operations so far.
+  std::uint64_t operation_hash;
+  std::uint64_t limit_ns;   ///< from when a block comes to the operation; 0: none
+  std::uint32_t operation;  ///< its number in the launch; jobs lie in the order of these
+  std::uint32_t work;       ///< tasks that have any step to run
+  std::uint32_t behind;     ///< 1 + the rank's last job before it that has work; 0: none
+  std::uint32_t use;        ///< jobs before it with the same tasks
 };
 
 /// The order of a team's launches, on its device: the links of its ranks are one launch's at a time. Begins at 0.
@@ -80,15 +90,20 @@ struct LaunchOrder {
 
 /// What the blocks of one launch share. Begins at 0, and is 0 again when the last block leaves: a graph runs it again.
 struct LaunchWords {
-  device::Word64 begun;        ///< 1: a block has come, and takes the turn
-  device::Word64 opened;       ///< 1: its turn has come; the two that follow are set
-  device::Word64 number;       ///< of the launch, in the team's order
-  device::Word64 fingerprint;  ///< of its messages
-  device::Word64 finished;     ///< tasks that have anything to run, and need no block any more
-  device::Word64 stopped;      ///< 1: every block leaves
-  device::Word64 told;         ///< 1 + the job whose record says why, 0: none; plain, set by whoever stopped it
-  device::Word64 why;          ///< that job's JobEnd; likewise
-  device::Word64 left;         ///< blocks that have
+  device::Word64 begun;     ///< 1: a block has come, and takes the turn
+  device::Word64 opened;    ///< 1: its turn has come; its number and the jobs' fingerprints are set
+  device::Word64 number;    ///< of the launch, in the team's order
+  device::Word64 finished;  ///< jobs that have work, and need no block any more
+  device::Word64 stopped;   ///< 1: every block leaves
+  device::Word64 told;      ///< 1 + the job whose record says why, 0: none; plain, set by whoever stopped it
+  device::Word64 why;       ///< that job's JobEnd; likewise
+  device::Word64 left;      ///< blocks that have
+};
+
+/// Likewise, for each job.
+struct JobWords {
+  device::Word64 finished;     ///< tasks that have work, and need no block any more
+  device::Word64 fingerprint;  ///< of the job's messages
 };
 
 /// Jobs that a launch's parameters hold; where there are more, all of them lie in memory.
@@ -98,14 +113,12 @@ inline constexpr std::uint32_t most_inline_jobs = 16;
 struct Launch {
   LaunchOrder* order;
   LaunchWords* words;
+  JobWords* job_words;
   const device::Word64* abort;  ///< written by the host: not 0: leave
   const Job* more;              ///< all jobs, where there are more than most_inline_jobs; else nullptr
-  /// Of every job's operation: its plan's hash or, where the host knows what came before, of all operations so far.
-  std::uint64_t operation_hash;
-  std::uint64_t limit_ns;  ///< from when its turn comes; 0: none
   std::uint32_t job_count;
+  std::uint32_t busy_jobs;      ///< of them, those that have work
   std::uint32_t task_count;     ///< of all jobs; at least 1
-  std::uint32_t work_count;     ///< of them, those that have any step to run
   std::uint32_t most_operands;  ///< of a step of any job
   std::uint32_t patience;       ///< polls in vain after which a block looks for another task, while there is one
   std::uint32_t unused;
@@ -117,8 +130,8 @@ constexpr std::uint32_t launch_layout() {
   std::uint32_t hash = 1;
   for (const std::size_t size :
        {sizeof(Launch), sizeof(Job), sizeof(Task), sizeof(JobRecord), sizeof(LaunchOrder), sizeof(LaunchWords),
-        sizeof(DeviceLinkEnd), sizeof(Blob), sizeof(BlobLane), sizeof(BlobStep), sizeof(BlobOperand), sizeof(BlobPiece),
-        sizeof(BlobLink), sizeof(Dependency)}) {
+        sizeof(JobWords), sizeof(DeviceLinkEnd), sizeof(Blob), sizeof(BlobLane), sizeof(BlobStep), sizeof(BlobOperand),
+        sizeof(BlobPiece), sizeof(BlobLink), sizeof(Dependency)}) {
     hash = hash * 31 + static_cast<std::uint32_t>(size);
   }
   return hash;

@@ -106,8 +106,24 @@ struct Claim {
   }
 };
 
+/// How much of a job is finished. Its rank's next job begins once all of it is.
+template <class Words>
+struct Progress {
+  using Number = typename Words::Number;
+
+  /// By whoever retired the last step of one of its tasks. Whether it was the last one's.
+  TUTTI_DEVICE static bool finish(Number& finished, std::uint64_t tasks) {
+    // Acquire and release: what all tasks did is behind the last one's count, and so behind what it goes on to count.
+    return Words::add_acq_rel(finished, 1) + 1 == tasks;
+  }
+  TUTTI_DEVICE static bool is_finished(const Number& finished, std::uint64_t tasks) {
+    // Acquire: pairs with finish. What the job wrote may be read, and what it read may be written. Counts only grow.
+    return Words::load_relaxed(finished) == tasks && Words::load_acquire(finished) == tasks;
+  }
+};
+
 /// Launches of a communicator, one after the other in the order in which they come. Its links' state is one launch's at a
-/// time, in replays of graphs too. A launch's number is the operation's.
+/// time, in replays of graphs too.
 template <class Words>
 struct Turns {
   using Number = typename Words::Number;

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <span>
 #include <thread>
 #include <tuple>
 #include <vector>
@@ -107,125 +108,10 @@ struct How {
   std::uint64_t first = 0;  ///< number of each link's first message
 };
 
-/// One case of all its ranks, as jobs of one launch, or of one for each team. May be launched again.
-class Fused {
- public:
+/// What outlives the launches of some ranks: their links, and the order of each team.
+struct World {
   static constexpr std::uint64_t slot_count = 2;
-
-  Fused(const Case& at, const How& how)
-      : at_(at), team_(how.team == 0 ? static_cast<std::uint32_t>(at.ranks) : how.team), first_(how.first) {
-    Problem problem = at.problem();
-    problem.processor = Processor::cuda;
-    plan_ =
-        make_plan(*at.algorithm, problem, at.places(), {.strands = how.strands, .protocol = how.protocol}, message_bytes);
-    const auto program_of = [this](int r) { return make_program(*at_.algorithm, plan_, at_.places(), r); };
-    for (int r = 0; r < at.ranks; ++r) {
-      programs_.push_back(program_of(r));
-      const Lowered lowered = lower(plan_, r, programs_.back(), program_of);
-      auto blob = encode(plan_, r, lowered);
-      EXPECT_TRUE(blob.ok() && check_blob(blob->bytes(), buffer_bytes(plan_, r), plan_.message_bytes).empty());
-      blobs_.push_back(std::move(*blob));
-    }
-    for (int r = 0; r < at.ranks; ++r) {
-      fill(at, r, memory_.emplace_back(layout_of(at, r).bytes).data());
-      scratch_.emplace_back(scratch_bytes(plan_) + 16);
-      add_job(r);
-    }
-    orders_.resize((ranks() + team_ - 1) / team_);
-    words_.resize(orders_.size());
-  }
-
-  const Plan& plan() const { return plan_; }
-  std::uint32_t tasks() const { return static_cast<std::uint32_t>(plan_.strands * plan_.shape.lanes) * ranks(); }
-  JobRecord& record(int rank) { return records_[static_cast<std::size_t>(rank)]; }
-  LaunchOrder& order(int team) { return orders_[static_cast<std::size_t>(team)]; }
-  Task& task(int rank) { return tasks_[static_cast<std::size_t>(rank)][0]; }
-  /// Every line of all slots gets the tag of a message, and data that nobody sent.
-  void fill_lines(std::uint64_t n) {
-    for (auto& [key, wire] : wires_) {
-      for (std::uint64_t line = 0; line < lines(); ++line) Line<SystemWords>::put(wire->line(line), n, ~n);
-    }
-  }
-  /// The first lines of the first messages, and nothing behind them.
-  void send_first_lines() {
-    for (auto& [key, wire] : wires_)
-      Line<SystemWords>::put(wire->line(first_ % slot_count * (lines() / slot_count)), first_, plan_.hash);
-  }
-  std::uint64_t lines_that_are_not_clean() {
-    std::uint64_t left = 0;
-    for (auto& [key, wire] : wires_) {
-      for (std::uint64_t line = 0; line < lines(); ++line) left += wire->line(line)[0] != 0 ? 1 : 0;
-    }
-    return left;
-  }
-  /// Whether a launch has begun, so that the records are its own.
-  bool has_launched() const { return cleaned_.load(std::memory_order_acquire); }  // acquire: see launch
-  void set_abort() { std::atomic_ref(abort_).store(1, std::memory_order_release); }
-
-  /// Launches the jobs of the first ranks (0: of all), and gives all ranks' memory.
-  std::vector<std::vector<std::byte>> launch(const Grid& grid, std::uint64_t limit_ns = 0, std::uint32_t of = 0) {
-    for (JobRecord& record : records_) record = {};
-    cleaned_.store(true, std::memory_order_release);  // release: records may be looked at from now on
-    std::vector<std::thread> launches;
-    const std::uint32_t end = of == 0 ? ranks() : of;
-    for (std::uint32_t first = 0; first < end; first += team_) {
-      launches.emplace_back(
-          [this, &grid, first, end, limit_ns] { launch_team(grid, first, std::min(end, first + team_), limit_ns); });
-    }
-    for (std::thread& each : launches) each.join();
-    return memory_;
-  }
-
- private:
-  void launch_team(const Grid& grid, std::uint32_t first, std::uint32_t end, std::uint64_t limit_ns) {
-    Launch launch{};
-    launch.job_count = end - first;
-    if (launch.job_count > most_inline_jobs) launch.more = &jobs_[first];
-    launch.most_operands = 1;
-    launch.patience = 64;
-    for (std::uint32_t j = 0; j < launch.job_count; ++j) {
-      const Job& job = jobs_[first + j];
-      if (launch.more == nullptr) launch.jobs[j] = job;
-      launch.most_operands = std::max(launch.most_operands, job.blob->most_operands);
-      count_tasks(*job.blob, launch);
-    }
-    launch.order = &orders_[first / team_];
-    launch.words = &words_[first / team_];
-    launch.abort = &abort_;
-    launch.operation_hash = plan_.hash;
-    launch.limit_ns = limit_ns;
-    const bool folds = combines(plan_.problem.collective);
-    run_blocks(grid, storage_bytes(launch.job_count, launch.most_operands), [&](device::Group& group) {
-      if (!folds) return Interpreter<CopyOnly>(group, launch).run();
-      dispatch(group, launch);
-    });
-  }
   static constexpr std::uint64_t message_bytes = 512;
-  std::uint64_t slot_bytes() const { return slot_bytes_of(plan_.protocol, message_bytes); }
-  std::uint64_t lines() const { return slot_count * slot_bytes() / line_bytes; }
-
-  std::uint32_t ranks() const { return static_cast<std::uint32_t>(at_.ranks); }
-
-  static void count_tasks(const Blob& blob, Launch& launch) {
-    launch.task_count += blob.strands * blob.lanes.count;
-    for (std::uint32_t s = 0; s < blob.strands; ++s) {
-      const bool any = Strand{s, blob.strands}.passes(blob.passes) != 0;
-      for (std::uint32_t l = 0; l < blob.lanes.count; ++l)
-        launch.work_count += any && blob.array<BlobLane>(blob.lanes)[l].count != 0 ? 1 : 0;
-    }
-  }
-  void dispatch(device::Group& group, const Launch& launch) const {
-    switch (plan_.problem.type) {
-      case TUTTI_FLOAT32:
-        return Interpreter<FoldBy<float, Sum>>(group, launch).run();
-      case TUTTI_UINT8:  // a barrier's is a maximum
-        return plan_.problem.collective == Collective::barrier
-                   ? Interpreter<FoldBy<std::uint8_t, Max>>(group, launch).run()
-                   : Interpreter<FoldBy<std::uint8_t, Sum>>(group, launch).run();
-      default:
-        return Interpreter<FoldBy<std::int32_t, Sum>>(group, launch).run();
-    }
-  }
 
   /// A link of one strand, and where both its ends count.
   struct Wire {
@@ -242,11 +128,187 @@ class Fused {
     };
     std::vector<Unit> slots;
   };
-  Wire& wire(int from, int to, std::uint32_t channel) {
-    auto& found = wires_[{from, to, channel}];
-    if (found == nullptr) found = std::make_unique<Wire>(first_, slot_count * slot_bytes());
+  using Key = std::tuple<int, int, std::uint32_t, Protocol>;
+
+  Wire& wire(const Key& key, std::uint64_t first) {
+    auto& found = wires[key];
+    if (found == nullptr)
+      found = std::make_unique<Wire>(first, slot_count * slot_bytes_of(std::get<Protocol>(key), message_bytes));
     return *found;
   }
+
+  std::map<Key, std::unique_ptr<Wire>> wires;
+  std::map<std::uint32_t, LaunchOrder> orders;  ///< by the team's first rank
+  device::Word64 abort = 0;
+};
+
+/// One case of all its ranks, as jobs of one launch, or of one for each team. May be launched again, also with others of
+/// the same world.
+class Fused {
+ public:
+  static constexpr std::uint64_t slot_count = World::slot_count;
+
+  Fused(const Case& at, const How& how, std::shared_ptr<World> world = std::make_shared<World>())
+      : at_(at),
+        team_(how.team == 0 ? static_cast<std::uint32_t>(at.ranks) : how.team),
+        first_(how.first),
+        world_(std::move(world)) {
+    Problem problem = at.problem();
+    problem.processor = Processor::cuda;
+    plan_ = make_plan(*at.algorithm, problem, at.places(), {.strands = how.strands, .protocol = how.protocol},
+                      World::message_bytes);
+    const auto program_of = [this](int r) { return make_program(*at_.algorithm, plan_, at_.places(), r); };
+    for (int r = 0; r < at.ranks; ++r) {
+      programs_.push_back(program_of(r));
+      const Lowered lowered = lower(plan_, r, programs_.back(), program_of);
+      auto blob = encode(plan_, r, lowered);
+      EXPECT_TRUE(blob.ok() && check_blob(blob->bytes(), buffer_bytes(plan_, r), plan_.message_bytes).empty());
+      blobs_.push_back(std::move(*blob));
+    }
+    for (int r = 0; r < at.ranks; ++r) {
+      fill(at, r, memory_.emplace_back(layout_of(at, r).bytes).data());
+      scratch_.emplace_back(scratch_bytes(plan_) + 16);
+      add_job(r);
+    }
+    for (std::uint32_t first = 0; first < ranks(); first += team_) world_->orders[first];
+  }
+
+  const Plan& plan() const { return plan_; }
+  std::uint32_t tasks() const { return static_cast<std::uint32_t>(plan_.strands * plan_.shape.lanes) * ranks(); }
+  JobRecord& record(int rank) { return records_[static_cast<std::size_t>(rank)]; }
+  LaunchOrder& order(int team) { return world_->orders[static_cast<std::uint32_t>(team) * team_]; }
+  Task& task(int rank) { return tasks_[static_cast<std::size_t>(rank)][0]; }
+  /// Every line of all slots gets the tag of a message, and data that nobody sent.
+  void fill_lines(std::uint64_t n) {
+    for (auto& [key, wire] : world_->wires) {
+      for (std::uint64_t line = 0; line < lines(); ++line) Line<SystemWords>::put(wire->line(line), n, ~n);
+    }
+  }
+  /// The first lines of the first messages, and nothing behind them.
+  void send_first_lines() {
+    for (auto& [key, wire] : world_->wires)
+      Line<SystemWords>::put(wire->line(first_ % slot_count * (lines() / slot_count)), first_, plan_.hash);
+  }
+  std::uint64_t lines_that_are_not_clean() {
+    std::uint64_t left = 0;
+    for (auto& [key, wire] : world_->wires) {
+      for (std::uint64_t line = 0; line < lines(); ++line) left += wire->line(line)[0] != 0 ? 1 : 0;
+    }
+    return left;
+  }
+  /// Whether a launch has begun, so that the records are its own.
+  bool has_launched() const { return cleaned_.load(std::memory_order_acquire); }  // acquire: see launch
+  void set_abort() { std::atomic_ref(world_->abort).store(1, std::memory_order_release); }
+
+  /// Launches the jobs of the first ranks (0: of all), and gives all ranks' memory.
+  std::vector<std::vector<std::byte>> launch(const Grid& grid, std::uint64_t limit_ns = 0, std::uint32_t of = 0) {
+    launch_together({this}, grid, limit_ns, of);
+    return memory_;
+  }
+  const std::vector<std::vector<std::byte>>& memory() const { return memory_; }
+
+  /// Launches operations of the same ranks, one behind the other. One may be there several times.
+  static void launch_together(const std::vector<Fused*>& operations, const Grid& grid, std::uint64_t limit_ns = 0,
+                              std::uint32_t of = 0) {
+    const std::uint32_t end = of == 0 ? operations[0]->ranks() : of;
+    launch_by_team(std::vector((end + operations[0]->team_ - 1) / operations[0]->team_, operations), grid, limit_ns, end);
+  }
+  /// Launches the operations of each team. end: behind the last rank.
+  static void launch_by_team(const std::vector<std::vector<Fused*>>& operations, const Grid& grid, std::uint64_t limit_ns,
+                             std::uint32_t end) {
+    const auto each_of_all = [&operations](const auto& visit) {
+      for (const auto& of_team : operations) std::for_each(of_team.begin(), of_team.end(), visit);
+    };
+    each_of_all([](Fused* each) { std::fill(each->records_.begin(), each->records_.end(), JobRecord{}); });
+    // Release: records may be looked at from now on.
+    each_of_all([](Fused* each) { each->cleaned_.store(true, std::memory_order_release); });
+    std::vector<std::thread> launches;
+    std::uint32_t first = 0;
+    for (const auto& of_team : operations) {
+      const std::uint32_t next = std::min(end, first + of_team[0]->team_);
+      launches.emplace_back(
+          [&of_team, &grid, first, next, limit_ns] { launch_team(of_team, grid, first, next, limit_ns); });
+      first = next;
+    }
+    for (std::thread& each : launches) each.join();
+  }
+
+  /// Launches a team's jobs of the operations, of ranks [first, end).
+  static void launch_team(const std::vector<Fused*>& operations, const Grid& grid, std::uint32_t first, std::uint32_t end,
+                          std::uint64_t limit_ns) {
+    const std::vector<Job> jobs = jobs_of(operations, first, end, limit_ns);
+    World& world = *operations[0]->world_;
+    LaunchWords words{};
+    std::vector<JobWords> job_words(jobs.size());
+    Launch launch{};
+    launch.order = &world.orders.at(first);
+    launch.words = &words;
+    launch.job_words = job_words.data();
+    launch.abort = &world.abort;
+    launch.job_count = static_cast<std::uint32_t>(jobs.size());
+    launch.most_operands = 1;
+    launch.patience = 64;
+    if (launch.job_count > most_inline_jobs) launch.more = jobs.data();
+    for (std::uint32_t j = 0; j < launch.job_count; ++j) {
+      if (launch.more == nullptr) launch.jobs[j] = jobs[j];
+      launch.most_operands = std::max(launch.most_operands, jobs[j].blob->most_operands);
+      launch.task_count += jobs[j].blob->strands * jobs[j].blob->lanes.count;
+      launch.busy_jobs += jobs[j].work != 0 ? 1 : 0;
+    }
+    const Plan& plan = operations[0]->plan_;
+    run_blocks(grid, storage_bytes(launch.job_count, launch.most_operands), [&](device::Group& group) {
+      if (!combines(plan.problem.collective)) return Interpreter<CopyOnly>(group, launch).run();
+      dispatch(plan.problem, group, launch);
+    });
+    EXPECT_TRUE(words.left == 0 && words.finished == 0 && words.opened == 0);
+    for (const JobWords& each : job_words) EXPECT_TRUE(each.finished == 0 && each.fingerprint == 0);
+  }
+
+ private:
+  static std::vector<Job> jobs_of(const std::vector<Fused*>& operations, std::uint32_t first, std::uint32_t end,
+                                  std::uint64_t limit_ns) {
+    std::vector<Job> jobs;
+    std::map<std::uint32_t, std::uint32_t> last;  // by rank
+    std::map<const Task*, std::uint32_t> uses;
+    for (std::uint32_t operation = 0; operation < operations.size(); ++operation) {
+      for (std::uint32_t rank = first; rank < end; ++rank) {
+        Job& job = jobs.emplace_back(operations[operation]->jobs_[rank]);
+        job.operation = operation;
+        job.operation_hash = operations[operation]->plan_.hash;
+        job.limit_ns = limit_ns;
+        job.behind = last[rank];
+        job.use = uses[job.tasks]++;
+        if (job.work != 0) last[rank] = static_cast<std::uint32_t>(jobs.size());
+      }
+    }
+    return jobs;
+  }
+  std::uint64_t slot_bytes() const { return slot_bytes_of(plan_.protocol, World::message_bytes); }
+  std::uint64_t lines() const { return slot_count * slot_bytes() / line_bytes; }
+
+  std::uint32_t ranks() const { return static_cast<std::uint32_t>(at_.ranks); }
+
+  static std::uint32_t work_of(const Blob& blob) {
+    std::uint32_t work = 0;
+    for (std::uint32_t s = 0; s < blob.strands; ++s) {
+      const bool any = Strand{s, blob.strands}.passes(blob.passes) != 0;
+      for (std::uint32_t l = 0; l < blob.lanes.count; ++l)
+        work += any && blob.array<BlobLane>(blob.lanes)[l].count != 0 ? 1 : 0;
+    }
+    return work;
+  }
+  static void dispatch(const Problem& problem, device::Group& group, const Launch& launch) {
+    switch (problem.type) {
+      case TUTTI_FLOAT32:
+        return Interpreter<FoldBy<float, Sum>>(group, launch).run();
+      case TUTTI_UINT8:  // a barrier's is a maximum
+        return problem.collective == Collective::barrier ? Interpreter<FoldBy<std::uint8_t, Max>>(group, launch).run()
+                                                         : Interpreter<FoldBy<std::uint8_t, Sum>>(group, launch).run();
+      default:
+        return Interpreter<FoldBy<std::int32_t, Sum>>(group, launch).run();
+    }
+  }
+
   void add_job(int rank) {
     const auto r = static_cast<std::size_t>(rank);
     const Layout layout = layout_of(at_, rank);
@@ -254,7 +316,8 @@ class Fused {
     for (std::uint32_t s = 0; s < plan_.strands; ++s) {
       for (const Link& link : programs_[r].links) {
         const std::uint32_t channel = Strand{s, plan_.strands}.channel(link.channel);
-        Wire& own = link.sends ? wire(rank, link.peer, channel) : wire(link.peer, rank, channel);
+        const int from = link.sends ? rank : link.peer, to = link.sends ? link.peer : rank;
+        World::Wire& own = world_->wire({from, to, channel, plan_.protocol}, first_);
         ends.push_back({reinterpret_cast<device::Word64*>(link.sends ? &own.sent : &own.received), &own.arrived,
                         &own.credit, own.fingerprints.data(), reinterpret_cast<std::byte*>(own.slots.data()), slot_count,
                         slot_bytes(), link.peer});
@@ -262,28 +325,29 @@ class Fused {
     }
     std::vector<Task>& tasks = tasks_.emplace_back(plan_.strands * programs_[r].lanes.size());
     records_.resize(static_cast<std::size_t>(at_.ranks));
-    jobs_.push_back({&blobs_[r].blob(),
-                     {memory_[r].data() + layout.input, memory_[r].data() + layout.output, scratch_[r].data()},
-                     ends.data(),
-                     tasks.data(),
-                     &records_[r]});
+    Job& job = jobs_.emplace_back();
+    job.blob = &blobs_[r].blob();
+    job.buffers[0] = memory_[r].data() + layout.input;
+    job.buffers[1] = memory_[r].data() + layout.output;
+    job.buffers[2] = scratch_[r].data();
+    job.links = ends.data();
+    job.tasks = tasks.data();
+    job.record = &records_[r];
+    job.work = work_of(*job.blob);
   }
 
   const Case at_;
   const std::uint32_t team_;
   const std::uint64_t first_;
+  const std::shared_ptr<World> world_;
   Plan plan_;
   std::vector<Program> programs_;
   std::vector<BlobMemory> blobs_;
   std::vector<std::vector<std::byte>> memory_, scratch_;
-  std::map<std::tuple<int, int, std::uint32_t>, std::unique_ptr<Wire>> wires_;
   std::vector<std::vector<DeviceLinkEnd>> ends_;
   std::vector<std::vector<Task>> tasks_;
   std::vector<JobRecord> records_;
   std::vector<Job> jobs_;
-  std::vector<LaunchOrder> orders_;
-  std::vector<LaunchWords> words_;
-  device::Word64 abort_ = 0;
   std::atomic<bool> cleaned_{false};
 };
 
@@ -340,6 +404,11 @@ std::string first_difference(const std::vector<std::vector<std::byte>>& got,
   return "";
 }
 
+JobEnd end_of(Fused& fused, int rank) {
+  // Acquire: the rest of the record is behind it.
+  return static_cast<JobEnd>(std::atomic_ref(fused.record(rank).end).load(std::memory_order_acquire));
+}
+
 class EveryAlgorithm : public ::testing::TestWithParam<std::tuple<int, Protocol>> {};
 
 TEST_P(EveryAlgorithm, GivesTheSimulatorsBits) {
@@ -375,6 +444,7 @@ Case ring_of(int ranks) {
   return at;
 }
 
+constexpr std::array ranks = {0, 1, 2};
 constexpr Grid grids[] = {{1, 1}, {1, 3}, {3, 2}};
 
 TEST(Interpreter, RunsAgainOnTheSameLinks) {
@@ -408,13 +478,6 @@ TEST(Interpreter, AwaitsOtherLanesAndPasses) {
   }
 }
 
-constexpr std::array ranks = {0, 1, 2};
-
-JobEnd end_of(Fused& fused, int rank) {
-  // Acquire: the rest of the record is behind it.
-  return static_cast<JobEnd>(std::atomic_ref(fused.record(rank).end).load(std::memory_order_acquire));
-}
-
 /// Ranks on devices of their own; each launch meets the others by its links alone.
 TEST(Interpreter, RunsInALaunchForEachTeam) {
   for (const Grid& grid : grids) {
@@ -424,6 +487,126 @@ TEST(Interpreter, RunsInALaunchForEachTeam) {
       for (int i = 0; i < 3; ++i) ASSERT_EQ(fused.launch(grid), expected) << "launch " << i;
       EXPECT_EQ(fused.order(0).serving, 3u);
     }
+  }
+}
+
+// Results of one are what the next one works on, where an operation is there again.
+TEST(Interpreter, RunsSeveralOperationsInOneLaunchAsOneBehindTheOther) {
+  const auto of = [](Collective collective, const char* name, std::uint64_t count, bool in_place) {
+    Case at{find_algorithm(collective, name), 5};
+    at.count = count;
+    at.in_place = in_place;
+    at.root = rooted(collective) ? 3 : 0;
+    return at;
+  };
+  const Case reductions[] = {of(Collective::all_reduce, "ring", 1300, true),
+                             of(Collective::reduce, "binomial", 77, false),  // some ranks are done at once
+                             of(Collective::all_reduce, "recursive_doubling", 1, true),
+                             of(Collective::all_reduce, "ring", 0, true)};  // nobody has anything to do
+  const Case copies[] = {of(Collective::broadcast, "binomial", 700, true), of(Collective::all_gather, "ring", 300, true),
+                         of(Collective::broadcast, "binomial", 3, true)};
+  const std::vector<std::size_t> orders[] = {{0, 1, 2, 3}, {0, 0, 0}, {1, 0, 1, 3, 0, 2, 0, 1, 2}};
+  int variant = 0;
+  for (const std::span<const Case> cases : {std::span<const Case>(reductions), std::span<const Case>(copies)}) {
+    for (const auto& order : orders) {
+      for (const Grid& grid : {Grid{1, 1}, Grid{1, 3}, Grid{3, 2}, Grid{9, 1}}) {
+        const std::uint32_t teams[] = {0, 1, 2};
+        const std::uint32_t team = teams[++variant % 3];
+        const auto together = std::make_shared<World>(), apart = std::make_shared<World>();
+        std::vector<std::unique_ptr<Fused>> all, expected;
+        for (const Case& at : cases) {
+          const How how{.strands = 1 + static_cast<std::uint32_t>(variant) % 2, .team = team};
+          all.push_back(std::make_unique<Fused>(at, how, together));
+          expected.push_back(std::make_unique<Fused>(at, how, apart));
+        }
+        for (int again = 0; again < 2; ++again) {
+          std::vector<Fused*> operations;
+          for (const std::size_t o : order) {
+            operations.push_back(all[o % cases.size()].get());
+            expected[o % cases.size()]->launch(grid);
+          }
+          Fused::launch_together(operations, grid);
+          for (std::size_t c = 0; c < cases.size(); ++c) {
+            ASSERT_EQ(first_difference(all[c]->memory(), expected[c]->memory()), "")
+                << cases[c].text() << ", " << grid.blocks << " blocks, team " << team << ", variant " << variant;
+          }
+          for (Fused* const each : operations) {
+            for (int r = 0; r < 5; ++r) ASSERT_EQ(end_of(*each, r), JobEnd::completed);
+          }
+        }
+        EXPECT_EQ(together->orders.at(0).history, apart->orders.at(0).history);
+      }
+    }
+  }
+}
+
+// Rank 2 takes part in the first one only.
+TEST(Interpreter, SaysOfEachOperationOfALaunchHowItEnded) {
+  for (const Grid& grid : grids) {
+    for (const bool same : {false, true}) {
+      const auto world = std::make_shared<World>();
+      const How how{.team = 1};
+      Fused one(ring_of(3), how, world), two(ring_of(3), how, world), three(ring_of(3), how, world);
+      const auto expected = simulated(ring_of(3), one.plan());
+      const std::vector<Fused*> all = {&one, same ? &one : &two, &three};
+      Fused::launch_by_team({all, all, {&one}}, grid, 100'000'000, 3);
+      EXPECT_EQ(end_of(one, 2), JobEnd::completed);
+      if (!same) {
+        EXPECT_EQ(one.memory(), expected);
+      }
+      for (int rank = 0; rank < 2; ++rank) {
+        if (!same) {
+          EXPECT_EQ(end_of(one, rank), JobEnd::completed) << rank;
+        }
+        EXPECT_EQ(end_of(*all[1], rank), JobEnd::late) << rank;
+        EXPECT_EQ(end_of(three, rank), JobEnd::aborted) << rank;
+      }
+    }
+  }
+}
+
+// Rank 2 is nearly late for each of two.
+TEST(Interpreter, CountsAnOperationsLimitFromWhenItComesToIt) {
+  for (const Grid& grid : {Grid{1, 1}, Grid{3, 2}}) {
+    const auto world = std::make_shared<World>();
+    const How how{.team = 1};
+    Fused one(ring_of(3), how, world), two(ring_of(3), how, world);
+    const auto expected = simulated(ring_of(3), one.plan());
+    std::vector<std::thread> launches;
+    const auto launch = [&](const std::vector<Fused*>& operations, std::uint32_t rank) {
+      Fused::launch_team(operations, grid, rank, rank + 1, 3'000'000'000);
+    };
+    for (const std::uint32_t rank : {0u, 1u}) launches.emplace_back([&, rank] { launch({&one, &two}, rank); });
+    for (Fused* const each : {&one, &two}) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1600));
+      launch({each}, 2);
+    }
+    for (std::thread& each : launches) each.join();
+    for (Fused* const each : {&one, &two}) {
+      EXPECT_EQ(each->memory(), expected);
+      for (const int rank : ranks) EXPECT_EQ(end_of(*each, rank), JobEnd::completed) << rank;
+    }
+  }
+}
+
+// Rank 1's second operation is another one than the others'.
+TEST(Interpreter, FindsAMismatchInTheOperationThatHasIt) {
+  for (const Grid& grid : grids) {
+    const auto world = std::make_shared<World>();
+    const How how{.team = 1};
+    Case shorter = ring_of(3);
+    shorter.count = 1200;
+    Fused one(ring_of(3), how, world), two(ring_of(3), how, world), other(shorter, how, world);
+    ASSERT_NE(two.plan().hash, other.plan().hash);
+    const auto expected = simulated(ring_of(3), one.plan());
+    Fused::launch_by_team({{&one, &two}, {&one, &other}, {&one, &two}}, grid, 200'000'000, 3);
+    int told = 0;
+    EXPECT_EQ(one.memory(), expected);
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(end_of(one, rank), JobEnd::completed) << rank;
+      told += end_of(rank == 1 ? other : two, rank) == JobEnd::mismatch ? 1 : 0;
+    }
+    EXPECT_GE(told, 1);
   }
 }
 
