@@ -330,14 +330,13 @@ TUTTI_API tutti_status tutti_comm_last_choice(const tutti_comm* comm, tutti_comm
 
 // ---- Collectives -----------------------------------------------------------------------------------------------------
 //
-// Common to all: `send` and `recv` are host memory and belong to the operation until it has completed. Counts are in
-// elements, may be 0, may exceed 2^31, and are equal on all ranks. Calls that differ between ranks are TUTTI_MISMATCH on
-// all ranks. The error names the first operation that differs and both calls, also where a rank has left or died since
-// both had called it. A rank that died before the others called reads as dead, as there is nothing to compare yet. A call
-// that was done before this showed has returned success; with a count of 0 it waits for nobody. Then the next operation,
-// tutti_comm_split or tutti_comm_finalize returns the mismatch, and tutti_comm_destroy logs a warning. Each rank remembers
-// its last 127 changes of call. What differed before is told without its number; ranks that are further apart are not
-// compared.
+// Common to all: `send` and `recv` belong to the operation until it has completed. Counts are in elements, may be 0, may
+// exceed 2^31, and are equal on all ranks. Calls that differ between ranks are TUTTI_MISMATCH on all ranks. The error names
+// the first operation that differs and both calls, also where a rank has left or died since both had called it. A rank that
+// died before the others called reads as dead, as there is nothing to compare yet. A call that was done before this showed
+// has returned success; with a count of 0 it waits for nobody. Then the next operation, tutti_comm_split or
+// tutti_comm_finalize returns the mismatch, and tutti_comm_destroy logs a warning. Each rank remembers its last 127 changes
+// of call. What differed before is told without its number; ranks that are further apart are not compared.
 //
 // `stream` and `call` as above; call may be NULL. Thread safe: calls from several threads on one communicator are ordered
 // by entry. Returns TUTTI_SUCCESS; TUTTI_INVALID_ARGUMENT or TUTTI_UNSUPPORTED (nothing was sent); TUTTI_TIMEOUT,
@@ -354,16 +353,21 @@ TUTTI_API tutti_status tutti_comm_last_choice(const tutti_comm* comm, tutti_comm
 // TUTTI_UNSUPPORTED.
 //
 // A blocking or queued call runs on a stream of the communicator's own: what was enqueued on the buffers before is over. On
-// a CUDA stream the call returns once it is enqueued there. Its failure is told by call.work, by the next verb and by
-// tutti_error_get; the stream goes on. Several ranks may share a device. Then a call returns when all of them have called.
-// A communicator's first device call returns when all its ranks have called. So a thread that has several ranks calls
-// between tutti_group_start and tutti_group_end. What a call of a new shape needs is made first, which may wait for what
-// the device does. The deadline counts from when the operation begins on the device.
+// a CUDA stream the call returns once it is enqueued there. Its failure is told by call.work; the stream goes on. The next
+// verb and tutti_error_get tell it too, though it may take them some milliseconds from the stream's end. So who reads
+// `recv` behind the stream alone may read what a failed call left. Several ranks may share a device. Then a call returns
+// when all of them have called. A communicator's first device call returns when all its ranks have called. So a thread that
+// has several ranks calls between tutti_group_start and tutti_group_end. What a call of a new shape needs is made first,
+// which may wait for what the device does. The deadline counts from when the operation begins on the device.
+//
+// In a group each stream keeps the order of its calls, of whatever communicators. So a call may wait there for the launch
+// of one of another communicator before it. A blocking call comes behind those on CUDA streams of its communicator
+// (TUTTI_INVALID_USAGE).
 //
 // A call on a stream that is captured becomes a part of the graph, which keeps all that it uses. Ranks that share a device
-// are captured within one group. Graphs are replayed on all ranks in the same order, and one graph not twice at a time.
-// Once the communicator was destroyed, or has failed, replays end at once and leave `recv` undefined. call.work is refused
-// there (TUTTI_INVALID_USAGE).
+// are captured within one group, on streams of one capture. Graphs are replayed on all ranks in the same order, and one
+// graph not twice at a time. Once the communicator was destroyed, or has failed, replays end at once and leave `recv`
+// undefined. call.work is refused there (TUTTI_INVALID_USAGE).
 
 /// Folds every rank's `send` with `op` into every rank's `recv`. count elements each. In place: recv == send.
 TUTTI_API tutti_status tutti_all_reduce(const void* send, void* recv, size_t count, tutti_type type, tutti_op op,

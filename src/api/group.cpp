@@ -275,8 +275,18 @@ Status check_stream(const Operation& operation, tutti_stream stream) {
 
 /// Looks at the calls on CUDA streams. Where one is refused nothing has happened.
 Status check_cuda_streams(const Tasks& tasks, bool wants_work) {
+  std::vector<const Communicator*> blocked;
   for (const auto& task : tasks) {
-    if (!task->on_cuda_stream()) continue;
+    if (!task->on_cuda_stream()) {
+      if (task->collective() != nullptr && task->queue() == nullptr) blocked.push_back(&task->communicator());
+      continue;
+    }
+    // Its turn would come behind that one's, which runs when all on streams are launched.
+    if (std::find(blocked.begin(), blocked.end(), &task->communicator()) != blocked.end()) {
+      return Status(TUTTI_INVALID_USAGE,
+                    "a group has a collective on a CUDA stream behind a blocking one of the same communicator",
+                    "Put blocking ones behind all on CUDA streams, or into another group.");
+    }
     auto stream = task->communicator().check_stream(
         *task->collective(), static_cast<cuda::StreamHandle>(task->stream.handle), wants_work || task->wants_work);
     if (!stream.ok()) return stream.status();
@@ -290,9 +300,33 @@ Status enqueue(Task& task, LaunchBatch& batch) {
   const std::shared_ptr<SharedOperation> admission = std::move(task.admission);
   if (!admission->begin()) return destroyed_before_it_began();
   Status status =
-      task.communicator().enqueue(*task.collective(), task.communicator().enter(), task.work, task.cuda_stream, batch);
+      task.communicator().enqueue(*task.collective(), std::move(task.ticket), task.work, task.cuda_stream, batch);
   task.issued = status.ok();
   return status;
+}
+
+/// All of them, in their order but for what the batch holds back for a while.
+Status enqueue_all(const Tasks& tasks, LaunchBatch& batch) {
+  std::vector<Task*> left;
+  for (const auto& task : tasks) {
+    if (task->on_cuda_stream()) left.push_back(task.get());
+  }
+  while (!left.empty()) {
+    batch.begin_round();
+    std::vector<Task*> held;
+    for (Task* const task : left) {
+      if (!task->communicator().may_enqueue(task->cuda_stream, batch)) {
+        held.push_back(task);
+      } else if (Status refused = enqueue(*task, batch); !refused.ok()) {
+        return refused;
+      }
+    }
+    if (held.size() == left.size()) {
+      if (Status ended = batch.await_progress(tasks[0]->work->hook()); !ended.ok()) return ended;
+    }
+    left = std::move(held);
+  }
+  return {};
 }
 
 /// Makes what the calls on CUDA streams need, where they are several: the first one's launch may wait for the last one's.
@@ -308,32 +342,35 @@ Status open_early(const Tasks& tasks) {
 
 /// Admits and issues all of them, in order; on failure those that nobody runs have that outcome.
 Status issue_all(const Tasks& tasks, Shares& shares, const std::shared_ptr<Parts>& parts, LaunchBatch& batch) {
+  bool admitted = false;
   Status status = catching([&]() -> Status {
     for (const auto& task : tasks) {
       if (Status refused = admit(*task, parts); !refused.ok()) return refused;
     }
-    return {};
+    admitted = true;
+    return open_early(tasks);
   });
-  const bool admitted = status.ok();
-  if (admitted) {
+  // What is refused by then has harmed nothing. Where a communicator failed, others wait for what is not issued any more.
+  const auto is_failed = [](const auto& task) { return !task->communicator().first_error().ok(); };
+  const bool begun = status.ok() || (admitted && std::any_of(tasks.begin(), tasks.end(), is_failed));
+  if (status.ok()) {
     status = catching([&]() -> Status {
-      if (Status refused = open_early(tasks); !refused.ok()) return refused;
       for (const auto& task : tasks) {
         if (task->on_cuda_stream()) {
-          if (Status refused = enqueue(*task, batch); !refused.ok()) return refused;
+          task->ticket = task->communicator().enter();
           continue;
         }
         // Whoever runs its share's collectives makes no progress for its transfers meanwhile.
         const Share* const share = find_share(shares, task->communicator());
         issue(task, share != nullptr && share->collectives);
       }
-      return {};
+      return enqueue_all(tasks, batch);
     });
   }
   if (status.ok()) return {};
   for (const auto& task : tasks) {
     // Peers would wait in vain for those that were not issued, and for blocking ones, which will not run.
-    if (admitted) static_cast<void>(task->communicator().fail(status));
+    if (begun) static_cast<void>(task->communicator().fail(status));
     if (task->on_cuda_stream() && task->issued) continue;  // the batch's
     if (!task->issued || (task->queue() == nullptr && task->collective() != nullptr)) {
       task->ticket.redeem();
@@ -379,7 +416,9 @@ Status run_on_cuda_stream(const std::shared_ptr<Task>& task) {
   if (Status status = check_cuda_streams({task}, false); !status.ok()) return status;
   if (Status status = admit(*task, nullptr); !status.ok()) return status;
   LaunchBatch batch;
+  task->ticket = task->communicator().enter();
   if (Status status = enqueue(*task, batch); !status.ok()) {
+    task->ticket.redeem();
     task->work->complete(status);
     return status;
   }

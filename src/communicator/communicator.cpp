@@ -495,7 +495,8 @@ Status Communicator::open_early(const CollectiveCall& call, bool captured) {
     const auto plan = prepare_on_device(call);
     if (!plan.ok()) return plan.status();
     // Relaxed: only changed in a turn, which this is.
-    return device_->open_early(**plan, call, captured, sequence_.load(std::memory_order_relaxed), hook_);
+    Status status = device_->open_early(**plan, call, captured, sequence_.load(std::memory_order_relaxed), hook_);
+    return status.ok() ? status : fail(status);
   });
 }
 

@@ -89,6 +89,8 @@ class Communicator {
   /// before the first of them is issued. wants_work: a work was asked for. Errors: TUTTI_INVALID_ARGUMENT,
   /// TUTTI_UNSUPPORTED, TUTTI_INVALID_USAGE (a work of a captured call); nothing has happened then.
   Result<CallStream> check_stream(const CollectiveCall& call, cuda::StreamHandle handle, bool wants_work);
+  /// Whether a call may be issued onto the stream now; see LaunchBatch::admits.
+  bool may_enqueue(const CallStream& stream, LaunchBatch& batch) const { return batch.admits(*device_, stream); }
   /// Issues it, in its place in the order. The batch launches it, and `work` has its outcome from then on; where this
   /// fails, it was not issued.
   Status enqueue(const CollectiveCall& call, Ticket ticket, std::shared_ptr<Work> work, const CallStream& stream,

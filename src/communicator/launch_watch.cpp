@@ -38,7 +38,7 @@ Status LaunchWatch::add(DeviceCall call) {
     thread_ = std::move(thread).value();
   }
   const bool captured = call.sequence == UINT64_MAX;
-  new_.push_back({std::move(call), false, PeerInquiry(side_.reporter(), side_.control(), true)});
+  new_.push_back({std::move(call), false, false, PeerInquiry(side_.reporter(), side_.control(), true)});
   new_.back().inquiry.begin();
   if (captured) ++graphs_;
   changed_.notify_all();
@@ -85,7 +85,8 @@ void LaunchWatch::run() {
   watched_.clear();
 }
 
-/// Whether it is over.
+/// Whether it is over. What was stopped is left for the next time: a call of the same launch that says why may have ended
+/// after this look at it.
 bool LaunchWatch::look(Watched& watched, std::uint64_t now) {
   DeviceCall& call = watched.call;
   if (!watched.started && call.flight->begun(call.job)) {
@@ -93,6 +94,7 @@ bool LaunchWatch::look(Watched& watched, std::uint64_t now) {
     if (call.work != nullptr) call.work->start(call.sequence);
   }
   const JobEnd end = call.flight->end(call.job);
+  if (end == JobEnd::aborted && !std::exchange(watched.stopped, true)) return false;
   if (end != JobEnd::under_way) {
     finish(watched, catching([&] { return side_.outcome(call, end, {}); }));
     return true;
@@ -117,6 +119,7 @@ bool LaunchWatch::look_at_captured(Watched& watched) {
   if (call.flight->is_idle()) return true;
   const JobEnd end = call.flight->end(call.job);
   if (end == JobEnd::under_way || end == JobEnd::completed || failed_since_ns_ != 0) return false;
+  if (end == JobEnd::aborted && !std::exchange(watched.stopped, true)) return false;
   static_cast<void>(catching([&] { return side_.outcome(call, end, {}); }));
   return false;
 }

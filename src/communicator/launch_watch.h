@@ -32,6 +32,7 @@ class LaunchWatch {
   struct Watched {
     DeviceCall call;
     bool started = false;
+    bool stopped = false;  ///< it was seen to be aborted
     PeerInquiry inquiry;
   };
   void run();

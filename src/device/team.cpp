@@ -133,8 +133,12 @@ bool Team::can_join(std::span<const Deposit> launch, std::span<const Deposit> op
   const auto first = of_operation(launch, 0);
   if (!agree(first) || !agree(operation)) return false;
   for (std::size_t place = 0; place < ranks_.size(); ++place) {
-    // A stream is not made to wait for what only another one of the rank's was given.
-    if (operation[place].stream != first[place].stream) return false;
+    // A stream that two ranks share orders one's call behind the other's, which a launch does not.
+    const auto before = first.first(place);
+    const bool shared =
+        std::any_of(before.begin(), before.end(), [&](const Deposit& each) { return each.stream == first[place].stream; });
+    // And a stream is not made to wait for what only another one of the rank's was given.
+    if (shared || operation[place].stream != first[place].stream) return false;
     if (is_per_thread(first[place].stream) && operation[place].thread != first[place].thread) return false;
     if (&operation[place].plan->kernel() != &first[place].plan->kernel()) return false;
   }

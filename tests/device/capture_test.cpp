@@ -103,13 +103,16 @@ class OneThread {
   OneThread& operator=(const OneThread&) = delete;
 
   const Stream& first() const { return streams_[0]; }
-  /// Calls of all ranks in one group, their streams forked off the first and joined again.
-  tutti_status call_all() {
+  /// Calls of all ranks in one group, their streams forked off the first and joined again. Those behind the first ones sum
+  /// what these have received.
+  tutti_status call_all(int calls = 1) {
     for (std::size_t r = 1; r < streams_.size(); ++r) tie(streams_[0], streams_[r]);
     EXPECT_EQ(tutti_group_start(), TUTTI_SUCCESS);
     for (int r = 0; r < ranks_.size(); ++r) {
       const auto at = static_cast<std::size_t>(r);
-      EXPECT_EQ(sum(send[at], recv[at], ranks_[r], on(streams_[at])), TUTTI_SUCCESS) << last_error();
+      for (int c = 0; c < calls; ++c) {
+        EXPECT_EQ(sum(c == 0 ? send[at] : recv[at], recv[at], ranks_[r], on(streams_[at])), TUTTI_SUCCESS) << last_error();
+      }
     }
     const tutti_status status = tutti_group_end(nullptr);
     for (std::size_t r = 1; r < streams_.size(); ++r) tie(streams_[r], streams_[0]);
@@ -437,37 +440,6 @@ TEST_F(DeviceCapture, OfOneRankOfAPlaceAloneIsRefusedAndTheCommunicatorWorks) {
 }
 
 // One rank of a place in a capture, the other one not: neither can be launched, and both are told at once.
-// A call works on what the one before it gave, and the graph runs again and again.
-TEST_F(DeviceCapture, OfAGroupOfSeveralCallsOfEachRankIsOneLaunch) {
-  const CurrentPlace current(0);
-  const DeviceRanks ranks({.ranks = 2});
-  OneThread all(ranks);
-  ASSERT_EQ(all.call_all(), TUTTI_SUCCESS) << last_error();
-  all.first().wait();
-  const std::uint64_t before = standin ? standin.calls("cuLaunchKernelEx") : 0;
-  const Replay replay = Replay::capture(all.first(), cuda::CaptureMode::global, [&] {
-    EXPECT_EQ(tutti_group_start(), TUTTI_SUCCESS);
-    for (int n = 0; n < 3; ++n) {
-      for (int r = 0; r < 2; ++r) {
-        const auto at = static_cast<std::size_t>(r);
-        EXPECT_EQ(sum(n == 0 ? all.send[at] : all.recv[at], all.recv[at], ranks[r], on(all.first())), TUTTI_SUCCESS)
-            << last_error();
-      }
-    }
-    EXPECT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
-  });
-  if (standin) {
-    EXPECT_EQ(standin.calls("cuLaunchKernelEx") - before, 1u);
-  }
-  for (int round = 0; round < 20; ++round) {
-    all.fill(round);
-    replay.launch(all.first());
-    all.first().wait();
-    for (const Memory& each : all.recv)
-      ASSERT_EQ(each.read_all<std::int32_t>(), std::vector<std::int32_t>(kCount, 4 * (2 * round + 1))) << round;
-  }
-}
-
 TEST_F(DeviceCapture, OfOneRankOfAPlaceBesideACallOfTheOtherFailsAtOnce) {
   const CurrentPlace current(0);
   const DeviceRanks ranks({.ranks = 2});
@@ -493,6 +465,55 @@ TEST_F(DeviceCapture, OfOneRankOfAPlaceBesideACallOfTheOtherFailsAtOnce) {
   tutti_comm_state_kind state = TUTTI_COMM_READY;
   EXPECT_EQ(tutti_comm_state(ranks[1], &state), TUTTI_SUCCESS);
   EXPECT_EQ(state, TUTTI_COMM_FAILED) << "one rank's call was under way already";
+}
+
+TEST_F(DeviceCapture, OfAGroupOfTwoCommunicatorsKeepsTheStreamsOrder) {
+  const CurrentPlace current(0);
+  const DeviceRanks one({.ranks = 1}), other({.ranks = 1});
+  const Stream stream;
+  const Memory data[] = {Memory(MemoryKind::device, kBytes), Memory(MemoryKind::device, kBytes),
+                         Memory(MemoryKind::device, kBytes), Memory(MemoryKind::device, kBytes)};
+  const auto copy = [&](const DeviceRanks& by, int from, int to) {
+    EXPECT_EQ(sum(data[from], data[to], by[0], on(stream)), TUTTI_SUCCESS) << last_error();
+  };
+  for (const bool swapped : {false, true}) {
+    const DeviceRanks& first = swapped ? other : one;
+    const DeviceRanks& second = swapped ? one : other;
+    const Replay replay = Replay::capture(stream, cuda::CaptureMode::global, [&] {
+      EXPECT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+      copy(first, 0, 1);
+      copy(second, 1, 2);
+      copy(first, 3, 1);
+      EXPECT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+    });
+    for (std::int32_t value = 0; value < 4; ++value) data[value].write_all(std::vector<std::int32_t>(kCount, value + 1));
+    replay.launch(stream);
+    stream.wait();
+    EXPECT_EQ(data[2].read_all<std::int32_t>(), std::vector<std::int32_t>(kCount, 1)) << swapped;
+    EXPECT_EQ(data[1].read_all<std::int32_t>(), std::vector<std::int32_t>(kCount, 4)) << swapped;
+  }
+}
+
+// A call works on what the one before it gave, and the graph runs again and again.
+TEST_F(DeviceCapture, OfAGroupOfSeveralCallsOfEachRankIsOneLaunch) {
+  const CurrentPlace current(0);
+  const DeviceRanks ranks({.ranks = 2});
+  OneThread all(ranks);
+  ASSERT_EQ(all.call_all(), TUTTI_SUCCESS) << last_error();
+  all.first().wait();
+  const std::uint64_t before = standin ? standin.calls("cuLaunchKernelEx") : 0;
+  const Replay replay = Replay::capture(all.first(), cuda::CaptureMode::global,
+                                        [&] { EXPECT_EQ(all.call_all(3), TUTTI_SUCCESS) << last_error(); });
+  if (standin) {
+    EXPECT_EQ(standin.calls("cuLaunchKernelEx") - before, 1u);
+  }
+  for (int round = 0; round < 20; ++round) {
+    all.fill(round);
+    replay.launch(all.first());
+    all.first().wait();
+    for (const Memory& each : all.recv)
+      ASSERT_EQ(each.read_all<std::int32_t>(), std::vector<std::int32_t>(kCount, 4 * (2 * round + 1))) << round;
+  }
 }
 
 TEST_F(DeviceCapture, OfRanksOfAPlaceInTwoCapturesIsRefusedAndBothGoOn) {

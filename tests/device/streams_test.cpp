@@ -1,6 +1,9 @@
 // Collectives on CUDA streams: their order, groups of one thread, works, and the end of communicators meanwhile.
 #include <atomic>
 #include <cstdlib>
+#include <functional>
+#include <map>
+#include <memory>
 
 #include "tests/device/calls.h"
 #include "tests/device/device_fixture.h"
@@ -417,6 +420,200 @@ TEST_F(DeviceStreams, AGroupsCallsSeeWhatThoseBeforeThemGave) {
         own.write_all(std::vector<std::int32_t>(kCount, value));
       }
     });
+  }
+}
+
+tutti_status spread(const Memory& from, const Memory& to, tutti_comm* comm, const Stream& stream) {
+  return tutti_broadcast(from.data(), to.data(), kCount, TUTTI_INT32, 0, comm, on(stream), nullptr);
+}
+
+// Calls of one could share a launch, and would overtake the other's between them.
+TEST_F(DeviceStreams, AStreamOrdersTheCallsOfTwoCommunicatorsInAGroup) {
+  for (const int places : {1, 2}) {
+    const DeviceRanks one({.ranks = 2, .places = places}), other({.ranks = 2, .places = places});
+    for (const bool by_thread : {false, true}) {
+      const auto in_group = [&](const std::vector<int>& own, const std::function<void(int)>& calls) {
+        EXPECT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+        for (const int rank : own) {
+          const CurrentPlace current(one.place_of(rank));
+          calls(rank);
+        }
+        EXPECT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << places << " places: " << last_error();
+      };
+      const auto body = [&](const std::vector<int>& own) {
+        std::map<int, Stream> streams;
+        std::map<int, std::vector<Memory>> data;
+        for (const int rank : own) {
+          const CurrentPlace current(one.place_of(rank));
+          streams[rank];
+          for (std::int32_t value = 1; value <= 4; ++value)
+            data[rank].push_back(device_values(std::vector<std::int32_t>(kCount, value)));
+        }
+        for (int round = 0; round < 20; ++round) {
+          in_group(own, [&](int rank) {
+            const std::vector<Memory>& of = data[rank];
+            EXPECT_EQ(spread(of[0], of[1], one[rank], streams[rank]), TUTTI_SUCCESS) << last_error();
+            EXPECT_EQ(spread(of[1], of[2], other[rank], streams[rank]), TUTTI_SUCCESS) << last_error();
+            EXPECT_EQ(spread(of[3], of[1], one[rank], streams[rank]), TUTTI_SUCCESS) << last_error();
+          });
+          for (const int rank : own) {
+            const CurrentPlace current(one.place_of(rank));
+            streams[rank].wait();
+            ASSERT_EQ(data[rank][2].read_all<std::int32_t>(), std::vector<std::int32_t>(kCount, 1)) << "rank " << rank;
+            ASSERT_EQ(data[rank][1].read_all<std::int32_t>(), std::vector<std::int32_t>(kCount, 4)) << "rank " << rank;
+            data[rank][2].write_all(std::vector<std::int32_t>(kCount, 3));
+          }
+        }
+        for (const int rank : own) {
+          const CurrentPlace current(one.place_of(rank));
+          data.erase(rank);
+          streams.erase(rank);
+        }
+      };
+      if (!by_thread) {
+        body({0, 1});
+        continue;
+      }
+      std::thread second([&] { body({1}); });
+      body({0});
+      second.join();
+    }
+  }
+}
+
+// The whole's call comes behind the halves', whoever completes which.
+TEST_F(DeviceStreams, CallsOfPartsAndOfTheWholeInAGroupKeepTheirStreamsOrder) {
+  constexpr int kRanks = 4;
+  const DeviceRanks whole({.ranks = kRanks});
+  std::vector<tutti_comm*> halves(kRanks);
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  for (int r = 0; r < kRanks; ++r) {
+    EXPECT_EQ(tutti_comm_split(whole[r], r % 2, r, &halves[static_cast<std::size_t>(r)], nullptr), TUTTI_SUCCESS);
+  }
+  ASSERT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+  whole.run([&](const DeviceRank& rank) {
+    const Memory one = device_values(std::vector<std::int32_t>(kCount, 1));
+    const Memory sum = device_values(std::vector<std::int32_t>(kCount, 0));
+    for (int round = 0; round < 50; ++round) {
+      sum.write_all(std::vector<std::int32_t>(kCount, 0));
+      ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+      EXPECT_EQ(sum_on(one, sum, halves[static_cast<std::size_t>(rank.rank)], on(rank.stream)), TUTTI_SUCCESS);
+      EXPECT_EQ(sum_on(sum, sum, rank.comm, on(rank.stream)), TUTTI_SUCCESS);
+      ASSERT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+      rank.stream.wait();
+      ASSERT_EQ(sum.read_all<std::int32_t>(), std::vector<std::int32_t>(kCount, 2 * kRanks)) << round;
+    }
+  });
+  for (tutti_comm* half : halves) tutti_comm_destroy(half);
+}
+
+// One rank's second call may not begin before the other one's first has ended.
+TEST_F(DeviceStreams, AStreamThatTwoRanksShareOrdersTheirCallsInAGroup) {
+  const CurrentPlace current(0);
+  const DeviceRanks ranks({.ranks = 2});
+  const Stream stream;
+  const Memory a = device_values(std::vector<std::int32_t>(kCount, -1));
+  const Memory b = device_values(std::vector<std::int32_t>(kCount, -1));
+  const Memory source = device_values(std::vector<std::int32_t>(kCount, 7));
+  const auto from_1 = [&](const Memory& of_1, const Memory& to_0, const Memory& to_1) {
+    const auto spread_from_1 = [&](int r, const Memory& recv) {
+      EXPECT_EQ(tutti_broadcast(of_1.data(), recv.data(), kCount, TUTTI_INT32, 1, ranks[r], on(stream), nullptr),
+                TUTTI_SUCCESS)
+          << last_error();
+    };
+    spread_from_1(0, to_0);
+    spread_from_1(1, to_1);
+  };
+  for (int round = 0; round < 50; ++round) {
+    a.write_all(std::vector<std::int32_t>(kCount, -1));
+    ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+    from_1(source, a, source);
+    from_1(a, b, a);  // rank 1 sends what rank 0 has received
+    ASSERT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+    stream.wait();
+    ASSERT_EQ(b.read_all<std::int32_t>(), std::vector<std::int32_t>(kCount, 7)) << round;
+  }
+}
+
+// A program may wait for the first before anybody makes the second.
+TEST_F(DeviceStreams, AWorkOfAGroupEndsThoughCallsBehindItDoNot) {
+  const DeviceRanks ranks({.ranks = 2, .places = 2});
+  MeetingPoint point(2);
+  ranks.run([&](const DeviceRank& rank) {
+    const Memory data = device_values(std::vector<std::int32_t>(kCount, rank.rank + 1));
+    tutti_work* works[2] = {};
+    const auto call = [&](int n) {
+      tutti_call options = TUTTI_CALL_INIT;
+      options.work = &works[n];
+      EXPECT_EQ(sum_on(data, data, rank.comm, on(rank.stream), &options), TUTTI_SUCCESS) << last_error();
+    };
+    if (rank.rank == 0) {
+      ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+      call(0);
+      call(1);
+      ASSERT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+      EXPECT_EQ(tutti_work_wait(works[0], 0), TUTTI_SUCCESS) << last_error();
+      EXPECT_EQ(tutti_work_test(works[1]), TUTTI_IN_PROGRESS);
+      point.meet();
+    } else {
+      call(0);
+      point.meet();
+      call(1);
+    }
+    EXPECT_EQ(tutti_work_wait(works[1], 0), TUTTI_SUCCESS) << last_error();
+    for (tutti_work* work : works) tutti_work_release(work);
+    rank.stream.wait();
+    EXPECT_EQ(data.read_all<std::int32_t>(), std::vector<std::int32_t>(kCount, 6));
+  });
+}
+
+TEST_F(DeviceStreams, AGroupThatIsRefusedLeavesItsCommunicatorsSound) {
+  const CurrentPlace current(0);
+  const DeviceRanks ranks({.ranks = 2});
+  OneThread all(ranks);
+  const auto in_group = [&](const std::function<void(int)>& calls) {
+    EXPECT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+    for (int r = 0; r < 2; ++r) calls(r);
+    return tutti_group_end(nullptr);
+  };
+  EXPECT_EQ(in_group([&](int r) {
+              tutti_call call = TUTTI_CALL_INIT;
+              call.algorithm = "nonsense";
+              all.call(r, &call);
+            }),
+            TUTTI_INVALID_ARGUMENT);
+  // It would wait for a call that runs behind it.
+  EXPECT_EQ(in_group([&](int r) {
+              EXPECT_EQ(tutti_barrier(ranks[r], {}, nullptr), TUTTI_SUCCESS);
+              all.call(r);
+            }),
+            TUTTI_INVALID_USAGE);
+  EXPECT_NE(last_error().find("blocking"), std::string::npos) << last_error();
+  EXPECT_EQ(in_group([&](int r) {
+              all.call(r);
+              EXPECT_EQ(tutti_barrier(ranks[r], {}, nullptr), TUTTI_SUCCESS);
+            }),
+            TUTTI_SUCCESS)
+      << last_error();
+  all.expect(3);
+}
+
+// Queues run what was given them before, for which all ranks have to be there.
+TEST_F(DeviceStreams, AGroupMayHaveCallsOnQueuesBeforeThoseOnStreams) {
+  const DeviceRanks ranks({.ranks = 2});
+  OneThread all(ranks);
+  tutti_queue* queues[2] = {};
+  for (tutti_queue*& queue : queues) ASSERT_EQ(tutti_queue_create(&queue), TUTTI_SUCCESS);
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  for (int r = 0; r < 2; ++r) {
+    EXPECT_EQ(tutti_barrier(ranks[r], {TUTTI_STREAM_QUEUE, queues[r]}, nullptr), TUTTI_SUCCESS) << last_error();
+    EXPECT_EQ(all.call(r), TUTTI_SUCCESS) << last_error();
+  }
+  EXPECT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+  all.expect(3);
+  for (tutti_queue* const queue : queues) {
+    EXPECT_EQ(tutti_queue_wait(queue, 0), TUTTI_SUCCESS) << last_error();
+    EXPECT_EQ(tutti_queue_destroy(queue), TUTTI_SUCCESS);
   }
 }
 

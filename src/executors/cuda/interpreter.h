@@ -42,10 +42,7 @@ class Interpreter {
   /// Runs tasks until none needs a block any more, or the launch was stopped.
   TUTTI_DEVICE void run() {
     copy_jobs();
-    if (group_.any(group_.rank() == 0 && await_turn())) {
-      begun_ns_ = group_.broadcast(begun_ns_, 0);
-      run_tasks();
-    }
+    if (group_.any(group_.rank() == 0 && await_turn())) run_tasks();
     leave();
   }
 
@@ -96,7 +93,6 @@ class Interpreter {
       group_.pause();
     }
     if (first) open(number);
-    begun_ns_ = group_.timer_ns();
     return true;
   }
   /// Its turn has come: the operations take their places in the history.
@@ -107,8 +103,6 @@ class Interpreter {
       if (j == 0 || jobs_[j].operation != jobs_[j - 1].operation)
         launch_.order->history = launch_.order->history * 6364136223846793005u + jobs_[j].operation_hash;
       job_words(j).fingerprint = launch_.order->history;
-      // Relaxed: the host concludes nothing else from it.
-      SystemWords::store_relaxed(jobs_[j].record->begun, 1);
     }
     // Release: other blocks of the launch read these, and what the launch before left in the links.
     DeviceWords::store_release(words_.opened, 1);
@@ -149,15 +143,21 @@ class Interpreter {
   }
   /// The first task from `first` on that has work for a block and that no block has; task_count: there is none.
   TUTTI_DEVICE std::uint32_t find_free(std::uint32_t first) const {
-    for (std::uint32_t i = 0; i < launch_.task_count;) {
-      const std::uint32_t number = (first + i) % launch_.task_count;
-      const Position at = position(number);
-      if (!is_under_way(at.job)) {
-        i += tasks_of(job_of(at)) - static_cast<std::uint32_t>(at.task - job_of(at).tasks);
-        continue;
+    std::uint32_t job = 0, task = first;
+    for (; task >= tasks_of(jobs_[job]); ++job) task -= tasks_of(jobs_[job]);
+    std::uint32_t number = first;
+    // The first job is looked at again at the end, for the tasks before `first`.
+    for (std::uint32_t seen = 0; seen <= launch_.job_count; ++seen) {
+      const std::uint32_t tasks = tasks_of(jobs_[job]);
+      if (is_under_way(job)) {
+        for (std::uint32_t t = task; t < tasks; ++t) {
+          const Position at = position(job, t);
+          if (DeviceWords::load_acquire(at.task->claim) == 0 && !is_finished(at)) return number + (t - task);
+        }
       }
-      if (DeviceWords::load_acquire(at.task->claim) == 0 && !is_finished(at)) return number;
-      ++i;
+      number += tasks - task;
+      task = 0;
+      if (++job == launch_.job_count) job = number = 0;
     }
     return launch_.task_count;
   }
@@ -180,12 +180,15 @@ class Interpreter {
       number -= tasks;
       ++job;
     }
+    return position(job, number);
+  }
+  TUTTI_DEVICE Position position(std::uint32_t job, std::uint32_t task) const {
     const Blob& blob = *jobs_[job].blob;
     Position at{};
     at.job = job;
-    at.task = jobs_[job].tasks + number;
-    at.strand = number / blob.lanes.count;
-    at.lane = number % blob.lanes.count;
+    at.task = jobs_[job].tasks + task;
+    at.strand = task / blob.lanes.count;
+    at.lane = task % blob.lanes.count;
     at.steps = steps_of(at, at.lane);
     at.begin = retired_before(at, at.lane);
     at.end = at.begin + Strand{at.strand, blob.strands}.passes(blob.passes) * at.steps;
@@ -209,7 +212,7 @@ class Interpreter {
   /// From where it stands as far as it comes.
   TUTTI_DEVICE void work_on(std::uint32_t number) {
     Position at = position(number);
-    begin_operation(job_of(at).operation);
+    if (group_.rank() == 0) begin(at.job);
     // Thread 0 has acquired what the last holder did; the barrier of `broadcast` hands that on.
     std::uint64_t retired = group_.broadcast(group_.rank() == 0 ? DeviceWords::load_acquire(at.task->retired) : 0, 0);
     while (retired < at.end) {
@@ -225,11 +228,13 @@ class Interpreter {
     group_.barrier();
     if (group_.rank() == 0) Claim<DeviceWords>::put_back(at.task->claim);
   }
-  /// An operation's time begins where a block first comes to it.
-  TUTTI_DEVICE void begin_operation(std::uint32_t operation) {
-    if (operation <= operation_) return;
-    operation_ = operation;
-    begun_ns_ = group_.broadcast(group_.rank() == 0 ? group_.timer_ns() : 0, 0);
+  /// A job's time begins when the first block comes to it.
+  TUTTI_DEVICE void begin(std::uint32_t job) const {
+    device::Word64& begun_ns = job_words(job).begun_ns;
+    if (DeviceWords::load_relaxed(begun_ns) != 0) return;
+    if (!DeviceWords::exchange_acquire(begun_ns, 0, group_.timer_ns() | 1)) return;
+    // Relaxed: the host concludes nothing else from it.
+    SystemWords::store_relaxed(jobs_[job].record->begun, 1);
   }
   TUTTI_DEVICE void set_step(Position& at, std::uint64_t retired) const {
     const Blob& blob = *job_of(at).blob;
@@ -244,8 +249,10 @@ class Interpreter {
   TUTTI_DEVICE void retire(const Position& at, std::uint64_t retired) const {
     // Release: who waits for this step may use what it wrote.
     DeviceWords::store_release(at.task->retired, retired);
-    if (retired == at.end && Progress<DeviceWords>::finish(job_words(at.job).finished, job_of(at).work))
-      DeviceWords::add_acq_rel(words_.finished, 1);
+    if (retired != at.end || !Progress<DeviceWords>::finish(job_words(at.job).finished, job_of(at).work)) return;
+    // Whoever has seen all ends may free what the launch uses, so those of the last operation wait for the last block.
+    if (job_of(at).operation != jobs_[launch_.job_count - 1].operation) tell(at.job, JobEnd::completed);
+    DeviceWords::add_acq_rel(words_.finished, 1);
   }
 
   /// Waits until the step may run. False: not now, or the launch was stopped.
@@ -565,7 +572,9 @@ class Interpreter {
   }
   TUTTI_DEVICE bool is_late(const Position& at) const {
     const std::uint64_t limit_ns = job_of(at).limit_ns;
-    return !is_aborted() && limit_ns != 0 && group_.timer_ns() - begun_ns_ >= limit_ns;
+    // Relaxed: it was set before the block came to a step.
+    return !is_aborted() && limit_ns != 0 &&
+           group_.timer_ns() - DeviceWords::load_relaxed(job_words(at.job).begun_ns) >= limit_ns;
   }
   TUTTI_DEVICE void stop_late(const Position& at, std::int32_t peer) const {
     JobRecord record{};
@@ -618,29 +627,24 @@ class Interpreter {
     }
     group_.barrier();
     if (group_.rank() != 0) return;
-    const std::uint32_t completed = completed_operations(ended);
-    for (std::uint32_t j = 0; j < launch_.job_count; ++j) job_words(j) = JobWords{};
+    const std::uint32_t last_job = launch_.job_count - 1;
+    const JobEnd end_of_last = end_of(last_job, ended);
+    for (std::uint32_t j = 0; j < last_job; ++j) tell(j, end_of(j, ended));
+    for (std::uint32_t j = 0; j <= last_job; ++j) job_words(j) = JobWords{};
     words_ = LaunchWords{};
     // A launch that was stopped before its turn has none to hand on; whoever waits for it leaves by the same word.
     if (ended.opened != 0) Turns<DeviceWords>{&launch_.order->next, &launch_.order->serving}.pass(ended.number);
-    for (std::uint32_t j = 0; j < launch_.job_count; ++j) {
-      const bool told = ended.told == j + 1;
-      const JobEnd end = jobs_[j].operation < completed ? JobEnd::completed
-                         : told                         ? static_cast<JobEnd>(ended.why)
-                                                        : JobEnd::aborted;
-      // Release: the host reads the rest behind it, and what every block wrote. The last accesses of the launch: the host
-      // may free all else once it has seen them.
-      SystemWords::store_release(jobs_[j].record->end, static_cast<device::Word64>(end));
-    }
+    // The launch's last access: the host may free what it uses once it has seen all ends.
+    tell(last_job, end_of_last);
   }
-
-  /// Operations of which every job is finished: those before the first that is not.
-  TUTTI_DEVICE std::uint32_t completed_operations(const LaunchWords& ended) const {
-    if (ended.opened == 0) return 0;
-    for (std::uint32_t j = 0; j < launch_.job_count; ++j) {
-      if (!is_job_finished(j)) return jobs_[j].operation;
-    }
-    return jobs_[launch_.job_count - 1].operation + 1;
+  TUTTI_DEVICE JobEnd end_of(std::uint32_t job, const LaunchWords& ended) const {
+    const std::uint32_t behind = jobs_[job].behind;
+    if (ended.opened != 0 && is_job_finished(job) && (behind == 0 || is_job_finished(behind - 1))) return JobEnd::completed;
+    return ended.told == job + 1 ? static_cast<JobEnd>(ended.why) : JobEnd::aborted;
+  }
+  /// Release: the host reads the rest of the record behind it, and what every block wrote for the job.
+  TUTTI_DEVICE void tell(std::uint32_t job, JobEnd end) const {
+    SystemWords::store_release(jobs_[job].record->end, static_cast<device::Word64>(end));
   }
 
   device::Group& group_;
@@ -649,8 +653,6 @@ class Interpreter {
   Job* const jobs_;                 ///< the block's copy
   std::byte** const places_;        ///< where a step's operands lie
   LineOperand* const line_places_;  ///< likewise, in the same storage, where they go by lines
-  std::uint64_t begun_ns_ = 0;      ///< when the block came to operation_
-  std::uint32_t operation_ = 0;     ///< the last that it came to
   bool ended_ = false;              ///< the launch was stopped while this thread waited for a line
   std::uint32_t polls_ = 0;         ///< in vain, of all tasks; the same in all threads
 };

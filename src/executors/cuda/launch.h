@@ -48,13 +48,13 @@ struct Task {
   device::Word64 retired;
 };
 
-/// How a job ended.
+/// How a job ended. A launch's last operation and jobs without work end with the launch, all others by themselves.
 enum class JobEnd : std::uint32_t { under_way, completed, mismatch, aborted, late };
 
 /// What a job tells the host. In memory that the host reads while kernels run.
 struct JobRecord {
   device::Word64 end;          ///< a JobEnd; all else is written before it
-  device::Word64 begun;        ///< 1: its turn has come
+  device::Word64 begun;        ///< 1: a block has come to it
   device::Word64 fingerprint;  ///< mismatch: the message's
   std::int32_t peer;           ///< mismatch: whose; late: whom the first task that was stuck waited for, or -1
   std::uint32_t lane;          ///< late: of that task
@@ -72,7 +72,7 @@ struct Job {
   JobRecord* record;
   /// Of its operation: the plan's hash or, where the host knows what came before, of all operations so far.
   std::uint64_t operation_hash;
-  std::uint64_t limit_ns;   ///< from when a block comes to the operation; 0: none
+  std::uint64_t limit_ns;   ///< from when a block comes to it; 0: none
   std::uint32_t operation;  ///< its number in the launch; jobs lie in the order of these
   std::uint32_t work;       ///< tasks that have any step to run
   std::uint32_t behind;     ///< 1 + the rank's last job before it that has work; 0: none
@@ -102,6 +102,7 @@ struct LaunchWords {
 
 /// Likewise, for each job.
 struct JobWords {
+  device::Word64 begun_ns;     ///< when a block came to it, and at least 1; 0: none has
   device::Word64 finished;     ///< tasks that have work, and need no block any more
   device::Word64 fingerprint;  ///< of the job's messages
 };

@@ -549,7 +549,7 @@ TEST(Interpreter, SaysOfEachOperationOfALaunchHowItEnded) {
       Fused one(ring_of(3), how, world), two(ring_of(3), how, world), three(ring_of(3), how, world);
       const auto expected = simulated(ring_of(3), one.plan());
       const std::vector<Fused*> all = {&one, same ? &one : &two, &three};
-      Fused::launch_by_team({all, all, {&one}}, grid, 100'000'000, 3);
+      Fused::launch_by_team({all, all, {&one}}, grid, 1'000'000'000, 3);
       EXPECT_EQ(end_of(one, 2), JobEnd::completed);
       if (!same) {
         EXPECT_EQ(one.memory(), expected);
@@ -599,7 +599,16 @@ TEST(Interpreter, FindsAMismatchInTheOperationThatHasIt) {
     Fused one(ring_of(3), how, world), two(ring_of(3), how, world), other(shorter, how, world);
     ASSERT_NE(two.plan().hash, other.plan().hash);
     const auto expected = simulated(ring_of(3), one.plan());
-    Fused::launch_by_team({{&one, &two}, {&one, &other}, {&one, &two}}, grid, 200'000'000, 3);
+    std::thread host([&] {
+      while (!one.has_launched()) std::this_thread::yield();
+      const auto is_told = [&](int r) { return end_of(r == 1 ? other : two, r) == JobEnd::mismatch; };
+      const auto is_done = [&](int r) { return end_of(one, r) != JobEnd::under_way; };
+      while (std::none_of(ranks.begin(), ranks.end(), is_told) || !std::all_of(ranks.begin(), ranks.end(), is_done))
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      one.set_abort();
+    });
+    Fused::launch_by_team({{&one, &two}, {&one, &other}, {&one, &two}}, grid, 20'000'000'000, 3);
+    host.join();
     int told = 0;
     EXPECT_EQ(one.memory(), expected);
     for (int rank = 0; rank < 3; ++rank) {

@@ -44,7 +44,7 @@ FAULTS = [
     ("any operation's message is taken", KERNEL, "if (found == job_words(at.job).fingerprint) continue;",
      "if (found != 1) continue;"),
     ("the history of a communicator is not carried on", KERNEL,
-     "launch_.order->history * 6364136223846793005u + launch_.operation_hash;", "launch_.operation_hash;"),
+     "launch_.order->history * 6364136223846793005u + jobs_[j].operation_hash;", "jobs_[j].operation_hash;"),
     ("the turn is not awaited", KERNEL, "if (first ? turns.has_come(number) :", "if (first ? number + 1 != 0 :"),
     ("other blocks do not wait for the first", KERNEL, ": DeviceWords::load_acquire(words_.opened) != 0) break;", ": true) break;"),
     ("other blocks do not acquire what the first wrote", KERNEL, ": DeviceWords::load_acquire(words_.opened) != 0) break;",
@@ -92,10 +92,13 @@ FAULTS = [
     ("so do those that dependencies are of", KERNEL, "= retired_before(at, lane) + own_pass * ", "= own_pass * "),
     ("operations of a launch share a place in the history", KERNEL,
      "if (j == 0 || jobs_[j].operation != jobs_[j - 1].operation)", "if (j == 0)"),
-    ("operations that are done end as the one that is not", KERNEL, "completed = completed_operations(ended);",
-     "completed = ended.finished == launch_.busy_jobs ? launch_.job_count : 0;"),
+    ("jobs that are done end as the one that is not", KERNEL, "if (ended.opened != 0 && is_job_finished(job) &&",
+     "if (ended.finished == launch_.busy_jobs && is_job_finished(job) &&"),
+    ("jobs without work end before those that they come behind", KERNEL,
+     "is_job_finished(job) && (behind == 0 || is_job_finished(behind - 1))) return", "is_job_finished(job)) return"),
     ("words of jobs are left as they ended", KERNEL, "job_words(j) = JobWords{};", "job_words(j).fingerprint = 0;"),
-    ("all operations' time begins with the launch's", KERNEL, "if (operation <= operation_) return;", "if (operation_ == 0) return;"),
+    ("all jobs' time begins with the launch's", KERNEL, "load_relaxed(job_words(at.job).begun_ns)",
+     "load_relaxed(job_words(0).begun_ns)"),
 ]
 
 
