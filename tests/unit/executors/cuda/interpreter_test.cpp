@@ -546,9 +546,12 @@ TEST(Interpreter, SaysOfEachOperationOfALaunchHowItEnded) {
     for (const bool same : {false, true}) {
       const auto world = std::make_shared<World>();
       const How how{.team = 1};
+      Case of_nothing = ring_of(3);
+      of_nothing.count = 0;
       Fused one(ring_of(3), how, world), two(ring_of(3), how, world), three(ring_of(3), how, world);
+      Fused nothing(of_nothing, how, world);
       const auto expected = simulated(ring_of(3), one.plan());
-      const std::vector<Fused*> all = {&one, same ? &one : &two, &three};
+      const std::vector<Fused*> all = {&one, same ? &one : &two, &three, &nothing};
       Fused::launch_by_team({all, all, {&one}}, grid, 1'000'000'000, 3);
       EXPECT_EQ(end_of(one, 2), JobEnd::completed);
       if (!same) {
@@ -560,6 +563,7 @@ TEST(Interpreter, SaysOfEachOperationOfALaunchHowItEnded) {
         }
         EXPECT_EQ(end_of(*all[1], rank), JobEnd::late) << rank;
         EXPECT_EQ(end_of(three, rank), JobEnd::aborted) << rank;
+        EXPECT_EQ(end_of(nothing, rank), JobEnd::aborted) << rank;
       }
     }
   }
