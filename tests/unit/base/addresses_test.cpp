@@ -238,22 +238,29 @@ TEST(Machine, HasANameAndAnIdentity) {
 }
 
 // Whoever connects may listen at the same port later: a connection that it ended itself rests there for a minute.
-TEST(Sockets, AConnectionLeavesItsPortToAListener) {
+/// Listens at the port that a connection had, right behind its end.
+Status listen_behind_a_connection() {
   auto listener = listen_at(SocketAddress::v4(std::array<unsigned char, 4>{127, 0, 0, 1}, 0), 4);
-  ASSERT_TRUE(listener.ok()) << listener.status().text();
+  if (!listener.ok()) return listener.status();
   auto client = connect_to(bound_address(listener->get()));
-  ASSERT_TRUE(client.ok()) << client.status().text();
+  if (!client.ok()) return client.status();
   UniqueFd server;
   for (int tries = 0; tries < 5000 && !server; ++tries) {
     server = accept_one(listener->get(), nullptr);
     if (!server) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  ASSERT_TRUE(server);
+  EXPECT_TRUE(server);
   const SocketAddress there = bound_address(client->get());
   client->reset();
   server.reset();
-  const auto again = listen_at(there, 4);
-  EXPECT_TRUE(again.ok()) << again.status().text();
+  return listen_at(there, 4).status();
+}
+
+// Another program's connection may have the port of one of them at the same time.
+TEST(Sockets, AConnectionLeavesItsPortToAListener) {
+  Status status = listen_behind_a_connection();
+  for (int tries = 1; tries < 10 && !status.ok(); ++tries) status = listen_behind_a_connection();
+  EXPECT_TRUE(status.ok()) << status.text();
 }
 
 }  // namespace
