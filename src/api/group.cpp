@@ -29,6 +29,7 @@ struct Task {
   CallStream cuda_stream = {};  ///< of a call on a CUDA stream, once it was looked at
 
   bool on_cuda_stream() const { return stream.kind == TUTTI_STREAM_CUDA; }
+  bool is_blocking_collective() const { return stream.kind == TUTTI_STREAM_BLOCKING && collective() != nullptr; }
   Communicator& communicator() const { return *operation.communicator; }
   const CollectiveCall* collective() const { return std::get_if<CollectiveCall>(&operation.what); }
   const Transfer* transfer() const { return std::get_if<Transfer>(&operation.what); }
@@ -275,14 +276,14 @@ Status check_stream(const Operation& operation, tutti_stream stream) {
 
 /// Looks at the calls on CUDA streams. Where one is refused nothing has happened.
 Status check_cuda_streams(const Tasks& tasks, bool wants_work) {
-  std::vector<const Communicator*> blocked;
-  for (const auto& task : tasks) {
-    if (!task->on_cuda_stream()) {
-      if (task->collective() != nullptr && task->queue() == nullptr) blocked.push_back(&task->communicator());
-      continue;
-    }
+  for (auto at = tasks.begin(); at != tasks.end(); ++at) {
+    const auto& task = *at;
+    if (!task->on_cuda_stream()) continue;
     // Its turn would come behind that one's, which runs when all on streams are launched.
-    if (std::find(blocked.begin(), blocked.end(), &task->communicator()) != blocked.end()) {
+    const auto is_before_it = [&](const auto& other) {
+      return other->is_blocking_collective() && &other->communicator() == &task->communicator();
+    };
+    if (std::any_of(tasks.begin(), at, is_before_it)) {
       return Status(TUTTI_INVALID_USAGE,
                     "a group has a collective on a CUDA stream behind a blocking one of the same communicator",
                     "Put blocking ones behind all on CUDA streams, or into another group.");
@@ -340,39 +341,25 @@ Status open_early(const Tasks& tasks) {
   return {};
 }
 
-/// Admits and issues all of them, in order; on failure those that nobody runs have that outcome.
-Status issue_all(const Tasks& tasks, Shares& shares, const std::shared_ptr<Parts>& parts, LaunchBatch& batch) {
-  bool admitted = false;
-  Status status = catching([&]() -> Status {
-    for (const auto& task : tasks) {
-      if (Status refused = admit(*task, parts); !refused.ok()) return refused;
-    }
-    admitted = true;
-    return open_early(tasks);
-  });
-  // What is refused by then has harmed nothing. Where a communicator failed, others wait for what is not issued any more.
-  const auto is_failed = [](const auto& task) { return !task->communicator().first_error().ok(); };
-  const bool begun = status.ok() || (admitted && std::any_of(tasks.begin(), tasks.end(), is_failed));
-  if (status.ok()) {
-    status = catching([&]() -> Status {
-      for (const auto& task : tasks) {
-        if (task->on_cuda_stream()) {
-          task->ticket = task->communicator().enter();
-          continue;
-        }
-        // Whoever runs its share's collectives makes no progress for its transfers meanwhile.
-        const Share* const share = find_share(shares, task->communicator());
-        issue(task, share != nullptr && share->collectives);
-      }
-      return enqueue_all(tasks, batch);
-    });
-  }
-  if (status.ok()) return {};
+/// In order; those on CUDA streams get their places in it first.
+Status issue_in_order(const Tasks& tasks, Shares& shares, LaunchBatch& batch) {
   for (const auto& task : tasks) {
-    // Peers would wait in vain for those that were not issued, and for blocking ones, which will not run.
-    if (begun) static_cast<void>(task->communicator().fail(status));
+    if (task->on_cuda_stream()) {
+      task->ticket = task->communicator().enter();
+      continue;
+    }
+    // Whoever runs its share's collectives makes no progress for its transfers meanwhile.
+    const Share* const share = find_share(shares, task->communicator());
+    issue(task, share != nullptr && share->collectives);
+  }
+  return enqueue_all(tasks, batch);
+}
+
+/// Those that nobody runs any more end in `status`.
+void give_up(const Tasks& tasks, const Status& status) {
+  for (const auto& task : tasks) {
     if (task->on_cuda_stream() && task->issued) continue;  // the batch's
-    if (!task->issued || (task->queue() == nullptr && task->collective() != nullptr)) {
+    if (!task->issued || task->is_blocking_collective()) {
       task->ticket.redeem();
       task->work->complete(status);
       task->admission.reset();
@@ -380,6 +367,29 @@ Status issue_all(const Tasks& tasks, Shares& shares, const std::shared_ptr<Parts
       static_cast<void>(wait_for_transfer(*task, {}));
     }
   }
+}
+
+/// Admits and issues all of them.
+Status issue_all(const Tasks& tasks, Shares& shares, const std::shared_ptr<Parts>& parts, LaunchBatch& batch) {
+  bool harms_others = false;
+  Status status = catching([&]() -> Status {
+    for (const auto& task : tasks) {
+      if (Status refused = admit(*task, parts); !refused.ok()) return refused;
+    }
+    if (Status refused = open_early(tasks); !refused.ok()) {
+      harms_others = std::any_of(tasks.begin(), tasks.end(),
+                                 [](const auto& task) { return !task->communicator().first_error().ok(); });
+      return refused;
+    }
+    harms_others = true;
+    return issue_in_order(tasks, shares, batch);
+  });
+  if (status.ok()) return {};
+  for (const auto& task : tasks) {
+    // Peers would wait in vain for those that were not issued, and for blocking ones, which will not run.
+    if (harms_others) static_cast<void>(task->communicator().fail(status));
+  }
+  give_up(tasks, status);
   return status;
 }
 

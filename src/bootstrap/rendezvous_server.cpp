@@ -370,7 +370,7 @@ void RendezvousServer::fail(Error error) {
 
 bool RendezvousServer::is_own(const Client& client) const {
   const Member& member = client.join->self.member;
-  return member.pid == self_.pid && member.same_pids(self_);
+  return member.same_process(self_);
 }
 
 // Tells those who have not been told: the others, or this process's own clients too.
@@ -427,9 +427,8 @@ void RendezvousServer::tell_last() {
 
 bool RendezvousServer::means_the_next(const Member& member) const {
   return reuse_policy_ == ReusePolicy::kPossible &&
-         std::any_of(told_members_.begin(), told_members_.end(), [&](const Member& told) {
-           return told.rank == member.rank && told.pid == member.pid && told.same_pids(member);
-         });
+         std::any_of(told_members_.begin(), told_members_.end(),
+                     [&](const Member& told) { return told.rank == member.rank && told.same_process(member); });
 }
 
 void RendezvousServer::send(std::uint64_t id, Client& client, RendezvousFrame type, std::span<const std::byte> payload) {

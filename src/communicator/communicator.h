@@ -20,6 +20,7 @@
 #include "src/communicator/failure_report.h"
 #include "src/communicator/fast_path.h"
 #include "src/communicator/history_comparison.h"
+#include "src/communicator/launch_batch.h"
 #include "src/communicator/plan_cache.h"
 #include "src/communicator/ticket_lock.h"
 #include "src/control/control.h"

@@ -5,8 +5,6 @@
 #include <time.h>
 
 #include <algorithm>
-#include <map>
-#include <set>
 #include <utility>
 
 #include "src/base/clock.h"
@@ -134,7 +132,7 @@ Status DeviceSide::refuse_device_memory(const void* buffer, const char* what) co
 Status DeviceSide::check_processes() const {
   const Member& self = parts_.membership.members[static_cast<std::size_t>(rank())];
   for (const Member& member : parts_.membership.members) {
-    if (member.same_pids(self) && member.pid == self.pid) continue;
+    if (member.same_process(self)) continue;
     return Status(TUTTI_UNSUPPORTED,
                   fmt::format("device memory between processes comes later, and {} is in another one than {}",
                               member.text(), self.text()),
@@ -366,14 +364,14 @@ Result<Deposit> DeviceSide::deposit_for_capture(PreparedDevicePlan& plan, const 
   return deposit;
 }
 
-bool DeviceSide::launch_complete(const DeviceCall& call) {
+bool DeviceSide::try_launch(const DeviceCall& call) {
   if (call.meeting == nullptr) return true;
-  team().launch_complete(rank());
+  team().launch_ready(rank());
   return team().wait(*call.meeting, rank(), 0);
 }
 
 Status DeviceSide::wait_a_little(const DeviceCall& call, const PollHook& hook) {
-  if (launch_complete(call) || team().wait(*call.meeting, rank(), hook.slice_ns(longest_sleep_ns))) return {};
+  if (try_launch(call) || team().wait(*call.meeting, rank(), hook.slice_ns(longest_sleep_ns))) return {};
   if (Status first = parts_.failures.first_error(); !first.ok()) return first;
   const bool by_hook = hook.ends_wait();
   if (!by_hook && now_ns() - call.issued_ns < limit_of(call.call)) return {};
@@ -388,7 +386,7 @@ Status DeviceSide::await_launch(DeviceCall& call, const PollHook& hook) {
   PeerInquiry inquiry(parts_.reporter, control(), true);
   inquiry.begin();
   Status ended;
-  while (ended.ok() && !launch_complete(call) && !own.wait(*call.meeting, rank(), hook.slice_ns(longest_sleep_ns))) {
+  while (ended.ok() && !try_launch(call) && !own.wait(*call.meeting, rank(), hook.slice_ns(longest_sleep_ns))) {
     const auto missing = [&] { return own.missing(*call.meeting); };
     ended = parts_.failures.first_error();
     const bool by_hook = ended.ok() && hook.ends_wait();
@@ -540,158 +538,5 @@ Status DeviceSide::check_health() {
 }
 
 Status DeviceSide::watch(DeviceCall call) { return watch_->add(std::move(call)); }
-
-// ---- Batches.
-
-Status LaunchBatch::end(const PollHook& hook) {
-  std::set<Team*> refused;
-  Status first = launch_captured(refused);
-  // All before any is waited for: others wait for these.
-  for (const Issued& each : issued_) each.side->launch_complete(each.call);
-  for (Issued& each : issued_) {
-    const std::shared_ptr<Work> work = each.call.work;
-    // Others of its team were to be in a capture: they will not come.
-    if (each.call.meeting != nullptr && refused.contains(&each.side->team())) static_cast<void>(each.side->fail(first));
-    Status status = catching([&]() -> Status {
-      if (each.call.meeting == nullptr) {  // of no elements
-        work->start(each.call.sequence);
-        Status done = each.side->outcome(each.call, JobEnd::completed, hook);
-        work->complete(done);
-        return done;
-      }
-      if (Status failed = each.side->await_launch(each.call, hook); !failed.ok()) return failed;
-      Status watched = each.side->watch(each.call);
-      return watched.ok() ? watched : each.side->fail(watched);
-    });
-    if (!status.ok()) work->complete(status);
-    if (first.ok()) first = std::move(status);
-  }
-  issued_.clear();
-  return first;
-}
-
-bool LaunchBatch::admits(const DeviceSide& side, const CallStream& stream) {
-  const auto is_ordered = [&](const DeviceSide& other, cuda::StreamHandle handle) {
-    return side.is_ordered_with(other, handle == stream.handle);
-  };
-  const bool behind = std::any_of(held_.begin(), held_.end(), [&](const Held& each) {
-    return each.side == &side || is_ordered(*each.side, each.stream);
-  });
-  std::size_t by = SIZE_MAX;
-  if (!behind) {
-    const auto last = std::find_if(issued_.rbegin(), issued_.rend(),
-                                   [&](const Issued& each) { return is_ordered(*each.side, each.call.stream); });
-    if (last == issued_.rend() || last->side->is_of_communicator(side) || last->side->launch_complete(last->call))
-      return true;
-    by = static_cast<std::size_t>(issued_.rend() - last) - 1;
-  }
-  held_.push_back({&side, stream.handle, by});
-  return false;
-}
-
-Status LaunchBatch::await_progress(const PollHook& hook) {
-  const auto held = std::find_if(held_.begin(), held_.end(), [](const Held& each) { return each.by != SIZE_MAX; });
-  if (held == held_.end()) return {};
-  return issued_[held->by].side->wait_a_little(issued_[held->by].call, hook);
-}
-
-/// The operations of teams, in an order that is that of every stream. Those that follow each other share a launch where
-/// their team allows it.
-Status LaunchBatch::launch_captured(std::set<Team*>& refused) {
-  std::vector<Captured*> left, launch;
-  for (Captured& each : captured_) {
-    if (each.call.call.count != 0) {
-      left.push_back(&each);
-    } else {
-      each.call.work->complete({});
-    }
-  }
-  Status first;
-  while (!left.empty() || !launch.empty()) {
-    const std::vector<Captured*> operation = next_operation(left);
-    const auto is_taken = [&](Captured* each) {
-      return std::find(operation.begin(), operation.end(), each) != operation.end();
-    };
-    left.erase(std::remove_if(left.begin(), left.end(), is_taken), left.end());
-    if (can_join(launch, operation)) {
-      launch.insert(launch.end(), operation.begin(), operation.end());
-      continue;
-    }
-    if (Status status = capture_together(launch); !status.ok()) {
-      refused.insert(&launch[0]->side->team());
-      if (first.ok()) first = std::move(status);
-    }
-    launch = operation;
-  }
-  captured_.clear();
-  return first;
-}
-
-/// The first that all ranks of a team have, and that comes first on all its streams; else, for the error, what its team has
-/// of the first call's.
-std::vector<LaunchBatch::Captured*> LaunchBatch::next_operation(const std::vector<Captured*>& left) {
-  const auto of = [&](Team& team) {
-    std::map<int, Captured*> by_rank;
-    for (Captured* const each : left) {
-      if (&each->side->team() == &team) by_rank.try_emplace(each->deposit.rank, each);
-    }
-    std::vector<Captured*> calls;
-    for (const auto& [rank, call] : by_rank) calls.push_back(call);
-    return calls;
-  };
-  const auto is_first = [&](const Captured* call) {
-    const auto found = std::find_if(left.begin(), left.end(), [&](const Captured* each) {
-      return each->side->is_ordered_with(*call->side, each->deposit.stream == call->deposit.stream) &&
-             !each->side->is_of_communicator(*call->side);
-    });
-    const auto own = std::find(left.begin(), left.end(), call);
-    return found >= own;
-  };
-  for (const Captured* const each : left) {
-    Team& team = each->side->team();
-    std::vector<Captured*> calls = of(team);
-    if (calls.size() == team.ranks().size() && std::all_of(calls.begin(), calls.end(), is_first)) return calls;
-  }
-  return left.empty() ? std::vector<Captured*>() : of(left[0]->side->team());
-}
-
-std::vector<Deposit> LaunchBatch::deposits_of(const std::vector<Captured*>& calls) {
-  std::vector<Deposit> deposits;
-  for (const Captured* each : calls) deposits.push_back(each->deposit);
-  return deposits;
-}
-
-bool LaunchBatch::can_join(const std::vector<Captured*>& launch, const std::vector<Captured*>& operation) {
-  if (launch.empty() || operation.empty()) return false;
-  Team& team = launch[0]->side->team();
-  const auto is_alike = [&](const Captured* each) {
-    return each->graph == launch[0]->graph && &each->side->team() == &team;
-  };
-  return std::all_of(launch.begin(), launch.end(), is_alike) && std::all_of(operation.begin(), operation.end(), is_alike) &&
-         team.can_join(deposits_of(launch), deposits_of(operation));
-}
-
-/// Their works are complete then: nothing of them has run, and whatever becomes of the graph is the graph's.
-Status LaunchBatch::capture_together(const std::vector<Captured*>& calls) {
-  if (calls.empty()) return {};
-  const Status status = catching([&]() -> Status {
-    if (std::any_of(calls.begin(), calls.end(), [&](const Captured* each) { return each->graph != calls[0]->graph; })) {
-      return Status(TUTTI_UNSUPPORTED, "ranks that share a device are in different captures",
-                    "Capture their calls on streams of one capture, within one group.");
-    }
-    auto flight = calls[0]->side->team().capture(deposits_of(calls), calls[0]->graph);
-    if (!flight.ok()) return flight.status();
-    for (std::size_t c = 0; c < calls.size(); ++c) {
-      DeviceCall watched;
-      watched.call = calls[c]->call.call;
-      watched.flight = *flight;
-      watched.job = static_cast<std::uint32_t>(c);
-      if (Status watching = calls[c]->side->watch(std::move(watched)); !watching.ok()) return watching;
-    }
-    return {};
-  });
-  for (const Captured* each : calls) each->call.work->complete(status);
-  return status;
-}
 
 }  // namespace tutti

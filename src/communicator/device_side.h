@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -117,8 +116,8 @@ class DeviceSide {
   /// What Team::capture takes of a call in a capture. Errors: as of issue.
   Result<Deposit> deposit_for_capture(PreparedDevicePlan& plan, const CollectiveCall& call, const CallStream& stream,
                                       const PollHook& hook);
-  /// Launches what all ranks of the team have come to; of a call that was issued. Whether it is launched, or cannot be.
-  bool launch_complete(const DeviceCall& call);
+  /// Launches what all ranks of the team have come to. Whether the call, which was issued, is launched then, or cannot be.
+  bool try_launch(const DeviceCall& call);
   /// Waits a little for the launch of an issued call. Errors: its limit is over, the hook ends it, the communicator has
   /// failed.
   Status wait_a_little(const DeviceCall& call, const PollHook& hook);
@@ -182,55 +181,6 @@ class DeviceSide {
   std::string wish_;  ///< of all plans
   std::shared_ptr<const DeviceBlock> scratch_;
   std::unique_ptr<LaunchWatch> watch_;  ///< null after `end`
-};
-
-/// Stream calls that a thread makes together, of any communicators. One thread may hold several ranks of a team, so none of
-/// the calls waits for its launch before all are issued, but for those that `admits` holds back. Nor is any launched before
-/// it has to be, so that calls of one communicator share a launch.
-class LaunchBatch {
- public:
-  void add(DeviceSide& side, DeviceCall call) { issued_.push_back({&side, std::move(call)}); }
-  void add_captured(DeviceSide& side, DeviceCall call, Deposit deposit, cuda::GraphHandle graph) {
-    captured_.push_back({&side, std::move(call), std::move(deposit), graph});
-  }
-  /// Calls are tried in rounds.
-  void begin_round() { held_.clear(); }
-  /// Whether a call may be issued now. It is held back where what its stream has of another communicator is not launched
-  /// yet: it could be launched before that, and so overtake it. Whatever of its rank or its stream comes behind it in the
-  /// round is held back, too.
-  bool admits(const DeviceSide& side, const CallStream& stream);
-  /// Waits a little for what holds calls back, once a round has issued none. Errors: as DeviceSide::wait_a_little.
-  Status await_progress(const PollHook& hook);
-  /// Waits until all are launched. Their outcomes are in their works from then on, also of those that failed; the first
-  /// failure is given. hook: asked meanwhile.
-  Status end(const PollHook& hook);
-
- private:
-  struct Issued {
-    DeviceSide* side;
-    DeviceCall call;
-  };
-  struct Captured {
-    DeviceSide* side;
-    DeviceCall call;
-    Deposit deposit;
-    cuda::GraphHandle graph;
-  };
-  struct Held {
-    const DeviceSide* side;
-    cuda::StreamHandle stream;
-    std::size_t by;  ///< which of those that are issued; SIZE_MAX: one that is held back itself
-  };
-  /// refused: gets the teams of which a launch was.
-  Status launch_captured(std::set<Team*>& refused);
-  static std::vector<Captured*> next_operation(const std::vector<Captured*>& left);
-  static std::vector<Deposit> deposits_of(const std::vector<Captured*>& calls);
-  static bool can_join(const std::vector<Captured*>& launch, const std::vector<Captured*>& operation);
-  static Status capture_together(const std::vector<Captured*>& calls);
-
-  std::vector<Issued> issued_;
-  std::vector<Held> held_;
-  std::vector<Captured> captured_;
 };
 
 }  // namespace tutti

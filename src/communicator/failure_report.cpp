@@ -115,17 +115,23 @@ Status FailureReporter::report_deadline(const CollectiveCall& call, std::uint64_
   std::iota(all.begin(), all.end(), 0);
   std::vector<std::string> missing;
   std::vector<int> waiters;
-  bool silent = false;
+  bool silent = false, within = false;
   const std::vector<PeerReport> reports = control_.survey(all, asking(survey_ns, hook));
   if (!agrees_with_peers(call, sequence, reports)) return failures_.first_error();
   for (const PeerReport& report : reports) {
     if (report.rank != control_.rank() && !is_blameless(report, sequence)) {
       missing.push_back(absence(report, sequence, error.limit_ns));
       silent = silent || report.state == PeerReport::State::kUnknown;
+      within = within || control_.member(report.rank).same_process(control_.member(control_.rank()));
       error.guilty.push_back(failures_.guilty(report));
     } else if (report.activity.started == sequence && report.activity.busy()) {
       waiters.push_back(report.rank);
     }
+  }
+  if (within) {
+    error.remedy =
+        "If one thread calls for both, call between tutti_group_start and tutti_group_end; raise "
+        "TUTTI_OPERATION_TIMEOUT if it is only slow.";
   }
   if (silent) error.remedy = "See whether it is stopped or cut off; raise TUTTI_OPERATION_TIMEOUT if it is only slow.";
   std::string words = fmt::format("{}", fmt::join(missing, "; "));

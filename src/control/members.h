@@ -28,6 +28,7 @@ struct Member {
   std::string text() const;
   Guilty guilty() const;
   bool same_pids(const Member& other) const { return machine == other.machine && pid_namespace == other.pid_namespace; }
+  bool same_process(const Member& other) const { return same_pids(other) && pid == other.pid; }
 };
 
 /// A member and where its control listener is: what a neighbour needs to reach it.

@@ -101,7 +101,7 @@ bool Team::is_front_complete() const {
   return !meetings_.empty() && meetings_.front()->come_ == ranks_.size() && !meetings_.front()->over_;
 }
 
-void Team::launch_complete(int rank) {
+void Team::launch_ready(int rank) {
   const std::uint32_t launcher = place_of(rank);
   {
     const std::lock_guard lock(mutex_);
@@ -268,9 +268,9 @@ Job Team::describe(std::span<const Deposit> deposits, std::size_t number, JobRec
   job.limit_ns = own.limit_ns;
   for (const Deposit& each : of_operation(deposits, operation)) job.limit_ns = std::min(job.limit_ns, each.limit_ns);
   for (std::size_t before = number % ranks_.size(); before < number; before += ranks_.size()) {
-    if (deposits[before].plan->work() != 0) job.behind = static_cast<std::uint32_t>(before) + 1;
+    if (deposits[before].plan->work() != 0) job.predecessor = static_cast<std::uint32_t>(before) + 1;
   }
-  job.use = uses_before(deposits, number);
+  job.earlier_uses = uses_before(deposits, number);
   return job;
 }
 

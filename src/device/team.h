@@ -80,7 +80,7 @@ class Team {
   /// Launches, on the rank's streams, all operations that every rank has come to. To be called by the thread of its
   /// deposits before it waits for them, and again meanwhile: whoever completed them may be held up. The meetings have the
   /// outcome.
-  void launch_complete(int rank);
+  void launch_ready(int rank);
   /// Makes a thread's stream go on behind the launch that it was in, where the launch could not do so. For each thread has
   /// a stream of its own by the name of cuda::kPerThreadStream. Errors: as Driver::call.
   Status follow(cuda::StreamHandle stream);

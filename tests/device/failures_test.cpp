@@ -396,6 +396,7 @@ TEST_F(DeviceFailures, ARankThatDoesNotCallIsNamedAtTheDeadline) {
           EXPECT_EQ(error.limit_ns, kSecondNs / 2) << name;
           ASSERT_EQ(error.guilty_count, 1u) << name << ": " << error.message;
           EXPECT_EQ(error.guilty[0].rank, 2) << name << ": " << error.message;
+          EXPECT_THAT(error.remedy, HasSubstr("tutti_group_start")) << name << ": the rank is of this process";
           rank.stream.wait();
           point.meet();
         });

@@ -104,7 +104,7 @@ double run_once(const Gpu& gpu, const Lone& lone, const Deposit& deposit, const 
                 const std::array<TimedEvent, 2>& events) {
   events[0].record(gpu, stream);
   const auto meeting = value_of(lone.team().deposit(deposit));
-  lone.team().launch_complete(0);
+  lone.team().launch_ready(0);
   events[1].record(gpu, stream);
   gpu.finish(stream);
   const Departure departure = lone.team().departure(*meeting, 0);

@@ -168,7 +168,7 @@ class Interpreter {
   /// Whether the rank has come to the job, and is not done with it.
   TUTTI_DEVICE bool is_under_way(std::uint32_t job) const {
     if (is_job_finished(job)) return false;
-    return jobs_[job].behind == 0 || is_job_finished(jobs_[job].behind - 1);
+    return jobs_[job].predecessor == 0 || is_job_finished(jobs_[job].predecessor - 1);
   }
   TUTTI_DEVICE bool is_job_finished(std::uint32_t job) const {
     return Progress<DeviceWords>::is_finished(job_words(job).finished, jobs_[job].work);
@@ -203,7 +203,7 @@ class Interpreter {
   /// Steps that a lane of the strand has retired for jobs before this one.
   TUTTI_DEVICE std::uint64_t retired_before(const Position& at, std::uint32_t lane) const {
     const Blob& blob = *job_of(at).blob;
-    return job_of(at).use * Strand{at.strand, blob.strands}.passes(blob.passes) * steps_of(at, lane);
+    return job_of(at).earlier_uses * Strand{at.strand, blob.strands}.passes(blob.passes) * steps_of(at, lane);
   }
   TUTTI_DEVICE bool is_finished(const Position& at) const { return DeviceWords::load_acquire(at.task->retired) >= at.end; }
 
@@ -638,8 +638,8 @@ class Interpreter {
     tell(last_job, end_of_last);
   }
   TUTTI_DEVICE JobEnd end_of(std::uint32_t job, const LaunchWords& ended) const {
-    const std::uint32_t behind = jobs_[job].behind;
-    if (ended.opened != 0 && is_job_finished(job) && (behind == 0 || is_job_finished(behind - 1))) return JobEnd::completed;
+    const std::uint32_t before = jobs_[job].predecessor;
+    if (ended.opened != 0 && is_job_finished(job) && (before == 0 || is_job_finished(before - 1))) return JobEnd::completed;
     return ended.told == job + 1 ? static_cast<JobEnd>(ended.why) : JobEnd::aborted;
   }
   /// Release: the host reads the rest of the record behind it, and what every block wrote for the job.

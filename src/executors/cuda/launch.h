@@ -72,11 +72,11 @@ struct Job {
   JobRecord* record;
   /// Of its operation: the plan's hash or, where the host knows what came before, of all operations so far.
   std::uint64_t operation_hash;
-  std::uint64_t limit_ns;   ///< from when a block comes to it; 0: none
-  std::uint32_t operation;  ///< its number in the launch; jobs lie in the order of these
-  std::uint32_t work;       ///< tasks that have any step to run
-  std::uint32_t behind;     ///< 1 + the rank's last job before it that has work; 0: none
-  std::uint32_t use;        ///< jobs before it with the same tasks
+  std::uint64_t limit_ns;      ///< from when a block comes to it; 0: none
+  std::uint32_t operation;     ///< its number in the launch; jobs lie in the order of these
+  std::uint32_t work;          ///< tasks that have any step to run
+  std::uint32_t predecessor;   ///< 1 + the rank's last job before it that has work; 0: none
+  std::uint32_t earlier_uses;  ///< jobs before it with the same tasks
 };
 
 /// The order of a team's launches, on its device: the links of its ranks are one launch's at a time. Begins at 0.

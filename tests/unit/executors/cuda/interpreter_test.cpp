@@ -276,8 +276,8 @@ class Fused {
         job.operation = operation;
         job.operation_hash = operations[operation]->plan_.hash;
         job.limit_ns = limit_ns;
-        job.behind = last[rank];
-        job.use = uses[job.tasks]++;
+        job.predecessor = last[rank];
+        job.earlier_uses = uses[job.tasks]++;
         if (job.work != 0) last[rank] = static_cast<std::uint32_t>(jobs.size());
       }
     }
