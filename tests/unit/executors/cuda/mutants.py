@@ -4,6 +4,8 @@
 Usage, from the repository's root: mutants.py BUILD [NUMBER ...], where BUILD is a build with the thread sanitizer in which
 cuda_interpreter_test is built. A fault is found where a test fails, a race is reported, or nothing ends within the limit.
 Exits 1 where one is not found, or where the tests fail without any. It takes minutes, so no test runs it.
+
+mutants.py --check    whether every fault can still be planted: what a test runs
 """
 import concurrent.futures
 import os
@@ -111,12 +113,19 @@ def commands(build: str) -> tuple[str, str]:
     return own[0], own[1]
 
 
-def planted(folder: str, fault: tuple[str, str, str, str]) -> None:
-    _, file, old, new = fault
+def text_for(fault: tuple[str, str, str, str]) -> str:
+    """Of the file that the fault is planted into."""
+    _, file, old, _ = fault
     with open(file, encoding="utf-8") as source:
         text = source.read()
     if text.count(old) != 1:
         sys.exit(f"mutants.py: {file} has this {text.count(old)} times, not once: {old}")
+    return text
+
+
+def planted(folder: str, fault: tuple[str, str, str, str]) -> None:
+    _, file, old, new = fault
+    text = text_for(fault)
     os.makedirs(os.path.join(folder, os.path.dirname(file)))
     with open(os.path.join(folder, file), "w", encoding="utf-8") as target:
         target.write(text.replace(old, new))
@@ -152,6 +161,10 @@ def main() -> int:
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     build = sys.argv[1]
+    if build == "--check":
+        for fault in FAULTS:
+            text_for(fault)
+        return 0
     chosen = [FAULTS[int(number)] for number in sys.argv[2:]] or FAULTS
     if failure := verdict(build, None):
         sys.exit(f"mutants.py: without a fault: {failure}")
