@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -43,7 +44,10 @@ Team::Team(std::shared_ptr<DeviceArena> arena, std::vector<int> ranks)
     : arena_(std::move(arena)),
       ranks_(std::move(ranks)),
       rooms_(std::make_shared<LaunchRooms>(arena_, std::max(most_jobs, static_cast<std::uint32_t>(ranks_.size())))),
-      deposits_(ranks_.size()) {}
+      deposits_(ranks_.size()) {
+  launching_.reserve(rooms_->most_jobs());
+  together_.reserve(rooms_->most_jobs());
+}
 
 Result<std::unique_ptr<Team>> Team::make(std::shared_ptr<DeviceArena> arena, std::vector<int> ranks,
                                          const SetUpLimit& limit) {
@@ -106,22 +110,16 @@ void Team::launch_ready(int rank) {
   {
     const std::lock_guard lock(mutex_);
     if (!is_front_complete()) return;
-    // All room that is needed is made before the first meeting is taken out.
-    std::vector<std::shared_ptr<Meeting>> meetings;
-    meetings.reserve(rooms_->most_jobs() / ranks_.size());
-    std::vector<Deposit> deposits;
-    deposits.reserve(rooms_->most_jobs());
     while (is_front_complete() && is_own(meetings_.front()->deposits_[launcher])) {
-      meetings.clear();
-      deposits.clear();
       do {
-        const Meeting& next = *meetings.emplace_back(std::move(meetings_.front()));
+        Meeting& next = *launching_.emplace_back(std::move(meetings_.front()));
         meetings_.pop_front();
         ++first_;
-        deposits.insert(deposits.end(), next.deposits_.begin(), next.deposits_.end());
-      } while (is_front_complete() && can_join(deposits, meetings_.front()->deposits_));
-      launch(meetings, deposits, launcher);
-      for (const auto& each : meetings) each->let_go();
+        std::move(next.deposits_.begin(), next.deposits_.end(), std::back_inserter(together_));
+      } while (is_front_complete() && can_join(together_, meetings_.front()->deposits_));
+      launch(launching_, together_, launcher);
+      launching_.clear();
+      together_.clear();
     }
   }
   changed_.notify_all();

@@ -140,9 +140,11 @@ class Team {
 
   mutable std::mutex mutex_;  ///< guards what follows, and the launches' order
   std::condition_variable changed_;
-  std::vector<std::uint64_t> deposits_;            ///< by place: how many each rank has made
-  std::deque<std::shared_ptr<Meeting>> meetings_;  ///< that are not over, in order
-  std::uint64_t first_ = 0;                        ///< number of the first of these
+  std::vector<std::uint64_t> deposits_;              ///< by place: how many each rank has made
+  std::deque<std::shared_ptr<Meeting>> meetings_;    ///< that are not over, in order
+  std::uint64_t first_ = 0;                          ///< number of the first of these
+  std::vector<std::shared_ptr<Meeting>> launching_;  ///< by one launch, with room for all that it may have
+  std::vector<Deposit> together_;                    ///< theirs, likewise
   bool has_launched_ = false;
   unsigned long long last_stream_ = 0;  ///< of the last launch, as the driver counts them
 };
