@@ -7,6 +7,7 @@
 
 #include "perf/memory.h"
 #include "src/tables/names.h"
+#include "src/tables/operators.h"
 #include "src/tables/units.h"
 
 namespace tutti::perf {
@@ -295,6 +296,9 @@ int Bench::run_type(tutti_type type) {
   const int first = request_.root.value_or(0);
   const int last = all_roots ? group_.ranks - 1 : first;
   for (const tutti_op op : ops) {
+    // Of all operators and types those that go together; a pair that was asked for by name is refused in a sentence.
+    const bool one_of_many = request_.ops.size() > 1 || request_.types.size() > 1;
+    if (request_.collective->reduces() && one_of_many && !applies_to(op, type)) continue;
     for (int root = first; root <= last; ++root) {
       if (const int code = run_counts(type, op, root, counts); code != program::kGood) return code;
     }

@@ -14,7 +14,7 @@ namespace {
 constexpr uint64_t kElements = 2048;
 constexpr std::byte kUntouched{0xc3};
 
-using Scratch = std::array<std::byte, kElements * 8>;
+using Scratch = std::array<std::byte, kElements * 16>;
 
 void expect(const CheckedOperation& operation, const Source& source, uint64_t from, uint64_t n, std::byte* out) {
   if (source.fold) return fill_folded(operation.pattern, source.index + from, n, out);
@@ -106,8 +106,8 @@ CheckFinding check_block(const CheckedOperation& operation, const Source& source
       if (std::memcmp(got + k * size, should, size) == 0) continue;
       if (finding.wrong == 0) {
         finding.sentence = fmt::format("element {} of {} on rank {} is {} where {} is right ({} of {} {} elements)",
-                                       from + k, what, operation.rank, as_number(type, got + k * size),
-                                       as_number(type, should), operation.collective->name, operation.count, text_of(type));
+                                       from + k, what, operation.rank, as_text(type, got + k * size), as_text(type, should),
+                                       operation.collective->name, operation.count, text_of(type));
       }
       ++finding.wrong;
     }

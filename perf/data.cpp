@@ -1,5 +1,7 @@
 #include "perf/data.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -46,6 +48,8 @@ struct Traits {
   double exact;  // whole numbers up to here are elements of the type
 };
 
+ElementKind kind_of(tutti_type type) { return element_type_info(type).kind; }
+
 Traits traits(tutti_type type) {
   const ElementTypeInfo row = element_type_info(type);
   const bool is_float = row.kind == ElementKind::floating;
@@ -85,6 +89,34 @@ void bounded_inputs(const Pattern& pattern, const Traits& type, Bound bound, int
   }
 }
 
+// Truth values fold as logical operators do.
+tutti_op op_of(const Pattern& pattern) {
+  if (kind_of(pattern.type) != ElementKind::boolean) return pattern.op;
+  switch (pattern.op) {
+    case TUTTI_SUM:
+    case TUTTI_MAX:
+    case TUTTI_BITWISE_OR:
+      return TUTTI_LOGICAL_OR;
+    case TUTTI_PROD:
+    case TUTTI_MIN:
+    case TUTTI_BITWISE_AND:
+      return TUTTI_LOGICAL_AND;
+    case TUTTI_BITWISE_XOR:
+      return TUTTI_LOGICAL_XOR;
+    default:
+      return pattern.op;
+  }
+}
+
+bool is_logical(tutti_op op) { return op == TUTTI_LOGICAL_AND || op == TUTTI_LOGICAL_OR || op == TUTTI_LOGICAL_XOR; }
+
+// Whether a random word is true: so often that what a logical operator makes of all ranks' is true and false by turns.
+bool is_true(tutti_op op, uint32_t word, int ranks) {
+  const uint64_t choices = op == TUTTI_LOGICAL_XOR ? 2 : static_cast<uint64_t>(std::max(ranks, 2));
+  const bool first = (word * choices) >> 32 == 0;
+  return op == TUTTI_LOGICAL_AND ? !first : first;
+}
+
 uint64_t raw_bits(const Words& low, const Words& high, int bits, uint64_t i) {
   return bits == 64 ? (uint64_t{high[i]} << 32) | low[i] : low[i];
 }
@@ -98,6 +130,17 @@ void wide_inputs(const Pattern& pattern, int rank, uint64_t index, uint64_t n, u
   }
   const Words low(pattern.seed, static_cast<uint32_t>(rank));
   const Words high(pattern.seed, static_cast<uint32_t>(rank) | kHighWords);
+  const tutti_op op = op_of(pattern);
+  if (is_logical(op)) {
+    const bool is_bool = kind_of(pattern.type) == ElementKind::boolean;
+    for (uint64_t k = 0; k < n; ++k) {
+      // Low bits, which the choice does not follow from.
+      const uint64_t any =
+          is_bool ? 1 : (raw_bits(low, high, type.bits, index + k) & ((uint64_t{1} << type.bits / 2) - 1)) | 1;
+      out[k] = is_true(op, low[index + k], pattern.ranks) ? any : 0;
+    }
+    return;
+  }
   const int shift = 64 - type.bits;
   const uint64_t odd = pattern.op == TUTTI_PROD ? 1 : 0;
   for (uint64_t k = 0; k < n; ++k) {
@@ -107,12 +150,14 @@ void wide_inputs(const Pattern& pattern, int rank, uint64_t index, uint64_t n, u
 }
 
 // Signed powers of two: of every index at most 12 ranks' have an exponent of +-1 and one rank's has a fraction of three
-// bits, so that no order of multiplying leaves float16's or bfloat16's exact range.
+// bits, so that no order of multiplying leaves float16's or bfloat16's exact range. Floats of 8 bits have fewer of both.
 void power_inputs(const Pattern& pattern, int rank, uint64_t index, uint64_t n, double* out) {
   const Words own(pattern.seed, static_cast<uint32_t>(rank));
   const Words common(pattern.seed, kCommonWords);
   const uint32_t ranks = static_cast<uint32_t>(pattern.ranks);
-  const uint32_t stride = (ranks + 11) / 12;
+  const uint32_t most = pattern.type == TUTTI_FLOAT8_E4M3 ? 6 : 12;
+  const uint32_t stride = (ranks + most - 1) / most;
+  const uint32_t fractions = pattern.type == TUTTI_FLOAT8_E5M2 ? 6 : 7;  // a mask of eighths
   constexpr double kPowers[] = {0.5, 1, 2, 1};
   for (uint64_t k = 0; k < n; ++k) {
     const uint32_t word = own[index + k];
@@ -120,7 +165,7 @@ void power_inputs(const Pattern& pattern, int rank, uint64_t index, uint64_t n, 
     const bool scaled = stride == 1 || (shared + static_cast<uint32_t>(rank)) % stride == 0;
     double value = scaled ? kPowers[(word >> 1) & 3] : 1.0;
     // Scaling a random word picks the rank without a division.
-    if ((uint64_t{shared} * ranks) >> 32 == static_cast<uint32_t>(rank)) value *= 1 + (shared & 7) / 8.0;
+    if ((uint64_t{shared} * ranks) >> 32 == static_cast<uint32_t>(rank)) value *= 1 + (shared & fractions) / 8.0;
     out[k] = (word & 1) != 0 ? -value : value;
   }
 }
@@ -134,6 +179,20 @@ void wide_inputs(const Pattern& pattern, int rank, uint64_t index, uint64_t n, d
   const bool folds_exactly = pattern.op == TUTTI_MIN || pattern.op == TUTTI_MAX;
   const Bound widest = {static_cast<uint32_t>(std::min(type.exact, 1073741823.0)), 1};
   bounded_inputs(pattern, type, folds_exactly ? widest : sum_bound(type, pattern.ranks), rank, index, n, out);
+}
+
+// Products of complex numbers: real ones, as above, but of one rank for each index. That one's parts are not zero, and so
+// no order of multiplying gives a zero of another sign. Parts take turns.
+void complex_inputs(const Pattern& pattern, int rank, uint64_t index, uint64_t n, double* out) {
+  const Words common(pattern.seed, kCommonWords);
+  double real[kBlock];
+  power_inputs(pattern, rank, index, n, real);
+  for (uint64_t k = 0; k < n; ++k) {
+    const uint32_t shared = common[index + k];
+    const bool chosen = (uint64_t{shared} * static_cast<uint32_t>(pattern.ranks)) >> 32 == static_cast<uint32_t>(rank);
+    out[2 * k] = chosen ? std::copysign(1 + (shared & 7) / 8.0, real[k]) : real[k];
+    out[2 * k + 1] = chosen ? 1 + (shared >> 3 & 7) / 8.0 : 0;
+  }
 }
 
 template <class Wide, class Less>
@@ -157,7 +216,32 @@ void fold_into(tutti_op op, uint64_t n, const Wide* in, Wide* total, Less less) 
   }
 }
 
+// Operators of bits and of truth values. Whether `op` is one.
+bool fold_bits_into(tutti_op op, uint64_t n, const uint64_t* in, uint64_t* total) {
+  const auto each = [&](auto fold) {
+    for (uint64_t k = 0; k < n; ++k) total[k] = fold(total[k], in[k]);
+    return true;
+  };
+  switch (op) {
+    case TUTTI_BITWISE_AND:
+      return each([](uint64_t a, uint64_t b) { return a & b; });
+    case TUTTI_BITWISE_OR:
+      return each([](uint64_t a, uint64_t b) { return a | b; });
+    case TUTTI_BITWISE_XOR:
+      return each([](uint64_t a, uint64_t b) { return a ^ b; });
+    case TUTTI_LOGICAL_AND:
+      return each([](uint64_t a, uint64_t b) { return uint64_t{a != 0 && b != 0}; });
+    case TUTTI_LOGICAL_OR:
+      return each([](uint64_t a, uint64_t b) { return uint64_t{a != 0 || b != 0}; });
+    case TUTTI_LOGICAL_XOR:
+      return each([](uint64_t a, uint64_t b) { return uint64_t{(a != 0) != (b != 0)}; });
+    default:
+      return false;
+  }
+}
+
 void fold_into(const Pattern& pattern, uint64_t n, const uint64_t* in, uint64_t* total) {
+  if (fold_bits_into(op_of(pattern), n, in, total)) return;
   if (traits(pattern.type).is_signed) {
     fold_into(pattern.op, n, in, total,
               [](uint64_t a, uint64_t b) { return static_cast<int64_t>(a) < static_cast<int64_t>(b); });
@@ -210,8 +294,14 @@ Element element_of(double value) {
     return {to_float16(value)};
   } else if constexpr (std::is_same_v<Element, BFloat16>) {
     return {to_bfloat16(value)};
-  } else {
+  } else if constexpr (std::is_same_v<Element, Float8E4M3>) {
+    return {to_float8_e4m3(value)};
+  } else if constexpr (std::is_same_v<Element, Float8E5M2>) {
+    return {to_float8_e5m2(value)};
+  } else if constexpr (std::is_arithmetic_v<Element>) {
     return static_cast<Element>(value);
+  } else {
+    return {};  // its numbers are another type's
   }
 }
 
@@ -222,6 +312,17 @@ void narrow(tutti_type type, const double* in, uint64_t n, std::byte* out) {
       std::memcpy(out + k * sizeof(Element), &element, sizeof(Element));
     }
   });
+}
+
+tutti_type part_of(tutti_type type) { return type == TUTTI_COMPLEX64 ? TUTTI_FLOAT32 : TUTTI_FLOAT64; }
+
+// What complex numbers are but where they are multiplied: twice as many parts.
+bool is_of_parts(const Pattern& pattern) {
+  return kind_of(pattern.type) == ElementKind::complex && (!pattern.reduces || pattern.op != TUTTI_PROD);
+}
+Pattern pattern_of_parts(Pattern pattern) {
+  pattern.type = part_of(pattern.type);
+  return pattern;
 }
 
 void moved_inputs(const Pattern& pattern, int rank, uint64_t index, uint64_t n, std::byte* out) {
@@ -251,6 +352,27 @@ void reduced_inputs(const Pattern& pattern, int rank, uint64_t index, uint64_t n
   Wide values[kBlock];
   wide_inputs(pattern, rank, index, n, values);
   narrow(pattern.type, values, n, out);
+}
+
+void complex_input(const Pattern& pattern, int rank, uint64_t index, uint64_t n, std::byte* out) {
+  double parts[2 * kBlock];
+  complex_inputs(pattern, rank, index, n, parts);
+  narrow(part_of(pattern.type), parts, 2 * n, out);
+}
+
+void complex_product(const Pattern& pattern, uint64_t index, uint64_t n, std::byte* out) {
+  double total[2 * kBlock];
+  double next[2 * kBlock];
+  complex_inputs(pattern, 0, index, n, total);
+  for (int rank = 1; rank < pattern.ranks; ++rank) {
+    complex_inputs(pattern, rank, index, n, next);
+    for (uint64_t k = 0; k < 2 * n; k += 2) {
+      const double real = total[k] * next[k] - total[k + 1] * next[k + 1];
+      total[k + 1] = total[k] * next[k + 1] + total[k + 1] * next[k];
+      total[k] = real;
+    }
+  }
+  narrow(part_of(pattern.type), total, 2 * n, out);
 }
 
 template <class Fill>
@@ -289,18 +411,32 @@ uint16_t round_to(double value) {
   return static_cast<uint16_t>(sign | static_cast<uint16_t>((magnitude + half) >> kDropped));
 }
 
-double from_bits(uint16_t bits, int fraction, int lowest) {
+// Of a float whose bits but the sign are as long as `most`.
+double from_bits(int bits, int most, int fraction, int lowest) {
   const int mantissa = bits & ((1 << fraction) - 1);
-  const int exponent = (bits & 0x7fff) >> fraction;
-  const int special = (0x7fff >> fraction);
-  const double sign = (bits & 0x8000) != 0 ? -1 : 1;
+  const int exponent = (bits & most) >> fraction;
+  const int special = (most >> fraction);
+  const double sign = bits > most ? -1 : 1;
   if (exponent == special) return mantissa != 0 ? std::numeric_limits<double>::quiet_NaN() : sign * INFINITY;
   if (exponent == 0) return sign * std::ldexp(mantissa, lowest - fraction);
   return sign * std::ldexp(mantissa + (1 << fraction), lowest + exponent - 1 - fraction);
 }
 
-double number_of(Float16 element) { return from_bits(element.bits, 10, -14); }
-double number_of(BFloat16 element) { return from_bits(element.bits, 7, -126); }
+double number_of(Float16 element) { return from_bits(element.bits, 0x7fff, 10, -14); }
+double number_of(BFloat16 element) { return from_bits(element.bits, 0x7fff, 7, -126); }
+double number_of(Float8E5M2 element) { return from_bits(element.bits, 0x7f, 2, -14); }
+double number_of(Float8E4M3 element) {
+  const int magnitude = element.bits & 0x7f;
+  if (magnitude == 0x7f) return std::numeric_limits<double>::quiet_NaN();
+  const int exponent = magnitude >> 3;
+  const double number = std::ldexp((magnitude & 7) + (exponent != 0 ? 8 : 0), std::max(exponent, 1) - 10);
+  return element.bits > 0x7f ? -number : number;
+}
+double number_of(Bool element) { return element.byte; }
+template <class Part>
+double number_of(Complex<Part> element) {
+  return static_cast<double>(element.real);
+}
 template <class Element>
 double number_of(Element element) {
   return static_cast<double>(element);
@@ -311,6 +447,29 @@ double number_of(Element element) {
 uint16_t to_float16(double value) { return round_to<10, -14, 15>(value); }
 uint16_t to_bfloat16(double value) { return round_to<7, -126, 127>(value); }
 
+uint8_t to_float8_e5m2(double value) {
+  const unsigned bits = round_to<2, -14, 15>(value);
+  return static_cast<uint8_t>((bits & 0x7fu) | (bits >> 8 & 0x80u));
+}
+
+uint8_t to_float8_e4m3(double value) {
+  constexpr double kMost = 464;  // halfway between the largest number and what would be the next
+  const double magnitude = std::fabs(value);
+  if (!(magnitude <= kMost)) return 0x7f;
+  const int sign = std::signbit(value) ? 0x80 : 0;
+  const int exponent = magnitude == 0 ? -6 : std::max(std::ilogb(magnitude), -6);
+  // Eighths of the power of two, or units below the normal numbers; ties to even. A carry runs into the exponent.
+  const int eighths = static_cast<int>(std::nearbyint(std::ldexp(magnitude, 3 - exponent)));
+  return static_cast<uint8_t>(sign | (((exponent + 6) << 3) + eighths));
+}
+
+std::string as_text(tutti_type type, const void* element) {
+  if (kind_of(type) != ElementKind::complex) return fmt::format("{}", as_number(type, element));
+  const auto* const parts = static_cast<const std::byte*>(element);
+  const tutti_type part = part_of(type);
+  return fmt::format("({}, {})", as_number(part, parts), as_number(part, parts + tutti_type_size(part)));
+}
+
 double as_number(tutti_type type, const void* element) {
   return visit_type(type, [&]<class Element>(std::type_identity<Element>) {
     Element value;
@@ -320,17 +479,21 @@ double as_number(tutti_type type, const void* element) {
 }
 
 void fill_input(const Pattern& pattern, int rank, uint64_t index, uint64_t count, void* out) {
+  if (is_of_parts(pattern)) return fill_input(pattern_of_parts(pattern), rank, 2 * index, 2 * count, out);
   const bool is_float = traits(pattern.type).is_float;
   by_blocks(pattern, index, count, out, [&](uint64_t from, uint64_t n, std::byte* bytes) {
     if (!pattern.reduces) return moved_inputs(pattern, rank, from, n, bytes);
+    if (kind_of(pattern.type) == ElementKind::complex) return complex_input(pattern, rank, from, n, bytes);
     if (is_float) return reduced_inputs<double>(pattern, rank, from, n, bytes);
     reduced_inputs<uint64_t>(pattern, rank, from, n, bytes);
   });
 }
 
 void fill_folded(const Pattern& pattern, uint64_t index, uint64_t count, void* out) {
+  if (is_of_parts(pattern)) return fill_folded(pattern_of_parts(pattern), 2 * index, 2 * count, out);
   const bool is_float = traits(pattern.type).is_float;
   by_blocks(pattern, index, count, out, [&](uint64_t from, uint64_t n, std::byte* bytes) {
+    if (kind_of(pattern.type) == ElementKind::complex) return complex_product(pattern, from, n, bytes);
     if (is_float) return folded_inputs<double>(pattern, from, n, bytes);
     folded_inputs<uint64_t>(pattern, from, n, bytes);
   });

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "tutti/tutti.h"
 
@@ -19,9 +20,10 @@ struct Pattern {
 
 /// Writes elements [index, index + count) of `rank`'s input to `out`, which needs no alignment beyond the type's.
 ///
-/// Integers: any value for sum, min and max, any odd value for prod (a product that tells every factor), a bounded one
-/// for avg. Floats: whole numbers whose sum over all ranks is exact in the type, for prod signed powers of two with a
-/// bounded exponent and one factor between 1 and 2. Thread safe.
+/// Integers: any value for sum, min, max and bitwise operators, any odd value for prod (a product that tells every factor),
+/// a bounded one for avg. Logical operators and truth values: true so often that results are true and false by turns.
+/// Floats and the parts of complex numbers: whole numbers whose sum over all ranks is exact in the type, for prod signed
+/// powers of two with a bounded exponent and one factor between 1 and 2. Thread safe.
 void fill_input(const Pattern& pattern, int rank, uint64_t index, uint64_t count, void* out);
 
 /// Writes what elements [index, index + count) of all ranks' inputs fold to: computed in 64-bit integers that wrap, or in
@@ -29,11 +31,16 @@ void fill_input(const Pattern& pattern, int rank, uint64_t index, uint64_t count
 /// pattern.reduces must be set. Thread safe.
 void fill_folded(const Pattern& pattern, uint64_t index, uint64_t count, void* out);
 
-/// The bits of the float16 and bfloat16 nearest to `value`, ties to even, infinity where it is too large.
+/// The bits of the narrow float nearest to `value`, ties to even, infinity where it is too large; float8_e4m3 has none, and
+/// gives NaN.
 uint16_t to_float16(double value);
 uint16_t to_bfloat16(double value);
+uint8_t to_float8_e4m3(double value);
+uint8_t to_float8_e5m2(double value);
 
-/// An element of a supported type as a number for an error's sentence. 64-bit integers lose bits there.
+/// An element as a number; of a complex one the real part. 64-bit integers lose bits there.
 double as_number(tutti_type type, const void* element);
+/// An element for an error's sentence.
+std::string as_text(tutti_type type, const void* element);
 
 }  // namespace tutti::perf

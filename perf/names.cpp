@@ -8,7 +8,7 @@ namespace tutti::perf {
 
 std::vector<tutti_type> types_named(const std::string& given) {
   std::vector<tutti_type> types;
-  for (const ElementTypeInfo& row : supported_types) {
+  for (const ElementTypeInfo& row : element_types) {
     const bool alias = row.alias != nullptr && given == row.alias;
     if (given == "all" || given == row.name || alias) types.push_back(row.type);
   }
@@ -17,7 +17,7 @@ std::vector<tutti_type> types_named(const std::string& given) {
 
 std::vector<tutti_op> ops_named(const std::string& given) {
   std::vector<tutti_op> ops;
-  for (const OperatorInfo& row : supported_operators) {
+  for (const OperatorInfo& row : operators) {
     if (given == "all" || given == row.name) ops.push_back(row.op);
   }
   return ops;
@@ -25,7 +25,7 @@ std::vector<tutti_op> ops_named(const std::string& given) {
 
 std::vector<std::string> all_type_names() {
   std::vector<std::string> all;
-  for (const ElementTypeInfo& row : supported_types) {
+  for (const ElementTypeInfo& row : element_types) {
     all.emplace_back(row.name);
     if (row.alias != nullptr) all.emplace_back(row.alias);
   }
@@ -34,16 +34,9 @@ std::vector<std::string> all_type_names() {
 }
 
 std::vector<std::string> all_op_names() {
-  std::vector<std::string> all = supported_op_names();
+  std::vector<std::string> all = op_names();
   all.emplace_back("all");
   return all;
-}
-
-bool is_later_type(const std::string& given) {
-  const auto begins = [&](const char* stem) { return given.starts_with(stem); };
-  return std::ranges::any_of(std::array{"float8", "f8", "fp8", "complex"}, begins) ||
-         std::ranges::any_of(element_types,
-                             [&](const ElementTypeInfo& row) { return !row.supported && given == row.name; });
 }
 
 const char* name_of(MemoryKind memory) {

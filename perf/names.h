@@ -17,9 +17,6 @@ const char* name_of(MemoryKind memory);
 std::vector<tutti_type> types_named(const std::string& given);
 std::vector<tutti_op> ops_named(const std::string& given);
 
-/// Whether a type that is not supported yet has a name that begins with `given`.
-bool is_later_type(const std::string& given);
-
 /// Names and aliases and "all", for --help and refusals.
 std::vector<std::string> all_type_names();
 std::vector<std::string> all_op_names();

@@ -145,10 +145,6 @@ void declare_examples(program::Options& options) {
 // The sentence that refuses the words, or empty.
 std::string read_types(const CommandLine& words, Request& request) {
   request.types = types_named(words.type);
-  if (request.types.empty() && is_later_type(words.type)) {
-    return fmt::format("--datatype was given '{}', which this version does not have yet; use one of {}", words.type,
-                       program::listing(all_type_names()));
-  }
   if (request.types.empty()) {
     return fmt::format("--datatype was given '{}', which is no type; use one of {}", words.type,
                        program::listing(all_type_names()));

@@ -46,7 +46,7 @@ typedef enum tutti_status {
   TUTTI_UNSUPPORTED = 66,      ///< a feature that this build or machine does not have; the sentence says which
 } tutti_status;
 
-/// Element types. 0 to 11 are NCCL's values.
+/// Element types. 0 to 11 are NCCL's values. docs/matrix.md lists which operators apply to which.
 typedef enum tutti_type {
   TUTTI_INT8 = 0,
   TUTTI_UINT8 = 1,
@@ -58,26 +58,32 @@ typedef enum tutti_type {
   TUTTI_FLOAT32 = 7,
   TUTTI_FLOAT64 = 8,
   TUTTI_BFLOAT16 = 9,
-  TUTTI_FLOAT8_E4M3 = 10,  ///< not there yet
-  TUTTI_FLOAT8_E5M2 = 11,  ///< not there yet
-  TUTTI_BOOL = 64,         ///< not there yet, nor are those below
+  TUTTI_FLOAT8_E4M3 = 10,  ///< OCP's: up to 448, no infinity; what is too large becomes NaN
+  TUTTI_FLOAT8_E5M2 = 11,  ///< OCP's: the upper half of a float16
+  TUTTI_BOOL = 64,         ///< one byte: 0 is false, any other true
   TUTTI_INT16 = 65,
   TUTTI_UINT16 = 66,
-  TUTTI_COMPLEX64 = 67,
-  TUTTI_COMPLEX128 = 68,
+  TUTTI_COMPLEX64 = 67,           ///< two float32: real and imaginary part
+  TUTTI_COMPLEX128 = 68,          ///< two float64
   TUTTI_OPAQUE = 128,             ///< TUTTI_OPAQUE + n is an element of n bytes that no operator touches
   TUTTI_TYPE_LIMIT = 0x7fffffff,  ///< no type: the enumeration holds values that are made while a program runs
 } tutti_type;
 
-/// Reduction operators. 0 to 4 are NCCL's values. Integers wrap; min and max give NaN where an operand is NaN; avg is
-/// the sum divided by the number of ranks (integers: rounded towards zero).
+/// Reduction operators. 0 to 4 are NCCL's values. Integers wrap. Floats of 8 and 16 bits are added in float32, and rounded
+/// to nearest even with each message. min and max give NaN where an operand is NaN, and take −0 to be less than +0. Every
+/// NaN that a fold writes is quiet and positive. avg is the sum divided by the number of ranks (integers: rounded towards
+/// zero). Subnormal numbers are kept. A product of complex numbers is (ac − bd) + (ad + bc)i, each operation rounded.
+///
+/// Bitwise operators take integers and bool, logical ones too. Those give 0 or 1 of the element's type; what is not 0 is
+/// true. For bool sum, max and or are "or", and prod, min and and are "and". In a group of one rank the bits stay as they
+/// are. An operator that does not apply to a type is TUTTI_INVALID_ARGUMENT.
 typedef enum tutti_op {
   TUTTI_SUM = 0,
   TUTTI_PROD = 1,
   TUTTI_MAX = 2,
   TUTTI_MIN = 3,
   TUTTI_AVG = 4,
-  TUTTI_BITWISE_AND = 64,  ///< not there yet, nor are those below
+  TUTTI_BITWISE_AND = 64,
   TUTTI_BITWISE_OR = 65,
   TUTTI_BITWISE_XOR = 66,
   TUTTI_LOGICAL_AND = 67,

@@ -19,6 +19,7 @@
 #error "tutti/tutti.hpp takes C++20: compile with -std=c++20, or use tutti/tutti.h"
 #endif
 
+#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -97,6 +98,14 @@ struct TypeOf<std::uint8_t> {
   static constexpr tutti_type value = TUTTI_UINT8;
 };
 template <>
+struct TypeOf<std::int16_t> {
+  static constexpr tutti_type value = TUTTI_INT16;
+};
+template <>
+struct TypeOf<std::uint16_t> {
+  static constexpr tutti_type value = TUTTI_UINT16;
+};
+template <>
 struct TypeOf<std::int32_t> {
   static constexpr tutti_type value = TUTTI_INT32;
 };
@@ -131,10 +140,23 @@ template <>
 struct TypeOf<double> {
   static constexpr tutti_type value = TUTTI_FLOAT64;
 };
+template <>
+struct TypeOf<bool> {
+  static_assert(sizeof(bool) == 1);
+  static constexpr tutti_type value = TUTTI_BOOL;
+};
+template <>
+struct TypeOf<std::complex<float>> {
+  static constexpr tutti_type value = TUTTI_COMPLEX64;
+};
+template <>
+struct TypeOf<std::complex<double>> {
+  static constexpr tutti_type value = TUTTI_COMPLEX128;
+};
 
 }  // namespace detail
 
-/// The tutti_type of a C++ element type; 16-bit floats have none and go through the C face.
+/// The tutti_type of a C++ element type; floats of 8 and 16 bits have none and go through the C face.
 template <typename T>
 inline constexpr tutti_type type_of = detail::TypeOf<T>::value;
 

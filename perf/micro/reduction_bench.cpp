@@ -103,8 +103,9 @@ void run_small(benchmark::State& state, tutti_type type, tutti_op op, std::size_
 }
 
 void register_place(const std::string& place, Shape shape) {
-  for (const ElementTypeInfo& type : supported_types) {
-    for (const OperatorInfo& op : supported_operators) {
+  for (const ElementTypeInfo& type : element_types) {
+    for (const OperatorInfo& op : operators) {
+      if (fold_kind(type.type, op.op).type != type.type) continue;  // another type's
       const std::string name = "fold" + std::string(shape.streaming ? "_streaming" : "") + "/" + place + "/" +
                                std::to_string(shape.sources) + "to" + std::to_string(shape.destinations) + "/" + type.name +
                                "/" + op.name;
@@ -123,7 +124,8 @@ void register_all() {
   register_place("L2", {4, 1, kInCache * 2 / 3, false});
   register_place("memory", {2, 1, kInMemory, false});
   register_place("memory", {2, 1, kInMemory, true});
-  for (const ElementTypeInfo& type : supported_types) {
+  for (const ElementTypeInfo& type : element_types) {
+    if (fold_kind(type.type, TUTTI_SUM).type != type.type) continue;
     for (std::size_t bytes : {8u, 64u, 256u, 1024u}) {
       const std::string name = std::string("small/") + type.name + "/sum/" + std::to_string(bytes);
       benchmark::RegisterBenchmark(name.c_str(),

@@ -16,17 +16,15 @@ def rows(file, begin, pattern):
 
 
 def element_types():
-    """(bytes of each supported type by name, name by nccl-tests' other name)."""
+    """(bytes of each type by name, name by nccl-tests' other name)."""
     found = rows("element_types.h", r"\{TUTTI_\w+,",
-                 r'\s*"(\w+)",\s*(?:nullptr|"(\w+)"),\s*ElementKind::\w+,\s*(\d+),\s*\d+,\s*(true|false)\}')
-    supported = [(name, alias, int(size)) for name, alias, size, verbs_take_it in found if verbs_take_it == "true"]
-    return {name: size for name, _, size in supported}, {alias: name for name, alias, _ in supported if alias}
+                 r'\s*"(\w+)",\s*(?:nullptr|"(\w+)"),\s*ElementKind::\w+,\s*(\d+),\s*\d+\}')
+    return {name: int(size) for name, _, size in found}, {alias: name for name, alias, _ in found if alias}
 
 
 def operators():
-    """The names of the supported operators."""
-    found = rows("operators.h", r"\{TUTTI_\w+,", r'\s*"(\w+)",\s*(true|false)\}')
-    return tuple(name for name, supported in found if supported == "true")
+    """The operators' names."""
+    return tuple(rows("operators.h", r'\{TUTTI_\w+,(?=\s*")', r'\s*"(\w+)",\s*operators_detail::\w+\}'))
 
 
 def collectives():

@@ -12,12 +12,13 @@
 namespace tutti {
 namespace {
 
-Status check_op(tutti_op op) {
-  const OperatorInfo* const row = operator_info(op);
-  if (row != nullptr && row->supported) return {};
-  if (row == nullptr) return invalid(fmt::format("operator {} does not exist", static_cast<int>(op)), "See tutti_op.");
-  return Status(TUTTI_UNSUPPORTED, fmt::format("operator {} is not there yet", static_cast<int>(op)),
-                fmt::format("Use one of {}.", listing(supported_op_names())));
+Status check_op(tutti_op op, tutti_type type) {
+  if (applies_to(op, type)) return {};
+  if (operator_info(op) == nullptr)
+    return invalid(fmt::format("operator {} does not exist", static_cast<int>(op)), "See tutti_op.");
+  const std::vector<std::string> others = op_names_of(type);
+  return invalid(fmt::format("operator {} does not apply to {}", text_of(op), text_of(type)),
+                 others.empty() ? "Fold elements of a type that has operators." : "Use one of " + listing(others) + ".");
 }
 
 /// Whether this rank uses the buffer at all: a reduce's recv matters on the root alone.
@@ -32,7 +33,7 @@ bool uses(const CollectiveCall& call, Buffer buffer, const Communicator& comm) {
 Status check(const CollectiveCall& call, const Communicator& comm) {
   if (Status status = check_type(call.type); !status.ok()) return status;
   if (reduces(call.collective)) {
-    if (Status status = check_op(call.op); !status.ok()) return status;
+    if (Status status = check_op(call.op, call.type); !status.ok()) return status;
   }
   if (rooted(call.collective) && (call.root < 0 || call.root >= comm.ranks())) {
     return invalid(

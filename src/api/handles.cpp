@@ -141,11 +141,8 @@ Status read_other_version(const tutti_call*& call, tutti_call& room) {
 }
 
 Status check_type(tutti_type type) {
-  const int number = static_cast<int>(type);
-  if (element_bytes(type) == 0) return invalid(fmt::format("element type {} does not exist", number), "See tutti_type.");
-  if (is_supported(type)) return {};
-  return Status(TUTTI_UNSUPPORTED, fmt::format("element type {} is not there yet", number),
-                fmt::format("Use one of {}.", listing(supported_type_names())));
+  if (element_bytes(type) != 0) return {};
+  return invalid(fmt::format("element type {} does not exist", static_cast<int>(type)), "See tutti_type.");
 }
 
 }  // namespace tutti

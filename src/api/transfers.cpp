@@ -55,8 +55,8 @@ Status start(const Asked& asked, tutti_comm* handle, tutti_stream stream, const 
 /// What mostly is so, and takes few words to ask: there is nothing to be said against the transfer.
 bool is_simple(const Asked& asked, const Communicator& comm) {
   constexpr std::size_t most = SIZE_MAX / 64;
-  return is_supported(asked.type) && asked.count < most && asked.memory != nullptr && asked.peer >= 0 &&
-         asked.peer < comm.ranks();
+  return !is_opaque(asked.type) && element_bytes(asked.type) != 0 && asked.count < most && asked.memory != nullptr &&
+         asked.peer >= 0 && asked.peer < comm.ranks();
 }
 
 /// A transfer of any kind.

@@ -16,6 +16,7 @@
 #include "src/control/log_lines.h"
 #include "src/links/non_temporal.h"
 #include "src/point_to_point/engine.h"
+#include "src/tables/element_types.h"
 #include "topology/oversubscription.h"
 
 namespace tutti {
@@ -397,6 +398,11 @@ Problem Communicator::problem_of(const CollectiveCall& call) const {
   problem.root = rooted(call.collective) ? call.root : 0;
   problem.ranks = ranks();
   problem.count = call.count;
+  if (!is_opaque(call.type)) return problem;
+  // Bytes travel by any algorithm, however long an element is.
+  problem.type = TUTTI_UINT8;
+  problem.opaque = static_cast<std::uint32_t>(element_bytes(call.type));
+  problem.count *= problem.opaque;
   return problem;
 }
 

@@ -8,6 +8,7 @@
 #include "algorithms/algorithm.h"
 #include "src/base/link_shape.h"
 #include "src/base/saturating.h"
+#include "src/executors/cuda/launch.h"
 #include "src/reduction/reduction.h"
 
 namespace tutti {
@@ -18,10 +19,12 @@ constexpr int most_looked_at = 32;
 /// So many plans are kept.
 constexpr std::size_t most_plans = 4096;
 
-/// Whether a device's messages tell of themselves: where a trip takes longer than the data. A barrier has no data.
+/// Whether a device's messages tell of themselves: where a trip takes longer than the data. A barrier has no data. What is
+/// folded has room in a line.
 bool goes_by_lines(const Problem& problem) {
   return problem.processor == Processor::cuda && problem.collective != Collective::barrier &&
-         bytes_of(problem.count, problem.type) <= line_message_bytes;
+         bytes_of(problem.count, problem.type) <= line_message_bytes &&
+         std::uint64_t{1} << unit_shift(problem) <= line_data_bytes;
 }
 
 }  // namespace

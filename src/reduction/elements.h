@@ -27,9 +27,13 @@ TUTTI_HOST_DEVICE inline To bits_as(const From& from) {
   return to;
 }
 
-/// The type that elements of type T are folded in: float for the 16-bit floats, T itself for the others.
+/// Whether T is one of a list of types.
+template <typename T, typename... Listed>
+inline constexpr bool kIsOneOf = (std::is_same_v<T, Listed> || ...);
+
+/// The type that elements of type T are folded in: float for the 8- and 16-bit floats, T itself for the others.
 template <typename T>
-using Wide = std::conditional_t<std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>, float, T>;
+using Wide = std::conditional_t<kIsOneOf<T, Float16, BFloat16, Float8E4M3, Float8E5M2>, float, T>;
 
 /// Whether T is folded in another type than itself, so that the two element formats differ.
 template <typename T>
@@ -51,6 +55,8 @@ template <typename T>
 TUTTI_HOST_DEVICE inline T canonical(T value) {
   if constexpr (std::is_floating_point_v<T>) {
     return value == value ? value : quiet_nan<T>();
+  } else if constexpr (kIsOneOf<T, Complex<float>, Complex<double>>) {
+    return T{canonical(value.real), canonical(value.imaginary)};
   } else {
     return value;
   }
@@ -76,12 +82,68 @@ TUTTI_HOST_DEVICE inline float widen(Float16 narrow) {
   return bits_as<float>(sign | wide);
 }
 
+/// The upper half of a float16.
+TUTTI_HOST_DEVICE inline float widen(Float8E5M2 narrow) {
+  return widen(Float16{static_cast<std::uint16_t>(narrow.bits << 8)});
+}
+
+/// As a float16 whose exponent is 8 too small; a NaN is one of that sign.
+TUTTI_HOST_DEVICE inline float widen(Float8E4M3 narrow) {
+  const unsigned sign = narrow.bits & 0x80u;
+  const unsigned magnitude = narrow.bits & 0x7fu;
+  if (magnitude == 0x7fu) return bits_as<float>(static_cast<std::uint32_t>(sign << 24) | 0x7fc00000u);
+  return widen(Float16{static_cast<std::uint16_t>(sign << 8 | magnitude << 7)}) * 256.0f;
+}
+
 template <typename T>
 TUTTI_HOST_DEVICE inline T widen(T value) {
   return value;
 }
 
-/// `wide` in the element type T: rounded to nearest even, overflow to infinity, subnormals kept, NaN canonical.
+/// How an 8-bit float lies below a float32.
+template <typename T>
+struct Float8Layout;
+template <>
+struct Float8Layout<Float8E4M3> {
+  static constexpr int kFraction = 3;                         ///< bits
+  static constexpr std::uint32_t kLeastNormal = 0x3c800000u;  ///< 2^-6 as a float32
+  static constexpr std::uint32_t kOverflow = 0x7fu;  ///< what is above the largest number: NaN, for want of infinity
+  static constexpr std::uint32_t kNaN = 0x7fu;
+};
+template <>
+struct Float8Layout<Float8E5M2> {
+  static constexpr int kFraction = 2;
+  static constexpr std::uint32_t kLeastNormal = 0x38800000u;  ///< 2^-14
+  static constexpr std::uint32_t kOverflow = 0x7cu;           ///< infinity
+  static constexpr std::uint32_t kNaN = 0x7eu;
+};
+
+/// `wide`, which is canonical, as an 8-bit float's bits, rounded to nearest even.
+template <typename T>
+TUTTI_HOST_DEVICE inline std::uint8_t narrow_to_8_bits(float wide) {
+  using Narrow = Float8Layout<T>;
+  constexpr int kDropped = 23 - Narrow::kFraction;
+  const std::uint32_t bits = bits_as<std::uint32_t>(wide);
+  const std::uint32_t sign = bits & 0x80000000u;
+  const std::uint32_t magnitude = bits ^ sign;
+  std::uint32_t rounded;
+  if (magnitude > 0x7f800000u) {
+    rounded = Narrow::kNaN;
+  } else if (magnitude < Narrow::kLeastNormal) {
+    // As for float16: adding a number whose last place is the last that is kept rounds to it.
+    constexpr std::uint32_t kMagic = Narrow::kLeastNormal + (static_cast<std::uint32_t>(kDropped) << 23);
+    rounded = bits_as<std::uint32_t>(bits_as<float>(magnitude) + bits_as<float>(kMagic)) - kMagic;
+  } else {
+    constexpr std::uint32_t kBias = Narrow::kLeastNormal - (1u << 23);
+    constexpr std::uint32_t kHalf = (1u << (kDropped - 1)) - 1;
+    rounded = (magnitude - kBias + kHalf + ((magnitude >> kDropped) & 1u)) >> kDropped;
+    if (rounded > Narrow::kOverflow) rounded = Narrow::kOverflow;
+  }
+  return static_cast<std::uint8_t>(rounded == Narrow::kNaN ? rounded : rounded | sign >> 24);
+}
+
+/// `wide` in the element type T: rounded to nearest even, overflow to infinity (E4M3 has none: to NaN), subnormals kept,
+/// NaN canonical.
 template <typename T>
 TUTTI_HOST_DEVICE inline T narrow(Wide<T> wide) {
   if constexpr (!kWidens<T>) {
@@ -89,6 +151,8 @@ TUTTI_HOST_DEVICE inline T narrow(Wide<T> wide) {
   } else if constexpr (std::is_same_v<T, BFloat16>) {
     const std::uint32_t bits = bits_as<std::uint32_t>(canonical(wide));
     return BFloat16{static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
+  } else if constexpr (sizeof(T) == 1) {
+    return T{narrow_to_8_bits<T>(canonical(wide))};
   } else {
     std::uint32_t bits = bits_as<std::uint32_t>(canonical(wide));
     const std::uint32_t sign = bits & 0x80000000u;

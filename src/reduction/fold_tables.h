@@ -9,12 +9,18 @@
 
 namespace tutti {
 
-/// The folds of one type, in the order of tutti_op's first values.
+/// The folds of one type; nullptr where fold_kind (src/tables/operators.h) never asks for it.
 struct FoldTable {
-  FoldFunction sum;
-  FoldFunction prod;
-  FoldFunction max;
-  FoldFunction min;
+  FoldFunction sum = nullptr;
+  FoldFunction prod = nullptr;
+  FoldFunction max = nullptr;
+  FoldFunction min = nullptr;
+  FoldFunction bitwise_and = nullptr;
+  FoldFunction bitwise_or = nullptr;
+  FoldFunction bitwise_xor = nullptr;
+  FoldFunction logical_and = nullptr;
+  FoldFunction logical_or = nullptr;
+  FoldFunction logical_xor = nullptr;
 };
 
 /// The table of one type for this processor. Static, thread safe. fold_TYPE.cpp defines it.
@@ -24,6 +30,10 @@ template <>
 const FoldTable& folds_of<std::int8_t>();
 template <>
 const FoldTable& folds_of<std::uint8_t>();
+template <>
+const FoldTable& folds_of<std::int16_t>();
+template <>
+const FoldTable& folds_of<std::uint16_t>();
 template <>
 const FoldTable& folds_of<std::int32_t>();
 template <>
@@ -40,6 +50,14 @@ template <>
 const FoldTable& folds_of<float>();
 template <>
 const FoldTable& folds_of<double>();
+template <>
+const FoldTable& folds_of<Float8E4M3>();
+template <>
+const FoldTable& folds_of<Float8E5M2>();
+template <>
+const FoldTable& folds_of<Complex<float>>();
+template <>
+const FoldTable& folds_of<Complex<double>>();
 
 /// Bytes of a cache line.
 inline constexpr std::size_t kLine = 64;

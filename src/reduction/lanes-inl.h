@@ -1,4 +1,4 @@
-// The loops' unit of work on a vector instruction set: one vector, or two of float32 for the 16-bit floats. Included once
+// The loops' unit of work on a vector instruction set: one vector, or two of float32 for the narrow floats. Included once
 // per instruction set by sweep-inl.h, which has the guard; never for the scalar fallback.
 
 #include <cstddef>
@@ -34,11 +34,16 @@ HWY_INLINE void store_bytes(D, V value, std::uint8_t* to) {
   hn::StoreU(hn::BitCast(d8, value), d8, to);
 }
 
-/// A store around the caches; `to` is aligned to the vector's size.
+/// A store around the caches; `to` is aligned to the vector's size. Vectors of 8 bytes, which have no such store, are
+/// stored as usual.
 template <class D, class V>
 HWY_INLINE void stream_bytes(D, V value, std::uint8_t* to) {
   const hn::Repartition<std::uint8_t, D> d8;
-  hn::Stream(hn::BitCast(d8, value), d8, to);
+  if constexpr (hn::MaxLanes(d8) < 16) {
+    hn::StoreU(hn::BitCast(d8, value), d8, to);
+  } else {
+    hn::Stream(hn::BitCast(d8, value), d8, to);
+  }
 }
 
 template <typename Word>
@@ -76,12 +81,13 @@ HWY_INLINE void store_short(std::uint8_t* to, std::uint64_t value, std::size_t b
   }
 }
 
-/// 0 to 16 bytes as the first of a vector of 16; the others repeat them or are zero. D has 16 bytes.
+/// 0 to 16 bytes as the first of a vector of 16; the others repeat them or are zero. D has 16 bytes, or 8 for as many.
 template <class D>
 HWY_INLINE VectorOf<D> load_some(D d, const std::uint8_t* from, std::size_t bytes) {
   const hn::Repartition<std::uint64_t, D> d64;
-  if (bytes == 16) return load_bytes(d, from);
   if (bytes == 0) return hn::Zero(d);
+  if constexpr (hn::MaxLanes(d64) == 1) return hn::BitCast(d, hn::Set(d64, load_short(from, bytes)));
+  if (bytes == 16) return load_bytes(d, from);
   if (bytes <= 8) return hn::BitCast(d, hn::Set(d64, load_short(from, bytes)));
   const auto low = hn::Set(d64, load_word<std::uint64_t>(from));
   const auto high = hn::Set(d64, load_word<std::uint64_t>(from + bytes - 8) >> (8 * (16 - bytes)));
@@ -91,10 +97,11 @@ HWY_INLINE VectorOf<D> load_some(D d, const std::uint8_t* from, std::size_t byte
 template <class D, class V>
 HWY_INLINE void store_some(D, V value, std::uint8_t* to, std::size_t bytes) {
   const hn::Repartition<std::uint64_t, D> d64;
-  if (bytes == 16) return store_bytes(d64, hn::BitCast(d64, value), to);
   if (bytes == 0) return;
   const auto words = hn::BitCast(d64, value);
   const std::uint64_t low = hn::GetLane(words);
+  if constexpr (hn::MaxLanes(d64) == 1) return store_short(to, low, bytes);
+  if (bytes == 16) return store_bytes(d64, words, to);
   if (bytes <= 8) return store_short(to, low, bytes);
   const std::uint64_t high = hn::GetLane(hn::UpperHalf(hn::Half<decltype(d64)>(), words));
   // The upper word first: where they overlap, the lower one then writes what belongs there.
@@ -152,12 +159,50 @@ HWY_INLINE V combine_vectors(Max, V a, V b) {
   }
 }
 
+template <class V>
+HWY_INLINE V combine_vectors(BitwiseAnd, V a, V b) {
+  return hn::And(a, b);
+}
+template <class V>
+HWY_INLINE V combine_vectors(BitwiseOr, V a, V b) {
+  return hn::Or(a, b);
+}
+template <class V>
+HWY_INLINE V combine_vectors(BitwiseXor, V a, V b) {
+  return hn::Xor(a, b);
+}
+
+/// Logical operators work on zeros and ones, see prepared_for below.
+template <class V>
+HWY_INLINE V combine_vectors(LogicalAnd, V a, V b) {
+  return hn::And(a, b);
+}
+template <class V>
+HWY_INLINE V combine_vectors(LogicalOr, V a, V b) {
+  return hn::Or(a, b);
+}
+template <class V>
+HWY_INLINE V combine_vectors(LogicalXor, V a, V b) {
+  return hn::Xor(a, b);
+}
+
 template <class Op, class V>
 HWY_INLINE V negated_for(V value) {
   if constexpr (hwy::IsSame<Op, Max>() && hwy::IsFloat<hn::LaneType<V>>()) {
     return hn::Neg(value);
   } else {
     return value;
+  }
+}
+
+/// An operand as combine_vectors takes it.
+template <class Op, class V>
+HWY_INLINE V prepared_for(V value) {
+  if constexpr (kIsLogical<Op>) {
+    const hn::DFromV<V> d;
+    return hn::IfThenZeroElse(hn::Eq(value, hn::Zero(d)), hn::Set(d, 1));
+  } else {
+    return negated_for<Op>(value);
   }
 }
 
@@ -173,19 +218,23 @@ HWY_INLINE V canonical_vector(V value) {
 
 // ---- Division --------------------------------------------------------------------------------------------------------
 
-/// The upper halves of the products of lanes of 64 bits.
+/// The upper halves of the products of lanes of 16 or 64 bits.
 template <class V>
 HWY_INLINE V multiply_high(V a, V b) {
   const hn::DFromV<V> d;
-  const hn::RepartitionToNarrow<decltype(d)> d32;
-  const auto low_half = hn::Set(d, 0xffffffffu);
-  const auto a_low = hn::BitCast(d32, a);
-  const auto b_low = hn::BitCast(d32, b);
-  const auto a_high = hn::BitCast(d32, hn::ShiftRight<32>(a));
-  const auto b_high = hn::BitCast(d32, hn::ShiftRight<32>(b));
-  const auto cross = hn::Add(hn::MulEven(a_high, b_low), hn::ShiftRight<32>(hn::MulEven(a_low, b_low)));
-  const auto middle = hn::Add(hn::MulEven(a_low, b_high), hn::And(cross, low_half));
-  return hn::Add(hn::Add(hn::MulEven(a_high, b_high), hn::ShiftRight<32>(cross)), hn::ShiftRight<32>(middle));
+  if constexpr (sizeof(hn::LaneType<V>) == 2) {
+    return hn::MulHigh(a, b);
+  } else {
+    const hn::RepartitionToNarrow<decltype(d)> d32;
+    const auto low_half = hn::Set(d, 0xffffffffu);
+    const auto a_low = hn::BitCast(d32, a);
+    const auto b_low = hn::BitCast(d32, b);
+    const auto a_high = hn::BitCast(d32, hn::ShiftRight<32>(a));
+    const auto b_high = hn::BitCast(d32, hn::ShiftRight<32>(b));
+    const auto cross = hn::Add(hn::MulEven(a_high, b_low), hn::ShiftRight<32>(hn::MulEven(a_low, b_low)));
+    const auto middle = hn::Add(hn::MulEven(a_low, b_high), hn::And(cross, low_half));
+    return hn::Add(hn::Add(hn::MulEven(a_high, b_high), hn::ShiftRight<32>(cross)), hn::ShiftRight<32>(middle));
+  }
 }
 
 __extension__ using DoubleWord = unsigned __int128;
@@ -198,18 +247,21 @@ inline int log_above(std::uint64_t by) { return by <= 1 ? 0 : 64 - __builtin_clz
 /// Montgomery, "Division by invariant integers using multiplication", 1994, theorem 4.2, and for the greatest number too,
 /// as what rounding up adds is less than `by`).
 ///
-/// Lanes of 64 bits; for all of their numbers a reciprocal of one bit more than the lane (their figure 4.1).
+/// Lanes of 16 and 64 bits; for all of their numbers a reciprocal of one bit more than the lane (their figure 4.1).
 template <typename T, bool kMagnitude>
 class UnsignedDivider {
-  static_assert(sizeof(T) == 8);
+  static constexpr int kBits = 8 * sizeof(T);
+  static_assert(kBits == 16 || kBits == 64);
 
  public:
-  explicit UnsignedDivider(std::uint64_t by) : shift_(log_above(by) - 1) {
+  explicit UnsignedDivider(std::uint64_t by) {
+    if (by > std::numeric_limits<T>::max()) return;  // more than any lane: multiplier 0 gives quotient 0
+    shift_ = log_above(by) - 1;
     const DoubleWord power = static_cast<DoubleWord>(1) << log_above(by);
     if constexpr (kMagnitude) {
-      multiplier_ = static_cast<T>(((power << 63) + by - 1) / by);
+      multiplier_ = static_cast<T>(((power << (kBits - 1)) + by - 1) / by);
     } else {
-      multiplier_ = static_cast<T>(((power - by) << 64) / by + 1);
+      multiplier_ = static_cast<T>(((power - by) << kBits) / by + 1);
     }
   }
   template <class V>
@@ -220,8 +272,8 @@ class UnsignedDivider {
   }
 
  private:
-  T multiplier_;
-  int shift_;
+  T multiplier_ = 0;
+  int shift_ = kBits - 1;
 };
 
 /// Lanes of 32 bits; for all of their numbers the reciprocal is rounded down and the number counted one more where that is
@@ -406,7 +458,7 @@ struct VectorLanes {
 
   template <class Op>
   static HWY_INLINE Value prepare(Value value) {
-    return negated_for<Op>(value);
+    return prepared_for<Op>(value);
   }
   template <class Op>
   static HWY_INLINE Value restore(Value value) {
@@ -419,7 +471,44 @@ struct VectorLanes {
   static HWY_INLINE Value canonicalize(Value value) { return canonical_vector(value); }
 };
 
-// ---- Lanes of 16-bit floats ------------------------------------------------------------------------------------------
+/// The same for products of complex numbers, whose parts take turns in a vector.
+template <typename Part, std::size_t kMaxBytes>
+struct ComplexLanes {
+  using Element = Complex<Part>;
+  using D = hn::CappedTag<Part, kMaxBytes / sizeof(Part)>;
+  using Value = VectorOf<D>;
+  static constexpr std::size_t kCount = hn::MaxLanes(D()) / 2;
+  static constexpr bool kPartial = kCount * sizeof(Element) == 16;
+
+  static HWY_INLINE Value load(const std::uint8_t* from) { return load_bytes(D(), from); }
+  static HWY_INLINE void store(std::uint8_t* to, Value value) { store_bytes(D(), value, to); }
+  static HWY_INLINE void stream(std::uint8_t* to, Value value) { stream_bytes(D(), value, to); }
+  static HWY_INLINE Value load_first(const std::uint8_t* from, std::size_t count) {
+    return load_some(D(), from, count * sizeof(Element));
+  }
+  static HWY_INLINE void store_first(std::uint8_t* to, Value value, std::size_t count) {
+    store_some(D(), value, to, count * sizeof(Element));
+  }
+
+  template <class Op>
+  static HWY_INLINE Value prepare(Value value) {
+    return value;
+  }
+  template <class Op>
+  static HWY_INLINE Value restore(Value value) {
+    return value;
+  }
+  template <class Op>
+  static HWY_INLINE Value combine(Value a, Value b) {
+    static_assert(std::is_same_v<Op, Prod>);
+    const Value real = hn::Mul(hn::DupEven(a), b);                         // ac, ad
+    const Value imaginary = hn::Mul(hn::DupOdd(a), hn::Reverse2(D(), b));  // bd, bc
+    return hn::OddEven(hn::Add(real, imaginary), hn::Sub(real, imaginary));
+  }
+  static HWY_INLINE Value canonicalize(Value value) { return canonical_vector(value); }
+};
+
+// ---- Lanes of narrow floats ------------------------------------------------------------------------------------------
 
 /// Two vectors of float32.
 template <class V>
@@ -434,6 +523,17 @@ HWY_INLINE Pair<V> canonical_pair(Pair<V> value) {
   const V either = hn::Add(value.first, value.second);
   if (HWY_LIKELY(hn::AllTrue(hn::DFromV<V>(), hn::Eq(either, either)))) return value;
   return {canonical_vector(value.first), canonical_vector(value.second)};
+}
+
+/// Two vectors of float32 that lie one behind the other.
+template <class D32>
+HWY_INLINE Pair<VectorOf<D32>> load_in_order(D32 d, const std::uint8_t* from) {
+  return {load_bytes(d, from), load_bytes(d, from + 4 * hn::MaxLanes(d))};
+}
+template <class D32>
+HWY_INLINE void store_in_order(D32 d, Pair<VectorOf<D32>> value, std::uint8_t* to) {
+  store_bytes(d, value.first, to);
+  store_bytes(d, value.second, to + 4 * hn::MaxLanes(d));
 }
 
 /// The processor's own conversion to bfloat16, for vectors of V if kKnown.
@@ -475,6 +575,7 @@ template <class D32>
 struct BFloat16Format {
   using V = VectorOf<D32>;
   using D16 = hn::Repartition<std::uint16_t, D32>;
+  using Bits = D16;
   using DU32 = hn::RebindToUnsigned<D32>;
 
   static HWY_INLINE Pair<V> widen(VectorOf<D16> narrow) {
@@ -531,6 +632,7 @@ template <class D32>
 struct Float16Format {
   using V = VectorOf<D32>;
   using D16 = hn::Repartition<std::uint16_t, D32>;
+  using Bits = D16;
   using DHalf = hn::Half<D16>;
   using DU32 = hn::RebindToUnsigned<D32>;
 
@@ -546,17 +648,11 @@ struct Float16Format {
     // Halves of their own: conversions read memory faster than they take a vector apart.
     return {widen_half(load_bytes(DHalf(), from)), widen_half(load_bytes(DHalf(), from + 2 * hn::MaxLanes(D32())))};
   }
-  static HWY_INLINE Pair<V> load_wide(const std::uint8_t* from) {
-    return {load_bytes(D32(), from), load_bytes(D32(), from + 4 * hn::MaxLanes(D32()))};
-  }
-  static HWY_INLINE void store_wide(Pair<V> value, std::uint8_t* to) {
-    store_bytes(D32(), value.first, to);
-    store_bytes(D32(), value.second, to + 4 * hn::MaxLanes(D32()));
-  }
+  static HWY_INLINE Pair<V> load_wide(const std::uint8_t* from) { return load_in_order(D32(), from); }
+  static HWY_INLINE void store_wide(Pair<V> value, std::uint8_t* to) { store_in_order(D32(), value, to); }
   static HWY_INLINE Pair<V> from_order(Pair<V> ordered) { return ordered; }
   static HWY_INLINE Pair<V> to_order(Pair<V> value) { return value; }
 
- private:
   static HWY_INLINE V widen_half(VectorOf<DHalf> narrow) {
     if constexpr (kConvertsFloat16) {
       return hn::PromoteTo(D32(), hn::BitCast(hn::Rebind<hwy::float16_t, D32>(), narrow));
@@ -564,6 +660,8 @@ struct Float16Format {
       return widen_by_integers(hn::PromoteTo(DU32(), narrow));
     }
   }
+
+ private:
   static HWY_INLINE VectorOf<DHalf> narrow_half(V value) {
     if constexpr (kConvertsFloat16) {
       return hn::BitCast(DHalf(), hn::DemoteTo(hn::Rebind<hwy::float16_t, D32>(), value));
@@ -611,7 +709,76 @@ struct Float16Format {
   }
 };
 
-/// ScalarLanes' interface for a 16-bit float, in pairs of float32 vectors of at most kMaxBytes.
+/// An 8-bit float T <-> float32. The pair holds the elements in order.
+template <class D32, typename T>
+struct Float8Format {
+  using V = VectorOf<D32>;
+  using Narrow = Float8Layout<T>;
+  using Bits = hn::CappedTag<std::uint8_t, 2 * hn::MaxLanes(D32())>;
+  using DHalf = hn::Half<Bits>;
+  using D16 = hn::Rebind<std::uint16_t, D32>;
+  using DU32 = hn::RebindToUnsigned<D32>;
+
+  static HWY_INLINE Pair<V> widen(VectorOf<Bits> narrow) {
+    return {widen_half(hn::LowerHalf(DHalf(), narrow)), widen_half(hn::UpperHalf(DHalf(), narrow))};
+  }
+  /// To nearest even; NaNs become canonical.
+  static HWY_INLINE VectorOf<Bits> narrow(Pair<V> value) {
+    const Pair<V> numbers = canonical_pair(value);
+    return hn::Combine(Bits(), narrow_half(numbers.second), narrow_half(numbers.first));
+  }
+  static HWY_INLINE Pair<V> load_narrow(const std::uint8_t* from) {
+    return {widen_half(load_bytes(DHalf(), from)), widen_half(load_bytes(DHalf(), from + hn::MaxLanes(DHalf())))};
+  }
+  static HWY_INLINE Pair<V> load_wide(const std::uint8_t* from) { return load_in_order(D32(), from); }
+  static HWY_INLINE void store_wide(Pair<V> value, std::uint8_t* to) { store_in_order(D32(), value, to); }
+  static HWY_INLINE Pair<V> from_order(Pair<V> ordered) { return ordered; }
+  static HWY_INLINE Pair<V> to_order(Pair<V> value) { return value; }
+
+ private:
+  /// elements.h's widen, with a selection for its branch.
+  static HWY_INLINE V widen_half(VectorOf<DHalf> narrow) {
+    const D16 d16;
+    const auto bits = hn::PromoteTo(d16, narrow);
+    if constexpr (std::is_same_v<T, Float8E5M2>) {
+      return Float16Format<D32>::widen_half(hn::ShiftLeft<8>(bits));
+    } else {
+      const auto sign = hn::ShiftLeft<8>(hn::And(bits, hn::Set(d16, 0x80)));
+      const auto magnitude = hn::ShiftLeft<7>(hn::And(bits, hn::Set(d16, 0x7f)));
+      const V value = hn::Mul(Float16Format<D32>::widen_half(hn::Or(sign, magnitude)), hn::Set(D32(), 256.0f));
+      return hn::IfThenElse(hn::Gt(hn::Abs(value), hn::Set(D32(), 448.0f)), hn::Set(D32(), quiet_nan<float>()), value);
+    }
+  }
+  /// elements.h's narrow_to_8_bits, with selections for its branches.
+  static HWY_INLINE VectorOf<DHalf> narrow_half(V value) {
+    constexpr int kDropped = 23 - Narrow::kFraction;
+    constexpr std::uint32_t kMagic = Narrow::kLeastNormal + (static_cast<std::uint32_t>(kDropped) << 23);
+    constexpr std::uint32_t kRounding = (1u << (kDropped - 1)) - 1 - (Narrow::kLeastNormal - (1u << 23));  // wraps
+    const DU32 du;
+    const hn::RebindToSigned<D32> di;  // magnitudes compare alike as signed numbers, which every set can
+    const auto bits = hn::BitCast(du, value);
+    const auto sign = hn::And(bits, hn::Set(du, 0x80000000u));
+    const auto magnitude = hn::Xor(bits, sign);
+    const auto ordered = hn::BitCast(di, magnitude);
+    const auto last_place = hn::And(hn::ShiftRight<kDropped>(magnitude), hn::Set(du, 1));
+    const auto normal = hn::ShiftRight<kDropped>(hn::Add(hn::Add(magnitude, hn::Set(du, kRounding)), last_place));
+    const auto bounded = hn::Min(hn::BitCast(di, normal), hn::Set(di, Narrow::kOverflow));
+    const V shifted = hn::Add(hn::BitCast(D32(), magnitude), hn::BitCast(D32(), hn::Set(du, kMagic)));
+    const auto subnormal = hn::Sub(hn::BitCast(di, shifted), hn::Set(di, static_cast<std::int32_t>(kMagic)));
+    const auto tiny = hn::Lt(ordered, hn::Set(di, static_cast<std::int32_t>(Narrow::kLeastNormal)));
+    const auto number = hn::IfThenElse(tiny, subnormal, bounded);
+    const auto with_sign = hn::Or(number, hn::BitCast(di, hn::ShiftRight<24>(sign)));
+    auto nan = hn::Gt(ordered, hn::Set(di, 0x7f800000));
+    if constexpr (Narrow::kOverflow == Narrow::kNaN) nan = hn::Or(nan, hn::Eq(number, hn::Set(di, Narrow::kNaN)));
+    return hn::DemoteTo(DHalf(), hn::IfThenElse(nan, hn::Set(di, Narrow::kNaN), with_sign));
+  }
+};
+template <class D32>
+using Float8E4M3Format = Float8Format<D32, Float8E4M3>;
+template <class D32>
+using Float8E5M2Format = Float8Format<D32, Float8E5M2>;
+
+/// ScalarLanes' interface for a narrow float, in pairs of float32 vectors of at most kMaxBytes.
 template <typename T, template <class> class Format, std::size_t kMaxBytes>
 struct NarrowLanes {
   using Element = T;
@@ -633,17 +800,17 @@ struct NarrowLanes {
   };
 
   static HWY_INLINE Value load(const std::uint8_t* from) { return F::load_narrow(from); }
-  static HWY_INLINE void store(std::uint8_t* to, Value value) { store_bytes(typename F::D16(), F::narrow(value), to); }
-  static HWY_INLINE void stream(std::uint8_t* to, Value value) { stream_bytes(typename F::D16(), F::narrow(value), to); }
+  static HWY_INLINE void store(std::uint8_t* to, Value value) { store_bytes(typename F::Bits(), F::narrow(value), to); }
+  static HWY_INLINE void stream(std::uint8_t* to, Value value) { stream_bytes(typename F::Bits(), F::narrow(value), to); }
   static HWY_INLINE Value load_wide(const std::uint8_t* from) { return F::load_wide(from); }
   static HWY_INLINE void store_wide(std::uint8_t* to, Value value) { F::store_wide(canonical_pair(value), to); }
   static HWY_INLINE void stream_wide(std::uint8_t* to, Value value) { store_wide(to, value); }
 
   static HWY_INLINE Value load_first(const std::uint8_t* from, std::size_t count) {
-    return F::widen(load_some(typename F::D16(), from, 2 * count));
+    return F::widen(load_some(typename F::Bits(), from, sizeof(T) * count));
   }
   static HWY_INLINE void store_first(std::uint8_t* to, Value value, std::size_t count) {
-    store_some(typename F::D16(), F::narrow(value), to, 2 * count);
+    store_some(typename F::Bits(), F::narrow(value), to, sizeof(T) * count);
   }
   static HWY_INLINE Value load_first_wide(const std::uint8_t* from, std::size_t count) {
     const std::size_t low = count < 4 ? count : 4;
@@ -677,7 +844,39 @@ struct NarrowLanes {
   static HWY_INLINE Value canonicalize(Value value) { return value; }  ///< what stores do
 };
 
-/// ScalarLanes' interface for the smaller or larger of 16-bit floats in the user's format only: on their bits, so that
+/// A narrow float's bits as a signed integer: the sign, the greatest that is no NaN, and the NaN that folds write.
+template <typename T>
+struct NarrowBits;
+template <>
+struct NarrowBits<Float16> {
+  using Lane = std::int16_t;
+  static constexpr unsigned kSign = 0x8000;
+  static constexpr Lane kGreatest = 0x7c00;
+  static constexpr Lane kQuiet = 0x7e00;
+};
+template <>
+struct NarrowBits<BFloat16> {
+  using Lane = std::int16_t;
+  static constexpr unsigned kSign = 0x8000;
+  static constexpr Lane kGreatest = 0x7f80;
+  static constexpr Lane kQuiet = 0x7fc0;
+};
+template <>
+struct NarrowBits<Float8E4M3> {
+  using Lane = std::int8_t;
+  static constexpr unsigned kSign = 0x80;
+  static constexpr Lane kGreatest = 0x7e;
+  static constexpr Lane kQuiet = 0x7f;
+};
+template <>
+struct NarrowBits<Float8E5M2> {
+  using Lane = std::int8_t;
+  static constexpr unsigned kSign = 0x80;
+  static constexpr Lane kGreatest = 0x7c;
+  static constexpr Lane kQuiet = 0x7e;
+};
+
+/// ScalarLanes' interface for the smaller or larger of narrow floats in the user's format only: on their bits, so that
 /// nothing is widened.
 ///
 /// Bits of sign and magnitude order as signed integers do while a number is positive, and as unsigned ones backwards where
@@ -687,7 +886,9 @@ struct NarrowLanes {
 template <typename T, std::size_t kMaxBytes>
 struct ExtremeLanes {
   using Element = T;
-  using D = hn::CappedTag<std::int16_t, kMaxBytes / 2>;
+  using Bits = NarrowBits<T>;
+  using Lane = typename Bits::Lane;
+  using D = hn::CappedTag<Lane, kMaxBytes / sizeof(T)>;
   using V = VectorOf<D>;
   struct Value {
     V least;     ///< for the smaller one: signed; for the larger one: unsigned
@@ -695,18 +896,16 @@ struct ExtremeLanes {
     V unsigned_greatest;
   };
   static constexpr std::size_t kCount = hn::MaxLanes(D());
-  static constexpr bool kPartial = kCount == 8;
-  static constexpr std::int16_t kInfinity = std::is_same_v<T, Float16> ? 0x7c00 : 0x7f80;
-  static constexpr std::int16_t kQuiet = std::is_same_v<T, Float16> ? 0x7e00 : 0x7fc0;
+  static constexpr bool kPartial = kCount * sizeof(T) == 16;
 
   static HWY_INLINE Value load(const std::uint8_t* from) { return same(load_bytes(D(), from)); }
   static HWY_INLINE void store(std::uint8_t* to, Value value) { store_bytes(D(), value.least, to); }
   static HWY_INLINE void stream(std::uint8_t* to, Value value) { stream_bytes(D(), value.least, to); }
   static HWY_INLINE Value load_first(const std::uint8_t* from, std::size_t count) {
-    return same(load_some(D(), from, 2 * count));
+    return same(load_some(D(), from, sizeof(T) * count));
   }
   static HWY_INLINE void store_first(std::uint8_t* to, Value value, std::size_t count) {
-    store_some(D(), value.least, to, 2 * count);
+    store_some(D(), value.least, to, sizeof(T) * count);
   }
   template <class Op>
   static HWY_INLINE Value prepare(Value value) {
@@ -725,9 +924,10 @@ struct ExtremeLanes {
     const hn::RebindToUnsigned<D> du;
     const V number = std::is_same_v<Op, Min> ? hn::IfNegativeThenElse(value.least, value.unsigned_greatest, value.least)
                                              : hn::IfNegativeThenElse(value.greatest, value.least, value.greatest);
-    const auto positive = hn::Gt(value.greatest, hn::Set(D(), kInfinity));
-    const auto negative = hn::Gt(as_unsigned(value.unsigned_greatest), hn::Set(du, 0x8000 | kInfinity));
-    return same(hn::IfThenElse(hn::Or(positive, hn::RebindMask(D(), negative)), hn::Set(D(), kQuiet), number));
+    constexpr auto kMostNegative = static_cast<std::make_unsigned_t<Lane>>(Bits::kSign | Bits::kGreatest);
+    const auto positive = hn::Gt(value.greatest, hn::Set(D(), Bits::kGreatest));
+    const auto negative = hn::Gt(as_unsigned(value.unsigned_greatest), hn::Set(du, kMostNegative));
+    return same(hn::IfThenElse(hn::Or(positive, hn::RebindMask(D(), negative)), hn::Set(D(), Bits::kQuiet), number));
   }
   static HWY_INLINE Value canonicalize(Value value) { return value; }
 
@@ -747,6 +947,18 @@ struct LanesFor<Float16, kMaxBytes> {
 template <std::size_t kMaxBytes>
 struct LanesFor<BFloat16, kMaxBytes> {
   using Type = NarrowLanes<BFloat16, BFloat16Format, kMaxBytes>;
+};
+template <std::size_t kMaxBytes>
+struct LanesFor<Float8E4M3, kMaxBytes> {
+  using Type = NarrowLanes<Float8E4M3, Float8E4M3Format, kMaxBytes>;
+};
+template <std::size_t kMaxBytes>
+struct LanesFor<Float8E5M2, kMaxBytes> {
+  using Type = NarrowLanes<Float8E5M2, Float8E5M2Format, kMaxBytes>;
+};
+template <typename Part, std::size_t kMaxBytes>
+struct LanesFor<Complex<Part>, kMaxBytes> {
+  using Type = ComplexLanes<Part, kMaxBytes>;
 };
 
 /// The widest lanes of this instruction set, and those of 16 bytes for what is shorter: for operands of any formats...

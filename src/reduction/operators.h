@@ -22,14 +22,16 @@ struct Sum {
   }
 };
 
-/// a · b; integers wrap.
+/// a · b; integers wrap. Complex numbers by the formula of products and sums, so that infinite ones may give NaN.
 struct Prod {
   template <typename T>
   TUTTI_HOST_DEVICE T operator()(T a, T b) const {
     if constexpr (std::is_integral_v<T>) {
       return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
-    } else {
+    } else if constexpr (std::is_floating_point_v<T>) {
       return a * b;
+    } else {
+      return {a.real * b.real - a.imaginary * b.imaginary, a.real * b.imaginary + a.imaginary * b.real};
     }
   }
 };
@@ -60,6 +62,53 @@ struct Max {
     }
   }
 };
+
+/// Bit by bit, of unsigned integers.
+struct BitwiseAnd {
+  template <typename T>
+  TUTTI_HOST_DEVICE T operator()(T a, T b) const {
+    return static_cast<T>(a & b);
+  }
+};
+struct BitwiseOr {
+  template <typename T>
+  TUTTI_HOST_DEVICE T operator()(T a, T b) const {
+    return static_cast<T>(a | b);
+  }
+};
+struct BitwiseXor {
+  template <typename T>
+  TUTTI_HOST_DEVICE T operator()(T a, T b) const {
+    return static_cast<T>(a ^ b);
+  }
+};
+
+/// Of unsigned integers, of which 0 is false and any other true: 0 or 1.
+struct LogicalAnd {
+  template <typename T>
+  TUTTI_HOST_DEVICE T operator()(T a, T b) const {
+    return static_cast<T>(a != 0 && b != 0);
+  }
+};
+struct LogicalOr {
+  template <typename T>
+  TUTTI_HOST_DEVICE T operator()(T a, T b) const {
+    return static_cast<T>(a != 0 || b != 0);
+  }
+};
+struct LogicalXor {
+  template <typename T>
+  TUTTI_HOST_DEVICE T operator()(T a, T b) const {
+    return static_cast<T>((a != 0) != (b != 0));
+  }
+};
+
+/// Whether an operator takes operands bit by bit.
+template <typename Op>
+inline constexpr bool kIsBitwise = kIsOneOf<Op, BitwiseAnd, BitwiseOr, BitwiseXor>;
+/// Whether it takes them for true or false.
+template <typename Op>
+inline constexpr bool kIsLogical = kIsOneOf<Op, LogicalAnd, LogicalOr, LogicalXor>;
 
 /// Division of a sum by a number of ranks: integers round towards zero, floats to nearest even.
 struct Divide {

@@ -2,6 +2,7 @@
 
 #include "src/reduction/elements.h"
 #include "src/reduction/fold_tables.h"
+#include "src/tables/operators.h"
 
 namespace tutti {
 namespace {
@@ -14,11 +15,17 @@ void copy(const FoldArguments& arguments) {
 }  // namespace
 
 FoldFunction find_fold(tutti_type type, tutti_op op) {
-  const FoldTable* folds = visit_type(type, []<typename T>(std::type_identity<T>) { return &folds_of<T>(); });
+  const FoldKind kind = fold_kind(type, op);
+  const FoldTable* folds = visit_type(kind.type, []<typename T>(std::type_identity<T>) -> const FoldTable* {
+    if constexpr (std::is_same_v<T, Bool>) {
+      return nullptr;
+    } else {
+      return &folds_of<T>();
+    }
+  });
   if (folds == nullptr) return nullptr;
-  switch (op) {
+  switch (kind.op) {
     case TUTTI_SUM:
-    case TUTTI_AVG:
       return folds->sum;
     case TUTTI_PROD:
       return folds->prod;
@@ -26,6 +33,18 @@ FoldFunction find_fold(tutti_type type, tutti_op op) {
       return folds->max;
     case TUTTI_MIN:
       return folds->min;
+    case TUTTI_BITWISE_AND:
+      return folds->bitwise_and;
+    case TUTTI_BITWISE_OR:
+      return folds->bitwise_or;
+    case TUTTI_BITWISE_XOR:
+      return folds->bitwise_xor;
+    case TUTTI_LOGICAL_AND:
+      return folds->logical_and;
+    case TUTTI_LOGICAL_OR:
+      return folds->logical_or;
+    case TUTTI_LOGICAL_XOR:
+      return folds->logical_xor;
     default:
       return nullptr;
   }

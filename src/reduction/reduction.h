@@ -5,8 +5,11 @@
 //               s2 ─┘      [ ÷ ranks ]     └─► …
 //
 // What a fold promises:
-//   * Integers wrap. float32 and float64 take one IEEE operation (nearest even) per source, in order. float16 and
-//     bfloat16 are folded in float32 and rounded once, to nearest even, to each destination in the user's format.
+//   * Integers wrap. float32 and float64 take one IEEE operation (nearest even) per source, in order. Floats of 8 and 16
+//     bits are folded in float32 and rounded once, to nearest even, to each destination in the user's format.
+//   * What is too large for float8_e4m3, which has no infinity, becomes NaN; for all other floats it is infinite.
+//   * Complex numbers are pairs of floats. Their product is (ac − bd) + (ad + bc)i, each operation rounded.
+//   * Truth values and logical operators take 0 for false and all else for true, and give 0 or 1.
 //   * min and max give NaN where an operand is NaN, and take −0 to be less than +0.
 //   * Every NaN that a fold or a conversion writes is the quiet, positive one without payload. So all operators commute
 //     bit for bit, and a result has the same bits on every instruction set. Plain copies keep the bits they find.
@@ -25,7 +28,7 @@ namespace tutti {
 /// How an operand's elements lie in memory.
 enum class ElementFormat : std::uint8_t {
   kUser,  ///< the type that the caller of the collective named
-  kWide,  ///< the accumulator's: float32 for float16 and bfloat16, for every other type the same as kUser
+  kWide,  ///< the accumulator's: float32 for floats of 8 and 16 bits, for every other type the same as kUser
 };
 
 /// Something that a fold reads: `count` consecutive elements. Any alignment. Not owned.
@@ -53,7 +56,7 @@ struct FoldDestination {
 /// sources        at least one; one alone is a copy or a conversion. Sources may be equal or overlap each other.
 /// destinations   at least one. A destination may be the same memory as a source only exactly (same address, same
 ///                format: accumulation in place); otherwise destinations overlap neither sources nor each other.
-/// count          elements; 0 does nothing.
+/// count          elements of the fold's kind (fold_kind, src/tables/operators.h); 0 does nothing.
 /// divide_by      0 or 1: nothing. Else, for sums, the folded value is divided by it before it is rounded and written,
 ///                which makes the sum of as many ranks their average: integers round towards zero, floats to nearest
 ///                even. Folds of other operators take 0 only.
@@ -70,15 +73,15 @@ struct FoldArguments {
 using FoldFunction = void (*)(const FoldArguments&);
 
 /// The fold of a type by an operator, to be resolved once (per plan), so that a step costs one indirect call.
-/// TUTTI_AVG is TUTTI_SUM: the step that touches an element last sets divide_by. Returns nullptr for types and operators
-/// that have no reduction. Thread safe.
+/// TUTTI_AVG is TUTTI_SUM: the step that touches an element last sets divide_by. It counts elements of its kind's type, of
+/// which one of `type` may have several. Returns nullptr where the operator does not apply to the type. Thread safe.
 FoldFunction find_fold(tutti_type type, tutti_op op);
 
 /// Copies `count` bytes of its one source to every destination, bits unchanged: what verbs without an operator call, for
 /// every type. Formats and divide_by are ignored. Thread safe.
 FoldFunction find_copy();
 
-/// Bytes of one element in a format; 0 for a type that has no fixed size here (those without reduction).
+/// Bytes of one element in a format; 0 for opaque types and values that no type has.
 std::size_t element_size(tutti_type type, ElementFormat format = ElementFormat::kUser);
 
 }  // namespace tutti

@@ -494,9 +494,28 @@ void fold(const FoldArguments& arguments) {
   if constexpr (kWidens<T>) sweep_any<MixedLanes<T>, ShortMixedLanes<T>, Op, NoDivider, true>(arguments);
 }
 
-/// The folds of one type, by operator, in the order of FoldTable.
+/// The folds of one type, by operator: those that fold_kind (src/tables/operators.h) asks for.
 template <typename T>
-inline constexpr FoldTable kFolds = {&fold<T, Sum>, &fold<T, Prod>, &fold<T, Max>, &fold<T, Min>};
+inline constexpr FoldTable kFolds = [] {
+  FoldTable table;
+  table.prod = &fold<T, Prod>;
+  if constexpr (!kIsOneOf<T, Complex<float>, Complex<double>>) {
+    table.sum = &fold<T, Sum>;
+    table.max = &fold<T, Max>;
+    table.min = &fold<T, Min>;
+  }
+  if constexpr (std::is_same_v<T, std::uint8_t>) {
+    table.bitwise_and = &fold<T, BitwiseAnd>;
+    table.bitwise_or = &fold<T, BitwiseOr>;
+    table.bitwise_xor = &fold<T, BitwiseXor>;
+  }
+  if constexpr (std::is_unsigned_v<T>) {
+    table.logical_and = &fold<T, LogicalAnd>;
+    table.logical_or = &fold<T, LogicalOr>;
+    table.logical_xor = &fold<T, LogicalXor>;
+  }
+  return table;
+}();
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tutti

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/tables/element_types.h"
+#include "src/tables/operators.h"
 
 namespace tutti {
 namespace {
@@ -89,7 +90,8 @@ std::uint64_t scratch_bytes(const Plan& plan) {
 }
 
 std::uint32_t unit_shift(const Problem& problem) {
-  return combines(problem.collective) ? static_cast<std::uint32_t>(std::countr_zero(element_bytes(problem.type))) : 0;
+  if (!combines(problem.collective)) return 0;
+  return static_cast<std::uint32_t>(std::countr_zero(element_bytes(fold_kind(problem.type, problem.op).type)));
 }
 
 Lowered lower(const Plan& plan, int rank, Program program, const ProgramOf& program_of, const Cores& cores) {

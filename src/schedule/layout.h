@@ -59,7 +59,7 @@ struct Layouts {
 /// Where everything lies in calls of a plan. strand: below plan.strands. Pure.
 Layouts lay_out(const Plan& plan, int rank, const Program& program, std::uint32_t strand = 0);
 
-/// log2 of the bytes of what the problem's fold counts: elements, or bytes where it copies.
+/// log2 of the bytes of what the problem's fold counts: elements of its kind (fold_kind), or bytes where it copies.
 std::uint32_t unit_shift(const Problem& problem);
 
 /// Bytes of scratch that a run of the plan needs, for all its strands.

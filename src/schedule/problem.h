@@ -18,9 +18,10 @@ struct Problem {
   tutti_op op = TUTTI_SUM;
   std::int32_t root = 0;
   std::int32_t ranks = 1;
-  std::uint64_t count = 0;             ///< elements of one block, as the API counts
+  std::uint64_t count = 0;             ///< elements of one block, as the API counts; bytes of opaque ones
   tutti_type accumulate = TUTTI_INT8;  ///< TUTTI_FLOAT32: wide wire; TUTTI_INT8: unset
   Processor processor = Processor::cpu;
+  std::uint32_t opaque = 0;  ///< bytes of an opaque element, where `type` is then TUTTI_UINT8; 0: it is none
 
   bool operator==(const Problem&) const = default;
 };

@@ -23,6 +23,27 @@ struct BFloat16 {
   std::uint16_t bits;
 };
 
+/// OCP's 8-bit floats (Open Compute Project, "8-bit Floating Point Specification", 1.0, 2023), as bits. Arithmetic happens
+/// in float32. E4M3 has no infinity and one NaN of each sign, and reaches 448. E5M2 is the upper half of a binary16.
+struct Float8E4M3 {
+  std::uint8_t bits;
+};
+struct Float8E5M2 {
+  std::uint8_t bits;
+};
+
+/// A truth value: 0 is false, any other byte true.
+struct Bool {
+  std::uint8_t byte;
+};
+
+/// A complex number, as std::complex lays it out.
+template <typename Part>
+struct Complex {
+  Part real;
+  Part imaginary;
+};
+
 /// How an element's bits are to be read.
 enum class ElementKind : std::uint8_t { signed_integer, unsigned_integer, floating, boolean, complex };
 
@@ -32,34 +53,33 @@ struct ElementTypeInfo {
   const char* name = "";
   const char* alias = nullptr;  ///< nccl-tests' name where it is another, else NULL
   ElementKind kind = ElementKind::signed_integer;
-  std::uint8_t size = 0;   ///< bytes
-  int digits = 0;          ///< significant binary digits: each whole number below 2^digits is an element
-  bool supported = false;  ///< whether verbs take it; an unsupported type has a name and a size alone
+  std::uint8_t size = 0;  ///< bytes
+  int digits = 0;         ///< significant binary digits: each whole number below 2^digits is an element
 };
 
 /// Every element type but the opaque ones, whose sizes are in their values.
 inline constexpr std::array<ElementTypeInfo, 17> element_types = {{
-    {TUTTI_INT8, "int8", nullptr, ElementKind::signed_integer, 1, 7, true},
-    {TUTTI_UINT8, "uint8", nullptr, ElementKind::unsigned_integer, 1, 8, true},
-    {TUTTI_INT16, "int16", nullptr, ElementKind::signed_integer, 2, 15, false},
-    {TUTTI_UINT16, "uint16", nullptr, ElementKind::unsigned_integer, 2, 16, false},
-    {TUTTI_INT32, "int32", nullptr, ElementKind::signed_integer, 4, 31, true},
-    {TUTTI_UINT32, "uint32", nullptr, ElementKind::unsigned_integer, 4, 32, true},
-    {TUTTI_INT64, "int64", nullptr, ElementKind::signed_integer, 8, 63, true},
-    {TUTTI_UINT64, "uint64", nullptr, ElementKind::unsigned_integer, 8, 64, true},
-    {TUTTI_FLOAT8_E4M3, "float8_e4m3", "f8e4m3", ElementKind::floating, 1, 4, false},
-    {TUTTI_FLOAT8_E5M2, "float8_e5m2", "f8e5m2", ElementKind::floating, 1, 3, false},
-    {TUTTI_FLOAT16, "float16", "half", ElementKind::floating, 2, 11, true},
-    {TUTTI_BFLOAT16, "bfloat16", nullptr, ElementKind::floating, 2, 8, true},
-    {TUTTI_FLOAT32, "float32", "float", ElementKind::floating, 4, 24, true},
-    {TUTTI_FLOAT64, "float64", "double", ElementKind::floating, 8, 53, true},
-    {TUTTI_BOOL, "bool", nullptr, ElementKind::boolean, 1, 1, false},
-    {TUTTI_COMPLEX64, "complex64", nullptr, ElementKind::complex, 8, 24, false},
-    {TUTTI_COMPLEX128, "complex128", nullptr, ElementKind::complex, 16, 53, false},
+    {TUTTI_INT8, "int8", nullptr, ElementKind::signed_integer, 1, 7},
+    {TUTTI_UINT8, "uint8", nullptr, ElementKind::unsigned_integer, 1, 8},
+    {TUTTI_INT16, "int16", nullptr, ElementKind::signed_integer, 2, 15},
+    {TUTTI_UINT16, "uint16", nullptr, ElementKind::unsigned_integer, 2, 16},
+    {TUTTI_INT32, "int32", nullptr, ElementKind::signed_integer, 4, 31},
+    {TUTTI_UINT32, "uint32", nullptr, ElementKind::unsigned_integer, 4, 32},
+    {TUTTI_INT64, "int64", nullptr, ElementKind::signed_integer, 8, 63},
+    {TUTTI_UINT64, "uint64", nullptr, ElementKind::unsigned_integer, 8, 64},
+    {TUTTI_FLOAT8_E4M3, "float8_e4m3", "f8e4m3", ElementKind::floating, 1, 4},
+    {TUTTI_FLOAT8_E5M2, "float8_e5m2", "f8e5m2", ElementKind::floating, 1, 3},
+    {TUTTI_FLOAT16, "float16", "half", ElementKind::floating, 2, 11},
+    {TUTTI_BFLOAT16, "bfloat16", nullptr, ElementKind::floating, 2, 8},
+    {TUTTI_FLOAT32, "float32", "float", ElementKind::floating, 4, 24},
+    {TUTTI_FLOAT64, "float64", "double", ElementKind::floating, 8, 53},
+    {TUTTI_BOOL, "bool", nullptr, ElementKind::boolean, 1, 1},
+    {TUTTI_COMPLEX64, "complex64", nullptr, ElementKind::complex, 8, 24},
+    {TUTTI_COMPLEX128, "complex128", nullptr, ElementKind::complex, 16, 53},
 }};
 
-/// Calls `visitor(std::type_identity<T>())` with the C++ type T of a supported type's elements, and returns its answer. For
-/// every other type the answer is a value-initialised one: 0, nullptr.
+/// Calls `visitor(std::type_identity<T>())` with the C++ type T of the type's elements, and returns its answer. For opaque
+/// types, and for a value that no type has, the answer is a value-initialised one: 0, nullptr.
 template <typename Visitor>
 constexpr auto visit_type(tutti_type type, Visitor&& visitor) {
   switch (type) {
@@ -67,6 +87,10 @@ constexpr auto visit_type(tutti_type type, Visitor&& visitor) {
       return visitor(std::type_identity<std::int8_t>());
     case TUTTI_UINT8:
       return visitor(std::type_identity<std::uint8_t>());
+    case TUTTI_INT16:
+      return visitor(std::type_identity<std::int16_t>());
+    case TUTTI_UINT16:
+      return visitor(std::type_identity<std::uint16_t>());
     case TUTTI_INT32:
       return visitor(std::type_identity<std::int32_t>());
     case TUTTI_UINT32:
@@ -75,6 +99,10 @@ constexpr auto visit_type(tutti_type type, Visitor&& visitor) {
       return visitor(std::type_identity<std::int64_t>());
     case TUTTI_UINT64:
       return visitor(std::type_identity<std::uint64_t>());
+    case TUTTI_FLOAT8_E4M3:
+      return visitor(std::type_identity<Float8E4M3>());
+    case TUTTI_FLOAT8_E5M2:
+      return visitor(std::type_identity<Float8E5M2>());
     case TUTTI_FLOAT16:
       return visitor(std::type_identity<Float16>());
     case TUTTI_BFLOAT16:
@@ -83,23 +111,20 @@ constexpr auto visit_type(tutti_type type, Visitor&& visitor) {
       return visitor(std::type_identity<float>());
     case TUTTI_FLOAT64:
       return visitor(std::type_identity<double>());
+    case TUTTI_BOOL:
+      return visitor(std::type_identity<Bool>());
+    case TUTTI_COMPLEX64:
+      return visitor(std::type_identity<Complex<float>>());
+    case TUTTI_COMPLEX128:
+      return visitor(std::type_identity<Complex<double>>());
     default:
       return decltype(visitor(std::type_identity<float>()))();
   }
 }
 
 static_assert(std::ranges::all_of(element_types, [](const ElementTypeInfo& row) {
-  const std::size_t visited = visit_type(row.type, []<typename T>(std::type_identity<T>) { return sizeof(T); });
-  return visited == (row.supported ? row.size : 0);
+  return visit_type(row.type, []<typename T>(std::type_identity<T>) { return sizeof(T); }) == row.size;
 }));
-
-/// The supported rows, in the table's order.
-inline constexpr auto supported_types = [] {
-  constexpr auto supported = [](const ElementTypeInfo& row) { return row.supported; };
-  std::array<ElementTypeInfo, std::ranges::count_if(element_types, supported)> rows;
-  std::ranges::copy_if(element_types, rows.begin(), supported);
-  return rows;
-}();
 
 /// The row of a type; one without a name for opaque types and for a value that no type has.
 constexpr ElementTypeInfo element_type_info(tutti_type type) {
@@ -108,26 +133,20 @@ constexpr ElementTypeInfo element_type_info(tutti_type type) {
 }
 
 /// Sizes by value, for the paths of calls: one load instead of a search. 0 where there is no such type.
-template <bool kSupportedAlone>
 inline constexpr auto element_sizes = [] {
   std::array<std::uint8_t, TUTTI_OPAQUE + 1> sizes{};
-  for (const ElementTypeInfo& row : element_types) {
-    if (row.supported || !kSupportedAlone) sizes[static_cast<std::size_t>(row.type)] = row.size;
-  }
+  for (const ElementTypeInfo& row : element_types) sizes[static_cast<std::size_t>(row.type)] = row.size;
   return sizes;
 }();
 
 /// Bytes of one element, 0 for a type that does not exist.
 constexpr std::size_t element_bytes(tutti_type type) {
   const std::size_t value = static_cast<unsigned>(type);
-  if (value <= TUTTI_OPAQUE) return element_sizes<false>[value];
+  if (value <= TUTTI_OPAQUE) return element_sizes[value];
   return value <= TUTTI_TYPE_LIMIT ? value - TUTTI_OPAQUE : 0;  // 0: a negative one
 }
 
-/// Whether verbs take the type.
-constexpr bool is_supported(tutti_type type) {
-  const std::size_t value = static_cast<unsigned>(type);
-  return value <= TUTTI_OPAQUE && element_sizes<true>[value] != 0;
-}
+/// Whether elements of the type are bytes that nothing is known of.
+constexpr bool is_opaque(tutti_type type) { return type > TUTTI_OPAQUE; }
 
 }  // namespace tutti

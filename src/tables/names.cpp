@@ -66,8 +66,13 @@ std::vector<std::string> collective_names() {
   for (const CollectiveRow& row : collectives) names.emplace_back(row.info.name);
   return names;
 }
-std::vector<std::string> supported_type_names() { return names_in(supported_types); }
-std::vector<std::string> supported_op_names() { return names_in(supported_operators); }
+std::vector<std::string> op_names_of(tutti_type type) {
+  std::vector<std::string> names;
+  for (const OperatorInfo& row : operators) {
+    if (applies_to(row.op, type)) names.emplace_back(row.name);
+  }
+  return names;
+}
 
 std::string listing(const std::vector<std::string>& names) {
   std::string text;

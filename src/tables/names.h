@@ -14,7 +14,7 @@ namespace tutti {
 std::string text_of(tutti_type type);
 /// "sum", …; "op99" for a value that no operator has.
 std::string text_of(tutti_op op);
-/// And back, unsupported ones too; nothing where there is no such name.
+/// And back; nothing where there is no such name.
 std::optional<tutti_type> type_of(std::string_view name);
 std::optional<tutti_op> op_of(std::string_view name);
 std::optional<Collective> collective_of(std::string_view name);
@@ -22,9 +22,8 @@ std::optional<Collective> collective_of(std::string_view name);
 std::vector<std::string> type_names();
 std::vector<std::string> op_names();
 std::vector<std::string> collective_names();
-/// The names of those that verbs take.
-std::vector<std::string> supported_type_names();
-std::vector<std::string> supported_op_names();
+/// The names of the operators that combine elements of the type.
+std::vector<std::string> op_names_of(tutti_type type);
 
 /// "a, b and c".
 std::string listing(const std::vector<std::string>& names);

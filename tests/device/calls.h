@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "include/tutti/tutti.h"
+#include "src/tables/element_types.h"
+#include "src/tables/operators.h"
 
 namespace tutti::test {
 
@@ -24,14 +26,6 @@ inline const char* name_of(Verb verb) {
 inline bool folds(Verb verb) { return verb == Verb::all_reduce || verb == Verb::reduce || verb == Verb::reduce_scatter; }
 inline bool is_rooted(Verb verb) {
   return verb == Verb::reduce || verb == Verb::broadcast || verb == Verb::gather || verb == Verb::scatter;
-}
-
-inline constexpr tutti_type kIntegers[] = {TUTTI_INT8, TUTTI_UINT8, TUTTI_INT32, TUTTI_UINT32, TUTTI_INT64, TUTTI_UINT64};
-inline constexpr tutti_type kFloats[] = {TUTTI_FLOAT16, TUTTI_FLOAT32, TUTTI_FLOAT64, TUTTI_BFLOAT16};
-inline constexpr tutti_op kOps[] = {TUTTI_SUM, TUTTI_PROD, TUTTI_MAX, TUTTI_MIN, TUTTI_AVG};
-
-inline bool is_integer(tutti_type type) {
-  return std::find(std::begin(kIntegers), std::end(kIntegers), type) != std::end(kIntegers);
 }
 
 /// A collective call, the same on all ranks.
@@ -149,20 +143,37 @@ inline std::vector<std::uint8_t> contents_of(const CollectiveCase& of, std::uint
       std::memcpy(contents.data() + at, &bits, sizeof bits);
     }
   };
+  if (of.type == TUTTI_FLOAT8_E4M3) near_one(std::uint8_t{}, 3, 4);
+  if (of.type == TUTTI_FLOAT8_E5M2) near_one(std::uint8_t{}, 2, 5);
   if (of.type == TUTTI_FLOAT16) near_one(std::uint16_t{}, 10, 5);
   if (of.type == TUTTI_BFLOAT16) near_one(std::uint16_t{}, 7, 8);
-  if (of.type == TUTTI_FLOAT32) near_one(std::uint32_t{}, 23, 8);
-  if (of.type == TUTTI_FLOAT64) near_one(std::uint64_t{}, 52, 11);
+  if (of.type == TUTTI_FLOAT32 || of.type == TUTTI_COMPLEX64) near_one(std::uint32_t{}, 23, 8);
+  if (of.type == TUTTI_FLOAT64 || of.type == TUTTI_COMPLEX128) near_one(std::uint64_t{}, 52, 11);
   return contents;
+}
+
+/// What the operator does with truth values, as one of bits. Other operators are themselves.
+inline tutti_op of_truth_values(tutti_op op) {
+  if (op == TUTTI_SUM || op == TUTTI_MAX || op == TUTTI_LOGICAL_OR) return TUTTI_BITWISE_OR;
+  if (op == TUTTI_PROD || op == TUTTI_MIN || op == TUTTI_LOGICAL_AND) return TUTTI_BITWISE_AND;
+  return op == TUTTI_LOGICAL_XOR ? TUTTI_BITWISE_XOR : op;
 }
 
 /// Folds one integer element of every rank.
 template <typename T>
-T fold(tutti_op op, const std::vector<T>& operands) {
+T fold(tutti_op op, std::vector<T> operands, bool are_truth_values) {
   using Unsigned = std::make_unsigned_t<T>;
+  if (operands.size() == 1) return operands[0];  // nothing was folded
+  if (are_truth_values || op == TUTTI_LOGICAL_AND || op == TUTTI_LOGICAL_OR || op == TUTTI_LOGICAL_XOR) {
+    op = of_truth_values(op);
+    for (T& operand : operands) operand = operand != 0 ? 1 : 0;
+  }
   T folded = operands[0];
   for (std::size_t r = 1; r < operands.size(); ++r) {
     const T next = operands[r];
+    if (op == TUTTI_BITWISE_AND) folded = static_cast<T>(folded & next);
+    if (op == TUTTI_BITWISE_OR) folded = static_cast<T>(folded | next);
+    if (op == TUTTI_BITWISE_XOR) folded = static_cast<T>(folded ^ next);
     if (op == TUTTI_MAX) folded = std::max(folded, next);
     if (op == TUTTI_MIN) folded = std::min(folded, next);
     // Wide enough that no product of small types overflows as an int.
@@ -182,7 +193,10 @@ class Reference {
   Reference(const CollectiveCase& of, std::uint64_t seed, int ranks) : of_(of), element_(tutti_type_size(of.type)) {
     for (int r = 0; r < ranks; ++r) sends_.push_back(contents_of(of, seed, r, extents(of, r, ranks).send * element_));
   }
-  static bool knows(const CollectiveCase& of) { return !folds(of.verb) || is_integer(of.type); }
+  static bool knows(const CollectiveCase& of) {
+    const ElementKind kind = element_type_info(of.type).kind;
+    return !folds(of.verb) || (kind != ElementKind::floating && kind != ElementKind::complex);
+  }
 
   std::vector<std::uint8_t> recv_of(int rank) const {
     const std::size_t root = static_cast<std::size_t>(of_.root);
@@ -232,7 +246,7 @@ class Reference {
     for (std::size_t i = 0; i < of_.count; ++i) {
       for (std::size_t r = 0; r < sends_.size(); ++r)
         std::memcpy(&operands[r], sends_[r].data() + (first + i) * sizeof(T), sizeof(T));
-      const T value = fold(of_.op, operands);
+      const T value = fold(of_.op, operands, of_.type == TUTTI_BOOL);
       std::memcpy(out.data() + i * sizeof(T), &value, sizeof(T));
     }
     return out;
@@ -242,7 +256,12 @@ class Reference {
       case TUTTI_INT8:
         return folded_as<std::int8_t>(first);
       case TUTTI_UINT8:
+      case TUTTI_BOOL:
         return folded_as<std::uint8_t>(first);
+      case TUTTI_INT16:
+        return folded_as<std::int16_t>(first);
+      case TUTTI_UINT16:
+        return folded_as<std::uint16_t>(first);
       case TUTTI_INT32:
         return folded_as<std::int32_t>(first);
       case TUTTI_UINT32:

@@ -52,8 +52,8 @@ std::vector<tutti_type> types_of(Verb verb) {
             static_cast<tutti_type>(TUTTI_OPAQUE + 3),
             static_cast<tutti_type>(TUTTI_OPAQUE + 24)};
   }
-  std::vector<tutti_type> types(std::begin(kIntegers), std::end(kIntegers));
-  types.insert(types.end(), std::begin(kFloats), std::end(kFloats));
+  std::vector<tutti_type> types;
+  for (const ElementTypeInfo& row : element_types) types.push_back(row.type);
   return types;
 }
 
@@ -64,7 +64,8 @@ std::vector<MatrixCase> all_cases(int ranks, std::mt19937_64& random) {
     const Verb verb = static_cast<Verb>(v);
     const auto algorithms = algorithms_of(verb);
     for (const tutti_type type : types_of(verb)) {
-      for (const tutti_op op : kOps) {
+      for (const auto& [op, name, kinds] : operators) {
+        if (folds(verb) && !applies_to(op, type)) continue;
         for (const std::size_t count : kCounts) {
           for (const bool in_place : {false, true}) {
             for (const Way way : {Way::blocking, Way::queue, Way::stream}) {

@@ -78,13 +78,13 @@ std::vector<BadInput> bad_inputs() {
        [](Rank rank, With with, void*) { return sum(nullptr, with.device.data(), rank, on(rank.stream)); },
        TUTTI_INVALID_ARGUMENT,
        {"send"}},
-      {"a type that is not there yet",
+      {"an operator that does not apply to the type",
        [](Rank rank, With with, void*) {
-         return tutti_all_reduce(with.device.data(), with.other.data(), 8, TUTTI_FLOAT8_E4M3, TUTTI_SUM, rank.comm,
+         return tutti_all_reduce(with.device.data(), with.other.data(), 8, TUTTI_COMPLEX64, TUTTI_MAX, rank.comm,
                                  on(rank.stream), nullptr);
        },
-       TUTTI_UNSUPPORTED,
-       {}},
+       TUTTI_INVALID_ARGUMENT,
+       {"max", "complex64"}},
       {"an algorithm that does not exist",
        [](Rank rank, With with, void*) {
          tutti_call call = TUTTI_CALL_INIT;

@@ -60,8 +60,8 @@ TEST_F(KernelFile, HasOneKernelForWhateverAVerbTakes) {
   std::set<std::string> wanted;
   for (const CollectiveRow& collective : collectives) {
     for (const ElementTypeInfo& type : element_types) {
-      for (const OperatorInfo& op : supported_operators) {
-        if (!type.supported) continue;
+      for (const OperatorInfo& op : operators) {
+        if (combines(collective.collective) && !applies_to(op.op, type.type)) continue;
         Problem problem;
         problem.collective = collective.collective;
         problem.type = type.type;

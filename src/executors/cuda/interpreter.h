@@ -15,10 +15,14 @@
 
 namespace tutti {
 
+/// The type that a line's eight bytes are folded by: bits by all of them at once.
+template <typename T, typename Op>
+using WordElement = std::conditional_t<kIsBitwise<Op>, std::uint64_t, T>;
+
 /// A fold of elements of type T by Op.
 template <typename T, typename Op>
 struct FoldBy {
-  using Word = WordFold<T, Op>;
+  using Word = std::conditional_t<sizeof(T) <= line_data_bytes, WordFold<WordElement<T, Op>, Op>, NoWordFold>;
   TUTTI_DEVICE static void run(const SweepArguments& arguments, Sweeper self) { BlockSweep<T, Op>(arguments, self).run(); }
 };
 /// For collectives that fold nothing: counts are of bytes.

@@ -8,9 +8,9 @@ namespace tutti {
 
 std::string kernel_name(const Problem& problem) {
   if (!combines(problem.collective)) return "copy";
-  const tutti_op op = problem.op == TUTTI_AVG ? TUTTI_SUM : problem.op;
-  const OperatorInfo* const row = operator_info(op);
-  return std::string("fold ") + element_type_info(problem.type).name + " " + (row != nullptr ? row->name : "");
+  const FoldKind kind = fold_kind(problem.type, problem.op);
+  const OperatorInfo* const row = operator_info(kind.op);
+  return std::string("fold ") + element_type_info(kind.type).name + " " + (row != nullptr ? row->name : "");
 }
 
 }  // namespace tutti

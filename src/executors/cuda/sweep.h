@@ -47,7 +47,7 @@ struct SweepArguments {
 /// Bytes that a thread loads or stores at once.
 inline constexpr std::uint64_t pack_bytes = 16;
 
-/// An unsigned integer of T's size.
+/// An unsigned integer of T's size, of at most 8 bytes.
 template <typename T>
 using LongBitsOf = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
 template <typename T>
@@ -72,8 +72,10 @@ class BlockSweep {
 
   /// Folds this thread's share of all elements.
   TUTTI_DEVICE void run() const {
-    if constexpr (!std::is_integral_v<T>) {
-      // One source is copied, every bit, as on the host. Sums of one integer are the integer.
+    // One source is copied, every bit, as on the host. Sums of one integer are the integer.
+    if constexpr (sizeof(T) == pack_bytes) {
+      if (arguments_.source_count == 1) return copy_halves();
+    } else if constexpr (!std::is_integral_v<T>) {
       if (arguments_.source_count == 1 && arguments_.divide_by <= 1) return BlockSweep<Bits, Sum>(arguments_, self_).run();
     }
     const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(arguments_.destinations[0]);
@@ -92,15 +94,25 @@ class BlockSweep {
   using Value = Wide<T>;
   using Bits = BitsOf<T>;
   static constexpr std::uint32_t kElements = pack_bytes / sizeof(T);
+  /// What a pack is combined by: elements, or words where the operator takes bits.
+  using PackValue = std::conditional_t<kIsBitwise<Op>, std::uint32_t, Value>;
+  static constexpr std::uint32_t kPackValues = kIsBitwise<Op> ? 4 : kElements;
   /// Packs that a thread has under way: enough to hide memory's latency, few enough for the registers.
-  static constexpr std::uint32_t kPacks = sizeof(T) >= 4 ? 4 : 2;
+  static constexpr std::uint32_t kPacks = sizeof(T) >= 4 || kIsBitwise<Op> ? 4 : 2;
 
   struct alignas(pack_bytes) Pack {
     std::uint32_t words[4];
   };
   struct Values {
-    Value of[kElements];
+    PackValue of[kPackValues];
   };
+
+  /// Of elements that no integer is as long as.
+  TUTTI_DEVICE void copy_halves() const {
+    SweepArguments halves = arguments_;
+    halves.count *= 2;
+    BlockSweep<std::uint64_t, Sum>(halves, self_).run();
+  }
 
   /// The bits in which some operand's address differs from `first`.
   TUTTI_DEVICE std::uintptr_t difference(std::uintptr_t first) const {
@@ -116,7 +128,9 @@ class BlockSweep {
   static constexpr std::uint32_t kWord = sizeof(std::uint32_t);
   static constexpr std::uint32_t kInWord = sizeof(T) < kWord ? kWord / sizeof(T) : 1;  ///< elements
   TUTTI_DEVICE static T element_of(const Pack& pack, std::uint32_t i) {
-    if constexpr (sizeof(T) == 8) {
+    if constexpr (sizeof(T) == pack_bytes) {
+      return bits_as<T>(pack);
+    } else if constexpr (sizeof(T) == 8) {
       return bits_as<T>(std::uint64_t{pack.words[2 * i + 1]} << 32 | pack.words[2 * i]);
     } else if constexpr (sizeof(T) == kWord) {
       return bits_as<T>(pack.words[i]);
@@ -126,7 +140,9 @@ class BlockSweep {
   }
   /// Into a pack of zeros.
   TUTTI_DEVICE static void put_element(Pack& pack, std::uint32_t i, T element) {
-    if constexpr (sizeof(T) == 8) {
+    if constexpr (sizeof(T) == pack_bytes) {
+      pack = bits_as<Pack>(element);
+    } else if constexpr (sizeof(T) == 8) {
       const std::uint64_t bits = bits_as<std::uint64_t>(element);
       pack.words[2 * i] = static_cast<std::uint32_t>(bits);
       pack.words[2 * i + 1] = static_cast<std::uint32_t>(bits >> 32);
@@ -139,18 +155,30 @@ class BlockSweep {
   TUTTI_DEVICE static Values unpacked(const Pack& pack) {
     Values values;
     TUTTI_UNROLLED
-    for (std::uint32_t i = 0; i < kElements; ++i) values.of[i] = widen(element_of(pack, i));
+    for (std::uint32_t i = 0; i < kPackValues; ++i) {
+      if constexpr (kIsBitwise<Op>) {
+        values.of[i] = pack.words[i];
+      } else {
+        values.of[i] = widen(element_of(pack, i));
+      }
+    }
     return values;
   }
   TUTTI_DEVICE static void combine(Values& total, const Values& next) {
     TUTTI_UNROLLED
-    for (std::uint32_t i = 0; i < kElements; ++i) total.of[i] = Op()(total.of[i], next.of[i]);
+    for (std::uint32_t i = 0; i < kPackValues; ++i) total.of[i] = Op()(total.of[i], next.of[i]);
   }
   /// Finished.
   TUTTI_DEVICE Pack packed(const Values& values) const {
     Pack pack{};
     TUTTI_UNROLLED
-    for (std::uint32_t i = 0; i < kElements; ++i) put_element(pack, i, narrow<T>(finished(values.of[i])));
+    for (std::uint32_t i = 0; i < kPackValues; ++i) {
+      if constexpr (kIsBitwise<Op>) {
+        pack.words[i] = values.of[i];
+      } else {
+        put_element(pack, i, narrow<T>(finished(values.of[i])));
+      }
+    }
     return pack;
   }
   TUTTI_DEVICE Value finished(Value total) const { return tutti::finished<T, Op>(total, arguments_.divide_by); }
@@ -229,7 +257,7 @@ class BlockSweep {
   const Sweeper self_;
 };
 
-/// Folds eight bytes of every source: as many elements of type T as they hold.
+/// Folds eight bytes of every source: as many elements of type T as they hold. Longer elements do not go by lines.
 template <typename T, typename Op>
 class WordFold {
  public:
@@ -255,11 +283,19 @@ class WordFold {
   }
 
  private:
+  static_assert(sizeof(T) <= sizeof(std::uint64_t));
   static constexpr std::uint32_t kElements = sizeof(std::uint64_t) / sizeof(T);
 
   std::uint64_t first_ = 0;
   std::uint32_t words_ = 0;
   Wide<T> total_[kElements] = {};
+};
+
+/// In the place of a WordFold of elements that no word holds: nobody asks for it.
+class NoWordFold {
+ public:
+  TUTTI_DEVICE void add(std::uint64_t) {}
+  TUTTI_DEVICE std::uint64_t result(std::uint64_t) const { return 0; }
 };
 
 /// Copies this thread's share of `count` bytes by the word. Sums of one integer are the integer.

@@ -14,6 +14,7 @@
 #include "src/executors/simulator/memory.h"
 #include "src/executors/simulator/simulation_setup.h"
 #include "src/executors/simulator/wire_queues.h"
+#include "src/schedule/layout.h"
 #include "src/tables/element_types.h"
 
 namespace tutti {
@@ -164,7 +165,7 @@ Run::Run(const Plan& plan, SimulationSetup setup, const SimulatorConfig& config)
   const std::uint64_t element = element_bytes(problem.type);
   const bool folding = combines(problem.collective);
   longest_ = std::max<std::uint64_t>(1, plan.window / plan.shape.chunks) * plan.shape.message_cells * element;
-  unit_ = folding || config.fold != nullptr ? element : 1;
+  unit_ = config.fold != nullptr ? element : std::uint64_t{1} << unit_shift(problem);
   divide_by_ = divisor(problem);
   fold_ = config.fold != nullptr ? config.fold : folding ? find_fold(problem.type, problem.op) : find_copy();
   if (config.network != nullptr) flows_.emplace(std::move(setup_.routes));

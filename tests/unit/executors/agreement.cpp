@@ -33,7 +33,8 @@ void write_element(tutti_type type, std::uint64_t bits, std::byte* to) {
   } else if (type == TUTTI_BFLOAT16) {
     std::memcpy(to, reinterpret_cast<const std::byte*>(&value) + 2, 2);  // its upper half
   } else {
-    std::memcpy(to, &bits, element_bytes(type));
+    const std::uint64_t words[] = {bits, scramble(bits)};
+    std::memcpy(to, words, element_bytes(type));
   }
 }
 

@@ -67,7 +67,9 @@ std::vector<Case> cases_of(const Algorithm& algorithm, const View& view, const E
   if (algorithm.collective == Collective::barrier) return {{&algorithm, ranks, 0, 1, TUTTI_UINT8, TUTTI_MAX, false}};
   std::vector<std::pair<tutti_type, tutti_op>> kinds = {{TUTTI_INT32, TUTTI_SUM}, {TUTTI_UINT8, TUTTI_SUM}};
   if (reduces(algorithm.collective)) {
-    kinds = {{TUTTI_INT32, TUTTI_SUM}, {TUTTI_UINT8, TUTTI_AVG}, {TUTTI_FLOAT32, TUTTI_AVG}, {TUTTI_BFLOAT16, TUTTI_SUM}};
+    // The last two count other elements than the call's: bytes, and two at once.
+    kinds = {{TUTTI_INT32, TUTTI_SUM},    {TUTTI_UINT8, TUTTI_AVG},         {TUTTI_FLOAT32, TUTTI_AVG},
+             {TUTTI_BFLOAT16, TUTTI_SUM}, {TUTTI_INT32, TUTTI_BITWISE_XOR}, {TUTTI_COMPLEX64, TUTTI_SUM}};
   }
   const int last = rooted(algorithm.collective) ? ranks - 1 : 0;
   std::vector<Case> cases;

@@ -29,18 +29,27 @@
 namespace tutti {
 namespace {
 
-constexpr auto kTypes = [] {
-  std::array<tutti_type, supported_types.size()> types;
-  std::ranges::transform(supported_types, types.begin(), &ElementTypeInfo::type);
+/// The types that have folds of their own, complex ones apart.
+std::vector<tutti_type> folded_types() {
+  std::vector<tutti_type> types;
+  for (const ElementTypeInfo& row : element_types) {
+    if (row.kind != ElementKind::boolean && row.kind != ElementKind::complex) types.push_back(row.type);
+  }
   return types;
-}();
-constexpr auto kOps = [] {
-  std::array<tutti_op, supported_operators.size()> ops;
-  std::ranges::transform(supported_operators, ops.begin(), &OperatorInfo::op);
-  return ops;
-}();
+}
 
-bool is_narrow(tutti_type type) { return type == TUTTI_FLOAT16 || type == TUTTI_BFLOAT16; }
+/// The operators by which such a type has one.
+std::vector<tutti_op> ops_of(tutti_type type) {
+  std::vector<tutti_op> ops;
+  for (const OperatorInfo& row : operators) {
+    if (fold_kind(type, row.op).type == type) ops.push_back(row.op);
+  }
+  return ops;
+}
+
+const std::vector<tutti_type> narrow_types = {TUTTI_FLOAT16, TUTTI_BFLOAT16, TUTTI_FLOAT8_E4M3, TUTTI_FLOAT8_E5M2};
+
+bool is_narrow(tutti_type type) { return std::find(narrow_types.begin(), narrow_types.end(), type) != narrow_types.end(); }
 
 /// Runs the folds of one instruction set for as long as it lives.
 class OnTarget {
@@ -79,13 +88,17 @@ auto with_wide_type(tutti_type type, Fn&& fn) {
   });
 }
 
-reference::Layout layout_of(tutti_type type) { return type == TUTTI_FLOAT16 ? reference::kFloat16 : reference::kBFloat16; }
+reference::Layout layout_of(tutti_type type) {
+  if (type == TUTTI_FLOAT8_E4M3) return reference::kFloat8E4M3;
+  if (type == TUTTI_FLOAT8_E5M2) return reference::kFloat8E5M2;
+  return type == TUTTI_FLOAT16 ? reference::kFloat16 : reference::kBFloat16;
+}
 
 template <typename T>
 T read(tutti_type type, ElementFormat format, const std::uint8_t* from, std::size_t index) {
   if (is_narrow(type) && format == ElementFormat::kUser) {
-    std::uint16_t bits;
-    std::memcpy(&bits, from + 2 * index, 2);
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, from + element_size(type) * index, element_size(type));
     return static_cast<T>(reference::value_of(bits, layout_of(type)));
   }
   T value;
@@ -97,7 +110,7 @@ template <typename T>
 void write(tutti_type type, ElementFormat format, T value, std::uint8_t* to, std::size_t index) {
   if (is_narrow(type) && format == ElementFormat::kUser) {
     const std::uint16_t bits = reference::bits_of(static_cast<double>(value), layout_of(type));
-    std::memcpy(to + 2 * index, &bits, 2);
+    std::memcpy(to + element_size(type) * index, &bits, element_size(type));
   } else {
     value = reference::quiet(value);
     std::memcpy(to + sizeof(T) * index, &value, sizeof(T));
@@ -285,7 +298,7 @@ class EveryType : public testing::TestWithParam<tutti_type> {};
 
 TEST_P(EveryType, FoldsShortMessagesOfEveryShapeAlikeOnEveryInstructionSet) {
   std::uint64_t seed = static_cast<std::uint64_t>(GetParam()) << 32;
-  for (tutti_op op : kOps) {
+  for (tutti_op op : ops_of(GetParam())) {
     for (std::size_t sources = 1; sources <= 9; ++sources) {
       for (std::size_t destinations = 1; destinations <= 3; ++destinations) {
         for (std::size_t count = 0; count <= 130; count += sources <= 2 ? 1 : 1 + seed % 13) {
@@ -298,7 +311,7 @@ TEST_P(EveryType, FoldsShortMessagesOfEveryShapeAlikeOnEveryInstructionSet) {
 
 TEST_P(EveryType, FoldsLongMessagesAlikeOnEveryInstructionSet) {
   std::uint64_t seed = static_cast<std::uint64_t>(GetParam()) << 40;
-  for (tutti_op op : kOps) {
+  for (tutti_op op : ops_of(GetParam())) {
     for (std::size_t count : {1000u, 4095u, 4096u, 8193u, 20011u}) {
       for (std::size_t sources : {1u, 2u, 3u, 5u}) {
         for (std::size_t destinations : {1u, 2u}) {
@@ -310,7 +323,7 @@ TEST_P(EveryType, FoldsLongMessagesAlikeOnEveryInstructionSet) {
 }
 
 TEST_P(EveryType, FoldsManySourcesIntoMoreDestinationsThanBitsInAWord) {
-  for (tutti_op op : kOps) {
+  for (tutti_op op : ops_of(GetParam())) {
     for (const std::size_t sources : {33u, 64u, 65u}) {
       for (const bool streaming : {true, false}) {
         Case c = make_case(GetParam(), op, sources, 67, 4111, 99);
@@ -332,7 +345,7 @@ TEST_P(EveryType, StreamsToEveryAlignmentOfTheDestination) {
 }
 
 std::string type_name(const testing::TestParamInfo<tutti_type>& info) { return text_of(info.param); }
-INSTANTIATE_TEST_SUITE_P(All, EveryType, testing::ValuesIn(kTypes), type_name);
+INSTANTIATE_TEST_SUITE_P(All, EveryType, testing::ValuesIn(folded_types()), type_name);
 
 /// Folds one source of T's through `type` on every instruction set, and gives the results one after another.
 template <typename In, typename Out>
@@ -348,41 +361,60 @@ std::vector<Out> fold_one(tutti_type type, std::int64_t target, const std::vecto
 
 class EveryTarget : public testing::TestWithParam<std::int64_t> {};
 
-TEST_P(EveryTarget, WidensAll65536Values) {
-  std::vector<std::uint16_t> all(65536);
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
-  for (tutti_type type : {TUTTI_FLOAT16, TUTTI_BFLOAT16}) {
-    const auto wide = fold_one<std::uint16_t, float>(type, GetParam(), all, ElementFormat::kUser, ElementFormat::kWide);
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const float right = reference::quiet(static_cast<float>(reference::value_of(all[i], layout_of(type))));
-      ASSERT_EQ(std::memcmp(&wide[i], &right, 4), 0) << "type " << type << " bits " << i << " became " << wide[i];
-    }
+/// Calls fn with a zero of the narrow type's bits.
+template <typename Fn>
+void with_bits(tutti_type type, Fn&& fn) {
+  if (element_size(type) == 1) {
+    fn(std::uint8_t{});
+  } else {
+    fn(std::uint16_t{});
+  }
+}
+
+template <typename Bits>
+std::vector<Bits> all_bits() {
+  std::vector<Bits> all(std::size_t{1} << 8 * sizeof(Bits));
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<Bits>(i);
+  return all;
+}
+
+TEST_P(EveryTarget, WidensAllValues) {
+  for (tutti_type type : narrow_types) {
+    with_bits(type, [&](auto zero) {
+      using Bits = decltype(zero);
+      const std::vector<Bits> all = all_bits<Bits>();
+      const auto wide = fold_one<Bits, float>(type, GetParam(), all, ElementFormat::kUser, ElementFormat::kWide);
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        const float right = reference::quiet(static_cast<float>(reference::value_of(all[i], layout_of(type))));
+        ASSERT_EQ(std::memcmp(&wide[i], &right, 4), 0) << "type " << type << " bits " << i << " became " << wide[i];
+      }
+    });
   }
 }
 
 TEST_P(EveryTarget, NarrowsAllValuesTheirMidpointsAndTheNeighboursOfThose) {
-  for (tutti_type type : {TUTTI_FLOAT16, TUTTI_BFLOAT16}) {
-    std::vector<float> wide;
-    for (std::uint32_t i = 0; i < 65536; ++i) {
-      const auto value = static_cast<float>(reference::value_of(static_cast<std::uint16_t>(i), layout_of(type)));
-      const auto next = static_cast<float>(reference::value_of(static_cast<std::uint16_t>(i + 1), layout_of(type)));
-      const auto middle = static_cast<float>((static_cast<double>(value) + static_cast<double>(next)) / 2);
-      for (float v : {value, middle}) {
-        wide.insert(wide.end(), {v, std::nextafterf(v, INFINITY), std::nextafterf(v, -INFINITY)});
+  for (tutti_type type : narrow_types) {
+    with_bits(type, [&](auto zero) {
+      using Bits = decltype(zero);
+      std::vector<float> wide;
+      for (const Bits bits : all_bits<Bits>()) {
+        const auto value = static_cast<float>(reference::value_of(bits, layout_of(type)));
+        const auto next = static_cast<float>(reference::value_of(static_cast<Bits>(bits + 1), layout_of(type)));
+        const auto middle = static_cast<float>((static_cast<double>(value) + static_cast<double>(next)) / 2);
+        for (float v : {value, middle}) {
+          wide.insert(wide.end(), {v, std::nextafterf(v, INFINITY), std::nextafterf(v, -INFINITY)});
+        }
       }
-    }
-    std::mt19937 random(5);
-    for (int i = 0; i < 100000; ++i) {
-      const auto bits = static_cast<std::uint32_t>(random());
-      float value;
-      std::memcpy(&value, &bits, 4);
-      wide.push_back(value);
-    }
-    const auto narrow = fold_one<float, std::uint16_t>(type, GetParam(), wide, ElementFormat::kWide, ElementFormat::kUser);
-    for (std::size_t i = 0; i < wide.size(); ++i) {
-      ASSERT_EQ(narrow[i], reference::bits_of(static_cast<double>(wide[i]), layout_of(type)))
-          << "type " << type << " of " << wide[i];
-    }
+      // Halfway between the greatest number and what would be the next, and around it.
+      for (float v : {464.0f, 496.0f, 61440.0f}) wide.insert(wide.end(), {v, -v, std::nextafterf(v, INFINITY)});
+      std::mt19937 random(5);
+      for (int i = 0; i < 100000; ++i) wide.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
+      const auto narrow = fold_one<float, Bits>(type, GetParam(), wide, ElementFormat::kWide, ElementFormat::kUser);
+      for (std::size_t i = 0; i < wide.size(); ++i) {
+        ASSERT_EQ(narrow[i], reference::bits_of(static_cast<double>(wide[i]), layout_of(type)))
+            << "type " << type << " of " << wide[i];
+      }
+    });
   }
 }
 
@@ -429,6 +461,8 @@ TEST_P(EveryTarget, DividesIntegersExactlyByAnyNumber) {
   for (std::uint64_t by : divisors()) {
     ASSERT_NO_FATAL_FAILURE(check_division(TUTTI_INT8, GetParam(), dividends<std::int8_t>(by), by));
     ASSERT_NO_FATAL_FAILURE(check_division(TUTTI_UINT8, GetParam(), dividends<std::uint8_t>(by), by));
+    ASSERT_NO_FATAL_FAILURE(check_division(TUTTI_INT16, GetParam(), dividends<std::int16_t>(by), by));
+    ASSERT_NO_FATAL_FAILURE(check_division(TUTTI_UINT16, GetParam(), dividends<std::uint16_t>(by), by));
     ASSERT_NO_FATAL_FAILURE(check_division(TUTTI_INT32, GetParam(), dividends<std::int32_t>(by), by));
     ASSERT_NO_FATAL_FAILURE(check_division(TUTTI_UINT32, GetParam(), dividends<std::uint32_t>(by), by));
     ASSERT_NO_FATAL_FAILURE(check_division(TUTTI_INT64, GetParam(), dividends<std::int64_t>(by), by));
@@ -553,34 +587,48 @@ TEST_P(EveryTarget, AveragesBFloat16sAsDivisionAndRoundingDo) {
   }
 }
 
-TEST_P(EveryTarget, FindsTheSmallerAndTheLargerOfSixteenBitFloatsAmongAll) {
-  std::vector<std::uint16_t> all(65536), one(65536), out(65536);
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
-  for (tutti_type type : {TUTTI_FLOAT16, TUTTI_BFLOAT16}) {
-    for (unsigned bits : {0x0000u, 0x8000u, 0x0001u, 0x8001u, 0x3c00u, 0xbc01u, 0x7bffu, 0xfc00u, 0x7c00u, 0x7c01u, 0x7f80u,
-                          0xff80u, 0xff81u, 0x7fffu, 0xffffu}) {
-      std::fill(one.begin(), one.end(), static_cast<std::uint16_t>(bits));
-      const FoldSource sources[] = {{all.data()}, {one.data()}};
-      const FoldDestination destination{out.data()};
-      for (tutti_op op : {TUTTI_MIN, TUTTI_MAX}) {
-        {
-          OnTarget on(GetParam());
-          find_fold(type, op)({sources, &destination, 2, 1, all.size()});
-        }
-        const double other = reference::value_of(static_cast<std::uint16_t>(bits), layout_of(type));
-        for (std::size_t i = 0; i < all.size(); ++i) {
-          const double value = reference::value_of(all[i], layout_of(type));
-          ASSERT_EQ(out[i], reference::bits_of(reference::apply(op, value, other), layout_of(type)))
-              << "type " << type << " op " << op << " of " << i << " and " << bits;
+template <typename Bits>
+void check_extremes(tutti_type type, std::int64_t target, Bits bits) {
+  const std::vector<Bits> all = all_bits<Bits>();
+  const std::vector<Bits> one(all.size(), bits);
+  std::vector<Bits> out(all.size());
+  const FoldSource sources[] = {{all.data()}, {one.data()}};
+  const FoldDestination destination{out.data()};
+  for (tutti_op op : {TUTTI_MIN, TUTTI_MAX}) {
+    {
+      OnTarget on(target);
+      find_fold(type, op)({sources, &destination, 2, 1, all.size()});
+    }
+    const double other = reference::value_of(bits, layout_of(type));
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const double value = reference::value_of(all[i], layout_of(type));
+      ASSERT_EQ(out[i], reference::bits_of(reference::apply(op, value, other), layout_of(type)))
+          << "type " << type << " op " << op << " of " << i << " and " << unsigned{bits};
+    }
+  }
+}
+
+TEST_P(EveryTarget, FindsTheSmallerAndTheLargerOfNarrowFloatsAmongAll) {
+  for (tutti_type type : narrow_types) {
+    with_bits(type, [&](auto zero) {
+      using Bits = decltype(zero);
+      if constexpr (sizeof(Bits) == 1) {
+        for (const Bits bits : all_bits<Bits>()) ASSERT_NO_FATAL_FAILURE(check_extremes<Bits>(type, GetParam(), bits));
+      } else {
+        for (unsigned bits : {0x0000u, 0x8000u, 0x0001u, 0x8001u, 0x3c00u, 0xbc01u, 0x7bffu, 0xfc00u, 0x7c00u, 0x7c01u,
+                              0x7f80u, 0xff80u, 0xff81u, 0x7fffu, 0xffffu}) {
+          ASSERT_NO_FATAL_FAILURE(check_extremes<Bits>(type, GetParam(), static_cast<Bits>(bits)));
         }
       }
-    }
+    });
   }
 }
 
 TEST_P(EveryTarget, GivesTheSameBitsInEitherOrderOfTwoOperands) {
   std::mt19937_64 random(3);
-  for (tutti_type type : {TUTTI_FLOAT16, TUTTI_BFLOAT16, TUTTI_FLOAT32, TUTTI_FLOAT64}) {
+  std::vector<tutti_type> floats = narrow_types;
+  floats.insert(floats.end(), {TUTTI_FLOAT32, TUTTI_FLOAT64});
+  for (tutti_type type : floats) {
     const std::size_t count = 10000;
     const auto a = elements(type, ElementFormat::kUser, count, random);
     const auto b = elements(type, ElementFormat::kUser, count, random);
@@ -633,20 +681,90 @@ TEST(Copy, CopiesBytesToEveryDestination) {
 TEST(Fold, OfNothingTouchesNothing) {
   const FoldSource source{nullptr};
   const FoldDestination destination{nullptr};
-  for (tutti_type type : kTypes) {
-    for (tutti_op op : kOps) find_fold(type, op)({&source, &destination, 1, 1, 0, 7});
+  for (const ElementTypeInfo& type : element_types) {
+    for (const OperatorInfo& op : operators) {
+      const FoldFunction fold = find_fold(type.type, op.op);
+      ASSERT_EQ(fold != nullptr, applies_to(op.op, type.type)) << type.name << " " << op.name;
+      if (fold != nullptr) fold({&source, &destination, 1, 1, 0, 7});
+    }
   }
   find_copy()({&source, &destination, 1, 1, 0});
 }
 
-TEST(Fold, IsAbsentForTypesAndOperatorsWithoutReduction) {
-  EXPECT_EQ(find_fold(TUTTI_FLOAT8_E4M3, TUTTI_SUM), nullptr);
+TEST(Fold, IsAbsentForTypesAndOperatorsThatDoNotGoTogether) {
   EXPECT_EQ(find_fold(static_cast<tutti_type>(TUTTI_OPAQUE + 3), TUTTI_SUM), nullptr);
-  EXPECT_EQ(find_fold(TUTTI_INT32, TUTTI_BITWISE_AND), nullptr);
-  EXPECT_EQ(element_size(TUTTI_COMPLEX64), 0u);
+  EXPECT_EQ(find_fold(TUTTI_COMPLEX64, TUTTI_MAX), nullptr);
+  EXPECT_EQ(find_fold(TUTTI_FLOAT32, TUTTI_BITWISE_AND), nullptr);
+  EXPECT_EQ(find_fold(TUTTI_BOOL, TUTTI_AVG), nullptr);
 }
 
-TEST(ElementSize, FollowsTheFormatForSixteenBitFloatsOnly) {
+/// A fold of complex numbers, of any bits and of those that floats treat in ways of their own.
+template <typename Part>
+struct ComplexCase {
+  ComplexCase(std::size_t source_count, std::size_t elements, std::uint64_t seed) : count(elements) {
+    using Limits = std::numeric_limits<Part>;
+    const std::array<Part, 7> special = {Part{0},       -Part{0},      Limits::infinity(), -Limits::infinity(),
+                                         Limits::min(), Limits::max(), Limits::quiet_NaN()};
+    std::mt19937_64 random(seed);
+    for (std::size_t s = 0; s < source_count; ++s) {
+      auto& parts = sources.emplace_back(2 * elements);
+      for (Part& part : parts) {
+        part = static_cast<Part>(static_cast<std::int64_t>(random() % 2001) - 1000) / Part{7};
+        if (random() % 8 == 0) part = special[random() % special.size()];
+      }
+    }
+  }
+  std::vector<Part> product() const {
+    std::vector<Part> total = sources[0];
+    for (std::size_t s = 1; s < sources.size(); ++s) {
+      for (std::size_t i = 0; i < 2 * count; i += 2) {
+        // Volatile: each operation is rounded, whatever the compiler may fuse.
+        const Part a = total[i], b = total[i + 1], c = sources[s][i], d = sources[s][i + 1];
+        const volatile Part ac = a * c, bd = b * d, ad = a * d, bc = b * c;
+        total[i] = ac - bd;
+        total[i + 1] = ad + bc;
+      }
+    }
+    if (sources.size() > 1) std::transform(total.begin(), total.end(), total.begin(), reference::quiet<Part>);
+    return total;
+  }
+
+  std::size_t count;
+  std::vector<std::vector<Part>> sources;
+};
+
+template <typename Part>
+void check_products(tutti_type type, std::int64_t target) {
+  for (std::size_t sources = 1; sources <= 5; ++sources) {
+    for (const std::size_t count : {0u, 1u, 2u, 3u, 4u, 5u, 7u, 8u, 9u, 15u, 16u, 17u, 33u, 100u, 1023u, 5000u}) {
+      ComplexCase<Part> of(sources, count, 1000 * sources + count);
+      const std::vector<Part> right = of.product();
+      std::vector<FoldSource> from;
+      for (const auto& source : of.sources) from.push_back({source.data()});
+      std::vector<Part> one(2 * count), other(2 * count + 1);
+      const FoldDestination to[] = {{one.data(), ElementFormat::kUser, count % 2 == 0}, {other.data() + 1}};
+      const OnTarget on(target);
+      for (std::uint32_t destinations : {1u, 2u}) {
+        find_fold(type, TUTTI_PROD)({from.data(), to, static_cast<std::uint32_t>(sources), destinations, count});
+        ASSERT_EQ(std::memcmp(one.data(), right.data(), 2 * count * sizeof(Part)), 0)
+            << count << " elements, " << sources << " sources";
+      }
+      ASSERT_EQ(std::memcmp(other.data() + 1, right.data(), 2 * count * sizeof(Part)), 0);
+      const FoldDestination in_place{of.sources.back().data()};
+      find_fold(type, TUTTI_PROD)({from.data(), &in_place, static_cast<std::uint32_t>(sources), 1, count});
+      ASSERT_EQ(std::memcmp(of.sources.back().data(), right.data(), 2 * count * sizeof(Part)), 0);
+    }
+  }
+}
+
+TEST_P(EveryTarget, MultipliesComplexNumbersByTheFormula) {
+  ASSERT_NO_FATAL_FAILURE(check_products<float>(TUTTI_COMPLEX64, GetParam()));
+  ASSERT_NO_FATAL_FAILURE(check_products<double>(TUTTI_COMPLEX128, GetParam()));
+}
+
+TEST(ElementSize, FollowsTheFormatForNarrowFloatsOnly) {
+  EXPECT_EQ(element_size(TUTTI_FLOAT8_E4M3, ElementFormat::kWide), 4u);
+  EXPECT_EQ(element_size(TUTTI_COMPLEX64), 8u);
   EXPECT_EQ(element_size(TUTTI_BFLOAT16), 2u);
   EXPECT_EQ(element_size(TUTTI_FLOAT16, ElementFormat::kWide), 4u);
   EXPECT_EQ(element_size(TUTTI_INT8, ElementFormat::kWide), 1u);

@@ -1,4 +1,4 @@
-// What folds must give, computed the slow way: one element at a time, 16-bit floats by arithmetic on doubles.
+// What folds must give, computed the slow way: one element at a time, narrow floats by arithmetic on doubles.
 #pragma once
 
 #include <algorithm>
@@ -13,48 +13,52 @@
 
 namespace tutti::reference {
 
-/// How the bits of a 16-bit float are to be read.
+/// How the bits of a narrow float are to be read.
 struct Layout {
+  int bits;
   int fraction_bits;
   int bias;
-};
-inline constexpr Layout kFloat16 = {10, 15};
-inline constexpr Layout kBFloat16 = {7, 127};
+  bool has_infinity;  ///< else the greatest bits alone are NaN
 
-/// The value of a 16-bit float, exactly. NaN for any NaN.
-inline double value_of(std::uint16_t bits, Layout layout) {
-  const int exponent_bits = 15 - layout.fraction_bits;
-  const int exponent = (bits >> layout.fraction_bits) & ((1 << exponent_bits) - 1);
-  const int fraction = bits & ((1 << layout.fraction_bits) - 1);
-  const double sign = (bits & 0x8000) != 0 ? -1.0 : 1.0;
-  if (exponent == (1 << exponent_bits) - 1) {
-    return fraction != 0 ? std::numeric_limits<double>::quiet_NaN() : sign * std::numeric_limits<double>::infinity();
+  int sign() const { return 1 << (bits - 1); }
+  int largest_exponent() const { return (1 << (bits - 1 - fraction_bits)) - 1; }
+  int nan() const { return has_infinity ? (largest_exponent() << fraction_bits) | (1 << (fraction_bits - 1)) : sign() - 1; }
+  /// The least magnitude that is no number.
+  int above() const { return has_infinity ? largest_exponent() << fraction_bits : sign() - 1; }
+};
+inline constexpr Layout kFloat16 = {16, 10, 15, true};
+inline constexpr Layout kBFloat16 = {16, 7, 127, true};
+inline constexpr Layout kFloat8E4M3 = {8, 3, 7, false};
+inline constexpr Layout kFloat8E5M2 = {8, 2, 15, true};
+
+/// The value of a narrow float, exactly. NaN for any NaN.
+inline double value_of(unsigned bits, Layout layout) {
+  const int magnitude = static_cast<int>(bits) & (layout.sign() - 1);
+  const double sign = (static_cast<int>(bits) & layout.sign()) != 0 ? -1.0 : 1.0;
+  if (magnitude >= layout.above()) {
+    return layout.has_infinity && magnitude == layout.above() ? sign * std::numeric_limits<double>::infinity()
+                                                              : std::numeric_limits<double>::quiet_NaN();
   }
+  const int exponent = magnitude >> layout.fraction_bits;
+  const int fraction = magnitude & ((1 << layout.fraction_bits) - 1);
   const double one = exponent == 0 ? 0.0 : 1.0;
   return sign * std::ldexp(one + std::ldexp(fraction, -layout.fraction_bits), std::max(exponent, 1) - layout.bias);
 }
 
-/// The 16-bit float nearest to `value`, ties to even; NaN is 0x7e00 or 0x7fc0.
+/// The narrow float nearest to `value`, ties to even; NaN is 0x7e00, 0x7fc0, 0x7f or 0x7e. What is too large is infinite,
+/// or NaN where nothing is.
 inline std::uint16_t bits_of(double value, Layout layout) {
-  const int exponent_bits = 15 - layout.fraction_bits;
-  const int largest = (1 << exponent_bits) - 1;
-  if (std::isnan(value))
-    return static_cast<std::uint16_t>((largest << layout.fraction_bits) | (1 << (layout.fraction_bits - 1)));
-  const std::uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  if (std::isnan(value)) return static_cast<std::uint16_t>(layout.nan());
+  const int sign = std::signbit(value) ? layout.sign() : 0;
   const double magnitude = std::fabs(value);
-  if (magnitude == 0) return sign;
-  int exponent = std::isinf(magnitude) ? largest : std::max(std::ilogb(magnitude), 1 - layout.bias);
-  if (exponent + layout.bias >= largest) return static_cast<std::uint16_t>(sign | (largest << layout.fraction_bits));
-  // In units of the last place: the current rounding mode is to nearest even.
-  double units = std::nearbyint(std::ldexp(magnitude, layout.fraction_bits - exponent));
-  if (units == std::ldexp(1.0, layout.fraction_bits + 1)) {
-    units /= 2;
-    ++exponent;
-  }
-  const int fraction = static_cast<int>(units);
-  const int implicit = 1 << layout.fraction_bits;
-  const int biased = fraction >= implicit ? exponent + layout.bias : 0;
-  return static_cast<std::uint16_t>(sign | (biased << layout.fraction_bits) | (fraction & (implicit - 1)));
+  const auto overflow = static_cast<std::uint16_t>(layout.has_infinity ? sign | layout.above() : layout.nan());
+  if (magnitude == 0) return static_cast<std::uint16_t>(sign);
+  if (std::isinf(magnitude) || std::ilogb(magnitude) > layout.largest_exponent() - layout.bias) return overflow;
+  const int exponent = std::max(std::ilogb(magnitude), 1 - layout.bias);
+  // In units of the last place: the current rounding mode is to nearest even. A carry runs into the exponent.
+  const int units = static_cast<int>(std::nearbyint(std::ldexp(magnitude, layout.fraction_bits - exponent)));
+  const int bits = ((exponent + layout.bias - 1) << layout.fraction_bits) + units;
+  return bits >= layout.above() ? overflow : static_cast<std::uint16_t>(sign | bits);
 }
 
 template <typename T>
@@ -92,7 +96,22 @@ T apply(tutti_op op, T a, T b) {
     using Unsigned = std::make_unsigned_t<T>;
     const auto x = static_cast<std::uint64_t>(static_cast<Unsigned>(a));
     const auto y = static_cast<std::uint64_t>(static_cast<Unsigned>(b));
-    return static_cast<T>(static_cast<Unsigned>(op == TUTTI_PROD ? x * y : x + y));
+    switch (op) {
+      case TUTTI_BITWISE_AND:
+        return static_cast<T>(x & y);
+      case TUTTI_BITWISE_OR:
+        return static_cast<T>(x | y);
+      case TUTTI_BITWISE_XOR:
+        return static_cast<T>(x ^ y);
+      case TUTTI_LOGICAL_AND:
+        return static_cast<T>(x != 0 && y != 0 ? 1 : 0);
+      case TUTTI_LOGICAL_OR:
+        return static_cast<T>(x != 0 || y != 0 ? 1 : 0);
+      case TUTTI_LOGICAL_XOR:
+        return static_cast<T>((x != 0) != (y != 0) ? 1 : 0);
+      default:
+        return static_cast<T>(static_cast<Unsigned>(op == TUTTI_PROD ? x * y : x + y));
+    }
   } else {
     return op == TUTTI_PROD ? a * b : a + b;
   }

@@ -20,10 +20,14 @@ T some_element(std::mt19937_64& random) {
   constexpr std::uint64_t special[] = {0,      1,      0x8000,     0x7c00,     0xfc00,     0x7e00,     0x7f80,
                                        0xff80, 0x7fc0, 0x7f800000, 0xff800000, 0x7fa00000, 0x80000000, 0x3f800000};
   constexpr std::uint64_t wide[] = {0x7ff0000000000000, 0xfff0000000000000, 0x7ff4000000000000, 0x8000000000000000};
-  std::uint64_t bits = random();
-  if (random() % 4 == 0) bits = sizeof(T) == 8 && random() % 2 == 0 ? wide[random() % 4] : special[random() % 14];
+  constexpr std::size_t kWords = (sizeof(T) + 7) / 8;
+  std::uint64_t bits[kWords];
+  for (std::uint64_t& word : bits) {
+    word = random();
+    if (random() % 4 == 0) word = sizeof(T) >= 8 && random() % 2 == 0 ? wide[random() % 4] : special[random() % 14];
+  }
   T element;
-  std::memcpy(&element, &bits, sizeof element);
+  std::memcpy(&element, bits, sizeof element);
   return element;
 }
 
@@ -139,8 +143,8 @@ constexpr tutti_type type_of() {
   return TUTTI_TYPE_LIMIT;
 }
 
-using Types = ::testing::Types<std::int8_t, std::uint8_t, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t, Float16,
-                               BFloat16, float, double>;
+using Types = ::testing::Types<std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t, std::uint32_t,
+                               std::int64_t, std::uint64_t, Float8E4M3, Float8E5M2, Float16, BFloat16, float, double>;
 TYPED_TEST_SUITE(EveryType, Types);
 
 TYPED_TEST(EveryType, FoldsToTheHostsBits) {
@@ -151,6 +155,22 @@ TYPED_TEST(EveryType, FoldsToTheHostsBits) {
   expect_host_bits<TypeParam, Min>(type, TUTTI_MIN, 0);
   expect_host_bits<TypeParam, Max>(type, TUTTI_MAX, 0);
   for (const std::uint64_t ranks : {1, 2, 3, 8, 1000}) expect_host_bits<TypeParam, Sum>(type, TUTTI_SUM, ranks);
+  if constexpr (std::is_unsigned_v<TypeParam>) {
+    expect_host_bits<TypeParam, LogicalAnd>(type, TUTTI_LOGICAL_AND, 0);
+    expect_host_bits<TypeParam, LogicalOr>(type, TUTTI_LOGICAL_OR, 0);
+    expect_host_bits<TypeParam, LogicalXor>(type, TUTTI_LOGICAL_XOR, 0);
+  }
+}
+
+TEST(BlockSweep, FoldsBitsToTheHostsBits) {
+  expect_host_bits<std::uint8_t, BitwiseAnd>(TUTTI_UINT8, TUTTI_BITWISE_AND, 0);
+  expect_host_bits<std::uint8_t, BitwiseOr>(TUTTI_UINT8, TUTTI_BITWISE_OR, 0);
+  expect_host_bits<std::uint8_t, BitwiseXor>(TUTTI_UINT8, TUTTI_BITWISE_XOR, 0);
+}
+
+TEST(BlockSweep, MultipliesComplexNumbersToTheHostsBits) {
+  expect_host_bits<Complex<float>, Prod>(TUTTI_COMPLEX64, TUTTI_PROD, 0);
+  expect_host_bits<Complex<double>, Prod>(TUTTI_COMPLEX128, TUTTI_PROD, 0);
 }
 
 TYPED_TEST(EveryType, FoldsInPlace) {

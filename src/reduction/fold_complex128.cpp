@@ -1,0 +1,30 @@
+// The folds of complex128, once per instruction set (see sweep-inl.h).
+#include "src/reduction/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/reduction/fold_complex128.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "src/reduction/sweep-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tutti {
+namespace HWY_NAMESPACE {
+
+const FoldTable& complex128_table() { return kFolds<Complex<double>>; }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tutti
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tutti {
+
+HWY_EXPORT(complex128_table);
+template <>
+const FoldTable& folds_of<Complex<double>>() {
+  return HWY_DYNAMIC_DISPATCH(complex128_table)();
+}
+
+}  // namespace tutti
+#endif

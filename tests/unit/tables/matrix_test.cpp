@@ -1,0 +1,70 @@
+// docs/matrix.md says what verbs take, as the library's tables have it. TEST_WRITE=1 writes it anew.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "src/tables/collectives.h"
+#include "src/tables/element_types.h"
+#include "src/tables/operators.h"
+
+namespace tutti {
+namespace {
+
+std::string row(const std::vector<std::string>& cells) {
+  std::string text = "|";
+  for (const std::string& cell : cells) text += " " + cell + " |";
+  return text + "\n";
+}
+
+std::string rule(std::size_t columns) { return row(std::vector<std::string>(columns, "---")); }
+
+std::string types_by_operators() {
+  std::vector<std::string> heading = {"type", "bytes"};
+  for (const OperatorInfo& op : operators) heading.emplace_back(op.name);
+  std::string text = row(heading) + rule(heading.size());
+  for (const ElementTypeInfo& type : element_types) {
+    std::vector<std::string> cells = {type.name, std::to_string(type.size)};
+    for (const OperatorInfo& op : operators) cells.emplace_back(applies_to(op.op, type.type) ? "yes" : "");
+    text += row(cells);
+  }
+  std::vector<std::string> opaque = {"opaque *n*", "*n*"};
+  opaque.resize(heading.size());
+  return text + row(opaque);
+}
+
+std::string verbs() {
+  const auto who = [](Role role) {
+    return std::string(role == Role::all ? "every rank" : role == Role::root ? "root" : "");
+  };
+  std::string text = row({"verb", "sends", "receives", "operator"}) + rule(4);
+  for (const CollectiveRow& of : collectives) {
+    text += row({of.info.name, who(of.info.senders), who(of.info.receivers), of.info.reduces() ? "yes" : ""});
+  }
+  return text;
+}
+
+std::string matrix() {
+  return "# What verbs take\n\n"
+         "`tests/unit/tables/matrix_test.cpp` makes this page from the tables in `src/tables`, and fails where it "
+         "differs.\n"
+         "What is not here is refused with a sentence.\n\n"
+         "## Operators by type\n\n"
+         "The same holds on host and on device memory. Verbs without an operator, sends and receives take every type.\n"
+         "`include/tutti/tutti.h` says what each operator does (`tutti_op`).\n\n" +
+         types_by_operators() + "\n## Verbs\n\n" + verbs();
+}
+
+TEST(Matrix, IsWhatTheTablesSay) {
+  const std::string path = std::string(TUTTI_SOURCE_FOLDER) + "/docs/matrix.md";
+  if (std::getenv("TEST_WRITE") != nullptr) std::ofstream(path) << matrix();
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  EXPECT_EQ(text.str(), matrix()) << "TEST_WRITE=1 writes it anew";
+}
+
+}  // namespace
+}  // namespace tutti
