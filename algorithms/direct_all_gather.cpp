@@ -44,6 +44,7 @@ const Algorithm direct_all_gather = {"direct",
                                      direct_all_gather_detail::shape,
                                      direct_all_gather_detail::build,
                                      direct_all_gather_detail::cost,
-                                     around_a_ring};
+                                     around_a_ring,
+                                     true};
 
 }  // namespace tutti

@@ -37,6 +37,8 @@ const Algorithm direct_gather = {"direct",
                                  always_fits,
                                  direct_gather_detail::shape,
                                  direct_gather_detail::build,
-                                 direct_gather_detail::cost};
+                                 direct_gather_detail::cost,
+                                 nullptr,
+                                 true};
 
 }  // namespace tutti

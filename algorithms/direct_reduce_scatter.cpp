@@ -44,6 +44,8 @@ const Algorithm direct_reduce_scatter = {"direct",
                                          always_fits,
                                          direct_reduce_scatter_detail::shape,
                                          direct_reduce_scatter_detail::build,
-                                         direct_reduce_scatter_detail::cost};
+                                         direct_reduce_scatter_detail::cost,
+                                         nullptr,
+                                         true};
 
 }  // namespace tutti

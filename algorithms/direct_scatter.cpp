@@ -37,6 +37,8 @@ const Algorithm direct_scatter = {"direct",
                                   always_fits,
                                   direct_scatter_detail::shape,
                                   direct_scatter_detail::build,
-                                  direct_scatter_detail::cost};
+                                  direct_scatter_detail::cost,
+                                  nullptr,
+                                  true};
 
 }  // namespace tutti

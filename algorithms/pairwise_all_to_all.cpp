@@ -71,6 +71,7 @@ const Algorithm pairwise_all_to_all = {"pairwise",
                                        pairwise_all_to_all_detail::shape,
                                        pairwise_all_to_all_detail::build,
                                        pairwise_all_to_all_detail::cost,
-                                       around_a_ring};
+                                       around_a_ring,
+                                       true};
 
 }  // namespace tutti

@@ -39,6 +39,7 @@ const Algorithm ring_all_gather = {"ring",
                                    ring_all_gather_detail::shape,
                                    ring_all_gather_detail::build,
                                    ring_all_gather_detail::cost,
-                                   around_ring_order};
+                                   around_ring_order,
+                                   true};
 
 }  // namespace tutti

@@ -38,6 +38,7 @@ const Algorithm ring_reduce_scatter = {"ring",
                                        ring_reduce_scatter_detail::shape,
                                        ring_reduce_scatter_detail::build,
                                        ring_reduce_scatter_detail::cost,
-                                       around_ring_order};
+                                       around_ring_order,
+                                       true};
 
 }  // namespace tutti

@@ -62,7 +62,7 @@ std::vector<BenchedCollective> all_rows() {
   for (const auto& [collective, info] : tutti::collectives) {
     rows.push_back({info, info.senders != Role::nobody, false, kVerbs[static_cast<size_t>(collective)]});
   }
-  rows.push_back({{"send_recv", "sendrecv", Role::all, Role::all, BlockSource::previous}, false, true, send_recv});
+  rows.push_back({{"send_recv", "sendrecv", nullptr, Role::all, Role::all, BlockSource::previous}, false, true, send_recv});
   rows.push_back(variant(Collective::all_gather, "all_gather_v", nullptr, all_gather_v));
   rows.push_back(variant(Collective::reduce_scatter, "reduce_scatter_v", nullptr, reduce_scatter_v));
   rows.push_back(variant(Collective::all_to_all, "all_to_all_v", "alltoallv", all_to_all_v));

@@ -418,10 +418,17 @@ typedef struct tutti_block {
   uint64_t count;  ///< elements
 } tutti_block;
 
-/// As the verbs without _v, with a block of its own for each rank; recv_blocks and send_blocks hold one per rank, in
-/// rank order. all_gather_v: blocks[r].count is equal on every rank. reduce_scatter_v likewise. all_to_all_v: my
-/// send_blocks[j].count equals j's recv_blocks[i].count. gather_v, scatter_v: blocks are read on the root alone.
-/// Not there yet: TUTTI_UNSUPPORTED.
+/// As the verbs without _v, with blocks of any lengths, anywhere in memory. Lists hold one for each rank, in rank order.
+/// They are copied: they may go once the call returns, and what they point to stays the operation's until it has completed.
+/// A block of a count of 0 may have a NULL pointer. Blocks may not overlap, except where the verb without _v is in place.
+///
+/// all_gather_v, reduce_scatter_v: all counts are equal on every rank, else TUTTI_MISMATCH. all_to_all_v: this rank i's
+/// send_blocks[j].count equals rank j's recv_blocks[i].count. gather_v, scatter_v: lists are read on the root alone, whose
+/// counts equal the others' own. Blocks of which both ends are longer than 0, and differ, are TUTTI_MISMATCH. Where one end
+/// is 0 the other waits for its deadline.
+///
+/// A rank's block for itself has one count, else TUTTI_INVALID_ARGUMENT. On device memory they come later
+/// (TUTTI_UNSUPPORTED).
 TUTTI_API tutti_status tutti_all_gather_v(const void* send, size_t send_count, const tutti_block* recv_blocks,
                                           tutti_type type, tutti_comm* comm, tutti_stream stream, const tutti_call* call);
 TUTTI_API tutti_status tutti_reduce_scatter_v(const tutti_block* send_blocks, void* recv, size_t recv_count,

@@ -174,6 +174,14 @@ concept Sent =
 template <typename R>
 concept Received = Sent<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
 
+/// The blocks of a v-variant, one for each rank in rank order, of any lengths: a range of what a verb sends or writes.
+template <typename B>
+concept Blocks = std::ranges::forward_range<const std::remove_reference_t<B>> &&
+                 Sent<std::ranges::range_reference_t<const std::remove_reference_t<B>>>;
+/// The same, of what a verb writes.
+template <typename B>
+concept ReceivedBlocks = Blocks<B> && Received<std::ranges::range_reference_t<B>>;
+
 /// Two of one element type.
 template <typename S, typename R>
 concept Alike = std::is_same_v<std::ranges::range_value_t<S>, std::ranges::range_value_t<R>>;
@@ -415,6 +423,84 @@ class Communicator {
     detail::note(tutti_scatter(first(send), first(recv), count(recv), type_of<Element<R>>, root, get(), stream, nullptr),
                  why);
   }
+
+  // The v-variants, whose blocks are size() ranges of any lengths. They need memory for a list, and may throw
+  // std::bad_alloc.
+
+  /// recv_blocks[r] is as long as rank r's send, the same on all ranks.
+  template <Sent S, ReceivedBlocks B>
+  void all_gather_v(S&& send, B&& recv_blocks, std::error_code& why, tutti_stream stream = {}) const {
+    const std::vector<tutti_block> blocks = list_of(recv_blocks);
+    if (!fit(blocks.size(), ranks(why), why)) return;
+    detail::note(tutti_all_gather_v(first(send), count(send), blocks.data(), type_of<Element<S>>, get(), stream, nullptr),
+                 why);
+  }
+  template <Sent S, ReceivedBlocks B>
+  void all_gather_v(S&& send, B&& recv_blocks, tutti_stream stream = {}) const {
+    std::error_code why;
+    all_gather_v(send, recv_blocks, why, stream);
+    detail::check(why);
+  }
+  /// send_blocks[r] is as long as rank r's recv, the same on all ranks.
+  template <Blocks B, Received R>
+  void reduce_scatter_v(const B& send_blocks, R&& recv, std::error_code& why, tutti_op op = TUTTI_SUM,
+                        tutti_stream stream = {}) const {
+    const std::vector<tutti_block> blocks = list_of(send_blocks);
+    if (!fit(blocks.size(), ranks(why), why)) return;
+    detail::note(
+        tutti_reduce_scatter_v(blocks.data(), first(recv), count(recv), type_of<Element<R>>, op, get(), stream, nullptr),
+        why);
+  }
+  template <Blocks B, Received R>
+  void reduce_scatter_v(const B& send_blocks, R&& recv, tutti_op op = TUTTI_SUM, tutti_stream stream = {}) const {
+    std::error_code why;
+    reduce_scatter_v(send_blocks, recv, why, op, stream);
+    detail::check(why);
+  }
+  /// send_blocks[j] is as long as rank j's recv_blocks[i], i being this rank.
+  template <Blocks S, ReceivedBlocks R>
+  void all_to_all_v(const S& send_blocks, R&& recv_blocks, std::error_code& why, tutti_stream stream = {}) const {
+    const std::vector<tutti_block> from = list_of(send_blocks), to = list_of(recv_blocks);
+    if (!fit(from.size(), ranks(why), why) || !fit(to.size(), ranks(why), why)) return;
+    detail::note(tutti_all_to_all_v(from.data(), to.data(), type_of<Element<std::ranges::range_reference_t<R>>>, get(),
+                                    stream, nullptr),
+                 why);
+  }
+  template <Blocks S, ReceivedBlocks R>
+  void all_to_all_v(const S& send_blocks, R&& recv_blocks, tutti_stream stream = {}) const {
+    std::error_code why;
+    all_to_all_v(send_blocks, recv_blocks, why, stream);
+    detail::check(why);
+  }
+  /// recv_blocks[r] is as long as rank r's send on the root; recv_blocks is ignored elsewhere, where it may be empty.
+  template <Sent S, ReceivedBlocks B>
+  void gather_v(S&& send, B&& recv_blocks, int root, std::error_code& why, tutti_stream stream = {}) const {
+    const std::vector<tutti_block> blocks = list_of(recv_blocks);
+    if (!at_root(root, blocks.size(), ranks(why), why)) return;
+    detail::note(tutti_gather_v(first(send), count(send), blocks.data(), type_of<Element<S>>, root, get(), stream, nullptr),
+                 why);
+  }
+  template <Sent S, ReceivedBlocks B>
+  void gather_v(S&& send, B&& recv_blocks, int root, tutti_stream stream = {}) const {
+    std::error_code why;
+    gather_v(send, recv_blocks, root, why, stream);
+    detail::check(why);
+  }
+  /// send_blocks[r] is as long as rank r's recv on the root; send_blocks is ignored elsewhere, where it may be empty.
+  template <Blocks B, Received R>
+  void scatter_v(const B& send_blocks, R&& recv, int root, std::error_code& why, tutti_stream stream = {}) const {
+    const std::vector<tutti_block> blocks = list_of(send_blocks);
+    if (!at_root(root, blocks.size(), ranks(why), why)) return;
+    detail::note(
+        tutti_scatter_v(blocks.data(), first(recv), count(recv), type_of<Element<R>>, root, get(), stream, nullptr), why);
+  }
+  template <Blocks B, Received R>
+  void scatter_v(const B& send_blocks, R&& recv, int root, tutti_stream stream = {}) const {
+    std::error_code why;
+    scatter_v(send_blocks, recv, root, why, stream);
+    detail::check(why);
+  }
+
   void barrier(tutti_stream stream = {}) const {
     std::error_code why;
     barrier(why, stream);
@@ -463,6 +549,16 @@ class Communicator {
     tutti_call call = TUTTI_CALL_INIT;
     call.tag = tag;
     return call;
+  }
+  /// As the C face takes them, whose blocks do not say that those of a sender are only read.
+  template <Blocks B>
+  static std::vector<tutti_block> list_of(const B& blocks) {
+    std::vector<tutti_block> list;
+    for (const auto& block : blocks) {
+      const void* const data = std::ranges::data(block);
+      list.push_back({const_cast<void*>(data), static_cast<std::uint64_t>(std::ranges::size(block))});
+    }
+    return list;
   }
   /// At least 1, so that it can be divided by.
   std::size_t ranks(std::error_code& why) const {

@@ -31,10 +31,10 @@ enum Limit { kCopy, kCopyStreaming, kHop, kStream };
 
 // In the order of Limit.
 const BenchedCollective kLimits[] = {
-    {{"copy", nullptr, Role::all, Role::all, BlockSource::self}, false, false, nullptr},
-    {{"copy_streaming", nullptr, Role::all, Role::all, BlockSource::self}, false, false, nullptr},
+    {{"copy", nullptr, nullptr, Role::all, Role::all, BlockSource::self}, false, false, nullptr},
+    {{"copy_streaming", nullptr, nullptr, Role::all, Role::all, BlockSource::self}, false, false, nullptr},
     {{"hop"}, false, false, nullptr},
-    {{"stream", nullptr, Role::all, Role::all, BlockSource::previous}, false, false, nullptr},
+    {{"stream", nullptr, nullptr, Role::all, Role::all, BlockSource::previous}, false, false, nullptr},
 };
 
 // One way each, on lines of their own.

@@ -30,5 +30,5 @@ def operators():
 def collectives():
     """Name: (whether the larger of a rank's two buffers has a block for each rank, whether elements are folded, bus factor)."""
     found = rows("collectives.h", r'\{(?="\w+",)',
-                 r'"(\w+)",\s*(?:nullptr|"\w+"),\s*[\w:]+,\s*[\w:]+,\s*BlockSource::(\w+),\s*(first|own),\s*(\w+)\}')
+                 r'"(\w+)",\s*(?:nullptr|"\w+"),\s*(?:nullptr|"\w+"),\s*[\w:]+,\s*[\w:]+,\s*BlockSource::(\w+),\s*(first|own),\s*(\w+)\}')
     return {name: (source == "each" or index == "own", source == "fold", bus) for name, source, index, bus in found}

@@ -30,7 +30,8 @@ bool uses(const CollectiveCall& call, Buffer buffer, const Communicator& comm) {
   return call.count != 0 && blocks_of(problem, buffer, comm.rank()) != 0;
 }
 
-Status check(const CollectiveCall& call, const Communicator& comm) {
+/// Type, operator and root.
+Status check_kinds(const CollectiveCall& call, const Communicator& comm) {
   if (Status status = check_type(call.type); !status.ok()) return status;
   if (reduces(call.collective)) {
     if (Status status = check_op(call.op, call.type); !status.ok()) return status;
@@ -40,6 +41,11 @@ Status check(const CollectiveCall& call, const Communicator& comm) {
         fmt::format("root {} is outside \"{}\", which has {}", call.root, comm.name(), plural(comm.ranks(), "rank")),
         fmt::format("Pass a root from 0 to {}.", comm.ranks() - 1));
   }
+  return {};
+}
+
+Status check(const CollectiveCall& call, const Communicator& comm) {
+  if (Status status = check_kinds(call, comm); !status.ok()) return status;
   std::uint64_t bytes = 0;
   const std::uint64_t each = element_bytes(call.type) * static_cast<std::uint64_t>(comm.ranks());
   const bool endless = __builtin_mul_overflow(call.count, each, &bytes) || bytes > UINT64_MAX / 2;
@@ -107,12 +113,92 @@ inline tutti_status verb(Collective collective, const void* send, void* recv, st
   return any_verb(shape, send, recv, comm, stream, call);
 }
 
-tutti_status missing(const char* name, const tutti_call* call) {
+/// The buffers of a v-variant, as its verb takes them: single blocks, and lists of as many blocks as there are ranks.
+struct DividedArguments {
+  tutti_block send{};                        ///< where the collective's senders have one block
+  tutti_block recv{};                        ///< likewise
+  const tutti_block* send_blocks = nullptr;  ///< where they have one for each rank
+  const tutti_block* recv_blocks = nullptr;
+};
+
+/// One buffer's blocks of this rank, in the problem's elements.
+Status take_blocks(const CollectiveCall& call, Buffer buffer, const Communicator& comm, const tutti_block& single,
+                   const tutti_block* list, std::vector<tutti_block>& out) {
+  const CollectiveInfo& info = info_of(call.collective);
+  const bool is_input = buffer == Buffer::input;
+  Problem problem;
+  problem.collective = call.collective;
+  problem.root = call.root;
+  problem.ranks = comm.ranks();
+  const std::uint32_t blocks = blocks_of(problem, buffer, comm.rank());
+  const bool is_list = is_input ? info.has_send_blocks() : info.has_recv_blocks();
+  const char* const name = is_input ? "send" : "receive";
+  if (is_list && blocks != 0 && list == nullptr)
+    return invalid(fmt::format("{} has a NULL list of {} blocks", call.kind(), name), "Pass a tutti_block for each rank.");
+  const std::uint64_t unit = is_opaque(call.type) ? element_bytes(call.type) : 1;
+  std::uint64_t left = UINT64_MAX / 2 / element_bytes(call.type);
+  for (std::uint32_t b = 0; b < blocks; ++b) {
+    tutti_block block = is_list ? list[b] : single;
+    if (block.count != 0 && block.ptr == nullptr)
+      return invalid(fmt::format("{} of {} elements has a NULL {} block {}", call.kind(), block.count, name, b),
+                     "Pass the block's memory, or a count of 0.");
+    if (block.count > left) return invalid(fmt::format("{} has more elements than memory can hold", call.kind()));
+    left -= block.count;
+    block.count *= unit;
+    out.push_back(block);
+  }
+  return {};
+}
+
+/// What a rank gives itself is as long where it lies as where it goes.
+Status check_own_blocks(const CollectiveCall& call, const Communicator& comm) {
+  const CollectiveInfo& info = info_of(call.collective);
+  if (call.input.empty()) return {};
+  for (std::uint32_t b = 0; b < call.output.size(); ++b) {
+    const BlockOrigin origin = info.origin(comm.rank(), comm.ranks(), call.root, b);
+    if (!origin.fold && origin.rank != comm.rank()) continue;
+    const std::uint64_t given = call.input[origin.block].count, taken = call.output[b].count;
+    if (given != taken)
+      return invalid(fmt::format("{} sends {} elements to its own rank, {}, which receives {}", call.kind(), given,
+                                 comm.rank(), taken),
+                     "Let both blocks have the same count.");
+  }
+  return {};
+}
+
+Status take_all_blocks(CollectiveCall& call, const Communicator& comm, const DividedArguments& given) {
+  if (Status status = take_blocks(call, Buffer::input, comm, given.send, given.send_blocks, call.input); !status.ok())
+    return status;
+  if (Status status = take_blocks(call, Buffer::output, comm, given.recv, given.recv_blocks, call.output); !status.ok())
+    return status;
+  if (Status status = check_own_blocks(call, comm); !status.ok()) return status;
+  // Where peers may have something to do, this rank opens its links to them.
+  if (call.agreed().empty()) call.count = 1;
+  for (const auto& [blocks, first] :
+       {std::pair(&call.input, &call.send), {&call.output, const_cast<const void**>(&call.recv)}}) {
+    for (const tutti_block& block : *blocks) {
+      call.count += block.count;
+      if (*first == nullptr && block.count != 0) *first = block.ptr;
+    }
+  }
+  return {};
+}
+
+tutti_status divided_verb(const CallShape& shape, const DividedArguments& given, tutti_comm* handle, tutti_stream stream,
+                          const tutti_call* options) {
   return guarded_operation([&]() -> Status {
     tutti_call room;
-    if (Status status = read_call(call, room); !status.ok()) return status;
-    return Status(TUTTI_UNSUPPORTED, fmt::format("{} is not there yet", name),
-                  "Use the verb with equal counts, or sends and receives in a group.");
+    if (Status status = read_call(options, room); !status.ok()) return status;
+    CollectiveCall call{shape};
+    call.divided = true;
+    if (Status status = take_options(call, *options); !status.ok()) return status;
+    auto comm = usable(handle);
+    if (!comm.ok()) return comm.status();
+    Communicator& communicator = **comm;
+    if (Status status = check_kinds(call, communicator); !status.ok()) return status;
+    if (Status status = take_all_blocks(call, communicator, given); !status.ok()) return status;
+    if (runs_now(stream, *options)) return communicator.run(call);
+    return dispatch({&communicator, std::move(call)}, stream, *options);
   });
 }
 
@@ -166,27 +252,34 @@ tutti_status tutti_barrier(tutti_comm* comm, tutti_stream stream, const tutti_ca
   return tutti::verb(Collective::barrier, nullptr, nullptr, 1, TUTTI_UINT8, TUTTI_MAX, 0, comm, stream, call);
 }
 
-tutti_status tutti_all_gather_v(const void*, size_t, const tutti_block*, tutti_type, tutti_comm*, tutti_stream,
-                                const tutti_call* call) {
-  return tutti::missing("all_gather_v", call);
+tutti_status tutti_all_gather_v(const void* send, size_t send_count, const tutti_block* recv_blocks, tutti_type type,
+                                tutti_comm* comm, tutti_stream stream, const tutti_call* call) {
+  return tutti::divided_verb({Collective::all_gather, 0, type, TUTTI_SUM, 0},
+                             {.send = {const_cast<void*>(send), send_count}, .recv_blocks = recv_blocks}, comm, stream,
+                             call);
 }
 
-tutti_status tutti_reduce_scatter_v(const tutti_block*, void*, size_t, tutti_type, tutti_op, tutti_comm*, tutti_stream,
-                                    const tutti_call* call) {
-  return tutti::missing("reduce_scatter_v", call);
+tutti_status tutti_reduce_scatter_v(const tutti_block* send_blocks, void* recv, size_t recv_count, tutti_type type,
+                                    tutti_op op, tutti_comm* comm, tutti_stream stream, const tutti_call* call) {
+  return tutti::divided_verb({Collective::reduce_scatter, 0, type, op, 0},
+                             {.recv = {recv, recv_count}, .send_blocks = send_blocks}, comm, stream, call);
 }
 
-tutti_status tutti_all_to_all_v(const tutti_block*, const tutti_block*, tutti_type, tutti_comm*, tutti_stream,
-                                const tutti_call* call) {
-  return tutti::missing("all_to_all_v", call);
+tutti_status tutti_all_to_all_v(const tutti_block* send_blocks, const tutti_block* recv_blocks, tutti_type type,
+                                tutti_comm* comm, tutti_stream stream, const tutti_call* call) {
+  return tutti::divided_verb({Collective::all_to_all, 0, type, TUTTI_SUM, 0},
+                             {.send_blocks = send_blocks, .recv_blocks = recv_blocks}, comm, stream, call);
 }
 
-tutti_status tutti_gather_v(const void*, size_t, const tutti_block*, tutti_type, int, tutti_comm*, tutti_stream,
-                            const tutti_call* call) {
-  return tutti::missing("gather_v", call);
+tutti_status tutti_gather_v(const void* send, size_t send_count, const tutti_block* recv_blocks, tutti_type type, int root,
+                            tutti_comm* comm, tutti_stream stream, const tutti_call* call) {
+  return tutti::divided_verb({Collective::gather, 0, type, TUTTI_SUM, root},
+                             {.send = {const_cast<void*>(send), send_count}, .recv_blocks = recv_blocks}, comm, stream,
+                             call);
 }
 
-tutti_status tutti_scatter_v(const tutti_block*, void*, size_t, tutti_type, int, tutti_comm*, tutti_stream,
-                             const tutti_call* call) {
-  return tutti::missing("scatter_v", call);
+tutti_status tutti_scatter_v(const tutti_block* send_blocks, void* recv, size_t recv_count, tutti_type type, int root,
+                             tutti_comm* comm, tutti_stream stream, const tutti_call* call) {
+  return tutti::divided_verb({Collective::scatter, 0, type, TUTTI_SUM, root},
+                             {.recv = {recv, recv_count}, .send_blocks = send_blocks}, comm, stream, call);
 }

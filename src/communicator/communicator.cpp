@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "src/base/byte_codec.h"
@@ -28,6 +29,22 @@ constexpr std::uint64_t longest_sleep_ns = 10'000'000;
 /// In the place of a plan's hash, and added to that of the barrier which ends a communicator.
 constexpr std::uint64_t split_hash = 0x9e3779b97f4a7c15;
 constexpr std::uint64_t finalize_hash = 0xc2b2ae3d27d4eb4f;
+
+/// Of the counts that all ranks must have alike.
+std::uint64_t hash_of_counts(const CollectiveCall& call) {
+  std::uint64_t hash = 0;
+  for (const tutti_block& block : call.agreed()) hash = followed_by(hash, block.count + 1);
+  return hash;
+}
+
+/// A count that stands for those of a divided call's blocks where an algorithm is chosen, the same on all ranks: so few
+/// different ones that plans are made seldom.
+std::uint64_t count_for_choice(const CollectiveCall& call) {
+  std::uint64_t total = 0;
+  const auto blocks = call.agreed();
+  for (const tutti_block& block : blocks) total += block.count;
+  return blocks.empty() ? 1 : std::bit_ceil(std::max<std::uint64_t>(1, total / blocks.size()));
+}
 
 /// A call that is about to be issued on the rank's device.
 DeviceCall device_call(const CollectiveCall& call) {
@@ -351,6 +368,7 @@ Status Communicator::take_back(Status failure, const CollectiveCall& call, const
     for (int peer = 0; peer < ranks(); ++peer) {
       if (!transports_->may_write(peer)) continue;
       RegisteredMemory::instance().quarantine(call.recv);
+      for (const tutti_block& block : call.output) RegisteredMemory::instance().quarantine(block.ptr);
       names += (names.empty() ? "" : ", ") + membership_->control->member(peer).text();
     }
     if (names.empty()) return {};
@@ -397,12 +415,13 @@ Problem Communicator::problem_of(const CollectiveCall& call) const {
   problem.op = combines(call.collective) ? call.op : TUTTI_SUM;
   problem.root = rooted(call.collective) ? call.root : 0;
   problem.ranks = ranks();
-  problem.count = call.count;
+  problem.count = call.divided ? count_for_choice(call) : call.count;
+  problem.divided = call.divided;
   if (!is_opaque(call.type)) return problem;
   // Bytes travel by any algorithm, however long an element is.
   problem.type = TUTTI_UINT8;
   problem.opaque = static_cast<std::uint32_t>(element_bytes(call.type));
-  problem.count *= problem.opaque;
+  if (!call.divided) problem.count *= problem.opaque;
   return problem;
 }
 
@@ -425,10 +444,11 @@ Status Communicator::carry_out(const CollectiveCall& call, const PollHook& hook)
   auto prepared = prepare(call);
   if (!prepared.ok()) return prepared.status();
   const PreparedPlan& plan = **prepared;
-  const std::uint64_t sequence = begin_operation({.hash = plan.plan.hash + (call.finalizes ? finalize_hash : 0),
-                                                  .detail = call.detail(),
-                                                  .kind = call.finalizes ? KindName("finalize") : plan.name,
-                                                  .algorithm = plan.algorithm_name});
+  const std::uint64_t sequence =
+      begin_operation({.hash = plan.plan.hash + (call.finalizes ? finalize_hash : hash_of_counts(call)),
+                       .detail = call.detail(),
+                       .kind = call.finalizes ? KindName("finalize") : plan.name,
+                       .algorithm = plan.algorithm_name});
   last_algorithm_.store(plan.algorithm, std::memory_order_relaxed);
   if (call.count != 0) {
     if (Status status = execute(plan, call, hook, sequence); !status.ok()) return status;
@@ -560,13 +580,19 @@ Status Communicator::execute(const PreparedPlan& plan, const CollectiveCall& cal
   }
   if (scratch_.size() < plan.scratch) scratch_.resize(plan.scratch);
   Binding binding;
-  binding.input = static_cast<const std::byte*>(call.send);
-  binding.output = static_cast<std::byte*>(call.recv);
   binding.scratch = scratch_.data();
   binding.fingerprint = history_;
-  binding.regions = registrations_->of(call.send, plan.layouts.bytes[0], call.recv, plan.layouts.bytes[1]);
-  const Outcome& outcome =
-      executor_.run(plan.plan, plan.linked->lowered, plan.layouts, binding, plan.fold, plan.linked->links, *waiter_);
+  if (call.divided) {
+    lay_out_divided(plan.plan, plan.linked->lowered.program, {call.input, call.output}, divided_);
+    binding.input = lowest(call.input);
+    binding.output = lowest(call.output);
+  } else {
+    binding.input = static_cast<const std::byte*>(call.send);
+    binding.output = static_cast<std::byte*>(call.recv);
+    binding.regions = registrations_->of(call.send, plan.layouts.bytes[0], call.recv, plan.layouts.bytes[1]);
+  }
+  const Outcome& outcome = executor_.run(plan.plan, plan.linked->lowered, call.divided ? divided_ : plan.layouts, binding,
+                                         plan.fold, plan.linked->links, *waiter_);
   return outcome.kind == Outcome::Kind::completed ? Status() : give_up(outcome, call, sequence);
 }
 
@@ -581,6 +607,8 @@ Status Communicator::give_up(const Outcome& outcome, const CollectiveCall& call,
     case Outcome::Kind::broken:
       return reporter_->report_lost(outcome.peer, outcome.why, hook);
     case Outcome::Kind::mismatch:
+      if (call.divided && outcome.fingerprint == history_)
+        return reporter_->report_length(outcome.peer, call, sequence, outcome.bytes, outcome.expected, hook);
       return reporter_->report_mismatch(outcome.peer, call, sequence, hook);
     case Outcome::Kind::interrupted:
       return reporter_->report_gave_up(waiter_->gave_up(), call, sequence, executor_.waiting_for(), hook);

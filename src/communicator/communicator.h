@@ -201,6 +201,7 @@ class Communicator {
   std::unique_ptr<Waiter> waiter_;
   std::unique_ptr<Registrations> registrations_;  ///< of the collectives' endpoints
   std::vector<std::byte> scratch_;
+  HostLayouts divided_;  ///< of the last divided call; kept for its memory
   PlanCache plans_{inputs_};
   std::uint32_t logged_ = 0;  ///< a bit for each collective and processor of which log_plan has told
   std::unique_ptr<FailureReporter> reporter_;

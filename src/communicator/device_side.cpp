@@ -86,6 +86,15 @@ std::uint64_t DeviceSide::limit_of(const CollectiveCall& call) const {
 
 // ---- Whether a call is of a device, and may be.
 
+namespace {
+
+Status divided_later(const CollectiveCall& call) {
+  return Status(TUTTI_UNSUPPORTED, fmt::format("{} of CUDA memory is not there yet", call.kind()),
+                "Use host memory, or the verb with equal counts.");
+}
+
+}  // namespace
+
 Result<Processor> DeviceSide::processor_of(const CollectiveCall& call, const CallStream* stream) {
   if (parts_.settings.memory == TUTTI_MEMORY_HOST) {
     if (stream == nullptr) return Processor::cpu;
@@ -95,9 +104,19 @@ Result<Processor> DeviceSide::processor_of(const CollectiveCall& call, const Cal
   const auto driver = cuda::Driver::get();
   if (parts_.settings.memory == TUTTI_MEMORY_CUDA || stream != nullptr) {
     if (!driver.ok()) return driver.status();
+    if (call.divided) return divided_later(call);
     armed_.store(true, std::memory_order_relaxed);
     return Processor::cuda;
   }
+  for (const auto& blocks : {call.input, call.output}) {
+    for (const tutti_block& block : blocks) {
+      if (block.count == 0) continue;
+      const auto on_device = is_on_device(block.ptr);
+      if (!on_device.ok()) return on_device.status();
+      if (*on_device) return divided_later(call);
+    }
+  }
+  if (call.divided) return Processor::cpu;
   for (const auto& [buffer, which] : {std::pair(call.send, Buffer::input), {call.recv, Buffer::output}}) {
     if (!uses(call, which)) continue;
     const auto on_device = is_on_device(buffer);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "src/base/plural.h"
 #include "src/base/printable.h"
 #include "src/control/mismatch.h"
 #include "src/tables/units.h"
@@ -19,8 +20,6 @@ namespace {
 constexpr std::uint64_t survey_ns = 500'000'000;
 
 /// What errors call it.
-const char* kind_of(const CollectiveCall& call) { return call.finalizes ? "finalize" : name_of(call.collective); }
-
 std::string operation_words(std::uint64_t number, const KindName& kind) {
   return number == UINT64_MAX ? std::string("none") : fmt::format("#{} {}", number, kind.text());
 }
@@ -52,7 +51,7 @@ std::string hearsay(const PeerReport& report, std::uint64_t sequence) {
 std::string FailureReporter::label(const CollectiveCall& call, std::uint64_t sequence) const {
   const std::string named = call.name.empty() ? "" : fmt::format(" ({})", shown_name(call.name));
   const std::string number = sequence == UINT64_MAX ? " in a capture" : fmt::format(" #{}", sequence);
-  return fmt::format("{}{}{} of \"{}\"{}", kind_of(call), number, named, failures_.name(),
+  return fmt::format("{}{}{} of \"{}\"{}", call.kind(), number, named, failures_.name(),
                      call.on_device ? " on CUDA memory" : "");
 }
 
@@ -60,7 +59,7 @@ Error FailureReporter::error_of(tutti_status status, const CollectiveCall& call,
   Error error;
   error.status = status;
   error.operation = sequence;
-  error.operation_kind = kind_of(call);
+  error.operation_kind = call.kind();
   return error;
 }
 
@@ -177,11 +176,26 @@ Status FailureReporter::report_mismatch(int peer, const CollectiveCall& call, st
   error.guilty = {guilty_of(self, own), failures_.guilty(report)};
   error.message =
       fmt::format("{}: {} called {} as #{}, {} called something else then or before", label(call, sequence), self.text(),
-                  mine != nullptr ? call_words(*mine) : kind_of(call), sequence, control_.member(peer).text());
+                  mine != nullptr ? call_words(*mine) : call.kind(), sequence, control_.member(peer).text());
   if (its != nullptr) {
     error.message += fmt::format("; all that is known of it is {} as #{}", call_words(*its), report.activity.started);
   }
   error.remedy = kCallTheSame;
+  return failures_.fail(std::move(error));
+}
+
+Status FailureReporter::report_length(int peer, const CollectiveCall& call, std::uint64_t sequence, std::uint64_t bytes,
+                                      std::uint64_t expected, const PollHook& hook) {
+  if (Status first = failures_.first_error(); !first.ok()) return first;
+  const PeerReport report = control_.query(peer, asking(survey_ns, hook));
+  if (auto mismatch = failures_.mismatch_with(report, label(call, sequence))) return failures_.fail(std::move(*mismatch));
+  const Member self = control_.member(control_.rank());
+  Error error = error_of(TUTTI_MISMATCH, call, sequence);
+  error.guilty = {guilty_of(self, control_.board().read()), failures_.guilty(report)};
+  error.message = fmt::format("{}: {} sent {} of a block where {} receives {}", label(call, sequence),
+                              control_.member(peer).text(), plural(static_cast<std::int64_t>(bytes), "byte"), self.text(),
+                              plural(static_cast<std::int64_t>(expected), "byte"));
+  error.remedy = "Let the sender's block have the count of the receiver's.";
   return failures_.fail(std::move(error));
 }
 

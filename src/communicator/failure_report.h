@@ -34,6 +34,9 @@ class FailureReporter {
   Status report_lost(int peer, const std::string& why, const PollHook& hook);
   /// Likewise, of a peer whose message was another operation's.
   Status report_mismatch(int peer, const CollectiveCall& call, std::uint64_t sequence, const PollHook& hook);
+  /// The same of a message whose length is another than its block's, in bytes. Both ranks may have called the same.
+  Status report_length(int peer, const CollectiveCall& call, std::uint64_t sequence, std::uint64_t bytes,
+                       std::uint64_t expected, const PollHook& hook);
   /// Whether the peers have called the same, as far as they and this rank have got. Where one has not, the communicator
   /// fails.
   bool agrees_with_peers(const CollectiveCall& call, std::uint64_t sequence, std::span<const PeerReport> peers);

@@ -27,8 +27,8 @@ class FastPath {
   /// A call has completed. The next may repeat it, where it was flat (flat_call.h) and had no options.
   /// timeout_ns, hook: of calls without options.
   void remember(const PreparedPlan& plan, const CollectiveCall& call, std::uint64_t timeout_ns, const PollHook& hook) {
-    const bool plain =
-        call.algorithm.empty() && call.name.empty() && call.timeout_ns == 0 && !call.beside && !call.finalizes;
+    const bool plain = call.algorithm.empty() && call.name.empty() && call.timeout_ns == 0 && !call.beside &&
+                       !call.finalizes && !call.divided;
     if (!plain || call.count == 0 || !executor_.may_run_again()) return;
     plan_ = &plan;
     call_ = call;

@@ -44,20 +44,56 @@ struct Layout {
   std::vector<Piece> pieces;                 ///< one for each block of an operand's range, the empty ones too
 };
 
+/// Passes that are laid out alike, up to the next stretch's first.
+struct Stretch {
+  std::uint64_t first = 0;
+  Layout layout;
+};
+
 /// The layouts of a plan for one strand of one rank's program, whose passes they count. Plain data, shared by all calls of
-/// the plan.
+/// the plan, or where the problem is divided one call's.
 struct Layouts {
   Layout full;  ///< of every pass but the last
   Layout last;
+  std::vector<Stretch> stretches;  ///< in the place of both where the problem is divided; from pass 0 on
   std::uint64_t passes = 0;
   std::array<std::uint64_t, 3> begin{};   ///< bytes to the first pass in input, output and scratch
   std::array<std::uint64_t, 3> stride{};  ///< from one pass to the next there
   std::uint32_t copies = 1;               ///< of the scratch: passes under way use them in turn
   std::array<std::uint64_t, 2> bytes{};   ///< of input and output
+  std::array<std::uint64_t, 2> span{};    ///< from the first to the last of them: more where blocks lie apart
   std::uint64_t longest_message = 0;
+
+  const Layout& at(std::uint64_t pass) const {
+    if (stretches.empty()) [[likely]]
+      return pass + 1 == passes ? last : full;
+    std::size_t s = stretches.size() - 1;
+    while (stretches[s].first > pass) --s;
+    return stretches[s].layout;
+  }
 };
 /// Where everything lies in calls of a plan. strand: below plan.strands. Pure.
 Layouts lay_out(const Plan& plan, int rank, const Program& program, std::uint32_t strand = 0);
+
+/// One rank's blocks in a call of a divided problem: as many as blocks_of says, anywhere in memory. Counts are of the
+/// problem's elements. Not owned.
+struct DividedBuffers {
+  std::span<const tutti_block> input;
+  std::span<const tutti_block> output;
+};
+/// The lowest address of a buffer's blocks that are not empty, from which its pieces' offsets count; nullptr: all are
+/// empty.
+std::byte* lowest(std::span<const tutti_block> blocks);
+/// Whether a program can be divided: each of its steps moves blocks of the input or of the output. So both ends of a
+/// message know how long it is. Pure.
+bool is_divisible(const Program& program);
+/// Where everything lies in one call of a divided plan of one strand, whose program is divisible. Memory of `out` is used
+/// again.
+///
+/// The proof of a plan holds for every division. A step of a pass that is beyond its block's end is skipped on both sides
+/// of its message. What is left keeps the order of each lane and link, and waits for nothing that it did not wait for
+/// before.
+void lay_out_divided(const Plan& plan, const Program& program, const DividedBuffers& buffers, Layouts& out);
 
 /// log2 of the bytes of what the problem's fold counts: elements of its kind (fold_kind), or bytes where it copies.
 std::uint32_t unit_shift(const Problem& problem);

@@ -21,6 +21,9 @@ struct Problem {
   std::uint64_t count = 0;             ///< elements of one block, as the API counts; bytes of opaque ones
   tutti_type accumulate = TUTTI_INT8;  ///< TUTTI_FLOAT32: wide wire; TUTTI_INT8: unset
   Processor processor = Processor::cpu;
+  /// Whether blocks have counts of their own, which the plan does not know: v-variants. `count` is then one that ranks
+  /// agree on, for the choice of an algorithm alone.
+  bool divided = false;
   std::uint32_t opaque = 0;  ///< bytes of an opaque element, where `type` is then TUTTI_UINT8; 0: it is none
 
   bool operator==(const Problem&) const = default;

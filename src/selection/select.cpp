@@ -115,7 +115,7 @@ std::vector<Candidate> rank_algorithms(const Problem& problem, const View& view,
   for (const Algorithm* algorithm : all_algorithms()) {
     // One rank is a copy: algorithms, and their costs, begin at two.
     const bool fits = problem.ranks == 1 || algorithm->fits(problem, view);
-    if (algorithm->collective != problem.collective || !fits) continue;
+    if (algorithm->collective != problem.collective || !fits || (problem.divided && !algorithm->divisible)) continue;
     const Cost cost = problem.ranks > 1 ? on_shared_cores(algorithm->cost(problem, view), problem, view) : Cost{};
     Candidate candidate{algorithm, {.lanes = lanes, .depth = 0}, 0, 0, 0, 0};
     candidate.latency_seconds = (cost.alphas + posting * cost.posted) * terms.alpha;
@@ -146,7 +146,9 @@ Result<Candidate> select(const Problem& problem, const View& view, const Overrid
   const auto named = [&](std::string_view wanted) {
     return std::find_if(ranked.begin(), ranked.end(), [&](const Candidate& c) { return wanted == c.algorithm->name; });
   };
-  if (name.empty()) {
+  // What is set for all calls counts for v-variants where it can be.
+  const bool counts_for_nothing = problem.divided && wish.empty() && named(name) == ranked.end();
+  if (name.empty() || counts_for_nothing) {
     const auto measured = named(tuning.use(problem));  // one that does not fit this problem counts for nothing
     return measured != ranked.end() ? *measured : ranked.front();
   }
@@ -154,6 +156,12 @@ Result<Candidate> select(const Problem& problem, const View& view, const Overrid
   if (find_algorithm(problem.collective, std::string(name).c_str()) != nullptr) {
     std::string fitting;
     for (const Candidate& c : ranked) fitting += (fitting.empty() ? "" : ", ") + std::string(c.algorithm->name);
+    if (problem.divided) {
+      return Status(
+          TUTTI_INVALID_ARGUMENT,
+          fmt::format("{} cannot be done by \"{}\", which joins blocks", info_of(problem.collective).divided, name),
+          fmt::format("Choose from {}.", fitting));
+    }
     return Status(TUTTI_INVALID_ARGUMENT,
                   fmt::format("{} over these {} ranks cannot be done by \"{}\", which wants other places of ranks",
                               name_of(problem.collective), problem.ranks, name),

@@ -63,7 +63,8 @@ struct BlockOrigin {
 /// One row. Text is static.
 struct CollectiveInfo {
   const char* name = "";
-  const char* alias = nullptr;  ///< nccl-tests' name where it is another, else NULL
+  const char* alias = nullptr;    ///< nccl-tests' name where it is another, else NULL
+  const char* divided = nullptr;  ///< the name of its v-variant, NULL where it has none
   Role senders = Role::nobody;
   Role receivers = Role::nobody;
   BlockSource source = BlockSource::none;
@@ -96,6 +97,10 @@ struct CollectiveInfo {
     if (source == BlockSource::previous) from.rank = (rank + ranks - 1) % ranks;
     return from;
   }
+  /// Whether every rank knows the counts of all blocks of the v-variant: those are equal on all ranks.
+  constexpr bool knows_all_counts() const {
+    return senders == Role::all && receivers == Role::all && has_send_blocks() != has_recv_blocks();
+  }
   constexpr double bus_factor(int ranks) const {
     const double others = static_cast<double>(ranks - 1) / ranks;
     return bus == BusFactor::once ? 1 : bus == BusFactor::others ? others : 2 * others;
@@ -114,15 +119,16 @@ inline constexpr auto collectives = [] {
   constexpr Role all = Role::all;
   constexpr Role root = Role::root;
   return std::to_array<CollectiveRow>({
-      {Collective::all_reduce, {"all_reduce", nullptr, all, all, BlockSource::fold, first, twice_others}},
-      {Collective::reduce, {"reduce", nullptr, all, root, BlockSource::fold, first, once}},
-      {Collective::broadcast, {"broadcast", nullptr, root, all, BlockSource::root, first, once}},
-      {Collective::all_gather, {"all_gather", nullptr, all, all, BlockSource::each, first, others}},
-      {Collective::reduce_scatter, {"reduce_scatter", nullptr, all, all, BlockSource::fold, own, others}},
-      {Collective::all_to_all, {"all_to_all", "alltoall", all, all, BlockSource::each, own, others}},
-      {Collective::gather, {"gather", nullptr, all, root, BlockSource::each, first, others}},
-      {Collective::scatter, {"scatter", nullptr, root, all, BlockSource::root, own, others}},
-      {Collective::barrier, {"barrier", nullptr, Role::nobody, Role::nobody, BlockSource::none, first, once}},
+      {Collective::all_reduce, {"all_reduce", nullptr, nullptr, all, all, BlockSource::fold, first, twice_others}},
+      {Collective::reduce, {"reduce", nullptr, nullptr, all, root, BlockSource::fold, first, once}},
+      {Collective::broadcast, {"broadcast", nullptr, nullptr, root, all, BlockSource::root, first, once}},
+      {Collective::all_gather, {"all_gather", nullptr, "all_gather_v", all, all, BlockSource::each, first, others}},
+      {Collective::reduce_scatter,
+       {"reduce_scatter", nullptr, "reduce_scatter_v", all, all, BlockSource::fold, own, others}},
+      {Collective::all_to_all, {"all_to_all", "alltoall", "all_to_all_v", all, all, BlockSource::each, own, others}},
+      {Collective::gather, {"gather", nullptr, "gather_v", all, root, BlockSource::each, first, others}},
+      {Collective::scatter, {"scatter", nullptr, "scatter_v", root, all, BlockSource::root, own, others}},
+      {Collective::barrier, {"barrier", nullptr, nullptr, Role::nobody, Role::nobody, BlockSource::none, first, once}},
   });
 }();
 inline constexpr int collective_count = static_cast<int>(collectives.size());

@@ -59,6 +59,13 @@ std::optional<Collective> collective_of(std::string_view name) {
   return std::nullopt;
 }
 
+std::optional<Collective> divided_collective_of(std::string_view name) {
+  for (const auto& [collective, info] : collectives) {
+    if (info.divided != nullptr && name == info.divided) return collective;
+  }
+  return std::nullopt;
+}
+
 std::vector<std::string> type_names() { return names_in(element_types); }
 std::vector<std::string> op_names() { return names_in(operators); }
 std::vector<std::string> collective_names() {

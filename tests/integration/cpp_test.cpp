@@ -92,6 +92,44 @@ TEST_P(CppFaceOfRanks, Moves) {
   });
 }
 
+TEST_P(CppFaceOfRanks, MovesBlocksOfAnyLengths) {
+  on_ranks(GetParam(), [](const Communicator& comm) {
+    const std::size_t ranks = static_cast<std::size_t>(comm.size()), rank = static_cast<std::size_t>(comm.rank());
+    // Rank r's share is r elements of its number.
+    const Values own(rank, comm.rank());
+    std::vector<Values> right, sums;
+    for (std::size_t r = 0; r < ranks; ++r) {
+      right.emplace_back(r, static_cast<int>(r));
+      sums.emplace_back(r, 1);
+    }
+    in_both_forms([&](auto&... why) {
+      std::vector<Values> all;
+      for (std::size_t r = 0; r < ranks; ++r) all.emplace_back(r, -1);
+      comm.all_gather_v(own, all, why...);
+      EXPECT_EQ(all, right);
+      Values sum(rank);
+      comm.reduce_scatter_v(std::as_const(sums), sum, why...);
+      EXPECT_EQ(sum, Values(rank, comm.size()));
+      std::vector<Values> gathered;
+      if (rank == 0) gathered = std::vector<Values>(all.size());
+      for (std::size_t r = 0; r < gathered.size(); ++r) gathered[r].resize(r);
+      comm.gather_v(own, gathered, 0, why...);  // elsewhere the list may be empty
+      Values back(rank);
+      comm.scatter_v(gathered, back, 0, why...);
+      EXPECT_EQ(back, own);
+      // Everybody has r elements for rank r.
+      std::vector<Values> to = right, from(ranks, Values(rank));
+      std::vector<std::span<std::int32_t>> spans(from.begin(), from.end());
+      comm.all_to_all_v(to, spans, why...);
+      EXPECT_EQ(from, std::vector<Values>(ranks, Values(rank, comm.rank())));
+    });
+    std::vector<Values> too_few(ranks + 1);
+    std::error_code why;
+    comm.all_gather_v(own, too_few, why);
+    EXPECT_EQ(why, std::errc::invalid_argument);
+  });
+}
+
 TEST_P(CppFaceOfRanks, SendsAlongARing) {
   on_ranks(GetParam(), [](const Communicator& comm) {
     const int ranks = comm.size(), rank = comm.rank();

@@ -173,9 +173,7 @@ class HostExecutor {
   const Outcome& interrupted();
 
   Window window_at(std::uint64_t pass) const;
-  const Layout& layout_at(std::uint64_t pass) const {
-    return pass + 1 == layouts_->passes ? layouts_->last : layouts_->full;
-  }
+  const Layout& layout_at(std::uint64_t pass) const { return layouts_->at(pass); }
   std::uint32_t step_index(std::uint32_t lane, std::uint32_t step) const { return program_->lanes[lane].first + step; }
   /// Where piece 0 of an operand in memory begins. operand: index into the program's.
   std::byte* address(const Window& window, std::uint32_t operand) const {

@@ -53,7 +53,7 @@ void HostExecutor::prepare() {
     lane.finished = program_->lanes[l].count == 0 || layouts_->passes == 0;
     lane.window = first;
   }
-  in_place_ = overlap(binding_.input, layouts_->bytes[0], binding_.output, layouts_->bytes[1]);
+  in_place_ = overlap(binding_.input, layouts_->span[0], binding_.output, layouts_->span[1]);
   const std::uint64_t touched = layouts_->bytes[1] + (in_place_ ? 0 : layouts_->bytes[0]);
   streams_ = use_non_temporal_ && use_non_temporal_(touched);
   direct_ = layouts_->longest_message >= least_offer;

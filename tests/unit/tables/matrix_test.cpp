@@ -40,9 +40,10 @@ std::string verbs() {
   const auto who = [](Role role) {
     return std::string(role == Role::all ? "every rank" : role == Role::root ? "root" : "");
   };
-  std::string text = row({"verb", "sends", "receives", "operator"}) + rule(4);
+  std::string text = row({"verb", "sends", "receives", "operator", "v-variant"}) + rule(5);
   for (const CollectiveRow& of : collectives) {
-    text += row({of.info.name, who(of.info.senders), who(of.info.receivers), of.info.reduces() ? "yes" : ""});
+    text += row({of.info.name, who(of.info.senders), who(of.info.receivers), of.info.reduces() ? "yes" : "",
+                 of.info.divided != nullptr ? of.info.divided : ""});
   }
   return text;
 }
@@ -55,7 +56,7 @@ std::string matrix() {
          "## Operators by type\n\n"
          "The same holds on host and on device memory. Verbs without an operator, sends and receives take every type.\n"
          "`include/tutti/tutti.h` says what each operator does (`tutti_op`).\n\n" +
-         types_by_operators() + "\n## Verbs\n\n" + verbs();
+         types_by_operators() + "\n## Verbs\n\nv-variants take blocks of any lengths, of host memory.\n\n" + verbs();
 }
 
 TEST(Matrix, IsWhatTheTablesSay) {

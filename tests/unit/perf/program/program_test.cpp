@@ -77,7 +77,6 @@ TEST(TuttiPerf, EndsQuietlyWhereTheReaderHasSeenEnough) {
 
 TEST(TuttiPerf, RefusesBeforeItPrintsOrMeasures) {
   expect_one_sentence(kPerf + kSmall + "--algorithm nope", 2, "nope");
-  expect_one_sentence(kPerf + "all_gather_v --elements 100", 2, "not there yet");
   expect_one_sentence(kPerf + kSmall + "--plot /nowhere/x.svg", 2, "/nowhere");
   expect_one_sentence(kPerf + kSmall + "--ranks 2 --plot /tmp/tutti-one.svg --json=/tmp/./tutti-one.svg", 2,
                       "the same file");
