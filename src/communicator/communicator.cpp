@@ -582,8 +582,8 @@ Status Communicator::execute(const PreparedPlan& plan, const CollectiveCall& cal
   Binding binding;
   binding.scratch = scratch_.data();
   binding.fingerprint = history_;
+  const HostLayouts& layouts = call.divided ? divided_.of(plan, call) : plan.layouts;
   if (call.divided) {
-    lay_out_divided(plan.plan, plan.linked->lowered.program, {call.input, call.output}, divided_);
     binding.input = lowest(call.input);
     binding.output = lowest(call.output);
   } else {
@@ -591,8 +591,8 @@ Status Communicator::execute(const PreparedPlan& plan, const CollectiveCall& cal
     binding.output = static_cast<std::byte*>(call.recv);
     binding.regions = registrations_->of(call.send, plan.layouts.bytes[0], call.recv, plan.layouts.bytes[1]);
   }
-  const Outcome& outcome = executor_.run(plan.plan, plan.linked->lowered, call.divided ? divided_ : plan.layouts, binding,
-                                         plan.fold, plan.linked->links, *waiter_);
+  const Outcome& outcome =
+      executor_.run(plan.plan, plan.linked->lowered, layouts, binding, plan.fold, plan.linked->links, *waiter_);
   return outcome.kind == Outcome::Kind::completed ? Status() : give_up(outcome, call, sequence);
 }
 

@@ -17,6 +17,7 @@
 #include "src/bootstrap/rendezvous.h"
 #include "src/communicator/collective_call.h"
 #include "src/communicator/device_side.h"
+#include "src/communicator/divided_layouts.h"
 #include "src/communicator/failure_report.h"
 #include "src/communicator/fast_path.h"
 #include "src/communicator/history_comparison.h"
@@ -201,7 +202,7 @@ class Communicator {
   std::unique_ptr<Waiter> waiter_;
   std::unique_ptr<Registrations> registrations_;  ///< of the collectives' endpoints
   std::vector<std::byte> scratch_;
-  HostLayouts divided_;  ///< of the last divided call; kept for its memory
+  DividedLayouts divided_;
   PlanCache plans_{inputs_};
   std::uint32_t logged_ = 0;  ///< a bit for each collective and processor of which log_plan has told
   std::unique_ptr<FailureReporter> reporter_;

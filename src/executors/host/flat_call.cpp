@@ -164,15 +164,18 @@ class FlatCallCompiler {
 
 }  // namespace
 
+FlatCall flatten(const Plan& plan, const Lowered& lowered, const Layouts& layouts) {
+  const bool flat = !lowered.sequential_order.empty() && layouts.passes == 1 && layouts.longest_message < least_of_lanes;
+  if (!flat) return {};
+  FlatCallCompiler compiler(plan.problem, lowered, layouts.at(0));
+  for (const std::uint32_t step : lowered.sequential_order) compiler.append(step);
+  return compiler.take();
+}
+
 HostLayouts lay_out_for_host(const Plan& plan, int rank, const Lowered& lowered, std::uint32_t strand) {
   HostLayouts layouts{lay_out(plan, rank, lowered.program, strand), {}};
   // A flat call counts from its buffers' beginnings, which only the first strand begins at.
-  const bool flat =
-      strand == 0 && !lowered.sequential_order.empty() && layouts.passes == 1 && layouts.longest_message < least_of_lanes;
-  if (!flat) return layouts;
-  FlatCallCompiler compiler(plan.problem, lowered, layouts.last);
-  for (const std::uint32_t step : lowered.sequential_order) compiler.append(step);
-  layouts.flat = compiler.take();
+  if (strand == 0) layouts.flat = flatten(plan, lowered, layouts);
   return layouts;
 }
 

@@ -62,6 +62,8 @@ struct FlatCall {
 struct HostLayouts : Layouts {
   FlatCall flat;  ///< where the call is such a one; else without instructions
 };
+/// The steps of calls of one pass in a row, of the first strand; without instructions where they are not flat. Pure.
+FlatCall flatten(const Plan& plan, const Lowered& lowered, const Layouts& layouts);
 /// Where everything lies in calls of a plan, as the host runs them. strand: below plan.strands. Pure.
 HostLayouts lay_out_for_host(const Plan& plan, int rank, const Lowered& lowered, std::uint32_t strand = 0);
 
