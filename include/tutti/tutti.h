@@ -121,6 +121,9 @@ typedef struct tutti_call {
 } tutti_call;
 #define TUTTI_CALL_INIT {sizeof(tutti_call), 0, 0, 0, NULL, NULL, TUTTI_INT8, NULL}
 
+/// A timeout that never passes. Whoever waits for a rank that has died hears of that all the same.
+#define TUTTI_NO_TIMEOUT ((uint64_t)1 << 62)
+
 /// A source that matches any rank, for tutti_recv.
 #define TUTTI_ANY_SOURCE (-1)
 
@@ -235,6 +238,22 @@ TUTTI_API size_t tutti_type_size(tutti_type type);
 /// Returns TUTTI_SUCCESS, also where there is no error (its status is then TUTTI_SUCCESS); TUTTI_INVALID_ARGUMENT for
 /// a NULL or unsized `error`. Thread safe; legal in every state of the communicator.
 TUTTI_API tutti_status tutti_error_get(const tutti_comm* comm, tutti_error* error);
+
+/// One setting of the library, as the environment has it: what `tutti-doctor --settings` lists. Text that is longer than
+/// its place is cut.
+typedef struct tutti_setting {
+  size_t size;         ///< sizeof(tutti_setting), set by the caller
+  char name[40];       ///< "TUTTI_LANES"
+  char type[16];       ///< "integer", "duration", …
+  char form[128];      ///< what a value looks like, one phrase
+  char fallback[128];  ///< the default
+  char value[512];     ///< in force; "(set)" for a secret that is set, as given where malformed
+  char origin[16];     ///< "default" or "environment"
+  char help[256];      ///< one sentence
+} tutti_setting;
+/// Copies setting `index`, from 0 on, into `setting` (its size set). TUTTI_INVALID_ARGUMENT: there are not so many, or
+/// `setting` is NULL or unsized. Thread safe as long as nobody changes the environment meanwhile.
+TUTTI_API tutti_status tutti_setting_get(int index, tutti_setting* setting);
 
 // ---- Identity and life -----------------------------------------------------------------------------------------------
 
@@ -490,6 +509,12 @@ TUTTI_API tutti_status tutti_queue_destroy(tutti_queue* queue);
 /// returned yet. TUTTI_IN_PROGRESS after timeout_ns (0: no limit but the operations' own), TUTTI_ABORTED where a
 /// communicator's poll hook ended the wait: after either everything goes on, for a later wait.
 TUTTI_API tutti_status tutti_queue_wait(tutti_queue* queue, uint64_t timeout_ns);
+/// Runs `fn` on the queue's thread when all collectives enqueued before have ended, and before any enqueued later: for
+/// copies that go with them. No lock is held. It may call Tutti, but for waits on this queue, and has no deadline. `work`
+/// receives a handle that ends behind it, which the caller must release, and may be NULL. Errors: TUTTI_INVALID_ARGUMENT
+/// for NULL, TUTTI_INVALID_USAGE in an open group, whose operations run at its end. A C++ exception that leaves `fn` is
+/// TUTTI_INTERNAL_ERROR of the work and of tutti_queue_wait.
+TUTTI_API tutti_status tutti_queue_call(tutti_queue* queue, void (*fn)(void* ctx), void* ctx, tutti_work** work);
 
 /// What is known of an operation.
 typedef struct tutti_work_info_t {
@@ -513,6 +538,10 @@ TUTTI_API tutti_status tutti_work_info(const tutti_work* work, tutti_work_info_t
 /// `fn` is called exactly once, on a thread of the library's, with no lock held, never inside this or the posting call. All
 /// callbacks of a process share that thread, one after the other: one that blocks holds up the others.
 TUTTI_API tutti_status tutti_work_on_complete(tutti_work* work, void (*fn)(void* ctx, tutti_status status), void* ctx);
+/// As tutti_work_on_complete, but `fn` is called by whichever thread ends the operation: perhaps the caller's within the
+/// call that posts or waits, and within this one where the operation has ended. No lock is held. It is short, calls nothing
+/// of Tutti's, and throws nothing; all that it delays is the library. Waiters may return before it is called.
+TUTTI_API tutti_status tutti_work_notify(tutti_work* work, void (*fn)(void* ctx, tutti_status status), void* ctx);
 /// Gives the handle back; the operation goes on. NULL is allowed.
 TUTTI_API void tutti_work_release(tutti_work* work);
 

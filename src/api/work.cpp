@@ -68,6 +68,28 @@ tutti_status tutti_queue_wait(tutti_queue* queue, uint64_t timeout_ns) {
   });
 }
 
+tutti_status tutti_queue_call(tutti_queue* queue, void (*fn)(void*), void* ctx, tutti_work** work) {
+  return guarded([&]() -> Status {
+    if (work != nullptr) *work = nullptr;
+    if (fn == nullptr) return invalid("tutti_queue_call needs a function");
+    if (Status status = tutti::usable(queue); !status.ok()) return status;
+    if (Status status = tutti::refuse_in_group("tutti_queue_call"); !status.ok()) return status;
+    const auto state = std::make_shared<tutti::Work>();
+    std::unique_ptr<tutti_work> handle(work != nullptr ? new tutti_work{state} : nullptr);
+    state->issue(0, nullptr);
+    const auto run = [fn, ctx, state] {
+      state->start(0);
+      state->complete(tutti::catching([&]() -> Status {
+        fn(ctx);
+        return {};
+      }));
+    };
+    queue->queue->post(run, state, [] {});
+    if (handle != nullptr) *work = handle.release();
+    return {};
+  });
+}
+
 tutti_status tutti_work_test(tutti_work* work) {
   return outcome(work, [](const tutti::Work& asked) { return asked.test(); });
 }
@@ -102,6 +124,15 @@ tutti_status tutti_work_on_complete(tutti_work* work, void (*fn)(void*, tutti_st
     if (work == nullptr || fn == nullptr) return invalid("tutti_work_on_complete needs a work and a function");
     if (Status status = tutti::usable(work); !status.ok()) return status;
     return work->work->on_complete([fn, ctx](tutti_status status) { fn(ctx, status); });
+  });
+}
+
+tutti_status tutti_work_notify(tutti_work* work, void (*fn)(void*, tutti_status), void* ctx) {
+  return guarded([&] {
+    if (work == nullptr || fn == nullptr) return invalid("tutti_work_notify needs a work and a function");
+    if (Status status = tutti::usable(work); !status.ok()) return status;
+    work->work->notify([fn, ctx](tutti_status status) { fn(ctx, status); });
+    return Status();
   });
 }
 

@@ -79,7 +79,7 @@ void Work::start(std::uint64_t sequence) {
 }
 
 void Work::complete(Status status) {
-  std::list<Call> callbacks;
+  std::list<Call> callbacks, notices;
   std::shared_ptr<void> hold;  // let go of last: whoever waits for that may free what the callbacks' owner sees
   const tutti_status code = status.code();
   {
@@ -90,9 +90,11 @@ void Work::complete(Status status) {
     // Release: what the operation wrote is seen by whoever sees that it is over.
     over_.store(true, std::memory_order_release);
     callbacks.swap(callbacks_);
+    notices.swap(notices_);
     hold.swap(hold_);
   }
   ended_.notify_all();
+  for (const Call& notice : notices) notice.fn(code);
   if (callbacks.empty()) return;
   // Its thread runs since on_complete; only a forked child would have to start another, and has no works of the parent's.
   const auto notifier = Notifier::instance();
@@ -145,6 +147,21 @@ std::optional<Status> Work::wait(std::uint64_t timeout_ns) const {
 Work::Info Work::info() const {
   const std::lock_guard lock(mutex_);
   return info_;
+}
+
+void Work::notify(Callback fn) {
+  std::list<Call> call;
+  call.push_back({std::move(fn)});
+  tutti_status code = TUTTI_IN_PROGRESS;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!status_) {
+      notices_.splice(notices_.end(), call);
+      return;
+    }
+    code = status_->code();
+  }
+  call.front().fn(code);
 }
 
 Status Work::on_complete(Callback fn) {

@@ -61,6 +61,9 @@ class Work {
   /// `fn` is called exactly once, on the notifier's thread, also where the operation has ended already. Errors, and `fn`
   /// is not called: TUTTI_SYSTEM_ERROR where the system has no thread for the notifier.
   Status on_complete(Callback fn);
+  /// `fn` is called exactly once, by the thread that ends the operation, or by this one where it has ended already. Throws
+  /// nothing.
+  void notify(Callback fn);
 
  private:
   std::uint64_t left_ns(std::uint64_t timeout_ns, std::uint64_t called_ns) const;
@@ -72,6 +75,7 @@ class Work {
   std::atomic<bool> over_{false};  ///< status_ is set; for looks without the lock
   Info info_;
   std::list<Call> callbacks_;
+  std::list<Call> notices_;  ///< of notify
   std::uint64_t limit_ns_ = 0;
   bool issued_ = false;
   std::shared_ptr<void> hold_;
