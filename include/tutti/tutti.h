@@ -439,15 +439,17 @@ typedef struct tutti_block {
 
 /// As the verbs without _v, with blocks of any lengths, anywhere in memory. Lists hold one for each rank, in rank order.
 /// They are copied: they may go once the call returns, and what they point to stays the operation's until it has completed.
-/// A block of a count of 0 may have a NULL pointer. Blocks may not overlap, except where the verb without _v is in place.
+/// A block of a count of 0 may have a NULL pointer. Blocks may not overlap. In place, a block begins where the one begins
+/// that it becomes: for all_to_all_v send_blocks[j] where recv_blocks[j] does, else as the verb without _v says.
 ///
 /// all_gather_v, reduce_scatter_v: all counts are equal on every rank, else TUTTI_MISMATCH. all_to_all_v: this rank i's
 /// send_blocks[j].count equals rank j's recv_blocks[i].count. gather_v, scatter_v: lists are read on the root alone, whose
-/// counts equal the others' own. Blocks of which both ends are longer than 0, and differ, are TUTTI_MISMATCH. Where one end
-/// is 0 the other waits for its deadline.
+/// counts equal the others' own. Ends of a block that differ, and are both longer than 0, are TUTTI_MISMATCH. Where one end
+/// is 0 nothing is sent, or what was sent is not taken: the call may succeed, or wait for its deadline. A later call may
+/// then fail, with a sentence that points back.
 ///
-/// A rank's block for itself has one count, else TUTTI_INVALID_ARGUMENT. On device memory they come later
-/// (TUTTI_UNSUPPORTED).
+/// A rank's block for itself has one count, else TUTTI_INVALID_ARGUMENT. Registered memory is memory as any other here. On
+/// device memory they come later (TUTTI_UNSUPPORTED).
 TUTTI_API tutti_status tutti_all_gather_v(const void* send, size_t send_count, const tutti_block* recv_blocks,
                                           tutti_type type, tutti_comm* comm, tutti_stream stream, const tutti_call* call);
 TUTTI_API tutti_status tutti_reduce_scatter_v(const tutti_block* send_blocks, void* recv, size_t recv_count,
@@ -510,10 +512,10 @@ TUTTI_API tutti_status tutti_queue_destroy(tutti_queue* queue);
 /// communicator's poll hook ended the wait: after either everything goes on, for a later wait.
 TUTTI_API tutti_status tutti_queue_wait(tutti_queue* queue, uint64_t timeout_ns);
 /// Runs `fn` on the queue's thread when all collectives enqueued before have ended, and before any enqueued later: for
-/// copies that go with them. No lock is held. It may call Tutti, but for waits on this queue, and has no deadline. `work`
-/// receives a handle that ends behind it, which the caller must release, and may be NULL. Errors: TUTTI_INVALID_ARGUMENT
-/// for NULL, TUTTI_INVALID_USAGE in an open group, whose operations run at its end. A C++ exception that leaves `fn` is
-/// TUTTI_INTERNAL_ERROR of the work and of tutti_queue_wait.
+/// copies that go with them. No lock is held. It may call Tutti, but neither waits for this queue nor destroys it; it has
+/// no deadline. `work` receives a handle that ends behind it, which the caller must release, and may be NULL. Errors:
+/// TUTTI_INVALID_ARGUMENT for NULL, TUTTI_INVALID_USAGE in an open group, whose operations run at its end. A C++ exception
+/// that leaves `fn` is TUTTI_INTERNAL_ERROR of the work and of tutti_queue_wait.
 TUTTI_API tutti_status tutti_queue_call(tutti_queue* queue, void (*fn)(void* ctx), void* ctx, tutti_work** work);
 
 /// What is known of an operation.
@@ -538,9 +540,10 @@ TUTTI_API tutti_status tutti_work_info(const tutti_work* work, tutti_work_info_t
 /// `fn` is called exactly once, on a thread of the library's, with no lock held, never inside this or the posting call. All
 /// callbacks of a process share that thread, one after the other: one that blocks holds up the others.
 TUTTI_API tutti_status tutti_work_on_complete(tutti_work* work, void (*fn)(void* ctx, tutti_status status), void* ctx);
-/// As tutti_work_on_complete, but `fn` is called by whichever thread ends the operation: perhaps the caller's within the
-/// call that posts or waits, and within this one where the operation has ended. No lock is held. It is short, calls nothing
-/// of Tutti's, and throws nothing; all that it delays is the library. Waiters may return before it is called.
+/// As tutti_work_on_complete, but `fn` is called by whichever thread ends the operation. That is perhaps the caller's,
+/// within the call that posts or waits, and within this one where the operation has ended. A lock of the library's may be
+/// held. So `fn` is short, calls nothing of Tutti's, throws nothing, and takes no lock that a thread within Tutti may hold.
+/// Waiters may return before it is called.
 TUTTI_API tutti_status tutti_work_notify(tutti_work* work, void (*fn)(void* ctx, tutti_status status), void* ctx);
 /// Gives the handle back; the operation goes on. NULL is allowed.
 TUTTI_API void tutti_work_release(tutti_work* work);

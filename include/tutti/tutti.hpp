@@ -185,6 +185,9 @@ concept ReceivedBlocks = Blocks<B> && Received<std::ranges::range_reference_t<B>
 /// Two of one element type.
 template <typename S, typename R>
 concept Alike = std::is_same_v<std::ranges::range_value_t<S>, std::ranges::range_value_t<R>>;
+/// Blocks, and what is as one of them, of one element type.
+template <typename B, typename R>
+concept BlocksAlike = Alike<std::ranges::range_reference_t<B>, R>;
 
 /// An operation under way. Destruction gives the handle back and lets the operation go on.
 class Work {
@@ -429,6 +432,7 @@ class Communicator {
 
   /// recv_blocks[r] is as long as rank r's send, the same on all ranks.
   template <Sent S, ReceivedBlocks B>
+    requires BlocksAlike<B, S>
   void all_gather_v(S&& send, B&& recv_blocks, std::error_code& why, tutti_stream stream = {}) const {
     const std::vector<tutti_block> blocks = list_of(recv_blocks);
     if (!fit(blocks.size(), ranks(why), why)) return;
@@ -436,6 +440,7 @@ class Communicator {
                  why);
   }
   template <Sent S, ReceivedBlocks B>
+    requires BlocksAlike<B, S>
   void all_gather_v(S&& send, B&& recv_blocks, tutti_stream stream = {}) const {
     std::error_code why;
     all_gather_v(send, recv_blocks, why, stream);
@@ -443,6 +448,7 @@ class Communicator {
   }
   /// send_blocks[r] is as long as rank r's recv, the same on all ranks.
   template <Blocks B, Received R>
+    requires BlocksAlike<B, R>
   void reduce_scatter_v(const B& send_blocks, R&& recv, std::error_code& why, tutti_op op = TUTTI_SUM,
                         tutti_stream stream = {}) const {
     const std::vector<tutti_block> blocks = list_of(send_blocks);
@@ -452,6 +458,7 @@ class Communicator {
         why);
   }
   template <Blocks B, Received R>
+    requires BlocksAlike<B, R>
   void reduce_scatter_v(const B& send_blocks, R&& recv, tutti_op op = TUTTI_SUM, tutti_stream stream = {}) const {
     std::error_code why;
     reduce_scatter_v(send_blocks, recv, why, op, stream);
@@ -459,6 +466,7 @@ class Communicator {
   }
   /// send_blocks[j] is as long as rank j's recv_blocks[i], i being this rank.
   template <Blocks S, ReceivedBlocks R>
+    requires BlocksAlike<S, std::ranges::range_reference_t<R>>
   void all_to_all_v(const S& send_blocks, R&& recv_blocks, std::error_code& why, tutti_stream stream = {}) const {
     const std::vector<tutti_block> from = list_of(send_blocks), to = list_of(recv_blocks);
     if (!fit(from.size(), ranks(why), why) || !fit(to.size(), ranks(why), why)) return;
@@ -467,6 +475,7 @@ class Communicator {
                  why);
   }
   template <Blocks S, ReceivedBlocks R>
+    requires BlocksAlike<S, std::ranges::range_reference_t<R>>
   void all_to_all_v(const S& send_blocks, R&& recv_blocks, tutti_stream stream = {}) const {
     std::error_code why;
     all_to_all_v(send_blocks, recv_blocks, why, stream);
@@ -474,6 +483,7 @@ class Communicator {
   }
   /// recv_blocks[r] is as long as rank r's send on the root; recv_blocks is ignored elsewhere, where it may be empty.
   template <Sent S, ReceivedBlocks B>
+    requires BlocksAlike<B, S>
   void gather_v(S&& send, B&& recv_blocks, int root, std::error_code& why, tutti_stream stream = {}) const {
     const std::vector<tutti_block> blocks = list_of(recv_blocks);
     if (!at_root(root, blocks.size(), ranks(why), why)) return;
@@ -481,6 +491,7 @@ class Communicator {
                  why);
   }
   template <Sent S, ReceivedBlocks B>
+    requires BlocksAlike<B, S>
   void gather_v(S&& send, B&& recv_blocks, int root, tutti_stream stream = {}) const {
     std::error_code why;
     gather_v(send, recv_blocks, root, why, stream);
@@ -488,6 +499,7 @@ class Communicator {
   }
   /// send_blocks[r] is as long as rank r's recv on the root; send_blocks is ignored elsewhere, where it may be empty.
   template <Blocks B, Received R>
+    requires BlocksAlike<B, R>
   void scatter_v(const B& send_blocks, R&& recv, int root, std::error_code& why, tutti_stream stream = {}) const {
     const std::vector<tutti_block> blocks = list_of(send_blocks);
     if (!at_root(root, blocks.size(), ranks(why), why)) return;
@@ -495,6 +507,7 @@ class Communicator {
         tutti_scatter_v(blocks.data(), first(recv), count(recv), type_of<Element<R>>, root, get(), stream, nullptr), why);
   }
   template <Blocks B, Received R>
+    requires BlocksAlike<B, R>
   void scatter_v(const B& send_blocks, R&& recv, int root, tutti_stream stream = {}) const {
     std::error_code why;
     scatter_v(send_blocks, recv, root, why, stream);

@@ -37,7 +37,7 @@ const std::pair<tutti_type, MPI_Datatype> kTypes[] = {
     {TUTTI_BFLOAT16, kBfloat16},
     {TUTTI_FLOAT32, MPI_FLOAT},
     {TUTTI_FLOAT64, MPI_DOUBLE},
-    {TUTTI_BOOL, MPI_C_BOOL},
+
     {TUTTI_COMPLEX64, MPI_C_FLOAT_COMPLEX},
     {TUTTI_COMPLEX128, MPI_C_DOUBLE_COMPLEX},
 };

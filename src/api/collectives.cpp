@@ -157,7 +157,8 @@ Status check_own_blocks(const CollectiveCall& call, const Communicator& comm) {
   for (std::uint32_t b = 0; b < call.output.size(); ++b) {
     const BlockOrigin origin = info.origin(comm.rank(), comm.ranks(), call.root, b);
     if (!origin.fold && origin.rank != comm.rank()) continue;
-    const std::uint64_t given = call.input[origin.block].count, taken = call.output[b].count;
+    const std::uint64_t unit = is_opaque(call.type) ? element_bytes(call.type) : 1;
+    const std::uint64_t given = call.input[origin.block].count / unit, taken = call.output[b].count / unit;
     if (given != taken)
       return invalid(fmt::format("{} sends {} elements to its own rank, {}, which receives {}", call.kind(), given,
                                  comm.rank(), taken),

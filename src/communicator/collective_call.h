@@ -9,6 +9,7 @@
 
 #include "include/tutti/tutti.h"
 #include "src/schedule/problem.h"
+#include "src/tables/element_types.h"
 
 namespace tutti {
 
@@ -46,7 +47,8 @@ struct CollectiveCall : CallShape {
   /// What the activity board tells other ranks of it, whose errors name it: `detail` of what was called.
   std::array<std::uint64_t, 3> detail() const {
     std::uint64_t told = divided ? 0 : count;
-    for (const tutti_block& block : agreed()) told += block.count;
+    const std::uint64_t unit = is_opaque(type) ? element_bytes(type) : 1;
+    for (const tutti_block& block : agreed()) told += block.count / unit;
     return {static_cast<std::uint64_t>(type) << 32 | static_cast<std::uint32_t>(op),
             static_cast<std::uint64_t>(on_device ? 1 : 0) << 32 | static_cast<std::uint32_t>(root), told};
   }

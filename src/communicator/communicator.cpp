@@ -584,6 +584,7 @@ Status Communicator::execute(const PreparedPlan& plan, const CollectiveCall& cal
   binding.fingerprint = history_;
   const HostLayouts& layouts = call.divided ? divided_.of(plan, call) : plan.layouts;
   if (call.divided) {
+    if (call.agreed().empty()) reporter_->note_divided(sequence, call.kind());
     binding.input = lowest(call.input);
     binding.output = lowest(call.output);
   } else {
@@ -607,7 +608,7 @@ Status Communicator::give_up(const Outcome& outcome, const CollectiveCall& call,
     case Outcome::Kind::broken:
       return reporter_->report_lost(outcome.peer, outcome.why, hook);
     case Outcome::Kind::mismatch:
-      if (call.divided && outcome.fingerprint == history_)
+      if (call.divided)
         return reporter_->report_length(outcome.peer, call, sequence, outcome.bytes, outcome.expected, hook);
       return reporter_->report_mismatch(outcome.peer, call, sequence, hook);
     case Outcome::Kind::interrupted:

@@ -108,8 +108,8 @@ Result<Processor> DeviceSide::processor_of(const CollectiveCall& call, const Cal
     armed_.store(true, std::memory_order_relaxed);
     return Processor::cuda;
   }
-  for (const auto& blocks : {call.input, call.output}) {
-    for (const tutti_block& block : blocks) {
+  for (const std::vector<tutti_block>* const blocks : {&call.input, &call.output}) {
+    for (const tutti_block& block : *blocks) {
       if (block.count == 0) continue;
       const auto on_device = is_on_device(block.ptr);
       if (!on_device.ok()) return on_device.status();

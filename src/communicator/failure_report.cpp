@@ -167,6 +167,16 @@ Status FailureReporter::report_mismatch(int peer, const CollectiveCall& call, st
   if (Status first = failures_.first_error(); !first.ok()) return first;
   const PeerReport report = control_.query(peer, asking(survey_ns, hook));
   if (auto mismatch = failures_.mismatch_with(report, label(call, sequence))) return failures_.fail(std::move(*mismatch));
+  if (divided_ && report.heard && reached(report, report.activity.started, sequence)) {
+    Error error = error_of(TUTTI_MISMATCH, call, sequence);
+    error.message = fmt::format(
+        "{}: a message of {} was none of this operation's, which both ranks called; {} #{} of this "
+        "communicator had other counts on its blocks' two ends, or one before it",
+        label(call, sequence), control_.member(peer).text(), divided_->kind, divided_->sequence);
+    error.remedy = "Let the sender's block have the count of the receiver's.";
+    error.guilty = {guilty_of(control_.member(control_.rank()), control_.board().read()), failures_.guilty(report)};
+    return failures_.fail(std::move(error));
+  }
   // It does not answer, or is so far ahead that it has forgotten all that this rank has called.
   const Activity own = control_.board().read();
   const Called* const mine = own.called(sequence);
@@ -192,9 +202,13 @@ Status FailureReporter::report_length(int peer, const CollectiveCall& call, std:
   const Member self = control_.member(control_.rank());
   Error error = error_of(TUTTI_MISMATCH, call, sequence);
   error.guilty = {guilty_of(self, control_.board().read()), failures_.guilty(report)};
-  error.message = fmt::format("{}: {} sent {} of a block where {} receives {}", label(call, sequence),
-                              control_.member(peer).text(), plural(static_cast<std::int64_t>(bytes), "byte"), self.text(),
-                              plural(static_cast<std::int64_t>(expected), "byte"));
+  const std::string sender = control_.member(peer).text();
+  error.message = bytes == expected
+                      ? fmt::format("{}: {} and {} have different counts of a block that goes from the one to the other",
+                                    label(call, sequence), sender, self.text())
+                      : fmt::format("{}: {} sent {} of a block where {} receives {}", label(call, sequence), sender,
+                                    plural(static_cast<std::int64_t>(bytes), "byte"), self.text(),
+                                    plural(static_cast<std::int64_t>(expected), "byte"));
   error.remedy = "Let the sender's block have the count of the receiver's.";
   return failures_.fail(std::move(error));
 }

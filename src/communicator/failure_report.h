@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,7 +35,10 @@ class FailureReporter {
   Status report_lost(int peer, const std::string& why, const PollHook& hook);
   /// Likewise, of a peer whose message was another operation's.
   Status report_mismatch(int peer, const CollectiveCall& call, std::uint64_t sequence, const PollHook& hook);
-  /// The same of a message whose length is another than its block's, in bytes. Both ranks may have called the same.
+  /// A v-variant begins whose counts only pairs of ranks share. What it leaves in links an operation after it may meet.
+  void note_divided(std::uint64_t sequence, const char* kind) { divided_ = {sequence, kind}; }
+  /// As report_mismatch of a v-variant's message, whose length in bytes may be another than its block's. Both ranks may
+  /// have called the same.
   Status report_length(int peer, const CollectiveCall& call, std::uint64_t sequence, std::uint64_t bytes,
                        std::uint64_t expected, const PollHook& hook);
   /// Whether the peers have called the same, as far as they and this rank have got. Where one has not, the communicator
@@ -56,6 +60,11 @@ class FailureReporter {
   FailureState& failures_;
   ControlPlane& control_;
   const std::atomic<std::uint64_t>& timeout_ns_;
+  struct Divided {
+    std::uint64_t sequence;
+    const char* kind;
+  };
+  std::optional<Divided> divided_;  ///< the last of note_divided
 };
 
 }  // namespace tutti

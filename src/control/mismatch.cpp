@@ -18,8 +18,10 @@ std::string both_calls(const Difference& difference, const std::string& one, con
     its += fmt::format(" by the algorithm {}", difference.mine->algorithm.text());
     others += fmt::format(" by the algorithm {}", difference.its->algorithm.text());
   }
-  return fmt::format("{} called {} as #{}, {} called {} as #{}", one, its, difference.sequence, other, others,
-                     difference.sequence);
+  std::string text = fmt::format("{} called {} as #{}, {} called {} as #{}", one, its, difference.sequence, other, others,
+                                 difference.sequence);
+  if (its == others && divided_collective_of(difference.mine->kind.text())) text += ", with other counts of its blocks";
+  return text;
 }
 
 }  // namespace

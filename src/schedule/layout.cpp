@@ -103,6 +103,7 @@ class DividedArranger {
 
   void arrange(std::uint64_t pass, Layout& layout) const {
     layout.message_bytes.assign(program_.steps.size(), 0);
+    layout.tags.assign(program_.steps.size(), 0);
     layout.first_piece.resize(program_.operands.size() + 1);
     layout.pieces.clear();
     for (std::size_t s = 0; s < program_.steps.size(); ++s) {
@@ -111,8 +112,10 @@ class DividedArranger {
       for (std::uint32_t o = step.operands; o < step.operands + step.sources + step.destinations; ++o)
         append(o, of_blocks, pass, layout);
       const std::uint32_t first = step.operands;
-      for (std::uint32_t p = layout.first_piece[first]; p < layout.first_piece[first] + of_blocks.range.blocks; ++p)
-        layout.message_bytes[s] += layout.pieces[p].bytes;
+      for (std::uint32_t i = 0; i < of_blocks.range.blocks; ++i) {
+        layout.message_bytes[s] += layout.pieces[layout.first_piece[first] + i].bytes;
+        layout.tags[s] = 6364136223846793005u * layout.tags[s] + tag_of(block(of_blocks, i).count);
+      }
     }
     layout.first_piece.back() = static_cast<std::uint32_t>(layout.pieces.size());
   }
@@ -131,6 +134,14 @@ class DividedArranger {
       layout.pieces.push_back({operand.place == Place::link ? of_message : begin + within, bytes});
       of_message += bytes;
     }
+  }
+  /// splitmix64's finaliser: counts that are alike have tags that are not.
+  std::uint64_t tag_of(std::uint64_t count) const {
+    if (count <= plan_.window) return 0;
+    std::uint64_t x = count + 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
   }
   const tutti_block& block(const Operand& operand, std::uint32_t i) const {
     const auto& blocks = buffers_[static_cast<std::size_t>(operand.place)];

@@ -42,6 +42,9 @@ struct Layout {
   std::vector<std::uint64_t> message_bytes;  ///< per step
   std::vector<std::uint32_t> first_piece;    ///< per operand, and one past the last one's
   std::vector<Piece> pieces;                 ///< one for each block of an operand's range, the empty ones too
+  /// Per step where the problem is divided, else empty: what its messages' fingerprints have besides. It tells counts of
+  /// more than a window apart, whose single messages are equally long; of others it is 0.
+  std::vector<std::uint64_t> tags;
 };
 
 /// Passes that are laid out alike, up to the next stretch's first.

@@ -143,10 +143,10 @@ inline constexpr auto element_sizes = [] {
 constexpr std::size_t element_bytes(tutti_type type) {
   const std::size_t value = static_cast<unsigned>(type);
   if (value <= TUTTI_OPAQUE) return element_sizes[value];
-  return value <= TUTTI_TYPE_LIMIT ? value - TUTTI_OPAQUE : 0;  // 0: a negative one
+  return value < TUTTI_TYPE_LIMIT ? value - TUTTI_OPAQUE : 0;  // 0: the limit, or a negative one
 }
 
 /// Whether elements of the type are bytes that nothing is known of.
-constexpr bool is_opaque(tutti_type type) { return type > TUTTI_OPAQUE; }
+constexpr bool is_opaque(tutti_type type) { return type > TUTTI_OPAQUE && type < TUTTI_TYPE_LIMIT; }
 
 }  // namespace tutti

@@ -92,6 +92,22 @@ TEST_P(CppFaceOfRanks, Moves) {
   });
 }
 
+// What has other elements at its two ends does not compile.
+template <typename S, typename B>
+concept Gathers = requires(const Communicator& comm, S& send, B& blocks) { comm.all_gather_v(send, blocks); };
+template <typename S, typename R>
+concept Exchanges = requires(const Communicator& comm, S& send, R& recv) { comm.all_to_all_v(send, recv); };
+template <typename B, typename R>
+concept Scatters = requires(const Communicator& comm, B& blocks, R& recv) { comm.scatter_v(blocks, recv, 0); };
+template <typename B, typename R>
+concept Folds = requires(const Communicator& comm, B& blocks, R& recv) { comm.reduce_scatter_v(blocks, recv); };
+using Floats = std::vector<float>;
+static_assert(Gathers<Values, std::vector<Values>> && !Gathers<Floats, std::vector<Values>>);
+static_assert(!Gathers<Values, const std::vector<Values>>, "it is written");
+static_assert(Exchanges<std::vector<Values>, std::vector<Values>> && !Exchanges<std::vector<Floats>, std::vector<Values>>);
+static_assert(Scatters<const std::vector<Values>, Values> && !Scatters<std::vector<Values>, Floats>);
+static_assert(Folds<std::vector<Values>, Values> && !Folds<std::vector<Values>, Floats>);
+
 TEST_P(CppFaceOfRanks, MovesBlocksOfAnyLengths) {
   on_ranks(GetParam(), [](const Communicator& comm) {
     const std::size_t ranks = static_cast<std::size_t>(comm.size()), rank = static_cast<std::size_t>(comm.rank());

@@ -318,6 +318,62 @@ TEST(DividedCalls, ThatDifferAreTold) {
       "all_gather_v of 8 int32");
 }
 
+TEST(DividedCalls, OfOneTotalButOtherCountsSaySo) {
+  std::int32_t memory[3][64] = {};
+  expect_mismatch(
+      2,
+      [&](int rank, tutti_comm* comm) {
+        std::int32_t out[64];
+        const std::size_t first = rank == 0 ? 2 : 1;
+        const tutti_block blocks[] = {{out, first}, {out + 8, 3 - first}};
+        return tutti_all_gather_v(memory[rank], blocks[rank].count, blocks, TUTTI_INT32, comm, {}, nullptr);
+      },
+      "with other counts of its blocks");
+}
+
+// Every message that is taken has the length that it should have: counts of whole windows.
+TEST(DividedCalls, WhoseBlocksDifferByWholeWindowsFail) {
+  for (const char* transport : {"shm", "tcp"}) {
+    for (const auto& [sent, taken] :
+         {std::pair<std::size_t, std::size_t>{131'072, 65'536}, {65'536, 131'072}, {262'144, 196'608}, {524'288, 65'536}}) {
+      const Ranks ranks(2, transport, 20'000'000'000);
+      ranks.run([&](int rank, tutti_comm* comm) {
+        std::vector<std::int32_t> in(524'288 + 8), out(524'288 + 8);
+        const tutti_block send[] = {{in.data(), 2}, {in.data() + 8, rank == 0 ? sent : 2}};
+        const tutti_block recv[] = {{out.data(), rank == 0 ? 2 : taken}, {out.data() + 524'296 - 2, 2}};
+        const tutti_status status = tutti_all_to_all_v(send, recv, TUTTI_INT32, comm, {}, nullptr);
+        EXPECT_TRUE(status == TUTTI_MISMATCH || (rank == 0 && status == TUTTI_SUCCESS)) << rank << ": " << last_error();
+        EXPECT_EQ(tutti_barrier(comm, {}, nullptr), TUTTI_MISMATCH) << rank << ": " << last_error();
+        EXPECT_THAT(last_error(), HasSubstr("all_to_all_v")) << transport << " " << sent << " " << taken;
+      });
+    }
+  }
+}
+
+// A block that one end knows to be empty leaves a message behind, or takes the next operation's.
+TEST(DividedCalls, WhoseBlocksAreEmptyAtOneEndAreBlamedLater) {
+  const Ranks ranks(2, "", 20'000'000'000);
+  ranks.run([&](int rank, tutti_comm* comm) {
+    std::int32_t in[64] = {}, out[64] = {};
+    const tutti_block send[] = {{in, 2}, {in + 8, rank == 0 ? 5u : 2u}};
+    const tutti_block recv[] = {{out, rank == 0 ? 2u : 0u}, {out + 8, 2}};
+    tutti_status status = tutti_all_to_all_v(send, recv, TUTTI_INT32, comm, {}, nullptr);
+    // Rank 0 may be through with a barrier that rank 1 finds out in.
+    for (int n = 0; n < 2 && status == TUTTI_SUCCESS; ++n) status = tutti_barrier(comm, {}, nullptr);
+    EXPECT_EQ(status, TUTTI_MISMATCH) << rank << ": " << last_error();
+    EXPECT_THAT(last_error(), HasSubstr("all_to_all_v")) << rank;
+  });
+}
+
+TEST(DividedCalls, OfOpaqueElementsCountElements) {
+  const Ranks ranks(1);
+  std::byte data[400], out[400];
+  const tutti_block block = {out, 3};
+  EXPECT_EQ(tutti_all_gather_v(data, 4, &block, static_cast<tutti_type>(TUTTI_OPAQUE + 100), ranks[0], {}, nullptr),
+            TUTTI_INVALID_ARGUMENT);
+  EXPECT_THAT(last_error(), HasSubstr("sends 4 elements to its own rank, 0, which receives 3"));
+}
+
 TEST(DividedCalls, WhoseBlocksDoNotMatchFail) {
   // Rank 0 sends 5 elements to rank 1, which wants 4.
   const Ranks ranks(2, "", 20'000'000'000);

@@ -13,13 +13,15 @@
 #include "src/tables/names.h"
 #include "src/tables/operators.h"
 #include "tests/support/ranks.h"
+#include "tests/support/sanitizers.h"
 
 namespace tutti::test {
 namespace {
 
 constexpr std::byte kSentinel{0xa5};
 constexpr std::size_t kGuard = 64;  ///< bytes behind each block that nobody may write
-constexpr std::size_t kQuickCases = 250;
+/// Of a world; calls take many times as long under the sanitizers.
+constexpr std::size_t kQuickCases = under_tsan || under_asan ? 60 : 250;
 
 /// How long blocks are. `whole` is the verb without _v.
 enum class Division { whole, even, skewed, zeros, one_has_all };

@@ -58,12 +58,13 @@ void HostExecutor::make_room() {
 }
 
 /// The link's next message, which shall be one of this operation and so long. data: where it lies.
-HostExecutor::Turn HostExecutor::view(const HostLink& link, std::uint64_t bytes, std::byte*& data) {
+HostExecutor::Turn HostExecutor::view(const HostLink& link, std::uint64_t bytes, std::uint64_t fingerprint,
+                                      std::byte*& data) {
   tutti_message message;
   const tutti_link_result result = link.transport->view(link.link, &message);
   if (result == TUTTI_LINK_NOT_YET) return Turn::blocked;
   if (result == TUTTI_LINK_BROKEN) return broken(link);
-  if (message.fingerprint != binding_.fingerprint || message.bytes != bytes) {
+  if (message.fingerprint != fingerprint || message.bytes != bytes) {
     outcome_ = {.kind = Outcome::Kind::mismatch,
                 .peer = link.peer,
                 .fingerprint = message.fingerprint,
@@ -78,10 +79,10 @@ HostExecutor::Turn HostExecutor::view(const HostLink& link, std::uint64_t bytes,
 }
 
 /// Room for the link's next message of so many bytes. data: where it lies. flags: as tutti_room's.
-HostExecutor::Turn HostExecutor::reserve(const HostLink& link, std::uint64_t bytes, std::byte*& data,
-                                         std::uint32_t& flags) {
+HostExecutor::Turn HostExecutor::reserve(const HostLink& link, std::uint64_t bytes, std::uint64_t fingerprint,
+                                         std::byte*& data, std::uint32_t& flags) {
   tutti_room room;
-  const tutti_link_result result = link.transport->reserve(link.link, bytes, binding_.fingerprint, &room);
+  const tutti_link_result result = link.transport->reserve(link.link, bytes, fingerprint, &room);
   if (result == TUTTI_LINK_NOT_YET) return Turn::blocked;
   if (result == TUTTI_LINK_BROKEN) return broken(link);
   data = static_cast<std::byte*>(room.data);

@@ -100,6 +100,7 @@ class HostExecutor {
     bool folded = false;      ///< the sweep is done, offers remain
     bool finished = false;
     std::uint64_t bytes = 0;                ///< of the step's message
+    std::uint64_t fingerprint = 0;          ///< likewise
     Window window;                          ///< the pass's
     std::vector<std::byte*> at;             ///< of each operand in hand, where its buffer's window or its message begins
     std::vector<std::uint32_t> room_flags;  ///< of each destination that is room in a link: as tutti_room's
@@ -149,8 +150,9 @@ class HostExecutor {
   const Outcome& finish(Agent& agent);
   void prepare();
   void make_room();
-  Turn view(const HostLink& link, std::uint64_t bytes, std::byte*& data);
-  Turn reserve(const HostLink& link, std::uint64_t bytes, std::byte*& data, std::uint32_t& flags);
+  Turn view(const HostLink& link, std::uint64_t bytes, std::uint64_t fingerprint, std::byte*& data);
+  Turn reserve(const HostLink& link, std::uint64_t bytes, std::uint64_t fingerprint, std::byte*& data,
+               std::uint32_t& flags);
   Turn advance(LaneState& lane, std::uint32_t index);
   bool may_begin_pass(const LaneState& lane) const;
   bool dependencies_hold(const LaneState& lane, const Step& step) const;
@@ -174,6 +176,10 @@ class HostExecutor {
 
   Window window_at(std::uint64_t pass) const;
   const Layout& layout_at(std::uint64_t pass) const { return layouts_->at(pass); }
+  /// Of a step's messages.
+  std::uint64_t fingerprint_of(const Layout& layout, std::size_t step) const {
+    return binding_.fingerprint + (layout.tags.empty() ? 0 : layout.tags[step]);
+  }
   std::uint32_t step_index(std::uint32_t lane, std::uint32_t step) const { return program_->lanes[lane].first + step; }
   /// Where piece 0 of an operand in memory begins. operand: index into the program's.
   std::byte* address(const Window& window, std::uint32_t operand) const {

@@ -267,9 +267,11 @@ class HostExecutor::FlatCallRun {
 
   /// What did not come about at once, again, and what stands in its way.
   Turn attempt(const FlatCall::Instruction& instruction, HostLink& link) {
-    if (instruction.kind == FlatCall::Kind::view) return executor_.view(link, instruction.count, at_[instruction.place]);
+    if (instruction.kind == FlatCall::Kind::view)
+      return executor_.view(link, instruction.count, fingerprint_, at_[instruction.place]);
     if (instruction.kind == FlatCall::Kind::reserve)
-      return executor_.reserve(link, instruction.count, at_[instruction.place], room_flags_[instruction.place]);
+      return executor_.reserve(link, instruction.count, fingerprint_, at_[instruction.place],
+                               room_flags_[instruction.place]);
     if (instruction.kind == FlatCall::Kind::revalidate)
       return revalidate(link) == TUTTI_LINK_OK ? Turn::moved : executor_.broken(link);
     const tutti_link_result result = send(instruction, link);

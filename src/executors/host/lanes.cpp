@@ -113,7 +113,9 @@ bool HostExecutor::dependencies_hold(const LaneState& lane, const Step& step) co
 }
 
 void HostExecutor::begin_step(LaneState& lane, const Step& step) {
-  lane.bytes = lane.window.layout->message_bytes[static_cast<std::size_t>(&step - program_->steps.data())];
+  const auto index = static_cast<std::size_t>(&step - program_->steps.data());
+  lane.bytes = lane.window.layout->message_bytes[index];
+  lane.fingerprint = fingerprint_of(*lane.window.layout, index);
   lane.ready = 0;
   lane.begun = true;
   lane.folded = lane.keeps = false;
@@ -135,7 +137,7 @@ HostExecutor::Turn HostExecutor::take_source(LaneState& lane, std::uint32_t inde
     lane.at[lane.ready] = lane.window.base[static_cast<std::size_t>(operand.place)];
     return Turn::moved;
   }
-  const Turn turn = view(*links_[operand.link], lane.bytes, lane.at[lane.ready]);
+  const Turn turn = view(*links_[operand.link], lane.bytes, lane.fingerprint, lane.at[lane.ready]);
   if (direct_ && turn == Turn::blocked) grant_ahead(operand.link);
   if (direct_ && turn == Turn::moved) saw(operand.link);
   return turn;
@@ -162,11 +164,13 @@ void HostExecutor::grant_ahead(std::uint32_t l) {
     const tutti_region* const place = region(link, target.place);
     if (!any && place == nullptr) return;
     const Window window = window_at(inbox.pass);
-    const std::uint64_t bytes = window.layout->message_bytes[step_index(receive.lane, receive.step)];
+    const std::uint32_t index = step_index(receive.lane, receive.step);
+    const std::uint64_t bytes = window.layout->message_bytes[index];
     std::byte* const memory = address(window, destination);
     // What is granted early only its sender may still be reading, who will have read it when it writes.
     if (bytes < least_offer || (!is_early(receive) && held(memory, bytes))) return;
-    if (link.transport->grant(link.link, place, memory, bytes, binding_.fingerprint) != TUTTI_LINK_OK) return;
+    const std::uint64_t fingerprint = fingerprint_of(*window.layout, index);
+    if (link.transport->grant(link.link, place, memory, bytes, fingerprint) != TUTTI_LINK_OK) return;
     ++inbox.next;
     ++inbox.receive;
   }
@@ -206,7 +210,7 @@ HostExecutor::Turn HostExecutor::take_destination(LaneState& lane, std::uint32_t
     std::byte* const base = lane.window.base[static_cast<std::size_t>(operand.place)];
     const Layout& layout = *lane.window.layout;
     for (std::uint32_t p = layout.first_piece[index]; !holds_.empty() && p < layout.first_piece[index + 1]; ++p) {
-      if (held(base + layout.pieces[p].offset, layout.pieces[p].bytes)) return Turn::blocked;
+      if (layout.pieces[p].bytes != 0 && held(base + layout.pieces[p].offset, layout.pieces[p].bytes)) return Turn::blocked;
     }
     lane.at[lane.ready] = base;
     return Turn::moved;
@@ -217,7 +221,7 @@ HostExecutor::Turn HostExecutor::take_destination(LaneState& lane, std::uint32_t
   if (from == OfferFrom::destination && (link.state.capabilities & TUTTI_WRITES_PEER) != 0) {
     // What the step computes goes into the peer's memory in the same sweep, where the peer has granted it; offered, the
     // peer would go over it once more.
-    const Turn turn = reserve(link, lane.bytes, lane.at[lane.ready], flags);
+    const Turn turn = reserve(link, lane.bytes, lane.fingerprint, lane.at[lane.ready], flags);
     if (turn != Turn::moved || (flags & TUTTI_ROOM_GRANTED) != 0) return turn;
   }
   if (from != OfferFrom::none) {
@@ -225,7 +229,7 @@ HostExecutor::Turn HostExecutor::take_destination(LaneState& lane, std::uint32_t
     lane.keeps = lane.keeps || from == OfferFrom::destination;
     return Turn::moved;
   }
-  return reserve(link, lane.bytes, lane.at[lane.ready], flags);
+  return reserve(link, lane.bytes, lane.fingerprint, lane.at[lane.ready], flags);
 }
 
 const tutti_region* HostExecutor::region(const HostLink& link, Place place) const {
@@ -333,9 +337,9 @@ HostExecutor::Turn HostExecutor::send_results(LaneState& lane, const Step& step)
     const std::uint32_t holder = from == OfferFrom::destination ? kept_operand(step) : step.operands;
     const std::byte* const memory = from != OfferFrom::none ? address(lane.window, holder) : nullptr;
     const tutti_link_result result = memory == nullptr
-                                         ? link.transport->commit(link.link, lane.bytes, binding_.fingerprint)
+                                         ? link.transport->commit(link.link, lane.bytes, lane.fingerprint)
                                          : link.transport->offer(link.link, region(link, program_->operands[holder].place),
-                                                                 memory, lane.bytes, binding_.fingerprint);
+                                                                 memory, lane.bytes, lane.fingerprint);
     if (result == TUTTI_LINK_NOT_YET) return Turn::blocked;
     if (result == TUTTI_LINK_BROKEN) return broken(link);
     ++link.offered;

@@ -37,7 +37,7 @@ TEST(ElementTypes, AreFoundByNameAndByValue) {
     EXPECT_TRUE(row.alias == nullptr || names.insert(row.alias).second) << row.alias;
   }
   EXPECT_EQ(text_of(static_cast<tutti_type>(99)), "type99");
-  for (const int none : {99, -1, INT_MIN}) {
+  for (const int none : {99, -1, INT_MIN, INT_MAX}) {
     EXPECT_EQ(element_bytes(static_cast<tutti_type>(none)), 0u) << none;
     EXPECT_FALSE(is_opaque(static_cast<tutti_type>(none))) << none;
   }

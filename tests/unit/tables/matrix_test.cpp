@@ -54,7 +54,8 @@ std::string matrix() {
          "differs.\n"
          "What is not here is refused with a sentence.\n\n"
          "## Operators by type\n\n"
-         "The same holds on host and on device memory. Verbs without an operator, sends and receives take every type.\n"
+         "The same holds on host and on device memory. Verbs without an operator take every type. So do sends\n"
+         "and receives, of host memory.\n"
          "`include/tutti/tutti.h` says what each operator does (`tutti_op`).\n\n" +
          types_by_operators() + "\n## Verbs\n\nv-variants take blocks of any lengths, of host memory.\n\n" + verbs();
 }
