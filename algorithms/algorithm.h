@@ -63,8 +63,8 @@ struct Algorithm {
   /// blocks. Empty: there is no such torus. nullptr: nobody has looked. The simulator then need not ask for 65,536 programs
   /// (src/executors/simulator/program_classes.h); a test compares all programs of up to 64 ranks.
   std::vector<int> (*symmetry)(const Problem&, const View&) = nullptr;
-  /// Whether its programs are divisible (is_divisible), so that v-variants may run by it.
-  bool divisible = false;
+  /// Whether v-variants may run by it: its programs can be irregular (can_be_irregular).
+  bool irregular = false;
 };
 
 /// All algorithms, in the order of registration: the earlier wins where costs are equal.

@@ -114,7 +114,7 @@ inline tutti_status verb(Collective collective, const void* send, void* recv, st
 }
 
 /// The buffers of a v-variant, as its verb takes them: single blocks, and lists of as many blocks as there are ranks.
-struct DividedArguments {
+struct IrregularArguments {
   tutti_block send{};                        ///< where the collective's senders have one block
   tutti_block recv{};                        ///< likewise
   const tutti_block* send_blocks = nullptr;  ///< where they have one for each rank
@@ -135,7 +135,6 @@ Status take_blocks(const CollectiveCall& call, Buffer buffer, const Communicator
   const char* const name = is_input ? "send" : "receive";
   if (is_list && blocks != 0 && list == nullptr)
     return invalid(fmt::format("{} has a NULL list of {} blocks", call.kind(), name), "Pass a tutti_block for each rank.");
-  const std::uint64_t unit = is_opaque(call.type) ? element_bytes(call.type) : 1;
   std::uint64_t left = UINT64_MAX / 2 / element_bytes(call.type);
   for (std::uint32_t b = 0; b < blocks; ++b) {
     tutti_block block = is_list ? list[b] : single;
@@ -144,7 +143,7 @@ Status take_blocks(const CollectiveCall& call, Buffer buffer, const Communicator
                      "Pass the block's memory, or a count of 0.");
     if (block.count > left) return invalid(fmt::format("{} has more elements than memory can hold", call.kind()));
     left -= block.count;
-    block.count *= unit;
+    block.count *= problem_elements(call.type);
     out.push_back(block);
   }
   return {};
@@ -157,41 +156,34 @@ Status check_own_blocks(const CollectiveCall& call, const Communicator& comm) {
   for (std::uint32_t b = 0; b < call.output.size(); ++b) {
     const BlockOrigin origin = info.origin(comm.rank(), comm.ranks(), call.root, b);
     if (!origin.fold && origin.rank != comm.rank()) continue;
-    const std::uint64_t unit = is_opaque(call.type) ? element_bytes(call.type) : 1;
-    const std::uint64_t given = call.input[origin.block].count / unit, taken = call.output[b].count / unit;
+    const std::uint64_t given = call.input[origin.block].count, taken = call.output[b].count;
     if (given != taken)
-      return invalid(fmt::format("{} sends {} elements to its own rank, {}, which receives {}", call.kind(), given,
-                                 comm.rank(), taken),
+      return invalid(fmt::format("{} sends {} elements to its own rank, {}, which receives {}", call.kind(),
+                                 given / problem_elements(call.type), comm.rank(), taken / problem_elements(call.type)),
                      "Let both blocks have the same count.");
   }
   return {};
 }
 
-Status take_all_blocks(CollectiveCall& call, const Communicator& comm, const DividedArguments& given) {
+Status take_all_blocks(CollectiveCall& call, const Communicator& comm, const IrregularArguments& given) {
   if (Status status = take_blocks(call, Buffer::input, comm, given.send, given.send_blocks, call.input); !status.ok())
     return status;
   if (Status status = take_blocks(call, Buffer::output, comm, given.recv, given.recv_blocks, call.output); !status.ok())
     return status;
   if (Status status = check_own_blocks(call, comm); !status.ok()) return status;
+  for (const tutti_block& block : call.agreed()) call.count += block.count / problem_elements(call.type);
   // Where peers may have something to do, this rank opens its links to them.
   if (call.agreed().empty()) call.count = 1;
-  for (const auto& [blocks, first] :
-       {std::pair(&call.input, &call.send), {&call.output, const_cast<const void**>(&call.recv)}}) {
-    for (const tutti_block& block : *blocks) {
-      call.count += block.count;
-      if (*first == nullptr && block.count != 0) *first = block.ptr;
-    }
-  }
   return {};
 }
 
-tutti_status divided_verb(const CallShape& shape, const DividedArguments& given, tutti_comm* handle, tutti_stream stream,
-                          const tutti_call* options) {
+tutti_status irregular_verb(const CallShape& shape, const IrregularArguments& given, tutti_comm* handle,
+                            tutti_stream stream, const tutti_call* options) {
   return guarded_operation([&]() -> Status {
     tutti_call room;
     if (Status status = read_call(options, room); !status.ok()) return status;
     CollectiveCall call{shape};
-    call.divided = true;
+    call.irregular = true;
     if (Status status = take_options(call, *options); !status.ok()) return status;
     auto comm = usable(handle);
     if (!comm.ok()) return comm.status();
@@ -255,32 +247,32 @@ tutti_status tutti_barrier(tutti_comm* comm, tutti_stream stream, const tutti_ca
 
 tutti_status tutti_all_gather_v(const void* send, size_t send_count, const tutti_block* recv_blocks, tutti_type type,
                                 tutti_comm* comm, tutti_stream stream, const tutti_call* call) {
-  return tutti::divided_verb({Collective::all_gather, 0, type, TUTTI_SUM, 0},
-                             {.send = {const_cast<void*>(send), send_count}, .recv_blocks = recv_blocks}, comm, stream,
-                             call);
+  return tutti::irregular_verb({Collective::all_gather, 0, type, TUTTI_SUM, 0},
+                               {.send = {const_cast<void*>(send), send_count}, .recv_blocks = recv_blocks}, comm, stream,
+                               call);
 }
 
 tutti_status tutti_reduce_scatter_v(const tutti_block* send_blocks, void* recv, size_t recv_count, tutti_type type,
                                     tutti_op op, tutti_comm* comm, tutti_stream stream, const tutti_call* call) {
-  return tutti::divided_verb({Collective::reduce_scatter, 0, type, op, 0},
-                             {.recv = {recv, recv_count}, .send_blocks = send_blocks}, comm, stream, call);
+  return tutti::irregular_verb({Collective::reduce_scatter, 0, type, op, 0},
+                               {.recv = {recv, recv_count}, .send_blocks = send_blocks}, comm, stream, call);
 }
 
 tutti_status tutti_all_to_all_v(const tutti_block* send_blocks, const tutti_block* recv_blocks, tutti_type type,
                                 tutti_comm* comm, tutti_stream stream, const tutti_call* call) {
-  return tutti::divided_verb({Collective::all_to_all, 0, type, TUTTI_SUM, 0},
-                             {.send_blocks = send_blocks, .recv_blocks = recv_blocks}, comm, stream, call);
+  return tutti::irregular_verb({Collective::all_to_all, 0, type, TUTTI_SUM, 0},
+                               {.send_blocks = send_blocks, .recv_blocks = recv_blocks}, comm, stream, call);
 }
 
 tutti_status tutti_gather_v(const void* send, size_t send_count, const tutti_block* recv_blocks, tutti_type type, int root,
                             tutti_comm* comm, tutti_stream stream, const tutti_call* call) {
-  return tutti::divided_verb({Collective::gather, 0, type, TUTTI_SUM, root},
-                             {.send = {const_cast<void*>(send), send_count}, .recv_blocks = recv_blocks}, comm, stream,
-                             call);
+  return tutti::irregular_verb({Collective::gather, 0, type, TUTTI_SUM, root},
+                               {.send = {const_cast<void*>(send), send_count}, .recv_blocks = recv_blocks}, comm, stream,
+                               call);
 }
 
 tutti_status tutti_scatter_v(const tutti_block* send_blocks, void* recv, size_t recv_count, tutti_type type, int root,
                              tutti_comm* comm, tutti_stream stream, const tutti_call* call) {
-  return tutti::divided_verb({Collective::scatter, 0, type, TUTTI_SUM, root},
-                             {.recv = {recv, recv_count}, .send_blocks = send_blocks}, comm, stream, call);
+  return tutti::irregular_verb({Collective::scatter, 0, type, TUTTI_SUM, root},
+                               {.recv = {recv, recv_count}, .send_blocks = send_blocks}, comm, stream, call);
 }

@@ -33,29 +33,28 @@ struct CollectiveCall : CallShape {
   bool finalizes = false;        ///< the barrier of finalize, which errors call by that name
   std::string name;
   std::string algorithm;
-  /// Whether it is a v-variant. `input` and `output` are then its buffers, and `count` says whether there is anything to
-  /// do. send and recv are the first blocks that are not empty.
-  bool divided = false;
+  /// Whether it is a v-variant. `input` and `output` are then its buffers. `count` is that of all blocks whose counts every
+  /// rank has; where each rank has others it is 1. So it is 0 where no rank has anything to do.
+  bool irregular = false;
   std::vector<tutti_block> input;  ///< as many as blocks_of says; counts are of the problem's elements (Problem::opaque)
   std::vector<tutti_block> output;
 
   /// The blocks whose counts every rank has; none where each has others.
   std::span<const tutti_block> agreed() const {
-    if (!divided || !info_of(collective).knows_all_counts()) return {};
+    if (!irregular || !info_of(collective).knows_all_counts()) return {};
     return info_of(collective).has_send_blocks() ? input : output;
   }
   /// What the activity board tells other ranks of it, whose errors name it: `detail` of what was called.
   std::array<std::uint64_t, 3> detail() const {
-    std::uint64_t told = divided ? 0 : count;
-    const std::uint64_t unit = is_opaque(type) ? element_bytes(type) : 1;
-    for (const tutti_block& block : agreed()) told += block.count / unit;
+    // Ranks need not have the same count of others' v-variants.
+    const std::uint64_t told = irregular && agreed().empty() ? 0 : count;
     return {static_cast<std::uint64_t>(type) << 32 | static_cast<std::uint32_t>(op),
             static_cast<std::uint64_t>(on_device ? 1 : 0) << 32 | static_cast<std::uint32_t>(root), told};
   }
   /// The verb's name; static.
   const char* kind() const {
     if (finalizes) return "finalize";
-    return divided ? info_of(collective).divided : name_of(collective);
+    return irregular ? info_of(collective).v_variant : name_of(collective);
   }
 };
 

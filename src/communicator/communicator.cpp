@@ -37,8 +37,8 @@ std::uint64_t hash_of_counts(const CollectiveCall& call) {
   return hash;
 }
 
-/// A count that stands for those of a divided call's blocks where an algorithm is chosen, the same on all ranks: so few
-/// different ones that plans are made seldom.
+/// A count that stands for those of a v-variant's blocks where an algorithm is chosen, the same on all ranks. There are few
+/// of them, so that plans are made seldom.
 std::uint64_t count_for_choice(const CollectiveCall& call) {
   std::uint64_t total = 0;
   const auto blocks = call.agreed();
@@ -415,13 +415,13 @@ Problem Communicator::problem_of(const CollectiveCall& call) const {
   problem.op = combines(call.collective) ? call.op : TUTTI_SUM;
   problem.root = rooted(call.collective) ? call.root : 0;
   problem.ranks = ranks();
-  problem.count = call.divided ? count_for_choice(call) : call.count;
-  problem.divided = call.divided;
+  problem.count = call.irregular ? count_for_choice(call) : call.count;
+  problem.irregular = call.irregular;
   if (!is_opaque(call.type)) return problem;
   // Bytes travel by any algorithm, however long an element is.
   problem.type = TUTTI_UINT8;
   problem.opaque = static_cast<std::uint32_t>(element_bytes(call.type));
-  if (!call.divided) problem.count *= problem.opaque;
+  if (!call.irregular) problem.count *= problem_elements(call.type);
   return problem;
 }
 
@@ -582,9 +582,9 @@ Status Communicator::execute(const PreparedPlan& plan, const CollectiveCall& cal
   Binding binding;
   binding.scratch = scratch_.data();
   binding.fingerprint = history_;
-  const HostLayouts& layouts = call.divided ? divided_.of(plan, call) : plan.layouts;
-  if (call.divided) {
-    if (call.agreed().empty()) reporter_->note_divided(sequence, call.kind());
+  const HostLayouts& layouts = call.irregular ? irregular_.of(plan, call) : plan.layouts;
+  if (call.irregular) {
+    if (call.agreed().empty()) reporter_->note_irregular(sequence, call.kind());
     binding.input = lowest(call.input);
     binding.output = lowest(call.output);
   } else {
@@ -608,7 +608,7 @@ Status Communicator::give_up(const Outcome& outcome, const CollectiveCall& call,
     case Outcome::Kind::broken:
       return reporter_->report_lost(outcome.peer, outcome.why, hook);
     case Outcome::Kind::mismatch:
-      if (call.divided)
+      if (call.irregular)
         return reporter_->report_length(outcome.peer, call, sequence, outcome.bytes, outcome.expected, hook);
       return reporter_->report_mismatch(outcome.peer, call, sequence, hook);
     case Outcome::Kind::interrupted:

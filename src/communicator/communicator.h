@@ -17,10 +17,10 @@
 #include "src/bootstrap/rendezvous.h"
 #include "src/communicator/collective_call.h"
 #include "src/communicator/device_side.h"
-#include "src/communicator/divided_layouts.h"
 #include "src/communicator/failure_report.h"
 #include "src/communicator/fast_path.h"
 #include "src/communicator/history_comparison.h"
+#include "src/communicator/irregular_layouts.h"
 #include "src/communicator/launch_batch.h"
 #include "src/communicator/plan_cache.h"
 #include "src/communicator/ticket_lock.h"
@@ -202,7 +202,7 @@ class Communicator {
   std::unique_ptr<Waiter> waiter_;
   std::unique_ptr<Registrations> registrations_;  ///< of the collectives' endpoints
   std::vector<std::byte> scratch_;
-  DividedLayouts divided_;
+  IrregularLayouts irregular_;
   PlanCache plans_{inputs_};
   std::uint32_t logged_ = 0;  ///< a bit for each collective and processor of which log_plan has told
   std::unique_ptr<FailureReporter> reporter_;

@@ -38,6 +38,11 @@ void nap(std::uint64_t ns) {
 
 std::uint64_t no_less(std::uint64_t a, std::uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
+Status irregular_later(const CollectiveCall& call) {
+  return Status(TUTTI_UNSUPPORTED, fmt::format("{} of CUDA memory is not there yet", call.kind()),
+                "Use host memory, or the verb with equal counts.");
+}
+
 }  // namespace
 
 DeviceSide::DeviceSide(const DeviceSideParts& parts) : parts_(parts), watch_(std::make_unique<LaunchWatch>(*this)) {
@@ -86,15 +91,6 @@ std::uint64_t DeviceSide::limit_of(const CollectiveCall& call) const {
 
 // ---- Whether a call is of a device, and may be.
 
-namespace {
-
-Status divided_later(const CollectiveCall& call) {
-  return Status(TUTTI_UNSUPPORTED, fmt::format("{} of CUDA memory is not there yet", call.kind()),
-                "Use host memory, or the verb with equal counts.");
-}
-
-}  // namespace
-
 Result<Processor> DeviceSide::processor_of(const CollectiveCall& call, const CallStream* stream) {
   if (parts_.settings.memory == TUTTI_MEMORY_HOST) {
     if (stream == nullptr) return Processor::cpu;
@@ -104,7 +100,7 @@ Result<Processor> DeviceSide::processor_of(const CollectiveCall& call, const Cal
   const auto driver = cuda::Driver::get();
   if (parts_.settings.memory == TUTTI_MEMORY_CUDA || stream != nullptr) {
     if (!driver.ok()) return driver.status();
-    if (call.divided) return divided_later(call);
+    if (call.irregular) return irregular_later(call);
     armed_.store(true, std::memory_order_relaxed);
     return Processor::cuda;
   }
@@ -113,10 +109,10 @@ Result<Processor> DeviceSide::processor_of(const CollectiveCall& call, const Cal
       if (block.count == 0) continue;
       const auto on_device = is_on_device(block.ptr);
       if (!on_device.ok()) return on_device.status();
-      if (*on_device) return divided_later(call);
+      if (*on_device) return irregular_later(call);
     }
   }
-  if (call.divided) return Processor::cpu;
+  if (call.irregular) return Processor::cpu;
   for (const auto& [buffer, which] : {std::pair(call.send, Buffer::input), {call.recv, Buffer::output}}) {
     if (!uses(call, which)) continue;
     const auto on_device = is_on_device(buffer);

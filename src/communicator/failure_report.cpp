@@ -167,15 +167,12 @@ Status FailureReporter::report_mismatch(int peer, const CollectiveCall& call, st
   if (Status first = failures_.first_error(); !first.ok()) return first;
   const PeerReport report = control_.query(peer, asking(survey_ns, hook));
   if (auto mismatch = failures_.mismatch_with(report, label(call, sequence))) return failures_.fail(std::move(*mismatch));
-  if (divided_ && report.heard && reached(report, report.activity.started, sequence)) {
-    Error error = error_of(TUTTI_MISMATCH, call, sequence);
-    error.message = fmt::format(
-        "{}: a message of {} was none of this operation's, which both ranks called; {} #{} of this "
-        "communicator had other counts on its blocks' two ends, or one before it",
-        label(call, sequence), control_.member(peer).text(), divided_->kind, divided_->sequence);
-    error.remedy = "Let the sender's block have the count of the receiver's.";
-    error.guilty = {guilty_of(control_.member(control_.rank()), control_.board().read()), failures_.guilty(report)};
-    return failures_.fail(std::move(error));
+  if (irregular_ && report.heard && reached(report, report.activity.started, sequence)) {
+    return blame_blocks(
+        fmt::format("{}: {} sent a message of another operation, though both ranks called this one; the "
+                    "two ends of a block have different counts in {} #{}, or in one before it",
+                    label(call, sequence), control_.member(peer).text(), irregular_->kind, irregular_->sequence),
+        call, sequence, report);
   }
   // It does not answer, or is so far ahead that it has forgotten all that this rank has called.
   const Activity own = control_.board().read();
@@ -199,16 +196,24 @@ Status FailureReporter::report_length(int peer, const CollectiveCall& call, std:
   if (Status first = failures_.first_error(); !first.ok()) return first;
   const PeerReport report = control_.query(peer, asking(survey_ns, hook));
   if (auto mismatch = failures_.mismatch_with(report, label(call, sequence))) return failures_.fail(std::move(*mismatch));
-  const Member self = control_.member(control_.rank());
-  Error error = error_of(TUTTI_MISMATCH, call, sequence);
-  error.guilty = {guilty_of(self, control_.board().read()), failures_.guilty(report)};
   const std::string sender = control_.member(peer).text();
-  error.message = bytes == expected
-                      ? fmt::format("{}: {} and {} have different counts of a block that goes from the one to the other",
-                                    label(call, sequence), sender, self.text())
-                      : fmt::format("{}: {} sent {} of a block where {} receives {}", label(call, sequence), sender,
-                                    plural(static_cast<std::int64_t>(bytes), "byte"), self.text(),
-                                    plural(static_cast<std::int64_t>(expected), "byte"));
+  const std::string self = control_.member(control_.rank()).text();
+  const auto in_bytes = [](std::uint64_t count) { return plural(static_cast<std::int64_t>(count), "byte"); };
+  // Of blocks of several windows the first is equally long.
+  return blame_blocks(
+      bytes == expected ? fmt::format("{}: {} and {} have different counts of a block that goes from the one to the other",
+                                      label(call, sequence), sender, self)
+                        : fmt::format("{}: {} sent {} of a block where {} receives {}", label(call, sequence), sender,
+                                      in_bytes(bytes), self, in_bytes(expected)),
+      call, sequence, report);
+}
+
+/// The two ends of a block have different counts.
+Status FailureReporter::blame_blocks(std::string message, const CollectiveCall& call, std::uint64_t sequence,
+                                     const PeerReport& report) {
+  Error error = error_of(TUTTI_MISMATCH, call, sequence);
+  error.guilty = {guilty_of(control_.member(control_.rank()), control_.board().read()), failures_.guilty(report)};
+  error.message = std::move(message);
   error.remedy = "Let the sender's block have the count of the receiver's.";
   return failures_.fail(std::move(error));
 }

@@ -36,7 +36,7 @@ class FailureReporter {
   /// Likewise, of a peer whose message was another operation's.
   Status report_mismatch(int peer, const CollectiveCall& call, std::uint64_t sequence, const PollHook& hook);
   /// A v-variant begins whose counts only pairs of ranks share. What it leaves in links an operation after it may meet.
-  void note_divided(std::uint64_t sequence, const char* kind) { divided_ = {sequence, kind}; }
+  void note_irregular(std::uint64_t sequence, const char* kind) { irregular_ = {sequence, kind}; }
   /// As report_mismatch of a v-variant's message, whose length in bytes may be another than its block's. Both ranks may
   /// have called the same.
   Status report_length(int peer, const CollectiveCall& call, std::uint64_t sequence, std::uint64_t bytes,
@@ -53,6 +53,7 @@ class FailureReporter {
  private:
   Status report_deadline(const CollectiveCall& call, std::uint64_t sequence, const std::vector<int>& waiting,
                          const PollHook& hook);
+  Status blame_blocks(std::string message, const CollectiveCall& call, std::uint64_t sequence, const PeerReport& report);
   Error error_of(tutti_status status, const CollectiveCall& call, std::uint64_t sequence) const;
   std::string absence(const PeerReport& report, std::uint64_t sequence, std::uint64_t limit_ns) const;
   WaitLimits asking(std::uint64_t ns, const PollHook& hook);
@@ -60,11 +61,11 @@ class FailureReporter {
   FailureState& failures_;
   ControlPlane& control_;
   const std::atomic<std::uint64_t>& timeout_ns_;
-  struct Divided {
+  struct IrregularCall {
     std::uint64_t sequence;
     const char* kind;
   };
-  std::optional<Divided> divided_;  ///< the last of note_divided
+  std::optional<IrregularCall> irregular_;  ///< the last of note_irregular
 };
 
 }  // namespace tutti

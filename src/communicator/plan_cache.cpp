@@ -33,7 +33,7 @@ std::size_t ProblemHash::operator()(const Problem& problem) const {
   const std::uint64_t shape =
       static_cast<std::uint64_t>(problem.collective) | static_cast<std::uint64_t>(problem.type) << 8 |
       static_cast<std::uint64_t>(problem.op) << 24 | static_cast<std::uint64_t>(problem.root) << 40 |
-      static_cast<std::uint64_t>(problem.processor) << 7 | (problem.divided ? std::uint64_t{1} << 6 : 0);
+      static_cast<std::uint64_t>(problem.processor) << 7 | (problem.irregular ? std::uint64_t{1} << 6 : 0);
   // splitmix64's finaliser: every bit of both in every bit of the result.
   std::uint64_t x = shape + 0x9e3779b97f4a7c15u * (problem.count + 1);
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -56,13 +56,13 @@ Result<const PreparedPlan*> PlanCache::make(const Problem& problem, const std::s
   if (!choice.ok()) return choice.status();
   PreparedPlan made;
   made.algorithm = choice->name;
-  made.name = KindName(problem.divided ? info_of(problem.collective).divided : name_of(problem.collective));
+  made.name = KindName(problem.irregular ? info_of(problem.collective).v_variant : name_of(problem.collective));
   made.algorithm_name = KindName(choice->name);
   made.fold = combines(problem.collective) ? find_fold(problem.type, problem.op) : find_copy();
   made.scratch = scratch_bytes(choice->plan);
   made.linked = link_program(*choice);
   made.plan = std::move(choice->plan);
-  if (!problem.divided) made.layouts = lay_out_for_host(made.plan, inputs_.rank, made.linked->lowered);
+  if (!problem.irregular) made.layouts = lay_out_for_host(made.plan, inputs_.rank, made.linked->lowered);
   last_wish_ = wish;
   last_ = &plans_.emplace(problem, std::move(made)).first->second;
   return last_;
@@ -90,7 +90,7 @@ std::shared_ptr<LinkedProgram> PlanCache::link_program(const PlanChoice& choice)
 /// The file that a call runs by; nullptr where none does.
 const MscclAlgorithm* PlanCache::file_for(const Problem& problem, const std::string& wish) const {
   const std::uint64_t bytes = bytes_of(problem.count, problem.type);
-  if (problem.divided) return nullptr;  // a file's chunks may join blocks
+  if (problem.irregular) return nullptr;  // a file's chunks may join blocks
   const bool overridden = wish.empty() && !inputs_.overrides.find(problem.collective, bytes).empty();
   return overridden ? nullptr : inputs_.files.msccl.find(problem, wish);
 }

@@ -20,7 +20,7 @@ std::string both_calls(const Difference& difference, const std::string& one, con
   }
   std::string text = fmt::format("{} called {} as #{}, {} called {} as #{}", one, its, difference.sequence, other, others,
                                  difference.sequence);
-  if (its == others && divided_collective_of(difference.mine->kind.text())) text += ", with other counts of its blocks";
+  if (its == others && collective_of_v_variant(difference.mine->kind.text())) text += ", with other counts of its blocks";
   return text;
 }
 
@@ -28,14 +28,14 @@ std::string both_calls(const Difference& difference, const std::string& one, con
 
 std::string call_words(const Called& called) {
   const std::string kind = called.kind.text();
-  const auto divided = divided_collective_of(kind);
-  const auto collective = divided ? divided : collective_of(kind);
+  const auto v_variant = collective_of_v_variant(kind);
+  const auto collective = v_variant ? v_variant : collective_of(kind);
   if (!collective) return "tutti_comm_" + kind;  // a finalize or a split
   const char* const memory = on_device(called) ? " on CUDA memory" : "";
   if (*collective == Collective::barrier) return kind + memory;
   const auto& [type_and_op, root_and_memory, count] = called.detail;
   // Ranks need not have the same counts of others' v-variants.
-  const std::string counted = divided && !info_of(*divided).knows_all_counts() ? "" : fmt::format("{} ", count);
+  const std::string counted = v_variant && !info_of(*v_variant).knows_all_counts() ? "" : fmt::format("{} ", count);
   std::string text = fmt::format("{} of {}{}", kind, counted, text_of(static_cast<tutti_type>(type_and_op >> 32)));
   if (reduces(*collective)) text += fmt::format(" ({})", text_of(static_cast<tutti_op>(type_and_op & 0xffffffffu)));
   if (rooted(*collective)) text += fmt::format(" with root {}", root_and_memory & 0xffffffffu);

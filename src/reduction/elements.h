@@ -100,7 +100,7 @@ TUTTI_HOST_DEVICE inline T widen(T value) {
   return value;
 }
 
-/// How an 8-bit float lies below a float32.
+/// An 8-bit float's bits without the sign, and how they lie below a float32.
 template <typename T>
 struct Float8Layout;
 template <>
@@ -108,13 +108,15 @@ struct Float8Layout<Float8E4M3> {
   static constexpr int kFraction = 3;                         ///< bits
   static constexpr std::uint32_t kLeastNormal = 0x3c800000u;  ///< 2^-6 as a float32
   static constexpr std::uint32_t kOverflow = 0x7fu;  ///< what is above the largest number: NaN, for want of infinity
-  static constexpr std::uint32_t kNaN = 0x7fu;
+  static constexpr std::uint32_t kGreatest = 0x7eu;  ///< that is no NaN
+  static constexpr std::uint32_t kNaN = 0x7fu;       ///< that folds write
 };
 template <>
 struct Float8Layout<Float8E5M2> {
   static constexpr int kFraction = 2;
   static constexpr std::uint32_t kLeastNormal = 0x38800000u;  ///< 2^-14
   static constexpr std::uint32_t kOverflow = 0x7cu;           ///< infinity
+  static constexpr std::uint32_t kGreatest = 0x7cu;
   static constexpr std::uint32_t kNaN = 0x7eu;
 };
 

@@ -846,7 +846,12 @@ struct NarrowLanes {
 
 /// A narrow float's bits as a signed integer: the sign, the greatest that is no NaN, and the NaN that folds write.
 template <typename T>
-struct NarrowBits;
+struct NarrowBits {
+  using Lane = std::int8_t;
+  static constexpr unsigned kSign = 0x80;
+  static constexpr Lane kGreatest = Float8Layout<T>::kGreatest;
+  static constexpr Lane kQuiet = Float8Layout<T>::kNaN;
+};
 template <>
 struct NarrowBits<Float16> {
   using Lane = std::int16_t;
@@ -861,21 +866,6 @@ struct NarrowBits<BFloat16> {
   static constexpr Lane kGreatest = 0x7f80;
   static constexpr Lane kQuiet = 0x7fc0;
 };
-template <>
-struct NarrowBits<Float8E4M3> {
-  using Lane = std::int8_t;
-  static constexpr unsigned kSign = 0x80;
-  static constexpr Lane kGreatest = 0x7e;
-  static constexpr Lane kQuiet = 0x7f;
-};
-template <>
-struct NarrowBits<Float8E5M2> {
-  using Lane = std::int8_t;
-  static constexpr unsigned kSign = 0x80;
-  static constexpr Lane kGreatest = 0x7c;
-  static constexpr Lane kQuiet = 0x7e;
-};
-
 /// ScalarLanes' interface for the smaller or larger of narrow floats in the user's format only: on their bits, so that
 /// nothing is widened.
 ///

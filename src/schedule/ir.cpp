@@ -56,7 +56,7 @@ void finish_plan(Plan& plan, std::uint64_t message_bytes) {
   Hash hash;
   const Problem& p = plan.problem;
   for (const std::uint64_t value :
-       {static_cast<std::uint64_t>(p.collective) | (p.divided ? std::uint64_t{1} << 32 : 0),
+       {static_cast<std::uint64_t>(p.collective) | (p.irregular ? std::uint64_t{1} << 32 : 0),
         static_cast<std::uint64_t>(p.type) | std::uint64_t{p.opaque} << 32, static_cast<std::uint64_t>(p.op),
         static_cast<std::uint64_t>(p.root), static_cast<std::uint64_t>(p.ranks), p.count,
         static_cast<std::uint64_t>(p.accumulate), std::uint64_t{plan.shape.chunks}, std::uint64_t{plan.shape.lanes},

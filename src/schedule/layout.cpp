@@ -92,9 +92,9 @@ const Operand* block_operand(const Program& program, const Step& step) {
 }
 
 /// Lays the pieces of one pass out where blocks have counts of their own.
-class DividedArranger {
+class IrregularArranger {
  public:
-  DividedArranger(const Plan& plan, const Program& program, const DividedBuffers& buffers)
+  IrregularArranger(const Plan& plan, const Program& program, const IrregularBuffers& buffers)
       : plan_(plan),
         program_(program),
         buffers_{buffers.input, buffers.output},
@@ -163,7 +163,7 @@ class DividedArranger {
 
 /// The passes from which on the layout is another one than before: those in which some block is no whole window any more,
 /// or nothing.
-std::vector<std::uint64_t> turning_points(const Plan& plan, const DividedBuffers& buffers, std::uint64_t passes) {
+std::vector<std::uint64_t> turning_points(const Plan& plan, const IrregularBuffers& buffers, std::uint64_t passes) {
   std::vector<std::uint64_t> points = {0};
   for (const auto& blocks : {buffers.input, buffers.output}) {
     for (const tutti_block& block : blocks) {
@@ -189,12 +189,12 @@ std::byte* lowest(std::span<const tutti_block> blocks) {
   return found;
 }
 
-bool is_divisible(const Program& program) {
+bool can_be_irregular(const Program& program) {
   return std::all_of(program.steps.begin(), program.steps.end(),
                      [&](const Step& step) { return block_operand(program, step) != nullptr; });
 }
 
-void lay_out_divided(const Plan& plan, const Program& program, const DividedBuffers& buffers, Layouts& out) {
+void lay_out_irregular(const Plan& plan, const Program& program, const IrregularBuffers& buffers, Layouts& out) {
   const std::uint64_t element = element_bytes(plan.problem.type);
   out.passes = 0;
   for (std::size_t b = 0; b < 2; ++b) {
@@ -216,7 +216,7 @@ void lay_out_divided(const Plan& plan, const Program& program, const DividedBuff
   const std::vector<std::uint64_t> points = turning_points(plan, buffers, out.passes);
   out.stretches.resize(points.size());
   out.longest_message = 0;
-  const DividedArranger arranger(plan, program, buffers);
+  const IrregularArranger arranger(plan, program, buffers);
   for (std::size_t s = 0; s < points.size(); ++s) {
     out.stretches[s].first = points[s];
     arranger.arrange(points[s], out.stretches[s].layout);
@@ -226,7 +226,7 @@ void lay_out_divided(const Plan& plan, const Program& program, const DividedBuff
 }
 
 std::uint64_t scratch_bytes(const Plan& plan) {
-  const std::uint64_t most = plan.problem.divided ? plan.window : std::max<std::uint64_t>(1, plan.problem.count);
+  const std::uint64_t most = plan.problem.irregular ? plan.window : std::max<std::uint64_t>(1, plan.problem.count);
   const std::uint64_t window = std::min(plan.window, most);
   return window * plan.shape.scratch_blocks * plan.shape.depth * plan.strands * element_bytes(plan.problem.type);
 }

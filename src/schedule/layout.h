@@ -42,7 +42,7 @@ struct Layout {
   std::vector<std::uint64_t> message_bytes;  ///< per step
   std::vector<std::uint32_t> first_piece;    ///< per operand, and one past the last one's
   std::vector<Piece> pieces;                 ///< one for each block of an operand's range, the empty ones too
-  /// Per step where the problem is divided, else empty: what its messages' fingerprints have besides. It tells counts of
+  /// Per step where the problem is irregular, else empty: what its messages' fingerprints have besides. It tells counts of
   /// more than a window apart, whose single messages are equally long; of others it is 0.
   std::vector<std::uint64_t> tags;
 };
@@ -54,11 +54,11 @@ struct Stretch {
 };
 
 /// The layouts of a plan for one strand of one rank's program, whose passes they count. Plain data, shared by all calls of
-/// the plan, or where the problem is divided one call's.
+/// the plan, or where the problem is irregular one call's.
 struct Layouts {
   Layout full;  ///< of every pass but the last
   Layout last;
-  std::vector<Stretch> stretches;  ///< in the place of both where the problem is divided; from pass 0 on
+  std::vector<Stretch> stretches;  ///< in the place of both where the problem is irregular; from pass 0 on
   std::uint64_t passes = 0;
   std::array<std::uint64_t, 3> begin{};   ///< bytes to the first pass in input, output and scratch
   std::array<std::uint64_t, 3> stride{};  ///< from one pass to the next there
@@ -78,25 +78,25 @@ struct Layouts {
 /// Where everything lies in calls of a plan. strand: below plan.strands. Pure.
 Layouts lay_out(const Plan& plan, int rank, const Program& program, std::uint32_t strand = 0);
 
-/// One rank's blocks in a call of a divided problem: as many as blocks_of says, anywhere in memory. Counts are of the
+/// One rank's blocks in a call of an irregular problem: as many as blocks_of says, anywhere in memory. Counts are of the
 /// problem's elements. Not owned.
-struct DividedBuffers {
+struct IrregularBuffers {
   std::span<const tutti_block> input;
   std::span<const tutti_block> output;
 };
 /// The lowest address of a buffer's blocks that are not empty, from which its pieces' offsets count; nullptr: all are
 /// empty.
 std::byte* lowest(std::span<const tutti_block> blocks);
-/// Whether a program can be divided: each of its steps moves blocks of the input or of the output. So both ends of a
-/// message know how long it is. Pure.
-bool is_divisible(const Program& program);
-/// Where everything lies in one call of a divided plan of one strand, whose program is divisible. Memory of `out` is used
-/// again.
+/// Whether blocks may have counts of their own: each of its steps moves blocks of the input or of the output. So both ends
+/// of a message know how long it is. Pure.
+bool can_be_irregular(const Program& program);
+/// Where everything lies in one call of an irregular problem's plan. It has one strand, and its program can be irregular.
+/// Memory of `out` is used again.
 ///
 /// The proof of a plan holds for every division. A step of a pass that is beyond its block's end is skipped on both sides
 /// of its message. What is left keeps the order of each lane and link, and waits for nothing that it did not wait for
 /// before.
-void lay_out_divided(const Plan& plan, const Program& program, const DividedBuffers& buffers, Layouts& out);
+void lay_out_irregular(const Plan& plan, const Program& program, const IrregularBuffers& buffers, Layouts& out);
 
 /// log2 of the bytes of what the problem's fold counts: elements of its kind (fold_kind), or bytes where it copies.
 std::uint32_t unit_shift(const Problem& problem);

@@ -23,7 +23,7 @@ struct Problem {
   Processor processor = Processor::cpu;
   /// Whether blocks have counts of their own, which the plan does not know: v-variants. `count` is then one that ranks
   /// agree on, for the choice of an algorithm alone.
-  bool divided = false;
+  bool irregular = false;
   std::uint32_t opaque = 0;  ///< bytes of an opaque element, where `type` is then TUTTI_UINT8; 0: it is none
 
   bool operator==(const Problem&) const = default;

@@ -115,7 +115,7 @@ std::vector<Candidate> rank_algorithms(const Problem& problem, const View& view,
   for (const Algorithm* algorithm : all_algorithms()) {
     // One rank is a copy: algorithms, and their costs, begin at two.
     const bool fits = problem.ranks == 1 || algorithm->fits(problem, view);
-    if (algorithm->collective != problem.collective || !fits || (problem.divided && !algorithm->divisible)) continue;
+    if (algorithm->collective != problem.collective || !fits || (problem.irregular && !algorithm->irregular)) continue;
     const Cost cost = problem.ranks > 1 ? on_shared_cores(algorithm->cost(problem, view), problem, view) : Cost{};
     Candidate candidate{algorithm, {.lanes = lanes, .depth = 0}, 0, 0, 0, 0};
     candidate.latency_seconds = (cost.alphas + posting * cost.posted) * terms.alpha;
@@ -147,7 +147,7 @@ Result<Candidate> select(const Problem& problem, const View& view, const Overrid
     return std::find_if(ranked.begin(), ranked.end(), [&](const Candidate& c) { return wanted == c.algorithm->name; });
   };
   // What is set for all calls counts for v-variants where it can be.
-  const bool counts_for_nothing = problem.divided && wish.empty() && named(name) == ranked.end();
+  const bool counts_for_nothing = problem.irregular && wish.empty() && named(name) == ranked.end();
   if (name.empty() || counts_for_nothing) {
     const auto measured = named(tuning.use(problem));  // one that does not fit this problem counts for nothing
     return measured != ranked.end() ? *measured : ranked.front();
@@ -156,10 +156,10 @@ Result<Candidate> select(const Problem& problem, const View& view, const Overrid
   if (find_algorithm(problem.collective, std::string(name).c_str()) != nullptr) {
     std::string fitting;
     for (const Candidate& c : ranked) fitting += (fitting.empty() ? "" : ", ") + std::string(c.algorithm->name);
-    if (problem.divided) {
+    if (problem.irregular) {
       return Status(
           TUTTI_INVALID_ARGUMENT,
-          fmt::format("{} cannot be done by \"{}\", which joins blocks", info_of(problem.collective).divided, name),
+          fmt::format("{} cannot be done by \"{}\", which joins blocks", info_of(problem.collective).v_variant, name),
           fmt::format("Choose from {}.", fitting));
     }
     return Status(TUTTI_INVALID_ARGUMENT,

@@ -63,8 +63,8 @@ struct BlockOrigin {
 /// One row. Text is static.
 struct CollectiveInfo {
   const char* name = "";
-  const char* alias = nullptr;    ///< nccl-tests' name where it is another, else NULL
-  const char* divided = nullptr;  ///< the name of its v-variant, NULL where it has none
+  const char* alias = nullptr;      ///< nccl-tests' name where it is another, else NULL
+  const char* v_variant = nullptr;  ///< the name of its v-variant, NULL where it has none
   Role senders = Role::nobody;
   Role receivers = Role::nobody;
   BlockSource source = BlockSource::none;

@@ -146,7 +146,10 @@ constexpr std::size_t element_bytes(tutti_type type) {
   return value < TUTTI_TYPE_LIMIT ? value - TUTTI_OPAQUE : 0;  // 0: the limit, or a negative one
 }
 
-/// Whether elements of the type are bytes that nothing is known of.
+/// Whether elements of the type are bytes that nothing is known of. Problems count these bytes (Problem::opaque).
 constexpr bool is_opaque(tutti_type type) { return type > TUTTI_OPAQUE && type < TUTTI_TYPE_LIMIT; }
+
+/// How many of what a problem counts an element is.
+constexpr std::uint64_t problem_elements(tutti_type type) { return is_opaque(type) ? element_bytes(type) : 1; }
 
 }  // namespace tutti

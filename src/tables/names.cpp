@@ -59,9 +59,9 @@ std::optional<Collective> collective_of(std::string_view name) {
   return std::nullopt;
 }
 
-std::optional<Collective> divided_collective_of(std::string_view name) {
+std::optional<Collective> collective_of_v_variant(std::string_view name) {
   for (const auto& [collective, info] : collectives) {
-    if (info.divided != nullptr && name == info.divided) return collective;
+    if (info.v_variant != nullptr && name == info.v_variant) return collective;
   }
   return std::nullopt;
 }

@@ -19,7 +19,7 @@ std::optional<tutti_type> type_of(std::string_view name);
 std::optional<tutti_op> op_of(std::string_view name);
 std::optional<Collective> collective_of(std::string_view name);
 /// The collective whose v-variant has the name; nothing where there is none.
-std::optional<Collective> divided_collective_of(std::string_view name);
+std::optional<Collective> collective_of_v_variant(std::string_view name);
 /// The names that there are, of types but the opaque ones.
 std::vector<std::string> type_names();
 std::vector<std::string> op_names();

@@ -32,7 +32,7 @@ namespace operators_detail {
 using enum ElementKind;
 inline constexpr ElementKinds all = {signed_integer, unsigned_integer, floating, boolean, complex};
 inline constexpr ElementKinds ordered = {signed_integer, unsigned_integer, floating, boolean};
-inline constexpr ElementKinds divided = {signed_integer, unsigned_integer, floating, complex};
+inline constexpr ElementKinds averaged = {signed_integer, unsigned_integer, floating, complex};
 inline constexpr ElementKinds of_bits = {signed_integer, unsigned_integer, boolean};
 }  // namespace operators_detail
 
@@ -42,7 +42,7 @@ inline constexpr std::array<OperatorInfo, 11> operators = {{
     {TUTTI_PROD, "prod", operators_detail::all},
     {TUTTI_MAX, "max", operators_detail::ordered},
     {TUTTI_MIN, "min", operators_detail::ordered},
-    {TUTTI_AVG, "avg", operators_detail::divided},
+    {TUTTI_AVG, "avg", operators_detail::averaged},
     {TUTTI_BITWISE_AND, "bitwise_and", operators_detail::of_bits},
     {TUTTI_BITWISE_OR, "bitwise_or", operators_detail::of_bits},
     {TUTTI_BITWISE_XOR, "bitwise_xor", operators_detail::of_bits},

@@ -98,7 +98,7 @@ std::vector<Case> all_cases(int ranks) {
         if (row.info.reduces() ? !applies_to(op.op, type) : op.op != TUTTI_SUM) continue;
         for (const Division division :
              {Division::whole, Division::even, Division::skewed, Division::zeros, Division::one_has_all}) {
-          if (division != Division::whole && row.info.divided == nullptr) continue;
+          if (division != Division::whole && row.info.v_variant == nullptr) continue;
           for (const std::size_t count : {0u, 1u, 7u, 1013u, 40'001u}) {
             for (const unsigned flags : {0u, 1u, 2u, 3u}) {
               const int root = static_cast<int>(random() % static_cast<unsigned>(ranks));

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "src/executors/cuda/launch.h"
 #include "src/tables/element_types.h"
 
 namespace tutti {
@@ -92,6 +93,9 @@ class Checker {
     if (blob_.strands == 0 || blob_.depth == 0) return "it has no strand or no depth";
     if (blob_.unit_shift > 4) return "its elements are longer than any";
     if (blob_.protocol > static_cast<std::uint32_t>(Protocol::lines)) return "its links have no protocol";
+    const bool by_lines = blob_.protocol == static_cast<std::uint32_t>(Protocol::lines);
+    if (by_lines && std::uint64_t{1} << blob_.unit_shift > line_data_bytes)
+      return "its elements are longer than a line's data";
     if (!sound_arrays()) return "an array lies outside it";
     if (blob_.full_pieces.count != blob_.last_pieces.count && blob_.passes > 1) return "its passes differ in their pieces";
     return first_of({lanes(), steps(), operands()});

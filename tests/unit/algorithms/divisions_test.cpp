@@ -1,4 +1,4 @@
-// Divided plans: whatever the blocks' counts, each step's operands are equally long, and so are both ends of a message.
+// Irregular plans: whatever the blocks' counts, each step's operands are equally long, and so are both ends of a message.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -62,7 +62,7 @@ Division some_division(int ranks, std::uint64_t window, std::mt19937_64& random)
 using Messages = std::map<std::tuple<int, int, std::uint32_t>, std::vector<std::uint64_t>>;
 
 void expect_equal_operands(const Program& program, const Layout& layout, const Plan& plan, std::uint64_t pass,
-                           const DividedBuffers& buffers) {
+                           const IrregularBuffers& buffers) {
   for (const Step& step : program.steps) {
     for (std::uint32_t o = step.operands; o < step.operands + step.sources + step.destinations; ++o) {
       const Operand& operand = program.operands[o];
@@ -100,11 +100,11 @@ void collect(const Program& program, const Layouts& layouts, int rank, Messages&
   }
 }
 
-TEST(Divisions, PairUpForEveryDivisibleAlgorithm) {
+TEST(Divisions, PairUpForEveryAlgorithmOfVVariants) {
   std::mt19937_64 random(5);
   int divisions = 0;
   for (const Algorithm* algorithm : all_algorithms()) {
-    if (!algorithm->divisible) continue;
+    if (!algorithm->irregular) continue;
     for (int ranks = 2; ranks <= 13; ++ranks) {
       const View view = flat_view(ranks);
       for (int root = 0; root < roots_of(*algorithm, ranks); ++root, ++divisions) {
@@ -113,7 +113,7 @@ TEST(Divisions, PairUpForEveryDivisibleAlgorithm) {
         problem.type = TUTTI_INT32;
         problem.ranks = ranks;
         problem.root = root;
-        problem.divided = true;
+        problem.irregular = true;
         problem.count = 1;
         const Plan plan = make_plan(*algorithm, problem, view, {}, 4096);
         const Division division = some_division(ranks, plan.window, random);
@@ -121,11 +121,11 @@ TEST(Divisions, PairUpForEveryDivisibleAlgorithm) {
         std::vector<std::byte> memory(1);
         for (int rank = 0; rank < ranks; ++rank) {
           const Program program = make_program(*algorithm, plan, view, rank);
-          ASSERT_TRUE(is_divisible(program)) << algorithm->name;
+          ASSERT_TRUE(can_be_irregular(program)) << algorithm->name;
           const auto input = blocks_of_counts(division.counts(problem, Buffer::input, rank), memory.data());
           const auto output = blocks_of_counts(division.counts(problem, Buffer::output, rank), memory.data());
           Layouts layouts;
-          lay_out_divided(plan, program, {input, output}, layouts);
+          lay_out_irregular(plan, program, {input, output}, layouts);
           for (std::uint64_t pass = 0; pass < layouts.passes; ++pass) {
             ASSERT_NO_FATAL_FAILURE(expect_equal_operands(program, layouts.at(pass), plan, pass, {input, output}))
                 << name_of(problem.collective) << " " << algorithm->name << " on " << ranks << ", rank " << rank;
@@ -139,14 +139,14 @@ TEST(Divisions, PairUpForEveryDivisibleAlgorithm) {
   EXPECT_GT(divisions, 100);
 }
 
-TEST(Divisions, EveryCollectiveWithBlocksHasADivisibleAlgorithm) {
+TEST(Divisions, EveryCollectiveWithBlocksHasAnAlgorithmForThem) {
   for (const CollectiveRow& row : collectives) {
     const bool has = row.info.has_send_blocks() || row.info.has_recv_blocks();
-    EXPECT_EQ(row.info.divided != nullptr, has) << row.info.name;
+    EXPECT_EQ(row.info.v_variant != nullptr, has) << row.info.name;
     const auto all = all_algorithms();
-    const bool divisible = std::any_of(all.begin(), all.end(),
-                                       [&](const Algorithm* a) { return a->collective == row.collective && a->divisible; });
-    EXPECT_EQ(divisible, has) << row.info.name;
+    const bool is_there = std::any_of(all.begin(), all.end(),
+                                      [&](const Algorithm* a) { return a->collective == row.collective && a->irregular; });
+    EXPECT_EQ(is_there, has) << row.info.name;
   }
 }
 

@@ -43,7 +43,7 @@ std::string verbs() {
   std::string text = row({"verb", "sends", "receives", "operator", "v-variant"}) + rule(5);
   for (const CollectiveRow& of : collectives) {
     text += row({of.info.name, who(of.info.senders), who(of.info.receivers), of.info.reduces() ? "yes" : "",
-                 of.info.divided != nullptr ? of.info.divided : ""});
+                 of.info.v_variant != nullptr ? of.info.v_variant : ""});
   }
   return text;
 }

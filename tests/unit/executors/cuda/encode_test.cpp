@@ -211,6 +211,22 @@ TEST(Blob, ThatIsCutShortIsRefused) {
     ASSERT_NE(check_blob(one.memory.bytes().first(bytes), buffers, one.plan.message_bytes), "") << bytes;
 }
 
+TEST(Blob, WhoseElementsNoLineHoldsIsRefused) {
+  const Encoded one = encoded(*find_algorithm(Collective::all_reduce, "ring"), 3, 0, 1, 1);
+  const auto checked = [&](Protocol protocol, std::uint32_t unit_shift) {
+    std::vector<std::byte> bytes(one.memory.bytes().begin(), one.memory.bytes().end());
+    Blob blob;
+    std::memcpy(&blob, bytes.data(), sizeof blob);
+    blob.protocol = static_cast<std::uint32_t>(protocol);
+    blob.unit_shift = unit_shift;
+    std::memcpy(bytes.data(), &blob, sizeof blob);
+    return check_blob(bytes, buffer_bytes(one.plan, one.rank), one.plan.message_bytes);
+  };
+  EXPECT_EQ(checked(Protocol::lines, 3), "");
+  EXPECT_EQ(checked(Protocol::lines, 4), "its elements are longer than a line's data");
+  EXPECT_EQ(checked(Protocol::messages, 4), "");
+}
+
 TEST(Blob, IsRefusedForSmallerBuffers) {
   const Encoded one = encoded(*find_algorithm(Collective::all_reduce, "double_tree"), 5, 2, 4, 2);
   const BufferBytes exact = buffer_bytes(one.plan, one.rank);

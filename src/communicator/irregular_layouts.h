@@ -11,9 +11,9 @@
 
 namespace tutti {
 
-/// Lays divided calls out. A call of the same plan over the same blocks is not laid out again; from the second on it runs
+/// Lays v-variants out. A call of the same plan over the same blocks is not laid out again; from the second on it runs
 /// flat where it can (flat_call.h). Used by whoever's turn it is in the order of entry.
-class DividedLayouts {
+class IrregularLayouts {
  public:
   /// Valid until the next call.
   const HostLayouts& of(const PreparedPlan& plan, const CollectiveCall& call);

@@ -85,7 +85,7 @@ struct Case {
   const char* transports;
 };
 
-class Divided : public testing::TestWithParam<Case> {
+class VVariants : public testing::TestWithParam<Case> {
  protected:
   /// Runs body(rank, comm, counts, where) for every division and length.
   template <typename Body>
@@ -107,7 +107,7 @@ class Divided : public testing::TestWithParam<Case> {
   }
 };
 
-TEST_P(Divided, AllToAllGivesEachItsBlock) {
+TEST_P(VVariants, AllToAllGivesEachItsBlock) {
   on_every_division([](int rank, tutti_comm* comm, const Counts& counts, const std::string& where) {
     Blocks send(row(counts, rank)), recv(column(counts, rank));
     // Calls over the same blocks are not laid out again, and go another way where they are short.
@@ -121,7 +121,7 @@ TEST_P(Divided, AllToAllGivesEachItsBlock) {
   });
 }
 
-TEST_P(Divided, AllGatherGivesAllEveryBlock) {
+TEST_P(VVariants, AllGatherGivesAllEveryBlock) {
   for (const char* algorithm : {"", "direct", "ring"}) {
     on_every_division([&](int rank, tutti_comm* comm, const Counts& counts, const std::string& where) {
       const std::vector<std::size_t> of = column(counts, 0);
@@ -145,7 +145,7 @@ TEST_P(Divided, AllGatherGivesAllEveryBlock) {
   }
 }
 
-TEST_P(Divided, ReduceScatterGivesEachItsSum) {
+TEST_P(VVariants, ReduceScatterGivesEachItsSum) {
   for (const char* algorithm : {"", "direct", "ring"}) {
     on_every_division([&](int rank, tutti_comm* comm, const Counts& counts, const std::string& where) {
       const std::vector<std::size_t> of = column(counts, 0);
@@ -173,7 +173,7 @@ TEST_P(Divided, ReduceScatterGivesEachItsSum) {
   }
 }
 
-TEST_P(Divided, GatherAndScatterFromAndToEveryRoot) {
+TEST_P(VVariants, GatherAndScatterFromAndToEveryRoot) {
   on_every_division([&](int rank, tutti_comm* comm, const Counts& counts, const std::string& where) {
     const std::vector<std::size_t> of = column(counts, 0);
     const std::size_t own = of[static_cast<std::size_t>(rank)];
@@ -193,7 +193,7 @@ TEST_P(Divided, GatherAndScatterFromAndToEveryRoot) {
   });
 }
 
-TEST_P(Divided, OpaqueElementsOfAnyLengthAreMoved) {
+TEST_P(VVariants, OpaqueElementsOfAnyLengthAreMoved) {
   const Ranks ranks(GetParam().ranks, GetParam().transports);
   ranks.run([&](int rank, tutti_comm* comm) {
     for (const int bytes : {1, 3, 100, 300'000}) {
@@ -223,7 +223,7 @@ TEST_P(Divided, OpaqueElementsOfAnyLengthAreMoved) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, Divided,
+INSTANTIATE_TEST_SUITE_P(Worlds, VVariants,
                          testing::Values(Case{1, ""}, Case{2, "shm"}, Case{2, "tcp"}, Case{3, "shm"}, Case{4, "tcp"},
                                          Case{5, "shm"}, Case{7, "shm"}, Case{8, "tcp"}, Case{9, "shm"}),
                          [](const testing::TestParamInfo<Case>& of) {
@@ -231,7 +231,7 @@ INSTANTIATE_TEST_SUITE_P(Worlds, Divided,
                                   (*of.param.transports != '\0' ? of.param.transports : "Nothing");
                          });
 
-TEST(DividedCalls, GoOnQueuesAndInGroups) {
+TEST(VVariantCalls, GoOnQueuesAndInGroups) {
   const Ranks ranks(3);
   ranks.run([&](int rank, tutti_comm* comm) {
     tutti_queue* queue = nullptr;
@@ -260,7 +260,7 @@ TEST(DividedCalls, GoOnQueuesAndInGroups) {
   });
 }
 
-TEST(DividedCalls, ThatAreWrongAreRefusedAndLoseNothing) {
+TEST(VVariantCalls, ThatAreWrongAreRefusedAndLoseNothing) {
   const Ranks ranks(1);
   std::int32_t data[4] = {1, 2, 3, 4}, out[4] = {};
   const tutti_block block = {out, 4}, shorter = {out, 3}, nowhere = {nullptr, 4}, endless = {out, UINT64_MAX / 2};
@@ -294,7 +294,7 @@ void expect_mismatch(int ranks, const std::function<tutti_status(int, tutti_comm
   });
 }
 
-TEST(DividedCalls, ThatDifferAreTold) {
+TEST(VVariantCalls, ThatDifferAreTold) {
   std::int32_t memory[3][64] = {};
   // All ranks must have the same counts of an all_gather_v.
   expect_mismatch(
@@ -318,7 +318,7 @@ TEST(DividedCalls, ThatDifferAreTold) {
       "all_gather_v of 8 int32");
 }
 
-TEST(DividedCalls, OfOneTotalButOtherCountsSaySo) {
+TEST(VVariantCalls, OfOneTotalButOtherCountsSaySo) {
   std::int32_t memory[3][64] = {};
   expect_mismatch(
       2,
@@ -332,7 +332,7 @@ TEST(DividedCalls, OfOneTotalButOtherCountsSaySo) {
 }
 
 // Every message that is taken has the length that it should have: counts of whole windows.
-TEST(DividedCalls, WhoseBlocksDifferByWholeWindowsFail) {
+TEST(VVariantCalls, WhoseBlocksDifferByWholeWindowsFail) {
   for (const char* transport : {"shm", "tcp"}) {
     for (const auto& [sent, taken] :
          {std::pair<std::size_t, std::size_t>{131'072, 65'536}, {65'536, 131'072}, {262'144, 196'608}, {524'288, 65'536}}) {
@@ -351,7 +351,7 @@ TEST(DividedCalls, WhoseBlocksDifferByWholeWindowsFail) {
 }
 
 // A block that one end knows to be empty leaves a message behind, or takes the next operation's.
-TEST(DividedCalls, WhoseBlocksAreEmptyAtOneEndAreBlamedLater) {
+TEST(VVariantCalls, WhoseBlocksAreEmptyAtOneEndAreBlamedLater) {
   const Ranks ranks(2, "", 20'000'000'000);
   ranks.run([&](int rank, tutti_comm* comm) {
     std::int32_t in[64] = {}, out[64] = {};
@@ -365,7 +365,7 @@ TEST(DividedCalls, WhoseBlocksAreEmptyAtOneEndAreBlamedLater) {
   });
 }
 
-TEST(DividedCalls, OfOpaqueElementsCountElements) {
+TEST(VVariantCalls, OfOpaqueElementsCountElements) {
   const Ranks ranks(1);
   std::byte data[400], out[400];
   const tutti_block block = {out, 3};
@@ -374,7 +374,7 @@ TEST(DividedCalls, OfOpaqueElementsCountElements) {
   EXPECT_THAT(last_error(), HasSubstr("sends 4 elements to its own rank, 0, which receives 3"));
 }
 
-TEST(DividedCalls, WhoseBlocksDoNotMatchFail) {
+TEST(VVariantCalls, WhoseBlocksDoNotMatchFail) {
   // Rank 0 sends 5 elements to rank 1, which wants 4.
   const Ranks ranks(2, "", 20'000'000'000);
   ranks.run([&](int rank, tutti_comm* comm) {

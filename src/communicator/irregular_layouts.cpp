@@ -1,4 +1,4 @@
-#include "src/communicator/divided_layouts.h"
+#include "src/communicator/irregular_layouts.h"
 
 #include <algorithm>
 
@@ -12,7 +12,7 @@ bool same(const std::vector<tutti_block>& a, const std::vector<tutti_block>& b) 
 
 }  // namespace
 
-const HostLayouts& DividedLayouts::of(const PreparedPlan& plan, const CollectiveCall& call) {
+const HostLayouts& IrregularLayouts::of(const PreparedPlan& plan, const CollectiveCall& call) {
   const Lowered& lowered = plan.linked->lowered;
   const bool again =
       linked_ == plan.linked && hash_ == plan.plan.hash && same(input_, call.input) && same(output_, call.output);
@@ -24,7 +24,7 @@ const HostLayouts& DividedLayouts::of(const PreparedPlan& plan, const Collective
     input_ = call.input;
     output_ = call.output;
     layouts_.flat = {};
-    lay_out_divided(plan.plan, lowered.program, {input_, output_}, layouts_);
+    lay_out_irregular(plan.plan, lowered.program, {input_, output_}, layouts_);
     linked_ = plan.linked;
     hash_ = plan.plan.hash;
   }
