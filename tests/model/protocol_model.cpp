@@ -5,6 +5,7 @@
 // Usage: protocol_model     (exit 0: all as expected; 1: something was found, or was not)
 #include <cstdio>
 #include <iostream>
+#include <type_traits>
 
 #include "src/executors/cuda/protocol.h"
 
@@ -116,6 +117,63 @@ struct LinkModel : rl::test_suite<LinkModel<fault>, 2> {
       } else if (fault != Fault::early_credit) {
         end.release(n);
       }
+    }
+  }
+};
+
+/// A link through the pump: a block posts orders in a ring, the pump moves the data that they name and publishes it to the
+/// receiver's block. The ring is a link too, whose messages are orders in pinned memory and whose receiver is a host
+/// thread.
+template <Fault fault>
+struct RingModel : rl::test_suite<RingModel<fault>, 3> {
+  using Poster = SendingEnd<Words<fault>>;
+  using Pump = ReceivingEnd<std::conditional_t<fault == Fault::relaxed_credit, RelaxedStores, Words<fault>>>;
+  using Sound = Words<Fault::none>;
+  struct Order {
+    rl::var<std::uint64_t> staged, message;  // several words, which a link's count covers at once
+  };
+  rl::atomic<std::uint64_t> tail, head, arrived, credit;
+  Order ring[slots];
+  rl::var<std::uint64_t> staging[slots], slot[slots];
+
+  void before() {
+    for (auto* count : {&tail, &head, &arrived, &credit}) (*count)(RL_INFO) = 0;
+  }
+  void thread(unsigned who) {
+    if (who == 0) return post();
+    if (who == 1) return pump();
+    receive();
+  }
+  void post() {
+    const Poster end{&head, &tail, fault == Fault::one_slot_too_many ? slots + 1 : slots};
+    for (std::uint64_t n = 0; n < messages; ++n) {
+      while (!end.has_room(n)) wait();
+      if (fault == Fault::early_publish) end.publish(n);
+      staging[n % slots](RL_INFO) = 10 + n;
+      ring[n % slots].staged(RL_INFO) = n % slots;
+      ring[n % slots].message(RL_INFO) = n;
+      if (fault != Fault::early_publish) end.publish(n);
+    }
+  }
+  void pump() {
+    const Pump orders{&tail, &head};
+    const SendingEnd<Sound> wire{&credit, &arrived, slots};
+    for (std::uint64_t n = 0; n < messages; ++n) {
+      while (!orders.has_come(n)) wait();
+      while (!wire.has_room(n)) wait();
+      if (fault == Fault::early_credit) orders.release(n);
+      const Order& order = ring[n % slots];
+      slot[order.message(RL_INFO) % slots](RL_INFO) = staging[order.staged(RL_INFO)](RL_INFO);
+      wire.publish(n);
+      if (fault != Fault::early_credit) orders.release(n);
+    }
+  }
+  void receive() {
+    const ReceivingEnd<Sound> end{&arrived, &credit};
+    for (std::uint64_t n = 0; n < messages; ++n) {
+      while (!end.has_come(n)) wait();
+      RL_ASSERT(slot[n % slots](RL_INFO) == 10 + n);
+      end.release(n);
     }
   }
 };
@@ -301,6 +359,13 @@ void explore_all() {
   explore<LinkModel<Fault::early_credit>>("  early credit", false);
   explore<LinkModel<Fault::one_slot_too_many>>("  one slot too many", false);
   explore<LinkModel<Fault::early_publish>>("  early publish", false);
+  explore<RingModel<Fault::none>>("ring", true);
+  explore<RingModel<Fault::relaxed_publish>>("  relaxed post", false);
+  explore<RingModel<Fault::relaxed_arrival>>("  relaxed look", false);
+  explore<RingModel<Fault::relaxed_credit>>("  relaxed release", false);
+  explore<RingModel<Fault::early_credit>>("  early release", false);
+  explore<RingModel<Fault::one_slot_too_many>>("  one order too many", false);
+  explore<RingModel<Fault::early_publish>>("  early post", false);
   explore<LineModel<Fault::none>>("line", true);
   explore<LineModel<Fault::data_beside_its_tag>>("  data beside its tag", false);
   explore<LineModel<Fault::tag_of_the_last>>("  tag of the last", false);
