@@ -65,6 +65,10 @@ struct Algorithm {
   std::vector<int> (*symmetry)(const Problem&, const View&) = nullptr;
   /// Whether v-variants may run by it: its programs can be irregular (can_be_irregular).
   bool irregular = false;
+  /// Whether each element of a result is one fold, in rank order, whatever the ranks (Problem::one_fold).
+  bool one_fold = false;
+  /// Whether selection takes it only where one fold is asked for, or it is named. It may win by the model, and not in fact.
+  bool on_request = false;
 };
 
 /// All algorithms, in the order of registration: the earlier wins where costs are equal.

@@ -39,6 +39,8 @@ extern const Algorithm binomial_reduce;
 extern const Algorithm chain_reduce;
 extern const Algorithm reduce_scatter_gather_reduce;
 extern const Algorithm leaders_reduce;
+extern const Algorithm direct_reduce;
+extern const Algorithm central_reduce;
 extern const Algorithm direct_all_gather;
 extern const Algorithm bruck_all_gather;
 extern const Algorithm ring_all_gather;

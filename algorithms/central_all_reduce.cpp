@@ -10,36 +10,35 @@
 
 #include "algorithms/algorithms.h"
 #include "algorithms/arithmetic.h"
+#include "algorithms/operands.h"
 
 namespace tutti {
 namespace central_all_reduce_detail {
 
-Shape shape(const Problem&, const View&, const Parameters&) { return {.chunks = 1, .lanes = 1, .message_cells = 1}; }
+Shape shape(const Problem& problem, const View&, const Parameters&) {
+  return {.chunks = 1, .lanes = 1, .scratch_blocks = blocks_of_taken(problem), .message_cells = problem.shares};
+}
 
 void build(Builder& builder, const View&, const Parameters&) {
   const LaneBuilder lane = builder.lane(0);
   if (builder.rank() != 0) {
-    lane.move({input(0)}, {lane.to(0)});
+    lane.move({own_operands(builder, 0)}, {lane.to(0)});
     lane.move({lane.from(0)}, {output(0)});
     return;
   }
-  std::vector<Ref> shares{input(0)};
   std::vector<Ref> results{output(0)};
-  for (int r = 1; r < builder.ranks(); ++r) {
-    shares.push_back(lane.from(r));
-    results.push_back(lane.to(r));
-  }
-  lane.complete(shares, results);
+  for (int r = 1; r < builder.ranks(); ++r) results.push_back(lane.to(r));
+  lane.complete(taken_operands(builder, lane, 0, 0), results);
 }
 
 Cost cost(const Problem& problem, const View&) {
   const double others = problem.ranks - 1;
-  const double edges = 2 * tree_messages(problem);
+  const double edges = tree_messages(problem);
   return {.alphas = 2,
-          .betas = 2 * others,
-          .gammas = others,
-          .messages = edges,
-          .sent = edges,
+          .betas = others * (problem.shares + 1),
+          .gammas = others * problem.shares,
+          .messages = 2 * edges,
+          .sent = edges * (problem.shares + 1),
           .posted = 2 * (others - 1),
           .pattern = CommunicationPattern::central};
 }
@@ -52,6 +51,9 @@ const Algorithm central_all_reduce = {"central",
                                       always_fits,
                                       central_all_reduce_detail::shape,
                                       central_all_reduce_detail::build,
-                                      central_all_reduce_detail::cost};
+                                      central_all_reduce_detail::cost,
+                                      nullptr,
+                                      false,
+                                      true};
 
 }  // namespace tutti

@@ -10,6 +10,7 @@
 
 #include "algorithms/algorithms.h"
 #include "algorithms/arithmetic.h"
+#include "algorithms/operands.h"
 
 namespace tutti {
 namespace direct_all_reduce_detail {
@@ -18,7 +19,8 @@ Shape shape(const Problem& problem, const View&, const Parameters& parameters) {
   return {.chunks = static_cast<std::uint32_t>(problem.ranks),
           .lanes = 3,
           .depth = or_default(parameters.depth, 2),
-          .message_cells = 1};
+          .scratch_blocks = blocks_of_taken(problem),
+          .message_cells = problem.shares};
 }
 
 void build(Builder& builder, const View&, const Parameters&) {
@@ -28,15 +30,13 @@ void build(Builder& builder, const View&, const Parameters&) {
   const int p = builder.ranks();
   const int rank = builder.rank();
   const std::uint32_t own = static_cast<std::uint32_t>(rank);
-  std::vector<Ref> shares;
   std::vector<Ref> results{output(own)};
   for (int i = 1; i < p; ++i) {
     const int peer = wrap_rank(rank + i, p);
-    send.move({input(static_cast<std::uint32_t>(peer))}, {send.to(peer)});
+    send.move({own_operands(builder, static_cast<std::uint32_t>(peer))}, {send.to(peer)});
     results.push_back(take.to(peer));
   }
-  for (int r = 0; r < p; ++r) shares.push_back(r == rank ? input(own) : send.from(r));
-  fold.complete(shares, results);
+  fold.complete(taken_operands(builder, fold, send.index(), own), results);
   for (int i = 1; i < p; ++i) {
     const int peer = wrap_rank(rank - i, p);
     take.move({take.from(peer)}, {output(static_cast<std::uint32_t>(peer))});
@@ -46,7 +46,12 @@ void build(Builder& builder, const View&, const Parameters&) {
 Cost cost(const Problem& problem, const View&) {
   const double p = problem.ranks;
   const double messages = 2 * filled(problem, problem.ranks) * (p - 1) / p;
-  return {.alphas = 2, .betas = 2 * (p - 1) / p, .gammas = (p - 1) / p, .messages = messages, .posted = 2 * (p - 2)};
+  const double shares = problem.shares;
+  return {.alphas = 2,
+          .betas = (shares + 1) * (p - 1) / p,
+          .gammas = shares * (p - 1) / p,
+          .messages = messages,
+          .posted = 2 * (p - 2)};
 }
 
 }  // namespace direct_all_reduce_detail
@@ -57,6 +62,9 @@ const Algorithm direct_all_reduce = {"direct",
                                      always_fits,
                                      direct_all_reduce_detail::shape,
                                      direct_all_reduce_detail::build,
-                                     direct_all_reduce_detail::cost};
+                                     direct_all_reduce_detail::cost,
+                                     nullptr,
+                                     false,
+                                     true};
 
 }  // namespace tutti

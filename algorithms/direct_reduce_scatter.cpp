@@ -46,6 +46,7 @@ const Algorithm direct_reduce_scatter = {"direct",
                                          direct_reduce_scatter_detail::build,
                                          direct_reduce_scatter_detail::cost,
                                          nullptr,
+                                         true,
                                          true};
 
 }  // namespace tutti

@@ -12,27 +12,31 @@
 
 #include "algorithms/algorithms.h"
 #include "algorithms/arithmetic.h"
+#include "algorithms/operands.h"
 
 namespace tutti {
 namespace flat_all_reduce_detail {
 
-Shape shape(const Problem&, const View&, const Parameters&) {
-  return {.chunks = 1, .lanes = 1, .scratch_blocks = 1, .message_cells = 1};
+Shape shape(const Problem& problem, const View&, const Parameters&) {
+  return {.chunks = 1,
+          .lanes = 1,
+          .scratch_blocks = problem.shares + blocks_of_taken(problem),
+          .message_cells = problem.shares};
 }
 
 void build(Builder& builder, const View&, const Parameters&) {
   const LaneBuilder lane = builder.lane(0);
-  std::vector<Ref> to{scratch(0)};
-  std::vector<Ref> sources;
+  const std::uint32_t shares = builder.problem().shares;
+  std::vector<Ref> to{scratch(Range{.blocks = shares})};
   for (int i = 1; i < builder.ranks(); ++i) to.push_back(lane.to(wrap_rank(builder.rank() + i, builder.ranks())));
-  for (int r = 0; r < builder.ranks(); ++r) sources.push_back(r == builder.rank() ? input(0) : lane.from(r));
-  lane.move(std::vector{input(0)}, to);
-  lane.complete(sources, std::vector{output(0)});
+  lane.move(std::vector{own_operands(builder, 0)}, to);
+  lane.complete(taken_operands(builder, lane, 0, 0, shares), std::vector{output(0)});
 }
 
 Cost cost(const Problem& problem, const View&) {
   const double others = problem.ranks - 1;
-  return {.alphas = 1, .betas = others, .gammas = others, .messages = others, .posted = others - 1};
+  const double bytes = others * problem.shares;
+  return {.alphas = 1, .betas = bytes, .gammas = bytes, .messages = others, .posted = others - 1};
 }
 
 }  // namespace flat_all_reduce_detail
@@ -43,6 +47,9 @@ const Algorithm flat_all_reduce = {"flat",
                                    always_fits,
                                    flat_all_reduce_detail::shape,
                                    flat_all_reduce_detail::build,
-                                   flat_all_reduce_detail::cost};
+                                   flat_all_reduce_detail::cost,
+                                   nullptr,
+                                   false,
+                                   true};
 
 }  // namespace tutti

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "algorithms/algorithms.h"
+#include "algorithms/operands.h"
 #include "src/schedule/fusion.h"
 #include "topology/view.h"
 
@@ -31,6 +32,8 @@ constexpr std::array registry = {
     &chain_reduce,
     &reduce_scatter_gather_reduce,
     &leaders_reduce,
+    &direct_reduce,
+    &central_reduce,
     &direct_all_gather,
     &bruck_all_gather,
     &ring_all_gather,
@@ -81,7 +84,7 @@ Program make_program(const Algorithm& algorithm, const Plan& plan, const View& v
   if (plan.problem.ranks > 1) {
     algorithm.build(builder, view, plan.parameters);
   } else if (reduces(plan.problem.collective)) {
-    builder.lane(0).complete({input(0)}, {output(0)});
+    builder.lane(0).complete(taken_operands(builder, builder.lane(0), 0, 0), std::vector{output(0)});
   } else if (plan.problem.collective != Collective::barrier) {
     builder.lane(0).move({input(0)}, {output(0)});
   }

@@ -18,6 +18,9 @@ void declare(program::Options& options, TrainCommand& command) {
   options.text("--layers", &command.layers, "WIDTHS", "Widths of the layers: inputs, hidden ones, outputs");
   options.integer("--epochs", &command.epochs, 1, 1'000'000, "Passes over the training samples");
   options.integer("--batch,--batch-size", &command.batch, 1, 1 << 30, "Samples to a step, over all ranks together");
+  options.integer("--micro-batches", &command.micro_batches, 0, 4096,
+                  "Parts that a batch is cut into, a multiple of the ranks, which compute on as many each; weights_hash is "
+                  "then the same for any number of ranks. 0: each rank's share at once");
   options.real("--learning-rate,--lr", &command.learning_rate, 0, 1e6,
                "Length of a step in the first epoch; 0 takes 0.1 with cross_entropy and 0.01 with squared");
   options.real("--learning-rate-decay", &command.decay, 0, 1, "Factor of the learning rate from each epoch to the next");
@@ -43,9 +46,12 @@ void declare(program::Options& options, TrainCommand& command) {
                   "trains on files, reports in JSON lines");
   options.note(
       "weights_hash is the same from run to run for the same seed, ranks, --batch, --bucket and algorithm: any of them\n"
-      "changes the order in which floats are added up, and with that the last bits. Training whose loss is no longer\n"
+      "changes the order in which floats are added up, and with that the last bits. With --micro-batches it depends on\n"
+      "the seed, --batch and --micro-batches alone: a run on 2 ranks may go on on 4. Training whose loss is no longer\n"
       "finite, or more than a million times the first step's, has diverged: exit code 1.");
   options.example("mpirun -n 4 tutti-train --checkpoint run.ckpt --resume", "goes on with a run, under Open MPI");
+  options.example("tutti-train --ranks 3 --micro-batches 12",
+                  "gives the weights that 1, 2, 4, 6 or 12 ranks give, bit for bit");
 }
 
 namespace {
@@ -126,6 +132,7 @@ Fallible<TrainingSettings> settings_of(const TrainCommand& command) {
   settings.loss = command.loss == "squared" ? LossKind::squared : LossKind::cross_entropy;
   settings.epochs = static_cast<int>(command.epochs);
   settings.batch = static_cast<std::size_t>(command.batch);
+  settings.micro_batches = static_cast<std::size_t>(command.micro_batches);
   const double usual = settings.loss == LossKind::squared ? 0.01 : 0.1;
   settings.step = {command.learning_rate > 0 ? command.learning_rate : usual, command.momentum, command.weight_decay};
   settings.decay = command.decay;

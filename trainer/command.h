@@ -19,6 +19,7 @@ struct TrainCommand {
   std::string layers = "784,128,10";
   std::int64_t epochs = 10;
   std::int64_t batch = 64;
+  std::int64_t micro_batches = 0;
   double learning_rate = 0;  ///< 0: the loss' default
   double decay = 0.8;
   std::int64_t seed = 1;

@@ -35,11 +35,12 @@ Fallible<std::span<float>> CommunicatorPeers::memory(std::size_t count) {
   return std::span(static_cast<float*>(memory), count);
 }
 
-TrainingOutcome CommunicatorPeers::start_sum(std::size_t slot, std::span<float> data) {
+TrainingOutcome CommunicatorPeers::start_sum(std::size_t slot, std::span<float> data, std::size_t operands) {
   if (slot >= works_.size()) works_.resize(slot + 1, nullptr);
   tutti_call call = TUTTI_CALL_INIT;
   call.name = "gradients";
   call.work = &works_[slot];
+  call.canonical = static_cast<std::uint32_t>(operands);
   return outcome(tutti_all_reduce(data.data(), data.data(), data.size(), TUTTI_FLOAT32, TUTTI_SUM, comm_,
                                   {TUTTI_STREAM_QUEUE, queue_}, &call));
 }

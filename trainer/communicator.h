@@ -24,7 +24,7 @@ class CommunicatorPeers : public Peers {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   Fallible<std::span<float>> memory(std::size_t count) override;
-  TrainingOutcome start_sum(std::size_t slot, std::span<float> data) override;
+  TrainingOutcome start_sum(std::size_t slot, std::span<float> data, std::size_t operands) override;
   TrainingOutcome wait(std::size_t slot) override;
   TrainingOutcome sum(std::span<double> values) override;
   TrainingOutcome gather(const void* mine, std::size_t bytes, void* all) override;

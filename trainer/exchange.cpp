@@ -6,9 +6,9 @@
 
 namespace tutti::trainer {
 
-GradientExchange::GradientExchange(Peers& peers, std::span<float> gradients, std::size_t bucket)
-    : peers_(peers), gradients_(gradients), bucket_(bucket) {
-  assert(bucket > 0);
+GradientExchange::GradientExchange(Peers& peers, std::span<float> gradients, std::size_t bucket, std::size_t operands)
+    : peers_(peers), gradients_(gradients), bucket_(bucket), operands_(operands) {
+  assert(bucket > 0 && (operands == 0 || bucket >= gradients.size()));
   under_way_.reserve(gradients.size() / bucket + 1);
 }
 
@@ -17,7 +17,7 @@ void GradientExchange::ready(std::size_t end) {
   const std::size_t size = end - posted_;
   const bool worth_it = size >= bucket_ || (end == gradients_.size() && size > 0);
   if (!worth_it || failure_) return;
-  failure_ = peers_.start_sum(under_way_.size(), gradients_.subspan(posted_, size));
+  failure_ = peers_.start_sum(under_way_.size(), gradients_.subspan(posted_, size), operands_);
   if (failure_) return;
   under_way_.push_back({posted_, end});
   posted_ = end;

@@ -20,7 +20,8 @@ namespace tutti::trainer {
 class GradientExchange {
  public:
   /// bucket: elements that are worth an operation of their own; at least 1.
-  GradientExchange(Peers& peers, std::span<float> gradients, std::size_t bucket);
+  /// operands: as of Peers::start_sum; where it is not 0, `bucket` is the whole array.
+  GradientExchange(Peers& peers, std::span<float> gradients, std::size_t bucket, std::size_t operands = 0);
 
   /// Gradients [beginning of the array or last end, end) are final from now on. Starts the sum of everything ready once
   /// it fills a bucket, and of the rest at the array's end.
@@ -38,6 +39,7 @@ class GradientExchange {
   Peers& peers_;
   std::span<float> gradients_;
   std::size_t bucket_;
+  std::size_t operands_;
   std::size_t posted_ = 0;              ///< [0, posted_) was started in this step
   std::vector<SampleRange> under_way_;  ///< this step's buckets, by slot
   std::size_t settled_ = 0;             ///< buckets of these that were waited for

@@ -23,7 +23,9 @@ class Peers {
 
   /// Starts adding up `data` over the ranks, in place, behind the caller's back; at most one under way in each `slot`.
   /// `data` belongs to the operation until wait(slot) has returned.
-  virtual TrainingOutcome start_sum(std::size_t slot, std::span<float> data) = 0;
+  /// operands: 0, or how many all ranks together add up, each as many. This rank's lie one behind the other, `data` being
+  /// the first of them, which becomes the sum. Its bits are then the same for any number of ranks.
+  virtual TrainingOutcome start_sum(std::size_t slot, std::span<float> data, std::size_t operands) = 0;
   virtual TrainingOutcome wait(std::size_t slot) = 0;
 
   /// Adds up `values` over the ranks, in place; returns when done.

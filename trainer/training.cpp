@@ -54,6 +54,7 @@ class Run {
   Normalisation normal_;
   FeedForwardNetwork<float> network_;
   Optimizer<float> optimizer_;
+  std::vector<std::span<float>> gradients_;   ///< of each part of a batch; the first becomes the sum of all ranks'
   std::optional<GradientExchange> exchange_;  ///< once there is memory for it
   StepSettings how_;                          ///< this epoch's
   std::vector<std::uint8_t> classes_;
@@ -87,6 +88,11 @@ Run::Run(const TrainingSettings& settings, const Dataset& data, Peers& peers, co
 TrainingOutcome Run::begin() {
   use_one_blas_thread();
   if (TrainingOutcome failure = settings_agree()) return failure;
+  const auto ranks = static_cast<std::size_t>(peers_.size());
+  if (settings_.micro_batches % ranks != 0) {
+    return refused("--micro-batches " + std::to_string(settings_.micro_batches) + " cannot be shared evenly by " +
+                   std::to_string(ranks) + " ranks; give a multiple of " + std::to_string(ranks) + ", or 0");
+  }
   if (TrainingOutcome failure = place_gradients()) return failure;
   network_.initialise(settings_.seed);
   return settings_.resume ? resume() : TrainingOutcome{};
@@ -97,11 +103,12 @@ TrainingOutcome Run::begin() {
 TrainingOutcome Run::settings_agree() {
   const auto hash = [](const auto& value) { return hash_bytes(&value, sizeof value); };
   const StepSettings& step = settings_.step;
-  const std::array<std::pair<const char*, std::uint64_t>, 13> told = {{
+  const std::array<std::pair<const char*, std::uint64_t>, 14> told = {{
       {"--layers", hash_bytes(settings_.layers.data(), settings_.layers.size() * sizeof(int))},
       {"--loss", hash(settings_.loss)},
       {"--epochs", hash(settings_.epochs)},
       {"--batch", hash(settings_.batch)},
+      {"--micro-batches", hash(settings_.micro_batches)},
       {"--learning-rate", hash(step.learning_rate)},
       {"--learning-rate-decay", hash(settings_.decay)},
       {"--momentum", hash(step.momentum)},
@@ -128,10 +135,16 @@ TrainingOutcome Run::settings_agree() {
 // In memory that peers reach: each rank adds its share of all ranks' gradients up in place, on every rank. A second array
 // for the sums would be out of the cache each time it is written.
 TrainingOutcome Run::place_gradients() {
-  Fallible<std::span<float>> gradients = peers_.memory(network_.parameter_count());
+  const std::size_t each = network_.parameter_count();
+  const std::size_t parts = std::max<std::size_t>(1, settings_.micro_batches / static_cast<std::size_t>(peers_.size()));
+  Fallible<std::span<float>> gradients = peers_.memory(each * parts);
   if (!gradients.ok()) return gradients.failure();
-  network_.put_gradients(*gradients);
-  exchange_.emplace(peers_, *gradients, std::max<std::size_t>(1, settings_.bucket_bytes / sizeof(float)));
+  for (std::size_t part = 0; part < parts; ++part) gradients_.push_back(gradients->subspan(part * each, each));
+  network_.put_gradients(gradients_.front());
+  // What has several parts is exchanged once the last is there: all of it.
+  const std::size_t bucket =
+      settings_.micro_batches != 0 ? each : std::max<std::size_t>(1, settings_.bucket_bytes / sizeof(float));
+  exchange_.emplace(peers_, gradients_.front(), bucket, settings_.micro_batches);
   network_.before_reading([this](std::size_t end) { settle(end); });  // step() looks at how that went
   return {};
 }
@@ -182,22 +195,33 @@ TrainingOutcome Run::save(int epoch) {
 // Changes the parameters [0, end) by the last step's sums, which it waits for.
 TrainingOutcome Run::settle(std::size_t end) {
   return exchange_->settle(end, [this](SampleRange range) {
-    optimizer_.step(network_.parameters(), network_.gradients(), range.begin, range.end, how_);
+    optimizer_.step(network_.parameters(), gradients_.front(), range.begin, range.end, how_);
   });
 }
 
 // What it changes the parameters by may still be under way when it returns; who reads them calls settle().
 TrainingOutcome Run::step(std::span<const std::uint32_t> batch, double& loss, double& correct) {
-  const SampleRange mine = share(batch.size(), peers_.rank(), peers_.size());
-  take_batch(data_.train, batch.subspan(mine.begin, mine.size()), normal_, network_.input(), classes_);
-  const BatchResult result = network_.forward(mine.size(), classes_);
-  if (TrainingOutcome failure = settle(network_.parameter_count())) return failure;
-  loss += result.loss;
-  correct += static_cast<double>(result.correct);
   // Every rank divides by the global size: the sum over the ranks is then the mean over the batch, whatever the shares.
   const float weight = 1.0F / static_cast<float>(batch.size());
   const std::size_t block = settings_.bucket_bytes / sizeof(float);
-  network_.backward(weight, [this](std::size_t end) { exchange_->ready(end); }, block);
+  const int parts = static_cast<int>(gradients_.size());
+  for (int part = 0; part < parts; ++part) {
+    const SampleRange mine = share(batch.size(), peers_.rank() * parts + part, peers_.size() * parts);
+    take_batch(data_.train, batch.subspan(mine.begin, mine.size()), normal_, network_.input(), classes_);
+    const BatchResult result = network_.forward(mine.size(), classes_);
+    if (TrainingOutcome failure = settle(network_.parameter_count())) return failure;
+    loss += result.loss;
+    correct += static_cast<double>(result.correct);
+    network_.put_gradients(gradients_[static_cast<std::size_t>(part)]);
+    // Parts are exchanged together, once the last one is complete.
+    const bool last = part + 1 == parts;
+    network_.backward(
+        weight,
+        [this, last](std::size_t end) {
+          if (last) exchange_->ready(end);
+        },
+        block);
+  }
   return {};
 }
 

@@ -19,7 +19,10 @@ struct TrainingSettings {
   std::vector<int> layers = {784, 128, 10};
   LossKind loss = LossKind::cross_entropy;
   int epochs = 10;
-  std::size_t batch = 64;                 ///< global; shared among the ranks
+  std::size_t batch = 64;  ///< global; shared among the ranks
+  /// 0: each rank computes on its share of a batch at once. Else a batch is cut into so many parts, whatever the ranks,
+  /// which compute on as many each. Weights then have the same bits for any number of ranks.
+  std::size_t micro_batches = 0;
   StepSettings step = {0.1, 0.9, 0.002};  ///< its learning rate is the first epoch's
   double decay = 0.8;                     ///< factor of the learning rate from epoch to epoch
   std::uint64_t seed = 1;
@@ -56,9 +59,10 @@ struct TrainingWatcher {
 TrainingOutcome check_settings(const TrainingSettings& settings, const Dataset& data);
 
 /// Trains and tests. Collective over `peers`. The data's order follows from the seed, and batches are divided by the global
-/// size, so that the number of ranks changes results by rounding only. Fails with what the peers' operations fail with;
-/// exit code 1 where training diverges (the loss is no longer finite, or 10^6 times the first step's) or the checkpoint
-/// cannot be written, 2 where it is refused or ranks were told different settings or data, 3 where replicas came to differ.
+/// size, so that the number of ranks changes results by rounding only, and with micro-batches not at all. Fails with what
+/// the peers' operations fail with; exit code 1 where training diverges (the loss is no longer finite, or 10^6 times the
+/// first step's) or the checkpoint cannot be written, 2 where it is refused or ranks were told different settings or data,
+/// 3 where replicas came to differ.
 Fallible<FinalReport> train(const TrainingSettings& settings, const Dataset& data, Peers& peers,
                             const TrainingWatcher& watcher);
 

@@ -115,11 +115,17 @@ typedef struct tutti_call {
   int32_t priority;       ///< larger is more urgent; a hint, equal on all ranks
   const char* name;       ///< for errors and recordings, copied; NULL: none
   const char* algorithm;  ///< overrides selection, equal on all ranks; NULL: the library chooses
-  tutti_type accumulate;  ///< TUTTI_FLOAT32 widens 8- and 16-bit floats on the wire and rounds once: not there yet, and
-                          ///< TUTTI_UNSUPPORTED; TUTTI_INT8 (0): unset
+  tutti_type accumulate;  ///< TUTTI_FLOAT32: sums, products and averages of floats of up to 32 bits are folded in float32
+                          ///< and rounded once; TUTTI_INT8 (0): unset. No matter to other operators, equal on all ranks
   tutti_work** work;      ///< if not NULL, receives a handle that the caller must release; NULL where the call was refused
+  int32_t reproducible;   ///< 1: the result's bits depend on the operands and their order alone, see TUTTI_REPRODUCIBLE in
+                          ///< tutti_config; 0: as the communicator's. Equal on all ranks
+  uint32_t canonical;     ///< operands of the whole fold of an all_reduce or reduce, shared evenly by the ranks: a multiple
+                          ///< of their number. `send` holds canonical / ranks of them, of `count` elements each, one behind
+                          ///< the other. Rank 0's come first in the fold. So a result does not depend on how many ranks
+                          ///< share the operands. In place: recv is the first of them. 0: one operand a rank
 } tutti_call;
-#define TUTTI_CALL_INIT {sizeof(tutti_call), 0, 0, 0, NULL, NULL, TUTTI_INT8, NULL}
+#define TUTTI_CALL_INIT {sizeof(tutti_call), 0, 0, 0, NULL, NULL, TUTTI_INT8, NULL, 0, 0}
 
 /// A timeout that never passes. Whoever waits for a rank that has died hears of that all the same.
 #define TUTTI_NO_TIMEOUT ((uint64_t)1 << 62)
@@ -179,11 +185,14 @@ typedef struct tutti_config {
   int32_t priority;        ///< default of tutti_call.priority
   int32_t memory;          ///< TUTTI_MEMORY: tutti_memory_kind of the buffers that will be passed; unset: auto
   const char* tuning;      ///< TUTTI_TUNING: a tuning table's path, the same table on all ranks; NULL: built-in estimates
-  const char* msccl;  ///< TUTTI_MSCCL: comma-separated paths of MSCCL algorithm files, the same on all ranks, each used
-                      ///< for the calls that it is for; NULL: none
+  const char* msccl;     ///< TUTTI_MSCCL: comma-separated paths of MSCCL algorithm files, the same on all ranks, each used
+                         ///< for the calls that it is for; NULL: none
+  int32_t reproducible;  ///< TUTTI_REPRODUCIBLE: 1: sums, products and averages of floats fold all operands at once, in
+                         ///< rank order. So the bits depend on these alone: not on algorithm, transport, count, place in a
+                         ///< buffer or memory's kind. Other results do not in any case. Equal on all ranks
 } tutti_config;
 #define TUTTI_CONFIG_INIT \
-  {sizeof(tutti_config), 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, NULL, NULL}
+  {sizeof(tutti_config), 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, 0}
 
 typedef enum tutti_memory_kind {
   TUTTI_MEMORY_AUTO = 0,

@@ -44,10 +44,10 @@ Status check_kinds(const CollectiveCall& call, const Communicator& comm) {
   return {};
 }
 
-Status check(const CollectiveCall& call, const Communicator& comm) {
-  if (Status status = check_kinds(call, comm); !status.ok()) return status;
+/// Sizes and addresses.
+Status check_buffers(const CollectiveCall& call, const Communicator& comm) {
   std::uint64_t bytes = 0;
-  const std::uint64_t each = element_bytes(call.type) * static_cast<std::uint64_t>(comm.ranks());
+  const std::uint64_t each = element_bytes(call.type) * call.shares * static_cast<std::uint64_t>(comm.ranks());
   const bool endless = __builtin_mul_overflow(call.count, each, &bytes) || bytes > UINT64_MAX / 2;
   if (endless) return invalid(fmt::format("a count of {} elements is more than memory can hold", call.count));
   if (call.send == nullptr && uses(call, Buffer::input, comm)) {
@@ -61,22 +61,50 @@ Status check(const CollectiveCall& call, const Communicator& comm) {
   return {};
 }
 
-Status take_options(CollectiveCall& out, const tutti_call& call) {
+void take_options(CollectiveCall& out, const tutti_call& call) {
   out.timeout_ns = call.timeout_ns;
   if (call.name != nullptr) out.name = call.name;
   if (call.algorithm != nullptr) out.algorithm = call.algorithm;
-  if (call.accumulate == TUTTI_INT8) return {};
-  return Status(TUTTI_UNSUPPORTED, "the call option accumulate is not there yet", "Leave it unset.");
+}
+
+/// What the fold of a verb that reduces is asked for. Other verbs have none.
+Status take_fold(CollectiveCall& out, const tutti_call& call, int ranks) {
+  if (!reduces(out.collective)) return {};
+  const ElementTypeInfo type = element_type_info(out.type);
+  const bool accumulates = call.accumulate != TUTTI_INT8;
+  if (accumulates &&
+      (call.accumulate != TUTTI_FLOAT32 || type.kind != ElementKind::floating || type.size > sizeof(float))) {
+    return invalid(fmt::format("{} cannot be accumulated in {}", text_of(out.type), text_of(call.accumulate)),
+                   "Accumulate floats of up to 32 bits in TUTTI_FLOAT32, or leave accumulate unset.");
+  }
+  if (call.reproducible != 0 && call.reproducible != 1)
+    return invalid(fmt::format("the call option reproducible is {}", call.reproducible), "Set it to 0 or 1.");
+  out.one_fold = (accumulates || call.reproducible == 1) && depends_on_order(fold_kind(out.type, out.op));
+  if (call.canonical == 0) return {};
+  if (!can_have_shares(out.collective) || out.irregular) {
+    return invalid(fmt::format("{} has one operand a rank", out.kind()),
+                   "Leave canonical unset; all_reduce and reduce may have several.");
+  }
+  const std::uint32_t most = most_shares / static_cast<std::uint32_t>(ranks) * static_cast<std::uint32_t>(ranks);
+  if (call.canonical % static_cast<std::uint32_t>(ranks) != 0 || call.canonical > most) {
+    return invalid(fmt::format("{} operands cannot be shared evenly by {}", call.canonical, plural(ranks, "rank")),
+                   fmt::format("Let canonical be a multiple of {}, of up to {}.", ranks, most));
+  }
+  out.shares = call.canonical / static_cast<std::uint32_t>(ranks);
+  out.one_fold = true;
+  return {};
 }
 
 Status start(CollectiveCall& call, tutti_comm* handle, tutti_stream stream, const tutti_call* options) {
   tutti_call room;
   if (Status status = read_call(options, room); !status.ok()) return status;
-  if (Status status = take_options(call, *options); !status.ok()) return status;
+  take_options(call, *options);
   auto comm = usable(handle);
   if (!comm.ok()) return comm.status();
   Communicator& communicator = **comm;
-  if (Status status = check(call, communicator); !status.ok()) return status;
+  if (Status status = check_kinds(call, communicator); !status.ok()) return status;
+  if (Status status = take_fold(call, *options, communicator.ranks()); !status.ok()) return status;
+  if (Status status = check_buffers(call, communicator); !status.ok()) return status;
   if (runs_now(stream, *options)) return communicator.run(call);
   return dispatch({&communicator, std::move(call)}, stream, *options);
 }
@@ -184,11 +212,12 @@ tutti_status irregular_verb(const CallShape& shape, const IrregularArguments& gi
     if (Status status = read_call(options, room); !status.ok()) return status;
     CollectiveCall call{shape};
     call.irregular = true;
-    if (Status status = take_options(call, *options); !status.ok()) return status;
+    take_options(call, *options);
     auto comm = usable(handle);
     if (!comm.ok()) return comm.status();
     Communicator& communicator = **comm;
     if (Status status = check_kinds(call, communicator); !status.ok()) return status;
+    if (Status status = take_fold(call, *options, communicator.ranks()); !status.ok()) return status;
     if (Status status = take_all_blocks(call, communicator, given); !status.ok()) return status;
     if (runs_now(stream, *options)) return communicator.run(call);
     return dispatch({&communicator, std::move(call)}, stream, *options);

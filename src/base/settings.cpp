@@ -362,6 +362,10 @@ constexpr std::array kTable = {
         "config.algorithm", text_field<&C::algorithm>),
     setting<Lanes, &S::lanes>("TUTTI_LANES", "0", "Lanes of a schedule; 0 lets the library choose.", "config.lanes",
                               number_field<&C::lanes>),
+    setting<Boolean, &S::reproducible>(
+        "TUTTI_REPRODUCIBLE", "off",
+        "Whether sums, products and averages of floats have the same bits whatever algorithm and transport they take.",
+        "config.reproducible", number_field<&C::reproducible>),
     setting<Text, &S::tuning>(
         "TUTTI_TUNING", "",
         "File of measured constants, see perf/tune, by which algorithms are chosen; built-in estimates "

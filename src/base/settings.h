@@ -33,6 +33,7 @@ struct Settings {
   std::string transports_place;            ///< what `transports` comes from: "TUTTI_TRANSPORTS" or "config.transports"
   std::string algorithm;                   ///< TUTTI_ALGORITHM, as given; empty: the library chooses
   int lanes = 0;                           ///< TUTTI_LANES; 0: the library chooses
+  bool reproducible = false;               ///< TUTTI_REPRODUCIBLE: folds in rank order, at once
   std::string tuning;                      ///< TUTTI_TUNING: a tuning table's path; empty: the built-in estimates
   std::vector<std::string> msccl;          ///< TUTTI_MSCCL: paths of MSCCL algorithm files
   std::string machine;                     ///< TUTTI_MACHINE: this rank's, for choosing algorithms; empty: the kernel's

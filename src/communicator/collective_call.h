@@ -33,6 +33,8 @@ struct CollectiveCall : CallShape {
   bool finalizes = false;        ///< the barrier of finalize, which errors call by that name
   std::string name;
   std::string algorithm;
+  bool one_fold = false;     ///< as Problem's, where this call asks for it
+  std::uint32_t shares = 1;  ///< as Problem's
   /// Whether it is a v-variant. `input` and `output` are then its buffers. `count` is that of all blocks whose counts every
   /// rank has; where each rank has others it is 1. So it is 0 where no rank has anything to do.
   bool irregular = false;
@@ -46,10 +48,11 @@ struct CollectiveCall : CallShape {
   }
   /// What the activity board tells other ranks of it, whose errors name it: `detail` of what was called.
   std::array<std::uint64_t, 3> detail() const {
-    // Ranks need not have the same count of others' v-variants.
-    const std::uint64_t told = irregular && agreed().empty() ? 0 : count;
+    std::uint64_t told = irregular ? 0 : count;
+    for (const tutti_block& block : agreed()) told += block.count / problem_elements(type);
+    const std::uint64_t options = (on_device ? 1u : 0u) | (one_fold ? 2u : 0u) | std::uint64_t{shares} << 2;
     return {static_cast<std::uint64_t>(type) << 32 | static_cast<std::uint32_t>(op),
-            static_cast<std::uint64_t>(on_device ? 1 : 0) << 32 | static_cast<std::uint32_t>(root), told};
+            options << 32 | static_cast<std::uint32_t>(root), told};
   }
   /// The verb's name; static.
   const char* kind() const {

@@ -18,6 +18,7 @@
 #include "src/links/non_temporal.h"
 #include "src/point_to_point/engine.h"
 #include "src/tables/element_types.h"
+#include "src/tables/operators.h"
 #include "topology/oversubscription.h"
 
 namespace tutti {
@@ -417,6 +418,9 @@ Problem Communicator::problem_of(const CollectiveCall& call) const {
   problem.ranks = ranks();
   problem.count = call.irregular ? count_for_choice(call) : call.count;
   problem.irregular = call.irregular;
+  problem.shares = call.shares;
+  problem.one_fold = call.one_fold || (settings_.reproducible && reduces(call.collective) &&
+                                       depends_on_order(fold_kind(call.type, call.op)));
   if (!is_opaque(call.type)) return problem;
   // Bytes travel by any algorithm, however long an element is.
   problem.type = TUTTI_UINT8;

@@ -33,7 +33,8 @@ std::size_t ProblemHash::operator()(const Problem& problem) const {
   const std::uint64_t shape =
       static_cast<std::uint64_t>(problem.collective) | static_cast<std::uint64_t>(problem.type) << 8 |
       static_cast<std::uint64_t>(problem.op) << 24 | static_cast<std::uint64_t>(problem.root) << 40 |
-      static_cast<std::uint64_t>(problem.processor) << 7 | (problem.irregular ? std::uint64_t{1} << 6 : 0);
+      static_cast<std::uint64_t>(problem.processor) << 7 | (problem.irregular ? std::uint64_t{1} << 6 : 0) |
+      (problem.one_fold ? std::uint64_t{1} << 5 : 0);
   // splitmix64's finaliser: every bit of both in every bit of the result.
   std::uint64_t x = shape + 0x9e3779b97f4a7c15u * (problem.count + 1);
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -77,7 +78,7 @@ void PlanCache::clear() {
 /// The program of a choice, lowered with the first plan that needs it.
 std::shared_ptr<LinkedProgram> PlanCache::link_program(const PlanChoice& choice) {
   const Problem& problem = choice.plan.problem;
-  auto& linked = linked_[fmt::format("{} {} {}", name_of(problem.collective), problem.root, choice.key)];
+  auto& linked = linked_[fmt::format("{} {} {} {}", name_of(problem.collective), problem.root, problem.shares, choice.key)];
   if (linked == nullptr) {
     linked = std::make_shared<LinkedProgram>();
     linked->lowered = lower(choice.plan, inputs_.rank, choice.program_of(inputs_.rank),
@@ -90,7 +91,8 @@ std::shared_ptr<LinkedProgram> PlanCache::link_program(const PlanChoice& choice)
 /// The file that a call runs by; nullptr where none does.
 const MscclAlgorithm* PlanCache::file_for(const Problem& problem, const std::string& wish) const {
   const std::uint64_t bytes = bytes_of(problem.count, problem.type);
-  if (problem.irregular) return nullptr;  // a file's chunks may join blocks
+  // A file's chunks may join blocks, and nobody has looked in which order it folds.
+  if (problem.irregular || problem.one_fold) return nullptr;
   const bool overridden = wish.empty() && !inputs_.overrides.find(problem.collective, bytes).empty();
   return overridden ? nullptr : inputs_.files.msccl.find(problem, wish);
 }

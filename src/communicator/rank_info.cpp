@@ -23,6 +23,7 @@ struct Shared {
 constexpr std::array shared_settings = {
     Shared{"TUTTI_ALGORITHM", [](const RankInfo& r) { return r.algorithm; }},
     Shared{"TUTTI_LANES", [](const RankInfo& r) { return std::to_string(r.lanes); }},
+    Shared{"TUTTI_REPRODUCIBLE", [](const RankInfo& r) { return std::string(r.reproducible ? "on" : "off"); }},
     Shared{"the table of TUTTI_TUNING", [](const RankInfo& r) { return r.tuning; }},
     Shared{"what the files of TUTTI_MSCCL say", [](const RankInfo& r) { return r.msccl; }},
     Shared{"TUTTI_TORUS", [](const RankInfo& r) { return fmt::format("{}", fmt::join(r.torus, "x")); }},
@@ -60,6 +61,7 @@ RankInfo rank_info_of(const Settings& settings, const Tuning& tuning, const Mscc
           cpu_limits(),
           settings.algorithm,
           settings.lanes,
+          settings.reproducible,
           tuning.digest(),
           files.digest(),
           settings.machine,
@@ -74,6 +76,7 @@ void pack_rank_info(ByteWriter& out, const RankInfo& rank_info) {
   for (const int allowed : rank_info.cpus.allowed) out.i32(allowed);
   out.text(rank_info.algorithm);
   out.i32(rank_info.lanes);
+  out.i32(rank_info.reproducible ? 1 : 0);
   out.text(rank_info.tuning);
   out.text(rank_info.msccl);
   out.text(rank_info.machine);
@@ -89,6 +92,7 @@ RankInfo unpack_rank_info(ByteReader& in) {
   for (std::uint32_t n = in.u32(); n != 0 && in.ok(); --n) rank_info.cpus.allowed.push_back(in.i32());
   rank_info.algorithm = in.text();
   rank_info.lanes = in.i32();
+  rank_info.reproducible = in.i32() != 0;
   rank_info.tuning = in.text();
   rank_info.msccl = in.text();
   rank_info.machine = in.text();

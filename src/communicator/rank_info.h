@@ -22,6 +22,7 @@ struct RankInfo {
   CpuLimits cpus;
   std::string algorithm;            ///< Settings::algorithm
   int lanes = 0;                    ///< Settings::lanes
+  bool reproducible = false;        ///< Settings::reproducible
   std::string tuning;               ///< its tuning table's digest
   std::string msccl;                ///< its MSCCL files' digest
   std::string machine;              ///< Settings::machine

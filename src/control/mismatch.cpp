@@ -7,8 +7,14 @@
 namespace tutti {
 namespace {
 
-/// Detail's second word is the root, and above it whether the memory is a device's (CollectiveCall::detail).
-bool on_device(const Called& called) { return called.detail[1] >> 32 != 0; }
+/// Detail's second word is the root, and above it options (CollectiveCall::detail): whether the memory is a device's,
+/// whether all is folded at once, and how many operands a rank has.
+bool on_device(const Called& called) { return (called.detail[1] >> 32 & 1u) != 0; }
+std::string fold_words(const Called& called) {
+  const std::uint64_t shares = called.detail[1] >> 34;
+  if (shares > 1) return fmt::format(" with {} operands a rank", shares);
+  return (called.detail[1] >> 33 & 1u) != 0 ? " in one fold" : "";
+}
 
 /// What two ranks called as the same operation.
 std::string both_calls(const Difference& difference, const std::string& one, const std::string& other) {
@@ -37,7 +43,8 @@ std::string call_words(const Called& called) {
   // Ranks need not have the same counts of others' v-variants.
   const std::string counted = v_variant && !info_of(*v_variant).knows_all_counts() ? "" : fmt::format("{} ", count);
   std::string text = fmt::format("{} of {}{}", kind, counted, text_of(static_cast<tutti_type>(type_and_op >> 32)));
-  if (reduces(*collective)) text += fmt::format(" ({})", text_of(static_cast<tutti_op>(type_and_op & 0xffffffffu)));
+  if (reduces(*collective))
+    text += fmt::format(" ({})", text_of(static_cast<tutti_op>(type_and_op & 0xffffffffu))) + fold_words(called);
   if (rooted(*collective)) text += fmt::format(" with root {}", root_and_memory & 0xffffffffu);
   return text + memory;
 }

@@ -97,6 +97,16 @@ bool Expressions::in_rank_order(Value value) const {
   return span.low < span.high;
 }
 
+bool Expressions::is_one_fold(Value value) const {
+  if (value <= leaves_) return false;
+  const Node& node = nodes_[value - leaves_ - 1];
+  if (node.count != ranks_) return false;
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+    if (operands_[node.first + rank] != leaf(rank, node.block)) return false;
+  }
+  return true;
+}
+
 std::uint32_t Expressions::block(Value value) const {
   return value <= leaves_ ? (value - 1) % blocks_ : nodes_[value - leaves_ - 1].block;
 }

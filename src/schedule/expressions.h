@@ -36,6 +36,8 @@ class Expressions {
   std::uint64_t shares(Value value) const { return value <= leaves_ ? 1 : nodes_[value - leaves_ - 1].shares; }
   /// Whether its leaves, left to right, are consecutive ranks, each once: right for operators that do not commute.
   bool in_rank_order(Value value) const;
+  /// Whether it is one fold of every rank's leaf, in rank order. All such values of a block have the same bits.
+  bool is_one_fold(Value value) const;
   /// The input block that every leaf has, UINT32_MAX where they differ.
   std::uint32_t block(Value value) const;
   /// Hash of the shape and the ranks; equal for equal association whatever the block. For a leaf, of its rank.

@@ -35,7 +35,7 @@ struct StepView {
 };
 
 bool same_memory(const Operand& a, const Operand& b) {
-  return a.place == b.place && a.place != Place::link && a.format == b.format && a.range == b.range;
+  return a.place == b.place && a.place != Place::link && a.range == b.range;
 }
 
 bool shares_link(std::span<const Operand> a, std::span<const Operand> b) {

@@ -30,10 +30,6 @@ class Hash {
 
 }  // namespace
 
-std::uint64_t wire_element_bytes(const Plan& plan) {
-  return plan.wire == Format::wide ? sizeof(float) : element_bytes(plan.problem.type);
-}
-
 const char* wrong_sizes(const Plan& plan) {
   // Far from where sums and products of them leave 64 bits.
   constexpr std::uint64_t most = std::uint64_t{1} << 42;
@@ -50,18 +46,17 @@ void finish_plan(Plan& plan, std::uint64_t message_bytes) {
   plan.message_bytes = message_bytes;
   const std::uint64_t element = element_bytes(plan.problem.type);
   plan.grain = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, grain_bytes / element));
-  const std::uint64_t cell =
-      message_bytes / wire_element_bytes(plan) / std::max<std::uint32_t>(1, plan.shape.message_cells);
+  const std::uint64_t cell = message_bytes / element / std::max<std::uint32_t>(1, plan.shape.message_cells);
   plan.window = std::max<std::uint64_t>(1, cell / plan.grain) * plan.grain * plan.shape.chunks;
   Hash hash;
   const Problem& p = plan.problem;
   for (const std::uint64_t value :
-       {static_cast<std::uint64_t>(p.collective) | (p.irregular ? std::uint64_t{1} << 32 : 0),
+       {static_cast<std::uint64_t>(p.collective) | (p.irregular ? std::uint64_t{1} << 32 : 0) |
+            (p.one_fold ? std::uint64_t{1} << 33 : 0) | (std::uint64_t{p.shares - 1} << 34),
         static_cast<std::uint64_t>(p.type) | std::uint64_t{p.opaque} << 32, static_cast<std::uint64_t>(p.op),
-        static_cast<std::uint64_t>(p.root), static_cast<std::uint64_t>(p.ranks), p.count,
-        static_cast<std::uint64_t>(p.accumulate), std::uint64_t{plan.shape.chunks}, std::uint64_t{plan.shape.lanes},
-        std::uint64_t{plan.shape.depth}, std::uint64_t{plan.shape.credit}, std::uint64_t{plan.shape.scratch_blocks},
-        plan.window, std::uint64_t{plan.grain}, static_cast<std::uint64_t>(plan.wire),
+        static_cast<std::uint64_t>(p.root), static_cast<std::uint64_t>(p.ranks), p.count, std::uint64_t{plan.shape.chunks},
+        std::uint64_t{plan.shape.lanes}, std::uint64_t{plan.shape.depth}, std::uint64_t{plan.shape.credit},
+        std::uint64_t{plan.shape.scratch_blocks}, plan.window, std::uint64_t{plan.grain},
         static_cast<std::uint64_t>(p.processor), std::uint64_t{plan.strands}, static_cast<std::uint64_t>(plan.protocol),
         message_bytes}) {
     hash.add(value);

@@ -35,16 +35,12 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-/// How elements look in an operand. User: the call's type. Wide: float32 under 8- and 16-bit floats (accumulate).
-enum class Format : std::uint8_t { user, wide };
-
 enum class Place : std::uint8_t { input, output, scratch, link };
 
 /// One source or destination of a step. For a link, `link` indexes Program::links and `range` says which chunks the
 /// message holds (their block counts give its length: `sizing` names the buffer that they are counted in). POD.
 struct Operand {
   Place place = Place::input;
-  Format format = Format::user;
   Buffer sizing = Buffer::input;
   std::uint32_t link = 0;
   Range range;
@@ -151,7 +147,6 @@ struct Plan {
   Shape shape;
   std::uint64_t window = 0;  ///< W, elements of a block that one pass covers; a multiple of chunks * grain
   std::uint32_t grain = 1;   ///< elements; 128 bytes' worth
-  Format wire = Format::user;
   std::uint32_t strands = 1;
   Protocol protocol = Protocol::messages;
   std::uint64_t message_bytes = 0;  ///< most that a link's slot holds; the window follows from it
@@ -186,8 +181,5 @@ inline Elements elements_of(const Plan& plan, std::uint64_t count, std::uint64_t
 /// The plan's window for links whose slots hold message_bytes: as large as the longest message allows. Also fills grain and
 /// hash. All else is set. The barrier moves one scratch element of one byte.
 void finish_plan(Plan& plan, std::uint64_t message_bytes);
-
-/// The wire's bytes per element.
-std::uint64_t wire_element_bytes(const Plan& plan);
 
 }  // namespace tutti

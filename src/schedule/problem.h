@@ -18,26 +18,40 @@ struct Problem {
   tutti_op op = TUTTI_SUM;
   std::int32_t root = 0;
   std::int32_t ranks = 1;
-  std::uint64_t count = 0;             ///< elements of one block, as the API counts; bytes of opaque ones
-  tutti_type accumulate = TUTTI_INT8;  ///< TUTTI_FLOAT32: wide wire; TUTTI_INT8: unset
+  std::uint64_t count = 0;  ///< elements of one block, as the API counts; bytes of opaque ones
   Processor processor = Processor::cpu;
   /// Whether blocks have counts of their own, which the plan does not know: v-variants. `count` is then one that ranks
   /// agree on, for the choice of an algorithm alone.
   bool irregular = false;
+  /// Whether each element of a result is one fold of all ranks' operands, in rank order. All algorithms that fold so give
+  /// the same bits, and round once: reproducible sums, accumulate, several operands a rank.
+  bool one_fold = false;
+  /// Operands that each rank folds: blocks of its input, where that has one otherwise. Those of rank 0 come first.
+  std::uint32_t shares = 1;
   std::uint32_t opaque = 0;  ///< bytes of an opaque element, where `type` is then TUTTI_UINT8; 0: it is none
 
   bool operator==(const Problem&) const = default;
 };
 
-/// What the last touch divides by: the ranks, for an average; 0 for every other operator.
+/// Where ranks have several operands: the most of all ranks.
+inline constexpr std::uint32_t most_shares = 4096;
+/// Operands of one fold, of all ranks.
+constexpr std::uint32_t operands_of(const Problem& problem) {
+  return static_cast<std::uint32_t>(problem.ranks) * problem.shares;
+}
+/// What the last touch divides by: the operands, for an average; 0 for every other operator.
 constexpr std::uint64_t divisor(const Problem& problem) {
-  return problem.op == TUTTI_AVG && reduces(problem.collective) ? static_cast<std::uint64_t>(problem.ranks) : 0;
+  return problem.op == TUTTI_AVG && reduces(problem.collective) ? operands_of(problem) : 0;
+}
+/// Whether ranks may have several operands each.
+constexpr bool can_have_shares(Collective collective) {
+  return reduces(collective) && !info_of(collective).has_send_blocks();
 }
 
 /// The three buffers that a step may touch.
 enum class Buffer : std::uint8_t { input, output, scratch };
 
-/// Blocks of the input or output of `rank`: one, or one per rank; 0 where the rank has no such buffer (a reduce's output
+/// Blocks of the input or output of `rank`: one, one per share, or one per rank; 0 where the rank has no such buffer (a reduce's output
 /// off the root). Scratch blocks are the plan's.
 std::uint32_t blocks_of(const Problem& problem, Buffer buffer, int rank);
 

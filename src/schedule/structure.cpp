@@ -125,11 +125,9 @@ class Structure {
     const Range& range = operand.range;
     const Range& like = program_.operands[step.operands].range;
     const bool source = index < step.sources;
-    if (operand.place > Place::link || operand.sizing > Buffer::scratch || operand.format > Format::wide) {
+    if (operand.place > Place::link || operand.sizing > Buffer::scratch) {
       return refuse("has an operand of an unknown kind");
     }
-    // Which folds round what is not said by expressions yet, so ranks could get different bits.
-    if (operand.format != Format::user) return refuse("has an operand in the accumulator's format, which is not there yet");
     if (range.blocks == 0 || range.chunks == 0 || range.run == 0) return refuse("has an empty operand");
     if (std::uint64_t{range.chunk} + range.chunks > plan_.shape.chunks) {
       return refuse("touches chunk " + std::to_string(std::uint64_t{range.chunk} + range.chunks - 1) + " of " +
@@ -218,6 +216,10 @@ Fault check_plan(const Plan& plan, std::size_t programs, const VerifyLimits& lim
   if (problem.root < 0 || problem.root >= problem.ranks) {
     return of_plan("root " + std::to_string(problem.root) + " is none of the " + plural(problem.ranks, "rank"));
   }
+  if (problem.shares == 0 || (problem.shares > 1 && !can_have_shares(problem.collective)))
+    return of_plan("ranks have one operand each, or several of a reduce or an all_reduce");
+  if (problem.shares > 1 && std::uint64_t{problem.shares} * static_cast<std::uint64_t>(problem.ranks) > most_shares)
+    return of_plan("several operands a rank are up to " + std::to_string(most_shares));
   if (programs != static_cast<std::size_t>(problem.ranks)) {
     return of_plan("there are " + std::to_string(programs) + " programs for " + plural(problem.ranks, "rank"));
   }

@@ -27,7 +27,6 @@ std::string text_of(const Program& program, const Operand& operand) {
   out += print_range(operand.range);
   if (operand.sizing != usual_sizing(operand.place))
     out += "@" + std::string(places[static_cast<std::size_t>(operand.sizing)]);
-  if (operand.format == Format::wide) out += "~wide";
   return out;
 }
 
@@ -145,10 +144,10 @@ class Parser {
   void read_setting(std::string_view name, std::string_view value) {
     Plan& plan = schedule_.plan;
     if (!settings_.emplace(name, line_).second) return void(refuse(quoted(name) + " is there twice"));
-    if (name == "type" || name == "accumulate") {
+    if (name == "type") {
       const auto type = type_of(value);
       if (!type) return void(refuse("there is no type " + quoted(value)));
-      (name == "type" ? plan.problem.type : plan.problem.accumulate) = *type;
+      plan.problem.type = *type;
     } else if (name == "op") {
       const auto op = op_of(value);
       if (!op) return void(refuse("there is no operator " + quoted(value)));
@@ -160,9 +159,9 @@ class Parser {
       if (value != "messages" && value != "lines")
         return void(refuse("the protocol is 'messages' or 'lines', not " + quoted(value)));
       plan.protocol = value == "lines" ? Protocol::lines : Protocol::messages;
-    } else if (name == "wire") {
-      if (value != "user" && value != "wide") return void(refuse("the wire is 'user' or 'wide', not " + quoted(value)));
-      plan.wire = value == "wide" ? Format::wide : Format::user;
+    } else if (name == "folds") {
+      if (value != "once" && value != "freely") return void(refuse("it folds 'once' or 'freely', not " + quoted(value)));
+      plan.problem.one_fold = value == "once";
     } else if (!read_number_setting(name, value)) {
       refuse("there is no setting " + quoted(name) + " of this value: " + quoted(value));
     }
@@ -177,6 +176,7 @@ class Parser {
                                                                  {"scratch", &plan.shape.scratch_blocks},
                                                                  {"message", &plan.shape.message_cells},
                                                                  {"grain", &plan.grain},
+                                                                 {"shares", &plan.problem.shares},
                                                                  {"strands", &plan.strands},
                                                                  {"lanes_wanted", &plan.parameters.lanes},
                                                                  {"depth_wanted", &plan.parameters.depth}};
@@ -298,7 +298,6 @@ class Parser {
     operand.sizing = usual_sizing(operand.place);
     if (!read_range(word, operand.range)) return false;
     if (word.skip("@") && !read_buffer(word, operand.sizing)) return false;
-    if (word.skip("~wide")) operand.format = Format::wide;
     return word.empty();
   }
 
@@ -402,14 +401,15 @@ std::string print_schedule(const Plan& plan, const std::vector<Program>& program
   std::string out = "schedule " + std::string(name_of(problem.collective)) + " " + plan.algorithm + "\n";
   out += "ranks " + std::to_string(problem.ranks) + " root " + std::to_string(problem.root) +
          pair(" count", problem.count) + " type " + text_of(problem.type) + " op " + text_of(problem.op);
-  if (problem.accumulate != TUTTI_INT8) out += " accumulate " + text_of(problem.accumulate);
+  if (problem.one_fold) out += " folds once";
+  if (problem.shares != 1) out += pair(" shares", problem.shares);
   out += pair("\nlanes", shape.lanes) + pair(" depth", shape.depth) + pair(" credit", shape.credit) +
          pair(" chunks", shape.chunks) + pair(" scratch", shape.scratch_blocks) + pair(" message", shape.message_cells);
   if (plan.strands != 1) out += pair(" strands", plan.strands);
   if (plan.protocol == Protocol::lines) out += " protocol lines";
   if (problem.processor == Processor::cuda) out += " processor cuda";
   out += pair("\nwindow", plan.window) + pair(" grain", plan.grain) + pair(" message_bytes", plan.message_bytes) +
-         " wire " + (plan.wire == Format::wide ? "wide" : "user") + " hash " + hex(plan.hash) + "\n";
+         " hash " + hex(plan.hash) + "\n";
   if (plan.parameters.lanes != 0 || plan.parameters.depth != 0) {
     out += pair("lanes_wanted", plan.parameters.lanes) + pair(" depth_wanted", plan.parameters.depth) + "\n";
   }

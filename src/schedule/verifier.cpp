@@ -25,6 +25,7 @@ class Memory {
       : cells_(plan.problem, plan.shape, rank, true),
         expressions_(&expressions),
         rank_(static_cast<std::uint32_t>(rank)),
+        shares_(plan.problem.shares),
         barrier_(plan.problem.collective == Collective::barrier),
         copy_size_((std::size_t{cells_.outputs()} + cells_.scratch()) * cells_.chunks()),
         values_{std::vector<Value>(copy_size_ * plan.shape.depth), std::vector<Value>(copy_size_ * plan.shape.depth)},
@@ -40,18 +41,17 @@ class Memory {
     for (std::uint32_t block = 0; block < cells_.inputs(); ++block) {
       const std::uint32_t alias = cells_.alias_of_input(block);
       if (alias == none) continue;
-      std::fill_n(values_[1].begin() + offset(copy) + std::size_t{alias} * cells_.chunks(), cells_.chunks(),
-                  expressions_->leaf(rank_, block));
+      std::fill_n(values_[1].begin() + offset(copy) + std::size_t{alias} * cells_.chunks(), cells_.chunks(), leaf(block));
     }
     if (!barrier_ || cells_.scratch() == 0) return;
-    for (auto& plane : values_) std::fill_n(plane.begin() + offset(copy), cells_.chunks(), expressions_->leaf(rank_, 0));
+    for (auto& plane : values_) std::fill_n(plane.begin() + offset(copy), cells_.chunks(), leaf(0));
   }
 
   /// Value of a chunk of a block. in_place: 0 or 1.
   Value read(Place place, std::uint32_t block, std::uint32_t chunk, std::uint32_t copy, int in_place) const {
     if (place == Place::input) {
       const std::uint32_t alias = in_place != 0 ? cells_.alias_of_input(block) : none;
-      if (alias == none) return expressions_->leaf(rank_, block);
+      if (alias == none) return leaf(block);
       return values_[1][index(Place::output, alias, chunk, copy)];
     }
     return values_[static_cast<std::size_t>(in_place)][index(place, block, chunk, copy)];
@@ -76,6 +76,10 @@ class Memory {
   }
 
  private:
+  /// An input block, as the call began. A rank's shares count as operands of as many ranks.
+  Value leaf(std::uint32_t block) const {
+    return shares_ == 1 ? expressions_->leaf(rank_, block) : expressions_->leaf(rank_ * shares_ + block, 0);
+  }
   std::ptrdiff_t offset(std::uint32_t copy) const { return static_cast<std::ptrdiff_t>(copy * copy_size_); }
   std::size_t index(Place place, std::uint32_t block, std::uint32_t chunk, std::uint32_t copy) const {
     const std::size_t kept = place == Place::output ? block : std::size_t{cells_.outputs()} + block;
@@ -101,6 +105,7 @@ class Memory {
   Cells cells_;
   Expressions* expressions_;
   std::uint32_t rank_;
+  std::uint32_t shares_;
   bool barrier_;
   std::size_t copy_size_;
   std::vector<Value> values_[2];
@@ -122,6 +127,8 @@ class Promise {
       const std::uint32_t wanted = origin(rank, block).block;
       if (!expressions_.complete(value)) return "is " + expressions_.text(value) + ", which did not pass the last touch";
       if (expressions_.block(value) != wanted) return "is of block " + std::to_string(expressions_.block(value));
+      if (problem.one_fold && !expressions_.is_one_fold(value))
+        return "is " + expressions_.text(value) + ", which is no single fold in rank order";
       return agreed_.empty() ? std::string{} : agree(chunk, value);
     }
     const BlockOrigin from = origin(rank, block);
@@ -173,7 +180,6 @@ class Promise {
 /// A message under way. Its values are the same in place and out of place: that is checked when it is sent.
 struct Message {
   Range range;
-  Format format = Format::user;
   const Operand* held = nullptr;  ///< memory of the sender that may be read until it is consumed
   std::uint32_t next = none;
   std::uint64_t pass = 0;
@@ -209,7 +215,7 @@ class Run {
       : plan_(plan),
         programs_(programs),
         passes_(passes),
-        expressions_(ranks(), leaf_blocks(plan.problem)),
+        expressions_(operands_of(plan.problem), leaf_blocks(plan.problem)),
         promise_(plan, expressions_) {}
 
   Fault prepare(const std::vector<std::vector<LinkUse>>& uses) {
@@ -270,7 +276,7 @@ class Run {
   static std::uint32_t leaf_blocks(const Problem& problem) {
     std::uint32_t most = 1;
     for (int rank = 0; rank < problem.ranks; ++rank) most = std::max(most, blocks_of(problem, Buffer::input, rank));
-    return most;
+    return most / problem.shares;
   }
 
   std::uint32_t ranks() const { return static_cast<std::uint32_t>(plan_.problem.ranks); }
@@ -454,13 +460,10 @@ class Run {
       const Message& message = messages_in_flight_[wire.head];
       const Range& sent = message.range;
       const Range& taken = operand.range;
-      if (message.pass == pass && sent.blocks == taken.blocks && sent.chunk == taken.chunk && sent.chunks == taken.chunks &&
-          message.format == operand.format) {
+      if (message.pass == pass && sent.blocks == taken.blocks && sent.chunk == taken.chunk && sent.chunks == taken.chunks)
         continue;
-      }
       const std::string from = "receives from rank " + std::to_string(wire.from) + on_channel(wire.channel);
       if (message.pass != pass) return refuse(rank, lane, from + " a message of pass " + std::to_string(message.pass));
-      if (message.format != operand.format) return refuse(rank, lane, from + " another format than was sent");
       return refuse(rank, lane, from + " " + describe(taken) + ", but " + describe(sent) + " were sent");
     }
     return true;
@@ -538,7 +541,7 @@ class Run {
     const Value value = expressions_.fold(operands, completes);
     if (!completes) {
       const bool counts = reduces(plan_.problem.collective);
-      if (counts && expressions_.shares(value) > ranks())
+      if (counts && expressions_.shares(value) > operands_of(plan_.problem))
         return wrong("folds a rank's share twice, as " + expressions_.text(value));
       return value;
     }
@@ -575,7 +578,6 @@ class Run {
     free_messages_.pop_back();
     Message& message = messages_in_flight_[number];
     message.range = operand.range;
-    message.format = operand.format;
     message.held = held;
     message.next = none;
     message.pass = pass;

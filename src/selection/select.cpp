@@ -115,7 +115,9 @@ std::vector<Candidate> rank_algorithms(const Problem& problem, const View& view,
   for (const Algorithm* algorithm : all_algorithms()) {
     // One rank is a copy: algorithms, and their costs, begin at two.
     const bool fits = problem.ranks == 1 || algorithm->fits(problem, view);
-    if (algorithm->collective != problem.collective || !fits || (problem.irregular && !algorithm->irregular)) continue;
+    if (algorithm->collective != problem.collective || !fits) continue;
+    if (problem.irregular && !algorithm->irregular) continue;
+    if (problem.one_fold && problem.ranks > 1 && !algorithm->one_fold) continue;
     const Cost cost = problem.ranks > 1 ? on_shared_cores(algorithm->cost(problem, view), problem, view) : Cost{};
     Candidate candidate{algorithm, {.lanes = lanes, .depth = 0}, 0, 0, 0, 0};
     candidate.latency_seconds = (cost.alphas + posting * cost.posted) * terms.alpha;
@@ -130,9 +132,12 @@ std::vector<Candidate> rank_algorithms(const Problem& problem, const View& view,
     candidate.seconds = candidate.latency_seconds + candidate.transfer_seconds + candidate.reduction_seconds;
     out.push_back(candidate);
   }
+  const auto stands_back = [&](const Candidate& c) { return c.algorithm->on_request && !problem.one_fold; };
   // By insertion: few, and of equal ones the registry's first stays first.
   for (auto i = out.begin(); i != out.end(); ++i) {
-    const auto slower = [&](const Candidate& other) { return i->seconds < other.seconds; };
+    const auto slower = [&](const Candidate& other) {
+      return stands_back(*i) == stands_back(other) ? i->seconds < other.seconds : stands_back(other);
+    };
     std::rotate(std::find_if(out.begin(), i, slower), i, std::next(i));
   }
   return out;
@@ -146,8 +151,9 @@ Result<Candidate> select(const Problem& problem, const View& view, const Overrid
   const auto named = [&](std::string_view wanted) {
     return std::find_if(ranked.begin(), ranked.end(), [&](const Candidate& c) { return wanted == c.algorithm->name; });
   };
-  // What is set for all calls counts for v-variants where it can be.
-  const bool counts_for_nothing = problem.irregular && wish.empty() && named(name) == ranked.end();
+  // What is set for all calls counts for v-variants and for single folds where it can be.
+  const bool is_special = problem.irregular || problem.one_fold;
+  const bool counts_for_nothing = is_special && wish.empty() && named(name) == ranked.end();
   if (name.empty() || counts_for_nothing) {
     const auto measured = named(tuning.use(problem));  // one that does not fit this problem counts for nothing
     return measured != ranked.end() ? *measured : ranked.front();
@@ -160,6 +166,14 @@ Result<Candidate> select(const Problem& problem, const View& view, const Overrid
       return Status(
           TUTTI_INVALID_ARGUMENT,
           fmt::format("{} cannot be done by \"{}\", which joins blocks", info_of(problem.collective).v_variant, name),
+          fmt::format("Choose from {}.", fitting));
+    }
+    if (problem.one_fold) {
+      return Status(
+          TUTTI_INVALID_ARGUMENT,
+          fmt::format("{} in one fold, to be reproducible or rounded once, cannot be done by \"{}\", which folds in "
+                      "an order of its own",
+                      name_of(problem.collective), name),
           fmt::format("Choose from {}.", fitting));
     }
     return Status(TUTTI_INVALID_ARGUMENT,

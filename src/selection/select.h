@@ -53,7 +53,8 @@ Terms terms_of(const View& view);
 /// Those of links of one class, with the cores as they are.
 Terms terms_of(const View& view, LinkClass on);
 
-/// Every algorithm that fits, quickest first; of equal ones the earlier registered. Pure.
+/// Every algorithm that fits, quickest first; of equal ones the earlier registered. Those on request come last, unless one
+/// fold is asked for. Pure.
 std::vector<Candidate> rank_algorithms(const Problem& problem, const View& view, std::uint32_t lanes);
 
 /// The algorithm of a problem: the call's own wish (may be empty), else the overrides', else the tuning table's where it

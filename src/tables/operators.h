@@ -100,6 +100,13 @@ constexpr tutti_type unsigned_of(std::size_t bytes) {
 
 }  // namespace operators_detail
 
+/// Whether the bits of a fold of several operands depend on their order and grouping: on which of them are rounded.
+constexpr bool depends_on_order(const FoldKind& fold) {
+  const ElementKind kind = element_type_info(fold.type).kind;
+  const bool rounds = kind == ElementKind::floating || kind == ElementKind::complex;
+  return rounds && (fold.op == TUTTI_SUM || fold.op == TUTTI_PROD);
+}
+
 /// The fold of a type by an operator that combines it. An average's is the sum's: the last touch divides.
 constexpr FoldKind fold_kind(tutti_type type, tutti_op op) {
   if (!applies_to(op, type)) return {};

@@ -57,6 +57,13 @@ std::vector<tutti_type> types_of(Verb verb) {
   return types;
 }
 
+/// Makes it a call that folds all operands at once, by any algorithm that does.
+void draw_fold(CollectiveCase& call, std::mt19937_64& random) {
+  call.algorithm = nullptr;
+  call.reproducible = call.verb == Verb::reduce_scatter || random() % 2 == 0;
+  if (!call.reproducible) call.shares = 1 + random() % 3;
+}
+
 /// Every case of a world. Root, algorithm and, where the count is large, the way are drawn.
 std::vector<MatrixCase> all_cases(int ranks, std::mt19937_64& random) {
   std::vector<MatrixCase> cases;
@@ -73,9 +80,10 @@ std::vector<MatrixCase> all_cases(int ranks, std::mt19937_64& random) {
               if ((!folds(verb) && op != TUTTI_SUM) || (verb == Verb::barrier && (count != 0 || in_place))) continue;
               if (large && way != static_cast<Way>(random() % 3)) continue;
               const int root = is_rooted(verb) ? static_cast<int>(random() % static_cast<unsigned>(ranks)) : 0;
-              cases.push_back({{verb, type, op, count, root, in_place, algorithms[random() % algorithms.size()]},
-                               way,
-                               random() % 1000});
+              MatrixCase drawn = {
+                  {verb, type, op, count, root, in_place, algorithms[random() % algorithms.size()]}, way, random() % 1000};
+              if (folds(verb) && random() % 4 == 0) draw_fold(drawn.call, random);
+              cases.push_back(drawn);
             }
           }
         }

@@ -375,7 +375,7 @@ double bytes_sent(const Schedule& schedule) {
       }
     }
   }
-  return elements * static_cast<double>(wire_element_bytes(plan));
+  return elements * static_cast<double>(element_bytes(plan.problem.type));
 }
 
 int show_text(const std::string& text, program::Output& output) {

@@ -18,7 +18,7 @@ const char* wrong_with(const Program& program, const Step& step) {
   if (end > program.operands.size()) return "has operands beyond the program's";
   for (std::uint64_t o = step.operands; o < end; ++o) {
     const Operand& operand = program.operands[o];
-    if (operand.place > Place::link || operand.format != Format::user) return "has an operand of an unknown kind";
+    if (operand.place > Place::link) return "has an operand of an unknown kind";
     if (operand.place != Place::link) continue;
     if (operand.link >= program.links.size()) return "uses a link beyond the program's";
     if (program.links[operand.link].sends != (o >= std::uint64_t{step.operands} + step.sources)) {

@@ -146,6 +146,62 @@ TEST(Proofs, GiveOneAssociationToSchedulesThatFoldAlike) {
   EXPECT_NE(hash, verify(ring.plan, ring.programs).proof.association);
 }
 
+/// The schedule of an algorithm for calls that fold all at once.
+Schedule make_one_fold(const Algorithm& algorithm, const View& view, int root, std::uint32_t shares) {
+  Problem problem;
+  problem.collective = algorithm.collective;
+  problem.ranks = view.ranks();
+  problem.root = root;
+  problem.count = 1000;
+  problem.one_fold = true;
+  problem.shares = shares;
+  Schedule schedule{make_plan(algorithm, problem, view, {}, 1 << 16), {}};
+  for (int rank = 0; rank < view.ranks(); ++rank)
+    schedule.programs.push_back(make_program(algorithm, schedule.plan, view, rank));
+  return schedule;
+}
+
+// Which algorithms fold all ranks' operands at once, in rank order, is what they say of themselves, no more and no less.
+TEST(Proofs, SayWhichAlgorithmsFoldOnce) {
+  for (const Algorithm* algorithm : all_algorithms()) {
+    if (!reduces(algorithm->collective)) continue;
+    bool all = true;
+    for (const int ranks : {2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 64}) {
+      for (const View& view : views_of(*algorithm, ranks)) {
+        for (int root = 0; root < std::min(3, roots_of(*algorithm, ranks)); ++root) {
+          const Schedule schedule = make_one_fold(*algorithm, view, root, 1);
+          all = all && verify(schedule.plan, schedule.programs).proved();
+        }
+      }
+    }
+    EXPECT_EQ(all, algorithm->one_fold) << describe(*algorithm, 64, 0);
+  }
+}
+
+// Several operands a rank give what as many ranks with one each give.
+TEST(Proofs, HoldForSeveralOperandsARank) {
+  int plans = 0;
+  for (const Algorithm* algorithm : all_algorithms()) {
+    if (!algorithm->one_fold || !can_have_shares(algorithm->collective)) continue;
+    const std::uint64_t of_twelve = [&] {
+      const Schedule schedule = make_one_fold(*algorithm, flat_view(12), 0, 1);
+      return verify(schedule.plan, schedule.programs).proof.association;
+    }();
+    for (int ranks = 1; ranks <= 9; ++ranks) {
+      for (const std::uint32_t shares : {2u, 3u, 4u, 12u}) {
+        for (int root = 0; root < roots_of(*algorithm, ranks); ++root, ++plans) {
+          const Schedule schedule = make_one_fold(*algorithm, flat_view(ranks), root, shares);
+          const Verdict verdict = verify(schedule.plan, schedule.programs);
+          ASSERT_TRUE(verdict.proved()) << describe(*algorithm, ranks, root) << ": " << verdict.fault.text();
+          if (static_cast<std::uint32_t>(ranks) * shares != 12) continue;
+          EXPECT_EQ(verdict.proof.association, of_twelve) << describe(*algorithm, ranks, root);
+        }
+      }
+    }
+  }
+  EXPECT_GT(plans, 200);
+}
+
 // What an algorithm says that a rank sends, on average, is what its programs send: messages, and bytes beside the block's.
 TEST(Algorithms, SayHowMuchTheySend) {
   for (const Algorithm* algorithm : all_algorithms()) {

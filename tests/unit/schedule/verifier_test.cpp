@@ -187,11 +187,12 @@ TEST(Verifier, RefusesAWindowThatIsNoMultipleOfItsChunks) {
             "the window is no multiple of chunks times grain, so messages would be longer than their share of it");
 }
 
-// What is rounded on the way and what is not cannot be told apart by expressions.
-TEST(Verifier, RefusesTheAccumulatorsFormat) {
-  EXPECT_EQ(verdict("broadcast", "links to:1.0\nlane 0\n0 move input[0;0] -> output[0;0] to:1.0[0;0]~wide",
-                    "links from:0.0\nlane 0\n0 move from:0.0[0;0]~wide -> output[0;0]"),
-            "rank 0, lane 0, step 0 has an operand in the accumulator's format, which is not there yet");
+// A ring sums to the same value, by folds of its own.
+TEST(Verifier, RefusesSeveralFoldsWhereOneIsAskedFor) {
+  Schedule ring = make_schedule(*find_algorithm(Collective::all_reduce, "ring"), 3, 0);
+  EXPECT_EQ(verify(ring.plan, ring.programs).status().code(), TUTTI_SUCCESS);
+  ring.plan.problem.one_fold = true;
+  EXPECT_NE(verify(ring.plan, ring.programs).fault.text().find("which is no single fold in rank order"), std::string::npos);
 }
 
 TEST(Verifier, TakesNoLongerForLanesWithoutSteps) {

@@ -42,8 +42,8 @@ TEST(CommunicatorPeers, SumsGathersAndBroadcasts) {
       ASSERT_EQ(peers.size(), ranks);
       const int total = ranks * (ranks + 1) / 2;
       std::vector<float> a(1000, static_cast<float>(peers.rank() + 1)), b(7, static_cast<float>(10 * (peers.rank() + 1)));
-      ASSERT_FALSE(peers.start_sum(0, a));
-      ASSERT_FALSE(peers.start_sum(1, b));
+      ASSERT_FALSE(peers.start_sum(0, a, 0));
+      ASSERT_FALSE(peers.start_sum(1, b, 0));
       ASSERT_FALSE(peers.wait(0));
       ASSERT_FALSE(peers.wait(1));
       for (const float x : a) ASSERT_EQ(x, static_cast<float>(total));
@@ -76,7 +76,7 @@ TEST(ExampleB, HoldsOnTwoRanksOfACommunicator) {
       line.input()[0] = x[batch][peers.rank()];
       double loss = line.forward(1, std::span<const float>(&y[batch][peers.rank()], 1)).loss;
       line.backward(1.0F, {});
-      ASSERT_FALSE(peers.start_sum(0, line.gradients()));
+      ASSERT_FALSE(peers.start_sum(0, line.gradients(), 0));
       ASSERT_FALSE(peers.wait(0));
       ASSERT_FALSE(peers.sum({&loss, 1}));
       EXPECT_NEAR(loss, losses[batch], 1e-6);
@@ -126,7 +126,7 @@ TEST(CommunicatorPeers, TellsWhatAnAbortedCommunicatorTells) {
       return;
     }
     std::vector<float> data(100000, 1.0F);
-    TrainingOutcome failure = peers.start_sum(0, data);
+    TrainingOutcome failure = peers.start_sum(0, data, 0);
     if (!failure) failure = peers.wait(0);
     ASSERT_TRUE(failure);
     EXPECT_NE(peers.status(), TUTTI_SUCCESS);

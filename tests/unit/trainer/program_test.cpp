@@ -104,6 +104,27 @@ TEST(TuttiTrain, ResumesFromItsCheckpoint) {
   EXPECT_THAT(other.text, HasSubstr("784,16,10"));
 }
 
+// By micro-batches a run may go on on another number of ranks, with the same bits.
+TEST(TuttiTrain, ResumesOnOtherNumbersOfRanksWithTheSameBits) {
+  const test::TemporaryFolder folder;
+  const std::string usual = "--layers 784,16,10 --micro-batches 12 --json ";
+  const auto go_on = [&](const char* epochs, const char* ranks, const std::string& file) {
+    return run(usual + "--epochs " + epochs + " --ranks " + ranks + " --resume --checkpoint " + folder.file(file));
+  };
+  const Finished whole = run(usual + "--epochs 3 --ranks 2");
+  ASSERT_EQ(whole.code, 0) << whole.text;
+  for (const char* ranks : {"4", "3", "1", "6"}) {
+    const Finished begun = run(usual + "--epochs 1 --ranks 2 --checkpoint " + folder.file(ranks));
+    ASSERT_EQ(begun.code, 0) << begun.text;
+    const Finished resumed = go_on("3", ranks, ranks);
+    ASSERT_EQ(resumed.code, 0) << resumed.text;
+    EXPECT_EQ(resumed.final_line().at("weights_hash"), whole.final_line().at("weights_hash")) << ranks << " ranks";
+  }
+  const Finished uneven = go_on("3", "5", "4");
+  EXPECT_EQ(uneven.code, 2);
+  EXPECT_THAT(uneven.text, HasSubstr("cannot be shared evenly by 5 ranks"));
+}
+
 TEST(TuttiTrain, SaysWhyACheckpointMayNotBeSoLargeAndLeavesNothing) {
   const test::TemporaryFolder folder;
   const Finished finished =

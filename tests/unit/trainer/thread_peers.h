@@ -32,15 +32,16 @@ class ThreadPeers : public Peers {
     memory_.emplace_back(count);
     return std::span(memory_.back());
   }
-  TrainingOutcome start_sum(std::size_t slot, std::span<float> data) override {
+  TrainingOutcome start_sum(std::size_t slot, std::span<float> data, std::size_t operands) override {
     if (slot >= slots_.size()) slots_.resize(slot + 1);
     slots_[slot] = data;
+    parts_ = std::max<std::size_t>(1, operands / static_cast<std::size_t>(size()));
     ++operations;
     elements += data.size();
     return {};
   }
   TrainingOutcome wait(std::size_t slot) override {
-    add_up(slots_[slot]);
+    add_up(slots_[slot], parts_);
     return {};
   }
   TrainingOutcome sum(std::span<double> values) override {
@@ -68,13 +69,14 @@ class ThreadPeers : public Peers {
   std::size_t elements = 0;
 
  private:
+  /// parts: arrays of the data's size that each rank has, one behind the other.
   template <typename T>
-  void add_up(std::span<T> data) {
+  void add_up(std::span<T> data, std::size_t parts = 1) {
     world_.posted[static_cast<std::size_t>(rank_)] = data.data();
     world_.meet.arrive_and_wait();
     std::vector<T> total(data.size());
     for (const void* values : world_.posted) {
-      for (std::size_t i = 0; i < total.size(); ++i) total[i] += static_cast<const T*>(values)[i];
+      for (std::size_t i = 0; i < parts * total.size(); ++i) total[i % total.size()] += static_cast<const T*>(values)[i];
     }
     world_.meet.arrive_and_wait();
     std::copy(total.begin(), total.end(), data.begin());
@@ -84,6 +86,7 @@ class ThreadPeers : public Peers {
   int rank_;
   std::list<std::vector<float>> memory_;
   std::vector<std::span<float>> slots_;
+  std::size_t parts_ = 1;
 };
 
 /// Runs `body` on each of `ranks` threads, with peers of this kind.

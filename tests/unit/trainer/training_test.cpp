@@ -54,6 +54,21 @@ TEST(Training, DependsOnTheNumberOfRanksByRoundingOnly) {
   }
 }
 
+TEST(Training, GivesTheSameBitsOnAnyNumberOfRanksByMicroBatches) {
+  TrainingSettings settings = small_settings();
+  settings.micro_batches = 12;
+  const Outcomes one = train_on(1, settings, small_data());
+  ASSERT_EQ(one.epochs.size(), 3U);
+  EXPECT_LT(one.epochs[2].loss, 0.7 * one.epochs[0].loss) << "it must learn";
+  for (const int ranks : {2, 3, 4, 6, 12}) {
+    const Outcomes several = train_on(ranks, settings, small_data());
+    ASSERT_EQ(several.finals.size(), static_cast<std::size_t>(ranks));
+    for (const FinalReport& other : several.finals) EXPECT_EQ(other.weights_hash, one.finals[0].weights_hash) << ranks;
+  }
+  settings.micro_batches = 0;
+  EXPECT_NE(train_on(1, settings, small_data()).finals[0].weights_hash, one.finals[0].weights_hash);
+}
+
 TEST(Training, GivesTheSameBitsFromRunToRun) {
   const Outcomes first = train_on(3, small_settings(), small_data());
   const Outcomes again = train_on(3, small_settings(), small_data());
@@ -128,9 +143,9 @@ TEST(Training, RefusesLayersThatDoNotFitTheData) {
 class LyingPeers : public ThreadPeers {
  public:
   using ThreadPeers::ThreadPeers;
-  TrainingOutcome start_sum(std::size_t slot, std::span<float> data) override {
+  TrainingOutcome start_sum(std::size_t slot, std::span<float> data, std::size_t operands) override {
     last_ = data;
-    return ThreadPeers::start_sum(slot, data);
+    return ThreadPeers::start_sum(slot, data, operands);
   }
   TrainingOutcome wait(std::size_t slot) override {
     TrainingOutcome outcome = ThreadPeers::wait(slot);
@@ -281,9 +296,9 @@ TEST_F(CheckpointFile, CannotBeWrittenWhereTheFolderIsMissing) {
 class FailingPeers : public ThreadPeers {
  public:
   using ThreadPeers::ThreadPeers;
-  TrainingOutcome start_sum(std::size_t slot, std::span<float> data) override {
+  TrainingOutcome start_sum(std::size_t slot, std::span<float> data, std::size_t operands) override {
     if (slot == 1) return TrainingFailure{TrainerExit::peer_lost, "rank 1 is gone"};
-    return ThreadPeers::start_sum(slot, data);
+    return ThreadPeers::start_sum(slot, data, operands);
   }
 };
 

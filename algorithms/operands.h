@@ -1,0 +1,44 @@
+// The operands of one fold, which algorithms that fold once share. Pure.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "src/schedule/builder.h"
+
+namespace tutti {
+
+/// One chunk of every block of this rank's input: one, or one per share.
+inline Ref own_operands(const Builder& builder, std::uint32_t chunk) {
+  return input(Range{.blocks = builder.problem().shares, .chunk = chunk});
+}
+
+/// Blocks of scratch that taken_operands needs.
+inline std::uint32_t blocks_of_taken(const Problem& problem) {
+  return problem.shares == 1 ? 0 : problem.shares * static_cast<std::uint32_t>(problem.ranks - 1);
+}
+
+/// One chunk of every rank's operands, in rank order, to be folded on `lane`. Other ranks send theirs on `channel`, each in
+/// one message. A fold reads a message as one operand. So where each rank has several, the messages are taken into the
+/// scratch first, from block `kept` on.
+inline std::vector<Ref> taken_operands(const Builder& builder, const LaneBuilder& lane, std::uint32_t channel,
+                                       std::uint32_t chunk, std::uint32_t kept = 0) {
+  const std::uint32_t shares = builder.problem().shares;
+  std::vector<Ref> all;
+  for (int r = 0; r < builder.ranks(); ++r) {
+    if (r != builder.rank() && shares == 1) {
+      all.push_back(lane.from(r, channel));
+      continue;
+    }
+    Ref block = input(Range{.chunk = chunk});
+    if (r != builder.rank()) {
+      block = scratch(Range{.block = kept, .chunk = chunk});
+      lane.move({lane.from(r, channel)}, {scratch(Range{.block = kept, .blocks = shares, .chunk = chunk})});
+      kept += shares;
+    }
+    for (std::uint32_t s = 0; s < shares; ++s, ++block.range.block) all.push_back(block);
+  }
+  return all;
+}
+
+}  // namespace tutti
