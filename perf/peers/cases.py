@@ -6,8 +6,9 @@ from . import tables
 
 TYPE_BYTES, TYPE_ALIASES = tables.element_types()
 OPS = tables.operators()
-# tutti-perf's send_recv, around a ring, is no collective of the library's.
-ROWS = tables.collectives() | {"send_recv": (False, False, "once")}
+ROWS = tables.collectives()
+# What tutti-perf makes of them besides: a ring of messages, and blocks that might have any lengths, and have equal ones.
+ROWS |= {"send_recv": (False, False, "once")} | {v: ROWS[v.removesuffix("_v")] for v in ("all_gather_v", "reduce_scatter_v", "all_to_all_v")}
 # As tutti-perf counts: a case's bytes are those of the larger of a rank's two buffers. Whether it has a block a rank.
 COLLECTIVES = {name: blocks for name, (blocks, _, _) in ROWS.items()}
 REDUCING = tuple(name for name, (_, reduces, _) in ROWS.items() if reduces)

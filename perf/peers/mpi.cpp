@@ -6,6 +6,7 @@
 #include <cstring>
 #include <iterator>
 #include <utility>
+#include <vector>
 
 #include "perf/peers/contender.h"
 
@@ -79,6 +80,27 @@ int send_recv(const Call& c) {
   return MPI_Sendrecv(c.send, c.count, c.type, (c.rank + 1) % c.ranks, 0, c.recv, c.count, c.type,
                       (c.rank + c.ranks - 1) % c.ranks, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
+
+/// Equal blocks, one behind the other, as those verbs take them whose blocks may have any lengths.
+struct Blocks {
+  explicit Blocks(const Call& c) : counts(static_cast<size_t>(c.ranks), c.count), begins(counts.size()) {
+    for (size_t r = 0; r < begins.size(); ++r) begins[r] = static_cast<int>(r) * c.count;
+  }
+  std::vector<int> counts, begins;
+};
+int all_gather_v(const Call& c) {
+  const Blocks blocks(c);
+  return MPI_Allgatherv(c.send, c.count, c.type, c.recv, blocks.counts.data(), blocks.begins.data(), c.type,
+                        MPI_COMM_WORLD);
+}
+int reduce_scatter_v(const Call& c) {
+  return MPI_Reduce_scatter(c.send, c.recv, Blocks(c).counts.data(), c.type, c.op, MPI_COMM_WORLD);
+}
+int all_to_all_v(const Call& c) {
+  const Blocks blocks(c);
+  return MPI_Alltoallv(c.send, blocks.counts.data(), blocks.begins.data(), c.type, c.recv, blocks.counts.data(),
+                       blocks.begins.data(), c.type, MPI_COMM_WORLD);
+}
 int barrier(const Call&) { return MPI_Barrier(MPI_COMM_WORLD); }
 
 struct Verb {
@@ -96,6 +118,9 @@ constexpr Verb kVerbs[] = {
     {"gather", gather, false},
     {"scatter", scatter, false},
     {"send_recv", send_recv, false},
+    {"all_gather_v", all_gather_v, false},
+    {"reduce_scatter_v", reduce_scatter_v, false},
+    {"all_to_all_v", all_to_all_v, false},
     {"barrier", barrier, false},
 };
 

@@ -30,11 +30,37 @@ bool uses(const CollectiveCall& call, Buffer buffer, const Communicator& comm) {
   return call.count != 0 && blocks_of(problem, buffer, comm.rank()) != 0;
 }
 
+/// Looks up an operator that was made, and puts what plans know of it into its place.
+Status take_made_operator(CollectiveCall& call, Communicator& comm) {
+  const int value = static_cast<int>(call.op);
+  call.made = comm.made_operators().find(call.op);
+  if (call.made == nullptr) {
+    return invalid(fmt::format("\"{}\" has no operator {}", comm.name(), value),
+                   "Pass one that tutti_op_create_user or tutti_op_create_pre_mul_sum made for this communicator, and that "
+                   "is not destroyed yet.");
+  }
+  const MadeOperator& made = *call.made;
+  if (made.kind == MadeOperator::Kind::pre_mul_sum) {
+    call.op = TUTTI_SUM;
+    if (made.type == call.type) return {};
+    return invalid(
+        fmt::format("operator {} scales {}, and the call is of {}", value, text_of(made.type), text_of(call.type)),
+        "Make one for each type.");
+  }
+  call.op = user_operator;
+  if (made.fold.element_bytes == element_bytes(call.type)) return {};
+  return invalid(fmt::format("operator {} folds elements of {}, and {} has {}", value,
+                             plural(made.fold.element_bytes, "byte"), text_of(call.type), element_bytes(call.type)),
+                 "Pass a type of as many bytes; TUTTI_OPAQUE + n has n.");
+}
+
 /// Type, operator and root.
-Status check_kinds(const CollectiveCall& call, const Communicator& comm) {
+Status take_kinds(CollectiveCall& call, Communicator& comm) {
   if (Status status = check_type(call.type); !status.ok()) return status;
   if (reduces(call.collective)) {
-    if (Status status = check_op(call.op, call.type); !status.ok()) return status;
+    const bool is_made = static_cast<int>(call.op) >= least_made_operator && call.op != TUTTI_OP_LIMIT;
+    Status status = is_made ? take_made_operator(call, comm) : check_op(call.op, call.type);
+    if (!status.ok()) return status;
   }
   if (rooted(call.collective) && (call.root < 0 || call.root >= comm.ranks())) {
     return invalid(
@@ -79,7 +105,10 @@ Status take_fold(CollectiveCall& out, const tutti_call& call, int ranks) {
   }
   if (call.reproducible != 0 && call.reproducible != 1)
     return invalid(fmt::format("the call option reproducible is {}", call.reproducible), "Set it to 0 or 1.");
-  out.one_fold = (accumulates || call.reproducible == 1) && depends_on_order(fold_kind(out.type, out.op));
+  const bool is_user = out.op == user_operator;
+  if (is_user && accumulates) return invalid("an operator of the caller's has no accumulator", "Leave accumulate unset.");
+  out.one_fold = ((accumulates || call.reproducible == 1) && may_depend_on_order(out.type, out.op)) ||
+                 (is_user && !out.made->commutative);
   if (call.canonical == 0) return {};
   if (!can_have_shares(out.collective) || out.irregular) {
     return invalid(fmt::format("{} has one operand a rank", out.kind()),
@@ -102,7 +131,7 @@ Status start(CollectiveCall& call, tutti_comm* handle, tutti_stream stream, cons
   auto comm = usable(handle);
   if (!comm.ok()) return comm.status();
   Communicator& communicator = **comm;
-  if (Status status = check_kinds(call, communicator); !status.ok()) return status;
+  if (Status status = take_kinds(call, communicator); !status.ok()) return status;
   if (Status status = take_fold(call, *options, communicator.ranks()); !status.ok()) return status;
   if (Status status = check_buffers(call, communicator); !status.ok()) return status;
   if (runs_now(stream, *options)) return communicator.run(call);
@@ -216,7 +245,7 @@ tutti_status irregular_verb(const CallShape& shape, const IrregularArguments& gi
     auto comm = usable(handle);
     if (!comm.ok()) return comm.status();
     Communicator& communicator = **comm;
-    if (Status status = check_kinds(call, communicator); !status.ok()) return status;
+    if (Status status = take_kinds(call, communicator); !status.ok()) return status;
     if (Status status = take_fold(call, *options, communicator.ranks()); !status.ok()) return status;
     if (Status status = take_all_blocks(call, communicator, given); !status.ok()) return status;
     if (runs_now(stream, *options)) return communicator.run(call);

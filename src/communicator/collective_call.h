@@ -3,11 +3,13 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "include/tutti/tutti.h"
+#include "src/communicator/made_operator.h"
 #include "src/schedule/problem.h"
 #include "src/tables/element_types.h"
 
@@ -33,8 +35,9 @@ struct CollectiveCall : CallShape {
   bool finalizes = false;        ///< the barrier of finalize, which errors call by that name
   std::string name;
   std::string algorithm;
-  bool one_fold = false;     ///< as Problem's, where this call asks for it
-  std::uint32_t shares = 1;  ///< as Problem's
+  std::shared_ptr<const MadeOperator> made;  ///< the operator, where the caller has made it; `op` is then as a plan has it
+  bool one_fold = false;                     ///< as Problem's, where this call asks for it
+  std::uint32_t shares = 1;                  ///< as Problem's
   /// Whether it is a v-variant. `input` and `output` are then its buffers. `count` is that of all blocks whose counts every
   /// rank has; where each rank has others it is 1. So it is 0 where no rank has anything to do.
   bool irregular = false;

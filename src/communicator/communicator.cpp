@@ -17,6 +17,8 @@
 #include "src/control/log_lines.h"
 #include "src/links/non_temporal.h"
 #include "src/point_to_point/engine.h"
+#include "src/reduction/scale.h"
+#include "src/reduction/user_fold.h"
 #include "src/tables/element_types.h"
 #include "src/tables/operators.h"
 #include "topology/oversubscription.h"
@@ -419,9 +421,12 @@ Problem Communicator::problem_of(const CollectiveCall& call) const {
   problem.count = call.irregular ? count_for_choice(call) : call.count;
   problem.irregular = call.irregular;
   problem.shares = call.shares;
-  problem.one_fold = call.one_fold || (settings_.reproducible && reduces(call.collective) &&
-                                       depends_on_order(fold_kind(call.type, call.op)));
-  if (!is_opaque(call.type)) return problem;
+  // Two operands are folded once by every algorithm, in an order that only a caller's operator might tell.
+  const bool is_any_one_fold = ranks() <= 2 && call.shares == 1 && call.op != user_operator;
+  const bool is_reproducible =
+      settings_.reproducible && reduces(call.collective) && may_depend_on_order(call.type, call.op);
+  problem.one_fold = !is_any_one_fold && (call.one_fold || is_reproducible);
+  if (!is_opaque(call.type) || call.op == user_operator) return problem;
   // Bytes travel by any algorithm, however long an element is.
   problem.type = TUTTI_UINT8;
   problem.opaque = static_cast<std::uint32_t>(element_bytes(call.type));
@@ -574,6 +579,9 @@ Status Communicator::enqueue_in_turn(const CollectiveCall& call, std::shared_ptr
 
 Status Communicator::execute(const PreparedPlan& plan, const CollectiveCall& call, const PollHook& hook,
                              std::uint64_t sequence) {
+  if (call.made != nullptr && call.made->kind == MadeOperator::Kind::pre_mul_sum)
+    return execute(plan, scaled(plan, call), hook, sequence);
+  const UserFoldScope user_fold(call.made != nullptr ? &call.made->fold : nullptr);
   comparison_->begin(call, *plan.linked);
   waiter_->begin(call.timeout_ns != 0 ? call.timeout_ns : timeout_ns(), comparison_.get(), call.beside, hook);
   if (!plan.linked->open) {
@@ -599,6 +607,30 @@ Status Communicator::execute(const PreparedPlan& plan, const CollectiveCall& cal
   const Outcome& outcome =
       executor_.run(plan.plan, plan.linked->lowered, layouts, binding, plan.fold, plan.linked->links, *waiter_);
   return outcome.kind == Outcome::Kind::completed ? Status() : give_up(outcome, call, sequence);
+}
+
+/// The call over its operands times its operator's scalar.
+const CollectiveCall& Communicator::scaled(const PreparedPlan& plan, const CollectiveCall& call) {
+  const MadeOperator& by = *call.made;
+  const std::size_t element = element_bytes(call.type);
+  scaled_ = call;
+  scaled_.made = nullptr;
+  std::uint64_t bytes = plan.layouts.bytes[0];
+  for (const tutti_block& block : call.input) bytes += block.count * element;
+  // The result's memory takes them where it is as large: it will be overwritten.
+  const bool in_result = call.collective == Collective::all_reduce && call.shares == 1;
+  if (!in_result && scaled_data_.size() < bytes) scaled_data_.resize(bytes);
+  std::byte* to = in_result ? static_cast<std::byte*>(call.recv) : scaled_data_.data();
+  if (!call.irregular) {
+    scale(by.type, by.scalar.data(), call.send, to, bytes / element);
+    scaled_.send = to;
+  }
+  for (tutti_block& block : scaled_.input) {
+    scale(by.type, by.scalar.data(), block.ptr, to, block.count);
+    block.ptr = to;
+    to += block.count * element;
+  }
+  return scaled_;
 }
 
 Status Communicator::give_up(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence) {

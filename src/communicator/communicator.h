@@ -123,6 +123,8 @@ class Communicator {
   /// Splits off what was asked for, once those entered before have ended. Collective. The request's patience says who may
   /// end that; the exchange among all ranks is then torn, so this communicator fails. Likewise for want of memory.
   Result<std::unique_ptr<Communicator>> split(SplitRequest request, Ticket ticket);
+  /// Those that were made for it. Thread safe.
+  MadeOperators& made_operators() { return made_operators_; }
   TransferEngine& point_to_point() { return *point_to_point_; }
 
   /// Fails the communicator here and on its peers; returns at once.
@@ -173,6 +175,7 @@ class Communicator {
   Status carry_out(const CollectiveCall& call, const PollHook& hook);
   std::uint64_t begin_operation(Called operation);
   Status execute(const PreparedPlan& plan, const CollectiveCall& call, const PollHook& hook, std::uint64_t sequence);
+  const CollectiveCall& scaled(const PreparedPlan& plan, const CollectiveCall& call);
   Status give_up(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence);
   void close();
   void drain();
@@ -181,6 +184,7 @@ class Communicator {
   std::unique_ptr<Membership> membership_;
   std::unique_ptr<Transports> transports_;
   Settings settings_;
+  MadeOperators made_operators_;
   FailureState failures_;
   PlanInputs inputs_;
   WaitPolicy policy_;
@@ -202,6 +206,8 @@ class Communicator {
   std::unique_ptr<Waiter> waiter_;
   std::unique_ptr<Registrations> registrations_;  ///< of the collectives' endpoints
   std::vector<std::byte> scratch_;
+  CollectiveCall scaled_;               ///< the last call whose operands were scaled, over these
+  std::vector<std::byte> scaled_data_;  ///< of it
   IrregularLayouts irregular_;
   PlanCache plans_{inputs_};
   std::uint32_t logged_ = 0;  ///< a bit for each collective and processor of which log_plan has told

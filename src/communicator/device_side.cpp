@@ -15,6 +15,7 @@
 #include "src/cuda/kernel_module.h"
 #include "src/device/buffers.h"
 #include "src/device/device_allocations.h"
+#include "src/tables/operators.h"
 
 namespace tutti {
 namespace {
@@ -38,9 +39,19 @@ void nap(std::uint64_t ns) {
 
 std::uint64_t no_less(std::uint64_t a, std::uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
-Status irregular_later(const CollectiveCall& call) {
-  return Status(TUTTI_UNSUPPORTED, fmt::format("{} of CUDA memory is not there yet", call.kind()),
-                "Use host memory, or the verb with equal counts.");
+/// A device, where it runs the call yet.
+Result<Processor> on_cuda(const CollectiveCall& call) {
+  if (call.irregular) {
+    return Status(TUTTI_UNSUPPORTED, fmt::format("{} of CUDA memory is not there yet", call.kind()),
+                  "Use host memory, or the verb with equal counts.");
+  }
+  if (call.made != nullptr) {
+    return Status(TUTTI_UNSUPPORTED,
+                  fmt::format("{} of CUDA memory is not there yet",
+                              call.op == user_operator ? "an operator of the caller's" : "a pre-multiplied sum"),
+                  "Use host memory, or an operator of the library's.");
+  }
+  return Processor::cuda;
 }
 
 }  // namespace
@@ -100,16 +111,16 @@ Result<Processor> DeviceSide::processor_of(const CollectiveCall& call, const Cal
   const auto driver = cuda::Driver::get();
   if (parts_.settings.memory == TUTTI_MEMORY_CUDA || stream != nullptr) {
     if (!driver.ok()) return driver.status();
-    if (call.irregular) return irregular_later(call);
-    armed_.store(true, std::memory_order_relaxed);
-    return Processor::cuda;
+    auto processor = on_cuda(call);
+    if (processor.ok()) armed_.store(true, std::memory_order_relaxed);
+    return processor;
   }
   for (const std::vector<tutti_block>* const blocks : {&call.input, &call.output}) {
     for (const tutti_block& block : *blocks) {
       if (block.count == 0) continue;
       const auto on_device = is_on_device(block.ptr);
       if (!on_device.ok()) return on_device.status();
-      if (*on_device) return irregular_later(call);
+      if (*on_device) return on_cuda(call);
     }
   }
   if (call.irregular) return Processor::cpu;
@@ -117,7 +128,7 @@ Result<Processor> DeviceSide::processor_of(const CollectiveCall& call, const Cal
     if (!uses(call, which)) continue;
     const auto on_device = is_on_device(buffer);
     if (!on_device.ok()) return on_device.status();
-    if (*on_device) return Processor::cuda;
+    if (*on_device) return on_cuda(call);
   }
   return Processor::cpu;
 }

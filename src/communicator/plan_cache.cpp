@@ -10,6 +10,8 @@
 #include "src/base/saturating.h"
 #include "src/executors/cuda/launch.h"
 #include "src/reduction/reduction.h"
+#include "src/reduction/user_fold.h"
+#include "src/tables/operators.h"
 
 namespace tutti {
 namespace {
@@ -23,7 +25,7 @@ constexpr std::size_t most_plans = 4096;
 /// folded has room in a line.
 bool goes_by_lines(const Problem& problem) {
   return problem.processor == Processor::cuda && problem.collective != Collective::barrier &&
-         bytes_of(problem.count, problem.type) <= line_message_bytes &&
+         bytes_of(problem.count, problem.type) <= line_message_bytes / problem.shares &&
          std::uint64_t{1} << unit_shift(problem) <= line_data_bytes;
 }
 
@@ -59,7 +61,9 @@ Result<const PreparedPlan*> PlanCache::make(const Problem& problem, const std::s
   made.algorithm = choice->name;
   made.name = KindName(problem.irregular ? info_of(problem.collective).v_variant : name_of(problem.collective));
   made.algorithm_name = KindName(choice->name);
-  made.fold = combines(problem.collective) ? find_fold(problem.type, problem.op) : find_copy();
+  made.fold = !combines(problem.collective) ? find_copy()
+              : problem.op == user_operator ? find_user_fold()
+                                            : find_fold(problem.type, problem.op);
   made.scratch = scratch_bytes(choice->plan);
   made.linked = link_program(*choice);
   made.plan = std::move(choice->plan);

@@ -232,7 +232,7 @@ std::uint64_t scratch_bytes(const Plan& plan) {
 }
 
 std::uint32_t unit_shift(const Problem& problem) {
-  if (!combines(problem.collective)) return 0;
+  if (!combines(problem.collective) || problem.op == user_operator) return 0;
   return static_cast<std::uint32_t>(std::countr_zero(element_bytes(fold_kind(problem.type, problem.op).type)));
 }
 

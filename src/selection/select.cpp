@@ -119,7 +119,8 @@ std::vector<Candidate> rank_algorithms(const Problem& problem, const View& view,
     if (problem.irregular && !algorithm->irregular) continue;
     if (problem.one_fold && problem.ranks > 1 && !algorithm->one_fold) continue;
     const Cost cost = problem.ranks > 1 ? on_shared_cores(algorithm->cost(problem, view), problem, view) : Cost{};
-    Candidate candidate{algorithm, {.lanes = lanes, .depth = 0}, 0, 0, 0, 0};
+    Candidate candidate{.algorithm = algorithm, .parameters = {.lanes = lanes, .depth = 0}};
+    candidate.stands_back = algorithm->on_request && !problem.one_fold;
     candidate.latency_seconds = (cost.alphas + posting * cost.posted) * terms.alpha;
     candidate.transfer_seconds = cost.betas * bytes * terms.beta;
     for (std::size_t c = 0; c < kLinkClasses; ++c) {
@@ -132,12 +133,9 @@ std::vector<Candidate> rank_algorithms(const Problem& problem, const View& view,
     candidate.seconds = candidate.latency_seconds + candidate.transfer_seconds + candidate.reduction_seconds;
     out.push_back(candidate);
   }
-  const auto stands_back = [&](const Candidate& c) { return c.algorithm->on_request && !problem.one_fold; };
   // By insertion: few, and of equal ones the registry's first stays first.
   for (auto i = out.begin(); i != out.end(); ++i) {
-    const auto slower = [&](const Candidate& other) {
-      return stands_back(*i) == stands_back(other) ? i->seconds < other.seconds : stands_back(other);
-    };
+    const auto slower = [&](const Candidate& other) { return *i < other; };
     std::rotate(std::find_if(out.begin(), i, slower), i, std::next(i));
   }
   return out;

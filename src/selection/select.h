@@ -13,7 +13,7 @@
 
 namespace tutti {
 
-/// What one algorithm would take, and what of.
+/// What one algorithm would take, and what of. Ordered as selection prefers them.
 struct Candidate {
   const Algorithm* algorithm = nullptr;
   Parameters parameters;
@@ -21,6 +21,11 @@ struct Candidate {
   double latency_seconds = 0;    ///< the part of α
   double transfer_seconds = 0;   ///< the part of β
   double reduction_seconds = 0;  ///< the part of γ
+  bool stands_back = false;      ///< behind all others, as it is taken on request alone
+
+  bool operator<(const Candidate& other) const {
+    return stands_back == other.stands_back ? seconds < other.seconds : other.stands_back;
+  }
 };
 
 /// The user's wishes: `TUTTI_ALGORITHM`, a comma-separated list of rules, of which the first that fits a call counts.

@@ -35,6 +35,7 @@ std::string text_of(tutti_type type) {
 }
 
 std::string text_of(tutti_op op) {
+  if (op == user_operator) return "an operator of the caller's";
   const OperatorInfo* const row = operator_info(op);
   return row != nullptr ? row->name : numbered("op", static_cast<int>(op));
 }

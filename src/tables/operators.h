@@ -51,6 +51,11 @@ inline constexpr std::array<OperatorInfo, 11> operators = {{
     {TUTTI_LOGICAL_XOR, "logical_xor", operators_detail::of_bits},
 }};
 
+/// Every operator that a caller has made, as plans know it: what it does is the call's. No caller's operator has this
+/// value; theirs are `least_made_operator` and up.
+inline constexpr tutti_op user_operator = static_cast<tutti_op>(255);
+inline constexpr std::int32_t least_made_operator = 256;
+
 /// The row of an operator; nullptr for a value that no operator has.
 constexpr const OperatorInfo* operator_info(tutti_op op) {
   const auto* const row = std::ranges::find(operators, op, &OperatorInfo::op);
@@ -127,6 +132,11 @@ constexpr FoldKind fold_kind(tutti_type type, tutti_op op) {
     default:
       return {type, op};
   }
+}
+
+/// Whether the bits of a result may depend on the order of its operands. Of a caller's operator nobody knows.
+constexpr bool may_depend_on_order(tutti_type type, tutti_op op) {
+  return op == user_operator || depends_on_order(fold_kind(type, op));
 }
 
 }  // namespace tutti

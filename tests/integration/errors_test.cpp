@@ -71,10 +71,10 @@ TEST(Errors, ARankThatLeavesIsNotSaidToHaveDied) {
 
 TEST(Errors, WhatIsNotThereYetIsUnsupportedWithASentence) {
   const Ranks ranks(1);
-  std::uint16_t x = 0;
-  tutti_call call = TUTTI_CALL_INIT;
-  call.accumulate = TUTTI_FLOAT32;
-  EXPECT_EQ(tutti_all_reduce(&x, &x, 1, TUTTI_FLOAT16, TUTTI_SUM, ranks[0], {}, &call), TUTTI_UNSUPPORTED);
+  const float scalar = 1;
+  tutti_op op = TUTTI_OP_LIMIT;
+  EXPECT_EQ(tutti_op_create_pre_mul_sum(&op, &scalar, TUTTI_FLOAT32, TUTTI_MEMORY_CUDA, ranks[0]), TUTTI_UNSUPPORTED);
+  EXPECT_THAT(last_error(), HasSubstr("a scalar in CUDA memory is not there yet"));
 }
 
 TEST(Errors, CreationRefusesBadRanksTransportsAndAlgorithms) {

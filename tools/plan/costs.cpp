@@ -29,6 +29,7 @@ std::vector<Row> rows_of(const Comparison& comparison, const Simulation& simulat
     rows.push_back(row);
   }
   std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
+    if (a.candidate.stands_back != b.candidate.stands_back) return b.candidate.stands_back;
     if (a.simulated.has_value() != b.simulated.has_value()) return a.simulated.has_value();
     return a.seconds() < b.seconds();
   });
@@ -37,8 +38,8 @@ std::vector<Row> rows_of(const Comparison& comparison, const Simulation& simulat
 
 /// The quickest on the network's links, and who is chosen by ranks that know nothing of them but the model's constants.
 std::string simulated_reason(const std::vector<Row>& rows) {
-  const Row& by_model = *std::min_element(
-      rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.candidate.seconds < b.candidate.seconds; });
+  const Row& by_model =
+      *std::min_element(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.candidate < b.candidate; });
   std::string text = fmt::format("{} is chosen: on these links, shared as they are, it takes {:.2f} us less than {}",
                                  rows[0].candidate.algorithm->name, (rows[1].seconds() - rows[0].seconds()) * 1e6,
                                  rows[1].candidate.algorithm->name);

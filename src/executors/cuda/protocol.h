@@ -17,8 +17,8 @@
 
 namespace tutti {
 
-/// The sender's end of a link. Message n lies in slot n mod slots of the receiver, until n is released. A ring of orders to a
-/// host thread is one too: its slots hold orders in pinned memory, and the thread has the receiving end.
+/// The sender's end of a link. Message n lies in slot n mod slots of the receiver, until n is released. A ring of orders to
+/// a host thread is one too: its slots hold orders in pinned memory, and the thread has the receiving end.
 template <class Words>
 struct SendingEnd {
   using Number = typename Words::Number;

@@ -44,7 +44,7 @@ struct Sent {
 Schedule messages(int ranks, const std::vector<Sent>& all) {
   std::string text = "schedule all_reduce by_hand\nranks " + std::to_string(ranks) +
                      " root 0 count 100000 type uint8 op sum\nlanes 1 depth 1 credit 1 chunks 100 scratch 0 message 100\n"
-                     "window 100000 grain 1 wire user hash 0\n";
+                     "window 100000 grain 1 hash 0\n";
   for (int r = 0; r < ranks; ++r) {
     std::string links, steps;
     for (const Sent& sent : all) {

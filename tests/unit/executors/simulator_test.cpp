@@ -39,7 +39,7 @@ Schedule parse(const std::string& text) {
 /// A broadcast from rank 0 to rank 1, of 1,000 floats a pass and `count` in all.
 std::string header(const char* shape, int count = 1000, int ranks = 2) {
   return "schedule broadcast by_hand\nranks " + std::to_string(ranks) + " root 0 count " + std::to_string(count) +
-         " type float32 op sum\n" + shape + "\nwindow 1000 grain 1 wire user hash 0\n";
+         " type float32 op sum\n" + shape + "\nwindow 1000 grain 1 hash 0\n";
 }
 
 TEST(Simulator, GivesOneMessageAlphaAndBetaForEachByte) {

@@ -1,0 +1,63 @@
+#include "src/reduction/user_fold.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+thread_local const UserFold* current = nullptr;
+
+/// Bytes that are folded at once: some of the nearest cache.
+constexpr std::uint64_t kPieceBytes = 8192;
+
+/// Folds piece by piece in memory of its own, since a destination may be a source. What is misaligned, as a message may be,
+/// is copied there too.
+class Folder {
+ public:
+  Folder(const UserFold& operation, const FoldArguments& arguments)
+      : operation_(operation),
+        arguments_(arguments),
+        piece_(std::max<std::uint64_t>(1, kPieceBytes / operation.element_bytes) * operation.element_bytes),
+        memory_(2 * piece_ / sizeof(std::max_align_t) + 2) {}
+
+  void run() {
+    std::byte* const total = reinterpret_cast<std::byte*>(memory_.data());
+    for (std::uint64_t at = 0; at < arguments_.count; at += piece_) {
+      const std::uint64_t bytes = std::min(piece_, arguments_.count - at);
+      std::memcpy(total, source(arguments_.source_count - 1, at), bytes);
+      for (std::uint32_t s = arguments_.source_count - 1; s-- > 0;)
+        operation_.fold(operation_.ctx, aligned(source(s, at), bytes), total, bytes / operation_.element_bytes);
+      for (std::uint32_t d = 0; d < arguments_.destination_count; ++d)
+        std::memcpy(static_cast<std::byte*>(arguments_.destinations[d].data) + at, total, bytes);
+    }
+  }
+
+ private:
+  const std::byte* source(std::uint32_t s, std::uint64_t at) const {
+    return static_cast<const std::byte*>(arguments_.sources[s].data) + at;
+  }
+  const std::byte* aligned(const std::byte* from, std::uint64_t bytes) {
+    if (reinterpret_cast<std::uintptr_t>(from) % alignof(std::max_align_t) == 0) return from;
+    std::byte* const copy = reinterpret_cast<std::byte*>(memory_.data() + memory_.size() / 2);
+    std::memcpy(copy, from, bytes);
+    return copy;
+  }
+
+  const UserFold& operation_;
+  const FoldArguments& arguments_;
+  const std::uint64_t piece_;
+  std::vector<std::max_align_t> memory_;
+};
+
+void fold(const FoldArguments& arguments) { Folder(*current, arguments).run(); }
+
+}  // namespace
+
+FoldFunction find_user_fold() { return &fold; }
+
+UserFoldScope::UserFoldScope(const UserFold* fold) : before_(current) { current = fold; }
+UserFoldScope::~UserFoldScope() { current = before_; }
+
+}  // namespace tutti
