@@ -94,7 +94,7 @@ typedef enum tutti_op {
 
 typedef struct tutti_comm tutti_comm;    ///< one rank's membership of a group of ranks
 typedef struct tutti_work tutti_work;    ///< an operation under way
-typedef struct tutti_queue tutti_queue;  ///< runs operations in order, on a thread of the library's
+typedef struct tutti_queue tutti_queue;  ///< runs operations in order, on a thread of the library's or one that waits
 
 /// Where an operation runs. Passed by value; zero-initialised it is BLOCKING.
 typedef enum tutti_stream_kind {
@@ -533,10 +533,11 @@ TUTTI_API tutti_status tutti_recv(void* recv, size_t count, tutti_type type, int
 TUTTI_API tutti_status tutti_group_start(void);
 TUTTI_API tutti_status tutti_group_end(const tutti_call* call);
 
-/// A queue with a thread of its own that runs operations behind the caller's back, in order for collectives. Destroy
-/// completes what was enqueued; TUTTI_INVALID_USAGE, and nothing happens, while this thread's open group holds operations
-/// on it; NULL is allowed. A forked child may only destroy its parent's queues: any other use is TUTTI_INVALID_USAGE.
-/// Thread safe.
+/// A queue with a thread of its own that runs operations behind the caller's back, in order for collectives. A thread
+/// that waits for a collective, or for the queue, runs what has not begun yet up to there. It does so where its wait has
+/// no limit and the communicator no poll hook, as what it runs it cannot leave. Destroy completes what was enqueued;
+/// TUTTI_INVALID_USAGE, and nothing happens, while this thread's open group holds operations on it; NULL is allowed. A
+/// forked child may only destroy its parent's queues: any other use is TUTTI_INVALID_USAGE. Thread safe.
 TUTTI_API tutti_status tutti_queue_create(tutti_queue** queue);
 TUTTI_API tutti_status tutti_queue_destroy(tutti_queue* queue);
 /// Returns when all that was enqueued before (transfers included) has completed, with its first error that no wait has

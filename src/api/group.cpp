@@ -209,12 +209,14 @@ void issue(const std::shared_ptr<Task>& task, bool background) {
     communicator.point_to_point().post(*transfer, task->work, background || queue != nullptr);
     task->issued = true;
   } else if (queue != nullptr) {
-    std::get<CollectiveCall>(task->operation.what).beside = true;
-    queue->post([task] { static_cast<void>(run_collective(*task, {})); }, task->work,
-                [&task, &communicator] {
-                  task->ticket = communicator.enter();
-                  task->issued = true;
-                });
+    const auto run = [task](Queue::Runner by) {
+      std::get<CollectiveCall>(task->operation.what).beside = by == Queue::Runner::own_thread;
+      static_cast<void>(run_collective(*task, {}));
+    };
+    queue->post(run, Queue::Runner::any_thread, task->work, [&task, &communicator] {
+      task->ticket = communicator.enter();
+      task->issued = true;
+    });
   } else {
     task->ticket = communicator.enter();
     task->issued = true;

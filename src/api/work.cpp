@@ -77,14 +77,14 @@ tutti_status tutti_queue_call(tutti_queue* queue, void (*fn)(void*), void* ctx, 
     const auto state = std::make_shared<tutti::Work>();
     std::unique_ptr<tutti_work> handle(work != nullptr ? new tutti_work{state} : nullptr);
     state->issue(0, nullptr);
-    const auto run = [fn, ctx, state] {
+    const auto run = [fn, ctx, state](tutti::Queue::Runner) {
       state->start(0);
       state->complete(tutti::catching([&]() -> Status {
         fn(ctx);
         return {};
       }));
     };
-    queue->queue->post(run, state, [] {});
+    queue->queue->post(run, tutti::Queue::Runner::own_thread, state, [] {});
     if (handle != nullptr) *work = handle.release();
     return {};
   });

@@ -72,6 +72,16 @@ void Work::issue(std::uint64_t limit_ns, std::shared_ptr<void> hold) {
   hold_ = std::move(hold);
 }
 
+void Work::set_helper(std::weak_ptr<Helper> helper) {
+  const std::lock_guard lock(mutex_);
+  helper_ = std::move(helper);
+}
+
+std::shared_ptr<Work::Helper> Work::helper() const {
+  const std::lock_guard lock(mutex_);
+  return status_ ? nullptr : helper_.lock();
+}
+
 void Work::start(std::uint64_t sequence) {
   const std::lock_guard lock(mutex_);
   info_.sequence = sequence;
@@ -135,6 +145,10 @@ std::optional<Status> Work::sleep(std::uint64_t ns) const {
 std::optional<Status> Work::wait(std::uint64_t timeout_ns) const {
   constexpr std::uint64_t look_again_ns = 1'000'000'000;  // a start meanwhile moves the deadline
   const std::uint64_t called_ns = now_ns();
+  // What runs here cannot be left before it ends.
+  if ((timeout_ns == 0 || timeout_ns >= TUTTI_NO_TIMEOUT) && hook_.poll == nullptr) {
+    if (const std::shared_ptr<Helper> helping = helper()) helping->help(*this);
+  }
   for (;;) {
     if (auto status = test()) return status;
     const std::uint64_t left = left_ns(timeout_ns, called_ns);

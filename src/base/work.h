@@ -31,6 +31,13 @@ class Work {
     Callback fn;
     tutti_status code = TUTTI_IN_PROGRESS;
   };
+  /// Whoever can run the operation, and what comes before it, in the thread that waits for it.
+  class Helper {
+   public:
+    virtual ~Helper() = default;
+    /// Runs what it can, up to `work`; nothing, where that has begun already, or another thread runs what is before it.
+    virtual void help(const Work& work) = 0;
+  };
   /// How long `wait` lasts beyond an operation's own deadline: it ends itself, and needs a moment to find out why.
   static constexpr std::uint64_t grace_ns = 5'000'000'000;
 
@@ -40,6 +47,8 @@ class Work {
   /// It is on its stream from now on, and may take limit_ns once it is ready; 0: it ends with others, which their deadlines
   /// bound. `hold` is let go of when it ends.
   void issue(std::uint64_t limit_ns, std::shared_ptr<void> hold);
+  /// Waits without a limit of their own, and without a hook, ask it for help first. Before the operation can begin.
+  void set_helper(std::weak_ptr<Helper> helper);
   void start(std::uint64_t sequence);
   /// Ends the operation, once; callbacks go to the notifier's thread.
   void complete(Status status);
@@ -66,6 +75,7 @@ class Work {
   void notify(Callback fn);
 
  private:
+  std::shared_ptr<Helper> helper() const;
   std::uint64_t left_ns(std::uint64_t timeout_ns, std::uint64_t called_ns) const;
 
   const PollHook hook_;
@@ -79,6 +89,7 @@ class Work {
   std::uint64_t limit_ns_ = 0;
   bool issued_ = false;
   std::shared_ptr<void> hold_;
+  std::weak_ptr<Helper> helper_;
 };
 
 }  // namespace tutti

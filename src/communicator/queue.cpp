@@ -1,40 +1,112 @@
 #include "src/communicator/queue.h"
 
 #include <algorithm>
-#include <utility>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
 #include <vector>
 
 #include "src/base/background_thread.h"
 #include "src/base/clock.h"
+#include "src/base/no_cancellation.h"
 
 namespace tutti {
 
+/// What the queue's thread and those that wait share.
+struct Queue::State final : Work::Helper {
+  /// Posted, or tracked: without an operation.
+  struct Item {
+    std::shared_ptr<const Work> work;
+    Operation operation;
+    Runner runner = Runner::own_thread;
+    bool may_be_taken_over() const { return operation == nullptr || runner == Runner::any_thread; }
+  };
+
+  /// A hook, and the numbers of the first and the last item that it belongs to.
+  struct Asked {
+    PollHook hook;
+    std::uint64_t first;
+    std::uint64_t last;
+  };
+
+  /// An item that failed.
+  struct Failure {
+    std::uint64_t number;
+    Status status;
+  };
+
+  struct Waiting;
+
+  void run();
+  void close();
+  void help(const Work& work) override;
+  void append(Item item);
+  void drop_ended();
+  void run_next(Runner by, std::unique_lock<std::mutex>& lock);
+  void take_over(std::uint64_t until, std::unique_lock<std::mutex>& lock);
+  bool hook_ends_wait(std::uint64_t until, std::unique_lock<std::mutex>& lock) const;
+  Status wait(std::uint64_t timeout_ns);
+  std::uint64_t end() const { return first_ + items_.size(); }
+
+  std::mutex mutex_;  ///< guards what follows
+  std::condition_variable changed_;
+  std::deque<Item> items_;    ///< that no wait has seen the end of, in order; those at its front that ended are dropped
+  std::uint64_t first_ = 0;   ///< number of items_.front()
+  std::vector<Asked> hooks_;  ///< theirs, each once, so that a wait need not look at all items
+  /// Of those dropped that failed, in order: the first one that no wait has told of, and all that waits may tell that are
+  /// under way.
+  std::deque<Failure> failures_;
+  std::uint64_t told_ = 0;  ///< waits have told of failures before it
+  std::size_t waits_ = 0;   ///< under way
+  std::uint64_t next_ = 0;  ///< number of the first that nobody has come to
+  bool running_ = false;    ///< somebody runs the one before it
+  bool closing_ = false;
+};
+
 Result<std::unique_ptr<Queue>> Queue::make() {
-  std::unique_ptr<Queue> self(new Queue);
-  auto thread = background_thread("tutti queue", [queue = self.get()] { queue->run(); });
+  std::unique_ptr<Queue> self(new Queue(std::make_shared<State>()));
+  auto thread = background_thread("tutti queue", [state = self->state_.get()] { state->run(); });
   if (!thread.ok()) return thread.status();
   self->thread_ = std::move(thread).value();
   return self;
 }
 
 Queue::~Queue() {
-  {
-    const std::lock_guard lock(mutex_);
-    closing_ = true;
-  }
-  changed_.notify_all();
+  state_->close();
   if (thread_.joinable()) thread_.join();
-  // What is left are transfers, which end by their own deadlines.
+  // What is left are transfers, which end by their own deadlines, and what a thread that waits has taken over.
   constexpr std::uint64_t second = 1'000'000'000;
-  for (const Item& item : items_) {
+  for (const State::Item& item : state_->items_) {
     while (!item.work->sleep(second)) {
     }
   }
 }
 
-/// Called with the lock held, as append. Transfers are dropped even before the thread has come to them: it does not run
-/// them.
-void Queue::drop_ended() {
+void Queue::post(Operation operation, Runner runner, std::shared_ptr<Work> work, const std::function<void()>& enter) {
+  work->set_helper(state_);
+  const std::lock_guard lock(state_->mutex_);
+  state_->append({std::move(work), std::move(operation), runner});
+  enter();
+  state_->changed_.notify_all();
+}
+
+void Queue::track(std::shared_ptr<const Work> work) {
+  const std::lock_guard lock(state_->mutex_);
+  state_->append({std::move(work), nullptr});
+}
+
+Status Queue::wait(std::uint64_t timeout_ns) { return state_->wait(timeout_ns); }
+
+void Queue::State::close() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+}
+
+/// Called with the lock held, as append. Transfers are dropped even before anybody has come to them: nobody runs them here.
+void Queue::State::drop_ended() {
   for (; !items_.empty() && (first_ < next_ || items_.front().operation == nullptr); ++first_, items_.pop_front()) {
     const auto status = items_.front().work->test();
     if (!status) break;
@@ -45,9 +117,9 @@ void Queue::drop_ended() {
   std::erase_if(hooks_, [this](const Asked& asked) { return asked.last < first_; });
 }
 
-void Queue::append(Item item) {
+void Queue::State::append(Item item) {
   drop_ended();
-  const std::uint64_t number = first_ + items_.size();
+  const std::uint64_t number = end();
   const PollHook& hook = item.work->hook();
   auto asked = std::find_if(hooks_.begin(), hooks_.end(), [&](const Asked& other) { return other.hook == hook; });
   if (hook.poll != nullptr && asked == hooks_.end()) asked = hooks_.insert(asked, {hook, number, number});
@@ -55,20 +127,38 @@ void Queue::append(Item item) {
   if (asked != hooks_.end()) asked->last = number;
 }
 
-void Queue::post(std::function<void()> operation, std::shared_ptr<const Work> work, const std::function<void()>& enter) {
-  const std::lock_guard lock(mutex_);
-  append({std::move(work), std::move(operation)});
-  enter();
-  changed_.notify_all();
+/// Runs the next item, if it is not one that is only tracked. Releases the lock meanwhile.
+void Queue::State::run_next(Runner by, std::unique_lock<std::mutex>& lock) {
+  Operation operation = std::move(items_[next_ - first_].operation);
+  ++next_;
+  if (operation == nullptr) return;
+  running_ = true;
+  lock.unlock();
+  operation(by);
+  operation = nullptr;
+  lock.lock();
+  running_ = false;
 }
 
-void Queue::track(std::shared_ptr<const Work> work) {
-  const std::lock_guard lock(mutex_);
-  append({std::move(work), nullptr});
+/// Runs items before number `until` in this thread, as long as nobody else runs any.
+void Queue::State::take_over(std::uint64_t until, std::unique_lock<std::mutex>& lock) {
+  const NoCancellation whole;
+  if (running_) return;
+  while (next_ < until && items_[next_ - first_].may_be_taken_over()) run_next(Runner::any_thread, lock);
+  // The queue's own thread slept on while somebody ran.
+  if (closing_ || next_ < end()) changed_.notify_all();
+}
+
+void Queue::State::help(const Work& work) {
+  std::unique_lock lock(mutex_);
+  const auto item =
+      std::find_if(items_.rbegin(), items_.rend(), [&](const Item& each) { return each.work.get() == &work; });
+  if (item == items_.rend()) return;
+  take_over(first_ + static_cast<std::uint64_t>(items_.rend() - item), lock);
 }
 
 /// Asks the hooks of items before number `until`. Releases the lock meanwhile.
-bool Queue::hook_ends_wait(std::uint64_t until, std::unique_lock<std::mutex>& lock) const {
+bool Queue::State::hook_ends_wait(std::uint64_t until, std::unique_lock<std::mutex>& lock) const {
   if (hooks_.empty()) return false;
   const std::vector<Asked> hooks = hooks_;
   lock.unlock();
@@ -79,27 +169,29 @@ bool Queue::hook_ends_wait(std::uint64_t until, std::unique_lock<std::mutex>& lo
 }
 
 /// A wait under way. Ends with the lock held, as it begins, also where an exception of a hook's ends it.
-struct Queue::Waiting {
-  Waiting(Queue& of, std::unique_lock<std::mutex>& its) : queue(of), lock(its) { ++queue.waits_; }
+struct Queue::State::Waiting {
+  Waiting(State& of, std::unique_lock<std::mutex>& its) : state(of), lock(its) { ++state.waits_; }
   ~Waiting() {
     if (!lock.owns_lock()) lock.lock();
-    if (--queue.waits_ != 0) return;
-    std::deque<Failure>& failures = queue.failures_;
-    while (!failures.empty() && failures.front().number < queue.told_) failures.pop_front();
+    if (--state.waits_ != 0) return;
+    std::deque<Failure>& failures = state.failures_;
+    while (!failures.empty() && failures.front().number < state.told_) failures.pop_front();
   }
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
 
-  Queue& queue;
+  State& state;
   std::unique_lock<std::mutex>& lock;
 };
 
-Status Queue::wait(std::uint64_t timeout_ns) {
+Status Queue::State::wait(std::uint64_t timeout_ns) {
   const Deadline deadline = timeout_ns == 0 ? Deadline() : Deadline::in(timeout_ns);
   std::unique_lock lock(mutex_);
   const Waiting waiting(*this, lock);
-  const std::uint64_t until = first_ + items_.size();
+  const std::uint64_t until = end();
   const std::uint64_t told = told_;
+  // What runs here cannot be left before it ends.
+  if (timeout_ns == 0 && hooks_.empty()) take_over(until, lock);
   for (;;) {
     drop_ended();
     if (first_ >= until) break;
@@ -121,18 +213,12 @@ Status Queue::wait(std::uint64_t timeout_ns) {
   return failure->status;
 }
 
-void Queue::run() {
+void Queue::State::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return closing_ || next_ < first_ + items_.size(); });
-    if (next_ == first_ + items_.size()) return;
-    std::function<void()> operation = std::move(items_[next_ - first_].operation);
-    ++next_;
-    if (operation == nullptr) continue;  // tracked
-    lock.unlock();
-    operation();
-    operation = nullptr;
-    lock.lock();
+    changed_.wait(lock, [this] { return !running_ && (closing_ || next_ < end()); });
+    if (next_ == end()) return;
+    run_next(Runner::own_thread, lock);
   }
 }
 

@@ -1,22 +1,20 @@
-// A host queue: operations in order, on a thread of its own.
+// A host queue: operations in order, on a thread of its own, or on one that waits for them.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <thread>
-#include <vector>
+#include <utility>
 
 #include "src/base/status.h"
 #include "src/base/work.h"
 
 namespace tutti {
 
-/// Runs what is posted, one after the other. Thread safe. Destruction completes what was posted and tracked: each operation
-/// has a deadline of its own, so that is bounded.
+/// Runs what is posted, one after the other. A thread that waits takes over what the queue's own has not begun: handing it
+/// over, and being told, takes longer than a short operation. Thread safe. Destruction completes what was posted and
+/// tracked: each operation has a deadline of its own, so that is bounded.
 class Queue {
  public:
   /// Errors: TUTTI_SYSTEM_ERROR where the system has no thread left.
@@ -25,9 +23,14 @@ class Queue {
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
 
+  /// Who may run an operation.
+  enum class Runner { any_thread, own_thread };
+  /// Told by whom it is run: the queue's own thread, which is beside its caller, or one that waits for it.
+  using Operation = std::function<void(Runner by)>;
+
   /// Appends `operation`, whose outcome `work` has afterwards. `enter` is called in one step with that, once nothing can
   /// fail any more: it takes the operation's place in orders other than this queue's. It must not throw or block.
-  void post(std::function<void()> operation, std::shared_ptr<const Work> work, const std::function<void()>& enter);
+  void post(Operation operation, Runner runner, std::shared_ptr<Work> work, const std::function<void()>& enter);
   /// Makes `wait` cover an operation that runs elsewhere.
   void track(std::shared_ptr<const Work> work);
   /// Waits until what was posted and tracked before has ended; its first error since the last wait that saw it. After
@@ -36,45 +39,11 @@ class Queue {
   Status wait(std::uint64_t timeout_ns);
 
  private:
-  /// Posted, or tracked: without an operation.
-  struct Item {
-    std::shared_ptr<const Work> work;
-    std::function<void()> operation;
-  };
+  struct State;
 
-  /// A hook, and the numbers of the first and the last item that it belongs to.
-  struct Asked {
-    PollHook hook;
-    std::uint64_t first;
-    std::uint64_t last;
-  };
+  explicit Queue(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-  /// An item that failed.
-  struct Failure {
-    std::uint64_t number;
-    Status status;
-  };
-
-  struct Waiting;
-
-  Queue() = default;
-  void run();
-  void append(Item item);
-  void drop_ended();
-  bool hook_ends_wait(std::uint64_t until, std::unique_lock<std::mutex>& lock) const;
-
-  std::mutex mutex_;  ///< guards what follows
-  std::condition_variable changed_;
-  std::deque<Item> items_;    ///< that no wait has seen the end of, in order; those at its front that ended are dropped
-  std::uint64_t first_ = 0;   ///< number of items_.front()
-  std::vector<Asked> hooks_;  ///< theirs, each once, so that a wait need not look at all items
-  /// Of those dropped that failed, in order: the first one that no wait has told of, and all that waits may tell that are
-  /// under way.
-  std::deque<Failure> failures_;
-  std::uint64_t told_ = 0;  ///< waits have told of failures before it
-  std::size_t waits_ = 0;   ///< under way
-  std::uint64_t next_ = 0;  ///< number of the first that the thread has not come to
-  bool closing_ = false;
+  const std::shared_ptr<State> state_;  ///< shared with threads that wait
   std::thread thread_;
 };
 

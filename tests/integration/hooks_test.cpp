@@ -5,6 +5,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/support/ranks.h"
@@ -43,6 +44,106 @@ TEST(QueueCalls, RunInTheQueuesOrder) {
     ASSERT_EQ(copy.seen.size(), 5u);
     for (std::size_t n = 0; n < 5; ++n) EXPECT_EQ(copy.seen[n], std::vector<int>(1000, 2 << n)) << "rank " << rank;
     EXPECT_EQ(tutti_queue_destroy(queue), TUTTI_SUCCESS);
+  });
+}
+
+/// A sum that notes which thread folds it.
+struct NotedSum {
+  std::thread::id folded_by;
+
+  static void fold(void* self, const void* in, void* inout, std::uint64_t count) {
+    static_cast<NotedSum*>(self)->folded_by = std::this_thread::get_id();
+    for (std::uint64_t i = 0; i < count; ++i) static_cast<int*>(inout)[i] += static_cast<const int*>(in)[i];
+  }
+};
+
+/// Posts pairs of sums on a queue and waits for the second of each; how many the thread that waited ran, as far as this
+/// rank folded.
+int taken_over(tutti_comm* comm, int rank, int sums, std::uint64_t timeout_ns) {
+  tutti_queue* queue = nullptr;
+  EXPECT_EQ(tutti_queue_create(&queue), TUTTI_SUCCESS) << last_error();
+  NotedSum sum;
+  tutti_op op = TUTTI_OP_LIMIT;
+  EXPECT_EQ(tutti_op_create_user(&op, &NotedSum::fold, &sum, 1, sizeof(int), comm), TUTTI_SUCCESS) << last_error();
+  int mine = 0;
+  for (int n = 0; n < sums; ++n) {
+    std::vector<int> data(n % 3 == 0 ? 10'000 : 1, rank + n);
+    tutti_work* works[2] = {};
+    tutti_call call = TUTTI_CALL_INIT;
+    for (tutti_work*& work : works) {
+      call.work = &work;
+      EXPECT_EQ(tutti_all_reduce(data.data(), data.data(), data.size(), TUTTI_INT32, op, comm, {TUTTI_STREAM_QUEUE, queue},
+                                 &call),
+                TUTTI_SUCCESS)
+          << last_error();
+    }
+    EXPECT_EQ(tutti_work_wait(works[1], timeout_ns), TUTTI_SUCCESS) << last_error();
+    EXPECT_EQ(tutti_work_test(works[0]), TUTTI_SUCCESS) << "it was before the other one";
+    EXPECT_EQ(data, std::vector<int>(data.size(), 2 * (1 + 2 * n))) << n;
+    mine += sum.folded_by == std::this_thread::get_id() ? 1 : 0;
+    sum.folded_by = {};
+    for (tutti_work* work : works) tutti_work_release(work);
+  }
+  EXPECT_EQ(tutti_queue_wait(queue, timeout_ns), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(tutti_queue_destroy(queue), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_op_destroy(op, comm), TUTTI_SUCCESS);
+  return mine;
+}
+
+// A wait with a limit of its own could not be left in time.
+TEST(QueueWaits, TakeOverWhatTheQueueHasNotBegun) {
+  const Ranks ranks(2);
+  std::atomic<int> taken{0};
+  ranks.run([&](int rank, tutti_comm* comm) {
+    taken += taken_over(comm, rank, 300, 0);
+    EXPECT_EQ(taken_over(comm, rank, 100, 10'000'000'000), 0);
+  });
+  EXPECT_GT(taken, 0);
+}
+
+// Nor could one whose communicator has a hook, which may end it.
+TEST(QueueWaits, OfCommunicatorsWithAHookTakeNothingOver) {
+  tutti_comm* comms[2] = {};
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.poll = [](void*) { return 0; };
+  ASSERT_EQ(tutti_comm_create_all(comms, 2, &config), TUTTI_SUCCESS) << last_error();
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank)
+    threads.emplace_back([&, rank] { EXPECT_EQ(taken_over(comms[rank], rank, 100, 0), 0); });
+  for (std::thread& thread : threads) thread.join();
+  for (tutti_comm* comm : comms) tutti_comm_destroy(comm);
+}
+
+// Several threads wait for one queue's operations, and another one destroys it.
+TEST(QueueWaits, MayTakeOverFromSeveralThreads) {
+  const Ranks ranks(2);
+  ranks.run([](int rank, tutti_comm* comm) {
+    for (int turn = 0; turn < 50; ++turn) {
+      tutti_queue* queue = nullptr;
+      ASSERT_EQ(tutti_queue_create(&queue), TUTTI_SUCCESS) << last_error();
+      std::vector<std::vector<int>> data(6, std::vector<int>(100, rank));
+      std::vector<tutti_work*> works(data.size());
+      for (std::size_t n = 0; n < data.size(); ++n) {
+        tutti_call call = TUTTI_CALL_INIT;
+        call.work = &works[n];
+        ASSERT_EQ(tutti_all_reduce(data[n].data(), data[n].data(), 100, TUTTI_INT32, TUTTI_SUM, comm,
+                                   {TUTTI_STREAM_QUEUE, queue}, &call),
+                  TUTTI_SUCCESS)
+            << last_error();
+      }
+      std::vector<std::thread> waiting;
+      for (tutti_work* work : works)
+        waiting.emplace_back([work] { EXPECT_EQ(tutti_work_wait(work, 0), TUTTI_SUCCESS) << last_error(); });
+      if (turn % 2 == 0) {
+        EXPECT_EQ(tutti_queue_destroy(queue), TUTTI_SUCCESS);
+      }
+      for (std::thread& thread : waiting) thread.join();
+      if (turn % 2 != 0) {
+        EXPECT_EQ(tutti_queue_destroy(queue), TUTTI_SUCCESS);
+      }
+      for (tutti_work* work : works) tutti_work_release(work);
+      for (const std::vector<int>& sums : data) EXPECT_EQ(sums, std::vector<int>(100, 1));
+    }
   });
 }
 
