@@ -532,6 +532,11 @@ TUTTI_API tutti_status tutti_recv(void* recv, size_t count, tutti_type type, int
 /// Finalize  cannot be held back: TUTTI_INVALID_USAGE.
 TUTTI_API tutti_status tutti_group_start(void);
 TUTTI_API tutti_status tutti_group_end(const tutti_call* call);
+/// Ends the outermost group and runs nothing of it. *ns: what its operations are expected to take, by the terms that
+/// algorithms are chosen by: a communicator's collectives one after the other, its messages beside them, communicators side
+/// by side. Works of the group end with TUTTI_ABORTED. Not collective. Errors: TUTTI_INVALID_USAGE (no open group, an inner
+/// one, communicators that were to be made), and what a call of the group was refused with. After ncclGroupSimulateEnd.
+TUTTI_API tutti_status tutti_group_estimate(uint64_t* ns);
 
 /// A queue with a thread of its own that runs operations behind the caller's back, in order for collectives. A thread
 /// that waits for a collective, or for the queue, runs what has not begun yet up to there. It does so where its wait has

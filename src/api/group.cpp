@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <new>
 #include <span>
 #include <utility>
@@ -512,6 +513,62 @@ Status close_group(Group& open, const tutti_call& call) {
   return first;
 }
 
+/// What one communicator's part of a group is expected to take: collectives one after the other, messages beside them.
+struct Expected {
+  double collectives = 0;
+  std::uint64_t sent = 0;
+  std::uint64_t received = 0;
+};
+
+/// What the tasks would take, were they run: communicators side by side.
+Status expect(const Tasks& tasks, std::uint64_t& ns) {
+  std::map<const Communicator*, Expected> parts;
+  for (const auto& task : tasks) {
+    Expected& part = parts[&task->communicator()];
+    if (const Transfer* const transfer = task->transfer()) {
+      (transfer->sends ? part.sent : part.received) += transfer->bytes;
+      continue;
+    }
+    const auto seconds = task->communicator().expected_seconds(*task->collective());
+    if (!seconds.ok()) return seconds.status();
+    part.collectives += *seconds;
+  }
+  double longest = 0;
+  for (const auto& [communicator, part] : parts) {
+    const std::uint64_t bytes = std::max(part.sent, part.received);
+    longest = std::max(longest, std::max(part.collectives, bytes != 0 ? communicator->expected_seconds(bytes) : 0));
+  }
+  constexpr double most = 1e18;
+  ns = static_cast<std::uint64_t>(std::min(longest * 1e9, most));
+  return {};
+}
+
+/// Ends the outermost group, of which nothing is run.
+Status estimate_group(std::uint64_t* ns) {
+  OpenGroups& groups = open_groups;
+  if (groups.depth == 0) return Status(TUTTI_INVALID_USAGE, "tutti_group_estimate without tutti_group_start", "Pair them.");
+  if (groups.depth > 1) {
+    return Status(TUTTI_INVALID_USAGE, "tutti_group_estimate was called within an inner group",
+                  "Estimate the outermost one: it would issue the group.");
+  }
+  groups.depth = 0;
+  Group& open = groups.group();
+  Status outcome = catching([&]() -> Status { return unfold(open), Status(); });
+  const Tasks tasks = std::exchange(open.tasks, {});
+  std::vector<HeldCreation> creations = std::exchange(open.creations, {});
+  if (Status first = std::exchange(open.first, {}); !first.ok()) outcome = std::move(first);
+  if (outcome.ok() && !creations.empty()) {
+    outcome =
+        Status(TUTTI_INVALID_USAGE, "a group that makes communicators cannot be estimated", "Make them outside of it.");
+  }
+  if (outcome.ok())
+    outcome = ns != nullptr ? expect(tasks, *ns) : invalid("tutti_group_estimate needs a place for the time");
+  const Status why = outcome.ok() ? Status(TUTTI_ABORTED, "the group was only estimated", "") : outcome;
+  refuse_together(creations, why);
+  for (const auto& task : tasks) task->work->complete(why);
+  return outcome;
+}
+
 Status end_group(const tutti_call* call) {
   OpenGroups& groups = open_groups;
   if (groups.depth == 0) return Status(TUTTI_INVALID_USAGE, "tutti_group_end without tutti_group_start", "Pair them.");
@@ -625,6 +682,10 @@ void leave_groups_to(pid_t parent) { open_groups.leave_to(parent); }
 tutti_status tutti_group_start(void) {
   tutti::start_group();
   return TUTTI_SUCCESS;
+}
+
+tutti_status tutti_group_estimate(uint64_t* ns) {
+  return tutti::guarded([&] { return tutti::estimate_group(ns); });
 }
 
 tutti_status tutti_group_end(const tutti_call* call) {

@@ -434,6 +434,16 @@ Problem Communicator::problem_of(const CollectiveCall& call) const {
   return problem;
 }
 
+Result<double> Communicator::expected_seconds(const CollectiveCall& call) const {
+  if (call.count == 0) return 0.0;
+  return plans_.expected_seconds(problem_of(call), call.algorithm);
+}
+
+double Communicator::expected_seconds(std::uint64_t bytes) const {
+  const Terms terms = terms_of(inputs_.view);
+  return terms.alpha + terms.beta * static_cast<double>(bytes);
+}
+
 /// Gives it its number and its place in the history, and shows it to the peers.
 std::uint64_t Communicator::begin_operation(Called operation) {
   operation.sequence = sequence_.load(std::memory_order_relaxed);  // only changed in a turn

@@ -123,6 +123,10 @@ class Communicator {
   /// Splits off what was asked for, once those entered before have ended. Collective. The request's patience says who may
   /// end that; the exchange among all ranks is then torn, so this communicator fails. Likewise for want of memory.
   Result<std::unique_ptr<Communicator>> split(SplitRequest request, Ticket ticket);
+  /// What a collective is expected to take. Thread safe. Errors: as of `select`.
+  Result<double> expected_seconds(const CollectiveCall& call) const;
+  /// What messages of so many bytes in one direction take, each way at once. Thread safe.
+  double expected_seconds(std::uint64_t bytes) const;
   /// Those that were made for it. Thread safe.
   MadeOperators& made_operators() { return made_operators_; }
   TransferEngine& point_to_point() { return *point_to_point_; }

@@ -105,6 +105,12 @@ Result<Candidate> PlanCache::candidate_for(const Problem& problem, const std::st
   return select(problem, inputs_.view, inputs_.overrides, wish, inputs_.lanes, inputs_.files.tuning);
 }
 
+Result<double> PlanCache::expected_seconds(const Problem& problem, const std::string& wish) const {
+  const auto candidate = candidate_for(problem, wish);
+  if (!candidate.ok()) return candidate.status();
+  return candidate->seconds;
+}
+
 Result<PlanChoice> PlanCache::choose(const Problem& problem, const std::string& wish) const {
   if (const MscclAlgorithm* const file = file_for(problem, wish); file != nullptr) {
     return PlanChoice{file->plan(problem, link_slot_bytes), file->name.c_str(),

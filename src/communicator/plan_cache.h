@@ -86,6 +86,9 @@ class PlanCache {
   /// Chooses an algorithm by the call's own wish, else TUTTI_ALGORITHM's, else a file's, else the tuning table's or the
   /// model's. The plan is found from now on. Errors: as of `select`.
   Result<const PreparedPlan*> make(const Problem& problem, const std::string& wish);
+  /// What a call is expected to take, by the terms that algorithms are chosen by. Files' schedules count as what would be
+  /// chosen without them. Thread safe. Errors: as of `select`.
+  Result<double> expected_seconds(const Problem& problem, const std::string& wish) const;
   /// The plan that `make` would make, and everybody's programs. Pure. Errors: as of `select`.
   Result<PlanChoice> choose(const Problem& problem, const std::string& wish) const;
   /// Forgets all plans and their links.

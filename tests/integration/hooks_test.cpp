@@ -47,6 +47,64 @@ TEST(QueueCalls, RunInTheQueuesOrder) {
   });
 }
 
+// What a group would take, of which nothing runs.
+TEST(GroupEstimates, GrowWithWhatIsCalledAndRunNothing) {
+  const Ranks ranks(2);
+  std::vector<float> data(1 << 20, 1.0f);
+  const auto estimate = [&](std::size_t count, int calls, bool transfers) {
+    EXPECT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+    for (int n = 0; n < calls; ++n) {
+      EXPECT_EQ(transfers
+                    ? tutti_send(data.data(), count, TUTTI_FLOAT32, 1, ranks[0], {}, nullptr)
+                    : tutti_all_reduce(data.data(), data.data(), count, TUTTI_FLOAT32, TUTTI_SUM, ranks[0], {}, nullptr),
+                TUTTI_SUCCESS)
+          << last_error();
+    }
+    std::uint64_t ns = UINT64_MAX;
+    EXPECT_EQ(tutti_group_estimate(&ns), TUTTI_SUCCESS) << last_error();
+    return ns;
+  };
+  for (const bool transfers : {false, true}) {
+    EXPECT_EQ(estimate(1, 0, transfers), 0u);
+    EXPECT_GT(estimate(1, 1, transfers), 0u);
+    EXPECT_GT(estimate(1 << 20, 1, transfers), estimate(1, 1, transfers));
+    EXPECT_GT(estimate(1 << 20, 3, transfers), 2 * estimate(1 << 20, 1, transfers));
+  }
+  EXPECT_EQ(data, std::vector<float>(1 << 20, 1.0f));
+  // A work of such a group has ended, and the communicator is as it was.
+  tutti_work* work = nullptr;
+  tutti_call call = TUTTI_CALL_INIT;
+  call.work = &work;
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_all_reduce(data.data(), data.data(), 4, TUTTI_FLOAT32, TUTTI_SUM, ranks[0], {}, &call), TUTTI_SUCCESS);
+  std::uint64_t ns = 0;
+  EXPECT_EQ(tutti_group_estimate(&ns), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_work_test(work), TUTTI_ABORTED);
+  EXPECT_THAT(last_error(), HasSubstr("only estimated"));
+  tutti_work_release(work);
+  ranks.run([](int, tutti_comm* comm) { EXPECT_EQ(tutti_barrier(comm, {}, nullptr), TUTTI_SUCCESS) << last_error(); });
+}
+
+TEST(GroupEstimates, ThatAreWrongAreRefused) {
+  const Ranks ranks(1);
+  std::uint64_t ns = 7;
+  EXPECT_EQ(tutti_group_estimate(&ns), TUTTI_INVALID_USAGE);
+  EXPECT_THAT(last_error(), HasSubstr("without tutti_group_start"));
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_group_estimate(&ns), TUTTI_INVALID_USAGE);
+  EXPECT_THAT(last_error(), HasSubstr("within an inner group"));
+  EXPECT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_group_estimate(nullptr), TUTTI_INVALID_ARGUMENT);
+  EXPECT_EQ(tutti_group_estimate(&ns), TUTTI_INVALID_USAGE) << "the group has ended";
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  tutti_comm* made = nullptr;
+  EXPECT_EQ(tutti_comm_split(ranks[0], 0, 0, &made, nullptr), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(tutti_group_estimate(&ns), TUTTI_INVALID_USAGE);
+  EXPECT_THAT(last_error(), HasSubstr("makes communicators"));
+  EXPECT_EQ(ns, 7u);
+}
+
 /// A sum that notes which thread folds it.
 struct NotedSum {
   std::thread::id folded_by;

@@ -67,6 +67,8 @@ struct Request {
   std::int64_t root = 0;
   std::int64_t rank = -1;
   std::int64_t lanes = 0;
+  std::int64_t shares = 1;
+  bool one_fold = false;
   std::uint64_t bytes = std::uint64_t{1} << 20;
   std::uint64_t slice = slot_bytes;
   bool one_collective = false;  ///< --collective was given
@@ -88,6 +90,10 @@ void declare(program::Options& options, Request& request) {
   options.size("--slice", &request.slice, "bytes of the longest message: longer chunks go in several passes");
   options.text("--type", &request.type, "NAME", "element type");
   options.text("--op", &request.op, "NAME", "operator");
+  options.flag("--one-fold", &request.one_fold,
+               "algorithms alone that fold all ranks' operands at once, in rank order, as reproducible sums do");
+  options.integer("--shares", &request.shares, 1, most_shares,
+                  "operands that each rank folds, of an all_reduce or reduce; several go by --one-fold");
   options.text("--schedule", &request.schedule, "FILE",
                "show, verify, simulate: a schedule as `show` prints it, instead of an algorithm");
   options.text("--tuning", &request.tuning, "FILE", "a tuning table, see perf/tune; without it the built-in estimates");
@@ -117,6 +123,7 @@ void declare(program::Options& options, Request& request) {
                   "the proof, or what is wrong");
   options.example("tutti-plan cost --collective all_reduce --ranks 8 --bytes 1M",
                   "all algorithms, quickest first, and why");
+  options.example("tutti-plan verify --ranks 4 --shares 3", "the proof that twelve operands are folded at once, in order");
   options.example("tutti-plan cost --ranks 8 --csv choices.csv",
                   "all choices for 8 ranks, for a spreadsheet, --tuning or TUTTI_TUNING");
   options.example("tutti-plan simulate --algorithm ring --ranks 8 --trace ring.json",
@@ -248,6 +255,23 @@ Status no_fold(const Request& request, tutti_type type, tutti_op op) {
   return {TUTTI_INVALID_ARGUMENT, fmt::format("there is no {} of {}; {}", request.op, request.type, instead)};
 }
 
+/// Whether the collective may be asked for one fold, and the ranks have so many operands.
+Status check_fold(const Request& request, Collective collective) {
+  if (request.one_fold && !reduces(collective)) {
+    return {TUTTI_INVALID_ARGUMENT,
+            fmt::format("{} folds nothing; leave --one-fold out, or give another --collective", name_of(collective))};
+  }
+  if (request.shares == 1) return {};
+  if (!can_have_shares(collective)) {
+    return {TUTTI_INVALID_ARGUMENT,
+            fmt::format("{} has no more than one operand a rank; leave --shares out, or give all_reduce or reduce",
+                        name_of(collective))};
+  }
+  if (request.shares * request.ranks <= most_shares) return {};
+  return {TUTTI_INVALID_ARGUMENT, fmt::format("--shares {} of {} ranks are more than {} operands; give fewer",
+                                              request.shares, request.ranks, most_shares)};
+}
+
 Result<Problem> problem_of(const Request& request) {
   const auto collective = collective_of(request.collective);
   const auto type = type_of(request.type);
@@ -256,6 +280,7 @@ Result<Problem> problem_of(const Request& request) {
   if (!type || element_bytes(*type) == 0) return unknown("element type", request.type, type_names());
   if (!op) return unknown("operator", request.op, op_names());
   if (reduces(*collective) && find_fold(*type, *op) == nullptr) return no_fold(request, *type, *op);
+  if (Status status = check_fold(request, *collective); !status.ok()) return status;
   if (request.root >= request.ranks) {
     return Status(TUTTI_INVALID_ARGUMENT, fmt::format("root {} is outside {} ranks; choose 0 to {}", request.root,
                                                       request.ranks, request.ranks - 1));
@@ -280,6 +305,8 @@ Result<Problem> problem_of(const Request& request) {
   problem.root = rooted(*collective) ? static_cast<std::int32_t>(request.root) : 0;
   problem.ranks = static_cast<std::int32_t>(request.ranks);
   problem.count = request.bytes / element;
+  problem.shares = static_cast<std::uint32_t>(request.shares);
+  problem.one_fold = request.one_fold || request.shares > 1;
   if (*collective == Collective::barrier) {
     problem.type = TUTTI_UINT8;
     problem.op = TUTTI_MAX;

@@ -154,6 +154,21 @@ TEST_F(PlanTool, RefusesOptionsThatWouldCountForNothing) {
   EXPECT_THAT(content("err"), HasSubstr("--algorithm was given ''"));
 }
 
+TEST_F(PlanTool, ProvesThatAllOperandsAreFoldedAtOnce) {
+  EXPECT_EQ(run("verify --ranks 4 --shares 3 --algorithm direct"), 0) << content("err");
+  EXPECT_THAT(content("out"), HasSubstr("folded in rank order"));
+  EXPECT_EQ(run("cost --ranks 5 --one-fold --collective reduce"), 0) << content("err");
+  EXPECT_THAT(content("out"), testing::AllOf(HasSubstr("central"), testing::Not(HasSubstr("binomial"))));
+  EXPECT_EQ(run("verify --ranks 5 --one-fold --algorithm ring"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("folds in an order of its own"));
+  EXPECT_EQ(run("cost --one-fold --collective broadcast"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("broadcast folds nothing"));
+  EXPECT_EQ(run("cost --shares 2 --collective reduce_scatter"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("no more than one operand a rank"));
+  EXPECT_EQ(run("cost --ranks 8 --shares 4000"), 2);
+  EXPECT_THAT(content("err"), HasSubstr("more than 4096 operands"));
+}
+
 TEST_F(PlanTool, WritesEveryChoiceAsCsvAndChoosesByItAgain) {
   const auto chosen = [&](const std::string& arguments) {
     EXPECT_EQ(run("cost " + arguments), 0) << content("err");
