@@ -128,7 +128,7 @@ typedef struct tutti_call {
 #define TUTTI_CALL_INIT {sizeof(tutti_call), 0, 0, 0, NULL, NULL, TUTTI_INT8, NULL, 0, 0}
 
 /// A timeout that never passes. Whoever waits for a rank that has died hears of that all the same.
-#define TUTTI_NO_TIMEOUT ((uint64_t)1 << 62)
+#define TUTTI_NO_TIMEOUT (UINT64_C(1) << 62)
 
 /// A source that matches any rank, for tutti_recv.
 #define TUTTI_ANY_SOURCE (-1)

@@ -24,10 +24,10 @@ TEST(Queue, KeepsNoOperationThatHasEndedAndTellsTheFirstErrorOnce) {
     auto work = std::make_shared<Work>();
     ended.push_back(work);
     queue.post(
-        [work, i] {
+        [work, i](Queue::Runner) {
           work->complete(i == 1 || i == 7 ? Status(TUTTI_TIMEOUT, "operation " + std::to_string(i)) : Status());
         },
-        work, [] {});
+        Queue::Runner::any_thread, work, [] {});
     work->sleep(10'000'000'000);
   }
   int kept = 0;
@@ -60,11 +60,49 @@ TEST(Queue, RunsAnOperationBehindManyTransfersThatAreUnderWay) {
   std::vector<std::shared_ptr<Work>> transfers;
   for (int i = 0; i < 1000; ++i) (*made)->track(transfers.emplace_back(std::make_shared<Work>()));
   auto work = std::make_shared<Work>();
-  (*made)->post([work] { work->complete({}); }, work, [] {});
+  (*made)->post([work](Queue::Runner) { work->complete({}); }, Queue::Runner::any_thread, work, [] {});
   EXPECT_TRUE(work->sleep(10'000'000'000));
   EXPECT_EQ((*made)->wait(1'000'000).code(), TUTTI_IN_PROGRESS);
   for (const auto& transfer : transfers) transfer->complete({});
   EXPECT_TRUE((*made)->wait(0).ok());
+}
+
+// Whoever waits takes over what anybody may run, up to what the queue's own thread has to run, in order.
+TEST(Queue, IsTakenOverByWhoWaitsUpToWhatItsOwnThreadHasToRun) {
+  int taken = 0;
+  for (int turn = 0; turn < 300; ++turn) {
+    auto made = Queue::make();
+    ASSERT_TRUE(made.ok());
+    std::vector<std::string> ran;  // one after the other, so without a lock
+    std::thread::id first_by;
+    const auto post = [&](const char* name, Queue::Runner runner) {
+      auto work = std::make_shared<Work>();
+      const auto run = [&ran, &first_by, name, work](Queue::Runner by) {
+        ran.push_back(std::string(name) + (by == Queue::Runner::own_thread ? " by its own" : ""));
+        if (ran.size() == 1) first_by = std::this_thread::get_id();
+        work->complete({});
+      };
+      (*made)->post(run, runner, work, [] {});
+      return work;
+    };
+    const auto first = post("first", Queue::Runner::any_thread);
+    const auto second = post("second", Queue::Runner::own_thread);
+    const auto third = post("third", Queue::Runner::any_thread);
+    if (turn % 2 == 0) {
+      EXPECT_TRUE(first->wait(0).has_value());
+      EXPECT_TRUE(third->wait(0).has_value());
+    } else {
+      EXPECT_TRUE((*made)->wait(0).ok());
+    }
+    made->reset();
+    ASSERT_EQ(ran.size(), 3u);
+    EXPECT_EQ(ran[0].substr(0, 5), "first");
+    EXPECT_EQ(ran[1], "second by its own");
+    EXPECT_EQ(ran[2].substr(0, 5), "third");
+    EXPECT_EQ(first_by == std::this_thread::get_id(), ran[0] == "first");
+    taken += ran[0] == "first" ? 1 : 0;
+  }
+  EXPECT_GT(taken, 0);
 }
 
 TEST(Queue, TellsAFailureToEveryWaitThatWasThere) {
