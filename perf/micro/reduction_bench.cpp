@@ -60,11 +60,11 @@ void run_fold(benchmark::State& state, tutti_type type, tutti_op op, Shape shape
   std::vector<FoldDestination> destinations;
   for (std::uint32_t s = 0; s < shape.sources; ++s) sources.push_back({blocks[s].get()});
   for (std::uint32_t d = shape.sources; d < operands; ++d) {
-    destinations.push_back({blocks[d].get(), ElementFormat::kUser, shape.streaming});
+    destinations.push_back({blocks[d].get(), shape.streaming});
   }
   const FoldFunction fold = find_fold(type, op);
   const FoldArguments arguments{
-      sources.data(),           destinations.data(), shape.sources, shape.destinations, shape.bytes / element_size(type),
+      sources.data(),           destinations.data(), shape.sources, shape.destinations, shape.bytes / element_bytes(type),
       op == TUTTI_AVG ? 3u : 0u};
   const std::size_t copied = shape.bytes * operands / 2;
   const Block from = make_block(copied, 1), to = make_block(copied, 2);
@@ -95,7 +95,7 @@ void run_small(benchmark::State& state, tutti_type type, tutti_op op, std::size_
   const FoldSource sources[] = {{a.get()}, {b.get()}};
   const FoldDestination destination{to.get()};
   const FoldFunction fold = find_fold(type, op);
-  const FoldArguments arguments{sources, &destination, 2, 1, bytes / element_size(type)};
+  const FoldArguments arguments{sources, &destination, 2, 1, bytes / element_bytes(type)};
   for (auto _ : state) {
     fold(arguments);
     benchmark::ClobberMemory();

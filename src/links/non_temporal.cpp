@@ -19,8 +19,8 @@ namespace {
 constexpr int turns = 4;
 
 std::uint64_t copy_ns(std::byte* to, const std::byte* from, std::uint64_t bytes, bool non_temporal) {
-  const FoldSource source = {from, ElementFormat::kUser};
-  const FoldDestination destination = {to, ElementFormat::kUser, non_temporal};
+  const FoldSource source = {from};
+  const FoldDestination destination = {to, non_temporal};
   const std::uint64_t begun = now_ns();
   find_copy()({&source, &destination, 1, 1, bytes});
   return now_ns() - begun;

@@ -26,7 +26,7 @@ inline void copy_payload(std::byte* to, std::span<const std::byte> from, bool no
     return;
   }
   const FoldSource source = {from.data()};
-  const FoldDestination destination = {to, ElementFormat::kUser, true};
+  const FoldDestination destination = {to, true};
   find_copy()({&source, &destination, 1, 1, from.size()});
 }
 

@@ -20,7 +20,7 @@ const FoldTable& uint8_table() { return kFolds<std::uint8_t>; }
 
 /// Copies are folds of one source of bytes; the operator is never applied.
 void copy_everywhere(const FoldArguments& arguments) {
-  sweep_any<MixedLanes<std::uint8_t>, ShortMixedLanes<std::uint8_t>, Sum, NoDivider, false>(arguments);
+  sweep_any<AnyLanes<std::uint8_t>, ShortAnyLanes<std::uint8_t>, Sum, NoDivider>(arguments);
 }
 
 /// Past the caches. What is no whole line of the target, at its beginning and its end, is copied as usual.
@@ -81,7 +81,7 @@ void copy_bytes(const void* from, const FoldDestination* destinations, std::uint
     for (std::uint32_t d = 0; d < destination_count; ++d) {
       const FoldDestination& to = destinations[d];
       copy_piece(static_cast<const std::byte*>(from) + at,
-                 {static_cast<std::byte*>(to.data) + at, to.format, to.streaming && past_caches},
+                 {static_cast<std::byte*>(to.data) + at, to.streaming && past_caches},
                  std::min(bytes - at, piece));
     }
   }

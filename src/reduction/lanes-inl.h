@@ -433,8 +433,7 @@ class VectorDivider<T, true> {
 
 // ---- Lanes of types that are folded in themselves ----------------------------------------------------------------------
 
-/// ScalarLanes' interface (scalar_lanes.h) on vectors of at most kMaxBytes, without the other format, which these types do
-/// not have.
+/// ScalarLanes' interface (scalar_lanes.h) on vectors of at most kMaxBytes.
 template <typename T, std::size_t kMaxBytes>
 struct VectorLanes {
   using Element = T;
@@ -592,14 +591,6 @@ struct BFloat16Format {
     return rounded(canonical_pair(value));
   }
   static HWY_INLINE Pair<V> load_narrow(const std::uint8_t* from) { return widen(load_bytes(D16(), from)); }
-  static HWY_INLINE Pair<V> load_wide(const std::uint8_t* from) {
-    Pair<V> value;
-    hn::LoadInterleaved2(D32(), static_cast<const float*>(static_cast<const void*>(from)), value.first, value.second);
-    return value;
-  }
-  static HWY_INLINE void store_wide(Pair<V> value, std::uint8_t* to) {
-    hn::StoreInterleaved2(value.first, value.second, D32(), static_cast<float*>(static_cast<void*>(to)));
-  }
   /// Between the pair and its elements in order, for vectors of 16 bytes.
   static HWY_INLINE Pair<V> from_order(Pair<V> ordered) {
     return {hn::ConcatEven(D32(), ordered.second, ordered.first), hn::ConcatOdd(D32(), ordered.second, ordered.first)};
@@ -648,8 +639,6 @@ struct Float16Format {
     // Halves of their own: conversions read memory faster than they take a vector apart.
     return {widen_half(load_bytes(DHalf(), from)), widen_half(load_bytes(DHalf(), from + 2 * hn::MaxLanes(D32())))};
   }
-  static HWY_INLINE Pair<V> load_wide(const std::uint8_t* from) { return load_in_order(D32(), from); }
-  static HWY_INLINE void store_wide(Pair<V> value, std::uint8_t* to) { store_in_order(D32(), value, to); }
   static HWY_INLINE Pair<V> from_order(Pair<V> ordered) { return ordered; }
   static HWY_INLINE Pair<V> to_order(Pair<V> value) { return value; }
 
@@ -730,8 +719,6 @@ struct Float8Format {
   static HWY_INLINE Pair<V> load_narrow(const std::uint8_t* from) {
     return {widen_half(load_bytes(DHalf(), from)), widen_half(load_bytes(DHalf(), from + hn::MaxLanes(DHalf())))};
   }
-  static HWY_INLINE Pair<V> load_wide(const std::uint8_t* from) { return load_in_order(D32(), from); }
-  static HWY_INLINE void store_wide(Pair<V> value, std::uint8_t* to) { store_in_order(D32(), value, to); }
   static HWY_INLINE Pair<V> from_order(Pair<V> ordered) { return ordered; }
   static HWY_INLINE Pair<V> to_order(Pair<V> value) { return value; }
 
@@ -802,25 +789,12 @@ struct NarrowLanes {
   static HWY_INLINE Value load(const std::uint8_t* from) { return F::load_narrow(from); }
   static HWY_INLINE void store(std::uint8_t* to, Value value) { store_bytes(typename F::Bits(), F::narrow(value), to); }
   static HWY_INLINE void stream(std::uint8_t* to, Value value) { stream_bytes(typename F::Bits(), F::narrow(value), to); }
-  static HWY_INLINE Value load_wide(const std::uint8_t* from) { return F::load_wide(from); }
-  static HWY_INLINE void store_wide(std::uint8_t* to, Value value) { F::store_wide(canonical_pair(value), to); }
-  static HWY_INLINE void stream_wide(std::uint8_t* to, Value value) { store_wide(to, value); }
 
   static HWY_INLINE Value load_first(const std::uint8_t* from, std::size_t count) {
     return F::widen(load_some(typename F::Bits(), from, sizeof(T) * count));
   }
   static HWY_INLINE void store_first(std::uint8_t* to, Value value, std::size_t count) {
     store_some(typename F::Bits(), F::narrow(value), to, sizeof(T) * count);
-  }
-  static HWY_INLINE Value load_first_wide(const std::uint8_t* from, std::size_t count) {
-    const std::size_t low = count < 4 ? count : 4;
-    return F::from_order({load_some(D32(), from, 4 * low), load_some(D32(), from + 4 * low, 4 * (count - low))});
-  }
-  static HWY_INLINE void store_first_wide(std::uint8_t* to, Value value, std::size_t count) {
-    const std::size_t low = count < 4 ? count : 4;
-    const Value ordered = F::to_order(canonical_pair(value));
-    store_some(D32(), ordered.first, to, 4 * low);
-    store_some(D32(), ordered.second, to + 4 * low, 4 * (count - low));
   }
 
   template <class Op>
@@ -866,7 +840,7 @@ struct NarrowBits<BFloat16> {
   static constexpr Lane kGreatest = 0x7f80;
   static constexpr Lane kQuiet = 0x7fc0;
 };
-/// ScalarLanes' interface for the smaller or larger of narrow floats in the user's format only: on their bits, so that
+/// ScalarLanes' interface for the smaller or larger of narrow floats: on their bits, so that
 /// nothing is widened.
 ///
 /// Bits of sign and magnitude order as signed integers do while a number is positive, and as unsigned ones backwards where
@@ -951,19 +925,19 @@ struct LanesFor<Complex<Part>, kMaxBytes> {
   using Type = ComplexLanes<Part, kMaxBytes>;
 };
 
-/// The widest lanes of this instruction set, and those of 16 bytes for what is shorter: for operands of any formats...
+/// The widest lanes of this instruction set, and those of 16 bytes for what is shorter: by any operator...
 template <typename T>
-using MixedLanes = typename LanesFor<T, 64>::Type;
+using AnyLanes = typename LanesFor<T, 64>::Type;
 template <typename T>
-using ShortMixedLanes = typename LanesFor<T, 16>::Type;
+using ShortAnyLanes = typename LanesFor<T, 16>::Type;
 
-/// ... and where all are in the user's, which depends on the operator.
+/// ... and by one, which may do better.
 template <class Op>
 inline constexpr bool kCompares = std::is_same_v<Op, Min> || std::is_same_v<Op, Max>;
 template <typename T, class Op>
-using WideLanes = std::conditional_t<kWidens<T> && kCompares<Op>, ExtremeLanes<T, 64>, MixedLanes<T>>;
+using WideLanes = std::conditional_t<kWidens<T> && kCompares<Op>, ExtremeLanes<T, 64>, AnyLanes<T>>;
 template <typename T, class Op>
-using ShortLanes = std::conditional_t<kWidens<T> && kCompares<Op>, ExtremeLanes<T, 16>, ShortMixedLanes<T>>;
+using ShortLanes = std::conditional_t<kWidens<T> && kCompares<Op>, ExtremeLanes<T, 16>, ShortAnyLanes<T>>;
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tutti

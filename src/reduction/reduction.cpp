@@ -52,10 +52,4 @@ FoldFunction find_fold(tutti_type type, tutti_op op) {
 
 FoldFunction find_copy() { return &copy; }
 
-std::size_t element_size(tutti_type type, ElementFormat format) {
-  return visit_type(type, [&]<typename T>(std::type_identity<T>) {
-    return format == ElementFormat::kWide ? sizeof(Wide<T>) : sizeof(T);
-  });
-}
-
 }  // namespace tutti

@@ -6,7 +6,7 @@
 //
 // What a fold promises:
 //   * Integers wrap. float32 and float64 take one IEEE operation (nearest even) per source, in order. Floats of 8 and 16
-//     bits are folded in float32 and rounded once, to nearest even, to each destination in the user's format.
+//     bits are folded in float32 and rounded once, to nearest even.
 //   * What is too large for float8_e4m3, which has no infinity, becomes NaN; for all other floats it is infinite.
 //   * Complex numbers are pairs of floats. Their product is (ac − bd) + (ad + bc)i, each operation rounded.
 //   * Truth values and logical operators take 0 for false and all else for true, and give 0 or 1.
@@ -25,16 +25,9 @@
 
 namespace tutti {
 
-/// How an operand's elements lie in memory.
-enum class ElementFormat : std::uint8_t {
-  kUser,  ///< the type that the caller of the collective named
-  kWide,  ///< the accumulator's: float32 for floats of 8 and 16 bits, for every other type the same as kUser
-};
-
 /// Something that a fold reads: `count` consecutive elements. Any alignment. Not owned.
 struct FoldSource {
   const void* data;
-  ElementFormat format = ElementFormat::kUser;
 };
 
 /// Folds of fewer bytes bypass no cache: what it takes to order the stores at the end would not be repaid.
@@ -47,15 +40,14 @@ inline constexpr std::uint64_t least_streamed = 4096;
 ///             thread.
 struct FoldDestination {
   void* data;
-  ElementFormat format = ElementFormat::kUser;
   bool streaming = false;
 };
 
 /// One fold. A POD of borrowed pointers; nothing is kept after the call.
 ///
 /// sources        at least one; one alone is a copy or a conversion. Sources may be equal or overlap each other.
-/// destinations   at least one. A destination may be the same memory as a source only exactly (same address, same
-///                format: accumulation in place); otherwise destinations overlap neither sources nor each other.
+/// destinations   at least one. A destination may be the same memory as a source only exactly (same address:
+///                accumulation in place); otherwise destinations overlap neither sources nor each other.
 /// count          elements of the fold's kind (fold_kind, src/tables/operators.h); 0 does nothing.
 /// divide_by      0 or 1: nothing. Else, for sums, the folded value is divided by it before it is rounded and written,
 ///                which makes the sum of as many ranks their average: integers round towards zero, floats to nearest
@@ -78,10 +70,7 @@ using FoldFunction = void (*)(const FoldArguments&);
 FoldFunction find_fold(tutti_type type, tutti_op op);
 
 /// Copies `count` bytes of its one source to every destination, bits unchanged: what verbs without an operator call, for
-/// every type. Formats and divide_by are ignored. Thread safe.
+/// every type. divide_by is ignored. Thread safe.
 FoldFunction find_copy();
-
-/// Bytes of one element in a format; 0 for opaque types and values that no type has.
-std::size_t element_size(tutti_type type, ElementFormat format = ElementFormat::kUser);
 
 }  // namespace tutti

@@ -7,9 +7,9 @@ namespace tutti {
 namespace HWY_NAMESPACE {
 
 template <typename T>
-using MixedLanes = ScalarLanes<T>;
+using AnyLanes = ScalarLanes<T>;
 template <typename T>
-using ShortMixedLanes = ScalarLanes<T>;
+using ShortAnyLanes = ScalarLanes<T>;
 template <typename T, class Op>
 using WideLanes = ScalarLanes<T>;
 template <typename T, class Op>

@@ -28,14 +28,7 @@ struct ScalarLanes {
     const T element = narrow<T>(value);
     std::memcpy(to, &element, sizeof(element));
   }
-  static Value load_wide(const std::uint8_t* from) {
-    Value value;
-    std::memcpy(&value, from, sizeof(value));
-    return value;
-  }
-  static void store_wide(std::uint8_t* to, Value value) { std::memcpy(to, &value, sizeof(value)); }
   static void stream(std::uint8_t* to, Value value) { store(to, value); }
-  static void stream_wide(std::uint8_t* to, Value value) { store_wide(to, value); }
 
   /// Between loads and the first combine, and back after the last. Scalars need neither.
   template <typename Op>

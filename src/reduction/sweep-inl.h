@@ -51,9 +51,9 @@ struct NoDivider {
 HWY_INLINE const std::uint8_t* bytes_of(const void* data) { return static_cast<const std::uint8_t*>(data); }
 HWY_INLINE std::uint8_t* bytes_of(void* data) { return static_cast<std::uint8_t*>(data); }
 
-/// The general sweep: any operands, and if kMixed in any formats. Everything it needs in its loops is passed by value: what
+/// The general sweep: any operands. Everything it needs in its loops is passed by value: what
 /// lay in memory the compiler would read again after every store.
-template <class Lanes, class Op, class Divider, bool kMixed>
+template <class Lanes, class Op, class Divider>
 class Sweep {
  public:
   explicit Sweep(const FoldArguments& arguments)
@@ -102,7 +102,6 @@ class Sweep {
   using Element = typename Lanes::Element;
   using Value = typename Lanes::Value;
   static constexpr std::size_t kBytes = sizeof(Element);
-  static constexpr std::size_t kWideBytes = sizeof(Wide<Element>);
 
   struct Operands {
     const FoldSource* sources;
@@ -112,41 +111,24 @@ class Sweep {
     std::uint64_t streams;
   };
 
-  /// Whether a loop of its own for one destination is worth its code, and another one for two: not for operands in mixed
-  /// formats, nor without vectors; nor for two where division dominates.
-  static constexpr bool kSpecial = !kMixed && !std::is_same_v<Lanes, ScalarLanes<Element>>;
+  /// Whether a loop of its own for one destination is worth its code, and another one for two: not without vectors, nor for
+  /// two where division dominates.
+  static constexpr bool kSpecial = !std::is_same_v<Lanes, ScalarLanes<Element>>;
   static constexpr bool kSpecialTwo = kSpecial && std::is_same_v<Divider, NoDivider<Lanes>>;
 
-  static HWY_INLINE bool is_wide(ElementFormat format) { return format == ElementFormat::kWide; }
-
   static HWY_INLINE Value get(const FoldSource& source, std::uint64_t at) {
-    if constexpr (kMixed) {
-      if (is_wide(source.format)) return Lanes::load_wide(bytes_of(source.data) + at * kWideBytes);
-    }
     return Lanes::load(bytes_of(source.data) + at * kBytes);
   }
   static HWY_INLINE void put(const FoldDestination& destination, std::uint64_t at, Value value) {
-    if constexpr (kMixed) {
-      if (is_wide(destination.format)) return Lanes::store_wide(bytes_of(destination.data) + at * kWideBytes, value);
-    }
     Lanes::store(bytes_of(destination.data) + at * kBytes, value);
   }
   static HWY_INLINE void put_streaming(const FoldDestination& destination, std::uint64_t at, Value value) {
-    if constexpr (kMixed) {
-      if (is_wide(destination.format)) return Lanes::stream_wide(bytes_of(destination.data) + at * kWideBytes, value);
-    }
     Lanes::stream(bytes_of(destination.data) + at * kBytes, value);
   }
   static HWY_INLINE Value get_first(const FoldSource& source, std::size_t count) {
-    if constexpr (kMixed) {
-      if (is_wide(source.format)) return Lanes::load_first_wide(bytes_of(source.data), count);
-    }
     return Lanes::load_first(bytes_of(source.data), count);
   }
   static HWY_INLINE void put_first(const FoldDestination& destination, Value value, std::size_t count) {
-    if constexpr (kMixed) {
-      if (is_wide(destination.format)) return Lanes::store_first_wide(bytes_of(destination.data), value, count);
-    }
     Lanes::store_first(bytes_of(destination.data), value, count);
   }
   static HWY_INLINE void put_everywhere(Operands operands, std::uint64_t at, Value value) {
@@ -228,7 +210,7 @@ class Sweep {
 inline constexpr std::uint64_t kFetchAhead = 192;
 inline constexpr std::uint64_t kLeastFetched = 16 * 1024;
 
-/// The commonest shape: two sources and one destination, all in the user's format. The pointers and the divider are passed
+/// The commonest shape: two sources and one destination. The pointers and the divider are passed
 /// by value, so that the compiler need not read them again after every store.
 template <class Lanes, class Op, class Divider>
 struct PairSweep {
@@ -289,10 +271,8 @@ template <typename T>
 std::uint64_t elements_before_line(const FoldArguments& arguments) {
   for (std::uint32_t d = 0; d < arguments.destination_count; ++d) {
     if (!arguments.destinations[d].streaming) continue;
-    const bool wide = arguments.destinations[d].format == ElementFormat::kWide;
-    const std::size_t size = wide ? sizeof(Wide<T>) : sizeof(T);
     const std::uintptr_t missing = (0 - reinterpret_cast<std::uintptr_t>(arguments.destinations[d].data)) % kLine;
-    return missing % size == 0 ? missing / size : 0;
+    return missing % sizeof(T) == 0 ? missing / sizeof(T) : 0;
   }
   return 0;
 }
@@ -303,33 +283,31 @@ std::uint64_t streaming_from(const FoldArguments& arguments, std::uint64_t begin
   std::uint64_t streams = 0;
   for (std::uint32_t d = 0; d < arguments.destination_count && d < 64; ++d) {
     const FoldDestination& destination = arguments.destinations[d];
-    const bool wide = destination.format == ElementFormat::kWide;
-    const std::uintptr_t address =
-        reinterpret_cast<std::uintptr_t>(destination.data) + begin * (wide ? sizeof(Wide<T>) : sizeof(T));
+    const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(destination.data) + begin * sizeof(T);
     if (destination.streaming && address % kLine == 0) streams |= std::uint64_t{1} << d;
   }
   return streams;
 }
 
 /// Any operands, divided or not, with the lanes that fit the count.
-template <class Lanes, class Short, class Op, template <class> class Divider, bool kMixed>
+template <class Lanes, class Short, class Op, template <class> class Divider>
 void sweep_any(const FoldArguments& arguments) {
   using T = typename Lanes::Element;
   if (arguments.count < Short::kCount) {
-    if constexpr (Short::kPartial) Sweep<Short, Op, Divider<Short>, kMixed>(arguments).run_partial(arguments.count);
+    if constexpr (Short::kPartial) Sweep<Short, Op, Divider<Short>>(arguments).run_partial(arguments.count);
     return;
   }
   if constexpr (Short::kCount != Lanes::kCount) {
-    using ShortSweep = Sweep<Short, Op, Divider<Short>, kMixed>;
+    using ShortSweep = Sweep<Short, Op, Divider<Short>>;
     if (arguments.count < Lanes::kCount) return ShortSweep(arguments).run_short(arguments.count);
   }
-  const Sweep<Lanes, Op, Divider<Lanes>, kMixed> sweep(arguments);
+  const Sweep<Lanes, Op, Divider<Lanes>> sweep(arguments);
   if (arguments.count * sizeof(T) < least_streamed) return sweep.run(0, arguments.count, 0);
   const std::uint64_t begin = elements_before_line<T>(arguments);
   if (begin != 0) {
     FoldArguments head = arguments;
     head.count = begin;
-    sweep_any<Lanes, Short, Op, Divider, kMixed>(head);
+    sweep_any<Lanes, Short, Op, Divider>(head);
   }
   const std::uint64_t streams = streaming_from<T>(arguments, begin);
   sweep.run(begin, arguments.count, streams);
@@ -342,32 +320,7 @@ using DividerOf = typename Lanes::Divider;
 /// Below so many elements an integer's plain division costs less than the reciprocal of a vector's.
 inline constexpr std::uint64_t kLeastReciprocal = 16;
 
-/// Whether no operand is in another format than the user's.
-template <typename T>
-HWY_INLINE bool all_user(const FoldArguments& arguments) {
-  if constexpr (kWidens<T>) {
-    for (std::uint32_t s = 0; s < arguments.source_count; ++s) {
-      if (arguments.sources[s].format != ElementFormat::kUser) return false;
-    }
-    for (std::uint32_t d = 0; d < arguments.destination_count; ++d) {
-      if (arguments.destinations[d].format != ElementFormat::kUser) return false;
-    }
-  }
-  return true;
-}
-
-/// Whether every destination is in the format of the first source.
-template <typename T>
-HWY_INLINE bool one_format(const FoldArguments& arguments) {
-  if constexpr (kWidens<T>) {
-    for (std::uint32_t d = 0; d < arguments.destination_count; ++d) {
-      if (arguments.destinations[d].format != arguments.sources[0].format) return false;
-    }
-  }
-  return true;
-}
-
-/// Whether a fold is one for fold_pair, if all operands are in the user's format.
+/// Whether a fold is one for fold_pair.
 HWY_INLINE bool is_pair(const FoldArguments& arguments) {
   return arguments.source_count == 2 && arguments.destination_count == 1;
 }
@@ -423,16 +376,13 @@ template <typename T>
 HWY_NOINLINE void fold_divided(const FoldArguments& arguments) {
   if constexpr (std::is_integral_v<T>) {
     if (arguments.count < kLeastReciprocal) {
-      return Sweep<ScalarLanes<T>, Sum, typename ScalarLanes<T>::Divider, false>(arguments).run_short(arguments.count);
+      return Sweep<ScalarLanes<T>, Sum, typename ScalarLanes<T>::Divider>(arguments).run_short(arguments.count);
     }
   }
-  if (all_user<T>(arguments)) {
-    if (is_pair(arguments)) {
-      return fold_pair<MixedLanes<T>, ShortMixedLanes<T>, Sum, DividerOf>(arguments, &fold_divided<T>);
-    }
-    return sweep_any<MixedLanes<T>, ShortMixedLanes<T>, Sum, DividerOf, false>(arguments);
+  if (is_pair(arguments)) {
+    return fold_pair<AnyLanes<T>, ShortAnyLanes<T>, Sum, DividerOf>(arguments, &fold_divided<T>);
   }
-  if constexpr (kWidens<T>) sweep_any<MixedLanes<T>, ShortMixedLanes<T>, Sum, DividerOf, true>(arguments);
+  sweep_any<AnyLanes<T>, ShortAnyLanes<T>, Sum, DividerOf>(arguments);
 }
 
 /// Whether several destinations are better written one after the other, from where the fold lies in the cache: where none
@@ -466,7 +416,7 @@ void fold_and_copy(const FoldArguments& arguments) {
     fold<T, Op>({sources.data(), &first, arguments.source_count, 1, count, arguments.divide_by});
     for (std::uint32_t d = beside ? 0 : 1; d < arguments.destination_count; ++d) {
       const FoldDestination& other = arguments.destinations[d];
-      copy_piece(first.data, {moved(other.data), other.format, other.streaming}, count * sizeof(T));
+      copy_piece(first.data, {moved(other.data), other.streaming}, count * sizeof(T));
     }
   }
   if (beside) hwy::FlushStream();
@@ -476,22 +426,19 @@ void fold_and_copy(const FoldArguments& arguments) {
 template <typename T, class Op>
 void fold(const FoldArguments& arguments) {
   if (arguments.count == 0) return;
-  const bool plain = all_user<T>(arguments);
   const bool divided = std::is_same_v<Op, Sum> && arguments.divide_by > 1;
-  if (is_pair(arguments) && plain && !divided) {
+  if (is_pair(arguments) && !divided) {
     return fold_pair<WideLanes<T, Op>, ShortLanes<T, Op>, Op, NoDivider>(arguments, &fold<T, Op>);
   }
-  if (arguments.source_count == 1 && one_format<T>(arguments) && !divided) {
-    const bool wide = kWidens<T> && arguments.sources[0].format == ElementFormat::kWide;
+  if (arguments.source_count == 1 && !divided) {
     return copy_bytes(arguments.sources[0].data, arguments.destinations, arguments.destination_count,
-                      arguments.count * (wide ? sizeof(Wide<T>) : sizeof(T)));
+                      arguments.count * sizeof(T));
   }
-  if (plain && one_after_other<T>(arguments)) return fold_and_copy<T, Op>(arguments);
+  if (one_after_other<T>(arguments)) return fold_and_copy<T, Op>(arguments);
   if constexpr (std::is_same_v<Op, Sum>) {
     if (divided) return fold_divided<T>(arguments);
   }
-  if (plain) return sweep_any<WideLanes<T, Op>, ShortLanes<T, Op>, Op, NoDivider, false>(arguments);
-  if constexpr (kWidens<T>) sweep_any<MixedLanes<T>, ShortMixedLanes<T>, Op, NoDivider, true>(arguments);
+  sweep_any<WideLanes<T, Op>, ShortLanes<T, Op>, Op, NoDivider>(arguments);
 }
 
 /// The folds of one type, by operator: those that fold_kind (src/tables/operators.h) asks for.

@@ -295,7 +295,7 @@ class HostExecutor::FlatCallRun {
 
   [[gnu::noinline]] static void stream(const std::byte* source, std::byte* target, std::uint64_t bytes) {
     const FoldSource from = {source};
-    const FoldDestination to = {target, ElementFormat::kUser, true};
+    const FoldDestination to = {target, true};
     find_copy()({&from, &to, 1, 1, bytes});
   }
 

@@ -95,10 +95,10 @@ reference::Layout layout_of(tutti_type type) {
 }
 
 template <typename T>
-T read(tutti_type type, ElementFormat format, const std::uint8_t* from, std::size_t index) {
-  if (is_narrow(type) && format == ElementFormat::kUser) {
+T read(tutti_type type, const std::uint8_t* from, std::size_t index) {
+  if (is_narrow(type)) {
     std::uint16_t bits = 0;
-    std::memcpy(&bits, from + element_size(type) * index, element_size(type));
+    std::memcpy(&bits, from + element_bytes(type) * index, element_bytes(type));
     return static_cast<T>(reference::value_of(bits, layout_of(type)));
   }
   T value;
@@ -107,10 +107,10 @@ T read(tutti_type type, ElementFormat format, const std::uint8_t* from, std::siz
 }
 
 template <typename T>
-void write(tutti_type type, ElementFormat format, T value, std::uint8_t* to, std::size_t index) {
-  if (is_narrow(type) && format == ElementFormat::kUser) {
+void write(tutti_type type, T value, std::uint8_t* to, std::size_t index) {
+  if (is_narrow(type)) {
     const std::uint16_t bits = reference::bits_of(static_cast<double>(value), layout_of(type));
-    std::memcpy(to + element_size(type) * index, &bits, element_size(type));
+    std::memcpy(to + element_bytes(type) * index, &bits, element_bytes(type));
   } else {
     value = reference::quiet(value);
     std::memcpy(to + sizeof(T) * index, &value, sizeof(T));
@@ -118,8 +118,8 @@ void write(tutti_type type, ElementFormat format, T value, std::uint8_t* to, std
 }
 
 /// Elements that find faults: any bits, small numbers, zeros of both signs, NaNs, infinities, subnormals, extremes.
-std::vector<std::uint8_t> elements(tutti_type type, ElementFormat format, std::size_t count, std::mt19937_64& random) {
-  std::vector<std::uint8_t> bytes(count * element_size(type, format));
+std::vector<std::uint8_t> elements(tutti_type type, std::size_t count, std::mt19937_64& random) {
+  std::vector<std::uint8_t> bytes(count * element_bytes(type));
   with_wide_type(type, [&](auto zero) {
     using T = decltype(zero);
     using Limits = std::numeric_limits<T>;
@@ -135,13 +135,13 @@ std::vector<std::uint8_t> elements(tutti_type type, ElementFormat format, std::s
       const std::uint64_t dice = random();
       if (dice % 4 == 0) {  // any bits
         const std::uint64_t any = random();
-        std::memcpy(&bytes[i * element_size(type, format)], &any, element_size(type, format));
+        std::memcpy(&bytes[i * element_bytes(type)], &any, element_bytes(type));
       } else if (dice % 16 == 1) {
-        write(type, format, special[(dice >> 8) % special.size()], bytes.data(), i);
+        write(type, special[(dice >> 8) % special.size()], bytes.data(), i);
       } else if (dice % 16 == 2) {
-        write(type, format, static_cast<T>(static_cast<T>((dice >> 8) % 2000) * Limits::denorm_min()), bytes.data(), i);
+        write(type, static_cast<T>(static_cast<T>((dice >> 8) % 2000) * Limits::denorm_min()), bytes.data(), i);
       } else {
-        write(type, format, static_cast<T>(static_cast<T>((dice >> 8) % 201) - static_cast<T>(100)), bytes.data(), i);
+        write(type, static_cast<T>(static_cast<T>((dice >> 8) % 201) - static_cast<T>(100)), bytes.data(), i);
       }
     }
   });
@@ -185,8 +185,8 @@ class Placed {
 struct Case {
   tutti_type type;
   tutti_op op;
-  std::vector<ElementFormat> sources;
-  std::vector<ElementFormat> destinations;
+  std::size_t sources;
+  std::size_t destinations;
   std::size_t count;
   std::uint64_t divide_by = 0;
   std::uint64_t seed = 0;
@@ -195,31 +195,25 @@ struct Case {
 };
 
 std::string text(const Case& c, std::int64_t target) {
-  std::string out =
-      std::string(hwy::TargetName(target)) + " type " + std::to_string(c.type) + " op " + std::to_string(c.op) + " sources";
-  for (auto format : c.sources) out += format == ElementFormat::kWide ? " wide" : " user";
-  out += " destinations";
-  for (auto format : c.destinations) out += format == ElementFormat::kWide ? " wide" : " user";
-  return out + " count " + std::to_string(c.count) + " divide_by " + std::to_string(c.divide_by) +
-         (c.streaming ? " streaming" : "") + " in place " + std::to_string(c.in_place);
+  return std::string(hwy::TargetName(target)) + " type " + std::to_string(c.type) + " op " + std::to_string(c.op) +
+         " sources " + std::to_string(c.sources) + " destinations " + std::to_string(c.destinations) + " count " +
+         std::to_string(c.count) + " divide_by " + std::to_string(c.divide_by) + (c.streaming ? " streaming" : "") +
+         " in place " + std::to_string(c.in_place);
 }
 
-/// What `c` gives in one destination format.
-std::vector<std::uint8_t> expected(const Case& c, const std::vector<std::vector<std::uint8_t>>& sources,
-                                   ElementFormat format) {
-  std::vector<std::uint8_t> out(c.count * element_size(c.type, format));
-  const bool copies = c.sources.size() == 1 && c.divide_by <= 1 &&
-                      std::all_of(c.destinations.begin(), c.destinations.end(), [&](auto f) { return f == c.sources[0]; });
-  if (copies) return format == c.sources[0] ? sources[0] : std::vector<std::uint8_t>{};
+/// What `c` gives.
+std::vector<std::uint8_t> expected(const Case& c, const std::vector<std::vector<std::uint8_t>>& sources) {
+  if (c.sources == 1 && c.divide_by <= 1) return sources[0];  // a copy, which keeps the bits
+  std::vector<std::uint8_t> out(c.count * element_bytes(c.type));
   with_wide_type(c.type, [&](auto zero) {
     using T = decltype(zero);
     for (std::size_t i = 0; i < c.count; ++i) {
-      T total = read<T>(c.type, c.sources[0], sources[0].data(), i);
+      T total = read<T>(c.type, sources[0].data(), i);
       for (std::size_t s = 1; s < sources.size(); ++s) {
-        total = reference::apply(c.op, total, read<T>(c.type, c.sources[s], sources[s].data(), i));
+        total = reference::apply(c.op, total, read<T>(c.type, sources[s].data(), i));
       }
       if (c.divide_by > 1) total = reference::divided(total, c.divide_by);
-      write(c.type, format, total, out.data(), i);
+      write(c.type, total, out.data(), i);
     }
   });
   return out;
@@ -227,20 +221,20 @@ std::vector<std::uint8_t> expected(const Case& c, const std::vector<std::vector<
 
 /// Runs `c` on one instruction set over copies of `sources` and compares every destination with what is expected.
 void check_on(std::int64_t target, const Case& c, const std::vector<std::vector<std::uint8_t>>& sources,
-              const std::vector<std::uint8_t>& user, const std::vector<std::uint8_t>& wide) {
+              const std::vector<std::uint8_t>& right) {
   std::mt19937_64 random(c.seed);
   std::vector<Placed> from, to;
   std::vector<FoldSource> fold_sources;
   std::vector<FoldDestination> fold_destinations;
   for (std::size_t s = 0; s < sources.size(); ++s) {
     from.emplace_back(sources[s], random() % 2 == 0 ? 0 : random() % 64);
-    fold_sources.push_back({from.back().data(), c.sources[s]});
+    fold_sources.push_back({from.back().data()});
   }
   constexpr std::size_t kBehind = 80;
-  for (std::size_t d = 0; d < c.destinations.size(); ++d) {
-    const std::size_t bytes = c.count * element_size(c.type, c.destinations[d]);
+  const std::size_t bytes = c.count * element_bytes(c.type);
+  for (std::size_t d = 0; d < c.destinations; ++d) {
     to.emplace_back(bytes + (random() % 2 == 0 ? kBehind : 0), random() % 2 == 0 ? 0 : random() % 64);
-    fold_destinations.push_back({to.back().data(), c.destinations[d], c.streaming && random() % 4 != 0});
+    fold_destinations.push_back({to.back().data(), c.streaming && random() % 4 != 0});
   }
   if (c.in_place >= 0) fold_destinations[0].data = from[static_cast<std::size_t>(c.in_place)].data();
   FoldArguments arguments{fold_sources.data(),
@@ -252,7 +246,6 @@ void check_on(std::int64_t target, const Case& c, const std::vector<std::vector<
   OnTarget on(target);
   find_fold(c.type, c.op)(arguments);
   for (std::size_t d = 0; d < to.size(); ++d) {
-    const auto& right = c.destinations[d] == ElementFormat::kWide ? wide : user;
     ASSERT_TRUE(right.empty() || std::memcmp(fold_destinations[d].data, right.data(), right.size()) == 0)
         << text(c, target) << ": destination " << d << " is wrong";
     const bool placed = c.in_place < 0 || d != 0;
@@ -263,33 +256,21 @@ void check_on(std::int64_t target, const Case& c, const std::vector<std::vector<
 void check(const Case& c) {
   std::mt19937_64 random(c.seed * 7919 + 17);
   std::vector<std::vector<std::uint8_t>> sources;
-  for (auto format : c.sources) sources.push_back(elements(c.type, format, c.count, random));
-  const auto user = expected(c, sources, ElementFormat::kUser);
-  const auto wide = is_narrow(c.type) ? expected(c, sources, ElementFormat::kWide) : user;
+  for (std::size_t n = 0; n < c.sources; ++n) sources.push_back(elements(c.type, c.count, random));
+  const auto right = expected(c, sources);
   static const std::vector<std::int64_t> targets = all_targets();
   for (std::int64_t target : targets) {
-    ASSERT_NO_FATAL_FAILURE(check_on(target, c, sources, user, wide));
+    ASSERT_NO_FATAL_FAILURE(check_on(target, c, sources, right));
   }
-}
-
-ElementFormat some_format(tutti_type type, std::uint64_t pattern, std::uint64_t dice) {
-  if (!is_narrow(type) || pattern == 0) return ElementFormat::kUser;
-  return pattern == 1 || dice % 2 == 0 ? ElementFormat::kWide : ElementFormat::kUser;
 }
 
 /// A case of every shape; what else may vary follows from `seed`.
 Case make_case(tutti_type type, tutti_op op, std::size_t sources, std::size_t destinations, std::size_t count,
                std::uint64_t seed) {
   std::mt19937_64 random(seed);
-  Case c{.type = type, .op = op, .sources = {}, .destinations = {}, .count = count, .seed = seed};
-  const std::uint64_t pattern = random() % 3;
-  for (std::size_t s = 0; s < sources; ++s) c.sources.push_back(some_format(type, pattern, random()));
-  for (std::size_t d = 0; d < destinations; ++d) c.destinations.push_back(some_format(type, pattern, random()));
+  Case c{.type = type, .op = op, .sources = sources, .destinations = destinations, .count = count, .seed = seed};
   if (op == TUTTI_AVG) c.divide_by = random() % 3 == 0 ? sources : 1 + random() % 1000;
-  if (random() % 3 == 0) {
-    const std::size_t source = random() % sources;
-    if (c.sources[source] == c.destinations[0]) c.in_place = static_cast<int>(source);
-  }
+  if (random() % 3 == 0) c.in_place = static_cast<int>(random() % sources);
   c.streaming = random() % 4 == 0;
   return c;
 }
@@ -347,15 +328,14 @@ TEST_P(EveryType, StreamsToEveryAlignmentOfTheDestination) {
 std::string type_name(const testing::TestParamInfo<tutti_type>& info) { return text_of(info.param); }
 INSTANTIATE_TEST_SUITE_P(All, EveryType, testing::ValuesIn(folded_types()), type_name);
 
-/// Folds one source of T's through `type` on every instruction set, and gives the results one after another.
-template <typename In, typename Out>
-std::vector<Out> fold_one(tutti_type type, std::int64_t target, const std::vector<In>& in, ElementFormat from,
-                          ElementFormat to, std::uint64_t divide_by = 0) {
-  std::vector<Out> out(in.size());
-  const FoldSource source{in.data(), from};
-  const FoldDestination destination{out.data(), to};
+/// Sums one source on an instruction set, and divides.
+template <typename T>
+std::vector<T> divided_on(tutti_type type, std::int64_t target, const std::vector<T>& in, std::uint64_t by) {
+  std::vector<T> out(in.size());
+  const FoldSource source{in.data()};
+  const FoldDestination destination{out.data()};
   OnTarget on(target);
-  find_fold(type, TUTTI_SUM)({&source, &destination, 1, 1, in.size(), divide_by});
+  find_fold(type, TUTTI_SUM)({&source, &destination, 1, 1, in.size(), by});
   return out;
 }
 
@@ -364,7 +344,7 @@ class EveryTarget : public testing::TestWithParam<std::int64_t> {};
 /// Calls fn with a zero of the narrow type's bits.
 template <typename Fn>
 void with_bits(tutti_type type, Fn&& fn) {
-  if (element_size(type) == 1) {
+  if (element_bytes(type) == 1) {
     fn(std::uint8_t{});
   } else {
     fn(std::uint16_t{});
@@ -378,41 +358,60 @@ std::vector<Bits> all_bits() {
   return all;
 }
 
-TEST_P(EveryTarget, WidensAllValues) {
+/// Values of a narrow type, each beside others: all pairs of 8-bit ones, and each 16-bit one with some.
+template <typename Bits>
+void pair_up(std::vector<Bits>& a, std::vector<Bits>& b) {
+  std::mt19937 random(5);
+  const std::vector<Bits> all = all_bits<Bits>();
+  const std::size_t partners = sizeof(Bits) == 1 ? all.size() : 24;
+  for (const Bits bits : all) {
+    for (std::size_t n = 0; n < partners; ++n) {
+      a.push_back(bits);
+      b.push_back(sizeof(Bits) == 1 ? static_cast<Bits>(n) : static_cast<Bits>(random()));
+    }
+  }
+}
+
+// Sums lie between values, and on the midpoints of close ones; products have as many digits as both factors: so all values
+// are widened, and each way of rounding is met.
+TEST_P(EveryTarget, RoundsSumsAndProductsOfAllNarrowValues) {
   for (tutti_type type : narrow_types) {
     with_bits(type, [&](auto zero) {
       using Bits = decltype(zero);
-      const std::vector<Bits> all = all_bits<Bits>();
-      const auto wide = fold_one<Bits, float>(type, GetParam(), all, ElementFormat::kUser, ElementFormat::kWide);
-      for (std::size_t i = 0; i < all.size(); ++i) {
-        const float right = reference::quiet(static_cast<float>(reference::value_of(all[i], layout_of(type))));
-        ASSERT_EQ(std::memcmp(&wide[i], &right, 4), 0) << "type " << type << " bits " << i << " became " << wide[i];
+      std::vector<Bits> a, b;
+      pair_up(a, b);
+      for (const tutti_op op : {TUTTI_SUM, TUTTI_PROD}) {
+        std::vector<Bits> folded(a.size());
+        const FoldSource sources[] = {{a.data()}, {b.data()}};
+        const FoldDestination destination{folded.data()};
+        {
+          const OnTarget on(GetParam());
+          find_fold(type, op)({sources, &destination, 2, 1, a.size()});
+        }
+        for (std::size_t i = 0; i < a.size(); ++i) {
+          const float result = reference::apply(op, static_cast<float>(reference::value_of(a[i], layout_of(type))),
+                                                static_cast<float>(reference::value_of(b[i], layout_of(type))));
+          ASSERT_EQ(folded[i], reference::bits_of(static_cast<double>(result), layout_of(type)))
+              << "type " << type << " op " << op << " of " << int{a[i]} << " and " << int{b[i]};
+        }
       }
     });
   }
 }
 
-TEST_P(EveryTarget, NarrowsAllValuesTheirMidpointsAndTheNeighboursOfThose) {
+// Quotients have digits without end, and get below what has a place.
+TEST_P(EveryTarget, RoundsQuotientsOfAllNarrowValues) {
   for (tutti_type type : narrow_types) {
     with_bits(type, [&](auto zero) {
       using Bits = decltype(zero);
-      std::vector<float> wide;
-      for (const Bits bits : all_bits<Bits>()) {
-        const auto value = static_cast<float>(reference::value_of(bits, layout_of(type)));
-        const auto next = static_cast<float>(reference::value_of(static_cast<Bits>(bits + 1), layout_of(type)));
-        const auto middle = static_cast<float>((static_cast<double>(value) + static_cast<double>(next)) / 2);
-        for (float v : {value, middle}) {
-          wide.insert(wide.end(), {v, std::nextafterf(v, INFINITY), std::nextafterf(v, -INFINITY)});
+      const std::vector<Bits> all = all_bits<Bits>();
+      for (const std::uint64_t by : {2u, 3u, 5u, 7u, 8u, 1000u}) {
+        const auto quotients = divided_on<Bits>(type, GetParam(), all, by);
+        for (std::size_t i = 0; i < all.size(); ++i) {
+          const float value = static_cast<float>(reference::value_of(all[i], layout_of(type)));
+          ASSERT_EQ(quotients[i], reference::bits_of(static_cast<double>(reference::divided(value, by)), layout_of(type)))
+              << "type " << type << ": " << value << " / " << by;
         }
-      }
-      // Halfway between the greatest number and what would be the next, and around it.
-      for (float v : {464.0f, 496.0f, 61440.0f}) wide.insert(wide.end(), {v, -v, std::nextafterf(v, INFINITY)});
-      std::mt19937 random(5);
-      for (int i = 0; i < 100000; ++i) wide.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
-      const auto narrow = fold_one<float, Bits>(type, GetParam(), wide, ElementFormat::kWide, ElementFormat::kUser);
-      for (std::size_t i = 0; i < wide.size(); ++i) {
-        ASSERT_EQ(narrow[i], reference::bits_of(static_cast<double>(wide[i]), layout_of(type)))
-            << "type " << type << " of " << wide[i];
       }
     });
   }
@@ -420,7 +419,7 @@ TEST_P(EveryTarget, NarrowsAllValuesTheirMidpointsAndTheNeighboursOfThose) {
 
 template <typename T>
 void check_division(tutti_type type, std::int64_t target, const std::vector<T>& values, std::uint64_t by) {
-  const auto quotients = fold_one<T, T>(type, target, values, ElementFormat::kUser, ElementFormat::kUser, by);
+  const auto quotients = divided_on<T>(type, target, values, by);
   for (std::size_t i = 0; i < values.size(); ++i) {
     ASSERT_EQ(quotients[i], reference::divided(values[i], by)) << values[i] << " / " << by;
   }
@@ -502,7 +501,7 @@ void check_float_division(tutti_type type, std::int64_t target, std::uint64_t by
   std::vector<T> values = hard_dividends<T>(by);
   // Twice: among numbers that call for the slow way, and where vectors hold none.
   for (int round = 0; round < 2; ++round) {
-    const auto quotients = fold_one<T, T>(type, target, values, ElementFormat::kUser, ElementFormat::kUser, by);
+    const auto quotients = divided_on<T>(type, target, values, by);
     for (std::size_t i = 0; i < values.size(); ++i) {
       const T right = reference::quiet(reference::divided(values[i], by));
       ASSERT_EQ(std::memcmp(&quotients[i], &right, sizeof(T)), 0) << values[i] << " / " << by << ": " << quotients[i];
@@ -528,8 +527,7 @@ TEST_P(EveryTarget, DividesFloatsAsTheProcessorDoesWhereItFlushesSubnormals) {
     std::vector<float> values = hard_dividends<float>(by);
     for (std::uint32_t bits = 0x00800000; bits < 0x0d000000; bits += 0x3fff1) values.push_back(std::bit_cast<float>(bits));
     const Flushing flushing;
-    const auto quotients =
-        fold_one<float, float>(TUTTI_FLOAT32, GetParam(), values, ElementFormat::kUser, ElementFormat::kUser, by);
+    const auto quotients = divided_on<float>(TUTTI_FLOAT32, GetParam(), values, by);
     for (std::size_t i = 0; i < values.size(); ++i) {
       const float right = reference::quiet(reference::divided(values[i], by));
       ASSERT_EQ(std::memcmp(&quotients[i], &right, sizeof right), 0) << values[i] << " / " << by << ": " << quotients[i];
@@ -630,8 +628,8 @@ TEST_P(EveryTarget, GivesTheSameBitsInEitherOrderOfTwoOperands) {
   floats.insert(floats.end(), {TUTTI_FLOAT32, TUTTI_FLOAT64});
   for (tutti_type type : floats) {
     const std::size_t count = 10000;
-    const auto a = elements(type, ElementFormat::kUser, count, random);
-    const auto b = elements(type, ElementFormat::kUser, count, random);
+    const auto a = elements(type, count, random);
+    const auto b = elements(type, count, random);
     for (tutti_op op : {TUTTI_SUM, TUTTI_PROD, TUTTI_MIN, TUTTI_MAX}) {
       std::vector<std::uint8_t> one(a.size()), other(a.size());
       const FoldSource forth[] = {{a.data()}, {b.data()}};
@@ -665,8 +663,7 @@ TEST(Copy, CopiesBytesToEveryDestination) {
     for (std::size_t i = 0; i < bytes; ++i) in[i] = static_cast<std::uint8_t>(i * 37);
     for (auto& o : out) o.resize(bytes);
     const FoldSource source{in.data()};
-    const FoldDestination to[] = {
-        {out[0].data()}, {out[1].data(), ElementFormat::kWide}, {out[2].data(), ElementFormat::kUser, true}};
+    const FoldDestination to[] = {{out[0].data()}, {out[1].data()}, {out[2].data(), true}};
     find_copy()({&source, to, 1, 3, bytes});
     for (const auto& o : out) EXPECT_EQ(o, in);
     // To cached memory alone, one of the places being where it lies already.
@@ -742,7 +739,7 @@ void check_products(tutti_type type, std::int64_t target) {
       std::vector<FoldSource> from;
       for (const auto& source : of.sources) from.push_back({source.data()});
       std::vector<Part> one(2 * count), other(2 * count + 1);
-      const FoldDestination to[] = {{one.data(), ElementFormat::kUser, count % 2 == 0}, {other.data() + 1}};
+      const FoldDestination to[] = {{one.data(), count % 2 == 0}, {other.data() + 1}};
       const OnTarget on(target);
       for (std::uint32_t destinations : {1u, 2u}) {
         find_fold(type, TUTTI_PROD)({from.data(), to, static_cast<std::uint32_t>(sources), destinations, count});
@@ -760,15 +757,6 @@ void check_products(tutti_type type, std::int64_t target) {
 TEST_P(EveryTarget, MultipliesComplexNumbersByTheFormula) {
   ASSERT_NO_FATAL_FAILURE(check_products<float>(TUTTI_COMPLEX64, GetParam()));
   ASSERT_NO_FATAL_FAILURE(check_products<double>(TUTTI_COMPLEX128, GetParam()));
-}
-
-TEST(ElementSize, FollowsTheFormatForNarrowFloatsOnly) {
-  EXPECT_EQ(element_size(TUTTI_FLOAT8_E4M3, ElementFormat::kWide), 4u);
-  EXPECT_EQ(element_size(TUTTI_COMPLEX64), 8u);
-  EXPECT_EQ(element_size(TUTTI_BFLOAT16), 2u);
-  EXPECT_EQ(element_size(TUTTI_FLOAT16, ElementFormat::kWide), 4u);
-  EXPECT_EQ(element_size(TUTTI_INT8, ElementFormat::kWide), 1u);
-  EXPECT_EQ(element_size(TUTTI_FLOAT64, ElementFormat::kWide), 8u);
 }
 
 }  // namespace

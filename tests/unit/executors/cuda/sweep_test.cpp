@@ -75,7 +75,7 @@ std::vector<std::byte> folded_on_host(tutti_type type, tutti_op op, Operands& so
                                       std::uint64_t count, std::uint64_t divide_by) {
   std::vector<FoldSource> from;
   for (std::size_t s = 0; s < source_count; ++s) from.push_back({sources[s]});
-  std::vector<std::byte> result(count * element_size(type));
+  std::vector<std::byte> result(count * element_bytes(type));
   const FoldDestination to{result.data()};
   find_fold(type, op)({from.data(), &to, static_cast<std::uint32_t>(source_count), 1, count, divide_by});
   return result;
