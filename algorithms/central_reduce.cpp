@@ -13,7 +13,8 @@ namespace tutti {
 namespace central_reduce_detail {
 
 Shape shape(const Problem& problem, const View&, const Parameters&) {
-  return {.chunks = 1, .lanes = 1, .scratch_blocks = blocks_of_taken(problem), .message_cells = problem.shares};
+  return {
+      .chunks = 1, .lanes = 1, .scratch_blocks = blocks_of_taken(problem), .message_cells = cells_of_message(problem, 1)};
 }
 
 void build(Builder& builder, const View&, const Parameters&) {

@@ -20,7 +20,7 @@ Shape shape(const Problem& problem, const View&, const Parameters& parameters) {
           .lanes = 3,
           .depth = or_default(parameters.depth, 2),
           .scratch_blocks = blocks_of_taken(problem),
-          .message_cells = problem.shares};
+          .message_cells = cells_of_message(problem, static_cast<std::uint32_t>(problem.ranks))};
 }
 
 void build(Builder& builder, const View&, const Parameters&) {

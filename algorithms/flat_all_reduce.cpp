@@ -21,7 +21,7 @@ Shape shape(const Problem& problem, const View&, const Parameters&) {
   return {.chunks = 1,
           .lanes = 1,
           .scratch_blocks = problem.shares + blocks_of_taken(problem),
-          .message_cells = problem.shares};
+          .message_cells = cells_of_message(problem, 1)};
 }
 
 void build(Builder& builder, const View&, const Parameters&) {

@@ -1,10 +1,12 @@
 // The operands of one fold, which algorithms that fold once share. Pure.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "src/schedule/builder.h"
+#include "src/tables/element_types.h"
 
 namespace tutti {
 
@@ -16,6 +18,17 @@ inline Ref own_operands(const Builder& builder, std::uint32_t chunk) {
 /// Blocks of scratch that taken_operands needs.
 inline std::uint32_t blocks_of_taken(const Problem& problem) {
   return problem.shares == 1 ? 0 : problem.shares * static_cast<std::uint32_t>(problem.ranks - 1);
+}
+
+/// Cells that the longest message is taken to have, where a window has `parts` chunks and each message one of them. With
+/// several operands the scratch has whole windows, of which a rank uses a chunk: so they are shorter by as much, as far as
+/// chunks of a grain allow.
+inline std::uint32_t cells_of_message(const Problem& problem, std::uint32_t parts) {
+  constexpr std::uint64_t slot = 256 * 1024, grain = 128;
+  if (problem.shares == 1) return 1;
+  const std::uint64_t most = slot / std::max<std::uint64_t>(grain, element_bytes(problem.type));
+  const std::uint64_t wanted = std::min(most, std::uint64_t{problem.shares} * parts);
+  return std::max(problem.shares, static_cast<std::uint32_t>(wanted));
 }
 
 /// One chunk of every rank's operands, in rank order, to be folded on `lane`. Other ranks send theirs on `channel`, each in

@@ -116,7 +116,7 @@ typedef struct tutti_call {
   const char* name;       ///< for errors and recordings, copied; NULL: none
   const char* algorithm;  ///< overrides selection, equal on all ranks; NULL: the library chooses
   tutti_type accumulate;  ///< TUTTI_FLOAT32: sums, products and averages of floats of up to 32 bits are folded in float32
-                          ///< and rounded once; TUTTI_INT8 (0): unset. No matter to other operators, equal on all ranks
+                          ///< and rounded once; TUTTI_INT8 (0): unset. No matter to other operators. Equal on all ranks
   tutti_work** work;      ///< if not NULL, receives a handle that the caller must release; NULL where the call was refused
   int32_t reproducible;   ///< 1: the result's bits depend on the operands and their order alone, see TUTTI_REPRODUCIBLE in
                           ///< tutti_config; 0: as the communicator's. Equal on all ranks
@@ -471,14 +471,14 @@ TUTTI_API tutti_status tutti_gather_v(const void* send, size_t send_count, const
 TUTTI_API tutti_status tutti_scatter_v(const tutti_block* send_blocks, void* recv, size_t recv_count, tutti_type type,
                                        int root, tutti_comm* comm, tutti_stream stream, const tutti_call* call);
 
-/// Makes an operator of the caller's own, for elements of `element_bytes` bytes (1 to 1024): calls pass it in the place of
+/// Makes an operator of the caller's own, for elements of `element_bytes` bytes (1 to 1024). Calls pass it in the place of
 /// a tutti_op, with a type of that size, as TUTTI_OPAQUE + n. It has to be associative. Where it does not commute
 /// (commutative 0), operands are folded in the order of ranks. Host memory alone.
 ///
 /// fold: sets inout[i] to in[i] ∘ inout[i] for each of `count` elements, of which `in` are the lower ranks'. It is called
-/// in the thread that runs the operation, for parts of the buffers. Both arrays are aligned to 16 bytes. It must not call
-/// Tutti, and no C++ exception may leave it. `fold` and `ctx` are used until calls that were made with the operator have
-/// ended.
+/// in the thread that runs the operation, for parts of the buffers. That may be a thread that waits for a queue. Both
+/// arrays are aligned to 16 bytes. In a call that fails it may be given elements that nobody sent. It must not call Tutti,
+/// and no C++ exception may leave it. `fold` and `ctx` are used until calls that were made with the operator have ended.
 ///
 /// The value is this communicator's on this rank; ranks need not have the same one. Errors: TUTTI_INVALID_ARGUMENT. Thread
 /// safe. After MPI_Op_create.
@@ -486,9 +486,9 @@ TUTTI_API tutti_status tutti_op_create_user(tutti_op* op,
                                             void (*fold)(void* ctx, const void* in, void* inout, uint64_t count), void* ctx,
                                             int commutative, size_t element_bytes, tutti_comm* comm);
 /// Makes a sum whose operands are multiplied first: each rank's by its own `scalar`, an element of `type`, which is copied.
-/// The products are rounded to the type. kind: the scalar's memory, AUTO or HOST. Host memory alone. Errors:
-/// TUTTI_INVALID_ARGUMENT (no type that can be scaled), TUTTI_UNSUPPORTED (CUDA memory). Thread safe. After
-/// ncclRedOpCreatePreMulSum.
+/// The products are rounded to the type, whatever accumulate says of their sum. kind: the scalar's memory, AUTO or HOST.
+/// Host memory alone. Errors: TUTTI_INVALID_ARGUMENT (no type that can be scaled), TUTTI_UNSUPPORTED (CUDA memory). Thread
+/// safe. After ncclRedOpCreatePreMulSum.
 TUTTI_API tutti_status tutti_op_create_pre_mul_sum(tutti_op* op, const void* scalar, tutti_type type,
                                                    tutti_memory_kind kind, tutti_comm* comm);
 /// Legal once the calls that use it have been enqueued. Errors: TUTTI_INVALID_ARGUMENT (no such operator). Thread safe.

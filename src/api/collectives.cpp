@@ -97,7 +97,8 @@ void take_options(CollectiveCall& out, const tutti_call& call) {
 Status take_fold(CollectiveCall& out, const tutti_call& call, int ranks) {
   if (!reduces(out.collective)) return {};
   const ElementTypeInfo type = element_type_info(out.type);
-  const bool accumulates = call.accumulate != TUTTI_INT8;
+  const bool rounds = depends_on_order({TUTTI_FLOAT32, out.op == TUTTI_AVG ? TUTTI_SUM : out.op});
+  const bool accumulates = call.accumulate != TUTTI_INT8 && rounds;
   if (accumulates &&
       (call.accumulate != TUTTI_FLOAT32 || type.kind != ElementKind::floating || type.size > sizeof(float))) {
     return invalid(fmt::format("{} cannot be accumulated in {}", text_of(out.type), text_of(call.accumulate)),
@@ -105,19 +106,21 @@ Status take_fold(CollectiveCall& out, const tutti_call& call, int ranks) {
   }
   if (call.reproducible != 0 && call.reproducible != 1)
     return invalid(fmt::format("the call option reproducible is {}", call.reproducible), "Set it to 0 or 1.");
-  const bool is_user = out.op == user_operator;
-  if (is_user && accumulates) return invalid("an operator of the caller's has no accumulator", "Leave accumulate unset.");
-  out.one_fold = ((accumulates || call.reproducible == 1) && may_depend_on_order(out.type, out.op)) ||
-                 (is_user && !out.made->commutative);
+  const bool widens = accumulates && type.size < sizeof(float);
+  const bool keeps_order = out.op == user_operator && !out.made->commutative;
+  out.one_fold = widens || keeps_order || (call.reproducible == 1 && may_depend_on_order(out.type, out.op));
   if (call.canonical == 0) return {};
   if (!can_have_shares(out.collective) || out.irregular) {
     return invalid(fmt::format("{} has one operand a rank", out.kind()),
                    "Leave canonical unset; all_reduce and reduce may have several.");
   }
-  const std::uint32_t most = most_shares / static_cast<std::uint32_t>(ranks) * static_cast<std::uint32_t>(ranks);
-  if (call.canonical % static_cast<std::uint32_t>(ranks) != 0 || call.canonical > most) {
+  if (call.canonical > most_shares) {
+    return invalid(fmt::format("{} operands are more than one fold has", call.canonical),
+                   fmt::format("Let canonical be up to {}.", most_shares));
+  }
+  if (call.canonical % static_cast<std::uint32_t>(ranks) != 0) {
     return invalid(fmt::format("{} operands cannot be shared evenly by {}", call.canonical, plural(ranks, "rank")),
-                   fmt::format("Let canonical be a multiple of {}, of up to {}.", ranks, most));
+                   fmt::format("Let canonical be a multiple of {}.", ranks));
   }
   out.shares = call.canonical / static_cast<std::uint32_t>(ranks);
   out.one_fold = true;
@@ -200,7 +203,7 @@ Status take_blocks(const CollectiveCall& call, Buffer buffer, const Communicator
                      "Pass the block's memory, or a count of 0.");
     if (block.count > left) return invalid(fmt::format("{} has more elements than memory can hold", call.kind()));
     left -= block.count;
-    block.count *= problem_elements(call.type);
+    block.count *= call.problem_units();
     out.push_back(block);
   }
   return {};
@@ -216,7 +219,7 @@ Status check_own_blocks(const CollectiveCall& call, const Communicator& comm) {
     const std::uint64_t given = call.input[origin.block].count, taken = call.output[b].count;
     if (given != taken)
       return invalid(fmt::format("{} sends {} elements to its own rank, {}, which receives {}", call.kind(),
-                                 given / problem_elements(call.type), comm.rank(), taken / problem_elements(call.type)),
+                                 given / call.problem_units(), comm.rank(), taken / call.problem_units()),
                      "Let both blocks have the same count.");
   }
   return {};
@@ -228,7 +231,7 @@ Status take_all_blocks(CollectiveCall& call, const Communicator& comm, const Irr
   if (Status status = take_blocks(call, Buffer::output, comm, given.recv, given.recv_blocks, call.output); !status.ok())
     return status;
   if (Status status = check_own_blocks(call, comm); !status.ok()) return status;
-  for (const tutti_block& block : call.agreed()) call.count += block.count / problem_elements(call.type);
+  for (const tutti_block& block : call.agreed()) call.count += block.count / call.problem_units();
   // Where peers may have something to do, this rank opens its links to them.
   if (call.agreed().empty()) call.count = 1;
   return {};

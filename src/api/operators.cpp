@@ -13,7 +13,7 @@
 namespace tutti {
 namespace {
 
-/// An element has to fit into a message several times, whatever the algorithm.
+/// Many of them fit into a message. Calls whose messages would have more of them are refused.
 constexpr std::size_t most_element_bytes = 1024;
 
 Status make_user(tutti_op* op, const UserFold& fold, bool commutative, tutti_comm* handle) {

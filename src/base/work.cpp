@@ -146,7 +146,7 @@ std::optional<Status> Work::wait(std::uint64_t timeout_ns) const {
   constexpr std::uint64_t look_again_ns = 1'000'000'000;  // a start meanwhile moves the deadline
   const std::uint64_t called_ns = now_ns();
   // What runs here cannot be left before it ends.
-  if ((timeout_ns == 0 || timeout_ns >= TUTTI_NO_TIMEOUT) && hook_.poll == nullptr) {
+  if (is_unlimited(timeout_ns) && hook_.poll == nullptr) {
     if (const std::shared_ptr<Helper> helping = helper()) helping->help(*this);
   }
   for (;;) {

@@ -15,6 +15,9 @@
 
 namespace tutti {
 
+/// Whether a wait of so long a limit, as callers give it, has none.
+constexpr bool is_unlimited(std::uint64_t timeout_ns) { return timeout_ns == 0 || timeout_ns >= TUTTI_NO_TIMEOUT; }
+
 /// One operation's state, shared by whoever posted it and whoever runs it. Thread safe.
 class Work {
  public:

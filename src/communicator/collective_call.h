@@ -12,6 +12,7 @@
 #include "src/communicator/made_operator.h"
 #include "src/schedule/problem.h"
 #include "src/tables/element_types.h"
+#include "src/tables/operators.h"
 
 namespace tutti {
 
@@ -49,10 +50,12 @@ struct CollectiveCall : CallShape {
     if (!irregular || !info_of(collective).knows_all_counts()) return {};
     return info_of(collective).has_send_blocks() ? input : output;
   }
+  /// Elements of the problem that one of the call's is: see problem_elements. A caller's operator takes each as it is.
+  std::uint64_t problem_units() const { return op == user_operator ? 1 : problem_elements(type); }
   /// What the activity board tells other ranks of it, whose errors name it: `detail` of what was called.
   std::array<std::uint64_t, 3> detail() const {
     std::uint64_t told = irregular ? 0 : count;
-    for (const tutti_block& block : agreed()) told += block.count / problem_elements(type);
+    for (const tutti_block& block : agreed()) told += block.count / problem_units();
     const std::uint64_t options = (on_device ? 1u : 0u) | (one_fold ? 2u : 0u) | std::uint64_t{shares} << 2;
     return {static_cast<std::uint64_t>(type) << 32 | static_cast<std::uint32_t>(op),
             options << 32 | static_cast<std::uint32_t>(root), told};

@@ -589,8 +589,11 @@ Status Communicator::enqueue_in_turn(const CollectiveCall& call, std::shared_ptr
 
 Status Communicator::execute(const PreparedPlan& plan, const CollectiveCall& call, const PollHook& hook,
                              std::uint64_t sequence) {
-  if (call.made != nullptr && call.made->kind == MadeOperator::Kind::pre_mul_sum)
-    return execute(plan, scaled(plan, call), hook, sequence);
+  if (call.made != nullptr && call.made->kind == MadeOperator::Kind::pre_mul_sum) {
+    Status status = execute(plan, scaled(plan, call), hook, sequence);
+    if (status.ok()) scaled_data_.reset();  // else peers may read it until the call is taken back
+    return status;
+  }
   const UserFoldScope user_fold(call.made != nullptr ? &call.made->fold : nullptr);
   comparison_->begin(call, *plan.linked);
   waiter_->begin(call.timeout_ns != 0 ? call.timeout_ns : timeout_ns(), comparison_.get(), call.beside, hook);
@@ -629,8 +632,8 @@ const CollectiveCall& Communicator::scaled(const PreparedPlan& plan, const Colle
   for (const tutti_block& block : call.input) bytes += block.count * element;
   // The result's memory takes them where it is as large: it will be overwritten.
   const bool in_result = call.collective == Collective::all_reduce && call.shares == 1;
-  if (!in_result && scaled_data_.size() < bytes) scaled_data_.resize(bytes);
-  std::byte* to = in_result ? static_cast<std::byte*>(call.recv) : scaled_data_.data();
+  scaled_data_ = in_result ? nullptr : std::make_unique_for_overwrite<std::byte[]>(bytes);
+  std::byte* to = in_result ? static_cast<std::byte*>(call.recv) : scaled_data_.get();
   if (!call.irregular) {
     scale(by.type, by.scalar.data(), call.send, to, bytes / element);
     scaled_.send = to;

@@ -210,8 +210,8 @@ class Communicator {
   std::unique_ptr<Waiter> waiter_;
   std::unique_ptr<Registrations> registrations_;  ///< of the collectives' endpoints
   std::vector<std::byte> scratch_;
-  CollectiveCall scaled_;               ///< the last call whose operands were scaled, over these
-  std::vector<std::byte> scaled_data_;  ///< of it
+  CollectiveCall scaled_;                     ///< the last call whose operands were scaled, over these
+  std::unique_ptr<std::byte[]> scaled_data_;  ///< while it runs, or where it failed
   IrregularLayouts irregular_;
   PlanCache plans_{inputs_};
   std::uint32_t logged_ = 0;  ///< a bit for each collective and processor of which log_plan has told

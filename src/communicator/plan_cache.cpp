@@ -124,6 +124,13 @@ Result<PlanChoice> PlanCache::choose(const Problem& problem, const std::string& 
   candidate->parameters.protocol = by_lines ? Protocol::lines : Protocol::messages;
   Plan plan =
       make_plan(*algorithm, problem, inputs_.view, candidate->parameters, by_lines ? line_message_bytes : link_slot_bytes);
+  if (problem.ranks > 1 && !problem.irregular && longest_message(plan) > plan.message_bytes) {
+    return Status(
+        TUTTI_INVALID_ARGUMENT,
+        fmt::format("{} by {} on {} ranks has messages of {} bytes, and the longest have {}", name_of(problem.collective),
+                    algorithm->name, problem.ranks, longest_message(plan), plan.message_bytes),
+        "Pass shorter elements, or fewer operands a rank.");
+  }
   std::string key = fmt::format("{} {}", algorithm->name, plan.shape.chunks);
   ProgramOf program_of = [this, algorithm, plan](int r) { return make_program(*algorithm, plan, inputs_.view, r); };
   return PlanChoice{std::move(plan), algorithm->name, std::move(program_of), std::move(key)};

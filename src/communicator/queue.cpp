@@ -191,7 +191,7 @@ Status Queue::State::wait(std::uint64_t timeout_ns) {
   const std::uint64_t until = end();
   const std::uint64_t told = told_;
   // What runs here cannot be left before it ends.
-  if (timeout_ns == 0 && hooks_.empty()) take_over(until, lock);
+  if (is_unlimited(timeout_ns) && hooks_.empty()) take_over(until, lock);
   for (;;) {
     drop_ended();
     if (first_ >= until) break;

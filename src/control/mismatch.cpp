@@ -7,13 +7,15 @@
 namespace tutti {
 namespace {
 
-/// Detail's second word is the root, and above it options (CollectiveCall::detail): whether the memory is a device's,
-/// whether all is folded at once, and how many operands a rank has.
+/// Detail's second word is the root, and options above it (CollectiveCall::detail). They say whether the memory is a
+/// device's, whether all is folded at once, and how many operands a rank has.
 bool on_device(const Called& called) { return (called.detail[1] >> 32 & 1u) != 0; }
 std::string fold_words(const Called& called) {
   const std::uint64_t shares = called.detail[1] >> 34;
   if (shares > 1) return fmt::format(" with {} operands a rank", shares);
-  return (called.detail[1] >> 33 & 1u) != 0 ? " in one fold" : "";
+  return (called.detail[1] >> 33 & 1u) != 0
+             ? " in one fold (reproducible, accumulate, canonical, or an operator that does not commute)"
+             : "";
 }
 
 /// What two ranks called as the same operation.

@@ -1,8 +1,8 @@
 #include "src/reduction/user_fold.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
-#include <vector>
 
 namespace tutti {
 namespace {
@@ -19,18 +19,16 @@ class Folder {
   Folder(const UserFold& operation, const FoldArguments& arguments)
       : operation_(operation),
         arguments_(arguments),
-        piece_(std::max<std::uint64_t>(1, kPieceBytes / operation.element_bytes) * operation.element_bytes),
-        memory_(2 * piece_ / sizeof(std::max_align_t) + 2) {}
+        piece_(kPieceBytes / operation.element_bytes * operation.element_bytes) {}
 
   void run() {
-    std::byte* const total = reinterpret_cast<std::byte*>(memory_.data());
     for (std::uint64_t at = 0; at < arguments_.count; at += piece_) {
       const std::uint64_t bytes = std::min(piece_, arguments_.count - at);
-      std::memcpy(total, source(arguments_.source_count - 1, at), bytes);
+      std::memcpy(total_.data(), source(arguments_.source_count - 1, at), bytes);
       for (std::uint32_t s = arguments_.source_count - 1; s-- > 0;)
-        operation_.fold(operation_.ctx, aligned(source(s, at), bytes), total, bytes / operation_.element_bytes);
+        operation_.fold(operation_.ctx, aligned(source(s, at), bytes), total_.data(), bytes / operation_.element_bytes);
       for (std::uint32_t d = 0; d < arguments_.destination_count; ++d)
-        std::memcpy(static_cast<std::byte*>(arguments_.destinations[d].data) + at, total, bytes);
+        std::memcpy(static_cast<std::byte*>(arguments_.destinations[d].data) + at, total_.data(), bytes);
     }
   }
 
@@ -40,15 +38,15 @@ class Folder {
   }
   const std::byte* aligned(const std::byte* from, std::uint64_t bytes) {
     if (reinterpret_cast<std::uintptr_t>(from) % alignof(std::max_align_t) == 0) return from;
-    std::byte* const copy = reinterpret_cast<std::byte*>(memory_.data() + memory_.size() / 2);
-    std::memcpy(copy, from, bytes);
-    return copy;
+    std::memcpy(copy_.data(), from, bytes);
+    return copy_.data();
   }
 
   const UserFold& operation_;
   const FoldArguments& arguments_;
   const std::uint64_t piece_;
-  std::vector<std::max_align_t> memory_;
+  alignas(std::max_align_t) std::array<std::byte, kPieceBytes> total_;
+  alignas(std::max_align_t) std::array<std::byte, kPieceBytes> copy_;
 };
 
 void fold(const FoldArguments& arguments) { Folder(*current, arguments).run(); }

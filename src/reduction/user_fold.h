@@ -12,11 +12,11 @@ namespace tutti {
 struct UserFold {
   void (*fold)(void* ctx, const void* in, void* inout, std::uint64_t count) = nullptr;
   void* ctx = nullptr;
-  std::size_t element_bytes = 1;
+  std::size_t element_bytes = 1;  ///< up to 1024
 };
 
 /// The fold of the calling thread's user operator, which a UserFoldScope names. It counts bytes, of whole elements, and
-/// keeps the operands' order: s0 ∘ (s1 ∘ s2). Never averages. Throws std::bad_alloc for want of memory.
+/// keeps the operands' order: s0 ∘ (s1 ∘ s2). Never averages.
 FoldFunction find_user_fold();
 
 /// For as long as it lives, folds of user operators in this thread go by `fold`, which outlives it; nullptr: there is none.

@@ -42,6 +42,11 @@ const char* wrong_sizes(const Plan& plan) {
   return nullptr;
 }
 
+std::uint64_t longest_message(const Plan& plan) {
+  const std::uint64_t cell = std::min(plan.window / plan.shape.chunks, plan.problem.count);
+  return cell * plan.shape.message_cells * element_bytes(plan.problem.type);
+}
+
 void finish_plan(Plan& plan, std::uint64_t message_bytes) {
   plan.message_bytes = message_bytes;
   const std::uint64_t element = element_bytes(plan.problem.type);

@@ -156,6 +156,10 @@ struct Plan {
   std::uint64_t passes(std::uint64_t count) const { return count == 0 ? 0 : (count + window - 1) / window; }
 };
 
+/// Bytes of the longest message of a plan, as its algorithm states it. A window has a grain at least. So where a message
+/// has many cells, or elements are long, that may be more than a slot holds.
+std::uint64_t longest_message(const Plan& plan);
+
 /// Messages that the library's links take of a plan.
 inline std::uint32_t link_credit(const Plan& plan) { return std::max(most_credit, plan.shape.credit); }
 

@@ -51,8 +51,8 @@ constexpr bool can_have_shares(Collective collective) {
 /// The three buffers that a step may touch.
 enum class Buffer : std::uint8_t { input, output, scratch };
 
-/// Blocks of the input or output of `rank`: one, one per share, or one per rank; 0 where the rank has no such buffer (a
-/// reduce's output off the root). Scratch blocks are the plan's.
+/// Blocks of the input or output of `rank`: one, one per share, or one per rank. 0: the rank has no such buffer, as a
+/// reduce's output off the root. Scratch blocks are the plan's.
 std::uint32_t blocks_of(const Problem& problem, Buffer buffer, int rank);
 
 /// In place is an alias: block `input_block` of the input is block `output_block` of the output, and, where `all` is set,

@@ -120,7 +120,7 @@ std::vector<Candidate> rank_algorithms(const Problem& problem, const View& view,
     if (problem.one_fold && problem.ranks > 1 && !algorithm->one_fold) continue;
     const Cost cost = problem.ranks > 1 ? on_shared_cores(algorithm->cost(problem, view), problem, view) : Cost{};
     Candidate candidate{.algorithm = algorithm, .parameters = {.lanes = lanes, .depth = 0}};
-    candidate.stands_back = algorithm->on_request && !problem.one_fold;
+    candidate.on_request = algorithm->on_request && !problem.one_fold;
     candidate.latency_seconds = (cost.alphas + posting * cost.posted) * terms.alpha;
     candidate.transfer_seconds = cost.betas * bytes * terms.beta;
     for (std::size_t c = 0; c < kLinkClasses; ++c) {
@@ -169,8 +169,8 @@ Result<Candidate> select(const Problem& problem, const View& view, const Overrid
     if (problem.one_fold) {
       return Status(
           TUTTI_INVALID_ARGUMENT,
-          fmt::format("{} in one fold, to be reproducible or rounded once, cannot be done by \"{}\", which folds in "
-                      "an order of its own",
+          fmt::format("{} in one fold, which is reproducible, rounds once and keeps the order of ranks, cannot be done "
+                      "by \"{}\", which folds in an order of its own",
                       name_of(problem.collective), name),
           fmt::format("Choose from {}.", fitting));
     }

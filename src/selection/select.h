@@ -21,10 +21,10 @@ struct Candidate {
   double latency_seconds = 0;    ///< the part of α
   double transfer_seconds = 0;   ///< the part of β
   double reduction_seconds = 0;  ///< the part of γ
-  bool stands_back = false;      ///< behind all others, as it is taken on request alone
+  bool on_request = false;       ///< behind all others, as it is taken on request alone
 
   bool operator<(const Candidate& other) const {
-    return stands_back == other.stands_back ? seconds < other.seconds : other.stands_back;
+    return on_request == other.on_request ? seconds < other.seconds : other.on_request;
   }
 };
 

@@ -115,8 +115,8 @@ struct NotedSum {
   }
 };
 
-/// Posts pairs of sums on a queue and waits for the second of each; how many the thread that waited ran, as far as this
-/// rank folded.
+/// Posts pairs of sums on a queue and waits for the second of each. How many of these the thread that waited ran, as far as
+/// this rank folded.
 int taken_over(tutti_comm* comm, int rank, int sums, std::uint64_t timeout_ns) {
   tutti_queue* queue = nullptr;
   EXPECT_EQ(tutti_queue_create(&queue), TUTTI_SUCCESS) << last_error();
@@ -154,6 +154,7 @@ TEST(QueueWaits, TakeOverWhatTheQueueHasNotBegun) {
   std::atomic<int> taken{0};
   ranks.run([&](int rank, tutti_comm* comm) {
     taken += taken_over(comm, rank, 300, 0);
+    taken += taken_over(comm, rank, 50, TUTTI_NO_TIMEOUT);
     EXPECT_EQ(taken_over(comm, rank, 100, 10'000'000'000), 0);
   });
   EXPECT_GT(taken, 0);

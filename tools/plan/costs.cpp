@@ -29,7 +29,7 @@ std::vector<Row> rows_of(const Comparison& comparison, const Simulation& simulat
     rows.push_back(row);
   }
   std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
-    if (a.candidate.stands_back != b.candidate.stands_back) return b.candidate.stands_back;
+    if (a.candidate.on_request != b.candidate.on_request) return b.candidate.on_request;
     if (a.simulated.has_value() != b.simulated.has_value()) return a.simulated.has_value();
     return a.seconds() < b.seconds();
   });
