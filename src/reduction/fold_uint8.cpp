@@ -81,8 +81,7 @@ void copy_bytes(const void* from, const FoldDestination* destinations, std::uint
     for (std::uint32_t d = 0; d < destination_count; ++d) {
       const FoldDestination& to = destinations[d];
       copy_piece(static_cast<const std::byte*>(from) + at,
-                 {static_cast<std::byte*>(to.data) + at, to.streaming && past_caches},
-                 std::min(bytes - at, piece));
+                 {static_cast<std::byte*>(to.data) + at, to.streaming && past_caches}, std::min(bytes - at, piece));
     }
   }
   if (past_caches) hwy::FlushStream();
