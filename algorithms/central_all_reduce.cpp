@@ -36,10 +36,10 @@ Cost cost(const Problem& problem, const View&) {
   const double others = problem.ranks - 1;
   const double edges = tree_messages(problem);
   return {.alphas = 2,
-          .betas = others * (problem.shares + 1),
-          .gammas = others * problem.shares,
+          .betas = others * (problem.local_operands + 1),
+          .gammas = others * problem.local_operands,
           .messages = 2 * edges,
-          .sent = edges * (problem.shares + 1),
+          .sent = edges * (problem.local_operands + 1),
           .posted = 2 * (others - 1),
           .pattern = CommunicationPattern::central};
 }

@@ -27,12 +27,12 @@ void build(Builder& builder, const View&, const Parameters&) {
 Cost cost(const Problem& problem, const View&) {
   const double others = problem.ranks - 1;
   const double edges = tree_messages(problem);
-  const double bytes = others * problem.shares;
+  const double bytes = others * problem.local_operands;
   return {.alphas = 1,
           .betas = bytes,
           .gammas = bytes,
           .messages = edges,
-          .sent = edges * problem.shares,
+          .sent = edges * problem.local_operands,
           .posted = others - 1};
 }
 

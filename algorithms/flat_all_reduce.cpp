@@ -20,22 +20,22 @@ namespace flat_all_reduce_detail {
 Shape shape(const Problem& problem, const View&, const Parameters&) {
   return {.chunks = 1,
           .lanes = 1,
-          .scratch_blocks = problem.shares + blocks_of_taken(problem),
+          .scratch_blocks = problem.local_operands + blocks_of_taken(problem),
           .message_cells = cells_of_message(problem, 1)};
 }
 
 void build(Builder& builder, const View&, const Parameters&) {
   const LaneBuilder lane = builder.lane(0);
-  const std::uint32_t shares = builder.problem().shares;
-  std::vector<Ref> to{scratch(Range{.blocks = shares})};
+  const std::uint32_t local_operands = builder.problem().local_operands;
+  std::vector<Ref> to{scratch(Range{.blocks = local_operands})};
   for (int i = 1; i < builder.ranks(); ++i) to.push_back(lane.to(wrap_rank(builder.rank() + i, builder.ranks())));
   lane.move(std::vector{own_operands(builder, 0)}, to);
-  lane.complete(taken_operands(builder, lane, 0, 0, shares), std::vector{output(0)});
+  lane.complete(taken_operands(builder, lane, 0, 0, local_operands), std::vector{output(0)});
 }
 
 Cost cost(const Problem& problem, const View&) {
   const double others = problem.ranks - 1;
-  const double bytes = others * problem.shares;
+  const double bytes = others * problem.local_operands;
   return {.alphas = 1, .betas = bytes, .gammas = bytes, .messages = others, .posted = others - 1};
 }
 

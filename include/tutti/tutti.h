@@ -471,7 +471,7 @@ TUTTI_API tutti_status tutti_gather_v(const void* send, size_t send_count, const
 TUTTI_API tutti_status tutti_scatter_v(const tutti_block* send_blocks, void* recv, size_t recv_count, tutti_type type,
                                        int root, tutti_comm* comm, tutti_stream stream, const tutti_call* call);
 
-/// Makes an operator of the caller's own, for elements of `element_bytes` bytes (1 to 1024). Calls pass it in the place of
+/// Makes a user-defined operator, for elements of `element_bytes` bytes (1 to 1024). Calls pass it in the place of
 /// a tutti_op, with a type of that size, as TUTTI_OPAQUE + n. It has to be associative. Where it does not commute
 /// (commutative 0), operands are folded in the order of ranks. Host memory alone.
 ///

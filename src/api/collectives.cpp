@@ -30,27 +30,27 @@ bool uses(const CollectiveCall& call, Buffer buffer, const Communicator& comm) {
   return call.count != 0 && blocks_of(problem, buffer, comm.rank()) != 0;
 }
 
-/// Looks up an operator that was made, and puts what plans know of it into its place.
-Status take_made_operator(CollectiveCall& call, Communicator& comm) {
+/// Looks up a custom operator, and puts what plans know of it into its place.
+Status take_custom_operator(CollectiveCall& call, Communicator& comm) {
   const int value = static_cast<int>(call.op);
-  call.made = comm.made_operators().find(call.op);
-  if (call.made == nullptr) {
+  call.custom = comm.custom_operators().find(call.op);
+  if (call.custom == nullptr) {
     return invalid(fmt::format("\"{}\" has no operator {}", comm.name(), value),
                    "Pass one that tutti_op_create_user or tutti_op_create_pre_mul_sum made for this communicator, and that "
                    "is not destroyed yet.");
   }
-  const MadeOperator& made = *call.made;
-  if (made.kind == MadeOperator::Kind::pre_mul_sum) {
+  const CustomOperator& custom = *call.custom;
+  if (custom.kind == CustomOperator::Kind::pre_mul_sum) {
     call.op = TUTTI_SUM;
-    if (made.type == call.type) return {};
+    if (custom.type == call.type) return {};
     return invalid(
-        fmt::format("operator {} scales {}, and the call is of {}", value, text_of(made.type), text_of(call.type)),
+        fmt::format("operator {} scales {}, and the call is of {}", value, text_of(custom.type), text_of(call.type)),
         "Make one for each type.");
   }
   call.op = user_operator;
-  if (made.fold.element_bytes == element_bytes(call.type)) return {};
+  if (custom.fold.element_bytes == element_bytes(call.type)) return {};
   return invalid(fmt::format("operator {} folds elements of {}, and {} has {}", value,
-                             plural(made.fold.element_bytes, "byte"), text_of(call.type), element_bytes(call.type)),
+                             plural(custom.fold.element_bytes, "byte"), text_of(call.type), element_bytes(call.type)),
                  "Pass a type of as many bytes; TUTTI_OPAQUE + n has n.");
 }
 
@@ -58,8 +58,8 @@ Status take_made_operator(CollectiveCall& call, Communicator& comm) {
 Status take_kinds(CollectiveCall& call, Communicator& comm) {
   if (Status status = check_type(call.type); !status.ok()) return status;
   if (reduces(call.collective)) {
-    const bool is_made = static_cast<int>(call.op) >= least_made_operator && call.op != TUTTI_OP_LIMIT;
-    Status status = is_made ? take_made_operator(call, comm) : check_op(call.op, call.type);
+    const bool is_custom = static_cast<int>(call.op) >= least_custom_operator && call.op != TUTTI_OP_LIMIT;
+    Status status = is_custom ? take_custom_operator(call, comm) : check_op(call.op, call.type);
     if (!status.ok()) return status;
   }
   if (rooted(call.collective) && (call.root < 0 || call.root >= comm.ranks())) {
@@ -73,7 +73,7 @@ Status take_kinds(CollectiveCall& call, Communicator& comm) {
 /// Sizes and addresses.
 Status check_buffers(const CollectiveCall& call, const Communicator& comm) {
   std::uint64_t bytes = 0;
-  const std::uint64_t each = element_bytes(call.type) * call.shares * static_cast<std::uint64_t>(comm.ranks());
+  const std::uint64_t each = element_bytes(call.type) * call.local_operands * static_cast<std::uint64_t>(comm.ranks());
   const bool endless = __builtin_mul_overflow(call.count, each, &bytes) || bytes > UINT64_MAX / 2;
   if (endless) return invalid(fmt::format("a count of {} elements is more than memory can hold", call.count));
   if (call.send == nullptr && uses(call, Buffer::input, comm)) {
@@ -93,38 +93,48 @@ void take_options(CollectiveCall& out, const tutti_call& call) {
   if (call.algorithm != nullptr) out.algorithm = call.algorithm;
 }
 
-/// What the fold of a verb that reduces is asked for. Other verbs have none.
-Status take_fold(CollectiveCall& out, const tutti_call& call, int ranks) {
-  if (!reduces(out.collective)) return {};
+/// How the operands of a verb that reduces are to be rounded, and in which order.
+Status take_rounding(CollectiveCall& out, const tutti_call& call) {
   const ElementTypeInfo type = element_type_info(out.type);
-  const bool rounds = depends_on_order({TUTTI_FLOAT32, out.op == TUTTI_AVG ? TUTTI_SUM : out.op});
-  const bool accumulates = call.accumulate != TUTTI_INT8 && rounds;
-  if (accumulates &&
-      (call.accumulate != TUTTI_FLOAT32 || type.kind != ElementKind::floating || type.size > sizeof(float))) {
+  const bool accumulates = call.accumulate != TUTTI_INT8 && is_arithmetic(out.op);
+  const bool fits = type.kind == ElementKind::floating && type.size <= sizeof(float);
+  if (accumulates && (call.accumulate != TUTTI_FLOAT32 || !fits)) {
     return invalid(fmt::format("{} cannot be accumulated in {}", text_of(out.type), text_of(call.accumulate)),
                    "Accumulate floats of up to 32 bits in TUTTI_FLOAT32, or leave accumulate unset.");
   }
   if (call.reproducible != 0 && call.reproducible != 1)
     return invalid(fmt::format("the call option reproducible is {}", call.reproducible), "Set it to 0 or 1.");
   const bool widens = accumulates && type.size < sizeof(float);
-  const bool keeps_order = out.op == user_operator && !out.made->commutative;
+  const bool keeps_order = out.op == user_operator && !out.custom->commutative;
   out.one_fold = widens || keeps_order || (call.reproducible == 1 && may_depend_on_order(out.type, out.op));
-  if (call.canonical == 0) return {};
-  if (!can_have_shares(out.collective) || out.irregular) {
+  return {};
+}
+
+/// How many operands a rank has.
+Status take_operands(CollectiveCall& out, std::uint32_t canonical, std::uint32_t ranks) {
+  if (canonical == 0) return {};
+  if (!takes_several_operands(out.collective) || out.irregular) {
     return invalid(fmt::format("{} has one operand a rank", out.kind()),
                    "Leave canonical unset; all_reduce and reduce may have several.");
   }
-  if (call.canonical > most_shares) {
-    return invalid(fmt::format("{} operands are more than one fold has", call.canonical),
-                   fmt::format("Let canonical be up to {}.", most_shares));
+  if (canonical > most_total_operands) {
+    return invalid(fmt::format("{} operands are more than one fold has", canonical),
+                   fmt::format("Let canonical be up to {}.", most_total_operands));
   }
-  if (call.canonical % static_cast<std::uint32_t>(ranks) != 0) {
-    return invalid(fmt::format("{} operands cannot be shared evenly by {}", call.canonical, plural(ranks, "rank")),
+  if (canonical % ranks != 0) {
+    return invalid(fmt::format("{} operands cannot be shared evenly by {}", canonical, plural(ranks, "rank")),
                    fmt::format("Let canonical be a multiple of {}.", ranks));
   }
-  out.shares = call.canonical / static_cast<std::uint32_t>(ranks);
+  out.local_operands = canonical / ranks;
   out.one_fold = true;
   return {};
+}
+
+/// What the fold of a verb that reduces is asked for. Other verbs have none.
+Status take_fold(CollectiveCall& out, const tutti_call& call, int ranks) {
+  if (!reduces(out.collective)) return {};
+  if (Status status = take_rounding(out, call); !status.ok()) return status;
+  return take_operands(out, call.canonical, static_cast<std::uint32_t>(ranks));
 }
 
 Status start(CollectiveCall& call, tutti_comm* handle, tutti_stream stream, const tutti_call* options) {

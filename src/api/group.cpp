@@ -210,8 +210,8 @@ void issue(const std::shared_ptr<Task>& task, bool background) {
     communicator.point_to_point().post(*transfer, task->work, background || queue != nullptr);
     task->issued = true;
   } else if (queue != nullptr) {
-    const auto run = [task](Queue::Runner by) {
-      std::get<CollectiveCall>(task->operation.what).beside = by == Queue::Runner::own_thread;
+    const auto run = [task](bool beside) {
+      std::get<CollectiveCall>(task->operation.what).beside = beside;
       static_cast<void>(run_collective(*task, {}));
     };
     queue->post(run, Queue::Runner::any_thread, task->work, [&task, &communicator] {

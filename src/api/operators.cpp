@@ -1,4 +1,4 @@
-// Operators that callers make.
+// User-defined operators, and sums of scaled operands.
 #include "src/tables/operators.h"
 
 #include <fmt/format.h>
@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "src/api/handles.h"
-#include "src/communicator/made_operator.h"
+#include "src/communicator/custom_operator.h"
 #include "src/tables/element_types.h"
 #include "src/tables/names.h"
 
@@ -21,16 +21,16 @@ Status make_user(tutti_op* op, const UserFold& fold, bool commutative, tutti_com
   *op = TUTTI_OP_LIMIT;
   if (fold.fold == nullptr) return invalid("tutti_op_create_user has no function", "Pass what folds two arrays.");
   if (fold.element_bytes == 0 || fold.element_bytes > most_element_bytes) {
-    return invalid(fmt::format("an operator of the caller's on elements of {} bytes", fold.element_bytes),
+    return invalid(fmt::format("a user-defined operator on elements of {} bytes", fold.element_bytes),
                    fmt::format("Elements have 1 to {} bytes.", most_element_bytes));
   }
   auto comm = usable(handle);
   if (!comm.ok()) return comm.status();
-  MadeOperator made;
-  made.kind = MadeOperator::Kind::user;
-  made.fold = fold;
-  made.commutative = commutative;
-  *op = (*comm)->made_operators().add(made);
+  CustomOperator custom;
+  custom.kind = CustomOperator::Kind::user;
+  custom.fold = fold;
+  custom.commutative = commutative;
+  *op = (*comm)->custom_operators().add(custom);
   return {};
 }
 
@@ -47,18 +47,18 @@ Status make_pre_mul_sum(tutti_op* op, const void* scalar, tutti_type type, tutti
   }
   auto comm = usable(handle);
   if (!comm.ok()) return comm.status();
-  MadeOperator made;
-  made.kind = MadeOperator::Kind::pre_mul_sum;
-  made.type = type;
-  std::memcpy(made.scalar.data(), scalar, element_bytes(type));
-  *op = (*comm)->made_operators().add(made);
+  CustomOperator custom;
+  custom.kind = CustomOperator::Kind::pre_mul_sum;
+  custom.type = type;
+  std::memcpy(custom.scalar.data(), scalar, element_bytes(type));
+  *op = (*comm)->custom_operators().add(custom);
   return {};
 }
 
 Status destroy(tutti_op op, tutti_comm* handle) {
   auto comm = usable(handle);
   if (!comm.ok()) return comm.status();
-  if ((*comm)->made_operators().remove(op)) return {};
+  if ((*comm)->custom_operators().remove(op)) return {};
   return invalid(fmt::format("\"{}\" has no operator {} to destroy", (*comm)->name(), static_cast<int>(op)),
                  "Pass one that tutti_op_create_user or tutti_op_create_pre_mul_sum made for this communicator.");
 }

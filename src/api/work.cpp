@@ -77,7 +77,7 @@ tutti_status tutti_queue_call(tutti_queue* queue, void (*fn)(void*), void* ctx, 
     const auto state = std::make_shared<tutti::Work>();
     std::unique_ptr<tutti_work> handle(work != nullptr ? new tutti_work{state} : nullptr);
     state->issue(0, nullptr);
-    const auto run = [fn, ctx, state](tutti::Queue::Runner) {
+    const auto run = [fn, ctx, state](bool) {
       state->start(0);
       state->complete(tutti::catching([&]() -> Status {
         fn(ctx);

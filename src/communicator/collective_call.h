@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "include/tutti/tutti.h"
-#include "src/communicator/made_operator.h"
+#include "src/communicator/custom_operator.h"
 #include "src/schedule/problem.h"
 #include "src/tables/element_types.h"
 #include "src/tables/operators.h"
@@ -36,9 +36,9 @@ struct CollectiveCall : CallShape {
   bool finalizes = false;        ///< the barrier of finalize, which errors call by that name
   std::string name;
   std::string algorithm;
-  std::shared_ptr<const MadeOperator> made;  ///< the operator, where the caller has made it; `op` is then as a plan has it
-  bool one_fold = false;                     ///< as Problem's, where this call asks for it
-  std::uint32_t shares = 1;                  ///< as Problem's
+  std::shared_ptr<const CustomOperator> custom;  ///< the operator, where it is one; `op` is then as a plan has it
+  bool one_fold = false;                         ///< as Problem's, where this call asks for it
+  std::uint32_t local_operands = 1;              ///< as Problem's
   /// Whether it is a v-variant. `input` and `output` are then its buffers. `count` is that of all blocks whose counts every
   /// rank has; where each rank has others it is 1. So it is 0 where no rank has anything to do.
   bool irregular = false;
@@ -50,13 +50,13 @@ struct CollectiveCall : CallShape {
     if (!irregular || !info_of(collective).knows_all_counts()) return {};
     return info_of(collective).has_send_blocks() ? input : output;
   }
-  /// Elements of the problem that one of the call's is: see problem_elements. A caller's operator takes each as it is.
+  /// Elements of the problem that one of the call's is: see problem_elements. A user-defined operator takes each whole.
   std::uint64_t problem_units() const { return op == user_operator ? 1 : problem_elements(type); }
   /// What the activity board tells other ranks of it, whose errors name it: `detail` of what was called.
   std::array<std::uint64_t, 3> detail() const {
-    std::uint64_t told = irregular ? 0 : count;
-    for (const tutti_block& block : agreed()) told += block.count / problem_units();
-    const std::uint64_t options = (on_device ? 1u : 0u) | (one_fold ? 2u : 0u) | std::uint64_t{shares} << 2;
+    // Ranks need not have the same count of others' v-variants.
+    const std::uint64_t told = irregular && agreed().empty() ? 0 : count;
+    const std::uint64_t options = (on_device ? 1u : 0u) | (one_fold ? 2u : 0u) | std::uint64_t{local_operands} << 2;
     return {static_cast<std::uint64_t>(type) << 32 | static_cast<std::uint32_t>(op),
             options << 32 | static_cast<std::uint32_t>(root), told};
   }

@@ -420,9 +420,9 @@ Problem Communicator::problem_of(const CollectiveCall& call) const {
   problem.ranks = ranks();
   problem.count = call.irregular ? count_for_choice(call) : call.count;
   problem.irregular = call.irregular;
-  problem.shares = call.shares;
-  // Two operands are folded once by every algorithm, in an order that only a caller's operator might tell.
-  const bool is_any_one_fold = ranks() <= 2 && call.shares == 1 && call.op != user_operator;
+  problem.local_operands = call.local_operands;
+  // Two operands are folded once by every algorithm, in an order that only a user-defined operator might tell.
+  const bool is_any_one_fold = ranks() <= 2 && call.local_operands == 1 && call.op != user_operator;
   const bool is_reproducible =
       settings_.reproducible && reduces(call.collective) && may_depend_on_order(call.type, call.op);
   problem.one_fold = !is_any_one_fold && (call.one_fold || is_reproducible);
@@ -589,12 +589,13 @@ Status Communicator::enqueue_in_turn(const CollectiveCall& call, std::shared_ptr
 
 Status Communicator::execute(const PreparedPlan& plan, const CollectiveCall& call, const PollHook& hook,
                              std::uint64_t sequence) {
-  if (call.made != nullptr && call.made->kind == MadeOperator::Kind::pre_mul_sum) {
+  if (call.custom != nullptr && call.custom->kind == CustomOperator::Kind::pre_mul_sum) {
     Status status = execute(plan, scaled(plan, call), hook, sequence);
     if (status.ok()) scaled_data_.reset();  // else peers may read it until the call is taken back
     return status;
   }
-  const UserFoldScope user_fold(call.made != nullptr ? &call.made->fold : nullptr);
+  std::optional<UserFoldScope> user_fold;
+  if (call.custom != nullptr) user_fold.emplace(&call.custom->fold);
   comparison_->begin(call, *plan.linked);
   waiter_->begin(call.timeout_ns != 0 ? call.timeout_ns : timeout_ns(), comparison_.get(), call.beside, hook);
   if (!plan.linked->open) {
@@ -624,14 +625,14 @@ Status Communicator::execute(const PreparedPlan& plan, const CollectiveCall& cal
 
 /// The call over its operands times its operator's scalar.
 const CollectiveCall& Communicator::scaled(const PreparedPlan& plan, const CollectiveCall& call) {
-  const MadeOperator& by = *call.made;
+  const CustomOperator& by = *call.custom;
   const std::size_t element = element_bytes(call.type);
   scaled_ = call;
-  scaled_.made = nullptr;
+  scaled_.custom = nullptr;
   std::uint64_t bytes = plan.layouts.bytes[0];
   for (const tutti_block& block : call.input) bytes += block.count * element;
   // The result's memory takes them where it is as large: it will be overwritten.
-  const bool in_result = call.collective == Collective::all_reduce && call.shares == 1;
+  const bool in_result = call.collective == Collective::all_reduce && call.local_operands == 1;
   scaled_data_ = in_result ? nullptr : std::make_unique_for_overwrite<std::byte[]>(bytes);
   std::byte* to = in_result ? static_cast<std::byte*>(call.recv) : scaled_data_.get();
   if (!call.irregular) {

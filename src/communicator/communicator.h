@@ -128,7 +128,7 @@ class Communicator {
   /// What messages of so many bytes in one direction take, each way at once. Thread safe.
   double expected_seconds(std::uint64_t bytes) const;
   /// Those that were made for it. Thread safe.
-  MadeOperators& made_operators() { return made_operators_; }
+  CustomOperators& custom_operators() { return custom_operators_; }
   TransferEngine& point_to_point() { return *point_to_point_; }
 
   /// Fails the communicator here and on its peers; returns at once.
@@ -188,7 +188,7 @@ class Communicator {
   std::unique_ptr<Membership> membership_;
   std::unique_ptr<Transports> transports_;
   Settings settings_;
-  MadeOperators made_operators_;
+  CustomOperators custom_operators_;
   FailureState failures_;
   PlanInputs inputs_;
   WaitPolicy policy_;

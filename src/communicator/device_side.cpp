@@ -45,10 +45,10 @@ Result<Processor> on_cuda(const CollectiveCall& call) {
     return Status(TUTTI_UNSUPPORTED, fmt::format("{} of CUDA memory is not there yet", call.kind()),
                   "Use host memory, or the verb with equal counts.");
   }
-  if (call.made != nullptr) {
+  if (call.custom != nullptr) {
     return Status(TUTTI_UNSUPPORTED,
                   fmt::format("{} of CUDA memory is not there yet",
-                              call.op == user_operator ? "an operator of the caller's" : "a pre-multiplied sum"),
+                              call.op == user_operator ? "a user-defined operator" : "a pre-multiplied sum"),
                   "Use host memory, or an operator of the library's.");
   }
   return Processor::cuda;

@@ -28,7 +28,7 @@ class FastPath {
   /// timeout_ns, hook: of calls without options.
   void remember(const PreparedPlan& plan, const CollectiveCall& call, std::uint64_t timeout_ns, const PollHook& hook) {
     const bool plain = call.algorithm.empty() && call.name.empty() && call.timeout_ns == 0 && !call.beside &&
-                       !call.finalizes && !call.irregular && !call.one_fold && call.made == nullptr;
+                       !call.finalizes && !call.irregular && !call.one_fold && call.custom == nullptr;
     if (!plain || call.count == 0 || !executor_.may_run_again()) return;
     plan_ = &plan;
     call_ = call;

@@ -25,7 +25,7 @@ constexpr std::size_t most_plans = 4096;
 /// folded has room in a line.
 bool goes_by_lines(const Problem& problem) {
   return problem.processor == Processor::cuda && problem.collective != Collective::barrier &&
-         bytes_of(problem.count, problem.type) <= line_message_bytes / problem.shares &&
+         bytes_of(problem.count, problem.type) <= line_message_bytes / problem.local_operands &&
          std::uint64_t{1} << unit_shift(problem) <= line_data_bytes;
 }
 
@@ -82,7 +82,8 @@ void PlanCache::clear() {
 /// The program of a choice, lowered with the first plan that needs it.
 std::shared_ptr<LinkedProgram> PlanCache::link_program(const PlanChoice& choice) {
   const Problem& problem = choice.plan.problem;
-  auto& linked = linked_[fmt::format("{} {} {} {}", name_of(problem.collective), problem.root, problem.shares, choice.key)];
+  auto& linked =
+      linked_[fmt::format("{} {} {} {}", name_of(problem.collective), problem.root, problem.local_operands, choice.key)];
   if (linked == nullptr) {
     linked = std::make_shared<LinkedProgram>();
     linked->lowered = lower(choice.plan, inputs_.rank, choice.program_of(inputs_.rank),
@@ -127,8 +128,8 @@ Result<PlanChoice> PlanCache::choose(const Problem& problem, const std::string& 
   if (problem.ranks > 1 && !problem.irregular && longest_message(plan) > plan.message_bytes) {
     return Status(
         TUTTI_INVALID_ARGUMENT,
-        fmt::format("{} by {} on {} ranks has messages of {} bytes, and the longest have {}", name_of(problem.collective),
-                    algorithm->name, problem.ranks, longest_message(plan), plan.message_bytes),
+        fmt::format("{} by {} on {} ranks would have messages of {} bytes, and a link takes {}",
+                    name_of(problem.collective), algorithm->name, problem.ranks, longest_message(plan), plan.message_bytes),
         "Pass shorter elements, or fewer operands a rank.");
   }
   std::string key = fmt::format("{} {}", algorithm->name, plan.shape.chunks);

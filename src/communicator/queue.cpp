@@ -42,7 +42,7 @@ struct Queue::State final : Work::Helper {
   void help(const Work& work) override;
   void append(Item item);
   void drop_ended();
-  void run_next(Runner by, std::unique_lock<std::mutex>& lock);
+  void run_next(bool beside, std::unique_lock<std::mutex>& lock);
   void take_over(std::uint64_t until, std::unique_lock<std::mutex>& lock);
   bool hook_ends_wait(std::uint64_t until, std::unique_lock<std::mutex>& lock) const;
   Status wait(std::uint64_t timeout_ns);
@@ -128,13 +128,13 @@ void Queue::State::append(Item item) {
 }
 
 /// Runs the next item, if it is not one that is only tracked. Releases the lock meanwhile.
-void Queue::State::run_next(Runner by, std::unique_lock<std::mutex>& lock) {
+void Queue::State::run_next(bool beside, std::unique_lock<std::mutex>& lock) {
   Operation operation = std::move(items_[next_ - first_].operation);
   ++next_;
   if (operation == nullptr) return;
   running_ = true;
   lock.unlock();
-  operation(by);
+  operation(beside);
   operation = nullptr;
   lock.lock();
   running_ = false;
@@ -144,7 +144,7 @@ void Queue::State::run_next(Runner by, std::unique_lock<std::mutex>& lock) {
 void Queue::State::take_over(std::uint64_t until, std::unique_lock<std::mutex>& lock) {
   const NoCancellation whole;
   if (running_) return;
-  while (next_ < until && items_[next_ - first_].may_be_taken_over()) run_next(Runner::any_thread, lock);
+  while (next_ < until && items_[next_ - first_].may_be_taken_over()) run_next(false, lock);
   // The queue's own thread slept on while somebody ran.
   if (closing_ || next_ < end()) changed_.notify_all();
 }
@@ -218,7 +218,7 @@ void Queue::State::run() {
   for (;;) {
     changed_.wait(lock, [this] { return !running_ && (closing_ || next_ < end()); });
     if (next_ == end()) return;
-    run_next(Runner::own_thread, lock);
+    run_next(true, lock);
   }
 }
 

@@ -25,8 +25,8 @@ class Queue {
 
   /// Who may run an operation.
   enum class Runner { any_thread, own_thread };
-  /// Told by whom it is run: the queue's own thread, which is beside its caller, or one that waits for it.
-  using Operation = std::function<void(Runner by)>;
+  /// beside: on the queue's own thread, beside its caller; false: on one that waits for it.
+  using Operation = std::function<void(bool beside)>;
 
   /// Appends `operation`, whose outcome `work` has afterwards. `enter` is called in one step with that, once nothing can
   /// fail any more: it takes the operation's place in orders other than this queue's. It must not throw or block.

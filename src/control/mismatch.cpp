@@ -11,8 +11,8 @@ namespace {
 /// device's, whether all is folded at once, and how many operands a rank has.
 bool on_device(const Called& called) { return (called.detail[1] >> 32 & 1u) != 0; }
 std::string fold_words(const Called& called) {
-  const std::uint64_t shares = called.detail[1] >> 34;
-  if (shares > 1) return fmt::format(" with {} operands a rank", shares);
+  const std::uint64_t local_operands = called.detail[1] >> 34;
+  if (local_operands > 1) return fmt::format(" with {} operands a rank", local_operands);
   return (called.detail[1] >> 33 & 1u) != 0
              ? " in one fold (reproducible, accumulate, canonical, or an operator that does not commute)"
              : "";

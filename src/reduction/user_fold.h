@@ -1,4 +1,4 @@
-// Folds by an operator of the caller's own, a function that knows two arrays.
+// Folds by a user-defined operator, a function that knows two arrays.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace tutti {
 
-/// A caller's operator, as tutti_op_create_user has it. Plain data; what it points to is the caller's.
+/// A user-defined operator, as tutti_op_create_user has it. Plain data; what it points to is the caller's.
 struct UserFold {
   void (*fold)(void* ctx, const void* in, void* inout, std::uint64_t count) = nullptr;
   void* ctx = nullptr;
@@ -19,8 +19,8 @@ struct UserFold {
 /// keeps the operands' order: s0 ∘ (s1 ∘ s2). Never averages.
 FoldFunction find_user_fold();
 
-/// For as long as it lives, folds of user operators in this thread go by `fold`, which outlives it; nullptr: there is none.
-/// A function that a plan holds knows no call. Scopes may be nested.
+/// For as long as it lives, folds of user operators in this thread go by `fold`, which outlives it. A function that
+/// a plan holds knows no call. Scopes may be nested.
 class UserFoldScope {
  public:
   explicit UserFoldScope(const UserFold* fold);

@@ -98,8 +98,8 @@ bool can_be_irregular(const Program& program);
 /// before.
 void lay_out_irregular(const Plan& plan, const Program& program, const IrregularBuffers& buffers, Layouts& out);
 
-/// log2 of the bytes of what the problem's fold counts: elements of its kind (fold_kind). Copies and callers' operators
-/// count bytes.
+/// log2 of the bytes of what the problem's fold counts: elements of its kind (fold_kind). Copies and
+/// user-defined operators count bytes.
 std::uint32_t unit_shift(const Problem& problem);
 
 /// Bytes of scratch that a run of the plan needs, for all its strands.

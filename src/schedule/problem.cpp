@@ -4,7 +4,8 @@ namespace tutti {
 
 std::uint32_t blocks_of(const Problem& problem, Buffer buffer, int rank) {
   const CollectiveInfo& info = info_of(problem.collective);
-  if (buffer == Buffer::input) return info.sends(rank, problem.root) ? info.send_blocks(problem.ranks) * problem.shares : 0;
+  if (buffer == Buffer::input)
+    return info.sends(rank, problem.root) ? info.send_blocks(problem.ranks) * problem.local_operands : 0;
   return info.receives(rank, problem.root) ? info.recv_blocks(problem.ranks) : 0;
 }
 

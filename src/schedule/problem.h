@@ -27,32 +27,32 @@ struct Problem {
   /// the same bits, and round once: reproducible sums, accumulate, several operands a rank.
   bool one_fold = false;
   /// Operands that each rank folds: blocks of its input, where that has one otherwise. Those of rank 0 come first.
-  std::uint32_t shares = 1;
+  std::uint32_t local_operands = 1;
   std::uint32_t opaque = 0;  ///< bytes of an opaque element, where `type` is then TUTTI_UINT8; 0: it is none
 
   bool operator==(const Problem&) const = default;
 };
 
 /// Where ranks have several operands: the most of all ranks.
-inline constexpr std::uint32_t most_shares = 4096;
+inline constexpr std::uint32_t most_total_operands = 4096;
 /// Operands of one fold, of all ranks.
-constexpr std::uint32_t operands_of(const Problem& problem) {
-  return static_cast<std::uint32_t>(problem.ranks) * problem.shares;
+constexpr std::uint32_t total_operands(const Problem& problem) {
+  return static_cast<std::uint32_t>(problem.ranks) * problem.local_operands;
 }
 /// What the last touch divides by: the operands, for an average; 0 for every other operator.
 constexpr std::uint64_t divisor(const Problem& problem) {
-  return problem.op == TUTTI_AVG && reduces(problem.collective) ? operands_of(problem) : 0;
+  return problem.op == TUTTI_AVG && reduces(problem.collective) ? total_operands(problem) : 0;
 }
 /// Whether ranks may have several operands each.
-constexpr bool can_have_shares(Collective collective) {
+constexpr bool takes_several_operands(Collective collective) {
   return reduces(collective) && !info_of(collective).has_send_blocks();
 }
 
 /// The three buffers that a step may touch.
 enum class Buffer : std::uint8_t { input, output, scratch };
 
-/// Blocks of the input or output of `rank`: one, one per share, or one per rank. 0: the rank has no such buffer, as a
-/// reduce's output off the root. Scratch blocks are the plan's.
+/// Blocks of the input or output of `rank`: one, one per local operand, or one per rank. 0: the rank has no such buffer, as
+/// a reduce's output off the root. Scratch blocks are the plan's.
 std::uint32_t blocks_of(const Problem& problem, Buffer buffer, int rank);
 
 /// In place is an alias: block `input_block` of the input is block `output_block` of the output, and, where `all` is set,

@@ -204,11 +204,7 @@ class Structure {
   std::uint64_t stamp_ = 0;
 };
 
-}  // namespace
-
-Fault check_plan(const Plan& plan, std::size_t programs, const VerifyLimits& limits) {
-  const Problem& problem = plan.problem;
-  const Shape& shape = plan.shape;
+Fault check_problem(const Problem& problem) {
   if (static_cast<int>(problem.collective) >= collective_count) return of_plan("the collective is unknown");
   if (problem.ranks < 1 || problem.ranks > most_ranks) {
     return of_plan("a schedule has 1 to " + std::to_string(most_ranks) + " ranks, not " + std::to_string(problem.ranks));
@@ -216,10 +212,20 @@ Fault check_plan(const Plan& plan, std::size_t programs, const VerifyLimits& lim
   if (problem.root < 0 || problem.root >= problem.ranks) {
     return of_plan("root " + std::to_string(problem.root) + " is none of the " + plural(problem.ranks, "rank"));
   }
-  if (problem.shares == 0 || (problem.shares > 1 && !can_have_shares(problem.collective)))
+  if (problem.local_operands == 1) return {};
+  if (problem.local_operands == 0 || !takes_several_operands(problem.collective))
     return of_plan("ranks have one operand each, or several of a reduce or an all_reduce");
-  if (problem.shares > 1 && std::uint64_t{problem.shares} * static_cast<std::uint64_t>(problem.ranks) > most_shares)
-    return of_plan("several operands a rank are up to " + std::to_string(most_shares));
+  if (std::uint64_t{problem.local_operands} * static_cast<std::uint64_t>(problem.ranks) > most_total_operands)
+    return of_plan("several operands a rank are up to " + std::to_string(most_total_operands));
+  return {};
+}
+
+}  // namespace
+
+Fault check_plan(const Plan& plan, std::size_t programs, const VerifyLimits& limits) {
+  const Problem& problem = plan.problem;
+  const Shape& shape = plan.shape;
+  if (Fault fault = check_problem(problem); fault.any()) return fault;
   if (programs != static_cast<std::size_t>(problem.ranks)) {
     return of_plan("there are " + std::to_string(programs) + " programs for " + plural(problem.ranks, "rank"));
   }

@@ -176,7 +176,7 @@ class Parser {
                                                                  {"scratch", &plan.shape.scratch_blocks},
                                                                  {"message", &plan.shape.message_cells},
                                                                  {"grain", &plan.grain},
-                                                                 {"shares", &plan.problem.shares},
+                                                                 {"operands", &plan.problem.local_operands},
                                                                  {"strands", &plan.strands},
                                                                  {"lanes_wanted", &plan.parameters.lanes},
                                                                  {"depth_wanted", &plan.parameters.depth}};
@@ -402,7 +402,7 @@ std::string print_schedule(const Plan& plan, const std::vector<Program>& program
   out += "ranks " + std::to_string(problem.ranks) + " root " + std::to_string(problem.root) +
          pair(" count", problem.count) + " type " + text_of(problem.type) + " op " + text_of(problem.op);
   if (problem.one_fold) out += " folds once";
-  if (problem.shares != 1) out += pair(" shares", problem.shares);
+  if (problem.local_operands != 1) out += pair(" operands", problem.local_operands);
   out += pair("\nlanes", shape.lanes) + pair(" depth", shape.depth) + pair(" credit", shape.credit) +
          pair(" chunks", shape.chunks) + pair(" scratch", shape.scratch_blocks) + pair(" message", shape.message_cells);
   if (plan.strands != 1) out += pair(" strands", plan.strands);

@@ -25,7 +25,7 @@ class Memory {
       : cells_(plan.problem, plan.shape, rank, true),
         expressions_(&expressions),
         rank_(static_cast<std::uint32_t>(rank)),
-        shares_(plan.problem.shares),
+        local_operands_(plan.problem.local_operands),
         barrier_(plan.problem.collective == Collective::barrier),
         copy_size_((std::size_t{cells_.outputs()} + cells_.scratch()) * cells_.chunks()),
         values_{std::vector<Value>(copy_size_ * plan.shape.depth), std::vector<Value>(copy_size_ * plan.shape.depth)},
@@ -76,9 +76,9 @@ class Memory {
   }
 
  private:
-  /// An input block, as the call began. A rank's shares count as operands of as many ranks.
+  /// An input block, as the call began. A rank's operands count as those of as many ranks.
   Value leaf(std::uint32_t block) const {
-    return shares_ == 1 ? expressions_->leaf(rank_, block) : expressions_->leaf(rank_ * shares_ + block, 0);
+    return local_operands_ == 1 ? expressions_->leaf(rank_, block) : expressions_->leaf(rank_ * local_operands_ + block, 0);
   }
   std::ptrdiff_t offset(std::uint32_t copy) const { return static_cast<std::ptrdiff_t>(copy * copy_size_); }
   std::size_t index(Place place, std::uint32_t block, std::uint32_t chunk, std::uint32_t copy) const {
@@ -105,7 +105,7 @@ class Memory {
   Cells cells_;
   Expressions* expressions_;
   std::uint32_t rank_;
-  std::uint32_t shares_;
+  std::uint32_t local_operands_;
   bool barrier_;
   std::size_t copy_size_;
   std::vector<Value> values_[2];
@@ -215,7 +215,7 @@ class Run {
       : plan_(plan),
         programs_(programs),
         passes_(passes),
-        expressions_(operands_of(plan.problem), leaf_blocks(plan.problem)),
+        expressions_(total_operands(plan.problem), leaf_blocks(plan.problem)),
         promise_(plan, expressions_) {}
 
   Fault prepare(const std::vector<std::vector<LinkUse>>& uses) {
@@ -276,7 +276,7 @@ class Run {
   static std::uint32_t leaf_blocks(const Problem& problem) {
     std::uint32_t most = 1;
     for (int rank = 0; rank < problem.ranks; ++rank) most = std::max(most, blocks_of(problem, Buffer::input, rank));
-    return most / problem.shares;
+    return most / problem.local_operands;
   }
 
   std::uint32_t ranks() const { return static_cast<std::uint32_t>(plan_.problem.ranks); }
@@ -541,7 +541,7 @@ class Run {
     const Value value = expressions_.fold(operands, completes);
     if (!completes) {
       const bool counts = reduces(plan_.problem.collective);
-      if (counts && expressions_.shares(value) > operands_of(plan_.problem))
+      if (counts && expressions_.shares(value) > total_operands(plan_.problem))
         return wrong("folds a rank's share twice, as " + expressions_.text(value));
       return value;
     }

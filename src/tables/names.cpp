@@ -35,7 +35,7 @@ std::string text_of(tutti_type type) {
 }
 
 std::string text_of(tutti_op op) {
-  if (op == user_operator) return "an operator of the caller's";
+  if (op == user_operator) return "user-defined operator";
   const OperatorInfo* const row = operator_info(op);
   return row != nullptr ? row->name : numbered("op", static_cast<int>(op));
 }

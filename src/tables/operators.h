@@ -51,10 +51,10 @@ inline constexpr std::array<OperatorInfo, 11> operators = {{
     {TUTTI_LOGICAL_XOR, "logical_xor", operators_detail::of_bits},
 }};
 
-/// Every operator that a caller has made, as plans know it: what it does is the call's. No caller's operator has this
-/// value; theirs are `least_made_operator` and up.
+/// Every user-defined operator, as plans know it: what it does is the call's. The value is nobody's in calls. There custom
+/// operators, user-defined or not, have those from `least_custom_operator` on.
 inline constexpr tutti_op user_operator = static_cast<tutti_op>(255);
-inline constexpr std::int32_t least_made_operator = 256;
+inline constexpr std::int32_t least_custom_operator = 256;
 
 /// The row of an operator; nullptr for a value that no operator has.
 constexpr const OperatorInfo* operator_info(tutti_op op) {
@@ -105,11 +105,13 @@ constexpr tutti_type unsigned_of(std::size_t bytes) {
 
 }  // namespace operators_detail
 
+/// Whether the operator adds or multiplies, so that it rounds floats. Others choose one of their operands.
+constexpr bool is_arithmetic(tutti_op op) { return op == TUTTI_SUM || op == TUTTI_PROD || op == TUTTI_AVG; }
+
 /// Whether the bits of a fold of several operands depend on their order and grouping: on which of them are rounded.
 constexpr bool depends_on_order(const FoldKind& fold) {
   const ElementKind kind = element_type_info(fold.type).kind;
-  const bool rounds = kind == ElementKind::floating || kind == ElementKind::complex;
-  return rounds && (fold.op == TUTTI_SUM || fold.op == TUTTI_PROD);
+  return is_arithmetic(fold.op) && (kind == ElementKind::floating || kind == ElementKind::complex);
 }
 
 /// The fold of a type by an operator that combines it. An average's is the sum's: the last touch divides.
@@ -134,7 +136,7 @@ constexpr FoldKind fold_kind(tutti_type type, tutti_op op) {
   }
 }
 
-/// Whether the bits of a result may depend on the order of its operands. Of a caller's operator nobody knows.
+/// Whether the bits of a result may depend on the order of its operands. Of a user-defined operator nobody knows.
 constexpr bool may_depend_on_order(tutti_type type, tutti_op op) {
   return op == user_operator || depends_on_order(fold_kind(type, op));
 }

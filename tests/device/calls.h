@@ -37,14 +37,14 @@ struct CollectiveCase {
   int root = 0;
   bool in_place = false;
   const char* algorithm = nullptr;
-  std::size_t shares = 0;  ///< operands that each rank has, as tutti_call.canonical counts those of all; 0: unset
+  std::size_t local_operands = 0;  ///< operands that each rank has, as tutti_call.canonical counts those of all; 0: unset
   bool reproducible = false;
 
   std::string text() const {
     return std::string(name_of(verb)) + " of " + std::to_string(count) + " elements, type " + std::to_string(type) +
            ", op " + std::to_string(op) + ", root " + std::to_string(root) + (in_place ? ", in place" : "") + ", by " +
            (algorithm != nullptr ? algorithm : "any algorithm") + (reproducible ? ", reproducible" : "") +
-           (shares != 0 ? ", " + std::to_string(shares) + " operands a rank" : "");
+           (local_operands != 0 ? ", " + std::to_string(local_operands) + " operands a rank" : "");
   }
 };
 
@@ -56,7 +56,7 @@ struct Extents {
 inline Extents extents(const CollectiveCase& of, int rank, int ranks) {
   const std::size_t all = of.count * static_cast<std::size_t>(ranks);
   const bool is_root = rank == of.root;
-  const std::size_t operands = of.count * std::max<std::size_t>(1, of.shares);
+  const std::size_t operands = of.count * std::max<std::size_t>(1, of.local_operands);
   switch (of.verb) {
     case Verb::all_reduce:
       return {operands, of.count};
@@ -100,7 +100,7 @@ inline Arrangement arrange(const CollectiveCase& of, int rank, int ranks) {
   if (!made.shared) return made;
   const std::size_t own_block = static_cast<std::size_t>(rank) * of.count * element;
   if (send < recv) made.send_at = own_block;
-  if (recv < send && of.shares == 0) made.recv_at = own_block;
+  if (recv < send && of.local_operands == 0) made.recv_at = own_block;
   return made;
 }
 
@@ -110,8 +110,8 @@ inline tutti_status issue(const CollectiveCase& of, const void* send, void* recv
   if (call.algorithm == nullptr) call.algorithm = of.algorithm;
   if (of.reproducible) call.reproducible = 1;
   int ranks = 0;
-  if (of.shares != 0 && tutti_comm_size(comm, &ranks) == TUTTI_SUCCESS)
-    call.canonical = static_cast<std::uint32_t>(of.shares) * static_cast<std::uint32_t>(ranks);
+  if (of.local_operands != 0 && tutti_comm_size(comm, &ranks) == TUTTI_SUCCESS)
+    call.canonical = static_cast<std::uint32_t>(of.local_operands) * static_cast<std::uint32_t>(ranks);
   switch (of.verb) {
     case Verb::all_reduce:
       return tutti_all_reduce(send, recv, of.count, of.type, of.op, comm, stream, &call);
@@ -250,11 +250,13 @@ class Reference {
   template <typename T>
   std::vector<std::uint8_t> folded_as(std::size_t first) const {
     std::vector<std::uint8_t> out(of_.count * sizeof(T));
-    const std::size_t shares = std::max<std::size_t>(1, of_.shares);
-    std::vector<T> operands(sends_.size() * shares);
+    const std::size_t local_operands = std::max<std::size_t>(1, of_.local_operands);
+    std::vector<T> operands(sends_.size() * local_operands);
     for (std::size_t i = 0; i < of_.count; ++i) {
       for (std::size_t o = 0; o < operands.size(); ++o)
-        std::memcpy(&operands[o], sends_[o / shares].data() + (o % shares * of_.count + first + i) * sizeof(T), sizeof(T));
+        std::memcpy(&operands[o],
+                    sends_[o / local_operands].data() + (o % local_operands * of_.count + first + i) * sizeof(T),
+                    sizeof(T));
       const T value = fold(of_.op, operands, of_.type == TUTTI_BOOL);
       std::memcpy(out.data() + i * sizeof(T), &value, sizeof(T));
     }

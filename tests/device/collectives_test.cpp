@@ -61,7 +61,7 @@ std::vector<tutti_type> types_of(Verb verb) {
 void draw_fold(CollectiveCase& call, std::mt19937_64& random) {
   call.algorithm = nullptr;
   call.reproducible = call.verb == Verb::reduce_scatter || random() % 2 == 0;
-  if (!call.reproducible) call.shares = 1 + random() % 3;
+  if (!call.reproducible) call.local_operands = 1 + random() % 3;
 }
 
 /// Every case of a world. Root, algorithm and, where the count is large, the way are drawn.

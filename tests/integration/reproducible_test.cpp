@@ -190,6 +190,22 @@ TEST_P(Reproducible, AlgorithmsAgree) {
   });
 }
 
+// Without the option a ring rounds otherwise: so these operands tell.
+TEST(ReproducibleOperands, HaveOtherSumsInAnotherOrder) {
+  const Ranks ranks(3);
+  ranks.run([](int rank, tutti_comm* comm) {
+    tutti_call call = TUTTI_CALL_INIT;
+    call.algorithm = "ring";
+    for (const tutti_type type : kFloats) {
+      const Bytes sum = expected(type, 3, kCount);
+      const Bytes send = operand(type, static_cast<std::uint64_t>(rank), kCount);
+      Bytes recv(sum.size());
+      ASSERT_EQ(tutti_all_reduce(send.data(), recv.data(), kCount, type, TUTTI_SUM, comm, {}, &call), TUTTI_SUCCESS);
+      EXPECT_NE(recv, sum) << text_of(type);
+    }
+  });
+}
+
 // However many ranks share twelve operands, their fold has the same bits.
 TEST_P(Reproducible, CanonicalFoldsDoNotDependOnTheRanks) {
   const auto [count, transport] = GetParam();
@@ -198,11 +214,11 @@ TEST_P(Reproducible, CanonicalFoldsDoNotDependOnTheRanks) {
   ranks.run([&](int rank, tutti_comm* comm) {
     tutti_call call = TUTTI_CALL_INIT;
     call.canonical = all;
-    const std::uint64_t shares = all / static_cast<unsigned>(ranks.size());
+    const std::uint64_t local_operands = all / static_cast<unsigned>(ranks.size());
     for (const tutti_type type : kFloats) {
       for (const std::size_t n : {std::size_t{1}, std::size_t{1000}, std::size_t{30'011}}) {
         const Bytes sum = expected(type, all, n);
-        Bytes send = operands(type, static_cast<std::uint64_t>(rank) * shares, shares, n);
+        Bytes send = operands(type, static_cast<std::uint64_t>(rank) * local_operands, local_operands, n);
         Bytes recv(sum.size());
         ASSERT_EQ(tutti_all_reduce(send.data(), recv.data(), n, type, TUTTI_SUM, comm, {}, &call), TUTTI_SUCCESS)
             << last_error();
@@ -219,11 +235,11 @@ TEST_P(Reproducible, CanonicalFoldsDoNotDependOnTheRanks) {
       }
     }
     // Operands of whole numbers, by an operator whose order does not matter, and averages of all operands.
-    const std::vector<std::int32_t> ones(shares * 5, rank + 1);
+    const std::vector<std::int32_t> ones(local_operands * 5, rank + 1);
     std::vector<std::int32_t> most(5);
     ASSERT_EQ(tutti_all_reduce(ones.data(), most.data(), 5, TUTTI_INT32, TUTTI_MAX, comm, {}, &call), TUTTI_SUCCESS);
     EXPECT_EQ(most, std::vector<std::int32_t>(5, ranks.size()));
-    const std::vector<float> twelves(shares * 5, 12.0f);
+    const std::vector<float> twelves(local_operands * 5, 12.0f);
     std::vector<float> average(5);
     ASSERT_EQ(tutti_all_reduce(twelves.data(), average.data(), 5, TUTTI_FLOAT32, TUTTI_AVG, comm, {}, &call),
               TUTTI_SUCCESS);

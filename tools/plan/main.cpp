@@ -67,7 +67,7 @@ struct Request {
   std::int64_t root = 0;
   std::int64_t rank = -1;
   std::int64_t lanes = 0;
-  std::int64_t shares = 1;
+  std::int64_t local_operands = 1;
   bool one_fold = false;
   std::uint64_t bytes = std::uint64_t{1} << 20;
   std::uint64_t slice = slot_bytes;
@@ -92,7 +92,7 @@ void declare(program::Options& options, Request& request) {
   options.text("--op", &request.op, "NAME", "operator");
   options.flag("--one-fold", &request.one_fold,
                "algorithms alone that fold all ranks' operands at once, in rank order, as reproducible sums do");
-  options.integer("--shares", &request.shares, 1, most_shares,
+  options.integer("--local-operands", &request.local_operands, 1, most_total_operands,
                   "operands that each rank folds, of an all_reduce or reduce; several go by --one-fold");
   options.text("--schedule", &request.schedule, "FILE",
                "show, verify, simulate: a schedule as `show` prints it, instead of an algorithm");
@@ -123,7 +123,8 @@ void declare(program::Options& options, Request& request) {
                   "the proof, or what is wrong");
   options.example("tutti-plan cost --collective all_reduce --ranks 8 --bytes 1M",
                   "all algorithms, quickest first, and why");
-  options.example("tutti-plan verify --ranks 4 --shares 3", "the proof that twelve operands are folded at once, in order");
+  options.example("tutti-plan verify --ranks 4 --local-operands 3",
+                  "the proof that twelve operands are folded at once, in order");
   options.example("tutti-plan cost --ranks 8 --csv choices.csv",
                   "all choices for 8 ranks, for a spreadsheet, --tuning or TUTTI_TUNING");
   options.example("tutti-plan simulate --algorithm ring --ranks 8 --trace ring.json",
@@ -261,15 +262,15 @@ Status check_fold(const Request& request, Collective collective) {
     return {TUTTI_INVALID_ARGUMENT,
             fmt::format("{} folds nothing; leave --one-fold out, or give another --collective", name_of(collective))};
   }
-  if (request.shares == 1) return {};
-  if (!can_have_shares(collective)) {
+  if (request.local_operands == 1) return {};
+  if (!takes_several_operands(collective)) {
     return {TUTTI_INVALID_ARGUMENT,
-            fmt::format("{} has no more than one operand a rank; leave --shares out, or give all_reduce or reduce",
+            fmt::format("{} has no more than one operand a rank; leave --local-operands out, or give all_reduce or reduce",
                         name_of(collective))};
   }
-  if (request.shares * request.ranks <= most_shares) return {};
-  return {TUTTI_INVALID_ARGUMENT, fmt::format("--shares {} of {} ranks are more than {} operands; give fewer",
-                                              request.shares, request.ranks, most_shares)};
+  if (request.local_operands * request.ranks <= most_total_operands) return {};
+  return {TUTTI_INVALID_ARGUMENT, fmt::format("--local-operands {} of {} ranks are more than {} operands; give fewer",
+                                              request.local_operands, request.ranks, most_total_operands)};
 }
 
 Result<Problem> problem_of(const Request& request) {
@@ -305,8 +306,8 @@ Result<Problem> problem_of(const Request& request) {
   problem.root = rooted(*collective) ? static_cast<std::int32_t>(request.root) : 0;
   problem.ranks = static_cast<std::int32_t>(request.ranks);
   problem.count = request.bytes / element;
-  problem.shares = static_cast<std::uint32_t>(request.shares);
-  problem.one_fold = request.one_fold || request.shares > 1;
+  problem.local_operands = static_cast<std::uint32_t>(request.local_operands);
+  problem.one_fold = request.one_fold || request.local_operands > 1;
   if (*collective == Collective::barrier) {
     problem.type = TUTTI_UINT8;
     problem.op = TUTTI_MAX;

@@ -147,14 +147,14 @@ TEST(Proofs, GiveOneAssociationToSchedulesThatFoldAlike) {
 }
 
 /// The schedule of an algorithm for calls that fold all at once.
-Schedule make_one_fold(const Algorithm& algorithm, const View& view, int root, std::uint32_t shares) {
+Schedule make_one_fold(const Algorithm& algorithm, const View& view, int root, std::uint32_t local_operands) {
   Problem problem;
   problem.collective = algorithm.collective;
   problem.ranks = view.ranks();
   problem.root = root;
   problem.count = 1000;
   problem.one_fold = true;
-  problem.shares = shares;
+  problem.local_operands = local_operands;
   Schedule schedule{make_plan(algorithm, problem, view, {}, 1 << 16), {}};
   for (int rank = 0; rank < view.ranks(); ++rank)
     schedule.programs.push_back(make_program(algorithm, schedule.plan, view, rank));
@@ -182,18 +182,18 @@ TEST(Proofs, SayWhichAlgorithmsFoldOnce) {
 TEST(Proofs, HoldForSeveralOperandsARank) {
   int plans = 0;
   for (const Algorithm* algorithm : all_algorithms()) {
-    if (!algorithm->one_fold || !can_have_shares(algorithm->collective)) continue;
+    if (!algorithm->one_fold || !takes_several_operands(algorithm->collective)) continue;
     const std::uint64_t of_twelve = [&] {
       const Schedule schedule = make_one_fold(*algorithm, flat_view(12), 0, 1);
       return verify(schedule.plan, schedule.programs).proof.association;
     }();
     for (int ranks = 1; ranks <= 9; ++ranks) {
-      for (const std::uint32_t shares : {2u, 3u, 4u, 12u}) {
+      for (const std::uint32_t local_operands : {2u, 3u, 4u, 12u}) {
         for (int root = 0; root < roots_of(*algorithm, ranks); ++root, ++plans) {
-          const Schedule schedule = make_one_fold(*algorithm, flat_view(ranks), root, shares);
+          const Schedule schedule = make_one_fold(*algorithm, flat_view(ranks), root, local_operands);
           const Verdict verdict = verify(schedule.plan, schedule.programs);
           ASSERT_TRUE(verdict.proved()) << describe(*algorithm, ranks, root) << ": " << verdict.fault.text();
-          if (static_cast<std::uint32_t>(ranks) * shares != 12) continue;
+          if (static_cast<std::uint32_t>(ranks) * local_operands != 12) continue;
           EXPECT_EQ(verdict.proof.association, of_twelve) << describe(*algorithm, ranks, root);
         }
       }

@@ -24,7 +24,7 @@ TEST(Queue, KeepsNoOperationThatHasEndedAndTellsTheFirstErrorOnce) {
     auto work = std::make_shared<Work>();
     ended.push_back(work);
     queue.post(
-        [work, i](Queue::Runner) {
+        [work, i](bool) {
           work->complete(i == 1 || i == 7 ? Status(TUTTI_TIMEOUT, "operation " + std::to_string(i)) : Status());
         },
         Queue::Runner::any_thread, work, [] {});
@@ -60,7 +60,7 @@ TEST(Queue, RunsAnOperationBehindManyTransfersThatAreUnderWay) {
   std::vector<std::shared_ptr<Work>> transfers;
   for (int i = 0; i < 1000; ++i) (*made)->track(transfers.emplace_back(std::make_shared<Work>()));
   auto work = std::make_shared<Work>();
-  (*made)->post([work](Queue::Runner) { work->complete({}); }, Queue::Runner::any_thread, work, [] {});
+  (*made)->post([work](bool) { work->complete({}); }, Queue::Runner::any_thread, work, [] {});
   EXPECT_TRUE(work->sleep(10'000'000'000));
   EXPECT_EQ((*made)->wait(1'000'000).code(), TUTTI_IN_PROGRESS);
   for (const auto& transfer : transfers) transfer->complete({});
@@ -77,8 +77,8 @@ TEST(Queue, IsTakenOverByWhoWaitsUpToWhatItsOwnThreadHasToRun) {
     std::thread::id first_by;
     const auto post = [&](const char* name, Queue::Runner runner) {
       auto work = std::make_shared<Work>();
-      const auto run = [&ran, &first_by, name, work](Queue::Runner by) {
-        ran.push_back(std::string(name) + (by == Queue::Runner::own_thread ? " by its own" : ""));
+      const auto run = [&ran, &first_by, name, work](bool beside) {
+        ran.push_back(std::string(name) + (beside ? " by its own" : ""));
         if (ran.size() == 1) first_by = std::this_thread::get_id();
         work->complete({});
       };

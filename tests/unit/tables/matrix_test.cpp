@@ -52,7 +52,7 @@ std::string matrix() {
   return "# What verbs take\n\n"
          "`tests/unit/tables/matrix_test.cpp` makes this page from the tables in `src/tables`, and fails where it "
          "differs.\n"
-         "What is not here is refused with a sentence. Operators that callers make (tutti_op_create_user)\n"
+         "What is not here is refused with a sentence. User-defined operators (tutti_op_create_user)\n"
          "take elements of any type of their size, of host memory.\n\n"
          "## Operators by type\n\n"
          "The same holds on host and on device memory. Verbs without an operator take every type. So do sends\n"

@@ -155,7 +155,7 @@ TEST_F(PlanTool, RefusesOptionsThatWouldCountForNothing) {
 }
 
 TEST_F(PlanTool, ProvesThatAllOperandsAreFoldedAtOnce) {
-  EXPECT_EQ(run("verify --ranks 4 --shares 3 --algorithm direct"), 0) << content("err");
+  EXPECT_EQ(run("verify --ranks 4 --local-operands 3 --algorithm direct"), 0) << content("err");
   EXPECT_THAT(content("out"), HasSubstr("folded in rank order"));
   EXPECT_EQ(run("cost --ranks 5 --one-fold --collective reduce"), 0) << content("err");
   EXPECT_THAT(content("out"), testing::AllOf(HasSubstr("central"), testing::Not(HasSubstr("binomial"))));
@@ -163,9 +163,9 @@ TEST_F(PlanTool, ProvesThatAllOperandsAreFoldedAtOnce) {
   EXPECT_THAT(content("err"), HasSubstr("folds in an order of its own"));
   EXPECT_EQ(run("cost --one-fold --collective broadcast"), 2);
   EXPECT_THAT(content("err"), HasSubstr("broadcast folds nothing"));
-  EXPECT_EQ(run("cost --shares 2 --collective reduce_scatter"), 2);
+  EXPECT_EQ(run("cost --local-operands 2 --collective reduce_scatter"), 2);
   EXPECT_THAT(content("err"), HasSubstr("no more than one operand a rank"));
-  EXPECT_EQ(run("cost --ranks 8 --shares 4000"), 2);
+  EXPECT_EQ(run("cost --ranks 8 --local-operands 4000"), 2);
   EXPECT_THAT(content("err"), HasSubstr("more than 4096 operands"));
 }
 

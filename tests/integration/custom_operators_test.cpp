@@ -1,4 +1,4 @@
-// Operators that callers make: their own functions, and sums whose operands are scaled.
+// Custom operators: user-defined ones, and sums whose operands are scaled.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -106,9 +106,9 @@ struct World {
   int ranks;
   const char* transport;
 };
-class MadeOperators : public testing::TestWithParam<World> {};
+class CustomOperators : public testing::TestWithParam<World> {};
 
-TEST_P(MadeOperators, KeepTheOrderOfRanksWhereTheyDoNotCommute) {
+TEST_P(CustomOperators, KeepTheOrderOfRanksWhereTheyDoNotCommute) {
   const auto [count, transport] = GetParam();
   const Ranks ranks(count, transport);
   ranks.run([&](int rank, tutti_comm* comm) {
@@ -147,7 +147,7 @@ TEST_P(MadeOperators, KeepTheOrderOfRanksWhereTheyDoNotCommute) {
 }
 
 // Every algorithm but those that keep no order runs a commutative one.
-TEST_P(MadeOperators, RunByAnyAlgorithmWhereTheyCommute) {
+TEST_P(CustomOperators, RunByAnyAlgorithmWhereTheyCommute) {
   const auto [count, transport] = GetParam();
   const Ranks ranks(count, transport);
   ranks.run([&](int rank, tutti_comm* comm) {
@@ -188,7 +188,7 @@ TEST_P(MadeOperators, RunByAnyAlgorithmWhereTheyCommute) {
   });
 }
 
-TEST_P(MadeOperators, ScaleEachRanksOperandsByItsOwnNumber) {
+TEST_P(CustomOperators, ScaleEachRanksOperandsByItsOwnNumber) {
   const auto [count, transport] = GetParam();
   const Ranks ranks(count, transport);
   ranks.run([&](int rank, tutti_comm* comm) {
@@ -244,12 +244,12 @@ TEST_P(MadeOperators, ScaleEachRanksOperandsByItsOwnNumber) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(, MadeOperators,
+INSTANTIATE_TEST_SUITE_P(, CustomOperators,
                          testing::Values(World{1, "shm"}, World{2, "shm"}, World{3, "shm"}, World{4, "shm"},
                                          World{5, "shm"}, World{8, "shm"}, World{2, "tcp"}, World{4, "tcp"}),
                          [](const auto& each) { return std::to_string(each.param.ranks) + "over" + each.param.transport; });
 
-TEST(MadeOperatorCalls, ThatAreWrongAreRefused) {
+TEST(CustomOperatorCalls, ThatAreWrongAreRefused) {
   const Ranks ranks(2);
   ranks.run([](int, tutti_comm* comm) {
     const auto nothing = [](void*, const void*, void*, std::uint64_t) {};
@@ -295,7 +295,7 @@ TEST(MadeOperatorCalls, ThatAreWrongAreRefused) {
     options.canonical = 4096;
     refused(tutti_all_reduce(many.data(), many.data(), 1, static_cast<tutti_type>(TUTTI_OPAQUE + 1024), large, comm, {},
                              &options),
-            "has messages of");
+            "would have messages of");
     options.canonical = 512;
     EXPECT_EQ(tutti_all_reduce(many.data(), many.data(), 1, static_cast<tutti_type>(TUTTI_OPAQUE + 1024), large, comm, {},
                                &options),
