@@ -32,8 +32,9 @@ Bytes operand(tutti_type type, std::uint64_t index, std::size_t count) {
   visit_type(type, [&]<typename T>(std::type_identity<T>) {
     for (std::size_t i = 0; i < count; ++i) {
       const double sign = (random() & 1) != 0 ? -1 : 1;
-      const double value =
-          sign * std::ldexp(1 + static_cast<double>(random() % 65536) / 65536, static_cast<int>(random() % 9) - 4);
+      // All of a float64's digits, so that its sums round, too.
+      const double mantissa = 1 + std::ldexp(static_cast<double>(random() >> 12), -52);
+      const double value = sign * std::ldexp(mantissa, static_cast<int>(random() % 9) - 4);
       T element{};
       if constexpr (std::is_floating_point_v<T>) {
         element = static_cast<T>(value);
