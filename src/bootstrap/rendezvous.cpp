@@ -1,6 +1,7 @@
 #include "src/bootstrap/rendezvous.h"
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 
 #include "src/base/exception_boundary.h"
@@ -230,7 +231,8 @@ struct Half {
   int color = 0;
   int key = 0;
   std::array<unsigned char, kNonceBytes> nonce{};
-  Introduction self;  // rank: the parent's
+  std::vector<int> connected;  // ranks of the parent that it has a connection with, ascending
+  Introduction self;           // rank: the parent's
 };
 
 std::vector<std::byte> pack_half(const Half& half) {
@@ -240,6 +242,8 @@ std::vector<std::byte> pack_half(const Half& half) {
   out.i32(half.color);
   out.i32(half.key);
   out.raw(std::span<const unsigned char>(half.nonce));
+  out.u32(static_cast<std::uint32_t>(half.connected.size()));
+  for (const int rank : half.connected) out.i32(rank);
   pack_introduction(out, half.self);
   return out.take();
 }
@@ -251,6 +255,7 @@ Result<Half> unpack_half(std::span<const std::byte> bytes) {
   half.color = in.i32();
   half.key = in.i32();
   in.copy(half.nonce);
+  for (std::uint32_t n = in.u32(); n != 0 && in.ok(); --n) half.connected.push_back(in.i32());
   half.self = unpack_introduction(in);
   if (!in.complete()) return Status(TUTTI_INTERNAL_ERROR, "A rank sent a malformed split");
   return half;
@@ -271,50 +276,100 @@ Result<std::vector<Half>> group_of(int color, const std::vector<std::vector<std:
   return group;
 }
 
-}  // namespace
-
-Result<std::unique_ptr<Membership>> split(ControlPlane& parent, const Key& parent_key, const SplitRequest& request) {
-  const Member self = this_member(parent.rank());
+/// What this rank tells, but for its addresses.
+Half half_of(const ControlPlane& parent, const SplitRequest& request, const ActivityBoard& board) {
   Half mine;
   mine.color = request.color;
   mine.key = request.key;
   mine.nonce = random_key();
-  mine.self.member = self;
+  mine.connected = parent.connected();
+  Member& self = mine.self.member;
+  self = this_member(parent.rank());
+  self.activity_fd = board.fd();
+  self.activity_inode = board.inode();
+  self.blob = request.blob;
+  mine.failure = request.so_far;
+  return mine;
+}
+
+/// Both ends say so: connections may be on their way between them for another split.
+bool are_connected(const Half& one, const Half& other) {
+  return std::ranges::binary_search(one.connected, other.self.member.rank) &&
+         std::ranges::binary_search(other.connected, one.self.member.rank);
+}
+
+/// The child's, of which this rank is `rank`, without a control plane.
+Membership membership_of(const std::vector<Half>& group, int rank, const Key& parent_key) {
+  Membership membership;
+  membership.rank = rank;
+  membership.ranks = static_cast<int>(group.size());
+  const auto& nonce = group.front().nonce;
+  membership.key = derive_key(parent_key, "split " + std::string(nonce.begin(), nonce.end()));
+  // It is told in clear, so it must say nothing of the key.
+  const Key context = derive_key(membership.key, "context");
+  std::memcpy(&membership.context, context.data(), sizeof membership.context);
+  for (const Half& half : group) {
+    membership.in_parent.push_back(half.self.member.rank);
+    membership.members.push_back(half.self.member);
+    membership.members.back().rank = static_cast<int>(membership.members.size()) - 1;
+  }
+  return membership;
+}
+
+/// Neighbours of `rank` that it has no connection with.
+std::vector<Introduction> strangers(const std::vector<Half>& group, int rank) {
+  std::vector<Introduction> all;
+  for (const int near : neighbours(rank, static_cast<int>(group.size()))) {
+    const Half& half = group[static_cast<std::size_t>(near)];
+    if (are_connected(half, group[static_cast<std::size_t>(rank)])) continue;
+    all.push_back(half.self);
+    all.back().member.rank = near;
+  }
+  return all;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Membership>> split(ControlPlane& parent, const Key& parent_key, const SplitRequest& request) {
+  auto board = std::make_unique<ActivityBoard>();
+  Half mine = half_of(parent, request, *board);
   Acceptor acceptor{Listener{}};
-  if (request.color >= 0 && request.so_far.ok()) {
+  const bool knows_all = static_cast<int>(mine.connected.size()) == parent.ranks() - 1;
+  if (request.color >= 0 && mine.failure.ok() && !knows_all) {
     auto opened = listen_for(request.settings);
     mine.failure = opened.status();
     if (opened) acceptor = Acceptor(std::move(opened).value());
     mine.self.addresses = acceptor.addresses();
   }
-  mine.failure = named(request.so_far.ok() ? mine.failure : request.so_far, self);
+  mine.failure = named(mine.failure, mine.self.member);
   auto all = parent.allgather(pack_half(mine), request.wait_limits, {"split", request.operation, request.history});
   if (!all) return all.status();
   auto group = group_of(request.color, *all);
   if (!group) return group.status();
   if (request.color < 0) return std::unique_ptr<Membership>();
 
-  const int ranks = static_cast<int>(group->size());
-  const auto own =
-      std::find_if(group->begin(), group->end(), [&](const Half& half) { return half.self.member.rank == parent.rank(); });
+  const auto own = std::ranges::find_if(*group, [&](const Half& half) { return half.self.member.rank == parent.rank(); });
   const int rank = static_cast<int>(own - group->begin());
-  auto control = ControlPlane::make(control_options(request.name, request.settings, rank, ranks));
-  if (!control) {  // no peer has a connection yet over which to hear of it, except the parent's
-    parent.report(for_others(control.status(), this_member(parent.rank())));
+  auto membership = std::make_unique<Membership>(membership_of(*group, rank, parent_key));
+  auto control = ControlPlane::make_part(parent, control_options(request.name, request.settings, rank, membership->ranks),
+                                         membership->in_parent, membership->context, std::move(board));
+  if (!control) {  // no peer of the child's can hear of it, only the parent's
+    parent.report(for_others(control.status(), mine.self.member));
     return control.status();
   }
-  Formation forming;
-  forming.control = std::move(control).value();
-  forming.self.member = this_member(rank);
-  const auto& nonce = group->front().nonce;
-  forming.key = derive_key(parent_key, "split " + std::string(nonce.begin(), nonce.end()));
-  for (const int near : neighbours(rank, ranks)) {
-    forming.neighbours.push_back((*group)[static_cast<std::size_t>(near)].self);
-    forming.neighbours.back().member.rank = near;
+  membership->control = std::move(control).value();
+  const auto missing = strangers(*group, rank);
+  ServerLink none;
+  if (!missing.empty()) {
+    Status connected =
+        connect_neighbours(*membership->control, acceptor, missing, membership->key, none, request.wait_limits);
+    if (!connected) {
+      membership->control->report(for_others(connected, membership->members[static_cast<std::size_t>(rank)]));
+      return connected;
+    }
   }
-  auto membership = form(std::move(forming), std::move(acceptor), request.blob, request.wait_limits);
-  if (!membership) return membership.status();
-  return std::make_unique<Membership>(std::move(membership).value());
+  membership->control->set_members(membership->members);
+  return membership;
 }
 
 }  // namespace tutti

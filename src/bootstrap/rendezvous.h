@@ -29,6 +29,9 @@ struct Membership {
   Key key{};                    ///< the communicator's: its connections prove that they know it
   std::vector<Member> members;  ///< by rank
   std::unique_ptr<ControlPlane> control;
+  // Of one that was split off.
+  std::uint64_t context = 0;   ///< a number that its ranks share, and no other communicator over their connections has
+  std::vector<int> in_parent;  ///< by rank: its rank in the communicator that was split
 };
 
 /// Makes what this rank tells all others (its transports' descriptors), once key, rank and size are known.
@@ -97,11 +100,12 @@ struct SplitRequest {
   std::string name;
   Settings settings;
   WaitLimits wait_limits;
-  MakeBlob blob;
+  std::vector<std::byte> blob;  ///< what this rank tells all others: their Member::blob
 };
 
-/// Splits. Collective over the parent's ranks, through its control plane alone. NULL for a rank without a group. The
-/// child's key is derived from the parent's. Errors as join; one before the groups exist fails the parent as well.
+/// Splits. Collective over the parent's ranks, by one exchange over its control plane, which the child's shares. Neighbours
+/// of the child that have no connection yet make one. NULL for a rank without a group. The child's key is derived from the
+/// parent's. Errors as join; one before the groups exist fails the parent as well.
 Result<std::unique_ptr<Membership>> split(ControlPlane& parent, const Key& parent_key, const SplitRequest& request);
 
 }  // namespace tutti

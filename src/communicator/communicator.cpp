@@ -69,32 +69,46 @@ struct Asked {
 
 }  // namespace
 
-/// Opens the transports once the key is known, and makes what this rank tells the others: its place, then its transports.
+Result<SelectionFiles> Communicator::read_files(const Settings& settings) {
+  SelectionFiles files;
+  if (!settings.tuning.empty()) {
+    auto read = Tuning::read(settings.tuning);
+    if (!read.ok()) {
+      const Error& error = read.status().error();
+      return Status(read.status().code(), "TUTTI_TUNING: " + error.message, error.remedy);
+    }
+    files.tuning = std::move(*read);
+  }
+  auto msccl = MscclFiles::read(settings.msccl);
+  if (!msccl.ok()) {
+    return Status(TUTTI_INVALID_ARGUMENT, "TUTTI_MSCCL: " + msccl.status().error().message,
+                  "Name files that `tutti-plan verify --msccl` proves, or leave it unset.");
+  }
+  files.msccl = std::move(*msccl);
+  return files;
+}
+
+/// What this rank tells the others of itself: its place, then its transports.
+std::vector<std::byte> Communicator::description(const Settings& settings, const SelectionFiles& files,
+                                                 std::span<const std::byte> transports) {
+  ByteWriter out;
+  pack_rank_info(out, rank_info_of(settings, files.tuning, files.msccl));
+  out.blob(transports);
+  return out.take();
+}
+
+/// Opens the transports once the key is known.
 MakeBlob Communicator::open_transports(const Settings& settings, const std::string& name,
                                        std::unique_ptr<Transports>& transports, SelectionFiles& files) {
   return [&settings, &name, &transports, &files](std::span<const unsigned char, kKeyBytes> key, int rank,
                                                  int ranks) -> Result<std::vector<std::byte>> {
-    if (!settings.tuning.empty()) {
-      auto read = Tuning::read(settings.tuning);
-      if (!read.ok()) {
-        const Error& error = read.status().error();
-        return Status(read.status().code(), "TUTTI_TUNING: " + error.message, error.remedy);
-      }
-      files.tuning = std::move(*read);
-    }
-    auto msccl = MscclFiles::read(settings.msccl);
-    if (!msccl.ok()) {
-      return Status(TUTTI_INVALID_ARGUMENT, "TUTTI_MSCCL: " + msccl.status().error().message,
-                    "Name files that `tutti-plan verify --msccl` proves, or leave it unset.");
-    }
-    files.msccl = std::move(*msccl);
+    auto read = read_files(settings);
+    if (!read.ok()) return read.status();
+    files = std::move(*read);
     auto opened = Transports::open(settings, key, rank, ranks, name);
     if (!opened.ok()) return opened.status();
     transports = std::move(*opened);
-    ByteWriter out;
-    pack_rank_info(out, rank_info_of(settings, files.tuning, files.msccl));
-    out.blob(transports->describe());
-    return out.take();
+    return description(settings, files, transports->describe());
   };
 }
 
@@ -108,7 +122,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(JoinRequest request, 
   std::unique_ptr<Communicator> self(
       new Communicator(std::make_unique<Membership>(std::move(*membership)), std::move(transports), request.settings,
                        request.name, config != nullptr ? PollHook{config->poll, config->poll_ctx} : PollHook()));
-  if (Status status = self->begin(request.wait_limits, std::move(files)); !status.ok()) return status;
+  if (Status status = self->begin(request.wait_limits, std::move(files), nullptr); !status.ok()) return status;
   if (log_enabled(Level::info)) self->log_creation(request.settings_line);
   return self;
 }
@@ -160,9 +174,13 @@ Result<std::unique_ptr<Communicator>> Communicator::split(SplitRequest request, 
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::split_in_turn(SplitRequest& request) {
-  std::unique_ptr<Transports> transports;
   SelectionFiles files;
-  request.blob = open_transports(request.settings, request.name, transports, files);
+  if (request.so_far.ok()) {
+    auto read = read_files(request.settings);
+    request.so_far = read.status();
+    if (read.ok()) files = std::move(*read);
+  }
+  request.blob = description(request.settings, files, {});  // TEMP
   // It has a number among the operations, so that who calls another meanwhile learns of the difference.
   fast_path_->forget();
   const std::uint64_t sequence = begin_operation({.hash = split_hash, .kind = KindName("split")});
@@ -173,8 +191,8 @@ Result<std::unique_ptr<Communicator>> Communicator::split_in_turn(SplitRequest& 
   board_.complete(sequence);
   if (*membership == nullptr) return std::unique_ptr<Communicator>();
   std::unique_ptr<Communicator> child(
-      new Communicator(std::move(*membership), std::move(transports), request.settings, request.name, hook_));
-  if (Status status = child->begin(request.wait_limits, std::move(files)); !status.ok()) return status;
+      new Communicator(std::move(*membership), nullptr, request.settings, request.name, hook_));
+  if (Status status = child->begin(request.wait_limits, std::move(files), transports_.get()); !status.ok()) return status;
   if (log_enabled(Level::info)) child->log_line(Level::info, transports_line(child->transports_->carriers()));
   return child;
 }
@@ -230,23 +248,25 @@ void Communicator::take_leave() {
   if (point_to_point_ != nullptr) point_to_point_->end();
   if (device_ != nullptr) device_->end();
   // What was committed leaves with the links; peers then read that this rank left, and did not die.
-  transports_->close_links(TrafficClass::collective);
-  transports_->close_links(TrafficClass::point_to_point);
+  if (transports_ != nullptr) {
+    transports_->close_links(TrafficClass::collective);
+    transports_->close_links(TrafficClass::point_to_point);
+  }
   if (fast_path_) fast_path_->forget();
   plans_.clear();
   membership_->control->leave();
 }
 
 /// Sets up. A failure is told to the peers, since these may be through with it already, and would read that this rank left.
-Status Communicator::begin(const WaitLimits& wait_limits, SelectionFiles files) {
-  const Status status = catching([&] { return set_up(wait_limits, std::move(files)); });
+Status Communicator::begin(const WaitLimits& wait_limits, SelectionFiles files, Transports* whole) {
+  const Status status = catching([&] { return set_up(wait_limits, std::move(files), whole); });
   if (status.ok()) return status;
   const Status told = catching([&] { return fail(for_others(status, membership_->control->member(rank()))); });
   if (first_error().ok()) static_cast<void>(fail(told));  // no memory for words
   return status;
 }
 
-Status Communicator::set_up(const WaitLimits& wait_limits, SelectionFiles files) {
+Status Communicator::set_up(const WaitLimits& wait_limits, SelectionFiles files, Transports* whole) {
   std::vector<RankInfo> places;
   std::vector<std::vector<std::byte>> descriptions;
   for (const Member& member : membership_->members) {
@@ -262,13 +282,9 @@ Status Communicator::set_up(const WaitLimits& wait_limits, SelectionFiles files)
              std::move(*overrides), std::move(files)};
   View& view = inputs_.view;
   inputs_.files.tuning.apply(view);
-  if (ranks() > 1) {
-    auto reach = transports_->reach(descriptions, view, inputs_.files.tuning, wait_limits);
-    if (!reach.ok()) return reach.status();
-    auto reaches = membership_->control->allgather(*reach, wait_limits);
-    if (!reaches.ok()) return reaches.status();
-    if (Status status = transports_->settle(*reaches, view); !status.ok()) return status;
-  }
+  Status status = whole != nullptr ? share_transports(*whole, descriptions, wait_limits)
+                                   : meet_by_transports(descriptions, wait_limits);
+  if (!status.ok()) return status;
   ranks_here_ =
       static_cast<std::uint64_t>(std::ranges::count(view.machine, view.machine[static_cast<std::size_t>(rank())]));
   policy_.spins = settings_.spin == Spin::always ||
@@ -297,6 +313,34 @@ Status Communicator::set_up(const WaitLimits& wait_limits, SelectionFiles files)
                                                                      .wait_policy = policy_,
                                                                      .timeout_ns = timeout_ns_});
   return {};
+}
+
+/// Settles by which transports the ranks reach each other. Collective.
+/// descriptions: by rank, of its own.
+Status Communicator::meet_by_transports(std::span<const std::vector<std::byte>> descriptions,
+                                        const WaitLimits& wait_limits) {
+  if (ranks() == 1) return {};
+  auto reach = transports_->reach(descriptions, inputs_.view, inputs_.files.tuning, wait_limits);
+  if (!reach.ok()) return reach.status();
+  auto reaches = membership_->control->allgather(*reach, wait_limits);
+  if (!reaches.ok()) return reaches.status();
+  return transports_->settle(*reaches, inputs_.view);
+}
+
+/// Of one that was split off: the transports are those of `whole`, unless some rank asks for others.
+/// rows: by rank, how it reaches the ranks of `whole`; empty where it asks for others.
+Status Communicator::share_transports(Transports& whole, std::span<const std::vector<std::byte>> rows,
+                                      const WaitLimits& wait_limits) {
+  if (std::ranges::none_of(rows, [](const auto& row) { return row.empty(); })) {
+    static_cast<void>(whole);  // TEMP
+  }
+  auto opened = Transports::open(settings_, membership_->key, rank(), ranks(), name());
+  const Status status = opened.ok() ? Status() : named(opened.status(), membership_->control->member(rank()));
+  if (!status.ok()) return status;
+  transports_ = std::move(*opened);
+  auto descriptions = membership_->control->allgather(transports_->describe(), wait_limits);
+  if (!descriptions.ok()) return descriptions.status();
+  return meet_by_transports(*descriptions, wait_limits);
 }
 
 CommState Communicator::state() const {

@@ -157,8 +157,13 @@ class Communicator {
                const std::string& name, const PollHook& hook);
   static MakeBlob open_transports(const Settings& settings, const std::string& name,
                                   std::unique_ptr<Transports>& transports, SelectionFiles& files);
-  Status begin(const WaitLimits& wait_limits, SelectionFiles files);
-  Status set_up(const WaitLimits& wait_limits, SelectionFiles files);
+  static Result<SelectionFiles> read_files(const Settings& settings);
+  static std::vector<std::byte> description(const Settings& settings, const SelectionFiles& files,
+                                            std::span<const std::byte> transports);
+  Status begin(const WaitLimits& wait_limits, SelectionFiles files, Transports* whole);
+  Status set_up(const WaitLimits& wait_limits, SelectionFiles files, Transports* whole);
+  Status meet_by_transports(std::span<const std::vector<std::byte>> descriptions, const WaitLimits& wait_limits);
+  Status share_transports(Transports& whole, std::span<const std::vector<std::byte>> rows, const WaitLimits& wait_limits);
   Result<std::unique_ptr<Communicator>> split_in_turn(SplitRequest& request);
   Result<const PreparedPlan*> prepare(const CollectiveCall& call);
   Status open_links(LinkedProgram& linked);

@@ -2,70 +2,52 @@
 
 #include <unistd.h>
 
-#include <cstdlib>
-#include <set>
+#include <numeric>
 
-#include "src/base/made_once.h"
-#include "src/base/per_process.h"
 #include "src/control/control_impl.h"
 
 namespace tutti {
 
-namespace {
-
-// The control planes of this process that are still in use, for the goodbye at exit.
-struct Live {
-  std::mutex mutex;
-  std::set<ControlPlane::Impl*> planes;
-};
-constinit PerProcess<Live> process_live;
-
-Live& live() { return process_live.get(); }
-
-void take_leave_at_exit() {
-  // A thread that holds the mutex may have ended with the program's exit: try, do not wait.
-  const std::unique_lock lock(live().mutex, std::try_to_lock);
-  if (!lock) return;
-  for (ControlPlane::Impl* plane : live().planes) plane->farewell();
-}
-
-void remember(ControlPlane::Impl* plane) {
-  static constinit MadeOnce<int> registered;
-  registered.get([] { return std::atexit(take_leave_at_exit); });
-  const std::lock_guard lock(live().mutex);
-  live().planes.insert(plane);
-}
-
-void forget(ControlPlane::Impl* plane) {
-  const std::lock_guard lock(live().mutex);
-  live().planes.erase(plane);
-}
-
-}  // namespace
-
 Result<std::unique_ptr<ControlPlane>> ControlPlane::make(const Options& options) {
-  // All that may fail for want of memory comes before the watcher, or within the care of our destructor, which ends it.
-  std::unique_ptr<ControlPlane> plane(new ControlPlane(std::make_unique<Impl>(options)));
+  auto mesh = Mesh::make(options.ranks);
+  if (!mesh) return mesh.status();
+  std::vector<int> in_mesh(static_cast<std::size_t>(options.ranks));
+  std::iota(in_mesh.begin(), in_mesh.end(), 0);
+  return over(
+      std::make_unique<Impl>(std::move(mesh).value(), options, std::move(in_mesh), 0, std::make_unique<ActivityBoard>()));
+}
+
+Result<std::unique_ptr<ControlPlane>> ControlPlane::make_part(const ControlPlane& parent, const Options& options,
+                                                              std::span<const int> members, std::uint64_t context,
+                                                              std::unique_ptr<ActivityBoard> board) {
+  if (parent.impl_->in_child()) return parent.impl_->child_error();
+  std::vector<int> in_mesh;
+  for (const int member : members) in_mesh.push_back(parent.impl_->in_mesh_[static_cast<std::size_t>(member)]);
+  return over(std::make_unique<Impl>(parent.impl_->mesh_, options, std::move(in_mesh), context, std::move(board)));
+}
+
+Result<std::unique_ptr<ControlPlane>> ControlPlane::over(std::unique_ptr<Impl> impl) {
+  // Before the mesh knows it: from then on our destructor takes care of it.
+  std::unique_ptr<ControlPlane> plane(new ControlPlane(std::move(impl)));
   if (Status status = plane->impl_->start(); !status) return status;
   return plane;
 }
 
-ControlPlane::ControlPlane(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) { remember(impl_.get()); }
+ControlPlane::ControlPlane(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 ControlPlane::~ControlPlane() {
   if (impl_->in_child()) {
-    // The watcher does not exist here, and it may have held the lock when the process was forked.
+    // The thread does not exist here, and it may have held the lock when the process was forked.
     static_cast<void>(impl_.release());
     return;
   }
   impl_->leave();
-  forget(impl_.get());
 }
 
 int ControlPlane::rank() const { return impl_->options_.rank; }
 int ControlPlane::ranks() const { return impl_->options_.ranks; }
 const std::atomic<bool>& ControlPlane::failed() const { return impl_->failed_; }
-ActivityBoard& ControlPlane::board() { return impl_->board_; }
+ActivityBoard& ControlPlane::board() { return *impl_->board_; }
 
 Status ControlPlane::first_error() const {
   if (impl_->in_child()) return impl_->child_error();
@@ -77,10 +59,6 @@ void ControlPlane::report(Error error) { report(Status(std::move(error))); }
 
 void ControlPlane::report(const Status& failure) noexcept {
   if (!impl_->in_child()) impl_->report(failure);
-}
-
-void ControlPlane::on_failure(OnFailure callback) {
-  if (!impl_->in_child()) impl_->set_callback(std::move(callback));
 }
 
 Error ControlPlane::death_of(const PeerReport& peer, const std::string& how) const { return impl_->death_of(peer, how); }
@@ -120,6 +98,8 @@ Result<std::vector<std::vector<std::byte>>> ControlPlane::allgather(std::span<co
 void ControlPlane::add_link(UniqueFd fd, const Member& about) {
   if (!impl_->in_child()) impl_->add_link(std::move(fd), about);
 }
+
+std::vector<int> ControlPlane::connected() const { return impl_->in_child() ? std::vector<int>() : impl_->connected(); }
 
 void ControlPlane::leave() {
   if (!impl_->in_child()) impl_->leave();

@@ -1,7 +1,8 @@
 // The control plane of one rank: who is alive, the first error on every rank, out-of-band exchange, who does what.
 //
 // Ranks are joined by a graph: authenticated connections to the ranks at distance ±2^k, so that anything reaches anybody
-// in log2(n) hops and a few deaths leave it in one piece. One thread, the watcher, sleeps on all of them. It
+// in log2(n) hops and a few deaths leave it in one piece. One thread sleeps on all of them (mesh.h), and on those of the
+// communicators that were split off, which share them. It
 //   - notices a neighbour's death: its connections close without a goodbye, its process ends, or it is silent too long; it
 //     then compares what both have called, as a mismatch is the cause of what follows;
 //   - floods the first error of the communicator to every rank, each passing on only the first one that it hears;
@@ -12,7 +13,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -57,12 +57,15 @@ class ControlPlane {
     std::string name = "world";                      ///< the communicator's, for sentences
     std::uint64_t idle_timeout_ns = 10'000'000'000;  ///< a neighbour that is silent this long is lost
   };
-  /// Called once, on the watcher thread and with no lock held, when the first error is known. Must not block, destroy
-  /// this object or call on_failure.
-  using OnFailure = std::function<void(const Status& first)>;
-
   /// A rank without links yet. Errors: TUTTI_SYSTEM_ERROR (no descriptor or thread left).
   static Result<std::unique_ptr<ControlPlane>> make(const Options& options);
+  /// One for some of the ranks of `parent`, which share its connections and its thread. It may outlive the parent.
+  /// members: ranks of the parent, by their new rank. context: a number that they share, and no other plane has. board:
+  /// this rank's. Connections with neighbours that the parent lacks are to be added. Errors: TUTTI_INVALID_USAGE where the
+  /// parent takes leave.
+  static Result<std::unique_ptr<ControlPlane>> make_part(const ControlPlane& parent, const Options& options,
+                                                         std::span<const int> members, std::uint64_t context,
+                                                         std::unique_ptr<ActivityBoard> board);
   /// Leaves, if that was not done.
   ~ControlPlane();
   ControlPlane(const ControlPlane&) = delete;
@@ -82,9 +85,6 @@ class ControlPlane {
   /// As above, of a failure that was made in advance where there is no memory now: the watcher tells the peers once there
   /// is some. Throws nothing.
   void report(const Status& failure) noexcept;
-  /// Replaces the callback; an empty one removes it, after which it is not running any more. A failure that came before
-  /// is told at once (on the watcher thread; with one rank on the caller's).
-  void on_failure(OnFailure callback);
   /// The error of a peer that this rank needed and that died or left, whatever a report's state says. TUTTI_MISMATCH where
   /// the two have called different things, else TUTTI_REMOTE_ERROR with what is known of its last operation.
   /// how: such as "its shm connection closed", for a death that the control plane does not know of.
@@ -115,7 +115,7 @@ class ControlPlane {
   std::unique_ptr<Inquiry> inquire(std::span<const int> ranks, Deadline deadline);
 
   // ---- Members.
-  /// Who takes part; member r at index r. Complete once rendezvous is done.
+  /// Who takes part; member r at index r. To be called once there is a connection with each neighbour: one without is lost.
   void set_members(std::vector<Member> members);
   std::vector<Member> members() const;
   /// As far as it is known; otherwise a Member of which only the rank is set.
@@ -132,15 +132,18 @@ class ControlPlane {
   // ---- Life.
   /// Hands over an authenticated connection to neighbour `about.rank`, non-blocking.
   void add_link(UniqueFd fd, const Member& about);
-  /// Takes leave of the neighbours, who read "left" and not "died", and stops the watcher. Returns within about 100 ms
-  /// whatever the peers do. Logs a warning where a neighbour is known to have called something else and nobody has been
-  /// told. Only failed(), first_error() and members remain usable. Idempotent.
+  /// The ranks that a connection is open to, ascending.
+  std::vector<int> connected() const;
+  /// Takes leave of the neighbours, who read "left" and not "died". The last one that shares the connections closes them,
+  /// and stops the thread, within about 100 ms whatever the peers do. Logs a warning where a neighbour is known to have
+  /// called something else and nobody has been told. Only failed(), first_error() and members remain usable. Idempotent.
   void leave();
 
   class Impl;
 
  private:
   explicit ControlPlane(std::unique_ptr<Impl> impl);
+  static Result<std::unique_ptr<ControlPlane>> over(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -88,7 +88,7 @@ Result<std::vector<std::vector<std::byte>>> ControlPlane::Impl::gather_rounds(st
     out.u64(purpose.history);
     for (int i = 0; i < count; ++i) out.blob(held[static_cast<std::size_t>(i)]);
     const auto to = links_.find((rank - distance + n) % n);
-    if (to != links_.end()) send(to->second, kGather, out.bytes());
+    if (to != links_.end()) send(to->second, Frame::kGather, out.bytes());
 
     const int from = (rank + distance) % n;
     if (Status status = await_round(lock, from, {sequence, round}, wait_limits, purpose); !status) return status;
@@ -118,7 +118,7 @@ Status ControlPlane::Impl::await_round(std::unique_lock<std::mutex>& lock, int p
     // Of one that died the watcher tells.
     if (link == links_.end() || link->second.state == LinkState::kLeft) {
       const Activity activity = link != links_.end() ? link->second.activity() : Activity();
-      return Status(error_of(member_locked(peer), activity, {"left while this rank waited for it", ""}));
+      return Status(error_of(member_locked(peer), activity, "left while this rank waited for it", ""));
     }
     lock.unlock();  // the caller's hook runs without our lock
     const Status status = wait_limits.check();

@@ -1,44 +1,35 @@
 // Inside the control plane: its state and the watcher. Included by control*.cpp only.
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <map>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
 
-#include "src/base/poller.h"
 #include "src/control/control.h"
-#include "src/control/frame_channel.h"
+#include "src/control/mesh.h"
 #include "src/control/mismatch.h"
 
 namespace tutti {
 
-class ControlPlane::Impl {
+class ControlPlane::Impl final : public Mesh::Plane {
  public:
-  /// kAround: a query for which the target's neighbours say what they know, too.
-  enum Frame : std::uint8_t { kGoodbye = 1, kHeartbeat, kFailure, kGather, kQuery, kReply, kAround };
+  using Frame = Mesh::Frame;
   enum class LinkState { kOpen, kLeft, kDead };
-
-  /// What befell a rank: the sentence's verb and what follows, and its remedy.
-  struct Loss {
-    std::string what;
-    std::string remedy;
-  };
 
   /// One neighbour.
   struct Link {
-    FrameChannel channel;
+    Mesh::Connection* connection = nullptr;  ///< null: there was none left when this plane was made
+    int in_mesh = -1;                        ///< its rank there
     Member about;
     LinkState state = LinkState::kOpen;
-    std::uint64_t heard_ns = 0;
     std::optional<Activity> last;          ///< as its last heartbeat, or its goodbye, told
     std::unique_ptr<ActivityBoard> board;  ///< its page, where it is on this machine
-    UniqueFd process;                      ///< pidfd, where pids mean the same here and there
-    std::uint64_t ended_ns = 0;            ///< when its process was seen to have ended; 0: runs
-    Loss loss;                             ///< why it is dead
+    const char* how = nullptr;             ///< it is dead: what befell it; null: it was silent
     std::uint64_t told_ns = 0;             ///< when that is to be told as this rank sees it; 0: it has been
+    bool others_first = false;             ///< and others were given time to tell it before
 
     bool open() const { return state == LinkState::kOpen; }
     /// What is known of its rank without asking.
@@ -49,9 +40,9 @@ class ControlPlane::Impl {
       return latest;
     }
     Activity activity() const { return known().value_or(Activity{}); }
-    PeerReport report(PeerReport::State how) const {
+    PeerReport report(PeerReport::State how_it_is) const {
       const auto known_of_it = known();
-      return {about.rank, how, known_of_it.has_value(), known_of_it.value_or(Activity{})};
+      return {about.rank, how_it_is, known_of_it.has_value(), known_of_it.value_or(Activity{})};
     }
   };
 
@@ -79,8 +70,10 @@ class ControlPlane::Impl {
     std::size_t open_ = 0;  ///< questions without an answer
   };
 
-  explicit Impl(const Options& options);
-  /// Starts the watcher. Errors: TUTTI_SYSTEM_ERROR.
+  /// A plane over `mesh`, in which its ranks are `in_mesh`; see ControlPlane.
+  Impl(std::shared_ptr<Mesh> mesh, const Options& options, std::vector<int> in_mesh, std::uint64_t context,
+       std::unique_ptr<ActivityBoard> board);
+  /// From now on it has its frames. Errors: TUTTI_INVALID_USAGE where the mesh ends.
   Status start();
   bool in_child() const;
   Status child_error() const;
@@ -88,10 +81,17 @@ class ControlPlane::Impl {
   void add_link(UniqueFd fd, const Member& about);
   void set_members(std::vector<Member> members);
   void report(const Status& failure) noexcept;
-  void set_callback(OnFailure callback);
   void leave() noexcept;
-  /// At exit: a last goodbye, without waiting for anything.
-  void farewell();
+  std::vector<int> connected() const;
+
+  // For the mesh.
+  void take(int from, Frame type, std::span<const std::byte> payload) override;
+  void ended(int rank, const char* how) noexcept override;
+  std::uint64_t look(std::uint64_t now) override;
+  void beat() override;
+  void farewell() override;
+  void starved(const Status& status) noexcept override { fail(status, -1); }
+  std::uint64_t idle_timeout_ns() const override { return options_.idle_timeout_ns; }
 
   std::vector<PeerReport> survey(std::span<const int> ranks, const WaitLimits& wait_limits);
   Result<std::vector<std::vector<std::byte>>> allgather(std::span<const std::byte> mine, const WaitLimits& wait_limits,
@@ -104,36 +104,28 @@ class ControlPlane::Impl {
   /// Adds what this rank knows of one whose link to it is open.
   void add_hearsay(PeerReport& report) const;
 
+  const std::shared_ptr<Mesh> mesh_;
   const Options options_;
+  const std::vector<int> in_mesh_;  ///< by rank
+  const std::uint64_t context_;
   const int pid_;
-  ActivityBoard board_;
+  const std::unique_ptr<ActivityBoard> board_;
   std::atomic<bool> failed_{false};
-  mutable std::mutex mutex_;  // guards everything below, except where said
-  std::condition_variable changed_;
+  std::mutex& mutex_;  ///< the mesh's; guards everything below, except where said
+  std::condition_variable& changed_;
   Status first_error_;
   std::vector<Member> members_;
 
  private:
-  // control_watcher.cpp: the thread.
-  void run();
-  void watch_once();
-  int timeout_ms();
-  void handle(const Poller::Event& event);
-  void read_from(Link& link);
-  bool take(Link& link, std::uint8_t type, std::span<const std::byte> payload);
-  void ended(Link& link);
-  void lost(Link& link, Loss loss);
-  void close(Link& link);
-  void tick();
-  void look_after(Link& link, std::uint64_t now, bool was_away);
-  void beat();
+  // control_watcher.cpp: what befalls neighbours, and what becomes of it.
+  Link* link_of(int in_mesh);
+  void lost(Link& link, const char* how) noexcept;
   Activity own_activity() const;
-  void tell_failure();
-  void farewell_locked();
+  std::string what_befell(const Link& link) const;
   void send(Link& link, Frame type, std::span<const std::byte> payload);
   void fail(const Status& failure, int from) noexcept;
   void flood();
-  Error error_of(const Member& member, const Activity& activity, const Loss& loss) const;
+  Error error_of(const Member& member, const Activity& activity, const std::string& what, const char* remedy) const;
   std::optional<Error> mismatch_with(const Member& member, const Activity& activity, const std::string& since) const;
   void warn_of_mismatch() const;
 
@@ -159,21 +151,13 @@ class ControlPlane::Impl {
   Error gather_mismatch(std::unique_lock<std::mutex>& lock, int peer, const WaitLimits& wait_limits,
                         const Purpose& purpose);
 
-  Poller poller_;
-  WakeUp wake_;
-  std::thread watcher_;
   std::map<int, Link> links_;
   bool leaving_ = false;
-  bool stopping_ = false;
   bool left_ = false;
   bool flood_due_ = false;  ///< the first error is not told to everybody yet
   int flood_from_ = -1;     ///< who told it to this rank
-  std::uint64_t next_beat_ns_ = 0;
-  std::uint64_t last_tick_ns_ = 0;
-
-  OnFailure callback_;
-  bool callback_due_ = false;
-  std::mutex calling_;  // held while the callback runs, so that its removal can wait for that
+  /// What this rank's last heartbeat told: see Activity.
+  std::array<std::uint64_t, 3> told_{UINT64_MAX, UINT64_MAX, 0};
 
   std::atomic<std::uint64_t> next_question_{1};  ///< counted without the lock
   std::map<std::uint64_t, std::pair<Survey*, std::size_t>> questions_;

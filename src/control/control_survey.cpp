@@ -50,13 +50,13 @@ std::optional<PeerReport> ControlPlane::Impl::known_here(int target) {
 
 void ControlPlane::Impl::ask(std::uint64_t id, int target, bool everybody) {
   if (const auto known = known_here(target)) return answered(id, *known);
-  if (!everybody) return route_query(kQuery, id, options_.rank, target, first_ttl(), -1);
+  if (!everybody) return route_query(Frame::kQuery, id, options_.rank, target, first_ttl(), -1);
   ByteWriter out;
   out.u64(id);
   out.i32(options_.rank);
   out.i32(target);
   out.u8(static_cast<std::uint8_t>(first_ttl()));
-  for (auto& [rank, link] : links_) send(link, kAround, out.bytes());
+  for (auto& [rank, link] : links_) send(link, Frame::kAround, out.bytes());
 }
 
 void ControlPlane::Impl::route_query(Frame type, std::uint64_t id, int origin, int target, int ttl, int from) {
@@ -79,9 +79,9 @@ void ControlPlane::Impl::take_query(int from, Frame type, std::span<const std::b
   if (!in.complete() || origin == options_.rank) return;
   // What went all ways goes back by the neighbour it came from: the shortest one may have somebody on it who passes nothing
   // on.
-  Link* const back = type == kAround ? &links_.at(from) : towards(origin, -1);
+  Link* const back = type == Frame::kAround ? &links_.at(from) : towards(origin, -1);
   if (const auto known = known_here(target)) return reply(back, id, origin, *known, first_ttl());
-  if (type == kAround) {
+  if (type == Frame::kAround) {
     PeerReport hearsay;
     hearsay.rank = target;
     add_hearsay(hearsay);
@@ -100,7 +100,7 @@ void ControlPlane::Impl::reply(Link* next, std::uint64_t id, int origin, const P
   out.u8(static_cast<std::uint8_t>(report.state));
   out.u8(report.heard ? 1 : 0);
   pack_activity(out, report.activity);
-  send(*next, kReply, out.bytes());
+  send(*next, Frame::kReply, out.bytes());
 }
 
 void ControlPlane::Impl::take_reply(int from, std::span<const std::byte> payload) {

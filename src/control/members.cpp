@@ -33,7 +33,7 @@ Member this_member(int rank) {
 }
 
 /// Goes up wherever what ranks of a communicator tell each other changes, messages over links included.
-constexpr std::uint32_t format = 5;
+constexpr std::uint32_t format = 6;
 
 void pack_member(ByteWriter& out, const Member& member) {
   out.u32(format);

@@ -165,17 +165,8 @@ TEST_P(Groups, AllgatherGivesEverybodysBytesInRankOrderAgainAndAgain) {
   });
 }
 
-TEST_P(Groups, TheFirstErrorReachesEveryRankOnceAndWakesItsWaits) {
+TEST_P(Groups, TheFirstErrorReachesEveryRankAndWakesItsWaits) {
   auto world = world_of(GetParam());
-  std::mutex mutex;
-  std::multiset<int> told;
-  for (Membership& member : world) {
-    member.control->on_failure([&mutex, &told, rank = member.rank](const Status& first) {
-      EXPECT_EQ(first.code(), TUTTI_MISMATCH);
-      const std::lock_guard lock(mutex);
-      told.insert(rank);
-    });
-  }
   const int culprit = GetParam() / 2;
   on_each(world, [&](Membership& member) {
     if (member.rank == culprit) {
@@ -195,15 +186,7 @@ TEST_P(Groups, TheFirstErrorReachesEveryRankOnceAndWakesItsWaits) {
     EXPECT_EQ(all.status().error().operation, 12u);
     EXPECT_TRUE(member.control->failed().load());
   });
-  EXPECT_TRUE(eventually([&] {
-    const std::lock_guard lock(mutex);
-    return static_cast<int>(told.size()) == GetParam();
-  }));
-  for (Membership& member : world) {
-    EXPECT_EQ(member.control->first_error().error().message, "different calls");
-    member.control->on_failure({});
-  }
-  EXPECT_EQ(std::set<int>(told.begin(), told.end()).size(), told.size());
+  for (Membership& member : world) EXPECT_EQ(member.control->first_error().error().message, "different calls");
 }
 
 TEST_P(Groups, EverybodyCanAskWhatEverybodyDoes) {
@@ -338,8 +321,9 @@ class Silent : public testing::Test {
   }
   void beat(const Activity& activity) {
     ByteWriter out;
+    out.u64(0);  // the context
     pack_activity(out, activity);
-    its_end_.send(ControlPlane::Impl::kHeartbeat, out.bytes());
+    its_end_.send(Mesh::kHeartbeat, out.bytes());
   }
   void die() { its_end_.close(); }
   static PeerReport ask(ControlPlane& control, int rank) { return control.query(rank, {Deadline::in(100'000'000)}); }
@@ -489,8 +473,9 @@ TEST_F(Silent, AndDeadAheadOfThisRankIsToldOfByOthersFirst) {
   Error error;
   error.status = TUTTI_MISMATCH;
   ByteWriter out;
+  out.u64(0);  // the context
   pack_error(out, error);
-  other.send(ControlPlane::Impl::kFailure, out.bytes());
+  other.send(Mesh::kFailure, out.bytes());
   ASSERT_TRUE(eventually([&] { return control->failed().load(); }));
   EXPECT_EQ(control->first_error().code(), TUTTI_MISMATCH);
 }
@@ -538,18 +523,6 @@ TEST_P(Groups, ExchangesOfDifferentHistoriesAreAMismatch) {
     EXPECT_THAT(all.status().text(), testing::AllOf(HasSubstr("with root 0 as #0"), HasSubstr("with root 1 as #0")));
     EXPECT_EQ(all.status().error().operation, 0u);
   });
-}
-
-TEST(Callback, ToldOfAFailureThatCameBefore) {
-  auto world = world_of(2);
-  Error error;
-  error.status = TUTTI_ABORTED;
-  error.message = "enough";
-  world[0].control->report(error);
-  std::atomic<int> calls{0};
-  world[0].control->on_failure([&](const Status&) { ++calls; });
-  EXPECT_TRUE(eventually([&] { return calls == 1; }));
-  world[0].control->on_failure({});
 }
 
 TEST(Split, GroupsByColorInTheOrderOfTheKey) {

@@ -1,0 +1,349 @@
+// What befalls a plane's neighbours, and what becomes of it: frames, deaths, the first error and its flood, leaving.
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "src/base/clock.h"
+#include "src/base/exception_boundary.h"
+#include "src/base/log.h"
+#include "src/base/no_cancellation.h"
+#include "src/control/control_impl.h"
+#include "src/tables/units.h"
+
+namespace tutti {
+
+namespace {
+
+// A rank that is behind one that died has not called what may tell the two apart. Those that are not behind go first.
+constexpr std::uint64_t kOthersFirstNs = 100 * kMs;
+constexpr std::uint64_t kRecoverNs = 10 * kMs;  // without memory
+
+constexpr const char* kLookAtIt = "Look at that process's own output, and for the kernel's out-of-memory killer";
+constexpr const char* kSeeWhetherStopped =
+    "See whether it is stopped or cut off; raise TUTTI_IDLE_TIMEOUT if its machine is only slow";
+constexpr const char* kClosed = "died: its control connection closed without a goodbye";
+
+// pidfd_open has this number on every architecture; older C libraries do not name it. An older kernel refuses it, and
+// then connections and heartbeats alone tell.
+UniqueFd open_process(int pid) {
+  constexpr long kPidfdOpen = 434;
+  return UniqueFd(static_cast<int>(::syscall(kPidfdOpen, pid, 0)));
+}
+
+}  // namespace
+
+ControlPlane::Impl::Impl(std::shared_ptr<Mesh> mesh, const Options& options, std::vector<int> in_mesh,
+                         std::uint64_t context, std::unique_ptr<ActivityBoard> board)
+    : mesh_(std::move(mesh)),
+      options_(options),
+      in_mesh_(std::move(in_mesh)),
+      context_(context),
+      pid_(::getpid()),
+      board_(std::move(board)),
+      mutex_(mesh_->mutex()),
+      changed_(mesh_->changed()) {}
+
+// A neighbour that has a connection already may have sent something on it, or have died since.
+Status ControlPlane::Impl::start() {
+  const std::lock_guard lock(mutex_);
+  for (const int near : neighbours(options_.rank, options_.ranks)) {
+    const int in_mesh = in_mesh_[static_cast<std::size_t>(near)];
+    Mesh::Connection* const connection = mesh_->connection(in_mesh);
+    if (connection == nullptr) continue;  // it is added later
+    Link& link = links_[near];
+    link.connection = connection;
+    link.in_mesh = in_mesh;
+    link.about = connection->about;
+    link.about.rank = near;
+  }
+  if (!mesh_->add(context_, *this)) {
+    return Status(TUTTI_INVALID_USAGE, "\"" + options_.name + "\" was made from a communicator that takes leave");
+  }
+  return {};
+}
+
+void ControlPlane::Impl::add_link(UniqueFd fd, const Member& about) {
+  const Member self = this_member(options_.rank);
+  UniqueFd process;
+  if (about.same_pids(self) && about.pid != pid_) process = open_process(about.pid);
+  const std::lock_guard lock(mutex_);
+  Link& link = links_[about.rank];
+  link.in_mesh = in_mesh_[static_cast<std::size_t>(about.rank)];
+  link.about = about;
+  link.connection = &mesh_->add(link.in_mesh, std::move(fd), std::move(process), about);
+  mesh_->look_at(0);
+  if (first_error_.ok()) return;
+  ByteWriter out;  // the flood has passed already
+  pack_error(out, first_error_.error());
+  send(link, Frame::kFailure, out.bytes());
+}
+
+std::vector<int> ControlPlane::Impl::connected() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<int> ranks;
+  for (int rank = 0; rank < options_.ranks; ++rank) {
+    if (mesh_->connection(in_mesh_[static_cast<std::size_t>(rank)]) != nullptr) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+void ControlPlane::Impl::set_members(std::vector<Member> members) {
+  const Member self = this_member(options_.rank);
+  std::map<int, std::unique_ptr<ActivityBoard>> boards;  // opened before the lock is taken
+  for (const int near : neighbours(options_.rank, options_.ranks)) {
+    const Member& member = members[static_cast<std::size_t>(near)];
+    if (!member.same_pids(self) || member.activity_fd < 0) continue;
+    boards[near] = std::make_unique<ActivityBoard>(member.pid, member.activity_fd, member.activity_inode);
+  }
+  const std::lock_guard lock(mutex_);
+  members_ = std::move(members);
+  for (const int near : neighbours(options_.rank, options_.ranks)) {
+    const auto [place, lacks] = links_.try_emplace(near);
+    if (const auto board = boards.find(near); board != boards.end()) place->second.board = std::move(board->second);
+    if (!lacks) continue;
+    // The connection that it had when it said so has ended since.
+    place->second.in_mesh = in_mesh_[static_cast<std::size_t>(near)];
+    place->second.about = members_[static_cast<std::size_t>(near)];
+    mesh_->look_at(0);
+  }
+  mesh_->wake();
+}
+
+Member ControlPlane::Impl::member_locked(int rank) const {
+  if (rank >= 0 && static_cast<std::size_t>(rank) < members_.size()) return members_[static_cast<std::size_t>(rank)];
+  const auto place = links_.find(rank);
+  if (place != links_.end()) return place->second.about;
+  Member unknown;
+  unknown.rank = rank;
+  return unknown;
+}
+
+// ---- What comes.
+
+ControlPlane::Impl::Link* ControlPlane::Impl::link_of(int in_mesh) {
+  for (auto& [rank, link] : links_) {
+    if (link.in_mesh == in_mesh) return &link;
+  }
+  return nullptr;
+}
+
+void ControlPlane::Impl::take(int from, Frame type, std::span<const std::byte> payload) {
+  Link* const link = link_of(from);
+  if (link == nullptr || !link->open()) return;
+  ByteReader in(payload);
+  switch (type) {
+    case Frame::kGoodbye:
+      link->last = unpack_activity(in);
+      link->state = LinkState::kLeft;
+      changed_.notify_all();
+      return;
+    case Frame::kHeartbeat:
+      link->last = unpack_activity(in);
+      return;
+    case Frame::kFailure: {
+      Error error = unpack_error(in);
+      if (in.ok()) fail(Status(std::move(error)), link->about.rank);
+      return;
+    }
+    case Frame::kGather: {
+      const std::uint64_t sequence = in.u64();
+      const std::uint32_t round = in.u32();
+      const std::uint64_t history = in.u64();
+      const auto blobs = in.raw(in.left());
+      rounds_[{sequence, round}] = {history, {blobs.begin(), blobs.end()}};
+      changed_.notify_all();
+      return;
+    }
+    case Frame::kQuery:
+    case Frame::kAround:
+      return take_query(link->about.rank, type, payload);
+    case Frame::kReply:
+      return take_reply(link->about.rank, payload);
+    case Frame::kBeat:
+      return;
+  }
+}
+
+void ControlPlane::Impl::ended(int rank, const char* how) noexcept {
+  Link* const link = link_of(rank);
+  if (link != nullptr && link->open() && !leaving_) lost(*link, how);
+}
+
+void ControlPlane::Impl::lost(Link& link, const char* how) noexcept {
+  link.state = LinkState::kDead;
+  link.how = how;
+  link.told_ns = now_ns();
+  mesh_->look_at(link.told_ns);
+  changed_.notify_all();
+}
+
+std::uint64_t ControlPlane::Impl::look(std::uint64_t now) {
+  std::uint64_t next = UINT64_MAX;
+  for (auto& [rank, link] : links_) {
+    if (link.open() && !leaving_) {
+      const bool gone = link.connection == nullptr || !link.connection->open();
+      const std::uint64_t silent_ns = gone ? 0 : link.connection->heard_ns + options_.idle_timeout_ns;
+      // Silence is noticed when it has lasted long enough, not at the beat after that.
+      if (silent_ns > now) next = std::min(next, silent_ns);
+      if (silent_ns <= now) lost(link, gone ? kClosed : nullptr);
+    }
+    if (link.told_ns != 0 && now >= link.told_ns && !std::exchange(link.others_first, true)) {
+      // One more than a number counts "none" as less.
+      if (own_activity().started + 1 < link.activity().started + 1) link.told_ns = now + kOthersFirstNs;
+    }
+    if (link.told_ns != 0 && now < link.told_ns) next = std::min(next, link.told_ns);
+    if (link.told_ns == 0 || now < link.told_ns) continue;
+    const Status loss(
+        error_of(link.about, link.activity(), what_befell(link), link.how != nullptr ? kLookAtIt : kSeeWhetherStopped));
+    link.told_ns = 0;
+    fail(loss, rank);
+  }
+  flood();
+  return flood_due_ ? std::min(next, now + kRecoverNs) : next;
+}
+
+std::string ControlPlane::Impl::what_befell(const Link& link) const {
+  return link.how != nullptr ? link.how : "was silent for " + duration_text(options_.idle_timeout_ns);
+}
+
+// ---- What goes.
+
+void ControlPlane::Impl::beat() {
+  const Activity own = own_activity();
+  const std::array news = {own.started, own.completed, own.exchanges};
+  if (news == told_) return;
+  ByteWriter out;
+  pack_activity(out, own, Activity::kBrief);
+  for (auto& [rank, link] : links_) send(link, Frame::kHeartbeat, out.bytes());
+  told_ = news;
+}
+
+Activity ControlPlane::Impl::own_activity() const {
+  Activity own = board_->read();
+  own.exchanges = gathers_;
+  return own;
+}
+
+void ControlPlane::Impl::send(Link& link, Frame type, std::span<const std::byte> payload) {
+  if (link.open() && link.connection != nullptr && !leaving_) mesh_->send(*link.connection, type, context_, payload);
+}
+
+// The first error wins: it is kept, waits are woken, and it goes on to everybody but its sender. Later ones stop here,
+// which is what ends the flood. Nothing runs any more where leave has begun; after a farewell at exit other threads may be
+// in operations still, which must learn of it, although nobody else is told.
+void ControlPlane::Impl::fail(const Status& failure, int from) noexcept {
+  if (!first_error_.ok() || left_) return;
+  first_error_ = failure;
+  // Release: whoever sees the flag by an acquire load may read first_error_ (which the mutex guards anyway).
+  failed_.store(true, std::memory_order_release);
+  changed_.notify_all();
+  flood_due_ = true;
+  flood_from_ = from;
+  flood();
+}
+
+// Without memory it stays due until the mesh's thread looks again.
+void ControlPlane::Impl::flood() {
+  if (!flood_due_) return;
+  const Status told = catching([this]() -> Status {
+    ByteWriter out;
+    pack_error(out, first_error_.error());
+    for (auto& [rank, link] : links_) {
+      if (rank != flood_from_) send(link, Frame::kFailure, out.bytes());
+    }
+    return {};
+  });
+  flood_due_ = !told.ok();
+  if (flood_due_) mesh_->look_at(now_ns() + kRecoverNs);
+}
+
+// What two ranks called differently is why one of them is lost to the other, or why it was needed at all.
+Error ControlPlane::Impl::error_of(const Member& member, const Activity& activity, const std::string& what,
+                                   const char* remedy) const {
+  if (auto mismatch = mismatch_with(member, activity, what)) return std::move(*mismatch);
+  Error error;
+  error.status = TUTTI_REMOTE_ERROR;
+  error.guilty = {guilty_of(member, activity)};
+  error.message = member.text() + " of \"" + options_.name + "\" " + what;
+  if (activity.completed != UINT64_MAX) {
+    error.message += "; its last completed operation is #" + std::to_string(activity.completed) + " " +
+                     error.guilty.front().last_operation_kind;
+  }
+  error.remedy = remedy;
+  return error;
+}
+
+std::optional<Error> ControlPlane::Impl::mismatch_with(const Member& member, const Activity& activity,
+                                                       const std::string& since) const {
+  const Member self = member_locked(options_.rank);
+  return mismatch_between("\"" + options_.name + "\"", {self, own_activity()}, {member, activity}, since);
+}
+
+Error ControlPlane::Impl::death_of(const PeerReport& peer, const std::string& how) const {
+  if (in_child()) return child_error().error();
+  const std::lock_guard lock(mutex_);
+  return error_of(member_locked(peer.rank), peer.activity, "died: " + how, kLookAtIt);
+}
+
+Error ControlPlane::Impl::leave_of(const PeerReport& peer) const {
+  if (in_child()) return child_error().error();
+  const std::lock_guard lock(mutex_);
+  return error_of(member_locked(peer.rank), peer.activity, "left while others still needed it",
+                  "Let every rank end what all have begun before one of them destroys its communicator or exits");
+}
+
+void ControlPlane::Impl::report(const Status& failure) noexcept {
+  const NoCancellation whole;
+  {
+    const std::lock_guard lock(mutex_);
+    fail(failure, -1);
+  }
+  mesh_->wake();
+}
+
+// ---- Leaving.
+
+// Where every rank is through with its calls nobody waits for anybody, and nothing else would show it.
+void ControlPlane::Impl::warn_of_mismatch() const {
+  if (!first_error_.ok()) return;
+  for (const auto& [rank, link] : links_) {
+    const auto mismatch = mismatch_with(link.about, link.activity(), "");
+    if (mismatch) return log(Level::warn, mismatch->message + ". " + mismatch->remedy);
+  }
+}
+
+void ControlPlane::Impl::leave() noexcept {
+  const NoCancellation whole;
+  std::vector<int> talks_to;
+  {
+    const std::lock_guard lock(mutex_);
+    if (left_) return;
+    left_ = true;
+    // Without memory for a goodbye the peers read that this rank died: it stops all the same.
+    static_cast<void>(catching([&]() -> Status {
+      farewell();
+      for (const auto& [rank, link] : links_) {
+        if (link.open()) talks_to.push_back(link.in_mesh);
+      }
+      return {};
+    }));
+    leaving_ = true;
+    changed_.notify_all();
+  }
+  mesh_->remove(context_, std::move(talks_to));
+  const std::lock_guard lock(mutex_);
+  static_cast<void>(catching([this]() -> Status {
+    warn_of_mismatch();
+    return {};
+  }));
+}
+
+void ControlPlane::Impl::farewell() {
+  if (leaving_) return;
+  ByteWriter out;
+  pack_activity(out, own_activity());
+  for (auto& [rank, link] : links_) send(link, Frame::kGoodbye, out.bytes());
+  leaving_ = true;
+}
+
+}  // namespace tutti
