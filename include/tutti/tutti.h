@@ -154,7 +154,8 @@ typedef struct tutti_bootstrap {
 /// (TUTTI_SPIN=always, TUTTI_CONNECT_TIMEOUT=60s) where fields are numbers.
 typedef struct tutti_config {
   size_t size;                    ///< sizeof(tutti_config)
-  int32_t non_blocking;           ///< 1: creation returns TUTTI_IN_PROGRESS at once, see tutti_comm_state
+  int32_t non_blocking;           ///< 1: creation returns TUTTI_IN_PROGRESS at once, see tutti_comm_state; so do
+                                  ///< tutti_comm_finalize, and what is made from this communicator without another config
   const char* name;               ///< for errors and logs; NULL: "world", or "world/color" after a split
   const char* transports;         ///< TUTTI_TRANSPORTS: comma-separated names that may be used; NULL: all that are viable
   const char* algorithm;          ///< TUTTI_ALGORITHM: NAME, COLLECTIVE:NAME or COLLECTIVE:FROM-TO:NAME (bytes, as
@@ -190,9 +191,12 @@ typedef struct tutti_config {
   int32_t reproducible;  ///< TUTTI_REPRODUCIBLE: 1: sums, products and averages of floats fold all operands at once, in
                          ///< rank order. So the bits depend on these alone: not on algorithm, transport, count, place in a
                          ///< buffer or memory's kind. Other results do not in any case. Equal on all ranks
+  const int32_t* global_ranks;  ///< the ranks' numbers among all that the caller knows, by rank, for sentences: "rank 1
+                                ///< (global 5, …)". Read during the call. NULL: not said, and what is made from another
+                                ///< communicator goes by the parent's. Not for a split, which always does
 } tutti_config;
 #define TUTTI_CONFIG_INIT \
-  {sizeof(tutti_config), 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, 0}
+  {sizeof(tutti_config), 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, 0, NULL}
 
 typedef enum tutti_memory_kind {
   TUTTI_MEMORY_AUTO = 0,
@@ -205,8 +209,9 @@ typedef enum tutti_memory_kind {
 typedef enum tutti_comm_state_kind {
   TUTTI_COMM_CREATING = 0,  ///< non-blocking creation under way
   TUTTI_COMM_READY = 1,
-  TUTTI_COMM_FAILED = 2,     ///< every verb returns the first error at once; abort and destroy are legal
-  TUTTI_COMM_FINALIZED = 3,  ///< tutti_comm_finalize has completed
+  TUTTI_COMM_FAILED = 2,      ///< every verb returns the first error at once; abort and destroy are legal
+  TUTTI_COMM_FINALIZED = 3,   ///< tutti_comm_finalize has completed
+  TUTTI_COMM_FINALIZING = 4,  ///< it is under way
 } tutti_comm_state_kind;
 
 /// One rank that is to blame for an error.
@@ -321,11 +326,30 @@ TUTTI_API tutti_status tutti_comm_create_all(tutti_comm** comms, int ranks, cons
 /// Splits `comm` into groups of equal `color`, ordered by (key, rank). Collective over comm. A negative color belongs to
 /// no group and receives NULL. config may be NULL: the parent's. A rank that gives up once the split has begun (the poll
 /// hook, no memory) makes `comm` fail on all ranks at once.
+/// What is split off shares the connections of `comm`, which may be destroyed before it: it takes no thread and one
+/// descriptor. Where the config asks for other transports, interfaces or ports it opens its own. Communicators may be used
+/// by several threads at once, in any order.
+/// With config.non_blocking the handle is there at once, as in tutti_comm_create, but its rank and size answer
+/// TUTTI_IN_PROGRESS until it is there; a rank without a group returns TUTTI_IN_PROGRESS, too, and takes part beside.
 TUTTI_API tutti_status tutti_comm_split(tutti_comm* comm, int color, int key, tutti_comm** out, const tutti_config* config);
+
+/// Makes a communicator of `n` ranks of `comm`: ranks[i] becomes rank i. These alone call, with equal arguments, in no
+/// order with what else runs on `comm`; as with MPI_Comm_create_group. tag: tells apart what the same members make at the
+/// same time. config as tutti_comm_split's; rank and size are known at once. Errors: TUTTI_INVALID_ARGUMENT (a rank that
+/// there is not, or twice, or the caller's not among them), TUTTI_TIMEOUT naming the members that did not call, and what
+/// tutti_comm_create says. `comm` stays sound, but where members have called and others have not, the same members need
+/// another tag.
+TUTTI_API tutti_status tutti_comm_create_members(tutti_comm* comm, const int* ranks, int n, uint64_t tag, tutti_comm** out,
+                                                 const tutti_config* config);
+
+/// What sentences and the log call `comm` from now on, on this rank: `name`, copied, as far as 60 bytes. Lines about links
+/// keep the name of its creation. TUTTI_INVALID_ARGUMENT for NULL. Thread safe.
+TUTTI_API tutti_status tutti_comm_set_name(tutti_comm* comm, const char* name);
 
 /// Completes everything that was enqueued, then takes leave of the peers. Collective over comm. TUTTI_MISMATCH on all ranks
 /// where they have not called the same operations. Afterwards only tutti_comm_destroy (and queries) are legal: other calls
-/// are TUTTI_INVALID_USAGE, as is this one in an open group.
+/// are TUTTI_INVALID_USAGE, as is this one in an open group. With config.non_blocking it returns TUTTI_IN_PROGRESS, and
+/// tutti_comm_state says when it is over, or has failed.
 TUTTI_API tutti_status tutti_comm_finalize(tutti_comm* comm);
 
 /// Frees the handle. Operations that run are completed first, within the operation timeout, and aborted where they outlast
@@ -340,7 +364,8 @@ TUTTI_API tutti_status tutti_comm_destroy(tutti_comm* comm);
 TUTTI_API tutti_status tutti_comm_abort(tutti_comm* comm);
 
 /// Size of the group, own rank in it, and where it stands. Thread safe. TUTTI_INVALID_ARGUMENT for NULL; rank and size
-/// are known from the start of a non-blocking creation.
+/// are known from the start of a non-blocking creation, but for a split: TUTTI_IN_PROGRESS, or the error that it ended
+/// with.
 TUTTI_API tutti_status tutti_comm_size(const tutti_comm* comm, int* ranks);
 TUTTI_API tutti_status tutti_comm_rank(const tutti_comm* comm, int* rank);
 TUTTI_API tutti_status tutti_comm_state(const tutti_comm* comm, tutti_comm_state_kind* state);

@@ -283,9 +283,17 @@ class Communicator {
   /// The group of `color`; an empty Communicator (get() == nullptr) for a negative one.
   Communicator split(int color, int key) const {
     Communicator out;
-    detail::check(tutti_comm_split(get(), color, key, out.comm_.get(), nullptr));
+    detail::check_begun(tutti_comm_split(get(), color, key, out.comm_.get(), nullptr));
     return out;
   }
+  /// The communicator of these ranks, which alone call; see tutti_comm_create_members.
+  Communicator create_members(std::span<const int> ranks, std::uint64_t tag = 0) const {
+    Communicator out;
+    detail::check_begun(
+        tutti_comm_create_members(get(), ranks.data(), static_cast<int>(ranks.size()), tag, out.comm_.get(), nullptr));
+    return out;
+  }
+  void set_name(const char* name) const { detail::check(tutti_comm_set_name(get(), name)); }
   void abort() const { static_cast<void>(tutti_comm_abort(get())); }
 
   /// Folds in place.

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "src/api/handles.h"
@@ -119,13 +122,17 @@ void settle(tutti_comm& comm, const Make& make) {
 }
 
 /// One that is being created, with what is known of it before.
-Result<std::unique_ptr<tutti_comm>> handle_of(const Creation& creation) {
+Result<std::unique_ptr<tutti_comm>> handle_of(Creation& creation) {
   auto comm = std::make_unique<tutti_comm>();
   comm->pid = this_process();
   const auto place = place_of(creation.request);
   if (!place.ok()) return place.status();
   comm->rank = place->rank;
   comm->ranks = place->ranks;
+  comm->non_blocking = creation.config.non_blocking != 0;
+  // Read now: the caller's, during this call only.
+  if (const auto* const global = std::exchange(creation.config.global_ranks, nullptr); global != nullptr)
+    creation.request.global = global[place->rank];
   if (place->ranks == 1 && !creation.request.address.empty()) {
     if (Status status = check_address(creation.request.address); !status.ok()) return status;
   }
@@ -233,48 +240,123 @@ Status create_all(tutti_comm** comms, int ranks, const tutti_config* config) {
   return create_together(creations);
 }
 
-/// In a group: splits on a thread of its own when the group ends, in the order of entry.
-void hold_split(Communicator& parent, SplitRequest request, std::unique_ptr<tutti_comm> comm, tutti_comm** out) {
-  struct Entered {
-    SplitRequest request;
-    std::shared_ptr<SharedOperation> admission;  // let go of after the ticket
-    Ticket ticket;
-  };
-  auto shared = std::make_shared<Entered>();
-  shared->request = std::move(request);
-  HeldCreation held{out, std::move(comm), &parent, parent.hook()};
-  held.enter = [shared, &parent]() -> Status {
-    auto admission = parent.admit();
-    if (!admission.ok()) return admission.status();
-    shared->admission = std::move(*admission);
-    shared->ticket = parent.enter();
+/// A communicator that is to be made from another, owned: another thread may make it later.
+struct Part {
+  Communicator* parent = nullptr;
+  std::variant<SplitRequest, MembersRequest> request;
+  bool non_blocking = false;
+  int rank = -1;  ///< -1: a split's
+  int ranks = 0;
+  std::shared_ptr<SharedOperation> admission;  ///< let go of after the ticket
+  Ticket ticket;
+
+  PartRequest& common() {
+    return std::visit([](PartRequest& any) -> PartRequest& { return any; }, request);
+  }
+  /// Takes its place in the order of entry. In the calling thread.
+  Status enter() {
+    auto admitted = parent->admit();
+    if (!admitted.ok()) return admitted.status();
+    admission = std::move(*admitted);
+    if (std::holds_alternative<SplitRequest>(request)) ticket = parent->enter();
     return {};
-  };
-  held.make = [shared, &parent](tutti_comm& handle, const std::atomic<bool>& given_up) {
-    shared->request.wait_limits.interrupted = &given_up;
-    settle(handle, [&]() -> Result<std::unique_ptr<Communicator>> {
-      if (shared->admission->begin()) return parent.split(std::move(shared->request), std::move(shared->ticket));
-      shared->ticket.redeem();
-      return Status(TUTTI_ABORTED, "the communicator was destroyed before its split could begin", "End the group first.");
-    });
-    if (handle.communicator != nullptr) {
-      handle.rank = handle.communicator->rank();
-      handle.ranks = handle.communicator->ranks();
+  }
+  /// Once it has entered. interrupted: set to end it; may be NULL. hook: as Communicator::run's.
+  Result<std::unique_ptr<Communicator>> make(const std::atomic<bool>* interrupted, const PollHook& hook) {
+    common().wait_limits.interrupted = interrupted;
+    common().wait_limits.hook = hook;
+    if (!admission->begin()) {
+      ticket.redeem();
+      return Status(TUTTI_ABORTED, "the communicator was destroyed before what was made from it could begin",
+                    "Wait for it first.");
     }
+    if (auto* const split = std::get_if<SplitRequest>(&request)) return parent->split(std::move(*split), std::move(ticket));
+    return parent->create_members(std::move(std::get<MembersRequest>(request)));
+  }
+};
+
+/// The parent's config, with what was given instead. What is wrong on this rank alone is noted in the request, since the
+/// others wait for it. request_of: gives the request by a config.
+template <typename Request, typename RequestOf>
+Result<Part> part_of(tutti_comm& comm, Communicator& parent, const tutti_config* config, const RequestOf& request_of) {
+  const auto given = read_config(config);
+  const Status checked = given.ok() ? check_config(*given) : given.status();
+  Result<Request> request = request_of(config != nullptr && checked.ok() ? &*given : nullptr);
+  Part part;
+  part.parent = &parent;
+  part.non_blocking = config != nullptr && given.ok() ? given->non_blocking != 0 : comm.non_blocking;
+  if (request.ok() && checked.ok()) {
+    part.request = std::move(*request);
+    return part;
+  }
+  Result<Request> plain = request_of(nullptr);
+  if (!plain.ok()) return plain.status();
+  plain->so_far = checked.ok() ? request.status() : checked;
+  part.request = std::move(*plain);
+  return part;
+}
+
+/// The group's end makes it, in the order of entry.
+void hold_part(std::shared_ptr<Part> part, std::unique_ptr<tutti_comm> comm, tutti_comm** out) {
+  HeldCreation held{out, std::move(comm), part->parent, part->parent->hook()};
+  held.enter = [part] { return part->enter(); };
+  held.make = [part](tutti_comm& handle, const std::atomic<bool>& given_up) {
+    settle(handle, [&] { return part->make(&given_up, {}); });
     return handle.creation_error;
   };
   hold_creation(std::move(held));
 }
 
-/// What is wrong on this rank alone is noted in the request: the others wait for it.
-Result<SplitRequest> split_request(const Communicator& parent, int color, int key, const tutti_config* config) {
-  const auto given = read_config(config);
-  const Status checked = given.ok() ? check_config(*given) : given.status();
-  auto request = parent.split_request(color, key, config != nullptr && checked.ok() ? &*given : nullptr);
-  if (request.ok() && checked.ok()) return request;
-  auto plain = parent.split_request(color, key, nullptr);
-  if (plain.ok()) plain->so_far = checked.ok() ? request.status() : checked;
-  return plain;
+/// In a thread of the library's. A handle that nobody gets is its own thread's.
+Status begin_part(tutti_comm& parent, const std::shared_ptr<Part>& part, std::unique_ptr<tutti_comm> comm, bool has_group,
+                  tutti_comm** out) {
+  const Status begun(TUTTI_IN_PROGRESS, "the communicator is being made");  // now: nothing may fail once the thread runs
+  if (Status entered = part->enter(); !entered.ok()) return entered;
+  Status started;
+  if (has_group) {
+    started = start_thread(comm->creation, "tutti creation", [made = comm.get(), part] {
+      settle(*made, [&] { return part->make(&made->interrupted, {}); });
+    });
+  } else {
+    const std::lock_guard lock(parent.beside_mutex);
+    parent.beside.emplace_back();
+    started = start_thread(parent.beside.back(), "tutti creation", [part] {
+      // What it fails with fails the parent, too, or is every other rank's to tell.
+      static_cast<void>(catching([&] { return part->make(nullptr, {}).status(); }));
+    });
+    if (!started.ok()) parent.beside.pop_back();
+  }
+  if (!started.ok()) {
+    part->common().so_far = started;
+    const auto made = part->make(nullptr, part->parent->hook());
+    return made.ok() ? started : made.status();
+  }
+  if (has_group) *out = comm.release();
+  return begun;
+}
+
+/// Makes it now, beside, or at the end of a group.
+Status make_part(tutti_comm& parent, Part made, tutti_comm** out) {
+  const auto part = std::make_shared<Part>(std::move(made));
+  if (group_is_open() && !part->common().so_far.ok()) return part->common().so_far;
+  auto handle = std::make_unique<tutti_comm>();
+  handle->pid = this_process();
+  handle->rank = part->rank;
+  handle->ranks = part->ranks;
+  handle->non_blocking = part->non_blocking;
+  if (group_is_open()) {
+    if (Status status = part->parent->legal(); !status.ok()) return status;
+    hold_part(part, std::move(handle), out);
+    return {};
+  }
+  const auto* const split = std::get_if<SplitRequest>(&part->request);
+  const bool has_group = split == nullptr || split->color >= 0;
+  if (part->non_blocking) return begin_part(parent, part, std::move(handle), has_group, out);
+  if (Status entered = part->enter(); !entered.ok()) return entered;
+  settle(*handle, [&] { return part->make(nullptr, part->parent->hook()); });
+  if (!handle->creation_error.ok()) return handle->creation_error;
+  if (has_group) *out = handle.release();
+  return {};
 }
 
 Status split_handle(tutti_comm* comm, int color, int key, tutti_comm** out, const tutti_config* config) {
@@ -282,27 +364,72 @@ Status split_handle(tutti_comm* comm, int color, int key, tutti_comm** out, cons
   *out = nullptr;
   auto parent = usable(comm);
   if (!parent.ok()) return parent.status();
-  auto request = split_request(**parent, color, key, config);
-  if (!request.ok()) return request.status();
-  if (group_is_open() && !request->so_far.ok()) return request->so_far;
-  auto handle = std::make_unique<tutti_comm>();
-  handle->pid = this_process();
-  if (group_is_open()) {
-    if (Status status = (*parent)->legal(); !status.ok()) return status;
-    hold_split(**parent, std::move(*request), std::move(handle), out);
-    return {};
+  auto part = part_of<SplitRequest>(*comm, **parent, config, [&](const tutti_config* given) -> Result<SplitRequest> {
+    if (given != nullptr && given->global_ranks != nullptr) {
+      return invalid("tutti_config.global_ranks was given to a split, whose ranks are not known yet",
+                     "Leave it NULL: what is split off goes by the parent's.");
+    }
+    return (*parent)->split_request(color, key, given);
+  });
+  return part.ok() ? make_part(*comm, std::move(*part), out) : part.status();
+}
+
+Status create_members(tutti_comm* comm, const int* ranks, int n, std::uint64_t tag, tutti_comm** out,
+                      const tutti_config* config) {
+  if (out == nullptr) return invalid("tutti_comm_create_members needs a place for the communicator");
+  *out = nullptr;
+  auto parent = usable(comm);
+  if (!parent.ok()) return parent.status();
+  if (ranks == nullptr || n < 1) return invalid("tutti_comm_create_members needs its members");
+  const std::span members(ranks, static_cast<std::size_t>(n));
+  const auto own = static_cast<int>(std::ranges::find(members, (*parent)->rank()) - members.begin());
+  if (Status status = (*parent)->check_members(members); !status.ok()) return status;
+  auto part = part_of<MembersRequest>(*comm, **parent, config, [&](const tutti_config* given) {
+    auto request = (*parent)->members_request(members, tag, given);
+    if (request.ok() && given != nullptr && given->global_ranks != nullptr) request->global = given->global_ranks[own];
+    return request;
+  });
+  if (!part.ok()) return part.status();
+  part->rank = own;
+  part->ranks = n;
+  return make_part(*comm, std::move(*part), out);
+}
+
+/// Of the handle where it knows, as all do but those of splits.
+Status place_in(const tutti_comm& comm, int& place, int known, int (Communicator::*asked)() const) {
+  if (comm.rank < 0) {
+    const auto usable = tutti::usable(const_cast<tutti_comm*>(&comm));  // only read
+    if (!usable.ok()) return usable.status();
+    known = ((**usable).*asked)();
   }
-  request->wait_limits.hook = (*parent)->hook();
-  auto child = (*parent)->split(std::move(*request), (*parent)->enter());
-  if (!child.ok()) return child.status();
-  if (*child == nullptr) return {};
-  handle->rank = (*child)->rank();
-  handle->ranks = (*child)->ranks();
-  handle->communicator = std::move(*child);
-  // Release: pairs with is_settled, whatever way the handle goes.
-  handle->phase.store(CreationPhase::settled, std::memory_order_release);
-  *out = handle.release();
+  place = known;
   return {};
+}
+
+/// Joins what runs beside: it ends by its deadlines, or by the communicator's failure.
+void join_beside(tutti_comm& comm) {
+  if (comm.finalizing.joinable()) comm.finalizing.join();
+  std::vector<std::thread> beside;
+  {
+    const std::lock_guard lock(comm.beside_mutex);
+    beside.swap(comm.beside);
+  }
+  for (std::thread& thread : beside) thread.join();
+}
+
+Status finalize_handle(tutti_comm* comm) {
+  if (Status status = refuse_in_group("tutti_comm_finalize"); !status.ok()) return status;
+  auto parent = usable(comm);
+  if (!parent.ok()) return parent.status();
+  Communicator& communicator = **parent;
+  if (!comm->non_blocking) return communicator.finalize(communicator.hook());
+  if (Status status = communicator.legal(); !status.ok()) return status;
+  const Status begun(TUTTI_IN_PROGRESS, "the communicator is being finalized");
+  const Status started = start_thread(comm->finalizing, "tutti finalize", [&communicator] {
+    // What it fails with the communicator keeps.
+    static_cast<void>(catching([&] { return communicator.finalize({}); }));
+  });
+  return started.ok() ? begun : started;
 }
 
 Status destroy_handle(tutti_comm* comm) {
@@ -310,7 +437,10 @@ Status destroy_handle(tutti_comm* comm) {
   // A forked child lets go of its copy without a word to the parent's peers, and has no thread to wait for.
   if (comm->pid != this_process()) {
     static_cast<void>(comm->communicator.release());
-    if (comm->creation.joinable()) new std::thread(std::move(comm->creation));
+    for (std::thread* thread : {&comm->creation, &comm->finalizing}) {
+      if (thread->joinable()) new std::thread(std::move(*thread));
+    }
+    for (std::thread& thread : comm->beside) new std::thread(std::move(thread));
     delete comm;
     return {};
   }
@@ -322,6 +452,7 @@ Status destroy_handle(tutti_comm* comm) {
   const NoCancellation whole;
   comm->interrupted.store(true, std::memory_order_relaxed);  // relaxed: carries no data
   if (comm->creation.joinable()) comm->creation.join();
+  join_beside(*comm);
   delete comm;
   return {};
 }
@@ -404,15 +535,26 @@ tutti_status tutti_comm_create_all(tutti_comm** comms, int ranks, const tutti_co
 }
 
 tutti_status tutti_comm_split(tutti_comm* comm, int color, int key, tutti_comm** out, const tutti_config* config) {
-  return tutti::guarded_operation([&] { return tutti::split_handle(comm, color, key, out, config); });
+  return tutti::guarded_creation([&] { return tutti::split_handle(comm, color, key, out, config); });
+}
+
+tutti_status tutti_comm_create_members(tutti_comm* comm, const int* ranks, int n, uint64_t tag, tutti_comm** out,
+                                       const tutti_config* config) {
+  return tutti::guarded_creation([&] { return tutti::create_members(comm, ranks, n, tag, out, config); });
+}
+
+tutti_status tutti_comm_set_name(tutti_comm* comm, const char* name) {
+  return tutti::guarded([&]() -> Status {
+    auto usable = tutti::usable(comm);
+    if (!usable.ok()) return usable.status();
+    if (name == nullptr) return tutti::invalid("tutti_comm_set_name needs a name");
+    (*usable)->set_name(name);
+    return {};
+  });
 }
 
 tutti_status tutti_comm_finalize(tutti_comm* comm) {
-  return tutti::guarded([&]() -> Status {
-    if (Status status = tutti::refuse_in_group("tutti_comm_finalize"); !status.ok()) return status;
-    auto usable = tutti::usable(comm);
-    return usable.ok() ? (*usable)->finalize() : usable.status();
-  });
+  return tutti::guarded([&] { return tutti::finalize_handle(comm); });
 }
 
 tutti_status tutti_comm_destroy(tutti_comm* comm) {
@@ -438,16 +580,14 @@ tutti_status tutti_comm_abort(tutti_comm* comm) {
 tutti_status tutti_comm_size(const tutti_comm* comm, int* ranks) {
   return tutti::guarded([&]() -> Status {
     if (comm == nullptr || ranks == nullptr) return tutti::invalid("tutti_comm_size needs a communicator and a place");
-    *ranks = comm->ranks;
-    return {};
+    return tutti::place_in(*comm, *ranks, comm->ranks, &tutti::Communicator::ranks);
   });
 }
 
 tutti_status tutti_comm_rank(const tutti_comm* comm, int* rank) {
   return tutti::guarded([&]() -> Status {
     if (comm == nullptr || rank == nullptr) return tutti::invalid("tutti_comm_rank needs a communicator and a place");
-    *rank = comm->rank;
-    return {};
+    return tutti::place_in(*comm, *rank, comm->rank, &tutti::Communicator::rank);
   });
 }
 

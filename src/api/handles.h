@@ -7,6 +7,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <thread>
@@ -36,8 +37,9 @@ inline pid_t this_process() {
 }  // namespace tutti
 
 struct tutti_comm {
-  int rank = -1;  ///< this and the next are set before the handle is given out, and never again
+  int rank = -1;  ///< this and the next three are set before the handle is given out, and never again; -1: a split's
   int ranks = 0;
+  bool non_blocking = false;
   pid_t pid = 0;                         ///< a forked child may not use what its parent made
   std::atomic<bool> interrupted{false};  ///< creation is to end: by an abort or by destruction
   std::atomic<tutti::CreationPhase> phase{tutti::CreationPhase::under_way};
@@ -46,6 +48,9 @@ struct tutti_comm {
   std::unique_ptr<tutti::Communicator> communicator;
   tutti::Status creation_error;
   std::thread creation;
+  std::thread finalizing;
+  std::mutex beside_mutex;          ///< guards what follows
+  std::vector<std::thread> beside;  ///< splits in which this rank takes part without a group
 };
 
 struct tutti_queue {

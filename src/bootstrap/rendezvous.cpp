@@ -32,13 +32,14 @@ struct Formation {
   ServerLink server;
 };
 
-Result<Listener> open_formation(Formation& forming, const ControlPlane::Options& options, const Settings& settings) {
+Result<Listener> open_formation(Formation& forming, const ControlPlane::Options& options, const JoinRequest& request) {
   auto control = ControlPlane::make(options);
   if (!control) return control.status();
   forming.control = std::move(control).value();
   forming.self.member = this_member(options.rank);
+  forming.self.member.global = request.global;
   if (options.ranks == 1) return Listener{};
-  auto listener = listen_for(settings);
+  auto listener = listen_for(request.settings);
   if (listener) forming.self.addresses = listener->addresses;
   return listener;
 }
@@ -110,7 +111,7 @@ Result<Membership> join_alone(const JoinRequest& request) {
     if (Status unused = use_up_id(contents->key); !unused) return unused;
   }
   Formation forming;
-  auto listener = open_formation(forming, control_options(request.name, request.settings, 0, 1), request.settings);
+  auto listener = open_formation(forming, control_options(request.name, request.settings, 0, 1), request);
   if (!listener) return listener.status();
   forming.key = random_key();
   return form(std::move(forming), Acceptor(Listener{}), request.blob, request.wait_limits);
@@ -194,8 +195,8 @@ Result<Membership> join(const JoinRequest& request) {
   Status failed = request.so_far;
   if (failed.ok()) {
     failed = catching([&] {
-      auto opened = open_formation(forming, control_options(request.name, request.settings, place->rank, place->ranks),
-                                   request.settings);
+      auto opened =
+          open_formation(forming, control_options(request.name, request.settings, place->rank, place->ranks), request);
       if (opened) listener = std::move(opened).value();
       return opened.status();
     });
@@ -221,11 +222,11 @@ Result<Membership> join(const JoinRequest& request) {
   return joined;
 }
 
-// ---- Split.
+// ---- Communicators made from others.
 
 namespace {
 
-// What each rank of the parent tells all others.
+// What each rank tells the others.
 struct Half {
   Status failure;  // it cannot take part
   int color = 0;
@@ -270,105 +271,161 @@ Result<std::vector<Half>> group_of(int color, const std::vector<std::vector<std:
     if (!half->failure.ok()) return half->failure;
     if (half->color == color) group.push_back(std::move(half).value());
   }
-  std::sort(group.begin(), group.end(), [](const Half& a, const Half& b) {
-    return std::pair(a.key, a.self.member.rank) < std::pair(b.key, b.self.member.rank);
-  });
+  std::ranges::stable_sort(group, {}, [](const Half& half) { return half.key; });
   return group;
 }
 
-/// What this rank tells, but for its addresses.
-Half half_of(const ControlPlane& parent, const SplitRequest& request, const ActivityBoard& board) {
-  Half mine;
-  mine.color = request.color;
-  mine.key = request.key;
-  mine.nonce = random_key();
-  mine.connected = parent.connected();
-  Member& self = mine.self.member;
-  self = this_member(parent.rank());
-  self.activity_fd = board.fd();
-  self.activity_inode = board.inode();
+// This rank's, and where strangers may call it.
+struct Own {
+  Half half;
+  Acceptor acceptor{Listener{}};
+  std::unique_ptr<ActivityBoard> board = std::make_unique<ActivityBoard>();
+};
+
+Own own_half(const ControlPlane& parent, const PartRequest& request) {
+  Own own;
+  own.half.nonce = random_key();
+  own.half.connected = parent.connected();
+  Member& self = own.half.self.member;
+  self = parent.member(parent.rank());
+  if (request.global >= 0) self.global = request.global;
+  self.activity_fd = own.board->fd();
+  self.activity_inode = own.board->inode();
   self.blob = request.blob;
-  mine.failure = request.so_far;
-  return mine;
+  own.half.failure = request.so_far;
+  return own;
 }
 
-/// Both ends say so: connections may be on their way between them for another split.
+// Where this rank may have neighbours that it has no connection with.
+void let_strangers_in(Own& own, const Settings& settings) {
+  if (!own.half.failure.ok()) return;
+  auto opened = listen_for(settings);
+  own.half.failure = opened.status();
+  if (opened) own.acceptor = Acceptor(std::move(opened).value());
+  own.half.self.addresses = own.acceptor.addresses();
+}
+
+// One of them says so: the other's is on its way to it then.
 bool are_connected(const Half& one, const Half& other) {
-  return std::ranges::binary_search(one.connected, other.self.member.rank) &&
+  return std::ranges::binary_search(one.connected, other.self.member.rank) ||
          std::ranges::binary_search(other.connected, one.self.member.rank);
 }
 
-/// The child's, of which this rank is `rank`, without a control plane.
-Membership membership_of(const std::vector<Half>& group, int rank, const Key& parent_key) {
-  Membership membership;
-  membership.rank = rank;
-  membership.ranks = static_cast<int>(group.size());
-  const auto& nonce = group.front().nonce;
-  membership.key = derive_key(parent_key, "split " + std::string(nonce.begin(), nonce.end()));
-  // It is told in clear, so it must say nothing of the key.
-  const Key context = derive_key(membership.key, "context");
-  std::memcpy(&membership.context, context.data(), sizeof membership.context);
-  for (const Half& half : group) {
-    membership.in_parent.push_back(half.self.member.rank);
-    membership.members.push_back(half.self.member);
-    membership.members.back().rank = static_cast<int>(membership.members.size()) - 1;
-  }
-  return membership;
-}
-
-/// Neighbours of `rank` that it has no connection with.
-std::vector<Introduction> strangers(const std::vector<Half>& group, int rank) {
+// Neighbours of `rank`, with their new ranks, that are connected with it, or are not.
+std::vector<Introduction> neighbours_of(const std::vector<Half>& group, int rank, bool connected) {
   std::vector<Introduction> all;
   for (const int near : neighbours(rank, static_cast<int>(group.size()))) {
     const Half& half = group[static_cast<std::size_t>(near)];
-    if (are_connected(half, group[static_cast<std::size_t>(rank)])) continue;
+    if (are_connected(half, group[static_cast<std::size_t>(rank)]) != connected) continue;
     all.push_back(half.self);
     all.back().member.rank = near;
   }
   return all;
 }
 
+// A number for those who know the key. It is told in clear, so it says nothing of that.
+std::uint64_t context_of(const Key& key) {
+  const Key derived = derive_key(key, "context");
+  std::uint64_t context = 0;
+  std::memcpy(&context, derived.data(), sizeof context);
+  return context;
+}
+
+// The child's, of which this rank is `rank`, without a control plane.
+std::unique_ptr<Membership> membership_of(const std::vector<Half>& group, int rank, const Key& key) {
+  auto membership = std::make_unique<Membership>();
+  membership->rank = rank;
+  membership->ranks = static_cast<int>(group.size());
+  membership->key = key;
+  membership->context = context_of(key);
+  for (const Half& half : group) {
+    membership->in_parent.push_back(half.self.member.rank);
+    membership->members.push_back(half.self.member);
+    Member& member = membership->members.back();
+    if (member.global < 0) member.global = member.rank;
+    member.rank = static_cast<int>(membership->members.size()) - 1;
+  }
+  return membership;
+}
+
+// Sees that it has a connection with each neighbour.
+Status connect_part(const Membership& membership, const std::vector<Half>& group, Own& own, const WaitLimits& wait_limits) {
+  ControlPlane& control = *membership.control;
+  const auto missing = neighbours_of(group, membership.rank, false);
+  ServerLink none;
+  Status status;
+  if (!missing.empty()) {
+    status = connect_neighbours(control, own.acceptor, missing, membership.key, none, wait_limits);
+  }
+  std::vector<int> others;
+  for (const Introduction& other : neighbours_of(group, membership.rank, true)) others.push_back(other.member.rank);
+  if (status) status = control.await_connections(others, wait_limits);
+  if (!status) {
+    control.report(for_others(status, membership.members[static_cast<std::size_t>(membership.rank)]));
+    return status;
+  }
+  control.set_members(membership.members);
+  return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Membership>> split(ControlPlane& parent, const Key& parent_key, const SplitRequest& request) {
-  auto board = std::make_unique<ActivityBoard>();
-  Half mine = half_of(parent, request, *board);
-  Acceptor acceptor{Listener{}};
-  const bool knows_all = static_cast<int>(mine.connected.size()) == parent.ranks() - 1;
-  if (request.color >= 0 && mine.failure.ok() && !knows_all) {
-    auto opened = listen_for(request.settings);
-    mine.failure = opened.status();
-    if (opened) acceptor = Acceptor(std::move(opened).value());
-    mine.self.addresses = acceptor.addresses();
-  }
-  mine.failure = named(mine.failure, mine.self.member);
-  auto all = parent.allgather(pack_half(mine), request.wait_limits, {"split", request.operation, request.history});
+  Own own = own_half(parent, request);
+  own.half.color = request.color;
+  own.half.key = request.key;
+  const bool knows_all = static_cast<int>(own.half.connected.size()) == parent.ranks() - 1;
+  if (request.color >= 0 && !knows_all) let_strangers_in(own, request.settings);
+  own.half.failure = named(own.half.failure, own.half.self.member);
+  auto all = parent.allgather(pack_half(own.half), request.wait_limits, {"split", request.operation, request.history});
   if (!all) return all.status();
   auto group = group_of(request.color, *all);
   if (!group) return group.status();
   if (request.color < 0) return std::unique_ptr<Membership>();
 
-  const auto own = std::ranges::find_if(*group, [&](const Half& half) { return half.self.member.rank == parent.rank(); });
-  const int rank = static_cast<int>(own - group->begin());
-  auto membership = std::make_unique<Membership>(membership_of(*group, rank, parent_key));
+  const auto self = std::ranges::find_if(*group, [&](const Half& half) { return half.self.member.rank == parent.rank(); });
+  const int rank = static_cast<int>(self - group->begin());
+  const auto& nonce = group->front().nonce;
+  const Key key = derive_key(parent_key, "split " + std::string(nonce.begin(), nonce.end()));
+  auto membership = membership_of(*group, rank, key);
   auto control = ControlPlane::make_part(parent, control_options(request.name, request.settings, rank, membership->ranks),
-                                         membership->in_parent, membership->context, std::move(board));
+                                         membership->in_parent, membership->context, std::move(own.board));
   if (!control) {  // no peer of the child's can hear of it, only the parent's
-    parent.report(for_others(control.status(), mine.self.member));
+    parent.report(for_others(control.status(), own.half.self.member));
     return control.status();
   }
   membership->control = std::move(control).value();
-  const auto missing = strangers(*group, rank);
-  ServerLink none;
-  if (!missing.empty()) {
-    Status connected =
-        connect_neighbours(*membership->control, acceptor, missing, membership->key, none, request.wait_limits);
-    if (!connected) {
-      membership->control->report(for_others(connected, membership->members[static_cast<std::size_t>(rank)]));
-      return connected;
-    }
-  }
-  membership->control->set_members(membership->members);
+  if (Status status = connect_part(*membership, *group, own, request.wait_limits); !status) return status;
+  return membership;
+}
+
+Result<std::unique_ptr<Membership>> join_members(ControlPlane& parent, const Key& parent_key,
+                                                 const MembersRequest& request) {
+  const int ranks = static_cast<int>(request.members.size());
+  const int rank = static_cast<int>(std::ranges::find(request.members, parent.rank()) - request.members.begin());
+  Own own = own_half(parent, request);
+  ByteWriter purpose;
+  purpose.text("members");
+  for (const int member : request.members) purpose.i32(member);
+  purpose.u64(request.tag);
+  purpose.u64(request.attempt);
+  const auto bytes = purpose.bytes();
+  const Key key = derive_key(parent_key, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  auto control = ControlPlane::make_part(parent, control_options(request.name, request.settings, rank, ranks),
+                                         request.members, context_of(key), std::move(own.board), ControlPlane::Routed::yes);
+  if (!control) return control.status();
+  const auto lacks = [&](int near) {
+    return !std::ranges::binary_search(own.half.connected, request.members[static_cast<std::size_t>(near)]);
+  };
+  if (std::ranges::any_of(neighbours(rank, ranks), lacks)) let_strangers_in(own, request.settings);
+  own.half.failure = named(own.half.failure, own.half.self.member);
+  auto all = (*control)->allgather(pack_half(own.half), request.wait_limits, {"create_members"});
+  if (!all) return all.status();
+  auto group = group_of(0, *all);
+  if (!group) return group.status();
+  auto membership = membership_of(*group, rank, key);
+  membership->control = std::move(control).value();
+  if (Status status = connect_part(*membership, *group, own, request.wait_limits); !status) return status;
   return membership;
 }
 

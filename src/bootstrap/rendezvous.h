@@ -45,6 +45,7 @@ struct JoinRequest {
   const tutti_bootstrap* bootstrap = nullptr;  ///< valid during the call
   int rank = -1;                               ///< -1: the launcher's (address only)
   int ranks = -1;                              ///< likewise
+  int global = -1;                             ///< see Member
   std::string name = "world";                  ///< the communicator's, for sentences
   std::string settings_line;                   ///< what the log is to tell of its settings; see log_lines.h
   Settings settings;                           ///< interfaces, ports, secret, timeouts
@@ -90,22 +91,39 @@ class UniqueIdRendezvous {
 /// The id of one that was released.
 Result<tutti_unique_id> make_unique_id(const Settings& settings);
 
-/// What a rank brings to a split.
-struct SplitRequest {
+/// What a rank brings to a communicator that is made from another one, its parent.
+struct PartRequest {
+  Status so_far;  ///< as JoinRequest's
+  std::string name;
+  Settings settings;
+  WaitLimits wait_limits;
+  int global = -1;              ///< see Member; -1: what it is in the parent
+  std::vector<std::byte> blob;  ///< what this rank tells all others: their Member::blob
+};
+
+/// To a split.
+struct SplitRequest : PartRequest {
   int color = 0;                         ///< negative: no group
   int key = 0;                           ///< order within the group, then parent's rank
   std::uint64_t operation = UINT64_MAX;  ///< its number among the parent's; UINT64_MAX: none
   std::uint64_t history = 0;             ///< hash of the parent's operations up to it
-  Status so_far;                         ///< as JoinRequest's
-  std::string name;
-  Settings settings;
-  WaitLimits wait_limits;
-  std::vector<std::byte> blob;  ///< what this rank tells all others: their Member::blob
 };
 
 /// Splits. Collective over the parent's ranks, by one exchange over its control plane, which the child's shares. Neighbours
 /// of the child that have no connection yet make one. NULL for a rank without a group. The child's key is derived from the
 /// parent's. Errors as join; one before the groups exist fails the parent as well.
 Result<std::unique_ptr<Membership>> split(ControlPlane& parent, const Key& parent_key, const SplitRequest& request);
+
+/// To a communicator of members that are known.
+struct MembersRequest : PartRequest {
+  std::vector<int> members;   ///< ranks of the parent, each once, by their new rank; this rank among them
+  std::uint64_t tag = 0;      ///< the caller's, by which several of the same members are told apart
+  std::uint64_t attempt = 0;  ///< how many of the same members and tag this rank has made before
+};
+
+/// Makes a communicator of the members alone; other ranks of the parent do not call, but pass frames on. Errors as join;
+/// TUTTI_ABORTED where the parent fails. The parent stays sound.
+Result<std::unique_ptr<Membership>> join_members(ControlPlane& parent, const Key& parent_key,
+                                                 const MembersRequest& request);
 
 }  // namespace tutti

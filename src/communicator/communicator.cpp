@@ -10,6 +10,7 @@
 #include "src/base/exception_boundary.h"
 #include "src/base/log.h"
 #include "src/base/no_cancellation.h"
+#include "src/base/plural.h"
 #include "src/base/printable.h"
 #include "src/base/work.h"
 #include "src/bootstrap/rendezvous_client.h"
@@ -121,24 +122,56 @@ Result<std::unique_ptr<Communicator>> Communicator::create(JoinRequest request, 
   if (!membership.ok()) return membership.status();
   std::unique_ptr<Communicator> self(
       new Communicator(std::make_unique<Membership>(std::move(*membership)), std::move(transports), request.settings,
-                       request.name, config != nullptr ? PollHook{config->poll, config->poll_ctx} : PollHook()));
+                       config != nullptr ? PollHook{config->poll, config->poll_ctx} : PollHook()));
   if (Status status = self->begin(request.wait_limits, std::move(files), nullptr); !status.ok()) return status;
   if (log_enabled(Level::info)) self->log_creation(request.settings_line);
   return self;
 }
 
-Result<SplitRequest> Communicator::split_request(int color, int key, const tutti_config* config) const {
-  SplitRequest request;
-  request.color = color;
-  request.key = key;
+/// What all communicators that are made from this one have in common. name: its own where the config has none.
+Status Communicator::fill(PartRequest& request, const std::string& name, const tutti_config* config) const {
   request.settings = settings_;
   if (config != nullptr) {
     auto settings = effective_settings(config);
     if (!settings.ok()) return settings.status();
     request.settings = std::move(*settings);
   }
-  request.name =
-      shown_name(config != nullptr && config->name != nullptr ? config->name : fmt::format("{}/{}", name(), color));
+  request.name = shown_name(config != nullptr && config->name != nullptr ? config->name : name);
+  return {};
+}
+
+Result<SplitRequest> Communicator::split_request(int color, int key, const tutti_config* config) const {
+  SplitRequest request;
+  request.color = color;
+  request.key = key;
+  if (Status status = fill(request, fmt::format("{}/{}", name(), color), config); !status.ok()) return status;
+  return request;
+}
+
+Status Communicator::check_members(std::span<const int> members) const {
+  std::vector<int> sorted(members.begin(), members.end());
+  std::ranges::sort(sorted);
+  for (const int member : sorted) {
+    if (member >= 0 && member < ranks()) continue;
+    return Status(TUTTI_INVALID_ARGUMENT,
+                  fmt::format("member {} is outside \"{}\", which has {}", member, name(), plural(ranks(), "rank")));
+  }
+  if (const auto twice = std::ranges::adjacent_find(sorted); twice != sorted.end()) {
+    return Status(TUTTI_INVALID_ARGUMENT, fmt::format("rank {} is a member twice", *twice), "List each rank once.");
+  }
+  if (std::ranges::binary_search(sorted, rank())) return {};
+  return Status(TUTTI_INVALID_ARGUMENT, fmt::format("rank {} is none of the members", rank()),
+                "Only members call tutti_comm_create_members.");
+}
+
+Result<MembersRequest> Communicator::members_request(std::span<const int> members, std::uint64_t tag,
+                                                     const tutti_config* config) {
+  MembersRequest request;
+  request.members.assign(members.begin(), members.end());
+  request.tag = tag;
+  if (Status status = fill(request, fmt::format("{}/{}", name(), tag), config); !status.ok()) return status;
+  const std::lock_guard lock(made_mutex_);
+  request.attempt = made_[{request.members, tag}]++;
   return request;
 }
 
@@ -174,13 +207,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split(SplitRequest request, 
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::split_in_turn(SplitRequest& request) {
-  SelectionFiles files;
-  if (request.so_far.ok()) {
-    auto read = read_files(request.settings);
-    request.so_far = read.status();
-    if (read.ok()) files = std::move(*read);
-  }
-  request.blob = description(request.settings, files, {});  // TEMP
+  SelectionFiles files = describe(request, false) /* TEMP */;
   // It has a number among the operations, so that who calls another meanwhile learns of the difference.
   fast_path_->forget();
   const std::uint64_t sequence = begin_operation({.hash = split_hash, .kind = KindName("split")});
@@ -190,19 +217,47 @@ Result<std::unique_ptr<Communicator>> Communicator::split_in_turn(SplitRequest& 
   if (!membership.ok()) return membership.status();
   board_.complete(sequence);
   if (*membership == nullptr) return std::unique_ptr<Communicator>();
-  std::unique_ptr<Communicator> child(
-      new Communicator(std::move(*membership), nullptr, request.settings, request.name, hook_));
-  if (Status status = child->begin(request.wait_limits, std::move(files), transports_.get()); !status.ok()) return status;
-  if (log_enabled(Level::info)) child->log_line(Level::info, transports_line(child->transports_->carriers()));
-  return child;
+  return part_of(std::move(*membership), request, std::move(files));
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::create_members(MembersRequest request) {
+  if (Status status = legal(); !status.ok()) return status;
+  request.wait_limits.deadline = Deadline::in(request.settings.connect_timeout_ns);
+  request.wait_limits.failed = policy_.failed;
+  SelectionFiles files = describe(request, false);
+  auto membership = join_members(*membership_->control, membership_->key, request);
+  if (membership.ok()) return part_of(std::move(*membership), request, std::move(files));
+  const Status failed = first_error();
+  return failed.ok() ? membership.status() : failed;
+}
+
+/// Reads the files that a part goes by, and notes what this rank tells the others.
+SelectionFiles Communicator::describe(PartRequest& request, bool may_share) {
+  SelectionFiles files;
+  if (request.so_far.ok()) {
+    auto read = read_files(request.settings);
+    request.so_far = read.status();
+    if (read.ok()) files = std::move(*read);
+  }
+  static_cast<void>(may_share);  // TEMP
+  request.blob = description(request.settings, files, {});
+  return files;
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::part_of(std::unique_ptr<Membership> membership,
+                                                            const PartRequest& request, SelectionFiles files) {
+  std::unique_ptr<Communicator> part(new Communicator(std::move(membership), nullptr, request.settings, hook_));
+  if (Status status = part->begin(request.wait_limits, std::move(files), transports_.get()); !status.ok()) return status;
+  if (log_enabled(Level::info)) part->log_line(Level::info, transports_line(part->transports_->carriers()));
+  return part;
 }
 
 Communicator::Communicator(std::unique_ptr<Membership> membership, std::unique_ptr<Transports> transports,
-                           const Settings& settings, const std::string& name, const PollHook& hook)
+                           const Settings& settings, const PollHook& hook)
     : membership_(std::move(membership)),
       transports_(std::move(transports)),
       settings_(settings),
-      failures_(*membership_->control, name),
+      failures_(*membership_->control),
       hook_(hook),
       timeout_ns_(settings.operation_timeout_ns),
       board_(membership_->control->board()),
@@ -346,7 +401,8 @@ Status Communicator::share_transports(Transports& whole, std::span<const std::ve
 CommState Communicator::state() const {
   if (!first_error().ok()) return CommState::failed;
   // Relaxed: a state, no data behind it.
-  return finalized_.load(std::memory_order_relaxed) ? CommState::finalized : CommState::ready;
+  if (finalized_.load(std::memory_order_relaxed)) return CommState::finalized;
+  return failures_.is_finalizing() ? CommState::finalizing : CommState::ready;
 }
 
 void Communicator::set_timeout(std::uint64_t ns) {
@@ -770,6 +826,8 @@ Status Communicator::open_links(LinkedProgram& linked) {
   }
 }
 
+void Communicator::set_name(std::string_view name) { membership_->control->set_name(shown_name(std::string(name))); }
+
 void Communicator::abort() {
   if (finalized_.load(std::memory_order_relaxed)) return;  // relaxed: nothing is left to end, whoever sees it when
   Error error;
@@ -780,13 +838,13 @@ void Communicator::abort() {
   if (device_ != nullptr) device_->abort();
 }
 
-Status Communicator::finalize() {
+Status Communicator::finalize(const PollHook& hook) {
   if (Status status = legal(); !status.ok()) return status;
   if (!failures_.begin_finalize()) return legal();
   close();
-  while (!operations_under_way_.wait(hook_.slice_ns(longest_sleep_ns))) {
+  while (!operations_under_way_.wait(hook.slice_ns(longest_sleep_ns))) {
     if (Status failed = first_error(); !failed.ok()) return failed;
-    if (hook_.ends_wait()) return fail_by_hook("for what was enqueued");
+    if (hook.ends_wait()) return fail_by_hook("for what was enqueued");
   }
   CollectiveCall last;
   last.collective = Collective::barrier;
@@ -795,10 +853,10 @@ Status Communicator::finalize() {
   last.count = 1;
   last.finalizes = true;
   Ticket ticket = enter();
-  if (Status waited = await_turn(ticket, hook_); !waited.ok()) return waited;
+  if (Status waited = await_turn(ticket, hook); !waited.ok()) return waited;
   const TurnGuard turn(ticket_lock_);
   if (Status failed = first_error(); !failed.ok()) return failed;
-  if (Status status = run_in_turn(last, hook_); !status.ok()) return status;
+  if (Status status = run_in_turn(last, hook); !status.ok()) return status;
   finalized_.store(true, std::memory_order_relaxed);  // relaxed: see state; operations read it in their turns
   take_leave();
   return {};

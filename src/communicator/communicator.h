@@ -3,9 +3,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -63,7 +67,7 @@ class Ticket {
 enum class Again { no, done, failed };
 
 /// Where a communicator stands; tutti_comm_state_kind's values.
-enum class CommState : int { creating = 0, ready = 1, failed = 2, finalized = 3 };
+enum class CommState : int { creating = 0, ready = 1, failed = 2, finalized = 3, finalizing = 4 };
 
 /// Thread safe: collectives are ordered by entry, point to point is not held up by them. Destruction completes what was
 /// admitted, within the operation timeout; what then still runs is aborted and waited for.
@@ -78,7 +82,9 @@ class Communicator {
 
   int rank() const { return membership_->rank; }
   int ranks() const { return membership_->ranks; }
-  const std::string& name() const { return failures_.name(); }
+  std::string name() const { return failures_.name(); }
+  /// What sentences call it from now on, here. Thread safe.
+  void set_name(std::string_view name);
   const Settings& settings() const { return settings_; }
   CommState state() const;
 
@@ -123,6 +129,12 @@ class Communicator {
   /// Splits off what was asked for, once those entered before have ended. Collective. The request's patience says who may
   /// end that; the exchange among all ranks is then torn, so this communicator fails. Likewise for want of memory.
   Result<std::unique_ptr<Communicator>> split(SplitRequest request, Ticket ticket);
+  /// TUTTI_INVALID_ARGUMENT where there are not such ranks, one is there twice, or this one is not among them.
+  Status check_members(std::span<const int> members) const;
+  /// As split_request, for a communicator of these ranks of this one, checked before. Thread safe.
+  Result<MembersRequest> members_request(std::span<const int> members, std::uint64_t tag, const tutti_config* config);
+  /// Makes it together with those members, in no order with operations. This communicator stays sound whatever it comes to.
+  Result<std::unique_ptr<Communicator>> create_members(MembersRequest request);
   /// What a collective is expected to take. Thread safe. Errors: as of `select`.
   Result<double> expected_seconds(const CollectiveCall& call) const;
   /// What messages of so many bytes in one direction take, each way at once. Thread safe.
@@ -134,7 +146,8 @@ class Communicator {
   /// Fails the communicator here and on its peers; returns at once.
   void abort();
   /// Completes what was admitted or entered before, meets the others, and takes leave of them. Collective.
-  Status finalize();
+  /// hook: as run's.
+  Status finalize(const PollHook& hook);
   /// As FailureState's.
   Status first_error() const { return failures_.first_error(); }
   Status fail(Error error) { return failures_.fail(std::move(error)); }
@@ -154,7 +167,7 @@ class Communicator {
 
  private:
   Communicator(std::unique_ptr<Membership> membership, std::unique_ptr<Transports> transports, const Settings& settings,
-               const std::string& name, const PollHook& hook);
+               const PollHook& hook);
   static MakeBlob open_transports(const Settings& settings, const std::string& name,
                                   std::unique_ptr<Transports>& transports, SelectionFiles& files);
   static Result<SelectionFiles> read_files(const Settings& settings);
@@ -164,7 +177,11 @@ class Communicator {
   Status set_up(const WaitLimits& wait_limits, SelectionFiles files, Transports* whole);
   Status meet_by_transports(std::span<const std::vector<std::byte>> descriptions, const WaitLimits& wait_limits);
   Status share_transports(Transports& whole, std::span<const std::vector<std::byte>> rows, const WaitLimits& wait_limits);
+  Status fill(PartRequest& request, const std::string& name, const tutti_config* config) const;
   Result<std::unique_ptr<Communicator>> split_in_turn(SplitRequest& request);
+  SelectionFiles describe(PartRequest& request, bool may_share);
+  Result<std::unique_ptr<Communicator>> part_of(std::unique_ptr<Membership> membership, const PartRequest& request,
+                                                SelectionFiles files);
   Result<const PreparedPlan*> prepare(const CollectiveCall& call);
   Status open_links(LinkedProgram& linked);
   void log_line(Level level, std::string_view text) const;
@@ -223,6 +240,8 @@ class Communicator {
   std::unique_ptr<FailureReporter> reporter_;
   std::unique_ptr<HistoryComparison> comparison_;
   std::unique_ptr<DeviceSide> device_;
+  std::mutex made_mutex_;                                                     ///< guards what follows
+  std::map<std::pair<std::vector<int>, std::uint64_t>, std::uint64_t> made_;  ///< by members and tag: communicators
   std::optional<FastPath> fast_path_;  ///< of all that runs collectives; set once that is there
 };
 

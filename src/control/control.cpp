@@ -17,13 +17,16 @@ Result<std::unique_ptr<ControlPlane>> ControlPlane::make(const Options& options)
       std::make_unique<Impl>(std::move(mesh).value(), options, std::move(in_mesh), 0, std::make_unique<ActivityBoard>()));
 }
 
-Result<std::unique_ptr<ControlPlane>> ControlPlane::make_part(const ControlPlane& parent, const Options& options,
+Result<std::unique_ptr<ControlPlane>> ControlPlane::make_part(ControlPlane& parent, const Options& options,
                                                               std::span<const int> members, std::uint64_t context,
-                                                              std::unique_ptr<ActivityBoard> board) {
-  if (parent.impl_->in_child()) return parent.impl_->child_error();
+                                                              std::unique_ptr<ActivityBoard> board, Routed routed) {
+  Impl& whole = *parent.impl_;
+  if (whole.in_child()) return whole.child_error();
   std::vector<int> in_mesh;
-  for (const int member : members) in_mesh.push_back(parent.impl_->in_mesh_[static_cast<std::size_t>(member)]);
-  return over(std::make_unique<Impl>(parent.impl_->mesh_, options, std::move(in_mesh), context, std::move(board)));
+  for (const int member : members) in_mesh.push_back(whole.in_mesh_[static_cast<std::size_t>(member)]);
+  auto impl = std::make_unique<Impl>(whole.mesh_, options, std::move(in_mesh), context, std::move(board));
+  if (routed == Routed::yes) impl->route_by(whole, members);
+  return over(std::move(impl));
 }
 
 Result<std::unique_ptr<ControlPlane>> ControlPlane::over(std::unique_ptr<Impl> impl) {
@@ -46,6 +49,19 @@ ControlPlane::~ControlPlane() {
 
 int ControlPlane::rank() const { return impl_->options_.rank; }
 int ControlPlane::ranks() const { return impl_->options_.ranks; }
+
+std::string ControlPlane::name() const {
+  if (impl_->in_child()) return impl_->options_.name;
+  const std::lock_guard lock(impl_->mutex_);
+  return impl_->name_;
+}
+
+void ControlPlane::set_name(std::string name) {
+  if (impl_->in_child()) return;
+  const std::lock_guard lock(impl_->mutex_);
+  impl_->name_ = std::move(name);
+}
+
 const std::atomic<bool>& ControlPlane::failed() const { return impl_->failed_; }
 ActivityBoard& ControlPlane::board() { return *impl_->board_; }
 
@@ -100,6 +116,10 @@ void ControlPlane::add_link(UniqueFd fd, const Member& about) {
 }
 
 std::vector<int> ControlPlane::connected() const { return impl_->in_child() ? std::vector<int>() : impl_->connected(); }
+
+Status ControlPlane::await_connections(std::span<const int> ranks, const WaitLimits& wait_limits) {
+  return impl_->in_child() ? impl_->child_error() : impl_->await_connections(ranks, wait_limits);
+}
 
 void ControlPlane::leave() {
   if (!impl_->in_child()) impl_->leave();

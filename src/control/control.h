@@ -59,13 +59,15 @@ class ControlPlane {
   };
   /// A rank without links yet. Errors: TUTTI_SYSTEM_ERROR (no descriptor or thread left).
   static Result<std::unique_ptr<ControlPlane>> make(const Options& options);
+  enum class Routed : bool { no, yes };
   /// One for some of the ranks of `parent`, which share its connections and its thread. It may outlive the parent.
   /// members: ranks of the parent, by their new rank. context: a number that they share, and no other plane has. board:
-  /// this rank's. Connections with neighbours that the parent lacks are to be added. Errors: TUTTI_INVALID_USAGE where the
-  /// parent takes leave.
-  static Result<std::unique_ptr<ControlPlane>> make_part(const ControlPlane& parent, const Options& options,
+  /// this rank's. Connections with neighbours that the parent lacks are to be added. Where it is routed, what goes to these
+  /// takes the parent's ways until set_members, by ranks that may be no members; the parent must live so long. Errors:
+  /// TUTTI_INVALID_USAGE where the parent takes leave.
+  static Result<std::unique_ptr<ControlPlane>> make_part(ControlPlane& parent, const Options& options,
                                                          std::span<const int> members, std::uint64_t context,
-                                                         std::unique_ptr<ActivityBoard> board);
+                                                         std::unique_ptr<ActivityBoard> board, Routed routed = Routed::no);
   /// Leaves, if that was not done.
   ~ControlPlane();
   ControlPlane(const ControlPlane&) = delete;
@@ -73,6 +75,9 @@ class ControlPlane {
 
   int rank() const;
   int ranks() const;
+  /// What sentences call the communicator: the options' name, until it is given another.
+  std::string name() const;
+  void set_name(std::string name);
 
   // ---- Failure.
   /// True from the moment the communicator has failed, here or anywhere; never becomes false again. An acquire load shows
@@ -134,6 +139,9 @@ class ControlPlane {
   void add_link(UniqueFd fd, const Member& about);
   /// The ranks that a connection is open to, ascending.
   std::vector<int> connected() const;
+  /// Waits until there is one to each of these neighbours, which another thread of this process is about to add. Errors:
+  /// this communicator's first, TUTTI_TIMEOUT, TUTTI_ABORTED by `wait_limits`.
+  Status await_connections(std::span<const int> ranks, const WaitLimits& wait_limits);
   /// Takes leave of the neighbours, who read "left" and not "died". The last one that shares the connections closes them,
   /// and stops the thread, within about 100 ms whatever the peers do. Logs a warning where a neighbour is known to have
   /// called something else and nobody has been told. Only failed(), first_error() and members remain usable. Idempotent.

@@ -113,7 +113,7 @@ Status ControlPlane::Impl::await_round(std::unique_lock<std::mutex>& lock, int p
                                        const Purpose& purpose) {
   while (rounds_.count(round) == 0) {
     if (!first_error_.ok()) return first_error_;
-    if (left_) return Status(TUTTI_INVALID_USAGE, "This rank has left \"" + options_.name + "\"");
+    if (left_) return Status(TUTTI_INVALID_USAGE, "This rank has left \"" + name_ + "\"");
     const auto link = links_.find(peer);
     // Of one that died the watcher tells.
     if (link == links_.end() || link->second.state == LinkState::kLeft) {
@@ -145,7 +145,7 @@ Error ControlPlane::Impl::gather_mismatch(std::unique_lock<std::mutex>& lock, in
   error.operation = purpose.operation;
   error.operation_kind = purpose.kind;
   error.guilty = {member_locked(options_.rank).guilty(), about.guilty()};
-  error.message = about.text() + " of \"" + options_.name + "\" called something else before or as " + words_of(purpose);
+  error.message = about.text() + " of \"" + name_ + "\" called something else before or as " + words_of(purpose);
   error.remedy = kCallTheSame;
   return error;
 }
@@ -174,7 +174,8 @@ Error ControlPlane::Impl::gather_timeout(std::unique_lock<std::mutex>& lock, int
   std::vector<int> late;
   std::vector<int> silent;
   for (const PeerReport& report : reports) {
-    const bool answers = report.state != PeerReport::State::kUnknown;
+    // Of a part that is being made a rank that has not called knows nothing yet, and so answers nothing.
+    const bool answers = report.state != PeerReport::State::kUnknown || routes_ != nullptr;
     if (answers && report.heard && report.activity.exchanges >= gathers_) continue;
     (answers ? late : silent).push_back(report.rank);
     error.guilty.push_back(guilty_of(member_locked(report.rank), report.activity));
@@ -183,12 +184,12 @@ Error ControlPlane::Impl::gather_timeout(std::unique_lock<std::mutex>& lock, int
   const std::string limit = duration_text(wait_limits.deadline.limit_ns);
   if (late.empty() && silent.empty()) {  // the last of them came a moment ago, or a connection is stuck
     error.guilty.push_back(member_locked(peer).guilty());
-    error.message = member_locked(peer).text() + " of \"" + options_.name + "\" passed nothing on in " + what + " within " +
-                    limit + ", in which all ranks take part now";
+    error.message = member_locked(peer).text() + " of \"" + name_ + "\" passed nothing on in " + what + " within " + limit +
+                    ", in which all ranks take part now";
     return error;
   }
   const auto names = [this](const std::vector<int>& ranks) {
-    return (ranks.size() == 1 ? member_locked(ranks.front()).text() : rank_list(ranks)) + " of \"" + options_.name + "\"";
+    return (ranks.size() == 1 ? member_locked(ranks.front()).text() : rank_list(ranks)) + " of \"" + name_ + "\"";
   };
   if (!late.empty()) error.message = names(late) + " did not take part in " + what + " within " + limit;
   if (silent.empty()) return error;

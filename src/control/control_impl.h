@@ -21,7 +21,7 @@ class ControlPlane::Impl final : public Mesh::Plane {
 
   /// One neighbour.
   struct Link {
-    Mesh::Connection* connection = nullptr;  ///< null: there was none left when this plane was made
+    Mesh::Connection* connection = nullptr;  ///< null: there is none, or none yet
     int in_mesh = -1;                        ///< its rank there
     Member about;
     LinkState state = LinkState::kOpen;
@@ -83,6 +83,10 @@ class ControlPlane::Impl final : public Mesh::Plane {
   void report(const Status& failure) noexcept;
   void leave() noexcept;
   std::vector<int> connected() const;
+  Status await_connections(std::span<const int> ranks, const WaitLimits& wait_limits);
+  /// Before `start`: until set_members, what goes to neighbours without a connection goes by `whole`, in which they are
+  /// `members`, by rank.
+  void route_by(Impl& whole, std::span<const int> members);
 
   // For the mesh.
   void take(int from, Frame type, std::span<const std::byte> payload) override;
@@ -113,12 +117,15 @@ class ControlPlane::Impl final : public Mesh::Plane {
   std::atomic<bool> failed_{false};
   std::mutex& mutex_;  ///< the mesh's; guards everything below, except where said
   std::condition_variable& changed_;
+  std::string name_;  ///< the communicator's, as sentences have it
   Status first_error_;
   std::vector<Member> members_;
 
  private:
   // control_watcher.cpp: what befalls neighbours, and what becomes of it.
   Link* link_of(int in_mesh);
+  void route(int origin, int target, int ttl, std::uint64_t context, Frame type, std::span<const std::byte> payload);
+  void take_routed(std::span<const std::byte> payload);
   void lost(Link& link, const char* how) noexcept;
   Activity own_activity() const;
   std::string what_befell(const Link& link) const;
@@ -152,6 +159,8 @@ class ControlPlane::Impl final : public Mesh::Plane {
                         const Purpose& purpose);
 
   std::map<int, Link> links_;
+  Impl* routes_ = nullptr;      ///< see route_by
+  std::vector<int> in_routes_;  ///< by rank: its rank there
   bool leaving_ = false;
   bool left_ = false;
   bool flood_due_ = false;  ///< the first error is not told to everybody yet

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "src/base/clock.h"
 #include "src/base/exception_boundary.h"
@@ -41,7 +42,20 @@ ControlPlane::Impl::Impl(std::shared_ptr<Mesh> mesh, const Options& options, std
       pid_(::getpid()),
       board_(std::move(board)),
       mutex_(mesh_->mutex()),
-      changed_(mesh_->changed()) {}
+      changed_(mesh_->changed()),
+      name_(options.name) {}
+
+void ControlPlane::Impl::route_by(Impl& whole, std::span<const int> members) {
+  const std::lock_guard lock(mutex_);
+  routes_ = &whole;
+  in_routes_.assign(members.begin(), members.end());
+  for (const int member : members) {
+    members_.push_back(whole.member_locked(member));
+    Member& known = members_.back();
+    if (known.global < 0) known.global = member;
+    known.rank = static_cast<int>(members_.size()) - 1;
+  }
+}
 
 // A neighbour that has a connection already may have sent something on it, or have died since.
 Status ControlPlane::Impl::start() {
@@ -49,15 +63,15 @@ Status ControlPlane::Impl::start() {
   for (const int near : neighbours(options_.rank, options_.ranks)) {
     const int in_mesh = in_mesh_[static_cast<std::size_t>(near)];
     Mesh::Connection* const connection = mesh_->connection(in_mesh);
-    if (connection == nullptr) continue;  // it is added later
+    if (connection == nullptr && routes_ == nullptr) continue;  // it is added later
     Link& link = links_[near];
     link.connection = connection;
     link.in_mesh = in_mesh;
-    link.about = connection->about;
+    link.about = routes_ != nullptr ? members_[static_cast<std::size_t>(near)] : connection->about;
     link.about.rank = near;
   }
   if (!mesh_->add(context_, *this)) {
-    return Status(TUTTI_INVALID_USAGE, "\"" + options_.name + "\" was made from a communicator that takes leave");
+    return Status(TUTTI_INVALID_USAGE, "\"" + name_ + "\" was made from a communicator that takes leave");
   }
   return {};
 }
@@ -87,6 +101,31 @@ std::vector<int> ControlPlane::Impl::connected() const {
   return ranks;
 }
 
+Status ControlPlane::Impl::await_connections(std::span<const int> ranks, const WaitLimits& wait_limits) {
+  std::unique_lock lock(mutex_);
+  for (const int rank : ranks) {
+    const int in_mesh = in_mesh_[static_cast<std::size_t>(rank)];
+    while (mesh_->connection(in_mesh) == nullptr) {
+      if (!first_error_.ok()) return first_error_;
+      lock.unlock();  // the caller's hook runs without our lock
+      const Status status = wait_limits.check();
+      lock.lock();
+      if (!status) return status;
+      if (wait_limits.deadline.passed()) {
+        return Status(TUTTI_TIMEOUT, "rank " + std::to_string(options_.rank) + " has no connection with " +
+                                         member_locked(rank).text() + " of \"" + name_ + "\" yet");
+      }
+      changed_.wait_for(lock, std::chrono::milliseconds(wait_limits.slice_ms(10)));
+    }
+    Link& link = links_[rank];
+    link.in_mesh = in_mesh;
+    if (link.connection == nullptr) link.connection = mesh_->connection(in_mesh);
+    if (link.about.rank < 0) link.about = link.connection->about;
+    link.about.rank = rank;
+  }
+  return {};
+}
+
 void ControlPlane::Impl::set_members(std::vector<Member> members) {
   const Member self = this_member(options_.rank);
   std::map<int, std::unique_ptr<ActivityBoard>> boards;  // opened before the lock is taken
@@ -97,6 +136,7 @@ void ControlPlane::Impl::set_members(std::vector<Member> members) {
   }
   const std::lock_guard lock(mutex_);
   members_ = std::move(members);
+  routes_ = nullptr;
   for (const int near : neighbours(options_.rank, options_.ranks)) {
     const auto [place, lacks] = links_.try_emplace(near);
     if (const auto board = boards.find(near); board != boards.end()) place->second.board = std::move(board->second);
@@ -159,9 +199,37 @@ void ControlPlane::Impl::take(int from, Frame type, std::span<const std::byte> p
       return take_query(link->about.rank, type, payload);
     case Frame::kReply:
       return take_reply(link->about.rank, payload);
+    case Frame::kRouted:
+      return take_routed(payload);
     case Frame::kBeat:
       return;
   }
+}
+
+void ControlPlane::Impl::route(int origin, int target, int ttl, std::uint64_t context, Frame type,
+                               std::span<const std::byte> payload) {
+  if (target == options_.rank) return mesh_->dispatch(context, in_mesh_[static_cast<std::size_t>(origin)], type, payload);
+  Link* const next = ttl > 0 ? towards(target, -1) : nullptr;
+  if (next == nullptr) return;
+  ByteWriter out;
+  out.i32(origin);
+  out.i32(target);
+  out.u8(static_cast<std::uint8_t>(ttl - 1));
+  out.u64(context);
+  out.u8(type);
+  out.raw(payload);
+  send(*next, Frame::kRouted, out.bytes());
+}
+
+void ControlPlane::Impl::take_routed(std::span<const std::byte> payload) {
+  ByteReader in(payload);
+  const int origin = in.i32();
+  const int target = in.i32();
+  const int ttl = in.u8();
+  const std::uint64_t context = in.u64();
+  const auto type = static_cast<Frame>(in.u8());
+  const auto inside = [this](int rank) { return rank >= 0 && rank < options_.ranks; };
+  if (in.ok() && inside(origin) && inside(target)) route(origin, target, ttl, context, type, in.raw(in.left()));
 }
 
 void ControlPlane::Impl::ended(int rank, const char* how) noexcept {
@@ -181,6 +249,7 @@ std::uint64_t ControlPlane::Impl::look(std::uint64_t now) {
   std::uint64_t next = UINT64_MAX;
   for (auto& [rank, link] : links_) {
     if (link.open() && !leaving_) {
+      if (link.connection == nullptr && routes_ != nullptr) continue;
       const bool gone = link.connection == nullptr || !link.connection->open();
       const std::uint64_t silent_ns = gone ? 0 : link.connection->heard_ns + options_.idle_timeout_ns;
       // Silence is noticed when it has lasted long enough, not at the beat after that.
@@ -225,7 +294,11 @@ Activity ControlPlane::Impl::own_activity() const {
 }
 
 void ControlPlane::Impl::send(Link& link, Frame type, std::span<const std::byte> payload) {
-  if (link.open() && link.connection != nullptr && !leaving_) mesh_->send(*link.connection, type, context_, payload);
+  if (!link.open() || leaving_) return;
+  if (link.connection != nullptr) return mesh_->send(*link.connection, type, context_, payload);
+  if (routes_ == nullptr) return;
+  const auto in_routes = [this](int rank) { return in_routes_[static_cast<std::size_t>(rank)]; };
+  routes_->route(in_routes(options_.rank), in_routes(link.about.rank), routes_->first_ttl(), context_, type, payload);
 }
 
 // The first error wins: it is kept, waits are woken, and it goes on to everybody but its sender. Later ones stop here,
@@ -264,7 +337,7 @@ Error ControlPlane::Impl::error_of(const Member& member, const Activity& activit
   Error error;
   error.status = TUTTI_REMOTE_ERROR;
   error.guilty = {guilty_of(member, activity)};
-  error.message = member.text() + " of \"" + options_.name + "\" " + what;
+  error.message = member.text() + " of \"" + name_ + "\" " + what;
   if (activity.completed != UINT64_MAX) {
     error.message += "; its last completed operation is #" + std::to_string(activity.completed) + " " +
                      error.guilty.front().last_operation_kind;
@@ -276,7 +349,7 @@ Error ControlPlane::Impl::error_of(const Member& member, const Activity& activit
 std::optional<Error> ControlPlane::Impl::mismatch_with(const Member& member, const Activity& activity,
                                                        const std::string& since) const {
   const Member self = member_locked(options_.rank);
-  return mismatch_between("\"" + options_.name + "\"", {self, own_activity()}, {member, activity}, since);
+  return mismatch_between("\"" + name_ + "\"", {self, own_activity()}, {member, activity}, since);
 }
 
 Error ControlPlane::Impl::death_of(const PeerReport& peer, const std::string& how) const {

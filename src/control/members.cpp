@@ -9,8 +9,9 @@
 namespace tutti {
 
 std::string Member::text() const {
-  return "rank " + std::to_string(rank) + " (" + (host.empty() ? "unknown host" : host) + ", pid " + std::to_string(pid) +
-         ")";
+  const std::string also = global < 0 || global == rank ? "" : "global " + std::to_string(global) + ", ";
+  return "rank " + std::to_string(rank) + " (" + also + (host.empty() ? "unknown host" : host) + ", pid " +
+         std::to_string(pid) + ")";
 }
 
 Guilty Member::guilty() const {
@@ -38,6 +39,7 @@ constexpr std::uint32_t format = 6;
 void pack_member(ByteWriter& out, const Member& member) {
   out.u32(format);
   out.i32(member.rank);
+  out.i32(member.global);
   out.i32(member.pid);
   out.text(member.host);
   out.u64(member.machine);
@@ -51,6 +53,7 @@ Member unpack_member(ByteReader& in) {
   Member member;
   if (in.u32() != format) return member;  // and what is left over shows that it is none
   member.rank = in.i32();
+  member.global = in.i32();
   member.pid = in.i32();
   member.host = in.text();
   member.machine = in.u64();

@@ -16,6 +16,7 @@ namespace tutti {
 /// One rank's process, as all ranks know it.
 struct Member {
   int rank = -1;
+  int global = -1;  ///< its rank among all that its caller knows, -1: not said
   int pid = 0;
   std::string host;
   std::uint64_t machine = 0;         ///< machine_id(): equal where two members share a kernel
@@ -24,7 +25,7 @@ struct Member {
   std::uint64_t activity_inode = 0;  ///< and the file's number, as another file may have the descriptor later
   std::vector<std::byte> blob;       ///< what the member's transports said of themselves
 
-  /// "rank 3 (node7, pid 8812)".
+  /// "rank 3 (node7, pid 8812)", or "rank 3 (global 7, node7, pid 8812)" where the two differ.
   std::string text() const;
   Guilty guilty() const;
   bool same_pids(const Member& other) const { return machine == other.machine && pid_namespace == other.pid_namespace; }

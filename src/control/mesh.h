@@ -42,6 +42,7 @@ class Mesh {
     kReply,
     kAround,  ///< a query for which the target's neighbours say what they know, too
     kBeat,
+    kRouted,  ///< a frame of another plane, on its way to one that this rank may have no connection with
   };
 
   /// A connection to the process of one rank.
@@ -96,6 +97,8 @@ class Mesh {
   /// One that is open; null where there is none.
   Connection* connection(int rank);
   void send(Connection& connection, Frame type, std::uint64_t context, std::span<const std::byte> payload);
+  /// A frame for a plane of this rank, whether it is there or not.
+  void dispatch(std::uint64_t context, int from, Frame type, std::span<const std::byte> payload);
   /// As `look` says, but sooner.
   void look_at(std::uint64_t at_ns) { next_look_ns_ = std::min(next_look_ns_, at_ns); }
 
@@ -118,7 +121,6 @@ class Mesh {
   void handle(const Poller::Event& event);
   void read_from(Connection& connection);
   bool take(Connection& connection, std::uint8_t type, std::span<const std::byte> payload);
-  void dispatch(std::uint64_t context, int from, Frame type, std::span<const std::byte> payload);
   void over(Connection& connection, const char* how);
   void close(Connection& connection);
   void look(std::uint64_t now);

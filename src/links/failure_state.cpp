@@ -26,7 +26,7 @@ Status FailureState::legal() const {
   if (Status failed = first_error(); !failed.ok()) return failed;
   // Relaxed: who calls while finalize begins may be told either; admission and the turn decide.
   if (!finalizing_.load(std::memory_order_relaxed)) return {};
-  return Status(TUTTI_INVALID_USAGE, fmt::format("\"{}\" has been finalized", name_),
+  return Status(TUTTI_INVALID_USAGE, fmt::format("\"{}\" has been finalized", name()),
                 "Only tutti_comm_destroy may follow.");
 }
 
@@ -52,7 +52,7 @@ Status FailureState::fail_by_hook(const char* during) noexcept {
     Error error;
     error.status = TUTTI_ABORTED;
     error.guilty = {guilty(rank_)};
-    error.message = fmt::format("\"{}\": the poll hook of rank {} ended the wait {}", name_, rank_, during);
+    error.message = fmt::format("\"{}\": the poll hook of rank {} ended the wait {}", name(), rank_, during);
     return Status(std::move(error));
   }));
 }
@@ -87,7 +87,7 @@ std::optional<Error> FailureState::mismatch_with(const PeerReport& peer, const s
 }
 
 std::optional<Error> FailureState::mismatch_with(const PeerReport& peer) const {
-  return mismatch_with(peer, fmt::format("\"{}\"", name_));
+  return mismatch_with(peer, fmt::format("\"{}\"", name()));
 }
 
 std::optional<Error> FailureState::own_shortage(int peer, std::string_view why) const {
@@ -101,7 +101,7 @@ Error FailureState::cut(tutti_status status, Guilty to_blame, int peer, std::str
   Error error;
   error.status = status;
   error.message = fmt::format("the link between {} and {} of \"{}\" broke: {}", self.text(), control_.member(peer).text(),
-                              name_, said.told_of(self.text()));
+                              name(), said.told_of(self.text()));
   error.remedy = !said.remedy.empty()
                      ? said.remedy
                      : fmt::format("See what rank {} says, and the limits of its process (`ulimit -n`)", to_blame.rank);

@@ -21,11 +21,11 @@ class FailureState {
   /// How long whoever meets a broken link looks for a reason: the control plane hears of a death at about the same time.
   static constexpr std::uint64_t culprit_ns = 300'000'000;
 
-  /// control: outlives this object. name: the communicator's.
-  FailureState(ControlPlane& control, std::string name)
-      : control_(control), failed_(control.failed()), rank_(control.rank()), name_(std::move(name)) {}
+  /// control: outlives this object.
+  explicit FailureState(ControlPlane& control) : control_(control), failed_(control.failed()), rank_(control.rank()) {}
 
-  const std::string& name() const { return name_; }
+  /// The communicator's, as the control plane has it now.
+  std::string name() const { return control_.name(); }
 
   /// legal() as far as it is a success; for whoever asks it again otherwise.
   bool legal_now() const {
@@ -39,6 +39,9 @@ class FailureState {
     // Relaxed: what is admitted or has its turn meanwhile is waited for; see legal.
     return !finalizing_.exchange(true, std::memory_order_relaxed);
   }
+
+  /// Whether it has begun. Relaxed: a state, no data behind it.
+  bool is_finalizing() const { return finalizing_.load(std::memory_order_relaxed); }
 
   /// The first error, success if there is none.
   Status first_error() const;
@@ -76,7 +79,6 @@ class FailureState {
   const std::atomic<bool>& failed_;  ///< the control plane's
   std::atomic<bool> finalizing_{false};
   const int rank_;
-  const std::string name_;
   mutable std::mutex quarantine_mutex_;
   Status quarantine_;  ///< see quarantine
 };

@@ -1,0 +1,334 @@
+// Communicators that are made from others: by split and by create_members; their names, and what does not block.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <numeric>
+#include <random>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "include/tutti/tutti.h"
+#include "tests/support/holdings.h"
+#include "tests/support/ranks.h"
+
+namespace tutti::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+/// That the ranks of `comm` sum up what they should.
+void expect_sum(tutti_comm* comm, std::int64_t own, std::int64_t sum, std::size_t count = 3) {
+  std::vector<std::int64_t> data(count, own);
+  ASSERT_EQ(tutti_all_reduce(data.data(), data.data(), count, TUTTI_INT64, TUTTI_SUM, comm, {}, nullptr), TUTTI_SUCCESS)
+      << last_error();
+  EXPECT_EQ(data, std::vector<std::int64_t>(count, sum));
+}
+
+tutti_comm_state_kind state_of(const tutti_comm* comm) {
+  auto state = TUTTI_COMM_CREATING;
+  EXPECT_EQ(tutti_comm_state(comm, &state), TUTTI_SUCCESS);
+  return state;
+}
+
+bool leaves(const tutti_comm* comm, tutti_comm_state_kind state) {
+  const auto over = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (state_of(comm) == state && std::chrono::steady_clock::now() < over) usleep(500);
+  return state_of(comm) != state;
+}
+
+tutti_comm* members_of(tutti_comm* comm, const std::vector<int>& members, std::uint64_t tag,
+                       const tutti_config* config = nullptr) {
+  tutti_comm* part = nullptr;
+  EXPECT_EQ(tutti_comm_create_members(comm, members.data(), static_cast<int>(members.size()), tag, &part, config),
+            TUTTI_SUCCESS)
+      << last_error();
+  return part;
+}
+
+TEST(Members, AloneCallAndAreRankedAsListed) {
+  for (const int n : {1, 2, 3, 5, 9}) {
+    const Ranks ranks(n);
+    std::mt19937 random(static_cast<unsigned>(n));
+    for (int round = 0; round < 8; ++round) {
+      std::vector<int> members(static_cast<std::size_t>(n));
+      std::iota(members.begin(), members.end(), 0);
+      std::ranges::shuffle(members, random);
+      members.resize(1 + random() % members.size());
+      const std::int64_t sum = std::accumulate(members.begin(), members.end(), std::int64_t{0});
+      ranks.run([&](int rank, tutti_comm* comm) {
+        const auto place = std::ranges::find(members, rank);
+        if (place == members.end()) return;
+        tutti_comm* const part = members_of(comm, members, static_cast<std::uint64_t>(round % 2));
+        ASSERT_NE(part, nullptr);
+        int own = -1, size = -1;
+        EXPECT_EQ(tutti_comm_rank(part, &own), TUTTI_SUCCESS);
+        EXPECT_EQ(tutti_comm_size(part, &size), TUTTI_SUCCESS);
+        EXPECT_EQ(own, place - members.begin());
+        EXPECT_EQ(size, static_cast<int>(members.size()));
+        expect_sum(part, rank, sum);
+        EXPECT_EQ(tutti_comm_destroy(part), TUTTI_SUCCESS);
+      });
+    }
+    ranks.run([n](int, tutti_comm* comm) { expect_sum(comm, 1, n); });
+  }
+}
+
+/// Overlapping ones at the same time, while the parent is busy.
+TEST(Members, AreMadeByManyThreadsBesideCollectives) {
+  constexpr int n = 6;
+  const Ranks ranks(n);
+  const std::vector<std::vector<int>> all = {{0, 1, 2}, {5, 3, 1, 0}, {2, 4}, {4, 0, 5}};
+  ranks.run([&](int rank, tutti_comm* comm) {
+    std::vector<std::thread> threads;
+    for (std::size_t t = 0; t < all.size(); ++t) {
+      if (std::ranges::find(all[t], rank) == all[t].end()) continue;
+      threads.emplace_back([&, t] {
+        for (int round = 0; round < 5; ++round) {
+          tutti_comm* const part = members_of(comm, all[t], t);
+          ASSERT_NE(part, nullptr);
+          expect_sum(part, 1, static_cast<std::int64_t>(all[t].size()));
+          EXPECT_EQ(tutti_comm_destroy(part), TUTTI_SUCCESS);
+        }
+      });
+    }
+    for (int i = 0; i < 50; ++i) expect_sum(comm, 1, n, 1000);
+    for (std::thread& thread : threads) thread.join();
+  });
+}
+
+TEST(Members, ThatCannotBeAreRefused) {
+  const Ranks ranks(3);
+  tutti_comm* part = nullptr;
+  const auto refused = [&](const std::vector<int>& members, const char* why) {
+    EXPECT_EQ(tutti_comm_create_members(ranks[1], members.data(), static_cast<int>(members.size()), 0, &part, nullptr),
+              TUTTI_INVALID_ARGUMENT);
+    EXPECT_THAT(last_error(), HasSubstr(why));
+    EXPECT_EQ(part, nullptr);
+  };
+  refused({}, "needs its members");
+  refused({0, 2}, "rank 1 is none of the members");
+  refused({0, 1, 3}, "member 3 is outside \"world\"");
+  refused({1, -1}, "member -1 is outside");
+  refused({1, 2, 1}, "rank 1 is a member twice");
+  EXPECT_EQ(tutti_comm_create_members(ranks[1], nullptr, 2, 0, &part, nullptr), TUTTI_INVALID_ARGUMENT);
+  EXPECT_EQ(tutti_comm_create_members(nullptr, nullptr, 2, 0, &part, nullptr), TUTTI_INVALID_ARGUMENT);
+  ranks.run([](int, tutti_comm* comm) { expect_sum(comm, 1, 3); });
+}
+
+TEST(Members, ThatDoNotComeAreNamedAndTheParentStaysSound) {
+  const Ranks ranks(5);
+  const std::vector<int> members = {0, 1, 3};
+  ranks.run([&](int rank, tutti_comm* comm) {
+    if (rank > 1) return;
+    tutti_config config = TUTTI_CONFIG_INIT;
+    config.connect_timeout_ns = 300'000'000;
+    tutti_comm* part = nullptr;
+    EXPECT_NE(tutti_comm_create_members(comm, members.data(), 3, 4, &part, &config), TUTTI_SUCCESS);
+    EXPECT_THAT(last_error(), AllOf(HasSubstr("rank 2 (global 3,"), Not(HasSubstr("rank 1 ("))))
+        << "rank 3 is the late one";
+  });
+  ranks.run([&](int rank, tutti_comm* comm) {
+    expect_sum(comm, 1, 5);
+    if (std::ranges::find(members, rank) == members.end()) return;
+    tutti_comm* const part = members_of(comm, members, 5);
+    expect_sum(part, 1, 3);
+    EXPECT_EQ(tutti_comm_destroy(part), TUTTI_SUCCESS);
+  });
+}
+
+/// What is wrong on one of them alone, all hear.
+TEST(Members, HearWhatOneOfThemLacks) {
+  const Ranks ranks(4);
+  const std::vector<int> members = {3, 0, 2};
+  ranks.run([&](int rank, tutti_comm* comm) {
+    if (rank == 1) return;
+    tutti_config config = TUTTI_CONFIG_INIT;
+    if (rank == 0) config.transports = "nonesuch";
+    tutti_comm* part = nullptr;
+    EXPECT_NE(tutti_comm_create_members(comm, members.data(), 3, 0, &part, &config), TUTTI_SUCCESS);
+    EXPECT_THAT(last_error(), HasSubstr("nonesuch"));
+    EXPECT_EQ(part, nullptr);
+  });
+  ranks.run([](int, tutti_comm* comm) { expect_sum(comm, 1, 4); });
+}
+
+TEST(Members, OfAGroupAreMadeAtItsEnd) {
+  const Ranks ranks(3);
+  const std::vector<int> members = {2, 0};
+  tutti_comm* parts[2] = {};
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  for (const int i : {0, 1}) {
+    EXPECT_EQ(
+        tutti_comm_create_members(ranks[members[static_cast<std::size_t>(i)]], members.data(), 2, 0, &parts[i], nullptr),
+        TUTTI_SUCCESS)
+        << last_error();
+    EXPECT_EQ(parts[i], nullptr);
+  }
+  ASSERT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+  for (const int i : {0, 1}) {
+    ASSERT_NE(parts[i], nullptr);
+    int rank = -1;
+    EXPECT_EQ(tutti_comm_rank(parts[i], &rank), TUTTI_SUCCESS);
+    EXPECT_EQ(rank, i);
+    EXPECT_EQ(tutti_comm_destroy(parts[i]), TUTTI_SUCCESS);
+  }
+}
+
+/// One thread has all ranks.
+TEST(NonBlocking, SplitsMembersAndFinalizeEndBeside) {
+  constexpr int n = 4;
+  const Ranks ranks(n);
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.non_blocking = 1;
+  std::vector<tutti_comm*> halves(n), pairs(n);
+  const std::vector<int> members = {3, 1};
+  for (int r = 0; r < n; ++r) {
+    const auto at = static_cast<std::size_t>(r);
+    EXPECT_EQ(tutti_comm_split(ranks[r], r == 2 ? -1 : 0, -r, &halves[at], &config), TUTTI_IN_PROGRESS) << last_error();
+    EXPECT_EQ(halves[at] == nullptr, r == 2);
+    int rank = 0;
+    if (r == 0) {
+      EXPECT_EQ(tutti_comm_rank(halves[at], &rank), TUTTI_IN_PROGRESS) << "nobody has come yet";
+    }
+  }
+  for (const int r : members) {
+    const auto at = static_cast<std::size_t>(r);
+    EXPECT_EQ(tutti_comm_create_members(ranks[r], members.data(), 2, 0, &pairs[at], &config), TUTTI_IN_PROGRESS);
+    int rank = -1;
+    EXPECT_EQ(tutti_comm_rank(pairs[at], &rank), TUTTI_SUCCESS);
+    EXPECT_EQ(rank, r == 3 ? 0 : 1);
+  }
+  for (const auto& made : {halves, pairs}) {
+    for (tutti_comm* comm : made) {
+      if (comm == nullptr) continue;
+      EXPECT_TRUE(leaves(comm, TUTTI_COMM_CREATING));
+      EXPECT_EQ(state_of(comm), TUTTI_COMM_READY) << error_of(comm).message;
+    }
+  }
+  int rank = -1, size = 0;
+  EXPECT_EQ(tutti_comm_rank(halves[0], &rank), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_comm_size(halves[0], &size), TUTTI_SUCCESS);
+  EXPECT_EQ(rank, 2);
+  EXPECT_EQ(size, 3);
+  for (const int r : members) EXPECT_EQ(tutti_comm_finalize(pairs[static_cast<std::size_t>(r)]), TUTTI_IN_PROGRESS);
+  for (const int r : members) {
+    tutti_comm* const pair = pairs[static_cast<std::size_t>(r)];
+    EXPECT_TRUE(leaves(pair, TUTTI_COMM_FINALIZING));
+    EXPECT_EQ(state_of(pair), TUTTI_COMM_FINALIZED) << error_of(pair).message;
+    EXPECT_EQ(tutti_comm_finalize(pair), TUTTI_INVALID_USAGE);
+    EXPECT_EQ(tutti_comm_destroy(pair), TUTTI_SUCCESS);
+  }
+  ranks.run([&](int r, tutti_comm* comm) {
+    expect_sum(comm, 1, n);
+    if (r != 2) expect_sum(halves[static_cast<std::size_t>(r)], r, 4);
+    EXPECT_EQ(tutti_comm_destroy(halves[static_cast<std::size_t>(r)]), TUTTI_SUCCESS);
+  });
+}
+
+/// A handle that is destroyed, or aborted, before the others have come.
+TEST(NonBlocking, ASplitMayBeGivenUp) {
+  for (const bool aborts : {false, true}) {
+    const Ranks ranks(2);
+    tutti_config config = TUTTI_CONFIG_INIT;
+    config.non_blocking = 1;
+    tutti_comm* part = nullptr;
+    ASSERT_EQ(tutti_comm_split(ranks[0], 0, 0, &part, &config), TUTTI_IN_PROGRESS);
+    if (aborts) {
+      EXPECT_EQ(tutti_comm_abort(part), TUTTI_SUCCESS);
+      EXPECT_TRUE(leaves(part, TUTTI_COMM_CREATING));
+      EXPECT_EQ(state_of(part), TUTTI_COMM_FAILED);
+    }
+    EXPECT_EQ(tutti_comm_destroy(part), TUTTI_SUCCESS);
+    EXPECT_EQ(error_of(ranks[0]).status, TUTTI_ABORTED) << "the split had begun";
+  }
+}
+
+TEST(Names, ChangeInSentences) {
+  const Ranks ranks(2);
+  EXPECT_EQ(tutti_comm_set_name(ranks[0], nullptr), TUTTI_INVALID_ARGUMENT);
+  EXPECT_EQ(tutti_comm_set_name(ranks[0], "weights"), TUTTI_SUCCESS);
+  int none = 0;
+  EXPECT_EQ(tutti_broadcast(&none, &none, 1, TUTTI_INT32, 7, ranks[0], {}, nullptr), TUTTI_INVALID_ARGUMENT);
+  EXPECT_THAT(last_error(), HasSubstr("root 7 is outside \"weights\""));
+  EXPECT_EQ(tutti_comm_abort(ranks[0]), TUTTI_SUCCESS);
+  EXPECT_THAT(error_of(ranks[0]).message, HasSubstr("\"weights\" was aborted"));
+}
+
+TEST(Names, ReadersSeeOneOrTheOther) {
+  const Ranks ranks(1);
+  std::atomic<bool> over{false};
+  std::thread names([&] {
+    for (int i = 0; i < 2000; ++i)
+      EXPECT_EQ(tutti_comm_set_name(ranks[0], i % 2 == 0 ? "even, and long" : "odd"), TUTTI_SUCCESS);
+    over = true;
+  });
+  int none = 0;
+  while (!over) {
+    EXPECT_EQ(tutti_broadcast(&none, &none, 1, TUTTI_INT32, 7, ranks[0], {}, nullptr), TUTTI_INVALID_ARGUMENT);
+    EXPECT_THAT(last_error(),
+                testing::AnyOf(HasSubstr("\"world\""), HasSubstr("\"even, and long\""), HasSubstr("\"odd\"")));
+  }
+  names.join();
+}
+
+/// A part's ranks are told by what its caller knows them as.
+TEST(GlobalRanks, AreToldInSentences) {
+  const Ranks ranks(4);
+  ranks.run([](int rank, tutti_comm* comm) {
+    tutti_comm* part = nullptr;
+    ASSERT_EQ(tutti_comm_split(comm, rank % 2, 0, &part, nullptr), TUTTI_SUCCESS) << last_error();
+    if (rank == 3) {
+      EXPECT_EQ(tutti_comm_abort(part), TUTTI_SUCCESS);
+    }
+    if (rank == 1) {
+      EXPECT_EQ(tutti_barrier(part, {}, nullptr), TUTTI_ABORTED);
+      EXPECT_THAT(last_error(), HasSubstr("rank 1 (global 3, "));
+    }
+    EXPECT_EQ(tutti_comm_destroy(part), TUTTI_SUCCESS);
+    const std::vector<int> pair = {2, 0};
+    if (rank % 2 != 0) return;
+    tutti_config config = TUTTI_CONFIG_INIT;
+    const std::int32_t global[] = {700, 900};
+    config.global_ranks = global;
+    part = members_of(comm, pair, 0, &config);
+    ASSERT_NE(part, nullptr);
+    if (rank == 0) {
+      EXPECT_EQ(tutti_comm_abort(part), TUTTI_SUCCESS);
+    }
+    EXPECT_EQ(tutti_barrier(part, {}, nullptr), TUTTI_ABORTED);
+    EXPECT_THAT(last_error(), HasSubstr("rank 1 (global 900, "));
+    EXPECT_EQ(tutti_comm_destroy(part), TUTTI_SUCCESS);
+  });
+}
+
+TEST(GlobalRanks, OfACreationAreItsConfigs) {
+  tutti_unique_id id;
+  ASSERT_EQ(tutti_get_unique_id(&id), TUTTI_SUCCESS);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < 2; ++r) {
+    threads.emplace_back([&, r] {
+      tutti_config config = TUTTI_CONFIG_INIT;
+      const std::int32_t global[] = {40, 41};
+      config.global_ranks = global;
+      tutti_comm* comm = nullptr;
+      ASSERT_EQ(tutti_comm_create(&comm, 2, &id, r, &config), TUTTI_SUCCESS) << last_error();
+      if (r == 1) {
+        EXPECT_EQ(tutti_comm_abort(comm), TUTTI_SUCCESS);
+      }
+      EXPECT_EQ(tutti_barrier(comm, {}, nullptr), TUTTI_ABORTED);
+      EXPECT_THAT(last_error(), HasSubstr("rank 1 (global 41, "));
+      EXPECT_EQ(tutti_comm_destroy(comm), TUTTI_SUCCESS);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace tutti::test
