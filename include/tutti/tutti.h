@@ -154,8 +154,9 @@ typedef struct tutti_bootstrap {
 /// (TUTTI_SPIN=always, TUTTI_CONNECT_TIMEOUT=60s) where fields are numbers.
 typedef struct tutti_config {
   size_t size;                    ///< sizeof(tutti_config)
-  int32_t non_blocking;           ///< 1: creation returns TUTTI_IN_PROGRESS at once, see tutti_comm_state; so do
-                                  ///< tutti_comm_finalize, and what is made from this communicator without another config
+  int32_t non_blocking;           ///< 1: what is made with this config returns TUTTI_IN_PROGRESS at once, see
+                                  ///< tutti_comm_state. 2: so do its tutti_comm_finalize, and what is made from it without
+                                  ///< another config
   const char* name;               ///< for errors and logs; NULL: "world", or "world/color" after a split
   const char* transports;         ///< TUTTI_TRANSPORTS: comma-separated names that may be used; NULL: all that are viable
   const char* algorithm;          ///< TUTTI_ALGORITHM: NAME, COLLECTIVE:NAME or COLLECTIVE:FROM-TO:NAME (bytes, as
@@ -348,8 +349,8 @@ TUTTI_API tutti_status tutti_comm_set_name(tutti_comm* comm, const char* name);
 
 /// Completes everything that was enqueued, then takes leave of the peers. Collective over comm. TUTTI_MISMATCH on all ranks
 /// where they have not called the same operations. Afterwards only tutti_comm_destroy (and queries) are legal: other calls
-/// are TUTTI_INVALID_USAGE, as is this one in an open group. With config.non_blocking it returns TUTTI_IN_PROGRESS, and
-/// tutti_comm_state says when it is over, or has failed.
+/// are TUTTI_INVALID_USAGE, as is this one in an open group. Where config.non_blocking was 2 it returns TUTTI_IN_PROGRESS,
+/// and tutti_comm_state says when it is over, or has failed.
 TUTTI_API tutti_status tutti_comm_finalize(tutti_comm* comm);
 
 /// Frees the handle. Operations that run are completed first, within the operation timeout, and aborted where they outlast

@@ -70,6 +70,9 @@ Status check_config(const tutti_config& config) {
   return {};
 }
 
+/// Whether what was made with it returns from finalize, and from making others, at once.
+bool never_blocks(const tutti_config& config) { return config.non_blocking >= 2; }
+
 /// What a creation needs, owned: a non-blocking one outlives the call.
 struct Creation {
   JoinRequest request;
@@ -129,7 +132,7 @@ Result<std::unique_ptr<tutti_comm>> handle_of(Creation& creation) {
   if (!place.ok()) return place.status();
   comm->rank = place->rank;
   comm->ranks = place->ranks;
-  comm->non_blocking = creation.config.non_blocking != 0;
+  comm->never_blocks = never_blocks(creation.config);
   // Read now: the caller's, during this call only.
   if (const auto* const global = std::exchange(creation.config.global_ranks, nullptr); global != nullptr)
     creation.request.global = global[place->rank];
@@ -245,7 +248,8 @@ struct Part {
   Communicator* parent = nullptr;
   std::variant<SplitRequest, MembersRequest> request;
   bool non_blocking = false;
-  int rank = -1;  ///< -1: a split's
+  bool never_blocks = false;  ///< nor does it, once it is made
+  int rank = -1;              ///< -1: a split's
   int ranks = 0;
   std::shared_ptr<SharedOperation> admission;  ///< let go of after the ticket
   Ticket ticket;
@@ -284,7 +288,9 @@ Result<Part> part_of(tutti_comm& comm, Communicator& parent, const tutti_config*
   Result<Request> request = request_of(config != nullptr && checked.ok() ? &*given : nullptr);
   Part part;
   part.parent = &parent;
-  part.non_blocking = config != nullptr && given.ok() ? given->non_blocking != 0 : comm.non_blocking;
+  const bool own = config != nullptr && given.ok();
+  part.non_blocking = own ? given->non_blocking != 0 : comm.never_blocks;
+  part.never_blocks = own ? never_blocks(*given) : comm.never_blocks;
   if (request.ok() && checked.ok()) {
     part.request = std::move(*request);
     return part;
@@ -343,7 +349,7 @@ Status make_part(tutti_comm& parent, Part made, tutti_comm** out) {
   handle->pid = this_process();
   handle->rank = part->rank;
   handle->ranks = part->ranks;
-  handle->non_blocking = part->non_blocking;
+  handle->never_blocks = part->never_blocks;
   if (group_is_open()) {
     if (Status status = part->parent->legal(); !status.ok()) return status;
     hold_part(part, std::move(handle), out);
@@ -422,7 +428,7 @@ Status finalize_handle(tutti_comm* comm) {
   auto parent = usable(comm);
   if (!parent.ok()) return parent.status();
   Communicator& communicator = **parent;
-  if (!comm->non_blocking) return communicator.finalize(communicator.hook());
+  if (!comm->never_blocks) return communicator.finalize(communicator.hook());
   if (Status status = communicator.legal(); !status.ok()) return status;
   const Status begun(TUTTI_IN_PROGRESS, "the communicator is being finalized");
   const Status started = start_thread(comm->finalizing, "tutti finalize", [&communicator] {
@@ -535,12 +541,12 @@ tutti_status tutti_comm_create_all(tutti_comm** comms, int ranks, const tutti_co
 }
 
 tutti_status tutti_comm_split(tutti_comm* comm, int color, int key, tutti_comm** out, const tutti_config* config) {
-  return tutti::guarded_creation([&] { return tutti::split_handle(comm, color, key, out, config); });
+  return tutti::guarded_operation([&] { return tutti::split_handle(comm, color, key, out, config); });
 }
 
 tutti_status tutti_comm_create_members(tutti_comm* comm, const int* ranks, int n, uint64_t tag, tutti_comm** out,
                                        const tutti_config* config) {
-  return tutti::guarded_creation([&] { return tutti::create_members(comm, ranks, n, tag, out, config); });
+  return tutti::guarded_operation([&] { return tutti::create_members(comm, ranks, n, tag, out, config); });
 }
 
 tutti_status tutti_comm_set_name(tutti_comm* comm, const char* name) {

@@ -39,7 +39,7 @@ inline pid_t this_process() {
 struct tutti_comm {
   int rank = -1;  ///< this and the next three are set before the handle is given out, and never again; -1: a split's
   int ranks = 0;
-  bool non_blocking = false;
+  bool never_blocks = false;             ///< see tutti_config.non_blocking
   pid_t pid = 0;                         ///< a forked child may not use what its parent made
   std::atomic<bool> interrupted{false};  ///< creation is to end: by an abort or by destruction
   std::atomic<tutti::CreationPhase> phase{tutti::CreationPhase::under_way};

@@ -186,7 +186,7 @@ TEST(NonBlocking, SplitsMembersAndFinalizeEndBeside) {
   constexpr int n = 4;
   const Ranks ranks(n);
   tutti_config config = TUTTI_CONFIG_INIT;
-  config.non_blocking = 1;
+  config.non_blocking = 2;
   std::vector<tutti_comm*> halves(n), pairs(n);
   const std::vector<int> members = {3, 1};
   for (int r = 0; r < n; ++r) {
