@@ -497,6 +497,16 @@ TUTTI_API tutti_status tutti_gather_v(const void* send, size_t send_count, const
 TUTTI_API tutti_status tutti_scatter_v(const tutti_block* send_blocks, void* recv, size_t recv_count, tutti_type type,
                                        int root, tutti_comm* comm, tutti_stream stream, const tutti_call* call);
 
+/// As tutti_all_reduce, of buffers in pieces: the blocks of `send_blocks`, one behind the other, are one buffer, and those
+/// of `recv_blocks` another one of as many elements. Many small tensors so go as one message. The totals are equal on all
+/// ranks, the blocks need not be. In place: send_blocks is NULL, and send_count 0. With call.canonical = n the send blocks
+/// are this rank's n / ranks operands, each as long as all of recv_blocks, wherever in memory they lie. Lists are copied.
+/// Blocks may be empty, and not overlap. Up to a MiB is packed at a time, so it may be several operations, which
+/// tutti_comm_sequence counts. On device memory it comes later (TUTTI_UNSUPPORTED).
+TUTTI_API tutti_status tutti_all_reduce_v(const tutti_block* send_blocks, size_t send_count, const tutti_block* recv_blocks,
+                                          size_t recv_count, tutti_type type, tutti_op op, tutti_comm* comm,
+                                          tutti_stream stream, const tutti_call* call);
+
 /// Makes a user-defined operator, for elements of `element_bytes` bytes (1 to 1024). Calls pass it in the place of
 /// a tutti_op, with a type of that size, as TUTTI_OPAQUE + n. It has to be associative. Where it does not commute
 /// (commutative 0), operands are folded in the order of ranks. Host memory alone.
@@ -556,6 +566,10 @@ TUTTI_API tutti_status tutti_recv(void* recv, size_t count, tutti_type type, int
 ///           them once it has begun makes its parent fail. Where the group fails before, the peers of its creations are
 ///           told, those of its splits are not.
 /// Finalize  cannot be held back: TUTTI_INVALID_USAGE.
+/// Fusion    blocking collectives of one communicator that follow each other there, with equal types and options, and whose
+///           buffers do not touch, are one operation: all_reduces of at most 16 KiB with one operator, up to 64 KiB of
+///           them, are a tutti_all_reduce_v; broadcasts with different roots a tutti_all_gather_v. So ranks make such calls
+///           alike, all of them blocking or none, else they call different things (TUTTI_MISMATCH).
 TUTTI_API tutti_status tutti_group_start(void);
 TUTTI_API tutti_status tutti_group_end(const tutti_call* call);
 /// Ends the outermost group and runs nothing of it. *ns: what its operations are expected to take, by the terms that

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <span>
 
 #include "src/api/handles.h"
 #include "src/base/plural.h"
@@ -266,6 +267,66 @@ tutti_status irregular_verb(const CallShape& shape, const IrregularArguments& gi
   });
 }
 
+/// One buffer in pieces: checked, and how many elements it has.
+Status take_pieces(const CollectiveCall& call, const char* name, std::span<const tutti_block> blocks,
+                   std::vector<tutti_block>& out, std::uint64_t& total) {
+  std::uint64_t left = UINT64_MAX / 2 / element_bytes(call.type);
+  total = 0;
+  for (std::size_t b = 0; b < blocks.size(); ++b) {
+    const tutti_block& block = blocks[b];
+    if (block.count != 0 && block.ptr == nullptr) {
+      return invalid(fmt::format("all_reduce_v of {} elements has a NULL {} block {}", block.count, name, b),
+                     "Pass the block's memory, or a count of 0.");
+    }
+    if (block.count > left) return invalid("all_reduce_v has more elements than memory can hold");
+    left -= block.count;
+    total += block.count;
+    if (block.count != 0) out.push_back(block);
+  }
+  return {};
+}
+
+/// Both, and what they have to do with each other.
+Status take_both_pieces(CollectiveCall& call, std::span<const tutti_block> send, std::span<const tutti_block> recv) {
+  if (Status status = take_pieces(call, "receive", recv, call.output, call.count); !status.ok()) return status;
+  if (send.data() == nullptr) {
+    if (call.local_operands == 1) {
+      call.input = call.output;
+      return {};
+    }
+    return invalid(fmt::format("all_reduce_v of {} operands a rank has no send blocks", call.local_operands),
+                   "In place there is one operand.");
+  }
+  std::uint64_t sent = 0;
+  if (Status status = take_pieces(call, "send", send, call.input, sent); !status.ok()) return status;
+  std::uint64_t wanted = 0;
+  if (!__builtin_mul_overflow(call.count, call.local_operands, &wanted) && sent == wanted) return {};
+  return invalid(fmt::format("all_reduce_v sends {} elements and receives {}, with {} a rank", sent, call.count,
+                             plural(call.local_operands, "operand")),
+                 "Let each operand be as long as the result.");
+}
+
+tutti_status pieces_verb(const CallShape& shape, std::span<const tutti_block> send, std::span<const tutti_block> recv,
+                         tutti_comm* handle, tutti_stream stream, const tutti_call* options) {
+  return guarded_operation([&]() -> Status {
+    tutti_call room;
+    if (Status status = read_call(options, room); !status.ok()) return status;
+    CollectiveCall call{shape};
+    call.in_pieces = true;
+    take_options(call, *options);
+    auto comm = usable(handle);
+    if (!comm.ok()) return comm.status();
+    Communicator& communicator = **comm;
+    if (Status status = take_kinds(call, communicator); !status.ok()) return status;
+    if (Status status = take_fold(call, *options, communicator.ranks()); !status.ok()) return status;
+    if (send.data() == nullptr && !send.empty()) return invalid("all_reduce_v has a NULL list of send blocks");
+    if (recv.data() == nullptr && !recv.empty()) return invalid("all_reduce_v has a NULL list of receive blocks");
+    if (Status status = take_both_pieces(call, send, recv); !status.ok()) return status;
+    if (runs_now(stream, *options)) return communicator.run(call);
+    return dispatch({&communicator, std::move(call)}, stream, *options);
+  });
+}
+
 }  // namespace
 }  // namespace tutti
 
@@ -314,6 +375,13 @@ tutti_status tutti_scatter(const void* send, void* recv, size_t recv_count, tutt
 tutti_status tutti_barrier(tutti_comm* comm, tutti_stream stream, const tutti_call* call) {
   // One scratch element moves, so that there is something to wait for.
   return tutti::verb(Collective::barrier, nullptr, nullptr, 1, TUTTI_UINT8, TUTTI_MAX, 0, comm, stream, call);
+}
+
+tutti_status tutti_all_reduce_v(const tutti_block* send_blocks, size_t send_count, const tutti_block* recv_blocks,
+                                size_t recv_count, tutti_type type, tutti_op op, tutti_comm* comm, tutti_stream stream,
+                                const tutti_call* call) {
+  return tutti::pieces_verb({Collective::all_reduce, 0, type, op, 0}, {send_blocks, send_count}, {recv_blocks, recv_count},
+                            comm, stream, call);
 }
 
 tutti_status tutti_all_gather_v(const void* send, size_t send_count, const tutti_block* recv_blocks, tutti_type type,

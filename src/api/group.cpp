@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/api/fusion.h"
 #include "src/api/handles.h"
 #include "src/api/helper_threads.h"
 #include "src/point_to_point/engine.h"
@@ -26,10 +27,13 @@ struct Task {
   bool issued = false;  ///< somebody else completes the work from now on
   /// Until its thread is through with it. A transfer may be in the engine for a moment after its work has completed.
   std::shared_ptr<SharedOperation> admission = nullptr;
-  bool wants_work = false;      ///< by a handle of its own
-  CallStream cuda_stream = {};  ///< of a call on a CUDA stream, once it was looked at
+  bool wants_work = false;                        ///< by a handle of its own
+  CallStream cuda_stream = {};                    ///< of a call on a CUDA stream, once it was looked at
+  std::vector<std::shared_ptr<Task>> fused = {};  ///< those that are one operation: this one
 
   bool on_cuda_stream() const { return stream.kind == TUTTI_STREAM_CUDA; }
+  /// Of device memory nothing is fused. All ranks find the same, as they make such calls alike.
+  bool may_be_fused() const { return is_blocking_collective() && !communicator().is_on_device(*collective()); }
   bool is_blocking_collective() const { return stream.kind == TUTTI_STREAM_BLOCKING && collective() != nullptr; }
   Communicator& communicator() const { return *operation.communicator; }
   const CollectiveCall* collective() const { return std::get_if<CollectiveCall>(&operation.what); }
@@ -396,7 +400,60 @@ Status issue_all(const Tasks& tasks, Shares& shares, const std::shared_ptr<Parts
   return status;
 }
 
-Status run_group(const Tasks& tasks, const tutti_call& call) {
+std::shared_ptr<Task> make_task(Operation operation, tutti_stream stream) {
+  auto task = std::make_shared<Task>(Task{std::move(operation), stream, nullptr});
+  task->work = std::make_shared<Work>(task->communicator().hook());
+  return task;
+}
+
+/// One operation in the place of the first of `parts`; their works end with its.
+std::shared_ptr<Task> fuse_tasks(std::span<const std::shared_ptr<Task>> parts,
+                                 std::span<const CollectiveCall* const> calls) {
+  Communicator& communicator = parts[0]->communicator();
+  auto task = make_task({&communicator, fused(calls, communicator.rank(), communicator.ranks())}, parts[0]->stream);
+  task->fused.assign(parts.begin(), parts.end());
+  for (const auto& part : parts) part->work->issue(0, nullptr);
+  task->work->notify([work = task->work.get(), parts = task->fused](tutti_status) {
+    for (const auto& part : parts) {
+      part->work->start(work->info().sequence);
+      part->work->complete(work->test().value_or(Status()));
+    }
+  });
+  return task;
+}
+
+/// Blocking collectives that are one operation become one; see fusion.h.
+Tasks fuse(const Tasks& tasks) {
+  if (std::ranges::count_if(tasks, [](const auto& task) { return task->is_blocking_collective(); }) < 2) return tasks;
+  std::map<const Communicator*, std::vector<std::shared_ptr<Task>>> collectives;
+  for (const auto& task : tasks) {
+    if (task->collective() != nullptr) collectives[&task->communicator()].push_back(task);
+  }
+  std::map<const Task*, std::shared_ptr<Task>> instead;  // null: it is a part of one before
+  for (const auto& [communicator, own] : collectives) {
+    for (std::size_t at = 0; at < own.size();) {
+      std::vector<const CollectiveCall*> calls;
+      for (std::size_t i = at; i < own.size() && own[i]->may_be_fused(); ++i) calls.push_back(own[i]->collective());
+      const std::size_t n = calls.empty() ? 1 : fusible(calls, communicator->ranks());
+      if (n > 1) {
+        const auto parts = std::span(own).subspan(at, n);
+        for (const auto& part : parts) instead[part.get()] = nullptr;
+        instead[parts[0].get()] = fuse_tasks(parts, std::span(calls).first(n));
+      }
+      at += n;
+    }
+  }
+  Tasks all;
+  for (const auto& task : tasks) {
+    const auto found = instead.find(task.get());
+    if (found == instead.end()) all.push_back(task);
+    if (found != instead.end() && found->second != nullptr) all.push_back(found->second);
+  }
+  return all;
+}
+
+Status run_group(const Tasks& given, const tutti_call& call) {
+  const Tasks tasks = fuse(given);
   Shares shares;
   for (const auto& task : tasks) {
     if (task->timeout_ns() == 0) task->timeout_ns() = call.timeout_ns;
@@ -436,12 +493,6 @@ Status run_on_cuda_stream(const std::shared_ptr<Task>& task) {
     return status;
   }
   return batch.end(task->work->hook());
-}
-
-std::shared_ptr<Task> make_task(Operation operation, tutti_stream stream) {
-  auto task = std::make_shared<Task>(Task{std::move(operation), stream, nullptr});
-  task->work = std::make_shared<Work>(task->communicator().hook());
-  return task;
 }
 
 /// Adds it to the plain transfers; false: there is something else in the group already.

@@ -44,6 +44,9 @@ struct CollectiveCall : CallShape {
   bool irregular = false;
   std::vector<tutti_block> input;  ///< as many as blocks_of says; counts are of the problem's elements (Problem::opaque)
   std::vector<tutti_block> output;
+  /// Whether both buffers are lists of pieces of any length, `input` and `output`, each of which counts as one buffer. The
+  /// two have local_operands times `count`, and `count`, of the call's elements. `send` and `recv` are unset.
+  bool in_pieces = false;
 
   /// The blocks whose counts every rank has; none where each has others.
   std::span<const tutti_block> agreed() const {

@@ -14,6 +14,7 @@
 #include "src/base/printable.h"
 #include "src/base/work.h"
 #include "src/bootstrap/rendezvous_client.h"
+#include "src/communicator/piece_reader.h"
 #include "src/communicator/rank_info.h"
 #include "src/control/log_lines.h"
 #include "src/links/non_temporal.h"
@@ -29,6 +30,8 @@ namespace {
 
 /// How long a wait for other threads sleeps before it looks at failure again; a hook makes it a millisecond.
 constexpr std::uint64_t longest_sleep_ns = 10'000'000;
+/// What a call in pieces packs at a time: little enough to stay in a cache until it is unpacked.
+constexpr std::uint64_t packed_at_once = std::uint64_t{1} << 20;
 
 /// In the place of a plan's hash, and added to that of the barrier which ends a communicator.
 constexpr std::uint64_t split_hash = 0x9e3779b97f4a7c15;
@@ -445,7 +448,8 @@ Status Communicator::run(const CollectiveCall& call, Ticket ticket, Work* work, 
 }
 
 Status Communicator::run_in_turn(const CollectiveCall& call, const PollHook& hook) {
-  return conclude(catching([&] { return carry_out(call, hook); }), call, hook);
+  const auto run = [&] { return call.in_pieces ? carry_out_in_pieces(call, hook) : carry_out(call, hook); };
+  return conclude(catching(run), call, hook);
 }
 
 /// What becomes of an operation that has ended in `status`.
@@ -574,6 +578,41 @@ Status Communicator::carry_out(const CollectiveCall& call, const PollHook& hook)
   }
   board_.complete(sequence);
   fast_path_->remember(plan, call, timeout_ns(), hook_);
+  return {};
+}
+
+/// Packs the pieces, runs the call on that, and unpacks the result: one operation after the other where there is much.
+/// Several operands of a rank lie one behind the other, so they go at once.
+Status Communicator::carry_out_in_pieces(const CollectiveCall& call, const PollHook& hook) {
+  if (device_->armed()) {
+    const auto processor = device_->processor_of(call, nullptr);
+    if (!processor.ok()) return processor.status();
+  }
+  const std::uint64_t element = element_bytes(call.type);
+  const std::uint64_t most = call.local_operands > 1 ? call.count : std::max<std::uint64_t>(1, packed_at_once / element);
+  PieceReader in(call.input, element);
+  PieceReader out(call.output, element);
+  std::uint64_t left = call.count;
+  do {
+    const std::uint64_t bytes = std::min(left, most) * element;
+    const std::uint64_t operands = bytes * call.local_operands;
+    if (packed_.size() < operands + bytes) packed_.resize(operands + bytes);
+    CollectiveCall part{static_cast<const CallShape&>(call)};
+    part.count = bytes / element;
+    part.timeout_ns = call.timeout_ns;
+    part.beside = call.beside;
+    part.name = call.name;
+    part.algorithm = call.algorithm;
+    part.custom = call.custom;
+    part.one_fold = call.one_fold;
+    part.local_operands = call.local_operands;
+    part.send = packed_.data();
+    part.recv = packed_.data() + (call.local_operands > 1 ? operands : 0);
+    in.copy_to(packed_.data(), operands);
+    if (Status status = carry_out(part, hook); !status.ok()) return status;
+    out.copy_from(static_cast<const std::byte*>(part.recv), bytes);
+    left -= part.count;
+  } while (left != 0);
   return {};
 }
 

@@ -111,6 +111,12 @@ class Communicator {
   Status refuse_device_memory(const void* buffer, const char* what) const {
     return device_->armed() ? device_->refuse_device_memory(buffer, what) : Status();
   }
+  /// Whether a blocking call would run on the rank's device, or be refused for its memory.
+  bool is_on_device(const CollectiveCall& call) const {
+    if (!device_->armed()) return false;
+    const auto processor = device_->processor_of(call, nullptr);
+    return !processor.ok() || *processor == Processor::cuda;
+  }
   /// Whether buffers have to be looked at.
   bool may_have_device_memory() const { return device_->armed(); }
   /// Runs what the last call did, over these buffers: most calls are such, and little is left to look at then. `no` where
@@ -199,6 +205,7 @@ class Communicator {
   Status enqueue_in_turn(const CollectiveCall& call, std::shared_ptr<Work> work, const CallStream& stream,
                          LaunchBatch& batch);
   Status carry_out(const CollectiveCall& call, const PollHook& hook);
+  Status carry_out_in_pieces(const CollectiveCall& call, const PollHook& hook);
   std::uint64_t begin_operation(Called operation);
   Status execute(const PreparedPlan& plan, const CollectiveCall& call, const PollHook& hook, std::uint64_t sequence);
   const CollectiveCall& scaled(const PreparedPlan& plan, const CollectiveCall& call);
@@ -234,6 +241,7 @@ class Communicator {
   std::vector<std::byte> scratch_;
   CollectiveCall scaled_;                     ///< the last call whose operands were scaled, over these
   std::unique_ptr<std::byte[]> scaled_data_;  ///< while it runs, or where it failed
+  std::vector<std::byte> packed_;             ///< what a call in pieces runs on
   IrregularLayouts irregular_;
   PlanCache plans_{inputs_};
   std::uint32_t logged_ = 0;  ///< a bit for each collective and processor of which log_plan has told

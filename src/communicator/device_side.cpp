@@ -41,6 +41,9 @@ std::uint64_t no_less(std::uint64_t a, std::uint64_t b) { return a > UINT64_MAX 
 
 /// A device, where it runs the call yet.
 Result<Processor> on_cuda(const CollectiveCall& call) {
+  if (call.in_pieces) {
+    return Status(TUTTI_UNSUPPORTED, "all_reduce_v of CUDA memory is not there yet", "Use host memory, or one buffer.");
+  }
   if (call.irregular) {
     return Status(TUTTI_UNSUPPORTED, fmt::format("{} of CUDA memory is not there yet", call.kind()),
                   "Use host memory, or the verb with equal counts.");
@@ -123,7 +126,7 @@ Result<Processor> DeviceSide::processor_of(const CollectiveCall& call, const Cal
       if (*on_device) return on_cuda(call);
     }
   }
-  if (call.irregular) return Processor::cpu;
+  if (call.irregular || call.in_pieces) return Processor::cpu;
   for (const auto& [buffer, which] : {std::pair(call.send, Buffer::input), {call.recv, Buffer::output}}) {
     if (!uses(call, which)) continue;
     const auto on_device = is_on_device(buffer);

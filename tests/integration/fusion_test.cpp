@@ -1,0 +1,316 @@
+// Buffers in pieces, and what becomes of a group's small collectives.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "include/tutti/tutti.h"
+#include "tests/support/ranks.h"
+
+namespace tutti::test {
+namespace {
+
+using testing::HasSubstr;
+
+std::uint64_t sequence_of(const tutti_comm* comm) {
+  std::uint64_t sequence = 0;
+  EXPECT_EQ(tutti_comm_sequence(comm, &sequence), TUTTI_SUCCESS);
+  return sequence;
+}
+
+std::int32_t value(int rank, std::size_t i) {
+  return static_cast<std::int32_t>(i * 7 + static_cast<std::size_t>(rank) * 1000003);
+}
+
+std::int32_t sum_of(int ranks, std::size_t i) {
+  std::uint32_t sum = 0;
+  for (int r = 0; r < ranks; ++r) sum += static_cast<std::uint32_t>(value(r, i));
+  return static_cast<std::int32_t>(sum);
+}
+
+/// Pieces of `total` elements somewhere in memory, with gaps, in no order.
+struct Pieces {
+  std::vector<std::int32_t> memory;
+  std::vector<tutti_block> blocks;
+
+  Pieces(std::size_t total, std::mt19937& random) {
+    std::vector<std::size_t> lengths;
+    for (std::size_t left = total; left != 0;) {
+      const std::size_t length = std::min<std::size_t>(left, random() % 5 == 0 ? 0 : 1 + random() % (1 + total / 3));
+      lengths.push_back(length);
+      left -= length;
+    }
+    if (random() % 2 == 0) lengths.push_back(0);
+    memory.assign(2 * total + 8 * lengths.size() + 8, -1);
+    std::vector<std::size_t> order(lengths.size());
+    for (std::size_t b = 0; b < order.size(); ++b) order[b] = b;
+    std::ranges::shuffle(order, random);
+    blocks.resize(lengths.size());
+    std::size_t at = 1;
+    for (const std::size_t b : order) {
+      blocks[b] = {lengths[b] != 0 ? memory.data() + at : nullptr, lengths[b]};
+      at += lengths[b] + 1 + random() % 4;
+    }
+  }
+  template <typename Touch>
+  void each(const Touch& touch) {
+    std::size_t i = 0;
+    for (const tutti_block& block : blocks) {
+      for (std::uint64_t e = 0; e < block.count; ++e) touch(static_cast<std::int32_t*>(block.ptr)[e], i++);
+    }
+  }
+  /// Those between the pieces.
+  std::ptrdiff_t untouched() const { return std::ranges::count(memory, -1); }
+};
+
+TEST(AllReduceV, SumsWhatLiesInPieces) {
+  for (const int n : {1, 2, 3, 4, 7}) {
+    for (const char* transports : {"shm", "tcp"}) {
+      const Ranks ranks(n, transports);
+      for (const std::size_t total : {0u, 1u, 2u, 77u, 5000u, 700'000u}) {
+        ranks.run([&](int rank, tutti_comm* comm) {
+          std::mt19937 random(static_cast<unsigned>(rank * 31 + n) + static_cast<unsigned>(total));
+          for (const bool in_place : {false, true}) {
+            Pieces send(total, random), recv(total, random);
+            Pieces& from = in_place ? recv : send;
+            from.each([rank](std::int32_t& element, std::size_t i) { element = value(rank, i); });
+            const auto gaps = static_cast<std::ptrdiff_t>(recv.memory.size() - total);
+            ASSERT_EQ(tutti_all_reduce_v(in_place ? nullptr : send.blocks.data(), in_place ? 0 : send.blocks.size(),
+                                         recv.blocks.data(), recv.blocks.size(), TUTTI_INT32, TUTTI_SUM, comm, {}, nullptr),
+                      TUTTI_SUCCESS)
+                << last_error();
+            int wrong = 0;
+            recv.each([&](std::int32_t& element, std::size_t i) { wrong += element != sum_of(n, i); });
+            EXPECT_EQ(wrong, 0) << n << " ranks, " << total << " elements over " << transports;
+            if (!in_place) {
+              EXPECT_GE(recv.untouched(), gaps);
+            }
+          }
+        });
+      }
+    }
+  }
+}
+
+/// The same fold however many ranks share the operands, and wherever these lie.
+TEST(AllReduceV, TakesOperandsFromAList) {
+  constexpr std::size_t count = 1000;
+  constexpr int operands = 12;
+  std::vector<float> first;
+  for (const int n : {1, 2, 3, 4, 6}) {
+    const Ranks ranks(n);
+    std::vector<std::vector<float>> results(static_cast<std::size_t>(n));
+    ranks.run([&](int rank, tutti_comm* comm) {
+      const int own = operands / n;
+      std::vector<std::vector<float>> shares(static_cast<std::size_t>(own), std::vector<float>(count));
+      std::vector<tutti_block> list;
+      for (int s = 0; s < own; ++s) {
+        std::vector<float>& share = shares[static_cast<std::size_t>(s)];
+        std::mt19937 random(static_cast<unsigned>(rank * own + s));
+        for (float& element : share) element = static_cast<float>(random()) / 3e7F - 70.F;
+        list.push_back({share.data(), 300});
+        list.push_back({share.data() + 300, count - 300});
+      }
+      std::vector<float>& result = results[static_cast<std::size_t>(rank)];
+      result.resize(count);
+      const tutti_block into = {result.data(), count};
+      tutti_call call = TUTTI_CALL_INIT;
+      call.canonical = operands;
+      ASSERT_EQ(tutti_all_reduce_v(list.data(), list.size(), &into, 1, TUTTI_FLOAT32, TUTTI_SUM, comm, {}, &call),
+                TUTTI_SUCCESS)
+          << last_error();
+    });
+    if (first.empty()) first = results[0];
+    for (const auto& result : results) {
+      EXPECT_EQ(std::memcmp(result.data(), first.data(), count * sizeof(float)), 0) << n << " ranks";
+    }
+  }
+}
+
+TEST(AllReduceV, RefusesWhatCannotBe) {
+  const Ranks ranks(2);
+  std::int32_t memory[4] = {};
+  const tutti_block two = {memory, 2}, one = {memory + 2, 1}, none = {nullptr, 1};
+  const auto refused = [&](const tutti_block* send, std::size_t sends, const tutti_block* recv, std::size_t recvs,
+                           const char* why) {
+    EXPECT_EQ(tutti_all_reduce_v(send, sends, recv, recvs, TUTTI_INT32, TUTTI_SUM, ranks[0], {}, nullptr),
+              TUTTI_INVALID_ARGUMENT);
+    EXPECT_THAT(last_error(), HasSubstr(why));
+  };
+  refused(&two, 1, &one, 1, "sends 2 elements and receives 1");
+  refused(&none, 1, &one, 1, "NULL send block 0");
+  refused(nullptr, 0, &none, 1, "NULL receive block 0");
+  refused(nullptr, 0, nullptr, 1, "NULL list of receive blocks");
+  refused(nullptr, 1, &one, 1, "NULL list of send blocks");
+  const tutti_block huge = {memory, UINT64_MAX / 4};
+  refused(nullptr, 0, &huge, 1, "more elements than memory can hold");
+}
+
+TEST(AllReduceV, OfOtherTotalsIsAMismatch) {
+  const Ranks ranks(2);
+  ranks.run([](int rank, tutti_comm* comm) {
+    std::int32_t memory[8] = {};
+    const tutti_block block = {memory, rank == 0 ? 4u : 5u};
+    EXPECT_EQ(tutti_all_reduce_v(nullptr, 0, &block, 1, TUTTI_INT32, TUTTI_SUM, comm, {}, nullptr), TUTTI_MISMATCH);
+  });
+}
+
+/// Runs `calls` within a group; how many operations that were.
+template <typename Calls>
+std::uint64_t operations_of(tutti_comm* comm, const Calls& calls) {
+  const std::uint64_t before = sequence_of(comm);
+  EXPECT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  calls();
+  EXPECT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+  return sequence_of(comm) - before;
+}
+
+TEST(Group, SmallSumsAreOneOperation) {
+  const Ranks ranks(3);
+  ranks.run([](int rank, tutti_comm* comm) {
+    std::vector<std::vector<std::int32_t>> tensors, sums;
+    for (std::size_t t = 0; t < 20; ++t) {
+      tensors.emplace_back(t * 17 + 1);
+      for (std::size_t i = 0; i < tensors[t].size(); ++i) tensors[t][i] = value(rank, i);
+      sums.emplace_back(tensors[t].size());
+    }
+    std::vector<tutti_work*> works(tensors.size());
+    EXPECT_EQ(operations_of(comm,
+                            [&] {
+                              for (std::size_t t = 0; t < tensors.size(); ++t) {
+                                tutti_call call = TUTTI_CALL_INIT;
+                                call.work = &works[t];
+                                const void* const from = t % 2 == 0 ? sums[t].data() : tensors[t].data();
+                                if (t % 2 == 0) sums[t] = tensors[t];
+                                EXPECT_EQ(tutti_all_reduce(from, sums[t].data(), sums[t].size(), TUTTI_INT32, TUTTI_SUM,
+                                                           comm, {}, &call),
+                                          TUTTI_SUCCESS);
+                              }
+                            }),
+              1u);
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      EXPECT_EQ(tutti_work_test(works[t]), TUTTI_SUCCESS);
+      tutti_work_info_t info{};
+      info.size = sizeof info;
+      EXPECT_EQ(tutti_work_info(works[t], &info), TUTTI_SUCCESS);
+      EXPECT_EQ(info.sequence, 0u);
+      tutti_work_release(works[t]);
+      for (std::size_t i = 0; i < sums[t].size(); ++i) ASSERT_EQ(sums[t][i], sum_of(3, i)) << t << ", " << i;
+    }
+  });
+}
+
+TEST(Group, KeepsApartWhatIsLongOrOtherwiseOrDepends) {
+  const Ranks ranks(2);
+  ranks.run([](int, tutti_comm* comm) {
+    std::vector<std::int32_t> a(100, 1), b(100, 1), c(100, 1), d(5000, 1);
+    const auto sum = [&](std::vector<std::int32_t>& from, std::vector<std::int32_t>& to, tutti_op op = TUTTI_SUM) {
+      EXPECT_EQ(tutti_all_reduce(from.data(), to.data(), from.size(), TUTTI_INT32, op, comm, {}, nullptr), TUTTI_SUCCESS);
+    };
+    EXPECT_EQ(operations_of(comm, [&] { sum(a, a), sum(b, b), sum(d, d); }), 2u) << "d is long";
+    EXPECT_EQ(operations_of(comm, [&] { sum(a, a), sum(b, b, TUTTI_MAX); }), 2u);
+    EXPECT_EQ(operations_of(comm, [&] { sum(a, b), sum(b, c); }), 2u) << "c is the sum of a sum";
+    EXPECT_EQ(a, std::vector<std::int32_t>(100, 4));
+    EXPECT_EQ(b, std::vector<std::int32_t>(100, 8));
+    EXPECT_EQ(c, std::vector<std::int32_t>(100, 16));
+    EXPECT_EQ(operations_of(comm, [&] { sum(a, a); }), 1u);
+    EXPECT_EQ(operations_of(comm,
+                            [&] {
+                              sum(a, a);
+                              EXPECT_EQ(tutti_barrier(comm, {}, nullptr), TUTTI_SUCCESS);
+                              sum(b, b);
+                            }),
+              3u);
+  });
+}
+
+TEST(Group, BroadcastsOfDifferentRootsAreOneOperation) {
+  for (const int n : {2, 3, 5}) {
+    const Ranks ranks(n);
+    ranks.run([n](int rank, tutti_comm* comm) {
+      for (const bool in_place : {false, true}) {
+        std::vector<std::vector<std::int32_t>> own(static_cast<std::size_t>(n)), all(own.size());
+        const std::uint64_t operations = operations_of(comm, [&] {
+          for (int i = 0; i < n; ++i) {
+            const int root = (i + 1) % n;
+            if (root == 0 && n == 5) continue;  // one that gives nothing
+            const auto at = static_cast<std::size_t>(root);
+            const std::size_t count = 10'000 * at + 3;
+            all[at].assign(count, -1);
+            own[at].assign(count, 100 + root);
+            if (in_place && root == rank) all[at] = own[at];
+            const void* const from = root != rank ? nullptr : in_place ? all[at].data() : own[at].data();
+            EXPECT_EQ(tutti_broadcast(from, all[at].data(), count, TUTTI_INT32, root, comm, {}, nullptr), TUTTI_SUCCESS);
+          }
+        });
+        EXPECT_EQ(operations, 1u);
+        EXPECT_EQ(all, [&] {
+          auto expected = own;
+          if (n == 5) expected[0].clear();
+          return expected;
+        }());
+      }
+      std::vector<std::int32_t> a(5, rank), b(5, rank);
+      EXPECT_EQ(operations_of(comm,
+                              [&] {
+                                for (auto* data : {&a, &b}) {
+                                  EXPECT_EQ(
+                                      tutti_broadcast(data->data(), data->data(), 5, TUTTI_INT32, 1, comm, {}, nullptr),
+                                      TUTTI_SUCCESS);
+                                }
+                              }),
+                2u)
+          << "both are of one root";
+      EXPECT_EQ(a, std::vector<std::int32_t>(5, 1));
+      EXPECT_EQ(b, std::vector<std::int32_t>(5, 1));
+    });
+  }
+}
+
+/// One thread has all ranks, so each communicator's calls are fused by themselves.
+TEST(Group, FusesEachCommunicatorsOwn) {
+  const Ranks ranks(3);
+  std::vector<std::vector<std::int32_t>> data(6, std::vector<std::int32_t>(9, 1));
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    EXPECT_EQ(tutti_all_reduce(data[i].data(), data[i].data(), 9, TUTTI_INT32, TUTTI_SUM, ranks[static_cast<int>(i % 3)],
+                               {}, nullptr),
+              TUTTI_SUCCESS);
+  }
+  tutti_work* whole = nullptr;
+  tutti_call call = TUTTI_CALL_INIT;
+  call.work = &whole;
+  ASSERT_EQ(tutti_group_end(&call), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(tutti_work_wait(whole, 0), TUTTI_SUCCESS);
+  tutti_work_release(whole);
+  for (const auto& one : data) EXPECT_EQ(one, std::vector<std::int32_t>(9, 3));
+  for (int r = 0; r < 3; ++r) EXPECT_EQ(sequence_of(ranks[r]), 1u);
+}
+
+/// A call that fails ends the works of all that were one operation with it.
+TEST(Group, ThatFailsEndsAllItsWorks) {
+  const Ranks ranks(2);
+  ASSERT_EQ(tutti_comm_abort(ranks[1]), TUTTI_SUCCESS);
+  tutti_work* works[2] = {};
+  std::int32_t data[2] = {};
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  tutti_status posted = TUTTI_SUCCESS;
+  for (int i = 0; i < 2 && posted == TUTTI_SUCCESS; ++i) {
+    tutti_call call = TUTTI_CALL_INIT;
+    call.work = &works[i];
+    posted = tutti_all_reduce(&data[i], &data[i], 1, TUTTI_INT32, TUTTI_SUM, ranks[0], {}, &call);
+  }
+  EXPECT_EQ(tutti_group_end(nullptr), TUTTI_ABORTED);
+  for (tutti_work* work : works) {
+    if (work == nullptr) continue;
+    EXPECT_EQ(tutti_work_wait(work, 0), TUTTI_ABORTED);
+    tutti_work_release(work);
+  }
+}
+
+}  // namespace
+}  // namespace tutti::test
