@@ -428,14 +428,15 @@ Status finalize_handle(tutti_comm* comm) {
   auto parent = usable(comm);
   if (!parent.ok()) return parent.status();
   Communicator& communicator = **parent;
-  if (!comm->never_blocks) return communicator.finalize(communicator.hook());
-  if (Status status = communicator.legal(); !status.ok()) return status;
-  const Status begun(TUTTI_IN_PROGRESS, "the communicator is being finalized");
+  const Status begun(TUTTI_IN_PROGRESS, "the communicator is being finalized");  // now: nothing may fail once it has begun
+  if (Status status = communicator.begin_finalize(); !status.ok()) return status;
+  if (!comm->never_blocks) return communicator.finish_finalize(communicator.hook());
   const Status started = start_thread(comm->finalizing, "tutti finalize", [&communicator] {
     // What it fails with the communicator keeps.
-    static_cast<void>(catching([&] { return communicator.finalize({}); }));
+    static_cast<void>(catching([&] { return communicator.finish_finalize({}); }));
   });
-  return started.ok() ? begun : started;
+  if (!started.ok()) return communicator.finish_finalize(communicator.hook());
+  return begun;
 }
 
 Status destroy_handle(tutti_comm* comm) {

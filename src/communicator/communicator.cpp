@@ -877,9 +877,12 @@ void Communicator::abort() {
   if (device_ != nullptr) device_->abort();
 }
 
-Status Communicator::finalize(const PollHook& hook) {
+Status Communicator::begin_finalize() {
   if (Status status = legal(); !status.ok()) return status;
-  if (!failures_.begin_finalize()) return legal();
+  return failures_.begin_finalize() ? Status() : legal();
+}
+
+Status Communicator::finish_finalize(const PollHook& hook) {
   close();
   while (!operations_under_way_.wait(hook.slice_ns(longest_sleep_ns))) {
     if (Status failed = first_error(); !failed.ok()) return failed;

@@ -151,9 +151,11 @@ class Communicator {
 
   /// Fails the communicator here and on its peers; returns at once.
   void abort();
-  /// Completes what was admitted or entered before, meets the others, and takes leave of them. Collective.
+  /// From now on nothing may begin. Errors: as legal; so a second time.
+  Status begin_finalize();
+  /// Then: completes what was admitted or entered before, meets the others, and takes leave of them. Collective.
   /// hook: as run's.
-  Status finalize(const PollHook& hook);
+  Status finish_finalize(const PollHook& hook);
   /// As FailureState's.
   Status first_error() const { return failures_.first_error(); }
   Status fail(Error error) { return failures_.fail(std::move(error)); }

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <iostream>
 #include <numeric>
 #include <random>
 #include <span>
@@ -179,6 +181,82 @@ TEST(Members, OfAGroupAreMadeAtItsEnd) {
     EXPECT_EQ(rank, i);
     EXPECT_EQ(tutti_comm_destroy(parts[i]), TUTTI_SUCCESS);
   }
+}
+
+/// A few ways to use a communicator of `size` ranks, all of which tell by their result.
+void use_in_many_ways(tutti_comm* comm, int size, std::size_t way) {
+  int rank = -1;
+  ASSERT_EQ(tutti_comm_rank(comm, &rank), TUTTI_SUCCESS);
+  if (way == 0) return expect_sum(comm, rank, size * (size - 1) / 2, 1);
+  if (way == 1) return expect_sum(comm, rank, size * (size - 1) / 2, 20'000);
+  if (way == 2) {
+    std::vector<std::int32_t> all(static_cast<std::size_t>(size));
+    ASSERT_EQ(tutti_all_gather(&rank, all.data(), 1, TUTTI_INT32, comm, {}, nullptr), TUTTI_SUCCESS) << last_error();
+    for (int r = 0; r < size; ++r) EXPECT_EQ(all[static_cast<std::size_t>(r)], r);
+    return;
+  }
+  if (way == 3) {
+    std::int32_t data = rank == size - 1 ? 77 : 0;
+    ASSERT_EQ(tutti_broadcast(&data, &data, 1, TUTTI_INT32, size - 1, comm, {}, nullptr), TUTTI_SUCCESS) << last_error();
+    EXPECT_EQ(data, 77);
+    return;
+  }
+  std::int32_t got = -1;
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_send(&rank, 1, TUTTI_INT32, (rank + 1) % size, comm, {}, nullptr), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_recv(&got, 1, TUTTI_INT32, (rank + size - 1) % size, comm, {}, nullptr), TUTTI_SUCCESS);
+  ASSERT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(got, (rank + size - 1) % size);
+}
+
+/// Many at the same time: 500 whole, else some. Each thread of a rank has those of its own.
+TEST(Many, AreUsedByManyThreadsAndTakeLittle) {
+  constexpr int n = 4;
+  constexpr std::size_t threads = 4;
+  const std::size_t parts = std::getenv("TEST_WHOLE") != nullptr ? 500 : 60;
+  const Ranks ranks(n);
+  ranks.run([](int, tutti_comm* comm) { expect_sum(comm, 1, n); });
+  const Holdings before = Holdings::now();
+  std::vector<std::vector<tutti_comm*>> made(n, std::vector<tutti_comm*>(parts));
+  std::vector<std::uint64_t> took;
+  const auto color_of = [](int rank, std::size_t part) { return part % 3 == 0 ? 0 : part % 3 == 1 ? rank % 2 : rank / 2; };
+  ranks.run([&](int rank, tutti_comm* comm) {
+    for (std::size_t i = 0; i < parts; ++i) {
+      const auto begin = std::chrono::steady_clock::now();
+      ASSERT_EQ(tutti_comm_split(comm, color_of(rank, i), 0, &made[static_cast<std::size_t>(rank)][i], nullptr),
+                TUTTI_SUCCESS)
+          << last_error();
+      const auto ns = std::chrono::steady_clock::now() - begin;
+      if (rank == 0) took.push_back(static_cast<std::uint64_t>(ns.count()));
+    }
+  });
+  std::ranges::nth_element(took, took.begin() + static_cast<std::ptrdiff_t>(parts / 2));
+  std::cout << "split: " << static_cast<double>(took[parts / 2]) / 1e3 << " us, median of " << parts << '\n';
+  ranks.run([&](int rank, tutti_comm*) {
+    std::vector<std::thread> running;
+    for (std::size_t t = 0; t < threads; ++t) {
+      running.emplace_back([&, t] {
+        for (int round = 0; round < 3; ++round) {
+          for (std::size_t i = t; i < parts; i += threads) {
+            const int size = i % 3 == 0 ? n : 2;
+            use_in_many_ways(made[static_cast<std::size_t>(rank)][i], size, (i + static_cast<std::size_t>(round)) % 5);
+          }
+        }
+      });
+    }
+    for (std::thread& thread : running) thread.join();
+  });
+  const Holdings now = Holdings::now();
+  std::cout << "each communicator of a rank: "
+            << static_cast<double>(now.descriptors - before.descriptors) / static_cast<double>(n * parts)
+            << " descriptors\n";
+  EXPECT_LE(now.descriptors - before.descriptors, static_cast<std::ptrdiff_t>(4 * n * parts));
+  EXPECT_LE(now.threads, before.threads);
+  for (auto& own : made) {
+    for (tutti_comm* comm : own) EXPECT_EQ(tutti_comm_destroy(comm), TUTTI_SUCCESS);
+  }
+  EXPECT_TRUE(holds_no_more_than({before.threads, before.descriptors + 4 * n})) << "what peers share may stay";
+  ranks.run([](int, tutti_comm* comm) { expect_sum(comm, 1, n); });
 }
 
 /// One thread has all ranks.
