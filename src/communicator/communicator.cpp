@@ -230,8 +230,10 @@ void Communicator::take_leave() {
   if (point_to_point_ != nullptr) point_to_point_->end();
   if (device_ != nullptr) device_->end();
   // What was committed leaves with the links; peers then read that this rank left, and did not die.
-  transports_->close_links(TrafficClass::collective);
-  transports_->close_links(TrafficClass::point_to_point);
+  for (const TrafficClass traffic : {TrafficClass::collective, TrafficClass::point_to_point}) {
+    if (first_error().ok()) transports_->flush(traffic);
+    transports_->close_links(traffic);
+  }
   if (fast_path_) fast_path_->forget();
   plans_.clear();
   membership_->control->leave();
@@ -397,6 +399,7 @@ Again Communicator::run_again(const CallShape& shape, const void* send, void* re
   sequence_.store(sequence + 1, std::memory_order_relaxed);
   history_ = followed_by(history_, fast_path_->hash());
   const auto run = [&] {
+    const EndpointTurn using_endpoints(*waiter_);
     const Outcome& outcome = fast_path_->run(executor_, send, recv, sequence, history_, timeout_ns());
     if (outcome.kind == Outcome::Kind::completed) [[likely]]
       return true;
@@ -442,6 +445,12 @@ Result<double> Communicator::expected_seconds(const CollectiveCall& call) const 
 double Communicator::expected_seconds(std::uint64_t bytes) const {
   const Terms terms = terms_of(inputs_.view);
   return terms.alpha + terms.beta * static_cast<double>(bytes);
+}
+
+/// In a turn, before what is split off uses the endpoints: from then on their users exclude each other.
+void Communicator::share_endpoints() {
+  transports_->share();
+  point_to_point_->settle();
 }
 
 /// Gives it its number and its place in the history, and shows it to the peers.
@@ -598,9 +607,11 @@ Status Communicator::execute(const PreparedPlan& plan, const CollectiveCall& cal
   if (call.custom != nullptr) user_fold.emplace(&call.custom->fold);
   comparison_->begin(call, *plan.linked);
   waiter_->begin(call.timeout_ns != 0 ? call.timeout_ns : timeout_ns(), comparison_.get(), call.beside, hook);
+  const EndpointTurn using_endpoints(*waiter_);
   if (!plan.linked->open) {
     if (Status status = open_links(*plan.linked); !status.ok()) {
       if (status.code() != TUTTI_IN_PROGRESS) return status;
+      waiter_->leave();
       return reporter_->report_gave_up(waiter_->gave_up(), call, sequence, plan.linked->waiting, waiter_->hook());
     }
   }
@@ -651,12 +662,13 @@ Status Communicator::give_up(const Outcome& outcome, const CollectiveCall& call,
   // At once: a peer may wait for memory of its own that this rank was about to write. The rest is done when the call ends:
   // see take_back.
   static_cast<void>(transports_->quiesce(TrafficClass::collective));
+  waiter_->leave();  // others need not wait while peers are asked
   const PollHook hook = waiter_->hook();
   switch (outcome.kind) {
     case Outcome::Kind::completed:
       return {};
     case Outcome::Kind::broken:
-      return reporter_->report_lost(outcome.peer, outcome.why, hook);
+      return reporter_->report_lost(outcome.peer, transports_->in_own_ranks(outcome.why), hook);
     case Outcome::Kind::mismatch:
       if (call.irregular)
         return reporter_->report_length(outcome.peer, call, sequence, outcome.bytes, outcome.expected, hook);
@@ -713,8 +725,8 @@ Status Communicator::open_links(LinkedProgram& linked) {
     for (HostLink* link : linked.links) {
       const tutti_link_result result = transports_->ready(*link);
       if (result == TUTTI_LINK_BROKEN) {
-        char why[TUTTI_WHY_MAX] = "";
-        static_cast<void>(link->transport->failure(link->link, why, sizeof why));
+        const std::string why = transports_->why_broken(*link);
+        waiter_->leave();
         return reporter_->report_lost(link->peer, why, waiter_->hook());
       }
       const bool noted = std::find(linked.waiting.begin(), linked.waiting.end(), link->peer) != linked.waiting.end();

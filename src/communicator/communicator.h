@@ -181,6 +181,7 @@ class Communicator {
   Status execute(const PreparedPlan& plan, const CollectiveCall& call, const PollHook& hook, std::uint64_t sequence);
   const CollectiveCall& scaled(const PreparedPlan& plan, const CollectiveCall& call);
   Status give_up(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence);
+  void share_endpoints();
   void close();
   void drain();
   void take_leave();
