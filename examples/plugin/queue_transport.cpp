@@ -47,7 +47,7 @@ struct Card {
   std::uint64_t number = 0;
   std::int64_t pid = 0;
 };
-using ChannelName = std::tuple<std::uint64_t, std::uint64_t, std::uint32_t, std::string>;  // from, to, channel, key
+using ChannelName = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::string>;  // from, to, channel, key
 
 struct Registry {
   std::mutex lock;

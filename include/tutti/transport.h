@@ -6,14 +6,21 @@
 // Whoever fills a struct that starts with its size sets that. Operations are mandatory unless their comment says what NULL
 // means.
 //
-// Objects. An *endpoint* is one rank's end of one transport, for one communicator and one class of traffic. A *link* is one
-// ordered direction between two ranks, named by (peer, channel). Its messages arrive in the order they were sent. Nothing
-// is put on a wire without room at its end, so no message blocks another link's. Both sides open a link, each when it first
-// needs it. A *region* is memory that was registered with an endpoint.
+// Objects. An *endpoint* is one rank's end of one transport, for one class of traffic, of a communicator and all that are
+// split off from it. A *link* is one ordered direction between two ranks, named by (peer, channel). Its messages arrive in
+// the order they were sent. Nothing is put on a wire without room at its end, so no message blocks another link's. Both
+// sides open a link, each when it first needs it. A *region* is memory that was registered with an endpoint.
 //
-// Threads. One thread at a time uses an endpoint and its links. Different endpoints are independent. Nothing here blocks
-// but `close`, which is bounded. What cannot be done now answers "not yet". The caller then waits with a deadline of its
-// own, and calls `progress`.
+// Many communicators. Each has channels of its own, from a random number on. Links come and go with them while their
+// endpoint stays, thousands at a time. So what is found by channel is found quickly, and nothing is left at either end of a
+// link that both have closed.
+//
+// Threads. One thread at a time uses an endpoint and its links; that may be another one each time, as the caller sees to.
+// Different endpoints are independent. Nothing here blocks but `close`, which is bounded. What cannot be done now answers
+// "not yet". The caller then waits with a deadline of its own, and calls `progress`.
+//
+// Sleep. Several threads may wait for one endpoint's `event_fd` at once, each for links of its own. `arm` stays in force
+// while any of them does, and is asked again for each.
 //
 // Messages. A message travels by slot, by pull or by put; the pair of links decides for each. By slot it is at most
 // `slot_bytes` long, as agreed when the link was opened. By pull the receiver reads memory that the sender offered, of any
@@ -40,10 +47,10 @@ extern "C" {
 #endif
 
 /// Goes up where the table of operations, a struct or a contract changes.
-#define TUTTI_TRANSPORT_ABI 3
+#define TUTTI_TRANSPORT_ABI 4
 /// The symbol that a plugin exports, and its name as text.
-#define TUTTI_TRANSPORT_PLUGIN tutti_transport_plugin_v3
-#define TUTTI_TRANSPORT_SYMBOL "tutti_transport_plugin_v3"
+#define TUTTI_TRANSPORT_PLUGIN tutti_transport_plugin_v4
+#define TUTTI_TRANSPORT_SYMBOL "tutti_transport_plugin_v4"
 /// Longest descriptor that `describe` may give, in bytes.
 #define TUTTI_DESCRIPTOR_MAX 2048
 /// Bytes that hold any `why` or text.
@@ -102,8 +109,9 @@ typedef struct tutti_endpoint_config {
   size_t size;
   int32_t rank;
   int32_t ranks;
-  uint32_t endpoint_class;   ///< TUTTI_CLASS_*: endpoints meet those of their own class only
-  const unsigned char* key;  ///< 32 bytes, the communicator's: every connection proves that it knows it
+  uint32_t endpoint_class;  ///< TUTTI_CLASS_*: endpoints meet those of their own class only
+  /// 32 bytes, of the communicator that was not split off: every connection proves that it knows it.
+  const unsigned char* key;
   /// A link breaks after its peer was unreachable for this long in total, counted only while it is polled; 0: never. A peer
   /// that is reachable and silent is late: the caller's own deadline applies.
   uint64_t connect_timeout_ns;
@@ -146,7 +154,7 @@ typedef struct tutti_link_params {
   int32_t peer;
   const void* descriptor;  ///< the peer's, as `describe` gave it there; read before open_link returns
   size_t descriptor_length;
-  uint32_t channel;
+  uint64_t channel;  ///< of the peer's end, too; any number, and no two links of one direction have the same
   uint32_t slots;
   uint64_t slot_bytes;
 } tutti_link_params;

@@ -210,7 +210,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split(SplitRequest request, 
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::split_in_turn(SplitRequest& request) {
-  SelectionFiles files = describe(request, false) /* TEMP */;
+  SelectionFiles files = describe(request, true);
   // It has a number among the operations, so that who calls another meanwhile learns of the difference.
   fast_path_->forget();
   const std::uint64_t sequence = begin_operation({.hash = split_hash, .kind = KindName("split")});
@@ -227,7 +227,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create_members(MembersReques
   if (Status status = legal(); !status.ok()) return status;
   request.wait_limits.deadline = Deadline::in(request.settings.connect_timeout_ns);
   request.wait_limits.failed = policy_.failed;
-  SelectionFiles files = describe(request, false);
+  SelectionFiles files = describe(request, share_endpoints_now());
   auto membership = join_members(*membership_->control, membership_->key, request);
   if (membership.ok()) return part_of(std::move(*membership), request, std::move(files));
   const Status failed = first_error();
@@ -242,8 +242,8 @@ SelectionFiles Communicator::describe(PartRequest& request, bool may_share) {
     request.so_far = read.status();
     if (read.ok()) files = std::move(*read);
   }
-  static_cast<void>(may_share);  // TEMP
-  request.blob = description(request.settings, files, {});
+  const bool shares = may_share && transports_->may_share_with(request.settings);
+  request.blob = description(request.settings, files, shares ? transports_->describe_carriers() : std::vector<std::byte>());
   return files;
 }
 
@@ -306,9 +306,10 @@ void Communicator::take_leave() {
   if (point_to_point_ != nullptr) point_to_point_->end();
   if (device_ != nullptr) device_->end();
   // What was committed leaves with the links; peers then read that this rank left, and did not die.
-  if (transports_ != nullptr) {
-    transports_->close_links(TrafficClass::collective);
-    transports_->close_links(TrafficClass::point_to_point);
+  for (const TrafficClass traffic : {TrafficClass::collective, TrafficClass::point_to_point}) {
+    if (transports_ == nullptr) break;  // of a part that failed while it was made
+    if (first_error().ok()) transports_->flush(traffic);
+    transports_->close_links(traffic);
   }
   if (fast_path_) fast_path_->forget();
   plans_.clear();
@@ -390,7 +391,8 @@ Status Communicator::meet_by_transports(std::span<const std::vector<std::byte>> 
 Status Communicator::share_transports(Transports& whole, std::span<const std::vector<std::byte>> rows,
                                       const WaitLimits& wait_limits) {
   if (std::ranges::none_of(rows, [](const auto& row) { return row.empty(); })) {
-    static_cast<void>(whole);  // TEMP
+    transports_ = Transports::part_of(whole, membership_->in_parent, membership_->context, name());
+    return transports_->settle_part(rows, inputs_.view);
   }
   auto opened = Transports::open(settings_, membership_->key, rank(), ranks(), name());
   const Status status = opened.ok() ? Status() : named(opened.status(), membership_->control->member(rank()));
@@ -501,6 +503,7 @@ Again Communicator::run_again(const CallShape& shape, const void* send, void* re
   sequence_.store(sequence + 1, std::memory_order_relaxed);
   history_ = followed_by(history_, fast_path_->hash());
   const auto run = [&] {
+    const EndpointTurn using_endpoints(*waiter_);
     const Outcome& outcome = fast_path_->run(executor_, send, recv, sequence, history_, timeout_ns());
     if (outcome.kind == Outcome::Kind::completed) [[likely]]
       return true;
@@ -546,6 +549,26 @@ Result<double> Communicator::expected_seconds(const CollectiveCall& call) const 
 double Communicator::expected_seconds(std::uint64_t bytes) const {
   const Terms terms = terms_of(inputs_.view);
   return terms.alpha + terms.beta * static_cast<double>(bytes);
+}
+
+/// In a turn, before what is split off uses the endpoints: from then on their users exclude each other.
+void Communicator::share_endpoints() {
+  // Relaxed: only set in a turn, which this is.
+  if (shares_endpoints_.load(std::memory_order_relaxed)) return;
+  transports_->share();
+  point_to_point_->settle();
+  shares_endpoints_.store(true, std::memory_order_release);  // release: see share_endpoints_now
+}
+
+/// Where no turn comes at once, calls are under way that do not exclude others yet; what is made then has endpoints of its
+/// own. Whether they are shared.
+bool Communicator::share_endpoints_now() {
+  // Acquire: pairs with share_endpoints, behind which nobody uses them without a turn.
+  if (shares_endpoints_.load(std::memory_order_acquire)) return true;
+  if (!ticket_lock_.try_take()) return false;
+  const TurnGuard turn(ticket_lock_);
+  share_endpoints();
+  return true;
 }
 
 /// Gives it its number and its place in the history, and shows it to the peers.
@@ -737,9 +760,11 @@ Status Communicator::execute(const PreparedPlan& plan, const CollectiveCall& cal
   if (call.custom != nullptr) user_fold.emplace(&call.custom->fold);
   comparison_->begin(call, *plan.linked);
   waiter_->begin(call.timeout_ns != 0 ? call.timeout_ns : timeout_ns(), comparison_.get(), call.beside, hook);
+  const EndpointTurn using_endpoints(*waiter_);
   if (!plan.linked->open) {
     if (Status status = open_links(*plan.linked); !status.ok()) {
       if (status.code() != TUTTI_IN_PROGRESS) return status;
+      waiter_->leave();
       return reporter_->report_gave_up(waiter_->gave_up(), call, sequence, plan.linked->waiting, waiter_->hook());
     }
   }
@@ -790,12 +815,13 @@ Status Communicator::give_up(const Outcome& outcome, const CollectiveCall& call,
   // At once: a peer may wait for memory of its own that this rank was about to write. The rest is done when the call ends:
   // see take_back.
   static_cast<void>(transports_->quiesce(TrafficClass::collective));
+  waiter_->leave();  // others need not wait while peers are asked
   const PollHook hook = waiter_->hook();
   switch (outcome.kind) {
     case Outcome::Kind::completed:
       return {};
     case Outcome::Kind::broken:
-      return reporter_->report_lost(outcome.peer, outcome.why, hook);
+      return reporter_->report_lost(outcome.peer, transports_->in_own_ranks(outcome.why), hook);
     case Outcome::Kind::mismatch:
       if (call.irregular)
         return reporter_->report_length(outcome.peer, call, sequence, outcome.bytes, outcome.expected, hook);
@@ -852,8 +878,8 @@ Status Communicator::open_links(LinkedProgram& linked) {
     for (HostLink* link : linked.links) {
       const tutti_link_result result = transports_->ready(*link);
       if (result == TUTTI_LINK_BROKEN) {
-        char why[TUTTI_WHY_MAX] = "";
-        static_cast<void>(link->transport->failure(link->link, why, sizeof why));
+        const std::string why = transports_->why_broken(*link);
+        waiter_->leave();
         return reporter_->report_lost(link->peer, why, waiter_->hook());
       }
       const bool noted = std::find(linked.waiting.begin(), linked.waiting.end(), link->peer) != linked.waiting.end();

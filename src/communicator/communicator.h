@@ -212,6 +212,8 @@ class Communicator {
   Status execute(const PreparedPlan& plan, const CollectiveCall& call, const PollHook& hook, std::uint64_t sequence);
   const CollectiveCall& scaled(const PreparedPlan& plan, const CollectiveCall& call);
   Status give_up(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence);
+  void share_endpoints();
+  bool share_endpoints_now();
   void close();
   void drain();
   void take_leave();
@@ -226,6 +228,7 @@ class Communicator {
   PollHook hook_;
   std::atomic<std::uint64_t> timeout_ns_;
   std::atomic<bool> finalized_{false};
+  std::atomic<bool> shares_endpoints_{false};
   OperationCount operations_under_way_;
   std::unique_ptr<TransferEngine> point_to_point_;  ///< refers to what stands above
 

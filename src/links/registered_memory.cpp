@@ -225,6 +225,8 @@ std::optional<Arena> RegisteredMemory::find(const void* data, std::uint64_t byte
 }
 
 Registrations::~Registrations() {
+  if (known_.empty()) return;
+  const EndpointVisit visit(group_);
   for (auto& [base, known] : known_) unregister(known);
 }
 

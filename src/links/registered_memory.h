@@ -17,7 +17,7 @@
 #include "src/base/status.h"
 #include "src/base/unique_fd.h"
 #include "src/executors/host/host_link.h"
-#include "src/links/waiter.h"
+#include "src/links/endpoint_group.h"
 
 namespace tutti {
 
@@ -99,16 +99,17 @@ class RegisteredMemory {
 };
 
 /// The arenas that some endpoints know. Each is registered when a call first uses a block of it, and given up after it was
-/// unmapped. Used by the thread that uses the endpoints, which must outlive it.
+/// unmapped. The group must outlive it.
 class Registrations {
  public:
-  explicit Registrations(std::span<OpenEndpoint> endpoints) : endpoints_(endpoints) {}
+  explicit Registrations(EndpointGroup& group) : group_(group), endpoints_(group.endpoints) {}
+  /// Takes a turn of its own.
   ~Registrations();
   Registrations(const Registrations&) = delete;
   Registrations& operator=(const Registrations&) = delete;
 
   /// The buffers' regions by endpoint; empty where neither is registered memory. Valid until the next call. Never fails:
-  /// what cannot be registered is memory like any other.
+  /// what cannot be registered is memory like any other. Within a turn.
   std::span<const Regions> of(const void* input, std::uint64_t input_bytes, const void* output, std::uint64_t output_bytes);
 
  private:
@@ -129,7 +130,8 @@ class Registrations {
   const Known* known(const void* data, std::uint64_t bytes);
   void unregister(Known& known);
 
-  std::span<OpenEndpoint> endpoints_;
+  EndpointGroup& group_;
+  std::span<OpenEndpoint> endpoints_;        ///< the group's
   std::map<const std::byte*, Known> known_;  ///< by base
   Question last_;
   std::vector<Regions> answer_;  ///< to the last question

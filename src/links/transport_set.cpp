@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cstdlib>
 #include <limits>
+#include <numeric>
+#include <utility>
 
 #include "src/base/byte_codec.h"
 #include "src/base/clock.h"
@@ -17,72 +20,12 @@
 #include "src/control/log_lines.h"
 #include "src/links/transport_loader.h"
 #include "src/tables/units.h"
-#include "topology/caches.h"
 
 namespace tutti {
 namespace {
 
 /// The message by which transports are compared.
 constexpr double compared_bytes = 64 * 1024;
-
-void log_line(int level, const char* text) { log(static_cast<Level>(level), text); }
-
-/// The transports that settings ask for. Plugins that cannot be used are said in the log and passed over. Where a name is
-/// not found, it may be theirs, so the error says it too.
-Result<TransportList> wanted(const Settings& settings) {
-  const KnownTransports known = known_transports(settings.plugin_path);
-  std::string passed_over;
-  for (const Plugin& plugin : known.plugins) {
-    if (plugin.transport != nullptr) continue;
-    log(Level::warn, fmt::format("plugin {} is passed over: {}", plugin.file, plugin.why));
-    passed_over += fmt::format("; plugin {} was passed over: {}", plugin.file, plugin.why);
-  }
-  if (!known.refusal.ok()) return known.refusal;
-  Result<TransportList> chosen = choose_transports(known.all, settings.transports, settings.transports_place);
-  if (chosen.ok() || passed_over.empty()) return chosen;
-  Error error = chosen.status().error();
-  error.message += passed_over;
-  return Status(std::move(error));
-}
-
-/// A transport that this rank has to do without.
-struct Refused {
-  std::string transport;
-  Error error;
-};
-using AllRefused = std::vector<Refused>;
-
-/// Of what a transport said when it refused.
-Status refusal_of(tutti_status status, std::string_view why) {
-  TransportWhy said = read_why(why);
-  return Status(said.own ? TUTTI_SYSTEM_ERROR : status, said.told_of("this process"), std::move(said.remedy));
-}
-
-/// The sentences and remedies of all, each remedy once.
-Status together(const AllRefused& all) {
-  std::string reasons, remedies;
-  bool system = false;
-  for (const auto& [transport, error] : all) {
-    reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", transport, error.message);
-    system = system || error.status == TUTTI_SYSTEM_ERROR;
-    if (error.remedy.empty() || remedies.find(error.remedy) != std::string::npos) continue;
-    remedies += (remedies.empty() ? "" : "; ") + error.remedy;
-  }
-  return Status(system ? TUTTI_SYSTEM_ERROR : TUTTI_UNSUPPORTED, reasons, remedies);
-}
-
-Status none_of(const AllRefused& all) {
-  Error error = together(all).error();
-  error.message = "no transport can be used here: " + error.message;
-  if (error.remedy.empty()) error.remedy = "See tutti-doctor for what would make one usable";
-  return Status(std::move(error));
-}
-
-/// Others take its place, which costs speed where a limit of this process keeps it away: then the user is warned.
-void say_refused(const Refused& one) {
-  const Level level = one.error.status == TUTTI_SYSTEM_ERROR ? Level::warn : Level::info;
-  log_once(level, fmt::format("{} is not used: {}", one.transport, Status(one.error).text()));
-}
 
 /// Whether a peer may reach into this process's memory by the link, or this process into its peer's. Memory that no region
 /// holds is moved by the owner's own progress where the link needs that.
@@ -91,12 +34,6 @@ bool reaches_memory(const HostLink& link) {
                                        TUTTI_CAN_GRANT_DEVICE | TUTTI_READS_PEER | TUTTI_WRITES_PEER;
   const std::uint32_t can = link.state.capabilities;
   return link.state.size != 0 && ((can & TUTTI_NEEDS_PROGRESS) == 0 || (can & registered) != 0);
-}
-
-std::string joined(const std::vector<std::string>& names) {
-  std::string out;
-  for (const std::string& name : names) out += (out.empty() ? "" : ",") + name;
-  return out;
 }
 
 float bits_to_float(std::uint32_t bits) { return std::bit_cast<float>(bits); }
@@ -156,12 +93,13 @@ class ReachTable {
 
 }  // namespace
 
-Transports::Transports(std::span<const unsigned char, 32> key, int rank, int ranks, const std::string& name)
-    : rank_(rank), ranks_(ranks), label_(log_label(name, rank, ranks)) {
-  writers_.resize(static_cast<std::size_t>(ranks));
-  obstacles_.resize(static_cast<std::size_t>(ranks));
-  std::copy(key.begin(), key.end(), key_.begin());
-}
+Transports::Transports(std::shared_ptr<EndpointSet> set, int rank, std::vector<int> members, const std::string& name)
+    : set_(std::move(set)),
+      rank_(rank),
+      members_(std::move(members)),
+      label_(log_label(name, rank, static_cast<int>(members_.size()))),
+      obstacles_(members_.size()),
+      writers_(members_.size()) {}
 
 Transports::~Transports() {
   for (const TrafficClass traffic : {TrafficClass::collective, TrafficClass::point_to_point}) close_links(traffic);
@@ -169,113 +107,34 @@ Transports::~Transports() {
 
 Result<std::unique_ptr<Transports>> Transports::open(const Settings& settings, std::span<const unsigned char, 32> key,
                                                      int rank, int ranks, const std::string& name) {
-  std::unique_ptr<Transports> self(new Transports(key, rank, ranks, name));
-  auto transports = wanted(settings);
-  if (!transports.ok()) return transports.status();
-  if (ranks == 1) return self;
-  self->set_options(settings);
-  AllRefused refused;
-  for (const tutti_transport* transport : *transports) {
-    char why[TUTTI_WHY_MAX] = "";
-    const bool viable = transport->viable(why, sizeof why) != 0;
-    const Status opened = viable ? self->open_endpoints(*transport, settings)
-                                 : refusal_of(shortage_now() != 0 ? TUTTI_SYSTEM_ERROR : TUTTI_UNSUPPORTED, why);
-    if (!opened.ok()) refused.push_back({transport->name, opened.error()});
-  }
-  if (self->transports_.empty()) return none_of(refused);
-  for (const Refused& one : refused) say_refused(one);
-  std::erase_if(refused, [](const Refused& one) { return one.error.status != TUTTI_SYSTEM_ERROR; });
-  if (!refused.empty()) self->refusal_ = together(refused).text();
-  return self;
+  auto set = EndpointSet::open(settings, key, rank, ranks);
+  if (!set.ok()) return set.status();
+  std::vector<int> all(static_cast<std::size_t>(ranks));
+  std::iota(all.begin(), all.end(), 0);
+  return std::unique_ptr<Transports>(new Transports(std::move(*set), rank, std::move(all), name));
 }
 
-void Transports::set_options(const Settings& settings) {
-  std::vector<std::pair<const char*, std::string>> all;
-  if (!settings.interfaces.empty()) all.emplace_back("interfaces", joined(settings.interfaces));
-  if (settings.port_range.high != 0) {
-    all.emplace_back("ports", fmt::format("{}-{}", settings.port_range.low, settings.port_range.high));
-  }
-  if (cache_sizes().l2_share() != 0) all.emplace_back("core_cache_bytes", std::to_string(cache_sizes().l2_share()));
-  option_values_.reserve(all.size());  // their addresses stay
-  for (auto& [key, value] : all) options_.push_back({key, option_values_.emplace_back(std::move(value)).c_str()});
+std::unique_ptr<Transports> Transports::part_of(const Transports& whole, std::span<const int> members,
+                                                std::uint64_t context, const std::string& name) {
+  std::vector<int> in_set;
+  for (const int member : members) in_set.push_back(whole.members_[static_cast<std::size_t>(member)]);
+  const auto self = std::ranges::find(members, whole.rank_) - members.begin();
+  std::unique_ptr<Transports> part(new Transports(whole.set_, static_cast<int>(self), std::move(in_set), name));
+  part->in_whole_.assign(members.begin(), members.end());
+  part->context_ = context;
+  return part;
 }
 
-Status Transports::open_endpoints(const tutti_transport& transport, const Settings& settings) {
-  PerTransport mine{&transport, {}, {}};
-  std::vector<OpenEndpoint> opened;
-  for (std::uint32_t traffic = 0; traffic < traffic_classes; ++traffic) {
-    tutti_endpoint_config config{};
-    config.size = sizeof config;
-    config.rank = rank_;
-    config.ranks = ranks_;
-    config.endpoint_class = traffic;
-    config.key = key_.data();
-    config.connect_timeout_ns = settings.connect_timeout_ns;
-    config.log = log_line;
-    config.options = options_.data();
-    config.option_count = options_.size();
-    tutti_endpoint* handle = nullptr;
-    char why[TUTTI_WHY_MAX] = "";
-    const tutti_status status = transport.open(&config, &handle, why, sizeof why);
-    if (status != TUTTI_SUCCESS) return refusal_of(status, why);
-    opened.emplace_back(&transport, handle);
-    mine.own[traffic].resize(TUTTI_DESCRIPTOR_MAX);
-    mine.own[traffic].resize(transport.describe(handle, mine.own[traffic].data()));
-  }
-  for (std::size_t traffic = 0; traffic < traffic_classes; ++traffic) {
-    endpoints_[traffic].push_back(std::move(opened[traffic]));
-  }
-  transports_.push_back(std::move(mine));
-  return {};
-}
-
-std::vector<std::byte> Transports::describe() const {
-  ByteWriter out;
-  out.u32(static_cast<std::uint32_t>(transports_.size()));
-  for (const PerTransport& mine : transports_) {
-    out.text(mine.transport->name);
-    for (const auto& descriptor : mine.own) out.blob(descriptor);
-  }
-  out.text(refusal_);
-  return out.take();
-}
-
-void Transports::read_descriptions(std::span<const std::vector<std::byte>> descriptions) {
-  for (PerTransport& mine : transports_) {
-    for (auto& peers : mine.peers) peers.assign(static_cast<std::size_t>(ranks_), {});
-  }
-  for (std::size_t r = 0; r < descriptions.size(); ++r) {
-    ByteReader reader(descriptions[r]);
-    std::string& offered = offered_.emplace_back();
-    for (std::uint32_t n = reader.u32(); n != 0 && reader.ok(); --n) {
-      const std::string name = reader.text();
-      offered += (offered.empty() ? "" : ", ") + name;
-      const int mine = index_of(name);
-      const bool fresh = std::ranges::none_of(common_, [&](const Common& one) { return one.name == name; });
-      if (fresh) common_.push_back({name, mine});
-      for (std::size_t traffic = 0; traffic < traffic_classes; ++traffic) {
-        const auto descriptor = reader.blob();
-        if (mine < 0) continue;
-        transports_[static_cast<std::size_t>(mine)].peers[traffic][r].assign(descriptor.begin(), descriptor.end());
-      }
-    }
-    refusals_.push_back(reader.text());
-  }
-}
-
-int Transports::index_of(const std::string& name) const {
-  for (std::size_t t = 0; t < transports_.size(); ++t) {
-    if (name == transports_[t].transport->name) return static_cast<int>(t);
-  }
-  return -1;
+void Transports::share() {
+  for (const TrafficClass traffic : {TrafficClass::collective, TrafficClass::point_to_point}) endpoints(traffic).share();
 }
 
 Result<std::vector<std::byte>> Transports::reach(std::span<const std::vector<std::byte>> descriptions, const View& view,
                                                  const Tuning& tuning, const WaitLimits& wait_limits) {
-  read_descriptions(descriptions);
-  Paths paths(transports_.size(), Paths::value_type(static_cast<std::size_t>(ranks_)));
+  set_->read_descriptions(descriptions);
+  Paths paths(set_->opened().size(), Paths::value_type(members_.size()));
   for (std::size_t mine = 0; mine < paths.size(); ++mine) {
-    for (int peer = 0; peer < ranks_; ++peer) {
+    for (int peer = 0; peer < set_->ranks(); ++peer) {
       tutti_reach there{};
       there.size = sizeof there;
       if (peer != rank_ && reaches(mine, peer, there)) paths[mine][static_cast<std::size_t>(peer)] = there;
@@ -283,8 +142,8 @@ Result<std::vector<std::byte>> Transports::reach(std::span<const std::vector<std
   }
   if (Status status = prove(paths, wait_limits); !status.ok()) return status;
   ByteWriter out;
-  for (const auto& [name, mine] : common_) {
-    for (int peer = 0; peer < ranks_; ++peer) {
+  for (const auto& [name, mine] : set_->common()) {
+    for (int peer = 0; peer < set_->ranks(); ++peer) {
       std::optional<tutti_reach> there;
       if (mine >= 0) there = paths[static_cast<std::size_t>(mine)][static_cast<std::size_t>(peer)];
       const LinkEstimate own{there ? there->latency : -1, there ? 1 / there->bandwidth : 0};
@@ -305,12 +164,14 @@ Result<std::vector<std::byte>> Transports::reach(std::span<const std::vector<std
 Status Transports::prove(Paths& paths, const WaitLimits& wait_limits) {
   std::vector<std::pair<std::size_t, int>> pending;
   for (std::size_t mine = 0; mine < paths.size(); ++mine) {
-    for (int peer = 0; transports_[mine].transport->probe != nullptr && peer < ranks_; ++peer) {
+    for (int peer = 0; set_->opened()[mine].transport->probe != nullptr && peer < set_->ranks(); ++peer) {
       const auto distance = static_cast<unsigned>(std::abs(peer - rank_));
-      const bool neighbor = std::has_single_bit(distance) || std::has_single_bit(static_cast<unsigned>(ranks_) - distance);
+      const bool neighbor =
+          std::has_single_bit(distance) || std::has_single_bit(static_cast<unsigned>(set_->ranks()) - distance);
       if (neighbor && paths[mine][static_cast<std::size_t>(peer)]) pending.emplace_back(mine, peer);
     }
   }
+  EndpointGroup& group = endpoints(TrafficClass::collective);
   const Deadline deadline = Deadline::in(std::min(longest_proof_ns, wait_limits.deadline.left_ns()));
   while (!pending.empty()) {
     const bool late = deadline.passed();
@@ -321,7 +182,7 @@ Status Transports::prove(Paths& paths, const WaitLimits& wait_limits) {
       return result != TUTTI_LINK_NOT_YET;
     });
     // The last answers, too, may have to be sent.
-    for (OpenEndpoint& endpoint : endpoints_[0]) static_cast<void>(endpoint.transport()->progress(endpoint.handle()));
+    for (OpenEndpoint& endpoint : group.endpoints) static_cast<void>(endpoint.transport()->progress(endpoint.handle()));
     if (pending.empty()) break;
     if (Status status = wait_limits.check(); !status.ok()) return status;
     constexpr timespec nap{0, 1'000'000};
@@ -332,11 +193,11 @@ Status Transports::prove(Paths& paths, const WaitLimits& wait_limits) {
 
 /// Asks once. late: "not yet" is too late, and says why in the log like every path that fails.
 tutti_link_result Transports::probe(std::size_t mine, int peer, bool late, const Deadline& deadline) {
-  const PerTransport& per = transports_[mine];
+  const EndpointSet::Opened& per = set_->opened()[mine];
   const std::vector<std::byte>& descriptor = per.peers[0][static_cast<std::size_t>(peer)];
   char why[TUTTI_WHY_MAX] = "";
-  const tutti_link_result result =
-      per.transport->probe(endpoints_[0][mine].handle(), peer, descriptor.data(), descriptor.size(), why, sizeof why);
+  const tutti_link_result result = per.transport->probe(endpoints(TrafficClass::collective).endpoints[mine].handle(), peer,
+                                                        descriptor.data(), descriptor.size(), why, sizeof why);
   if (result == TUTTI_LINK_OK || (result == TUTTI_LINK_NOT_YET && !late)) return result;
   const std::string reason =
       result == TUTTI_LINK_NOT_YET ? "none did within " + duration_text(deadline.limit_ns) : std::string(why);
@@ -347,12 +208,12 @@ tutti_link_result Transports::probe(std::size_t mine, int peer, bool late, const
 }
 
 bool Transports::reaches(std::size_t mine, int peer, tutti_reach& there) {
-  const PerTransport& per = transports_[mine];
+  const EndpointSet::Opened& per = set_->opened()[mine];
   const std::vector<std::byte>& descriptor = per.peers[0][static_cast<std::size_t>(peer)];
   if (descriptor.empty()) return false;
   char why[TUTTI_WHY_MAX] = "";
-  if (per.transport->reach(endpoints_[0][mine].handle(), peer, descriptor.data(), descriptor.size(), &there, why,
-                           sizeof why) != 0) {
+  if (per.transport->reach(endpoints(TrafficClass::collective).endpoints[mine].handle(), peer, descriptor.data(),
+                           descriptor.size(), &there, why, sizeof why) != 0) {
     return true;
   }
   log(Level::debug, fmt::format("rank {} does not reach rank {} by {}: {}", rank_, peer, per.transport->name, why));
@@ -364,44 +225,105 @@ bool Transports::reaches(std::size_t mine, int peer, tutti_reach& there) {
 void Transports::note_obstacle(std::size_t mine, int peer, std::string_view why) {
   std::string& all = obstacles_[static_cast<std::size_t>(peer)];
   const TransportWhy said = read_why(why);
-  all += fmt::format("{}{}: {}", all.empty() ? "" : "; ", transports_[mine].transport->name, said.told_of("this process"));
+  all +=
+      fmt::format("{}{}: {}", all.empty() ? "" : "; ", set_->opened()[mine].transport->name, said.told_of("this process"));
   if (obstacle_remedy_.empty()) obstacle_remedy_ = said.remedy;
 }
 
 Status Transports::settle(std::span<const std::vector<std::byte>> rows, View& view) {
-  const ReachTable table(rows, common_.size());
-  std::vector<bool> used(common_.size());
-  std::array<LinkEstimate, kLinkClasses> dearest{};
-  chosen_.assign(static_cast<std::size_t>(ranks_), -1);
+  const ReachTable table(rows, set_->common().size());
   for (std::size_t a = 0; a < rows.size(); ++a) {
     for (std::size_t b = a + 1; b < rows.size(); ++b) {
-      const int best = table.best(a, b);
-      if (best < 0) return unconnected(a, b);
-      const std::size_t t = static_cast<std::size_t>(best);
-      used[t] = true;
-      const LinkEstimate& told = table.at(a, t, b).told;
-      view.through_memory = view.through_memory && table.at(a, t, b).reads_peer;
-      LinkEstimate& worst = dearest[static_cast<std::size_t>(view.link_class(static_cast<int>(a), static_cast<int>(b)))];
-      worst.alpha = std::max(worst.alpha, told.alpha);
-      worst.beta = std::max(worst.beta, told.beta);
-      if (static_cast<int>(a) == rank_) chosen_[b] = common_[t].mine;
-      if (static_cast<int>(b) == rank_) chosen_[a] = common_[t].mine;
+      if (table.best(a, b) < 0) return unconnected(a, b);
     }
+  }
+  settle_on(
+      [&table](std::size_t a, std::size_t b) {
+        const int best = table.best(a, b);
+        const Reach& reach = table.at(a, static_cast<std::size_t>(best), b);
+        return Carrier{best, reach.told, reach.reads_peer};
+      },
+      view);
+  return {};
+}
+
+/// carrier_of: by what its first argument reaches the second; not asked of a rank and itself. view: as in settle.
+template <typename CarrierOf>
+void Transports::settle_on(const CarrierOf& carrier_of, View& view) {
+  const std::size_t ranks = members_.size();
+  const auto self = static_cast<std::size_t>(rank_);
+  std::vector<bool> used(set_->common().size());
+  std::array<LinkEstimate, kLinkClasses> dearest{};
+  for (std::size_t a = 0; a < ranks; ++a) {
+    for (std::size_t b = a + 1; b < ranks; ++b) {
+      const Carrier carrier = carrier_of(a, b);
+      used[static_cast<std::size_t>(carrier.common)] = true;
+      view.through_memory = view.through_memory && carrier.reads_peer;
+      LinkEstimate& worst = dearest[static_cast<std::size_t>(view.link_class(static_cast<int>(a), static_cast<int>(b)))];
+      worst.alpha = std::max(worst.alpha, carrier.told.alpha);
+      worst.beta = std::max(worst.beta, carrier.told.beta);
+    }
+  }
+  carriers_.resize(ranks);
+  for (std::size_t peer = 0; peer < ranks; ++peer) {
+    if (peer != self) carriers_[peer] = carrier_of(self, peer);
   }
   for (std::size_t c = 0; c < kLinkClasses; ++c) {
     if (dearest[c].beta > 0) view.links[c] = dearest[c];
   }
   names_ = names_of(used);
+}
+
+std::vector<std::byte> Transports::describe_carriers() const {
+  ByteWriter out;
+  for (const Carrier& carrier : carriers_) {
+    out.u32(static_cast<std::uint32_t>(carrier.common + 1));
+    for (const double number : {carrier.told.alpha, carrier.told.beta}) {
+      out.u32(std::bit_cast<std::uint32_t>(static_cast<float>(number)));
+    }
+    out.u32(carrier.reads_peer ? 1 : 0);
+  }
+  return out.take();
+}
+
+Status Transports::settle_part(std::span<const std::vector<std::byte>> rows, View& view) {
+  const std::size_t ranks = members_.size();
+  std::vector<std::vector<Carrier>> table;  // by rank of this communicator, and of whole's
+  for (const std::vector<std::byte>& row : rows) {
+    std::vector<Carrier>& carriers = table.emplace_back();
+    for (ByteReader reader(row); reader.left() != 0 && reader.ok();) {
+      Carrier& carrier = carriers.emplace_back();
+      carrier.common = static_cast<int>(reader.u32()) - 1;
+      carrier.told.alpha = bits_to_float(reader.u32());
+      carrier.told.beta = bits_to_float(reader.u32());
+      carrier.reads_peer = reader.u32() != 0;
+    }
+  }
+  const auto cell = [&](std::size_t a, std::size_t b) {
+    const auto column = static_cast<std::size_t>(in_whole_[b]);
+    return a < table.size() && column < table[a].size() ? table[a][column] : Carrier{};
+  };
+  const auto is_sound = [&](std::size_t a, std::size_t b) {
+    const int common = cell(a, b).common;
+    const bool is_known = common >= 0 && static_cast<std::size_t>(common) < set_->common().size();
+    return a == b || (is_known && common == cell(b, a).common);
+  };
+  for (std::size_t pair = 0; pair < ranks * ranks; ++pair) {
+    if (is_sound(pair / ranks, pair % ranks)) continue;
+    return Status(TUTTI_INTERNAL_ERROR, fmt::format("rank {} and rank {} do not tell alike by what they reach each other",
+                                                    pair / ranks, pair % ranks));
+  }
+  settle_on(cell, view);
   return {};
 }
 
 /// Why two ranks have no transport in common: the same on all ranks, but that those two add why each does not reach.
 Status Transports::unconnected(std::size_t a, std::size_t b) const {
   const std::string message = fmt::format("no transport connects rank {} and rank {}: rank {} has {}, rank {} has {}", a, b,
-                                          a, offered_[a], b, offered_[b]);
+                                          a, set_->offered(a), b, set_->offered(b));
   for (const std::size_t rank : {a, b}) {
-    if (refusals_[rank].empty()) continue;
-    const TransportWhy why = read_why(refusals_[rank]);
+    if (set_->refusal(rank).empty()) continue;
+    const TransportWhy why = read_why(set_->refusal(rank));
     return Status(TUTTI_SYSTEM_ERROR, fmt::format("{}; rank {} lacks {}", message, rank, why.reason),
                   why.remedy.empty() ? kShortageRemedy : why.remedy);
   }
@@ -412,7 +334,7 @@ Status Transports::unconnected(std::size_t a, std::size_t b) const {
                   fmt::format("{}; rank {} does not reach rank {}: {}", message, self, other, obstacles_[other]),
                   obstacle_remedy_.empty() ? "See tutti-doctor on both machines" : obstacle_remedy_);
   }
-  const char* const remedy = offered_[a] == offered_[b]
+  const char* const remedy = set_->offered(a) == set_->offered(b)
                                  ? "TUTTI_LOG=debug, and tutti-doctor on both machines, say why these do not reach"
                                  : "Set TUTTI_TRANSPORTS and TUTTI_PLUGINS to the same on all ranks, or not at all; else "
                                    "tutti-doctor on both machines says why one is missing";
@@ -422,21 +344,17 @@ Status Transports::unconnected(std::size_t a, std::size_t b) const {
 std::string Transports::names_of(const std::vector<bool>& used) const {
   std::string names;
   for (std::size_t t = 0; t < used.size(); ++t) {
-    if (used[t]) names += (names.empty() ? "" : "+") + common_[t].name;
+    if (used[t]) names += (names.empty() ? "" : "+") + set_->common()[t].name;
   }
   return names.empty() ? "none" : names;
 }
 
 std::vector<const char*> Transports::carriers() const {
   std::vector<const char*> names;
-  for (const int chosen : chosen_) {
-    names.push_back(chosen < 0 ? nullptr : transports_[static_cast<std::size_t>(chosen)].transport->name);
+  for (const Carrier& carrier : carriers_) {
+    names.push_back(carrier.common < 0 ? nullptr : set_->common()[static_cast<std::size_t>(carrier.common)].name.c_str());
   }
   return names;
-}
-
-std::span<OpenEndpoint> Transports::endpoints(TrafficClass traffic) {
-  return endpoints_[static_cast<std::size_t>(traffic)];
 }
 
 Result<HostLink*> Transports::link(TrafficClass traffic, int peer, std::uint32_t channel, bool sends) {
@@ -444,30 +362,33 @@ Result<HostLink*> Transports::link(TrafficClass traffic, int peer, std::uint32_t
   const std::uint64_t key = (static_cast<std::uint64_t>(peer) << 32) | (std::uint64_t{channel} << 1) | (sends ? 1 : 0);
   const auto found = links.find(key);
   if (found != links.end()) return found->second.get();
-  const std::size_t t = static_cast<std::size_t>(chosen_[static_cast<std::size_t>(peer)]);
-  const PerTransport& per = transports_[t];
-  const auto& descriptor = per.peers[static_cast<std::size_t>(traffic)][static_cast<std::size_t>(peer)];
+  const Carrier& carrier = carriers_[static_cast<std::size_t>(peer)];
+  const auto t = static_cast<std::size_t>(set_->common()[static_cast<std::size_t>(carrier.common)].mine);
+  const EndpointSet::Opened& per = set_->opened()[t];
+  const int in_set = members_[static_cast<std::size_t>(peer)];
+  const auto& descriptor = per.peers[static_cast<std::size_t>(traffic)][static_cast<std::size_t>(in_set)];
   auto link = std::make_unique<HostLink>();
   link->transport = per.transport;
   link->peer = peer;
   link->endpoint = static_cast<std::uint32_t>(t);
   const tutti_link_params params{.size = sizeof(tutti_link_params),
                                  .direction = sends ? TUTTI_LINK_SENDS : TUTTI_LINK_RECEIVES,
-                                 .peer = peer,
+                                 .peer = in_set,
                                  .descriptor = descriptor.data(),
                                  .descriptor_length = descriptor.size(),
-                                 .channel = channel,
+                                 .channel = context_ + channel,
                                  .slots = link_slots,
                                  .slot_bytes = link_slot_bytes};
   char why[TUTTI_WHY_MAX] = "";
-  tutti_endpoint* const endpoint = endpoints_[static_cast<std::size_t>(traffic)][t].handle();
+  tutti_endpoint* const endpoint = endpoints(traffic).endpoints[t].handle();
   const tutti_status status = per.transport->open_link(endpoint, &params, &link->link, why, sizeof why);
   if (status != TUTTI_SUCCESS) return not_opened(*link, sends, status, why);
   return links.emplace(key, std::move(link)).first->second.get();
 }
 
 Status Transports::not_opened(const HostLink& link, bool sends, tutti_status status, std::string_view why) const {
-  const TransportWhy said = read_why(!why.empty() ? why : "it gives no reason. See what its maker says of it");
+  const TransportWhy said =
+      read_why(!why.empty() ? in_own_ranks(why) : "it gives no reason. See what its maker says of it");
   Error error;
   error.status = said.own ? TUTTI_SYSTEM_ERROR : status;
   error.system_error = error.status == TUTTI_SYSTEM_ERROR ? shortage_now() : 0;
@@ -513,12 +434,36 @@ void Transports::log_open(const HostLink& link) {
                                            traffic == TrafficClass::collective));
       if (link.transport->explain == nullptr) return;
       char text[TUTTI_WHY_MAX] = "";
-      link.transport->explain(endpoints_[static_cast<std::size_t>(traffic)][link.endpoint].handle(), link.peer, text,
-                              sizeof text);
-      log(Level::debug, label_ + text);
+      link.transport->explain(endpoints(traffic).endpoints[link.endpoint].handle(),
+                              members_[static_cast<std::size_t>(link.peer)], text, sizeof text);
+      log(Level::debug, label_ + in_own_ranks(text));
       return;
     }
   }
+}
+
+std::string Transports::why_broken(const HostLink& link) const {
+  char why[TUTTI_WHY_MAX] = "";
+  static_cast<void>(link.transport->failure(link.link, why, sizeof why));
+  return in_own_ranks(why);
+}
+
+/// Transports know the ranks of the communicator that was not split off, and write them as "rank 3".
+std::string Transports::in_own_ranks(std::string_view said) const {
+  constexpr std::string_view word = "rank ";
+  std::string out;
+  for (std::size_t at = 0; !said.empty(); said.remove_prefix(at)) {
+    const std::size_t found = said.find(word);
+    at = found == said.npos ? said.size() : found + word.size();
+    out += said.substr(0, at);
+    int in_set = -1;
+    const auto [end, error] = std::from_chars(said.data() + at, said.data() + said.size(), in_set);
+    const auto own = error == std::errc() ? std::ranges::find(members_, in_set) : members_.end();
+    if (own == members_.end()) continue;
+    out += std::to_string(own - members_.begin());
+    at = static_cast<std::size_t>(end - said.data());
+  }
+  return out;
 }
 
 bool Transports::quiesce(TrafficClass traffic) {
@@ -529,34 +474,52 @@ bool Transports::quiesce(TrafficClass traffic) {
   return over;
 }
 
-void Transports::await_quiescence(TrafficClass traffic, const PollHook& hook) {
+/// Looks whether it is `over`, in turns, and makes progress in between, at most for ns. What takes memory here (a peer's
+/// messages) and gets none has not told us that it is over.
+template <typename Over>
+void Transports::await(TrafficClass traffic, std::uint64_t ns, const PollHook& hook, const Over& over) {
   constexpr long first_nap_ns = 20'000;
   constexpr long longest_nap_ns = 500'000;
-  const Deadline deadline = Deadline::in(longest_quiesce_ns);
-  timespec nap{0, first_nap_ns};
-  const auto over = [&] {
-    bool quiet = false;
-    // What takes memory here (a peer's messages) and gets none has not told us that it is over.
+  EndpointGroup& group = endpoints(traffic);
+  const auto look = [&] {
+    bool is_over = false;
+    const EndpointVisit visit(group);
     const Status looked = catching([&]() -> Status {
-      quiet = quiesce(traffic);
-      if (quiet) return {};
-      for (OpenEndpoint& endpoint : endpoints(traffic))
-        static_cast<void>(endpoint.transport()->progress(endpoint.handle()));
+      is_over = over();
+      if (is_over) return {};
+      for (OpenEndpoint& endpoint : group.endpoints) static_cast<void>(endpoint.transport()->progress(endpoint.handle()));
       return {};
     });
-    return looked.ok() && quiet;
+    return looked.ok() && is_over;
   };
-  while (!over() && !deadline.passed()) {
+  const Deadline deadline = Deadline::in(ns);
+  timespec nap{0, first_nap_ns};
+  while (!look() && !deadline.passed()) {
     static_cast<void>(hook.ends_wait());
     ::nanosleep(&nap, nullptr);
     nap.tv_nsec = std::min(2 * nap.tv_nsec, longest_nap_ns);
   }
 }
 
+void Transports::await_quiescence(TrafficClass traffic, const PollHook& hook) {
+  await(traffic, longest_quiesce_ns, hook, [&] { return quiesce(traffic); });
+}
+
+void Transports::flush(TrafficClass traffic) {
+  if (!endpoints(traffic).is_shared()) return;
+  await(traffic, longest_flush_ns, {}, [&] {
+    return std::ranges::none_of(links_[static_cast<std::size_t>(traffic)], [](const auto& entry) {
+      const HostLink& link = *entry.second;
+      return link.state.size != 0 && link.transport->flushed(link.link) == TUTTI_LINK_NOT_YET;
+    });
+  });
+}
+
 void Transports::close_links(TrafficClass traffic) {
   auto& links = links_[static_cast<std::size_t>(traffic)];
   // Each is out of the list before it is closed: nothing that ends this halfway leaves one that is closed twice.
   while (!links.empty()) {
+    const EndpointVisit visit(endpoints(traffic));
     const auto taken = links.extract(links.begin());
     const HostLink& link = *taken.mapped();
     bool may_write = true;  // unless it says otherwise

@@ -48,15 +48,42 @@ void Waiter::begin(std::uint64_t timeout_ns, WaitObserver* concern, bool beside,
   begun_ns_ = idle_since_ns_ = 0;
   waited_ = false;
   gave_up_ = GaveUp::not_yet;
+}
+
+Waiter::~Waiter() {
+  if (!armed_) return;
+  const EndpointVisit visit(group_);
   arm(false);
 }
 
+bool Waiter::take(std::uint64_t most_ns) {
+  if (!group_.mutex().lock_for(most_ns)) return false;
+  holds_ = true;
+  whole_.emplace();
+  return true;
+}
+
+void Waiter::take() {
+  while (!take(millisecond / 2)) static_cast<void>(hook().ends_wait());
+}
+
+void Waiter::give_back() {
+  holds_ = false;
+  whole_.reset();
+  group_.mutex().unlock();
+}
+
+void Waiter::give_way() {
+  leave();
+  enter();
+}
+
 void Waiter::progress() {
-  for (OpenEndpoint& endpoint : endpoints_) static_cast<void>(endpoint.transport()->progress(endpoint.handle()));
+  for (OpenEndpoint& endpoint : group_.endpoints) static_cast<void>(endpoint.transport()->progress(endpoint.handle()));
 }
 
 bool Waiter::spin(std::uint32_t rounds, bool polls) {
-  if (!policy_.spins || beside_ || rounds % rounds_per_look == 0) return false;
+  if (!policy_.spins || beside_ || rounds % rounds_per_look == 0 || contended()) return false;
   if (polls) {
     progress();
   } else {
@@ -70,7 +97,9 @@ bool Waiter::yield_briefly(std::uint64_t& since_ns) {
   const std::uint64_t now = now_ns();
   if (since_ns == 0) since_ns = now;
   if (now - since_ns >= millisecond / 4 || now < naps_until_ns_) return false;
+  leave();
   yield_core(now);
+  enter();
   return true;
 }
 
@@ -92,10 +121,16 @@ bool Waiter::idle(std::uint32_t rounds, bool polls) {
   waited_ = true;
   const bool spins = policy_.spins && !beside_;
   const std::uint64_t now = now_ns();
-  if (begun_ns_ == 0) begun_ns_ = now;
+  if (begun_ns_ == 0) {
+    begun_ns_ = now;
+    arm(false);
+  }
   // A round counter that starts anew says that something moved meanwhile.
   if (idle_since_ns_ == 0 || rounds <= rounds_per_look) idle_since_ns_ = now;
-  if (!may_go_on(now)) return false;
+  leave();
+  const bool goes_on = may_go_on(now);  // others' code, with nothing held
+  enter();
+  if (!goes_on) return false;
   const std::uint64_t idle_for = now - idle_since_ns_;
   const std::uint64_t spin = spins ? spin_for : 0;
   // Beside computing it naps at once: who wakes gets the core soon, who yields gets it back when the computing thread's
@@ -105,7 +140,9 @@ bool Waiter::idle(std::uint32_t rounds, bool polls) {
     arm(false);
     pause_core();
   } else if (idle_for < spin + yield && now >= naps_until_ns_) {
+    leave();
     yield_core(now);
+    enter();
   } else {
     nap(idle_for);
   }
@@ -135,14 +172,17 @@ int Waiter::poll(void* self) {
 }
 
 void Waiter::arm(bool sleeping) {
-  if (armed_ == sleeping) return;
+  if (!sleeping && !armed_) return;
+  if (!sleeping) --group_.sleepers;
+  if (sleeping && !armed_) ++group_.sleepers;
   armed_ = sleeping;
-  for (OpenEndpoint& endpoint : endpoints_) endpoint.transport()->arm(endpoint.handle(), sleeping ? 1 : 0);
+  if (!sleeping && group_.sleepers != 0) return;  // others still want to be woken
+  for (OpenEndpoint& endpoint : group_.endpoints) endpoint.transport()->arm(endpoint.handle(), sleeping ? 1 : 0);
 }
 
 void Waiter::set_yielding(bool yielding) {
   if (!options_.tells) return;
-  for (const OpenEndpoint& endpoint : endpoints_) {
+  for (const OpenEndpoint& endpoint : group_.endpoints) {
     std::uint32_t* const word = endpoint.properties().yielding;
     // Release: whoever sees it sees what was sent before.
     if (word != nullptr) std::atomic_ref(*word).store(yielding ? 1 : 0, std::memory_order_release);
@@ -153,7 +193,6 @@ void Waiter::nap(std::uint64_t idle_for) {
   // Peers are asked to wake us one round before the nap, so that the caller looks once more in between: what came
   // before the asking shows there. What still slips through costs the nap's bound.
   const bool looked = armed_;
-  armed_ = false;
   arm(true);  // the second time: who rang meanwhile, and was heard by a look at a part of what we wait for, rings again
   if (!looked) {
     for (std::uint32_t i = 0; i < pauses_before_last_look; ++i) pause_core();
@@ -161,16 +200,19 @@ void Waiter::nap(std::uint64_t idle_for) {
   }
   std::array<pollfd, 8> events;
   nfds_t count = 0;
-  for (OpenEndpoint& endpoint : endpoints_) {
+  for (OpenEndpoint& endpoint : group_.endpoints) {
     const int fd = endpoint.transport()->event_fd(endpoint.handle());
     if (fd >= 0 && count < events.size()) events[count++] = {fd, POLLIN, 0};
   }
-  // A wake-up that is lost costs no more than a part of what was waited already; and who waits for minutes takes no core.
-  const bool brief = options_.shared || hook_.poll != nullptr;
+  // A wake-up that is lost, or that another thread takes, costs no more than a part of what was waited already; and who
+  // waits for minutes takes no core.
+  const bool brief = options_.shared || group_.is_shared() || hook_.poll != nullptr;
   const std::uint64_t most = brief ? millisecond : std::clamp(idle_for / nap_share, millisecond, longest_nap);
+  leave();
   set_yielding(true);
   static_cast<void>(::poll(events.data(), count, static_cast<int>(most / millisecond)));
   set_yielding(false);
+  enter();
   arm(false);
 }
 

@@ -3,45 +3,23 @@
 //     spin (a core for every rank)  →  yield  →  nap on the endpoints' events, from 1 to 20 ms at a time
 //     (beside computing, as a queue's operations are: nap at once)
 //
+// Where communicators share endpoints, a waiter gives them back while it pauses, and takes them again before it goes on.
+//
 // Naps are bounded because a wake-up may be lost (transport.h) and because failure, deadline and the caller's poll hook
 // are looked at between them; so every wait ends by itself, whatever the peers do.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <span>
-#include <utility>
+#include <optional>
 
-#include "include/tutti/transport.h"
 #include "src/base/clock.h"
+#include "src/base/no_cancellation.h"
 #include "src/base/poll_hook.h"
-#include "src/base/settings.h"
 #include "src/executors/host/agent.h"
+#include "src/links/endpoint_group.h"
 
 namespace tutti {
-
-/// One end of a transport, opened. Closed with the object.
-class OpenEndpoint {
- public:
-  OpenEndpoint(const tutti_transport* transport, tutti_endpoint* handle) : transport_(transport), handle_(handle) {
-    properties_.size = sizeof properties_;
-    transport->properties(handle, &properties_);
-  }
-  OpenEndpoint(OpenEndpoint&& other) noexcept
-      : transport_(other.transport_), handle_(std::exchange(other.handle_, nullptr)), properties_(other.properties_) {}
-  OpenEndpoint& operator=(OpenEndpoint&&) = delete;
-  ~OpenEndpoint() {
-    if (handle_ != nullptr) transport_->close(handle_);
-  }
-  const tutti_transport* transport() const { return transport_; }
-  tutti_endpoint* handle() const { return handle_; }
-  const tutti_endpoint_properties& properties() const { return properties_; }
-
- private:
-  const tutti_transport* transport_;
-  tutti_endpoint* handle_;
-  tutti_endpoint_properties properties_{};
-};
 
 /// Why a waiter gave up.
 enum class GaveUp { not_yet, failed, deadline, hook };
@@ -66,11 +44,15 @@ struct WaiterOptions {
   bool tells = false;   ///< peers look for its messages while it runs, and hear when it leaves its core to others
 };
 
-/// Waits for one operation at a time on a set of endpoints. Used by one thread at a time.
+/// Waits for one operation at a time on a group of endpoints, and takes turns for it where others use them, too
+/// (EndpointTurn). Used by one thread at a time. The group outlives it.
 class Waiter : public Agent {
  public:
-  Waiter(std::span<OpenEndpoint> endpoints, const WaitPolicy& policy, WaiterOptions options)
-      : endpoints_(endpoints), policy_(policy), options_(options) {}
+  Waiter(EndpointGroup& group, const WaitPolicy& policy, WaiterOptions options)
+      : Agent(group.mutex().wanted()), group_(group), policy_(policy), options_(options) {}
+  ~Waiter() override;
+  Waiter(const Waiter&) = delete;
+  Waiter& operator=(const Waiter&) = delete;
 
   /// Starts a wait of at most timeout_ns, counted from its first idle round: a call that never waits reads no clock.
   /// beside: the caller computes meanwhile, so it naps at once, whatever the policy.
@@ -83,8 +65,24 @@ class Waiter : public Agent {
     if (waited_) [[unlikely]]
       begin(timeout_ns, concern_, beside_, PollHook(hook_));
   }
+
+  // What follows is done within a turn. Only `enter` is not, and `gave_up` and `hook` need none.
+
+  /// Begins a turn, as soon as others are through with theirs, at most most_ns from now; false: they are not.
+  bool enter(std::uint64_t most_ns) { return !group_.is_shared() || take(most_ns); }
+  /// Likewise, however long that takes: they move data meanwhile, and wait for nobody. Asks the hook.
+  void enter() {
+    if (group_.is_shared()) [[unlikely]]
+      take();
+  }
+  /// Ends the turn; the endpoints are others' from here on. Once more does nothing.
+  void leave() {
+    if (holds_) [[unlikely]]
+      give_back();
+  }
   void progress() override;
   bool idle(std::uint32_t rounds, bool polls) override;
+  void give_way() override;
   /// Spins where idle(rounds, polls) would do no more than that; false: that has more to do.
   bool spin(std::uint32_t rounds, bool polls);
   /// Where ranks share cores, hands this one over, so that whoever is waited for may have it; false: it does not, or did so
@@ -97,6 +95,9 @@ class Waiter : public Agent {
   PollHook hook() { return hook_.poll != nullptr ? PollHook{&Waiter::poll, this} : PollHook(); }
 
  private:
+  bool take(std::uint64_t most_ns);
+  void take();
+  void give_back();
   bool may_go_on(std::uint64_t now);
   static int poll(void* self);
   /// Yields, and remembers whom to.
@@ -106,7 +107,7 @@ class Waiter : public Agent {
   void nap(std::uint64_t idle_for);
   void arm(bool sleeping);
 
-  std::span<OpenEndpoint> endpoints_;
+  EndpointGroup& group_;
   const WaitPolicy& policy_;
   const WaiterOptions options_;
   WaitObserver* concern_ = nullptr;
@@ -122,7 +123,26 @@ class Waiter : public Agent {
   bool beside_ = false;
   bool armed_ = false;   ///< peers were asked to wake us
   bool waited_ = false;  ///< more than by spinning, since it was begun
+  bool holds_ = false;   ///< the group's mutex
+  /// While it does: a cancellation in the middle of a transport's work would spoil it for the other communicators.
+  std::optional<NoCancellation> whole_;
   GaveUp gave_up_ = GaveUp::not_yet;
+};
+
+/// A turn of a thread that waits within it, by that waiter only. Where nobody shares the endpoints it costs a look.
+class EndpointTurn {
+ public:
+  explicit EndpointTurn(Waiter& waiter) : waiter_(waiter), begun_(true) { waiter.enter(); }
+  /// A turn that is to begin within most_ns; false: it has not.
+  EndpointTurn(Waiter& waiter, std::uint64_t most_ns) : waiter_(waiter), begun_(waiter.enter(most_ns)) {}
+  ~EndpointTurn() { waiter_.leave(); }
+  EndpointTurn(const EndpointTurn&) = delete;
+  EndpointTurn& operator=(const EndpointTurn&) = delete;
+  explicit operator bool() const { return begun_; }
+
+ private:
+  Waiter& waiter_;
+  const bool begun_;
 };
 
 }  // namespace tutti

@@ -114,7 +114,7 @@ Status TransferEngine::exchange(std::span<const Transfer> transfers, const PollH
     return failures_.legal();
   Done done;
   std::size_t count = 0;
-  {
+  if (const EndpointTurn using_endpoints(waiter_, 0); using_endpoints) [[likely]] {
     Midst midst{*this};
     const Status status = catching([&]() -> Status { return count = exchange_at_once(transfers, done), Status(); });
     midst.left = true;
@@ -214,7 +214,7 @@ Status TransferEngine::exchange_rest(std::span<const Transfer> transfers, const 
     posted.resize(left);
     fill(posted, transfers, done, batch);
     recall.posted = true;
-    if (lock.owns_lock()) {
+    if (lock.owns_lock() && !context_.transports.endpoints(TrafficClass::point_to_point).is_shared()) {
       begin_now(posted);
     } else {
       const std::lock_guard inbox_lock(inbox_mutex_);
@@ -279,6 +279,9 @@ inline TransferEngine::Turn TransferEngine::take_turn(std::unique_lock<TriedMute
     ++rounds;
     return Turn::taken;
   }
+  // Whoever calls asks its hook meanwhile.
+  const EndpointTurn using_endpoints(waiter_, poll_every_ns);
+  if (!using_endpoints) return Turn::idle;
   bool moved = false;
   const Status status = catching([&]() -> Status {
     do {
@@ -481,8 +484,7 @@ void TransferEngine::broken(const HostLink& link, int rank) {
     p.asked.reset();
     return;
   }
-  char why[TUTTI_WHY_MAX] = "";
-  static_cast<void>(link.transport->failure(link.link, why, sizeof why));
+  const std::string why = context_.transports.why_broken(link);
   if (auto own = failures_.own_shortage(rank, why)) return fail_all(failures_.fail(std::move(*own)));
   // What follows takes locks of others': not in every round.
   const std::uint64_t now = now_ns();

@@ -69,7 +69,8 @@ class TransferEngine {
   /// Helps until `work` has completed. hook: as in Communicator::run; where it ends the wait the communicator fails.
   Status wait(const Work& work, const PollHook& hook);
   /// Once the communicator's OperationCount is closed: what `exchange` had begun before has ended then, or counts there.
-  /// Waits for one turn of whoever makes progress.
+  /// Waits for one turn of whoever makes progress. Likewise once the endpoints are shared: whoever used them without
+  /// knowing that is through then.
   void settle() { const std::lock_guard lock(mutex_); }
   /// Ends its thread, and whatever is under way as a failure. After that it answers `exchange`, with the communicator's
   /// legal(), and nothing else: finalize does not know who may just be calling.

@@ -1,11 +1,17 @@
 // Opening, closing and being woken, in every state.
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "src/base/clock.h"
@@ -22,7 +28,7 @@ TEST_P(Conformance, ALinkIsNotOpenBeforeThePeerOpensIt) {
   World world(GetParam(), 2);
   for (const int early : {0, 1}) {
     const int late = 1 - early;
-    const auto channel = static_cast<std::uint32_t>(early);
+    const auto channel = static_cast<std::uint64_t>(early);
     tutti_link* const sender = world[early].open_sender(late, world[late].descriptor(), channel, 2, 64);
     tutti_link_state state{};
     for (int i = 0; i < 300; ++i) {
@@ -245,6 +251,61 @@ TEST_P(Conformance, AChannelOpensAgainAfterBothEndsClosed) {
       t().close_link(pipe.sender);
     }
   }
+}
+
+TEST_P(Conformance, ChannelsDifferByTheirHighBitsToo) {
+  World world(GetParam(), 2);
+  constexpr std::uint64_t high = 0x8000'0000'0000'0001;
+  const std::array<Pipe, 4> pipes = {open_pipe(world, 0, 1, 1, 2, 64), open_pipe(world, 0, 1, high, 2, 64),
+                                     open_pipe(world, 0, 1, UINT64_MAX, 2, 64),
+                                     open_pipe(world, 0, 1, std::uint64_t{UINT32_MAX}, 2, 64)};
+  for (std::uint64_t n = 0; n < pipes.size(); ++n) {
+    ASSERT_TRUE(world.until([&] { return try_send(t(), pipes[n].sender, n, 64); }));
+  }
+  for (std::uint64_t n = pipes.size(); n-- != 0;) {
+    EXPECT_TRUE(world.until([&] { return try_receive(t(), pipes[n].receiver, n, 64); })) << n;
+  }
+}
+
+/// Bytes that this process has allocated and not freed.
+std::size_t allocated() { return ::mallinfo2().uordblks; }
+std::size_t mappings() {
+  std::ifstream maps("/proc/self/maps");
+  return static_cast<std::size_t>(std::count(std::istreambuf_iterator<char>(maps), {}, '\n'));
+}
+std::size_t descriptors() {
+  return static_cast<std::size_t>(
+      std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator()));
+}
+
+/// Communicators come and go, each with channels of its own, over endpoints that stay.
+TEST_P(Conformance, WhatBothEndsHaveClosedLeavesNothingBehind) {
+  World world(GetParam(), 2);
+  const Pipe stays = open_pipe(world, 0, 1, 0, 2, 64);
+  const auto come_and_go = [&](std::uint64_t from, std::uint64_t count) {
+    for (std::uint64_t n = from; n < from + count; ++n) {
+      const std::uint64_t channel = fingerprint_of(n);
+      const Pipe there = open_pipe(world, 0, 1, channel, 2, 4096);
+      const Pipe back = open_pipe(world, 1, 0, channel, 2, 4096);
+      // Opened at one end only: who meets nobody leaves nothing either.
+      tutti_link* const alone = world[n % 2 == 0].open_sender(n % 2, world[n % 2].descriptor(), channel + 1, 2, 64);
+      for (const Pipe* pipe : {&there, &back, &there}) {
+        ASSERT_TRUE(world.until([&] { return try_send(t(), pipe->sender, n, 3000); }));
+        ASSERT_TRUE(world.until([&] { return try_receive(t(), pipe->receiver, n, 3000); }));
+      }
+      for (tutti_link* const end : {alone, there.receiver, back.sender, there.sender, back.receiver}) t().close_link(end);
+      world.progress();
+    }
+    for (int i = 0; i < 1000; ++i) world.progress();
+  };
+  come_and_go(0, 100);
+  const std::size_t bytes = allocated(), maps = mappings(), files = descriptors();
+  come_and_go(100, 10'000);
+  EXPECT_LT(allocated(), bytes + 100'000) << "less than 10 bytes of each";
+  EXPECT_LE(mappings(), maps + 20);
+  EXPECT_LE(descriptors(), files);
+  EXPECT_TRUE(world.until([&] { return try_send(t(), stays.sender, 0, 64); }));
+  EXPECT_TRUE(world.until([&] { return try_receive(t(), stays.receiver, 0, 64); }));
 }
 
 TEST_P(Conformance, WhoDoesNotKnowTheKeyGetsNowhereAndDisturbsNobody) {

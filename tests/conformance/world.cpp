@@ -45,7 +45,7 @@ void TestEndpoint::close() {
   endpoint_ = nullptr;
 }
 
-tutti_status TestEndpoint::try_open(tutti_direction direction, int peer, const Bytes& descriptor, std::uint32_t channel,
+tutti_status TestEndpoint::try_open(tutti_direction direction, int peer, const Bytes& descriptor, std::uint64_t channel,
                                     std::uint32_t slots, std::uint64_t bytes, tutti_link** link, std::string& why) {
   const tutti_link_params params{.size = sizeof(tutti_link_params),
                                  .direction = direction,
@@ -61,7 +61,7 @@ tutti_status TestEndpoint::try_open(tutti_direction direction, int peer, const B
   return status;
 }
 
-tutti_link* TestEndpoint::open(tutti_direction direction, int peer, const Bytes& descriptor, std::uint32_t channel,
+tutti_link* TestEndpoint::open(tutti_direction direction, int peer, const Bytes& descriptor, std::uint64_t channel,
                                std::uint32_t slots, std::uint64_t bytes) {
   tutti_link* link = nullptr;
   std::string why;
@@ -69,12 +69,12 @@ tutti_link* TestEndpoint::open(tutti_direction direction, int peer, const Bytes&
   return link;
 }
 
-tutti_link* TestEndpoint::open_sender(int peer, const Bytes& descriptor, std::uint32_t channel, std::uint32_t slots,
+tutti_link* TestEndpoint::open_sender(int peer, const Bytes& descriptor, std::uint64_t channel, std::uint32_t slots,
                                       std::uint64_t bytes) {
   return open(TUTTI_LINK_SENDS, peer, descriptor, channel, slots, bytes);
 }
 
-tutti_link* TestEndpoint::open_receiver(int peer, const Bytes& descriptor, std::uint32_t channel, std::uint32_t slots,
+tutti_link* TestEndpoint::open_receiver(int peer, const Bytes& descriptor, std::uint64_t channel, std::uint32_t slots,
                                         std::uint64_t bytes) {
   return open(TUTTI_LINK_RECEIVES, peer, descriptor, channel, slots, bytes);
 }
@@ -102,7 +102,7 @@ bool World::until(const std::function<bool()>& done, std::uint64_t limit_ns) {
   return true;
 }
 
-Pipe open_pipe(World& world, int from, int to, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes) {
+Pipe open_pipe(World& world, int from, int to, std::uint64_t channel, std::uint32_t slots, std::uint64_t slot_bytes) {
   Pipe pipe;
   pipe.sender = world[from].open_sender(to, world[to].descriptor(), channel, slots, slot_bytes);
   pipe.receiver = world[to].open_receiver(from, world[from].descriptor(), channel, slots, slot_bytes);

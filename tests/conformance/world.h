@@ -44,16 +44,16 @@ class TestEndpoint {
   const Bytes& descriptor() const { return descriptor_; }
   tutti_link_result progress() { return transport_->progress(endpoint_); }
   /// As open_link, which may fail, with its sentence in `why`.
-  tutti_status try_open(tutti_direction direction, int peer, const Bytes& descriptor, std::uint32_t channel,
+  tutti_status try_open(tutti_direction direction, int peer, const Bytes& descriptor, std::uint64_t channel,
                         std::uint32_t slots, std::uint64_t bytes, tutti_link** link, std::string& why);
-  tutti_link* open_sender(int peer, const Bytes& descriptor, std::uint32_t channel, std::uint32_t slots,
+  tutti_link* open_sender(int peer, const Bytes& descriptor, std::uint64_t channel, std::uint32_t slots,
                           std::uint64_t bytes);
-  tutti_link* open_receiver(int peer, const Bytes& descriptor, std::uint32_t channel, std::uint32_t slots,
+  tutti_link* open_receiver(int peer, const Bytes& descriptor, std::uint64_t channel, std::uint32_t slots,
                             std::uint64_t bytes);
 
  private:
   const tutti_transport* transport_;
-  tutti_link* open(tutti_direction direction, int peer, const Bytes& descriptor, std::uint32_t channel, std::uint32_t slots,
+  tutti_link* open(tutti_direction direction, int peer, const Bytes& descriptor, std::uint64_t channel, std::uint32_t slots,
                    std::uint64_t bytes);
 
   std::array<unsigned char, 32> key_{};
@@ -92,7 +92,7 @@ struct Pipe {
 };
 
 /// Opens a channel from `from` to `to` and waits until both ends are open.
-Pipe open_pipe(World& world, int from, int to, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes);
+Pipe open_pipe(World& world, int from, int to, std::uint64_t channel, std::uint32_t slots, std::uint64_t slot_bytes);
 
 /// The bytes of message `number` of a stream: different for each message, each byte predictable.
 Bytes pattern(std::uint64_t number, std::uint64_t bytes);

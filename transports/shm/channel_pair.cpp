@@ -6,6 +6,12 @@
 
 namespace tutti::shm {
 
+void ChannelPair::peer_closed(std::uint64_t serial) {
+  for (RetiredMemory& memory : gone) {
+    if (memory.serial == serial) memory.is_closed = true;
+  }
+}
+
 void SenderSlots::open(std::uint64_t serial, unsigned char* memory) {
   serial_ = serial;
   payloads_ = memory + layout_.payload_offset;
@@ -28,7 +34,7 @@ void SenderSlots::close(bool all_released, Mapping memory) {
 void SenderSlots::leave_memory(Mapping memory) {
   constexpr std::size_t most = 8;
   std::list<RetiredMemory>& gone = pair_.gone;
-  retired_.front() = {serial_, std::move(memory), layout_};
+  retired_.front() = {serial_, std::move(memory), layout_, peer_closed_};
   gone.splice(gone.end(), retired_);
   if (gone.size() <= most) return;
   gone.erase(std::find_if_not(gone.begin(), gone.end(), [reader = pair_.receiver](const RetiredMemory& retired) {

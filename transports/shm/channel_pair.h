@@ -29,6 +29,7 @@ struct RetiredMemory {
   std::uint64_t serial;
   Mapping mapping;
   LinkLayout layout;
+  bool is_closed = false;  ///< the peer's end is closed, too: it lends no more from there
 };
 
 /// What the two links of a channel have to tell each other at one end.
@@ -40,6 +41,13 @@ struct ChannelPair {
   /// Of our former sending links, the oldest first: messages of the peer's may still lie in them, for whichever receiving
   /// link reads them.
   std::list<RetiredMemory> gone;
+
+  /// The peer has closed its end of our sending link of that serial.
+  void peer_closed(std::uint64_t serial);
+  /// Nothing is read at this end, so what the peer lends no more is freed.
+  void sweep() {
+    gone.remove_if([](const RetiredMemory& memory) { return memory.is_closed; });
+  }
 };
 
 /// The slots that a sending link's messages take: its own, or the one that the receiving link of its pair lends. Belongs to
@@ -77,6 +85,9 @@ class SenderSlots {
   }
   void find_kept() { pool_.find_kept(credit_.consumed()); }
 
+  /// The peer has closed the other end: it lends nothing more from here.
+  void peer_closed() { peer_closed_ = true; }
+
   // From the receiving link of the pair.
   /// The peer had kept that slot of the link of that serial, and what it wrote there is read.
   void put_back(std::uint64_t serial, std::uint32_t slot) {
@@ -105,6 +116,7 @@ class SenderSlots {
   unsigned char* lent_payloads_ = nullptr;
   Mapping lent_memory_;  ///< of a lender that is gone, while its slot is here
   /// A node for ChannelPair::gone, made beforehand: when that is needed, there may be no memory.
+  bool peer_closed_ = false;
   std::list<RetiredMemory> retired_{1};
 };
 

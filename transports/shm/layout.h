@@ -14,7 +14,7 @@ inline constexpr std::uint64_t kLine = 64;
 /// Writers of different words keep this distance: the adjacent-line prefetcher fetches lines in pairs.
 inline constexpr std::uint64_t kPair = 128;
 inline constexpr std::uint64_t kPage = 4096;
-inline constexpr std::uint32_t kProtocol = 8;
+inline constexpr std::uint32_t kProtocol = 9;
 
 /// One per endpoint, mapped by all its peers.
 struct EndpointPage {
@@ -243,13 +243,12 @@ enum class Verb : std::uint32_t {
 
 struct ControlMessage {
   Verb verb;
-  std::uint32_t channel = 0;
+  std::int32_t rank = -1;
+  std::uint64_t channel = 0;
   std::uint64_t serial = 0;  ///< tells one opening of a channel from the next
   std::uint64_t a = 0, b = 0, c = 0;
-  std::int32_t rank = -1;
+  std::uint32_t protocol = kProtocol;  ///< where each version has it
   std::uint32_t pid = 0;
-  std::uint32_t protocol = kProtocol;
-  std::uint32_t unused = 0;
 };
 static_assert(sizeof(ControlMessage) == 56);
 

@@ -29,7 +29,7 @@ Packet packet_of(Verb verb, const ShmLink& link) {
 
 }  // namespace
 
-ShmLink::ShmLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes)
+ShmLink::ShmLink(Endpoint& endpoint, Peer& peer, std::uint64_t channel, std::uint32_t slots, std::uint64_t slot_bytes)
     : channel_pair_(peer.channel_pair(channel)),
       layout_(LinkLayout::of(slots, slot_bytes)),
       endpoint_(endpoint),
@@ -100,7 +100,7 @@ tutti_link_result ShmLink::state(tutti_link_state* state) const {
 
 // ---- Sender.
 
-SenderLink::SenderLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes)
+SenderLink::SenderLink(Endpoint& endpoint, Peer& peer, std::uint64_t channel, std::uint32_t slots, std::uint64_t slot_bytes)
     : ShmLink(endpoint, peer, channel, slots, slot_bytes),
       credit_(layout_),
       slots_(channel_pair_, credit_, layout_),
@@ -318,7 +318,7 @@ void SenderLink::give_up() {
 
 // ---- Receiver.
 
-ReceiverLink::ReceiverLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots,
+ReceiverLink::ReceiverLink(Endpoint& endpoint, Peer& peer, std::uint64_t channel, std::uint32_t slots,
                            std::uint64_t slot_bytes)
     : ShmLink(endpoint, peer, channel, slots, slot_bytes), slots_(channel_pair_, layout_) {
   peer.add(*this);

@@ -29,7 +29,7 @@ class ShmLink {
   ShmLink(const ShmLink&) = delete;
   ShmLink& operator=(const ShmLink&) = delete;
 
-  std::uint32_t channel() const { return channel_; }
+  std::uint64_t channel() const { return channel_; }
   std::uint64_t serial() const { return serial_; }
   Stage stage() const { return stage_; }
   Peer& peer() const { return peer_; }
@@ -53,7 +53,7 @@ class ShmLink {
   bool expire(std::uint64_t now);
 
  protected:
-  ShmLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes);
+  ShmLink(Endpoint& endpoint, Peer& peer, std::uint64_t channel, std::uint32_t slots, std::uint64_t slot_bytes);
   void settle(Stage stage);
   tutti_link_result broken(std::string why) {
     break_off(std::move(why));
@@ -87,7 +87,7 @@ class ShmLink {
 
   Endpoint& endpoint_;
   Peer& peer_;
-  const std::uint32_t channel_;
+  const std::uint64_t channel_;
   std::uint64_t serial_ = 0;
   std::uint64_t stalls_ = 0;  ///< times that a sender had no credit
   Stage stage_ = Stage::kOpening;
@@ -109,7 +109,7 @@ class ShmLink {
 /// The producer: owns the memory.
 class SenderLink final : public ShmLink {
  public:
-  SenderLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes);
+  SenderLink(Endpoint& endpoint, Peer& peer, std::uint64_t channel, std::uint32_t slots, std::uint64_t slot_bytes);
   ~SenderLink() override;
   /// Creates the memory and tells the peer.
   Status begin();
@@ -190,6 +190,10 @@ class SenderLink final : public ShmLink {
   // From the peer.
   void accepted();
   void refused(const ControlMessage& message) { break_off(differs(message)); }
+  void receiver_closed(std::string why) {
+    slots_.peer_closed();
+    break_off(std::move(why));
+  }
   /// It could not take that region of ours: what it shall pull from there is copied into its slots.
   void region_refused(std::uint64_t id);
 
@@ -286,7 +290,7 @@ class SenderLink final : public ShmLink {
 /// The consumer: maps the producer's memory and reads it where it lies.
 class ReceiverLink final : public ShmLink {
  public:
-  ReceiverLink(Endpoint& endpoint, Peer& peer, std::uint32_t channel, std::uint32_t slots, std::uint64_t slot_bytes);
+  ReceiverLink(Endpoint& endpoint, Peer& peer, std::uint64_t channel, std::uint32_t slots, std::uint64_t slot_bytes);
   ~ReceiverLink() override;
   /// Takes the sender's announcement where it is there already.
   Status begin();

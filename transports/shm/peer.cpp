@@ -79,6 +79,7 @@ void Peer::gone() {
   // Links do not leave these maps when they break, only when they are closed.
   for (const auto& [channel, link] : senders_) link->break_off(why_gone());
   for (const auto& [channel, link] : receivers_) link->break_off(why_gone());
+  std::erase_if(channel_pairs_, [this](const auto& pair) { return !has_sender(pair.first) && !has_receiver(pair.first); });
 }
 
 bool Peer::lost_connection() {
@@ -151,6 +152,13 @@ void Peer::post(Packet packet) {
   if (stage_ == Stage::kReady) flush();
 }
 
+bool Peer::says_only_what_is_gone() const {
+  return std::ranges::all_of(outbox_, [](const Packet& packet) {
+    const Verb verb = packet.message.verb;
+    return verb == Verb::kCloseSender || verb == Verb::kCloseReceiver || verb == Verb::kForgetRegion;
+  });
+}
+
 void Peer::ring() const {
   if (!doorbell_) return;
   // Whoever clears the word rings, so that a sleeper is rung once. Relaxed: the kernel orders the wake-up itself.
@@ -175,10 +183,7 @@ void Peer::handle(Packet& packet) {
       if (SenderLink* link = sender_of(m)) link->refused(m);
       return;
     case Verb::kCloseReceiver:
-      if (SenderLink* link = sender_of(m)) {
-        link->break_off(name() + " has closed its end of channel " + std::to_string(m.channel));
-      }
-      return;
+      return take_close_receiver(m);
     case Verb::kCloseSender:
       return take_close_sender(m);
     case Verb::kRegion:
@@ -221,7 +226,7 @@ void Peer::take_link(const Packet& packet) {
   if (found != receivers_.end() && found->second->stage() == ShmLink::Stage::kOpening) {
     found->second->offered(packet.message, packet.descriptors[0]);
   } else {
-    offered_.push_back({packet.message, packet.descriptors[0]});
+    offered_.emplace(packet.message.channel, OfferedLink{packet.message, packet.descriptors[0]});
   }
 }
 
@@ -232,15 +237,35 @@ void Peer::take_close_sender(const ControlMessage& message) {
     return;
   }
   // Nobody has accepted it, so nothing was ever committed there.
-  offered_.remove_if(
-      [&](const OfferedLink& o) { return o.message.channel == message.channel && o.message.serial == message.serial; });
+  const auto [first, last] = offered_.equal_range(message.channel);
+  const auto same = std::find_if(first, last, [&](const auto& o) { return o.second.message.serial == message.serial; });
+  if (same != last) offered_.erase(same);
 }
 
-std::optional<OfferedLink> Peer::take_offered(std::uint32_t channel) {
-  const auto found =
-      std::find_if(offered_.begin(), offered_.end(), [&](const OfferedLink& o) { return o.message.channel == channel; });
-  if (found == offered_.end()) return std::nullopt;
-  OfferedLink offered = std::move(*found);
+void Peer::take_close_receiver(const ControlMessage& message) {
+  if (SenderLink* const link = sender_of(message)) {
+    return link->receiver_closed(name() + " has closed its end of channel " + std::to_string(message.channel));
+  }
+  const auto found = channel_pairs_.find(message.channel);
+  if (found == channel_pairs_.end()) return;
+  found->second.peer_closed(message.serial);
+  sweep_channel(message.channel);
+}
+
+/// Frees what nobody needs of a channel any more.
+void Peer::sweep_channel(std::uint64_t channel) {
+  const auto found = channel_pairs_.find(channel);
+  if (found == channel_pairs_.end()) return;
+  ChannelPair& pair = found->second;
+  if (pair.receiver == nullptr && stage_ == Stage::kGone) pair.gone.clear();
+  if (pair.receiver == nullptr) pair.sweep();
+  if (pair.gone.empty() && !has_sender(channel) && !has_receiver(channel)) channel_pairs_.erase(found);
+}
+
+std::optional<OfferedLink> Peer::take_offered(std::uint64_t channel) {
+  const auto found = offered_.lower_bound(channel);
+  if (found == offered_.end() || found->first != channel) return std::nullopt;
+  OfferedLink offered = std::move(found->second);
   offered_.erase(found);
   return offered;
 }
@@ -315,10 +340,16 @@ PeerRegion* Peer::find_region(std::uint64_t id) {
 void Peer::add(SenderLink& link) { senders_[link.channel()] = &link; }
 void Peer::add(ReceiverLink& link) { receivers_[link.channel()] = &link; }
 
-void Peer::remove(SenderLink& link) { senders_.erase(link.channel()); }
-void Peer::remove(ReceiverLink& link) { receivers_.erase(link.channel()); }
+void Peer::remove(SenderLink& link) {
+  senders_.erase(link.channel());
+  sweep_channel(link.channel());
+}
+void Peer::remove(ReceiverLink& link) {
+  receivers_.erase(link.channel());
+  sweep_channel(link.channel());
+}
 
-bool Peer::has_sender(std::uint32_t channel) const { return senders_.contains(channel); }
-bool Peer::has_receiver(std::uint32_t channel) const { return receivers_.contains(channel); }
+bool Peer::has_sender(std::uint64_t channel) const { return senders_.contains(channel); }
+bool Peer::has_receiver(std::uint64_t channel) const { return receivers_.contains(channel); }
 
 }  // namespace tutti::shm

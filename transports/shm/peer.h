@@ -56,6 +56,8 @@ class Peer {
   /// Queues a message and sends as much as goes.
   void post(Packet packet);
   bool drained() const { return outbox_.empty(); }
+  /// Whether something waits that the peer cannot do without. That links and regions are gone it hears in time.
+  bool owes() const { return !outbox_.empty() && !says_only_what_is_gone(); }
   /// Wakes the peer where it sleeps.
   void ring() const;
 
@@ -70,18 +72,19 @@ class Peer {
   /// Frees forgotten regions that nobody holds.
   void sweep_regions();
 
-  /// Of a channel; it lives as long as this.
-  ChannelPair& channel_pair(std::uint32_t channel) { return channel_pairs_[channel]; }
+  /// Of a channel; it lives as long as a link of it, and as memory that the peer may still say something of.
+  ChannelPair& channel_pair(std::uint64_t channel) { return channel_pairs_[channel]; }
   void add(SenderLink& link);
   void add(ReceiverLink& link);
   void remove(SenderLink& link);
   void remove(ReceiverLink& link);
-  bool has_sender(std::uint32_t channel) const;
-  bool has_receiver(std::uint32_t channel) const;
+  bool has_sender(std::uint64_t channel) const;
+  bool has_receiver(std::uint64_t channel) const;
   /// The oldest announcement for `channel`, taken out; nothing where there is none.
-  std::optional<OfferedLink> take_offered(std::uint32_t channel);
+  std::optional<OfferedLink> take_offered(std::uint64_t channel);
 
  private:
+  bool says_only_what_is_gone() const;
   bool connect();
   bool receive();
   bool flush();
@@ -102,6 +105,8 @@ class Peer {
   bool writes() const;
   PeerRegion* find_region(std::uint64_t id);
   void take_close_sender(const ControlMessage& message);
+  void take_close_receiver(const ControlMessage& message);
+  void sweep_channel(std::uint64_t channel);
   SenderLink* sender_of(const ControlMessage& message) const;
 
   Endpoint& endpoint_;
@@ -120,10 +125,11 @@ class Peer {
   EndpointPage* page_ = nullptr;
   SharedFd doorbell_;
 
-  std::map<std::uint32_t, ChannelPair> channel_pairs_;
-  std::map<std::uint32_t, SenderLink*> senders_;
-  std::map<std::uint32_t, ReceiverLink*> receivers_;
-  std::list<OfferedLink> offered_;
+  // By channel.
+  std::map<std::uint64_t, ChannelPair> channel_pairs_;
+  std::map<std::uint64_t, SenderLink*> senders_;
+  std::map<std::uint64_t, ReceiverLink*> receivers_;
+  std::multimap<std::uint64_t, OfferedLink> offered_;  ///< of one channel the oldest first
   std::unordered_map<std::uint64_t, std::unique_ptr<PeerRegion>> regions_;
   // The region that was asked for last: links use one for a long time.
   std::uint64_t last_region_id_ = UINT64_MAX;

@@ -186,7 +186,7 @@ tutti_link_result offer(tutti_link* link, const tutti_region* region, const void
   return sender(link).offer(of(region), source, bytes, fingerprint);
 }
 
-tutti_link_result flushed(tutti_link* link) { return of(link).peer().drained() ? TUTTI_LINK_OK : TUTTI_LINK_NOT_YET; }
+tutti_link_result flushed(tutti_link* link) { return of(link).peer().owes() ? TUTTI_LINK_NOT_YET : TUTTI_LINK_OK; }
 
 tutti_link_result view(tutti_link* link, tutti_message* message) { return receiver(link).view(message); }
 void release(tutti_link* link) { receiver(link).release(); }

@@ -30,7 +30,7 @@ struct DialIntroduction {
 };
 
 /// The purpose that the handshake of this transport proves.
-inline constexpr const char* kPurpose = "tutti tcp 1";
+inline constexpr const char* kPurpose = "tutti tcp 2";
 
 /// One socket to a peer in the making: connected by one of several ways, then attached as socket `index`.
 class Attempt final : public Watcher {

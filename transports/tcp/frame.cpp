@@ -9,8 +9,8 @@ namespace tutti::tcp {
 
 const char* header_fault(const FrameHeader& header) {
   if (header.mark != kFrameMark) return "a header without its mark";
-  if (header.kind < static_cast<std::uint8_t>(FrameKind::kData) ||
-      header.kind > static_cast<std::uint8_t>(FrameKind::kAttach)) {
+  if (header.kind < static_cast<std::uint16_t>(FrameKind::kData) ||
+      header.kind > static_cast<std::uint16_t>(FrameKind::kAttach)) {
     return "a frame of an unknown kind";
   }
   const bool has_ends = header.is(FrameKind::kOpen) || header.is(FrameKind::kClose);
@@ -94,7 +94,7 @@ void FrameReader::take_buffered_payload() {
   payload_left_ -= taken;
 }
 
-void FrameReader::drop_current(std::uint32_t channel) {
+void FrameReader::drop_current(std::uint64_t channel) {
   if (payload_left_ > 0 && current_.channel == channel) target_ = nullptr;
 }
 

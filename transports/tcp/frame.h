@@ -1,6 +1,6 @@
 // What travels on a connection once its handshake is done: frames, each a fixed header and, for data, a payload.
 //
-//     | kind 1 | flags 1 | mark 2 | channel 4 | sequence 8 | bytes 8 | fingerprint 8 |  payload: `bytes`, data only |
+//     | kind 2 | flags 2 | mark 4 | channel 8 | sequence 8 | bytes 8 | fingerprint 8 |  payload: `bytes`, data only |
 //
 //     kind      sequence                   bytes              sent by
 //     data      number of the message      payload's length   the sending end of a link
@@ -23,34 +23,34 @@
 
 namespace tutti::tcp {
 
-enum class FrameKind : std::uint8_t { kData = 1, kCredit = 2, kOpen = 3, kClose = 4, kGoodbye = 5, kAttach = 6 };
+enum class FrameKind : std::uint16_t { kData = 1, kCredit = 2, kOpen = 3, kClose = 4, kGoodbye = 5, kAttach = 6 };
 
-inline constexpr std::uint16_t kFrameMark = 0x7475;  ///< in every header, so that a lost boundary is noticed at once
-inline constexpr std::uint8_t kBySender = 1;         ///< flag of open and close: of the sending end
+inline constexpr std::uint32_t kFrameMark = 0x74757469;  ///< in every header, so that a lost boundary is noticed at once
+inline constexpr std::uint16_t kBySender = 1;            ///< flag of open and close: of the sending end
 inline constexpr std::uint64_t kMaxMessage = std::uint64_t{1} << 40;  ///< longest message, bytes
 
 /// One header as it lies on the wire.
 struct FrameHeader {
-  std::uint8_t kind = 0;
-  std::uint8_t flags = 0;
-  std::uint16_t mark = kFrameMark;
-  std::uint32_t channel = 0;
+  std::uint16_t kind = 0;
+  std::uint16_t flags = 0;
+  std::uint32_t mark = kFrameMark;
+  std::uint64_t channel = 0;
   std::uint64_t sequence = 0;
   std::uint64_t bytes = 0;
   std::uint64_t fingerprint = 0;
 
-  bool is(FrameKind which) const { return kind == static_cast<std::uint8_t>(which); }
+  bool is(FrameKind which) const { return kind == static_cast<std::uint16_t>(which); }
   /// Bytes that follow this header.
   std::uint64_t payload() const { return is(FrameKind::kData) ? bytes : 0; }
 };
-static_assert(sizeof(FrameHeader) == 32 && std::is_trivially_copyable_v<FrameHeader>);
+static_assert(sizeof(FrameHeader) == 40 && std::is_trivially_copyable_v<FrameHeader>);
 static_assert(std::endian::native == std::endian::little, "headers are sent as they lie in memory, little endian");
 
 /// A header without payload.
-inline FrameHeader control_frame(FrameKind kind, std::uint32_t channel, std::uint64_t sequence = 0,
+inline FrameHeader control_frame(FrameKind kind, std::uint64_t channel, std::uint64_t sequence = 0,
                                  std::uint64_t bytes = 0) {
   FrameHeader header;
-  header.kind = static_cast<std::uint8_t>(kind);
+  header.kind = static_cast<std::uint16_t>(kind);
   header.channel = channel;
   header.sequence = sequence;
   header.bytes = bytes;
@@ -88,7 +88,7 @@ class FrameReader {
   /// Takes the first n bytes of those pieces. False: the stream cannot go on.
   bool consume(std::size_t n);
   /// Drops the rest of the message under way if it is `channel`'s: nothing is written to its target any more.
-  void drop_current(std::uint32_t channel);
+  void drop_current(std::uint64_t channel);
   /// Whether the stream stands between two frames.
   bool at_boundary() const { return payload_left_ == 0 && begin_ == end_; }
 

@@ -133,7 +133,10 @@ void Sender::gone(ByteBuffer staging) {
 // What the peer took before it left is flushed, so a broken link is no error by itself.
 tutti_link_result Sender::flushed() {
   // Relaxed: this thread's own word.
-  const auto all_gone = [this] { return reusable_.load(std::memory_order_relaxed) == sent_; };
+  // The last sender to have something under way sees to what others of its connection, which are through, left behind it.
+  const auto all_gone = [this] {
+    return reusable_.load(std::memory_order_relaxed) == sent_ && (stream_ == nullptr || stream_->settled());
+  };
   if (!all_gone() && !broken_) stream_->write();
   if (all_gone()) return TUTTI_LINK_OK;
   return broken_ ? TUTTI_LINK_BROKEN : TUTTI_LINK_NOT_YET;
@@ -240,9 +243,9 @@ tutti_link_result Receiver::flushed() {
   if (broken_) return orderly_ ? TUTTI_LINK_OK : TUTTI_LINK_BROKEN;  // who left needs no credit
   if (stream_ == nullptr) return TUTTI_LINK_OK;
   // Credit that is owed may stay so: it is less than a lot, without which the sender has all that it was promised.
-  if (stream_->idle()) return TUTTI_LINK_OK;
+  if (stream_->settled()) return TUTTI_LINK_OK;
   stream_->write();
-  return stream_->idle() ? TUTTI_LINK_OK : TUTTI_LINK_NOT_YET;
+  return stream_->settled() ? TUTTI_LINK_OK : TUTTI_LINK_NOT_YET;
 }
 
 tutti_quiesced Receiver::give_up() {

@@ -22,7 +22,7 @@ class Stream;
 
 /// What both ends of a link must agree on.
 struct LinkShape {
-  std::uint32_t channel = 0;
+  std::uint64_t channel = 0;
   std::uint32_t window = 0;      ///< messages that may be under way
   std::uint64_t slot_bytes = 0;  ///< longest message that is reserved; longer ones are offered
 };

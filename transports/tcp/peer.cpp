@@ -10,38 +10,36 @@ namespace tutti::tcp {
 
 namespace {
 
-constexpr std::uint32_t kLowChannels = 256;           // found by index
-constexpr std::size_t kMostHighChannels = 64 * 1024;  // found by hash; peers can only make us remember so many
+constexpr std::size_t kMostChannels = 1 << 20;  // peers can only make us remember so many
 constexpr std::uint32_t kMostSockets = 64;
 
 }  // namespace
 
-LinkPair* Peer::find_channel(std::uint32_t number) {
-  if (number < kLowChannels) return number < low_channels_.size() ? low_channels_[number].get() : nullptr;
-  const auto found = high_channels_.find(number);
-  return found == high_channels_.end() ? nullptr : found->second.get();
+LinkPair* Peer::look_up_channel(std::uint64_t number) {
+  const auto found = channels_.find(number);
+  if (found == channels_.end()) return nullptr;
+  last_number_ = number;
+  return last_ = found->second.get();
 }
 
-LinkPair* Peer::channel(std::uint32_t number) {
+LinkPair* Peer::channel(std::uint64_t number) {
   if (LinkPair* known = find_channel(number)) return known;
-  if (number < kLowChannels) {
-    if (low_channels_.size() <= number) low_channels_.resize(number + 1);
-    low_channels_[number] = std::make_unique<LinkPair>();
-    return low_channels_[number].get();
-  }
-  if (high_channels_.size() >= kMostHighChannels) return nullptr;
-  return (high_channels_[number] = std::make_unique<LinkPair>()).get();
+  if (channels_.size() >= kMostChannels) return nullptr;
+  return channels_.try_emplace(number, std::make_unique<LinkPair>()).first->second.get();
 }
 
-template <typename Action>
-void Peer::each_channel(const Action& action) {
-  for (std::size_t i = 0; i < low_channels_.size(); ++i) {
-    if (low_channels_[i]) action(static_cast<std::uint32_t>(i), *low_channels_[i]);
-  }
-  for (auto& [number, channel] : high_channels_) action(number, *channel);
+void Peer::forget_if_unused(std::uint64_t number) {
+  const auto found = channels_.find(number);
+  if (found == channels_.end() || found->second->has_links()) return;
+  const LinkPair& channel = *found->second;
+  const Stream* const stream = stream_for(number);
+  const bool hears = fault_.empty() || (stream != nullptr && !stream->broken());
+  if (hears && !(channel.sending.fresh() && channel.receiving.fresh())) return;
+  if (last_ == &channel) last_ = nullptr;
+  channels_.erase(found);
 }
 
-Stream* Peer::stream_for(std::uint32_t channel) const {
+Stream* Peer::stream_for(std::uint64_t channel) const {
   return streams_.empty() ? nullptr : streams_[channel % streams_.size()].get();
 }
 
@@ -82,19 +80,22 @@ Result<TcpLink*> Peer::open_link(const Card& card, const LinkShape& shape, bool 
 tutti_quiesced Peer::quiesce(TcpLink& link) {
   if (!link.quiesced()) {
     link.quiesce();
-    ++find_channel(link.shape().channel)->direction(link.sends()).own_closes;
+    // The peer does not know of an end that it was never told of.
+    if (link.stream() != nullptr) find_channel(link.shape().channel)->direction(link.sends()).closes();
   }
   return *link.quiesced();
 }
 
 void Peer::close_link(TcpLink& link) {
   static_cast<void>(quiesce(link));
-  LinkPair* channel = find_channel(link.shape().channel);
+  const std::uint64_t number = link.shape().channel;
+  LinkPair* channel = find_channel(number);
   if (link.sends()) {
     channel->sender.reset();
   } else {
     channel->receiver.reset();
   }
+  forget_if_unused(number);
 }
 
 Stream& Peer::add_stream(std::uint32_t index, std::uint32_t count, UniqueFd socket, const std::string& remote) {
@@ -124,15 +125,16 @@ bool Peer::accept(const EndpointId& id, std::uint32_t index, std::uint32_t count
 }
 
 void Peer::connect_links(Stream& stream) {
-  each_channel([&](std::uint32_t number, LinkPair& channel) {
-    if (stream_for(number) != &stream) return;
+  // First all, and then told: what comes back meanwhile may change what channels there are.
+  std::vector<TcpLink*> links;
+  for (const auto& [number, channel] : channels_) {
+    if (stream_for(number) != &stream) continue;
     for (const bool sends : {true, false}) {
-      // Ends that were given up before there was a connection: the peer counts them too.
-      for (std::uint64_t i = 0; i < channel.direction(sends).own_closes; ++i) stream.say_closed(number, sends);
-      TcpLink* const link = channel.link(sends);
-      if (link != nullptr && !link->broken() && !link->quiesced()) link->attach(stream);
+      TcpLink* const link = channel->link(sends);
+      if (link != nullptr && !link->broken() && !link->quiesced()) links.push_back(link);
     }
-  });
+  }
+  for (TcpLink* const link : links) link->attach(stream);
 }
 
 void Peer::dial(std::uint64_t now) {
@@ -161,18 +163,18 @@ bool Peer::waiting() const {
 
 void Peer::unreachable(const std::string& sentence) {
   if (fault_.empty()) fault_ = sentence;
-  each_channel([&](std::uint32_t, LinkPair& channel) {
-    if (channel.sender && channel.sender->stream() == nullptr) channel.sender->fail(sentence);
-    if (channel.receiver && channel.receiver->stream() == nullptr) channel.receiver->fail(sentence);
-  });
+  for (const auto& [number, channel] : channels_) {
+    if (channel->sender && channel->sender->stream() == nullptr) channel->sender->fail(sentence);
+    if (channel->receiver && channel->receiver->stream() == nullptr) channel->receiver->fail(sentence);
+  }
 }
 
 void Peer::stream_ended(Stream& stream, const std::string& sentence, bool orderly) {
   endpoint_.log(orderly ? 3 : 2, sentence);
-  each_channel([&](std::uint32_t, LinkPair& channel) {
-    if (channel.sender && channel.sender->stream() == &stream) channel.sender->fail(sentence, orderly);
-    if (channel.receiver && channel.receiver->stream() == &stream) channel.receiver->fail(sentence, orderly);
-  });
+  for (const auto& [number, channel] : channels_) {
+    if (channel->sender && channel->sender->stream() == &stream) channel->sender->fail(sentence, orderly);
+    if (channel->receiver && channel->receiver->stream() == &stream) channel->receiver->fail(sentence, orderly);
+  }
   unreachable(sentence);
   if (orderly) return;  // its other connections say goodbye themselves
   for (auto& other : streams_) {

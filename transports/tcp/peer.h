@@ -21,20 +21,27 @@ namespace tutti::tcp {
 class Endpoint;
 
 /// One direction of a channel over time. A direction may be opened again once its end was given up: its lives are told
-/// apart by counting the closes of both ends, which the connection keeps in order with everything else.
+/// apart by counting the closes of both ends, which the connection keeps in order with everything else. An end that the
+/// peer gives up before this side opens it is given up here, too, so that both count alike and may forget the channel.
 struct Direction {
-  std::uint64_t own_closes = 0;   ///< times that this side gave its end up
-  std::uint64_t peer_closes = 0;  ///< times that the peer did
-  bool peer_open = false;         ///< the peer has its end open, in its current life, with these:
+  std::int64_t ahead = 0;  ///< times that this side gave its end up, less the peer's
+  bool peer_open = false;  ///< the peer has its end open, in its current life, with these:
   std::uint64_t peer_window = 0;
   std::uint64_t peer_slot_bytes = 0;
 
+  void closes() { ++ahead; }
+  void peer_closes() {
+    --ahead;
+    peer_open = false;
+  }
   /// The peer's frames belong to a life that has ended here.
-  bool stale() const { return peer_closes < own_closes; }
+  bool stale() const { return ahead > 0; }
   /// The peer gave up its end of the life that is current here.
-  bool closed_by_peer() const { return peer_closes > own_closes; }
+  bool closed_by_peer() const { return ahead < 0; }
   /// Both ends are in the same life, and the peer's is open.
-  bool met() const { return peer_closes == own_closes && peer_open; }
+  bool met() const { return ahead == 0 && peer_open; }
+  /// Nothing is known of it.
+  bool fresh() const { return ahead == 0 && !peer_open; }
 };
 
 /// Both directions of one channel with one peer, and what the peer said of it, perhaps before this side opened it.
@@ -46,6 +53,7 @@ struct LinkPair {
 
   Direction& direction(bool of_sender) { return of_sender ? sending : receiving; }
   TcpLink* link(bool sends) const { return sends ? static_cast<TcpLink*>(sender.get()) : receiver.get(); }
+  bool has_links() const { return sender || receiver; }
 };
 
 /// A peer. Links are spread over its connections by channel: channel c travels on socket c mod n.
@@ -62,8 +70,13 @@ class Peer {
   std::string name() const { return "rank " + std::to_string(rank_); }
 
   /// The channel, made where it was not known; null where there are too many.
-  LinkPair* channel(std::uint32_t number);
-  LinkPair* find_channel(std::uint32_t number);
+  LinkPair* channel(std::uint64_t number);
+  /// Null: it is not known. Quick for the channel that was asked for last.
+  LinkPair* find_channel(std::uint64_t number) {
+    return last_ != nullptr && number == last_number_ ? last_ : look_up_channel(number);
+  }
+  /// Frees the channel where both ends of its links are gone, or this side's are and the peer for good.
+  void forget_if_unused(std::uint64_t number);
 
   /// Opens one end of a link and begins to connect where that is to be done. card: what the peer told of itself.
   /// Errors: TUTTI_INVALID_USAGE where that end is open already, or channels are too many.
@@ -96,9 +109,8 @@ class Peer {
   std::string why_closed(const TcpLink& link) const;
 
  private:
-  template <typename Action>
-  void each_channel(const Action& action);
-  Stream* stream_for(std::uint32_t channel) const;
+  LinkPair* look_up_channel(std::uint64_t number);
+  Stream* stream_for(std::uint64_t channel) const;
   Stream& add_stream(std::uint32_t index, std::uint32_t count, UniqueFd socket, const std::string& remote);
   void connect_links(Stream& stream);
   /// The peer's machine has taken a connection.
@@ -107,8 +119,9 @@ class Peer {
   Endpoint& endpoint_;
   int rank_;
   std::optional<EndpointId> id_;  ///< as the card or the connection told it
-  std::vector<std::unique_ptr<LinkPair>> low_channels_;
-  std::unordered_map<std::uint32_t, std::unique_ptr<LinkPair>> high_channels_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<LinkPair>> channels_;
+  std::uint64_t last_number_ = 0;                 ///< of the channel that was asked for last, which most frames come for
+  LinkPair* last_ = nullptr;                      ///< that one; null: it was not known, or is gone
   std::vector<std::unique_ptr<Stream>> streams_;  ///< by index, null while not connected; empty before the first
   std::unique_ptr<Dialer> dialer_;
   UnreachableTimer absence_;  ///< of any connection, while the dialer is at it

@@ -47,6 +47,14 @@ bool is_nearby(int fd) {
   return peer == own;
 }
 
+/// Says that an end of a link is given up.
+OutFrame close_frame(std::uint64_t channel, bool by_sender) {
+  OutFrame frame;
+  frame.header = control_frame(FrameKind::kClose, channel);
+  frame.header.flags = by_sender ? kBySender : 0;
+  return frame;
+}
+
 /// Between the ends on one machine there is no network to be gentle to, and a congestion control that paces, such as BBR,
 /// takes up to twice as long there. Reno is in every kernel and may be chosen by everybody; without it nothing changes.
 void hurry(int fd) {
@@ -136,7 +144,7 @@ int Stream::gather(iovec* pieces, std::uint64_t* total) {
 
 bool Stream::write() {
   if (broken_) return false;
-  if (!out_.empty()) queue_credit();  // 32 bytes more in a call that is made anyway
+  if (!out_.empty()) queue_credit();  // 40 bytes more in a call that is made anyway
   bool moved = false;
   while (!out_.empty()) {
     iovec pieces[kPieces];
@@ -183,6 +191,15 @@ void Stream::say_goodbye() {
   frame.header = control_frame(FrameKind::kGoodbye, 0);
   out_.push_back(std::move(frame));
   write();
+}
+
+bool Stream::settled() {
+  bool waits = false;
+  for (std::size_t i = 0; i < out_.size() && !broken_; ++i) {
+    if (out_[i].sender != nullptr) return true;
+    waits = waits || !out_[i].header.is(FrameKind::kClose);
+  }
+  return !waits;
 }
 
 bool Stream::delivered() const {
@@ -243,12 +260,7 @@ void Stream::forget(Receiver& receiver) {
   say_closed(receiver.shape().channel, false);
 }
 
-void Stream::say_closed(std::uint32_t channel, bool by_sender) {
-  OutFrame frame;
-  frame.header = control_frame(FrameKind::kClose, channel);
-  frame.header.flags = by_sender ? kBySender : 0;
-  send(std::move(frame));
-}
+void Stream::say_closed(std::uint64_t channel, bool by_sender) { send(close_frame(channel, by_sender)); }
 
 // ---- In.
 
@@ -304,7 +316,8 @@ bool Stream::message_begins(const FrameHeader& header, std::byte** target) {
 
 bool Stream::message_ends(const FrameHeader& header) {
   LinkPair* channel = peer_.find_channel(header.channel);
-  if (channel->receiver && !channel->receiving.stale() && !channel->receiver->broken()) channel->receiver->end();
+  if (channel == nullptr || !channel->receiver || channel->receiving.stale()) return true;
+  if (!channel->receiver->broken()) channel->receiver->end();
   return true;
 }
 
@@ -352,9 +365,14 @@ bool Stream::close(const FrameHeader& header) {
   if (channel == nullptr) return violated(header, "it closed too many channels");
   const bool of_sender = (header.flags & kBySender) == 0;
   Direction& direction = channel->direction(of_sender);
-  ++direction.peer_closes;
-  direction.peer_open = false;
+  direction.peer_closes();
+  // What this side has not opened, and the peer has given up, never was: the next life begins.
+  if (direction.closed_by_peer() && channel->link(of_sender) == nullptr) {
+    direction.closes();
+    out_.push_back(close_frame(header.channel, of_sender));  // the turn that reads this writes it
+  }
   peer_.meet(*channel, of_sender);
+  peer_.forget_if_unused(header.channel);
   return true;
 }
 

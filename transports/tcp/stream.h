@@ -54,9 +54,12 @@ class Stream final : public Watcher, private FrameSink {
   /// The peer is known to be gone: takes what has arrived, then breaks.
   void finish(const std::string& sentence);
   /// Says that an end of a link is given up.
-  void say_closed(std::uint32_t channel, bool by_sender);
+  void say_closed(std::uint64_t channel, bool by_sender);
   /// Says that this endpoint leaves.
   void say_goodbye();
+  /// What the peer can only get from here waits for nobody, or for a sender whose user sees it out, and what waits behind
+  /// it. That an end was closed may wait: it is cleaned up after by then.
+  bool settled();
   /// Everything is with the kernel.
   bool idle() const { return out_.empty() || broken_; }
   /// Everything is with the peer's kernel, or can never be.

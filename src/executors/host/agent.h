@@ -1,6 +1,7 @@
 // How an executor waits.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 namespace tutti {
@@ -17,6 +18,21 @@ class Agent {
   virtual bool idle(std::uint32_t rounds, bool polls) = 0;
   /// Whether it waits so that other ranks may have its core; not where that is its caller's, who computes meanwhile.
   virtual bool shares_core() const = 0;
+  /// Whether another thread waits to use what this one's links share with its own. Costs a load.
+  bool contended() const {
+    // Relaxed: a hint, which is looked at again and again.
+    return wanted_ != nullptr && wanted_->load(std::memory_order_relaxed) != 0;
+  }
+  /// Lets those in; returns when they are through. No link is in the middle of an operation meanwhile.
+  virtual void give_way() {}
+
+ protected:
+  Agent() = default;
+  /// wanted: so many such threads; outlives it.
+  explicit Agent(const std::atomic<std::uint32_t>& wanted) : wanted_(&wanted) {}
+
+ private:
+  const std::atomic<std::uint32_t>* wanted_ = nullptr;
 };
 
 }  // namespace tutti

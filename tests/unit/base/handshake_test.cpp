@@ -84,7 +84,7 @@ TEST(Handshake, AWrongKeyIsNamedOnBothSides) {
 TEST(Handshake, AnotherPurposeFailsBeforeAnyProofIsShown) {
   const Key key = random_key();
   Handshake initiator(Role::kInitiator, key, "tutti shm 1");
-  Handshake acceptor(Role::kAcceptor, key, "tutti tcp 1");
+  Handshake acceptor(Role::kAcceptor, key, "tutti tcp 2");
   converse(initiator, acceptor, 1000);
   EXPECT_EQ(acceptor.failure(), Failure::kOtherPurpose);
   EXPECT_EQ(initiator.failure(), Failure::kOtherPurpose);

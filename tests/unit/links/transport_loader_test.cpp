@@ -87,7 +87,7 @@ TEST_F(Folders, MayHoldSharedObjectsWithoutATransportWhichArePassedOver) {
   const KnownTransports known = known_transports(one);
   ASSERT_EQ(known.plugins.size(), 1U);
   EXPECT_EQ(known.plugins[0].transport, nullptr);
-  EXPECT_EQ(known.plugins[0].why, "it exports no tutti_transport_plugin_v3, so it is no transport");
+  EXPECT_EQ(known.plugins[0].why, "it exports no tutti_transport_plugin_v4, so it is no transport");
 }
 
 TEST_F(Folders, MayHoldTransportsOfAnEarlierInterfaceWhichAreRefusedWithASentence) {
@@ -97,7 +97,7 @@ TEST_F(Folders, MayHoldTransportsOfAnEarlierInterfaceWhichAreRefusedWithASentenc
   ASSERT_EQ(known.plugins.size(), 1U);
   EXPECT_EQ(known.plugins[0].transport, nullptr);
   EXPECT_EQ(known.plugins[0].why,
-            "it is built for ABI 2 of tutti/transport.h, and this library has ABI 3; build it with this library's header");
+            "it is built for ABI 2 of tutti/transport.h, and this library has ABI 4; build it with this library's header");
   Settings settings;
   settings.plugin_path = one;
   settings.transports = {"old"};
@@ -133,7 +133,7 @@ TEST(TableObjection, NamesTheAbiAndWhatIsMissing) {
   const tutti_transport& whole = *known_transports("").all.front();
   tutti_transport table = whole;
   table.abi = TUTTI_TRANSPORT_ABI + 1;
-  EXPECT_THAT(table_objection(table), HasSubstr("is of ABI 4 of tutti/transport.h"));
+  EXPECT_THAT(table_objection(table), HasSubstr("is of ABI 5 of tutti/transport.h"));
   table = whole;
   table.size -= sizeof(void*);
   EXPECT_THAT(table_objection(table), HasSubstr("build it with this library's header"));

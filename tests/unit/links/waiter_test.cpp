@@ -8,12 +8,16 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <optional>
+#include <thread>
 #include <vector>
 
 namespace tutti {
 namespace {
 
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 /// The word by which the telling transport's peers see whether this rank yields.
@@ -67,25 +71,25 @@ class WaiterWithoutACore : public ::testing::Test {
     away().clear();
     yielding = 0;
     watches = true;
-    for (const tutti_transport* transport : {&mute_, &telling_}) endpoints_.emplace_back(transport, nullptr);
+    for (const tutti_transport* transport : {&mute_, &telling_}) group_.endpoints.emplace_back(transport, nullptr);
     policy_.spins = false;
   }
   ~WaiterWithoutACore() override { watches = false; }
   /// What was said in a wait of many rounds, in which it yields and then naps; and while it handed its core over.
   void wait(const WaiterOptions& options) {
-    Waiter waiter(endpoints_, policy_, options);
+    Waiter waiter(group_, policy_, options);
     waiter.begin(50'000'000);
     for (std::uint32_t rounds = 1; waiter.idle(rounds, false); ++rounds) {
     }
     // Another one: what yields cost the first, on a busy machine, is no matter here.
-    Waiter passer(endpoints_, policy_, options);
+    Waiter passer(group_, policy_, options);
     std::uint64_t since_ns = 0;
     EXPECT_TRUE(passer.yield_briefly(since_ns));
   }
 
   const tutti_transport mute_ = mute_transport();
   const tutti_transport telling_ = telling_transport();
-  std::vector<OpenEndpoint> endpoints_;
+  EndpointGroup group_;
   WaitPolicy policy_;
 };
 
@@ -104,7 +108,7 @@ TEST_F(WaiterWithoutACore, SaysNothingWhereNobodyListens) {
 
 TEST_F(WaiterWithoutACore, KeepsItWhereItSpins) {
   policy_.spins = true;
-  Waiter waiter(endpoints_, policy_, {.tells = true});
+  Waiter waiter(group_, policy_, {.tells = true});
   waiter.begin(1'000'000'000);
   std::uint64_t since_ns = 0;
   EXPECT_FALSE(waiter.shares_core());
@@ -113,7 +117,7 @@ TEST_F(WaiterWithoutACore, KeepsItWhereItSpins) {
 }
 
 TEST_F(WaiterWithoutACore, BeginsAgainWithTheTimeThatItIsGivenThen) {
-  Waiter waiter(endpoints_, policy_, {});
+  Waiter waiter(group_, policy_, {});
   const auto wait = [&waiter] {
     while (waiter.idle(1, false)) {
     }
@@ -135,7 +139,7 @@ TEST_F(WaiterWithoutACore, AsksTheSameConcernAndHookWhenItBeginsAgain) {
   } curious;
   int polled = 0;
   const PollHook hook{[](void* count) { return ++*static_cast<int*>(count), 0; }, &polled};
-  Waiter waiter(endpoints_, policy_, {});
+  Waiter waiter(group_, policy_, {});
   waiter.begin(1'000'000'000, &curious, true, hook);
   for (int again = 0; again < 3; ++again) {
     const int asked = curious.asked, had_polled = polled;
@@ -147,11 +151,114 @@ TEST_F(WaiterWithoutACore, AsksTheSameConcernAndHookWhenItBeginsAgain) {
 }
 
 TEST_F(WaiterWithoutACore, IsNotLookedForWhereItsCallerComputes) {
-  Waiter waiter(endpoints_, policy_, {});
+  Waiter waiter(group_, policy_, {});
   waiter.begin(1'000'000'000);
   EXPECT_TRUE(waiter.shares_core());
   waiter.begin(1'000'000'000, nullptr, true);
   EXPECT_FALSE(waiter.shares_core());
+}
+
+/// What was said to peers of being woken.
+std::vector<int>& armed() {
+  static std::vector<int> all;
+  return all;
+}
+
+class SharedEndpoints : public ::testing::Test {
+ protected:
+  SharedEndpoints() {
+    armed().clear();
+    arming_.arm = [](tutti_endpoint*, int sleeping) { armed().push_back(sleeping); };
+    group_.endpoints.emplace_back(&arming_, nullptr);
+    policy_.spins = false;
+  }
+  /// Waits beside computing, so that it naps at once, until it has for n rounds.
+  static void nap(Waiter& waiter, std::uint32_t n) {
+    waiter.begin(60'000'000'000, nullptr, true);
+    const EndpointTurn turn(waiter);
+    for (std::uint32_t rounds = 1; rounds <= n; ++rounds) EXPECT_TRUE(waiter.idle(rounds, false));
+  }
+
+  tutti_transport arming_ = mute_transport();
+  EndpointGroup group_;
+  WaitPolicy policy_;
+};
+
+TEST_F(SharedEndpoints, AreArmedAsLongAsAnybodySleeps) {
+  std::optional<Waiter> one(std::in_place, group_, policy_, WaiterOptions{}),
+      other(std::in_place, group_, policy_, WaiterOptions{});
+  nap(*one, 1);
+  EXPECT_THAT(armed(), ElementsAre(1));
+  nap(*other, 2);  // asks twice, and sleeps in between
+  EXPECT_THAT(armed(), ElementsAre(1, 1, 1)) << "the first is still to be woken";
+  nap(*other, 1);
+  one.reset();
+  EXPECT_THAT(armed(), ElementsAre(1, 1, 1, 1)) << "now the second is";
+  other.reset();
+  EXPECT_THAT(armed(), ElementsAre(1, 1, 1, 1, 0));
+  EXPECT_EQ(group_.sleepers, 0u);
+}
+
+TEST_F(SharedEndpoints, AreOthersWhileOneWaits) {
+  group_.share();
+  std::atomic<bool> over{false};
+  std::thread other([&] {
+    Waiter waiter(group_, policy_, {});
+    waiter.begin(60'000'000'000);
+    for (int turn = 0; turn < 100; ++turn) {
+      const EndpointTurn own(waiter);
+      EXPECT_TRUE(waiter.idle(1, false));
+    }
+    over = true;
+  });
+  // Waits for it within a turn, in each way.
+  for (const bool spins : {true, false}) {
+    policy_.spins = spins;
+    Waiter waiter(group_, policy_, {});
+    waiter.begin(60'000'000'000, nullptr, !spins);
+    const EndpointTurn turn(waiter);
+    for (std::uint32_t rounds = 1; !over; ++rounds) ASSERT_TRUE(waiter.idle(rounds, true));
+  }
+  other.join();
+}
+
+TEST_F(SharedEndpoints, AreLeftWhileOthersCodeRuns) {
+  group_.share();
+  struct Guest final : WaitObserver {
+    EndpointGroup& group;
+    int visits = 0;
+    explicit Guest(EndpointGroup& of) : group(of) {}
+    bool still_waiting(std::uint64_t) override {
+      const EndpointVisit visit(group);
+      return ++visits, true;
+    }
+  } guest(group_);
+  const PollHook hook{[](void* of) { return static_cast<Guest*>(of)->still_waiting(0) ? 0 : 1; }, &guest};
+  Waiter waiter(group_, policy_, {});
+  waiter.begin(60'000'000'000, &guest, false, hook);
+  const EndpointTurn turn(waiter);
+  for (std::uint32_t rounds = 1; guest.visits < 10; ++rounds) ASSERT_TRUE(waiter.idle(rounds, false));
+}
+
+TEST_F(SharedEndpoints, AreWaitedForWithTheHookAsked) {
+  group_.share();
+  std::atomic<int> polled{0};
+  std::atomic<bool> held{false};
+  std::thread holder([&] {
+    const EndpointVisit visit(group_);
+    held = true;
+    while (polled < 2) sched_yield();
+  });
+  while (!held) sched_yield();
+  // Ends the wait at its second question, which shows once the turn has come.
+  const PollHook hook{[](void* count) { return ++*static_cast<std::atomic<int>*>(count) == 2 ? 1 : 0; }, &polled};
+  Waiter waiter(group_, policy_, {});
+  waiter.begin(60'000'000'000, nullptr, false, hook);
+  EXPECT_FALSE(waiter.enter(0));
+  const EndpointTurn turn(waiter);
+  holder.join();
+  EXPECT_FALSE(waiter.idle(1, false));
+  EXPECT_EQ(waiter.gave_up(), GaveUp::hook);
 }
 
 }  // namespace

@@ -329,7 +329,7 @@ TEST(ShmLink, GoesThroughMoreMemoryThanACoresCacheHoldsButNotForEveryPeer) {
   EXPECT_GE(alone, 2 * cache - 2 * slot);
   const std::uint64_t slots = LinkLayout::of(4, slot).rotation_offset;
   EXPECT_LE(alone, 2 * cache + slots + 2 * slot) << "and the slots";
-  for (std::uint32_t channel = 1; channel < 32; ++channel) pipes.push_back(open_pipe(world, 0, 1, channel, 4, slot));
+  for (std::uint64_t channel = 1; channel < 32; ++channel) pipes.push_back(open_pipe(world, 0, 1, channel, 4, slot));
   // Both ends' links are of one rank here only where a rank sends to itself: rank 0 has 32 links.
   EXPECT_LE(send_at_random(pipes[31], slot, 20'000).span, 8 * cache / 16 + slots + 2 * slot);
 }

@@ -98,7 +98,7 @@ TEST(TcpConnect, CrossingConnectionsBecomeOneSet) {
     high.set("sockets_per_peer", std::to_string(1 + (round / 4) % 4));
     Rank a(low), b(high);
     std::vector<tutti_link*> links;
-    for (std::uint32_t channel = 0; channel < 5; ++channel) {
+    for (std::uint64_t channel = 0; channel < 5; ++channel) {
       links.push_back(a.sender(1, b.descriptor, channel));
       links.push_back(b.sender(0, a.descriptor, channel));
       links.push_back(b.receiver(0, a.descriptor, channel));
@@ -325,7 +325,7 @@ struct Forged {
 TEST(TcpConnect, APeerThatBreaksTheProtocolIsASentence) {
   using tcp::control_frame;
   using tcp::FrameKind;
-  const auto data = [](std::uint32_t channel, std::uint64_t sequence) {
+  const auto data = [](std::uint64_t channel, std::uint64_t sequence) {
     return control_frame(FrameKind::kData, channel, sequence, 0);
   };
   EXPECT_NE(Forged().fault_after(data(0, 5)).find("message 5 came where 0 was due"), std::string::npos);

@@ -45,7 +45,7 @@ void append(std::string& stream, const FrameHeader& header, const std::string& p
   stream += payload;
 }
 
-std::string data_frame(std::uint32_t channel, std::uint64_t sequence, const std::string& payload) {
+std::string data_frame(std::uint64_t channel, std::uint64_t sequence, const std::string& payload) {
   std::string stream;
   append(stream, control_frame(FrameKind::kData, channel, sequence, payload.size()), payload);
   return stream;

@@ -124,7 +124,7 @@ TEST(TcpLink, CreditKeepsItsOrderWhileBothDirectionsAreFull) {
 TEST(TcpLink, SpreadsChannelsOverSeveralSockets) {
   Pair pair(2, 4096, 3);
   std::vector<tutti_link*> to, from;
-  for (std::uint32_t channel = 1; channel <= 9; ++channel) {
+  for (std::uint64_t channel = 1; channel <= 9; ++channel) {
     to.push_back(pair.a.sender(1, pair.b.descriptor, channel * 1000));
     from.push_back(pair.b.receiver(0, pair.a.descriptor, channel * 1000));
   }

@@ -62,21 +62,21 @@ class Rank {
     if (endpoint != nullptr) t.close(endpoint);
     endpoint = nullptr;
   }
-  tutti_link* sender(int peer, const std::vector<char>& to, std::uint32_t channel = 0, std::uint32_t slots = 4,
+  tutti_link* sender(int peer, const std::vector<char>& to, std::uint64_t channel = 0, std::uint32_t slots = 4,
                      std::uint64_t slot_bytes = 4096) {
     return open(TUTTI_LINK_SENDS, peer, to, channel, slots, slot_bytes);
   }
-  tutti_link* receiver(int peer, const std::vector<char>& from, std::uint32_t channel = 0, std::uint32_t slots = 4,
+  tutti_link* receiver(int peer, const std::vector<char>& from, std::uint64_t channel = 0, std::uint32_t slots = 4,
                        std::uint64_t slot_bytes = 4096) {
     return open(TUTTI_LINK_RECEIVES, peer, from, channel, slots, slot_bytes);
   }
-  tutti_link* open(tutti_direction direction, int peer, const std::vector<char>& there, std::uint32_t channel,
+  tutti_link* open(tutti_direction direction, int peer, const std::vector<char>& there, std::uint64_t channel,
                    std::uint32_t slots, std::uint64_t slot_bytes) {
     tutti_link* link = nullptr;
     EXPECT_EQ(try_open(direction, peer, there, channel, slots, slot_bytes, &link), TUTTI_SUCCESS);
     return link;
   }
-  tutti_status try_open(tutti_direction direction, int peer, const std::vector<char>& there, std::uint32_t channel,
+  tutti_status try_open(tutti_direction direction, int peer, const std::vector<char>& there, std::uint64_t channel,
                         std::uint32_t slots, std::uint64_t slot_bytes, tutti_link** link) {
     const tutti_link_params params{.size = sizeof(tutti_link_params),
                                    .direction = direction,
