@@ -210,6 +210,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split(SplitRequest request, 
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::split_in_turn(SplitRequest& request) {
+  share_endpoints();
   SelectionFiles files = describe(request, true);
   // It has a number among the operations, so that who calls another meanwhile learns of the difference.
   fast_path_->forget();
