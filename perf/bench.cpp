@@ -48,7 +48,8 @@ int Bench::fail(int code, const std::string& sentence) { return output_.fail_as(
 tutti_status Bench::call(const CheckedOperation& operation, const Places& places, const tutti_stream& stream) const {
   const Pattern& pattern = operation.pattern;
   return operation.collective->call({for_calls(places.send), for_calls(places.recv), operation.count, pattern.type,
-                                     pattern.op, operation.root, group_.rank, group_.ranks, group_.comm, &call_, stream});
+                                     pattern.op, operation.root, group_.rank, group_.ranks, group_.comm, &call_, stream,
+                                     places.lists});
 }
 
 // Where the library finds what the host's copy of a buffer has there.
@@ -97,7 +98,17 @@ uint64_t Bench::stride_of(const CheckedOperation& operation) const { return whol
 
 Places Bench::places_of(const CheckedOperation& operation, uint64_t slot) const {
   const uint64_t offset = slot * stride_of(operation);
-  return lay_out(operation, send_.data() + offset, recv_.data() + offset);
+  Places places = lay_out(operation, send_.data() + offset, recv_.data() + offset);
+  if (slot < lists_.size()) places.lists = &lists_[slot];
+  return places;
+}
+
+// A v-variant's lists are made beforehand, as its callers would do it.
+void Bench::list_blocks(const CheckedOperation& operation, uint64_t slots) {
+  while (operation.collective->takes_lists && lists_.size() < slots) {
+    const Places places = places_of(operation, lists_.size());
+    lists_.push_back(block_lists(operation, for_calls(places.send), for_calls(places.recv)));
+  }
 }
 
 // With --fresh the operations that share a clock reading need an input each.
@@ -128,6 +139,8 @@ int Bench::warm_up(const CheckedOperation& operation, const Places& places, Meas
 }
 
 int Bench::measure(const CheckedOperation& operation, Measured& measured) {
+  lists_.clear();
+  list_blocks(operation, 1);
   const Places first = places_of(operation, 0);
   poison_result(operation, first);
   fill_send(operation, first);
@@ -156,6 +169,7 @@ int Bench::measure(const CheckedOperation& operation, Measured& measured) {
   plan = plan_for(nanoseconds, static_cast<uint64_t>(request_.iterations));
   if (request_.fresh) {
     slots = slots_for(operation, nanoseconds);
+    list_blocks(operation, slots);
     plan.batch = slots;
     run.before = [&] {
       for (uint64_t slot = 0; slot < slots; ++slot) fill_send(operation, places_of(operation, slot));
@@ -257,30 +271,28 @@ int Bench::reserve(tutti_type type) {
                           size_text(bytes)));
 }
 
-int Bench::run_half(tutti_type type, tutti_op op, int root, uint64_t count, bool in_place, Measured& measured) {
-  const CheckedOperation operation = {request_.collective,
-                                      {type, op, request_.collective->reduces(), group_.ranks, seed_++},
-                                      root,
-                                      group_.rank,
-                                      count,
-                                      in_place};
-  measured.collective = request_.collective;
-  measured.count = count;
-  measured.type = type;
-  measured.op = op;
-  measured.root = root;
-  measured.ranks = group_.ranks;
-  measured.in_place = in_place;
+int Bench::run_half(const CheckedOperation& operation, Measured& measured) {
+  measured.collective = operation.collective;
+  measured.count = operation.count;
+  measured.type = operation.pattern.type;
+  measured.op = operation.pattern.op;
+  measured.root = operation.root;
+  measured.ranks = operation.pattern.ranks;
+  measured.in_place = operation.in_place;
+  measured.division = operation.division;
   const int code = measure(operation, measured);
   return code == program::kGood && request_.checks > 0 ? check(operation, measured) : code;
 }
 
-int Bench::run_counts(tutti_type type, tutti_op op, int root, const std::vector<uint64_t>& counts) {
+int Bench::run_counts(CheckedOperation operation, const std::vector<uint64_t>& counts) {
   for (const uint64_t count : counts) {
+    operation.count = count;
     std::optional<Measured> halves[2];
     for (const bool in_place : {false, true}) {
       if (!(in_place ? request_.in_place : request_.out_of_place)) continue;
-      const int code = run_half(type, op, root, count, in_place, halves[in_place ? 1 : 0].emplace());
+      operation.in_place = in_place;
+      operation.pattern.seed = seed_++;
+      const int code = run_half(operation, halves[in_place ? 1 : 0].emplace());
       if (code != program::kGood) return code;
     }
     if (world_.rank == 0) report_.add(halves[0], halves[1]);
@@ -300,7 +312,11 @@ int Bench::run_type(tutti_type type) {
     const bool one_of_many = request_.ops.size() > 1 || request_.types.size() > 1;
     if (request_.collective->reduces() && one_of_many && !applies_to(op, type)) continue;
     for (int root = first; root <= last; ++root) {
-      if (const int code = run_counts(type, op, root, counts); code != program::kGood) return code;
+      const Pattern pattern = {type, op, request_.collective->reduces(), group_.ranks, 0};
+      for (const Division division : request_.divisions) {
+        const int code = run_counts({request_.collective, pattern, root, group_.rank, 0, false, division}, counts);
+        if (code != program::kGood) return code;
+      }
     }
   }
   return program::kGood;

@@ -1,6 +1,7 @@
 // One rank's run through everything that was asked for.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,11 +39,11 @@ class Bench {
   int prepare();
   int run_cycle();
   int run_type(tutti_type type);
-  int run_counts(tutti_type type, tutti_op op, int root, const std::vector<uint64_t>& counts);
+  int run_counts(CheckedOperation operation, const std::vector<uint64_t>& counts);
   int make_sure_of_memory();
   uint64_t buffer_bytes(tutti_type type) const;
   int reserve(tutti_type type);
-  int run_half(tutti_type type, tutti_op op, int root, uint64_t count, bool in_place, Measured& measured);
+  int run_half(const CheckedOperation& operation, Measured& measured);
   int warm_up(const CheckedOperation& operation, const Places& places, Measured& measured);
   int measure(const CheckedOperation& operation, Measured& measured);
   int check(CheckedOperation operation, Measured& measured);
@@ -57,6 +58,7 @@ class Bench {
   void note_choice(const BenchedCollective& collective, Measured& measured) const;
   Places places_of(const CheckedOperation& operation, uint64_t slot) const;
   uint64_t stride_of(const CheckedOperation& operation) const;
+  void list_blocks(const CheckedOperation& operation, uint64_t slots);
   uint64_t slots_for(const CheckedOperation& operation, double nanoseconds) const;
   int fail(const tutti_comm* comm, tutti_status status);
   int fail(int code, const std::string& sentence);
@@ -73,6 +75,7 @@ class Bench {
   std::unique_ptr<program::RankDevice> device_;             ///< of CUDA memory
   GuardedBuffer send_;
   GuardedBuffer recv_;
+  std::deque<BlockLists> lists_;  ///< of a v-variant, by slot; in a deque they stay where they are
   uint32_t seed_ = 1;
   bool oversubscribed_ = false;  ///< ranks share CPUs
   bool wrong_ = false;           ///< on any rank

@@ -41,14 +41,48 @@ CheckFinding check_untouched(const CheckedOperation& operation, const std::byte*
 
 Source own_input(const CheckedOperation& operation) { return {false, operation.rank, 0}; }
 
-}  // namespace
-
-uint64_t CheckedOperation::send_bytes() const {
-  return count * tutti_type_size(pattern.type) * collective->send_blocks(pattern.ranks);
+// Of a block of the result, in elements.
+struct Extent {
+  uint64_t begin;
+  uint64_t count;
+};
+Extent extent_of(const CheckedOperation& operation, uint64_t block) {
+  if (!operation.collective->has_recv_blocks()) return {0, operation.recv_count()};
+  const uint64_t begin = operation.begin_of(operation.rank, block);
+  return {begin, operation.begin_of(operation.rank, block + 1) - begin};
 }
 
-uint64_t CheckedOperation::recv_bytes() const {
-  return count * tutti_type_size(pattern.type) * collective->recv_blocks(pattern.ranks);
+}  // namespace
+
+uint64_t CheckedOperation::send_bytes() const { return send_count() * tutti_type_size(pattern.type); }
+
+uint64_t CheckedOperation::recv_bytes() const { return recv_count() * tutti_type_size(pattern.type); }
+
+uint64_t CheckedOperation::send_count() const {
+  return collective->has_send_blocks() ? begin_of(rank, static_cast<uint64_t>(pattern.ranks)) : own_count();
+}
+
+uint64_t CheckedOperation::recv_count() const {
+  return collective->has_recv_blocks() ? begin_of(rank, static_cast<uint64_t>(pattern.ranks)) : own_count();
+}
+
+uint64_t CheckedOperation::own_count() const {
+  return block_begin(division, count, pattern.ranks, rank + 1) - block_begin(division, count, pattern.ranks, rank);
+}
+
+uint64_t CheckedOperation::begin_of(int of, uint64_t block) const {
+  const int ranks = pattern.ranks;
+  const bool both = collective->has_send_blocks() && collective->has_recv_blocks();
+  const int first = both ? of : 0;
+  const int last = first + static_cast<int>(block);
+  const uint64_t wrapped = last > ranks ? count * static_cast<uint64_t>(ranks) : 0;
+  return wrapped + block_begin(division, count, ranks, last > ranks ? last - ranks : last) -
+         block_begin(division, count, ranks, first);
+}
+
+Source CheckedOperation::source_of(uint64_t block) const {
+  const BlockOrigin from = collective->origin(rank, pattern.ranks, root, static_cast<uint32_t>(block));
+  return {from.fold, from.rank, begin_of(from.rank, from.block)};
 }
 
 Places lay_out(const CheckedOperation& operation, std::byte* send, std::byte* recv) {
@@ -63,8 +97,26 @@ Places lay_out(const CheckedOperation& operation, std::byte* send, std::byte* re
   return sends ? Places{recv, recv + own} : Places{nullptr, recv};
 }
 
+BlockLists block_lists(const CheckedOperation& operation, std::byte* send, std::byte* recv) {
+  const BenchedCollective& collective = *operation.collective;
+  const uint64_t size = tutti_type_size(operation.pattern.type);
+  const auto list = [&](std::byte* base) {
+    std::vector<tutti_block> blocks;
+    for (uint64_t b = 0; b < static_cast<uint64_t>(operation.pattern.ranks); ++b) {
+      const uint64_t begin = operation.begin_of(operation.rank, b);
+      blocks.push_back({base + begin * size, operation.begin_of(operation.rank, b + 1) - begin});
+    }
+    return blocks;
+  };
+  BlockLists lists;
+  lists.own = operation.own_count();
+  if (collective.has_send_blocks() && collective.sends(operation.rank, operation.root)) lists.send = list(send);
+  if (collective.has_recv_blocks() && collective.receives(operation.rank, operation.root)) lists.recv = list(recv);
+  return lists;
+}
+
 void fill_send(const CheckedOperation& operation, const Places& places) {
-  const uint64_t count = operation.count * operation.collective->send_blocks(operation.pattern.ranks);
+  const uint64_t count = operation.send_count();
   if (operation.collective->sends(operation.rank, operation.root)) {
     fill_input(operation.pattern, operation.rank, 0, count, places.send);
   } else if (!operation.in_place) {
@@ -82,11 +134,10 @@ void poison_result(const CheckedOperation& operation, const Places& places) {
   const uint64_t size = tutti_type_size(operation.pattern.type);
   const uint64_t blocks = collective.recv_blocks(operation.pattern.ranks);
   for (uint64_t block = 0; block < blocks; ++block) {
-    const Source source =
-        collective.source_of(operation.rank, operation.pattern.ranks, operation.root, operation.count, block);
-    std::byte* out = places.recv + block * operation.count * size;
-    expect(operation, source, 0, operation.count, out);
-    for (uint64_t i = 0; i < operation.count * size; ++i) out[i] = ~out[i];
+    const Extent extent = extent_of(operation, block);
+    std::byte* out = places.recv + extent.begin * size;
+    expect(operation, operation.source_of(block), 0, extent.count, out);
+    for (uint64_t i = 0; i < extent.count * size; ++i) out[i] = ~out[i];
   }
 }
 
@@ -105,9 +156,12 @@ CheckFinding check_block(const CheckedOperation& operation, const Source& source
       const std::byte* should = scratch.data() + k * size;
       if (std::memcmp(got + k * size, should, size) == 0) continue;
       if (finding.wrong == 0) {
-        finding.sentence = fmt::format("element {} of {} on rank {} is {} where {} is right ({} of {} {} elements)",
+        finding.sentence = fmt::format("element {} of {} on rank {} is {} where {} is right ({} of {} {} elements{})",
                                        from + k, what, operation.rank, as_text(type, got + k * size), as_text(type, should),
-                                       operation.collective->name, operation.count, text_of(type));
+                                       operation.collective->name, operation.count, text_of(type),
+                                       operation.division == Division::even
+                                           ? ""
+                                           : fmt::format(" on average, division {}", name_of(operation.division)));
       }
       ++finding.wrong;
     }
@@ -122,18 +176,18 @@ CheckFinding check_result(const CheckedOperation& operation, const Places& place
   CheckFinding finding;
   if (collective.receives(operation.rank, operation.root)) {
     for (uint64_t block = 0; block < collective.recv_blocks(ranks); ++block) {
-      const Source source = collective.source_of(operation.rank, ranks, operation.root, operation.count, block);
+      const Extent extent = extent_of(operation, block);
       const std::string what =
           collective.recv_blocks(ranks) > 1 ? fmt::format("block {} of the result", block) : "the result";
-      add(finding, check_block(operation, source, operation.count, places.recv + block * operation.count * size, what));
+      add(finding,
+          check_block(operation, operation.source_of(block), extent.count, places.recv + extent.begin * size, what));
     }
   } else if (!operation.in_place) {
     add(finding, check_untouched(operation, places.recv, operation.recv_bytes(), "the ignored result"));
   }
   if (operation.in_place) return finding;
   if (collective.sends(operation.rank, operation.root)) {
-    const uint64_t count = operation.count * collective.send_blocks(ranks);
-    add(finding, check_block(operation, own_input(operation), count, places.send, "the input afterwards"));
+    add(finding, check_block(operation, own_input(operation), operation.send_count(), places.send, "the input afterwards"));
   } else {
     add(finding, check_untouched(operation, places.send, operation.send_bytes(), "the ignored input"));
   }

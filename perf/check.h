@@ -7,8 +7,17 @@
 #include "perf/buffers.h"
 #include "perf/collectives.h"
 #include "perf/data.h"
+#include "perf/division.h"
 
 namespace tutti::perf {
+
+/// Where the elements of a block of the result come from: element k is element `index` + k of rank `rank`'s send
+/// buffer, or, with `fold`, the fold over that element of every rank's.
+struct Source {
+  bool fold;
+  int rank;
+  uint64_t index;
+};
 
 /// One operation as one rank sees it.
 struct CheckedOperation {
@@ -16,11 +25,21 @@ struct CheckedOperation {
   Pattern pattern;  ///< its ranks and type are the operation's
   int root = 0;
   int rank = 0;
-  uint64_t count = 0;
+  uint64_t count = 0;  ///< of a block; of a v-variant, the mean
   bool in_place = false;
+  Division division = Division::even;  ///< of a v-variant
 
-  uint64_t send_bytes() const;  ///< of a rank that sends
-  uint64_t recv_bytes() const;  ///< of a rank that receives
+  uint64_t send_count() const;  ///< elements, of a rank that sends
+  uint64_t recv_count() const;  ///< elements, of a rank that receives
+  uint64_t send_bytes() const;
+  uint64_t recv_bytes() const;
+  /// Elements of a buffer that is this rank's block alone.
+  uint64_t own_count() const;
+  /// Where a block begins in a buffer of rank `of` that has one for each rank, in elements; block `ranks` is the end.
+  /// What two ranks have for each other is as long on both: of an all_to_all_v, block b of rank r has length r + b.
+  uint64_t begin_of(int of, uint64_t block) const;
+  /// Source of block `block` of the result, on a rank that receives.
+  Source source_of(uint64_t block) const;
 };
 
 /// Where the operation's buffers lie. In place they share memory, as the API says for each collective; on ranks whose
@@ -28,11 +47,15 @@ struct CheckedOperation {
 struct Places {
   std::byte* send;
   std::byte* recv;
+  const BlockLists* lists = nullptr;  ///< of a v-variant, of these buffers; the caller's
 };
 
 /// Lays an operation into the two buffers; in place only `recv` is used. Both hold at least the larger of send_bytes and
 /// recv_bytes.
 Places lay_out(const CheckedOperation& operation, std::byte* send, std::byte* recv);
+
+/// A v-variant's lists, of buffers that begin at `send` and `recv`. The root alone has those of rooted ones.
+BlockLists block_lists(const CheckedOperation& operation, std::byte* send, std::byte* recv);
 
 /// Writes this rank's input, where it has any; an ignored input gets known bytes. After poison_result, which in place
 /// writes to the same memory.

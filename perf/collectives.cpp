@@ -29,30 +29,30 @@ tutti_status send_recv(const Arguments& a) {
   return status != TUTTI_SUCCESS ? status : end;
 }
 
-std::vector<tutti_block> equal_blocks(void* base, const Arguments& a) {
-  std::vector<tutti_block> blocks(static_cast<size_t>(a.ranks));
-  const size_t bytes = a.count * tutti_type_size(a.type);
-  for (size_t r = 0; r < blocks.size(); ++r) blocks[r] = {static_cast<std::byte*>(base) + r * bytes, a.count};
-  return blocks;
-}
-
 tutti_status all_gather_v(const Arguments& a) {
-  return tutti_all_gather_v(a.send, a.count, equal_blocks(a.recv, a).data(), a.type, a.comm, a.stream, a.call);
+  return tutti_all_gather_v(a.send, a.lists->own, a.lists->recv.data(), a.type, a.comm, a.stream, a.call);
 }
 
 tutti_status reduce_scatter_v(const Arguments& a) {
-  return tutti_reduce_scatter_v(equal_blocks(a.send, a).data(), a.recv, a.count, a.type, a.op, a.comm, a.stream, a.call);
+  return tutti_reduce_scatter_v(a.lists->send.data(), a.recv, a.lists->own, a.type, a.op, a.comm, a.stream, a.call);
 }
 
 tutti_status all_to_all_v(const Arguments& a) {
-  const std::vector<tutti_block> send = equal_blocks(a.send, a);
-  return tutti_all_to_all_v(send.data(), equal_blocks(a.recv, a).data(), a.type, a.comm, a.stream, a.call);
+  return tutti_all_to_all_v(a.lists->send.data(), a.lists->recv.data(), a.type, a.comm, a.stream, a.call);
 }
 
-/// A form of a collective that has other arguments, and no form in place.
-BenchedCollective variant(Collective of, const char* name, const char* alias, tutti_status (*call)(const Arguments&)) {
-  BenchedCollective made = {info_of(of), false, false, call};
-  made.name = name;
+tutti_status gather_v(const Arguments& a) {
+  return tutti_gather_v(a.send, a.lists->own, a.lists->recv.data(), a.type, a.root, a.comm, a.stream, a.call);
+}
+
+tutti_status scatter_v(const Arguments& a) {
+  return tutti_scatter_v(a.lists->send.data(), a.recv, a.lists->own, a.type, a.root, a.comm, a.stream, a.call);
+}
+
+/// The v-variant of a collective. No form in place is measured.
+BenchedCollective variant(Collective of, const char* alias, tutti_status (*call)(const Arguments&)) {
+  BenchedCollective made = {info_of(of), false, false, call, true};
+  made.name = made.v_variant;
   made.alias = alias;
   return made;
 }
@@ -63,9 +63,11 @@ std::vector<BenchedCollective> all_rows() {
     rows.push_back({info, info.senders != Role::nobody, false, kVerbs[static_cast<size_t>(collective)]});
   }
   rows.push_back({{"send_recv", "sendrecv", nullptr, Role::all, Role::all, BlockSource::previous}, false, true, send_recv});
-  rows.push_back(variant(Collective::all_gather, "all_gather_v", nullptr, all_gather_v));
-  rows.push_back(variant(Collective::reduce_scatter, "reduce_scatter_v", nullptr, reduce_scatter_v));
-  rows.push_back(variant(Collective::all_to_all, "all_to_all_v", "alltoallv", all_to_all_v));
+  rows.push_back(variant(Collective::all_gather, nullptr, all_gather_v));
+  rows.push_back(variant(Collective::reduce_scatter, nullptr, reduce_scatter_v));
+  rows.push_back(variant(Collective::all_to_all, "alltoallv", all_to_all_v));
+  rows.push_back(variant(Collective::gather, nullptr, gather_v));
+  rows.push_back(variant(Collective::scatter, nullptr, scatter_v));
   return rows;
 }
 
@@ -74,11 +76,6 @@ std::vector<BenchedCollective> all_rows() {
 const std::vector<BenchedCollective>& collectives() {
   static const std::vector<BenchedCollective> rows = all_rows();
   return rows;
-}
-
-Source BenchedCollective::source_of(int rank, int ranks, int root, uint64_t count, uint64_t block) const {
-  const BlockOrigin from = origin(rank, ranks, root, static_cast<uint32_t>(block));
-  return {from.fold, from.rank, from.block * count};
 }
 
 const BenchedCollective* find_collective(const std::string& given) {

@@ -11,6 +11,13 @@
 
 namespace tutti::perf {
 
+/// What a v-variant takes in the place of a buffer and a count.
+struct BlockLists {
+  std::vector<tutti_block> send;  ///< empty where the input is one block
+  std::vector<tutti_block> recv;  ///< empty where the result is one block
+  uint64_t own = 0;               ///< elements of a buffer that is one block
+};
+
 /// The arguments of one call.
 struct Arguments {
   void* send;
@@ -24,23 +31,14 @@ struct Arguments {
   tutti_comm* comm;
   const tutti_call* call;
   tutti_stream stream = {TUTTI_STREAM_BLOCKING, nullptr};
-};
-
-/// Where the elements of a block of the result come from: element k is element `index` + k of rank `rank`'s send
-/// buffer, or, with `fold`, the fold over that element of every rank's.
-struct Source {
-  bool fold;
-  int rank;
-  uint64_t index;
+  const BlockLists* lists = nullptr;  ///< of a v-variant
 };
 
 struct BenchedCollective : CollectiveInfo {
   bool in_place;        ///< has an in-place form
   bool point_to_point;  ///< messages between two ranks each: no algorithm is chosen
   tutti_status (*call)(const Arguments& arguments);
-
-  /// Source of block `block` of the result on a rank that receives.
-  Source source_of(int rank, int ranks, int root, uint64_t count, uint64_t block) const;
+  bool takes_lists = false;  ///< is a v-variant: its blocks have lengths of their own
 };
 
 /// All of them, in the order of --help.

@@ -44,6 +44,7 @@ std::string json_row(const Row& row, const Request& request) {
   object.add("size", any.bytes()).add("count", any.count).add("type", text_of(any.type));
   object.add("redop", any.collective->reduces() ? text_of(any.op) : "none");
   object.add("root", std::to_string(any.collective->rooted() ? any.root : -1));
+  if (any.collective->takes_lists) object.add("division", any.division_text());
   object.add_json("out_of_place", half(row.out_of_place, request)).add_json("in_place", half(row.in_place, request));
   object.add("actual_iterations", any.iterations);
   if (request.timestamps) object.add("timestamp", row.timestamp);
@@ -97,16 +98,22 @@ std::string csv_half(const std::optional<Measured>& measured) {
                      measured->wrong ? std::to_string(*measured->wrong) : "N/A");
 }
 
+// A v-variant's rows have a column more, which nccl-tests does not have.
 std::string csv_file(const NcclRun& run, const std::vector<Row>& rows) {
   const char* const time = run.request->call_time ? "cputime" : "time";
-  std::string text = ",,,,,out-of-place,out-of-place,out-of-place,out-of-place,in-place,in-place,in-place,in-place\n";
-  text += fmt::format("size,count,type,redop,root,{0},algbw,busbw,#wrong,{0},algbw,busbw,#wrong\n", time);
-  text += "(B),(elements),,,,(us),(GB/s),(GB/s),,(us),(GB/s),(GB/s),\n";
+  const bool lists = run.request->collective->takes_lists;
+  const char* const none = lists ? "," : "";
+  std::string text =
+      fmt::format(",,,,,out-of-place,out-of-place,out-of-place,out-of-place,in-place,in-place,in-place,in-place{}\n", none);
+  text += fmt::format("size,count,type,redop,root,{0},algbw,busbw,#wrong,{0},algbw,busbw,#wrong{1}\n", time,
+                      lists ? ",division" : "");
+  text += fmt::format("(B),(elements),,,,(us),(GB/s),(GB/s),,(us),(GB/s),(GB/s),{}\n", none);
   for (const Row& row : rows) {
     const Measured& any = row.any();
-    text += fmt::format("{},{},{},{},{}{}{}\n", any.bytes(), any.count, text_of(any.type),
+    text += fmt::format("{},{},{},{},{}{}{}{}\n", any.bytes(), any.count, text_of(any.type),
                         any.collective->reduces() ? text_of(any.op) : "none", any.collective->rooted() ? any.root : -1,
-                        csv_half(row.out_of_place), csv_half(row.in_place));
+                        csv_half(row.out_of_place), csv_half(row.in_place),
+                        lists ? std::string(",") + any.division_text() : "");
   }
   return text;
 }

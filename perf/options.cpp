@@ -27,6 +27,7 @@ struct CommandLine {
   std::string type = "float32";
   std::string op = "sum";
   std::string root = "0";
+  std::string division = "even";
   std::string memory = "host";
   std::string stream = "blocking";
   std::string flush;
@@ -48,10 +49,9 @@ std::vector<std::string> collective_names() {
 }
 
 void declare_what(program::Options& options, Request& request, CommandLine& words) {
-  options.positional("COLLECTIVE", &words.collective,
-                     "One of " + program::listing(collective_names()) +
-                         "; nccl-tests' names too (alltoall, all_reduce_perf); those with _v are not there yet",
-                     false);
+  options.positional(
+      "COLLECTIVE", &words.collective,
+      "One of " + program::listing(collective_names()) + "; nccl-tests' names too (alltoall, all_reduce_perf)", false);
   options.group("What is measured");
   options.size("-b,--minbytes", &request.min_bytes, "Smallest size; bytes are counted as in nccl-tests");
   options.size("-e,--maxbytes", &request.max_bytes, "Largest size");
@@ -64,6 +64,9 @@ void declare_what(program::Options& options, Request& request, CommandLine& word
   options.text("-d,--datatype", &words.type, "TYPE", "One of " + program::listing(all_type_names()));
   options.text("-o,--op", &words.op, "OP", "One of " + program::listing(all_op_names()));
   options.text("-r,--root", &words.root, "RANK", "Root of broadcast, reduce, gather and scatter, or all");
+  options.text("--division", &words.division, "NAME",
+               "How a v-variant's elements are divided into blocks: one of " + program::listing(all_division_names()) +
+                   " (default: even)");
   options.flag("--out-of-place", &words.only_out_of_place, "Leaves the measurements in place out");
   options.integer("-O,--out_of_place", &words.out_of_place, 0, 1, "As rccl-tests: 1 out of place alone, 0 in place alone");
   options.flag("--in-place", &words.both_places, "Out of place and in place, as without it");
@@ -127,6 +130,7 @@ void declare_examples(program::Options& options) {
                   "ranks that mpirun starts; srun and torchrun do as well");
   options.example("tutti-perf reduce_scatter -d all -o all --elements 0,1,17,1000 --ranks 3 --json",
                   "every type and operator checked, a JSON line each");
+  options.example("tutti-perf all_to_all_v --division skewed --ranks 4", "blocks of 1, 2, 3 and 4 parts");
   options.example("tutti-perf all_reduce --ranks 2 --bind core --fresh --plot bandwidth.svg",
                   "pinned, inputs rewritten, drawn");
   options.example("tutti-perf --measure-links links.tuning --ranks 4 --transport tcp",
@@ -174,6 +178,21 @@ std::string read_root(const CommandLine& words, Request& request) {
   }
   request.root = root;
   return "";
+}
+
+std::string read_division(const program::Options& options, const CommandLine& words, Request& request) {
+  request.divisions = divisions_named(words.division);
+  if (request.divisions.empty()) {
+    return fmt::format("--division was given '{}', but it takes one of {}", words.division,
+                       program::listing(all_division_names()));
+  }
+  if (request.collective->takes_lists || !options.given("--division")) return "";
+  std::vector<std::string> taking;
+  for (const BenchedCollective& collective : collectives()) {
+    if (collective.takes_lists) taking.emplace_back(collective.name);
+  }
+  return fmt::format("--division was given, but blocks of {} have one count; leave it out, or measure one of {}",
+                     request.collective->name, program::listing(taking));
 }
 
 std::string read_memory(const program::Options& options, const CommandLine& words, Request& request) {
@@ -362,6 +381,7 @@ std::string understand(const program::Options& options, const std::string& start
   if (why.empty()) why = read_nccl_options(words.nccl, request.notes);
   if (why.empty()) why = read_types(words, request);
   if (why.empty()) why = read_root(words, request);
+  if (why.empty()) why = read_division(options, words, request);
   if (why.empty()) why = read_memory(options, words, request);
   if (why.empty()) why = read_sizes(options, words, request);
   if (why.empty()) why = read_places(words, request);

@@ -120,7 +120,7 @@ program::JsonObject json_of(const Measured& measured, const Request& request, do
   line.add_json("wrong", measured.wrong ? std::to_string(*measured.wrong) : "null");
   line.add("root", measured.collective->rooted() ? measured.root : -1).add("fresh", request.fresh);
   line.add("average", static_cast<int>(request.average)).add("agg_iters", request.aggregated);
-  line.add("cpu_time", request.call_time);
+  line.add("cpu_time", request.call_time).add("division", measured.division_text());
   if (request.memory == MemoryKind::cuda) {
     const double traffic = least_traffic(measured);
     line.add("stream", request.cuda_stream ? "cuda" : "blocking").measured("copy_GBps", copy_GBps);
@@ -191,8 +191,9 @@ void PerfReport::column_heads() {
   output_.line("#");
   output_.line(
       fmt::format("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}  {:^29}  {:^29}", "", "", "", "", "", "out-of-place", "in-place"));
-  output_.line(fmt::format("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}{}{}  {:<16}  {:<9}  {:>9}{}", "size", "count", "type",
-                           "redop", "root", half, half, "algorithm", "transport", "disturbed", stamp));
+  const char* const division = request_.collective->takes_lists ? "  division" : "";
+  output_.line(fmt::format("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}{}{}  {:<16}  {:<9}  {:>9}{}{}", "size", "count", "type",
+                           "redop", "root", half, half, "algorithm", "transport", "disturbed", division, stamp));
   output_.line(fmt::format("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}{}{}", "(B)", "(elements)", "", "", "", units, units));
 }
 
@@ -203,6 +204,7 @@ void PerfReport::count(const Measured& measured) {
   std::string label = text_of(measured.type);
   if (measured.collective->reduces()) label += std::string(" ") + text_of(measured.op);
   if (measured.collective->rooted() && !request_.root) label += fmt::format(" root {}", measured.root);
+  if (request_.divisions.size() > 1) label += std::string(" ") + measured.division_text();
   if (measured.in_place) label += " in place";
   program::Series& series = series_[label];
   series.label = label;
@@ -230,11 +232,12 @@ void PerfReport::add(const std::optional<Measured>& out_of_place, const std::opt
   if (output_.json()) return;
   heading();
   const Measured& any = row.any();
-  output_.line(fmt::format("{:>12}  {:>12}  {:>8}  {:>6}  {:>6}{}{}  {:<16}  {:<9}  {:>9}{}", any.bytes(), any.count,
+  const std::string division = any.collective->takes_lists ? fmt::format("  {:>8}", any.division_text()) : "";
+  output_.line(fmt::format("{:>12}  {:>12}  {:>8}  {:>6}  {:>6}{}{}  {:<16}  {:<9}  {:>9}{}{}", any.bytes(), any.count,
                            text_of(any.type), any.collective->reduces() ? text_of(any.op) : "none",
                            any.collective->rooted() ? any.root : -1, columns(row.out_of_place), columns(row.in_place),
                            common(row, &Measured::algorithm), common(row, &Measured::transport),
-                           disturbed_text(row.disturbed()), request_.timestamps ? "  " + row.timestamp : ""));
+                           disturbed_text(row.disturbed()), division, request_.timestamps ? "  " + row.timestamp : ""));
 }
 
 void PerfReport::footing() {

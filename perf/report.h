@@ -24,6 +24,7 @@ struct Measured {
   int root = 0;
   int ranks = 1;
   bool in_place = false;
+  Division division = Division::even;
   uint64_t iterations = 0;
   Times time;
   std::string algorithm;
@@ -32,6 +33,8 @@ struct Measured {
   double disturbed = -1;          ///< Timing's; below 0 too where ranks share CPUs, and so wait for each other
 
   uint64_t bytes() const { return bytes_for(*collective, count, type, ranks); }
+  /// "skewed", …; "none" of a collective whose blocks have one count.
+  const char* division_text() const { return collective->takes_lists ? name_of(division) : "none"; }
   double algbw_GBps() const;
   double busbw_GBps() const;
 };

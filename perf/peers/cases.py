@@ -7,8 +7,10 @@ from . import tables
 TYPE_BYTES, TYPE_ALIASES = tables.element_types()
 OPS = tables.operators()
 ROWS = tables.collectives()
-# What tutti-perf makes of them besides: a ring of messages, and blocks that might have any lengths, and have equal ones.
-ROWS |= {"send_recv": (False, False, "once")} | {v: ROWS[v.removesuffix("_v")] for v in ("all_gather_v", "reduce_scatter_v", "all_to_all_v")}
+# What tutti-perf makes of them besides: blocks of lengths of their own, and a ring of messages.
+V_VARIANTS = ("all_gather_v", "reduce_scatter_v", "all_to_all_v", "gather_v", "scatter_v")
+DIVISIONS = ("even", "skewed", "zeros", "one")
+ROWS |= {"send_recv": (False, False, "once")} | {v: ROWS[v.removesuffix("_v")] for v in V_VARIANTS}
 # As tutti-perf counts: a case's bytes are those of the larger of a rank's two buffers. Whether it has a block a rank.
 COLLECTIVES = {name: blocks for name, (blocks, _, _) in ROWS.items()}
 REDUCING = tuple(name for name, (_, reduces, _) in ROWS.items() if reduces)
@@ -34,6 +36,7 @@ class Case:
     inputs: str  # "usual" or "fresh"
     in_place: bool
     offset: int = 0  # bytes by which buffers begin behind the beginning of a page
+    division: str = "even"  # of a v-variant: how its elements are divided into blocks
 
     def blocks(self, ranks):
         return ranks if COLLECTIVES[self.collective] else 1
@@ -59,16 +62,17 @@ class Case:
         # MPI's broadcast has one buffer: to compare like with like, everybody's is in place.
         in_place = self.in_place or self.collective == "broadcast"
         return (f"case collective={self.collective} type={self.type} op={self.op} root=0 count={self.count(ranks)} "
-                f"in_place={int(in_place)} slots={self.slots(ranks)} offset={self.offset}")
+                f"division={self.division} in_place={int(in_place)} slots={self.slots(ranks)} offset={self.offset}")
 
 
-def cases_of(collectives, types, ops, inputs, sizes, in_place, offset=0):
-    """All combinations that differ: operators are for reductions, and a barrier has neither types nor sizes."""
+def cases_of(collectives, types, ops, inputs, sizes, in_place, offset=0, divisions=("even",)):
+    """All combinations that differ: operators are for reductions, divisions for v-variants, a barrier has no type and no size."""
     seen = []
-    for c, d, o, i, b in itertools.product(collectives, types, ops, inputs, sizes):
+    for c, d, o, i, v, b in itertools.product(collectives, types, ops, inputs, divisions, sizes):
         barrier = c == "barrier"
         case = Case(c, 0 if barrier else b, "int8" if barrier else d, o if c in REDUCING else ops[0],
-                    inputs[0] if barrier else i, in_place and not barrier, 0 if barrier else offset)
+                    inputs[0] if barrier else i, in_place and not barrier, 0 if barrier else offset,
+                    v if c in V_VARIANTS else "even")
         if case not in seen:
             seen.append(case)
             yield case

@@ -64,6 +64,8 @@ struct Call {
   int root;
   int rank;
   int ranks;
+  const int* counts;  ///< of blocks of any lengths: this rank has as many elements for each other as that has for it
+  const int* begins;
 };
 
 int all_reduce(const Call& c) { return MPI_Allreduce(c.send, c.recv, c.count, c.type, c.op, MPI_COMM_WORLD); }
@@ -81,25 +83,18 @@ int send_recv(const Call& c) {
                       (c.rank + c.ranks - 1) % c.ranks, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-/// Equal blocks, one behind the other, as those verbs take them whose blocks may have any lengths.
-struct Blocks {
-  explicit Blocks(const Call& c) : counts(static_cast<size_t>(c.ranks), c.count), begins(counts.size()) {
-    for (size_t r = 0; r < begins.size(); ++r) begins[r] = static_cast<int>(r) * c.count;
-  }
-  std::vector<int> counts, begins;
-};
 int all_gather_v(const Call& c) {
-  const Blocks blocks(c);
-  return MPI_Allgatherv(c.send, c.count, c.type, c.recv, blocks.counts.data(), blocks.begins.data(), c.type,
-                        MPI_COMM_WORLD);
+  return MPI_Allgatherv(c.send, c.count, c.type, c.recv, c.counts, c.begins, c.type, MPI_COMM_WORLD);
 }
-int reduce_scatter_v(const Call& c) {
-  return MPI_Reduce_scatter(c.send, c.recv, Blocks(c).counts.data(), c.type, c.op, MPI_COMM_WORLD);
-}
+int reduce_scatter_v(const Call& c) { return MPI_Reduce_scatter(c.send, c.recv, c.counts, c.type, c.op, MPI_COMM_WORLD); }
 int all_to_all_v(const Call& c) {
-  const Blocks blocks(c);
-  return MPI_Alltoallv(c.send, blocks.counts.data(), blocks.begins.data(), c.type, c.recv, blocks.counts.data(),
-                       blocks.begins.data(), c.type, MPI_COMM_WORLD);
+  return MPI_Alltoallv(c.send, c.counts, c.begins, c.type, c.recv, c.counts, c.begins, c.type, MPI_COMM_WORLD);
+}
+int gather_v(const Call& c) {
+  return MPI_Gatherv(c.send, c.count, c.type, c.recv, c.counts, c.begins, c.type, c.root, MPI_COMM_WORLD);
+}
+int scatter_v(const Call& c) {
+  return MPI_Scatterv(c.send, c.counts, c.begins, c.type, c.recv, c.count, c.type, c.root, MPI_COMM_WORLD);
 }
 int barrier(const Call&) { return MPI_Barrier(MPI_COMM_WORLD); }
 
@@ -121,6 +116,8 @@ constexpr Verb kVerbs[] = {
     {"all_gather_v", all_gather_v, false},
     {"reduce_scatter_v", reduce_scatter_v, false},
     {"all_to_all_v", all_to_all_v, false},
+    {"gather_v", gather_v, false},
+    {"scatter_v", scatter_v, false},
     {"barrier", barrier, false},
 };
 
@@ -164,13 +161,27 @@ class Mpi : public Contender {
     op_ = in_mpi(kOps, operation.pattern.op, MPI_OP_NULL);
     if (type_ == MPI_DATATYPE_NULL) return "it has no such type";
     if (operation.collective->reduces() && op_ == MPI_OP_NULL) return "MPI has no such operator";
-    return operation.count > INT_MAX ? "its counts are ints" : "";
+    const uint64_t blocks = operation.collective->takes_lists ? static_cast<uint64_t>(place_.ranks) : 1;
+    return operation.count > INT_MAX / blocks ? "its counts are ints" : "";
+  }
+
+  // Of a v-variant, whose counts and displacements hold for the buffers of every slot.
+  std::string prepare(const CheckedOperation& operation, const Places& first, uint64_t, uint64_t) override {
+    own_ = static_cast<int>(first.lists != nullptr ? first.lists->own : operation.count);
+    counts_.clear();
+    begins_.clear();
+    if (first.lists == nullptr) return "";
+    for (const tutti_block& block : first.lists->send.empty() ? first.lists->recv : first.lists->send) {
+      begins_.push_back(counts_.empty() ? 0 : begins_.back() + counts_.back());
+      counts_.push_back(static_cast<int>(block.count));
+    }
+    return "";
   }
 
   bool run(const CheckedOperation& operation, const Places& places) override {
     const void* send = operation.in_place && verb_->call != broadcast ? MPI_IN_PLACE : places.send;
-    return verb_->call({send, places.recv, static_cast<int>(operation.count), type_, op_, operation.root, place_.rank,
-                        place_.ranks}) == MPI_SUCCESS;
+    return verb_->call({send, places.recv, own_, type_, op_, operation.root, place_.rank, place_.ranks, counts_.data(),
+                        begins_.data()}) == MPI_SUCCESS;
   }
 
  private:
@@ -179,6 +190,9 @@ class Mpi : public Contender {
   const Verb* verb_ = nullptr;
   MPI_Datatype type_ = MPI_DATATYPE_NULL;
   MPI_Op op_ = MPI_OP_NULL;
+  int own_ = 0;
+  std::vector<int> counts_;
+  std::vector<int> begins_;
 };
 
 }  // namespace

@@ -5,7 +5,7 @@ import tempfile
 
 from . import contenders, networks, output
 from .targets import GOALS
-from .cases import COLLECTIVES, OPS, TYPE_ALIASES, TYPE_BYTES
+from .cases import COLLECTIVES, DIVISIONS, OPS, TYPE_ALIASES, TYPE_BYTES, V_VARIANTS
 from .formatting import GOOD, Refusal, parse_size
 
 EXAMPLES = """examples:
@@ -102,6 +102,8 @@ def parser():
     p.add_argument("--sizes", metavar="LIST", help="sizes, instead of -b, -e and -f")
     p.add_argument("-d", "--datatype", default="float32", metavar="TYPES", help="types (float32)")
     p.add_argument("-o", "--op", default="sum", metavar="OPS", help="operators (sum)")
+    p.add_argument("--division", default="even", metavar="LIST", help=f"how v-variants' elements are divided into blocks: "
+                   f"{', '.join(DIVISIONS)} (even)")
     p.add_argument("--ranks", default="2", metavar="LIST", help="numbers of ranks (2)")
     p.add_argument("--transport", default="shm", metavar="LIST", help="shm, tcp (shm)")
     p.add_argument("--network", default="host", metavar="LIST", help="for tcp: host (the loopback), veth, veth:RATE such as veth:10G, "
@@ -177,6 +179,9 @@ def understand(given):
     given.sizes = sizes_of(given)
     given.types = words_of(given.datatype, TYPE_BYTES, "--datatype", TYPE_ALIASES)
     given.ops = words_of(given.op, OPS, "--op")
+    given.divisions = words_of(given.division, DIVISIONS, "--division")
+    if given.divisions != ["even"] and not any(c in V_VARIANTS for c in given.collectives):
+        raise Refusal(f"--division {given.division} is for v-variants alone; add one of {', '.join(V_VARIANTS)}")
     given.ranks = number_list(given.ranks, "--ranks", 1, 256)
     given.transports = words_of(given.transport, ("shm", "tcp"), "--transport")
     given.networks = given.network.split(",")

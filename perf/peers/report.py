@@ -106,15 +106,15 @@ def aligned(table):
 
 def group_of(record):
     return tuple(record[k] for k in ("collective", "type", "op", "ranks", "transport", "network", "inputs", "in_place",
-                                     "offset"))
+                                     "offset", "division"))
 
 
 def group_title(key):
-    collective, kind, op, ranks, transport, network, inputs, in_place, offset = key
+    collective, kind, op, ranks, transport, network, inputs, in_place, offset, division = key
     reduces = f" {op}" if collective in ("all_reduce", "reduce", "reduce_scatter") else ""
     return (f"{collective} {kind}{reduces}, {ranks} ranks, {transport}" + (f" over {network}" if network != "host" else "")
             + f", inputs {inputs}" + (", in place" if in_place else "")
-            + (f", {offset} bytes behind a page" if offset else ""))
+            + (f", {offset} bytes behind a page" if offset else "") + (f", division {division}" if division != "even" else ""))
 
 
 def groups_of(records):
@@ -170,7 +170,8 @@ def save(folder, name, about, records, text, names, asked=()):
     for key, group in groups_of(records).items():
         drawn = plots.plot(group_title(key), subtitle, group, names, asked)
         if drawn:
-            *parts, in_place, offset = key
-            kind = "-".join(map(str, parts)) + ("-in-place" if in_place else "") + (f"-offset-{offset}" if offset else "")
+            *parts, in_place, offset, division = key
+            kind = ("-".join(map(str, parts)) + ("-in-place" if in_place else "") + (f"-offset-{offset}" if offset else "")
+                    + (f"-{division}" if division != "even" else ""))
             with open(f"{base}-{kind.replace(':', '-')}.svg", "w") as file:
                 file.write(drawn)

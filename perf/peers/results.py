@@ -61,6 +61,6 @@ def line(setting, case, contenders, limits, peers, ours):
     limit, carried = limit_of(limits), bus_factor(case.collective, setting.ranks)
     return {"collective": case.collective, "bytes": case.real_bytes(setting.ranks), "count": case.count(setting.ranks),
             "type": case.type, "op": case.op, "ranks": setting.ranks, "transport": setting.transport,
-            "network": setting.network, "inputs": case.inputs, "in_place": case.in_place, "offset": case.offset,
+            "network": setting.network, "inputs": case.inputs, "in_place": case.in_place, "offset": case.offset, "division": case.division,
             "contenders": contenders,
             "limits": limits, "limit": limit, "ratios": ratios(contenders, peers, ours, limit, carried)}

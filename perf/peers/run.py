@@ -133,7 +133,7 @@ class Run:
         self.fallen = []
 
     def measure(self, setting, case, running):
-        self.progress(f"{case.collective} {case.type} of {size_text(case.real_bytes(setting.ranks))}, {setting.ranks} ranks, "
+        self.progress(f"{case.collective} {case.type}, {case.division}, of {size_text(case.real_bytes(setting.ranks))}, {setting.ranks} ranks, "
                       f"{setting.transport}, inputs {case.inputs}")
         self.seed += 2
         ready, known = self.ready(setting, case, running)
@@ -185,7 +185,7 @@ class Run:
 
         def act(running):
             for case in cases_of(given.collectives, given.types, given.ops, given.inputs, given.sizes, given.in_place,
-                                 given.offset):
+                                 given.offset, given.divisions):
                 if not any(o in running for o in self.ours):
                     return
                 self.measure(setting, case, running)

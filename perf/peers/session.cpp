@@ -87,17 +87,21 @@ program::JsonObject Session::start() {
   return reply;
 }
 
-// The words: collective, type, op, root, count, in_place, slots, offset; fill=0 where a check follows, which does that.
+// The words: collective, type, op, root, count, division, in_place, slots, offset; fill=0 where a check follows, which does
+// that.
 program::JsonObject Session::take(const Command& command) {
   drop();
   const BenchedCollective* collective = contender_.find(command.text("collective"));
   if (collective == nullptr) return said("lacks", "it has no " + command.text("collective"));
   const std::vector<tutti_type> types = types_named(command.text("type"));
   const std::vector<tutti_op> ops = ops_named(command.text("op", "sum"));
-  if (types.size() != 1 || ops.size() != 1) return said("error", "a case needs one type and one operator");
+  const std::vector<Division> divided = divisions_named(command.text("division", "even"));
+  if (types.size() != 1 || ops.size() != 1 || divided.size() != 1)
+    return said("error", "a case needs one type, one operator and one division");
   const int root = static_cast<int>(command.number("root"));
   const Pattern pattern = {types[0], ops[0], collective->reduces(), place_.ranks, 0};
-  operation_ = {collective, pattern, root, place_.rank, command.number("count"), command.number("in_place") != 0};
+  operation_ = {collective, pattern, root, place_.rank, command.number("count"), command.number("in_place") != 0,
+                divided[0]};
   const std::string lacks = contender_.lacks(operation_);
   if (!lacks.empty()) return said("lacks", lacks);
   const uint64_t larger = std::max(operation_.send_bytes(), operation_.recv_bytes());
@@ -109,6 +113,7 @@ program::JsonObject Session::take(const Command& command) {
   recv_ = contender_.allocate(bytes_);
   if (send_ == nullptr || recv_ == nullptr)
     return said("error", "two buffers of " + std::to_string(bytes_) + " bytes were refused");
+  list_blocks();
   if (command.number("fill", 1) != 0) fill(slots_);
   const std::string why = contender_.prepare(operation_, places(0), slots_, stride_);
   if (!why.empty()) return said("error", why);
@@ -129,7 +134,17 @@ void Session::drop() {
 }
 
 Places Session::places(uint64_t slot) const {
-  return lay_out(operation_, send_ + offset_ + slot * stride_, recv_ + offset_ + slot * stride_);
+  Places places = lay_out(operation_, send_ + offset_ + slot * stride_, recv_ + offset_ + slot * stride_);
+  if (slot < lists_.size()) places.lists = &lists_[slot];
+  return places;
+}
+
+void Session::list_blocks() {
+  lists_.clear();
+  while (operation_.collective->takes_lists && lists_.size() < slots_) {
+    const Places one = places(lists_.size());
+    lists_.push_back(block_lists(operation_, one.send, one.recv));
+  }
 }
 
 void Session::fill(uint64_t slots) {

@@ -1,6 +1,7 @@
 // One rank's side of the protocol between `perf/compare` and a contender's ranks.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <string>
 
@@ -51,6 +52,7 @@ class Session {
   bool operate(uint64_t operations);
   bool operate_once();
   Places places(uint64_t slot) const;
+  void list_blocks();
   void fill(uint64_t slots);
   void rewrite(uint64_t slots);
   void drop();
@@ -59,6 +61,7 @@ class Session {
   const ContenderPlace& place_;
   Barrier barrier_;
   CheckedOperation operation_;
+  std::deque<BlockLists> lists_;  ///< of a v-variant, by slot
   uint64_t slots_ = 1;
   uint64_t stride_ = 0;
   uint64_t bytes_ = 0;

@@ -41,8 +41,9 @@ GOALS = {
                  stream=.95),
     "collectives": Goal("the other collectives, shm, 2 and 4 ranks, 8 B - 64 MiB",
                         [*COLLECTIVES, *"--ranks 2,4 -b 8 -e 64M -f 8 --peers mpi --case-time 8".split()], ratio=[(ANY, .8)]),
-    "v_variants": Goal("v-variants of equal blocks, shm, 2 and 4 ranks, 64 B - 16 MiB",
-                       "all_gather_v all_to_all_v --ranks 2,4 -b 64 -e 16M -f 8 --peers mpi --case-time 8".split(), ratio=[(ANY, .85)]),
+    "v_variants": Goal("v-variants, even and skewed, shm, 2 and 4 ranks, 64 B - 16 MiB",
+                       "all_gather_v all_to_all_v --division even,skewed --ranks 2,4 -b 64 -e 16M -f 8 --peers mpi --case-time 8".split(),
+                       ratio=[(ANY, .85)]),
     "types": Goal("float16, bfloat16, int8, 2 ranks, 16 MiB", "all_reduce -d float32,float16,bfloat16,int8 --sizes 16M --peers none "
                   "--rounds 31".split(), type_ratio=1.1),
     "torch": Goal("PyTorch's Gloo, 2 ranks", "all_reduce --sizes 8,64,512,4K,16M,64M --peers torch".split(),
@@ -88,7 +89,8 @@ def ours_of(record):
 def judge_line(goal, record):
     """Verdicts on one line of the table."""
     said = (f"{record['collective']} {record['type']}, {record['ranks']} ranks, {record['transport']}"
-            + (f" {record['network']}" if record["network"] != "host" else "") + f", {record['inputs']}, {size_text(record['bytes'])}")
+            + (f" {record['network']}" if record["network"] != "host" else "") + f", {record['inputs']}, {size_text(record['bytes'])}"
+            + (f", {record['division']}" if record["division"] != "even" else ""))
     for name, ours in ours_of(record):
         ratio = record["ratios"].get(name)
         asked = by_size(goal.ratio, record["bytes"]) if goal.ratio else goal.stream or goal.type_ratio

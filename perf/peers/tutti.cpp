@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "perf/measure.h"
 #include "perf/peers/contender.h"
 
 namespace tutti::perf {
@@ -60,7 +61,7 @@ class Tutti : public Contender {
   bool run(const CheckedOperation& operation, const Places& places) override {
     return operation.collective->call({places.send, places.recv, operation.count, operation.pattern.type,
                                        operation.pattern.op, operation.root, place_.rank, place_.ranks, comm_,
-                                       algorithm_.empty() ? nullptr : &call_}) == TUTTI_SUCCESS;
+                                       algorithm_.empty() ? nullptr : &call_, kBlocking, places.lists}) == TUTTI_SUCCESS;
   }
 
   std::string choice() override {

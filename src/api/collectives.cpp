@@ -158,6 +158,12 @@ bool asks_nothing(const tutti_call* call) {
   return call == nullptr || (call->size == sizeof unset && std::memcmp(call, &unset, sizeof unset) == 0);
 }
 
+/// The communicator of a call that may repeat the one before, else NULL.
+inline Communicator* repeatable(const tutti_comm* comm, const tutti_stream& stream, const tutti_call* call) {
+  const bool plain = asks_nothing(call) && stream.kind == TUTTI_STREAM_BLOCKING && !group_is_open();
+  return plain ? usable_now(comm) : nullptr;
+}
+
 /// A call of any kind.
 [[gnu::noinline]] tutti_status any_verb(const CallShape& shape, const void* send, void* recv, tutti_comm* comm,
                                         const tutti_stream& stream, const tutti_call* call) {
@@ -173,24 +179,15 @@ bool asks_nothing(const tutti_call* call) {
 inline tutti_status verb(Collective collective, const void* send, void* recv, std::size_t count, tutti_type type,
                          tutti_op op, int root, tutti_comm* comm, const tutti_stream& stream, const tutti_call* call) {
   const CallShape shape{collective, count, type, op, root};
-  if (asks_nothing(call) && stream.kind == TUTTI_STREAM_BLOCKING && !group_is_open()) {
-    Communicator* const communicator = usable_now(comm);
+  if (Communicator* const communicator = repeatable(comm, stream, call); communicator != nullptr) {
     Status failure;
-    const auto again = communicator != nullptr ? communicator->run_again(shape, send, recv, failure) : Again::no;
+    const Again again = communicator->run_again(shape, send, recv, failure);
     if (again == Again::done) [[likely]]
       return TUTTI_SUCCESS;
     if (again == Again::failed) return answer(failure);
   }
   return any_verb(shape, send, recv, comm, stream, call);
 }
-
-/// The buffers of a v-variant, as its verb takes them: single blocks, and lists of as many blocks as there are ranks.
-struct IrregularArguments {
-  tutti_block send{};                        ///< where the collective's senders have one block
-  tutti_block recv{};                        ///< likewise
-  const tutti_block* send_blocks = nullptr;  ///< where they have one for each rank
-  const tutti_block* recv_blocks = nullptr;
-};
 
 /// One buffer's blocks of this rank, in the problem's elements.
 Status take_blocks(const CollectiveCall& call, Buffer buffer, const Communicator& comm, const tutti_block& single,
@@ -248,8 +245,9 @@ Status take_all_blocks(CollectiveCall& call, const Communicator& comm, const Irr
   return {};
 }
 
-tutti_status irregular_verb(const CallShape& shape, const IrregularArguments& given, tutti_comm* handle,
-                            tutti_stream stream, const tutti_call* options) {
+[[gnu::noinline]] tutti_status any_irregular_verb(const CallShape& shape, const IrregularArguments& given,
+                                                  tutti_comm* handle, const tutti_stream& stream,
+                                                  const tutti_call* options) {
   return guarded_operation([&]() -> Status {
     tutti_call room;
     if (Status status = read_call(options, room); !status.ok()) return status;
@@ -265,6 +263,17 @@ tutti_status irregular_verb(const CallShape& shape, const IrregularArguments& gi
     if (runs_now(stream, *options)) return communicator.run(call);
     return dispatch({&communicator, std::move(call)}, stream, *options);
   });
+}
+
+/// As verb: most v-variants too are like the one before, over the same blocks.
+tutti_status irregular_verb(const CallShape& shape, const IrregularArguments& given, tutti_comm* comm,
+                            const tutti_stream& stream, const tutti_call* call) {
+  if (Communicator* const communicator = repeatable(comm, stream, call); communicator != nullptr) {
+    Status failure;
+    const Again again = communicator->run_again(shape, given, failure);
+    if (again != Again::no) return answer(failure);
+  }
+  return any_irregular_verb(shape, given, comm, stream, call);
 }
 
 /// One buffer in pieces: checked, and how many elements it has.

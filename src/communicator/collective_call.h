@@ -26,6 +26,14 @@ struct CallShape {
   bool operator==(const CallShape&) const = default;
 };
 
+/// The buffers of a v-variant, as its verb takes them: single blocks, and lists of as many blocks as there are ranks.
+struct IrregularArguments {
+  tutti_block send{};                        ///< where the collective's senders have one block
+  tutti_block recv{};                        ///< likewise
+  const tutti_block* send_blocks = nullptr;  ///< where they have one for each rank
+  const tutti_block* recv_blocks = nullptr;
+};
+
 /// One collective, as a verb asks for it.
 struct CollectiveCall : CallShape {
   const void* send = nullptr;

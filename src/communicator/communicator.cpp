@@ -496,10 +496,8 @@ Status Communicator::take_back(Status failure, const CollectiveCall& call, const
   return failure;
 }
 
-Again Communicator::run_again(const CallShape& shape, const void* send, void* recv, Status& failure) {
-  if (!ticket_lock_.try_take()) return Again::no;
-  const TurnGuard turn(ticket_lock_);
-  if (!fast_path_->repeats(shape, send, recv) || !legal_now() || device_->armed()) return Again::no;
+/// Runs the last call again, in its turn.
+inline Again Communicator::repeat(const void* send, void* recv, Status& failure) {
   const std::uint64_t sequence = sequence_.load(std::memory_order_relaxed);  // only changed in a turn
   sequence_.store(sequence + 1, std::memory_order_relaxed);
   history_ = followed_by(history_, fast_path_->hash());
@@ -517,6 +515,23 @@ Again Communicator::run_again(const CallShape& shape, const void* send, void* re
   }
   failure = conclude(std::move(failure), fast_path_->call(), hook_);
   return Again::failed;
+}
+
+Again Communicator::run_again(const CallShape& shape, const void* send, void* recv, Status& failure) {
+  if (!ticket_lock_.try_take()) return Again::no;
+  const TurnGuard turn(ticket_lock_);
+  if (!fast_path_->repeats(shape, send, recv) || !legal_now() || device_->armed()) return Again::no;
+  return repeat(send, recv, failure);
+}
+
+Again Communicator::run_again(const CallShape& shape, const IrregularArguments& blocks, Status& failure) {
+  if (!ticket_lock_.try_take()) return Again::no;
+  const TurnGuard turn(ticket_lock_);
+  if (!fast_path_->repeats(shape, blocks) || !legal_now() || device_->armed()) return Again::no;
+  const CollectiveCall& call = fast_path_->call();
+  // Relaxed: only changed in a turn, which this is.
+  if (call.agreed().empty()) reporter_->note_irregular(sequence_.load(std::memory_order_relaxed), call.kind());
+  return repeat(lowest(call.input), lowest(call.output), failure);
 }
 
 Problem Communicator::problem_of(const CollectiveCall& call) const {
@@ -591,17 +606,17 @@ Status Communicator::carry_out(const CollectiveCall& call, const PollHook& hook)
   auto prepared = prepare(call);
   if (!prepared.ok()) return prepared.status();
   const PreparedPlan& plan = **prepared;
-  const std::uint64_t sequence =
-      begin_operation({.hash = plan.plan.hash + (call.finalizes ? finalize_hash : hash_of_counts(call)),
-                       .detail = call.detail(),
-                       .kind = call.finalizes ? KindName("finalize") : plan.name,
-                       .algorithm = plan.algorithm_name});
+  const std::uint64_t hash = plan.plan.hash + (call.finalizes ? finalize_hash : hash_of_counts(call));
+  const std::uint64_t sequence = begin_operation({.hash = hash,
+                                                  .detail = call.detail(),
+                                                  .kind = call.finalizes ? KindName("finalize") : plan.name,
+                                                  .algorithm = plan.algorithm_name});
   last_algorithm_.store(plan.algorithm, std::memory_order_relaxed);
   if (call.count != 0) {
     if (Status status = execute(plan, call, hook, sequence); !status.ok()) return status;
   }
   board_.complete(sequence);
-  fast_path_->remember(plan, call, timeout_ns(), hook_);
+  fast_path_->remember(plan, call, hash, timeout_ns(), hook_);
   return {};
 }
 

@@ -123,6 +123,8 @@ class Communicator {
   /// this is not one, or another thread is in the way, or the communicator may not be used: nothing has happened then.
   /// `failure` is set where it failed. For calls without options on a thread of the caller's.
   Again run_again(const CallShape& shape, const void* send, void* recv, Status& failure);
+  /// Likewise a v-variant, over the same blocks.
+  Again run_again(const CallShape& shape, const IrregularArguments& blocks, Status& failure);
   /// A place in the order of entry. Needs no memory.
   Ticket enter() noexcept { return {*this, ticket_lock_.take()}; }
   /// As FailureState's.
@@ -211,6 +213,7 @@ class Communicator {
   std::uint64_t begin_operation(Called operation);
   Status execute(const PreparedPlan& plan, const CollectiveCall& call, const PollHook& hook, std::uint64_t sequence);
   const CollectiveCall& scaled(const PreparedPlan& plan, const CollectiveCall& call);
+  inline Again repeat(const void* send, void* recv, Status& failure);
   Status give_up(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence);
   void share_endpoints();
   bool share_endpoints_now();

@@ -765,6 +765,16 @@ using Float8E4M3Format = Float8Format<D32, Float8E4M3>;
 template <class D32>
 using Float8E5M2Format = Float8Format<D32, Float8E5M2>;
 
+/// The sum, by the units that multiply: those that add are busy with conversions (Zen 4: .9 of the time).
+template <class V>
+HWY_INLINE V sum_beside_conversions(V a, V b) {
+  if constexpr (HWY_NATIVE_FMA) {
+    return hn::MulAdd(a, hn::Set(hn::DFromV<V>(), 1.0f), b);
+  } else {
+    return hn::Add(a, b);
+  }
+}
+
 /// ScalarLanes' interface for a narrow float, in pairs of float32 vectors of at most kMaxBytes.
 template <typename T, template <class> class Format, std::size_t kMaxBytes>
 struct NarrowLanes {
@@ -807,10 +817,8 @@ struct NarrowLanes {
   }
   template <class Op>
   static HWY_INLINE Value combine(Value a, Value b) {
-    if constexpr (std::is_same_v<Op, Sum> && HWY_NATIVE_FMA) {
-      // The same sum by the units that multiply, since those that add are busy with conversions (Zen 4: .9 of the time).
-      const V one = hn::Set(D32(), 1.0f);
-      return {hn::MulAdd(a.first, one, b.first), hn::MulAdd(a.second, one, b.second)};
+    if constexpr (std::is_same_v<Op, Sum>) {
+      return {sum_beside_conversions(a.first, b.first), sum_beside_conversions(a.second, b.second)};
     } else {
       return {combine_vectors(Op(), a.first, b.first), combine_vectors(Op(), a.second, b.second)};
     }
@@ -900,6 +908,125 @@ struct ExtremeLanes {
   static HWY_INLINE auto as_unsigned(V bits) { return hn::BitCast(hn::RebindToUnsigned<D>(), bits); }
 };
 
+/// ScalarLanes' interface for sums of an 8-bit float T, of two operands or of any number. An instruction makes float32 of
+/// float16 and back; what remains is done in lanes of 16 and 8 bits, for even and odd bytes apart:
+///
+///     E5M2  s eeeee ff    = the upper half of a float16
+///     E4M3  s eeee fff    = float16 s 0 eeee fff 0000000, times 2^8
+///
+/// Sums are multiples of the least number, so none is rounded below the normal ones. (Quotients would be.) A float16 has
+/// seven bits more than E4M3 and eight more than E5M2. So a sum of two is exact in it, or its smaller operand changes no
+/// bit that is kept: rounding it twice rounds right. Sums of more operands are first rounded to odd, which remembers that
+/// they were not exact (Boldo & Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+template <typename T, std::size_t kMaxBytes, bool kTwo>
+struct Float8SumLanes {
+  using Element = T;
+  using D = hn::CappedTag<std::uint8_t, kMaxBytes>;
+  using D16 = hn::Repartition<std::uint16_t, D>;
+  using DHalf = hn::Half<D16>;
+  using D32 = hn::Repartition<float, D>;
+  using DFloat16 = hn::Rebind<hwy::float16_t, D32>;
+  using V = VectorOf<D32>;
+  using Words = VectorOf<D16>;
+  struct Value {
+    Pair<V> even;
+    Pair<V> odd;
+    VectorOf<D> greatest;  ///< of E4M3: the operands' greatest magnitude, as bits; their NaN is no float16's
+  };
+  static constexpr std::size_t kCount = hn::MaxLanes(D());
+  static constexpr bool kPartial = kCount == 16;
+
+  static HWY_INLINE Value load(const std::uint8_t* from) { return widen(load_bytes(D(), from)); }
+  static HWY_INLINE void store(std::uint8_t* to, Value value) { store_bytes(D(), narrow(value), to); }
+  static HWY_INLINE void stream(std::uint8_t* to, Value value) { stream_bytes(D(), narrow(value), to); }
+  static HWY_INLINE Value load_first(const std::uint8_t* from, std::size_t count) {
+    return widen(load_some(D(), from, count));
+  }
+  static HWY_INLINE void store_first(std::uint8_t* to, Value value, std::size_t count) {
+    store_some(D(), narrow(value), to, count);
+  }
+  template <class Op>
+  static HWY_INLINE Value prepare(Value value) {
+    return value;
+  }
+  template <class Op>
+  static HWY_INLINE Value restore(Value value) {
+    return value;
+  }
+  template <class Op>
+  static HWY_INLINE Value combine(Value a, Value b) {
+    static_assert(std::is_same_v<Op, Sum>);
+    return {sum(a.even, b.even), sum(a.odd, b.odd), hn::Max(a.greatest, b.greatest)};
+  }
+  static HWY_INLINE Value canonicalize(Value value) { return value; }  ///< what stores do
+
+ private:
+  static constexpr bool kIsE4M3 = std::is_same_v<T, Float8E4M3>;
+  using Narrow = Float8Layout<T>;
+
+  static HWY_INLINE Pair<V> sum(Pair<V> a, Pair<V> b) {
+    return {sum_beside_conversions(a.first, b.first), sum_beside_conversions(a.second, b.second)};
+  }
+
+  static HWY_INLINE Value widen(VectorOf<D> bytes) {
+    const auto odd = hn::BitCast(D16(), bytes);
+    const auto even = hn::ShiftLeft<8>(odd);
+    return {widen_words(kIsE4M3 ? as_float16(even) : even), widen_words(as_float16(odd)),
+            hn::And(bytes, hn::Set(D(), 0x7f))};
+  }
+  /// The words' upper bytes; for E5M2 the lower ones only have to go.
+  static HWY_INLINE Words as_float16(Words words) {
+    if constexpr (kIsE4M3) {
+      const hn::RebindToSigned<D16> di;
+      words = hn::BitCast(D16(), hn::ShiftRight<1>(hn::BitCast(di, words)));
+    }
+    return hn::And(words, hn::Set(D16(), kIsE4M3 ? 0xbf80 : 0xff00));
+  }
+  static HWY_INLINE Pair<V> widen_words(Words words) {
+    const auto half = [](VectorOf<DHalf> bits) { return hn::PromoteTo(D32(), hn::BitCast(DFloat16(), bits)); };
+    return {half(hn::LowerHalf(DHalf(), words)), half(hn::UpperHalf(DHalf(), words))};
+  }
+
+  static HWY_INLINE VectorOf<D> narrow(Value value) {
+    const Words even = rounded(value.even);
+    const Words odd = rounded(value.odd);
+    const auto sevens = hn::Set(D(), 0x7f);
+    const auto nan = hn::Set(D(), static_cast<std::uint8_t>(Narrow::kNaN));
+    const auto signs = upper_bytes(even, odd);
+    if constexpr (kIsE4M3) {
+      // One bit to the left the magnitudes are in the upper bytes; what is larger is a NaN.
+      const auto bounded = [](Words words) { return hn::Min(hn::ShiftLeft<1>(words), hn::Set(D16(), 0x7fff)); };
+      const auto magnitudes = upper_bytes(bounded(even), bounded(odd));
+      const auto is_nan = hn::Eq(hn::Max(magnitudes, value.greatest), nan);
+      return hn::IfThenElse(is_nan, nan, hn::Or(magnitudes, hn::AndNot(sevens, signs)));
+    } else {
+      const hn::RebindToSigned<D> di;
+      const auto is_nan = hn::Gt(hn::BitCast(di, hn::And(signs, sevens)), hn::Set(di, Narrow::kGreatest));
+      return hn::IfThenElse(hn::RebindMask(D(), is_nan), nan, signs);
+    }
+  }
+  static HWY_INLINE VectorOf<D> upper_bytes(Words even, Words odd) {
+    return hn::OddEven(hn::BitCast(D(), odd), hn::BitCast(D(), hn::ShiftRight<8>(even)));
+  }
+  /// As float16, rounded to the bits that are kept, to nearest even.
+  static HWY_INLINE Words rounded(Pair<V> value) {
+    constexpr int kDropped = 10 - Narrow::kFraction;
+    const auto half = [](V x) { return hn::BitCast(DHalf(), hn::DemoteTo(DFloat16(), to_odd(x))); };
+    const Words words = hn::Combine(D16(), half(value.second), half(value.first));
+    const Words last_place = hn::And(hn::ShiftRight<kDropped>(words), hn::Set(D16(), 1));
+    return hn::Add(hn::Add(words, hn::Set(D16(), (1 << (kDropped - 1)) - 1)), last_place);
+  }
+  /// What a float16 has no room for makes its last place odd.
+  static HWY_INLINE V to_odd(V value) {
+    if constexpr (kTwo) return value;
+    const hn::RebindToUnsigned<D32> du;
+    const auto dropped = hn::Set(du, 0x1fff);
+    const auto bits = hn::BitCast(du, value);
+    const auto sticky = hn::Add(hn::And(bits, dropped), dropped);
+    return hn::BitCast(D32(), hn::AndNot(dropped, hn::Or(bits, sticky)));
+  }
+};
+
 template <typename T, std::size_t kMaxBytes>
 struct LanesFor {
   using Type = VectorLanes<T, kMaxBytes>;
@@ -935,9 +1062,15 @@ using ShortAnyLanes = typename LanesFor<T, 16>::Type;
 template <class Op>
 inline constexpr bool kCompares = std::is_same_v<Op, Min> || std::is_same_v<Op, Max>;
 template <typename T, class Op>
-using WideLanes = std::conditional_t<kWidens<T> && kCompares<Op>, ExtremeLanes<T, 64>, AnyLanes<T>>;
-template <typename T, class Op>
-using ShortLanes = std::conditional_t<kWidens<T> && kCompares<Op>, ExtremeLanes<T, 16>, ShortAnyLanes<T>>;
+inline constexpr bool kSumsFloat8 = kWidens<T> && sizeof(T) == 1 && std::is_same_v<Op, Sum> && kConvertsFloat16;
+template <typename T, class Op, std::size_t kMaxBytes, bool kTwo>
+using LanesOf = std::conditional_t<
+    kWidens<T> && kCompares<Op>, ExtremeLanes<T, kMaxBytes>,
+    std::conditional_t<kSumsFloat8<T, Op>, Float8SumLanes<T, kMaxBytes, kTwo>, typename LanesFor<T, kMaxBytes>::Type>>;
+template <typename T, class Op, bool kTwo = false>
+using WideLanes = LanesOf<T, Op, 64, kTwo>;
+template <typename T, class Op, bool kTwo = false>
+using ShortLanes = LanesOf<T, Op, 16, kTwo>;
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tutti

@@ -10,9 +10,9 @@ template <typename T>
 using AnyLanes = ScalarLanes<T>;
 template <typename T>
 using ShortAnyLanes = ScalarLanes<T>;
-template <typename T, class Op>
+template <typename T, class Op, bool kTwo = false>
 using WideLanes = ScalarLanes<T>;
-template <typename T, class Op>
+template <typename T, class Op, bool kTwo = false>
 using ShortLanes = ScalarLanes<T>;
 
 }  // namespace HWY_NAMESPACE

@@ -428,7 +428,7 @@ void fold(const FoldArguments& arguments) {
   if (arguments.count == 0) return;
   const bool divided = std::is_same_v<Op, Sum> && arguments.divide_by > 1;
   if (is_pair(arguments) && !divided) {
-    return fold_pair<WideLanes<T, Op>, ShortLanes<T, Op>, Op, NoDivider>(arguments, &fold<T, Op>);
+    return fold_pair<WideLanes<T, Op, true>, ShortLanes<T, Op, true>, Op, NoDivider>(arguments, &fold<T, Op>);
   }
   if (arguments.source_count == 1 && !divided) {
     return copy_bytes(arguments.sources[0].data, arguments.destinations, arguments.destination_count,

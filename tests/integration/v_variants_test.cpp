@@ -318,6 +318,52 @@ TEST(VVariantCalls, ThatDifferAreTold) {
       "all_gather_v of 8 int32");
 }
 
+// Calls like the one before, over the same blocks, are hardly looked at. Whatever differs is seen all the same.
+TEST(VVariantCalls, AreNotTakenForTheOneBefore) {
+  const Ranks ranks(2, "shm");
+  ranks.run([](int rank, tutti_comm* comm) {
+    const auto gather = [&](const Blocks& mine, const Blocks& all, tutti_type type) {
+      for (int again = 0; again < 4; ++again)
+        ASSERT_EQ(tutti_all_gather_v(mine[0].ptr, mine[0].count, all.list(), type, comm, {}, nullptr), TUTTI_SUCCESS)
+            << last_error();
+      all.expect([](int from, std::size_t i) { return value(from, 0, i); }, "rank " + std::to_string(rank));
+    };
+    const auto own = [&](const std::vector<std::size_t>& counts) {
+      Blocks mine({counts[static_cast<std::size_t>(rank)]});
+      mine.fill([&](int, std::size_t i) { return value(rank, 0, i); });
+      return mine;  // not a copy: blocks point into it
+    };
+    const Blocks mine = own({3, 5}), fewer = own({3, 4});
+    gather(mine, Blocks({3, 5}), TUTTI_INT32);
+    gather(mine, Blocks({3, 5}), TUTTI_INT32);  // other memory
+    gather(mine, Blocks({3, 5}), TUTTI_UINT32);
+    gather(fewer, Blocks({3, 4}), TUTTI_INT32);
+    const Blocks all({3, 5});
+    gather(mine, all, TUTTI_INT32);
+    const tutti_block shorter[] = {all[0], {all[1].ptr, 4}};  // the same memory
+    ASSERT_EQ(tutti_all_gather_v(mine[0].ptr, fewer[0].count, shorter, TUTTI_INT32, comm, {}, nullptr), TUTTI_SUCCESS);
+    gather(mine, all, TUTTI_INT32);
+    std::int32_t in[8], out[16];  // as many elements as all blocks of the call before
+    for (std::size_t i = 0; i < 8; ++i) in[i] = value(rank, 1, i);
+    ASSERT_EQ(tutti_all_gather(in, out, 8, TUTTI_INT32, comm, {}, nullptr), TUTTI_SUCCESS) << last_error();
+    for (std::size_t i = 0; i < 16; ++i) ASSERT_EQ(out[i], value(static_cast<int>(i / 8), 1, i % 8)) << i;
+  });
+}
+
+TEST(VVariantCalls, ThatDifferAreToldAfterCallsThatWereAlike) {
+  expect_mismatch(
+      2,
+      [](int rank, tutti_comm* comm) {
+        std::int32_t in[8] = {}, out[16] = {};
+        tutti_block blocks[] = {{out, 3}, {out + 8, 5}};
+        for (int again = 0; again < 4; ++again)
+          EXPECT_EQ(tutti_all_gather_v(in, blocks[rank].count, blocks, TUTTI_INT32, comm, {}, nullptr), TUTTI_SUCCESS);
+        if (rank == 1) blocks[0].count = 2;
+        return tutti_all_gather_v(in, blocks[rank].count, blocks, TUTTI_INT32, comm, {}, nullptr);
+      },
+      "all_gather_v");
+}
+
 TEST(VVariantCalls, OfOneTotalButOtherCountsSaySo) {
   std::int32_t memory[3][64] = {};
   expect_mismatch(

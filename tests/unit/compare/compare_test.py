@@ -79,7 +79,7 @@ class Refusals(unittest.TestCase):
                                  (["-d", "float99"], "float99"), (["-o", "xor"], "xor"), (["--ranks", "0"], "'0'"),
                                  (["--ranks", "two"], "two"), (["--transport", "ib"], "ib"), (["--peers", "nccl"], "nccl"), (["--peers", "nccl"], ", mpi or all"), (["--peers", "mpi,none"], "none stands alone"),
                                  (["--build", "/no/such/folder"], "/no/such/folder"), (["--rounds", "0"], "'0'"),
-                                 (["--goal", "fastest"], "fastest"), (["--network", "veth:fast"], "veth:fast"),
+                                 (["--division", "odd"], "odd"), (["--division", "skewed"], "all_gather_v"), (["--goal", "fastest"], "fastest"), (["--network", "veth:fast"], "veth:fast"),
                                  (["--network", "veth"], "--transport tcp"), (["--inputs", "stale"], "stale"),
                                  (["--memory", "cuda"], "cuda"), (["--tutti", "ring"], "ring"), (["--tutti", "spin=abc"], "spin=abc"),
                                  (["--tutti", "lanes=3"], "lanes=3"), (["--json", "/no/such/folder/x"], "/no/such/folder/x"), (["--deadline", "nan"], "nan"),
@@ -138,6 +138,14 @@ class Counting(unittest.TestCase):
                 options.read(wrong)
         title = report.group_title(report.group_of(record(8, {"tutti": timed(1)}, offset=16)))
         self.assertIn("16 bytes behind a page", title)
+
+    def test_v_variants_alone_have_divisions(self):
+        divided = list(cases.cases_of(["all_gather_v", "all_gather"], ["float32"], ["sum"], ["usual"], [8], False, 0, ["even", "skewed"]))
+        self.assertEqual([(c.collective, c.division) for c in divided],
+                         [("all_gather_v", "even"), ("all_gather_v", "skewed"), ("all_gather", "even")])
+        self.assertIn("division=skewed", divided[1].words(2))
+        title = report.group_title(report.group_of(record(8, {"tutti": timed(1)}, collective="all_gather_v", division="skewed")))
+        self.assertTrue(title.endswith("division skewed"), title)
 
     def test_broadcast_is_in_place_for_everyone(self):
         self.assertIn("in_place=1", case(collective="broadcast").words(2))
@@ -436,11 +444,13 @@ class Alone(unittest.TestCase):
         self.tool = [sys.executable, os.path.join(ROOT, "perf", "compare"), "--build", BUILD, "--peers", "none"]
 
     def test_every_collective_is_timed_and_right(self):
-        done = subprocess.run([*self.tool, "all", "--sizes", "1K", "--ranks", "2,3", "--rounds", "5", "--batch-time", "0.2", "--json"],
+        done = subprocess.run([*self.tool, "all", "--division", "all", "--sizes", "1K", "--ranks", "2,3", "--rounds", "5", "--batch-time", "0.2",
+                               "--json"],
                               capture_output=True, text=True, timeout=200, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         records = [json.loads(line) for line in done.stdout.splitlines()]
-        self.assertEqual(len(records), 2 * len(cases.COLLECTIVES))
+        more = (len(cases.DIVISIONS) - 1) * len(cases.V_VARIANTS)
+        self.assertEqual(len(records), 2 * (len(cases.COLLECTIVES) + more))
         for r in records:
             tutti = r["contenders"]["tutti"]
             self.assertEqual((tutti["wrong"], tutti["rounds"]), (0, 5), r)

@@ -13,6 +13,7 @@
 namespace tutti::perf {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Bytes = std::vector<std::byte>;
 
@@ -24,11 +25,13 @@ struct World {
   std::vector<Places> places;
   uint64_t size;
 
-  World(const char* name, tutti_type type, tutti_op op, int ranks, int root, uint64_t count, bool in_place)
+  World(const char* name, tutti_type type, tutti_op op, int ranks, int root, uint64_t count, bool in_place,
+        Division division = Division::even)
       : size(tutti_type_size(type)) {
     const BenchedCollective* collective = find_collective(name);
     for (int rank = 0; rank < ranks; ++rank) {
-      operations.push_back({collective, {type, op, collective->reduces(), ranks, 3}, root, rank, count, in_place});
+      operations.push_back(
+          {collective, {type, op, collective->reduces(), ranks, 3}, root, rank, count, in_place, division});
       const CheckedOperation& operation = operations.back();
       const uint64_t bytes = std::max(operation.send_bytes(), operation.recv_bytes());
       send.push_back(GuardedBuffer::allocate(bytes));
@@ -110,6 +113,93 @@ TEST(Check, AcceptsEveryCollectiveCarriedOutByItsDefinition) {
       }
     }
   }
+}
+
+TEST(Division, HasAsManyElementsAsTheEvenOne) {
+  const auto lengths = [](Division division, uint64_t count, int ranks) {
+    std::vector<uint64_t> found;
+    for (int b = 0; b < ranks; ++b)
+      found.push_back(block_begin(division, count, ranks, b + 1) - block_begin(division, count, ranks, b));
+    return found;
+  };
+  EXPECT_THAT(lengths(Division::even, 5, 4), ElementsAre(5, 5, 5, 5));
+  EXPECT_THAT(lengths(Division::skewed, 5, 4), ElementsAre(2, 4, 6, 8));
+  EXPECT_THAT(lengths(Division::skewed, 1, 4), ElementsAre(0, 1, 1, 2));
+  EXPECT_THAT(lengths(Division::zeros, 5, 4), ElementsAre(10, 0, 10, 0));
+  EXPECT_THAT(lengths(Division::zeros, 5, 3), ElementsAre(7, 0, 8)) << "15 elements in two blocks";
+  EXPECT_THAT(lengths(Division::one, 5, 4), ElementsAre(0, 0, 0, 20));
+  for (const Division division : divisions) {
+    EXPECT_THAT(lengths(division, 7, 1), ElementsAre(7)) << name_of(division);
+    EXPECT_EQ(block_begin(division, uint64_t{1} << 48, 4096, 4096), uint64_t{1} << 60) << name_of(division);
+  }
+}
+
+// A list for each rank; what two ranks have for each other is as long on both.
+struct Lists {
+  std::vector<BlockLists> of;
+
+  explicit Lists(const World& world) {
+    for (size_t r = 0; r < world.operations.size(); ++r)
+      of.push_back(block_lists(world.operations[r], world.places[r].send, world.places[r].recv));
+  }
+  // What rank `from` has for rank `to`.
+  tutti_block sent(const World& world, int from, int to) const {
+    const auto r = static_cast<size_t>(from);
+    return of[r].send.empty() ? tutti_block{world.places[r].send, of[r].own} : of[r].send[static_cast<size_t>(to)];
+  }
+  tutti_block received(const World& world, int from, int to) const {
+    const auto r = static_cast<size_t>(to);
+    return of[r].recv.empty() ? tutti_block{world.places[r].recv, of[r].own} : of[r].recv[static_cast<size_t>(from)];
+  }
+};
+
+void carry_v_variant_out(World& world) {
+  const Lists lists(world);
+  const BenchedCollective& collective = *world.operations[0].collective;
+  const int root = world.operations[0].root;
+  for (int to = 0; to < world.ranks(); ++to) {
+    if (!collective.receives(to, root)) continue;
+    if (collective.reduces()) {
+      const tutti_block own = lists.received(world, 0, to);
+      const auto* const first = static_cast<const std::byte*>(lists.sent(world, 0, to).ptr);
+      const auto index = static_cast<uint64_t>(first - world.places[0].send) / world.size;
+      EXPECT_EQ(own.count, lists.sent(world, 0, to).count);
+      fill_folded(world.operations[0].pattern, index, own.count, own.ptr);
+      continue;
+    }
+    for (int from = 0; from < world.ranks(); ++from) {
+      if (!collective.sends(from, root)) continue;
+      const tutti_block block = lists.sent(world, from, to);
+      ASSERT_EQ(block.count, lists.received(world, from, to).count) << collective.name << " " << from << " to " << to;
+      std::memcpy(lists.received(world, from, to).ptr, block.ptr, block.count * world.size);
+    }
+  }
+}
+
+TEST(Check, AcceptsEveryVVariantCarriedOutByItsDefinition) {
+  for (const BenchedCollective& collective : collectives()) {
+    if (!collective.takes_lists) continue;
+    for (const Division division : divisions) {
+      for (const int root : {0, 2}) {
+        World world(collective.name, TUTTI_INT16, TUTTI_SUM, 3, collective.rooted() ? root : 0, 1501, false, division);
+        const uint64_t wrong = world.check(0).wrong + world.check(1).wrong + world.check(2).wrong;
+        EXPECT_GT(wrong, 0u) << collective.name << ": nobody wrote anything yet";
+        carry_v_variant_out(world);
+        for (int rank = 0; rank < 3; ++rank)
+          EXPECT_EQ(world.check(rank).wrong, 0u)
+              << collective.name << " " << name_of(division) << ": " << world.check(rank).sentence;
+      }
+    }
+  }
+}
+
+TEST(Check, FindsTheLastElementOfALongBlock) {
+  World world("all_gather_v", TUTTI_INT32, TUTTI_SUM, 3, 0, 100, false, Division::skewed);
+  carry_v_variant_out(world);
+  world.places[1].recv[4 * 300 - 1] ^= std::byte{1};
+  EXPECT_EQ(world.check(1).wrong, 1u);
+  EXPECT_THAT(world.check(1).sentence, HasSubstr("element 149 of block 2 of the result on rank 1"));
+  EXPECT_THAT(world.check(1).sentence, HasSubstr("division skewed"));
 }
 
 TEST(Check, FindsASingleFlippedBitForEveryTypeAndOperator) {

@@ -22,6 +22,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -54,8 +55,9 @@ TEST(Counting, BusFactorsAreThoseOfNcclTests) {
 }
 
 TEST(Counting, EveryCollectiveOfTheContractIsThere) {
-  for (const char* name : {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "gather",
-                           "scatter", "send_recv", "barrier", "all_gather_v", "reduce_scatter_v", "all_to_all_v"}) {
+  for (const char* name :
+       {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "gather", "scatter", "send_recv",
+        "barrier", "all_gather_v", "reduce_scatter_v", "all_to_all_v", "gather_v", "scatter_v"}) {
     EXPECT_NE(find_collective(name), nullptr) << name;
   }
   EXPECT_EQ(find_collective("allreduce"), nullptr);
@@ -229,6 +231,12 @@ TEST(Request, ElementsReplaceSizes) {
   EXPECT_THAT(counts_of(line.request, TUTTI_INT8, 5), ElementsAre(0u, 3u, 1024u));
 }
 
+TEST(Request, DividesTheElementsOfVVariants) {
+  EXPECT_THAT(Line({"all_gather_v"}).request.divisions, ElementsAre(Division::even));
+  EXPECT_THAT(Line({"scatter_v", "--division", "skewed"}).request.divisions, ElementsAre(Division::skewed));
+  EXPECT_THAT(Line({"all_to_all_v", "--division", "all"}).request.divisions, ElementsAreArray(divisions));
+}
+
 TEST(Request, SizesEndWhereTheyMust) {
   EXPECT_THAT(counts_of(Line({"all_reduce", "-b", "0", "-e", "4", "-d", "int8"}).request, TUTTI_INT8, 2),
               ElementsAre(0u, 1u, 2u, 4u));
@@ -258,6 +266,9 @@ TEST(Request, RefusesInOneSentence) {
       {{"all_reduce", "--elements", "1,,2"}, "''"},
       {{"all_reduce", "--elements", "1", "-b", "8"}, "both given"},
       {{"barrier", "--in-place"}, "barrier has no in-place form"},
+      {{"all_gather_v", "--division", "odd"},
+       "--division was given 'odd', but it takes one of even, skewed, zeros, one and all"},
+      {{"all_gather", "--division", "even"}, "blocks of all_gather have one count"},
       {{"all_reduce", "--plot", "x.pdf"}, "'x.pdf'"},
       {{"all_reduce", "--ranks", "0"}, "'0'"}};
   for (const auto& [arguments, part] : cases) {
@@ -327,6 +338,17 @@ TEST(PerfReport, PrintsTheTableOfNcclTests) {
   EXPECT_THAT(out, HasSubstr("# Avg bus bandwidth    : 15.7286"));
   EXPECT_THAT(out, Not(HasSubstr("one rank")));
   EXPECT_THAT(out, Not(HasSubstr("disturbed:")));
+}
+
+TEST(PerfReport, SaysTheDivisionOfVVariantsAlone) {
+  Measured skewed = sample();
+  skewed.collective = find_collective("all_gather_v");
+  skewed.division = Division::skewed;
+  const std::string out = printed({"all_gather_v", "--division", "skewed"}, {{skewed, std::nullopt, ""}});
+  EXPECT_THAT(out, AllOf(HasSubstr("disturbed  division\n"), HasSubstr("    skewed\n")));
+  EXPECT_THAT(printed({"all_reduce"}, {{sample(), std::nullopt, ""}}), Not(HasSubstr("division")));
+  EXPECT_THAT(json_of(skewed, Request()).text(), HasSubstr(R"("division":"skewed")"));
+  EXPECT_THAT(json_of(sample(), Request()).text(), HasSubstr(R"("division":"none")"));
 }
 
 TEST(PerfReport, SaysWhichRowsWereDisturbed) {

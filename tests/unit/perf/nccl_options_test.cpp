@@ -296,5 +296,18 @@ TEST(NcclFile, HasTheKeysAndTheThreeHeadLinesOfNcclTests) {
             "1048576,262144,float32,sum,-1,100.00,10.49,10.49,0,100.00,10.49,10.49,0\n");
 }
 
+TEST(NcclFile, SaysTheDivisionOfAVVariant) {
+  Line line({"all_gather_v", "--division", "zeros"});
+  Measured measured;
+  measured.collective = line.request.collective;
+  measured.division = line.request.divisions[0];
+  const std::vector<RankLocation> locations;
+  const NcclRun run = {&line.request, &locations, "then", "now", 10.5, 0};
+  line.request.output_file = "x.csv";
+  EXPECT_THAT(nccl_file(run, {{measured, std::nullopt, ""}}), AllOf(HasSubstr("#wrong,division\n"), HasSubstr(",zeros\n")));
+  line.request.output_file = "x.json";
+  EXPECT_THAT(nccl_file(run, {{measured, std::nullopt, ""}}), HasSubstr(R"("root":"-1","division":"zeros",)"));
+}
+
 }  // namespace
 }  // namespace tutti::perf

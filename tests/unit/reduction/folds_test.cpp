@@ -399,6 +399,37 @@ TEST_P(EveryTarget, RoundsSumsAndProductsOfAllNarrowValues) {
   }
 }
 
+// A sum of more than two is not exact in what two of them fit: all pairs, and beside them numbers that tip the scales.
+TEST_P(EveryTarget, RoundsSumsOfSeveral8BitFloatsOnce) {
+  for (const tutti_type type : {TUTTI_FLOAT8_E4M3, TUTTI_FLOAT8_E5M2}) {
+    std::vector<std::uint8_t> a, b;
+    pair_up(a, b);
+    for (const std::uint8_t more : {0x00, 0x80, 0x01, 0x81, 0x07, 0x23, 0xa4, 0x39, 0xb8, 0x7b, 0x7c, 0xfc, 0x7e, 0xff}) {
+      for (const std::uint32_t operands : {3u, 4u, 7u}) {
+        const std::vector<std::uint8_t> others(a.size(), more);
+        std::vector<FoldSource> sources = {{a.data()}, {b.data()}};
+        sources.resize(operands, {others.data()});
+        std::vector<std::uint8_t> folded(a.size());
+        const FoldDestination destination{folded.data()};
+        {
+          const OnTarget on(GetParam());
+          find_fold(type, TUTTI_SUM)({sources.data(), &destination, operands, 1, a.size()});
+        }
+        for (std::size_t i = 0; i < a.size(); ++i) {
+          const auto value = [&](std::uint8_t bits) {
+            return static_cast<float>(reference::value_of(bits, layout_of(type)));
+          };
+          float sum = value(a[i]) + value(b[i]);
+          for (std::uint32_t s = 2; s < operands; ++s) sum += value(more);
+          ASSERT_EQ(folded[i], reference::bits_of(static_cast<double>(sum), layout_of(type)))
+              << "type " << type << ": " << int{a[i]} << " + " << int{b[i]} << " + " << operands - 2 << " times "
+              << int{more};
+        }
+      }
+    }
+  }
+}
+
 // Quotients have digits without end, and get below what has a place.
 TEST_P(EveryTarget, RoundsQuotientsOfAllNarrowValues) {
   for (tutti_type type : narrow_types) {
