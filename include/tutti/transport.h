@@ -137,7 +137,7 @@ typedef struct tutti_endpoint_properties {
   double bandwidth;       ///< bytes per second that all its links together can have one way; 0: not known
   uint32_t memory_kinds;  ///< bit 1 << tutti_memory_kind for each kind that it registers
   /// A word that this rank stores with release and peers can see: 1 while it leaves its core to others, else 0. A hint for
-  /// ranks that share cores. NULL: peers cannot see it.
+  /// ranks that share cores; of several threads the last word counts. NULL: peers cannot see it.
   uint32_t* yielding;
 } tutti_endpoint_properties;
 

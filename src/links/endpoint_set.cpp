@@ -98,11 +98,11 @@ EndpointSet::EndpointSet(const Settings& settings, std::span<const unsigned char
   set_options();
 }
 
-Result<std::shared_ptr<EndpointSet>> EndpointSet::open(const Settings& settings, std::span<const unsigned char, 32> key,
+Result<std::unique_ptr<EndpointSet>> EndpointSet::open(const Settings& settings, std::span<const unsigned char, 32> key,
                                                        int rank, int ranks) {
   auto transports = wanted(settings);
   if (!transports.ok()) return transports.status();
-  std::shared_ptr<EndpointSet> self(new EndpointSet(settings, key, rank, ranks));
+  std::unique_ptr<EndpointSet> self(new EndpointSet(settings, key, rank, ranks));
   if (ranks == 1) return self;
   AllRefused refused;
   for (const tutti_transport* transport : *transports) {

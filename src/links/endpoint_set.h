@@ -39,7 +39,7 @@ class EndpointSet {
 
   /// Opens an endpoint per class of each transport that settings allow and this machine has; of none for one rank.
   /// Errors: as Transports::open.
-  static Result<std::shared_ptr<EndpointSet>> open(const Settings& settings, std::span<const unsigned char, 32> key,
+  static Result<std::unique_ptr<EndpointSet>> open(const Settings& settings, std::span<const unsigned char, 32> key,
                                                    int rank, int ranks);
   EndpointSet(const EndpointSet&) = delete;
   EndpointSet& operator=(const EndpointSet&) = delete;

@@ -36,6 +36,16 @@ bool reaches_memory(const HostLink& link) {
   return link.state.size != 0 && ((can & TUTTI_NEEDS_PROGRESS) == 0 || (can & registered) != 0);
 }
 
+void make_progress(EndpointGroup& group) {
+  for (OpenEndpoint& endpoint : group.endpoints) static_cast<void>(endpoint.transport()->progress(endpoint.handle()));
+}
+
+/// By which a communicator keeps a link of its.
+constexpr std::uint64_t key_of(int peer, std::uint32_t channel, bool sends) {
+  return (static_cast<std::uint64_t>(peer) << 32) | (std::uint64_t{channel} << 1) | (sends ? 1 : 0);
+}
+constexpr bool sends_by(std::uint64_t key) { return (key & 1) != 0; }
+
 float bits_to_float(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 
 /// One rank's reach of one peer by one transport; alpha < 0: none.
@@ -182,7 +192,7 @@ Status Transports::prove(Paths& paths, const WaitLimits& wait_limits) {
       return result != TUTTI_LINK_NOT_YET;
     });
     // The last answers, too, may have to be sent.
-    for (OpenEndpoint& endpoint : group.endpoints) static_cast<void>(endpoint.transport()->progress(endpoint.handle()));
+    make_progress(group);
     if (pending.empty()) break;
     if (Status status = wait_limits.check(); !status.ok()) return status;
     constexpr timespec nap{0, 1'000'000};
@@ -359,7 +369,7 @@ std::vector<const char*> Transports::carriers() const {
 
 Result<HostLink*> Transports::link(TrafficClass traffic, int peer, std::uint32_t channel, bool sends) {
   auto& links = links_[static_cast<std::size_t>(traffic)];
-  const std::uint64_t key = (static_cast<std::uint64_t>(peer) << 32) | (std::uint64_t{channel} << 1) | (sends ? 1 : 0);
+  const std::uint64_t key = key_of(peer, channel, sends);
   const auto found = links.find(key);
   if (found != links.end()) return found->second.get();
   const Carrier& carrier = carriers_[static_cast<std::size_t>(peer)];
@@ -430,8 +440,8 @@ void Transports::log_open(const HostLink& link) {
     for (const auto& [key, each] : links_[static_cast<std::size_t>(traffic)]) {
       if (each.get() != &link) continue;
       const auto channel = static_cast<std::uint32_t>(key) >> 1;
-      log(Level::debug, label_ + link_line(link.transport->name, (key & 1) != 0, link.peer, channel,
-                                           traffic == TrafficClass::collective));
+      log(Level::debug,
+          label_ + link_line(link.transport->name, sends_by(key), link.peer, channel, traffic == TrafficClass::collective));
       if (link.transport->explain == nullptr) return;
       char text[TUTTI_WHY_MAX] = "";
       link.transport->explain(endpoints(traffic).endpoints[link.endpoint].handle(),
@@ -486,8 +496,7 @@ void Transports::await(TrafficClass traffic, std::uint64_t ns, const PollHook& h
     const EndpointVisit visit(group);
     const Status looked = catching([&]() -> Status {
       is_over = over();
-      if (is_over) return {};
-      for (OpenEndpoint& endpoint : group.endpoints) static_cast<void>(endpoint.transport()->progress(endpoint.handle()));
+      if (!is_over) make_progress(group);
       return {};
     });
     return looked.ok() && is_over;
@@ -510,7 +519,7 @@ void Transports::flush(TrafficClass traffic) {
   await(traffic, longest_flush_ns, {}, [&] {
     return std::ranges::none_of(links_[static_cast<std::size_t>(traffic)], [](const auto& entry) {
       const HostLink& link = *entry.second;
-      return link.state.size != 0 && link.transport->flushed(link.link) == TUTTI_LINK_NOT_YET;
+      return sends_by(entry.first) && link.state.size != 0 && link.transport->flushed(link.link) == TUTTI_LINK_NOT_YET;
     });
   });
 }
@@ -534,6 +543,14 @@ void Transports::close_links(TrafficClass traffic) {
     static_cast<void>(quieted);
     static_cast<void>(catching([&] { return link.transport->close_link(link.link), Status(); }));
   }
+  if (endpoints(traffic).is_shared()) hear(traffic);
+}
+
+/// Where nobody waits for an endpoint's peers for long, what they say of links that are gone is heard by those that go.
+void Transports::hear(TrafficClass traffic) {
+  EndpointGroup& group = endpoints(traffic);
+  const EndpointVisit visit(group);
+  static_cast<void>(catching([&] { return make_progress(group), Status(); }));
 }
 
 }  // namespace tutti

@@ -126,6 +126,7 @@ class Transports {
   void note_obstacle(std::size_t mine, int peer, std::string_view why);
   tutti_link_result probe(std::size_t mine, int peer, bool late, const Deadline& deadline);
   Status unconnected(std::size_t a, std::size_t b) const;
+  void hear(TrafficClass traffic);
   template <typename Over>
   void await(TrafficClass traffic, std::uint64_t ns, const PollHook& hook, const Over& over);
   template <typename CarrierOf>
