@@ -209,7 +209,9 @@ TEST_P(Parts, AreUsedByManyThreadsAtOnceInAnyOrder) {
       std::vector<std::unique_ptr<RingEnd>> rings;
       for (std::size_t n = thread * each; n < (thread + 1) * each; ++n) {
         const std::size_t own = rank_in(n, rank);
-        rings.push_back(std::make_unique<RingEnd>(*parts[n][own].transports, static_cast<int>(own), ranks, policy));
+        rings.push_back(
+            std::make_unique<RingEnd>(*parts[n][own].transports, static_cast<int>(own), ranks, policy,
+                                      thread % 4 == 3 ? TrafficClass::point_to_point : TrafficClass::collective));
       }
       for (std::uint64_t number = 0; number < 200; ++number) {
         if (!rings[number % each]->pass(number * 64 + thread)) ++wrong;
