@@ -457,8 +457,8 @@ typedef struct tutti_block {
 /// is 0 nothing is sent, or what was sent is not taken: the call may succeed, or wait for its deadline. A later call may
 /// then fail, with a sentence that points back.
 ///
-/// A rank's block for itself has one count, else TUTTI_INVALID_ARGUMENT. Registered memory is memory as any other here. On
-/// device memory they come later (TUTTI_UNSUPPORTED).
+/// A rank's block for itself has one count, else TUTTI_INVALID_ARGUMENT. Registered memory is memory as any other here. A
+/// rank whose blocks are all empty, where others' are device memory, passes a stream or the addresses of empty ones there.
 TUTTI_API tutti_status tutti_all_gather_v(const void* send, size_t send_count, const tutti_block* recv_blocks,
                                           tutti_type type, tutti_comm* comm, tutti_stream stream, const tutti_call* call);
 TUTTI_API tutti_status tutti_reduce_scatter_v(const tutti_block* send_blocks, void* recv, size_t recv_count,

@@ -18,6 +18,7 @@
 #include "src/base/status.h"
 #include "src/cuda/stream.h"
 #include "src/device/arena.h"
+#include "src/device/device_binding.h"
 #include "src/device/device_plan.h"
 #include "src/device/flight.h"
 #include "src/executors/cuda/launch.h"
@@ -33,7 +34,8 @@ struct BlockLimits {
 /// A rank's part of a launch.
 struct Deposit {
   int rank = -1;
-  std::shared_ptr<DevicePlan> plan;  ///< the launch writes it, where it has not been
+  std::shared_ptr<DevicePlan> plan;        ///< the launch writes it, where it has not been
+  std::shared_ptr<DeviceBinding> binding;  ///< likewise; of a v-variant, else nullptr
   const void* send = nullptr;
   void* recv = nullptr;
   cuda::StreamHandle stream = nullptr;
@@ -43,6 +45,11 @@ struct Deposit {
   BlockLimits blocks;
   bool in_order = false;                           ///< behind all launches before it on the device
   std::shared_ptr<const cuda::OwnedEvent> before;  ///< the team's: of a stream that has another thread's name
+
+  std::uint32_t work() const { return binding != nullptr ? binding->work() : plan->work(plan->passes()); }
+  /// But for its place in the launch.
+  Job job(JobRecord* record) const;
+  bool has_tasks_of(const Deposit& other) const { return plan == other.plan && binding == other.binding; }
 };
 
 /// What became of a deposit.
@@ -158,7 +165,10 @@ class Meeting {
   friend class Team;
   /// Plans keep the world that the meeting is of.
   void let_go() {
-    for (Deposit& each : deposits_) each.plan.reset();
+    for (Deposit& each : deposits_) {
+      each.plan.reset();
+      each.binding.reset();
+    }
   }
 
   std::vector<Deposit> deposits_;  ///< by place; rank -1: has not come

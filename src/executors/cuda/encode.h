@@ -10,6 +10,7 @@
 
 #include "src/base/status.h"
 #include "src/executors/cuda/blob.h"
+#include "src/executors/cuda/launch.h"
 #include "src/schedule/layout.h"
 
 namespace tutti {
@@ -35,7 +36,11 @@ class BlobMemory {
 /// than 4 GiB.
 Result<BlobMemory> encode(const Plan& plan, int rank, const Lowered& lowered);
 
-/// Bytes of the caller's buffers and the scratch, which a blob's operands must stay within.
+/// A block of a call, as an irregular plan that divides blocks so works on it. Pure.
+BoundBlock bound_block(const Division& division, const tutti_block& block);
+
+/// Bytes of the caller's buffers and the scratch, which a blob's operands must stay within. Of an irregular plan input and
+/// output are counted in blocks: a kernel stays within each of these, however long it is.
 using BufferBytes = std::array<std::uint64_t, 3>;
 /// What calls of a plan give a rank. Pure.
 BufferBytes buffer_bytes(const Plan& plan, int rank);
