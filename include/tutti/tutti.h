@@ -485,10 +485,10 @@ TUTTI_API tutti_status tutti_scatter_v(const tutti_block* send_blocks, void* rec
 TUTTI_API tutti_status tutti_op_create_user(tutti_op* op,
                                             void (*fold)(void* ctx, const void* in, void* inout, uint64_t count), void* ctx,
                                             int commutative, size_t element_bytes, tutti_comm* comm);
-/// Makes a sum whose operands are multiplied first: each rank's by its own `scalar`, an element of `type`, which is copied.
-/// The products are rounded to the type, whatever accumulate says of their sum. kind: the scalar's memory, AUTO or HOST.
-/// Host memory alone. Errors: TUTTI_INVALID_ARGUMENT (no type that can be scaled), TUTTI_UNSUPPORTED (CUDA memory). Thread
-/// safe. After ncclRedOpCreatePreMulSum.
+/// Makes a sum whose operands are multiplied first: each rank's by its own `scalar`, an element of `type`. The products are
+/// rounded to the type, whatever accumulate says of their sum. kind: the scalar's memory. Of AUTO and HOST it is copied; of
+/// CUDA it is read as each call runs, and calls are of CUDA memory alone. All ranks of a call on CUDA memory pass such a
+/// sum. Errors: TUTTI_INVALID_ARGUMENT (no type that can be scaled). Thread safe. After ncclRedOpCreatePreMulSum.
 TUTTI_API tutti_status tutti_op_create_pre_mul_sum(tutti_op* op, const void* scalar, tutti_type type,
                                                    tutti_memory_kind kind, tutti_comm* comm);
 /// Legal once the calls that use it have been enqueued. Errors: TUTTI_INVALID_ARGUMENT (no such operator). Thread safe.

@@ -460,6 +460,10 @@ Status Communicator::carry_out(const CollectiveCall& call, const PollHook& hook)
   const auto processor = processor_of(call);
   if (!processor.ok()) return processor.status();
   if (*processor == Processor::cuda) return carry_out_on_device(call, hook);
+  if (call.custom != nullptr && call.custom->scalar_at != nullptr) {
+    return Status(TUTTI_INVALID_ARGUMENT, "the operator's scalar lies in CUDA memory, and the call is of host memory",
+                  "Pass CUDA memory, or make the operator of a scalar in host memory.");
+  }
   auto prepared = prepare(call);
   if (!prepared.ok()) return prepared.status();
   const PreparedPlan& plan = **prepared;
@@ -488,6 +492,7 @@ Result<Processor> Communicator::processor_of(const CollectiveCall& call) {
 Result<PreparedDevicePlan*> Communicator::prepare_on_device(const CollectiveCall& call) {
   Problem problem = problem_of(call);
   problem.processor = Processor::cuda;
+  problem.pre_mul = call.custom != nullptr;
   auto plan = device_->prepare(problem, call.algorithm);
   if (plan.ok() && !(*plan)->logged && log_enabled(Level::info)) {
     (*plan)->logged = true;

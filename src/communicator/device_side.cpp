@@ -41,12 +41,11 @@ void nap(std::uint64_t ns) {
 
 std::uint64_t no_less(std::uint64_t a, std::uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
-/// A device, where it runs the call yet.
+/// A device, where it runs the call.
 Result<Processor> on_cuda(const CollectiveCall& call) {
-  if (call.custom != nullptr) {
+  if (call.op == user_operator) {
     return Status(TUTTI_UNSUPPORTED,
-                  fmt::format("{} of CUDA memory is not there yet",
-                              call.op == user_operator ? "a user-defined operator" : "a pre-multiplied sum"),
+                  fmt::format("{} of CUDA memory was given a user-defined operator, which runs on the host", call.kind()),
                   "Use host memory, or an operator of the library's.");
   }
   return Processor::cuda;
@@ -275,6 +274,9 @@ Status DeviceSide::ready(const CollectiveCall& call, CallStream* stream) {
 }
 
 Status DeviceSide::check_buffers(const CollectiveCall& call, bool on_stream) const {
+  if (call.custom != nullptr && call.custom->scalar_at != nullptr) {
+    if (Status status = check_buffer(call.custom->scalar_at, "scalar", on_stream); !status.ok()) return status;
+  }
   for (const auto& [blocks, what] : {std::pair(&call.input, "send"), {&call.output, "receive"}}) {
     for (const tutti_block& block : *blocks) {
       if (block.count == 0) continue;
@@ -391,6 +393,10 @@ Result<Deposit> DeviceSide::deposit_of(PreparedDevicePlan& plan, const Collectiv
   deposit.binding = std::move(*binding);
   deposit.send = call.send;
   deposit.recv = call.recv;
+  if (call.custom != nullptr) {
+    deposit.scalar_at = call.custom->scalar_at;
+    deposit.scalar = call.custom->scalar;
+  }
   deposit.limit_ns = limit_of(call);
   deposit.blocks = {static_cast<std::uint32_t>(parts_.settings.min_blocks),
                     static_cast<std::uint32_t>(parts_.settings.max_blocks)};

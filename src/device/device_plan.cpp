@@ -23,6 +23,10 @@ Result<std::shared_ptr<DevicePlan>> DevicePlan::make(std::shared_ptr<DeviceWorld
     return Status(TUTTI_INTERNAL_ERROR,
                   fmt::format("rank {}'s program of {} cannot run on a device: {}", rank, plan.algorithm, why));
   }
+  if (const std::string why = plan.problem.pre_mul ? check_scaling(plan, rank, lowered.program) : ""; !why.empty()) {
+    return Status(TUTTI_UNSUPPORTED, fmt::format("{} cannot scale operands on a device: {}", plan.algorithm, why),
+                  "Name another algorithm.");
+  }
   auto made = std::make_shared<DevicePlan>(world, rank);
   const auto kernel = world->arena(rank)->runtime().kernel(kernel_name(plan.problem));
   if (!kernel.ok()) return kernel.status();

@@ -27,8 +27,8 @@ class DevicePlan {
   /// lowered  of that program
   /// scratch  of the rank, for as many bytes as the plan wants; NULL where that is none
   /// limit    of making links
-  /// Errors: TUTTI_INTERNAL_ERROR (a program that leads out of its buffers); as encode, DeviceRuntime::kernel,
-  /// DeviceWorld::link_ends and Driver::call.
+  /// Errors: TUTTI_INTERNAL_ERROR (a program that leads out of its buffers), TUTTI_UNSUPPORTED (check_scaling); as encode,
+  /// DeviceRuntime::kernel, DeviceWorld::link_ends and Driver::call.
   static Result<std::shared_ptr<DevicePlan>> make(std::shared_ptr<DeviceWorld> world, int rank, const Plan& plan,
                                                   const Lowered& lowered, std::shared_ptr<const DeviceBlock> scratch,
                                                   const SetUpLimit& limit);

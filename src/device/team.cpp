@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -56,6 +57,8 @@ std::vector<DeviceImage*> images_of(std::span<const Deposit> deposits) {
 Job Deposit::job(JobRecord* record) const {
   Job job = plan->job(send, recv, record);
   if (binding != nullptr) binding->bind(job);
+  job.scalar_at = scalar_at;
+  std::memcpy(job.scalar, scalar.data(), scalar.size());
   return job;
 }
 

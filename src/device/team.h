@@ -5,6 +5,7 @@
 // that waits for it, several operations at once where they allow it.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -38,6 +39,9 @@ struct Deposit {
   std::shared_ptr<DeviceBinding> binding;  ///< likewise; of a v-variant, else nullptr
   const void* send = nullptr;
   void* recv = nullptr;
+  /// Of a pre-multiplied sum: as Job's.
+  const std::byte* scalar_at = nullptr;
+  std::array<std::byte, sizeof(Job::scalar)> scalar{};
   cuda::StreamHandle stream = nullptr;
   std::thread::id thread = std::this_thread::get_id();  ///< whose it is, where its handle says "that of the thread"
   std::uint64_t operation_hash = 0;                     ///< as Job's

@@ -62,7 +62,8 @@ void finish_plan(Plan& plan, std::uint64_t message_bytes) {
   const Problem& p = plan.problem;
   for (const std::uint64_t value :
        {static_cast<std::uint64_t>(p.collective) | (p.irregular ? std::uint64_t{1} << 32 : 0) |
-            (p.one_fold ? std::uint64_t{1} << 33 : 0) | (std::uint64_t{p.local_operands - 1} << 34),
+            (p.pre_mul ? std::uint64_t{1} << 31 : 0) | (p.one_fold ? std::uint64_t{1} << 33 : 0) |
+            (std::uint64_t{p.local_operands - 1} << 34),
         static_cast<std::uint64_t>(p.type) | std::uint64_t{p.opaque} << 32, static_cast<std::uint64_t>(p.op),
         static_cast<std::uint64_t>(p.root), static_cast<std::uint64_t>(p.ranks), p.count, std::uint64_t{plan.shape.chunks},
         std::uint64_t{plan.shape.lanes}, std::uint64_t{plan.shape.depth}, std::uint64_t{plan.shape.credit},

@@ -225,7 +225,8 @@ std::uint64_t scratch_bytes(const Plan& plan) {
 
 std::uint32_t unit_shift(const Problem& problem) {
   if (!combines(problem.collective) || problem.op == user_operator) return 0;
-  return static_cast<std::uint32_t>(std::countr_zero(element_bytes(fold_kind(problem.type, problem.op).type)));
+  const tutti_type folded = problem.pre_mul ? problem.type : fold_kind(problem.type, problem.op).type;
+  return static_cast<std::uint32_t>(std::countr_zero(element_bytes(folded)));
 }
 
 Lowered lower(const Plan& plan, int rank, Program program, const ProgramOf& program_of, const Cores& cores) {

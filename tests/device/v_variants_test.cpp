@@ -93,11 +93,14 @@ Way way_of(const Case& of) {
   return all_have_blocks || way != Way::managed ? way : Way::stream;
 }
 
-void call_and_wait(const RankCase& part, Way way, const DeviceRank& rank, tutti_queue* queue, const std::string& where) {
+void call_and_wait(const RankCase& part, Way way, bool is_reproducible, const DeviceRank& rank, tutti_queue* queue,
+                   const std::string& where) {
   tutti_stream stream{};
   if (way == Way::queue) stream = {TUTTI_STREAM_QUEUE, queue};
   if (way == Way::stream) stream = on(rank.stream);
-  ASSERT_EQ(part.call(rank.comm, stream), TUTTI_SUCCESS) << where << ": " << last_error();
+  tutti_call options = TUTTI_CALL_INIT;
+  options.reproducible = is_reproducible ? 1 : 0;
+  ASSERT_EQ(part.call(rank.comm, stream, &options), TUTTI_SUCCESS) << where << ": " << last_error();
   if (way == Way::queue) {
     ASSERT_EQ(tutti_queue_wait(queue, 0), TUTTI_SUCCESS) << where << ": " << last_error();
   }
@@ -127,7 +130,7 @@ TEST_P(VVariantMatrix, IsRightByAnIndependentReferee) {
       // Again over the same blocks, which are bound already.
       for (int again = 0; again < 2; ++again) {
         part.fill();
-        ASSERT_NO_FATAL_FAILURE(call_and_wait(part, way, rank, queue, where));
+        ASSERT_NO_FATAL_FAILURE(call_and_wait(part, way, each.seed % 3 == 0, rank, queue, where));
         ASSERT_NO_FATAL_FAILURE(part.check());
       }
     }
@@ -313,7 +316,10 @@ TEST_F(DeviceVVariants, WhoseEndsDifferAreAMismatch) {
         for (int n = 0; n < 2 && status == TUTTI_SUCCESS; ++n)
           status = tutti_all_to_all_v(even.list(), from.list(), TUTTI_INT32, rank.comm, {}, nullptr);
         EXPECT_EQ(status, TUTTI_MISMATCH) << where << ", rank " << rank.rank << ": " << last_error();
-        EXPECT_THAT(last_error(), HasSubstr("the two ends of a block have different counts in all_to_all_v")) << where;
+        // Of a message that nobody takes the call behind may hear before its sender has come to it.
+        const char* const words =
+            ends.taken == 0 ? "all_to_all_v" : "the two ends of a block have different counts in all_to_all_v";
+        EXPECT_THAT(last_error(), HasSubstr(words)) << where;
       });
     }
   }

@@ -142,6 +142,17 @@ void append_blocks(const Plan& plan, int rank, const Lowered& lowered, Composer&
   composer.append(&Blob::blocks, blocks);
 }
 
+/// Whether two ranges of a buffer of `total` blocks share a chunk.
+bool overlap(const Range& a, const Range& b, std::uint32_t total) {
+  if (a.chunk + a.chunks <= b.chunk || b.chunk + b.chunks <= a.chunk) return false;
+  for (std::uint32_t i = 0; i < a.blocks; ++i) {
+    for (std::uint32_t j = 0; j < b.blocks; ++j) {
+      if (a.block_at(i, total) == b.block_at(j, total)) return true;
+    }
+  }
+  return false;
+}
+
 /// Looks at a blob from its beginning on; what has been found sound is used to look at the rest.
 class Checker {
  public:
@@ -354,6 +365,32 @@ Result<BlobMemory> encode(const Plan& plan, int rank, const Lowered& lowered) {
   composer.append(&Blob::dependencies, program.dependencies);
   composer.append(&Blob::links, links);
   return composer.finish();
+}
+
+std::string check_scaling(const Plan& plan, int rank, const Program& program) {
+  const std::uint32_t inputs = blocks_of(plan.problem, Buffer::input, rank);
+  const std::span<const Operand> all = program.operands;
+  const auto is_input = [](const Operand& operand) { return operand.place == Place::input; };
+  std::vector<const Operand*> read;
+  for (const Step& step : program.steps) {
+    const auto sources = all.subspan(step.operands, step.sources);
+    const auto first = std::ranges::find_if(sources, is_input);
+    const auto end = std::find_if_not(first, sources.end(), is_input);
+    if (std::any_of(end, sources.end(), is_input)) return "a fold's own operands lie apart";
+    for (auto own = first; own != end; ++own) read.push_back(&*own);
+  }
+  // Of a fold in place nothing is read again, or the plan would not be right. A copy changes nothing, unless it is scaled.
+  for (const Step& step : program.steps) {
+    const Operand& from = all[step.operands];
+    const auto to = all.subspan(step.operands + step.sources, step.destinations);
+    const bool copies = step.sources == 1 && is_input(from) &&
+                        std::ranges::any_of(to, [](const Operand& each) { return each.place == Place::output; });
+    const auto is_read_again = [&](const Operand* other) {
+      return other != &from && overlap(from.range, other->range, inputs);
+    };
+    if (copies && std::ranges::any_of(read, is_read_again)) return "an operand that it copies in place is read again";
+  }
+  return {};
 }
 
 std::string check_blob(std::span<const std::byte> bytes, const BufferBytes& buffers, std::uint64_t message_bytes) {

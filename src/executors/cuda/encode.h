@@ -45,6 +45,10 @@ using BufferBytes = std::array<std::uint64_t, 3>;
 /// What calls of a plan give a rank. Pure.
 BufferBytes buffer_bytes(const Plan& plan, int rank);
 
+/// Why a kernel must not multiply a program's operands as it reads them (Problem::pre_mul). Empty where it may: none is
+/// read again once a copy in place has scaled it, and a fold has those of the rank side by side. Pure.
+std::string check_scaling(const Plan& plan, int rank, const Program& program);
+
 /// Why a kernel must not run such bytes: something leads out of the blob, a buffer or a message. Empty where nothing does.
 /// Looks at each step of two passes, whatever the number of passes; bytes are aligned as a Blob. Pure.
 std::string check_blob(std::span<const std::byte> bytes, const BufferBytes& buffers, std::uint64_t message_bytes);

@@ -23,11 +23,19 @@ using WordElement = std::conditional_t<kIsBitwise<Op>, std::uint64_t, T>;
 template <typename T, typename Op>
 struct FoldBy {
   using Word = std::conditional_t<sizeof(T) <= line_data_bytes, WordFold<WordElement<T, Op>, Op>, NoWordFold>;
+  /// Whether the call's own operands are scaled as they are loaded.
+  static constexpr bool scales = std::is_same_v<Op, PreMulSum>;
+  TUTTI_DEVICE static std::uint64_t scale(std::uint64_t word, const std::byte* scalar) {
+    if constexpr (scales && sizeof(T) <= line_data_bytes) return scaled_word<T>(word, scalar);
+    return word;
+  }
   TUTTI_DEVICE static void run(const SweepArguments& arguments, Sweeper self) { BlockSweep<T, Op>(arguments, self).run(); }
 };
 /// For collectives that fold nothing: counts are of bytes.
 struct CopyOnly {
   using Word = WordFold<std::uint64_t, Sum>;
+  static constexpr bool scales = false;
+  TUTTI_DEVICE static std::uint64_t scale(std::uint64_t word, const std::byte*) { return word; }
   TUTTI_DEVICE static void run(const SweepArguments& arguments, Sweeper self) { copy_in_block(arguments, self); }
 };
 
@@ -403,10 +411,27 @@ class Interpreter {
     const std::uint32_t targets = place_targets(at, piece, divide_by(at));
     group_.barrier();
     if (targets == 0) return begin + bytes;
-    Fold::run(
-        {places_, places_ + at.now->sources, at.now->sources, targets, bytes >> job_of(at).blob->unit_shift, divide_by(at)},
-        {group_.rank(), group_.size()});
+    SweepArguments sweep{
+        places_, places_ + at.now->sources, at.now->sources, targets, bytes >> job_of(at).blob->unit_shift, divide_by(at)};
+    if constexpr (Fold::scales) name_scaled(at, sweep);
+    Fold::run(sweep, {group_.rank(), group_.size()});
     return begin + bytes;
+  }
+  /// The call's own operands, which follow each other (check_scaling).
+  TUTTI_DEVICE void name_scaled(const Position& at, SweepArguments& sweep) const {
+    for (std::uint32_t o = 0; o < at.now->sources; ++o) {
+      if (!is_scaled(at, o)) continue;
+      if (sweep.scaled_end == 0) sweep.scaled_begin = o;
+      sweep.scaled_end = o + 1;
+    }
+    sweep.scalar = scalar(at);
+  }
+  TUTTI_DEVICE bool is_scaled(const Position& at, std::uint32_t o) const {
+    return Fold::scales && operand(at, o).place == Place::input;
+  }
+  TUTTI_DEVICE const std::byte* scalar(const Position& at) const {
+    const Job& job = job_of(at);
+    return job.scalar_at != nullptr ? job.scalar_at : reinterpret_cast<const std::byte*>(job.scalar);
   }
   /// Those that are written, one behind the other: each thread goes through all, so that all know how many there are.
   TUTTI_DEVICE std::uint32_t place_targets(const Position& at, const Piece& piece, std::uint64_t divide_by) const {
@@ -423,7 +448,7 @@ class Interpreter {
   }
   /// Where the piece lies already, which the step only copies; nullptr: it lies nowhere yet.
   TUTTI_DEVICE const std::byte* copied_from(const Position& at, const Piece& piece, std::uint64_t divide_by) const {
-    return at.now->sources == 1 && divide_by <= 1 ? address(at, 0, piece) : nullptr;
+    return at.now->sources == 1 && divide_by <= 1 && !is_scaled(at, 0) ? address(at, 0, piece) : nullptr;
   }
   /// Where an operand is written; nullptr: not at all. All messages go by link, so memory that only serves to be offered
   /// from need not be written. Nor need what is there already.
@@ -554,7 +579,10 @@ class Interpreter {
   TUTTI_DEVICE void run_line(const Position& at, const LineAt& which) {
     typename Fold::Word word;
     TUTTI_ROLLED
-    for (std::uint32_t s = 0; s < at.now->sources; ++s) word.add(load_word(at, s, which));
+    for (std::uint32_t s = 0; s < at.now->sources; ++s) {
+      const std::uint64_t loaded = load_word(at, s, which);
+      word.add(is_scaled(at, s) ? Fold::scale(loaded, scalar(at)) : loaded);
+    }
     const std::uint64_t result = word.result(divide_by(at));
     const std::uint32_t operands = operands_of(at);
     TUTTI_ROLLED

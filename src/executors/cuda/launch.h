@@ -87,6 +87,9 @@ struct Job {
   std::uint32_t work;          ///< tasks that have any step to run
   std::uint32_t predecessor;   ///< 1 + the rank's last job before it that has work; 0: none
   std::uint32_t earlier_uses;  ///< jobs before it with the same tasks
+  // Of a pre-multiplied sum: the element that the rank's operands are multiplied by.
+  const std::byte* scalar_at;  ///< in memory, which is read when the job runs; nullptr: it is this one
+  device::Word64 scalar[2];
 };
 
 /// The order of a team's launches, on its device: the links of its ranks are one launch's at a time. Begins at 0.

@@ -342,6 +342,33 @@ TEST(Blob, OfAnIrregularPlanStaysWithinBlocksOfAnyLength) {
   EXPECT_GT(accepted, 100);
 }
 
+TEST(Scaling, IsRightForEveryAlgorithmThatReduces) {
+  for (const Algorithm* algorithm : all_algorithms()) {
+    if (!reduces(algorithm->collective)) continue;
+    for (int ranks = 1; ranks <= 13; ++ranks) {
+      if (!takes(*algorithm, ranks)) continue;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const Encoded one = encoded(*algorithm, ranks, rank, 1, 1);
+        EXPECT_EQ(check_scaling(one.plan, rank, one.lowered.program), "")
+            << algorithm->name << ", " << rank << " of " << ranks;
+      }
+    }
+  }
+}
+
+TEST(Scaling, OfWhatIsCopiedInPlaceAndReadAgainIsRefused) {
+  const Encoded one = encoded(*find_algorithm(Collective::all_reduce, "ring"), 3, 0, 1, 1);
+  Program program;
+  program.operands = {{.place = Place::input}, {.place = Place::output}, {.place = Place::input}, {.place = Place::link}};
+  program.steps = {{.operands = 0, .sources = 1, .destinations = 1}, {.operands = 2, .sources = 1, .destinations = 1}};
+  EXPECT_EQ(check_scaling(one.plan, 0, program), "an operand that it copies in place is read again");
+  program.operands[2].range.chunk = 1;
+  EXPECT_EQ(check_scaling(one.plan, 0, program), "");
+  program.operands = {{.place = Place::input}, {.place = Place::link}, {.place = Place::input}, {.place = Place::output}};
+  program.steps = {{.operands = 0, .sources = 3, .destinations = 1}};
+  EXPECT_EQ(check_scaling(one.plan, 0, program), "a fold's own operands lie apart");
+}
+
 TEST(Blob, ThatIsCutShortIsRefused) {
   const Encoded one = encoded(*find_algorithm(Collective::all_reduce, "ring"), 3, 0, 3, 1);
   const BufferBytes buffers = buffer_bytes(one.plan, 0);
